@@ -1,0 +1,152 @@
+package redistest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+func TestStartServesAndCleansUp(t *testing.T) {
+	var s *Server
+	t.Run("inner", func(t *testing.T) {
+		s = Start(t, WithTCP(), WithConfig("maxmemory 3mb"))
+		for _, url := range []string{s.URL(), "redis://" + s.Addr()} {
+			o, err := redis.ParseURL(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := redis.NewClient(o)
+			defer c.Close()
+			if err := c.Ping(t.Context()).Err(); err != nil {
+				t.Errorf("%s: %v", url, err)
+			}
+		}
+		got := s.Do(t, "CONFIG", "GET", "maxmemory")
+		if m, ok := got.(map[any]any); !ok || m["maxmemory"] != "3145728" {
+			t.Errorf("maxmemory: %v", got)
+		}
+		if got := s.Do(t, "GET", "absent"); got != nil {
+			t.Errorf("a missing key is %v, want nil", got)
+		}
+	})
+	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the directory is left over: %v", err)
+	}
+	select {
+	case <-s.proc.done:
+	default:
+		t.Error("the server still runs")
+	}
+}
+
+func TestStoppedServerExecutesLater(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	c := s.Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.MaxRetries = 30*time.Millisecond, -1
+	})
+	if err := c.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if err := c.Incr(t.Context(), "n").Err(); err == nil {
+		t.Fatal("a stopped server answered")
+	}
+	s.Cont()
+	if got := s.Do(t, "GET", "n"); got != "1" {
+		t.Errorf("n = %v, want 1: the request waits in the socket", got)
+	}
+	s.Stop() // cleanup must cope with a stopped server
+}
+
+func TestKillAndRestart(t *testing.T) {
+	t.Parallel()
+	s := Start(t, WithTCP(), WithConfig("appendonly yes", "appendfsync always"))
+	addr := s.Addr()
+	s.Do(t, "SET", "kept", "yes")
+	s.Kill()
+	if err := s.Client(t).Ping(t.Context()).Err(); err == nil {
+		t.Error("a killed server answered")
+	}
+	s.Restart(t)
+	s.Restart(t) // also while it runs
+	if got := s.Do(t, "GET", "kept"); got != "yes" || s.Addr() != addr {
+		t.Errorf("after the restart: %v at %s, want yes at %s", got, s.Addr(), addr)
+	}
+}
+
+func TestStartTellsWhatIsWrong(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("BERTH_REDIS_SERVER", "")
+	_, err := start(nil)
+	if err == nil || !strings.Contains(err.Error(), "apt-get install redis-server") {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+func TestStartShowsTheLog(t *testing.T) {
+	t.Parallel()
+	_, err := start([]Option{WithConfig("no-such-directive 1")})
+	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
+		t.Errorf("a bad directive: %v", err)
+	}
+}
+
+func TestShared(t *testing.T) {
+	t.Parallel()
+	a, b := Shared(t), Shared(t)
+	if a != b {
+		t.Error("two shared servers")
+	}
+	p, q := a.Prefix(t), a.Prefix(t)
+	if p == q || strings.HasPrefix(q, p) {
+		t.Errorf("prefixes %q and %q can be confused", p, q)
+	}
+	c := a.Client(t)
+	if err := c.Set(context.Background(), p+":k", 1, 0).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServerDiesWithTheTests kills a second test binary that has a server.
+func TestServerDiesWithTheTests(t *testing.T) {
+	if os.Getenv("REDISTEST_CHILD") != "" {
+		s := Start(t)
+		os.Stdout.WriteString("socket=" + s.Socket() + "\n")
+		select {} // until the parent kills this process
+	}
+	if sysProcAttr() == nil {
+		t.Skip("only Linux has a parent-death signal")
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithTheTests$")
+	child.Env = append(os.Environ(), "REDISTEST_CHILD=1")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := startProcess(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n, err := out.Read(buf)
+	p.kill()
+	_, rest, ok := strings.Cut(string(buf[:n]), "socket=")
+	if err != nil || !ok {
+		t.Fatalf("the child said %q, %v", buf[:n], err)
+	}
+	orphan := &Server{dir: strings.TrimSuffix(strings.TrimSpace(rest), "/s")}
+	defer os.RemoveAll(orphan.dir)
+	for deadline := time.Now().Add(startTimeout); orphan.answers(); {
+		if time.Now().After(deadline) {
+			t.Fatal("the server outlived the test binary")
+		}
+	}
+}

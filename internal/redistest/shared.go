@@ -1,0 +1,86 @@
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// shared is the server of the test binary.
+var shared struct {
+	inMain atomic.Bool // Main runs, so somebody will stop the server
+	mu     sync.Mutex
+	server *Server // guarded by mu; nil before the first use and after the last
+	err    error   // guarded by mu; why there is none
+}
+
+// Shared returns the server that all tests of this binary share, and starts it
+// at the first call. Tests run in parallel: keep to keys under Prefix, and use
+// a server from Start for whatever others would notice (FLUSHALL, CONFIG SET,
+// Stop). The package's TestMain must call Main, which stops it.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	if !shared.inMain.Load() {
+		t.Fatal("redistest.Shared needs `func TestMain(m *testing.M) { redistest.Main(m) }` in this package")
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server == nil && shared.err == nil {
+		shared.server, shared.err = start(nil)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server
+}
+
+// Main runs the tests of a package, stops the shared server, fails if
+// goroutines are left over, and exits. The options are for goroutines that are
+// meant to stay. A single test that checks for leaks itself should take
+// goleak.IgnoreCurrent after it has called Shared.
+func Main(m *testing.M, opts ...goleak.Option) {
+	os.Exit(runMain(m, opts))
+}
+
+func runMain(m *testing.M, opts []goleak.Option) int {
+	shared.inMain.Store(true)
+	code := m.Run()
+	stopShared()
+	if code != 0 {
+		return code // a failed test rarely cleans up; do not bury its message
+	}
+	if err := goleak.Find(opts...); err != nil {
+		fmt.Fprintln(os.Stderr, "goroutines left over after all tests:", err)
+		return 1
+	}
+	return 0
+}
+
+func stopShared() {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server != nil {
+		shared.server.close()
+		shared.server = nil
+	}
+}
+
+var prefixes atomic.Int64
+
+// Prefix returns a key prefix that no other call in this binary gets, made of
+// ASCII letters and digits. None is the beginning of another, so a scan for
+// one does not find another's keys.
+func (*Server) Prefix(t testing.TB) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, t.Name())
+	return fmt.Sprintf("t%dx%s", prefixes.Add(1), name[:min(len(name), 40)])
+}
