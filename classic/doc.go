@@ -1,0 +1,44 @@
+// Package classic has the counting semaphores of Redis in Action, chapter 6.3,
+// and the lock of section 6.2.5, as the source text has them: the same keys,
+// members, scores and transactions, so that they share a Redis with programs
+// written from the text.
+//
+//	type           listings      what it adds
+//	Basic          6.12, 6.13    one ZSET ordered by the clients' clocks
+//	Fair           6.14 to 6.16  an order by counter, refresh
+//	Lock           6.11          one holder, with an expiry
+//	FairUnderLock  the last      Fair, one client at a time
+//
+// They are here to be compared with berth, not to be preferred to it: each has
+// faults, which its methods document and the tests show. docs/classic.md lists
+// them.
+//
+// # Keys
+//
+// A semaphore NAME lives in these keys, none of which has an expiry but the
+// lock:
+//
+//	NAME          ZSET, identifier -> client's time at the acquire, in seconds since 1970
+//	NAME:owner    ZSET, identifier -> number drawn from the counter (Fair)
+//	NAME:counter  integer, one more with every try (Fair)
+//	lock:NAME     string, identifier of the lock's holder (FairUnderLock)
+//
+// An identifier is a random UUID, version 4. In a Redis Cluster a name needs a
+// hash tag, as in "{github}", to keep the keys of a Fair together; without one
+// go-redis refuses with CROSSSLOT and sends nothing.
+//
+// # What is returned
+//
+// A try has one of three ends. ok: the permit is the caller's until the
+// time-out. Not ok, without an error: there was no room, and what the try wrote
+// is removed again. An error: the outcome is unknown; an identifier may be left
+// behind and then takes a place until its time-out. No method waits for a
+// permit to be free: whoever wants one tries again.
+//
+// Bad arguments are ErrInvalid and nothing is sent. Errors of Redis and of the
+// context are wrapped. The caller's client is used as it is and never closed;
+// if it repeats commands whose reply was lost (go-redis does, by default), a
+// release that did succeed can report that the permit had timed out.
+//
+// All types may be used by several goroutines at once.
+package classic
