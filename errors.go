@@ -1,0 +1,144 @@
+package berth
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The sentinels below are for errors.Is; where an error has details, a type
+// further down carries them for errors.As. Context errors are wrapped as they
+// are: errors.Is(err, context.DeadlineExceeded) holds when ctx ended a wait.
+var (
+	// ErrBusy: TryAcquire found no room, or a queue. Nothing was taken.
+	ErrBusy = errors.New("berth: semaphore is busy")
+	// ErrQueueFull: the queue already has QueueLimit waiters. Nothing was taken.
+	ErrQueueFull = errors.New("berth: queue is full")
+	// ErrTooHeavy: the weight is above the limit in force, so waiting is useless.
+	ErrTooHeavy = errors.New("berth: weight is above the limit")
+	// ErrLost: the lease is no longer ours, or can no longer be trusted to be.
+	ErrLost = errors.New("berth: lease is lost")
+	// ErrEvicted: an operator took the lease, or the place in the queue, away.
+	ErrEvicted = errors.New("berth: evicted by an operator")
+	// ErrReleased: the lease was released or detached before this call.
+	ErrReleased = errors.New("berth: lease was already given back")
+	// ErrClosed: the Client was closed.
+	ErrClosed = errors.New("berth: client is closed")
+	// ErrInvalid: an argument is out of bounds. Nothing was sent.
+	ErrInvalid = errors.New("berth: invalid argument")
+	// ErrHandle: the string given to Adopt is no handle of this version.
+	ErrHandle = errors.New("berth: not a lease handle")
+	// ErrUnreachable: Redis gave no answer in time. What was asked may have
+	// happened; berth takes it back in the background or lets it expire.
+	ErrUnreachable = errors.New("berth: redis does not answer")
+	// ErrRefused: Redis answered that it will not do it. Nothing happened.
+	ErrRefused = errors.New("berth: redis refused")
+	// ErrCorrupt: the semaphore's keys hold something that berth did not write.
+	// Nothing was changed.
+	ErrCorrupt = errors.New("berth: stored state is not berth's")
+	// ErrNotFound: the Inspector knows no such semaphore, holder or waiter.
+	ErrNotFound = errors.New("berth: not found")
+)
+
+// BusyError tells what TryAcquire, or a full queue, found. It is ErrBusy or
+// ErrQueueFull to errors.Is.
+type BusyError struct {
+	Name       string
+	InUse      int           // permits out
+	Limit      int           // limit in force
+	Waiting    int           // waiters in the queue
+	NextExpiry time.Duration // until the nearest lease or waiter runs out unless renewed; 0 when unknown
+	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
+	Paused     bool          // an operator has paused the semaphore
+}
+
+// Error implements error.
+func (e *BusyError) Error() string {
+	what, hint := "busy", "wait with Acquire or try again later"
+	if e.QueueFull {
+		what, hint = "queue full", "try again later or raise QueueLimit"
+	}
+	if e.Paused {
+		hint = "it is paused by an operator"
+	}
+	return fmt.Sprintf("berth: semaphore %q is %s: %d of %d in use, %d waiting: %s",
+		e.Name, what, e.InUse, e.Limit, e.Waiting, hint)
+}
+
+// Is reports whether target is the sentinel of this refusal.
+func (e *BusyError) Is(target error) bool {
+	if e.QueueFull {
+		return target == ErrQueueFull
+	}
+	return target == ErrBusy
+}
+
+// TooHeavyError tells by how much a request is too heavy. It is ErrTooHeavy.
+type TooHeavyError struct {
+	Name   string
+	Weight int
+	Limit  int // limit in force, which an operator's pin may have set
+}
+
+// Error implements error.
+func (e *TooHeavyError) Error() string {
+	return fmt.Sprintf("berth: weight %d is above the limit %d of semaphore %q: ask for less or raise the limit",
+		e.Weight, e.Limit, e.Name)
+}
+
+// Is reports whether target is ErrTooHeavy.
+func (e *TooHeavyError) Is(target error) bool { return target == ErrTooHeavy }
+
+// LostReason says how a lease was lost.
+type LostReason string
+
+// The ways to lose a lease.
+const (
+	// LostUntrusted: renewals failed until the trust deadline. The server may
+	// still keep the lease for a moment; the holder must not rely on it.
+	LostUntrusted LostReason = "not renewed in time"
+	// LostExpired: the server says that the lease has expired.
+	LostExpired LostReason = "expired on the server"
+	// LostMaxHold: the lease reached its MaxHold.
+	LostMaxHold LostReason = "held for its MaxHold"
+	// LostEvicted: an operator evicted the lease. errors.Is(err, ErrEvicted).
+	LostEvicted LostReason = "evicted by an operator"
+)
+
+// LostError is the cause with which a lease's context ends when the lease is
+// lost. It is ErrLost, and ErrEvicted too when an operator took it.
+type LostError struct {
+	Name   string
+	ID     string
+	Reason LostReason
+	Err    error // the last renewal's error, if that is why
+}
+
+// Error implements error.
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("berth: lease %s of semaphore %q is lost: %s: stop what it protects", e.ID, e.Name, e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is reports whether target is ErrLost, or ErrEvicted for an eviction.
+func (e *LostError) Is(target error) bool {
+	return target == ErrLost || target == ErrEvicted && e.Reason == LostEvicted
+}
+
+// Unwrap returns the last renewal's error, if any.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// InvalidError names the argument that is out of bounds. It is ErrInvalid.
+type InvalidError struct {
+	What   string // the argument, in the words of the API
+	Reason string // the bound, and what to give instead
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string { return "berth: invalid " + e.What + ": " + e.Reason }
+
+// Is reports whether target is ErrInvalid.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

@@ -1,0 +1,53 @@
+// Package clock measures time for promises about leases: monotonic, and, where
+// the system can tell, counting the time that the machine was suspended. Go's
+// own monotonic clock stands still then, and a lease would seem valid for as
+// long as the machine slept.
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Instant is a point in time. The zero Instant is before every other one.
+type Instant time.Duration
+
+// Never is later than every other Instant.
+const Never Instant = 1<<63 - 1
+
+// epoch is the Instant at which the process started: far from zero, so that
+// also the clock of a testing/synctest bubble, which is behind, stays above it.
+const epoch = 100 * 365 * 24 * time.Hour
+
+var (
+	start = time.Now()
+	base  = suspended()
+	slept atomic.Int64 // suspension since start, as last seen by Exact
+)
+
+// Now returns the present instant. It may miss a suspension that Exact has not
+// seen yet, and is then early; that is safe for the moment at which a request
+// is sent and for timers, not for the question whether a lease still lasts.
+// In a testing/synctest bubble it follows the bubble's clock.
+func Now() Instant {
+	return Instant(epoch + time.Since(start) + time.Duration(slept.Load()))
+}
+
+// Exact returns the present instant, any suspension included. It costs three
+// system calls.
+func Exact() Instant {
+	// Less than the uncertainty of reading two clocks is no suspension.
+	if d := suspended() - base; d > 5*time.Millisecond && int64(d) > slept.Load() {
+		slept.Store(int64(d))
+	}
+	return Now()
+}
+
+// Add returns the instant d later.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns how much later i is than j.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// Time returns the instant on the wall clock as it is set now, for people.
+func (i Instant) Time() time.Time { return time.Now().Add(i.Sub(Now())) }

@@ -1,0 +1,96 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The three kinds of failure. Every error of Do is one of them to errors.Is;
+// code that mixes them up is wrong.
+var (
+	// ErrRefused: it did not happen and will not; asking again may help.
+	ErrRefused = errors.New("redis refused for now")
+	// ErrRejected: it did not happen, and asking again is useless until somebody
+	// mends the cause.
+	ErrRejected = errors.New("redis refused")
+	// ErrUnknown: it may have happened, and it may yet happen until Late.
+	ErrUnknown = errors.New("redis did not answer")
+
+	// ErrCorrupt and ErrVersion are rejections that the script itself gave.
+	ErrCorrupt = errors.New("the semaphore's keys hold something that berth did not write: look at them, then `berth purge` the semaphore")
+	ErrVersion = errors.New("the semaphore's keys have a newer layout: upgrade this client")
+)
+
+// Failure is an error of Do: its kind, and the client's error.
+type Failure struct {
+	Kind   error // ErrRefused, ErrRejected or ErrUnknown
+	Detail error // ErrCorrupt, ErrVersion or nil
+	Err    error
+}
+
+// Error implements error.
+func (f *Failure) Error() string {
+	if f.Detail != nil {
+		return fmt.Sprintf("%v (%v)", f.Detail, f.Err)
+	}
+	return fmt.Sprintf("%v: %v", f.Kind, f.Err)
+}
+
+// Unwrap gives errors.Is all three.
+func (f *Failure) Unwrap() []error {
+	if f.Detail != nil {
+		return []error{f.Kind, f.Detail, f.Err}
+	}
+	return []error{f.Kind, f.Err}
+}
+
+// passing are error codes of a server that will be able to answer later. They
+// may be wrapped: Redis 6.2 puts its own text around errors from inside a
+// script, so they are searched for and not compared with the start.
+var passing = []string{
+	"LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "OOM ", "MISCONF", "UNBLOCKED",
+	"-READONLY", "-OOM", "command not allowed when used memory", "You can't write against a read only replica",
+	"max number of clients reached",
+}
+
+// classify turns a client's error into a Failure.
+func classify(err error) *Failure {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return classifyReply(err)
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(err, redis.ErrClosed):
+		return &Failure{Kind: ErrRejected, Err: err}
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return &Failure{Kind: ErrRefused, Err: err} // nothing was sent
+	}
+	return &Failure{Kind: ErrUnknown, Err: err}
+}
+
+func classifyReply(err error) *Failure {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "BERTHCORRUPT"), strings.Contains(text, "WRONGTYPE"):
+		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Err: err}
+	case strings.Contains(text, "BERTHVERSION"):
+		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: err}
+	}
+	for _, code := range passing {
+		if strings.Contains(text, code) {
+			return &Failure{Kind: ErrRefused, Err: err}
+		}
+	}
+	return &Failure{Kind: ErrRejected, Err: err}
+}
+
+// late is the failure of a call that reached the server after its bound.
+func late() *Failure {
+	return &Failure{Kind: ErrRefused, Err: context.DeadlineExceeded}
+}

@@ -1,0 +1,22 @@
+-- Reads a page of one semaphore; changes nothing.
+--
+-- KEYS[1]  hash, KEYS[2] zset: see transition.lua
+-- ARGV[1]  rank of the first member of the zset to read
+-- ARGV[2]  how many members to read, at most 1000
+-- Returns  { now, settings or "", counts or "", member, score, record or "", ... }:
+--          the queue comes first, in its order, then free slots, then deadlines
+-- Cost     O(log n + ARGV[2])
+
+local clock = redis.call('TIME')
+local head = redis.call('HMGET', KEYS[1], 'settings', 'counts')
+local out = { clock[1] * 1000 + math.floor(clock[2] / 1000), head[1] or '', head[2] or '' }
+local page = redis.call('ZRANGE', KEYS[2], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
+if #page == 0 then return out end
+local ids = {}
+for i = 1, #page, 2 do ids[#ids + 1] = string.match(page[i], '^q(.*)$') or page[i] end
+local records = redis.call('HMGET', KEYS[1], unpack(ids))
+for i = 1, #page, 2 do
+  local n = #out
+  out[n + 1], out[n + 2], out[n + 3] = page[i], page[i + 1], records[(i + 1) / 2] or ''
+end
+return out

@@ -1,0 +1,221 @@
+package protocol
+
+import (
+	"strconv"
+	"time"
+)
+
+// Late bounds how long after its sending a copy of a request may still be
+// executed: every call carries a latest server time, and tombstones last as
+// long. It is LATE in transition.lua.
+const Late = 10 * time.Second
+
+// Verb is an operation of the state machine.
+type Verb string
+
+// The operations. Those of the second block concern the semaphore, not an id.
+const (
+	Acquire   Verb = "A"
+	Heartbeat Verb = "H"
+	Renew     Verb = "R"
+	Release   Verb = "L" // of a lease, or of a place in the queue: cancel
+	Evict     Verb = "E"
+
+	Resize Verb = "D"
+	Pin    Verb = "P"
+	Pause  Verb = "Z"
+)
+
+// Terms are the parameters of an acquire. Acquires with equal terms that stand
+// side by side share them on the wire.
+type Terms struct {
+	Wait       bool
+	Weight     int
+	TTL        time.Duration
+	Heartbeat  time.Duration // how long a waiter counts as alive, and the lease of a hand-off
+	HeadStart  time.Duration
+	QueueLimit int
+	MaxHold    time.Duration // 0: none
+	Limit      int           // the declared limit
+	Label      string
+}
+
+// Op is one operation; Do fills in its Result.
+type Op struct {
+	Verb  Verb
+	ID    string
+	Terms *Terms        // Acquire
+	TTL   time.Duration // Renew; Heartbeat: the heartbeat's TTL
+	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused
+	N     int           // Resize, Pin: the limit; Pin: -1 unpins
+
+	Result Result
+}
+
+// Result is what the script answered to an Op. Which fields count depends on Code.
+type Result struct {
+	Code      Code
+	Token     int64         // Granted
+	Slot      int           // Granted
+	Remaining time.Duration // Granted, Renewed, Evicting: of the lease, from the moment of execution
+	Limit     int           // Granted, Queued, Busy, Full, Heavy: in force
+	Ahead     int           // Queued: waiters in front; -1 when not asked for
+	Used      int           // Queued, Busy, Full
+	Waiting   int           // Queued, Busy, Full
+	Paused    bool          // Busy, Full
+	Reason    Reason        // Gone
+}
+
+// Code tells what became of an operation.
+type Code int
+
+// The codes, as transition.lua numbers them.
+const (
+	Done      Code = 0 // operator's operations
+	Granted   Code = 1
+	Queued    Code = 2
+	Busy      Code = 3
+	Full      Code = 4
+	Heavy     Code = 5
+	Gone      Code = 6 // no such lease or waiter (any more)
+	Renewed   Code = 7
+	Evicting  Code = 8
+	Released  Code = 9
+	Cancelled Code = 10
+)
+
+// Reason tells why an id is gone.
+type Reason int
+
+// The reasons, as transition.lua numbers them.
+const (
+	Unknown Reason = iota
+	WasReleased
+	Expired
+	Evicted
+	TooHeavy
+)
+
+// appendOps encodes ops in order. Neighbours of the same verb and parameters
+// become one group: an argument costs the server more than a byte.
+func appendOps(args []any, ops []*Op) []any {
+	for i := 0; i < len(ops); {
+		j := i + 1
+		for j < len(ops) && ops[i].groups(ops[j]) {
+			j++
+		}
+		args = ops[i].appendHead(args)
+		if ops[i].Verb.named() {
+			args = append(args, j-i)
+			for _, op := range ops[i:j] {
+				args = append(args, op.ID)
+			}
+		} else {
+			args = append(args, 0)
+		}
+		i = j
+	}
+	return args
+}
+
+// named reports whether the operation concerns an id.
+func (v Verb) named() bool { return v != Resize && v != Pin && v != Pause }
+
+func (op *Op) groups(next *Op) bool {
+	if op.Verb != next.Verb || !op.Verb.named() || op.TTL != next.TTL || op.Flag != next.Flag {
+		return false
+	}
+	return op.Terms == next.Terms || op.Terms != nil && next.Terms != nil && *op.Terms == *next.Terms
+}
+
+func (op *Op) appendHead(args []any) []any {
+	args = append(args, string(op.Verb))
+	switch op.Verb {
+	case Acquire:
+		t := op.Terms
+		return append(args, bit(t.Wait), t.Weight, ms(t.TTL), ms(t.Heartbeat), ms(t.HeadStart),
+			t.QueueLimit, ms(t.MaxHold), t.Limit, t.Label)
+	case Heartbeat:
+		return append(args, ms(op.TTL), bit(op.Flag))
+	case Renew:
+		return append(args, ms(op.TTL))
+	case Release, Evict, Pause:
+		return append(args, bit(op.Flag))
+	default:
+		return append(args, op.N)
+	}
+}
+
+func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// cursor walks over the flat reply.
+type cursor struct {
+	fields []any
+	short  bool
+}
+
+func (c *cursor) next() int64 {
+	if len(c.fields) == 0 {
+		c.short = true
+		return 0
+	}
+	n, ok := c.fields[0].(int64)
+	c.short = c.short || !ok
+	c.fields = c.fields[1:]
+	return n
+}
+
+func (c *cursor) int() int { return int(c.next()) }
+
+func (c *cursor) remaining() time.Duration { return time.Duration(c.next()) * time.Millisecond }
+
+// decode reads the result of op.
+func (c *cursor) decode(op *Op) {
+	r := &op.Result
+	*r = Result{}
+	if !op.Verb.named() {
+		return
+	}
+	r.Code = Code(c.int())
+	switch r.Code {
+	case Granted:
+		r.Token, r.Slot, r.Remaining, r.Limit = c.next(), c.int(), c.remaining(), c.int()
+	case Queued:
+		if r.Ahead = c.int(); r.Ahead >= 0 {
+			r.Used, r.Limit, r.Waiting = c.int(), c.int(), c.int()
+		}
+	case Busy, Full:
+		r.Used, r.Limit, r.Waiting, r.Paused = c.int(), c.int(), c.int(), c.next() == 1
+	case Heavy:
+		r.Limit = c.int()
+		c.skip(3)
+	case Gone:
+		if op.Verb == Acquire {
+			c.skip(4)
+		} else {
+			r.Reason = Reason(c.int())
+		}
+	case Renewed:
+		r.Remaining = c.remaining()
+	case Evicting:
+		if op.Verb == Renew {
+			r.Remaining = c.remaining()
+		}
+	case Released, Cancelled:
+	default:
+		c.short = true
+	}
+}
+
+func (c *cursor) skip(n int) {
+	for range n {
+		c.next()
+	}
+}

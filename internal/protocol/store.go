@@ -1,0 +1,167 @@
+package protocol
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // the name that Redis gives a script
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed transition.lua
+var transition string
+
+//go:embed inspect.lua
+var inspect string
+
+// Store runs the protocol's scripts on one Redis for one session.
+type Store struct {
+	rdb     redis.UniversalClient
+	prefix  string
+	session string
+	owner   string // channel/pid/host, as records keep it
+	flags   string
+	step    script
+	look    script
+}
+
+// NewStore returns the store of one session, an id that no other process has,
+// run by process pid on host. It sends nothing.
+func NewStore(rdb redis.UniversalClient, prefix, session string, pid int, host string) *Store {
+	s := &Store{rdb: rdb, prefix: prefix, session: session, flags: "0", step: newScript(transition), look: newScript(inspect)}
+	channel := prefix + ":inbox:" + session
+	if s.Sharded() {
+		channel = ":" + session
+	}
+	s.owner = fmt.Sprintf("%s/%d/%s", channel, pid, host)
+	return s
+}
+
+// KeepsKeys tells the store that the server never evicts, so keys may carry a
+// TTL while they matter. It must be called before the first Do, if at all.
+func (s *Store) KeepsKeys() { s.flags = "1" }
+
+// Sharded reports whether messages go through shard channels, one for each
+// semaphore, as they must in a Redis Cluster.
+func (s *Store) Sharded() bool {
+	_, ok := s.rdb.(*redis.ClusterClient)
+	return ok
+}
+
+// Channel is where the session hears of the semaphore with these keys; without
+// a cluster it is the same for all.
+func (s *Store) Channel(k Keys) string {
+	if s.Sharded() {
+		return k.State + ":" + s.session
+	}
+	return s.prefix + ":inbox:" + s.session
+}
+
+// Keys are the two keys of a semaphore. They share a hash tag, so they live in
+// one slot of a cluster.
+type Keys struct{ State, Order string }
+
+// Keys returns the keys of the semaphore called name.
+func (s *Store) Keys(name string) Keys {
+	state := s.prefix + ":{" + name + "}"
+	return Keys{State: state, Order: state + ":order"}
+}
+
+// Name returns the name of the semaphore whose state key this is.
+func (s *Store) Name(state string) (string, bool) {
+	name, ok := strings.CutPrefix(state, s.prefix+":{")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(name, "}")
+}
+
+// Reply is what every call answers, whatever its operations.
+type Reply struct {
+	Now  int64 // server time in milliseconds
+	Next int64 // server time at which something may run out; 0: never
+	More bool  // the work was bounded: call again at once
+}
+
+// Do executes ops, in order, as one atomic step; notAfter is the latest server
+// time in milliseconds at which that may happen, 0 for any. On success every
+// Op has its Result. On failure none has, and the error is a *Failure that
+// tells whether it did not happen or is unknown; a call that came too late is
+// refused, with Reply.Now set. The client's own retries are switched off: only
+// the caller knows what a second copy may do.
+func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []*Op) (Reply, error) {
+	args := make([]any, 0, 16+len(ops))
+	args = append(args, "evalsha", s.step.sha, 2, k.State, k.Order, notAfter, s.owner, s.flags)
+	fields, err := s.step.run(ctx, s.rdb, appendOps(args, ops))
+	if err != nil {
+		return Reply{}, err
+	}
+	c := cursor{fields: fields}
+	r := Reply{Now: c.next()}
+	status := c.next()
+	r.More, r.Next = status == 1, c.next()
+	if status < 0 {
+		return r, late()
+	}
+	for _, op := range ops {
+		c.decode(op)
+	}
+	if c.short || len(c.fields) > 0 {
+		return r, &Failure{Kind: ErrUnknown, Err: fmt.Errorf("reply of %d fields does not fit the request", len(fields))}
+	}
+	return r, nil
+}
+
+// script is a Lua script that is called by its hash.
+type script struct{ text, sha string }
+
+func newScript(text string) script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import
+	return script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// run executes the script; args[0] is "evalsha". Where the server does not know
+// the hash (it restarted, or SCRIPT FLUSH), which is a refusal, the text follows.
+func (sc script) run(ctx context.Context, rdb redis.UniversalClient, args []any) ([]any, error) {
+	cmd := once{redis.NewCmd(ctx, args...)}
+	err := rdb.Process(ctx, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		again := append([]any{"eval", sc.text}, args[2:]...)
+		cmd = once{redis.NewCmd(ctx, again...)}
+		err = rdb.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, classify(err)
+	}
+	fields, err := cmd.Slice()
+	if err != nil {
+		return nil, &Failure{Kind: ErrUnknown, Err: err}
+	}
+	return fields, nil
+}
+
+// once is a command that go-redis must not repeat by itself: it would report
+// success for a script that ran twice.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+// Evicts asks the server whether memory pressure may delete keys, and with which
+// policy. An error means that it is not known.
+func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
+	info, err := s.rdb.Info(ctx, "memory").Result()
+	if err != nil {
+		return true, "", err
+	}
+	for line := range strings.Lines(info) {
+		if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok {
+			return policy != "noeviction", policy, nil
+		}
+	}
+	return true, "", errors.New("INFO memory names no maxmemory_policy")
+}
