@@ -72,7 +72,8 @@ func TestKillAndRestart(t *testing.T) {
 	addr := s.Addr()
 	s.Do(t, "SET", "kept", "yes")
 	s.Kill()
-	if err := s.Client(t).Ping(t.Context()).Err(); err == nil {
+	once := func(o *redis.Options) { o.MaxRetries, o.DialerRetries = -1, 1 }
+	if err := s.Client(t, once).Ping(t.Context()).Err(); err == nil {
 		t.Error("a killed server answered")
 	}
 	s.Restart(t)

@@ -1,0 +1,285 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Fault is what happens to a command, or to a message, that a Rule picks.
+// Where a byte stream could not go on after it, the connection stays silent
+// for ever ("hangs") until the client gives up and closes it.
+type Fault int
+
+// The faults, from the client's point of view.
+const (
+	// SwallowReply: the server executes the request, the reply is lost, the
+	// connection hangs.
+	SwallowReply Fault = iota + 1
+	// SwallowReplyAndClose: as SwallowReply, but the connection is closed.
+	SwallowReplyAndClose
+	// SwallowRequest: the request never arrives, the connection hangs.
+	SwallowRequest
+	// Reset: the connection is closed and the request never arrives.
+	Reset
+	// Duplicate: the server gets the request twice; the second reply is dropped.
+	Duplicate
+	// Delay: the request arrives only after Injection.Release, even if its
+	// client has given up and closed the connection by then.
+	Delay
+	// DelayReply: the server executes the request, its reply and what follows
+	// on the connection arrive after Injection.Release.
+	DelayReply
+	// DropMessage: a pub/sub message is lost. Match sees "message", the
+	// channel and the payload, or "subscribe" and so on for confirmations.
+	DropMessage
+	// DelayMessage: a pub/sub message and what follows on the connection
+	// arrive after Injection.Release.
+	DelayMessage
+)
+
+// ofMessages tells whether the fault strikes pushes rather than requests.
+func (f Fault) ofMessages() bool { return f == DropMessage || f == DelayMessage }
+
+// Command is a request, its name first, or a pub/sub message.
+type Command []string
+
+// Name returns the command's name in upper case, "" for an empty one.
+func (c Command) Name() string {
+	if len(c) == 0 {
+		return ""
+	}
+	return strings.ToUpper(c[0])
+}
+
+// IsScript matches EVAL, EVALSHA and their read-only forms.
+func IsScript(c Command) bool { return strings.HasPrefix(c.Name(), "EVAL") }
+
+// Named returns a predicate that matches the commands with these names.
+func Named(names ...string) func(Command) bool {
+	return func(c Command) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, c.Name()) })
+	}
+}
+
+// Rule picks commands, or messages, and says what happens to them.
+type Rule struct {
+	Match func(Command) bool // nil: every one; it must not call Faults
+	Fault Fault
+	Times int // how many to pick; 0: one, negative: all
+}
+
+// Injection is a Rule at work.
+type Injection struct {
+	rule     Rule
+	faults   *Faults
+	left     int           // guarded by faults.mu; negative: no end
+	hits     int           // guarded by faults.mu
+	hit      chan struct{} // closed at the first hit
+	released chan struct{} // closed by Release
+	release  sync.Once
+}
+
+// Hit is closed when the rule picks its first command.
+func (i *Injection) Hit() <-chan struct{} { return i.hit }
+
+// Hits returns how many commands the rule has picked.
+func (i *Injection) Hits() int {
+	i.faults.mu.Lock()
+	defer i.faults.mu.Unlock()
+	return i.hits
+}
+
+// Release lets everything go that Delay, DelayReply or DelayMessage holds, and
+// holds nothing from then on.
+func (i *Injection) Release() { i.release.Do(func() { close(i.released) }) }
+
+// Stop makes the rule pick no more commands. What it holds stays held.
+func (i *Injection) Stop() {
+	i.faults.mu.Lock()
+	defer i.faults.mu.Unlock()
+	i.left = 0
+}
+
+// DialFunc is the form of redis.Options.Dialer.
+type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Embedded returns a dialer for a store in this process, such as
+// *miniredis.Miniredis, that uses no sockets and so works in a
+// testing/synctest bubble.
+func Embedded(store interface{ Dial() (net.Conn, error) }) DialFunc {
+	return func(context.Context, string, string) (net.Conn, error) { return store.Dial() }
+}
+
+// Faults is a network between clients and servers that counts commands and
+// fails by rule. MONITOR and CLIENT REPLY, which break the pairing of requests
+// and replies, must not be used on it.
+type Faults struct {
+	mu         sync.Mutex
+	injections []*Injection       // guarded by mu; in the order of Inject
+	counts     map[string]int     // guarded by mu
+	links      map[*link]struct{} // guarded by mu
+	down       bool               // guarded by mu; dials are refused
+	wg         sync.WaitGroup     // goroutines of links
+}
+
+// NewFaults returns a network without faults. When the test ends, which in a
+// synctest bubble is before the bubble does, it cuts what is left of it.
+func NewFaults(t testing.TB) *Faults {
+	f := &Faults{counts: map[string]int{}, links: map[*link]struct{}{}}
+	t.Cleanup(func() {
+		f.Down()
+		f.wg.Wait()
+	})
+	return f
+}
+
+// Wrap puts the network of a client, Options.Dialer or else the real one,
+// behind f. It fits (*Server).Client.
+func (f *Faults) Wrap(o *redis.Options) { o.Dialer = f.Dialer(o.Dialer) }
+
+// Dialer returns a dialer whose connections go through f. They are made by
+// dial, or by the real network if it is nil.
+func (f *Faults) Dialer(dial DialFunc) DialFunc {
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if f.isDown() {
+			return nil, errDown
+		}
+		server, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return f.connect(server)
+	}
+}
+
+var errDown = errors.New("redistest: the network is down")
+
+// Inject puts a rule to work, after those that are at work already: the first
+// that matches a command gets it, and a command meets at most one fault.
+func (f *Faults) Inject(r Rule) *Injection {
+	i := &Injection{rule: r, faults: f, left: r.Times, hit: make(chan struct{}), released: make(chan struct{})}
+	if i.left == 0 {
+		i.left = 1
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.injections = append(f.injections, i)
+	return i
+}
+
+// Count returns how many commands with one of these names the clients have
+// sent, whatever became of them; without names, how many of all. It includes
+// the handshakes (HELLO, CLIENT).
+func (f *Faults) Count(names ...string) int {
+	counts, sum := f.Counts(), 0
+	for name, n := range counts {
+		if len(names) == 0 || Named(names...)(Command{name}) {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// Counts returns how many commands the clients have sent, by upper-case name.
+func (f *Faults) Counts() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.counts)
+}
+
+// ResetCounts sets all counts to 0.
+func (f *Faults) ResetCounts() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.counts)
+}
+
+// CutAll closes every connection, with all that is held on it. New ones can be
+// made at once.
+func (f *Faults) CutAll() {
+	f.mu.Lock()
+	links := slices.Collect(maps.Keys(f.links))
+	f.mu.Unlock()
+	for _, l := range links {
+		l.cut()
+	}
+}
+
+// Down closes every connection and refuses new ones until Up.
+func (f *Faults) Down() {
+	f.mu.Lock()
+	f.down = true
+	f.mu.Unlock()
+	f.CutAll()
+}
+
+// Up ends Down.
+func (f *Faults) Up() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down = false
+}
+
+func (f *Faults) isDown() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.down
+}
+
+// connect ties a new link to server and returns the client's end.
+func (f *Faults) connect(server net.Conn) (net.Conn, error) {
+	client, inner := net.Pipe()
+	l := newLink(f, inner, server)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.down { // since the dialer looked; the cleanup may be waiting already
+		_ = server.Close()
+		return nil, errDown
+	}
+	f.links[l] = struct{}{}
+	f.wg.Go(l.carryRequests)
+	f.wg.Go(l.carryReplies)
+	f.wg.Go(l.deliver)
+	return &clientConn{Conn: client, server: server}, nil
+}
+
+// sent counts a request and returns the injection that strikes it, nil for none.
+func (f *Faults) sent(c Command) *Injection {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[c.Name()]++
+	return f.pick(c, false)
+}
+
+// pushed returns the injection that strikes a message, nil for none.
+func (f *Faults) pushed(c Command) *Injection {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pick(c, true)
+}
+
+// pick is called with mu held.
+func (f *Faults) pick(c Command, message bool) *Injection {
+	for _, i := range f.injections {
+		if i.left == 0 || i.rule.Fault.ofMessages() != message || (i.rule.Match != nil && !i.rule.Match(c)) {
+			continue
+		}
+		i.left = max(i.left-1, -1)
+		if i.hits++; i.hits == 1 {
+			close(i.hit)
+		}
+		return i
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package redistest
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// bufferSize lets a pipeline leave the client in one piece even while its
+// first request is held, as the buffers of a real socket would.
+const bufferSize = 1 << 16
+
+// link is one connection: goroutines carry values between the client's pipe
+// and the server. They end when it is cut.
+type link struct {
+	faults *Faults
+	client net.Conn // our end of the client's pipe
+	server net.Conn
+	gone   chan struct{} // closed by cut
+	once   sync.Once
+
+	subscribed atomic.Bool // a subscription was asked for
+
+	mu      sync.Mutex
+	waiting []fate        // guarded by mu; requests without a reply yet, oldest first
+	late    bool          // guarded by mu; a request was held: it outlives its client
+	closing bool          // guarded by mu; the client has closed, late replies are due
+	mailbox []delivery    // guarded by mu; what the client has yet to get
+	mail    chan struct{} // capacity 1; the mailbox has filled
+}
+
+// delivery is a value on its way to the client.
+type delivery struct {
+	raw   []byte
+	after *Injection // held until its release; nil: not held
+	last  bool       // nothing follows; the link is cut
+}
+
+// fate is what becomes of a reply.
+type fate struct {
+	fault     Fault // of the request
+	injection *Injection
+	drop      bool // second reply of a Duplicate
+}
+
+func newLink(f *Faults, client, server net.Conn) *link {
+	return &link{faults: f, client: client, server: server, gone: make(chan struct{}), mail: make(chan struct{}, 1)}
+}
+
+// cut closes both ends and so ends the goroutines.
+func (l *link) cut() {
+	l.once.Do(func() {
+		close(l.gone)
+		_ = l.client.Close()
+		_ = l.server.Close()
+		l.faults.mu.Lock()
+		delete(l.faults.links, l)
+		l.faults.mu.Unlock()
+	})
+}
+
+// hold waits for the release; false: the link was cut first.
+func (l *link) hold(i *Injection) bool {
+	select {
+	case <-i.released:
+		return true
+	case <-l.gone:
+		return false
+	}
+}
+
+// carryRequests ends when the client closes its end.
+func (l *link) carryRequests() {
+	defer l.clientClosed()
+	r := bufio.NewReaderSize(l.client, bufferSize)
+	for hung := false; ; {
+		f, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		i := l.faults.sent(f.text)
+		switch fate := fateOf(i); {
+		case hung:
+		case fate.fault == Reset:
+			l.cut()
+			return
+		case fate.fault == SwallowRequest:
+			hung = true
+		case !l.forward(f, fate):
+			return
+		}
+	}
+}
+
+func fateOf(i *Injection) fate {
+	if i == nil {
+		return fate{}
+	}
+	return fate{fault: i.rule.Fault, injection: i}
+}
+
+// forward sends a request to the server, late or twice if that is its fate;
+// false: the link has gone.
+func (l *link) forward(f frame, how fate) bool {
+	if how.fault == Delay {
+		l.mu.Lock()
+		l.late = true
+		l.mu.Unlock()
+		if !l.hold(how.injection) {
+			return false
+		}
+	}
+	if !l.send(f, how) {
+		return false
+	}
+	return how.fault != Duplicate || l.send(f, fate{drop: true})
+}
+
+func (l *link) send(f frame, how fate) bool {
+	if answeredByPush(f.text) {
+		l.subscribed.Store(true)
+	} else {
+		// Before the write: the reply may be back before it returns.
+		l.mu.Lock()
+		l.waiting = append(l.waiting, how)
+		l.mu.Unlock()
+	}
+	_, err := l.server.Write(f.raw)
+	return err == nil
+}
+
+// clientClosed cuts the link, unless a request that was held is still to be
+// executed: closing now could discard it unread in the server's socket.
+func (l *link) clientClosed() {
+	l.mu.Lock()
+	l.closing = true
+	wait := l.late && len(l.waiting) > 0
+	l.mu.Unlock()
+	if !wait {
+		l.cut()
+	}
+}
+
+// carryReplies ends when the server closes its end or the link is cut. It
+// never waits for the client: the embedded store stands still, with all its
+// clients, while one subscriber does not read.
+func (l *link) carryReplies() {
+	defer l.queue(delivery{last: true})
+	r := bufio.NewReaderSize(l.server, bufferSize)
+	for hung := false; ; {
+		f, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		how := l.fateOf(f)
+		switch {
+		case hung, how.drop, how.fault == DropMessage:
+		case how.fault == SwallowReplyAndClose:
+			return
+		case how.fault == SwallowReply:
+			hung = true
+		case how.fault == DelayReply, how.fault == DelayMessage:
+			l.queue(delivery{raw: f.raw, after: how.injection})
+		default:
+			l.queue(delivery{raw: f.raw})
+		}
+		if l.drained() {
+			return
+		}
+	}
+}
+
+// fateOf matches a value from the server with the rules for messages or with
+// the request that it answers.
+func (l *link) fateOf(f frame) fate {
+	if f.isPush(l.subscribed.Load()) {
+		return fateOf(l.faults.pushed(f.text))
+	}
+	return l.nextFate()
+}
+
+// nextFate takes the oldest request off the list: servers reply in order.
+func (l *link) nextFate() fate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) == 0 { // a greeting such as "-ERR max number of clients"
+		return fate{}
+	}
+	first := l.waiting[0]
+	l.waiting = l.waiting[1:]
+	return first
+}
+
+// drained tells whether the client has gone and nothing is due any more.
+func (l *link) drained() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closing && len(l.waiting) == 0
+}
+
+// queue adds to what the client gets.
+func (l *link) queue(d delivery) {
+	l.mu.Lock()
+	l.mailbox = append(l.mailbox, d)
+	l.mu.Unlock()
+	select {
+	case l.mail <- struct{}{}:
+	default:
+	}
+}
+
+// deliver ends with the last delivery or when the link is cut.
+func (l *link) deliver() {
+	defer l.cut()
+	for {
+		l.mu.Lock()
+		box := l.mailbox
+		l.mailbox = nil
+		l.mu.Unlock()
+		for _, d := range box {
+			if d.last || d.after != nil && !l.hold(d.after) {
+				return
+			}
+			_, _ = l.client.Write(d.raw) // if it has gone, carryRequests knows
+		}
+		select {
+		case <-l.mail:
+		case <-l.gone:
+			return
+		}
+	}
+}
