@@ -57,17 +57,12 @@ func TestRefusedTryLeavesNothingBehind(t *testing.T) {
 		id := hold(t, sem)
 		refused(t, sem)
 		members(t, s, s.name, id)
-		exists, err := s.rdb.Exists(t.Context(), "lock:"+s.name).Result()
-		noError(t, err)
-		if exists != 0 {
-			t.Fatal("the lock is still there")
-		}
+		noLock(t, s)
 	})
 }
 
 func TestRefusedTryIsRemovedAlthoughItsContextEnds(t *testing.T) {
-	types := map[string]constructor{"basic": newBasic, "fair": newFair}
-	eachOnBoth(t, types, func(t *testing.T, s store, c constructor) {
+	eachOnBoth(t, all, func(t *testing.T, s store, c constructor) {
 		holder := hold(t, c(t, s.rdb, s.name, 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -82,7 +77,17 @@ func TestRefusedTryIsRemovedAlthoughItsContextEnds(t *testing.T) {
 			t.Fatalf("got %v, %v, want a plain refusal", ok, err)
 		}
 		members(t, s, s.name, holder)
+		noLock(t, s)
 	})
+}
+
+func noLock(t *testing.T, s store) {
+	t.Helper()
+	n, err := s.rdb.Exists(t.Context(), "lock:"+s.name).Result()
+	noError(t, err)
+	if n != 0 {
+		t.Fatal("the lock is still there")
+	}
 }
 
 // afterTx is a hook that sees the commands of every transaction when it is done.
@@ -116,7 +121,7 @@ func TestFairReleaseBetweenTheTwoHalvesOfAnAcquireMakesRoomForIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
 		holder := newFair(t, s.rdb, s.name, 1)
 		id := hold(t, holder)
-		_, half := startHalf(t, s, 1, newFair)
+		_, half := startHalf(t, s, newFair)
 		release(t, holder, id, true)
 		if !half.finish(t).ok {
 			t.Fatal("refused, although the permit had been released before it ranked")

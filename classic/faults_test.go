@@ -87,7 +87,7 @@ func TestTimeoutOfOneCallerIsAppliedToEverybody(t *testing.T) {
 // it.
 func TestFairExceedsTheLimitWhenACountsFirstAndBRanksFirst(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
-		a, half := startHalf(t, s, 1, newFair, ids("A"))
+		a, half := startHalf(t, s, newFair, ids("A"))
 		b := newFair(t, s.rdb, s.name, 1, ids("B"))
 		inB := hold(t, b)
 		inA := half.finish(t)
@@ -108,7 +108,7 @@ func TestFairExceedsTheLimitByAsManyAsCountedFirst(t *testing.T) {
 		const early = 4
 		var halves []*halfway
 		for range early {
-			_, half := startHalf(t, s, 1, newFair)
+			_, half := startHalf(t, s, newFair)
 			halves = append(halves, half)
 		}
 		hold(t, newFair(t, s.rdb, s.name, 1))
@@ -126,7 +126,7 @@ func TestFairExceedsTheLimitByAsManyAsCountedFirst(t *testing.T) {
 
 func TestUnderLockKeepsTheLimitWhenACountsFirst(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
-		_, half := startHalf(t, s, 1, newFairUnderLock)
+		_, half := startHalf(t, s, newFairUnderLock)
 		b := newFairUnderLock(t, s.rdb, s.name, 1, classic.WithLockWait(time.Nanosecond))
 		refused(t, b) // no lock for B while A is between its two transactions
 		if !half.finish(t).ok {
@@ -138,7 +138,7 @@ func TestUnderLockKeepsTheLimitWhenACountsFirst(t *testing.T) {
 
 func TestUnderLockExceedsTheLimitWhenTheLockRunsOutInside(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
-		_, half := startHalf(t, s, 1, newFairUnderLock)
+		_, half := startHalf(t, s, newFairUnderLock)
 		// The lock's time-out passes while A is paused.
 		noError(t, s.rdb.Del(t.Context(), "lock:"+s.name).Err())
 		hold(t, newFairUnderLock(t, s.rdb, s.name, 1))
@@ -164,7 +164,7 @@ func TestUnderLockWouldBeStuckWithALockWithoutExpiry(t *testing.T) {
 			t.Fatalf("the lock of section 6.2.3 expires in %v, want never", d)
 		}
 		noError(t, s.rdb.Del(t.Context(), "lock:"+s.name).Err())
-		_, half := startHalf(t, s, 1, newFairUnderLock)
+		_, half := startHalf(t, s, newFairUnderLock)
 		if d := expiry(t, s); d <= 0 || d > time.Minute {
 			t.Fatalf("the lock inside an Acquire expires in %v, want a minute at most", d)
 		}
@@ -174,7 +174,7 @@ func TestUnderLockWouldBeStuckWithALockWithoutExpiry(t *testing.T) {
 
 func TestFairUnderLockIsNotProtectedFromClientsWithoutTheLock(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
-		_, half := startHalf(t, s, 1, newFairUnderLock)
+		_, half := startHalf(t, s, newFairUnderLock)
 		hold(t, newFair(t, s.rdb, s.name, 1))
 		if !half.finish(t).ok {
 			t.Fatal("A was refused: the race is gone")
@@ -249,7 +249,7 @@ func TestBasicRefusesAFreePermitWhileARefusedTryIsStillThere(t *testing.T) {
 		holder := newBasic(t, s.rdb, s.name, 1, classic.WithClock(at.now))
 		id := hold(t, holder)
 		at.advance(time.Millisecond)
-		_, half := startHalf(t, s, 1, newBasic, classic.WithClock(at.now))
+		_, half := startHalf(t, s, newBasic, classic.WithClock(at.now))
 		release(t, holder, id, true)
 		at.advance(time.Millisecond)
 		refused(t, newBasic(t, s.rdb, s.name, 1, classic.WithClock(at.now)))
@@ -260,7 +260,7 @@ func TestBasicRefusesAFreePermitWhileARefusedTryIsStillThere(t *testing.T) {
 	})
 }
 
-// The counter reply is lost and the client repeats the transaction by itself:
+// The reply is lost and the client repeats the transaction by itself:
 // the release happened, and is reported as if it had not.
 func TestRepeatedReleaseReportsATimeoutThatWasNone(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
@@ -306,4 +306,17 @@ func TestFairOrderIsExactBeyond32BitsAndLostBeyond53(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The counter must outlive every holder: the numbers of newcomers start again
+// below those of the holders.
+func TestFairExceedsTheLimitWhenItsCounterIsLost(t *testing.T) {
+	onBoth(t, func(t *testing.T, s store) {
+		sem := newFair(t, s.rdb, s.name, 1)
+		release(t, sem, hold(t, sem), true)
+		hold(t, sem) // with number 2
+		refused(t, sem)
+		noError(t, s.rdb.Del(t.Context(), s.name+":counter").Err())
+		hold(t, sem) // with number 1
+	})
 }

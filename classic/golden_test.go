@@ -171,8 +171,9 @@ func TestLockReleaseByAnotherSendsNoDEL(t *testing.T) {
 	})
 }
 
-// What Python's time.time() gives for the same instant, printed by repr().
-func TestScoresAreSecondsAsPythonPrintsThem(t *testing.T) {
+// The shortest digits that give the same float64 again, as Python's repr() has
+// them, but never an exponent.
+func TestScoresAreSecondsToTheLastDigit(t *testing.T) {
 	for nano, want := range map[int64]string{
 		1326437039100000000: "1326437039.1",
 		1326437039000000000: "1326437039",

@@ -209,14 +209,15 @@ type try struct {
 	err error
 }
 
-// startHalf makes a semaphore on a client of its own, starts its Acquire and
-// returns when the first transaction is done and the second not begun.
-func startHalf(t *testing.T, s store, limit int, c constructor, opts ...classic.Option) (semaphore, *halfway) {
+// startHalf makes a semaphore with a limit of 1 on a client of its own, starts
+// its Acquire and returns when the first transaction is done and the second not
+// begun.
+func startHalf(t *testing.T, s store, c constructor, opts ...classic.Option) (semaphore, *halfway) {
 	t.Helper()
 	rdb := s.client(t)
 	g := &gate{reached: make(chan struct{}), opened: make(chan struct{})}
 	rdb.AddHook(g)
-	sem := c(t, rdb, s.name, limit, opts...)
+	sem := c(t, rdb, s.name, 1, opts...)
 	h := &halfway{result: make(chan try, 1), open: sync.OnceFunc(func() { close(g.opened) })}
 	t.Cleanup(h.open)
 	go func() {
