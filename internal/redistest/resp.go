@@ -78,7 +78,7 @@ func (f *frame) readItems(r *bufio.Reader, count string, each, more int) error {
 
 // isPush tells whether the server sent f unasked. RESP3 marks such values; in
 // RESP2 only their first word tells, on a connection that has subscribed.
-func (f frame) isPush(subscribed bool) bool {
+func (f *frame) isPush(subscribed bool) bool {
 	if f.kind == '>' {
 		return true
 	}

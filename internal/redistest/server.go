@@ -119,7 +119,7 @@ func (s *Server) run() error {
 	if err != nil {
 		return err
 	}
-	defer logs.Close() //nolint:errcheck // only the child writes to it
+	defer logs.Close()
 	cmd.Stdout, cmd.Stderr = logs, logs
 	proc, err := startProcess(cmd)
 	if err != nil {
@@ -164,11 +164,12 @@ func (s *Server) command() (*exec.Cmd, error) {
 // answers tells whether the server executes commands. An error such as NOAUTH
 // is an answer too; LOADING is not.
 func (s *Server) answers() bool {
-	conn, err := net.DialTimeout("unix", s.Socket(), time.Second)
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(context.Background(), "unix", s.Socket())
 	if err != nil {
 		return false
 	}
-	defer conn.Close() //nolint:errcheck // nothing is left to lose
+	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Second))
 	reply := make([]byte, 64)
 	if _, err = conn.Write([]byte("PING\r\n")); err != nil {
@@ -218,7 +219,7 @@ func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Clien
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1})
-	defer c.Close() //nolint:errcheck // the reply is in
+	defer c.Close()
 	reply, err := c.Do(context.Background(), args...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatalf("%v: %v", args, err)
@@ -295,7 +296,7 @@ func shortTempDir() string {
 // leaves room for the cluster bus, 10000 above it.
 func freePort() (int, error) {
 	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return 0, err
 		}

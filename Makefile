@@ -1,0 +1,48 @@
+# Run `make` for the list of targets.
+
+GOLANGCI_VERSION    := v2.15.0
+GOVULNCHECK_VERSION := v1.8.0
+
+# Tools live in bin/ with their version in the name, so that a new pin is a new file.
+GOLANGCI := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_VERSION)
+
+BENCH ?= .
+COUNT ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint fmt vuln bench demo build clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install what the tests need, where that is possible
+	@scripts/setup
+
+test: setup ## Vet and test every module, with the race detector
+	@scripts/each-module sh -c 'go vet ./... && go test -race -count=1 ./...'
+
+lint: $(GOLANGCI) ## Run golangci-lint on every module
+	@scripts/each-module $(GOLANGCI) run ./...
+
+fmt: $(GOLANGCI) ## Format every module (gofumpt, import groups)
+	@scripts/each-module $(GOLANGCI) fmt ./...
+
+vuln: ## Look for known vulnerabilities in what the modules call
+	@scripts/each-module go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
+
+bench: setup ## Run the benchmarks (BENCH=pattern, COUNT=repetitions)
+	@scripts/each-module go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+demo: ## Watch workers share a small limit; needs nothing but Go
+	@go run ./cmd/berth demo
+
+build: ## Build the command line into bin/berth
+	@go build -trimpath -o bin/berth ./cmd/berth
+
+clean: ## Remove what was built here, tools included
+	@rm -rf bin dist
+
+$(GOLANGCI):
+	@echo "installing golangci-lint $(GOLANGCI_VERSION) into bin/, about two minutes the first time"
+	@GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv bin/golangci-lint $@
