@@ -98,17 +98,17 @@ const (
 
 // appendOps encodes ops in order. Neighbours of the same verb and parameters
 // become one group: an argument costs the server more than a byte.
-func appendOps(args []any, ops []*Op) []any {
+func appendOps(args []any, ops []Op) []any {
 	for i := 0; i < len(ops); {
 		j := i + 1
-		for j < len(ops) && ops[i].groups(ops[j]) {
+		for j < len(ops) && ops[i].groups(&ops[j]) {
 			j++
 		}
 		args = ops[i].appendHead(args)
 		if ops[i].Verb.named() {
 			args = append(args, j-i)
-			for _, op := range ops[i:j] {
-				args = append(args, op.ID)
+			for k := i; k < j; k++ {
+				args = append(args, ops[k].ID)
 			}
 		} else {
 			args = append(args, 0)

@@ -93,7 +93,7 @@ type Reply struct {
 // tells whether it did not happen or is unknown; a call that came too late is
 // refused, with Reply.Now set. The client's own retries are switched off: only
 // the caller knows what a second copy may do.
-func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []*Op) (Reply, error) {
+func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
 	args := make([]any, 0, 16+len(ops))
 	args = append(args, "evalsha", s.step.sha, 2, k.State, k.Order, notAfter, s.owner, s.flags)
 	fields, err := s.step.run(ctx, s.rdb, appendOps(args, ops))
@@ -107,8 +107,8 @@ func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []*Op) (Repl
 	if status < 0 {
 		return r, late()
 	}
-	for _, op := range ops {
-		c.decode(op)
+	for i := range ops {
+		c.decode(&ops[i])
 	}
 	if c.short || len(c.fields) > 0 {
 		return r, &Failure{Kind: ErrUnknown, Err: fmt.Errorf("reply of %d fields does not fit the request", len(fields))}

@@ -1,0 +1,70 @@
+package berth
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/session"
+	"github.com/redis/go-redis/v9"
+)
+
+// public words an error of the inner packages for users. It is the only place
+// that knows both sides.
+func public(name string, err error) error {
+	var (
+		refusal *session.Refusal
+		lost    *session.Lost
+		failure *protocol.Failure
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refusal):
+		return publicRefusal(refusal)
+	case errors.As(err, &lost):
+		return publicLost(lost)
+	case errors.Is(err, session.ErrReleased):
+		return fmt.Errorf("%w (semaphore %q)", ErrReleased, name)
+	case errors.Is(err, session.ErrClosed):
+		return ErrClosed
+	case errors.As(err, &failure):
+		return publicFailure(name, failure)
+	}
+	return fmt.Errorf("berth: %w", err)
+}
+
+func publicRefusal(r *session.Refusal) error {
+	if r.Code == protocol.Heavy {
+		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Limit: r.Limit}
+	}
+	return &BusyError{
+		Name: r.Name, InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused,
+		NextExpiry: time.Duration(r.Next) * time.Millisecond, QueueFull: r.Code == protocol.Full,
+	}
+}
+
+func publicLost(l *session.Lost) error {
+	reasons := map[session.Cause]LostReason{
+		session.Untrusted: LostUntrusted, session.Expired: LostExpired, session.MaxHold: LostMaxHold, session.Evicted: LostEvicted,
+	}
+	e := &LostError{Name: l.Name, ID: l.ID, Reason: reasons[l.Cause]}
+	if l.Err != nil {
+		e.Err = public(l.Name, l.Err)
+	}
+	return e
+}
+
+func publicFailure(name string, f *protocol.Failure) error {
+	kind := ErrRefused
+	var dial *net.OpError
+	switch {
+	case f.Detail != nil:
+		kind = ErrCorrupt
+	case errors.Is(f, protocol.ErrUnknown), errors.As(f, &dial), errors.Is(f, redis.ErrPoolTimeout):
+		kind = ErrUnreachable
+	}
+	return fmt.Errorf("%w: semaphore %q: %w", kind, name, f)
+}

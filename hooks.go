@@ -1,0 +1,95 @@
+package berth
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/berth-go/berth/internal/session"
+)
+
+// Hooks are called at the events of a client's leases; nil ones are not. They
+// run in the goroutine of the event and must not block.
+type Hooks struct {
+	// AcquireStart is called before a request is sent. The context it returns is
+	// given to the request's other hooks, for example with a span in it; its end
+	// ends the wait.
+	AcquireStart func(ctx context.Context, a AcquireInfo) context.Context
+	// Queued is called when the request is in line, and when its place is seen to
+	// have changed.
+	Queued func(ctx context.Context, a AcquireInfo, p Place)
+	// AcquireDone is called with the lease, or with the error.
+	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
+	// Released is called after Release, with its error and how long the lease
+	// was held.
+	Released func(l *Lease, held time.Duration, err error)
+	// Lost is called when a lease is lost, with the *LostError.
+	Lost func(l *Lease, held time.Duration, err error)
+}
+
+// AcquireInfo is what hooks learn of a request.
+type AcquireInfo struct {
+	Name   string
+	Label  string
+	Weight int
+	Limit  int           // declared
+	Try    bool          // TryAcquire
+	Queued bool          // it waited in line
+	Waited time.Duration // since the start
+}
+
+// acquisition follows one request for the hooks.
+type acquisition struct {
+	hooks *Hooks
+	ctx   context.Context //nolint:containedctx // one request's
+	info  AcquireInfo
+	start time.Time
+}
+
+func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg config, wait bool) *acquisition {
+	a := &acquisition{hooks: h, ctx: ctx, start: time.Now()}
+	a.info = AcquireInfo{Name: s.name, Label: cfg.label, Weight: cfg.weight, Limit: s.limit, Try: !wait}
+	if h.AcquireStart != nil {
+		a.ctx = h.AcquireStart(ctx, a.info)
+	}
+	return a
+}
+
+// onPlace returns what hears of places in line: the caller's f and the hook; nil
+// if there is neither, which spares the server the answer.
+func (a *acquisition) onPlace(f func(Place)) func(session.Place) {
+	if f == nil && a.hooks.Queued == nil {
+		return nil
+	}
+	return func(p session.Place) {
+		place := Place{Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting}
+		a.info.Queued = true
+		a.info.Waited = time.Since(a.start)
+		if f != nil {
+			f(place)
+		}
+		if a.hooks.Queued != nil {
+			a.hooks.Queued(a.ctx, a.info, place)
+		}
+	}
+}
+
+func (a *acquisition) end(l *Lease, err error) error {
+	if a.hooks.AcquireDone != nil {
+		a.info.Waited = time.Since(a.start)
+		a.hooks.AcquireDone(a.ctx, a.info, l, err)
+	}
+	return err
+}
+
+func (h *Hooks) released(l *Lease, err error) {
+	if h.Released != nil {
+		h.Released(l, time.Since(l.since), err)
+	}
+}
+
+func (h *Hooks) lost(l *Lease, err error) {
+	if h.Lost != nil && errors.Is(err, ErrLost) {
+		h.Lost(l, time.Since(l.since), err)
+	}
+}

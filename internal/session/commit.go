@@ -1,0 +1,273 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// Group commit: a semaphore has at most one call to Redis in flight. Operations
+// that come meanwhile gather in pending, and the next call carries them all.
+// Nobody waits when nothing is in flight. One call at a time is also what keeps
+// the operations of one claim in order: a release never overtakes the renewal
+// before it.
+
+// mostOps bounds the operations of one call, so that it stays well below a
+// millisecond of the server's time.
+const mostOps = 256
+
+// op is an operation on its way.
+type op struct {
+	protocol.Op
+	claim  *Claim
+	giveUp clock.Instant // when it is pointless to try on
+	tries  int           // calls that carried it and have an unknown outcome
+	done   chan error    // gets the outcome; nil: nobody waits for it
+}
+
+// finish tells whoever waits for the operation.
+func (o *op) finish(err error) {
+	if o.done != nil {
+		o.done <- err // has room for the one
+	}
+}
+
+// flight is one call to Redis.
+type flight struct {
+	ops    []*op
+	wire   []protocol.Op // copies: an earlier call with an unknown outcome may still write to its own
+	sent   clock.Instant
+	giveUp clock.Instant
+}
+
+// submit puts o in line and starts a call if none is in flight. s.mu is held.
+func (s *Semaphore) submit(o *op) {
+	s.line(o)
+	s.kick()
+}
+
+// line puts o in line.
+func (s *Semaphore) line(o *op) {
+	if o.Verb == protocol.Release {
+		s.releases = append(s.releases, o)
+	} else {
+		s.pending = append(s.pending, o)
+	}
+}
+
+// withdraw takes an operation of c out of the line, if it is still there and no
+// earlier call has carried it. s.mu is held.
+func (s *Semaphore) withdraw(c *Claim, verb protocol.Verb) bool {
+	for i, o := range s.pending {
+		if o.claim == c && o.Verb == verb && o.tries == 0 {
+			s.pending = append(s.pending[:i], s.pending[i+1:]...)
+			o.finish(ErrReleased)
+			return true
+		}
+	}
+	return false
+}
+
+// kick starts a call if there is work, none is in flight and no pause is on.
+// s.mu is held.
+func (s *Semaphore) kick() {
+	if f := s.next(); f != nil {
+		go s.run(f)
+	}
+}
+
+// next takes the operations of the next call: releases first, for they free
+// what the others want, then the rest in the order in which they came.
+func (s *Semaphore) next() *flight {
+	if s.flight != nil || s.stopped {
+		return nil
+	}
+	if len(s.releases)+len(s.pending) == 0 && !s.poke {
+		return nil
+	}
+	now := clock.Now()
+	if now < s.retryAt {
+		s.wakeBy(s.retryAt)
+		return nil
+	}
+	f := &flight{sent: now}
+	s.releases = f.board(s.releases)
+	s.pending = f.board(s.pending)
+	if len(f.ops) == 0 && !s.poke {
+		return nil
+	}
+	s.poke = false
+	f.giveUp = now.Add(patienceOf(f.ops))
+	s.flight = f
+	s.wakeBy(f.giveUp)
+	return f
+}
+
+// board takes operations aboard while there is room, and returns the others.
+func (f *flight) board(line []*op) (rest []*op) {
+	for i, o := range line {
+		if len(f.ops) == mostOps {
+			return line[i:]
+		}
+		if o.pointless() {
+			o.finish(o.claim.over())
+			continue
+		}
+		switch o.Verb {
+		case protocol.Acquire:
+			if o.claim.sent == 0 {
+				o.claim.sent = f.sent
+			}
+		case protocol.Release:
+			o.Flag = f.sent < o.claim.late // a tombstone for the copy that may be under way
+		}
+		f.ops = append(f.ops, o)
+		f.wire = append(f.wire, o.Op)
+	}
+	return nil
+}
+
+// patienceOf is how long a call may take: with short leases there must be time
+// for a second one.
+func patienceOf(ops []*op) time.Duration {
+	d := mostAttempt
+	for _, o := range ops {
+		ttl := o.TTL
+		if o.Terms != nil {
+			ttl = o.Terms.TTL
+		}
+		if ttl > 0 {
+			d = min(d, ttl/3)
+		}
+	}
+	return max(d, leastAttempt)
+}
+
+// run makes calls until there is nothing left to send.
+func (s *Semaphore) run(f *flight) {
+	for f != nil {
+		reply, err := s.call(f)
+		f = s.land(f, reply, err)
+	}
+}
+
+// call makes one call. Until the server's clock has been seen, nothing can be
+// said about the latest time at which a copy may run; so an empty call comes first.
+func (s *Semaphore) call(f *flight) (protocol.Reply, error) {
+	wait := f.giveUp.Sub(f.sent)
+	ctx, cancel := context.WithTimeout(s.session.ctx, wait)
+	defer cancel()
+	if !s.clock.known() {
+		sent := clock.Now()
+		reply, err := s.session.store.Do(ctx, s.keys, 0, nil)
+		if err != nil {
+			return reply, &protocol.Failure{Kind: kindUnsent(err), Err: err}
+		}
+		s.clock.see(reply.Now, sent, clock.Now())
+	}
+	return s.session.store.Do(ctx, s.keys, s.clock.latest(f.sent.Add(wait)), f.wire)
+}
+
+// kindUnsent is the kind of a failure before anything of the flight was sent.
+func kindUnsent(err error) error {
+	if errors.Is(err, protocol.ErrRejected) {
+		return protocol.ErrRejected
+	}
+	return protocol.ErrRefused
+}
+
+// land takes the outcome of f and returns the next flight, if there is one. An
+// outcome that comes after the keeper gave f up is dropped: the operations are
+// on their way again, and are harmless to repeat.
+func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
+	got := clock.Now()
+	if reply.Now != 0 {
+		if step := s.clock.see(reply.Now, f.sent, got); step.Abs() > time.Second {
+			s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
+		}
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	if s.flight != f {
+		return nil
+	}
+	if err != nil {
+		s.failed(f, err)
+	} else {
+		s.pause, s.retryAt, s.lastErr = 0, 0, nil
+		s.foresee(reply, got)
+		for i, o := range f.ops {
+			o.Result = f.wire[i].Result
+			s.settle(o, f, reply)
+		}
+	}
+	s.flight = nil // only now: what settling submitted travels together
+	return s.next()
+}
+
+// foresee notes when something may run out, so that a waiter asks then.
+func (s *Semaphore) foresee(reply protocol.Reply, got clock.Instant) {
+	s.nearest = clock.Never
+	if reply.Next > 0 {
+		// Counted from the reply, the server has surely got there by then.
+		s.nearest = got.Add(time.Duration(reply.Next-reply.Now+1) * time.Millisecond)
+	}
+	if reply.More {
+		s.poke = true
+	}
+	if s.waiters > 0 {
+		s.wakeBy(s.nearest)
+	}
+}
+
+// failed puts the operations of f back in line, in front, or ends those for
+// which it is pointless. s.mu is held.
+func (s *Semaphore) failed(f *flight, err error) {
+	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
+	s.lastErr = err
+	now := clock.Now()
+	for _, o := range f.ops {
+		if unknown {
+			o.tries++
+			if o.Verb == protocol.Acquire {
+				o.claim.late = now.Add(protocol.Late)
+			}
+		}
+	}
+	releases, pending := s.releases, s.pending
+	s.releases, s.pending = nil, nil
+	for i, o := range slices.Concat(f.ops, releases, pending) {
+		if rejected && i < len(f.ops) || now >= o.giveUp || o.pointless() {
+			s.abort(o, err)
+		} else {
+			s.line(o)
+		}
+	}
+	if rejected {
+		return
+	}
+	// A connection that broke while idle says nothing about Redis: once, at once.
+	if s.pause > 0 || !unknown {
+		s.retryAt = now.Add(s.pause/2 + rand.N(max(s.pause, leastPause)))
+	}
+	s.pause = min(max(2*s.pause, leastPause), mostPause)
+}
+
+// pointless reports whether nobody needs the operation any more.
+func (o *op) pointless() bool {
+	switch o.Verb {
+	case protocol.Acquire:
+		return o.claim.state != asking
+	case protocol.Renew:
+		return o.claim.state != held && o.claim.state != confirming
+	case protocol.Heartbeat:
+		return o.claim.state != queued
+	default:
+		return false
+	}
+}

@@ -1,0 +1,496 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/inbox"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// Semaphore is what this process has to do with one semaphore.
+type Semaphore struct {
+	session *Session
+	name    string
+	keys    protocol.Keys
+	clock   *serverClock
+
+	mu       sync.Mutex
+	claims   map[string]*Claim // by id
+	waiters  int               // claims that are queued
+	after    []func()          // to run once mu is free
+	drained  chan struct{}     // closed when there are no claims; made by drain
+	stopped  bool
+	box      *inbox.Inbox  // in a cluster
+	opened   chan struct{} // in a cluster: closed when box has tried
+	releases []*op
+	pending  []*op
+	poke     bool // a call is wanted even without operations
+	flight   *flight
+	lastErr  error         // of the last call
+	pause    time.Duration // before the next call, while calls fail
+	retryAt  clock.Instant
+	nearest  clock.Instant // when something may run out at the server
+	timer    *time.Timer
+	alarm    clock.Instant // when timer fires; 0: not set
+}
+
+// unlock frees mu and then runs what must not run under it.
+func (s *Semaphore) unlock() {
+	after := s.after
+	s.after = nil
+	s.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+func (s *Semaphore) later(f func()) { s.after = append(s.after, f) }
+
+// Acquire asks for permits on terms and, if these say so, waits in line until
+// ctx ends. It returns a claim that is held. Otherwise nothing is taken, or what
+// may have been taken is given back in the background; the error is a *Refusal,
+// a *Lost, a *protocol.Failure, ErrClosed or wraps ctx's.
+//
+// manual leaves renewal to the holder. onPlace, if not nil, is called from here
+// whenever the place in line is seen to have changed.
+func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(Place)) (*Claim, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	c := &Claim{
+		sem: s, Terms: terms, manual: manual, places: onPlace != nil,
+		wake: make(chan struct{}, 1), id: s.session.newID(), due: clock.Never,
+	}
+	if err := s.ask(c); err != nil {
+		return nil, err
+	}
+	return s.await(ctx, c, onPlace)
+}
+
+// open waits until messages can arrive, and refuses dead contexts.
+func (s *Semaphore) open(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return stopped(ctx, s.name)
+	}
+	if err := s.session.open(ctx); err != nil {
+		return stopped(ctx, s.name)
+	}
+	if s.session.store.Sharded() {
+		return s.openShard(ctx)
+	}
+	return nil
+}
+
+// openShard subscribes to this semaphore's own channel: in a cluster a message
+// reaches only the node that has its slot.
+func (s *Semaphore) openShard(ctx context.Context) error {
+	s.mu.Lock()
+	if s.box == nil && !s.stopped {
+		st := s.session.store
+		hear := func(payload string) { s.session.hear(payload) }
+		s.box = inbox.Open(s.session.rdb, st.Channel(s.keys), true, hear, s.recheck, s.session.log)
+	}
+	box := s.box
+	s.mu.Unlock()
+	if box == nil {
+		return ErrClosed
+	}
+	select {
+	case <-box.Tried():
+		return nil
+	case <-ctx.Done():
+		return stopped(ctx, s.name)
+	}
+}
+
+func stopped(ctx context.Context, name string) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("semaphore %q: %w: %w", name, ctx.Err(), cause)
+	}
+	return fmt.Errorf("semaphore %q: %w", name, ctx.Err())
+}
+
+// ask sends the acquire of c.
+func (s *Semaphore) ask(c *Claim) error {
+	s.mu.Lock()
+	defer s.unlock()
+	if len(s.claims) == 0 {
+		if err := s.session.enlist(s, true); err != nil {
+			return err
+		}
+	}
+	s.claims[c.id] = c
+	s.sendAcquire(c)
+	return nil
+}
+
+func (s *Semaphore) sendAcquire(c *Claim) {
+	patience := Patience
+	if !c.Terms.Wait {
+		patience = TryPatience
+	}
+	c.sent = 0
+	s.submit(&op{
+		Op: protocol.Op{Verb: protocol.Acquire, ID: c.id, Terms: c.Terms}, claim: c,
+		giveUp: clock.Now().Add(patience),
+	})
+}
+
+// await waits until c is held, is refused, or ctx ends.
+func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(Place)) (*Claim, error) {
+	var told Place
+	for {
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			s.abandon(c, ErrReleased)
+			return nil, stopped(ctx, s.name)
+		}
+		s.mu.Lock()
+		st, place, err := c.state, c.place, c.err
+		s.mu.Unlock()
+		switch st {
+		case held:
+			return c, nil
+		case lost, leaving, ended:
+			return nil, err
+		case queued:
+			if onPlace != nil && place != told {
+				told = place
+				onPlace(place)
+			}
+		}
+	}
+}
+
+// abandon ends c for a holder or waiter that no longer wants it, without waiting.
+func (s *Semaphore) abandon(c *Claim, why error) {
+	s.mu.Lock()
+	defer s.unlock()
+	if c.state == leaving || c.state == ended {
+		return
+	}
+	s.leave(c, why, nil)
+}
+
+// leave gives c back. done, if not nil, gets the outcome. s.mu is held.
+func (s *Semaphore) leave(c *Claim, why error, done chan error) {
+	if c.state == asking && s.withdraw(c, protocol.Acquire) {
+		s.end(c, why)
+		return
+	}
+	s.withdraw(c, protocol.Renew)
+	s.withdraw(c, protocol.Heartbeat)
+	trust := c.trust
+	s.set(c, leaving)
+	c.err = why
+	s.notify(c, why)
+	s.submit(&op{
+		Op:    protocol.Op{Verb: protocol.Release, ID: c.id},
+		claim: c, done: done,
+		// By then it has run out by itself.
+		giveUp: max(trust, clock.Now().Add(c.Terms.TTL+Patience)),
+	})
+}
+
+// set moves c to another state and keeps count. s.mu is held.
+func (s *Semaphore) set(c *Claim, to state) {
+	if c.state == queued {
+		s.waiters--
+	}
+	if to == queued {
+		s.waiters++
+	}
+	if c.state = to; to == queued || to == held || to == confirming {
+		return
+	}
+	c.due = clock.Never
+}
+
+// end is the last step of every claim. s.mu is held.
+func (s *Semaphore) end(c *Claim, why error) {
+	s.set(c, ended)
+	if c.err == nil {
+		c.err = why
+	}
+	delete(s.claims, c.id)
+	s.notify(c, why)
+	if len(s.claims) == 0 {
+		_ = s.session.enlist(s, false)
+		if s.drained != nil {
+			close(s.drained)
+			s.drained = nil
+		}
+	}
+}
+
+// notify tells whoever waits, and whoever holds, that c has changed for the worse.
+func (s *Semaphore) notify(c *Claim, why error) {
+	c.signal()
+	if f := c.onEnd; f != nil {
+		c.onEnd = nil
+		s.later(func() { f(why) })
+	}
+}
+
+// lose ends the holder's reliance on c. gone tells that the server no longer has
+// it either. s.mu is held.
+func (s *Semaphore) lose(c *Claim, cause Cause, gone bool) {
+	why := &Lost{Name: s.name, ID: c.id, Cause: cause, Err: c.last}
+	c.err = why
+	if gone {
+		s.end(c, why)
+	} else {
+		s.set(c, lost)
+		s.notify(c, why)
+	}
+}
+
+// Renew renews the lease now. On success the holder may rely on it for a TTL.
+func (c *Claim) Renew(ctx context.Context) error {
+	done := make(chan error, 1)
+	s := c.sem
+	s.mu.Lock()
+	if c.state != held {
+		defer s.unlock()
+		return c.over()
+	}
+	s.sendRenew(c, done)
+	s.kick()
+	s.unlock()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return stopped(ctx, s.name)
+	}
+}
+
+// over is the error of an operation that comes after the end of a lease.
+func (c *Claim) over() error {
+	if c.err != nil {
+		return c.err
+	}
+	return ErrReleased
+}
+
+// sendRenew puts a renewal in line, for others that are due to travel with it.
+func (s *Semaphore) sendRenew(c *Claim, done chan error) {
+	c.due = clock.Never
+	giveUp := clock.Never
+	if done != nil {
+		giveUp = clock.Now().Add(Patience)
+	}
+	s.line(&op{
+		Op:    protocol.Op{Verb: protocol.Renew, ID: c.id, TTL: c.Terms.TTL},
+		claim: c, done: done, giveUp: giveUp,
+	})
+}
+
+// Release gives the lease back and waits for the answer, for at most Patience.
+// It returns nil when the lease was held until now, a *Lost when it was not,
+// ErrReleased when it was given back before, and a *protocol.Failure when Redis
+// did not answer: then berth goes on trying, and the lease expires by itself.
+func (c *Claim) Release() error {
+	done := make(chan error, 1)
+	s := c.sem
+	s.mu.Lock()
+	if c.state != held && c.state != lost {
+		defer s.unlock()
+		return c.over()
+	}
+	before := c.err
+	s.leave(c, ErrReleased, done)
+	s.unlock()
+	timeout := time.NewTimer(Patience)
+	defer timeout.Stop()
+	var err error
+	select {
+	case err = <-done:
+	case <-timeout.C:
+		s.mu.Lock()
+		err = s.lastErr
+		s.mu.Unlock()
+		if err == nil {
+			err = &protocol.Failure{Kind: protocol.ErrUnknown, Err: context.DeadlineExceeded}
+		}
+	}
+	if before != nil {
+		return before
+	}
+	return err
+}
+
+// Detach renews the lease once more and then forgets it: from now on its holder
+// is whoever adopts its id. On failure the lease is as it was.
+func (c *Claim) Detach(ctx context.Context) error {
+	if err := c.Renew(ctx); err != nil {
+		return err
+	}
+	c.sem.mu.Lock()
+	defer c.sem.unlock()
+	if c.state != held {
+		return c.over()
+	}
+	c.sem.end(c, ErrReleased)
+	return nil
+}
+
+// Adopt makes the lease called id, detached by another process, this one's. It
+// fails with a *Lost when there is no such lease any more.
+func (s *Semaphore) Adopt(ctx context.Context, g Grant, terms *protocol.Terms, manual bool) (*Claim, error) {
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	c := &Claim{
+		sem: s, Terms: terms, manual: manual, wake: make(chan struct{}, 1), due: clock.Never,
+		id: g.ID, token: g.Token, slot: g.Slot, limit: g.Limit, state: confirming,
+	}
+	done := make(chan error, 1)
+	if err := s.adopt(c, done); err != nil {
+		return nil, err
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.unlock()
+		s.end(c, ErrReleased)
+		return nil, stopped(ctx, s.name)
+	}
+}
+
+func (s *Semaphore) adopt(c *Claim, done chan error) error {
+	s.mu.Lock()
+	defer s.unlock()
+	if len(s.claims) == 0 {
+		if err := s.session.enlist(s, true); err != nil {
+			return err
+		}
+	}
+	if s.claims[c.id] != nil {
+		return fmt.Errorf("lease %s is held by this very process", c.id)
+	}
+	s.claims[c.id] = c
+	s.sendRenew(c, done)
+	s.kick()
+	return nil
+}
+
+// hear takes events: a kind, an id, and what the kind has to say.
+func (s *Semaphore) hear(lines string) {
+	s.mu.Lock()
+	defer s.unlock()
+	for line := range strings.SplitSeq(lines, "\n") {
+		f := strings.Fields(line)
+		if len(f) < 3 {
+			continue
+		}
+		c := s.claims[f[1]]
+		switch {
+		case f[0] == "g" && len(f) == 5:
+			s.heardGrant(c, f)
+		case c == nil:
+		case f[0] == "x":
+			s.heardGone(c, protocol.Reason(number(f[2])))
+		case f[0] == "t":
+			if c.state == queued {
+				s.refuse(c, protocol.Result{Code: protocol.Heavy, Limit: int(number(f[2]))}, 0)
+			}
+		}
+	}
+}
+
+func number(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
+// heardGrant takes the news of a hand-off. A message carries no time that could
+// be trusted, it may have been under way for long. But the grant came after the
+// heartbeat that the server acknowledged last, and left its deadline as it was:
+// so the lease lasts at least one heartbeat TTL from when that was sent.
+func (s *Semaphore) heardGrant(c *Claim, f []string) {
+	if c == nil || c.state == ended {
+		// Granted to nobody: a stray, given back.
+		if strings.HasPrefix(f[1], s.session.id+".") && !s.stopped {
+			s.submit(&op{Op: protocol.Op{Verb: protocol.Release, ID: f[1]}, claim: &Claim{sem: s}, giveUp: clock.Now().Add(Patience)})
+		}
+		return
+	}
+	if c.state != queued && c.state != asking || c.sent == 0 {
+		return
+	}
+	lasts := c.Terms.Heartbeat
+	if c.Terms.MaxHold > 0 {
+		lasts = min(lasts, c.Terms.MaxHold)
+	}
+	c.token, c.slot, c.limit = number(f[2]), int(number(f[3])), int(number(f[4]))
+	s.withdraw(c, protocol.Heartbeat)
+	s.hold(c, c.sent, lasts)
+	s.kick()
+}
+
+// heardGone takes the news that the server no longer has c.
+func (s *Semaphore) heardGone(c *Claim, why protocol.Reason) {
+	switch c.state {
+	case queued, confirming:
+		s.gone(c, why)
+	case held:
+		if why == protocol.Evicted {
+			s.lose(c, Evicted, false)
+		} else {
+			s.lose(c, Expired, true)
+		}
+	}
+}
+
+// drain gives everything back; the channel is closed when that is done.
+func (s *Semaphore) drain() <-chan struct{} {
+	s.mu.Lock()
+	defer s.unlock()
+	done := make(chan struct{})
+	if len(s.claims) == 0 {
+		close(done)
+		return done
+	}
+	s.drained = done
+	for _, c := range s.claims {
+		if c.state != leaving {
+			s.leave(c, ErrClosed, nil)
+		}
+	}
+	return done
+}
+
+// stop ends all activity; what is left of claims ends with ErrClosed.
+func (s *Semaphore) stop() {
+	s.mu.Lock()
+	s.stopped = true
+	for _, o := range append(s.releases, s.pending...) {
+		o.finish(ErrClosed)
+	}
+	s.releases, s.pending = nil, nil
+	for _, c := range s.claims {
+		s.end(c, ErrClosed)
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	box := s.box
+	s.unlock()
+	if box != nil {
+		box.Close()
+	}
+}

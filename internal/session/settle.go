@@ -1,0 +1,251 @@
+package session
+
+import (
+	"errors"
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// settle takes the answer to o. s.mu is held, as for everything in this file.
+func (s *Semaphore) settle(o *op, f *flight, reply protocol.Reply) {
+	switch o.Verb {
+	case protocol.Acquire:
+		s.settleAcquire(o, f, reply)
+	case protocol.Heartbeat:
+		s.settleHeartbeat(o, f)
+	case protocol.Renew:
+		s.settleRenew(o, f)
+	case protocol.Release:
+		s.settleRelease(o)
+	}
+}
+
+func (s *Semaphore) settleAcquire(o *op, f *flight, reply protocol.Reply) {
+	c, r := o.claim, o.Result
+	if c.state != asking {
+		return // given up meanwhile, or granted by message; the cancel follows, or is not needed
+	}
+	switch r.Code {
+	case protocol.Granted:
+		s.granted(c, r, f)
+	case protocol.Queued:
+		s.queue(c, r, f)
+		c.place = Place{Ahead: r.Ahead, Used: r.Used, Limit: r.Limit, Waiting: r.Waiting}
+		c.signal()
+	case protocol.Gone:
+		s.gone(c, r.Reason)
+	case protocol.Busy:
+		if reply.More {
+			// What has run out was not yet reaped to its end: no verdict yet.
+			s.sendAcquire(c)
+			return
+		}
+		fallthrough
+	default:
+		next := int64(0)
+		if reply.Next > 0 {
+			next = max(reply.Next-reply.Now, 1)
+		}
+		s.refuse(c, r, next)
+	}
+}
+
+func (s *Semaphore) refuse(c *Claim, r protocol.Result, next int64) {
+	s.end(c, &Refusal{Result: r, Name: s.name, Weight: c.Terms.Weight, Next: next})
+}
+
+func (s *Semaphore) queue(c *Claim, r protocol.Result, f *flight) {
+	s.set(c, queued)
+	c.sent = f.sent
+	c.due = clock.Now().Add(c.Terms.Heartbeat / 3)
+	s.wakeBy(c.due)
+	s.wakeBy(s.nearest)
+}
+
+// granted takes a grant by reply: the lease has remaining left at the moment of
+// execution, which is after the request was sent. Counted from there it cannot
+// be trusted for too long, whichever of several copies made the grant.
+func (s *Semaphore) granted(c *Claim, r protocol.Result, f *flight) {
+	c.token, c.slot, c.limit = r.Token, r.Slot, r.Limit
+	s.hold(c, f.sent, r.Remaining)
+}
+
+// hold makes c held, for lasts from the instant from. Where that is over before
+// it could be used, or is less than its holder was promised, it is renewed first.
+func (s *Semaphore) hold(c *Claim, from clock.Instant, lasts time.Duration) {
+	c.trust = trust(from, lasts)
+	now := clock.Exact()
+	short := c.manual && lasts < c.Terms.TTL && c.Terms.MaxHold == 0
+	if c.trust <= now || short {
+		s.set(c, confirming)
+		s.sendRenew(c, nil)
+		return
+	}
+	s.set(c, held)
+	s.schedule(c, now)
+	c.signal()
+}
+
+func trust(from clock.Instant, lasts time.Duration) clock.Instant {
+	return from.Add(lasts - time.Duration(margin(lasts.Milliseconds()))*time.Millisecond)
+}
+
+// schedule sets the next renewal: after a third of what is left, so that there
+// is time for failures.
+func (s *Semaphore) schedule(c *Claim, now clock.Instant) {
+	c.due = clock.Never
+	if !c.manual {
+		c.due = now.Add(c.trust.Sub(now) / 3)
+	}
+	s.wakeBy(min(c.due, c.trust))
+}
+
+func (s *Semaphore) settleHeartbeat(o *op, f *flight) {
+	c, r := o.claim, o.Result
+	if c.state != queued {
+		return
+	}
+	switch r.Code {
+	case protocol.Queued:
+		s.queue(c, r, f)
+		if r.Ahead >= 0 {
+			c.place = Place{Ahead: r.Ahead, Used: r.Used, Limit: r.Limit, Waiting: r.Waiting}
+			c.signal()
+		}
+	case protocol.Granted:
+		s.granted(c, r, f)
+	default:
+		s.gone(c, r.Reason)
+	}
+}
+
+// gone takes the news that the server does not have a claim that waits, or is
+// about to be used. Unless that was meant, it goes to the end of the queue with
+// a new id: the old one may have a tombstone.
+func (s *Semaphore) gone(c *Claim, why protocol.Reason) {
+	switch why {
+	case protocol.Evicted:
+		s.end(c, &Lost{Name: s.name, ID: c.id, Cause: Evicted})
+	default:
+		s.set(c, asking)
+		delete(s.claims, c.id)
+		c.id, c.late = s.session.newID(), 0
+		s.claims[c.id] = c
+		s.sendAcquire(c)
+	}
+}
+
+func (s *Semaphore) settleRenew(o *op, f *flight) {
+	c, r := o.claim, o.Result
+	if c.state != held && c.state != confirming {
+		o.finish(c.over())
+		return
+	}
+	switch r.Code {
+	case protocol.Renewed:
+		s.renewed(c, o, f)
+	case protocol.Evicting:
+		if c.state == confirming {
+			s.leave(c, &Lost{Name: s.name, ID: c.id, Cause: Evicted}, nil)
+		} else {
+			s.lose(c, Evicted, false)
+		}
+	default:
+		s.renewedGone(c, o, r.Reason)
+	}
+	if c.state == held {
+		o.finish(nil)
+	} else if c.state != confirming {
+		o.finish(c.over())
+	}
+}
+
+func (s *Semaphore) renewed(c *Claim, o *op, f *flight) {
+	r := o.Result
+	c.last = nil
+	c.trust = trust(f.sent, r.Remaining)
+	now := clock.Exact()
+	capped := r.Remaining < c.Terms.TTL
+	switch {
+	case c.trust > now:
+		s.set(c, held)
+		s.schedule(c, now)
+		if capped {
+			c.due = clock.Never // no renewal can extend it
+			s.wakeBy(c.trust)
+		}
+		c.signal()
+	case capped:
+		s.lose(c, MaxHold, false)
+	default:
+		s.sendRenew(c, o.done) // the answer took longer than the lease lasts
+	}
+}
+
+// renewedGone takes the news that there is nothing to renew. A lease that its
+// holder relies on, or that is being adopted, is lost; a grant that was not yet
+// used is asked for again.
+func (s *Semaphore) renewedGone(c *Claim, o *op, why protocol.Reason) {
+	cause := Expired
+	if why == protocol.Evicted {
+		cause = Evicted
+	}
+	switch {
+	case c.state == held:
+		s.lose(c, cause, true)
+	case o.done != nil:
+		s.end(c, &Lost{Name: s.name, ID: c.id, Cause: cause})
+	default:
+		s.gone(c, why)
+	}
+}
+
+func (s *Semaphore) settleRelease(o *op) {
+	c := o.claim
+	var err error
+	if o.Result.Code == protocol.Gone && o.tries == 0 && c.trust != 0 {
+		cause := Expired
+		if o.Result.Reason == protocol.Evicted {
+			cause = Evicted
+		}
+		err = &Lost{Name: s.name, ID: c.id, Cause: cause}
+	}
+	o.finish(err)
+	if c.state == leaving {
+		s.end(c, ErrReleased)
+	}
+}
+
+// abort ends an operation that cannot succeed, with err for a reason.
+func (s *Semaphore) abort(o *op, err error) {
+	c := o.claim
+	o.finish(err)
+	switch {
+	case o.Verb == protocol.Release:
+		if c.state == leaving {
+			s.end(c, ErrReleased)
+		}
+	case c.state == asking && o.Verb == protocol.Acquire:
+		s.fail(c, err, o.tries > 0)
+	case c.state == queued && o.Verb == protocol.Heartbeat:
+		s.fail(c, err, true)
+	case c.state == confirming && o.Verb == protocol.Renew:
+		s.fail(c, err, true)
+	case c.state == held && o.Verb == protocol.Renew:
+		c.last = err
+		c.due = clock.Now().Add(min(mostPause, c.Terms.TTL/10))
+		s.wakeBy(c.due)
+	}
+}
+
+// fail ends a claim that never was held. Where the server may have it, it is
+// given back in the background.
+func (s *Semaphore) fail(c *Claim, err error, mayExist bool) {
+	if !mayExist || errors.Is(err, protocol.ErrRejected) && c.late == 0 && c.state == asking {
+		s.end(c, err)
+		return
+	}
+	s.leave(c, err, nil)
+}

@@ -1,0 +1,134 @@
+package berth
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth/internal/session"
+)
+
+// Lease is the right to use Weight permits until it is released, lost, or no
+// longer renewed. berth renews it every third of its TTL.
+//
+// A lease can be lost: Redis may be away for longer than the TTL, an operator may
+// evict it, the process may be stopped. Whoever holds it must stop what it
+// protects when Context ends; for what cannot be stopped in time there is Valid,
+// just before the act, and fencing: let the resource keep, for each Slot, the
+// highest Token it has seen, and refuse smaller ones.
+type Lease struct {
+	client *Client
+	claim  *session.Claim
+	grant  session.Grant
+	config config
+	since  time.Time
+	parent context.Context //nolint:containedctx // for its values only
+
+	once   sync.Once
+	ctx    context.Context //nolint:containedctx // the lease's life, as Context gives it out
+	cancel context.CancelCauseFunc
+}
+
+type leaseKey struct{}
+
+// FromContext returns the lease that ctx was given for: by Lease.Context or With.
+func FromContext(ctx context.Context) (*Lease, bool) {
+	l, ok := ctx.Value(leaseKey{}).(*Lease)
+	return l, ok
+}
+
+func newLease(ctx context.Context, c *Client, claim *session.Claim, cfg config) *Lease {
+	l := &Lease{client: c, claim: claim, grant: claim.Grant(), config: cfg, since: time.Now(), parent: ctx}
+	if c.hooks.Lost != nil {
+		l.Context() // hears of the loss
+	}
+	return l
+}
+
+// Context returns a context that ends when the lease does: with a *LostError as
+// its cause (context.Cause, errors.Is ErrLost) when it is lost, at the trust
+// deadline at the latest; with ErrReleased after Release or Detach, ErrClosed
+// after Close. It has the values of Acquire's context, but not its end: that
+// limited the wait.
+func (l *Lease) Context() context.Context {
+	l.once.Do(func() {
+		ctx := context.WithValue(context.WithoutCancel(l.parent), leaseKey{}, l)
+		l.ctx, l.cancel = context.WithCancelCause(ctx)
+		l.claim.OnEnd(func(err error) {
+			err = public(l.Name(), err)
+			l.cancel(err)
+			l.client.hooks.lost(l, err)
+		})
+	})
+	return l.ctx
+}
+
+// Name returns the semaphore's name.
+func (l *Lease) Name() string { return l.claim.Name() }
+
+// ID returns the lease's id, as operators see it.
+func (l *Lease) ID() string { return l.grant.ID }
+
+// Slot returns the lowest number, from 0, that no other lease had at the grant.
+// It is this lease's alone for as long as it lasts: use it to pick one of N
+// things, and as the place for which Token fences.
+func (l *Lease) Slot() int { return l.grant.Slot }
+
+// Token returns the number of the grant. Every later grant of the semaphore has
+// a larger one.
+func (l *Lease) Token() int64 { return l.grant.Token }
+
+// Weight returns how many permits the lease takes.
+func (l *Lease) Weight() int { return l.config.weight }
+
+// Limit returns the limit that was in force at the grant.
+func (l *Lease) Limit() int { return l.grant.Limit }
+
+// Label returns the lease's label.
+func (l *Lease) Label() string { return l.config.label }
+
+// Valid reports whether the lease may be relied on at this very moment. It asks
+// nobody: until its trust deadline the server cannot have given the permit to
+// anybody else. Unlike Context it is right even when the process was stopped
+// and has just been continued.
+func (l *Lease) Valid() bool { return l.claim.Valid() }
+
+// ValidUntil returns the trust deadline: until then the holder may rely on the
+// lease. Renewals move it. It is zero when the lease is over.
+func (l *Lease) ValidUntil() time.Time {
+	if at := l.claim.Trust(); at > 0 {
+		return at.Time()
+	}
+	return time.Time{}
+}
+
+// Renew renews the lease now; berth does so by itself unless WithoutRenewal. On
+// success it lasts another TTL, or until MaxHold. A *LostError means that it is
+// over. Any other error leaves it as it was.
+func (l *Lease) Renew(ctx context.Context) error { return public(l.Name(), l.claim.Renew(ctx)) }
+
+// Release gives the permits back; the next waiter has them in the same moment.
+// It is bounded by berth's own time-out of some seconds, so that a dead context
+// cannot keep a permit. It returns nil when the lease was held until now, a
+// *LostError when it had run out before, ErrReleased when it was given back
+// before, and ErrUnreachable or ErrRefused when Redis did not do it: then berth
+// goes on trying in the background, and the lease expires at its TTL. In every
+// case the lease is over.
+func (l *Lease) Release() error {
+	err := public(l.Name(), l.claim.Release())
+	l.client.hooks.released(l, err)
+	return err
+}
+
+// Detach makes the lease independent of this process and returns a handle with
+// which any process can resume it: Client.Adopt. It is renewed once more, so that
+// there is a whole TTL for that; then berth neither renews nor releases it. On
+// failure the lease is as it was.
+func (l *Lease) Detach() (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.parent), session.Patience)
+	defer cancel()
+	if err := l.claim.Detach(ctx); err != nil {
+		return "", public(l.Name(), err)
+	}
+	return newHandle(l).String(), nil
+}
