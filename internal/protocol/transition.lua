@@ -67,104 +67,160 @@ else
 end
 local settings, counts = got[1], got[2]
 
--- ---- the short way: releases and grants while nobody waits and nothing is due ----
+-- ---- the short way: releases, hand-offs, grants and places in the queue ----
 --
--- It does what the general way below does, without building the general way's
--- tables and functions, which cost more than the work itself (docs/decisions).
--- Whatever is out of the ordinary clears plain before anything was written.
+-- While nothing is due, pinned or paused, and no free slot lies below the
+-- high-water mark, this does what the general way below does, without building
+-- the general way's functions and tables, which cost more than the work itself
+-- (docs/decisions). Whatever is out of the ordinary clears plain before anything
+-- was written, and the general way starts afresh.
 
 local plain = #ARGV[3] == 1 and #fields <= 500
-local limit, used, holders, tombs, slots, last, nearest, expires
+if fields[4] then -- an id that is named twice changes its own record on the way
+  local seen = {}
+  for k = 3, #fields do
+    if seen[fields[k]] then plain = false end
+    seen[fields[k]] = true
+  end
+end
+local limit, used, holders, waiting, tombs, slots, last, nearest, expires
 if settings and plain then
   limit = match(settings, '^1 (%d+) %-1 0 %d+$')
-  used, holders, tombs, slots, last, nearest, expires =
-    match(counts or '', '^(%d+) (%d+) 0 (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  used, holders, waiting, tombs, slots, last, nearest, expires =
+    match(counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   if limit and used then
-    used, slots, last, nearest, expires = used + 0, slots + 0, last + 0, nearest + 0, expires + 0
-    -- Free slots in the zset are the general way's; so are counts that cannot be.
-    plain = holders + 0 == slots and slots <= used and slots <= 2147483648 and last < FRONT and nearest > now
+    limit, used, holders, waiting = limit + 0, used + 0, holders + 0, waiting + 0
+    slots, last, nearest, expires = slots + 0, last + 0, nearest + 0, expires + 0
+    plain = holders == slots and slots <= used and slots <= 2147483648 and last < FRONT and nearest > now
   else
     plain = false
   end
 else
-  used, tombs, slots, last, nearest, expires = 0, '0', 0, 0, 0, 0
+  used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
 end
 
 if plain then
-  local out, n, field, holders = { now, 0, 0 }, 3, 2, slots
-  local freed, removed, adds, sets, changed, furthest = {}, nil, nil, {}, 0, 0
+  local out, n, field, count = { now, 0, 0 }, 3, 2, nil
+  local freed, freeds, removed, sets, s, adds, a, notes = {}, 0, {}, {}, 0, {}, 0, nil
+  local furthest, idle = 0, holders + waiting == 0
   i = 4
+
+  while ARGV[i] == 'L' do
+    count = ARGV[i + 2] + 0
+    if ARGV[i + 1] ~= '0' then plain = false break end
+    for k = 1, count do
+      local weight, slot = match(got[field + k] or '', '^h (%d+) (%d+) ')
+      if not weight then plain = false break end
+      used, holders, freeds = used - weight, holders - 1, freeds + 1
+      freed[freeds], removed[freeds] = slot + 0, ARGV[i + 2 + k]
+      out[n + k] = 9
+    end
+    n, field, i = n + count, field + count, i + 3 + count
+  end
+  if freed[2] then table.sort(freed, function(x, y) return x > y end) end
+  local unqueued, free = freeds, freeds -- removed beyond freeds are members of the queue
+
+  if plain and waiting > 0 and used < limit then
+    local room = math.min(limit - used, waiting, 100)
+    local heads, ids = call('ZRANGE', ORDER, 0, room - 1), {}
+    for k = 1, #heads do ids[k] = sub(heads[k], 2) end
+    local records = heads[1] and call('HMGET', STATE, unpack(ids)) or {}
+    plain = #heads == room
+    for k = 1, #heads do
+      local weight, cap, owner, label = match(records[k] or '', '^w (%d+) %d+ (%d+) (%S+)(.*)$')
+      if not weight or cap ~= '0' or weight + 0 > limit then plain = false break end
+      if used + weight > limit then room = 0 break end
+      last = last < us and us or last + 1
+      local slot = freed[free]
+      if slot then freed[free], free = nil, free - 1 else slot, slots = slots, slots + 1 end
+      used, holders, waiting, unqueued = used + weight, holders + 1, waiting - 1, unqueued + 1
+      removed[unqueued] = heads[k]
+      local grant = format('%.0f %d', last, slot)
+      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. format(' %d %.0f 0 0 ', slot, last) .. owner .. label
+      s = s + 2
+      local channel = match(owner, '^[^/]+')
+      notes = notes or {}
+      notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. grant .. ' ' .. limit
+    end
+    if room > 0 and waiting > 0 and used < limit then plain = false end -- more than a page
+  end
+
   while plain and ARGV[i] do
-    local verb = ARGV[i]
-    local first = i + WIDTH[verb] + 1
-    local count = ARGV[first] + 0
-    if verb == 'L' and ARGV[i + 1] == '0' then
-      removed = removed or {}
-      for k = 1, count do
-        local weight, slot = match(got[field + k] or '', '^h (%d+) (%d+) ')
-        if not weight then plain = false break end
-        used, holders = used - weight, holders - 1
-        freed[#freed + 1] = slot + 0
-        removed[#removed + 1] = ARGV[first + k]
-        n = n + 1
-        out[n] = 9
-      end
-    elseif verb == 'A' then
-      local weight, till, cap, declared = ARGV[i + 2], now + ARGV[i + 3], '0', ARGV[i + 8]
-      limit = limit or declared
-      if declared ~= limit or used + weight * count > limit + 0 then plain = false break end
+    count = (ARGV[i] == 'A' and ARGV[i + 10] or 0) + 0
+    local weight, declared, tail = ARGV[i + 2], (ARGV[i + 8] or 0) + 0, ' ' .. ARGV[2] .. ' ' .. (ARGV[i + 9] or '')
+    limit = limit or declared
+    local fits = waiting == 0 and used + (tonumber(weight) or 0) * count <= limit
+    if count == 0 or declared ~= limit then
+      plain = false
+    elseif fits then
+      local till, cap = now + ARGV[i + 3], '0'
       if ARGV[i + 7] ~= '0' then
         cap = now + ARGV[i + 7]
         if cap < till then till = cap end
         cap = format('%.0f', cap)
       end
+      local score, left = format('%.0f', till), till - now
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest = till end
-      if freed[2] then table.sort(freed, function(a, b) return a > b end) end
-      adds = adds or {}
-      local score, left, ceiling = format('%.0f', till), till - now, limit + 0
-      local head, tail = 'h ' .. weight .. ' ', ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. ARGV[i + 9]
       for k = 1, count do
         if got[field + k] then plain = false break end
         last = last < us and us or last + 1
-        local slot = freed[#freed]
-        if slot then freed[#freed] = nil else slot, slots = slots, slots + 1 end
-        local id, a = ARGV[first + k], changed
-        changed = a + 2
-        adds[a + 1], adds[a + 2] = score, id
-        sets[a + 1], sets[a + 2] = id, head .. format('%d %.0f', slot, last) .. tail
-        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 1, last, slot, left, ceiling
+        local slot = freed[free]
+        if slot then freed[free], free = nil, free - 1 else slot, slots = slots, slots + 1 end
+        sets[s + 1], sets[s + 2] = ARGV[i + 10 + k], 'h ' .. weight .. format(' %d %.0f ', slot, last) .. cap .. ' 0' .. tail
+        adds[a + 1], adds[a + 2] = score, ARGV[i + 10 + k]
+        s, a = s + 2, a + 2
+        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 1, last, slot, left, limit
         n = n + 5
       end
       used, holders = used + weight * count, holders + count
+    elseif ARGV[i + 1] == '1' and ARGV[i + 5] == '0' and weight + 0 <= limit
+        and (waiting > 0 or used + weight > limit) and waiting + count <= ARGV[i + 6] + 0 then
+      local till = now + ARGV[i + 4]
+      local score, record = format('%.0f', till), 'w ' .. weight .. format(' %.0f ', now) .. ARGV[i + 7] .. tail
+      if till > furthest then furthest = till end
+      if nearest == 0 or till < nearest then nearest = till end
+      for k = 1, count do
+        if got[field + k] then plain = false break end
+        last = last < us and us or last + 1
+        local id = ARGV[i + 10 + k]
+        sets[s + 1], sets[s + 2] = id, record
+        adds[a + 1], adds[a + 2], adds[a + 3], adds[a + 4] = score, id, format('%.0f', last - FRONT), 'q' .. id
+        s, a = s + 2, a + 4
+        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 2, waiting, used, limit, waiting + 1
+        n, waiting = n + 5, waiting + 1
+      end
     else
       plain = false
     end
-    field, i = field + count, first + count + 1
+    field, i = field + count, i + 11 + count
   end
 
-  out[3] = nearest
-  if not plain then
-    -- fall through to the general way
-  elseif holders == 0 then
-    if settings and tombs == '0' and last < us then
+  if plain and holders + waiting == 0 then
+    plain = settings and tombs == '0' and last < us
+    if plain then
       call('DEL', STATE, ORDER)
       return out
     end
-  elseif settings or call('EXISTS', STATE, ORDER) == 0 then
-    if freed[1] then
-      adds = adds or {}
-      table.sort(freed, function(a, b) return a > b end)
-      for k = 1, #freed do
-        local a = #adds
-        if freed[k] == slots - 1 then slots = slots - 1 else adds[a + 1], adds[a + 2] = freed[k], 's' .. freed[k] end
+  elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
+    out[3] = nearest
+    for k = 1, free do
+      if freed[k] == slots - 1 then
+        slots = slots - 1
+      else
+        adds[a + 1], adds[a + 2] = freed[k], 's' .. freed[k]
+        a = a + 2
       end
     end
-    if removed then
-      call('ZREM', ORDER, unpack(removed))
-      call('HDEL', STATE, unpack(removed))
-    end
-    if adds and adds[1] then call('ZADD', ORDER, unpack(adds)) end
+    plain = holders > 0 or a == 0 or not settings -- else free slots of nobody would be kept
+  else
+    plain = false
+  end
+
+  if plain then
+    if removed[1] then call('ZREM', ORDER, unpack(removed)) end
+    if a > 0 then call('ZADD', ORDER, unpack(adds)) end
+    if freeds > 0 then call('HDEL', STATE, unpack(removed, 1, freeds)) end
     local lapse = '0'
     if ARGV[3] == '1' then
       if furthest + 1000 > expires then
@@ -176,19 +232,26 @@ if plain then
         lapse = format('%.0f', expires)
       end
     end
-    sets[changed + 1] = 'counts'
-    sets[changed + 2] = format('%d %d 0 %s %d %.0f %.0f ', used, holders, tombs, slots, last, nearest) .. lapse
-    if not settings then
-      sets[changed + 3], sets[changed + 4] = 'settings', '1 ' .. limit .. ' -1 0 0'
-    end
+    sets[s + 1] = 'counts'
+    sets[s + 2] = format('%d %d %d %s %d %.0f %.0f ', used, holders, waiting, tombs, slots, last, nearest) .. lapse
+    if not settings then sets[s + 3], sets[s + 4] = 'settings', format('1 %d -1 0 0', limit) end
     call('HSET', STATE, unpack(sets))
-    if lapse + 0 ~= expires then
+    if lapse + 0 ~= expires or lapse ~= '0' and idle then
       if lapse == '0' then
         call('PERSIST', STATE)
         call('PERSIST', ORDER)
       else
         call('PEXPIREAT', STATE, lapse)
         call('PEXPIREAT', ORDER, lapse)
+      end
+    end
+    if notes then
+      for channel, message in pairs(notes) do
+        if sub(channel, 1, 1) == ':' then
+          redis.pcall('SPUBLISH', STATE .. channel, message)
+        else
+          redis.pcall('PUBLISH', channel, message)
+        end
       end
     end
     return out
@@ -217,18 +280,8 @@ end
 local rec = {}             -- id -> record, false when there is none
 for k = 3, #fields do rec[fields[k]] = got[k] end
 
-local function fetch(ids)
-  local missing = {}
-  for k = 1, #ids do
-    if rec[ids[k]] == nil then missing[#missing + 1] = ids[k] end
-  end
-  if #missing == 0 then return end
-  local found = call('HMGET', STATE, unpack(missing))
-  for k = 1, #missing do rec[missing[k]] = found[k] end
-end
-
-local declared, pin, paused, changes, waiting = 0, -1, 0, 0, 0
-used, holders, tombs, slots, last, nearest, expires = 0, 0, 0, 0, 0, 0, 0
+local declared, pin, paused, changes = 0, -1, 0, 0
+used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, 0, 0, 0, 0, 0
 local fresh = not settings
 if fresh then
   -- A leftover without its other half would be mixed with the new state: free
@@ -260,41 +313,22 @@ else
 end
 
 limit = pin >= 0 and pin or declared
-local was = { settings = settings, counts = counts, idle = holders + waiting + tombs == 0, waiting = waiting }
-local status = 0
+local before = { settings = settings, counts = counts, idle = holders + waiting + tombs == 0, waiting = waiting }
 
 -- ---- changes: gathered here, written at the very end ----
 
-local dirty, touched = {}, {}     -- ids whose record changes; set of them
-local due, timed = {}, {}         -- id -> new deadline or false; ids in it
+local touched, due = {}, {}       -- ids whose record changes (it is in rec); id -> new deadline, or false
 local unqueued = {}               -- "q"..id of stored waiters that leave the queue
 local arrivals, arrived = {}, {}  -- waiters that came in this call, by score; id -> entry
 local notes = {}                  -- channel -> message
-local furthest = 0                -- the latest deadline set in this call
-local freed, sorted, stored, taken = {}, true, slots - holders, {}
-local out = { now, 0, 0 }
-local n = 3
+local freed, stored, taken = {}, slots - holders, {}
+local out, n, status = { now, 0, 0 }, 3, 0
 
-local function put(id, record)
-  rec[id] = record
-  if not touched[id] then
-    touched[id] = true
-    dirty[#dirty + 1] = id
+local function fetch(ids)
+  local found = call('HMGET', STATE, unpack(ids))
+  for k = 1, #ids do
+    if rec[ids[k]] == nil then rec[ids[k]] = found[k] end
   end
-end
-
-local function deadline(id, at)
-  if due[id] == nil then timed[#timed + 1] = id end
-  due[id] = at
-  if at then
-    if nearest == 0 or at < nearest then nearest = at end
-    if at > furthest then furthest = at end
-  end
-end
-
-local function remaining(id)
-  local at = due[id] or tonumber(call('ZSCORE', ORDER, id) or '') or corrupt('no deadline for', id)
-  return at - now
 end
 
 local function tell(owner, line)
@@ -302,85 +336,67 @@ local function tell(owner, line)
   notes[channel] = (notes[channel] or STATE) .. '\n' .. line
 end
 
-local function holder(r)
-  local weight, slot, token, most, evicting, owner, label =
-    match(r, '^h (%d+) (%d+) (%d+) (%d+) ([01]) (%S+) (.*)$')
-  if not weight then corrupt('record', r) end
-  return weight, slot, token, most, evicting, owner, label
+local function remaining(id)
+  return (due[id] or tonumber(call('ZSCORE', ORDER, id) or '') or corrupt('no deadline for', id)) - now
 end
 
-local function waiter(r)
-  local weight, since, maxhold, owner, label = match(r, '^w (%d+) (%d+) (%d+) (%S+) (.*)$')
-  if not weight then corrupt('record', r) end
-  return tonumber(weight), since, tonumber(maxhold), owner, label
-end
-
--- The lowest free number. Slots freed in this call are in freed, those freed
--- earlier in the zset; where there are none, slots is the next new one.
-local function slot()
-  if not sorted then
-    table.sort(freed, function(a, b) return a > b end)
-    sorted = true
-  end
-  local here, there = freed[#freed], nil
-  if stored > #taken then
-    local m = call('ZRANGEBYSCORE', ORDER, 0, 2147483648, 'LIMIT', #taken, 1)[1]
-    there = tonumber(match(m or '', '^s(%d+)$') or corrupt('free slot', m))
-  end
-  if here and (not there or here < there) then
-    freed[#freed] = nil
-    return here
-  end
-  if there then
-    taken[#taken + 1] = 's' .. there
-    return there
-  end
-  slots = slots + 1
-  return slots - 1
-end
-
-local function grant(id, weight, maxhold, owner, label)
-  last = last < us and us or last + 1
-  local number = slot()
-  used, holders = used + weight, holders + 1
-  local most = maxhold > 0 and now + maxhold or 0
-  put(id, format('h %d %d %.0f %.0f 0 %s %s', weight, number, last, most, owner, label))
-  return number, most
-end
-
-local function tombstone(id, reason, till)
-  tombs = tombs + 1
-  put(id, 'x ' .. reason)
-  deadline(id, till)
-end
-
--- Takes a holder or a waiter out. A late copy of its acquire finds the tombstone
--- where till lies ahead. Returns what it was.
+-- Takes a holder or a waiter out, and returns its owner. A late copy of its
+-- acquire finds a tombstone while till, by default the time by which no copy can
+-- be executed any more, lies ahead.
 local function leave(id, reason, till)
-  local r = rec[id]
-  local kind = sub(r, 1, 1)
-  local since, owner
-  if kind == 'h' then
-    local weight, number, token, _
-    weight, number, token, _, _, owner = holder(r)
-    since = token / 1000 -- a token is the time of its grant in microseconds, or a little more
+  local r, owner, since = rec[id], nil, nil
+  if sub(r, 1, 1) == 'h' then
+    local weight, slot, token
+    weight, slot, token, owner = match(r, '^h (%d+) (%d+) (%d+) %d+ [01] (%S+) ')
+    if not weight then corrupt('record', r) end
     used, holders = used - weight, holders - 1
-    freed[#freed + 1] = tonumber(number)
-    sorted = false
+    freed[#freed + 1] = slot + 0
+    since = token / 1000 -- a token is the time of its grant in microseconds, or a little more
   else
-    local _
-    _, since, _, owner = waiter(r)
+    since, owner = match(r, '^w %d+ (%d+) %d+ (%S+) ')
+    if not since then corrupt('record', r) end
     waiting = waiting - 1
     if not arrived[id] then unqueued[#unqueued + 1] = 'q' .. id end
   end
   till = till or since + LATE
+  touched[id] = true
   if till > now then
-    tombstone(id, reason, till)
+    tombs = tombs + 1
+    rec[id], due[id] = 'x ' .. reason, till
   else
-    put(id, false)
-    deadline(id, false)
+    rec[id], due[id] = false, false
   end
-  return kind, owner
+  return owner
+end
+
+-- Makes id a holder; its deadline is the caller's business. The slot is the
+-- lowest free number: one freed in this call, one freed earlier, or a new one.
+local function grant(id, weight, maxhold, owner, label)
+  last = last < us and us or last + 1
+  used, holders = used + weight, holders + 1
+  local slot, place = nil, nil
+  for k = 1, #freed do
+    if not slot or freed[k] < slot then slot, place = freed[k], k end
+  end
+  if stored > #taken then
+    local m = call('ZRANGEBYSCORE', ORDER, 0, 2147483648, 'LIMIT', #taken, 1)[1]
+    local there = tonumber(match(m or '', '^s(%d+)$') or corrupt('free slot', m))
+    if not slot or there < slot then
+      slot, place = there, nil
+      taken[#taken + 1] = m
+    end
+  end
+  if place then
+    freed[place] = freed[#freed]
+    table.remove(freed) -- not = nil: the embedded store's Lua would still sort the nil
+  elseif not slot then
+    slot = slots
+    slots = slots + 1
+  end
+  local ceiling = maxhold > 0 and now + maxhold or 0
+  touched[id] = true
+  rec[id] = format('h %d %d %.0f %.0f 0 ', weight, slot, last, ceiling) .. owner .. ' ' .. label
+  return slot, ceiling
 end
 
 -- ---- reap: holders, waiters and tombstones whose deadline has come ----
@@ -390,30 +406,22 @@ if nearest > 0 and nearest <= now then
     corrupt('counts do not match ' .. ORDER .. ':', counts)
   end
   local ids = call('ZRANGEBYSCORE', ORDER, BAND, now, 'LIMIT', 0, CHUNK)
-  fetch(ids)
+  if ids[1] then fetch(ids) end
   for _, id in ipairs(ids) do
-    local kind = sub(rec[id] or corrupt('no record for', id), 1, 1)
-    if kind == 'x' then
+    if sub(rec[id] or corrupt('no record for', id), 1, 1) == 'x' then
       tombs = tombs - 1
-      put(id, false)
-      deadline(id, false)
+      touched[id] = true
+      rec[id], due[id] = false, false
     else
-      local _, owner = leave(id, EXPIRED)
-      tell(owner, 'x ' .. id .. ' 2')
+      tell(leave(id, EXPIRED), 'x ' .. id .. ' 2')
     end
   end
   if #ids == CHUNK then
     status, nearest = 1, now
   else
     local ahead = call('ZRANGEBYSCORE', ORDER, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    local at = tonumber(ahead[2] or '0')
-    if not at or at ~= math.floor(at) or at >= FRONT then corrupt('deadline of', ahead[1]) end
-    nearest = at
-    if furthest > 0 and (at == 0 or furthest < at) then
-      for _, id in ipairs(timed) do
-        if due[id] and (nearest == 0 or due[id] < nearest) then nearest = due[id] end
-      end
-    end
+    nearest = tonumber(ahead[2] or '0')
+    if not nearest or nearest ~= math.floor(nearest) or nearest >= FRONT then corrupt('deadline of', ahead[1]) end
   end
 end
 
@@ -422,71 +430,59 @@ end
 local heads, at, seen = {}, 0, 0   -- a page of the stored queue, place in it, members read so far
 local granted, looked = 0, limit   -- looked: the limit under which the head was last weighed
 
--- The first live waiter: of the stored queue, or one that came in this call.
-local function head()
-  local id, score
-  while seen < was.waiting or at < #heads do
-    if at >= #heads then
-      local room = math.max(1, math.min(limit - used, 100))
-      heads = call('ZRANGEBYSCORE', ORDER, '-inf', '(0', 'WITHSCORES', 'LIMIT', seen, room)
-      if #heads == 0 then corrupt('queue is shorter than its count:', counts) end
-      at, seen = 0, seen + #heads / 2
-      local ids = {}
-      for k = 1, #heads, 2 do ids[#ids + 1] = sub(heads[k], 2) end
-      fetch(ids)
-    end
-    id, score = sub(heads[at + 1], 2), tonumber(heads[at + 2])
-    if not rec[id] and not touched[id] then corrupt('no record for', id) end
-    if rec[id] and sub(rec[id], 1, 1) == 'w' and not arrived[id] then break end
-    at, id, score = at + 2, nil, nil
-  end
-  while arrivals[1] and sub(rec[arrivals[1].id] or 'x', 1, 1) ~= 'w' do table.remove(arrivals, 1) end
-  local a = arrivals[1]
-  if a and (not score or a.score < score) then return a.id end
-  return id
-end
-
--- A waiter that came in this call learns of its grant by the reply and gets its
--- full TTL. A stored one is told by message and keeps its heartbeat deadline:
--- the hand-off leaves the deadline as it is, so a dead waiter costs those behind
--- it nothing beyond the time at which it would have been dropped anyway.
-local function handoff(id, weight, maxhold, owner, label)
-  local a = arrived[id]
-  local number, most = grant(id, weight, maxhold, owner, label)
-  waiting = waiting - 1
-  if a then
-    local till = now + a.ttl
-    if most > 0 and most < till then till = most end
-    deadline(id, till)
-    out[a.out], out[a.out + 1], out[a.out + 2], out[a.out + 3], out[a.out + 4] = 1, last, number, till - now, limit
-    return
-  end
-  unqueued[#unqueued + 1] = 'q' .. id
-  if most > 0 and now + remaining(id) > most then deadline(id, most) end
-  tell(owner, format('g %s %.0f %d %d', id, last, number, limit))
-end
-
 local function pump()
-  if paused == 1 or limit == 0 or status == 1 then return end
-  while waiting > 0 and (used < limit or looked ~= limit) do
-    local id = head()
-    if not id then corrupt('queue is shorter than its count:', counts) end
-    local weight, _, maxhold, owner, label = waiter(rec[id])
+  while waiting > 0 and paused == 0 and limit > 0 and status == 0 and (used < limit or looked ~= limit) do
+    -- The first live waiter: a stored one, or one that came in this call.
+    local id, score
+    while not id and (heads[at + 1] or seen < before.waiting) do
+      if not heads[at + 1] then
+        local room = math.max(1, math.min(limit - used, 100, before.waiting - seen))
+        heads = call('ZRANGE', ORDER, seen, seen + room - 1, 'WITHSCORES')
+        at, seen = 0, seen + room
+        local ids = {}
+        for k = 1, #heads, 2 do ids[#ids + 1] = match(heads[k], '^q(.+)$') or corrupt('in the queue:', heads[k]) end
+        if #ids ~= room then corrupt('queue is shorter than its count:', counts) end
+        fetch(ids)
+      end
+      id, score = sub(heads[at + 1], 2), heads[at + 2] + 0
+      if not rec[id] and not touched[id] then corrupt('no record for', id) end
+      if sub(rec[id] or 'x', 1, 1) ~= 'w' or arrived[id] then id, at = nil, at + 2 end
+    end
+    while arrivals[1] and sub(rec[arrivals[1].id] or 'x', 1, 1) ~= 'w' do table.remove(arrivals, 1) end
+    local entry = arrivals[1]
+    if entry and id and entry.score >= score then entry = nil end
+    if entry then id = entry.id end
+
+    local weight, maxhold, owner, label = match(rec[id or ''] or '', '^w (%d+) %d+ (%d+) (%S+) (.*)$')
+    if not weight then corrupt('waiter', rec[id or '']) end
+    weight, maxhold = weight + 0, maxhold + 0
     if granted == CHUNK then
       status = 1
-      break
     elseif weight > limit then
       -- It can never fit; left at the head it would block the queue for ever.
       granted = granted + 1
-      leave(id, HEAVY, 0)
-      tell(owner, format('t %s %d', id, limit))
-      local a = arrived[id]
-      if a then out[a.out], out[a.out + 1] = 5, limit end
+      tell(leave(id, HEAVY, 0), format('t %s %d', id, limit))
+      if entry then out[entry.out], out[entry.out + 1] = 5, limit end
     elseif used + weight > limit then
       break
     else
       granted = granted + 1
-      handoff(id, weight, maxhold, owner, label)
+      waiting = waiting - 1
+      local slot, ceiling = grant(id, weight, maxhold, owner, label)
+      if entry then
+        -- It learns of the grant by the reply, and has its full TTL.
+        local till = now + entry.ttl
+        if ceiling > 0 and ceiling < till then till = ceiling end
+        due[id] = till
+        local o = entry.out
+        out[o], out[o + 1], out[o + 2], out[o + 3], out[o + 4] = 1, last, slot, till - now, limit
+      else
+        -- A hand-off leaves the deadline as it is: a dead waiter costs those
+        -- behind it nothing beyond the time at which it would have been dropped.
+        unqueued[#unqueued + 1] = 'q' .. id
+        if ceiling > 0 and now + remaining(id) > ceiling then due[id] = ceiling end
+        tell(owner, format('g %s %.0f %d %d', id, last, slot, limit))
+      end
     end
   end
   looked = limit
@@ -494,161 +490,185 @@ end
 
 -- ---- operations ----
 
-local function declare(to)
-  if to == declared then return end
-  if declared > 0 then changes = changes + 1 end
-  declared = to
-  limit = pin >= 0 and pin or declared
-  pump()
-end
-
-local function answer(a, b, c, d, e)
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = a, b, c, d, e
+local function holds(id)
+  local slot, token = match(rec[id], '^h %d+ (%d+) (%d+) ')
+  if not slot then corrupt('record', rec[id]) end
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 1, token + 0, slot + 0, remaining(id), limit
   n = n + 5
 end
 
 local function place(id)
-  return call('ZRANK', ORDER, 'q' .. id) or 0
-end
-
-local function holds(id)
-  local _, number, token = holder(rec[id])
-  answer(1, tonumber(token), tonumber(number), remaining(id), limit)
-end
-
-local function acquire(id, wait, weight, ttl, hb, start, qlimit, maxhold, label)
-  local r = rec[id]
-  if r then
-    local kind = sub(r, 1, 1)
-    if kind == 'h' then return holds(id) end
-    if kind ~= 'w' then return answer(6, 0, 0, 0, 0) end
-    deadline(id, now + hb)
-    return answer(2, place(id), used, limit, waiting)
-  end
-  if weight > limit and limit > 0 then return answer(5, limit, 0, 0, 0) end
-  if waiting > 0 then pump() end
-  if waiting == 0 and paused == 0 and used + weight <= limit then
-    local number, most = grant(id, weight, maxhold, ARGV[2], label)
-    local till = now + ttl
-    if most > 0 and most < till then till = most end
-    deadline(id, till)
-    return answer(1, last, number, till - now, limit)
-  end
-  if not wait then return answer(3, used, limit, waiting, paused) end
-  if waiting >= qlimit then return answer(4, used, limit, waiting, paused) end
-  last = last < us and us or last + 1
-  local entry = { id = id, score = last - start - FRONT, ttl = ttl, out = n + 1, start = start }
-  local k = #arrivals + 1
-  while k > 1 and arrivals[k - 1].score > entry.score do k = k - 1 end
-  table.insert(arrivals, k, entry)
-  arrived[id] = entry
-  answer(2, waiting, used, limit, waiting + 1)
-  waiting = waiting + 1
-  put(id, format('w %d %.0f %.0f %s %s', weight, now, maxhold, ARGV[2], label))
-  deadline(id, now + hb)
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] =
+    2, call('ZRANK', ORDER, 'q' .. id) or 0, used, limit, waiting
+  n = n + 5
 end
 
 local function gone(id)
-  local r = rec[id]
+  local reason = rec[id] and (match(rec[id], '^x (%d)$') or corrupt('record', rec[id])) or 0
+  out[n + 1], out[n + 2] = 6, reason + 0
   n = n + 2
-  out[n - 1], out[n] = 6, r and tonumber(match(r, '^x (%d)$') or corrupt('record', r)) or 0
-end
-
-local function heartbeat(id, hb, places)
-  local kind = sub(rec[id] or 'x', 1, 1)
-  if kind == 'h' then return holds(id) end
-  if kind ~= 'w' then return gone(id) end
-  waiter(rec[id])
-  deadline(id, now + hb)
-  if places then return answer(2, place(id), used, limit, waiting) end
-  n = n + 2
-  out[n - 1], out[n] = 2, -1
-end
-
-local function renew(id, ttl)
-  if sub(rec[id] or 'x', 1, 1) ~= 'h' then return gone(id) end
-  local weight, number, token, most, evicting, owner, label = holder(rec[id])
-  n = n + 2
-  if evicting == '1' then
-    out[n - 1], out[n] = 8, remaining(id)
-    return
-  end
-  local till, cap = now + ttl, tonumber(most)
-  if cap > 0 and cap < till then till = cap end
-  deadline(id, till)
-  if owner ~= ARGV[2] then -- adopted: messages go to the new process
-    put(id, table.concat({ 'h', weight, number, token, most, 0, ARGV[2], label }, ' '))
-  end
-  out[n - 1], out[n] = 7, till - now
-end
-
-local function release(id, tomb)
-  local kind = sub(rec[id] or 'x', 1, 1)
-  if kind == 'h' or kind == 'w' then
-    leave(id, RELEASED, tomb and now + LATE or 0)
-    n = n + 1
-    out[n] = kind == 'h' and 9 or 10
-    return
-  end
-  gone(id)
-  if tomb and not rec[id] then tombstone(id, RELEASED, now + LATE) end
-end
-
-local function evict(id, force)
-  local kind = sub(rec[id] or 'x', 1, 1)
-  if kind ~= 'h' and kind ~= 'w' then return gone(id) end
-  n = n + 1
-  local owner
-  if kind == 'w' or force then
-    -- The tombstone tells a process that missed the message, when it next asks.
-    kind, owner = leave(id, EVICTED, now + 60000)
-    out[n] = kind == 'h' and 9 or 10
-  else
-    local weight, number, token, most, _, whose, label = holder(rec[id])
-    owner = whose
-    put(id, table.concat({ 'h', weight, number, token, most, 1, owner, label }, ' '))
-    out[n] = 8
-  end
-  tell(owner, 'x ' .. id .. ' 3')
 end
 
 local eager = false       -- renewals and heartbeats given: they must pass when memory is short
 local p = 4
 while ARGV[p] do
-  local v = ARGV[p]
-  local from = p + WIDTH[v] + 2
+  local verb, param = ARGV[p], ARGV[p + 1]
+  local from = p + WIDTH[verb] + 2
   local to = from + ARGV[from - 1] - 1
-  if v == 'A' then
-    local wait, weight, ttl, hb = ARGV[p + 1] == '1', tonumber(ARGV[p + 2]), tonumber(ARGV[p + 3]), tonumber(ARGV[p + 4])
-    local start, qlimit, maxhold = ARGV[p + 5] * 1000, tonumber(ARGV[p + 6]), tonumber(ARGV[p + 7])
-    declare(tonumber(ARGV[p + 8]))
-    for k = from, to do acquire(ARGV[k], wait, weight, ttl, hb, start, qlimit, maxhold, ARGV[p + 9]) end
-  elseif v == 'L' then
-    for k = from, to do release(ARGV[k], ARGV[p + 1] == '1') end
-  elseif v == 'H' then
+
+  if verb == 'A' then
+    local weight, ttl, hb = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4] + 0
+    local start, qlimit, maxhold, wanted = ARGV[p + 5] * 1000, ARGV[p + 6] + 0, ARGV[p + 7] + 0, ARGV[p + 8] + 0
+    if wanted ~= declared then
+      if declared > 0 then changes = changes + 1 end
+      declared = wanted
+      limit = pin >= 0 and pin or declared
+    end
+    for k = from, to do
+      local id = ARGV[k]
+      local r = rec[id]
+      if waiting > 0 then pump() end
+      if r then
+        local kind = sub(r, 1, 1)
+        if kind == 'h' then
+          holds(id)
+        elseif kind == 'w' then
+          due[id] = now + hb
+          place(id)
+        else
+          out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 6, 0, 0, 0, 0
+          n = n + 5
+        end
+      elseif weight > limit and limit > 0 then
+        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 5, limit, 0, 0, 0
+        n = n + 5
+      elseif waiting == 0 and paused == 0 and used + weight <= limit then
+        local slot, ceiling = grant(id, weight, maxhold, ARGV[2], ARGV[p + 9])
+        local till = now + ttl
+        if ceiling > 0 and ceiling < till then till = ceiling end
+        due[id] = till
+        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 1, last, slot, till - now, limit
+        n = n + 5
+      elseif param == '0' or waiting >= qlimit then
+        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = param == '0' and 3 or 4, used, limit, waiting, paused
+        n = n + 5
+      else
+        last = last < us and us or last + 1
+        local entry = { id = id, score = last - start - FRONT, ttl = ttl, out = n + 1, start = start }
+        local spot = #arrivals + 1
+        while spot > 1 and arrivals[spot - 1].score > entry.score do spot = spot - 1 end
+        table.insert(arrivals, spot, entry)
+        arrived[id], touched[id], due[id] = entry, true, now + hb
+        rec[id] = format('w %d %.0f %.0f ', weight, now, maxhold) .. ARGV[2] .. ' ' .. ARGV[p + 9]
+        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 2, waiting, used, limit, waiting + 1
+        n = n + 5
+        waiting = waiting + 1
+      end
+    end
+
+  elseif verb == 'L' then
+    for k = from, to do
+      local id = ARGV[k]
+      local kind = sub(rec[id] or 'x', 1, 1)
+      if kind == 'x' then
+        gone(id)
+        if param == '1' and not rec[id] then
+          tombs = tombs + 1
+          touched[id], rec[id], due[id] = true, 'x ' .. RELEASED, now + LATE
+        end
+      else
+        leave(id, RELEASED, param == '1' and now + LATE or 0)
+        n = n + 1
+        out[n] = kind == 'h' and 9 or 10
+      end
+    end
+
+  elseif verb == 'H' then
     eager = true
-    for k = from, to do heartbeat(ARGV[k], ARGV[p + 1], ARGV[p + 2] == '1') end
-  elseif v == 'R' then
+    for k = from, to do
+      local id = ARGV[k]
+      local kind = sub(rec[id] or 'x', 1, 1)
+      if kind == 'h' then
+        holds(id)
+      elseif kind ~= 'w' then
+        gone(id)
+      else
+        due[id] = now + param
+        if ARGV[p + 2] == '1' then
+          place(id)
+        else
+          out[n + 1], out[n + 2] = 2, -1
+          n = n + 2
+        end
+      end
+    end
+
+  elseif verb == 'R' then
     eager = true
-    for k = from, to do renew(ARGV[k], ARGV[p + 1]) end
-  elseif v == 'E' then
-    for k = from, to do evict(ARGV[k], ARGV[p + 1] == '1') end
-  elseif v == 'D' then
-    declare(tonumber(ARGV[p + 1]))
-  elseif v == 'P' then
-    pin = tonumber(ARGV[p + 1])
-    limit = pin >= 0 and pin or declared
+    for k = from, to do
+      local id = ARGV[k]
+      if sub(rec[id] or 'x', 1, 1) ~= 'h' then
+        gone(id)
+      else
+        local head, ceiling, evicting, owner, label = match(rec[id], '^(h %d+ %d+ %d+ )(%d+) ([01]) (%S+) (.*)$')
+        if not head then corrupt('record', rec[id]) end
+        if evicting == '1' then
+          out[n + 1], out[n + 2] = 8, remaining(id)
+        else
+          local till = now + param
+          if ceiling ~= '0' and ceiling + 0 < till then till = ceiling + 0 end
+          due[id] = till
+          if owner ~= ARGV[2] then -- adopted: messages go to the new process
+            touched[id] = true
+            rec[id] = head .. ceiling .. ' 0 ' .. ARGV[2] .. ' ' .. label
+          end
+          out[n + 1], out[n + 2] = 7, till - now
+        end
+        n = n + 2
+      end
+    end
+
+  elseif verb == 'E' then
+    for k = from, to do
+      local id = ARGV[k]
+      local kind = sub(rec[id] or 'x', 1, 1)
+      if kind == 'x' then
+        gone(id)
+      else
+        local owner
+        n = n + 1
+        if kind == 'w' or param == '1' then
+          -- The tombstone tells a process that missed the message, when it next asks.
+          owner = leave(id, EVICTED, now + 60000)
+          out[n] = kind == 'h' and 9 or 10
+        else
+          local head, tail
+          head, owner, tail = match(rec[id], '^(h %d+ %d+ %d+ %d+ )[01] (%S+)( .*)$')
+          if not head then corrupt('record', rec[id]) end
+          touched[id] = true
+          rec[id] = head .. '1 ' .. owner .. tail
+          out[n] = 8
+        end
+        tell(owner, 'x ' .. id .. ' 3')
+      end
+    end
+
+  elseif verb == 'Z' then
+    paused = param + 0
   else
-    paused = tonumber(ARGV[p + 1])
+    if verb == 'P' then
+      pin = param + 0
+    elseif param + 0 ~= declared then
+      if declared > 0 then changes = changes + 1 end
+      declared = param + 0
+    end
+    limit = pin >= 0 and pin or declared
   end
   p = to + 1
 end
 pump()
 
 -- ---- write ----
-
-out[2], out[3] = status, nearest
-local live, kept = holders + waiting > 0, pin >= 0 or paused == 1
 
 -- A message is a hint, the state is the truth: a user without the right to
 -- publish must not end in half a transition, so errors are ignored.
@@ -662,6 +682,9 @@ local function publish()
   end
 end
 
+out[2] = status
+local live, kept = holders + waiting > 0, pin >= 0 or paused == 1
+
 -- The last token outlives the keys only in the server's clock. While that clock
 -- is not past it (it stepped back, or it stands still in a test), it is kept.
 if not live and tombs == 0 and not kept and last < us then
@@ -670,39 +693,42 @@ if not live and tombs == 0 and not kept and last < us then
   return out
 end
 
-if holders == 0 then
-  if stored > #taken then call('ZREMRANGEBYSCORE', ORDER, 0, 2147483648) else many('ZREM', ORDER, taken) end
-  slots, freed = 0, {}
-elseif #taken > 0 then
-  many('ZREM', ORDER, taken)
-end
-
--- Removals come first: a server that is out of memory refuses a script's first
--- write if it could grow, and none after one that cannot. So releases pass.
-local adds, removals = {}, unqueued
-for _, id in ipairs(timed) do
-  if due[id] then
-    adds[#adds + 1] = format('%.0f', due[id])
+local adds, removals, furthest = {}, unqueued, 0
+for id, till in pairs(due) do
+  if till then
+    adds[#adds + 1] = format('%.0f', till)
     adds[#adds + 1] = id
+    if till > furthest then furthest = till end
+    if nearest == 0 or till < nearest then nearest = till end
   else
     removals[#removals + 1] = id
   end
 end
-if #removals > 0 then
+if tombs + waiting + holders == 0 then nearest = 0 end
+out[3] = nearest
+
+for k = 1, #taken do removals[#removals + 1] = taken[k] end
+if holders == 0 then
+  if stored > #taken then call('ZREMRANGEBYSCORE', ORDER, 0, 2147483648) end
+  slots, freed = 0, {}
+elseif freed[1] then
+  table.sort(freed, function(a, b) return a > b end)
+  for k = 1, #freed do
+    if freed[k] == slots - 1 then
+      slots = slots - 1
+    else
+      adds[#adds + 1] = freed[k]
+      adds[#adds + 1] = 's' .. freed[k]
+    end
+  end
+end
+
+-- Removals come first: a server that is out of memory refuses a script's first
+-- write if it could grow, and none after one that cannot. So releases pass.
+if removals[1] then
   many('ZREM', ORDER, removals)
 elseif eager then
   call('ZREM', ORDER, '')
-end
-
-table.sort(freed, function(a, b) return a > b end)
-local f = 1
-while freed[f] and freed[f] == slots - 1 do
-  slots = slots - 1
-  f = f + 1
-end
-for k = f, #freed do
-  adds[#adds + 1] = freed[k]
-  adds[#adds + 1] = 's' .. freed[k]
 end
 for _, a in ipairs(arrivals) do
   if sub(rec[a.id] or 'x', 1, 1) == 'w' then
@@ -710,7 +736,7 @@ for _, a in ipairs(arrivals) do
     adds[#adds + 1] = 'q' .. a.id
   end
 end
-if #adds > 0 then many('ZADD', ORDER, adds) end
+if adds[1] then many('ZADD', ORDER, adds) end
 
 -- A TTL only while the loss of the keys is harmless, or where nothing is evicted.
 local lapse = 0
@@ -721,21 +747,16 @@ elseif live and not kept and sub(ARGV[3], 1, 1) == '1' then
   if furthest + 1000 > expires then
     -- No lease may outlive its keys: when they had no TTL, look for the latest.
     local latest = expires == 0 and call('ZRANGE', ORDER, -1, -1, 'WITHSCORES')[2] or 0
-    lapse = math.max(furthest, tonumber(latest)) + 60000
+    lapse = math.max(furthest, latest + 0) + 60000
   end
 end
 
 local sets, gones = {}, {}
 settings = format('1 %d %d %d %d', declared, pin, paused, changes)
-if settings ~= was.settings then
-  sets[1], sets[2] = 'settings', settings
-end
+if settings ~= before.settings then sets[1], sets[2] = 'settings', settings end
 counts = format('%d %d %d %d %d %.0f %.0f %.0f', used, holders, waiting, tombs, slots, last, nearest, lapse)
-if counts ~= was.counts then
-  sets[#sets + 1] = 'counts'
-  sets[#sets + 1] = counts
-end
-for _, id in ipairs(dirty) do
+if counts ~= before.counts then sets[#sets + 1], sets[#sets + 2] = 'counts', counts end
+for id in pairs(touched) do
   if rec[id] then
     sets[#sets + 1] = id
     sets[#sets + 1] = rec[id]
@@ -743,17 +764,21 @@ for _, id in ipairs(dirty) do
     gones[#gones + 1] = id
   end
 end
-if #gones > 0 then many('HDEL', STATE, gones) end
-if #sets > 0 then many('HSET', STATE, sets) end
+if gones[1] then many('HDEL', STATE, gones) end
+if sets[1] then many('HSET', STATE, sets) end
 
-if lapse ~= expires or (lapse > 0 and was.idle) then
-  local command = lapse > 0 and 'PEXPIREAT' or 'PERSIST'
-  local when = lapse > 0 and { format('%.0f', lapse) } or {}
-  call(command, STATE, unpack(when))
-  call(command, ORDER, unpack(when))
+if lapse ~= expires or (lapse > 0 and before.idle) then
+  if lapse > 0 then
+    lapse = format('%.0f', lapse)
+    call('PEXPIREAT', STATE, lapse)
+    call('PEXPIREAT', ORDER, lapse)
+  else
+    call('PERSIST', STATE)
+    call('PERSIST', ORDER)
+  end
 end
 for _, a in ipairs(arrivals) do
-  if a.start > 0 and out[a.out] == 2 then out[a.out + 1] = place(a.id) end
+  if a.start > 0 and out[a.out] == 2 then out[a.out + 1] = call('ZRANK', ORDER, 'q' .. a.id) or 0 end
 end
 publish()
 return out

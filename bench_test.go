@@ -1,0 +1,241 @@
+package berth_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// The benchmarks measure berth beside the least that Redis could do, in the same
+// run: what counts is the ratio. docs/benchmarks.md tells how to read them.
+
+// trivial is a script with one key and three arguments that does next to nothing.
+var trivial = redis.NewScript(`return redis.call('EXISTS', KEYS[1])`)
+
+type bench struct {
+	rdb    *redis.Client
+	prefix string
+	server *redistest.Server
+}
+
+func newBench(b *testing.B) *bench {
+	b.Helper()
+	s := redistest.Start(b, redistest.WithTCP())
+	rdb := s.Client(b, func(o *redis.Options) {
+		o.Network, o.Addr, o.PoolSize, o.Dialer = "tcp", s.Addr(), 300, nil
+	})
+	return &bench{rdb: rdb, prefix: s.Prefix(b), server: s}
+}
+
+// client returns a client of its own: it shares nothing with others but the
+// connection pool, so its operations travel alone.
+func (e *bench) client(b *testing.B) *berth.Client {
+	b.Helper()
+	c, err := berth.New(e.rdb, berth.WithPrefix(e.prefix))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func semaphore(b *testing.B, c *berth.Client, name string, limit int) *berth.Semaphore {
+	b.Helper()
+	s, err := c.Semaphore(name, limit)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func pair(b *testing.B, s *berth.Semaphore, hold time.Duration) {
+	lease, err := s.Acquire(b.Context())
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	if hold > 0 {
+		<-time.After(hold)
+	}
+	if err := lease.Release(); err != nil {
+		b.Error(err)
+	}
+}
+
+// spread runs f b.N times on n goroutines.
+func spread(b *testing.B, n int, f func(worker int)) {
+	b.Helper()
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for w := range n {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				f(w)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkPair is one goroutine's acquire and release, beside two trivial
+// scripts and SET+DEL.
+func BenchmarkPair(b *testing.B) {
+	e := newBench(b)
+	ctx := context.Background()
+	b.Run("setdel", func(b *testing.B) {
+		spread(b, 1, func(int) {
+			e.rdb.Set(ctx, "k", "v", 0)
+			e.rdb.Del(ctx, "k")
+		})
+	})
+	b.Run("trivial", func(b *testing.B) { spread(b, 1, func(int) { e.trivialTwice() }) })
+	b.Run("berth", func(b *testing.B) {
+		s := semaphore(b, e.client(b), "pair", 5)
+		pair(b, s, 0)
+		spread(b, 1, func(int) { pair(b, s, 0) })
+	})
+}
+
+func (e *bench) trivialTwice() {
+	for range 2 {
+		trivial.Run(context.Background(), e.rdb, []string{"k"}, 1, 2, 3)
+	}
+}
+
+// BenchmarkGroupCommit is 64 goroutines on one semaphore that has room for all:
+// with one client, whose operations travel together, and with a client each.
+func BenchmarkGroupCommit(b *testing.B) {
+	const workers = 64
+	e := newBench(b)
+	b.Run("trivial", func(b *testing.B) { spread(b, workers, func(int) { e.trivialTwice() }) })
+	b.Run("without", func(b *testing.B) {
+		sems := make([]*berth.Semaphore, workers)
+		for i := range sems {
+			sems[i] = semaphore(b, e.client(b), "room", 1000)
+			pair(b, sems[i], 0)
+		}
+		spread(b, workers, func(w int) { pair(b, sems[w], 0) })
+	})
+	b.Run("with", func(b *testing.B) {
+		s := semaphore(b, e.client(b), "room", 1000)
+		pair(b, s, 0)
+		spread(b, workers, func(int) { pair(b, s, 0) })
+	})
+}
+
+// BenchmarkContended is 64 waiters in 8 clients for 5 permits that are held for
+// a millisecond each. It reports the server's commands for each acquire.
+func BenchmarkContended(b *testing.B) {
+	e := newBench(b)
+	sems := make([]*berth.Semaphore, 8)
+	for i := range sems {
+		sems[i] = semaphore(b, e.client(b), "crowd", 5)
+		pair(b, sems[i], 0)
+	}
+	e.rdb.ConfigResetStat(context.Background())
+	spread(b, 64, func(w int) { pair(b, sems[w%8], time.Millisecond) })
+	b.StopTimer()
+	b.ReportMetric(float64(e.calls(b))/float64(b.N), "commands/op")
+}
+
+// calls returns how many scripts the server has run.
+func (e *bench) calls(b *testing.B) int {
+	b.Helper()
+	var calls int
+	stat := e.rdb.InfoMap(context.Background(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
+	if _, err := fmt.Sscanf(stat, "calls=%d,", &calls); err != nil {
+		b.Fatalf("%q: %v", stat, err)
+	}
+	return calls
+}
+
+// BenchmarkHandoff is the time from a release to the return of the waiter, in
+// another client, that gets the permit; beside a bare publish from a script to a
+// subscriber. Both pause between rounds in the same way, for round trips that
+// follow each other closely are much faster than those that come alone.
+func BenchmarkHandoff(b *testing.B) {
+	e := newBench(b)
+	b.Run("publish", func(b *testing.B) { e.publish(b) })
+	b.Run("berth", func(b *testing.B) { e.handoff(b) })
+}
+
+const pause = 3 * time.Millisecond
+
+func (e *bench) publish(b *testing.B) {
+	ctx := context.Background()
+	script := redis.NewScript(`return redis.call('PUBLISH', KEYS[1], ARGV[1])`)
+	sub := e.rdb.Subscribe(ctx, "floor")
+	defer func() { _ = sub.Close() }()
+	if _, err := sub.Receive(ctx); err != nil {
+		b.Fatal(err)
+	}
+	got := make(chan time.Time)
+	go func() {
+		defer close(got)
+		for {
+			if _, err := sub.ReceiveMessage(ctx); err != nil {
+				return
+			}
+			got <- time.Now()
+		}
+	}()
+	var took []time.Duration
+	for b.Loop() {
+		<-time.After(pause)
+		start := time.Now()
+		go script.Run(ctx, e.rdb, []string{"floor"}, "m")
+		took = append(took, (<-got).Sub(start))
+	}
+	percentiles(b, took)
+}
+
+func (e *bench) handoff(b *testing.B) {
+	ctx := context.Background()
+	sems := []*berth.Semaphore{semaphore(b, e.client(b), "baton", 1), semaphore(b, e.client(b), "baton", 1)}
+	lease, err := sems[0].Acquire(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	type grant struct {
+		lease *berth.Lease
+		at    time.Time
+	}
+	var took []time.Duration
+	for i := 1; b.Loop(); i++ {
+		queued, got := make(chan struct{}), make(chan grant)
+		go func() {
+			l, err := sems[i%2].Acquire(ctx, berth.OnQueued(func(berth.Place) { close(queued) }))
+			if err != nil {
+				b.Error(err)
+			}
+			got <- grant{l, time.Now()}
+		}()
+		<-queued
+		<-time.After(pause)
+		start := time.Now()
+		old := lease
+		go old.Release() //nolint:errcheck // the next grant tells
+		g := <-got
+		took = append(took, g.at.Sub(start))
+		lease = g.lease
+	}
+	_ = lease.Release()
+	percentiles(b, took)
+}
+
+func percentiles(b *testing.B, took []time.Duration) {
+	b.Helper()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+}
