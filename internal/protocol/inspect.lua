@@ -13,7 +13,10 @@ local out = { clock[1] * 1000 + math.floor(clock[2] / 1000), head[1] or '', head
 local page = redis.call('ZRANGE', KEYS[2], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
 if #page == 0 then return out end
 local ids = {}
-for i = 1, #page, 2 do ids[#ids + 1] = string.match(page[i], '^q(.*)$') or page[i] end
+for i = 1, #page, 2 do
+  -- The score tells a place in the queue; the member does not, for an id may begin with a q too.
+  ids[#ids + 1] = string.sub(page[i], string.sub(page[i + 1], 1, 1) == '-' and 2 or 1)
+end
 local records = redis.call('HMGET', KEYS[1], unpack(ids))
 for i = 1, #page, 2 do
   local n = #out
