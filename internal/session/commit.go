@@ -132,14 +132,17 @@ func (f *flight) board(line []*op) (rest []*op) {
 	return nil
 }
 
-// patienceOf is how long a call may take: with short leases there must be time
-// for a second one.
+// patienceOf is how long a call may take: there must be time for a second one,
+// with short leases and with short patience.
 func patienceOf(ops []*op) time.Duration {
 	d := mostAttempt
 	for _, o := range ops {
 		ttl := o.TTL
 		if o.Terms != nil {
 			ttl = o.Terms.TTL
+			if !o.Terms.Wait {
+				d = min(d, TryPatience/2)
+			}
 		}
 		if ttl > 0 {
 			d = min(d, ttl/3)
