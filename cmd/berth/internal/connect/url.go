@@ -1,0 +1,227 @@
+package connect
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Forms names the URLs that Parse takes, for messages and help.
+const Forms = `redis://[user:password@]host[:port][/db]
+rediss://…                                        (TLS)
+unix://[user:password@]/path/to/socket[?db=N]
+redis+sentinel://[user:password@]host[:port][,host…]/master[/db]
+redis+cluster://[user:password@]host[:port][,host…]
+rediss+sentinel:// and rediss+cluster://          (TLS)`
+
+// The errors of Parse are made of fixed words and of parts of the URL that
+// cannot be secret. net/url's own errors quote the input, and with a password
+// that was not percent-encoded any part of the input may be the password.
+var (
+	errForm = errors.New("it is not a valid URL; " +
+		"if the password has characters such as # / ? % @ : or a space, percent-encode them")
+	errScheme = errors.New("it must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://")
+)
+
+var schemes = map[string]struct {
+	kind    kind
+	network string
+	tls     bool
+	port    string
+}{
+	"redis":           {single, "tcp", false, "6379"},
+	"rediss":          {single, "tcp", true, "6379"},
+	"unix":            {single, "unix", false, ""},
+	"redis+sentinel":  {sentinel, "tcp", false, "26379"},
+	"rediss+sentinel": {sentinel, "tcp", true, "26379"},
+	"redis+cluster":   {cluster, "tcp", false, "6379"},
+	"rediss+cluster":  {cluster, "tcp", true, "6379"},
+}
+
+// Parse reads a URL. Its errors never contain any of the input that could be a
+// password, not even that of a URL that is wrong because of its password.
+func Parse(raw string) (*Target, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	form, known := schemes[strings.ToLower(scheme)]
+	if !ok || !known {
+		return nil, errScheme
+	}
+	authority, path := splitAuthority(rest)
+	// What is behind the last @ is the host. An @ further on means that the
+	// password ended the authority early with a / ? or #.
+	if strings.Contains(path, "@") || strings.Contains(path, "#") {
+		return nil, errForm
+	}
+	t := &Target{kind: form.kind, network: form.network}
+	hosts := authority
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		hosts = authority[i+1:]
+		if err := t.userinfo(authority[:i]); err != nil {
+			return nil, err
+		}
+	}
+	if form.network == "unix" {
+		if hosts != "" {
+			return nil, errors.New("a unix URL has no host: write unix:///path/to/socket")
+		}
+	} else if err := t.hosts(hosts, form.port); err != nil {
+		return nil, err
+	}
+	if form.tls {
+		t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+		if form.kind == single {
+			t.tls.ServerName, _, _ = net.SplitHostPort(t.addrs[0])
+		}
+	}
+	return t, t.path(path)
+}
+
+func splitAuthority(rest string) (authority, path string) {
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		return rest[:i], rest[i:]
+	}
+	return rest, ""
+}
+
+func (t *Target) userinfo(s string) error {
+	user, password, hasPassword := strings.Cut(s, ":")
+	var err1, err2 error
+	t.username, err1 = url.PathUnescape(user)
+	t.password, err2 = url.PathUnescape(password)
+	if err1 != nil || err2 != nil || strings.ContainsAny(s, " []") {
+		return errForm
+	}
+	if !hasPassword {
+		// redis://secret@host is a common slip. A user without a password
+		// cannot log in, so this is never what was meant.
+		return errors.New("it has a user but no password; write :password@ if the password was meant")
+	}
+	return nil
+}
+
+func (t *Target) hosts(s, defaultPort string) error {
+	for _, h := range strings.Split(s, ",") {
+		addr, err := hostPort(h, defaultPort)
+		if err != nil {
+			return err
+		}
+		t.addrs = append(t.addrs, addr)
+	}
+	if t.kind == single && len(t.addrs) > 1 {
+		return errors.New("it names several hosts; that needs redis+sentinel:// or redis+cluster://")
+	}
+	return nil
+}
+
+func hostPort(s, defaultPort string) (string, error) {
+	host, port := s, defaultPort
+	bare := strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]")
+	switch {
+	case bare:
+		host = s[1 : len(s)-1]
+	case strings.Contains(s, ":"):
+		h, p, err := net.SplitHostPort(s)
+		if err != nil {
+			return "", errForm
+		}
+		host, port = h, p
+	}
+	if strings.ContainsAny(host, "%[] \t\\") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return "", errForm
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", errors.New("its port is not a number from 1 to 65535; " +
+			"if the password has a : or another special character, percent-encode it")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// path reads what follows the hosts: the socket, the master, the database, and
+// the few options that concern reaching the server.
+func (t *Target) path(s string) error {
+	path, query, _ := strings.Cut(s, "?")
+	path, err := url.PathUnescape(path)
+	if err != nil {
+		return errForm
+	}
+	if t.network == "unix" {
+		if path == "" || path == "/" {
+			return errors.New("it has no path: write unix:///path/to/socket")
+		}
+		t.addrs = []string{path}
+		return t.query(query)
+	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	if t.kind == sentinel {
+		if len(parts) == 0 {
+			return errors.New("a sentinel URL needs the master's name: redis+sentinel://host:port/master")
+		}
+		t.master, parts = parts[0], parts[1:]
+	}
+	if len(parts) > 1 || t.kind == cluster && len(parts) > 0 && parts[0] != "0" {
+		return errors.New("its path has more than it can use; a Redis Cluster has database 0 only")
+	}
+	if len(parts) == 1 {
+		if err := t.database(parts[0]); err != nil {
+			return err
+		}
+	}
+	return t.query(query)
+}
+
+func (t *Target) database(s string) error {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		return errors.New("its database is not a number")
+	}
+	t.db = int(n)
+	return nil
+}
+
+func (t *Target) query(s string) error {
+	if s == "" {
+		return nil
+	}
+	values, err := url.ParseQuery(s)
+	if err != nil {
+		return errForm
+	}
+	for key := range values {
+		value := values.Get(key)
+		switch {
+		case key == "db" && t.kind != cluster:
+			if err := t.database(value); err != nil {
+				return err
+			}
+		case key == "skip_verify" && t.tls != nil:
+			t.tls.InsecureSkipVerify = value == "true" || value == "1"
+		case key == "sentinel_username" && t.kind == sentinel:
+			t.sentinelUsername = value
+		case key == "sentinel_password" && t.kind == sentinel:
+			t.sentinelPassword = value
+		default:
+			return errUnknownOption(t.kind)
+		}
+	}
+	return nil
+}
+
+// errUnknownOption does not repeat the option: it may be the tail of a
+// password with a question mark.
+func errUnknownOption(k kind) error {
+	known := "db, and skip_verify with TLS"
+	switch k {
+	case sentinel:
+		known = "db, sentinel_username, sentinel_password, and skip_verify with TLS"
+	case cluster:
+		known = "skip_verify with TLS"
+	}
+	return fmt.Errorf("it has an option that berth does not know; known are %s", known)
+}

@@ -1,0 +1,93 @@
+// Package exit holds berth's exit codes and the errors that carry them.
+//
+// The codes follow sysexits.h where it has a word for the case, and the shells
+// for what happens to a command: a script can tell "no permit" from "no Redis"
+// and both from a failure of the command itself.
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/berth-go/berth"
+)
+
+// The exit codes of every command.
+const (
+	OK            = 0
+	Failure       = 1   // the answer is no: for example, no such semaphore
+	Usage         = 64  // the command line, or a URL, is wrong
+	Unavailable   = 69  // Redis is unreachable, or refuses
+	Output        = 74  // the result could not be written
+	NotAcquired   = 75  // no permit in time; trying later may help
+	Lost          = 76  // the lease was lost
+	NotExecutable = 126 // the command was found but cannot be executed
+	NotFound      = 127 // the command was not found
+	signalBase    = 128
+)
+
+// Error is an error with the code to exit with. A nil Err prints nothing: the
+// code alone is the message, as when a command's own code is passed on.
+type Error struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns what went wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Code returns an error that exits with code and says nothing.
+func Code(code int) error { return &Error{Code: code} }
+
+// Signal returns the silent error of something ended by sig: 128+n, as shells do.
+func Signal(sig syscall.Signal) error { return Code(signalBase + int(sig)) }
+
+// Usagef returns an error of the user's command line.
+func Usagef(format string, args ...any) error {
+	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
+}
+
+// Errorf returns an error with a code.
+func Errorf(code int, format string, args ...any) error {
+	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
+}
+
+// Of returns the code for err: its own, or the one that fits what the library
+// reported.
+func Of(err error) int {
+	var own *Error
+	switch {
+	case err == nil:
+		return OK
+	case errors.As(err, &own):
+		return own.Code
+	case errors.Is(err, berth.ErrInvalid), errors.Is(err, berth.ErrHandle):
+		return Usage
+	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, berth.ErrRefused), isNetwork(err):
+		return Unavailable
+	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased):
+		return Lost
+	case errors.Is(err, berth.ErrBusy), errors.Is(err, berth.ErrQueueFull),
+		errors.Is(err, berth.ErrTooHeavy), errors.Is(err, berth.ErrEvicted),
+		errors.Is(err, context.DeadlineExceeded):
+		return NotAcquired
+	default:
+		return Failure
+	}
+}
+
+func isNetwork(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op)
+}
