@@ -1,0 +1,144 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// startTimeout bounds the start of a store, its predecessor's end included.
+const startTimeout = 10 * time.Second
+
+// Store is this user's store, running or not.
+type Store struct {
+	Dir string
+	// Command returns the command that serves the store: this program's own
+	// file with the arguments that make it call Serve.
+	Command func() *exec.Cmd
+}
+
+// Dial connects to the store, and starts one if there is none. Its arguments
+// make it fit a Redis client's Dialer; the address is not used.
+//
+// Every connection may start a store, not only a program's first: when the
+// store was killed, its clients must learn from the next one that their leases
+// are lost, instead of trusting them until they run out.
+func (s *Store) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	if conn, err := reach(ctx, s.socket()); err == nil {
+		return conn, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	conn, err := s.startAndConnect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("local store: %w", err)
+	}
+	return conn, nil
+}
+
+// Check makes the store's directory, or tells why the one that is there cannot
+// be used.
+func (s *Store) Check() error {
+	if err := prepareDir(s.Dir); err != nil {
+		return fmt.Errorf("local store: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) socket() string { return filepath.Join(s.Dir, socketName) }
+
+func (s *Store) startAndConnect(ctx context.Context) (net.Conn, error) {
+	l, err := lock(ctx, s.Dir, startLockName)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	for {
+		// While we waited for the lock, whoever had it has started the store.
+		conn, err := reach(ctx, s.socket())
+		if err == nil || ctx.Err() != nil {
+			return conn, err
+		}
+		// Once more if it has gone again before we came, being idle.
+		if err := s.start(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// start starts a store and returns when it listens.
+func (s *Store) start(ctx context.Context) error {
+	ready, report, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	defer report.Close()
+	cmd := s.Command()
+	cmd.Dir = "/" // keep no file system busy
+	cmd.ExtraFiles = []*os.File{report}
+	// A session of its own: the signals of our terminal are not for the store.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go cmd.Wait() // no zombie, should it end before us
+	report.Close()
+	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	msg, err := io.ReadAll(ready)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it did not start in time: %w", err)
+	case len(msg) == 0:
+		return fmt.Errorf("it ended while it started; see %s", filepath.Join(s.Dir, logName))
+	case string(msg) != readyMessage:
+		return errors.New(string(msg))
+	}
+	return nil
+}
+
+// reach returns a connection to a store that is there and stays: the reply
+// to a PING proves that it was not just about to go.
+func reach(ctx context.Context, socket string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(startTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	conn.SetDeadline(deadline)
+	if err := ping(conn); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to %s: %w", socket, err)
+	}
+	conn.SetDeadline(time.Time{})
+	return conn, nil
+}
+
+func ping(conn net.Conn) error {
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
+		return err
+	}
+	const pong = "+PONG\r\n"
+	reply := make([]byte, len(pong))
+	if _, err := io.ReadFull(conn, reply); err != nil {
+		return err
+	}
+	if string(reply) != pong {
+		return errors.New("something else answers there")
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// The test binary is the store's process too, when it is started with this.
+const storeEnv = "BERTH_TEST_STORE"
+
+func TestMain(m *testing.M) {
+	if idle := os.Getenv(storeEnv); idle != "" {
+		d, err := time.ParseDuration(idle)
+		if err == nil {
+			err = Serve(context.Background(), os.Args[1], d)
+		}
+		if err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// testStore returns a store in a fresh directory that the processes it starts
+// have left when the test ends.
+func testStore(t *testing.T, idle time.Duration) (*Store, func() *exec.Cmd) {
+	t.Helper()
+	base, err := os.MkdirTemp("", "berth") // t.TempDir can be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var last *exec.Cmd
+	s := &Store{Dir: filepath.Join(base, "d"), Command: func() *exec.Cmd {
+		mu.Lock()
+		defer mu.Unlock()
+		last = exec.Command(exe, filepath.Join(base, "d"))
+		// The race detector would keep an ended store around for a second.
+		last.Env = []string{storeEnv + "=" + idle.String(), "GORACE=atexit_sleep_ms=0"}
+		return last
+	}}
+	t.Cleanup(func() {
+		if last != nil && last.Process != nil {
+			last.Process.Kill()
+			waitGone(t, s.Dir)
+		}
+		os.RemoveAll(base)
+	})
+	return s, func() *exec.Cmd { mu.Lock(); defer mu.Unlock(); return last }
+}
+
+// waitGone returns when no store process is left.
+func waitGone(t *testing.T, dir string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	l, err := lock(ctx, dir, storeLockName)
+	if err != nil {
+		t.Fatalf("the store is still there: %v", err)
+	}
+	l.Close()
+}
+
+func TestManyStartersOneStore(t *testing.T) {
+	s, _ := testStore(t, time.Minute)
+	const clients = 8
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			conn, err := s.Dial(t.Context(), "", "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"); err != nil {
+				t.Error(err)
+			}
+			bufio.NewReader(conn).ReadString('\n')
+		})
+	}
+	wg.Wait()
+	conn, err := s.Dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "*2\r\n$3\r\nGET\r\n$1\r\nn\r\n")
+	r := bufio.NewReader(conn)
+	r.ReadString('\n')
+	if got, _ := r.ReadString('\n'); strings.TrimSpace(got) != fmt.Sprint(clients) {
+		t.Errorf("the store counted %q clients, want %d: there was more than one", got, clients)
+	}
+}
+
+func TestGoneWhenIdle(t *testing.T) {
+	s, _ := testStore(t, time.Millisecond)
+	conn, err := s.Dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	waitGone(t, s.Dir)
+	if _, err := os.Lstat(s.socket()); err == nil {
+		t.Error("the socket is still there")
+	}
+}
+
+// A store that goes as soon as it can meets clients all the time: none of them
+// may be turned away.
+func TestConnectWhileItGoes(t *testing.T) {
+	s, _ := testStore(t, time.Nanosecond)
+	for range 20 {
+		conn, err := s.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(startTimeout))
+		if err := ping(conn); err != nil {
+			t.Fatalf("a connection that was handed out does not work: %v", err)
+		}
+		conn.Close()
+	}
+}
+
+func TestAnotherAfterAKill(t *testing.T) {
+	s, process := testStore(t, time.Minute)
+	conn, err := s.Dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	first := process()
+	first.Process.Kill()
+	waitGone(t, s.Dir)
+	again, err := s.Dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if process() == first {
+		t.Error("no second store was started")
+	}
+}
+
+func TestDialReportsWhyItCannotStart(t *testing.T) {
+	s, _ := testStore(t, time.Minute)
+	s.Command = func() *exec.Cmd { return exec.Command("/nonexistent/berth") }
+	if _, err := s.Dial(t.Context(), "", ""); err == nil {
+		t.Error("no error")
+	}
+	s.Command = func() *exec.Cmd { return exec.Command("true") }
+	if _, err := s.Dial(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "ended while it started") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPrepareDirRefuses(t *testing.T) {
+	base := t.TempDir()
+	target := filepath.Join(base, "target")
+	if err := os.Mkdir(target, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]func(dir string) error{
+		"link":   func(dir string) error { return os.Symlink(target, dir) },
+		"file":   func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"shared": func(dir string) error { os.Mkdir(dir, 0o700); return os.Chmod(dir, 0o750) },
+	}
+	if os.Geteuid() == 0 {
+		tests["foreign"] = func(dir string) error { os.Mkdir(dir, 0o700); return os.Chown(dir, 12345, 12345) }
+	}
+	for name, make := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(base, name)
+			if err := make(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := prepareDir(dir); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+	if err := prepareDir("/tmp/" + strings.Repeat("x", 100)); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("too long a path: %v", err)
+	}
+	if err := prepareDir(target); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+}
