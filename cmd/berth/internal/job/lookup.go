@@ -1,0 +1,68 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+)
+
+// Lookup finds the program for a command as shells do, PATH included, and
+// returns its path. The errors exit with 127 when there is no such program and
+// with 126 when there is one that cannot be executed.
+func Lookup(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil || errors.Is(err, exec.ErrDot):
+		// A dot in PATH is the user's own doing; shells follow it too.
+		return path, nil
+	case strings.Contains(name, "/"):
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", exit.Errorf(exit.NotFound, "%s: no such file", name)
+		}
+		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, reason(err))
+	case onPath(name):
+		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, fs.ErrPermission)
+	default:
+		return "", exit.Errorf(exit.NotFound, "%s: command not found", name)
+	}
+}
+
+// onPath tells whether PATH has a file of that name, which then is not executable.
+func onPath(name string) bool {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && !info.IsDir() {
+			return name != ""
+		}
+	}
+	return false
+}
+
+// startError gives a failed start its exit code: the program was there when it
+// was looked up, so whatever is wrong with it now is not that it is unknown,
+// unless it has gone since.
+func startError(name, path string, err error) error {
+	if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
+		return exit.Errorf(exit.NotFound, "%s: it has gone since it was looked up", name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Errorf(exit.NotExecutable, "%s: its interpreter does not exist", name)
+	}
+	return exit.Errorf(exit.NotExecutable, "%s: %w", name, reason(err))
+}
+
+// reason takes the innermost error, without the words that os adds.
+func reason(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return fmt.Errorf("cannot be executed: %w", err)
+		}
+		err = inner
+	}
+}

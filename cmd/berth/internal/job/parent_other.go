@@ -1,0 +1,7 @@
+//go:build !linux
+
+package job
+
+import "syscall"
+
+func endWithParent(*syscall.SysProcAttr) {}

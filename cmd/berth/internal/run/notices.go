@@ -1,0 +1,63 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/term"
+
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+// Notices writes to standard error: sentences, and on a terminal one line of
+// status that is replaced in place.
+type Notices struct {
+	mu       sync.Mutex
+	file     *os.File
+	terminal bool
+	status   bool // a status line is on the screen
+}
+
+// NewNotices returns the notices on file.
+func NewNotices(file *os.File) *Notices {
+	return &Notices{file: file, terminal: term.IsTerminal(int(file.Fd()))}
+}
+
+// Printf writes one sentence on a line of its own.
+func (n *Notices) Printf(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.erase()
+	n.write("berth: " + screen.Clean(fmt.Sprintf(format, args...)) + "\n")
+}
+
+// Status shows a line until the next Status, Printf or Erase. It shows nothing
+// where there is no terminal.
+func (n *Notices) Status(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.terminal {
+		return
+	}
+	n.status = true
+	// One column stays free: a full last column wraps on some terminals.
+	n.write("\r" + screen.Fit(text, screen.Width(n.file)-1) + "\x1b[K")
+}
+
+// Erase removes the status line.
+func (n *Notices) Erase() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.erase()
+}
+
+func (n *Notices) erase() {
+	if n.status {
+		n.status = false
+		n.write("\r\x1b[K")
+	}
+}
+
+// write does not care whether anybody reads: the command matters, not this.
+func (n *Notices) write(s string) { _, _ = n.file.WriteString(s) }
