@@ -1,0 +1,174 @@
+// Package demo shows berth at work: worker processes contend for a few
+// permits, one of them is killed while it holds, and its permit comes back.
+//
+// The store is an embedded one, in the demo's own process, on a unix socket.
+// The workers are real processes that share nothing but that socket; what they
+// report about themselves is what the picture and the summary are made of.
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/connect"
+	"github.com/berth-go/berth/cmd/berth/internal/local"
+)
+
+const (
+	// frame is the time between two pictures.
+	frame = 80 * time.Millisecond
+	// killAfter is when in the demo a worker is killed, as a share of it. Early
+	// enough for the permit to come back, late enough for a queue to be there.
+	killAfter = 0.35
+	// farewell is how long the workers get to leave by themselves.
+	farewell = 2 * time.Second
+)
+
+// Config is one demo.
+type Config struct {
+	Workers int
+	Limit   int
+	For     time.Duration
+	// Worker returns the command of a worker process, which calls Work with
+	// what the arguments say.
+	Worker func(args ...string) *exec.Cmd
+	View   View
+}
+
+// View shows what happens while it happens.
+type View interface {
+	// Event is called for each event, in the order of arrival.
+	Event(s *State, e Event)
+	// Frame is called some times per second.
+	Frame(s *State)
+}
+
+// Event is something that happened, in words.
+type Event struct {
+	At   time.Duration // since the beginning
+	Text string
+	Loud bool // not everyday
+}
+
+// Run runs the demo to its end, or until ctx ends, and returns what it showed.
+func Run(ctx context.Context, cfg Config) (Summary, error) {
+	dir, err := os.MkdirTemp("", "berth-demo-")
+	if err != nil {
+		return Summary{}, err
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "sock")
+	server, err := local.Listen(socket)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer server.Close()
+
+	rdb := connect.Through(func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	})
+	defer rdb.Close()
+	client, err := berth.New(rdb)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer client.Close()
+
+	crew, err := hire(cfg, socket)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer crew.dismiss(farewell)
+	return watch(ctx, cfg, crew, client.Inspector())
+}
+
+// watch follows the workers until the demo's time is over.
+func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Summary, error) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.For)
+	defer cancel()
+	order := newOrder()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		order.watch(ctx, in)
+	}()
+	s := newState(cfg, order)
+	tick := time.NewTicker(frame)
+	defer tick.Stop()
+	killer := time.NewTimer(time.Duration(killAfter * float64(cfg.For)))
+	defer killer.Stop()
+	for {
+		select {
+		case e := <-crew.events:
+			s.handle(e, cfg.View)
+		case <-tick.C:
+			cfg.View.Frame(s)
+		case <-killer.C:
+			if !s.killOne(crew, cfg.View) {
+				killer.Reset(20 * time.Millisecond) // nobody is in the middle of their work
+			}
+		case <-ctx.Done():
+			<-watched
+			end := clock()
+			for _, e := range crew.dismiss(farewell) {
+				s.tally.add(e)
+			}
+			order.see(nil)
+			cfg.View.Frame(s)
+			return s.tally.summary(s.begin, end, cfg.Limit, cfg.Workers, order), crew.failure()
+		}
+	}
+}
+
+// workerArgs are the arguments of a worker process.
+func workerArgs(cfg Config, socket string, number int) []string {
+	u := url.URL{Scheme: "unix", Path: socket}
+	return []string{
+		"--redis", strings.ReplaceAll(u.String(), "@", "%40"),
+		"--limit", strconv.Itoa(cfg.Limit), "--number", strconv.Itoa(number),
+	}
+}
+
+// Print writes the summary for people.
+func (s Summary) Print(w io.Writer) error {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-17s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	b.WriteString("\nWhat the workers themselves report:\n\n")
+	row("grants", "%d in %.1fs, to %d worker processes", s.Grants, s.Seconds, s.Workers)
+	row("most held at once", "%d: limit %d %s", s.MostHeld, s.Limit, verdict(s.LimitKept, "kept", "EXCEEDED"))
+	row("order", "%s: %d times one waited ahead of another, %d overtaken",
+		verdict(s.OrderKept, "kept", "BROKEN"), s.Pairs, s.Overtaken)
+	row("hand-off", "p50 %.1fms, p99 %.1fms, of %d: from giving back to the next at work",
+		s.HandOffP50MS, s.HandOffP99MS, s.HandOffs)
+	if c := s.Crash; c == nil {
+		row("crash", "none: the demo ended before a worker was killed")
+	} else if c.CameBack {
+		row("crash", "worker %d killed (-9) while it held slot %d", c.Worker, c.Slot)
+		row("", "the permit was back %.2fs later, with worker %d (TTL %.1fs)",
+			c.BackAfterMS/1000, c.BackTo, c.TTLMS/1000)
+	} else {
+		row("crash", "worker %d killed (-9) while it held slot %d", c.Worker, c.Slot)
+		row("", "the permit was NOT SEEN TO COME BACK")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func verdict(ok bool, good, bad string) string {
+	if ok {
+		return good
+	}
+	return bad
+}

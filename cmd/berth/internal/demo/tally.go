@@ -1,0 +1,170 @@
+package demo
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Summary is what the demo has shown. Everything in it comes from the workers'
+// own reports and from watching the queue, not from what Redis believes.
+type Summary struct {
+	Workers   int     `json:"workers"`
+	Limit     int     `json:"limit"`
+	Seconds   float64 `json:"seconds"`
+	Grants    int     `json:"grants"`
+	MostHeld  int     `json:"most_held"`
+	LimitKept bool    `json:"limit_kept"`
+	// Pairs is how many times a waiter was seen in front of another and both
+	// were granted later; Overtaken, how many of them in the other order.
+	Pairs     int  `json:"pairs_compared"`
+	Overtaken int  `json:"pairs_overtaken"`
+	OrderKept bool `json:"order_kept"`
+	// Hand-offs: from just before a release to the next holder at work.
+	HandOffs     int     `json:"hand_offs"`
+	HandOffP50MS float64 `json:"hand_off_p50_ms"`
+	HandOffP99MS float64 `json:"hand_off_p99_ms"`
+	Crash        *Crash  `json:"crash,omitempty"`
+}
+
+// Crash is the end of the worker that was killed while it held a permit.
+type Crash struct {
+	Worker      int     `json:"worker"`
+	Slot        int     `json:"slot"`
+	AtSeconds   float64 `json:"at_seconds"`
+	CameBack    bool    `json:"came_back"`
+	BackAfterMS float64 `json:"back_after_ms"` // until another worker was at work in its place
+	BackTo      int     `json:"back_to"`
+	TTLMS       float64 `json:"ttl_ms"`
+}
+
+// OK tells whether everything that berth promises was seen.
+func (s Summary) OK() bool {
+	return s.LimitKept && s.OrderKept && s.Grants > 0 && (s.Crash == nil || s.Crash.CameBack)
+}
+
+// hold is one permit in one worker's hands.
+type hold struct {
+	worker, slot int
+	lease        string
+	token        int64
+	asked        time.Duration
+	start, end   time.Duration // end is 0 while it lasts
+	work         time.Duration
+	crashed      bool
+}
+
+// tally collects holds.
+type tally struct {
+	holds []*hold
+	open  map[int]*hold // by worker
+}
+
+func newTally() *tally { return &tally{open: map[int]*hold{}} }
+
+func (t *tally) add(e event) {
+	switch e.Kind {
+	case started:
+		h := &hold{
+			worker: e.worker, slot: e.Slot, lease: e.Lease, token: e.Token,
+			asked: e.Asked, start: e.At, work: e.Work,
+		}
+		t.holds = append(t.holds, h)
+		t.open[e.worker] = h
+	case ended, killed:
+		if h := t.open[e.worker]; h != nil {
+			h.end, h.crashed = e.At, e.Kind == killed
+			delete(t.open, e.worker)
+		}
+	}
+}
+
+// mostHeld sweeps over the workers' reports and returns how many were at work
+// at once at most. An end and a start at the same instant do not overlap.
+func (t *tally) mostHeld() int {
+	type edge struct {
+		at    time.Duration
+		delta int
+	}
+	var edges []edge
+	for _, h := range t.holds {
+		edges = append(edges, edge{h.start, +1})
+		if h.end != 0 {
+			edges = append(edges, edge{h.end, -1})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta))
+	})
+	now, most := 0, 0
+	for _, e := range edges {
+		now += e.delta
+		most = max(most, now)
+	}
+	return most
+}
+
+// successor returns the hold that got the slot of h next.
+func (t *tally) successor(h *hold) *hold {
+	var next *hold
+	for _, other := range t.holds {
+		if other.slot == h.slot && other.token > h.token && (next == nil || other.token < next.token) {
+			next = other
+		}
+	}
+	return next
+}
+
+// handOffs returns, in order of length, the times from a release to the next
+// holder at work, for next holders that were waiting when it happened.
+func (t *tally) handOffs() []time.Duration {
+	var times []time.Duration
+	for _, h := range t.holds {
+		next := t.successor(h)
+		if h.end == 0 || h.crashed || next == nil || next.asked > h.end {
+			continue
+		}
+		times = append(times, next.start-h.end)
+	}
+	slices.Sort(times)
+	return times
+}
+
+// crash returns what became of the permit of the worker that was killed.
+func (t *tally) crash(begin time.Duration) *Crash {
+	i := slices.IndexFunc(t.holds, func(h *hold) bool { return h.crashed })
+	if i < 0 {
+		return nil
+	}
+	h := t.holds[i]
+	c := &Crash{Worker: h.worker, Slot: h.slot, AtSeconds: (h.end - begin).Seconds(), TTLMS: millis(ttl)}
+	if next := t.successor(h); next != nil {
+		c.CameBack, c.BackTo, c.BackAfterMS = true, next.worker, millis(next.start-h.end)
+	}
+	return c
+}
+
+// quantile expects sorted times.
+func quantile(times []time.Duration, q float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	return times[min(len(times)-1, int(q*float64(len(times))))]
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (t *tally) summary(begin, end time.Duration, limit, workers int, order *order) Summary {
+	times := t.handOffs()
+	s := Summary{
+		Workers: workers, Limit: limit, Seconds: (end - begin).Seconds(),
+		Grants: len(t.holds), MostHeld: t.mostHeld(),
+		HandOffs:     len(times),
+		HandOffP50MS: millis(quantile(times, 0.50)), HandOffP99MS: millis(quantile(times, 0.99)),
+		Crash: t.crash(begin),
+	}
+	s.LimitKept = s.MostHeld <= limit
+	s.Pairs, s.Overtaken = order.compare(t.holds)
+	s.OrderKept = s.Overtaken == 0
+	return s
+}

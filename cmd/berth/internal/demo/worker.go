@@ -1,0 +1,97 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+const (
+	semaphoreName = "demo"
+	// ttl is short, so that the permit of the killed worker is seen to come back.
+	ttl = 1500 * time.Millisecond
+	// A worker works and rests for a random time in these bounds.
+	minWork, maxWork = 150 * time.Millisecond, 500 * time.Millisecond
+	minRest, maxRest = 5 * time.Millisecond, 120 * time.Millisecond
+)
+
+// Work is a worker process: until stdin ends, it takes a permit, works, and
+// gives the permit back, and reports each step on stdout.
+func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io.Reader, stdout io.Writer) error {
+	sem, err := client.Semaphore(semaphoreName, limit, berth.TTL(ttl), berth.Label(fmt.Sprintf("worker %d", number)))
+	if err != nil {
+		return err
+	}
+	// Standard input ends with the demo, whatever it dies of.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, stdin)
+	}()
+	w := &worker{sem: sem, out: json.NewEncoder(stdout)}
+	for ctx.Err() == nil {
+		if err := w.turn(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		pause(ctx, between(minRest, maxRest))
+	}
+	return nil
+}
+
+type worker struct {
+	sem *berth.Semaphore
+
+	mu  sync.Mutex // OnQueued reports from another goroutine
+	out *json.Encoder
+}
+
+func (w *worker) report(e event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Encode(e)
+}
+
+// turn is one permit taken, used and given back.
+func (w *worker) turn(ctx context.Context) error {
+	since := clock()
+	if err := w.report(event{Kind: asked, At: since}); err != nil {
+		return err
+	}
+	var once sync.Once
+	lease, err := w.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) {
+		once.Do(func() { _ = w.report(event{Kind: queued, At: clock()}) })
+	}))
+	if err != nil {
+		return err
+	}
+	work := between(minWork, maxWork)
+	err = w.report(event{
+		Kind: started, At: clock(), Lease: lease.ID(), Token: lease.Token(), Slot: lease.Slot(),
+		Asked: since, Work: work,
+	})
+	if err == nil {
+		pause(ctx, work)
+	}
+	// Told before the release, so that the next holder's report comes later.
+	err = errors.Join(err, w.report(event{Kind: ended, At: clock()}))
+	return errors.Join(err, lease.Release())
+}
+
+func between(least, most time.Duration) time.Duration {
+	return least + rand.N(most-least)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
