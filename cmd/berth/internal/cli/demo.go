@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/berth-go/berth/cmd/berth/internal/demo"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/job"
+)
+
+const (
+	workerName = "demo-worker" // the hidden command that is a worker
+	// The demo ends within 15 s whatever is asked for, and is long enough for a
+	// crashed worker's permit to come back.
+	minDemo, maxDemo = 4 * time.Second, 12 * time.Second
+	maxWorkers       = 64
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	cfg := demo.Config{}
+	var plain, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See it work, no Redis needed",
+		Long: `See berth work, no Redis needed: worker processes contend for a few permits of
+an embedded store. One of them is killed while it holds a permit, and the permit
+comes back. Ends by itself with a summary, which is made of what the workers
+report about themselves. Exits with 1 if a promise was broken.`,
+		Example: `  berth demo
+  berth demo --workers 20 --limit 5 --json`,
+		GroupID: groupOther,
+		Args:    cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.IntVar(&cfg.Workers, "workers", 8, "how many worker processes")
+	f.IntVarP(&cfg.Limit, "limit", "n", 3, "how many of them may work at once")
+	f.DurationVar(&cfg.For, "for", 8*time.Second, "how long, 4s to 12s")
+	f.BoolVar(&plain, "plain", false, "lines instead of a live picture")
+	f.BoolVar(&asJSON, "json", false, "print only the summary, as JSON")
+	cmd.RunE = runs(func(*cobra.Command, []string) error {
+		if err := checkDemo(cfg); err != nil {
+			return err
+		}
+		cfg.Worker = func(args ...string) *exec.Cmd { return self(append([]string{workerName}, args...)...) }
+		cfg.View = a.demoView(plain, asJSON)
+		return a.demo(cfg, asJSON)
+	})
+	return cmd
+}
+
+func checkDemo(cfg demo.Config) error {
+	switch {
+	case cfg.Limit < 1 || cfg.Limit >= cfg.Workers:
+		return exit.Usagef("--limit %d: it must be from 1 to one less than --workers, so that somebody waits", cfg.Limit)
+	case cfg.Workers > maxWorkers:
+		return exit.Usagef("--workers %d: at most %d", cfg.Workers, maxWorkers)
+	case cfg.For < minDemo || cfg.For > maxDemo:
+		return exit.Usagef("--for %v: it must be from %v to %v", cfg.For, minDemo, maxDemo)
+	}
+	return nil
+}
+
+func (a *app) demoView(plain, asJSON bool) demo.View {
+	out, isFile := a.stdout.(*os.File)
+	switch {
+	case asJSON:
+		return demo.Silent{}
+	case plain || !isFile || !term.IsTerminal(int(out.Fd())) || os.Getenv("TERM") == "dumb":
+		return demo.Plain{W: a.stdout}
+	default:
+		return &demo.Live{File: out, Color: os.Getenv("NO_COLOR") == ""}
+	}
+}
+
+// demo runs the demo until it ends or a signal comes. Either way its processes
+// and files are gone when it returns.
+func (a *app) demo(cfg demo.Config, asJSON bool) error {
+	signals, stop := job.Catch()
+	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	caught := make(chan os.Signal, 1)
+	go func() {
+		select {
+		case sig := <-signals:
+			caught <- sig
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	summary, err := demo.Run(ctx, cfg)
+	select {
+	case sig := <-caught:
+		return exit.Signal(job.Number(sig))
+	default:
+	}
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = a.printJSON(summary)
+	} else {
+		err = summary.Print(a.stdout)
+	}
+	if err == nil && !summary.OK() {
+		return exit.Code(exit.Failure)
+	}
+	return err
+}
+
+func (a *app) demoWorkerCommand() *cobra.Command {
+	var limit, number int
+	cmd := &cobra.Command{
+		Use:    workerName,
+		Short:  "A worker of the demo (started by berth itself)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+	}
+	cmd.Flags().IntVar(&limit, "limit", 1, "the semaphore's limit")
+	cmd.Flags().IntVar(&number, "number", 0, "this worker's number")
+	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+		s, err := a.open()
+		if err != nil {
+			return err
+		}
+		defer s.Close(nil)
+		return demo.Work(cmd.Context(), s.client, limit, number, a.stdin, a.stdout)
+	})
+	return cmd
+}

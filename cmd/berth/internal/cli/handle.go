@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/job"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
+)
+
+const (
+	// handleTTL is the default for permits that no process renews: long enough
+	// for a script to get from one line to the next.
+	handleTTL = 10 * time.Minute
+	// maxHandle bounds what is read as a handle.
+	maxHandle = 4096
+)
+
+func (a *app) acquireCommand() *cobra.Command {
+	var p permitFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "acquire [flags] NAME",
+		Short: "Take a permit and print its handle",
+		Long: `Take a permit of the semaphore NAME and print a handle for it.
+
+For scripts that cannot use "berth run". No process renews the permit: it is
+lost after --ttl unless "berth renew" is called with the handle in time.
+
+Exit codes are those of "berth run".`,
+		Example: `  handle=$(berth acquire -n 2 -w 1m --ttl 5m deploy) || exit
+  ./deploy
+  berth release "$handle"`,
+		GroupID: groupUse,
+		Args:    cobra.ExactArgs(1),
+	}
+	p.define(cmd, handleTTL)
+	cmd.Flags().Lookup("ttl").Usage = "how long the permit lasts unless it is renewed"
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the handle with the permit's particulars")
+	cmd.RunE = runs(func(cmd *cobra.Command, args []string) error {
+		signals, stop := job.Catch()
+		defer stop()
+		if err := p.check(cmd); err != nil {
+			return err
+		}
+		return a.acquire(&p, args[0], asJSON, signals)
+	})
+	return cmd
+}
+
+func (a *app) acquire(p *permitFlags, name string, asJSON bool, signals <-chan os.Signal) error {
+	notices := run.NewNotices(a.stderr)
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(signals)
+	sem, err := p.semaphore(s.client, name, berth.WithoutRenewal())
+	if err != nil {
+		return err
+	}
+	lease, err := run.Wait(run.Config{
+		Name: name, TTL: p.ttl, NotAcquired: p.code, Signals: signals, Notices: notices, Probe: s.probe,
+		Acquire: func(ctx context.Context, opts ...berth.Option) (*berth.Lease, error) {
+			return p.acquire(ctx, sem, opts...)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return a.handOut(s.client, lease, asJSON)
+}
+
+// handle is what "acquire --json" prints.
+type handle struct {
+	Handle  string `json:"handle"`
+	Name    string `json:"name"`
+	Lease   string `json:"lease"`
+	Token   int64  `json:"token"`
+	Slot    int    `json:"slot"`
+	Weight  int    `json:"weight"`
+	Limit   int    `json:"limit"`
+	ValidMS int64  `json:"valid_ms"`
+}
+
+// handOut prints the handle. A permit whose handle nobody gets is given back.
+func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool) error {
+	out := handle{
+		Name: lease.Name(), Lease: lease.ID(), Token: lease.Token(), Slot: lease.Slot(),
+		Weight: lease.Weight(), Limit: lease.Limit(), ValidMS: time.Until(lease.ValidUntil()).Milliseconds(),
+	}
+	text, err := lease.Detach()
+	if err != nil {
+		return err
+	}
+	out.Handle = text
+	if asJSON {
+		err = a.printJSON(out)
+	} else {
+		err = a.print(text + "\n")
+	}
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	if again, adoptErr := client.Adopt(ctx, text); adoptErr == nil {
+		err = errors.Join(err, again.Release())
+	}
+	return err
+}
+
+func (a *app) renewCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "renew HANDLE",
+		Short: "Keep a permit from \"berth acquire\" for another TTL",
+		Long: `Keep a permit from "berth acquire" for another TTL. A lease that has run out
+cannot be renewed: somebody else may have the permit. HANDLE may be - to read it
+from standard input. Exits with 76 when the lease is lost.`,
+		Example: `  berth renew "$handle" || exit`,
+		GroupID: groupUse,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print how long it lasts now")
+	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
+		return a.adopt(args[0], func(lease *berth.Lease) error {
+			valid := time.Until(lease.ValidUntil())
+			text, err := lease.Detach()
+			if err != nil || !asJSON {
+				return err
+			}
+			return a.printJSON(map[string]any{
+				"handle": text, "name": lease.Name(), "lease": lease.ID(), "valid_ms": valid.Milliseconds(),
+			})
+		})
+	})
+	return cmd
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "release HANDLE",
+		Short: "Give a permit from \"berth acquire\" back",
+		Long: `Give a permit from "berth acquire" back. HANDLE may be - to read it from
+standard input. Exits with 76 when the lease had run out before.`,
+		Example: `  berth release "$handle"`,
+		GroupID: groupUse,
+		Args:    cobra.ExactArgs(1),
+		RunE: runs(func(_ *cobra.Command, args []string) error {
+			return a.adopt(args[0], (*berth.Lease).Release)
+		}),
+	}
+}
+
+// adopt resumes the lease of a handle and does something with it.
+func (a *app) adopt(arg string, f func(*berth.Lease) error) error {
+	text, err := a.readHandle(arg)
+	if err != nil {
+		return err
+	}
+	return a.call(func(ctx context.Context, s *session) error {
+		lease, err := s.client.Adopt(ctx, text)
+		if err != nil {
+			return err
+		}
+		return f(lease)
+	})
+}
+
+func (a *app) readHandle(arg string) (string, error) {
+	if arg != "-" {
+		return arg, nil
+	}
+	b, err := io.ReadAll(io.LimitReader(a.stdin, maxHandle))
+	if err != nil {
+		return "", fmt.Errorf("read the handle: %w", err)
+	}
+	text := strings.TrimSpace(string(b))
+	if text == "" {
+		return "", exit.Usagef("no handle on standard input")
+	}
+	return text, nil
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List the semaphores in use",
+		Long:    "List the semaphores in use: their limits, and how many hold and wait.",
+		Example: "  berth ls\n  berth ls --json | jq '.[] | select(.waiting > 0).name'",
+		GroupID: groupLook,
+		Args:    cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = runs(func(*cobra.Command, []string) error {
+		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
+			list, err := in.List(ctx)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(viewAll(list, viewSummary))
+			}
+			return a.print(listTable(list))
+		})
+	})
+	return cmd
+}
+
+func listTable(list []berth.Summary) string {
+	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "NEXT EXPIRY", "STATE")
+	for _, s := range list {
+		t.row(s.Name, strconv.Itoa(s.InUse), strconv.Itoa(s.Limit), strconv.Itoa(s.Holders),
+			strconv.Itoa(s.Waiting), ageOrDash(s.NextExpiry), stateWords(s))
+	}
+	return t.String()
+}
+
+func (a *app) showCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show who holds a semaphore and who waits for it",
+		Long: `Show who holds a semaphore and who waits for it, since when, and when their
+leases run out unless they are renewed. Exits with 1 when NAME is not in use.`,
+		Example: "  berth show github-api\n  berth show --json github-api | jq '.leases[].pid'",
+		GroupID: groupLook,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
+		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
+			state, err := in.Show(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(viewState(state))
+			}
+			return a.print(stateText(state))
+		})
+	})
+	return cmd
+}
+
+func stateText(s *berth.State) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d of %d in use by %s, %d waiting", screen.Clean(s.Name),
+		s.InUse, s.Limit, plural(len(s.Leases), "holder"), len(s.Queue))
+	if words := stateWords(s.Summary); words != "" {
+		fmt.Fprintf(&b, " (%s)", words)
+	}
+	b.WriteString("\n")
+	if len(s.Leases) > 0 {
+		b.WriteString("\n" + holdersTable(s.Leases))
+	}
+	if len(s.Queue) > 0 {
+		b.WriteString("\n" + waitersTable(s.Queue))
+	}
+	return b.String()
+}
+
+func holdersTable(holders []berth.Holder) string {
+	t := newTable("SLOT", "HOLDER", "HOST", "PID", "WEIGHT", "HELD", "EXPIRES IN", "LEASE")
+	for _, h := range holders {
+		expires := ageOrDash(h.ExpiresIn)
+		if h.Evicting {
+			expires += ", evicted"
+		}
+		t.row(strconv.Itoa(h.Slot), orDash(h.Label), orDash(h.Host), strconv.Itoa(h.PID),
+			strconv.Itoa(h.Weight), screen.Age(h.Held), expires, h.ID)
+	}
+	return t.String()
+}
+
+func waitersTable(waiters []berth.Waiter) string {
+	t := newTable("PLACE", "WAITER", "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
+	for _, w := range waiters {
+		t.row(strconv.Itoa(w.Place+1), orDash(w.Label), orDash(w.Host), strconv.Itoa(w.PID),
+			strconv.Itoa(w.Weight), screen.Age(w.Waited), ageOrDash(w.ExpiresIn), w.ID)
+	}
+	return t.String()
+}
+
+func stateWords(s berth.Summary) string {
+	var words []string
+	if s.Paused {
+		words = append(words, "paused")
+	}
+	if s.Pinned {
+		words = append(words, fmt.Sprintf("pinned, declared %d", s.Declared))
+	}
+	if s.LimitChanges > 0 {
+		words = append(words, "limit changed "+plural(s.LimitChanges, "time"))
+	}
+	return strings.Join(words, "; ")
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func ageOrDash(d time.Duration) string {
+	if d <= 0 {
+		return "-"
+	}
+	return screen.Age(d)
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+// print writes to standard output; a result that nobody gets is a failure.
+func (a *app) print(s string) error {
+	_, err := io.WriteString(a.stdout, s)
+	if errors.Is(err, unix.EPIPE) {
+		return exit.Signal(unix.SIGPIPE) // as if it had ended us, and as silent
+	}
+	if err != nil {
+		return exit.Errorf(exit.Output, "the result could not be written: %w", err)
+	}
+	return nil
+}
+
+// printJSON writes one JSON value.
+func (a *app) printJSON(v any) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	return a.print(b.String())
+}
+
+// table lines up rows of cells. Cells are cleaned: names and labels are other
+// people's.
+type table struct {
+	b strings.Builder
+	w *tabwriter.Writer
+}
+
+func newTable(header ...string) *table {
+	t := &table{}
+	t.w = tabwriter.NewWriter(&t.b, 0, 0, 2, ' ', 0)
+	t.row(header...)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = screen.Clean(cell)
+	}
+	io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
+}
+
+func (t *table) String() string {
+	t.w.Flush()
+	lines := strings.Split(t.b.String(), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	return strings.Join(lines, "\n")
+}

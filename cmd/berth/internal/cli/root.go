@@ -1,0 +1,196 @@
+// Package cli is berth's command line.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/cmd/berth/internal/connect"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+// app is what the commands share: where they read and write, and the flags
+// that every one of them has.
+type app struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr *os.File
+
+	redisURL string
+	prefix   string
+	quiet    bool
+}
+
+// Main runs berth with the arguments after its name and returns the exit code.
+func Main(args []string) int {
+	// The Redis client's own remarks on reconnects are not for the user of a
+	// command line, who is told what they lead to.
+	logging.Disable()
+	cobra.EnableCommandSorting = false // they are in the order in which people need them
+	a := &app{stdin: os.Stdin, stdout: survivable(os.Stdout), stderr: survivable(os.Stderr)}
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteC()
+	a.report(cmd, err)
+	return codeOf(err)
+}
+
+// survivable returns another descriptor of f. The runtime ends the process when
+// it writes to descriptor 1 or 2 and nobody reads; but somebody has to look
+// after the command that is running, or give the permit back whose handle
+// could not be printed.
+func survivable(f *os.File) *os.File {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return f
+	}
+	return os.NewFile(uintptr(fd), f.Name())
+}
+
+// codeOf takes an error that no command has given a code for one of the
+// command line: cobra's are all of that kind.
+func codeOf(err error) int {
+	var ran *ranError
+	if err == nil || errors.As(err, &ran) {
+		return exit.Of(err)
+	}
+	var own *exit.Error
+	if errors.As(err, &own) {
+		return own.Code
+	}
+	return exit.Usage
+}
+
+// report says what went wrong, in one sentence, and where to read on.
+func (a *app) report(cmd *cobra.Command, err error) {
+	var own *exit.Error
+	if err == nil || errors.As(err, &own) && own.Err == nil {
+		return
+	}
+	msg := strings.TrimPrefix(err.Error(), "berth: ")
+	fmt.Fprintf(a.stderr, "berth: %s\n", cleanLines(msg))
+	if codeOf(err) == exit.Usage {
+		fmt.Fprintf(a.stderr, "Try '%s --help'.\n", cmd.CommandPath())
+	}
+}
+
+func cleanLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		lines[i] = screen.Clean(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ranError marks the error of a command that ran: it is not about the command line
+// unless it says so.
+type ranError struct{ err error }
+
+func (e *ranError) Error() string { return e.err.Error() }
+func (e *ranError) Unwrap() error { return e.err }
+
+// runs wraps a command's function.
+func runs(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := f(cmd, args); err != nil {
+			return &ranError{err}
+		}
+		return nil
+	}
+}
+
+const (
+	groupUse   = "use"
+	groupLook  = "look"
+	groupRule  = "rule"
+	groupOther = "other"
+)
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Limit how many processes do something at once",
+		Long: `berth limits how many processes do something at once, on one machine or on
+many: distributed counting semaphores on Redis. First come, first served; a
+permit comes back when its holder crashes.`,
+		Example: `  berth run -n 3 backup -- rsync -a src/ host:dst/  at most 3 of these at once
+  berth show backup                                 who holds, who waits
+  berth demo                                        see it work`,
+		SuggestionsMinimumDistance: 2,
+
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          a.noCommand,
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.AddGroup(
+		&cobra.Group{ID: groupUse, Title: "Take permits:"},
+		&cobra.Group{ID: groupLook, Title: "See what is going on:"},
+		&cobra.Group{ID: groupRule, Title: "Operate:"},
+		&cobra.Group{ID: groupOther, Title: "Other:"},
+	)
+	root.SetHelpCommandGroupID(groupOther)
+	root.SetCompletionCommandGroupID(groupOther)
+	f := root.PersistentFlags()
+	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
+	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not mention the use of this machine's own store")
+	root.AddCommand(
+		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
+		a.lsCommand(), a.showCommand(),
+		a.resizeCommand(), a.pinCommand(), a.unpinCommand(), a.pauseCommand(), a.resumeCommand(),
+		a.evictCommand(), a.purgeCommand(),
+		a.demoCommand(), a.demoWorkerCommand(), a.storeCommand(), a.versionCommand(), connectTopic(),
+	)
+	return root
+}
+
+// noCommand is what berth does without a command, or with one it does not know.
+func (a *app) noCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		cmd.SetOut(a.stderr)
+		_ = cmd.Help()
+		return exit.Code(exit.Usage)
+	}
+	msg := fmt.Sprintf("unknown command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		msg += fmt.Sprintf(": did you mean %s?", strings.Join(near, " or "))
+	}
+	return exit.Usagef("%s", msg)
+}
+
+// connectTopic is a help page: "berth help redis".
+func connectTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "redis",
+		Short: "How berth finds its Redis (help page)",
+		Long: `berth uses the first of these that is set:
+
+  --redis URL
+  $BERTH_REDIS_URL
+  $REDIS_URL
+  this machine's own store: an embedded one that the processes of one user
+  share through a unix socket in $XDG_RUNTIME_DIR/berth, or in berth-UID in the
+  directory for temporary files. It is started when it is needed and goes when
+  it has been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds
+  nothing. Nothing is kept on disk.
+
+Forms of the URL:
+
+  ` + strings.ReplaceAll(connect.Forms, "\n", "\n  ") + `
+
+Percent-encode special characters in passwords. Prefer the environment to
+--redis for a URL with a password: the process list shows arguments to everyone.`,
+	}
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/connect"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/local"
+)
+
+const (
+	// defaultIdle is how long the machine's own store stays without clients.
+	defaultIdle = 30 * time.Second
+	// callTimeout bounds the commands that ask one thing and print the answer.
+	callTimeout = 5 * time.Second
+	// closeTimeout bounds what is tidied up at the end. What Redis does not hear
+	// of then runs out by itself.
+	closeTimeout = 2 * time.Second
+	// probeTimeout is how long a sign of life may take.
+	probeTimeout = 2 * time.Second
+
+	storeName = "local-store" // the hidden command that serves it
+)
+
+// session is an open connection to wherever the semaphores are.
+type session struct {
+	rdb    redis.UniversalClient
+	client *berth.Client
+}
+
+// open connects as the flags and the environment say. Nothing is sent yet.
+func (a *app) open() (*session, error) {
+	rdb, err := a.redis()
+	if err != nil {
+		return nil, err
+	}
+	client, err := berth.New(rdb, berth.WithPrefix(a.prefix))
+	if err != nil {
+		rdb.Close()
+		return nil, err
+	}
+	return &session{rdb, client}, nil
+}
+
+// Close gives up whatever is still held or waited for, and disconnects. It ends
+// early when interrupt delivers, or when Redis does not answer: what has not
+// been given up then runs out by itself.
+func (s *session) Close(interrupt <-chan os.Signal) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = s.client.Close()
+		_ = s.rdb.Close()
+	}()
+	select {
+	case <-closed:
+	case <-interrupt:
+	case <-time.After(closeTimeout):
+	}
+}
+
+func (a *app) redis() (redis.UniversalClient, error) {
+	source, raw := a.redisSource()
+	if source == "" {
+		dir := local.DefaultDir()
+		if !a.quiet {
+			fmt.Fprintf(a.stderr, "berth: no Redis configured: using this machine's own store (%s)\n", dir)
+		}
+		store := &local.Store{Dir: dir, Command: func() *exec.Cmd { return storeProcess(dir) }}
+		if err := store.Check(); err != nil {
+			return nil, exit.Errorf(exit.Unavailable, "%w", err)
+		}
+		return connect.Through(store.Dial), nil
+	}
+	target, err := connect.Parse(raw)
+	if err != nil {
+		return nil, exit.Usagef("the Redis URL from %s cannot be used: %w", source, err)
+	}
+	return target.Client(), nil
+}
+
+// redisSource returns the URL and where it comes from, or two empty strings.
+func (a *app) redisSource() (source, raw string) {
+	if a.redisURL != "" {
+		return "--redis", a.redisURL
+	}
+	for _, name := range []string{"BERTH_REDIS_URL", "REDIS_URL"} {
+		if raw := os.Getenv(name); raw != "" {
+			return "$" + name, raw
+		}
+	}
+	return "", ""
+}
+
+// self returns a command that runs this program again.
+func self(args ...string) *exec.Cmd {
+	path, err := os.Executable()
+	if err != nil {
+		path = os.Args[0]
+	}
+	cmd := exec.Command(path, args...)
+	// Whatever this file is called, it is berth that is being started.
+	cmd.Args[0] = "berth"
+	return cmd
+}
+
+// storeProcess is the process that serves the machine's own store. It gets
+// nothing of the environment but the one setting that is its own: it outlives
+// whoever starts it, and their secrets are none of its business.
+func storeProcess(dir string) *exec.Cmd {
+	cmd := self(storeName, "--dir", dir)
+	cmd.Env = []string{"BERTH_LOCAL_IDLE=" + os.Getenv("BERTH_LOCAL_IDLE")}
+	return cmd
+}
+
+// idleTime reads the setting.
+func idleTime() (time.Duration, error) {
+	s := os.Getenv("BERTH_LOCAL_IDLE")
+	if s == "" {
+		return defaultIdle, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, errors.New("BERTH_LOCAL_IDLE is not a duration such as 30s")
+	}
+	return d, nil
+}
+
+// probe asks for a sign of life. An error reply is one too.
+func (s *session) probe() error {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	err := s.rdb.Ping(ctx).Err()
+	if redis.HasErrorPrefix(err, "") {
+		return nil
+	}
+	return err
+}
+
+// call runs one short request against the semaphores.
+func (a *app) call(f func(ctx context.Context, s *session) error) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(nil)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	return timeoutIsUnavailable(f(ctx, s))
+}
+
+// timeoutIsUnavailable tells a time-out of ours, which means that Redis does
+// not answer, from one that the user asked for.
+func timeoutIsUnavailable(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
+	}
+	return err
+}
+
+// inspect runs one short request of an operator's.
+func (a *app) inspect(f func(ctx context.Context, in *berth.Inspector) error) error {
+	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.client.Inspector()) })
+}

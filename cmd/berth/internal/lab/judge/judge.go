@@ -1,0 +1,134 @@
+// Package judge says what a semaphore did, from what its clients believed: it
+// looks at nothing that Redis says. All its functions are pure.
+package judge
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Span is a stretch of time, from the beginning of a run. It begins at From and
+// is over at To: one that begins where another ends does not meet it.
+type Span struct {
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"`
+}
+
+// Length returns how long it lasts.
+func (s Span) Length() time.Duration { return max(0, s.To-s.From) }
+
+// Request is what one client remembers of one permit: when it asked, and from
+// when until when it believed to have it.
+type Request struct {
+	Client  int           `json:"client"`
+	Asked   time.Duration `json:"asked"`
+	Granted bool          `json:"granted"`
+	// Start and End of the belief. Without Granted, End is when the client was
+	// last seen to wait.
+	Start time.Duration `json:"start"`
+	End   time.Duration `json:"end"`
+	// Stopped is when the client's process stood still. What it believed then
+	// did no harm, and is not held against the algorithm.
+	Stopped Span `json:"stopped"`
+	// Told: it heard that the permit was lost while it still used it.
+	Told bool `json:"told"`
+}
+
+// Waited returns how long the client waited, or has waited so far.
+func (r Request) Waited() time.Duration {
+	if r.Granted {
+		return r.Start - r.Asked
+	}
+	return r.End - r.Asked
+}
+
+// Beliefs returns when the client believed to have the permit and could act.
+func (r Request) Beliefs() []Span {
+	if !r.Granted {
+		return nil
+	}
+	parts := []Span{{r.Start, r.End}}
+	if r.Stopped.Length() > 0 {
+		parts = []Span{
+			{r.Start, min(r.End, r.Stopped.From)},
+			{max(r.Start, r.Stopped.To), r.End},
+		}
+	}
+	return slices.DeleteFunc(parts, func(s Span) bool { return s.Length() == 0 })
+}
+
+// Level is how many clients believe to hold a permit, from At to the next Level.
+type Level struct {
+	At      time.Duration
+	Holders int
+}
+
+// Levels sweeps over the beliefs and returns every change of their number.
+func Levels(requests []Request) []Level {
+	var edges []Level // Holders is the change
+	for _, r := range requests {
+		for _, s := range r.Beliefs() {
+			edges = append(edges, Level{s.From, +1}, Level{s.To, -1})
+		}
+	}
+	slices.SortFunc(edges, func(a, b Level) int { return cmp.Compare(a.At, b.At) })
+	var levels []Level
+	now := 0
+	for i, e := range edges {
+		now += e.Holders
+		// What happens at one instant is one change: ends make room first.
+		if i+1 < len(edges) && edges[i+1].At == e.At {
+			continue
+		}
+		levels = append(levels, Level{e.At, now})
+	}
+	return levels
+}
+
+// Excess is a moment in which more clients believed to hold a permit than the
+// limit allows.
+type Excess struct {
+	Span
+	By int `json:"by"` // at its worst
+}
+
+// Verdict is how well a limit was kept.
+type Verdict struct {
+	Moments []Excess
+	// Worst is by how many holders the limit was exceeded at the worst moment.
+	Worst int
+	// Over is how long the limit was exceeded, all moments together.
+	Over time.Duration
+	// Stolen counts the beliefs that began when all permits were believed to be
+	// taken: each of them has a permit that is somebody else's too.
+	Stolen int
+	// Held is the most that was held at once.
+	Held int
+}
+
+// Limit judges whether a limit was kept.
+func Limit(requests []Request, limit int) Verdict {
+	var v Verdict
+	var open *Excess
+	before := 0
+	for _, l := range Levels(requests) {
+		v.Held = max(v.Held, l.Holders)
+		excess := l.Holders - limit
+		v.Stolen += max(0, excess-max(0, before-limit))
+		before = l.Holders
+		switch {
+		case excess > 0 && open == nil:
+			open = &Excess{Span{From: l.At}, excess}
+		case excess > 0:
+			open.By = max(open.By, excess)
+		case open != nil:
+			open.To = l.At
+			v.Moments = append(v.Moments, *open)
+			v.Over += open.Length()
+			v.Worst = max(v.Worst, open.By)
+			open = nil
+		}
+	}
+	return v
+}

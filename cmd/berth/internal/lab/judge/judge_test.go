@@ -1,0 +1,223 @@
+package judge
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// held is a permit that was believed in from start to end.
+func held(start, end time.Duration) Request {
+	return Request{Granted: true, Start: start, End: end}
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	paused := held(0, 100)
+	paused.Stopped = Span{10, 90}
+	told := held(0, 50) // believed until its deadline, in the middle of the pause
+	told.Stopped = Span{10, 90}
+	for name, tt := range map[string]struct {
+		limit    int
+		requests []Request
+		want     Verdict
+		spans    []Excess
+	}{
+		"nothing":               {1, nil, Verdict{}, nil},
+		"one after the other":   {1, []Request{held(0, 10), held(10, 20), held(20, 30)}, Verdict{Held: 1}, nil},
+		"the other order":       {1, []Request{held(10, 20), held(0, 10)}, Verdict{Held: 1}, nil},
+		"one nanosecond":        {1, []Request{held(0, 11), held(10, 20)}, Verdict{Worst: 1, Over: 1, Stolen: 1, Held: 2}, []Excess{{Span{10, 11}, 1}}},
+		"full":                  {3, []Request{held(0, 10), held(0, 10), held(0, 10)}, Verdict{Held: 3}, nil},
+		"one too many":          {2, []Request{held(0, 10), held(1, 10), held(2, 5)}, Verdict{Worst: 1, Over: 3, Stolen: 1, Held: 3}, []Excess{{Span{2, 5}, 1}}},
+		"limit changes nothing": {5, []Request{held(0, 10), held(1, 10), held(2, 5)}, Verdict{Held: 3}, nil},
+		"grows in one moment": {
+			1, []Request{held(0, 10), held(2, 8), held(4, 6)},
+			Verdict{Worst: 2, Over: 6, Stolen: 2, Held: 3},
+			[]Excess{{Span{2, 8}, 2}},
+		},
+		"two moments": {
+			1, []Request{held(0, 100), held(10, 20), held(30, 40)},
+			Verdict{Worst: 1, Over: 20, Stolen: 2, Held: 2},
+			[]Excess{{Span{10, 20}, 1}, {Span{30, 40}, 1}},
+		},
+		"handed on while over": {
+			1, []Request{held(0, 100), held(10, 20), held(20, 30)},
+			Verdict{Worst: 1, Over: 20, Stolen: 1, Held: 2},
+			[]Excess{{Span{10, 30}, 1}},
+		},
+		"empty belief":           {1, []Request{held(0, 10), held(5, 5)}, Verdict{Held: 1}, nil},
+		"not granted":            {1, []Request{held(0, 10), {Asked: 1, End: 9}}, Verdict{Held: 1}, nil},
+		"stopped, others work":   {1, []Request{paused, held(20, 90)}, Verdict{Held: 1}, nil},
+		"awake, others work":     {1, []Request{paused, held(20, 95)}, Verdict{Worst: 1, Over: 5, Stolen: 1, Held: 2}, []Excess{{Span{90, 95}, 1}}},
+		"over before it woke up": {1, []Request{told, held(20, 95)}, Verdict{Held: 1}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Limit(tt.requests, tt.limit)
+			if len(got.Moments) != len(tt.spans) {
+				t.Fatalf("moments %v, want %v", got.Moments, tt.spans)
+			}
+			for i := range tt.spans {
+				if got.Moments[i] != tt.spans[i] {
+					t.Errorf("moment %d is %v, want %v", i, got.Moments[i], tt.spans[i])
+				}
+			}
+			got.Moments = nil
+			if got.Worst != tt.want.Worst || got.Over != tt.want.Over || got.Stolen != tt.want.Stolen || got.Held != tt.want.Held {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// The sweep agrees with asking at every instant how many believe.
+func TestLimitAgreesWithCounting(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		const end = 40
+		limit := 1 + rng.IntN(3)
+		var requests []Request
+		for range rng.IntN(12) {
+			from := rng.IntN(end)
+			r := held(time.Duration(from), time.Duration(from+rng.IntN(end-from)))
+			if rng.IntN(3) == 0 {
+				stop := rng.IntN(end)
+				r.Stopped = Span{time.Duration(stop), time.Duration(stop + rng.IntN(end-stop))}
+			}
+			requests = append(requests, r)
+		}
+		var over time.Duration
+		worst := 0
+		for at := range time.Duration(end) {
+			n := 0
+			for _, r := range requests {
+				stopped := at >= r.Stopped.From && at < r.Stopped.To
+				if at >= r.Start && at < r.End && !stopped {
+					n++
+				}
+			}
+			worst = max(worst, n-limit)
+			if n > limit {
+				over++
+			}
+		}
+		if got := Limit(requests, limit); got.Over != over || got.Worst != worst {
+			t.Fatalf("over %d by %d, counting says %d by %d: %+v", got.Over, got.Worst, over, worst, requests)
+		}
+	}
+}
+
+// asked is a request that got its permit at start.
+func asked(at, start time.Duration) Request {
+	return Request{Asked: at, Granted: true, Start: start, End: start + 1}
+}
+
+func TestOvertakings(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		slack    time.Duration
+		requests []Request
+		want     Order
+	}{
+		"nobody":           {0, nil, Order{}},
+		"in order":         {0, []Request{asked(1, 10), asked(2, 20), asked(3, 30)}, Order{Requests: 3}},
+		"last one first":   {0, []Request{asked(1, 20), asked(2, 30), asked(3, 10)}, Order{3, 2, 1}},
+		"reversed":         {0, []Request{asked(1, 30), asked(2, 20), asked(3, 10)}, Order{3, 2, 2}},
+		"same time":        {0, []Request{asked(1, 20), asked(1, 10)}, Order{Requests: 2}},
+		"within slack":     {5, []Request{asked(1, 20), asked(6, 10)}, Order{Requests: 2}},
+		"beyond slack":     {5, []Request{asked(1, 20), asked(7, 10)}, Order{2, 1, 1}},
+		"starves":          {0, []Request{{Asked: 1, End: 99}, asked(2, 10), asked(3, 20)}, Order{3, 1, 2}},
+		"waits at the end": {0, []Request{asked(1, 10), {Asked: 2, End: 99}, {Asked: 3, End: 99}}, Order{Requests: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := Overtakings(tt.requests, tt.slack); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestOvertakingsAgreeWithComparingAll(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		var requests []Request
+		for range rng.IntN(30) {
+			r := asked(time.Duration(rng.IntN(50)), time.Duration(50+rng.IntN(50)))
+			if rng.IntN(5) == 0 {
+				r = Request{Asked: r.Asked, End: 200}
+			}
+			requests = append(requests, r)
+		}
+		slack := time.Duration(rng.IntN(10))
+		want := Order{Requests: len(requests)}
+		for _, r := range requests {
+			n := 0
+			for _, o := range requests {
+				if o.Granted && o.Asked > r.Asked+slack && (!r.Granted || o.Start < r.Start) {
+					n++
+				}
+			}
+			want.Most = max(want.Most, n)
+			if n > 0 {
+				want.Overtaken++
+			}
+		}
+		// Grants at the same instant have no order; make the instants differ.
+		if sameStart(requests) {
+			continue
+		}
+		if got := Overtakings(requests, slack); got != want {
+			t.Fatalf("got %+v, want %+v: %+v", got, want, requests)
+		}
+	}
+}
+
+func sameStart(requests []Request) bool {
+	seen := map[time.Duration]bool{}
+	for _, r := range requests {
+		if r.Granted && seen[r.Start] {
+			return true
+		}
+		seen[r.Start] = true
+	}
+	return false
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	waits := Waits([]Request{asked(1, 11), {Asked: 0, End: 50}, asked(3, 4)})
+	if len(waits) != 3 || waits[0] != 1 || waits[1] != 10 || waits[2] != 50 {
+		t.Errorf("waits %v, want 1 10 50: who never got a permit waited too", waits)
+	}
+	for q, want := range map[float64]time.Duration{0: 1, 0.5: 10, 0.99: 50, 1: 50} {
+		if got := Quantile(waits, q); got != want {
+			t.Errorf("quantile %v is %d, want %d", q, got, want)
+		}
+	}
+	if Quantile(nil, 0.5) != 0 {
+		t.Error("a quantile of nothing is 0")
+	}
+}
+
+func TestWorst(t *testing.T) {
+	t.Parallel()
+	moments := []Excess{{Span{10, 11}, 1}, {Span{500, 520}, 1}, {Span{530, 540}, 1}, {Span{900, 905}, 3}}
+	for name, tt := range map[string]struct {
+		moments     []Excess
+		run, length time.Duration
+		want        Span
+	}{
+		"all of a short run":   {moments, 1000, 2000, Span{0, 1000}},
+		"the middle":           {nil, 1000, 100, Span{450, 550}},
+		"where most is":        {moments, 1000, 100, Span{490, 590}},
+		"not before the start": {moments[:1], 1000, 500, Span{0, 500}},
+		"not behind the end":   {moments[3:], 1000, 500, Span{500, 1000}},
+	} {
+		if got := Worst(tt.moments, tt.run, tt.length); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}

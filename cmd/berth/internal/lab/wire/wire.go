@@ -1,0 +1,161 @@
+// Package wire stands between a Redis client and its network: it counts the
+// commands that leave, and cuts the connection at a chosen moment.
+package wire
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Cut is what happens to the next thing that a client sends.
+type Cut int32
+
+// The ways to cut a connection.
+const (
+	None    Cut = iota
+	Request     // it is lost on its way, and so is the connection
+	Reply       // it arrives, but the connection is gone before the reply
+)
+
+// ErrCut is what a client gets from a connection that was cut.
+var ErrCut = errors.New("lab: the connection was cut")
+
+// Tap watches the connections of one or more clients.
+type Tap struct {
+	commands atomic.Int64
+	cut      atomic.Int32
+
+	mu      sync.Mutex
+	replies int    // guarded by mu: how many more until onReply is called
+	onReply func() // guarded by mu
+}
+
+// Commands returns how many commands were sent so far, MULTI and EXEC included,
+// what scripts call inside the server not.
+func (t *Tap) Commands() int64 { return t.commands.Load() }
+
+// CutNext cuts the connection on which something is sent next.
+func (t *Tap) CutNext(how Cut) { t.cut.Store(int32(how)) }
+
+// OnReply has f called when the n-th reply from now has arrived and before the
+// client sees it: the server has done what was asked, the client does not know.
+func (t *Tap) OnReply(n int, f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.replies, t.onReply = n, f
+}
+
+func (t *Tap) reply() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.onReply == nil {
+		return
+	}
+	if t.replies--; t.replies == 0 {
+		t.onReply()
+		t.onReply = nil
+	}
+}
+
+// Attach has t watch every connection that rdb makes from now on.
+func (t *Tap) Attach(rdb redis.UniversalClient) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook{t}) })
+		return
+	}
+	rdb.AddHook(hook{t})
+}
+
+type hook struct{ tap *Tap }
+
+// DialHook implements redis.Hook.
+func (h hook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := next(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: c, tap: h.tap}, nil
+	}
+}
+
+// ProcessHook implements redis.Hook.
+func (hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// conn is one connection of a client.
+type conn struct {
+	net.Conn
+	tap    *Tap
+	parser parser // of what is written; go-redis writes from one goroutine at a time
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	how := Cut(c.tap.cut.Swap(int32(None)))
+	if how == Request {
+		_ = c.Close()
+		return 0, ErrCut
+	}
+	c.tap.commands.Add(c.parser.commands(p))
+	n, err := c.Conn.Write(p)
+	if how == Reply && err == nil {
+		// Wait for the reply, so that the command has surely been executed.
+		_, _ = c.Conn.Read(make([]byte, 1))
+		_ = c.Close()
+	}
+	return n, err
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.tap.reply()
+	}
+	return n, err
+}
+
+// parser finds the commands in what a client sends: arrays of bulk strings,
+// however they are cut into pieces.
+type parser struct {
+	kind  byte // of the line that is being read; 0: between lines
+	value int  // its number so far
+	skip  int  // bytes of a string, and its line end, still to come
+}
+
+func (s *parser) commands(p []byte) (n int64) {
+	for len(p) > 0 {
+		if s.skip > 0 {
+			step := min(s.skip, len(p))
+			s.skip -= step
+			p = p[step:]
+			continue
+		}
+		b := p[0]
+		p = p[1:]
+		switch {
+		case s.kind == 0:
+			s.kind, s.value = b, 0
+		case b >= '0' && b <= '9':
+			s.value = s.value*10 + int(b-'0')
+		case b == '\n':
+			if s.kind == '*' {
+				n++
+			} else {
+				s.skip = s.value + len("\r\n")
+			}
+			s.kind = 0
+		}
+	}
+	return n
+}

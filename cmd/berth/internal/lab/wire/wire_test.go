@@ -1,0 +1,105 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+func TestParserCountsWhateverThePieces(t *testing.T) {
+	t.Parallel()
+	text := "*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$14\r\n*1\r\n$4\r\n*9\r\n\r\n\r\n" +
+		"*2\r\n$3\r\nGET\r\n$0\r\n\r\n*1\r\n$4\r\nEXEC\r\n"
+	for size := 1; size <= len(text); size++ {
+		var p parser
+		var n int64
+		for rest := text; rest != ""; {
+			piece := rest[:min(size, len(rest))]
+			rest = rest[len(piece):]
+			n += p.commands([]byte(piece))
+		}
+		if n != 4 {
+			t.Errorf("pieces of %d bytes: %d commands, want 4", size, n)
+		}
+	}
+}
+
+func newClient(t *testing.T) (*redis.Client, *Tap) {
+	t.Helper()
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{
+		Addr: m.Addr(), MaxRetries: -1, PoolSize: 1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	tap := &Tap{}
+	tap.Attach(rdb)
+	if err := rdb.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return rdb, tap
+}
+
+func TestTapCountsTransactionsWhole(t *testing.T) {
+	t.Parallel()
+	rdb, tap := newClient(t)
+	before := tap.Commands()
+	_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Incr(t.Context(), "n")
+		p.Set(t.Context(), "s", strings.Repeat("*1\r\n", 10_000), 0)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := tap.Commands() - before; n != 4 {
+		t.Errorf("%d commands counted for MULTI INCR SET EXEC", n)
+	}
+}
+
+func TestCuts(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		how  Cut
+		want int64
+	}{"request": {Request, 0}, "reply": {Reply, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, tap := newClient(t)
+			ctx := context.Background()
+			tap.CutNext(tt.how)
+			err := rdb.Incr(ctx, "n").Err()
+			if err == nil {
+				t.Fatal("the caller was not told")
+			}
+			if tt.how == Request && !errors.Is(err, ErrCut) {
+				t.Errorf("error %v, want %v", err, ErrCut)
+			}
+			n, err := rdb.IncrBy(ctx, "n", 0).Result()
+			if err != nil || n != tt.want {
+				t.Errorf("the command was executed %d times (%v), want %d", n, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestOnReplyIsAfterTheServerAndBeforeTheClient(t *testing.T) {
+	t.Parallel()
+	rdb, tap := newClient(t)
+	ctx := context.Background()
+	var calls int
+	tap.OnReply(2, func() { calls++ })
+	for i := range 3 {
+		if err := rdb.Incr(ctx, "n").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if want := min(i, 1); calls != want {
+			t.Errorf("%d calls after reply %d, want %d", calls, i+1, want)
+		}
+	}
+}

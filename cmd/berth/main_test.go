@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/cmd/berth/internal/local"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"berth": main})
+}
+
+// patience bounds every wait for something that is bound to happen.
+const patience = 20 * time.Second
+
+// TestCommandLine needs no Redis: it is about what is refused before.
+func TestCommandLine(t *testing.T) {
+	testscript.Run(t, params("testdata/cli", func(*testscript.Env) error { return nil }))
+}
+
+// TestLocal has no Redis configured.
+func TestLocal(t *testing.T) {
+	testscript.Run(t, params("testdata/local", func(env *testscript.Env) error {
+		dir, err := os.MkdirTemp("", "berth")
+		if err != nil {
+			return err
+		}
+		env.Defer(func() { os.RemoveAll(dir) })
+		// A link, since the path of a socket must be short.
+		if err := os.Symlink(dir, filepath.Join(env.WorkDir, "run")); err != nil {
+			return err
+		}
+		env.Setenv("XDG_RUNTIME_DIR", dir)
+		env.Setenv("BERTH_LOCAL_IDLE", "50ms")
+		return nil
+	}))
+}
+
+// TestEmbedded and TestRedis run the same scripts on both stores.
+func TestEmbedded(t *testing.T) {
+	testscript.Run(t, params("testdata/store", func(env *testscript.Env) error {
+		url, stop, err := embedded()
+		if err != nil {
+			return err
+		}
+		env.Defer(stop)
+		env.Setenv("BERTH_REDIS_URL", url)
+		return nil
+	}))
+}
+
+func TestRedis(t *testing.T) {
+	url := redistest.Start(t).URL()
+	testscript.Run(t, params("testdata/store", func(env *testscript.Env) error {
+		env.Setenv("BERTH_REDIS_URL", url)
+		return nil
+	}))
+}
+
+// TestOutage has a server for each script, which can stand still.
+func TestOutage(t *testing.T) {
+	scripts, err := filepath.Glob("testdata/outage/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range scripts {
+		server := redistest.Start(t)
+		p := params("", func(env *testscript.Env) error {
+			env.Setenv("BERTH_REDIS_URL", server.URL())
+			return nil
+		})
+		p.Files = []string{script}
+		p.Cmds["server"] = func(ts *testscript.TestScript, neg bool, args []string) {
+			switch {
+			case !neg && len(args) == 1 && args[0] == "stop":
+				server.Stop()
+			case !neg && len(args) == 1 && args[0] == "cont":
+				server.Cont()
+			default:
+				ts.Fatalf("usage: server stop|cont")
+			}
+		}
+		testscript.Run(t, p)
+	}
+}
+
+// embedded serves an embedded store and returns its URL.
+func embedded() (url string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "berth")
+	if err != nil {
+		return "", nil, err
+	}
+	server, err := local.Listen(filepath.Join(dir, "s"))
+	if err != nil {
+		os.RemoveAll(dir)
+		return "", nil, err
+	}
+	return "unix://" + filepath.Join(dir, "s"), sync.OnceFunc(func() {
+		server.Close()
+		os.RemoveAll(dir)
+	}), nil
+}
+
+func params(dir string, setup func(*testscript.Env) error) testscript.Params {
+	return testscript.Params{
+		Dir: dir,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("BERTH_REDIS_URL", "")
+			env.Setenv("REDIS_URL", "")
+			// Scripts share a server, so each has semaphores of its own.
+			env.Setenv("SEM", filepath.Base(env.WorkDir))
+			env.Values[processKey{}] = map[string]*process{}
+			return setup(env)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": cmdExits, "start": cmdStart, "signal": cmdSignal, "ended": cmdEnded, "await": cmdAwait,
+			"gone": cmdGone, "until": cmdUntil,
+		},
+		RequireExplicitExec: true,
+	}
+}
+
+// cmdExits is "exits CODE PROGRAM ARGS...": runs a program and checks its exit
+// code; stdout and stderr match its output afterwards.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program args...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	if got := exitCode(err); strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s (%v)", got, args[0], err)
+	}
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := err.(*exec.ExitError); ok {
+		if exit.ExitCode() < 0 { // killed; as shells report it
+			return 128 + int(exit.Sys().(syscall.WaitStatus).Signal())
+		}
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+type processKey struct{}
+
+// process is a program that a script started and signals.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	code int
+}
+
+// cmdStart is "start NAME PROGRAM ARGS...": its output goes to NAME.out and
+// NAME.err, and its standard input stays open.
+func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: start name program args...")
+	}
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	cmd := exec.Command(path, args[2:]...)
+	cmd.Args[0] = args[1]
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{
+		"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "BERTH_LOCAL_IDLE", "BERTH_REDIS_URL", "REDIS_URL", "SEM", "WORK",
+	} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	cmd.Stdout = create(ts, args[0]+".out")
+	cmd.Stderr = create(ts, args[0]+".err")
+	// Not in the group of "go test", whose signals are not for it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ts.Check(cmd.Start())
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.code = exitCode(cmd.Wait())
+	}()
+	ts.Defer(func() {
+		cmd.Process.Kill()
+		<-p.done
+	})
+	ts.Value(processKey{}).(map[string]*process)[args[0]] = p
+}
+
+func create(ts *testscript.TestScript, name string) *os.File {
+	f, err := os.Create(ts.MkAbs(name))
+	ts.Check(err)
+	ts.Defer(func() { f.Close() })
+	return f
+}
+
+func named(ts *testscript.TestScript, name string) *process {
+	p := ts.Value(processKey{}).(map[string]*process)[name]
+	if p == nil {
+		ts.Fatalf("no process %q was started", name)
+	}
+	return p
+}
+
+// cmdSignal is "signal NAME SIGTERM": sends a signal to one process.
+func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || unix.SignalNum(args[1]) == 0 {
+		ts.Fatalf("usage: signal name SIGNAL")
+	}
+	ts.Check(named(ts, args[0]).cmd.Process.Signal(unix.SignalNum(args[1])))
+}
+
+// cmdEnded is "ended NAME CODE": waits for a process and checks its exit code.
+func cmdEnded(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: ended name code")
+	}
+	p := named(ts, args[0])
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		ts.Fatalf("%s has not ended", args[0])
+	}
+	if strconv.Itoa(p.code) != args[1] {
+		ts.Fatalf("%s ended with %d, want %s; stderr: %s", args[0], p.code, args[1], ts.ReadFile(args[0]+".err"))
+	}
+}
+
+// cmdAwait is "await FILE [TEXT]": waits until a file has a line, or the text.
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: await file [text]")
+	}
+	want := "\n"
+	if len(args) == 2 {
+		want = args[1]
+	}
+	path := ts.MkAbs(args[0])
+	if !eventually(func() bool {
+		b, _ := os.ReadFile(path)
+		return bytes.Contains(b, []byte(want))
+	}) {
+		ts.Fatalf("%s has no %q", args[0], want)
+	}
+}
+
+// cmdGone is "gone FILE": waits until the process whose number is in the file
+// has ended.
+func cmdGone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gone pidfile")
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	if !eventually(func() bool { return !running(pid) }) {
+		ts.Fatalf("process %d is still there", pid)
+	}
+}
+
+// cmdUntil is "until TEXT PROGRAM ARGS...": runs a program again and again
+// until its standard output has the text.
+func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until text program args...")
+	}
+	if !eventually(func() bool {
+		_ = ts.Exec(args[1], args[2:]...)
+		return strings.Contains(ts.ReadFile("stdout"), args[0])
+	}) {
+		ts.Fatalf("%v never said %q", args[1:], args[0])
+	}
+}
+
+// running tells whether a process is there and not merely unburied.
+func running(pid int) bool {
+	if unix.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return !os.IsNotExist(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+// eventually polls for what another process does to a file or a terminal,
+// which cannot be waited for in another way.
+func eventually(ok func() bool) bool {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return false
+}
