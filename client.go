@@ -32,6 +32,9 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		return nil, &InvalidError{"client", "it is nil"}
 	}
+	if _, ok := rdb.(*redis.Ring); ok {
+		return nil, &InvalidError{"client", "a Ring forgets keys when its shards change: use one of its servers, or a Cluster"}
+	}
 	cfg := clientConfig{prefix: "berth"}
 	for _, o := range opts {
 		if o == nil {
@@ -78,7 +81,7 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 	if err != nil {
 		return nil, err
 	}
-	return &Semaphore{client: c, inner: c.session.Semaphore(name), name: name, limit: limit, config: cfg}, nil
+	return newSemaphore(c, c.session.Semaphore(name), name, limit, cfg), nil
 }
 
 // terms are the config in the protocol's words.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
 )
 
@@ -19,6 +20,15 @@ type Semaphore struct {
 	name   string
 	limit  int
 	config config
+
+	wait, try *protocol.Terms // config's, made once
+}
+
+func newSemaphore(c *Client, inner *session.Semaphore, name string, limit int, cfg config) *Semaphore {
+	return &Semaphore{
+		client: c, inner: inner, name: name, limit: limit, config: cfg,
+		wait: cfg.terms(limit, true), try: cfg.terms(limit, false),
+	}
 }
 
 // Name returns the semaphore's name.
@@ -35,9 +45,7 @@ func (s *Semaphore) Options(opts ...Option) (*Semaphore, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := *s
-	other.config = cfg
-	return &other, nil
+	return newSemaphore(s.client, s.inner, s.name, s.limit, cfg), nil
 }
 
 // Acquire takes a lease, and waits for it in line until ctx ends: first come,
@@ -65,18 +73,22 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...Option) (*Lease, err
 }
 
 func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []Option) (*Lease, error) {
-	cfg := s.config
+	cfg, terms := s.config, s.wait
+	if !wait {
+		terms = s.try
+	}
 	if len(opts) > 0 {
 		var err error
 		if cfg, err = cfg.with(opts); err != nil {
 			return nil, err
 		}
+		terms = cfg.terms(s.limit, wait)
 	}
 	if ctx == nil {
 		return nil, &InvalidError{"context", "it is nil"}
 	}
 	call := s.client.hooks.begin(ctx, s, cfg, wait)
-	claim, err := s.inner.Acquire(call.ctx, cfg.terms(s.limit, wait), cfg.noRenewal, call.onPlace(cfg.onQueued))
+	claim, err := s.inner.Acquire(call.ctx, terms, cfg.noRenewal, call.onPlace(cfg.onQueued))
 	if err != nil {
 		return nil, call.end(nil, s.refusal(err, wait))
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // Terms are the parameters of an acquire. Acquires with equal terms that stand
-// side by side share them on the wire.
+// side by side share them on the wire. They must not be changed once used.
 type Terms struct {
 	Wait       bool
 	Weight     int
@@ -129,7 +129,7 @@ func (op *Op) groups(next *Op) bool {
 }
 
 func (op *Op) appendHead(args []any) []any {
-	args = append(args, string(op.Verb))
+	args = append(args, verbArgs[op.Verb])
 	switch op.Verb {
 	case Acquire:
 		t := op.Terms
@@ -146,9 +146,15 @@ func (op *Op) appendHead(args []any) []any {
 	}
 }
 
+// verbArgs are the verbs as arguments, made once: turning a string into an
+// interface allocates.
+var verbArgs = map[Verb]any{
+	Acquire: "A", Heartbeat: "H", Renew: "R", Release: "L", Evict: "E", Resize: "D", Pin: "P", Pause: "Z",
+}
+
 func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-func bit(b bool) string {
+func bit(b bool) any {
 	if b {
 		return "1"
 	}

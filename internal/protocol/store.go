@@ -24,7 +24,7 @@ type Store struct {
 	prefix  string
 	session string
 	owner   string // channel/pid/host, as records keep it
-	flags   string
+	flags   string // see transition.lua
 	step    script
 	look    script
 }
@@ -63,12 +63,16 @@ func (s *Store) Channel(k Keys) string {
 
 // Keys are the two keys of a semaphore. They share a hash tag, so they live in
 // one slot of a cluster.
-type Keys struct{ State, Order string }
+type Keys struct {
+	State, Order string
+	call         []any // what every call of the script begins with
+}
 
 // Keys returns the keys of the semaphore called name.
 func (s *Store) Keys(name string) Keys {
 	state := s.prefix + ":{" + name + "}"
-	return Keys{State: state, Order: state + ":order"}
+	order := state + ":order"
+	return Keys{State: state, Order: order, call: []any{"evalsha", s.step.sha, 2, state, order}}
 }
 
 // Name returns the name of the semaphore whose state key this is.
@@ -94,8 +98,8 @@ type Reply struct {
 // refused, with Reply.Now set. The client's own retries are switched off: only
 // the caller knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
-	args := make([]any, 0, 16+len(ops))
-	args = append(args, "evalsha", s.step.sha, 2, k.State, k.Order, notAfter, s.owner, s.flags)
+	args := append(make([]any, 0, 20+len(ops)), k.call...)
+	args = append(args, notAfter, s.owner, s.flags)
 	fields, err := s.step.run(ctx, s.rdb, appendOps(args, ops))
 	if err != nil {
 		return Reply{}, err
