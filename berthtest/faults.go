@@ -1,0 +1,117 @@
+package berthtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// Down takes Redis away: connections break, and new ones are refused until Up.
+// What it stores is kept, and leases expire in the meantime as they would.
+func (s *Store) Down() {
+	s.mu.Lock()
+	s.down, s.wasDown = true, true
+	s.mu.Unlock()
+	s.faults.Down()
+}
+
+// Up ends Down.
+func (s *Store) Up() {
+	s.mu.Lock()
+	s.down = false
+	s.mu.Unlock()
+	s.faults.Up()
+}
+
+// Slow makes every command reach the store d later than it was sent, those
+// under way included; 0 ends it, and what is under way arrives at once. Messages
+// are not delayed. With a d above all time-outs, Redis hangs instead of being
+// away: it accepts connections, and does not answer.
+func (s *Store) Slow(d time.Duration) { s.pace.set(d) }
+
+// DropMessages loses (true) what is published from now on, or no longer (false).
+// Clients then hear of a hand-off by their heartbeat and of an eviction by their
+// next renewal.
+func (s *Store) DropMessages(drop bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case drop && s.drop == nil:
+		s.drop = s.faults.Inject(redistest.Rule{Fault: redistest.DropMessage, Match: redistest.Named("message"), Times: -1})
+	case !drop && s.drop != nil:
+		s.drop.Stop()
+		s.drop = nil
+	}
+}
+
+// Lose ends a lease as if it had not been renewed in time: its permits are given
+// to the next in line at once, and its holder is told. When Lose returns the
+// lease's context has ended with a *berth.LostError of reason LostExpired; with
+// Redis away or slow, that happens only when the holder gets to know. A lease
+// that is over already fails the test.
+func (s *Store) Lose(lease *berth.Lease) {
+	if err := s.expire(lease); err != nil {
+		s.fail("berthtest: Lose: %v", err)
+		return
+	}
+	if s.reachable() {
+		_ = lease.Renew(context.Background()) // finds out
+		<-lease.Context().Done()
+	}
+}
+
+// Evict takes a lease away as an operator does who does not ask first: its
+// permits go to the next in line at once, and the holder's context ends with
+// berth.ErrEvicted when the message arrives. A lease that is over already fails
+// the test.
+func (s *Store) Evict(lease *berth.Lease) {
+	if err := s.apply(lease, protocol.Op{Verb: protocol.Evict, ID: lease.ID(), Flag: true}); err != nil {
+		s.fail("berthtest: Evict: %v", err)
+		return
+	}
+	if s.reachable() {
+		_ = lease.Renew(context.Background()) // if the message was dropped
+		<-lease.Context().Done()
+	}
+}
+
+// reachable reports whether commands and answers pass without delay.
+func (s *Store) reachable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.down && s.pace.get() == 0
+}
+
+func (s *Store) expire(lease *berth.Lease) error {
+	return s.apply(lease, protocol.Op{Verb: protocol.Release, ID: lease.ID()})
+}
+
+// apply runs an operation on a lease past all faults, as another process.
+func (s *Store) apply(lease *berth.Lease, op protocol.Op) error {
+	prefix, ok := s.prefixOf(lease)
+	if !ok {
+		return fmt.Errorf("lease %s of semaphore %q is over, or is of another store", lease.ID(), lease.Name())
+	}
+	st := protocol.NewStore(s.admin, prefix, "berthtest", os.Getpid(), "berthtest")
+	_, err := st.Do(context.Background(), st.Keys(lease.Name()), 0, []protocol.Op{op})
+	return err
+}
+
+// prefixOf finds the key in which the store keeps the lease.
+func (s *Store) prefixOf(lease *berth.Lease) (string, bool) {
+	for _, key := range s.mini.Keys() {
+		prefix, ok := strings.CutSuffix(key, ":{"+lease.Name()+"}")
+		if ok && strings.HasPrefix(s.mini.HGet(key, lease.ID()), "h") {
+			return prefix, true
+		}
+	}
+	return "", false
+}
+
+func panicf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
