@@ -20,8 +20,8 @@ type Hooks struct {
 	Queued func(ctx context.Context, a AcquireInfo, p Place)
 	// AcquireDone is called with the lease, or with the error.
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
-	// Released is called after Release, with its error and how long the lease
-	// was held.
+	// Released is called after the Release that ends a lease, with its error and
+	// how long the lease was held.
 	Released func(l *Lease, held time.Duration, err error)
 	// Lost is called when a lease is lost, with the *LostError.
 	Lost func(l *Lease, held time.Duration, err error)
@@ -83,7 +83,7 @@ func (a *acquisition) end(l *Lease, err error) error {
 }
 
 func (h *Hooks) released(l *Lease, err error) {
-	if h.Released != nil {
+	if h.Released != nil && !errors.Is(err, ErrReleased) {
 		h.Released(l, time.Since(l.since), err)
 	}
 }

@@ -17,6 +17,8 @@ import (
 //	                                                        (a new id), evicted → ended, given up → leaving
 //	confirming  granted, but for too short a time to be     renewed → held, gone → asking, given up → leaving
 //	            used yet: a renewal is on its way
+//	adopting    another process's lease, to become ours by  renewed → held, gone or failed → ended
+//	            the renewal that is on its way
 //	held        the holder may rely on it until trust       released → leaving, lost → lost
 //	lost        the holder was told to stop; the server     released → leaving, or ended at once when the
 //	            may still have it                           server no longer has it
@@ -29,6 +31,7 @@ const (
 	asking state = iota
 	queued
 	confirming
+	adopting
 	held
 	lost
 	leaving
@@ -52,6 +55,7 @@ type Claim struct {
 	trust  clock.Instant // until when the holder may rely on it
 	due    clock.Instant // next heartbeat or renewal; Never while one is on its way
 	late   clock.Instant // until when a copy of its acquire may yet be executed; 0: there is none
+	capped bool          // renewed up to its MaxHold: nothing can extend it
 	place  Place
 	err    error       // lost, ended: why
 	last   error       // the last renewal's failure

@@ -235,6 +235,9 @@ func (s *Semaphore) failed(f *flight, err error) {
 	s.lastErr = err
 	now := clock.Now()
 	for _, o := range f.ops {
+		if o.Verb == protocol.Renew {
+			o.claim.last = err // why the lease will have been lost, if no other try succeeds
+		}
 		if unknown {
 			o.tries++
 			if o.Verb == protocol.Acquire {
@@ -267,7 +270,7 @@ func (o *op) pointless() bool {
 	case protocol.Acquire:
 		return o.claim.state != asking
 	case protocol.Renew:
-		return o.claim.state != held && o.claim.state != confirming
+		return o.claim.state != held && o.claim.state != confirming && o.claim.state != adopting
 	case protocol.Heartbeat:
 		return o.claim.state != queued
 	default:

@@ -57,7 +57,7 @@ func (s *Semaphore) tick() {
 func (s *Semaphore) attend(c *Claim, now clock.Instant) {
 	if c.state == held && c.trust <= now {
 		cause := Untrusted
-		if c.last == nil && c.Terms.MaxHold > 0 {
+		if c.capped {
 			cause = MaxHold
 		}
 		s.lose(c, cause, false)

@@ -26,9 +26,9 @@ type Semaphore struct {
 	waiters  int               // claims that are queued
 	after    []func()          // to run once mu is free
 	drained  chan struct{}     // closed when there are no claims; made by drain
-	stopped  bool
-	box      *inbox.Inbox  // in a cluster
-	opened   chan struct{} // in a cluster: closed when box has tried
+	closed   bool              // nothing new is admitted
+	stopped  bool              // nothing more is sent
+	box      *inbox.Inbox      // in a cluster
 	releases []*op
 	pending  []*op
 	poke     bool // a call is wanted even without operations
@@ -92,10 +92,8 @@ func (s *Semaphore) open(ctx context.Context) error {
 // reaches only the node that has its slot.
 func (s *Semaphore) openShard(ctx context.Context) error {
 	s.mu.Lock()
-	if s.box == nil && !s.stopped {
-		st := s.session.store
-		hear := func(payload string) { s.session.hear(payload) }
-		s.box = inbox.Open(s.session.rdb, st.Channel(s.keys), true, hear, s.recheck, s.session.log)
+	if s.box == nil {
+		s.box = s.session.openShard(s.keys)
 	}
 	box := s.box
 	s.mu.Unlock()
@@ -121,13 +119,24 @@ func stopped(ctx context.Context, name string) error {
 func (s *Semaphore) ask(c *Claim) error {
 	s.mu.Lock()
 	defer s.unlock()
+	if err := s.admit(c); err != nil {
+		return err
+	}
+	s.sendAcquire(c)
+	return nil
+}
+
+// admit takes c among the claims, unless the session is closed or closing.
+func (s *Semaphore) admit(c *Claim) error {
+	if s.closed {
+		return ErrClosed
+	}
 	if len(s.claims) == 0 {
 		if err := s.session.enlist(s, true); err != nil {
 			return err
 		}
 	}
 	s.claims[c.id] = c
-	s.sendAcquire(c)
 	return nil
 }
 
@@ -159,7 +168,10 @@ func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(Place)) (*
 		switch st {
 		case held:
 			return c, nil
-		case lost, leaving, ended:
+		case lost:
+			s.abandon(c, err) // before anybody could use it
+			return nil, err
+		case leaving, ended:
 			return nil, err
 		case queued:
 			if onPlace != nil && place != told {
@@ -208,10 +220,10 @@ func (s *Semaphore) set(c *Claim, to state) {
 	if to == queued {
 		s.waiters++
 	}
-	if c.state = to; to == queued || to == held || to == confirming {
-		return
+	c.state = to
+	if to != queued && to != held {
+		c.due = clock.Never
 	}
-	c.due = clock.Never
 }
 
 // end is the last step of every claim. s.mu is held.
@@ -351,7 +363,7 @@ func (s *Semaphore) Adopt(ctx context.Context, g Grant, terms *protocol.Terms, m
 	}
 	c := &Claim{
 		sem: s, Terms: terms, manual: manual, wake: make(chan struct{}, 1), due: clock.Never,
-		id: g.ID, token: g.Token, slot: g.Slot, limit: g.Limit, state: confirming,
+		id: g.ID, token: g.Token, slot: g.Slot, limit: g.Limit, state: adopting,
 	}
 	done := make(chan error, 1)
 	if err := s.adopt(c, done); err != nil {
@@ -374,15 +386,12 @@ func (s *Semaphore) Adopt(ctx context.Context, g Grant, terms *protocol.Terms, m
 func (s *Semaphore) adopt(c *Claim, done chan error) error {
 	s.mu.Lock()
 	defer s.unlock()
-	if len(s.claims) == 0 {
-		if err := s.session.enlist(s, true); err != nil {
-			return err
-		}
-	}
 	if s.claims[c.id] != nil {
 		return fmt.Errorf("lease %s is held by this very process", c.id)
 	}
-	s.claims[c.id] = c
+	if err := s.admit(c); err != nil {
+		return err
+	}
 	s.sendRenew(c, done)
 	s.kick()
 	return nil
@@ -422,14 +431,9 @@ func number(s string) int64 {
 // heartbeat that the server acknowledged last, and left its deadline as it was:
 // so the lease lasts at least one heartbeat TTL from when that was sent.
 func (s *Semaphore) heardGrant(c *Claim, f []string) {
-	if c == nil || c.state == ended {
-		// Granted to nobody: a stray, given back.
-		if strings.HasPrefix(f[1], s.session.id+".") && !s.stopped {
-			s.submit(&op{Op: protocol.Op{Verb: protocol.Release, ID: f[1]}, claim: &Claim{sem: s}, giveUp: clock.Now().Add(Patience)})
-		}
-		return
-	}
-	if c.state != queued && c.state != asking || c.sent == 0 {
+	// A claim that is not here any more is not to be given back: the message may
+	// be older than a Detach, and the lease somebody else's.
+	if c == nil || c.state != queued && c.state != asking || c.sent == 0 {
 		return
 	}
 	lasts := c.Terms.Heartbeat
@@ -438,7 +442,7 @@ func (s *Semaphore) heardGrant(c *Claim, f []string) {
 	}
 	c.token, c.slot, c.limit = number(f[2]), int(number(f[3])), int(number(f[4]))
 	s.withdraw(c, protocol.Heartbeat)
-	s.hold(c, c.sent, lasts)
+	s.hold(c, c.sent, lasts, false)
 	s.kick()
 }
 
@@ -447,6 +451,8 @@ func (s *Semaphore) heardGone(c *Claim, why protocol.Reason) {
 	switch c.state {
 	case queued, confirming:
 		s.gone(c, why)
+	case adopting:
+		// The renewal's answer will tell.
 	case held:
 		if why == protocol.Evicted {
 			s.lose(c, Evicted, false)
@@ -460,6 +466,7 @@ func (s *Semaphore) heardGone(c *Claim, why protocol.Reason) {
 func (s *Semaphore) drain() <-chan struct{} {
 	s.mu.Lock()
 	defer s.unlock()
+	s.closed = true
 	done := make(chan struct{})
 	if len(s.claims) == 0 {
 		close(done)
@@ -477,7 +484,7 @@ func (s *Semaphore) drain() <-chan struct{} {
 // stop ends all activity; what is left of claims ends with ErrClosed.
 func (s *Semaphore) stop() {
 	s.mu.Lock()
-	s.stopped = true
+	s.closed, s.stopped = true, true
 	for _, o := range append(s.releases, s.pending...) {
 		o.finish(ErrClosed)
 	}
@@ -488,9 +495,5 @@ func (s *Semaphore) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	box := s.box
 	s.unlock()
-	if box != nil {
-		box.Close()
-	}
 }

@@ -14,8 +14,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,14 +67,14 @@ type Session struct {
 	sems   map[string]weak.Pointer[Semaphore] // guarded by mu; by state key
 	live   map[*Semaphore]struct{}            // guarded by mu; those with claims
 	closed bool                               // guarded by mu
-	inbox  *inbox.Inbox                       // guarded by mu; nil in a cluster
+	boxes  map[string]*inbox.Inbox            // guarded by mu; by state key in a cluster, else one, by ""
 }
 
 // New returns a session that has not sent anything yet.
 func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	s := &Session{
 		rdb: rdb, log: log, id: randomID(), opened: make(chan struct{}),
-		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{},
+		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{}, boxes: map[string]*inbox.Inbox{},
 	}
 	s.store = protocol.NewStore(rdb, prefix, s.id, os.Getpid(), hostname())
 	if !s.store.Sharded() {
@@ -127,13 +129,44 @@ func (s *Session) Semaphore(name string) *Semaphore {
 	return sem
 }
 
-// forget removes the entry of a collected semaphore, unless it has a successor.
+// forget removes what belongs to a collected semaphore, unless it has a successor.
 func (s *Session) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sems[key].Value() == nil {
-		delete(s.sems, key)
+	if s.sems[key].Value() != nil {
+		return
 	}
+	delete(s.sems, key)
+	if box := s.boxes[key]; box != nil {
+		delete(s.boxes, key)
+		go box.Close()
+	}
+}
+
+// openShard subscribes to the channel of one semaphore: in a cluster a message
+// reaches only the node that has its slot. It returns nil when the session is
+// closed. The inbox does not keep the semaphore alive.
+func (s *Session) openShard(k protocol.Keys) *inbox.Inbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	if s.boxes[k.State] == nil {
+		resumed := func() {
+			if sem := s.find(k.State); sem != nil {
+				sem.recheck()
+			}
+		}
+		s.boxes[k.State] = inbox.Open(s.rdb, s.store.Channel(k), true, s.hear, resumed, s.log)
+	}
+	return s.boxes[k.State]
+}
+
+func (s *Session) find(key string) *Semaphore {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sems[key].Value()
 }
 
 // open makes the session ready on its first use: subscribed before the first
@@ -163,7 +196,7 @@ func (s *Session) prepare() {
 			return
 		}
 		box := inbox.Open(s.rdb, s.store.Channel(protocol.Keys{}), false, s.hear, s.recheck, s.log)
-		s.inbox = box
+		s.boxes[""] = box
 		s.mu.Unlock()
 		defer func() { <-box.Tried() }()
 	}
@@ -183,10 +216,7 @@ func (s *Session) prepare() {
 // hear takes a message: the state key, then a line for each event.
 func (s *Session) hear(payload string) {
 	key, lines, _ := strings.Cut(payload, "\n")
-	s.mu.Lock()
-	sem := s.sems[key].Value()
-	s.mu.Unlock()
-	if sem != nil {
+	if sem := s.find(key); sem != nil {
 		sem.hear(lines)
 	}
 }
@@ -236,10 +266,14 @@ func (s *Session) Close() {
 		return
 	}
 	s.opening.Do(func() { close(s.opened) })
-	timeout := time.After(Patience)
+	var drained []<-chan struct{}
 	for _, sem := range s.active() {
+		drained = append(drained, sem.drain())
+	}
+	timeout := time.After(Patience)
+	for _, done := range drained {
 		select {
-		case <-sem.drain():
+		case <-done:
 		case <-timeout:
 			s.log.Warn("berth: closed before everything was given back; the rest expires by itself")
 			timeout = closedChan
@@ -249,13 +283,18 @@ func (s *Session) Close() {
 	for _, sem := range s.active() {
 		sem.stop()
 	}
-	s.mu.Lock()
-	box := s.inbox
-	s.mu.Unlock()
-	if box != nil {
+	for _, box := range s.takeBoxes() {
 		box.Close()
 	}
 	<-s.opened
+}
+
+func (s *Session) takeBoxes() []*inbox.Inbox {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	boxes := slices.Collect(maps.Values(s.boxes))
+	clear(s.boxes)
+	return boxes
 }
 
 // closedChan makes a time-out that has passed stay so.

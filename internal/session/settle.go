@@ -32,8 +32,7 @@ func (s *Semaphore) settleAcquire(o *op, f *flight, reply protocol.Reply) {
 		s.granted(c, r, f)
 	case protocol.Queued:
 		s.queue(c, r, f)
-		c.place = Place{Ahead: r.Ahead, Used: r.Used, Limit: r.Limit, Waiting: r.Waiting}
-		c.signal()
+		s.placed(c, r)
 	case protocol.Gone:
 		s.gone(c, r.Reason)
 	case protocol.Busy:
@@ -64,21 +63,30 @@ func (s *Semaphore) queue(c *Claim, r protocol.Result, f *flight) {
 	s.wakeBy(s.nearest)
 }
 
+// placed notes the place in line for whoever wants to know.
+func (s *Semaphore) placed(c *Claim, r protocol.Result) {
+	if c.places && r.Ahead >= 0 {
+		c.place = Place{Ahead: r.Ahead, Used: r.Used, Limit: r.Limit, Waiting: r.Waiting}
+		c.signal()
+	}
+}
+
 // granted takes a grant by reply: the lease has remaining left at the moment of
 // execution, which is after the request was sent. Counted from there it cannot
 // be trusted for too long, whichever of several copies made the grant.
 func (s *Semaphore) granted(c *Claim, r protocol.Result, f *flight) {
 	c.token, c.slot, c.limit = r.Token, r.Slot, r.Limit
-	s.hold(c, f.sent, r.Remaining)
+	whole := r.Remaining == c.Terms.TTL || c.Terms.MaxHold > 0 && r.Remaining == c.Terms.MaxHold
+	s.hold(c, f.sent, r.Remaining, whole)
 }
 
 // hold makes c held, for lasts from the instant from. Where that is over before
-// it could be used, or is less than its holder was promised, it is renewed first.
-func (s *Semaphore) hold(c *Claim, from clock.Instant, lasts time.Duration) {
+// it could be used, it is renewed first; and where its holder, who renews it
+// himself, would not get the whole TTL.
+func (s *Semaphore) hold(c *Claim, from clock.Instant, lasts time.Duration, whole bool) {
 	c.trust = trust(from, lasts)
 	now := clock.Exact()
-	short := c.manual && lasts < c.Terms.TTL && c.Terms.MaxHold == 0
-	if c.trust <= now || short {
+	if c.trust <= now || c.manual && !whole {
 		s.set(c, confirming)
 		s.sendRenew(c, nil)
 		return
@@ -96,7 +104,7 @@ func trust(from clock.Instant, lasts time.Duration) clock.Instant {
 // is time for failures.
 func (s *Semaphore) schedule(c *Claim, now clock.Instant) {
 	c.due = clock.Never
-	if !c.manual {
+	if !c.manual && !c.capped {
 		c.due = now.Add(c.trust.Sub(now) / 3)
 	}
 	s.wakeBy(min(c.due, c.trust))
@@ -110,10 +118,7 @@ func (s *Semaphore) settleHeartbeat(o *op, f *flight) {
 	switch r.Code {
 	case protocol.Queued:
 		s.queue(c, r, f)
-		if r.Ahead >= 0 {
-			c.place = Place{Ahead: r.Ahead, Used: r.Used, Limit: r.Limit, Waiting: r.Waiting}
-			c.signal()
-		}
+		s.placed(c, r)
 	case protocol.Granted:
 		s.granted(c, r, f)
 	default:
@@ -139,7 +144,7 @@ func (s *Semaphore) gone(c *Claim, why protocol.Reason) {
 
 func (s *Semaphore) settleRenew(o *op, f *flight) {
 	c, r := o.claim, o.Result
-	if c.state != held && c.state != confirming {
+	if c.state != held && c.state != confirming && c.state != adopting {
 		o.finish(c.over())
 		return
 	}
@@ -147,58 +152,53 @@ func (s *Semaphore) settleRenew(o *op, f *flight) {
 	case protocol.Renewed:
 		s.renewed(c, o, f)
 	case protocol.Evicting:
-		if c.state == confirming {
-			s.leave(c, &Lost{Name: s.name, ID: c.id, Cause: Evicted}, nil)
-		} else {
-			s.lose(c, Evicted, false)
-		}
+		s.notRenewed(c, protocol.Evicted, false)
 	default:
-		s.renewedGone(c, o, r.Reason)
+		s.notRenewed(c, r.Reason, true)
 	}
-	if c.state == held {
+	switch c.state {
+	case held:
 		o.finish(nil)
-	} else if c.state != confirming {
+	case confirming, adopting, asking: // not decided yet
+	default:
 		o.finish(c.over())
 	}
 }
 
 func (s *Semaphore) renewed(c *Claim, o *op, f *flight) {
-	r := o.Result
 	c.last = nil
-	c.trust = trust(f.sent, r.Remaining)
+	c.trust = trust(f.sent, o.Result.Remaining)
+	c.capped = o.Result.Remaining < c.Terms.TTL
 	now := clock.Exact()
-	capped := r.Remaining < c.Terms.TTL
 	switch {
 	case c.trust > now:
 		s.set(c, held)
 		s.schedule(c, now)
-		if capped {
-			c.due = clock.Never // no renewal can extend it
-			s.wakeBy(c.trust)
-		}
 		c.signal()
-	case capped:
+	case c.capped:
 		s.lose(c, MaxHold, false)
 	default:
 		s.sendRenew(c, o.done) // the answer took longer than the lease lasts
 	}
 }
 
-// renewedGone takes the news that there is nothing to renew. A lease that its
-// holder relies on, or that is being adopted, is lost; a grant that was not yet
-// used is asked for again.
-func (s *Semaphore) renewedGone(c *Claim, o *op, why protocol.Reason) {
+// notRenewed takes the news that the lease cannot be renewed; gone tells that
+// the server no longer has it. A lease that its holder relies on is lost; a
+// grant that was not yet used is asked for again.
+func (s *Semaphore) notRenewed(c *Claim, why protocol.Reason, gone bool) {
 	cause := Expired
 	if why == protocol.Evicted {
 		cause = Evicted
 	}
 	switch {
 	case c.state == held:
-		s.lose(c, cause, true)
-	case o.done != nil:
+		s.lose(c, cause, gone)
+	case c.state == adopting:
 		s.end(c, &Lost{Name: s.name, ID: c.id, Cause: cause})
-	default:
+	case gone:
 		s.gone(c, why)
+	default:
+		s.leave(c, &Lost{Name: s.name, ID: c.id, Cause: cause}, nil)
 	}
 }
 
@@ -233,6 +233,8 @@ func (s *Semaphore) abort(o *op, err error) {
 		s.fail(c, err, true)
 	case c.state == confirming && o.Verb == protocol.Renew:
 		s.fail(c, err, true)
+	case c.state == adopting:
+		s.end(c, err) // the lease stays as it was
 	case c.state == held && o.Verb == protocol.Renew:
 		c.last = err
 		c.due = clock.Now().Add(min(mostPause, c.Terms.TTL/10))
