@@ -369,3 +369,14 @@ func (e *env) tick() time.Duration {
 	}
 	return time.Millisecond
 }
+
+// alone runs body on a real server of its own, for what others would notice.
+func alone(t *testing.T, config []string, body func(t *testing.T, e *env, s *redistest.Server)) {
+	t.Helper()
+	t.Parallel()
+	s := redistest.Start(t, redistest.WithConfig(config...))
+	e := &env{t: t, ttl: 400 * time.Millisecond, prefix: "berth"}
+	e.options = redis.Options{Network: "unix", Addr: s.Socket()}
+	e.open(time.Minute)
+	body(t, e, s)
+}

@@ -137,16 +137,7 @@ func (f *flight) board(line []*op) (rest []*op) {
 func patienceOf(ops []*op) time.Duration {
 	d := mostAttempt
 	for _, o := range ops {
-		ttl := o.TTL
-		if o.Terms != nil {
-			ttl = o.Terms.TTL
-			if !o.Terms.Wait {
-				d = min(d, TryPatience/2)
-			}
-		}
-		if ttl > 0 {
-			d = min(d, ttl/3)
-		}
+		d = min(d, o.claim.Terms.TTL/3)
 	}
 	return max(d, leastAttempt)
 }
