@@ -1,0 +1,110 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// BenchmarkScript is what the steps cost the server, by its own account (INFO
+// commandstats), each by the short way and by the general way, beside two
+// trivial scripts. A pair is an acquire and a release; in "crowd" every acquire
+// queues and every release hands off; "batch n" has n operations in each call.
+func BenchmarkScript(b *testing.B) {
+	rdb := redistest.Start(b).Client(b)
+	trivial := newScript(`return redis.call('EXISTS', KEYS[1])`)
+	b.Run("trivial", func(b *testing.B) {
+		measure(b, rdb, 1, func(int) {
+			for range 2 {
+				_, _ = trivial.run(b.Context(), rdb, []any{"evalsha", trivial.sha, 1, "k", 1, 2, 3})
+			}
+		})
+	})
+	for _, way := range []string{"1", "1g"} {
+		st := NewStore(rdb, "bench", "abcdefghijklmnopqrstuv", 12345, "host")
+		st.flags = way
+		name := map[string]string{"1": "short", "1g": "general"}[way]
+		b.Run("idle/"+name, func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
+		b.Run("crowd/"+name, func(b *testing.B) { benchCrowd(b, rdb, st) })
+		for _, n := range []int{16, 64} {
+			b.Run(fmt.Sprintf("batch%d/%s", n, name), func(b *testing.B) { benchSteps(b, rdb, st, n/2, 1000) })
+		}
+	}
+}
+
+func benchTerms(limit int) *Terms {
+	return &Terms{Wait: true, Weight: 1, TTL: 30 * time.Second, Heartbeat: 10 * time.Second, QueueLimit: 1 << 31, Limit: limit}
+}
+
+func benchID(i int) string { return fmt.Sprintf("abcdefghijklmnopqrstuv.%d", i) }
+
+// benchSteps releases what the last step acquired, and acquires n anew, in one
+// call; with n 1 in two.
+func benchSteps(b *testing.B, rdb *redis.Client, st *Store, n, limit int) {
+	b.Helper()
+	terms, k := benchTerms(limit), st.Keys("steps")
+	var held []Op
+	measure(b, rdb, n, func(i int) {
+		ops := held
+		held = nil
+		for j := range n {
+			ops = append(ops, Op{Verb: Acquire, ID: benchID(i*n + j), Terms: terms})
+			held = append(held, Op{Verb: Release, ID: benchID(i*n + j)})
+		}
+		mustDo(b, st, k, ops)
+		if n == 1 {
+			mustDo(b, st, k, held)
+			held = nil
+		}
+	})
+	if held != nil {
+		mustDo(b, st, k, held)
+	}
+}
+
+func benchCrowd(b *testing.B, rdb *redis.Client, st *Store) {
+	b.Helper()
+	terms, k := benchTerms(1), st.Keys("crowd")
+	const waiters = 10
+	for i := range waiters {
+		mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(i), Terms: terms}})
+	}
+	last := 0
+	measure(b, rdb, 1, func(i int) {
+		mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(i)}})
+		mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(i + waiters), Terms: terms}})
+		last = i
+	})
+	for i := range waiters {
+		mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(last + 1 + i)}})
+	}
+}
+
+func mustDo(b *testing.B, st *Store, k Keys, ops []Op) {
+	if _, err := st.Do(b.Context(), k, 0, ops); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// measure runs step b.N times and reports the server's time for each of the
+// pairs in it.
+func measure(b *testing.B, rdb *redis.Client, pairs int, step func(i int)) {
+	b.Helper()
+	ctx := context.Background()
+	rdb.ConfigResetStat(ctx)
+	for i := range b.N {
+		step(i)
+	}
+	b.StopTimer()
+	var calls int
+	var usec float64
+	stat := rdb.InfoMap(ctx, "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
+	if _, err := fmt.Sscanf(stat, "calls=%d,usec=%f,", &calls, &usec); err != nil {
+		b.Fatalf("%q: %v", stat, err)
+	}
+	b.ReportMetric(usec/float64(b.N*pairs), "server-us/pair")
+}
