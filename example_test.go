@@ -1,0 +1,136 @@
+package berth_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthtest"
+)
+
+func Example() {
+	store := berthtest.Start() // in the place of a Redis
+	defer store.Close()
+	rdb := store.Redis()
+	ctx := context.Background()
+	call := func(context.Context) { fmt.Println("calling") }
+
+	work := func() error {
+		client, err := berth.New(rdb) // rdb: your redis.UniversalClient
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+
+		api, err := client.Semaphore("github-api", 5) // at most 5 at once, in the whole fleet
+		if err != nil {
+			return err
+		}
+
+		lease, err := api.Acquire(ctx) // waits in line until ctx ends
+		if err != nil {
+			return err
+		}
+		defer lease.Release()
+
+		call(lease.Context()) // ends if the lease is lost
+		return nil
+	}
+	fmt.Println(work())
+	// Output:
+	// calling
+	// <nil>
+}
+
+func ExampleSemaphore_With() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	reports, err := client.Semaphore("reports", 2, berth.TTL(10*time.Second))
+	if err != nil {
+		panic(err)
+	}
+
+	err = reports.With(context.Background(), func(ctx context.Context) error {
+		lease, _ := berth.FromContext(ctx)
+		fmt.Println("slot", lease.Slot(), "of", lease.Limit())
+		return nil
+	}, berth.Label("monthly"))
+	fmt.Println(err)
+	// Output:
+	// slot 0 of 2
+	// <nil>
+}
+
+func ExampleSemaphore_TryAcquire() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	ctx := context.Background()
+	job, err := client.Semaphore("nightly", 1)
+	if err != nil {
+		panic(err)
+	}
+	first, err := job.TryAcquire(ctx)
+	if err != nil {
+		panic(err)
+	}
+	defer first.Release()
+
+	_, err = job.TryAcquire(ctx)
+	var busy *berth.BusyError
+	if errors.As(err, &busy) {
+		fmt.Printf("%d of %d in use, %d waiting\n", busy.InUse, busy.Limit, busy.Waiting)
+	}
+	// Output: 1 of 1 in use, 0 waiting
+}
+
+func ExampleLease_Detach() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	ctx := context.Background()
+	sem, err := client.Semaphore("deploy", 1)
+	if err != nil {
+		panic(err)
+	}
+	lease, err := sem.Acquire(ctx)
+	if err != nil {
+		panic(err)
+	}
+	handle, err := lease.Detach() // send it to whoever goes on with the work
+	if err != nil {
+		panic(err)
+	}
+
+	resumed, err := client.Adopt(ctx, handle)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(resumed.ID() == lease.ID(), resumed.Release())
+	// Output: true <nil>
+}
+
+func ExampleAcquireAll() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	host, err := client.Semaphore("host:example.org", 3)
+	if err != nil {
+		panic(err)
+	}
+	all, err := client.Semaphore("all-downloads", 50)
+	if err != nil {
+		panic(err)
+	}
+
+	leases, err := berth.AcquireAll(context.Background(), host, all) // both, or neither
+	if err != nil {
+		panic(err)
+	}
+	defer leases.Release()
+	fmt.Println(len(leases), leases.Valid())
+	// Output: 2 true
+}
