@@ -102,7 +102,7 @@ end
 if plain then
   local out, n, field, count = { now, 0, 0 }, 3, 2, nil
   local freed, freeds, removed, sets, s, adds, a, notes = {}, 0, {}, {}, 0, {}, 0, nil
-  local furthest, idle = 0, holders + waiting == 0
+  local furthest, members = 0, holders + 2 * waiting + tombs
   i = 4
 
   while ARGV[i] == 'L' do
@@ -146,11 +146,12 @@ if plain then
   end
 
   while plain and ARGV[i] do
-    count = (ARGV[i] == 'A' and ARGV[i + 10] or 0) + 0
-    local weight, declared, tail = ARGV[i + 2], (ARGV[i + 8] or 0) + 0, ' ' .. ARGV[2] .. ' ' .. (ARGV[i + 9] or '')
+    if ARGV[i] ~= 'A' then plain = false break end
+    count = ARGV[i + 10] + 0
+    local weight, declared, tail = ARGV[i + 2], ARGV[i + 8] + 0, ' ' .. ARGV[2] .. ' ' .. ARGV[i + 9]
     limit = limit or declared
-    local fits = waiting == 0 and used + (tonumber(weight) or 0) * count <= limit
-    if count == 0 or declared ~= limit then
+    local fits = waiting == 0 and used + weight * count <= limit
+    if declared ~= limit then
       plain = false
     elseif fits then
       local till, cap = now + ARGV[i + 3], '0'
@@ -236,7 +237,7 @@ if plain then
     sets[s + 2] = format('%d %d %d %s %d %.0f %.0f ', used, holders, waiting, tombs, slots, last, nearest) .. lapse
     if not settings then sets[s + 3], sets[s + 4] = 'settings', format('1 %d -1 0 0', limit) end
     call('HSET', STATE, unpack(sets))
-    if lapse + 0 ~= expires or lapse ~= '0' and idle then
+    if lapse + 0 ~= expires or lapse ~= '0' and unqueued >= members then -- ZREM may have emptied ORDER
       if lapse == '0' then
         call('PERSIST', STATE)
         call('PERSIST', ORDER)
@@ -313,7 +314,7 @@ else
 end
 
 limit = pin >= 0 and pin or declared
-local before = { settings = settings, counts = counts, idle = holders + waiting + tombs == 0, waiting = waiting }
+local before = { settings = settings, counts = counts, members = holders + 2 * waiting + tombs, waiting = waiting }
 
 -- ---- changes: gathered here, written at the very end ----
 
@@ -504,7 +505,8 @@ local function place(id)
 end
 
 local function gone(id)
-  local reason = rec[id] and (match(rec[id], '^x (%d)$') or corrupt('record', rec[id])) or 0
+  local r = rec[id]
+  local reason = r and sub(r, 1, 1) ~= 'w' and (match(r, '^x (%d)$') or corrupt('record', r)) or 0
   out[n + 1], out[n + 2] = 6, reason + 0
   n = n + 2
 end
@@ -526,8 +528,8 @@ while ARGV[p] do
     end
     for k = from, to do
       local id = ARGV[k]
-      local r = rec[id]
       if waiting > 0 then pump() end
+      local r = rec[id]
       if r then
         local kind = sub(r, 1, 1)
         if kind == 'h' then
@@ -558,6 +560,7 @@ while ARGV[p] do
         local spot = #arrivals + 1
         while spot > 1 and arrivals[spot - 1].score > entry.score do spot = spot - 1 end
         table.insert(arrivals, spot, entry)
+        if arrived[id] then arrived[id].id = '' end -- it came, left and came again in this call
         arrived[id], touched[id], due[id] = entry, true, now + hb
         rec[id] = format('w %d %.0f %.0f ', weight, now, maxhold) .. ARGV[2] .. ' ' .. ARGV[p + 9]
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 2, waiting, used, limit, waiting + 1
@@ -767,7 +770,7 @@ end
 if gones[1] then many('HDEL', STATE, gones) end
 if sets[1] then many('HSET', STATE, sets) end
 
-if lapse ~= expires or (lapse > 0 and before.idle) then
+if lapse ~= expires or (lapse > 0 and #removals >= before.members) then -- ZREM may have emptied ORDER
   if lapse > 0 then
     lapse = format('%.0f', lapse)
     call('PEXPIREAT', STATE, lapse)

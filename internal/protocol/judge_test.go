@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A judge knows the promises and nothing of the model: it looks only at what is
+// stored before and after a step.
+
+// stored is a lease or a waiter as a dump shows it.
+type stored struct {
+	id                   string
+	weight, slot         int
+	token, ceiling, pid  int64
+	deadline, queueScore float64
+}
+
+func holdersOf(d dump) (out []stored) {
+	for id, record := range d.fields {
+		p := stored{id: id, deadline: d.scores[id]}
+		if strings.HasPrefix(record, "h ") {
+			_, _ = fmt.Sscanf(record, "h %d %d %d %d", &p.weight, &p.slot, &p.token, &p.ceiling)
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b stored) int { return cmp.Compare(a.token, b.token) })
+	return out
+}
+
+func waitersOf(d dump) (out []stored) {
+	for id, record := range d.fields {
+		if strings.HasPrefix(record, "w ") {
+			out = append(out, stored{id: id, queueScore: d.scores["q"+id]})
+		}
+	}
+	slices.SortFunc(out, func(a, b stored) int {
+		return cmp.Or(cmp.Compare(a.queueScore, b.queueScore), cmp.Compare(a.id, b.id))
+	})
+	return out
+}
+
+// limitOf is the limit in force.
+func limitOf(d dump) int {
+	var layout, declared, pin int
+	if n, _ := fmt.Sscan(d.fields["settings"], &layout, &declared, &pin); n == 3 && pin >= 0 {
+		return pin
+	}
+	return declared
+}
+
+// highestLimit is the highest limit that can have been in force during a step.
+func highestLimit(before, after dump, ops []Op) int {
+	limit := max(limitOf(before), limitOf(after))
+	for i := range ops {
+		switch op := &ops[i]; {
+		case op.Terms != nil:
+			limit = max(limit, op.Terms.Limit)
+		default:
+			limit = max(limit, op.N)
+		}
+	}
+	return limit
+}
+
+// judge remembers the highest token seen.
+type judge struct{ last int64 }
+
+// check fails if a step broke S1, S2, S4 or S7.
+func (j *judge) check(t failer, c call, before, after dump) {
+	t.Helper()
+	var granted []stored
+	live, slots := 0, map[int]string{}
+	for _, p := range holdersOf(after) {
+		live += p.weight
+		if other, ok := slots[p.slot]; ok {
+			t.Fatalf("S7: %s and %s both have slot %d\n%v", p.id, other, p.slot, after)
+		}
+		slots[p.slot] = p.id
+		if p.token <= j.last {
+			continue
+		}
+		granted = append(granted, p)
+		if most := highestLimit(before, after, c.ops); live > most {
+			t.Fatalf("S1: weights of %d under a limit of %d\n%v", live, most, after)
+		}
+	}
+	j.tokens(t, before, after, granted)
+	for _, p := range granted {
+		checkOrder(t, c, p, before, after)
+	}
+}
+
+// tokens checks S2. A lease that is new carries a token above all before it.
+func (j *judge) tokens(t failer, before, after dump, granted []stored) {
+	t.Helper()
+	old := map[string]int64{}
+	for _, p := range holdersOf(before) {
+		old[p.id] = p.token
+	}
+	for _, p := range holdersOf(after) {
+		if p.token <= j.last && p.token != old[p.id] {
+			t.Fatalf("S2: %s was granted with token %d after %d\n%v", p.id, p.token, j.last, after)
+		}
+	}
+	for _, p := range granted {
+		if p.token >= front {
+			t.Fatalf("S2: token %d is not exact", p.token)
+		}
+		j.last = max(j.last, p.token)
+	}
+}
+
+// checkOrder checks S4: nobody who waited in front of a new holder waits still.
+func checkOrder(t failer, c call, p stored, before, after dump) {
+	t.Helper()
+	was, is := waitersOf(before), waitersOf(after)
+	score := float64(max(before.counts(t).last+1, c.us) - front)
+	if i := slices.IndexFunc(was, func(w stored) bool { return w.id == p.id }); i >= 0 {
+		score = was[i].queueScore
+	} else {
+		score -= float64(headStartOf(c.ops, p.id) * 1000)
+	}
+	for _, w := range was {
+		if w.queueScore < score && w.id != p.id && slices.Contains(is, w) {
+			t.Fatalf("S4: %s was granted, and %s, in front of it, waits\n%v", p.id, w.id, after)
+		}
+	}
+}
+
+// headStartOf is the longest head start that ops ask for an id, in milliseconds.
+func headStartOf(ops []Op, id string) (start int64) {
+	for i := range ops {
+		if ops[i].ID == id && ops[i].Terms != nil {
+			start = max(start, ops[i].Terms.HeadStart.Milliseconds())
+		}
+	}
+	return start
+}

@@ -1,0 +1,207 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The property: whatever sessions ask, in whatever order and at whatever time,
+// the script answers, stores and publishes what the model does, by its short
+// way and by its general way alike, and keeps its promises.
+//
+// More than the default: go test -run Model -rapid.checks=20000 -rapid.steps=60
+
+// event is one call of one session, some time after the one before.
+type event struct {
+	pause   time.Duration
+	session int
+	late    bool // the call comes after its bound
+	ops     []Op
+}
+
+// span draws one of a few durations; few, so that deadlines meet.
+func span(choices ...time.Duration) *rapid.Generator[time.Duration] {
+	return rapid.SampledFrom(choices)
+}
+
+// genID draws ids of any session, whoever uses them then: so there are repeats,
+// late copies, and strangers.
+var genID = rapid.Custom(func(t *rapid.T) string {
+	return fmt.Sprintf("s%d.%d", rapid.IntRange(0, sessions-1).Draw(t, "of"), rapid.IntRange(1, 4).Draw(t, "id"))
+})
+
+var genTerms = rapid.Custom(func(t *rapid.T) *Terms {
+	return &Terms{
+		Wait:       rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "wait"),
+		Weight:     rapid.SampledFrom([]int{1, 1, 1, 2, 3, 4}).Draw(t, "weight"),
+		TTL:        span(30*time.Second, 30*time.Second, 5*time.Millisecond, 40*time.Millisecond, 2*time.Second).Draw(t, "ttl"),
+		Heartbeat:  span(15*time.Second, 15*time.Second, 7*time.Millisecond, 40*time.Millisecond).Draw(t, "hb"),
+		HeadStart:  span(0, 0, 0, time.Millisecond, 5*time.Millisecond, time.Hour).Draw(t, "start"),
+		QueueLimit: rapid.SampledFrom([]int{100, 100, 100, 0, 1, 2}).Draw(t, "qlimit"),
+		MaxHold:    span(0, 0, 0, 20*time.Millisecond, 10*time.Second).Draw(t, "maxhold"),
+		Limit:      rapid.SampledFrom([]int{3, 3, 3, 3, 3, 1, 2, 4, 6}).Draw(t, "limit"),
+		Label:      rapid.SampledFrom([]string{"", "", "a label", "h 1 2"}).Draw(t, "label"),
+	}
+})
+
+// lots are the verbs, the likelier the more often.
+const lots = "AAAAAAAAAAHHLLLLLRREDPZ"
+
+var genOp = rapid.Custom(func(t *rapid.T) Op {
+	op := Op{Verb: Verb(lots[rapid.IntRange(0, len(lots)-1).Draw(t, "verb")])}
+	if op.Verb.named() {
+		op.ID = genID.Draw(t, "id")
+	}
+	switch op.Verb {
+	case Acquire:
+		op.Terms = genTerms.Draw(t, "terms")
+	case Heartbeat, Renew:
+		op.TTL = span(15*time.Second, 5*time.Millisecond, 40*time.Millisecond).Draw(t, "ttl")
+		op.Flag = op.Verb == Heartbeat && rapid.Bool().Draw(t, "places")
+	case Release, Evict:
+		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "flag")
+	case Pause:
+		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "paused")
+	case Resize:
+		op.N = rapid.IntRange(1, 6).Draw(t, "limit")
+	case Pin:
+		op.N = rapid.SampledFrom([]int{-1, -1, -1, 0, 1, 3, 6}).Draw(t, "pin")
+	}
+	return op
+})
+
+// genBatch draws the operations of a call; some have the same terms and ids.
+var genBatch = rapid.Custom(func(t *rapid.T) []Op {
+	ops := rapid.SliceOfN(genOp, 0, 4).Draw(t, "ops")
+	if len(ops) > 0 && ops[0].Verb.named() {
+		for range rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "more of it") {
+			op := ops[0]
+			op.ID = genID.Draw(t, "id")
+			ops = append([]Op{op}, ops...)
+		}
+	}
+	return ops
+})
+
+func genEvent(pauses ...time.Duration) *rapid.Generator[event] {
+	return rapid.Custom(func(t *rapid.T) event {
+		return event{
+			pause:   span(pauses...).Draw(t, "pause"),
+			session: rapid.IntRange(0, sessions-1).Draw(t, "session"),
+			late:    rapid.IntRange(0, 15).Draw(t, "late") == 15,
+			ops:     genBatch.Draw(t, "batch"),
+		}
+	})
+}
+
+// trial drives one rig and one model through the same events.
+type trial struct {
+	*rig
+	model *model
+	judge judge
+	last  dump
+}
+
+func newTrial(t failer, r *rig) *trial {
+	t.Helper()
+	r.reset(t)
+	return &trial{rig: r, model: newModel(), last: r.dump(t)}
+}
+
+// timed makes one call at a time that the test has set.
+func (tr *trial) timed(t failer, e event, clock time.Time) string {
+	t.Helper()
+	tr.mr.SetTime(clock)
+	c := call{ops: e.ops}
+	c.now, c.us = at(clock)
+	tr.elapse(t, c.now)
+	if e.late {
+		c.notAfter = c.now - 1
+	}
+	return tr.call(t, e.session, c)
+}
+
+// elapse empties the model when the keys have vanished by themselves.
+func (tr *trial) elapse(t failer, now int64) {
+	t.Helper()
+	if !tr.model.exists {
+		return
+	}
+	expires := tr.last.counts(t).expires
+	if elapsed(expires, now) {
+		*tr.model = *newModel()
+		tr.last = dump{}
+	}
+}
+
+// call makes one call and compares everything. It returns all that came of it,
+// as text without the prefix, to be compared with another rig's.
+func (tr *trial) call(t failer, session int, c call) string {
+	t.Helper()
+	store := tr.stores[session]
+	c.owner = ownerOf(store)
+	ops := append([]Op(nil), c.ops...)
+	reply, err := store.Do(context.Background(), tr.keys, c.notAfter, ops)
+	step, ok := tr.model.run(c)
+	if !ok {
+		wantKind(t, err, ErrRefused, context.DeadlineExceeded)
+		return "late"
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", opsString(ops), err)
+	}
+	notes := tr.notes(t)
+	tr.compare(t, step, reply, resultsOf(ops), notes)
+	text := fmt.Sprintf("%+v\n%+v\n%v\n%v", reply, resultsOf(ops), notes, tr.last)
+	return strings.ReplaceAll(text, tr.prefix+":", "")
+}
+
+func (tr *trial) compare(t failer, s *step, reply Reply, got []Result, notes map[string][]string) {
+	t.Helper()
+	d := tr.dump(t)
+	compareReply(t, s, reply, got)
+	compareNotes(t, s, notes)
+	compareDump(t, s.model, d)
+	compareLapse(t, tr.rig, s.model, s.now, d)
+	compareSnapshot(t, tr.rig, s.model)
+	tr.judge.check(t, s.call, tr.last, d)
+	tr.last = d
+}
+
+// TestModel runs the model beside the short way and the general way on an
+// embedded store, where time is exact.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keeps=%v", keeps), func(t *testing.T) {
+			t.Parallel()
+			mr, rdb := newEmbedded(t)
+			short := newRig(t, rdb, mr, "short", form{keeps: keeps})
+			long := newRig(t, rdb, mr, "long", form{keeps: keeps, long: true})
+			rapid.Check(t, func(t *rapid.T) { checkEmbedded(t, short, long) })
+		})
+	}
+}
+
+func checkEmbedded(t *rapid.T, short, long *rig) {
+	pause := []time.Duration{
+		0, 0, 0, time.Microsecond, 300 * time.Microsecond, time.Millisecond, 3 * time.Millisecond,
+		20 * time.Millisecond, time.Second, 9 * time.Second, 31 * time.Second, 2 * time.Minute,
+	}
+	events := rapid.SliceOfN(genEvent(pause...), 1, 40).Draw(t, "events")
+	clock := start
+	short.mr.SetTime(clock)
+	a, b := newTrial(t, short), newTrial(t, long)
+	for _, e := range events {
+		clock = clock.Add(e.pause)
+		x, y := a.timed(t, e, clock), b.timed(t, e, clock)
+		if x != y {
+			t.Fatalf("%s\nby the short way\n%s\nby the general way\n%s", opsString(e.ops), x, y)
+		}
+	}
+}
