@@ -138,6 +138,9 @@ func patienceOf(ops []*op) time.Duration {
 	d := mostAttempt
 	for _, o := range ops {
 		d = min(d, o.claim.Terms.TTL/3)
+		if o.Verb == protocol.Acquire && !o.claim.Terms.Wait {
+			d = min(d, TryPatience/2)
+		}
 	}
 	return max(d, leastAttempt)
 }
