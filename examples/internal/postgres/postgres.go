@@ -1,0 +1,175 @@
+// Package postgres starts a PostgreSQL of its own for the database example. It
+// touches no server and no configuration of the machine: all of it is in a
+// temporary directory, and it listens on a unix socket in there alone.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// patience bounds the start and the end of a server.
+const patience = 30 * time.Second
+
+// ErrMissing says that there is no PostgreSQL on this machine.
+var ErrMissing = errors.New("PostgreSQL's initdb is neither on PATH nor under /usr/lib/postgresql: " +
+	"install it with `apt-get install postgresql` (Debian, Ubuntu) or `brew install postgresql` (macOS)")
+
+// Server is a PostgreSQL that belongs to this process.
+type Server struct {
+	dir  string
+	bin  string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Start makes a database cluster and runs a server on it.
+func Start(ctx context.Context) (*Server, error) {
+	bin, err := find()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, done: make(chan struct{})}
+	// Short: a socket's path has room for about 100 bytes.
+	if s.dir, err = os.MkdirTemp("/tmp", "berthpg"); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// DSN returns how to connect. Extra settings can be appended to it.
+func (s *Server) DSN() string { return "host=" + s.dir + " user=postgres database=postgres" }
+
+// Close ends the server and deletes all that it stored.
+func (s *Server) Close() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Signal(os.Interrupt) // PostgreSQL's "fast" shutdown
+		select {
+		case <-s.done:
+		case <-time.After(patience):
+			_ = s.cmd.Process.Signal(syscall.SIGQUIT) // "immediate"
+			<-s.done
+		}
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+// find returns the directory of PostgreSQL's programs. Debian keeps them off
+// PATH, one directory for each version.
+func find() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is valid
+	if len(found) == 0 {
+		return "", ErrMissing
+	}
+	return filepath.Dir(slices.Max(found)), nil
+}
+
+func (s *Server) start(ctx context.Context) error {
+	attr, err := s.unprivileged()
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(s.dir, "data")
+	// Whoever may enter the directory is the superuser, and that is only us.
+	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", data, "-U", "postgres",
+		"--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+	initdb.SysProcAttr, initdb.Dir = attr, s.dir
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=",
+		"-c", "fsync=off", "-c", "max_connections=200", "-c", "max_parallel_workers_per_gather=0", "-c", "jit=off")
+	s.cmd.SysProcAttr, s.cmd.Dir = attr, s.dir
+	log, err := os.Create(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if err := s.run(); err != nil {
+		s.cmd = nil
+		return err
+	}
+	return s.waitReady(ctx)
+}
+
+// run starts the server from a thread that stays until the server has ended:
+// the kernel's signal at the parent's death goes by threads, not by processes.
+func (s *Server) run() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait() // how it ended is in its log
+			close(s.done)
+		}
+	}()
+	return <-started
+}
+
+// unprivileged returns whom to run PostgreSQL as: it refuses to run as root.
+func (s *Server) unprivileged() (*syscall.SysProcAttr, error) {
+	attr := dieWithParent()
+	if os.Geteuid() != 0 {
+		return attr, nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL does not run as root, and the user to run it as is missing: %w", err)
+	}
+	uid, err := strconv.ParseUint(account.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(account.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return attr, os.Chown(s.dir, int(uid), int(gid))
+}
+
+func (s *Server) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		conn, err := pgx.Connect(ctx, s.DSN())
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("PostgreSQL ended while it started; its log: %s", s.log())
+		case <-ctx.Done():
+			return fmt.Errorf("PostgreSQL did not start: %w; its log: %s", err, s.log())
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *Server) log() []byte {
+	text, _ := os.ReadFile(filepath.Join(s.dir, "log")) // it is only for a message
+	return text[max(0, len(text)-2000):]
+}

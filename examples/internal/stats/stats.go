@@ -1,0 +1,52 @@
+// Package stats has the little arithmetic that the examples report with.
+package stats
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Durations are measured times.
+type Durations []time.Duration
+
+// Quantile returns the smallest of the times that at least the share q of all
+// do not exceed; 0 if there are none.
+func (d Durations) Quantile(q float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(d))
+	i := int(q*float64(len(d))+0.9999999) - 1
+	return Round(sorted[min(max(i, 0), len(d)-1)])
+}
+
+// Round cuts a time to what is worth reading.
+func Round(d time.Duration) time.Duration {
+	switch {
+	case d > 10*time.Second:
+		return d.Round(100 * time.Millisecond)
+	case d > 100*time.Millisecond:
+		return d.Round(time.Millisecond)
+	case d > time.Millisecond:
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(time.Microsecond)
+}
+
+// Log gathers times from several goroutines.
+type Log struct {
+	mu    sync.Mutex
+	times Durations // guarded by mu
+}
+
+// Since adds the time since start.
+func (l *Log) Since(start time.Time) {
+	took := time.Since(start)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.times = append(l.times, took)
+}
+
+// Times returns what was gathered. Nobody may add to it any more.
+func (l *Log) Times() Durations { return l.times }
