@@ -29,11 +29,13 @@ const patience = 20 * time.Second
 
 // TestCommandLine needs no Redis: it is about what is refused before.
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, params("testdata/cli", func(*testscript.Env) error { return nil }))
 }
 
 // TestLocal has no Redis configured.
 func TestLocal(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, params("testdata/local", func(env *testscript.Env) error {
 		dir, err := os.MkdirTemp("", "berth")
 		if err != nil {
@@ -52,6 +54,7 @@ func TestLocal(t *testing.T) {
 
 // TestEmbedded and TestRedis run the same scripts on both stores.
 func TestEmbedded(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, params("testdata/store", func(env *testscript.Env) error {
 		url, stop, err := embedded()
 		if err != nil {
@@ -64,6 +67,7 @@ func TestEmbedded(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	url := redistest.Start(t).URL()
 	testscript.Run(t, params("testdata/store", func(env *testscript.Env) error {
 		env.Setenv("BERTH_REDIS_URL", url)
@@ -73,6 +77,7 @@ func TestRedis(t *testing.T) {
 
 // TestOutage has a server for each script, which can stand still.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	scripts, err := filepath.Glob("testdata/outage/*.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +126,8 @@ func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("BERTH_REDIS_URL", "")
 			env.Setenv("REDIS_URL", "")
+			// The race detector would keep every process around for a second.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			// Scripts share a server, so each has semaphores of its own.
 			env.Setenv("SEM", filepath.Base(env.WorkDir))
 			env.Values[processKey{}] = map[string]*process{}
@@ -180,7 +187,8 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	cmd.Args[0] = args[1]
 	cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{
-		"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "BERTH_LOCAL_IDLE", "BERTH_REDIS_URL", "REDIS_URL", "SEM", "WORK",
+		"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "BERTH_LOCAL_IDLE", "BERTH_REDIS_URL", "REDIS_URL",
+		"SEM", "WORK", "GORACE",
 	} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}

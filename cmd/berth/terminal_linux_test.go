@@ -33,7 +33,7 @@ func newTerminal(t *testing.T) *terminal {
 	}
 	master, slave := openPTY(t)
 	shell := exec.Command("sh", "-i")
-	shell.Env = append(os.Environ(), "BERTH_REDIS_URL="+url, "PS1=ready> ", "ENV=", "TERM=xterm")
+	shell.Env = append(os.Environ(), "BERTH_REDIS_URL="+url, "PS1=ready> ", "ENV=", "TERM=xterm", "GORACE=atexit_sleep_ms=0")
 	shell.Dir = t.TempDir()
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -122,6 +122,7 @@ func (term *terminal) expect(text string) {
 
 // A command that reads the terminal has it, and the shell has it back.
 func TestTerminalIsTheCommands(t *testing.T) {
+	t.Parallel()
 	term := newTerminal(t)
 	term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x'\n")
 	term.expect("up")
@@ -135,6 +136,7 @@ func TestTerminalIsTheCommands(t *testing.T) {
 // Standard output is a pipe: whoever is at its other end may need the
 // terminal, and still the command can read it.
 func TestTerminalInAPipeline(t *testing.T) {
+	t.Parallel()
 	term := newTerminal(t)
 	term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x' | cat\n")
 	term.expect("up")
@@ -144,6 +146,7 @@ func TestTerminalInAPipeline(t *testing.T) {
 }
 
 func TestTerminalSuspend(t *testing.T) {
+	t.Parallel()
 	term := newTerminal(t)
 	term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x'\n")
 	term.expect("up")
@@ -161,6 +164,7 @@ func TestTerminalSuspend(t *testing.T) {
 
 // In the background, a command that reads stops until it is in the foreground.
 func TestTerminalBackground(t *testing.T) {
+	t.Parallel()
 	term := newTerminal(t)
 	term.send("berth run s -- sh -c 'read x; echo got-$x' &\n")
 	term.expect("ready> ")
@@ -181,6 +185,7 @@ func TestTerminalBackground(t *testing.T) {
 }
 
 func TestTerminalInterrupt(t *testing.T) {
+	t.Parallel()
 	term := newTerminal(t)
 	term.send("berth run s -- sh -c 'echo u\"\"p; exec sleep 100'; echo code-$?\n")
 	term.expect("up")
@@ -190,6 +195,7 @@ func TestTerminalInterrupt(t *testing.T) {
 
 // While it waits there is one line, and it is gone when the command starts.
 func TestTerminalStatusLine(t *testing.T) {
+	t.Parallel()
 	term := newTerminal(t)
 	flag := filepath.Join(t.TempDir(), "go")
 	term.send("berth run s -- sh -c 'echo u\"\"p; while ! test -e " + flag + "; do sleep 0.02; done' &\n")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -33,16 +34,21 @@ func (n *Notices) Printf(format string, args ...any) {
 }
 
 // Status shows a line until the next Status, Printf or Erase. It shows nothing
-// where there is no terminal.
+// where there is no terminal, or while somebody else is in its foreground.
 func (n *Notices) Status(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.terminal {
+	if !n.terminal || !n.foreground() {
 		return
 	}
 	n.status = true
 	// One column stays free: a full last column wraps on some terminals.
 	n.write("\r" + screen.Fit(text, screen.Width(n.file)-1) + "\x1b[K")
+}
+
+func (n *Notices) foreground() bool {
+	pgrp, err := unix.IoctlGetInt(int(n.file.Fd()), unix.TIOCGPGRP)
+	return err != nil || pgrp == unix.Getpgrp()
 }
 
 // Erase removes the status line.

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// berth runs the program and returns its exit code and standard error.
+func berth(url string, args ...string) (int, string) {
+	cmd := exec.Command("berth", args...)
+	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL="+url, "GORACE=atexit_sleep_ms=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	return exitCode(cmd.Run()), stderr.String()
+}
+
+// Whatever answers in Redis's place, berth says that Redis cannot be used, soon
+// and without the password.
+func TestStrangeServers(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"silent":      "",
+		"hangs up":    "close",
+		"http":        "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+		"tls":         "\x15\x03\x01\x00\x02\x02\x0a",
+		"garbage":     "\x00\xff\xfe garbage\r\n",
+		"huge bulk":   "$1073741824\r\n",
+		"wrong reply": "+OK\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+	}
+	for name, greeting := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := "redis://user:hunter2@" + strange(t, greeting)
+			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}} {
+				code, stderr := berth(url, args...)
+				if code != 69 || strings.Contains(stderr, "hunter2") || strings.Count(stderr, "\n") != 1 {
+					t.Errorf("berth %v: exit code %d, want 69 with one line: %s", args, code, stderr)
+				}
+			}
+		})
+	}
+}
+
+// strange listens, and says the same to everybody.
+func strange(t *testing.T, greeting string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { conn.Close() })
+			if greeting == "close" {
+				conn.Close()
+				continue
+			}
+			_, _ = conn.Write([]byte(greeting))
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A server that does not let us in, or do anything.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig(
+		"user default on >secret ~* &* +@all", "user poor on >hunter2 -@all"))
+	for name, url := range map[string]string{
+		"no password":    server.URL(),
+		"wrong password": strings.Replace(server.URL(), "unix://", "unix://:hunter2@", 1),
+		"no rights":      strings.Replace(server.URL(), "unix://", "unix://poor:hunter2@", 1),
+		"no database":    strings.Replace(server.URL(), "unix://", "unix://:secret@", 1) + "?db=99",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}, {"run", "-w", "200ms", "s", "--", "true"}} {
+				code, stderr := berth(url, args...)
+				if code != 69 || strings.Contains(stderr, "hunter2") || strings.Contains(stderr, "secret") {
+					t.Errorf("berth %v: exit code %d, want 69: %s", args, code, stderr)
+				}
+				t.Logf("%v: %s", args, stderr)
+			}
+		})
+	}
+}
