@@ -1,0 +1,137 @@
+package berth_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// leastRights are the rights that docs/operations.md tells operators to give.
+func leastRights(t *testing.T) []string {
+	t.Helper()
+	doc, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := regexp.MustCompile(`(?s)user berth on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
+	if rule == nil {
+		t.Fatal("docs/operations.md has no ACL rule")
+	}
+	return strings.Fields(string(rule[1]))
+}
+
+// asBerth returns a client of a server that gives user berth these rights.
+func asBerth(t *testing.T, s *redistest.Server, rights []string) *redis.Client {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", "berth", "reset", "on", ">secret"}
+	for _, r := range rights {
+		args = append(args, r)
+	}
+	s.Do(t, args...)
+	return s.Client(t, func(o *redis.Options) { o.Username, o.Password = "berth", "secret" })
+}
+
+// TestDocumentedRightsSuffice: everything works for a user with the rights that
+// the documentation names, and no more.
+func TestDocumentedRightsSuffice(t *testing.T) {
+	rdb := asBerth(t, redistest.Start(t), leastRights(t))
+	ctx := t.Context()
+	first, second := rightsClient(t, rdb), rightsClient(t, rdb)
+	holder := granted(first.Semaphore("rights", 1))
+	waiter := granted(second.Semaphore("rights", 1))
+
+	lease := granted(holder.Acquire(ctx))
+	queued, got := make(chan struct{}), make(chan error, 1)
+	go func() {
+		l, err := waiter.Acquire(ctx, berth.OnQueued(onceClosing(queued)))
+		if err == nil {
+			err = l.Renew(ctx)
+		}
+		if err == nil {
+			err = l.Release()
+		}
+		got <- err
+	}()
+	<-queued
+	in := first.Inspector()
+	for name, err := range map[string]error{
+		"pin": in.Pin(ctx, "rights", 1), "unpin": in.Unpin(ctx, "rights"), "pause": in.Pause(ctx, "rights"), "resume": in.Resume(ctx, "rights"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if list, err := in.List(ctx); err != nil || len(list) != 1 {
+		t.Errorf("List: %v, %v", list, err)
+	}
+	if st, err := in.Show(ctx, "rights"); err != nil || len(st.Leases) != 1 || len(st.Queue) != 1 {
+		t.Errorf("Show: %v, %v", st, err)
+	}
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+func rightsClient(t *testing.T, rdb *redis.Client) *berth.Client {
+	t.Helper()
+	c := granted(berth.New(rdb))
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// onceClosing returns a callback that closes c at its first call.
+func onceClosing(c chan struct{}) func(berth.Place) {
+	first := true
+	return func(berth.Place) {
+		if first {
+			first = false
+			close(c)
+		}
+	}
+}
+
+func granted[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestDocumentedRightsAreThoseUsed: the rights name the commands of the scripts,
+// and those that the Go code sends, no more and no less.
+func TestDocumentedRightsAreThoseUsed(t *testing.T) {
+	used := []string{
+		"eval", "evalsha", "info", "scan", // berth
+		"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", // its inbox
+		"hello", // go-redis, when it connects
+	}
+	for _, script := range []string{"transition.lua", "inspect.lua"} {
+		text, err := os.ReadFile("internal/protocol/" + script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?:call|many)\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
+			used = append(used, strings.ToLower(m[1]))
+		}
+	}
+	var documented []string
+	for _, right := range leastRights(t) {
+		if command, ok := strings.CutPrefix(right, "+"); ok {
+			documented = append(documented, command)
+		}
+	}
+	slices.Sort(used)
+	slices.Sort(documented)
+	if used = slices.Compact(used); !slices.Equal(used, documented) {
+		t.Errorf("used:       %v\ndocumented: %v", used, documented)
+	}
+}
