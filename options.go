@@ -115,7 +115,11 @@ func (c config) with(opts []Option) (config, error) {
 		}
 		o(&c)
 	}
-	return c, c.validate()
+	err := c.validate()
+	// The server counts whole milliseconds; a fraction would make every renewal
+	// look as if MaxHold had cut it short.
+	c.ttl, c.maxHold = c.ttl.Truncate(time.Millisecond), c.maxHold.Truncate(time.Millisecond)
+	return c, err
 }
 
 func (c config) validate() error {
