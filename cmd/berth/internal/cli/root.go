@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/lab"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
@@ -151,7 +152,7 @@ permit comes back when its holder crashes.`,
 		a.lsCommand(), a.showCommand(),
 		a.resizeCommand(), a.pinCommand(), a.unpinCommand(), a.pauseCommand(), a.resumeCommand(),
 		a.evictCommand(), a.purgeCommand(),
-		a.demoCommand(), a.demoWorkerCommand(), a.storeCommand(), a.versionCommand(), connectTopic(),
+		a.demoCommand(), a.demoWorkerCommand(), lab.Command(groupOther), a.storeCommand(), a.versionCommand(), connectTopic(),
 	)
 	return root
 }

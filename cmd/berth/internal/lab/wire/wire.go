@@ -3,11 +3,14 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,6 +28,9 @@ const (
 // ErrCut is what a client gets from a connection that was cut.
 var ErrCut = errors.New("lab: the connection was cut")
 
+// replyTimeout bounds the wait for a reply that nobody will see.
+const replyTimeout = 5 * time.Second
+
 // Tap watches the connections of one or more clients.
 type Tap struct {
 	commands atomic.Int64
@@ -39,7 +45,7 @@ type Tap struct {
 // what scripts call inside the server not.
 func (t *Tap) Commands() int64 { return t.commands.Load() }
 
-// CutNext cuts the connection on which something is sent next.
+// CutNext cuts the connection on which the next request is sent.
 func (t *Tap) CutNext(how Cut) { t.cut.Store(int32(how)) }
 
 // OnReply has f called when the n-th reply from now has arrived and before the
@@ -101,7 +107,10 @@ type conn struct {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	how := Cut(c.tap.cut.Swap(int32(None)))
+	how := None
+	if !handshake(p) {
+		how = Cut(c.tap.cut.Swap(int32(None)))
+	}
 	if how == Request {
 		_ = c.Close()
 		return 0, ErrCut
@@ -110,10 +119,25 @@ func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if how == Reply && err == nil {
 		// Wait for the reply, so that the command has surely been executed.
+		_ = c.SetReadDeadline(time.Now().Add(replyTimeout))
 		_, _ = c.Conn.Read(make([]byte, 1))
 		_ = c.Close()
 	}
 	return n, err
+}
+
+// handshake tells what a client sends of itself when a connection is new: that
+// is nobody's request.
+func handshake(p []byte) bool {
+	fields := bytes.SplitN(p, []byte("\r\n"), 4)
+	if len(fields) < 4 {
+		return false
+	}
+	switch strings.ToLower(string(fields[2])) {
+	case "hello", "auth", "client", "select":
+		return true
+	}
+	return false
 }
 
 // Read implements net.Conn.

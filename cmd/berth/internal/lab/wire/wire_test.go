@@ -48,15 +48,21 @@ func newClient(t *testing.T) (*redis.Client, *Tap) {
 func TestTapCountsTransactionsWhole(t *testing.T) {
 	t.Parallel()
 	rdb, tap := newClient(t)
+	transaction := func(f func(redis.Pipeliner)) {
+		if _, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+			f(p)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The first one gets a connection of its own, with its handshake.
+	transaction(func(p redis.Pipeliner) { p.Ping(t.Context()) })
 	before := tap.Commands()
-	_, err := rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+	transaction(func(p redis.Pipeliner) {
 		p.Incr(t.Context(), "n")
 		p.Set(t.Context(), "s", strings.Repeat("*1\r\n", 10_000), 0)
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if n := tap.Commands() - before; n != 4 {
 		t.Errorf("%d commands counted for MULTI INCR SET EXEC", n)
 	}
@@ -78,6 +84,11 @@ func TestCuts(t *testing.T) {
 				t.Fatal("the caller was not told")
 			}
 			if tt.how == Request && !errors.Is(err, ErrCut) {
+				t.Errorf("error %v, want %v", err, ErrCut)
+			}
+			// A new connection's handshake is not what is to be cut.
+			tap.CutNext(Request)
+			if err := rdb.Incr(ctx, "n").Err(); !errors.Is(err, ErrCut) {
 				t.Errorf("error %v, want %v", err, ErrCut)
 			}
 			n, err := rdb.IncrBy(ctx, "n", 0).Result()

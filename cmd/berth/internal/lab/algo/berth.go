@@ -1,0 +1,100 @@
+package algo
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// own is a client of berth's semaphore: a process of its own, as far as berth
+// can see. It has no use for Setup.ClockOff: berth never sends a wall clock's time.
+type own struct {
+	client *berth.Client
+	sem    *berth.Semaphore
+}
+
+func openBerth(s Setup) (Client, error) {
+	c, err := newOwn(s)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func newOwn(s Setup) (*own, error) {
+	client, err := berth.New(s.Redis, berth.WithPrefix(s.Prefix))
+	if err != nil {
+		return nil, err
+	}
+	sem, err := client.Semaphore(s.Name, s.Limit, berth.TTL(s.Timeout))
+	if err != nil {
+		return nil, err
+	}
+	return &own{client, sem}, nil
+}
+
+// Acquire implements Client. It waits in line.
+func (c *own) Acquire(ctx context.Context) (Permit, bool, error) {
+	lease, err := c.sem.Acquire(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	return ownPermit{lease}, true, nil
+}
+
+// Close implements Client.
+func (c *own) Close() { _ = c.client.Close() }
+
+type ownPermit struct{ lease *berth.Lease }
+
+// Release implements Permit. It repeats what was interrupted by itself.
+func (p ownPermit) Release(context.Context) (bool, error) {
+	err := p.lease.Release()
+	if errors.Is(err, berth.ErrLost) || errors.Is(err, berth.ErrReleased) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Check implements Permit, without asking Redis.
+func (p ownPermit) Check(context.Context) bool { return p.lease.Valid() }
+
+// Lost implements Permit.
+func (p ownPermit) Lost() <-chan struct{} { return p.lease.Context().Done() }
+
+// Until implements Permit.
+func (p ownPermit) Until() time.Time { return p.lease.ValidUntil() }
+
+// fillers is how many acquires of fillBerth are under way at once. They travel
+// together: see the library's group commit.
+const fillers = 512
+
+// fillBerth really makes n acquires.
+func fillBerth(ctx context.Context, s Setup, n int) (func(), error) {
+	c, err := newOwn(s)
+	if err != nil {
+		return nil, err
+	}
+	var all sync.WaitGroup
+	var once sync.Once
+	var failed error
+	for worker := range min(n, fillers) {
+		all.Go(func() {
+			for i := worker; i < n; i += fillers {
+				if _, err := c.sem.TryAcquire(ctx); err != nil {
+					once.Do(func() { failed = err })
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if failed != nil {
+		c.Close()
+		return nil, failed
+	}
+	return c.Close, nil
+}

@@ -1,0 +1,137 @@
+package algo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/classic"
+)
+
+// semaphore is what the text's semaphores have in common. It is more than
+// classic.Driver: a permit that can be asked for must be known by its id.
+type semaphore interface {
+	Acquire(ctx context.Context) (id string, ok bool, err error)
+	Release(ctx context.Context, id string) (bool, error)
+}
+
+// refresher is one whose permits can be kept alive, and asked for thereby.
+type refresher interface {
+	Refresh(ctx context.Context, id string) (bool, error)
+}
+
+// text is a client of one of the source text's semaphores.
+type text struct{ semaphore }
+
+func openBasic(s Setup) (Client, error) {
+	return newText(classic.NewBasic(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
+}
+
+func openFair(s Setup) (Client, error) {
+	return newText(classic.NewFair(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
+}
+
+func openUnderLock(s Setup) (Client, error) {
+	return newText(classic.NewFairUnderLock(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
+}
+
+func newText[S semaphore](sem S, err error) (Client, error) {
+	if err != nil {
+		return nil, err
+	}
+	return text{sem}, nil
+}
+
+// options are the text's parameters. The lock gets the time-out of the permits:
+// the text has 10 s for both.
+func (s Setup) options() []classic.Option {
+	off := s.ClockOff
+	return []classic.Option{
+		classic.WithTimeout(s.Timeout),
+		classic.WithLockTimeout(s.Timeout),
+		classic.WithClock(func() time.Time { return time.Now().Add(off) }),
+	}
+}
+
+// Acquire implements Client.
+func (t text) Acquire(ctx context.Context) (Permit, bool, error) {
+	id, ok, err := t.semaphore.Acquire(ctx)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	return textPermit{t.semaphore, id}, true, nil
+}
+
+// Close implements Client: the text's clients have nothing to give up.
+func (text) Close() {}
+
+type textPermit struct {
+	sem semaphore
+	id  string
+}
+
+// Release implements Permit.
+func (p textPermit) Release(ctx context.Context) (bool, error) { return p.sem.Release(ctx, p.id) }
+
+// Check implements Permit: refreshing is the text's way to hear of a loss.
+func (p textPermit) Check(ctx context.Context) bool {
+	r, ok := p.sem.(refresher)
+	if !ok {
+		return true
+	}
+	held, err := r.Refresh(ctx, p.id)
+	return held || err != nil
+}
+
+// Lost implements Permit: nobody tells.
+func (textPermit) Lost() <-chan struct{} { return nil }
+
+// Until implements Permit: the text's holders do not watch the time.
+func (textPermit) Until() time.Time { return time.Time{} }
+
+// fillBasic writes what n acquires of Basic leave behind.
+func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {
+	base := key(s.Prefix, s.Name)
+	return nothing, fill(ctx, s, n, func(p redis.Pipeliner, i int, now float64) {
+		p.ZAdd(ctx, base, redis.Z{Score: now, Member: member(i)})
+	})
+}
+
+// fillFair writes what n acquires of Fair leave behind. Really making them
+// would cost O(n) each, which is what is to be measured, not to be waited for.
+func fillFair(ctx context.Context, s Setup, n int) (func(), error) {
+	base := key(s.Prefix, s.Name)
+	if err := s.Redis.Set(ctx, base+":counter", n, 0).Err(); err != nil {
+		return nil, err
+	}
+	return nothing, fill(ctx, s, n, func(p redis.Pipeliner, i int, now float64) {
+		p.ZAdd(ctx, base, redis.Z{Score: now, Member: member(i)})
+		p.ZAdd(ctx, base+":owner", redis.Z{Score: float64(i + 1), Member: member(i)})
+	})
+}
+
+// batch bounds what is sent at once.
+const batch = 1000
+
+func fill(ctx context.Context, s Setup, n int, one func(p redis.Pipeliner, i int, now float64)) error {
+	now := float64(time.Now().UnixMilli()) / 1000
+	for from := 0; from < n; from += batch {
+		_, err := s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := from; i < min(n, from+batch); i++ {
+				one(p, i, now)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// member is as long as the identifiers that the text has.
+func member(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
+
+func nothing() {}

@@ -1,0 +1,5 @@
+package report
+
+import "io"
+
+func (r *Report) HTML(w io.Writer) error { return nil }

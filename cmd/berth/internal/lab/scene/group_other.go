@@ -1,0 +1,7 @@
+//go:build !linux
+
+package scene
+
+import "syscall"
+
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
