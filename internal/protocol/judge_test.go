@@ -117,11 +117,9 @@ func (j *judge) tokens(t failer, before, after dump, granted []stored) {
 func checkOrder(t failer, c call, p stored, before, after dump) {
 	t.Helper()
 	was, is := waitersOf(before), waitersOf(after)
-	score := float64(max(before.counts(t).last+1, c.us) - front)
+	score := float64(max(before.counts(t).last+1, c.us) - headStartOf(c.ops, p.id)*1000 - front)
 	if i := slices.IndexFunc(was, func(w stored) bool { return w.id == p.id }); i >= 0 {
-		score = was[i].queueScore
-	} else {
-		score -= float64(headStartOf(c.ops, p.id) * 1000)
+		score = min(score, was[i].queueScore) // else it left, and came again in this call
 	}
 	for _, w := range was {
 		if w.queueScore < score && w.id != p.id && slices.Contains(is, w) {

@@ -1,0 +1,126 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The same property on a real server. Its clock cannot be set, so leases and
+// heartbeats are a few milliseconds long and run out while the calls are made;
+// and the model is told afterwards at what time the server ran each call.
+
+// TestModelOnServer runs the model beside the short way and the general way on
+// a real server, each with the times that this server gave it.
+func TestModelOnServer(t *testing.T) {
+	t.Parallel()
+	for _, f := range []form{{}, {long: true}, {keeps: true}, {keeps: true, long: true}} {
+		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
+			t.Parallel()
+			r := onServer(t, f)
+			rapid.Check(t, func(t *rapid.T) { checkServer(t, r) })
+		})
+	}
+}
+
+func checkServer(t *rapid.T, r *rig) {
+	events := rapid.SliceOfN(genEvent(0), 1, 40).Draw(t, "events")
+	tr := newTrial(t, r)
+	for _, e := range events {
+		if !tr.untimed(t, e) {
+			return
+		}
+	}
+}
+
+// untimed makes one call at a time that the server chooses. It returns false
+// where it cannot be told whether the keys had just vanished.
+func (tr *trial) untimed(t failer, e event) bool {
+	t.Helper()
+	c := call{owner: ownerOf(tr.stores[e.session]), ops: e.ops}
+	if e.late {
+		c.notAfter = 1
+	}
+	ops := append([]Op(nil), c.ops...)
+	reply, err := tr.stores[e.session].Do(context.Background(), tr.keys, c.notAfter, ops)
+	c.now = reply.Now
+	if e.late {
+		wantKind(t, err, ErrRefused, context.DeadlineExceeded)
+		return true
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", opsString(ops), err)
+	}
+	if expires := tr.last.counts(t).expires; expires > 0 && c.now >= expires-1 && c.now <= expires+1 {
+		return false
+	}
+	tr.elapse(t, c.now)
+	c.us = tr.microsecond(t, c)
+	step, _ := tr.model.run(c)
+	tr.compare(t, step, reply, resultsOf(ops), tr.notes(t))
+	return true
+}
+
+// microsecond finds out when in its millisecond the server ran c: at the time
+// from which on the model gives as many numbers as the server gave.
+func (tr *trial) microsecond(t failer, c call) int64 {
+	t.Helper()
+	last := tr.dump(t).counts(t).last
+	for n := int64(1); n <= 100; n++ {
+		c.us = last - n + 1
+		if c.us/1000 != c.now {
+			continue
+		}
+		if probe, _ := tr.model.clone().run(c); probe.numbers == int(n) {
+			return c.us
+		}
+	}
+	return c.now*1000 + 999 // none was given, so it does not matter
+}
+
+func (m *model) clone() *model {
+	c := *m
+	c.members, c.queue = maps.Clone(m.members), nil
+	for id, p := range c.members {
+		other := *p
+		c.members[id] = &other
+	}
+	for _, p := range m.queue {
+		c.queue = append(c.queue, c.members[p.id])
+	}
+	return &c
+}
+
+var (
+	exponent   = regexp.MustCompile(`\d[eE][+-]?\d`)
+	longNumber = regexp.MustCompile(`\b\d{13}000\b`) // of microseconds, only 13 digits left
+)
+
+// TestNumbersAreExact looks for a number with 14 significant digits, as Lua
+// prints it by itself, in all that a real server stores, answers and publishes.
+func TestNumbersAreExact(t *testing.T) {
+	t.Parallel()
+	r := onServer(t, form{keeps: true})
+	wait := Op{Verb: Acquire, Terms: terms(2, func(t *Terms) { t.MaxHold = time.Hour })}
+	r.do(t, 0, each(wait, ids(6)...)...)
+	r.do(t, 1, Op{Verb: Release, ID: "s0.1", Flag: true})
+	r.do(t, 1, Op{Verb: Renew, ID: "s0.2", TTL: time.Minute}, Op{Verb: Evict, ID: "s0.6"})
+	d, notes := r.dump(t), r.notes(t)
+	text := fmt.Sprint(d, notes)
+	if exponent.MatchString(text) {
+		t.Fatalf("a number lost its digits:\n%s", text)
+	}
+	if len(notes) == 0 || d.counts(t).last < time.Now().Add(-time.Hour).UnixMicro() {
+		t.Fatalf("nothing to look at:\n%s", text)
+	}
+	for id, record := range d.fields {
+		if longNumber.MatchString(record) {
+			t.Fatalf("%s = %s ends in zeros", id, record)
+		}
+	}
+}
