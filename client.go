@@ -6,9 +6,10 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
-	"github.com/redis/go-redis/v9"
 )
 
 // mostHeartbeat is how long a waiter counts as alive without being heard from,

@@ -6,9 +6,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
-	"github.com/redis/go-redis/v9"
 )
 
 // public words an error of the inner packages for users. It is the only place

@@ -80,8 +80,7 @@ func ExampleSemaphore_TryAcquire() {
 	defer first.Release()
 
 	_, err = job.TryAcquire(ctx)
-	var busy *berth.BusyError
-	if errors.As(err, &busy) {
+	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
 		fmt.Printf("%d of %d in use, %d waiting\n", busy.InUse, busy.Limit, busy.Waiting)
 	}
 	// Output: 1 of 1 in use, 0 waiting

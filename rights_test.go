@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // leastRights are the rights that docs/operations.md tells operators to give.

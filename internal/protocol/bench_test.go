@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/redistest"
 )
 
 // BenchmarkScript is what the steps cost the server, by its own account (INFO

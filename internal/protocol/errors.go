@@ -60,8 +60,7 @@ var passing = []string{
 
 // classify turns a client's error into a Failure.
 func classify(err error) *Failure {
-	var reply redis.Error
-	if errors.As(err, &reply) {
+	if _, ok := errors.AsType[redis.Error](err); ok {
 		return classifyReply(err)
 	}
 	var op *net.OpError

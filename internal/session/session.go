@@ -2,10 +2,12 @@
 // inbox, and for every semaphore that it uses the claims it has there.
 //
 // The way of a claim, from the first request to the end, is the table in
-// claim.go. Requests travel by group commit (commit.go): while a call to Redis
-// is in flight the next operations of that semaphore gather, and one call then
-// carries them all. The keeper (keeper.go) renews leases, heartbeats waiters,
-// asks when something may have run out, and ends what can no longer be trusted.
+// claim.go: semaphore.go and holder.go are what callers ask for, settle.go is what
+// Redis answers, hear.go is what messages tell. Requests travel by group commit
+// (commit.go): while a call to Redis is in flight the next operations of that
+// semaphore gather, and one call then carries them all. The keeper (keeper.go)
+// renews leases, heartbeats waiters, asks when something may have run out, and
+// ends what can no longer be trusted.
 package session
 
 import (
@@ -25,10 +27,11 @@ import (
 	"time"
 	"weak"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/inbox"
 	"github.com/berth-go/berth/internal/protocol"
-	"github.com/redis/go-redis/v9"
 )
 
 // How long things may take. They bound waiting for Redis, never waiting in line.

@@ -31,7 +31,7 @@ func (s *Semaphore) settleAcquire(o *op, f *flight, reply protocol.Reply) {
 	case protocol.Granted:
 		s.granted(c, r, f)
 	case protocol.Queued:
-		s.queue(c, r, f)
+		s.queue(c, f)
 		s.placed(c, r)
 	case protocol.Gone:
 		s.gone(c, r.Reason)
@@ -55,7 +55,7 @@ func (s *Semaphore) refuse(c *Claim, r protocol.Result, next int64) {
 	s.end(c, &Refusal{Result: r, Name: s.name, Weight: c.Terms.Weight, Next: next})
 }
 
-func (s *Semaphore) queue(c *Claim, r protocol.Result, f *flight) {
+func (s *Semaphore) queue(c *Claim, f *flight) {
 	s.set(c, queued)
 	c.sent = f.sent
 	c.due = clock.Now().Add(c.Terms.Heartbeat / 3)
@@ -117,7 +117,7 @@ func (s *Semaphore) settleHeartbeat(o *op, f *flight) {
 	}
 	switch r.Code {
 	case protocol.Queued:
-		s.queue(c, r, f)
+		s.queue(c, f)
 		s.placed(c, r)
 	case protocol.Granted:
 		s.granted(c, r, f)
