@@ -1,0 +1,65 @@
+package berthhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// ErrMaxWait: the request has waited in line for MaxWait.
+var ErrMaxWait = errors.New("berthhttp: waited for MaxWait")
+
+// errSilence: Redis has not said anything within AnswerWithin, or MaxWait.
+var errSilence = fmt.Errorf("%w in time", berth.ErrUnreachable)
+
+// RefusedError is why a request was not let through. Nothing was sent, or
+// served, and no permit is held.
+//
+// Err is what errors.Is and errors.As look into: ErrMaxWait, berth.ErrQueueFull
+// or berth.ErrBusy (a *berth.BusyError), the context's error, or, when Redis is
+// the reason, berth.ErrUnreachable, berth.ErrRefused or berth.ErrCorrupt.
+type RefusedError struct {
+	Name       string        // of the semaphore
+	Waited     time.Duration // until now
+	Ahead      int           // requests in line in front of it when last heard of; -1: not known
+	RetryAfter time.Duration // when another try may succeed, an estimate of 1 s to 1 min
+	Status     int           // what a Handler answers
+	Err        error
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	s := fmt.Sprintf("berthhttp: no permit of %q after %v", e.Name, e.Waited.Round(time.Millisecond))
+	if e.Ahead >= 0 {
+		s += fmt.Sprintf(", with %d requests ahead", e.Ahead)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns Err.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Timeout reports whether the wait took too long, as net.Error has it.
+func (e *RefusedError) Timeout() bool {
+	return errors.Is(e.Err, ErrMaxWait) || errors.Is(e.Err, context.DeadlineExceeded)
+}
+
+// away reports whether Redis is why there is no permit.
+func away(err error) bool {
+	return errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) || errors.Is(err, berth.ErrCorrupt)
+}
+
+// statusOf returns the status for a refusal, where limited is that for a limit.
+func statusOf(err error, limited int) int {
+	switch {
+	case away(err), errors.Is(err, berth.ErrClosed), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	case errors.Is(err, berth.ErrInvalid):
+		return http.StatusInternalServerError
+	}
+	return limited
+}

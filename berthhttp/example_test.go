@@ -1,0 +1,111 @@
+package berthhttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/berthtest"
+)
+
+// A client whose requests to each host wait for one of two permits, which all
+// processes of the fleet share. berthtest stands in for Redis.
+func Example() {
+	store := berthtest.Start()
+	defer store.Close()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	defer api.Close()
+
+	transport, err := berthhttp.NewTransport(store.Client(), "api", 2)
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+
+	resp, err := client.Get(api.URL) //nolint:noctx // an example
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close() // gives the permit back, if reading to the end has not
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(string(text), err)
+	client.CloseIdleConnections()
+	// Output: hello <nil>
+}
+
+// Reports are expensive: each tenant gets one at a time, on all replicas together.
+// Whoever waits for more than 50 ms is told when to come back.
+func ExampleNewHandler() {
+	store := berthtest.Start()
+	defer store.Close()
+	working, finish := make(chan bool), make(chan bool)
+	reports := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		working <- true
+		<-finish
+		fmt.Fprint(w, "report")
+	})
+
+	limited, err := berthhttp.NewHandler(store.Client(), "reports", 1, reports,
+		berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }),
+		berthhttp.MaxWait(50*time.Millisecond),
+		berthhttp.LeaseOptions(berth.TTL(5*time.Second)))
+	if err != nil {
+		panic(err)
+	}
+
+	request := func() *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "/reports/2026", nil)
+		r.Header.Set("X-Tenant", "acme")
+		w := httptest.NewRecorder()
+		limited.ServeHTTP(w, r)
+		return w
+	}
+	first := make(chan *httptest.ResponseRecorder)
+	go func() { first <- request() }()
+	<-working
+	second := request()
+	fmt.Println(second.Code, "Retry-After:", second.Header().Get("Retry-After"))
+	finish <- true
+	fmt.Println((<-first).Code)
+	// Output:
+	// 429 Retry-After: 1
+	// 200
+}
+
+// A full queue is a *berth.BusyError below http.Client's error.
+func ExampleRefusedError() {
+	store := berthtest.Start()
+	defer store.Close()
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer api.Close()
+
+	transport, err := berthhttp.NewTransport(store.Client(), "api", 1,
+		berthhttp.Key(nil), berthhttp.LeaseOptions(berth.QueueLimit(0)))
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: transport}
+	sem, err := store.Client().Semaphore("api", 1) // another process has the permit
+	if err != nil {
+		panic(err)
+	}
+	lease, err := sem.Acquire(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release()
+
+	_, err = client.Get(api.URL) //nolint:bodyclose,noctx // there is no response
+	var refused *berthhttp.RefusedError
+	var busy *berth.BusyError
+	if errors.As(err, &refused) && errors.As(err, &busy) {
+		fmt.Printf("%s: %d of %d in use, try again in %v\n", refused.Name, busy.InUse, busy.Limit, refused.RetryAfter)
+	}
+	// Output: api: 1 of 1 in use, try again in 30s
+}

@@ -1,0 +1,4 @@
+package berthhttp
+
+// Hostile is hostile for the external tests.
+var Hostile = hostile

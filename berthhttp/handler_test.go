@@ -1,0 +1,297 @@
+package berthhttp_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/berthtest"
+)
+
+// gate is a handler that serves until it is opened or its request is over.
+type gate chan struct{}
+
+func (g gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-g:
+	case <-r.Context().Done():
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// serve has h serve a request in the background.
+func serve(t *testing.T, h http.Handler, r *http.Request) (*httptest.ResponseRecorder, <-chan struct{}) {
+	t.Helper()
+	rec, done := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ServeHTTP(rec, r)
+	}()
+	return rec, done
+}
+
+func TestHandlerWaitsInLine(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client, g := store.Client(), make(gate)
+		h := newHandler(t, client, 1, g)
+		_, first := serve(t, h, get(t.Context(), t, "/"))
+		want(t, client, "work", 1, 0)
+		rec, second := serve(t, h, get(t.Context(), t, "/"))
+		want(t, client, "work", 1, 1)
+		g <- struct{}{}
+		<-first
+		want(t, client, "work", 1, 0)
+		close(g)
+		<-second
+		if rec.Code != http.StatusAccepted {
+			t.Errorf("the second was answered %d", rec.Code)
+		}
+		want(t, client, "work", 0, 0)
+	})
+}
+
+func TestHandlerRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts   []berthhttp.Option
+		status int
+		took   time.Duration
+		retry  string
+		text   string
+	}{
+		// Permits were held for 10 s lately; two wait already.
+		"default":     {status: 429, took: berthhttp.DefaultMaxWait, retry: "30", text: "busy: 2 requests are ahead of this one; try again in 30s\n"},
+		"status":      {opts: []berthhttp.Option{berthhttp.Status(503)}, status: 503, took: berthhttp.DefaultMaxWait, retry: "30"},
+		"max wait":    {opts: []berthhttp.Option{berthhttp.MaxWait(time.Second)}, status: 429, took: time.Second, retry: "30"},
+		"no wait":     {opts: []berthhttp.Option{berthhttp.MaxWait(0)}, status: 429, retry: "30"},
+		"queue limit": {opts: []berthhttp.Option{berthhttp.LeaseOptions(berth.QueueLimit(2))}, status: 429, retry: "30"},
+		"bad limit": {opts: []berthhttp.Option{berthhttp.Key(func(*http.Request) string { return "" }),
+			berthhttp.Limits(func(string) int { return -1 })}, status: 500, retry: "1"},
+		"own answer": {opts: []berthhttp.Option{berthhttp.MaxWait(0), berthhttp.Refuse(
+			func(w http.ResponseWriter, _ *http.Request, why *berthhttp.RefusedError) {
+				if !errors.Is(why, berth.ErrBusy) || why.Ahead != 2 || why.RetryAfter != 30*time.Second {
+					w.Header().Set("Wrong", why.Error())
+				}
+				w.WriteHeader(why.Status + 1)
+			})}, status: 430, retry: "30"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				client, g := store.Client(), make(gate)
+				defer close(g)
+				h := newHandler(t, client, 1, g, berthhttp.MaxWait(time.Hour))
+				limited := newHandler(t, client, 1, g, c.opts...)
+				_, first := serve(t, limited, get(t.Context(), t, "/"))
+				if c.status != 500 {
+					<-time.After(10 * time.Second)
+					g <- struct{}{}
+				}
+				<-first
+				for range 3 { // one works, two wait
+					serve(t, h, get(t.Context(), t, "/"))
+				}
+				want(t, client, "work", 1, 2)
+				began := time.Now()
+				rec := httptest.NewRecorder()
+				limited.ServeHTTP(rec, get(t.Context(), t, "/"))
+				if took := time.Since(began); rec.Code != c.status || took != c.took {
+					t.Errorf("answered %d after %v, want %d after %v", rec.Code, took, c.status, c.took)
+				}
+				if got := rec.Header().Get("Retry-After"); got != c.retry || rec.Header().Get("Wrong") != "" {
+					t.Errorf("the header is %v, want Retry-After %s", rec.Header(), c.retry)
+				}
+				if c.text != "" && rec.Body.String() != c.text {
+					t.Errorf("the answer is %q", rec.Body)
+				}
+				want(t, client, "work", 1, 2)
+			})
+		})
+	}
+}
+
+// TestClientGoneWhileWaiting: it loses its place, and the next moves up.
+func TestClientGoneWhileWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client, g := store.Client(), make(gate)
+		h := newHandler(t, client, 1, g, berthhttp.MaxWait(time.Hour))
+		serve(t, h, get(t.Context(), t, "/"))
+		want(t, client, "work", 1, 0)
+		ctx, leave := context.WithCancel(t.Context())
+		rec, gone := serve(t, h, get(ctx, t, "/"))
+		want(t, client, "work", 1, 1)
+		served, next := serve(t, h, get(t.Context(), t, "/"))
+		want(t, client, "work", 1, 2)
+		leave()
+		<-gone
+		want(t, client, "work", 1, 1)
+		if rec.Code != http.StatusServiceUnavailable || rec.Body.Len() != 0 {
+			t.Errorf("answered %d %q to nobody", rec.Code, rec.Body)
+		}
+		close(g)
+		<-next
+		if served.Code != http.StatusAccepted {
+			t.Errorf("the next one was answered %d", served.Code)
+		}
+	})
+}
+
+// TestClientGoneAtItsTurn: the grant and the client's leaving cross. It is not
+// served, and its permit does not stay.
+func TestClientGoneAtItsTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client := store.Client()
+		served := 0
+		ctx, leave := context.WithCancel(t.Context())
+		next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.Context().Err() != nil {
+				t.Error("a request was served whose client had gone")
+			}
+			served++
+		})
+		// The last moment at which the context can end unseen is after the grant.
+		hooked := berth.WithHooks(berth.Hooks{AcquireDone: func(context.Context, berth.AcquireInfo, *berth.Lease, error) { leave() }})
+		h := newHandler(t, store.Client(hooked), 1, next)
+		h.ServeHTTP(httptest.NewRecorder(), get(ctx, t, "/"))
+		if served != 0 {
+			t.Error("a request was served whose client had gone")
+		}
+		want(t, client, "work", 0, 0)
+	})
+}
+
+func TestHandlerPanics(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client := store.Client()
+		h := newHandler(t, client, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+		func() {
+			defer func() {
+				if recover() != http.ErrAbortHandler {
+					t.Error("the panic did not pass")
+				}
+			}()
+			h.ServeHTTP(httptest.NewRecorder(), get(t.Context(), t, "/"))
+		}()
+		want(t, client, "work", 0, 0)
+	})
+}
+
+func TestLostLeaseEndsTheRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		log := new(logs)
+		var cause error
+		h := newHandler(t, store.Client(), 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			lease, _ := berth.FromContext(r.Context())
+			store.Lose(lease)
+			<-r.Context().Done()
+			cause = context.Cause(r.Context())
+		}), log.option())
+		h.ServeHTTP(httptest.NewRecorder(), get(t.Context(), t, "/"))
+		if !errors.Is(cause, berth.ErrLost) || log.count("lease was lost") != 1 {
+			t.Errorf("the request's context has cause %v; log: %s", cause, log)
+		}
+	})
+}
+
+type someKey struct{}
+
+// TestContextOfARequest: it keeps what it had, and has the innermost lease.
+func TestContextOfARequest(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client := store.Client()
+		var ctx context.Context
+		names := []string{}
+		note := func(r *http.Request) {
+			lease, _ := berth.FromContext(r.Context())
+			names = append(names, lease.Name())
+		}
+		inner := newHandler(t, client, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			ctx = r.Context()
+			note(r)
+		}), berthhttp.Key(func(*http.Request) string { return "inner" }))
+		outer := newHandler(t, client, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			note(r)
+			inner.ServeHTTP(w, r)
+		}))
+		deadline := time.Now().Add(time.Hour)
+		parent, cancel := context.WithDeadline(context.WithValue(t.Context(), someKey{}, 7), deadline)
+		defer cancel()
+		outer.ServeHTTP(httptest.NewRecorder(), get(parent, t, "/"))
+		if strings.Join(names, " ") != "work work/inner" {
+			t.Errorf("the leases are %v", names)
+		}
+		if at, ok := ctx.Deadline(); !ok || !at.Equal(deadline) || ctx.Value(someKey{}) != 7 {
+			t.Error("the request's context lost its deadline or its values")
+		}
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("the request's context did not end with the request")
+		}
+	})
+}
+
+// TestHostileKeys: whatever a client sends is counted, each for itself, and
+// leaves nothing behind.
+func TestHostileKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		served := 0
+		h := newHandler(t, store.Client(), 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }),
+			berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }))
+		for i, key := range berthhttp.Hostile {
+			r := get(t.Context(), t, "/")
+			r.Header["X-Tenant"] = []string{key}
+			rec := httptest.NewRecorder()
+			if h.ServeHTTP(rec, r); rec.Code != http.StatusOK || served != i+1 {
+				t.Errorf("key %.40q was answered %d %s", key, rec.Code, rec.Body)
+			}
+		}
+		synctest.Wait()
+		// The store's clock stands still here, and so the last tokens are kept for a moment.
+		<-time.After(2 * time.Minute)
+		if n := store.Redis().DBSize(t.Context()).Val(); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+func TestInvalidArguments(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client, ok := store.Client(), http.NotFoundHandler()
+		transport := func(c *berth.Client, name string, limit int, opts ...berthhttp.Option) error {
+			_, err := berthhttp.NewTransport(c, name, limit, opts...)
+			return err
+		}
+		handler := func(next http.Handler, opts ...berthhttp.Option) error {
+			_, err := berthhttp.NewHandler(client, "x", 1, next, opts...)
+			return err
+		}
+		for what, err := range map[string]error{
+			"nil client":          transport(nil, "x", 1),
+			"empty name":          transport(client, "", 1),
+			"name with braces":    transport(client, "a}b", 1),
+			"long name":           transport(client, strings.Repeat("x", 257), 1),
+			"limit 0":             transport(client, "x", 0),
+			"nil option":          transport(client, "x", 1, nil),
+			"lease option":        transport(client, "x", 1, berthhttp.LeaseOptions(berth.TTL(-1))),
+			"answer within":       transport(client, "x", 1, berthhttp.AnswerWithin(0)),
+			"status of transport": transport(client, "x", 1, berthhttp.Status(429)),
+			"refuse of transport": transport(client, "x", 1, berthhttp.Refuse(func(http.ResponseWriter, *http.Request, *berthhttp.RefusedError) {})),
+			"nil handler":         handler(nil),
+			"status 200":          handler(ok, berthhttp.Status(200)),
+			"base of handler":     handler(ok, berthhttp.Base(http.DefaultTransport)),
+			"callers of handler":  handler(ok, berthhttp.RecordCallers()),
+		} {
+			if !errors.Is(err, berth.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", what, err)
+			}
+		}
+		if err := handler(ok); err != nil {
+			t.Error(err)
+		}
+	})
+}

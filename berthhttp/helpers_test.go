@@ -1,0 +1,159 @@
+package berthhttp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/berthtest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// roundTripper is a base transport in a line.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// answer is a response with body, to which reading gives r's cancellation as the
+// real transport does.
+func answer(r *http.Request, body io.Reader) *http.Response {
+	return &http.Response{StatusCode: http.StatusOK, Body: &cancelled{Reader: body, ctx: r.Context()}, Request: r}
+}
+
+type cancelled struct {
+	io.Reader
+
+	ctx    context.Context
+	closed bool
+}
+
+func (c *cancelled) Read(p []byte) (int, error) {
+	if err := context.Cause(c.ctx); err != nil {
+		return 0, err
+	}
+	return c.Reader.Read(p)
+}
+
+func (c *cancelled) Close() error {
+	c.closed = true
+	return nil
+}
+
+func newTransport(t *testing.T, c *berth.Client, limit int, opts ...berthhttp.Option) *berthhttp.Transport {
+	t.Helper()
+	opts = append([]berthhttp.Option{berthhttp.Logger(slog.New(slog.DiscardHandler))}, opts...)
+	tr, err := berthhttp.NewTransport(c, "api", limit, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func newHandler(t *testing.T, c *berth.Client, limit int, next http.Handler, opts ...berthhttp.Option) *berthhttp.Handler {
+	t.Helper()
+	opts = append([]berthhttp.Option{berthhttp.Logger(slog.New(slog.DiscardHandler))}, opts...)
+	h, err := berthhttp.NewHandler(c, "work", limit, next, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func get(ctx context.Context, t *testing.T, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// state returns what the store knows of a semaphore; idle, all is 0.
+func state(t *testing.T, c *berth.Client, name string) berth.Summary {
+	t.Helper()
+	s, err := c.Inspector().Show(context.Background(), name)
+	if errors.Is(err, berth.ErrNotFound) {
+		return berth.Summary{}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Summary
+}
+
+// want checks how many permits are out and how many requests wait, once nothing
+// in the bubble moves any more.
+func want(t *testing.T, c *berth.Client, name string, inUse, waiting int) {
+	t.Helper()
+	synctest.Wait()
+	if s := state(t, c, name); s.InUse != inUse || s.Waiting != waiting {
+		t.Fatalf("%s: %d in use and %d waiting, want %d and %d", name, s.InUse, s.Waiting, inUse, waiting)
+	}
+}
+
+// bubble runs f with a store in a synctest bubble.
+func bubble(t *testing.T, f func(t *testing.T, store *berthtest.Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, berthtest.New(t)) })
+}
+
+// logs is a log to look at.
+type logs struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *logs) option() berthhttp.Option {
+	return berthhttp.Logger(slog.New(slog.NewTextHandler(l, nil)))
+}
+
+func (l *logs) count(s string) int { return strings.Count(l.String(), s) }
+
+// gauge counts what runs at once.
+type gauge struct {
+	mu             sync.Mutex
+	now, peak, all int
+}
+
+func (g *gauge) enter() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now++
+	g.all++
+	g.peak = max(g.peak, g.now)
+}
+
+func (g *gauge) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now--
+}
+
+func (g *gauge) read() (now, peak, all int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.now, g.peak, g.all
+}

@@ -1,0 +1,166 @@
+package berthhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// hold is a permit in the hands of a request that was sent. It ends once, by
+// finish or by the end of its context.
+type hold struct {
+	permit  *permit
+	ctx     context.Context //nolint:containedctx // the request's life
+	cancel  func()
+	stop    func() bool // keeps the end of ctx from ending the hold
+	once    sync.Once
+	method  string
+	callers []uintptr
+}
+
+func newHold(p *permit, req *http.Request) *hold {
+	h := &hold{permit: p, method: req.Method}
+	if p.limiter.callers {
+		h.callers = make([]uintptr, 24)
+		h.callers = h.callers[:runtime.Callers(4, h.callers)] // above RoundTrip
+	}
+	h.ctx, h.cancel = p.bind(req.Context())
+	h.stop = context.AfterFunc(h.ctx, h.ended)
+	return h
+}
+
+// finish ends the hold. Doing so twice does nothing.
+func (h *hold) finish() {
+	h.once.Do(func() {
+		h.stop()
+		h.cancel()
+		h.permit.release()
+	})
+}
+
+// ended is finish for the context's end: nobody is waiting for the response any
+// more, or nobody may. It leaves h.stop alone, which may not be set yet.
+func (h *hold) ended() {
+	h.once.Do(func() {
+		h.warn()
+		h.cancel()
+		h.permit.release()
+	})
+}
+
+// warn tells of a permit that its request would have kept for ever.
+func (h *hold) warn() {
+	lost := h.permit.lost()
+	if lost == nil || lost.Reason != berth.LostMaxHold {
+		return
+	}
+	attrs := []any{"method", h.method, "name", lost.Name, "held", time.Since(h.permit.since).Round(time.Millisecond)}
+	if len(h.callers) > 0 {
+		attrs = append(attrs, "caller", caller(h.callers))
+	} else {
+		attrs = append(attrs, "hint", "RecordCallers tells where the request was made")
+	}
+	h.permit.limiter.logger.Warn("berthhttp: a response was not read and closed within MaxHold; its permit is taken back", attrs...)
+}
+
+// caller returns the first function and line outside net/http and this package.
+func caller(pcs []uintptr) string {
+	frames := runtime.CallersFrames(pcs)
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "net/http.") || !more {
+			return fmt.Sprintf("%s (%s:%d)", f.Function, f.File, f.Line)
+		}
+	}
+}
+
+// explain adds to an error of the call that the lost lease is why.
+func (h *hold) explain(err error) error {
+	lost := h.permit.lost()
+	if lost == nil || errors.Is(err, berth.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, lost)
+}
+
+// keep leaves the hold with the response's body. It reports whether it did: not
+// if nothing will come through it. On error the response is closed.
+func (h *hold) keep(resp *http.Response) (bool, error) {
+	if resp.Body == nil || resp.Body == http.NoBody {
+		return false, nil
+	}
+	rw, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok || resp.StatusCode != http.StatusSwitchingProtocols {
+		resp.Body = &body{resp.Body, h}
+		return true, nil
+	}
+	// From here on the connection is the caller's. The request's context no longer
+	// ends it, so the lease must.
+	if !h.stop() {
+		_ = rw.Close()
+		return false, h.explain(context.Cause(h.ctx))
+	}
+	c := conn{rw, h}
+	if lease := h.permit.lease; lease != nil {
+		h.stop = context.AfterFunc(lease.Context(), func() {
+			h.ended()
+			_ = rw.Close()
+		})
+	}
+	resp.Body = c
+	if cw, ok := rw.(closeWriter); ok {
+		resp.Body = halfCloser{c, cw}
+	}
+	return true, nil
+}
+
+// body is a response body that holds a permit.
+type body struct {
+	inner io.ReadCloser
+	hold  *hold
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.inner.Read(p)
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			err = b.hold.explain(err)
+		}
+		b.hold.finish()
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.hold.finish()
+	return b.inner.Close()
+}
+
+// conn is a connection after a switch of protocols. The end of one direction is
+// not the end.
+type conn struct {
+	io.ReadWriteCloser
+
+	hold *hold
+}
+
+func (c conn) Close() error {
+	defer c.hold.finish()
+	return c.ReadWriteCloser.Close()
+}
+
+type closeWriter interface{ CloseWrite() error }
+
+// halfCloser is a conn that can close one direction: proxies ask for it.
+type halfCloser struct {
+	conn
+	closeWriter
+}

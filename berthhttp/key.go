@@ -1,0 +1,57 @@
+package berthhttp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+)
+
+const (
+	// mostKey is how much of an escaped key a name shows.
+	mostKey = 160
+	// mostName leaves room for a key below berth.MaxName.
+	mostName = 256
+)
+
+// ByHost returns the host to which r goes, in lower case, with the port unless
+// it is the scheme's own: http and https to one host share a limit.
+func ByHost(r *http.Request) string {
+	host := strings.TrimSuffix(strings.ToLower(r.URL.Hostname()), ".")
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	port := r.URL.Port()
+	if port == "" || r.URL.Scheme == "http" && port == "80" || r.URL.Scheme == "https" && port == "443" {
+		return host
+	}
+	return host + ":" + port
+}
+
+// nameOf returns the name of key's semaphore. Different keys have different
+// names, and every name is valid: bytes that could harm a key, a channel or a
+// screen are escaped as in a URL, and what is too long ends in its hash. A tilde
+// marks the hash, and so is escaped elsewhere.
+func nameOf(base, key string) string {
+	var b strings.Builder
+	for i := 0; i < len(key) && b.Len() <= mostKey; i++ {
+		escape(&b, key[i])
+	}
+	if b.Len() <= mostKey {
+		return base + "/" + b.String()
+	}
+	sum := sha256.Sum256([]byte(key))
+	return base + "/" + b.String()[:mostKey] + "~" + hex.EncodeToString(sum[:16])
+}
+
+func escape(b *strings.Builder, c byte) {
+	const digits = "0123456789ABCDEF"
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._:@/[]", c) >= 0:
+		b.WriteByte(c)
+	default:
+		b.WriteByte('%')
+		b.WriteByte(digits[c>>4])
+		b.WriteByte(digits[c&15])
+	}
+}

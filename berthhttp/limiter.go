@@ -1,0 +1,182 @@
+package berthhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// limiter takes permits for requests. It keeps nothing for a key: semaphores are
+// handles that cost nothing to make.
+type limiter struct {
+	config
+
+	client *berth.Client
+	name   string
+	limit  int
+	holds  meter
+	outage outage
+}
+
+func newLimiter(client *berth.Client, name string, limit int, cfg config) (*limiter, error) {
+	if client == nil {
+		return nil, &berth.InvalidError{What: "client", Reason: "it is nil"}
+	}
+	if len(name) > mostName {
+		return nil, &berth.InvalidError{What: "name", Reason: fmt.Sprintf("%d bytes are more than %d", len(name), mostName)}
+	}
+	if _, err := client.Semaphore(name, limit, cfg.lease...); err != nil {
+		return nil, err
+	}
+	l := &limiter{config: cfg, client: client, name: name, limit: limit}
+	l.outage.log = cfg.logger.With("limit", name)
+	l.outage.open = cfg.failOpen
+	return l, nil
+}
+
+// permit is what a request holds while it runs; without a lease it was let
+// through although Redis is away.
+type permit struct {
+	limiter *limiter
+	lease   *berth.Lease
+	since   time.Time
+}
+
+// take waits for a permit for r, or returns why there is none; then nothing is
+// held. A request whose context has ended gets no permit.
+func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
+	w := &attempt{limiter: l, began: time.Now(), name: l.name}
+	err := l.outage.known(l.answerWithin)
+	var lease *berth.Lease
+	if err == nil {
+		lease, err = w.acquire(r)
+	}
+	switch {
+	case err == nil && r.Context().Err() != nil:
+		// The grant and the end have crossed: nobody is there to use it.
+		giveBack(lease, l.logger)
+		err = r.Context().Err()
+	case err != nil && away(err) && r.Context().Err() == nil:
+		l.outage.report(err)
+		if !l.failOpen {
+			break
+		}
+		if l.onOpen != nil {
+			l.onOpen(r, err)
+		}
+		err = nil
+	}
+	if err != nil {
+		return nil, w.refusal(err)
+	}
+	return &permit{limiter: l, lease: lease, since: time.Now()}, nil
+}
+
+// attempt is one request's way to a permit.
+type attempt struct {
+	limiter *limiter
+	name    string
+	began   time.Time
+	place   atomic.Pointer[berth.Place] // when last heard of
+}
+
+func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
+	l := a.limiter
+	limit := l.limit
+	if l.key != nil {
+		key := l.key(r)
+		a.name = nameOf(l.name, key)
+		if l.limits != nil {
+			limit = l.limits(key)
+		}
+	}
+	sem, err := l.client.Semaphore(a.name, limit, l.lease...)
+	if err != nil {
+		return nil, err
+	}
+	var opts []berth.Option
+	if l.perRequest != nil {
+		opts = append(opts, l.perRequest(r)...)
+	}
+	lease, err := a.wait(r.Context(), sem, opts)
+	switch {
+	case a.answered(err):
+		l.outage.over()
+	case errors.Is(err, berth.ErrUnreachable): // a refusal may be one key's trouble, and comes fast
+		l.outage.begin(err)
+	}
+	return lease, err
+}
+
+// answered reports whether Redis has said anything about the request.
+func (a *attempt) answered(err error) bool {
+	return err == nil || a.place.Load() != nil || errors.Is(err, berth.ErrBusy) ||
+		errors.Is(err, berth.ErrQueueFull) || errors.Is(err, berth.ErrTooHeavy)
+}
+
+// wait acquires within the bounds on the wait and on Redis. The second ends with
+// the first answer: who stands in line has been heard.
+func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []berth.Option) (*berth.Lease, error) {
+	l := a.limiter
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	answer := time.AfterFunc(l.answerWithin, func() { cancel(errSilence) })
+	defer answer.Stop()
+	if l.maxWait == 0 {
+		lease, err := sem.TryAcquire(ctx, opts...)
+		return lease, a.reason(ctx, err)
+	}
+	if l.maxWait > 0 {
+		bound := time.AfterFunc(l.maxWait, func() { cancel(a.late()) })
+		defer bound.Stop()
+	}
+	opts = append(opts, berth.OnQueued(func(p berth.Place) {
+		answer.Stop()
+		a.place.Store(&p)
+	}))
+	lease, err := sem.Acquire(ctx, opts...)
+	return lease, a.reason(ctx, err)
+}
+
+// late is why a wait ended at its bound: a request that has no place yet waited
+// for Redis, not in line.
+func (a *attempt) late() error {
+	if a.place.Load() == nil {
+		return errSilence
+	}
+	return ErrMaxWait
+}
+
+// reason puts our own reason for ending a wait in the place of the context's.
+func (a *attempt) reason(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if err != nil && (cause == ErrMaxWait || cause == errSilence) { //nolint:errorlint // as they were given
+		return cause
+	}
+	return err
+}
+
+func (a *attempt) refusal(err error) *RefusedError {
+	e := &RefusedError{
+		Name: a.name, Waited: time.Since(a.began), Ahead: -1, Err: err,
+		RetryAfter: leastRetry, Status: statusOf(err, a.limiter.status),
+	}
+	if away(err) {
+		return e
+	}
+	stand := standing{ahead: -1}
+	var busy *berth.BusyError
+	if errors.As(err, &busy) {
+		stand = standing{ahead: busy.Waiting, limit: busy.Limit, next: busy.NextExpiry}
+	} else if p := a.place.Load(); p != nil {
+		stand = standing{ahead: p.Ahead, limit: p.Limit}
+	}
+	e.Ahead = stand.ahead
+	e.RetryAfter = stand.retryAfter(a.limiter.holds.mean())
+	return e
+}

@@ -1,0 +1,144 @@
+package berthhttp
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// Defaults of the options.
+const (
+	// DefaultMaxHold is how long a Transport's request may keep its permit,
+	// reading the response body included.
+	DefaultMaxHold = 15 * time.Minute
+	// DefaultMaxWait is how long a Handler's request waits in line.
+	DefaultMaxWait = 5 * time.Second
+	// DefaultAnswerWithin is how long a Handler's request waits for Redis.
+	DefaultAnswerWithin = time.Second
+	// DefaultTransportAnswerWithin is the same for a Transport's request.
+	DefaultTransportAnswerWithin = 5 * time.Second
+)
+
+// Option configures NewTransport or NewHandler; those that fit only one of them
+// say so, and are an error to the other.
+type Option func(*config)
+
+type config struct {
+	key          func(*http.Request) string // nil: one semaphore for all
+	limits       func(key string) int
+	lease        []berth.Option
+	perRequest   func(*http.Request) []berth.Option
+	maxWait      time.Duration // negative: no bound but the request's context
+	answerWithin time.Duration
+	failOpen     bool
+	onOpen       func(*http.Request, error)
+	logger       *slog.Logger
+
+	base    http.RoundTripper // Transport only
+	callers bool              // Transport only
+
+	status int                                                     // Handler only
+	refuse func(http.ResponseWriter, *http.Request, *RefusedError) // Handler only
+}
+
+// Key sets what a request is counted under: requests with equal keys share a
+// limit. Any string will do, the empty one is a key like any other. nil counts
+// all requests together. Default: ByHost for a Transport, nil for a Handler.
+func Key(f func(*http.Request) string) Option { return func(c *config) { c.key = f } }
+
+// Limits sets the limit for each key, in place of the one given to NewTransport
+// or NewHandler. Requests for which f returns less than 1 are refused. f must be
+// quick, and should return the same in all processes: the last one wins.
+func Limits(f func(key string) int) Option { return func(c *config) { c.limits = f } }
+
+// LeaseOptions sets options of all leases, such as berth.TTL, berth.MaxHold or
+// berth.QueueLimit. berth.OnQueued has no effect here.
+func LeaseOptions(opts ...berth.Option) Option {
+	return func(c *config) { c.lease = append(c.lease, opts...) }
+}
+
+// PerRequest sets further options of each request's lease, such as berth.Weight,
+// berth.HeadStart or berth.Label. A request whose options are out of bounds is
+// refused.
+func PerRequest(f func(*http.Request) []berth.Option) Option {
+	return func(c *config) { c.perRequest = f }
+}
+
+// MaxWait bounds the time in line; 0 does not wait at all, a negative one leaves
+// it to the request's context. Default: DefaultMaxWait for a Handler, the
+// request's context for a Transport.
+func MaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } }
+
+// AnswerWithin bounds how long a request waits for Redis to say anything at all;
+// default DefaultAnswerWithin or DefaultTransportAnswerWithin. After that Redis
+// counts as away, and for a second the requests that follow do not ask it.
+func AnswerWithin(d time.Duration) Option { return func(c *config) { c.answerWithin = d } }
+
+// FailOpen lets requests pass without a permit, and so without a limit, when
+// Redis is away or refuses. That is logged, and f, if not nil, is called for each
+// such request with the reason. Default: such requests are refused.
+func FailOpen(f func(r *http.Request, why error)) Option {
+	return func(c *config) { c.failOpen, c.onOpen = true, f }
+}
+
+// Logger sets where to report what no caller can be told: an outage, a body that
+// is never closed, a lease that is lost while a request is served. Default:
+// slog.Default().
+func Logger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+
+// Base sets the transport that sends the requests; default
+// http.DefaultTransport. For a Transport only.
+func Base(rt http.RoundTripper) Option { return func(c *config) { c.base = rt } }
+
+// RecordCallers notes for each request where in the program it was made, so that
+// the warning about a body that is never closed can tell. It costs about a
+// microsecond per request. For a Transport only.
+func RecordCallers() Option { return func(c *config) { c.callers = true } }
+
+// Status sets the status of a refusal, 400 to 599; default 429, Too Many
+// Requests. It is 503 in any case when Redis is why. For a Handler only.
+func Status(code int) Option { return func(c *config) { c.status = code } }
+
+// Refuse sets what answers a refused request in place of a line of text. Status
+// and Retry-After are in why; the header Retry-After is set already. For a
+// Handler only.
+func Refuse(f func(w http.ResponseWriter, r *http.Request, why *RefusedError)) Option {
+	return func(c *config) { c.refuse = f }
+}
+
+// with applies opts and checks the result.
+func (c config) with(opts []Option) (config, error) {
+	for _, o := range opts {
+		if o == nil {
+			return c, &berth.InvalidError{What: "option", Reason: "it is nil"}
+		}
+		o(&c)
+	}
+	if c.answerWithin <= 0 {
+		return c, &berth.InvalidError{What: "AnswerWithin", Reason: fmt.Sprintf("%v is not above 0", c.answerWithin)}
+	}
+	if c.logger == nil {
+		c.logger = slog.Default()
+	}
+	return c, nil
+}
+
+func (c config) onlyTransport() error {
+	if c.status != 0 || c.refuse != nil {
+		return &berth.InvalidError{What: "option", Reason: "Status and Refuse are for a Handler"}
+	}
+	return nil
+}
+
+func (c config) onlyHandler() error {
+	if c.base != nil || c.callers {
+		return &berth.InvalidError{What: "option", Reason: "Base and RecordCallers are for a Transport"}
+	}
+	if c.status != 0 && (c.status < 400 || c.status > 599) {
+		return &berth.InvalidError{What: "Status", Reason: fmt.Sprintf("%d is outside 400 to 599", c.status)}
+	}
+	return nil
+}

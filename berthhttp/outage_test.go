@@ -1,0 +1,172 @@
+package berthhttp_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/berthtest"
+)
+
+// outages are the ways in which Redis can fail to answer.
+var outages = map[string]func(*berthtest.Store){
+	"away":  func(s *berthtest.Store) { s.Down() },
+	"hangs": func(s *berthtest.Store) { s.Slow(24 * time.Hour) },
+}
+
+func TestTransportFailsClosed(t *testing.T) {
+	for name, fail := range outages {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				client, log, sent := store.Client(), new(logs), 0
+				tr := newTransport(t, client, 1, log.option(), berthhttp.Base(roundTripper(func(*http.Request) (*http.Response, error) {
+					sent++
+					return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+				})))
+				fail(store)
+				began := time.Now()
+				for range 3 {
+					if _, err := tr.RoundTrip(get(t.Context(), t, api)); !errors.Is(err, berth.ErrUnreachable) {
+						t.Fatalf("RoundTrip returned %v, want ErrUnreachable", err)
+					}
+				}
+				if took := time.Since(began); took > berthhttp.DefaultTransportAnswerWithin+time.Second {
+					t.Errorf("three refusals took %v: the later ones should not wait", took)
+				}
+				if sent != 0 || log.count("redis is away") != 1 {
+					t.Errorf("%d requests were sent; log: %s", sent, log)
+				}
+				store.Slow(0)
+				store.Up()
+				<-time.After(2 * time.Second)
+				if _, err := tr.RoundTrip(get(t.Context(), t, api)); err != nil {
+					t.Errorf("after the outage: %v", err)
+				}
+				if log.count("redis is back") != 1 || log.count("refused=2") != 1 {
+					t.Errorf("log: %s", log)
+				}
+			})
+		})
+	}
+}
+
+func TestFailOpen(t *testing.T) {
+	for name, fail := range outages {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				client, log, told := store.Client(), new(logs), 0
+				tr := newTransport(t, client, 1, endless, log.option(), berthhttp.FailOpen(func(_ *http.Request, why error) {
+					told++
+					if !errors.Is(why, berth.ErrUnreachable) {
+						t.Errorf("told of %v", why)
+					}
+				}))
+				fail(store)
+				for range 5 {
+					defer holdOne(t, tr)()
+				}
+				if told != 5 || log.count("passed without a limit") != 1 {
+					t.Errorf("told %d times of 5; log: %s", told, log)
+				}
+				store.Slow(0)
+				store.Up()
+				<-time.After(2 * time.Second)
+				free := holdOne(t, tr)
+				want(t, client, "api/api.test", 1, 0)
+				free()
+				if told != 5 {
+					t.Errorf("told %d times", told)
+				}
+			})
+		})
+	}
+}
+
+// TestOneAsksForAll: while Redis is away, one request a second finds out.
+func TestOneAsksForAll(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		tr := newTransport(t, store.Client(), 1, endless, berthhttp.FailOpen(nil), berthhttp.AnswerWithin(100*time.Millisecond))
+		store.Slow(time.Hour)
+		waited := 0
+		for range 100 {
+			began := time.Now()
+			holdOne(t, tr)()
+			if time.Since(began) > 0 {
+				waited++
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		if waited < 5 || waited > 12 {
+			t.Errorf("%d of 100 requests in 10 s waited for Redis", waited)
+		}
+	})
+}
+
+// TestSlowIsNotAway: an answer within the bound counts, and so does a long wait
+// in line.
+func TestSlowIsNotAway(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		log := new(logs)
+		tr := newTransport(t, store.Client(), 1, endless, log.option(), berthhttp.FailOpen(nil), berthhttp.MaxWait(time.Minute))
+		free := holdOne(t, tr)
+		store.Slow(400 * time.Millisecond)
+		_, err := tr.RoundTrip(get(t.Context(), t, api))
+		if !errors.Is(err, berthhttp.ErrMaxWait) || log.String() != "" {
+			t.Errorf("RoundTrip returned %v; log: %s", err, log)
+		}
+		free()
+	})
+}
+
+// TestCorruptKeyHarmsNobodyElse: what somebody wrote over one key is one key's
+// trouble.
+func TestCorruptKeyHarmsNobodyElse(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		tr := newTransport(t, store.Client(), 1, endless)
+		if err := store.Redis().Set(t.Context(), "berth:{api/bad.test}", "?", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := tr.RoundTrip(get(t.Context(), t, "http://bad.test/"))
+		if !errors.Is(err, berth.ErrCorrupt) && !errors.Is(err, berth.ErrRefused) { // the embedded store's words differ
+			t.Errorf("RoundTrip returned %v", err)
+		}
+		holdOne(t, tr)()
+	})
+}
+
+func TestHandlerWithoutRedis(t *testing.T) {
+	for name, fail := range outages {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				served := 0
+				next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
+				closed := newHandler(t, store.Client(), 1, next)
+				open := newHandler(t, store.Client(), 1, next, berthhttp.FailOpen(nil))
+				fail(store)
+				began := time.Now()
+				rec := httptest.NewRecorder()
+				closed.ServeHTTP(rec, get(t.Context(), t, "/"))
+				if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || served != 0 {
+					t.Errorf("answered %d, header %v, served %d", rec.Code, rec.Header(), served)
+				}
+				if took := time.Since(began); took > berthhttp.DefaultAnswerWithin {
+					t.Errorf("the answer took %v", took)
+				}
+				began = time.Now()
+				closed.ServeHTTP(httptest.NewRecorder(), get(t.Context(), t, "/"))
+				if took := time.Since(began); took != 0 {
+					t.Errorf("the second answer took %v", took)
+				}
+				rec = httptest.NewRecorder()
+				open.ServeHTTP(rec, get(t.Context(), t, "/"))
+				if rec.Code != http.StatusOK || served != 1 {
+					t.Errorf("failing open answered %d, served %d", rec.Code, served)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,70 @@
+package berthhttp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// bind returns parent's child, which also ends when the lease is lost, with that
+// as its cause, and carries the lease; and what ends it otherwise.
+func (p *permit) bind(parent context.Context) (context.Context, func()) {
+	if p.lease == nil {
+		return context.WithCancel(parent)
+	}
+	held := p.lease.Context()
+	ctx, cancel := context.WithCancelCause(leased{parent, held})
+	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// leased is a context with the values of a lease's context on top.
+type leased struct {
+	context.Context //nolint:containedctx // it is one
+
+	held context.Context //nolint:containedctx // for its values only
+}
+
+// Value prefers the parent, so that the context package finds its own things
+// where they belong; but the innermost lease wins.
+func (c leased) Value(key any) any {
+	v := c.Context.Value(key)
+	if _, outer := v.(*berth.Lease); outer || v == nil {
+		return c.held.Value(key)
+	}
+	return v
+}
+
+// lost returns the lease's *berth.LostError if it was lost, else nil.
+func (p *permit) lost() *berth.LostError {
+	var lost *berth.LostError
+	if p.lease == nil || !errors.As(context.Cause(p.lease.Context()), &lost) {
+		return nil
+	}
+	return lost
+}
+
+// release gives the permit back.
+func (p *permit) release() {
+	p.limiter.holds.add(time.Since(p.since))
+	giveBack(p.lease, p.limiter.logger)
+}
+
+// giveBack releases in the background: whoever closes a body or ends a request
+// need not wait for Redis. berth.Client.Close gives back what is left.
+func giveBack(lease *berth.Lease, log *slog.Logger) {
+	if lease == nil {
+		return
+	}
+	go func() {
+		if err := lease.Release(); away(err) {
+			log.Warn("berthhttp: a permit could not be given back; it runs out by itself", "name", lease.Name(), "error", err)
+		}
+	}()
+}

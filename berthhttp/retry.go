@@ -1,0 +1,61 @@
+package berthhttp
+
+import (
+	"sync"
+	"time"
+)
+
+// Retry-After stays within these: a client that is told less comes back for
+// nothing, one that is told more may miss that the rush is over.
+const (
+	leastRetry = time.Second
+	mostRetry  = time.Minute
+)
+
+// standing is what a refused request has heard of the line.
+type standing struct {
+	ahead int           // waiters in front; -1: not known
+	limit int           // in force
+	next  time.Duration // until a lease runs out unless it is renewed; 0: not known
+}
+
+// retryAfter estimates when a permit may be free: those ahead go first, limit of
+// them at a time, each round as long as permits were held lately. A lease that
+// runs out ends its round earlier. In whole seconds, as the header has it.
+func (s standing) retryAfter(hold time.Duration) time.Duration {
+	round := hold
+	if s.next > 0 && (round == 0 || s.next < round) {
+		round = s.next
+	}
+	limit := max(s.limit, 1)
+	rounds := time.Duration((max(s.ahead, 0) + limit) / limit)
+	if round > mostRetry/rounds {
+		return mostRetry
+	}
+	d := rounds * round
+	return max((d + time.Second - 1).Truncate(time.Second), leastRetry)
+}
+
+// meter is a moving average of how long permits are held.
+type meter struct {
+	mu   sync.Mutex
+	avg  time.Duration // guarded by mu
+	some bool          // guarded by mu
+}
+
+func (m *meter) add(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.some {
+		m.avg, m.some = d, true
+		return
+	}
+	m.avg += (d - m.avg) / 8
+}
+
+// mean returns 0 when nothing is known.
+func (m *meter) mean() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.avg
+}

@@ -1,0 +1,105 @@
+package berthhttp
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/berth-go/berth"
+)
+
+// Transport is an http.RoundTripper that sends at most so many requests at once,
+// over all processes that use the same name and key. It is safe for concurrent
+// use.
+type Transport struct {
+	limiter *limiter
+	base    http.RoundTripper
+}
+
+// NewTransport returns a Transport that lets limit requests run at once for each
+// key, by default each host. name is what the limit is called in Redis: programs
+// that name the same one share it. It fails with a *berth.InvalidError.
+//
+// Different limits for one request, say one for all hosts beside those for each,
+// are Transports on top of each other (Base), in the same order everywhere.
+func NewTransport(client *berth.Client, name string, limit int, opts ...Option) (*Transport, error) {
+	cfg := config{
+		key: ByHost, maxWait: -1, answerWithin: DefaultTransportAnswerWithin,
+		lease: []berth.Option{berth.MaxHold(DefaultMaxHold)},
+	}
+	cfg, err := cfg.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.onlyTransport(); err != nil {
+		return nil, err
+	}
+	l, err := newLimiter(client, name, limit, cfg)
+	if err != nil {
+		return nil, err
+	}
+	base := cfg.base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &Transport{limiter: l, base: base}, nil
+}
+
+// RoundTrip waits for a permit within the request's context and sends the
+// request. The permit is given back when the response body is closed or has been
+// read to its end, when the request fails, or when its context ends, whichever
+// comes first; after a switch of protocols, when the connection is closed.
+//
+// When the lease is lost meanwhile, the request is cancelled: RoundTrip, or
+// reading the body, fails with berth.ErrLost. A lease reaches its MaxHold
+// (DefaultMaxHold, unless LeaseOptions says otherwise) when a body is neither
+// read nor closed; then a warning is logged.
+//
+// A request that gets no permit is not sent; the error is a *RefusedError.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL == nil || req.Header == nil {
+		return t.base.RoundTrip(req) // which knows what to say
+	}
+	p, why := t.limiter.take(req)
+	if why != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper must
+		}
+		return nil, why
+	}
+	return send(p, t.base, req)
+}
+
+// CloseIdleConnections closes those of the transport below, for
+// http.Client.CloseIdleConnections.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+var errNoResponse = errors.New("berthhttp: the base transport returned neither a response nor an error")
+
+// send makes the call and leaves the permit with the response's body, or gives
+// it back if there is none, also when base panics.
+func send(p *permit, base http.RoundTripper, req *http.Request) (*http.Response, error) {
+	h := newHold(p, req)
+	kept := false
+	defer func() {
+		if !kept {
+			h.finish()
+		}
+	}()
+	resp, err := base.RoundTrip(req.WithContext(h.ctx))
+	switch {
+	case err != nil:
+		return nil, h.explain(err)
+	case resp == nil:
+		return nil, errNoResponse
+	}
+	resp.Request = req
+	kept, err = h.keep(resp)
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
