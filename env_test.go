@@ -380,3 +380,17 @@ func alone(t *testing.T, config []string, body func(t *testing.T, e *env, s *red
 	e.open(time.Minute)
 	body(t, e, s)
 }
+
+// unchanged fails if the store is not as it was.
+func (e *env) unchanged(before map[string]string) {
+	e.t.Helper()
+	after := e.keys()
+	for key, value := range after {
+		if before[key] != value {
+			e.t.Errorf("%s has changed: %s, was %q", key, value, before[key])
+		}
+	}
+	if len(after) != len(before) {
+		e.t.Errorf("keys %v, were %v", after, before)
+	}
+}
