@@ -309,10 +309,15 @@ func running(pid int) bool {
 // eventually polls for what another process does to a file or a terminal,
 // which cannot be waited for in another way.
 func eventually(ok func() bool) bool {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if ok() {
-			return true
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return false
 		}
 	}
-	return false
+	return true
 }

@@ -32,7 +32,7 @@ func check(t *testing.T, cmd *cobra.Command) {
 	if !strings.Contains(cmd.Example, path) {
 		t.Errorf("%s: no example", path)
 	}
-	for _, line := range strings.Split(cmd.Long+"\n"+cmd.Example, "\n") {
+	for line := range strings.SplitSeq(cmd.Long+"\n"+cmd.Example, "\n") {
 		if len([]rune(line)) > 80 {
 			t.Errorf("%s: a line of its help is wider than 80 columns: %q", path, line)
 		}

@@ -55,11 +55,11 @@ func (t *table) row(cells ...string) {
 	for i, cell := range cells {
 		cells[i] = screen.Clean(cell)
 	}
-	io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
+	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
 }
 
 func (t *table) String() string {
-	t.w.Flush()
+	_ = t.w.Flush() // into memory
 	lines := strings.Split(t.b.String(), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(line, " ")

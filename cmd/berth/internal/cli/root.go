@@ -63,8 +63,7 @@ func codeOf(err error) int {
 	if err == nil || errors.As(err, &ran) {
 		return exit.Of(err)
 	}
-	var own *exit.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*exit.Error](err); ok {
 		return own.Code
 	}
 	return exit.Usage

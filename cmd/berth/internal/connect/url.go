@@ -104,7 +104,7 @@ func (t *Target) userinfo(s string) error {
 }
 
 func (t *Target) hosts(s, defaultPort string) error {
-	for _, h := range strings.Split(s, ",") {
+	for h := range strings.SplitSeq(s, ",") {
 		addr, err := hostPort(h, defaultPort)
 		if err != nil {
 			return err

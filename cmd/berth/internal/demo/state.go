@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -47,8 +48,8 @@ func (s *State) handle(e event, view View) {
 
 // holding returns the newest hold of a worker.
 func (s *State) holding(worker int) *hold {
-	for i := len(s.tally.holds) - 1; i >= 0; i-- {
-		if h := s.tally.holds[i]; h.worker == worker {
+	for _, h := range slices.Backward(s.tally.holds) {
+		if h.worker == worker {
 			return h
 		}
 	}

@@ -136,14 +136,11 @@ func bar(share float64, width int) string {
 }
 
 func queueLine(s *State) string {
-	text := "  queue   "
-	for i, w := range s.queue() {
-		if i > 0 {
-			text += " ← "
-		}
-		text += strings.TrimPrefix(screen.Clean(w.Label), "worker ")
+	var names []string
+	for _, w := range s.queue() {
+		names = append(names, strings.TrimPrefix(screen.Clean(w.Label), "worker "))
 	}
-	return text
+	return "  queue   " + strings.Join(names, " ← ")
 }
 
 func score(s *State) string {

@@ -52,7 +52,7 @@ func Start(spec Spec) (*Process, error) {
 	}
 	proc := &Process{pid: p.Pid, events: make(chan unix.WaitStatus, 1)}
 	// os.Process cannot report a stop, so waiting is ours.
-	p.Release()
+	_ = p.Release()
 	go proc.wait()
 	return proc, nil
 }

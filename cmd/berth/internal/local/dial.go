@@ -92,9 +92,9 @@ func (s *Store) start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go cmd.Wait() // no zombie, should it end before us
+	go func() { _ = cmd.Wait() }() // no zombie, should it end before us
 	report.Close()
-	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	msg, err := io.ReadAll(ready)
 	switch {

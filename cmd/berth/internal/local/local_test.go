@@ -185,10 +185,10 @@ func TestPrepareDirRefuses(t *testing.T) {
 	if os.Geteuid() == 0 {
 		tests["foreign"] = func(dir string) error { os.Mkdir(dir, 0o700); return os.Chown(dir, 12345, 12345) }
 	}
-	for name, make := range tests {
+	for name, prepare := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(base, name)
-			if err := make(dir); err != nil {
+			if err := prepare(dir); err != nil {
 				t.Fatal(err)
 			}
 			if err := prepareDir(dir); err == nil {

@@ -28,14 +28,14 @@ func Serve(ctx context.Context, dir string, idle time.Duration) error {
 	report := os.NewFile(readyFD, "ready")
 	server, unlock, err := open(ctx, dir)
 	if err != nil {
-		io.WriteString(report, err.Error())
+		_, _ = io.WriteString(report, err.Error())
 		report.Close()
 		return err
 	}
 	// The lock goes last: a successor must not listen before we have ended.
-	defer unlock()
+	defer func() { _ = unlock() }()
 	defer server.Close()
-	io.WriteString(report, readyMessage)
+	_, _ = io.WriteString(report, readyMessage)
 	report.Close()
 
 	ctx, cancel := context.WithCancel(ctx)

@@ -78,7 +78,7 @@ func (s *Server) accept() {
 			if s.isClosing() {
 				return
 			}
-			time.Sleep(100 * time.Millisecond) // out of files, most likely
+			<-time.After(100 * time.Millisecond) // out of files, most likely: others must close some
 			continue
 		}
 		if !s.count(+1) {
