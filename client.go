@@ -96,8 +96,13 @@ func (c config) terms(limit int, wait bool) *protocol.Terms {
 // Adopt resumes the lease that another process, or this one, gave away by
 // Detach. The lease is renewed at once and from then on by this client. It fails
 // with ErrHandle when handle is none of this version and prefix, and with a
-// *LostError when the lease has run out.
+// *LostError when the lease has run out; on any other failure the lease stays as
+// it was. A lease that an operator has asked to stop is adopted, but over: all
+// that can be done with it is to release it.
 func (c *Client) Adopt(ctx context.Context, handle string) (*Lease, error) {
+	if err := validContext(ctx); err != nil {
+		return nil, err
+	}
 	h, err := parseHandle(handle, c.prefix)
 	if err != nil {
 		return nil, err

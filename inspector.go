@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 // need it. It is safe for concurrent use.
 type Inspector struct{ store *protocol.Store }
 
-// Summary is one semaphore at a glance.
+// Summary is one semaphore at a glance. In JSON its durations are nanoseconds.
 type Summary struct {
 	Name         string        `json:"name"`
 	Limit        int           `json:"limit"`         // in force: the pin, or what was last declared
@@ -68,9 +69,12 @@ func (c *Client) Inspector() *Inspector { return &Inspector{store: c.session.Sto
 // prefix, by name. It walks the keyspace by SCAN, and reaps on the way what
 // crashed processes have left behind.
 func (in *Inspector) List(ctx context.Context) ([]Summary, error) {
+	if err := validContext(ctx); err != nil {
+		return nil, err
+	}
 	names, err := in.store.Names(ctx)
 	if err != nil {
-		return nil, public("*", err)
+		return nil, public("", err)
 	}
 	var all []Summary
 	for _, name := range names {
@@ -126,7 +130,7 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 
 // apply runs operations, or none: that reaps.
 func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
-	if err := validName(name); err != nil {
+	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
 	}
 	for {
@@ -213,7 +217,7 @@ func (in *Inspector) Evict(ctx context.Context, name, id string, force bool) err
 // live lose their leases at their next renewal, and until then the limit can be
 // exceeded. It is the way out of ErrCorrupt.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
-	if err := validName(name); err != nil {
+	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
 	}
 	found, err := in.store.Delete(ctx, in.store.Keys(name))

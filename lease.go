@@ -105,7 +105,12 @@ func (l *Lease) ValidUntil() time.Time {
 // Renew renews the lease now; berth does so by itself unless WithoutRenewal. On
 // success it lasts another TTL, or until MaxHold. A *LostError means that it is
 // over. Any other error leaves it as it was.
-func (l *Lease) Renew(ctx context.Context) error { return public(l.Name(), l.claim.Renew(ctx)) }
+func (l *Lease) Renew(ctx context.Context) error {
+	if err := validContext(ctx); err != nil {
+		return err
+	}
+	return public(l.Name(), l.claim.Renew(ctx))
+}
 
 // Release gives the permits back; the next waiter has them in the same moment.
 // It is bounded by berth's own time-out of some seconds, so that a dead context

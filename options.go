@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -139,6 +140,13 @@ func (c config) validate() error {
 		return &InvalidError{"QueueLimit", fmt.Sprintf("%d is outside 0 to %d", c.queueLimit, MaxLimit)}
 	}
 	return validText("label", c.label, MaxLabel)
+}
+
+func validContext(ctx context.Context) error {
+	if ctx == nil {
+		return &InvalidError{"context", "it is nil"}
+	}
+	return nil
 }
 
 func validLimit(limit, least int) error {

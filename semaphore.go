@@ -84,8 +84,8 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []Option) (*Lea
 		}
 		terms = cfg.terms(s.limit, wait)
 	}
-	if ctx == nil {
-		return nil, &InvalidError{"context", "it is nil"}
+	if err := validContext(ctx); err != nil {
+		return nil, err
 	}
 	call := s.client.hooks.begin(ctx, s, cfg, wait)
 	claim, err := s.inner.Acquire(call.ctx, terms, cfg.noRenewal, call.onPlace(cfg.onQueued))
@@ -138,6 +138,9 @@ func (s *Semaphore) With(ctx context.Context, fn func(context.Context) error, op
 // order of the arguments. If one is lost while it still waits for another, it
 // gives the others back and returns the *LostError.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
+	if err := validContext(ctx); err != nil {
+		return nil, err
+	}
 	order := make([]int, len(sems))
 	for i, s := range sems {
 		if s == nil {
