@@ -126,7 +126,11 @@ func (l *lab) prime() {
 
 // bounded returns a context that ends a test that hangs, not one that is slow.
 func (l *lab) bounded() context.Context {
-	ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
+	most := time.Minute
+	if l.store != nil {
+		most = 24 * time.Hour
+	}
+	ctx, cancel := context.WithTimeout(l.Context(), most)
 	l.Cleanup(cancel)
 	return ctx
 }
@@ -246,6 +250,13 @@ func (l *lab) idle(limit int, above int64) {
 		l.show()
 		if keys := l.store.Keys(); len(keys) > 0 {
 			l.Errorf("keys left over: %q", keys)
+		}
+		return
+	}
+	for _, key := range []string{l.prefix + ":{s}", l.prefix + ":{s}:order"} {
+		// Tombstones may keep them for a while: -2 is gone, -1 would be for ever.
+		if left := l.server.Do(l.T, "PTTL", key).(int64); left == -1 || left > (2*time.Minute).Milliseconds() {
+			l.Errorf("key %s goes in %d ms", key, left)
 		}
 	}
 }

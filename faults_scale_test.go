@@ -1,0 +1,213 @@
+package berth_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+const many = 10_000
+
+// waitingNow returns the length of the queue; unlike show it does not read it.
+func (l *lab) waitingNow() int {
+	l.Helper()
+	all, err := l.eye.List(l.Context())
+	if err != nil {
+		l.Fatal(err)
+	}
+	n := 0
+	for _, s := range all {
+		n += s.Waiting
+	}
+	return n
+}
+
+// TestManyLeasesExpireAtOnce: a process takes 10,000 permits, does not renew
+// them, and they all come back, to one that waits for all of them.
+func TestManyLeasesExpireAtOnce(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		l.ttl = 5 * time.Second
+		s := l.sem(l.struck(), many)
+		leases := make([]*berth.Lease, many)
+		var wg sync.WaitGroup
+		for i := range leases {
+			wg.Go(func() {
+				var err error
+				if leases[i], err = s.Acquire(l.Context(), berth.WithoutRenewal()); err != nil {
+					l.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if l.Failed() {
+			return
+		}
+		start := time.Now()
+		all := l.acquire(l.sem(l.spared(), many), berth.Weight(many))
+		if took := time.Since(start); took > l.ttl+2*late {
+			l.Errorf("all permits came back after %v, the TTL is %v", took, l.ttl)
+		}
+		for _, lease := range leases {
+			if lease.Valid() {
+				l.Fatal("a lease is valid that has run out")
+			}
+			receive(l, "end of a lease", lease.Context().Done())
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, berth.ErrLost) {
+				l.Fatalf("a lease that ran out ended with %v", cause)
+			}
+		}
+		l.release(all)
+		l.idle(many, all.Token())
+	})
+}
+
+// crowd starts n requests that wait for a permit, and returns what they cost the
+// heap of the process that runs them, and how to end them.
+//
+// It is the difference of the live heap (after a collection) before and after.
+// The callers' goroutines, which exist before, and their stacks, which are not
+// in the heap, do not count; all else that the test allocates does.
+func (l *lab) crowd(s *berth.Semaphore, n int) (bytes uint64, disperse func()) {
+	l.Helper()
+	ctx, cancel := context.WithCancel(l.bounded())
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			<-begin
+			if lease, err := s.Acquire(ctx); err == nil {
+				_ = lease.Release() // it was granted when the others left
+			}
+		})
+	}
+	before := liveHeap()
+	close(begin)
+	l.until("all in line", func() bool { return l.waitingNow() == n })
+	return liveHeap() - before, func() { cancel(); wg.Wait() }
+}
+
+func liveHeap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what a finalizer or a pool kept
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestManyWaiters: 10,000 waiters in one process cost it less than 2 KiB each,
+// the server some calls a second, and they leave nothing behind.
+//
+// It does not run in parallel: others would allocate.
+func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
+	onServer(t, redistest.Start(t), func(l *lab) {
+		holder := l.acquire(l.sem(l.spared(), 1, berth.TTL(berth.MaxTTL)))
+		l.ttl = 6 * time.Second // of waiters: below the default, to be done sooner
+		s := l.sem(l.struck(), 1)
+		bytes, disperse := l.crowd(s, many)
+		t.Logf("a waiter costs %d bytes", bytes/many)
+		if bytes > many*2<<10 {
+			t.Errorf("a waiter costs %d bytes", bytes/many)
+		}
+
+		const intervals = 2
+		before := l.scripts()
+		<-time.After(intervals * l.ttl / 3)
+		calls := float64(l.scripts()-before) / intervals
+		perSecond := calls / (10 * time.Second / 3).Seconds() // the default
+		t.Logf("%d waiters make %.0f calls in each heartbeat interval, by default %.0f per second", many, calls, perSecond)
+		if perSecond > 15 {
+			t.Errorf("%d waiters cost the server %.1f calls per second", many, perSecond)
+		}
+		if n := l.waitingNow(); n != many {
+			t.Errorf("%d of %d still wait", n, many)
+		}
+		disperse()
+		l.until("nobody in line", func() bool { return l.waitingNow() == 0 })
+		l.release(holder)
+		l.idle(1, holder.Token())
+	})
+}
+
+// TestWaitersForAnHour: the heartbeats of all waiters of a process travel
+// together, so an hour of waiting costs as many calls as it has intervals.
+func TestWaitersForAnHour(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(l *lab) {
+		const n = 20
+		s := l.sem(l.struck(), 1)
+		holder := l.acquire(l.sem(l.spared(), 1, berth.TTL(berth.MaxTTL)))
+		_, disperse := l.crowd(s, n)
+		l.net.ResetCounts()
+		<-time.After(time.Hour)
+		intervals := int(time.Hour / (10 * time.Second / 3))
+		if calls := l.net.Count("EVALSHA"); calls > intervals*11/10 || calls < intervals*9/10 {
+			l.Errorf("%d waiters made %d calls in an hour of %d intervals", n, calls, intervals)
+		}
+		if others := l.net.Count() - l.net.Count("EVALSHA", "PING"); others > 0 {
+			l.Errorf("they sent other commands too: %v", l.net.Counts())
+		}
+		if got := l.waitingNow(); got != n {
+			l.Errorf("%d of %d still wait", got, n)
+		}
+		disperse()
+		l.release(holder)
+		l.idle(1, holder.Token())
+	})
+}
+
+func TestUncontendedTakesTwoCommands(t *testing.T) {
+	t.Parallel()
+	onServer(t, redistest.Start(t), func(l *lab) {
+		l.ttl = berth.DefaultTTL
+		s := l.sem(l.struck(), 5)
+		l.release(l.acquire(s))
+		before := l.scripts()
+		l.net.ResetCounts()
+		const pairs = 100
+		for range pairs {
+			l.release(l.acquire(s))
+		}
+		if calls := l.scripts() - before; calls != 2*pairs || l.net.Count() != 2*pairs {
+			t.Errorf("%d pairs made %d calls, and sent %v", pairs, calls, l.net.Counts())
+		}
+	})
+}
+
+// TestContendedCommands: 64 waiters for 5 permits take 2.1 commands for each
+// acquire at most, whether they are one process or many.
+func TestContendedCommands(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, processes := range map[string]int{"one process": 1, "64 processes": 64} {
+		t.Run(name, func(t *testing.T) {
+			onServer(t, server, func(l *lab) {
+				l.ttl = berth.DefaultTTL
+				var sems []*berth.Semaphore
+				for range processes {
+					s := l.sem(l.struck(), 5)
+					l.release(l.acquire(s)) // connects
+					sems = append(sems, s)
+				}
+				before := l.net.Count("EVALSHA")
+				ld := l.start(64+5, sems...)
+				ld.more(600)
+				ld.stop()
+				ld.wg.Wait()
+				calls := l.net.Count("EVALSHA") - before
+				perAcquire := float64(calls) / float64(ld.count())
+				t.Logf("%.2f calls per acquire", perAcquire)
+				if perAcquire > 2.1+float64(2*64)/float64(ld.count()) { // those that were cancelled at the end
+					t.Errorf("%d calls for %d acquires", calls, ld.count())
+				}
+				ld.check(t, 5)
+				l.idle(5, 0)
+			})
+		})
+	}
+}
