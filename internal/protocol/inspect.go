@@ -128,12 +128,13 @@ func (s *Snapshot) readState(fields []any) error {
 		return nil
 	}
 	s.Exists = true
-	v, ok := numbers(settings, 5)
-	if !ok {
-		return corrupt("settings", settings)
+	layout, _, _ := strings.Cut(settings, " ")
+	if n, err := strconv.ParseUint(layout, 10, 31); err == nil && n > 1 {
+		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: fmt.Errorf("layout %d", n)}
 	}
-	if v[0] > 1 {
-		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: fmt.Errorf("layout %d", v[0])}
+	v, ok := numbers(settings, 5)
+	if !ok || v[0] != 1 {
+		return corrupt("settings", settings)
 	}
 	s.Declared, s.Pin, s.Paused, s.Changes = int(v[1]), int(v[2]), v[3] == 1, int(v[4])
 	v, ok = numbers(counts, 8)
@@ -251,7 +252,7 @@ func (s *Store) clusterNames(ctx context.Context, c *redis.ClusterClient) ([]str
 	close(found)
 	<-done
 	if err != nil {
-		return nil, err
+		return nil, classify(err)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  hash, KEYS[2] zset: see transition.lua
 -- ARGV[1]  rank of the first member of the zset to read
--- ARGV[2]  how many members to read, at most 1000
+-- ARGV[2]  how many members to read, at most 1000; 0: none
 -- Returns  { now, settings or "", counts or "", member, score, record or "", ... }:
 --          the queue comes first, in its order, then free slots, then deadlines
 -- Cost     O(log n + ARGV[2])
@@ -10,6 +10,7 @@
 local clock = redis.call('TIME')
 local head = redis.call('HMGET', KEYS[1], 'settings', 'counts')
 local out = { clock[1] * 1000 + math.floor(clock[2] / 1000), head[1] or '', head[2] or '' }
+if ARGV[2] == '0' then return out end
 local page = redis.call('ZRANGE', KEYS[2], ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
 if #page == 0 then return out end
 local ids = {}

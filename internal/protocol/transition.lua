@@ -92,6 +92,7 @@ if settings and plain then
     limit, used, holders, waiting = limit + 0, used + 0, holders + 0, waiting + 0
     slots, last, nearest, expires = slots + 0, last + 0, nearest + 0, expires + 0
     plain = holders == slots and slots <= used and slots <= 2147483648 and last < FRONT and nearest > now
+      and used < FRONT and waiting < FRONT and nearest < FRONT and expires < FRONT
   else
     plain = false
   end
@@ -110,7 +111,7 @@ if plain then
     if ARGV[i + 1] ~= '0' then plain = false break end
     for k = 1, count do
       local weight, slot = match(got[field + k] or '', '^h (%d+) (%d+) ')
-      if not weight then plain = false break end
+      if not weight or weight + 0 > used then plain = false break end
       used, holders, freeds = used - weight, holders - 1, freeds + 1
       freed[freeds], removed[freeds] = slot + 0, ARGV[i + 2 + k]
       out[n + k] = 9
@@ -307,8 +308,8 @@ else
     match(counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   if not e then corrupt('counts', counts) end
   used, holders, waiting, tombs, slots, last, nearest, expires = e + 0, f + 0, g + 0, h + 0, j + 0, k + 0, l + 0, m + 0
-  if declared > 2147483648 or pin > 2147483648 or pin < -1 or used > FRONT or holders > used
-      or slots < holders or slots > 2147483648 or last >= FRONT or nearest >= FRONT then
+  if declared > 2147483648 or pin > 2147483648 or pin < -1 or holders > used or slots < holders or slots > 2147483648
+      or math.max(used, waiting, tombs, changes, last, nearest, expires) >= FRONT then
     corrupt('counts', settings .. ' / ' .. counts)
   end
 end
@@ -338,7 +339,9 @@ local function tell(owner, line)
 end
 
 local function remaining(id)
-  return (due[id] or tonumber(call('ZSCORE', ORDER, id) or '') or corrupt('no deadline for', id)) - now
+  local till = due[id] or tonumber(call('ZSCORE', ORDER, id) or '')
+  if not till or till < BAND or till >= FRONT then corrupt('no deadline for', id) end
+  return till - now
 end
 
 -- Takes a holder or a waiter out, and returns its owner. A late copy of its
@@ -351,6 +354,7 @@ local function leave(id, reason, till)
     weight, slot, token, owner = match(r, '^h (%d+) (%d+) (%d+) %d+ [01] (%S+) ')
     if not weight then corrupt('record', r) end
     used, holders = used - weight, holders - 1
+    if used < 0 then corrupt('record', r) end
     freed[#freed + 1] = slot + 0
     since = token / 1000 -- a token is the time of its grant in microseconds, or a little more
   else

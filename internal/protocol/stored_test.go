@@ -1,0 +1,369 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What others have written into the keys, or taken out of them, ends in a typed
+// error and changes nothing, or is healed; it never ends in a panic, a Lua error
+// or half a step.
+
+// damage is something done to the keys behind berth's back.
+type damage struct {
+	name string
+	do   func(t failer, r *rig)
+	want error // every operation gives it; nil: those that notice give ErrCorrupt, others pass
+}
+
+// furnish leaves three kinds of members: s0.2 and s0.3 hold slots 1 and 2, slot
+// 0 is free, s0.4 and s0.5 wait because they are heavy, s1.1 is a tombstone.
+func furnish(t failer, r *rig) {
+	t.Helper()
+	r.reset(t)
+	r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(3)}, ids(3)...)...)
+	r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(3, func(t *Terms) { t.Weight = 2 })}, "s0.4", "s0.5")...)
+	r.do(t, 0, Op{Verb: Release, ID: "s0.1"}, Op{Verb: Release, ID: "s1.1", Flag: true})
+}
+
+// plain leaves s0.2 and s0.3 holding, and nothing else: the short way's case.
+func plain(t failer, r *rig) {
+	t.Helper()
+	r.reset(t)
+	r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(3)}, "s0.2", "s0.3")...)
+}
+
+// probes are all operations, on ids of each kind.
+func probes() map[string]Op {
+	return map[string]Op{
+		"acquire":           {Verb: Acquire, ID: "s0.9", Terms: terms(3)},
+		"try":               {Verb: Acquire, ID: "s0.9", Terms: terms(3, func(t *Terms) { t.Wait = false })},
+		"acquire again":     {Verb: Acquire, ID: "s0.2", Terms: terms(3)},
+		"wait again":        {Verb: Acquire, ID: "s0.4", Terms: terms(3)},
+		"acquire, new":      {Verb: Acquire, ID: "s0.9", Terms: terms(5)},
+		"release":           {Verb: Release, ID: "s0.2"},
+		"release, tomb":     {Verb: Release, ID: "s0.2", Flag: true},
+		"cancel":            {Verb: Release, ID: "s0.4"},
+		"release, unknown":  {Verb: Release, ID: "s0.9", Flag: true},
+		"renew":             {Verb: Renew, ID: "s0.2", TTL: time.Minute},
+		"heartbeat":         {Verb: Heartbeat, ID: "s0.4", TTL: time.Minute, Flag: true},
+		"heartbeat, holder": {Verb: Heartbeat, ID: "s0.2", TTL: time.Minute},
+		"evict":             {Verb: Evict, ID: "s0.2", Flag: true},
+		"evict gently":      {Verb: Evict, ID: "s0.2"},
+		"resize":            {Verb: Resize, N: 4},
+		"pin":               {Verb: Pin, N: 6},
+		"pause":             {Verb: Pause, Flag: true},
+	}
+}
+
+// everyWay runs a test on both servers and by both ways through the script.
+func everyWay(t *testing.T, body func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, f := range []form{{}, {keeps: true, long: true}} {
+		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) { onBoth(t, f, body) })
+	}
+}
+
+// tryAll runs every probe on keys with every damage.
+func tryAll(t *testing.T, damages []damage) {
+	t.Helper()
+	everyWay(t, func(t *testing.T, r *rig) {
+		for i, d := range damages {
+			lays := []func(failer, *rig){furnish, plain}
+			if r.mr == nil {
+				lays = lays[i%2 : i%2+1] // half of them, to be quick
+			}
+			for _, lay := range lays {
+				damaged := func() dump {
+					lay(t, r)
+					d.do(t, r)
+					return r.raw(t)
+				}
+				before := damaged()
+				for name, op := range probes() {
+					if probe(t, r, d, before, name, op) {
+						before = damaged()
+					}
+				}
+			}
+			inspectDamaged(t, r, d)
+		}
+	})
+}
+
+// probe runs one operation and checks that an error is typed, and left all as it
+// was. It reports whether the operation passed.
+func probe(t *testing.T, r *rig, d damage, before dump, name string, op Op) (passed bool) {
+	t.Helper()
+	ops := []Op{op}
+	_, err := r.stores[0].Do(context.Background(), r.keys, 0, ops)
+	after := r.raw(t)
+	switch {
+	case d.want != nil && !errors.Is(err, d.want):
+		t.Errorf("%s, %s: error %v, want %v", d.name, name, err, d.want)
+	case err == nil:
+		checkPassed(t, r, d, after, name, ops[0])
+		return true
+	case !errors.Is(err, ErrRejected) || !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion):
+		t.Errorf("%s, %s: untyped error %v", d.name, name, err)
+	case !reflect.DeepEqual(after, before):
+		t.Errorf("%s, %s: error %v, but changed\n%.2000s\nto\n%.2000s", d.name, name, err, before, after)
+	}
+	return false
+}
+
+// checkPassed checks that an operation that passed gave and left numbers that
+// make sense, so that the next one gives no untyped error either.
+func checkPassed(t *testing.T, r *rig, d damage, after dump, name string, op Op) {
+	t.Helper()
+	for _, text := range []string{after.fields["settings"], after.fields["counts"]} {
+		if strings.Contains(strings.ReplaceAll(text, " -1 ", " "), "-") || strings.Contains(text, "e") {
+			t.Errorf("%s, %s: wrote %q", d.name, name, text)
+		}
+	}
+	if left := op.Result.Remaining; left.Abs() > 100*365*24*time.Hour {
+		t.Errorf("%s, %s: answered %+v", d.name, name, op.Result)
+	}
+	if _, err := r.stores[0].Do(context.Background(), r.keys, 0, []Op{op}); err != nil && !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%s, %s twice: untyped error %v", d.name, name, err)
+	}
+}
+
+// inspectDamaged checks that looking at damaged keys gives a typed error or none.
+func inspectDamaged(t *testing.T, r *rig, d damage) {
+	t.Helper()
+	furnish(t, r)
+	d.do(t, r)
+	_, err := r.stores[0].Inspect(context.Background(), r.keys, true)
+	if d.want != nil && !errors.Is(err, d.want) || err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+		t.Errorf("%s: inspect: error %v, want %v", d.name, err, d.want)
+	}
+	if _, err := r.stores[0].Delete(context.Background(), r.keys); err != nil {
+		t.Errorf("%s: delete: %v", d.name, err)
+	}
+}
+
+// raw is what is stored, whatever its types.
+func (r *rig) raw(t failer) dump {
+	t.Helper()
+	ctx := context.Background()
+	pipe := r.rdb.Pipeline()
+	fields, scores := pipe.HGetAll(ctx, r.keys.State), pipe.ZRangeWithScores(ctx, r.keys.Order, 0, -1)
+	_, _ = pipe.Exec(ctx) // an error of one says that it has another type
+	d := dump{fields: fields.Val(), scores: map[string]float64{}}
+	for key, err := range map[string]error{r.keys.State: fields.Err(), r.keys.Order: scores.Err()} {
+		if err != nil {
+			d.fields = map[string]string{"foreign": fmt.Sprint(err, r.rdb.Dump(ctx, key).Val())}
+		}
+	}
+	for _, z := range scores.Val() {
+		d.scores[z.Member.(string)] = z.Score
+	}
+	return d
+}
+
+// vanish is a damage after which the server itself removes a key.
+func vanish(key string) damage {
+	d := command(nil, "PEXPIRE", key, 1)
+	return damage{name: d.name, do: func(t failer, r *rig) {
+		d.do(t, r)
+		ctx := context.Background()
+		if r.mr != nil {
+			r.mr.SetTime(r.rdb.Time(ctx).Val().Add(time.Second))
+		}
+		name := map[string]string{"STATE": r.keys.State, "ORDER": r.keys.Order}[key]
+		for n := int64(1); n > 0; {
+			var err error
+			if n, err = r.rdb.Exists(ctx, name).Result(); err != nil {
+				t.Fatalf("%v", err)
+			}
+		}
+	}}
+}
+
+// command is a damage that one Redis command does; STATE and ORDER stand for the keys.
+func command(want error, args ...any) damage {
+	name := fmt.Sprintf("%.60q", fmt.Sprint(args...))
+	return damage{name: name, want: want, do: func(t failer, r *rig) {
+		full := append([]any(nil), args...)
+		for i, a := range full {
+			switch a {
+			case "STATE":
+				full[i] = r.keys.State
+			case "ORDER":
+				full[i] = r.keys.Order
+			}
+		}
+		if err := r.rdb.Do(context.Background(), full...).Err(); err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatalf("%v: %v", full, err)
+		}
+	}}
+}
+
+// both does one damage after another.
+func both(a, b damage) damage {
+	return damage{name: a.name + ", " + b.name, want: b.want, do: func(t failer, r *rig) {
+		a.do(t, r)
+		b.do(t, r)
+	}}
+}
+
+func TestKeysOfOtherTypes(t *testing.T) {
+	t.Parallel()
+	var damages []damage
+	for _, key := range []string{"STATE", "ORDER"} {
+		var want error
+		if key == "STATE" {
+			want = ErrCorrupt
+		}
+		gone := command(nil, "DEL", key)
+		damages = append(damages,
+			both(gone, command(want, "SET", key, "text")),
+			both(gone, command(want, "LPUSH", key, "a")),
+			both(gone, command(want, "SADD", key, "a")),
+			both(gone, command(want, "XADD", key, "1-1", "a", "b")),
+		)
+	}
+	damages = append(damages,
+		both(command(nil, "DEL", "STATE"), command(ErrCorrupt, "ZADD", "STATE", 1, "a")),
+		both(command(nil, "DEL", "ORDER"), command(nil, "HSET", "ORDER", "a", "b")))
+	tryAll(t, damages)
+}
+
+func TestKeysDeleted(t *testing.T) {
+	t.Parallel()
+	tryAll(t, []damage{
+		command(nil, "DEL", "STATE"),
+		command(nil, "DEL", "ORDER"),
+		command(nil, "DEL", "STATE", "ORDER"),
+		vanish("STATE"),
+		vanish("ORDER"),
+		command(nil, "PERSIST", "STATE"),
+		command(nil, "PERSIST", "ORDER"),
+		command(nil, "HDEL", "STATE", "counts"),
+		command(nil, "HDEL", "STATE", "settings"),
+		command(nil, "HDEL", "STATE", "settings", "counts"),
+		command(nil, "SCRIPT", "FLUSH"),
+	})
+}
+
+func TestForeignScores(t *testing.T) {
+	t.Parallel()
+	var damages []damage
+	for _, score := range []any{"+inf", "-inf", 1e308, -1e308, 0.5, 0, -0.5, 3, 1 << 32, 1790000000000.5, float64(1 << 53)} {
+		for _, member := range []string{"s0.2", "s0.4", "qs0.4", "s0", "s1.1", "", "foreign", "q"} {
+			damages = append(damages, command(nil, "ZADD", "ORDER", score, member))
+		}
+	}
+	tryAll(t, damages)
+}
+
+// Members and records of 1 MB, with one operation to meet each.
+func TestHugeContent(t *testing.T) {
+	t.Parallel()
+	huge := strings.Repeat("h", 1<<20)
+	everyWay(t, func(t *testing.T, r *rig) {
+		for d, name := range map[*damage]string{
+			new(command(nil, "ZADD", "ORDER", "-inf", huge)): "acquire, new",
+			new(command(nil, "ZADD", "ORDER", 1<<32, huge)):  "acquire",
+			new(command(nil, "HSET", "STATE", "s0.2", huge)): "release",
+		} {
+			furnish(t, r)
+			d.do(t, r)
+			probe(t, r, *d, r.raw(t), name, probes()[name])
+			inspectDamaged(t, r, *d)
+		}
+	})
+}
+
+func TestForeignRecords(t *testing.T) {
+	t.Parallel()
+	var damages []damage
+	for _, id := range []string{"s0.2", "s0.4", "s1.1", "s0.9"} {
+		for _, record := range []string{
+			"", "x", "x 12", "h", "w", "h 1 0 5 0 0 o/1/h l", "w 1 5 0 o/1/h l", "h 1x 0 5 0 0 o/1/h l", "h 1 0 1e3 0 0 o/1/h l",
+			"h -1 0 5 0 0 o/1/h l", "h 9223372036854775807 0 5 0 0 o/1/h l", "z 1", "w 1 5 0 nobody ",
+		} {
+			damages = append(damages, command(nil, "HSET", "STATE", id, record))
+		}
+		damages = append(damages, command(nil, "HDEL", "STATE", id), command(nil, "ZREM", "ORDER", id), command(nil, "ZREM", "ORDER", "q"+id))
+	}
+	tryAll(t, damages)
+}
+
+// numberlike are texts that a careless reader takes for a number.
+var numberlike = []string{"12x", "", "-5", "1e3", "0x10", "nan", "inf"}
+
+// tooLarge are numbers that doubles do not hold.
+var tooLarge = []string{"9007199254740993", "9223372036854775807"}
+
+// field replaces one of the numbers of a hash field.
+func field(name string, place int, value string, want error) damage {
+	return damage{name: fmt.Sprintf("%s[%d]=%q", name, place, value), want: want, do: func(t failer, r *rig) {
+		text, err := r.rdb.HGet(context.Background(), r.keys.State, name).Result()
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		parts := strings.Split(text, " ")
+		parts[place] = value
+		if err := r.rdb.HSet(context.Background(), r.keys.State, name, strings.Join(parts, " ")).Err(); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}}
+}
+
+func TestForeignNumbers(t *testing.T) {
+	t.Parallel()
+	var damages []damage
+	for name, places := range map[string]int{"settings": 5, "counts": 8} {
+		for place := range places {
+			for _, value := range numberlike {
+				damages = append(damages, field(name, place, value, ErrCorrupt))
+			}
+			for _, value := range tooLarge {
+				if name+fmt.Sprint(place) != "settings0" { // that would be a newer layout
+					damages = append(damages, field(name, place, value, nil))
+				}
+			}
+		}
+	}
+	damages = append(damages, command(ErrCorrupt, "HSET", "STATE", "counts", ""), command(ErrCorrupt, "HSET", "STATE", "settings", ""))
+	tryAll(t, damages)
+}
+
+func TestNewerLayout(t *testing.T) {
+	t.Parallel()
+	tryAll(t, []damage{
+		field("settings", 0, "2", ErrVersion),
+		field("settings", 0, "10", ErrVersion),
+		command(ErrVersion, "HSET", "STATE", "settings", "2 a b c"),
+		command(ErrCorrupt, "HSET", "STATE", "settings", "0 3 -1 0 0"),
+	})
+}
+
+// A database that was emptied in the middle is a new beginning, with tokens
+// above all that were given.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, r *rig) {
+		furnish(t, r)
+		last := r.dump(t).counts(t).last
+		if r.mr != nil {
+			r.mr.SetTime(start.Add(time.Second))
+		}
+		r.reset(t)
+		wantCodes(t, []Result{r.one(t, Op{Verb: Renew, ID: "s0.2", TTL: time.Minute})}, Gone)
+		got := r.one(t, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)})
+		if got.Code != Granted || got.Token <= last || got.Slot != 0 {
+			t.Fatalf("granted %+v after token %d", got, last)
+		}
+	})
+}
+
