@@ -9,6 +9,8 @@ require (
 	github.com/berth-go/berth v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/temoto/robotstxt v1.1.2
+	golang.org/x/net v0.62.0
 )
 
 require (

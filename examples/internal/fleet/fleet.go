@@ -121,15 +121,19 @@ func (w *Worker[Result]) Wait() (result Result, err error) {
 	return result, json.Unmarshal(w.raw, &result)
 }
 
-// Run runs all jobs at once, each in a child, and returns their results. When
-// ctx ends, the children are asked to end and still give their results.
+// Run runs all jobs at once, each in a child, and returns their results; those
+// of children that failed are empty. When ctx ends, the children are asked to
+// end and still give their results.
 func Run[Result, Job any](ctx context.Context, jobs []Job) ([]Result, error) {
 	workers := make([]*Worker[Result], 0, len(jobs))
-	var failed error
+	var errs []error
 	for _, job := range jobs {
 		w, err := Start[Result](job)
 		if err != nil {
-			failed = err
+			errs = append(errs, err)
+			for _, w := range workers {
+				w.Stop()
+			}
 			break
 		}
 		workers = append(workers, w)
@@ -137,12 +141,9 @@ func Run[Result, Job any](ctx context.Context, jobs []Job) ([]Result, error) {
 	}
 	results := make([]Result, len(workers))
 	for i, w := range workers {
-		if failed != nil {
-			w.Stop() // what the others do is of no use any more
-		}
 		var err error
 		results[i], err = w.Wait()
-		failed = errors.Join(failed, err)
+		errs = append(errs, err)
 	}
-	return results, failed
+	return results, errors.Join(errs...)
 }

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -102,3 +103,11 @@ func (s *Store) String() string {
 	}
 	return fmt.Sprintf("Redis at %s", opts.Addr)
 }
+
+// Quiet keeps go-redis from logging every failed attempt to connect. It must be
+// called before the first Connect.
+func Quiet() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
