@@ -1,0 +1,144 @@
+package berthotel
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-go/berth"
+)
+
+const scope = "github.com/berth-go/berth/berthotel"
+
+// DefaultMaxNames is how many semaphore names metrics tell apart.
+const DefaultMaxNames = 100
+
+// Option configures Hooks.
+type Option func(*config)
+
+type config struct {
+	meters   metric.MeterProvider
+	tracers  trace.TracerProvider
+	group    func(string) string
+	maxNames int
+}
+
+// WithMeterProvider sets where metrics go; default otel.GetMeterProvider().
+func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
+
+// WithTracerProvider sets where spans go; default otel.GetTracerProvider().
+func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
+
+// WithGroup sets the name under which metrics count a semaphore; default its
+// own. Where names contain keys, such as berthhttp's "api/HOST", it can put what
+// belongs together under one name. Spans keep the full name.
+func WithGroup(f func(name string) string) Option { return func(c *config) { c.group = f } }
+
+// WithMaxNames bounds how many names metrics tell apart; default
+// DefaultMaxNames. The first n get a time series each, the others are counted
+// together as "_other", so that keys from strangers cannot flood a backend.
+func WithMaxNames(n int) Option { return func(c *config) { c.maxNames = n } }
+
+// Hooks returns hooks for berth.WithHooks. It fails when the meter provider
+// refuses an instrument, with its error.
+func Hooks(opts ...Option) (berth.Hooks, error) {
+	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), maxNames: DefaultMaxNames}
+	for _, o := range opts {
+		o(&c)
+	}
+	m, err := newMeters(c.meters.Meter(scope), newNames(c.group, c.maxNames))
+	if err != nil {
+		return berth.Hooks{}, err
+	}
+	o := &observer{meters: m, tracer: c.tracers.Tracer(scope)}
+	return berth.Hooks{
+		AcquireStart: o.start, Queued: o.queued, AcquireDone: o.done,
+		Released: o.ended, Lost: o.ended,
+	}, nil
+}
+
+// observer turns events into metrics and spans.
+type observer struct {
+	meters *meters
+	tracer trace.Tracer
+	held   sync.Map // *berth.Lease → *hold
+}
+
+// request follows one acquire. Its hooks run one after the other.
+type request struct {
+	caller  context.Context //nolint:containedctx // parent of the lease's span
+	acquire trace.Span
+	wait    trace.Span // nil: not in line
+}
+
+type requestKey struct{}
+
+func (o *observer) start(ctx context.Context, a berth.AcquireInfo) context.Context {
+	r := &request{caller: ctx}
+	ctx, r.acquire = o.startAcquire(ctx, a)
+	return context.WithValue(ctx, requestKey{}, r)
+}
+
+func (o *observer) queued(ctx context.Context, a berth.AcquireInfo, p berth.Place) {
+	r, ok := ctx.Value(requestKey{}).(*request)
+	if !ok {
+		return
+	}
+	if r.wait == nil {
+		_, r.wait = o.tracer.Start(ctx, "berth.wait")
+		o.meters.waits(ctx, a.Name, 1)
+	}
+	addPlace(r.wait, p)
+}
+
+func (o *observer) done(ctx context.Context, a berth.AcquireInfo, l *berth.Lease, err error) {
+	r, ok := ctx.Value(requestKey{}).(*request)
+	if !ok {
+		return
+	}
+	if r.wait != nil {
+		r.wait.End()
+		o.meters.waits(ctx, a.Name, -1)
+	}
+	o.meters.asked(ctx, a, err)
+	endAcquire(r.acquire, l, err)
+	if err != nil {
+		return
+	}
+	h := &hold{observer: o, lease: l, ctx: r.caller, since: time.Now(), span: o.startLease(r, l)}
+	o.held.Store(l, h)
+	// The end has no hook when the client is closed, or the lease detached.
+	context.AfterFunc(l.Context(), func() { h.end(time.Since(h.since), context.Cause(l.Context())) })
+}
+
+// ended is both Released and Lost. A lease that is not known was adopted, or has
+// been seen to end.
+func (o *observer) ended(l *berth.Lease, held time.Duration, err error) {
+	if h, ok := o.held.Load(l); ok {
+		h.(*hold).end(held, err)
+	}
+}
+
+// hold is a lease that was taken here.
+type hold struct {
+	observer *observer
+	lease    *berth.Lease
+	ctx      context.Context //nolint:containedctx // for exemplars
+	since    time.Time
+	span     trace.Span
+	once     sync.Once
+}
+
+// end takes the first of several reports of the lease's end. The others wait, so
+// that all is recorded when Release returns.
+func (h *hold) end(held time.Duration, err error) {
+	h.once.Do(func() {
+		h.observer.meters.ended(h.ctx, h.lease, held, err)
+		endLease(h.span, err)
+		h.observer.held.Delete(h.lease)
+	})
+}

@@ -1,0 +1,46 @@
+package berthotel
+
+import (
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+const (
+	nameKey  = attribute.Key("berth.semaphore.name")
+	errorKey = attribute.Key("error.type")
+	// others is what names beyond the bound are counted under.
+	others = "_other"
+)
+
+// names bounds how many attribute values the names of semaphores make.
+type names struct {
+	group func(string) string // nil: none
+	most  int
+
+	mu   sync.Mutex
+	seen map[string]attribute.KeyValue // guarded by mu
+}
+
+func newNames(group func(string) string, most int) *names {
+	return &names{group: group, most: most, seen: map[string]attribute.KeyValue{}}
+}
+
+// of returns the attribute under which a semaphore is counted.
+func (n *names) of(name string) attribute.KeyValue {
+	if n.group != nil {
+		name = n.group(name)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	kv, ok := n.seen[name]
+	switch {
+	case ok:
+		return kv
+	case len(n.seen) >= n.most:
+		return nameKey.String(others)
+	}
+	kv = nameKey.String(name)
+	n.seen[name] = kv
+	return kv
+}

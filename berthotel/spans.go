@@ -1,0 +1,74 @@
+package berthotel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-go/berth"
+)
+
+func (o *observer) startAcquire(ctx context.Context, a berth.AcquireInfo) (context.Context, trace.Span) {
+	return o.tracer.Start(ctx, "berth.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		nameKey.String(a.Name),
+		attribute.Int("berth.weight", a.Weight),
+		attribute.Int("berth.limit", a.Limit),
+		attribute.Bool("berth.try", a.Try),
+	))
+}
+
+// addPlace notes where the request stands: at first, and whenever that changes.
+func addPlace(wait trace.Span, p berth.Place) {
+	wait.AddEvent("berth.place", trace.WithAttributes(
+		attribute.Int("berth.ahead", p.Ahead),
+		attribute.Int("berth.in_use", p.InUse),
+		attribute.Int("berth.waiting", p.Waiting),
+	))
+}
+
+func endAcquire(span trace.Span, l *berth.Lease, err error) {
+	if err == nil {
+		span.AddEvent("berth.granted", trace.WithAttributes(leaseAttributes(l)...))
+	} else {
+		fail(span, err)
+	}
+	span.End()
+}
+
+// fail marks a span as failed, unless its error is an answer like any other: a
+// try that found no room, a caller that gave up.
+func fail(span trace.Span, err error) {
+	kind := kindOf(err)
+	span.SetAttributes(errorKey.String(kind))
+	if kind != "busy" && kind != "cancelled" {
+		span.SetStatus(codes.Error, err.Error())
+	}
+}
+
+func leaseAttributes(l *berth.Lease) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.String("berth.lease.id", l.ID()),
+		attribute.Int64("berth.lease.token", l.Token()),
+		attribute.Int("berth.lease.slot", l.Slot()),
+	}
+}
+
+// startLease starts the span of the time in which the lease is held. It stands
+// beside the acquire, which is over, and not below it.
+func (o *observer) startLease(r *request, l *berth.Lease) trace.Span {
+	_, span := o.tracer.Start(r.caller, "berth.lease",
+		trace.WithLinks(trace.Link{SpanContext: r.acquire.SpanContext()}),
+		trace.WithAttributes(nameKey.String(l.Name()), attribute.Int("berth.weight", l.Weight()), attribute.Int("berth.limit", l.Limit())),
+		trace.WithAttributes(leaseAttributes(l)...))
+	return span
+}
+
+func endLease(span trace.Span, err error) {
+	if !clean(err) {
+		span.AddEvent("berth.lost")
+		fail(span, err)
+	}
+	span.End()
+}
