@@ -93,38 +93,33 @@ func (textPermit) Until() time.Time { return time.Time{} }
 
 // fillBasic writes what n acquires of Basic leave behind.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {
-	base := key(s.Prefix, s.Name)
-	return nothing, fill(ctx, s, n, func(p redis.Pipeliner, i int, now float64) {
-		p.ZAdd(ctx, base, redis.Z{Score: now, Member: member(i)})
-	})
+	now := float64(time.Now().UnixMilli()) / 1000
+	return nothing, s.fill(ctx, "", n, func(int) float64 { return now })
 }
 
 // fillFair writes what n acquires of Fair leave behind. Really making them
 // would cost O(n) each, which is what is to be measured, not to be waited for.
 func fillFair(ctx context.Context, s Setup, n int) (func(), error) {
-	base := key(s.Prefix, s.Name)
-	if err := s.Redis.Set(ctx, base+":counter", n, 0).Err(); err != nil {
+	if _, err := fillBasic(ctx, s, n); err != nil {
 		return nil, err
 	}
-	return nothing, fill(ctx, s, n, func(p redis.Pipeliner, i int, now float64) {
-		p.ZAdd(ctx, base, redis.Z{Score: now, Member: member(i)})
-		p.ZAdd(ctx, base+":owner", redis.Z{Score: float64(i + 1), Member: member(i)})
-	})
+	if err := s.Redis.Set(ctx, key(s.Prefix, s.Name)+":counter", n, 0).Err(); err != nil {
+		return nil, err
+	}
+	return nothing, s.fill(ctx, ":owner", n, func(i int) float64 { return float64(i + 1) })
 }
 
-// batch bounds what is sent at once.
+// batch bounds what one command carries.
 const batch = 1000
 
-func fill(ctx context.Context, s Setup, n int, one func(p redis.Pipeliner, i int, now float64)) error {
-	now := float64(time.Now().UnixMilli()) / 1000
+// fill writes n members into one of the semaphore's ZSETs.
+func (s Setup) fill(ctx context.Context, suffix string, n int, score func(i int) float64) error {
 	for from := 0; from < n; from += batch {
-		_, err := s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := from; i < min(n, from+batch); i++ {
-				one(p, i, now)
-			}
-			return nil
-		})
-		if err != nil {
+		var members []redis.Z
+		for i := from; i < min(n, from+batch); i++ {
+			members = append(members, redis.Z{Score: score(i), Member: member(i)})
+		}
+		if err := s.Redis.ZAdd(ctx, key(s.Prefix, s.Name)+suffix, members...).Err(); err != nil {
 			return err
 		}
 	}

@@ -15,9 +15,10 @@ type Order struct {
 }
 
 // Overtakings judges the order in which permits were given. A request was
-// overtaken by one that was made more than slack later and got its permit
-// earlier; slack is the time in which nobody can say who came first, because
-// requests were under way. Requests that got nothing count as well.
+// overtaken by one that was made more than slack later and got its permit more
+// than slack earlier; slack is the time in which nobody can say who was first,
+// because requests and answers were under way. Requests that got nothing count
+// as well: whoever got something was before them.
 func Overtakings(requests []Request, slack time.Duration) Order {
 	o := Order{Requests: len(requests)}
 	asked := make([]time.Duration, len(requests))
@@ -25,32 +26,37 @@ func Overtakings(requests []Request, slack time.Duration) Order {
 		asked[i] = r.Asked
 	}
 	slices.Sort(asked)
-	granted := counter{tree: make([]int, len(asked)+1)}
-	for _, r := range inOrderOfGrants(requests) {
+	sorted := inOrderOfGrants(requests)
+	before := counter{tree: make([]int, len(asked)+1)} // those served clearly before r
+	next := 0
+	for _, r := range sorted {
+		for ; next < len(sorted) && sorted[next].Granted && (!r.Granted || sorted[next].Start < r.Start-slack); next++ {
+			place, _ := slices.BinarySearch(asked, sorted[next].Asked)
+			before.add(place)
+		}
 		later := sort.Search(len(asked), func(i int) bool { return asked[i] > r.Asked+slack })
-		if n := granted.from(later); n > 0 {
+		if n := before.from(later); n > 0 {
 			o.Overtaken++
 			o.Most = max(o.Most, n)
-		}
-		if r.Granted {
-			place, _ := slices.BinarySearch(asked, r.Asked)
-			granted.add(place)
 		}
 	}
 	return o
 }
 
-// inOrderOfGrants puts those without a permit last: everybody was before them.
+// inOrderOfGrants puts those without a permit last.
 func inOrderOfGrants(requests []Request) []Request {
 	sorted := slices.Clone(requests)
 	slices.SortStableFunc(sorted, func(a, b Request) int {
-		if a.Granted != b.Granted {
-			if a.Granted {
-				return -1
-			}
-			return 1
+		switch {
+		case a.Granted && b.Granted:
+			return cmp.Compare(a.Start, b.Start)
+		case a.Granted:
+			return -1
+		case b.Granted:
+			return +1
+		default:
+			return 0
 		}
-		return cmp.Compare(a.Start, b.Start)
 	})
 	return sorted
 }

@@ -277,8 +277,8 @@ func (r *Report) Text(w io.Writer) error {
 func (r *Report) conditions() string {
 	s := fmt.Sprintf("On %s, %s, seed %d, %v for each scenario and algorithm, %.0f s in all. "+
 		"Who was refused comes again after about %.0f ms. Beliefs are the clients' own, on one monotonic clock. "+
-		"Overtaken means by a request that came more than %.0f ms later.",
-		r.Store, plural(r.CPUs, "CPU"), r.Seed, time.Duration(r.DurationMS)*time.Millisecond, r.TookSecond, r.PollMS, r.SlackMS)
+		"Overtaken means by a request that came more than %.0f ms later and was served more than %.0f ms earlier.",
+		r.Store, plural(r.CPUs, "CPU"), r.Seed, time.Duration(r.DurationMS)*time.Millisecond, r.TookSecond, r.PollMS, r.SlackMS, r.SlackMS)
 	if r.Embedded {
 		s += " The embedded store is for trying things out: use --redis for figures about speed."
 	}

@@ -32,7 +32,7 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	s.begin()
-	ctx, cancel := context.WithTimeout(ctx, crashPatience)
+	ctx, cancel := lasting(ctx, crashPatience)
 	defer cancel()
 	waiters, killed, err := s.killHolders(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	s.begin()
-	ctx, cancel := context.WithTimeout(ctx, crashPatience)
+	ctx, cancel := lasting(ctx, crashPatience)
 	defer cancel()
 	h, err := s.hire(pauseWork, 0)
 	if err != nil {

@@ -31,7 +31,7 @@ func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
 	}
 	before, sent := s.usage(ctx), s.sent()
 	s.begin()
-	end, cancel := context.WithTimeout(ctx, s.env.Duration)
+	end, cancel := lasting(ctx, s.env.Duration)
 	defer cancel()
 	err := s.each(end, func(ctx context.Context, i int, rng *rand.Rand) error {
 		return c.live(ctx, s, i, rng)
@@ -49,6 +49,17 @@ func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
 	r.waited()
 	r.Window = judge.Worst(r.Moments, run, c.view(s.limit))
 	return r, nil
+}
+
+// lasting returns a context that ends after d. It has no deadline: the Redis client
+// would turn one into time-outs of its own, just before the end.
+func lasting(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(d, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
 }
 
 // view is a stretch of time in which single leases can be told apart.

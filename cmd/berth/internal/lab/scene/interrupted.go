@@ -2,6 +2,7 @@ package scene
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
@@ -24,6 +25,8 @@ func runInterrupted(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	s.begin()
+	ctx, cancel := lasting(ctx, s.env.Duration+crashPatience)
+	defer cancel()
 	cut := &Cut{}
 	for cut.Replies == 0 || s.now() < s.env.Duration {
 		for _, how := range []wire.Cut{wire.Request, wire.Reply} {
@@ -96,6 +99,9 @@ func (s *stage) await(ctx context.Context, i int, c algo.Client) <-chan waiter {
 	go func() {
 		w := waiter{request: judge.Request{Client: i, Asked: s.now()}}
 		w.permit, w.err = obtain(ctx, c, func() time.Duration { return jitter(rng, s.env.Poll) })
+		if errors.Is(w.err, errOver) {
+			w.err = errors.New("a waiting client got no permit in time")
+		}
 		w.request.Granted, w.request.Start = w.err == nil, s.now()
 		ch <- w
 	}()

@@ -98,10 +98,11 @@ func (h *holder) gone() error {
 
 func (h *holder) signal(sig unix.Signal) error { return h.cmd.Process.Signal(sig) }
 
-// dismiss ends the process, whatever state it is in, and buries it.
+// dismiss kills the process, whatever state it is in, and buries it.
 func (h *holder) dismiss() {
-	_ = h.stdin.Close()
+	// The end of its input would have it leave in good order, so that comes last.
 	_ = h.cmd.Process.Kill()
+	_ = h.stdin.Close()
 	for range h.reports { //nolint:revive // until the process has ended
 	}
 }

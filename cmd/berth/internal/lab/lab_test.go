@@ -1,0 +1,418 @@
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/berth-go/berth/cmd/berth/internal/connect"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
+	"github.com/berth-go/berth/cmd/berth/internal/lab/report"
+	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// TestMain lets the test binary be berth: scenarios start it as a process.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "lab" {
+		os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	redistest.Main(m)
+}
+
+// command runs berth with only this command.
+func command(args []string, stdout, stderr interface{ Write([]byte) (int, error) }) int {
+	root := &cobra.Command{Use: "berth", SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().String("redis", "", "URL")
+	root.AddGroup(&cobra.Group{ID: "g"})
+	root.AddCommand(Command("g"))
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.Execute()
+	if err != nil {
+		_, _ = stderr.Write([]byte("berth: " + err.Error() + "\n"))
+	}
+	return exit.Of(err)
+}
+
+// steps is a Progress that tells a test where the laboratory is.
+type steps func(n int)
+
+func (s steps) Step(n, _ int, _, _ string) {
+	if s != nil {
+		s(n)
+	}
+}
+func (steps) Done() {}
+
+const brief = 250 * time.Millisecond
+
+func config(scenarios []string, algorithms ...algo.Algorithm) Config {
+	cfg := Config{
+		Algorithms: algorithms, Duration: brief, Poll: 5 * time.Millisecond, Seed: 1,
+		Process: holderProcess, Progress: steps(nil),
+	}
+	for _, sc := range scene.All() {
+		for _, key := range scenarios {
+			if matches(sc.Key, key) {
+				cfg.Scenarios = append(cfg.Scenarios, sc)
+			}
+		}
+	}
+	return cfg
+}
+
+func (cfg Config) on(t *testing.T, url string) Config {
+	t.Helper()
+	target, err := connect.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Target, cfg.URL = target, url
+	return cfg
+}
+
+func algorithm(t *testing.T, key string) algo.Algorithm {
+	t.Helper()
+	for _, a := range algo.All() {
+		if a.Key == key {
+			return a
+		}
+	}
+	t.Fatalf("no algorithm %q", key)
+	return algo.Algorithm{}
+}
+
+// onBoth runs body on the embedded store and on a Redis of its own.
+func onBoth(t *testing.T, body func(t *testing.T, on func(Config) Config)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		body(t, func(cfg Config) Config { return cfg })
+	})
+	t.Run("redis", func(t *testing.T) {
+		s := redistest.Start(t)
+		body(t, func(cfg Config) Config { return cfg.on(t, s.URL()) })
+		noKeys(t, s)
+	})
+}
+
+func noKeys(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	if keys := s.Do(t, "KEYS", "*"); len(keys.([]any)) > 0 {
+		t.Errorf("keys are left: %v", keys)
+	}
+}
+
+func mustRun(t *testing.T, cfg Config) *report.Report {
+	t.Helper()
+	rep, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !rep.Complete || len(rep.Results) != len(cfg.Scenarios)*len(cfg.Algorithms) {
+		t.Fatalf("%d results, complete: %v", len(rep.Results), rep.Complete)
+	}
+	return rep
+}
+
+// planted is a semaphore in memory that gives out as many permits as it wants.
+type planted struct{ free chan struct{} }
+
+func plant(permits int) algo.Algorithm {
+	var once sync.Once
+	p := &planted{}
+	return algo.Algorithm{Key: "planted", Title: "planted", Open: func(s algo.Setup) (algo.Client, error) {
+		once.Do(func() { p.free = make(chan struct{}, s.Limit+permits) })
+		return p, nil
+	}}
+}
+
+func (p *planted) Acquire(ctx context.Context) (algo.Permit, bool, error) {
+	select {
+	case p.free <- struct{}{}:
+		return plantedPermit{p}, true, nil
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+}
+func (*planted) Close() {}
+
+type plantedPermit struct{ p *planted }
+
+func (p plantedPermit) Release(context.Context) (bool, error) {
+	<-p.p.free
+	return true, nil
+}
+func (plantedPermit) Check(context.Context) bool { return true }
+func (plantedPermit) Lost() <-chan struct{}      { return nil }
+func (plantedPermit) Until() time.Time           { return time.Time{} }
+
+// The laboratory finds a semaphore out that gives one permit too many, and one
+// that ignores the limit, and does not accuse one that keeps it.
+func TestPlantedViolationsAreFoundAndOthersAreNot(t *testing.T) {
+	scenarios := []string{"clocks-10ms", "contention", "fairness"}
+	for name, tt := range map[string]struct{ extra, worst int }{
+		"keeps the limit":   {0, 0},
+		"one too many":      {1, 1},
+		"ignores the limit": {1000, 3}, // at least
+		"gives too few":     {-1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, sc := range scenarios {
+				r := mustRun(t, config([]string{sc}, plant(tt.extra))).Results[0]
+				l := r.Limits
+				if tt.worst == 0 && (l.Moments != 0 || l.WorstOver != 0 || l.Stolen != 0 || l.OverMS != 0 || l.MostHeld > r.Limit) {
+					t.Errorf("%s: accused of what it did not do: %+v", sc, l)
+				}
+				if tt.worst > 0 && (l.Moments == 0 || l.WorstOver < tt.worst || l.Stolen == 0 || l.OverMS == 0 || l.MostHeld <= r.Limit) {
+					t.Errorf("%s: the violation was not found: %+v", sc, l)
+				}
+				if tt.worst == 1 && l.WorstOver != 1 {
+					t.Errorf("%s: over by %d, planted was 1", sc, l.WorstOver)
+				}
+				if r.Rate.Acquires == 0 {
+					t.Errorf("%s: nothing happened", sc)
+				}
+			}
+		})
+	}
+}
+
+func TestBerthKeepsItsLimitEverywhere(t *testing.T) {
+	onBoth(t, func(t *testing.T, on func(Config) Config) {
+		cfg := on(config(nil, algorithm(t, "berth")))
+		cfg.Scenarios = scene.All()
+		rep := mustRun(t, cfg)
+		if broken := rep.Broken(); len(broken) > 0 {
+			t.Errorf("over the limit in %v", broken)
+		}
+		for _, r := range rep.Results {
+			switch {
+			case r.Pause != nil && !r.Pause.Told:
+				t.Errorf("a paused holder was not told: %+v", r.Pause)
+			case r.Cut != nil && (r.Cut.Wrong > 0 || r.Cut.LostBackMS > r.TimeoutMS):
+				t.Errorf("interrupted releases: %+v", r.Cut)
+			case r.Crash != nil && len(r.Crash.BackMS) != 3:
+				t.Errorf("crashed permits: %+v", r.Crash)
+			case r.Rate != nil && r.Rate.Acquires == 0:
+				t.Errorf("%s: nothing happened", r.Scenario)
+			}
+		}
+	})
+}
+
+// What the text's semaphores do wrong on any machine, at any speed, is seen.
+func TestKnownFaultsAreSeen(t *testing.T) {
+	onBoth(t, func(t *testing.T, on func(Config) Config) {
+		rep := mustRun(t, on(config([]string{"clocks-1h", "crash", "pause", "release"},
+			algorithm(t, "basic"), algorithm(t, "lock"))))
+		for _, r := range rep.Results {
+			switch {
+			case r.Scenario == "clocks-1h" && r.Limits.Moments == 0:
+				t.Errorf("%s: nobody was robbed by clocks that are an hour apart", r.Title)
+			case r.Crash != nil:
+				if stalled := r.Crash.StallMS >= r.TimeoutMS/2; stalled != (r.Algorithm == "lock") {
+					t.Errorf("%s: held up for %v ms by a death in the middle of an acquire", r.Title, r.Crash.StallMS)
+				}
+				if first := r.Crash.BackMS[0]; first < r.TimeoutMS/4 {
+					t.Errorf("%s: a crashed holder's permit was back after %v ms", r.Title, first)
+				}
+			case r.Pause != nil && r.Algorithm == "basic" && (r.Pause.Told || r.Limits.Moments == 0):
+				t.Errorf("a paused holder of basic was told: %+v", r.Pause)
+			case r.Cut != nil && (r.Cut.Wrong != r.Cut.Replies || r.Cut.LostBackMS < r.TimeoutMS/2):
+				t.Errorf("%s: interrupted releases: %+v", r.Title, r.Cut)
+			}
+		}
+	})
+}
+
+// Whenever it is told to end, it ends, with nothing left.
+func TestCancelLeavesNothing(t *testing.T) {
+	s := redistest.Start(t)
+	for _, sc := range scene.All() {
+		for _, key := range []string{"lock", "berth"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			cfg := config([]string{sc.Key}, algorithm(t, key)).on(t, s.URL())
+			cfg.Progress = steps(func(int) { time.AfterFunc(60*time.Millisecond, cancel) })
+			if _, err := Run(ctx, cfg); err == nil {
+				t.Errorf("%s, %s: a run that was cancelled says that it is complete", sc.Key, key)
+			}
+			cancel()
+			noKeys(t, s)
+		}
+	}
+}
+
+func TestRedisThatDisappears(t *testing.T) {
+	for _, key := range []string{"basic", "berth"} {
+		t.Run(key, func(t *testing.T) {
+			s := redistest.Start(t)
+			cfg := config([]string{"clocks-10ms", "contention"}, algorithm(t, key)).on(t, s.URL())
+			cfg.Duration = 30 * time.Second // it is over long before
+			cfg.Scenarios[0], cfg.Scenarios[1] = cfg.Scenarios[1], cfg.Scenarios[0]
+			cfg.Scenarios = append([]scene.Scenario{crash()}, cfg.Scenarios...)
+			cfg.Progress = steps(func(n int) {
+				if n == 2 {
+					time.AfterFunc(300*time.Millisecond, s.Kill)
+				}
+			})
+			rep, err := Run(t.Context(), cfg)
+			if exit.Of(err) != exit.Unavailable {
+				t.Fatalf("error %v, exit code %d", err, exit.Of(err))
+			}
+			var left *scene.LeftoverError
+			if !errors.As(err, &left) || !strings.HasPrefix(left.Prefix, "berth-lab-") {
+				t.Errorf("nobody is told which keys may be left: %v", err)
+			}
+			if rep.Complete || len(rep.Results) != 1 || rep.Failure == "" {
+				t.Errorf("what was found before is lost: %+v", rep)
+			}
+		})
+	}
+}
+
+func crash() scene.Scenario {
+	for _, sc := range scene.All() {
+		if sc.Key == "crash" {
+			return sc
+		}
+	}
+	return scene.Scenario{}
+}
+
+func TestSignalEndsItCleanly(t *testing.T) {
+	s := redistest.Start(t)
+	for _, scenario := range []string{"contention", "crash", "pause"} {
+		cmd := exec.Command(os.Args[0], "lab", "--redis", s.URL(), "--scenario", scenario, "--duration", "1m")
+		stderr, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// Its first line is written when it begins.
+		line, err := bufio.NewReader(stderr).ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) {
+			t.Errorf("%s: exit code %d, want 130", scenario, code)
+		}
+		noKeys(t, s)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--scenario", "nonsense"}, exit.Usage, "clocks-10ms"},
+		{[]string{"--scenario", "clocks,pau"}, exit.Usage, `"pau"`},
+		{[]string{"--algorithm", "redlock"}, exit.Usage, "basic, fair, lock, berth"},
+		{[]string{"--duration", "1ms"}, exit.Usage, "--duration"},
+		{[]string{"--duration", "2h"}, exit.Usage, "--duration"},
+		{[]string{"--poll", "0s"}, exit.Usage, "--poll"},
+		{[]string{"--redis", "http://u:hunter2@h"}, exit.Usage, "redis://"},
+		{[]string{"--redis", "unix:///nowhere/s"}, exit.Unavailable, "redis cannot be used"},
+		{[]string{"--html", "/nowhere/lab.html"}, exit.Output, "the page cannot be written"},
+	} {
+		var out, msg bytes.Buffer
+		code := command(append([]string{"lab"}, tt.args...), &out, &msg)
+		if code != tt.code || !strings.Contains(msg.String(), tt.want) || strings.Contains(msg.String(), "hunter2") {
+			t.Errorf("%v: exit code %d, want %d; %s", tt.args, code, tt.code, msg.String())
+		}
+		if out.Len() > 0 {
+			t.Errorf("%v: printed %q", tt.args, out.String())
+		}
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lab.html")
+	var out, msg bytes.Buffer
+	args := []string{
+		"lab", "--scenario", "clocks-1h,holders", "--algorithm", "basic,berth", "--duration", "200ms",
+		"--seed", "7", "--json", "--html", file,
+	}
+	if code := command(args, &out, &msg); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, msg.String())
+	}
+	var rep struct {
+		Command string
+		Seed    int
+		Results []map[string]any
+	}
+	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Results) != 4 || rep.Seed != 7 || !strings.Contains(rep.Command, "--scenario clocks-1h,holders") {
+		t.Errorf("JSON: %+v", rep)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"<script", "http://", "https://", "src=", "@import", "url(", "<link"} {
+		if bytes.Contains(page, []byte(bad)) {
+			t.Errorf("the page is not self-contained: it has %s", bad)
+		}
+	}
+	for _, want := range []string{"<svg", "prefers-color-scheme: dark", "Clocks 1 h apart", `class="over"`} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+}
+
+// A Redis that only the environment names is not put under load.
+func TestEnvironmentIsNotUsed(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	t.Setenv("BERTH_REDIS_URL", s.URL())
+	t.Setenv("REDIS_URL", s.URL())
+	before := calls(t, rdb)
+	var out, msg bytes.Buffer
+	if code := command([]string{"lab", "--scenario", "release", "--algorithm", "berth", "--duration", "100ms"}, &out, &msg); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, msg.String())
+	}
+	if after := calls(t, rdb); after != before {
+		t.Errorf("scripts were called: %q before, %q after", before, after)
+	}
+	if !strings.Contains(out.String(), "the embedded store") {
+		t.Errorf("it does not say where it ran: %s", out.String())
+	}
+}
+
+func calls(t *testing.T, rdb *redis.Client) string {
+	t.Helper()
+	info, err := rdb.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if strings.HasPrefix(line, "cmdstat_eval") {
+			return line
+		}
+	}
+	return ""
+}
