@@ -63,6 +63,8 @@ func bubble(t *testing.T, body func(t *testing.T, e *env)) {
 		mr := miniredis.NewMiniRedis()
 		mr.ClockTTL(true)
 		t.Cleanup(mr.Close)
+		// Dials that go-redis has begun in the background end by time-outs.
+		t.Cleanup(func() { <-time.After(time.Minute) })
 		e := &env{t: t, exact: true, ttl: 30 * time.Second, prefix: "berth", embedded: mr}
 		e.options = redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.Embedded(mr)}
 		e.open(time.Hour)
@@ -148,7 +150,14 @@ func (e *env) peer(opts ...berth.ClientOption) *peer {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
 	}
-	p.net.Wrap(&o)
+	dial := p.net.Dialer(o.Dialer)
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil { // as the real network words it
+			err = &net.OpError{Op: "dial", Net: network, Err: err}
+		}
+		return conn, err
+	}
 	p.rdb = redis.NewClient(&o)
 	e.t.Cleanup(func() { _ = p.rdb.Close() })
 	client, err := berth.New(p.rdb, append([]berth.ClientOption{berth.WithPrefix(e.prefix)}, opts...)...)
@@ -273,7 +282,11 @@ func (e *env) release(leases ...*berth.Lease) {
 // lost waits for the end of a lease and returns why.
 func (e *env) lost(l *berth.Lease) *berth.LostError {
 	e.t.Helper()
-	<-l.Context().Done()
+	select {
+	case <-l.Context().Done():
+	case <-e.ctx.Done():
+		e.t.Fatal("the lease was not lost")
+	}
 	var lost *berth.LostError
 	if cause := context.Cause(l.Context()); !errors.As(cause, &lost) {
 		e.t.Fatalf("the lease ended with %v, want a LostError", cause)
