@@ -3,7 +3,6 @@ package berth
 import (
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,7 +31,7 @@ func public(name string, err error) error {
 	case errors.Is(err, session.ErrClosed):
 		return ErrClosed
 	case errors.As(err, &failure):
-		return publicFailure(name, failure)
+		return publicFailure(name, failure, err)
 	}
 	return fmt.Errorf("berth: %w", err)
 }
@@ -58,14 +57,17 @@ func publicLost(l *session.Lost) error {
 	return e
 }
 
-func publicFailure(name string, f *protocol.Failure) error {
+// publicFailure words a failure of Redis; err is f, or has it somewhere.
+func publicFailure(name string, f *protocol.Failure, err error) error {
 	kind := ErrRefused
-	var dial *net.OpError
 	switch {
 	case f.Detail != nil:
 		kind = ErrCorrupt
-	case errors.Is(f, protocol.ErrUnknown), errors.As(f, &dial), errors.Is(f, redis.ErrPoolTimeout):
+	case errors.Is(f, protocol.ErrUnknown), protocol.NoConnection(f), errors.Is(f, redis.ErrPoolTimeout):
 		kind = ErrUnreachable
 	}
-	return fmt.Errorf("%w: semaphore %q: %w", kind, name, f)
+	if name == "" {
+		return fmt.Errorf("%w: %w", kind, err)
+	}
+	return fmt.Errorf("%w: semaphore %q: %w", kind, name, err)
 }

@@ -29,7 +29,7 @@ type handle struct {
 // A handle's text: this, the JSON in base64, a dot, its CRC-32.
 const handleMark = "berth1."
 
-var leaseID = regexp.MustCompile(`^[A-Za-z0-9_-]{22}\.[a-z0-9]{1,13}$`)
+var leaseID = regexp.MustCompile(`^[a-z2-7]{26}\.[a-z0-9]{1,13}$`)
 
 func newHandle(l *Lease) handle {
 	return handle{

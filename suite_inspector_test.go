@@ -72,7 +72,7 @@ func TestInspectorOfAnIdleSemaphore(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		_, err := e.eye.Show(e.ctx, name)
 		wantErr(e.t, err, berth.ErrNotFound)
-		id := strings.Repeat("x", 22) + ".1"
+		id := strings.Repeat("x", 26) + ".1"
 		for what, err := range map[string]error{
 			"resize": e.eye.Resize(e.ctx, name, 2), "unpin": e.eye.Unpin(e.ctx, name), "resume": e.eye.Resume(e.ctx, name),
 			"evict": e.eye.Evict(e.ctx, name, id, true), "purge": e.eye.Purge(e.ctx, name),
@@ -223,7 +223,7 @@ func TestInspectorRefusesBadArguments(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p := e.peer()
 		in := p.Inspector()
-		id := strings.Repeat("x", 22) + ".1"
+		id := strings.Repeat("x", 26) + ".1"
 		for _, bad := range badNames() {
 			_, err := in.Show(e.ctx, bad)
 			for _, err := range []error{

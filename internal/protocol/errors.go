@@ -33,12 +33,12 @@ type Failure struct {
 	Err    error
 }
 
-// Error implements error.
+// Error implements error. The kind is for errors.Is; in words it is the caller's.
 func (f *Failure) Error() string {
 	if f.Detail != nil {
 		return fmt.Sprintf("%v (%v)", f.Detail, f.Err)
 	}
-	return fmt.Sprintf("%v: %v", f.Kind, f.Err)
+	return f.Err.Error()
 }
 
 // Unwrap gives errors.Is all three.
@@ -63,14 +63,19 @@ func classify(err error) *Failure {
 	if _, ok := errors.AsType[redis.Error](err); ok {
 		return classifyReply(err)
 	}
-	var op *net.OpError
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return &Failure{Kind: ErrRejected, Err: err}
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+	case NoConnection(err), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return &Failure{Kind: ErrRefused, Err: err} // nothing was sent
 	}
 	return &Failure{Kind: ErrUnknown, Err: err}
+}
+
+// NoConnection reports whether err is that no connection could be made.
+func NoConnection(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 func classifyReply(err error) *Failure {

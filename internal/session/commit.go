@@ -34,6 +34,7 @@ type op struct {
 func (o *op) finish(err error) {
 	if o.done != nil {
 		o.done <- err // has room for the one
+		o.done = nil
 	}
 }
 
@@ -163,19 +164,20 @@ func (s *Semaphore) call(f *flight) (protocol.Reply, error) {
 		sent := clock.Now()
 		reply, err := s.session.store.Do(ctx, s.keys, 0, nil)
 		if err != nil {
-			return reply, &protocol.Failure{Kind: kindUnsent(err), Err: err}
+			return reply, unsent(err)
 		}
 		s.clock.see(reply.Now, sent, clock.Now())
 	}
 	return s.session.store.Do(ctx, s.keys, s.clock.latest(f.sent.Add(wait)), f.wire)
 }
 
-// kindUnsent is the kind of a failure before anything of the flight was sent.
-func kindUnsent(err error) error {
-	if errors.Is(err, protocol.ErrRejected) {
-		return protocol.ErrRejected
+// unsent words a failure before anything of the flight was sent.
+func unsent(err error) error {
+	var f *protocol.Failure
+	if errors.As(err, &f) && errors.Is(f, protocol.ErrUnknown) {
+		return &protocol.Failure{Kind: protocol.ErrRefused, Err: f.Err}
 	}
-	return protocol.ErrRefused
+	return err
 }
 
 // land takes the outcome of f and returns the next flight, if there is one. An
@@ -226,6 +228,8 @@ func (s *Semaphore) foresee(reply protocol.Reply, got clock.Instant) {
 // which it is pointless. s.mu is held.
 func (s *Semaphore) failed(f *flight, err error) {
 	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
+	// Where nothing ever answered, insisting would only hide a wrong address.
+	stranger := !s.clock.known() && protocol.NoConnection(err)
 	s.lastErr = err
 	now := clock.Now()
 	for _, o := range f.ops {
@@ -242,7 +246,7 @@ func (s *Semaphore) failed(f *flight, err error) {
 	releases, pending := s.releases, s.pending
 	s.releases, s.pending = nil, nil
 	for i, o := range slices.Concat(f.ops, releases, pending) {
-		if rejected && i < len(f.ops) || now >= o.giveUp || o.pointless() {
+		if rejected && i < len(f.ops) || now >= o.giveUp || o.pointless() || stranger && o.Verb == protocol.Acquire {
 			s.abort(o, err)
 		} else {
 			s.line(o)

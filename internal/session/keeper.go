@@ -102,13 +102,18 @@ func (s *Semaphore) rearm() {
 	s.wakeBy(next)
 }
 
-// recheck makes every waiter ask now: messages may have been lost.
+// recheck makes every waiter and every holder ask now: messages may have been
+// lost, and after a reconnect perhaps more than messages.
 func (s *Semaphore) recheck() {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, c := range s.claims {
-		if c.state == queued && c.due != clock.Never {
+		switch {
+		case c.due == clock.Never: // it is asking already, or must not
+		case c.state == queued:
 			s.sendHeartbeat(c)
+		case c.state == held:
+			s.sendRenew(c, nil)
 		}
 	}
 	s.kick()

@@ -157,8 +157,7 @@ func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(Place)) (*
 		select {
 		case <-c.wake:
 		case <-ctx.Done():
-			s.abandon(c, ErrReleased)
-			return nil, stopped(ctx, s.name)
+			return nil, s.tired(ctx, c)
 		}
 		s.mu.Lock()
 		st, place, err := c.state, c.place, c.err
@@ -178,6 +177,20 @@ func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(Place)) (*
 			}
 		}
 	}
+}
+
+// tired ends c because ctx has ended. Where Redis has not answered yet, its
+// failure is a part of the error.
+func (s *Semaphore) tired(ctx context.Context, c *Claim) error {
+	s.mu.Lock()
+	unanswered := c.state == asking && s.lastErr != nil
+	failure := s.lastErr
+	s.mu.Unlock()
+	s.abandon(c, ErrReleased)
+	if unanswered {
+		return fmt.Errorf("%w: %w", stopped(ctx, s.name), failure)
+	}
+	return stopped(ctx, s.name)
 }
 
 // abandon ends c for a holder or waiter that no longer wants it, without waiting.

@@ -13,7 +13,7 @@ package session
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
+	"encoding/base32"
 	"errors"
 	"log/slog"
 	"maps"
@@ -90,11 +90,12 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 // Store gives access to what needs no claims: inspection and administration.
 func (s *Session) Store() *protocol.Store { return s.store }
 
-// randomID returns 128 random bits: no two sessions share it.
+// randomID returns 128 random bits: no two sessions share it. People type ids on
+// command lines, so they are letters and digits.
 func randomID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, by its contract
-	return base64.RawURLEncoding.EncodeToString(b[:])
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
 }
 
 // hostname is for operators to read; it is cut down to what is safe in a record.
@@ -224,8 +225,8 @@ func (s *Session) hear(payload string) {
 	}
 }
 
-// recheck has all waiters look at the state: what was published while nobody
-// listened is lost.
+// recheck has all waiters look at the state, and all holders too: what was
+// published while nobody listened is lost.
 func (s *Session) recheck() {
 	for _, sem := range s.active() {
 		sem.recheck()

@@ -152,6 +152,9 @@ func (s *Semaphore) settleRenew(o *op, f *flight) {
 	case protocol.Renewed:
 		s.renewed(c, o, f)
 	case protocol.Evicting:
+		if c.state == adopting {
+			o.finish(nil) // it is ours, to be given back
+		}
 		s.notRenewed(c, protocol.Evicted, false)
 	default:
 		s.notRenewed(c, r.Reason, true)
@@ -191,7 +194,7 @@ func (s *Semaphore) notRenewed(c *Claim, why protocol.Reason, gone bool) {
 		cause = Evicted
 	}
 	switch {
-	case c.state == held:
+	case c.state == held, c.state == adopting && !gone:
 		s.lose(c, cause, gone)
 	case c.state == adopting:
 		s.end(c, &Lost{Name: s.name, ID: c.id, Cause: cause})

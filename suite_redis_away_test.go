@@ -1,0 +1,75 @@
+package berth_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+)
+
+// nobodyThere returns a client whose every dial is refused.
+func nobodyThere(t *testing.T) *berth.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", DialerRetries: 1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+		},
+	})
+	t.Cleanup(func() { _ = rdb.Close() })
+	c, err := berth.New(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestRefusedConnectionIsReportedAtOnce: where nothing ever answered, insisting
+// would only hide a wrong address.
+func TestRefusedConnectionIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	sem, err := nobodyThere(t).Semaphore("s", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	_, err = sem.Acquire(t.Context())
+	if !errors.Is(err, berth.ErrUnreachable) || time.Since(start) > 4*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+	if err != nil && strings.Count(err.Error(), "refused") != 1 {
+		t.Errorf("the error repeats itself: %v", err)
+	}
+	if _, err := nobodyThere(t).Inspector().List(t.Context()); !errors.Is(err, berth.ErrUnreachable) {
+		t.Errorf("List: %v", err)
+	}
+}
+
+// TestDetachedLeaseThatIsEvictedCanBeReleased: whoever has the handle of a lease
+// that was asked to stop can still give it back.
+func TestDetachedLeaseThatIsEvictedCanBeReleased(t *testing.T) {
+	each(t, func(_ *testing.T, e *env) {
+		lease := e.hold(e.peer().sem(1))
+		handle, err := lease.Detach()
+		e.must(err)
+		e.must(e.eye.Evict(e.ctx, name, lease.ID(), false))
+		adopted, err := e.peer().Adopt(e.ctx, handle)
+		e.must(err)
+		if adopted.Valid() || !errors.Is(context.Cause(adopted.Context()), berth.ErrEvicted) {
+			e.t.Errorf("adopted although evicted: %v", context.Cause(adopted.Context()))
+		}
+		if err := adopted.Release(); !errors.Is(err, berth.ErrEvicted) {
+			e.t.Errorf("Release: %v", err)
+		}
+		if _, err := e.eye.Show(e.ctx, name); !errors.Is(err, berth.ErrNotFound) {
+			e.t.Errorf("not given back: %v", err)
+		}
+	})
+}
