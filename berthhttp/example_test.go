@@ -28,7 +28,7 @@ func Example() {
 	}
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 
-	resp, err := client.Get(api.URL) //nolint:noctx // an example
+	resp, err := client.Get(api.URL)
 	if err != nil {
 		panic(err)
 	}
@@ -101,7 +101,7 @@ func ExampleRefusedError() {
 	}
 	defer lease.Release()
 
-	_, err = client.Get(api.URL) //nolint:bodyclose,noctx // there is no response
+	_, err = client.Get(api.URL) //nolint:bodyclose // there is no response
 	var refused *berthhttp.RefusedError
 	var busy *berth.BusyError
 	if errors.As(err, &refused) && errors.As(err, &busy) {

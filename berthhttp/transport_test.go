@@ -1,3 +1,4 @@
+//nolint:bodyclose // what happens to bodies that are not closed, and to requests without one, is the subject
 package berthhttp_test
 
 import (
@@ -46,7 +47,7 @@ func TestPermitComesBack(t *testing.T) {
 		}},
 		"cancelled": {err: true, base: stuck},
 		"no response": {err: true, base: func(*http.Request) (*http.Response, error) {
-			return nil, nil
+			return nil, nil //nolint:nilnil // a broken transport
 		}},
 		"no body": {base: func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
@@ -271,7 +272,7 @@ func TestBodyNeverClosed(t *testing.T) {
 		client, log := store.Client(), new(logs)
 		tr := newTransport(t, client, 1, endless, log.option(), berthhttp.RecordCallers())
 		leaks := http.Client{Transport: tr}
-		_, err := leaks.Do(get(t.Context(), t, api)) //nolint:bodyclose // that is the point
+		_, err := leaks.Do(get(t.Context(), t, api))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -186,7 +186,7 @@ func TestWaiting(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	observe(t, func(w *world) {
 		sem := w.semaphore("a", 1)
-		defer w.acquire(sem).Release() //nolint:errcheck // the test is over
+		defer w.acquire(sem).Release()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, _ = sem.TryAcquire(w.Context())

@@ -108,8 +108,7 @@ var kinds = []struct {
 }
 
 func kindOf(err error) string {
-	var lost *berth.LostError
-	if errors.As(err, &lost) {
+	if lost, ok := errors.AsType[*berth.LostError](err); ok {
 		return kindOfLoss(lost.Reason)
 	}
 	for _, k := range kinds {
