@@ -87,7 +87,7 @@ func (c *crew) ask(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer leases.Release()
+	defer func() { _ = leases.Release() }()
 	raw, err := c.frontier.robots(ctx, c.host) // another process may have asked while we waited
 	if err == nil || !errors.Is(err, redis.Nil) {
 		return raw, err
@@ -118,7 +118,7 @@ func (c *crew) step(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer leases.Release()
+	defer func() { _ = leases.Release() }()
 	// Should this process or Redis die now, nobody else may have the host's permit
 	// before its delay is over.
 	if time.Until(leases[0].ValidUntil()) < c.rules.hold {

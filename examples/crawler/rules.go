@@ -54,7 +54,7 @@ func parseRules(raw []byte, atOnce int, longest time.Duration) rules {
 	}
 	// Whichever agent it is for: more politeness than was asked for does no harm.
 	for _, m := range requestRate.FindAllSubmatch(file.Body, -1) {
-		r.limitRate(m)
+		r = r.withRate(m)
 	}
 	if r.hold < 0 || r.hold > longest { // a negative one, or one too large for a number
 		return rules{atOnce: 1, note: fmt.Sprintf("asks for more than %v between requests: nothing fetched", longest)}
@@ -62,16 +62,17 @@ func parseRules(raw []byte, atOnce int, longest time.Duration) rules {
 	return r
 }
 
-// limitRate takes the stricter of what r has and what the file says.
-func (r *rules) limitRate(match [][]byte) {
+// withRate takes a Request-rate, unless there is a delay, which is stricter.
+func (r rules) withRate(match [][]byte) rules {
 	pages, _ := strconv.Atoi(string(match[1])) // digits, and few
 	seconds, _ := strconv.Atoi(string(match[2]))
 	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[string(match[3])]
 	if pages < 1 || r.hold > 0 && r.atOnce == 1 {
-		return
+		return r
 	}
 	r.atOnce, r.hold = pages, time.Duration(seconds)*unit
 	r.note = fmt.Sprintf("Request-rate %s/%s%s", match[1], match[2], match[3])
+	return r
 }
 
 func (r rules) allows(u *url.URL) bool {

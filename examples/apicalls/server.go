@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// api is somebody's API: it works on so many calls at once and answers 429 to
+// those above. It counts both.
+type api struct {
+	server   *http.Server
+	listener net.Listener
+	limit    int
+	takes    time.Duration
+
+	mu sync.Mutex
+	tally
+}
+
+// tally is what the API has seen; guarded by api.mu.
+type tally struct {
+	now     int // calls being worked on
+	peak    int // most calls that were here at once, refused ones included
+	served  int
+	refused int
+}
+
+// startAPI serves an API on a free port of the loopback interface.
+func startAPI(limit int, takes time.Duration) (*api, error) {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	a := &api{listener: listener, limit: limit, takes: takes}
+	a.server = &http.Server{Handler: a, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = a.server.Serve(listener) }() // until close
+	return a, nil
+}
+
+func (a *api) close() { a.server.Close() }
+
+func (a *api) url() string { return "http://" + a.listener.Addr().String() + "/things" }
+
+// reset starts the count anew and returns the old one.
+func (a *api) reset() tally {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.tally
+	a.tally = tally{}
+	return old
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !a.enter() {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many calls at once", http.StatusTooManyRequests)
+		return
+	}
+	select {
+	case <-r.Context().Done():
+	case <-time.After(a.takes):
+	}
+	// Before the answer: the next call may begin as soon as the client has it.
+	a.leave()
+	fmt.Fprintln(w, `{"things": 3}`)
+}
+
+func (a *api) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.peak = max(a.peak, a.now+1)
+	if a.now == a.limit {
+		a.refused++
+		return false
+	}
+	a.now++
+	return true
+}
+
+func (a *api) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.now--
+	a.served++
+}
