@@ -132,6 +132,14 @@ func (e *env) within(start time.Time, least, most time.Duration, what string) {
 	}
 }
 
+// many is n, or less where the embedded store is slow beside a real one.
+func (e *env) many(n int) int {
+	if e.exact {
+		return n / 10
+	}
+	return n
+}
+
 // peer is one process of the fleet: a client with a network of its own.
 type peer struct {
 	*berth.Client

@@ -72,7 +72,7 @@ func TestCloseWithTenThousandWaiters(t *testing.T) {
 		first := e.hold(q.sem(1))
 		s := p.sem(1)
 		var wg sync.WaitGroup
-		const n = 10000
+		n := e.many(10000)
 		errs := make(chan error, n)
 		for range n {
 			wg.Go(func() {

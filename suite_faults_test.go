@@ -1,7 +1,6 @@
 package berth_test
 
 import (
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -288,34 +287,6 @@ func TestRestartWithoutPersistence(t *testing.T) {
 		s.Restart(e.t)
 		e.lost(l)
 		e.release(r.granted())
-	})
-}
-
-func TestTenThousandLeasesExpireAtOnce(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		const n = 10000
-		p, q := e.peer(), e.peer()
-		ttl := 10 * time.Second
-		s := p.sem(n, berth.TTL(ttl), berth.WithoutRenewal())
-		var wg sync.WaitGroup
-		for range n {
-			wg.Go(func() {
-				if _, err := s.Acquire(e.ctx); err != nil {
-					e.t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if e.exact {
-			p.crash()
-			r := e.start(q.sem(n), berth.Weight(n))
-			start := time.Now()
-			r.granted()
-			e.within(start, 0, ttl, "all permits came back")
-			return
-		}
-		e.must(p.Close())
-		e.release(e.hold(q.sem(n), berth.Weight(n)))
 	})
 }
 

@@ -250,7 +250,7 @@ func TestInspectorRefusesBadArguments(t *testing.T) {
 // More holders and waiters than fit in one page.
 func TestInspectorPages(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
-		const holders, waiters = 600, 700
+		const holders, waiters = 510, 520
 		p := e.peer()
 		s := p.sem(holders, berth.TTL(time.Hour))
 		for range holders {
