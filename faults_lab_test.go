@@ -44,7 +44,7 @@ func inBubble(t *testing.T, test func(*lab)) {
 // onServer runs test on s, under a prefix of its own.
 func onServer(t *testing.T, s *redistest.Server, test func(*lab)) {
 	t.Helper()
-	l := &lab{T: t, server: s, prefix: s.Prefix(t), ttl: 1500 * time.Millisecond}
+	l := &lab{T: t, server: s, prefix: s.Prefix(t), ttl: 3 * time.Second}
 	l.net = redistest.NewFaults(t)
 	l.prime()
 	test(l)
@@ -62,9 +62,15 @@ func everywhere(t *testing.T, test func(*lab)) {
 // there are.
 func sideBySide[T any](t *testing.T, all []T, name func(T) string, test func(*testing.T, T)) {
 	t.Helper()
+	const most = 12 // or a slow machine has no time left for renewals
+	room := make(chan struct{}, most)
 	var wg sync.WaitGroup
 	for _, one := range all {
-		wg.Go(func() { t.Run(name(one), func(t *testing.T) { test(t, one) }) })
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			t.Run(name(one), func(t *testing.T) { test(t, one) })
+		})
 	}
 	wg.Wait()
 }
@@ -77,7 +83,7 @@ func (l *lab) redis(through *redistest.Faults, opts ...func(*redis.Options)) *re
 	}
 	if l.server != nil {
 		// The inspector's calls last as long as the caller's client lets them.
-		bounded := func(o *redis.Options) { o.ReadTimeout = time.Second }
+		bounded := func(o *redis.Options) { o.ReadTimeout = 2 * time.Second }
 		return l.server.Client(l.T, append([]func(*redis.Options){bounded}, opts...)...)
 	}
 	o := &redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.Embedded(l.store)}

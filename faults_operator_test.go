@@ -104,7 +104,7 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 	if executed {
 		want = v.again
 	}
-	if err := v.ask(l.bounded(), in); !errors.Is(err, want) {
+	if err := l.insist(func(ctx context.Context) error { return v.ask(ctx, in) }); !errors.Is(err, want) {
 		l.Errorf("%s, asked again: %v, want %v", v.name, err, want)
 	}
 	if st := l.show(); !v.done(st) {
@@ -145,27 +145,29 @@ func TestOperatorsWordStruck(t *testing.T) {
 	sideBySide(t, all, func(s strike) string { return "real: " + s.String() }, func(t *testing.T, s strike) { onServer(t, server, s.test) })
 }
 
-// insist asks until it is known to have happened.
-func (l *lab) insist(ask func(ctx context.Context) error) {
+// insist asks until it is known to have happened. ErrNotFound, which it returns,
+// says so too: there is nothing left to do.
+func (l *lab) insist(ask func(ctx context.Context) error) error {
 	l.Helper()
 	for range 3 {
 		err := ask(l.bounded())
 		if err == nil || errors.Is(err, berth.ErrNotFound) {
-			return // gone: it happened, and left nothing to do
+			return err
 		}
 		if !errors.Is(err, berth.ErrUnreachable) {
 			l.Fatalf("the operator was told %v", err)
 		}
 	}
 	l.Fatal("asked in vain")
+	return nil
 }
 
 func struckResume(l *lab, strike func() *redistest.Injection) {
 	in := l.struck().Inspector()
-	l.insist(func(ctx context.Context) error { return in.Pause(ctx, "s") })
+	_ = l.insist(func(ctx context.Context) error { return in.Pause(ctx, "s") })
 	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
 	strike()
-	l.insist(func(ctx context.Context) error { return in.Resume(ctx, "s") })
+	_ = l.insist(func(ctx context.Context) error { return in.Resume(ctx, "s") })
 	lease := l.granted(waiting)
 	l.release(lease)
 	l.idle(1, lease.Token())
@@ -173,10 +175,10 @@ func struckResume(l *lab, strike func() *redistest.Injection) {
 
 func struckUnpin(l *lab, strike func() *redistest.Injection) {
 	in := l.struck().Inspector()
-	l.insist(func(ctx context.Context) error { return in.Pin(ctx, "s", 0) })
+	_ = l.insist(func(ctx context.Context) error { return in.Pin(ctx, "s", 0) })
 	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
 	strike()
-	l.insist(func(ctx context.Context) error { return in.Unpin(ctx, "s") })
+	_ = l.insist(func(ctx context.Context) error { return in.Unpin(ctx, "s") })
 	lease := l.granted(waiting)
 	l.release(lease)
 	l.idle(1, lease.Token())
@@ -189,7 +191,7 @@ func struckEvict(l *lab, strike func() *redistest.Injection) {
 	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
 	in := l.struck().Inspector()
 	strike()
-	l.insist(func(ctx context.Context) error { return in.Evict(ctx, "s", lease.ID(), false) })
+	_ = l.insist(func(ctx context.Context) error { return in.Evict(ctx, "s", lease.ID(), false) })
 	receive(l, "end of the lease", held.Done())
 	if cause := context.Cause(held); !errors.Is(cause, berth.ErrEvicted) || !errors.Is(cause, berth.ErrLost) {
 		l.Errorf("the lease ended with %v", cause)

@@ -17,7 +17,7 @@ func TestCancelRacesGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
 		s, other := l.sem(l.struck(), 1), l.sem(l.struck(), 1)
 		highest, won := int64(0), 0
-		const rounds = 60
+		const rounds = 45
 		for round := range rounds {
 			holder := l.acquire(s)
 			ctx, cancel := context.WithCancel(l.bounded())

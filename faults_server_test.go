@@ -136,12 +136,14 @@ func (l *lab) hiccup(happens func()) {
 func stoppedWithRequests(l *lab) {
 	s := l.sem(l.struck(), 1)
 	l.release(l.acquire(s))
-	l.stopWith(s, 2*l.ttl)
+	l.stopWith(s, l.ttl)
+	l.net.Up()
 	l.server.Cont()
 	l.idle(1, 0)
 }
 
-// stopWith stops the server and asks it for a lease, in vain, for that long.
+// stopWith stops the server, asks it for a lease, in vain, for that long, and
+// waits until the last request has had its time.
 func (l *lab) stopWith(s *berth.Semaphore, d time.Duration) {
 	l.Helper()
 	l.server.Stop()
@@ -152,6 +154,8 @@ func (l *lab) stopWith(s *berth.Semaphore, d time.Duration) {
 	if o.err == nil || time.Since(start) > d+l.ttl {
 		l.Errorf("Acquire from a stopped server: %v after %v", o.err, time.Since(start))
 	}
+	l.net.Down()
+	<-time.After(l.ttl / 2)
 }
 
 // stoppedWithOrphans: as before, but nobody is left to take anything back. Only
@@ -162,15 +166,14 @@ func stoppedWithOrphans(l *lab) {
 	before := l.scripts()
 	l.net.ResetCounts()
 	l.stopWith(s, l.ttl)
-	l.net.Down()
 	sent := l.net.Count("EVALSHA")
-	<-time.After(l.ttl / 2) // longer than the last request was given
 	l.server.Cont()
 	l.until("late requests executed", func() bool { return l.scripts() >= before+1 })
 	if st := l.show(); st.Holders != 0 || st.Waiting != 0 {
 		l.Errorf("%d requests of a dead client, and the server has %+v", sent, st)
 	}
 	l.idle(1, 0)
+	l.net.Up() // for its Close
 }
 
 // killed: the server keeps its data. Holders keep their leases, waiters their

@@ -94,7 +94,7 @@ func TestStress(t *testing.T) {
 		}
 		ld := l.start(3*processes, sems...)
 		calm := again(10*time.Millisecond, st.blow)
-		<-time.After(4 * time.Second)
+		<-time.After(3 * time.Second)
 		calm()
 		for _, i := range st.held {
 			i.Stop()
