@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,7 +144,7 @@ func (f *flags) run(cmd *cobra.Command) error {
 	if rep == nil || len(rep.Results) == 0 {
 		return err
 	}
-	rep.Command = commandLine(f)
+	rep.Command = f.commandLine(cfg)
 	if werr := f.write(cmd, rep, page); werr != nil && err == nil {
 		err = exit.Errorf(exit.Output, "the result could not be written: %w", werr)
 	}
@@ -187,8 +188,7 @@ func caught(ctx context.Context, f func(context.Context) (*report.Report, error)
 	select {
 	case s := <-sig:
 		// What was asked for is a clean end. What is not clean is told.
-		var left *scene.LeftoverError
-		if errors.As(err, &left) {
+		if left, ok := errors.AsType[*scene.LeftoverError](err); ok {
 			return nil, exit.Errorf(128+int(job.Number(s)), "%w", left)
 		}
 		return nil, exit.Signal(job.Number(s))
@@ -258,16 +258,18 @@ func matches(key, asked string) bool {
 	return key == asked || strings.HasPrefix(key, asked+"-")
 }
 
-// commandLine is what makes this report again, without the URL and its secrets.
-func commandLine(f *flags) string {
-	s := "berth lab"
-	for _, a := range []struct {
-		name   string
-		values []string
-	}{{"scenario", f.scenarios}, {"algorithm", f.algorithms}} {
-		if len(a.values) > 0 {
-			s += " --" + a.name + " " + strings.Join(a.values, ",")
-		}
+// commandLine is what makes such a report again, without the URL and its secrets.
+func (f *flags) commandLine(cfg Config) string {
+	args := []string{"berth lab"}
+	if len(f.scenarios) > 0 {
+		args = append(args, "--scenario", strings.Join(f.scenarios, ","))
 	}
-	return s
+	if len(f.algorithms) > 0 {
+		args = append(args, "--algorithm", strings.Join(f.algorithms, ","))
+	}
+	if cfg.Target != nil {
+		args = append(args, "--redis URL")
+	}
+	return strings.Join(append(args, "--duration", cfg.Duration.String(), "--poll", cfg.Poll.String(),
+		"--seed", strconv.FormatUint(cfg.Seed, 10)), " ")
 }

@@ -97,8 +97,7 @@ func (cfg Config) runAll(ctx context.Context, env *scene.Env, rdb redis.Universa
 // failure says why it did not go on, and how far it got.
 func failure(ctx context.Context, err error, done, all int) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
-		var left *scene.LeftoverError
-		if errors.As(err, &left) {
+		if left, ok := errors.AsType[*scene.LeftoverError](err); ok {
 			cause = fmt.Errorf("%w; %w", cause, left)
 		}
 		err = cause
@@ -161,7 +160,7 @@ func storeName(ctx context.Context, rdb redis.UniversalClient, embedded bool) (s
 	}
 	info, err := rdb.Info(ctx, "server").Result()
 	if err != nil {
-		return "a Redis", nil //nolint:nilerr // it need not tell its version
+		return "a Redis", nil // it need not tell its version
 	}
 	for line := range strings.Lines(info) {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
@@ -213,7 +212,7 @@ func ping(ctx context.Context, rdb redis.UniversalClient) error {
 		err = rdb.Ping(once).Err()
 		cancel()
 		if err == nil || ctx.Err() != nil {
-			return nil
+			break
 		}
 	}
 	return err

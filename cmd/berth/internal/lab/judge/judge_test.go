@@ -31,17 +31,20 @@ func TestLimit(t *testing.T) {
 		"one too many":          {2, []Request{held(0, 10), held(1, 10), held(2, 5)}, Verdict{Worst: 1, Over: 3, Stolen: 1, Held: 3}, []Excess{{Span{2, 5}, 1}}},
 		"limit changes nothing": {5, []Request{held(0, 10), held(1, 10), held(2, 5)}, Verdict{Held: 3}, nil},
 		"grows in one moment": {
-			1, []Request{held(0, 10), held(2, 8), held(4, 6)},
+			1,
+			[]Request{held(0, 10), held(2, 8), held(4, 6)},
 			Verdict{Worst: 2, Over: 6, Stolen: 2, Held: 3},
 			[]Excess{{Span{2, 8}, 2}},
 		},
 		"two moments": {
-			1, []Request{held(0, 100), held(10, 20), held(30, 40)},
+			1,
+			[]Request{held(0, 100), held(10, 20), held(30, 40)},
 			Verdict{Worst: 1, Over: 20, Stolen: 2, Held: 2},
 			[]Excess{{Span{10, 20}, 1}, {Span{30, 40}, 1}},
 		},
 		"handed on while over": {
-			1, []Request{held(0, 100), held(10, 20), held(20, 30)},
+			1,
+			[]Request{held(0, 100), held(10, 20), held(20, 30)},
 			Verdict{Worst: 1, Over: 20, Stolen: 1, Held: 2},
 			[]Excess{{Span{10, 30}, 1}},
 		},

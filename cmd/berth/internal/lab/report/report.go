@@ -293,7 +293,7 @@ func indent(s string) string {
 func wrap(s string, width int, prefix string) string {
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(s) {
+	for word := range strings.FieldsSeq(s) {
 		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
 			lines = append(lines, prefix+line)
 			line = ""

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -183,15 +184,15 @@ func (t *timeline) curves(levels []judge.Level) {
 
 func (t *timeline) axis() {
 	t.Labels = append(t.Labels,
-		label{t.Left - 5, t.LimitY + 3, fmt.Sprint(t.limit), "end"},
+		label{t.Left - 5, t.LimitY + 3, strconv.Itoa(t.limit), "end"},
 		label{t.Left - 5, t.level(0) + 3, "0", "end"},
 	)
 	if t.highest > t.limit+1 {
-		t.Labels = append(t.Labels, label{t.Left - 5, countTop + 4, fmt.Sprint(t.highest), "end"})
+		t.Labels = append(t.Labels, label{t.Left - 5, countTop + 4, strconv.Itoa(t.highest), "end"})
 	}
 	tick := niceStep(t.window.Length())
 	for at := time.Duration(0); at <= t.window.Length(); at += tick {
-		t.Labels = append(t.Labels, label{t.x(t.window.From + at), t.AxisY + 13, fmt.Sprint(at.Milliseconds()), "middle"})
+		t.Labels = append(t.Labels, label{t.x(t.window.From + at), t.AxisY + 13, strconv.FormatInt(at.Milliseconds(), 10), "middle"})
 	}
 	last := &t.Labels[len(t.Labels)-1]
 	if last.X > t.Right-12 {
@@ -202,9 +203,9 @@ func (t *timeline) axis() {
 
 // niceStep returns a round fraction of d, about a fifth.
 func niceStep(d time.Duration) time.Duration {
-	for _, n := range []time.Duration{5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10_000} {
-		if d <= 6*n*time.Millisecond {
-			return n * time.Millisecond
+	for _, n := range []int{5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10_000} {
+		if step := time.Duration(n) * time.Millisecond; d <= 6*step {
+			return step
 		}
 	}
 	return max(time.Millisecond, d/5)

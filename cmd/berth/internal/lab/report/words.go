@@ -41,8 +41,8 @@ func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 func wordsLimit(r *scene.Result) string {
 	l := r.Limits
 	if l.Moments == 0 {
-		return fmt.Sprintf("kept the limit: never did more than %d clients believe to hold one of %s.",
-			l.MostHeld, plural(r.Limit, "permit"))
+		return fmt.Sprintf("kept the limit: never did more than %s believe to hold one of %s.",
+			plural(l.MostHeld, "client"), plural(r.Limit, "permit"))
 	}
 	s := fmt.Sprintf("exceeded the limit of %d in %s, %s of the time, by up to %s.",
 		r.Limit, plural(l.Moments, "moment"), percent(l.OverShare), plural(l.WorstOver, "holder"))
