@@ -32,7 +32,8 @@
 --          L  9 (released) | 10 (cancelled) | 6 reason       E  9 | 10 | 8 | 6 reason
 --          reason: 0 unknown, 1 released, 2 expired, 3 evicted, 4 too heavy
 -- Errors   a message with BERTHCORRUPT (foreign content), BERTHVERSION (newer
---          layout); nothing was written
+--          layout), BERTHCLOCK (deadlines would be in the band of slots);
+--          nothing was written
 -- Cost     O(log n) for each operation and each grant; never O(holders) or
 --          O(waiters): what is reaped or granted in one call is bounded by CHUNK.
 
@@ -44,6 +45,7 @@ local clock = call('TIME')
 local us = clock[1] * 1000000 + clock[2]
 local now = (us - us % 1000) / 1000
 if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return { now, -1, 0 } end
+if now < 4294967296 then error('BERTHCLOCK the server says that it is 1970: set its clock') end
 
 -- ---- read: one HMGET for the state and the records of all ids given ----
 
