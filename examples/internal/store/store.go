@@ -5,7 +5,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -97,11 +96,7 @@ func (s *Store) String() string {
 	if s.Embedded {
 		return "an embedded store (no -redis given): it ends with this program"
 	}
-	opts, err := redis.ParseURL(s.URL)
-	if err != nil {
-		return "an unreadable URL"
-	}
-	return fmt.Sprintf("Redis at %s", opts.Addr)
+	return "the Redis of -redis"
 }
 
 // Quiet keeps go-redis from logging every failed attempt to connect. It must be
