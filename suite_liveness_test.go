@@ -28,6 +28,20 @@ func TestReleaseHandsOffInTheSameStep(t *testing.T) {
 	})
 }
 
+// L1, seen from the waiter: it is told, and need not wait for its heartbeat.
+func TestHandOffIsHeardAtOnce(t *testing.T) {
+	exactly(t, func(_ *testing.T, e *env) {
+		holder, waiter := e.peer(), e.peer()
+		first := e.hold(holder.sem(1))
+		r := e.queue(waiter.sem(1))
+		e.pass(time.Second)
+		start := time.Now()
+		e.release(first)
+		r.granted()
+		e.within(start, 0, 0, "granted")
+	})
+}
+
 // messages matches what is published, not the confirmations of subscriptions.
 func messages(c redistest.Command) bool { return c[0] == "message" }
 
