@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
@@ -178,14 +179,17 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 // Leases are what AcquireAll took.
 type Leases []*Lease
 
-// Release gives all of them back. It returns what went wrong, joined.
+// Release gives all of them back, at the same time. It returns what went wrong,
+// joined.
 func (l Leases) Release() error {
-	var errs []error
-	for _, lease := range l {
+	errs := make([]error, len(l))
+	var wg sync.WaitGroup
+	for i, lease := range l {
 		if lease != nil {
-			errs = append(errs, lease.Release())
+			wg.Go(func() { errs[i] = lease.Release() })
 		}
 	}
+	wg.Wait()
 	return errors.Join(errs...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
 )
 
 type key struct{}
@@ -240,5 +241,18 @@ func TestAcquireAllOfNoneAndOfOneTwice(t *testing.T) {
 		_, err = berth.AcquireAll(e.ctx, p.sem(2), nil)
 		wantErr(e.t, err, berth.ErrInvalid)
 		e.untilListed()
+	})
+}
+
+// A Redis that is away costs the patience of one release, not of each.
+func TestLeasesAreReleasedTogether(t *testing.T) {
+	exactly(t, func(_ *testing.T, e *env) {
+		p := e.peer()
+		leases, err := berth.AcquireAll(e.ctx, p.named("a", 1), p.named("b", 1), p.named("c", 1))
+		e.must(err)
+		p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest, Times: -1})
+		start := time.Now()
+		wantErr(e.t, leases.Release(), berth.ErrUnreachable)
+		e.within(start, 0, 6*time.Second, "released")
 	})
 }
