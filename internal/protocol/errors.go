@@ -60,7 +60,7 @@ var passing = []string{
 
 // classify turns a client's error into a Failure.
 func classify(err error) *Failure {
-	if _, ok := errors.AsType[redis.Error](err); ok {
+	if _, ok := errors.AsType[redis.Error](err); ok && !errors.Is(err, redis.Nil) {
 		return classifyReply(err)
 	}
 	switch {

@@ -104,13 +104,17 @@ func corrupt(what, value string) error {
 	return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Err: fmt.Errorf("%s %.80q", what, value)}
 }
 
+func garbled() error {
+	return &Failure{Kind: ErrUnknown, Err: errors.New("unexpected reply")}
+}
+
 // texts returns the fields behind the first three.
 func texts(fields []any) ([]string, error) {
 	var out []string
 	for _, f := range fields[min(3, len(fields)):] {
 		s, ok := f.(string)
 		if !ok {
-			return nil, &Failure{Kind: ErrUnknown, Err: errors.New("unexpected reply")}
+			return nil, garbled()
 		}
 		out = append(out, s)
 	}
@@ -119,11 +123,15 @@ func texts(fields []any) ([]string, error) {
 
 func (s *Snapshot) readState(fields []any) error {
 	if len(fields) < 3 {
-		return &Failure{Kind: ErrUnknown, Err: errors.New("unexpected reply")}
+		return garbled()
 	}
-	s.Now, _ = fields[0].(int64)
-	settings, _ := fields[1].(string)
-	counts, _ := fields[2].(string)
+	now, isNumber := fields[0].(int64)
+	settings, isText := fields[1].(string)
+	counts, isTextToo := fields[2].(string)
+	if !isNumber || !isText || !isTextToo {
+		return garbled()
+	}
+	s.Now = now
 	if settings == "" && counts == "" {
 		return nil
 	}

@@ -108,13 +108,17 @@ func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply
 	r := Reply{Now: c.next()}
 	status := c.next()
 	r.More, r.Next = status == 1, c.next()
-	if status < 0 {
+	if status == -1 && len(fields) == 3 && !c.short {
 		return r, late()
 	}
+	c.short = c.short || status != 0 && status != 1
 	for i := range ops {
 		c.decode(&ops[i])
 	}
 	if c.short || len(c.fields) > 0 {
+		for i := range ops {
+			ops[i].Result = Result{}
+		}
 		return r, &Failure{Kind: ErrUnknown, Err: fmt.Errorf("reply of %d fields does not fit the request", len(fields))}
 	}
 	return r, nil

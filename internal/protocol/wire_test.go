@@ -1,0 +1,247 @@
+package protocol
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+)
+
+// How operations become arguments, and a reply becomes results.
+
+// canned is a client whose every command is answered without a network: by err,
+// or by a reply.
+func canned(t testing.TB, reply any, err error) *Store {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{MaxRetries: -1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(cannedReply{reply, err})
+	return NewStore(rdb, "berth", "s0", 1, "host")
+}
+
+type cannedReply struct {
+	reply any
+	err   error
+}
+
+func (cannedReply) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { panic("the network was used") }
+}
+
+func (cannedReply) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { panic("a pipeline was used") }
+}
+
+func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		if c.err != nil {
+			cmd.SetErr(c.err)
+			return c.err
+		}
+		switch cmd := cmd.(type) {
+		case once:
+			cmd.SetVal(c.reply)
+		case *redis.Cmd:
+			cmd.SetVal(c.reply)
+		}
+		return nil
+	}
+}
+
+// TestOpsSurviveTheWire reads the arguments as transition.lua does.
+func TestOpsSurviveTheWire(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		ops := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Op {
+			return genBatch.Filter(func(ops []Op) bool { return len(ops) > 0 }).Draw(t, "ops")[0]
+		})).Draw(t, "ops")
+		args := textsOf(appendOps(nil, ops))
+		if got, want := opsString(parseArgs(t, args)), opsString(ops); got != want {
+			t.Fatalf("arguments %q\nread as %s\nwant    %s", args, got, want)
+		}
+	})
+}
+
+func textsOf(args []any) (texts []string) {
+	for _, a := range args {
+		texts = append(texts, fmt.Sprint(a))
+	}
+	return texts
+}
+
+// parseArgs is the reverse of appendOps.
+func parseArgs(t failer, args []string) (ops []Op) {
+	t.Helper()
+	for len(args) > 0 {
+		width := map[string]int{"A": 9, "H": 2, "R": 1, "L": 1, "E": 1, "D": 1, "P": 1, "Z": 1}[args[0]]
+		if width == 0 || len(args) < width+2 {
+			t.Fatalf("not a group: %q", args)
+		}
+		op, count := parseHead(Verb(args[0]), args[1:width+1]), number(args[width+1])
+		args = args[width+2:]
+		if !op.Verb.named() {
+			ops = append(ops, op)
+		}
+		ops = append(ops, each(op, args[:count]...)...)
+		args = args[count:]
+	}
+	return ops
+}
+
+func parseHead(verb Verb, p []string) Op {
+	op := Op{Verb: verb}
+	switch verb {
+	case Acquire:
+		op.Terms = &Terms{
+			Wait: p[0] == "1", Weight: number(p[1]), TTL: millis(p[2]), Heartbeat: millis(p[3]), HeadStart: millis(p[4]),
+			QueueLimit: number(p[5]), MaxHold: millis(p[6]), Limit: number(p[7]), Label: p[8],
+		}
+	case Heartbeat:
+		op.TTL, op.Flag = millis(p[0]), p[1] == "1"
+	case Renew:
+		op.TTL = millis(p[0])
+	case Release, Evict, Pause:
+		op.Flag = p[0] == "1"
+	default:
+		op.N = number(p[0])
+	}
+	return op
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func millis(s string) time.Duration { return milliseconds(int64(number(s))) }
+
+// TestNeighboursShareArguments: that is what makes big batches cheap.
+func TestNeighboursShareArguments(t *testing.T) {
+	t.Parallel()
+	a, b, other := terms(3), terms(3), terms(4)
+	for _, test := range []struct {
+		ops  []Op
+		args int
+	}{
+		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Acquire, ID: "2", Terms: b}}, 11 + 2},
+		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Acquire, ID: "2", Terms: other}}, 2 * (11 + 1)},
+		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Release, ID: "2"}, {Verb: Acquire, ID: "3", Terms: a}}, 12 + 4 + 12},
+		{[]Op{{Verb: Release, ID: "1"}, {Verb: Release, ID: "2", Flag: true}}, 4 + 4},
+		{[]Op{{Verb: Renew, ID: "1", TTL: 1e9}, {Verb: Renew, ID: "2", TTL: 1e9}, {Verb: Renew, ID: "3", TTL: 2e9}}, 5 + 4},
+		{[]Op{{Verb: Heartbeat, ID: "1", TTL: 1e9}, {Verb: Heartbeat, ID: "2", TTL: 1e9, Flag: true}}, 5 + 5},
+		{[]Op{{Verb: Pin, N: 1}, {Verb: Pin, N: 1}}, 3 + 3},
+		{nil, 0},
+	} {
+		if args := appendOps(nil, test.ops); len(args) != test.args {
+			t.Errorf("%s became %d arguments, want %d: %q", opsString(test.ops), len(args), test.args, args)
+		}
+	}
+}
+
+// sampleOps has one operation of every verb.
+func sampleOps() []Op {
+	var ops []Op
+	for _, verb := range []Verb{Acquire, Heartbeat, Renew, Release, Evict, Resize, Pin, Pause} {
+		ops = append(ops, Op{Verb: verb, ID: "s0.1", Terms: terms(3), TTL: time.Second})
+	}
+	return ops
+}
+
+// checkGarbled checks that a reply is decoded, or refused without a trace.
+func checkGarbled(t *testing.T, reply any, ops []Op) {
+	t.Helper()
+	s := canned(t, reply, nil)
+	_, err := s.Do(t.Context(), s.Keys("name"), 0, ops)
+	if err == nil || errors.Is(err, context.DeadlineExceeded) { // it came too late
+		return
+	}
+	wantKind(t, err, ErrUnknown, nil)
+	for i := range ops {
+		if ops[i].Result != (Result{}) {
+			t.Fatalf("%v, but operation %d has a result: %+v", err, i, ops[i].Result)
+		}
+	}
+}
+
+func TestGarbledReplies(t *testing.T) {
+	t.Parallel()
+	for _, reply := range []any{
+		nil, "text", int64(1), 1.5, true, []any{}, []any{nil}, []any{int64(1)}, []any{int64(1), int64(0)},
+		[]any{"1", "0", "0"}, []any{int64(1), int64(0), int64(0)}, []any{int64(1), int64(0), int64(0), int64(1)},
+		[]any{int64(1), int64(-1)}, []any{int64(1), int64(-2), int64(0)}, []any{int64(1), int64(7), int64(0)},
+		[]any{int64(1), int64(0), int64(0), int64(99)}, []any{[]any{}, map[any]any{}, nil, 1.5},
+		[]any{int64(1), int64(0), int64(0), int64(6), int64(0), int64(0), int64(0), int64(0), int64(6), "0"},
+		slices.Repeat([]any{int64(2)}, 100),
+	} {
+		s := canned(t, reply, nil)
+		ops := sampleOps()
+		if _, err := s.Do(t.Context(), s.Keys("name"), 0, ops); err == nil {
+			t.Errorf("%v was taken for a reply", reply)
+		}
+		checkGarbled(t, reply, sampleOps())
+		if _, err := s.Inspect(t.Context(), s.Keys("name"), true); err == nil {
+			t.Errorf("%v was taken for a state", reply)
+		}
+	}
+}
+
+// FuzzDecode feeds replies made of arbitrary numbers, texts and nothings.
+func FuzzDecode(f *testing.F) {
+	f.Add("A", []byte{1, 0, 0, 1, 5, 0, 9, 3})
+	f.Add("AHRLE", []byte{1, 0, 0, 6, 0, 0, 0, 0, 2, 255, 7, 9, 9, 10})
+	f.Add("DPZ", []byte{1, 1, 0})
+	f.Fuzz(func(t *testing.T, verbs string, data []byte) {
+		var ops []Op
+		for _, v := range verbs {
+			ops = append(ops, Op{Verb: Verb(v), ID: "s0.1", Terms: terms(3)})
+		}
+		checkGarbled(t, garble(data), ops)
+	})
+}
+
+// garble makes one field of a reply of each byte, or of eight.
+func garble(data []byte) []any {
+	fields := []any{}
+	for len(data) > 0 {
+		b := data[0]
+		data = data[1:]
+		switch {
+		case b < 200:
+			fields = append(fields, int64(b))
+		case b == 200 && len(data) >= 8:
+			fields = append(fields, int64(binary.LittleEndian.Uint64(data))) //nolint:gosec // any number will do
+			data = data[8:]
+		case b < 220:
+			fields = append(fields, strconv.Itoa(int(b)))
+		case b < 230:
+			fields = append(fields, nil)
+		default:
+			fields = append(fields, int64(b)-256)
+		}
+	}
+	return fields
+}
+
+// FuzzInspect feeds foreign content to what reads it for operators.
+func FuzzInspect(f *testing.F) {
+	f.Add("1 3 -1 0 0", "1 1 0 0 1 5 5 0", "s0.1", "1790000000000", "h 1 0 5 0 0 o/1/h label")
+	f.Add("2 3", "", "qs0.1", "-5", "w 1 5 0 o/1/h ")
+	f.Add("1 3 -1 0 0", "1 1 0 0 1 5 5 0", "", "inf", "x 1")
+	f.Fuzz(func(t *testing.T, settings, counts, member, score, record string) {
+		s := canned(t, []any{int64(1), settings, counts, member, score, record}, nil)
+		if _, err := s.Inspect(t.Context(), s.Keys("name"), true); err != nil {
+			wantKind(t, err, ErrRejected, nil)
+		}
+	})
+}
