@@ -85,27 +85,28 @@ if fields[4] then -- an id that is named twice changes its own record on the way
     seen[fields[k]] = true
   end
 end
-local limit, used, holders, waiting, tombs, slots, last, nearest, expires
+local limit, used, holders, waiting, tombs, slots, last, nearest, expires, nearestWas, expiresWas
 if settings and plain then
   limit = match(settings, '^1 (%d+) %-1 0 %d+$')
-  used, holders, waiting, tombs, slots, last, nearest, expires =
+  used, holders, waiting, tombs, slots, last, nearestWas, expiresWas =
     match(counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   if limit and used then
     limit, used, holders, waiting = limit + 0, used + 0, holders + 0, waiting + 0
-    slots, last, nearest, expires = slots + 0, last + 0, nearest + 0, expires + 0
+    slots, last, nearest, expires = slots + 0, last + 0, nearestWas + 0, expiresWas + 0
     plain = holders == slots and slots <= used and slots <= 2147483648 and last < FRONT and nearest > now
-      and used < FRONT and waiting < FRONT and nearest < FRONT and expires < FRONT
+      and used <= 2147483648 and waiting <= 2147483648 and nearest < FRONT and expires < FRONT
   else
     plain = false
   end
 else
   used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
+  nearestWas, expiresWas = '0', '0'
 end
 
 if plain then
   local out, n, field, count = { now, 0, 0 }, 3, 2, nil
   local freed, freeds, removed, sets, s, adds, a, notes = {}, 0, {}, {}, 0, {}, 0, nil
-  local furthest, members = 0, holders + 2 * waiting + tombs
+  local furthest, sooner, members = 0, false, holders + 2 * waiting + tombs
   i = 4
 
   while ARGV[i] == 'L' do
@@ -138,12 +139,12 @@ if plain then
       if slot then freed[free], free = nil, free - 1 else slot, slots = slots, slots + 1 end
       used, holders, waiting, unqueued = used + weight, holders + 1, waiting - 1, unqueued + 1
       removed[unqueued] = heads[k]
-      local grant = format('%.0f %d', last, slot)
-      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. format(' %d %.0f 0 0 ', slot, last) .. owner .. label
+      local token = format('%.0f', last)
+      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner .. label
       s = s + 2
       local channel = match(owner, '^[^/]+')
       notes = notes or {}
-      notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. grant .. ' ' .. limit
+      notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. token .. ' ' .. slot .. ' ' .. limit
     end
     if room > 0 and waiting > 0 and used < limit then plain = false end -- more than a page
   end
@@ -165,7 +166,7 @@ if plain then
       end
       local score, left = format('%.0f', till), till - now
       if till > furthest then furthest = till end
-      if nearest == 0 or till < nearest then nearest = till end
+      if nearest == 0 or till < nearest then nearest, sooner = till, true end
       for k = 1, count do
         if got[field + k] then plain = false break end
         last = last < us and us or last + 1
@@ -183,7 +184,7 @@ if plain then
       local till = now + ARGV[i + 4]
       local score, record = format('%.0f', till), 'w ' .. weight .. format(' %.0f ', now) .. ARGV[i + 7] .. tail
       if till > furthest then furthest = till end
-      if nearest == 0 or till < nearest then nearest = till end
+      if nearest == 0 or till < nearest then nearest, sooner = till, true end
       for k = 1, count do
         if got[field + k] then plain = false break end
         last = last < us and us or last + 1
@@ -233,11 +234,12 @@ if plain then
         end
         lapse = format('%.0f', furthest + 60000)
       else
-        lapse = format('%.0f', expires)
+        lapse = expiresWas
       end
     end
+    local soonest = sooner and format('%.0f', nearest) or nearestWas
     sets[s + 1] = 'counts'
-    sets[s + 2] = format('%d %d %d %s %d %.0f %.0f ', used, holders, waiting, tombs, slots, last, nearest) .. lapse
+    sets[s + 2] = used .. ' ' .. holders .. ' ' .. waiting .. ' ' .. tombs .. ' ' .. slots .. format(' %.0f ', last) .. soonest .. ' ' .. lapse
     if not settings then sets[s + 3], sets[s + 4] = 'settings', format('1 %d -1 0 0', limit) end
     call('HSET', STATE, unpack(sets))
     if lapse + 0 ~= expires or lapse ~= '0' and unqueued >= members then -- ZREM may have emptied ORDER

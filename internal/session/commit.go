@@ -26,6 +26,7 @@ type op struct {
 	protocol.Op
 	claim  *Claim
 	giveUp clock.Instant // when it is pointless to try on
+	answer clock.Instant // when whoever waits for done has waited long enough
 	tries  int           // calls that carried it and have an unknown outcome
 	done   chan error    // gets the outcome; nil: nobody waits for it
 }
@@ -158,8 +159,7 @@ func (s *Semaphore) run(f *flight) {
 // said about the latest time at which a copy may run; so an empty call comes first.
 func (s *Semaphore) call(f *flight) (protocol.Reply, error) {
 	wait := f.giveUp.Sub(f.sent)
-	ctx, cancel := context.WithTimeout(s.session.ctx, wait)
-	defer cancel()
+	ctx := bounded{s.session.ctx, time.Now().Add(wait)}
 	if !s.clock.known() {
 		sent := clock.Now()
 		reply, err := s.session.store.Do(ctx, s.keys, 0, nil)
@@ -170,6 +170,17 @@ func (s *Semaphore) call(f *flight) (protocol.Reply, error) {
 	}
 	return s.session.store.Do(ctx, s.keys, s.clock.latest(f.sent.Add(wait)), f.wire)
 }
+
+// bounded is a context with a deadline for those who ask for one, as go-redis does
+// with ContextTimeoutEnabled. It needs no timer of its own: the keeper gives the
+// call up in any case.
+type bounded struct {
+	context.Context //nolint:containedctx // this is a context
+	deadline        time.Time
+}
+
+// Deadline implements context.Context.
+func (b bounded) Deadline() (time.Time, bool) { return b.deadline, true }
 
 // unsent words a failure before anything of the flight was sent.
 func unsent(err error) error {
@@ -248,9 +259,12 @@ func (s *Semaphore) failed(f *flight, err error) {
 	for i, o := range slices.Concat(f.ops, releases, pending) {
 		if rejected && i < len(f.ops) || now >= o.giveUp || o.pointless() || stranger && o.Verb == protocol.Acquire {
 			s.abort(o, err)
-		} else {
-			s.line(o)
+			continue
 		}
+		if now >= o.answer {
+			o.finish(err) // it goes on in the background
+		}
+		s.line(o)
 	}
 	if rejected {
 		return

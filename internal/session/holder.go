@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
@@ -46,7 +45,7 @@ func (s *Semaphore) sendRenew(c *Claim, done chan error) {
 	}
 	s.line(&op{
 		Op:    protocol.Op{Verb: protocol.Renew, ID: c.id, TTL: c.Terms.TTL},
-		claim: c, done: done, giveUp: giveUp,
+		claim: c, done: done, giveUp: giveUp, answer: giveUp,
 	})
 }
 
@@ -65,19 +64,7 @@ func (c *Claim) Release() error {
 	before := c.err
 	s.leave(c, ErrReleased, done)
 	s.unlock()
-	timeout := time.NewTimer(Patience)
-	defer timeout.Stop()
-	var err error
-	select {
-	case err = <-done:
-	case <-timeout.C:
-		s.mu.Lock()
-		err = s.lastErr
-		s.mu.Unlock()
-		if err == nil {
-			err = &protocol.Failure{Kind: protocol.ErrUnknown, Err: context.DeadlineExceeded}
-		}
-	}
+	err := <-done
 	if before != nil {
 		return before
 	}

@@ -217,7 +217,7 @@ func (s *Semaphore) leave(c *Claim, why error, done chan error) {
 	s.notify(c, why)
 	s.submit(&op{
 		Op:    protocol.Op{Verb: protocol.Release, ID: c.id},
-		claim: c, done: done,
+		claim: c, done: done, answer: clock.Now().Add(Patience),
 		// By then it has run out by itself.
 		giveUp: max(trust, clock.Now().Add(c.Terms.TTL+Patience)),
 	})
