@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +105,43 @@ func TestOneAsksForAll(t *testing.T) {
 		}
 		if waited < 5 || waited > 12 {
 			t.Errorf("%d of 100 requests in 10 s waited for Redis", waited)
+		}
+	})
+}
+
+// TestCrowdAfterAnOutage: of many requests at one moment, one asks.
+func TestCrowdAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		tr := newTransport(t, store.Client(), 1, endless, berthhttp.FailOpen(nil))
+		store.Slow(time.Hour)
+		holdOne(t, tr)()
+		<-time.After(10 * time.Second)
+		var waited atomic.Int32
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				began := time.Now()
+				holdOne(t, tr)()
+				if time.Since(began) > 0 {
+					waited.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := waited.Load(); n != 1 {
+			t.Errorf("%d of 10 requests waited for Redis", n)
+		}
+	})
+}
+
+// TestMaxWaitWithoutAnAnswer: who has no place when MaxWait ends has waited for
+// Redis, not in line.
+func TestMaxWaitWithoutAnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		tr := newTransport(t, store.Client(), 1, endless, berthhttp.MaxWait(100*time.Millisecond))
+		store.Slow(time.Hour)
+		if _, err := tr.RoundTrip(get(t.Context(), t, api)); !errors.Is(err, berth.ErrUnreachable) {
+			t.Errorf("RoundTrip returned %v, want ErrUnreachable", err)
 		}
 	})
 }

@@ -246,12 +246,12 @@ func TestLostLeaseCancelsTheCall(t *testing.T) {
 
 func TestLostLeaseEndsTheBody(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
-		client := store.Client()
+		client, log := store.Client(), new(logs)
 		var lease *berth.Lease
 		tr := newTransport(t, client, 1, berthhttp.Base(roundTripper(func(r *http.Request) (*http.Response, error) {
 			lease, _ = berth.FromContext(r.Context())
 			return answer(r, strings.NewReader("hello")), nil
-		})))
+		})), log.option())
 		resp, err := tr.RoundTrip(get(t.Context(), t, api))
 		if err != nil {
 			t.Fatal(err)
@@ -263,6 +263,9 @@ func TestLostLeaseEndsTheBody(t *testing.T) {
 		}
 		resp.Body.Close()
 		want(t, client, "api/api.test", 0, 0)
+		if log.String() != "" {
+			t.Errorf("the reader was told, and the log too: %s", log)
+		}
 	})
 }
 
