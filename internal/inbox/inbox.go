@@ -25,6 +25,8 @@ const (
 	// Pauses between attempts to subscribe grow from the first to the second.
 	leastPause = 10 * time.Millisecond
 	mostPause  = 2 * time.Second
+	// mostClosing bounds Close.
+	mostClosing = 2 * time.Second
 )
 
 // Inbox is an open subscription.
@@ -64,15 +66,21 @@ func Open(rdb redis.UniversalClient, channel string, sharded bool, deliver func(
 // Tried is closed once the first attempt to subscribe has succeeded or failed.
 func (in *Inbox) Tried() <-chan struct{} { return in.tried }
 
-// Close stops listening and returns when nothing will be delivered any more.
+// Close stops listening. When it returns nothing will be delivered any more,
+// unless the connection was just being made: go-redis cannot be interrupted in
+// that, so after mostClosing it is left to end by itself.
 func (in *Inbox) Close() {
 	in.cancel()
 	in.mu.Lock()
-	if in.conn != nil {
-		_ = in.conn.Close()
-	}
+	conn := in.conn
 	in.mu.Unlock()
-	<-in.done
+	if conn != nil {
+		go func() { _ = conn.Close() }() // waits while a connection is being made
+	}
+	select {
+	case <-in.done:
+	case <-time.After(mostClosing):
+	}
 }
 
 func (in *Inbox) run() {
