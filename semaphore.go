@@ -136,9 +136,9 @@ func (s *Semaphore) With(ctx context.Context, fn func(context.Context) error, op
 // AcquireAll takes a lease of each semaphore, on their default options, or none.
 // It asks in the order of the names, so that callers that want the same ones in
 // different orders cannot block each other for ever; the leases come back in the
-// order of the arguments. While it waits for one it holds those before it: where
-// waits are long for some and short for others, give those names that sort first. If one is lost while it still waits for another, it
-// gives the others back and returns the *LostError.
+// order of the arguments. While it waits for one it holds those before it, so give
+// those with the longest waits names that sort first. If one is lost while it
+// still waits for another, it gives the others back and returns the *LostError.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err
