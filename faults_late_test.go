@@ -166,6 +166,33 @@ func TestLateHeartbeat(t *testing.T) {
 	})
 }
 
+// TestLateReply: a reply that was long under way tells of a moment long past. The
+// holder counts from when it asked.
+func TestLateReply(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		reply := l.net.Inject(redistest.Rule{Match: carries("A"), Fault: redistest.DelayReply})
+		granted := acquiring(l.bounded(), l.sem(l.struck(), 1, berth.WithoutRenewal()))
+		l.until("granted, unknown to the holder", func() bool { return l.show().Holders == 1 })
+		<-time.After(l.ttl / 20)
+		reply.Release()
+		lease := l.granted(granted)
+		l.checkTrust(lease)
+
+		reply = l.net.Inject(redistest.Rule{Match: carries("R"), Fault: redistest.DelayReply})
+		renewed := make(chan error, 1)
+		go func() { renewed <- lease.Renew(l.bounded()) }()
+		receive(l, "renewal", reply.Hit())
+		<-time.After(l.ttl / 20)
+		reply.Release()
+		if err := receive(l, "end of Renew", renewed); err != nil {
+			l.Errorf("Renew: %v", err)
+		}
+		l.checkTrust(lease)
+		l.release(lease)
+		l.idle(1, lease.Token())
+	})
+}
+
 // frozen runs test on a store whose clock stands where it is put. There a copy
 // is never late by the clock, and only what the store remembers can refuse it.
 func frozen(t *testing.T, test func(l *lab)) {
