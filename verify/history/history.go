@@ -1,0 +1,173 @@
+// Package history is what the processes of a run write down: one line of JSON
+// for each thing that happened, with the time of the machine's monotonic clock,
+// which all processes share.
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// Time is nanoseconds of the machine's monotonic clock.
+type Time int64
+
+// Never is later than every Time.
+const Never Time = 1<<63 - 1
+
+// Add returns the time d later.
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+
+// Sub returns how much later t is than u.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Of returns t, which has a monotonic reading, as a Time. If the process is
+// interrupted on the way the result is early, never late.
+func Of(t time.Time) Time {
+	now := Now()
+	return now.Add(time.Until(t))
+}
+
+// Kind says what an event is.
+type Kind string
+
+// The kinds. Every operation begins with Invoke, written before anything is
+// sent, and ends with Return; one that never returns was cut short with its
+// process.
+const (
+	Invoke Kind = "invoke"
+	Queued Kind = "queued" // the request is in line
+	Return Kind = "return"
+	Trust  Kind = "trust" // the trust deadline as the holder just saw it: Until
+	Lost   Kind = "lost"  // the lease's context ended with ErrLost
+	Fault  Kind = "fault" // from At to Until
+)
+
+// Verb is an operation.
+type Verb string
+
+// The operations. A Drop is a holder's last word on a lease that it does not
+// release: it has waited until the lease could not be trusted any more.
+const (
+	Try     Verb = "try"
+	Acquire Verb = "acquire"
+	Release Verb = "release"
+	Drop    Verb = "drop"
+)
+
+// Outcome is how an operation ended.
+type Outcome string
+
+// The outcomes. Unknown ones may have happened, and may happen later.
+const (
+	OK      Outcome = "ok"
+	Busy    Outcome = "busy"
+	Gone    Outcome = "lost"    // a release came too late
+	Refused Outcome = "refused" // it did not happen
+	Unknown Outcome = "unknown"
+)
+
+// Event is one line.
+type Event struct {
+	At   Time `json:"at"`
+	Proc int  `json:"proc"` // 0: the storm itself
+	Op   int  `json:"op,omitempty"`
+	Kind Kind `json:"kind"`
+
+	Verb    Verb    `json:"verb,omitempty"`
+	Name    string  `json:"name,omitempty"`
+	Seat    int     `json:"seat,omitempty"`
+	Limit   int     `json:"limit,omitempty"`
+	Weight  int     `json:"weight,omitempty"`
+	TTL     int64   `json:"ttl,omitempty"` // milliseconds
+	Lease   int     `json:"lease,omitempty"`
+	Outcome Outcome `json:"outcome,omitempty"`
+	ID      string  `json:"id,omitempty"`
+	Token   int64   `json:"token,omitempty"`
+	Slot    int     `json:"slot,omitempty"`
+	Used    int     `json:"used,omitempty"` // busy: permits out
+	Again   bool    `json:"again,omitempty"`
+	Until   Time    `json:"until,omitempty"`
+	Text    string  `json:"text,omitempty"`
+
+	// Of faults that the storm made.
+	Target int  `json:"target,omitempty"` // the process that was struck; 0: the server
+	Breaks bool `json:"breaks,omitempty"` // an assumption: what was granted before may be forgotten
+	Surely bool `json:"surely,omitempty"` // and is
+}
+
+// Writer appends events to a file, each in one write: what is written survives
+// the SIGKILL of the process that wrote it.
+type Writer struct {
+	proc int
+	mu   sync.Mutex
+	file *os.File
+	ops  int // guarded by mu
+}
+
+// NewWriter returns the writer of process proc.
+func NewWriter(path string, proc int) (*Writer, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{proc: proc, file: f}, nil
+}
+
+// Op returns a number for a new operation of this process.
+func (w *Writer) Op() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ops++
+	return w.ops
+}
+
+// Write appends e. Where e has no time, it is now. A history with a hole would
+// be judged wrongly, so a failure ends the process.
+func (w *Writer) Write(e Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.Proc = w.proc
+	if e.At == 0 {
+		e.At = Now()
+	}
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = w.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "history:", err)
+		os.Exit(1)
+	}
+}
+
+// Close closes the file.
+func (w *Writer) Close() error { return w.file.Close() }
+
+// Read returns the events of a file. The last line may be half a one: its
+// process was killed while it wrote.
+func Read(path string) ([]Event, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []Event
+	var broken error
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if broken != nil {
+			return nil, broken
+		}
+		var e Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			broken = fmt.Errorf("%s: line %d: %w", path, len(all)+1, err)
+			continue
+		}
+		all = append(all, e)
+	}
+	return all, lines.Err()
+}

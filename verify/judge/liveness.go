@@ -1,0 +1,217 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/berth-go/berth/verify/history"
+)
+
+// settle is how long after a fault no bound is demanded: pauses between calls
+// grow to a second, and a call may take two.
+const settle = 4 * time.Second
+
+// span is a stretch of time.
+type span struct{ from, to history.Time }
+
+func (s span) overlaps(from, to history.Time) bool { return s.from <= to && from <= s.to }
+
+// troubled reports whether proc, or everybody, had trouble in that time or
+// shortly before it.
+func (r *Run) troubled(proc int, from, to history.Time) bool {
+	return slices.ContainsFunc(r.Windows, func(w Window) bool {
+		return (w.Proc == 0 || w.Proc == proc) && !w.Kill && span{w.From, w.To.Add(settle)}.overlaps(from, to)
+	})
+}
+
+// stopped reports whether any client stood still in that time, or was cut off:
+// what the server granted to it then is not in the history.
+func (r *Run) stopped(o *Op) bool {
+	return slices.ContainsFunc(r.Windows, func(w Window) bool {
+		return w.Proc == o.Proc && span{w.From, w.To}.overlaps(o.Invoked, o.Returned)
+	})
+}
+
+// possession is the longest time for which the server may have counted o as a
+// holder, by the worst that is possible; from is 0 when it surely never did.
+func (r *Run) possession(o *Op) span {
+	// A last renewal may be executed a third of a TTL late.
+	lapse := o.TTL * 4 / 3
+	dead := r.killed(o.Proc)
+	switch {
+	case o.Outcome == history.Busy:
+		return span{}
+	case !o.Held() || o.Again || r.stopped(o):
+		// It may have held without knowing: by a grant that it did not hear of.
+		end := min(o.Returned, dead, r.End)
+		if o.Held() {
+			end = max(end, min(o.Released.Returned, dead, r.End), o.Until)
+		}
+		return span{o.Invoked, end.Add(lapse)}
+	case o.Released.Outcome == history.OK || o.Released.Outcome == history.Gone:
+		return span{o.Granted, o.Released.Returned}
+	case o.Dropped != history.Never:
+		return span{o.Granted, o.Dropped.Add(lapse)}
+	default:
+		return span{o.Granted, max(o.Until, min(dead, r.End)).Add(lapse)}
+	}
+}
+
+// waiting is the time in which o was in line at the server, as far as is known.
+func (o *Op) waiting(r *Run) span {
+	if o.Queued == 0 {
+		return span{}
+	}
+	end := min(o.Returned, r.killed(o.Proc), r.End)
+	if o.Held() {
+		end = o.Granted
+	}
+	return span{o.Queued, end}
+}
+
+// liveness checks L1 to L4 on a semaphore whose weights are all 1.
+func (v *Verdict) liveness(ops []*Op, run *Run, rules Rules) {
+	if len(ops) == 0 {
+		return
+	}
+	v.handOffs(ops, run, rules)
+	v.besideFree(ops, run, rules)
+	v.heard(ops, run, rules)
+}
+
+// handOffs checks L1: where somebody was in line all through a release, a grant
+// was made within it. This holds however slow the machine is, because a token
+// tells when the server made the grant.
+func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
+	tol := rules.Clock.Tolerance
+	granted := grants(ops)
+	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Granted, b.Granted) })
+	var hidden []span // when a grant may have been made that is not in the history
+	for _, o := range ops {
+		if o.Outcome != history.Busy && (!o.Held() || o.Again || run.stopped(o)) {
+			hidden = append(hidden, run.possession(o))
+		}
+	}
+	for _, o := range granted {
+		r := o.Released
+		if r.Outcome != history.OK || r.Returned > run.End || o.Until < r.Invoked.Add(20*time.Millisecond) || run.broken(r.Invoked, r.Returned) {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(granted, r.Invoked.Add(-tol), func(o *Op, t history.Time) int { return cmp.Compare(o.Granted, t) })
+		if i < len(granted) && granted[i].Granted <= r.Returned.Add(tol) {
+			continue
+		}
+		if slices.ContainsFunc(hidden, func(s span) bool { return s.overlaps(r.Invoked, r.Returned) }) {
+			continue
+		}
+		for _, w := range granted {
+			s := w.waiting(run)
+			if s.from != 0 && !w.Again && s.from < r.Invoked && s.to > r.Returned.Add(tol) && !run.troubled(w.Proc, r.Invoked.Add(-w.TTL), r.Returned) {
+				v.add("L1", o.Name, r.Returned, []*Op{o, w}, "a permit was given back, and the first in line had none until %v later", s.to.Sub(r.Returned))
+				break
+			}
+		}
+	}
+}
+
+// broken reports whether an assumption did not hold then.
+func (r *Run) broken(from, to history.Time) bool {
+	return slices.ContainsFunc(r.Windows, func(w Window) bool { return w.Breaks && span{w.From, w.To}.overlaps(from, to) })
+}
+
+// besideFree checks L2 and L3: nobody waits while a permit is free, counting as
+// taken whatever a crashed holder or a dead waiter may have for as long as it
+// may have it (for a holder its TTL, for a waiter its heartbeat TTL).
+func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
+	type edge struct {
+		at history.Time
+		by int
+	}
+	var edges []edge
+	for _, o := range ops {
+		if s := run.possession(o); s.from != 0 {
+			edges = append(edges, edge{s.from, 1}, edge{max(s.from, s.to), -1})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	var free []span
+	taken, limit, since := 0, ops[0].Limit, ops[0].Invoked
+	for _, e := range append(edges, edge{run.End, 0}) {
+		if taken < limit && e.at > since {
+			free = append(free, span{since, e.at})
+		}
+		taken, since = taken+e.by, e.at
+	}
+	free = join(free)
+	for _, w := range ops {
+		s := w.waiting(run)
+		for _, f := range free {
+			from, to := max(s.from, f.from), min(s.to, f.to, run.End)
+			if s.from == 0 || to <= from || run.troubled(w.Proc, from.Add(-w.TTL), to) {
+				continue
+			}
+			v.measure("a waiter stood beside a free permit", to.Sub(from))
+			if to.Sub(from) > rules.Slack {
+				v.add("L2/L3", w.Name, to, []*Op{w}, "in line for %v although a permit was free", to.Sub(from))
+			}
+		}
+	}
+	v.crashes(ops, run)
+}
+
+// join merges spans that touch.
+func join(spans []span) []span {
+	var all []span
+	for _, s := range spans {
+		if n := len(all); n > 0 && all[n-1].to >= s.from {
+			all[n-1].to = max(all[n-1].to, s.to)
+		} else {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// crashes measures how long a crashed holder's permit was missing at most: until
+// the next grant after its trust deadline.
+func (v *Verdict) crashes(ops []*Op, run *Run) {
+	granted := grants(ops)
+	for _, o := range granted {
+		dead := run.killed(o.Proc)
+		if dead == history.Never || o.Released.Invoked != history.Never || o.Granted > dead || o.Until < dead {
+			continue
+		}
+		next := history.Never
+		for _, g := range granted {
+			if g.Slot == o.Slot && g.Granted > o.Granted {
+				next = min(next, g.Granted)
+			}
+		}
+		if next != history.Never && !run.troubled(-1, dead, next) {
+			v.measure("a killed holder's slot was missing", next.Sub(dead))
+		}
+	}
+}
+
+// heard checks L4: news of a grant are with the waiter at once, or after a
+// heartbeat interval if the message was lost.
+func (v *Verdict) heard(ops []*Op, run *Run, rules Rules) {
+	for _, o := range grants(ops) {
+		if o.Queued == 0 || o.Returned > run.End || run.broken(o.Invoked, o.Returned) {
+			continue
+		}
+		took := o.Returned.Sub(o.Granted)
+		// Its own lost and late messages are what this is about.
+		if slices.ContainsFunc(run.Windows, func(w Window) bool {
+			own := w.Proc == o.Proc && w.What != "lost message"
+			return (w.Proc == 0 || own) && span{w.From, w.To.Add(settle)}.overlaps(o.Granted.Add(-o.TTL), o.Returned)
+		}) {
+			continue
+		}
+		v.measure("news of a grant were under way", took)
+		if took > min(o.TTL, 10*time.Second)/3+rules.Slack {
+			v.add("L4", o.Name, o.Returned, []*Op{o}, "it heard of its grant after %v", took)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/berth-go/berth/verify/history"
+)
+
+// tokens checks S2: tokens are distinct, exact, and increase with every grant
+// that began after an earlier one was known. Where the server's clock is the
+// machine's, a token is also the time of the grant, between request and return.
+func (v *Verdict) tokens(name string, ops []*Op, rules Rules) {
+	granted := grants(ops)
+	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
+	byReturn := slices.Clone(granted)
+	slices.SortFunc(byReturn, func(a, b *Op) int { return cmp.Compare(a.Returned, b.Returned) })
+	seen := map[int64]*Op{}
+	var highest *Op
+	next := 0
+	for _, o := range granted {
+		for ; next < len(byReturn) && byReturn[next].Returned < o.Invoked; next++ {
+			if highest == nil || byReturn[next].Token > highest.Token {
+				highest = byReturn[next]
+			}
+		}
+		if highest != nil && o.Token <= highest.Token {
+			v.add("S2", name, o.Invoked, []*Op{highest, o}, "token %d was granted after token %d was known", o.Token, highest.Token)
+		}
+		if twin := seen[o.Token]; twin != nil {
+			v.add("S2", name, o.Returned, []*Op{twin, o}, "token %d was granted twice", o.Token)
+		}
+		seen[o.Token] = o
+		if o.Token < 1 || o.Token >= 1<<53 {
+			v.add("S2", name, o.Returned, []*Op{o}, "token %d is out of bounds", o.Token)
+		}
+		if tol := rules.Clock.Tolerance; rules.Clock.Known && (o.Granted.Add(tol) < o.Invoked || o.Granted.Add(-tol) > o.Returned) {
+			v.add("S2", name, o.Returned, []*Op{o}, "token %d is not of the time between request and grant (off by %v)",
+				o.Token, o.Granted.Sub(o.Invoked))
+		}
+	}
+}
+
+func grants(ops []*Op) []*Op {
+	var all []*Op
+	for _, o := range ops {
+		if o.Held() {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// limits checks S1, S3 and S7. Among leases that no fault can have made the
+// server forget, the weights of those believed in at one time are within the
+// limit and their slots differ: from when each holder knew of its grant (S1, S7),
+// and, sharper, from when the server made it (S3: an older holder's trust
+// deadline must be over by then).
+func (v *Verdict) limits(name string, ops []*Op, run *Run, rules Rules) {
+	for _, era := range run.eras(grants(ops)) {
+		v.sweep("S1", name, era, func(o *Op) history.Time { return o.Returned })
+		if rules.Clock.Known {
+			v.sweep("S3", name, era, func(o *Op) history.Time { return o.Granted.Add(rules.Clock.Tolerance) })
+		}
+	}
+}
+
+// eras splits leases at the moments at which leases may have been forgotten;
+// those granted while that went on are left out.
+func (r *Run) eras(leases []*Op) [][]*Op {
+	eras := map[int][]*Op{}
+	for _, o := range leases {
+		era, sure := 0, true
+		for _, w := range r.Windows {
+			from, to := o.Granted, o.Granted
+			if from == 0 {
+				from, to = o.Invoked, o.Returned
+			}
+			switch {
+			case !w.Breaks || to < w.From:
+			case from > w.To:
+				era++
+			default:
+				sure = false
+			}
+		}
+		if sure {
+			eras[era] = append(eras[era], o)
+		}
+	}
+	var all [][]*Op
+	for _, e := range eras {
+		all = append(all, e)
+	}
+	return all
+}
+
+// sweep walks over the beginnings of beliefs.
+func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) history.Time) {
+	leases = slices.Clone(leases)
+	slices.SortFunc(leases, func(a, b *Op) int { return cmp.Compare(start(a), start(b)) })
+	var live []*Op
+	for _, o := range leases {
+		at := start(o)
+		if o.End() <= at {
+			continue
+		}
+		live = slices.DeleteFunc(live, func(l *Op) bool { return l.End() <= at })
+		sum := o.Weight
+		for _, l := range live {
+			sum += l.Weight
+			if l.Slot == o.Slot {
+				v.add("S7", name, at, []*Op{l, o}, "slot %d has two holders for %v", o.Slot, min(l.End(), o.End()).Sub(at))
+			}
+		}
+		live = append(live, o)
+		if sum > o.Limit {
+			v.add(promise, name, at, slices.Clone(live), "%d permits are believed in at once, the limit is %d", sum, o.Limit)
+		}
+	}
+}
+
+// order checks S4: whoever asked after a waiter knew that it is in line is not
+// granted before that waiter. A waiter that had to queue again has no such claim.
+func (v *Verdict) order(name string, ops []*Op) {
+	granted := grants(ops)
+	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
+	first := make([]*Op, len(granted)+1) // of those invoked from here on, the first granted
+	for i := len(granted) - 1; i >= 0; i-- {
+		first[i] = granted[i]
+		if next := first[i+1]; next != nil && next.Token < granted[i].Token {
+			first[i] = next
+		}
+	}
+	for _, w := range granted {
+		if w.Queued == 0 || w.Again {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(granted, w.Queued+1, func(o *Op, t history.Time) int { return cmp.Compare(o.Invoked, t) })
+		if o := first[i]; o != nil && o.Token < w.Token {
+			v.add("S4", name, o.Returned, []*Op{w, o}, "granted %v before a waiter that was in line for %v when it asked",
+				time.Duration(w.Token-o.Token)*time.Microsecond, o.Invoked.Sub(w.Queued))
+		}
+	}
+}
+
+// told checks S6 where leases were surely forgotten: no renewal brings one back,
+// so nobody trusts it for longer than a TTL from then; and who renews is told by
+// the next renewal, after a third of a TTL. Nor does a holder that was told go on.
+func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
+	for _, o := range grants(ops) {
+		if o.Lost != history.Never && o.Until > o.Lost.Add(o.TTL) {
+			v.add("S6", name, o.Lost, []*Op{o}, "a lost lease was trusted again")
+		}
+		for _, w := range run.Windows {
+			if !w.Surely || o.Granted == 0 || o.Granted > w.From {
+				continue
+			}
+			if over := o.End().Sub(w.To.Add(o.TTL)); over > 0 {
+				v.add("S6", name, w.From, []*Op{o}, "trusted for %v longer than a TTL after it was forgotten (%s)", over, w.What)
+			}
+			v.toldSoon(name, o, w, run, rules)
+		}
+	}
+}
+
+func (v *Verdict) toldSoon(name string, o *Op, w Window, run *Run, rules Rules) {
+	end := min(o.End(), o.Lost, o.Dropped, run.killed(o.Proc))
+	if end <= w.To || o.Returned > w.To || o.Dropped != history.Never {
+		return // a Drop is of a lease that nobody renews
+	}
+	v.measure("a forgotten lease was believed in", end.Sub(w.To))
+	if !run.troubled(o.Proc, w.From, end) && end.Sub(w.To) > o.TTL/3+rules.Slack {
+		v.add("S6", name, w.From, []*Op{o}, "its holder was told only %v after it was forgotten (%s)", end.Sub(w.To), w.What)
+	}
+}

@@ -1,0 +1,142 @@
+package storm
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/berth-go/berth/verify/history"
+	"github.com/berth-go/berth/verify/judge"
+	"github.com/berth-go/berth/verify/worker"
+)
+
+// client is a client process.
+type client struct {
+	proc int
+	cmd  *exec.Cmd
+	in   io.Closer
+	done chan struct{} // closed once it was waited for
+}
+
+// spawn starts a client process. Every other one has a network without faults:
+// on those the liveness bounds can be judged.
+func (s *storm) spawn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.procs++
+	c := &client{proc: s.procs, done: make(chan struct{})}
+	spec, err := json.Marshal(worker.Spec{
+		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Seats: seats,
+		History: filepath.Join(s.dir, fmt.Sprintf("%d.jsonl", c.proc)), Faults: c.proc%2 == 0,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	program := s.Program
+	if program == "" {
+		program = os.Args[0]
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer log.Close()
+	c.cmd = exec.Command(program)
+	c.cmd.Env = append(os.Environ(), worker.Env+"="+string(spec), "GOMAXPROCS=2", "GOMEMLIMIT=128MiB")
+	c.cmd.Stderr = log
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		s.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	go func() {
+		_ = c.cmd.Wait() // killed, mostly
+		close(c.done)
+	}()
+	s.Cleanup(c.kill)
+	s.workers[c.proc] = c
+}
+
+// kill ends the process at once, stopped or not, and returns when it is gone.
+func (c *client) kill() {
+	_ = c.cmd.Process.Kill() // it may have gone already
+	<-c.done
+}
+
+// victim chooses a living client, from the seed.
+func (s *storm) victim() *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	procs := slices.Sorted(maps.Keys(s.workers))
+	if len(procs) == 0 {
+		return nil
+	}
+	return s.workers[procs[s.rng.IntN(len(procs))]]
+}
+
+// killClient ends a client without a last word, and puts a new one in its place.
+func killClient(s *storm) {
+	c := s.victim()
+	if c == nil {
+		return
+	}
+	s.mu.Lock()
+	delete(s.workers, c.proc)
+	s.mu.Unlock()
+	from := history.Now()
+	c.kill()
+	s.note(from, history.Event{Target: c.proc, Text: judge.Killed})
+	s.spawn()
+}
+
+// stopClient suspends a client, up to twice its TTL, while other faults go on.
+func stopClient(s *storm) {
+	c := s.victim()
+	if c == nil {
+		return
+	}
+	d := s.between(50*time.Millisecond, 3*time.Second)
+	s.mu.Lock()
+	delete(s.workers, c.proc) // nobody kills it meanwhile
+	s.mu.Unlock()
+	from := history.Now()
+	if c.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+		return
+	}
+	s.after.Go(func() {
+		pause(d)
+		_ = c.cmd.Process.Signal(syscall.SIGCONT)
+		s.note(from, history.Event{Target: c.proc, Text: "client SIGSTOP"})
+		s.mu.Lock()
+		s.workers[c.proc] = c
+		s.mu.Unlock()
+	})
+}
+
+// dismiss tells all clients to give back what they have and to end.
+func (s *storm) dismiss() {
+	for _, c := range s.workers {
+		_ = c.in.Close()
+	}
+	timeout := time.After(30 * time.Second)
+	for _, c := range s.workers {
+		select {
+		case <-c.done:
+			if code := c.cmd.ProcessState.ExitCode(); code != 0 {
+				text, _ := os.ReadFile(filepath.Join(s.dir, "stderr"))
+				s.Errorf("client %d ended with code %d: %.2000s", c.proc, code, text)
+			}
+		case <-timeout:
+			s.Errorf("client %d did not end within 30 s of being told to", c.proc)
+			return
+		}
+	}
+}

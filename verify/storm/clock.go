@@ -1,0 +1,70 @@
+package storm
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/verify/history"
+)
+
+//go:embed preload/clock.c
+var shimSource []byte
+
+// shim is the server's clock.
+type shim struct {
+	file string
+	by   time.Duration // ahead of the machine's
+}
+
+// shimClock has the server started with a clock that can be stepped. faketime
+// would do, but hangs some builds of the server; this is all that it needs.
+func shimClock(s *storm) []redistest.Option {
+	if runtime.GOOS != "linux" {
+		s.Skip("the server's clock is stepped by LD_PRELOAD, which is Linux's")
+	}
+	source, library := filepath.Join(s.dir, "shim.c"), filepath.Join(s.dir, "shim.so")
+	if err := os.WriteFile(source, shimSource, 0o600); err != nil {
+		s.Fatal(err)
+	}
+	if text, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		s.Fatalf("cc: %v: %s", err, text)
+	}
+	s.shim = &shim{file: filepath.Join(s.dir, "clock")}
+	s.shim.set(s, 0)
+	return []redistest.Option{redistest.WithEnv("LD_PRELOAD="+library, "BERTH_VERIFY_CLOCK="+s.shim.file)}
+}
+
+// set writes the step in place: the server has the page mapped.
+func (c *shim) set(s *storm, by time.Duration) {
+	c.by = by
+	f, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer f.Close()
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], uint64(by.Microseconds()))
+	if _, err := f.WriteAt(b[:], 0); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// stepClock steps the server's clock, forward or back. Only forward makes it
+// forget leases early.
+func stepClock(s *storm) {
+	by := s.between(-4*time.Second, 4*time.Second)
+	forward := by > s.shim.by
+	from := history.Now()
+	s.shim.set(s, by)
+	what := "server clock stepped back"
+	if forward {
+		what = "server clock stepped forward"
+	}
+	s.note(from, history.Event{Text: what, Breaks: forward})
+}

@@ -1,0 +1,197 @@
+package storm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/verify/history"
+	"github.com/redis/go-redis/v9"
+)
+
+// Scenario is a server's configuration and what may happen to it.
+type Scenario struct {
+	Name    string
+	Keeps   bool // the assumptions of guarantees.md: every promise is demanded
+	config  []string
+	faults  []fault
+	prepare func(s *storm) []redistest.Option
+}
+
+// linear is the beginning of the names whose histories are to be linearizable.
+func (c Scenario) linear() string {
+	if c.Keeps {
+		return "linear"
+	}
+	return ""
+}
+
+func (c Scenario) start(s *storm) *redistest.Server {
+	opts := []redistest.Option{redistest.WithConfig(c.config...)}
+	if c.prepare != nil {
+		opts = append(opts, c.prepare(s)...)
+	}
+	return redistest.Start(s.TB, opts...)
+}
+
+// fault is something that may happen, more often the larger its weight.
+type fault struct {
+	weight int
+	strike func(s *storm)
+}
+
+var clients = []fault{{5, killClient}, {5, stopClient}}
+
+func with(own ...fault) []fault { return append(own, clients...) }
+
+func aof(policy string) []string {
+	return []string{"appendonly yes", "appendfsync " + policy, "auto-aof-rewrite-percentage 0"}
+}
+
+// The scenarios. In the first two the assumptions hold; in the others one of
+// them is broken, and what guarantees.md says for that case is demanded.
+var (
+	Keep = Scenario{
+		Name: "keep", Keeps: true, config: append(aof("always"), "enable-debug-command local"),
+		faults: with(
+			fault{2, stopServer}, fault{2, restart(history.Event{Text: "server SIGKILL, AOF always"})},
+			fault{2, clientKill("normal")}, fault{2, clientKill("pubsub")}, fault{2, clientPause},
+			fault{4, scriptFlush}, fault{2, debugSleep},
+		),
+	}
+	Memory = Scenario{Name: "oom", Keeps: true, config: []string{"maxmemory-policy noeviction"}, faults: with(fault{6, outOfMemory})}
+	Disk   = Scenario{Name: "disk", Keeps: true, config: aof("everysec"), faults: with(fault{5, fillDisk}), prepare: mountDisk}
+
+	Everysec = Scenario{
+		Name: "everysec", config: aof("everysec"),
+		faults: with(fault{4, restart(history.Event{Text: "server SIGKILL, AOF everysec", Breaks: true})}),
+	}
+	Forget = Scenario{
+		Name:   "forget",
+		faults: with(fault{4, restart(history.Event{Text: "server SIGKILL, no AOF", Breaks: true, Surely: true})}),
+	}
+	Flush = Scenario{Name: "flush", faults: with(fault{5, flushAll}, fault{1, scriptFlush})}
+	Evict = Scenario{Name: "evict", config: []string{"maxmemory-policy allkeys-lru"}, faults: with(fault{4, evictAll}, fault{4, evictSome})}
+	Step  = Scenario{Name: "clock", faults: with(fault{5, stepClock}), prepare: shimClock}
+)
+
+// do runs a command that may fail: the server may be in any state.
+func (s *storm) do(args ...any) error {
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.server.Socket(), PoolSize: 1, ReadTimeout: 10 * time.Second, MaxRetries: -1})
+	defer rdb.Close()
+	err := rdb.Do(context.Background(), args...).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return err
+}
+
+// must is do where a failure means that there was no such fault.
+func (s *storm) must(args ...any) {
+	if err := s.do(args...); err != nil {
+		s.Errorf("%v: %v", args, err)
+	}
+}
+
+func stopServer(s *storm) {
+	d := s.between(20*time.Millisecond, 2500*time.Millisecond)
+	from := history.Now()
+	s.server.Stop()
+	pause(d)
+	s.server.Cont()
+	s.note(from, history.Event{Text: "server SIGSTOP"})
+}
+
+func restart(what history.Event) func(s *storm) {
+	return func(s *storm) {
+		from := history.Now()
+		s.server.Kill()
+		pause(s.between(0, 500*time.Millisecond))
+		s.server.Restart(s.TB)
+		s.note(from, what)
+	}
+}
+
+func clientKill(kind string) func(s *storm) {
+	return func(s *storm) {
+		from := history.Now()
+		s.must("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+		s.note(from, history.Event{Text: "CLIENT KILL TYPE " + kind})
+	}
+}
+
+func clientPause(s *storm) {
+	d := s.between(50*time.Millisecond, 1500*time.Millisecond)
+	mode := "WRITE"
+	if s.rng.IntN(2) == 0 {
+		mode = "ALL"
+	}
+	from := history.Now()
+	s.must("CLIENT", "PAUSE", d.Milliseconds(), mode)
+	pause(d)
+	s.note(from, history.Event{Text: "CLIENT PAUSE " + mode})
+}
+
+func scriptFlush(s *storm) {
+	from := history.Now()
+	s.must("SCRIPT", "FLUSH")
+	s.note(from, history.Event{Text: "SCRIPT FLUSH"})
+}
+
+func debugSleep(s *storm) {
+	d := s.between(50*time.Millisecond, time.Second)
+	from := history.Now()
+	s.must("DEBUG", "SLEEP", fmt.Sprintf("%.3f", d.Seconds()))
+	s.note(from, history.Event{Text: "DEBUG SLEEP"})
+}
+
+func flushAll(s *storm) {
+	from := history.Now()
+	s.must("FLUSHALL")
+	s.note(from, history.Event{Text: "FLUSHALL", Breaks: true, Surely: true})
+}
+
+// outOfMemory has the server refuse whatever could grow.
+func outOfMemory(s *storm) {
+	from := history.Now()
+	s.must("CONFIG", "SET", "maxmemory", 1)
+	pause(s.between(50*time.Millisecond, 1500*time.Millisecond))
+	s.must("CONFIG", "SET", "maxmemory", 0)
+	s.note(from, history.Event{Text: "maxmemory, noeviction"})
+}
+
+// evictAll leaves no memory for anything, so that every key goes.
+func evictAll(s *storm) {
+	from := history.Now()
+	s.must("CONFIG", "SET", "maxmemory", 1)
+	pause(s.between(20*time.Millisecond, 300*time.Millisecond))
+	s.must("CONFIG", "SET", "maxmemory", 0)
+	s.note(from, history.Event{Text: "maxmemory, allkeys-lru: all", Breaks: true})
+}
+
+// evictSome writes other keys until some keys have to go, berth's or not.
+func evictSome(s *storm) {
+	from := history.Now()
+	s.must("CONFIG", "SET", "maxmemory", "4mb")
+	for i := range 400 {
+		_ = s.do("SET", fmt.Sprintf("ballast%d", i), strings.Repeat("x", 10000), "PX", 2000)
+	}
+	s.must("CONFIG", "SET", "maxmemory", 0)
+	s.note(from, history.Event{Text: "maxmemory, allkeys-lru: some", Breaks: true})
+}
+
+// fillDisk leaves no room for the AOF for a while.
+func fillDisk(s *storm) {
+	file := s.disk + "/ballast"
+	from := history.Now()
+	_ = os.WriteFile(file, make([]byte, 16<<20), 0o600) // it ends when the disk is full
+	pause(s.between(200*time.Millisecond, 2*time.Second))
+	if err := os.Remove(file); err != nil {
+		s.Error(err)
+	}
+	s.note(from, history.Event{Text: "disk full"})
+}

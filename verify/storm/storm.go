@@ -1,0 +1,201 @@
+// Package storm runs client processes against a redis-server, has faults strike
+// both from a seed, and hands the history to the judge.
+package storm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/verify/history"
+	"github.com/berth-go/berth/verify/judge"
+	"github.com/berth-go/berth/verify/picture"
+	"github.com/berth-go/berth/verify/worker"
+)
+
+// Order is what a run is to be.
+type Order struct {
+	Scenario Scenario
+	Seed     uint64
+	Lasts    time.Duration // of the storm; calm and the end come on top
+	Workers  int           // client processes at a time; default 4
+	Program  string        // the worker; default: this very binary, run with worker.Env
+	Out      string        // directory for histories and pictures of a failed run
+}
+
+// The semaphores of a run.
+var seats = []worker.Seat{
+	{Mode: worker.Linear, Name: "linear", Limit: 3, TTL: 3 * time.Second},
+	{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond},
+	{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond},
+	{Mode: worker.Mix, Name: "mix", Limit: 5, TTL: 1500 * time.Millisecond},
+	{Mode: worker.Late, Name: "late", Limit: 1, TTL: 300 * time.Millisecond},
+	{Mode: worker.Crowd, Name: "crowd", Limit: 2, TTL: time.Second},
+}
+
+const (
+	slack = 2 * time.Second // what a busy machine may add to a bound
+	calm  = time.Second     // after the last fault
+)
+
+// storm is a run under way.
+type storm struct {
+	testing.TB
+	Order
+
+	server *redistest.Server
+	prefix string
+	dir    string
+	rng    *rand.Rand
+	out    *history.Writer
+	shim   *shim // the server's clock; nil: the machine's
+	disk   string
+
+	after sync.WaitGroup // faults that end by themselves
+
+	mu      sync.Mutex
+	procs   int             // started so far
+	workers map[int]*client // guarded by mu; the living ones
+}
+
+// Result is what a run came to.
+type Result struct {
+	*judge.Verdict
+
+	Run  *judge.Run
+	Page string // the picture of a failed run; empty if it did not fail
+}
+
+// Run runs an order to its end. It does not fail t for what the judge finds.
+func Run(t testing.TB, o Order) *Result {
+	s := &storm{TB: t, Order: o, dir: t.TempDir(), prefix: "verify", workers: map[int]*client{}}
+	s.rng = rand.New(rand.NewPCG(o.Seed, 1))
+	if s.Workers == 0 {
+		s.Workers = 4
+	}
+	var err error
+	if s.out, err = history.NewWriter(filepath.Join(s.dir, "0.jsonl"), 0); err != nil {
+		t.Fatal(err)
+	}
+	defer s.out.Close()
+	s.server = o.Scenario.start(s)
+	wall, at := history.Wall()
+	for range s.Workers {
+		s.spawn()
+	}
+	s.blow()
+	pause(calm)
+	end := history.Now()
+	s.dismiss()
+	wallEnd, atEnd := history.Wall()
+	clock := judge.NewClock([2]time.Duration{wall, wallEnd}, [2]history.Time{at, atEnd})
+	clock.Known = s.shim == nil
+	run := judge.Assemble(s.events(), clock)
+	run.End = end
+	verdict := judge.Judge(run, judge.Rules{Clock: clock, Slack: slack, Linear: o.Scenario.linear(), Queue: "queue", Shared: "crowd"})
+	s.recovered(verdict)
+	res := &Result{Verdict: verdict, Run: run}
+	if len(verdict.Violations) > 0 {
+		res.Page = s.keep(run, verdict)
+	}
+	return res
+}
+
+// blow has faults strike until the time is over.
+func (s *storm) blow() {
+	end := time.Now().Add(s.Lasts)
+	for time.Now().Before(end) {
+		pause(s.between(50*time.Millisecond, 600*time.Millisecond))
+		f := s.pick()
+		f.strike(s)
+	}
+	s.after.Wait()
+}
+
+// pick chooses a fault by weight.
+func (s *storm) pick() fault {
+	sum := 0
+	for _, f := range s.Scenario.faults {
+		sum += f.weight
+	}
+	n := s.rng.IntN(sum)
+	for _, f := range s.Scenario.faults {
+		if n -= f.weight; n < 0 {
+			return f
+		}
+	}
+	panic("unreachable")
+}
+
+// between returns a duration from a to b, from the seed.
+func (s *storm) between(a, b time.Duration) time.Duration {
+	return a + time.Duration(s.rng.Int64N(int64(b-a)))
+}
+
+func pause(d time.Duration) { <-time.After(d) }
+
+// note writes a fault down that began at from and has just ended.
+func (s *storm) note(from history.Time, e history.Event) {
+	e.At, e.Until, e.Kind = from, history.Now(), history.Fault
+	s.out.Write(e)
+}
+
+// events reads all histories.
+func (s *storm) events() []history.Event {
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.jsonl"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	var all []history.Event
+	for _, f := range files {
+		events, err := history.Read(f)
+		if err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, events...)
+	}
+	return all
+}
+
+// keep writes the histories and the pictures of a failed run where they stay,
+// and returns the page to open.
+func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
+	dir := filepath.Join(s.Out, fmt.Sprintf("%s-%d", s.Scenario.Name, s.Seed))
+	if s.Out == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "berth-verify-"); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(filepath.Join(dir, "history"), os.DirFS(s.dir)); err != nil {
+		s.Error(err)
+	}
+	title := fmt.Sprintf("%s, seed %d", s.Scenario.Name, s.Seed)
+	page, err := picture.Write(dir, title, run, v)
+	if err != nil {
+		s.Error(err)
+	}
+	return page
+}
+
+// Summary is the run in a line or two.
+func (r *Result) Summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d requests, %d grants, %d unknown; %d faults; porcupine: %d operations in %d histories, %d left out",
+		r.Requests, r.Grants, r.Unknown, len(r.Run.Windows), r.Checked, r.Histories, r.Skipped)
+	for _, what := range []string{
+		"a waiter stood beside a free permit", "news of a grant were under way",
+		"a killed holder's slot was missing", "a forgotten lease was believed in",
+	} {
+		if d, ok := r.Measured[what]; ok {
+			fmt.Fprintf(&b, "; %s for up to %v", what, d.Round(time.Millisecond))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,76 @@
+package verify
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/verify/storm"
+	"github.com/berth-go/berth/verify/worker"
+)
+
+var (
+	lasts   = flag.Duration("storm", 4*time.Second, "how long each storm lasts")
+	soak    = flag.Duration("soak", 0, "repeat the storms, with new seeds, for so long")
+	seed    = flag.Uint64("seed", 0, "seed of the faults; 0: a new one")
+	procs   = flag.Int("procs", 4, "client processes at a time")
+	out     = flag.String("out", "", "where to keep the histories and pictures of failed runs; default: a temporary directory")
+	mutants = flag.Bool("mutants", false, "plant the bugs of package mutants, one after the other")
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(worker.Env) != "" {
+		os.Exit(worker.Main())
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// TestStorm runs every scenario for a short time, or again and again with -soak.
+func TestStorm(t *testing.T) {
+	for end := time.Now().Add(*soak); ; {
+		round(t)
+		if t.Failed() || !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// round runs every scenario once.
+func round(t *testing.T) {
+	for _, s := range []storm.Scenario{
+		storm.Keep, storm.Memory, storm.Disk, storm.Everysec, storm.Forget, storm.Flush, storm.Evict, storm.Step,
+	} {
+		t.Run(s.Name, func(t *testing.T) {
+			if *soak == 0 {
+				t.Parallel()
+			}
+			run(t, storm.Order{Scenario: s})
+		})
+	}
+}
+
+// run runs one storm and fails t for what the judge finds.
+func run(t *testing.T, o storm.Order) {
+	o.Seed, o.Lasts, o.Workers, o.Out = *seed, *lasts, *procs, *out
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64N(1_000_000)
+	}
+	res := storm.Run(t, o)
+	t.Logf("seed %d: %s", o.Seed, res.Summary())
+	if res.Grants == 0 {
+		t.Error("nothing was granted: nothing was tested")
+	}
+	for i, v := range res.Violations {
+		if i == 10 {
+			t.Errorf("and %d more", len(res.Violations)-i)
+			break
+		}
+		t.Error(v)
+	}
+	if res.Page != "" {
+		t.Errorf("run it again with: go test ./verify -run '%s' -seed %d -storm %v\nsee %s", t.Name(), o.Seed, o.Lasts, res.Page)
+	}
+}

@@ -1,0 +1,57 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/verify/history"
+)
+
+// trouble makes the process's network fail until ctx ends.
+func (p *process) trouble(ctx context.Context) {
+	rng := p.rand(0)
+	between := func(a, b int) time.Duration { return time.Duration(a+rng.IntN(b-a)) * time.Millisecond }
+	message := func(c redistest.Command) bool { return len(c) > 0 && c[0] == "message" }
+	kinds := []struct {
+		name  string
+		fault redistest.Fault
+		lasts time.Duration // what is held is let go then
+		match func(redistest.Command) bool
+	}{
+		{"slow replies", redistest.DelayReply, 150 * time.Millisecond, redistest.IsScript},
+		{"late requests", redistest.Delay, 200 * time.Millisecond, redistest.IsScript},
+		{"swallowed reply", redistest.SwallowReply, 0, redistest.IsScript},
+		{"swallowed reply, closed", redistest.SwallowReplyAndClose, 0, redistest.IsScript},
+		{"half-open", redistest.SwallowRequest, 0, redistest.IsScript},
+		{"reset", redistest.Reset, 0, redistest.IsScript},
+		{"doubled request", redistest.Duplicate, 0, redistest.IsScript},
+		{"lost message", redistest.DropMessage, 0, message},
+		{"late message", redistest.DelayMessage, 300 * time.Millisecond, message},
+	}
+	for ctx.Err() == nil {
+		pause(ctx, between(20, 250))
+		from := history.Now()
+		switch n := rng.IntN(40); {
+		case n == 0:
+			p.net.Down()
+			pause(ctx, between(50, 2000))
+			p.net.Up()
+			p.failed(from, "network down")
+		case n < 3:
+			p.net.CutAll()
+			p.failed(from, "connections cut")
+		default:
+			k := kinds[rng.IntN(len(kinds))]
+			i := p.net.Inject(redistest.Rule{Match: k.match, Fault: k.fault, Times: 1 + rng.IntN(3)})
+			pause(ctx, between(20, 30)+k.lasts*time.Duration(rng.IntN(100))/100)
+			i.Stop()
+			i.Release()
+			p.failed(from, k.name)
+		}
+	}
+}
+
+func (p *process) failed(from history.Time, what string) {
+	p.out.Write(history.Event{At: from, Until: history.Now(), Kind: history.Fault, Text: what})
+}
