@@ -10,7 +10,7 @@ BENCH ?= .
 COUNT ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint fmt vuln bench demo build clean
+.PHONY: help setup test lint fmt vuln bench model demo build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ vuln: ## Look for known vulnerabilities in what the modules call
 
 bench: setup ## Run the benchmarks (BENCH=pattern, COUNT=repetitions)
 	@scripts/each-module go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+model: ## Check the models of the protocol with spin (ARGS=-trails: and show how they fail)
+	@scripts/setup models
+	@cd verify && nice go run ./model $(ARGS)
 
 demo: ## Watch workers share a small limit; needs nothing but Go
 	@go run ./cmd/berth demo

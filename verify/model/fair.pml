@@ -95,7 +95,7 @@ proctype Client(byte me) {
 			holders++;
 			printf("%c: holds; %d of %d\n", NAME(me), holders, LIMIT)
 		   }
-		   assert(holders <= LIMIT);
+		   assert(holders <= LIMIT); /* limit */
 		   /* ZREM from both sets; the holder stops believing before it asks. */
 		   holders--;
 		   d_step { timed[me] = false; owner[me] = 0; printf("%c: released\n", NAME(me)) }

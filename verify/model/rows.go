@@ -1,0 +1,82 @@
+package main
+
+import "strings"
+
+// row is one model under one set of macros, and what must come of it.
+type row struct {
+	model  string
+	macros string // separated by spaces, without their -D
+	live   bool   // look for runs that go on for ever without progress, not for broken assertions
+	breaks string // the promise that it must break; "" when it must hold
+}
+
+func (r row) expected() string {
+	if r.breaks == "" {
+		return "holds"
+	}
+	return "breaks " + r.breaks
+}
+
+// variant is how a table shows the row's macros.
+func (r row) variant() string {
+	words := strings.Fields(r.macros)
+	if r.live {
+		words = append([]string{"(progress)"}, words...)
+	}
+	return strings.Join(words, " ")
+}
+
+// defines are the macros as the command line has them.
+func (r row) defines() []string {
+	var d []string
+	if r.live {
+		d = append(d, "-DLIVE")
+	}
+	for _, m := range strings.Fields(r.macros) {
+		d = append(d, "-D"+m)
+	}
+	return d
+}
+
+// kind is a world in which messages arrive and nobody dies or is late; without
+// polls, what wakes a waiter there can only be the message of a hand-off.
+const kind = "NO_POLL NO_LOSS NO_DEATH NO_STALL"
+
+var rows = []row{
+	{model: "fair", breaks: "limit"},
+	{model: "fair", macros: "LOCKED"},
+	{model: "fair", macros: "LOCKED LOCK_RUNS_OUT", breaks: "limit"},
+
+	{model: "lease"},
+	{model: "lease", macros: "CLIENTS=1 LIMIT=2"},
+	{model: "lease", macros: "CLIENTS=1 LIMIT=2 NOT_IDEMPOTENT", breaks: "S5"},
+	{model: "lease", macros: "NO_TOMBSTONE", breaks: "S5"},
+	{model: "lease", macros: "NO_TOMBSTONE_ON_EXPIRY", breaks: "S5"},
+	{model: "lease", macros: "LATE=2", breaks: "S5"},
+	{model: "lease", macros: "NO_LATE_BOUND", breaks: "S5"},
+	{model: "lease", macros: "BUSY_ENDS", breaks: "S5"},
+	{model: "lease", macros: "FULL_TTL_ON_REREAD", breaks: "S3"},
+	{model: "lease", macros: "FULL_TTL_ON_REREAD LIMIT_ONLY", breaks: "S1"},
+	{model: "lease", macros: "TRUST_FROM_REPLY", breaks: "S3"},
+	{model: "lease", macros: "TRUST_FROM_REPLY LIMIT_ONLY", breaks: "S1"},
+	{model: "lease", macros: "RENEW_RECREATES", breaks: "S6"},
+	{model: "lease", macros: "RENEW_RECREATES LIMIT_ONLY", breaks: "S1"},
+	{model: "lease", live: true, macros: "CLIENTS=1"},
+	{model: "lease", live: true, macros: "CLIENTS=1 NO_EXPIRY", breaks: "L2"},
+
+	{model: "queue"},
+	{model: "queue", macros: "NO_PUMP_ON_RELEASE", breaks: "L1"},
+	{model: "queue", macros: "NO_PUMP_ON_CANCEL", breaks: "L1"},
+	{model: "queue", macros: "BARGING", breaks: "S4"},
+	{model: "queue", live: true},
+	{model: "queue", live: true, macros: "DEATHS=2"},
+	{model: "queue", live: true, macros: "NO_POLL", breaks: "live"},
+	{model: "queue", live: true, macros: "NO_POLL NO_DEATH NO_STALL", breaks: "live"},
+	{model: "queue", live: true, macros: kind},
+	{model: "queue", live: true, macros: kind + " SUBSCRIBE_AFTER_TRY", breaks: "live"},
+	{model: "queue", live: true, macros: "SUBSCRIBE_AFTER_TRY"},
+	{model: "queue", live: true, macros: kind + " NO_PUMP_ON_RELEASE", breaks: "live"},
+	{model: "queue", live: true, macros: kind + " NO_PUMP_ON_CANCEL", breaks: "live"},
+	{model: "queue", live: true, macros: "NO_REAP_OF_DEAD_WAITERS", breaks: "live"},
+	{model: "queue", live: true, macros: "BARGING", breaks: "live"},
+}
