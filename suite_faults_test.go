@@ -135,9 +135,12 @@ func (f *faulty) heartbeat() {
 
 // S5: the copy arrives when its client has long given up and released.
 func TestLateCopyOfAnAcquireIsNotGranted(t *testing.T) {
-	for what, after := range map[string]time.Duration{"in the time of the tombstone": 3 * time.Second, "after it": time.Minute} {
+	for what, after := range map[string]time.Duration{
+		"before its latest time": time.Second, "after it": 3 * time.Second, "long after it": time.Minute,
+	} {
 		t.Run(what, func(t *testing.T) {
 			exactly(t, func(_ *testing.T, e *env) {
+				e.options.ReadTimeout = 100 * time.Millisecond // the client gives up early
 				p := e.peer()
 				e.release(e.hold(p.named("warm", 1)))
 				late := p.net.Inject(redistest.Rule{Match: verb("A"), Fault: redistest.Delay})

@@ -223,7 +223,7 @@ func TestTrustDeadlineIsNeverLaterThanServerExpiry(t *testing.T) {
 func TestTrustDeadlineAfterLostReply(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p := e.peer()
-		s := p.sem(1, berth.TTL(time.Second), berth.WithoutRenewal())
+		s := p.sem(1, berth.TTL(1200*time.Millisecond))
 		e.release(e.hold(s)) // the connections and the script are there
 		for _, v := range []string{"A", "R"} {
 			p.net.Inject(redistest.Rule{Match: verb(v), Fault: redistest.SwallowReply})
