@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,14 @@ import (
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
+
+// init silences go-redis, which reports every refused connection by itself:
+// here they are meant.
+func init() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // world is a session on an embedded store, behind a network that fails on
 // command, in a bubble.
@@ -29,6 +38,8 @@ func inWorld(t *testing.T, test func(*world)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: miniredis.NewMiniRedis()}
+		// go-redis may still dial in the background after its Close.
+		t.Cleanup(func() { <-time.After(time.Minute) })
 		t.Cleanup(w.store.Close)
 		w.store.ClockTTL(true)
 		w.net = redistest.NewFaults(t)
@@ -40,10 +51,19 @@ func inWorld(t *testing.T, test func(*world)) {
 }
 
 // open returns another session, which is another process to the store.
-func (w *world) open() *Session {
-	s := New(w.rdb, "berth", slog.New(slog.DiscardHandler))
+func (w *world) open() *Session { return w.openOn(w.rdb) }
+
+func (w *world) openOn(rdb *redis.Client) *Session {
+	s := New(rdb, "berth", slog.New(slog.DiscardHandler))
 	w.Cleanup(s.Close)
 	return s
+}
+
+// openVia returns a session behind another network.
+func (w *world) openVia(net *redistest.Faults) *Session {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: net.Dialer(redistest.Embedded(w.store))})
+	w.Cleanup(func() { _ = rdb.Close() })
+	return w.openOn(rdb)
 }
 
 // terms wait in line for one permit of limit.
