@@ -33,6 +33,8 @@ func inBubble(t *testing.T, test func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &lab{T: t, store: miniredis.NewMiniRedis(), prefix: "berth", ttl: berth.DefaultTTL}
+		// go-redis may still dial in the background after its Close.
+		t.Cleanup(func() { <-time.After(time.Minute) })
 		t.Cleanup(l.store.Close)
 		l.store.ClockTTL(true)
 		l.net = redistest.NewFaults(t)

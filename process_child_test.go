@@ -35,7 +35,7 @@ func init() {
 }
 
 // childMain acquires a lease, says so, and obeys the words on its standard
-// input: "valid" and "release". It ends with its parent, which holds the input.
+// input: "watch" and "release". It ends with its parent, which holds the input.
 func childMain(text string) int {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -66,13 +66,29 @@ func childMain(text string) int {
 	})
 	for words.Scan() {
 		switch words.Text() {
-		case "valid":
-			say("valid %v", lease.Valid())
+		case "watch":
+			go watch(lease, o.TTL)
 		case "release":
 			say("released %v", lease.Release())
 		}
 	}
 	return 0
+}
+
+// watch spins until it finds that the process stood still for longer than the
+// TTL, and then says at once whether the lease is valid: no timer has fired yet.
+func watch(lease *berth.Lease, ttl time.Duration) {
+	last := time.Now()
+	say("watching now")
+	for {
+		now := time.Now()
+		valid := lease.Valid()
+		if now.Sub(last) > ttl {
+			say("valid %v", valid)
+			return
+		}
+		last = now
+	}
 }
 
 // say writes one line in one write, so that lines of two goroutines do not mix.

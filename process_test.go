@@ -122,9 +122,12 @@ func waitersKilled(l *lab, victims ...int) {
 func holderStopped(l *lab) {
 	holder := l.holding(1)
 	waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
+	holder.tell("watch")
+	holder.says("watching")
+	stopped := time.Now()
 	holder.signal(syscall.SIGSTOP)
 	lease := l.granted(waiting)
-	holder.tell("valid")
+	<-time.After(time.Until(stopped.Add(l.ttl + l.ttl/4)))
 	holder.signal(syscall.SIGCONT)
 	said := map[string]bool{}
 	for range 2 {
