@@ -105,6 +105,7 @@ func TestDeadWaitersDelayTheQueueByOneHeartbeatTTLTogether(t *testing.T) {
 		r := e.queue(alive.sem(1))
 		dead.crash()
 		crashed := time.Now()
+		e.pass(heartbeat / 2) // a hand-off to a dead waiter must not start its time anew
 		e.release(first)
 		r.granted()
 		e.within(crashed, 0, heartbeat, "the living waiter's turn came")
