@@ -30,7 +30,7 @@ func TestEveryMacroHasARow(t *testing.T) {
 			if r.model != model {
 				continue
 			}
-			for _, d := range strings.Fields(r.macros) {
+			for d := range strings.FieldsSeq(r.macros) {
 				name, _, _ := strings.Cut(d, "=")
 				used[name] = true
 				if !known[name] {

@@ -32,7 +32,7 @@ func (r row) defines() []string {
 	if r.live {
 		d = append(d, "-DLIVE")
 	}
-	for _, m := range strings.Fields(r.macros) {
+	for m := range strings.FieldsSeq(r.macros) {
 		d = append(d, "-D"+m)
 	}
 	return d

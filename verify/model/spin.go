@@ -28,7 +28,7 @@ func (t *tools) run(r row) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	file := r.model + ".pml"
 	text, err := models.ReadFile(file)
 	if err != nil {
