@@ -51,8 +51,16 @@ func (s *Semaphore) settleAcquire(o *op, f *flight, reply protocol.Reply) {
 	}
 }
 
+// refuse ends a claim that the server turned down. An earlier copy of the request
+// may be under way and find room when it arrives: the release leaves a tombstone
+// for it, in the background.
 func (s *Semaphore) refuse(c *Claim, r protocol.Result, next int64) {
-	s.end(c, &Refusal{Result: r, Name: s.name, Weight: c.Terms.Weight, Next: next})
+	why := &Refusal{Result: r, Name: s.name, Weight: c.Terms.Weight, Next: next}
+	if clock.Now() < c.late {
+		s.leave(c, why, nil)
+		return
+	}
+	s.end(c, why)
 }
 
 func (s *Semaphore) queue(c *Claim, f *flight) {
