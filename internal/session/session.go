@@ -50,6 +50,12 @@ const (
 	mostPause  = time.Second
 )
 
+// A copy of a request must be past its latest time before its tombstone is: what
+// Acquire may insist, the pause before its last call and that call together stay
+// below protocol.Late, or this does not compile. docs/model.md, row LATE=2, shows
+// what would happen.
+const _ = uint(protocol.Late - Patience - mostPause - mostPause/2 - mostAttempt)
+
 // ErrClosed: the session was closed.
 var ErrClosed = errors.New("session is closed")
 
