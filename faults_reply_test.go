@@ -171,6 +171,25 @@ func struckGivenUp(l *lab, strike func() *redistest.Injection) {
 	l.idle(1, 0)
 }
 
+// TestUnreachableTakesBack: no reply to an acquire ever arrives. The caller is
+// told that the outcome is not known, and what was granted comes back long
+// before its TTL.
+func TestUnreachableTakesBack(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		s := l.sem(l.struck(), 1, berth.TTL(time.Minute))
+		lost := l.net.Inject(redistest.Rule{Match: carries("A"), Fault: redistest.SwallowReply, Times: -1})
+		if _, err := s.TryAcquire(l.bounded()); !errors.Is(err, berth.ErrUnreachable) {
+			l.Errorf("TryAcquire: %v", err)
+		}
+		if lost.Hits() < 2 {
+			l.Errorf("asked %d times", lost.Hits())
+		}
+		l.until("given back in the background", func() bool { return l.show().Holders == 0 })
+		lost.Stop()
+		l.idle(1, 0)
+	})
+}
+
 func struckCancel(l *lab, strike func() *redistest.Injection) {
 	holder := l.acquire(l.sem(l.spared(), 1))
 	ctx, cancel := context.WithCancel(l.bounded())
