@@ -2,6 +2,7 @@
 package berthhttp_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -183,7 +184,11 @@ func TestHandlerWithoutRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *berthtest.Store) {
 				served := 0
-				next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
+				var ctx context.Context
+				next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					served++
+					ctx = r.Context() //nolint:fatcontext // to be looked at later
+				})
 				closed := newHandler(t, store.Client(), 1, next)
 				open := newHandler(t, store.Client(), 1, next, berthhttp.FailOpen(nil))
 				fail(store)
@@ -203,8 +208,8 @@ func TestHandlerWithoutRedis(t *testing.T) {
 				}
 				rec = httptest.NewRecorder()
 				open.ServeHTTP(rec, get(t.Context(), t, "/"))
-				if rec.Code != http.StatusOK || served != 1 {
-					t.Errorf("failing open answered %d, served %d", rec.Code, served)
+				if rec.Code != http.StatusOK || served != 1 || ctx.Err() == nil {
+					t.Errorf("failing open answered %d, served %d, context %v", rec.Code, served, ctx.Err())
 				}
 			})
 		})

@@ -50,15 +50,11 @@ func Hooks(opts ...Option) (berth.Hooks, error) {
 	for _, o := range opts {
 		o(&c)
 	}
-	m, err := newMeters(c.meters.Meter(scope), newNames(c.group, c.maxNames))
+	o, err := newObserver(c)
 	if err != nil {
 		return berth.Hooks{}, err
 	}
-	o := &observer{meters: m, tracer: c.tracers.Tracer(scope)}
-	return berth.Hooks{
-		AcquireStart: o.start, Queued: o.queued, AcquireDone: o.done,
-		Released: o.ended, Lost: o.ended,
-	}, nil
+	return o.hooks(), nil
 }
 
 // observer turns events into metrics and spans.
@@ -66,6 +62,18 @@ type observer struct {
 	meters *meters
 	tracer trace.Tracer
 	held   sync.Map // *berth.Lease → *hold
+}
+
+func newObserver(c config) (*observer, error) {
+	m, err := newMeters(c.meters.Meter(scope), newNames(c.group, c.maxNames))
+	if err != nil {
+		return nil, err
+	}
+	return &observer{meters: m, tracer: c.tracers.Tracer(scope)}, nil
+}
+
+func (o *observer) hooks() berth.Hooks {
+	return berth.Hooks{AcquireStart: o.start, Queued: o.queued, AcquireDone: o.done, Released: o.ended, Lost: o.ended}
 }
 
 // request follows one acquire. Its hooks run one after the other.
