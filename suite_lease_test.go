@@ -41,11 +41,11 @@ func TestLeaseOutlivesItsTTL(t *testing.T) {
 		const ttl = 1500 * time.Millisecond
 		l := e.hold(e.peer().sem(1, berth.TTL(ttl)))
 		start := time.Now()
-		times := time.Duration(2)
+		long := 2 * ttl
 		if e.exact {
-			times = 100
+			long = 100 * ttl
 		}
-		for time.Since(start) < times*ttl {
+		for time.Since(start) < long {
 			e.pass(ttl / 4)
 			if !l.Valid() {
 				e.t.Fatalf("lost after %v", time.Since(start))

@@ -95,6 +95,7 @@ func (e *env) refusedFor(err error, reason string) {
 	}
 }
 
+// An address at which nothing ever answered is told without much ado.
 func TestRedisThatCannotBeReached(t *testing.T) {
 	exactly(t, func(_ *testing.T, e *env) {
 		p := e.peer()
@@ -102,13 +103,31 @@ func TestRedisThatCannotBeReached(t *testing.T) {
 		start := time.Now()
 		_, err := p.sem(1).TryAcquire(e.ctx)
 		wantErr(e.t, err, berth.ErrUnreachable)
-		e.within(start, time.Second, 5*time.Second, "TryAcquire gave up")
 		_, err = p.sem(1).Acquire(e.ctx)
 		wantErr(e.t, err, berth.ErrUnreachable)
+		e.within(start, 0, 10*time.Second, "gave up twice")
 		_, err = p.Inspector().List(e.ctx)
 		wantErr(e.t, err, berth.ErrUnreachable)
 		p.net.Up()
+		e.pass(2 * time.Second) // go-redis looks once a second
 		e.release(e.hold(p.sem(1)))
+	})
+}
+
+// One that was there before may come back: berth insists for a while.
+func TestRedisThatIsAwayForAMoment(t *testing.T) {
+	exactly(t, func(_ *testing.T, e *env) {
+		p := e.peer()
+		e.release(e.hold(p.sem(1)))
+		p.net.Down()
+		start := time.Now()
+		_, err := p.sem(1).TryAcquire(e.ctx)
+		wantErr(e.t, err, berth.ErrUnreachable)
+		e.within(start, time.Second, 4*time.Second, "gave up")
+		r := e.start(p.sem(1))
+		e.pass(time.Second)
+		p.net.Up()
+		e.release(r.granted())
 	})
 }
 
