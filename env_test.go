@@ -46,7 +46,7 @@ func each(t *testing.T, body func(t *testing.T, e *env)) {
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		onServer(t, body)
+		inRealTime(t, body)
 	})
 }
 
@@ -72,7 +72,7 @@ func bubble(t *testing.T, body func(t *testing.T, e *env)) {
 	})
 }
 
-func onServer(t *testing.T, body func(t *testing.T, e *env)) {
+func inRealTime(t *testing.T, body func(t *testing.T, e *env)) {
 	t.Helper()
 	s := redistest.Shared(t)
 	e := &env{t: t, ttl: 400 * time.Millisecond, prefix: s.Prefix(t)}
