@@ -46,6 +46,7 @@ func WithTCP() Option {
 // be called from several goroutines.
 type Server struct {
 	config, env []string
+	args        []string // after the file's name
 	tcp         bool
 	dir         string
 	port        int
@@ -155,7 +156,7 @@ func (s *Server) command() (*exec.Cmd, error) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, file)
+	cmd := exec.Command(program, append([]string{file}, s.args...)...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), s.env...)
 	return cmd, nil

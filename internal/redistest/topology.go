@@ -1,0 +1,161 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// formTimeout bounds the wait until several servers agree.
+const formTimeout = 30 * time.Second
+
+// eager has a master send its data to a new replica at once: by default it waits
+// for others that may want them too.
+func eager(s *Server) { s.config = append(s.config, "repl-diskless-sync-delay 0") }
+
+// StartReplica runs a server that follows master, which must have been started
+// with WithTCP, and returns when the two are in step.
+func StartReplica(t testing.TB, master *Server, opts ...Option) *Server {
+	t.Helper()
+	master.Do(t, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+	port := strings.TrimPrefix(master.Addr(), "127.0.0.1:")
+	s := Start(t, append([]Option{WithTCP(), eager, WithConfig("replicaof 127.0.0.1 " + port)}, opts...)...)
+	await(t, "the replica to follow its master", s.follows)
+	return s
+}
+
+// Info returns one field of INFO, "" if there is none.
+func (s *Server) Info(field string) (string, error) {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1, MaxRetries: -1})
+	defer c.Close()
+	text, err := c.Info(context.Background()).Result()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
+			return value, nil
+		}
+	}
+	return "", nil
+}
+
+func (s *Server) follows() error {
+	link, err := s.Info("master_link_status")
+	if err == nil && link != "up" {
+		err = fmt.Errorf("its link is %q", link)
+	}
+	return err
+}
+
+// Promote makes a replica a master of its own. What it has not received of its
+// old master is lost to it, as at a failover.
+func (s *Server) Promote(t testing.TB) {
+	t.Helper()
+	s.Do(t, "REPLICAOF", "NO", "ONE")
+}
+
+// Watched is a master with two replicas, and three sentinels of which two can
+// agree on a failover.
+type Watched struct {
+	Name      string // of the master, to the sentinels
+	Servers   []*Server
+	Sentinels []*Server
+}
+
+// StartWatched runs six processes and returns when every sentinel knows all of
+// them. A master that is silent for a second counts as dead.
+func StartWatched(t testing.TB) *Watched {
+	t.Helper()
+	w := &Watched{Name: "berth"}
+	master := Start(t, WithTCP())
+	w.Servers = []*Server{master, StartReplica(t, master), StartReplica(t, master)}
+	port := strings.TrimPrefix(master.Addr(), "127.0.0.1:")
+	for range 3 {
+		w.Sentinels = append(w.Sentinels, Start(t, WithTCP(), asSentinel, WithConfig(
+			"sentinel monitor "+w.Name+" 127.0.0.1 "+port+" 2",
+			"sentinel down-after-milliseconds "+w.Name+" 1000",
+			"sentinel failover-timeout "+w.Name+" 5000",
+		)))
+	}
+	for _, s := range w.Sentinels {
+		await(t, "the sentinels to know each other", func() error {
+			line, err := s.Info("master0")
+			if err == nil && !strings.HasSuffix(line, "status=ok,address="+master.Addr()+",slaves=2,sentinels=3") {
+				err = errors.New(line)
+			}
+			return err
+		})
+	}
+	return w
+}
+
+// asSentinel makes a redis-server a sentinel.
+func asSentinel(s *Server) { s.args = append(s.args, "--sentinel") }
+
+// Client returns a client that asks the sentinels for the master. The functions
+// change its options before it is made.
+func (w *Watched) Client(t testing.TB, opts ...func(*redis.FailoverOptions)) *redis.Client {
+	t.Helper()
+	o := &redis.FailoverOptions{MasterName: w.Name}
+	for _, s := range w.Sentinels {
+		o.SentinelAddrs = append(o.SentinelAddrs, s.Addr())
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	c := redis.NewFailoverClient(o)
+	t.Cleanup(func() { _ = c.Close() }) // the test may have closed it already
+	return c
+}
+
+// Master returns the server that the sentinels take for the master.
+func (w *Watched) Master(t testing.TB) *Server {
+	t.Helper()
+	c := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels[0].Addr()})
+	defer c.Close()
+	addr, err := c.GetMasterAddrByName(context.Background(), w.Name).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range w.Servers {
+		if s.Addr() == strings.Join(addr, ":") {
+			return s
+		}
+	}
+	t.Fatalf("the sentinels name a stranger: %v", addr)
+	return nil
+}
+
+// AwaitWhole returns when the present master has its two replicas again.
+func (w *Watched) AwaitWhole(t testing.TB) {
+	t.Helper()
+	await(t, "two replicas to follow the master", func() error {
+		n, err := w.Master(t).Info("connected_slaves")
+		if err == nil && n != "2" {
+			err = fmt.Errorf("it has %q", n)
+		}
+		return err
+	})
+}
+
+// await asks, with pauses, until ok has no objection.
+func await(t testing.TB, what string, ok func() error) {
+	t.Helper()
+	deadline := time.Now().Add(formTimeout)
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s: %v", formTimeout, what, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,186 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// slots is how many slots a Redis Cluster has.
+const slots = 16384
+
+// Cluster is three masters with a replica each: Nodes[3+i] follows Nodes[i] at
+// first.
+type Cluster struct {
+	Nodes []*Server
+	ids   []string // of Nodes
+}
+
+// StartCluster runs six servers and returns when they are one cluster. A master
+// that is silent for a second counts as dead.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for range 6 {
+		s := Start(t, WithTCP(), eager, WithConfig(
+			"cluster-enabled yes", "cluster-node-timeout 1000",
+			// A replica that lagged may stand for election: tests start without history.
+			"cluster-replica-validity-factor 0",
+		))
+		c.Nodes = append(c.Nodes, s)
+		c.ids = append(c.ids, s.Do(t, "CLUSTER", "MYID").(string))
+	}
+	for i, s := range c.Nodes {
+		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // or they would have to settle whose slots are whose
+		if i < 3 {
+			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/3, (i+1)*slots/3-1)
+		}
+		s.Do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
+	}
+	for _, s := range c.Nodes {
+		await(t, "the nodes to meet", s.knows(6))
+	}
+	for i, s := range c.Nodes[3:] {
+		s.Do(t, "CLUSTER", "REPLICATE", c.ids[i])
+	}
+	c.AwaitWhole(t)
+	return c
+}
+
+func (s *Server) knows(nodes int) func() error {
+	return func() error {
+		text, err := s.nodes()
+		if n := strings.Count(text, "\n"); err == nil && (n != nodes || strings.Contains(text, "handshake")) {
+			err = fmt.Errorf("%s knows %d nodes", s.Addr(), n)
+		}
+		return err
+	}
+}
+
+// nodes returns CLUSTER NODES.
+func (s *Server) nodes() (string, error) {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1, MaxRetries: -1})
+	defer c.Close()
+	return c.ClusterNodes(context.Background()).Result()
+}
+
+// serves objects while the node does not answer for the cluster's slots.
+func (s *Server) serves() error {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1, MaxRetries: -1})
+	defer c.Close()
+	text, err := c.ClusterInfo(context.Background()).Result()
+	if err == nil && !strings.Contains(text, "cluster_state:ok") {
+		err = errors.New(text)
+	}
+	return err
+}
+
+// AwaitWhole returns when all slots are served, and every node that should
+// follow another one does so and is known to do so, by all.
+func (c *Cluster) AwaitWhole(t testing.TB) {
+	t.Helper()
+	for _, s := range c.Nodes {
+		await(t, "the cluster to be whole", func() error { return s.seesWhole() })
+	}
+}
+
+func (s *Server) seesWhole() error {
+	if err := s.serves(); err != nil {
+		return err
+	}
+	text, err := s.nodes()
+	if err != nil {
+		return err
+	}
+	if masters, replicas := strings.Count(text, "master"), strings.Count(text, "slave"); masters != 3 || replicas != 3 || strings.Contains(text, "fail") {
+		return errors.New(text)
+	}
+	if strings.Contains(text, "myself,slave") {
+		return s.follows()
+	}
+	if n, err := s.Info("connected_slaves"); err != nil || n != "1" {
+		return fmt.Errorf("%s has %q replicas, %w", s.Addr(), n, err)
+	}
+	return nil
+}
+
+// Client returns a client of the cluster. The functions change its options
+// before it is made.
+func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+	t.Helper()
+	o := &redis.ClusterOptions{}
+	for _, s := range c.Nodes {
+		o.Addrs = append(o.Addrs, s.Addr())
+	}
+	for _, opt := range opts {
+		opt(o)
+	}
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { _ = client.Close() }) // the test may have closed it already
+	return client
+}
+
+// Slot returns the slot of a key.
+func (c *Cluster) Slot(t testing.TB, key string) int {
+	t.Helper()
+	return int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
+}
+
+// Owner returns the index of the master that serves a slot, as it says itself.
+func (c *Cluster) Owner(t testing.TB, slot int) int {
+	t.Helper()
+	owner := -1
+	await(t, "a master to own the slot", func() error {
+		for i, s := range c.Nodes {
+			text, err := s.nodes()
+			if err == nil && ownsSlot(text, slot) {
+				owner = i
+				return nil
+			}
+		}
+		return fmt.Errorf("nobody serves slot %d", slot)
+	})
+	return owner
+}
+
+// ownsSlot tells whether the node whose CLUSTER NODES this is serves slot.
+func ownsSlot(text string, slot int) bool {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 9 || !strings.Contains(f[2], "myself") || !strings.Contains(f[2], "master") {
+			continue
+		}
+		for _, r := range f[8:] {
+			var from, to int
+			switch n, _ := fmt.Sscanf(r, "%d-%d", &from, &to); {
+			case n == 2 && from <= slot && slot <= to, n == 1 && from == slot:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Migrate moves a slot with all its keys from the master that has it to another
+// one, as an operator does, while clients go on.
+func (c *Cluster) Migrate(t testing.TB, slot, to int) {
+	t.Helper()
+	from := c.Owner(t, slot)
+	source, target := c.Nodes[from], c.Nodes[to]
+	target.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
+	source.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
+	for {
+		keys := source.Do(t, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
+		if len(keys) == 0 {
+			break
+		}
+		source.Do(t, append([]any{"MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS"}, keys...)...)
+	}
+	// The target first: then no moment is without an owner.
+	target.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+	source.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+}
