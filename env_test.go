@@ -66,7 +66,10 @@ func bubble(t *testing.T, body func(t *testing.T, e *env)) {
 		// Dials that go-redis has begun in the background end by time-outs.
 		t.Cleanup(func() { <-time.After(time.Minute) })
 		e := &env{t: t, exact: true, ttl: 30 * time.Second, prefix: "berth", embedded: mr}
-		e.options = redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.Embedded(mr)}
+		// Whoever waits for a connection of a full pool takes a timer that go-redis
+		// shares in the whole process, and a bubble's timer is deadly outside of it:
+		// so pools must not be full here.
+		e.options = redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.Embedded(mr), PoolSize: 1000}
 		e.open(time.Hour)
 		body(t, e)
 	})
