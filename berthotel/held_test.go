@@ -3,10 +3,11 @@ package berthotel
 import (
 	"testing"
 
-	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthtest"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthtest"
 )
 
 // TestNothingIsKept of leases that have ended.
