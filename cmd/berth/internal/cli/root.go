@@ -148,7 +148,7 @@ permit comes back when its holder crashes.`,
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not mention the use of this machine's own store")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
-		a.lsCommand(), a.showCommand(),
+		a.lsCommand(), a.showCommand(), a.doctorCommand(),
 		a.resizeCommand(), a.pinCommand(), a.unpinCommand(), a.pauseCommand(), a.resumeCommand(),
 		a.evictCommand(), a.purgeCommand(),
 		a.demoCommand(), a.demoWorkerCommand(), lab.Command(groupOther), a.storeCommand(), a.versionCommand(), connectTopic(),

@@ -1,0 +1,283 @@
+// Package doctor checks a Redis for everything that berth assumes of it, and
+// says of each finding what it means and what to do.
+//
+// It reads, and takes and gives back permits of one semaphore of its own with a
+// random name, which is gone afterwards. It changes nothing else, no setting
+// either.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// Status is how bad a finding is.
+type Status string
+
+// The statuses. A Fail is to be mended: a promise of berth's does not hold, or
+// something does not work. A Warn is to be known, and perhaps accepted.
+const (
+	OK   Status = "OK"
+	Warn Status = "WARN"
+	Fail Status = "FAIL"
+)
+
+// severity orders the statuses.
+func (s Status) severity() int { return slices.Index([]Status{OK, Warn, Fail}, s) }
+
+// Finding is what one check found.
+type Finding struct {
+	Check  string `json:"check"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`            // what is so, and what follows from it
+	Advice string `json:"advice,omitempty"` // what to do; empty when OK
+}
+
+// Report is the result of all checks.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	OK       int       `json:"ok"`
+	Warn     int       `json:"warn"`
+	Fail     int       `json:"fail"`
+}
+
+// Config is what is examined.
+type Config struct {
+	Redis  redis.UniversalClient
+	Prefix string
+	Local  bool // it is this machine's own store, which has no settings
+}
+
+const (
+	// checkTimeout bounds a check; a server that is slower than this is not
+	// examined any further by it.
+	checkTimeout = 6 * time.Second
+	// reachTimeout bounds the first sign of life.
+	reachTimeout = 4 * time.Second
+)
+
+// patient is the Redis that is being examined.
+type patient struct {
+	Config
+	nodes   []node // the masters of a cluster, or the one server
+	infoErr error  // why INFO could not be read
+	own     string // the throw-away semaphore's name
+}
+
+// node is one server.
+type node struct {
+	addr string
+	rdb  redis.Cmdable
+	info map[string]string
+}
+
+// check is one of the doctor's questions; it may have several answers.
+type check struct {
+	name     string
+	settings bool // it is about a server's settings; a local store has none
+	run      func(context.Context, *patient) []Finding
+}
+
+// checks are in the order in which people should read them.
+func checks() []check {
+	return []check{
+		{"version", true, each((*patient).version)},
+		{"cluster", true, one((*patient).cluster)},
+		{"rights", true, one((*patient).rights)},
+		{"semaphore", false, one((*patient).semaphore)},
+		{"scripts", false, func(ctx context.Context, p *patient) []Finding { return p.scripts(ctx) }},
+		{"messages", false, one((*patient).messages)},
+		{"memory", true, each((*patient).memory)},
+		{"persistence", true, each((*patient).persistence)},
+		{"replication", true, each((*patient).replication)},
+		{"clock", false, each((*patient).clock)},
+		{"latency", false, each((*patient).latency)},
+		{"keyspace", false, one((*patient).keyspace)},
+	}
+}
+
+// Examine runs all checks. It fails only when there is no Redis to examine, or
+// ctx has ended; whatever else goes wrong is a finding.
+func Examine(ctx context.Context, cfg Config) (*Report, error) {
+	p := &patient{Config: cfg, own: "berth-doctor-" + strings.ToLower(rand.Text())}
+	if err := p.reach(ctx); err != nil {
+		return nil, err
+	}
+	report := &Report{}
+	if cfg.Local {
+		report.add(ok("server", "this machine's own store: it keeps nothing on disk, and every process that uses it is this user's"))
+	} else {
+		p.meet(ctx)
+	}
+	for _, c := range checks() {
+		if cfg.Local && c.settings {
+			continue
+		}
+		for _, f := range bounded(ctx, p, c) {
+			f.Check = c.name
+			report.add(f)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return report, nil
+}
+
+func bounded(ctx context.Context, p *patient, c check) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return c.run(ctx, p)
+}
+
+func (r *Report) add(f Finding) {
+	r.Findings = append(r.Findings, f)
+	switch f.Status {
+	case OK:
+		r.OK++
+	case Warn:
+		r.Warn++
+	case Fail:
+		r.Fail++
+	}
+}
+
+// reach asks for a sign of life. Being refused is one, unless it is the login
+// that was refused.
+func (p *patient) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	err := p.Redis.Ping(ctx).Err()
+	switch {
+	case err == nil, redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "LOADING"),
+		redis.HasErrorPrefix(err, "MASTERDOWN"), redis.HasErrorPrefix(err, "BUSY"), redis.HasErrorPrefix(err, "MISCONF"):
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("redis has not answered within %v", reachTimeout)
+	}
+	return err
+}
+
+// meet finds the servers and reads what they tell of themselves.
+func (p *patient) meet(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if c, ok := p.Redis.(*redis.ClusterClient); ok {
+		found := make(chan node)
+		go func() {
+			defer close(found)
+			p.infoErr = c.ForEachMaster(ctx, func(_ context.Context, rdb *redis.Client) error {
+				found <- node{addr: rdb.Options().Addr, rdb: rdb}
+				return nil
+			})
+		}()
+		for n := range found {
+			p.nodes = append(p.nodes, n)
+		}
+		slices.SortFunc(p.nodes, func(a, b node) int { return cmp.Compare(a.addr, b.addr) })
+	} else {
+		p.nodes = []node{{rdb: p.Redis}}
+	}
+	for i := range p.nodes {
+		info, err := readInfo(ctx, p.nodes[i].rdb)
+		p.nodes[i].info, p.infoErr = info, cmp.Or(p.infoErr, err)
+	}
+}
+
+// readInfo is INFO as a map; empty where the server does not tell.
+func readInfo(ctx context.Context, rdb redis.Cmdable) (map[string]string, error) {
+	text, err := rdb.Info(ctx).Result()
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[key] = value
+		}
+	}
+	return info, err
+}
+
+// setting is a setting of the server; false: it may not be read, which managed
+// services and tight rights do not allow.
+func (n node) setting(ctx context.Context, name string) (string, bool) {
+	values, err := n.rdb.ConfigGet(ctx, name).Result()
+	value, ok := values[name]
+	return value, err == nil && ok
+}
+
+// one makes a check of a question with one answer.
+func one(ask func(*patient, context.Context) Finding) func(context.Context, *patient) []Finding {
+	return func(ctx context.Context, p *patient) []Finding { return []Finding{ask(p, ctx)} }
+}
+
+// each asks every server. Of a cluster it shows the answers that are not OK, or
+// else the first.
+func each(ask func(*patient, context.Context, node) Finding) func(context.Context, *patient) []Finding {
+	return func(ctx context.Context, p *patient) []Finding {
+		nodes := p.nodes
+		if p.Local {
+			nodes = []node{{rdb: p.Redis}}
+		}
+		var all, bad []Finding
+		for _, n := range nodes {
+			f := ask(p, ctx, n)
+			if len(nodes) > 1 {
+				f.Found = n.addr + ": " + f.Found
+			}
+			all = append(all, f)
+			if f.Status != OK {
+				bad = append(bad, f)
+			}
+		}
+		if len(bad) > 0 {
+			return bad
+		}
+		return all[:min(1, len(all))]
+	}
+}
+
+func ok(check, format string, args ...any) Finding {
+	return Finding{Check: check, Status: OK, Found: fmt.Sprintf(format, args...)}
+}
+
+// found is an answer that is fine.
+func found(format string, args ...any) Finding { return ok("", format, args...) }
+
+func warn(advice, format string, args ...any) Finding {
+	return Finding{Status: Warn, Found: fmt.Sprintf(format, args...), Advice: advice}
+}
+
+func fail(advice, format string, args ...any) Finding {
+	return Finding{Status: Fail, Found: fmt.Sprintf(format, args...), Advice: advice}
+}
+
+// worse returns the worse of two findings, the first if they are alike.
+func worse(a, b Finding) Finding {
+	if b.Status.severity() > a.Status.severity() {
+		return b
+	}
+	return a
+}
+
+// short is an error in a few words: what the server said, or that it did not.
+func short(err error) string {
+	if err == nil {
+		return ""
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer in time"
+	}
+	if failure, ok := errors.AsType[*protocol.Failure](err); ok && failure.Detail == nil {
+		err = failure.Err
+	}
+	return strings.TrimPrefix(err.Error(), "berth: ")
+}

@@ -1,0 +1,53 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+// Text lays the report out for people, in lines of at most width columns: what
+// was found, and below each finding that is not OK what to do. What servers say
+// is cleaned, for it may be anything. With color the statuses stand out.
+func (r *Report) Text(width int, color bool) string {
+	widest := 0
+	for _, f := range r.Findings {
+		widest = max(widest, len(f.Check))
+	}
+	indent := strings.Repeat(" ", len("FAIL  ")+widest+2)
+	room := max(width-len(indent), 30)
+	var b strings.Builder
+	for _, f := range r.Findings {
+		head := f.Status.paint(color) + strings.Repeat(" ", len("FAIL  ")-len(f.Status))
+		fmt.Fprintf(&b, "%s%-*s  ", head, widest, f.Check)
+		lines := wrap(f.Found, room)
+		if f.Advice != "" {
+			lines = append(lines, wrap("→ "+f.Advice, room)...)
+		}
+		b.WriteString(strings.Join(lines, "\n"+indent) + "\n")
+	}
+	fmt.Fprintf(&b, "\n%d OK, %d WARN, %d FAIL\n", r.OK, r.Warn, r.Fail)
+	return b.String()
+}
+
+func (s Status) paint(color bool) string {
+	if !color {
+		return string(s)
+	}
+	code := map[Status]int{OK: 32, Warn: 33, Fail: 31}[s]
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, s)
+}
+
+// wrap breaks text at spaces. A word that is too long for a line has one of its own.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(screen.Clean(text)) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return append(lines, line)
+}

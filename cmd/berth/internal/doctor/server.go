@@ -1,0 +1,195 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The questions about a server's own settings.
+
+// The oldest versions that berth runs on.
+const (
+	oldest        = 6*100 + 2 // 6.2: what the scripts use
+	oldestCluster = 7 * 100   // 7.0: sharded pub/sub
+)
+
+func (p *patient) version(_ context.Context, n node) Finding {
+	name, version := "Redis", n.info["redis_version"]
+	if v := n.info["valkey_version"]; v != "" {
+		name, version = "Valkey", v
+	}
+	parts := strings.Split(version+".0", ".")
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	_, clustered := p.Redis.(*redis.ClusterClient)
+	switch {
+	case err1 != nil || err2 != nil:
+		return warn("Make sure that it is Redis 6.2 or later (7.0 for Cluster), or Valkey; give the user +info to have it checked.",
+			"the server does not tell its version%s", p.becauseOf())
+	case major*100+minor < oldest:
+		return fail("Upgrade to 6.2 or later.", "%s %s lacks what berth's script uses", name, version)
+	case clustered && major*100+minor < oldestCluster:
+		return fail("Upgrade to 7.0 or later.", "%s %s has no sharded pub/sub, by which waiters in a Cluster are woken", name, version)
+	}
+	return found("%s %s", name, version)
+}
+
+// becauseOf is why INFO told nothing.
+func (p *patient) becauseOf() string {
+	if p.infoErr == nil {
+		return ""
+	}
+	return " (" + short(p.infoErr) + ")"
+}
+
+// untold is the finding where INFO has nothing about a subject.
+func (p *patient) untold(what string) Finding {
+	return warn("Give the user +info, or look it up where the server is configured.", "the server does not tell %s%s", what, p.becauseOf())
+}
+
+func (p *patient) cluster(ctx context.Context) Finding {
+	c, clustered := p.Redis.(*redis.ClusterClient)
+	if !clustered {
+		if len(p.nodes) > 0 && p.nodes[0].info["cluster_enabled"] == "1" {
+			return fail("Use redis+cluster://HOST:PORT (in a program: redis.NewClusterClient).",
+				"the server is part of a Redis Cluster, but is used as if it were alone: it refuses most names")
+		}
+		return found("not a Cluster")
+	}
+	info, err := c.ClusterInfo(ctx).Result()
+	if err != nil {
+		return warn("Give the user +cluster|info to have it checked.", "the Cluster does not tell its state (%s)", short(err))
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		fields[key] = value
+	}
+	if fields["cluster_state"] != "ok" || fields["cluster_slots_ok"] != "16384" {
+		return fail("Repair it: `redis-cli --cluster check HOST:PORT` tells what is missing.",
+			"the Cluster's state is %q, and %s of 16384 slots are served: semaphores in the others do not work",
+			fields["cluster_state"], fields["cluster_slots_ok"])
+	}
+	return found("all 16384 slots are served, by %d masters", len(p.nodes))
+}
+
+func (p *patient) memory(_ context.Context, n node) Finding {
+	policy := n.info["maxmemory_policy"]
+	if policy == "" {
+		return p.untold("its eviction policy")
+	}
+	used, _ := strconv.ParseFloat(n.info["used_memory"], 64)
+	most, _ := strconv.ParseFloat(n.info["maxmemory"], 64)
+	return worse(evictionFinding(policy, most), fullness(used, most))
+}
+
+func evictionFinding(policy string, most float64) Finding {
+	const advice = "Set maxmemory-policy noeviction, or give berth a server of its own."
+	switch {
+	case policy == "noeviction":
+		return found("nothing is evicted (maxmemory-policy noeviction, maxmemory %s)", memorySize(most))
+	case strings.HasPrefix(policy, "allkeys") && most > 0:
+		return fail(advice, "when memory is short (maxmemory %s) the server deletes semaphores like any other keys (%s): "+
+			"permits would be granted twice", memorySize(most), policy)
+	case strings.HasPrefix(policy, "allkeys"):
+		return warn(advice, "maxmemory-policy is %s: as soon as somebody sets maxmemory, the server may delete semaphores, "+
+			"and permits would be granted twice", policy)
+	}
+	return found("maxmemory-policy %s evicts only keys with a TTL, which berth's have none of while they are in use; "+
+		"idle keys stay until somebody lists them", policy)
+}
+
+func fullness(used, most float64) Finding {
+	const advice = "Raise maxmemory, or free some: at the limit, acquires are refused while releases pass."
+	switch {
+	case most > 0 && used >= most:
+		return fail(advice, "memory is full: %s of %s (maxmemory) in use", memorySize(used), memorySize(most))
+	case most > 0 && used >= most*9/10:
+		return warn(advice, "memory is nearly full: %s of %s (maxmemory) in use", memorySize(used), memorySize(most))
+	}
+	return found("%s in use", memorySize(used))
+}
+
+func memorySize(bytes float64) string {
+	if bytes == 0 {
+		return "without bound"
+	}
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if bytes < 1024 {
+			return fmt.Sprintf("%.4g %s", bytes, unit)
+		}
+		bytes /= 1024
+	}
+	return fmt.Sprintf("%.4g TiB", bytes)
+}
+
+func (p *patient) persistence(ctx context.Context, n node) Finding {
+	aof, told := n.info["aof_enabled"]
+	switch {
+	case !told:
+		return p.untold("whether it keeps its data")
+	case n.info["loading"] == "1":
+		return fail("Wait until it has loaded its data.", "the server is loading its data, and answers nothing until it has")
+	case n.info["aof_last_write_status"] == "err", n.info["rdb_last_bgsave_status"] == "err":
+		return fail("Look at the server's log: mostly its disk is full or its directory not writable.",
+			"the server cannot write to its disk: it refuses writes, or loses them at a restart")
+	case aof != "1":
+		snapshots := "keeps nothing"
+		if save, known := n.setting(ctx, "save"); known && save != "" {
+			snapshots = "goes back to its last snapshot"
+		}
+		return warn("Set appendonly yes (and appendfsync always if no grant may be lost), or accept it: "+
+			"resources that check tokens refuse the older holder.",
+			"the append-only file is off: a server that restarts %s, and permits that are out are granted again", snapshots)
+	}
+	sync, known := n.setting(ctx, "appendfsync")
+	switch {
+	case !known:
+		return found("the append-only file is on; how often it reaches the disk may not be read")
+	case sync == "always":
+		return found("the append-only file is on, and on disk before every answer")
+	case sync == "no":
+		return warn("Set appendfsync everysec or always.",
+			"the append-only file is on, but the system decides when it reaches the disk: a power cut can lose half a minute")
+	}
+	return found("the append-only file is on; a crash of the machine can lose the last second (appendfsync %s)", sync)
+}
+
+func (p *patient) replication(ctx context.Context, n node) Finding {
+	role, told := n.info["role"]
+	if !told {
+		return p.untold("its role")
+	}
+	if role != "master" {
+		return fail("Connect to the master, or by redis+sentinel:// to whichever server is master.",
+			"the server is a replica: it refuses every acquire, and its link to its master is %s", n.info["master_link_status"])
+	}
+	replicas, _ := strconv.Atoi(n.info["connected_slaves"])
+	least, _ := n.setting(ctx, "min-replicas-to-write")
+	wanted, _ := strconv.Atoi(least)
+	switch {
+	case wanted > replicas:
+		return fail("Start the missing replicas, or lower min-replicas-to-write.",
+			"the master has %d replicas and wants %d (min-replicas-to-write): it refuses writes", replicas, wanted)
+	case replicas == 0:
+		return found("a master without replicas: there is nothing to fail over to, and nothing to lose by that")
+	case wanted == 0:
+		return warn("Set min-replicas-to-write 1 to stop a master that is cut off from its replicas, and let resources check tokens.",
+			"a master with %s, copied to asynchronously: a failover can lose the latest grants, "+
+				"and until their holders notice (a third of a TTL at most) the limit can be exceeded", count(replicas, "replica"))
+	}
+	return warn("Let resources check tokens, or accept it.",
+		"a master with %s, copied to asynchronously: a failover can lose grants of the last seconds, though a master "+
+			"without %s stops (min-replicas-to-write)", count(replicas, "replica"), count(wanted, "replica"))
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

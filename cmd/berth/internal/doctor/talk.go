@@ -1,0 +1,220 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The questions that are answered by talking to the server.
+
+const (
+	clockSamples = 12
+	clockPause   = 40 * time.Millisecond
+	roundTrips   = 50
+	// slow and tooSlow are round trips that spoil hand-offs, and that berth gives
+	// up: see "Time-outs" in docs/operations.md.
+	slow    = 250 * time.Millisecond
+	tooSlow = 2 * time.Second
+)
+
+// bracket is what one TIME tells: the server's clock, minus the time since
+// began, lay between least and most.
+type bracket struct{ least, most time.Duration }
+
+// clock compares the server's clock with this machine's monotonic one. Each
+// answer was made between its request and its reply, so it pins the difference
+// of the clocks down to one round trip. Where these intervals have nothing in
+// common, one of the clocks was stepped or runs wrong.
+func (p *patient) clock(ctx context.Context, n node) Finding {
+	began := time.Now()
+	base := began.UnixMicro()
+	var all []bracket
+	var ahead time.Duration
+	nearest := time.Hour
+	tick := time.NewTicker(clockPause)
+	defer tick.Stop()
+	for range clockSamples {
+		sent := time.Since(began)
+		at, err := n.rdb.Time(ctx).Result()
+		got := time.Since(began)
+		if err != nil {
+			return untried("The clock could not be read", "+time", err)
+		}
+		server := time.Duration(at.UnixMicro()-base) * time.Microsecond
+		all = append(all, bracket{server - got, server - sent})
+		if trip := got - sent; trip < nearest {
+			nearest, ahead = trip, server-(sent+got)/2
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return clockFinding(all, ahead, nearest, time.Since(began))
+}
+
+// clockFinding judges the samples. ahead is by how much the server's clock leads
+// this machine's, give or take trip.
+func clockFinding(all []bracket, ahead, trip, took time.Duration) Finding {
+	least, most := all[0].least, all[0].most
+	for _, b := range all {
+		least, most = max(least, b.least), min(most, b.most)
+	}
+	// The server counts microseconds, and berth allows for clocks that run apart
+	// by a hundredth.
+	if apart := least - most - took/100 - time.Millisecond; apart > 0 {
+		return fail("Let the server's clock be slewed, never stepped (chrony, or ntpd -x), and its machine not be suspended.",
+			"the server's clock and this machine's ran apart by %v within %v: a step forward ends leases early, "+
+				"a step back keeps a crashed holder's permits", rounded(least-most), rounded(took))
+	}
+	const note = "berth uses the server's clock alone"
+	if ahead.Abs() <= trip+time.Millisecond {
+		return found("steady for %v, and the same as this machine's to within %v", rounded(took), rounded(trip))
+	}
+	side := "ahead of"
+	if ahead < 0 {
+		side = "behind"
+	}
+	return found("steady for %v; %v %s this machine's, which does not matter: %s", rounded(took), rounded(ahead.Abs()), side, note)
+}
+
+func rounded(d time.Duration) time.Duration {
+	switch {
+	case d > 10*time.Second:
+		return d.Round(time.Second)
+	case d > 10*time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+// untried is the finding of a check that the server did not let happen.
+func untried(what, right string, err error) Finding {
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return warn(fmt.Sprintf("Give the user %s (docs/operations.md has all the rights that berth needs).", right), "%s (%s)", what, short(err))
+	}
+	return fail("Look at the server's log and at the network between.", "%s (%s)", what, short(err))
+}
+
+func (p *patient) latency(ctx context.Context, n node) Finding {
+	var trips []time.Duration
+	for range roundTrips {
+		start := time.Now()
+		err := n.rdb.Ping(ctx).Err()
+		if err != nil && (!redis.HasErrorPrefix(err, "NOPERM") || ctx.Err() != nil) {
+			return untried(fmt.Sprintf("the server stopped answering after %s", count(len(trips), "round trip")), "+ping", err)
+		}
+		trips = append(trips, time.Since(start))
+		if time.Since(start) > tooSlow {
+			break
+		}
+	}
+	slices.Sort(trips)
+	return latencyFinding(trips[len(trips)/2], trips[len(trips)*99/100])
+}
+
+func latencyFinding(median, p99 time.Duration) Finding {
+	numbers := fmt.Sprintf("a round trip takes %v (median), %v (p99)", rounded(median), rounded(p99))
+	switch {
+	case p99 >= tooSlow:
+		return fail("Look for slow commands (SLOWLOG GET), swapping, and a distant or overloaded network.",
+			"%s: berth gives a call up after 2 s and repeats it", numbers)
+	case p99 >= slow:
+		return warn("Look for slow commands (SLOWLOG GET), swapping, and a distant network; give leases a TTL of many round trips.",
+			"%s: an acquire takes one, a hand-off two", numbers)
+	}
+	return found("%s", numbers)
+}
+
+// messages publishes to a channel of the kind that berth uses and waits for the
+// message to come back.
+func (p *patient) messages(ctx context.Context) Finding {
+	start := time.Now()
+	err := p.hearOneself(ctx)
+	switch {
+	case err == nil:
+		return found("a message came back after %v", rounded(time.Since(start)))
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return fail("Give the user the channels &PREFIX:* with publish and subscribe (in a Cluster spublish and ssubscribe).",
+			"messages are not allowed (%s): waiters learn of a grant only when they ask, every few seconds", short(err))
+	}
+	return fail("Look for a proxy that does not carry pub/sub.",
+		"a message did not come back (%s): waiters learn of a grant only when they ask, every few seconds", short(err))
+}
+
+// channel is one that nobody listens to, where berth's are.
+func (p *patient) channel() string {
+	if _, ok := p.Redis.(*redis.ClusterClient); ok {
+		return p.Prefix + ":{" + p.own + "}:doctor"
+	}
+	return p.Prefix + ":inbox:" + p.own
+}
+
+func (p *patient) hearOneself(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout/2)
+	defer cancel()
+	var sub *redis.PubSub
+	channel, publish := p.channel(), p.Redis.Publish
+	if _, ok := p.Redis.(*redis.ClusterClient); ok {
+		publish = p.Redis.SPublish
+		sub = p.Redis.SSubscribe(ctx, channel)
+	} else {
+		sub = p.Redis.Subscribe(ctx, channel)
+	}
+	defer sub.Close()
+	if _, err := sub.Receive(ctx); err != nil {
+		return err
+	}
+	if err := publish(ctx, channel, p.own).Err(); err != nil {
+		return err
+	}
+	message, err := sub.ReceiveMessage(ctx)
+	if err == nil && message.Payload != p.own {
+		return errors.New("another message came back")
+	}
+	return err
+}
+
+// scripts asks whether a script is remembered by its hash, and after how
+// long the server calls one stuck.
+func (p *patient) scripts(ctx context.Context) []Finding {
+	// KEYS makes a Cluster, and a proxy, choose the server.
+	const text = "return {KEYS[1], ARGV[1]}"
+	key := []string{p.Prefix + ":{" + p.own + "}"}
+	script := redis.NewScript(text)
+	if err := script.Eval(ctx, p.Redis, key, "1").Err(); err != nil {
+		return []Finding{scriptFailed(err)}
+	}
+	if err := script.EvalSha(ctx, p.Redis, key, "1").Err(); redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return []Finding{warn("Connect to the server itself, without a proxy that spreads commands over several.",
+			"the server forgets scripts at once: every call sends the whole text")}
+	} else if err != nil {
+		return []Finding{scriptFailed(err)}
+	}
+	return each((*patient).busy)(ctx, p)
+}
+
+func scriptFailed(err error) Finding {
+	return fail("Give the user +eval and +evalsha, and let no rename-command disable them: berth is a script.",
+		"scripts do not run (%s)", short(err))
+}
+
+// busy is about the time after which a running script is reported as stuck.
+func (p *patient) busy(ctx context.Context, n node) Finding {
+	text, known := n.setting(ctx, "busy-reply-threshold")
+	if !known {
+		text, known = n.setting(ctx, "lua-time-limit")
+	}
+	threshold, err := strconv.Atoi(text)
+	if known && err == nil && threshold > 0 && threshold < 100 {
+		return warn("Set busy-reply-threshold to its default, 5000.",
+			"scripts run by hash; but others' scripts that take longer than %d ms make berth's calls fail with BUSY", threshold)
+	}
+	return found("scripts run by hash")
+}

@@ -1,0 +1,182 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// trialTTL is short, so that a trial that is cut off leaves nothing for long.
+const trialTTL = 5 * time.Second
+
+// semaphore takes, renews and gives back a permit of the throw-away semaphore,
+// and has one handed over to a waiter.
+func (p *patient) semaphore(ctx context.Context) Finding {
+	start := time.Now()
+	client, err := berth.New(p.Redis, berth.WithPrefix(p.Prefix))
+	if err != nil {
+		return fail("Give another --prefix.", "%s", short(err))
+	}
+	defer p.sweep()
+	defer client.Close()
+	if what, err := p.trial(ctx, client); err != nil {
+		return fail(trialAdvice(err), "%s failed: %s", what, short(err))
+	}
+	return found("a permit was taken, renewed, handed to a waiter and given back, in %v", rounded(time.Since(start)))
+}
+
+func (p *patient) trial(ctx context.Context, client *berth.Client) (what string, err error) {
+	sem, err := client.Semaphore(p.own, 1, berth.TTL(trialTTL), berth.Label("berth doctor"))
+	if err != nil {
+		return "naming a semaphore", err
+	}
+	// What the server refuses for good is reported at once; what it refuses for
+	// now would be tried again, and is worth an answer too.
+	lease, err := sem.TryAcquire(ctx)
+	if err != nil {
+		return "taking a permit", err
+	}
+	defer func() { _ = lease.Release() }() // in case of an error; else it has been
+	if err := lease.Renew(ctx); err != nil {
+		return "renewing it", err
+	}
+	return "handing it to a waiter", handOver(ctx, sem, lease)
+}
+
+// handOver queues a request, frees the permit, and sees to it that the request
+// has it then.
+func handOver(ctx context.Context, sem *berth.Semaphore, lease *berth.Lease) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	queued, got := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		next, err := sem.Acquire(ctx, berth.OnQueued(func(berth.Place) {
+			select {
+			case queued <- struct{}{}:
+			default:
+			}
+		}))
+		if err == nil {
+			err = next.Release()
+		}
+		got <- err
+	}()
+	select {
+	case <-queued:
+	case err := <-got:
+		return err
+	}
+	if err := lease.Release(); err != nil {
+		cancel()
+		_ = (<-got)
+		return err
+	}
+	return <-got
+}
+
+// sweep deletes what the trial may have left, a tombstone for instance, which
+// would be gone by itself within minutes.
+func (p *patient) sweep() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	store := p.store()
+	_, _ = store.Delete(ctx, store.Keys(p.own))
+}
+
+func (p *patient) store() *protocol.Store {
+	return protocol.NewStore(p.Redis, p.Prefix, p.own, os.Getpid(), "")
+}
+
+func trialAdvice(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "READONLY"), strings.Contains(text, "read only replica"):
+		return "Connect to the master."
+	case strings.Contains(text, "OOM"), strings.Contains(text, "used memory >"):
+		return "Raise maxmemory, or free some."
+	case strings.Contains(text, "NOREPLICAS"):
+		return "Start the missing replicas, or lower min-replicas-to-write."
+	case strings.Contains(text, "MISCONF"):
+		return "Look at the server's log: it cannot write to its disk."
+	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		return "See whether the server is overloaded, and the network between."
+	}
+	return "Give the user the rights in docs/operations.md."
+}
+
+// Bounds of the look through the keyspace: a finding, not an inventory.
+const (
+	mostInspected = 2000
+	mostRecords   = 5000 // of one semaphore
+	mostNamed     = 5
+)
+
+// keyspace looks at every semaphore without touching it.
+func (p *patient) keyspace(ctx context.Context) Finding {
+	store := p.store()
+	client, err := berth.New(p.Redis, berth.WithPrefix(p.Prefix))
+	if err != nil {
+		return fail("Give another --prefix.", "%s", short(err))
+	}
+	defer client.Close()
+	names, err := store.Names(ctx)
+	if err != nil {
+		return scanFailed(err)
+	}
+	var bad []string
+	looked := 0
+	for _, name := range names {
+		if looked == mostInspected || ctx.Err() != nil {
+			break
+		}
+		looked++
+		err := inspect(ctx, store, name)
+		if _, invalid := client.Semaphore(name, 1); invalid != nil {
+			err = errors.New("no name of berth's")
+		}
+		if err != nil {
+			bad = append(bad, fmt.Sprintf("%.60q: %.120s", name, short(err)))
+		}
+	}
+	switch {
+	case len(bad) > mostNamed:
+		bad = append(bad[:mostNamed], fmt.Sprintf("and %d more", len(bad)-mostNamed))
+		fallthrough
+	case len(bad) > 0:
+		return fail("Find out who writes to keys with berth's prefix; then `berth purge --yes NAME`, or delete the keys with redis-cli.",
+			"not all is berth's under %q; %s", p.Prefix, strings.Join(bad, "; "))
+	case looked < len(names):
+		return found("%s, of which the first %d were looked at: all sound", count(len(names), "semaphore"), looked)
+	}
+	return found("%s, all sound", count(len(names), "semaphore"))
+}
+
+func scanFailed(err error) Finding {
+	if strings.Contains(err.Error(), "NOPERM") {
+		return warn("Give the user +scan to have it checked, and for `berth ls`.", "the semaphores may not be listed (%s)", short(err))
+	}
+	return fail("Look at the server's log.", "the semaphores could not be listed (%s)", short(err))
+}
+
+// inspect reads a semaphore, with its records unless they are very many.
+func inspect(ctx context.Context, store *protocol.Store, name string) error {
+	snap, err := store.Inspect(ctx, store.Keys(name), false)
+	if err == nil && snap.Holders+snap.Waiting <= mostRecords {
+		_, err = store.Inspect(ctx, store.Keys(name), true)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, protocol.ErrVersion):
+		return errors.New("written by a newer berth")
+	case errors.Is(err, protocol.ErrCorrupt):
+		return errors.New("not berth's content")
+	}
+	return err
+}
