@@ -17,7 +17,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "seed of the faults; 0: a new one")
 	procs   = flag.Int("procs", 4, "client processes at a time")
 	out     = flag.String("out", "", "where to keep the histories and pictures of failed runs; default: a temporary directory")
-	mutants = flag.Bool("mutants", false, "plant the bugs of package mutants, one after the other")
+	planted = flag.Bool("mutants", false, "plant the bugs of package mutants, one after the other")
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestStorm(t *testing.T) {
 // round runs every scenario once.
 func round(t *testing.T) {
 	for _, s := range []storm.Scenario{
-		storm.Keep, storm.Memory, storm.Disk, storm.Everysec, storm.Forget, storm.Flush, storm.Evict, storm.Step,
+		storm.Clients, storm.Keep, storm.Memory, storm.Disk, storm.Everysec, storm.Forget, storm.Flush, storm.Evict, storm.Step,
 	} {
 		t.Run(s.Name, func(t *testing.T) {
 			if *soak == 0 {

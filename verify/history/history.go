@@ -97,6 +97,7 @@ type Event struct {
 	Target int  `json:"target,omitempty"` // the process that was struck; 0: the server
 	Breaks bool `json:"breaks,omitempty"` // an assumption: what was granted before may be forgotten
 	Surely bool `json:"surely,omitempty"` // and is
+	Steps  bool `json:"steps,omitempty"`  // the server's clock, back or forward: tokens follow it
 }
 
 // Writer appends events to a file, each in one write: what is written survives

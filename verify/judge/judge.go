@@ -48,10 +48,13 @@ type Verdict struct {
 	Violations []Violation
 	Grants     int
 	Requests   int
-	Unknown    int // requests without a verdict
-	Checked    int // operations that porcupine looked at
-	Histories  int // and in how many histories
-	Skipped    int // histories with too many unknown outcomes
+	Unknown    int           // requests without a verdict
+	Checked    int           // operations that porcupine looked at
+	Histories  int           // and in how many histories
+	Skipped    int           // histories with too many unknown outcomes
+	Purged     int           // semaphores of which Redis had evicted one key of two
+	HandOffs   int           // releases judged by L1
+	Free       time.Duration // for how long a permit was surely free, while L2 and L3 watched
 	Measured   map[string]time.Duration
 	Pictures   []Picture
 }
@@ -71,12 +74,15 @@ func Judge(run *Run, rules Rules) *Verdict {
 	names := run.byName()
 	for _, name := range sorted(names) {
 		ops := names[name]
-		v.tokens(name, ops, rules)
+		v.tokens(name, ops, run, rules)
 		v.limits(name, ops, run, rules)
 		if name != rules.Shared {
 			v.order(name, ops)
 		}
 		v.told(name, ops, run, rules)
+		if rules.Clock.Known {
+			v.refusals(ops, run)
+		}
 	}
 	if rules.Clock.Known {
 		v.liveness(names[rules.Queue], run, rules)

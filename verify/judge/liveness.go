@@ -95,14 +95,15 @@ func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 	}
 	for _, o := range granted {
 		r := o.Released
+		if slices.ContainsFunc(hidden, func(s span) bool { return s.overlaps(r.Invoked, r.Returned) }) {
+			continue
+		}
 		if r.Outcome != history.OK || r.Returned > run.End || o.Until < r.Invoked.Add(20*time.Millisecond) || run.broken(r.Invoked, r.Returned) {
 			continue
 		}
+		v.HandOffs++
 		i, _ := slices.BinarySearchFunc(granted, r.Invoked.Add(-tol), func(o *Op, t history.Time) int { return cmp.Compare(o.Granted, t) })
 		if i < len(granted) && granted[i].Granted <= r.Returned.Add(tol) {
-			continue
-		}
-		if slices.ContainsFunc(hidden, func(s span) bool { return s.overlaps(r.Invoked, r.Returned) }) {
 			continue
 		}
 		for _, w := range granted {
@@ -143,21 +144,65 @@ func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
 		}
 		taken, since = taken+e.by, e.at
 	}
-	free = join(free)
+	var waits []span
 	for _, w := range ops {
-		s := w.waiting(run)
-		for _, f := range free {
-			from, to := max(s.from, f.from), min(s.to, f.to, run.End)
-			if s.from == 0 || to <= from || run.troubled(w.Proc, from.Add(-w.TTL), to) {
-				continue
-			}
-			v.measure("a waiter stood beside a free permit", to.Sub(from))
-			if to.Sub(from) > rules.Slack {
-				v.add("L2/L3", w.Name, to, []*Op{w}, "in line for %v although a permit was free", to.Sub(from))
-			}
+		if s := w.waiting(run); s.from != 0 && s.to > s.from && !run.troubled(w.Proc, s.from.Add(-w.TTL), s.to) {
+			waits = append(waits, s)
+		}
+	}
+	slices.SortFunc(waits, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	waits = join(waits)
+	for _, f := range join(free) {
+		var sum time.Duration
+		for _, w := range waits {
+			sum += max(min(w.to, f.to, run.End).Sub(max(w.from, f.from)), 0)
+		}
+		v.Free += f.to.Sub(f.from)
+		v.measure("somebody stood beside a free permit", sum)
+		if sum > rules.Slack {
+			v.add("L2", ops[0].Name, f.to, nil, "within %v in which a permit was free, somebody was in line for %v", f.to.Sub(f.from), sum)
 		}
 	}
 	v.crashes(ops, run)
+}
+
+// refusals checks L2 where nobody waits: a request is not refused while, by the
+// worst that is possible, there was room for it all the time.
+func (v *Verdict) refusals(ops []*Op, run *Run) {
+	type holding struct {
+		span
+		weight int
+	}
+	var held []holding
+	longest := time.Duration(0)
+	for _, o := range ops {
+		if o.Verb != history.Try {
+			return
+		}
+		if s := run.possession(o); s.from != 0 {
+			held = append(held, holding{s, o.Weight})
+			longest = max(longest, s.to.Sub(s.from))
+		}
+	}
+	slices.SortFunc(held, func(a, b holding) int { return cmp.Compare(a.from, b.from) })
+	for _, o := range ops {
+		if o.Outcome != history.Busy {
+			continue
+		}
+		sum := 0
+		from, _ := slices.BinarySearchFunc(held, o.Invoked.Add(-longest), func(h holding, t history.Time) int { return cmp.Compare(h.from, t) })
+		for _, h := range held[from:] {
+			if h.from > o.Returned {
+				break
+			}
+			if h.to >= o.Invoked {
+				sum += h.weight
+			}
+		}
+		if sum+o.Weight <= o.Limit {
+			v.add("L2", o.Name, o.Returned, []*Op{o}, "refused (%d permits in use) when at most %d of %d could be", o.Used, sum, o.Limit)
+		}
+	}
 }
 
 // join merges spans that touch.

@@ -51,6 +51,7 @@ type Window struct {
 	What     string
 	Breaks   bool // an assumption of guarantees.md: leases may be forgotten
 	Surely   bool // and they are
+	Steps    bool // the server's clock was stepped, back or forward
 	Kill     bool // of Proc, at From
 }
 
@@ -125,7 +126,10 @@ func Assemble(events []history.Event, clock Clock) *Run {
 }
 
 func window(e history.Event) Window {
-	w := Window{From: e.At, To: max(e.Until, e.At), Proc: e.Target, What: e.Text, Breaks: e.Breaks, Surely: e.Surely, Kill: e.Text == Killed}
+	w := Window{
+		From: e.At, To: max(e.Until, e.At), Proc: e.Target, What: e.Text,
+		Breaks: e.Breaks, Surely: e.Surely, Steps: e.Steps, Kill: e.Text == Killed,
+	}
 	if e.Proc != 0 {
 		w.Proc = e.Proc
 	}

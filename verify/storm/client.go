@@ -32,9 +32,13 @@ func (s *storm) spawn() {
 	defer s.mu.Unlock()
 	s.procs++
 	c := &client{proc: s.procs, done: make(chan struct{})}
+	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue})
+	if faults {
+		all = slices.Concat(seats, []worker.Seat{rough, rough})
+	}
 	spec, err := json.Marshal(worker.Spec{
-		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Seats: seats,
-		History: filepath.Join(s.dir, fmt.Sprintf("%d.jsonl", c.proc)), Faults: c.proc%2 == 0,
+		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Seats: all,
+		History: filepath.Join(s.dir, fmt.Sprintf("%d.jsonl", c.proc)), Faults: faults,
 	})
 	if err != nil {
 		s.Fatal(err)

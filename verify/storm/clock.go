@@ -66,5 +66,5 @@ func stepClock(s *storm) {
 	if forward {
 		what = "server clock stepped forward"
 	}
-	s.note(from, history.Event{Text: what, Breaks: forward})
+	s.note(from, history.Event{Text: what, Breaks: forward, Steps: true})
 }

@@ -16,7 +16,8 @@ import (
 // Scenario is a server's configuration and what may happen to it.
 type Scenario struct {
 	Name    string
-	Keeps   bool // the assumptions of guarantees.md: every promise is demanded
+	Keeps   bool          // the assumptions of guarantees.md: every promise is demanded
+	pace    time.Duration // faults are so far apart at most
 	config  []string
 	faults  []fault
 	prepare func(s *storm) []redistest.Option
@@ -44,6 +45,8 @@ type fault struct {
 	strike func(s *storm)
 }
 
+const quick = 600 * time.Millisecond
+
 var clients = []fault{{5, killClient}, {5, stopClient}}
 
 func with(own ...fault) []fault { return append(own, clients...) }
@@ -52,31 +55,32 @@ func aof(policy string) []string {
 	return []string{"appendonly yes", "appendfsync " + policy, "auto-aof-rewrite-percentage 0"}
 }
 
-// The scenarios. In the first two the assumptions hold; in the others one of
+// The scenarios. In the first four the assumptions hold; in the others one of
 // them is broken, and what guarantees.md says for that case is demanded.
 var (
 	Keep = Scenario{
-		Name: "keep", Keeps: true, config: append(aof("always"), "enable-debug-command local"),
+		Name: "keep", pace: quick, Keeps: true, config: append(aof("always"), "enable-debug-command local"),
 		faults: with(
 			fault{2, stopServer}, fault{2, restart(history.Event{Text: "server SIGKILL, AOF always"})},
 			fault{2, clientKill("normal")}, fault{2, clientKill("pubsub")}, fault{2, clientPause},
 			fault{4, scriptFlush}, fault{2, debugSleep},
 		),
 	}
-	Memory = Scenario{Name: "oom", Keeps: true, config: []string{"maxmemory-policy noeviction"}, faults: with(fault{6, outOfMemory})}
-	Disk   = Scenario{Name: "disk", Keeps: true, config: aof("everysec"), faults: with(fault{5, fillDisk}), prepare: mountDisk}
+	Clients = Scenario{Name: "clients", pace: 3 * time.Second, Keeps: true, faults: with(fault{2, scriptFlush})}
+	Memory  = Scenario{Name: "oom", pace: quick, Keeps: true, config: []string{"maxmemory-policy noeviction"}, faults: with(fault{6, outOfMemory})}
+	Disk    = Scenario{Name: "disk", pace: quick, Keeps: true, config: aof("everysec"), faults: with(fault{5, fillDisk}), prepare: mountDisk}
 
 	Everysec = Scenario{
-		Name: "everysec", config: aof("everysec"),
+		Name: "everysec", pace: quick, config: aof("everysec"),
 		faults: with(fault{4, restart(history.Event{Text: "server SIGKILL, AOF everysec", Breaks: true})}),
 	}
 	Forget = Scenario{
-		Name:   "forget",
+		Name: "forget", pace: quick,
 		faults: with(fault{4, restart(history.Event{Text: "server SIGKILL, no AOF", Breaks: true, Surely: true})}),
 	}
-	Flush = Scenario{Name: "flush", faults: with(fault{5, flushAll}, fault{1, scriptFlush})}
-	Evict = Scenario{Name: "evict", config: []string{"maxmemory-policy allkeys-lru"}, faults: with(fault{4, evictAll}, fault{4, evictSome})}
-	Step  = Scenario{Name: "clock", faults: with(fault{5, stepClock}), prepare: shimClock}
+	Flush = Scenario{Name: "flush", pace: quick, faults: with(fault{5, flushAll}, fault{1, scriptFlush})}
+	Evict = Scenario{Name: "evict", pace: quick, config: []string{"maxmemory-policy allkeys-lru"}, faults: with(fault{4, evictAll}, fault{4, evictSome})}
+	Step  = Scenario{Name: "clock", pace: quick, faults: with(fault{5, stepClock}), prepare: shimClock}
 )
 
 // do runs a command that may fail: the server may be in any state.

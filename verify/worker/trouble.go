@@ -19,7 +19,7 @@ func (p *process) trouble(ctx context.Context) {
 		lasts time.Duration // what is held is let go then
 		match func(redistest.Command) bool
 	}{
-		{"slow replies", redistest.DelayReply, 150 * time.Millisecond, redistest.IsScript},
+		{"slow reply", redistest.DelayReply, 150 * time.Millisecond, redistest.IsScript},
 		{"late requests", redistest.Delay, 200 * time.Millisecond, redistest.IsScript},
 		{"swallowed reply", redistest.SwallowReply, 0, redistest.IsScript},
 		{"swallowed reply, closed", redistest.SwallowReplyAndClose, 0, redistest.IsScript},
@@ -41,6 +41,12 @@ func (p *process) trouble(ctx context.Context) {
 		case n < 3:
 			p.net.CutAll()
 			p.failed(from, "connections cut")
+		case n < 8:
+			i := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1})
+			pause(ctx, between(20, 150))
+			i.Stop()
+			i.Release()
+			p.failed(from, "slow replies")
 		default:
 			k := kinds[rng.IntN(len(kinds))]
 			i := p.net.Inject(redistest.Rule{Match: k.match, Fault: k.fault, Times: 1 + rng.IntN(3)})

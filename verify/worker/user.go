@@ -69,7 +69,7 @@ func (u *user) late(ctx context.Context) {
 			h.drop(ctx)
 		}
 	}
-	pause(ctx, u.between(time.Millisecond, 10*time.Millisecond))
+	pause(ctx, u.between(time.Millisecond, 20*time.Millisecond))
 }
 
 func (u *user) crowd(ctx context.Context) {
@@ -151,6 +151,9 @@ func (u *user) ask(ctx context.Context, verb history.Verb, epoch, weight int, op
 	if err != nil {
 		e.Outcome, e.Used, e.Text = outcome(err)
 		say(history.Return)
+		if e.Outcome == history.Refused {
+			pause(ctx, 20*time.Millisecond) // it will be so for a while
+		}
 		return nil
 	}
 	e.Outcome, e.ID, e.Token, e.Slot, e.Again = history.OK, lease.ID(), lease.Token(), lease.Slot(), u.again(lease.ID())
@@ -185,7 +188,7 @@ func outcome(err error) (history.Outcome, int, string) {
 		return history.Busy, busy.InUse, ""
 	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased):
 		return history.Gone, 0, err.Error()
-	case errors.Is(err, berth.ErrRefused):
+	case errors.Is(err, berth.ErrRefused), errors.Is(err, berth.ErrCorrupt):
 		return history.Refused, 0, err.Error()
 	default:
 		return history.Unknown, 0, err.Error()

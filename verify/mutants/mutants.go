@@ -1,0 +1,175 @@
+// Package mutants is a list of bugs to plant: changes of berth's own source that
+// a build sees through -overlay, so that the library has no hooks for them and
+// its files stay as they are. Each breaks one mechanism without which a promise
+// does not hold, and a run must notice.
+package mutants
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Mutant is a planted bug.
+type Mutant struct {
+	Name  string
+	What  string
+	Edits []Edit
+	// Scenario is the storm that gives it an opportunity.
+	Scenario string
+	// Caught are the promises of which at least one must be seen to break.
+	Caught []string
+}
+
+// Edit replaces every occurrence of Old in a file, of which there must be one.
+type Edit struct{ File, Old, New string }
+
+const (
+	script   = "internal/protocol/transition.lua"
+	store    = "internal/protocol/store.go"
+	settling = "internal/session/settle.go"
+)
+
+// All are the mutants.
+var All = []Mutant{
+	{
+		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{{script, "if nearest > 0 and nearest <= now then", "if false then"}},
+	},
+	{
+		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
+		Edits: []Edit{
+			{script, "local plain = #ARGV[3] == 1 and #fields <= 500", "local plain = #ARGV[3] == 1 and #fields <= 500 and ARGV[4] ~= 'L'"},
+			{script, "pump()\n\n-- ---- write", "if ARGV[4] ~= 'L' then pump() end\n\n-- ---- write"},
+		},
+	},
+	{
+		Name: "renew-recreates", What: "a renewal grants what it does not find", Scenario: "flush", Caught: []string{"S6"},
+		Edits: []Edit{{
+			script, "      if sub(rec[id] or 'x', 1, 1) ~= 'h' then\n        gone(id)",
+			`      if not rec[id] then
+        grant(id, 1, 0, ARGV[2], '')
+        due[id] = now + param
+        out[n + 1], out[n + 2] = 7, param + 0
+        n = n + 2
+      elseif sub(rec[id], 1, 1) ~= 'h' then
+        gone(id)`,
+		}},
+	},
+	{
+		Name: "token-counter", What: "tokens come from a counter that goes with the keys", Scenario: "clients", Caught: []string{"S2"},
+		Edits: []Edit{{script, "last = last < us and us or last + 1", "last = last + 1"}},
+	},
+	{
+		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
+		Edits: []Edit{
+			{script, "  if plain and waiting > 0 and used < limit then\n", "  if waiting > 0 then plain = false end\n  if plain and waiting > 0 and used < limit then\n"},
+			{
+				script, "call('ZRANGE', ORDER, seen, seen + room - 1, 'WITHSCORES')",
+				"call('ZRANGE', ORDER, before.waiting - seen - room, before.waiting - seen - 1, 'WITHSCORES')",
+			},
+		},
+	},
+	{
+		Name: "barging", What: "a newcomer that fits passes the queue", Scenario: "clients", Caught: []string{"S4"},
+		Edits: []Edit{
+			{script, "local fits = waiting == 0 and used", "local fits = used"},
+			{script, "elseif waiting == 0 and paused == 0 and used + weight <= limit then", "elseif paused == 0 and used + weight <= limit then"},
+		},
+	},
+	{
+		Name: "trust-from-reply", What: "the trust deadline is counted from the reply", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{
+			{settling, "s.hold(c, f.sent, r.Remaining, whole)", "s.hold(c, clock.Now(), r.Remaining, whole)"},
+			{settling, "c.trust = trust(f.sent, o.Result.Remaining)", "c.trust = trust(clock.Now(), o.Result.Remaining)"},
+		},
+	},
+	{
+		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{script, "if kind == 'h' then\n          holds(id)", "if kind == 'h' then\n          holds(id)\n          out[n - 1] = ttl"}},
+	},
+	{
+		Name: "no-tombstone", What: "a release leaves no tombstone for late copies", Scenario: "clients", Caught: []string{"linearizability"},
+		Edits: []Edit{
+			{script, "leave(id, RELEASED, param == '1' and now + LATE or 0)", "leave(id, RELEASED, 0)"},
+			{script, "if param == '1' and not rec[id] then", "if false then"},
+		},
+	},
+	{
+		Name: "no-tombstone-when-refused", What: "a refused request forgets its copies that are under way", Scenario: "clients", Caught: []string{"linearizability"},
+		Edits: []Edit{{settling, "if clock.Now() < c.late {", "if false {"}},
+	},
+	{
+		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"linearizability", "L2", "S2"},
+		Edits: []Edit{{script, "      local r = rec[id]\n      if r then\n        local kind", "      local r = nil\n      if r then\n        local kind"}},
+	},
+	{
+		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
+		Edits: []Edit{
+			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n\t\"time\"\n"},
+			{
+				store, "args = append(args, notAfter, s.owner, s.flags)",
+				"args = append(args, time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner, s.flags)\n\t_ = notAfter",
+			},
+			{script, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]", "local us = ARGV[1] + 0"},
+			{script, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
+		},
+	},
+}
+
+// Build builds the worker with the mutant in it, or, if m is nil, as it is. root
+// is berth's directory, dir takes the program and the changed files.
+func Build(root, dir string, m *Mutant) (program string, err error) {
+	program = filepath.Join(dir, "worker")
+	args := []string{"build", "-o", program}
+	if m != nil {
+		overlay, err := m.overlay(root, dir)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.Command("go", append(args, "./cmd/worker")...)
+	cmd.Dir = filepath.Join(root, "verify")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w: %s", err, text)
+	}
+	return program, nil
+}
+
+// overlay writes the changed files and the list that tells the compiler of them.
+func (m *Mutant) overlay(root, dir string) (string, error) {
+	changed := map[string]string{}
+	for _, e := range m.Edits {
+		path := filepath.Join(root, e.File)
+		text, ok := changed[path]
+		if !ok {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			text = string(raw)
+		}
+		if !strings.Contains(text, e.Old) {
+			return "", fmt.Errorf("%s has changed: it has no %q to replace", e.File, e.Old)
+		}
+		changed[path] = strings.ReplaceAll(text, e.Old, e.New)
+	}
+	list := struct{ Replace map[string]string }{map[string]string{}}
+	for path, text := range changed {
+		file := filepath.Join(dir, filepath.Base(path))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		list.Replace[path] = file
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, raw, 0o600)
+}
