@@ -180,7 +180,13 @@ func (c *Cluster) Migrate(t testing.TB, slot, to int) {
 		}
 		source.Do(t, append([]any{"MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS"}, keys...)...)
 	}
-	// The target first: then no moment is without an owner.
+	// The target first: then no moment is without an owner. The other masters
+	// would hear of it by themselves, but later, and tell clients old news.
 	target.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
 	source.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+	for _, s := range c.Nodes {
+		if role, err := s.Info("role"); err == nil && role == "master" && s != source && s != target {
+			s.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
+		}
+	}
 }

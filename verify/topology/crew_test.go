@@ -28,6 +28,8 @@ func (silent) Printf(context.Context, string, ...any) {}
 const (
 	ttl   = 3 * time.Second // its heartbeat interval is a second
 	limit = 4
+	// warmUp is how long a crew works before something strikes.
+	warmUp = 500 * time.Millisecond
 	// recovery is how long a crew may take until everybody was served again. It is
 	// generous: it is to find those who hang, not those who wait for a slow machine.
 	recovery = 30 * time.Second
@@ -64,7 +66,6 @@ type crew struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	hands   []*hand
-	began   time.Time
 }
 
 // hand is one goroutine of a crew.
@@ -83,7 +84,7 @@ type hand struct {
 // assemble starts a crew on four clients, each of which connects by itself.
 func assemble(t *testing.T, connect func() redis.UniversalClient) *crew {
 	t.Helper()
-	c := &crew{name: "crew", began: time.Now()}
+	c, began := &crew{name: "crew"}, time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	c.stop = cancel
 	for i := range 4 {
@@ -98,7 +99,8 @@ func assemble(t *testing.T, connect func() redis.UniversalClient) *crew {
 		}
 	}
 	t.Cleanup(func() { cancel(); c.done.Wait() })
-	c.served(t, "at the beginning", c.began)
+	c.served(t, "at the beginning", began)
+	wait(t.Context(), warmUp)
 	return c
 }
 
