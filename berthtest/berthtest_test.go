@@ -67,7 +67,11 @@ func TestLoseGivesThePermitToTheNext(t *testing.T) {
 		store := berthtest.New(t)
 		mine := acquire(t, semaphore(t, store.Client(berth.WithPrefix("a:b")), 1))
 		next := line(t, semaphore(t, store.Client(berth.WithPrefix("a:b")), 1))
+		began := time.Now()
 		store.Lose(mine)
+		if took := time.Since(began); took > berth.DefaultTTL/6 { // before the next renewal finds out
+			t.Errorf("Lose took %v", took)
+		}
 		var lost *berth.LostError
 		if cause := context.Cause(mine.Context()); !errors.As(cause, &lost) || lost.Reason != berth.LostExpired {
 			t.Errorf("the lease's context has cause %v, want LostExpired", cause)
@@ -126,8 +130,8 @@ func TestDown(t *testing.T) {
 	})
 }
 
-// TestDownForLong: what a client does while Redis is away for hours must not
-// outlive the bubble.
+// TestDownForLong: what clients do while Redis is away must not outlive the
+// bubble.
 func TestDownForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := berthtest.New(t)
@@ -135,15 +139,42 @@ func TestDownForLong(t *testing.T) {
 		store.Down()
 		<-time.After(3 * time.Hour)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		store.Down()
+		for range 1000 { // so many that go-redis begins to probe
+			_ = store.Redis().Ping(t.Context())
+		}
+	})
 }
 
 func TestCloseWhileDown(t *testing.T) {
-	store := berthtest.New(t)
-	acquire(t, semaphore(t, store.Client(), 1))
-	store.Down()
-	store.Slow(time.Hour)
-	store.Close()
-	store.Close()
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		acquire(t, semaphore(t, store.Client(), 1))
+		store.Down()
+		store.Slow(time.Hour)
+		began := time.Now()
+		store.Close()
+		store.Close()
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("Close took %v: it did not end the outage", took)
+		}
+	})
+}
+
+// TestKeysExpire by the bubble's clock, those of other programs too.
+func TestKeysExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := berthtest.New(t).Redis()
+		if err := rdb.Set(t.Context(), "k", "v", time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		if n := rdb.Exists(t.Context(), "k").Val(); n != 0 {
+			t.Error("the key outlived its TTL")
+		}
+	})
 }
 
 func TestSlow(t *testing.T) {
@@ -170,21 +201,23 @@ func TestSlow(t *testing.T) {
 	})
 }
 
-// TestSlowEndsForWhatIsUnderWay on the real clock: without it the test would
-// take an hour.
 func TestSlowEndsForWhatIsUnderWay(t *testing.T) {
-	store := berthtest.New(t)
-	rdb := store.Redis()
-	if err := rdb.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	store.Slow(time.Hour)
-	done := make(chan error)
-	go func() { done <- rdb.Set(context.Background(), "k", "v", 0).Err() }()
-	store.Slow(0)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		rdb := store.Redis()
+		if err := rdb.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		store.Slow(time.Hour)
+		done := make(chan error)
+		go func() { done <- rdb.Set(t.Context(), "k", "v", 0).Err() }()
+		synctest.Wait()
+		began := time.Now()
+		store.Slow(0)
+		if err := <-done; err != nil || time.Since(began) != 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }
 
 // TestDropMessages: a hand-off without its message is found by the heartbeat.
