@@ -14,7 +14,7 @@ import (
 type stored struct {
 	id                   string
 	weight, slot         int
-	token, ceiling, pid  int64
+	token, ceiling       int64
 	deadline, queueScore float64
 }
 

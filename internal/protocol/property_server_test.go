@@ -29,7 +29,7 @@ func TestModelOnServer(t *testing.T) {
 }
 
 func checkServer(t *rapid.T, r *rig) {
-	events := rapid.SliceOfN(genEvent(0), 1, 40).Draw(t, "events")
+	events := genEvents(rapid.Bool().Draw(t, "calm"), 0).Draw(t, "events")
 	tr := newTrial(t, r)
 	for _, e := range events {
 		if !tr.untimed(t, e) {

@@ -14,7 +14,7 @@ import (
 // the script answers, stores and publishes what the model does, by its short
 // way and by its general way alike, and keeps its promises.
 //
-// More than the default: go test -run Model -rapid.checks=20000 -rapid.steps=60
+// More than the default: go test -run Model -rapid.checks=20000
 
 // event is one call of one session, some time after the one before.
 type event struct {
@@ -88,15 +88,37 @@ var genBatch = rapid.Custom(func(t *rapid.T) []Op {
 	return ops
 })
 
-func genEvent(pauses ...time.Duration) *rapid.Generator[event] {
-	return rapid.Custom(func(t *rapid.T) event {
-		return event{
-			pause:   span(pauses...).Draw(t, "pause"),
-			session: rapid.IntRange(0, sessions-1).Draw(t, "session"),
-			late:    rapid.IntRange(0, 15).Draw(t, "late") == 15,
-			ops:     genBatch.Draw(t, "batch"),
+// genNear draws one of few ids, so that releases find what they release.
+var genNear = rapid.SampledFrom(ids(6))
+
+// genCalm draws what sessions send most of the time, which is what the short
+// way is for: releases, then acquires on ordinary terms.
+var genCalm = rapid.Custom(func(t *rapid.T) (ops []Op) {
+	for _, id := range rapid.SliceOfN(genNear, 0, 3).Draw(t, "release") {
+		ops = append(ops, Op{Verb: Release, ID: id})
+	}
+	change := func(t *Terms) {}
+	if weight := rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "weight"); weight > 1 {
+		change = func(t *Terms) { t.Weight = weight }
+	}
+	for _, id := range rapid.SliceOfN(genNear, 0, 3).Draw(t, "acquire") {
+		ops = append(ops, Op{Verb: Acquire, ID: id, Terms: terms(3, change)})
+	}
+	return ops
+})
+
+// genEvents draws a whole life.
+func genEvents(calm bool, pauses ...time.Duration) *rapid.Generator[[]event] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
+		e := event{session: rapid.IntRange(0, sessions-1).Draw(t, "session"), pause: span(pauses...).Draw(t, "pause")}
+		if calm {
+			e.ops = genCalm.Draw(t, "batch")
+			return e
 		}
-	})
+		e.late = rapid.IntRange(0, 15).Draw(t, "late") == 15
+		e.ops = genBatch.Draw(t, "batch")
+		return e
+	}), 1, 40)
 }
 
 // trial drives one rig and one model through the same events.
@@ -178,22 +200,23 @@ func (tr *trial) compare(t failer, s *step, reply Reply, got []Result, notes map
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{false, true} {
-		t.Run(fmt.Sprintf("keeps=%v", keeps), func(t *testing.T) {
-			t.Parallel()
-			mr, rdb := newEmbedded(t)
-			short := newRig(t, rdb, mr, "short", form{keeps: keeps})
-			long := newRig(t, rdb, mr, "long", form{keeps: keeps, long: true})
-			rapid.Check(t, func(t *rapid.T) { checkEmbedded(t, short, long) })
-		})
+		for _, calm := range []bool{false, true} {
+			t.Run(fmt.Sprintf("keeps=%v,calm=%v", keeps, calm), func(t *testing.T) {
+				t.Parallel()
+				mr, rdb := newEmbedded(t)
+				short := newRig(t, rdb, mr, "short", form{keeps: keeps})
+				long := newRig(t, rdb, mr, "long", form{keeps: keeps, long: true})
+				rapid.Check(t, func(t *rapid.T) { checkEmbedded(t, short, long, calm) })
+			})
+		}
 	}
 }
 
-func checkEmbedded(t *rapid.T, short, long *rig) {
-	pause := []time.Duration{
-		0, 0, 0, time.Microsecond, 300 * time.Microsecond, time.Millisecond, 3 * time.Millisecond,
-		20 * time.Millisecond, time.Second, 9 * time.Second, 31 * time.Second, 2 * time.Minute,
-	}
-	events := rapid.SliceOfN(genEvent(pause...), 1, 40).Draw(t, "events")
+func checkEmbedded(t *rapid.T, short, long *rig, calm bool) {
+	events := genEvents(
+		calm, 0, 0, 0, time.Microsecond, 300*time.Microsecond, time.Millisecond, 3*time.Millisecond,
+		20*time.Millisecond, time.Second, 9*time.Second, 31*time.Second, 2*time.Minute,
+	).Draw(t, "events")
 	clock := start
 	short.mr.SetTime(clock)
 	a, b := newTrial(t, short), newTrial(t, long)

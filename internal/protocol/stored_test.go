@@ -373,4 +373,3 @@ func TestFlush(t *testing.T) {
 		}
 	})
 }
-

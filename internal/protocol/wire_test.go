@@ -177,10 +177,19 @@ func checkGarbled(t *testing.T, reply any, ops []Op) {
 func TestGarbledReplies(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []any{
-		nil, "text", int64(1), 1.5, true, []any{}, []any{nil}, []any{int64(1)}, []any{int64(1), int64(0)},
-		[]any{"1", "0", "0"}, []any{int64(1), int64(0), int64(0)}, []any{int64(1), int64(0), int64(0), int64(1)},
-		[]any{int64(1), int64(-1)}, []any{int64(1), int64(-2), int64(0)}, []any{int64(1), int64(7), int64(0)},
-		[]any{int64(1), int64(0), int64(0), int64(99)}, []any{[]any{}, map[any]any{}, nil, 1.5},
+		nil, "text", int64(1), 1.5, true,
+		[]any{},
+		[]any{nil},
+		[]any{int64(1)},
+		[]any{int64(1), int64(0)},
+		[]any{"1", "0", "0"},
+		[]any{int64(1), int64(0), int64(0)},
+		[]any{int64(1), int64(0), int64(0), int64(1)},
+		[]any{int64(1), int64(-1)},
+		[]any{int64(1), int64(-2), int64(0)},
+		[]any{int64(1), int64(7), int64(0)},
+		[]any{int64(1), int64(0), int64(0), int64(99)},
+		[]any{[]any{}, map[any]any{}, nil, 1.5},
 		[]any{int64(1), int64(0), int64(0), int64(6), int64(0), int64(0), int64(0), int64(0), int64(6), "0"},
 		slices.Repeat([]any{int64(2)}, 100),
 	} {
