@@ -168,6 +168,7 @@ type load struct {
 
 // start runs workers on each of the semaphores.
 func (l *lab) start(workers int, sems ...*berth.Semaphore) *load {
+	l.pause = 2 * time.Millisecond // the load costs more than looking
 	ctx, cancel := context.WithCancel(l.bounded())
 	ld := &load{beliefs: newBeliefs(), l: l, stop: cancel, errs: map[string]int{}}
 	for i := range workers {

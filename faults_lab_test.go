@@ -25,6 +25,7 @@ type lab struct {
 	store  *miniredis.Miniredis // nil on a real server
 	prefix string
 	ttl    time.Duration // of leases: short where time is real
+	pause  time.Duration // between looks: long where time costs nothing, but looks do
 	eye    *berth.Inspector
 }
 
@@ -32,7 +33,7 @@ type lab struct {
 func inBubble(t *testing.T, test func(*lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &lab{T: t, store: miniredis.NewMiniRedis(), prefix: "berth", ttl: berth.DefaultTTL}
+		l := &lab{T: t, store: miniredis.NewMiniRedis(), prefix: "berth", ttl: berth.DefaultTTL, pause: 50 * time.Millisecond}
 		// go-redis may still dial in the background after its Close.
 		t.Cleanup(func() { <-time.After(time.Minute) })
 		t.Cleanup(l.store.Close)
@@ -46,7 +47,7 @@ func inBubble(t *testing.T, test func(*lab)) {
 // onServer runs test on s, under a prefix of its own.
 func onServer(t *testing.T, s *redistest.Server, test func(*lab)) {
 	t.Helper()
-	l := &lab{T: t, server: s, prefix: s.Prefix(t), ttl: 3 * time.Second}
+	l := &lab{T: t, server: s, prefix: s.Prefix(t), ttl: 3 * time.Second, pause: 5 * time.Millisecond}
 	l.net = redistest.NewFaults(t)
 	l.prime()
 	test(l)
@@ -210,7 +211,7 @@ func receive[T any](l *lab, what string, ch <-chan T) T {
 // until polls for what tells nobody that it happens.
 func (l *lab) until(what string, ok func() bool) {
 	l.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(l.pause)
 	defer tick.Stop()
 	timeout := time.After(30 * time.Second)
 	for !ok() {

@@ -32,9 +32,13 @@ func (l *lab) waitingNow() int {
 // them, and they all come back, to one that waits for all of them.
 func TestManyLeasesExpireAtOnce(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.ttl = 5 * time.Second
-		s := l.sem(l.struck(), many)
-		leases := make([]*berth.Lease, many)
+		l.ttl = 4 * time.Second
+		n := many
+		if l.store != nil {
+			n /= 5 // it interprets Lua slowly
+		}
+		s := l.sem(l.struck(), n)
+		leases := make([]*berth.Lease, n)
 		var wg sync.WaitGroup
 		for i := range leases {
 			wg.Go(func() {
@@ -49,7 +53,7 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 			return
 		}
 		start := time.Now()
-		all := l.acquire(l.sem(l.spared(), many), berth.Weight(many))
+		all := l.acquire(l.sem(l.spared(), n), berth.Weight(n))
 		if took := time.Since(start); took > l.ttl+2*late {
 			l.Errorf("all permits came back after %v, the TTL is %v", took, l.ttl)
 		}
@@ -63,7 +67,10 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 			}
 		}
 		l.release(all)
-		l.idle(many, all.Token())
+		sums, err := l.eye.List(l.Context()) // Show would read 10,000 tombstones
+		if err != nil || len(sums) > 0 && sums[0].InUse+sums[0].Holders+sums[0].Waiting > 0 {
+			l.Errorf("%v, the server has %+v", err, sums)
+		}
 	})
 }
 
@@ -139,7 +146,7 @@ func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
 func TestWaitersForAnHour(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(l *lab) {
-		const n = 20
+		const n = 5
 		s := l.sem(l.struck(), 1)
 		holder := l.acquire(l.sem(l.spared(), 1, berth.TTL(berth.MaxTTL)))
 		_, disperse := l.crowd(s, n)

@@ -55,14 +55,14 @@ func (l *lab) expectLost(lease *berth.Lease, renewed time.Time) {
 	}
 }
 
-// pause has the server pause clients for that long.
-func (l *lab) pause(kind string, d time.Duration) {
+// pauseClients has the server pause clients for that long.
+func (l *lab) pauseClients(kind string, d time.Duration) {
 	l.Helper()
 	l.server.Do(l.T, "CLIENT", "PAUSE", d.Milliseconds(), kind)
 }
 
-func pausedAll(l *lab)    { l.outage(func() { l.pause("ALL", 2*l.ttl) }) }
-func pausedWrites(l *lab) { l.outage(func() { l.pause("WRITE", 2*l.ttl) }) }
+func pausedAll(l *lab)    { l.outage(func() { l.pauseClients("ALL", 2*l.ttl) }) }
+func pausedWrites(l *lab) { l.outage(func() { l.pauseClients("WRITE", 2*l.ttl) }) }
 
 func stoppedBeyondTTL(l *lab) {
 	l.outage(func() {
