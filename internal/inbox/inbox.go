@@ -31,10 +31,11 @@ const (
 
 // Inbox is an open subscription.
 type Inbox struct {
-	subscribe func(ctx context.Context) *redis.PubSub
-	deliver   func(payload string)
-	resumed   func()
-	log       *slog.Logger
+	subscribe  func(ctx context.Context) *redis.PubSub
+	lookAround func(ctx context.Context) // has the client of a cluster find out who serves what
+	deliver    func(payload string)
+	resumed    func()
+	log        *slog.Logger
 
 	tried  chan struct{} // closed after the first attempt to subscribe, good or bad
 	once   sync.Once
@@ -51,11 +52,15 @@ type Inbox struct {
 // (re)subscription. Neither may block for long.
 func Open(rdb redis.UniversalClient, channel string, sharded bool, deliver func(string), resumed func(), log *slog.Logger) *Inbox {
 	subscribe := func(ctx context.Context) *redis.PubSub { return rdb.Subscribe(ctx, channel) }
+	lookAround := func(context.Context) {}
 	if sharded {
 		subscribe = func(ctx context.Context) *redis.PubSub { return rdb.SSubscribe(ctx, channel) }
 	}
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		lookAround = cluster.ReloadState
+	}
 	in := &Inbox{
-		subscribe: subscribe, deliver: deliver, resumed: resumed, log: log.With("channel", channel),
+		subscribe: subscribe, lookAround: lookAround, deliver: deliver, resumed: resumed, log: log.With("channel", channel),
 		tried: make(chan struct{}), done: make(chan struct{}),
 	}
 	in.ctx, in.cancel = context.WithCancel(context.Background())
@@ -91,6 +96,10 @@ func (in *Inbox) run() {
 		if in.listen() {
 			pause = leastPause
 		}
+		// What broke the subscription may be that the slot has moved. go-redis
+		// follows a redirected command, but not a redirected subscription: that
+		// goes to the old node again until the client has looked around.
+		in.lookAround(in.ctx)
 		select {
 		case <-in.ctx.Done():
 		case <-time.After(pause):
