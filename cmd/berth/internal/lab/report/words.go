@@ -83,8 +83,8 @@ func wordsOrder(r *scene.Result) string {
 func wordsCrash(r *scene.Result) string {
 	c := r.Crash
 	s := fmt.Sprintf("had the crashed holders' permits in use again after %s.", cellBack(r))
-	if len(c.BackMS) > 0 && c.BackMS[0] < r.TimeoutMS/4 {
-		s += " That is sooner than any of them had timed out: one was given away that was not free."
+	if c.Early > 0 {
+		s += fmt.Sprintf(" %d of them had not timed out yet: the limit was not what kept others away.", c.Early)
 	}
 	if c.StallMS > r.TimeoutMS/2 {
 		return s + fmt.Sprintf(" The process that died in the middle of its acquire kept everybody out for %s, although permits were free.",

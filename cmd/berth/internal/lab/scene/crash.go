@@ -39,8 +39,12 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	c := &Crash{}
+	soon := earliest(s.requests) + s.timeout*3/4
 	for _, w := range waiters {
 		c.BackMS = append(c.BackMS, millis(w.request.Start-killed))
+		if w.request.Start < soon {
+			c.Early++
+		}
 		w.request.End = s.now()
 		s.record(w.request)
 		if _, err := release(ctx, w.permit); err != nil {
@@ -55,6 +59,15 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 	r.Crash = c
 	r.judged(s.requests, s.now())
 	return r, nil
+}
+
+// earliest returns when the first of the permits was got.
+func earliest(requests []judge.Request) time.Duration {
+	first := requests[0].Start
+	for _, r := range requests {
+		first = min(first, r.Start)
+	}
+	return first
 }
 
 // killHolders has processes hold all permits, clients wait for them, and kills

@@ -70,6 +70,8 @@ type Waits struct {
 // Crash is what became of the permits of killed processes.
 type Crash struct {
 	BackMS []float64 `json:"back_ms"` // until each permit was in use again
+	// Early is how many of them were given away long before they had timed out.
+	Early int `json:"early"`
 	// StallMS is how long the next client waited after a process had been killed
 	// in the middle of its acquire, with permits free.
 	StallMS float64 `json:"stall_ms"`

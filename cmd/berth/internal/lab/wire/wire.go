@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -118,12 +119,30 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.tap.commands.Add(c.parser.commands(p))
 	n, err := c.Conn.Write(p)
 	if how == Reply && err == nil {
-		// Wait for the reply, so that the command has surely been executed.
-		_ = c.SetReadDeadline(time.Now().Add(replyTimeout))
-		_, _ = c.Conn.Read(make([]byte, 1))
+		c.awaitExecution()
 		_ = c.Close()
 	}
 	return n, err
+}
+
+// awaitExecution returns when everything that was sent has been executed. The
+// first bytes of a reply do not say so: a server may answer MULTI, find the
+// connection gone, and never get to the EXEC. The answer to one more command does.
+func (c *conn) awaitExecution() {
+	const marker = "lab:all-done"
+	_ = c.SetDeadline(time.Now().Add(replyTimeout))
+	if _, err := fmt.Fprintf(c.Conn, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(marker), marker); err != nil {
+		return
+	}
+	var seen []byte
+	piece := make([]byte, 512)
+	for !bytes.Contains(seen, []byte(marker)) {
+		n, err := c.Conn.Read(piece)
+		if err != nil {
+			return
+		}
+		seen = append(seen, piece[:n]...)
+	}
 }
 
 // handshake tells what a client sends of itself when a connection is new: that

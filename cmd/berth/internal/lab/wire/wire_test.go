@@ -99,6 +99,29 @@ func TestCuts(t *testing.T) {
 	}
 }
 
+// A transaction whose reply is lost has been executed as a whole, on a server
+// that answers each of its commands by itself.
+func TestCutReplyIsAfterTheWholeTransaction(t *testing.T) {
+	t.Parallel()
+	rdb, tap := newClient(t)
+	ctx := context.Background()
+	for round := range int64(20) {
+		tap.CutNext(Reply)
+		_, err := rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			for range 50 {
+				p.Incr(ctx, "n")
+			}
+			return nil
+		})
+		if err == nil {
+			t.Fatal("the caller was not told")
+		}
+		if n, err := rdb.IncrBy(ctx, "n", 0).Result(); err != nil || n != 50*(round+1) {
+			t.Fatalf("%d of %d increments (%v)", n, 50*(round+1), err)
+		}
+	}
+}
+
 func TestOnReplyIsAfterTheServerAndBeforeTheClient(t *testing.T) {
 	t.Parallel()
 	rdb, tap := newClient(t)
