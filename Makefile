@@ -10,7 +10,7 @@ BENCH ?= .
 COUNT ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint fmt vuln bench model demo build clean
+.PHONY: help setup test lint fmt vuln bench model verify soak demo build clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,12 @@ bench: setup ## Run the benchmarks (BENCH=pattern, COUNT=repetitions)
 model: ## Check the models of the protocol with spin (ARGS=-trails: and show how they fail)
 	@scripts/setup models
 	@cd verify && nice go run ./model $(ARGS)
+
+verify: setup ## Storms of faults over client processes, and planted bugs that they must catch (minutes)
+	@cd verify && nice go test -count=1 -v -timeout 30m -storm $(or $(DURATION),15s) -mutants .
+
+soak: setup ## Storms with new seeds for DURATION, by default an hour
+	@cd verify && nice go test -count=1 -v -timeout 0 -run TestStorm -storm 1m -soak $(or $(DURATION),1h) .
 
 demo: ## Watch workers share a small limit; needs nothing but Go
 	@go run ./cmd/berth demo

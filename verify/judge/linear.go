@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
 	"github.com/berth-go/berth/verify/history"
 )
 
@@ -157,10 +158,10 @@ func (r *Run) operations(ops []*Op) (all []porcupine.Operation, unknown int) {
 			add(o, in, o.Invoked, o.Returned, answer{outcome: history.OK, token: o.Token})
 			rel := o.Released
 			dead := r.killed(o.Proc)
-			switch {
-			case rel.Outcome == history.OK:
+			switch rel.Outcome {
+			case history.OK:
 				add(o, back, rel.Invoked, rel.Returned, answer{outcome: history.OK})
-			case rel.Outcome == history.Gone:
+			case history.Gone:
 				add(o, back, min(rel.Invoked, o.Until), rel.Returned, answer{outcome: history.OK})
 			default:
 				unknown++

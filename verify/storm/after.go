@@ -7,11 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/verify/history"
 	"github.com/berth-go/berth/verify/judge"
 	"github.com/berth-go/berth/verify/worker"
-	"github.com/redis/go-redis/v9"
 )
 
 // recovered checks what must hold when all clients have gone: every permit can

@@ -37,7 +37,7 @@ func (s *storm) spawn() {
 		all = slices.Concat(seats, []worker.Seat{rough, rough})
 	}
 	spec, err := json.Marshal(worker.Spec{
-		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Seats: all,
+		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Start: s.start, Seats: all,
 		History: filepath.Join(s.dir, fmt.Sprintf("%d.jsonl", c.proc)), Faults: faults,
 	})
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/verify/history"
-	"github.com/redis/go-redis/v9"
 )
 
 // Scenario is a server's configuration and what may happen to it.

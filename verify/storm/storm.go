@@ -58,6 +58,7 @@ type storm struct {
 	prefix string
 	dir    string
 	rng    *rand.Rand
+	start  history.Time
 	out    *history.Writer
 	shim   *shim // the server's clock; nil: the machine's
 	disk   string
@@ -91,6 +92,7 @@ func Run(t testing.TB, o Order) *Result {
 	defer s.out.Close()
 	s.server = o.Scenario.start(s)
 	wall, at := history.Wall()
+	s.start = at
 	for range s.Workers {
 		s.spawn()
 	}

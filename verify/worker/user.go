@@ -13,8 +13,8 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// quota is how many requests a Linear user makes of one semaphore.
-const quota = 40
+// chapter is how long Linear users stay with one semaphore, all of them in step.
+const chapter = 1500 * time.Millisecond
 
 // user does one thing after the other.
 type user struct {
@@ -26,7 +26,6 @@ type user struct {
 	client *berth.Client
 	sole   bool  // nobody else uses client
 	ids    int64 // ids that client has made, if sole
-	done   int   // requests so far
 }
 
 func (u *user) run(ctx context.Context) {
@@ -41,7 +40,6 @@ func (u *user) run(ctx context.Context) {
 		default:
 			u.wait(ctx)
 		}
-		u.done++
 	}
 }
 
@@ -53,7 +51,7 @@ func (u *user) one(n int) bool { return u.rng.IntN(n) == 0 }
 
 func (u *user) linear(ctx context.Context) {
 	weight := 1 + u.rng.IntN(2)
-	h := u.ask(context.Background(), history.Try, u.done/quota, weight)
+	h := u.ask(context.Background(), history.Try, weight)
 	if h != nil {
 		h.hold(ctx, u.between(0, 20*time.Millisecond))
 		h.release()
@@ -62,7 +60,7 @@ func (u *user) linear(ctx context.Context) {
 }
 
 func (u *user) late(ctx context.Context) {
-	if h := u.ask(context.Background(), history.Try, 0, 1, berth.WithoutRenewal()); h != nil {
+	if h := u.ask(context.Background(), history.Try, 1, berth.WithoutRenewal()); h != nil {
 		if u.one(4) {
 			h.release()
 		} else {
@@ -76,7 +74,7 @@ func (u *user) crowd(ctx context.Context) {
 	patience := u.between(10*time.Millisecond, 300*time.Millisecond)
 	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if h := u.ask(wait, history.Acquire, 0, 1+u.rng.IntN(2)); h != nil {
+	if h := u.ask(wait, history.Acquire, 1+u.rng.IntN(2)); h != nil {
 		h.hold(ctx, u.between(0, 30*time.Millisecond))
 		h.release()
 	}
@@ -89,7 +87,7 @@ func (u *user) wait(ctx context.Context) {
 		weight += u.rng.IntN(u.spec.Limit)
 	}
 	if u.one(10) {
-		if h := u.ask(ctx, history.Try, 0, weight); h != nil {
+		if h := u.ask(ctx, history.Try, weight); h != nil {
 			h.release()
 		}
 		return
@@ -97,12 +95,12 @@ func (u *user) wait(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if u.one(15) {
-		if h := u.ask(wait, history.Acquire, 0, weight, berth.WithoutRenewal()); h != nil {
+		if h := u.ask(wait, history.Acquire, weight, berth.WithoutRenewal()); h != nil {
 			h.drop(ctx)
 		}
 		return
 	}
-	h := u.ask(wait, history.Acquire, 0, weight)
+	h := u.ask(wait, history.Acquire, weight)
 	if h == nil {
 		return
 	}
@@ -116,10 +114,10 @@ func (u *user) wait(ctx context.Context) {
 }
 
 // ask makes a request and writes down what came of it; nil: no lease.
-func (u *user) ask(ctx context.Context, verb history.Verb, epoch, weight int, opts ...berth.Option) *holding {
+func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...berth.Option) *holding {
 	name := u.spec.Name
 	if u.spec.Mode == Linear {
-		name = fmt.Sprintf("%s.%d", name, epoch)
+		name = fmt.Sprintf("%s.%d", name, history.Now().Sub(u.Start)/chapter)
 	}
 	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight))
 	if err != nil {

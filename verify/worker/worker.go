@@ -15,10 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/verify/history"
-	"github.com/redis/go-redis/v9"
 )
 
 // Env is the variable that holds a worker's Spec as JSON.
@@ -30,7 +31,8 @@ type Spec struct {
 	History        string // the file to append to
 	Proc           int    // unique in the run
 	Seed           uint64
-	Faults         bool // its network fails
+	Start          history.Time // of the run
+	Faults         bool         // its network fails
 	Seats          []Seat
 }
 
