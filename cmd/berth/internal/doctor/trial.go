@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,12 +73,11 @@ func handOver(ctx context.Context, sem *berth.Semaphore, lease *berth.Lease) err
 	case err := <-got:
 		return err
 	}
-	if err := lease.Release(); err != nil {
+	err := lease.Release()
+	if err != nil {
 		cancel()
-		_ = (<-got)
-		return err
 	}
-	return <-got
+	return cmp.Or(err, <-got)
 }
 
 // sweep deletes what the trial may have left, a tombstone for instance, which
@@ -136,12 +136,15 @@ func (p *patient) keyspace(ctx context.Context) Finding {
 			break
 		}
 		looked++
-		err := inspect(ctx, store, name)
-		if _, invalid := client.Semaphore(name, 1); invalid != nil {
-			err = errors.New("no name of berth's")
-		}
+		what, err := inspect(ctx, store, name)
 		if err != nil {
-			bad = append(bad, fmt.Sprintf("%.60q: %.120s", name, short(err)))
+			return scanFailed(err)
+		}
+		if _, invalid := client.Semaphore(name, 1); invalid != nil {
+			what = "no name of berth's"
+		}
+		if what != "" {
+			bad = append(bad, fmt.Sprintf("%.60q: %s", name, what))
 		}
 	}
 	switch {
@@ -158,25 +161,25 @@ func (p *patient) keyspace(ctx context.Context) Finding {
 }
 
 func scanFailed(err error) Finding {
-	if strings.Contains(err.Error(), "NOPERM") {
-		return warn("Give the user +scan to have it checked, and for `berth ls`.", "the semaphores may not be listed (%s)", short(err))
+	text := err.Error()
+	if strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command") {
+		return warn("Give the user the rights in docs/operations.md, SCAN included.", "the semaphores may not be looked at (%s)", short(err))
 	}
-	return fail("Look at the server's log.", "the semaphores could not be listed (%s)", short(err))
+	return fail("Look at the server's log.", "the semaphores could not be looked at (%s)", short(err))
 }
 
-// inspect reads a semaphore, with its records unless they are very many.
-func inspect(ctx context.Context, store *protocol.Store, name string) error {
+// inspect reads a semaphore, with its records unless they are very many, and
+// tells what is wrong with it, if anything.
+func inspect(ctx context.Context, store *protocol.Store, name string) (what string, err error) {
 	snap, err := store.Inspect(ctx, store.Keys(name), false)
 	if err == nil && snap.Holders+snap.Waiting <= mostRecords {
 		_, err = store.Inspect(ctx, store.Keys(name), true)
 	}
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, protocol.ErrVersion):
-		return errors.New("written by a newer berth")
+		return "written by a newer berth", nil
 	case errors.Is(err, protocol.ErrCorrupt):
-		return errors.New("not berth's content")
+		return "not berth's content", nil
 	}
-	return err
+	return "", err
 }

@@ -1,0 +1,335 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/connect"
+	"github.com/berth-go/berth/cmd/berth/internal/local"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// examine runs the doctor on a URL and returns what it found, by check.
+func examine(t *testing.T, url string) map[string]Finding {
+	t.Helper()
+	report, err := Examine(t.Context(), Config{Redis: dial(t, url), Prefix: "berth"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return byCheck(t, report)
+}
+
+func dial(t *testing.T, url string) redis.UniversalClient {
+	t.Helper()
+	target, err := connect.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := target.Client()
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+func byCheck(t *testing.T, report *Report) map[string]Finding {
+	t.Helper()
+	all := map[string]Finding{}
+	for _, f := range report.Findings {
+		if f.Found == "" || (f.Status == OK) != (f.Advice == "") {
+			t.Errorf("a finding without words, or with idle advice: %+v", f)
+		}
+		all[f.Check] = worse(all[f.Check], f)
+	}
+	return all
+}
+
+// wantOnly checks that some checks have a status and a text, and that all others are OK.
+func wantOnly(t *testing.T, all map[string]Finding, want map[string]string) {
+	t.Helper()
+	for name, f := range all {
+		if want[name] == "" && f.Status != OK {
+			t.Errorf("%s: %+v, want it to be OK", name, f)
+		}
+	}
+	for name, text := range want {
+		f := all[name]
+		status, text, _ := strings.Cut(text, " ")
+		if string(f.Status) != status || !strings.Contains(f.Found, text) {
+			t.Errorf("%s: %s %q, want %s with %q", name, f.Status, f.Found, status, text)
+		}
+	}
+}
+
+// A server as it should be, and one with each fault.
+func TestServers(t *testing.T) {
+	t.Parallel()
+	const durable = "appendonly yes"
+	for name, test := range map[string]struct {
+		config []string
+		want   map[string]string
+	}{
+		"good":           {[]string{durable, "appendfsync always"}, nil},
+		"every second":   {[]string{durable, "appendfsync everysec"}, nil},
+		"volatile":       {[]string{durable, "maxmemory 100mb", "maxmemory-policy volatile-lru"}, nil},
+		"no persistence": {nil, map[string]string{"persistence": "WARN keeps nothing"}},
+		"snapshots":      {[]string{"save 3600 1"}, map[string]string{"persistence": "WARN last snapshot"}},
+		"no sync":        {[]string{durable, "appendfsync no"}, map[string]string{"persistence": "WARN power cut"}},
+		"evicts": {
+			[]string{durable, "maxmemory 100mb", "maxmemory-policy allkeys-lru"},
+			map[string]string{"memory": "FAIL deletes semaphores"},
+		},
+		"may evict": {[]string{durable, "maxmemory-policy allkeys-random"}, map[string]string{"memory": "WARN as soon as"}},
+		"full": {
+			[]string{durable, "maxmemory 100kb"},
+			map[string]string{"memory": "FAIL memory is full", "semaphore": "FAIL taking a permit failed"},
+		},
+		"no replicas": {
+			[]string{durable, "min-replicas-to-write 1"},
+			map[string]string{"replication": "FAIL wants 1", "semaphore": "FAIL taking a permit failed"},
+		},
+		"impatient": {[]string{durable, "busy-reply-threshold 20"}, map[string]string{"scripts": "WARN 20 ms"}},
+		"clustered": {
+			[]string{durable, "cluster-enabled yes"},
+			map[string]string{"cluster": "FAIL as if it were alone", "semaphore": "FAIL CLUSTERDOWN", "scripts": "FAIL CLUSTERDOWN"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.WithConfig(test.config...))
+			wantOnly(t, examine(t, server.URL()), test.want)
+			if keys, ok := server.Do(t, "KEYS", "*").([]any); !ok || len(keys) > 0 {
+				t.Errorf("it left %v behind", keys)
+			}
+		})
+	}
+}
+
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("appendonly yes", "repl-diskless-sync-delay 0"))
+	host, port, _ := net.SplitHostPort(master.Addr())
+	replica := redistest.Start(t, redistest.WithConfig("appendonly yes", "replicaof "+host+" "+port))
+	await(t, func() bool {
+		text, _ := replica.Do(t, "INFO", "replication").(string)
+		return strings.Contains(text, "master_link_status:up")
+	})
+	wantOnly(t, examine(t, replica.URL()), map[string]string{
+		"replication": "FAIL is a replica", "semaphore": "FAIL taking a permit failed",
+	})
+	await(t, func() bool {
+		text, _ := master.Do(t, "INFO", "replication").(string)
+		return strings.Contains(text, "connected_slaves:1")
+	})
+	wantOnly(t, examine(t, master.URL()), map[string]string{"replication": "WARN a failover can lose"})
+}
+
+// await polls another process's state, which announces itself to nobody.
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(20 * time.Second); !ok(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("it never happened")
+		}
+	}
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("appendonly yes", "cluster-enabled yes"))
+	server.Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16382)
+	server.Do(t, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+	url := "redis+cluster://" + server.Addr()
+	healthy := func() bool {
+		text, _ := server.Do(t, "CLUSTER", "INFO").(string)
+		return strings.Contains(text, "cluster_state:ok")
+	}
+	await(t, healthy)
+	if f := examine(t, url)["cluster"]; f.Status != Fail || !strings.Contains(f.Found, "16383 of 16384") {
+		t.Errorf("a slot is missing: %+v", f)
+	}
+	server.Do(t, "CLUSTER", "ADDSLOTSRANGE", 16383, 16383)
+	await(t, healthy)
+	wantOnly(t, examine(t, url), nil)
+	if n := server.Do(t, "DBSIZE"); n != int64(0) {
+		t.Errorf("it left %v keys behind", n)
+	}
+}
+
+// documented returns the rights that docs/operations.md names.
+func documented(t *testing.T) []string {
+	t.Helper()
+	doc, err := os.ReadFile("../../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(regexp.MustCompile(`(?s)user berth on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)[1]))
+}
+
+func TestRightsAreThoseDocumented(t *testing.T) {
+	t.Parallel()
+	var asked, told []string
+	for _, r := range needed {
+		name, _, _ := strings.Cut(r.command, " ")
+		asked = append(asked, "+"+strings.ToLower(name))
+	}
+	for _, r := range documented(t) {
+		if strings.HasPrefix(r, "+") && r != "+hello" { // everybody may say hello
+			told = append(told, r)
+		}
+	}
+	slices.Sort(asked)
+	slices.Sort(told)
+	if !slices.Equal(asked, told) {
+		t.Errorf("asked for:  %v\ndocumented: %v", asked, told)
+	}
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
+	server.Do(t, "HSET", "berth:{idle}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0") // something to look at
+	full := append(documented(t), "+acl|whoami", "+acl|dryrun", "+config|get")
+	without := func(rights ...string) []string {
+		return slices.DeleteFunc(slices.Clone(full), func(r string) bool { return slices.Contains(rights, r) })
+	}
+	for name, test := range map[string]struct {
+		rights []string
+		want   map[string]string
+	}{
+		"full":     {full, nil},
+		"sparing":  {documented(t), map[string]string{"rights": "OK may not ask"}},
+		"no hset":  {without("+hset"), map[string]string{"rights": "FAIL +hset", "semaphore": "FAIL taking a permit"}},
+		"no scan":  {without("+scan"), map[string]string{"rights": "WARN +scan (berth ls", "keyspace": "WARN may not be looked at"}},
+		"no eval":  {without("+eval", "+evalsha"), map[string]string{"rights": "FAIL +evalsha", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
+		"no keys":  {without("~berth:*"), map[string]string{"rights": "FAIL +zadd", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
+		"no clock": {without("+time"), map[string]string{"rights": "FAIL +time", "semaphore": "FAIL", "clock": "WARN could not be read", "keyspace": "WARN may not be looked at"}},
+		"deaf": {
+			without("&berth:*"),
+			map[string]string{"rights": "FAIL +subscribe", "messages": "FAIL not allowed"},
+		},
+		"ignorant": {without("+info"), map[string]string{
+			"version": "WARN not tell", "memory": "WARN not tell", "persistence": "WARN not tell", "replication": "WARN not tell",
+			"rights": "WARN +info",
+		}},
+		"nothing": {nil, map[string]string{
+			"version": "WARN", "rights": "OK", "semaphore": "FAIL", "scripts": "FAIL", "messages": "FAIL", "memory": "WARN",
+			"persistence": "WARN", "replication": "WARN", "clock": "WARN", "keyspace": "WARN",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := strings.ReplaceAll(name, " ", "-")
+			args := []any{"ACL", "SETUSER", user, "reset", "on", ">secret"}
+			for _, r := range test.rights {
+				args = append(args, r)
+			}
+			server.Do(t, args...)
+			all := examine(t, strings.Replace(server.URL(), "unix://", "unix://"+user+":secret@", 1))
+			wantOnly(t, all, test.want)
+			if text, _ := json.Marshal(all); strings.Contains(string(text), "secret") {
+				t.Errorf("the password is in %s", text)
+			}
+		})
+	}
+}
+
+// What somebody else has written under the prefix is named, and left alone.
+func TestForeignKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
+	rdb := server.Client(t)
+	client, err := berth.New(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	sem, _ := client.Semaphore("mine", 2)
+	if _, err := sem.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if f := examine(t, server.URL())["keyspace"]; f.Status != OK || !strings.Contains(f.Found, "1 semaphore,") {
+		t.Errorf("a sound semaphore: %+v", f)
+	}
+	server.Do(t, "SET", "berth:{text}", "x")
+	server.Do(t, "HSET", "berth:{newer}", "settings", "2 x", "counts", "y")
+	server.Do(t, "HSET", "berth:{counts}", "settings", "1 1 -1 0 0", "counts", "12x")
+	server.Do(t, "HSET", "berth:{\x1b[2Jred}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0")
+	before := dump(t, rdb)
+	f := examine(t, server.URL())["keyspace"]
+	for _, text := range []string{`"text": not berth's content`, `"newer": written by a newer berth`, `"counts"`, `\x1b[2Jred": no name`} {
+		if !strings.Contains(f.Found, text) || f.Status != Fail || strings.Contains(f.Found, "\x1b") {
+			t.Errorf("%s %q has no %q", f.Status, f.Found, text)
+		}
+	}
+	if after := dump(t, rdb); after != before {
+		t.Errorf("it changed\n%s\nto\n%s", before, after)
+	}
+}
+
+// dump is everything that is stored, deadlines aside: the holder is renewed.
+func dump(t *testing.T, rdb *redis.Client) string {
+	t.Helper()
+	keys := rdb.Keys(t.Context(), "*").Val()
+	slices.Sort(keys)
+	for i, key := range keys {
+		if !strings.Contains(key, "mine") {
+			keys[i] += rdb.Dump(t.Context(), key).Val()
+		}
+	}
+	return strings.Join(keys, "\n")
+}
+
+func TestNoRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("requirepass secret"))
+	for name, url := range map[string]string{
+		"nobody":         "unix://" + filepath.Join(t.TempDir(), "s"),
+		"no password":    server.URL(),
+		"wrong password": strings.Replace(server.URL(), "unix://", "unix://:hunter2@", 1),
+	} {
+		report, err := Examine(t.Context(), Config{Redis: dial(t, url), Prefix: "berth"})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, error %v", name, report, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Examine(ctx, Config{Redis: dial(t, server.URL()), Prefix: "berth"}); err == nil {
+		t.Error("it examined for nobody")
+	}
+}
+
+func TestOwnStore(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	server, err := local.Listen(filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	report, err := Examine(t.Context(), Config{Redis: dial(t, "unix://"+dir+"/s"), Prefix: "berth", Local: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOnly(t, byCheck(t, report), map[string]string{"server": "OK this machine's own store"})
+}
