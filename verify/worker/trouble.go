@@ -21,6 +21,7 @@ func (p *process) trouble(ctx context.Context) {
 	}{
 		{"slow reply", redistest.DelayReply, 150 * time.Millisecond, redistest.IsScript},
 		{"late requests", redistest.Delay, 200 * time.Millisecond, redistest.IsScript},
+		{"later requests", redistest.Delay, 400 * time.Millisecond, redistest.IsScript},
 		{"swallowed reply", redistest.SwallowReply, 0, redistest.IsScript},
 		{"swallowed reply, closed", redistest.SwallowReplyAndClose, 0, redistest.IsScript},
 		{"half-open", redistest.SwallowRequest, 0, redistest.IsScript},
@@ -41,7 +42,7 @@ func (p *process) trouble(ctx context.Context) {
 		case n < 3:
 			p.net.CutAll()
 			p.failed(from, "connections cut")
-		case n < 8:
+		case n < 13:
 			i := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1})
 			pause(ctx, between(20, 150))
 			i.Stop()

@@ -123,8 +123,9 @@ func (p *process) rand(part int) *rand.Rand {
 func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) error {
 	rng := p.rand(n)
 	opts := &redis.Options{Network: "unix", Addr: p.Socket, ContextTimeoutEnabled: rng.IntN(2) == 0}
-	if p.Faults && rng.IntN(2) == 0 {
-		// A client that loses patience long before the request's last moment.
+	// Some clients lose patience long before a request's last moment, and repeat it
+	// while the first copy is under way; others wait for a reply however late.
+	if p.Faults && (s.Mode == Linear || s.Mode != Late && rng.IntN(2) == 0) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
 	p.net.Wrap(opts)
