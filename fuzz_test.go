@@ -1,0 +1,125 @@
+package berth
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// The targets run their seeds as tests; `go test -fuzz NAME .` looks for more.
+
+// FuzzHandle feeds Adopt texts that have gone through files and people. What is
+// accepted must be in bounds, and must be what a handle's own text says.
+func FuzzHandle(f *testing.F) {
+	f.Add("berth1.e30.00000000", false)
+	f.Add(`{"p":"berth","n":"s","i":"aaaaaaaaaaaaaaaaaaaaaaaaaa.1","t":1790000000000000,"s":0,"w":1,"l":30000,"m":1,"d":1}`, true)
+	f.Add(`{"p":"berth","n":"}x","i":"aaaaaaaaaaaaaaaaaaaaaaaaaa.1","t":1,"s":0,"w":1,"l":30000,"m":1,"d":1,"b":"\u001b[2J"}`, true)
+	f.Add(`{"p":"berth","n":"s","i":"settings","t":1e3,"s":-1,"w":9223372036854775807,"l":9223372036854775807,"m":-1,"d":0}`, true)
+	f.Add(`{"p":"berth","P":"other","n":"s","N":"t"}`, true)
+	f.Add(strings.Repeat("[", 1000), true)
+	f.Add("", false)
+	f.Fuzz(func(t *testing.T, text string, wrap bool) {
+		if wrap { // else hardly a checksum would be right
+			text = base64.RawURLEncoding.EncodeToString([]byte(text))
+			text = fmt.Sprintf("%s%s.%08x", handleMark, text, crc32.ChecksumIEEE([]byte(text)))
+		}
+		h, err := parseHandle(text, "berth")
+		if err != nil {
+			if !errors.Is(err, ErrHandle) {
+				t.Fatalf("untyped error %v", err)
+			}
+			return
+		}
+		cfg, err := defaults.with([]Option{Weight(h.Weight), Label(h.Label)})
+		if err != nil || validName(h.Name) != nil || h.Prefix != "berth" || !leaseID.MatchString(h.ID) || cfg.weight < 1 {
+			t.Fatalf("accepted %+v", h)
+		}
+		if again, err := parseHandle(h.String(), "berth"); err != nil || again != h {
+			t.Fatalf("%+v became %+v, error %v", h, again, err)
+		}
+	})
+}
+
+// FuzzNames feeds names, labels and prefixes. What is accepted is harmless on a
+// screen, has its keys in one slot of a Cluster under a hash tag of its own, and
+// is found again by its key.
+func FuzzNames(f *testing.F) {
+	for _, s := range []string{"s", "", " ", "}", "}x", "{", "a}b{c", "x:order", "\x00", "\x1b[31m", "a\u202eb", "\xff", "é", "🚢", "*[a-z]\\", "\u0085"} {
+		f.Add(s, "berth")
+		f.Add("s", s)
+	}
+	rdb := redis.NewClient(&redis.Options{})
+	f.Cleanup(func() { rdb.Close() })
+	f.Fuzz(func(t *testing.T, text, prefix string) {
+		client, err := New(rdb, WithPrefix(prefix))
+		if err != nil {
+			wantInvalid(t, err, "prefix")
+			return
+		}
+		defer client.Close()
+		sem, err := client.Semaphore(text, 1)
+		wantInvalid(t, err, "name")
+		if _, labelled := client.Semaphore("s", 1, Label(text)); labelled != nil {
+			wantInvalid(t, labelled, "label")
+		} else if text != "" {
+			wantHarmless(t, text)
+		}
+		if err != nil {
+			return
+		}
+		wantHarmless(t, sem.Name())
+		checkKeys(t, prefix, text)
+	})
+}
+
+// wantInvalid accepts no error, and one that names the argument without
+// quoting what could rearrange a screen.
+func wantInvalid(t *testing.T, err error, what string) {
+	t.Helper()
+	var invalid *InvalidError
+	if err == nil {
+		return
+	}
+	if !errors.As(err, &invalid) || invalid.What != what {
+		t.Fatalf("error %v, want one about the %s", err, what)
+	}
+	wantHarmless(t, err.Error())
+}
+
+func wantHarmless(t *testing.T, text string) {
+	t.Helper()
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+	}) {
+		t.Fatalf("%q", text)
+	}
+}
+
+// checkKeys works a hash tag out as a Cluster does: what stands between the
+// first brace and the first closing brace behind it, if that is anything.
+func checkKeys(t *testing.T, prefix, name string) {
+	t.Helper()
+	store := protocol.NewStore(nil, prefix, "session", 1, "host")
+	keys := store.Keys(name)
+	for _, key := range []string{keys.State, keys.Order} {
+		_, rest, _ := strings.Cut(key, "{")
+		if tag, _, ok := strings.Cut(rest, "}"); !ok || tag != name {
+			t.Fatalf("the hash tag of %q is %q", key, tag)
+		}
+	}
+	if back, ok := store.Name(keys.State); !ok || back != name {
+		t.Fatalf("%q is found as %q", name, back)
+	}
+	if _, ok := store.Name(keys.Order); ok {
+		t.Fatalf("%q is taken for a semaphore", keys.Order)
+	}
+}
