@@ -30,11 +30,11 @@ func TestReleaseHandsOffInTheSameStep(t *testing.T) {
 
 // L1, seen from the waiter: it is told, and need not wait for its heartbeat.
 func TestHandOffIsHeardAtOnce(t *testing.T) {
-	exactly(t, func(_ *testing.T, e *env) {
+	bothWays(t, func(_ *testing.T, e *env, option berth.Option) {
 		holder, waiter := e.peer(), e.peer()
 		first := e.hold(holder.sem(1))
-		r := e.queue(waiter.sem(1))
-		e.pass(time.Second)
+		r := e.queue(waiter.sem(1), option)
+		e.pass(e.tick())
 		start := time.Now()
 		e.release(first)
 		r.granted()
@@ -93,14 +93,24 @@ func TestAllHoldersCrash(t *testing.T) {
 	})
 }
 
+// bothWays runs body with waiters that the script's short way serves, and with
+// such that only the general way does.
+func bothWays(t *testing.T, body func(t *testing.T, e *env, option berth.Option)) {
+	for what, option := range map[string]berth.Option{"plain": berth.MaxHold(0), "capped": berth.MaxHold(time.Hour)} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(t *testing.T, e *env) { body(t, e, option) })
+		})
+	}
+}
+
 // L3: the dead are in front of the living, and their times do not add up.
 func TestDeadWaitersDelayTheQueueByOneHeartbeatTTLTogether(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
+	bothWays(t, func(_ *testing.T, e *env, option berth.Option) {
 		holder, dead, alive := e.peer(), e.peer(), e.peer()
 		heartbeat := min(e.ttl, 10*time.Second)
 		first := e.hold(holder.sem(1))
 		for range 6 {
-			e.queue(dead.sem(1, berth.TTL(e.ttl)))
+			e.queue(dead.sem(1, berth.TTL(e.ttl), option))
 		}
 		r := e.queue(alive.sem(1))
 		dead.crash()
