@@ -161,6 +161,28 @@ func TestNetworkDownAtTheGrant(t *testing.T) {
 	})
 }
 
+// TestDroppedWaiterOutlastsAnotherOutage: one outage cost the waiter its place,
+// the next one begins when it asks again. It is in line already, so it waits on.
+func TestDroppedWaiterOutlastsAnotherOutage(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(l *lab) {
+		holder := l.acquire(l.sem(l.spared(), 1))
+		waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
+		l.net.Down()
+		l.until("dropped from the queue", func() bool { return l.show().Waiting == 0 })
+		asks := l.net.Inject(redistest.Rule{Match: carries("A"), Fault: redistest.SwallowRequest, Times: -1})
+		l.net.Up()
+		receive(l, "request", asks.Hit())
+		<-time.After(time.Minute)
+		asks.Stop()
+		l.until("in line again", func() bool { return l.show().Waiting == 1 })
+		l.release(holder)
+		lease := l.granted(waiting)
+		l.release(lease)
+		l.idle(1, lease.Token())
+	})
+}
+
 // halfOpen: the pub/sub connection goes silent without closing, from the first
 // message on. Waiters are served by their heartbeats, and a new subscription
 // replaces the dead one.

@@ -143,11 +143,12 @@ func (s *Semaphore) sendAcquire(c *Claim) {
 	if !c.Terms.Wait {
 		patience = TryPatience
 	}
+	s.sendAcquireUntil(c, clock.Now().Add(patience))
+}
+
+func (s *Semaphore) sendAcquireUntil(c *Claim, giveUp clock.Instant) {
 	c.sent = 0
-	s.submit(&op{
-		Op: protocol.Op{Verb: protocol.Acquire, ID: c.id, Terms: c.Terms}, claim: c,
-		giveUp: clock.Now().Add(patience),
-	})
+	s.submit(&op{Op: protocol.Op{Verb: protocol.Acquire, ID: c.id, Terms: c.Terms}, claim: c, giveUp: giveUp})
 }
 
 // await waits until c is held, is refused, or ctx ends.

@@ -146,7 +146,11 @@ func (s *Semaphore) gone(c *Claim, why protocol.Reason) {
 		delete(s.claims, c.id)
 		c.id, c.late = s.session.newID(), 0
 		s.claims[c.id] = c
-		s.sendAcquire(c)
+		if c.Terms.Wait {
+			s.sendAcquireUntil(c, clock.Never) // it was in line, and outlasts the next outage too
+		} else {
+			s.sendAcquire(c)
+		}
 	}
 }
 
