@@ -85,12 +85,14 @@ func (b *beliefs) most(from, to time.Duration) int {
 		if e.at >= to {
 			break
 		}
-		if !e.begins {
+		if e.begins {
+			sum += e.weight
+		} else {
 			sum -= e.weight
-			continue
 		}
-		sum += e.weight
-		if e.to > from {
+		if e.at < from {
+			most = sum // what is left of it at from
+		} else {
 			most = max(most, sum)
 		}
 	}

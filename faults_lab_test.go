@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // lab is a store, real or embedded, with a network before it that fails on

@@ -146,7 +146,8 @@ func struckBusy(l *lab, strike func() *redistest.Injection) {
 // struckGivenUp: the caller gives up at once, when the outcome may be unknown.
 // It hears so at once, and what was granted comes back long before its TTL.
 func struckGivenUp(l *lab, strike func() *redistest.Injection) {
-	s := l.sem(l.struck(), 1, berth.TTL(time.Minute))
+	c := l.struck()
+	s := l.sem(c, 1, berth.TTL(time.Minute))
 	l.release(l.acquire(s)) // connects, and learns the server's clock
 	hit := strike().Hit()
 	ctx, cancel := context.WithCancel(l.bounded())
@@ -168,6 +169,7 @@ func struckGivenUp(l *lab, strike func() *redistest.Injection) {
 	if took := time.Since(start); took > 15*time.Second {
 		l.Errorf("given back after %v", took)
 	}
+	_ = c.Close() // what it still asks for and gives back is done with
 	l.idle(1, 0)
 }
 

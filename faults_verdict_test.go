@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // TestLateAcquireAfterVerdict: a copy of a request is still under way when the

@@ -13,8 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-go/berth"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
 )
 
 // The test binary runs itself as a client process where this variable holds its

@@ -130,7 +130,8 @@ func TestIdleSessionIsSilent(t *testing.T) {
 // TestSemaphoreIsShared: claims of one name must meet in one place.
 func TestSemaphoreIsShared(t *testing.T) {
 	inWorld(t, func(w *world) {
-		if w.session.Semaphore("s") != w.session.Semaphore("s") || w.session.Semaphore("s") == w.session.Semaphore("t") {
+		s, again, other := w.session.Semaphore("s"), w.session.Semaphore("s"), w.session.Semaphore("t")
+		if s != again || s == other {
 			w.Error("semaphores are told apart by something else than their name")
 		}
 	})
