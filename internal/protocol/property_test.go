@@ -171,7 +171,7 @@ func (tr *trial) call(t failer, session int, c call) string {
 	reply, err := store.Do(context.Background(), tr.keys, c.notAfter, ops)
 	step, ok := tr.model.run(c)
 	if !ok {
-		wantKind(t, err, ErrRefused, context.DeadlineExceeded)
+		wantKind(t, err, ErrRefused, nil)
 		return "late"
 	}
 	if err != nil {
