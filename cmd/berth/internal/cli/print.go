@@ -3,9 +3,11 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf16"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +36,26 @@ func (a *app) printJSON(v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	return a.print(b.String())
+	return a.print(escape(b.String()))
+}
+
+// escape writes what could rearrange a screen as JSON's own escapes, since
+// people look at JSON in terminals too. In JSON such characters stand in
+// strings alone, so the value stays the same.
+func escape(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n' || screen.Clean(string(r)) == string(r):
+			b.WriteRune(r)
+		case r < 1<<16:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
 }
 
 // table lines up rows of cells. Cells are cleaned: names and labels are other
