@@ -25,6 +25,7 @@ func FuzzStored(f *testing.F) {
 		f.Add(uint8(i+2), "x "+value, "s0", float64(i)/2, uint8(i*7+2))          //nolint:gosec // small
 		f.Add(uint8(i+3), value+" o/1/h", value, math.Inf(i%2*2-1), uint8(i*11)) //nolint:gosec // small
 	}
+	f.Add(uint8(6), "x 9", "s0.2", 5.37e12, uint8(11)) // a deadline that is no time.Duration
 	rigs := []*rig{embedded(f, form{}), embedded(f, form{keeps: true, long: true})}
 	f.Fuzz(func(t *testing.T, field uint8, value, member string, score float64, op uint8) {
 		if math.IsNaN(score) || len(value)+len(member) > 10_000 {

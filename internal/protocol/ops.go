@@ -180,7 +180,13 @@ func (c *cursor) next() int64 {
 
 func (c *cursor) int() int { return int(c.next()) }
 
-func (c *cursor) remaining() time.Duration { return time.Duration(c.next()) * time.Millisecond }
+// longest is more than any lease lasts, and still a time.Duration: a deadline
+// that somebody else has written may be anything.
+const longest = 100 * 365 * 24 * int64(time.Hour/time.Millisecond)
+
+func (c *cursor) remaining() time.Duration {
+	return time.Duration(max(-longest, min(c.next(), longest))) * time.Millisecond
+}
 
 // decode reads the result of op.
 func (c *cursor) decode(op *Op) {
