@@ -27,6 +27,8 @@ type Rules struct {
 	// Queue is the name of a semaphore on which every weight is 1 and every client
 	// is one user's: there the liveness bounds can be computed.
 	Queue string
+	// Deaf is the same with clients to whom messages are lost, and nothing else.
+	Deaf string
 	// Shared is the name on which several users share a client, so that nothing
 	// is known about places in line.
 	Shared string
@@ -86,6 +88,7 @@ func Judge(run *Run, rules Rules) *Verdict {
 	}
 	if rules.Clock.Known {
 		v.liveness(names[rules.Queue], run, rules)
+		v.heard("news of a grant were under way, with lost messages", names[rules.Deaf], run, rules)
 	}
 	v.linear(names, run, rules)
 	slices.SortStableFunc(v.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })

@@ -77,7 +77,7 @@ func (v *Verdict) liveness(ops []*Op, run *Run, rules Rules) {
 	}
 	v.handOffs(ops, run, rules)
 	v.besideFree(ops, run, rules)
-	v.heard(ops, run, rules)
+	v.heard("news of a grant were under way", ops, run, rules)
 }
 
 // handOffs checks L1: where somebody was in line all through a release, a grant
@@ -241,21 +241,17 @@ func (v *Verdict) crashes(ops []*Op, run *Run) {
 
 // heard checks L4: news of a grant are with the waiter at once, or after a
 // heartbeat interval if the message was lost.
-func (v *Verdict) heard(ops []*Op, run *Run, rules Rules) {
+func (v *Verdict) heard(what string, ops []*Op, run *Run, rules Rules) {
 	for _, o := range grants(ops) {
 		if o.Queued == 0 || o.Returned > run.End || run.broken(o.Invoked, o.Returned) {
 			continue
 		}
 		took := o.Returned.Sub(o.Granted)
-		// Its own lost and late messages are what this is about.
-		if slices.ContainsFunc(run.Windows, func(w Window) bool {
-			own := w.Proc == o.Proc && w.What != "lost message"
-			return (w.Proc == 0 || own) && span{w.From, w.To.Add(settle)}.overlaps(o.Granted.Add(-o.TTL), o.Returned)
-		}) {
+		if run.troubled(o.Proc, o.Granted.Add(-o.TTL), o.Returned) {
 			continue
 		}
-		v.measure("news of a grant were under way", took)
-		if took > min(o.TTL, 10*time.Second)/3+rules.Slack {
+		v.measure(what, took)
+		if took > min(o.TTL, 10*time.Second)/3+rules.Slack/2 {
 			v.add("L4", o.Name, o.Returned, []*Op{o}, "it heard of its grant after %v", took)
 		}
 	}

@@ -34,7 +34,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, seat := range slices.Concat(seats, []worker.Seat{queue, rough}) {
+	for _, seat := range slices.Concat(seats, []worker.Seat{queue, deaf, rough}) {
 		err := s.whole(ctx, client, seat)
 		if errors.Is(err, berth.ErrCorrupt) && !s.Scenario.Keeps {
 			// Redis has evicted one of the two keys: that is the operator's to mend.

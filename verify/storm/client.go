@@ -32,7 +32,7 @@ func (s *storm) spawn() {
 	defer s.mu.Unlock()
 	s.procs++
 	c := &client{proc: s.procs, done: make(chan struct{})}
-	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue})
+	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue, deaf})
 	if faults {
 		all = slices.Concat(seats, []worker.Seat{rough, rough})
 	}

@@ -41,6 +41,7 @@ var (
 		{Mode: worker.Crowd, Name: "crowd", Limit: 2, TTL: time.Second},
 	}
 	queue = worker.Seat{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond}
+	deaf  = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
 	rough = worker.Seat{Mode: worker.Queue, Name: "rough", Limit: 2, TTL: 1500 * time.Millisecond}
 )
 
@@ -105,7 +106,7 @@ func Run(t testing.TB, o Order) *Result {
 	clock.Known = s.shim == nil
 	run := judge.Assemble(s.events(), clock)
 	run.End = end
-	verdict := judge.Judge(run, judge.Rules{Clock: clock, Slack: slack, Linear: o.Scenario.linear(), Queue: "queue", Shared: "crowd"})
+	verdict := judge.Judge(run, judge.Rules{Clock: clock, Slack: slack, Linear: o.Scenario.linear(), Queue: "queue", Deaf: "deaf", Shared: "crowd"})
 	s.recovered(verdict)
 	res := &Result{Verdict: verdict, Run: run}
 	if len(verdict.Violations) > 0 {
@@ -200,7 +201,7 @@ func (r *Result) Summary() string {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
 	}
 	for _, what := range []string{
-		"somebody stood beside a free permit", "news of a grant were under way",
+		"somebody stood beside a free permit", "news of a grant were under way", "news of a grant were under way, with lost messages",
 		"a killed holder's slot was missing", "a forgotten lease was believed in",
 	} {
 		if d, ok := r.Measured[what]; ok {

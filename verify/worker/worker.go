@@ -42,6 +42,7 @@ type Seat struct {
 	Name  string
 	Limit int
 	TTL   time.Duration
+	Deaf  bool // half of the messages to it are lost, and nothing else fails
 }
 
 // Mode is a seat's manner.
@@ -82,9 +83,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	net := &cleaner{}
-	defer net.run()
-	p := &process{Spec: spec, out: out, net: redistest.NewFaults(net)}
+	clean := &cleaner{}
+	defer clean.run()
+	p := &process{Spec: spec, out: out, clean: clean, net: redistest.NewFaults(clean)}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -109,8 +110,9 @@ func run() error {
 type process struct {
 	Spec
 
-	out *history.Writer
-	net *redistest.Faults
+	out   *history.Writer
+	net   *redistest.Faults
+	clean *cleaner
 }
 
 // rand returns a source of its own for each part of the process.
@@ -128,7 +130,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) e
 	if p.Faults && (s.Mode == Linear || s.Mode != Late && rng.IntN(2) == 0) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
-	p.net.Wrap(opts)
+	p.wrap(s, opts, rng)
 	rdb := redis.NewClient(opts)
 	client, err := berth.New(rdb, berth.WithPrefix(p.Prefix))
 	if err != nil {
@@ -149,6 +151,21 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) e
 		_ = rdb.Close()
 	})
 	return nil
+}
+
+// wrap puts a seat's client behind the process's network, or behind one that loses
+// messages only: what that costs has a bound of its own.
+func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
+	if !s.Deaf {
+		p.net.Wrap(opts)
+		return
+	}
+	opts.ReadTimeout = 0
+	net := redistest.NewFaults(p.clean)
+	net.Inject(redistest.Rule{Fault: redistest.DropMessage, Times: -1, Match: func(c redistest.Command) bool {
+		return len(c) > 0 && c[0] == "message" && rng.IntN(2) == 0
+	}})
+	net.Wrap(opts)
 }
 
 // cleaner is as much of a test as redistest.NewFaults needs outside of one.
