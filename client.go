@@ -90,6 +90,7 @@ func (c config) terms(limit int, wait bool) *protocol.Terms {
 	return &protocol.Terms{
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
+		MinReplicas: c.replicas,
 	}
 }
 

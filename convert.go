@@ -18,6 +18,7 @@ func public(name string, err error) error {
 		refusal *session.Refusal
 		lost    *session.Lost
 		failure *protocol.Failure
+		short   *session.Unreplicated
 	)
 	switch {
 	case err == nil:
@@ -26,6 +27,8 @@ func public(name string, err error) error {
 		return publicRefusal(refusal)
 	case errors.As(err, &lost):
 		return publicLost(lost)
+	case errors.As(err, &short):
+		return &NotReplicatedError{Name: name, Want: short.Want, Got: short.Got, Err: short.Err}
 	case errors.Is(err, session.ErrReleased):
 		return fmt.Errorf("%w (semaphore %q)", ErrReleased, name)
 	case errors.Is(err, session.ErrClosed):

@@ -33,6 +33,9 @@ var (
 	ErrUnreachable = errors.New("berth: redis does not answer")
 	// ErrRefused: Redis answered that it will not do it. Nothing happened.
 	ErrRefused = errors.New("berth: redis refused")
+	// ErrNotReplicated: fewer replicas than MinReplicas asks for have the grant,
+	// or its renewals. A grant was given back.
+	ErrNotReplicated = errors.New("berth: too few replicas have it")
 	// ErrCorrupt: the semaphore's keys hold something that berth did not write.
 	// Nothing was changed.
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
@@ -130,6 +133,31 @@ func (e *LostError) Is(target error) bool {
 
 // Unwrap returns the last renewal's error, if any.
 func (e *LostError) Unwrap() error { return e.Err }
+
+// NotReplicatedError tells how many replicas had a grant or renewal in time. It
+// is ErrNotReplicated.
+type NotReplicatedError struct {
+	Name string
+	Want int   // what MinReplicas asks for
+	Got  int   // how many replicas have confirmed it
+	Err  error // what the server said to WAIT, if it refused that
+}
+
+// Error implements error.
+func (e *NotReplicatedError) Error() string {
+	s := fmt.Sprintf("berth: semaphore %q: %d replicas of the %d that MinReplicas asks for have it: look after the replicas, or ask for fewer",
+		e.Name, e.Got, e.Want)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is reports whether target is ErrNotReplicated.
+func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
+
+// Unwrap returns what the server said, if it refused to count replicas.
+func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
 // InvalidError names the argument that is out of bounds. It is ErrInvalid.
 type InvalidError struct {

@@ -24,6 +24,9 @@ const (
 	MaxLabel = 256
 )
 
+// mostReplicas bounds MinReplicas, to catch mistakes.
+const mostReplicas = 100
+
 // ClientOption configures New.
 type ClientOption func(*clientConfig)
 
@@ -63,6 +66,7 @@ type config struct {
 	maxHold    time.Duration
 	queueLimit int
 	noRenewal  bool
+	replicas   int
 	onQueued   func(Place)
 }
 
@@ -95,6 +99,20 @@ func QueueLimit(n int) Option { return func(c *config) { c.queueLimit = n } }
 // WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts
 // one TTL from the moment in which Acquire returns it.
 func WithoutRenewal() Option { return func(c *config) { c.noRenewal = true } }
+
+// MinReplicas counts the grant, and every renewal of it, only when n replicas of
+// the server have it; default 0. A grant that too few have within half a second
+// is given back, and the error is a *NotReplicatedError (ErrNotReplicated). A
+// renewal that too few have leaves the trust deadline as it was, so the lease is
+// lost when that lasts.
+//
+// It makes a failover that forgets the lease less likely, not impossible: the
+// replica that is promoted may be another one. Nothing but fencing closes that
+// gap. It costs a round trip to Redis and one to its replicas for each grant,
+// for which the process's other requests to the semaphore wait. The user needs
+// the right to WAIT. Adopt does not know it: who adopts a lease renews it
+// without.
+func MinReplicas(n int) Option { return func(c *config) { c.replicas = n } }
 
 // OnQueued has f called when the request starts to wait and whenever its place
 // is seen to have changed. f runs in a goroutine of berth's, one call at a
@@ -138,6 +156,9 @@ func (c config) validate() error {
 	}
 	if c.queueLimit < 0 || c.queueLimit > MaxLimit {
 		return &InvalidError{"QueueLimit", fmt.Sprintf("%d is outside 0 to %d", c.queueLimit, MaxLimit)}
+	}
+	if c.replicas < 0 || c.replicas > mostReplicas {
+		return &InvalidError{"MinReplicas", fmt.Sprintf("%d is outside 0 to %d", c.replicas, mostReplicas)}
 	}
 	return validText("label", c.label, MaxLabel)
 }

@@ -38,6 +38,8 @@ type Terms struct {
 	MaxHold    time.Duration // 0: none
 	Limit      int           // the declared limit
 	Label      string
+
+	MinReplicas int // is not sent: whoever renews puts it into Op.Replicas
 }
 
 // Op is one operation; Do fills in its Result.
@@ -47,7 +49,10 @@ type Op struct {
 	Terms *Terms        // Acquire
 	TTL   time.Duration // Renew; Heartbeat: the heartbeat's TTL
 	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused
-	N     int           // Resize, Pin: the limit; Pin: -1 unpins
+	// Replicas has Do wait until so many replicas have the renewal, and with it
+	// what was granted before; Reply tells how many do.
+	Replicas int
+	N        int // Resize, Pin: the limit; Pin: -1 unpins
 
 	Result Result
 }

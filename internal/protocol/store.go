@@ -89,6 +89,9 @@ type Reply struct {
 	Now  int64 // server time in milliseconds
 	Next int64 // server time at which something may run out; 0: never
 	More bool  // the work was bounded: call again at once
+
+	Replicas int   // how many have what the call wrote; 0 unless an Op asked
+	Unwaited error // the server refused to count them
 }
 
 // Do executes ops, in order, as one atomic step; notAfter is the latest server
@@ -100,12 +103,12 @@ type Reply struct {
 func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
 	args := append(make([]any, 0, 20+len(ops)), k.call...)
 	args = append(args, notAfter, s.owner, s.flags)
-	fields, err := s.step.run(ctx, s.rdb, appendOps(args, ops))
+	fields, acks, err := s.execute(ctx, k, appendOps(args, ops), replicas(ops))
 	if err != nil {
 		return Reply{}, err
 	}
 	c := cursor{fields: fields}
-	r := Reply{Now: c.next()}
+	r := Reply{Now: c.next(), Replicas: acks.n, Unwaited: acks.err}
 	status := c.next()
 	r.More, r.Next = status == 1, c.next()
 	if status == -1 && len(fields) == 3 && !c.short {

@@ -14,19 +14,33 @@ import (
 // formTimeout bounds the wait until several servers agree.
 const formTimeout = 30 * time.Second
 
-// eager has a master send its data to a new replica at once: by default it waits
-// for others that may want them too.
-func eager(s *Server) { s.config = append(s.config, "repl-diskless-sync-delay 0") }
+// eager has a master send its data to a new replica at once, and what follows at
+// once after that: without a file it waits for others that may want the data
+// too, and then for a sign of life that a replica gives once a second.
+func eager(s *Server) { s.config = append(s.config, "repl-diskless-sync no") }
 
 // StartReplica runs a server that follows master, which must have been started
 // with WithTCP, and returns when the two are in step.
 func StartReplica(t testing.TB, master *Server, opts ...Option) *Server {
 	t.Helper()
-	master.Do(t, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+	master.Do(t, "CONFIG", "SET", "repl-diskless-sync", "no")
 	port := strings.TrimPrefix(master.Addr(), "127.0.0.1:")
 	s := Start(t, append([]Option{WithTCP(), eager, WithConfig("replicaof 127.0.0.1 " + port)}, opts...)...)
 	await(t, "the replica to follow its master", s.follows)
+	await(t, "the master to count on its replica", func() error { return master.feeds(s) })
 	return s
+}
+
+// feeds objects while s does not take replica for one that is in step, which it
+// does later than the replica itself.
+func (s *Server) feeds(replica *Server) error {
+	for i := range 10 {
+		line, err := s.Info(fmt.Sprintf("slave%d", i))
+		if err != nil || strings.Contains(line, fmt.Sprintf(",port=%d,state=online,", replica.port)) {
+			return err
+		}
+	}
+	return errors.New("it is not online")
 }
 
 // Info returns one field of INFO, "" if there is none.

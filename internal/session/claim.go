@@ -15,8 +15,9 @@ import (
 //	                                                        refused → ended, given up → leaving
 //	queued      the server has it in the queue              granted → held or confirming, gone → asking
 //	                                                        (a new id), evicted → ended, given up → leaving
-//	confirming  granted, but for too short a time to be     renewed → held, gone → asking, given up → leaving
-//	            used yet: a renewal is on its way
+//	confirming  granted, but for too short a time to be     renewed → held, gone → asking, given up or
+//	            used yet, or not on enough replicas: a      too few replicas → leaving
+//	            renewal is on its way
 //	adopting    another process's lease, to become ours by  renewed → held, gone or failed → ended
 //	            the renewal that is on its way
 //	held        the holder may rely on it until trust       released → leaving, lost → lost
@@ -100,6 +101,15 @@ func (l *Lost) Error() string { return fmt.Sprintf("lease %s lost (%d): %v", l.I
 
 // Unwrap returns the last renewal's error, if that is why.
 func (l *Lost) Unwrap() error { return l.Err }
+
+// Unreplicated is why a grant was given back, or a renewal does not count.
+type Unreplicated struct {
+	Want, Got int
+	Err       error // the server refused to count replicas
+}
+
+// Error implements error.
+func (u *Unreplicated) Error() string { return fmt.Sprintf("%d of %d replicas", u.Got, u.Want) }
 
 // ErrReleased: the claim was given back before.
 var ErrReleased = errors.New("already given back")

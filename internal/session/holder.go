@@ -44,7 +44,7 @@ func (s *Semaphore) sendRenew(c *Claim, done chan error) {
 		giveUp = clock.Now().Add(Patience)
 	}
 	s.line(&op{
-		Op:    protocol.Op{Verb: protocol.Renew, ID: c.id, TTL: c.Terms.TTL},
+		Op:    protocol.Op{Verb: protocol.Renew, ID: c.id, TTL: c.Terms.TTL, Replicas: c.Terms.MinReplicas},
 		claim: c, done: done, giveUp: giveUp, answer: giveUp,
 	})
 }

@@ -16,7 +16,7 @@ func (s *Semaphore) settle(o *op, f *flight, reply protocol.Reply) {
 	case protocol.Heartbeat:
 		s.settleHeartbeat(o, f)
 	case protocol.Renew:
-		s.settleRenew(o, f)
+		s.settleRenew(o, f, reply)
 	case protocol.Release:
 		s.settleRelease(o)
 	}
@@ -90,11 +90,13 @@ func (s *Semaphore) granted(c *Claim, r protocol.Result, f *flight) {
 
 // hold makes c held, for lasts from the instant from. Where that is over before
 // it could be used, it is renewed first; and where its holder, who renews it
-// himself, would not get the whole TTL.
+// himself, would not get the whole TTL; and where replicas have to confirm it,
+// whether it came by reply or by message: they have the grant when they have the
+// renewal, which comes after it.
 func (s *Semaphore) hold(c *Claim, from clock.Instant, lasts time.Duration, whole bool) {
 	c.trust = trust(from, lasts)
 	now := clock.Exact()
-	if c.trust <= now || c.manual && !whole {
+	if c.trust <= now || c.manual && !whole || c.Terms.MinReplicas > 0 {
 		s.set(c, confirming)
 		s.sendRenew(c, nil)
 		return
@@ -154,7 +156,7 @@ func (s *Semaphore) gone(c *Claim, why protocol.Reason) {
 	}
 }
 
-func (s *Semaphore) settleRenew(o *op, f *flight) {
+func (s *Semaphore) settleRenew(o *op, f *flight, reply protocol.Reply) {
 	c, r := o.claim, o.Result
 	if c.state != held && c.state != confirming && c.state != adopting {
 		o.finish(c.over())
@@ -162,7 +164,11 @@ func (s *Semaphore) settleRenew(o *op, f *flight) {
 	}
 	switch r.Code {
 	case protocol.Renewed:
-		s.renewed(c, o, f)
+		if reply.Replicas < c.Terms.MinReplicas {
+			s.unreplicated(c, o, reply)
+		} else {
+			s.renewed(c, o, f)
+		}
 	case protocol.Evicting:
 		if c.state == adopting {
 			o.finish(nil) // it is ours, to be given back
@@ -194,6 +200,23 @@ func (s *Semaphore) renewed(c *Claim, o *op, f *flight) {
 		s.lose(c, MaxHold, false)
 	default:
 		s.sendRenew(c, o.done) // the answer took longer than the lease lasts
+	}
+}
+
+// unreplicated takes the news that too few replicas have a renewal: a failover
+// could undo it, and the grant. A grant that nobody relies on yet is given back;
+// a lease is trusted for as long as before, and tries again.
+func (s *Semaphore) unreplicated(c *Claim, o *op, reply protocol.Reply) {
+	why := &Unreplicated{Want: c.Terms.MinReplicas, Got: reply.Replicas, Err: reply.Unwaited}
+	if c.state != held {
+		s.leave(c, why, nil)
+		return
+	}
+	c.last = why
+	o.finish(why)
+	if !c.manual {
+		c.due = clock.Now().Add(min(mostPause, c.Terms.TTL/10))
+		s.wakeBy(c.due)
 	}
 }
 

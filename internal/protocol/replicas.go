@@ -1,0 +1,90 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// mostWait bounds WAIT, which holds up whatever else the call carries. It is well
+// below the read time-outs that clients use.
+const mostWait = 500 * time.Millisecond
+
+// acks are what WAIT answered.
+type acks struct {
+	n   int
+	err error // the server refused
+}
+
+// replicas is how many replicas a call has to wait for.
+func replicas(ops []Op) (most int) {
+	for i := range ops {
+		most = max(most, ops[i].Replicas)
+	}
+	return most
+}
+
+// execute runs the step and, if want is above 0, waits until so many replicas
+// have what it wrote. WAIT counts what its own connection wrote, so the two
+// travel in one pipeline; a cluster's client would send WAIT to any node, so
+// there the pipeline is that of the node which has the keys.
+func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) ([]any, acks, error) {
+	if want == 0 {
+		fields, err := s.step.run(ctx, s.rdb, args)
+		return fields, acks{}, err
+	}
+	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if !ok {
+		return s.step.runAndWait(ctx, s.rdb, args, want)
+	}
+	node, err := cluster.MasterForKey(ctx, k.State)
+	if err != nil {
+		return nil, acks{}, &Failure{Kind: ErrRefused, Err: err}
+	}
+	fields, a, err := s.step.runAndWait(ctx, node, args, want)
+	if redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") {
+		cluster.ReloadState(ctx)
+		err = &Failure{Kind: ErrRefused, Err: err}
+	}
+	return fields, a, err
+}
+
+// runAndWait is run with a WAIT behind the script.
+func (sc script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]any, acks, error) {
+	fields, a, err := pipe(ctx, rdb, args, want)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		fields, a, err = pipe(ctx, rdb, append([]any{"eval", sc.text}, args[2:]...), want)
+	}
+	if err != nil {
+		return nil, acks{}, classify(err)
+	}
+	return fields, a, nil
+}
+
+func pipe(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]any, acks, error) {
+	cmd := once{redis.NewCmd(ctx, args...)}
+	wait := once{redis.NewCmd(ctx, "wait", want, waitFor(ctx).Milliseconds())}
+	p := rdb.Pipeline()
+	_, _ = p.Process(ctx, cmd), p.Process(ctx, wait) // only put in line
+	_, _ = p.Exec(ctx)                               // each command has its own error
+	fields, err := cmd.Slice()
+	if err != nil {
+		return nil, acks{}, err
+	}
+	n, err := wait.Int()
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		return fields, acks{err: err}, nil // the step was done all the same
+	}
+	return fields, acks{n: n}, err
+}
+
+// waitFor leaves half of the call's time to everything else. 0 would wait for ever.
+func waitFor(ctx context.Context) time.Duration {
+	most := mostWait
+	if deadline, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(deadline)/2)
+	}
+	return max(most, time.Millisecond)
+}

@@ -1,0 +1,119 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// TestMinReplicas: a grant counts when a replica has it, and only then.
+func TestMinReplicas(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, redistest.WithTCP())
+	replica := redistest.StartReplica(t, master)
+	one, other := lone(t, master.Client(t, suited)), lone(t, master.Client(t, suited))
+	safe := must(one.Semaphore("safe", 1, berth.TTL(ttl), berth.MinReplicas(1)))(t)
+	plain := must(other.Semaphore("safe", 1, berth.TTL(ttl)))(t)
+
+	lease := must(safe.Acquire(t.Context()))(t)
+	replica.Stop()
+	// What was confirmed stays trusted until its deadline, and is lost then.
+	select {
+	case <-lease.Context().Done():
+	case <-time.After(recovery):
+		t.Fatal("the lease outlives the last renewal that a replica has")
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, berth.ErrLost) || !errors.Is(cause, berth.ErrNotReplicated) {
+		t.Errorf("the lease ended with: %v", cause)
+	}
+	_ = lease.Release() // it is lost
+
+	_, err := safe.Acquire(t.Context())
+	short, ok := errors.AsType[*berth.NotReplicatedError](err)
+	if !ok || !errors.Is(err, berth.ErrNotReplicated) || short.Want != 1 || short.Got != 0 {
+		t.Errorf("Acquire without a replica: %v", err)
+	}
+	began := time.Now()
+	must(0, must(plain.Acquire(t.Context()))(t).Release())(t)
+	if d := time.Since(began); d > ttl/2 {
+		t.Errorf("the permit came back after %v: it was not given back but ran out", d)
+	}
+	replica.Cont()
+	must(0, must(safe.Acquire(t.Context()))(t).Release())(t)
+}
+
+// TestMinReplicasOutlivesTheMaster: the promoted replica knows the lease, however
+// it came about.
+func TestMinReplicasOutlivesTheMaster(t *testing.T) {
+	for name, byMessage := range map[string]bool{"granted by reply": false, "handed off": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			master := redistest.Start(t, redistest.WithTCP())
+			replica := redistest.StartReplica(t, master)
+			client := lone(t, master.Client(t, suited))
+			sem := must(client.Semaphore("safe", 1, berth.MinReplicas(1)))(t)
+			if byMessage {
+				handOver(t, sem, lone(t, master.Client(t, suited)))
+			} else {
+				must(sem.Acquire(t.Context()))(t)
+			}
+			replica.Promote(t)
+			master.Kill()
+			after := must(lone(t, replica.Client(t, suited)).Semaphore("safe", 1))(t)
+			if _, err := after.TryAcquire(t.Context()); !errors.Is(err, berth.ErrBusy) {
+				t.Errorf("the promoted replica answers: %v", err)
+			}
+		})
+	}
+}
+
+// handOver has sem get its lease from a holder that releases it.
+func handOver(t *testing.T, sem *berth.Semaphore, holder *berth.Client) {
+	t.Helper()
+	before := must(must(holder.Semaphore(sem.Name(), 1))(t).Acquire(t.Context()))(t)
+	must(sem.Acquire(t.Context(), berth.OnQueued(func(p berth.Place) {
+		if p.Ahead == 0 {
+			_ = before.Release() // a second time does no harm
+		}
+	})))(t)
+}
+
+// TestMinReplicasInACluster: WAIT goes to the node that has the semaphore, also
+// after the slot has moved.
+func TestMinReplicasInACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	connect := onCluster(t, cluster)
+	client, other := lone(t, connect()), lone(t, connect())
+	sem := must(client.Semaphore("safe", 1, berth.MinReplicas(1)))(t)
+	slot := cluster.Slot(t, "{safe}")
+	for i := range 2 {
+		if i > 0 {
+			cluster.Migrate(t, slot, (cluster.Owner(t, slot)+1)%3)
+		}
+		handOver(t, sem, other)
+		st := must(client.Inspector().Show(t.Context(), "safe"))(t)
+		if len(st.Leases) != 1 {
+			t.Fatalf("%d leases", len(st.Leases))
+		}
+		must(0, client.Inspector().Evict(t.Context(), "safe", st.Leases[0].ID, true))(t)
+	}
+	three := must(sem.Options(berth.MinReplicas(3)))(t)
+	if _, err := three.Acquire(t.Context()); !errors.Is(err, berth.ErrNotReplicated) {
+		t.Errorf("3 replicas of the 1 that there is: %v", err)
+	}
+}
+
+// lone returns a client of its own.
+func lone(t *testing.T, rdb redis.UniversalClient) *berth.Client {
+	t.Helper()
+	c := must(berth.New(rdb))(t)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
