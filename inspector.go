@@ -78,6 +78,9 @@ func (in *Inspector) List(ctx context.Context) ([]Summary, error) {
 	}
 	var all []Summary
 	for _, name := range names {
+		if validName(name) != nil {
+			continue // no client can have made it; it must not hide the others
+		}
 		snap, err := in.snapshot(ctx, name, false)
 		if errors.Is(err, ErrNotFound) {
 			continue // it was idle, and is gone

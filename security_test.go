@@ -1,0 +1,185 @@
+package berth_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+)
+
+// tap notes every command that a client sends.
+type tap struct {
+	mu   sync.Mutex
+	sent [][]any
+}
+
+func (tp *tap) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (tp *tap) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		tp.note(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (tp *tap) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		tp.note(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (tp *tap) note(cmds ...redis.Cmder) {
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	for _, c := range cmds {
+		tp.sent = append(tp.sent, c.Args())
+	}
+}
+
+// TestScriptsAreConstant: whatever a name or a label looks like, it is data. The
+// text of a script is one of the files, and names stand in KEYS alone.
+func TestScriptsAreConstant(t *testing.T) {
+	each(t, func(t *testing.T, e *env) {
+		var texts []string
+		for _, file := range []string{"transition.lua", "inspect.lua"} {
+			text, err := os.ReadFile("internal/protocol/" + file)
+			e.must(err)
+			texts = append(texts, string(text))
+		}
+		p, tp := e.peer(), &tap{}
+		p.rdb.AddHook(tp)
+		canary := e.prefix + "-canary"
+		e.must(e.raw.Set(e.ctx, canary, "sings", 0).Err())
+		for _, evil := range []string{
+			`"]] redis.call("FLUSHALL") --`, `' .. redis.call('SET','x','y') .. '`, "KEYS[1]", "ARGV[1]", "%s%n%d", "*3", "$-1", "1 2 3", "settings", "A", "L",
+			"x:order", "h 1 0 5 0 0 o/1/h", "redis.call('DEL',KEYS[1])",
+		} {
+			s := p.named(evil, 1)
+			l := e.hold(s, berth.Label(evil))
+			r := e.queue(s, berth.Label(evil))
+			st, err := p.Inspector().Show(e.ctx, evil)
+			e.must(err)
+			if st.Leases[0].Label != evil || st.Queue[0].Label != evil {
+				t.Errorf("label %q became %q and %q", evil, st.Leases[0].Label, st.Queue[0].Label)
+			}
+			e.release(l)
+			e.release(r.granted())
+		}
+		if e.raw.Get(e.ctx, canary).Val() != "sings" {
+			t.Error("somebody else's key is gone")
+		}
+		tp.check(t, e.prefix, texts)
+		e.must(e.raw.Del(e.ctx, canary).Err())
+	})
+}
+
+func (tp *tap) check(t *testing.T, prefix string, texts []string) {
+	t.Helper()
+	tp.mu.Lock()
+	defer tp.mu.Unlock()
+	scripts := 0
+	for _, args := range tp.sent {
+		command := fmt.Sprint(args[0])
+		if command != "eval" && command != "evalsha" {
+			continue
+		}
+		scripts++
+		text := fmt.Sprint(args[1])
+		if command == "eval" && !slices.Contains(texts, text) || command == "evalsha" && !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(text) {
+			t.Errorf("the script is %.100q", text)
+		}
+		state, order := fmt.Sprint(args[3]), fmt.Sprint(args[4])
+		if fmt.Sprint(args[2]) != "2" || !strings.HasPrefix(state, prefix+":{") || order != state+":order" {
+			t.Errorf("keys %v %q %q", args[2], state, order)
+		}
+	}
+	if scripts == 0 {
+		t.Error("no script was seen")
+	}
+}
+
+// TestVersionsArePinned: what is built is what was looked at. A go.mod names
+// exact versions by itself; this is about the ways around that.
+func TestVersionsArePinned(t *testing.T) {
+	t.Parallel()
+	var mods []string
+	if err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != "." && ignored(d.Name()) {
+			return filepath.SkipDir
+		}
+		if d.Name() == "go.mod" {
+			mods = append(mods, path)
+		}
+		return err
+	}); err != nil || len(mods) < 4 {
+		t.Fatalf("modules %v, error %v", mods, err)
+	}
+	own := regexp.MustCompile(`^replace github\.com/berth-go/berth(/\S+)? => \.\.?(/|$)`)
+	exact := regexp.MustCompile(`\sv\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+incompatible)?( // indirect)?$`)
+	for _, mod := range mods {
+		text, err := os.ReadFile(mod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimRight(line, "\n")
+			switch word := strings.TrimSpace(line); {
+			case strings.HasPrefix(word, "replace ") && !own.MatchString(word), strings.HasPrefix(word, "replace ("):
+				t.Errorf("%s: %s: only berth's own modules are replaced, by a relative path", mod, word)
+			case (strings.HasPrefix(line, "\t") || strings.HasPrefix(word, "require ") && word != "require (") && strings.Contains(word, ".") &&
+				!strings.Contains(word, "=>") && !exact.MatchString(line):
+				t.Errorf("%s: %q names no exact version", mod, word)
+			}
+		}
+	}
+	pinnedTools(t)
+}
+
+// pinnedTools looks at the programs that the build fetches by itself.
+func pinnedTools(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(regexp.MustCompile(`(?m)^[A-Z]+_VERSION\s*:= v\d+\.\d+\.\d+$`).FindAll(text, -1)); n < 2 {
+		t.Errorf("the Makefile pins %d tools", n)
+	}
+	for _, m := range regexp.MustCompile(`\S+@(\S+)`).FindAllStringSubmatch(string(text), -1) {
+		if !strings.HasPrefix(m[1], "$(") && !regexp.MustCompile(`^v\d+\.\d+\.\d+`).MatchString(m[1]) {
+			t.Errorf("the Makefile runs %s", m[0])
+		}
+	}
+}
+
+// TestForeignNamesHideNothing: keys whose names no client can have made, written
+// by somebody else under the prefix, keep nobody from seeing the semaphores.
+func TestForeignNamesHideNothing(t *testing.T) {
+	each(t, func(_ *testing.T, e *env) {
+		e.hold(e.peer().sem(1))
+		for _, foreign := range []string{"", "\x1b[2J", "a}b", "\xff", "a\u202eb", " "} {
+			e.must(e.raw.HSet(e.ctx, e.prefix+":{"+foreign+"}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0").Err())
+		}
+		before := e.keys()
+		list, err := e.eye.List(e.ctx)
+		e.must(err)
+		if len(list) != 1 || list[0].Name != name {
+			e.t.Errorf("listed %+v", list)
+		}
+		for key, value := range e.keys() {
+			if !strings.HasPrefix(key, e.prefix+":{"+name+"}") && before[key] != value {
+				e.t.Errorf("%q became %s", key, value)
+			}
+		}
+	})
+}
