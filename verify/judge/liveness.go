@@ -40,6 +40,8 @@ func (r *Run) possession(o *Op) span {
 	lapse := o.TTL * 4 / 3
 	dead := r.killed(o.Proc)
 	switch {
+	case o.Outcome == history.Busy && r.broken(o.Invoked, o.Returned):
+		return span{o.Invoked, o.Returned} // its first copy's grant was forgotten, and its second refused
 	case o.Outcome == history.Busy:
 		return span{}
 	case !o.Held() || o.Again || r.stopped(o):
@@ -186,7 +188,9 @@ func (v *Verdict) refusals(ops []*Op, run *Run) {
 	}
 	slices.SortFunc(held, func(a, b holding) int { return cmp.Compare(a.from, b.from) })
 	for _, o := range ops {
-		if o.Outcome != history.Busy {
+		// A tombstone may be forgotten as well as a lease: then a late copy is granted
+		// to nobody, for a TTL.
+		if o.Outcome != history.Busy || run.broken(o.Invoked.Add(-2*o.TTL), o.Returned) {
 			continue
 		}
 		sum := 0
