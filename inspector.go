@@ -74,7 +74,7 @@ func (in *Inspector) List(ctx context.Context) ([]Summary, error) {
 	}
 	names, err := in.store.Names(ctx)
 	if err != nil {
-		return nil, public("", err)
+		return nil, failed(ctx, "", err)
 	}
 	var all []Summary
 	for _, name := range names {
@@ -123,7 +123,7 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 	}
 	snap, err := in.store.Inspect(ctx, in.store.Keys(name), records)
 	if err != nil {
-		return nil, public(name, err)
+		return nil, failed(ctx, name, err)
 	}
 	if !snap.Exists || snap.Pin < 0 && !snap.Paused && snap.Holders+snap.Waiting == 0 {
 		return nil, fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
@@ -139,7 +139,7 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 	for {
 		reply, err := in.store.Do(ctx, in.store.Keys(name), 0, ops)
 		if err != nil {
-			return public(name, err)
+			return failed(ctx, name, err)
 		}
 		if !reply.More || len(ops) > 0 {
 			return nil
@@ -225,12 +225,21 @@ func (in *Inspector) Purge(ctx context.Context, name string) error {
 	}
 	found, err := in.store.Delete(ctx, in.store.Keys(name))
 	if err != nil {
-		return public(name, err)
+		return failed(ctx, name, err)
 	}
 	if !found {
 		return fmt.Errorf("%w: semaphore %q has no keys", ErrNotFound, name)
 	}
 	return nil
+}
+
+// failed words an error for the caller, whose own context may be the reason.
+func failed(ctx context.Context, name string, err error) error {
+	err = public(name, err)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return err
 }
 
 func summary(name string, s *protocol.Snapshot) Summary {

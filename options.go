@@ -115,8 +115,7 @@ func WithoutRenewal() Option { return func(c *config) { c.noRenewal = true } }
 func MinReplicas(n int) Option { return func(c *config) { c.replicas = n } }
 
 // OnQueued has f called when the request starts to wait and whenever its place
-// is seen to have changed. f runs in a goroutine of berth's, one call at a
-// time; it must not block.
+// is seen to have changed. f runs in the goroutine of Acquire; it must not block.
 func OnQueued(f func(Place)) Option { return func(c *config) { c.onQueued = f } }
 
 // Place tells a waiter where it stands.

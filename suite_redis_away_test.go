@@ -3,9 +3,11 @@ package berth_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,6 +72,52 @@ func TestDetachedLeaseThatIsEvictedCanBeReleased(t *testing.T) {
 		}
 		if _, err := e.eye.Show(e.ctx, name); !errors.Is(err, berth.ErrNotFound) {
 			e.t.Errorf("not given back: %v", err)
+		}
+	})
+}
+
+// TestSilentRedisIsNotTheCallersDeadline: a time-out of berth's or go-redis's must
+// not look as if the caller's context had ended.
+func TestSilentRedisIsNotTheCallersDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", DialerRetries: 1, ContextTimeoutEnabled: true,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() {
+					<-over
+					_ = theirs.Close()
+				}()
+				go func() { _, _ = io.Copy(io.Discard, theirs) }() // hears all, says nothing
+				return ours, nil
+			},
+		})
+		defer func() { _ = rdb.Close() }()
+		c, err := berth.New(rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			close(over)
+			_ = c.Close()
+		}()
+		sem, err := c.Semaphore("s", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = sem.Acquire(context.Background())
+		if !errors.Is(err, berth.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err = sem.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire with a deadline: %v", err)
+		}
+		if _, err = c.Inspector().List(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("List with a deadline: %v", err)
 		}
 	})
 }

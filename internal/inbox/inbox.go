@@ -31,7 +31,7 @@ const (
 
 // Inbox is an open subscription.
 type Inbox struct {
-	subscribe  func(ctx context.Context) *redis.PubSub
+	subscribe  func(ctx context.Context) (*redis.PubSub, error)
 	lookAround func(ctx context.Context) // has the client of a cluster find out who serves what
 	deliver    func(payload string)
 	resumed    func()
@@ -51,11 +51,18 @@ type Inbox struct {
 // goroutine, deliver gets every message and resumed is called after every
 // (re)subscription. Neither may block for long.
 func Open(rdb redis.UniversalClient, channel string, sharded bool, deliver func(string), resumed func(), log *slog.Logger) *Inbox {
-	subscribe := func(ctx context.Context) *redis.PubSub { return rdb.Subscribe(ctx, channel) }
-	lookAround := func(context.Context) {}
-	if sharded {
-		subscribe = func(ctx context.Context) *redis.PubSub { return rdb.SSubscribe(ctx, channel) }
+	// In two steps: Subscribe with a channel hides the error of the first attempt.
+	subscribe := func(ctx context.Context) (*redis.PubSub, error) {
+		conn := rdb.Subscribe(ctx)
+		return conn, conn.Subscribe(ctx, channel)
 	}
+	if sharded {
+		subscribe = func(ctx context.Context) (*redis.PubSub, error) {
+			conn := rdb.SSubscribe(ctx)
+			return conn, conn.SSubscribe(ctx, channel)
+		}
+	}
+	lookAround := func(context.Context) {}
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		lookAround = cluster.ReloadState
 	}
@@ -72,16 +79,15 @@ func Open(rdb redis.UniversalClient, channel string, sharded bool, deliver func(
 func (in *Inbox) Tried() <-chan struct{} { return in.tried }
 
 // Close stops listening. When it returns nothing will be delivered any more,
-// unless the connection was just being made: go-redis cannot be interrupted in
+// unless a connection was just being made: go-redis cannot be interrupted in
 // that, so after mostClosing it is left to end by itself.
 func (in *Inbox) Close() {
 	in.cancel()
 	in.mu.Lock()
-	conn := in.conn
-	in.mu.Unlock()
-	if conn != nil {
-		go func() { _ = conn.Close() }() // waits while a connection is being made
+	if in.conn != nil {
+		_ = in.conn.Close()
 	}
+	in.mu.Unlock()
 	select {
 	case <-in.done:
 	case <-time.After(mostClosing):
@@ -110,11 +116,14 @@ func (in *Inbox) run() {
 
 // listen holds one subscription until it breaks. It reports whether it ever stood.
 func (in *Inbox) listen() (stood bool) {
-	conn := in.subscribe(in.ctx)
-	in.mu.Lock()
-	in.conn = conn
-	in.mu.Unlock()
+	conn, err := in.subscribe(in.ctx)
 	defer func() { _ = conn.Close() }()
+	if err != nil {
+		in.report(err)
+		return false
+	}
+	in.interruptible(conn)
+	defer in.interruptible(nil)
 
 	pinged := false
 	for in.ctx.Err() == nil {
@@ -143,6 +152,14 @@ func (in *Inbox) listen() (stood bool) {
 		}
 	}
 	return stood
+}
+
+// interruptible tells Close what to close. Not while a connection is being made:
+// go-redis holds its lock then.
+func (in *Inbox) interruptible(conn *redis.PubSub) {
+	in.mu.Lock()
+	in.conn = conn
+	in.mu.Unlock()
 }
 
 func (in *Inbox) report(err error) {

@@ -41,13 +41,27 @@ func (f *Failure) Error() string {
 	return f.Err.Error()
 }
 
-// Unwrap gives errors.Is all three.
+// Unwrap gives errors.Is all three, but never a context's error: that would look
+// as if the caller's own context had ended, and it was a time-out of ours.
 func (f *Failure) Unwrap() []error {
-	if f.Detail != nil {
-		return []error{f.Kind, f.Detail, f.Err}
+	err := f.Err
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = inner{err}
 	}
-	return []error{f.Kind, f.Err}
+	if f.Detail != nil {
+		return []error{f.Kind, f.Detail, err}
+	}
+	return []error{f.Kind, err}
 }
+
+// inner is an error that is nothing to errors.Is, but still something to errors.As.
+type inner struct{ err error }
+
+// Error implements error.
+func (i inner) Error() string { return i.err.Error() }
+
+// As implements what errors.As looks for.
+func (i inner) As(target any) bool { return errors.As(i.err, target) }
 
 // passing are error codes of a server that will be able to answer later. They
 // may be wrapped: Redis 6.2 puts its own text around errors from inside a
@@ -94,7 +108,10 @@ func classifyReply(err error) *Failure {
 	return &Failure{Kind: ErrRejected, Err: err}
 }
 
-// late is the failure of a call that reached the server after its bound.
-func late() *Failure {
-	return &Failure{Kind: ErrRefused, Err: context.DeadlineExceeded}
+// errLate: the call reached the server after the latest time at which it might run.
+var errLate = errors.New("the request was under way for too long")
+
+// NoAnswer is the failure of a call that was given up.
+func NoAnswer() *Failure {
+	return &Failure{Kind: ErrUnknown, Err: errors.New("no answer in time")}
 }

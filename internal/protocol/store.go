@@ -112,7 +112,7 @@ func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply
 	status := c.next()
 	r.More, r.Next = status == 1, c.next()
 	if status == -1 && len(fields) == 3 && !c.short {
-		return r, late()
+		return r, &Failure{Kind: ErrRefused, Err: errLate}
 	}
 	c.short = c.short || status != 0 && status != 1
 	for i := range ops {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"time"
 
 	"github.com/berth-go/berth/internal/clock"
@@ -38,7 +37,7 @@ func (s *Semaphore) tick() {
 	now := clock.Exact()
 	if f := s.flight; f != nil && now >= f.giveUp {
 		// It may be executed yet; whatever it answers will not be looked at.
-		s.failed(f, &protocol.Failure{Kind: protocol.ErrUnknown, Err: context.DeadlineExceeded})
+		s.failed(f, protocol.NoAnswer())
 		s.flight = nil
 	}
 	for _, c := range s.claims {
