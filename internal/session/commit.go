@@ -17,8 +17,8 @@ import (
 // the operations of one claim in order: a release never overtakes the renewal
 // before it.
 
-// mostOps bounds the operations of one call, so that it stays well below a
-// millisecond of the server's time.
+// mostOps bounds the operations of one call, so that it keeps the server for a
+// millisecond or so. Of heartbeats and renewals, which do little, four count as one.
 const mostOps = 256
 
 // op is an operation on its way.
@@ -29,6 +29,14 @@ type op struct {
 	answer clock.Instant // when whoever waits for done has waited long enough
 	tries  int           // calls that carried it and have an unknown outcome
 	done   chan error    // gets the outcome; nil: nobody waits for it
+}
+
+// load is what the operation costs the server, in quarters of an acquire.
+func (o *op) load() int {
+	if o.Verb == protocol.Heartbeat || o.Verb == protocol.Renew {
+		return 1
+	}
+	return 4
 }
 
 // finish tells whoever waits for the operation.
@@ -42,6 +50,7 @@ func (o *op) finish(err error) {
 // flight is one call to Redis.
 type flight struct {
 	ops    []*op
+	load   int           // what they cost, in quarters of an operation
 	wire   []protocol.Op // copies: an earlier call with an unknown outcome may still write to its own
 	sent   clock.Instant
 	giveUp clock.Instant
@@ -113,7 +122,7 @@ func (s *Semaphore) next() *flight {
 // board takes operations aboard while there is room, and returns the others.
 func (f *flight) board(line []*op) (rest []*op) {
 	for i, o := range line {
-		if len(f.ops) == mostOps {
+		if f.load >= 4*mostOps {
 			return line[i:]
 		}
 		if o.pointless() {
@@ -128,6 +137,7 @@ func (f *flight) board(line []*op) (rest []*op) {
 		case protocol.Release:
 			o.Flag = f.sent < o.claim.late // a tombstone for the copy that may be under way
 		}
+		f.load += o.load()
 		f.ops = append(f.ops, o)
 		f.wire = append(f.wire, o.Op)
 	}
