@@ -87,7 +87,7 @@ type hand struct {
 }
 
 // assemble starts a crew on four clients, each of which connects by itself.
-func assemble(t *testing.T, connect func() redis.UniversalClient) *crew {
+func assemble(t *testing.T, connect func() redis.UniversalClient, opts ...berth.Option) *crew {
 	t.Helper()
 	c, began := &crew{name: "crew"}, time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -96,7 +96,7 @@ func assemble(t *testing.T, connect func() redis.UniversalClient) *crew {
 		client := must(berth.New(connect()))(t)
 		t.Cleanup(func() { _ = client.Close() })
 		c.clients = append(c.clients, client)
-		sem := must(client.Semaphore(c.name, limit, berth.TTL(ttl)))(t)
+		sem := must(client.Semaphore(c.name, limit, append(opts, berth.TTL(ttl))...))(t)
 		for j := range 3 {
 			h := &hand{sem: sem, keeper: j == 0 && i < 2}
 			c.hands = append(c.hands, h)

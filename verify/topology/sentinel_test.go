@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -15,15 +16,17 @@ func TestSentinelFailover(t *testing.T) {
 	for name, fault := range map[string]struct {
 		strike  func(*redistest.Server)
 		restore func(*redistest.Server)
+		opts    []berth.Option
 	}{
-		"the master is killed": {(*redistest.Server).Kill, func(s *redistest.Server) { s.Restart(t) }},
+		"the master is killed": {(*redistest.Server).Kill, func(s *redistest.Server) { s.Restart(t) }, nil},
 		// When it goes on it takes itself for the master for a while yet.
-		"the master stands still": {(*redistest.Server).Stop, (*redistest.Server).Cont},
+		"the master stands still":              {(*redistest.Server).Stop, (*redistest.Server).Cont, nil},
+		"the master stands still, MinReplicas": {(*redistest.Server).Stop, (*redistest.Server).Cont, []berth.Option{berth.MinReplicas(1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := redistest.StartWatched(t)
-			c := assemble(t, onSentinels(t, w))
+			c := assemble(t, onSentinels(t, w), fault.opts...)
 			for round := range rounds(t) {
 				if round > 0 {
 					w.AwaitWhole(t)
