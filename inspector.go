@@ -67,7 +67,8 @@ func (c *Client) Inspector() *Inspector { return &Inspector{store: c.session.Sto
 
 // List returns all semaphores that have keys on this Redis under the client's
 // prefix, by name. It walks the keyspace by SCAN, and reaps on the way what
-// crashed processes have left behind.
+// crashed processes have left behind. Damaged ones (ErrCorrupt) are reported by
+// the error, beside a list of all the others.
 func (in *Inspector) List(ctx context.Context) ([]Summary, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err
@@ -76,21 +77,26 @@ func (in *Inspector) List(ctx context.Context) ([]Summary, error) {
 	if err != nil {
 		return nil, failed(ctx, "", err)
 	}
-	var all []Summary
+	var (
+		all     []Summary
+		damaged []error
+	)
 	for _, name := range names {
 		if validName(name) != nil {
 			continue // no client can have made it; it must not hide the others
 		}
 		snap, err := in.snapshot(ctx, name, false)
-		if errors.Is(err, ErrNotFound) {
-			continue // it was idle, and is gone
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNotFound): // it was idle, and is gone
+		case errors.Is(err, ErrCorrupt):
+			damaged = append(damaged, err)
+		case err != nil:
 			return nil, err
+		default:
+			all = append(all, summary(name, snap))
 		}
-		all = append(all, summary(name, snap))
 	}
-	return all, nil
+	return all, errors.Join(damaged...)
 }
 
 // Show returns one semaphore in full: holders by token, waiters in order. It

@@ -51,11 +51,9 @@ func newRig(t testing.TB, rdb *redis.Client, mr *miniredis.Miniredis, prefix str
 	r := &rig{rdb: rdb, mr: mr, prefix: prefix, keeps: f.keeps}
 	for i := range sessions {
 		s := NewStore(rdb, prefix, fmt.Sprintf("s%d", i), 100+i, "host")
-		if f.keeps {
-			s.KeepsKeys()
-		}
+		s.Evicting(!f.keeps)
 		if f.long {
-			s.flags = fmt.Sprint(s.flags) + "-"
+			s.flags.Store(fmt.Sprint(s.flags.Load()) + "-")
 		}
 		r.stores = append(r.stores, s)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,8 +24,8 @@ type Store struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	session string
-	owner   string // channel/pid/host, as records keep it
-	flags   string // see transition.lua
+	owner   string       // channel/pid/host, as records keep it
+	flags   atomic.Value // string: ARGV[3] of transition.lua
 	step    script
 	look    script
 }
@@ -32,7 +33,8 @@ type Store struct {
 // NewStore returns the store of one session, an id that no other process has,
 // run by process pid on host. It sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, session string, pid int, host string) *Store {
-	s := &Store{rdb: rdb, prefix: prefix, session: session, flags: "0", step: newScript(transition), look: newScript(inspect)}
+	s := &Store{rdb: rdb, prefix: prefix, session: session, step: newScript(transition), look: newScript(inspect)}
+	s.flags.Store(notYetSeen)
 	channel := prefix + ":inbox:" + session
 	if s.Sharded() {
 		channel = ":" + session
@@ -41,9 +43,22 @@ func NewStore(rdb redis.UniversalClient, prefix, session string, pid int, host s
 	return s
 }
 
-// KeepsKeys tells the store that the server never evicts, so keys may carry a
-// TTL while they matter. It must be called before the first Do, if at all.
-func (s *Store) KeepsKeys() { s.flags = "1" }
+// What is known of the server's eviction policy. Where it evicts, keys must not
+// carry a TTL while they matter; where that is not known, their TTL stays as it is.
+const (
+	evicts     = "0"
+	keeps      = "1"
+	notYetSeen = "?"
+)
+
+// Evicting tells the store what Evicts said, or what to assume when it failed.
+func (s *Store) Evicting(yes bool) {
+	if yes {
+		s.flags.Store(evicts)
+	} else {
+		s.flags.Store(keeps)
+	}
+}
 
 // Sharded reports whether messages go through shard channels, one for each
 // semaphore, as they must in a Redis Cluster.
@@ -102,7 +117,7 @@ type Reply struct {
 // the caller knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
 	args := append(make([]any, 0, 20+len(ops)), k.call...)
-	args = append(args, notAfter, s.owner, s.flags)
+	args = append(args, notAfter, s.owner, s.flags.Load())
 	fields, acks, err := s.execute(ctx, k, appendOps(args, ops), replicas(ops))
 	if err != nil {
 		return Reply{}, err

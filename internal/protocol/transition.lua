@@ -11,8 +11,9 @@
 -- ARGV[1]  latest server time (ms) at which this call may still run; 0: no bound
 -- ARGV[2]  owner of the operations: channel/pid/host; a channel that begins with
 --          ":" is a shard channel, to be put behind KEYS[1]
--- ARGV[3]  "1": keys may carry a TTL (the server does not evict), else "0";
---          a second character closes the short way (tests)
+-- ARGV[3]  "1": keys may carry a TTL (the server does not evict); "0": they must
+--          not; "?": not known, leave it as it is. A second character closes
+--          the short way (tests)
 -- ARGV[4+] groups of operations: verb, its parameters, number of ids, ids
 --          A wait weight ttl hb start qlimit maxhold limit label   acquire
 --          H hb places                                             heartbeat
@@ -77,7 +78,7 @@ local settings, counts = got[1], got[2]
 -- (docs/decisions). Whatever is out of the ordinary clears plain before anything
 -- was written, and the general way starts afresh.
 
-local plain = #ARGV[3] == 1 and #fields <= 500
+local plain = (ARGV[3] == '0' or ARGV[3] == '1') and #fields <= 500
 if fields[4] then -- an id that is named twice changes its own record on the way
   local seen = {}
   for k = 3, #fields do
@@ -753,7 +754,7 @@ if adds[1] then many('ZADD', ORDER, adds) end
 local lapse = 0
 if not live and not kept then
   lapse = math.max(tombs > 0 and now + 60000 or 0, math.ceil(last / 1000)) + 1000
-elseif live and not kept and sub(ARGV[3], 1, 1) == '1' then
+elseif live and not kept and (sub(ARGV[3], 1, 1) == '1' or sub(ARGV[3], 1, 1) == '?' and expires > 0) then
   lapse = expires
   if furthest + 1000 > expires then
     -- No lease may outlive its keys: when they had no TTL, look for the latest.

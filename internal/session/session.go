@@ -213,11 +213,10 @@ func (s *Session) prepare() {
 	ctx, cancel := context.WithTimeout(s.ctx, mostAttempt)
 	defer cancel()
 	evicts, policy, err := s.store.Evicts(ctx)
+	s.store.Evicting(evicts)
 	switch {
 	case err != nil:
 		s.log.Info("berth: eviction policy is not known; keys get no TTL while they matter", "error", err)
-	case !evicts:
-		s.store.KeepsKeys()
 	case strings.HasPrefix(policy, "allkeys"):
 		s.log.Warn("berth: this server may evict any key, so leases can vanish under memory pressure; use noeviction", "policy", policy)
 	}

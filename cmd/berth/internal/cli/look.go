@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,13 +28,13 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd.RunE = runs(func(*cobra.Command, []string) error {
 		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
 			list, err := in.List(ctx)
-			if err != nil {
+			if err != nil && !errors.Is(err, berth.ErrCorrupt) {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(viewAll(list, viewSummary))
+				return errors.Join(a.printJSON(viewAll(list, viewSummary)), err)
 			}
-			return a.print(listTable(list))
+			return errors.Join(a.print(listTable(list)), err) // damaged ones hide no others
 		})
 	})
 	return cmd
