@@ -39,6 +39,7 @@ model: ## Check the models of the protocol with spin (ARGS=-trails: and show how
 
 verify: setup ## Storms of faults over client processes, and planted bugs that they must catch (minutes)
 	@cd verify && nice go test -count=1 -v -timeout 30m -storm $(or $(DURATION),15s) -mutants .
+	@cd verify && BERTH_TOPOLOGY_ROUNDS=8 nice go test -count=1 -v -timeout 1h ./topology
 
 soak: setup ## Storms with new seeds for DURATION, by default an hour
 	@cd verify && nice go test -count=1 -v -timeout 0 -run TestStorm -storm 1m -soak $(or $(DURATION),1h) .
