@@ -13,7 +13,7 @@ import (
 
 // mostStorms is how many storms a mutant may survive. A bug that needs luck to
 // be seen needs several.
-const mostStorms = 6
+const mostStorms = 12
 
 // TestMutants plants one bug after the other: what cannot see a bug does not show
 // that there is none. The library as it is, built in the same way, must pass.

@@ -127,7 +127,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) e
 	opts := &redis.Options{Network: "unix", Addr: p.Socket, ContextTimeoutEnabled: rng.IntN(2) == 0}
 	// Some clients lose patience long before a request's last moment, and repeat it
 	// while the first copy is under way; others wait for a reply however late.
-	if p.Faults && (s.Mode == Linear || s.Mode != Late && rng.IntN(2) == 0) {
+	if p.Faults && (s.Mode == Linear || (p.Proc/2+n)%2 == 0) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
 	p.wrap(s, opts, rng)
