@@ -272,7 +272,7 @@ func (s *Semaphore) failed(f *flight, err error) {
 			continue
 		}
 		if now >= o.answer {
-			o.finish(err) // it goes on in the background
+			o.finish(o.verdict(err)) // it goes on in the background
 		}
 		s.line(o)
 	}

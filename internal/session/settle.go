@@ -256,9 +256,19 @@ func (s *Semaphore) settleRelease(o *op) {
 	}
 }
 
+// verdict is what err, a call's failure, means for the operation: that the last
+// call did not happen says nothing about the calls before it.
+func (o *op) verdict(err error) error {
+	f, ok := errors.AsType[*protocol.Failure](err)
+	if !ok || o.tries == 0 {
+		return err
+	}
+	return &protocol.Failure{Kind: protocol.ErrUnknown, Err: f.Err}
+}
+
 // abort ends an operation that cannot succeed, with err for a reason.
 func (s *Semaphore) abort(o *op, err error) {
-	c := o.claim
+	c, err := o.claim, o.verdict(err)
 	o.finish(err)
 	switch {
 	case o.Verb == protocol.Release:
