@@ -253,6 +253,6 @@ func TestLeasesAreReleasedTogether(t *testing.T) {
 		p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest, Times: -1})
 		start := time.Now()
 		wantErr(e.t, leases.Release(), berth.ErrUnreachable)
-		e.within(start, 0, 9*time.Second, "released")
+		e.within(start, 0, 7*time.Second, "released")
 	})
 }
