@@ -12,14 +12,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
-
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // roundTripper is a base transport in a line.
 type roundTripper func(*http.Request) (*http.Response, error)

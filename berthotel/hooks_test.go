@@ -16,14 +16,14 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.uber.org/goleak"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthotel"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // world is a store, and a client on it that is observed.
 type world struct {

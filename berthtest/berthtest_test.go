@@ -9,13 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 func semaphore(t *testing.T, c *berth.Client, limit int, opts ...berth.Option) *berth.Semaphore {
 	t.Helper()

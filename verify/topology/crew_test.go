@@ -10,17 +10,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// TestMain overlooks a goroutine in which go-redis tries a dead address once a
-// second, and which outlives its client by one try.
-func TestMain(m *testing.M) {
-	redistest.Main(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
-}
+func TestMain(m *testing.M) { redistest.Main(m) }
 
 // init silences go-redis, which reports every refused connection by itself:
 // here they are meant.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/berth-go/berth/internal/redistest"
 )
 
 // The test binary is the store's process too, when it is started with this.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	redistest.Main(m)
 }
 
 // testStore returns a store in a fresh directory that the processes it starts
