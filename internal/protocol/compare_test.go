@@ -25,8 +25,8 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 	if !slices.Equal(got, s.results) {
 		t.Fatalf("results of %s\n got %+v\nwant %+v", opsString(s.ops), got, s.results)
 	}
-	if reply.More != s.more || reply.Now != s.now {
-		t.Fatalf("reply %+v, want more=%v now=%d", reply, s.more, s.now)
+	if waiting := len(s.model.queue); reply.More != s.more || reply.Now != s.now || reply.Waiting != waiting {
+		t.Fatalf("reply %+v, want more=%v now=%d waiting=%d", reply, s.more, s.now, waiting)
 	}
 	checkBound(t, s.model, reply.Next)
 }

@@ -101,13 +101,17 @@ func (s *Store) Name(state string) (string, bool) {
 
 // Reply is what every call answers, whatever its operations.
 type Reply struct {
-	Now  int64 // server time in milliseconds
-	Next int64 // server time at which something may run out; 0: never
-	More bool  // the work was bounded: call again at once
+	Now     int64 // server time in milliseconds
+	Next    int64 // server time at which something may run out; 0: never
+	Waiting int   // how many are in the queue now
+	More    bool  // the work was bounded: call again at once
 
 	Replicas int   // how many have what the call wrote; 0 unless an Op asked
 	Unwaited error // the server refused to count them
 }
+
+// headWidth is how many numbers stand in front of the results.
+const headWidth = 4
 
 // Do executes ops, in order, as one atomic step; notAfter is the latest server
 // time in milliseconds at which that may happen, 0 for any. On success every
@@ -125,8 +129,8 @@ func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply
 	c := cursor{fields: fields}
 	r := Reply{Now: c.next(), Replicas: acks.n, Unwaited: acks.err}
 	status := c.next()
-	r.More, r.Next = status == 1, c.next()
-	if status == -1 && len(fields) == 3 && !c.short {
+	r.More, r.Next, r.Waiting = status == 1, c.next(), c.int()
+	if status == -1 && len(fields) == headWidth && !c.short {
 		return r, &Failure{Kind: ErrRefused, Err: errLate}
 	}
 	c.short = c.short || status != 0 && status != 1

@@ -21,9 +21,10 @@
 --          L tomb                                                  release, cancel
 --          E force                                                 evict
 --          D limit | P limit (-1: unpin) | Z paused                operator's, without ids
--- Returns  { now, status, next, results... }: status 0 done, 1 call again at once
---          (work was bounded), -1 too late (nothing done); next is the time at
---          which something may run out, 0 for never; results by operation:
+-- Returns  { now, status, next, waiting, results... }: status 0 done, 1 call again
+--          at once (work was bounded), -1 too late (nothing done); next is the time
+--          at which something may run out, 0 for never; waiting, how many are in
+--          the queue now; results by operation:
 --          A  five numbers: 1 token slot remaining limit | 2 ahead used limit waiting
 --             | 3 (busy), 4 (full) used limit waiting paused | 5 (heavy) limit 0 0 0
 --             | 6 (gone) 0 0 0 0
@@ -45,7 +46,7 @@ local call, format, match, sub = redis.call, string.format, string.match, string
 local clock = call('TIME')
 local us = clock[1] * 1000000 + clock[2]
 local now = (us - us % 1000) / 1000
-if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return { now, -1, 0 } end
+if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return { now, -1, 0, 0 } end
 if now < 4294967296 then error('BERTHCLOCK the server says that it is 1970: set its clock') end
 
 -- ---- read: one HMGET for the state and the records of all ids given ----
@@ -105,7 +106,7 @@ else
 end
 
 if plain then
-  local out, n, field, count = { now, 0, 0 }, 3, 2, nil
+  local out, n, field, count = { now, 0, 0, 0 }, 4, 2, nil
   local freed, freeds, removed, sets, s, adds, a, notes = {}, 0, {}, {}, 0, {}, 0, nil
   local furthest, sooner, members = 0, false, holders + 2 * waiting + tombs
   i = 4
@@ -209,7 +210,7 @@ if plain then
       return out
     end
   elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
-    out[3] = nearest
+    out[3], out[4] = nearest, waiting
     for k = 1, free do
       if freed[k] == slots - 1 then
         slots = slots - 1
@@ -329,7 +330,7 @@ local unqueued = {}               -- "q"..id of stored waiters that leave the qu
 local arrivals, arrived = {}, {}  -- waiters that came in this call, by score; id -> entry
 local notes = {}                  -- channel -> message
 local freed, stored, taken = {}, slots - holders, {}
-local out, n, status = { now, 0, 0 }, 3, 0
+local out, n, status = { now, 0, 0, 0 }, 4, 0
 
 local function fetch(ids)
   local found = call('HMGET', STATE, unpack(ids))
@@ -694,7 +695,7 @@ local function publish()
   end
 end
 
-out[2] = status
+out[2], out[4] = status, waiting
 local live, kept = holders + waiting > 0, pin >= 0 or paused == 1
 
 -- The last token outlives the keys only in the server's clock. While that clock

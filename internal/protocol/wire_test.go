@@ -163,7 +163,7 @@ func checkGarbled(t *testing.T, reply any, ops []Op) {
 	t.Helper()
 	s := canned(t, reply, nil)
 	_, err := s.Do(t.Context(), s.Keys("name"), 0, ops)
-	if fields, _ := reply.([]any); err == nil || len(fields) == 3 && fields[1] == int64(-1) && errors.Is(err, ErrRefused) {
+	if fields, _ := reply.([]any); err == nil || len(fields) == headWidth && fields[1] == int64(-1) && errors.Is(err, ErrRefused) {
 		return
 	}
 	wantKind(t, err, ErrUnknown, nil)
@@ -182,15 +182,15 @@ func TestGarbledReplies(t *testing.T) {
 		[]any{nil},
 		[]any{int64(1)},
 		[]any{int64(1), int64(0)},
-		[]any{"1", "0", "0"},
+		[]any{"1", "0", "0", "0"},
 		[]any{int64(1), int64(0), int64(0)},
-		[]any{int64(1), int64(0), int64(0), int64(1)},
+		[]any{int64(1), int64(0), int64(0), int64(0), int64(1)},
 		[]any{int64(1), int64(-1)},
-		[]any{int64(1), int64(-2), int64(0)},
-		[]any{int64(1), int64(7), int64(0)},
-		[]any{int64(1), int64(0), int64(0), int64(99)},
+		[]any{int64(1), int64(-2), int64(0), int64(0)},
+		[]any{int64(1), int64(7), int64(0), int64(0)},
+		[]any{int64(1), int64(0), int64(0), int64(0), int64(99)},
 		[]any{[]any{}, map[any]any{}, nil, 1.5},
-		[]any{int64(1), int64(0), int64(0), int64(6), int64(0), int64(0), int64(0), int64(0), int64(6), "0"},
+		[]any{int64(1), int64(0), int64(0), int64(0), int64(6), int64(0), int64(0), int64(0), int64(0), int64(6), "0"},
 		slices.Repeat([]any{int64(2)}, 100),
 	} {
 		s := canned(t, reply, nil)

@@ -225,6 +225,7 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 			o.Result = f.wire[i].Result
 			s.settle(o, f, reply)
 		}
+		s.tell(reply.Waiting)
 	}
 	s.flight = nil // only now: what settling submitted travels together
 	return s.next()

@@ -37,6 +37,7 @@ type Semaphore struct {
 	nearest  clock.Instant // when something may run out at the server
 	timer    *time.Timer
 	alarm    clock.Instant // when timer fires; 0: not set
+	watchers map[*func(int)]struct{}
 }
 
 // unlock frees mu and then runs what must not run under it.
@@ -275,6 +276,40 @@ func (s *Semaphore) lose(c *Claim, cause Cause, gone bool) {
 		s.set(c, lost)
 		s.notify(c, why)
 	}
+}
+
+// Watch has f told after every answer how many wait in line who are not claims
+// of this process: those that are cancelling, or were just granted a permit by a
+// message under way, may be counted. f must not block. It is told until stop is
+// called, and perhaps once more.
+func (s *Semaphore) Watch(f func(others int)) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watchers == nil {
+		s.watchers = map[*func(int)]struct{}{}
+	}
+	s.watchers[&f] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, &f)
+	}
+}
+
+// tell passes on what an answer says of the queue. s.mu is held.
+func (s *Semaphore) tell(waiting int) {
+	others := max(waiting-s.waiters, 0)
+	for f := range s.watchers {
+		s.later(func() { (*f)(others) })
+	}
+}
+
+// Poke makes a call, empty if need be, whose answer Watch tells.
+func (s *Semaphore) Poke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.poke = true
+	s.kick()
 }
 
 // drain gives everything back; the channel is closed when that is done.
