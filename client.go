@@ -87,11 +87,11 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 
 // terms are the config in the protocol's words.
 func (c config) terms(limit int, wait bool) *protocol.Terms {
-	return &protocol.Terms{
+	return protocol.Terms{
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
 		MinReplicas: c.replicas,
-	}
+	}.Prepare()
 }
 
 // Adopt resumes the lease that another process, or this one, gave away by

@@ -40,6 +40,26 @@ type Terms struct {
 	Label      string
 
 	MinReplicas int // is not sent: whoever renews puts it into Op.Replicas
+
+	head any // the encoding as an argument, if it was prepared
+}
+
+// Prepare returns the terms with their encoding made once, for many acquires.
+func (t Terms) Prepare() *Terms {
+	t.head = t.encode()
+	return &t
+}
+
+func (t *Terms) encode() string {
+	b := make([]byte, 0, 64+len(t.Label))
+	b = append(b, 'A', bit(t.Wait))
+	for _, n := range [...]int64{
+		int64(t.Weight), t.TTL.Milliseconds(), t.Heartbeat.Milliseconds(), t.HeadStart.Milliseconds(),
+		int64(t.QueueLimit), t.MaxHold.Milliseconds(), int64(t.Limit),
+	} {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	return string(append(append(b, ' '), t.Label...))
 }
 
 // Op is one operation; Do fills in its Result.
@@ -109,7 +129,7 @@ func appendOps(args []any, ops []Op) []any {
 		for j < len(ops) && ops[i].groups(&ops[j]) {
 			j++
 		}
-		args = ops[i].appendHead(args)
+		args = append(args, ops[i].head())
 		if ops[i].Verb.named() {
 			args = append(args, j-i)
 			for k := i; k < j; k++ {
@@ -133,37 +153,30 @@ func (op *Op) groups(next *Op) bool {
 	return op.Terms == next.Terms || op.Terms != nil && next.Terms != nil && *op.Terms == *next.Terms
 }
 
-func (op *Op) appendHead(args []any) []any {
-	args = append(args, verbArgs[op.Verb])
+// head encodes the verb with its parameters.
+func (op *Op) head() any {
 	switch op.Verb {
 	case Acquire:
-		t := op.Terms
-		return append(args, bit(t.Wait), t.Weight, ms(t.TTL), ms(t.Heartbeat), ms(t.HeadStart),
-			t.QueueLimit, ms(t.MaxHold), t.Limit, t.Label)
+		if op.Terms.head != nil {
+			return op.Terms.head
+		}
+		return op.Terms.encode()
 	case Heartbeat:
-		return append(args, ms(op.TTL), bit(op.Flag))
+		return "H" + strconv.FormatInt(op.TTL.Milliseconds(), 10) + " " + string(bit(op.Flag))
 	case Renew:
-		return append(args, ms(op.TTL))
+		return "R" + strconv.FormatInt(op.TTL.Milliseconds(), 10)
 	case Release, Evict, Pause:
-		return append(args, bit(op.Flag))
+		return string(op.Verb) + string(bit(op.Flag))
 	default:
-		return append(args, op.N)
+		return string(op.Verb) + strconv.Itoa(op.N)
 	}
 }
 
-// verbArgs are the verbs as arguments, made once: turning a string into an
-// interface allocates.
-var verbArgs = map[Verb]any{
-	Acquire: "A", Heartbeat: "H", Renew: "R", Release: "L", Evict: "E", Resize: "D", Pin: "P", Pause: "Z",
-}
-
-func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-func bit(b bool) any {
+func bit(b bool) byte {
 	if b {
-		return "1"
+		return '1'
 	}
-	return "0"
+	return '0'
 }
 
 // cursor walks over the flat reply.

@@ -14,13 +14,15 @@
 -- ARGV[3]  "1": keys may carry a TTL (the server does not evict); "0": they must
 --          not; "?": not known, leave it as it is. A second character closes
 --          the short way (tests)
--- ARGV[4+] groups of operations: verb, its parameters, number of ids, ids
+-- ARGV[4+] groups of operations: head, number of ids, ids. A head is a verb with
+--          its parameters, in one argument because arguments cost more than bytes:
 --          A wait weight ttl hb start qlimit maxhold limit label   acquire
 --          H hb places                                             heartbeat
 --          R ttl                                                   renew
 --          L tomb                                                  release, cancel
 --          E force                                                 evict
 --          D limit | P limit (-1: unpin) | Z paused                operator's, without ids
+--          The verb touches its first parameter, others have a space in between.
 -- Returns  { now, status, next, waiting, results... }: status 0 done, 1 call again
 --          at once (work was bounded), -1 too late (nothing done); next is the time
 --          at which something may run out, 0 for never; waiting, how many are in
@@ -39,8 +41,9 @@
 -- Cost     O(log n) for each operation and each grant; never O(holders) or
 --          O(waiters): what is reaped or granted in one call is bounded by CHUNK.
 
-local STATE, ORDER = KEYS[1], KEYS[2]
+local STATE, ORDER, ARGV = KEYS[1], KEYS[2], ARGV
 local FRONT = 9007199254740992
+local TERMS = '^A([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 
 local clock = call('TIME')
@@ -48,24 +51,27 @@ local us = clock[1] * 1000000 + clock[2]
 local now = (us - us % 1000) / 1000
 if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return { now, -1, 0, 0 } end
 if now < 4294967296 then error('BERTHCLOCK the server says that it is 1970: set its clock') end
+local stamp = format('%d', us)                  -- %d is three times as fast as %.0f,
+local WHOLE = #stamp > 11 and '%d' or '%.0f'    -- but overflows on a server of 32 bits
 
 -- ---- read: one HMGET for the state and the records of all ids given ----
 
-local WIDTH = { A = 9, H = 2, R = 1, L = 1, E = 1, D = 1, P = 1, Z = 1 }
-local fields, i = { 'settings', 'counts' }, 4
+local fields, top, i = { 'settings', 'counts', nil }, 2, 4
 while ARGV[i] do
-  i = i + WIDTH[ARGV[i]] + 1
-  local last = i + ARGV[i]
-  for k = i + 1, last do fields[#fields + 1] = ARGV[k] end
+  local last = i + 1 + ARGV[i + 1]
+  for k = i + 2, last do
+    top = top + 1
+    fields[top] = ARGV[k]
+  end
   i = last + 1
 end
 local got
-if #fields <= 1000 then
-  got = call('HMGET', STATE, unpack(fields))
+if top <= 1000 then
+  got = call('HMGET', STATE, unpack(fields, 1, top))
 else
   got = {}
-  for from = 1, #fields, 1000 do
-    local part = call('HMGET', STATE, unpack(fields, from, math.min(from + 999, #fields)))
+  for from = 1, top, 1000 do
+    local part = call('HMGET', STATE, unpack(fields, from, math.min(from + 999, top)))
     for k = 1, #part do got[from + k - 1] = part[k] end
   end
 end
@@ -77,53 +83,55 @@ local settings, counts = got[1], got[2]
 -- high-water mark, this does what the general way below does, without building
 -- the general way's functions and tables, which cost more than the work itself
 -- (docs/decisions). Whatever is out of the ordinary clears plain before anything
--- was written, and the general way starts afresh.
+-- was written, and the general way starts afresh. Numbers become text once; tables
+-- are made with room for one operation.
 
-local plain = (ARGV[3] == '0' or ARGV[3] == '1') and #fields <= 500
-if fields[4] then -- an id that is named twice changes its own record on the way
+local plain = (ARGV[3] == '1' or ARGV[3] == '0') and top <= 500
+if top > 3 then -- an id that is named twice changes its own record on the way
   local seen = {}
-  for k = 3, #fields do
+  for k = 3, top do
     if seen[fields[k]] then plain = false end
     seen[fields[k]] = true
   end
 end
-local limit, used, holders, waiting, tombs, slots, last, nearest, expires, nearestWas, expiresWas
-if settings and plain then
+local limit, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
+if not settings then
+  used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
+  soonest, lapse = '0', '0'
+elseif plain then
   limit = match(settings, '^1 (%d+) %-1 0 %d+$')
-  used, holders, waiting, tombs, slots, last, nearestWas, expiresWas =
+  used, holders, waiting, tombs, slots, last, soonest, lapse =
     match(counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   if limit and used then
     limit, used, holders, waiting = limit + 0, used + 0, holders + 0, waiting + 0
-    slots, last, nearest, expires = slots + 0, last + 0, nearestWas + 0, expiresWas + 0
+    slots, last, nearest, expires = slots + 0, last + 0, soonest + 0, lapse + 0
     plain = holders == slots and slots <= used and slots <= 2147483648 and last < FRONT and nearest > now
       and used <= 2147483648 and waiting <= 2147483648 and nearest < FRONT and expires < FRONT
   else
     plain = false
   end
-else
-  used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
-  nearestWas, expiresWas = '0', '0'
 end
 
 if plain then
-  local out, n, field, count = { now, 0, 0, 0 }, 4, 2, nil
-  local freed, freeds, removed, sets, s, adds, a, notes = {}, 0, {}, {}, 0, {}, 0, nil
-  local furthest, sooner, members = 0, false, holders + 2 * waiting + tombs
+  local out, n, field, count = { now, 0, 0, 0, nil, nil, nil, nil, nil }, 4, 2, nil
+  local freed, freeds, removed, notes = { nil }, 0, { nil, nil }, nil
+  local sets, s, adds, a = { nil, nil, nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0
+  local furthest, members = 0, holders + 2 * waiting + tombs
+  local token -- last, as text; nil where that is not known
   i = 4
 
-  while ARGV[i] == 'L' do
-    count = ARGV[i + 2] + 0
-    if ARGV[i + 1] ~= '0' then plain = false break end
+  while ARGV[i] == 'L0' do
+    count = ARGV[i + 1] + 0
     for k = 1, count do
       local weight, slot = match(got[field + k] or '', '^h (%d+) (%d+) ')
-      if not weight or weight + 0 > used then plain = false break end
-      used, holders, freeds = used - weight, holders - 1, freeds + 1
-      freed[freeds], removed[freeds] = slot + 0, ARGV[i + 2 + k]
+      used, holders, freeds = used - (weight or FRONT), holders - 1, freeds + 1
+      if used < 0 then plain = false break end
+      freed[freeds], removed[freeds] = slot + 0, ARGV[i + 1 + k]
       out[n + k] = 9
     end
-    n, field, i = n + count, field + count, i + 3 + count
+    n, field, i = n + count, field + count, i + 2 + count
   end
-  if freed[2] then table.sort(freed, function(x, y) return x > y end) end
+  if freeds > 1 then table.sort(freed, function(x, y) return x > y end) end
   local unqueued, free = freeds, freeds -- removed beyond freeds are members of the queue
 
   if plain and waiting > 0 and used < limit then
@@ -136,12 +144,11 @@ if plain then
       local weight, cap, owner, label = match(records[k] or '', '^w (%d+) %d+ (%d+) (%S+)(.*)$')
       if not weight or cap ~= '0' or weight + 0 > limit then plain = false break end
       if used + weight > limit then room = 0 break end
-      last = last < us and us or last + 1
+      if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
       local slot = freed[free]
       if slot then freed[free], free = nil, free - 1 else slot, slots = slots, slots + 1 end
       used, holders, waiting, unqueued = used + weight, holders + 1, waiting - 1, unqueued + 1
       removed[unqueued] = heads[k]
-      local token = format('%.0f', last)
       sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner .. label
       s = s + 2
       local channel = match(owner, '^[^/]+')
@@ -152,47 +159,48 @@ if plain then
   end
 
   while plain and ARGV[i] do
-    if ARGV[i] ~= 'A' then plain = false break end
-    count = ARGV[i + 10] + 0
-    local weight, declared, tail = ARGV[i + 2], ARGV[i + 8] + 0, ' ' .. ARGV[2] .. ' ' .. ARGV[i + 9]
+    local wait, weight, ttl, hb, start, qlimit, maxhold, declared, label = match(ARGV[i], TERMS)
+    if not wait then plain = false break end
+    count, declared = ARGV[i + 1] + 0, declared + 0
     limit = limit or declared
-    local fits = waiting == 0 and used + weight * count <= limit
+    local wanted = weight * count
     if declared ~= limit then
       plain = false
-    elseif fits then
-      local till, cap = now + ARGV[i + 3], '0'
-      if ARGV[i + 7] ~= '0' then
-        cap = now + ARGV[i + 7]
+    elseif waiting == 0 and used + wanted <= limit then
+      local till, cap = now + ttl, '0'
+      if maxhold ~= '0' then
+        cap = now + maxhold
         if cap < till then till = cap end
-        cap = format('%.0f', cap)
+        cap = format(WHOLE, cap)
       end
-      local score, left = format('%.0f', till), till - now
+      local score, left, tail = format(WHOLE, till), till - now, ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. label
       if till > furthest then furthest = till end
-      if nearest == 0 or till < nearest then nearest, sooner = till, true end
+      if nearest == 0 or till < nearest then nearest, soonest = till, score end
       for k = 1, count do
         if got[field + k] then plain = false break end
-        last = last < us and us or last + 1
-        local slot = freed[free]
+        if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
+        local id, slot = ARGV[i + 1 + k], freed[free]
         if slot then freed[free], free = nil, free - 1 else slot, slots = slots, slots + 1 end
-        sets[s + 1], sets[s + 2] = ARGV[i + 10 + k], 'h ' .. weight .. format(' %d %.0f ', slot, last) .. cap .. ' 0' .. tail
-        adds[a + 1], adds[a + 2] = score, ARGV[i + 10 + k]
+        sets[s + 1], sets[s + 2] = id, format('h %s %d %s%s', weight, slot, token, tail)
+        adds[a + 1], adds[a + 2] = score, id
         s, a = s + 2, a + 2
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 1, last, slot, left, limit
         n = n + 5
       end
-      used, holders = used + weight * count, holders + count
-    elseif ARGV[i + 1] == '1' and ARGV[i + 5] == '0' and weight + 0 <= limit
-        and (waiting > 0 or used + weight > limit) and waiting + count <= ARGV[i + 6] + 0 then
-      local till = now + ARGV[i + 4]
-      local score, record = format('%.0f', till), 'w ' .. weight .. format(' %.0f ', now) .. ARGV[i + 7] .. tail
+      used, holders = used + wanted, holders + count
+    elseif wait == '1' and start == '0' and weight + 0 <= limit
+        and (waiting > 0 or used + weight > limit) and waiting + count <= qlimit + 0 then
+      local till = now + hb
+      local score = format(WHOLE, till)
+      local record = 'w ' .. weight .. format(' ' .. WHOLE .. ' ', now) .. maxhold .. ' ' .. ARGV[2] .. ' ' .. label
       if till > furthest then furthest = till end
-      if nearest == 0 or till < nearest then nearest, sooner = till, true end
+      if nearest == 0 or till < nearest then nearest, soonest = till, score end
       for k = 1, count do
         if got[field + k] then plain = false break end
-        last = last < us and us or last + 1
-        local id = ARGV[i + 10 + k]
+        if last < us then last, token = us, stamp else last, token = last + 1, nil end
+        local id = ARGV[i + 1 + k]
         sets[s + 1], sets[s + 2] = id, record
-        adds[a + 1], adds[a + 2], adds[a + 3], adds[a + 4] = score, id, format('%.0f', last - FRONT), 'q' .. id
+        adds[a + 1], adds[a + 2], adds[a + 3], adds[a + 4] = score, id, format(WHOLE, last - FRONT), 'q' .. id
         s, a = s + 2, a + 4
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 2, waiting, used, limit, waiting + 1
         n, waiting = n + 5, waiting + 1
@@ -200,7 +208,7 @@ if plain then
     else
       plain = false
     end
-    field, i = field + count, i + 11 + count
+    field, i = field + count, i + 2 + count
   end
 
   if plain and holders + waiting == 0 then
@@ -225,26 +233,27 @@ if plain then
   end
 
   if plain then
-    if removed[1] then call('ZREM', ORDER, unpack(removed)) end
-    if a > 0 then call('ZADD', ORDER, unpack(adds)) end
+    if unqueued > 0 then call('ZREM', ORDER, unpack(removed, 1, unqueued)) end
+    if a > 0 then call('ZADD', ORDER, unpack(adds, 1, a)) end
     if freeds > 0 then call('HDEL', STATE, unpack(removed, 1, freeds)) end
-    local lapse = '0'
-    if ARGV[3] == '1' then
-      if furthest + 1000 > expires then
-        if expires == 0 and settings then
-          furthest = math.max(furthest, call('ZRANGE', ORDER, -1, -1, 'WITHSCORES')[2])
-        end
-        lapse = format('%.0f', furthest + 60000)
-      else
-        lapse = expiresWas
+    local lapsed = lapse
+    if ARGV[3] == '0' then
+      lapse = '0'
+    elseif furthest + 1000 > expires then
+      if expires == 0 and settings then
+        furthest = math.max(furthest, call('ZRANGE', ORDER, -1, -1, 'WITHSCORES')[2])
       end
+      lapse = format(WHOLE, furthest + 60000)
     end
-    local soonest = sooner and format('%.0f', nearest) or nearestWas
     sets[s + 1] = 'counts'
-    sets[s + 2] = used .. ' ' .. holders .. ' ' .. waiting .. ' ' .. tombs .. ' ' .. slots .. format(' %.0f ', last) .. soonest .. ' ' .. lapse
-    if not settings then sets[s + 3], sets[s + 4] = 'settings', format('1 %d -1 0 0', limit) end
-    call('HSET', STATE, unpack(sets))
-    if lapse + 0 ~= expires or lapse ~= '0' and unqueued >= members then -- ZREM may have emptied ORDER
+    sets[s + 2] = format('%d %d %d %s %d %s %s %s', used, holders, waiting, tombs, slots,
+      token or format(WHOLE, last), soonest, lapse)
+    if settings then
+      call('HSET', STATE, unpack(sets, 1, s + 2))
+    else
+      call('HSET', STATE, 'settings', format('1 %d -1 0 0', limit), unpack(sets, 1, s + 2))
+    end
+    if lapse ~= lapsed or lapse ~= '0' and unqueued >= members then -- ZREM may have emptied ORDER
       if lapse == '0' then
         call('PERSIST', STATE)
         call('PERSIST', ORDER)
@@ -286,7 +295,7 @@ local function many(command, key, args)
 end
 
 local rec = {}             -- id -> record, false when there is none
-for k = 3, #fields do rec[fields[k]] = got[k] end
+for k = 3, top do rec[fields[k]] = got[k] end
 
 local declared, pin, paused, changes = 0, -1, 0, 0
 used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, 0, 0, 0, 0, 0
@@ -524,13 +533,13 @@ end
 local eager = false       -- renewals and heartbeats given: they must pass when memory is short
 local p = 4
 while ARGV[p] do
-  local verb, param = ARGV[p], ARGV[p + 1]
-  local from = p + WIDTH[verb] + 2
-  local to = from + ARGV[from - 1] - 1
+  local verb, param = sub(ARGV[p], 1, 1), sub(ARGV[p], 2)
+  local from, to = p + 2, p + 1 + ARGV[p + 1]
 
   if verb == 'A' then
-    local weight, ttl, hb = ARGV[p + 2] + 0, ARGV[p + 3] + 0, ARGV[p + 4] + 0
-    local start, qlimit, maxhold, wanted = ARGV[p + 5] * 1000, ARGV[p + 6] + 0, ARGV[p + 7] + 0, ARGV[p + 8] + 0
+    local wait, weight, ttl, hb, start, qlimit, maxhold, wanted, label = match(ARGV[p], TERMS)
+    weight, ttl, hb, start = weight + 0, ttl + 0, hb + 0, start * 1000
+    qlimit, maxhold, wanted = qlimit + 0, maxhold + 0, wanted + 0
     if wanted ~= declared then
       if declared > 0 then changes = changes + 1 end
       declared = wanted
@@ -555,14 +564,14 @@ while ARGV[p] do
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 5, limit, 0, 0, 0
         n = n + 5
       elseif waiting == 0 and paused == 0 and used + weight <= limit then
-        local slot, ceiling = grant(id, weight, maxhold, ARGV[2], ARGV[p + 9])
+        local slot, ceiling = grant(id, weight, maxhold, ARGV[2], label)
         local till = now + ttl
         if ceiling > 0 and ceiling < till then till = ceiling end
         due[id] = till
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 1, last, slot, till - now, limit
         n = n + 5
-      elseif param == '0' or waiting >= qlimit then
-        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = param == '0' and 3 or 4, used, limit, waiting, paused
+      elseif wait == '0' or waiting >= qlimit then
+        out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = wait == '0' and 3 or 4, used, limit, waiting, paused
         n = n + 5
       else
         last = last < us and us or last + 1
@@ -572,7 +581,7 @@ while ARGV[p] do
         table.insert(arrivals, spot, entry)
         if arrived[id] then arrived[id].id = '' end -- it came, left and came again in this call
         arrived[id], touched[id], due[id] = entry, true, now + hb
-        rec[id] = format('w %d %.0f %.0f ', weight, now, maxhold) .. ARGV[2] .. ' ' .. ARGV[p + 9]
+        rec[id] = format('w %d %.0f %.0f ', weight, now, maxhold) .. ARGV[2] .. ' ' .. label
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 2, waiting, used, limit, waiting + 1
         n = n + 5
         waiting = waiting + 1
@@ -598,6 +607,7 @@ while ARGV[p] do
 
   elseif verb == 'H' then
     eager = true
+    local hb, places = match(param, '^(%d+) ([01])$')
     for k = from, to do
       local id = ARGV[k]
       local kind = sub(rec[id] or 'x', 1, 1)
@@ -606,8 +616,8 @@ while ARGV[p] do
       elseif kind ~= 'w' then
         gone(id)
       else
-        due[id] = now + param
-        if ARGV[p + 2] == '1' then
+        due[id] = now + hb
+        if places == '1' then
           place(id)
         else
           out[n + 1], out[n + 2] = 2, -1

@@ -88,7 +88,7 @@ func (s *Semaphore) withdraw(c *Claim, verb protocol.Verb) bool {
 // s.mu is held.
 func (s *Semaphore) kick() {
 	if f := s.next(); f != nil {
-		go s.run(f)
+		s.session.crew.take(job{s, f})
 	}
 }
 

@@ -71,6 +71,7 @@ type Session struct {
 	ctx     context.Context //nolint:containedctx // the session's life
 	cancel  context.CancelFunc
 	clock   *serverClock // nil in a cluster, where each node has its own
+	crew    *crew
 
 	mu     sync.Mutex
 	sems   map[string]weak.Pointer[Semaphore] // guarded by mu; by state key
@@ -90,6 +91,7 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 		s.clock = new(serverClock)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.crew = newCrew(s.ctx.Done())
 	return s
 }
 
