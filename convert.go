@@ -14,6 +14,9 @@ import (
 // public words an error of the inner packages for users. It is the only place
 // that knows both sides.
 func public(name string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var (
 		refusal *session.Refusal
 		lost    *session.Lost
@@ -21,8 +24,6 @@ func public(name string, err error) error {
 		short   *session.Unreplicated
 	)
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &refusal):
 		return publicRefusal(refusal)
 	case errors.As(err, &lost):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,7 +149,7 @@ func checkTimes(l *lab, w *wiretap, ahead time.Duration) {
 			}
 		}
 	}
-	for v := range widths {
+	for v := range strings.SplitSeq("AHRLEDPZ", "") {
 		if !seen[v] {
 			l.Errorf("no call with operation %s was seen", v)
 		}

@@ -271,19 +271,13 @@ func (l *lab) idle(limit int, above int64) {
 	}
 }
 
-// widths are the numbers of parameters of the protocol's verbs; see transition.lua.
-var widths = map[string]int{"A": 9, "H": 2, "R": 1, "L": 1, "E": 1, "D": 1, "P": 1, "Z": 1}
-
-// verbs returns the operations that a request to the script carries.
+// verbs returns the operations that a request to the script carries: groups of a
+// head that begins with the verb, a number of ids, and ids.
 func verbs(c redistest.Command) (all []string) {
-	for i := 8; redistest.IsScript(c) && i < len(c); {
-		w, ok := widths[c[i]]
-		if !ok || i+w+1 >= len(c) {
-			return all
-		}
-		all = append(all, c[i])
-		ids, _ := strconv.Atoi(c[i+w+1])
-		i += w + 2 + ids
+	for i := 8; redistest.IsScript(c) && i+1 < len(c); {
+		all = append(all, c[i][:1])
+		ids, _ := strconv.Atoi(c[i+1])
+		i += 2 + ids
 	}
 	return all
 }

@@ -181,7 +181,7 @@ func bit(b bool) byte {
 
 // cursor walks over the flat reply.
 type cursor struct {
-	fields []any
+	fields []int64
 	short  bool
 }
 
@@ -190,8 +190,7 @@ func (c *cursor) next() int64 {
 		c.short = true
 		return 0
 	}
-	n, ok := c.fields[0].(int64)
-	c.short = c.short || !ok
+	n := c.fields[0]
 	c.fields = c.fields[1:]
 	return n
 }

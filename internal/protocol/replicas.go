@@ -30,9 +30,9 @@ func replicas(ops []Op) (most int) {
 // have what it wrote. WAIT counts what its own connection wrote, so the two
 // travel in one pipeline; a cluster's client would send WAIT to any node, so
 // there the pipeline is that of the node which has the keys.
-func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) ([]any, acks, error) {
+func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) ([]int64, acks, error) {
 	if want == 0 {
-		fields, err := s.step.run(ctx, s.rdb, args)
+		fields, err := s.step.numbers(ctx, s.rdb, args)
 		return fields, acks{}, err
 	}
 	cluster, ok := s.rdb.(*redis.ClusterClient)
@@ -52,10 +52,10 @@ func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) ([]an
 }
 
 // runAndWait is run with a WAIT behind the script.
-func (sc script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]any, acks, error) {
+func (sc script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]int64, acks, error) {
 	fields, a, err := pipe(ctx, rdb, args, want)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		fields, a, err = pipe(ctx, rdb, append([]any{"eval", sc.text}, args[2:]...), want)
+		fields, a, err = pipe(ctx, rdb, sc.whole(args), want)
 	}
 	if err != nil {
 		return nil, acks{}, classify(err)
@@ -63,13 +63,13 @@ func (sc script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, 
 	return fields, a, nil
 }
 
-func pipe(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]any, acks, error) {
-	cmd := once{redis.NewCmd(ctx, args...)}
-	wait := once{redis.NewCmd(ctx, "wait", want, waitFor(ctx).Milliseconds())}
+func pipe(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]int64, acks, error) {
+	cmd := newOnceNumbers(ctx, args)
+	wait := newOnce(ctx, []any{"wait", want, waitFor(ctx).Milliseconds()})
 	p := rdb.Pipeline()
 	_, _ = p.Process(ctx, cmd), p.Process(ctx, wait) // only put in line
 	_, _ = p.Exec(ctx)                               // each command has its own error
-	fields, err := cmd.Slice()
+	fields, err := cmd.Result()
 	if err != nil {
 		return nil, acks{}, err
 	}

@@ -24,7 +24,7 @@ type Store struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	session string
-	owner   string       // channel/pid/host, as records keep it
+	owner   any          // string: channel/pid/host, as records keep it
 	flags   atomic.Value // string: ARGV[3] of transition.lua
 	step    script
 	look    script
@@ -120,7 +120,7 @@ const headWidth = 4
 // refused, with Reply.Now set. The client's own retries are switched off: only
 // the caller knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
-	args := append(make([]any, 0, 20+len(ops)), k.call...)
+	args := append(make([]any, 0, 12+len(ops)), k.call...)
 	args = append(args, notAfter, s.owner, s.flags.Load())
 	fields, acks, err := s.execute(ctx, k, appendOps(args, ops), replicas(ops))
 	if err != nil {
@@ -154,18 +154,11 @@ func newScript(text string) script {
 	return script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// run executes the script; args[0] is "evalsha". Where the server does not know
-// the hash (it restarted, or SCRIPT FLUSH), which is a refusal, the text follows.
+// run executes the script and returns its reply, whatever that holds.
 func (sc script) run(ctx context.Context, rdb redis.UniversalClient, args []any) ([]any, error) {
-	cmd := once{redis.NewCmd(ctx, args...)}
-	err := rdb.Process(ctx, cmd)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		again := append([]any{"eval", sc.text}, args[2:]...)
-		cmd = once{redis.NewCmd(ctx, again...)}
-		err = rdb.Process(ctx, cmd)
-	}
+	cmd, err := process(ctx, sc, rdb, args, newOnce)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	fields, err := cmd.Slice()
 	if err != nil {
@@ -174,12 +167,54 @@ func (sc script) run(ctx context.Context, rdb redis.UniversalClient, args []any)
 	return fields, nil
 }
 
-// once is a command that go-redis must not repeat by itself: it would report
-// success for a script that ran twice.
-type once struct{ *redis.Cmd }
+// numbers executes the script and returns its reply, which consists of numbers.
+func (sc script) numbers(ctx context.Context, rdb redis.UniversalClient, args []any) ([]int64, error) {
+	cmd, err := process(ctx, sc, rdb, args, newOnceNumbers)
+	if err != nil {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+// process executes the script as a command that make makes; args[0] is "evalsha".
+// Where the server does not know the hash (it restarted, or SCRIPT FLUSH), which
+// is a refusal, the text follows.
+func process[C redis.Cmder](
+	ctx context.Context, sc script, rdb redis.UniversalClient, args []any, make func(context.Context, []any) C,
+) (C, error) {
+	cmd := make(ctx, args)
+	err := rdb.Process(ctx, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		cmd = make(ctx, sc.whole(args))
+		err = rdb.Process(ctx, cmd)
+	}
+	if err != nil {
+		return cmd, classify(err)
+	}
+	return cmd, nil
+}
+
+// whole turns a call by hash into one with the text.
+func (sc script) whole(args []any) []any { return append([]any{"eval", sc.text}, args[2:]...) }
+
+// once and onceNumbers are commands that go-redis must not repeat by itself: it
+// would report success for a script that ran twice.
+type (
+	once        struct{ *redis.Cmd }
+	onceNumbers struct{ *redis.IntSliceCmd }
+)
+
+func newOnce(ctx context.Context, args []any) once { return once{redis.NewCmd(ctx, args...)} }
+
+func newOnceNumbers(ctx context.Context, args []any) onceNumbers {
+	return onceNumbers{redis.NewIntSliceCmd(ctx, args...)}
+}
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
+
+// NoRetry implements redis.Cmder.
+func (onceNumbers) NoRetry() bool { return true }
 
 // Evicts asks the server whether memory pressure may delete keys, and with which
 // policy. An error means that it is not known.

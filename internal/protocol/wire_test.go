@@ -48,6 +48,11 @@ func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			return c.err
 		}
 		switch cmd := cmd.(type) {
+		case onceNumbers:
+			fields, err := numbersOf(c.reply)
+			cmd.SetVal(fields)
+			cmd.SetErr(err)
+			return err
 		case once:
 			cmd.SetVal(c.reply)
 		case *redis.Cmd:
@@ -55,6 +60,23 @@ func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		}
 		return nil
 	}
+}
+
+// numbersOf reads a reply as go-redis reads one that is to consist of numbers.
+func numbersOf(reply any) ([]int64, error) {
+	fields, ok := reply.([]any)
+	if !ok {
+		return nil, fmt.Errorf("redis: can't parse array reply: %v", reply)
+	}
+	var numbers []int64
+	for _, f := range fields {
+		n, ok := f.(int64)
+		if !ok && f != nil {
+			return nil, fmt.Errorf("redis: can't parse int reply: %v", f)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
 }
 
 // TestOpsSurviveTheWire reads the arguments as transition.lua does.

@@ -54,6 +54,10 @@ type flight struct {
 	wire   []protocol.Op // copies: an earlier call with an unknown outcome may still write to its own
 	sent   clock.Instant
 	giveUp clock.Instant
+	ctx    bounded
+
+	one     [1]*op // room for the one that most flights have
+	oneWire [1]protocol.Op
 }
 
 // submit puts o in line and starts a call if none is in flight. s.mu is held.
@@ -107,6 +111,7 @@ func (s *Semaphore) next() *flight {
 		return nil
 	}
 	f := &flight{sent: now}
+	f.ops, f.wire = f.one[:0], f.oneWire[:0]
 	s.releases = f.board(s.releases)
 	s.pending = f.board(s.pending)
 	if len(f.ops) == 0 && !s.poke {
@@ -119,7 +124,8 @@ func (s *Semaphore) next() *flight {
 	return f
 }
 
-// board takes operations aboard while there is room, and returns the others.
+// board takes operations aboard while there is room, and returns the others, or
+// the room that they had.
 func (f *flight) board(line []*op) (rest []*op) {
 	for i, o := range line {
 		if f.load >= 4*mostOps {
@@ -141,7 +147,8 @@ func (f *flight) board(line []*op) (rest []*op) {
 		f.ops = append(f.ops, o)
 		f.wire = append(f.wire, o.Op)
 	}
-	return nil
+	clear(line)
+	return line[:0]
 }
 
 // patienceOf is how long a call may take: there must be time for a second one,
@@ -169,7 +176,8 @@ func (s *Semaphore) run(f *flight) {
 // said about the latest time at which a copy may run; so an empty call comes first.
 func (s *Semaphore) call(f *flight) (protocol.Reply, error) {
 	wait := f.giveUp.Sub(f.sent)
-	ctx := bounded{s.session.ctx, time.Now().Add(wait)}
+	f.ctx = bounded{s.session.ctx, time.Now().Add(wait)}
+	ctx := &f.ctx
 	if !s.clock.known() {
 		sent := clock.Now()
 		reply, err := s.session.store.Do(ctx, s.keys, 0, nil)
@@ -190,7 +198,7 @@ type bounded struct {
 }
 
 // Deadline implements context.Context.
-func (b bounded) Deadline() (time.Time, bool) { return b.deadline, true }
+func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
 
 // unsent words a failure before anything of the flight was sent.
 func unsent(err error) error {

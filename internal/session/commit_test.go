@@ -124,7 +124,7 @@ func TestReleasesGoFirst(t *testing.T) {
 		if err := <-granted; err != nil {
 			w.Errorf("a try that travelled with a release: %v", err)
 		}
-		if all := calls(); len(all) != 1 || all[0][8] != "L" {
+		if all := calls(); len(all) != 1 || all[0][8] != "L0" {
 			w.Errorf("calls: %q", all)
 		}
 	})

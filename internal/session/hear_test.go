@@ -19,7 +19,7 @@ func TestGrantByMessageIsTrustedFromTheHeartbeat(t *testing.T) {
 		holder := w.acquire(w.open().Semaphore("s"), terms(1))
 		claim, done := w.waiting(w.session.Semaphore("s"), terms(1))
 		beat := w.net.Inject(redistest.Rule{
-			Match: func(c redistest.Command) bool { return strings.Contains(strings.Join(c, " "), " H ") },
+			Match: func(c redistest.Command) bool { return strings.Contains(strings.Join(c, " "), " H") },
 			Fault: redistest.DelayReply,
 		})
 		<-beat.Hit()

@@ -121,7 +121,10 @@ func hostname() string {
 	return name[:min(len(name), 48)]
 }
 
-func (s *Session) newID() string { return s.id + "." + strconv.FormatUint(s.seq.Add(1), 36) }
+func (s *Session) newID() string {
+	b := append(make([]byte, 0, 48), s.id...)
+	return string(strconv.AppendUint(append(b, '.'), s.seq.Add(1), 36))
+}
 
 // Semaphore returns the semaphore called name; the same one for as long as
 // anybody uses it.

@@ -42,8 +42,8 @@ var All = []Mutant{
 	{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{
-			{script, "local plain = #ARGV[3] == 1 and #fields <= 500", "local plain = #ARGV[3] == 1 and #fields <= 500 and ARGV[4] ~= 'L'"},
-			{script, "pump()\n\n-- ---- write", "if ARGV[4] ~= 'L' then pump() end\n\n-- ---- write"},
+			{script, "and top <= 500\n", "and top <= 500 and sub(ARGV[4] or '', 1, 1) ~= 'L'\n"},
+			{script, "pump()\n\n-- ---- write", "if sub(ARGV[4] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
 		},
 	},
 	{
@@ -61,7 +61,10 @@ var All = []Mutant{
 	},
 	{
 		Name: "token-counter", What: "tokens come from a counter that goes with the keys", Scenario: "clients", Caught: []string{"S2"},
-		Edits: []Edit{{script, "last = last < us and us or last + 1", "last = last + 1"}},
+		Edits: []Edit{
+			{script, "last = last < us and us or last + 1", "last = last + 1"},
+			{script, "if last < us then last, token = us, stamp else", "if false then else"},
+		},
 	},
 	{
 		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
@@ -76,7 +79,7 @@ var All = []Mutant{
 	{
 		Name: "barging", What: "a newcomer that fits passes the queue", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{
-			{script, "local fits = waiting == 0 and used", "local fits = used"},
+			{script, "elseif waiting == 0 and used + wanted <= limit then", "elseif used + wanted <= limit then"},
 			{script, "elseif waiting == 0 and paused == 0 and used + weight <= limit then", "elseif paused == 0 and used + weight <= limit then"},
 		},
 	},
@@ -111,8 +114,8 @@ var All = []Mutant{
 		Edits: []Edit{
 			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n\t\"time\"\n"},
 			{
-				store, "args = append(args, notAfter, s.owner, s.flags)",
-				"args = append(args, time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner, s.flags)\n\t_ = notAfter",
+				store, "args = append(args, notAfter, s.owner, s.flags.Load())",
+				"args = append(args, time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner, s.flags.Load())\n\t_ = notAfter",
 			},
 			{script, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]", "local us = ARGV[1] + 0"},
 			{script, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
