@@ -1,0 +1,206 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth/bench/internal/stat"
+)
+
+// crowd drives a contestant that is written in Go.
+type crowd struct {
+	peer    *Peer
+	shape   Shape
+	clients []*Client
+	workers []Acquire
+}
+
+func open(ctx context.Context, p *Peer, url, prefix string, s Shape) (Driver, error) {
+	c := &crowd{peer: p, shape: s}
+	for range s.Clients {
+		client, err := p.Connect(url, prefix)
+		if err != nil {
+			c.Close()
+			return nil, err
+		}
+		c.clients = append(c.clients, client)
+	}
+	if err := c.warm(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// warm gives each worker its semaphore and has each client use each of its
+// semaphores once.
+func (c *crowd) warm(ctx context.Context) error {
+	for w := range c.shape.Workers {
+		name := c.shape.Name
+		if c.shape.Each {
+			name += "-" + strconv.Itoa(w)
+		}
+		acquire, err := c.clients[w%len(c.clients)].Semaphore(name, c.shape.Limit)
+		if err != nil {
+			return err
+		}
+		c.workers = append(c.workers, acquire)
+		if c.shape.Each || w < len(c.clients) {
+			if err := pair(ctx, acquire); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func pair(ctx context.Context, acquire Acquire) error {
+	release, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return release()
+}
+
+// Close implements Driver.
+func (c *crowd) Close() {
+	var wg sync.WaitGroup
+	for _, client := range c.clients {
+		wg.Go(client.Close)
+	}
+	wg.Wait()
+}
+
+// patience is how much longer a stretch of work lasts in which nobody was served.
+const patience = 5 * time.Second
+
+// Spin implements Driver.
+func (c *crowd) Spin(ctx context.Context, l Load) (*Outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first := make(chan struct{})
+	defer time.AfterFunc(l.For, func() {
+		select { // a stretch without a single pair says nothing: it lasts longer
+		case <-first:
+		case <-ctx.Done():
+		case <-time.After(patience):
+		}
+		cancel()
+	}).Stop()
+	served := sync.OnceFunc(func() { close(first) })
+	out := &Outcome{Each: make([]int, len(c.workers))}
+	beliefs := make([][]stat.Belief, len(c.workers))
+	errs := make([]error, len(c.workers))
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for w, acquire := range c.workers {
+		wg.Go(func() {
+			s := spinner{acquire: acquire, load: l, begin: begin, served: served}
+			errs[w] = s.run(ctx)
+			out.Each[w], beliefs[w] = s.pairs, s.beliefs
+		})
+	}
+	wg.Wait()
+	out.Took = time.Since(begin)
+	for w, n := range out.Each {
+		out.Pairs += n
+		out.Beliefs = append(out.Beliefs, beliefs[w]...)
+	}
+	err := errors.Join(errs...)
+	if err == nil && out.Pairs == 0 {
+		err = fmt.Errorf("%s had no permit within %v", c.peer.Title, l.For+patience)
+	}
+	return out, err
+}
+
+// spinner is one worker in one Spin.
+type spinner struct {
+	acquire Acquire
+	load    Load
+	begin   time.Time
+	served  func() // called after a pair
+	pairs   int
+	beliefs []stat.Belief
+}
+
+// run works until ctx ends, which is no error.
+func (s *spinner) run(ctx context.Context) error {
+	var hold *time.Timer
+	for ctx.Err() == nil {
+		asked := time.Since(s.begin)
+		release, err := s.acquire(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				err = nil // that is how a load ends
+			}
+			return err
+		}
+		had := time.Since(s.begin)
+		if s.load.Hold > 0 {
+			if hold == nil {
+				hold = time.NewTimer(s.load.Hold)
+			} else {
+				hold.Reset(s.load.Hold)
+			}
+			<-hold.C
+		}
+		gave := time.Since(s.begin)
+		if err := release(); err != nil {
+			return err
+		}
+		if s.pairs++; s.pairs == 1 {
+			s.served()
+		}
+		if s.load.Times {
+			s.beliefs = append(s.beliefs, stat.Belief{Asked: asked, Start: had, End: gave})
+		}
+	}
+	return nil
+}
+
+// Pass implements Driver.
+func (c *crowd) Pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
+	release, err := c.workers[0](ctx)
+	if err != nil {
+		return nil, err
+	}
+	var took []time.Duration
+	for i, end := 1, time.Now().Add(most); len(took) < n && (i <= 3 || time.Now().Before(end)); i++ {
+		d, next, err := handOver(ctx, release, c.workers[i%2], pause+upTo(c.peer.Poll))
+		if err != nil {
+			return took, err
+		}
+		took, release = append(took, d), next
+	}
+	return took, release()
+}
+
+// handOver has a waiter come, releases after the pause, and returns how long it
+// took the waiter to have the permit, and the waiter's release.
+func handOver(ctx context.Context, release Release, waiter Acquire, pause time.Duration) (time.Duration, Release, error) {
+	type grant struct {
+		release Release
+		at      time.Time
+		err     error
+	}
+	got, gave := make(chan grant, 1), make(chan error, 1)
+	go func() {
+		r, err := waiter(ctx)
+		got <- grant{r, time.Now(), err}
+	}()
+	early := wait(ctx, pause)
+	start := time.Now()
+	go func() { gave <- release() }()
+	g := <-got
+	if err := errors.Join(early, g.err, <-gave); err != nil {
+		if g.release != nil {
+			_ = g.release()
+		}
+		return 0, nil, err
+	}
+	return g.at.Sub(start), g.release, nil
+}

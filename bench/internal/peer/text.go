@@ -1,0 +1,83 @@
+package peer
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/bench/internal/redisd"
+	"github.com/berth-go/berth/classic"
+)
+
+// texts are the semaphores of the source text.
+func texts() []*Peer {
+	return []*Peer{
+		text("basic", "text: basic", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
+			s, err := classic.NewBasic(rdb, name, limit)
+			return driver(s, err)
+		}),
+		text("fair", "text: fair", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
+			s, err := classic.NewFair(rdb, name, limit)
+			return driver(s, err)
+		}),
+		text("underlock", "text: fair under lock", 10*time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
+			s, err := classic.NewFairUnderLock(rdb, name, limit)
+			return driver(s, err)
+		}),
+	}
+}
+
+func driver[S interface{ Driver() classic.Driver }](s S, err error) (classic.Driver, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s.Driver(), nil
+}
+
+// text makes one of them. The text leaves open when a refused client comes
+// again; a pause that is random keeps clients from coming all at once.
+func text(key, title string, poll time.Duration, newDriver func(*redis.Client, string, int) (classic.Driver, error)) *Peer {
+	pause := func() time.Duration { return poll/2 + upTo(poll) }
+	return &Peer{
+		Key: key, Title: title, Kind: Semaphore, Queues: true, Poll: poll, Pause: pause,
+		About: "time-out 10 s as in the text, no refresh; a refused client comes again after " + poll.String() + " on average",
+		Connect: func(url, prefix string) (*Client, error) {
+			rdb := redisd.Client(url)
+			return &Client{
+				Close: func() { _ = rdb.Close() },
+				Semaphore: func(name string, limit int) (Acquire, error) {
+					d, err := newDriver(rdb, prefix+name, limit)
+					if err != nil {
+						return nil, err
+					}
+					return polling(d, pause), nil
+				},
+			}, nil
+		},
+	}
+}
+
+// polling asks until there is room.
+func polling(d classic.Driver, pause func() time.Duration) Acquire {
+	return func(ctx context.Context) (Release, error) {
+		for {
+			// A try whose context ends in the middle may leave a place taken.
+			release, ok, err := d.Acquire(context.WithoutCancel(ctx))
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				return func() error {
+					_, err := release(context.Background())
+					return err
+				}, nil
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(pause()):
+			}
+		}
+	}
+}
