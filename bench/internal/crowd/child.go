@@ -1,0 +1,171 @@
+// Package crowd has many waiters in processes of their own: each process runs
+// this program again and speaks JSON, one line for each question and answer.
+package crowd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/bench/internal/peer"
+)
+
+// Command is the argument with which this program is a process of a crowd.
+const Command = "crowd-of-waiters"
+
+// Config is what a process does.
+type Config struct {
+	URL, Prefix, Name string
+	Waiters           int
+	// Cycle: who gets the permit gives it back at once and goes to the end of
+	// the queue. Without, it keeps it.
+	Cycle bool
+}
+
+// State is what a process answers.
+type State struct {
+	Queued int64 // waiters that were told that they wait
+	Grants int64 // permits had so far
+	// Heap and Stack are what the waiters cost, garbage collected, in bytes; the
+	// goroutine that waits is a caller's, but without it nobody would wait.
+	Heap, Stack float64
+	Error       string
+}
+
+// Main is the process: it reads its Config, waits, answers with its State when
+// all are in the queue and after every further line, and ends with its input.
+func Main(in io.Reader, out io.Writer) int {
+	lines := bufio.NewScanner(in)
+	if !lines.Scan() {
+		return 1
+	}
+	var cfg Config
+	if err := json.Unmarshal(lines.Bytes(), &cfg); err != nil {
+		return 1
+	}
+	c := &crowd{cfg: cfg, ready: make(chan struct{})}
+	answer := json.NewEncoder(out)
+	if err := c.gather(); err != nil {
+		_ = answer.Encode(State{Error: err.Error()})
+		return 1
+	}
+	defer c.leave()
+	for {
+		if err := answer.Encode(c.state()); err != nil {
+			return 1
+		}
+		if !lines.Scan() {
+			return 0
+		}
+	}
+}
+
+// crowd is the waiters of one process.
+type crowd struct {
+	cfg            Config
+	queued, grants atomic.Int64
+	ready          chan struct{} // closed when all are in the queue
+	failed         atomic.Pointer[error]
+	before, after  runtime.MemStats
+	leave          func()
+}
+
+// patience bounds how long the waiters may take to come.
+const patience = 3 * time.Minute
+
+// gather returns when all wait.
+func (c *crowd) gather() error {
+	client, closeAll, err := peer.Dial(c.cfg.URL, c.cfg.Prefix)
+	if err != nil {
+		return err
+	}
+	sem, err := client.Semaphore(c.cfg.Name, 1)
+	if err != nil {
+		closeAll()
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	c.leave = func() {
+		closeAll() // gives places and permits back in a few calls; the context would do so one by one
+		cancel()
+		wg.Wait()
+	}
+	// One waiter before the count: connection, subscription and script.
+	wg.Go(func() { c.wait(ctx, sem, -1) })
+	if err := c.await(1); err != nil {
+		return err
+	}
+	settled(&c.before)
+	for i := range c.cfg.Waiters - 1 {
+		wg.Go(func() { c.wait(ctx, sem, i) })
+	}
+	if err := c.await(int64(c.cfg.Waiters)); err != nil {
+		return err
+	}
+	settled(&c.after)
+	return nil
+}
+
+// await returns when so many wait.
+func (c *crowd) await(n int64) error {
+	for deadline := time.Now().Add(patience); c.queued.Load() < n; {
+		if err := c.failed.Load(); err != nil {
+			return *err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of %d waiters wait after %v", c.queued.Load(), n, patience)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	return nil
+}
+
+func (c *crowd) wait(ctx context.Context, sem *berth.Semaphore, _ int) {
+	first := sync.OnceFunc(func() { c.queued.Add(1) })
+	for {
+		lease, err := sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { first() }))
+		if err != nil {
+			if !errors.Is(err, berth.ErrClosed) && ctx.Err() == nil {
+				c.failed.CompareAndSwap(nil, &err)
+			}
+			return
+		}
+		c.grants.Add(1)
+		if !c.cfg.Cycle {
+			return // Close gives it back
+		}
+		if err := lease.Release(); err != nil && !errors.Is(err, berth.ErrReleased) {
+			c.failed.CompareAndSwap(nil, &err)
+			return
+		}
+	}
+}
+
+// settled reads what memory is in use, without garbage.
+func settled(m *runtime.MemStats) {
+	runtime.GC()
+	runtime.GC() // what the first one's finalizers and pools let go
+	runtime.ReadMemStats(m)
+}
+
+func (c *crowd) state() State {
+	n := float64(max(1, c.cfg.Waiters-1))
+	s := State{
+		Queued: c.queued.Load(), Grants: c.grants.Load(),
+		Heap:  (float64(c.after.HeapAlloc) - float64(c.before.HeapAlloc)) / n,
+		Stack: (float64(c.after.StackInuse) - float64(c.before.StackInuse)) / n,
+	}
+	if err := c.failed.Load(); err != nil {
+		s.Error = (*err).Error()
+	}
+	return s
+}

@@ -1,0 +1,126 @@
+package result
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/berth-go/berth/bench/internal/stat"
+)
+
+// Bound is what a figure, or its ratio to another's, has to keep to. The ratio
+// is taken in each round; its median counts.
+type Bound struct {
+	Scenario string   `json:"scenario"`
+	Case     string   `json:"case"`
+	Metric   string   `json:"metric"`
+	Peer     string   `json:"peer,omitempty"`         // default: berth
+	Against  string   `json:"against,omitempty"`      // the contestant to divide by; none: the figure itself
+	Base     string   `json:"against_case,omitempty"` // default: the same case
+	Invert   bool     `json:"invert,omitempty"`       // divide the other way round: how many times faster
+	AtLeast  *float64 `json:"at_least,omitempty"`
+	AtMost   *float64 `json:"at_most,omitempty"`
+	Why      string   `json:"why,omitempty"`
+}
+
+// The names of what a Verdict says.
+const (
+	Met        = "met"
+	Missed     = "missed"
+	Unmeasured = "not measured"
+)
+
+// Verdict is a bound and what was measured.
+type Verdict struct {
+	Bound
+	Value  float64 `json:"value"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	Result string  `json:"result"`
+}
+
+// Judge compares a bound with what was measured.
+func (r *Report) Judge(b Bound) Verdict {
+	v := Verdict{Bound: b, Result: Unmeasured}
+	values := r.values(b)
+	if len(values) == 0 {
+		return v
+	}
+	v.Value, v.Min, v.Max = stat.Median(values), values[0], values[0]
+	for _, x := range values {
+		v.Min, v.Max = min(v.Min, x), max(v.Max, x)
+	}
+	v.Result = Met
+	if b.AtLeast != nil && v.Value < *b.AtLeast || b.AtMost != nil && v.Value > *b.AtMost {
+		v.Result = Missed
+	}
+	return v
+}
+
+func (r *Report) values(b Bound) []float64 {
+	s := r.Find(b.Scenario, b.Case, b.who(), b.Metric)
+	if s == nil {
+		return nil
+	}
+	if b.Against == "" {
+		return s.Values
+	}
+	base := r.Find(b.Scenario, cmp.Or(b.Base, b.Case), b.Against, b.Metric)
+	if base == nil {
+		return nil
+	}
+	if b.Invert {
+		return stat.Ratios(base.Values, s.Values)
+	}
+	return stat.Ratios(s.Values, base.Values)
+}
+
+func (b Bound) who() string { return cmp.Or(b.Peer, "berth") }
+
+// Names returns the contestants that it takes to judge the bound.
+func (b Bound) Names() []string {
+	if b.Against == "" {
+		return []string{b.who()}
+	}
+	return []string{b.who(), b.Against}
+}
+
+// Cases returns the cases that it takes to judge the bound.
+func (b Bound) Cases() []string { return []string{b.Case, cmp.Or(b.Base, b.Case)} }
+
+// Limit returns the bound's number, for people.
+func (b Bound) Limit() string {
+	var parts []string
+	if b.AtLeast != nil {
+		parts = append(parts, fmt.Sprintf("≥ %.4g", *b.AtLeast))
+	}
+	if b.AtMost != nil {
+		parts = append(parts, fmt.Sprintf("≤ %.4g", *b.AtMost))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ReadBounds reads a list of bounds. It refuses unknown fields and bounds
+// without a number: they would hold always.
+func ReadBounds(in io.Reader) ([]Bound, error) {
+	var file struct {
+		About  string  `json:"about"`
+		Bounds []Bound `json:"expectations"`
+	}
+	dec := json.NewDecoder(in)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&file); err != nil {
+		return nil, err
+	}
+	if len(file.Bounds) == 0 {
+		return nil, fmt.Errorf("it has no expectations")
+	}
+	for _, b := range file.Bounds {
+		if b.AtLeast == nil && b.AtMost == nil {
+			return nil, fmt.Errorf("%s %s %s: neither at_least nor at_most", b.Scenario, b.Case, b.Metric)
+		}
+	}
+	return file.Bounds, nil
+}

@@ -1,0 +1,86 @@
+package scene
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/stat"
+)
+
+const (
+	contenders = 64
+	processes  = 8 // clients, each with connections of its own
+	hold       = time.Millisecond
+	// Slack is the time within which nobody can say who asked first.
+	Slack = 5 * time.Millisecond
+)
+
+func contended() *Scenario {
+	return &Scenario{
+		Key: "contended", Title: "64 goroutines want few permits", Slices: 1, Open: openContended,
+		Cases:  func(Scale) []Case { return []Case{{"5", 5}, {"1", 1}} },
+		Length: func(s Scale) time.Duration { return s.Contended },
+		Takes: func(p *peer.Peer, c Case) bool {
+			return p.Queues && (c.N == 1 || p.Kind != peer.Lock)
+		},
+		About: "One semaphore with 5 permits, or with 1 for the sake of the locks, 64 goroutines in 8 clients, permits held for 1 ms. " +
+			"\"commands\" are those sent, for each acquire. \"overtaken %\": somebody called acquire more than 5 ms later and had the permit " +
+			"more than 5 ms earlier, by the clock of the process in which all clients are. \"most held\" is how many believed to hold a permit at once.",
+	}
+}
+
+func openContended(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
+	s := peer.Shape{Name: e.name("contended"), Clients: processes, Workers: contenders, Limit: c.N}
+	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+		var out *peer.Outcome
+		used, err := e.measured(ctx, func() (err error) {
+			out, err = d.Spin(ctx, peer.Load{For: e.Scale.Contended, Hold: hold, Times: true})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		sent, n := used.Sent(p.Sent), float64(out.Pairs)
+		waits := make([]time.Duration, 0, len(out.Beliefs))
+		for _, b := range out.Beliefs {
+			waits = append(waits, b.Start-b.Asked)
+		}
+		us := micros(waits)
+		return []Figure{
+			{Metric: "acquires/s", Value: out.PerSecond()},
+			{Metric: "commands", Value: sent.Calls / n},
+			{Metric: "wait p50 µs", Value: stat.Quantile(us, 0.5), Samples: us},
+			{Metric: "wait p99 µs", Value: stat.Quantile(us, 0.99)},
+			{Metric: "jain", Value: stat.Jain(out.Each)},
+			{Metric: "overtaken %", Value: 100 * float64(stat.Overtaken(out.Beliefs, Slack)) / n},
+			{Metric: "most held", Value: float64(stat.MostHeld(out.Beliefs))},
+		}, nil
+	})
+}
+
+const pause = 3 * time.Millisecond
+
+func handoff() *Scenario {
+	return &Scenario{
+		Key: "handoff", Title: "A permit changes hands", Slices: 2, Cases: only("3ms"),
+		Length: handoffTime,
+		Takes:  func(p *peer.Peer, _ Case) bool { return p.Queues || p.Key == peer.PublishKey },
+		About: "One holder and one waiter in different clients: from the call of release to the return of the waiter's acquire. 3 ms after the " +
+			"waiter came, so that the round trip comes alone; for those that poll up to one poll later, at random, so that the release does not " +
+			"fall in with it.",
+		Open: func(ctx context.Context, e *Env, _ Case, p *peer.Peer) (*Entrant, error) {
+			s := peer.Shape{Name: e.name("handoff"), Clients: 2, Workers: 2, Limit: 1}
+			return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+				took, err := d.Pass(ctx, e.Scale.Handoffs, pause, handoffTime(e.Scale))
+				if err != nil {
+					return nil, err
+				}
+				return quantiles(micros(took)), nil
+			})
+		},
+	}
+}
+
+// handoffTime is enough for the hand-offs of those that do not poll.
+func handoffTime(s Scale) time.Duration { return time.Duration(s.Handoffs) * pause * 4 / 3 }

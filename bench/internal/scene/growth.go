@@ -1,0 +1,202 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/bench/internal/crowd"
+	"github.com/berth-go/berth/bench/internal/peer"
+)
+
+// long is a TTL that needs no renewal while anything is measured.
+const long = time.Hour
+
+func holders() *Scenario {
+	return &Scenario{
+		Key: "holders", Title: "Cost against live holders", Slices: 1, Together: true, Open: openHolders,
+		Cases:  func(s Scale) []Case { return cases(s.Crowd) },
+		Length: func(s Scale) time.Duration { return s.Slice },
+		Takes:  among(peer.BerthKey, "basic", "fair", peer.TrivialKey),
+		About: "One goroutine acquires and releases while so many others hold permits of the same semaphore, with room left. The others' leases " +
+			"last for an hour, so that their renewals are not in the figures. \"server µs\" is the time in commands by INFO commandstats.",
+	}
+}
+
+func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
+	s := peer.Shape{Name: e.name("holders"), Clients: 1, Workers: 1, Limit: c.N + 8}
+	release, err := e.fill(ctx, p, s.Name, c.N)
+	if err != nil {
+		return nil, err
+	}
+	entrant, err := e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+		var out *peer.Outcome
+		used, err := e.measured(ctx, func() (err error) {
+			out, err = d.Spin(ctx, peer.Load{For: e.Scale.Slice, Times: true})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return []Figure{
+			{Metric: "server µs", Value: used.Sent(p.Sent).Usec / float64(out.Pairs)},
+			{Metric: "cpu µs", Value: used.CPU * 1e6 / float64(out.Pairs)},
+			{Metric: "pair µs", Value: float64(out.Took.Microseconds()) / float64(out.Pairs)},
+		}, nil
+	})
+	if err != nil {
+		release()
+		return nil, err
+	}
+	closeDriver := entrant.Close
+	entrant.Close = func() { closeDriver(); release() }
+	return entrant, nil
+}
+
+// fill has n others hold a permit, and returns how to give them back.
+func (e *Env) fill(ctx context.Context, p *peer.Peer, name string, n int) (func(), error) {
+	switch p.Key {
+	case peer.BerthKey:
+		return e.lease(ctx, n, func(c *berth.Client, _ int) (*berth.Semaphore, error) {
+			return c.Semaphore(name, n+8, berth.TTL(long))
+		})
+	case "basic":
+		return func() {}, e.members(ctx, name, n, future)
+	case "fair":
+		// What n acquires leave behind: making them would take hours.
+		return func() {}, errors.Join(e.members(ctx, name, n, future), e.members(ctx, name+":owner", n, number),
+			e.Redis.Set(ctx, e.Prefix+name+":counter", n, 0).Err())
+	default:
+		return func() {}, nil
+	}
+}
+
+// lease takes n leases of a client of its own, the i-th of what of returns.
+func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) (*berth.Semaphore, error)) (func(), error) {
+	c, closeAll, err := peer.Dial(e.URL, e.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	const atOnce = 512
+	errs := make([]error, atOnce)
+	var wg sync.WaitGroup
+	for w := range atOnce {
+		wg.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += atOnce {
+				var sem *berth.Semaphore
+				if sem, errs[w] = of(c, i); errs[w] == nil {
+					_, errs[w] = sem.Acquire(ctx) // Close releases it
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		closeAll()
+		return nil, err
+	}
+	return closeAll, nil
+}
+
+// future is a score of the text's that does not run out meanwhile.
+func future(int) float64 { return float64(time.Now().Add(long).UnixMilli()) / 1000 }
+
+func number(i int) float64 { return float64(i + 1) }
+
+// members writes n members into one of the text's ZSETs.
+func (e *Env) members(ctx context.Context, key string, n int, score func(i int) float64) error {
+	const batch = 1000
+	for from := 0; from < n; from += batch {
+		var z []redis.Z
+		for i := from; i < min(n, from+batch); i++ {
+			z = append(z, redis.Z{Score: score(i), Member: fmt.Sprintf("00000000-0000-4000-8000-%012d", i)})
+		}
+		if err := e.Redis.ZAdd(ctx, e.Prefix+key, z...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func waiters() *Scenario {
+	return &Scenario{
+		Key: "waiters", Title: "Cost against waiters", Slices: 1, Most: 3, Open: openWaiters,
+		Cases:    func(s Scale) []Case { return cases(s.Crowd) },
+		Length:   func(s Scale) time.Duration { return 4 * s.Slice },
+		Takes:    among(peer.BerthKey),
+		Together: true,
+		About: "So many wait in line for one permit, in processes of their own; whoever gets it gives it back at once and goes to the end of the " +
+			"line. Time in commands by INFO commandstats, for each turn of the permit: a release, a grant and a new place in line. " +
+			"The waiters' heartbeats are in it.",
+	}
+}
+
+func openWaiters(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
+	return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) {
+		// The crowd comes for the slice and goes: a thousand that cycle would be
+		// in the way of all others.
+		taken, line, err := e.line(ctx, e.name("waiters"), c.N, true)
+		if err != nil {
+			return nil, err
+		}
+		defer line.Close()
+		taken()
+		if err := pauseFor(ctx, e.Scale.Slice); err != nil { // until it turns
+			return nil, err
+		}
+		before, err := line.State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var after crowd.State
+		used, err := e.measured(ctx, func() error {
+			if err := pauseFor(ctx, 3*e.Scale.Slice); err != nil {
+				return err
+			}
+			after, err = line.State(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		turns := float64(after.Grants - before.Grants)
+		if turns == 0 {
+			return nil, errors.New("the permit did not change hands")
+		}
+		return []Figure{
+			{Metric: "server µs", Value: used.Sent(peer.Berth().Sent).Usec / turns},
+			{Metric: "cpu µs", Value: used.CPU * 1e6 / turns},
+			{Metric: "turns/s", Value: turns / (3 * e.Scale.Slice).Seconds()},
+		}, nil
+	}}, nil
+}
+
+// line has n wait for the one permit of a semaphore, which is taken until the
+// function that it returns is called.
+func (e *Env) line(ctx context.Context, name string, n int, cycle bool) (func(), *crowd.Crowd, error) {
+	release, err := e.lease(ctx, 1, func(c *berth.Client, _ int) (*berth.Semaphore, error) { return c.Semaphore(name, 1) })
+	if err != nil {
+		return nil, nil, err
+	}
+	in := min(e.Scale.Processes, (n+9999)/10_000)
+	line, err := crowd.Gather(ctx, e.Self, in, crowd.Config{URL: e.URL, Prefix: e.Prefix, Name: name, Waiters: n, Cycle: cycle})
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return release, line, nil
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,188 @@
+package scene
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/result"
+)
+
+// Run is one interleaved run of contestants through scenarios.
+type Run struct {
+	Env       *Env
+	Scenarios []*Scenario
+	Peers     []*peer.Peer
+	Rounds    int
+	Seed      uint64
+	// Want leaves cases and contestants out; nil: none.
+	Want     func(s *Scenario, c Case, p *peer.Peer) bool
+	Report   *result.Report
+	Progress func(Step)
+
+	random       *rand.Rand
+	begin        time.Time
+	done, ahead  time.Duration // of what was planned
+	round, total int
+}
+
+// Step is what a run is about to do.
+type Step struct {
+	Scenario, Case, Peer string
+	Round, Rounds        int
+	Left                 time.Duration // of the whole run, about; 0: unknown yet
+}
+
+// Do measures. It fills in the report as it goes, so that one that is
+// interrupted has what was measured until then. A contestant that fails is left
+// out of the case from then on, and the report says why; only ctx's end and the
+// server's silence end the run.
+func (r *Run) Do(ctx context.Context) error {
+	r.random = rand.New(rand.NewPCG(r.Seed, r.Seed)) //nolint:gosec // an order, not a secret
+	r.begin = time.Now()
+	for _, s := range r.Scenarios {
+		r.ahead += r.length(s)
+	}
+	for _, s := range r.Scenarios {
+		if err := r.scenario(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is a contestant in a case.
+type entry struct {
+	s *Scenario
+	c Case
+	p *peer.Peer
+	*Entrant
+}
+
+// groups returns who is open at the same time.
+func (r *Run) groups(s *Scenario) (groups [][]*entry) {
+	var all []*entry
+	for _, c := range s.Cases(r.Env.Scale) {
+		var group []*entry
+		for _, p := range r.Peers {
+			if s.Takes(p, c) && (r.Want == nil || r.Want(s, c, p)) {
+				group = append(group, &entry{s: s, c: c, p: p})
+			}
+		}
+		all = append(all, group...)
+		groups = append(groups, group)
+	}
+	if s.Together {
+		return [][]*entry{all}
+	}
+	return groups
+}
+
+func (r *Run) slices(s *Scenario) int {
+	rounds := r.Rounds
+	if s.Most > 0 {
+		rounds = min(rounds, s.Most)
+	}
+	return rounds * s.Slices
+}
+
+func (r *Run) length(s *Scenario) (d time.Duration) {
+	for _, g := range r.groups(s) {
+		d += time.Duration(len(g)*r.slices(s)) * s.Length(r.Env.Scale)
+	}
+	return d
+}
+
+func (r *Run) scenario(ctx context.Context, s *Scenario) error {
+	for _, group := range r.groups(s) {
+		if err := r.group(ctx, s, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) group(ctx context.Context, s *Scenario, group []*entry) error {
+	defer func() {
+		for _, e := range group {
+			if e.Entrant != nil {
+				e.Close()
+			}
+		}
+	}()
+	r.total = r.slices(s)
+	for _, e := range group {
+		r.round = 0
+		r.tell(e)
+		entrant, err := s.Open(ctx, r.Env, e.c, e.p)
+		if err != nil {
+			if err := r.skip(ctx, e, err); err != nil {
+				return err
+			}
+			continue
+		}
+		e.Entrant = entrant
+	}
+	for r.round = 1; r.round <= r.total; r.round++ {
+		r.random.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+		for _, e := range group {
+			if err := r.slice(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// slice measures one contestant once.
+func (r *Run) slice(ctx context.Context, e *entry) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	planned := e.s.Length(r.Env.Scale)
+	r.done += planned
+	if e.Entrant == nil {
+		return nil
+	}
+	r.tell(e)
+	runtime.GC() // one contestant's garbage is not the next one's burden
+	figures, err := e.Slice(ctx)
+	if err != nil {
+		e.Close()
+		e.Entrant = nil
+		return r.skip(ctx, e, err)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // the slice may have been cut short
+	}
+	for _, f := range figures {
+		r.Report.Add(e.s.Key, e.c.Key, e.p.Key, f.Metric, f.Value, f.Samples)
+	}
+	return nil
+}
+
+// skip notes that a contestant failed. It returns an error if nobody can go on.
+func (r *Run) skip(ctx context.Context, e *entry, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.Report.Skipped = append(r.Report.Skipped, result.Skip{Scenario: e.s.Key, Case: e.c.Key, Peer: e.p.Key, Why: err.Error()})
+	if pinged := r.Env.Redis.Ping(ctx).Err(); pinged != nil {
+		return fmt.Errorf("redis has gone away: %w", pinged)
+	}
+	return nil
+}
+
+func (r *Run) tell(e *entry) {
+	if r.Progress == nil {
+		return
+	}
+	step := Step{Scenario: e.s.Key, Case: e.c.Key, Peer: e.p.Title, Round: r.round, Rounds: r.total}
+	if r.done > 0 {
+		step.Left = time.Duration(float64(r.ahead-r.done) * float64(time.Since(r.begin)) / float64(r.done))
+	}
+	r.Progress(step)
+}
