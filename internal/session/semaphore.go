@@ -37,7 +37,7 @@ type Semaphore struct {
 	nearest  clock.Instant // when something may run out at the server
 	timer    *time.Timer
 	alarm    clock.Instant // when timer fires; 0: not set
-	watchers map[*func(int)]struct{}
+	watchers map[*func(others, here int)]struct{}
 }
 
 // unlock frees mu and then runs what must not run under it.
@@ -278,15 +278,15 @@ func (s *Semaphore) lose(c *Claim, cause Cause, gone bool) {
 	}
 }
 
-// Watch has f told after every answer how many wait in line who are not claims
-// of this process: those that are cancelling, or were just granted a permit by a
-// message under way, may be counted. f must not block. It is told until stop is
-// called, and perhaps once more.
-func (s *Semaphore) Watch(f func(others int)) (stop func()) {
+// Watch has f told after every answer how many wait in line: here, as claims of
+// this process, and others, of whom those that are cancelling, or were just granted
+// a permit by a message under way, may be counted. f must not block. It is told
+// until stop is called, and perhaps once more.
+func (s *Semaphore) Watch(f func(others, here int)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watchers == nil {
-		s.watchers = map[*func(int)]struct{}{}
+		s.watchers = map[*func(others, here int)]struct{}{}
 	}
 	s.watchers[&f] = struct{}{}
 	return func() {
@@ -298,9 +298,10 @@ func (s *Semaphore) Watch(f func(others int)) (stop func()) {
 
 // tell passes on what an answer says of the queue. s.mu is held.
 func (s *Semaphore) tell(waiting int) {
-	others := max(waiting-s.waiters, 0)
+	here := s.waiters
+	others := max(waiting-here, 0)
 	for f := range s.watchers {
-		s.later(func() { (*f)(others) })
+		s.later(func() { (*f)(others, here) })
 	}
 }
 
