@@ -1,0 +1,131 @@
+package berth
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Loan is the right to use a lease of a Pool until it is released or the lease
+// is lost. Loans that follow each other on one lease share its ID, Slot and Token:
+// these fence between processes. Within the process one loan was released before
+// the next one began.
+//
+// A Loan that is not released stays lent, like a Lease.
+type Loan struct {
+	pool   *Pool
+	lease  *berthing
+	parent context.Context //nolint:containedctx // for its values only
+
+	// Guarded by pool.mu.
+	over bool
+	ctx  context.Context //nolint:containedctx // the loan's life, as Context gives it out
+	end  func(error)     // ends ctx; nil until somebody asks for it
+}
+
+type loanKey struct{}
+
+// LoanFromContext returns the loan that ctx was given for: by Loan.Context or
+// Pool.With.
+func LoanFromContext(ctx context.Context) (*Loan, bool) {
+	l, ok := ctx.Value(loanKey{}).(*Loan)
+	return l, ok
+}
+
+func newLoan(ctx context.Context, p *Pool, b *berthing) *Loan {
+	return &Loan{pool: p, lease: b, parent: ctx}
+}
+
+// Context returns a context that ends when the loan does: with a *LostError as
+// its cause (context.Cause, errors.Is ErrLost) when its lease is lost, at the
+// trust deadline at the latest; with ErrReleased after Release, ErrClosed after the
+// Client's Close. It has the values of Acquire's context, but not its end: that
+// limited the wait.
+func (l *Loan) Context() context.Context {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if l.ctx == nil {
+		ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(l.parent), loanKey{}, l))
+		held := l.lease.held
+		stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+		l.ctx, l.end = ctx, func(err error) {
+			stop()
+			cancel(err)
+		}
+		if l.over {
+			l.end(l.released())
+		}
+	}
+	return l.ctx
+}
+
+// Name returns the semaphore's name.
+func (l *Loan) Name() string { return l.pool.sem.name }
+
+// ID returns the lease's id, as operators see it.
+func (l *Loan) ID() string { return l.lease.ID() }
+
+// Slot returns the lease's slot. It is this loan's alone for as long as it lasts.
+func (l *Loan) Slot() int { return l.lease.Slot() }
+
+// Token returns the lease's token: the loans of one lease have the same.
+func (l *Loan) Token() int64 { return l.lease.Token() }
+
+// Weight returns how many permits the lease takes.
+func (l *Loan) Weight() int { return l.lease.Weight() }
+
+// Limit returns the limit that was in force when the lease was granted.
+func (l *Loan) Limit() int { return l.lease.Limit() }
+
+// Valid reports whether the loan may be relied on at this very moment, as
+// Lease.Valid does.
+func (l *Loan) Valid() bool { return !l.isOver() && l.lease.Valid() }
+
+// ValidUntil returns the lease's trust deadline, which renewals move. It is zero
+// when the loan, or the lease, is over.
+func (l *Loan) ValidUntil() time.Time {
+	if l.isOver() {
+		return time.Time{}
+	}
+	return l.lease.ValidUntil()
+}
+
+func (l *Loan) isOver() bool {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	return l.over
+}
+
+// Release ends the loan: its lease goes to the goroutine that has waited longest,
+// is kept, or is given back in the background. It returns nil when the lease was
+// held until now, and ErrReleased when the loan was released before. When the
+// lease was lost, or the pool is closed, Release gives the lease back, waits for
+// that, and returns what Lease.Release does: a *LostError, for one. In every case
+// the loan is over.
+func (l *Loan) Release() error {
+	p := l.pool
+	p.mu.Lock()
+	if l.over {
+		p.mu.Unlock()
+		return l.released()
+	}
+	l.over = true
+	if l.end != nil { // before anybody else can have the lease
+		p.mu.Unlock()
+		l.end(l.released())
+		p.mu.Lock()
+	}
+	now := p.now()
+	if p.closed || !l.lease.usable(now) {
+		p.drop(l.lease)
+		p.mu.Unlock()
+		return p.giveBack(l.lease)
+	}
+	p.put(l.lease, now)
+	p.mu.Unlock()
+	return nil
+}
+
+func (l *Loan) released() error {
+	return fmt.Errorf("%w (a loan of semaphore %q)", ErrReleased, l.Name())
+}
