@@ -153,6 +153,13 @@ func (e *Env) drive(ctx context.Context, p *peer.Peer, s peer.Shape, slice func(
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Title, err)
 	}
+	if s.Workers > 2 {
+		// Connections for all, and whatever else is slow only once.
+		if _, err := d.Spin(ctx, peer.Load{For: e.Scale.Slice / 2}); err != nil {
+			d.Close()
+			return nil, fmt.Errorf("%s: %w", p.Title, err)
+		}
+	}
 	return &Entrant{
 		Close: d.Close,
 		Slice: func(ctx context.Context) ([]Figure, error) { return slice(ctx, d) },
