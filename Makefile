@@ -10,10 +10,10 @@ BENCH ?= .
 COUNT ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint fmt vuln bench model verify soak demo build clean
+.PHONY: help setup test lint fmt vuln bench bench-check gobench model verify soak demo build clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install what the tests need, where that is possible
 	@scripts/setup
@@ -30,7 +30,13 @@ fmt: $(GOLANGCI) ## Format every module (gofumpt, import groups)
 vuln: ## Look for known vulnerabilities in what the modules call
 	@scripts/each-module go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
-bench: setup ## Run the benchmarks (BENCH=pattern, COUNT=repetitions)
+bench: ## Measure berth beside its peers and the floors, minutes (ARGS=--help: what else it can do)
+	@go run ./bench --npm $(ARGS)
+
+bench-check: ## Compare ratios of speed with bench/expectations.json, two minutes at most
+	@go run ./bench --quick --rounds 3 --check bench/expectations.json $(ARGS)
+
+gobench: setup ## Run the Go benchmarks of every module (BENCH=pattern, COUNT=repetitions)
 	@scripts/each-module go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
 
 model: ## Check the models of the protocol with spin (ARGS=-trails: and show how they fail)

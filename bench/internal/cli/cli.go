@@ -1,0 +1,241 @@
+// Package cli is the command line of the benchmarks.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/bench/internal/crowd"
+	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/scene"
+)
+
+// The exit codes, as in sysexits.h.
+const (
+	ok          = 0
+	failure     = 1  // an expectation was not met
+	usage       = 64 // the command line is wrong
+	unavailable = 69 // there is no Redis to measure
+	output      = 74 // a result could not be written
+	interrupted = 128
+)
+
+// options are what the user asked for.
+type options struct {
+	url, json, html, check, pin string
+	scenarios                   []*scene.Scenario
+	peers                       []*peer.Peer
+	named                       bool // the contestants were named
+	rounds                      int
+	seed                        uint64
+	quick, list, npm            bool
+	command                     string
+	scale                       scene.Scale
+}
+
+// coded is an error with the code to exit with.
+type coded struct {
+	code int
+	err  error
+}
+
+// Error implements error.
+func (c *coded) Error() string { return c.err.Error() }
+
+// Unwrap returns what went wrong.
+func (c *coded) Unwrap() error { return c.err }
+
+func errorf(code int, format string, args ...any) error {
+	return &coded{code, fmt.Errorf(format, args...)}
+}
+
+// quiet keeps go-redis from writing between the lines.
+type quiet struct{}
+
+// Printf implements go-redis's logger.
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// Main runs the program, until it is done or interrupted, and returns its exit
+// code.
+func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
+	redis.SetLogger(quiet{})
+	if len(args) > 0 && args[0] == crowd.Command {
+		return crowd.Main(in, stdout)
+	}
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return ok
+	case err != nil:
+		return tellError(stderr, err)
+	case o.list:
+		list(stdout)
+		return ok
+	}
+	if err := pin(o.pin); err != nil {
+		return tellError(stderr, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return tellError(stderr, o.run(ctx, stdout, stderr))
+}
+
+func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if o.check != "" {
+		return check(ctx, o, stdout, stderr)
+	}
+	return bench(ctx, o, stdout, stderr)
+}
+
+// tellError tells what went wrong and returns its code.
+func tellError(stderr io.Writer, err error) int {
+	if err == nil {
+		return ok
+	}
+	fmt.Fprintln(stderr, "bench:", err)
+	if own, is := errors.AsType[*coded](err); is {
+		return own.code
+	}
+	if errors.Is(err, context.Canceled) {
+		return interrupted + int(syscall.SIGINT)
+	}
+	return failure
+}
+
+func parse(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	var only, peers string
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "Measures berth beside its peers and the floors, in one interleaved run.\n\nUsage: go run ./bench [flags]\n\n")
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&o.url, "redis", "", "`URL` of the Redis to use, which is put under load; default: a redis-server started for the run")
+	fs.StringVar(&o.json, "json", "", "write all figures to this `file`")
+	fs.StringVar(&o.html, "html", "", "write a page with pictures to this `file`")
+	fs.StringVar(&only, "only", "", "only these `scenarios`, separated by commas")
+	fs.StringVar(&peers, "peers", "", "only these `contestants`, separated by commas; berth and the floors always take part")
+	fs.IntVar(&o.rounds, "rounds", 5, "how often every contestant has its turn, 1 to 1000")
+	fs.BoolVar(&o.quick, "quick", false, "small sizes, for a look")
+	fs.BoolVar(&o.list, "list", false, "list the scenarios and the contestants")
+	fs.BoolVar(&o.npm, "npm", false, "install npm's redis-semaphore into the user's cache directory if it is not there")
+	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
+	fs.StringVar(&o.pin, "pin", "", "keep client and server to these `CPUs`, for example 0 or 0,1 (Linux)")
+	fs.Uint64Var(&o.seed, "seed", 0, "of the order of the contestants; default: another one each time")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, &coded{usage, errors.New("see --help")}
+	}
+	return o, o.complete(fs, only, peers)
+}
+
+// complete checks what was parsed and fills in the rest.
+func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
+	if fs.NArg() > 0 {
+		return errorf(usage, "unexpected argument %q; see --help", fs.Arg(0))
+	}
+	if o.rounds < 1 || o.rounds > 1000 {
+		return errorf(usage, "--rounds %d: it must be from 1 to 1000", o.rounds)
+	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !given["seed"] {
+		o.seed = rand.Uint64N(1_000_000) //nolint:gosec // short enough to type
+	}
+	var err error
+	if o.scenarios, err = choose("scenario", only, scene.All(), func(s *scene.Scenario) string { return s.Key }); err != nil {
+		return err
+	}
+	if o.peers, err = choose("contestant", peers, peer.All(), func(p *peer.Peer) string { return p.Key }); err != nil {
+		return err
+	}
+	if o.named = given["peers"]; o.named {
+		o.peers = with(o.peers)
+	}
+	o.scale = scene.Full()
+	if o.quick {
+		o.scale = scene.Quick()
+	}
+	o.command = o.line(given, only, peers)
+	return nil
+}
+
+// choose returns what was asked for, in the order of all; nothing asks for all.
+func choose[T any](what, asked string, all []T, key func(T) string) ([]T, error) {
+	if asked == "" {
+		return all, nil
+	}
+	words := strings.Split(asked, ",")
+	var keys []string
+	var chosen []T
+	for _, v := range all {
+		keys = append(keys, key(v))
+		if slices.Contains(words, key(v)) {
+			chosen = append(chosen, v)
+		}
+	}
+	for _, w := range words {
+		if !slices.Contains(keys, w) {
+			return nil, errorf(usage, "unknown %s %q: there are %s", what, w, strings.Join(keys, ", "))
+		}
+	}
+	return chosen, nil
+}
+
+// with adds berth and the floors, without which nothing can be compared.
+func with(chosen []*peer.Peer) (list []*peer.Peer) {
+	for _, p := range peer.All() {
+		same := func(c *peer.Peer) bool { return c.Key == p.Key }
+		if p.Key == peer.BerthKey || p.Kind == peer.Floor || slices.ContainsFunc(chosen, same) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// line is the command that makes such a report again, without the URL and its
+// secrets.
+func (o *options) line(given map[string]bool, only, peers string) string {
+	words := []string{"go run ./bench"}
+	if given["redis"] {
+		words = append(words, "--redis URL")
+	}
+	if o.quick {
+		words = append(words, "--quick")
+	}
+	for _, w := range [][2]string{{"--only", only}, {"--peers", peers}, {"--pin", o.pin}, {"--check", o.check}} {
+		if w[1] != "" {
+			words = append(words, w[0]+" "+w[1])
+		}
+	}
+	return strings.Join(append(words, fmt.Sprintf("--rounds %d --seed %d", o.rounds, o.seed)), " ")
+}
+
+func list(w io.Writer) {
+	fmt.Fprintln(w, "Scenarios:")
+	for _, s := range scene.All() {
+		fmt.Fprintf(w, "  %-13s %s\n", s.Key, s.Title)
+	}
+	fmt.Fprintln(w, "\nContestants:")
+	for _, p := range peer.All() {
+		fmt.Fprintf(w, "  %-13s %s: %s\n", p.Key, p.Title, p.About)
+	}
+}
+
+// leeway is how long giving back and cleaning up may take after Ctrl-C.
+const leeway = 20 * time.Second

@@ -1,0 +1,333 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/bench/internal/crowd"
+	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/result"
+	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// TestMain lets the test binary be a process of a crowd.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == crowd.Command {
+		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	redistest.Main(m)
+}
+
+// tiny is enough to find a figure, and for nothing else.
+func tiny() scene.Scale {
+	return scene.Scale{
+		Slice: 20 * time.Millisecond, Contended: 60 * time.Millisecond, Workers: []int{1, 4}, Crowd: []int{2, 20},
+		Memory: 40, Processes: 2, Idle: 100 * time.Millisecond, Leases: 20, LeaseTTL: 200 * time.Millisecond,
+		Watch: 200 * time.Millisecond, Handoffs: 5,
+	}
+}
+
+func parsed(t *testing.T, args ...string) *options {
+	t.Helper()
+	var stderr bytes.Buffer
+	o, err := parse(args, &stderr)
+	if err != nil {
+		t.Fatalf("%v: %v %s", args, err, stderr.String())
+	}
+	o.scale = tiny()
+	return o
+}
+
+// start runs a Redis that is reached as a user's is.
+func start(t *testing.T) (s *redistest.Server, url string) {
+	t.Helper()
+	s = redistest.Start(t, redistest.WithTCP())
+	return s, "redis://" + s.Addr()
+}
+
+func noKeys(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	if keys := s.Do(t, "KEYS", "*"); len(keys.([]any)) > 0 {
+		t.Errorf("keys are left: %v", keys)
+	}
+}
+
+func read(t *testing.T, file string) *result.Report {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep := &result.Report{}
+	if err := json.Unmarshal(text, rep); err != nil {
+		t.Fatal(err)
+	}
+	return rep
+}
+
+// Every contestant has a figure in every scenario that it takes part in, or the
+// report says why not; and no key is left.
+func TestEveryContestantHasFigures(t *testing.T) {
+	t.Parallel()
+	for _, s := range scene.All() {
+		t.Run(s.Key, func(t *testing.T) {
+			t.Parallel()
+			server, url := start(t)
+			dir := t.TempDir()
+			o := parsed(t, "--redis", url, "--only", s.Key, "--rounds", "1", "--json", filepath.Join(dir, "j"), "--html", filepath.Join(dir, "h"))
+			var stdout, stderr bytes.Buffer
+			if err := o.run(t.Context(), &stdout, &stderr); err != nil {
+				t.Fatalf("%v\n%s", err, stderr.String())
+			}
+			rep := read(t, filepath.Join(dir, "j"))
+			complete(t, s, rep)
+			for _, title := range []string{"berth", s.Title} {
+				if !strings.Contains(stdout.String(), title) {
+					t.Errorf("%q is not in the table", title)
+				}
+			}
+			if page, err := os.ReadFile(filepath.Join(dir, "h")); err != nil || !bytes.Contains(page, []byte(s.Title)) {
+				t.Errorf("the page lacks the scenario (%v)", err)
+			}
+			noKeys(t, server)
+		})
+	}
+}
+
+func complete(t *testing.T, s *scene.Scenario, rep *result.Report) {
+	t.Helper()
+	if rep.Partial != "" {
+		t.Errorf("the report is partial: %s", rep.Partial)
+	}
+	for _, skip := range rep.Skipped {
+		if skip.Peer != peer.NPMKey || peer.NodeMissing() == "" {
+			t.Errorf("skipped: %+v", skip)
+		}
+	}
+	for _, c := range s.Cases(tiny()) {
+		for _, p := range peer.All() {
+			if !s.Takes(p, c) || p.Key == peer.NPMKey && peer.NodeMissing() != "" {
+				continue
+			}
+			has := func(series *result.Series) bool {
+				return series.Case == c.Key && series.Peer == p.Key && len(series.Values) > 0
+			}
+			if !slices.ContainsFunc(rep.Series, has) {
+				t.Errorf("%s %s has no figure of %s", s.Key, c.Key, p.Key)
+			}
+		}
+	}
+}
+
+// cancelling calls cancel when something has been written for the n-th time.
+type cancelling struct {
+	bytes.Buffer
+	n      int
+	cancel context.CancelFunc
+}
+
+func (c *cancelling) Write(p []byte) (int, error) {
+	if c.n--; c.n == 0 {
+		c.cancel()
+	}
+	return c.Buffer.Write(p)
+}
+
+func TestInterruptedRunLeavesAPartialReportAndNoKeys(t *testing.T) {
+	t.Parallel()
+	server, url := start(t)
+	dir := t.TempDir()
+	o := parsed(t, "--redis", url, "--only", "pair,contended,holders", "--peers", "basic", "--rounds", "3",
+		"--json", filepath.Join(dir, "j"), "--html", filepath.Join(dir, "h"))
+	ctx, cancel := context.WithCancel(t.Context())
+	stderr := &cancelling{n: 3, cancel: cancel} // in the second scenario or later
+	var stdout bytes.Buffer
+	err := o.run(ctx, &stdout, stderr)
+	var told bytes.Buffer
+	if code := tellError(&told, err); code != 130 {
+		t.Errorf("exit code %d (%v), want 130", code, err)
+	}
+	rep := read(t, filepath.Join(dir, "j"))
+	if rep.Partial == "" || rep.Find("pair", "1", "berth", "p50 µs") == nil {
+		t.Errorf("partial: %q, %d series", rep.Partial, len(rep.Series))
+	}
+	page, _ := os.ReadFile(filepath.Join(dir, "h"))
+	if !strings.Contains(stdout.String(), "PARTIAL") || !strings.Contains(string(page), "not complete") {
+		t.Error("table and page do not say that they are partial")
+	}
+	noKeys(t, server)
+}
+
+func TestRedisThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		url  string
+		code int
+	}{
+		{"redis://user:hunter2@127.0.0.1:1", unavailable},
+		{"unix://user:hunter2@/nowhere/at/all", unavailable},
+		{"redis://user:hunter2@h:port", usage},
+		{"http://user:hunter2@h", usage},
+		{"hunter2", usage},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := Main([]string{"--redis", tt.url, "--only", "pair"}, nil, &stdout, &stderr); code != tt.code {
+			t.Errorf("%s: exit code %d, want %d: %s", tt.url, code, tt.code, stderr.String())
+		}
+		if text := stdout.String() + stderr.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "cannot be used") {
+			t.Errorf("%s: %s", tt.url, text)
+		}
+	}
+}
+
+func TestBadCommandLinesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--only", "pear"},
+		{"--peers", "nobody"},
+		{"--rounds", "0"},
+		{"--rounds", "x"},
+		{"--what"},
+		{"extra"},
+		{"--check", "/nowhere.json"},
+		{"--pin", "99999"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := Main(args, nil, &stdout, &stderr); code != usage || stderr.Len() == 0 {
+			t.Errorf("%v: exit code %d, want %d: %s", args, code, usage, stderr.String())
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if code := Main([]string{"--json", "/nowhere/at/all"}, nil, &stdout, &stderr); code != output {
+		t.Errorf("a file that cannot be written: exit code %d, want %d", code, output)
+	}
+}
+
+func TestListNamesEverything(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	if code := Main([]string{"--list"}, nil, &stdout, &stderr); code != ok {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	for _, s := range scene.All() {
+		if !strings.Contains(stdout.String(), s.Key) {
+			t.Errorf("the scenario %s is missing", s.Key)
+		}
+	}
+	for _, p := range peer.All() {
+		if !strings.Contains(stdout.String(), p.Key) {
+			t.Errorf("the contestant %s is missing", p.Key)
+		}
+	}
+}
+
+// expecting writes expectations that SET+DEL, which is fast, and berth meet or not.
+func expecting(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "expectations.json")
+	if err := os.WriteFile(file, []byte(`{"expectations": [`+text+`]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const (
+	possible   = `{"scenario": "pair", "case": "1", "metric": "p50 µs", "against": "setdel", "at_most": 1000}`
+	impossible = `{"scenario": "cpu", "case": "alone", "metric": "commands", "at_most": 0.5, "why": "planted"}`
+	unknown    = `{"scenario": "cpu", "case": "nowhere", "metric": "commands", "at_most": 1000}`
+)
+
+func TestCheckPassesWhatIsMetAndFailsWhatIsNot(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		expectations, says string
+		tries              int
+		passes             bool
+	}{
+		"met":      {possible, "ok", 1, true},
+		"violated": {possible + "," + impossible, "VIOLATED", tries, false},
+		"unknown":  {unknown, "NOT MEASURED", tries, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, url := start(t)
+			o := parsed(t, "--redis", url, "--check", expecting(t, tt.expectations), "--rounds", "1")
+			var stdout, stderr bytes.Buffer
+			err := o.run(t.Context(), &stdout, &stderr)
+			if (err == nil) != tt.passes || !strings.Contains(stdout.String(), tt.says) {
+				t.Errorf("%v\n%s%s", err, stdout.String(), stderr.String())
+			}
+			if err != nil && tellError(&stderr, err) != failure {
+				t.Errorf("the exit code is not %d", failure)
+			}
+			if got := 1 + strings.Count(stderr.String(), "did not meet its expectations"); got != tt.tries {
+				t.Errorf("%d tries, want %d: %s", got, tt.tries, stderr.String())
+			}
+		})
+	}
+}
+
+func TestCheckRefusesExpectationsThatAlwaysHold(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{``, `{"scenario": "pair", "case": "1", "metric": "p50 µs"}`, `{"scenario": "pair", "atmost": 1}`, `{`} {
+		o := parsed(t, "--check", expecting(t, text))
+		err := o.run(t.Context(), &bytes.Buffer{}, &bytes.Buffer{})
+		if own, is := errors.AsType[*coded](err); !is || own.code != usage {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The committed expectations are about things that exist, at the size at which
+// they are checked.
+func TestCommittedExpectationsCanBeMeasured(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open("../../expectations.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	bounds, err := result.ReadBounds(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []struct {
+		scale  scene.Scale
+		bounds []result.Bound
+	}{{scene.Quick(), bounds}, {scene.Full(), result.Targets()}} {
+		for _, b := range list.bounds {
+			measurable(t, list.scale, b)
+		}
+	}
+}
+
+func measurable(t *testing.T, scale scene.Scale, b result.Bound) {
+	t.Helper()
+	i := slices.IndexFunc(scene.All(), func(s *scene.Scenario) bool { return s.Key == b.Scenario })
+	if i < 0 {
+		t.Errorf("%+v: no such scenario", b)
+		return
+	}
+	s := scene.All()[i]
+	for _, key := range b.Cases() {
+		j := slices.IndexFunc(s.Cases(scale), func(c scene.Case) bool { return c.Key == key })
+		if j < 0 {
+			t.Errorf("%+v: no case %q", b, key)
+			continue
+		}
+		for _, name := range b.Names() {
+			if p := peer.Find(name); p == nil || !s.Takes(p, s.Cases(scale)[j]) {
+				t.Errorf("%+v: %s does not take part", b, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/result"
+)
+
+// machine describes this one, as far as it tells.
+func machine(pinned string) result.Machine {
+	return result.Machine{
+		CPU: firstField("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(), Memory: firstField("/proc/meminfo", "MemTotal"),
+		OS: strings.TrimSpace(runtime.GOOS + "/" + runtime.GOARCH + " " + kernel()), Pinned: pinned,
+	}
+}
+
+func kernel() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(text))
+}
+
+// firstField returns the value of the first line "name: value".
+func firstField(file, name string) string {
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// versions returns those of everything that takes part.
+func versions(ctx context.Context, redisVersion string) map[string]string {
+	v := map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go"), "redis-server": redisVersion}
+	wanted := map[string]string{
+		"github.com/redis/go-redis/v9": "go-redis", "github.com/bsm/redislock": "redislock",
+		"github.com/go-redsync/redsync/v4": "redsync", "github.com/redis/rueidis": "rueidis",
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if name := wanted[m.Path]; name != "" {
+				v[name] = strings.TrimPrefix(m.Version, "v")
+			}
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v["berth"] = s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	if node := peer.NodeVersion(ctx); node != "" {
+		v["node"] = node
+		for name, version := range peer.NodePackages {
+			v["npm "+name] = version
+		}
+	}
+	return v
+}
