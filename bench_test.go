@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,6 +132,50 @@ func BenchmarkGroupCommit(b *testing.B) {
 		s := semaphore(b, e.client(b), "room", 1000)
 		pair(b, s, 0)
 		spread(b, workers, func(int) { pair(b, s, 0) })
+	})
+}
+
+// BenchmarkHot is 256 goroutines on one semaphore that has room for all, in one
+// client, beside SET and DEL through a pipeline that fills by itself.
+func BenchmarkHot(b *testing.B) {
+	const workers = 256
+	e := newBench(b)
+	b.Run("pipelined", func(b *testing.B) { e.pipelined(b, workers) })
+	b.Run("berth", func(b *testing.B) {
+		s := semaphore(b, e.client(b), "hot", 1000)
+		pair(b, s, 0)
+		spread(b, workers, func(int) { pair(b, s, 0) })
+	})
+}
+
+// pipelined is the most that go-redis can do: every goroutine sets and deletes a
+// key of its own, through a pipeline that fills by itself.
+func (e *bench) pipelined(b *testing.B, workers int) {
+	ctx := context.Background()
+	pipe, err := e.rdb.AutoPipeline()
+	if err != nil {
+		b.Fatal(err)
+	}
+	spread(b, workers, func(w int) {
+		name := "pipelined" + strconv.Itoa(w)
+		pipe.Set(ctx, name, "v", 0)
+		pipe.Del(ctx, name)
+	})
+}
+
+// BenchmarkSpread is 256 goroutines on as many semaphores, in one client, beside
+// SET and DEL through a pipeline that fills by itself.
+func BenchmarkSpread(b *testing.B) {
+	const workers = 256
+	e := newBench(b)
+	b.Run("pipelined", func(b *testing.B) { e.pipelined(b, workers) })
+	b.Run("berth", func(b *testing.B) {
+		c := e.client(b)
+		sems := make([]*berth.Semaphore, workers)
+		for i := range sems {
+			sems[i] = semaphore(b, c, fmt.Sprint("spread", i), 1)
+		}
+		spread(b, workers, func(w int) { pair(b, sems[w], 0) })
 	})
 }
 

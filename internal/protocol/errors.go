@@ -80,7 +80,7 @@ func classify(err error) *Failure {
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return &Failure{Kind: ErrRejected, Err: err}
-	case NoConnection(err), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+	case NoConnection(err), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, errUnsent):
 		return &Failure{Kind: ErrRefused, Err: err} // nothing was sent
 	}
 	return &Failure{Kind: ErrUnknown, Err: err}

@@ -32,7 +32,7 @@ func replicas(ops []Op) (most int) {
 // there the pipeline is that of the node which has the keys.
 func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) ([]int64, acks, error) {
 	if want == 0 {
-		fields, err := s.step.numbers(ctx, s.rdb, args)
+		fields, err := s.step.numbers(ctx, s.steps, args)
 		return fields, acks{}, err
 	}
 	cluster, ok := s.rdb.(*redis.ClusterClient)

@@ -28,12 +28,22 @@ type Store struct {
 	flags   atomic.Value // string: ARGV[3] of transition.lua
 	step    script
 	look    script
+	steps   processor // where steps go: to rdb, or to a line before it
+}
+
+// processor executes commands.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
 // NewStore returns the store of one session, an id that no other process has,
 // run by process pid on host. It sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, session string, pid int, host string) *Store {
 	s := &Store{rdb: rdb, prefix: prefix, session: session, step: newScript(transition), look: newScript(inspect)}
+	s.steps = rdb
+	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could hold up the others
+		s.steps = &line{rdb: single}
+	}
 	s.flags.Store(notYetSeen)
 	channel := prefix + ":inbox:" + session
 	if s.Sharded() {
@@ -168,7 +178,7 @@ func (sc script) run(ctx context.Context, rdb redis.UniversalClient, args []any)
 }
 
 // numbers executes the script and returns its reply, which consists of numbers.
-func (sc script) numbers(ctx context.Context, rdb redis.UniversalClient, args []any) ([]int64, error) {
+func (sc script) numbers(ctx context.Context, rdb processor, args []any) ([]int64, error) {
 	cmd, err := process(ctx, sc, rdb, args, newOnceNumbers)
 	if err != nil {
 		return nil, err
@@ -180,7 +190,7 @@ func (sc script) numbers(ctx context.Context, rdb redis.UniversalClient, args []
 // Where the server does not know the hash (it restarted, or SCRIPT FLUSH), which
 // is a refusal, the text follows.
 func process[C redis.Cmder](
-	ctx context.Context, sc script, rdb redis.UniversalClient, args []any, make func(context.Context, []any) C,
+	ctx context.Context, sc script, rdb processor, args []any, make func(context.Context, []any) C,
 ) (C, error) {
 	cmd := make(ctx, args)
 	err := rdb.Process(ctx, cmd)

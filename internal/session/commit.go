@@ -54,6 +54,7 @@ type flight struct {
 	wire   []protocol.Op // copies: an earlier call with an unknown outcome may still write to its own
 	sent   clock.Instant
 	giveUp clock.Instant
+	landed clock.Instant // exact; 0: not yet
 	ctx    bounded
 
 	one     [1]*op // room for the one that most flights have
@@ -213,9 +214,9 @@ func unsent(err error) error {
 // outcome that comes after the keeper gave f up is dropped: the operations are
 // on their way again, and are harmless to repeat.
 func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
-	got := clock.Now()
+	f.landed = clock.Exact()
 	if reply.Now != 0 {
-		if step := s.clock.see(reply.Now, f.sent, got); step.Abs() > time.Second {
+		if step := s.clock.see(reply.Now, f.sent, f.landed); step.Abs() > time.Second {
 			s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
 		}
 	}
@@ -228,7 +229,7 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 		s.failed(f, err)
 	} else {
 		s.pause, s.retryAt, s.lastErr = 0, 0, nil
-		s.foresee(reply, got)
+		s.foresee(reply, f.landed)
 		for i, o := range f.ops {
 			o.Result = f.wire[i].Result
 			s.settle(o, f, reply)

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
@@ -52,7 +53,7 @@ func (s *Semaphore) heardGrant(c *Claim, f []string) {
 	}
 	c.token, c.slot, c.limit = number(f[2]), int(number(f[3])), int(number(f[4]))
 	s.withdraw(c, protocol.Heartbeat)
-	s.hold(c, c.sent, lasts, false)
+	s.hold(c, c.sent, clock.Exact(), lasts, false)
 	s.kick()
 }
 

@@ -85,17 +85,16 @@ func (s *Semaphore) placed(c *Claim, r protocol.Result) {
 func (s *Semaphore) granted(c *Claim, r protocol.Result, f *flight) {
 	c.token, c.slot, c.limit = r.Token, r.Slot, r.Limit
 	whole := r.Remaining == c.Terms.TTL || c.Terms.MaxHold > 0 && r.Remaining == c.Terms.MaxHold
-	s.hold(c, f.sent, r.Remaining, whole)
+	s.hold(c, f.sent, f.landed, r.Remaining, whole)
 }
 
-// hold makes c held, for lasts from the instant from. Where that is over before
+// hold makes c held, for lasts from the instant from; now is exact. Where that is over before
 // it could be used, it is renewed first; and where its holder, who renews it
 // himself, would not get the whole TTL; and where replicas have to confirm it,
 // whether it came by reply or by message: they have the grant when they have the
 // renewal, which comes after it.
-func (s *Semaphore) hold(c *Claim, from clock.Instant, lasts time.Duration, whole bool) {
+func (s *Semaphore) hold(c *Claim, from, now clock.Instant, lasts time.Duration, whole bool) {
 	c.trust = trust(from, lasts)
-	now := clock.Exact()
 	if c.trust <= now || c.manual && !whole || c.Terms.MinReplicas > 0 {
 		s.set(c, confirming)
 		s.sendRenew(c, nil)
@@ -190,7 +189,7 @@ func (s *Semaphore) renewed(c *Claim, o *op, f *flight) {
 	c.last = nil
 	c.trust = trust(f.sent, o.Result.Remaining)
 	c.capped = o.Result.Remaining < c.Terms.TTL
-	now := clock.Exact()
+	now := f.landed
 	switch {
 	case c.trust > now:
 		s.set(c, held)

@@ -86,7 +86,7 @@ var All = []Mutant{
 	{
 		Name: "trust-from-reply", What: "the trust deadline is counted from the reply", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
 		Edits: []Edit{
-			{settling, "s.hold(c, f.sent, r.Remaining, whole)", "s.hold(c, clock.Now(), r.Remaining, whole)"},
+			{settling, "s.hold(c, f.sent, f.landed, r.Remaining, whole)", "s.hold(c, clock.Now(), f.landed, r.Remaining, whole)"},
 			{settling, "c.trust = trust(f.sent, o.Result.Remaining)", "c.trust = trust(clock.Now(), o.Result.Remaining)"},
 		},
 	},

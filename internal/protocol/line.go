@@ -1,0 +1,121 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Calls for different semaphores travel together: while calls are in flight, the
+// next ones gather, and the first of them then takes all along in one pipeline.
+// A call that finds a free lane goes at once, so this costs a lone call nothing.
+// docs/decisions tells what it gains.
+
+const (
+	// lanes is how many flights may be on their way before calls gather.
+	lanes = 2
+	// mostAboard bounds a pipeline, whose replies come back together.
+	mostAboard = 64
+	// lanePatience is how long a flight may keep others waiting: one that takes
+	// longer met a connection that hangs, or a server that is busy, and the next
+	// call goes on another connection and takes along who waits.
+	lanePatience = 20 * time.Millisecond
+)
+
+// errUnsent: the call was given up before it was sent.
+var errUnsent = errors.New("waited in this process for too long behind other calls")
+
+// line is where calls gather on their way to one server.
+type line struct {
+	rdb *redis.Client
+
+	mu      sync.Mutex
+	flying  int       // flights on their way
+	started time.Time // when the last of them left
+	waiting []*passenger
+}
+
+// passenger is a call that waits in line.
+type passenger struct {
+	ctx  context.Context //nolint:containedctx // the call's
+	cmd  redis.Cmder
+	turn chan flight // gets one value: the flight that it is to conduct, or nil when it was aboard one
+}
+
+// flight is who travels together; the first of them makes the call.
+type flight []*passenger
+
+// Process executes cmd, alone or with others. The error is also cmd's.
+func (l *line) Process(ctx context.Context, cmd redis.Cmder) error {
+	l.mu.Lock()
+	if l.flying < lanes || time.Since(l.started) > lanePatience {
+		l.flying++
+		l.started = time.Now()
+		others := l.board(mostAboard - 1)
+		l.mu.Unlock()
+		l.fly(append(flight{{ctx: ctx, cmd: cmd}}, others...))
+		return cmd.Err()
+	}
+	p := &passenger{ctx: ctx, cmd: cmd, turn: make(chan flight, 1)}
+	l.waiting = append(l.waiting, p)
+	l.mu.Unlock()
+	if f := <-p.turn; f != nil { // it comes: every flight lands, and sends off the next
+		l.fly(f)
+	}
+	return cmd.Err()
+}
+
+// board takes up to n passengers out of the line. l.mu is held.
+func (l *line) board(n int) flight {
+	n = min(n, len(l.waiting))
+	f := append(flight(nil), l.waiting[:n]...)
+	l.waiting = append(l.waiting[:0], l.waiting[n:]...)
+	return f
+}
+
+// fly makes the call for all of f, tells them, and sends off who gathered meanwhile.
+func (l *line) fly(f flight) {
+	f.call(l.rdb)
+	l.mu.Lock()
+	next := l.board(mostAboard)
+	if len(next) > 0 {
+		l.started = time.Now()
+	} else {
+		l.flying--
+	}
+	l.mu.Unlock()
+	if len(next) > 0 {
+		next[0].turn <- next
+	}
+	for _, p := range f[1:] {
+		p.turn <- nil
+	}
+}
+
+// call executes the commands of f; each has its own error. Those who have been
+// given up meanwhile stay behind: another copy is on its way.
+func (f flight) call(rdb *redis.Client) {
+	now := time.Now()
+	var aboard flight
+	for _, p := range f {
+		if deadline, ok := p.ctx.Deadline(); ok && now.After(deadline) {
+			p.cmd.SetErr(errUnsent)
+			continue
+		}
+		aboard = append(aboard, p)
+	}
+	switch len(aboard) {
+	case 0:
+	case 1:
+		_ = rdb.Process(aboard[0].ctx, aboard[0].cmd)
+	default:
+		pipe := rdb.Pipeline()
+		for _, p := range aboard {
+			_ = pipe.Process(p.ctx, p.cmd) // only put in line
+		}
+		_, _ = pipe.Exec(aboard[0].ctx)
+	}
+}

@@ -1,0 +1,155 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// platform is a store on a network that fails on command, in a bubble, and a
+// list of the pipelines that were sent.
+type platform struct {
+	*testing.T
+	net   *redistest.Faults
+	store *Store
+
+	mu    sync.Mutex
+	pipes []int // guarded by mu; how many commands each had
+	done  sync.WaitGroup
+}
+
+func onPlatform(t *testing.T, test func(*platform)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mr := miniredis.NewMiniRedis()
+		t.Cleanup(func() { <-time.After(time.Minute) }) // go-redis may still dial in the background
+		t.Cleanup(mr.Close)
+		p := &platform{T: t, net: redistest.NewFaults(t)}
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: p.net.Dialer(redistest.Embedded(mr)), PoolSize: 1000})
+		t.Cleanup(func() { _ = rdb.Close() })
+		rdb.AddHook(pipeCounter{p})
+		p.store = NewStore(rdb, "berth", "s0", 1, "host")
+		test(p)
+		p.done.Wait()
+	})
+}
+
+type pipeCounter struct{ p *platform }
+
+func (pipeCounter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (pipeCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (c pipeCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "evalsha" { // not what makes a connection ready
+			c.p.mu.Lock()
+			c.p.pipes = append(c.p.pipes, len(cmds))
+			c.p.mu.Unlock()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// acquire starts n acquires, each of a semaphore of its own, and checks that they
+// end with a grant, or with an error of that kind.
+func (p *platform) acquire(ctx context.Context, name string, n int, kind error) {
+	for i := range n {
+		p.done.Go(func() {
+			ops := []Op{{Verb: Acquire, ID: fmt.Sprint("s0.", i), Terms: terms(1)}}
+			_, err := p.store.Do(ctx, p.store.Keys(fmt.Sprint(name, i)), 0, ops)
+			if kind != nil {
+				wantKind(p, err, kind, nil)
+			} else if err != nil || ops[0].Result.Code != Granted {
+				p.Errorf("%s %d: %v, %+v", name, i, err, ops[0].Result)
+			}
+		})
+	}
+	synctest.Wait()
+}
+
+// occupy fills the lanes with calls whose fault keeps them there.
+func (p *platform) occupy(fault redistest.Fault) *redistest.Injection {
+	p.acquire(p.Context(), "first", 1, nil) // the server knows the script
+	held := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: fault, Times: lanes})
+	kind := error(nil)
+	if fault == redistest.SwallowReply {
+		kind = ErrUnknown
+	}
+	p.acquire(p.Context(), "occupant", lanes, kind)
+	return held
+}
+
+func TestCallsThatGatherTravelTogether(t *testing.T) {
+	onPlatform(t, func(p *platform) {
+		held := p.occupy(redistest.DelayReply)
+		p.acquire(p.Context(), "together", mostAboard+10, nil)
+		held.Release()
+		p.done.Wait()
+		slices.Sort(p.pipes)
+		if !slices.Equal(p.pipes, []int{10, mostAboard}) {
+			p.Errorf("pipelines of %d commands", p.pipes)
+		}
+	})
+}
+
+// TestTogetherToAServerThatForgotTheScript: each call of the pipeline is refused,
+// and then sends the text.
+func TestTogetherToAServerThatForgotTheScript(t *testing.T) {
+	onPlatform(t, func(p *platform) {
+		held := p.occupy(redistest.DelayReply)
+		if err := p.store.rdb.ScriptFlush(p.Context()).Err(); err != nil {
+			p.Fatal(err)
+		}
+		p.acquire(p.Context(), "together", 5, nil)
+		held.Release()
+	})
+}
+
+// TestHangingLaneHoldsNobodyUp: after a moment the next call takes another
+// connection, and takes along who gathered.
+func TestHangingLaneHoldsNobodyUp(t *testing.T) {
+	onPlatform(t, func(p *platform) {
+		p.occupy(redistest.SwallowReply)
+		gathered := time.Now()
+		p.acquire(p.Context(), "gathered", 3, nil)
+		if p.net.Count("evalsha") > 1+lanes {
+			p.Error("a call did not gather")
+		}
+		<-time.After(lanePatience + time.Millisecond) // of the bubble
+		p.acquire(p.Context(), "next", 1, nil)
+		if p.net.Count("evalsha") != 1+lanes+4 {
+			p.Errorf("%d calls after %v", p.net.Count("evalsha"), time.Since(gathered))
+		}
+	})
+}
+
+// TestGivenUpCallStaysBehind: its caller has sent another copy, or will.
+func TestGivenUpCallStaysBehind(t *testing.T) {
+	onPlatform(t, func(p *platform) {
+		held := p.occupy(redistest.DelayReply)
+		ctx, cancel := context.WithTimeout(p.Context(), 10*time.Millisecond)
+		defer cancel()
+		p.acquire(ctx, "late", 2, ErrRefused)
+		<-time.After(11 * time.Millisecond) // of the bubble
+		sent := p.net.Count("evalsha")
+		held.Release()
+		p.done.Wait()
+		if n := p.net.Count("evalsha"); n != sent {
+			p.Errorf("%d calls were sent after they had been given up", n-sent)
+		}
+	})
+}
