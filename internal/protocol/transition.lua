@@ -131,8 +131,8 @@ if plain then
     end
     n, field, i = n + count, field + count, i + 2 + count
   end
-  if freeds > 1 then table.sort(freed, function(x, y) return x > y end) end
-  local unqueued, free = freeds, freeds -- removed beyond freeds are members of the queue
+  if freeds > 1 then table.sort(freed) end
+  local unqueued, free = freeds, 1 -- removed beyond freeds are members of the queue; freed from free on are free
 
   if plain and waiting > 0 and used < limit then
     local room = math.min(limit - used, waiting, 100)
@@ -146,7 +146,7 @@ if plain then
       if used + weight > limit then room = 0 break end
       if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
       local slot = freed[free]
-      if slot then freed[free], free = nil, free - 1 else slot, slots = slots, slots + 1 end
+      if slot then free = free + 1 else slot, slots = slots, slots + 1 end
       used, holders, waiting, unqueued = used + weight, holders + 1, waiting - 1, unqueued + 1
       removed[unqueued] = heads[k]
       sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner .. label
@@ -173,15 +173,16 @@ if plain then
         if cap < till then till = cap end
         cap = format(WHOLE, cap)
       end
-      local score, left, tail = format(WHOLE, till), till - now, ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. label
+      local score, left = format(WHOLE, till), till - now
+      local lead, tail = 'h ' .. weight .. ' ', ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. label
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest, soonest = till, score end
       for k = 1, count do
         if got[field + k] then plain = false break end
         if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
         local id, slot = ARGV[i + 1 + k], freed[free]
-        if slot then freed[free], free = nil, free - 1 else slot, slots = slots, slots + 1 end
-        sets[s + 1], sets[s + 2] = id, format('h %s %d %s%s', weight, slot, token, tail)
+        if slot then free = free + 1 else slot, slots = slots, slots + 1 end
+        sets[s + 1], sets[s + 2] = id, lead .. slot .. ' ' .. token .. tail
         adds[a + 1], adds[a + 2] = score, id
         s, a = s + 2, a + 2
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 1, last, slot, left, limit
@@ -219,7 +220,7 @@ if plain then
     end
   elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
     out[3], out[4] = nearest, waiting
-    for k = 1, free do
+    for k = freeds, free, -1 do
       if freed[k] == slots - 1 then
         slots = slots - 1
       else
