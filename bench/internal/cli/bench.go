@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-go/berth/bench/internal/crowd"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/redisd"
 	"github.com/berth-go/berth/bench/internal/report"
@@ -198,13 +197,13 @@ func describe(rep *result.Report, o *options, peers []*peer.Peer) {
 	}
 }
 
-// self is this program, as one process of a crowd.
-func self() *exec.Cmd {
+// self is this program, as a process of a scenario.
+func self(command string) *exec.Cmd {
 	path, err := os.Executable()
 	if err != nil {
 		path = os.Args[0]
 	}
-	cmd := exec.Command(path, crowd.Command)
+	cmd := exec.Command(path, command)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(runtime.GOMAXPROCS(0)))
 	return cmd
 }

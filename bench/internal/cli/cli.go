@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/bench/internal/crowd"
+	"github.com/berth-go/berth/bench/internal/lend"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/scene"
 )
@@ -67,12 +68,15 @@ type quiet struct{}
 // Printf implements go-redis's logger.
 func (quiet) Printf(context.Context, string, ...any) {}
 
+// processes are what this program is as a child of itself.
+var processes = map[string]func(io.Reader, io.Writer) error{crowd.Command: crowd.Main, lend.Command: lend.Main}
+
 // Main runs the program, until it is done or interrupted, and returns its exit
 // code.
 func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	redis.SetLogger(quiet{})
-	if len(args) > 0 && args[0] == crowd.Command {
-		return crowd.Main(in, stdout)
+	if len(args) > 0 && processes[args[0]] != nil {
+		return tellError(stderr, processes[args[0]](in, stdout))
 	}
 	o, err := parse(args, stderr)
 	switch {

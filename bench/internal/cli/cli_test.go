@@ -12,16 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/bench/internal/crowd"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// TestMain lets the test binary be a process of a crowd.
+// TestMain lets the test binary be a process of a scenario.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == crowd.Command {
+	if len(os.Args) > 1 && processes[os.Args[1]] != nil {
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	redistest.Main(m)
@@ -33,6 +32,7 @@ func tiny() scene.Scale {
 		Slice: 20 * time.Millisecond, Contended: 60 * time.Millisecond, Workers: []int{1, 4}, Crowd: []int{2, 20},
 		Memory: 40, Processes: 2, Idle: 100 * time.Millisecond, Leases: 20, LeaseTTL: 200 * time.Millisecond,
 		Watch: 200 * time.Millisecond, Handoffs: 5,
+		PoolTTL: 300 * time.Millisecond, Elsewhere: 200 * time.Millisecond,
 	}
 }
 

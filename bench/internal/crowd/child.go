@@ -3,9 +3,7 @@
 package crowd
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/bench/internal/child"
 	"github.com/berth-go/berth/bench/internal/peer"
 )
 
@@ -37,42 +36,38 @@ type State struct {
 	// Heap and Stack are what the waiters cost, garbage collected, in bytes; the
 	// goroutine that waits is a caller's, but without it nobody would wait.
 	Heap, Stack float64
-	Error       string
 }
 
-// Main is the process: it reads its Config, waits, answers with its State when
-// all are in the queue and after every further line, and ends with its input.
-func Main(in io.Reader, out io.Writer) int {
-	lines := bufio.NewScanner(in)
-	if !lines.Scan() {
-		return 1
-	}
-	var cfg Config
-	if err := json.Unmarshal(lines.Bytes(), &cfg); err != nil {
-		return 1
-	}
-	c := &crowd{cfg: cfg, ready: make(chan struct{})}
-	answer := json.NewEncoder(out)
-	if err := c.gather(); err != nil {
-		_ = answer.Encode(State{Error: err.Error()})
-		return 1
-	}
-	defer c.leave()
-	for {
-		if err := answer.Encode(c.state()); err != nil {
-			return 1
+// question is what a process is asked: to come, once and first, or how it is.
+type question struct{ Come *Config }
+
+// Main is the process: it answers with its State, at first when all wait, and
+// ends with its input.
+func Main(in io.Reader, out io.Writer) error {
+	var c *crowd
+	defer func() {
+		if c != nil && c.leave != nil {
+			c.leave()
 		}
-		if !lines.Scan() {
-			return 0
+	}()
+	return child.Answer(in, out, func(q question) (any, error) {
+		if q.Come != nil {
+			c = &crowd{cfg: *q.Come}
+			if err := c.gather(); err != nil {
+				return nil, err
+			}
 		}
-	}
+		if c == nil {
+			return nil, errors.New("nobody has come yet")
+		}
+		return c.state()
+	})
 }
 
 // crowd is the waiters of one process.
 type crowd struct {
 	cfg            Config
 	queued, grants atomic.Int64
-	ready          chan struct{} // closed when all are in the queue
 	failed         atomic.Pointer[error]
 	before, after  runtime.MemStats
 	leave          func()
@@ -100,13 +95,13 @@ func (c *crowd) gather() error {
 		wg.Wait()
 	}
 	// One waiter before the count: connection, subscription and script.
-	wg.Go(func() { c.wait(ctx, sem, -1) })
+	wg.Go(func() { c.wait(ctx, sem) })
 	if err := c.await(1); err != nil {
 		return err
 	}
 	settled(&c.before)
-	for i := range c.cfg.Waiters - 1 {
-		wg.Go(func() { c.wait(ctx, sem, i) })
+	for range c.cfg.Waiters - 1 {
+		wg.Go(func() { c.wait(ctx, sem) })
 	}
 	if err := c.await(int64(c.cfg.Waiters)); err != nil {
 		return err
@@ -129,7 +124,7 @@ func (c *crowd) await(n int64) error {
 	return nil
 }
 
-func (c *crowd) wait(ctx context.Context, sem *berth.Semaphore, _ int) {
+func (c *crowd) wait(ctx context.Context, sem *berth.Semaphore) {
 	first := sync.OnceFunc(func() { c.queued.Add(1) })
 	for {
 		lease, err := sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { first() }))
@@ -157,15 +152,14 @@ func settled(m *runtime.MemStats) {
 	runtime.ReadMemStats(m)
 }
 
-func (c *crowd) state() State {
+func (c *crowd) state() (State, error) {
 	n := float64(max(1, c.cfg.Waiters-1))
-	s := State{
+	if err := c.failed.Load(); err != nil {
+		return State{}, *err
+	}
+	return State{
 		Queued: c.queued.Load(), Grants: c.grants.Load(),
 		Heap:  (float64(c.after.HeapAlloc) - float64(c.before.HeapAlloc)) / n,
 		Stack: (float64(c.after.StackInuse) - float64(c.before.StackInuse)) / n,
-	}
-	if err := c.failed.Load(); err != nil {
-		s.Error = (*err).Error()
-	}
-	return s
+	}, nil
 }

@@ -170,7 +170,7 @@ func (c *crowd) Pass(ctx context.Context, n int, pause, most time.Duration) ([]t
 	}
 	var took []time.Duration
 	for i, end := 1, time.Now().Add(most); len(took) < n && (i <= 3 || time.Now().Before(end)); i++ {
-		d, next, err := handOver(ctx, release, c.workers[i%2], pause+upTo(c.peer.Poll))
+		d, next, err := handOver(ctx, release, c.workers[i%2], pause+upTo(c.peer.Poll), c.peer.Poll > 0)
 		if err != nil {
 			return took, err
 		}
@@ -179,9 +179,16 @@ func (c *crowd) Pass(ctx context.Context, n int, pause, most time.Duration) ([]t
 	return took, release()
 }
 
+// offBeat passes up to two milliseconds without a timer: timers may end on a
+// common beat of the kernel's, and those of a waiter that polls are timers.
+func offBeat() {
+	for end := time.Now().Add(upTo(2 * time.Millisecond)); time.Now().Before(end); {
+	}
+}
+
 // handOver has a waiter come, releases after the pause, and returns how long it
 // took the waiter to have the permit, and the waiter's release.
-func handOver(ctx context.Context, release Release, waiter Acquire, pause time.Duration) (time.Duration, Release, error) {
+func handOver(ctx context.Context, release Release, waiter Acquire, pause time.Duration, apart bool) (time.Duration, Release, error) {
 	type grant struct {
 		release Release
 		at      time.Time
@@ -193,6 +200,9 @@ func handOver(ctx context.Context, release Release, waiter Acquire, pause time.D
 		got <- grant{r, time.Now(), err}
 	}()
 	early := wait(ctx, pause)
+	if apart {
+		offBeat()
+	}
 	start := time.Now()
 	go func() { gave <- release() }()
 	g := <-got

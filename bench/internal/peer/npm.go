@@ -3,7 +3,6 @@ package peer
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -110,12 +109,8 @@ func NodeVersion(ctx context.Context) string {
 
 // node is the process in which npm's redis-semaphore runs.
 type node struct {
-	cmd   *exec.Cmd
-	proc  *child.Process
-	in    *json.Encoder
-	out   *json.Decoder
-	close func() error // of its stdin and stdout
-	poll  time.Duration
+	talk *child.Talk
+	poll time.Duration
 }
 
 func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) {
@@ -126,55 +121,22 @@ func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) 
 	if err := writeNode(dir); err != nil {
 		return nil, err
 	}
-	n := &node{cmd: exec.Command("node", filepath.Join(dir, "driver.js")), poll: NPM().Poll}
-	n.cmd.Stderr = os.Stderr
-	in, err := n.cmd.StdinPipe()
+	talk, err := child.Converse(exec.Command("node", filepath.Join(dir, "driver.js")))
 	if err != nil {
 		return nil, err
 	}
-	out, err := n.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	n.in, n.out = json.NewEncoder(in), json.NewDecoder(out)
-	n.close = func() error { return errors.Join(in.Close(), out.Close()) }
-	if n.proc, err = child.Start(n.cmd); err != nil {
-		return nil, err
-	}
-	if err := n.ask(ctx, map[string]any{"op": "connect", "url": url, "prefix": prefix, "shape": s}, &struct{}{}); err != nil {
+	n := &node{talk: talk, poll: NPM().Poll}
+	if err := talk.Ask(ctx, map[string]any{"op": "connect", "url": url, "prefix": prefix, "shape": s}, &struct{}{}); err != nil {
 		n.Close()
 		return nil, err
 	}
 	return n, nil
 }
 
-// ask sends a request and waits for its answer. When ctx ends first it ends the
-// process: there is nothing to be had from it any more.
-func (n *node) ask(ctx context.Context, request map[string]any, answer any) error {
-	stop := context.AfterFunc(ctx, func() { _ = n.cmd.Process.Kill() })
-	defer stop()
-	if err := n.in.Encode(request); err != nil {
-		return errors.Join(ctx.Err(), err)
-	}
-	var raw json.RawMessage
-	if err := n.out.Decode(&raw); err != nil {
-		return errors.Join(ctx.Err(), err)
-	}
-	var failure struct{ Error string }
-	if err := json.Unmarshal(raw, &failure); err != nil {
-		return err
-	}
-	if failure.Error != "" {
-		return errors.New("node: " + failure.Error)
-	}
-	return json.Unmarshal(raw, answer)
-}
-
 // Close implements Driver.
 func (n *node) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = n.ask(ctx, map[string]any{"op": "close"}, &struct{}{})
-	_ = n.close()
-	<-n.proc.Done
+	_ = n.talk.Ask(ctx, map[string]any{"op": "close"}, &struct{}{}) // gone already, or going
+	n.talk.Close()
 }

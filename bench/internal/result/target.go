@@ -27,9 +27,13 @@ func Targets() []Bound {
 		against("holders", "100,000", "10", "server µs", 1.5),
 		against("waiters", "100,000", "10", "server µs", 1.5),
 		bound("memory", "100,000", "client bytes", "", nil, new(2048.0)),
+		bound("memory", "100,000", "heap bytes", "", nil, new(2048.0)),
 		bound("memory", "100,000", "server bytes", "", nil, new(600.0)),
 		bound("renewals", "one semaphore", "core %", "", nil, new(1.0)),
 		bound("renewals", "a semaphore each", "core %", "", nil, new(1.0)),
+		bound("pool", "pool", "pairs/s", "", new(1e6), nil),
+		bound("pool", "pool", "most held", "", nil, new(8.0)),
+		bound("pool", "pool", "elsewhere", "", nil, new(1.0)),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"sync"
 	"time"
 
@@ -184,7 +185,7 @@ func (e *Env) line(ctx context.Context, name string, n int, cycle bool) (func(),
 		return nil, nil, err
 	}
 	in := min(e.Scale.Processes, (n+9999)/10_000)
-	line, err := crowd.Gather(ctx, e.Self, in, crowd.Config{URL: e.URL, Prefix: e.Prefix, Name: name, Waiters: n, Cycle: cycle})
+	line, err := crowd.Gather(ctx, func() *exec.Cmd { return e.Self(crowd.Command) }, in, crowd.Config{URL: e.URL, Prefix: e.Prefix, Name: name, Waiters: n, Cycle: cycle})
 	if err != nil {
 		release()
 		return nil, nil, err

@@ -21,9 +21,9 @@ import (
 // Env is where the scenarios take place.
 type Env struct {
 	URL    string
-	Prefix string           // of every key
-	Redis  *redis.Client    // for questions to the server
-	Self   func() *exec.Cmd // this program, as one process of a crowd
+	Prefix string                         // of every key
+	Redis  *redis.Client                  // for questions to the server
+	Self   func(command string) *exec.Cmd // this program, as a process of a scenario
 	Scale  Scale
 
 	names atomic.Int64
@@ -47,6 +47,8 @@ type Scale struct {
 	LeaseTTL  time.Duration // of which they are renewed every third
 	Watch     time.Duration // for which renewals are watched
 	Handoffs  int           // in one slice, if there is time
+	PoolTTL   time.Duration // of the leases that pools keep
+	Elsewhere time.Duration // for which somebody waits for one of them
 }
 
 // Full is for figures to be published.
@@ -55,6 +57,7 @@ func Full() Scale {
 		Slice: 300 * time.Millisecond, Contended: 1500 * time.Millisecond, Workers: []int{1, 16, 64, 256},
 		Crowd: []int{10, 1000, 100_000}, Memory: 100_000, Processes: 10, Idle: 22 * time.Second,
 		Leases: 10_000, LeaseTTL: 30 * time.Second, Watch: 22 * time.Second, Handoffs: 200,
+		PoolTTL: 30 * time.Second, Elsewhere: 12 * time.Second,
 	}
 }
 
@@ -64,6 +67,7 @@ func Quick() Scale {
 		Slice: 150 * time.Millisecond, Contended: 700 * time.Millisecond, Workers: []int{1, 16, 64, 256},
 		Crowd: []int{10, 1000, 10_000}, Memory: 10_000, Processes: 2, Idle: 12 * time.Second,
 		Leases: 10_000, LeaseTTL: 6 * time.Second, Watch: 6 * time.Second, Handoffs: 100,
+		PoolTTL: 3 * time.Second, Elsewhere: 3 * time.Second,
 	}
 }
 
@@ -104,7 +108,7 @@ type Figure struct {
 
 // All returns the scenarios in the order of a run.
 func All() []*Scenario {
-	return slices.Concat(throughput(), []*Scenario{contended(), handoff(), holders(), waiters(), memory(), renewals()})
+	return slices.Concat(throughput(), []*Scenario{contended(), handoff(), holders(), waiters(), memory(), renewals(), pool()})
 }
 
 func cases(numbers []int) []Case {
