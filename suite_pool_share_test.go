@@ -217,6 +217,28 @@ func TestPoolGivesLentLeasesToWaitersElsewhere(t *testing.T) {
 	})
 }
 
+// A lease that was just granted is lent, though others wait elsewhere, behind: or
+// two processes that both wait would give it to each other and nobody would work.
+func TestPoolTakesItsTurn(t *testing.T) {
+	each(t, func(_ *testing.T, e *env) {
+		s := e.peer().sem(1)
+		pool := e.pool(s, 1)
+		first := e.hold(e.peer().sem(1))
+		local := e.wait(pool)
+		e.untilWaiting(1)
+		elsewhere := e.queue(e.peer().sem(1))
+		_, err := s.TryAcquire(e.ctx) // the answer brings the news
+		wantErr(e.t, err, berth.ErrBusy)
+		e.release(first)
+		loan := local.lent()
+		elsewhere.waits()
+		e.finish(loan)
+		if lease := elsewhere.granted(); lease.Token() <= loan.Token() {
+			e.t.Error("the one behind was granted first")
+		}
+	})
+}
+
 // A waiter elsewhere that needs several permits gets them one after the other.
 func TestPoolServesHeavyWaitersElsewhere(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
