@@ -108,14 +108,18 @@ func tellError(stderr io.Writer, err error) int {
 	if err == nil {
 		return ok
 	}
-	fmt.Fprintln(stderr, "bench:", err)
-	if own, is := errors.AsType[*coded](err); is {
+	own, is := errors.AsType[*coded](err)
+	switch {
+	case is:
+		fmt.Fprintln(stderr, "bench:", err)
 		return own.code
-	}
-	if errors.Is(err, context.Canceled) {
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "bench: interrupted")
 		return interrupted + int(syscall.SIGINT)
+	default:
+		fmt.Fprintln(stderr, "bench:", err)
+		return failure
 	}
-	return failure
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
