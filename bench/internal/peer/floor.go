@@ -26,13 +26,22 @@ var trivial = redis.NewScript(`return redis.call('EXISTS', KEYS[1])`)
 func floors() []*Peer {
 	setdel := []string{"set", "del"}
 	return []*Peer{
-		{Key: setDelKey, Title: "SET+DEL", Kind: Floor, Sent: setdel, Connect: connectPair(plain, setDel), About: "go-redis; each goroutine has a key of its own"},
+		{
+			Key: setDelKey, Title: "SET+DEL", Kind: Floor, Sent: setdel, Connect: connectPair(plain, setDel),
+			About: "go-redis; each goroutine has a key of its own",
+		},
 		{
 			Key: setDelAutoKey, Title: "SET+DEL, AutoPipeline", Kind: Floor, Sent: setdel, Connect: connectPair(auto, setDel),
 			About: "go-redis AutoPipeline with its default options; each goroutine has a key of its own",
 		},
-		{Key: TrivialKey, Title: "trivial script twice", Kind: Floor, Sent: scripts, Connect: connectPair(plain, trivialTwice), About: "go-redis; EXISTS in a script of one key and three arguments"},
-		{Key: TrivialAutoKey, Title: "trivial script twice, AutoPipeline", Kind: Floor, Sent: scripts, Connect: connectPair(auto, trivialTwice), About: "the same through go-redis AutoPipeline"},
+		{
+			Key: TrivialKey, Title: "trivial script twice", Kind: Floor, Sent: scripts, Connect: connectPair(plain, trivialTwice),
+			About: "go-redis; EXISTS in a script of one key and three arguments",
+		},
+		{
+			Key: TrivialAutoKey, Title: "trivial script twice, AutoPipeline", Kind: Floor, Sent: scripts,
+			Connect: connectPair(auto, trivialTwice), About: "the same through go-redis AutoPipeline",
+		},
 		{
 			Key: TokensKey, Title: "token list", Kind: Floor, Queues: true, Sent: []string{"blpop", "rpush"}, Connect: connectTokens,
 			About: "BLPOP takes a token, RPUSH gives it back; a crashed holder's token is gone for ever",

@@ -32,9 +32,8 @@ type Peer struct {
 	// Queues: it can be asked for a permit that is taken, and waits for it.
 	Queues bool
 	// Poll is how long a refused client pauses at the most before it asks again;
-	// 0: it is told. Pause is the pause itself, nil if the library has it inside.
-	Poll  time.Duration
-	Pause func() time.Duration
+	// 0: it is told.
+	Poll time.Duration
 	// Sent are the commands that its clients send, in lower case: what else the
 	// server counts is called by its scripts. None: they have no scripts.
 	Sent []string

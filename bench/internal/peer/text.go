@@ -40,7 +40,7 @@ func driver[S interface{ Driver() classic.Driver }](s S, err error) (classic.Dri
 func text(key, title string, poll time.Duration, newDriver func(*redis.Client, string, int) (classic.Driver, error)) *Peer {
 	pause := func() time.Duration { return poll/2 + upTo(poll) }
 	return &Peer{
-		Key: key, Title: title, Kind: Semaphore, Queues: true, Poll: poll, Pause: pause,
+		Key: key, Title: title, Kind: Semaphore, Queues: true, Poll: poll,
 		About: "time-out 10 s as in the text, no refresh; a refused client comes again after " + poll.String() + " on average",
 		Connect: func(url, prefix string) (*Client, error) {
 			rdb := redisd.Client(url)

@@ -64,7 +64,7 @@ func renewals() *Scenario {
 	return &Scenario{
 		Key: "renewals", Title: "Leases that one process keeps", Slices: 1, Most: 1, Open: openRenewals,
 		Cases:  func(s Scale) []Case { return []Case{{"one semaphore", s.Leases}, {"a semaphore each", s.Leases}} },
-		Length: func(s Scale) time.Duration { return s.Watch + 2*time.Second },
+		Length: func(s Scale) time.Duration { return s.Watch + s.LeaseTTL/6 + 2*time.Second },
 		Takes:  among(peer.BerthKey),
 		About: "One process holds 10,000 leases and renews each every third of its TTL. \"core %\" is the share of a core that the server's main " +
 			"thread spends on it, less what it spends on nothing, as for the default TTL of 30 s: measured at another TTL it is multiplied by TTL / 30 s.",
@@ -89,6 +89,11 @@ func openRenewals(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, 
 			return nil, err
 		}
 		defer release()
+		// The renewals of leases that were taken together come together: the watch
+		// begins and ends in the middle between two of them.
+		if err := pauseFor(ctx, e.Scale.LeaseTTL/6); err != nil {
+			return nil, err
+		}
 		used, err := e.measured(ctx, func() error { return pauseFor(ctx, e.Scale.Watch) })
 		if err != nil {
 			return nil, err

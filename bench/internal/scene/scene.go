@@ -42,10 +42,10 @@ type Scale struct {
 	Crowd     []int         // holders and waiters
 	Memory    int           // waiters whose memory is measured
 	Processes int           // among which they are spread
-	Idle      time.Duration // for which they are watched
+	Idle      time.Duration // for which they are watched: some heartbeats of each, one comes every 10 s
 	Leases    int           // that one process keeps
 	LeaseTTL  time.Duration // of which they are renewed every third
-	Watch     time.Duration // for which renewals are watched
+	Watch     time.Duration // for which that is watched: a whole number of intervals
 	Handoffs  int           // in one slice, if there is time
 	PoolTTL   time.Duration // of the leases that pools keep
 	Elsewhere time.Duration // for which somebody waits for one of them
@@ -55,8 +55,8 @@ type Scale struct {
 func Full() Scale {
 	return Scale{
 		Slice: 300 * time.Millisecond, Contended: 1500 * time.Millisecond, Workers: []int{1, 16, 64, 256},
-		Crowd: []int{10, 1000, 100_000}, Memory: 100_000, Processes: 10, Idle: 22 * time.Second,
-		Leases: 10_000, LeaseTTL: 30 * time.Second, Watch: 22 * time.Second, Handoffs: 200,
+		Crowd: []int{10, 1000, 100_000}, Memory: 100_000, Processes: 10, Idle: 20 * time.Second,
+		Leases: 10_000, LeaseTTL: 30 * time.Second, Watch: 20 * time.Second, Handoffs: 200,
 		PoolTTL: 30 * time.Second, Elsewhere: 12 * time.Second,
 	}
 }
@@ -65,7 +65,7 @@ func Full() Scale {
 func Quick() Scale {
 	return Scale{
 		Slice: 150 * time.Millisecond, Contended: 700 * time.Millisecond, Workers: []int{1, 16, 64, 256},
-		Crowd: []int{10, 1000, 10_000}, Memory: 10_000, Processes: 2, Idle: 12 * time.Second,
+		Crowd: []int{10, 1000, 10_000}, Memory: 10_000, Processes: 2, Idle: 10 * time.Second,
 		Leases: 10_000, LeaseTTL: 6 * time.Second, Watch: 6 * time.Second, Handoffs: 100,
 		PoolTTL: 3 * time.Second, Elsewhere: 3 * time.Second,
 	}
