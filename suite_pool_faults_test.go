@@ -213,18 +213,24 @@ func TestPoolTellsThatRedisRefuses(t *testing.T) {
 	})
 }
 
-// An operator who evicts one of the pool's requests evicts one waiter.
+// An operator who evicts one of the pool's requests evicts one waiter, also when
+// others were in line as well when it was sent.
 func TestPoolWaiterIsEvicted(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		pool := e.pool(e.peer().sem(1), 1)
-		all := e.hold(e.peer().sem(1))
+		loan := e.borrow(pool)
+		elsewhere := e.queue(e.peer().sem(1))
 		first, second := e.wait(pool), e.wait(pool)
+		e.must(e.eye.Evict(e.ctx, name, loan.ID(), true))
+		lease := elsewhere.granted()
+		e.lostLoan(loan)
+		wantErr(e.t, loan.Release(), berth.ErrLost) // now the pool asks
 		e.untilWaiting(1)
 		e.must(e.eye.Evict(e.ctx, name, e.show().Queue[0].ID, true))
 		first.refused(berth.ErrEvicted)
 		e.untilWaiting(1)
 		second.waits()
-		e.release(all)
+		e.release(lease)
 		e.finish(second.lent())
 	})
 }

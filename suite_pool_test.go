@@ -137,7 +137,7 @@ func TestPoolLendsFromMemory(t *testing.T) {
 
 func TestLoanTellsWhatItsLeaseIs(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
-		pool := e.pool(e.peer().sem(7, berth.Weight(3), berth.Label("nightly")), 2)
+		pool := e.pool(e.peer().sem(7, berth.Weight(3), berth.Label("nightly")), 2, kept)
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(e.ctx, key{}, "value"))
 		l, err := pool.Acquire(ctx)
@@ -163,8 +163,7 @@ func TestLoanTellsWhatItsLeaseIs(t *testing.T) {
 			e.t.Errorf("after Release: valid %v until %v", l.Valid(), l.ValidUntil())
 		}
 		for _, ctx := range []context.Context{late, other.Context()} { // asked for before and after the end
-			<-ctx.Done()
-			wantErr(e.t, context.Cause(ctx), berth.ErrReleased)
+			wantErr(e.t, context.Cause(ctx), berth.ErrReleased) // at once, before the lease is anybody else's
 		}
 	})
 }
@@ -289,7 +288,15 @@ func TestPoolTryAcquire(t *testing.T) {
 		if _, busy := try(); busy == nil || busy.InUse != 3 || busy.Limit != 4 {
 			e.t.Errorf("Redis is full, told %v", busy)
 		}
+		roomy := e.pool(e.peer().sem(4, berth.Weight(2)), 3)
+		first := e.wait(roomy)
+		_, err := roomy.TryAcquire(e.ctx)
+		if told, ok := errors.AsType[*berth.BusyError](err); !ok || told.Limit != 6 || told.Waiting != 1 {
+			e.t.Errorf("somebody waits for what Redis has, told %v", err)
+		}
 		e.release(all)
+		e.finish(first.lent())
+		e.must(roomy.Close())
 		loan, busy := try()
 		if busy != nil {
 			e.t.Fatal(busy)
