@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -35,6 +36,19 @@ func firstField(file, name string) string {
 	return ""
 }
 
+// revision returns the commit in a working copy of berth, which `go run` does
+// not put into the program; "" anywhere else.
+func revision(ctx context.Context) string {
+	if _, err := os.Stat("bench/expectations.json"); err != nil {
+		return ""
+	}
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // versions returns those of everything that takes part.
 func versions(ctx context.Context, redisVersion string) map[string]string {
 	v := map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go"), "redis-server": redisVersion}
@@ -48,11 +62,9 @@ func versions(ctx context.Context, redisVersion string) map[string]string {
 				v[name] = strings.TrimPrefix(m.Version, "v")
 			}
 		}
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v["berth"] = s.Value[:min(12, len(s.Value))]
-			}
-		}
+	}
+	if revision := revision(ctx); revision != "" {
+		v["berth"] = revision
 	}
 	if node := peer.NodeVersion(ctx); node != "" {
 		v["node"] = node

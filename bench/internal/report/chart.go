@@ -185,14 +185,18 @@ func (c *chart) names() {
 	}
 }
 
+// shown is the percentile up to which distributions are drawn: the few samples
+// beyond it would take most of the room.
+const shown = 99
+
 // distribution draws which share of the samples took at most how long.
 func distribution(r *result.Report, scenario, caze, metric, title, xName string) *chart {
 	var list []*result.Series
 	lo, hi := math.Inf(1), 0.0
 	for _, p := range r.Peers {
-		if s := r.Find(scenario, caze, p.Key, metric); s != nil && len(s.Steps) > 0 {
+		if s := r.Find(scenario, caze, p.Key, metric); s != nil && len(s.Steps) > shown {
 			list = append(list, s)
-			lo, hi = min(lo, s.Steps[0]), max(hi, s.Steps[len(s.Steps)-1])
+			lo, hi = min(lo, s.Steps[0]), max(hi, s.Steps[shown])
 		}
 	}
 	if len(list) == 0 {
@@ -210,25 +214,26 @@ func distribution(r *result.Report, scenario, caze, metric, title, xName string)
 	}
 	for _, s := range list {
 		l := line{Key: s.Peer, Title: r.Title(s.Peer)}
-		for i, v := range s.Steps {
+		for i, v := range s.Steps[:shown+1] {
 			l.add(c.x(v), c.y(float64(i)/float64(len(s.Steps)-1)))
 		}
 		c.append(l)
 	}
-	c.inOrder()
+	c.inOrder(list)
 	return c
 }
 
-// inOrder lists the names from the top, fastest first, where all lines end at
-// the same height.
-func (c *chart) inOrder() {
-	order := make([]*line, len(c.Lines))
-	for i := range c.Lines {
-		order[i] = &c.Lines[i]
+// inOrder lists the names of lines that all end at the same height from the
+// top, the one with the least median first. The lines are those of the list.
+func (c *chart) inOrder(list []*result.Series) {
+	order := make([]int, len(c.Lines))
+	for i := range order {
+		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b *line) int { return cmp.Compare(a.EndX, b.EndX) })
-	for i, l := range order {
-		l.NameY = c.Top + 6 + (apart+3)*float64(i)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(list[a].Steps[50], list[b].Steps[50]) })
+	for place, i := range order {
+		l := &c.Lines[i]
+		l.NameY = c.Top + 6 + (apart+3)*float64(place)
 		l.EndX, l.EndY = 0, 0 // no leader
 	}
 }

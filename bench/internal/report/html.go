@@ -65,7 +65,7 @@ func HTML(w io.Writer, r *result.Report) error {
 func charts(r *result.Report, scenario string) []*chart {
 	switch scenario {
 	case "pair":
-		return []*chart{distribution(r, scenario, "1", "p50 µs", "How long a pair takes", "µs, at most")}
+		return []*chart{distribution(r, scenario, "1", "p50 µs", "How long a pair takes, up to the 99th percentile", "µs, at most")}
 	case "hot", "spread":
 		return []*chart{growth(r, scenario, "pairs/s", "Throughput", "goroutines")}
 	case "cpu":
@@ -74,10 +74,10 @@ func charts(r *result.Report, scenario string) []*chart {
 		return []*chart{
 			bars(r, scenario, "5", "commands", "Commands sent for each acquire, 5 permits"),
 			bars(r, scenario, "1", "commands", "Commands sent for each acquire, 1 permit"),
-			distribution(r, scenario, "5", "wait p50 µs", "Who waited how long, 5 permits", "µs, at most"),
+			distribution(r, scenario, "5", "wait p50 µs", "Who waited how long, 5 permits, up to the 99th percentile", "µs, at most"),
 		}
 	case "handoff":
-		return []*chart{distribution(r, scenario, "3ms", "p50 µs", "From release to the waiter's return", "µs, at most")}
+		return []*chart{distribution(r, scenario, "3ms", "p50 µs", "From release to the waiter's return, up to the 99th percentile", "µs, at most")}
 	case "holders":
 		return []*chart{growth(r, scenario, "server µs", "Server time for a pair", "live holders")}
 	case "waiters":

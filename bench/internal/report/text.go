@@ -145,14 +145,14 @@ func metricsOf(r *result.Report, scenario string) (metrics []string) {
 }
 
 func byCase(r *result.Report, s result.Scene, metric string) Table {
-	t := Table{Title: s.Title + ": " + metric + ", medians (min–max)", Heads: s.Cases}
+	t := Table{Title: s.Title + ": " + metric + ", medians (± half of what lies between least and most)", Heads: s.Cases}
 	for _, p := range r.Peers {
 		row := Row{Key: p.Key, Title: p.Title}
 		found := false
 		for _, c := range s.Cases {
 			series := r.Find(s.Key, c, p.Key, metric)
 			found = found || series != nil
-			row.Cells = append(row.Cells, spread(series))
+			row.Cells = append(row.Cells, halfRange(series))
 		}
 		if found {
 			t.Rows = append(t.Rows, row)
@@ -214,6 +214,14 @@ func spread(s *result.Series) string {
 		return Number(s.Median)
 	}
 	return fmt.Sprintf("%s (%s–%s)", Number(s.Median), Number(s.Min), Number(s.Max))
+}
+
+// halfRange is spread where there is no room for two more numbers.
+func halfRange(s *result.Series) string {
+	if s == nil || len(s.Values) < 2 || s.Median == 0 {
+		return middle(s)
+	}
+	return fmt.Sprintf("%s ±%.0f %%", Number(s.Median), 50*(s.Max-s.Min)/s.Median)
 }
 
 func verdictTable(r *result.Report) Table {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/berth-go/berth/bench/internal/stat"
@@ -94,10 +95,10 @@ func (b Bound) Cases() []string { return []string{b.Case, cmp.Or(b.Base, b.Case)
 func (b Bound) Limit() string {
 	var parts []string
 	if b.AtLeast != nil {
-		parts = append(parts, fmt.Sprintf("≥ %.4g", *b.AtLeast))
+		parts = append(parts, "≥ "+strconv.FormatFloat(*b.AtLeast, 'f', -1, 64))
 	}
 	if b.AtMost != nil {
-		parts = append(parts, fmt.Sprintf("≤ %.4g", *b.AtMost))
+		parts = append(parts, "≤ "+strconv.FormatFloat(*b.AtMost, 'f', -1, 64))
 	}
 	return strings.Join(parts, ", ")
 }
