@@ -64,7 +64,7 @@ func TestTextFitsTheTerminal(t *testing.T) {
 	for _, want := range []string{
 		"101 (100–102)", // median and spread
 		"10,100 ±1 %",
-		"0.50",          // berth's ratio to the other
+		"0.50", // berth's ratio to the other
 		"hot 256: pairs/s / bsm/redislock", "missed", "not measured", "no reason",
 	} {
 		if !strings.Contains(out.String(), want) {
