@@ -79,12 +79,11 @@ local settings, counts = got[1], got[2]
 
 -- ---- the short way: releases, hand-offs, grants and places in the queue ----
 --
--- While nothing is due, pinned or paused, and no free slot lies below the
--- high-water mark, this does what the general way below does, without building
--- the general way's functions and tables, which cost more than the work itself
--- (docs/decisions). Whatever is out of the ordinary clears plain before anything
--- was written, and the general way starts afresh. Numbers become text once; tables
--- are made with room for one operation.
+-- While nothing is due, pinned or paused, this does what the general way below
+-- does, without building the general way's functions and tables, which cost more
+-- than the work itself (docs/decisions). Whatever is out of the ordinary clears
+-- plain before anything was written, and the general way starts afresh. Numbers
+-- become text once; tables are made with room for one operation.
 
 local plain = (ARGV[3] == '1' or ARGV[3] == '0') and top <= 500
 if top > 3 then -- an id that is named twice changes its own record on the way
@@ -105,7 +104,7 @@ elseif plain then
   if limit and used then
     limit, used, holders, waiting = limit + 0, used + 0, holders + 0, waiting + 0
     slots, last, nearest, expires = slots + 0, last + 0, soonest + 0, lapse + 0
-    plain = holders == slots and slots <= used and slots <= 2147483648 and last < FRONT and nearest > now
+    plain = holders <= slots and holders <= used and slots <= 2147483648 and last < FRONT and nearest > now
       and used <= 2147483648 and waiting <= 2147483648 and nearest < FRONT and expires < FRONT
   else
     plain = false
@@ -116,7 +115,7 @@ if plain then
   local out, n, field, count = { now, 0, 0, 0, nil, nil, nil, nil, nil }, 4, 2, nil
   local freed, freeds, removed, notes = { nil }, 0, { nil, nil }, nil
   local sets, s, adds, a = { nil, nil, nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0
-  local furthest, members = 0, holders + 2 * waiting + tombs
+  local furthest, members, stored = 0, holders + 2 * waiting + tombs, slots - holders
   local token -- last, as text; nil where that is not known
   i = 4
 
@@ -131,8 +130,21 @@ if plain then
     end
     n, field, i = n + count, field + count, i + 2 + count
   end
-  if freeds > 1 then table.sort(freed) end
-  local unqueued, free = freeds, 1 -- removed beyond freeds are members of the queue; freed from free on are free
+  -- Slots to give out, lowest first: those freed now, and as many of the stored
+  -- ones as there may be grants. What is in removed beyond freeds is in ORDER alone.
+  local unqueued, free, vacant, stock = freeds, 1, freeds, nil
+  local most = stored > 0 and math.min(stored, top - 2 - freeds + math.min(waiting, 100)) or 0
+  if plain and most > 0 then
+    local found = call('ZRANGEBYSCORE', ORDER, 0, 2147483648, 'LIMIT', 0, most)
+    plain, stock = #found == most, {}
+    for k = 1, #found do
+      local slot = match(found[k], '^s(%d+)$')
+      if not slot then plain = false break end
+      freed[vacant + k], stock[slot + 0] = slot + 0, found[k]
+    end
+    vacant = vacant + most
+  end
+  if plain and vacant > 1 then table.sort(freed) end
 
   if plain and waiting > 0 and used < limit then
     local room = math.min(limit - used, waiting, 100)
@@ -149,6 +161,10 @@ if plain then
       if slot then free = free + 1 else slot, slots = slots, slots + 1 end
       used, holders, waiting, unqueued = used + weight, holders + 1, waiting - 1, unqueued + 1
       removed[unqueued] = heads[k]
+      if stock and stock[slot] then
+        unqueued = unqueued + 1
+        removed[unqueued] = stock[slot]
+      end
       sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner .. label
       s = s + 2
       local channel = match(owner, '^[^/]+')
@@ -182,6 +198,10 @@ if plain then
         if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
         local id, slot = ARGV[i + 1 + k], freed[free]
         if slot then free = free + 1 else slot, slots = slots, slots + 1 end
+        if stock and stock[slot] then
+          unqueued = unqueued + 1
+          removed[unqueued] = stock[slot]
+        end
         sets[s + 1], sets[s + 2] = id, lead .. slot .. ' ' .. token .. tail
         adds[a + 1], adds[a + 2] = score, id
         s, a = s + 2, a + 2
@@ -220,15 +240,17 @@ if plain then
     end
   elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
     out[3], out[4] = nearest, waiting
-    for k = freeds, free, -1 do
-      if freed[k] == slots - 1 then
+    for k = vacant, free, -1 do
+      if stock and stock[freed[k]] then
+        -- it stays stored
+      elseif freed[k] == slots - 1 then
         slots = slots - 1
       else
         adds[a + 1], adds[a + 2] = freed[k], 's' .. freed[k]
         a = a + 2
       end
     end
-    plain = holders > 0 or a == 0 or not settings -- else free slots of nobody would be kept
+    plain = holders > 0 or a == 0 and stored == 0 or not settings -- else free slots of nobody would be kept
   else
     plain = false
   end
