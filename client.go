@@ -117,5 +117,5 @@ func (c *Client) Adopt(ctx context.Context, handle string) (*Lease, error) {
 	if err != nil {
 		return nil, public(h.Name, err)
 	}
-	return newLease(ctx, c, claim, cfg), nil
+	return newLease(ctx, c, claim, &cfg), nil
 }

@@ -46,7 +46,7 @@ type acquisition struct {
 	start time.Time
 }
 
-func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg config, wait bool) *acquisition {
+func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) *acquisition {
 	a := &acquisition{hooks: h, ctx: ctx, start: time.Now()}
 	a.info = AcquireInfo{Name: s.name, Label: cfg.label, Weight: cfg.weight, Limit: s.limit, Try: !wait}
 	if h.AcquireStart != nil {

@@ -20,7 +20,7 @@ type Lease struct {
 	client *Client
 	claim  *session.Claim
 	grant  session.Grant
-	config config
+	config *config
 	since  time.Time
 	parent context.Context //nolint:containedctx // for its values only
 
@@ -37,7 +37,7 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 	return l, ok
 }
 
-func newLease(ctx context.Context, c *Client, claim *session.Claim, cfg config) *Lease {
+func newLease(ctx context.Context, c *Client, claim *session.Claim, cfg *config) *Lease {
 	l := &Lease{client: c, claim: claim, grant: claim.Grant(), config: cfg, since: time.Now(), parent: ctx}
 	if c.hooks.Lost != nil {
 		l.Context() // hears of the loss

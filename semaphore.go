@@ -74,16 +74,16 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...Option) (*Lease, err
 }
 
 func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []Option) (*Lease, error) {
-	cfg, terms := s.config, s.wait
+	cfg, terms := &s.config, s.wait
 	if !wait {
 		terms = s.try
 	}
 	if len(opts) > 0 {
-		var err error
-		if cfg, err = cfg.with(opts); err != nil {
+		own, err := s.config.with(opts)
+		if err != nil {
 			return nil, err
 		}
-		terms = cfg.terms(s.limit, wait)
+		cfg, terms = &own, own.terms(s.limit, wait)
 	}
 	if err := validContext(ctx); err != nil {
 		return nil, err

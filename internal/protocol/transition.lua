@@ -130,21 +130,22 @@ if plain then
     end
     n, field, i = n + count, field + count, i + 2 + count
   end
-  -- Slots to give out, lowest first: those freed now, and as many of the stored
-  -- ones as there may be grants. What is in removed beyond freeds is in ORDER alone.
+  -- Slots to give out, lowest first: those freed now, and of the stored ones those
+  -- that may come before. What is in removed beyond freeds is in ORDER alone.
+  if freeds > 1 then table.sort(freed) end
   local unqueued, free, vacant, stock = freeds, 1, freeds, nil
-  local most = stored > 0 and math.min(stored, top - 2 - freeds + math.min(waiting, 100)) or 0
-  if plain and most > 0 then
-    local found = call('ZRANGEBYSCORE', ORDER, 0, 2147483648, 'LIMIT', 0, most)
-    plain, stock = #found == most, {}
+  local grants = top - 2 - freeds + math.min(waiting, 100) -- at most
+  if plain and stored > 0 and grants > 0 then
+    local bound, most = freed[grants], math.min(stored, grants)
+    local found = call('ZRANGEBYSCORE', ORDER, '0', bound or '2147483648', 'LIMIT', '0', most)
+    plain, vacant, stock = bound ~= nil or #found == most, freeds + #found, {}
     for k = 1, #found do
       local slot = match(found[k], '^s(%d+)$')
       if not slot then plain = false break end
-      freed[vacant + k], stock[slot + 0] = slot + 0, found[k]
+      freed[freeds + k], stock[slot + 0] = slot + 0, found[k]
     end
-    vacant = vacant + most
+    if plain and vacant > 1 and found[1] then table.sort(freed) end
   end
-  if plain and vacant > 1 then table.sort(freed) end
 
   if plain and waiting > 0 and used < limit then
     local room = math.min(limit - used, waiting, 100)
@@ -246,7 +247,8 @@ if plain then
       elseif freed[k] == slots - 1 then
         slots = slots - 1
       else
-        adds[a + 1], adds[a + 2] = freed[k], 's' .. freed[k]
+        local number = format('%d', freed[k])
+        adds[a + 1], adds[a + 2] = number, 's' .. number
         a = a + 2
       end
     end

@@ -55,10 +55,18 @@ type flight struct {
 	sent   clock.Instant
 	giveUp clock.Instant
 	landed clock.Instant // exact; 0: not yet
-	ctx    bounded
+}
 
-	one     [1]*op // room for the one that most flights have
-	oneWire [1]protocol.Op
+// renew makes f, which has landed and is no longer needed, another flight, in the
+// room that the old one had; nil makes a first one.
+func (f *flight) renew(now clock.Instant) *flight {
+	if f == nil {
+		return &flight{sent: now}
+	}
+	clear(f.ops)
+	clear(f.wire)
+	*f = flight{ops: f.ops[:0], wire: f.wire[:0], sent: now}
+	return f
 }
 
 // submit puts o in line and starts a call if none is in flight. s.mu is held.
@@ -111,11 +119,12 @@ func (s *Semaphore) next() *flight {
 		s.wakeBy(s.retryAt)
 		return nil
 	}
-	f := &flight{sent: now}
-	f.ops, f.wire = f.one[:0], f.oneWire[:0]
+	f := s.landed.renew(now)
+	s.landed = nil
 	s.releases = f.board(s.releases)
 	s.pending = f.board(s.pending)
 	if len(f.ops) == 0 && !s.poke {
+		s.landed = f
 		return nil
 	}
 	s.poke = false
@@ -177,8 +186,7 @@ func (s *Semaphore) run(f *flight) {
 // said about the latest time at which a copy may run; so an empty call comes first.
 func (s *Semaphore) call(f *flight) (protocol.Reply, error) {
 	wait := f.giveUp.Sub(f.sent)
-	f.ctx = bounded{s.session.ctx, time.Now().Add(wait)}
-	ctx := &f.ctx
+	ctx := &bounded{s.session.ctx, time.Now().Add(wait)}
 	if !s.clock.known() {
 		sent := clock.Now()
 		reply, err := s.session.store.Do(ctx, s.keys, 0, nil)
@@ -236,7 +244,7 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 		}
 		s.tell(reply.Waiting)
 	}
-	s.flight = nil // only now: what settling submitted travels together
+	s.flight, s.landed = nil, f // only now: what settling submitted travels together
 	return s.next()
 }
 
