@@ -56,6 +56,7 @@ type Claim struct {
 	trust  clock.Instant // until when the holder may rely on it
 	due    clock.Instant // next heartbeat or renewal; Never while one is on its way
 	late   clock.Instant // until when a copy of its acquire may yet be executed; 0: there is none
+	aboard bool          // an operation of it is in flight
 	capped bool          // renewed up to its MaxHold: nothing can extend it
 	place  Place
 	err    error       // lost, ended: why

@@ -11,11 +11,13 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// Group commit: a semaphore has at most one call to Redis in flight. Operations
-// that come meanwhile gather in pending, and the next call carries them all.
-// Nobody waits when nothing is in flight. One call at a time is also what keeps
-// the operations of one claim in order: a release never overtakes the renewal
-// before it.
+// Group commit: a semaphore has one call to Redis in flight. Operations that come
+// meanwhile gather, and the next call carries them all. Nobody waits when nothing
+// is in flight. Releases, for which somebody else may be waiting, need not wait for
+// the call in flight either: a second one, the express, carries them. No call but
+// an express starts while another is under way, so that what is asked for after a
+// release comes after it; and an operation whose claim is aboard of a call waits for
+// that one, so that a release never overtakes the renewal before it.
 
 // mostOps bounds the operations of one call, so that it keeps the server for a
 // millisecond or so. Of heartbeats and renewals, which do little, four count as one.
@@ -55,6 +57,7 @@ type flight struct {
 	sent   clock.Instant
 	giveUp clock.Instant
 	landed clock.Instant // exact; 0: not yet
+	shared bool          // another was under way at the same time: which the server saw first is not known
 }
 
 // renew makes f, which has landed and is no longer needed, another flight, in the
@@ -97,7 +100,7 @@ func (s *Semaphore) withdraw(c *Claim, verb protocol.Verb) bool {
 	return false
 }
 
-// kick starts a call if there is work, none is in flight and no pause is on.
+// kick starts a call if there is work, none is in the way and no pause is on.
 // s.mu is held.
 func (s *Semaphore) kick() {
 	if f := s.next(); f != nil {
@@ -105,13 +108,10 @@ func (s *Semaphore) kick() {
 	}
 }
 
-// next takes the operations of the next call: releases first, for they free
-// what the others want, then the rest in the order in which they came.
+// next returns the next call, if one may start now.
 func (s *Semaphore) next() *flight {
-	if s.flight != nil || s.stopped {
-		return nil
-	}
-	if len(s.releases)+len(s.pending) == 0 && !s.poke {
+	express := s.flight != nil
+	if s.express != nil || s.stopped || s.settling || len(s.releases) == 0 && (express || len(s.pending) == 0 && !s.poke) {
 		return nil
 	}
 	now := clock.Now()
@@ -119,46 +119,84 @@ func (s *Semaphore) next() *flight {
 		s.wakeBy(s.retryAt)
 		return nil
 	}
-	f := s.landed.renew(now)
-	s.landed = nil
-	s.releases = f.board(s.releases)
-	s.pending = f.board(s.pending)
-	if len(f.ops) == 0 && !s.poke {
+	f := s.load(now, express)
+	if len(f.ops) == 0 && (express || !s.poke) {
 		s.landed = f
 		return nil
 	}
-	s.poke = false
 	f.giveUp = now.Add(patienceOf(f.ops))
-	s.flight = f
+	if express {
+		s.express, f.shared, s.flight.shared = f, true, true
+	} else {
+		s.flight, s.poke = f, false
+	}
 	s.wakeBy(f.giveUp)
 	return f
 }
 
-// board takes operations aboard while there is room, and returns the others, or
-// the room that they had.
-func (f *flight) board(line []*op) (rest []*op) {
-	for i, o := range line {
-		if f.load >= 4*mostOps {
-			return line[i:]
-		}
-		if o.pointless() {
-			o.finish(o.claim.over())
-			continue
-		}
-		switch o.Verb {
-		case protocol.Acquire:
-			if o.claim.sent == 0 {
-				o.claim.sent = f.sent
-			}
-		case protocol.Release:
-			o.Flag = f.sent < o.claim.late // a tombstone for the copy that may be under way
-		}
-		f.load += o.load()
-		f.ops = append(f.ops, o)
-		f.wire = append(f.wire, o.Op)
+// load takes the operations of the next call: releases first, for they free what
+// the others want, then, if it is no express, the rest in the order in which they came.
+func (s *Semaphore) load(now clock.Instant, express bool) *flight {
+	f := s.landed.renew(now)
+	s.landed = nil
+	s.releases = f.board(s.releases)
+	if !express {
+		s.pending = f.board(s.pending)
 	}
-	clear(line)
-	return line[:0]
+	return f
+}
+
+// board takes operations aboard while there is room, and returns the others.
+func (f *flight) board(line []*op) (rest []*op) {
+	rest = line[:0]
+	for i, o := range line {
+		switch {
+		case f.load >= 4*mostOps:
+			rest = append(rest, line[i:]...)
+			clear(line[len(rest):])
+			return rest
+		case o.pointless():
+			o.finish(o.claim.over())
+		case o.claim.aboard:
+			rest = append(rest, o)
+		default:
+			f.take(o)
+		}
+	}
+	clear(line[len(rest):])
+	return rest
+}
+
+func (f *flight) take(o *op) {
+	switch o.Verb {
+	case protocol.Acquire:
+		if o.claim.sent == 0 {
+			o.claim.sent = f.sent
+		}
+	case protocol.Release:
+		o.Flag = f.sent < o.claim.late // a tombstone for the copy that may be under way
+	}
+	o.claim.aboard = true
+	f.load += o.load()
+	f.ops = append(f.ops, o)
+	f.wire = append(f.wire, o.Op)
+}
+
+// retire takes f, which has landed or was given up, from those under way; false:
+// it was taken before.
+func (s *Semaphore) retire(f *flight) bool {
+	switch f {
+	case s.flight:
+		s.flight = nil
+	case s.express:
+		s.express = nil
+	default:
+		return false
+	}
+	for _, o := range f.ops {
+		o.claim.aboard = false
+	}
+	return true
 }
 
 // patienceOf is how long a call may take: there must be time for a second one,
@@ -230,31 +268,36 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 	}
 	s.mu.Lock()
 	defer s.unlock()
-	if s.flight != f {
+	if !s.retire(f) {
 		return nil
 	}
+	s.settling = true
 	if err != nil {
 		s.failed(f, err)
 	} else {
 		s.pause, s.retryAt, s.lastErr = 0, 0, nil
-		s.foresee(reply, f.landed)
+		s.foresee(f, reply)
 		for i, o := range f.ops {
 			o.Result = f.wire[i].Result
 			s.settle(o, f, reply)
 		}
 		s.tell(reply.Waiting)
 	}
-	s.flight, s.landed = nil, f // only now: what settling submitted travels together
+	s.settling, s.landed = false, f
 	return s.next()
 }
 
 // foresee notes when something may run out, so that a waiter asks then.
-func (s *Semaphore) foresee(reply protocol.Reply, got clock.Instant) {
-	s.nearest = clock.Never
+func (s *Semaphore) foresee(f *flight, reply protocol.Reply) {
+	nearest := clock.Never
 	if reply.Next > 0 {
 		// Counted from the reply, the server has surely got there by then.
-		s.nearest = got.Add(time.Duration(reply.Next-reply.Now+1) * time.Millisecond)
+		nearest = f.landed.Add(time.Duration(reply.Next-reply.Now+1) * time.Millisecond)
 	}
+	if f.shared { // the other may know of something later, or have brought something nearer
+		nearest = min(nearest, s.nearest)
+	}
+	s.nearest = nearest
 	if reply.More {
 		s.poke = true
 	}

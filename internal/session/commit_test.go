@@ -101,7 +101,8 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// TestReleasesGoFirst: they free what the others want.
+// TestReleasesGoFirst: they free what the others want, and do not wait for the call
+// in flight either.
 func TestReleasesGoFirst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.session.Semaphore("s")
@@ -122,10 +123,61 @@ func TestReleasesGoFirst(t *testing.T) {
 		synctest.Wait()
 		reply.Release()
 		if err := <-granted; err != nil {
-			w.Errorf("a try that travelled with a release: %v", err)
+			w.Errorf("a try that came with a release: %v", err)
 		}
-		if all := calls(); len(all) != 1 || all[0][8] != "L0" {
+		if all := calls(); len(all) != 2 || all[0][8] != "L0" || len(all[0]) != 11 {
 			w.Errorf("calls: %q", all)
+		}
+	})
+}
+
+// TestReleaseNeverOvertakesItsRenewal: the server would answer the renewal that
+// the lease is gone, or worse.
+func TestReleaseNeverOvertakesItsRenewal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		lease := w.acquire(w.session.Semaphore("s"), terms(2))
+		renewal := w.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply})
+		go func() { _ = lease.Renew(context.Background()) }()
+		synctest.Wait()
+		calls := w.calls()
+		done := make(chan error, 1)
+		go func() { done <- lease.Release() }()
+		synctest.Wait()
+		if all := calls(); len(all) != 0 {
+			w.Errorf("sent while the renewal was under way: %q", all)
+		}
+		renewal.Release()
+		if err := <-done; err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// TestRequestAfterAReleaseComesAfterIt: also when the release is still under way,
+// on another connection, and nobody waits for its answer.
+func TestRequestAfterAReleaseComesAfterIt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.session.Semaphore("s")
+		first, second := w.acquire(s, terms(2)), w.acquire(s, terms(2))
+		renewal := w.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply})
+		go func() { _ = first.Renew(context.Background()) }()
+		synctest.Wait()
+		release := w.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.Delay})
+		go func() { _ = second.Release() }()
+		synctest.Wait()
+		renewal.Release()
+		synctest.Wait()
+		granted := make(chan error, 1)
+		go func() {
+			t := terms(2)
+			t.Wait = false
+			_, err := s.Acquire(context.Background(), t, false, nil)
+			granted <- err
+		}()
+		synctest.Wait()
+		release.Release()
+		if err := <-granted; err != nil {
+			w.Errorf("a try after a release: %v", err)
 		}
 	})
 }

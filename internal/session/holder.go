@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
@@ -28,9 +27,6 @@ func (c *Claim) Renew(ctx context.Context) error {
 		return stopped(ctx, s.name)
 	}
 }
-
-// outcomes are channels for the outcome of a release.
-var outcomes = sync.Pool{New: func() any { return make(chan error, 1) }}
 
 // over is the error of an operation that comes after the end of a lease.
 func (c *Claim) over() error {
@@ -58,9 +54,9 @@ func (s *Semaphore) sendRenew(c *Claim, done chan error) {
 // ErrReleased when it was given back before, and a *protocol.Failure when Redis
 // did not answer: then berth goes on trying, and the lease expires by itself.
 func (c *Claim) Release() error {
-	done := outcomes.Get().(chan error)
-	defer outcomes.Put(done) // it is empty: an operation finishes once, and this one has, or has not begun
 	s := c.sem
+	done := s.session.outcomes.Get().(chan error)
+	defer s.session.outcomes.Put(done) // it is empty: an operation finishes once, and this one has, or has not begun
 	s.mu.Lock()
 	if c.state != held && c.state != lost {
 		defer s.unlock()

@@ -34,11 +34,14 @@ func (s *Semaphore) tick() {
 		return
 	}
 	s.alarm = 0
+	s.settling = true
 	now := clock.Exact()
-	if f := s.flight; f != nil && now >= f.giveUp {
-		// It may be executed yet; whatever it answers will not be looked at.
-		s.failed(f, protocol.NoAnswer())
-		s.flight = nil
+	for _, f := range [...]*flight{s.flight, s.express} {
+		if f != nil && now >= f.giveUp {
+			// It may be executed yet; whatever it answers will not be looked at.
+			s.retire(f)
+			s.failed(f, protocol.NoAnswer())
+		}
 	}
 	for _, c := range s.claims {
 		s.attend(c, now)
@@ -47,6 +50,7 @@ func (s *Semaphore) tick() {
 		s.nearest = clock.Never
 		s.poke = true
 	}
+	s.settling = false
 	s.kick()
 	s.rearm()
 }
@@ -93,9 +97,12 @@ func (s *Semaphore) rearm() {
 	if s.waiters > 0 {
 		next = min(next, s.nearest)
 	}
-	if s.flight != nil {
-		next = min(next, s.flight.giveUp)
-	} else if len(s.pending)+len(s.releases) > 0 {
+	for _, f := range [...]*flight{s.flight, s.express} {
+		if f != nil {
+			next = min(next, f.giveUp)
+		}
+	}
+	if s.flight == nil && s.express == nil && len(s.pending)+len(s.releases) > 0 {
 		next = min(next, s.retryAt)
 	}
 	s.wakeBy(next)

@@ -31,7 +31,9 @@ type Semaphore struct {
 	pending  []*op
 	poke     bool // a call is wanted even without operations
 	flight   *flight
-	landed   *flight // the last one, whose room the next may have
+	express  *flight       // with releases only
+	settling bool          // no call may start yet: what is being submitted is to travel together
+	landed   *flight       // the last one, whose room the next may have
 	lastErr  error         // of the last call
 	pause    time.Duration // before the next call, while calls fail
 	retryAt  clock.Instant

@@ -73,11 +73,12 @@ type Session struct {
 	clock   *serverClock // nil in a cluster, where each node has its own
 	crew    *crew
 
-	mu     sync.Mutex
-	sems   map[string]weak.Pointer[Semaphore] // guarded by mu; by state key
-	live   map[*Semaphore]struct{}            // guarded by mu; those with claims
-	closed bool                               // guarded by mu
-	boxes  map[string]*inbox.Inbox            // guarded by mu; by state key in a cluster, else one, by ""
+	outcomes sync.Pool // of chan error: for the outcome of a release; a test's bubble may not share it with others
+	mu       sync.Mutex
+	sems     map[string]weak.Pointer[Semaphore] // guarded by mu; by state key
+	live     map[*Semaphore]struct{}            // guarded by mu; those with claims
+	closed   bool                               // guarded by mu
+	boxes    map[string]*inbox.Inbox            // guarded by mu; by state key in a cluster, else one, by ""
 }
 
 // New returns a session that has not sent anything yet.
@@ -92,6 +93,7 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx.Done())
+	s.outcomes.New = func() any { return make(chan error, 1) }
 	return s
 }
 
