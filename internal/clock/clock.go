@@ -33,12 +33,15 @@ func Now() Instant {
 	return Instant(epoch + time.Since(start) + time.Duration(slept.Load()))
 }
 
-// Exact returns the present instant, any suspension included. It costs three
-// system calls.
+// Exact returns the present instant, any suspension included. It costs two system
+// calls.
 func Exact() Instant {
 	// Less than the uncertainty of reading two clocks is no suspension.
-	if d := suspended() - base; d > 5*time.Millisecond && int64(d) > slept.Load() {
-		slept.Store(int64(d))
+	least := max(time.Duration(slept.Load()), 5*time.Millisecond)
+	if suspendedAtMost()-base > least {
+		if d := suspended() - base; d > least {
+			slept.Store(int64(d))
+		}
 	}
 	return Now()
 }

@@ -12,6 +12,13 @@ const (
 	boottime  = 7 // counts it
 )
 
+// suspendedAtMost is cheaper than suspended: it may be more by how long this
+// goroutine was interrupted.
+func suspendedAtMost() time.Duration {
+	before := read(monotonic)
+	return read(boottime) - before
+}
+
 // suspended returns how long the machine has been suspended since it started,
 // to within a millisecond: a pair of readings that was interrupted is repeated.
 func suspended() time.Duration {
