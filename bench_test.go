@@ -106,6 +106,17 @@ func BenchmarkPair(b *testing.B) {
 		pair(b, s, 0)
 		spread(b, 1, func(int) { pair(b, s, 0) })
 	})
+	b.Run("endless", func(b *testing.B) { // with a context that cannot end
+		s := semaphore(b, e.client(b), "endless", 5)
+		spread(b, 1, func(int) {
+			lease, err := s.Acquire(context.WithoutCancel(b.Context()))
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			_ = lease.Release()
+		})
+	})
 }
 
 func (e *bench) trivialTwice() {

@@ -25,7 +25,7 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 	if !slices.Equal(got, s.results) {
 		t.Fatalf("results of %s\n got %+v\nwant %+v", opsString(s.ops), got, s.results)
 	}
-	if waiting := len(s.model.queue); reply.More != s.more || reply.Now != s.now || reply.Waiting != waiting {
+	if waiting := len(s.queue); reply.More != s.more || reply.Now != s.now || reply.Waiting != waiting {
 		t.Fatalf("reply %+v, want more=%v now=%d waiting=%d", reply, s.more, s.now, waiting)
 	}
 	checkBound(t, s.model, reply.Next)

@@ -50,7 +50,7 @@ func (t Terms) Prepare() *Terms {
 	return &t
 }
 
-func (t *Terms) encode() string {
+func (t Terms) encode() string {
 	b := make([]byte, 0, 64+len(t.Label))
 	b = append(b, 'A', bit(t.Wait))
 	for _, n := range [...]int64{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -75,6 +76,16 @@ func (s *Store) Evicting(yes bool) {
 func (s *Store) Sharded() bool {
 	_, ok := s.rdb.(*redis.ClusterClient)
 	return ok
+}
+
+// Bounded reports whether the client itself ends a call that gets no answer within d.
+func (s *Store) Bounded(d time.Duration) bool {
+	single, ok := s.rdb.(*redis.Client)
+	if !ok {
+		return false
+	}
+	o := single.Options()
+	return o.ReadTimeout > 0 && o.ReadTimeout <= d && o.WriteTimeout > 0 && o.WriteTimeout <= d
 }
 
 // Channel is where the session hears of the semaphore with these keys; without
@@ -186,16 +197,16 @@ func (sc script) numbers(ctx context.Context, rdb processor, args []any) ([]int6
 	return cmd.Val(), nil
 }
 
-// process executes the script as a command that make makes; args[0] is "evalsha".
+// process executes the script as a command that command makes; args[0] is "evalsha".
 // Where the server does not know the hash (it restarted, or SCRIPT FLUSH), which
 // is a refusal, the text follows.
 func process[C redis.Cmder](
-	ctx context.Context, sc script, rdb processor, args []any, make func(context.Context, []any) C,
+	ctx context.Context, sc script, rdb processor, args []any, command func(context.Context, []any) C,
 ) (C, error) {
-	cmd := make(ctx, args)
+	cmd := command(ctx, args)
 	err := rdb.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		cmd = make(ctx, sc.whole(args))
+		cmd = command(ctx, sc.whole(args))
 		err = rdb.Process(ctx, cmd)
 	}
 	if err != nil {

@@ -41,10 +41,11 @@ const (
 
 // Claim is one request for permits, from the first call to the end.
 type Claim struct {
-	sem    *Semaphore
-	Terms  *protocol.Terms
-	manual bool          // its holder renews it, not the keeper
-	wake   chan struct{} // holds one signal: something below has changed
+	sem     *Semaphore
+	Terms   *protocol.Terms
+	manual  bool          // its holder renews it, not the keeper
+	patient bool          // whoever asks for it, or gives it back, waits for the answer in any case
+	wake    chan struct{} // holds one signal: something below has changed
 
 	// Guarded by sem.mu.
 	state  state

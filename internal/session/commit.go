@@ -72,13 +72,8 @@ func (f *flight) renew(now clock.Instant) *flight {
 	return f
 }
 
-// submit puts o in line and starts a call if none is in flight. s.mu is held.
-func (s *Semaphore) submit(o *op) {
-	s.line(o)
-	s.kick()
-}
-
-// line puts o in line.
+// line puts o in line. Whoever came in from outside then sees to it that a call
+// starts, by kick or depart; what an answer leads to travels together.
 func (s *Semaphore) line(o *op) {
 	if o.Verb == protocol.Release {
 		s.releases = append(s.releases, o)
@@ -108,10 +103,32 @@ func (s *Semaphore) kick() {
 	}
 }
 
+// depart is kick and unlock for the caller who has just asked for c, or given it
+// back. If it waits for the answer in any case, it makes the call itself: to wake
+// another goroutine, and to be woken by it, takes a quarter of a round trip
+// (docs/decisions). That the wait is bounded, although nobody can interrupt the
+// client, depends on the client's time-out, and on a connection that is there: on an
+// answer a moment ago.
+func (s *Semaphore) depart(c *Claim) {
+	f := s.next()
+	self := f != nil && c.patient && s.session.bounded && f.sent.Sub(s.answered) < fresh
+	s.unlock()
+	if self {
+		reply, err := s.call(f)
+		f = s.land(f, reply, err)
+	}
+	if f != nil {
+		s.session.crew.take(job{s, f})
+	}
+}
+
+// fresh is for how long an answer shows that there is a connection.
+const fresh = time.Second
+
 // next returns the next call, if one may start now.
 func (s *Semaphore) next() *flight {
 	express := s.flight != nil
-	if s.express != nil || s.stopped || s.settling || len(s.releases) == 0 && (express || len(s.pending) == 0 && !s.poke) {
+	if s.express != nil || s.stopped || len(s.releases) == 0 && (express || len(s.pending) == 0 && !s.poke) {
 		return nil
 	}
 	now := clock.Now()
@@ -271,11 +288,10 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 	if !s.retire(f) {
 		return nil
 	}
-	s.settling = true
 	if err != nil {
 		s.failed(f, err)
 	} else {
-		s.pause, s.retryAt, s.lastErr = 0, 0, nil
+		s.pause, s.retryAt, s.lastErr, s.answered = 0, 0, nil, f.landed
 		s.foresee(f, reply)
 		for i, o := range f.ops {
 			o.Result = f.wire[i].Result
@@ -283,7 +299,7 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 		}
 		s.tell(reply.Waiting)
 	}
-	s.settling, s.landed = false, f
+	s.landed = f
 	return s.next()
 }
 

@@ -182,6 +182,31 @@ func TestRequestAfterAReleaseComesAfterIt(t *testing.T) {
 	})
 }
 
+// TestPatientCallerIsNotLeftToTheClient: a caller that makes its call itself, for
+// its context cannot end, waits for a lost answer no longer than others do.
+func TestPatientCallerIsNotLeftToTheClient(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.session.Semaphore("s")
+		bounded := func(what string, f func() error) {
+			w.acquire(s, terms(3)) // an answer: there is a connection
+			lost := w.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowReply})
+			start := time.Now()
+			if err := f(); err != nil {
+				w.Errorf("%s: %v", what, err)
+			}
+			if took := time.Since(start); took > Patience || lost.Hits() == 0 {
+				w.Errorf("%s took %v, with %d lost answers", what, took, lost.Hits())
+			}
+		}
+		var claim *Claim
+		bounded("acquire", func() (err error) {
+			claim, err = s.Acquire(context.Background(), terms(3), false, nil)
+			return err
+		})
+		bounded("release", func() error { return claim.Release() })
+	})
+}
+
 // TestUnsentAcquireIsWithdrawn: who gives up before the request was sent costs
 // the server nothing.
 func TestUnsentAcquireIsWithdrawn(t *testing.T) {

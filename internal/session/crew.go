@@ -34,19 +34,23 @@ func (c *crew) take(j job) {
 
 // work does j and what comes after it, until too many are idle.
 func (c *crew) work(j job) {
-	for {
+	for ok := true; ok; j, ok = c.next() {
 		j.sem.run(j.flight)
-		j = job{} // an idle goroutine must not keep a semaphore from being collected
-		select {
-		case c.idle <- struct{}{}:
-		default:
-			return
-		}
-		select {
-		case j = <-c.jobs:
-			<-c.idle
-		case <-c.done:
-			return
-		}
+	}
+}
+
+// next waits for a job; false: too many wait already, or nobody is to stay.
+func (c *crew) next() (job, bool) {
+	select {
+	case c.idle <- struct{}{}:
+	default:
+		return job{}, false
+	}
+	select {
+	case j := <-c.jobs:
+		<-c.idle
+		return j, true
+	case <-c.done:
+		return job{}, false
 	}
 }

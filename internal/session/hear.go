@@ -30,6 +30,7 @@ func (s *Semaphore) hear(lines string) {
 			}
 		}
 	}
+	s.kick()
 }
 
 func number(s string) int64 {
@@ -54,7 +55,6 @@ func (s *Semaphore) heardGrant(c *Claim, f []string) {
 	c.token, c.slot, c.limit = number(f[2]), int(number(f[3])), int(number(f[4]))
 	s.withdraw(c, protocol.Heartbeat)
 	s.hold(c, c.sent, clock.Exact(), lasts, false)
-	s.kick()
 }
 
 // heardGone takes the news that the server no longer has c.

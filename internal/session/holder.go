@@ -64,7 +64,7 @@ func (c *Claim) Release() error {
 	}
 	before := c.err
 	s.leave(c, ErrReleased, done)
-	s.unlock()
+	s.depart(c)
 	err := <-done
 	if before != nil {
 		return before

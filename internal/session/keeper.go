@@ -34,7 +34,6 @@ func (s *Semaphore) tick() {
 		return
 	}
 	s.alarm = 0
-	s.settling = true
 	now := clock.Exact()
 	for _, f := range [...]*flight{s.flight, s.express} {
 		if f != nil && now >= f.giveUp {
@@ -50,7 +49,6 @@ func (s *Semaphore) tick() {
 		s.nearest = clock.Never
 		s.poke = true
 	}
-	s.settling = false
 	s.kick()
 	s.rearm()
 }

@@ -32,9 +32,9 @@ type Semaphore struct {
 	poke     bool // a call is wanted even without operations
 	flight   *flight
 	express  *flight       // with releases only
-	settling bool          // no call may start yet: what is being submitted is to travel together
 	landed   *flight       // the last one, whose room the next may have
 	lastErr  error         // of the last call
+	answered clock.Instant // when the last one succeeded
 	pause    time.Duration // before the next call, while calls fail
 	retryAt  clock.Instant
 	nearest  clock.Instant // when something may run out at the server
@@ -67,7 +67,7 @@ func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual b
 		return nil, err
 	}
 	c := &Claim{
-		sem: s, Terms: terms, manual: manual, places: onPlace != nil,
+		sem: s, Terms: terms, manual: manual, places: onPlace != nil, patient: ctx.Done() == nil,
 		wake: make(chan struct{}, 1), id: s.session.newID(), due: clock.Never,
 	}
 	if err := s.ask(c); err != nil {
@@ -120,11 +120,12 @@ func stopped(ctx context.Context, name string) error {
 // ask sends the acquire of c.
 func (s *Semaphore) ask(c *Claim) error {
 	s.mu.Lock()
-	defer s.unlock()
 	if err := s.admit(c); err != nil {
+		s.unlock()
 		return err
 	}
 	s.sendAcquire(c)
+	s.depart(c)
 	return nil
 }
 
@@ -152,7 +153,7 @@ func (s *Semaphore) sendAcquire(c *Claim) {
 
 func (s *Semaphore) sendAcquireUntil(c *Claim, giveUp clock.Instant) {
 	c.sent = 0
-	s.submit(&op{Op: protocol.Op{Verb: protocol.Acquire, ID: c.id, Terms: c.Terms}, claim: c, giveUp: giveUp})
+	s.line(&op{Op: protocol.Op{Verb: protocol.Acquire, ID: c.id, Terms: c.Terms}, claim: c, giveUp: giveUp})
 }
 
 // await waits until c is held, is refused, or ctx ends.
@@ -206,6 +207,7 @@ func (s *Semaphore) abandon(c *Claim, why error) {
 		return
 	}
 	s.leave(c, why, nil)
+	s.kick()
 }
 
 // leave gives c back. done, if not nil, gets the outcome. s.mu is held.
@@ -220,7 +222,7 @@ func (s *Semaphore) leave(c *Claim, why error, done chan error) {
 	s.set(c, leaving)
 	c.err = why
 	s.notify(c, why)
-	s.submit(&op{
+	s.line(&op{
 		Op:    protocol.Op{Verb: protocol.Release, ID: c.id},
 		claim: c, done: done, answer: clock.Now().Add(Patience),
 		// By then it has run out by itself.
@@ -332,6 +334,7 @@ func (s *Semaphore) drain() <-chan struct{} {
 			s.leave(c, ErrClosed, nil)
 		}
 	}
+	s.kick()
 	return done
 }
 

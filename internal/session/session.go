@@ -72,6 +72,7 @@ type Session struct {
 	cancel  context.CancelFunc
 	clock   *serverClock // nil in a cluster, where each node has its own
 	crew    *crew
+	bounded bool // a call that gets no answer ends within Patience
 
 	outcomes sync.Pool // of chan error: for the outcome of a release; a test's bubble may not share it with others
 	mu       sync.Mutex
@@ -93,6 +94,7 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx.Done())
+	s.bounded = s.store.Bounded(Patience)
 	s.outcomes.New = func() any { return make(chan error, 1) }
 	return s
 }
