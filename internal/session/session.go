@@ -5,7 +5,7 @@
 // claim.go: semaphore.go and holder.go are what callers ask for, settle.go is what
 // Redis answers, hear.go is what messages tell. Requests travel by group commit
 // (commit.go): while a call to Redis is in flight the next operations of that
-// semaphore gather, and one call then carries them all. The keeper (keeper.go)
+// semaphore gather, and one call then carries them all; releases do not wait. The keeper (keeper.go)
 // renews leases, heartbeats waiters, asks when something may have run out, and
 // ends what can no longer be trusted.
 package session
