@@ -112,7 +112,7 @@ var All = []Mutant{
 	{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
 		Edits: []Edit{
-			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n\t\"time\"\n"},
+			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n"},
 			{
 				store, "args = append(args, notAfter, s.owner, s.flags.Load())",
 				"args = append(args, time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner, s.flags.Load())\n\t_ = notAfter",
