@@ -33,8 +33,9 @@ type line struct {
 	rdb *redis.Client
 
 	mu      sync.Mutex
-	flying  int       // flights on their way
-	started time.Time // when the last of them left
+	flying  int       // flights of this era on their way
+	era     int       // begins when all lanes hang: the flights before it no longer count
+	started time.Time // when the last flight left
 	waiting []*passenger
 }
 
@@ -43,6 +44,7 @@ type passenger struct {
 	ctx  context.Context //nolint:containedctx // the call's
 	cmd  redis.Cmder
 	turn chan flight // gets one value: the flight that it is to conduct, or nil when it was aboard one
+	era  int         // of that flight
 }
 
 // flight is who travels together; the first of them makes the call.
@@ -51,21 +53,30 @@ type flight []*passenger
 // Process executes cmd, alone or with others. The error is also cmd's.
 func (l *line) Process(ctx context.Context, cmd redis.Cmder) error {
 	l.mu.Lock()
-	if l.flying < lanes || time.Since(l.started) > lanePatience {
-		l.flying++
-		l.started = time.Now()
+	if l.flying >= lanes && time.Since(l.started) > lanePatience {
+		l.flying, l.era = 0, l.era+1
+	}
+	if l.flying < lanes {
 		others := l.board(mostAboard - 1)
+		era := l.leave()
 		l.mu.Unlock()
-		l.fly(append(flight{{ctx: ctx, cmd: cmd}}, others...))
+		l.fly(append(flight{{ctx: ctx, cmd: cmd}}, others...), era)
 		return cmd.Err()
 	}
 	p := &passenger{ctx: ctx, cmd: cmd, turn: make(chan flight, 1)}
 	l.waiting = append(l.waiting, p)
 	l.mu.Unlock()
 	if f := <-p.turn; f != nil { // it comes: every flight lands, and sends off the next
-		l.fly(f)
+		l.fly(f, p.era)
 	}
 	return cmd.Err()
+}
+
+// leave notes that a flight leaves, and returns its era. l.mu is held.
+func (l *line) leave() int {
+	l.flying++
+	l.started = time.Now()
+	return l.era
 }
 
 // board takes up to n passengers out of the line. l.mu is held.
@@ -77,14 +88,17 @@ func (l *line) board(n int) flight {
 }
 
 // fly makes the call for all of f, tells them, and sends off who gathered meanwhile.
-func (l *line) fly(f flight) {
+func (l *line) fly(f flight, era int) {
 	f.call(l.rdb)
 	l.mu.Lock()
-	next := l.board(mostAboard)
-	if len(next) > 0 {
-		l.started = time.Now()
-	} else {
+	if era == l.era {
 		l.flying--
+	}
+	var next flight
+	if l.flying < lanes {
+		if next = l.board(mostAboard); len(next) > 0 {
+			next[0].era = l.leave()
+		}
 	}
 	l.mu.Unlock()
 	if len(next) > 0 {

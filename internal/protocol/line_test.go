@@ -137,6 +137,22 @@ func TestHangingLaneHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// TestHangingLanesAreNotMissed: calls that follow each other closely do not wait
+// for the lanes that hang, once one of them has gone round.
+func TestHangingLanesAreNotMissed(t *testing.T) {
+	onPlatform(t, func(p *platform) {
+		p.occupy(redistest.SwallowReply)
+		<-time.After(lanePatience + time.Millisecond) // of the bubble
+		start := time.Now()
+		for i := range 5 {
+			p.acquire(p.Context(), fmt.Sprint("next", i), 1, nil)
+		}
+		if n := p.net.Count("evalsha"); n != 1+lanes+5 || time.Since(start) > 0 {
+			p.Errorf("%d calls after %v", n, time.Since(start))
+		}
+	})
+}
+
 // TestGivenUpCallStaysBehind: its caller has sent another copy, or will.
 func TestGivenUpCallStaysBehind(t *testing.T) {
 	onPlatform(t, func(p *platform) {
