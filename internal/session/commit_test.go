@@ -101,6 +101,18 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
+// trying starts an acquire that does not wait in line.
+func (w *world) trying(s *Semaphore, t *protocol.Terms) <-chan error {
+	t.Wait = false
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(context.Background(), t, false, nil)
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
 // TestReleasesGoFirst: they free what the others want, and do not wait for the call
 // in flight either.
 func TestReleasesGoFirst(t *testing.T) {
@@ -111,14 +123,7 @@ func TestReleasesGoFirst(t *testing.T) {
 		go func() { _ = first.Renew(context.Background()) }()
 		synctest.Wait()
 		calls := w.calls()
-		granted := make(chan error, 1)
-		go func() {
-			t := terms(2)
-			t.Wait = false
-			_, err := s.Acquire(context.Background(), t, false, nil)
-			granted <- err
-		}()
-		synctest.Wait()
+		granted := w.trying(s, terms(2))
 		go func() { _ = second.Release() }()
 		synctest.Wait()
 		reply.Release()
@@ -167,14 +172,7 @@ func TestRequestAfterAReleaseComesAfterIt(t *testing.T) {
 		synctest.Wait()
 		renewal.Release()
 		synctest.Wait()
-		granted := make(chan error, 1)
-		go func() {
-			t := terms(2)
-			t.Wait = false
-			_, err := s.Acquire(context.Background(), t, false, nil)
-			granted <- err
-		}()
-		synctest.Wait()
+		granted := w.trying(s, terms(2))
 		release.Release()
 		if err := <-granted; err != nil {
 			w.Errorf("a try after a release: %v", err)
