@@ -13,20 +13,6 @@ import (
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// leastRights are the rights that docs/operations.md tells operators to give.
-func leastRights(t *testing.T) []string {
-	t.Helper()
-	doc, err := os.ReadFile("docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := regexp.MustCompile(`(?s)user berth on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
-	if rule == nil {
-		t.Fatal("docs/operations.md has no ACL rule")
-	}
-	return strings.Fields(string(rule[1]))
-}
-
 // asBerth returns a client of a server that gives user berth these rights.
 func asBerth(t *testing.T, s *redistest.Server, rights []string) *redis.Client {
 	t.Helper()
@@ -41,7 +27,7 @@ func asBerth(t *testing.T, s *redistest.Server, rights []string) *redis.Client {
 // TestDocumentedRightsSuffice: everything works for a user with the rights that
 // the documentation names, and no more.
 func TestDocumentedRightsSuffice(t *testing.T) {
-	rdb := asBerth(t, redistest.Start(t), leastRights(t))
+	rdb := asBerth(t, redistest.Start(t), redistest.LeastRights(t, "."))
 	ctx := t.Context()
 	first, second := rightsClient(t, rdb), rightsClient(t, rdb)
 	holder := granted(first.Semaphore("rights", 1))
@@ -125,7 +111,7 @@ func TestDocumentedRightsAreThoseUsed(t *testing.T) {
 		}
 	}
 	var documented []string
-	for _, right := range leastRights(t) {
+	for _, right := range redistest.LeastRights(t, ".") {
 		if command, ok := strings.CutPrefix(right, "+"); ok {
 			documented = append(documented, command)
 		}

@@ -2,9 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +38,7 @@ func TestTLSWithLeastRights(t *testing.T) {
 	t.Parallel()
 	s, addr, conf := redistest.StartTLS(t)
 	args := []any{"ACL", "SETUSER", "berth", "reset", "on", ">secret"}
-	for _, right := range leastRights(t) {
+	for _, right := range redistest.LeastRights(t, "../..") {
 		args = append(args, right)
 	}
 	s.Do(t, args...)
@@ -92,18 +89,4 @@ func cutAndJudge(t *testing.T, s *redistest.Server, c *crew) {
 	if v.lost > 0 {
 		t.Errorf("%d leases were lost by a cut", v.lost)
 	}
-}
-
-// leastRights are the rights that docs/operations.md tells operators to give.
-func leastRights(t *testing.T) []string {
-	t.Helper()
-	doc, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := regexp.MustCompile(`(?s)user berth on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
-	if rule == nil {
-		t.Fatal("docs/operations.md has no ACL rule")
-	}
-	return strings.Fields(string(rule[1]))
 }
