@@ -45,6 +45,15 @@ func (d *diary) release(lease int, name string, from, to history.Time) {
 	d.write(to, e)
 }
 
+// refused is a try that was told how many permits are in use.
+func (d *diary) refused(name string, used int, asked, returned history.Time) {
+	d.ops++
+	e := history.Event{Op: d.ops, Verb: history.Try, Name: name, Limit: 1, Weight: 1, TTL: 300, Kind: history.Invoke}
+	d.write(asked, e)
+	e.Kind, e.Outcome, e.Used = history.Return, history.Busy, used
+	d.write(returned, e)
+}
+
 func (d *diary) fault(from, to history.Time, e history.Event) {
 	e.At, e.Until, e.Kind = from*ms, to*ms, history.Fault
 	d.events = append(d.events, e)
@@ -108,6 +117,14 @@ func TestJudge(t *testing.T) {
 			d.release(d.lease("queue", 5000, 0, 5001, 5002, 5900, 0), "queue", 5003, 5004)
 			d.lease("queue", 5005, 5006, 5600, 5601, 5900, 0)
 		}, "L2"},
+		{"refused beside a free permit", func(d *diary) {
+			d.refused("tries", 1, 10, 290)
+			d.refused("tries", 1, 100, 101)
+		}, "L2"},
+		{"refused for a grant that ran out before its request was repeated", func(d *diary) {
+			d.refused("tries", 1, 10, 500)
+			d.refused("tries", 1, 100, 101)
+		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := &diary{}
@@ -125,11 +142,7 @@ func TestLinear(t *testing.T) {
 	for _, used := range []int{1, 2} {
 		d := &diary{}
 		id := d.lease("linear.0", 10, 0, 11, 12, 300, 0)
-		d.ops++
-		e := history.Event{Op: d.ops, Verb: history.Try, Name: "linear.0", Limit: 1, Weight: 1, TTL: 300, Kind: history.Invoke}
-		d.write(13, e)
-		e.Kind, e.Outcome, e.Used = history.Return, history.Busy, used
-		d.write(14, e)
+		d.refused("linear.0", used, 13, 14)
 		d.release(id, "linear.0", 15, 16)
 		v := d.verdict(10000)
 		if got := slices.Contains(v.Promises(), "linearizability"); got != (used == 2) || v.Histories != 1 {

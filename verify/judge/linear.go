@@ -153,8 +153,8 @@ func (r *Run) operations(ops []*Op) (all []porcupine.Operation, unknown int) {
 		in := request{take: true, id: i, weight: o.Weight, limit: o.Limit}
 		back := request{id: i, weight: o.Weight}
 		none := answer{outcome: history.Unknown}
-		switch o.Outcome {
-		case history.OK:
+		switch {
+		case o.Held():
 			add(o, in, o.Invoked, o.Returned, answer{outcome: history.OK, token: o.Token})
 			rel := o.Released
 			dead := r.killed(o.Proc)
@@ -167,7 +167,7 @@ func (r *Run) operations(ops []*Op) (all []porcupine.Operation, unknown int) {
 				unknown++
 				add(o, back, min(rel.Invoked, o.Until), max(o.Until, min(dead, r.End)).Add(2*o.TTL), none)
 			}
-		case history.Busy:
+		case o.Outcome == history.Busy && !r.unheard(o):
 			add(o, in, o.Invoked, o.Returned, answer{outcome: history.Busy, used: o.Used})
 		default:
 			unknown++

@@ -33,6 +33,16 @@ func (r *Run) stopped(o *Op) bool {
 	})
 }
 
+// unheard reports whether o may have held by a grant of which its client did not
+// hear. One that was refused had such a grant only if that was over before: it was
+// forgotten, or the request took so long to be repeated that it ran out.
+func (r *Run) unheard(o *Op) bool {
+	if o.Outcome == history.Busy {
+		return o.Returned.Sub(o.Invoked) >= o.TTL || r.broken(o.Invoked, o.Returned)
+	}
+	return !o.Held() || o.Again || r.stopped(o)
+}
+
 // possession is the longest time for which the server may have counted o as a
 // holder, by the worst that is possible; from is 0 when it surely never did.
 func (r *Run) possession(o *Op) span {
@@ -40,12 +50,11 @@ func (r *Run) possession(o *Op) span {
 	lapse := o.TTL * 4 / 3
 	dead := r.killed(o.Proc)
 	switch {
-	case o.Outcome == history.Busy && r.broken(o.Invoked, o.Returned):
-		return span{o.Invoked, o.Returned} // its first copy's grant was forgotten, and its second refused
+	case o.Outcome == history.Busy && r.unheard(o):
+		return span{o.Invoked, o.Returned}
 	case o.Outcome == history.Busy:
 		return span{}
-	case !o.Held() || o.Again || r.stopped(o):
-		// It may have held without knowing: by a grant that it did not hear of.
+	case r.unheard(o):
 		end := min(o.Returned, dead, r.End)
 		if o.Held() {
 			end = max(end, min(o.Released.Returned, dead, r.End), o.Until)
@@ -91,7 +100,7 @@ func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Granted, b.Granted) })
 	var hidden []span // when a grant may have been made that is not in the history
 	for _, o := range ops {
-		if o.Outcome != history.Busy && (!o.Held() || o.Again || run.stopped(o)) {
+		if run.unheard(o) {
 			hidden = append(hidden, run.possession(o))
 		}
 	}
