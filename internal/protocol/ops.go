@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -179,19 +180,16 @@ func bit(b bool) byte {
 	return '0'
 }
 
-// cursor walks over the flat reply.
+// cursor walks over the reply: numbers with a space in between.
 type cursor struct {
-	fields []int64
-	short  bool
+	rest string
+	bad  bool // it ended too early, or something is no number
 }
 
 func (c *cursor) next() int64 {
-	if len(c.fields) == 0 {
-		c.short = true
-		return 0
-	}
-	n := c.fields[0]
-	c.fields = c.fields[1:]
+	field, rest, _ := strings.Cut(c.rest, " ")
+	n, err := strconv.ParseInt(field, 10, 64)
+	c.rest, c.bad = rest, c.bad || err != nil
 	return n
 }
 
@@ -239,7 +237,7 @@ func (c *cursor) decode(op *Op) {
 		}
 	case Released, Cancelled:
 	default:
-		c.short = true
+		c.bad = true
 	}
 }
 

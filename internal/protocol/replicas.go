@@ -30,10 +30,10 @@ func replicas(ops []Op) (most int) {
 // have what it wrote. WAIT counts what its own connection wrote, so the two
 // travel in one pipeline; a cluster's client would send WAIT to any node, so
 // there the pipeline is that of the node which has the keys.
-func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) ([]int64, acks, error) {
+func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) (string, acks, error) {
 	if want == 0 {
-		fields, err := s.step.numbers(ctx, s.steps, args)
-		return fields, acks{}, err
+		text, err := s.step.line(ctx, s.steps, args)
+		return text, acks{}, err
 	}
 	cluster, ok := s.rdb.(*redis.ClusterClient)
 	if !ok {
@@ -41,43 +41,43 @@ func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) ([]in
 	}
 	node, err := cluster.MasterForKey(ctx, k.State)
 	if err != nil {
-		return nil, acks{}, &Failure{Kind: ErrRefused, Err: err}
+		return "", acks{}, &Failure{Kind: ErrRefused, Err: err}
 	}
-	fields, a, err := s.step.runAndWait(ctx, node, args, want)
+	text, a, err := s.step.runAndWait(ctx, node, args, want)
 	if redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") {
 		cluster.ReloadState(ctx)
 		err = &Failure{Kind: ErrRefused, Err: err}
 	}
-	return fields, a, err
+	return text, a, err
 }
 
 // runAndWait is run with a WAIT behind the script.
-func (sc script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]int64, acks, error) {
-	fields, a, err := pipe(ctx, rdb, args, want)
+func (sc script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, want int) (string, acks, error) {
+	text, a, err := pipe(ctx, rdb, args, want)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		fields, a, err = pipe(ctx, rdb, sc.whole(args), want)
+		text, a, err = pipe(ctx, rdb, sc.whole(args), want)
 	}
 	if err != nil {
-		return nil, acks{}, classify(err)
+		return "", acks{}, classify(err)
 	}
-	return fields, a, nil
+	return text, a, nil
 }
 
-func pipe(ctx context.Context, rdb redis.Cmdable, args []any, want int) ([]int64, acks, error) {
-	cmd := newOnceNumbers(ctx, args)
+func pipe(ctx context.Context, rdb redis.Cmdable, args []any, want int) (string, acks, error) {
+	cmd := newOnceLine(ctx, args)
 	wait := newOnce(ctx, []any{"wait", want, waitFor(ctx).Milliseconds()})
 	p := rdb.Pipeline()
 	_, _ = p.Process(ctx, cmd), p.Process(ctx, wait) // only put in line
 	_, _ = p.Exec(ctx)                               // each command has its own error
-	fields, err := cmd.Result()
+	text, err := cmd.Result()
 	if err != nil {
-		return nil, acks{}, err
+		return "", acks{}, err
 	}
 	n, err := wait.Int()
 	if _, refused := errors.AsType[redis.Error](err); refused {
-		return fields, acks{err: err}, nil // the step was done all the same
+		return text, acks{err: err}, nil // the step was done all the same
 	}
-	return fields, acks{n: n}, err
+	return text, acks{n: n}, err
 }
 
 // waitFor leaves half of the call's time to everything else. 0 would wait for ever.

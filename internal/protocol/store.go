@@ -131,9 +131,6 @@ type Reply struct {
 	Unwaited error // the server refused to count them
 }
 
-// headWidth is how many numbers stand in front of the results.
-const headWidth = 4
-
 // Do executes ops, in order, as one atomic step; notAfter is the latest server
 // time in milliseconds at which that may happen, 0 for any. On success every
 // Op has its Result. On failure none has, and the error is a *Failure that
@@ -143,28 +140,42 @@ const headWidth = 4
 func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
 	args := append(make([]any, 0, 12+len(ops)), k.call...)
 	args = append(args, notAfter, s.owner, s.flags.Load())
-	fields, acks, err := s.execute(ctx, k, appendOps(args, ops), replicas(ops))
+	text, acks, err := s.execute(ctx, k, appendOps(args, ops), replicas(ops))
 	if err != nil {
 		return Reply{}, err
 	}
-	c := cursor{fields: fields}
-	r := Reply{Now: c.next(), Replicas: acks.n, Unwaited: acks.err}
+	r := Reply{Replicas: acks.n, Unwaited: acks.err}
+	return r, r.decode(text, ops)
+}
+
+// decode reads what the script answered to ops. A reply that does not fit leaves
+// them without results.
+func (r *Reply) decode(text string, ops []Op) error {
+	c := cursor{rest: text}
+	r.Now = c.next() / 1000
 	status := c.next()
-	r.More, r.Next, r.Waiting = status == 1, c.next(), c.int()
-	if status == -1 && len(fields) == headWidth && !c.short {
-		return r, &Failure{Kind: ErrRefused, Err: errLate}
-	}
-	c.short = c.short || status != 0 && status != 1
+	r.More = status == 1
+	c.skip(2) // used, holders
+	r.Waiting = c.int()
+	c.skip(3) // tombstones, slots, last
+	r.Next = c.next()
+	c.skip(1) // expires
+	late := status == -1 && c.rest == ""
 	for i := range ops {
-		c.decode(&ops[i])
+		if !late {
+			c.decode(&ops[i])
+		}
 	}
-	if c.short || len(c.fields) > 0 {
+	switch {
+	case c.bad || c.rest != "" || !late && status != 0 && status != 1:
 		for i := range ops {
 			ops[i].Result = Result{}
 		}
-		return r, &Failure{Kind: ErrUnknown, Err: fmt.Errorf("reply of %d fields does not fit the request", len(fields))}
+		return &Failure{Kind: ErrUnknown, Err: fmt.Errorf("reply of %d bytes does not fit the request", len(text))}
+	case late:
+		return &Failure{Kind: ErrRefused, Err: errLate}
 	}
-	return r, nil
+	return nil
 }
 
 // script is a Lua script that is called by its hash.
@@ -188,11 +199,11 @@ func (sc script) run(ctx context.Context, rdb redis.UniversalClient, args []any)
 	return fields, nil
 }
 
-// numbers executes the script and returns its reply, which consists of numbers.
-func (sc script) numbers(ctx context.Context, rdb processor, args []any) ([]int64, error) {
-	cmd, err := process(ctx, sc, rdb, args, newOnceNumbers)
+// line executes the script and returns its reply, which is one string.
+func (sc script) line(ctx context.Context, rdb processor, args []any) (string, error) {
+	cmd, err := process(ctx, sc, rdb, args, newOnceLine)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	return cmd.Val(), nil
 }
@@ -218,24 +229,24 @@ func process[C redis.Cmder](
 // whole turns a call by hash into one with the text.
 func (sc script) whole(args []any) []any { return append([]any{"eval", sc.text}, args[2:]...) }
 
-// once and onceNumbers are commands that go-redis must not repeat by itself: it
+// once and onceLine are commands that go-redis must not repeat by itself: it
 // would report success for a script that ran twice.
 type (
-	once        struct{ *redis.Cmd }
-	onceNumbers struct{ *redis.IntSliceCmd }
+	once     struct{ *redis.Cmd }
+	onceLine struct{ *redis.StringCmd }
 )
 
 func newOnce(ctx context.Context, args []any) once { return once{redis.NewCmd(ctx, args...)} }
 
-func newOnceNumbers(ctx context.Context, args []any) onceNumbers {
-	return onceNumbers{redis.NewIntSliceCmd(ctx, args...)}
+func newOnceLine(ctx context.Context, args []any) onceLine {
+	return onceLine{redis.NewStringCmd(ctx, args...)}
 }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
 // NoRetry implements redis.Cmder.
-func (onceNumbers) NoRetry() bool { return true }
+func (onceLine) NoRetry() bool { return true }
 
 // Evicts asks the server whether memory pressure may delete keys, and with which
 // policy. An error means that it is not known.

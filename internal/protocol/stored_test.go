@@ -43,6 +43,13 @@ func plain(t failer, r *rig) {
 	r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(3)}, "s0.2", "s0.3")...)
 }
 
+// lone leaves s0.2 as the only holder: the lone way's case.
+func lone(t failer, r *rig) {
+	t.Helper()
+	r.reset(t)
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(3)})
+}
+
 // probes are all operations, on ids of each kind.
 func probes() map[string]Op {
 	return map[string]Op{
@@ -84,7 +91,7 @@ func tryAll(t *testing.T, damages []damage) {
 	everyWay(t, func(t *testing.T, r *rig) {
 		turn := 0
 		for _, d := range damages {
-			for _, lay := range []func(failer, *rig){furnish, plain} {
+			for _, lay := range []func(failer, *rig){furnish, plain, lone} {
 				damaged := func() dump {
 					lay(t, r)
 					d.do(t, r)
@@ -258,6 +265,21 @@ func TestKeysDeleted(t *testing.T) {
 		command(nil, "HDEL", "STATE", "settings"),
 		command(nil, "HDEL", "STATE", "settings", "counts"),
 		command(nil, "SCRIPT", "FLUSH"),
+	})
+}
+
+// TestHalfThatWasLeft: what is left of a lost semaphore is not mixed with the new one.
+func TestHalfThatWasLeft(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, r *rig) {
+		for _, lay := range []func(failer, *rig){furnish, plain, lone} {
+			lay(t, r)
+			r.rdb.Del(t.Context(), r.keys.State)
+			r.do(t, 0, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)})
+			if after := r.raw(t); len(after.fields) != 3 || len(after.scores) != 1 {
+				t.Errorf("a first lease after the loss of the hash left\n%s", after)
+			}
+		}
 	})
 }
 
