@@ -23,6 +23,7 @@ var (
 	start = time.Now()
 	base  = suspended()
 	slept atomic.Int64 // suspension since start, as last seen by Exact
+	ahead atomic.Int64 // by how much the wall clock was ahead of the monotonic one then
 )
 
 // Now returns the present instant. It may miss a suspension that Exact has not
@@ -33,9 +34,24 @@ func Now() Instant {
 	return Instant(epoch + time.Since(start) + time.Duration(slept.Load()))
 }
 
-// Exact returns the present instant, any suspension included. It costs two system
-// calls.
+// Exact returns the present instant, any suspension included. The wall clock goes
+// on during a suspension and the monotonic one does not; so only where the distance
+// between the two has changed is the system asked, which costs two system calls. (A
+// suspension is overlooked if somebody sets the wall clock back by as much, to the
+// millisecond, before the next look.)
 func Exact() Instant {
+	now := time.Now()
+	since := now.Sub(start)
+	distance := now.UnixNano() - int64(since)
+	if time.Duration(distance-ahead.Load()).Abs() > time.Millisecond {
+		look()
+		ahead.Store(distance)
+	}
+	return Instant(epoch + since + time.Duration(slept.Load()))
+}
+
+// look asks how long the machine has been suspended.
+func look() {
 	// Less than the uncertainty of reading two clocks is no suspension.
 	least := max(time.Duration(slept.Load()), 5*time.Millisecond)
 	if suspendedAtMost()-base > least {
@@ -43,7 +59,6 @@ func Exact() Instant {
 			slept.Store(int64(d))
 		}
 	}
-	return Now()
 }
 
 // Add returns the instant d later.
