@@ -44,10 +44,11 @@ type acquisition struct {
 	ctx   context.Context //nolint:containedctx // one request's
 	info  AcquireInfo
 	start time.Time
+	heard *acquisition // what hears of places in line; nil: nobody wants to know
 }
 
-func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) *acquisition {
-	a := &acquisition{hooks: h, ctx: ctx, start: time.Now()}
+func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
+	a := acquisition{hooks: h, ctx: ctx, start: time.Now()}
 	a.info = AcquireInfo{Name: s.name, Label: cfg.label, Weight: cfg.weight, Limit: s.limit, Try: !wait}
 	if h.AcquireStart != nil {
 		a.ctx = h.AcquireStart(ctx, a.info)
@@ -61,21 +62,24 @@ func (a *acquisition) onPlace(f func(Place)) func(session.Place) {
 	if f == nil && a.hooks.Queued == nil {
 		return nil
 	}
+	heard := *a // so that a stays on the stack where there is neither
+	a.heard = &heard
 	return func(p session.Place) {
 		place := Place{Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting}
-		a.info.Queued = true
-		a.info.Waited = time.Since(a.start)
+		heard.info.Queued = true
+		heard.info.Waited = time.Since(heard.start)
 		if f != nil {
 			f(place)
 		}
-		if a.hooks.Queued != nil {
-			a.hooks.Queued(a.ctx, a.info, place)
+		if heard.hooks.Queued != nil {
+			heard.hooks.Queued(heard.ctx, heard.info, place)
 		}
 	}
 }
 
 func (a *acquisition) end(l *Lease, err error) error {
 	if a.hooks.AcquireDone != nil {
+		a.info.Queued = a.heard != nil && a.heard.info.Queued
 		a.info.Waited = time.Since(a.start)
 		a.hooks.AcquireDone(a.ctx, a.info, l, err)
 	}

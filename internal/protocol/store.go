@@ -124,6 +124,7 @@ func (s *Store) Name(state string) (string, bool) {
 type Reply struct {
 	Now     int64 // server time in milliseconds
 	Next    int64 // server time at which something may run out; 0: never
+	Used    int   // permits in use now
 	Waiting int   // how many are in the queue now
 	More    bool  // the work was bounded: call again at once
 
@@ -155,7 +156,8 @@ func (r *Reply) decode(text string, ops []Op) error {
 	r.Now = c.next() / 1000
 	status := c.next()
 	r.More = status == 1
-	c.skip(2) // used, holders
+	r.Used = c.int()
+	c.skip(1) // holders
 	r.Waiting = c.int()
 	c.skip(3) // tombstones, slots, last
 	r.Next = c.next()

@@ -13,15 +13,25 @@ import (
 
 // Group commit: a semaphore has one call to Redis in flight. Operations that come
 // meanwhile gather, and the next call carries them all. Nobody waits when nothing
-// is in flight. Releases, for which somebody else may be waiting, need not wait for
-// the call in flight either: a second one, the express, carries them. No call but
-// an express starts while another is under way, so that what is asked for after a
-// release comes after it; and an operation whose claim is aboard of a call waits for
-// that one, so that a release never overtakes the renewal before it.
+// is in flight. A second call may be under way beside it:
+//
+//   - with releases, for which somebody else may be waiting: an express;
+//   - with everything, where a crowd has gathered for which there is room, so that
+//     the server has work while this process looks at the answers to the first.
+//
+// Two calls may be executed in either order. That no request overtakes another is
+// lost on nobody where all of them are granted; and nothing starts beside a release
+// that nobody waits for, so that what is asked for after it comes after it. An
+// operation whose claim is aboard of a call waits for that one: a release never
+// overtakes the renewal before it.
 
-// mostOps bounds the operations of one call, so that it keeps the server for a
-// millisecond or so. Of heartbeats and renewals, which do little, four count as one.
-const mostOps = 256
+const (
+	// mostOps bounds the operations of one call, so that it keeps the server for half
+	// a millisecond or so. Of heartbeats and renewals, which do little, eight count as one.
+	mostOps = 128
+	// crowd is how many operations make a second call worth its while.
+	crowd = mostOps / 2
+)
 
 // op is an operation on its way.
 type op struct {
@@ -33,12 +43,15 @@ type op struct {
 	done   chan error    // gets the outcome; nil: nobody waits for it
 }
 
-// load is what the operation costs the server, in quarters of an acquire.
+// full is the load of a call that takes no more.
+const full = 8 * mostOps
+
+// load is what the operation costs the server, in eighths of an acquire.
 func (o *op) load() int {
 	if o.Verb == protocol.Heartbeat || o.Verb == protocol.Renew {
 		return 1
 	}
-	return 4
+	return 8
 }
 
 // finish tells whoever waits for the operation.
@@ -52,24 +65,21 @@ func (o *op) finish(err error) {
 // flight is one call to Redis.
 type flight struct {
 	ops    []*op
-	load   int           // what they cost, in quarters of an operation
+	load   int           // what they cost, in eighths of an acquire
 	wire   []protocol.Op // copies: an earlier call with an unknown outcome may still write to its own
 	sent   clock.Instant
 	giveUp clock.Instant
 	landed clock.Instant // exact; 0: not yet
+	asks   int           // acquires aboard
+	silent bool          // it carries a release for which nobody waits
 	shared bool          // another was under way at the same time: which the server saw first is not known
 }
 
-// renew makes f, which has landed and is no longer needed, another flight, in the
-// room that the old one had; nil makes a first one.
-func (f *flight) renew(now clock.Instant) *flight {
-	if f == nil {
-		return &flight{sent: now}
-	}
+// clear makes f, which has landed, an empty flight with the room that it had.
+func (f *flight) clear() {
 	clear(f.ops)
 	clear(f.wire)
-	*f = flight{ops: f.ops[:0], wire: f.wire[:0], sent: now}
-	return f
+	*f = flight{ops: f.ops[:0], wire: f.wire[:0]}
 }
 
 // line puts o in line. Whoever came in from outside then sees to it that a call
@@ -127,8 +137,14 @@ const fresh = time.Second
 
 // next returns the next call, if one may start now.
 func (s *Semaphore) next() *flight {
-	express := s.flight != nil
-	if s.express != nil || s.stopped || len(s.releases) == 0 && (express || len(s.pending) == 0 && !s.poke) {
+	lane, other := s.lane()
+	whole := other == nil || s.calm(other)
+	switch {
+	case lane == nil || s.stopped:
+		return nil
+	case whole && len(s.releases)+len(s.pending) == 0 && (other != nil || !s.poke):
+		return nil
+	case !whole && len(s.releases) == 0:
 		return nil
 	}
 	now := clock.Now()
@@ -136,28 +152,55 @@ func (s *Semaphore) next() *flight {
 		s.wakeBy(s.retryAt)
 		return nil
 	}
-	f := s.load(now, express)
-	if len(f.ops) == 0 && (express || !s.poke) {
-		s.landed = f
+	f := s.load(now, whole)
+	if len(f.ops) == 0 && (other != nil || !s.poke) {
+		s.spare = append(s.spare, f)
 		return nil
 	}
 	f.giveUp = now.Add(patienceOf(f.ops))
-	if express {
-		s.express, f.shared, s.flight.shared = f, true, true
+	*lane = f
+	if other != nil {
+		f.shared, other.shared = true, true
 	} else {
-		s.flight, s.poke = f, false
+		s.poke = false
 	}
 	s.wakeBy(f.giveUp)
 	return f
 }
 
+// lane returns where a call may start, and the one that is under way.
+func (s *Semaphore) lane() (free **flight, other *flight) {
+	for i := range s.air {
+		if s.air[i] == nil {
+			free = &s.air[i]
+		} else {
+			other = s.air[i]
+		}
+	}
+	return free, other
+}
+
+// calm reports whether a crowd has gathered, and the order of it and what other
+// carries makes no difference. That there is room is as the last answer had it, and
+// as if all had the terms of the first.
+func (s *Semaphore) calm(other *flight) bool {
+	if other.silent || len(s.pending)+len(s.releases) < crowd || len(s.pending) == 0 {
+		return false
+	}
+	terms := s.pending[0].claim.Terms
+	return s.used+(other.asks+len(s.pending))*terms.Weight <= terms.Limit
+}
+
 // load takes the operations of the next call: releases first, for they free what
 // the others want, then, if it is no express, the rest in the order in which they came.
-func (s *Semaphore) load(now clock.Instant, express bool) *flight {
-	f := s.landed.renew(now)
-	s.landed = nil
+func (s *Semaphore) load(now clock.Instant, whole bool) *flight {
+	f := &flight{}
+	if n := len(s.spare); n > 0 {
+		f, s.spare = s.spare[n-1], s.spare[:n-1]
+	}
+	f.sent = now
 	s.releases = f.board(s.releases)
-	if !express {
+	if whole {
 		s.pending = f.board(s.pending)
 	}
 	return f
@@ -168,7 +211,7 @@ func (f *flight) board(line []*op) (rest []*op) {
 	rest = line[:0]
 	for i, o := range line {
 		switch {
-		case f.load >= 4*mostOps:
+		case f.load >= full:
 			rest = append(rest, line[i:]...)
 			clear(line[len(rest):])
 			return rest
@@ -187,11 +230,13 @@ func (f *flight) board(line []*op) (rest []*op) {
 func (f *flight) take(o *op) {
 	switch o.Verb {
 	case protocol.Acquire:
+		f.asks++
 		if o.claim.sent == 0 {
 			o.claim.sent = f.sent
 		}
 	case protocol.Release:
 		o.Flag = f.sent < o.claim.late // a tombstone for the copy that may be under way
+		f.silent = f.silent || o.done == nil
 	}
 	o.claim.aboard = true
 	f.load += o.load()
@@ -202,18 +247,17 @@ func (f *flight) take(o *op) {
 // retire takes f, which has landed or was given up, from those under way; false:
 // it was taken before.
 func (s *Semaphore) retire(f *flight) bool {
-	switch f {
-	case s.flight:
-		s.flight = nil
-	case s.express:
-		s.express = nil
-	default:
-		return false
+	for i := range s.air {
+		if s.air[i] != f {
+			continue
+		}
+		s.air[i] = nil
+		for _, o := range f.ops {
+			o.claim.aboard = false
+		}
+		return true
 	}
-	for _, o := range f.ops {
-		o.claim.aboard = false
-	}
-	return true
+	return false
 }
 
 // patienceOf is how long a call may take: there must be time for a second one,
@@ -292,6 +336,7 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 		s.failed(f, err)
 	} else {
 		s.pause, s.retryAt, s.lastErr, s.answered = 0, 0, nil, f.landed
+		s.used = reply.Used
 		s.foresee(f, reply)
 		for i, o := range f.ops {
 			o.Result = f.wire[i].Result
@@ -299,7 +344,8 @@ func (s *Semaphore) land(f *flight, reply protocol.Reply, err error) *flight {
 		}
 		s.tell(reply.Waiting)
 	}
-	s.landed = f
+	f.clear()
+	s.spare = append(s.spare, f)
 	return s.next()
 }
 

@@ -35,7 +35,7 @@ func (s *Semaphore) tick() {
 	}
 	s.alarm = 0
 	now := clock.Exact()
-	for _, f := range [...]*flight{s.flight, s.express} {
+	for _, f := range s.air {
 		if f != nil && now >= f.giveUp {
 			// It may be executed yet; whatever it answers will not be looked at.
 			s.retire(f)
@@ -95,12 +95,12 @@ func (s *Semaphore) rearm() {
 	if s.waiters > 0 {
 		next = min(next, s.nearest)
 	}
-	for _, f := range [...]*flight{s.flight, s.express} {
+	for _, f := range s.air {
 		if f != nil {
 			next = min(next, f.giveUp)
 		}
 	}
-	if s.flight == nil && s.express == nil && len(s.pending)+len(s.releases) > 0 {
+	if s.air == [2]*flight{} && len(s.pending)+len(s.releases) > 0 {
 		next = min(next, s.retryAt)
 	}
 	s.wakeBy(next)

@@ -29,10 +29,10 @@ type Semaphore struct {
 	box      *inbox.Inbox      // in a cluster
 	releases []*op
 	pending  []*op
-	poke     bool // a call is wanted even without operations
-	flight   *flight
-	express  *flight       // with releases only
-	landed   *flight       // the last one, whose room the next may have
+	poke     bool          // a call is wanted even without operations
+	air      [2]*flight    // calls under way
+	spare    []*flight     // landed, and cleared for the next ones
+	used     int           // permits in use, as the last answer had it
 	lastErr  error         // of the last call
 	answered clock.Instant // when the last one succeeded
 	pause    time.Duration // before the next call, while calls fail
