@@ -37,6 +37,7 @@ type line struct {
 	era     int       // begins when all lanes hang: the flights before it no longer count
 	started time.Time // when the last flight left
 	waiting []*passenger
+	idle    sync.Pool // passengers who have arrived
 }
 
 // passenger is a call that waits in line.
@@ -52,24 +53,35 @@ type flight []*passenger
 
 // Process executes cmd, alone or with others. The error is also cmd's.
 func (l *line) Process(ctx context.Context, cmd redis.Cmder) error {
+	p, ok := l.idle.Get().(*passenger)
+	if !ok {
+		p = &passenger{turn: make(chan flight, 1)}
+	}
+	p.ctx, p.cmd = ctx, cmd
+	if f := l.join(p); f != nil {
+		l.fly(f, p.era)
+	}
+	p.ctx, p.cmd = nil, nil
+	l.idle.Put(p) // nobody else knows it any more
+	return cmd.Err()
+}
+
+// join returns the flight that p is to conduct, at once where a lane is free; or
+// nil once p was aboard of another's.
+func (l *line) join(p *passenger) flight {
 	l.mu.Lock()
 	if l.flying >= lanes && time.Since(l.started) > lanePatience {
 		l.flying, l.era = 0, l.era+1
 	}
 	if l.flying < lanes {
-		others := l.board(mostAboard - 1)
-		era := l.leave()
+		f := append(flight{p}, l.board(mostAboard-1)...)
+		p.era = l.leave()
 		l.mu.Unlock()
-		l.fly(append(flight{{ctx: ctx, cmd: cmd}}, others...), era)
-		return cmd.Err()
+		return f
 	}
-	p := &passenger{ctx: ctx, cmd: cmd, turn: make(chan flight, 1)}
 	l.waiting = append(l.waiting, p)
 	l.mu.Unlock()
-	if f := <-p.turn; f != nil { // it comes: every flight lands, and sends off the next
-		l.fly(f, p.era)
-	}
-	return cmd.Err()
+	return <-p.turn // it comes: every flight lands, and sends off the next
 }
 
 // leave notes that a flight leaves, and returns its era. l.mu is held.

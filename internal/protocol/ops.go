@@ -166,7 +166,12 @@ func (op *Op) head() any {
 		return "H" + strconv.FormatInt(op.TTL.Milliseconds(), 10) + " " + string(bit(op.Flag))
 	case Renew:
 		return "R" + strconv.FormatInt(op.TTL.Milliseconds(), 10)
-	case Release, Evict, Pause:
+	case Release:
+		if op.Flag {
+			return "L1" // constants need no allocation
+		}
+		return "L0"
+	case Evict, Pause:
 		return string(op.Verb) + string(bit(op.Flag))
 	default:
 		return string(op.Verb) + strconv.Itoa(op.N)

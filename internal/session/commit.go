@@ -194,9 +194,11 @@ func (s *Semaphore) calm(other *flight) bool {
 // load takes the operations of the next call: releases first, for they free what
 // the others want, then, if it is no express, the rest in the order in which they came.
 func (s *Semaphore) load(now clock.Instant, whole bool) *flight {
-	f := &flight{}
+	var f *flight
 	if n := len(s.spare); n > 0 {
 		f, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		f = new(flight)
 	}
 	f.sent = now
 	s.releases = f.board(s.releases)
