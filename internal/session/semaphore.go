@@ -216,8 +216,10 @@ func (s *Semaphore) leave(c *Claim, why error, done chan error) {
 		s.end(c, why)
 		return
 	}
-	s.withdraw(c, protocol.Renew)
-	s.withdraw(c, protocol.Heartbeat)
+	if c.due == clock.Never { // else neither is in line
+		s.withdraw(c, protocol.Renew)
+		s.withdraw(c, protocol.Heartbeat)
+	}
 	trust := c.trust
 	s.set(c, leaving)
 	c.err = why
