@@ -42,29 +42,50 @@ func TestShortWay(t *testing.T) {
 // TestLoneWay tells stories of a lease that is alone, or nearly so.
 func TestLoneWay(t *testing.T) {
 	t.Parallel()
-	all := ids(3)
+	all := ids(4)
 	acquire, release := Op{Verb: Acquire, ID: all[0], Terms: terms(3)}, Op{Verb: Release, ID: all[0]}
-	on := func(change func(*Terms)) Op { return Op{Verb: Acquire, ID: all[0], Terms: terms(3, change)} }
-	tombed := Op{Verb: Release, ID: all[0], Flag: true}
+	ask := func(id int, limit, weight int, change ...func(*Terms)) []Op {
+		change = append(change, func(t *Terms) { t.Weight = weight })
+		return []Op{{Verb: Acquire, ID: all[id], Terms: terms(limit, change...)}}
+	}
+	back := func(id int) []Op { return []Op{{Verb: Release, ID: all[id]}} }
+	capped := func(t *Terms) { t.MaxHold = time.Second }
 	for name, calls := range map[string][][]Op{
-		"twice":               {{acquire}, {release}, {acquire}, {release}},
-		"again":               {{acquire}, {acquire}, {release}, {release}},
-		"weight":              {{on(func(t *Terms) { t.Weight = 3 })}, {release}},
-		"too heavy":           {{on(func(t *Terms) { t.Weight = 4 })}, {release}},
-		"MaxHold":             {{on(func(t *Terms) { t.MaxHold = time.Second })}, {release}},
-		"a try":               {{on(func(t *Terms) { t.Wait = false })}, {release}},
-		"head start":          {{on(func(t *Terms) { t.HeadStart = time.Second })}, {release}},
-		"label":               {{on(func(t *Terms) { t.Label = "two words" })}, {release}},
-		"tombstone":           {{acquire}, {tombed}, {acquire}},
-		"beside a tombstone":  {{Op{Verb: Release, ID: all[1], Flag: true}}, {acquire}, {release}},
-		"pinned":              {{acquire}, {Op{Verb: Pin, N: 2}}, {release}, {Op{Verb: Pin, N: -1}}},
-		"paused":              {{acquire}, {Op{Verb: Pause, Flag: true}}, {release}, {acquire}},
-		"resized":             {{acquire}, {Op{Verb: Resize, N: 1}}, {release}},
-		"another id":          {{acquire}, {Op{Verb: Release, ID: all[1]}}, {release}},
-		"one of two":          {{acquire}, {Op{Verb: Acquire, ID: all[1], Terms: terms(3)}}, {release}, {Op{Verb: Release, ID: all[1]}}},
-		"cancel of a waiter":  {{on(func(t *Terms) { t.Weight = 3 })}, {Op{Verb: Acquire, ID: all[1], Terms: terms(3)}}, {Op{Verb: Release, ID: all[1]}}, {release}},
-		"hand-off":            {{on(func(t *Terms) { t.Weight = 3 })}, {Op{Verb: Acquire, ID: all[1], Terms: terms(3)}}, {release}, {Op{Verb: Release, ID: all[1]}}},
-		"paused, only waiter": {{Op{Verb: Pause, Flag: true}}, {acquire}, {release}},
+		"twice":              {{acquire}, {release}, {acquire}, {release}},
+		"again":              {{acquire}, {acquire}, {release}, {release}},
+		"weight":             {ask(0, 3, 3), back(0)},
+		"too heavy":          {ask(0, 3, 4), back(0)},
+		"MaxHold":            {ask(0, 3, 1, capped), back(0)},
+		"a try":              {ask(0, 3, 1, func(t *Terms) { t.Wait = false }), back(0)},
+		"head start":         {ask(0, 3, 1, func(t *Terms) { t.HeadStart = time.Second }), back(0)},
+		"label":              {ask(0, 3, 1, func(t *Terms) { t.Label = "two words" }), back(0)},
+		"tombstone":          {{acquire}, {{Verb: Release, ID: all[0], Flag: true}}, {acquire}},
+		"beside a tombstone": {{{Verb: Release, ID: all[1], Flag: true}}, {acquire}, {release}},
+		"pinned":             {{acquire}, {{Verb: Pin, N: 2}}, {release}, {{Verb: Pin, N: -1}}},
+		"paused":             {{acquire}, {{Verb: Pause, Flag: true}}, {release}, {acquire}},
+		"resized":            {{acquire}, {{Verb: Resize, N: 1}}, {release}},
+		"another id":         {{acquire}, back(1), {release}},
+		"one of two":         {{acquire}, ask(1, 3, 1), {release}, back(1)},
+
+		"hand-off":                 {ask(0, 1, 1), ask(1, 1, 1), back(0), back(1)},
+		"hand-off among many":      {ask(0, 2, 1), ask(1, 2, 1), ask(2, 2, 1), ask(3, 2, 1), back(1), back(0), back(2), back(3)},
+		"hand-off to a lighter":    {ask(0, 3, 3), ask(1, 3, 1), ask(2, 3, 1), back(0)},
+		"hand-off to a capped one": {ask(0, 1, 1), ask(1, 1, 1, capped), ask(2, 1, 1), back(0), back(1)},
+		"room for another":         {ask(0, 3, 2), ask(1, 3, 2), ask(2, 3, 1), back(0)},
+		"a lower slot is free":     {ask(0, 4, 1), ask(1, 4, 1), ask(2, 4, 2), back(0), back(1), ask(0, 4, 2), ask(3, 4, 2), back(2)},
+		"too many after a resize":  {ask(0, 2, 1), ask(1, 2, 1), ask(2, 2, 1), {{Verb: Resize, N: 1}}, back(0), back(1)},
+		"a waiter gives up":        {ask(0, 1, 1), ask(1, 1, 1), back(1), back(0)},
+		"only waiter, paused":      {{{Verb: Pause, Flag: true}}, {acquire}, {release}},
+
+		"behind a heavy one":     {ask(0, 3, 2), ask(1, 3, 2), ask(2, 3, 1), back(0)},
+		"waits in vain":          {ask(0, 1, 1), ask(1, 1, 1, func(t *Terms) { t.Wait = false })},
+		"waits with head start":  {ask(0, 1, 1), ask(1, 1, 1), ask(2, 1, 1, func(t *Terms) { t.HeadStart = time.Hour })},
+		"the queue is full":      {ask(0, 1, 1), ask(1, 1, 1), ask(2, 1, 1, func(t *Terms) { t.QueueLimit = 1 })},
+		"too heavy to wait":      {ask(0, 3, 1), ask(1, 3, 4)},
+		"another limit":          {ask(0, 1, 1), ask(1, 2, 1), ask(2, 2, 1)},
+		"waits for longer":       {ask(0, 1, 1), ask(1, 1, 1, func(t *Terms) { t.Heartbeat = time.Hour }), back(0), back(1)},
+		"waits for less":         {ask(0, 1, 1), ask(1, 1, 1, func(t *Terms) { t.Heartbeat = time.Second }), back(0), back(1)},
+		"asks again from behind": {ask(0, 1, 1), ask(1, 1, 1), ask(1, 1, 1), back(0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, pause := range []time.Duration{0, time.Millisecond, acquire.Terms.TTL - 1, acquire.Terms.TTL, time.Hour} {
@@ -72,6 +93,26 @@ func TestLoneWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLoneWayFollowsThePolicy: whether keys may carry a TTL is for the process to
+// say that makes the call.
+func TestLoneWayFollowsThePolicy(t *testing.T) {
+	t.Parallel()
+	onBoth(t, form{}, func(t *testing.T, r *rig) {
+		for _, evicting := range []bool{true, false} {
+			r.reset(t)
+			r.stores[0].Evicting(evicting)
+			r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(1)})
+			r.stores[0].Evicting(!evicting)
+			r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(1)})
+			for _, key := range []string{r.keys.State, r.keys.Order} {
+				if ttl := r.rdb.PTTL(t.Context(), key).Val(); ttl > 0 != evicting {
+					t.Errorf("first evicting %v, then not: %s has the TTL %v", evicting, key, ttl)
+				}
+			}
+		}
+	})
 }
 
 // tell makes the calls, with pauses in between, while the model watches.
