@@ -17,6 +17,7 @@ import (
 // queues and every release hands off; "batch n" has n operations in each call.
 func BenchmarkScript(b *testing.B) {
 	rdb := redistest.Start(b).Client(b)
+	b.Cleanup(func() { rdb.ShutdownNoSave(context.Background()) }) // so that scripts/instructions gets its report
 	trivial := newScript(`return redis.call('EXISTS', KEYS[1])`)
 	b.Run("trivial", func(b *testing.B) {
 		measure(b, rdb, 1, func(int) {

@@ -182,7 +182,10 @@ func checkGarbled(t *testing.T, reply any, ops []Op) {
 func TestGarbledReplies(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []any{
-		nil, "text", int64(1), 1.5, true, []any{}, []any{int64(1), int64(0)}, "", " ",
+		nil, "text", int64(1), 1.5, true,
+		[]any{},
+		[]any{int64(1), int64(0)},
+		"", " ",
 		"1", "1 0", "1 0 0 0 0 0 0 0 0",
 		"1 0 0 0 0 0 0 0 0 0", // and no results
 		"1 0 0 0 0 0 0 0 0 0 1",
@@ -204,8 +207,14 @@ func TestGarbledReplies(t *testing.T) {
 func TestGarbledStates(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []any{
-		nil, "text", int64(1), 1.5, true, []any{}, []any{nil}, []any{int64(1)}, []any{int64(1), int64(0)},
-		[]any{"1", "0", "0", "0"}, []any{int64(1), int64(0), int64(0), int64(0)}, []any{[]any{}, map[any]any{}, nil, 1.5},
+		nil, "text", int64(1), 1.5, true,
+		[]any{},
+		[]any{nil},
+		[]any{int64(1)},
+		[]any{int64(1), int64(0)},
+		[]any{"1", "0", "0", "0"},
+		[]any{int64(1), int64(0), int64(0), int64(0)},
+		[]any{[]any{}, map[any]any{}, nil, 1.5},
 	} {
 		s := canned(t, reply, nil)
 		if _, err := s.Inspect(t.Context(), s.Keys("name"), true); err == nil {
