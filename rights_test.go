@@ -1,7 +1,6 @@
 package berth_test
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,12 +100,8 @@ func TestDocumentedRightsAreThoseUsed(t *testing.T) {
 		"subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "ping", // its inbox
 		"hello", // go-redis, when it connects
 	}
-	for _, script := range []string{"transition.lua", "inspect.lua"} {
-		text, err := os.ReadFile("internal/protocol/" + script)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`(?:call|many)\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
+	for _, text := range scriptTexts(t) {
+		for _, m := range regexp.MustCompile(`(?:call|many)\('([A-Z]+)'`).FindAllStringSubmatch(text, -1) {
 			used = append(used, strings.ToLower(m[1]))
 		}
 	}

@@ -46,16 +46,29 @@ func (tp *tap) note(cmds ...redis.Cmder) {
 	}
 }
 
+// scriptTexts returns the scripts as the files have them.
+func scriptTexts(t testing.TB) []string {
+	t.Helper()
+	var texts [2]string
+	for i, files := range [][]string{
+		{"transition/begin", "transition/lone", "transition/short", "transition/general", "transition/operations"}, {"inspect"},
+	} {
+		for _, file := range files {
+			text, err := os.ReadFile("internal/protocol/" + file + ".lua")
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[i] += string(text)
+		}
+	}
+	return texts[:]
+}
+
 // TestScriptsAreConstant: whatever a name or a label looks like, it is data. The
 // text of a script is one of the files, and names stand in KEYS alone.
 func TestScriptsAreConstant(t *testing.T) {
 	each(t, func(t *testing.T, e *env) {
-		var texts []string
-		for _, file := range []string{"transition.lua", "inspect.lua"} {
-			text, err := os.ReadFile("internal/protocol/" + file)
-			e.must(err)
-			texts = append(texts, string(text))
-		}
+		texts := scriptTexts(t)
 		p, tp := e.peer(), &tap{}
 		p.rdb.AddHook(tp)
 		canary := e.prefix + "-canary"

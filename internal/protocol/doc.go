@@ -13,7 +13,7 @@
 //
 // # One step
 //
-// Every change is one call of transition.lua, which does four things:
+// Every change is one call of the script in transition/, which does four things:
 //
 //  1. read the server's time, once, in milliseconds; refuse if the call is late
 //  2. reap: leases, waiters and tombstones whose deadline is not after now

@@ -193,7 +193,7 @@ func collect(member, score, record string, leases map[string]*Record, queue *[]s
 	return nil
 }
 
-// parseRecord reads what transition.lua writes:
+// parseRecord reads what transition writes:
 //
 //	h weight slot token ceiling evicting owner label
 //	w weight since maxhold owner label

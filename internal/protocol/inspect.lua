@@ -1,6 +1,6 @@
 -- Reads a page of one semaphore; changes nothing.
 --
--- KEYS[1]  hash, KEYS[2] zset: see transition.lua
+-- KEYS[1]  hash, KEYS[2] zset: see transition/begin.lua
 -- ARGV[1]  rank of the first member of the zset to read
 -- ARGV[2]  how many members to read, at most 1000; 0: none
 -- Returns  { now, settings or "", counts or "", member, score, record or "", ... }:

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// The bounds of transition.lua.
+// The bounds of transition/general.lua.
 const (
 	chunk = 500
 	front = 1 << 53

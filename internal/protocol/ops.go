@@ -8,7 +8,7 @@ import (
 
 // Late bounds how long after its sending a copy of a request may still be
 // executed: every call carries a latest server time, and tombstones last as
-// long. It is LATE in transition.lua.
+// long. It is LATE in transition/general.lua.
 const Late = 10 * time.Second
 
 // Verb is an operation of the state machine.
@@ -95,7 +95,7 @@ type Result struct {
 // Code tells what became of an operation.
 type Code int
 
-// The codes, as transition.lua numbers them.
+// The codes, as transition/begin.lua numbers them.
 const (
 	Done      Code = 0 // operator's operations
 	Granted   Code = 1
@@ -113,7 +113,7 @@ const (
 // Reason tells why an id is gone.
 type Reason int
 
-// The reasons, as transition.lua numbers them.
+// The reasons, as transition/begin.lua numbers them.
 const (
 	Unknown Reason = iota
 	WasReleased

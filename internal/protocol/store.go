@@ -14,11 +14,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed transition.lua
-var transition string
+// The parts of transition, in their order. Each takes the call to its end or
+// leaves it, with nothing written, to those behind it.
+var (
+	//go:embed transition/begin.lua
+	begin string
+	//go:embed transition/lone.lua
+	loneWay string
+	//go:embed transition/short.lua
+	shortWay string
+	//go:embed transition/general.lua
+	generalWay string
+	//go:embed transition/operations.lua
+	operations string
 
-//go:embed inspect.lua
-var inspect string
+	transition = begin + loneWay + shortWay + generalWay + operations
+
+	//go:embed inspect.lua
+	inspect string
+)
 
 // Store runs the protocol's scripts on one Redis for one session.
 type Store struct {
@@ -26,7 +40,7 @@ type Store struct {
 	prefix  string
 	session string
 	owner   any          // string: channel/pid/host, as records keep it
-	flags   atomic.Value // string: ARGV[3] of transition.lua
+	flags   atomic.Value // string: ARGV[3] of transition
 	step    script
 	look    script
 	steps   processor // where steps go: to rdb, or to a line before it

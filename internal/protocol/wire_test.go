@@ -62,7 +62,7 @@ func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestOpsSurviveTheWire reads the arguments as transition.lua does.
+// TestOpsSurviveTheWire reads the arguments as the script does.
 func TestOpsSurviveTheWire(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -19,11 +19,11 @@ import (
 //   - with everything, where a crowd has gathered for which there is room, so that
 //     the server has work while this process looks at the answers to the first.
 //
-// Two calls may be executed in either order. That no request overtakes another is
-// lost on nobody where all of them are granted; and nothing starts beside a release
-// that nobody waits for, so that what is asked for after it comes after it. An
-// operation whose claim is aboard of a call waits for that one: a release never
-// overtakes the renewal before it.
+// Two calls may be executed in either order. That makes no difference where all that
+// they ask for is granted; and nothing but an express starts beside a release that
+// nobody waits for, so that what is asked for after it comes after it. An operation
+// whose claim is aboard of a call waits for that one: a release never overtakes the
+// renewal before it.
 
 const (
 	// mostOps bounds the operations of one call, so that it keeps the server for half

@@ -28,32 +28,37 @@ type Mutant struct {
 type Edit struct{ File, Old, New string }
 
 const (
-	script   = "internal/protocol/transition.lua"
+	script   = "internal/protocol/transition/"
+	begin    = script + "begin.lua"
+	lone     = script + "lone.lua"
+	short    = script + "short.lua"
+	general  = script + "general.lua"
+	apply    = script + "operations.lua"
 	store    = "internal/protocol/store.go"
 	settling = "internal/session/settle.go"
 )
 
 // notAlone closes the lone way, so that what is changed behind it is what runs.
-var notAlone = Edit{script, "if top == 3 and not ARGV[7] and (", "if false and ("}
+var notAlone = Edit{lone, "if top == 3 and not ARGV[7] and (", "if false and ("}
 
 // All are the mutants.
 var All = []Mutant{
 	{
 		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
-		Edits: []Edit{{script, "if nearest > 0 and nearest <= now then", "if false then"}},
+		Edits: []Edit{{general, "if nearest > 0 and nearest <= now then", "if false then"}},
 	},
 	{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{
 			notAlone,
-			{script, "and top <= 500\n", "and top <= 500 and sub(ARGV[4] or '', 1, 1) ~= 'L'\n"},
-			{script, "pump()\n\n-- ---- write", "if sub(ARGV[4] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
+			{short, "and top <= 500\n", "and top <= 500 and sub(ARGV[4] or '', 1, 1) ~= 'L'\n"},
+			{apply, "pump()\n\n-- ---- write", "if sub(ARGV[4] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
 		},
 	},
 	{
 		Name: "renew-recreates", What: "a renewal grants what it does not find", Scenario: "flush", Caught: []string{"S6"},
 		Edits: []Edit{{
-			script, "      if sub(rec[id] or 'x', 1, 1) ~= 'h' then\n        gone(id)",
+			apply, "      if sub(rec[id] or 'x', 1, 1) ~= 'h' then\n        gone(id)",
 			`      if not rec[id] then
         grant(id, 1, 0, ARGV[2], '')
         due[id] = now + param
@@ -67,17 +72,18 @@ var All = []Mutant{
 		Name: "token-counter", What: "tokens come from a counter that goes with the keys", Scenario: "clients", Caught: []string{"S2"},
 		Edits: []Edit{
 			notAlone,
-			{script, "last = last < us and us or last + 1", "last = last + 1"},
-			{script, "if last < us then last, token = us, stamp else", "if false then else"},
+			{general, "last = last < us and us or last + 1", "last = last + 1"},
+			{apply, "last = last < us and us or last + 1", "last = last + 1"},
+			{short, "if last < us then last, token = us, stamp else", "if false then else"},
 		},
 	},
 	{
 		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{
 			notAlone,
-			{script, "  if plain and waiting > 0 and used < limit then\n", "  if waiting > 0 then plain = false end\n  if plain and waiting > 0 and used < limit then\n"},
+			{short, "  if plain and waiting > 0 and used < limit then\n", "  if waiting > 0 then plain = false end\n  if plain and waiting > 0 and used < limit then\n"},
 			{
-				script, "call('ZRANGE', ORDER, seen, seen + room - 1, 'WITHSCORES')",
+				general, "call('ZRANGE', ORDER, seen, seen + room - 1, 'WITHSCORES')",
 				"call('ZRANGE', ORDER, before.waiting - seen - room, before.waiting - seen - 1, 'WITHSCORES')",
 			},
 		},
@@ -86,8 +92,8 @@ var All = []Mutant{
 		Name: "barging", What: "a newcomer that fits passes the queue", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{
 			notAlone,
-			{script, "elseif waiting == 0 and used + wanted <= limit then", "elseif used + wanted <= limit then"},
-			{script, "elseif waiting == 0 and paused == 0 and used + weight <= limit then", "elseif paused == 0 and used + weight <= limit then"},
+			{short, "elseif waiting == 0 and used + wanted <= limit then", "elseif used + wanted <= limit then"},
+			{apply, "elseif waiting == 0 and paused == 0 and used + weight <= limit then", "elseif paused == 0 and used + weight <= limit then"},
 		},
 	},
 	{
@@ -99,13 +105,13 @@ var All = []Mutant{
 	},
 	{
 		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{script, "if kind == 'h' then\n          holds(id)", "if kind == 'h' then\n          holds(id)\n          out[n - 1] = ttl"}},
+		Edits: []Edit{{apply, "if kind == 'h' then\n          holds(id)", "if kind == 'h' then\n          holds(id)\n          out[n - 1] = ttl"}},
 	},
 	{
 		Name: "no-tombstone", What: "a release leaves no tombstone for late copies", Scenario: "clients", Caught: []string{"linearizability"},
 		Edits: []Edit{
-			{script, "leave(id, RELEASED, param == '1' and now + LATE or 0)", "leave(id, RELEASED, 0)"},
-			{script, "if param == '1' and not rec[id] then", "if false then"},
+			{apply, "leave(id, RELEASED, param == '1' and now + LATE or 0)", "leave(id, RELEASED, 0)"},
+			{apply, "if param == '1' and not rec[id] then", "if false then"},
 		},
 	},
 	{
@@ -114,7 +120,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"linearizability", "L2", "S2"},
-		Edits: []Edit{{script, "      local r = rec[id]\n      if r then\n        local kind", "      local r = nil\n      if r then\n        local kind"}},
+		Edits: []Edit{{apply, "      local r = rec[id]\n      if r then\n        local kind", "      local r = nil\n      if r then\n        local kind"}},
 	},
 	{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
@@ -124,8 +130,8 @@ var All = []Mutant{
 				store, "args = append(args, notAfter, s.owner, s.flags.Load())",
 				"args = append(args, time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner, s.flags.Load())\n\t_ = notAfter",
 			},
-			{script, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]", "local us = ARGV[1] + 0"},
-			{script, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
+			{begin, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]", "local us = ARGV[1] + 0"},
+			{begin, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
 		},
 	},
 }

@@ -1,0 +1,90 @@
+-- One call of this script is one atomic step of one semaphore: reap what has
+-- run out, apply the operations given, pump the queue. The package comment of
+-- internal/protocol is its specification.
+--
+-- KEYS[1]  hash  "settings", "counts", and one record for each lease, waiter
+--                and tombstone
+-- KEYS[2]  zset  three bands of scores, so that one variadic command serves all:
+--                [-2^53, 0)    queue      member "q"..id    score ticket - head start - 2^53
+--                [0, 2^31)     free slot  member "s"..slot  score slot
+--                [2^32, ...)   deadline   member id         score milliseconds
+-- ARGV[1]  latest server time (ms) at which this call may still run; 0: no bound
+-- ARGV[2]  owner of the operations: channel/pid/host; a channel that begins with
+--          ":" is a shard channel, to be put behind KEYS[1]
+-- ARGV[3]  "1": keys may carry a TTL (the server does not evict); "0": they must
+--          not; "?": not known, leave it as it is. A second character closes
+--          the short way (tests)
+-- ARGV[4+] groups of operations: head, number of ids, ids. A head is a verb with
+--          its parameters, in one argument because arguments cost more than bytes:
+--          A wait weight ttl hb start qlimit maxhold limit label   acquire
+--          H hb places                                             heartbeat
+--          R ttl                                                   renew
+--          L tomb                                                  release, cancel
+--          E force                                                 evict
+--          D limit | P limit (-1: unpin) | Z paused                operator's, without ids
+--          The verb touches its first parameter, others have a space in between.
+-- Returns  numbers in one string, which costs a third of a list: the time in
+--          microseconds; 0 done, 1 call again at once (work was bounded), -1 too
+--          late (nothing done); counts as they now are, eight zeros where nothing is
+--          left; results by operation:
+--          A  five numbers: 1 token slot remaining limit | 2 ahead used limit waiting
+--             | 3 (busy), 4 (full) used limit waiting paused | 5 (heavy) limit 0 0 0
+--             | 6 (gone) 0 0 0 0
+--          H  2 ahead used limit waiting (2 -1 where no place was asked for)
+--             | 1 token slot remaining limit | 6 reason
+--          R  7 remaining | 8 (evicting) remaining | 6 reason
+--          L  9 (released) | 10 (cancelled) | 6 reason       E  9 | 10 | 8 | 6 reason
+--          reason: 0 unknown, 1 released, 2 expired, 3 evicted, 4 too heavy
+-- Errors   a message with BERTHCORRUPT (foreign content), BERTHVERSION (newer
+--          layout), BERTHCLOCK (deadlines would be in the band of slots);
+--          nothing was written
+-- Cost     O(log n) for each operation and each grant; never O(holders) or
+--          O(waiters): what is reaped or granted in one call is bounded by CHUNK.
+
+local STATE, ORDER, ARGV = KEYS[1], KEYS[2], ARGV
+local FRONT = 9007199254740992
+local TERMS = '^A([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
+local call, format, match, sub = redis.call, string.format, string.match, string.sub
+
+local clock = call('TIME')
+local us = clock[1] * 1000000 + clock[2]
+local now = (us - us % 1000) / 1000
+if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return format('%.0f -1 0 0 0 0 0 0 0 0', us) end
+if now < 4294967296 then error('BERTHCLOCK the server says that it is 1970: set its clock') end
+local stamp = format('%d', us)                  -- %d is three times as fast as %.0f,
+local WHOLE = #stamp > 11 and '%d' or '%.0f'    -- but overflows on a server of 32 bits
+local NOTHING = ' 0 0 0 0 0 0 0 0 0'            -- status and counts, when the keys are gone
+
+-- ---- read: one HMGET for the state and the records of all ids given ----
+
+local fields, top, i = { 'settings', 'counts', nil }, 2, 4
+while ARGV[i] do
+  local last = i + 1 + ARGV[i + 1]
+  for k = i + 2, last do
+    top = top + 1
+    fields[top] = ARGV[k]
+  end
+  i = last + 1
+end
+local got
+if top <= 1000 then
+  got = call('HMGET', STATE, unpack(fields, 1, top))
+else
+  got = {}
+  for from = 1, top, 1000 do
+    local part = call('HMGET', STATE, unpack(fields, from, math.min(from + 999, top)))
+    for k = 1, #part do got[from + k - 1] = part[k] end
+  end
+end
+local settings, counts = got[1], got[2]
+
+-- A message is a hint, the state is the truth: a user without the right to
+-- publish must not end in half a transition, so errors are ignored.
+local function publish(channel, message)
+  if sub(channel, 1, 1) == ':' then
+    redis.pcall('SPUBLISH', STATE .. channel, message)
+  else
+    redis.pcall('PUBLISH', channel, message)
+  end
+end
+

@@ -1,0 +1,216 @@
+-- ---- the short way: releases, hand-offs, grants and places in the queue ----
+--
+-- While nothing is due, pinned or paused, this does what the general way below
+-- does, without building the general way's functions and tables, which cost more
+-- than the work itself (docs/decisions). Whatever is out of the ordinary clears
+-- plain before anything was written, and the general way starts afresh. Numbers
+-- become text once; tables are made with room for one operation.
+
+local plain = (ARGV[3] == '1' or ARGV[3] == '0') and top <= 500
+if top > 3 then -- an id that is named twice changes its own record on the way
+  local seen = {}
+  for k = 3, top do
+    if seen[fields[k]] then plain = false end
+    seen[fields[k]] = true
+  end
+end
+local limit, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
+if not settings then
+  used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
+  soonest, lapse = '0', '0'
+elseif plain then
+  limit = match(settings, '^1 (%d+) %-1 0 %d+$')
+  used, holders, waiting, tombs, slots, last, soonest, lapse =
+    match(counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if limit and used then
+    limit, used, holders, waiting = limit + 0, used + 0, holders + 0, waiting + 0
+    slots, last, nearest, expires = slots + 0, last + 0, soonest + 0, lapse + 0
+    plain = holders <= slots and holders <= used and slots <= 2147483648 and last < FRONT and nearest > now
+      and used <= 2147483648 and waiting <= 2147483648 and nearest < FRONT and expires < FRONT
+  else
+    plain = false
+  end
+end
+
+if plain then
+  local out, n, field, count = { nil }, 0, 2, nil
+  local freed, freeds, removed, notes = { nil }, 0, { nil, nil }, nil
+  local sets, s, adds, a = { nil, nil, nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0
+  local furthest, members, stored = 0, holders + 2 * waiting + tombs, slots - holders
+  local token -- last, as text; nil where that is not known
+  i = 4
+
+  while ARGV[i] == 'L0' do
+    count = ARGV[i + 1] + 0
+    for k = 1, count do
+      local weight, slot = match(got[field + k] or '', '^h (%d+) (%d+) ')
+      used, holders, freeds = used - (weight or FRONT), holders - 1, freeds + 1
+      if used < 0 then plain = false break end
+      freed[freeds], removed[freeds] = slot + 0, ARGV[i + 1 + k]
+      out[n + k] = ' 9'
+    end
+    n, field, i = n + count, field + count, i + 2 + count
+  end
+  -- Slots to give out, lowest first: those freed now, and of the stored ones those
+  -- that may come before. What is in removed beyond freeds is in ORDER alone.
+  if freeds > 1 then table.sort(freed) end
+  local unqueued, free, vacant, stock = freeds, 1, freeds, nil
+  local grants = top - 2 - freeds + math.min(waiting, 100) -- at most
+  if plain and stored > 0 and grants > 0 then
+    local bound, most = freed[grants], math.min(stored, grants)
+    local found = call('ZRANGEBYSCORE', ORDER, '0', bound or '2147483648', 'LIMIT', '0', most)
+    plain, vacant, stock = bound ~= nil or #found == most, freeds + #found, {}
+    for k = 1, #found do
+      local slot = match(found[k], '^s(%d+)$')
+      if not slot then plain = false break end
+      freed[freeds + k], stock[slot + 0] = slot + 0, found[k]
+    end
+    if plain and vacant > 1 and found[1] then table.sort(freed) end
+  end
+
+  if plain and waiting > 0 and used < limit then
+    local room = math.min(limit - used, waiting, 100)
+    local heads, ids = call('ZRANGE', ORDER, 0, room - 1), {}
+    for k = 1, #heads do ids[k] = sub(heads[k], 2) end
+    local records = heads[1] and call('HMGET', STATE, unpack(ids)) or {}
+    plain = #heads == room
+    for k = 1, #heads do
+      local weight, cap, owner, label = match(records[k] or '', '^w (%d+) %d+ (%d+) (%S+)(.*)$')
+      if not weight or cap ~= '0' or weight + 0 > limit then plain = false break end
+      if used + weight > limit then room = 0 break end
+      if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
+      local slot = freed[free]
+      if slot then free = free + 1 else slot, slots = slots, slots + 1 end
+      used, holders, waiting, unqueued = used + weight, holders + 1, waiting - 1, unqueued + 1
+      removed[unqueued] = heads[k]
+      if stock and stock[slot] then
+        unqueued = unqueued + 1
+        removed[unqueued] = stock[slot]
+      end
+      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner .. label
+      s = s + 2
+      local channel = match(owner, '^[^/]+')
+      notes = notes or {}
+      notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. token .. ' ' .. slot .. ' ' .. limit
+    end
+    if room > 0 and waiting > 0 and used < limit then plain = false end -- more than a page
+  end
+
+  while plain and ARGV[i] do
+    local wait, weight, ttl, hb, start, qlimit, maxhold, declared, label = match(ARGV[i], TERMS)
+    if not wait then plain = false break end
+    count, declared = ARGV[i + 1] + 0, declared + 0
+    limit = limit or declared
+    local wanted = weight * count
+    if declared ~= limit then
+      plain = false
+    elseif waiting == 0 and used + wanted <= limit then
+      local left, cap = ttl, '0'
+      if maxhold ~= '0' then
+        cap = format(WHOLE, now + maxhold)
+        if maxhold + 0 < ttl + 0 then left = maxhold end
+      end
+      local till = now + left
+      local score, rest = format(WHOLE, till), ' ' .. left .. format(' %d', limit)
+      local lead, tail = 'h ' .. weight .. ' ', ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. label
+      if till > furthest then furthest = till end
+      if nearest == 0 or till < nearest then nearest, soonest = till, score end
+      for k = 1, count do
+        if got[field + k] then plain = false break end
+        if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
+        local id, slot = ARGV[i + 1 + k], freed[free]
+        if slot then free = free + 1 else slot, slots = slots, slots + 1 end
+        if stock and stock[slot] then
+          unqueued = unqueued + 1
+          removed[unqueued] = stock[slot]
+        end
+        slot = format('%d', slot)
+        sets[s + 1], sets[s + 2] = id, lead .. slot .. ' ' .. token .. tail
+        adds[a + 1], adds[a + 2] = score, id
+        out[n + k] = ' 1 ' .. token .. ' ' .. slot .. rest
+        s, a = s + 2, a + 2
+      end
+      used, holders = used + wanted, holders + count
+    elseif wait == '1' and start == '0' and weight + 0 <= limit
+        and (waiting > 0 or used + weight > limit) and waiting + count <= qlimit + 0 then
+      local till = now + hb
+      local score = format(WHOLE, till)
+      local record = 'w ' .. weight .. format(' ' .. WHOLE .. ' ', now) .. maxhold .. ' ' .. ARGV[2] .. ' ' .. label
+      if till > furthest then furthest = till end
+      if nearest == 0 or till < nearest then nearest, soonest = till, score end
+      for k = 1, count do
+        if got[field + k] then plain = false break end
+        if last < us then last, token = us, stamp else last, token = last + 1, nil end
+        local id = ARGV[i + 1 + k]
+        sets[s + 1], sets[s + 2] = id, record
+        adds[a + 1], adds[a + 2], adds[a + 3], adds[a + 4] = score, id, format(WHOLE, last - FRONT), 'q' .. id
+        s, a = s + 2, a + 4
+        out[n + k] = format(' 2 %d %d %d %d', waiting, used, limit, waiting + 1)
+        waiting = waiting + 1
+      end
+    else
+      plain = false
+    end
+    n, field, i = n + count, field + count, i + 2 + count
+  end
+
+  if plain and holders + waiting == 0 then
+    plain = settings and tombs == '0' and last < us
+    if plain then
+      call('DEL', STATE, ORDER)
+      return stamp .. NOTHING .. table.concat(out)
+    end
+  elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
+    for k = vacant, free, -1 do
+      if stock and stock[freed[k]] then
+        -- it stays stored
+      elseif freed[k] == slots - 1 then
+        slots = slots - 1
+      else
+        local number = format('%d', freed[k])
+        adds[a + 1], adds[a + 2] = number, 's' .. number
+        a = a + 2
+      end
+    end
+    plain = holders > 0 or a == 0 and stored == 0 or not settings -- else free slots of nobody would be kept
+  else
+    plain = false
+  end
+
+  if plain then
+    if unqueued > 0 then call('ZREM', ORDER, unpack(removed, 1, unqueued)) end
+    if a > 0 then call('ZADD', ORDER, unpack(adds, 1, a)) end
+    if freeds > 0 then call('HDEL', STATE, unpack(removed, 1, freeds)) end
+    local lapsed = lapse
+    if ARGV[3] == '0' then
+      lapse = '0'
+    elseif furthest + 1000 > expires then
+      if expires == 0 and settings then
+        furthest = math.max(furthest, call('ZRANGE', ORDER, -1, -1, 'WITHSCORES')[2])
+      end
+      lapse = format(WHOLE, furthest + 60000)
+    end
+    counts = format('%d %d %d %s %d %s %s %s', used, holders, waiting, tombs, slots,
+      token or format(WHOLE, last), soonest, lapse)
+    sets[s + 1], sets[s + 2] = 'counts', counts
+    if settings then
+      call('HSET', STATE, unpack(sets, 1, s + 2))
+    else
+      call('HSET', STATE, 'settings', format('1 %d -1 0 0', limit), unpack(sets, 1, s + 2))
+    end
+    if lapse ~= lapsed or lapse ~= '0' and unqueued >= members then -- ZREM may have emptied ORDER
+      if lapse == '0' then
+        call('PERSIST', STATE)
+        call('PERSIST', ORDER)
+      else
+        call('PEXPIREAT', STATE, lapse)
+        call('PEXPIREAT', ORDER, lapse)
+      end
+    end
+    if notes then
+      for channel, message in pairs(notes) do publish(channel, message) end
+    end
+    return stamp .. ' 0 ' .. counts .. table.concat(out)
+  end
+end
+
