@@ -69,11 +69,7 @@ func (d *diary) verdict(end history.Time) *Verdict {
 
 // TestJudge: what the judge must see, and what it must let pass.
 func TestJudge(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		make func(d *diary)
-		want string
-	}{
+	judged(t, []story{
 		{"one after the other", func(d *diary) {
 			d.release(d.lease("s", 10, 0, 11, 12, 300, 0), "s", 20, 22)
 			d.lease("s", 15, 16, 21, 25, 320, 0)
@@ -117,6 +113,11 @@ func TestJudge(t *testing.T) {
 			d.release(d.lease("queue", 5000, 0, 5001, 5002, 5900, 0), "queue", 5003, 5004)
 			d.lease("queue", 5005, 5006, 5600, 5601, 5900, 0)
 		}, "L2"},
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	judged(t, []story{
 		{"refused beside a free permit", func(d *diary) {
 			d.refused("tries", 1, 10, 290)
 			d.refused("tries", 1, 100, 101)
@@ -125,7 +126,19 @@ func TestJudge(t *testing.T) {
 			d.refused("tries", 1, 10, 500)
 			d.refused("tries", 1, 100, 101)
 		}, ""},
-	} {
+	})
+}
+
+// story is a history and the promises that it breaks.
+type story struct {
+	name string
+	make func(d *diary)
+	want string
+}
+
+func judged(t *testing.T, stories []story) {
+	t.Helper()
+	for _, c := range stories {
 		t.Run(c.name, func(t *testing.T) {
 			d := &diary{}
 			c.make(d)

@@ -12,11 +12,6 @@ import (
 // grow to a second, and a call may take two.
 const settle = 4 * time.Second
 
-// holdUp is the longest for which a client's network holds a request or a reply up
-// (package worker). A client that saw the server's time in such a reply may be off by
-// as much when it says until when a copy of its request may be executed.
-const holdUp = 400 * time.Millisecond
-
 // span is a stretch of time.
 type span struct{ from, to history.Time }
 
@@ -64,7 +59,7 @@ func (r *Run) possession(o *Op) span {
 		if o.Held() {
 			end = max(end, min(o.Released.Returned, dead, r.End), o.Until)
 		}
-		return span{o.Invoked, end.Add(lapse + holdUp)}
+		return span{o.Invoked, end.Add(lapse)}
 	case o.Released.Outcome == history.OK || o.Released.Outcome == history.Gone:
 		return span{o.Granted, o.Released.Returned}
 	case o.Dropped != history.Never:
