@@ -216,10 +216,7 @@ func (s *Semaphore) leave(c *Claim, why error, done chan error) {
 		s.end(c, why)
 		return
 	}
-	if c.due == clock.Never { // else neither is in line
-		s.withdraw(c, protocol.Renew)
-		s.withdraw(c, protocol.Heartbeat)
-	}
+	s.withdraw(c, protocol.Renew) // somebody may wait for it; a heartbeat is left behind when a call is loaded
 	trust := c.trust
 	s.set(c, leaving)
 	c.err = why
