@@ -13,7 +13,9 @@
 //
 // # One step
 //
-// Every change is one call of the script in transition/, which does four things:
+// Every change is one call of the script in transition/, which does four things
+// (its parts are ways through it: lone.lua and short.lua do the common cases as
+// general.lua and operations.lua would, sooner):
 //
 //  1. read the server's time, once, in milliseconds; refuse if the call is late
 //  2. reap: leases, waiters and tombstones whose deadline is not after now

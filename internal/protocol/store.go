@@ -40,7 +40,7 @@ type Store struct {
 	prefix  string
 	session string
 	owner   any          // string: channel/pid/host, as records keep it
-	flags   atomic.Value // string: ARGV[3] of transition
+	flags   atomic.Value // string: ARGV[3] of the script
 	step    script
 	look    script
 	steps   processor // where steps go: to rdb, or to a line before it
@@ -176,20 +176,17 @@ func (r *Reply) decode(text string, ops []Op) error {
 	c.skip(3) // tombstones, slots, last
 	r.Next = c.next()
 	c.skip(1) // expires
-	late := status == -1 && c.rest == ""
-	for i := range ops {
-		if !late {
-			c.decode(&ops[i])
-		}
+	if status == -1 && c.rest == "" && !c.bad {
+		return &Failure{Kind: ErrRefused, Err: errLate}
 	}
-	switch {
-	case c.bad || c.rest != "" || !late && status != 0 && status != 1:
+	for i := range ops {
+		c.decode(&ops[i])
+	}
+	if c.bad || c.rest != "" || status != 0 && status != 1 {
 		for i := range ops {
 			ops[i].Result = Result{}
 		}
 		return &Failure{Kind: ErrUnknown, Err: fmt.Errorf("reply of %d bytes does not fit the request", len(text))}
-	case late:
-		return &Failure{Kind: ErrRefused, Err: errLate}
 	}
 	return nil
 }
