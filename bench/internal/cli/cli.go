@@ -41,7 +41,7 @@ type options struct {
 	named                       bool // the contestants were named
 	rounds                      int
 	seed                        uint64
-	quick, list, npm            bool
+	quick, list, npm, goTimers  bool
 	command                     string
 	scale                       scene.Scale
 }
@@ -142,6 +142,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	fs.BoolVar(&o.npm, "npm", false, "install npm's redis-semaphore into the user's cache directory if it is not there")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
 	fs.StringVar(&o.pin, "pin", "", "keep client and server to these `CPUs`, for example 0 or 0,1 (Linux)")
+	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process")
 	fs.Uint64Var(&o.seed, "seed", 0, "of the order of the contestants; default: another one each time")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -179,6 +180,7 @@ func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
 	if o.quick {
 		o.scale = scene.Quick()
 	}
+	o.scale.GoTimers = o.goTimers
 	o.command = o.line(given, only, peers)
 	return nil
 }
@@ -225,6 +227,9 @@ func (o *options) line(given map[string]bool, only, peers string) string {
 	}
 	if o.quick {
 		words = append(words, "--quick")
+	}
+	if o.goTimers {
+		words = append(words, "--go-timers")
 	}
 	for _, w := range [][2]string{{"--only", only}, {"--peers", peers}, {"--pin", o.pin}, {"--check", o.check}} {
 		if w[1] != "" {

@@ -127,9 +127,24 @@ type spinner struct {
 	beliefs []stat.Belief
 }
 
+// goPause returns a function that waits by a timer of Go.
+func goPause() (pause func(time.Duration) error, stop func() error) {
+	return func(d time.Duration) error { <-time.After(d); return nil }, func() error { return nil }
+}
+
 // run works until ctx ends, which is no error.
-func (s *spinner) run(ctx context.Context) error {
-	var hold *time.Timer
+func (s *spinner) run(ctx context.Context) (err error) {
+	pause, stop := goPause()
+	if s.load.Hold > 0 && !s.load.GoTimers {
+		if pause, stop, err = exactPause(); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	return s.spin(ctx, pause)
+}
+
+func (s *spinner) spin(ctx context.Context, pause func(time.Duration) error) error {
 	for ctx.Err() == nil {
 		asked := time.Since(s.begin)
 		release, err := s.acquire(ctx)
@@ -141,12 +156,9 @@ func (s *spinner) run(ctx context.Context) error {
 		}
 		had := time.Since(s.begin)
 		if s.load.Hold > 0 {
-			if hold == nil {
-				hold = time.NewTimer(s.load.Hold)
-			} else {
-				hold.Reset(s.load.Hold)
+			if err := pause(s.load.Hold); err != nil {
+				return errors.Join(err, release())
 			}
-			<-hold.C
 		}
 		gave := time.Since(s.begin)
 		if err := release(); err != nil {

@@ -72,6 +72,8 @@ type Load struct {
 	For   time.Duration // no acquire begins after it
 	Hold  time.Duration // of each permit; 0: released at once
 	Times bool          // note when each permit was asked for, had and given back
+	// GoTimers: permits are held by Go's timers, which are late, and not by the kernel's.
+	GoTimers bool
 }
 
 // Outcome is what came of it.

@@ -49,6 +49,7 @@ type Scale struct {
 	Handoffs  int           // in one slice, if there is time
 	PoolTTL   time.Duration // of the leases that pools keep
 	Elsewhere time.Duration // for which somebody waits for one of them
+	GoTimers  bool          // permits are held by Go's timers
 }
 
 // Full is for figures to be published.
