@@ -16,9 +16,9 @@ import (
 
 const (
 	// lanes is how many flights may be on their way before calls gather.
-	lanes = 2
+	lanes = 3
 	// mostAboard bounds a pipeline, whose replies come back together.
-	mostAboard = 64
+	mostAboard = 40
 	// lanePatience is how long a flight may keep others waiting: one that takes
 	// longer met a connection that hangs, or a server that is busy, and the next
 	// call goes on another connection and takes along who waits.
