@@ -272,9 +272,13 @@ func (l *lab) idle(limit int, above int64) {
 }
 
 // verbs returns the operations that a request to the script carries: groups of a
-// head that begins with the verb, a number of ids, and ids.
+// head that begins with the verb, a number of ids, and ids; or one head, and its id.
 func verbs(c redistest.Command) (all []string) {
-	for i := 8; redistest.IsScript(c) && i+1 < len(c); {
+	const first = 8
+	if redistest.IsScript(c) && (len(c) == first+1 || len(c) == first+2) {
+		return []string{c[first][:1]}
+	}
+	for i := first; redistest.IsScript(c) && i+1 < len(c); {
 		all = append(all, c[i][:1])
 		ids, _ := strconv.Atoi(c[i+1])
 		i += 2 + ids

@@ -51,7 +51,7 @@ func scriptTexts(t testing.TB) []string {
 	t.Helper()
 	var texts [2]string
 	for i, files := range [][]string{
-		{"transition/begin", "transition/lone", "transition/short", "transition/general", "transition/operations"}, {"inspect"},
+		{"transition/begin", "transition/folded", "transition/crowd", "transition/short", "transition/general", "transition/operations"}, {"inspect"},
 	} {
 		for _, file := range files {
 			text, err := os.ReadFile("internal/protocol/" + file + ".lua")

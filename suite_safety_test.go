@@ -2,11 +2,13 @@ package berth_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -240,12 +242,17 @@ func TestTrustDeadlineAfterLostReply(t *testing.T) {
 func (e *env) trusts(l *berth.Lease, what string) {
 	e.t.Helper()
 	until := l.ValidUntil()
-	expiry, err := e.raw.ZScore(e.ctx, e.prefix+":{"+name+"}:order", l.ID()).Result()
+	store := protocol.NewStore(e.raw, e.prefix, "eye", 0, "")
+	snap, err := store.Inspect(e.ctx, store.Keys(name), true)
 	e.must(err)
 	if !l.Valid() {
 		e.t.Errorf("%s: it is not valid", what)
 	}
-	if server := time.UnixMilli(int64(expiry)); until.After(server) {
+	i := slices.IndexFunc(snap.Leases, func(r protocol.Record) bool { return r.ID == l.ID() })
+	if i < 0 {
+		e.t.Fatalf("%s: the server does not know %s", what, l.ID())
+	}
+	if server := time.UnixMilli(snap.Leases[i].Expires); until.After(server) {
 		e.t.Errorf("%s: trusted until %v, the server's expiry is %v", what, until, server)
 	}
 }

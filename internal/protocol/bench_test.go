@@ -14,7 +14,8 @@ import (
 // BenchmarkScript is what the steps cost the server, by its own account (INFO
 // commandstats), each by the short way and by the general way, beside two
 // trivial scripts. A pair is an acquire and a release; in "crowd" every acquire
-// queues and every release hands off; "batch n" has n operations in each call.
+// queues and every release hands off; in "renew" it is one renewal of a lease that
+// is alone; "batch n" has n operations in each call.
 func BenchmarkScript(b *testing.B) {
 	rdb := redistest.Start(b).Client(b)
 	b.Cleanup(func() { rdb.ShutdownNoSave(context.Background()) }) // so that scripts/instructions gets its report
@@ -32,6 +33,7 @@ func BenchmarkScript(b *testing.B) {
 		name := map[string]string{"1": "short", "1g": "general"}[way]
 		b.Run("idle/"+name, func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
 		b.Run("crowd/"+name, func(b *testing.B) { benchCrowd(b, rdb, st) })
+		b.Run("renew/"+name, func(b *testing.B) { benchRenew(b, rdb, st) })
 		for _, n := range []int{16, 64} {
 			b.Run(fmt.Sprintf("batch%d/%s", n, name), func(b *testing.B) { benchSteps(b, rdb, st, n/2, 1000) })
 		}
@@ -84,6 +86,14 @@ func benchCrowd(b *testing.B, rdb *redis.Client, st *Store) {
 	for i := range waiters {
 		mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(last + 1 + i)}})
 	}
+}
+
+func benchRenew(b *testing.B, rdb *redis.Client, st *Store) {
+	b.Helper()
+	k := st.Keys("renew")
+	mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(0), Terms: benchTerms(1)}})
+	measure(b, rdb, 1, func(int) { mustDo(b, st, k, []Op{{Verb: Renew, ID: benchID(0), TTL: 30 * time.Second}}) })
+	mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(0)}})
 }
 
 func mustDo(b *testing.B, st *Store, k Keys, ops []Op) {

@@ -14,8 +14,8 @@
 // # One step
 //
 // Every change is one call of the script in transition/, which does four things
-// (its parts are ways through it: lone.lua and short.lua do the common cases as
-// general.lua and operations.lua would, sooner):
+// (its parts are ways through it: folded.lua, crowd.lua and short.lua do the
+// common cases as general.lua and operations.lua would, sooner):
 //
 //  1. read the server's time, once, in milliseconds; refuse if the call is late
 //  2. reap: leases, waiters and tombstones whose deadline is not after now
@@ -100,6 +100,13 @@
 // ahead there is nothing to reap, and no need to look. expires is the keys' TTL,
 // as a time; 0 for none. They have one only where the server evicts nothing, or
 // while their loss is harmless: eviction eats keys with a TTL first.
+//
+// One lease on a semaphore that nobody else uses is folded: there is no sorted
+// set, and one field with all that the others would hold,
+//
+//	settings  version ID last deadline expires limit used owner label
+//
+// which is unfolded before anything but that lease's renewal or release.
 //
 // # Failures
 //

@@ -70,6 +70,7 @@ func (s *Store) Inspect(ctx context.Context, k Keys, records bool) (*Snapshot, e
 			return nil, err
 		}
 		if from == 0 {
+			fields = expand(fields, records)
 			if err := snap.readState(fields); err != nil {
 				return nil, err
 			}

@@ -123,8 +123,16 @@ const (
 )
 
 // appendOps encodes ops in order. Neighbours of the same verb and parameters
-// become one group: an argument costs the server more than a byte.
+// become one group, and one alone needs no number: an argument costs the server
+// more than a byte.
 func appendOps(args []any, ops []Op) []any {
+	if len(ops) == 1 {
+		args = append(args, ops[0].head())
+		if ops[0].Verb.named() {
+			args = append(args, ops[0].ID)
+		}
+		return args
+	}
 	for i := 0; i < len(ops); {
 		j := i + 1
 		for j < len(ops) && ops[i].groups(&ops[j]) {

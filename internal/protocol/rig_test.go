@@ -195,7 +195,21 @@ func (r *rig) dump(t failer) dump {
 	for _, z := range scores.Val() {
 		d.scores[z.Member.(string)] = z.Score
 	}
-	return d
+	return d.unfolded()
+}
+
+// unfolded has, in place of a folded semaphore's field, what it stands for.
+func (d dump) unfolded() dump {
+	f, ok := unfold(d.fields["settings"])
+	if !ok || len(d.fields)+len(d.scores) != 1 {
+		return d
+	}
+	deadline, _ := strconv.ParseFloat(f.deadline, 64)
+	return dump{
+		fields: map[string]string{"settings": f.settings, "counts": f.counts, f.id: f.record},
+		scores: map[string]float64{f.id: deadline},
+		lapse:  [2]time.Duration{d.lapse[0], d.lapse[0]},
+	}
 }
 
 // counts are the numbers of the field of that name.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/berth-go/berth/internal/redistest"
 )
 
 // TestShortWay tells a story in which every call takes the short way. The model
@@ -49,6 +51,7 @@ func TestLoneWay(t *testing.T) {
 		return []Op{{Verb: Acquire, ID: all[id], Terms: terms(limit, change...)}}
 	}
 	back := func(id int) []Op { return []Op{{Verb: Release, ID: all[id]}} }
+	renew := func(id int) []Op { return []Op{{Verb: Renew, ID: all[id], TTL: acquire.Terms.TTL}} }
 	capped := func(t *Terms) { t.MaxHold = time.Second }
 	for name, calls := range map[string][][]Op{
 		"twice":              {{acquire}, {release}, {acquire}, {release}},
@@ -65,6 +68,18 @@ func TestLoneWay(t *testing.T) {
 		"paused":             {{acquire}, {{Verb: Pause, Flag: true}}, {release}, {acquire}},
 		"resized":            {{acquire}, {{Verb: Resize, N: 1}}, {release}},
 		"another id":         {{acquire}, back(1), {release}},
+		"renewed":            {{acquire}, renew(0), renew(0), {release}},
+		"renewed for longer": {{acquire}, {{Verb: Renew, ID: all[0], TTL: time.Hour}}, renew(0), {release}},
+		"renewed for less":   {{acquire}, {{Verb: Renew, ID: all[0], TTL: time.Second}}, renew(0), {release}},
+		"kept":               {{acquire}, renew(0), renew(0), renew(0), renew(0), {release}},
+		"another renewed":    {{acquire}, renew(1), {release}},
+		"renewed and shared": {{acquire}, renew(0), ask(1, 3, 1), renew(0), {release}, renew(1), back(1)},
+		"gone, renewed":      {{acquire}, {release}, renew(0)},
+		"a heartbeat":        {{acquire}, {{Verb: Heartbeat, ID: all[0], TTL: time.Second, Flag: true}}, {release}},
+		"evicted":            {{acquire}, {{Verb: Evict, ID: all[0], Flag: true}}, {acquire}},
+		"to be evicted":      {{acquire}, {{Verb: Evict, ID: all[0]}}, renew(0), {release}},
+		"more at once":       {{acquire}, {{Verb: Release, ID: all[0]}, acquire}, append(renew(0), renew(1)...), {release}},
+		"nothing":            {{}, {acquire}, {}, {release}, {}},
 		"one of two":         {{acquire}, ask(1, 3, 1), {release}, back(1)},
 
 		"hand-off":                 {ask(0, 1, 1), ask(1, 1, 1), back(0), back(1)},
@@ -88,7 +103,7 @@ func TestLoneWay(t *testing.T) {
 		"asks again from behind": {ask(0, 1, 1), ask(1, 1, 1), ask(1, 1, 1), back(0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, pause := range []time.Duration{0, time.Millisecond, acquire.Terms.TTL - 1, acquire.Terms.TTL, time.Hour} {
+			for _, pause := range []time.Duration{0, time.Millisecond, acquire.Terms.TTL - time.Millisecond, acquire.Terms.TTL, time.Hour} {
 				tell(t, calls, pause)
 			}
 		})
@@ -99,15 +114,25 @@ func TestLoneWay(t *testing.T) {
 // say that makes the call.
 func TestLoneWayFollowsThePolicy(t *testing.T) {
 	t.Parallel()
+	for name, then := range map[string]Op{
+		"waits":  {Verb: Acquire, ID: "s0.2", Terms: terms(1)},
+		"renews": {Verb: Renew, ID: "s0.1", TTL: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) { followPolicy(t, then) })
+	}
+}
+
+func followPolicy(t *testing.T, then Op) {
+	t.Helper()
 	onBoth(t, form{}, func(t *testing.T, r *rig) {
 		for _, evicting := range []bool{true, false} {
 			r.reset(t)
 			r.stores[0].Evicting(evicting)
 			r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(1)})
 			r.stores[0].Evicting(!evicting)
-			r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(1)})
+			r.do(t, 0, then)
 			for _, key := range []string{r.keys.State, r.keys.Order} {
-				if ttl := r.rdb.PTTL(t.Context(), key).Val(); ttl > 0 != evicting {
+				if ttl := r.rdb.PTTL(t.Context(), key).Val(); ttl > 0 != evicting || ttl == -2 {
 					t.Errorf("first evicting %v, then not: %s has the TTL %v", evicting, key, ttl)
 				}
 			}
@@ -115,14 +140,85 @@ func TestLoneWayFollowsThePolicy(t *testing.T) {
 	})
 }
 
-// tell makes the calls, with pauses in between, while the model watches.
+// tell makes the calls, with pauses in between, by the short ways and by the
+// general way, while the model watches.
 func tell(t *testing.T, calls [][]Op, pause time.Duration) {
 	t.Helper()
-	for _, f := range []form{{}, {keeps: true}} {
-		tr, clock := newTrial(t, embedded(t, f)), start
+	for _, keeps := range []bool{false, true} {
+		short, long, clock := newTrial(t, embedded(t, form{keeps: keeps})), newTrial(t, embedded(t, form{keeps: keeps, long: true})), start
 		for _, ops := range calls {
 			clock = clock.Add(pause)
-			tr.timed(t, event{ops: slices.Clone(ops)}, clock)
+			x, y := short.timed(t, event{ops: slices.Clone(ops)}, clock), long.timed(t, event{ops: slices.Clone(ops)}, clock)
+			if x != y {
+				t.Fatalf("%s\nby a short way\n%s\nby the general way\n%s", opsString(ops), x, y)
+			}
+		}
+	}
+}
+
+// TestFoldedIsAdopted: messages about a lease go to who renewed it last.
+func TestFoldedIsAdopted(t *testing.T) {
+	t.Parallel()
+	for _, f := range []form{{}, {keeps: true}} {
+		tr, clock := newTrial(t, embedded(t, f)), start
+		for session, ops := range [][]Op{
+			{{Verb: Acquire, ID: "s0.1", Terms: terms(3)}},
+			{{Verb: Renew, ID: "s0.1", TTL: time.Minute}},
+			{{Verb: Evict, ID: "s0.1", Flag: true}},
+		} {
+			clock = clock.Add(time.Second)
+			tr.timed(t, event{session: session, ops: ops}, clock)
+		}
+	}
+}
+
+// TestFoldedAmongForeign: where somebody else wrote beside a folded semaphore, or
+// into it, it is not unfolded.
+func TestFoldedAmongForeign(t *testing.T) {
+	t.Parallel()
+	for _, d := range []damage{
+		command(ErrCorrupt, "ZADD", "ORDER", 1, "a"),
+		command(ErrCorrupt, "HSET", "STATE", "a", "b"),
+		field("settings", 3, "4294967295", ErrCorrupt),
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			onBoth(t, form{}, func(t *testing.T, r *rig) {
+				folds(t, r)
+				d.do(t, r)
+				before := r.raw(t)
+				for _, name := range []string{"acquire", "try", "pause"} {
+					probe(t, r, d, before, name, probes()[name])
+				}
+			})
+		})
+	}
+}
+
+// TestFoldedWhenMemoryIsShort: what a server without memory lets pass does so
+// folded, too. Renewals and releases are among that, new leases are not.
+func TestFoldedWhenMemoryIsShort(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	passes := func(f form, op Op) bool {
+		r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
+		folds(t, r)
+		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+		_, err := r.stores[0].Do(t.Context(), r.keys, 0, []Op{op})
+		server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+		if err != nil {
+			wantKind(t, err, ErrRefused, nil)
+		}
+		return err == nil
+	}
+	always := map[string]bool{"renew": true, "renew, adopted": true, "release": true, "heartbeat, holder": true}
+	all := probes()
+	all["renew, adopted"] = Op{Verb: Renew, ID: "s0.2", TTL: time.Hour}
+	for name, op := range all {
+		for _, keeps := range []bool{false, true} {
+			folded, plain := passes(form{keeps: keeps}, op), passes(form{keeps: keeps, long: true}, op)
+			if plain && !folded || always[name] && !folded || op.Verb == Acquire && op.ID == "s0.9" && folded {
+				t.Errorf("%s: passes folded: %v, else: %v", name, folded, plain)
+			}
 		}
 	}
 }

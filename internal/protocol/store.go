@@ -19,8 +19,10 @@ import (
 var (
 	//go:embed transition/begin.lua
 	begin string
-	//go:embed transition/lone.lua
-	loneWay string
+	//go:embed transition/folded.lua
+	foldedWay string
+	//go:embed transition/crowd.lua
+	crowdWay string
 	//go:embed transition/short.lua
 	shortWay string
 	//go:embed transition/general.lua
@@ -28,7 +30,7 @@ var (
 	//go:embed transition/operations.lua
 	operations string
 
-	transition = begin + loneWay + shortWay + generalWay + operations
+	transition = begin + foldedWay + crowdWay + shortWay + generalWay + operations
 
 	//go:embed inspect.lua
 	inspect string

@@ -46,6 +46,13 @@ func plain(t failer, r *rig) {
 // lone leaves s0.2 as the only holder: the lone way's case.
 func lone(t failer, r *rig) {
 	t.Helper()
+	folds(t, r)
+	r.do(t, 0, Op{Verb: Release, ID: "s0.9"}) // unfolds
+}
+
+// folds leaves s0.2 as the only holder, folded.
+func folds(t failer, r *rig) {
+	t.Helper()
 	r.reset(t)
 	r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(3)})
 }
@@ -84,32 +91,42 @@ func everyWay(t *testing.T, body func(t *testing.T, r *rig)) {
 // full is for a thorough run: go test ./internal/protocol -full.
 var full = flag.Bool("full", false, "try every operation on every damage, not every seventh")
 
-// tryAll tries operations on keys with every damage. The operations take turns,
-// so that each meets each kind of damage, but not every single one.
-func tryAll(t *testing.T, damages []damage) {
+// layout leaves a semaphore in some state.
+type layout func(t failer, r *rig)
+
+// tryAll tries operations on keys with every damage, in every state or those given.
+func tryAll(t *testing.T, damages []damage, lays ...layout) {
 	t.Helper()
-	everyWay(t, func(t *testing.T, r *rig) {
-		turn := 0
-		for _, d := range damages {
-			for _, lay := range []func(failer, *rig){furnish, plain, lone} {
-				damaged := func() dump {
-					lay(t, r)
-					d.do(t, r)
-					return r.raw(t)
+	if lays == nil {
+		lays = []layout{furnish, plain, lone, folds}
+	}
+	everyWay(t, func(t *testing.T, r *rig) { tryOn(t, r, damages, lays...) })
+}
+
+// tryOn tries operations on one rig. They take turns, so that each meets each
+// kind of damage, but not every single one.
+func tryOn(t *testing.T, r *rig, damages []damage, lays ...layout) {
+	t.Helper()
+	turn := 0
+	for _, d := range damages {
+		for _, lay := range lays {
+			damaged := func() dump {
+				lay(t, r)
+				d.do(t, r)
+				return r.raw(t)
+			}
+			before, ops := damaged(), probes()
+			for _, name := range slices.Sorted(maps.Keys(ops)) {
+				if turn++; !*full && turn%7 != 0 {
+					continue
 				}
-				before, ops := damaged(), probes()
-				for _, name := range slices.Sorted(maps.Keys(ops)) {
-					if turn++; !*full && turn%7 != 0 {
-						continue
-					}
-					if probe(t, r, d, before, name, ops[name]) {
-						before = damaged()
-					}
+				if probe(t, r, d, before, name, ops[name]) {
+					before = damaged()
 				}
 			}
-			inspectDamaged(t, r, d)
 		}
-	})
+		inspectDamaged(t, r, d, lays[0])
+	}
 }
 
 // probe runs one operation and checks that an error is typed, and left all as it
@@ -137,8 +154,9 @@ func probe(t *testing.T, r *rig, d damage, before dump, name string, op Op) (pas
 // make sense, so that the next one gives no untyped error either.
 func checkPassed(t *testing.T, r *rig, d damage, after dump, name string, op Op) {
 	t.Helper()
-	for _, text := range []string{after.fields["settings"], after.fields["counts"]} {
-		if strings.Contains(strings.ReplaceAll(text, " -1 ", " "), "-") || strings.Contains(text, "e") {
+	settings := strings.Split(after.fields["settings"], " ") // the lease's id and owner among them, when folded
+	for _, text := range []string{strings.Join(settings[:min(7, len(settings))], " "), after.fields["counts"]} {
+		if strings.Contains(strings.ReplaceAll(text, " -1 ", " "), " -") || strings.Contains(text, "e+") {
 			t.Errorf("%s, %s: wrote %q", d.name, name, text)
 		}
 	}
@@ -151,9 +169,9 @@ func checkPassed(t *testing.T, r *rig, d damage, after dump, name string, op Op)
 }
 
 // inspectDamaged checks that looking at damaged keys gives a typed error or none.
-func inspectDamaged(t *testing.T, r *rig, d damage) {
+func inspectDamaged(t *testing.T, r *rig, d damage, lay layout) {
 	t.Helper()
-	furnish(t, r)
+	lay(t, r)
 	d.do(t, r)
 	_, err := r.stores[0].Inspect(context.Background(), r.keys, true)
 	if d.want != nil && !errors.Is(err, d.want) || err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
@@ -180,7 +198,7 @@ func (r *rig) raw(t failer) dump {
 	for _, z := range scores.Val() {
 		d.scores[z.Member.(string)] = z.Score
 	}
-	return d
+	return d.unfolded()
 }
 
 // vanish is a damage after which the server itself removes a key.
@@ -272,7 +290,7 @@ func TestKeysDeleted(t *testing.T) {
 func TestHalfThatWasLeft(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, r *rig) {
-		for _, lay := range []func(failer, *rig){furnish, plain, lone} {
+		for _, lay := range []layout{furnish, plain, lone, folds} {
 			lay(t, r)
 			r.rdb.Del(t.Context(), r.keys.State)
 			r.do(t, 0, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)})
@@ -307,7 +325,7 @@ func TestHugeContent(t *testing.T) {
 			furnish(t, r)
 			d.do(t, r)
 			probe(t, r, *d, r.raw(t), name, probes()[name])
-			inspectDamaged(t, r, *d)
+			inspectDamaged(t, r, *d, furnish)
 		}
 	})
 }
@@ -350,21 +368,36 @@ func field(name string, place int, value string, want error) damage {
 
 func TestForeignNumbers(t *testing.T) {
 	t.Parallel()
-	var damages []damage
-	for name, places := range map[string]int{"settings": 5, "counts": 8} {
-		for place := range places {
-			for _, value := range numberlike {
-				damages = append(damages, field(name, place, value, ErrCorrupt))
-			}
-			for _, value := range tooLarge {
-				if name+fmt.Sprint(place) != "settings0" { // that would be a newer layout
-					damages = append(damages, field(name, place, value, nil))
-				}
+	damages := append(foreignNumbers(ErrCorrupt, "settings", 0, 1, 2, 3, 4), foreignNumbers(ErrCorrupt, "counts", 0, 1, 2, 3, 4, 5, 6, 7)...)
+	damages = append(damages, command(ErrCorrupt, "HSET", "STATE", "counts", ""), command(ErrCorrupt, "HSET", "STATE", "settings", ""))
+	tryAll(t, damages, furnish, plain, lone)
+}
+
+// TestForeignNumbersFolded: the one field of a folded semaphore is read as carefully.
+func TestForeignNumbersFolded(t *testing.T) {
+	t.Parallel()
+	damages := append(foreignNumbers(ErrCorrupt, "settings", 0, 2, 3), field("settings", 1, "", ErrCorrupt), field("settings", 7, "", nil))
+	damages = append(damages, foreignNumbers(nil, "settings", 4, 5, 6)...) // a release does not look at them
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keeps=%v", keeps), func(t *testing.T) {
+			onBoth(t, form{keeps: keeps}, func(t *testing.T, r *rig) { tryOn(t, r, damages, folds) })
+		})
+	}
+}
+
+// foreignNumbers puts what is no number, or too large, in places of a field.
+func foreignNumbers(want error, name string, places ...int) (damages []damage) {
+	for _, place := range places {
+		for _, value := range numberlike {
+			damages = append(damages, field(name, place, value, want))
+		}
+		for _, value := range tooLarge {
+			if name+fmt.Sprint(place) != "settings0" { // that would be a newer layout
+				damages = append(damages, field(name, place, value, nil))
 			}
 		}
 	}
-	damages = append(damages, command(ErrCorrupt, "HSET", "STATE", "counts", ""), command(ErrCorrupt, "HSET", "STATE", "settings", ""))
-	tryAll(t, damages)
+	return damages
 }
 
 func TestNewerLayout(t *testing.T) {

@@ -86,6 +86,12 @@ func textsOf(args []any) (texts []string) {
 // parseArgs is the reverse of appendOps.
 func parseArgs(t failer, args []string) (ops []Op) {
 	t.Helper()
+	switch len(args) {
+	case 1:
+		args = append(args, "0")
+	case 2:
+		args = []string{args[0], "1", args[1]}
+	}
 	for len(args) > 0 {
 		if len(args) < 2 || args[0] == "" {
 			t.Fatalf("not a group: %q", args)

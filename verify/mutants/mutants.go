@@ -30,7 +30,7 @@ type Edit struct{ File, Old, New string }
 const (
 	script   = "internal/protocol/transition/"
 	begin    = script + "begin.lua"
-	lone     = script + "lone.lua"
+	folded   = script + "folded.lua"
 	short    = script + "short.lua"
 	general  = script + "general.lua"
 	apply    = script + "operations.lua"
@@ -38,8 +38,8 @@ const (
 	settling = "internal/session/settle.go"
 )
 
-// notAlone closes the lone way, so that what is changed behind it is what runs.
-var notAlone = Edit{lone, "if top == 3 and not ARGV[7] and (", "if false and ("}
+// notAlone closes the ways of single operations, so that what is changed behind them is what runs.
+var notAlone = Edit{folded, "local quick = lone and (", "local quick = false and ("}
 
 // All are the mutants.
 var All = []Mutant{

@@ -3,7 +3,7 @@
 -- internal/protocol is its specification.
 --
 -- KEYS[1]  hash  "settings", "counts", and one record for each lease, waiter
---                and tombstone
+--                and tombstone; or "settings" with all in it: folded, see folded.lua
 -- KEYS[2]  zset  three bands of scores, so that one variadic command serves all:
 --                [-2^53, 0)    queue      member "q"..id    score ticket - head start - 2^53
 --                [0, 2^31)     free slot  member "s"..slot  score slot
@@ -14,8 +14,9 @@
 -- ARGV[3]  "1": keys may carry a TTL (the server does not evict); "0": they must
 --          not; "?": not known, leave it as it is. A second character closes
 --          the short way (tests)
--- ARGV[4+] groups of operations: head, number of ids, ids. A head is a verb with
---          its parameters, in one argument because arguments cost more than bytes:
+-- ARGV[4+] groups of operations: head, number of ids, ids; or one operation: head,
+--          id if it has one. A head is a verb with its parameters, in one argument
+--          because arguments cost more than bytes:
 --          A wait weight ttl hb start qlimit maxhold limit label   acquire
 --          H hb places                                             heartbeat
 --          R ttl                                                   renew
@@ -57,34 +58,29 @@ local NOTHING = ' 0 0 0 0 0 0 0 0 0'            -- status and counts, when the k
 
 -- ---- read: one HMGET for the state and the records of all ids given ----
 
-local fields, top, i = { 'settings', 'counts', nil }, 2, 4
-while ARGV[i] do
-  local last = i + 1 + ARGV[i + 1]
-  for k = i + 2, last do
-    top = top + 1
-    fields[top] = ARGV[k]
-  end
-  i = last + 1
-end
-local got
-if top <= 1000 then
-  got = call('HMGET', STATE, unpack(fields, 1, top))
+local got, fields, top
+if ARGV[5] and not ARGV[6] then
+  got = call('HMGET', STATE, 'settings', 'counts', ARGV[5])
 else
-  got = {}
-  for from = 1, top, 1000 do
-    local part = call('HMGET', STATE, unpack(fields, from, math.min(from + 999, top)))
-    for k = 1, #part do got[from + k - 1] = part[k] end
+  fields, top = { 'settings', 'counts', nil }, 2
+  if ARGV[4] and not ARGV[5] then ARGV[5] = '0' end
+  local i = 4
+  while ARGV[i] do
+    local last = i + 1 + ARGV[i + 1]
+    for k = i + 2, last do
+      top = top + 1
+      fields[top] = ARGV[k]
+    end
+    i = last + 1
+  end
+  if top <= 1000 then
+    got = call('HMGET', STATE, unpack(fields, 1, top))
+  else
+    got = {}
+    for from = 1, top, 1000 do
+      local part = call('HMGET', STATE, unpack(fields, from, math.min(from + 999, top)))
+      for k = 1, #part do got[from + k - 1] = part[k] end
+    end
   end
 end
 local settings, counts = got[1], got[2]
-
--- A message is a hint, the state is the truth: a user without the right to
--- publish must not end in half a transition, so errors are ignored.
-local function publish(channel, message)
-  if sub(channel, 1, 1) == ':' then
-    redis.pcall('SPUBLISH', STATE .. channel, message)
-  else
-    redis.pcall('PUBLISH', channel, message)
-  end
-end
-

@@ -38,7 +38,7 @@ if plain then
   local sets, s, adds, a = { nil, nil, nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0
   local furthest, members, stored = 0, holders + 2 * waiting + tombs, slots - holders
   local token -- last, as text; nil where that is not known
-  i = 4
+  local i = 4
 
   while ARGV[i] == 'L0' do
     count = ARGV[i + 1] + 0

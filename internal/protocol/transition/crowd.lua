@@ -1,0 +1,62 @@
+-- ---- the crowd's way: one acquire that has to wait, or one release that hands on ----
+--
+-- What the short way would do, without its tables and loops (docs/decisions).
+
+-- A message is a hint, the state is the truth: a user without the right to
+-- publish must not end in half a transition, so errors are ignored.
+local function publish(channel, message)
+  if sub(channel, 1, 1) == ':' then
+    redis.pcall('SPUBLISH', STATE .. channel, message)
+  else
+    redis.pcall('PUBLISH', channel, message)
+  end
+end
+
+if quick and settings then
+  local id, record = ARGV[5], got[3]
+  local limit = match(settings, '^1 (%d+) %-1 0 %d+$')
+  local used, holders, waiting, tombs, slots, last, soonest, lapse =
+    match(limit and counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  if not used or last + 0 >= us or soonest + 0 <= now or (lapse ~= '0') ~= (ARGV[3] == '1') then
+    -- the general way will see
+  elseif ARGV[4] == 'L0' then
+    local weight, slot = match(record or '', '^h (%d+) (%d+) ')
+    if weight and holders == '1' and waiting == '0' and tombs == '0' then
+      call('DEL', STATE, ORDER)
+      return stamp .. NOTHING .. ' 9'
+    elseif weight and waiting ~= '0' and used == limit and holders == slots then
+      local head = call('ZRANGE', ORDER, '0', '0')[1] or ''
+      local heir = sub(head, 2)
+      local same, owner, label = match(call('HMGET', STATE, heir)[1] or '', '^w (%d+) %d+ 0 (%S+)(.*)$')
+      if same == weight then
+        counts = used .. ' ' .. holders .. format(' %d ', waiting - 1) .. tombs .. ' ' .. slots .. ' '
+          .. stamp .. ' ' .. soonest .. ' ' .. lapse
+        call('ZREM', ORDER, id, head)
+        call('HDEL', STATE, id)
+        call('HSET', STATE, 'counts', counts, heir, 'h ' .. weight .. ' ' .. slot .. ' ' .. stamp .. ' 0 0 ' .. owner .. label)
+        publish(match(owner, '^[^/]+'), STATE .. '\ng ' .. heir .. ' ' .. stamp .. ' ' .. slot .. ' ' .. limit)
+        return stamp .. ' 0 ' .. counts .. ' 9'
+      end
+    end
+  elseif not record then
+    local weight, hb, qlimit, maxhold, declared, label = match(ARGV[4], '^A1 (%d+) %d+ (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
+    local till = now + (hb or 0)
+    if declared == limit and weight + 0 <= limit + 0 and (waiting ~= '0' or used + weight > limit + 0)
+        and waiting + 0 < qlimit + 0 and (lapse == '0' or till + 1000 <= lapse + 0) then
+      local score, queue = format(WHOLE, till), format('%d', waiting + 1)
+      if till < soonest + 0 then soonest = score end
+      counts = used .. ' ' .. holders .. ' ' .. queue .. ' ' .. tombs .. ' ' .. slots .. ' '
+        .. stamp .. ' ' .. soonest .. ' ' .. lapse
+      call('ZADD', ORDER, score, id, format(WHOLE, us - FRONT), 'q' .. id)
+      call('HSET', STATE, 'counts', counts,
+        id, 'w ' .. weight .. ' ' .. sub(stamp, 1, -4) .. ' ' .. maxhold .. ' ' .. ARGV[2] .. ' ' .. label)
+      return stamp .. ' 0 ' .. counts .. ' 2 ' .. waiting .. ' ' .. used .. ' ' .. limit .. ' ' .. queue
+    end
+  end
+end
+
+-- The ways behind know one form of a call.
+if lone then
+  fields, top = { 'settings', 'counts', ARGV[5] }, 3
+  ARGV[5], ARGV[6] = '1', ARGV[5]
+end
