@@ -67,7 +67,7 @@ const pause = 3 * time.Millisecond
 
 func handoff() *Scenario {
 	return &Scenario{
-		Key: "handoff", Title: "A permit changes hands", Slices: 2, Cases: only("3ms"),
+		Key: "handoff", Title: "A permit changes hands", Slices: 8, Cases: only("3ms"),
 		Length: handoffTime,
 		Takes:  func(p *peer.Peer, _ Case) bool { return p.Queues || p.Key == peer.PublishKey },
 		About: "One holder and one waiter in different clients: from the call of release to the return of the waiter's acquire. 3 ms after the " +

@@ -57,7 +57,7 @@ func Full() Scale {
 	return Scale{
 		Slice: 300 * time.Millisecond, Contended: 1500 * time.Millisecond, Workers: []int{1, 16, 64, 256},
 		Crowd: []int{10, 1000, 100_000}, Memory: 100_000, Processes: 10, Idle: 20 * time.Second,
-		Leases: 10_000, LeaseTTL: 30 * time.Second, Watch: 20 * time.Second, Handoffs: 200,
+		Leases: 10_000, LeaseTTL: 30 * time.Second, Watch: 20 * time.Second, Handoffs: 50,
 		PoolTTL: 30 * time.Second, Elsewhere: 12 * time.Second,
 	}
 }
@@ -67,7 +67,7 @@ func Quick() Scale {
 	return Scale{
 		Slice: 150 * time.Millisecond, Contended: 700 * time.Millisecond, Workers: []int{1, 16, 64, 256},
 		Crowd: []int{10, 1000, 10_000}, Memory: 10_000, Processes: 2, Idle: 10 * time.Second,
-		Leases: 10_000, LeaseTTL: 6 * time.Second, Watch: 6 * time.Second, Handoffs: 100,
+		Leases: 10_000, LeaseTTL: 6 * time.Second, Watch: 6 * time.Second, Handoffs: 30,
 		PoolTTL: 3 * time.Second, Elsewhere: 3 * time.Second,
 	}
 }
