@@ -45,7 +45,7 @@ func TestSpinFindsOutHowManyWereHeld(t *testing.T) {
 	t.Parallel()
 	for _, permits := range []int{3, 5} {
 		synctest.Test(t, func(t *testing.T) {
-			out, err := driver8(t, planted(permits)).Spin(t.Context(), Load{For: 995 * time.Millisecond, Hold: 10 * time.Millisecond, Times: true})
+			out, err := driver8(t, planted(permits)).Spin(t.Context(), Load{For: 995 * time.Millisecond, Hold: 10 * time.Millisecond, GoTimers: true, Times: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,5 +121,22 @@ func TestKeysOfContestantsAreUnique(t *testing.T) {
 		if (p.Connect == nil) == (p.Open == nil) {
 			t.Errorf("%s: one way to open it, please", p.Key)
 		}
+	}
+}
+
+// TestExactPauseIsNotShorter: nor does one that was waited for end the next.
+func TestExactPauseIsNotShorter(t *testing.T) {
+	pause, stop, err := exactPause()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []time.Duration{time.Millisecond, 3 * time.Millisecond, time.Millisecond} {
+		begin := time.Now()
+		if err := pause(d); err != nil || time.Since(begin) < d {
+			t.Errorf("%v lasted %v, error %v", d, time.Since(begin), err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
