@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,24 +95,28 @@ func (s *Store) expire(lease *berth.Lease) error {
 
 // apply runs an operation on a lease past all faults, as another process.
 func (s *Store) apply(lease *berth.Lease, op protocol.Op) error {
-	prefix, ok := s.prefixOf(lease)
-	if !ok {
+	st := s.keeperOf(lease)
+	if st == nil {
 		return fmt.Errorf("lease %s of semaphore %q is over, or is of another store", lease.ID(), lease.Name())
 	}
-	st := protocol.NewStore(s.admin, prefix, "berthtest", os.Getpid(), "berthtest")
 	_, err := st.Do(context.Background(), st.Keys(lease.Name()), 0, []protocol.Op{op})
 	return err
 }
 
-// prefixOf finds the key in which the store keeps the lease.
-func (s *Store) prefixOf(lease *berth.Lease) (string, bool) {
+// keeperOf finds under which prefix the store keeps the lease; nil: it does not.
+func (s *Store) keeperOf(lease *berth.Lease) *protocol.Store {
 	for _, key := range s.mini.Keys() {
 		prefix, ok := strings.CutSuffix(key, ":{"+lease.Name()+"}")
-		if ok && strings.HasPrefix(s.mini.HGet(key, lease.ID()), "h") {
-			return prefix, true
+		if !ok {
+			continue
+		}
+		st := protocol.NewStore(s.admin, prefix, "berthtest", os.Getpid(), "berthtest")
+		snap, err := st.Inspect(context.Background(), st.Keys(lease.Name()), true)
+		if err == nil && slices.ContainsFunc(snap.Leases, func(r protocol.Record) bool { return r.ID == lease.ID() }) {
+			return st
 		}
 	}
-	return "", false
+	return nil
 }
 
 func panicf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
