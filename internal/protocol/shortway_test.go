@@ -195,28 +195,40 @@ func TestFoldedAmongForeign(t *testing.T) {
 }
 
 // TestFoldedWhenMemoryIsShort: what a server without memory lets pass does so
-// folded, too. Renewals and releases are among that, new leases are not.
+// folded, too. Renewals, releases, refusals and the empty call are among that.
 func TestFoldedWhenMemoryIsShort(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	passes := func(f form, op Op) bool {
+	passes := func(f form, ops ...Op) bool {
 		r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
 		folds(t, r)
 		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
-		_, err := r.stores[0].Do(t.Context(), r.keys, 0, []Op{op})
+		_, err := r.stores[0].Do(t.Context(), r.keys, 0, ops)
 		server.Do(t, "CONFIG", "SET", "maxmemory", "0")
 		if err != nil {
 			wantKind(t, err, ErrRefused, nil)
 		}
 		return err == nil
 	}
-	always := map[string]bool{"renew": true, "renew, adopted": true, "release": true, "heartbeat, holder": true}
+	always := map[string]bool{"renew": true, "renew, adopted": true, "release": true, "heartbeat, holder": true, "busy": true, "full": true, "heavy": true}
 	all := probes()
+	for name, change := range map[string]func(*Terms){
+		"busy":  func(t *Terms) { t.Wait, t.Weight = false, 3 },
+		"full":  func(t *Terms) { t.QueueLimit, t.Weight = 0, 3 },
+		"heavy": func(t *Terms) { t.Weight = 4 },
+	} {
+		all[name] = Op{Verb: Acquire, ID: "s0.8", Terms: terms(3, change)}
+	}
 	all["renew, adopted"] = Op{Verb: Renew, ID: "s0.2", TTL: time.Hour}
+	for _, f := range []form{{}, {long: true}} {
+		if !passes(f) {
+			t.Errorf("%+v: the empty call does not pass", f)
+		}
+	}
 	for name, op := range all {
 		for _, keeps := range []bool{false, true} {
 			folded, plain := passes(form{keeps: keeps}, op), passes(form{keeps: keeps, long: true}, op)
-			if plain && !folded || always[name] && !folded || op.Verb == Acquire && op.ID == "s0.9" && folded {
+			if plain && !folded || always[name] && !folded {
 				t.Errorf("%s: passes folded: %v, else: %v", name, folded, plain)
 			}
 		}

@@ -43,7 +43,7 @@ func plain(t failer, r *rig) {
 	r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(3)}, "s0.2", "s0.3")...)
 }
 
-// lone leaves s0.2 as the only holder: the lone way's case.
+// lone leaves s0.2 as the only holder, in the common layout.
 func lone(t failer, r *rig) {
 	t.Helper()
 	folds(t, r)

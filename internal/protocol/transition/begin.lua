@@ -54,6 +54,7 @@ if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return format('%.0f -1 0 0 0 0 0 0 
 if now < 4294967296 then error('BERTHCLOCK the server says that it is 1970: set its clock') end
 local stamp = format('%d', us)                  -- %d is three times as fast as %.0f,
 local WHOLE = #stamp > 11 and '%d' or '%.0f'    -- but overflows on a server of 32 bits
+if WHOLE ~= '%d' then stamp = format(WHOLE, us) end
 local NOTHING = ' 0 0 0 0 0 0 0 0 0'            -- status and counts, when the keys are gone
 
 -- ---- read: one HMGET for the state and the records of all ids given ----

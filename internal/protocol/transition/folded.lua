@@ -6,7 +6,7 @@
 --   settings   1 ID last deadline expires limit used owner label
 --
 -- While nobody else comes, its lease is renewed and released here; whatever else
--- happens unfolds it first, and the ways behind know one layout. All this is what
+-- happens unfolds it first and for good, and the ways behind know one layout. All this is what
 -- they would do, at two thirds of the price (docs/decisions). Numbers stay text
 -- where they are only copied.
 
@@ -54,15 +54,13 @@ if settings and not counts then
   if holder and deadline + 0 >= 4294967296 and call('HLEN', STATE) == 1 and call('EXISTS', ORDER) == 0 then
     settings = '1 ' .. declared .. ' -1 0 0'
     counts = used .. ' 1 0 0 1 ' .. last .. ' ' .. deadline .. ' ' .. expires
-    local record, named = 'h ' .. used .. ' 0 ' .. last .. ' 0 0 ' .. owner .. ' ' .. label, false
+    local record = 'h ' .. used .. ' 0 ' .. last .. ' 0 0 ' .. owner .. ' ' .. label
     for k = 3, #got do
-      if (lone and ARGV[5] or fields[k]) == holder then got[k], named = record, true end
+      if (lone and ARGV[5] or fields[k]) == holder then got[k] = record end
     end
     -- A server that is out of memory refuses a script's first write if it could
-    -- grow. Newcomers are to be refused then, all else is to pass.
-    local i = 4
-    while ARGV[i] and sub(ARGV[i], 1, 1) == 'A' do i = i + 2 + (lone and 0 or ARGV[i + 1]) end
-    if ARGV[i] or named then call('ZREM', ORDER, '') end
+    -- grow. This one passes, whatever comes: a newcomer may profit by it, once.
+    call('ZREM', ORDER, '')
     call('ZADD', ORDER, deadline, holder)
     call('HSET', STATE, 'settings', settings, 'counts', counts, holder, record)
     if expires ~= '0' then call('PEXPIREAT', ORDER, expires) end

@@ -6,7 +6,7 @@
 -- plain before anything was written, and the general way starts afresh. Numbers
 -- become text once; tables are made with room for one operation.
 
-local plain = (ARGV[3] == '1' or ARGV[3] == '0') and top <= 500
+local plain = ARGV[4] and (ARGV[3] == '1' or ARGV[3] == '0') and top <= 500
 if top > 3 then -- an id that is named twice changes its own record on the way
   local seen = {}
   for k = 3, top do
