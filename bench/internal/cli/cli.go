@@ -142,7 +142,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	fs.BoolVar(&o.npm, "npm", false, "install npm's redis-semaphore into the user's cache directory if it is not there")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
 	fs.StringVar(&o.pin, "pin", "", "keep client and server to these `CPUs`, for example 0 or 0,1 (Linux)")
-	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process")
+	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process; not with --check")
 	fs.Uint64Var(&o.seed, "seed", 0, "of the order of the contestants; default: another one each time")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -160,6 +160,9 @@ func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
 	}
 	if o.rounds < 1 || o.rounds > 1000 {
 		return errorf(usage, "--rounds %d: it must be from 1 to 1000", o.rounds)
+	}
+	if o.goTimers && o.check != "" {
+		return errorf(usage, "--go-timers: not with --check, whose expectations are about permits that are held by the kernel's timers")
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })

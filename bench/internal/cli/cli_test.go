@@ -287,6 +287,15 @@ func TestCheckRefusesExpectationsThatAlwaysHold(t *testing.T) {
 	}
 }
 
+func TestCheckRefusesGoTimers(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	code := Main([]string{"--go-timers", "--check", expecting(t, possible)}, nil, &stdout, &stderr)
+	if code != usage || !strings.Contains(stderr.String(), "--go-timers: not with --check") {
+		t.Errorf("exit code %d, want %d: %s", code, usage, stderr.String())
+	}
+}
+
 // The committed expectations are about things that exist, at the size at which
 // they are checked.
 func TestCommittedExpectationsCanBeMeasured(t *testing.T) {
