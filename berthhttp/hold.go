@@ -128,6 +128,8 @@ type body struct {
 	hold  *hold
 }
 
+// Read implements io.Reader: the permit goes back at the end of the body, or at an
+// error, which tells of a lost lease if that is why.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.inner.Read(p)
 	if err != nil {
@@ -139,6 +141,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close implements io.Closer, and gives the permit back if it is still out.
 func (b *body) Close() error {
 	defer b.hold.finish()
 	return b.inner.Close()
@@ -152,6 +155,7 @@ type conn struct {
 	hold *hold
 }
 
+// Close implements io.Closer, and gives the permit back.
 func (c conn) Close() error {
 	defer c.hold.finish()
 	return c.ReadWriteCloser.Close()

@@ -70,6 +70,7 @@ type parcel struct {
 	sent time.Time
 }
 
+// Write implements net.Conn: it notes b and the time, and returns at once.
 func (c *slowConn) Write(b []byte) (int, error) {
 	select {
 	case <-c.gone:

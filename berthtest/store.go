@@ -64,6 +64,7 @@ type scope struct {
 	store *Store
 }
 
+// Cleanup implements testing.TB: f runs when the store is closed.
 func (s scope) Cleanup(f func()) { s.store.onClose(f) }
 
 func (s *Store) onClose(f func()) {

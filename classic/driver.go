@@ -33,6 +33,7 @@ type driver struct {
 	release func(context.Context, string) (bool, error)
 }
 
+// Acquire implements Driver: the handle that it returns remembers the identifier.
 func (d driver) Acquire(ctx context.Context) (ReleaseFunc, bool, error) {
 	id, ok, err := d.acquire(ctx)
 	if err != nil || !ok {

@@ -54,6 +54,8 @@ func (a *api) reset() tally {
 	return old
 }
 
+// ServeHTTP implements http.Handler: a call takes its time, and one too many is
+// refused with 429.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !a.enter() {
 		w.Header().Set("Retry-After", "1")

@@ -116,6 +116,7 @@ type counter struct {
 	err  error
 }
 
+// Read implements io.Reader; the end of the input is no error to remember.
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.n += int64(n)

@@ -38,6 +38,7 @@ type page struct {
 	depth int
 }
 
+// String returns the page as the scripts keep it in Redis: its depth and its URL.
 func (p page) String() string { return fmt.Sprintf("%d %s", p.depth, p.url) }
 
 // What can become of a page.

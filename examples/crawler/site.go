@@ -64,6 +64,8 @@ func (s *site) seeds() (seeds []string) {
 	return seeds
 }
 
+// ServeHTTP implements http.Handler: it answers the crawler in the name of the host
+// that was asked for, and counts the requests that it is answering.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host := s.hosts[r.Host]
 	if host == nil || !strings.HasPrefix(r.UserAgent(), agent) {

@@ -18,32 +18,43 @@ type clientConn struct {
 	closed atomic.Bool // by the client itself
 }
 
-func (c *clientConn) LocalAddr() net.Addr  { return c.server.LocalAddr() }
+// LocalAddr implements net.Conn: that of the connection to the server, for a pipe
+// has none.
+func (c *clientConn) LocalAddr() net.Addr { return c.server.LocalAddr() }
+
+// RemoteAddr implements net.Conn as LocalAddr does.
 func (c *clientConn) RemoteAddr() net.Addr { return c.server.RemoteAddr() }
 
+// Close implements net.Conn. Reads and writes fail with net.ErrClosed from then on.
 func (c *clientConn) Close() error {
 	c.closed.Store(true)
 	return c.Conn.Close()
 }
 
+// Read implements net.Conn. It fails with net.ErrClosed once c is closed.
 func (c *clientConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	return n, c.asSocket("read", err)
 }
 
+// Write implements net.Conn. It fails with net.ErrClosed once c is closed, and with
+// EPIPE once the link is cut.
 func (c *clientConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	return n, c.asSocket("write", err)
 }
 
+// SetDeadline implements net.Conn. On a link that is cut it does nothing.
 func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.settable(c.Conn.SetDeadline(t))
 }
 
+// SetReadDeadline implements net.Conn as SetDeadline does.
 func (c *clientConn) SetReadDeadline(t time.Time) error {
 	return c.settable(c.Conn.SetReadDeadline(t))
 }
 
+// SetWriteDeadline implements net.Conn as SetDeadline does.
 func (c *clientConn) SetWriteDeadline(t time.Time) error {
 	return c.settable(c.Conn.SetWriteDeadline(t))
 }

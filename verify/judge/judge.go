@@ -43,6 +43,7 @@ type Violation struct {
 	Ops     []*Op
 }
 
+// String returns the promise, on which name it was broken, and how.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s: %s", v.Promise, v.Name, v.Text) }
 
 // Verdict is what came of it.

@@ -55,6 +55,7 @@ var permits = porcupine.NondeterministicModel{
 	DescribeState:     func(s any) string { return s.(state).String() },
 }
 
+// String implements fmt.Stringer, for porcupine to describe a history with.
 func (s state) String() string {
 	return fmt.Sprintf("%d out (%s), last token %d", s.used, strings.TrimSpace(s.out), s.last)
 }

@@ -175,6 +175,7 @@ type cleaner struct {
 	funcs []func()
 }
 
+// Cleanup implements testing.TB: run calls f.
 func (c *cleaner) Cleanup(f func()) { c.funcs = append(c.funcs, f) }
 
 func (c *cleaner) run() {

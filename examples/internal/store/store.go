@@ -105,4 +105,5 @@ func Quiet() { redis.SetLogger(silent{}) }
 
 type silent struct{}
 
+// Printf implements go-redis's logger, and logs nothing.
 func (silent) Printf(context.Context, string, ...any) {}

@@ -79,6 +79,7 @@ func (t *table) row(cells ...string) {
 	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
 }
 
+// String implements fmt.Stringer: the rows so far, without blanks at the ends of lines.
 func (t *table) String() string {
 	_ = t.w.Flush() // into memory
 	lines := strings.Split(t.b.String(), "\n")

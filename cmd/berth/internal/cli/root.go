@@ -94,7 +94,10 @@ func cleanLines(s string) string {
 // unless it says so.
 type ranError struct{ err error }
 
+// Error implements error.
 func (e *ranError) Error() string { return e.err.Error() }
+
+// Unwrap returns what the command failed with.
 func (e *ranError) Unwrap() error { return e.err }
 
 // runs wraps a command's function.
