@@ -18,17 +18,31 @@ import (
 
 const api = "http://api.test/things"
 
-// TestPermitComesBack goes through the ways in which a request can end.
-func TestPermitComesBack(t *testing.T) {
-	text := func(r *http.Request) (*http.Response, error) { return answer(r, strings.NewReader("hello")), nil }
-	stuck := func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+// permitted makes a request through base, which must have the only permit while
+// it runs.
+func permitted(ctx context.Context, t *testing.T, client *berth.Client, base roundTripper) (*http.Response, error) {
+	t.Helper()
+	during := -1
+	tr := newTransport(t, client, 1, berthhttp.Base(roundTripper(func(r *http.Request) (*http.Response, error) {
+		during = state(t, client, "api/api.test").InUse
+		return base(r)
+	})))
+	req := get(ctx, t, api)
+	resp, err := tr.RoundTrip(req)
+	if during != 1 {
+		t.Errorf("%d permits were out while the request ran", during)
 	}
+	if resp != nil && resp.Request != req {
+		t.Error("the response is not of the request")
+	}
+	return resp, err
+}
+
+func TestPermitComesBackWithTheBody(t *testing.T) {
+	text := func(r *http.Request) (*http.Response, error) { return answer(r, strings.NewReader("hello")), nil }
 	for name, c := range map[string]struct {
 		base roundTripper
 		use  func(t *testing.T, resp *http.Response, cancel func())
-		err  bool
 	}{
 		"closed":       {base: text, use: func(_ *testing.T, r *http.Response, _ func()) { r.Body.Close() }},
 		"closed twice": {base: text, use: func(_ *testing.T, r *http.Response, _ func()) { r.Body.Close(); r.Body.Close() }},
@@ -42,19 +56,6 @@ func TestPermitComesBack(t *testing.T) {
 			r.Body.Close()
 		}},
 		"context ended": {base: text, use: func(_ *testing.T, _ *http.Response, cancel func()) { cancel() }},
-		"failed": {err: true, base: func(*http.Request) (*http.Response, error) {
-			return nil, io.ErrUnexpectedEOF
-		}},
-		"cancelled": {err: true, base: stuck},
-		"no response": {err: true, base: func(*http.Request) (*http.Response, error) {
-			return nil, nil //nolint:nilnil // a broken transport
-		}},
-		"no body": {base: func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
-		}, use: func(*testing.T, *http.Response, func()) {}},
-		"nil body": {base: func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusOK}, nil
-		}, use: func(*testing.T, *http.Response, func()) {}},
 		"broken body": {base: func(r *http.Request) (*http.Response, error) {
 			return answer(r, io.MultiReader(strings.NewReader("x"), broken{})), nil
 		}, use: func(t *testing.T, r *http.Response, _ func()) {
@@ -66,34 +67,58 @@ func TestPermitComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *berthtest.Store) {
 				client := store.Client()
-				during := -1
-				tr := newTransport(t, client, 1, berthhttp.Base(roundTripper(func(r *http.Request) (*http.Response, error) {
-					during = state(t, client, "api/api.test").InUse
-					return c.base(r)
-				})))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				time.AfterFunc(time.Minute, func() {
-					if c.err {
-						cancel()
-					}
-				})
-				req := get(ctx, t, api)
-				resp, err := tr.RoundTrip(req)
-				if (err != nil) != c.err || (resp == nil) != c.err {
+				resp, err := permitted(ctx, t, client, c.base)
+				if err != nil || resp == nil {
 					t.Fatalf("RoundTrip returned %v, %v", resp, err)
 				}
-				if during != 1 {
-					t.Errorf("%d permits were out while the request ran", during)
+				want(t, client, "api/api.test", 1, 0)
+				c.use(t, resp, cancel)
+				want(t, client, "api/api.test", 0, 0)
+			})
+		})
+	}
+}
+
+func TestPermitComesBackWithoutABody(t *testing.T) {
+	for name, resp := range map[string]http.Response{
+		"no body":  {StatusCode: http.StatusNoContent, Body: http.NoBody},
+		"nil body": {StatusCode: http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				client := store.Client()
+				got, err := permitted(t.Context(), t, client, func(*http.Request) (*http.Response, error) { return &resp, nil })
+				if err != nil || got == nil {
+					t.Fatalf("RoundTrip returned %v, %v", got, err)
 				}
-				if resp != nil {
-					if resp.Request != req {
-						t.Error("the response is not of the request")
-					}
-					if resp.Body != nil && resp.Body != http.NoBody {
-						want(t, client, "api/api.test", 1, 0)
-					}
-					c.use(t, resp, cancel)
+				want(t, client, "api/api.test", 0, 0)
+			})
+		})
+	}
+}
+
+func TestPermitComesBackFromACallThatFails(t *testing.T) {
+	for name, base := range map[string]roundTripper{
+		"failed": func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
+		"cancelled": func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		},
+		"no response": func(*http.Request) (*http.Response, error) {
+			return nil, nil //nolint:nilnil // a broken transport
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				client := store.Client()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				time.AfterFunc(time.Minute, cancel)
+				resp, err := permitted(ctx, t, client, base)
+				if err == nil || resp != nil {
+					t.Fatalf("RoundTrip returned %v, %v", resp, err)
 				}
 				want(t, client, "api/api.test", 0, 0)
 			})

@@ -38,13 +38,14 @@ func TestOnPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, *fixture){
-		"the fleet keeps the limit":           testFleet,
-		"one computes a cold report":          testColdReport,
-		"permits come back after any failure": testNoLeak,
-		"a cancelled query keeps its permit":  testCancelled,
-		"a lost lease stops the query":        testLost,
-		"database/sql":                        testSQL,
-		"database/sql on a limited pool":      testSQLOnPool,
+		"the fleet keeps the limit":             testFleet,
+		"one computes a cold report":            testColdReport,
+		"permits come back from failed queries": testQueryFails,
+		"permits come back with any connection": testConnectionLeft,
+		"a cancelled query keeps its permit":    testCancelled,
+		"a lost lease stops the query":          testLost,
+		"database/sql":                          testSQL,
+		"database/sql on a limited pool":        testSQLOnPool,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,41 +144,44 @@ func testColdReport(t *testing.T, f *fixture) {
 	}
 }
 
-func testNoLeak(t *testing.T, f *fixture) {
+// misuses are what may happen to a pool, by name.
+type misuses map[string]func(ctx context.Context, t *testing.T, p *pgxpool.Pool)
+
+// noLeak lets each of them happen, and wants all permits back.
+func (f *fixture) noLeak(t *testing.T, all misuses) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a leak would have the next one wait
 	defer cancel()
-	short := func(c *pgxpool.Config) { c.MaxConnLifetime = 50 * time.Millisecond }
-	for name, misuse := range map[string]func(*testing.T, *pgxpool.Pool){
-		"query fails": func(t *testing.T, p *pgxpool.Pool) {
+	for name, misuse := range all {
+		t.Run(name, func(t *testing.T) {
+			for range 3 {
+				misuse(ctx, t, f.pool(t))
+			}
+			f.allBack(t)
+		})
+	}
+}
+
+func testQueryFails(t *testing.T, f *fixture) {
+	f.noLeak(t, misuses{
+		"nonsense": func(ctx context.Context, t *testing.T, p *pgxpool.Pool) {
 			if _, err := p.Exec(ctx, "SELECT nonsense"); err == nil {
 				t.Error("no error")
 			}
 		},
-		"transaction left open": func(t *testing.T, p *pgxpool.Pool) {
-			p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-				_, err := c.Exec(ctx, "BEGIN")
-				return err
-			})
-		},
-		"rows left open": func(t *testing.T, p *pgxpool.Pool) {
-			p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-				_, err := c.Query(ctx, "SELECT * FROM sale")
-				return err
-			})
-		},
-		"connection broken": func(t *testing.T, p *pgxpool.Pool) {
+		"connection broken": func(ctx context.Context, t *testing.T, p *pgxpool.Pool) {
 			if _, err := p.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
 				t.Error("no error")
 			}
 		},
-		"query timed out": func(t *testing.T, p *pgxpool.Pool) {
+		"query timed out": func(ctx context.Context, t *testing.T, p *pgxpool.Pool) {
 			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer cancel()
 			if _, err := p.Exec(ctx, "SELECT pg_sleep(60)"); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 		},
-		"wait timed out": func(t *testing.T, p *pgxpool.Pool) {
+		"wait timed out": func(ctx context.Context, t *testing.T, p *pgxpool.Pool) {
 			lease, err := f.sem.Acquire(ctx, berth.Weight(2))
 			if err != nil {
 				t.Fatal(err)
@@ -189,21 +193,32 @@ func testNoLeak(t *testing.T, f *fixture) {
 				t.Error(err)
 			}
 		},
-		"connection too old": func(t *testing.T, _ *pgxpool.Pool) {
+	})
+}
+
+func testConnectionLeft(t *testing.T, f *fixture) {
+	short := func(c *pgxpool.Config) { c.MaxConnLifetime = 50 * time.Millisecond }
+	f.noLeak(t, misuses{
+		"transaction open": func(ctx context.Context, _ *testing.T, p *pgxpool.Pool) {
+			p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+				_, err := c.Exec(ctx, "BEGIN")
+				return err
+			})
+		},
+		"rows open": func(ctx context.Context, _ *testing.T, p *pgxpool.Pool) {
+			p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+				_, err := c.Query(ctx, "SELECT * FROM sale")
+				return err
+			})
+		},
+		"too old": func(ctx context.Context, t *testing.T, _ *pgxpool.Pool) {
 			f.pool(t, short).Exec(ctx, "SELECT pg_sleep(0.06)")
 		},
-		"panic": func(t *testing.T, p *pgxpool.Pool) {
+		"panic": func(ctx context.Context, _ *testing.T, p *pgxpool.Pool) {
 			defer func() { _ = recover() }()
 			p.AcquireFunc(ctx, func(*pgxpool.Conn) error { panic("ours") })
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for range 3 {
-				misuse(t, f.pool(t))
-			}
-			f.allBack(t)
-		})
-	}
+	})
 }
 
 // testCancelled: a query whose client gave up runs on until PostgreSQL has

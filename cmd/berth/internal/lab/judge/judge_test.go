@@ -2,6 +2,7 @@ package judge
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -11,25 +12,49 @@ func held(start, end time.Duration) Request {
 	return Request{Granted: true, Start: start, End: end}
 }
 
-func TestLimit(t *testing.T) {
+// limitCase is what Limit has to say of the requests.
+type limitCase struct {
+	limit    int
+	requests []Request
+	want     Verdict // without its Moments
+	moments  []Excess
+}
+
+func testLimit(t *testing.T, cases map[string]limitCase) {
+	t.Helper()
+	for name, tt := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Limit(tt.requests, tt.limit)
+			if !slices.Equal(got.Moments, tt.moments) {
+				t.Errorf("moments %v, want %v", got.Moments, tt.moments)
+			}
+			got.Moments = nil
+			if got.Worst != tt.want.Worst || got.Over != tt.want.Over || got.Stolen != tt.want.Stolen || got.Held != tt.want.Held {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestLimitFindsNothingWhereItWasKept(t *testing.T) {
 	t.Parallel()
-	paused := held(0, 100)
-	paused.Stopped = Span{10, 90}
-	told := held(0, 50) // believed until its deadline, in the middle of the pause
-	told.Stopped = Span{10, 90}
-	for name, tt := range map[string]struct {
-		limit    int
-		requests []Request
-		want     Verdict
-		spans    []Excess
-	}{
+	testLimit(t, map[string]limitCase{
 		"nothing":               {1, nil, Verdict{}, nil},
 		"one after the other":   {1, []Request{held(0, 10), held(10, 20), held(20, 30)}, Verdict{Held: 1}, nil},
 		"the other order":       {1, []Request{held(10, 20), held(0, 10)}, Verdict{Held: 1}, nil},
-		"one nanosecond":        {1, []Request{held(0, 11), held(10, 20)}, Verdict{Worst: 1, Over: 1, Stolen: 1, Held: 2}, []Excess{{Span{10, 11}, 1}}},
 		"full":                  {3, []Request{held(0, 10), held(0, 10), held(0, 10)}, Verdict{Held: 3}, nil},
-		"one too many":          {2, []Request{held(0, 10), held(1, 10), held(2, 5)}, Verdict{Worst: 1, Over: 3, Stolen: 1, Held: 3}, []Excess{{Span{2, 5}, 1}}},
 		"limit changes nothing": {5, []Request{held(0, 10), held(1, 10), held(2, 5)}, Verdict{Held: 3}, nil},
+		"empty belief":          {1, []Request{held(0, 10), held(5, 5)}, Verdict{Held: 1}, nil},
+		"not granted":           {1, []Request{held(0, 10), {Asked: 1, End: 9}}, Verdict{Held: 1}, nil},
+	})
+}
+
+func TestLimitFindsEveryExcess(t *testing.T) {
+	t.Parallel()
+	testLimit(t, map[string]limitCase{
+		"one nanosecond": {1, []Request{held(0, 11), held(10, 20)}, Verdict{Worst: 1, Over: 1, Stolen: 1, Held: 2}, []Excess{{Span{10, 11}, 1}}},
+		"one too many":   {2, []Request{held(0, 10), held(1, 10), held(2, 5)}, Verdict{Worst: 1, Over: 3, Stolen: 1, Held: 3}, []Excess{{Span{2, 5}, 1}}},
 		"grows in one moment": {
 			1,
 			[]Request{held(0, 10), held(2, 8), held(4, 6)},
@@ -48,29 +73,21 @@ func TestLimit(t *testing.T) {
 			Verdict{Worst: 1, Over: 20, Stolen: 1, Held: 2},
 			[]Excess{{Span{10, 30}, 1}},
 		},
-		"empty belief":           {1, []Request{held(0, 10), held(5, 5)}, Verdict{Held: 1}, nil},
-		"not granted":            {1, []Request{held(0, 10), {Asked: 1, End: 9}}, Verdict{Held: 1}, nil},
+	})
+}
+
+// Who is stopped does no work that could be too much.
+func TestLimitExcusesWhoIsStopped(t *testing.T) {
+	t.Parallel()
+	paused := held(0, 100)
+	paused.Stopped = Span{10, 90}
+	told := held(0, 50) // believed until its deadline, in the middle of the pause
+	told.Stopped = Span{10, 90}
+	testLimit(t, map[string]limitCase{
 		"stopped, others work":   {1, []Request{paused, held(20, 90)}, Verdict{Held: 1}, nil},
 		"awake, others work":     {1, []Request{paused, held(20, 95)}, Verdict{Worst: 1, Over: 5, Stolen: 1, Held: 2}, []Excess{{Span{90, 95}, 1}}},
 		"over before it woke up": {1, []Request{told, held(20, 95)}, Verdict{Held: 1}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := Limit(tt.requests, tt.limit)
-			if len(got.Moments) != len(tt.spans) {
-				t.Fatalf("moments %v, want %v", got.Moments, tt.spans)
-			}
-			for i := range tt.spans {
-				if got.Moments[i] != tt.spans[i] {
-					t.Errorf("moment %d is %v, want %v", i, got.Moments[i], tt.spans[i])
-				}
-			}
-			got.Moments = nil
-			if got.Worst != tt.want.Worst || got.Over != tt.want.Over || got.Stolen != tt.want.Stolen || got.Held != tt.want.Held {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
-		})
-	}
+	})
 }
 
 // The sweep agrees with asking at every instant how many believe.
