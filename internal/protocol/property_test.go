@@ -165,8 +165,7 @@ func (tr *trial) elapse(t failer, now int64) {
 }
 
 // call makes one call and compares everything. It returns all that came of it,
-// as text without the prefix, to be compared with another rig's; without the
-// nearest deadline, which is a lower bound that has been checked.
+// as text without the prefix, to be compared with another rig's.
 func (tr *trial) call(t failer, session int, c call) string {
 	t.Helper()
 	store := tr.stores[session]
@@ -183,11 +182,7 @@ func (tr *trial) call(t failer, session int, c call) string {
 	}
 	notes := tr.notes(t)
 	tr.compare(t, step, reply, resultsOf(ops), notes)
-	nearest := fmt.Sprintf(" %d ", reply.Next)
-	reply.Next = 0
 	text := fmt.Sprintf("%+v\n%+v\n%v\n%v", reply, resultsOf(ops), notes, tr.last)
-	counts := tr.last.fields["counts"]
-	text = strings.Replace(text, counts, strings.Replace(counts, nearest, " * ", 1), 1)
 	return strings.ReplaceAll(text, tr.prefix+":", "")
 }
 

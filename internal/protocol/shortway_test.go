@@ -81,6 +81,8 @@ func TestLoneWay(t *testing.T) {
 		"more at once":       {{acquire}, {{Verb: Release, ID: all[0]}, acquire}, append(renew(0), renew(1)...), {release}},
 		"nothing":            {{}, {acquire}, {}, {release}, {}},
 		"one of two":         {{acquire}, ask(1, 3, 1), {release}, back(1)},
+		"one for another":    {{acquire}, append(back(0), ask(1, 3, 1)...), back(1)},
+		"one, and a tomb":    {{acquire}, {{Verb: Release, ID: all[2], Flag: true}}, append(back(0), ask(1, 3, 1)...), renew(1), back(1)},
 
 		"hand-off":                 {ask(0, 1, 1), ask(1, 1, 1), back(0), back(1)},
 		"hand-off among many":      {ask(0, 2, 1), ask(1, 2, 1), ask(2, 2, 1), ask(3, 2, 1), back(1), back(0), back(2), back(3)},

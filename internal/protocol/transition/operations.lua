@@ -219,6 +219,7 @@ for id, till in pairs(due) do
   end
 end
 if tombs + waiting + holders == 0 then nearest = 0 end
+if tombs + waiting + holders == 1 and furthest > 0 then nearest = furthest end -- the only deadline there is
 
 for k = 1, #taken do removals[#removals + 1] = taken[k] end
 if holders == 0 then

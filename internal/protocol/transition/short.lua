@@ -181,6 +181,7 @@ if plain then
     if unqueued > 0 then call('ZREM', ORDER, unpack(removed, 1, unqueued)) end
     if a > 0 then call('ZADD', ORDER, unpack(adds, 1, a)) end
     if freeds > 0 then call('HDEL', STATE, unpack(removed, 1, freeds)) end
+    if furthest > nearest and holders + waiting == 1 and tombs == '0' then soonest = format(WHOLE, furthest) end
     local lapsed = lapse
     if ARGV[3] == '0' then
       lapse = '0'
