@@ -41,49 +41,61 @@ func TestShortWay(t *testing.T) {
 	tell(t, calls, time.Millisecond)
 }
 
-// TestLoneWay tells stories of a lease that is alone, or nearly so.
+// cast are the ids of the stories below; ask and the others make calls of one of them.
+var cast = ids(4)
+
+func ask(id, limit, weight int, change ...func(*Terms)) []Op {
+	change = append(change, func(t *Terms) { t.Weight = weight })
+	return []Op{{Verb: Acquire, ID: cast[id], Terms: terms(limit, change...)}}
+}
+
+func back(id int) []Op  { return []Op{{Verb: Release, ID: cast[id]}} }
+func renew(id int) []Op { return []Op{{Verb: Renew, ID: cast[id], TTL: terms(1).TTL}} }
+func tomb(id int) []Op  { return []Op{{Verb: Release, ID: cast[id], Flag: true}} }
+
+func capped(t *Terms) { t.MaxHold = time.Second }
+
+// TestLoneWay tells stories of a lease that is alone, folded or not, or nearly so.
 func TestLoneWay(t *testing.T) {
 	t.Parallel()
-	all := ids(4)
-	acquire, release := Op{Verb: Acquire, ID: all[0], Terms: terms(3)}, Op{Verb: Release, ID: all[0]}
-	ask := func(id int, limit, weight int, change ...func(*Terms)) []Op {
-		change = append(change, func(t *Terms) { t.Weight = weight })
-		return []Op{{Verb: Acquire, ID: all[id], Terms: terms(limit, change...)}}
-	}
-	back := func(id int) []Op { return []Op{{Verb: Release, ID: all[id]}} }
-	renew := func(id int) []Op { return []Op{{Verb: Renew, ID: all[id], TTL: acquire.Terms.TTL}} }
-	capped := func(t *Terms) { t.MaxHold = time.Second }
-	for name, calls := range map[string][][]Op{
-		"twice":              {{acquire}, {release}, {acquire}, {release}},
-		"again":              {{acquire}, {acquire}, {release}, {release}},
+	acquire, release := ask(0, 3, 1), back(0)
+	tellAll(t, map[string][][]Op{
+		"twice":              {acquire, release, acquire, release},
+		"again":              {acquire, acquire, release, release},
 		"weight":             {ask(0, 3, 3), back(0)},
 		"too heavy":          {ask(0, 3, 4), back(0)},
 		"MaxHold":            {ask(0, 3, 1, capped), back(0)},
 		"a try":              {ask(0, 3, 1, func(t *Terms) { t.Wait = false }), back(0)},
 		"head start":         {ask(0, 3, 1, func(t *Terms) { t.HeadStart = time.Second }), back(0)},
 		"label":              {ask(0, 3, 1, func(t *Terms) { t.Label = "two words" }), back(0)},
-		"tombstone":          {{acquire}, {{Verb: Release, ID: all[0], Flag: true}}, {acquire}},
-		"beside a tombstone": {{{Verb: Release, ID: all[1], Flag: true}}, {acquire}, {release}},
-		"pinned":             {{acquire}, {{Verb: Pin, N: 2}}, {release}, {{Verb: Pin, N: -1}}},
-		"paused":             {{acquire}, {{Verb: Pause, Flag: true}}, {release}, {acquire}},
-		"resized":            {{acquire}, {{Verb: Resize, N: 1}}, {release}},
-		"another id":         {{acquire}, back(1), {release}},
-		"renewed":            {{acquire}, renew(0), renew(0), {release}},
-		"renewed for longer": {{acquire}, {{Verb: Renew, ID: all[0], TTL: time.Hour}}, renew(0), {release}},
-		"renewed for less":   {{acquire}, {{Verb: Renew, ID: all[0], TTL: time.Second}}, renew(0), {release}},
-		"kept":               {{acquire}, renew(0), renew(0), renew(0), renew(0), {release}},
-		"another renewed":    {{acquire}, renew(1), {release}},
-		"renewed and shared": {{acquire}, renew(0), ask(1, 3, 1), renew(0), {release}, renew(1), back(1)},
-		"gone, renewed":      {{acquire}, {release}, renew(0)},
-		"a heartbeat":        {{acquire}, {{Verb: Heartbeat, ID: all[0], TTL: time.Second, Flag: true}}, {release}},
-		"evicted":            {{acquire}, {{Verb: Evict, ID: all[0], Flag: true}}, {acquire}},
-		"to be evicted":      {{acquire}, {{Verb: Evict, ID: all[0]}}, renew(0), {release}},
-		"more at once":       {{acquire}, {{Verb: Release, ID: all[0]}, acquire}, append(renew(0), renew(1)...), {release}},
-		"nothing":            {{}, {acquire}, {}, {release}, {}},
-		"one of two":         {{acquire}, ask(1, 3, 1), {release}, back(1)},
-		"one for another":    {{acquire}, append(back(0), ask(1, 3, 1)...), back(1)},
-		"one, and a tomb":    {{acquire}, {{Verb: Release, ID: all[2], Flag: true}}, append(back(0), ask(1, 3, 1)...), renew(1), back(1)},
+		"tombstone":          {acquire, tomb(0), acquire},
+		"beside a tombstone": {tomb(1), acquire, release},
+		"pinned":             {acquire, {{Verb: Pin, N: 2}}, release, {{Verb: Pin, N: -1}}},
+		"paused":             {acquire, {{Verb: Pause, Flag: true}}, release, acquire},
+		"resized":            {acquire, {{Verb: Resize, N: 1}}, release},
+		"another id":         {acquire, back(1), release},
+		"renewed":            {acquire, renew(0), renew(0), release},
+		"renewed for longer": {acquire, {{Verb: Renew, ID: cast[0], TTL: time.Hour}}, renew(0), release},
+		"renewed for less":   {acquire, {{Verb: Renew, ID: cast[0], TTL: time.Second}}, renew(0), release},
+		"kept":               {acquire, renew(0), renew(0), renew(0), renew(0), release},
+		"another renewed":    {acquire, renew(1), release},
+		"renewed and shared": {acquire, renew(0), ask(1, 3, 1), renew(0), release, renew(1), back(1)},
+		"gone, renewed":      {acquire, release, renew(0)},
+		"a heartbeat":        {acquire, {{Verb: Heartbeat, ID: cast[0], TTL: time.Second, Flag: true}}, release},
+		"evicted":            {acquire, {{Verb: Evict, ID: cast[0], Flag: true}}, acquire},
+		"to be evicted":      {acquire, {{Verb: Evict, ID: cast[0]}}, renew(0), release},
+		"more at once":       {acquire, append(back(0), acquire...), append(renew(0), renew(1)...), release},
+		"nothing":            {{}, acquire, {}, release, {}},
+		"one of two":         {acquire, ask(1, 3, 1), release, back(1)},
+		"one for another":    {acquire, append(back(0), ask(1, 3, 1)...), back(1)},
+		"one, and a tomb":    {acquire, tomb(2), append(back(0), ask(1, 3, 1)...), renew(1), back(1)},
+	})
+}
 
+// TestCrowdsWay tells stories of leases for which others wait.
+func TestCrowdsWay(t *testing.T) {
+	t.Parallel()
+	tellAll(t, map[string][][]Op{
 		"hand-off":                 {ask(0, 1, 1), ask(1, 1, 1), back(0), back(1)},
 		"hand-off among many":      {ask(0, 2, 1), ask(1, 2, 1), ask(2, 2, 1), ask(3, 2, 1), back(1), back(0), back(2), back(3)},
 		"hand-off to a lighter":    {ask(0, 3, 3), ask(1, 3, 1), ask(2, 3, 1), back(0)},
@@ -92,7 +104,7 @@ func TestLoneWay(t *testing.T) {
 		"a lower slot is free":     {ask(0, 4, 1), ask(1, 4, 1), ask(2, 4, 2), back(0), back(1), ask(0, 4, 2), ask(3, 4, 2), back(2)},
 		"too many after a resize":  {ask(0, 2, 1), ask(1, 2, 1), ask(2, 2, 1), {{Verb: Resize, N: 1}}, back(0), back(1)},
 		"a waiter gives up":        {ask(0, 1, 1), ask(1, 1, 1), back(1), back(0)},
-		"only waiter, paused":      {{{Verb: Pause, Flag: true}}, {acquire}, {release}},
+		"only waiter, paused":      {{{Verb: Pause, Flag: true}}, ask(0, 3, 1), back(0)},
 
 		"behind a heavy one":     {ask(0, 3, 2), ask(1, 3, 2), ask(2, 3, 1), back(0)},
 		"waits in vain":          {ask(0, 1, 1), ask(1, 1, 1, func(t *Terms) { t.Wait = false })},
@@ -103,9 +115,17 @@ func TestLoneWay(t *testing.T) {
 		"waits for longer":       {ask(0, 1, 1), ask(1, 1, 1, func(t *Terms) { t.Heartbeat = time.Hour }), back(0), back(1)},
 		"waits for less":         {ask(0, 1, 1), ask(1, 1, 1, func(t *Terms) { t.Heartbeat = time.Second }), back(0), back(1)},
 		"asks again from behind": {ask(0, 1, 1), ask(1, 1, 1), ask(1, 1, 1), back(0)},
-	} {
+	})
+}
+
+// tellAll tells stories at several paces, to the last millisecond of a lease, and
+// to the one in which it runs out.
+func tellAll(t *testing.T, stories map[string][][]Op) {
+	t.Helper()
+	ttl := terms(1).TTL
+	for name, calls := range stories {
 		t.Run(name, func(t *testing.T) {
-			for _, pause := range []time.Duration{0, time.Millisecond, acquire.Terms.TTL - time.Millisecond, acquire.Terms.TTL, time.Hour} {
+			for _, pause := range []time.Duration{0, time.Millisecond, ttl - time.Millisecond, ttl - 1, ttl, time.Hour} {
 				tell(t, calls, pause)
 			}
 		})
