@@ -38,7 +38,7 @@
 --          reason: 0 unknown, 1 released, 2 expired, 3 evicted, 4 too heavy
 -- Errors   a message with BERTHCORRUPT (foreign content), BERTHVERSION (newer
 --          layout), BERTHCLOCK (deadlines would be in the band of slots);
---          nothing was written
+--          nothing was changed
 -- Cost     O(log n) for each operation and each grant; never O(holders) or
 --          O(waiters): what is reaped or granted in one call is bounded by CHUNK.
 

@@ -1,14 +1,16 @@
 -- ---- folded: one lease on a semaphore that nobody else uses ----
 --
--- An acquire on a semaphore that is not in use leaves it folded: without ORDER,
--- and with all that is to be known in one field,
+-- An acquire leaves its semaphore folded if it is the only operation of its call,
+-- there are no keys, its weight fits, it has no MaxHold, and the eviction policy is
+-- known (ARGV[3] is '0' or '1'). Then there is no ORDER, and all that is to be known
+-- is in one field:
 --
 --   settings   1 ID last deadline expires limit used owner label
 --
 -- While nobody else comes, its lease is renewed and released here; whatever else
--- happens unfolds it first and for good, and the ways behind know one layout. All this is what
--- they would do, at two thirds of the price (docs/decisions). Numbers stay text
--- where they are only copied.
+-- happens unfolds it first and for good, and the ways behind know one layout. All
+-- this is what they would do, at two thirds of the price (docs/decisions). Numbers
+-- stay text where they are only copied.
 
 local lone = not fields -- one operation, on one id
 local quick = lone and (ARGV[3] == '1' or ARGV[3] == '0')
