@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// band is the least score of a deadline, BAND in transition/general.lua.
+const band = 1 << 32
+
 // folded is what the only field of a folded semaphore stands for. It belongs to
 // one lease, and nobody waits: see transition/folded.lua.
 type folded struct {
@@ -26,7 +29,7 @@ func unfold(settings string) (folded, bool) {
 	}
 	id, last, deadline, expires, limit, used, owner, label := part[1], part[2], part[3], part[4], part[5], part[6], part[7], part[8]
 	n, ok := numbers(strings.Join(part[2:7], " "), 5)
-	if !ok || slices.Min(n) < 0 || part[0] != "1" || id == "" || owner == "" {
+	if !ok || slices.Min(n) < 0 || n[1] < band || part[0] != "1" || id == "" || owner == "" {
 		return folded{}, false
 	}
 	return folded{

@@ -182,7 +182,7 @@ func collect(member, score, record string, leases map[string]*Record, queue *[]s
 	case at < 0:
 		*queue = append(*queue, strings.TrimPrefix(member, "q"))
 		return nil
-	case at < 1<<32 || record == "" || strings.HasPrefix(record, "x "):
+	case at < band || record == "" || strings.HasPrefix(record, "x "):
 		return nil
 	}
 	r, ok := parseRecord(record)

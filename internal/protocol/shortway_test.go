@@ -195,7 +195,7 @@ func TestFoldedIsAdopted(t *testing.T) {
 }
 
 // TestFoldedAmongForeign: where somebody else wrote beside a folded semaphore, or
-// into it, it is not unfolded.
+// into it, it is not unfolded, and nobody is shown it as if all were well.
 func TestFoldedAmongForeign(t *testing.T) {
 	t.Parallel()
 	for _, d := range []damage{
@@ -211,6 +211,7 @@ func TestFoldedAmongForeign(t *testing.T) {
 				for _, name := range []string{"acquire", "try", "pause"} {
 					probe(t, r, d, before, name, probes()[name])
 				}
+				inspectDamaged(t, r, d, folds)
 			})
 		})
 	}

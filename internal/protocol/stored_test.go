@@ -182,9 +182,11 @@ func inspectDamaged(t *testing.T, r *rig, d damage, lay layout) {
 	t.Helper()
 	lay(t, r)
 	d.do(t, r)
-	_, err := r.stores[0].Inspect(context.Background(), r.keys, true)
-	if d.want != nil && !errors.Is(err, d.want) || err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
-		t.Errorf("%s: inspect: error %v, want %v", d.name, err, d.want)
+	for _, records := range []bool{true, false} {
+		_, err := r.stores[0].Inspect(context.Background(), r.keys, records)
+		if d.want != nil && !errors.Is(err, d.want) || err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+			t.Errorf("%s: inspect, with records: %v: error %v, want %v", d.name, records, err, d.want)
+		}
 	}
 	if _, err := r.stores[0].Delete(context.Background(), r.keys); err != nil {
 		t.Errorf("%s: delete: %v", d.name, err)
@@ -415,6 +417,7 @@ func TestNewerLayout(t *testing.T) {
 		field("settings", 0, "2", ErrVersion),
 		field("settings", 0, "10", ErrVersion),
 		command(ErrVersion, "HSET", "STATE", "settings", "2 a b c"),
+		both(command(nil, "HDEL", "STATE", "counts"), command(ErrVersion, "HSET", "STATE", "settings", "2 a b c")),
 		command(ErrCorrupt, "HSET", "STATE", "settings", "0 3 -1 0 0"),
 	})
 }
