@@ -188,7 +188,7 @@ func TestOutOfMemory(t *testing.T) {
 // least rights that do.
 func TestUsersWithFewRights(t *testing.T) {
 	alone(t, nil, func(_ *testing.T, e *env, s *redistest.Server) {
-		const data = " +hmget +hset +hdel +hlen +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +zrank +zcard" +
+		const data = " +hget +hmget +hset +hdel +hlen +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +zrank +zcard" +
 			" +del +exists +persist +pexpireat +time +publish"
 		rights := map[string]string{
 			"noscripts": "~berth:* &berth:* +ping +subscribe" + data,

@@ -108,9 +108,10 @@
 // One lease on a semaphore that nobody else uses is folded: there is no sorted
 // set, and one field with all that the others would hold,
 //
-//	settings  version ID last deadline expires limit used owner label
+//	settings  version ID last deadline expires owner terms
 //
-// which is unfolded before anything but that lease's renewal or release.
+// where terms are the acquire's, as they came. It is unfolded before anything but
+// that lease's renewal or release.
 //
 // # Failures
 //

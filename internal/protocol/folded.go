@@ -2,8 +2,8 @@ package protocol
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+	"regexp"
+	"strconv"
 )
 
 // band is the least score of a deadline, BAND in transition/general.lua.
@@ -13,31 +13,32 @@ const band = 1 << 32
 // one lease, and nobody waits: see transition/folded.lua.
 type folded struct {
 	settings, counts string
-	id               string
-	deadline, record string
+	id, record       string
+	deadline         int64
 }
 
-// unfold reads the settings of a folded semaphore:
+// foldedField is the pattern by which transition/folded.lua unfolds:
 //
-//	1 ID last deadline expires limit used owner label
-//
-// Of another's it reports false.
+//	1 ID last deadline expires owner terms
+var foldedField = regexp.MustCompile(`(?s)^1 (\S+) (\d+) (\d+) (\d+) (\S+) A[01] 1 \d+ \d+ 0 \d+ 0 (\d+) (.*)$`)
+
+// unfold reads the settings of a folded semaphore. Of another's it reports false.
 func unfold(settings string) (folded, bool) {
-	part := strings.SplitN(settings, " ", 9)
-	if len(part) < 9 {
+	m := foldedField.FindStringSubmatch(settings)
+	if m == nil {
 		return folded{}, false
 	}
-	id, last, deadline, expires, limit, used, owner, label := part[1], part[2], part[3], part[4], part[5], part[6], part[7], part[8]
-	n, ok := numbers(strings.Join(part[2:7], " "), 5)
-	if !ok || slices.Min(n) < 0 || n[1] < band || part[0] != "1" || id == "" || owner == "" {
+	id, last, expires, owner, limit, label := m[1], m[2], m[4], m[5], m[6], m[7]
+	deadline, err := strconv.ParseInt(m[3], 10, 64)
+	if err != nil || deadline < band {
 		return folded{}, false
 	}
 	return folded{
 		settings: fmt.Sprintf("1 %s -1 0 0", limit),
-		counts:   fmt.Sprintf("%s 1 0 0 1 %s %s %s", used, last, deadline, expires),
+		counts:   fmt.Sprintf("1 1 0 0 1 %s %d %s", last, deadline, expires),
 		id:       id,
 		deadline: deadline,
-		record:   fmt.Sprintf("h %s 0 %s 0 0 %s %s", used, last, owner, label),
+		record:   fmt.Sprintf("h 1 0 %s 0 0 %s %s", last, owner, label),
 	}, true
 }
 
@@ -54,7 +55,7 @@ func expand(reply []any, records bool) []any {
 	}
 	reply = []any{reply[0], f.settings, f.counts}
 	if records {
-		reply = append(reply, f.id, f.deadline, f.record)
+		reply = append(reply, f.id, fmt.Sprint(f.deadline), f.record)
 	}
 	return reply
 }

@@ -193,6 +193,21 @@ func bit(b bool) byte {
 	return '0'
 }
 
+// granted fills in the result of an acquire or a renewal that got at us (server
+// time in microseconds) all it asked for, on a semaphore that nobody else uses.
+// Of another operation it reports false.
+func (op *Op) granted(us int64) bool {
+	switch op.Verb {
+	case Acquire:
+		op.Result = Result{Code: Granted, Token: us, Remaining: op.Terms.TTL.Truncate(time.Millisecond), Limit: op.Terms.Limit}
+	case Renew:
+		op.Result = Result{Code: Renewed, Remaining: op.TTL.Truncate(time.Millisecond)}
+	default:
+		return false
+	}
+	return true
+}
+
 // cursor walks over the reply: numbers with a space in between.
 type cursor struct {
 	rest string

@@ -204,10 +204,9 @@ func (d dump) unfolded() dump {
 	if !ok || len(d.fields)+len(d.scores) != 1 {
 		return d
 	}
-	deadline, _ := strconv.ParseFloat(f.deadline, 64)
 	return dump{
 		fields: map[string]string{"settings": f.settings, "counts": f.counts, f.id: f.record},
-		scores: map[string]float64{f.id: deadline},
+		scores: map[string]float64{f.id: float64(f.deadline)},
 		lapse:  [2]time.Duration{d.lapse[0], d.lapse[0]},
 	}
 }

@@ -169,8 +169,13 @@ func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply
 // them without results.
 func (r *Reply) decode(text string, ops []Op) error {
 	c := cursor{rest: text}
-	r.Now = c.next() / 1000
+	us := c.next()*1_000_000 + c.next()
+	r.Now = us / 1000
 	status := c.next()
+	if status == 2 && c.rest == "" && !c.bad && len(ops) == 1 && ops[0].granted(us) {
+		r.Used, r.Next = 1, r.Now+ops[0].Result.Remaining.Milliseconds()
+		return nil
+	}
 	r.More = status == 1
 	r.Used = c.int()
 	c.skip(1) // holders

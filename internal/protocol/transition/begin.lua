@@ -25,9 +25,10 @@
 --          D limit | P limit (-1: unpin) | Z paused                operator's, without ids
 --          The verb touches its first parameter, others have a space in between.
 -- Returns  numbers in one string, which costs a third of a list: the time in
---          microseconds; 0 done, 1 call again at once (work was bounded), -1 too
---          late (nothing done); counts as they now are, eight zeros where nothing is
---          left; results by operation:
+--          seconds and microseconds; 0 done, 1 call again at once (work was bounded),
+--          -1 too late (nothing done), 2 folded: the only operation, an acquire or a
+--          renewal, was granted on its terms, and nothing follows; counts as they now
+--          are, eight zeros where nothing is left; results by operation:
 --          A  five numbers: 1 token slot remaining limit | 2 ahead used limit waiting
 --             | 3 (busy), 4 (full) used limit waiting paused | 5 (heavy) limit 0 0 0
 --             | 6 (gone) 0 0 0 0
@@ -50,38 +51,6 @@ local call, format, match, sub = redis.call, string.format, string.match, string
 local clock = call('TIME')
 local us = clock[1] * 1000000 + clock[2]
 local now = (us - us % 1000) / 1000
-if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return format('%.0f -1 0 0 0 0 0 0 0 0', us) end
-if now < 4294967296 then error('BERTHCLOCK the server says that it is 1970: set its clock') end
-local stamp = format('%d', us)                  -- %d is three times as fast as %.0f,
-local WHOLE = #stamp > 11 and '%d' or '%.0f'    -- but overflows on a server of 32 bits
-if WHOLE ~= '%d' then stamp = format(WHOLE, us) end
 local NOTHING = ' 0 0 0 0 0 0 0 0 0'            -- status and counts, when the keys are gone
-
--- ---- read: one HMGET for the state and the records of all ids given ----
-
-local got, fields, top
-if ARGV[5] and not ARGV[6] then
-  got = call('HMGET', STATE, 'settings', 'counts', ARGV[5])
-else
-  fields, top = { 'settings', 'counts', nil }, 2
-  if ARGV[4] and not ARGV[5] then ARGV[5] = '0' end
-  local i = 4
-  while ARGV[i] do
-    local last = i + 1 + ARGV[i + 1]
-    for k = i + 2, last do
-      top = top + 1
-      fields[top] = ARGV[k]
-    end
-    i = last + 1
-  end
-  if top <= 1000 then
-    got = call('HMGET', STATE, unpack(fields, 1, top))
-  else
-    got = {}
-    for from = 1, top, 1000 do
-      local part = call('HMGET', STATE, unpack(fields, from, math.min(from + 999, top)))
-      for k = 1, #part do got[from + k - 1] = part[k] end
-    end
-  end
-end
-local settings, counts = got[1], got[2]
+if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return clock[1] .. ' ' .. clock[2] .. ' -1 0 0 0 0 0 0 0 0' end
+if now < 4294967296 then error('BERTHCLOCK the server says that it is 1970: set its clock') end

@@ -23,7 +23,7 @@ if quick and settings then
     local weight, slot = match(record or '', '^h (%d+) (%d+) ')
     if weight and holders == '1' and waiting == '0' and tombs == '0' then
       call('DEL', STATE, ORDER)
-      return stamp .. NOTHING .. ' 9'
+      return clock[1] .. ' ' .. clock[2] .. NOTHING .. ' 9'
     elseif weight and waiting ~= '0' and used == limit and holders == slots then
       local head = call('ZRANGE', ORDER, '0', '0')[1] or ''
       local heir = sub(head, 2)
@@ -35,7 +35,7 @@ if quick and settings then
         call('HDEL', STATE, id)
         call('HSET', STATE, 'counts', counts, heir, 'h ' .. weight .. ' ' .. slot .. ' ' .. stamp .. ' 0 0 ' .. owner .. label)
         publish(match(owner, '^[^/]+'), STATE .. '\ng ' .. heir .. ' ' .. stamp .. ' ' .. slot .. ' ' .. limit)
-        return stamp .. ' 0 ' .. counts .. ' 9'
+        return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. ' 9'
       end
     end
   elseif not record then
@@ -50,7 +50,7 @@ if quick and settings then
       call('ZADD', ORDER, score, id, format(WHOLE, us - FRONT), 'q' .. id)
       call('HSET', STATE, 'counts', counts,
         id, 'w ' .. weight .. ' ' .. sub(stamp, 1, -4) .. ' ' .. maxhold .. ' ' .. ARGV[2] .. ' ' .. label)
-      return stamp .. ' 0 ' .. counts .. ' 2 ' .. waiting .. ' ' .. used .. ' ' .. limit .. ' ' .. queue
+      return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. ' 2 ' .. waiting .. ' ' .. used .. ' ' .. limit .. ' ' .. queue
     end
   end
 end

@@ -190,7 +190,7 @@ end
 local live, kept = holders + waiting > 0, pin >= 0 or paused == 1
 
 local function reply(state)
-  local text = format('%.0f %d ', us, status) .. state
+  local text = clock[1] .. ' ' .. clock[2] .. format(' %d ', status) .. state
   for from = 1, n, 500 do -- more at once is too much for the embedded store's Lua
     local to = math.min(from + 499, n)
     for k = from, to do out[k] = format(' %.0f', out[k]) end

@@ -158,7 +158,7 @@ if plain then
     plain = settings and tombs == '0' and last < us
     if plain then
       call('DEL', STATE, ORDER)
-      return stamp .. NOTHING .. table.concat(out)
+      return clock[1] .. ' ' .. clock[2] .. NOTHING .. table.concat(out)
     end
   elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
     for k = vacant, free, -1 do
@@ -211,7 +211,7 @@ if plain then
     if notes then
       for channel, message in pairs(notes) do publish(channel, message) end
     end
-    return stamp .. ' 0 ' .. counts .. table.concat(out)
+    return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. table.concat(out)
   end
 end
 

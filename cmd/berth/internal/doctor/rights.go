@@ -32,6 +32,7 @@ var needed = []right{
 	{command: "EVAL return 2 K O"},
 	{command: "EVALSHA da39a3ee5e6b4b0d3255bfef95601890afd80709 2 K O"},
 	{command: "TIME"},
+	{command: "HGET K f"},
 	{command: "HMGET K f"},
 	{command: "HSET K f v"},
 	{command: "HDEL K f"},
