@@ -15,7 +15,8 @@ import (
 // commandstats), each by the short way and by the general way, beside two
 // trivial scripts. A pair is an acquire and a release; in "crowd" every acquire
 // queues and every release hands off; in "renew" it is one renewal of a lease that
-// is alone; "batch n" has n operations in each call.
+// is alone; "batch n" has n operations in each call, and "mixed" 64, with more releases
+// and more acquires in turn.
 func BenchmarkScript(b *testing.B) {
 	rdb := redistest.Start(b).Client(b)
 	b.Cleanup(func() { rdb.ShutdownNoSave(context.Background()) }) // so that scripts/instructions gets its report
@@ -34,6 +35,7 @@ func BenchmarkScript(b *testing.B) {
 		b.Run("idle/"+name, func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
 		b.Run("crowd/"+name, func(b *testing.B) { benchCrowd(b, rdb, st) })
 		b.Run("renew/"+name, func(b *testing.B) { benchRenew(b, rdb, st) })
+		b.Run("mixed/"+name, func(b *testing.B) { benchMixed(b, rdb, st) })
 		for _, n := range []int{16, 64} {
 			b.Run(fmt.Sprintf("batch%d/%s", n, name), func(b *testing.B) { benchSteps(b, rdb, st, n/2, 1000) })
 		}
@@ -68,6 +70,36 @@ func benchSteps(b *testing.B, rdb *redis.Client, st *Store, n, limit int) {
 	if held != nil {
 		mustDo(b, st, k, held)
 	}
+}
+
+// benchMixed has 24 releases and 40 acquires in a call, or the other way round:
+// calls of many goroutines on one semaphore are not of equal halves, and slots
+// become free.
+func benchMixed(b *testing.B, rdb *redis.Client, st *Store) {
+	b.Helper()
+	terms, k, held, next := benchTerms(1000), st.Keys("mixed"), []Op(nil), 0
+	ids := func(n int) (ops []Op) {
+		for range n {
+			ops = append(ops, Op{Verb: Acquire, ID: benchID(next), Terms: terms})
+			next++
+		}
+		return ops
+	}
+	release := func(ops []Op) (out []Op) {
+		for _, op := range ops {
+			out = append(out, Op{Verb: Release, ID: op.ID})
+		}
+		return out
+	}
+	held = ids(40)
+	mustDo(b, st, k, held)
+	measure(b, rdb, 32, func(i int) {
+		n := 24 + i%2*16
+		fresh := ids(64 - n)
+		mustDo(b, st, k, append(release(held[:n]), fresh...))
+		held = append(held[n:len(held):len(held)], fresh...)
+	})
+	mustDo(b, st, k, release(held))
 }
 
 func benchCrowd(b *testing.B, rdb *redis.Client, st *Store) {

@@ -108,6 +108,8 @@ const (
 	Evicting  Code = 8
 	Released  Code = 9
 	Cancelled Code = 10
+
+	alike Code = 11 // a run of Granted, with one slot after the other
 )
 
 // Reason tells why an id is gone.
@@ -212,6 +214,9 @@ func (op *Op) granted(us int64) bool {
 type cursor struct {
 	rest string
 	bad  bool // it ended too early, or something is no number
+
+	run  int // how many of the next acquires were granted like the last,
+	last Result
 }
 
 func (c *cursor) next() int64 {
@@ -238,10 +243,21 @@ func (c *cursor) decode(op *Op) {
 	if !op.Verb.named() {
 		return
 	}
+	if c.run > 0 {
+		c.run--
+		c.last.Token++
+		c.last.Slot = c.int()
+		*r, c.bad = c.last, c.bad || op.Verb != Acquire
+		return
+	}
 	r.Code = Code(c.int())
 	switch r.Code {
 	case Granted:
 		r.Token, r.Slot, r.Remaining, r.Limit = c.next(), c.int(), c.remaining(), c.int()
+	case alike:
+		c.run = c.int() - 1
+		r.Code, r.Token, r.Remaining, r.Limit, r.Slot = Granted, c.next(), c.remaining(), c.int(), c.int()
+		c.last = *r
 	case Queued:
 		if r.Ahead = c.int(); r.Ahead >= 0 {
 			r.Used, r.Limit, r.Waiting = c.int(), c.int(), c.int()

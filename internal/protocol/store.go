@@ -189,7 +189,7 @@ func (r *Reply) decode(text string, ops []Op) error {
 	for i := range ops {
 		c.decode(&ops[i])
 	}
-	if c.bad || c.rest != "" || status != 0 && status != 1 {
+	if c.bad || c.run > 0 || c.rest != "" || status != 0 && status != 1 {
 		for i := range ops {
 			ops[i].Result = Result{}
 		}

@@ -32,6 +32,8 @@
 --          A  five numbers: 1 token slot remaining limit | 2 ahead used limit waiting
 --             | 3 (busy), 4 (full) used limit waiting paused | 5 (heavy) limit 0 0 0
 --             | 6 (gone) 0 0 0 0
+--             or 11 n token remaining limit, and n slots: this and the next, n in all,
+--             were granted with tokens that follow each other
 --          H  2 ahead used limit waiting (2 -1 where no place was asked for)
 --             | 1 token slot remaining limit | 6 reason
 --          R  7 remaining | 8 (evicting) remaining | 6 reason

@@ -6,14 +6,10 @@
 -- plain before anything was written, and the general way starts afresh. Numbers
 -- become text once; tables are made with room for one operation.
 
+-- All numbers of two digits: to cut one out costs a third of what format does.
+local DIGITS = '0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849'
+  .. '5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
 local plain = ARGV[4] and (ARGV[3] == '1' or ARGV[3] == '0') and top <= 500
-if top > 3 then -- an id that is named twice changes its own record on the way
-  local seen = {}
-  for k = 3, top do
-    if seen[fields[k]] then plain = false end
-    seen[fields[k]] = true
-  end
-end
 local limit, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
 if not settings then
   used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
@@ -38,18 +34,30 @@ if plain then
   local sets, s, adds, a = { nil, nil, nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0
   local furthest, members, stored = 0, holders + 2 * waiting + tombs, slots - holders
   local token -- last, as text; nil where that is not known
+  local text = { nil }  -- of the freed slots
   local i = 4
 
   while ARGV[i] == 'L0' do
     count = ARGV[i + 1] + 0
     for k = 1, count do
       local weight, slot = match(got[field + k] or '', '^h (%d+) (%d+) ')
-      used, holders, freeds = used - (weight or FRONT), holders - 1, freeds + 1
+      if weight == '1' then used = used - 1 else used = used - (weight or FRONT) end
       if used < 0 then plain = false break end
-      freed[freeds], removed[freeds] = slot + 0, ARGV[i + 1 + k]
-      out[n + k] = ' 9'
+      local number = slot + 0
+      if text[number] then plain = false break end -- an id that is named twice
+      freeds = freeds + 1
+      freed[freeds], text[number], removed[freeds] = number, slot, ARGV[i + 1 + k]
     end
-    n, field, i = n + count, field + count, i + 2 + count
+    holders, n = holders - count, n + 1
+    out[n] = '9' .. string.rep(' 9', count - 1)
+    field, i = field + count, i + 2 + count
+  end
+  if field + 1 < top then -- an id that is named twice changes its own record on the way
+    local seen = {}
+    for k = field + 1, top do
+      if seen[fields[k]] then plain = false end
+      seen[fields[k]] = true
+    end
   end
   -- Slots to give out, lowest first: those freed now, and of the stored ones those
   -- that may come before. What is in removed beyond freeds is in ORDER alone.
@@ -111,26 +119,37 @@ if plain then
         if maxhold + 0 < ttl + 0 then left = maxhold end
       end
       local till = now + left
-      local score, rest = format(WHOLE, till), ' ' .. left .. format(' %d', limit)
-      local lead, tail = 'h ' .. weight .. ' ', ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. label
+      local score, lead, tail = format(WHOLE, till), 'h ' .. weight .. ' ', ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. label
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest, soonest = till, score end
+      local first = last < us and us or last + 1
+      local unit = first % 100
+      local hundreds = format(WHOLE, (first - unit) / 100)
+      n = n + 1
+      out[n] = '11 ' .. format('%d ', count) .. format(WHOLE, first) .. ' ' .. left .. format(' %d', limit)
       for k = 1, count do
         if got[field + k] then plain = false break end
-        if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
         local id, slot = ARGV[i + 1 + k], freed[free]
-        if slot then free = free + 1 else slot, slots = slots, slots + 1 end
-        if stock and stock[slot] then
-          unqueued = unqueued + 1
-          removed[unqueued] = stock[slot]
+        if not slot then
+          slot, slots = slots, slots + 1
+        else
+          free = free + 1
+          if stock and stock[slot] then
+            unqueued = unqueued + 1
+            removed[unqueued] = stock[slot]
+          end
         end
-        slot = format('%d', slot)
-        sets[s + 1], sets[s + 2] = id, lead .. slot .. ' ' .. token .. tail
+        slot = text[slot] or slot > 99 and format('%d', slot)
+          or sub(DIGITS, slot > 9 and 2 * slot + 1 or 2 * slot + 2, 2 * slot + 2)
+        sets[s + 1] = id
+        sets[s + 2] = lead .. slot .. ' ' .. hundreds .. sub(DIGITS, 2 * unit + 1, 2 * unit + 2) .. tail
         adds[a + 1], adds[a + 2] = score, id
-        out[n + k] = ' 1 ' .. token .. ' ' .. slot .. rest
-        s, a = s + 2, a + 2
+        out[n + k] = slot
+        s, a, unit = s + 2, a + 2, unit + 1
+        if unit > 99 then unit, hundreds = 0, format(WHOLE, (first + k) / 100) end
       end
-      used, holders = used + wanted, holders + count
+      last, token = first + count - 1, nil
+      n, used, holders = n + count, used + wanted, holders + count
     elseif wait == '1' and start == '0' and weight + 0 <= limit
         and (waiting > 0 or used + weight > limit) and waiting + count <= qlimit + 0 then
       local till = now + hb
@@ -145,20 +164,21 @@ if plain then
         sets[s + 1], sets[s + 2] = id, record
         adds[a + 1], adds[a + 2], adds[a + 3], adds[a + 4] = score, id, format(WHOLE, last - FRONT), 'q' .. id
         s, a = s + 2, a + 4
-        out[n + k] = format(' 2 %d %d %d %d', waiting, used, limit, waiting + 1)
+        out[n + k] = format('2 %d %d %d %d', waiting, used, limit, waiting + 1)
         waiting = waiting + 1
       end
+      n = n + count
     else
       plain = false
     end
-    n, field, i = n + count, field + count, i + 2 + count
+    field, i = field + count, i + 2 + count
   end
 
   if plain and holders + waiting == 0 then
     plain = settings and tombs == '0' and last < us
     if plain then
       call('DEL', STATE, ORDER)
-      return clock[1] .. ' ' .. clock[2] .. NOTHING .. table.concat(out)
+      return clock[1] .. ' ' .. clock[2] .. NOTHING .. ' ' .. table.concat(out, ' ')
     end
   elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
     for k = vacant, free, -1 do
@@ -211,7 +231,7 @@ if plain then
     if notes then
       for channel, message in pairs(notes) do publish(channel, message) end
     end
-    return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. table.concat(out)
+    return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. ' ' .. table.concat(out, ' ')
   end
 end
 
