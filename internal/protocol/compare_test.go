@@ -106,6 +106,7 @@ func (m *model) dump() dump {
 	}
 	d.fields["settings"] = fmt.Sprintf("1 %d %d %d %d", m.declared, m.pin, paused, m.changes)
 	d.fields["counts"] = fmt.Sprintf("%d %d %d %d", m.used(), len(m.all(holding)), len(m.queue), len(m.all(dead)))
+	d.scores[note] = place
 	for id, p := range m.members {
 		d.fields[id] = p.record()
 		d.scores[id] = float64(p.deadline)

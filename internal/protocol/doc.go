@@ -100,10 +100,12 @@
 //
 // with owner = channel/pid/host. The sorted set has three bands of scores: the
 // queue below zero, free slots below 2^31, deadlines above 2^32; one variadic
-// command serves all. nearest is a lower bound of the deadlines: while it is
-// ahead there is nothing to reap, and no need to look. expires is the keys' TTL,
-// as a time; 0 for none. They have one only where the server evicts nothing, or
-// while their loss is harmless: eviction eats keys with a TTL first.
+// command serves all. Between the last two is a note, as long as there is the
+// key: for its sake Redis keeps a skip list from the start. nearest is a lower
+// bound of the deadlines: while it is ahead there is nothing to reap, and no need
+// to look. expires is the keys' TTL, as a time; 0 for none. They have one only
+// where the server evicts nothing, or while their loss is harmless: eviction eats
+// keys with a TTL first.
 //
 // One lease on a semaphore that nobody else uses is folded: there is no sorted
 // set, and one field with all that the others would hold,

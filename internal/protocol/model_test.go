@@ -13,6 +13,12 @@ const (
 	front = 1 << 53
 )
 
+// note is NOTE in transition/begin.lua, a member of every sorted set, and place its score.
+const (
+	note  = "queue < 0 <= free slots < this < deadlines in ms; longer than 64 bytes on purpose"
+	place = 4e9
+)
+
 // model is one semaphore in plain Go, with no regard for speed: the second
 // specification of the protocol, to which the script is held. It keeps nothing
 // that it can count, and it finds what is due by looking at everybody.

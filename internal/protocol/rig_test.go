@@ -206,7 +206,7 @@ func (d dump) unfolded() dump {
 	}
 	return dump{
 		fields: map[string]string{"settings": f.settings, "counts": f.counts, f.id: f.record},
-		scores: map[string]float64{f.id: float64(f.deadline)},
+		scores: map[string]float64{f.id: float64(f.deadline), note: place},
 		lapse:  [2]time.Duration{d.lapse[0], d.lapse[0]},
 	}
 }

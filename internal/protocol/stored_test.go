@@ -306,7 +306,7 @@ func TestHalfThatWasLeft(t *testing.T) {
 			lay(t, r)
 			r.rdb.Del(t.Context(), r.keys.State)
 			r.do(t, 0, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)})
-			if after := r.raw(t); len(after.fields) != 3 || len(after.scores) != 1 {
+			if after := r.raw(t); len(after.fields) != 3 || len(after.scores) != 2 {
 				t.Errorf("a first lease after the loss of the hash left\n%s", after)
 			}
 		}

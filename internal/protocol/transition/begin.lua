@@ -8,6 +8,7 @@
 --                [-2^53, 0)    queue      member "q"..id    score ticket - head start - 2^53
 --                [0, 2^31)     free slot  member "s"..slot  score slot
 --                [2^32, ...)   deadline   member id         score milliseconds
+--                and NOTE between the last two, which is there as long as the key
 -- ARGV[1]  latest server time (ms) at which this call may still run; 0: no bound
 -- ARGV[2]  owner of the operations: channel/pid/host; a channel that begins with
 --          ":" is a shard channel, to be put behind KEYS[1]
@@ -47,6 +48,10 @@
 
 local STATE, ORDER, ARGV = KEYS[1], KEYS[2], ARGV
 local FRONT = 9007199254740992
+-- Redis looks through a small sorted set one by one, unless it has a member that is
+-- longer than zset-max-listpack-value (64): then it keeps a skip list from the start.
+local NOTE = 'queue < 0 <= free slots < this < deadlines in ms; longer than 64 bytes on purpose'
+local PLACE = '4000000000'
 local TERMS = '^A([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
 local call, format, match, sub = redis.call, string.format, string.match, string.sub
 

@@ -104,7 +104,7 @@ if settings and not counts then
     -- A server that is out of memory refuses a script's first write if it could
     -- grow. This one passes, whatever comes: a newcomer may profit by it, once.
     call('ZREM', ORDER, '')
-    call('ZADD', ORDER, deadline, holder)
+    call('ZADD', ORDER, PLACE, NOTE, deadline, holder)
     call('HSET', STATE, 'settings', settings, 'counts', counts, holder, record)
     if expires ~= '0' then call('PEXPIREAT', ORDER, expires) end
   end

@@ -29,7 +29,7 @@ if fresh then
   if counts or call('EXISTS', STATE, ORDER) > 0 then
     if call('HLEN', STATE) > 0 then corrupt('hash without settings', STATE) end
     for _, m in ipairs(call('ZRANGE', ORDER, 0, 0)) do
-      if not find(m, '^q?[%w_-]+%.%w+$') and not find(m, '^s%d+$') then corrupt('member', m) end
+      if not find(m, '^q?[%w_-]+%.%w+$') and not find(m, '^s%d+$') and m ~= NOTE then corrupt('member', m) end
     end
     call('DEL', ORDER)
   end
@@ -53,7 +53,7 @@ else
 end
 
 limit = pin >= 0 and pin or declared
-local before = { settings = settings, counts = counts, members = holders + 2 * waiting + tombs, waiting = waiting }
+local before = { settings = settings, counts = counts, waiting = waiting }
 
 -- ---- changes: gathered here, written at the very end ----
 
@@ -145,7 +145,7 @@ end
 -- ---- reap: holders, waiters and tombstones whose deadline has come ----
 
 if nearest > 0 and nearest <= now then
-  if call('ZCARD', ORDER) ~= holders + 2 * waiting + tombs + stored then
+  if call('ZCARD', ORDER) ~= 1 + holders + 2 * waiting + tombs + stored then
     corrupt('counts do not match ' .. ORDER .. ':', counts)
   end
   local ids = call('ZRANGEBYSCORE', ORDER, BAND, now, 'LIMIT', 0, CHUNK)

@@ -208,6 +208,7 @@ if not live and tombs == 0 and not kept and last < us then
 end
 
 local adds, removals, furthest = {}, unqueued, 0
+if fresh then adds[1], adds[2] = PLACE, NOTE end
 for id, till in pairs(due) do
   if till then
     adds[#adds + 1] = format('%.0f', till)
@@ -281,7 +282,7 @@ end
 if gones[1] then many('HDEL', STATE, gones) end
 if sets[1] then many('HSET', STATE, sets) end
 
-if lapse ~= expires or (lapse > 0 and #removals >= before.members) then -- ZREM may have emptied ORDER
+if lapse ~= expires then
   if lapse > 0 then
     lapse = format('%.0f', lapse)
     call('PEXPIREAT', STATE, lapse)

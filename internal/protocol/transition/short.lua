@@ -32,9 +32,10 @@ if plain then
   local out, n, field, count = { nil }, 0, 2, nil
   local freed, freeds, removed, notes = { nil }, 0, { nil, nil }, nil
   local sets, s, adds, a = { nil, nil, nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0
-  local furthest, members, stored = 0, holders + 2 * waiting + tombs, slots - holders
+  local furthest, stored = 0, slots - holders
   local token -- last, as text; nil where that is not known
   local text = { nil }  -- of the freed slots
+  if not settings then adds[1], adds[2], a = PLACE, NOTE, 2 end
   local i = 4
 
   while ARGV[i] == 'L0' do
@@ -219,7 +220,7 @@ if plain then
     else
       call('HSET', STATE, 'settings', format('1 %d -1 0 0', limit), unpack(sets, 1, s + 2))
     end
-    if lapse ~= lapsed or lapse ~= '0' and unqueued >= members then -- ZREM may have emptied ORDER
+    if lapse ~= lapsed then
       if lapse == '0' then
         call('PERSIST', STATE)
         call('PERSIST', ORDER)
