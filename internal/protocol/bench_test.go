@@ -30,7 +30,7 @@ func BenchmarkScript(b *testing.B) {
 	})
 	for _, way := range []string{"1", "1g"} {
 		st := NewStore(rdb, "bench", "abcdefghijklmnopqrstuv", 12345, "host")
-		st.flags.Store(way)
+		st.step.Store(stepFor(way))
 		name := map[string]string{"1": "short", "1g": "general"}[way]
 		b.Run("idle/"+name, func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
 		b.Run("crowd/"+name, func(b *testing.B) { benchCrowd(b, rdb, st) })

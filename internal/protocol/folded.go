@@ -20,7 +20,7 @@ type folded struct {
 // foldedField is the pattern by which transition/folded.lua unfolds:
 //
 //	1 ID last deadline expires owner terms
-var foldedField = regexp.MustCompile(`(?s)^1 (\S+) (\d+) (\d+) (\d+) (\S+) A[01] 1 \d+ \d+ 0 \d+ 0 (\d+) (.*)$`)
+var foldedField = regexp.MustCompile(`(?s)^1 (\S+) (\d+) (\d+) (\d+) (\S+) A[01] 1 \d+ 0 0 (\d+) \d+ \d+ (.*)$`)
 
 // unfold reads the settings of a folded semaphore. Of another's it reports false.
 func unfold(settings string) (folded, bool) {

@@ -55,8 +55,8 @@ func (t Terms) encode() string {
 	b := make([]byte, 0, 64+len(t.Label))
 	b = append(b, 'A', bit(t.Wait))
 	for _, n := range [...]int64{
-		int64(t.Weight), t.TTL.Milliseconds(), t.Heartbeat.Milliseconds(), t.HeadStart.Milliseconds(),
-		int64(t.QueueLimit), t.MaxHold.Milliseconds(), int64(t.Limit),
+		int64(t.Weight), t.TTL.Milliseconds(), t.HeadStart.Milliseconds(), t.MaxHold.Milliseconds(),
+		int64(t.Limit), t.Heartbeat.Milliseconds(), int64(t.QueueLimit),
 	} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}

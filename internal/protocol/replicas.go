@@ -30,20 +30,20 @@ func replicas(ops []Op) (most int) {
 // have what it wrote. WAIT counts what its own connection wrote, so the two
 // travel in one pipeline; a cluster's client would send WAIT to any node, so
 // there the pipeline is that of the node which has the keys.
-func (s *Store) execute(ctx context.Context, k Keys, args []any, want int) (string, acks, error) {
+func (s *Store) execute(ctx context.Context, step script, k Keys, args []any, want int) (string, acks, error) {
 	if want == 0 {
-		text, err := s.step.line(ctx, s.steps, args)
+		text, err := step.line(ctx, s.steps, args)
 		return text, acks{}, err
 	}
 	cluster, ok := s.rdb.(*redis.ClusterClient)
 	if !ok {
-		return s.step.runAndWait(ctx, s.rdb, args, want)
+		return step.runAndWait(ctx, s.rdb, args, want)
 	}
 	node, err := cluster.MasterForKey(ctx, k.State)
 	if err != nil {
 		return "", acks{}, &Failure{Kind: ErrRefused, Err: err}
 	}
-	text, a, err := s.step.runAndWait(ctx, node, args, want)
+	text, a, err := step.runAndWait(ctx, node, args, want)
 	if redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") {
 		cluster.ReloadState(ctx)
 		err = &Failure{Kind: ErrRefused, Err: err}

@@ -53,7 +53,7 @@ func newRig(t testing.TB, rdb *redis.Client, mr *miniredis.Miniredis, prefix str
 		s := NewStore(rdb, prefix, fmt.Sprintf("s%d", i), 100+i, "host")
 		s.Evicting(!f.keeps)
 		if f.long {
-			s.flags.Store(fmt.Sprint(s.flags.Load()) + "-")
+			s.step.Store(stepFor(map[bool]string{false: evicts, true: keeps}[f.keeps] + "-"))
 		}
 		r.stores = append(r.stores, s)
 	}

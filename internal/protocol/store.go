@@ -41,9 +41,8 @@ type Store struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	session string
-	owner   any          // string: channel/pid/host, as records keep it
-	flags   atomic.Value // string: ARGV[3] of the script
-	step    script
+	owner   any // string: channel/pid/host, as records keep it
+	step    atomic.Pointer[script]
 	look    script
 	steps   processor // where steps go: to rdb, or to a line before it
 }
@@ -56,12 +55,12 @@ type processor interface {
 // NewStore returns the store of one session, an id that no other process has,
 // run by process pid on host. It sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, session string, pid int, host string) *Store {
-	s := &Store{rdb: rdb, prefix: prefix, session: session, step: newScript(transition), look: newScript(inspect)}
+	s := &Store{rdb: rdb, prefix: prefix, session: session, look: newScript(inspect)}
 	s.steps = rdb
 	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could hold up the others
 		s.steps = &line{rdb: single}
 	}
-	s.flags.Store(notYetSeen)
+	s.step.Store(stepFor(notYetSeen))
 	channel := prefix + ":inbox:" + session
 	if s.Sharded() {
 		channel = ":" + session
@@ -78,12 +77,17 @@ const (
 	notYetSeen = "?"
 )
 
+// stepFor is the script of transition for a server of which so much is known.
+func stepFor(policy string) *script {
+	return new(newScript("local POLICY = '" + policy + "'\n" + transition))
+}
+
 // Evicting tells the store what Evicts said, or what to assume when it failed.
 func (s *Store) Evicting(yes bool) {
 	if yes {
-		s.flags.Store(evicts)
+		s.step.Store(stepFor(evicts))
 	} else {
-		s.flags.Store(keeps)
+		s.step.Store(stepFor(keeps))
 	}
 }
 
@@ -117,14 +121,14 @@ func (s *Store) Channel(k Keys) string {
 // one slot of a cluster.
 type Keys struct {
 	State, Order string
-	call         []any // what every call of the script begins with
+	call         []any // the same as arguments, with their number
 }
 
 // Keys returns the keys of the semaphore called name.
 func (s *Store) Keys(name string) Keys {
 	state := s.prefix + ":{" + name + "}"
 	order := state + ":order"
-	return Keys{State: state, Order: order, call: []any{"evalsha", s.step.sha, 2, state, order}}
+	return Keys{State: state, Order: order, call: []any{2, state, order}}
 }
 
 // Name returns the name of the semaphore whose state key this is.
@@ -155,9 +159,10 @@ type Reply struct {
 // refused, with Reply.Now set. The client's own retries are switched off: only
 // the caller knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
-	args := append(make([]any, 0, 12+len(ops)), k.call...)
-	args = append(args, notAfter, s.owner, s.flags.Load())
-	text, acks, err := s.execute(ctx, k, appendOps(args, ops), replicas(ops))
+	step := s.step.Load()
+	args := append(make([]any, 0, 12+len(ops)), "evalsha", step.sha)
+	args = append(append(args, k.call...), notAfter, s.owner)
+	text, acks, err := s.execute(ctx, *step, k, appendOps(args, ops), replicas(ops))
 	if err != nil {
 		return Reply{}, err
 	}
@@ -199,7 +204,10 @@ func (r *Reply) decode(text string, ops []Op) error {
 }
 
 // script is a Lua script that is called by its hash.
-type script struct{ text, sha string }
+type script struct {
+	text string
+	sha  any // string: an argument, so that no call makes it one
+}
 
 func newScript(text string) script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see the import

@@ -112,8 +112,8 @@ func parseHead(head string) Op {
 	switch op.Verb {
 	case Acquire:
 		op.Terms = &Terms{
-			Wait: p[0] == "1", Weight: number(p[1]), TTL: millis(p[2]), Heartbeat: millis(p[3]), HeadStart: millis(p[4]),
-			QueueLimit: number(p[5]), MaxHold: millis(p[6]), Limit: number(p[7]), Label: p[8],
+			Wait: p[0] == "1", Weight: number(p[1]), TTL: millis(p[2]), HeadStart: millis(p[3]), MaxHold: millis(p[4]),
+			Limit: number(p[5]), Heartbeat: millis(p[6]), QueueLimit: number(p[7]), Label: p[8],
 		}
 	case Heartbeat:
 		op.TTL, op.Flag = millis(p[0]), p[1] == "1"

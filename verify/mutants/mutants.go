@@ -51,8 +51,8 @@ var All = []Mutant{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{
 			notAlone,
-			{short, "and top <= 500\n", "and top <= 500 and sub(ARGV[4] or '', 1, 1) ~= 'L'\n"},
-			{apply, "pump()\n\n-- ---- write", "if sub(ARGV[4] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
+			{short, "and top <= 500\n", "and top <= 500 and sub(ARGV[3] or '', 1, 1) ~= 'L'\n"},
+			{apply, "pump()\n\n-- ---- write", "if sub(ARGV[3] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
 		},
 	},
 	{
@@ -75,6 +75,7 @@ var All = []Mutant{
 			{general, "last = last < us and us or last + 1", "last = last + 1"},
 			{apply, "last = last < us and us or last + 1", "last = last + 1"},
 			{short, "if last < us then last, token = us, stamp else", "if false then else"},
+			{short, "local first = last < us and us or last + 1", "local first = last + 1"},
 		},
 	},
 	{
@@ -127,10 +128,13 @@ var All = []Mutant{
 		Edits: []Edit{
 			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n"},
 			{
-				store, "args = append(args, notAfter, s.owner, s.flags.Load())",
-				"args = append(args, time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner, s.flags.Load())\n\t_ = notAfter",
+				store, "k.call...), notAfter, s.owner)",
+				"k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner)\n\t_ = notAfter",
 			},
-			{begin, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]", "local us = ARGV[1] + 0"},
+			{
+				begin, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]",
+				"local us = ARGV[1] + 0\nlocal clock = { format('%d', (us - us % 1000000) / 1000000), format('%d', us % 1000000) }",
+			},
 			{begin, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
 		},
 	},

@@ -12,19 +12,20 @@
 -- ARGV[1]  latest server time (ms) at which this call may still run; 0: no bound
 -- ARGV[2]  owner of the operations: channel/pid/host; a channel that begins with
 --          ":" is a shard channel, to be put behind KEYS[1]
--- ARGV[3]  "1": keys may carry a TTL (the server does not evict); "0": they must
---          not; "?": not known, leave it as it is. A second character closes
---          the short way (tests)
--- ARGV[4+] groups of operations: head, number of ids, ids; or one operation: head,
+-- ARGV[3+] groups of operations: head, number of ids, ids; or one operation: head,
 --          id if it has one. A head is a verb with its parameters, in one argument
 --          because arguments cost more than bytes:
---          A wait weight ttl hb start qlimit maxhold limit label   acquire
+--          A wait weight ttl start maxhold limit hb qlimit label   acquire
 --          H hb places                                             heartbeat
 --          R ttl                                                   renew
 --          L tomb                                                  release, cancel
 --          E force                                                 evict
 --          D limit | P limit (-1: unpin) | Z paused                operator's, without ids
 --          The verb touches its first parameter, others have a space in between.
+-- POLICY   comes in a line before this one, because arguments cost more than
+--          variants of a script: "1": keys may carry a TTL (the server does not
+--          evict); "0": they must not; "?": not known, leave it as it is. A second
+--          character closes the short way (tests)
 -- Returns  numbers in one string, which costs a third of a list: the time in
 --          seconds and microseconds; 0 done, 1 call again at once (work was bounded),
 --          -1 too late (nothing done), 2 folded: the only operation, an acquire or a

@@ -13,13 +13,13 @@ local function publish(channel, message)
 end
 
 if quick and settings then
-  local id, record = ARGV[5], got[3]
+  local id, record = ARGV[4], got[3]
   local limit = match(settings, '^1 (%d+) %-1 0 %d+$')
   local used, holders, waiting, tombs, slots, last, soonest, lapse =
     match(limit and counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  if not used or last + 0 >= us or soonest + 0 <= now or (lapse ~= '0') ~= (ARGV[3] == '1') then
+  if not used or last + 0 >= us or soonest + 0 <= now or (lapse ~= '0') ~= (POLICY == '1') then
     -- the general way will see
-  elseif ARGV[4] == 'L0' then
+  elseif ARGV[3] == 'L0' then
     local weight, slot = match(record or '', '^h (%d+) (%d+) ')
     if weight and holders == '1' and waiting == '0' and tombs == '0' then
       call('DEL', STATE, ORDER)
@@ -39,7 +39,7 @@ if quick and settings then
       end
     end
   elseif not record then
-    local weight, hb, qlimit, maxhold, declared, label = match(ARGV[4], '^A1 (%d+) %d+ (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
+    local weight, maxhold, declared, hb, qlimit, label = match(ARGV[3], '^A1 (%d+) %d+ 0 (%d+) (%d+) (%d+) (%d+) (.*)$')
     local till = now + (hb or 0)
     if declared == limit and weight + 0 <= limit + 0 and (waiting ~= '0' or used + weight > limit + 0)
         and waiting + 0 < qlimit + 0 and (lapse == '0' or till + 1000 <= lapse + 0) then
@@ -57,6 +57,6 @@ end
 
 -- The ways behind know one form of a call.
 if lone then
-  fields, top = { 'settings', 'counts', ARGV[5] }, 3
-  ARGV[5], ARGV[6] = '1', ARGV[5]
+  fields, top = { 'settings', 'counts', ARGV[4] }, 3
+  ARGV[4], ARGV[5] = '1', ARGV[4]
 end

@@ -2,7 +2,7 @@
 --
 -- An acquire leaves its semaphore folded if it is the only operation of its call,
 -- there are no keys, it is of weight 1 and without MaxHold, and the eviction policy
--- is known (ARGV[3] is '0' or '1'). Then there is no ORDER, and all that is to be
+-- is known (POLICY is '0' or '1'). Then there is no ORDER, and all that is to be
 -- known is in one field, the acquire's terms as they came:
 --
 --   settings   1 ID last deadline expires owner terms
@@ -12,15 +12,15 @@
 -- this is what they would do, at half the price (docs/decisions). Numbers stay text
 -- where they are only copied.
 
-local lone = ARGV[5] and not ARGV[6] -- one operation, on one id
-local quick = lone and (ARGV[3] == '1' or ARGV[3] == '0')
+local lone = ARGV[4] and not ARGV[5] -- one operation, on one id
+local quick = lone and (POLICY == '1' or POLICY == '0')
 
 local settings                       -- nil: not yet read
 
-if quick and ARGV[4] == 'L0' then
+if quick and ARGV[3] == 'L0' then
   settings = call('HGET', STATE, 'settings')
   local holder, last, deadline = match(settings or '', '^1 (%S+) (%d+) (%d+) ')
-  if holder == ARGV[5] and last + 0 < us and deadline + 0 > now then
+  if holder == ARGV[4] and last + 0 < us and deadline + 0 > now then
     call('DEL', STATE)
     return clock[1] .. ' ' .. clock[2] .. NOTHING .. ' 9'
   end
@@ -30,15 +30,15 @@ local stamp = format('%d', us)                  -- %d is three times as fast as 
 local WHOLE = #stamp > 11 and '%d' or '%.0f'    -- but overflows on a server of 32 bits
 if WHOLE ~= '%d' then stamp = format(WHOLE, us) end
 
-if quick and ARGV[4] ~= 'L0' then
-  local verb, id = sub(ARGV[4], 1, 1), ARGV[5]
+if quick and ARGV[3] ~= 'L0' then
+  local verb, id = sub(ARGV[3], 1, 1), ARGV[4]
   if verb == 'A' and call('EXISTS', STATE, ORDER) == 0 then
-    local ttl = match(ARGV[4], '^A[01] 1 (%d+) %d+ 0 %d+ 0 [1-9]')
+    local ttl = match(ARGV[3], '^A[01] 1 (%d+) 0 0 [1-9]')
     if ttl then
       local till = now + ttl
-      local deadline, expires = format(WHOLE, till), ARGV[3] == '1' and format(WHOLE, till + 60000) or '0'
+      local deadline, expires = format(WHOLE, till), POLICY == '1' and format(WHOLE, till + 60000) or '0'
       call('HSET', STATE, 'settings', '1 ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' '
-        .. ARGV[2] .. ' ' .. ARGV[4])
+        .. ARGV[2] .. ' ' .. ARGV[3])
       if expires ~= '0' then call('PEXPIREAT', STATE, expires) end
       return clock[1] .. ' ' .. clock[2] .. ' 2'
     end
@@ -46,8 +46,8 @@ if quick and ARGV[4] ~= 'L0' then
     settings = call('HGET', STATE, 'settings')
     local holder, last, deadline, expires, owner, terms =
       match(settings or '', '^1 (%S+) (%d+) (%d+) (%d+) (%S+)( .*)$')
-    if holder == id and owner == ARGV[2] and deadline + 0 > now and (expires ~= '0') == (ARGV[3] == '1') then
-      local till, longer = now + sub(ARGV[4], 2), false
+    if holder == id and owner == ARGV[2] and deadline + 0 > now and (expires ~= '0') == (POLICY == '1') then
+      local till, longer = now + sub(ARGV[3], 2), false
       if expires ~= '0' and till + 1000 > expires + 0 then longer, expires = true, format(WHOLE, till + 60000) end
       call('ZREM', ORDER, '') -- so that it passes when memory is short
       call('HSET', STATE, 'settings', '1 ' .. id .. ' ' .. last .. ' ' .. format(WHOLE, till) .. ' ' .. expires .. ' '
@@ -62,14 +62,14 @@ end
 
 local got, fields, top
 if settings then
-  got = call('HMGET', STATE, 'counts', ARGV[5])
+  got = call('HMGET', STATE, 'counts', ARGV[4])
   got = { settings, got[1], got[2] }
 elseif lone then
-  got = call('HMGET', STATE, 'settings', 'counts', ARGV[5])
+  got = call('HMGET', STATE, 'settings', 'counts', ARGV[4])
 else
   fields, top = { 'settings', 'counts', nil }, 2
-  if ARGV[4] and not ARGV[5] then ARGV[5] = '0' end
-  local i = 4
+  if ARGV[3] and not ARGV[4] then ARGV[4] = '0' end
+  local i = 3
   while ARGV[i] do
     local last = i + 1 + ARGV[i + 1]
     for k = i + 2, last do
@@ -93,13 +93,13 @@ settings, counts = got[1], got[2]
 
 if settings and not counts then
   local holder, last, deadline, expires, owner, declared, label =
-    match(settings, '^1 (%S+) (%d+) (%d+) (%d+) (%S+) A[01] 1 %d+ %d+ 0 %d+ 0 (%d+) (.*)$')
+    match(settings, '^1 (%S+) (%d+) (%d+) (%d+) (%S+) A[01] 1 %d+ 0 0 (%d+) %d+ %d+ (.*)$')
   if holder and deadline + 0 >= 4294967296 and call('HLEN', STATE) == 1 and call('EXISTS', ORDER) == 0 then
     settings = '1 ' .. declared .. ' -1 0 0'
     counts = '1 1 0 0 1 ' .. last .. ' ' .. deadline .. ' ' .. expires
     local record = 'h 1 0 ' .. last .. ' 0 0 ' .. owner .. ' ' .. label
     for k = 3, #got do
-      if (lone and ARGV[5] or fields[k]) == holder then got[k] = record end
+      if (lone and ARGV[4] or fields[k]) == holder then got[k] = record end
     end
     -- A server that is out of memory refuses a script's first write if it could
     -- grow. This one passes, whatever comes: a newcomer may profit by it, once.

@@ -21,13 +21,13 @@ local function gone(id)
 end
 
 local eager = false       -- renewals and heartbeats given: they must pass when memory is short
-local p = 4
+local p = 3
 while ARGV[p] do
   local verb, param = sub(ARGV[p], 1, 1), sub(ARGV[p], 2)
   local from, to = p + 2, p + 1 + ARGV[p + 1]
 
   if verb == 'A' then
-    local wait, weight, ttl, hb, start, qlimit, maxhold, wanted, label = match(ARGV[p], TERMS)
+    local wait, weight, ttl, start, maxhold, wanted, hb, qlimit, label = match(ARGV[p], TERMS)
     weight, ttl, hb, start = weight + 0, ttl + 0, hb + 0, start * 1000
     qlimit, maxhold, wanted = qlimit + 0, maxhold + 0, wanted + 0
     if wanted ~= declared then
@@ -257,7 +257,7 @@ if adds[1] then many('ZADD', ORDER, adds) end
 local lapse = 0
 if not live and not kept then
   lapse = math.max(tombs > 0 and now + 60000 or 0, math.ceil(last / 1000)) + 1000
-elseif live and not kept and (sub(ARGV[3], 1, 1) == '1' or sub(ARGV[3], 1, 1) == '?' and expires > 0) then
+elseif live and not kept and (sub(POLICY, 1, 1) == '1' or sub(POLICY, 1, 1) == '?' and expires > 0) then
   lapse = expires
   if furthest + 1000 > expires then
     -- No lease may outlive its keys: when they had no TTL, look for the latest.

@@ -9,7 +9,7 @@
 -- All numbers of two digits: to cut one out costs a third of what format does.
 local DIGITS = '0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849'
   .. '5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
-local plain = ARGV[4] and (ARGV[3] == '1' or ARGV[3] == '0') and top <= 500
+local plain = ARGV[3] and (POLICY == '1' or POLICY == '0') and top <= 500
 local limit, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
 if not settings then
   used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
@@ -36,7 +36,7 @@ if plain then
   local token -- last, as text; nil where that is not known
   local text = { nil }  -- of the freed slots
   if not settings then adds[1], adds[2], a = PLACE, NOTE, 2 end
-  local i = 4
+  local i = 3
 
   while ARGV[i] == 'L0' do
     count = ARGV[i + 1] + 0
@@ -106,7 +106,7 @@ if plain then
   end
 
   while plain and ARGV[i] do
-    local wait, weight, ttl, hb, start, qlimit, maxhold, declared, label = match(ARGV[i], TERMS)
+    local wait, weight, ttl, start, maxhold, declared, hb, qlimit, label = match(ARGV[i], TERMS)
     if not wait then plain = false break end
     count, declared = ARGV[i + 1] + 0, declared + 0
     limit = limit or declared
@@ -204,7 +204,7 @@ if plain then
     if freeds > 0 then call('HDEL', STATE, unpack(removed, 1, freeds)) end
     if furthest > nearest and holders + waiting == 1 and tombs == '0' then soonest = format(WHOLE, furthest) end
     local lapsed = lapse
-    if ARGV[3] == '0' then
+    if POLICY == '0' then
       lapse = '0'
     elseif furthest + 1000 > expires then
       if expires == 0 and settings then
