@@ -17,7 +17,7 @@ func ExampleFairUnderLock() {
 	}
 	defer server.Close()
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer rdb.Close() //nolint:errcheck // nothing is left to lose
+	defer rdb.Close()
 
 	ctx := context.Background()
 	sem, err := classic.NewFairUnderLock(rdb, "semaphore:remote", 5)

@@ -55,7 +55,7 @@ func expand(reply []any, records bool) []any {
 	}
 	reply = []any{reply[0], f.settings, f.counts}
 	if records {
-		reply = append(reply, f.id, fmt.Sprint(f.deadline), f.record)
+		reply = append(reply, f.id, strconv.FormatInt(f.deadline, 10), f.record)
 	}
 	return reply
 }
