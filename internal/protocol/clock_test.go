@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 )
@@ -89,5 +90,19 @@ func TestClockThatJumps(t *testing.T) {
 		wantCodes(t, []Result{r.one(t, Op{Verb: Renew, ID: "s0.1", TTL: time.Minute})}, Gone)
 		jump(time.Minute)
 		granted(Op{Verb: Acquire, ID: "s0.2", Terms: terms(1)})
+	}
+}
+
+// TestLastMoment: a call is executed in the last millisecond that it allows, and
+// not in the next.
+func TestLastMoment(t *testing.T) {
+	t.Parallel()
+	r := embedded(t, form{})
+	now := start.UnixMilli()
+	for notAfter, want := range map[int64]error{now - 1: ErrRefused, now: nil, now + 1: nil} {
+		reply, err := r.stores[0].Do(t.Context(), r.keys, notAfter, nil)
+		if !errors.Is(err, want) || reply.Now != now {
+			t.Errorf("bound %d at %d: error %v, time %d, want %v", notAfter, now, err, reply.Now, want)
+		}
 	}
 }

@@ -166,8 +166,14 @@ func followPolicy(t *testing.T, then Op) {
 // general way, while the model watches.
 func tell(t *testing.T, calls [][]Op, pause time.Duration) {
 	t.Helper()
+	tellFrom(t, start, calls, pause)
+}
+
+// tellFrom is tell, from some moment on.
+func tellFrom(t *testing.T, clock time.Time, calls [][]Op, pause time.Duration) {
+	t.Helper()
 	for _, keeps := range []bool{false, true} {
-		short, long, clock := newTrial(t, embedded(t, form{keeps: keeps})), newTrial(t, embedded(t, form{keeps: keeps, long: true})), start
+		short, long, clock := newTrial(t, embedded(t, form{keeps: keeps})), newTrial(t, embedded(t, form{keeps: keeps, long: true})), clock
 		for _, ops := range calls {
 			clock = clock.Add(pause)
 			x, y := short.timed(t, event{ops: slices.Clone(ops)}, clock), long.timed(t, event{ops: slices.Clone(ops)}, clock)

@@ -192,13 +192,13 @@ func TestGarbledReplies(t *testing.T) {
 		[]any{},
 		[]any{int64(1), int64(0)},
 		"", " ",
-		"1", "1 0", "1 0 0 0 0 0 0 0 0",
-		"1 0 0 0 0 0 0 0 0 0", // and no results
-		"1 0 0 0 0 0 0 0 0 0 1",
-		"1 0 0 0 0 0 0 0 0 0 99",
-		"1 0 0 0 0 0 0 0 0 0 6 0 0 0 0 6 x",
-		"1 -1", "1 -2 0 0 0 0 0 0 0 0", "1 7 0 0 0 0 0 0 0 0", "nan 0 0 0 0 0 0 0 0 0",
-		"1e3 0 0 0 0 0 0 0 0 0", "99999999999999999999 0 0 0 0 0 0 0 0 0",
+		"1", "1 5", "1 5 0", "1 5 2", "1 5 0 0 0 0 0 0 0 0",
+		"1 5 0 0 0 0 0 0 0 0 0", // and no results
+		"1 5 0 0 0 0 0 0 0 0 0 1",
+		"1 5 0 0 0 0 0 0 0 0 0 99",
+		"1 5 0 0 0 0 0 0 0 0 0 6 0 0 0 0 6 x",
+		"1 5 -1", "1 5 -2 0 0 0 0 0 0 0 0", "1 5 7 0 0 0 0 0 0 0 0", "nan 5 0 0 0 0 0 0 0 0 0",
+		"1e3 5 0 0 0 0 0 0 0 0 0", "99999999999999999999 5 0 0 0 0 0 0 0 0 0",
 		strings.Repeat("2 ", 100), strings.Repeat("2 ", 100) + "2",
 	} {
 		s := canned(t, reply, nil)
@@ -231,10 +231,12 @@ func TestGarbledStates(t *testing.T) {
 
 // FuzzDecode feeds replies made of arbitrary text.
 func FuzzDecode(f *testing.F) {
-	f.Add("A", "1 0 1 1 0 0 1 5 9 3 1 5 0 9 3")
-	f.Add("AHRLE", "1 0 1 1 0 0 1 5 9 3 6 0 0 0 0 2 -1 7 9 9 10")
-	f.Add("DPZ", "1 1 0 0 0 0 0 0 0 0")
-	f.Add("A", "1 -1 0 0 0 0 0 0 0 0")
+	f.Add("A", "1 5 0 1 1 0 0 1 5 9 3 1 5 0 9 3")
+	f.Add("AHRLE", "1 5 0 1 1 0 0 1 5 9 3 6 0 0 0 0 2 -1 7 9 9 10")
+	f.Add("LAAAL", "1 5 0 1 1 0 0 1 5 9 3 9 11 3 5 9 3 2 0 1 9")
+	f.Add("DPZ", "1 5 1 0 0 0 0 0 0 0 0")
+	f.Add("A", "1 5 -1 0 0 0 0 0 0 0 0")
+	f.Add("A", "1 5 2")
 	f.Fuzz(func(t *testing.T, verbs, reply string) {
 		var ops []Op
 		for _, v := range verbs {
