@@ -15,7 +15,7 @@ const (
 
 // note is NOTE in transition/begin.lua, a member of every sorted set, and place its score.
 const (
-	note  = "queue < 0 <= free slots < this < deadlines in ms; longer than 64 bytes on purpose"
+	note  = "berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes on purpose"
 	place = 4e9
 )
 

@@ -51,7 +51,7 @@ local STATE, ORDER, ARGV = KEYS[1], KEYS[2], ARGV
 local FRONT = 9007199254740992
 -- Redis looks through a small sorted set one by one, unless it has a member that is
 -- longer than zset-max-listpack-value (64): then it keeps a skip list from the start.
-local NOTE = 'queue < 0 <= free slots < this < deadlines in ms; longer than 64 bytes on purpose'
+local NOTE = 'berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes on purpose'
 local PLACE = '4000000000'
 local TERMS = '^A([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
 local call, format, match, sub = redis.call, string.format, string.match, string.sub

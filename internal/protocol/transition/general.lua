@@ -52,6 +52,7 @@ else
   end
 end
 
+local bare = holders + waiting + tombs == 0 -- in ORDER is nothing but NOTE, if it is there
 limit = pin >= 0 and pin or declared
 local before = { settings = settings, counts = counts, waiting = waiting }
 

@@ -207,8 +207,7 @@ if not live and tombs == 0 and not kept and last < us then
   return reply('0 0 0 0 0 0 0 0')
 end
 
-local adds, removals, furthest = {}, unqueued, 0
-if fresh then adds[1], adds[2] = PLACE, NOTE end
+local adds, removals, furthest = bare and { PLACE, NOTE } or {}, unqueued, 0
 for id, till in pairs(due) do
   if till then
     adds[#adds + 1] = format('%.0f', till)
@@ -251,7 +250,7 @@ for _, a in ipairs(arrivals) do
     adds[#adds + 1] = 'q' .. a.id
   end
 end
-if adds[1] then many('ZADD', ORDER, adds) end
+if fresh or adds[bare and 3 or 1] then many('ZADD', ORDER, adds) end
 
 -- A TTL only while the loss of the keys is harmless, or where nothing is evicted.
 local lapse = 0
@@ -282,7 +281,7 @@ end
 if gones[1] then many('HDEL', STATE, gones) end
 if sets[1] then many('HSET', STATE, sets) end
 
-if lapse ~= expires then
+if lapse ~= expires or lapse > 0 and bare then
   if lapse > 0 then
     lapse = format('%.0f', lapse)
     call('PEXPIREAT', STATE, lapse)
