@@ -77,11 +77,12 @@
 //
 // A ticket (place in the queue) and a token (number of a grant) come from one
 // sequence: max(last + 1, now in microseconds). It needs no counter that lives
-// for ever: keys that were deleted at time t are followed by tokens above t,
-// and keys are only deleted while the clock is past the last token. It stays
-// below 2^53, where Lua's doubles are exact, until the year 2255. A waiter's
-// score is its ticket minus its head start, so a head start moves it by exactly
-// that time. Numbers are written with %.0f: Lua's own conversion keeps 14 digits.
+// for ever: keys that were deleted at time t are followed by tokens above t, and
+// keys are only deleted while the clock is past the last token. It stays below
+// 2^53, where Lua's doubles are exact, until the year 2255. A waiter's score is
+// its ticket minus its head start, so a head start moves it by exactly that time.
+// Numbers are written with %.0f or, where they fit, %d: Lua's own conversion
+// keeps 14 digits.
 //
 // A slot is the lowest number that no live lease has. There are never more
 // leases than the limit at a grant, so it is below the limit. Slots in use are

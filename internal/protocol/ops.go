@@ -241,6 +241,7 @@ func (c *cursor) decode(op *Op) {
 	r := &op.Result
 	*r = Result{}
 	if !op.Verb.named() {
+		c.bad = c.bad || c.run > 0
 		return
 	}
 	if c.run > 0 {
@@ -256,6 +257,7 @@ func (c *cursor) decode(op *Op) {
 		r.Token, r.Slot, r.Remaining, r.Limit = c.next(), c.int(), c.remaining(), c.int()
 	case alike:
 		c.run = c.int() - 1
+		c.bad = c.bad || c.run < 0 || op.Verb != Acquire
 		r.Code, r.Token, r.Remaining, r.Limit, r.Slot = Granted, c.next(), c.remaining(), c.int(), c.int()
 		c.last = *r
 	case Queued:

@@ -24,7 +24,7 @@ type Mutant struct {
 	Caught []string
 }
 
-// Edit replaces every occurrence of Old in a file, of which there must be one.
+// Edit replaces every occurrence of Old in a file, of which there must be at least one.
 type Edit struct{ File, Old, New string }
 
 const (

@@ -1,9 +1,10 @@
 -- ---- folded: one lease on a semaphore that nobody else uses ----
 --
 -- An acquire leaves its semaphore folded if it is the only operation of its call,
--- there are no keys, it is of weight 1 and without MaxHold, and the eviction policy
--- is known (POLICY is '0' or '1'). Then there is no ORDER, and all that is to be
--- known is in one field, the acquire's terms as they came:
+-- there are no keys, it is of weight 1, without head start and MaxHold, the limit is
+-- not 0, and the eviction policy is known (POLICY is '0' or '1'). Then there is no
+-- ORDER, and all that is to be known is in one field, the acquire's terms as they
+-- came:
 --
 --   settings   1 ID last deadline expires owner terms
 --
