@@ -46,7 +46,8 @@ func (tp *tap) note(cmds ...redis.Cmder) {
 	}
 }
 
-// scriptTexts returns the scripts as the files have them.
+// scriptTexts returns the scripts as the files have them, the first behind a line
+// that tells the eviction policy.
 func scriptTexts(t testing.TB) []string {
 	t.Helper()
 	var texts [2]string
@@ -61,7 +62,11 @@ func scriptTexts(t testing.TB) []string {
 			texts[i] += string(text)
 		}
 	}
-	return texts[:]
+	var all []string
+	for _, policy := range []string{"0", "1", "?"} {
+		all = append(all, "local POLICY = '"+policy+"'\n"+texts[0])
+	}
+	return append(all, texts[1])
 }
 
 // TestScriptsAreConstant: whatever a name or a label looks like, it is data. The
