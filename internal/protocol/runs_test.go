@@ -100,8 +100,8 @@ func TestRunAfterHandOffs(t *testing.T) {
 		each(release, all[7]),
 		each(acquire, all[117]),
 	}
-	for _, unit := range []time.Duration{0, 84, 95, 97} {
-		tellFrom(t, start.Truncate(100*time.Microsecond).Add(unit*time.Microsecond), calls, 0)
+	for _, unit := range []int{0, 84, 95, 97} {
+		tellFrom(t, start.Truncate(100*time.Microsecond).Add(time.Duration(unit)*time.Microsecond), calls, 0)
 	}
 }
 
