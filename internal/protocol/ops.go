@@ -213,7 +213,7 @@ func (op *Op) granted(us int64) bool {
 // cursor walks over the reply: numbers with a space in between.
 type cursor struct {
 	rest string
-	bad  bool // it ended too early, or something is no number
+	bad  bool // it ended too early, something is no number, or does not fit the operations
 
 	run  int // how many of the next acquires were granted like the last,
 	last Result

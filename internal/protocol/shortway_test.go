@@ -223,6 +223,27 @@ func TestFoldedAmongForeign(t *testing.T) {
 	}
 }
 
+// TestReleaseLeavesForeignFields: the release of a folded lease looks at its own
+// field alone, and takes that alone away.
+func TestReleaseLeavesForeignFields(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a", "counts"} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, form{}, func(t *testing.T, r *rig) {
+				folds(t, r)
+				r.rdb.HSet(t.Context(), r.keys.State, name, "b")
+				if r.mr != nil {
+					r.mr.SetTime(start.Add(time.Second)) // past the last token
+				}
+				_, _ = r.stores[0].Do(t.Context(), r.keys, 0, []Op{{Verb: Release, ID: "s0.2"}})
+				if got := r.rdb.HGet(t.Context(), r.keys.State, name).Val(); got != "b" {
+					t.Errorf("the field of another holds %q", got)
+				}
+			})
+		})
+	}
+}
+
 // TestFoldedWhenMemoryIsShort: what a server without memory lets pass does so
 // folded, too. Renewals, releases, refusals and the empty call are among that.
 func TestFoldedWhenMemoryIsShort(t *testing.T) {
