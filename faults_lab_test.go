@@ -274,7 +274,7 @@ func (l *lab) idle(limit int, above int64) {
 // verbs returns the operations that a request to the script carries: groups of a
 // head that begins with the verb, a number of ids, and ids; or one head, and its id.
 func verbs(c redistest.Command) (all []string) {
-	const first = 7
+	const first = 6
 	if redistest.IsScript(c) && (len(c) == first+1 || len(c) == first+2) {
 		return []string{c[first][:1]}
 	}

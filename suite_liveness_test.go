@@ -305,6 +305,6 @@ func TestCancelledWaitReturnsAtOnce(t *testing.T) {
 // verb matches calls whose first operation is one of these (protocol.Verb).
 func verb(verbs ...string) func(redistest.Command) bool {
 	return func(c redistest.Command) bool {
-		return redistest.IsScript(c) && len(c) > 7 && slices.Contains(verbs, c[7][:1])
+		return redistest.IsScript(c) && len(c) > 6 && slices.Contains(verbs, c[6][:1])
 	}
 }

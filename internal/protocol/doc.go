@@ -111,7 +111,7 @@
 // One lease on a semaphore that nobody else uses is folded: there is no sorted
 // set, and one field with all that the others would hold,
 //
-//	settings  version ID last deadline expires owner terms
+//	settings  version ID last deadline expires terms
 //
 // where terms are the acquire's, as they came. It is unfolded before anything but
 // that lease's renewal or release.

@@ -19,8 +19,8 @@ type folded struct {
 
 // foldedField is the pattern by which transition/folded.lua unfolds:
 //
-//	1 ID last deadline expires owner terms
-var foldedField = regexp.MustCompile(`(?s)^1 (\S+) (\d+) (\d+) (\d+) (\S+) A[01] 1 \d+ 0 0 (\d+) \d+ \d+ (.*)$`)
+//	1 ID last deadline expires terms
+var foldedField = regexp.MustCompile(`(?s)^1 (\S+) (\d+) (\d+) (\d+) A[01] 1 \d+ 0 0 (\d+) \d+ \d+ (\S+ .*)$`)
 
 // unfold reads the settings of a folded semaphore. Of another's it reports false.
 func unfold(settings string) (folded, bool) {
@@ -28,7 +28,7 @@ func unfold(settings string) (folded, bool) {
 	if m == nil {
 		return folded{}, false
 	}
-	id, last, expires, owner, limit, label := m[1], m[2], m[4], m[5], m[6], m[7]
+	id, last, expires, limit, who := m[1], m[2], m[4], m[5], m[6]
 	deadline, err := strconv.ParseInt(m[3], 10, 64)
 	if err != nil || deadline < band {
 		return folded{}, false
@@ -38,7 +38,7 @@ func unfold(settings string) (folded, bool) {
 		counts:   fmt.Sprintf("1 1 0 0 1 %s %d %s", last, deadline, expires),
 		id:       id,
 		deadline: deadline,
-		record:   fmt.Sprintf("h 1 0 %s 0 0 %s %s", last, owner, label),
+		record:   fmt.Sprintf("h 1 0 %s 0 0 %s", last, who),
 	}, true
 }
 

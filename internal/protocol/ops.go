@@ -42,17 +42,11 @@ type Terms struct {
 
 	MinReplicas int // is not sent: whoever renews puts it into Op.Replicas
 
-	head any // the encoding as an argument, if it was prepared
+	head any // the encoding as an argument, if a store has prepared them for itself
 }
 
-// Prepare returns the terms with their encoding made once, for many acquires.
-func (t Terms) Prepare() *Terms {
-	t.head = t.encode()
-	return &t
-}
-
-func (t Terms) encode() string {
-	b := make([]byte, 0, 64+len(t.Label))
+func (t *Terms) encode(owner string) string {
+	b := make([]byte, 0, 64+len(owner)+len(t.Label))
 	b = append(b, 'A', bit(t.Wait))
 	for _, n := range [...]int64{
 		int64(t.Weight), t.TTL.Milliseconds(), t.HeadStart.Milliseconds(), t.MaxHold.Milliseconds(),
@@ -60,6 +54,7 @@ func (t Terms) encode() string {
 	} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}
+	b = append(append(b, ' '), owner...)
 	return string(append(append(b, ' '), t.Label...))
 }
 
@@ -126,10 +121,10 @@ const (
 
 // appendOps encodes ops in order. Neighbours of the same verb and parameters
 // become one group, and one alone needs no number: an argument costs the server
-// more than a byte.
-func appendOps(args []any, ops []Op) []any {
+// more than a byte. owner is whose they are.
+func appendOps(args []any, ops []Op, owner string) []any {
 	if len(ops) == 1 {
-		args = append(args, ops[0].head())
+		args = append(args, ops[0].head(owner))
 		if ops[0].Verb.named() {
 			args = append(args, ops[0].ID)
 		}
@@ -140,7 +135,7 @@ func appendOps(args []any, ops []Op) []any {
 		for j < len(ops) && ops[i].groups(&ops[j]) {
 			j++
 		}
-		args = append(args, ops[i].head())
+		args = append(args, ops[i].head(owner))
 		if ops[i].Verb.named() {
 			args = append(args, j-i)
 			for k := i; k < j; k++ {
@@ -165,17 +160,17 @@ func (op *Op) groups(next *Op) bool {
 }
 
 // head encodes the verb with its parameters.
-func (op *Op) head() any {
+func (op *Op) head(owner string) any {
 	switch op.Verb {
 	case Acquire:
 		if op.Terms.head != nil {
 			return op.Terms.head
 		}
-		return op.Terms.encode()
+		return op.Terms.encode(owner)
 	case Heartbeat:
 		return "H" + strconv.FormatInt(op.TTL.Milliseconds(), 10) + " " + string(bit(op.Flag))
 	case Renew:
-		return "R" + strconv.FormatInt(op.TTL.Milliseconds(), 10)
+		return "R" + strconv.FormatInt(op.TTL.Milliseconds(), 10) + " " + owner
 	case Release:
 		if op.Flag {
 			return "L1" // constants need no allocation

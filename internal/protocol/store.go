@@ -41,7 +41,7 @@ type Store struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	session string
-	owner   any // string: channel/pid/host, as records keep it
+	owner   string // channel/pid/host, as records keep it
 	step    atomic.Pointer[script]
 	look    script
 	steps   processor // where steps go: to rdb, or to a line before it
@@ -152,6 +152,13 @@ type Reply struct {
 	Unwaited error // the server refused to count them
 }
 
+// Prepare returns the terms with their encoding made once, for many acquires by
+// this store and no other.
+func (s *Store) Prepare(t Terms) *Terms {
+	t.head = t.encode(s.owner)
+	return &t
+}
+
 // Do executes ops, in order, as one atomic step; notAfter is the latest server
 // time in milliseconds at which that may happen, 0 for any. On success every
 // Op has its Result. On failure none has, and the error is a *Failure that
@@ -161,8 +168,8 @@ type Reply struct {
 func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply, error) {
 	step := s.step.Load()
 	args := append(make([]any, 0, 12+len(ops)), "evalsha", step.sha)
-	args = append(append(args, k.call...), notAfter, s.owner)
-	text, acks, err := s.execute(ctx, *step, k, appendOps(args, ops), replicas(ops))
+	args = append(append(args, k.call...), notAfter)
+	text, acks, err := s.execute(ctx, *step, k, appendOps(args, ops, s.owner), replicas(ops))
 	if err != nil {
 		return Reply{}, err
 	}

@@ -69,7 +69,7 @@ func TestOpsSurviveTheWire(t *testing.T) {
 		ops := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Op {
 			return genBatch.Filter(func(ops []Op) bool { return len(ops) > 0 }).Draw(t, "ops")[0]
 		})).Draw(t, "ops")
-		args := textsOf(appendOps(nil, ops))
+		args := textsOf(appendOps(nil, ops, someone))
 		if got, want := opsString(parseArgs(t, args)), opsString(ops); got != want {
 			t.Fatalf("arguments %q\nread as %s\nwant    %s", args, got, want)
 		}
@@ -82,6 +82,8 @@ func textsOf(args []any) (texts []string) {
 	}
 	return texts
 }
+
+const someone = "channel/1/host" // an owner
 
 // parseArgs is the reverse of appendOps.
 func parseArgs(t failer, args []string) (ops []Op) {
@@ -108,16 +110,18 @@ func parseArgs(t failer, args []string) (ops []Op) {
 }
 
 func parseHead(head string) Op {
-	op, p := Op{Verb: Verb(head[:1])}, strings.SplitN(head[1:], " ", 9)
+	op, p := Op{Verb: Verb(head[:1])}, strings.SplitN(head[1:], " ", 10)
 	switch op.Verb {
 	case Acquire:
+		mustBe(p[8], someone)
 		op.Terms = &Terms{
 			Wait: p[0] == "1", Weight: number(p[1]), TTL: millis(p[2]), HeadStart: millis(p[3]), MaxHold: millis(p[4]),
-			Limit: number(p[5]), Heartbeat: millis(p[6]), QueueLimit: number(p[7]), Label: p[8],
+			Limit: number(p[5]), Heartbeat: millis(p[6]), QueueLimit: number(p[7]), Label: p[9],
 		}
 	case Heartbeat:
 		op.TTL, op.Flag = millis(p[0]), p[1] == "1"
 	case Renew:
+		mustBe(p[1], someone)
 		op.TTL = millis(p[0])
 	case Release, Evict, Pause:
 		op.Flag = p[0] == "1"
@@ -125,6 +129,12 @@ func parseHead(head string) Op {
 		op.N = number(p[0])
 	}
 	return op
+}
+
+func mustBe(got, want string) {
+	if got != want {
+		panic(got + " is not " + want)
+	}
 }
 
 func number(s string) int {
@@ -154,7 +164,7 @@ func TestNeighboursShareArguments(t *testing.T) {
 		{[]Op{{Verb: Pin, N: 1}, {Verb: Pin, N: 1}}, 2 + 2},
 		{nil, 0},
 	} {
-		if args := appendOps(nil, test.ops); len(args) != test.args {
+		if args := appendOps(nil, test.ops, someone); len(args) != test.args {
 			t.Errorf("%s became %d arguments, want %d: %q", opsString(test.ops), len(args), test.args, args)
 		}
 	}

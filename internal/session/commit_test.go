@@ -174,7 +174,7 @@ func TestReleasesGoFirst(t *testing.T) {
 		if err := <-granted; err != nil {
 			w.Errorf("a try that came with a release: %v", err)
 		}
-		if all := calls(); len(all) != 2 || all[0][7] != "L0" || len(all[0]) != 9 {
+		if all := calls(); len(all) != 2 || all[0][6] != "L0" || len(all[0]) != 8 {
 			w.Errorf("calls: %q", all)
 		}
 	})

@@ -51,8 +51,8 @@ var All = []Mutant{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{
 			notAlone,
-			{short, "and top <= 500\n", "and top <= 500 and sub(ARGV[3] or '', 1, 1) ~= 'L'\n"},
-			{apply, "pump()\n\n-- ---- write", "if sub(ARGV[3] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
+			{short, "and top <= 500\n", "and top <= 500 and sub(ARGV[2] or '', 1, 1) ~= 'L'\n"},
+			{apply, "pump()\n\n-- ---- write", "if sub(ARGV[2] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
 		},
 	},
 	{
@@ -60,9 +60,9 @@ var All = []Mutant{
 		Edits: []Edit{{
 			apply, "      if sub(rec[id] or 'x', 1, 1) ~= 'h' then\n        gone(id)",
 			`      if not rec[id] then
-        grant(id, 1, 0, ARGV[2], '')
-        due[id] = now + param
-        out[n + 1], out[n + 2] = 7, param + 0
+        grant(id, 1, 0, renewer .. ' ')
+        due[id] = now + ttl
+        out[n + 1], out[n + 2] = 7, ttl + 0
         n = n + 2
       elseif sub(rec[id], 1, 1) ~= 'h' then
         gone(id)`,
@@ -128,8 +128,8 @@ var All = []Mutant{
 		Edits: []Edit{
 			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n"},
 			{
-				store, "k.call...), notAfter, s.owner)",
-				"k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000, s.owner)\n\t_ = notAfter",
+				store, "k.call...), notAfter)",
+				"k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)\n\t_ = notAfter",
 			},
 			{
 				begin, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]",

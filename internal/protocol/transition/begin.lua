@@ -10,18 +10,18 @@
 --                [2^32, ...)   deadline   member id         score milliseconds
 --                and NOTE between the last two, which is there as long as the key
 -- ARGV[1]  latest server time (ms) at which this call may still run; 0: no bound
--- ARGV[2]  owner of the operations: channel/pid/host; a channel that begins with
---          ":" is a shard channel, to be put behind KEYS[1]
--- ARGV[3+] groups of operations: head, number of ids, ids; or one operation: head,
+-- ARGV[2+] groups of operations: head, number of ids, ids; or one operation: head,
 --          id if it has one. A head is a verb with its parameters, in one argument
 --          because arguments cost more than bytes:
---          A wait weight ttl start maxhold limit hb qlimit label   acquire
---          H hb places                                             heartbeat
---          R ttl                                                   renew
---          L tomb                                                  release, cancel
---          E force                                                 evict
+--          A wait weight ttl start maxhold limit hb qlimit owner label   acquire
+--          H hb places                                                   heartbeat
+--          R ttl owner                                                   renew
+--          L tomb                                                        release, cancel
+--          E force                                                       evict
 --          D limit | P limit (-1: unpin) | Z paused                operator's, without ids
 --          The verb touches its first parameter, others have a space in between.
+--          owner is channel/pid/host; a channel that begins with ":" is a shard
+--          channel, to be put behind KEYS[1]
 -- POLICY   comes in a line before this one, because arguments cost more than
 --          variants of a script: "1": keys may carry a TTL (the server does not
 --          evict); "0": they must not; "?": not known, leave it as it is. A second
@@ -53,8 +53,8 @@ local FRONT = 9007199254740992
 -- longer than zset-max-listpack-value (64): then it keeps a skip list from the start.
 local NOTE = 'berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes on purpose'
 local PLACE = '4000000000'
-local TERMS = '^A([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$'
-local call, format, match, sub = redis.call, string.format, string.match, string.sub
+local TERMS = '^A([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ()'
+local call, find, format, match, sub = redis.call, string.find, string.format, string.match, string.sub
 
 local clock = call('TIME')
 local us = clock[1] * 1000000 + clock[2]

@@ -6,22 +6,23 @@
 -- ORDER, and all that is to be known is in one field, the acquire's terms as they
 -- came:
 --
---   settings   1 ID last deadline expires owner terms
+--   settings   1 ID last deadline expires terms
 --
 -- While nobody else comes, its lease is renewed and released here; whatever else
 -- happens unfolds it first and for good, and the ways behind know one layout. All
 -- this is what they would do, at half the price (docs/decisions). Numbers stay text
 -- where they are only copied.
 
-local lone = ARGV[4] and not ARGV[5] -- one operation, on one id
+local lone = ARGV[3] and not ARGV[4] -- one operation, on one id
 local quick = lone and (POLICY == '1' or POLICY == '0')
 
 local settings                       -- nil: not yet read
 
-if quick and ARGV[3] == 'L0' then
+if quick and ARGV[2] == 'L0' then
   settings = call('HGET', STATE, 'settings')
-  local holder, last, deadline = match(settings or '', '^1 (%S+) (%d+) (%d+) ')
-  if holder == ARGV[4] and last + 0 < us and deadline + 0 > now then
+  local mine, last, deadline = '1 ' .. ARGV[3] .. ' ', nil, nil
+  if settings and find(settings, mine, 1, true) == 1 then last, deadline = match(settings, '^(%d+) (%d+) ', #mine + 1) end
+  if last and last + 0 < us and deadline + 0 > now then
     call('HDEL', STATE, 'settings') -- and not the key: a field beside it is somebody else's
     return clock[1] .. ' ' .. clock[2] .. NOTHING .. ' 9'
   end
@@ -31,28 +32,29 @@ local stamp = format('%d', us)                  -- %d is three times as fast as 
 local WHOLE = #stamp > 11 and '%d' or '%.0f'    -- but overflows on a server of 32 bits
 if WHOLE ~= '%d' then stamp = format(WHOLE, us) end
 
-if quick and ARGV[3] ~= 'L0' then
-  local verb, id = sub(ARGV[3], 1, 1), ARGV[4]
-  if verb == 'A' and call('EXISTS', STATE, ORDER) == 0 then
-    local ttl = match(ARGV[3], '^A[01] 1 (%d+) 0 0 [1-9]')
-    if ttl then
+if quick and ARGV[2] ~= 'L0' then
+  local id, ttl, at = ARGV[3], match(ARGV[2], '^A[01] 1 (%d+) 0 0 [1-9]'), nil
+  if ttl then
+    if call('EXISTS', STATE, ORDER) == 0 then
       local till = now + ttl
       local deadline, expires = format(WHOLE, till), POLICY == '1' and format(WHOLE, till + 60000) or '0'
-      call('HSET', STATE, 'settings', '1 ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' '
-        .. ARGV[2] .. ' ' .. ARGV[3])
+      call('HSET', STATE, 'settings', '1 ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. ARGV[2])
       if expires ~= '0' then call('PEXPIREAT', STATE, expires) end
       return clock[1] .. ' ' .. clock[2] .. ' 2'
     end
-  elseif verb == 'R' then
+  elseif sub(ARGV[2], 1, 1) == 'R' then
     settings = call('HGET', STATE, 'settings')
-    local holder, last, deadline, expires, owner, terms =
-      match(settings or '', '^1 (%S+) (%d+) (%d+) (%d+) (%S+)( .*)$')
-    if holder == id and owner == ARGV[2] and deadline + 0 > now and (expires ~= '0') == (POLICY == '1') then
-      local till, longer = now + sub(ARGV[3], 2), false
+    ttl, at = match(ARGV[2], '^R(%d+) ()')
+    local mine, last, deadline, expires, terms, whose = '1 ' .. id .. ' ', nil, nil, nil, nil, nil
+    if settings and find(settings, mine, 1, true) == 1 then
+      last, deadline, expires, terms, whose = match(settings, '^(%d+) (%d+) (%d+) ()A[01] 1 %d+ 0 0 %d+ %d+ %d+ ()', #mine + 1)
+    end
+    if whose and find(settings, sub(ARGV[2], at) .. ' ', whose, true) == whose and deadline + 0 > now
+        and (expires ~= '0') == (POLICY == '1') then
+      local till, longer = now + ttl, false
       if expires ~= '0' and till + 1000 > expires + 0 then longer, expires = true, format(WHOLE, till + 60000) end
       call('ZREM', ORDER, '') -- so that it passes when memory is short
-      call('HSET', STATE, 'settings', '1 ' .. id .. ' ' .. last .. ' ' .. format(WHOLE, till) .. ' ' .. expires .. ' '
-        .. owner .. terms)
+      call('HSET', STATE, 'settings', mine .. last .. ' ' .. format(WHOLE, till) .. ' ' .. expires .. ' ' .. sub(settings, terms))
       if longer then call('PEXPIREAT', STATE, expires) end
       return clock[1] .. ' ' .. clock[2] .. ' 2'
     end
@@ -63,14 +65,14 @@ end
 
 local got, fields, top
 if settings then
-  got = call('HMGET', STATE, 'counts', ARGV[4])
+  got = call('HMGET', STATE, 'counts', ARGV[3])
   got = { settings, got[1], got[2] }
 elseif lone then
-  got = call('HMGET', STATE, 'settings', 'counts', ARGV[4])
+  got = call('HMGET', STATE, 'settings', 'counts', ARGV[3])
 else
   fields, top = { 'settings', 'counts', nil }, 2
-  if ARGV[3] and not ARGV[4] then ARGV[4] = '0' end
-  local i = 3
+  if ARGV[2] and not ARGV[3] then ARGV[3] = '0' end
+  local i = 2
   while ARGV[i] do
     local last = i + 1 + ARGV[i + 1]
     for k = i + 2, last do
@@ -93,14 +95,15 @@ local counts
 settings, counts = got[1], got[2]
 
 if settings and not counts then
-  local holder, last, deadline, expires, owner, declared, label =
-    match(settings, '^1 (%S+) (%d+) (%d+) (%d+) (%S+) A[01] 1 %d+ 0 0 (%d+) %d+ %d+ (.*)$')
+  local holder, last, deadline, expires, declared, at =
+    match(settings, '^1 (%S+) (%d+) (%d+) (%d+) A[01] 1 %d+ 0 0 (%d+) %d+ %d+ ()%S+ ')
+  local before = settings
   if holder and deadline + 0 >= 4294967296 and call('HLEN', STATE) == 1 and call('EXISTS', ORDER) == 0 then
     settings = '1 ' .. declared .. ' -1 0 0'
     counts = '1 1 0 0 1 ' .. last .. ' ' .. deadline .. ' ' .. expires
-    local record = 'h 1 0 ' .. last .. ' 0 0 ' .. owner .. ' ' .. label
+    local record = 'h 1 0 ' .. last .. ' 0 0 ' .. sub(before, at)
     for k = 3, #got do
-      if (lone and ARGV[4] or fields[k]) == holder then got[k] = record end
+      if (lone and ARGV[3] or fields[k]) == holder then got[k] = record end
     end
     -- A server that is out of memory refuses a script's first write if it could
     -- grow. This one passes, whatever comes: a newcomer may profit by it, once.

@@ -4,7 +4,6 @@ local CHUNK = 500          -- leases reaped, and waiters granted, at most in one
 local LATE = 10000         -- ms; no copy of a request runs later than this after it (protocol.Late)
 local BAND = 4294967296    -- least score of a deadline
 local RELEASED, EXPIRED, EVICTED, HEAVY = 1, 2, 3, 4
-local find = string.find
 
 local function corrupt(what, value)
   error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80))
@@ -73,7 +72,7 @@ local function fetch(ids)
 end
 
 local function tell(owner, line)
-  local channel = match(owner, '^[^/]+')
+  local channel = inbox(owner)
   notes[channel] = (notes[channel] or STATE) .. '\n' .. line
 end
 
@@ -115,7 +114,7 @@ end
 
 -- Makes id a holder; its deadline is the caller's business. The slot is the
 -- lowest free number: one freed in this call, one freed earlier, or a new one.
-local function grant(id, weight, maxhold, owner, label)
+local function grant(id, weight, maxhold, who)
   last = last < us and us or last + 1
   used, holders = used + weight, holders + 1
   local slot, place = nil, nil
@@ -139,7 +138,7 @@ local function grant(id, weight, maxhold, owner, label)
   end
   local ceiling = maxhold > 0 and now + maxhold or 0
   touched[id] = true
-  rec[id] = format('h %d %d %.0f %.0f 0 ', weight, slot, last, ceiling) .. owner .. ' ' .. label
+  rec[id] = format('h %d %d %.0f %.0f 0 ', weight, slot, last, ceiling) .. who
   return slot, ceiling
 end
 
@@ -197,7 +196,7 @@ local function pump()
     if entry and id and entry.score >= score then entry = nil end
     if entry then id = entry.id end
 
-    local weight, maxhold, owner, label = match(rec[id or ''] or '', '^w (%d+) %d+ (%d+) (%S+) (.*)$')
+    local weight, maxhold, who, owner = match(rec[id or ''] or '', '^w (%d+) %d+ (%d+) ((%S+) .*)$')
     if not weight then corrupt('waiter', rec[id or '']) end
     weight, maxhold = weight + 0, maxhold + 0
     if granted == CHUNK then
@@ -212,7 +211,7 @@ local function pump()
     else
       granted = granted + 1
       waiting = waiting - 1
-      local slot, ceiling = grant(id, weight, maxhold, owner, label)
+      local slot, ceiling = grant(id, weight, maxhold, who)
       if entry then
         -- It learns of the grant by the reply, and has its full TTL.
         local till = now + entry.ttl

@@ -21,13 +21,14 @@ local function gone(id)
 end
 
 local eager = false       -- renewals and heartbeats given: they must pass when memory is short
-local p = 3
+local p = 2
 while ARGV[p] do
   local verb, param = sub(ARGV[p], 1, 1), sub(ARGV[p], 2)
   local from, to = p + 2, p + 1 + ARGV[p + 1]
 
   if verb == 'A' then
-    local wait, weight, ttl, start, maxhold, wanted, hb, qlimit, label = match(ARGV[p], TERMS)
+    local wait, weight, ttl, start, maxhold, wanted, hb, qlimit, at = match(ARGV[p], TERMS)
+    local who = sub(ARGV[p], at)
     weight, ttl, hb, start = weight + 0, ttl + 0, hb + 0, start * 1000
     qlimit, maxhold, wanted = qlimit + 0, maxhold + 0, wanted + 0
     if wanted ~= declared then
@@ -54,7 +55,7 @@ while ARGV[p] do
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 5, limit, 0, 0, 0
         n = n + 5
       elseif waiting == 0 and paused == 0 and used + weight <= limit then
-        local slot, ceiling = grant(id, weight, maxhold, ARGV[2], label)
+        local slot, ceiling = grant(id, weight, maxhold, who)
         local till = now + ttl
         if ceiling > 0 and ceiling < till then till = ceiling end
         due[id] = till
@@ -71,7 +72,7 @@ while ARGV[p] do
         table.insert(arrivals, spot, entry)
         if arrived[id] then arrived[id].id = '' end -- it came, left and came again in this call
         arrived[id], touched[id], due[id] = entry, true, now + hb
-        rec[id] = format('w %d %.0f %.0f ', weight, now, maxhold) .. ARGV[2] .. ' ' .. label
+        rec[id] = format('w %d %.0f %.0f ', weight, now, maxhold) .. who
         out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] = 2, waiting, used, limit, waiting + 1
         n = n + 5
         waiting = waiting + 1
@@ -118,6 +119,7 @@ while ARGV[p] do
 
   elseif verb == 'R' then
     eager = true
+    local ttl, renewer = match(param, '^(%d+) (.*)$')
     for k = from, to do
       local id = ARGV[k]
       if sub(rec[id] or 'x', 1, 1) ~= 'h' then
@@ -128,12 +130,12 @@ while ARGV[p] do
         if evicting == '1' then
           out[n + 1], out[n + 2] = 8, remaining(id)
         else
-          local till = now + param
+          local till = now + ttl
           if ceiling ~= '0' and ceiling + 0 < till then till = ceiling + 0 end
           due[id] = till
-          if owner ~= ARGV[2] then -- adopted: messages go to the new process
+          if owner ~= renewer then -- adopted: messages go to the new process
             touched[id] = true
-            rec[id] = head .. ceiling .. ' 0 ' .. ARGV[2] .. ' ' .. label
+            rec[id] = head .. ceiling .. ' 0 ' .. renewer .. ' ' .. label
           end
           out[n + 1], out[n + 2] = 7, till - now
         end

@@ -9,7 +9,7 @@
 -- All numbers of two digits: to cut one out costs a third of what format does.
 local DIGITS = '0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849'
   .. '5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
-local plain = ARGV[3] and (POLICY == '1' or POLICY == '0') and top <= 500
+local plain = ARGV[2] and (POLICY == '1' or POLICY == '0') and top <= 500
 local limit, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
 if not settings then
   used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
@@ -36,7 +36,7 @@ if plain then
   local token -- last, as text; nil where that is not known
   local text = { nil }  -- of the freed slots
   if not settings then adds[1], adds[2], a = PLACE, NOTE, 2 end
-  local i = 3
+  local i = 2
 
   while ARGV[i] == 'L0' do
     count = ARGV[i + 1] + 0
@@ -84,9 +84,10 @@ if plain then
     local records = heads[1] and call('HMGET', STATE, unpack(ids)) or {}
     plain = #heads == room
     for k = 1, #heads do
-      local weight, cap, owner, label = match(records[k] or '', '^w (%d+) %d+ (%d+) (%S+)(.*)$')
+      local weight, cap, whose = match(records[k] or '', '^w (%d+) %d+ (%d+) ()')
       if not weight or cap ~= '0' or weight + 0 > limit then plain = false break end
       if used + weight > limit then room = 0 break end
+      local owner = sub(records[k], whose)
       if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
       local slot = freed[free]
       if slot then free = free + 1 else slot, slots = slots, slots + 1 end
@@ -96,9 +97,9 @@ if plain then
         unqueued = unqueued + 1
         removed[unqueued] = stock[slot]
       end
-      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner .. label
+      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner
       s = s + 2
-      local channel = match(owner, '^[^/]+')
+      local channel = inbox(owner)
       notes = notes or {}
       notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. token .. ' ' .. slot .. ' ' .. limit
     end
@@ -106,7 +107,7 @@ if plain then
   end
 
   while plain and ARGV[i] do
-    local wait, weight, ttl, start, maxhold, declared, hb, qlimit, label = match(ARGV[i], TERMS)
+    local wait, weight, ttl, start, maxhold, declared, hb, qlimit, at = match(ARGV[i], TERMS)
     if not wait then plain = false break end
     count, declared = ARGV[i + 1] + 0, declared + 0
     limit = limit or declared
@@ -120,7 +121,7 @@ if plain then
         if maxhold + 0 < ttl + 0 then left = maxhold end
       end
       local till = now + left
-      local score, lead, tail = format(WHOLE, till), 'h ' .. weight .. ' ', ' ' .. cap .. ' 0 ' .. ARGV[2] .. ' ' .. label
+      local score, lead, tail = format(WHOLE, till), 'h ' .. weight .. ' ', ' ' .. cap .. ' 0 ' .. sub(ARGV[i], at)
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest, soonest = till, score end
       local first = last < us and us or last + 1
@@ -155,7 +156,7 @@ if plain then
         and (waiting > 0 or used + weight > limit) and waiting + count <= qlimit + 0 then
       local till = now + hb
       local score = format(WHOLE, till)
-      local record = 'w ' .. weight .. format(' ' .. WHOLE .. ' ', now) .. maxhold .. ' ' .. ARGV[2] .. ' ' .. label
+      local record = 'w ' .. weight .. format(' ' .. WHOLE .. ' ', now) .. maxhold .. ' ' .. sub(ARGV[i], at)
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest, soonest = till, score end
       for k = 1, count do
