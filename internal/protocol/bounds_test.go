@@ -55,6 +55,33 @@ func drain(t failer, r *rig, first ...Op) (calls [][]string) {
 	return nil
 }
 
+// TestManyIDsInOneCall: more than Lua's stack has room for.
+func TestManyIDsInOneCall(t *testing.T) {
+	t.Parallel()
+	onBoth(t, form{keeps: true}, func(t *testing.T, r *rig) {
+		all := ids(r.crowd())
+		for _, step := range []struct {
+			op   Op
+			want Code
+		}{
+			{Op{Verb: Acquire, Terms: terms(len(all))}, Granted},
+			{Op{Verb: Acquire, Terms: terms(len(all))}, Granted}, // again
+			{Op{Verb: Renew, TTL: time.Minute}, Renewed},
+			{Op{Verb: Release}, Released},
+		} {
+			_, got := r.do(t, 0, each(step.op, all...)...)
+			for i := range got {
+				if got[i].Code != step.want || step.want == Granted && got[i].Slot != i {
+					t.Fatalf("%s %d of %d: %+v", step.op.Verb, i, len(all), got[i])
+				}
+			}
+		}
+		if d := r.dump(t); d.counts(t).holders > 0 {
+			t.Errorf("left over:\n%.500s", d)
+		}
+	})
+}
+
 // overdue moves all deadlines into the past, which time does for real.
 func overdue(t failer, r *rig) {
 	t.Helper()

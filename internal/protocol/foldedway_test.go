@@ -103,3 +103,34 @@ func wantTTLs(t *testing.T, r *rig, least time.Duration) {
 		}
 	}
 }
+
+// TestOneIDBeginsLikeAnother: only the whole id is the lease's.
+func TestOneIDBeginsLikeAnother(t *testing.T) {
+	t.Parallel()
+	long := each(Op{Verb: Acquire, Terms: terms(3)}, "s0.10")
+	tellAll(t, map[string][][]Op{
+		"released": {long, back(0), each(Op{Verb: Release}, "s0.10")},
+		"renewed":  {long, renew(0), each(Op{Verb: Renew, TTL: time.Minute}, "s0.10")},
+	})
+}
+
+// TestAdoptedFromSomebodyAlike: a lease that is renewed by another process is that
+// process's from then on, however much the two have in common.
+func TestAdoptedFromSomebodyAlike(t *testing.T) {
+	t.Parallel()
+	onBoth(t, form{keeps: true}, func(t *testing.T, r *rig) {
+		shorter := NewStore(r.rdb, r.prefix, "s0", 100, "hos")
+		shorter.Evicting(false)
+		for name, heir := range map[string]*Store{"its owner begins the same": shorter, "its owner is in the label": r.stores[1]} {
+			r.reset(t)
+			label := "of " + ownerOf(heir) + " once"
+			r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(3, func(t *Terms) { t.Label = label })})
+			if _, err := heir.Do(t.Context(), r.keys, 0, []Op{{Verb: Renew, ID: "s0.1", TTL: time.Minute}}); err != nil {
+				t.Fatal(err)
+			}
+			if record, want := r.dump(t).fields["s0.1"], " "+ownerOf(heir)+" "+label; !strings.HasSuffix(record, want) {
+				t.Errorf("%s: %q does not end with %q", name, record, want)
+			}
+		}
+	})
+}

@@ -244,6 +244,23 @@ func TestReleaseLeavesForeignFields(t *testing.T) {
 	}
 }
 
+// TestReleaseAmongAcquiresWhenMemoryIsShort: a release passes, whatever else its call asks for.
+func TestReleaseAmongAcquiresWhenMemoryIsShort(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, f := range []form{{}, {long: true}, {keeps: true}, {keeps: true, long: true}} {
+		r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
+		plain(t, r)
+		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+		ops := []Op{{Verb: Release, ID: "s0.2"}, {Verb: Acquire, ID: "s0.9", Terms: terms(3)}}
+		_, err := r.stores[0].Do(t.Context(), r.keys, 0, ops)
+		server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+		if err != nil || ops[0].Result.Code != Released {
+			t.Errorf("%+v: %v, %+v", f, err, ops[0].Result)
+		}
+	}
+}
+
 // TestFoldedWhenMemoryIsShort: what a server without memory lets pass does so
 // folded, too. Renewals, releases, refusals and the empty call are among that.
 func TestFoldedWhenMemoryIsShort(t *testing.T) {

@@ -51,7 +51,7 @@ var All = []Mutant{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{
 			notAlone,
-			{short, "and top <= 500\n", "and top <= 500 and sub(ARGV[2] or '', 1, 1) ~= 'L'\n"},
+			{short, " and few\n", " and few and sub(ARGV[2] or '', 1, 1) ~= 'L'\n"},
 			{apply, "pump()\n\n-- ---- write", "if sub(ARGV[2] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
 		},
 	},

@@ -66,5 +66,6 @@ end
 -- The ways behind know one form of a call.
 if lone then
   fields, top = { 'settings', 'counts', ARGV[3] }, 3
+  asks = sub(ARGV[2], 1, 1) == 'A' and 1 or 0
   ARGV[3], ARGV[4] = '1', ARGV[3]
 end

@@ -61,9 +61,14 @@ if quick and ARGV[2] ~= 'L0' then
   end
 end
 
--- ---- read: one HMGET for the state and the records of all ids given ----
+-- ---- read: one HMGET for the state and records ----
+--
+-- Those of acquires are not read: that their ids are new is seen when they are
+-- written (short.lua), or they are read by the general way. Nor is more than
+-- unpack takes at once.
 
 local got, fields, top
+local asks, few = 0, true            -- ids of acquires; are all ids together few?
 if settings then
   got = call('HMGET', STATE, 'counts', ARGV[3])
   got = { settings, got[1], got[2] }
@@ -75,21 +80,19 @@ else
   local i = 2
   while ARGV[i] do
     local last = i + 1 + ARGV[i + 1]
-    for k = i + 2, last do
-      top = top + 1
-      fields[top] = ARGV[k]
+    if sub(ARGV[i], 1, 1) == 'A' then
+      asks = asks + last - i - 1
+    else
+      for k = i + 2, last do
+        top = top + 1
+        fields[top] = ARGV[k]
+      end
     end
     i = last + 1
   end
-  if top <= 1000 then
-    got = call('HMGET', STATE, unpack(fields, 1, top))
-  else
-    got = {}
-    for from = 1, top, 1000 do
-      local part = call('HMGET', STATE, unpack(fields, from, math.min(from + 999, top)))
-      for k = 1, #part do got[from + k - 1] = part[k] end
-    end
-  end
+  few = top + asks <= 500
+  if not few then top = 2 end
+  got = call('HMGET', STATE, unpack(fields, 1, top))
 end
 local counts
 settings, counts = got[1], got[2]

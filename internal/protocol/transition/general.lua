@@ -19,6 +19,29 @@ end
 local rec = {}             -- id -> record, false when there is none
 for k = 3, top do rec[fields[k]] = got[k] end
 
+-- Reads the records of ids that are not yet known.
+local function fetch(ids)
+  for from = 1, #ids, 1000 do
+    local found = call('HMGET', STATE, unpack(ids, from, math.min(from + 999, #ids)))
+    for k = 1, #found do
+      local id = ids[from + k - 1]
+      if rec[id] == nil then rec[id] = found[k] end
+    end
+  end
+end
+
+do
+  local unread, i = {}, 2
+  while ARGV[i] do
+    local last = i + 1 + ARGV[i + 1]
+    for k = i + 2, last do
+      if rec[ARGV[k]] == nil then unread[#unread + 1] = ARGV[k] end
+    end
+    i = last + 1
+  end
+  fetch(unread)
+end
+
 local declared, pin, paused, changes = 0, -1, 0, 0
 used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, 0, 0, 0, 0, 0
 local fresh = not settings
@@ -63,13 +86,6 @@ local arrivals, arrived = {}, {}  -- waiters that came in this call, by score; i
 local notes = {}                  -- channel -> message
 local freed, stored, taken = {}, slots - holders, {}
 local out, n, status = {}, 0, 0
-
-local function fetch(ids)
-  local found = call('HMGET', STATE, unpack(ids))
-  for k = 1, #ids do
-    if rec[ids[k]] == nil then rec[ids[k]] = found[k] end
-  end
-end
 
 local function tell(owner, line)
   local channel = inbox(owner)

@@ -9,7 +9,7 @@
 -- All numbers of two digits: to cut one out costs a third of what format does.
 local DIGITS = '0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849'
   .. '5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
-local plain = ARGV[2] and (POLICY == '1' or POLICY == '0') and top <= 500
+local plain = ARGV[2] and (POLICY == '1' or POLICY == '0') and few
 local limit, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
 if not settings then
   used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
@@ -41,8 +41,10 @@ if plain then
   while ARGV[i] == 'L0' do
     count = ARGV[i + 1] + 0
     for k = 1, count do
-      local weight, slot = match(got[field + k] or '', '^h (%d+) (%d+) ')
-      if weight == '1' then used = used - 1 else used = used - (weight or FRONT) end
+      local record, weight = got[field + k] or '', 1
+      local slot = match(record, '^h 1 (%d+) ')
+      if not slot then weight, slot = match(record, '^h (%d+) (%d+) ') end
+      used = used - (weight or FRONT)
       if used < 0 then plain = false break end
       local number = slot + 0
       if text[number] then plain = false break end -- an id that is named twice
@@ -53,18 +55,11 @@ if plain then
     out[n] = '9' .. string.rep(' 9', count - 1)
     field, i = field + count, i + 2 + count
   end
-  if field + 1 < top then -- an id that is named twice changes its own record on the way
-    local seen = {}
-    for k = field + 1, top do
-      if seen[fields[k]] then plain = false end
-      seen[fields[k]] = true
-    end
-  end
   -- Slots to give out, lowest first: those freed now, and of the stored ones those
   -- that may come before. What is in removed beyond freeds is in ORDER alone.
   if freeds > 1 then table.sort(freed) end
   local unqueued, free, vacant, stock = freeds, 1, freeds, nil
-  local grants = top - 2 - freeds + math.min(waiting, 100) -- at most
+  local grants = asks + math.min(waiting, 100) -- at most
   if plain and stored > 0 and grants > 0 then
     local bound, most = freed[grants], math.min(stored, grants)
     local found = call('ZRANGEBYSCORE', ORDER, '0', bound or '2147483648', 'LIMIT', '0', most)
@@ -130,7 +125,6 @@ if plain then
       n = n + 1
       out[n] = '11 ' .. format('%d ', count) .. format(WHOLE, first) .. ' ' .. left .. format(' %d', limit)
       for k = 1, count do
-        if got[field + k] then plain = false break end
         local id, slot = ARGV[i + 1 + k], freed[free]
         if not slot then
           slot, slots = slots, slots + 1
@@ -160,7 +154,6 @@ if plain then
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest, soonest = till, score end
       for k = 1, count do
-        if got[field + k] then plain = false break end
         if last < us then last, token = us, stamp else last, token = last + 1, nil end
         local id = ARGV[i + 1 + k]
         sets[s + 1], sets[s + 2] = id, record
@@ -173,7 +166,7 @@ if plain then
     else
       plain = false
     end
-    field, i = field + count, i + 2 + count
+    i = i + 2 + count
   end
 
   if plain and holders + waiting == 0 then
@@ -200,8 +193,29 @@ if plain then
   end
 
   if plain then
+    if a > 0 then
+      if unqueued > 0 then call('ZREM', ORDER, '') end -- so that releases pass when memory is short
+      plain = call('ZADD', ORDER, 'NX', unpack(adds, 1, a)) == a / 2
+    end
+    if not plain then
+      -- Whoever has a record has a deadline, so there is an acquire whose id is known
+      -- already, or named twice. What is new here goes; the general way will see.
+      local ids, new = {}, {}
+      for k = 1, a / 2 do
+        local member = adds[2 * k]
+        ids[k] = sub(adds[2 * k - 1], 1, 1) == '-' and sub(member, 2) or member -- a place in the queue, or a deadline
+      end
+      local records = call('HMGET', STATE, unpack(ids))
+      for k = 1, a / 2 do
+        local kind = sub(records[k] or '', 1, 1)
+        if kind == '' or kind ~= 'w' and ids[k] ~= adds[2 * k] then new[#new + 1] = adds[2 * k] end
+      end
+      if new[1] then call('ZREM', ORDER, unpack(new)) end
+    end
+  end
+
+  if plain then
     if unqueued > 0 then call('ZREM', ORDER, unpack(removed, 1, unqueued)) end
-    if a > 0 then call('ZADD', ORDER, unpack(adds, 1, a)) end
     if freeds > 0 then call('HDEL', STATE, unpack(removed, 1, freeds)) end
     if furthest > nearest and holders + waiting == 1 and tombs == '0' then soonest = format(WHOLE, furthest) end
     local lapsed = lapse
