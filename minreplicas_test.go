@@ -50,7 +50,8 @@ func TestMinReplicasIsBounded(t *testing.T) {
 // TestMinReplicasNeedsTheRight: who may not WAIT is told so, and holds nothing.
 func TestMinReplicasNeedsTheRight(t *testing.T) {
 	t.Parallel()
-	client := rightsClient(t, asBerth(t, redistest.Start(t), redistest.LeastRights(t, ".")))
+	rights, _ := redistest.LeastRights(t, ".")
+	client := rightsClient(t, asBerth(t, redistest.Start(t), rights))
 	sem := granted(client.Semaphore("safe", 1))
 	_, err := sem.Acquire(t.Context(), berth.MinReplicas(1))
 	short, ok := errors.AsType[*berth.NotReplicatedError](err)

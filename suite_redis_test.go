@@ -191,10 +191,10 @@ func TestUsersWithFewRights(t *testing.T) {
 		const data = " +hget +hmget +hset +hdel +hlen +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +zrank +zcard" +
 			" +del +exists +persist +pexpireat +time +publish"
 		rights := map[string]string{
-			"noscripts": "~berth:* &berth:* +ping +subscribe" + data,
+			"noscripts": "~berth:* resetchannels &berth:* +ping +subscribe" + data,
 			"nochannel": "~berth:* resetchannels +eval +evalsha" + data,
-			"nokeys":    "~other:* &berth:* +eval +evalsha +subscribe +ping" + data,
-			"least":     "~berth:* &berth:* +eval +evalsha +subscribe +unsubscribe +ping" + data,
+			"nokeys":    "~other:* resetchannels &berth:* +eval +evalsha +subscribe +ping" + data,
+			"least":     "~berth:* resetchannels &berth:* +eval +evalsha +subscribe +unsubscribe +ping" + data,
 		}
 		for user, rules := range rights {
 			args := []any{"ACL", "SETUSER", user, "on", ">secret", "-@all"}

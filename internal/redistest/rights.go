@@ -9,8 +9,9 @@ import (
 )
 
 // LeastRights returns the rights that docs/operations.md tells operators to
-// give; root is the way to the repository. A test of what operators read.
-func LeastRights(t testing.TB, root string) []string {
+// give, and those that a Cluster needs as well; root is the way to the repository.
+// A test of what operators read.
+func LeastRights(t testing.TB, root string) (rights, clustered []string) {
 	t.Helper()
 	doc, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
 	if err != nil {
@@ -20,5 +21,9 @@ func LeastRights(t testing.TB, root string) []string {
 	if rule == nil {
 		t.Fatal("docs/operations.md has no ACL rule")
 	}
-	return strings.Fields(string(rule[1]))
+	more := regexp.MustCompile("A Cluster needs `(.*?)` as well").FindSubmatch(doc)
+	if more == nil {
+		t.Fatal("docs/operations.md does not tell what a Cluster needs")
+	}
+	return strings.Fields(string(rule[1])), strings.Fields(string(more[1]))
 }

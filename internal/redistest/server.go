@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -151,7 +152,7 @@ func (s *Server) command() (*exec.Cmd, error) {
 		`save ""`,
 		"appendonly no",
 	}
-	text := strings.Join(append(lines, s.config...), "\n") + "\n"
+	text := strings.Join(append(lines, understood(program, s.config)...), "\n") + "\n"
 	file := filepath.Join(s.dir, "redis.conf")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
@@ -160,6 +161,20 @@ func (s *Server) command() (*exec.Cmd, error) {
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), s.env...)
 	return cmd, nil
+}
+
+// understood leaves out what a server before Redis 7.0 would not start with: there
+// DEBUG needs no permission.
+func understood(program string, config []string) []string {
+	debug := func(line string) bool { return strings.HasPrefix(line, "enable-debug-command ") }
+	if !slices.ContainsFunc(config, debug) {
+		return config
+	}
+	version, err := exec.Command(program, "--version").Output()
+	if err != nil || !bytes.Contains(version, []byte("v=6.")) {
+		return config
+	}
+	return slices.DeleteFunc(slices.Clone(config), debug)
 }
 
 // answers tells whether the server executes commands. An error such as NOAUTH

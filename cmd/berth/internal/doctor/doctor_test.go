@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,7 +98,7 @@ func TestServers(t *testing.T) {
 			[]string{durable, "min-replicas-to-write 1"},
 			map[string]string{"replication": "FAIL wants 1", "semaphore": "FAIL taking a permit failed"},
 		},
-		"impatient": {[]string{durable, "busy-reply-threshold 20"}, map[string]string{"scripts": "WARN 20 ms"}},
+		"impatient": {[]string{durable, "lua-time-limit 20"}, map[string]string{"scripts": "WARN 20 ms"}},
 		"clustered": {
 			[]string{durable, "cluster-enabled yes"},
 			map[string]string{"cluster": "FAIL as if it were alone", "semaphore": "FAIL CLUSTERDOWN", "scripts": "FAIL CLUSTERDOWN"},
@@ -171,16 +170,6 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// documented returns the rights that docs/operations.md names.
-func documented(t *testing.T) []string {
-	t.Helper()
-	doc, err := os.ReadFile("../../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Fields(string(regexp.MustCompile(`(?s)user berth on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)[1]))
-}
-
 func TestRightsAreThoseDocumented(t *testing.T) {
 	t.Parallel()
 	var asked, told []string
@@ -188,7 +177,8 @@ func TestRightsAreThoseDocumented(t *testing.T) {
 		name, _, _ := strings.Cut(r.command, " ")
 		asked = append(asked, "+"+strings.ToLower(name))
 	}
-	for _, r := range documented(t) {
+	rights, clustered := redistest.LeastRights(t, "../../../..")
+	for _, r := range append(rights, clustered...) {
 		if strings.HasPrefix(r, "+") && r != "+hello" { // everybody may say hello
 			told = append(told, r)
 		}
@@ -204,7 +194,8 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
 	server.Do(t, "HSET", "berth:{idle}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0") // something to look at
-	full := append(documented(t), "+acl|whoami", "+acl|dryrun", "+config|get")
+	least, _ := redistest.LeastRights(t, "../../../..")
+	full := append(least[:len(least):len(least)], "+acl|whoami", "+acl|dryrun", "+config|get")
 	without := func(rights ...string) []string {
 		return slices.DeleteFunc(slices.Clone(full), func(r string) bool { return slices.Contains(rights, r) })
 	}
@@ -213,7 +204,7 @@ func TestRights(t *testing.T) {
 		want   map[string]string
 	}{
 		"full":     {full, nil},
-		"sparing":  {documented(t), map[string]string{"rights": "OK may not ask"}},
+		"sparing":  {least, map[string]string{"rights": "OK may not ask"}},
 		"no hset":  {without("+hset"), map[string]string{"rights": "FAIL +hset", "semaphore": "FAIL taking a permit"}},
 		"no scan":  {without("+scan"), map[string]string{"rights": "WARN +scan (berth ls", "keyspace": "WARN may not be looked at"}},
 		"no eval":  {without("+eval", "+evalsha"), map[string]string{"rights": "FAIL +evalsha", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},

@@ -162,7 +162,8 @@ func (p *patient) keyspace(ctx context.Context) Finding {
 
 func scanFailed(err error) Finding {
 	text := err.Error()
-	if strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command") {
+	// In a script: Redis 6.2, Redis 7.0, and from 7.2 on as Valkey.
+	if strings.Contains(text, "can't run this command") || strings.Contains(text, "NOPERM") || strings.Contains(text, "ACL failure in script") {
 		return warn("Give the user the rights in docs/operations.md, SCAN included.", "the semaphores may not be looked at (%s)", short(err))
 	}
 	return fail("Look at the server's log.", "the semaphores could not be looked at (%s)", short(err))
