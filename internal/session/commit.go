@@ -392,14 +392,11 @@ func (s *Semaphore) failed(f *flight, err error) {
 	releases, pending := s.releases, s.pending
 	s.releases, s.pending = nil, nil
 	for i, o := range slices.Concat(f.ops, releases, pending) {
-		if rejected && i < len(f.ops) || now >= o.giveUp || o.pointless() || stranger && o.Verb == protocol.Acquire {
+		if rejected && i < len(f.ops) || stranger && o.Verb == protocol.Acquire {
 			s.abort(o, err)
-			continue
+		} else {
+			s.insist(o, now, err)
 		}
-		if now >= o.answer {
-			o.finish(o.verdict(err)) // it goes on in the background
-		}
-		s.line(o)
 	}
 	if rejected {
 		return
@@ -409,6 +406,45 @@ func (s *Semaphore) failed(f *flight, err error) {
 		s.retryAt = now.Add(s.pause/2 + rand.N(max(s.pause, leastPause)))
 	}
 	s.pause = min(max(2*s.pause, leastPause), mostPause)
+	s.wakeBy(s.patience())
+}
+
+// insist puts o back in line, or ends it for want of time, err being why there is
+// no answer. Whoever has waited long enough is told so meanwhile.
+func (s *Semaphore) insist(o *op, now clock.Instant, err error) {
+	if now >= o.giveUp || o.pointless() {
+		s.abort(o, err)
+		return
+	}
+	if now >= o.answer {
+		o.finish(o.verdict(err)) // it goes on in the background
+	}
+	s.line(o)
+}
+
+// endure ends what has no time to wait for the next call. s.mu is held.
+func (s *Semaphore) endure(now clock.Instant) {
+	if now >= s.retryAt {
+		return // that call is about to start, or under way
+	}
+	releases, pending := s.releases, s.pending
+	s.releases, s.pending = nil, nil
+	for _, o := range slices.Concat(releases, pending) {
+		s.insist(o, now, s.lastErr)
+	}
+}
+
+// patience is when the first of those in line, or who waits for it, gives up if
+// nothing answers.
+func (s *Semaphore) patience() clock.Instant {
+	first := clock.Never
+	for _, o := range slices.Concat(s.releases, s.pending) {
+		first = min(first, o.giveUp)
+		if o.done != nil {
+			first = min(first, o.answer)
+		}
+	}
+	return first
 }
 
 // pointless reports whether nobody needs the operation any more.

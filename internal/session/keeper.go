@@ -42,6 +42,7 @@ func (s *Semaphore) tick() {
 			s.failed(f, protocol.NoAnswer())
 		}
 	}
+	s.endure(now)
 	for _, c := range s.claims {
 		s.attend(c, now)
 	}
@@ -102,6 +103,9 @@ func (s *Semaphore) rearm() {
 	}
 	if s.air == [2]*flight{} && len(s.pending)+len(s.releases) > 0 {
 		next = min(next, s.retryAt)
+	}
+	if clock.Now() < s.retryAt {
+		next = min(next, s.patience())
 	}
 	s.wakeBy(next)
 }
