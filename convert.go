@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
 )
@@ -67,7 +65,7 @@ func publicFailure(name string, f *protocol.Failure, err error) error {
 	switch {
 	case f.Detail != nil:
 		kind = ErrCorrupt
-	case errors.Is(f, protocol.ErrUnknown), protocol.NoConnection(f), errors.Is(f, redis.ErrPoolTimeout):
+	case errors.Is(f, protocol.ErrUnknown), f.Unanswered():
 		kind = ErrUnreachable
 	}
 	if name == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
 )
 
 // nobodyThere returns a client whose every dial is refused.
@@ -52,6 +53,17 @@ func TestRefusedConnectionIsReportedAtOnce(t *testing.T) {
 	if _, err := nobodyThere(t).Inspector().List(t.Context()); !errors.Is(err, berth.ErrUnreachable) {
 		t.Errorf("List: %v", err)
 	}
+}
+
+// TestCutOffAtFirstContact: a server that never answered has refused nothing.
+func TestCutOffAtFirstContact(t *testing.T) {
+	each(t, func(_ *testing.T, e *env) {
+		p := e.peer()
+		p.net.Inject(redistest.Rule{Times: -1, Match: redistest.IsScript, Fault: redistest.Reset})
+		if _, err := p.sem(1).TryAcquire(e.ctx); !errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) {
+			e.t.Errorf("TryAcquire: %v", err)
+		}
+	})
 }
 
 // TestDetachedLeaseThatIsEvictedCanBeReleased: whoever has the handle of a lease

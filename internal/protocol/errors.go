@@ -86,6 +86,12 @@ func classify(err error) *Failure {
 	return &Failure{Kind: ErrUnknown, Err: err}
 }
 
+// Unanswered reports whether Redis said nothing, or what it said was not understood.
+func (f *Failure) Unanswered() bool {
+	_, said := errors.AsType[redis.Error](f.Err)
+	return !said && !errors.Is(f.Err, errLate) && !errors.Is(f.Err, redis.ErrClosed)
+}
+
 // NoConnection reports whether err is that no connection could be made.
 func NoConnection(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
