@@ -12,8 +12,8 @@ import (
 )
 
 // PoolSize is how many connections every go-redis client may have, whatever it
-// is for: one for each goroutine of the largest crowd, so that nobody waits for
-// a connection.
+// is for, unless the URL has another pool_size: one for each goroutine of the
+// largest crowd, so that nobody waits for a connection.
 const PoolSize = 256
 
 // ErrURL says that a URL cannot be used, without any of its words: each of them
@@ -27,11 +27,13 @@ func Parse(url string) (*redis.Options, error) {
 	if err != nil {
 		return nil, ErrURL
 	}
-	o.PoolSize = PoolSize
+	if o.PoolSize == 0 {
+		o.PoolSize = PoolSize
+	}
 	return o, nil
 }
 
-// Client returns a client with default options but for the size of the pool.
+// Client returns a client with default options but for those in the URL and the size of the pool.
 // The URL must be one that Parse accepts.
 func Client(url string) *redis.Client {
 	o, err := Parse(url)

@@ -94,4 +94,7 @@ func TestParseErrorsKeepSecrets(t *testing.T) {
 	if err != nil || o.PoolSize != PoolSize {
 		t.Errorf("%v, %+v", err, o)
 	}
+	if o, err := Parse("unix:///tmp/s?pool_size=20"); err != nil || o.PoolSize != 20 {
+		t.Errorf("%v, %+v", err, o)
+	}
 }
