@@ -115,6 +115,7 @@ func (l *Loan) Release() error {
 		l.end(l.released())
 		p.mu.Lock()
 	}
+	p.line.reuse(l.lease)
 	now := p.now()
 	if p.closed || !l.lease.usable(now) {
 		p.drop(l.lease)

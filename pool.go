@@ -124,6 +124,7 @@ func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
+	w.lease.waiter = w
 	return newLoan(ctx, p, w.lease), nil
 }
 

@@ -39,6 +39,8 @@ type berthing struct {
 	stop  func() bool     // stops the pool's interest in held
 	trust clock.Instant   // the trust deadline; renewals may have moved it on meanwhile
 	since clock.Instant   // idle since then
+
+	waiter *waiter // with which its borrower stood in line; nil: it had not to
 }
 
 // usable reports whether b may be lent at now. It looks at what the lease's own

@@ -15,27 +15,35 @@ import (
 type waiter struct {
 	next, prev *waiter
 	number     uint64
-	turn       chan struct{} // closed when the rest is set
+	turn       chan struct{} // has room for one; gets it when the rest is set
+	served     bool
 	lease      *berthing
 	err        error
 }
 
 func (w *waiter) serve(b *berthing, err error) {
-	w.lease, w.err = b, err
-	close(w.turn)
+	w.served, w.lease, w.err = true, b, err
+	w.turn <- struct{}{}
 }
 
 // waiters is a line: who comes first is served first, and any of them may leave.
 type waiters struct {
 	first, last *waiter
 	n           int
-	number      uint64 // of the one who came last
+	number      uint64    // of the one who came last
+	spare       []*waiter // for those who come
 }
 
 func (l *waiters) push() *waiter {
 	l.n++
 	l.number++
-	w := &waiter{prev: l.last, number: l.number, turn: make(chan struct{})}
+	var w *waiter
+	if n := len(l.spare); n > 0 {
+		w, l.spare = l.spare[n-1], l.spare[:n-1]
+	} else {
+		w = &waiter{turn: make(chan struct{}, 1)}
+	}
+	w.prev, w.number = l.last, l.number
 	if l.last == nil {
 		l.first = w
 	} else {
@@ -43,6 +51,15 @@ func (l *waiters) push() *waiter {
 	}
 	l.last = w
 	return w
+}
+
+// reuse takes back what the borrower of b waited with, if it had to wait. Where more
+// goroutines borrow than there are leases, each loan would make a waiter and a channel.
+func (l *waiters) reuse(b *berthing) {
+	if w := b.waiter; w != nil {
+		*w, b.waiter = waiter{turn: w.turn}, nil
+		l.spare = append(l.spare, w)
+	}
 }
 
 // pop returns the first in line, nil if there is none.
@@ -73,10 +90,8 @@ func (l *waiters) remove(w *waiter) {
 func (p *Pool) leave(w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-w.turn:
+	if w.served {
 		return false
-	default:
 	}
 	p.line.remove(w)
 	p.spare(clock.Now())
