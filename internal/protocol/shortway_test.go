@@ -261,6 +261,23 @@ func TestReleaseAmongAcquiresWhenMemoryIsShort(t *testing.T) {
 	}
 }
 
+// TestRepeatWhenMemoryIsShort: whoever asks again for what it has needs no room.
+func TestRepeatWhenMemoryIsShort(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, f := range []form{{}, {long: true}, {keeps: true}} {
+		r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
+		plain(t, r)
+		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+		ops := each(Op{Verb: Acquire, Terms: terms(3)}, "s0.2")
+		_, err := r.stores[0].Do(t.Context(), r.keys, 0, ops)
+		server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+		if err != nil || ops[0].Result.Code != Granted {
+			t.Errorf("%+v: %v, %+v", f, err, ops[0].Result)
+		}
+	}
+}
+
 // TestFoldedWhenMemoryIsShort: what a server without memory lets pass does so
 // folded, too. Renewals, releases, refusals and the empty call are among that.
 func TestFoldedWhenMemoryIsShort(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // The parts of transition, in their order. Each takes the call to its end or
-// leaves it, with nothing changed, to those behind it.
+// leaves it, with nothing changed but a folded semaphore unfolded, to those behind it.
 var (
 	//go:embed transition/begin.lua
 	begin string

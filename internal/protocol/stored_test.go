@@ -313,6 +313,49 @@ func TestHalfThatWasLeft(t *testing.T) {
 	})
 }
 
+// TestRepeatAfterTheSetWasLost: a lease of which only the record is left is not
+// given anew, alone or among others, where there is room and where there is none.
+func TestRepeatAfterTheSetWasLost(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, r *rig) {
+		for limit, all := range map[int][]string{2: {"s0.2"}, 3: {"s0.2"}, 9: {"s0.9", "s0.2"}} {
+			r.reset(t)
+			r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(limit)}, "s0.2", "s0.3")...)
+			r.rdb.Del(t.Context(), r.keys.Order)
+			before := r.raw(t)
+			_, err := r.stores[0].Do(t.Context(), r.keys, 0, each(Op{Verb: Acquire, Terms: terms(limit)}, all...))
+			wantKind(t, err, ErrRejected, ErrCorrupt)
+			if after := r.raw(t); !reflect.DeepEqual(after, before) {
+				t.Errorf("limit %d: changed\n%s\nto\n%s", limit, before, after)
+			}
+		}
+	})
+}
+
+// TestWaitersOfNobody: who waits without an owner that could be told is not handed
+// anything, and what is told goes to the owner's channel and nowhere else.
+func TestWaitersOfNobody(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, r *rig) {
+		for _, record := range []string{"w 1 5 0 ", "w 1 5 0  label", "w 1 5 0 CHANNEL and/label"} {
+			for _, back := range [][]string{{"s0.1"}, {"s0.1", "s0.2"}} {
+				r.reset(t)
+				r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(2)}, ids(4)...)...)
+				channel := r.stores[1].Channel(r.keys)
+				r.rdb.HSet(t.Context(), r.keys.State, "s0.3", strings.Replace(record, "CHANNEL", channel, 1))
+				_, err := r.stores[0].Do(t.Context(), r.keys, 0, each(Op{Verb: Release}, back...))
+				heard := r.notes(t)
+				switch named := strings.Contains(record, "CHANNEL"); {
+				case !named && !errors.Is(err, ErrCorrupt):
+					t.Errorf("%q: %v", record, err)
+				case named && (err != nil || len(heard[ownerOf(r.stores[1])]) != 1):
+					t.Errorf("%q: %v, heard %v", record, err, heard)
+				}
+			}
+		}
+	})
+}
+
 func TestForeignScores(t *testing.T) {
 	t.Parallel()
 	var damages []damage

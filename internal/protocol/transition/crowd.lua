@@ -12,10 +12,11 @@ local function publish(channel, message)
   end
 end
 
--- The channel of an owner, or of a text that begins with one. What a pattern walks
--- over costs 65 instructions a byte, a plain search next to nothing.
-local function inbox(owner)
-  return sub(owner, 1, (find(owner, '/', 1, true) or 0) - 1)
+-- The channel of an owner that a text begins with; nil where there is none. What a
+-- pattern walks over costs 65 instructions a byte, a plain search next to nothing.
+local function inbox(text)
+  local channel = sub(text, 1, (find(text, '/', 1, true) or 1) - 1)
+  if channel ~= '' and not find(channel, ' ', 1, true) then return channel end
 end
 
 if quick and settings then
@@ -35,14 +36,15 @@ if quick and settings then
       local heir = sub(head, 2)
       local waiter = call('HMGET', STATE, heir)[1] or ''
       local same, at = match(waiter, '^w (%d+) %d+ 0 ()')
-      if same == weight then
-        local owner = sub(waiter, at)
+      local owner = same == weight and sub(waiter, at)
+      local channel = owner and inbox(owner)
+      if channel then
         counts = used .. ' ' .. holders .. format(' %d ', waiting - 1) .. tombs .. ' ' .. slots .. ' '
           .. stamp .. ' ' .. soonest .. ' ' .. lapse
         call('ZREM', ORDER, id, head)
         call('HDEL', STATE, id)
         call('HSET', STATE, 'counts', counts, heir, 'h ' .. weight .. ' ' .. slot .. ' ' .. stamp .. ' 0 0 ' .. owner)
-        publish(inbox(owner), STATE .. '\ng ' .. heir .. ' ' .. stamp .. ' ' .. slot .. ' ' .. limit)
+        publish(channel, STATE .. '\ng ' .. heir .. ' ' .. stamp .. ' ' .. slot .. ' ' .. limit)
         return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. ' 9'
       end
     end
@@ -66,6 +68,6 @@ end
 -- The ways behind know one form of a call.
 if lone then
   fields, top = { 'settings', 'counts', ARGV[3] }, 3
-  asks = sub(ARGV[2], 1, 1) == 'A' and 1 or 0
+  if sub(ARGV[2], 1, 1) == 'A' then asks, few = 1, not got[3] end -- a known id is for the general way
   ARGV[3], ARGV[4] = '1', ARGV[3]
 end

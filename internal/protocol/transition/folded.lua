@@ -63,9 +63,9 @@ end
 
 -- ---- read: one HMGET for the state and records ----
 --
--- Those of acquires are not read: that their ids are new is seen when they are
--- written (short.lua), or they are read by the general way. Nor is more than
--- unpack takes at once.
+-- Of several operations, those of acquires are not read: that their ids are new is
+-- seen when they are written (short.lua), or they are read by the general way. Nor is
+-- more than unpack takes at once.
 
 local got, fields, top
 local asks, few = 0, true            -- ids of acquires; are all ids together few?

@@ -88,7 +88,7 @@ local freed, stored, taken = {}, slots - holders, {}
 local out, n, status = {}, 0, 0
 
 local function tell(owner, line)
-  local channel = inbox(owner)
+  local channel = inbox(owner) or owner
   notes[channel] = (notes[channel] or STATE) .. '\n' .. line
 end
 

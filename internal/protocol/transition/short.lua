@@ -3,7 +3,7 @@
 -- While nothing is due, pinned or paused, this does what the general way below
 -- does, without building the general way's functions and tables, which cost more
 -- than the work itself (docs/decisions). Whatever is out of the ordinary clears
--- plain before anything was written, and the general way starts afresh. Numbers
+-- plain before anything that stays was written, and the general way starts afresh. Numbers
 -- become text once; tables are made with room for one operation.
 
 -- All numbers of two digits: to cut one out costs a third of what format does.
@@ -35,7 +35,7 @@ if plain then
   local furthest, stored = 0, slots - holders
   local token -- last, as text; nil where that is not known
   local text = { nil }  -- of the freed slots
-  if not settings then adds[1], adds[2], a = PLACE, NOTE, 2 end
+  adds[1], adds[2], a = PLACE, NOTE, 2 -- if that is new, though the hash is not, the sorted set was lost
   local i = 2
 
   while ARGV[i] == 'L0' do
@@ -80,9 +80,10 @@ if plain then
     plain = #heads == room
     for k = 1, #heads do
       local weight, cap, whose = match(records[k] or '', '^w (%d+) %d+ (%d+) ()')
-      if not weight or cap ~= '0' or weight + 0 > limit then plain = false break end
+      local owner = weight and sub(records[k], whose)
+      local channel = owner and inbox(owner)
+      if not channel or cap ~= '0' or weight + 0 > limit then plain = false break end
       if used + weight > limit then room = 0 break end
-      local owner = sub(records[k], whose)
       if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
       local slot = freed[free]
       if slot then free = free + 1 else slot, slots = slots, slots + 1 end
@@ -94,7 +95,6 @@ if plain then
       end
       sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner
       s = s + 2
-      local channel = inbox(owner)
       notes = notes or {}
       notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. token .. ' ' .. slot .. ' ' .. limit
     end
@@ -187,28 +187,32 @@ if plain then
         a = a + 2
       end
     end
-    plain = holders > 0 or a == 0 and stored == 0 or not settings -- else free slots of nobody would be kept
+    plain = holders > 0 or a == 2 and stored == 0 or not settings -- else free slots of nobody would be kept
   else
     plain = false
   end
 
   if plain then
-    if a > 0 then
+    local added, want = 0, settings and a / 2 - 1 or a / 2
+    if a > 2 then
       if unqueued > 0 then call('ZREM', ORDER, '') end -- so that releases pass when memory is short
-      plain = call('ZADD', ORDER, 'NX', unpack(adds, 1, a)) == a / 2
+      added = call('ZADD', ORDER, 'NX', unpack(adds, 1, a))
     end
-    if not plain then
-      -- Whoever has a record has a deadline, so there is an acquire whose id is known
-      -- already, or named twice. What is new here goes; the general way will see.
+    if added ~= want then
+      -- Whoever has a record has a deadline: an acquire's id is known already, or
+      -- named twice. What was added goes again, and the general way will see. It is what
+      -- has no record; of a lost set, all. (In keys that somebody else wrote into, a
+      -- deadline too many or too few may be left.)
+      plain = false
       local ids, new = {}, {}
       for k = 1, a / 2 do
         local member = adds[2 * k]
         ids[k] = sub(adds[2 * k - 1], 1, 1) == '-' and sub(member, 2) or member -- a place in the queue, or a deadline
       end
       local records = call('HMGET', STATE, unpack(ids))
-      for k = 1, a / 2 do
-        local kind = sub(records[k] or '', 1, 1)
-        if kind == '' or kind ~= 'w' and ids[k] ~= adds[2 * k] then new[#new + 1] = adds[2 * k] end
+      for k = settings and added < want and 2 or 1, a / 2 do
+        local queues = ids[k] ~= adds[2 * k]
+        if added > want or not records[k] or queues and sub(records[k], 1, 1) ~= 'w' then new[#new + 1] = adds[2 * k] end
       end
       if new[1] then call('ZREM', ORDER, unpack(new)) end
     end
