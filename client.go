@@ -85,13 +85,13 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 	return newSemaphore(c, c.session.Semaphore(name), name, limit, cfg), nil
 }
 
-// terms are the config in the protocol's words, for the client's store.
-func (c config) terms(client *Client, limit int, wait bool) *protocol.Terms {
-	return client.session.Store().Prepare(protocol.Terms{
+// terms are the config in the protocol's words.
+func (c config) terms(limit int, wait bool) *protocol.Terms {
+	return &protocol.Terms{
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
 		MinReplicas: c.replicas,
-	})
+	}
 }
 
 // Adopt resumes the lease that another process, or this one, gave away by
@@ -113,7 +113,7 @@ func (c *Client) Adopt(ctx context.Context, handle string) (*Lease, error) {
 	cfg.noRenewal = h.Manual
 	inner := c.session.Semaphore(h.Name)
 	grant := session.Grant{ID: h.ID, Token: h.Token, Slot: h.Slot, Limit: h.Limit}
-	claim, err := inner.Adopt(ctx, grant, cfg.terms(c, h.Declared, false), cfg.noRenewal)
+	claim, err := inner.Adopt(ctx, grant, cfg.terms(h.Declared, false), cfg.noRenewal)
 	if err != nil {
 		return nil, public(h.Name, err)
 	}

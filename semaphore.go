@@ -28,7 +28,7 @@ type Semaphore struct {
 func newSemaphore(c *Client, inner *session.Semaphore, name string, limit int, cfg config) *Semaphore {
 	return &Semaphore{
 		client: c, inner: inner, name: name, limit: limit, config: cfg,
-		wait: cfg.terms(c, limit, true), try: cfg.terms(c, limit, false),
+		wait: c.session.Store().Prepare(cfg.terms(limit, true)), try: c.session.Store().Prepare(cfg.terms(limit, false)),
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []Option) (*Lea
 		if err != nil {
 			return nil, err
 		}
-		cfg, terms = &own, own.terms(s.client, s.limit, wait)
+		cfg, terms = &own, own.terms(s.limit, wait)
 	}
 	if err := validContext(ctx); err != nil {
 		return nil, err

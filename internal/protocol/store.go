@@ -152,11 +152,11 @@ type Reply struct {
 	Unwaited error // the server refused to count them
 }
 
-// Prepare returns the terms with their encoding made once, for many acquires by
-// this store and no other.
-func (s *Store) Prepare(t Terms) *Terms {
+// Prepare makes the encoding of t once, for many acquires by this store and no
+// other. It returns t.
+func (s *Store) Prepare(t *Terms) *Terms {
 	t.head = t.encode(s.owner)
-	return &t
+	return t
 }
 
 // Do executes ops, in order, as one atomic step; notAfter is the latest server
