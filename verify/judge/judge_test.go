@@ -150,6 +150,19 @@ func judged(t *testing.T, stories []story) {
 	}
 }
 
+// TestWhoAskedLaterDidNotOvertake: tokens may be lower again after the clock was set
+// back. Who had its answer before the other asked was overtaken by nobody.
+func TestWhoAskedLaterDidNotOvertake(t *testing.T) {
+	for asked, overtook := range map[history.Time]bool{30: true, 60: false} {
+		d := &diary{}
+		d.release(d.lease("s", 5, 6, 40, 41, 300, 0), "s", 45, 46)
+		d.lease("s", asked, 0, 20, 62, 300, 0)
+		if v := d.verdict(10000); slices.Contains(v.Promises(), "S4") != overtook {
+			t.Errorf("asked at %d: %v", asked, v.Violations)
+		}
+	}
+}
+
 // TestLinear: a permit that nobody has is still in use.
 func TestLinear(t *testing.T) {
 	for _, used := range []int{1, 2} {

@@ -145,7 +145,9 @@ func (v *Verdict) order(name string, ops []*Op) {
 			continue
 		}
 		i, _ := slices.BinarySearchFunc(granted, w.Queued+1, func(o *Op, t history.Time) int { return cmp.Compare(o.Invoked, t) })
-		if o := first[i]; o != nil && o.Token < w.Token {
+		// Who asked after w had its answer did not overtake it: after a step of the clock
+		// tokens may be lower again.
+		if o := first[i]; o != nil && o.Token < w.Token && o.Invoked < w.Returned {
 			v.add("S4", name, o.Returned, []*Op{w, o}, "granted %v before a waiter that was in line for %v when it asked",
 				time.Duration(w.Token-o.Token)*time.Microsecond, o.Invoked.Sub(w.Queued))
 		}
