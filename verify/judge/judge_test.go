@@ -153,12 +153,16 @@ func judged(t *testing.T, stories []story) {
 // TestWhoAskedLaterDidNotOvertake: tokens may be lower again after the clock was set
 // back. Who had its answer before the other asked was overtaken by nobody.
 func TestWhoAskedLaterDidNotOvertake(t *testing.T) {
-	for asked, overtook := range map[history.Time]bool{30: true, 60: false} {
+	for _, c := range []struct {
+		asked    []history.Time // by one that gets token 30, by one that gets 20
+		overtook bool
+	}{{[]history.Time{60, 30}, true}, {[]history.Time{60, 60}, false}, {[]history.Time{30, 60}, true}} {
 		d := &diary{}
 		d.release(d.lease("s", 5, 6, 40, 41, 300, 0), "s", 45, 46)
-		d.lease("s", asked, 0, 20, 62, 300, 0)
-		if v := d.verdict(10000); slices.Contains(v.Promises(), "S4") != overtook {
-			t.Errorf("asked at %d: %v", asked, v.Violations)
+		d.lease("s", c.asked[0], 0, 30, 62, 300, 0)
+		d.lease("s", c.asked[1], 0, 20, 62, 300, 0)
+		if v := d.verdict(10000); slices.Contains(v.Promises(), "S4") != c.overtook {
+			t.Errorf("asked at %d: %v", c.asked, v.Violations)
 		}
 	}
 }

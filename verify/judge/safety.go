@@ -133,23 +133,25 @@ func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) hist
 func (v *Verdict) order(name string, ops []*Op) {
 	granted := grants(ops)
 	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
-	first := make([]*Op, len(granted)+1) // of those invoked from here on, the first granted
-	for i := len(granted) - 1; i >= 0; i-- {
-		first[i] = granted[i]
-		if next := first[i+1]; next != nil && next.Token < granted[i].Token {
-			first[i] = next
-		}
-	}
 	for _, w := range granted {
 		if w.Queued == 0 || w.Again {
 			continue
 		}
 		i, _ := slices.BinarySearchFunc(granted, w.Queued+1, func(o *Op, t history.Time) int { return cmp.Compare(o.Invoked, t) })
-		// Who asked after w had its answer did not overtake it: after a step of the clock
-		// tokens may be lower again.
-		if o := first[i]; o != nil && o.Token < w.Token && o.Invoked < w.Returned {
-			v.add("S4", name, o.Returned, []*Op{w, o}, "granted %v before a waiter that was in line for %v when it asked",
-				time.Duration(w.Token-o.Token)*time.Microsecond, o.Invoked.Sub(w.Queued))
+		first := w
+		for _, o := range granted[i:] {
+			// Who asked after w had its answer did not overtake it: after a step of the
+			// clock tokens may be lower again.
+			if o.Invoked >= w.Returned {
+				break
+			}
+			if o.Token < first.Token {
+				first = o
+			}
+		}
+		if first != w {
+			v.add("S4", name, first.Returned, []*Op{w, first}, "granted %v before a waiter that was in line for %v when it asked",
+				time.Duration(w.Token-first.Token)*time.Microsecond, first.Invoked.Sub(w.Queued))
 		}
 	}
 }
