@@ -27,11 +27,11 @@
 // Everything is computed first and written last, removals before additions, so
 // an error leaves nothing half done and a server that is out of memory refuses
 // acquires but lets releases, renewals and heartbeats pass. Two things are written
-// before all is known. A folded semaphore (see What is stored) is unfolded, which changes its
-// layout and no more. It begins with a removal, of nobody, so it passes, and with
-// it what the call writes then: a server that is out of memory may let the
-// newcomers of one call into a folded semaphore. And short.lua adds to the sorted set
-// first, to learn whether all is new; if not, it takes away again what it added.
+// before all is known. A folded semaphore (see What is stored) is unfolded, which
+// changes its layout and no more. It begins with a removal, of nobody, so it passes,
+// and with it what the call writes then: a server that is out of memory may let the
+// newcomers of one call into a folded semaphore. And short.lua adds to the sorted
+// set first, to learn whether all is new; if not, it takes away again what it added.
 //
 // # States of an id
 //

@@ -244,18 +244,24 @@ func TestReleaseLeavesForeignFields(t *testing.T) {
 	}
 }
 
+// starved runs ops on a layout when the server has no memory left.
+func starved(t *testing.T, server *redistest.Server, f form, lay layout, ops []Op) error {
+	t.Helper()
+	r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
+	lay(t, r)
+	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	defer server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	_, err := r.stores[0].Do(t.Context(), r.keys, 0, ops)
+	return err
+}
+
 // TestReleaseAmongAcquiresWhenMemoryIsShort: a release passes, whatever else its call asks for.
 func TestReleaseAmongAcquiresWhenMemoryIsShort(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for _, f := range []form{{}, {long: true}, {keeps: true}, {keeps: true, long: true}} {
-		r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
-		plain(t, r)
-		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 		ops := []Op{{Verb: Release, ID: "s0.2"}, {Verb: Acquire, ID: "s0.9", Terms: terms(3)}}
-		_, err := r.stores[0].Do(t.Context(), r.keys, 0, ops)
-		server.Do(t, "CONFIG", "SET", "maxmemory", "0")
-		if err != nil || ops[0].Result.Code != Released {
+		if err := starved(t, server, f, plain, ops); err != nil || ops[0].Result.Code != Released {
 			t.Errorf("%+v: %v, %+v", f, err, ops[0].Result)
 		}
 	}
@@ -266,13 +272,8 @@ func TestRepeatWhenMemoryIsShort(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	for _, f := range []form{{}, {long: true}, {keeps: true}} {
-		r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
-		plain(t, r)
-		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
 		ops := each(Op{Verb: Acquire, Terms: terms(3)}, "s0.2")
-		_, err := r.stores[0].Do(t.Context(), r.keys, 0, ops)
-		server.Do(t, "CONFIG", "SET", "maxmemory", "0")
-		if err != nil || ops[0].Result.Code != Granted {
+		if err := starved(t, server, f, plain, ops); err != nil || ops[0].Result.Code != Granted {
 			t.Errorf("%+v: %v, %+v", f, err, ops[0].Result)
 		}
 	}
@@ -284,11 +285,7 @@ func TestFoldedWhenMemoryIsShort(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	passes := func(f form, ops ...Op) bool {
-		r := newRig(t, server.Client(t), nil, server.Prefix(t), f)
-		folds(t, r)
-		server.Do(t, "CONFIG", "SET", "maxmemory", "1")
-		_, err := r.stores[0].Do(t.Context(), r.keys, 0, ops)
-		server.Do(t, "CONFIG", "SET", "maxmemory", "0")
+		err := starved(t, server, f, folds, ops)
 		if err != nil {
 			wantKind(t, err, ErrRefused, nil)
 		}

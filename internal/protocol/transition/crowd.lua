@@ -36,14 +36,14 @@ if quick and settings then
       local heir = sub(head, 2)
       local waiter = call('HMGET', STATE, heir)[1] or ''
       local same, at = match(waiter, '^w (%d+) %d+ 0 ()')
-      local owner = same == weight and sub(waiter, at)
-      local channel = owner and inbox(owner)
+      local who = same == weight and sub(waiter, at) -- owner and label
+      local channel = who and inbox(who)
       if channel then
         counts = used .. ' ' .. holders .. format(' %d ', waiting - 1) .. tombs .. ' ' .. slots .. ' '
           .. stamp .. ' ' .. soonest .. ' ' .. lapse
         call('ZREM', ORDER, id, head)
         call('HDEL', STATE, id)
-        call('HSET', STATE, 'counts', counts, heir, 'h ' .. weight .. ' ' .. slot .. ' ' .. stamp .. ' 0 0 ' .. owner)
+        call('HSET', STATE, 'counts', counts, heir, 'h ' .. weight .. ' ' .. slot .. ' ' .. stamp .. ' 0 0 ' .. who)
         publish(channel, STATE .. '\ng ' .. heir .. ' ' .. stamp .. ' ' .. slot .. ' ' .. limit)
         return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. ' 9'
       end

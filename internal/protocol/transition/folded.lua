@@ -20,7 +20,8 @@ local settings                       -- nil: not yet read
 
 if quick and ARGV[2] == 'L0' then
   settings = call('HGET', STATE, 'settings')
-  local mine, last, deadline = '1 ' .. ARGV[3] .. ' ', nil, nil
+  local mine = '1 ' .. ARGV[3] .. ' '
+  local last, deadline
   if settings and find(settings, mine, 1, true) == 1 then last, deadline = match(settings, '^(%d+) (%d+) ', #mine + 1) end
   if last and last + 0 < us and deadline + 0 > now then
     call('HDEL', STATE, 'settings') -- and not the key: a field beside it is somebody else's
@@ -33,25 +34,26 @@ local WHOLE = #stamp > 11 and '%d' or '%.0f'    -- but overflows on a server of 
 if WHOLE ~= '%d' then stamp = format(WHOLE, us) end
 
 if quick and ARGV[2] ~= 'L0' then
-  local id, ttl, at = ARGV[3], match(ARGV[2], '^A[01] 1 (%d+) 0 0 [1-9]'), nil
+  local ttl = match(ARGV[2], '^A[01] 1 (%d+) 0 0 [1-9]')
   if ttl then
     if call('EXISTS', STATE, ORDER) == 0 then
       local till = now + ttl
       local deadline, expires = format(WHOLE, till), POLICY == '1' and format(WHOLE, till + 60000) or '0'
-      call('HSET', STATE, 'settings', '1 ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. ARGV[2])
+      call('HSET', STATE, 'settings', '1 ' .. ARGV[3] .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. ARGV[2])
       if expires ~= '0' then call('PEXPIREAT', STATE, expires) end
       return clock[1] .. ' ' .. clock[2] .. ' 2'
     end
   elseif sub(ARGV[2], 1, 1) == 'R' then
     settings = call('HGET', STATE, 'settings')
-    ttl, at = match(ARGV[2], '^R(%d+) ()')
-    local mine, last, deadline, expires, terms, whose = '1 ' .. id .. ' ', nil, nil, nil, nil, nil
+    local lasts, who = match(ARGV[2], '^R(%d+) ()') -- and a place: where the owner begins
+    local mine = '1 ' .. ARGV[3] .. ' '
+    local last, deadline, expires, terms, owner
     if settings and find(settings, mine, 1, true) == 1 then
-      last, deadline, expires, terms, whose = match(settings, '^(%d+) (%d+) (%d+) ()A[01] 1 %d+ 0 0 %d+ %d+ %d+ ()', #mine + 1)
+      last, deadline, expires, terms, owner = match(settings, '^(%d+) (%d+) (%d+) ()A[01] 1 %d+ 0 0 %d+ %d+ %d+ ()', #mine + 1)
     end
-    if whose and find(settings, sub(ARGV[2], at) .. ' ', whose, true) == whose and deadline + 0 > now
+    if owner and find(settings, sub(ARGV[2], who) .. ' ', owner, true) == owner and deadline + 0 > now
         and (expires ~= '0') == (POLICY == '1') then
-      local till, longer = now + ttl, false
+      local till, longer = now + lasts, false
       if expires ~= '0' and till + 1000 > expires + 0 then longer, expires = true, format(WHOLE, till + 60000) end
       call('ZREM', ORDER, '') -- so that it passes when memory is short
       call('HSET', STATE, 'settings', mine .. last .. ' ' .. format(WHOLE, till) .. ' ' .. expires .. ' ' .. sub(settings, terms))
@@ -68,7 +70,7 @@ end
 -- more than unpack takes at once.
 
 local got, fields, top
-local asks, few = 0, true            -- ids of acquires; are all ids together few?
+local asks, few = 0, true            -- ids of acquires; false: more ids than the short way takes
 if settings then
   got = call('HMGET', STATE, 'counts', ARGV[3])
   got = { settings, got[1], got[2] }
@@ -98,13 +100,12 @@ local counts
 settings, counts = got[1], got[2]
 
 if settings and not counts then
-  local holder, last, deadline, expires, declared, at =
+  local holder, last, deadline, expires, declared, who =
     match(settings, '^1 (%S+) (%d+) (%d+) (%d+) A[01] 1 %d+ 0 0 (%d+) %d+ %d+ ()%S+ ')
-  local before = settings
   if holder and deadline + 0 >= 4294967296 and call('HLEN', STATE) == 1 and call('EXISTS', ORDER) == 0 then
+    local record = 'h 1 0 ' .. last .. ' 0 0 ' .. sub(settings, who)
     settings = '1 ' .. declared .. ' -1 0 0'
     counts = '1 1 0 0 1 ' .. last .. ' ' .. deadline .. ' ' .. expires
-    local record = 'h 1 0 ' .. last .. ' 0 0 ' .. sub(before, at)
     for k = 3, #got do
       if (lone and ARGV[3] or fields[k]) == holder then got[k] = record end
     end

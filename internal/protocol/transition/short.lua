@@ -79,9 +79,9 @@ if plain then
     local records = heads[1] and call('HMGET', STATE, unpack(ids)) or {}
     plain = #heads == room
     for k = 1, #heads do
-      local weight, cap, whose = match(records[k] or '', '^w (%d+) %d+ (%d+) ()')
-      local owner = weight and sub(records[k], whose)
-      local channel = owner and inbox(owner)
+      local weight, cap, at = match(records[k] or '', '^w (%d+) %d+ (%d+) ()')
+      local who = weight and sub(records[k], at) -- owner and label
+      local channel = who and inbox(who)
       if not channel or cap ~= '0' or weight + 0 > limit then plain = false break end
       if used + weight > limit then room = 0 break end
       if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
@@ -93,7 +93,7 @@ if plain then
         unqueued = unqueued + 1
         removed[unqueued] = stock[slot]
       end
-      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. owner
+      sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. who
       s = s + 2
       notes = notes or {}
       notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. token .. ' ' .. slot .. ' ' .. limit
