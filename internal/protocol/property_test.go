@@ -29,13 +29,20 @@ func span(choices ...time.Duration) *rapid.Generator[time.Duration] {
 	return rapid.SampledFrom(choices)
 }
 
+// shared makes a generator safe for tests that run at the same time: rapid makes its
+// name when it is first asked for, and reads it elsewhere without a lock.
+func shared[V any](g *rapid.Generator[V]) *rapid.Generator[V] {
+	_ = g.String()
+	return g
+}
+
 // genID draws ids of any session, whoever uses them then: so there are repeats,
 // late copies, and strangers.
-var genID = rapid.Custom(func(t *rapid.T) string {
+var genID = shared(rapid.Custom(func(t *rapid.T) string {
 	return fmt.Sprintf("s%d.%d", rapid.IntRange(0, sessions-1).Draw(t, "of"), rapid.IntRange(1, 4).Draw(t, "id"))
-})
+}))
 
-var genTerms = rapid.Custom(func(t *rapid.T) *Terms {
+var genTerms = shared(rapid.Custom(func(t *rapid.T) *Terms {
 	return &Terms{
 		Wait:       rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "wait"),
 		Weight:     rapid.SampledFrom([]int{1, 1, 1, 2, 3, 4}).Draw(t, "weight"),
@@ -47,12 +54,12 @@ var genTerms = rapid.Custom(func(t *rapid.T) *Terms {
 		Limit:      rapid.SampledFrom([]int{3, 3, 3, 3, 3, 1, 2, 4, 6}).Draw(t, "limit"),
 		Label:      rapid.SampledFrom([]string{"", "", "a label", "h 1 2"}).Draw(t, "label"),
 	}
-})
+}))
 
 // lots are the verbs, the likelier the more often.
 const lots = "AAAAAAAAAAHHLLLLLRREDPZ"
 
-var genOp = rapid.Custom(func(t *rapid.T) Op {
+var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 	op := Op{Verb: Verb(lots[rapid.IntRange(0, len(lots)-1).Draw(t, "verb")])}
 	if op.Verb.named() {
 		op.ID = genID.Draw(t, "id")
@@ -73,10 +80,10 @@ var genOp = rapid.Custom(func(t *rapid.T) Op {
 		op.N = rapid.SampledFrom([]int{-1, -1, -1, 0, 1, 3, 6}).Draw(t, "pin")
 	}
 	return op
-})
+}))
 
 // genBatch draws the operations of a call; some have the same terms and ids.
-var genBatch = rapid.Custom(func(t *rapid.T) []Op {
+var genBatch = shared(rapid.Custom(func(t *rapid.T) []Op {
 	ops := rapid.SliceOfN(genOp, 0, 4).Draw(t, "ops")
 	if len(ops) > 0 && ops[0].Verb.named() {
 		for range rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "more of it") {
@@ -86,14 +93,14 @@ var genBatch = rapid.Custom(func(t *rapid.T) []Op {
 		}
 	}
 	return ops
-})
+}))
 
 // genNear draws one of few ids, so that releases find what they release.
-var genNear = rapid.SampledFrom(ids(6))
+var genNear = shared(rapid.SampledFrom(ids(6)))
 
 // genCalm draws what sessions send most of the time, which is what the short
 // way is for: releases, then acquires on ordinary terms.
-var genCalm = rapid.Custom(func(t *rapid.T) (ops []Op) {
+var genCalm = shared(rapid.Custom(func(t *rapid.T) (ops []Op) {
 	if rapid.IntRange(0, 5).Draw(t, "renew") == 0 {
 		return []Op{{Verb: Renew, ID: genNear.Draw(t, "id"), TTL: span(30*time.Second, 20*time.Second, 2*time.Minute).Draw(t, "ttl")}}
 	}
@@ -108,7 +115,7 @@ var genCalm = rapid.Custom(func(t *rapid.T) (ops []Op) {
 		ops = append(ops, Op{Verb: Acquire, ID: id, Terms: terms(3, change)})
 	}
 	return ops
-})
+}))
 
 // genEvents draws a whole life.
 func genEvents(calm bool, pauses ...time.Duration) *rapid.Generator[[]event] {
