@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -39,6 +40,36 @@ func TestShortWay(t *testing.T) {
 	}
 	tell(t, calls, 0)
 	tell(t, calls, time.Millisecond)
+}
+
+// TestSlotsOfAnyLength: of one, two and three digits, freed in one call or before,
+// and given out in order, lowest first.
+func TestSlotsOfAnyLength(t *testing.T) {
+	t.Parallel()
+	all, release := ids(141), Op{Verb: Release}
+	ask := func(weight int, names ...string) []Op {
+		return each(Op{Verb: Acquire, Terms: terms(130, func(t *Terms) { t.Weight = weight })}, names...)
+	}
+	calls := [][]Op{
+		ask(1, all[:130]...),
+		each(release, all[7], all[42], all[105], all[3]),                             // stored
+		append(each(release, all[1], all[120], all[77]), ask(1, all[130:134]...)...), // slots 1, 3, 7, 42
+		append(each(release, all[5]), ask(1, all[134:138]...)...),                    // slots 5, 77, 105, 120
+		ask(3, all[138]),                                  // waits
+		ask(1, all[139], all[140]),                        // behind it
+		each(release, all[12], all[80]),                   // stored
+		each(release, all[85], all[10], all[90]),          // the first gets slot 10, the others 12 and 80
+		each(release, append(all[:0:0], all[125:]...)...), // from the end
+		append(each(release, all[0], all[119], all[124], all[123]), ask(1, all[1], all[3])...), // slots 0 and 85
+		each(release, all[101], all[11]),
+		ask(1, all[5], all[7], all[10]), // slots 11, 90 and 101
+	}
+	tell(t, calls, 0)
+	tell(t, calls, time.Millisecond)
+
+	rest := [][]Op{ask(1, all[:12]...), each(release, all[:12]...), ask(1, all[12:14]...)}
+	tell(t, rest, 0)
+	tell(t, rest, time.Millisecond)
 }
 
 // cast are the ids of the stories below; ask and the others make calls of one of them.
@@ -221,6 +252,37 @@ func TestFoldedAmongForeign(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestReleaseAmongForeign: records and free slots that nobody could have written are
+// found in a call of several operations, too.
+func TestReleaseAmongForeign(t *testing.T) {
+	t.Parallel()
+	damages := []damage{
+		command(ErrCorrupt, "ZREM", "ORDER", "s1"),
+		both(command(nil, "ZREM", "ORDER", "s1"), command(ErrCorrupt, "ZADD", "ORDER", 1, "sx")),
+	}
+	for _, record := range []string{
+		"h,1 3 5 0 0 o/1/h l", "h 1,3 5 0 0 o/1/h l", "h 1 x 5 0 0 o/1/h l", "h 1 - 5 0 0 o/1/h l", "h 1 / 5 0 0 o/1/h l",
+		"h 1 : 5 0 0 o/1/h l", "h 1 3/ 5 0 0 o/1/h l", "h 1 3: 5 0 0 o/1/h l", "h 1 3",
+	} {
+		damages = append(damages, command(ErrCorrupt, "HSET", "STATE", "s0.4", record))
+	}
+	everyWay(t, func(t *testing.T, r *rig) {
+		for _, d := range damages {
+			r.reset(t)
+			acquire := each(Op{Verb: Acquire, Terms: terms(8)}, ids(8)...)
+			r.do(t, 0, acquire[:5]...)
+			r.do(t, 0, each(Op{Verb: Release}, acquire[1].ID)...)
+			d.do(t, r)
+			before := r.raw(t)
+			_, err := r.stores[0].Do(t.Context(), r.keys, 0, append(each(Op{Verb: Release}, acquire[2].ID, "s0.4"), acquire[5:]...))
+			wantKind(t, err, d.want, nil)
+			if after := r.raw(t); !reflect.DeepEqual(before, after) {
+				t.Errorf("%s: changed\n%v\nto\n%v", d.name, before, after)
+			}
+		}
+	})
 }
 
 // TestReleaseLeavesForeignFields: the release of a folded lease looks at its own

@@ -67,7 +67,11 @@ end
 
 -- The ways behind know one form of a call.
 if lone then
-  fields, top = { 'settings', 'counts', ARGV[3] }, 3
-  if sub(ARGV[2], 1, 1) == 'A' then asks, few = 1, not got[3] end -- a known id is for the general way
+  top = 3
+  if sub(ARGV[2], 1, 1) == 'A' then
+    asks, few = 1, not got[3]        -- a known id is for the general way
+  else
+    few = ARGV[2] == 'L0'
+  end
   ARGV[3], ARGV[4] = '1', ARGV[3]
 end

@@ -65,36 +65,34 @@ end
 
 -- ---- read: one HMGET for the state and records ----
 --
--- Of several operations, those of acquires are not read: that their ids are new is
--- seen when they are written (short.lua), or they are read by the general way. Nor is
--- more than unpack takes at once.
+-- The record got[k] is that of ARGV[k + 1]. Of several operations, only those of
+-- releases that come first are read. That the ids of acquires are new is seen when
+-- they are written (short.lua); for whatever else comes the general way reads all.
 
-local got, fields, top
-local asks, few = 0, true            -- ids of acquires; false: more ids than the short way takes
+local got, top = nil, 2
+local asks, few = 0, true            -- ids of acquires; false: what the short way does not take
 if settings then
   got = call('HMGET', STATE, 'counts', ARGV[3])
   got = { settings, got[1], got[2] }
 elseif lone then
   got = call('HMGET', STATE, 'settings', 'counts', ARGV[3])
 else
-  fields, top = { 'settings', 'counts', nil }, 2
   if ARGV[2] and not ARGV[3] then ARGV[3] = '0' end
   local i = 2
   while ARGV[i] do
-    local last = i + 1 + ARGV[i + 1]
+    local count = ARGV[i + 1] + 0
     if sub(ARGV[i], 1, 1) == 'A' then
-      asks = asks + last - i - 1
+      asks = asks + count
+    elseif i == 2 and ARGV[2] == 'L0' then
+      top = 2 + count
     else
-      for k = i + 2, last do
-        top = top + 1
-        fields[top] = ARGV[k]
-      end
+      few = false
     end
-    i = last + 1
+    i = i + 2 + count
   end
-  few = top + asks <= 500
+  few = few and top + asks <= 500    -- nor more than unpack takes at once
   if not few then top = 2 end
-  got = call('HMGET', STATE, unpack(fields, 1, top))
+  got = call('HMGET', STATE, 'settings', 'counts', unpack(ARGV, 4, top + 1))
 end
 local counts
 settings, counts = got[1], got[2]
@@ -107,7 +105,7 @@ if settings and not counts then
     settings = '1 ' .. declared .. ' -1 0 0'
     counts = '1 1 0 0 1 ' .. last .. ' ' .. deadline .. ' ' .. expires
     for k = 3, #got do
-      if (lone and ARGV[3] or fields[k]) == holder then got[k] = record end
+      if ARGV[lone and 3 or k + 1] == holder then got[k] = record end
     end
     -- A server that is out of memory refuses a script's first write if it could
     -- grow. This one passes, whatever comes: a newcomer may profit by it, once.

@@ -17,7 +17,7 @@ local function many(command, key, args)
 end
 
 local rec = {}             -- id -> record, false when there is none
-for k = 3, top do rec[fields[k]] = got[k] end
+for k = 3, top do rec[ARGV[k + 1]] = got[k] end
 
 -- Reads the records of ids that are not yet known.
 local function fetch(ids)

@@ -4,22 +4,22 @@
 -- does, without building the general way's functions and tables, which cost more
 -- than the work itself (docs/decisions). Whatever is out of the ordinary clears
 -- plain before anything that stays was written, and the general way starts afresh. Numbers
--- become text once; tables are made with room for one operation.
+-- become text once, and stay text where they are only copied.
 
 -- All numbers of two digits: to cut one out costs a third of what format does.
 local DIGITS = '0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849'
   .. '5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899'
 local plain = ARGV[2] and (POLICY == '1' or POLICY == '0') and few
-local limit, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
+local limit, quota, used, holders, waiting, tombs, slots, last, nearest, expires, soonest, lapse
 if not settings then
   used, holders, waiting, tombs, slots, last, nearest, expires = 0, 0, 0, '0', 0, 0, 0, 0
   soonest, lapse = '0', '0'
 elseif plain then
-  limit = match(settings, '^1 (%d+) %-1 0 %d+$')
+  quota = match(settings, '^1 (%d+) %-1 0 %d+$') -- limit as text
   used, holders, waiting, tombs, slots, last, soonest, lapse =
     match(counts or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  if limit and used then
-    limit, used, holders, waiting = limit + 0, used + 0, holders + 0, waiting + 0
+  if quota and used then
+    limit, used, holders, waiting = quota + 0, used + 0, holders + 0, waiting + 0
     slots, last, nearest, expires = slots + 0, last + 0, soonest + 0, lapse + 0
     plain = holders <= slots and holders <= used and slots <= 2147483648 and last < FRONT and nearest > now
       and used <= 2147483648 and waiting <= 2147483648 and nearest < FRONT and expires < FRONT
@@ -29,47 +29,62 @@ elseif plain then
 end
 
 if plain then
-  local out, n, field, count = { nil }, 0, 2, nil
-  local freed, freeds, removed, notes = { nil }, 0, { nil, nil }, nil
-  local sets, s, adds, a = { nil, nil, nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0
-  local furthest, stored = 0, slots - holders
+  -- Tables with the room that acquires need: what they are made of is overwritten.
+  local out, n, count = { unpack(ARGV, 1, asks + 2) }, 0, nil
+  local freed, freeds, gone, goes, notes = { nil }, 0, { nil, nil }, 0, nil
+  local sets, s, adds, a = { unpack(ARGV, 1, 2 * asks + 4) }, 0, { unpack(ARGV, 1, 2 * asks + 2) }, 0
+  local furthest, vacant = 0, slots - holders
   local token -- last, as text; nil where that is not known
-  local text = { nil }  -- of the freed slots
   adds[1], adds[2], a = PLACE, NOTE, 2 -- if that is new, though the hash is not, the sorted set was lost
   local i = 2
 
-  while ARGV[i] == 'L0' do
-    count = ARGV[i + 1] + 0
-    for k = 1, count do
-      local record, weight = got[field + k] or '', 1
-      local slot = match(record, '^h 1 (%d+) ')
-      if not slot then weight, slot = match(record, '^h (%d+) (%d+) ') end
-      used = used - (weight or FRONT)
+  if ARGV[2] == 'L0' then
+    freeds = ARGV[3] + 0
+    i = 4 + freeds
+    local byte = string.byte
+    for k = 1, freeds do
+      local record = got[2 + k] or ''
+      -- h 1 SLOT, of one or two digits: to look at the bytes costs a third of a pattern.
+      local weight, slot = 1, nil
+      local h, space, one, gap, d, e, f = byte(record, 1, 7)
+      if f and h == 104 and space == 32 and one == 49 and gap == 32 and d > 47 and d < 58 then
+        if e == 32 then
+          slot = d - 48
+        elseif f == 32 and e > 47 and e < 58 then
+          slot = 10 * d + e - 528
+        end
+      end
+      if not slot then
+        local number
+        weight, number = match(record, '^h (%d+) (%d+) ')
+        if not weight then plain = false break end
+        slot = number + 0
+      end
+      used = used - weight
       if used < 0 then plain = false break end
-      local number = slot + 0
-      if text[number] then plain = false break end -- an id that is named twice
-      freeds = freeds + 1
-      freed[freeds], text[number], removed[freeds] = number, slot, ARGV[i + 1 + k]
+      freed[k] = slot
     end
-    holders, n = holders - count, n + 1
-    out[n] = '9' .. string.rep(' 9', count - 1)
-    field, i = field + count, i + 2 + count
+    table.sort(freed)
+    for k = 2, #freed do
+      if freed[k] == freed[k - 1] then plain = false end -- an id that is named twice
+    end
+    holders, n = holders - freeds, 1
+    out[1] = '9' .. string.rep(' 9', freeds - 1)
   end
-  -- Slots to give out, lowest first: those freed now, and of the stored ones those
-  -- that may come before. What is in removed beyond freeds is in ORDER alone.
-  if freeds > 1 then table.sort(freed) end
-  local unqueued, free, vacant, stock = freeds, 1, freeds, nil
+
+  -- Slots are given out lowest first: those freed now, and of the stored ones those
+  -- that may come before. gone is what leaves ORDER with them.
+  local free, stored, numbers, taken = 1, {}, {}, 0
   local grants = asks + math.min(waiting, 100) -- at most
-  if plain and stored > 0 and grants > 0 then
-    local bound, most = freed[grants], math.min(stored, grants)
-    local found = call('ZRANGEBYSCORE', ORDER, '0', bound or '2147483648', 'LIMIT', '0', most)
-    plain, vacant, stock = bound ~= nil or #found == most, freeds + #found, {}
-    for k = 1, #found do
-      local slot = match(found[k], '^s(%d+)$')
-      if not slot then plain = false break end
-      freed[freeds + k], stock[slot + 0] = slot + 0, found[k]
+  if plain and vacant > 0 and grants > 0 then
+    local bound, most = freed[grants], math.min(vacant, grants)
+    stored = call('ZRANGEBYSCORE', ORDER, '0', bound or '2147483648', 'LIMIT', '0', most)
+    plain = bound ~= nil or #stored == most
+    for k = 1, #stored do
+      local number = match(stored[k], '^s(%d+)$')
+      if not number then plain = false break end
+      numbers[k] = number + 0
     end
-    if plain and vacant > 1 and found[1] then table.sort(freed) end
   end
 
   if plain and waiting > 0 and used < limit then
@@ -85,27 +100,32 @@ if plain then
       if not channel or cap ~= '0' or weight + 0 > limit then plain = false break end
       if used + weight > limit then room = 0 break end
       if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
-      local slot = freed[free]
-      if slot then free = free + 1 else slot, slots = slots, slots + 1 end
-      used, holders, waiting, unqueued = used + weight, holders + 1, waiting - 1, unqueued + 1
-      removed[unqueued] = heads[k]
-      if stock and stock[slot] then
-        unqueued = unqueued + 1
-        removed[unqueued] = stock[slot]
+      local slot, number = freed[free], numbers[taken + 1]
+      if number and not (slot and slot < number) then
+        if slot == number then plain = false break end -- freed and stored: foreign
+        slot, taken, goes = number, taken + 1, goes + 1
+        gone[goes] = stored[taken]
+      elseif slot then
+        free = free + 1
+      else
+        slot, slots = slots, slots + 1
       end
+      used, holders, waiting, goes = used + weight, holders + 1, waiting - 1, goes + 1
+      gone[goes], slot = heads[k], format('%d', slot)
       sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. who
       s = s + 2
       notes = notes or {}
-      notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. token .. ' ' .. slot .. ' ' .. limit
+      notes[channel] = (notes[channel] or STATE) .. '\ng ' .. ids[k] .. ' ' .. token .. ' ' .. slot .. ' ' .. quota
     end
     if room > 0 and waiting > 0 and used < limit then plain = false end -- more than a page
   end
 
   while plain and ARGV[i] do
-    local wait, weight, ttl, start, maxhold, declared, hb, qlimit, at = match(ARGV[i], TERMS)
+    local wait, weight, ttl, start, maxhold, most, hb, qlimit, at = match(ARGV[i], TERMS)
     if not wait then plain = false break end
-    count, declared = ARGV[i + 1] + 0, declared + 0
-    limit = limit or declared
+    local many, declared = ARGV[i + 1], most + 0
+    count = many + 0
+    if not quota then quota, limit = most, declared end
     local wanted = weight * count
     if declared ~= limit then
       plain = false
@@ -120,23 +140,22 @@ if plain then
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest, soonest = till, score end
       local first = last < us and us or last + 1
-      local unit = first % 100
-      local hundreds = format(WHOLE, (first - unit) / 100)
+      local digits = first == us and stamp or format(WHOLE, first)
+      local unit, hundreds = first % 100, sub(digits, 1, -3)
       n = n + 1
-      out[n] = '11 ' .. format('%d ', count) .. format(WHOLE, first) .. ' ' .. left .. format(' %d', limit)
+      out[n] = '11 ' .. many .. ' ' .. digits .. ' ' .. left .. ' ' .. quota
       for k = 1, count do
-        local id, slot = ARGV[i + 1 + k], freed[free]
-        if not slot then
-          slot, slots = slots, slots + 1
-        else
+        local id, slot, number = ARGV[i + 1 + k], freed[free], numbers[taken + 1]
+        if number and not (slot and slot < number) then
+          if slot == number then plain = false break end -- freed and stored: foreign
+          slot, taken, goes = number, taken + 1, goes + 1
+          gone[goes] = stored[taken]
+        elseif slot then
           free = free + 1
-          if stock and stock[slot] then
-            unqueued = unqueued + 1
-            removed[unqueued] = stock[slot]
-          end
+        else
+          slot, slots = slots, slots + 1
         end
-        slot = text[slot] or slot > 99 and format('%d', slot)
-          or sub(DIGITS, slot > 9 and 2 * slot + 1 or 2 * slot + 2, 2 * slot + 2)
+        slot = slot > 99 and format('%d', slot) or sub(DIGITS, slot > 9 and 2 * slot + 1 or 2 * slot + 2, 2 * slot + 2)
         sets[s + 1] = id
         sets[s + 2] = lead .. slot .. ' ' .. hundreds .. sub(DIGITS, 2 * unit + 1, 2 * unit + 2) .. tail
         adds[a + 1], adds[a + 2] = score, id
@@ -153,14 +172,16 @@ if plain then
       local record = 'w ' .. weight .. format(' ' .. WHOLE .. ' ', now) .. maxhold .. ' ' .. sub(ARGV[i], at)
       if till > furthest then furthest = till end
       if nearest == 0 or till < nearest then nearest, soonest = till, score end
+      local tail, ahead = ' ' .. format('%d ', used) .. quota .. ' ', format('%d', waiting)
       for k = 1, count do
         if last < us then last, token = us, stamp else last, token = last + 1, nil end
         local id = ARGV[i + 1 + k]
         sets[s + 1], sets[s + 2] = id, record
         adds[a + 1], adds[a + 2], adds[a + 3], adds[a + 4] = score, id, format(WHOLE, last - FRONT), 'q' .. id
         s, a = s + 2, a + 4
-        out[n + k] = format('2 %d %d %d %d', waiting, used, limit, waiting + 1)
         waiting = waiting + 1
+        local behind = format('%d', waiting)
+        out[n + k], ahead = '2 ' .. ahead .. tail .. behind, behind
       end
       n = n + count
     else
@@ -173,13 +194,11 @@ if plain then
     plain = settings and tombs == '0' and last < us
     if plain then
       call('DEL', STATE, ORDER)
-      return clock[1] .. ' ' .. clock[2] .. NOTHING .. ' ' .. table.concat(out, ' ')
+      return clock[1] .. ' ' .. clock[2] .. NOTHING .. ' ' .. table.concat(out, ' ', 1, n)
     end
   elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
-    for k = vacant, free, -1 do
-      if stock and stock[freed[k]] then
-        -- it stays stored
-      elseif freed[k] == slots - 1 then
+    for k = freeds, free, -1 do
+      if freed[k] == slots - 1 then
         slots = slots - 1
       else
         local number = format('%d', freed[k])
@@ -187,7 +206,6 @@ if plain then
         a = a + 2
       end
     end
-    plain = holders > 0 or a == 2 and stored == 0 or not settings -- else free slots of nobody would be kept
   else
     plain = false
   end
@@ -195,10 +213,12 @@ if plain then
   if plain then
     local added, want = 0, settings and a / 2 - 1 or a / 2
     if a > 2 then
-      if unqueued > 0 then call('ZREM', ORDER, '') end -- so that releases pass when memory is short
-      added = call('ZADD', ORDER, 'NX', unpack(adds, 1, a))
+      -- When memory is short, the general way lets releases pass.
+      added = (freeds > 0 and redis.pcall or call)('ZADD', ORDER, 'NX', unpack(adds, 1, a))
     end
-    if added ~= want then
+    if type(added) == 'table' then
+      plain = false
+    elseif added ~= want then
       -- Whoever has a record has a deadline: an acquire's id is known already, or
       -- named twice. What was added goes again, and the general way will see. It is what
       -- has no record; of a lost set, all. (In keys that somebody else wrote into, a
@@ -219,8 +239,11 @@ if plain then
   end
 
   if plain then
-    if unqueued > 0 then call('ZREM', ORDER, unpack(removed, 1, unqueued)) end
-    if freeds > 0 then call('HDEL', STATE, unpack(removed, 1, freeds)) end
+    if goes > 0 then call('ZREM', ORDER, unpack(gone, 1, goes)) end
+    if freeds > 0 then
+      call('ZREM', ORDER, unpack(ARGV, 4, 3 + freeds))
+      call('HDEL', STATE, unpack(ARGV, 4, 3 + freeds))
+    end
     if furthest > nearest and holders + waiting == 1 and tombs == '0' then soonest = format(WHOLE, furthest) end
     local lapsed = lapse
     if POLICY == '0' then
@@ -231,13 +254,13 @@ if plain then
       end
       lapse = format(WHOLE, furthest + 60000)
     end
-    counts = format('%d %d %d %s %d %s %s %s', used, holders, waiting, tombs, slots,
-      token or format(WHOLE, last), soonest, lapse)
+    counts = format('%d %d %d ', used, holders, waiting) .. tombs .. format(' %d ', slots)
+      .. (token or format(WHOLE, last)) .. ' ' .. soonest .. ' ' .. lapse
     sets[s + 1], sets[s + 2] = 'counts', counts
     if settings then
       call('HSET', STATE, unpack(sets, 1, s + 2))
     else
-      call('HSET', STATE, 'settings', format('1 %d -1 0 0', limit), unpack(sets, 1, s + 2))
+      call('HSET', STATE, 'settings', '1 ' .. quota .. ' -1 0 0', unpack(sets, 1, s + 2))
     end
     if lapse ~= lapsed then
       if lapse == '0' then
@@ -251,7 +274,7 @@ if plain then
     if notes then
       for channel, message in pairs(notes) do publish(channel, message) end
     end
-    return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. ' ' .. table.concat(out, ' ')
+    return clock[1] .. ' ' .. clock[2] .. ' 0 ' .. counts .. ' ' .. table.concat(out, ' ', 1, n)
   end
 end
 
