@@ -52,8 +52,8 @@ func haunt(t *testing.T, rdb *redis.Client) (id string) {
 	const at = "1790000000000000"
 	for _, cmd := range [][]any{
 		{"HSET", "berth:{s}", "settings", "1 1 -1 0 0", "counts", "1 1 1 0 1 " + at + " 9000000000000 0"},
-		{"HSET", "berth:{s}", id, "h 1 0 " + at + " 0 0 berth:inbox:x/1/" + host + " " + hostile},
-		{"HSET", "berth:{s}", "w" + id, "w 1 1790000000000 0 berth:inbox:x/1/" + host + " " + hostile},
+		{"HSET", "berth:{s}", id, "h 1 0 " + at + " 0 0 x/1/" + host + " " + hostile},
+		{"HSET", "berth:{s}", "w" + id, "w 1 1790000000000 0 x/1/" + host + " " + hostile},
 		{"ZADD", "berth:{s}:order", "9000000000000", id, "9000000000001", "w" + id, "-7217199254740992", "qw" + id},
 	} {
 		if err := rdb.Do(ctx, cmd...).Err(); err != nil {

@@ -107,7 +107,7 @@ func overdue(t failer, r *rig) {
 func wantEmpty(t failer, r *rig) {
 	t.Helper()
 	d := r.dump(t)
-	if c := d.counts(t); len(d.scores) > 1 || len(d.fields) > 2 || c.holders+c.waiting+c.tombs > 0 || r.mr == nil && d.exists() {
+	if c := d.counts(t); len(d.scores) > 1 || len(d.fields) > 3 || c.holders+c.waiting+c.tombs > 0 || r.mr == nil && d.exists() {
 		t.Fatalf("left: %.1000s", d)
 	}
 }

@@ -106,7 +106,7 @@ func (m *model) dump() dump {
 	}
 	d.fields["settings"] = fmt.Sprintf("1 %d %d %d %d", m.declared, m.pin, paused, m.changes)
 	d.fields["counts"] = fmt.Sprintf("%d %d %d %d", m.used(), len(m.all(holding)), len(m.queue), len(m.all(dead)))
-	d.scores[note] = place
+	d.fields["note"], d.scores[note] = legend, place
 	for id, p := range m.members {
 		d.fields[id] = p.record()
 		d.scores[id] = float64(p.deadline)
@@ -124,9 +124,9 @@ func (p *member) record() string {
 		if p.evicting {
 			evicting = 1
 		}
-		return fmt.Sprintf("h %d %d %d %d %d %s %s", p.weight, p.slot, p.token, p.ceiling, evicting, p.owner, p.label)
+		return fmt.Sprintf("h %d %d %d %d %d %s %s", p.weight, p.slot, p.token, p.ceiling, evicting, recorded(p.owner, p.id), p.label)
 	case waiting:
-		return fmt.Sprintf("w %d %d %d %s %s", p.weight, p.since, p.maxHold, p.owner, p.label)
+		return fmt.Sprintf("w %d %d %d %s %s", p.weight, p.since, p.maxHold, recorded(p.owner, p.id), p.label)
 	default:
 		return fmt.Sprintf("x %d", p.reason)
 	}

@@ -99,8 +99,10 @@
 //	ID        h weight slot token ceiling evicting owner label   a holder
 //	          w weight since maxhold owner label                 a waiter
 //	          x reason                                           a tombstone
+//	note      the same for whoever looks, over 64 bytes: Redis keeps a table, not a list
 //
-// with owner = channel/pid/host. The sorted set has three bands of scores: the
+// with owner = session/pid/host, or /pid/host where the ID begins with the owner's
+// session; in a cluster with ":" in front. The sorted set has three bands of scores: the
 // queue below zero, free slots below 2^31, deadlines above 2^32; one variadic
 // command serves all. Between the last two is a note, as long as there is the
 // key: for its sake Redis keeps a skip list from the start. nearest is a lower

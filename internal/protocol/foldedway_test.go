@@ -71,8 +71,8 @@ func TestWhileThePolicyIsNotKnown(t *testing.T) {
 		r.stores[0] = NewStore(r.rdb, r.prefix, "s0", 100, "host")
 		long := Op{Verb: Acquire, ID: "s0.1", Terms: terms(3, func(t *Terms) { t.TTL = time.Hour })}
 		r.do(t, 0, long)
-		if n := r.rdb.HLen(t.Context(), r.keys.State).Val(); n != 3 {
-			t.Errorf("alone: %d fields, want settings, counts and the lease", n)
+		if n := r.rdb.HLen(t.Context(), r.keys.State).Val(); n != 4 {
+			t.Errorf("alone: %d fields, want settings, counts, the note and the lease", n)
 		}
 		wantTTLs(t, r, -1)
 		for _, keeps := range []bool{false, true} {
@@ -123,12 +123,12 @@ func TestAdoptedFromSomebodyAlike(t *testing.T) {
 		shorter.Evicting(false)
 		for name, heir := range map[string]*Store{"its owner begins the same": shorter, "its owner is in the label": r.stores[1]} {
 			r.reset(t)
-			label := "of " + ownerOf(heir) + " once"
+			label := "of " + recorded(ownerOf(heir), "s0.1") + " once"
 			r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(3, func(t *Terms) { t.Label = label })})
 			if _, err := heir.Do(t.Context(), r.keys, 0, []Op{{Verb: Renew, ID: "s0.1", TTL: time.Minute}}); err != nil {
 				t.Fatal(err)
 			}
-			if record, want := r.dump(t).fields["s0.1"], " "+ownerOf(heir)+" "+label; !strings.HasSuffix(record, want) {
+			if record, want := r.dump(t).fields["s0.1"], " "+recorded(ownerOf(heir), "s0.1")+" "+label; !strings.HasSuffix(record, want) {
 				t.Errorf("%s: %q does not end with %q", name, record, want)
 			}
 		}

@@ -13,10 +13,12 @@ const (
 	front = 1 << 53
 )
 
-// note is NOTE in transition/begin.lua, a member of every sorted set, and place its score.
+// note is NOTE in transition/begin.lua, a member of every sorted set, and place its
+// score; legend is a field of every hash.
 const (
-	note  = "berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes on purpose"
-	place = 4e9
+	note   = "berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes on purpose"
+	legend = "berth: h weight slot token ceiling evicting owner label; w weight since maxhold owner label; x reason"
+	place  = 4e9
 )
 
 // model is one semaphore in plain Go, with no regard for speed: the second

@@ -58,6 +58,27 @@ func (t *Terms) encode(owner string) string {
 	return string(append(append(b, ' '), t.Label...))
 }
 
+// owner is whose operations are, as a record names it: session/pid/host, or without
+// the session where the record's id says it.
+type owner struct {
+	session   string
+	full, own string
+}
+
+// owns reports whether id is of the owner's session. Another's is renewed by who
+// has adopted the lease.
+func (o *owner) owns(id string) bool {
+	n, ok := strings.CutPrefix(id, o.session)
+	return ok && strings.HasPrefix(n, ".")
+}
+
+func (o *owner) of(id string) string {
+	if o.owns(id) {
+		return o.own
+	}
+	return o.full
+}
+
 // Op is one operation; Do fills in its Result.
 type Op struct {
 	Verb  Verb
@@ -121,10 +142,10 @@ const (
 
 // appendOps encodes ops in order. Neighbours of the same verb and parameters
 // become one group, and one alone needs no number: an argument costs the server
-// more than a byte. owner is whose they are.
-func appendOps(args []any, ops []Op, owner string) []any {
+// more than a byte. by is whose they are.
+func appendOps(args []any, ops []Op, by *owner) []any {
 	if len(ops) == 1 {
-		args = append(args, ops[0].head(owner))
+		args = append(args, ops[0].head(by))
 		if ops[0].Verb.named() {
 			args = append(args, ops[0].ID)
 		}
@@ -132,10 +153,10 @@ func appendOps(args []any, ops []Op, owner string) []any {
 	}
 	for i := 0; i < len(ops); {
 		j := i + 1
-		for j < len(ops) && ops[i].groups(&ops[j]) {
+		for j < len(ops) && ops[i].groups(&ops[j], by) {
 			j++
 		}
-		args = append(args, ops[i].head(owner))
+		args = append(args, ops[i].head(by))
 		if ops[i].Verb.named() {
 			args = append(args, j-i)
 			for k := i; k < j; k++ {
@@ -152,25 +173,28 @@ func appendOps(args []any, ops []Op, owner string) []any {
 // named reports whether the operation concerns an id.
 func (v Verb) named() bool { return v != Resize && v != Pin && v != Pause }
 
-func (op *Op) groups(next *Op) bool {
+func (op *Op) groups(next *Op, by *owner) bool {
 	if op.Verb != next.Verb || !op.Verb.named() || op.TTL != next.TTL || op.Flag != next.Flag {
+		return false
+	}
+	if (op.Verb == Acquire || op.Verb == Renew) && by.owns(op.ID) != by.owns(next.ID) {
 		return false
 	}
 	return op.Terms == next.Terms || op.Terms != nil && next.Terms != nil && *op.Terms == *next.Terms
 }
 
 // head encodes the verb with its parameters.
-func (op *Op) head(owner string) any {
+func (op *Op) head(by *owner) any {
 	switch op.Verb {
 	case Acquire:
-		if op.Terms.head != nil {
+		if op.Terms.head != nil && by.owns(op.ID) {
 			return op.Terms.head
 		}
-		return op.Terms.encode(owner)
+		return op.Terms.encode(by.of(op.ID))
 	case Heartbeat:
 		return "H" + strconv.FormatInt(op.TTL.Milliseconds(), 10) + " " + string(bit(op.Flag))
 	case Renew:
-		return "R" + strconv.FormatInt(op.TTL.Milliseconds(), 10) + " " + owner
+		return "R" + strconv.FormatInt(op.TTL.Milliseconds(), 10) + " " + by.of(op.ID)
 	case Release:
 		if op.Flag {
 			return "L1" // constants need no allocation

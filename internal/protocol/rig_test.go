@@ -172,8 +172,17 @@ func (r *rig) ownerOf(channel string) string {
 	return channel
 }
 
-// ownerOf is the owner as records and messages know it.
-func ownerOf(s *Store) string { return fmt.Sprint(s.owner) }
+// ownerOf is who uses a store: session/pid/host.
+func ownerOf(s *Store) string { return s.owner.full }
+
+// recorded is how the record of id names its owner.
+func recorded(owner, id string) string {
+	session, _, _ := strings.Cut(id, ".")
+	if rest, ok := strings.CutPrefix(owner, session+"/"); ok {
+		return "/" + rest
+	}
+	return owner
+}
 
 // dump is all that is stored of a semaphore.
 type dump struct {
@@ -205,7 +214,7 @@ func (d dump) unfolded() dump {
 		return d
 	}
 	return dump{
-		fields: map[string]string{"settings": f.settings, "counts": f.counts, f.id: f.record},
+		fields: map[string]string{"note": legend, "settings": f.settings, "counts": f.counts, f.id: f.record},
 		scores: map[string]float64{f.id: float64(f.deadline), note: place},
 		lapse:  [2]time.Duration{d.lapse[0], d.lapse[0]},
 	}

@@ -21,7 +21,7 @@ func wantRun(t *testing.T, r *rig, names []string, got []Result, slots []int) {
 		if got[i] != want {
 			t.Fatalf("%s, at %d of the run: got %+v, want %+v", id, i, got[i], want)
 		}
-		if record, want := d.fields[id], fmt.Sprintf("h 1 %d %d 0 0 %s ", want.Slot, want.Token, ownerOf(r.stores[0])); record != want {
+		if record, want := d.fields[id], fmt.Sprintf("h 1 %d %d 0 0 %s ", want.Slot, want.Token, recorded(ownerOf(r.stores[0]), id)); record != want {
 			t.Fatalf("%s, at %d of the run: stored %q, want %q", id, i, record, want)
 		}
 	}

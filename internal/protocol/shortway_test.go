@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -52,17 +54,21 @@ func TestSlotsOfAnyLength(t *testing.T) {
 	}
 	calls := [][]Op{
 		ask(1, all[:130]...),
-		each(release, all[7], all[42], all[105], all[3]),                             // stored
-		append(each(release, all[1], all[120], all[77]), ask(1, all[130:134]...)...), // slots 1, 3, 7, 42
-		append(each(release, all[5]), ask(1, all[134:138]...)...),                    // slots 5, 77, 105, 120
-		ask(3, all[138]),                                  // waits
-		ask(1, all[139], all[140]),                        // behind it
-		each(release, all[12], all[80]),                   // stored
-		each(release, all[85], all[10], all[90]),          // the first gets slot 10, the others 12 and 80
-		each(release, append(all[:0:0], all[125:]...)...), // from the end
-		append(each(release, all[0], all[119], all[124], all[123]), ask(1, all[1], all[3])...), // slots 0 and 85
+		each(release, all[7], all[42], all[105], all[3]),
+		// Slots 1, 3, 7 and 42; then 5, 77, 105 and 120.
+		append(each(release, all[1], all[120], all[77]), ask(1, all[130:134]...)...),
+		append(each(release, all[5]), ask(1, all[134:138]...)...),
+		// A heavy one waits, and two behind it; the three get slots 10, 12 and 80.
+		ask(3, all[138]),
+		ask(1, all[139], all[140]),
+		each(release, all[12], all[80]),
+		each(release, all[85], all[10], all[90]),
+		// From the end; then slots 0 and 85.
+		each(release, append(all[:0:0], all[125:]...)...),
+		append(each(release, all[0], all[119], all[124], all[123]), ask(1, all[1], all[3])...),
+		// Slots 11, 90 and 101.
 		each(release, all[101], all[11]),
-		ask(1, all[5], all[7], all[10]), // slots 11, 90 and 101
+		ask(1, all[5], all[7], all[10]),
 	}
 	tell(t, calls, 0)
 	tell(t, calls, time.Millisecond)
@@ -252,6 +258,27 @@ func TestFoldedAmongForeign(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHandOffIsToldToWhoWaits: to the session whose the waiter is, by every way.
+func TestHandOffIsToldToWhoWaits(t *testing.T) {
+	t.Parallel()
+	everyWay(t, func(t *testing.T, r *rig) {
+		for name, back := range map[string][]Op{"one": back(0), "two": append(back(0), back(1)...)} {
+			r.reset(t)
+			r.do(t, 0, append(ask(0, 2, 1), ask(1, 2, 1)...)...)
+			var want []string
+			for i := range back {
+				r.do(t, 1-i, Op{Verb: Acquire, ID: fmt.Sprintf("s%d.9", 1-i), Terms: terms(2)})
+				want = append(want, ownerOf(r.stores[1-i]))
+			}
+			r.notes(t)
+			r.do(t, 0, back...)
+			if heard := slices.Sorted(maps.Keys(r.notes(t))); !slices.Equal(heard, slices.Sorted(slices.Values(want))) {
+				t.Errorf("%s: heard by %q, want %q", name, heard, want)
+			}
+		}
+	})
 }
 
 // TestReleaseAmongForeign: records and free slots that nobody could have written are

@@ -41,7 +41,7 @@ type Store struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	session string
-	owner   string // channel/pid/host, as records keep it
+	owner   owner
 	step    atomic.Pointer[script]
 	look    script
 	steps   processor // where steps go: to rdb, or to a line before it
@@ -61,11 +61,11 @@ func NewStore(rdb redis.UniversalClient, prefix, session string, pid int, host s
 		s.steps = &line{rdb: single}
 	}
 	s.step.Store(stepFor(notYetSeen))
-	channel := prefix + ":inbox:" + session
+	mark, rest := "", fmt.Sprintf("/%d/%s", pid, host)
 	if s.Sharded() {
-		channel = ":" + session
+		mark = ":"
 	}
-	s.owner = fmt.Sprintf("%s/%d/%s", channel, pid, host)
+	s.owner = owner{session: session, full: mark + session + rest, own: mark + rest}
 	return s
 }
 
@@ -155,7 +155,7 @@ type Reply struct {
 // Prepare makes the encoding of t once, for many acquires by this store and no
 // other. It returns t.
 func (s *Store) Prepare(t *Terms) *Terms {
-	t.head = t.encode(s.owner)
+	t.head = t.encode(s.owner.own)
 	return t
 }
 
@@ -169,7 +169,7 @@ func (s *Store) Do(ctx context.Context, k Keys, notAfter int64, ops []Op) (Reply
 	step := s.step.Load()
 	args := append(make([]any, 0, 12+len(ops)), "evalsha", step.sha)
 	args = append(append(args, k.call...), notAfter)
-	text, acks, err := s.execute(ctx, *step, k, appendOps(args, ops, s.owner), replicas(ops))
+	text, acks, err := s.execute(ctx, *step, k, appendOps(args, ops, &s.owner), replicas(ops))
 	if err != nil {
 		return Reply{}, err
 	}

@@ -306,7 +306,7 @@ func TestHalfThatWasLeft(t *testing.T) {
 			lay(t, r)
 			r.rdb.Del(t.Context(), r.keys.State)
 			r.do(t, 0, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)})
-			if after := r.raw(t); len(after.fields) != 3 || len(after.scores) != 2 {
+			if after := r.raw(t); len(after.fields) != 4 || len(after.scores) != 2 {
 				t.Errorf("a first lease after the loss of the hash left\n%s", after)
 			}
 		}
@@ -337,15 +337,15 @@ func TestRepeatAfterTheSetWasLost(t *testing.T) {
 func TestWaitersOfNobody(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, r *rig) {
-		for _, record := range []string{"w 1 5 0 ", "w 1 5 0  label", "w 1 5 0 CHANNEL and/label"} {
+		for _, record := range []string{"w 1 5 0 ", "w 1 5 0  label", "w 1 5 0 SESSION and/label"} {
 			for _, back := range [][]string{{"s0.1"}, {"s0.1", "s0.2"}} {
 				r.reset(t)
 				r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(2)}, ids(4)...)...)
-				channel := r.stores[1].Channel(r.keys)
-				r.rdb.HSet(t.Context(), r.keys.State, "s0.3", strings.Replace(record, "CHANNEL", channel, 1))
+				session := r.stores[1].session
+				r.rdb.HSet(t.Context(), r.keys.State, "s0.3", strings.Replace(record, "SESSION", session, 1))
 				_, err := r.stores[0].Do(t.Context(), r.keys, 0, each(Op{Verb: Release}, back...))
 				heard := r.notes(t)
-				switch named := strings.Contains(record, "CHANNEL"); {
+				switch named := strings.Contains(record, "SESSION"); {
 				case !named && !errors.Is(err, ErrCorrupt):
 					t.Errorf("%q: %v", record, err)
 				case named && (err != nil || len(heard[ownerOf(r.stores[1])]) != 1):

@@ -76,6 +76,19 @@ func TestOpsSurviveTheWire(t *testing.T) {
 	})
 }
 
+// TestPreparedForItsOwn: terms that a store has prepared name its session where an
+// id does not.
+func TestPreparedForItsOwn(t *testing.T) {
+	t.Parallel()
+	store := NewStore(nil, "berth", "s0", 1, "host")
+	for id, want := range map[string]string{"s0.1": " /1/host ", "s1.1": " s0/1/host ", "s00.1": " s0/1/host "} {
+		args := textsOf(appendOps(nil, []Op{{Verb: Acquire, ID: id, Terms: store.Prepare(terms(3))}}, &store.owner))
+		if !strings.Contains(args[0], want) {
+			t.Errorf("%s: %q does not contain %q", id, args[0], want)
+		}
+	}
+}
+
 func textsOf(args []any) (texts []string) {
 	for _, a := range args {
 		texts = append(texts, fmt.Sprint(a))
@@ -83,7 +96,7 @@ func textsOf(args []any) (texts []string) {
 	return texts
 }
 
-const someone = "channel/1/host" // an owner
+var someone = &owner{session: "s0", full: "s0/1/host", own: "/1/host"}
 
 // parseArgs is the reverse of appendOps.
 func parseArgs(t failer, args []string) (ops []Op) {
@@ -98,8 +111,14 @@ func parseArgs(t failer, args []string) (ops []Op) {
 		if len(args) < 2 || args[0] == "" {
 			t.Fatalf("not a group: %q", args)
 		}
-		op, count := parseHead(args[0]), number(args[1])
+		op, by := parseHead(args[0])
+		count := number(args[1])
 		args = args[2:]
+		for _, id := range args[:count] {
+			if by != "" {
+				mustBe(by, someone.of(id))
+			}
+		}
 		if !op.Verb.named() {
 			ops = append(ops, op)
 		}
@@ -109,11 +128,13 @@ func parseArgs(t failer, args []string) (ops []Op) {
 	return ops
 }
 
-func parseHead(head string) Op {
-	op, p := Op{Verb: Verb(head[:1])}, strings.SplitN(head[1:], " ", 10)
+// parseHead returns an operation, and its owner where a head names one.
+func parseHead(head string) (op Op, by string) {
+	op = Op{Verb: Verb(head[:1])}
+	p := strings.SplitN(head[1:], " ", 10)
 	switch op.Verb {
 	case Acquire:
-		mustBe(p[8], someone)
+		by = p[8]
 		op.Terms = &Terms{
 			Wait: p[0] == "1", Weight: number(p[1]), TTL: millis(p[2]), HeadStart: millis(p[3]), MaxHold: millis(p[4]),
 			Limit: number(p[5]), Heartbeat: millis(p[6]), QueueLimit: number(p[7]), Label: p[9],
@@ -121,14 +142,14 @@ func parseHead(head string) Op {
 	case Heartbeat:
 		op.TTL, op.Flag = millis(p[0]), p[1] == "1"
 	case Renew:
-		mustBe(p[1], someone)
+		by = p[1]
 		op.TTL = millis(p[0])
 	case Release, Evict, Pause:
 		op.Flag = p[0] == "1"
 	default:
 		op.N = number(p[0])
 	}
-	return op
+	return op, by
 }
 
 func mustBe(got, want string) {

@@ -2,8 +2,8 @@
 -- run out, apply the operations given, pump the queue. The package comment of
 -- internal/protocol is its specification.
 --
--- KEYS[1]  hash  "settings", "counts", and one record for each lease, waiter
---                and tombstone; or "settings" with all in it: folded, see folded.lua
+-- KEYS[1]  hash  "settings", "counts", one record for each lease, waiter and
+--                tombstone, and "note"; or "settings" with all in it: folded, see folded.lua
 -- KEYS[2]  zset  three bands of scores, so that one variadic command serves all:
 --                [-2^53, 0)    queue      member "q"..id    score ticket - head start - 2^53
 --                [0, 2^31)     free slot  member "s"..slot  score slot
@@ -20,8 +20,9 @@
 --          E force                                                       evict
 --          D limit | P limit (-1: unpin) | Z paused                operator's, without ids
 --          The verb touches its first parameter, others have a space in between.
---          owner is channel/pid/host; a channel that begins with ":" is a shard
---          channel, to be put behind KEYS[1]
+--          owner is session/pid/host, whose channel is PREFIX:inbox:session, or with
+--          ":" in front KEYS[1]:session, a shard channel; ids are session.n, and where
+--          the owner is of the id's session that is left out: /pid/host, :/pid/host
 -- POLICY   comes in a line before this one, because arguments cost more than
 --          variants of a script: "1": keys may carry a TTL (the server does not
 --          evict); "0": they must not; "?": not known, leave it as it is. A second
@@ -49,9 +50,11 @@
 
 local STATE, ORDER, ARGV = KEYS[1], KEYS[2], ARGV
 local FRONT = 9007199254740992
--- Redis looks through a small sorted set one by one, unless it has a member that is
--- longer than zset-max-listpack-value (64): then it keeps a skip list from the start.
+-- Redis looks through a small sorted set or hash one by one, unless it has a text that is
+-- longer than zset- or hash-max-listpack-value (64): then it keeps a skip list or a table
+-- from the start.
 local NOTE = 'berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes on purpose'
+local LEGEND = 'berth: h weight slot token ceiling evicting owner label; w weight since maxhold owner label; x reason'
 local PLACE = '4000000000'
 local TERMS = '^A([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ()'
 local call, find, format, match, sub = redis.call, string.find, string.format, string.match, string.sub

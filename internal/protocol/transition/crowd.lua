@@ -12,11 +12,17 @@ local function publish(channel, message)
   end
 end
 
--- The channel of an owner that a text begins with; nil where there is none. What a
--- pattern walks over costs 65 instructions a byte, a plain search next to nothing.
-local function inbox(text)
-  local channel = sub(text, 1, (find(text, '/', 1, true) or 1) - 1)
-  if channel ~= '' and not find(channel, ' ', 1, true) then return channel end
+-- The channel of the owner of an id that a text begins with; nil where there is none.
+-- What a pattern walks over costs 65 instructions a byte, a plain search next to
+-- nothing.
+local function inbox(text, id)
+  local slash = find(text, '/', 1, true)
+  local session = slash and sub(text, 1, slash - 1)
+  if not session or find(session, ' ', 1, true) then return nil end
+  if session == '' or session == ':' then
+    session = session .. sub(id, 1, (find(id, '.', 1, true) or 1) - 1)
+  end
+  return sub(session, 1, 1) == ':' and session or sub(STATE, 1, find(STATE, '{', 1, true) - 1) .. 'inbox:' .. session
 end
 
 if quick and settings then
@@ -37,7 +43,7 @@ if quick and settings then
       local waiter = call('HMGET', STATE, heir)[1] or ''
       local same, at = match(waiter, '^w (%d+) %d+ 0 ()')
       local who = same == weight and sub(waiter, at) -- owner and label
-      local channel = who and inbox(who)
+      local channel = who and inbox(who, heir)
       if channel then
         counts = used .. ' ' .. holders .. format(' %d ', waiting - 1) .. tombs .. ' ' .. slots .. ' '
           .. stamp .. ' ' .. soonest .. ' ' .. lapse

@@ -111,7 +111,7 @@ if settings and not counts then
     -- grow. This one passes, whatever comes: a newcomer may profit by it, once.
     call('ZREM', ORDER, '')
     call('ZADD', ORDER, PLACE, NOTE, deadline, holder)
-    call('HSET', STATE, 'settings', settings, 'counts', counts, holder, record)
+    call('HSET', STATE, 'note', LEGEND, 'settings', settings, 'counts', counts, holder, record)
     if expires ~= '0' then call('PEXPIREAT', ORDER, expires) end
   end
 end

@@ -87,8 +87,8 @@ local notes = {}                  -- channel -> message
 local freed, stored, taken = {}, slots - holders, {}
 local out, n, status = {}, 0, 0
 
-local function tell(owner, line)
-  local channel = inbox(owner) or owner
+local function tell(owner, id, line)
+  local channel = inbox(owner .. '/', id)
   notes[channel] = (notes[channel] or STATE) .. '\n' .. line
 end
 
@@ -172,7 +172,7 @@ if nearest > 0 and nearest <= now then
       touched[id] = true
       rec[id], due[id] = false, false
     else
-      tell(leave(id, EXPIRED), 'x ' .. id .. ' 2')
+      tell(leave(id, EXPIRED), id, 'x ' .. id .. ' 2')
     end
   end
   if #ids == CHUNK then
@@ -220,7 +220,7 @@ local function pump()
     elseif weight > limit then
       -- It can never fit; left at the head it would block the queue for ever.
       granted = granted + 1
-      tell(leave(id, HEAVY, 0), format('t %s %d', id, limit))
+      tell(leave(id, HEAVY, 0), id, format('t %s %d', id, limit))
       if entry then out[entry.out], out[entry.out + 1] = 5, limit end
     elseif used + weight > limit then
       break
@@ -240,7 +240,7 @@ local function pump()
         -- behind it nothing beyond the time at which it would have been dropped.
         unqueued[#unqueued + 1] = 'q' .. id
         if ceiling > 0 and now + remaining(id) > ceiling then due[id] = ceiling end
-        tell(owner, format('g %s %.0f %d %d', id, last, slot, limit))
+        tell(owner, id, format('g %s %.0f %d %d', id, last, slot, limit))
       end
     end
   end

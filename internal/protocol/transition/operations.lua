@@ -164,7 +164,7 @@ while ARGV[p] do
           rec[id] = head .. '1 ' .. owner .. tail
           out[n] = 8
         end
-        tell(owner, 'x ' .. id .. ' 3')
+        tell(owner, id, 'x ' .. id .. ' 3')
       end
     end
 
@@ -267,9 +267,9 @@ elseif live and not kept and (sub(POLICY, 1, 1) == '1' or sub(POLICY, 1, 1) == '
   end
 end
 
-local sets, gones = {}, {}
+local sets, gones = fresh and { 'note', LEGEND } or {}, {}
 settings = format('1 %d %d %d %d', declared, pin, paused, changes)
-if settings ~= before.settings then sets[1], sets[2] = 'settings', settings end
+if settings ~= before.settings then sets[#sets + 1], sets[#sets + 2] = 'settings', settings end
 counts = format('%d %d %d %d %d %.0f %.0f %.0f', used, holders, waiting, tombs, slots, last, nearest, lapse)
 if counts ~= before.counts then sets[#sets + 1], sets[#sets + 2] = 'counts', counts end
 for id in pairs(touched) do

@@ -96,7 +96,7 @@ if plain then
     for k = 1, #heads do
       local weight, cap, at = match(records[k] or '', '^w (%d+) %d+ (%d+) ()')
       local who = weight and sub(records[k], at) -- owner and label
-      local channel = who and inbox(who)
+      local channel = who and inbox(who, ids[k])
       if not channel or cap ~= '0' or weight + 0 > limit then plain = false break end
       if used + weight > limit then room = 0 break end
       if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
@@ -260,7 +260,7 @@ if plain then
     if settings then
       call('HSET', STATE, unpack(sets, 1, s + 2))
     else
-      call('HSET', STATE, 'settings', '1 ' .. quota .. ' -1 0 0', unpack(sets, 1, s + 2))
+      call('HSET', STATE, 'note', LEGEND, 'settings', '1 ' .. quota .. ' -1 0 0', unpack(sets, 1, s + 2))
     end
     if lapse ~= lapsed then
       if lapse == '0' then
