@@ -42,6 +42,15 @@ func TestShortWay(t *testing.T) {
 	}
 	tell(t, calls, 0)
 	tell(t, calls, time.Millisecond)
+
+	// Of nobody's free slots, none are kept.
+	frozen := [][]Op{
+		each(Op{Verb: Acquire, Terms: terms(3)}, all[:5]...),
+		{{Verb: Resize, N: 0}},
+		each(release, all[0], all[1]),
+		each(release, all[2]),
+	}
+	tell(t, frozen, time.Millisecond)
 }
 
 // TestSlotsOfAnyLength: of one, two and three digits, freed in one call or before,
@@ -333,6 +342,20 @@ func TestReleaseLeavesForeignFields(t *testing.T) {
 	}
 }
 
+// TestPrefixThatBeginsLikeAShard: a colon in front marks shard channels, and prefixes
+// may begin with one.
+func TestPrefixThatBeginsLikeAShard(t *testing.T) {
+	t.Parallel()
+	mr, rdb := newEmbedded(t)
+	r := newRig(t, rdb, mr, ":x", form{})
+	r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(2)}, ids(3)...)...)
+	mr.SetTime(start.Add(time.Second))
+	r.do(t, 0, each(Op{Verb: Release}, ids(1)...)...)
+	if heard := r.notes(t)[ownerOf(r.stores[0])]; len(heard) != 1 {
+		t.Errorf("heard %q, want one grant", heard)
+	}
+}
+
 // starved runs ops on a layout when the server has no memory left.
 func starved(t *testing.T, server *redistest.Server, f form, lay layout, ops []Op) error {
 	t.Helper()
@@ -352,6 +375,25 @@ func TestReleaseAmongAcquiresWhenMemoryIsShort(t *testing.T) {
 		ops := []Op{{Verb: Release, ID: "s0.2"}, {Verb: Acquire, ID: "s0.9", Terms: terms(3)}}
 		if err := starved(t, server, f, plain, ops); err != nil || ops[0].Result.Code != Released {
 			t.Errorf("%+v: %v, %+v", f, err, ops[0].Result)
+		}
+	}
+}
+
+// TestFreedSlotWhenMemoryIsShort: who takes a slot that was freed before takes as
+// much memory away as it needs, and passes by every way.
+func TestFreedSlotWhenMemoryIsShort(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	hole := func(t failer, r *rig) {
+		r.reset(t)
+		r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(4)}, ids(3)...)...)
+		r.do(t, 0, Op{Verb: Release, ID: "s0.2"})
+	}
+	for _, f := range []form{{}, {long: true}, {keeps: true}, {keeps: true, long: true}} {
+		for _, ops := range [][]Op{each(Op{Verb: Acquire, Terms: terms(4)}, "s0.9"), each(Op{Verb: Acquire, Terms: terms(4)}, "s0.8", "s0.9")} {
+			if err := starved(t, server, f, hole, ops); err != nil || ops[0].Result.Slot != 1 {
+				t.Errorf("%+v: %v, %+v", f, err, ops[0].Result)
+			}
 		}
 	}
 }

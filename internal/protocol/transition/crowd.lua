@@ -5,7 +5,7 @@
 -- A message is a hint, the state is the truth: a user without the right to
 -- publish must not end in half a transition, so errors are ignored.
 local function publish(channel, message)
-  if sub(channel, 1, 1) == ':' then
+  if sub(channel, 1, 1) == ':' and not find(channel, ':', 2, true) then -- a shard channel, and no prefix that begins so
     redis.pcall('SPUBLISH', STATE .. channel, message)
   else
     redis.pcall('PUBLISH', channel, message)

@@ -65,9 +65,10 @@ end
 
 -- ---- read: one HMGET for the state and records ----
 --
--- The record got[k] is that of ARGV[k + 1]. Of several operations, only those of
--- releases that come first are read. That the ids of acquires are new is seen when
--- they are written (short.lua); for whatever else comes the general way reads all.
+-- The record got[k] is that of ARGV[k + 1], of a lone operation once it has its number
+-- (crowd.lua). Of several operations, only those of releases that come first are read.
+-- That the ids of acquires are new is seen when they are written (short.lua); for
+-- whatever else comes the general way reads all.
 
 local got, top = nil, 2
 local asks, few = 0, true            -- ids of acquires; false: what the short way does not take

@@ -206,6 +206,7 @@ if plain then
         a = a + 2
       end
     end
+    plain = holders > 0 or not settings -- else free slots of nobody would be kept
   else
     plain = false
   end
@@ -213,12 +214,10 @@ if plain then
   if plain then
     local added, want = 0, settings and a / 2 - 1 or a / 2
     if a > 2 then
-      -- When memory is short, the general way lets releases pass.
-      added = (freeds > 0 and redis.pcall or call)('ZADD', ORDER, 'NX', unpack(adds, 1, a))
+      if freeds + goes > 0 then call('ZREM', ORDER, '') end -- so that releases pass when memory is short
+      added = call('ZADD', ORDER, 'NX', unpack(adds, 1, a))
     end
-    if type(added) == 'table' then
-      plain = false
-    elseif added ~= want then
+    if added ~= want then
       -- Whoever has a record has a deadline: an acquire's id is known already, or
       -- named twice. What was added goes again, and the general way will see. It is what
       -- has no record; of a lost set, all. (In keys that somebody else wrote into, a
