@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -353,6 +355,27 @@ func TestPrefixThatBeginsLikeAShard(t *testing.T) {
 	r.do(t, 0, each(Op{Verb: Release}, ids(1)...)...)
 	if heard := r.notes(t)[ownerOf(r.stores[0])]; len(heard) != 1 {
 		t.Errorf("heard %q, want one grant", heard)
+	}
+}
+
+// TestWhatIsForbiddenChangesNothing: a user who may not do all that a call needs
+// does none of it.
+func TestWhatIsForbiddenChangesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := newRig(t, server.Client(t), nil, server.Prefix(t), form{})
+	r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(8)}, ids(4)...)...)
+	server.Do(t, "ACL", "SETUSER", "weak", "on", ">secret", "~*", "&*", "+@all", "-zadd")
+	o := *server.Client(t).Options()
+	o.Username, o.Password = "weak", "secret"
+	weak := redis.NewClient(&o)
+	t.Cleanup(func() { _ = weak.Close() })
+	s := NewStore(weak, r.prefix, "s0", 100, "host")
+	s.Evicting(true)
+	before := r.raw(t)
+	_, err := s.Do(t.Context(), r.keys, 0, each(Op{Verb: Release}, "s0.1", "s0.2"))
+	if after := r.raw(t); err == nil || !reflect.DeepEqual(before, after) {
+		t.Errorf("%v, and changed\n%v\nto\n%v", err, before, after)
 	}
 }
 
