@@ -38,13 +38,12 @@ var (
 
 // Store runs the protocol's scripts on one Redis for one session.
 type Store struct {
-	rdb     redis.UniversalClient
-	prefix  string
-	session string
-	owner   owner
-	step    atomic.Pointer[script]
-	look    script
-	steps   processor // where steps go: to rdb, or to a line before it
+	rdb    redis.UniversalClient
+	prefix string
+	owner  owner
+	step   atomic.Pointer[script]
+	look   script
+	steps  processor // where steps go: to rdb, or to a line before it
 }
 
 // processor executes commands.
@@ -55,7 +54,7 @@ type processor interface {
 // NewStore returns the store of one session, an id that no other process has,
 // run by process pid on host. It sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, session string, pid int, host string) *Store {
-	s := &Store{rdb: rdb, prefix: prefix, session: session, look: newScript(inspect)}
+	s := &Store{rdb: rdb, prefix: prefix, look: newScript(inspect)}
 	s.steps = rdb
 	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could hold up the others
 		s.steps = &line{rdb: single}
@@ -112,9 +111,9 @@ func (s *Store) Bounded(d time.Duration) bool {
 // a cluster it is the same for all.
 func (s *Store) Channel(k Keys) string {
 	if s.Sharded() {
-		return k.State + ":" + s.session
+		return k.State + ":" + s.owner.session
 	}
-	return s.prefix + ":inbox:" + s.session
+	return s.prefix + ":inbox:" + s.owner.session
 }
 
 // Keys are the two keys of a semaphore. They share a hash tag, so they live in

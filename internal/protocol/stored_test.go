@@ -341,7 +341,7 @@ func TestWaitersOfNobody(t *testing.T) {
 			for _, back := range [][]string{{"s0.1"}, {"s0.1", "s0.2"}} {
 				r.reset(t)
 				r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(2)}, ids(4)...)...)
-				session := r.stores[1].session
+				session := r.stores[1].owner.session
 				r.rdb.HSet(t.Context(), r.keys.State, "s0.3", strings.Replace(record, "SESSION", session, 1))
 				_, err := r.stores[0].Do(t.Context(), r.keys, 0, each(Op{Verb: Release}, back...))
 				heard := r.notes(t)

@@ -31,7 +31,8 @@ end
 if plain then
   -- Tables with the room that acquires need: what they are made of is overwritten.
   local out, n, count = { unpack(ARGV, 1, asks + 2) }, 0, nil
-  local freed, freeds, gone, goes, notes = { nil }, 0, { nil, nil }, 0, nil
+  local freed, freeds, notes = { nil }, 0, nil
+  local gone, goes = { nil, nil }, 0 -- what leaves ORDER, besides deadlines
   local sets, s, adds, a = { unpack(ARGV, 1, 2 * asks + 4) }, 0, { unpack(ARGV, 1, 2 * asks + 2) }, 0
   local furthest, vacant = 0, slots - holders
   local token -- last, as text; nil where that is not known
@@ -73,17 +74,29 @@ if plain then
   end
 
   -- Slots are given out lowest first: those freed now, and of the stored ones those
-  -- that may come before. gone is what leaves ORDER with them.
-  local free, stored, numbers, taken = 1, {}, {}, 0
+  -- that may come before, whose members of ORDER are in stored, at the same place.
+  local free, open, stored = 1, freeds, {}
   local grants = asks + math.min(waiting, 100) -- at most
   if plain and vacant > 0 and grants > 0 then
     local bound, most = freed[grants], math.min(vacant, grants)
-    stored = call('ZRANGEBYSCORE', ORDER, '0', bound or '2147483648', 'LIMIT', '0', most)
-    plain = bound ~= nil or #stored == most
-    for k = 1, #stored do
-      local number = match(stored[k], '^s(%d+)$')
-      if not number then plain = false break end
-      numbers[k] = number + 0
+    local found = call('ZRANGEBYSCORE', ORDER, '0', bound or '2147483648', 'LIMIT', '0', most)
+    plain = bound ~= nil or #found == most
+    local fresh, place = freed, 1
+    freed, open = {}, 0
+    for k = 1, #found do
+      local number = match(found[k], '^s(%d+)$')
+      local slot = (number or FRONT) + 0
+      while place <= freeds and fresh[place] < slot do
+        freed[open + 1] = fresh[place]
+        open, place = open + 1, place + 1
+      end
+      if not number or fresh[place] == slot then plain = false break end -- foreign
+      open = open + 1
+      freed[open], stored[open] = slot, found[k]
+    end
+    for k = place, freeds do
+      open = open + 1
+      freed[open] = fresh[k]
     end
   end
 
@@ -100,16 +113,8 @@ if plain then
       if not channel or cap ~= '0' or weight + 0 > limit then plain = false break end
       if used + weight > limit then room = 0 break end
       if last < us then last, token = us, stamp else last = last + 1 token = format(WHOLE, last) end
-      local slot, number = freed[free], numbers[taken + 1]
-      if number and not (slot and slot < number) then
-        if slot == number then plain = false break end -- freed and stored: foreign
-        slot, taken, goes = number, taken + 1, goes + 1
-        gone[goes] = stored[taken]
-      elseif slot then
-        free = free + 1
-      else
-        slot, slots = slots, slots + 1
-      end
+      local slot = freed[free]
+      if slot then free = free + 1 else slot, slots = slots, slots + 1 end
       used, holders, waiting, goes = used + weight, holders + 1, waiting - 1, goes + 1
       gone[goes], slot = heads[k], format('%d', slot)
       sets[s + 1], sets[s + 2] = ids[k], 'h ' .. weight .. ' ' .. slot .. ' ' .. token .. ' 0 0 ' .. who
@@ -145,16 +150,8 @@ if plain then
       n = n + 1
       out[n] = '11 ' .. many .. ' ' .. digits .. ' ' .. left .. ' ' .. quota
       for k = 1, count do
-        local id, slot, number = ARGV[i + 1 + k], freed[free], numbers[taken + 1]
-        if number and not (slot and slot < number) then
-          if slot == number then plain = false break end -- freed and stored: foreign
-          slot, taken, goes = number, taken + 1, goes + 1
-          gone[goes] = stored[taken]
-        elseif slot then
-          free = free + 1
-        else
-          slot, slots = slots, slots + 1
-        end
+        local id, slot = ARGV[i + 1 + k], freed[free]
+        if slot then free = free + 1 else slot, slots = slots, slots + 1 end
         slot = slot > 99 and format('%d', slot) or sub(DIGITS, slot > 9 and 2 * slot + 1 or 2 * slot + 2, 2 * slot + 2)
         sets[s + 1] = id
         sets[s + 2] = lead .. slot .. ' ' .. hundreds .. sub(DIGITS, 2 * unit + 1, 2 * unit + 2) .. tail
@@ -197,8 +194,16 @@ if plain then
       return clock[1] .. ' ' .. clock[2] .. NOTHING .. ' ' .. table.concat(out, ' ', 1, n)
     end
   elseif plain and (settings or call('EXISTS', STATE, ORDER) == 0) then
-    for k = freeds, free, -1 do
-      if freed[k] == slots - 1 then
+    for k = 1, free - 1 do
+      if stored[k] then
+        goes = goes + 1
+        gone[goes] = stored[k]
+      end
+    end
+    for k = open, free, -1 do
+      if stored[k] then
+        -- it stays there
+      elseif freed[k] == slots - 1 then
         slots = slots - 1
       else
         local number = format('%d', freed[k])
