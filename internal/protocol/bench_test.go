@@ -12,8 +12,7 @@ import (
 )
 
 // BenchmarkScript is what the steps cost the server, by its own account (INFO
-// commandstats), each by the short way and by the general way, beside two
-// trivial scripts. A pair is an acquire and a release; in "crowd" every acquire
+// commandstats), beside two trivial scripts. A pair is an acquire and a release; in "crowd" every acquire
 // queues and every release hands off; in "renew" it is one renewal of a lease that
 // is alone; "batch n" has n operations in each call, and "mixed" 64, with more releases
 // and more acquires in turn.
@@ -24,35 +23,32 @@ func BenchmarkScript(b *testing.B) {
 	b.Run("trivial", func(b *testing.B) {
 		measure(b, rdb, 1, func(int) {
 			for range 2 {
-				_, _ = trivial.run(b.Context(), rdb, []any{"evalsha", trivial.sha, 1, "k", 1, 2, 3})
+				_, _ = trivial.slice(b.Context(), rdb, []any{"evalsha", trivial.sha, 1, "k", 1, 2, 3})
 			}
 		})
 	})
-	for _, way := range []string{"1", "1g"} {
-		st := NewStore(rdb, "bench", "abcdefghijklmnopqrstuv", 12345, "host")
-		st.step.Store(stepFor(way))
-		name := map[string]string{"1": "short", "1g": "general"}[way]
-		b.Run("idle/"+name, func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
-		b.Run("crowd/"+name, func(b *testing.B) { benchCrowd(b, rdb, st) })
-		b.Run("renew/"+name, func(b *testing.B) { benchRenew(b, rdb, st) })
-		b.Run("mixed/"+name, func(b *testing.B) { benchMixed(b, rdb, st) })
-		for _, n := range []int{16, 64} {
-			b.Run(fmt.Sprintf("batch%d/%s", n, name), func(b *testing.B) { benchSteps(b, rdb, st, n/2, 1000) })
-		}
+	st := NewStore(rdb, "bench", "abcdefghij", 12345, "host")
+	st.Evicting(false)
+	b.Run("idle", func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
+	b.Run("crowd", func(b *testing.B) { benchCrowd(b, rdb, st) })
+	b.Run("renew", func(b *testing.B) { benchRenew(b, rdb, st) })
+	b.Run("mixed", func(b *testing.B) { benchMixed(b, rdb, st) })
+	for _, n := range []int{16, 64} {
+		b.Run(fmt.Sprintf("batch%d", n), func(b *testing.B) { benchSteps(b, rdb, st, n/2, 1000) })
 	}
 }
 
 func benchTerms(limit int) *Terms {
-	return &Terms{Wait: true, Weight: 1, TTL: 30 * time.Second, Heartbeat: 10 * time.Second, QueueLimit: 1 << 31, Limit: limit}
+	return &Terms{Wait: true, Weight: 1, TTL: 30 * time.Second, Heartbeat: 10 * time.Second, QueueLimit: 1 << 30, Limit: limit}
 }
 
-func benchID(i int) string { return fmt.Sprintf("abcdefghijklmnopqrstuv.%d", i) }
+func benchID(i int) string { return fmt.Sprintf("abcdefghij.klmnopqrstuvwxyz.%d", i) }
 
 // benchSteps releases what the last step acquired, and acquires n anew, in one
 // call; with n 1 in two.
 func benchSteps(b *testing.B, rdb *redis.Client, st *Store, n, limit int) {
 	b.Helper()
-	terms, k := benchTerms(limit), st.Keys("steps")
+	terms, k := benchTerms(limit), st.Key("steps")
 	var held []Op
 	measure(b, rdb, n, func(i int) {
 		ops := held
@@ -77,7 +73,7 @@ func benchSteps(b *testing.B, rdb *redis.Client, st *Store, n, limit int) {
 // become free.
 func benchMixed(b *testing.B, rdb *redis.Client, st *Store) {
 	b.Helper()
-	terms, k, held, next := benchTerms(1000), st.Keys("mixed"), []Op(nil), 0
+	terms, k, held, next := benchTerms(1000), st.Key("mixed"), []Op(nil), 0
 	ids := func(n int) (ops []Op) {
 		for range n {
 			ops = append(ops, Op{Verb: Acquire, ID: benchID(next), Terms: terms})
@@ -104,7 +100,7 @@ func benchMixed(b *testing.B, rdb *redis.Client, st *Store) {
 
 func benchCrowd(b *testing.B, rdb *redis.Client, st *Store) {
 	b.Helper()
-	terms, k := benchTerms(1), st.Keys("crowd")
+	terms, k := benchTerms(1), st.Key("crowd")
 	const waiters = 10
 	for i := range waiters {
 		mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(i), Terms: terms}})
@@ -122,13 +118,13 @@ func benchCrowd(b *testing.B, rdb *redis.Client, st *Store) {
 
 func benchRenew(b *testing.B, rdb *redis.Client, st *Store) {
 	b.Helper()
-	k := st.Keys("renew")
+	k := st.Key("renew")
 	mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(0), Terms: benchTerms(1)}})
 	measure(b, rdb, 1, func(int) { mustDo(b, st, k, []Op{{Verb: Renew, ID: benchID(0), TTL: 30 * time.Second}}) })
 	mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(0)}})
 }
 
-func mustDo(b *testing.B, st *Store, k Keys, ops []Op) {
+func mustDo(b *testing.B, st *Store, k Key, ops []Op) {
 	if _, err := st.Do(b.Context(), k, 0, ops); err != nil {
 		b.Fatal(err)
 	}

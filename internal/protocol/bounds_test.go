@@ -2,8 +2,8 @@ package protocol
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,11 +23,11 @@ func (r *rig) crowd() int {
 	return crowd
 }
 
-// fill makes n acquires, 1000 in a call.
+// fill makes n acquires, as many in a call as may be.
 func fill(t failer, r *rig, n int, terms *Terms) []string {
 	t.Helper()
 	all := ids(n)
-	for some := range slices.Chunk(all, 1000) {
+	for some := range slices.Chunk(all, MaxOps) {
 		r.do(t, 0, each(Op{Verb: Acquire, Terms: terms}, some...)...)
 	}
 	r.notes(t)
@@ -41,7 +41,7 @@ func drain(t failer, r *rig, first ...Op) (calls [][]string) {
 	ops := first
 	for range 3 * crowd / chunk {
 		reply, _ := r.do(t, 1, ops...)
-		lines := r.notes(t)[ownerOf(r.stores[0])]
+		lines := r.notes(t)["s0"]
 		if len(lines) > chunk {
 			t.Fatalf("one call ended %d waits or leases", len(lines))
 		}
@@ -55,50 +55,23 @@ func drain(t failer, r *rig, first ...Op) (calls [][]string) {
 	return nil
 }
 
-// TestManyIDsInOneCall: more than Lua's stack has room for.
-func TestManyIDsInOneCall(t *testing.T) {
-	t.Parallel()
-	onBoth(t, form{keeps: true}, func(t *testing.T, r *rig) {
-		all := ids(r.crowd())
-		for _, step := range []struct {
-			op   Op
-			want Code
-		}{
-			{Op{Verb: Acquire, Terms: terms(len(all))}, Granted},
-			{Op{Verb: Acquire, Terms: terms(len(all))}, Granted}, // again
-			{Op{Verb: Renew, TTL: time.Minute}, Renewed},
-			{Op{Verb: Release}, Released},
-		} {
-			_, got := r.do(t, 0, each(step.op, all...)...)
-			for i := range got {
-				if got[i].Code != step.want || step.want == Granted && got[i].Slot != i {
-					t.Fatalf("%s %d of %d: %+v", step.op.Verb, i, len(all), got[i])
-				}
-			}
-		}
-		if d := r.dump(t); d.counts(t).holders > 0 {
-			t.Errorf("left over:\n%.500s", d)
-		}
-	})
-}
-
-// overdue moves all deadlines into the past, which time does for real.
-func overdue(t failer, r *rig) {
+// overdue moves the deadlines of these ids, or all, into the past, which time does
+// for real.
+func overdue(t failer, r *rig, some ...string) {
 	t.Helper()
 	ctx := context.Background()
 	d := r.dump(t)
-	c := d.counts(t)
 	pipe := r.rdb.Pipeline()
 	for member, score := range d.scores {
-		if score >= 1<<32 {
-			pipe.Do(ctx, "ZADD", r.keys.Order, 1<<33, member)
+		if score >= 1<<32 && (some == nil || slices.Contains(some, member)) {
+			pipe.Do(ctx, "ZADD", r.key.Order(), int64(1<<33), member)
 		}
 	}
-	parts := strings.Split(d.fields["counts"], " ")
-	parts[6] = strconv.Itoa(1 << 33)
-	pipe.HSet(ctx, r.keys.State, "counts", strings.Join(parts, " "))
+	parts := strings.Split(d.fields["state"], " ")
+	parts[11] = fmt.Sprint(int64(1 << 33))
+	pipe.HSet(ctx, r.key.State, "state", strings.Join(parts, " "))
 	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatalf("%v after %+v", err, c)
+		t.Fatalf("%v", err)
 	}
 }
 
@@ -107,24 +80,26 @@ func overdue(t failer, r *rig) {
 func wantEmpty(t failer, r *rig) {
 	t.Helper()
 	d := r.dump(t)
-	if c := d.counts(t); len(d.scores) > 1 || len(d.fields) > 3 || c.holders+c.waiting+c.tombs > 0 || r.mr == nil && d.exists() {
+	s := d.state(t)
+	if len(d.scores) > 0 || len(d.fields) > 1 || s.Holders+s.Waiting+s.Tombs > 0 || r.mr == nil && d.exists() {
 		t.Fatalf("left: %.1000s", d)
 	}
 }
 
 func TestTenThousandLeasesExpireAtOnce(t *testing.T) {
 	t.Parallel()
-	onBoth(t, form{}, func(t *testing.T, r *rig) {
-		all := fill(t, r, crowd, terms(crowd))
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		n := r.crowd()
+		all := fill(t, r, n, terms(n))
 		overdue(t, r)
-		calls := drain(t, r, Op{Verb: Acquire, ID: "s1.1", Terms: terms(crowd)})
+		calls := drain(t, r, Op{Verb: Acquire, ID: "s1.1", Terms: terms(n)})
 		lost := slices.Concat(calls...)
 		slices.Sort(lost)
 		if lost = slices.Compact(lost); len(lost) != len(all) {
 			t.Errorf("%d holders heard of their loss, want %d", len(lost), len(all))
 		}
-		if c := r.dump(t).counts(t); c.used != 1 || c.holders != 1 || c.waiting != 0 || c.tombs != crowd {
-			t.Errorf("counts after all expired: %+v", c)
+		if s := r.dump(t).state(t); s.Used != 1 || s.Holders != 1 || s.Waiting != 0 || s.Tombs != n {
+			t.Errorf("after all expired: %+v", s)
 		}
 		r.do(t, 1, Op{Verb: Release, ID: "s1.1"})
 		overdue(t, r)
@@ -135,17 +110,18 @@ func TestTenThousandLeasesExpireAtOnce(t *testing.T) {
 
 func TestTenThousandWaitersAndALimitForAll(t *testing.T) {
 	t.Parallel()
-	onBoth(t, form{}, func(t *testing.T, r *rig) {
-		all := fill(t, r, crowd, terms(1))
-		calls := drain(t, r, Op{Verb: Resize, N: crowd})
-		if least := crowd / chunk; len(calls) < least {
-			t.Errorf("%d calls, want %d or more", len(calls), least)
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		n := r.crowd()
+		all := fill(t, r, n, terms(1))
+		calls := drain(t, r, Op{Verb: Resize, N: n})
+		if least := n / chunk; len(calls) < least || len(calls) > least+2 {
+			t.Errorf("%d calls, want %d, or hardly more", len(calls), least)
 		}
-		snap, err := r.stores[0].Inspect(context.Background(), r.keys, true)
+		snap, err := r.stores[0].Inspect(context.Background(), r.key, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(snap.Leases) != crowd || snap.Used != crowd || len(snap.Queue) != 0 {
+		if len(snap.Leases) != n || snap.Used != n || len(snap.Queue) != 0 {
 			t.Fatalf("%d leases, %d in the queue", len(snap.Leases), len(snap.Queue))
 		}
 		for i, lease := range snap.Leases { // by token
@@ -156,29 +132,60 @@ func TestTenThousandWaitersAndALimitForAll(t *testing.T) {
 	})
 }
 
-func TestTenThousandWaitersTooHeavy(t *testing.T) {
+// TestManyWaitersTooHeavy: a call looks at as many waiters as there are free permits.
+func TestManyWaitersTooHeavy(t *testing.T) {
 	t.Parallel()
-	onBoth(t, form{}, func(t *testing.T, r *rig) {
-		n := r.crowd()
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		const n = 200
 		fill(t, r, n, terms(3, func(t *Terms) { t.Weight = 3 }))
-		// While all is taken the head is only weighed when the limit changes; the
-		// others hear when the permit comes back.
+		// While all is taken nobody is weighed; they hear when the permits come back.
 		calls := drain(t, r, Op{Verb: Resize, N: 2})
 		calls = append(calls, drain(t, r, Op{Verb: Release, ID: "s0.1"})...)
 		if heard := len(slices.Concat(calls...)); heard != n-1 {
 			t.Errorf("%d waiters heard that they are too heavy, want %d", heard, n-1)
 		}
+		overdue(t, r)
+		drain(t, r)
 		wantEmpty(t, r)
 	})
 }
 
-// Looking at the counts alone must not read the crowd.
+// TestNextDeadlineIsExactAfterOneHasPassed: until then it is a lower bound; if it stayed
+// one, every call would look for what is due.
+func TestNextDeadlineIsExactAfterOneHasPassed(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{false, true} {
+		r := embedded(t, keeps)
+		for i, ttl := range []time.Duration{40 * time.Second, 30 * time.Second, 50 * time.Second} {
+			r.do(t, 0, Op{Verb: Acquire, ID: ids(3)[i], Terms: terms(3, func(t *Terms) { t.TTL = ttl })})
+		}
+		for _, test := range []struct{ at, next time.Duration }{
+			{0, 30 * time.Second}, {29 * time.Second, 30 * time.Second}, {30 * time.Second, 40 * time.Second},
+			{45 * time.Second, 50 * time.Second}, {50 * time.Second, 0},
+		} {
+			r.mr.SetTime(start.Add(test.at))
+			want := int64(0)
+			if test.next > 0 {
+				want = start.Add(test.next).UnixMilli()
+			}
+			if reply, _ := r.do(t, 0); reply.Next != want {
+				t.Errorf("at %v: next at %d, want %d", test.at, reply.Next, want)
+			}
+		}
+		r.do(t, 0, Op{Verb: Pin, N: 3}, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)})
+		if reply, _ := r.do(t, 0, Op{Verb: Release, ID: "s0.9"}); reply.Next != 0 {
+			t.Errorf("of nobody: next at %d", reply.Next)
+		}
+	}
+}
+
+// TestInspectCountsOfACrowd: looking at the counts alone does not read the crowd.
 func TestInspectCountsOfACrowd(t *testing.T) {
 	t.Parallel()
-	onBoth(t, form{}, func(t *testing.T, r *rig) {
+	onBoth(t, false, func(t *testing.T, r *rig) {
 		n := r.crowd()
 		fill(t, r, n, terms(1))
-		snap, err := r.stores[0].Inspect(context.Background(), r.keys, false)
+		snap, err := r.stores[0].Inspect(context.Background(), r.key, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,47 +195,69 @@ func TestInspectCountsOfACrowd(t *testing.T) {
 	})
 }
 
-// Big batches must fit Lua's stack, the smaller one of the embedded store too.
-func TestBigBatches(t *testing.T) {
+// TestFullCalls: the largest call of every verb fits Lua's stack, the smaller one of the
+// embedded store too.
+func TestFullCalls(t *testing.T) {
 	t.Parallel()
-	for _, long := range []bool{false, true} {
-		onBoth(t, form{long: long}, func(t *testing.T, r *rig) {
-			bigBatch(t, r, 256)
-			bigBatch(t, r, 1000)
-			if r.mr == nil {
-				bigBatch(t, r, 3000)
-			}
-		})
-	}
-}
-
-func bigBatch(t *testing.T, r *rig, n int) {
-	t.Helper()
-	r.reset(t)
-	all := ids(n)
-	want := func(code Code, op Op, ids []string) {
-		t.Helper()
-		_, got := r.do(t, 0, each(op, ids...)...)
-		for i, g := range got {
-			if g.Code != code {
-				t.Fatalf("%s of %s: %+v, want code %d", op.Verb, ids[i], g, code)
+	everywhere(t, func(t *testing.T, r *rig) {
+		const n = 2 * MaxOps
+		all := ids(n)
+		held, queued := all[:MaxOps], all[MaxOps:]
+		want := func(code Code, op Op, ids []string) {
+			t.Helper()
+			_, got := r.do(t, 0, each(op, ids...)...)
+			for i, g := range got {
+				if g.Code != code {
+					t.Fatalf("%c of %s: %+v, want code %d", op.Verb, ids[i], g, code)
+				}
 			}
 		}
-	}
-	acquire := Op{Verb: Acquire, Terms: terms(n / 2)}
-	want(Granted, acquire, all[:n/2])
-	want(Queued, acquire, all[n/2:])
-	want(Granted, acquire, all[:n/2])
-	want(Queued, acquire, all[n/2:])
-	want(Renewed, Op{Verb: Renew, TTL: time.Minute}, all[:n/2])
-	want(Queued, Op{Verb: Heartbeat, TTL: time.Minute, Flag: true}, all[n/2:])
-	want(Released, Op{Verb: Release}, all[:n/2])
-	r.notes(t)
-	drain(t, r)
-	want(Granted, Op{Verb: Heartbeat, TTL: time.Minute}, all[n/2:])
-	want(Released, Op{Verb: Evict, Flag: true}, all[n/2:n/2+n/4])
-	want(Released, Op{Verb: Release, Flag: true}, all[n/2+n/4:])
-	if c := r.dump(t).counts(t); c.used != 0 || c.tombs != n-n/2 {
-		t.Errorf("counts at the end: %+v", c)
+		acquire := Op{Verb: Acquire, Terms: terms(MaxOps)}
+		want(Granted, acquire, held)
+		want(Queued, acquire, queued)
+		want(Granted, acquire, held) // again
+		want(Queued, acquire, queued)
+		want(Renewed, Op{Verb: Renew, TTL: time.Minute}, held)
+		want(Queued, Op{Verb: Heartbeat, TTL: time.Minute, Flag: true}, queued)
+		want(Released, Op{Verb: Release}, held)
+		r.notes(t)
+		drain(t, r)
+		want(Granted, Op{Verb: Heartbeat, TTL: time.Minute}, queued)
+		var moves []Op
+		for _, id := range queued[:MaxOps/2] {
+			moves = append(moves, Op{Verb: Move, ID: id, To: "moved." + id})
+		}
+		if _, got := r.do(t, 0, moves...); got[0].Code != Moved || got[len(got)-1].Code != Moved {
+			t.Fatalf("moved: %+v", got)
+		}
+		want(Gone, Op{Verb: Evict, Flag: true}, queued[:MaxOps/2])
+		want(Released, Op{Verb: Release, Flag: true}, queued[MaxOps/2:])
+		if s := r.dump(t).state(t); s.Used != MaxOps/2 || s.Tombs != MaxOps {
+			t.Errorf("at the end: %+v", s)
+		}
+	})
+}
+
+// TestManyGroupsInOneCall: the largest call when no two of its operations share their
+// parameters, where all are granted and where all but one wait.
+func TestManyGroupsInOneCall(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1000, 1} {
+		onBoth(t, true, func(t *testing.T, r *rig) {
+			var ops []Op
+			for i, id := range ids(MaxOps) {
+				ops = append(ops, Op{Verb: Acquire, ID: id, Terms: terms(limit, func(t *Terms) { t.Label = fmt.Sprint(i) })})
+			}
+			reply, got := r.do(t, 0, ops...)
+			if want := min(limit, len(ops)); reply.Used != want || reply.Waiting != len(ops)-want {
+				t.Fatalf("%+v", reply)
+			}
+			d := r.dump(t)
+			for i := range got {
+				if record := d.fields[ops[i].ID]; !strings.HasSuffix(record, fmt.Sprint(" ", i)) {
+					t.Fatalf("%s = %q", ops[i].ID, record)
+				}
+			}
+		})
 	}
 }

@@ -14,10 +14,10 @@ func story() []event {
 	wait := terms(2)
 	return []event{
 		{ops: each(Op{Verb: Acquire, Terms: wait}, "s0.1", "s0.2", "s0.3", "s0.4")},
-		{pause: time.Second, session: 1, ops: each(Op{Verb: Renew, TTL: 30 * time.Second}, "s0.1", "s0.9")},
+		{pause: time.Second, process: 1, ops: each(Op{Verb: Renew, TTL: 30 * time.Second}, "s0.1", "s0.9")},
 		{pause: time.Second, ops: each(Op{Verb: Release, Flag: true}, "s0.2", "s0.3")},
 		{pause: 11 * time.Second, ops: each(Op{Verb: Heartbeat, TTL: time.Minute, Flag: true}, "s0.4")},
-		{pause: 20 * time.Second, session: 2, ops: each(Op{Verb: Acquire, Terms: wait}, "s2.1", "s2.2")},
+		{pause: 20 * time.Second, process: 2, ops: each(Op{Verb: Acquire, Terms: wait}, "s2.1", "s2.2")},
 		{pause: time.Minute},
 		{pause: time.Minute},
 	}
@@ -31,8 +31,8 @@ func TestClockOfAnotherTime(t *testing.T) {
 		"2100": time.Date(2100, 2, 28, 23, 59, 59, 123_456_000, time.UTC),
 		"2250": time.Date(2250, 1, 1, 0, 0, 0, 0, time.UTC),
 	} {
-		for _, f := range []form{{}, {keeps: true}, {keeps: true, long: true}} {
-			tr := newTrial(t, embedded(t, f))
+		for _, keeps := range []bool{false, true} {
+			tr := newTrial(t, embedded(t, keeps))
 			for _, e := range story() {
 				clock = clock.Add(e.pause)
 				tr.timed(t, e, clock)
@@ -48,10 +48,10 @@ func TestClockOfAnotherTime(t *testing.T) {
 // taken for slots, so it is refused.
 func TestClockOfNoTime(t *testing.T) {
 	t.Parallel()
-	r := embedded(t, form{})
+	r := embedded(t, false)
 	r.mr.SetTime(time.Unix(0, 1000))
 	ops := []Op{{Verb: Acquire, ID: "s0.1", Terms: terms(1)}}
-	_, err := r.stores[0].Do(context.Background(), r.keys, 0, ops)
+	_, err := r.stores[0].Do(context.Background(), r.key, 0, ops)
 	wantKind(t, err, ErrRejected, nil)
 	if d := r.dump(t); d.exists() {
 		t.Errorf("something was written:\n%v", d)
@@ -64,8 +64,8 @@ func TestClockThatJumps(t *testing.T) {
 	t.Parallel()
 	acquire := Op{Verb: Acquire, ID: "s0.1", Terms: terms(1)}
 	release := Op{Verb: Release, ID: "s0.1"}
-	for _, f := range []form{{}, {keeps: true}, {keeps: true, long: true}} {
-		r := embedded(t, f)
+	for _, keeps := range []bool{false, true} {
+		r := embedded(t, keeps)
 		clock, last := start, int64(0)
 		granted := func(op Op) {
 			t.Helper()
@@ -97,12 +97,27 @@ func TestClockThatJumps(t *testing.T) {
 // not in the next.
 func TestLastMoment(t *testing.T) {
 	t.Parallel()
-	r := embedded(t, form{})
+	r := embedded(t, false)
 	now := start.UnixMilli()
 	for notAfter, want := range map[int64]error{now - 1: ErrRefused, now: nil, now + 1: nil} {
-		reply, err := r.stores[0].Do(t.Context(), r.keys, notAfter, nil)
+		reply, err := r.stores[0].Do(t.Context(), r.key, notAfter, nil)
 		if !errors.Is(err, want) || reply.Now != now {
 			t.Errorf("bound %d at %d: error %v, time %d, want %v", notAfter, now, err, reply.Now, want)
+		}
+	}
+}
+
+// TestDeadlineOfFewDigits: an embedded store writes a score like 1790000000000 as
+// 1.79e+12, where Redis does not.
+func TestDeadlineOfFewDigits(t *testing.T) {
+	t.Parallel()
+	few := time.UnixMilli(1_790_000_000_000)
+	for _, keeps := range []bool{false, true} {
+		tr := newTrial(t, embedded(t, keeps))
+		tr.timed(t, event{ops: each(Op{Verb: Acquire, Terms: terms(1)}, ids(2)...)}, few.Add(-terms(1).TTL))
+		tr.timed(t, event{ops: each(Op{Verb: Heartbeat, TTL: 3 * time.Second}, "s0.2")}, few.Add(-6*time.Second))
+		for _, after := range []time.Duration{-3 * time.Second, -time.Millisecond, 0, Late, time.Minute} {
+			tr.timed(t, event{ops: each(Op{Verb: Heartbeat, TTL: 3 * time.Second, Flag: true}, ids(2)...)}, few.Add(after))
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,10 +27,28 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 	if !slices.Equal(got, s.results) {
 		t.Fatalf("results of %s\n got %+v\nwant %+v", opsString(s.ops), got, s.results)
 	}
-	if waiting := len(s.queue); reply.More != s.more || reply.Now != s.now || reply.Waiting != waiting {
-		t.Fatalf("reply %+v, want more=%v now=%d waiting=%d", reply, s.more, s.now, waiting)
+	want := s.numbersOf()
+	if reply.More != s.more || reply.Now != s.now || !want.matches(reply.State) {
+		t.Fatalf("reply %+v, want more=%v now=%d %+v\n%s", reply, s.more, s.now, want, opsString(s.ops))
+	}
+	if acquires := slices.ContainsFunc(s.ops, func(op Op) bool { return op.Verb == Acquire }); acquires && reply.Was != s.was {
+		t.Fatalf("limit %d was declared before, want %d", reply.Was, s.was)
 	}
 	checkBound(t, s.model, reply.Next)
+}
+
+// numbersOf are the numbers that a model fixes; slots and times are lower bounds.
+func (m *model) numbersOf() State {
+	return State{
+		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
+		Holders: len(m.all(holding)), Waiting: len(m.queue), Tombs: len(m.all(dead)), Last: m.last,
+	}
+}
+
+// matches reports whether got has the numbers that a model fixes.
+func (s State) matches(got State) bool {
+	got.Slots, got.Next, got.Till, got.Lapses = 0, 0, 0, false
+	return got == s
 }
 
 // checkBound checks that nothing may run out before next; 0 stands for never.
@@ -62,20 +82,18 @@ func compareDump(t failer, m *model, d dump) {
 	if !m.exists {
 		return
 	}
-	c := d.counts(t)
-	checkBound(t, m, c.nearest)
+	got, want := d.state(t), m.dump()
+	checkBound(t, m, got.Next)
 	checkSlots(t, m, d)
-	want := m.dump()
-	tail := strings.Join(strings.Split(d.fields["counts"], " ")[4:], " ")
-	want.fields["counts"] += " " + tail
+	if !m.numbersOf().matches(got) {
+		t.Fatalf("state %+v, want %+v", got, m.numbersOf())
+	}
+	want.fields["state"] = d.fields["state"]
 	for _, n := range d.freeSlots() {
-		want.scores[fmt.Sprintf("s%d", n)] = float64(n)
+		want.scores[strconv.Itoa(n)] = float64(n)
 	}
 	if !reflect.DeepEqual(d.fields, want.fields) || !reflect.DeepEqual(d.scores, want.scores) {
 		t.Fatalf("stored\n%v\nwant\n%v", d, want)
-	}
-	if c.last != m.last {
-		t.Fatalf("last number %d, want %d", c.last, m.last)
 	}
 }
 
@@ -92,22 +110,16 @@ func checkSlots(t failer, m *model, d dump) {
 			t.Fatalf("slots held or free: %v", numbers)
 		}
 	}
-	if n := d.counts(t).slots; n != len(numbers) {
+	if n := d.state(t).Slots; n != len(numbers) {
 		t.Fatalf("%d slots are counted, %v are held or free", n, numbers)
 	}
 }
 
-// dump is what must be stored; of the counts, the first four.
+// dump is what must be stored, but for the numbers.
 func (m *model) dump() dump {
 	d := dump{fields: map[string]string{}, scores: map[string]float64{}}
-	paused := 0
-	if m.paused {
-		paused = 1
-	}
-	d.fields["settings"] = fmt.Sprintf("1 %d %d %d %d", m.declared, m.pin, paused, m.changes)
-	d.fields["counts"] = fmt.Sprintf("%d %d %d %d", m.used(), len(m.all(holding)), len(m.queue), len(m.all(dead)))
-	d.fields["note"], d.scores[note] = legend, place
 	for id, p := range m.members {
+		d.scores[note] = place
 		d.fields[id] = p.record()
 		d.scores[id] = float64(p.deadline)
 		if p.state == waiting {
@@ -118,18 +130,19 @@ func (m *model) dump() dump {
 }
 
 func (p *member) record() string {
-	switch p.state {
-	case holding:
-		evicting := 0
-		if p.evicting {
-			evicting = 1
-		}
-		return fmt.Sprintf("h %d %d %d %d %d %s %s", p.weight, p.slot, p.token, p.ceiling, evicting, recorded(p.owner, p.id), p.label)
-	case waiting:
-		return fmt.Sprintf("w %d %d %d %s %s", p.weight, p.since, p.maxHold, recorded(p.owner, p.id), p.label)
-	default:
+	switch {
+	case p.state == waiting:
+		return fmt.Sprintf("w %d 0 %d %d %d %s %s", p.weight, p.ticket, p.maxHold, p.ttl, p.owner, p.label)
+	case p.state == dead && p.reason == WasMoved:
+		return fmt.Sprintf("x %d %s", p.reason, p.owner)
+	case p.state == dead:
 		return fmt.Sprintf("x %d", p.reason)
 	}
+	kind := "h"
+	if p.evicting {
+		kind = "e"
+	}
+	return fmt.Sprintf("%s %d %d %d %d %d %s %s", kind, p.weight, p.slot, p.token, p.ceiling, p.ttl, p.owner, p.label)
 }
 
 // compareLapse checks when the keys will vanish by themselves: never while that
@@ -139,48 +152,48 @@ func compareLapse(t failer, r *rig, m *model, now int64, d dump) {
 	if !m.exists {
 		return
 	}
-	expires := d.counts(t).expires
+	numbers := d.state(t)
 	for i, lapse := range d.lapse {
+		at := now + lapse.Milliseconds()
 		switch present := i == 0 || len(d.scores) > 0; {
 		case !present:
-		case expires == 0 && lapse >= 0:
+		case !numbers.Lapses && lapse >= 0:
 			t.Fatalf("key %d vanishes in %v, want never\n%v", i, lapse, d)
-		case expires > 0 && (lapse < 0 || now+lapse.Milliseconds() > expires+1):
-			t.Fatalf("key %d vanishes in %v, want at %d, now %d\n%v", i, lapse, expires, now, d)
-		case expires > 0 && r.mr != nil && now+lapse.Milliseconds() < expires-1:
-			t.Fatalf("key %d vanishes in %v, want at %d, now %d\n%v", i, lapse, expires, now, d)
+		case numbers.Lapses && (lapse < 0 || at > numbers.Till+1):
+			t.Fatalf("key %d vanishes in %v, want at %d, now %d\n%v", i, lapse, numbers.Till, now, d)
+		case numbers.Lapses && r.mr != nil && at < numbers.Till-1:
+			t.Fatalf("key %d vanishes in %v, want at %d, now %d\n%v", i, lapse, numbers.Till, now, d)
 		}
 	}
-	least, forever := m.leastLapse(r.keeps, now)
-	if forever && expires != 0 || !forever && expires < least {
-		t.Fatalf("keys vanish at %d, want at %d or later, never: %v\n%v", expires, least, forever, d)
+	least, lapses := m.leastLapse(r.keeps, now)
+	if lapses != numbers.Lapses || numbers.Till < least {
+		t.Fatalf("keys vanish: %v, at %d; want %v, at %d or later\n%v", numbers.Lapses, numbers.Till, lapses, least, d)
 	}
 }
 
-// leastLapse is the earliest time at which the keys may vanish.
-func (m *model) leastLapse(keeps bool, now int64) (at int64, forever bool) {
+// leastLapse is the earliest time at which the keys may vanish, and whether they
+// will.
+func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
 	live := len(m.queue)+len(m.all(holding)) > 0
-	if m.pin >= 0 || m.paused || live && !keeps {
-		return 0, true
-	}
 	for _, p := range m.members {
 		at = max(at, p.deadline+1000)
 	}
-	if !live {
+	lapses = m.pin < 0 && !m.paused && (keeps || !live)
+	if lapses && !live {
 		at = max(at, now+1, int64(math.Ceil(float64(m.last)/1000))+1000)
 	}
-	return at, false
+	return at, lapses
 }
 
 // compareSnapshot checks what Inspect reads.
 func compareSnapshot(t failer, r *rig, m *model) {
 	t.Helper()
-	got, err := r.stores[0].Inspect(context.Background(), r.keys, true)
+	got, err := r.stores[0].Inspect(context.Background(), r.key, true)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	want := m.snapshot()
-	want.Now, want.Next = got.Now, got.Next
+	want.Now, want.Next, want.Slots, want.Till, want.Lapses = got.Now, got.Next, got.Slots, got.Till, got.Lapses
 	if !m.exists {
 		want = &Snapshot{Now: got.Now}
 	}
@@ -190,14 +203,11 @@ func compareSnapshot(t failer, r *rig, m *model) {
 }
 
 func (m *model) snapshot() *Snapshot {
-	s := &Snapshot{
-		Exists: m.exists, Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes,
-		Used: m.used(), Holders: len(m.all(holding)), Waiting: len(m.queue), Tombs: len(m.all(dead)), Last: m.last,
-	}
+	s := &Snapshot{Exists: m.exists, State: m.numbersOf()}
 	for _, p := range m.all(holding) {
 		s.Leases = append(s.Leases, p.view())
 	}
-	slices.SortFunc(s.Leases, func(a, b Record) int { return int(a.Token - b.Token) })
+	slices.SortFunc(s.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
 	for _, p := range m.queue {
 		s.Queue = append(s.Queue, p.view())
 	}
@@ -206,11 +216,12 @@ func (m *model) snapshot() *Snapshot {
 
 // view is a member as an operator sees it.
 func (p *member) view() Record {
-	owner := strings.Split(p.owner, "/")
-	v := Record{ID: p.id, Weight: p.weight, Expires: p.deadline, Host: owner[2], Label: p.label, Since: p.since}
-	_, _ = fmt.Sscan(owner[1], &v.PID)
+	pid, rest, _ := strings.Cut(p.owner, "/")
+	v := Record{ID: p.id, Weight: p.weight, Expires: p.deadline, TTL: milliseconds(p.ttl), Label: p.label, Since: p.ticket / 1000}
+	v.PID, _ = strconv.Atoi(pid)
+	v.Host, v.Client, _ = strings.Cut(rest, ";")
 	if p.state == holding {
-		v.Slot, v.Token, v.Since, v.Evicting = p.slot, p.token, p.token/1000, p.evicting
+		v.Slot, v.Token, v.Since, v.Ceiling, v.Evicting = p.slot, p.token, p.token/1000, p.ceiling, p.evicting
 	}
 	return v
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -28,14 +30,18 @@ var (
 
 // Failure is an error of Do: its kind, and the client's error.
 type Failure struct {
-	Kind   error // ErrRefused, ErrRejected or ErrUnknown
-	Detail error // ErrCorrupt, ErrVersion or nil
+	Kind   error         // ErrRefused, ErrRejected or ErrUnknown
+	Detail error         // ErrCorrupt, ErrVersion or nil
+	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and so long leases may live; 0: it was not that
 	Err    error
 }
 
 // Error implements error. The kind is for errors.Is; in words it is the caller's.
 func (f *Failure) Error() string {
-	if f.Detail != nil {
+	switch {
+	case f.Heals > 0:
+		return fmt.Sprintf("one of the semaphore's two keys was lost: leases may live for another %v; it heals by itself then (%v)", f.Heals, f.Err)
+	case f.Detail != nil:
 		return fmt.Sprintf("%v (%v)", f.Detail, f.Err)
 	}
 	return f.Err.Error()
@@ -65,11 +71,12 @@ func (i inner) As(target any) bool { return errors.As(i.err, target) }
 
 // passing are error codes of a server that will be able to answer later. They
 // may be wrapped: Redis 6.2 puts its own text around errors from inside a
-// script, so they are searched for and not compared with the start.
+// script, so they are searched for and not compared with the start. A script meets
+// a "non local key" where a slot moves and the key that it needs is not there.
 var passing = []string{
 	"LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "OOM ", "MISCONF", "UNBLOCKED",
 	"-READONLY", "-OOM", "command not allowed when used memory", "You can't write against a read only replica",
-	"max number of clients reached",
+	"max number of clients reached", "non local key",
 }
 
 // classify turns a client's error into a Failure.
@@ -105,6 +112,8 @@ func classifyReply(err error) *Failure {
 		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Err: err}
 	case strings.Contains(text, "BERTHVERSION"):
 		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: err}
+	case strings.Contains(text, "BERTHHALF"):
+		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Heals: heals(text), Err: err}
 	}
 	for _, code := range passing {
 		if strings.Contains(text, code) {
@@ -112,6 +121,13 @@ func classifyReply(err error) *Failure {
 		}
 	}
 	return &Failure{Kind: ErrRejected, Err: err}
+}
+
+// heals reads how many milliseconds the script named.
+func heals(text string) time.Duration {
+	_, text, _ = strings.Cut(text, "BERTHHALF ")
+	ms, _ := strconv.ParseInt(text[:len(text)-len(strings.TrimLeft(text, "0123456789"))], 10, 64)
+	return time.Duration(max(1, min(ms, longest))) * time.Millisecond
 }
 
 // errLate: the call reached the server after the latest time at which it might run.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -46,13 +47,17 @@ var serverErrors = []struct {
 	{replyError("CLUSTERDOWN The cluster is down"), ErrRefused, nil},
 	{replyError("CLUSTERDOWN Hash slot not served"), ErrRefused, nil},
 	{replyError("TRYAGAIN Multiple keys request during rehashing of slot"), ErrRefused, nil},
+	{replyError("ERR Script attempted to access a non local key in a cluster node script: 5f0a, on @user_script:90."), ErrRefused, nil},
+	{wrapped("ERR Lua script attempted to access a non local key in a cluster node"), ErrRefused, nil},
 	{replyError("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), ErrRefused, nil},
 	{replyError("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"), ErrRefused, nil},
 	{replyError("ERR max number of clients reached"), ErrRefused, nil},
 
 	{replyError("WRONGTYPE Operation against a key holding the wrong kind of value"), ErrRejected, ErrCorrupt},
 	{wrapped("WRONGTYPE Operation against a key holding the wrong kind of value"), ErrRejected, ErrCorrupt},
-	{replyError("ERR user_script:101: BERTHCORRUPT counts 12x script: 5f0a, on @user_script:101."), ErrRejected, ErrCorrupt},
+	{replyError("ERR user_script:101: BERTHCORRUPT state 12x script: 5f0a, on @user_script:101."), ErrRejected, ErrCorrupt},
+	{replyError("ERR user_script:158: BERTHHALF 1500 script: 5f0a, on @user_script:158."), ErrRejected, ErrCorrupt},
+	{replyError("ERR Error running script (call to f_5f0a): @user_script:158: @user_script: 158: BERTHHALF 1500"), ErrRejected, ErrCorrupt},
 	{replyError("ERR user_script:101: BERTHVERSION 2 a b script: 5f0a, on @user_script:101."), ErrRejected, ErrVersion},
 	{replyError("ERR user_script:101: BERTHCLOCK the server says that it is 1970"), ErrRejected, nil},
 	{replyError("NOPERM User app has no permissions to run the 'evalsha' command"), ErrRejected, nil},
@@ -100,7 +105,7 @@ func TestClientErrors(t *testing.T) {
 func checkClass(t *testing.T, err, kind, detail error) {
 	t.Helper()
 	s := canned(t, nil, err)
-	_, got := s.Do(t.Context(), s.Keys("name"), 0, sampleOps())
+	_, got := s.Do(t.Context(), s.Key("name"), 0, asked("AHRLMEDPZ"))
 	for _, k := range []error{ErrRefused, ErrRejected, ErrUnknown} {
 		if errors.Is(got, k) != (k == kind) {
 			t.Errorf("%v: is %q: %v", err, k, errors.Is(got, k))
@@ -111,11 +116,59 @@ func checkClass(t *testing.T, err, kind, detail error) {
 			t.Errorf("%v: is %q: %v", err, d, errors.Is(got, d))
 		}
 	}
-	ours := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) // not a thing to pass on
-	if !ours && !errors.Is(got, err) || !strings.Contains(got.Error(), err.Error()) {
-		t.Errorf("%v is not in %v", err, got)
+	// A context that ended in here is not the caller's, and must not look like it.
+	ours := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if ours == errors.Is(got, err) || !strings.Contains(got.Error(), err.Error()) {
+		t.Errorf("%v is not in %v, or it is and should not be", err, got)
 	}
 	if _, ok := errors.AsType[*Failure](got); !ok {
 		t.Errorf("%v is a %T", got, got)
+	}
+}
+
+// TestHalfTellsWhenItHeals: in the error's type and in its words; and in a cluster, where
+// one key may have moved and the other not, asking again may help.
+func TestHalfTellsWhenItHeals(t *testing.T) {
+	t.Parallel()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
+	t.Cleanup(func() { _ = cluster.Close() })
+	for text, want := range map[string]time.Duration{
+		"ERR user_script:158: BERTHHALF 1500 script: 5f0a, on @user_script:158.": 1500 * time.Millisecond,
+		"ERR @user_script: 158: BERTHHALF 1500":                                  1500 * time.Millisecond,
+		"ERR BERTHHALF 0":                                                        time.Millisecond,
+		"ERR BERTHHALF x":                                                        time.Millisecond,
+		"ERR BERTHHALF":                                                          time.Millisecond,
+		"ERR BERTHHALF 99999999999999999999":                                     milliseconds(longest),
+		"ERR BERTHCORRUPT state 1500":                                            0,
+	} {
+		one := canned(t, nil, nil)
+		many := NewStore(cluster, "berth", "s0", 1, "host")
+		for store, kind := range map[*Store]error{one: ErrRejected, many: ErrRefused} {
+			if want == 0 {
+				kind = ErrRejected
+			}
+			err := store.half(classify(replyError(text)))
+			wantKind(t, err, kind, ErrCorrupt)
+			f, _ := errors.AsType[*Failure](err)
+			if f.Heals != want || want > 0 && !strings.Contains(err.Error(), want.String()) {
+				t.Errorf("%q: heals in %v, want %v; %v", text, f.Heals, want, err)
+			}
+		}
+	}
+}
+
+// TestUnanswered: whether Redis said something that was understood.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{
+		io.EOF: true, context.DeadlineExceeded: true, redis.ErrPoolTimeout: true,
+		replyError("OOM command not allowed"): false, redis.ErrClosed: false, errLate: false,
+	} {
+		if got := classify(err).Unanswered(); got != want {
+			t.Errorf("%v: unanswered %v, want %v", err, got, want)
+		}
+	}
+	if f := NoAnswer(); !f.Unanswered() || !errors.Is(f, ErrUnknown) {
+		t.Errorf("no answer: %v", f)
 	}
 }

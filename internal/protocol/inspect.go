@@ -1,15 +1,20 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// deadlines is the least score of a deadline.
+const deadlines = 1 << 32
 
 // page is how many members one call of inspect.lua reads.
 const page = 500
@@ -17,28 +22,11 @@ const page = 500
 // Snapshot is the state of one semaphore. Records come in pages: of more than a
 // few hundred holders and waiters it is not a single moment's picture.
 type Snapshot struct {
-	Exists   bool
-	Now      int64 // server time, ms
-	Declared int
-	Pin      int // -1: none
-	Paused   bool
-	Changes  int // declarations that changed the limit
-	Used     int
-	Holders  int
-	Waiting  int
-	Tombs    int
-	Last     int64 // the last token or ticket
-	Next     int64 // server time at which something may run out; 0: never
-	Leases   []Record
-	Queue    []Record // in order
-}
-
-// Limit returns the limit in force.
-func (s *Snapshot) Limit() int {
-	if s.Pin >= 0 {
-		return s.Pin
-	}
-	return s.Declared
+	Exists bool
+	Now    int64 // server time, ms
+	State
+	Leases []Record // by token
+	Queue  []Record // in order
 }
 
 // Record is one lease, or one waiter.
@@ -49,15 +37,18 @@ type Record struct {
 	Token    int64 // lease
 	Since    int64 // ms: granted, or queued
 	Expires  int64 // ms
+	Ceiling  int64 // lease, ms: no renewal goes beyond it; 0: none
+	TTL      time.Duration
 	Evicting bool
 	PID      int
 	Host     string
+	Client   string // implementation and version
 	Label    string
 }
 
 // Inspect reads a semaphore without changing it; with its holders and waiters if
 // records. A semaphore that does not exist is a Snapshot without Exists.
-func (s *Store) Inspect(ctx context.Context, k Keys, records bool) (*Snapshot, error) {
+func (s *Store) Inspect(ctx context.Context, k Key, records bool) (*Snapshot, error) {
 	snap := &Snapshot{}
 	leases := map[string]*Record{}
 	var queue []string
@@ -65,12 +56,11 @@ func (s *Store) Inspect(ctx context.Context, k Keys, records bool) (*Snapshot, e
 		if records {
 			count = page
 		}
-		fields, err := s.look.run(ctx, s.rdb, []any{"evalsha", s.look.sha, 2, k.State, k.Order, from, count})
+		fields, err := s.look.slice(ctx, s.rdb, []any{"evalsha", s.look.sha, 1, k.State, from, count})
 		if err != nil {
 			return nil, err
 		}
 		if from == 0 {
-			fields = expand(fields, records)
 			if err := snap.readState(fields); err != nil {
 				return nil, err
 			}
@@ -97,7 +87,7 @@ func (s *Store) Inspect(ctx context.Context, k Keys, records bool) (*Snapshot, e
 	for _, r := range leases {
 		snap.Leases = append(snap.Leases, *r)
 	}
-	slices.SortFunc(snap.Leases, func(a, b Record) int { return int(a.Token - b.Token) })
+	slices.SortFunc(snap.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
 	return snap, nil
 }
 
@@ -109,10 +99,10 @@ func garbled() error {
 	return &Failure{Kind: ErrUnknown, Err: errors.New("unexpected reply")}
 }
 
-// texts returns the fields behind the first three.
+// texts returns the fields behind the first two.
 func texts(fields []any) ([]string, error) {
 	var out []string
-	for _, f := range fields[min(3, len(fields)):] {
+	for _, f := range fields[min(2, len(fields)):] {
 		s, ok := f.(string)
 		if !ok {
 			return nil, garbled()
@@ -123,53 +113,29 @@ func texts(fields []any) ([]string, error) {
 }
 
 func (s *Snapshot) readState(fields []any) error {
-	if len(fields) < 3 {
+	if len(fields) < 2 {
 		return garbled()
 	}
 	now, isNumber := fields[0].(int64)
-	settings, isText := fields[1].(string)
-	counts, isTextToo := fields[2].(string)
-	if !isNumber || !isText || !isTextToo {
+	state, isText := fields[1].(string)
+	if !isNumber || !isText {
 		return garbled()
 	}
 	s.Now = now
-	if settings == "" && counts == "" {
+	if state == "" {
 		return nil
 	}
 	s.Exists = true
-	layout, _, _ := strings.Cut(settings, " ")
-	if n, err := strconv.ParseUint(layout, 10, 31); err == nil && n > 1 {
+	version, _, _ := strings.Cut(state, " ")
+	if n, err := strconv.ParseUint(version, 10, 31); err == nil && n > layout {
 		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: fmt.Errorf("layout %d", n)}
 	}
-	v, ok := numbers(settings, 5)
-	if !ok || v[0] != 1 {
-		return corrupt("settings", settings)
+	c := cursor{rest: state}
+	s.State = c.state()
+	if c.bad || c.rest != "" {
+		return corrupt("state", state)
 	}
-	s.Declared, s.Pin, s.Paused, s.Changes = int(v[1]), int(v[2]), v[3] == 1, int(v[4])
-	v, ok = numbers(counts, 8)
-	if !ok {
-		return corrupt("counts", counts)
-	}
-	s.Used, s.Holders, s.Waiting, s.Tombs = int(v[0]), int(v[1]), int(v[2]), int(v[3])
-	s.Last, s.Next = v[5], v[6]
 	return nil
-}
-
-// numbers reads exactly n decimal numbers parted by single spaces.
-func numbers(s string, n int) ([]int64, bool) {
-	parts := strings.Split(s, " ")
-	if len(parts) != n {
-		return nil, false
-	}
-	out := make([]int64, n)
-	for i, p := range parts {
-		v, err := strconv.ParseInt(p, 10, 64)
-		if err != nil || v < -1 {
-			return nil, false
-		}
-		out[i] = v
-	}
-	return out, true
 }
 
 // collect files one member of the zset: a place in the queue, or a deadline
@@ -182,7 +148,7 @@ func collect(member, score, record string, leases map[string]*Record, queue *[]s
 	case at < 0:
 		*queue = append(*queue, strings.TrimPrefix(member, "q"))
 		return nil
-	case at < band || record == "" || strings.HasPrefix(record, "x "):
+	case at < deadlines || record == "" || strings.HasPrefix(record, "x "):
 		return nil
 	}
 	r, ok := parseRecord(record)
@@ -194,30 +160,27 @@ func collect(member, score, record string, leases map[string]*Record, queue *[]s
 	return nil
 }
 
-// parseRecord reads what transition writes:
+// parseRecord reads a lease or a waiter:
 //
-//	h weight slot token ceiling evicting owner label
-//	w weight since maxhold owner label
+//	h weight slot token ceiling ttl owner label
+//	w weight 0 ticket maxhold ttl owner label
 func parseRecord(s string) (*Record, bool) {
 	kind, rest, _ := strings.Cut(s, " ")
-	count := map[string]int{"h": 5, "w": 3}[kind]
-	parts := strings.SplitN(rest, " ", count+2)
-	if count == 0 || len(parts) != count+2 {
+	c := cursor{rest: rest}
+	r := &Record{Weight: c.int(), Slot: c.int(), Token: c.next(), Ceiling: c.next(), TTL: c.duration(), Evicting: kind == "e"}
+	owner, label, ok := strings.Cut(c.rest, " ")
+	r.Label, r.Since = label, r.Token/1000
+	pid, host, _ := strings.Cut(strings.TrimPrefix(owner, ":"), "/")
+	r.PID, _ = strconv.Atoi(pid)
+	r.Host, r.Client, _ = strings.Cut(host, ";")
+	switch kind {
+	case "h", "e":
+	case "w":
+		r.Token, r.Slot, r.Ceiling = 0, 0, 0
+	default:
 		return nil, false
 	}
-	v, ok := numbers(strings.Join(parts[:count], " "), count)
-	owner := strings.Split(parts[count], "/")
-	if !ok || len(owner) < 3 {
-		return nil, false
-	}
-	r := &Record{Weight: int(v[0]), Label: parts[count+1], Host: owner[len(owner)-1]}
-	r.PID, _ = strconv.Atoi(owner[len(owner)-2])
-	if kind == "h" {
-		r.Slot, r.Token, r.Since, r.Evicting = int(v[1]), v[2], v[2]/1000, v[4] == 1
-	} else {
-		r.Since = v[1]
-	}
-	return r, true
+	return r, ok && !c.bad && host != ""
 }
 
 // Names lists the semaphores that have keys, in no order, by SCAN.
@@ -265,13 +228,4 @@ func (s *Store) clusterNames(ctx context.Context, c *redis.ClusterClient) ([]str
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
-}
-
-// Delete removes a semaphore's keys. It reports whether there were any.
-func (s *Store) Delete(ctx context.Context, k Keys) (bool, error) {
-	n, err := s.rdb.Del(ctx, k.State, k.Order).Result()
-	if err != nil {
-		return false, classify(err)
-	}
-	return n > 0, nil
 }

@@ -21,8 +21,8 @@ type stored struct {
 func holdersOf(d dump) (out []stored) {
 	for id, record := range d.fields {
 		p := stored{id: id, deadline: d.scores[id]}
-		if strings.HasPrefix(record, "h ") {
-			_, _ = fmt.Sscanf(record, "h %d %d %d %d", &p.weight, &p.slot, &p.token, &p.ceiling)
+		if kind, rest, _ := strings.Cut(record, " "); kind == "h" || kind == "e" {
+			_, _ = fmt.Sscanf(rest, "%d %d %d %d", &p.weight, &p.slot, &p.token, &p.ceiling)
 			out = append(out, p)
 		}
 	}
@@ -42,18 +42,11 @@ func waitersOf(d dump) (out []stored) {
 	return out
 }
 
-// limitOf is the limit in force.
-func limitOf(d dump) int {
-	var layout, declared, pin int
-	if n, _ := fmt.Sscan(d.fields["settings"], &layout, &declared, &pin); n == 3 && pin >= 0 {
-		return pin
-	}
-	return declared
-}
-
 // highestLimit is the highest limit that can have been in force during a step.
-func highestLimit(before, after dump, ops []Op) int {
-	limit := max(limitOf(before), limitOf(after))
+func highestLimit(t failer, before, after dump, ops []Op) int {
+	t.Helper()
+	was, is := before.state(t), after.state(t)
+	limit := max(was.Limit(), is.Limit(), was.Declared, 1) // that was declared may come into force by an unpinning
 	for i := range ops {
 		switch op := &ops[i]; {
 		case op.Terms != nil:
@@ -83,7 +76,7 @@ func (j *judge) check(t failer, c call, before, after dump) {
 			continue
 		}
 		granted = append(granted, p)
-		if most := highestLimit(before, after, c.ops); live > most {
+		if most := highestLimit(t, before, after, c.ops); live > most && !moved(c.ops, p.id) {
 			t.Fatalf("S1: weights of %d under a limit of %d\n%v", live, most, after)
 		}
 	}
@@ -116,8 +109,11 @@ func (j *judge) tokens(t failer, before, after dump, granted []stored) {
 // checkOrder checks S4: nobody who waited in front of a new holder waits still.
 func checkOrder(t failer, c call, p stored, before, after dump) {
 	t.Helper()
+	if moved(c.ops, p.id) {
+		return
+	}
 	was, is := waitersOf(before), waitersOf(after)
-	score := float64(max(before.counts(t).last+1, c.us) - headStartOf(c.ops, p.id)*1000 - front)
+	score := float64(max(before.state(t).Last+1, c.us) - headStartOf(c.ops, p.id)*1000 - front)
 	if i := slices.IndexFunc(was, func(w stored) bool { return w.id == p.id }); i >= 0 {
 		score = min(score, was[i].queueScore) // else it left, and came again in this call
 	}
@@ -126,6 +122,11 @@ func checkOrder(t failer, c call, p stored, before, after dump) {
 			t.Fatalf("S4: %s was granted, and %s, in front of it, waits\n%v", p.id, w.id, after)
 		}
 	}
+}
+
+// moved reports whether ops moved a lease to id, which so was granted before.
+func moved(ops []Op, id string) bool {
+	return slices.ContainsFunc(ops, func(op Op) bool { return op.Verb == Move && op.To == id })
 }
 
 // headStartOf is the longest head start that ops ask for an id, in milliseconds.

@@ -2,29 +2,33 @@ package protocol
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
 // The operations of the model. Each repeats harmlessly: it looks at what its id
 // is by now, and at nothing else.
 
-func (s *step) apply(op *Op) {
-	s.results = append(s.results, Result{})
-	r := &s.results[len(s.results)-1]
+// processOf is the channel that an id names.
+func processOf(id string) string {
+	process, _, _ := strings.Cut(id, ".")
+	return process
+}
+
+// apply executes any operation but an acquire, which is the call's i-th.
+func (s *step) apply(i int, op *Op) Result {
 	p := s.members[op.ID]
 	switch op.Verb {
-	case Acquire:
-		s.declare(op.Terms.Limit)
-		s.pump() // nobody may overtake those who have room by now
-		*r = s.acquire(op, s.members[op.ID])
 	case Heartbeat:
-		*r = s.heartbeat(op, p)
+		return s.heartbeat(i, op, p)
 	case Renew:
-		*r = s.renew(op, p)
+		return s.renew(op, p)
 	case Release:
-		*r = s.release(op, p)
+		return s.release(op, p)
+	case Move:
+		return s.move(op, p, s.members[op.To])
 	case Evict:
-		*r = s.evict(op, p)
+		return s.evict(op, p)
 	case Resize:
 		s.declare(op.N)
 	case Pin:
@@ -32,6 +36,7 @@ func (s *step) apply(op *Op) {
 	case Pause:
 		s.paused = op.Flag
 	}
+	return Result{}
 }
 
 // declare takes over a limit that code declares, for what follows in the call too.
@@ -45,35 +50,43 @@ func (s *step) declare(limit int) {
 	s.declared = limit
 }
 
-func (s *step) acquire(op *Op, p *member) Result {
+// declares takes over the limit of an acquire.
+func (s *step) declares(t *Terms) {
+	switch {
+	case t.Limit > 0:
+		s.declare(t.Limit)
+	case s.declared == 0:
+		s.declare(1)
+	}
+}
+
+func (s *step) acquire(i int, op *Op) Result {
 	t := op.Terms
-	refusal := Result{Used: s.used(), Limit: s.limit(), Waiting: len(s.queue), Paused: s.paused}
+	p := s.members[op.ID]
 	switch {
 	case p != nil:
-		return s.again(t, p)
+		return s.again(i, t, p)
 	case t.Weight > s.limit() && s.limit() > 0: // a limit of 0 is a freeze, not a size
 		return Result{Code: Heavy, Limit: s.limit()}
 	case len(s.queue) == 0 && !s.paused && s.used()+t.Weight <= s.limit():
 		return s.enter(op)
 	case !t.Wait:
-		refusal.Code = Busy
-		return refusal
+		return Result{Code: Busy}
 	case len(s.queue) >= t.QueueLimit:
-		refusal.Code = Full
-		return refusal
+		return Result{Code: Full}
 	default:
 		return s.enqueue(op)
 	}
 }
 
 // again answers an acquire whose id is known: a repeat, or a copy that is late.
-func (s *step) again(t *Terms, p *member) Result {
+func (s *step) again(i int, t *Terms, p *member) Result {
 	switch p.state {
 	case holding:
 		return s.held(p)
 	case waiting:
 		p.deadline = s.now + t.Heartbeat.Milliseconds()
-		return s.queued(p)
+		return s.queued(i, p)
 	default:
 		return Result{Code: Gone}
 	}
@@ -87,7 +100,8 @@ func (s *step) enter(op *Op) Result {
 }
 
 func (s *step) join(op *Op) *member {
-	p := &member{id: op.ID, weight: op.Terms.Weight, owner: s.owner, label: op.Terms.Label}
+	t := op.Terms
+	p := &member{id: op.ID, weight: t.Weight, owner: s.owner, label: t.Label, ttl: t.TTL.Milliseconds()}
 	s.members[op.ID] = p
 	return p
 }
@@ -95,43 +109,52 @@ func (s *step) join(op *Op) *member {
 // enqueue puts a waiter behind everybody whose ticket, less its head start, is
 // not later.
 func (s *step) enqueue(op *Op) Result {
-	r := Result{Code: Queued, Ahead: len(s.queue), Used: s.used(), Limit: s.limit(), Waiting: len(s.queue) + 1}
+	r := Result{Code: Queued, Ahead: len(s.queue)}
 	p, start := s.join(op), op.Terms.HeadStart.Milliseconds()
-	p.state, p.since, p.maxHold = waiting, s.now, op.Terms.MaxHold.Milliseconds()
+	p.state, p.ticket, p.maxHold = waiting, s.number(), op.Terms.MaxHold.Milliseconds()
 	p.deadline = s.now + op.Terms.Heartbeat.Milliseconds()
-	p.score = s.number() - start*1000 - front
+	p.score = p.ticket - start*1000 - front
 	at := slices.IndexFunc(s.queue, func(w *member) bool { return w.score > p.score })
 	if at < 0 {
 		at = len(s.queue)
 	}
 	s.queue = slices.Insert(s.queue, at, p)
-	s.vague[len(s.results)-1] = start > 0 // until the end of the call, and if it is there then
-	s.arrivals[p.id] = &arrival{ttl: op.Terms.TTL.Milliseconds(), start: start, result: len(s.results) - 1}
+	if start > 0 {
+		r.Ahead = 0
+		for _, w := range s.before {
+			if w.score < p.score {
+				r.Ahead++
+			}
+		}
+		s.more = s.more || s.used() < s.limit() && !s.paused
+	}
 	return r
 }
 
 func (s *step) held(p *member) Result {
-	return Result{Code: Granted, Token: p.token, Slot: p.slot, Remaining: milliseconds(p.deadline - s.now), Limit: s.limit()}
+	return Result{Code: Granted, Token: p.token, Slot: p.slot, Remaining: milliseconds(p.deadline - s.now)}
 }
 
 // queued tells the place of a waiter in the queue as it was before the call,
-// which is good enough for a screen. One that came in this call had none.
-func (s *step) queued(p *member) Result {
+// which is good enough for a screen.
+func (s *step) queued(i int, p *member) Result {
 	ahead := slices.Index(s.before, p)
-	s.vague[len(s.results)-1] = ahead < 0
-	return Result{Code: Queued, Ahead: ahead, Used: s.used(), Limit: s.limit(), Waiting: len(s.queue)}
+	s.vague[i] = ahead < 0
+	return Result{Code: Queued, Ahead: ahead}
 }
 
-func (s *step) heartbeat(op *Op, p *member) Result {
-	if p == nil || p.state == dead {
+func (s *step) heartbeat(i int, op *Op, p *member) Result {
+	switch {
+	case p == nil || p.state == dead:
 		return gone(p)
-	}
-	if p.state == holding {
+	case p.evicting:
+		return Result{Code: Evicting, Remaining: milliseconds(p.deadline - s.now)}
+	case p.state == holding:
 		return s.held(p)
 	}
 	p.deadline = s.now + op.TTL.Milliseconds()
 	if op.Flag {
-		return s.queued(p)
+		return s.queued(i, p)
 	}
 	return Result{Code: Queued, Ahead: -1}
 }
@@ -140,16 +163,35 @@ func (s *step) heartbeat(op *Op, p *member) Result {
 func (s *step) renew(op *Op, p *member) Result {
 	switch {
 	case p == nil || p.state != holding:
-		if p != nil && p.state == waiting {
-			return Result{Code: Gone}
-		}
 		return gone(p)
 	case p.evicting:
 		return Result{Code: Evicting, Remaining: milliseconds(p.deadline - s.now)}
 	}
 	s.lease(p, s.now+op.TTL.Milliseconds())
-	p.owner = s.owner // a lease that was adopted
 	return Result{Code: Renewed, Remaining: milliseconds(p.deadline - s.now)}
+}
+
+// move gives the lease p to another id; there is what that id already is.
+func (s *step) move(op *Op, p, there *member) Result {
+	if there == nil {
+		if p == nil || p.state != holding || p.evicting {
+			return gone(p)
+		}
+		heir := *p
+		heir.id, heir.owner, heir.token = op.To, s.owner, s.number()
+		if op.TTL > 0 {
+			heir.ttl = op.TTL.Milliseconds()
+		}
+		s.lease(&heir, s.now+heir.ttl)
+		s.members[op.ID] = &member{id: op.ID, state: dead, reason: WasMoved, owner: s.owner, deadline: s.now + told}
+		s.members[op.To], there = &heir, &heir
+	}
+	if there.state != holding || there.evicting {
+		return gone(there)
+	}
+	r := s.held(there)
+	r.Code, r.Weight, r.TTL, r.Label = Moved, there.weight, milliseconds(there.ttl), there.label
+	return r
 }
 
 func (s *step) release(op *Op, p *member) Result {
@@ -164,7 +206,7 @@ func (s *step) release(op *Op, p *member) Result {
 	if !op.Flag {
 		until = 0
 	}
-	s.leave(p, WasReleased, float64(until))
+	s.leave(p, WasReleased, until)
 	return r
 }
 
@@ -178,7 +220,7 @@ func (s *step) evict(op *Op, p *member) Result {
 		return Result{Code: Evicting}
 	}
 	r := Result{Code: left(p)}
-	s.leave(p, Evicted, float64(s.now+60000))
+	s.leave(p, Evicted, s.now+told)
 	return r
 }
 
@@ -189,11 +231,17 @@ func left(p *member) Code {
 	return Cancelled
 }
 
+// gone answers for an id that neither holds nor waits, or not any more.
 func gone(p *member) Result {
-	if p == nil {
-		return Result{Code: Gone}
+	r := Result{Code: Gone}
+	switch {
+	case p == nil || p.state == waiting:
+	case p.state == holding: // and asked to stop
+		r.Reason = Evicted
+	default:
+		r.Reason, r.Owner = p.reason, p.owner
 	}
-	return Result{Code: Gone, Reason: p.reason}
+	return r
 }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -3,22 +3,20 @@ package protocol
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 )
 
-// The bounds of transition/general.lua.
+// The bounds of transition.lua.
 const (
-	chunk = 500
+	chunk = 250
 	front = 1 << 53
+	told  = 60000
 )
 
-// note is NOTE in transition/begin.lua, a member of every sorted set, and place its
-// score; legend is a field of every hash.
+// note is NOTE in transition.lua, a member of every sorted set, and place its score.
 const (
-	note   = "berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes on purpose"
-	legend = "berth: h weight slot token ceiling evicting owner label; w weight since maxhold owner label; x reason"
-	place  = 4e9
+	note  = "berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes, so Redis keeps a skip list"
+	place = 4e9
 )
 
 // model is one semaphore in plain Go, with no regard for speed: the second
@@ -42,9 +40,10 @@ type member struct {
 	weight   int
 	owner    string
 	label    string
+	ttl      int64 // ms, as asked for
 	deadline int64 // ms
 
-	since   int64 // waiter: ms
+	ticket  int64 // waiter
 	maxHold int64 // waiter: ms, 0 for none
 	score   int64 // waiter: the order of the queue
 
@@ -115,21 +114,14 @@ type call struct {
 type step struct {
 	*model
 	call
-	results  []Result
-	vague    map[int]bool        // results whose Ahead is not specified
-	notes    map[string][]string // owner → lines
-	before   []*member           // the queue as it was before the call
-	arrivals map[string]*arrival // waiters that came in this call
-	pumped   int                 // waiters that the pump took out of the queue
-	more     bool
-	weighed  int // limit under which the head of the queue was last weighed
-	numbers  int // tokens and tickets given
-}
-
-// arrival is a waiter that came in this call, so its reply is not yet written.
-type arrival struct {
-	ttl, start int64
-	result     int // its index
+	was     int                 // the limit declared before
+	results []Result            // of the operations, in their order
+	vague   map[int]bool        // results whose Ahead is not specified
+	notes   map[string][]string // process → lines
+	before  []*member           // the queue before the operations
+	weighed int                 // the limit before them
+	more    bool
+	numbers int // tokens and tickets given
 }
 
 // run executes c. A call that comes too late does nothing: ok is false.
@@ -138,21 +130,36 @@ func (m *model) run(c call) (s *step, ok bool) {
 		return nil, false
 	}
 	s = &step{
-		model: m, call: c, notes: map[string][]string{}, arrivals: map[string]*arrival{},
-		before: slices.Clone(m.queue), weighed: m.limit(), vague: map[int]bool{},
+		model: m, call: c, was: m.declared, notes: map[string][]string{},
+		vague: map[int]bool{}, results: make([]Result, len(c.ops)),
 	}
-	s.reap()
+	if s.reap() > 0 {
+		s.settle() // reaping is a pass of its own
+	}
+	s.before, s.weighed = slices.Clone(s.queue), s.limit()
 	for i := range c.ops {
-		s.apply(&c.ops[i])
+		if c.ops[i].Verb != Acquire {
+			s.results[i] = s.apply(i, &c.ops[i])
+		}
+	}
+	for i := range c.ops {
+		if c.ops[i].Verb == Acquire {
+			s.declares(c.ops[i].Terms)
+		}
 	}
 	s.pump()
+	for i := range c.ops {
+		if c.ops[i].Verb == Acquire {
+			s.results[i] = s.acquire(i, &c.ops[i])
+		}
+	}
 	s.settle()
 	return s, true
 }
 
 // reap takes out everybody whose deadline has come, the earliest first, and no
-// more than chunk of them in one call.
-func (s *step) reap() {
+// more than chunk of them in one call. It returns how many that were.
+func (s *step) reap() int {
 	var due []*member
 	for _, p := range s.members {
 		if p.deadline <= s.now {
@@ -173,25 +180,20 @@ func (s *step) reap() {
 		s.tell(p, "x %s %d", p.id, Expired)
 		s.leave(p, Expired, p.lastCopy())
 	}
+	return len(due)
 }
 
 // lastCopy is the time until which copies of the member's acquire may come:
 // Late after it was granted or queued.
-func (p *member) lastCopy() float64 {
-	if p.state == holding {
-		return float64(p.token)/1000 + float64(Late.Milliseconds())
-	}
-	return float64(p.since + Late.Milliseconds())
-}
+func (p *member) lastCopy() int64 { return max(p.token, p.ticket)/1000 + Late.Milliseconds() }
 
 // leave ends a lease or a place in the queue. Until the time given, a tombstone
 // answers for it.
-func (s *step) leave(p *member, why Reason, until float64) {
+func (s *step) leave(p *member, why Reason, until int64) {
 	s.queue = slices.DeleteFunc(s.queue, func(w *member) bool { return w == p })
-	delete(s.arrivals, p.id)
 	delete(s.members, p.id)
-	if until > float64(s.now) {
-		s.bury(p.id, why, int64(math.RoundToEven(until)))
+	if until > s.now {
+		s.bury(p.id, why, until)
 	}
 }
 
@@ -199,8 +201,10 @@ func (s *step) bury(id string, why Reason, until int64) {
 	s.members[id] = &member{id: id, state: dead, reason: why, deadline: until}
 }
 
+// tell notes a message to the process that an id names.
 func (s *step) tell(p *member, format string, args ...any) {
-	s.notes[p.owner] = append(s.notes[p.owner], fmt.Sprintf(format, args...))
+	process := processOf(p.id)
+	s.notes[process] = append(s.notes[process], fmt.Sprintf(format, args...))
 }
 
 // number is the next token or ticket.
@@ -212,7 +216,7 @@ func (s *step) number() int64 {
 
 func (s *step) grant(p *member, maxHold int64) {
 	p.slot = s.lowestFreeSlot()
-	p.state, p.token = holding, s.number()
+	p.state, p.token, p.ticket = holding, s.number(), 0
 	if maxHold > 0 {
 		p.ceiling = s.now + maxHold
 	}
@@ -227,71 +231,48 @@ func (s *step) lease(p *member, wanted int64) {
 }
 
 // pump grants the head of the queue while it fits. Nobody behind the head is
-// looked at: that is the whole of fairness. A head that is too heavy is found
-// when there is room, or when the limit changes.
+// looked at: that is the whole of fairness. It looks at as many waiters as there
+// are free permits, at all where the limit has changed, and at no more than chunk,
+// beside those that have just left.
 func (s *step) pump() {
-	if len(s.queue) == 0 {
+	room := s.limit() - s.used()
+	if s.limit() != s.weighed {
+		room = len(s.queue)
+	}
+	room = max(min(room, len(s.queue), chunk), 0)
+	if s.more || s.paused || room == 0 || s.limit() == 0 {
 		return
 	}
-	for s.pumps() {
-		head := s.queue[0]
+	left := len(s.before) - len(s.queue)
+	for _, head := range s.before[:min(room+left, len(s.before))] {
 		switch {
-		case s.pumped == chunk:
-			s.more = true
-			continue
-		case head.weight > s.limit():
-			s.refuse(head)
+		case s.members[head.id] != head: // it has just left
+		case head.weight > s.limit(): // it would block the queue for ever
+			s.tell(head, "x %s %d", head.id, TooHeavy)
+			s.leave(head, TooHeavy, s.now+told)
 		case s.used()+head.weight > s.limit():
-			s.weighed = s.limit()
 			return
 		default:
 			s.handOff(head)
 		}
-		s.pumped++
 	}
-	s.weighed = s.limit()
+	s.more = len(s.queue) > 0 && s.used() < s.limit()
 }
 
-func (s *step) pumps() bool {
-	return len(s.queue) > 0 && !s.paused && s.limit() > 0 && !s.more && (s.used() < s.limit() || s.weighed != s.limit())
-}
-
-// refuse removes a head that can never fit, lest it block the queue for ever.
-func (s *step) refuse(p *member) {
-	s.tell(p, "t %s %d", p.id, s.limit())
-	if a := s.arrivals[p.id]; a != nil {
-		s.results[a.result] = Result{Code: Heavy, Limit: s.limit()}
-	}
-	s.leave(p, TooHeavy, 0)
-}
-
-// handOff makes a waiter a holder. One that came in this call hears of it by
-// the reply and has its full TTL; another hears by message and has what is left
-// of its heartbeat.
+// handOff makes a waiter a holder. Its deadline is that of its last heartbeat.
 func (s *step) handOff(p *member) {
 	s.queue = s.queue[1:]
 	s.grant(p, p.maxHold)
-	if a := s.arrivals[p.id]; a != nil {
-		s.lease(p, s.now+a.ttl)
-		s.results[a.result] = s.held(p)
-		return
-	}
 	s.lease(p, p.deadline)
 	s.tell(p, "g %s %d %d %d", p.id, p.token, p.slot, s.limit())
 }
 
-// settle ends a call: places of arrivals with a head start are counted, ties in
-// the queue are broken by id, and what is idle is deleted.
+// settle ends a pass: ties in the queue are broken by id, and what is idle is
+// deleted.
 func (s *step) settle() {
 	slices.SortStableFunc(s.queue, func(a, b *member) int {
 		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.id, b.id))
 	})
-	for i, p := range s.queue {
-		if a := s.arrivals[p.id]; a != nil && a.start > 0 {
-			s.results[a.result].Ahead = i
-			delete(s.vague, a.result)
-		}
-	}
 	idle := len(s.members) == 0 && s.pin < 0 && !s.paused
 	// The last number must be remembered while the clock is not past it.
 	if idle && s.last < s.us {

@@ -15,14 +15,14 @@ import (
 // heartbeats are a few milliseconds long and run out while the calls are made;
 // and the model is told afterwards at what time the server ran each call.
 
-// TestModelOnServer runs the model beside the short way and the general way on
-// a real server, each with the times that this server gave it.
+// TestModelOnServer runs the model beside the script on a real server, with the
+// times that this server gave.
 func TestModelOnServer(t *testing.T) {
 	t.Parallel()
-	for _, f := range []form{{}, {long: true}, {keeps: true}, {keeps: true, long: true}} {
-		t.Run(fmt.Sprintf("%+v", f), func(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keeps=%v", keeps), func(t *testing.T) {
 			t.Parallel()
-			r := onServer(t, f)
+			r := onServer(t, keeps)
 			rapid.Check(t, func(t *rapid.T) { checkServer(t, r) })
 		})
 	}
@@ -42,12 +42,12 @@ func checkServer(t *rapid.T, r *rig) {
 // where it cannot be told whether the keys had just vanished.
 func (tr *trial) untimed(t failer, e event) bool {
 	t.Helper()
-	c := call{owner: ownerOf(tr.stores[e.session]), ops: e.ops}
+	c := call{owner: tr.stores[e.process].owner, ops: e.ops}
 	if e.late {
 		c.notAfter = 1
 	}
 	ops := append([]Op(nil), c.ops...)
-	reply, err := tr.stores[e.session].Do(context.Background(), tr.keys, c.notAfter, ops)
+	reply, err := tr.stores[e.process].Do(context.Background(), tr.key, c.notAfter, ops)
 	c.now = reply.Now
 	if e.late {
 		wantKind(t, err, ErrRefused, nil)
@@ -56,7 +56,7 @@ func (tr *trial) untimed(t failer, e event) bool {
 	if err != nil {
 		t.Fatalf("%s: %v", opsString(ops), err)
 	}
-	if expires := tr.last.counts(t).expires; expires > 0 && c.now >= expires-1 && c.now <= expires+1 {
+	if s := tr.last.state(t); s.Lapses && c.now >= s.Till-1 && c.now <= s.Till+1 {
 		return false
 	}
 	tr.elapse(t, c.now)
@@ -70,7 +70,7 @@ func (tr *trial) untimed(t failer, e event) bool {
 // from which on the model gives as many numbers as the server gave.
 func (tr *trial) microsecond(t failer, c call) int64 {
 	t.Helper()
-	last := tr.dump(t).counts(t).last
+	last := tr.dump(t).state(t).Last
 	for n := int64(1); n <= 100; n++ {
 		c.us = last - n + 1
 		if c.us/1000 != c.now {
@@ -105,7 +105,7 @@ var (
 // prints it by itself, in all that a real server stores, answers and publishes.
 func TestNumbersAreExact(t *testing.T) {
 	t.Parallel()
-	r := onServer(t, form{keeps: true})
+	r := onServer(t, true)
 	wait := Op{Verb: Acquire, Terms: terms(2, func(t *Terms) { t.MaxHold = time.Hour })}
 	r.do(t, 0, each(wait, ids(6)...)...)
 	r.do(t, 1, Op{Verb: Release, ID: "s0.1", Flag: true})
@@ -115,7 +115,7 @@ func TestNumbersAreExact(t *testing.T) {
 	if exponent.MatchString(text) {
 		t.Fatalf("a number lost its digits:\n%s", text)
 	}
-	if len(notes) == 0 || d.counts(t).last < time.Now().Add(-time.Hour).UnixMicro() {
+	if len(notes) == 0 || d.state(t).Last < time.Now().Add(-time.Hour).UnixMicro() {
 		t.Fatalf("nothing to look at:\n%s", text)
 	}
 	for id, record := range d.fields {

@@ -30,7 +30,7 @@ func replicas(ops []Op) (most int) {
 // have what it wrote. WAIT counts what its own connection wrote, so the two
 // travel in one pipeline; a cluster's client would send WAIT to any node, so
 // there the pipeline is that of the node which has the keys.
-func (s *Store) execute(ctx context.Context, step script, k Keys, args []any, want int) (string, acks, error) {
+func (s *Store) execute(ctx context.Context, step *script, k Key, args []any, want int) (string, acks, error) {
 	if want == 0 {
 		text, err := step.line(ctx, s.steps, args)
 		return text, acks{}, err
@@ -44,15 +44,15 @@ func (s *Store) execute(ctx context.Context, step script, k Keys, args []any, wa
 		return "", acks{}, &Failure{Kind: ErrRefused, Err: err}
 	}
 	text, a, err := step.runAndWait(ctx, node, args, want)
-	if redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") {
+	if f, ok := errors.AsType[*Failure](err); ok && (redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")) {
 		cluster.ReloadState(ctx)
-		err = &Failure{Kind: ErrRefused, Err: err}
+		f.Kind = ErrRefused
 	}
 	return text, a, err
 }
 
 // runAndWait is run with a WAIT behind the script.
-func (sc script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, want int) (string, acks, error) {
+func (sc *script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any, want int) (string, acks, error) {
 	text, a, err := pipe(ctx, rdb, args, want)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		text, a, err = pipe(ctx, rdb, sc.whole(args), want)

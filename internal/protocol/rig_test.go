@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,37 +28,28 @@ type failer interface {
 var start = time.UnixMicro(1_790_000_000_000_123)
 
 // rig is one semaphore on one server, with a store for each of several
-// sessions and an ear on all their channels.
+// processes and a subscription to all their channels.
 type rig struct {
 	rdb    *redis.Client
 	mr     *miniredis.Miniredis // nil: a real server
 	prefix string
 	stores []*Store
-	keys   Keys
+	key    Key
 	sub    *redis.PubSub
-	keeps  bool // keys may carry a TTL
+	keeps  bool // the server evicts nothing: keys may carry a TTL
 }
 
-// form chooses how the script is called.
-type form struct {
-	keeps bool // the server keeps its keys: they may carry a TTL
-	long  bool // the short way is closed
-}
+const processes = 3
 
-const sessions = 3
-
-func newRig(t testing.TB, rdb *redis.Client, mr *miniredis.Miniredis, prefix string, f form) *rig {
+func newRig(t testing.TB, rdb *redis.Client, mr *miniredis.Miniredis, prefix string, keeps bool) *rig {
 	t.Helper()
-	r := &rig{rdb: rdb, mr: mr, prefix: prefix, keeps: f.keeps}
-	for i := range sessions {
+	r := &rig{rdb: rdb, mr: mr, prefix: prefix, keeps: keeps}
+	for i := range processes {
 		s := NewStore(rdb, prefix, fmt.Sprintf("s%d", i), 100+i, "host")
-		s.Evicting(!f.keeps)
-		if f.long {
-			s.step.Store(stepFor(map[bool]string{false: evicts, true: keeps}[f.keeps] + "-"))
-		}
+		s.Evicting(!keeps)
 		r.stores = append(r.stores, s)
 	}
-	r.keys = r.stores[0].Keys("name")
+	r.key = r.stores[0].Key("name")
 	r.sub = rdb.PSubscribe(t.Context(), prefix+":inbox:*")
 	t.Cleanup(func() { _ = r.sub.Close() })
 	if _, err := r.sub.Receive(t.Context()); err != nil {
@@ -67,10 +59,10 @@ func newRig(t testing.TB, rdb *redis.Client, mr *miniredis.Miniredis, prefix str
 }
 
 // embedded returns a rig on an embedded store whose clock stands at start.
-func embedded(t testing.TB, f form) *rig {
+func embedded(t testing.TB, keeps bool) *rig {
 	t.Helper()
 	mr, rdb := newEmbedded(t)
-	return newRig(t, rdb, mr, "berth", f)
+	return newRig(t, rdb, mr, "berth", keeps)
 }
 
 func newEmbedded(t testing.TB) (*miniredis.Miniredis, *redis.Client) {
@@ -84,39 +76,48 @@ func newEmbedded(t testing.TB) (*miniredis.Miniredis, *redis.Client) {
 }
 
 // onServer returns a rig on the shared redis-server.
-func onServer(t testing.TB, f form) *rig {
+func onServer(t testing.TB, keeps bool) *rig {
 	t.Helper()
 	server := redistest.Shared(t)
-	return newRig(t, server.Client(t), nil, server.Prefix(t), f)
+	return newRig(t, server.Client(t), nil, server.Prefix(t), keeps)
 }
 
 // onBoth runs a test on an embedded store and on a real server.
-func onBoth(t *testing.T, f form, body func(t *testing.T, r *rig)) {
+func onBoth(t *testing.T, keeps bool, body func(t *testing.T, r *rig)) {
 	t.Helper()
-	t.Run("embedded", func(t *testing.T) { t.Parallel(); body(t, embedded(t, f)) })
-	t.Run("real", func(t *testing.T) { t.Parallel(); body(t, onServer(t, f)) })
+	t.Run("embedded", func(t *testing.T) { t.Parallel(); body(t, embedded(t, keeps)) })
+	t.Run("real", func(t *testing.T) { t.Parallel(); body(t, onServer(t, keeps)) })
+}
+
+// everywhere runs a test on both kinds of server, where keys may carry a TTL and
+// where they may not.
+func everywhere(t *testing.T, body func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keeps=%v", keeps), func(t *testing.T) { onBoth(t, keeps, body) })
+	}
 }
 
 // reset removes all that a former sequence has left.
 func (r *rig) reset(t failer) {
 	t.Helper()
-	if err := r.rdb.Del(context.Background(), r.keys.State, r.keys.Order).Err(); err != nil {
+	if err := r.rdb.Del(context.Background(), r.key.State, r.key.Order()).Err(); err != nil {
 		t.Fatalf("%v", err)
 	}
 	r.notes(t)
 }
 
-// do runs ops for one of the sessions; a failure ends the test.
-func (r *rig) do(t failer, session int, ops ...Op) (Reply, []Result) {
+// do runs ops for one of the processes; a failure ends the test.
+func (r *rig) do(t failer, process int, ops ...Op) (Reply, []Result) {
 	t.Helper()
-	reply, err := r.stores[session].Do(context.Background(), r.keys, 0, ops)
+	reply, err := r.stores[process].Do(context.Background(), r.key, 0, ops)
 	if err != nil {
 		t.Fatalf("%v: %v", opsString(ops), err)
 	}
 	return reply, resultsOf(ops)
 }
 
-// one runs one operation for the first session.
+// one runs one operation for the first process.
 func (r *rig) one(t failer, op Op) Result {
 	t.Helper()
 	_, results := r.do(t, 0, op)
@@ -132,7 +133,7 @@ func resultsOf(ops []Op) []Result {
 }
 
 // notes returns what was published since the last time, line by line and
-// sorted, by owner. A message of its own marks the end.
+// sorted, by process. A message of its own marks the end.
 func (r *rig) notes(t failer) map[string][]string {
 	t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
@@ -151,37 +152,16 @@ func (r *rig) notes(t failer) map[string][]string {
 			break
 		}
 		lines := strings.Split(m.Payload, "\n")
-		if lines[0] != r.keys.State {
+		if lines[0] != r.key.State {
 			t.Fatalf("message %q does not begin with the key", m.Payload)
 		}
-		owner := r.ownerOf(m.Channel)
-		heard[owner] = append(heard[owner], lines[1:]...)
+		process := strings.TrimPrefix(m.Channel, r.prefix+":inbox:")
+		heard[process] = append(heard[process], lines[1:]...)
 	}
 	for _, lines := range heard {
 		slices.Sort(lines)
 	}
 	return heard
-}
-
-func (r *rig) ownerOf(channel string) string {
-	for _, s := range r.stores {
-		if s.Channel(r.keys) == channel {
-			return ownerOf(s)
-		}
-	}
-	return channel
-}
-
-// ownerOf is who uses a store: session/pid/host.
-func ownerOf(s *Store) string { return s.owner.full }
-
-// recorded is how the record of id names its owner.
-func recorded(owner, id string) string {
-	session, _, _ := strings.Cut(id, ".")
-	if rest, ok := strings.CutPrefix(owner, session+"/"); ok {
-		return "/" + rest
-	}
-	return owner
 }
 
 // dump is all that is stored of a semaphore.
@@ -195,8 +175,8 @@ func (r *rig) dump(t failer) dump {
 	t.Helper()
 	ctx := context.Background()
 	pipe := r.rdb.Pipeline()
-	fields, scores := pipe.HGetAll(ctx, r.keys.State), pipe.ZRangeWithScores(ctx, r.keys.Order, 0, -1)
-	a, b := pipe.PTTL(ctx, r.keys.State), pipe.PTTL(ctx, r.keys.Order)
+	fields, scores := pipe.HGetAll(ctx, r.key.State), pipe.ZRangeWithScores(ctx, r.key.Order(), 0, -1)
+	a, b := pipe.PTTL(ctx, r.key.State), pipe.PTTL(ctx, r.key.Order())
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -204,39 +184,47 @@ func (r *rig) dump(t failer) dump {
 	for _, z := range scores.Val() {
 		d.scores[z.Member.(string)] = z.Score
 	}
-	return d.unfolded()
+	return d.expanded()
 }
 
-// unfolded has, in place of a folded semaphore's field, what it stands for.
-func (d dump) unfolded() dump {
-	f, ok := unfold(d.fields["settings"])
-	if !ok || len(d.fields)+len(d.scores) != 1 {
+// compactField is "state" of a lease that nobody else has come near.
+var compactField = regexp.MustCompile(`(?s)^1 compact (\S+) (\d+) (\d+) (\d+) A[01] 1 0 (\d+) \d+ \d+ \d+ (\d+ \S+ .*)$`)
+
+// expanded has, in place of a compact lease, the records that it stands for.
+func (d dump) expanded() dump {
+	m := compactField.FindStringSubmatch(d.fields["state"])
+	if m == nil || len(d.fields)+len(d.scores) != 1 {
 		return d
 	}
+	id, token, expires, limit, tail := m[1], m[2], m[4], m[5], m[6]
+	deadline, _ := strconv.ParseInt(m[3], 10, 64)
+	lapses := 1
+	if expires == "0" {
+		expires, lapses = strconv.FormatInt(deadline+60000, 10), 0
+	}
 	return dump{
-		fields: map[string]string{"note": legend, "settings": f.settings, "counts": f.counts, f.id: f.record},
-		scores: map[string]float64{f.id: float64(f.deadline), note: place},
+		fields: map[string]string{
+			"state": fmt.Sprintf("1 %s -1 0 0 1 1 0 0 1 %s %d %s %d", limit, token, deadline, expires, lapses),
+			id:      fmt.Sprintf("h 1 0 %s 0 %s", token, tail),
+		},
+		scores: map[string]float64{id: float64(deadline), note: place},
 		lapse:  [2]time.Duration{d.lapse[0], d.lapse[0]},
 	}
 }
 
-// counts are the numbers of the field of that name.
-type counts struct {
-	used, holders, waiting, tombs, slots int
-	last, nearest, expires               int64
-}
-
-func (d dump) counts(t failer) (c counts) {
+// state are the numbers of the field of that name; none where there are no keys.
+func (d dump) state(t failer) State {
 	t.Helper()
-	text := d.fields["counts"]
+	text := d.fields["state"]
 	if text == "" {
-		return c
+		return State{Pin: -1}
 	}
-	v, ok := numbers(text, 8)
-	if !ok {
-		t.Fatalf("counts %q", text)
+	c := cursor{rest: text}
+	s := c.state()
+	if c.bad || c.rest != "" {
+		t.Fatalf("state %q", text)
 	}
-	return counts{int(v[0]), int(v[1]), int(v[2]), int(v[3]), int(v[4]), v[5], v[6], v[7]}
+	return s
 }
 
 func (d dump) exists() bool { return len(d.fields)+len(d.scores) > 0 }
@@ -244,7 +232,7 @@ func (d dump) exists() bool { return len(d.fields)+len(d.scores) > 0 }
 // freeSlots are the members of the zset that stand for a free slot.
 func (d dump) freeSlots() (slots []int) {
 	for m, score := range d.scores {
-		if n, err := strconv.Atoi(strings.TrimPrefix(m, "s")); err == nil && m[0] == 's' && score == float64(n) {
+		if n, err := strconv.Atoi(m); err == nil && score == float64(n) {
 			slots = append(slots, n)
 		}
 	}
@@ -268,7 +256,7 @@ func opsString(ops []Op) string {
 	var out []string
 	for i := range ops {
 		op := &ops[i]
-		text := fmt.Sprintf("%s %s ttl=%v flag=%v n=%d", op.Verb, op.ID, op.TTL, op.Flag, op.N)
+		text := fmt.Sprintf("%c %s %s ttl=%v flag=%v n=%d", op.Verb, op.ID, op.To, op.TTL, op.Flag, op.N)
 		if op.Terms != nil {
 			text = fmt.Sprintf("A %s %+v", op.ID, *op.Terms)
 		}

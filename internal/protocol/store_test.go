@@ -10,11 +10,11 @@ import (
 
 func TestNamesAndDelete(t *testing.T) {
 	t.Parallel()
-	onBoth(t, form{}, func(t *testing.T, r *rig) {
+	onBoth(t, false, func(t *testing.T, r *rig) {
 		ctx, s := context.Background(), r.stores[0]
 		names := []string{"a", "a:order", "a b", "x*[y]", "{", "漢"}
 		for _, name := range names {
-			if _, err := s.Do(ctx, s.Keys(name), 0, []Op{{Verb: Acquire, ID: "s0.1", Terms: terms(1)}}); err != nil {
+			if _, err := s.Do(ctx, s.Key(name), 0, []Op{{Verb: Acquire, ID: "s0.1", Terms: terms(1)}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -23,11 +23,11 @@ func TestNamesAndDelete(t *testing.T) {
 			t.Fatalf("names %q, %v, want %q", got, err, names)
 		}
 		for _, name := range names {
-			if there, err := s.Delete(ctx, s.Keys(name)); err != nil || !there {
+			if there, err := s.Delete(ctx, s.Key(name)); err != nil || !there {
 				t.Errorf("delete %q: %v, %v", name, there, err)
 			}
 		}
-		if there, err := s.Delete(ctx, s.Keys("a")); err != nil || there {
+		if there, err := s.Delete(ctx, s.Key("a")); err != nil || there {
 			t.Errorf("delete again: %v, %v", there, err)
 		}
 		if got, err = s.Names(ctx); err != nil || len(got) != 0 {
@@ -40,7 +40,7 @@ func TestNameOfKey(t *testing.T) {
 	t.Parallel()
 	s := canned(t, nil, nil)
 	for key, want := range map[string]string{
-		s.Keys("a").State: "a", s.Keys("a}b{").State: "a}b{", s.Keys("a").Order: "", "other:{a}": "", "berth:inbox:s0": "",
+		s.Key("a").State: "a", s.Key("a}b{").State: "a}b{", s.Key("a").Order(): "", "other:{a}": "", "berth:inbox:s0": "",
 	} {
 		if got, ok := s.Name(key); ok != (want != "") || ok && got != want {
 			t.Errorf("name of %q: %q, %v", key, got, ok)
@@ -53,17 +53,17 @@ func TestChannels(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
 	t.Cleanup(func() { _ = cluster.Close() })
 	one, many := canned(t, nil, nil), NewStore(cluster, "berth", "s0", 1, "host")
-	if one.Channel(one.Keys("a")) != one.Channel(one.Keys("b")) || one.Sharded() {
+	if one.Channel(one.Key("a")) != one.Channel(one.Key("b")) || one.Sharded() {
 		t.Error("a process needs one channel only")
 	}
-	if many.Channel(many.Keys("a")) != "berth:{a}:s0" || !many.Sharded() {
-		t.Errorf("shard channel %q", many.Channel(many.Keys("a")))
+	if many.Channel(many.Key("a")) != "berth:{a}:s0" || !many.Sharded() {
+		t.Errorf("shard channel %q", many.Channel(many.Key("a")))
 	}
 }
 
 func TestEvicts(t *testing.T) {
 	t.Parallel()
-	evicts, policy, err := onServer(t, form{}).stores[0].Evicts(t.Context())
+	evicts, policy, err := onServer(t, false).stores[0].Evicts(t.Context())
 	if evicts || policy != "noeviction" || err != nil {
 		t.Errorf("evicts %v, policy %q, %v", evicts, policy, err)
 	}
@@ -74,7 +74,7 @@ func TestEvicts(t *testing.T) {
 
 func TestLimitInForce(t *testing.T) {
 	t.Parallel()
-	for _, s := range []Snapshot{{Declared: 3, Pin: -1}, {Declared: 5, Pin: 3}} {
+	for _, s := range []State{{Declared: 3, Pin: -1}, {Declared: 5, Pin: 3}} {
 		if s.Limit() != 3 {
 			t.Errorf("limit of %+v: %d", s, s.Limit())
 		}

@@ -1,91 +1,64 @@
 package protocol
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 )
 
-// How operations become arguments, and a reply becomes results.
+// How operations become arguments, and what is not sent.
 
-// canned is a client whose every command is answered without a network: by err,
-// or by a reply.
-func canned(t testing.TB, reply any, err error) *Store {
-	t.Helper()
-	rdb := redis.NewClient(&redis.Options{MaxRetries: -1})
-	t.Cleanup(func() { _ = rdb.Close() })
-	rdb.AddHook(cannedReply{reply, err})
-	return NewStore(rdb, "berth", "s0", 1, "host")
-}
-
-type cannedReply struct {
-	reply any
-	err   error
-}
-
-func (cannedReply) DialHook(redis.DialHook) redis.DialHook {
-	return func(context.Context, string, string) (net.Conn, error) { panic("the network was used") }
-}
-
-func (cannedReply) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(context.Context, []redis.Cmder) error { panic("a pipeline was used") }
-}
-
-func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		if c.err != nil {
-			cmd.SetErr(c.err)
-			return c.err
-		}
-		switch cmd := cmd.(type) {
-		case onceLine:
-			text, ok := c.reply.(string)
-			if !ok {
-				cmd.SetErr(fmt.Errorf("redis: can't parse reply: %v", c.reply))
-			}
-			cmd.SetVal(text)
-			return cmd.Err()
-		case once:
-			cmd.SetVal(c.reply)
-		case *redis.Cmd:
-			cmd.SetVal(c.reply)
-		}
-		return nil
-	}
-}
+const someone = "1/host;go0.1"
 
 // TestOpsSurviveTheWire reads the arguments as the script does.
 func TestOpsSurviveTheWire(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		ops := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Op {
-			return genBatch.Filter(func(ops []Op) bool { return len(ops) > 0 }).Draw(t, "ops")[0]
-		})).Draw(t, "ops")
+		ops := rapid.SliceOf(genOp).Draw(t, "ops")
 		args := textsOf(appendOps(nil, ops, someone))
-		if got, want := opsString(parseArgs(t, args)), opsString(ops); got != want {
-			t.Fatalf("arguments %q\nread as %s\nwant    %s", args, got, want)
+		var want []Op
+		inOrder(ops, func(op *Op) { want = append(want, *op) })
+		if got := parseArgs(t, args); opsString(got) != opsString(want) {
+			t.Fatalf("arguments %q\nread as %s\nwant    %s", args, opsString(got), opsString(want))
 		}
 	})
 }
 
-// TestPreparedForItsOwn: terms that a store has prepared name its session where an
-// id does not.
-func TestPreparedForItsOwn(t *testing.T) {
+// TestAcquiresComeLast: the order of all others is kept, and each result comes back
+// to its operation.
+func TestAcquiresComeLast(t *testing.T) {
+	t.Parallel()
+	ops := []Op{
+		{Verb: Acquire, ID: "1", Terms: terms(3)}, {Verb: Release, ID: "2"}, {Verb: Acquire, ID: "3", Terms: terms(3)},
+		{Verb: Resize, N: 4}, {Verb: Renew, ID: "4", TTL: time.Second},
+	}
+	var order string
+	inOrder(ops, func(op *Op) { order += string(rune(op.Verb)) })
+	if order != "LDRAA" {
+		t.Errorf("sent as %s", order)
+	}
+	s := canned(t, "5000 0 0 "+numbers+" 9 6 0 3 1 2 77 900", nil)
+	if _, err := s.Do(t.Context(), s.Key("name"), 0, ops); err != nil {
+		t.Fatal(err)
+	}
+	wantCodes(t, resultsOf(ops), Busy, Released, Granted, Done, Gone)
+}
+
+// TestPreparedTermsAreSentAsOthers: to prepare terms saves work and changes nothing.
+func TestPreparedTermsAreSentAsOthers(t *testing.T) {
 	t.Parallel()
 	store := NewStore(nil, "berth", "s0", 1, "host")
-	for id, want := range map[string]string{"s0.1": " /1/host ", "s1.1": " s0/1/host ", "s00.1": " s0/1/host "} {
-		args := textsOf(appendOps(nil, []Op{{Verb: Acquire, ID: id, Terms: store.Prepare(terms(3))}}, &store.owner))
-		if !strings.Contains(args[0], want) {
-			t.Errorf("%s: %q does not contain %q", id, args[0], want)
-		}
+	op := Op{Verb: Acquire, ID: "s0.1", Terms: terms(3, func(t *Terms) { t.Label = "two words" })}
+	plain := textsOf(appendOps(nil, []Op{op}, store.owner))
+	op.Terms = store.Prepare(op.Terms)
+	prepared := textsOf(appendOps(nil, []Op{op}, store.owner))
+	if fmt.Sprint(plain) != fmt.Sprint(prepared) || !strings.HasSuffix(plain[0], " "+someone+" two words") {
+		t.Errorf("%q and, prepared, %q", plain, prepared)
 	}
 }
 
@@ -96,60 +69,62 @@ func textsOf(args []any) (texts []string) {
 	return texts
 }
 
-var someone = &owner{session: "s0", full: "s0/1/host", own: "/1/host"}
-
-// parseArgs is the reverse of appendOps.
+// parseArgs is the reverse of appendOps: groups, and then all their ids.
 func parseArgs(t failer, args []string) (ops []Op) {
 	t.Helper()
 	switch len(args) {
-	case 1:
-		args = append(args, "0")
+	case 0:
+		return nil
 	case 2:
-		args = []string{args[0], "1", args[1]}
+		args = []string{"1", args[0], "1", args[1]}
 	}
-	for len(args) > 0 {
-		if len(args) < 2 || args[0] == "" {
-			t.Fatalf("not a group: %q", args)
-		}
-		op, by := parseHead(args[0])
-		count := number(args[1])
-		args = args[2:]
-		for _, id := range args[:count] {
-			if by != "" {
-				mustBe(by, someone.of(id))
-			}
-		}
-		if !op.Verb.named() {
+	groups := number(args[0])
+	heads, ids := args[1:1+2*groups], args[1+2*groups:]
+	for ; len(heads) > 0; heads = heads[2:] {
+		op, count := parseHead(heads[0]), number(heads[1])
+		switch {
+		case !op.Verb.named():
 			ops = append(ops, op)
+		case op.Verb == Move:
+			for i := 0; i < count; i += 2 {
+				op.ID, op.To = ids[i], ids[i+1]
+				ops = append(ops, op)
+			}
+		default:
+			ops = append(ops, each(op, ids[:count]...)...)
 		}
-		ops = append(ops, each(op, args[:count]...)...)
-		args = args[count:]
+		ids = ids[count:]
+	}
+	if len(ids) > 0 {
+		t.Fatalf("%q are left", ids)
 	}
 	return ops
 }
 
-// parseHead returns an operation, and its owner where a head names one.
-func parseHead(head string) (op Op, by string) {
-	op = Op{Verb: Verb(head[:1])}
+// parseHead returns the operation that a head stands for; the owner must be someone.
+func parseHead(head string) Op {
+	op := Op{Verb: Verb(head[0])}
 	p := strings.SplitN(head[1:], " ", 10)
 	switch op.Verb {
 	case Acquire:
-		by = p[8]
+		mustBe(p[8], someone)
 		op.Terms = &Terms{
-			Wait: p[0] == "1", Weight: number(p[1]), TTL: millis(p[2]), HeadStart: millis(p[3]), MaxHold: millis(p[4]),
-			Limit: number(p[5]), Heartbeat: millis(p[6]), QueueLimit: number(p[7]), Label: p[9],
+			Wait: p[0] == "1", Weight: number(p[1]), MaxHold: inMillis(p[2]), Limit: number(p[3]), Heartbeat: inMillis(p[4]),
+			HeadStart: inMillis(p[5]), QueueLimit: number(p[6]), TTL: inMillis(p[7]), Label: p[9],
 		}
 	case Heartbeat:
-		op.TTL, op.Flag = millis(p[0]), p[1] == "1"
+		op.TTL, op.Flag = inMillis(p[0]), p[1] == "1"
 	case Renew:
-		by = p[1]
-		op.TTL = millis(p[0])
+		op.TTL = inMillis(p[0])
+	case Move:
+		mustBe(p[1], someone)
+		op.TTL = inMillis(p[0])
 	case Release, Evict, Pause:
 		op.Flag = p[0] == "1"
 	default:
 		op.N = number(p[0])
 	}
-	return op, by
+	return op
 }
 
 func mustBe(got, want string) {
@@ -166,23 +141,27 @@ func number(s string) int {
 	return n
 }
 
-func millis(s string) time.Duration { return milliseconds(int64(number(s))) }
+func inMillis(s string) time.Duration { return milliseconds(int64(number(s))) }
 
-// TestNeighboursShareArguments: that is what makes big batches cheap.
+// TestNeighboursShareArguments: that is what makes big calls cheap.
 func TestNeighboursShareArguments(t *testing.T) {
 	t.Parallel()
 	a, b, other := terms(3), terms(3), terms(4)
 	for _, test := range []struct {
 		ops  []Op
-		args int
+		args int // the number of groups, two for each, and the ids
 	}{
-		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Acquire, ID: "2", Terms: b}}, 2 + 2},
-		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Acquire, ID: "2", Terms: other}}, 2 * (2 + 1)},
-		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Release, ID: "2"}, {Verb: Acquire, ID: "3", Terms: a}}, 3 + 3 + 3},
-		{[]Op{{Verb: Release, ID: "1"}, {Verb: Release, ID: "2", Flag: true}}, 3 + 3},
-		{[]Op{{Verb: Renew, ID: "1", TTL: 1e9}, {Verb: Renew, ID: "2", TTL: 1e9}, {Verb: Renew, ID: "3", TTL: 2e9}}, 4 + 3},
-		{[]Op{{Verb: Heartbeat, ID: "1", TTL: 1e9}, {Verb: Heartbeat, ID: "2", TTL: 1e9, Flag: true}}, 3 + 3},
-		{[]Op{{Verb: Pin, N: 1}, {Verb: Pin, N: 1}}, 2 + 2},
+		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Acquire, ID: "2", Terms: b}}, 1 + 2 + 2},
+		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Acquire, ID: "2", Terms: other}}, 1 + 2*2 + 2},
+		{[]Op{{Verb: Acquire, ID: "1", Terms: a}, {Verb: Release, ID: "2"}, {Verb: Acquire, ID: "3", Terms: a}}, 1 + 2*2 + 3},
+		{[]Op{{Verb: Release, ID: "1"}, {Verb: Release, ID: "2", Flag: true}}, 1 + 2*2 + 2},
+		{[]Op{{Verb: Renew, ID: "1", TTL: 1e9}, {Verb: Renew, ID: "2", TTL: 1e9}, {Verb: Renew, ID: "3", TTL: 2e9}}, 1 + 2*2 + 3},
+		{[]Op{{Verb: Heartbeat, ID: "1", TTL: 1e9}, {Verb: Heartbeat, ID: "2", TTL: 1e9, Flag: true}}, 1 + 2*2 + 2},
+		{[]Op{{Verb: Move, ID: "1", To: "2"}, {Verb: Move, ID: "3", To: "4"}}, 1 + 2 + 4},
+		{[]Op{{Verb: Move, ID: "1", To: "2"}}, 1 + 2 + 2},
+		{[]Op{{Verb: Pin, N: 1}, {Verb: Pin, N: 1}}, 1 + 2*2},
+		{[]Op{{Verb: Pin, N: 1}}, 1 + 2},
+		{[]Op{{Verb: Release, ID: "1"}}, 2}, // one operation on one id needs no numbers
 		{nil, 0},
 	} {
 		if args := appendOps(nil, test.ops, someone); len(args) != test.args {
@@ -191,101 +170,44 @@ func TestNeighboursShareArguments(t *testing.T) {
 	}
 }
 
-// sampleOps has one operation of every verb.
-func sampleOps() []Op {
-	var ops []Op
-	for _, verb := range []Verb{Acquire, Heartbeat, Renew, Release, Evict, Resize, Pin, Pause} {
-		ops = append(ops, Op{Verb: verb, ID: "s0.1", Terms: terms(3), TTL: time.Second})
-	}
-	return ops
-}
-
-// checkGarbled checks that a reply is decoded, or refused without a trace.
-func checkGarbled(t *testing.T, reply any, ops []Op) {
-	t.Helper()
-	s := canned(t, reply, nil)
-	_, err := s.Do(t.Context(), s.Keys("name"), 0, ops)
-	if text, _ := reply.(string); err == nil || strings.Contains(text, " -1 ") && errors.Is(err, ErrRefused) {
-		return
-	}
-	wantKind(t, err, ErrUnknown, nil)
-	for i := range ops {
-		if ops[i].Result != (Result{}) {
-			t.Fatalf("%v, but operation %d has a result: %+v", err, i, ops[i].Result)
-		}
-	}
-}
-
-func TestGarbledReplies(t *testing.T) {
+// TestCallsThatAreNotSent: what the script relies on not to happen is refused before
+// anything is sent.
+func TestCallsThatAreNotSent(t *testing.T) {
 	t.Parallel()
-	for _, reply := range []any{
-		nil, "text", int64(1), 1.5, true,
-		[]any{},
-		[]any{int64(1), int64(0)},
-		"", " ",
-		"1", "1 5", "1 5 0", "1 5 2", "1 5 0 0 0 0 0 0 0 0",
-		"1 5 0 0 0 0 0 0 0 0 0", // and no results
-		"1 5 0 0 0 0 0 0 0 0 0 1",
-		"1 5 0 0 0 0 0 0 0 0 0 99",
-		"1 5 0 0 0 0 0 0 0 0 0 6 0 0 0 0 6 x",
-		"1 5 -1", "1 5 -2 0 0 0 0 0 0 0 0", "1 5 7 0 0 0 0 0 0 0 0", "nan 5 0 0 0 0 0 0 0 0 0",
-		"1e3 5 0 0 0 0 0 0 0 0 0", "99999999999999999999 5 0 0 0 0 0 0 0 0 0",
-		strings.Repeat("2 ", 100), strings.Repeat("2 ", 100) + "2",
-	} {
-		s := canned(t, reply, nil)
-		ops := sampleOps()
-		if _, err := s.Do(t.Context(), s.Keys("name"), 0, ops); err == nil {
-			t.Errorf("%v was taken for a reply", reply)
+	releases := func(n int) []Op { return each(Op{Verb: Release}, ids(n)...) }
+	moves := func(n int) (ops []Op) {
+		for i := range n {
+			ops = append(ops, Op{Verb: Move, ID: fmt.Sprint("a.", i), To: fmt.Sprint("b.", i)})
 		}
-		checkGarbled(t, reply, sampleOps())
+		return ops
 	}
-}
-
-func TestGarbledStates(t *testing.T) {
-	t.Parallel()
-	for _, reply := range []any{
-		nil, "text", int64(1), 1.5, true,
-		[]any{},
-		[]any{nil},
-		[]any{int64(1)},
-		[]any{int64(1), int64(0)},
-		[]any{"1", "0", "0", "0"},
-		[]any{int64(1), int64(0), int64(0), int64(0)},
-		[]any{[]any{}, map[any]any{}, nil, 1.5},
+	sent := errors.New("it was sent")
+	for name, test := range map[string]struct {
+		ops  []Op
+		want error
+	}{
+		"as many ids as may be":         {releases(MaxOps), sent},
+		"one id too many":               {releases(MaxOps + 1), ErrRequest},
+		"as many moves as may be":       {moves(MaxOps / 2), sent},
+		"one move too many":             {moves(MaxOps/2 + 1), ErrRequest},
+		"an id twice":                   {each(Op{Verb: Release}, "1", "2", "1"), ErrRequest},
+		"an id twice, by two verbs":     {[]Op{{Verb: Release, ID: "1"}, {Verb: Acquire, ID: "1", Terms: terms(1)}}, ErrRequest},
+		"moved, and released":           {[]Op{{Verb: Move, ID: "1", To: "2"}, {Verb: Release, ID: "1"}}, ErrRequest},
+		"moved to what is renewed":      {[]Op{{Verb: Renew, ID: "2", TTL: 1e9}, {Verb: Move, ID: "1", To: "2"}}, ErrRequest},
+		"two moves to one id":           {[]Op{{Verb: Move, ID: "1", To: "3"}, {Verb: Move, ID: "2", To: "3"}}, ErrRequest},
+		"a move to itself":              {[]Op{{Verb: Move, ID: "1", To: "1"}}, ErrRequest},
+		"a move to itself, and another": {[]Op{{Verb: Move, ID: "1", To: "1"}, {Verb: Release, ID: "2"}}, ErrRequest},
+		"a move to nowhere":             {[]Op{{Verb: Move, ID: "1"}}, ErrRequest},
+		"of no id":                      {[]Op{{Verb: Release}}, ErrRequest},
+		"operator's, twice":             {[]Op{{Verb: Pin, N: 1}, {Verb: Pin, N: 2}}, sent},
+		"nothing":                       {nil, sent},
 	} {
-		s := canned(t, reply, nil)
-		if _, err := s.Inspect(t.Context(), s.Keys("name"), true); err == nil {
-			t.Errorf("%v was taken for a state", reply)
-		}
+		t.Run(name, func(t *testing.T) {
+			s := canned(t, nil, sent)
+			_, err := s.Do(t.Context(), s.Key("name"), 0, test.ops)
+			if !errors.Is(err, test.want) || test.want == ErrRequest && (!errors.Is(err, ErrRejected) || errors.Is(err, sent)) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+		})
 	}
-}
-
-// FuzzDecode feeds replies made of arbitrary text.
-func FuzzDecode(f *testing.F) {
-	f.Add("A", "1 5 0 1 1 0 0 1 5 9 3 1 5 0 9 3")
-	f.Add("AHRLE", "1 5 0 1 1 0 0 1 5 9 3 6 0 0 0 0 2 -1 7 9 9 10")
-	f.Add("LAAAL", "1 5 0 1 1 0 0 1 5 9 3 9 11 3 5 9 3 2 0 1 9")
-	f.Add("DPZ", "1 5 1 0 0 0 0 0 0 0 0")
-	f.Add("A", "1 5 -1 0 0 0 0 0 0 0 0")
-	f.Add("A", "1 5 2")
-	f.Fuzz(func(t *testing.T, verbs, reply string) {
-		var ops []Op
-		for _, v := range verbs {
-			ops = append(ops, Op{Verb: Verb(v), ID: "s0.1", Terms: terms(3)})
-		}
-		checkGarbled(t, reply, ops)
-	})
-}
-
-// FuzzInspect feeds foreign content to what reads it for operators.
-func FuzzInspect(f *testing.F) {
-	f.Add("1 3 -1 0 0", "1 1 0 0 1 5 5 0", "s0.1", "1790000000000", "h 1 0 5 0 0 o/1/h label")
-	f.Add("2 3", "", "qs0.1", "-5", "w 1 5 0 o/1/h ")
-	f.Add("1 3 -1 0 0", "1 1 0 0 1 5 5 0", "", "inf", "x 1")
-	f.Fuzz(func(t *testing.T, settings, counts, member, score, record string) {
-		s := canned(t, []any{int64(1), settings, counts, member, score, record}, nil)
-		if _, err := s.Inspect(t.Context(), s.Keys("name"), true); err != nil {
-			wantKind(t, err, ErrRejected, nil)
-		}
-	})
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// platform is a store on a network that fails on command, in a bubble, and a
-// list of the pipelines that were sent.
-type platform struct {
+// calls is a store on a network that fails on command, in a bubble of
+// testing/synctest, and a list of the pipelines that were sent.
+type calls struct {
 	*testing.T
 	net   *redistest.Faults
 	store *Store
@@ -28,14 +28,14 @@ type platform struct {
 	done  sync.WaitGroup
 }
 
-func onPlatform(t *testing.T, test func(*platform)) {
+func withCalls(t *testing.T, test func(*calls)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mr := miniredis.NewMiniRedis()
 		t.Cleanup(func() { <-time.After(time.Minute) }) // go-redis may still dial in the background
 		t.Cleanup(mr.Close)
-		p := &platform{T: t, net: redistest.NewFaults(t)}
+		p := &calls{T: t, net: redistest.NewFaults(t)}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: p.net.Dialer(redistest.Embedded(mr)), PoolSize: 1000})
 		t.Cleanup(func() { _ = rdb.Close() })
 		rdb.AddHook(pipeCounter{p})
@@ -45,7 +45,7 @@ func onPlatform(t *testing.T, test func(*platform)) {
 	})
 }
 
-type pipeCounter struct{ p *platform }
+type pipeCounter struct{ p *calls }
 
 func (pipeCounter) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
@@ -66,11 +66,11 @@ func (c pipeCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 
 // acquire starts n acquires, each of a semaphore of its own, and checks that they
 // end with a grant, or with an error of that kind.
-func (p *platform) acquire(ctx context.Context, name string, n int, kind error) {
+func (p *calls) acquire(ctx context.Context, name string, n int, kind error) {
 	for i := range n {
 		p.done.Go(func() {
 			ops := []Op{{Verb: Acquire, ID: fmt.Sprint("s0.", i), Terms: terms(1)}}
-			_, err := p.store.Do(ctx, p.store.Keys(fmt.Sprint(name, i)), 0, ops)
+			_, err := p.store.Do(ctx, p.store.Key(fmt.Sprint(name, i)), 0, ops)
 			if kind != nil {
 				wantKind(p, err, kind, nil)
 			} else if err != nil || ops[0].Result.Code != Granted {
@@ -81,26 +81,26 @@ func (p *platform) acquire(ctx context.Context, name string, n int, kind error) 
 	synctest.Wait()
 }
 
-// occupy fills the lanes with calls whose fault keeps them there.
-func (p *platform) occupy(fault redistest.Fault) *redistest.Injection {
+// occupy fills the mostInFlight with calls whose fault keeps them there.
+func (p *calls) occupy(fault redistest.Fault) *redistest.Injection {
 	p.acquire(p.Context(), "first", 1, nil) // the server knows the script
-	held := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: fault, Times: lanes})
+	held := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: fault, Times: mostInFlight})
 	kind := error(nil)
 	if fault == redistest.SwallowReply {
 		kind = ErrUnknown
 	}
-	p.acquire(p.Context(), "occupant", lanes, kind)
+	p.acquire(p.Context(), "in flight", mostInFlight, kind)
 	return held
 }
 
 func TestCallsThatGatherTravelTogether(t *testing.T) {
-	onPlatform(t, func(p *platform) {
+	withCalls(t, func(p *calls) {
 		held := p.occupy(redistest.DelayReply)
-		p.acquire(p.Context(), "together", mostAboard+10, nil)
+		p.acquire(p.Context(), "together", mostQueued+10, nil)
 		held.Release()
 		p.done.Wait()
 		slices.Sort(p.pipes)
-		if !slices.Equal(p.pipes, []int{10, mostAboard}) {
+		if !slices.Equal(p.pipes, []int{10, mostQueued}) {
 			p.Errorf("pipelines of %d commands", p.pipes)
 		}
 	})
@@ -109,7 +109,7 @@ func TestCallsThatGatherTravelTogether(t *testing.T) {
 // TestTogetherToAServerThatForgotTheScript: each call of the pipeline is refused,
 // and then sends the text.
 func TestTogetherToAServerThatForgotTheScript(t *testing.T) {
-	onPlatform(t, func(p *platform) {
+	withCalls(t, func(p *calls) {
 		held := p.occupy(redistest.DelayReply)
 		if err := p.store.rdb.ScriptFlush(p.Context()).Err(); err != nil {
 			p.Fatal(err)
@@ -119,43 +119,43 @@ func TestTogetherToAServerThatForgotTheScript(t *testing.T) {
 	})
 }
 
-// TestHangingLaneHoldsNobodyUp: after a moment the next call takes another
-// connection, and takes along who gathered.
-func TestHangingLaneHoldsNobodyUp(t *testing.T) {
-	onPlatform(t, func(p *platform) {
+// TestHangingPipelinesHoldNobodyUp: after a moment the next call goes on another
+// connection, and the calls that wait go with it.
+func TestHangingPipelinesHoldNobodyUp(t *testing.T) {
+	withCalls(t, func(p *calls) {
 		p.occupy(redistest.SwallowReply)
 		gathered := time.Now()
 		p.acquire(p.Context(), "gathered", 3, nil)
-		if p.net.Count("evalsha") > 1+lanes {
+		if p.net.Count("evalsha") > 1+mostInFlight {
 			p.Error("a call did not gather")
 		}
-		<-time.After(lanePatience + time.Millisecond) // of the bubble
+		<-time.After(hangs + time.Millisecond) // of the bubble
 		p.acquire(p.Context(), "next", 1, nil)
-		if p.net.Count("evalsha") != 1+lanes+4 {
+		if p.net.Count("evalsha") != 1+mostInFlight+4 {
 			p.Errorf("%d calls after %v", p.net.Count("evalsha"), time.Since(gathered))
 		}
 	})
 }
 
 // TestHangingLanesAreNotMissed: calls that follow each other closely do not wait
-// for the lanes that hang, once one of them has gone round.
+// for the mostInFlight that hang, once one of them has gone round.
 func TestHangingLanesAreNotMissed(t *testing.T) {
-	onPlatform(t, func(p *platform) {
+	withCalls(t, func(p *calls) {
 		p.occupy(redistest.SwallowReply)
-		<-time.After(lanePatience + time.Millisecond) // of the bubble
+		<-time.After(hangs + time.Millisecond) // of the bubble
 		start := time.Now()
 		for i := range 5 {
 			p.acquire(p.Context(), fmt.Sprint("next", i), 1, nil)
 		}
-		if n := p.net.Count("evalsha"); n != 1+lanes+5 || time.Since(start) > 0 {
+		if n := p.net.Count("evalsha"); n != 1+mostInFlight+5 || time.Since(start) > 0 {
 			p.Errorf("%d calls after %v", n, time.Since(start))
 		}
 	})
 }
 
-// TestGivenUpCallStaysBehind: its caller has sent another copy, or will.
-func TestGivenUpCallStaysBehind(t *testing.T) {
-	onPlatform(t, func(p *platform) {
+// TestCallThatWasGivenUpIsNotSent: its caller has sent another copy, or will.
+func TestCallThatWasGivenUpIsNotSent(t *testing.T) {
+	withCalls(t, func(p *calls) {
 		held := p.occupy(redistest.DelayReply)
 		ctx, cancel := context.WithTimeout(p.Context(), 10*time.Millisecond)
 		defer cancel()

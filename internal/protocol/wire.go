@@ -1,0 +1,401 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Late bounds how long after its sending a copy of a request may still be
+// executed: every call carries a latest server time, and tombstones last as
+// long. It is LATE in transition.lua.
+const Late = 10 * time.Second
+
+// MaxOps bounds the ids of one call, two for each Move. It is PAGE in transition.lua.
+const MaxOps = 250
+
+// Verb is an operation of the state machine.
+type Verb byte
+
+// The operations. Those of the second block concern the semaphore, not an id.
+const (
+	Acquire   Verb = 'A'
+	Heartbeat Verb = 'H'
+	Renew     Verb = 'R'
+	Release   Verb = 'L' // of a lease, or of a place in the queue: cancel
+	Move      Verb = 'M' // a lease to another id, whose owner holds it from then on
+	Evict     Verb = 'E'
+
+	Resize Verb = 'D'
+	Pin    Verb = 'P'
+	Pause  Verb = 'Z'
+)
+
+// named reports whether the operation concerns an id.
+func (v Verb) named() bool { return v != Resize && v != Pin && v != Pause }
+
+// Terms are the parameters of an acquire. Acquires with equal terms that stand
+// side by side share them on the wire. They must not be changed once used.
+type Terms struct {
+	Wait       bool
+	Weight     int
+	TTL        time.Duration
+	Heartbeat  time.Duration // how long a waiter counts as alive, and the lease of a hand-off
+	HeadStart  time.Duration
+	QueueLimit int
+	MaxHold    time.Duration // 0: none
+	Limit      int           // the declared limit; 0 declares none: the one in force, or 1
+	Label      string
+
+	MinReplicas int // is not sent: whoever renews puts it into Op.Replicas
+
+	head any // the encoding, if a store has prepared it
+}
+
+// encode returns the head of an acquire by owner.
+func (t *Terms) encode(owner string) string {
+	b := make([]byte, 0, 64+len(owner)+len(t.Label))
+	b = append(b, byte(Acquire), bit(t.Wait))
+	for _, n := range [...]int64{
+		int64(t.Weight), t.MaxHold.Milliseconds(), int64(t.Limit), t.Heartbeat.Milliseconds(),
+		t.HeadStart.Milliseconds(), int64(t.QueueLimit), t.TTL.Milliseconds(),
+	} {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	b = append(append(b, ' '), owner...)
+	return string(append(append(b, ' '), t.Label...))
+}
+
+// Op is one operation; Do fills in its Result.
+type Op struct {
+	Verb  Verb
+	ID    string
+	To    string        // Move: the new id
+	Terms *Terms        // Acquire
+	TTL   time.Duration // Renew; Heartbeat: the heartbeat's; Move: 0 keeps the lease's
+	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused
+	// Replicas has Do wait until so many replicas have the operation, and with it
+	// what was done before; Reply tells how many do.
+	Replicas int
+	N        int // Resize, Pin: the limit; Pin: -1 unpins
+
+	Result Result
+}
+
+// Result is what the script answered to an Op. Which fields count depends on Code.
+type Result struct {
+	Code      Code
+	Token     int64         // Granted, Moved
+	Slot      int           // Granted, Moved
+	Remaining time.Duration // Granted, Moved, Renewed, Evicting: of the lease, from the moment of execution
+	Limit     int           // Heavy: in force
+	Ahead     int           // Queued: waiters in front; -1 when not asked for
+	Reason    Reason        // Gone
+	Owner     string        // Gone, if WasMoved: whose the lease is now
+	Weight    int           // Moved
+	TTL       time.Duration // Moved
+	Label     string        // Moved
+}
+
+// Code tells what became of an operation.
+type Code int
+
+// The codes, as transition.lua numbers them.
+const (
+	Done      Code = 0 // operator's operations
+	Granted   Code = 1
+	Queued    Code = 2
+	Busy      Code = 3
+	Full      Code = 4
+	Heavy     Code = 5
+	Gone      Code = 6 // no such lease or waiter (any more)
+	Renewed   Code = 7
+	Evicting  Code = 8 // an operator has asked the holder to stop: it is not renewed
+	Released  Code = 9
+	Cancelled Code = 10
+	Moved     Code = 11
+
+	movedAway Code = 12 // Gone, because it was moved, and to whom
+)
+
+// Reason tells why an id is gone.
+type Reason int
+
+// The reasons, as transition.lua numbers them.
+const (
+	Unknown Reason = iota
+	WasReleased
+	Expired
+	Evicted
+	TooHeavy
+	WasMoved
+)
+
+// ErrRequest: a call that the protocol does not allow. Nothing was sent.
+var ErrRequest = errors.New("invalid request")
+
+// check refuses what the script relies on not to happen.
+func check(ops []Op) error {
+	if len(ops) == 1 && ops[0].Verb != Move && ops[0].ID != "" {
+		return nil
+	}
+	seen := make(map[string]struct{}, len(ops))
+	note := func(id string) error {
+		_, twice := seen[id]
+		seen[id] = struct{}{}
+		switch {
+		case id == "":
+			return fmt.Errorf("%w: an operation names no id", ErrRequest)
+		case twice:
+			return fmt.Errorf("%w: id %q is named twice", ErrRequest, id)
+		case len(seen) > MaxOps:
+			return fmt.Errorf("%w: more than %d ids in one call", ErrRequest, MaxOps)
+		}
+		return nil
+	}
+	for i := range ops {
+		op := &ops[i]
+		if !op.Verb.named() {
+			continue
+		}
+		if err := note(op.ID); err != nil {
+			return err
+		}
+		if op.Verb == Move {
+			if err := note(op.To); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inOrder calls f with each operation in the order of the wire: acquires come last.
+func inOrder(ops []Op, f func(*Op)) {
+	acquires := 0
+	for i := range ops {
+		if ops[i].Verb == Acquire {
+			acquires++
+		} else {
+			f(&ops[i])
+		}
+	}
+	for i := 0; acquires > 0; i++ {
+		if ops[i].Verb == Acquire {
+			acquires--
+			f(&ops[i])
+		}
+	}
+}
+
+// appendOps encodes ops. Neighbours of the same verb and parameters become one
+// group, and one alone needs no numbers: an argument costs the server more than
+// a byte. owner is whose they are.
+func appendOps(args []any, ops []Op, owner string) []any {
+	if len(ops) == 1 && ops[0].Verb.named() && ops[0].Verb != Move {
+		return append(args, ops[0].head(owner), ops[0].ID)
+	}
+	if len(ops) == 0 {
+		return args
+	}
+	at, groups, count := len(args), 0, 0
+	args = append(args, nil)
+	ids := make([]any, 0, len(ops))
+	var last *Op
+	inOrder(ops, func(op *Op) {
+		if last == nil || !last.groups(op) {
+			args = append(args, op.head(owner), 0)
+			groups, count = groups+1, 0
+		}
+		last = op
+		if op.Verb.named() {
+			ids, count = append(ids, op.ID), count+1
+		}
+		if op.Verb == Move {
+			ids, count = append(ids, op.To), count+1
+		}
+		args[len(args)-1] = count
+	})
+	args[at] = groups
+	return append(args, ids...)
+}
+
+// groups reports whether op and next share verb and parameters.
+func (op *Op) groups(next *Op) bool {
+	if op.Verb != next.Verb || !op.Verb.named() || op.TTL != next.TTL || op.Flag != next.Flag {
+		return false
+	}
+	return op.Terms == next.Terms || op.Terms != nil && next.Terms != nil && *op.Terms == *next.Terms
+}
+
+// head encodes the verb with its parameters.
+func (op *Op) head(owner string) any {
+	switch op.Verb {
+	case Acquire:
+		if op.Terms.head != nil {
+			return op.Terms.head
+		}
+		return op.Terms.encode(owner)
+	case Heartbeat:
+		return "H" + millis(op.TTL) + " " + string(bit(op.Flag))
+	case Renew:
+		return "R" + millis(op.TTL)
+	case Move:
+		return "M" + millis(op.TTL) + " " + owner
+	case Release:
+		if op.Flag {
+			return "L1" // constants need no allocation
+		}
+		return "L0"
+	case Evict, Pause:
+		return string([]byte{byte(op.Verb), bit(op.Flag)})
+	default:
+		return string(rune(op.Verb)) + strconv.Itoa(op.N)
+	}
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func bit(b bool) byte {
+	if b {
+		return '1'
+	}
+	return '0'
+}
+
+// cursor walks over a reply: numbers with a space in between, and texts of a
+// length that stands before them.
+type cursor struct {
+	rest string
+	bad  bool // it ended too early, or something is no number
+}
+
+func (c *cursor) next() int64 {
+	field, rest, _ := strings.Cut(c.rest, " ")
+	n, err := strconv.ParseInt(field, 10, 64)
+	c.rest, c.bad = rest, c.bad || err != nil
+	return n
+}
+
+func (c *cursor) int() int { return int(c.next()) }
+
+func (c *cursor) text() string {
+	n := c.int()
+	if n < 0 || n > len(c.rest) || len(c.rest) > n && c.rest[n] != ' ' {
+		c.bad = true
+		return ""
+	}
+	text := c.rest[:n]
+	c.rest = strings.TrimPrefix(c.rest[n:], " ")
+	return text
+}
+
+// longest is more than any lease lasts, and still a time.Duration: a deadline
+// that somebody else has written may be anything.
+const longest = 100 * 365 * 24 * int64(time.Hour/time.Millisecond)
+
+func (c *cursor) duration() time.Duration {
+	return time.Duration(max(-longest, min(c.next(), longest))) * time.Millisecond
+}
+
+// decode reads the result of op.
+func (c *cursor) decode(op *Op) {
+	r := &op.Result
+	*r = Result{}
+	if !op.Verb.named() {
+		return
+	}
+	r.Code = Code(c.int())
+	switch r.Code {
+	case Granted:
+		r.Slot, r.Token, r.Remaining = c.int(), c.next(), c.duration()
+	case Queued:
+		r.Ahead = c.int()
+	case Heavy:
+		r.Limit = c.int()
+	case Gone:
+		r.Reason = Reason(c.int())
+	case movedAway:
+		r.Code, r.Reason, r.Owner = Gone, WasMoved, c.text()
+	case Renewed, Evicting:
+		r.Remaining = c.duration()
+	case Moved:
+		r.Slot, r.Token, r.Remaining = c.int(), c.next(), c.duration()
+		r.Weight, r.TTL, r.Label = c.int(), c.duration(), c.text()
+	case Busy, Full, Released, Cancelled:
+	default:
+		c.bad = true
+	}
+}
+
+// State are the numbers of a semaphore, FORM in transition.lua.
+type State struct {
+	Declared int
+	Pin      int // -1: none
+	Paused   bool
+	Changes  int // declarations that changed the limit
+	Used     int // permits in use
+	Holders  int
+	Waiting  int
+	Tombs    int
+	Slots    int   // held or free
+	Last     int64 // the last token or ticket
+	Next     int64 // ms: something may run out then; 0: never
+	Till     int64 // ms: all deadlines have passed by then; 0: there are none, or the reply is about a compact lease
+	Lapses   bool  // the keys carry a TTL, which ends at Till
+}
+
+// Limit returns the limit in force.
+func (s *State) Limit() int {
+	if s.Pin >= 0 {
+		return s.Pin
+	}
+	return s.Declared
+}
+
+// layout is the version of what is stored that this package writes.
+const layout = 1
+
+// state reads the numbers of a semaphore.
+func (c *cursor) state() (s State) {
+	c.bad = c.next() != layout || c.bad
+	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() == 1, c.int()
+	s.Used, s.Holders, s.Waiting, s.Tombs, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
+	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
+	return s
+}
+
+// Reply is what every call answers, whatever its operations.
+type Reply struct {
+	Now   int64 // server time in milliseconds
+	More  bool  // the work was bounded: call again at once
+	Was   int   // the limit that was declared before the call; 0: none
+	State       // after the call
+
+	Replicas int   // how many have what the call wrote; 0 unless an Op asked
+	Unwaited error // the server refused to count them
+}
+
+// decode reads what the script answered to ops. A reply that does not fit leaves
+// them without results.
+func (r *Reply) decode(text string, ops []Op) error {
+	c := cursor{rest: text}
+	r.Now = c.next() / 1000
+	status := c.next()
+	r.More = status == 1
+	r.Was = c.int()
+	r.State = c.state()
+	if status == -1 && c.rest == "" && !c.bad {
+		return &Failure{Kind: ErrRefused, Err: errLate}
+	}
+	inOrder(ops, c.decode)
+	if c.bad || c.rest != "" || status != 0 && status != 1 {
+		for i := range ops {
+			ops[i].Result = Result{}
+		}
+		return &Failure{Kind: ErrUnknown, Err: fmt.Errorf("reply of %d bytes does not fit the request", len(text))}
+	}
+	return nil
+}
