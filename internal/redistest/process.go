@@ -50,7 +50,7 @@ func (p *process) kill() {
 
 // terminate asks the child to shut down and kills it if that takes too long.
 func (p *process) terminate() {
-	_ = p.os.Signal(syscall.SIGCONT)
+	_ = p.os.Signal(sigCont)
 	_ = p.os.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -62,7 +62,7 @@ func (p *process) terminate() {
 // stop suspends the child and returns when it stands still: a signal that is
 // merely sent leaves it time for another command.
 func (p *process) stop() error {
-	if err := p.os.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.os.Signal(sigStop); err != nil {
 		return err
 	}
 	return p.poll("stop", func() bool { return suspended(p.os.Pid) })

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,6 +49,7 @@ type Server struct {
 	args        []string // after the file's name
 	tcp         bool
 	dir         string
+	certDir     string
 	port        int
 
 	mu   sync.Mutex
@@ -259,7 +259,7 @@ func (s *Server) Stop() {
 func (s *Server) Cont() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.proc.os.Signal(syscall.SIGCONT); err != nil {
+	if err := s.proc.os.Signal(sigCont); err != nil {
 		panic(err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 // slots is how many slots a Redis Cluster has.
 const slots = 16384
 
-// Cluster is three masters with a replica each: Nodes[3+i] follows Nodes[i] at
-// first.
+// Cluster is three masters with a replica each, Nodes[3+i] follows Nodes[i] at
+// first; or, of StartMasters, as many masters as were asked for.
 type Cluster struct {
 	Nodes []*Server
 	ids   []string // of Nodes
@@ -24,8 +24,30 @@ type Cluster struct {
 // that is silent for a second counts as dead.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
+	c := startMasters(t, 6, 3)
+	for i, s := range c.Nodes[3:] {
+		s.Do(t, "CLUSTER", "REPLICATE", c.ids[i])
+	}
+	c.AwaitWhole(t)
+	return c
+}
+
+// StartMasters runs so many servers and returns when they are one cluster, without
+// replicas.
+func StartMasters(t testing.TB, n int) *Cluster {
+	t.Helper()
+	c := startMasters(t, n, n)
+	for _, s := range c.Nodes {
+		await(t, "the cluster to serve", s.serves)
+	}
+	return c
+}
+
+// startMasters runs nodes that know each other, the first of which share the slots.
+func startMasters(t testing.TB, nodes, sharing int) *Cluster {
+	t.Helper()
 	c := &Cluster{}
-	for range 6 {
+	for range nodes {
 		s := Start(t, WithTCP(), eager, WithConfig(
 			"cluster-enabled yes", "cluster-node-timeout 1000",
 			// A replica that lagged may stand for election: tests start without history.
@@ -36,18 +58,14 @@ func StartCluster(t testing.TB) *Cluster {
 	}
 	for i, s := range c.Nodes {
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // or they would have to settle whose slots are whose
-		if i < 3 {
-			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/3, (i+1)*slots/3-1)
+		if i < sharing {
+			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/sharing, (i+1)*slots/sharing-1)
 		}
 		s.Do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
 	}
 	for _, s := range c.Nodes {
-		await(t, "the nodes to meet", s.knows(6))
+		await(t, "the nodes to meet", s.knows(nodes))
 	}
-	for i, s := range c.Nodes[3:] {
-		s.Do(t, "CLUSTER", "REPLICATE", c.ids[i])
-	}
-	c.AwaitWhole(t)
 	return c
 }
 
@@ -169,17 +187,38 @@ func ownsSlot(text string, slot int) bool {
 // one, as an operator does, while clients go on.
 func (c *Cluster) Migrate(t testing.TB, slot, to int) {
 	t.Helper()
-	from := c.Owner(t, slot)
-	source, target := c.Nodes[from], c.Nodes[to]
-	target.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
-	source.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
+	from := c.OpenSlot(t, slot, to)
 	for {
-		keys := source.Do(t, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
+		keys := c.Nodes[from].Do(t, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
 		if len(keys) == 0 {
 			break
 		}
-		source.Do(t, append([]any{"MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS"}, keys...)...)
+		c.MoveKeys(t, from, to, keys...)
 	}
+	c.CloseSlot(t, slot, to)
+}
+
+// OpenSlot begins to move a slot to another master, and leaves it so: it returns the
+// one that has it and its keys.
+func (c *Cluster) OpenSlot(t testing.TB, slot, to int) (from int) {
+	t.Helper()
+	from = c.Owner(t, slot)
+	c.Nodes[to].Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from])
+	c.Nodes[from].Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to])
+	return from
+}
+
+// MoveKeys moves keys of an open slot.
+func (c *Cluster) MoveKeys(t testing.TB, from, to int, keys ...any) {
+	t.Helper()
+	c.Nodes[from].Do(t, append([]any{"MIGRATE", "127.0.0.1", c.Nodes[to].port, "", 0, 5000, "KEYS"}, keys...)...)
+}
+
+// CloseSlot gives an open slot, whose keys have all been moved, to the master that it
+// was opened to.
+func (c *Cluster) CloseSlot(t testing.TB, slot, to int) {
+	t.Helper()
+	source, target := c.Nodes[c.Owner(t, slot)], c.Nodes[to]
 	// The target first: then no moment is without an owner. The other masters
 	// would hear of it by themselves, but later, and tell clients old news.
 	target.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])

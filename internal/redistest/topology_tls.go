@@ -20,7 +20,8 @@ import (
 // StartTLS runs a server that speaks TLS on a port of 127.0.0.1 and, for the
 // test's own commands, plainly on its unix socket. It returns the address and
 // what a client needs to know: an authority made for this test, and a
-// certificate of it, without which the server lets nobody in.
+// certificate of it, without which the server lets nobody in. CertDir has the
+// same in files.
 func StartTLS(t testing.TB, opts ...Option) (*Server, string, *tls.Config) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,8 +36,13 @@ func StartTLS(t testing.TB, opts ...Option) (*Server, string, *tls.Config) {
 		fmt.Sprintf("tls-key-file %q", filepath.Join(dir, "key.pem")),
 		fmt.Sprintf("tls-ca-cert-file %q", filepath.Join(dir, "ca.pem")),
 	)}, opts...)...)
+	s.certDir = dir
 	return s, fmt.Sprintf("127.0.0.1:%d", port), conf
 }
+
+// CertDir returns the directory of ca.pem, cert.pem and key.pem, for a server of
+// StartTLS.
+func (s *Server) CertDir() string { return s.certDir }
 
 // certify writes ca.pem, cert.pem and key.pem into dir and returns the client's
 // side of them. Server and client share a certificate: it is theirs alone.

@@ -4,71 +4,75 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
-	"github.com/berth-go/berth/internal/protocol"
 )
+
+// hear takes a message: the key, then a line for each event.
+func (s *Session) hear(payload string) {
+	key, lines, _ := strings.Cut(payload, "\n")
+	if sem := s.find(key); sem != nil {
+		sem.hear(lines)
+	}
+}
+
+// resumed is called whenever a subscription is new: what was published while nobody
+// listened is lost, so everybody concerned asks; and the server may be another one,
+// with another policy.
+func (s *Session) resumed(channel string) {
+	if s.store.Sharded() {
+		if sem := s.find(strings.TrimSuffix(channel, ":"+s.channel)); sem != nil {
+			sem.recheck()
+		}
+		return
+	}
+	for _, sem := range s.active() {
+		sem.recheck()
+	}
+	go s.askPolicy()
+}
 
 // hear takes events: a kind, an id, and what the kind has to say.
 func (s *Semaphore) hear(lines string) {
+	now := clock.Exact()
 	s.mu.Lock()
 	defer s.unlock()
 	for line := range strings.SplitSeq(lines, "\n") {
 		f := strings.Fields(line)
-		if len(f) < 3 {
+		if len(f) < 2 || s.claims[f[1]] == nil {
 			continue
 		}
 		c := s.claims[f[1]]
-		switch {
-		case f[0] == "g" && len(f) == 5:
-			s.heardGrant(c, f)
-		case c == nil:
-		case f[0] == "x":
-			s.heardGone(c, protocol.Reason(number(f[2])))
-		case f[0] == "t":
-			if c.state == queued {
-				s.refuse(c, protocol.Result{Code: protocol.Heavy, Limit: int(number(f[2]))}, 0)
+		s.do(c, func() claim.Effect {
+			if f[0] != "g" || len(f) != 5 {
+				return c.m.HeardEnd()
 			}
-		}
+			latest := int64(0)
+			if s.clock.Known() {
+				latest = s.clock.Latest(now)
+			}
+			return c.m.HeardGrant(number(f[2]), int(number(f[3])), int(number(f[4])), now, latest)
+		})
 	}
-	s.kick()
+	s.dispatch()
 }
 
+// number is -1 for what is none.
 func number(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return -1
+	}
 	return n
 }
 
-// heardGrant takes the news of a hand-off. A message carries no time that could
-// be trusted, it may have been under way for long. But the grant came after the
-// heartbeat that the server acknowledged last, and left its deadline as it was:
-// so the lease lasts at least one heartbeat TTL from when that was sent.
-func (s *Semaphore) heardGrant(c *Claim, f []string) {
-	// A claim that is not here any more is not to be given back: the message may
-	// be older than a Detach, and the lease somebody else's.
-	if c == nil || c.state != queued && c.state != asking || c.sent == 0 {
-		return
+// recheck makes every waiter and every holder ask now: messages may have been lost,
+// and after a reconnect perhaps more than messages.
+func (s *Semaphore) recheck() {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, c := range s.claims {
+		s.do(c, c.m.HeardEnd)
 	}
-	lasts := c.Terms.Heartbeat
-	if c.Terms.MaxHold > 0 {
-		lasts = min(lasts, c.Terms.MaxHold)
-	}
-	c.token, c.slot, c.limit = number(f[2]), int(number(f[3])), int(number(f[4]))
-	s.withdraw(c, protocol.Heartbeat)
-	s.hold(c, c.sent, clock.Exact(), lasts, false)
-}
-
-// heardGone takes the news that the server no longer has c.
-func (s *Semaphore) heardGone(c *Claim, why protocol.Reason) {
-	switch c.state {
-	case queued, confirming:
-		s.gone(c, why)
-	case adopting:
-		// The renewal's answer will tell.
-	case held:
-		if why == protocol.Evicted {
-			s.lose(c, Evicted, false)
-		} else {
-			s.lose(c, Expired, true)
-		}
-	}
+	s.dispatch()
 }

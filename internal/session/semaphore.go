@@ -7,40 +7,47 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
-	"github.com/berth-go/berth/internal/inbox"
+	"github.com/berth-go/berth/internal/commit"
+	"github.com/berth-go/berth/internal/keeper"
 	"github.com/berth-go/berth/internal/protocol"
 )
+
+// ErrClosed: the session was closed.
+var ErrClosed = errors.New("session is closed")
 
 // Semaphore is what this process has to do with one semaphore.
 type Semaphore struct {
 	session *Session
 	name    string
-	keys    protocol.Keys
-	clock   *serverClock
+	key     protocol.Key
+	clock   *clock.Server
 
-	mu       sync.Mutex
-	claims   map[string]*Claim // by id
-	waiters  int               // claims that are queued
-	after    []func()          // to run once mu is free
-	drained  chan struct{}     // closed when there are no claims; made by drain
-	closed   bool              // nothing new is admitted
-	stopped  bool              // nothing more is sent
-	box      *inbox.Inbox      // in a cluster
-	releases []*op
-	pending  []*op
-	poke     bool          // a call is wanted even without operations
-	air      [2]*flight    // calls under way
-	spare    []*flight     // landed, and cleared for the next ones
-	used     int           // permits in use, as the last answer had it
-	lastErr  error         // of the last call
-	answered clock.Instant // when the last one succeeded
-	pause    time.Duration // before the next call, while calls fail
-	retryAt  clock.Instant
-	nearest  clock.Instant // when something may run out at the server
-	timer    *time.Timer
-	alarm    clock.Instant // when timer fires; 0: not set
-	watchers map[*func(others, here int)]struct{}
+	mu        sync.Mutex // guards what follows
+	claims    map[string]*Claim
+	waiting   int // claims that are queued
+	queue     commit.Queue[*Claim]
+	deadlines keeper.Deadlines[*Claim]
+	nearest   clock.Instant // when something may run out at the server
+	timer     *time.Timer
+	alarm     clock.Instant // when timer fires; 0: not set
+	lastErr   error         // of the last call, nil when it succeeded
+	hanging   int           // calls that were given up and have not returned
+	warned    clock.Instant // of a changed limit
+	watchers  map[*func(others, here int)]struct{}
+	after     []func()      // to be run once mu is free
+	drained   chan struct{} // closed when there are no claims; made by drain
+	closed    bool          // nothing new is admitted
+	stopped   bool          // nothing more is sent
+}
+
+func newSemaphore(s *Session, name string, key protocol.Key) *Semaphore {
+	sem := &Semaphore{session: s, name: name, key: key, claims: map[string]*Claim{}, clock: s.clock, nearest: clock.Never}
+	if sem.clock == nil {
+		sem.clock = new(clock.Server)
+	}
+	return sem
 }
 
 // unlock frees mu and then runs what must not run under it.
@@ -55,82 +62,40 @@ func (s *Semaphore) unlock() {
 
 func (s *Semaphore) later(f func()) { s.after = append(s.after, f) }
 
-// Acquire asks for permits on terms and, if these say so, waits in line until
+// Acquire asks for permits on terms and, if these say so, waits in the queue until
 // ctx ends. It returns a claim that is held. Otherwise nothing is taken, or what
-// may have been taken is given back in the background; the error is a *Refusal,
-// a *Lost, a *protocol.Failure, ErrClosed or wraps ctx's.
+// may have been taken is given back in the background; the error is a
+// *claim.Refusal, *claim.LostError, *claim.Unreplicated, *protocol.Failure, *Ended
+// or ErrClosed. While Redis does not answer, Acquire returns within claim.Timeout of
+// its start, and within claim.TryTimeout if it does not wait.
 //
 // manual leaves renewal to the holder. onPlace, if not nil, is called from here
-// whenever the place in line is seen to have changed.
-func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(Place)) (*Claim, error) {
-	if err := s.open(ctx); err != nil {
+// whenever the place in the queue is seen to have changed.
+func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(claim.Place)) (*Claim, error) {
+	start := clock.Now()
+	c := s.newClaim(terms, manual)
+	c.m.Places = onPlace != nil
+	if err := s.open(ctx, c); err != nil {
 		return nil, err
 	}
-	c := &Claim{
-		sem: s, Terms: terms, manual: manual, places: onPlace != nil, patient: ctx.Done() == nil,
-		wake: make(chan struct{}, 1), id: s.session.newID(), due: clock.Never,
-	}
-	if err := s.ask(c); err != nil {
+	if err := s.begin(c, func() claim.Effect { return c.m.Ask(start) }); err != nil {
 		return nil, err
 	}
 	return s.await(ctx, c, onPlace)
 }
 
-// open waits until messages can arrive, and refuses dead contexts.
-func (s *Semaphore) open(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return stopped(ctx, s.name)
-	}
-	if err := s.session.open(ctx); err != nil {
-		return stopped(ctx, s.name)
-	}
-	if s.session.store.Sharded() {
-		return s.openShard(ctx)
+// open waits until messages can arrive, and refuses contexts that have ended.
+func (s *Semaphore) open(ctx context.Context, c *Claim) error {
+	if ctx.Err() != nil || s.session.open(ctx) != nil {
+		return &Ended{Name: s.name, Err: ended(ctx), Place: c.m.Place}
 	}
 	return nil
 }
 
-// openShard subscribes to this semaphore's own channel: in a cluster a message
-// reaches only the node that has its slot.
-func (s *Semaphore) openShard(ctx context.Context) error {
+// begin admits c and sends what it wants first.
+func (s *Semaphore) begin(c *Claim, first func() claim.Effect) error {
 	s.mu.Lock()
-	if s.box == nil {
-		s.box = s.session.openShard(s.keys)
-	}
-	box := s.box
-	s.mu.Unlock()
-	if box == nil {
-		return ErrClosed
-	}
-	select {
-	case <-box.Tried():
-		return nil
-	case <-ctx.Done():
-		return stopped(ctx, s.name)
-	}
-}
-
-func stopped(ctx context.Context, name string) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("semaphore %q: %w: %w", name, ctx.Err(), cause)
-	}
-	return fmt.Errorf("semaphore %q: %w", name, ctx.Err())
-}
-
-// ask sends the acquire of c.
-func (s *Semaphore) ask(c *Claim) error {
-	s.mu.Lock()
-	if err := s.admit(c); err != nil {
-		s.unlock()
-		return err
-	}
-	s.sendAcquire(c)
-	s.depart(c)
-	return nil
-}
-
-// admit takes c among the claims, unless the session is closed or closing.
-func (s *Semaphore) admit(c *Claim) error {
+	defer s.unlock()
 	if s.closed {
 		return ErrClosed
 	}
@@ -139,44 +104,33 @@ func (s *Semaphore) admit(c *Claim) error {
 			return err
 		}
 	}
-	s.claims[c.id] = c
+	s.claims[c.m.ID] = c
+	s.do(c, first)
+	s.dispatch()
 	return nil
 }
 
-func (s *Semaphore) sendAcquire(c *Claim) {
-	patience := Patience
-	if !c.Terms.Wait {
-		patience = TryPatience
-	}
-	s.sendAcquireUntil(c, clock.Now().Add(patience))
-}
-
-func (s *Semaphore) sendAcquireUntil(c *Claim, giveUp clock.Instant) {
-	c.sent = 0
-	s.line(&op{Op: protocol.Op{Verb: protocol.Acquire, ID: c.id, Terms: c.Terms}, claim: c, giveUp: giveUp})
-}
-
 // await waits until c is held, is refused, or ctx ends.
-func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(Place)) (*Claim, error) {
-	var told Place
+func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(claim.Place)) (*Claim, error) {
+	var told claim.Place
 	for {
 		select {
 		case <-c.wake:
 		case <-ctx.Done():
-			return nil, s.tired(ctx, c)
+			return nil, s.cancel(ctx, c)
 		}
 		s.mu.Lock()
-		st, place, err := c.state, c.place, c.err
+		state, place, err := c.m.State, c.m.Place, c.m.Err
 		s.mu.Unlock()
-		switch st {
-		case held:
+		switch state {
+		case claim.Held:
 			return c, nil
-		case lost:
+		case claim.Lost:
 			s.abandon(c, err) // before anybody could use it
 			return nil, err
-		case leaving, ended:
+		case claim.Leaving, claim.Ended:
 			return nil, err
-		case queued:
+		case claim.Queued:
 			if onPlace != nil && place != told {
 				told = place
 				onPlace(place)
@@ -185,107 +139,104 @@ func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(Place)) (*
 	}
 }
 
-// tired ends c because ctx has ended. Where Redis has not answered yet, its
-// failure is a part of the error.
-func (s *Semaphore) tired(ctx context.Context, c *Claim) error {
+// cancel ends c because ctx has ended, and tells where it stood.
+func (s *Semaphore) cancel(ctx context.Context, c *Claim) error {
 	s.mu.Lock()
-	unanswered := c.state == asking && s.lastErr != nil
-	failure := s.lastErr
-	s.mu.Unlock()
-	s.abandon(c, ErrReleased)
-	if unanswered {
-		return fmt.Errorf("%w: %w", stopped(ctx, s.name), failure)
+	defer s.unlock()
+	why := &Ended{Name: s.name, Err: ended(ctx), Queued: c.m.State == claim.Queued, Place: c.m.Place}
+	if c.m.State == claim.Asking {
+		why.Failure = s.lastErr
 	}
-	return stopped(ctx, s.name)
+	s.do(c, func() claim.Effect { return c.m.Cancel(claim.ErrReleased, clock.Now()) })
+	s.dispatch()
+	return why
 }
 
 // abandon ends c for a holder or waiter that no longer wants it, without waiting.
 func (s *Semaphore) abandon(c *Claim, why error) {
 	s.mu.Lock()
 	defer s.unlock()
-	if c.state == leaving || c.state == ended {
-		return
-	}
-	s.leave(c, why, nil)
-	s.kick()
+	s.do(c, func() claim.Effect { return c.m.Cancel(why, clock.Now()) })
+	s.dispatch()
 }
 
-// leave gives c back. done, if not nil, gets the outcome. s.mu is held.
-func (s *Semaphore) leave(c *Claim, why error, done chan error) {
-	if c.state == asking && s.withdraw(c, protocol.Acquire) {
-		s.end(c, why)
-		return
-	}
-	s.withdraw(c, protocol.Renew) // somebody may wait for it; a heartbeat is left behind when a call is loaded
-	trust := c.trust
-	s.set(c, leaving)
-	c.err = why
-	s.notify(c, why)
-	s.line(&op{
-		Op:    protocol.Op{Verb: protocol.Release, ID: c.id},
-		claim: c, done: done, answer: clock.Now().Add(Patience),
-		// By then it has run out by itself.
-		giveUp: max(trust, clock.Now().Add(c.Terms.TTL+Patience)),
-	})
+// Ended is a wait that ended by its context: where it stood then.
+type Ended struct {
+	Name    string
+	Err     error // the context's
+	Failure error // why Redis had not answered; nil: it had, or there was no time
+	Queued  bool
+	Place   claim.Place // if Queued
 }
 
-// set moves c to another state and keeps count. s.mu is held.
-func (s *Semaphore) set(c *Claim, to state) {
-	if c.state == queued {
-		s.waiters--
+// Error implements error.
+func (e *Ended) Error() string { return fmt.Sprintf("semaphore %q: %v", e.Name, e.Err) }
+
+// Unwrap returns the context's error, and that of Redis.
+func (e *Ended) Unwrap() []error {
+	if e.Failure == nil {
+		return []error{e.Err}
 	}
-	if to == queued {
-		s.waiters++
-	}
-	c.state = to
-	if to != queued && to != held {
-		c.due = clock.Never
-	}
+	return []error{e.Err, e.Failure}
 }
 
-// end is the last step of every claim. s.mu is held.
-func (s *Semaphore) end(c *Claim, why error) {
-	s.set(c, ended)
-	if c.err == nil {
-		c.err = why
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
 	}
-	delete(s.claims, c.id)
-	s.notify(c, why)
-	if len(s.claims) == 0 {
-		_ = s.session.enlist(s, false)
-		if s.drained != nil {
-			close(s.drained)
-			s.drained = nil
+	return ctx.Err()
+}
+
+// do has an event happen to c, and does what that asks for. s.mu is held; dispatch
+// must follow.
+func (s *Semaphore) do(c *Claim, event func() claim.Effect) {
+	was, id := c.m.State, c.m.ID
+	effect := event()
+	if is := c.m.State; was != is {
+		if was == claim.Queued {
+			s.waiting--
+		}
+		if is == claim.Queued {
+			s.waiting++
 		}
 	}
-}
-
-// notify tells whoever waits, and whoever holds, that c has changed for the worse.
-func (s *Semaphore) notify(c *Claim, why error) {
-	c.signal()
-	if f := c.onEnd; f != nil {
-		c.onEnd = nil
-		s.later(func() { f(why) })
+	if effect&claim.Send != 0 {
+		s.queue.Put(&c.op, c.m.State == claim.Leaving)
+	}
+	if c.m.ID != id {
+		delete(s.claims, id)
+		s.claims[c.m.ID] = c
+	}
+	if effect&claim.Wake != 0 {
+		c.tell(s)
+	}
+	if effect&claim.Report != 0 {
+		c.report()
+	}
+	s.deadlines.Set(&c.deadline, c.m.Next())
+	if c.m.State == claim.Ended {
+		s.end(c)
 	}
 }
 
-// lose ends the holder's reliance on c. gone tells that the server no longer has
-// it either. s.mu is held.
-func (s *Semaphore) lose(c *Claim, cause Cause, gone bool) {
-	why := &Lost{Name: s.name, ID: c.id, Cause: cause, Err: c.last}
-	c.err = why
-	if gone {
-		s.end(c, why)
-	} else {
-		s.set(c, lost)
-		s.notify(c, why)
+// end forgets c.
+func (s *Semaphore) end(c *Claim) {
+	s.queue.Remove(&c.op)
+	delete(s.claims, c.m.ID)
+	if len(s.claims) > 0 {
+		return
+	}
+	_ = s.session.enlist(s, false)
+	if s.drained != nil {
+		close(s.drained)
+		s.drained = nil
 	}
 }
 
-// Watch has f told after every answer how many wait in line: here, as claims of
-// this process, and others, of whom those that are cancelling, or were just granted
-// a permit by a message under way, may be counted. f must not block. It is told
-// until stop is called, and perhaps once more.
+// Watch has f told after every answer how many wait in the queue: here, as claims of
+// this process, and others, among whom may be some that are cancelling, or were
+// just granted a permit by a message on its way. f must not block. It is told until
+// stop is called, and perhaps once more.
 func (s *Semaphore) Watch(f func(others, here int)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,21 +251,12 @@ func (s *Semaphore) Watch(f func(others, here int)) (stop func()) {
 	}
 }
 
-// tell passes on what an answer says of the queue. s.mu is held.
-func (s *Semaphore) tell(waiting int) {
-	here := s.waiters
-	others := max(waiting-here, 0)
-	for f := range s.watchers {
-		s.later(func() { (*f)(others, here) })
-	}
-}
-
-// Poke makes a call, empty if need be, whose answer Watch tells.
-func (s *Semaphore) Poke() {
+// Probe makes a call, empty if need be, whose answer Watch tells.
+func (s *Semaphore) Probe() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.poke = true
-	s.kick()
+	defer s.unlock()
+	s.queue.Probe()
+	s.dispatch()
 }
 
 // drain gives everything back; the channel is closed when that is done.
@@ -328,28 +270,23 @@ func (s *Semaphore) drain() <-chan struct{} {
 		return done
 	}
 	s.drained = done
+	now := clock.Now()
 	for _, c := range s.claims {
-		if c.state != leaving {
-			s.leave(c, ErrClosed, nil)
-		}
+		s.do(c, func() claim.Effect { return c.m.Cancel(ErrClosed, now) })
 	}
-	s.kick()
+	s.dispatch()
 	return done
 }
 
 // stop ends all activity; what is left of claims ends with ErrClosed.
 func (s *Semaphore) stop() {
 	s.mu.Lock()
+	defer s.unlock()
 	s.closed, s.stopped = true, true
-	for _, o := range append(s.releases, s.pending...) {
-		o.finish(ErrClosed)
-	}
-	s.releases, s.pending = nil, nil
 	for _, c := range s.claims {
-		s.end(c, ErrClosed)
+		s.do(c, func() claim.Effect { return c.m.Drop(ErrClosed) })
 	}
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	s.unlock()
 }

@@ -1,25 +1,19 @@
-// Package session is one process's presence on one Redis: its identity, its
-// inbox, and for every semaphore that it uses the claims it has there.
+// Package session is one process's presence on one Redis: its name, its
+// subscription, and for every semaphore that it uses the claims it has there.
 //
-// The way of a claim, from the first request to the end, is the table in
-// claim.go: semaphore.go and holder.go are what callers ask for, settle.go is what
-// Redis answers, hear.go is what messages tell. Requests travel by group commit
-// (commit.go): while a call to Redis is in flight the next operations of that
-// semaphore gather, and one call then carries them all; releases do not wait. The keeper (keeper.go)
-// renews leases, heartbeats waiters, asks when something may have run out, and
-// ends what can no longer be trusted.
+// It wires what others do. A claim's life is a state machine (internal/claim);
+// operations travel by group commit (internal/commit); renewals, heartbeats and
+// time-outs are deadlines (internal/keeper); messages come by the inbox. A
+// Semaphore holds the lock and makes the calls.
 package session
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"errors"
 	"log/slog"
-	"maps"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,85 +23,74 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/commit"
 	"github.com/berth-go/berth/internal/inbox"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// How long things may take. They bound waiting for Redis, never waiting in line.
-const (
-	// Patience is how long Acquire, Release and the like insist while Redis does
-	// not answer or refuses for the moment.
-	Patience = 5 * time.Second
-	// TryPatience is the same for requests that do not wait in line.
-	TryPatience = 2 * time.Second
-	// attempt bounds one call; one third of the TTL does too. Then another call
-	// starts on another connection, and the first has an unknown outcome.
-	mostAttempt  = 2 * time.Second
-	leastAttempt = 100 * time.Millisecond
-	// Pauses between failing calls grow from the first to the second.
-	leastPause = 10 * time.Millisecond
-	mostPause  = time.Second
-)
-
 // A copy of a request must be past its latest time before its tombstone is: what
-// Acquire may insist, the pause before its last call and that call together stay
-// below protocol.Late, or this does not compile. docs/model.md, row LATE=2, shows
-// what would happen.
-const _ = uint(protocol.Late - Patience - mostPause - mostPause/2 - mostAttempt)
+// an acquire may go on trying, and the last call of it, stay below protocol.Late,
+// or this does not compile. docs/model.md, row LATE=2, shows what would happen.
+const _ = uint(protocol.Late - claim.Timeout - commit.MostDelay)
 
-// ErrClosed: the session was closed.
-var ErrClosed = errors.New("session is closed")
+// mostOpening is how long the first request waits until messages can arrive.
+const mostOpening = claim.TryTimeout / 2
 
 // Session is safe for concurrent use.
 type Session struct {
 	store   *protocol.Store
-	rdb     redis.UniversalClient
 	log     *slog.Logger
-	id      string
-	seq     atomic.Uint64
+	box     *inbox.Inbox
+	clock   *clock.Server // nil in a cluster, where each node has its own
+	workers *workers
+
+	channel string        // what its ids begin with, and the only part of them in the names of channels
+	newID   func() string // of a claim
+
 	opening sync.Once
 	opened  chan struct{}
+	asking  atomic.Bool     // somebody asks for the eviction policy
 	ctx     context.Context //nolint:containedctx // the session's life
 	cancel  context.CancelFunc
-	clock   *serverClock // nil in a cluster, where each node has its own
-	crew    *crew
-	bounded bool // a call that gets no answer ends within Patience
+	closed  chan struct{} // Close has done its work
 
-	outcomes sync.Pool // of chan error: for the outcome of a release; a test's bubble may not share it with others
-	mu       sync.Mutex
-	sems     map[string]weak.Pointer[Semaphore] // guarded by mu; by state key
-	live     map[*Semaphore]struct{}            // guarded by mu; those with claims
-	closed   bool                               // guarded by mu
-	boxes    map[string]*inbox.Inbox            // guarded by mu; by state key in a cluster, else one, by ""
+	mu      sync.Mutex
+	sems    map[string]weak.Pointer[Semaphore] // guarded by mu; by key
+	live    map[*Semaphore]struct{}            // guarded by mu; those with claims
+	closing bool                               // guarded by mu
+	shards  shards                             // guarded by mu
 }
 
 // New returns a session that has not sent anything yet.
 func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
+	channel, secret := randomName()
 	s := &Session{
-		rdb: rdb, log: log, id: randomID(), opened: make(chan struct{}),
-		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{}, boxes: map[string]*inbox.Inbox{},
+		log: log, channel: channel, newID: ids(channel + "." + secret), opened: make(chan struct{}), closed: make(chan struct{}),
+		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{},
 	}
-	s.store = protocol.NewStore(rdb, prefix, s.id, os.Getpid(), hostname())
+	s.store = protocol.NewStore(rdb, prefix, channel, os.Getpid(), hostname())
 	if !s.store.Sharded() {
-		s.clock = new(serverClock)
+		s.clock = new(clock.Server)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.crew = newCrew(s.ctx.Done())
-	s.bounded = s.store.Bounded(Patience)
-	s.outcomes.New = func() any { return make(chan error, 1) }
+	s.workers = newWorkers(s.ctx.Done())
+	s.box = inbox.Open(rdb, s.hear, s.resumed, log)
 	return s
 }
 
 // Store gives access to what needs no claims: inspection and administration.
 func (s *Session) Store() *protocol.Store { return s.store }
 
-// randomID returns 128 random bits: no two sessions share it. People type ids on
-// command lines, so they are letters and digits.
-func randomID() string {
+// randomName returns 128 random bits in two parts: no two sessions share both, and
+// who knows the first cannot guess the second. People type ids on command lines, so
+// they are letters and digits.
+func randomName() (channel, secret string) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, by its contract
-	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+	name := strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+	return name[:8], name[8:]
 }
 
 // hostname is for operators to read; it is cut down to what is safe in a record.
@@ -125,26 +108,33 @@ func hostname() string {
 	return name[:min(len(name), 48)]
 }
 
-func (s *Session) newID() string {
-	b := append(make([]byte, 0, 48), s.id...)
-	return string(strconv.AppendUint(append(b, '.'), s.seq.Add(1), 36))
+// ids returns what makes the ids of a session's claims: its name and a number.
+func ids(name string) func() string {
+	var last atomic.Uint64
+	return func() string {
+		b := append(append(make([]byte, 0, 40), name...), '-')
+		return string(strconv.AppendUint(b, last.Add(1), 36))
+	}
+}
+
+// NewHandle returns the id of a lease that anybody may adopt who is told it.
+func NewHandle() string {
+	channel, secret := randomName()
+	return channel + "." + secret
 }
 
 // Semaphore returns the semaphore called name; the same one for as long as
 // anybody uses it.
 func (s *Session) Semaphore(name string) *Semaphore {
-	keys := s.store.Keys(name)
+	key := s.store.Key(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sem := s.sems[keys.State].Value(); sem != nil {
+	if sem := s.sems[key.State].Value(); sem != nil {
 		return sem
 	}
-	sem := &Semaphore{session: s, name: name, keys: keys, claims: map[string]*Claim{}, clock: s.clock}
-	if sem.clock == nil {
-		sem.clock = new(serverClock)
-	}
-	s.sems[keys.State] = weak.Make(sem)
-	runtime.AddCleanup(sem, s.forget, keys.State)
+	sem := newSemaphore(s, name, key)
+	s.sems[key.State] = weak.Make(sem)
+	runtime.AddCleanup(sem, s.forget, key.State)
 	return sem
 }
 
@@ -152,34 +142,9 @@ func (s *Session) Semaphore(name string) *Semaphore {
 func (s *Session) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sems[key].Value() != nil {
-		return
+	if s.sems[key].Value() == nil {
+		delete(s.sems, key)
 	}
-	delete(s.sems, key)
-	if box := s.boxes[key]; box != nil {
-		delete(s.boxes, key)
-		go box.Close()
-	}
-}
-
-// openShard subscribes to the channel of one semaphore: in a cluster a message
-// reaches only the node that has its slot. It returns nil when the session is
-// closed. The inbox does not keep the semaphore alive.
-func (s *Session) openShard(k protocol.Keys) *inbox.Inbox {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil
-	}
-	if s.boxes[k.State] == nil {
-		resumed := func() {
-			if sem := s.find(k.State); sem != nil {
-				sem.recheck()
-			}
-		}
-		s.boxes[k.State] = inbox.Open(s.rdb, s.store.Channel(k), true, s.hear, resumed, s.log)
-	}
-	return s.boxes[k.State]
 }
 
 func (s *Session) find(key string) *Semaphore {
@@ -189,8 +154,9 @@ func (s *Session) find(key string) *Semaphore {
 }
 
 // open makes the session ready on its first use: subscribed before the first
-// request, or a grant could be announced to nobody. It does not fail when Redis
-// does; requests will, and waiting works without messages, only slower.
+// request, or a grant could be announced to nobody. It waits for at most
+// mostOpening, and does not fail when Redis does; requests will, and waiting works
+// without messages, only slower.
 func (s *Session) open(ctx context.Context) error {
 	s.opening.Do(func() { go s.prepare() })
 	select {
@@ -198,55 +164,31 @@ func (s *Session) open(ctx context.Context) error {
 		return nil
 	default:
 	}
+	timeout := time.NewTimer(mostOpening)
+	defer timeout.Stop()
 	select {
 	case <-s.opened:
-		return nil
+	case <-timeout.C:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return nil
 }
 
 func (s *Session) prepare() {
 	defer close(s.opened)
 	if !s.store.Sharded() {
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return
-		}
-		box := inbox.Open(s.rdb, s.store.Channel(protocol.Keys{}), false, s.hear, s.recheck, s.log)
-		s.boxes[""] = box
-		s.mu.Unlock()
-		defer func() { <-box.Tried() }()
+		defer func(tried <-chan struct{}) {
+			select {
+			case <-tried:
+			case <-s.ctx.Done():
+			}
+		}(s.box.Subscribe(s.store.Channel(protocol.Key{})))
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, mostAttempt)
-	defer cancel()
-	evicts, policy, err := s.store.Evicts(ctx)
-	s.store.Evicting(evicts)
-	switch {
-	case err != nil:
-		s.log.Info("berth: eviction policy is not known; keys get no TTL while they matter", "error", err)
-	case strings.HasPrefix(policy, "allkeys"):
-		s.log.Warn("berth: this server may evict any key, so leases can vanish under memory pressure; use noeviction", "policy", policy)
-	}
+	s.askPolicy()
 }
 
-// hear takes a message: the state key, then a line for each event.
-func (s *Session) hear(payload string) {
-	key, lines, _ := strings.Cut(payload, "\n")
-	if sem := s.find(key); sem != nil {
-		sem.hear(lines)
-	}
-}
-
-// recheck has all waiters look at the state, and all holders too: what was
-// published while nobody listened is lost.
-func (s *Session) recheck() {
-	for _, sem := range s.active() {
-		sem.recheck()
-	}
-}
-
+// active returns the semaphores that have claims.
 func (s *Session) active() []*Semaphore {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,104 +204,55 @@ func (s *Session) active() []*Semaphore {
 func (s *Session) enlist(sem *Semaphore, live bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !live {
-		delete(s.live, sem)
-		return nil
-	}
-	if s.closed {
+	if live && s.closing {
 		return ErrClosed
 	}
-	s.live[sem] = struct{}{}
+	if live {
+		s.live[sem] = struct{}{}
+	} else {
+		delete(s.live, sem)
+	}
+	if s.store.Sharded() {
+		s.shards.use(s, sem.key, live)
+	}
 	return nil
 }
 
-// Close gives back what is held and cancels what waits, for at most Patience,
-// and stops everything. Claims end with ErrClosed. A second Close does nothing.
+// Close gives back what is held and cancels what waits, for at most claim.Timeout,
+// and stops everything. Claims end with ErrClosed. A second Close waits for the
+// first.
 func (s *Session) Close() {
 	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
+	first := !s.closing
+	s.closing = true
 	s.mu.Unlock()
-	if closed {
+	if !first {
+		<-s.closed
 		return
 	}
+	defer close(s.closed)
 	s.opening.Do(func() { close(s.opened) })
+	timeout, stop := context.WithTimeout(context.Background(), claim.Timeout)
+	defer stop()
 	var drained []<-chan struct{}
 	for _, sem := range s.active() {
 		drained = append(drained, sem.drain())
 	}
-	timeout := time.After(Patience)
 	for _, done := range drained {
 		select {
 		case <-done:
-		case <-timeout:
-			s.log.Warn("berth: closed before everything was given back; the rest expires by itself")
-			timeout = closedChan
+		case <-timeout.Done():
 		}
+	}
+	if timeout.Err() != nil {
+		s.log.Warn("berth: closed before everything was given back; the rest expires by itself")
 	}
 	s.cancel()
 	for _, sem := range s.active() {
 		sem.stop()
 	}
-	for _, box := range s.takeBoxes() {
-		box.Close()
-	}
-	<-s.opened
-}
-
-func (s *Session) takeBoxes() []*inbox.Inbox {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	boxes := slices.Collect(maps.Values(s.boxes))
-	clear(s.boxes)
-	return boxes
-}
-
-// closedChan makes a time-out that has passed stay so.
-var closedChan = func() <-chan time.Time {
-	c := make(chan time.Time)
-	close(c)
-	return c
-}()
-
-// serverClock relates the server's clock to the local monotonic one.
-type serverClock struct {
-	mu     sync.Mutex
-	server int64         // ms; 0: not known yet
-	sent   clock.Instant // of the call whose reply told it
-	got    clock.Instant
-}
-
-// known reports whether the server's clock was ever seen.
-func (c *serverClock) known() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.server != 0
-}
-
-// latest returns the latest time that the server's clock can show at instant i.
-func (c *serverClock) latest(i clock.Instant) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.server + i.Sub(c.sent).Milliseconds() + 1
-}
-
-// see takes the server's time from a reply. It returns by how much the server's
-// clock was stepped since the last one; 0 when that can be explained by delays.
-func (c *serverClock) see(server int64, sent, got clock.Instant) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var step int64
-	if c.server != 0 {
-		least := c.server + sent.Sub(c.got).Milliseconds() - 1
-		most := c.server + got.Sub(c.sent).Milliseconds() + 1
-		switch {
-		case server < least:
-			step = server - least
-		case server > most:
-			step = server - most
-		}
-	}
-	c.server, c.sent, c.got = server, sent, got
-	return time.Duration(step) * time.Millisecond
+	s.shards.stop()
+	s.mu.Unlock()
+	s.box.Close()
 }

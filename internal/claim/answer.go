@@ -1,0 +1,262 @@
+package claim
+
+import (
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// Answer is the reply to a call.
+type Answer struct {
+	Sent clock.Instant // when the call was sent
+	Got  clock.Instant // when the reply came; exact
+	protocol.Reply
+}
+
+// Answered takes the result of op, an operation that the claim wanted when the call
+// was made. Where the claim has meanwhile come to another state, the result may not
+// matter any more.
+func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
+	r := &op.Result
+	switch {
+	case op.Verb == protocol.Acquire && c.State == Asking:
+		return c.answerAcquire(r, a)
+	case op.Verb == protocol.Heartbeat && c.State == Queued:
+		return c.answerHeartbeat(r, a)
+	case op.Verb == protocol.Heartbeat && c.State == Held:
+		return c.answerLook(r, a)
+	case op.Verb == protocol.Renew && (c.State == Held || c.State == Confirming):
+		return c.answerRenew(r, a)
+	case op.Verb == protocol.Move && c.State == Adopting:
+		return c.answerAdopt(r, a)
+	case op.Verb == protocol.Move && c.State == Detaching:
+		return c.answerDetach(r, a)
+	case op.Verb == protocol.Release && c.State == Leaving:
+		return c.answerRelease(r, a)
+	}
+	return 0
+}
+
+func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
+	switch {
+	case r.Code == protocol.Granted:
+		return c.granted(r, a)
+	case r.Code == protocol.Queued:
+		return c.queued(r, a)
+	case r.Code == protocol.Gone:
+		return c.gone(r, a)
+	case r.Code == protocol.Busy && a.More:
+		return Send // what has run out was not yet taken out to its end: no verdict yet
+	default:
+		return c.refuse(r, a)
+	}
+}
+
+// refuse ends a claim that the server turned down. A copy of the request may be on
+// its way and find room when it arrives: the release leaves a tombstone for it.
+func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
+	why := &Refusal{Name: c.name, Code: r.Code, Weight: c.Terms.Weight, State: a.State, Limit: r.Limit}
+	if r.Code != protocol.Heavy {
+		why.Limit = a.Limit()
+	}
+	if a.Next > 0 {
+		why.Next = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
+	}
+	if a.Got < c.late {
+		return c.leave(why, a.Got)
+	}
+	return c.end(why)
+}
+
+// queued takes a place in the queue, or the answer to a heartbeat. Such a request
+// outlasts every outage.
+func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
+	c.State, c.until, c.cause = Queued, clock.Never, nil
+	c.heard = a.Sent
+	c.due = a.Got.Add(c.Terms.Heartbeat / 3)
+	ahead := c.Place.Ahead
+	if r.Ahead >= 0 {
+		ahead = r.Ahead
+	}
+	c.Place = Place{Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0}
+	if c.Places {
+		return Wake
+	}
+	return 0
+}
+
+// granted takes a grant by reply. The lease has r.Remaining left at the moment of
+// execution, which is after the request was sent: counted from there it cannot be
+// trusted for too long, whichever of several copies made the grant.
+func (c *Claim) granted(r *protocol.Result, a *Answer) Effect {
+	c.Lease.Token, c.Lease.Slot, c.Lease.Limit = r.Token, r.Slot, a.Limit()
+	whole := r.Remaining >= c.Terms.TTL || c.Terms.MaxHold > 0 && r.Remaining >= c.Terms.MaxHold
+	return c.hold(a.Sent, a.Got, r.Remaining, whole)
+}
+
+// hold lets the holder rely on the lease, which lasts that long from an instant on.
+// It is renewed first where that is over before it could be used; where its holder,
+// who renews it, would not get the whole TTL; and where replicas have to confirm
+// it: they have the grant when they have the renewal, which comes after it.
+func (c *Claim) hold(from, now clock.Instant, lasts time.Duration, whole bool) Effect {
+	c.Trust = trust(from, lasts)
+	if c.Trust <= now || c.Manual && !whole || c.Terms.MinReplicas > 0 {
+		c.State, c.due = Confirming, clock.Never
+		return Send
+	}
+	return c.held(now)
+}
+
+func (c *Claim) held(now clock.Instant) Effect {
+	c.State, c.until, c.cause = Held, clock.Never, nil
+	c.schedule(now)
+	return Wake
+}
+
+// trust is until when a lease that lasts d from an instant on can be relied on: the
+// server counts whole milliseconds, and two clocks may run apart by a hundredth.
+func trust(from clock.Instant, d time.Duration) clock.Instant {
+	return from.Add(d - time.Millisecond - d.Truncate(time.Millisecond)/100)
+}
+
+// schedule sets the next renewal: after a third of what is left, so that there is
+// time for failures.
+func (c *Claim) schedule(now clock.Instant) {
+	c.due, c.renew = clock.Never, false
+	if !c.Manual && !c.capped {
+		c.due = now.Add(c.Trust.Sub(now) / 3)
+	}
+}
+
+func (c *Claim) answerHeartbeat(r *protocol.Result, a *Answer) Effect {
+	switch r.Code {
+	case protocol.Queued:
+		return c.queued(r, a)
+	case protocol.Granted:
+		return c.granted(r, a)
+	case protocol.Evicting: // granted meanwhile, and asked to stop
+		return c.leave(c.lost(Evicted), a.Got)
+	default:
+		return c.gone(r, a)
+	}
+}
+
+// answerLook takes what the server says of a lease that its holder renews, after a
+// message told of its end.
+func (c *Claim) answerLook(r *protocol.Result, a *Answer) Effect {
+	switch r.Code {
+	case protocol.Granted, protocol.Queued: // queued: it was sent before a message told of the grant
+		return 0
+	case protocol.Evicting:
+		return c.lose(c.lost(Evicted), a.Got)
+	default:
+		return c.end(c.lostBy(r, a.Got))
+	}
+}
+
+// gone takes the news that the server does not have a claim that waits, or is about
+// to be used. Unless that was meant, it asks again, at the end of the queue, and with a
+// new id: the old one may have a tombstone, and a message that is late may tell of a
+// grant to it that is over. A lease that was adopted is lost.
+func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
+	switch {
+	case r.Reason == protocol.Evicted:
+		return c.end(c.lost(Evicted))
+	case r.Reason == protocol.TooHeavy:
+		return c.refuse(&protocol.Result{Code: protocol.Heavy, Limit: a.Limit()}, a)
+	case c.adopted:
+		return c.end(c.lostBy(r, a.Got))
+	}
+	c.ID, c.late = c.newID(), 0
+	c.State, c.heard, c.due = Asking, 0, clock.Never
+	return Send
+}
+
+func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
+	switch {
+	case r.Code == protocol.Renewed && a.Replicas < c.Terms.MinReplicas:
+		return c.unreplicated(a)
+	case r.Code == protocol.Renewed:
+		return c.renewed(r, a)
+	case c.State == Held && r.Code == protocol.Evicting:
+		return c.lose(c.lost(Evicted), a.Got)
+	case c.State == Held:
+		return c.end(c.lostBy(r, a.Got))
+	case r.Code == protocol.Evicting:
+		return c.leave(c.lost(Evicted), a.Got)
+	default:
+		return c.gone(r, a)
+	}
+}
+
+func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
+	c.Trust = trust(a.Sent, r.Remaining)
+	c.capped = r.Remaining < c.Lease.TTL.Truncate(time.Millisecond)
+	switch {
+	case c.Trust > a.Got && a.Sent >= c.asked:
+		return c.held(a.Got) | c.report(nil)
+	case c.Trust > a.Got: // its holder asked again meanwhile
+		until := c.until
+		effect := c.held(a.Got)
+		c.until, c.renew, c.due = until, true, clock.Never
+		return effect | Send
+	case c.capped:
+		return c.lose(c.untrusted(), a.Got)
+	default:
+		return Send // the answer took longer than the lease lasts
+	}
+}
+
+// unreplicated takes the news that too few replicas have a renewal: a failover could
+// undo it, and the grant. A grant that nobody relies on yet is given back; a lease is
+// trusted for as long as before, and tries again.
+func (c *Claim) unreplicated(a *Answer) Effect {
+	why := &Unreplicated{Want: c.Terms.MinReplicas, Got: a.Replicas, Err: a.Unwaited}
+	if c.State != Held {
+		return c.leave(why, a.Got)
+	}
+	return c.notRenewed(why, a.Got)
+}
+
+// notRenewed takes the news that a renewal failed, and not for now. The lease may be
+// relied on until Trust: it is tried again.
+func (c *Claim) notRenewed(err error, now clock.Instant) Effect {
+	c.cause, c.until, c.renew = err, clock.Never, false
+	if !c.Manual {
+		c.due = now.Add(min(time.Second, c.Lease.TTL/10))
+	}
+	return c.report(err)
+}
+
+func (c *Claim) answerAdopt(r *protocol.Result, a *Answer) Effect {
+	if r.Code != protocol.Moved {
+		return c.end(c.lostBy(r, a.Got))
+	}
+	c.Lease = Lease{Token: r.Token, Slot: r.Slot, Limit: a.Limit(), Weight: r.Weight, TTL: r.TTL, Label: r.Label}
+	c.other, c.late = "", 0
+	c.capped = r.Remaining < r.TTL
+	return c.hold(a.Sent, a.Got, r.Remaining, true)
+}
+
+func (c *Claim) answerDetach(r *protocol.Result, a *Answer) Effect {
+	if r.Code != protocol.Moved {
+		return c.end(c.lostBy(r, a.Got))
+	}
+	return c.end(ErrReleased) | c.report(nil)
+}
+
+func (c *Claim) answerRelease(r *protocol.Result, a *Answer) Effect {
+	if c.other != "" {
+		c.other = ""
+		return Send // the other id that it may have had
+	}
+	var out error
+	switch {
+	case !c.wasHeld:
+		out = c.Err
+	case r.Code == protocol.Gone && (!c.live || c.copies == 0):
+		out = c.lostBy(r, a.Got)
+	}
+	return c.end(c.Err) | c.report(out)
+}

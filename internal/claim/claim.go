@@ -1,0 +1,268 @@
+// Package claim is the life of one request for permits, from the first call to the
+// end, as a state machine: events in, effects out. It knows the protocol, but no
+// locks, no timers and no network; its owner (internal/session) has these.
+//
+// A claim wants at most one operation on its way at a time. Op tells which, for the
+// state in which the claim is when a call to Redis is made; Answer, Failed and
+// Refused tell the claim what became of it. Messages are hints (HeardGrant,
+// HeardEnd). Tick is to be called at Next.
+//
+//	state       means                                        leaves it by
+//	Asking      an acquire is on its way, outcome unknown    granted → Held (or Confirming), queued,
+//	                                                         refused → Ended, given up → Leaving
+//	Queued      the server has it in the queue               granted → Held or Confirming, gone → Asking,
+//	                                                         evicted → Ended, given up → Leaving
+//	Confirming  granted, but for too short a time to be      renewed → Held, gone → Asking, given up or
+//	            used yet, or not on enough replicas: a       too few replicas → Leaving
+//	            renewal is on its way
+//	Adopting    a lease that another holder gave away is     moved → Held, gone or refused → Ended,
+//	            on its way to this claim's id                given up → Leaving
+//	Detaching   its lease is on its way to another id, for   moved → Ended, refused → Held, gone → Lost,
+//	            somebody to adopt                            given up → Leaving
+//	Held        the holder may rely on it until Trust        released → Leaving, lost → Lost or Ended
+//	Lost        the holder was told to stop; the server      released → Leaving, or Ended when the
+//	            may still have it                            server has long dropped it
+//	Leaving     a release or cancel is on its way; nobody    answered → Ended
+//	            relies on the claim any more
+//	Ended       nothing of it is left, here or there         -
+package claim
+
+import (
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// How long things may take. They bound waiting for Redis, never waiting in the
+// queue.
+const (
+	// Timeout is how long Acquire, Release and the like go on trying while Redis
+	// does not answer or refuses for the moment.
+	Timeout = 5 * time.Second
+	// TryTimeout is the same for requests that do not wait in the queue.
+	TryTimeout = 2 * time.Second
+)
+
+// State says where a claim is on its way.
+type State int
+
+// The states.
+const (
+	Asking State = iota
+	Queued
+	Confirming
+	Adopting
+	Detaching
+	Held
+	Lost
+	Leaving
+	Ended
+)
+
+// Effect is what an event asks of the claim's owner; several may be joined.
+type Effect int
+
+// The effects.
+const (
+	Send   Effect = 1 << iota // have Op sent, with the next call
+	Wake                      // State, Place or Err has changed: tell the goroutine that waits for that
+	Report                    // tell the callers of Renew, Release and Detach the Outcome
+)
+
+// Claim is one request for permits.
+type Claim struct {
+	Terms  *protocol.Terms
+	Manual bool // its holder renews it
+	Places bool // somebody wants to know its place
+
+	ID      string
+	State   State
+	Lease   Lease
+	Place   Place
+	Trust   clock.Instant // Held: until when the holder may rely on it
+	Err     error         // Lost, Leaving, Ended: why
+	Outcome error         // with Report
+
+	name  string
+	newID func() string
+	other string // Adopting: the id that it has until then; Detaching, and Leaving after that: the one that it may have
+
+	heard  clock.Instant // when the request was sent that set its deadline as a waiter; 0: nothing was sent
+	late   clock.Instant // until when a copy of its acquire, or of its move, may be executed
+	due    clock.Instant // when the next sign of life is to be sent; Never while one is on its way
+	until  clock.Instant // when there was no answer for too long
+	asked  clock.Instant // when its holder asked for a renewal
+	giveUp clock.Instant // Leaving: when it has run out by itself
+
+	adopted bool // it never asked for permits
+	renew   bool // Held: the operation is a renewal, and not just a look
+	capped  bool // renewed up to its MaxHold: nothing can extend it
+	wasHeld bool // Leaving: its holder had not been told of a loss when it gave it back,
+	live    bool // and could rely on it until then
+	copies  int  // Leaving: releases of unknown outcome
+
+	cause error // of the last failure of an operation that is still wanted
+}
+
+// Lease is what a grant tells.
+type Lease struct {
+	Token  int64
+	Slot   int
+	Limit  int // in force at the grant
+	Weight int
+	TTL    time.Duration
+	Label  string
+}
+
+// Place is where a waiter stands, as last heard.
+type Place struct {
+	Ahead, Used, Limit, Waiting int
+	Paused, Pinned              bool
+}
+
+// Make returns a claim that asks for a lease of the semaphore called name on terms.
+// newID makes the ids that it needs.
+func Make(name string, terms *protocol.Terms, newID func() string) Claim {
+	return Claim{
+		Terms: terms, ID: newID(), State: Asking, name: name, newID: newID,
+		due: clock.Never, until: clock.Never, Lease: Lease{Weight: terms.Weight, TTL: terms.TTL, Label: terms.Label},
+	}
+}
+
+// Ask begins an acquire: of a request made at start, for which Redis has to answer
+// within a Timeout of that.
+func (c *Claim) Ask(start clock.Instant) Effect {
+	c.until = start.Add(Timeout)
+	if !c.Terms.Wait {
+		c.until = start.Add(TryTimeout)
+	}
+	return Send
+}
+
+// Adopt begins to take the lease called id for this claim.
+func (c *Claim) Adopt(id string, start clock.Instant) Effect {
+	c.State, c.adopted, c.other, c.until = Adopting, true, id, start.Add(Timeout)
+	return Send
+}
+
+// Op returns the operation that the claim wants at now, when a call is made; false:
+// none. Patience is how long that call may take, as far as the claim has a say:
+// there must be time for a second one.
+func (c *Claim) Op(now clock.Instant) (op protocol.Op, patience time.Duration, ok bool) {
+	op.ID, patience = c.ID, Timeout
+	if c.Lease.TTL > 0 {
+		patience = c.Lease.TTL / 3
+	}
+	switch c.State {
+	case Asking:
+		op.Verb, op.Terms = protocol.Acquire, c.Terms
+		if !c.Terms.Wait {
+			patience = min(patience, TryTimeout/2)
+		}
+	case Queued:
+		op.Verb, op.TTL, op.Flag = protocol.Heartbeat, c.Terms.Heartbeat, c.Places
+	case Confirming:
+		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
+	case Adopting:
+		op.Verb, op.ID, op.To, op.TTL = protocol.Move, c.other, c.ID, c.Terms.TTL
+	case Detaching:
+		op.Verb, op.To, op.TTL = protocol.Move, c.other, c.Lease.TTL
+	case Held:
+		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
+		if !c.renew {
+			op.Verb, op.TTL, op.Replicas = protocol.Heartbeat, 0, 0
+		}
+	case Leaving:
+		op.Verb, op.Flag = protocol.Release, now < c.late // a tombstone for the copy that may be on its way
+		if c.other != "" {
+			op.ID = c.other
+		}
+	default:
+		return op, 0, false
+	}
+	if c.heard == 0 {
+		c.heard = now
+	}
+	return op, patience, true
+}
+
+// Next returns when Tick has something to do; Never if nothing.
+func (c *Claim) Next() clock.Instant {
+	switch c.State {
+	case Held, Detaching:
+		return min(c.due, c.Trust, c.until)
+	case Lost:
+		return c.dropped()
+	case Leaving:
+		return min(c.giveUp, c.until)
+	case Ended:
+		return clock.Never
+	default:
+		return min(c.due, c.until)
+	}
+}
+
+// dropped is when the server has surely dropped a lease that is not renewed.
+func (c *Claim) dropped() clock.Instant { return c.Trust.Add(c.Lease.TTL + Timeout) }
+
+// Soon reports whether a sign of life is due shortly after now. It is sent at once,
+// so that one call carries those of many claims.
+func (c *Claim) Soon(now clock.Instant) bool {
+	switch c.State {
+	case Queued:
+		return c.due <= now.Add(c.Terms.Heartbeat/12)
+	case Held:
+		return c.due <= now.Add(c.Trust.Sub(now)/12)
+	default:
+		return false
+	}
+}
+
+// Tick does what is due at now, an exact instant.
+func (c *Claim) Tick(now clock.Instant) Effect {
+	switch {
+	case (c.State == Held || c.State == Detaching) && c.Trust <= now:
+		return c.lose(c.untrusted(), now)
+	case c.State == Lost && c.dropped() <= now, c.State == Leaving && c.giveUp <= now:
+		return c.end(c.Err)
+	case c.until <= now:
+		return c.expire(now)
+	case c.Soon(now):
+		return c.sign()
+	}
+	return 0
+}
+
+// sign sends a sign of life: a heartbeat, or a renewal.
+func (c *Claim) sign() Effect {
+	c.due, c.renew = clock.Never, true
+	return Send
+}
+
+// expire acts on the lack of an answer: a request is given up; what cannot be given
+// up goes on, but its callers are told.
+func (c *Claim) expire(now clock.Instant) Effect {
+	c.until = clock.Never
+	err := c.cause
+	if err == nil {
+		err = protocol.NoAnswer()
+	}
+	switch c.State {
+	case Asking, Confirming, Adopting:
+		return c.leave(err, now)
+	case Detaching:
+		return c.notDetached(err, now)
+	case Held:
+		return c.report(err)
+	case Leaving:
+		return c.notReleased(err)
+	default:
+		return 0
+	}
+}
+
+func (c *Claim) report(err error) Effect {
+	c.Outcome = err
+	return Report
+}

@@ -1,0 +1,260 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// ErrReleased: the lease was given back before.
+var ErrReleased = errors.New("the lease was given back")
+
+// Refusal is a request that the server turned down. Nothing was taken.
+type Refusal struct {
+	Name   string
+	Code   protocol.Code // Busy, Full or Heavy
+	Weight int
+	Limit  int // in force
+	protocol.State
+	Next time.Duration // until something may run out; 0: unknown
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return fmt.Sprintf("refused with code %d", r.Code) }
+
+// Cause tells how a lease, or a place in the queue, was lost.
+type Cause int
+
+// The ways to lose a claim.
+const (
+	Untrusted   Cause = iota // not renewed until the trust deadline
+	Expired                  // the server says that it has run out
+	MaxHold                  // it reached its cap
+	Evicted                  // an operator took it
+	Vanished                 // the server does not know it, although it cannot have run out
+	GivenBack                // somebody released it by its id
+	AdoptedAway              // somebody adopted it
+)
+
+// LostError is why a claim ended against its holder's will.
+type LostError struct {
+	Name, ID string
+	Cause    Cause
+	By       string // AdoptedAway: the owner
+	Err      error  // why renewals failed
+}
+
+// Error implements error.
+func (l *LostError) Error() string {
+	return fmt.Sprintf("lease %s lost (%d): %v", l.ID, l.Cause, l.Err)
+}
+
+// Unwrap returns why renewals failed, if that is the cause.
+func (l *LostError) Unwrap() error { return l.Err }
+
+// Unreplicated is why a grant was given back, or a renewal does not count.
+type Unreplicated struct {
+	Want, Got int
+	Err       error // the server refused to count replicas
+}
+
+// Error implements error.
+func (u *Unreplicated) Error() string { return fmt.Sprintf("%d of %d replicas", u.Got, u.Want) }
+
+func (c *Claim) lost(cause Cause) *LostError {
+	id := c.ID
+	if c.State == Adopting {
+		id = c.other
+	}
+	return &LostError{Name: c.name, ID: id, Cause: cause}
+}
+
+// untrusted is the loss of a lease that was not renewed in time.
+func (c *Claim) untrusted() error {
+	if c.capped {
+		return c.lost(MaxHold)
+	}
+	why := c.lost(Untrusted)
+	why.Err = c.cause
+	return why
+}
+
+// lostBy is the loss that the server tells of.
+func (c *Claim) lostBy(r *protocol.Result, now clock.Instant) error {
+	why := c.lost(Vanished)
+	switch {
+	case r.Code == protocol.Evicting || r.Reason == protocol.Evicted:
+		why.Cause = Evicted
+	case r.Reason == protocol.WasMoved:
+		why.Cause, why.By = AdoptedAway, r.Owner
+	case r.Reason == protocol.WasReleased:
+		why.Cause = GivenBack
+	case r.Reason == protocol.Expired, c.Trust <= now:
+		why.Cause = Expired
+	}
+	return why
+}
+
+// lose ends the holder's reliance on a lease that the server may still have.
+func (c *Claim) lose(why error, now clock.Instant) Effect {
+	if c.State == Detaching {
+		return c.notDetached(why, now)
+	}
+	c.State, c.Err, c.due, c.until = Lost, why, clock.Never, clock.Never
+	return Wake | c.report(why)
+}
+
+// leave gives back what the server has, or may have.
+func (c *Claim) leave(why error, now clock.Instant) Effect {
+	if c.heard == 0 { // the server never heard of it
+		return c.end(why)
+	}
+	if c.State == Adopting {
+		c.other = "" // that id is for others to adopt, if it has not moved
+	}
+	c.State, c.due, c.until, c.cause = Leaving, clock.Never, clock.Never, nil
+	c.giveUp = max(c.Trust, now.Add(c.Lease.TTL)).Add(Timeout)
+	if c.Err == nil {
+		c.Err = why
+	}
+	return Send | Wake
+}
+
+// end is the last step of every claim.
+func (c *Claim) end(why error) Effect {
+	c.State = Ended
+	if c.Err == nil {
+		c.Err = why
+	}
+	return Wake | c.report(c.Err)
+}
+
+// Failed takes the news that a call with op did not happen, for now, or that its
+// outcome is not known. What the claim wants is tried again until Tick gives it up.
+func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
+	c.cause = err
+	if errors.Is(err, protocol.ErrUnknown) {
+		switch op.Verb {
+		case protocol.Acquire, protocol.Move:
+			c.late = now.Add(protocol.Late)
+		case protocol.Release:
+			c.copies++
+		}
+	}
+	return Send
+}
+
+// Rejected takes the news that a call with op did not happen, and that it is useless
+// to ask again until somebody mends the cause.
+func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
+	sent := now < c.late // a copy, by an earlier call
+	switch {
+	case c.State == Asking && op.Verb == protocol.Acquire && !sent, c.State == Adopting && !sent:
+		return c.end(err)
+	case c.State == Asking, c.State == Queued, c.State == Confirming, c.State == Adopting:
+		return c.leave(err, now)
+	case c.State == Detaching && op.Verb == protocol.Move && !sent:
+		c.other = ""
+		return c.held(now) | c.notRenewed(err, now)
+	case c.State == Detaching && op.Verb == protocol.Move:
+		return c.notDetached(err, now)
+	case c.State == Held && op.Verb == protocol.Renew:
+		return c.notRenewed(err, now)
+	case c.State == Leaving && op.Verb == protocol.Release:
+		return c.end(c.Err) | c.notReleased(err)
+	}
+	return 0
+}
+
+// HeardGrant takes a message that tells of a hand-off. A message carries no time
+// that could be trusted, it may have been on its way for long. But the grant came
+// after the last heartbeat that the server acknowledged, and left its deadline as it
+// was: so the lease lasts at least one heartbeat TTL from when that was sent. latest
+// is the latest time that the server's clock can show, in milliseconds; a message
+// that cannot be true makes the claim ask.
+func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, latest int64) Effect {
+	if c.State != Queued && c.State != Asking || c.heard == 0 {
+		return 0
+	}
+	if slot < 0 || slot >= limit || limit < c.Terms.Weight || token <= 0 || token/1000 > latest {
+		return c.HeardEnd()
+	}
+	lasts := c.Terms.Heartbeat
+	if c.Terms.MaxHold > 0 {
+		lasts = min(lasts, c.Terms.MaxHold)
+	}
+	c.Lease.Token, c.Lease.Slot, c.Lease.Limit = token, slot, limit
+	return c.hold(c.heard, now, lasts, false)
+}
+
+// HeardEnd takes a message that tells of its end, or the news that messages may have
+// been lost: a reason to ask the server at once, and no more.
+func (c *Claim) HeardEnd() Effect {
+	switch c.State {
+	case Queued, Confirming:
+		c.due = clock.Never
+	case Held:
+		c.due, c.renew = clock.Never, c.renew || !c.Manual
+	default:
+		return 0
+	}
+	return Send
+}
+
+// Renew has the lease renewed now; Report tells what came of it.
+func (c *Claim) Renew(now clock.Instant) Effect {
+	c.asked, c.renew, c.due = now, true, clock.Never
+	c.until = min(c.until, now.Add(Timeout))
+	return Send
+}
+
+// Release gives the lease back; Report tells what came of it. Its holder relied on
+// it until now, an exact instant, if that is before the trust deadline.
+func (c *Claim) Release(now clock.Instant) Effect {
+	if c.State == Held {
+		c.wasHeld, c.live, c.Err = true, now < c.Trust, ErrReleased
+		if !c.live {
+			c.Err = c.untrusted()
+		}
+	}
+	effect := c.leave(c.Err, now)
+	c.until = now.Add(Timeout)
+	return effect
+}
+
+// notReleased reports that Redis did not take a lease back. That it was lost before
+// is the better news.
+func (c *Claim) notReleased(err error) Effect {
+	if !c.live {
+		err = c.Err
+	}
+	return c.report(err)
+}
+
+// Detach gives the lease away to whoever adopts id; Report tells what came of it.
+func (c *Claim) Detach(id string, now clock.Instant) Effect {
+	c.State, c.other, c.due, c.until = Detaching, id, clock.Never, now.Add(Timeout)
+	return Send
+}
+
+// notDetached ends a lease of which it is not known whether it has moved: both ids
+// are released.
+func (c *Claim) notDetached(err error, now clock.Instant) Effect {
+	c.Err = c.untrusted()
+	effect := c.leave(c.Err, now)
+	return effect | c.report(err)
+}
+
+// Cancel gives the claim back, whatever it is, for nobody wants it any more.
+func (c *Claim) Cancel(why error, now clock.Instant) Effect {
+	if c.State == Leaving || c.State == Ended {
+		return 0
+	}
+	return c.leave(why, now)
+}
+
+// Drop ends the claim without telling the server, which is not called any more.
+func (c *Claim) Drop(why error) Effect { return c.end(why) | c.report(why) }

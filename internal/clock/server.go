@@ -1,0 +1,68 @@
+package clock
+
+import (
+	"sync"
+	"time"
+)
+
+// Server bounds what a server's clock shows, by the times in its replies and the
+// local monotonic clock. The zero value knows nothing. It is safe for concurrent
+// use.
+type Server struct {
+	mu          sync.Mutex
+	known       bool
+	least, most bound // of the server's time minus the local time
+}
+
+// bound is a bound of the distance between two clocks, in milliseconds, at an
+// instant. It is less tight later: the clocks may run apart by a hundredth.
+type bound struct {
+	offset int64
+	seen   Instant
+}
+
+func (b bound) slack(i Instant) int64 { return max(0, i.Sub(b.seen).Milliseconds()/100) }
+
+// Known reports whether the server's clock was ever seen.
+func (c *Server) Known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
+}
+
+// Latest returns the latest time, in milliseconds, that the server's clock can
+// show at instant i.
+func (c *Server) Latest(i Instant) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return millis(i) + c.most.offset + c.most.slack(i) + 1
+}
+
+// See takes the server's time, in milliseconds, from the reply to a request that
+// was sent and got at local instants. The server read its clock in between: the
+// distance is at most what it was when the request was sent, and at least what it
+// is now. The tightest bounds seen count, for a reply may have been under way for
+// long. See returns by how much the server's clock was stepped; 0 when delays
+// explain what is seen.
+func (c *Server) See(server int64, sent, got Instant) (step time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	least, most := bound{server - millis(got) - 1, got}, bound{server - millis(sent) + 1, sent}
+	if c.known {
+		if ahead := least.offset - c.most.offset - c.most.slack(got); ahead > 0 {
+			step = time.Duration(ahead) * time.Millisecond
+		} else if behind := c.least.offset - c.least.slack(got) - most.offset; behind > 0 {
+			step = -time.Duration(behind) * time.Millisecond
+		}
+	}
+	if !c.known || step != 0 || most.offset < c.most.offset+c.most.slack(got) {
+		c.most = most
+	}
+	if !c.known || step != 0 || least.offset > c.least.offset-c.least.slack(got) {
+		c.least = least
+	}
+	c.known = true
+	return step
+}
+
+func millis(i Instant) int64 { return time.Duration(i).Milliseconds() }

@@ -1,0 +1,230 @@
+// Package commit is group commit: a semaphore has at most one call to Redis in
+// flight. Operations that come meanwhile gather, and the next call carries them
+// all; nobody waits when nothing is in flight. After a call that failed, what it
+// carried is tried again, with pauses that grow.
+//
+// A Queue is a passive thing: its owner makes the calls and holds the lock.
+package commit
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+const (
+	// mostOps bounds the operations of one call, so that it keeps the server for a
+	// millisecond or so.
+	mostOps = protocol.MaxOps
+	// A call is given up after these at most and at least; then another one starts, on
+	// another connection, and the first has an unknown outcome.
+	mostPatience  = 2 * time.Second
+	leastPatience = 100 * time.Millisecond
+	// Pauses between failing calls grow from the first to the second.
+	leastPause = 10 * time.Millisecond
+	mostPause  = time.Second
+)
+
+// MostDelay bounds the time from when an operation is put into a queue whose calls
+// fail until the call that carries it is given up.
+const MostDelay = mostPause + mostPause/2 + mostPatience
+
+// Queue gathers operations; T is whose they are. The zero value is empty.
+type Queue[T any] struct {
+	releases []waiting[T] // they travel first, for they free what the others want
+	others   []waiting[T]
+	probe    bool // a call is wanted, even an empty one
+	call     *Call[T]
+	spare    *Call[T]
+
+	pause   time.Duration // after the next failure
+	retryAt clock.Instant
+}
+
+// Op is the place of one T in a queue: at most one operation of it is on its way.
+type Op[T any] struct {
+	Of T
+
+	state state
+	ticks uint32 // how often it was put in, or taken out; tells a place in the queue from an older one
+	again bool   // in flight, and to be sent once more
+}
+
+type state uint8
+
+const (
+	idle state = iota
+	queued
+	inFlight
+)
+
+// waiting is a place in the queue, as long as the ticks are those of op.
+type waiting[T any] struct {
+	op    *Op[T]
+	ticks uint32
+}
+
+// Call is one call to Redis.
+type Call[T any] struct {
+	Ops      []*Op[T]
+	Wire     []protocol.Op // of Ops, in their order
+	Sent     clock.Instant
+	Deadline clock.Instant // when it is given up
+}
+
+// Put has the operation of op sent by the next call; by the one after that, if it
+// is in flight. release tells that it frees something.
+func (q *Queue[T]) Put(op *Op[T], release bool) {
+	switch op.state {
+	case inFlight:
+		op.again = true
+		return
+	case queued:
+		if !release {
+			return
+		}
+		q.Remove(op) // it may have been something else before
+	}
+	op.state = queued
+	op.ticks++
+	if release {
+		q.releases = append(q.releases, waiting[T]{op, op.ticks})
+	} else {
+		q.others = append(q.others, waiting[T]{op, op.ticks})
+	}
+}
+
+// Remove takes op out of the queue, if it is there and not in flight.
+func (q *Queue[T]) Remove(op *Op[T]) {
+	if op.state == queued {
+		op.state = idle
+		op.ticks++
+	}
+	op.again = false
+}
+
+// Probe has a call made, even an empty one.
+func (q *Queue[T]) Probe() { q.probe = true }
+
+// Busy reports whether a call is in flight.
+func (q *Queue[T]) Busy() bool { return q.call != nil }
+
+// Prepare returns what t wants now, and how long the call may take as far as t has
+// a say; false: nothing.
+type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, patience time.Duration, ok bool)
+
+// Next returns the next call, which is in flight then; nil if none may start now,
+// or nothing is wanted.
+func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
+	if q.call != nil || now < q.retryAt || !q.probe && len(q.releases)+len(q.others) == 0 {
+		return nil
+	}
+	call := q.spare
+	q.spare = nil
+	if call == nil {
+		call = new(Call[T])
+	}
+	call.Sent = now
+	patience := mostPatience
+	patience = min(patience, call.fill(&q.releases, prepare))
+	patience = min(patience, call.fill(&q.others, prepare))
+	if len(call.Ops) == 0 && !q.probe {
+		q.spare = call
+		return nil
+	}
+	call.Deadline = now.Add(max(patience, leastPatience))
+	q.call, q.probe = call, false
+	return call
+}
+
+// fill takes what is wanted out of line while there is room.
+func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (patience time.Duration) {
+	patience = mostPatience
+	n := 0
+	for _, w := range *line {
+		if len(c.Ops) == mostOps {
+			break
+		}
+		n++
+		if w.op.state != queued || w.op.ticks != w.ticks {
+			continue // it was removed
+		}
+		op, most, ok := prepare(w.op.Of, c.Sent)
+		if !ok {
+			w.op.state = idle
+			continue
+		}
+		patience = min(patience, most)
+		w.op.state = inFlight
+		c.Ops = append(c.Ops, w.op)
+		c.Wire = append(c.Wire, op)
+	}
+	rest := copy(*line, (*line)[n:])
+	clear((*line)[rest:])
+	*line = (*line)[:rest]
+	return patience
+}
+
+// Return ends a call; false: it was given up before, and whatever it answered does
+// not matter. The caller then tells the owners of its operations what became of
+// them, has those sent again that are wanted, and gives the call back by Reuse.
+func (q *Queue[T]) Return(call *Call[T]) bool {
+	if q.call != call {
+		return false
+	}
+	q.call = nil
+	for _, op := range call.Ops {
+		op.state = idle
+		if op.again {
+			op.again = false
+			q.Put(op, false)
+		}
+	}
+	return true
+}
+
+// Overdue returns the call in flight, if it is to be given up at now. It may be
+// executed yet.
+func (q *Queue[T]) Overdue(now clock.Instant) *Call[T] {
+	if q.call != nil && now >= q.call.Deadline {
+		return q.call
+	}
+	return nil
+}
+
+// Reuse keeps a call that was returned, and that nobody else refers to, for the
+// room that it has.
+func (q *Queue[T]) Reuse(call *Call[T]) {
+	clear(call.Ops)
+	clear(call.Wire)
+	*call = Call[T]{Ops: call.Ops[:0], Wire: call.Wire[:0]}
+	q.spare = call
+}
+
+// Succeeded notes that a call was answered.
+func (q *Queue[T]) Succeeded() { q.pause, q.retryAt = 0, 0 }
+
+// Failed notes that a call failed; the next one comes after a pause. A connection
+// that broke while nothing was sent says nothing about Redis: fresh tells that the
+// outcome is not known, and then the first repetition comes at once.
+func (q *Queue[T]) Failed(now clock.Instant, fresh bool) {
+	if q.pause > 0 || !fresh {
+		q.retryAt = now.Add(q.pause/2 + rand.N(max(q.pause, leastPause)))
+	}
+	q.pause = min(max(2*q.pause, leastPause), mostPause)
+}
+
+// Wakeup returns when the queue next has something to do by itself: to give up a
+// call, or to make one after a pause.
+func (q *Queue[T]) Wakeup() clock.Instant {
+	switch {
+	case q.call != nil:
+		return q.call.Deadline
+	case q.retryAt > 0 && (q.probe || len(q.releases)+len(q.others) > 0):
+		return q.retryAt
+	default:
+		return clock.Never
+	}
+}

@@ -1,0 +1,320 @@
+package commit
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+const born = clock.Instant(1000 * time.Hour)
+
+// item is what has operations in a queue under test.
+type item struct {
+	op       Op[*item]
+	id       string
+	nothing  bool // it wants nothing any more
+	patience time.Duration
+}
+
+func newItem(n int) *item {
+	i := &item{id: fmt.Sprint(n), patience: time.Hour}
+	i.op.Of = i
+	return i
+}
+
+func prepare(i *item, _ clock.Instant) (protocol.Op, time.Duration, bool) {
+	return protocol.Op{Verb: protocol.Renew, ID: i.id}, i.patience, !i.nothing
+}
+
+func ids(c *Call[*item]) (all []string) {
+	if c != nil {
+		for _, op := range c.Wire {
+			all = append(all, op.ID)
+		}
+	}
+	return all
+}
+
+func wantCall(t *testing.T, c *Call[*item], want ...string) {
+	t.Helper()
+	if got := ids(c); !slices.Equal(got, want) {
+		t.Fatalf("the call carries %v, want %v", got, want)
+	}
+}
+
+// TestOneCallCarriesWhatGathered: while a call is in flight nothing else starts, and
+// the next one carries all, releases first.
+func TestOneCallCarriesWhatGathered(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a, b, c, d := newItem(1), newItem(2), newItem(3), newItem(4)
+	q.Put(&a.op, false)
+	first := q.Next(born, prepare)
+	wantCall(t, first, "1")
+	for _, i := range []*item{b, c} {
+		q.Put(&i.op, false)
+	}
+	q.Put(&d.op, true)
+	if call := q.Next(born, prepare); call != nil {
+		t.Fatalf("a second call started: %v", ids(call))
+	}
+	if !q.Return(first) || q.Return(first) {
+		t.Fatal("a call returns once")
+	}
+	q.Reuse(first)
+	second := q.Next(born, prepare)
+	wantCall(t, second, "4", "2", "3")
+	q.Return(second)
+	if call := q.Next(born, prepare); call != nil {
+		t.Fatalf("nothing is wanted, and %v is sent", ids(call))
+	}
+}
+
+// TestOneOperationAtATime: what is wanted while an operation is in flight goes with
+// the next call, once.
+func TestOneOperationAtATime(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	q.Put(&a.op, false)
+	q.Put(&a.op, false)
+	first := q.Next(born, prepare)
+	wantCall(t, first, "1")
+	q.Put(&a.op, false)
+	q.Put(&a.op, true)
+	q.Return(first)
+	second := q.Next(born, prepare)
+	wantCall(t, second, "1")
+	q.Return(second)
+	wantCall(t, q.Next(born, prepare))
+}
+
+// TestWhatNobodyWantsIsNotSent: neither what was removed nor what has come to want
+// nothing; and both may come again.
+func TestWhatNobodyWantsIsNotSent(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a, b, c := newItem(1), newItem(2), newItem(3)
+	for _, i := range []*item{a, b, c} {
+		q.Put(&i.op, false)
+	}
+	q.Remove(&a.op)
+	b.nothing = true
+	call := q.Next(born, prepare)
+	wantCall(t, call, "3")
+	q.Put(&c.op, false)
+	q.Remove(&c.op) // it is in flight: it only does not go again
+	q.Return(call)
+	b.nothing = false
+	q.Put(&b.op, false)
+	q.Put(&a.op, true)
+	wantCall(t, q.Next(born, prepare), "1", "2")
+}
+
+// TestReleaseOvertakes what the same item wanted before, and others.
+func TestReleaseOvertakes(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a, b := newItem(1), newItem(2)
+	q.Put(&a.op, false)
+	q.Put(&b.op, false)
+	q.Put(&b.op, true)
+	wantCall(t, q.Next(born, prepare), "2", "1")
+}
+
+// TestCallIsBounded by operations, and the rest goes with the next.
+func TestCallIsBounded(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	var want []string
+	for n := range mostOps + 3 {
+		i := newItem(n)
+		q.Put(&i.op, false)
+		want = append(want, i.id)
+	}
+	first := q.Next(born, prepare)
+	wantCall(t, first, want[:mostOps]...)
+	q.Return(first)
+	wantCall(t, q.Next(born, prepare), want[mostOps:]...)
+}
+
+// TestPatienceIsTheLeast of those in the call, within bounds.
+func TestPatienceIsTheLeast(t *testing.T) {
+	t.Parallel()
+	for want, patience := range map[time.Duration][]time.Duration{
+		300 * time.Millisecond: {time.Second, 300 * time.Millisecond},
+		mostPatience:           {time.Hour},
+		leastPatience:          {time.Hour, time.Nanosecond},
+	} {
+		var q Queue[*item]
+		for n, d := range patience {
+			i := newItem(n)
+			i.patience = d
+			q.Put(&i.op, n == 0)
+		}
+		if call := q.Next(born, prepare); call.Deadline.Sub(born) != want || q.Wakeup() != call.Deadline {
+			t.Errorf("patience of %v: %v, wakes in %v, want %v", patience, call.Deadline.Sub(born), q.Wakeup().Sub(born), want)
+		}
+	}
+}
+
+// TestGivenUpCallIsDropped: its outcome does not matter any more when it comes, and
+// what it carried is sent meanwhile.
+func TestGivenUpCallIsDropped(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	q.Put(&a.op, false)
+	call := q.Next(born, prepare)
+	if q.Overdue(call.Deadline-1) != nil || q.Overdue(call.Deadline) != call {
+		t.Fatal("a call is overdue at its deadline, not before")
+	}
+	q.Return(call)
+	q.Put(&a.op, false)
+	wantCall(t, q.Next(call.Deadline, prepare), "1")
+	if q.Return(call) {
+		t.Fatal("a call that was given up returned")
+	}
+}
+
+// TestPausesGrow between failing calls and end with a success. The first repetition
+// after an unknown outcome comes at once: a connection may have broken while idle.
+func TestPausesGrow(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	now := born
+	fail := func(fresh bool) time.Duration {
+		q.Put(&a.op, false)
+		call := q.Next(now, prepare)
+		if call == nil {
+			t.Fatal("no call")
+		}
+		q.Return(call)
+		q.Failed(now, fresh)
+		q.Put(&a.op, false)
+		if q.Next(now, prepare) != nil {
+			q.Return(q.call)
+			return 0
+		}
+		pause := q.Wakeup().Sub(now)
+		now = now.Add(pause)
+		return pause
+	}
+	if pause := fail(true); pause != 0 {
+		t.Fatalf("a pause of %v after the first unknown outcome", pause)
+	}
+	longest := time.Duration(0)
+	for range 20 {
+		longest = max(longest, fail(true))
+	}
+	if longest > mostPause+mostPause/2 || longest < mostPause/2 {
+		t.Errorf("pauses grow up to %v", longest)
+	}
+	q.Succeeded()
+	if pause := fail(false); pause <= 0 || pause > leastPause {
+		t.Errorf("a pause of %v after the first refusal", pause)
+	}
+}
+
+// TestProbeIsACall, even an empty one, and only one.
+func TestProbeIsACall(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	q.Probe()
+	q.Probe()
+	call := q.Next(born, prepare)
+	if call == nil || len(call.Ops) != 0 {
+		t.Fatalf("a probe makes the call %v", call)
+	}
+	q.Return(call)
+	if q.Next(born, prepare) != nil {
+		t.Fatal("a second probe")
+	}
+}
+
+// TestNothingIsForgottenOrDoubled: whatever the order of events, an item that wants
+// something is on its way, and no call carries it twice.
+func TestNothingIsForgottenOrDoubled(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var q Queue[*item]
+		items := make([]*item, 6)
+		wanted := map[*item]bool{}
+		for n := range items {
+			items[n] = newItem(n)
+		}
+		var call *Call[*item]
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			i := items[rapid.IntRange(0, len(items)-1).Draw(t, "item")]
+			switch rapid.IntRange(0, 4).Draw(t, "event") {
+			case 0, 1:
+				q.Put(&i.op, rapid.Bool().Draw(t, "release"))
+				wanted[i] = true
+			case 2:
+				q.Remove(&i.op)
+				delete(wanted, i)
+			case 3:
+				if call = cmpOr(call, q.Next(born, prepare)); call == nil {
+					continue
+				}
+				seen := map[*item]bool{}
+				for _, op := range call.Ops {
+					if seen[op.Of] {
+						t.Fatalf("%s is twice in a call", op.Of.id)
+					}
+					seen[op.Of] = true
+				}
+			case 4:
+				if call == nil {
+					continue
+				}
+				for _, op := range call.Ops {
+					if !op.again {
+						delete(wanted, op.Of)
+					}
+				}
+				q.Return(call)
+				call = nil
+			}
+		}
+		if call != nil {
+			for _, op := range call.Ops {
+				if !op.again {
+					delete(wanted, op.Of)
+				}
+			}
+			q.Return(call)
+		}
+		sent := map[*item]bool{}
+		for call = q.Next(born, prepare); call != nil; call = q.Next(born, prepare) {
+			for _, op := range call.Ops {
+				sent[op.Of] = true
+			}
+			q.Return(call)
+		}
+		for i := range wanted {
+			if !sent[i] {
+				t.Fatalf("%s was forgotten", i.id)
+			}
+		}
+		for i := range sent {
+			if !wanted[i] {
+				t.Fatalf("%s is sent, and nobody wants it", i.id)
+			}
+		}
+	})
+}
+
+func cmpOr(a, b *Call[*item]) *Call[*item] {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,152 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// read takes what the server sends until the connection breaks, which is the
+// error. It reads without a deadline: one that passed in the middle of a message
+// would have go-redis take the rest for the next one.
+func (n *node) read(ctx context.Context, conn *redis.PubSub) error {
+	for {
+		msg, err := receive(ctx, conn)
+		if ctx.Err() != nil {
+			return ctx.Err() // closed: nothing may be delivered any more
+		}
+		var refusal redis.Error
+		switch {
+		case errors.As(err, &refusal):
+			err = n.refused(refusal)
+		case err == nil:
+			n.accept(msg)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// receive waits for the next message. go-redis panics where an answer is not what
+// a server of Redis sends.
+func receive(ctx context.Context, conn *redis.PubSub) (msg any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the server does not speak as Redis does: %v", p)
+		}
+	}()
+	return conn.Receive(ctx)
+}
+
+// accept takes a message or an answer.
+func (n *node) accept(msg any) {
+	n.in.mu.Lock()
+	n.heard = time.Now()
+	n.in.mu.Unlock()
+	switch msg := msg.(type) {
+	case *redis.Message:
+		n.in.mu.Lock()
+		_, wanted := n.in.subs[msg.Channel]
+		n.in.mu.Unlock()
+		if wanted {
+			n.in.deliver(msg.Payload)
+		}
+	case *redis.Pong:
+		n.in.mu.Lock()
+		n.answered(ping, "")
+		n.in.mu.Unlock()
+	case *redis.Subscription:
+		if strings.HasSuffix(msg.Kind, "unsubscribe") {
+			n.ended(msg.Channel)
+		} else {
+			n.confirmed(msg.Channel)
+		}
+	}
+}
+
+// answered removes a request from those that wait for an answer, and what was
+// sent before it: answers come in order. It returns false if there was none. The
+// caller holds in.mu.
+func (n *node) answered(v verb, channel string) bool {
+	i := slices.IndexFunc(n.waiting, func(r request) bool { return r.verb == v && r.channel == channel })
+	n.waiting = n.waiting[i+1:]
+	return i >= 0
+}
+
+// confirmed takes the answer to a subscribe.
+func (n *node) confirmed(channel string) {
+	in := n.in
+	in.mu.Lock()
+	n.answered(subscribe, channel)
+	s := n.subs[channel]
+	if s == nil || s.state == assigned { // unsubscribed; or unsubscribed and subscribed again, which has its own answer
+		in.mu.Unlock()
+		return
+	}
+	s.state, s.pause, n.pause = standing, 0, leastPause
+	complaint := s.complaint
+	s.complaint = ""
+	in.mu.Unlock()
+	in.over(n.topic())
+	in.over(complaint)
+	in.resumed(channel)
+	s.endTry()
+}
+
+// ended takes the end of a subscription: the answer to an unsubscribe, or news
+// that its slot has moved. The client has to learn where to first.
+func (n *node) ended(channel string) {
+	n.in.mu.Lock()
+	defer n.in.mu.Unlock()
+	if n.answered(unsubscribe, channel) {
+		return
+	}
+	delete(n.live, channel)
+	if s := n.subs[channel]; s != nil {
+		delete(n.subs, channel)
+		n.in.reload()
+		n.in.postpone(s, mostPause)
+	}
+}
+
+// refused takes an error, which answers the oldest request. It returns the error if
+// there is none: then the two sides do not understand each other any more.
+func (n *node) refused(err redis.Error) error {
+	n.in.mu.Lock()
+	n.heard = time.Now()
+	if len(n.waiting) == 0 {
+		n.in.mu.Unlock()
+		return err
+	}
+	r := n.waiting[0]
+	n.waiting = n.waiting[1:]
+	if r.verb != subscribe || n.subs[r.channel] != r.sub {
+		n.in.mu.Unlock()
+		return nil // what is not wanted any more may be refused, and a PING is answered by any answer
+	}
+	longest := mostPause
+	word, _, _ := strings.Cut(err.Error(), " ")
+	if word == "ERR" || word == "NOPERM" { // the first is that of an unknown command
+		longest = refusedPause
+	}
+	// That a slot has moved is no trouble until nobody knows where to.
+	trouble := word != "MOVED" || r.sub.pause >= longest
+	if trouble {
+		r.sub.complaint = word
+	}
+	delete(n.live, r.channel)
+	delete(n.subs, r.channel)
+	n.in.reload()
+	n.in.postpone(r.sub, longest)
+	n.in.mu.Unlock()
+	if trouble {
+		n.in.warn(word, err)
+	}
+	return nil
+}

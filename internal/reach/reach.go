@@ -1,0 +1,201 @@
+// Package reach tells whether a Redis can be reached, whatever keeps the client
+// and its pool of connections busy.
+//
+// It asks on a connection of its own and takes any answer, an error too, as a
+// sign of life. Silence counts only as long as this process is prompt itself: one
+// that is short of CPU would see any server time out.
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// patience is how long a server may be silent, and most how long it may take to
+	// find that out.
+	patience = 3 * time.Second
+	most     = 10 * time.Second
+	// pace is how often a process that waits should find itself awake.
+	pace = 100 * time.Millisecond
+	// sampled is how many keys are tried to find the masters of a Cluster.
+	sampled = 64
+)
+
+// ErrAway: the server cannot be reached, or says nothing.
+var ErrAway = errors.New("cannot be reached")
+
+// Redis returns nil if the server behind rdb says anything at all; of a Cluster,
+// if any of the nodes that its client knows does. It fails with ErrAway when the
+// server cannot be reached or stays silent. With any other error nothing is
+// known: ctx has ended, this process has no CPU, descriptor or port left, or rdb is
+// of an unknown type. It takes 3 s for a server that is silent, and 10 s at most;
+// for a Cluster 3 s more.
+func Redis(ctx context.Context, rdb redis.UniversalClient) error {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return ask(ctx, rdb.Options())
+	case *redis.ClusterClient:
+		return askAny(ctx, nodes(ctx, rdb))
+	default:
+		return fmt.Errorf("a client of type %T does not tell how it connects", rdb)
+	}
+}
+
+// nodes returns how to reach the nodes that the client began with, and the
+// masters that it knows now.
+func nodes(ctx context.Context, rdb *redis.ClusterClient) []*redis.Options {
+	masters := make(chan *redis.Client, sampled)
+	go func() { // a client that knows no master yet asks for them, which may take long
+		defer close(masters)
+		for i := range sampled {
+			if master, err := rdb.MasterForKey(ctx, strconv.Itoa(i)); err == nil {
+				masters <- master
+			}
+		}
+	}()
+	all := map[string]*redis.Options{}
+	o := rdb.Options()
+	for _, addr := range o.Addrs {
+		node := &redis.Options{Network: "tcp", Addr: addr, DialTimeout: o.DialTimeout, TLSConfig: o.TLSConfig, Dialer: o.Dialer}
+		if node.Dialer == nil {
+			node.Dialer = redis.NewDialer(node)
+		}
+		all[addr] = node
+	}
+	timeout := time.After(patience)
+	for {
+		select {
+		case master, more := <-masters:
+			if !more {
+				return slices.Collect(maps.Values(all))
+			}
+			all[master.Options().Addr] = master.Options()
+		case <-timeout:
+			return slices.Collect(maps.Values(all))
+		}
+	}
+}
+
+// askAny asks all nodes at once. One that answers is enough; one of which
+// nothing is known leaves the answer open.
+func askAny(ctx context.Context, nodes []*redis.Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan error, len(nodes))
+	for _, node := range nodes {
+		go func() { answers <- ask(ctx, node) }()
+	}
+	err := errors.New("no node is known")
+	known := true
+	for range nodes {
+		answer := <-answers
+		if answer == nil {
+			return nil
+		}
+		if known { // else err stays the one that leaves it open
+			err, known = answer, errors.Is(answer, ErrAway)
+		}
+	}
+	return err
+}
+
+// ask waits for a sign of life of one server.
+func ask(ctx context.Context, server *redis.Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { answer <- converse(ctx, server) }()
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	now := time.Now()
+	wait := vigil{began: now, last: now}
+	for {
+		select {
+		case err := <-answer:
+			return judge(err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if err := wait.tick(time.Now()); err != nil {
+			return err
+		}
+	}
+}
+
+// vigil is a wait for an answer.
+type vigil struct {
+	began, last time.Time
+	silent      time.Duration // in which this process was prompt
+}
+
+// tick notes that a tick was seen at now. It returns why the wait is over.
+func (v *vigil) tick(now time.Time) error {
+	if now.Sub(v.last) < 2*pace { // else whoever reads the answer may be held up as well
+		v.silent += pace
+	}
+	v.last = now
+	switch {
+	case v.silent >= patience:
+		return fmt.Errorf("%w: no answer within %v", ErrAway, patience)
+	case now.Sub(v.began) >= most:
+		return errors.New("this process is too busy to find out")
+	}
+	return nil
+}
+
+// converse connects, sends a PING, and takes the first byte that comes back. What
+// times out is tried again: it may have been this process.
+func converse(ctx context.Context, server *redis.Options) error {
+	for {
+		err := once(ctx, server)
+		timeout, ok := errors.AsType[net.Error](err)
+		if !ok || !timeout.Timeout() {
+			return err
+		}
+		select {
+		case <-time.After(pace):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func once(ctx context.Context, server *redis.Options) error {
+	conn, err := server.Dialer(ctx, server.Network, server.Addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	// A server that lets nobody in says so and hangs up: then this fails, and there
+	// is something to read.
+	_, _ = conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// judge tells a server that is away from a process that cannot find out.
+func judge(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, ours := range []error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL,
+	} {
+		if errors.Is(err, ours) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrAway, err)
+}

@@ -1,0 +1,33 @@
+package reach
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestSilenceCountsOnlyIfHeard: a process that is late itself learns nothing.
+func TestSilenceCountsOnlyIfHeard(t *testing.T) {
+	for name, c := range map[string]struct {
+		gaps []time.Duration // between ticks, over and over
+		away bool
+		took time.Duration
+	}{
+		"prompt":       {[]time.Duration{pace}, true, patience},
+		"a bit late":   {[]time.Duration{pace, 3 * pace / 2}, true, patience * 5 / 4},
+		"late":         {[]time.Duration{3 * pace}, false, 10200 * time.Millisecond},
+		"late at once": {[]time.Duration{time.Minute}, false, time.Minute},
+		"half late":    {[]time.Duration{pace, 2 * pace}, true, 8800 * time.Millisecond},
+	} {
+		began := time.Now()
+		v, now := vigil{began: began, last: began}, began
+		var err error
+		for i := 0; err == nil; i++ {
+			now = now.Add(c.gaps[i%len(c.gaps)])
+			err = v.tick(now)
+		}
+		if took := now.Sub(began); errors.Is(err, ErrAway) != c.away || took != c.took {
+			t.Errorf("%s: %v after %v", name, err, took)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/commit"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// dispatch starts a call if there is something to send, none is in flight and no
+// pause is on, and sets the timer. s.mu is held.
+func (s *Semaphore) dispatch() {
+	if call := s.next(); call != nil {
+		s.session.workers.do(job{s, call})
+	}
+	s.rearm()
+}
+
+// mostHanging bounds the goroutines that wait for a client which never returns.
+const mostHanging = 8
+
+func (s *Semaphore) next() *commit.Call[*Claim] {
+	if s.stopped || s.hanging == mostHanging {
+		return nil
+	}
+	return s.queue.Next(clock.Now(), (*Claim).want)
+}
+
+// want is the operation that c wants at now.
+func (c *Claim) want(now clock.Instant) (protocol.Op, time.Duration, bool) { return c.m.Op(now) }
+
+// run makes calls until there is nothing left to send.
+func (s *Semaphore) run(call *commit.Call[*Claim]) {
+	for call != nil {
+		reply, err := s.send(call)
+		call = s.complete(call, reply, err)
+	}
+}
+
+// send makes one call. Until the server's clock has been seen, nothing can be said
+// about the latest time at which a copy may run; so an empty call comes first.
+func (s *Semaphore) send(call *commit.Call[*Claim]) (protocol.Reply, error) {
+	wait := call.Deadline.Sub(call.Sent)
+	ctx := &bounded{s.session.ctx, time.Now().Add(wait)}
+	if !s.clock.Known() {
+		sent := clock.Now()
+		reply, err := s.session.store.Do(ctx, s.key, 0, nil)
+		if err != nil {
+			return reply, unsent(err)
+		}
+		s.clock.See(reply.Now, sent, clock.Now())
+	}
+	return s.session.store.Do(ctx, s.key, s.clock.Latest(call.Deadline), call.Wire)
+}
+
+// bounded is a context with a deadline for those that ask for one, as go-redis does
+// with ContextTimeoutEnabled. It needs no timer of its own: the call is given up at
+// its deadline in any case.
+type bounded struct {
+	context.Context //nolint:containedctx // this is a context
+	deadline        time.Time
+}
+
+// Deadline implements context.Context.
+func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
+
+// unsent words a failure before any operation was sent.
+func unsent(err error) error {
+	if f, ok := errors.AsType[*protocol.Failure](err); ok && errors.Is(f, protocol.ErrUnknown) {
+		return &protocol.Failure{Kind: protocol.ErrRefused, Err: f.Err}
+	}
+	return err
+}
+
+// complete takes the outcome of call and returns the next one, if there is one. An
+// outcome that comes after the call was given up is dropped: its operations are on
+// their way again, and are harmless to repeat.
+func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, err error) *commit.Call[*Claim] {
+	got := clock.Exact()
+	s.mu.Lock()
+	defer s.unlock()
+	if !s.queue.Return(call) {
+		s.hanging--
+		return s.next()
+	}
+	if reply.Now != 0 {
+		if step := s.clock.See(reply.Now, call.Sent, got); step.Abs() > time.Second {
+			s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
+		}
+	}
+	s.lastErr = err
+	if err != nil {
+		s.failed(call, err)
+	} else {
+		s.answered(call, &claim.Answer{Sent: call.Sent, Got: got, Reply: reply})
+	}
+	s.queue.Reuse(call)
+	next := s.next()
+	s.rearm()
+	return next
+}
+
+// answered tells the claims what the server did.
+func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
+	s.queue.Succeeded()
+	s.nearest = clock.Never
+	if a.Next > 0 {
+		// Counted from the reply, the server has surely got there by then.
+		s.nearest = a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
+	}
+	if a.More {
+		s.queue.Probe()
+	}
+	for i, op := range call.Ops {
+		s.do(op.Of, func() claim.Effect { return op.Of.m.Answered(&call.Wire[i], a) })
+	}
+	s.warnOfLimit(call, a)
+	others := max(a.Waiting-s.waiting, 0)
+	for f := range s.watchers {
+		here := s.waiting
+		s.later(func() { (*f)(others, here) })
+	}
+}
+
+// warnOfLimit tells when a declaration of this process replaced another limit.
+func (s *Semaphore) warnOfLimit(call *commit.Call[*Claim], a *claim.Answer) {
+	const often = time.Minute
+	if a.Was == 0 || a.Was == a.Declared || s.warned != 0 && a.Got.Sub(s.warned) < often {
+		return
+	}
+	for i := range call.Wire {
+		if t := call.Wire[i].Terms; t != nil && t.Limit == a.Declared {
+			s.warned = a.Got
+			s.session.log.Warn("berth: a declaration changed the limit in force", "semaphore", s.name, "from", a.Was, "to", a.Declared)
+			return
+		}
+	}
+}
+
+// failed tells the claims that nothing happened, or that it is not known what did.
+func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
+	now := clock.Now()
+	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
+	// Where nothing ever answered, to go on trying would only hide a wrong address.
+	neverConnected := !s.clock.Known() && protocol.NoConnection(err)
+	for i, op := range call.Ops {
+		wire := &call.Wire[i]
+		s.do(op.Of, func() claim.Effect {
+			if rejected || neverConnected && wire.Verb == protocol.Acquire {
+				return op.Of.m.Rejected(wire, err, now)
+			}
+			return op.Of.m.Failed(wire, err, now)
+		})
+	}
+	if !rejected {
+		s.queue.Failed(now, unknown)
+	}
+}
+
+// tick does what is due: it gives up a call that takes too long, and has the claims
+// act whose deadline has come.
+func (s *Semaphore) tick() {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.stopped {
+		return
+	}
+	s.alarm = 0
+	now := clock.Exact()
+	if call := s.queue.Overdue(now); call != nil {
+		s.queue.Return(call)
+		s.hanging++
+		s.lastErr = protocol.NoAnswer()
+		s.failed(call, s.lastErr)
+	}
+	for {
+		c, at := s.deadlines.First()
+		if at > now && (at == clock.Never || !c.m.Soon(now)) {
+			break
+		}
+		s.do(c, func() claim.Effect { return c.m.Tick(now) })
+	}
+	if s.waiting > 0 && s.nearest <= now {
+		s.nearest = clock.Never
+		s.queue.Probe()
+	}
+	s.dispatch()
+}
+
+// rearm sets the timer for what comes next. s.mu is held.
+func (s *Semaphore) rearm() {
+	_, next := s.deadlines.First()
+	next = min(next, s.queue.Wakeup())
+	if s.waiting > 0 {
+		next = min(next, s.nearest)
+	}
+	if next == clock.Never || s.stopped || s.alarm != 0 && s.alarm <= next {
+		return
+	}
+	s.alarm = next
+	d := max(next.Sub(clock.Now()), 0)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.tick)
+	} else {
+		s.timer.Reset(d)
+	}
+}

@@ -1,0 +1,195 @@
+package session
+
+import (
+	"context"
+
+	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/commit"
+	"github.com/berth-go/berth/internal/keeper"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// Claim is one request for permits, from the first call to the end, and the lease
+// that comes of it.
+type Claim struct {
+	sem  *Semaphore
+	wake chan struct{} // holds one signal: the state has changed
+
+	// Guarded by sem.mu.
+	m        claim.Claim
+	op       commit.Op[*Claim]
+	deadline keeper.Entry[*Claim]
+	callers  []chan error // that wait for an outcome
+	released bool         // by its holder
+	onEnd    func(error)  // told once, when the holder can no longer rely on the lease
+}
+
+func (s *Semaphore) newClaim(terms *protocol.Terms, manual bool) *Claim {
+	c := &Claim{sem: s, m: claim.Make(s.name, terms, s.session.newID), wake: make(chan struct{}, 1)}
+	c.m.Manual = manual
+	c.op.Of, c.deadline.Of = c, c
+	return c
+}
+
+// tell tells the goroutine that waits that something has changed, and the holder if
+// it is for the worse.
+func (c *Claim) tell(s *Semaphore) {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	if f := c.onEnd; f != nil && c.m.State != claim.Held && c.m.State != claim.Detaching {
+		c.onEnd = nil
+		err := c.m.Err
+		s.later(func() { f(err) })
+	}
+}
+
+// report tells callers the outcome.
+func (c *Claim) report() {
+	for _, done := range c.callers {
+		done <- c.m.Outcome // has room for the one
+	}
+	c.callers = nil
+}
+
+// Name returns the semaphore's name.
+func (c *Claim) Name() string { return c.sem.name }
+
+// Lease returns the id and the particulars of the lease. They do not change while
+// it is held.
+func (c *Claim) Lease() (id string, lease claim.Lease) {
+	c.sem.mu.Lock()
+	defer c.sem.mu.Unlock()
+	return c.m.ID, c.m.Lease
+}
+
+// Trust returns the instant until which the holder may rely on the lease, in
+// the past when it no longer may.
+func (c *Claim) Trust() clock.Instant {
+	c.sem.mu.Lock()
+	defer c.sem.mu.Unlock()
+	if c.m.State != claim.Held {
+		return 0
+	}
+	return c.m.Trust
+}
+
+// Valid reports whether the holder may rely on the lease right now. It does not
+// ask Redis: until the trust deadline nobody else can have the permit.
+func (c *Claim) Valid() bool { return clock.Exact() < c.Trust() }
+
+// OnEnd has f called once, with the cause, when the holder can no longer rely on
+// the lease; at once if that is so already. f must not block.
+func (c *Claim) OnEnd(f func(error)) {
+	c.sem.mu.Lock()
+	defer c.sem.unlock()
+	c.onEnd = f
+	if c.m.State != claim.Held && c.m.State != claim.Detaching {
+		c.tell(c.sem)
+	}
+}
+
+// ask has an event happen to a lease in one of the states, and returns where its
+// outcome will be told.
+func (c *Claim) ask(event func() claim.Effect, states ...claim.State) (<-chan error, error) {
+	s := c.sem
+	s.mu.Lock()
+	defer s.unlock()
+	ok := false
+	for _, state := range states {
+		ok = ok || c.m.State == state
+	}
+	if !ok {
+		return nil, c.over()
+	}
+	done := make(chan error, 1)
+	c.callers = append(c.callers, done)
+	s.do(c, event)
+	s.dispatch()
+	return done, nil
+}
+
+// over is the error of an operation that comes after the end of a lease.
+func (c *Claim) over() error {
+	if c.m.Err != nil {
+		return c.m.Err
+	}
+	return claim.ErrReleased
+}
+
+// Renew renews the lease now, within claim.Timeout. On success the holder may rely
+// on it for a TTL.
+func (c *Claim) Renew(ctx context.Context) error {
+	done, err := c.ask(func() claim.Effect { return c.m.Renew(clock.Now()) }, claim.Held)
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return &Ended{Name: c.sem.name, Err: ended(ctx)}
+	}
+}
+
+// Release gives the lease back and waits for the answer, for at most claim.Timeout.
+// It returns nil when the lease was held until now, a *claim.LostError when it was
+// not, claim.ErrReleased when it was given back before, and a *protocol.Failure
+// when Redis did not answer: then berth goes on trying, and the lease expires by
+// itself.
+func (c *Claim) Release() error {
+	now := clock.Exact()
+	done, err := c.ask(func() claim.Effect { return c.m.Release(now) }, claim.Held, claim.Lost)
+	if err != nil {
+		return c.releasedOnce(err)
+	}
+	_ = c.releasedOnce(nil)
+	return <-done // it comes: the claim has a time-out of its own
+}
+
+// releasedOnce tells the first call of Release why a lease was over before, and the
+// others that it was given back.
+func (c *Claim) releasedOnce(err error) error {
+	c.sem.mu.Lock()
+	defer c.sem.mu.Unlock()
+	if c.released {
+		return claim.ErrReleased
+	}
+	c.released = true
+	return err
+}
+
+// Detach gives the lease away to whoever adopts id, within claim.Timeout. When
+// Redis refuses, the lease is as it was; on every other failure it is over, and is
+// given back.
+func (c *Claim) Detach(ctx context.Context, id string) error {
+	done, err := c.ask(func() claim.Effect { return c.m.Detach(id, clock.Now()) }, claim.Held)
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		c.sem.abandon(c, claim.ErrReleased)
+		return &Ended{Name: c.sem.name, Err: ended(ctx)}
+	}
+}
+
+// Adopt takes the lease called id, which its holder has given away by Detach. It
+// fails with a *claim.LostError when there is no such lease any more, and within
+// claim.Timeout when Redis does not answer. Unless Redis refused, a lease that may
+// have been adopted all the same is given back.
+func (s *Semaphore) Adopt(ctx context.Context, id string, terms *protocol.Terms, manual bool) (*Claim, error) {
+	start := clock.Now()
+	c := s.newClaim(terms, manual)
+	if err := s.open(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := s.begin(c, func() claim.Effect { return c.m.Adopt(id, start) }); err != nil {
+		return nil, err
+	}
+	return s.await(ctx, c, nil)
+}

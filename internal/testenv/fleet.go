@@ -1,0 +1,172 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// Peer is a process: a client with a network of its own.
+type Peer struct {
+	*berth.Client
+	e   *Env
+	Net *redistest.Faults
+	RDB *redis.Client
+}
+
+// Peer starts a process, which is closed when the test ends.
+func (e *Env) Peer(opts ...berth.ClientOption) *Peer {
+	e.T.Helper()
+	p := &Peer{e: e, Net: redistest.NewFaults(e.T)}
+	o := e.Options
+	if o.Dialer == nil {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	}
+	dial := p.Net.Dialer(o.Dialer)
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil { // as the real network words it
+			err = &net.OpError{Op: "dial", Net: network, Err: err}
+		}
+		return conn, err
+	}
+	p.RDB = redis.NewClient(&o)
+	e.T.Cleanup(func() { _ = p.RDB.Close() })
+	client, err := berth.New(p.RDB, append([]berth.ClientOption{berth.Prefix(e.Prefix)}, opts...)...)
+	e.Must(err)
+	p.Client = client
+	e.T.Cleanup(func() { _ = client.Close() })
+	return p
+}
+
+// Crash ends the process as a kill does, as far as Redis can tell: its
+// connections close, and it neither renews nor releases any more.
+func (p *Peer) Crash() {
+	p.Net.Down()
+	_ = p.RDB.Close()
+}
+
+// Sem returns the semaphore that tests use.
+func (p *Peer) Sem(limit int, opts ...berth.Option) *berth.Semaphore {
+	p.e.T.Helper()
+	return p.Named(Name, limit, opts...)
+}
+
+// Named returns the semaphore called name.
+func (p *Peer) Named(name string, limit int, opts ...berth.Option) *berth.Semaphore {
+	p.e.T.Helper()
+	s, err := p.Semaphore(name, limit, opts...)
+	p.e.Must(err)
+	return s
+}
+
+// Hold acquires, which must work out.
+func (e *Env) Hold(s *berth.Semaphore, opts ...berth.AcquireOption) *berth.Lease {
+	e.T.Helper()
+	l, err := s.Acquire(e.Ctx, opts...)
+	e.Must(err)
+	return l
+}
+
+// Release gives leases back, which must work out.
+func (e *Env) Release(leases ...*berth.Lease) {
+	e.T.Helper()
+	for _, l := range leases {
+		e.Must(l.Release())
+	}
+}
+
+// Lost waits for the end of a lease and returns why.
+func (e *Env) Lost(l *berth.Lease) *berth.LostError {
+	e.T.Helper()
+	select {
+	case <-l.Context().Done():
+	case <-e.Ctx.Done():
+		e.T.Fatal("the lease was not lost")
+	}
+	var lost *berth.LostError
+	if cause := context.Cause(l.Context()); !errors.As(cause, &lost) {
+		e.T.Fatalf("the lease ended with %v, want a LostError", cause)
+	}
+	return lost
+}
+
+// Request is an Acquire that waits in the queue.
+type Request struct {
+	e      *Env
+	Cancel context.CancelFunc
+	Done   chan struct{}
+	Lease  *berth.Lease // this and the rest are set when Done is closed
+	Err    error
+	At     time.Time
+}
+
+// Start begins an Acquire in the background.
+func (e *Env) Start(s *berth.Semaphore, opts ...berth.AcquireOption) *Request {
+	r := &Request{e: e, Done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(e.Ctx)
+	r.Cancel = cancel
+	go func() {
+		defer close(r.Done)
+		defer cancel()
+		r.Lease, r.Err = s.Acquire(ctx, opts...)
+		r.At = time.Now()
+	}()
+	return r
+}
+
+// Queue begins an Acquire and returns when it is in the queue.
+func (e *Env) Queue(s *berth.Semaphore, opts ...berth.AcquireOption) *Request {
+	e.T.Helper()
+	queued := make(chan struct{})
+	var once sync.Once
+	r := e.Start(s, append(opts, berth.OnQueued(func(berth.Place) { once.Do(func() { close(queued) }) }))...)
+	select {
+	case <-queued:
+	case <-r.Done:
+		e.T.Fatalf("it did not queue: lease %v, error %v", r.Lease, r.Err)
+	}
+	return r
+}
+
+// Granted returns the lease, as soon as it is there.
+func (r *Request) Granted() *berth.Lease {
+	r.e.T.Helper()
+	<-r.Done
+	r.e.Must(r.Err)
+	return r.Lease
+}
+
+// Refused waits for the error, which must be want to errors.Is.
+func (r *Request) Refused(want error) error {
+	r.e.T.Helper()
+	<-r.Done
+	WantErr(r.e.T, r.Err, want)
+	return r.Err
+}
+
+// Waits fails unless r is still in the queue, here and on the server.
+func (r *Request) Waits() {
+	r.e.T.Helper()
+	if r.e.Exact {
+		synctest.Wait()
+	}
+	if r.e.Show().Waiting == 0 {
+		r.e.T.Error("nobody is in the queue on the server")
+	}
+	select {
+	case <-r.Done:
+		r.e.T.Errorf("it does not wait any more: lease %v, error %v", r.Lease, r.Err)
+	default:
+	}
+}
