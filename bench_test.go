@@ -41,7 +41,7 @@ func newBench(b *testing.B) *bench {
 // connection pool, so its operations travel alone.
 func (e *bench) client(b *testing.B) *berth.Client {
 	b.Helper()
-	c, err := berth.New(e.rdb, berth.WithPrefix(e.prefix))
+	c, err := berth.New(e.rdb, berth.Prefix(e.prefix))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,18 +8,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
 )
 
-// mostHeartbeat is how long a waiter counts as alive without being heard from,
-// unless its TTL is shorter. It is also the lease of a hand-off.
-const mostHeartbeat = 10 * time.Second
-
 // Client is one process's way to the semaphores on one Redis. It keeps one
-// subscription, whatever the number of semaphores and waiters (in a Redis
-// Cluster one for each semaphore in use). Make one and share it: it is safe for
-// concurrent use.
+// subscription, whatever the number of semaphores and waiters (in a Redis Cluster
+// one for each node). Make one and share it: it is safe for concurrent use.
 type Client struct {
 	session *session.Session
 	prefix  string
@@ -47,16 +41,16 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	if cfg.logger == nil {
-		cfg.logger = slog.New(slog.DiscardHandler)
+		cfg.logger = slog.Default()
 	}
 	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), prefix: cfg.prefix, hooks: cfg.hooks}, nil
 }
 
 // Close gives back every lease, cancels what waits, and stops renewals and the
-// subscription. It waits for Redis for at most a few seconds; what could not be
+// subscription. It returns within 8 seconds, whatever Redis does; what could not be
 // given back expires by itself. The contexts of leases end with cause ErrClosed,
 // and so does every later call. It returns nil, always; the redis client stays
-// open.
+// open. A second Close waits for the first.
 func (c *Client) Close() error {
 	c.session.Close()
 	return nil
@@ -68,39 +62,34 @@ func (c *Client) Close() error {
 //
 // The limit is declared with every acquire. When declarations differ, the last
 // one is in force: a new limit is rolled out by rolling out the code. An
-// operator may pin a limit, which then wins.
+// operator may pin a limit, which then wins. A limit of 0 declares none: the one
+// in force counts, or 1 where nobody has declared one.
 //
 // opts are the defaults of its leases. It fails with an *InvalidError.
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {
 	if err := validName(name); err != nil {
 		return nil, err
 	}
-	if err := validLimit(limit, 1); err != nil {
+	if err := validLimit(limit, 0); err != nil {
 		return nil, err
 	}
-	cfg, err := defaults.with(opts)
+	cfg, err := with(defaults, opts)
 	if err != nil {
 		return nil, err
 	}
 	return newSemaphore(c, c.session.Semaphore(name), name, limit, cfg), nil
 }
 
-// terms are the config in the protocol's words.
-func (c config) terms(limit int, wait bool) *protocol.Terms {
-	return &protocol.Terms{
-		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
-		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
-		MinReplicas: c.replicas,
-	}
-}
-
-// Adopt resumes the lease that another process, or this one, gave away by
-// Detach. The lease is renewed at once and from then on by this client. It fails
-// with ErrHandle when handle is none of this version and prefix, and with a
-// *LostError when the lease has run out; on any other failure the lease stays as
-// it was. A lease that an operator has asked to stop is adopted, but over: all
-// that can be done with it is to release it.
-func (c *Client) Adopt(ctx context.Context, handle string) (*Lease, error) {
+// Adopt takes the lease that another process, or this one, gave away by Detach: it
+// is this client's from then on, with the same slot and a new token, and berth
+// renews it. A handle is good for one Adopt; whoever comes second gets a *LostError
+// that names who was first.
+//
+// It fails with ErrHandle when handle is none of this version and prefix, with a
+// *LostError when the lease has run out or was taken, and with ErrUnreachable or
+// ErrRefused within 5 seconds when Redis does not do it. When Redis did not answer,
+// or ctx ended, the lease may have been adopted: then it is given back.
+func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) (*Lease, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err
 	}
@@ -108,14 +97,24 @@ func (c *Client) Adopt(ctx context.Context, handle string) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := defaults
-	cfg.ttl, cfg.weight, cfg.label = time.Duration(h.TTL)*time.Millisecond, h.Weight, h.Label
-	cfg.noRenewal = h.Manual
-	inner := c.session.Semaphore(h.Name)
-	grant := session.Grant{ID: h.ID, Token: h.Token, Slot: h.Slot, Limit: h.Limit}
-	claim, err := inner.Adopt(ctx, grant, cfg.terms(h.Declared, false), cfg.noRenewal)
+	cfg, err := with(defaults, opts)
 	if err != nil {
-		return nil, public(h.Name, err)
+		return nil, err
 	}
-	return newLease(ctx, c, claim, &cfg), nil
+	terms := cfg.terms(0, false)
+	terms.TTL = ttlOf(opts)
+	claim, err := c.session.Semaphore(h.name).Adopt(ctx, h.id, terms, cfg.noRenewal)
+	if err != nil {
+		return nil, public(h.name, err)
+	}
+	return newLease(ctx, c, claim), nil
+}
+
+// ttlOf is the TTL that opts set; 0 if they set none.
+func ttlOf(opts []AdoptOption) time.Duration {
+	var c config
+	for _, o := range opts {
+		o.adopt(&c)
+	}
+	return c.ttl.Truncate(time.Millisecond)
 }

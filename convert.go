@@ -3,8 +3,8 @@ package berth
 import (
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
 )
@@ -16,19 +16,22 @@ func public(name string, err error) error {
 		return nil
 	}
 	var (
-		refusal *session.Refusal
-		lost    *session.Lost
+		refusal *claim.Refusal
+		lost    *claim.LostError
+		short   *claim.Unreplicated
+		ended   *session.Ended
 		failure *protocol.Failure
-		short   *session.Unreplicated
 	)
 	switch {
+	case errors.As(err, &ended):
+		return publicEnded(ended)
 	case errors.As(err, &refusal):
 		return publicRefusal(refusal)
 	case errors.As(err, &lost):
 		return publicLost(lost)
 	case errors.As(err, &short):
 		return &NotReplicatedError{Name: name, Want: short.Want, Got: short.Got, Err: short.Err}
-	case errors.Is(err, session.ErrReleased):
+	case errors.Is(err, claim.ErrReleased):
 		return fmt.Errorf("%w (semaphore %q)", ErrReleased, name)
 	case errors.Is(err, session.ErrClosed):
 		return ErrClosed
@@ -38,21 +41,34 @@ func public(name string, err error) error {
 	return fmt.Errorf("berth: %w", err)
 }
 
-func publicRefusal(r *session.Refusal) error {
+func publicEnded(e *session.Ended) error {
+	err := e.Err
+	if e.Failure != nil {
+		err = fmt.Errorf("%w: %w", err, public("", e.Failure))
+	}
+	return &WaitError{Name: e.Name, Queued: e.Queued, Place: publicPlace(e.Place), Err: err}
+}
+
+func publicPlace(p claim.Place) Place {
+	return Place{Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned}
+}
+
+func publicRefusal(r *claim.Refusal) error {
 	if r.Code == protocol.Heavy {
 		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Limit: r.Limit}
 	}
 	return &BusyError{
 		Name: r.Name, InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused,
-		NextExpiry: time.Duration(r.Next) * time.Millisecond, QueueFull: r.Code == protocol.Full,
+		NextExpiry: r.Next, QueueFull: r.Code == protocol.Full,
 	}
 }
 
-func publicLost(l *session.Lost) error {
-	reasons := map[session.Cause]LostReason{
-		session.Untrusted: LostUntrusted, session.Expired: LostExpired, session.MaxHold: LostMaxHold, session.Evicted: LostEvicted,
+func publicLost(l *claim.LostError) error {
+	reasons := map[claim.Cause]LostReason{
+		claim.Untrusted: LostUntrusted, claim.Expired: LostExpired, claim.MaxHold: LostMaxHold, claim.Evicted: LostEvicted,
+		claim.Vanished: LostVanished, claim.GivenBack: LostReleased, claim.AdoptedAway: LostAdopted,
 	}
-	e := &LostError{Name: l.Name, ID: l.ID, Reason: reasons[l.Cause]}
+	e := &LostError{Name: l.Name, ID: l.ID, Reason: reasons[l.Cause], By: l.By}
 	if l.Err != nil {
 		e.Err = public(l.Name, l.Err)
 	}
@@ -64,7 +80,7 @@ func publicFailure(name string, f *protocol.Failure, err error) error {
 	kind := ErrRefused
 	switch {
 	case f.Detail != nil:
-		kind = ErrCorrupt
+		return &CorruptError{Name: name, Heals: f.Heals, Err: err}
 	case errors.Is(f, protocol.ErrUnknown), f.Unanswered():
 		kind = ErrUnreachable
 	}

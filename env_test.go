@@ -92,8 +92,9 @@ func (e *env) open(patience time.Duration) {
 	o := e.options
 	e.raw = redis.NewClient(&o)
 	e.t.Cleanup(func() { _ = e.raw.Close() })
-	eye, err := berth.New(e.raw, berth.WithPrefix(e.prefix))
+	eye, err := berth.New(e.raw, berth.Prefix(e.prefix))
 	e.must(err)
+	e.t.Cleanup(func() { _ = eye.Close() })
 	e.eye = eye.Inspector()
 }
 
@@ -171,7 +172,7 @@ func (e *env) peer(opts ...berth.ClientOption) *peer {
 	}
 	p.rdb = redis.NewClient(&o)
 	e.t.Cleanup(func() { _ = p.rdb.Close() })
-	client, err := berth.New(p.rdb, append([]berth.ClientOption{berth.WithPrefix(e.prefix)}, opts...)...)
+	client, err := berth.New(p.rdb, append([]berth.ClientOption{berth.Prefix(e.prefix)}, opts...)...)
 	e.must(err)
 	p.Client = client
 	e.t.Cleanup(func() { _ = client.Close() })
@@ -197,8 +198,19 @@ func (p *peer) named(name string, limit int, opts ...berth.Option) *berth.Semaph
 	return s
 }
 
+// listed returns all that List yields; its errors joined.
+func listed(in *berth.Inspector, ctx context.Context) (all []berth.Summary, err error) { //nolint:revive // reads like the call
+	for s, one := range in.List(ctx) {
+		if one == nil {
+			all = append(all, s)
+		}
+		err = errors.Join(err, one)
+	}
+	return all, err
+}
+
 // hold acquires, which must work out.
-func (e *env) hold(s *berth.Semaphore, opts ...berth.Option) *berth.Lease {
+func (e *env) hold(s *berth.Semaphore, opts ...berth.AcquireOption) *berth.Lease {
 	e.t.Helper()
 	l, err := s.Acquire(e.ctx, opts...)
 	e.must(err)
@@ -216,7 +228,7 @@ type request struct {
 }
 
 // start begins an Acquire in the background.
-func (e *env) start(s *berth.Semaphore, opts ...berth.Option) *request {
+func (e *env) start(s *berth.Semaphore, opts ...berth.AcquireOption) *request {
 	r := &request{e: e, done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(e.ctx)
 	r.cancel = cancel
@@ -230,7 +242,7 @@ func (e *env) start(s *berth.Semaphore, opts ...berth.Option) *request {
 }
 
 // queue begins an Acquire and returns when it is in line.
-func (e *env) queue(s *berth.Semaphore, opts ...berth.Option) *request {
+func (e *env) queue(s *berth.Semaphore, opts ...berth.AcquireOption) *request {
 	e.t.Helper()
 	queued := make(chan struct{})
 	var once sync.Once

@@ -93,20 +93,49 @@ func (e *TooHeavyError) Error() string {
 func (e *TooHeavyError) Is(target error) bool { return target == ErrTooHeavy }
 
 // LostReason says how a lease was lost.
-type LostReason string
+type LostReason int
 
 // The ways to lose a lease.
 const (
 	// LostUntrusted: renewals failed until the trust deadline. The server may
 	// still keep the lease for a moment; the holder must not rely on it.
-	LostUntrusted LostReason = "not renewed in time"
+	LostUntrusted LostReason = iota
 	// LostExpired: the server says that the lease has expired.
-	LostExpired LostReason = "expired on the server"
+	LostExpired
 	// LostMaxHold: the lease reached its MaxHold.
-	LostMaxHold LostReason = "held for its MaxHold"
+	LostMaxHold
 	// LostEvicted: an operator evicted the lease. errors.Is(err, ErrEvicted).
-	LostEvicted LostReason = "evicted by an operator"
+	LostEvicted
+	// LostVanished: the server does not know the lease, although it cannot have
+	// expired: it was restarted without its data, or somebody deleted the keys.
+	LostVanished
+	// LostReleased: somebody released the lease by its id.
+	LostReleased
+	// LostAdopted: somebody else adopted the lease; LostError.By tells who.
+	LostAdopted
+	// LostUnknown: there is no such lease. It expired, was released or adopted, more
+	// than a minute ago.
+	LostUnknown
 )
+
+var lostReasons = [...]string{
+	LostUntrusted: "it was not renewed in time",
+	LostExpired:   "it expired on the server",
+	LostMaxHold:   "it was held for its MaxHold",
+	LostEvicted:   "an operator evicted it",
+	LostVanished:  "the server does not know it, although it cannot have expired: was Redis restarted without its data?",
+	LostReleased:  "it was released by its id",
+	LostAdopted:   "it was adopted",
+	LostUnknown:   "the server does not know it: it expired, was released or adopted",
+}
+
+// String implements fmt.Stringer.
+func (r LostReason) String() string {
+	if r < 0 || int(r) >= len(lostReasons) {
+		return fmt.Sprintf("reason %d", int(r))
+	}
+	return lostReasons[r]
+}
 
 // LostError is the cause with which a lease's context ends when the lease is
 // lost. It is ErrLost, and ErrEvicted too when an operator took it.
@@ -114,12 +143,19 @@ type LostError struct {
 	Name   string
 	ID     string
 	Reason LostReason
-	Err    error // the last renewal's error, if that is why
+	By     string // LostAdopted: whose it is now, as pid/host;client
+	Err    error  // the last renewal's error, if that is why
 }
 
 // Error implements error.
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("berth: lease %s of semaphore %q is lost: %s: stop what it protects", e.ID, e.Name, e.Reason)
+	s := fmt.Sprintf("berth: lease %s of semaphore %q is lost: %v", e.ID, e.Name, e.Reason)
+	if e.By != "" {
+		s += " by " + e.By
+	}
+	if e.Reason <= LostVanished {
+		s += ": stop what it protects"
+	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
@@ -133,6 +169,52 @@ func (e *LostError) Is(target error) bool {
 
 // Unwrap returns the last renewal's error, if any.
 func (e *LostError) Unwrap() error { return e.Err }
+
+// WaitError is a request that ended because its context did. To errors.Is it is the
+// context's error, and ErrUnreachable or ErrRefused if Redis did not answer before.
+type WaitError struct {
+	Name   string
+	Queued bool  // it was in the queue; Place tells where
+	Place  Place // as last heard
+	Err    error // the context's, and that of Redis if there was one
+}
+
+// Error implements error.
+func (e *WaitError) Error() string {
+	if !e.Queued {
+		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
+	}
+	s := fmt.Sprintf("berth: semaphore %q: %v in the queue, %d ahead, %d of %d in use", e.Name, e.Err, e.Place.Ahead, e.Place.InUse, e.Place.Limit)
+	switch {
+	case e.Place.Paused:
+		s += "; it is paused by an operator"
+	case e.Place.Pinned:
+		s += "; an operator has pinned the limit"
+	}
+	return s
+}
+
+// Unwrap returns the context's error, and that of Redis.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// CorruptError is a semaphore whose keys hold something that berth did not write,
+// or of which one was lost. It is ErrCorrupt.
+type CorruptError struct {
+	Name  string
+	Heals time.Duration // when it heals by itself: one key was lost, and leases may live until then; 0: it does not
+	Err   error
+}
+
+// Error implements error.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%v: semaphore %q: %v", ErrCorrupt, e.Name, e.Err)
+}
+
+// Is reports whether target is ErrCorrupt.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// Unwrap returns the server's error.
+func (e *CorruptError) Unwrap() error { return e.Err }
 
 // NotReplicatedError tells how many replicas had a grant or renewal in time. It
 // is ErrNotReplicated.

@@ -53,7 +53,7 @@ func ExampleSemaphore_With() {
 		panic(err)
 	}
 
-	err = reports.With(context.Background(), func(ctx context.Context) error {
+	err = reports.Do(context.Background(), func(ctx context.Context) error {
 		lease, _ := berth.FromContext(ctx)
 		fmt.Println("slot", lease.Slot(), "of", lease.Limit())
 		return nil
@@ -99,7 +99,7 @@ func ExampleLease_Detach() {
 	if err != nil {
 		panic(err)
 	}
-	handle, err := lease.Detach() // send it to whoever goes on with the work
+	handle, err := lease.Detach(ctx) // send it to the process that goes on with the work
 	if err != nil {
 		panic(err)
 	}
@@ -108,8 +108,8 @@ func ExampleLease_Detach() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(resumed.ID() == lease.ID(), resumed.Release())
-	// Output: true <nil>
+	fmt.Println(resumed.Slot() == lease.Slot(), resumed.Token() > lease.Token(), resumed.Release())
+	// Output: true true <nil>
 }
 
 func ExampleAcquireAll() {

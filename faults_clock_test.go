@@ -69,8 +69,8 @@ func near(text string, at time.Time, slack time.Duration) bool {
 func everyOperation(l *lab) {
 	l.Helper()
 	c := l.struck()
-	s := l.sem(c, 2, berth.HeadStart(time.Second), berth.MaxHold(time.Hour), berth.Label("job"), berth.QueueLimit(9))
-	first, second := l.acquire(s), l.acquire(s)
+	s := l.sem(c, 2, berth.MaxHold(time.Hour), berth.Label("job"), berth.QueueLimit(9))
+	first, second := l.acquire(s), l.acquire(s, berth.HeadStart(time.Second))
 	if err := first.Renew(l.bounded()); err != nil {
 		l.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func everyOperation(l *lab) {
 	for what, err := range map[string]error{
 		"resize": in.Resize(l.bounded(), "s", 3), "pin": in.Pin(l.bounded(), "s", 3), "unpin": in.Unpin(l.bounded(), "s"),
 		"pause": in.Pause(l.bounded(), "s"), "resume": in.Resume(l.bounded(), "s"),
-		"evict": in.Evict(l.bounded(), "s", second.ID(), false),
+		"evict": in.Evict(l.bounded(), "s", second.ID()),
 	} {
 		if err != nil {
 			l.Errorf("%s: %v", what, err)
@@ -123,7 +123,7 @@ func TestNoRequestCarriesWallClock(t *testing.T) {
 }
 
 // bound is the place of the latest time of execution in a call of the state machine.
-const bound = 5
+const bound = 4
 
 // checkTimes looks at every argument of every call for a time. The server's
 // clock is ahead of the client's.

@@ -102,7 +102,7 @@ func (l *lab) redis(through *redistest.Faults, opts ...func(*redis.Options)) *re
 // berth returns a client of the library on rdb.
 func (l *lab) berth(rdb *redis.Client) *berth.Client {
 	l.Helper()
-	c, err := berth.New(rdb, berth.WithPrefix(l.prefix))
+	c, err := berth.New(rdb, berth.Prefix(l.prefix))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func (l *lab) bounded() context.Context {
 	return ctx
 }
 
-func (l *lab) acquire(s *berth.Semaphore, opts ...berth.Option) *berth.Lease {
+func (l *lab) acquire(s *berth.Semaphore, opts ...berth.AcquireOption) *berth.Lease {
 	l.Helper()
 	lease, err := s.Acquire(l.bounded(), opts...)
 	if err != nil {
@@ -170,7 +170,7 @@ type outcome struct {
 }
 
 // acquiring acquires in the background.
-func acquiring(ctx context.Context, s *berth.Semaphore, opts ...berth.Option) <-chan outcome {
+func acquiring(ctx context.Context, s *berth.Semaphore, opts ...berth.AcquireOption) <-chan outcome {
 	ch := make(chan outcome, 1)
 	go func() {
 		lease, err := s.Acquire(ctx, opts...)
@@ -190,7 +190,7 @@ func (l *lab) granted(ch <-chan outcome) *berth.Lease {
 }
 
 // queued starts an Acquire and returns when it is the n-th of the queue.
-func (l *lab) queued(ctx context.Context, s *berth.Semaphore, n int, opts ...berth.Option) <-chan outcome {
+func (l *lab) queued(ctx context.Context, s *berth.Semaphore, n int, opts ...berth.AcquireOption) <-chan outcome {
 	l.Helper()
 	ch := acquiring(ctx, s, opts...)
 	l.until("waiter in line", func() bool { return l.show().Waiting == n })
@@ -274,14 +274,16 @@ func (l *lab) idle(limit int, above int64) {
 // verbs returns the operations that a request to the script carries: groups of a
 // head that begins with the verb, a number of ids, and ids; or one head, and its id.
 func verbs(c redistest.Command) (all []string) {
-	const first = 6
-	if redistest.IsScript(c) && (len(c) == first+1 || len(c) == first+2) {
+	const first = 5 // behind EVALSHA, the hash, the number of keys, the key and the bound
+	if !redistest.IsScript(c) || len(c) <= first {
+		return nil
+	}
+	if len(c) == first+2 {
 		return []string{c[first][:1]}
 	}
-	for i := first; redistest.IsScript(c) && i+1 < len(c); {
-		all = append(all, c[i][:1])
-		ids, _ := strconv.Atoi(c[i+1])
-		i += 2 + ids
+	groups, _ := strconv.Atoi(c[first])
+	for i := range groups {
+		all = append(all, c[first+1+2*i][:1])
 	}
 	return all
 }

@@ -78,7 +78,7 @@ func TestLossMessageLost(t *testing.T) {
 		lease := l.acquire(l.sem(l.struck(), 1))
 		held := lease.Context()
 		start := time.Now()
-		if err := l.eye.Evict(l.bounded(), "s", lease.ID(), true); err != nil {
+		if err := l.eye.ForceEvict(l.bounded(), "s", lease.ID()); err != nil {
 			l.Fatal(err)
 		}
 		receive(l, "end of the lease", held.Done())

@@ -37,11 +37,11 @@ func verdicts(holder, waiter string) []verdict {
 			func(st *berth.State) bool { return st.Paused && st.Holders == 1 }, nil,
 		},
 		{
-			"evict a waiter", "E", func(ctx context.Context, in *berth.Inspector) error { return in.Evict(ctx, "s", waiter, false) },
+			"evict a waiter", "E", func(ctx context.Context, in *berth.Inspector) error { return in.Evict(ctx, "s", waiter) },
 			func(st *berth.State) bool { return st.Waiting == 1 && st.Queue[0].ID != waiter }, berth.ErrNotFound,
 		},
 		{
-			"evict a holder by force", "E", func(ctx context.Context, in *berth.Inspector) error { return in.Evict(ctx, "s", holder, true) },
+			"evict a holder by force", "E", func(ctx context.Context, in *berth.Inspector) error { return in.ForceEvict(ctx, "s", holder) },
 			func(st *berth.State) bool { return st.Holders == 1 && st.Leases[0].ID == waiter && st.Waiting == 1 }, berth.ErrNotFound,
 		},
 	}
@@ -191,7 +191,7 @@ func struckEvict(l *lab, strike func() *redistest.Injection) {
 	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
 	in := l.struck().Inspector()
 	strike()
-	_ = l.insist(func(ctx context.Context) error { return in.Evict(ctx, "s", lease.ID(), false) })
+	_ = l.insist(func(ctx context.Context) error { return in.Evict(ctx, "s", lease.ID()) })
 	receive(l, "end of the lease", held.Done())
 	if cause := context.Cause(held); !errors.Is(cause, berth.ErrEvicted) || !errors.Is(cause, berth.ErrLost) {
 		l.Errorf("the lease ended with %v", cause)

@@ -30,7 +30,7 @@ var operations = []operation{
 	{"renew", "R", struckRenew},
 	{"renewal", "R", struckRenewal},
 	{"heartbeat", "H", struckHeartbeat},
-	{"adopt", "R", struckAdopt},
+	{"adopt", "M", struckAdopt},
 	{"close", "L", struckClose},
 }
 
@@ -288,7 +288,7 @@ func struckHeartbeat(l *lab, strike func() *redistest.Injection) {
 }
 
 func struckAdopt(l *lab, strike func() *redistest.Injection) {
-	handle, err := l.acquire(l.sem(l.spared(), 1)).Detach()
+	handle, err := l.acquire(l.sem(l.spared(), 1)).Detach(context.Background())
 	if err != nil {
 		l.Fatal(err)
 	}

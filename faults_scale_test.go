@@ -17,7 +17,7 @@ const many = 10_000
 // waitingNow returns the length of the queue; unlike show it does not read it.
 func (l *lab) waitingNow() int {
 	l.Helper()
-	all, err := l.eye.List(l.Context())
+	all, err := listed(l.eye, l.Context())
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 			}
 		}
 		l.release(all)
-		sums, err := l.eye.List(l.Context()) // Show would read 10,000 tombstones
+		sums, err := listed(l.eye, l.Context()) // Show would read 10,000 tombstones
 		if err != nil || len(sums) > 0 && sums[0].InUse+sums[0].Holders+sums[0].Waiting > 0 {
 			l.Errorf("%v, the server has %+v", err, sums)
 		}
@@ -131,7 +131,7 @@ func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
 		calls := float64(l.scripts()-before) / intervals
 		perSecond := calls / (10 * time.Second / 3).Seconds() // the default
 		t.Logf("%d waiters make %.0f calls in each heartbeat interval, by default %.0f per second", many, calls, perSecond)
-		if perSecond > 5 {
+		if perSecond > 1.1*many/250/(10*time.Second/3).Seconds() {
 			t.Errorf("%d waiters cost the server %.1f calls per second", many, perSecond)
 		}
 		if n := l.waitingNow(); n != many {
@@ -159,7 +159,7 @@ func TestWaitersForAnHour(t *testing.T) {
 		if calls := l.net.Count("EVALSHA"); calls > intervals*11/10 || calls < intervals*9/10 {
 			l.Errorf("%d waiters made %d calls in an hour of %d intervals", n, calls, intervals)
 		}
-		if others := l.net.Count() - l.net.Count("EVALSHA", "PING"); others > 0 {
+		if others := l.net.Count() - l.net.Count("EVALSHA", "PING", "INFO"); others > 0 {
 			l.Errorf("they sent other commands too: %v", l.net.Counts())
 		}
 		if got := l.waitingNow(); got != n {

@@ -1,82 +1,111 @@
 package berth
 
 import (
-	"encoding/base64"
-	"encoding/json"
+	"context"
 	"fmt"
-	"hash/crc32"
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
-// handle is a lease on its way from one process to another. It is no secret,
-// and no proof of anything: whoever can reach the Redis can do as much.
-type handle struct {
-	Prefix   string `json:"p"`
-	Name     string `json:"n"`
-	ID       string `json:"i"`
-	Token    int64  `json:"t"`
-	Slot     int    `json:"s"`
-	Weight   int    `json:"w"`
-	TTL      int64  `json:"l"` // milliseconds
-	Limit    int    `json:"m"` // in force at the grant
-	Declared int    `json:"d"`
-	Label    string `json:"b,omitempty"`
-	Manual   bool   `json:"u,omitempty"`
-}
+// handle is a lease that waits for somebody to adopt it. Its text is
+// "berth1/PREFIX/NAME/ID", each part escaped as in a URL. The id is 128 random bits
+// and the only secret: who knows it can take the lease. Everything else about the
+// lease is the server's to tell.
+type handle struct{ prefix, name, id string }
 
-// A handle's text: this, the JSON in base64, a dot, its CRC-32.
-const handleMark = "berth1."
+const handleMark = "berth1"
 
-var leaseID = regexp.MustCompile(`^[a-z2-7]{26}\.[a-z0-9]{1,13}$`)
+var (
+	handleID = regexp.MustCompile(`^[a-z2-7]{8}\.[a-z2-7]{18}$`)
+	leaseID  = regexp.MustCompile(`^[a-z2-7]{8}\.[a-z2-7]{18}(-[a-z0-9]{1,13})?$`)
+)
 
-func newHandle(l *Lease) handle {
-	return handle{
-		Prefix: l.client.prefix, Name: l.Name(), ID: l.ID(), Token: l.Token(), Slot: l.Slot(), Weight: l.Weight(),
-		TTL: l.config.ttl.Milliseconds(), Limit: l.Limit(), Declared: max(l.Limit(), 1), Label: l.Label(), Manual: l.config.noRenewal,
-	}
-}
-
-// String returns the handle's text: printable, without spaces.
+// String returns the handle's text: printable ASCII, without spaces.
 func (h handle) String() string {
-	raw, _ := json.Marshal(h) // strings and numbers: it cannot fail
-	body := base64.RawURLEncoding.EncodeToString(raw)
-	return fmt.Sprintf("%s%s.%08x", handleMark, body, crc32.ChecksumIEEE([]byte(body)))
+	return strings.Join([]string{handleMark, url.PathEscape(h.prefix), url.PathEscape(h.name), h.id}, "/")
 }
 
-// parseHandle reads a handle's text and checks every field: it may have come
-// through files and people.
+// parseHandle reads a handle's text and checks every part: it may have come through
+// files and people.
 func parseHandle(text, prefix string) (handle, error) {
+	part := strings.Split(strings.TrimSpace(text), "/")
+	if part[0] != handleMark {
+		return handle{}, fmt.Errorf("%w: it does not begin with %q", ErrHandle, handleMark+"/")
+	}
+	if len(part) != 4 || !handleID.MatchString(part[3]) {
+		return handle{}, fmt.Errorf("%w: it is truncated or altered", ErrHandle)
+	}
 	var h handle
-	rest, ok := strings.CutPrefix(strings.TrimSpace(text), handleMark)
-	if !ok {
-		return h, fmt.Errorf("%w: it does not begin with %q", ErrHandle, handleMark)
+	var err1, err2 error
+	h.prefix, err1 = url.PathUnescape(part[1])
+	h.name, err2 = url.PathUnescape(part[2])
+	h.id = part[3]
+	if err1 != nil || err2 != nil || validName(h.name) != nil {
+		return handle{}, fmt.Errorf("%w: it is altered", ErrHandle)
 	}
-	body, sum, _ := strings.Cut(rest, ".")
-	if sum != fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body))) {
-		return h, fmt.Errorf("%w: it is truncated or altered", ErrHandle)
+	if h.prefix != prefix {
+		return handle{}, fmt.Errorf("%w: it was made with prefix %q, and this client has %q", ErrHandle, h.prefix, prefix)
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(body)
-	if err == nil {
-		err = json.Unmarshal(raw, &h)
-	}
-	if err != nil {
-		return h, fmt.Errorf("%w: %w", ErrHandle, err)
-	}
-	return h, h.validate(prefix)
+	return h, nil
 }
 
-func (h handle) validate(prefix string) error {
-	if h.Prefix != prefix {
-		return fmt.Errorf("%w: it was made with prefix %q, and this client has %q", ErrHandle, h.Prefix, prefix)
+// RenewHandle renews a detached lease where it is, without adopting it, and returns
+// how long it lasts then: its TTL, or what its MaxHold leaves. It returns within 5
+// seconds; ErrUnreachable means that it may have been renewed. Other errors are as
+// with Adopt.
+func (c *Client) RenewHandle(ctx context.Context, handle string) (time.Duration, error) {
+	r, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Renew})
+	return r.Remaining, err
+}
+
+// ReleaseHandle gives a detached lease back, without adopting it. It returns within
+// 5 seconds; ErrUnreachable means that it may have been given back. Other errors are
+// as with Adopt.
+func (c *Client) ReleaseHandle(ctx context.Context, handle string) error {
+	_, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Release, Flag: true})
+	return err
+}
+
+// handled does one operation on a detached lease.
+func (c *Client) handled(ctx context.Context, text string, op protocol.Op) (protocol.Result, error) {
+	if err := validContext(ctx); err != nil {
+		return protocol.Result{}, err
 	}
-	cfg := defaults
-	cfg.ttl, cfg.weight, cfg.label = time.Duration(h.TTL)*time.Millisecond, h.Weight, h.Label
+	h, err := parseHandle(text, c.prefix)
+	if err != nil {
+		return protocol.Result{}, err
+	}
+	op.ID = h.id
+	result, again, err := c.session.Do(ctx, h.name, op)
 	switch {
-	case validName(h.Name) != nil, cfg.validate() != nil, validLimit(h.Declared, 1) != nil, validLimit(h.Limit, 0) != nil,
-		!leaseID.MatchString(h.ID), h.Token < 1, h.Slot < 0:
-		return fmt.Errorf("%w: a field is out of bounds", ErrHandle)
+	case err != nil:
+		return result, failed(ctx, h.name, err)
+	case result.Code == protocol.Gone && result.Reason == protocol.WasReleased && op.Verb == protocol.Release && again:
+		return result, nil // by the copy whose outcome was not known
+	case result.Code == protocol.Gone, result.Code == protocol.Evicting:
+		return result, lostHandle(h, &result)
 	}
-	return nil
+	return result, nil
+}
+
+// lostHandle is the error for a detached lease that is not there.
+func lostHandle(h handle, r *protocol.Result) error {
+	e := &LostError{Name: h.name, ID: h.id, By: r.Owner}
+	switch {
+	case r.Code == protocol.Evicting || r.Reason == protocol.Evicted:
+		e.Reason = LostEvicted
+	case r.Reason == protocol.WasMoved:
+		e.Reason = LostAdopted
+	case r.Reason == protocol.WasReleased:
+		e.Reason = LostReleased
+	case r.Reason == protocol.Expired:
+		e.Reason = LostExpired
+	default:
+		e.Reason = LostUnknown
+	}
+	return e
 }

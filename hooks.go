@@ -5,11 +5,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/berth-go/berth/internal/session"
+	"github.com/berth-go/berth/internal/claim"
 )
 
-// Hooks are called at the events of a client's leases; nil ones are not. They
-// run in the goroutine of the event and must not block.
+// Hooks are called at the events of a client's leases; those that are nil are
+// skipped. They run in the goroutine of the event and must not block.
 type Hooks struct {
 	// AcquireStart is called before a request is sent. The context it returns is
 	// given to the request's other hooks, for example with a span in it; its end
@@ -58,14 +58,14 @@ func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool)
 
 // onPlace returns what hears of places in line: the caller's f and the hook; nil
 // if there is neither, which spares the server the answer.
-func (a *acquisition) onPlace(f func(Place)) func(session.Place) {
+func (a *acquisition) onPlace(f func(Place)) func(claim.Place) {
 	if f == nil && a.hooks.Queued == nil {
 		return nil
 	}
 	heard := *a // so that a stays on the stack where there is neither
 	a.heard = &heard
-	return func(p session.Place) {
-		place := Place{Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting}
+	return func(p claim.Place) {
+		place := publicPlace(p)
 		heard.info.Queued = true
 		heard.info.Waited = time.Since(heard.start)
 		if f != nil {

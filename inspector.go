@@ -5,17 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/session"
 )
 
 // Inspector reads and administers semaphores by name. It is what the command
 // line and a dashboard are built on; programs that only take permits do not
-// need it. It is safe for concurrent use.
+// need it. Each of its calls to Redis ends within 2 seconds, ErrUnreachable if there
+// was no answer by then; List may take a minute for the names. It is safe for
+// concurrent use.
 type Inspector struct{ store *protocol.Store }
 
-// Summary is one semaphore at a glance. In JSON its durations are nanoseconds.
+// Summary is one semaphore at a glance. In JSON its times are in milliseconds, as
+// in all that the Inspector returns, and say so in their names.
 type Summary struct {
 	Name         string        `json:"name"`
 	Limit        int           `json:"limit"`         // in force: the pin, or what was last declared
@@ -25,7 +30,7 @@ type Summary struct {
 	InUse        int           `json:"in_use"`        // permits out
 	Holders      int           `json:"holders"`       // leases out
 	Waiting      int           `json:"waiting"`       // waiters in the queue
-	NextExpiry   time.Duration `json:"next_expiry"`   // until something runs out unless renewed; 0 when nothing will
+	NextExpiry   time.Duration `json:"-"`             // until something runs out unless renewed; 0 when nothing will
 	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit
 }
 
@@ -42,11 +47,13 @@ type Holder struct {
 	Label     string        `json:"label"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
+	Client    string        `json:"client"` // implementation and version
 	Weight    int           `json:"weight"`
+	TTL       time.Duration `json:"-"`
 	Slot      int           `json:"slot"`
 	Token     int64         `json:"token"`
-	Held      time.Duration `json:"held"`
-	ExpiresIn time.Duration `json:"expires_in"`
+	Held      time.Duration `json:"-"`
+	ExpiresIn time.Duration `json:"-"`
 	Evicting  bool          `json:"evicting"` // asked to stop, not renewed any more
 }
 
@@ -56,47 +63,47 @@ type Waiter struct {
 	Label     string        `json:"label"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
+	Client    string        `json:"client"`
 	Weight    int           `json:"weight"`
-	Place     int           `json:"place"` // waiters in front of it
-	Waited    time.Duration `json:"waited"`
-	ExpiresIn time.Duration `json:"expires_in"` // until it counts as dead unless it is heard from
+	Ahead     int           `json:"ahead"` // waiters in front of it
+	Waited    time.Duration `json:"-"`
+	ExpiresIn time.Duration `json:"-"` // until it counts as dead unless it is heard from
 }
 
 // Inspector returns the client's view for operators.
 func (c *Client) Inspector() *Inspector { return &Inspector{store: c.session.Store()} }
 
-// List returns all semaphores that have keys on this Redis under the client's
-// prefix, by name. It walks the keyspace by SCAN, and reaps on the way what
-// crashed processes have left behind. Damaged ones (ErrCorrupt) are reported by
-// the error, beside a list of all the others.
-func (in *Inspector) List(ctx context.Context) ([]Summary, error) {
-	if err := validContext(ctx); err != nil {
-		return nil, err
-	}
-	names, err := in.store.Names(ctx)
-	if err != nil {
-		return nil, failed(ctx, "", err)
-	}
-	var (
-		all     []Summary
-		damaged []error
-	)
-	for _, name := range names {
-		if validName(name) != nil {
-			continue // no client can have made it; it must not hide the others
+// List yields all semaphores that have keys on this Redis under the client's prefix,
+// by name. It walks the keyspace by SCAN, and takes out on the way what crashed
+// processes have left behind. With a damaged one (ErrCorrupt) it yields its name and
+// the error; any other error ends the list.
+func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
+	return func(yield func(Summary, error) bool) {
+		if err := validContext(ctx); err != nil {
+			yield(Summary{}, err)
+			return
 		}
-		snap, err := in.snapshot(ctx, name, false)
-		switch {
-		case errors.Is(err, ErrNotFound): // it was idle, and is gone
-		case errors.Is(err, ErrCorrupt):
-			damaged = append(damaged, err)
-		case err != nil:
-			return nil, err
-		default:
-			all = append(all, summary(name, snap))
+		names, err := session.Bounded(ctx, mostScan, in.store.Names)
+		if err != nil {
+			yield(Summary{}, failed(ctx, "", err))
+			return
+		}
+		for _, name := range names {
+			if validName(name) != nil {
+				continue // no client can have made it; it must not hide the others
+			}
+			snap, err := in.snapshot(ctx, name, false)
+			switch {
+			case errors.Is(err, ErrNotFound): // it was idle, and is gone
+			case err != nil:
+				if !yield(Summary{Name: name}, err) || !errors.Is(err, ErrCorrupt) {
+					return
+				}
+			case !yield(summary(name, snap), nil):
+				return
+			}
 		}
 	}
-	return all, errors.Join(damaged...)
 }
 
 // Show returns one semaphore in full: holders by token, waiters in order. It
@@ -109,25 +116,33 @@ func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	st := &State{Summary: summary(name, snap), Leases: []Holder{}, Queue: []Waiter{}}
 	for _, r := range snap.Leases {
 		st.Leases = append(st.Leases, Holder{
-			ID: r.ID, Label: r.Label, Host: r.Host, PID: r.PID, Weight: r.Weight, Slot: r.Slot, Token: r.Token,
+			ID: r.ID, Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Weight: r.Weight, TTL: r.TTL, Slot: r.Slot, Token: r.Token,
 			Held: since(snap, r.Since), ExpiresIn: until(snap, r.Expires), Evicting: r.Evicting,
 		})
 	}
 	for i, r := range snap.Queue {
 		st.Queue = append(st.Queue, Waiter{
-			ID: r.ID, Label: r.Label, Host: r.Host, PID: r.PID, Weight: r.Weight, Place: i,
+			ID: r.ID, Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Weight: r.Weight, Ahead: i,
 			Waited: since(snap, r.Since), ExpiresIn: until(snap, r.Expires),
 		})
 	}
 	return st, nil
 }
 
-// snapshot reaps and then reads.
+// How long one call may take, whatever the client does.
+const (
+	mostCall = 2 * time.Second
+	mostScan = time.Minute
+)
+
+// snapshot takes out what has run out, and then reads.
 func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*protocol.Snapshot, error) {
 	if err := in.apply(ctx, name); err != nil {
 		return nil, err
 	}
-	snap, err := in.store.Inspect(ctx, in.store.Keys(name), records)
+	snap, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (*protocol.Snapshot, error) {
+		return in.store.Inspect(ctx, in.store.Key(name), records)
+	})
 	if err != nil {
 		return nil, failed(ctx, name, err)
 	}
@@ -137,19 +152,22 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 	return snap, nil
 }
 
-// apply runs operations, or none: that reaps.
+// apply runs operations, or none: that takes out what has run out.
 func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
 	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
 	}
 	for {
-		reply, err := in.store.Do(ctx, in.store.Keys(name), 0, ops)
+		reply, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (protocol.Reply, error) {
+			return in.store.Do(ctx, in.store.Key(name), 0, ops)
+		})
 		if err != nil {
 			return failed(ctx, name, err)
 		}
-		if !reply.More || len(ops) > 0 {
+		if !reply.More {
 			return nil
 		}
+		ops = nil
 	}
 }
 
@@ -205,10 +223,19 @@ func (in *Inspector) Resume(ctx context.Context, name string) error {
 
 // Evict takes a waiter out of the queue, or asks a holder to stop: its lease's
 // context ends with ErrEvicted, it is renewed no more, and its permits are free
-// when it releases them or its lease runs out. With force they are free at once,
-// although the holder may not have heard of it yet: then the limit can be
-// exceeded for a moment. ErrNotFound when id neither holds nor waits.
-func (in *Inspector) Evict(ctx context.Context, name, id string, force bool) error {
+// when it releases them or its lease runs out. ErrNotFound when id neither holds nor
+// waits.
+func (in *Inspector) Evict(ctx context.Context, name, id string) error {
+	return in.evict(ctx, name, id, false)
+}
+
+// ForceEvict is Evict, but a holder's permits are free at once, although it may not
+// have heard of it yet: then the limit can be exceeded for a moment.
+func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
+	return in.evict(ctx, name, id, true)
+}
+
+func (in *Inspector) evict(ctx context.Context, name, id string, force bool) error {
 	if !leaseID.MatchString(id) {
 		return &InvalidError{"id", fmt.Sprintf("%.40q is no lease id", id)}
 	}
@@ -229,7 +256,9 @@ func (in *Inspector) Purge(ctx context.Context, name string) error {
 	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
 	}
-	found, err := in.store.Delete(ctx, in.store.Keys(name))
+	found, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) {
+		return in.store.Delete(ctx, in.store.Key(name))
+	})
 	if err != nil {
 		return failed(ctx, name, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/session"
 )
 
@@ -19,8 +20,8 @@ import (
 type Lease struct {
 	client *Client
 	claim  *session.Claim
-	grant  session.Grant
-	config *config
+	id     string
+	grant  claim.Lease
 	since  time.Time
 	parent context.Context //nolint:containedctx // for its values only
 
@@ -31,14 +32,15 @@ type Lease struct {
 
 type leaseKey struct{}
 
-// FromContext returns the lease that ctx was given for: by Lease.Context or With.
+// FromContext returns the lease that ctx was given for: by Lease.Context or Do.
 func FromContext(ctx context.Context) (*Lease, bool) {
 	l, ok := ctx.Value(leaseKey{}).(*Lease)
 	return l, ok
 }
 
-func newLease(ctx context.Context, c *Client, claim *session.Claim, cfg *config) *Lease {
-	l := &Lease{client: c, claim: claim, grant: claim.Grant(), config: cfg, since: time.Now(), parent: ctx}
+func newLease(ctx context.Context, c *Client, held *session.Claim) *Lease {
+	l := &Lease{client: c, claim: held, since: time.Now(), parent: ctx}
+	l.id, l.grant = held.Lease()
 	if c.hooks.Lost != nil {
 		l.Context() // hears of the loss
 	}
@@ -67,7 +69,7 @@ func (l *Lease) Context() context.Context {
 func (l *Lease) Name() string { return l.claim.Name() }
 
 // ID returns the lease's id, as operators see it.
-func (l *Lease) ID() string { return l.grant.ID }
+func (l *Lease) ID() string { return l.id }
 
 // Slot returns the lowest number, from 0, that no other lease had at the grant.
 // It is this lease's alone for as long as it lasts: use it to pick one of N
@@ -79,13 +81,16 @@ func (l *Lease) Slot() int { return l.grant.Slot }
 func (l *Lease) Token() int64 { return l.grant.Token }
 
 // Weight returns how many permits the lease takes.
-func (l *Lease) Weight() int { return l.config.weight }
+func (l *Lease) Weight() int { return l.grant.Weight }
 
 // Limit returns the limit that was in force at the grant.
 func (l *Lease) Limit() int { return l.grant.Limit }
 
 // Label returns the lease's label.
-func (l *Lease) Label() string { return l.config.label }
+func (l *Lease) Label() string { return l.grant.Label }
+
+// TTL returns how long the lease lasts without renewal.
+func (l *Lease) TTL() time.Duration { return l.grant.TTL }
 
 // Valid reports whether the lease may be relied on at this very moment. It asks
 // nobody: until its trust deadline the server cannot have given the permit to
@@ -104,7 +109,8 @@ func (l *Lease) ValidUntil() time.Time {
 
 // Renew renews the lease now; berth does so by itself unless WithoutRenewal. On
 // success it lasts another TTL, or until MaxHold. A *LostError means that it is
-// over. Any other error leaves it as it was.
+// over. Any other error leaves it as it was; it comes within 5 seconds, when ctx
+// ends, or when Redis refuses.
 func (l *Lease) Renew(ctx context.Context) error {
 	if err := validContext(ctx); err != nil {
 		return err
@@ -113,8 +119,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 }
 
 // Release gives the permits back; the next waiter has them in the same moment.
-// It is bounded by berth's own time-out of some seconds, so that a dead context
-// cannot keep a permit. It returns nil when the lease was held until now, a
+// It returns within 5 seconds, whatever Redis does, and takes no context, so that a
+// dead one cannot keep a permit. It returns nil when the lease was held until now, a
 // *LostError when it had run out before, ErrReleased when it was given back
 // before, and ErrUnreachable or ErrRefused when Redis did not do it: then berth
 // goes on trying in the background, and the lease expires at its TTL. In every
@@ -125,15 +131,21 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// Detach makes the lease independent of this process and returns a handle with
-// which any process can resume it: Client.Adopt. It is renewed once more, so that
-// there is a whole TTL for that; then berth neither renews nor releases it. On
-// failure the lease is as it was.
-func (l *Lease) Detach() (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.parent), session.Patience)
-	defer cancel()
-	if err := l.claim.Detach(ctx); err != nil {
+// Detach gives the lease away and returns a handle, with which one process can
+// take it: Client.Adopt. It is renewed once more, so that there is a whole TTL for
+// that; then berth neither renews nor releases it. Whoever knows the handle can take
+// the lease: it is a secret.
+//
+// When Redis refuses (ErrRefused), the lease is as it was. On every other failure
+// it is over: berth gives it back in the background. Detach returns within 5
+// seconds, or when ctx ends.
+func (l *Lease) Detach(ctx context.Context) (string, error) {
+	if err := validContext(ctx); err != nil {
+		return "", err
+	}
+	h := handle{prefix: l.client.prefix, name: l.Name(), id: session.NewHandle()}
+	if err := l.claim.Detach(ctx, h.id); err != nil {
 		return "", public(l.Name(), err)
 	}
-	return newHandle(l).String(), nil
+	return h.String(), nil
 }

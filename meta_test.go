@@ -109,7 +109,7 @@ func library(all []*source) []*source {
 }
 
 func isTestSupport(dir string) bool {
-	return within(dir, "berthtest") || within(dir, "internal/redistest")
+	return within(dir, "berthtest") || within(dir, "internal/redistest") || within(dir, "internal/testenv")
 }
 
 func within(dir, parent string) bool {

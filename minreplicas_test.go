@@ -15,7 +15,7 @@ import (
 func TestMinReplicasWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	client := granted(berth.New(s.Client(t), berth.WithPrefix(s.Prefix(t))))
+	client := granted(berth.New(s.Client(t), berth.Prefix(s.Prefix(t))))
 	t.Cleanup(func() { _ = client.Close() })
 	sem := granted(client.Semaphore("safe", 1, berth.TTL(time.Hour)))
 	for _, acquire := range []func() (*berth.Lease, error){

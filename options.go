@@ -1,19 +1,22 @@
 package berth
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // Bounds of what the library accepts. Anything outside is an *InvalidError and
 // nothing is sent.
 const (
-	// MaxLimit bounds limits, weights and queue limits.
-	MaxLimit = 1 << 31
+	// MaxLimit bounds limits, weights and queue limits; the sum of two fits 32 bits.
+	MaxLimit = 1 << 30
 	// MinTTL and MaxTTL bound TTL; MaxHold and HeadStart end at MaxTTL too.
 	MinTTL = 10 * time.Millisecond
 	MaxTTL = 30 * 24 * time.Hour
@@ -24,8 +27,13 @@ const (
 	MaxLabel = 256
 )
 
-// mostReplicas bounds MinReplicas, to catch mistakes.
-const mostReplicas = 100
+const (
+	// mostReplicas bounds MinReplicas, to catch mistakes.
+	mostReplicas = 100
+	// mostHeartbeat is how long a waiter counts as alive without being heard from,
+	// unless its TTL is shorter. It is also the lease of a hand-off.
+	mostHeartbeat = 10 * time.Second
+)
 
 // ClientOption configures New.
 type ClientOption func(*clientConfig)
@@ -36,27 +44,58 @@ type clientConfig struct {
 	hooks  Hooks
 }
 
-// WithPrefix sets the prefix of every key and channel; default "berth".
-// Clients share a semaphore only if their prefixes are equal. 1 to 64 bytes of
-// letters, digits and "._:-".
-func WithPrefix(prefix string) ClientOption {
+// Prefix sets the prefix of every key and channel; default "berth". Clients share
+// a semaphore only if their prefixes are equal. 1 to 64 bytes of letters, digits
+// and "._:-".
+func Prefix(prefix string) ClientOption {
 	return func(c *clientConfig) { c.prefix = prefix }
 }
 
-// WithLogger sets where berth reports what no caller can be told: failed
-// renewals, reconnects, a server clock that jumps. Default: nowhere.
-func WithLogger(l *slog.Logger) ClientOption {
+// Logger sets where berth reports what no caller can be told: failed renewals,
+// reconnects, a server clock that jumps, a declaration that changed the limit in
+// force. Default: slog.Default().
+func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
 
-// WithHooks sets the callbacks for telemetry; see Hooks.
-func WithHooks(h Hooks) ClientOption {
+// Hook sets the callbacks for telemetry; see Hooks.
+func Hook(h Hooks) ClientOption {
 	return func(c *clientConfig) { c.hooks = h }
 }
 
-// Option configures a Semaphore (as the default of all its leases) or a single
-// Acquire, TryAcquire or With.
-type Option func(*config)
+// The options of leases come in three kinds, so that what makes no sense does not
+// compile. All of them may be given to an Acquire; those that are Options may be
+// a Semaphore's defaults, too; those that are AdoptOptions may be given to Adopt.
+type (
+	// AcquireOption configures one request: Acquire, TryAcquire, Do.
+	AcquireOption interface{ acquire(c *config) }
+	// Option configures all leases of a Semaphore, or one request.
+	Option interface {
+		AcquireOption
+		semaphore(c *config)
+	}
+	// AdoptOption configures a lease that is adopted, all leases of a Semaphore, or
+	// one request.
+	AdoptOption interface {
+		Option
+		adopt(c *config)
+	}
+)
+
+type (
+	requestOption func(*config)
+	leaseOption   func(*config)
+	renewalOption func(*config)
+)
+
+func (o requestOption) acquire(c *config) { o(c) }
+
+func (o leaseOption) acquire(c *config)   { o(c) }
+func (o leaseOption) semaphore(c *config) { o(c) }
+
+func (o renewalOption) acquire(c *config)   { o(c) }
+func (o renewalOption) semaphore(c *config) { o(c) }
+func (o renewalOption) adopt(c *config)     { o(c) }
 
 type config struct {
 	ttl        time.Duration
@@ -70,35 +109,57 @@ type config struct {
 	onQueued   func(Place)
 }
 
-var defaults = config{ttl: DefaultTTL, weight: 1, queueLimit: MaxLimit}
+var defaults = config{ttl: DefaultTTL, weight: 1, queueLimit: MaxLimit, label: program()}
+
+// program is the name of this program, as far as it makes a label.
+func program() string {
+	if len(os.Args) == 0 {
+		return ""
+	}
+	name := strings.ToValidUTF8(filepath.Base(os.Args[0]), "")
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, name)
+	if name = name[:min(len(name), MaxLabel)]; validText("label", name, MaxLabel) != nil {
+		return ""
+	}
+	return name
+}
 
 // TTL sets how long a lease lasts without renewal, and so how long a crashed
-// holder's permits are missing; default DefaultTTL. berth renews every third of
-// it. It bounds nothing but the lease: the wait is bounded by the context alone.
-func TTL(d time.Duration) Option { return func(c *config) { c.ttl = d } }
+// holder's permits are missing; default DefaultTTL, of an adopted lease what it had.
+// berth renews every third of it. It bounds nothing but the lease: the wait is
+// bounded by the context alone.
+func TTL(d time.Duration) AdoptOption { return renewalOption(func(c *config) { c.ttl = d }) }
 
 // Weight sets how many permits the lease takes; default 1.
-func Weight(n int) Option { return func(c *config) { c.weight = n } }
+func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
 // Label sets what operators see beside the lease, for example the job's name;
-// default empty. It is shown, never interpreted. At most MaxLabel bytes of UTF-8.
-func Label(s string) Option { return func(c *config) { c.label = s } }
+// default the program's name. It is shown, never interpreted. At most MaxLabel
+// bytes of UTF-8.
+func Label(s string) Option { return leaseOption(func(c *config) { c.label = s }) }
 
 // HeadStart queues the request as if it had come d earlier. It is a priority
-// that cannot starve anybody: whoever came more than d earlier stays ahead.
-func HeadStart(d time.Duration) Option { return func(c *config) { c.headStart = d } }
+// that cannot starve anybody: a request that came more than d earlier stays ahead.
+func HeadStart(d time.Duration) AcquireOption {
+	return requestOption(func(c *config) { c.headStart = d })
+}
 
 // MaxHold caps how long the lease can be kept by renewal, by the server's
 // clock; default 0, no cap. A holder that hangs loses the lease then.
-func MaxHold(d time.Duration) Option { return func(c *config) { c.maxHold = d } }
+func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
 // QueueLimit refuses to wait (ErrQueueFull) when n waiters wait already;
 // default: no bound. 0 never waits.
-func QueueLimit(n int) Option { return func(c *config) { c.queueLimit = n } }
+func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
 // WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts
 // one TTL from the moment in which Acquire returns it.
-func WithoutRenewal() Option { return func(c *config) { c.noRenewal = true } }
+func WithoutRenewal() AdoptOption { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
 // MinReplicas counts the grant, and every renewal of it, only when n replicas of
 // the server have it; default 0. A grant that too few have within half a second
@@ -110,13 +171,14 @@ func WithoutRenewal() Option { return func(c *config) { c.noRenewal = true } }
 // replica that is promoted may be another one. Nothing but fencing closes that
 // gap. It costs a round trip to Redis and one to its replicas for each grant,
 // for which the process's other requests to the semaphore wait. The user needs
-// the right to WAIT. Adopt does not know it: who adopts a lease renews it
-// without.
-func MinReplicas(n int) Option { return func(c *config) { c.replicas = n } }
+// the right to WAIT.
+func MinReplicas(n int) AdoptOption { return renewalOption(func(c *config) { c.replicas = n }) }
 
 // OnQueued has f called when the request starts to wait and whenever its place
 // is seen to have changed. f runs in the goroutine of Acquire; it must not block.
-func OnQueued(f func(Place)) Option { return func(c *config) { c.onQueued = f } }
+func OnQueued(f func(Place)) AcquireOption {
+	return requestOption(func(c *config) { c.onQueued = f })
+}
 
 // Place tells a waiter where it stands.
 type Place struct {
@@ -124,20 +186,32 @@ type Place struct {
 	InUse   int // permits out
 	Limit   int // limit in force
 	Waiting int // waiters in the queue, this one included
+	Paused  bool
+	Pinned  bool // an operator has set the limit
 }
 
-func (c config) with(opts []Option) (config, error) {
+// with returns c as opts change it.
+func with[O AcquireOption](c config, opts []O) (config, error) {
 	for _, o := range opts {
-		if o == nil {
+		if any(o) == nil {
 			return c, &InvalidError{"option", "it is nil"}
 		}
-		o(&c)
+		o.acquire(&c)
 	}
 	err := c.validate()
 	// The server counts whole milliseconds; a fraction would make every renewal
 	// look as if MaxHold had cut it short.
 	c.ttl, c.maxHold = c.ttl.Truncate(time.Millisecond), c.maxHold.Truncate(time.Millisecond)
 	return c, err
+}
+
+// terms are the config in the protocol's words.
+func (c *config) terms(limit int, wait bool) *protocol.Terms {
+	return &protocol.Terms{
+		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
+		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
+		MinReplicas: c.replicas,
+	}
 }
 
 func (c config) validate() error {
@@ -160,67 +234,4 @@ func (c config) validate() error {
 		return &InvalidError{"MinReplicas", fmt.Sprintf("%d is outside 0 to %d", c.replicas, mostReplicas)}
 	}
 	return validText("label", c.label, MaxLabel)
-}
-
-func validContext(ctx context.Context) error {
-	if ctx == nil {
-		return &InvalidError{"context", "it is nil"}
-	}
-	return nil
-}
-
-func validLimit(limit, least int) error {
-	if limit < least || limit > MaxLimit {
-		return &InvalidError{"limit", fmt.Sprintf("%d is outside %d to %d", limit, least, MaxLimit)}
-	}
-	return nil
-}
-
-// validName refuses names that would be unsafe in a key, a channel or on a
-// screen. Braces would change the hash tag: "{NAME}" must end where NAME ends,
-// or the semaphore's keys fall into different slots of a Redis Cluster.
-func validName(name string) error {
-	if name == "" {
-		return &InvalidError{"name", "it is empty"}
-	}
-	for _, r := range name {
-		if r == '{' || r == '}' {
-			return &InvalidError{"name", "braces are reserved for the Redis Cluster hash tag"}
-		}
-	}
-	return validText("name", name, MaxName)
-}
-
-// validText bounds what is stored for people to read: valid UTF-8 that is
-// neither huge nor able to rearrange a terminal.
-func validText(what, s string, most int) error {
-	if len(s) > most {
-		return &InvalidError{what, fmt.Sprintf("%d bytes are more than %d", len(s), most)}
-	}
-	if !utf8.ValidString(s) {
-		return &InvalidError{what, "it is not valid UTF-8"}
-	}
-	blank := s != ""
-	for _, r := range s {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return &InvalidError{what, fmt.Sprintf("it contains the control character %U", r)}
-		}
-		blank = blank && unicode.IsSpace(r)
-	}
-	if blank {
-		return &InvalidError{what, "it is blank"}
-	}
-	return nil
-}
-
-func validPrefix(prefix string) error {
-	if prefix == "" || len(prefix) > 64 {
-		return &InvalidError{"prefix", fmt.Sprintf("%d bytes are outside 1 to 64", len(prefix))}
-	}
-	for _, r := range prefix {
-		if r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || r == '.' || r == '_' || r == ':' || r == '-') {
-			return &InvalidError{"prefix", fmt.Sprintf("%q is not a letter, a digit or one of . _ : -", r)}
-		}
-	}
-	return nil
 }

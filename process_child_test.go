@@ -43,7 +43,7 @@ func childMain(text string) int {
 		return complain(err)
 	}
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: o.Socket})
-	client, err := berth.New(rdb, berth.WithPrefix(o.Prefix))
+	client, err := berth.New(rdb, berth.Prefix(o.Prefix))
 	if err != nil {
 		return complain(err)
 	}

@@ -51,20 +51,16 @@ func (tp *tap) note(cmds ...redis.Cmder) {
 func scriptTexts(t testing.TB) []string {
 	t.Helper()
 	var texts [2]string
-	for i, files := range [][]string{
-		{"transition/begin", "transition/folded", "transition/crowd", "transition/short", "transition/general", "transition/operations"}, {"inspect"},
-	} {
-		for _, file := range files {
-			text, err := os.ReadFile("internal/protocol/" + file + ".lua")
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts[i] += string(text)
+	for i, file := range []string{"transition", "inspect"} {
+		text, err := os.ReadFile("internal/protocol/" + file + ".lua")
+		if err != nil {
+			t.Fatal(err)
 		}
+		texts[i] = string(text)
 	}
 	var all []string
-	for _, policy := range []string{"0", "1", "?"} {
-		all = append(all, "local POLICY = '"+policy+"'\n"+texts[0])
+	for _, policy := range []string{"0", "1"} {
+		all = append(all, "local POLICY = '"+policy+"' "+texts[0])
 	}
 	return append(all, texts[1])
 }
@@ -116,9 +112,8 @@ func (tp *tap) check(t *testing.T, prefix string, texts []string) {
 		if command == "eval" && !slices.Contains(texts, text) || command == "evalsha" && !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(text) {
 			t.Errorf("the script is %.100q", text)
 		}
-		state, order := fmt.Sprint(args[3]), fmt.Sprint(args[4])
-		if fmt.Sprint(args[2]) != "2" || !strings.HasPrefix(state, prefix+":{") || order != state+":order" {
-			t.Errorf("keys %v %q %q", args[2], state, order)
+		if key := fmt.Sprint(args[3]); fmt.Sprint(args[2]) != "1" || !strings.HasPrefix(key, prefix+":{") {
+			t.Errorf("%v keys: %q", args[2], key)
 		}
 	}
 	if scripts == 0 {
@@ -189,7 +184,7 @@ func TestForeignNamesHideNothing(t *testing.T) {
 			e.must(e.raw.HSet(e.ctx, e.prefix+":{"+foreign+"}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0").Err())
 		}
 		before := e.keys()
-		list, err := e.eye.List(e.ctx)
+		list, err := listed(e.eye, e.ctx)
 		e.must(err)
 		if len(list) != 1 || list[0].Name != name {
 			e.t.Errorf("listed %+v", list)

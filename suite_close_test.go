@@ -36,7 +36,7 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 func TestClosedClientRefuses(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p := e.peer()
-		handle, err := e.hold(p.sem(1)).Detach()
+		handle, err := e.hold(p.sem(1)).Detach(context.Background())
 		e.must(err)
 		l := e.hold(p.named("other", 1))
 		s := p.sem(1)
@@ -46,7 +46,7 @@ func TestClosedClientRefuses(t *testing.T) {
 		wantErr(e.t, err, berth.ErrClosed)
 		_, err = s.TryAcquire(e.ctx)
 		wantErr(e.t, err, berth.ErrClosed)
-		wantErr(e.t, s.With(e.ctx, func(context.Context) error { return nil }), berth.ErrClosed)
+		wantErr(e.t, s.Do(e.ctx, func(context.Context) error { return nil }), berth.ErrClosed)
 		_, err = p.Adopt(e.ctx, handle)
 		wantErr(e.t, err, berth.ErrClosed)
 		wantErr(e.t, l.Release(), berth.ErrClosed)

@@ -179,7 +179,7 @@ func TestLateMessageDoesNotTakeADetachedLease(t *testing.T) {
 		late := p.net.Inject(redistest.Rule{Match: messages, Fault: redistest.DelayMessage})
 		r := e.queue(p.sem(1))
 		e.release(first)
-		handle, err := r.granted().Detach() // it heard of the grant by heartbeat
+		handle, err := r.granted().Detach(e.ctx) // it heard of the grant by heartbeat
 		e.must(err)
 		l, err := q.Adopt(e.ctx, handle)
 		e.must(err)

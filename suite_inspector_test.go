@@ -37,7 +37,7 @@ func TestInspectorShowsHoldersAndWaiters(t *testing.T) {
 			}
 		}
 		for i, w := range st.Queue {
-			if w.Place != i || w.Label != []string{"c", "d"}[i] || w.Weight != []int{1, 3}[i] || w.Waited < 19*time.Millisecond || w.ExpiresIn <= 0 {
+			if w.Ahead != i || w.Label != []string{"c", "d"}[i] || w.Weight != []int{1, 3}[i] || w.Waited < 19*time.Millisecond || w.ExpiresIn <= 0 {
 				e.t.Errorf("waiter %+v", w)
 			}
 		}
@@ -52,7 +52,7 @@ func TestInspectorListsByName(t *testing.T) {
 			s := p.named(names[len(names)-1-i], 2)
 			e.hold(s)
 		}
-		all, err := e.eye.List(e.ctx)
+		all, err := listed(e.eye, e.ctx)
 		e.must(err)
 		var got []string
 		for _, s := range all {
@@ -72,16 +72,16 @@ func TestInspectorOfAnIdleSemaphore(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		_, err := e.eye.Show(e.ctx, name)
 		wantErr(e.t, err, berth.ErrNotFound)
-		id := strings.Repeat("x", 26) + ".1"
+		id := strings.Repeat("x", 8) + "." + strings.Repeat("x", 18) + "-1"
 		for what, err := range map[string]error{
 			"resize": e.eye.Resize(e.ctx, name, 2), "unpin": e.eye.Unpin(e.ctx, name), "resume": e.eye.Resume(e.ctx, name),
-			"evict": e.eye.Evict(e.ctx, name, id, true), "purge": e.eye.Purge(e.ctx, name),
+			"evict": e.eye.ForceEvict(e.ctx, name, id), "purge": e.eye.Purge(e.ctx, name),
 		} {
 			if !errors.Is(err, berth.ErrNotFound) {
 				e.t.Errorf("%s: error %v", what, err)
 			}
 		}
-		all, err := e.eye.List(e.ctx)
+		all, err := listed(e.eye, e.ctx)
 		e.must(err)
 		if len(all) > 0 {
 			e.t.Errorf("listed %+v", all)
@@ -133,7 +133,7 @@ func TestPinAndPauseOutlastIdleness(t *testing.T) {
 			}
 		}
 		e.must(e.eye.Unpin(e.ctx, "gone"))
-		all, err := e.eye.List(e.ctx)
+		all, err := listed(e.eye, e.ctx)
 		e.must(err)
 		if len(all) != 2 || all[0].Name != "other" || !all[0].Paused || all[1].Limit != 4 || !all[1].Pinned {
 			e.t.Errorf("listed %+v", all)
@@ -148,7 +148,7 @@ func TestEvictNicely(t *testing.T) {
 		l := e.hold(p.sem(1))
 		r := e.queue(q.sem(1))
 		start := time.Now()
-		e.must(e.eye.Evict(e.ctx, name, l.ID(), false))
+		e.must(e.eye.Evict(e.ctx, name, l.ID()))
 		lost := e.lost(l)
 		wantErr(e.t, lost, berth.ErrEvicted)
 		e.within(start, 0, 0, "told")
@@ -167,7 +167,7 @@ func TestEvictedHolderRunsOut(t *testing.T) {
 		p, q := e.peer(), e.peer()
 		l := e.hold(p.sem(1, berth.TTL(e.ttl)))
 		r := e.queue(q.sem(1))
-		e.must(e.eye.Evict(e.ctx, name, l.ID(), false))
+		e.must(e.eye.Evict(e.ctx, name, l.ID()))
 		e.lost(l)
 		start := time.Now()
 		r.granted()
@@ -180,7 +180,7 @@ func TestEvictByForce(t *testing.T) {
 		p, q := e.peer(), e.peer()
 		l := e.hold(p.sem(1))
 		r := e.queue(q.sem(1))
-		e.must(e.eye.Evict(e.ctx, name, l.ID(), true))
+		e.must(e.eye.ForceEvict(e.ctx, name, l.ID()))
 		e.holds(r.granted())
 		if lost := e.lost(l); lost.Reason != berth.LostEvicted {
 			e.t.Errorf("told %q", lost.Reason)
@@ -196,7 +196,7 @@ func TestEvictAWaiter(t *testing.T) {
 		p := e.peer()
 		first := e.hold(p.sem(1))
 		out, stays := e.queue(p.sem(1), berth.Label("out")), e.queue(p.sem(1))
-		e.must(e.eye.Evict(e.ctx, name, e.show().Queue[0].ID, false))
+		e.must(e.eye.Evict(e.ctx, name, e.show().Queue[0].ID))
 		out.refused(berth.ErrEvicted)
 		stays.waits()
 		e.release(first)
@@ -223,12 +223,12 @@ func TestInspectorRefusesBadArguments(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p := e.peer()
 		in := p.Inspector()
-		id := strings.Repeat("x", 26) + ".1"
+		id := strings.Repeat("x", 8) + "." + strings.Repeat("x", 18) + "-1"
 		for _, bad := range badNames() {
 			_, err := in.Show(e.ctx, bad)
 			for _, err := range []error{
 				err, in.Resize(e.ctx, bad, 1), in.Pin(e.ctx, bad, 1), in.Unpin(e.ctx, bad), in.Pause(e.ctx, bad),
-				in.Resume(e.ctx, bad), in.Evict(e.ctx, bad, id, false), in.Purge(e.ctx, bad),
+				in.Resume(e.ctx, bad), in.Evict(e.ctx, bad, id), in.Purge(e.ctx, bad),
 			} {
 				wantErr(e.t, err, berth.ErrInvalid)
 			}
@@ -239,7 +239,7 @@ func TestInspectorRefusesBadArguments(t *testing.T) {
 		}
 		wantErr(e.t, in.Resize(e.ctx, name, 0), berth.ErrInvalid)
 		for _, bad := range []string{"", "settings", "counts", "x", id + "\n", id + " ", "q" + id, strings.Repeat("x", 1<<20)} {
-			wantErr(e.t, in.Evict(e.ctx, name, bad, true), berth.ErrInvalid)
+			wantErr(e.t, in.ForceEvict(e.ctx, name, bad), berth.ErrInvalid)
 		}
 		if n := p.net.Count(); n > 0 {
 			e.t.Errorf("%d commands sent", n)
@@ -283,17 +283,17 @@ func TestInspectorPages(t *testing.T) {
 func TestPrefixesKeepApart(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p := e.peer()
-		other := e.peer(berth.WithPrefix(e.prefix + "2"))
+		other := e.peer(berth.Prefix(e.prefix + "2"))
 		l := e.hold(p.sem(1))
 		e.release(e.hold(other.sem(1)))
 		e.must(other.Inspector().Pin(e.ctx, name, 9))
 		e.holds(l)
-		all, err := e.eye.List(e.ctx)
+		all, err := listed(e.eye, e.ctx)
 		e.must(err)
 		if len(all) != 1 || all[0].Limit != 1 {
 			e.t.Errorf("listed %+v", all)
 		}
-		handle, err := l.Detach()
+		handle, err := l.Detach(context.Background())
 		e.must(err)
 		_, err = other.Adopt(e.ctx, handle)
 		wantErr(e.t, err, berth.ErrHandle)
@@ -307,7 +307,7 @@ func TestHooks(t *testing.T) {
 		note := func(ctx context.Context, format string, args ...any) {
 			events <- fmt.Sprintf(format, args...) + fmt.Sprint(" ", ctx.Value(key{}))
 		}
-		p := e.peer(berth.WithHooks(berth.Hooks{
+		p := e.peer(berth.Hook(berth.Hooks{
 			AcquireStart: func(ctx context.Context, a berth.AcquireInfo) context.Context {
 				note(ctx, "start %s %s %d/%d try=%v", a.Name, a.Label, a.Weight, a.Limit, a.Try)
 				return context.WithValue(ctx, key{}, "span")
@@ -331,7 +331,7 @@ func TestHooks(t *testing.T) {
 		r := e.queue(s, berth.Label("b"))
 		e.release(a)
 		b := r.granted()
-		e.must(e.eye.Evict(e.ctx, name, b.ID(), false))
+		e.must(e.eye.Evict(e.ctx, name, b.ID()))
 		e.lost(b)
 		want := []string{
 			"start s a 1/1 try=false <nil>", "done a queued=false lease=true err=false span",

@@ -218,20 +218,20 @@ func TestDetachAndAdopt(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p, q := e.peer(), e.peer()
 		first := e.hold(p.sem(3, berth.TTL(1500*time.Millisecond), berth.Label("job"), berth.Weight(2)))
-		handle, err := first.Detach()
+		handle, err := first.Detach(context.Background())
 		e.must(err)
 		if first.Valid() || !errors.Is(context.Cause(first.Context()), berth.ErrReleased) {
 			e.t.Errorf("after Detach: valid %v, cause %v", first.Valid(), context.Cause(first.Context()))
 		}
 		wantErr(e.t, first.Release(), berth.ErrReleased)
 		wantErr(e.t, first.Renew(e.ctx), berth.ErrReleased)
-		_, err = first.Detach()
+		_, err = first.Detach(context.Background())
 		wantErr(e.t, err, berth.ErrReleased)
 		e.must(p.Close())
 
 		l, err := q.Adopt(e.ctx, handle)
 		e.must(err)
-		if l.ID() != first.ID() || l.Token() != first.Token() || l.Slot() != first.Slot() || l.Weight() != 2 || l.Label() != "job" || l.Limit() != 3 {
+		if l.ID() == first.ID() || l.Token() <= first.Token() || l.Slot() != first.Slot() || l.TTL() != first.TTL() || l.Weight() != 2 || l.Label() != "job" || l.Limit() != 3 {
 			e.t.Errorf("adopted %+v", l)
 		}
 		e.holds(l)
@@ -248,12 +248,12 @@ func TestDetachAndAdopt(t *testing.T) {
 func TestAdoptedLeaseHearsOfEviction(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p, q := e.peer(), e.peer()
-		handle, err := e.hold(p.sem(1)).Detach()
+		handle, err := e.hold(p.sem(1)).Detach(context.Background())
 		e.must(err)
 		l, err := q.Adopt(e.ctx, handle)
 		e.must(err)
 		start := time.Now()
-		e.must(e.eye.Evict(e.ctx, name, l.ID(), true))
+		e.must(e.eye.ForceEvict(e.ctx, name, l.ID()))
 		if lost := e.lost(l); lost.Reason != berth.LostEvicted {
 			e.t.Errorf("told %q", lost.Reason)
 		}
@@ -265,7 +265,7 @@ func TestAdoptedLeaseHearsOfEviction(t *testing.T) {
 func TestAdoptOfWhatIsGone(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p, q := e.peer(), e.peer()
-		handle, err := e.hold(p.sem(1, berth.TTL(e.ttl))).Detach()
+		handle, err := e.hold(p.sem(1, berth.TTL(e.ttl))).Detach(context.Background())
 		e.must(err)
 		e.until("expired", func(s *berth.State) bool { return s.Holders == 0 })
 		_, err = q.Adopt(e.ctx, handle)
@@ -278,7 +278,7 @@ func TestAdoptOfWhatIsGone(t *testing.T) {
 func TestAdoptInTheSameProcess(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		p := e.peer()
-		handle, err := e.hold(p.sem(1)).Detach()
+		handle, err := e.hold(p.sem(1)).Detach(context.Background())
 		e.must(err)
 		l, err := p.Adopt(e.ctx, handle)
 		e.must(err)

@@ -15,7 +15,7 @@ func TestListingLeavesTheKeysTTL(t *testing.T) {
 		key := e.prefix + ":{" + name + "}"
 		for _, ttl := range []string{"with a TTL", "without"} {
 			before := e.raw.PTTL(e.ctx, key).Val()
-			if _, err := e.eye.List(e.ctx); err != nil {
+			if _, err := listed(e.eye, e.ctx); err != nil {
 				e.t.Fatal(err)
 			}
 			if after := e.raw.PTTL(e.ctx, key).Val(); (before > 0) != (after > 0) {
@@ -33,7 +33,7 @@ func TestListShowsWhatIsSoundBesideWhatIsNot(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		lease := e.hold(e.peer().sem(1))
 		e.must(e.raw.Set(e.ctx, e.prefix+":{damaged}", "foreign", 0).Err())
-		all, err := e.eye.List(e.ctx)
+		all, err := listed(e.eye, e.ctx)
 		if !errors.Is(err, berth.ErrCorrupt) || len(all) != 1 || all[0].Name != name {
 			e.t.Errorf("listed %v, %v", all, err)
 		}

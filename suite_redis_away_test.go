@@ -50,7 +50,7 @@ func TestRefusedConnectionIsReportedAtOnce(t *testing.T) {
 	if err != nil && strings.Count(err.Error(), "refused") != 1 {
 		t.Errorf("the error repeats itself: %v", err)
 	}
-	if _, err := nobodyThere(t).Inspector().List(t.Context()); !errors.Is(err, berth.ErrUnreachable) {
+	if _, err := listed(nobodyThere(t).Inspector(), t.Context()); !errors.Is(err, berth.ErrUnreachable) {
 		t.Errorf("List: %v", err)
 	}
 }
@@ -66,22 +66,17 @@ func TestCutOffAtFirstContact(t *testing.T) {
 	})
 }
 
-// TestDetachedLeaseThatIsEvictedCanBeReleased: whoever has the handle of a lease
-// that was asked to stop can still give it back.
+// TestDetachedLeaseThatIsEvictedCanBeReleased: a lease that was asked to stop is not
+// adopted any more, but its handle still gives it back.
 func TestDetachedLeaseThatIsEvictedCanBeReleased(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		lease := e.hold(e.peer().sem(1))
-		handle, err := lease.Detach()
+		handle, err := lease.Detach(context.Background())
 		e.must(err)
-		e.must(e.eye.Evict(e.ctx, name, lease.ID(), false))
-		adopted, err := e.peer().Adopt(e.ctx, handle)
-		e.must(err)
-		if adopted.Valid() || !errors.Is(context.Cause(adopted.Context()), berth.ErrEvicted) {
-			e.t.Errorf("adopted although evicted: %v", context.Cause(adopted.Context()))
-		}
-		if err := adopted.Release(); !errors.Is(err, berth.ErrEvicted) {
-			e.t.Errorf("Release: %v", err)
-		}
+		e.must(e.eye.Evict(e.ctx, name, e.show().Leases[0].ID))
+		_, err = e.peer().Adopt(e.ctx, handle)
+		wantErr(e.t, err, berth.ErrEvicted)
+		e.must(e.peer().ReleaseHandle(e.ctx, handle))
 		if _, err := e.eye.Show(e.ctx, name); !errors.Is(err, berth.ErrNotFound) {
 			e.t.Errorf("not given back: %v", err)
 		}
@@ -128,7 +123,7 @@ func TestSilentRedisIsNotTheCallersDeadline(t *testing.T) {
 		if _, err = sem.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire with a deadline: %v", err)
 		}
-		if _, err = c.Inspector().List(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err = listed(c.Inspector(), ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("List with a deadline: %v", err)
 		}
 	})

@@ -106,7 +106,7 @@ func TestRedisThatCannotBeReached(t *testing.T) {
 		_, err = p.sem(1).Acquire(e.ctx)
 		wantErr(e.t, err, berth.ErrUnreachable)
 		e.within(start, 0, 10*time.Second, "gave up twice")
-		_, err = p.Inspector().List(e.ctx)
+		_, err = listed(p.Inspector(), e.ctx)
 		wantErr(e.t, err, berth.ErrUnreachable)
 		p.net.Up()
 		e.pass(2 * time.Second) // go-redis looks once a second
@@ -283,7 +283,7 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 // A newer layout is refused, and not for being foreign.
 func TestNewerLayoutIsRefused(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
-		e.must(e.raw.HSet(e.ctx, e.prefix+":{"+name+"}", "settings", "2 whatever comes").Err())
+		e.must(e.raw.HSet(e.ctx, e.prefix+":{"+name+"}", "state", "2 whatever comes").Err())
 		before := e.keys()
 		_, err := e.peer().sem(1).Acquire(e.ctx)
 		if err == nil || !strings.Contains(err.Error(), "upgrade") {

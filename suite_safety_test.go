@@ -212,7 +212,7 @@ func TestTrustDeadlineIsNeverLaterThanServerExpiry(t *testing.T) {
 		second := r.granted()
 		e.trusts(second, "a hand-off whose message was late")
 
-		handle, err := second.Detach()
+		handle, err := second.Detach(e.ctx)
 		e.must(err)
 		third, err := holder.Adopt(e.ctx, handle)
 		e.must(err)
@@ -243,7 +243,7 @@ func (e *env) trusts(l *berth.Lease, what string) {
 	e.t.Helper()
 	until := l.ValidUntil()
 	store := protocol.NewStore(e.raw, e.prefix, "eye", 0, "")
-	snap, err := store.Inspect(e.ctx, store.Keys(name), true)
+	snap, err := store.Inspect(e.ctx, store.Key(name), true)
 	e.must(err)
 	if !l.Valid() {
 		e.t.Errorf("%s: it is not valid", what)
@@ -331,7 +331,7 @@ func TestRenewalNeverRecreates(t *testing.T) {
 		e.must(e.eye.Purge(e.ctx, name))
 		err := l.Renew(e.ctx)
 		wantErr(e.t, err, berth.ErrLost)
-		if lost := e.lost(l); lost.Reason != berth.LostExpired {
+		if lost := e.lost(l); lost.Reason != berth.LostVanished {
 			e.t.Errorf("the holder is told %q", lost.Reason)
 		}
 		e.idle()
@@ -345,7 +345,7 @@ func TestHolderOfAVanishedLeaseIsTold(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		l := e.hold(e.peer().sem(1, berth.TTL(e.ttl)))
 		e.must(e.eye.Purge(e.ctx, name))
-		if lost := e.lost(l); lost.Reason != berth.LostExpired {
+		if lost := e.lost(l); lost.Reason != berth.LostVanished {
 			e.t.Errorf("the holder is told %q", lost.Reason)
 		}
 		e.idle()

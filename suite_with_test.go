@@ -18,7 +18,7 @@ func TestWithHoldsWhileItRuns(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		s := e.peer().sem(1)
 		ctx := context.WithValue(e.ctx, key{}, "value")
-		err := s.With(ctx, func(ctx context.Context) error {
+		err := s.Do(ctx, func(ctx context.Context) error {
 			l, ok := berth.FromContext(ctx)
 			if !ok || !l.Valid() || ctx.Value(key{}) != "value" {
 				e.t.Errorf("lease %v, %v, value %v", l, ok, ctx.Value(key{}))
@@ -28,7 +28,7 @@ func TestWithHoldsWhileItRuns(t *testing.T) {
 		}, berth.Label("with"))
 		wantErr(e.t, err, errShift)
 		e.idle()
-		e.must(s.With(ctx, func(context.Context) error { return nil }))
+		e.must(s.Do(ctx, func(context.Context) error { return nil }))
 		e.idle()
 	})
 }
@@ -42,7 +42,7 @@ func TestWithGivesBackAfterAPanic(t *testing.T) {
 					e.t.Errorf("recovered %v", r)
 				}
 			}()
-			_ = s.With(e.ctx, func(context.Context) error { panic("oops") })
+			_ = s.Do(e.ctx, func(context.Context) error { panic("oops") })
 		}()
 		e.idle()
 	})
@@ -52,9 +52,9 @@ func TestWithGivesBackAfterAPanic(t *testing.T) {
 func TestWithEndsItsContext(t *testing.T) {
 	each(t, func(_ *testing.T, e *env) {
 		s := e.peer().sem(1)
-		err := s.With(e.ctx, func(ctx context.Context) error {
+		err := s.Do(e.ctx, func(ctx context.Context) error {
 			l, _ := berth.FromContext(ctx)
-			e.must(e.eye.Evict(e.ctx, name, l.ID(), false))
+			e.must(e.eye.Evict(e.ctx, name, l.ID()))
 			<-ctx.Done()
 			wantErr(e.t, context.Cause(ctx), berth.ErrLost)
 			wantErr(e.t, context.Cause(ctx), berth.ErrEvicted)
@@ -64,7 +64,7 @@ func TestWithEndsItsContext(t *testing.T) {
 		e.idle()
 
 		outer, cancel := context.WithCancel(e.ctx)
-		err = s.With(outer, func(ctx context.Context) error {
+		err = s.Do(outer, func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
 			return ctx.Err()
@@ -81,10 +81,10 @@ func TestWithDoesNotRunWithoutALease(t *testing.T) {
 			e.t.Error("it ran")
 			return nil
 		}
-		wantErr(e.t, s.With(e.ctx, never, berth.Weight(2)), berth.ErrTooHeavy)
+		wantErr(e.t, s.Do(e.ctx, never, berth.Weight(2)), berth.ErrTooHeavy)
 		dead, cancel := context.WithCancel(e.ctx)
 		cancel()
-		wantErr(e.t, s.With(dead, never), context.Canceled)
+		wantErr(e.t, s.Do(dead, never), context.Canceled)
 	})
 }
 
@@ -124,11 +124,12 @@ func TestAcquireAllTakesAllInTheOrderOfTheArguments(t *testing.T) {
 		if d := leases.ValidUntil().Sub(first).Abs(); d > time.Second {
 			e.t.Errorf("valid until %v, the first ends at %v", leases.ValidUntil(), first)
 		}
-		ctx := leases.Context()
+		ctx, cancel := leases.Context()
+		defer cancel()
 		e.must(leases.Release())
 		<-ctx.Done()
 		wantErr(e.t, context.Cause(ctx), berth.ErrReleased)
-		all, err := e.eye.List(e.ctx)
+		all, err := listed(e.eye, e.ctx)
 		e.must(err)
 		if len(all) > 0 || leases.Valid() {
 			e.t.Errorf("left: %+v", all)
@@ -165,7 +166,7 @@ func TestAcquireAllTakesNoneOnFailure(t *testing.T) {
 func (e *env) untilListed(names ...string) {
 	e.t.Helper()
 	for {
-		all, err := e.eye.List(e.ctx)
+		all, err := listed(e.eye, e.ctx)
 		e.must(err)
 		var got []string
 		for _, s := range all {
@@ -219,7 +220,7 @@ func TestAcquireAllIsToldOfALossWhileItWaits(t *testing.T) {
 			failed <- err
 		}()
 		e.until("holding", func(s *berth.State) bool { return s.Holders == 1 })
-		e.must(e.eye.Evict(e.ctx, name, e.show().Leases[0].ID, true))
+		e.must(e.eye.ForceEvict(e.ctx, name, e.show().Leases[0].ID))
 		err := <-failed
 		var lost *berth.LostError
 		if !errors.As(err, &lost) || lost.Name != name || lost.Reason != berth.LostEvicted {

@@ -19,9 +19,12 @@
 //	http.Handle("/reports/", limited)
 //
 // A request that holds a permit has a context that ends when the lease is lost;
-// berth.FromContext returns the lease. When Redis is away, requests are refused
-// unless FailOpen says otherwise, and either is logged.
+// berth.FromContext returns the lease. A request loses it at MaxHold: a Handler's
+// after a minute, a Transport's after 15. While Redis cannot be reached, requests
+// are refused unless FailOpen says otherwise, and either is logged.
 //
 // Keys may come from strangers: every string becomes a valid name, no two become
-// the same, and nothing is kept for a key that is not in use.
+// the same, nothing is kept for a key that is not in use, and MaxWaiting bounds
+// how many requests of a Handler wait at once. docs/http.md tells what else a
+// server that is open to strangers needs.
 package berthhttp

@@ -13,14 +13,17 @@ import (
 // ErrMaxWait: the request has waited in line for MaxWait.
 var ErrMaxWait = errors.New("berthhttp: waited for MaxWait")
 
+// ErrMaxWaiting: MaxWaiting requests of this process wait already.
+var ErrMaxWaiting = errors.New("berthhttp: MaxWaiting requests wait already")
+
 // errSilence: Redis has not said anything within AnswerWithin, or MaxWait.
 var errSilence = fmt.Errorf("%w in time", berth.ErrUnreachable)
 
 // RefusedError is why a request was not let through. Nothing was sent, or
 // served, and no permit is held.
 //
-// Err is what errors.Is and errors.As look into: ErrMaxWait, berth.ErrQueueFull
-// or berth.ErrBusy (a *berth.BusyError), the context's error, or, when Redis is
+// Err is what errors.Is and errors.As look into: ErrMaxWait, ErrMaxWaiting,
+// berth.ErrQueueFull or berth.ErrBusy (a *berth.BusyError), the context's error, or, when Redis is
 // the reason, berth.ErrUnreachable, berth.ErrRefused or berth.ErrCorrupt.
 type RefusedError struct {
 	Name       string        // of the semaphore
@@ -48,15 +51,15 @@ func (e *RefusedError) Timeout() bool {
 	return errors.Is(e.Err, ErrMaxWait) || errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// away reports whether Redis is why there is no permit.
-func away(err error) bool {
+// byRedis reports whether Redis is why there is no permit.
+func byRedis(err error) bool {
 	return errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) || errors.Is(err, berth.ErrCorrupt)
 }
 
 // statusOf returns the status for a refusal, where limited is that for a limit.
 func statusOf(err error, limited int) int {
 	switch {
-	case away(err), errors.Is(err, berth.ErrClosed), errors.Is(err, context.Canceled):
+	case byRedis(err), errors.Is(err, berth.ErrClosed), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable
 	case errors.Is(err, berth.ErrInvalid):
 		return http.StatusInternalServerError

@@ -25,7 +25,10 @@ func NewHandler(client *berth.Client, name string, limit int, next http.Handler,
 	if next == nil {
 		return nil, &berth.InvalidError{What: "handler", Reason: "it is nil"}
 	}
-	cfg, err := config{maxWait: DefaultMaxWait, answerWithin: DefaultAnswerWithin}.with(opts)
+	cfg, err := config{
+		maxWait: DefaultMaxWait, maxWaiting: DefaultMaxWaiting, answerWithin: DefaultAnswerWithin,
+		lease: []berth.Option{berth.MaxHold(DefaultMaxHold)},
+	}.with(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +53,14 @@ func NewHandler(client *berth.Client, name string, limit int, next http.Handler,
 // ResponseWriter as it is, so flushing, hijacking and all else work; a handler
 // that hijacks and returns has given its permit back.
 //
-// The request's context ends when the lease is lost, and next should stop then. A
-// client that goes away while it waits loses its place, and one that is gone when
+// The lease is lost at its MaxHold, when an operator evicts it, and when Redis is
+// away for longer than its TTL. Then others may get the permit, so the request is
+// over: its context ends with the *berth.LostError as its cause, reading its body
+// fails, and after 5 s writing the response fails too. next should return; one
+// that is blocked in reading or writing does so now. The server must support
+// deadlines, as that of net/http does (http.ResponseController).
+//
+// A client that goes away while it waits loses its place, and one that is gone when
 // its turn comes is not served. The net/http server notices that a client of
 // HTTP/1 is gone only once the request body has been read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -60,19 +69,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(w, r, why)
 		return
 	}
-	ctx, cancel := p.bind(r.Context())
 	defer p.release()
-	defer cancel()
-	defer h.reportLoss(p)
-	h.next.ServeHTTP(w, r.WithContext(ctx))
-}
-
-// reportLoss says that the limit may have been exceeded by a handler that went on.
-func (h *Handler) reportLoss(p *permit) {
-	if lost := p.lost(); lost != nil {
-		h.limiter.logger.Warn("berthhttp: a lease was lost while its request was served; the request's context was ended",
-			"name", lost.Name, "held", time.Since(p.since).Round(time.Millisecond), "error", lost)
-	}
+	serve(p, h.next, w, r)
 }
 
 func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, why *RefusedError) {
@@ -90,7 +88,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, why *RefusedError) {
 	switch {
 	case why.Status == http.StatusInternalServerError:
 		line = "the limit for this request is not valid"
-	case away(why.Err):
+	case byRedis(why.Err):
 		line = "temporarily unavailable"
 	case why.Ahead == 1:
 		line = "busy: 1 request is ahead of this one"

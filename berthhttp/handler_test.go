@@ -117,6 +117,37 @@ func TestHandlerRefuses(t *testing.T) {
 	}
 }
 
+// TestMaxWaiting: so many wait, whatever their keys; one more is refused at once,
+// and those that are served do not count.
+func TestMaxWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client, g := store.Client(), make(gate)
+		var why error
+		h := newHandler(t, client, 1, g, berthhttp.MaxWaiting(2), berthhttp.MaxWait(10*time.Second),
+			berthhttp.Key(func(r *http.Request) string { return r.URL.Path }),
+			berthhttp.Refuse(func(w http.ResponseWriter, r *http.Request, refused *berthhttp.RefusedError) {
+				if r.URL.Path == "/d" {
+					why = refused
+				}
+				w.WriteHeader(refused.Status)
+			}))
+		for _, path := range []string{"/a", "/b", "/c", "/a", "/b"} { // three are served
+			serve(t, h, get(t.Context(), t, path))
+			synctest.Wait()
+		}
+		began, rec := time.Now(), httptest.NewRecorder()
+		h.ServeHTTP(rec, get(t.Context(), t, "/d"))
+		if rec.Code != http.StatusTooManyRequests || !errors.Is(why, berthhttp.ErrMaxWaiting) || time.Since(began) != 0 {
+			t.Errorf("answered %d after %v because %v", rec.Code, time.Since(began), why)
+		}
+		<-time.After(11 * time.Second) // both have been refused
+		_, last := serve(t, h, get(t.Context(), t, "/d"))
+		want(t, client, "work//d", 1, 0)
+		close(g)
+		<-last
+	})
+}
+
 // TestClientGoneWhileWaiting: it loses its place, and the next moves up.
 func TestClientGoneWhileWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
@@ -157,7 +188,7 @@ func TestClientGoneAtItsTurn(t *testing.T) {
 			served++
 		})
 		// The last moment at which the context can end unseen is after the grant.
-		hooked := berth.WithHooks(berth.Hooks{AcquireDone: func(context.Context, berth.AcquireInfo, *berth.Lease, error) { leave() }})
+		hooked := berth.Hook(berth.Hooks{AcquireDone: func(context.Context, berth.AcquireInfo, *berth.Lease, error) { leave() }})
 		h := newHandler(t, store.Client(hooked), 1, next)
 		h.ServeHTTP(httptest.NewRecorder(), get(ctx, t, "/"))
 		if served != 0 {
@@ -280,6 +311,8 @@ func TestInvalidArguments(t *testing.T) {
 			"limit 0":             transport(client, "x", 0),
 			"nil option":          transport(client, "x", 1, nil),
 			"lease option":        transport(client, "x", 1, berthhttp.LeaseOptions(berth.TTL(-1))),
+			"max waiting":         transport(client, "x", 1, berthhttp.MaxWaiting(-1)),
+			"max hold":            transport(client, "x", 1, berthhttp.MaxHold(-1)),
 			"answer within":       transport(client, "x", 1, berthhttp.AnswerWithin(0)),
 			"status of transport": transport(client, "x", 1, berthhttp.Status(429)),
 			"refuse of transport": transport(client, "x", 1, berthhttp.Refuse(func(http.ResponseWriter, *http.Request, *berthhttp.RefusedError) {})),

@@ -32,7 +32,7 @@ func newHold(p *permit, req *http.Request) *hold {
 		h.callers = make([]uintptr, 24)
 		h.callers = h.callers[:runtime.Callers(4, h.callers)] // above RoundTrip
 	}
-	h.ctx, h.cancel = p.bind(req.Context())
+	h.ctx, h.cancel = p.bind(req.Context(), nil)
 	h.stop = context.AfterFunc(h.ctx, h.ended)
 	return h
 }

@@ -98,7 +98,7 @@ func TestRetryAfter(t *testing.T) {
 		{standing{ahead: 4, limit: 4}, 3 * s, 6 * s},
 		{standing{ahead: 9, limit: 5}, s + 1, 3 * s}, // two rounds of a little more than a second
 		{standing{ahead: 9, limit: 5}, time.Millisecond, s},
-		{standing{ahead: 1 << 40, limit: 1}, time.Hour, mostRetry},
+		{standing{ahead: 1 << 30, limit: 1}, time.Hour, mostRetry},
 		{standing{ahead: 1, limit: 0}, time.Minute, mostRetry}, // frozen by an operator
 	} {
 		if got := c.stand.retryAfter(c.hold); got != c.want {

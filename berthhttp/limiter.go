@@ -1,6 +1,7 @@
 package berthhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type limiter struct {
 	limit  int
 	holds  meter
 	outage outage
+
+	waiting atomic.Int64 // requests
 }
 
 func newLimiter(client *berth.Client, name string, limit int, cfg config) (*limiter, error) {
@@ -35,7 +38,7 @@ func newLimiter(client *berth.Client, name string, limit int, cfg config) (*limi
 	}
 	l := &limiter{config: cfg, client: client, name: name, limit: limit}
 	l.outage.log = cfg.logger.With("limit", name)
-	l.outage.open = cfg.failOpen
+	l.outage.open, l.outage.reach = cfg.failOpen, client.Reach
 	return l, nil
 }
 
@@ -51,25 +54,28 @@ type permit struct {
 // held. A request whose context has ended gets no permit.
 func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	w := &attempt{limiter: l, began: time.Now(), name: l.name}
-	err := l.outage.known(l.answerWithin)
 	var lease *berth.Lease
-	if err == nil {
+	away := l.outage.known(r.Context())
+	err := away
+	if away == nil {
 		lease, err = w.acquire(r)
+		if errors.Is(err, berth.ErrUnreachable) {
+			away = l.outage.unanswered(r.Context())
+		}
 	}
 	switch {
-	case err == nil && r.Context().Err() != nil:
-		// The grant and the end have crossed: nobody is there to use it.
+	case r.Context().Err() != nil:
+		// A grant may have crossed the end: nobody is there to use it.
 		giveBack(lease, l.logger)
-		err = r.Context().Err()
-	case err != nil && away(err) && r.Context().Err() == nil:
-		l.outage.report(err)
-		if !l.failOpen {
-			break
-		}
+		err = cmp.Or(err, r.Context().Err())
+	case away != nil && l.failOpen:
+		l.outage.report(away, false)
 		if l.onOpen != nil {
-			l.onOpen(r, err)
+			l.onOpen(r, away)
 		}
 		err = nil
+	case byRedis(err):
+		l.outage.report(err, true)
 	}
 	if err != nil {
 		return nil, w.refusal(err)
@@ -87,6 +93,10 @@ type attempt struct {
 
 func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 	l := a.limiter
+	defer l.waiting.Add(-1)
+	if n := l.waiting.Add(1); l.maxWaiting > 0 && n > int64(l.maxWaiting) {
+		return nil, ErrMaxWaiting
+	}
 	limit := l.limit
 	if l.key != nil {
 		key := l.key(r)
@@ -99,16 +109,13 @@ func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	var opts []berth.Option
+	var opts []berth.AcquireOption
 	if l.perRequest != nil {
 		opts = append(opts, l.perRequest(r)...)
 	}
 	lease, err := a.wait(r.Context(), sem, opts)
-	switch {
-	case a.answered(err):
+	if a.answered(err) {
 		l.outage.over()
-	case errors.Is(err, berth.ErrUnreachable): // a refusal may be one key's trouble, and comes fast
-		l.outage.begin(err)
 	}
 	return lease, err
 }
@@ -121,7 +128,7 @@ func (a *attempt) answered(err error) bool {
 
 // wait acquires within the bounds on the wait and on Redis. The second ends with
 // the first answer: who stands in line has been heard.
-func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []berth.Option) (*berth.Lease, error) {
+func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []berth.AcquireOption) (*berth.Lease, error) {
 	l := a.limiter
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -166,7 +173,7 @@ func (a *attempt) refusal(err error) *RefusedError {
 		Name: a.name, Waited: time.Since(a.began), Ahead: -1, Err: err,
 		RetryAfter: leastRetry, Status: statusOf(err, a.limiter.status),
 	}
-	if away(err) {
+	if byRedis(err) {
 		return e
 	}
 	stand := standing{ahead: -1}

@@ -11,11 +11,16 @@ import (
 
 // Defaults of the options.
 const (
-	// DefaultMaxHold is how long a Transport's request may keep its permit,
-	// reading the response body included.
-	DefaultMaxHold = 15 * time.Minute
+	// DefaultMaxHold is how long a Handler's request may keep its permit. Proxies
+	// commonly wait as long for an answer.
+	DefaultMaxHold = time.Minute
+	// DefaultTransportMaxHold is the same for a Transport's request, reading the
+	// response body included.
+	DefaultTransportMaxHold = 15 * time.Minute
 	// DefaultMaxWait is how long a Handler's request waits in line.
 	DefaultMaxWait = 5 * time.Second
+	// DefaultMaxWaiting is how many of a Handler's requests wait at once.
+	DefaultMaxWaiting = 1000
 	// DefaultAnswerWithin is how long a Handler's request waits for Redis.
 	DefaultAnswerWithin = time.Second
 	// DefaultTransportAnswerWithin is the same for a Transport's request.
@@ -30,8 +35,9 @@ type config struct {
 	key          func(*http.Request) string // nil: one semaphore for all
 	limits       func(key string) int
 	lease        []berth.Option
-	perRequest   func(*http.Request) []berth.Option
+	perRequest   func(*http.Request) []berth.AcquireOption
 	maxWait      time.Duration // negative: no bound but the request's context
+	maxWaiting   int           // 0: no bound
 	answerWithin time.Duration
 	failOpen     bool
 	onOpen       func(*http.Request, error)
@@ -54,8 +60,8 @@ func Key(f func(*http.Request) string) Option { return func(c *config) { c.key =
 // quick, and should return the same in all processes: the last one wins.
 func Limits(f func(key string) int) Option { return func(c *config) { c.limits = f } }
 
-// LeaseOptions sets options of all leases, such as berth.TTL, berth.MaxHold or
-// berth.QueueLimit. berth.OnQueued has no effect here.
+// LeaseOptions sets options of all leases, such as berth.TTL or berth.QueueLimit.
+// berth.OnQueued has no effect here.
 func LeaseOptions(opts ...berth.Option) Option {
 	return func(c *config) { c.lease = append(c.lease, opts...) }
 }
@@ -63,7 +69,7 @@ func LeaseOptions(opts ...berth.Option) Option {
 // PerRequest sets further options of each request's lease, such as berth.Weight,
 // berth.HeadStart or berth.Label. A request whose options are out of bounds is
 // refused.
-func PerRequest(f func(*http.Request) []berth.Option) Option {
+func PerRequest(f func(*http.Request) []berth.AcquireOption) Option {
 	return func(c *config) { c.perRequest = f }
 }
 
@@ -72,14 +78,33 @@ func PerRequest(f func(*http.Request) []berth.Option) Option {
 // request's context for a Transport.
 func MaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } }
 
+// MaxWaiting bounds how many requests of this process wait for a permit at once,
+// over all keys; 0 is no bound. One more is refused at once with ErrMaxWaiting.
+// So whoever chooses the keys cannot fill this process's memory with waiting
+// requests, nor make it ask Redis for more than it can answer in time. Default:
+// DefaultMaxWaiting for a Handler, no bound for a Transport.
+func MaxWaiting(n int) Option { return func(c *config) { c.maxWaiting = n } }
+
+// MaxHold bounds how long a request may keep its permit; 0 is no bound. Then the
+// lease is lost, and the request ends as ServeHTTP and RoundTrip describe. It is
+// LeaseOptions(berth.MaxHold(d)) in a word. Default: DefaultMaxHold for a
+// Handler, DefaultTransportMaxHold for a Transport.
+func MaxHold(d time.Duration) Option { return LeaseOptions(berth.MaxHold(d)) }
+
 // AnswerWithin bounds how long a request waits for Redis to say anything at all;
-// default DefaultAnswerWithin or DefaultTransportAnswerWithin. After that Redis
-// counts as away, and for a second the requests that follow do not ask it.
+// default DefaultAnswerWithin or DefaultTransportAnswerWithin. After that it is
+// refused, unless FailOpen lets it pass.
 func AnswerWithin(d time.Duration) Option { return func(c *config) { c.answerWithin = d } }
 
-// FailOpen lets requests pass without a permit, and so without a limit, when
-// Redis is away or refuses. That is logged, and f, if not nil, is called for each
-// such request with the reason. Default: such requests are refused.
+// FailOpen lets requests pass without a permit, and so without a limit or a
+// MaxHold, while Redis cannot be reached. That is logged, and f, if not nil, is
+// called for each such request with the reason. Default: such requests are
+// refused.
+//
+// A request that had no answer within AnswerWithin waits until berth.Client.Reach
+// has found out whether Redis can be reached: 3 s more for one that is silent. If
+// it can, the time was lost in a queue, here or there, and the request is refused.
+// So is one that Redis refuses, because it has no memory left, for instance.
 func FailOpen(f func(r *http.Request, why error)) Option {
 	return func(c *config) { c.failOpen, c.onOpen = true, f }
 }
@@ -119,6 +144,9 @@ func (c config) with(opts []Option) (config, error) {
 	}
 	if c.answerWithin <= 0 {
 		return c, &berth.InvalidError{What: "AnswerWithin", Reason: fmt.Sprintf("%v is not above 0", c.answerWithin)}
+	}
+	if c.maxWaiting < 0 {
+		return c, &berth.InvalidError{What: "MaxWaiting", Reason: fmt.Sprintf("%d is below 0", c.maxWaiting)}
 	}
 	if c.logger == nil {
 		c.logger = slog.Default()

@@ -1,82 +1,137 @@
 package berthhttp
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/berth-go/berth"
 )
 
 const (
-	// retryRedis is how long nobody asks a Redis that was away.
-	retryRedis = time.Second
-	// reportEvery is how often an outage that goes on is logged.
+	// lookEvery is how long what was found out about Redis is believed.
+	lookEvery = time.Second
+	// reportEvery is how often requests without an answer are logged.
 	reportEvery = 10 * time.Second
 )
 
-// outage keeps requests from queueing up before a Redis that is away: while it
-// lasts, one request a second finds out whether it is over, and the others are
-// told at once.
+// outage knows whether Redis can be reached. A request without an answer only
+// raises the question, for its time may have passed in a queue of this process;
+// berth.Client.Reach answers it. While Redis is away nobody asks it: one request
+// a second looks, and the others are told at once.
 type outage struct {
-	log  *slog.Logger
-	open bool // requests pass, rather than being refused
+	log   *slog.Logger
+	open  bool // requests pass while Redis is away
+	reach func(context.Context) error
 
 	mu      sync.Mutex
-	err     error     // guarded by mu; why; nil: none is known
-	retryAt time.Time // guarded by mu
-	logged  time.Time // guarded by mu
-	count   int       // guarded by mu; requests since logged
+	err     error         // guarded by mu; why Redis cannot be reached; nil: it can, as far as is known
+	looking chan struct{} // guarded by mu; closed when the look that is under way ends; nil: none is
+	looked  time.Time     // guarded by mu; when the last one ended
+	heard   bool          // guarded by mu; Redis has answered a request since the last one began
+	logged  time.Time     // guarded by mu
+	count   int           // guarded by mu; requests without an answer since logged
 }
 
-// known returns the reason if Redis is not to be asked now.
-func (o *outage) known(patience time.Duration) error {
+// known returns why Redis cannot be reached, if that is known. What is known for
+// too long is looked up again.
+func (o *outage) known(ctx context.Context) error {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err == nil {
-		return nil
-	}
-	now := time.Now()
-	if now.Before(o.retryAt) {
+	if o.err == nil || o.looking != nil || time.Since(o.looked) < lookEvery {
+		defer o.mu.Unlock()
 		return o.err
 	}
-	o.retryAt = now.Add(patience + retryRedis) // this one asks, for all
+	return o.await(ctx)
+}
+
+// unanswered raises the question for a request that had no answer, and returns
+// why Redis cannot be reached. If requests are refused in any case, it does not
+// wait for that: the requests to come will know.
+func (o *outage) unanswered(ctx context.Context) error {
+	o.mu.Lock()
+	if o.open {
+		return o.await(ctx)
+	}
+	defer o.mu.Unlock()
+	o.look()
 	return nil
 }
 
-// begin notes that Redis did not answer, or not as it should.
-func (o *outage) begin(err error) {
-	o.mu.Lock()
+// await waits for a look, or for ctx. It unlocks mu.
+func (o *outage) await(ctx context.Context) error {
+	if looking := o.look(); looking != nil {
+		o.mu.Unlock()
+		select {
+		case <-looking:
+		case <-ctx.Done():
+		}
+		o.mu.Lock()
+	}
 	defer o.mu.Unlock()
-	o.err, o.retryAt = err, time.Now().Add(retryRedis)
+	return o.err
 }
 
-// over notes that Redis has answered.
+// look starts a look, unless one is under way or has just ended; then it returns
+// nil. mu is held.
+func (o *outage) look() <-chan struct{} {
+	if o.looking == nil && time.Since(o.looked) >= lookEvery {
+		looking := make(chan struct{})
+		o.looking, o.heard = looking, false
+		go func() {
+			defer close(looking)
+			o.settle(o.reach(context.Background()))
+		}()
+	}
+	return o.looking
+}
+
+// settle takes what a look has found out. Redis is not away if that is nothing,
+// or if it has answered a request meanwhile.
+func (o *outage) settle(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.heard || !errors.Is(err, berth.ErrUnreachable) {
+		err = nil
+	}
+	o.looking, o.looked = nil, time.Now()
+	o.change(err)
+}
+
+// over notes that Redis has answered a request.
 func (o *outage) over() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil {
-		return
-	}
-	o.err = nil
-	o.log.Info("berthhttp: redis is back", o.what(), o.count)
-	o.count, o.logged = 0, time.Time{}
+	o.heard = true
+	o.change(nil)
 }
 
-// report logs one more request that had to do without Redis, or counts it if
-// others were logged a moment ago.
-func (o *outage) report(err error) {
+// change logs the beginning and the end of an outage. mu is held.
+func (o *outage) change(err error) {
+	switch {
+	case o.err == nil && err != nil:
+		what := "requests are refused"
+		if o.open {
+			what = "requests pass without a limit"
+		}
+		o.log.Warn("berthhttp: redis is away: "+what, "error", err)
+		o.logged = time.Now()
+	case o.err != nil && err == nil:
+		o.log.Info("berthhttp: redis is back", "requests", o.count)
+		o.count, o.logged = 0, time.Time{}
+	}
+	o.err = err
+}
+
+// report logs one more request that had no permit because of Redis, and whether
+// it was refused; or counts it if others were logged a moment ago.
+func (o *outage) report(err error, refused bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.count++
 	if now := time.Now(); now.Sub(o.logged) >= reportEvery {
-		o.log.Warn("berthhttp: redis is away", o.what(), o.count, "error", err)
+		o.log.Warn("berthhttp: no permit from redis", "requests", o.count, "refused", refused, "error", err)
 		o.logged, o.count = now, 0
 	}
-}
-
-// what names the number of requests in a log.
-func (o *outage) what() string {
-	if o.open {
-		return "passed without a limit"
-	}
-	return "refused"
 }

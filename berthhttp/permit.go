@@ -10,14 +10,20 @@ import (
 )
 
 // bind returns parent's child, which also ends when the lease is lost, with that
-// as its cause, and carries the lease; and what ends it otherwise.
-func (p *permit) bind(parent context.Context) (context.Context, func()) {
+// as its cause, and carries the lease; and what ends it otherwise. ended, if not
+// nil, is called when the lease has ended.
+func (p *permit) bind(parent context.Context, ended func()) (context.Context, func()) {
 	if p.lease == nil {
 		return context.WithCancel(parent)
 	}
 	held := p.lease.Context()
 	ctx, cancel := context.WithCancelCause(leased{parent, held})
-	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	stop := context.AfterFunc(held, func() {
+		cancel(context.Cause(held))
+		if ended != nil {
+			ended()
+		}
+	})
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -63,7 +69,7 @@ func giveBack(lease *berth.Lease, log *slog.Logger) {
 		return
 	}
 	go func() {
-		if err := lease.Release(); away(err) {
+		if err := lease.Release(); byRedis(err) {
 			log.Warn("berthhttp: a permit could not be given back; it runs out by itself", "name", lease.Name(), "error", err)
 		}
 	}()

@@ -24,7 +24,7 @@ type Transport struct {
 func NewTransport(client *berth.Client, name string, limit int, opts ...Option) (*Transport, error) {
 	cfg := config{
 		key: ByHost, maxWait: -1, answerWithin: DefaultTransportAnswerWithin,
-		lease: []berth.Option{berth.MaxHold(DefaultMaxHold)},
+		lease: []berth.Option{berth.MaxHold(DefaultTransportMaxHold)},
 	}
 	cfg, err := cfg.with(opts)
 	if err != nil {
@@ -50,9 +50,8 @@ func NewTransport(client *berth.Client, name string, limit int, opts ...Option) 
 // comes first; after a switch of protocols, when the connection is closed.
 //
 // When the lease is lost meanwhile, the request is cancelled: RoundTrip, or
-// reading the body, fails with berth.ErrLost. A lease reaches its MaxHold
-// (DefaultMaxHold, unless LeaseOptions says otherwise) when a body is neither
-// read nor closed; then a warning is logged.
+// reading the body, fails with berth.ErrLost. A lease reaches its MaxHold when a
+// body is neither read nor closed; then a warning is logged.
 //
 // A request that gets no permit is not sent; the error is a *RefusedError.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {

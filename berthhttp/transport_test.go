@@ -187,11 +187,11 @@ func TestWaitEnds(t *testing.T) {
 		"max wait":   {opts: []berthhttp.Option{berthhttp.MaxWait(time.Second)}, want: berthhttp.ErrMaxWait, took: time.Second, late: true},
 		"no wait":    {opts: []berthhttp.Option{berthhttp.MaxWait(0)}, want: berth.ErrBusy},
 		"queue full": {opts: []berthhttp.Option{berthhttp.LeaseOptions(berth.QueueLimit(0))}, want: berth.ErrQueueFull},
-		"too heavy": {opts: []berthhttp.Option{berthhttp.PerRequest(func(*http.Request) []berth.Option {
-			return []berth.Option{berth.Weight(2)}
+		"too heavy": {opts: []berthhttp.Option{berthhttp.PerRequest(func(*http.Request) []berth.AcquireOption {
+			return []berth.AcquireOption{berth.Weight(2)}
 		})}, want: berth.ErrTooHeavy},
-		"bad option": {opts: []berthhttp.Option{berthhttp.PerRequest(func(*http.Request) []berth.Option {
-			return []berth.Option{berth.Label("\x1b[2J")}
+		"bad option": {opts: []berthhttp.Option{berthhttp.PerRequest(func(*http.Request) []berth.AcquireOption {
+			return []berth.AcquireOption{berth.Label("\x1b[2J")}
 		})}, want: berth.ErrInvalid},
 		"bad limit": {opts: []berthhttp.Option{berthhttp.Limits(func(string) int { return 0 })}, want: berth.ErrInvalid},
 	} {
@@ -304,7 +304,7 @@ func TestBodyNeverClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(berthhttp.DefaultMaxHold - time.Second)
+		<-time.After(berthhttp.DefaultTransportMaxHold - time.Second)
 		want(t, client, "api/api.test", 1, 0)
 		if log.String() != "" {
 			t.Errorf("a warning came early: %s", log)

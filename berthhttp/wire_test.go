@@ -25,13 +25,16 @@ import (
 
 // The tests of this file use real connections on the loopback interface.
 
+// patient lets the store take its time: these tests do not judge speed.
+var patient = berthhttp.AnswerWithin(time.Minute)
+
 // eventually waits until ok. What it waits for happens in other goroutines that
 // nothing can be asked from here.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute) // for machines that do much else
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -76,7 +79,7 @@ func TestLimitOverProcesses(t *testing.T) {
 		store := berthtest.New(t)
 		var wg sync.WaitGroup
 		for range 2 {
-			client := &http.Client{Transport: newTransport(t, store.Client(), limit, berthhttp.Base(base))}
+			client := &http.Client{Transport: newTransport(t, store.Client(), limit, berthhttp.Base(base), patient)}
 			for range calls / 2 {
 				wg.Go(func() {
 					resp, err := client.Do(get(t.Context(), t, srv.URL))
@@ -109,7 +112,7 @@ func TestConnectionsAreReused(t *testing.T) {
 			}
 			fmt.Fprint(w, strings.Repeat("x", 1<<16))
 		}), http2)
-		client := &http.Client{Transport: newTransport(t, berthtest.New(t).Client(), 1, berthhttp.Base(base))}
+		client := &http.Client{Transport: newTransport(t, berthtest.New(t).Client(), 1, berthhttp.Base(base), patient)}
 		for i, path := range []string{"/", "/empty", "/", "/empty", "/"} {
 			reused := false
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
@@ -143,7 +146,7 @@ func TestLossBreaksARealCall(t *testing.T) {
 			lease, _ = berth.FromContext(r.Context())
 			return base.RoundTrip(r)
 		})
-		client := &http.Client{Transport: newTransport(t, store.Client(), 1, berthhttp.Base(spy))}
+		client := &http.Client{Transport: newTransport(t, store.Client(), 1, berthhttp.Base(spy), patient)}
 		resp, err := client.Do(get(t.Context(), t, srv.URL))
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +209,7 @@ func echo(t *testing.T, conn io.ReadWriter, s string) {
 func TestUpgrade(t *testing.T) {
 	srv, base := start(t, http.HandlerFunc(echoUpgrade), false)
 	client := berthtest.New(t).Client()
-	tr := newTransport(t, client, 1, berthhttp.Base(base), berthhttp.Key(nil))
+	tr := newTransport(t, client, 1, berthhttp.Base(base), patient, berthhttp.Key(nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	conn := upgrade(ctx, t, tr, srv.URL)
 	cancel()
@@ -237,7 +240,7 @@ func TestLossClosesAnUpgradedConnection(t *testing.T) {
 		lease, _ = berth.FromContext(r.Context())
 		return base.RoundTrip(r)
 	})
-	conn := upgrade(t.Context(), t, newTransport(t, store.Client(), 1, berthhttp.Base(spy)), srv.URL)
+	conn := upgrade(t.Context(), t, newTransport(t, store.Client(), 1, berthhttp.Base(spy), patient), srv.URL)
 	defer conn.Close()
 	echo(t, conn, "hello")
 	store.Lose(lease)
@@ -256,8 +259,8 @@ func TestProxy(t *testing.T) {
 	store := berthtest.New(t)
 	client := store.Client()
 	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = newTransport(t, client, 1, berthhttp.Base(base), berthhttp.Key(nil))
-	front, frontBase := start(t, newHandler(t, client, 1, proxy), false)
+	proxy.Transport = newTransport(t, client, 1, berthhttp.Base(base), patient, berthhttp.Key(nil))
+	front, frontBase := start(t, newHandler(t, client, 1, proxy, patient), false)
 	conn := upgrade(t.Context(), t, frontBase, front.URL)
 	echo(t, conn, "through")
 	if a, b := state(t, client, "api").InUse, state(t, client, "work").InUse; a != 1 || b != 1 {
@@ -287,7 +290,7 @@ func TestHandlerStreams(t *testing.T) {
 					t.Error(err)
 				}
 			}
-		}))
+		}), patient, berthhttp.MaxWait(time.Minute))
 		srv, base := start(t, h, http2)
 		pr, pw := io.Pipe()
 		req := get(t.Context(), t, srv.URL)
@@ -314,6 +317,35 @@ func TestHandlerStreams(t *testing.T) {
 	})
 }
 
+// TestSlowBodyOnTheWire: a client that does not finish is told, and its handler
+// does not wait for it.
+func TestSlowBodyOnTheWire(t *testing.T) {
+	eachProtocol(t, func(t *testing.T, http2 bool) {
+		client := berthtest.New(t).Client()
+		h := newHandler(t, client, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err == nil || !errors.Is(context.Cause(r.Context()), berth.ErrLost) {
+				t.Errorf("reading returned %v, the context's cause is %v", err, context.Cause(r.Context()))
+			}
+			http.Error(w, "too slow", http.StatusRequestTimeout)
+		}), patient, berthhttp.MaxHold(200*time.Millisecond))
+		srv, base := start(t, h, http2)
+		pr, pw := io.Pipe()
+		defer pw.Close()
+		req := get(t.Context(), t, srv.URL)
+		req.Method, req.Body = http.MethodPost, pr
+		go fmt.Fprintln(pw, "slow")
+		resp, err := base.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusRequestTimeout || string(text) != "too slow\n" {
+			t.Errorf("answered %d %q, %v", resp.StatusCode, text, err)
+		}
+		eventually(t, "the permit comes back", func() bool { return state(t, client, "work").InUse == 0 })
+	})
+}
+
 // TestClientDisconnects: a real client that hangs up loses its place in line.
 func TestClientDisconnects(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, http2 bool) {
@@ -322,7 +354,7 @@ func TestClientDisconnects(t *testing.T) {
 		h := newHandler(t, client, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			served.enter()
 			g.ServeHTTP(w, r)
-		}), berthhttp.MaxWait(time.Hour))
+		}), berthhttp.MaxWait(time.Hour), patient)
 		srv, base := start(t, h, http2)
 		first := make(chan error)
 		go func() {
@@ -364,7 +396,7 @@ func TestHandlerOverReplicas(t *testing.T) {
 	store := berthtest.New(t)
 	var wg sync.WaitGroup
 	for range 2 {
-		srv, base := start(t, newHandler(t, store.Client(), limit, work, berthhttp.MaxWait(time.Minute)), false)
+		srv, base := start(t, newHandler(t, store.Client(), limit, work, berthhttp.MaxWait(time.Minute), patient), false)
 		for range calls / 2 {
 			wg.Go(func() {
 				resp, err := base.RoundTrip(get(t.Context(), t, srv.URL))
@@ -395,7 +427,7 @@ func TestBadRequests(t *testing.T) {
 	refusing := ln.Addr().String()
 	ln.Close()
 	client := berthtest.New(t).Client()
-	tr := newTransport(t, client, 1, berthhttp.Key(nil))
+	tr := newTransport(t, client, 1, berthhttp.Key(nil), patient)
 	defer tr.CloseIdleConnections()
 	ok := get(t.Context(), t, "http://"+refusing)
 	for what, edit := range map[string]func(*http.Request){

@@ -2,7 +2,7 @@
 // the hooks of a berth.Client.
 //
 //	hooks, err := berthotel.Hooks() // the global providers, unless options say otherwise
-//	client, err := berth.New(rdb, berth.WithHooks(hooks))
+//	client, err := berth.New(rdb, berth.Hook(hooks))
 //
 // Metrics, of this process, all with the attribute berth.semaphore.name:
 //

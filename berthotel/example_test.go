@@ -19,21 +19,21 @@ import (
 func Example() {
 	reader, spans := sdkmetric.NewManualReader(), tracetest.NewInMemoryExporter()
 	hooks, err := berthotel.Hooks(
-		berthotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))),
-		berthotel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))),
+		berthotel.MeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))),
+		berthotel.TracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))),
 	)
 	if err != nil {
 		panic(err)
 	}
 	store := berthtest.Start() // stands in for Redis
 	defer store.Close()
-	sem, err := store.Client(berth.WithHooks(hooks)).Semaphore("reports", 1)
+	sem, err := store.Client(berth.Hook(hooks)).Semaphore("reports", 1)
 	if err != nil {
 		panic(err)
 	}
 
 	ctx := context.Background()
-	_ = sem.With(ctx, func(ctx context.Context) error {
+	_ = sem.Do(ctx, func(ctx context.Context) error {
 		_, err := sem.TryAcquire(ctx)
 		return err
 	})

@@ -2,10 +2,8 @@ module github.com/berth-go/berth/berthotel
 
 go 1.26.0
 
-replace github.com/berth-go/berth => ../
-
 require (
-	github.com/berth-go/berth v0.0.0
+	github.com/berth-go/berth v0.1.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
 	go.opentelemetry.io/otel/sdk v1.47.0

@@ -17,7 +17,7 @@ func TestNothingIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := berthtest.New(t)
-	sem, err := store.Client(berth.WithHooks(o.hooks())).Semaphore("a", 1)
+	sem, err := store.Client(berth.Hook(o.hooks())).Semaphore("a", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,21 +27,21 @@ type config struct {
 	maxNames int
 }
 
-// WithMeterProvider sets where metrics go; default otel.GetMeterProvider().
-func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
+// MeterProvider sets where metrics go; default otel.GetMeterProvider().
+func MeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// WithTracerProvider sets where spans go; default otel.GetTracerProvider().
-func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
+// TracerProvider sets where spans go; default otel.GetTracerProvider().
+func TracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
-// WithGroup sets the name under which metrics count a semaphore; default its
+// Group sets the name under which metrics count a semaphore; default its
 // own. Where names contain keys, such as berthhttp's "api/HOST", it can put what
 // belongs together under one name. Spans keep the full name.
-func WithGroup(f func(name string) string) Option { return func(c *config) { c.group = f } }
+func Group(f func(name string) string) Option { return func(c *config) { c.group = f } }
 
-// WithMaxNames bounds how many names metrics tell apart; default
+// MaxNames bounds how many names metrics tell apart; default
 // DefaultMaxNames. The first n get a time series each, the others are counted
 // together as "_other", so that keys from strangers cannot flood a backend.
-func WithMaxNames(n int) Option { return func(c *config) { c.maxNames = n } }
+func MaxNames(n int) Option { return func(c *config) { c.maxNames = n } }
 
 // Hooks returns hooks for berth.WithHooks. It fails when the meter provider
 // refuses an instrument, with its error.

@@ -127,6 +127,12 @@ func kindOfLoss(r berth.LostReason) string {
 		return "untrusted"
 	case berth.LostMaxHold:
 		return "max_hold"
+	case berth.LostVanished:
+		return "vanished"
+	case berth.LostReleased:
+		return "released"
+	case berth.LostAdopted:
+		return "adopted"
 	case berth.LostEvicted:
 		return "evicted"
 	}

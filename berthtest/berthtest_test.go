@@ -64,8 +64,8 @@ func everywhere(t *testing.T, f func(t *testing.T)) {
 func TestLoseGivesThePermitToTheNext(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		store := berthtest.New(t)
-		mine := acquire(t, semaphore(t, store.Client(berth.WithPrefix("a:b")), 1))
-		next := line(t, semaphore(t, store.Client(berth.WithPrefix("a:b")), 1))
+		mine := acquire(t, semaphore(t, store.Client(berth.Prefix("a:b")), 1))
+		next := line(t, semaphore(t, store.Client(berth.Prefix("a:b")), 1))
 		began := time.Now()
 		store.Lose(mine)
 		if took := time.Since(began); took > berth.DefaultTTL/6 { // before the next renewal finds out
@@ -267,7 +267,7 @@ func TestMisuseFailsTheTest(t *testing.T) {
 		want string
 		do   func(s *berthtest.Store, l *berth.Lease)
 	}{
-		{"invalid prefix", func(s *berthtest.Store, _ *berth.Lease) { s.Client(berth.WithPrefix("{")) }},
+		{"invalid prefix", func(s *berthtest.Store, _ *berth.Lease) { s.Client(berth.Prefix("{")) }},
 		{"is over", func(s *berthtest.Store, l *berth.Lease) { _ = l.Release(); s.Lose(l) }},
 		{"is over", func(s *berthtest.Store, l *berth.Lease) { s.Evict(l); s.Evict(l) }},
 		{"another store", func(_ *berthtest.Store, l *berth.Lease) {

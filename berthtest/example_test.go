@@ -19,7 +19,7 @@ func Example() {
 		panic(err)
 	}
 
-	err = sem.With(context.Background(), func(ctx context.Context) error {
+	err = sem.Do(context.Background(), func(ctx context.Context) error {
 		lease, _ := berth.FromContext(ctx)
 		store.Lose(lease)
 		<-ctx.Done() // where a worker would work

@@ -89,8 +89,14 @@ func (s *Store) reachable() bool {
 	return !s.down && s.pace.get() == 0
 }
 
+// expire has the lease last for a millisecond from now on, and the store notice.
 func (s *Store) expire(lease *berth.Lease) error {
-	return s.apply(lease, protocol.Op{Verb: protocol.Release, ID: lease.ID()})
+	const least = time.Millisecond
+	if err := s.apply(lease, protocol.Op{Verb: protocol.Renew, ID: lease.ID(), TTL: least}); err != nil {
+		return err
+	}
+	time.Sleep(2 * least)
+	return s.apply(lease, protocol.Op{Verb: protocol.Heartbeat, ID: lease.ID(), TTL: least})
 }
 
 // apply runs an operation on a lease past all faults, as another process.
@@ -99,7 +105,7 @@ func (s *Store) apply(lease *berth.Lease, op protocol.Op) error {
 	if st == nil {
 		return fmt.Errorf("lease %s of semaphore %q is over, or is of another store", lease.ID(), lease.Name())
 	}
-	_, err := st.Do(context.Background(), st.Keys(lease.Name()), 0, []protocol.Op{op})
+	_, err := st.Do(context.Background(), st.Key(lease.Name()), 0, []protocol.Op{op})
 	return err
 }
 
@@ -111,7 +117,7 @@ func (s *Store) keeperOf(lease *berth.Lease) *protocol.Store {
 			continue
 		}
 		st := protocol.NewStore(s.admin, prefix, "berthtest", os.Getpid(), "berthtest")
-		snap, err := st.Inspect(context.Background(), st.Keys(lease.Name()), true)
+		snap, err := st.Inspect(context.Background(), st.Key(lease.Name()), true)
 		if err == nil && slices.ContainsFunc(snap.Leases, func(r protocol.Record) bool { return r.ID == lease.ID() }) {
 			return st
 		}

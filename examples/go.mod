@@ -2,11 +2,9 @@ module github.com/berth-go/berth/examples
 
 go 1.26.0
 
-replace github.com/berth-go/berth => ..
-
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
-	github.com/berth-go/berth v0.0.0
+	github.com/berth-go/berth v0.1.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/temoto/robotstxt v1.1.2

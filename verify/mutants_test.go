@@ -58,7 +58,7 @@ func hunt(t *testing.T, m *mutants.Mutant) {
 }
 
 func scenario(name string) storm.Scenario {
-	for _, s := range []storm.Scenario{storm.Clients, storm.Flush} {
+	for _, s := range []storm.Scenario{storm.Clients, storm.Flush, storm.Half} {
 		if s.Name == name {
 			return s
 		}

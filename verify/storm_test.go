@@ -41,7 +41,7 @@ func TestStorm(t *testing.T) {
 // round runs every scenario once.
 func round(t *testing.T) {
 	for _, s := range []storm.Scenario{
-		storm.Clients, storm.Keep, storm.Memory, storm.Disk, storm.Everysec, storm.Forget, storm.Flush, storm.Evict, storm.Step,
+		storm.Clients, storm.Keep, storm.Memory, storm.Disk, storm.Half, storm.Everysec, storm.Forget, storm.Flush, storm.Evict, storm.Step,
 	} {
 		t.Run(s.Name, func(t *testing.T) {
 			if *soak == 0 {

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command berth limits how many processes do something at once, on one machine
 // or on many: distributed counting semaphores on Redis.
 //

@@ -46,7 +46,7 @@ func TestLocal(t *testing.T) {
 		if err := os.Symlink(dir, filepath.Join(env.WorkDir, "run")); err != nil {
 			return err
 		}
-		env.Setenv("XDG_RUNTIME_DIR", dir)
+		env.Setenv("BERTH_STORE_DIR", filepath.Join(dir, "berth"))
 		env.Setenv("BERTH_LOCAL_IDLE", "50ms")
 		return nil
 	}))
@@ -75,7 +75,7 @@ func TestRedis(t *testing.T) {
 	}))
 }
 
-// TestOutage has a server for each script, which can stand still.
+// TestOutage has a server for each script, which can stand still, go and come back.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/outage/*.txtar")
@@ -90,14 +90,13 @@ func TestOutage(t *testing.T) {
 		})
 		p.Files = []string{script}
 		p.Cmds["server"] = func(ts *testscript.TestScript, neg bool, args []string) {
-			switch {
-			case !neg && len(args) == 1 && args[0] == "stop":
-				server.Stop()
-			case !neg && len(args) == 1 && args[0] == "cont":
-				server.Cont()
-			default:
-				ts.Fatalf("usage: server stop|cont")
+			act := map[string]func(){
+				"stop": server.Stop, "cont": server.Cont, "kill": server.Kill, "restart": func() { server.Restart(t) },
+			}[strings.Join(args, " ")]
+			if neg || act == nil {
+				ts.Fatalf("usage: server stop|cont|kill|restart")
 			}
+			act()
 		}
 		testscript.Run(t, p)
 	}
@@ -187,7 +186,7 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 	cmd.Args[0] = args[1]
 	cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{
-		"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "BERTH_LOCAL_IDLE", "BERTH_REDIS_URL", "REDIS_URL",
+		"PATH", "HOME", "TMPDIR", "BERTH_STORE_DIR", "BERTH_LOCAL_IDLE", "BERTH_REDIS_URL", "REDIS_URL",
 		"SEM", "WORK", "GORACE",
 	} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))

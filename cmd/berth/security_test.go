@@ -69,6 +69,14 @@ func TestHostileText(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	id := haunt(t, server.Client(t))
+	stdout, stderr := outputs(server.URL(), "show", "s", "--json")
+	var state struct{ Leases, Queue []struct{ Label string } }
+	if err := json.Unmarshal([]byte(stdout), &state); err != nil || len(state.Leases) != 1 || len(state.Queue) != 1 {
+		t.Fatalf("%v: %s%s", err, stdout, stderr)
+	}
+	if want := strings.ToValidUTF8(hostile, "\ufffd"); state.Leases[0].Label != want {
+		t.Errorf("JSON says %q, want %q", state.Leases[0].Label, want)
+	}
 	arg := strings.ReplaceAll(hostile, "\xff", "") // arguments may be anything but NUL
 	for _, args := range [][]string{
 		{"ls"},
@@ -84,8 +92,12 @@ func TestHostileText(t *testing.T) {
 		{"acquire", "-w", "50ms", "--label", arg, "s"},
 		{"release", arg},
 		{"renew", hostile},
-		{"evict", "s", id},
-		{"evict", "s", arg},
+		{"evict", "--yes", "s", id},
+		{"evict", "--yes", "s", arg},
+		{"evict", "--yes", "--host", arg, "*"},
+		{"evict", "--yes", "--label", arg, "*"},
+		{"pause", "--yes", "*"},
+		{"resume", "--yes", "*"},
 		{"show", arg},
 		{"pause", arg},
 		{"pin", "s", arg},
@@ -107,14 +119,6 @@ func TestHostileText(t *testing.T) {
 		if args[len(args)-1] == "--json" && !json.Valid([]byte(stdout)) {
 			t.Errorf("%v: no JSON: %q", args, stdout)
 		}
-	}
-	stdout, _ := outputs(server.URL(), "show", "s", "--json")
-	var state struct{ Leases, Queue []struct{ Label string } }
-	if err := json.Unmarshal([]byte(stdout), &state); err != nil || len(state.Leases) != 1 || len(state.Queue) != 1 {
-		t.Fatalf("%v: %s", err, stdout)
-	}
-	if want := strings.ToValidUTF8(hostile, "\ufffd"); state.Leases[0].Label != want {
-		t.Errorf("JSON says %q, want %q", state.Leases[0].Label, want)
 	}
 }
 
@@ -163,7 +167,7 @@ func TestOwnStoreIsPrivate(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	cmd := exec.Command("sh", "-c", "umask 0; exec berth -q acquire --ttl 1m s")
-	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL=", "REDIS_URL=", "XDG_RUNTIME_DIR="+dir, "BERTH_LOCAL_IDLE=50ms", "TOKEN=hunter2")
+	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL=", "REDIS_URL=", "BERTH_STORE_DIR="+filepath.Join(dir, "berth"), "BERTH_LOCAL_IDLE=50ms", "TOKEN=hunter2")
 	handle, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

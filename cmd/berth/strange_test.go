@@ -37,8 +37,11 @@ func TestStrangeServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := "redis://user:hunter2@" + strange(t, greeting)
-			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}} {
+			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}, {"run", "s", "--", "true"}} {
 				code, stderr := berth(url, args...)
+				if name == "http" && args[0] == "run" && !strings.Contains(stderr, "is not Redis") {
+					t.Errorf("berth %v: %s", args, stderr)
+				}
 				if code != 69 || strings.Contains(stderr, "hunter2") || strings.Count(stderr, "\n") != 1 {
 					t.Errorf("berth %v: exit code %d, want 69 with one line: %s", args, code, stderr)
 				}
@@ -86,11 +89,39 @@ func TestNoPermission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}, {"run", "-w", "200ms", "s", "--", "true"}} {
 				code, stderr := berth(url, args...)
+				if name == "http" && args[0] == "run" && !strings.Contains(stderr, "is not Redis") {
+					t.Errorf("berth %v: %s", args, stderr)
+				}
 				if code != 69 || strings.Contains(stderr, "hunter2") || strings.Contains(stderr, "secret") {
 					t.Errorf("berth %v: exit code %d, want 69: %s", args, code, stderr)
 				}
 				t.Logf("%v: %s", args, stderr)
 			}
 		})
+	}
+}
+
+// A damaged semaphore is left out by a pattern, in the way of no other, and
+// purged by its name.
+func TestDamagedSemaphore(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	url := server.URL()
+	server.Do(t, "HSET", "berth:{bad}", "settings", "garbage")
+	if code, stderr := berth(url, "pin", "--create", "good", "3"); code != 0 {
+		t.Fatal(stderr)
+	}
+	code, stderr := berth(url, "pause", "--yes", "*")
+	if code != 0 || !strings.Contains(stderr, "left out:") || !strings.Contains(stderr, `"bad"`) {
+		t.Errorf("pause: exit code %d: %s", code, stderr)
+	}
+	if code, _ := berth(url, "pause", "bad"); code != 1 {
+		t.Errorf("pause bad: exit code %d, want 1", code)
+	}
+	if stdout, stderr := outputs(url, "purge", "--yes", "bad"); stdout != "bad: damaged → deleted\n" {
+		t.Errorf("purge: %s%s", stdout, stderr)
+	}
+	if stdout, stderr := outputs(url, "show", "good"); !strings.Contains(stdout, "paused") {
+		t.Errorf("show: %s%s", stdout, stderr)
 	}
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,21 +20,39 @@ import (
 type terminal struct {
 	t      *testing.T
 	master *os.File
+	dir    string // where the shell is
 
 	mu   sync.Mutex
 	seen strings.Builder
 	from int // what expect has not looked at yet
+
+	hangUp func()
+}
+
+// eachShell runs a test in a terminal for each of two shells: they differ in job
+// control, and in what a key does to their loops and scripts.
+func eachShell(t *testing.T, test func(t *testing.T, term *terminal)) {
+	t.Parallel()
+	for name, shell := range map[string][]string{
+		"dash": {"sh", "-i"},
+		"bash": {"bash", "--norc", "--noprofile", "--noediting", "-i"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newTerminal(t, shell...))
+		})
+	}
 }
 
 // newTerminal starts an interactive shell with an embedded store to use.
-func newTerminal(t *testing.T) *terminal {
+func newTerminal(t *testing.T, args ...string) *terminal {
 	t.Helper()
 	url, stop, err := embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
 	master, slave := openPTY(t)
-	shell := exec.Command("sh", "-i")
+	shell := exec.Command(args[0], args[1:]...)
 	shell.Env = append(os.Environ(), "BERTH_REDIS_URL="+url, "PS1=ready> ", "ENV=", "TERM=xterm", "GORACE=atexit_sleep_ms=0")
 	shell.Dir = t.TempDir()
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
@@ -41,15 +61,18 @@ func newTerminal(t *testing.T) *terminal {
 		t.Fatal(err)
 	}
 	slave.Close()
-	term := &terminal{t: t, master: master}
+	term := &terminal{t: t, master: master, dir: shell.Dir}
 	var reader sync.WaitGroup
 	reader.Go(term.read)
-	t.Cleanup(func() {
+	term.hangUp = sync.OnceFunc(func() {
 		// The hang-up of the terminal ends what still runs on it.
 		shell.Process.Kill()
 		shell.Wait()
 		master.Close()
 		reader.Wait()
+	})
+	t.Cleanup(func() {
+		term.hangUp()
 		stop()
 	})
 	term.expect("ready> ")
@@ -120,91 +143,272 @@ func (term *terminal) expect(text string) {
 	}
 }
 
-// A command that reads the terminal has it, and the shell has it back.
-func TestTerminalIsTheCommands(t *testing.T) {
-	t.Parallel()
-	term := newTerminal(t)
-	term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x'\n")
-	term.expect("up")
-	term.send("hello\n")
-	term.expect("got-hello")
-	term.expect("ready> ")
-	term.send("echo al\"\"ive\n")
-	term.expect("alive")
+// mute fails if the terminal has shown the text.
+func (term *terminal) mute(text string) {
+	term.t.Helper()
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	if all := term.seen.String(); strings.Contains(all, text) {
+		term.t.Fatalf("the terminal shows %q: %q", text, all)
+	}
 }
 
-// Standard output is a pipe: whoever is at its other end may need the
-// terminal, and still the command can read it.
+// script writes a shell script into the terminal's directory.
+func (term *terminal) script(name, text string) {
+	term.t.Helper()
+	if err := os.WriteFile(filepath.Join(term.dir, name), []byte(text), 0o700); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// number reads a number that a command has written into a file.
+func (term *terminal) number(name string) int {
+	term.t.Helper()
+	var n int
+	if !eventually(func() bool {
+		b, _ := os.ReadFile(filepath.Join(term.dir, name))
+		var err error
+		n, err = strconv.Atoi(strings.TrimSpace(string(b)))
+		return err == nil && bytes.HasSuffix(b, []byte("\n"))
+	}) {
+		term.t.Fatalf("there is no number in %s", name)
+	}
+	return n
+}
+
+// A word in quotes, as in u""p, is not found in the echo of the line that has it.
+
+func TestCommandReadsTheTerminal(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x'\n")
+		term.expect("up")
+		term.send("hello\n")
+		term.expect("got-hello")
+		term.expect("ready> ")
+		term.send("echo al\"\"ive\n")
+		term.expect("alive")
+	})
+}
+
+// Standard output is a pipe: both ends of it can use the terminal.
 func TestTerminalInAPipeline(t *testing.T) {
-	t.Parallel()
-	term := newTerminal(t)
-	term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x' | cat\n")
-	term.expect("up")
-	term.send("hello\n")
-	term.expect("got-hello")
-	term.expect("ready> ")
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x' | sh -c 'read a; echo $a; read b; read y </dev/tty; echo $b-$y'\n")
+		term.expect("up")
+		term.send("hello\n")
+		term.send("pager\n")
+		term.expect("got-hello-pager")
+		term.expect("ready> ")
+	})
 }
 
-func TestTerminalSuspend(t *testing.T) {
-	t.Parallel()
-	term := newTerminal(t)
-	term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x'\n")
-	term.expect("up")
-	term.send("\x1a") // Ctrl-Z
-	term.expect("Stopped")
-	term.expect("ready> ")
-	term.send("echo al\"\"ive\n")
-	term.expect("alive")
-	term.send("fg\n")
-	term.expect("berth run")
-	term.send("hello\n")
-	term.expect("got-hello")
-	term.expect("ready> ")
+// One key ends a loop, whether it is typed or in a script, while its command
+// runs as well as while it waits.
+func TestInterruptEndsALoop(t *testing.T) {
+	const loop = "for i in 1 2 3; do echo round-$i; berth run s -- sh -c 'echo u\"\"p-$0; exec sleep 100' $i; done"
+	for name, line := range map[string]string{"typed": loop, "sh": "sh loop.sh", "bash": "bash loop.sh"} {
+		t.Run(name, func(t *testing.T) {
+			eachShell(t, func(t *testing.T, term *terminal) {
+				term.script("loop.sh", loop)
+				term.send(line + "; echo after\n")
+				term.expect("up-1")
+				term.send("\x03")
+				term.expect("ready> ")
+				term.send("echo co\"\"de-$?\n")
+				term.expect("code-130")
+				term.mute("round-2")
+				term.mute("up-2")
+			})
+		})
+	}
+}
+
+func TestInterruptEndsALoopThatWaits(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("berth run s -- sh -c 'echo u\"\"p; exec sleep 100' &\n")
+		term.expect("up")
+		term.send("for i in 1 2 3; do echo round-$i; berth run s -- echo granted-$i; done\n")
+		term.expect("next in line")
+		term.send("\x03")
+		term.expect("ready> ")
+		term.send("berth show s\n")
+		term.expect("0 waiting")
+		term.mute("round-2")
+		term.send("kill %1; wait\n")
+	})
+}
+
+// The command gets each key once, and may do with it what it likes.
+func TestKeysReachTheCommandOnce(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.script("count.sh", `n=0
+trap 'n=$((n+1)); echo int-$n' INT
+trap 'echo quit-$n; exit 7' QUIT
+echo up
+while ! read x; do :; done
+`)
+		term.send("berth run s -- sh count.sh\n")
+		term.expect("up")
+		for n := 1; n <= 4; n++ {
+			term.send("\x03")
+			term.expect(fmt.Sprintf("int-%d", n))
+		}
+		term.send("\x1c") // Ctrl-\
+		term.expect("quit-4")
+		term.expect("ready> ")
+		term.send("echo co\"\"de-$?\n")
+		term.expect("code-7")
+	})
+}
+
+// A signal to berth alone reaches the command and its children.
+func TestKillOnATerminal(t *testing.T) {
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGHUP} {
+		t.Run(unix.SignalName(sig), func(t *testing.T) {
+			eachShell(t, func(t *testing.T, term *terminal) {
+				term.send("berth run s -- sh -c 'sleep 100 & echo $! >child; echo $PPID >berth; echo u\"\"p; wait'\n")
+				term.expect("up")
+				child, berth := term.number("child"), term.number("berth")
+				if err := unix.Kill(berth, sig); err != nil {
+					t.Fatal(err)
+				}
+				term.expect("ready> ")
+				term.send("echo co\"\"de-$?\n")
+				term.expect(fmt.Sprintf("code-%d", 128+int(sig)))
+				if !eventually(func() bool { return !running(child) }) {
+					t.Error("the command's child is still there")
+				}
+			})
+		})
+	}
+}
+
+func TestSuspend(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x'\n")
+		term.expect("up")
+		for range 3 {
+			term.send("\x1a") // Ctrl-Z
+			term.expect("Stopped")
+			term.expect("ready> ")
+			term.send("echo al\"\"ive\n")
+			term.expect("alive")
+			term.send("fg\n")
+			term.expect("berth run")
+		}
+		term.send("hello\n")
+		term.expect("got-hello")
+		term.expect("ready> ")
+	})
+}
+
+// A command that stops itself, as editors do after they have tidied up the
+// screen, stops the whole job.
+func TestCommandStopsItself(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("berth run s -- sh -c 'trap \"\" TSTP; echo u\"\"p; kill -STOP $$; echo on; read x; echo got-$x'\n")
+		term.expect("up")
+		term.expect("Stopped")
+		term.expect("ready> ")
+		term.send("fg\n")
+		term.expect("on")
+		term.send("\x1a") // the command ignores it, so nothing stops
+		term.send("hello\n")
+		term.expect("got-hello")
+		term.expect("ready> ")
+	})
+}
+
+// A shell in a shell has job control of its own, and can be suspended.
+func TestShellAsCommand(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("PS1=in''ner'> ' berth run s -- bash --norc --noprofile --noediting -i\n")
+		term.expect("inner> ")
+		term.send("sh -c 'echo u\"\"p; read x; echo got-$x'\n")
+		term.expect("up")
+		term.send("\x1a")
+		term.expect("Stopped")
+		term.expect("inner> ")
+		term.send("suspend\n")
+		term.expect("Stopped")
+		term.expect("ready> ")
+		term.send("fg\n")
+		term.expect("inner> ")
+		term.send("fg\n")
+		term.expect("read x")
+		term.send("hello\n")
+		term.expect("got-hello")
+		term.expect("inner> ")
+		term.send("exit 3\n")
+		term.expect("ready> ")
+		term.send("echo co\"\"de-$?\n")
+		term.expect("code-3")
+	})
 }
 
 // In the background, a command that reads stops until it is in the foreground.
-func TestTerminalBackground(t *testing.T) {
-	t.Parallel()
-	term := newTerminal(t)
-	term.send("berth run s -- sh -c 'read x; echo got-$x' &\n")
-	term.expect("ready> ")
-	if !eventually(func() bool {
-		term.send("jobs\n")
+func TestBackground(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("berth run s -- sh -c 'read x; echo got-$x' &\n")
+		term.expect("ready> ")
+		if !eventually(func() bool {
+			term.send("jobs\n")
+			term.expect("berth run")
+			term.mu.Lock()
+			defer term.mu.Unlock()
+			return strings.Contains(term.seen.String(), "Stopped")
+		}) {
+			t.Fatal("it was not stopped")
+		}
+		term.send("fg\n")
 		term.expect("berth run")
-		term.mu.Lock()
-		defer term.mu.Unlock()
-		return strings.Contains(term.seen.String(), "Stopped")
-	}) {
-		t.Fatal("it was not stopped")
-	}
-	term.send("fg\n")
-	term.expect("berth run")
-	term.send("hello\n")
-	term.expect("got-hello")
-	term.expect("ready> ")
+		term.send("hello\n")
+		term.expect("got-hello")
+		term.expect("ready> ")
+	})
 }
 
-func TestTerminalInterrupt(t *testing.T) {
-	t.Parallel()
-	term := newTerminal(t)
-	term.send("berth run s -- sh -c 'echo u\"\"p; exec sleep 100'; echo code-$?\n")
-	term.expect("up")
-	term.send("\x03")
-	term.expect("code-130")
+// On a terminal that stops whoever writes from the background, berth's warnings
+// stop neither itself nor the command.
+func TestWarningFromTheBackground(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.script("job.sh", "echo $BERTH_LEASE >lease; while ! test -e go; do sleep 0.02; done; touch done")
+		term.send("stty tostop\n")
+		term.expect("ready> ")
+		term.send("berth run --on-lost=warn s -- sh job.sh &\n")
+		term.expect("ready> ")
+		term.send("while ! test -s lease; do sleep 0.02; done; berth evict --force -- s $(cat lease)\n")
+		term.expect("goes on without it")
+		term.send("touch go; while ! test -e done; do sleep 0.02; done; echo al\"\"l-done\n")
+		term.expect("all-done")
+	})
+}
+
+// With the terminal go the command, whatever the shell does about it, and the permit.
+func TestHangUp(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		term.send("berth run s -- sh -c 'sleep 100 & echo $! >child; echo $PPID >berth; echo u\"\"p; wait'\n")
+		term.expect("up")
+		child, berth := term.number("child"), term.number("berth")
+		term.hangUp()
+		if !eventually(func() bool { return !running(child) && !running(berth) }) {
+			t.Errorf("berth is there: %v, the command's child: %v", running(berth), running(child))
+		}
+	})
 }
 
 // While it waits there is one line, and it is gone when the command starts.
-func TestTerminalStatusLine(t *testing.T) {
-	t.Parallel()
-	term := newTerminal(t)
-	flag := filepath.Join(t.TempDir(), "go")
-	term.send("berth run s -- sh -c 'echo u\"\"p; while ! test -e " + flag + "; do sleep 0.02; done' &\n")
-	term.expect("up")
-	term.send("berth run s -- echo do\"\"ne\n")
-	term.expect("\rberth: s: next in line, 1 of 1 in use, waited ")
-	if err := os.WriteFile(flag, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	term.expect("\r\x1b[K")
-	term.expect("done")
+func TestStatusLine(t *testing.T) {
+	eachShell(t, func(t *testing.T, term *terminal) {
+		flag := filepath.Join(term.dir, "go")
+		term.send("berth run s -- sh -c 'echo u\"\"p; while ! test -e " + flag + "; do sleep 0.02; done' &\n")
+		term.expect("up")
+		term.send("berth run s -- echo do\"\"ne\n")
+		term.expect("\rberth: s: next in line, 1 of 1 in use, waited ")
+		if err := os.WriteFile(flag, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		term.expect("\r\x1b[K")
+		term.expect("done")
+	})
 }

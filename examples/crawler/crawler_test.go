@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -321,5 +324,24 @@ func TestClaimRunsOut(t *testing.T) {
 	}
 	if s, err := f.status(t.Context()); err != nil || s.pending != 0 || s.done[fetched] != 1 {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Without a page to start from, the program says how it is used.
+func TestUsageWithoutPages(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "crawler")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(program).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("%v, want exit code 2", err)
+	}
+	for _, want := range []string{"usage: crawler [flags] PAGE...", "-demo", "-per-host"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the output has no %q:\n%s", want, out)
+		}
 	}
 }

@@ -92,7 +92,9 @@ func (c *crew) ask(ctx context.Context) ([]byte, error) {
 	if err == nil || !errors.Is(err, redis.Nil) {
 		return raw, err
 	}
-	file := c.fetcher.robots(leases.Context(), c.job.Scheme, c.host)
+	held, cancel := leases.Context()
+	defer cancel()
+	file := c.fetcher.robots(held, c.job.Scheme, c.host)
 	if !leases.Valid() {
 		return nil, berth.ErrLost
 	}
@@ -139,7 +141,9 @@ func (c *crew) visit(ctx context.Context, leases berth.Leases, p page) error {
 		return c.finish(ctx, p, answer{outcome: disallowed})
 	}
 	start := time.Now()
-	a := c.fetcher.page(leases.Context(), u)
+	held, cancel := leases.Context()
+	defer cancel()
+	a := c.fetcher.page(held, u)
 	err := berth.ErrLost // then it is not finished: somebody will claim it again
 	if leases.Valid() {
 		_ = leases[1].Release() // the total; the host's permit counts for longer

@@ -38,7 +38,12 @@ func main() {
 	processes := flag.Int("processes", 3, "worker processes")
 	fresh := flag.Bool("fresh", false, "forget what the crawl of this name has done")
 	site := flag.Bool("demo", false, "crawl a site of the program's own")
+	flag.Usage = usage
 	flag.Parse()
+	if flag.NArg() == 0 && !*site {
+		usage()
+		os.Exit(2) // as package flag does
+	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	seeds := flag.Args()
@@ -51,6 +56,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "crawler:", err)
 		os.Exit(1)
 	}
+}
+
+func usage() {
+	fmt.Fprint(flag.CommandLine.Output(), `usage: crawler [flags] PAGE...   crawl the hosts of these pages
+       crawler [flags] -demo     crawl a site of the program's own
+
+Flags:
+`)
+	flag.PrintDefaults()
 }
 
 // crawl runs a crawl, or the rest of one, and prints its progress and summary.

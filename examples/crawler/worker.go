@@ -45,7 +45,7 @@ func work(ctx context.Context, j job) (struct{}, error) {
 		return struct{}{}, err
 	}
 	defer rdb.Close()
-	client, err := berth.New(rdb, berth.WithPrefix("crawler"))
+	client, err := berth.New(rdb, berth.Prefix("crawler"))
 	if err != nil {
 		return struct{}{}, err
 	}

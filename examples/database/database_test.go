@@ -64,7 +64,7 @@ type fixture struct {
 func newFixture(t *testing.T, dsn string) *fixture {
 	t.Helper()
 	redis := redistest.Shared(t)
-	client, err := berth.New(redis.Client(t), berth.WithPrefix(redis.Prefix(t)))
+	client, err := berth.New(redis.Client(t), berth.Prefix(redis.Prefix(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func testLost(t *testing.T, f *fixture) {
 		t.Fatalf("%v, %v", state, err)
 	}
 	waitRunning(t, f.dsn, t.Name())
-	if err := f.client.Inspector().Evict(t.Context(), "database", state.Leases[0].ID, true); err != nil {
+	if err := f.client.Inspector().ForceEvict(t.Context(), "database", state.Leases[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	var pg *pgconn.PgError

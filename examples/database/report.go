@@ -47,12 +47,12 @@ func (r *report) read(ctx context.Context) (string, error) {
 	if r.one == nil {
 		return r.renew(ctx)
 	}
-	var opts []berth.Option
+	var opts []berth.AcquireOption
 	if err == nil {
 		opts = append(opts, berth.QueueLimit(0)) // there is something to serve: do not wait
 	}
 	var text string
-	err = r.one.With(ctx, func(ctx context.Context) error {
+	err = r.one.Do(ctx, func(ctx context.Context) error {
 		text, err = r.readAlone(ctx)
 		return err
 	}, opts...)

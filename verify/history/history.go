@@ -50,11 +50,14 @@ const (
 type Verb string
 
 // The operations. A Drop is a holder's last word on a lease that it does not
-// release: it has waited until the lease could not be trusted any more.
+// release: it has waited until the lease could not be trusted any more. A Detach
+// gives a lease away, an Adopt is a request for such a lease.
 const (
 	Try     Verb = "try"
 	Acquire Verb = "acquire"
+	Adopt   Verb = "adopt"
 	Release Verb = "release"
+	Detach  Verb = "detach"
 	Drop    Verb = "drop"
 )
 
@@ -65,7 +68,8 @@ type Outcome string
 const (
 	OK      Outcome = "ok"
 	Busy    Outcome = "busy"
-	Gone    Outcome = "lost"    // a release came too late
+	Gone    Outcome = "lost"    // a release came too late; there is nothing to adopt
+	Taken   Outcome = "taken"   // somebody else has adopted it
 	Refused Outcome = "refused" // it did not happen
 	Unknown Outcome = "unknown"
 )
@@ -90,6 +94,7 @@ type Event struct {
 	Slot    int     `json:"slot,omitempty"`
 	Used    int     `json:"used,omitempty"` // busy: permits out
 	Again   bool    `json:"again,omitempty"`
+	Handle  string  `json:"handle,omitempty"` // that an Adopt is given, and a Detach gives
 	Until   Time    `json:"until,omitempty"`
 	Text    string  `json:"text,omitempty"`
 
@@ -97,6 +102,7 @@ type Event struct {
 	Target int  `json:"target,omitempty"` // the process that was struck; 0: the server
 	Breaks bool `json:"breaks,omitempty"` // an assumption: what was granted before may be forgotten
 	Surely bool `json:"surely,omitempty"` // and is
+	Queues bool `json:"queues,omitempty"` // what waited before is forgotten, leases are not
 	Steps  bool `json:"steps,omitempty"`  // the server's clock, back or forward: tokens follow it
 }
 

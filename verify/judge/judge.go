@@ -52,10 +52,12 @@ type Verdict struct {
 	Grants     int
 	Requests   int
 	Unknown    int           // requests without a verdict
+	Adopted    int           // leases that were given away and adopted
+	TooLate    int           // requests for a lease that somebody else had adopted
 	Checked    int           // operations that porcupine looked at
 	Histories  int           // and in how many histories
 	Skipped    int           // histories with too many unknown outcomes
-	Purged     int           // semaphores of which Redis had evicted one key of two
+	Healed     int           // semaphores of which one key of two was lost, at the end
 	HandOffs   int           // releases judged by L1
 	Free       time.Duration // for how long a permit was surely free, while L2 and L3 watched
 	Measured   map[string]time.Duration
@@ -80,9 +82,11 @@ func Judge(run *Run, rules Rules) *Verdict {
 		v.tokens(name, ops, run, rules)
 		v.limits(name, ops, run, rules)
 		if name != rules.Shared {
-			v.order(name, ops)
+			v.order(name, ops, run)
 		}
 		v.told(name, ops, run, rules)
+		v.ended(name, ops, run)
+		v.handles(name, ops, run)
 		if rules.Clock.Known {
 			v.refusals(ops, run)
 		}

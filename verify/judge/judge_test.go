@@ -45,6 +45,48 @@ func (d *diary) release(lease int, name string, from, to history.Time) {
 	d.write(to, e)
 }
 
+// detach gives a lease away.
+func (d *diary) detach(lease int, name, handle string, from, to history.Time) {
+	d.ops++
+	e := history.Event{Op: d.ops, Lease: lease, Verb: history.Detach, Name: name, Kind: history.Invoke}
+	d.write(from, e)
+	e.Kind, e.Outcome, e.Handle = history.Return, history.OK, handle
+	d.write(to, e)
+}
+
+// adopt is a lease that was given away: asked for, moved, returned, trusted.
+func (d *diary) adopt(name, handle string, asked, moved, returned, until history.Time, slot int) int {
+	d.ops++
+	e := history.Event{Op: d.ops, Verb: history.Adopt, Name: name, Limit: 1, Weight: 1, TTL: 300, Handle: handle, Kind: history.Invoke}
+	d.write(asked, e)
+	e.Kind, e.Outcome, e.Token, e.Slot, e.Until = history.Return, history.OK, int64(moved*ms)/1000, slot, until*ms
+	d.write(returned, e)
+	return d.ops
+}
+
+// tooLate is an adopt that was told that somebody else was first.
+func (d *diary) tooLate(name, handle string, asked, returned history.Time) {
+	d.ops++
+	e := history.Event{Op: d.ops, Verb: history.Adopt, Name: name, Limit: 1, Weight: 1, TTL: 300, Handle: handle, Kind: history.Invoke}
+	d.write(asked, e)
+	e.Kind, e.Outcome = history.Return, history.Taken
+	d.write(returned, e)
+}
+
+// lost is what a holder is told.
+func (d *diary) lost(lease int, at history.Time) {
+	d.write(at, history.Event{Kind: history.Lost, Lease: lease})
+}
+
+// onlyTries turns every acquire into a try, so that refusals are judged.
+func (d *diary) onlyTries() {
+	for i := range d.events {
+		if d.events[i].Verb == history.Acquire {
+			d.events[i].Verb = history.Try
+		}
+	}
+}
+
 // refused is a try that was told how many permits are in use.
 func (d *diary) refused(name string, used int, asked, returned history.Time) {
 	d.ops++
@@ -129,6 +171,90 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestHandles: a lease that is given away has one holder at a time, and one adopter.
+func TestHandles(t *testing.T) {
+	given := func(d *diary) {
+		d.detach(d.lease("s", 10, 0, 11, 12, 300, 0), "s", "h", 20, 22)
+	}
+	judged(t, []story{
+		{"adopted once", func(d *diary) {
+			given(d)
+			d.release(d.adopt("s", "h", 23, 24, 25, 320, 0), "s", 30, 31)
+			d.tooLate("s", "h", 24, 40)
+		}, ""},
+		{"adopted twice, one after the other", func(d *diary) {
+			given(d)
+			d.release(d.adopt("s", "h", 23, 24, 25, 320, 0), "s", 30, 31)
+			d.adopt("s", "h", 32, 33, 34, 330, 0)
+		}, "S5"},
+		{"adopted twice at once", func(d *diary) {
+			given(d)
+			d.adopt("s", "h", 23, 24, 25, 320, 0)
+			d.adopt("s", "h", 23, 25, 26, 330, 0)
+		}, "S1 S3 S5 S7"},
+		{"adopted twice, after a loss between", func(d *diary) {
+			given(d)
+			d.adopt("s", "h", 23, 24, 25, 320, 0)
+			d.fault(26, 27, history.Event{Breaks: true})
+			d.adopt("s", "h", 32, 33, 34, 330, 0)
+		}, ""},
+		{"told of an adopter who is not there", func(d *diary) {
+			given(d)
+			d.tooLate("s", "h", 23, 40)
+		}, "S5"},
+		{"token of an adoption below that of the grant", func(d *diary) {
+			d.detach(d.lease("s", 10, 0, 30, 31, 300, 0), "s", "h", 32, 33)
+			d.adopt("s", "h", 34, 20, 36, 320, 0)
+		}, "S2 S3 S7"},
+		{"an adopter passes nobody", func(d *diary) {
+			given(d)
+			d.release(d.adopt("s", "h", 23, 24, 25, 320, 0), "s", 50, 52)
+			d.lease("s", 15, 16, 51, 53, 350, 0)
+		}, ""},
+		{"a permit is taken while a lease is on its way", func(d *diary) {
+			given(d)
+			d.lease("s", 22, 0, 30, 31, 250, 0)
+			d.adopt("s", "h", 23, 24, 25, 320, 0)
+		}, "S1 S3 S7"},
+		{"refused while a lease is on its way", func(d *diary) {
+			given(d)
+			d.refused("s", 1, 100, 101)
+			d.onlyTries()
+		}, ""},
+		{"refused when a lease that nobody adopted has run out", func(d *diary) {
+			given(d)
+			d.refused("s", 1, 500, 501)
+			d.onlyTries()
+		}, "L2"},
+	})
+}
+
+// TestLosses: who is told of a loss before the trust deadline was told a lie.
+func TestLosses(t *testing.T) {
+	judged(t, []story{
+		{"told at the deadline", func(d *diary) { d.lost(d.lease("s", 10, 0, 11, 12, 300, 0), 300) }, ""},
+		{"told before it", func(d *diary) { d.lost(d.lease("s", 10, 0, 11, 12, 300, 0), 200) }, "S6"},
+		{"told before it, when the server had forgotten", func(d *diary) {
+			id := d.lease("s", 10, 0, 11, 12, 300, 0)
+			d.fault(13, 14, history.Event{Breaks: true})
+			d.lost(id, 200)
+		}, ""},
+	})
+}
+
+// TestForgottenPlaces: a waiter whose place was forgotten has no claim to it.
+func TestForgottenPlaces(t *testing.T) {
+	for what, fault := range map[string]history.Event{"S4": {}, "": {Queues: true}} {
+		judged(t, []story{{"fault " + what, func(d *diary) {
+			a := d.lease("s", 1, 0, 2, 3, 300, 0)
+			d.fault(14, 15, fault)
+			d.release(a, "s", 20, 22)
+			d.release(d.lease("s", 16, 17, 21, 24, 320, 0), "s", 30, 32)
+			d.lease("s", 5, 6, 31, 35, 330, 0)
+		}, what}})
+	}
+}
+
 // story is a history and the promises that it breaks.
 type story struct {
 	name string
@@ -180,6 +306,41 @@ func TestLinear(t *testing.T) {
 		}
 		if used == 2 && len(v.Pictures) == 0 {
 			t.Error("no picture")
+		}
+	}
+}
+
+// TestLinearMoves: a lease that moves takes no permit and frees none.
+func TestLinearMoves(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(d *diary)
+		ok   bool
+	}{
+		"moved": {func(d *diary) {
+			d.refused("linear.0", 1, 21, 23)
+			id := d.adopt("linear.0", "h", 24, 25, 26, 320, 0)
+			d.refused("linear.0", 1, 27, 28)
+			d.tooLate("linear.0", "h", 28, 29)
+			d.release(id, "linear.0", 30, 31)
+		}, true},
+		"a second permit": {func(d *diary) {
+			id := d.adopt("linear.0", "h", 24, 25, 26, 320, 0)
+			d.refused("linear.0", 2, 27, 28)
+			d.release(id, "linear.0", 30, 31)
+		}, false},
+		"a second adoption": {func(d *diary) {
+			one, two := d.adopt("linear.0", "h", 24, 25, 26, 320, 0), d.adopt("linear.0", "h", 27, 28, 29, 320, 0)
+			d.release(one, "linear.0", 30, 31)
+			d.release(two, "linear.0", 30, 31)
+		}, false},
+		"nothing to adopt": {func(d *diary) { d.tooLate("linear.0", "h", 24, 25) }, false},
+	} {
+		d := &diary{}
+		d.detach(d.lease("linear.0", 10, 0, 11, 12, 300, 0), "linear.0", "h", 20, 22)
+		c.make(d)
+		v := d.verdict(10000)
+		if ok := !slices.Contains(v.Promises(), "linearizability"); ok != c.ok || v.Histories != 1 {
+			t.Errorf("%s: %v, %d histories", name, v.Violations, v.Histories)
 		}
 	}
 }

@@ -25,11 +25,21 @@ type Picture struct {
 
 // request is an input of the model, answer its output.
 type request struct {
-	take   bool // else it gives the lease back, or the lease runs out
-	id     int  // of the lease
+	verb   verb
+	id     int // of the lease
+	to     int // move: its new id
 	weight int
 	limit  int
 }
+
+// verb is what a request does with a lease.
+type verb string
+
+const (
+	take verb = "try"
+	move verb = "move"      // a lease goes to another id: a handle's, or its adopter's
+	back verb = "give back" // it is released, or runs out
+)
 
 type answer struct {
 	outcome history.Outcome
@@ -61,16 +71,25 @@ func (s state) String() string {
 }
 
 func step(s state, in request, out answer) []any {
-	mark := fmt.Sprintf("%d:%d ", in.id, in.weight)
-	if !in.take {
-		if s.has(mark) {
-			return []any{s.without(mark, in.weight)}
-		}
-		if out.outcome == history.OK {
-			return nil
-		}
-		return []any{s}
+	mark := mark(in.id, in.weight)
+	switch in.verb {
+	case take:
+		return stepTake(s, mark, in, out)
+	case move:
+		return stepMove(s, mark, in, out)
 	}
+	if s.has(mark) {
+		return []any{s.without(mark, in.weight)}
+	}
+	if out.outcome == history.OK {
+		return nil
+	}
+	return []any{s}
+}
+
+func mark(id, weight int) string { return fmt.Sprintf("%d:%d ", id, weight) }
+
+func stepTake(s state, mark string, in request, out answer) []any {
 	fits := s.used+in.weight <= in.limit
 	switch {
 	case out.outcome == history.OK && fits && out.token > s.last:
@@ -81,6 +100,25 @@ func step(s state, in request, out answer) []any {
 		return []any{s, s.with(mark, in.weight, s.last)}
 	case out.outcome == history.Unknown:
 		return []any{s}
+	}
+	return nil
+}
+
+// stepMove: the lease has its new id if it had the old one. Who gives a lease away is
+// not told the token that it gets by that.
+func stepMove(s state, old string, in request, out answer) []any {
+	if !s.has(old) {
+		if out.outcome == history.OK {
+			return nil
+		}
+		return []any{s}
+	}
+	moved := s.without(old, in.weight).with(mark(in.to, in.weight), in.weight, max(s.last, out.token))
+	switch {
+	case out.outcome == history.Unknown:
+		return []any{s, moved}
+	case out.outcome == history.OK && (out.token == 0 || out.token > s.last):
+		return []any{moved}
 	}
 	return nil
 }
@@ -100,7 +138,10 @@ func (s state) with(mark string, weight int, token int64) state {
 }
 
 func describe(in request, out answer) string {
-	if !in.take {
+	switch in.verb {
+	case move:
+		return fmt.Sprintf("move %d to %d: %s %d", in.id, in.to, out.outcome, out.token)
+	case back:
 		return fmt.Sprintf("give back %d: %s", in.id, out.outcome)
 	}
 	s := fmt.Sprintf("try %d (weight %d of %d): %s", in.id, in.weight, in.limit, out.outcome)
@@ -141,40 +182,84 @@ func (v *Verdict) linear(names map[string][]*Op, run *Run, rules Rules) {
 
 // operations puts a history into porcupine's form: a lease that was not given
 // back ends by itself, when that is possible.
-func (r *Run) operations(ops []*Op) (all []porcupine.Operation, unknown int) {
-	lanes := map[[2]int]int{}
-	add := func(o *Op, in request, call, ret history.Time, out answer) {
-		who := [2]int{o.Proc, o.Seat}
-		if _, ok := lanes[who]; !ok {
-			lanes[who] = len(lanes)
-		}
-		all = append(all, porcupine.Operation{ClientId: lanes[who], Input: in, Output: out, Call: int64(call), Return: int64(ret)})
-	}
-	for i, o := range ops {
-		in := request{take: true, id: i, weight: o.Weight, limit: o.Limit}
-		back := request{id: i, weight: o.Weight}
-		none := answer{outcome: history.Unknown}
-		switch {
-		case o.Held():
-			add(o, in, o.Invoked, o.Returned, answer{outcome: history.OK, token: o.Token})
-			rel := o.Released
-			dead := r.killed(o.Proc)
-			switch rel.Outcome {
-			case history.OK:
-				add(o, back, rel.Invoked, rel.Returned, answer{outcome: history.OK})
-			case history.Gone:
-				add(o, back, min(rel.Invoked, o.Until), rel.Returned, answer{outcome: history.OK})
-			default:
-				unknown++
-				add(o, back, min(rel.Invoked, o.Until), max(o.Until, min(dead, r.End)).Add(2*o.TTL), none)
+func (r *Run) operations(ops []*Op) ([]porcupine.Operation, int) {
+	t := &translation{run: r, clients: map[[2]int]int{}, ids: map[*Op]int{}, handles: map[string]int{}}
+	for _, o := range ops {
+		t.ids[o] = len(t.ids)
+		for _, h := range []string{o.Given, o.Handle} {
+			if _, ok := t.handles[h]; !ok {
+				t.handles[h] = -1 - len(t.handles)
 			}
-		case o.Outcome == history.Busy && !r.unheard(o):
-			add(o, in, o.Invoked, o.Returned, answer{outcome: history.Busy, used: o.Used})
-		default:
-			unknown++
-			add(o, in, o.Invoked, history.Never, none)
-			add(o, back, o.Invoked, history.Never, none)
 		}
 	}
-	return all, unknown
+	for _, o := range ops {
+		t.request(o)
+		if o.Held() {
+			t.end(o)
+		}
+	}
+	return t.all, t.unknown
+}
+
+// translation is a history on its way into porcupine's form.
+type translation struct {
+	run     *Run
+	clients map[[2]int]int // by process and seat
+	ids     map[*Op]int    // of leases, from 0
+	handles map[string]int // of leases that were given away, below 0
+	all     []porcupine.Operation
+	unknown int
+}
+
+func (t *translation) add(o *Op, in request, call, ret history.Time, out answer) {
+	who := [2]int{o.Proc, o.Seat}
+	if _, ok := t.clients[who]; !ok {
+		t.clients[who] = len(t.clients)
+	}
+	in.weight, in.limit = o.Weight, o.Limit
+	t.all = append(t.all, porcupine.Operation{ClientId: t.clients[who], Input: in, Output: out, Call: int64(call), Return: int64(ret)})
+}
+
+// request adds what was asked for. What is not known may have happened, and then
+// ends at some time; copies of it may come at any time.
+func (t *translation) request(o *Op) {
+	in := request{verb: take, id: t.ids[o]}
+	if o.Verb == history.Adopt {
+		in = request{verb: move, id: t.handles[o.Handle], to: t.ids[o]}
+	}
+	switch {
+	case o.Held():
+		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.OK, token: o.Token})
+	case o.Verb == history.Adopt && (o.Outcome == history.Gone || o.Outcome == history.Taken):
+		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.Gone})
+	case o.Outcome == history.Busy && !t.run.unheard(o):
+		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.Busy, used: o.Used})
+	default:
+		t.unknown++
+		none := answer{outcome: history.Unknown}
+		t.add(o, in, o.Invoked, history.Never, none)
+		t.add(o, request{verb: back, id: t.ids[o]}, o.Invoked, history.Never, none)
+	}
+}
+
+// end adds what became of a lease.
+func (t *translation) end(o *Op) {
+	out, none := request{verb: back, id: t.ids[o]}, answer{outcome: history.Unknown}
+	rel := o.Released
+	dead := t.run.killed(o.Proc)
+	switch {
+	case o.Given != "":
+		handle := t.handles[o.Given]
+		t.add(o, request{verb: move, id: out.id, to: handle}, rel.Invoked, rel.Returned, answer{outcome: history.OK})
+		if t.run.adopter(o) == nil { // it runs out, after a whole TTL
+			t.add(o, request{verb: back, id: handle}, rel.Invoked.Add(o.TTL-2*time.Millisecond), rel.Returned.Add(2*o.TTL), none)
+		}
+	case rel.Outcome == history.OK:
+		t.add(o, out, rel.Invoked, rel.Returned, answer{outcome: history.OK})
+	case rel.Outcome == history.Gone:
+		t.add(o, out, min(rel.Invoked, o.Until), rel.Returned, answer{outcome: history.OK})
+	default:
+		t.unknown++
+		t.add(o, out, min(rel.Invoked, o.Until), max(o.Until, min(dead, t.run.End)).Add(2*o.TTL), none)
+	}
 }

@@ -17,11 +17,11 @@ type span struct{ from, to history.Time }
 
 func (s span) overlaps(from, to history.Time) bool { return s.from <= to && from <= s.to }
 
-// troubled reports whether proc, or everybody, had trouble in that time or
+// troubled reports whether o's client, or everybody, had trouble in that time or
 // shortly before it.
-func (r *Run) troubled(proc int, from, to history.Time) bool {
+func (r *Run) troubled(o *Op, from, to history.Time) bool {
 	return slices.ContainsFunc(r.Windows, func(w Window) bool {
-		return (w.Proc == 0 || w.Proc == proc) && !w.Kill && span{w.From, w.To.Add(settle)}.overlaps(from, to)
+		return w.touches(o) && !w.Kill && span{w.From, w.To.Add(settle)}.overlaps(from, to)
 	})
 }
 
@@ -60,6 +60,11 @@ func (r *Run) possession(o *Op) span {
 			end = max(end, min(o.Released.Returned, dead, r.End), o.Until)
 		}
 		return span{o.Invoked, end.Add(lapse)}
+	case o.Given != "":
+		if next := r.adopter(o); next != nil {
+			return span{o.Granted, next.Granted}
+		}
+		return span{o.Granted, o.Released.Returned.Add(lapse)}
 	case o.Released.Outcome == history.OK || o.Released.Outcome == history.Gone:
 		return span{o.Granted, o.Released.Returned}
 	case o.Dropped != history.Never:
@@ -96,17 +101,17 @@ func (v *Verdict) liveness(ops []*Op, run *Run, rules Rules) {
 // tells when the server made the grant.
 func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 	tol := rules.Clock.Tolerance
-	granted := grants(ops)
+	granted := slices.DeleteFunc(grants(ops), func(o *Op) bool { return o.Verb == history.Adopt })
 	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Granted, b.Granted) })
 	var hidden []span // when a grant may have been made that is not in the history
 	for _, o := range ops {
-		if run.unheard(o) {
+		if o.Verb != history.Adopt && run.unheard(o) {
 			hidden = append(hidden, run.possession(o))
 		}
 	}
-	for _, o := range granted {
+	for _, o := range grants(ops) {
 		r := o.Released
-		if slices.ContainsFunc(hidden, func(s span) bool { return s.overlaps(r.Invoked, r.Returned) }) {
+		if o.Given != "" || slices.ContainsFunc(hidden, func(s span) bool { return s.overlaps(r.Invoked, r.Returned) }) {
 			continue
 		}
 		if r.Outcome != history.OK || r.Returned > run.End || o.Until < r.Invoked.Add(20*time.Millisecond) || run.broken(r.Invoked, r.Returned) {
@@ -119,7 +124,7 @@ func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 		}
 		for _, w := range granted {
 			s := w.waiting(run)
-			if s.from != 0 && !w.Again && s.from < r.Invoked && s.to > r.Returned.Add(tol) && !run.troubled(w.Proc, r.Invoked.Add(-w.TTL), r.Returned) {
+			if s.from != 0 && !w.Again && s.from < r.Invoked && s.to > r.Returned.Add(tol) && !run.troubled(w, r.Invoked.Add(-w.TTL), r.Returned) {
 				v.add("L1", o.Name, r.Returned, []*Op{o, w}, "a permit was given back, and the first in line had none until %v later", s.to.Sub(r.Returned))
 				break
 			}
@@ -157,7 +162,7 @@ func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
 	}
 	var waits []span
 	for _, w := range ops {
-		if s := w.waiting(run); s.from != 0 && s.to > s.from && !run.troubled(w.Proc, s.from.Add(-w.TTL), s.to) {
+		if s := w.waiting(run); s.from != 0 && s.to > s.from && !run.troubled(w, s.from.Add(-w.TTL), s.to) {
 			waits = append(waits, s)
 		}
 	}
@@ -187,7 +192,7 @@ func (v *Verdict) refusals(ops []*Op, run *Run) {
 	var held []holding
 	longest := time.Duration(0)
 	for _, o := range ops {
-		if o.Verb != history.Try {
+		if o.Verb == history.Acquire {
 			return
 		}
 		if s := run.possession(o); s.from != 0 {
@@ -246,7 +251,7 @@ func (v *Verdict) crashes(ops []*Op, run *Run) {
 				next = min(next, g.Granted)
 			}
 		}
-		if next != history.Never && !run.troubled(-1, dead, next) {
+		if next != history.Never && !run.troubled(&Op{Proc: -1, Name: o.Name}, dead, next) {
 			v.measure("a killed holder's slot was missing", next.Sub(dead))
 		}
 	}
@@ -260,7 +265,7 @@ func (v *Verdict) heard(what string, ops []*Op, run *Run, rules Rules) {
 			continue
 		}
 		took := o.Returned.Sub(o.Granted)
-		if run.troubled(o.Proc, o.Granted.Add(-o.TTL), o.Returned) {
+		if run.troubled(o, o.Granted.Add(-o.TTL), o.Returned) {
 			continue
 		}
 		v.measure(what, took)

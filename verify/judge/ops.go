@@ -20,6 +20,7 @@ type Op struct {
 	Outcome       history.Outcome
 	Used          int // busy: permits out
 	Again         bool
+	Handle        string // what an Adopt was given
 
 	// Of a lease.
 	ID       string
@@ -29,14 +30,17 @@ type Op struct {
 	Until    history.Time // latest trust deadline that its holder saw
 	Lost     history.Time // when its holder was told; Never
 	Dropped  history.Time // when its holder saw that it is over and left it; Never
-	Released Call         // its release; Invoked is Never when there was none
+	Released Call         // its release, or Detach; Invoked is Never when there was none
+	Given    string       // the handle with which it was given away; "" if it was not
 }
 
-// Call is a release.
+// Call is a release, or a Detach.
 type Call struct {
 	Invoked, Returned history.Time
 	Outcome           history.Outcome
 }
+
+var noCall = Call{history.Never, history.Never, history.Unknown}
 
 // Held reports whether the request was granted, as far as its client knows.
 func (o *Op) Held() bool { return o.Outcome == history.OK }
@@ -47,19 +51,27 @@ func (o *Op) End() history.Time { return min(o.Released.Invoked, o.Until) }
 // Window is a time in which something was wrong.
 type Window struct {
 	From, To history.Time
-	Proc     int // whose trouble it is; 0: everybody's
+	Proc     int    // whose trouble it is; 0: everybody's
+	Name     string // of the semaphore whose trouble it is; "": of all
 	What     string
 	Breaks   bool // an assumption of guarantees.md: leases may be forgotten
 	Surely   bool // and they are
+	Queues   bool // what waits may be forgotten, leases are not
 	Steps    bool // the server's clock was stepped, back or forward
 	Kill     bool // of Proc, at From
+}
+
+// touches reports whether it was o's trouble, too.
+func (w *Window) touches(o *Op) bool {
+	return (w.Proc == 0 || w.Proc == o.Proc) && (w.Name == "" || w.Name == o.Name)
 }
 
 // Run is the history of a run.
 type Run struct {
 	Ops     []*Op
 	Windows []Window
-	End     history.Time // when the storm was over and the clients were told to stop
+	End     history.Time     // when the storm was over and the clients were told to stop
+	Adopted map[string][]*Op // the Adopts of each handle, in order of their beginning
 }
 
 // Clock turns a token into the time of its grant.
@@ -96,7 +108,7 @@ type key struct{ proc, op int }
 // Assemble makes a run of the events of all processes.
 func Assemble(events []history.Event, clock Clock) *Run {
 	slices.SortStableFunc(events, func(a, b history.Event) int { return int(a.At - b.At) })
-	run, ops := &Run{}, map[key]*Op{}
+	run, ops := &Run{Adopted: map[string][]*Op{}}, map[key]*Op{}
 	for _, e := range events {
 		if e.Kind == history.Fault {
 			run.Windows = append(run.Windows, window(e))
@@ -113,10 +125,13 @@ func Assemble(events []history.Event, clock Clock) *Run {
 			o = &Op{
 				Proc: e.Proc, Seat: e.Seat, N: e.Op, Verb: e.Verb, Name: e.Name, Limit: e.Limit, Weight: e.Weight,
 				TTL: time.Duration(e.TTL) * time.Millisecond, Invoked: e.At, Returned: history.Never, Outcome: history.Unknown,
-				Lost: history.Never, Dropped: history.Never, Released: Call{history.Never, history.Never, history.Unknown},
+				Handle: e.Handle, Lost: history.Never, Dropped: history.Never, Released: noCall,
 			}
 			ops[key{e.Proc, e.Op}] = o
 			run.Ops = append(run.Ops, o)
+			if e.Verb == history.Adopt {
+				run.Adopted[e.Handle] = append(run.Adopted[e.Handle], o)
+			}
 		}
 		if o != nil {
 			o.request(e, clock)
@@ -127,8 +142,8 @@ func Assemble(events []history.Event, clock Clock) *Run {
 
 func window(e history.Event) Window {
 	w := Window{
-		From: e.At, To: max(e.Until, e.At), Proc: e.Target, What: e.Text,
-		Breaks: e.Breaks, Surely: e.Surely, Steps: e.Steps, Kill: e.Text == Killed,
+		From: e.At, To: max(e.Until, e.At), Proc: e.Target, Name: e.Name, What: e.Text,
+		Breaks: e.Breaks, Surely: e.Surely, Queues: e.Queues, Steps: e.Steps, Kill: e.Text == Killed,
 	}
 	if e.Proc != 0 {
 		w.Proc = e.Proc
@@ -162,9 +177,22 @@ func (o *Op) lease(e history.Event) {
 		o.Dropped = e.At
 	case e.Kind == history.Invoke:
 		o.Released.Invoked = e.At
+	case e.Verb == history.Detach && e.Outcome == history.Refused: // it is held as before
+		o.Released = noCall
 	case e.Kind == history.Return:
-		o.Released.Returned, o.Released.Outcome = e.At, e.Outcome
+		o.Released.Returned, o.Released.Outcome, o.Given = e.At, e.Outcome, e.Handle
 	}
+}
+
+// adopter is the lease that o became when it had been given away; nil: nobody is
+// known to have adopted it.
+func (r *Run) adopter(o *Op) *Op {
+	for _, a := range r.Adopted[o.Given] {
+		if o.Given != "" && a.Held() {
+			return a
+		}
+	}
+	return nil
 }
 
 // byName groups the operations.

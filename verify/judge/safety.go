@@ -130,11 +130,11 @@ func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) hist
 
 // order checks S4: whoever asked after a waiter knew that it is in line is not
 // granted before that waiter. A waiter that had to queue again has no such claim.
-func (v *Verdict) order(name string, ops []*Op) {
-	granted := grants(ops)
+func (v *Verdict) order(name string, ops []*Op, run *Run) {
+	granted := slices.DeleteFunc(grants(ops), func(o *Op) bool { return o.Verb == history.Adopt })
 	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
 	for _, w := range granted {
-		if w.Queued == 0 || w.Again {
+		if w.Queued == 0 || w.Again || run.unqueued(w) {
 			continue
 		}
 		i, _ := slices.BinarySearchFunc(granted, w.Queued+1, func(o *Op, t history.Time) int { return cmp.Compare(o.Invoked, t) })
@@ -154,6 +154,14 @@ func (v *Verdict) order(name string, ops []*Op) {
 				time.Duration(w.Token-first.Token)*time.Microsecond, first.Invoked.Sub(w.Queued))
 		}
 	}
+}
+
+// unqueued reports whether the place of o in line may have been forgotten, so that
+// it queued again at the end.
+func (r *Run) unqueued(o *Op) bool {
+	return slices.ContainsFunc(r.Windows, func(w Window) bool {
+		return (w.Breaks || w.Queues) && w.touches(o) && span{w.From, w.To}.overlaps(o.Queued, o.Returned)
+	})
 }
 
 // told checks S6 where leases were surely forgotten: no renewal brings one back,

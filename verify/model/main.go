@@ -76,7 +76,7 @@ func check(pattern string, trails bool) error {
 }
 
 // line is one of the table, which is Markdown.
-const line = "| %-5s | %-64s | %-12s | %-12s | %8s | %4s | %7s |%s\n"
+const line = "| %-7s | %-64s | %-12s | %-12s | %8s | %4s | %7s |%s\n"
 
 // tools are the programs that a run needs.
 type tools struct{ spin, cc string }

@@ -13,7 +13,7 @@ import (
 var macro = regexp.MustCompile(`(?m)^#if(?:n?def|\s+!?defined\()\s*(\w+)|defined\((\w+)\)`)
 
 func TestEveryMacroHasARow(t *testing.T) {
-	for _, model := range []string{"fair", "lease", "queue"} {
+	for _, model := range []string{"fair", "lease", "move", "message", "queue"} {
 		text, err := models.ReadFile(model + ".pml")
 		if err != nil {
 			t.Fatal(err)

@@ -64,6 +64,23 @@ var rows = []row{
 	{model: "lease", live: true, macros: "CLIENTS=1"},
 	{model: "lease", live: true, macros: "CLIENTS=1 NO_EXPIRY", breaks: "L2"},
 
+	{model: "move"},
+	{model: "move", macros: "MOVE_COPIES", breaks: "S1"},
+	{model: "move", macros: "MOVE_NOT_IDEMPOTENT", breaks: "S5"},
+	{model: "move", macros: "NO_TOMBSTONE_ON_MOVE", breaks: "S5"},
+	{model: "move", macros: "NO_TOMBSTONE_AT_NEW_ID", breaks: "S5"},
+	{model: "move", macros: "ONE_RELEASE", breaks: "S5"},
+	{model: "move", macros: "FULL_TTL_ON_REPEAT", breaks: "S3"},
+	{model: "move", macros: "TRUST_FROM_REPLY", breaks: "S3"},
+	{model: "move", macros: "BELIEVES_ON", breaks: "S3"},
+
+	{model: "message"},
+	{model: "message", macros: "TRUST_FROM_MESSAGE", breaks: "S3"},
+	{model: "message", macros: "TRUST_FROM_UNANSWERED", breaks: "S3"},
+	{model: "message", macros: "SAME_ID", breaks: "S3"},
+	{model: "message", macros: "GUESSABLE", breaks: "S3"},
+	{model: "message", macros: "END_ENDS", breaks: "S6"},
+
 	{model: "queue"},
 	{model: "queue", macros: "NO_PUMP_ON_RELEASE", breaks: "L1"},
 	{model: "queue", macros: "NO_PUMP_ON_CANCEL", breaks: "L1"},

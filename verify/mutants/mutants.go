@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -28,115 +29,166 @@ type Mutant struct {
 type Edit struct{ File, Old, New string }
 
 const (
-	script   = "internal/protocol/transition/"
-	begin    = script + "begin.lua"
-	folded   = script + "folded.lua"
-	short    = script + "short.lua"
-	general  = script + "general.lua"
-	apply    = script + "operations.lua"
-	store    = "internal/protocol/store.go"
-	settling = "internal/session/settle.go"
+	script  = "internal/protocol/transition.lua"
+	store   = "internal/protocol/store.go"
+	answer  = "internal/claim/answer.go"
+	end     = "internal/claim/end.go"
+	session = "internal/session/session.go"
 )
 
-// notAlone closes the ways of single operations, so that what is changed behind them is what runs.
-var notAlone = Edit{folded, "local quick = lone and (", "local quick = false and ("}
+// notAlone closes the way of a lease that nobody else has come near, so that what is
+// changed behind it is what runs.
+var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
 
 // All are the mutants.
-var All = []Mutant{
+var All = slices.Concat(grants, copies, moves, messages, halves)
+
+// grants are bugs of who is granted, when and for how long.
+var grants = []Mutant{
 	{
 		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
-		Edits: []Edit{{general, "if nearest > 0 and nearest <= now then", "if false then"}},
+		Edits: []Edit{{script, "if reaping then\n", "reaping = false\nif reaping then\n"}},
 	},
 	{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
-		Edits: []Edit{
-			notAlone,
-			{short, " and few\n", " and few and sub(ARGV[2] or '', 1, 1) ~= 'L'\n"},
-			{apply, "pump()\n\n-- ---- write", "if sub(ARGV[2] or '', 1, 1) ~= 'L' then pump() end\n\n-- ---- write"},
-		},
+		Edits: []Edit{{
+			script, "if not reaping and status == 0 and waiting > 0",
+			"if not reaping and sub(asked[1] or '', 1, 1) ~= 'L' and status == 0 and waiting > 0",
+		}},
 	},
 	{
 		Name: "renew-recreates", What: "a renewal grants what it does not find", Scenario: "flush", Caught: []string{"S6"},
 		Edits: []Edit{{
-			apply, "      if sub(rec[id] or 'x', 1, 1) ~= 'h' then\n        gone(id)",
-			`      if not rec[id] then
-        grant(id, 1, 0, renewer .. ' ')
-        due[id] = now + ttl
-        out[n + 1], out[n + 2] = 7, ttl + 0
-        n = n + 2
-      elseif sub(rec[id], 1, 1) ~= 'h' then
-        gone(id)`,
+			script, "    elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then\n",
+			`    elseif verb == 'R' and not record then
+      sets[s + 1], sets[s + 2], s = id, 'h 1 ' .. slots .. ' ' .. number() .. ' 0 ' .. ttl .. ' 1/x;y z', s + 2
+      adds[a + 1], adds[a + 2], a = deadline(now + ttl), id, a + 2
+      used, holders, slots = used + 1, holders + 1, slots + 1
+      out[n] = '7 ' .. ttl
+    elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
+`,
 		}},
 	},
 	{
 		Name: "token-counter", What: "tokens come from a counter that goes with the keys", Scenario: "clients", Caught: []string{"S2"},
 		Edits: []Edit{
 			notAlone,
-			{general, "last = last < us and us or last + 1", "last = last + 1"},
-			{apply, "last = last < us and us or last + 1", "last = last + 1"},
-			{short, "if last < us then last, token = us, stamp else", "if false then else"},
-			{short, "local first = last < us and us or last + 1", "local first = last + 1"},
-		},
-	},
-	{
-		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
-		Edits: []Edit{
-			notAlone,
-			{short, "  if plain and waiting > 0 and used < limit then\n", "  if waiting > 0 then plain = false end\n  if plain and waiting > 0 and used < limit then\n"},
 			{
-				general, "call('ZRANGE', ORDER, seen, seen + room - 1, 'WITHSCORES')",
-				"call('ZRANGE', ORDER, before.waiting - seen - room, before.waiting - seen - 1, 'WITHSCORES')",
+				script, "if seq < us then seq, last = us, stamp else seq = seq + 1 last = format('%d', seq) end",
+				"seq = seq + 1 last = format('%d', seq)",
 			},
 		},
 	},
 	{
+		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
+		Edits: []Edit{{
+			script, "call('ZRANGE', ORDER, '0', room - 1 + (others and #others or 0))",
+			"call('ZRANGE', ORDER, waiting + (others and #others or 0) - room, waiting + (others and #others or 0) - 1)",
+		}},
+	},
+	{
 		Name: "barging", What: "a newcomer that fits passes the queue", Scenario: "clients", Caught: []string{"S4"},
-		Edits: []Edit{
-			notAlone,
-			{short, "elseif waiting == 0 and used + wanted <= limit then", "elseif used + wanted <= limit then"},
-			{apply, "elseif waiting == 0 and paused == 0 and used + weight <= limit then", "elseif paused == 0 and used + weight <= limit then"},
-		},
+		Edits: []Edit{{script, "elseif waiting == 0 and used + weight <= limit", "elseif used + weight <= limit"}},
 	},
 	{
 		Name: "trust-from-reply", What: "the trust deadline is counted from the reply", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
 		Edits: []Edit{
-			{settling, "s.hold(c, f.sent, f.landed, r.Remaining, whole)", "s.hold(c, clock.Now(), f.landed, r.Remaining, whole)"},
-			{settling, "c.trust = trust(f.sent, o.Result.Remaining)", "c.trust = trust(clock.Now(), o.Result.Remaining)"},
+			{answer, "c.hold(a.Sent, a.Got,", "c.hold(a.Got, a.Got,"},
+			{answer, "c.Trust = trust(a.Sent,", "c.Trust = trust(a.Got,"},
 		},
-	},
-	{
-		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{apply, "if kind == 'h' then\n          holds(id)", "if kind == 'h' then\n          holds(id)\n          out[n - 1] = ttl"}},
-	},
-	{
-		Name: "no-tombstone", What: "a release leaves no tombstone for late copies", Scenario: "clients", Caught: []string{"linearizability"},
-		Edits: []Edit{
-			{apply, "leave(id, RELEASED, param == '1' and now + LATE or 0)", "leave(id, RELEASED, 0)"},
-			{apply, "if param == '1' and not rec[id] then", "if false then"},
-		},
-	},
-	{
-		Name: "no-tombstone-when-refused", What: "a refused request forgets its copies that are under way", Scenario: "clients", Caught: []string{"linearizability"},
-		Edits: []Edit{{settling, "if clock.Now() < c.late {", "if false {"}},
-	},
-	{
-		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"linearizability", "L2", "S2"},
-		Edits: []Edit{{apply, "      local r = rec[id]\n      if r then\n        local kind", "      local r = nil\n      if r then\n        local kind"}},
 	},
 	{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
 		Edits: []Edit{
 			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n"},
-			{
-				store, "k.call...), notAfter)",
-				"k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)\n\t_ = notAfter",
-			},
-			{
-				begin, "local clock = call('TIME')\nlocal us = clock[1] * 1000000 + clock[2]",
-				"local us = ARGV[1] + 0\nlocal clock = { format('%d', (us - us % 1000000) / 1000000), format('%d', us % 1000000) }",
-			},
-			{begin, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
+			{store, "\"sync/atomic\"\n", "\"sync/atomic\"\n\t\"time\"\n"},
+			{store, "k.call...), notAfter)", "k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)\n\t_ = notAfter"},
+			{script, "local clock = call('TIME')\n", ""},
+			{script, "local stamp = clock[1] .. sub('00000' .. clock[2], -6)", "local stamp = ARGV[1]"},
+			{script, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
 		},
+	},
+}
+
+// copies are bugs of requests that are repeated, or come late.
+var copies = []Mutant{
+	{
+		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{script, "out[n] = '1 ' .. grant .. ' ' .. rest", "out[n] = '1 ' .. grant .. ' ' .. ttl"}},
+	},
+	{
+		Name: "no-tombstone", What: "a release leaves no tombstone for late copies", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{
+			{script, "buried = param == '1' and now + LATE or 0", "buried = 0"},
+			{script, "buried = now + LATE\n", "buried = 0\n"},
+		},
+	},
+	{
+		Name: "no-tombstone-when-refused", What: "a refused request forgets its copies that are under way", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{{answer, "if a.Got < c.late {", "if false {"}},
+	},
+	{
+		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"L2", "linearizability", "recovery"},
+		Edits: []Edit{{script, "if record then                                      -- a repetition", "if false then                                       -- a repetition"}},
+	},
+	{
+		Name: "new-id", What: "a request whose outcome is not known is repeated with another id", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{{end, "c.late = now.Add(protocol.Late)", "c.late = now.Add(protocol.Late)\n\t\t\tif op.Verb == protocol.Acquire {\n\t\t\t\tc.ID = c.newID()\n\t\t\t}"}},
+	},
+}
+
+// moves are bugs of leases that are given away.
+var moves = []Mutant{
+	{
+		Name: "move-copies", What: "the old id of a lease that has moved holds it too, and moves it again", Scenario: "clients", Caught: []string{"S5"},
+		Edits: []Edit{{
+			script, "left, buried, reason = adds[a - 1] - now, now + TOLD, '5 ' .. more",
+			"left, used, holders, slots = adds[a - 1] - now, used + weight, holders + 1, slots + 1",
+		}},
+	},
+	{
+		Name: "move-not-idempotent", What: "a repeated move is told that the lease was moved before", Scenario: "clients", Caught: []string{"S5"},
+		Edits: []Edit{{script, "if moved then                                     -- a repetition", "moved = nil\n      if moved then                                     -- a repetition"}},
+	},
+	{
+		Name: "move-without-tombstone", What: "a lease that moves leaves no tombstone for late copies of its acquire", Scenario: "clients",
+		Caught: []string{"L2", "linearizability"},
+		Edits:  []Edit{{script, "left, buried, reason = adds[a - 1] - now, now + TOLD, '5 ' .. more", "left, g = adds[a - 1] - now, g + 1 gone[g] = id"}},
+	},
+	{
+		Name: "move-keeps-token", What: "a lease that moves keeps its token", Scenario: "clients", Caught: []string{"S2"},
+		Edits: []Edit{
+			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) %S+ (.*)$')"},
+			{script, "slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. lasts .. ' ' .. more", "slot .. ' ' .. ceiling .. ' ' .. lasts .. ' ' .. more"},
+		},
+	},
+}
+
+// messages are bugs of those who believe what anybody may publish.
+var messages = []Mutant{
+	{
+		Name: "forged-grant", What: "a message of a grant is believed, whatever it says", Scenario: "clients", Caught: []string{"S2"},
+		Edits: []Edit{{end, "if slot < 0 || slot >= limit || limit < c.Terms.Weight || token <= 0 || token/1000 > latest {", "if false {"}},
+	},
+	{
+		Name: "forged-end", What: "a message of a lease's end ends it", Scenario: "clients", Caught: []string{"S6"},
+		Edits: []Edit{{end, "c.due, c.renew = clock.Never, c.renew || !c.Manual", "return c.lose(c.lost(Evicted), c.Trust)"}},
+	},
+	{
+		Name: "guessable-ids", What: "who sees the channels can make up the ids", Scenario: "clients", Caught: []string{"S1", "S2", "S3", "S7"},
+		Edits: []Edit{{session, "ids(channel + \".\" + secret)", "ids(channel + \".\" + secret[:0])"}},
+	},
+}
+
+// halves are bugs of the loss of one of the two keys.
+var halves = []Mutant{
+	{
+		Name: "hash-lost", What: "when the hash is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{script, "if lost > now then error", "if lost > now and state then error"}},
+	},
+	{
+		Name: "set-lost", What: "when the sorted set is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{script, "if lost > now then error", "if lost > now and not state then error"}},
 	},
 }
 

@@ -27,31 +27,36 @@ func (s *storm) recovered(v *judge.Verdict) {
 	}
 	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.server.Socket()})
 	defer rdb.Close()
-	client, err := berth.New(rdb, berth.WithPrefix(s.prefix))
+	client, err := berth.New(rdb, berth.Prefix(s.prefix))
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	for _, seat := range slices.Concat(seats, []worker.Seat{queue, deaf, rough}) {
 		err := s.whole(ctx, client, seat)
-		if errors.Is(err, berth.ErrCorrupt) && !s.Scenario.Keeps {
-			// Redis has evicted one of the two keys: that is the operator's to mend.
-			v.Purged++
-			if err = client.Inspector().Purge(ctx, seat.Name); err == nil {
-				err = s.whole(ctx, client, seat)
-			}
+		if d := heals(err); d > 0 {
+			v.Healed++
+			pause(d + time.Millisecond)
+			err = s.whole(ctx, client, seat)
 		}
 		if err != nil {
 			fail("recovery", seat.Name, "the whole limit cannot be had after everybody has gone: "+err.Error())
 		}
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
 	if err := s.leftovers(ctx, client, rdb); err != nil {
 		fail("L5", "all", err.Error())
 	}
+}
+
+// heals tells after what time a semaphore heals of which one key was lost; 0: err
+// is something else.
+func heals(err error) time.Duration {
+	if lost, ok := errors.AsType[*berth.CorruptError](err); ok {
+		return lost.Heals
+	}
+	return 0
 }
 
 // whole takes all permits of a semaphore and gives them back.
@@ -72,9 +77,14 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 // leftovers lists all semaphores, which reaps what crashed holders left, until no
 // key is there that would stay for ever.
 func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.Client) error {
+	end := time.Now().Add(15 * time.Second)
 	for {
-		if _, err := client.Inspector().List(ctx); err != nil && !errors.Is(err, berth.ErrCorrupt) {
-			return err
+		for _, err := range client.Inspector().List(ctx) {
+			if d := heals(err); d > 0 {
+				end = later(end, time.Now().Add(d+slack))
+			} else if err != nil {
+				return err
+			}
 		}
 		left := ""
 		for _, k := range rdb.Keys(ctx, s.prefix+":*").Val() {
@@ -85,9 +95,16 @@ func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.
 		if left == "" {
 			return nil
 		}
-		if ctx.Err() != nil {
+		if time.Now().After(end) {
 			return fmt.Errorf("%s is left over, and carries no TTL", left)
 		}
 		pause(100 * time.Millisecond)
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -38,7 +38,7 @@ func (s *storm) spawn() {
 	}
 	spec, err := json.Marshal(worker.Spec{
 		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Start: s.start, Seats: all,
-		History: filepath.Join(s.dir, fmt.Sprintf("%d.jsonl", c.proc)), Faults: faults,
+		History: filepath.Join(s.dir, fmt.Sprintf("%d.jsonl", c.proc)), Handles: filepath.Join(s.dir, "handles"), Faults: faults,
 	})
 	if err != nil {
 		s.Fatal(err)

@@ -33,7 +33,7 @@ func (c Scenario) linear() string {
 }
 
 func (c Scenario) start(s *storm) *redistest.Server {
-	opts := []redistest.Option{redistest.WithConfig(c.config...)}
+	opts := []redistest.Option{redistest.WithConfig(append([]string{forgerRule}, c.config...)...)}
 	if c.prepare != nil {
 		opts = append(opts, c.prepare(s)...)
 	}
@@ -56,8 +56,8 @@ func aof(policy string) []string {
 	return []string{"appendonly yes", "appendfsync " + policy, "auto-aof-rewrite-percentage 0"}
 }
 
-// The scenarios. In the first four the assumptions hold; in the others one of
-// them is broken, and what guarantees.md says for that case is demanded.
+// The scenarios. In the first five every promise is demanded; in the others an
+// assumption is broken, and what guarantees.md says for that case is demanded.
 var (
 	Keep = Scenario{
 		Name: "keep", pace: quick, Keeps: true, config: append(aof("always"), "enable-debug-command local"),
@@ -70,6 +70,7 @@ var (
 	Clients = Scenario{Name: "clients", pace: 3 * time.Second, Keeps: true, faults: with(fault{2, scriptFlush})}
 	Memory  = Scenario{Name: "oom", pace: quick, Keeps: true, config: []string{"maxmemory-policy noeviction"}, faults: with(fault{6, outOfMemory})}
 	Disk    = Scenario{Name: "disk", pace: quick, Keeps: true, config: aof("everysec"), faults: with(fault{5, fillDisk}), prepare: mountDisk}
+	Half    = Scenario{Name: "half", pace: quick, Keeps: true, faults: with(fault{15, halve})}
 
 	Everysec = Scenario{
 		Name: "everysec", pace: quick, config: aof("everysec"),
@@ -84,9 +85,16 @@ var (
 	Step  = Scenario{Name: "clock", pace: quick, faults: with(fault{5, stepClock}), prepare: shimClock}
 )
 
+// redis returns a client of the server, which is closed when the test ends.
+func (s *storm) redis() *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.server.Socket(), PoolSize: 1, ReadTimeout: 10 * time.Second, MaxRetries: -1})
+	s.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
 // do runs a command that may fail: the server may be in any state.
 func (s *storm) do(args ...any) error {
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.server.Socket(), PoolSize: 1, ReadTimeout: 10 * time.Second, MaxRetries: -1})
+	rdb := s.redis()
 	defer rdb.Close()
 	err := rdb.Do(context.Background(), args...).Err()
 	if errors.Is(err, redis.Nil) {
@@ -158,6 +166,44 @@ func flushAll(s *storm) {
 	from := history.Now()
 	s.must("FLUSHALL")
 	s.note(from, history.Event{Text: "FLUSHALL", Breaks: true, Surely: true})
+}
+
+// halved are the semaphores that may lose one of their keys. They cannot be used for
+// up to a minute then, so those that have bounds of their own are left alone.
+var halved = []string{"mix", "later", "latest", "crowd", "rough"}
+
+// halving deletes one of a semaphore's two keys, if both are there, and returns for
+// how many milliseconds leases may live then as far as the other key tells.
+const halving = `
+	local state = redis.call('HGET', KEYS[1], 'state')
+	if not state or redis.call('EXISTS', KEYS[2]) == 0 then return -1 end
+	local till = string.match(state, '(%d+) [01]$')
+	if ARGV[1] == '1' then till = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] end
+	redis.call('DEL', KEYS[ARGV[1] + 0])
+	local now = redis.call('TIME')
+	return math.max(0, till - now[1] * 1000 - math.floor(now[2] / 1000))`
+
+// halve deletes one of the two keys of a semaphore. Nothing is granted then until all
+// leases have run out; who waits has lost its place.
+func halve(s *storm) {
+	for _, i := range s.rng.Perm(len(halved)) {
+		which := 1 + s.rng.IntN(2)
+		key := s.prefix + ":{" + halved[i] + "}"
+		from := history.Now()
+		left, err := s.redis().Eval(context.Background(), halving, []string{key, key + ":order"}, which).Int64()
+		if err != nil {
+			s.Errorf("delete a key of %s: %v", key, err)
+			return
+		}
+		if left >= 0 {
+			what := []string{"hash", "sorted set"}[which-1]
+			until := history.Now().Add(time.Duration(left) * time.Millisecond)
+			s.out.Write(history.Event{
+				At: from, Until: until, Kind: history.Fault, Name: halved[i], Queues: true, Text: "deleted: the " + what + " of " + halved[i],
+			})
+			return
+		}
+	}
 }
 
 // outOfMemory has the server refuse whatever could grow.

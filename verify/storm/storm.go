@@ -97,7 +97,9 @@ func Run(t testing.TB, o Order) *Result {
 	for range s.Workers {
 		s.spawn()
 	}
+	stop := s.forge()
 	s.blow()
+	stop()
 	pause(calm)
 	end := history.Now()
 	s.dismiss()
@@ -195,8 +197,8 @@ func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
 // Summary is the run in a line or two.
 func (r *Result) Summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d requests, %d grants, %d unknown; %d faults; porcupine: %d operations in %d histories, %d left out",
-		r.Requests, r.Grants, r.Unknown, len(r.Run.Windows), r.Checked, r.Histories, r.Skipped)
+	fmt.Fprintf(&b, "%d requests, %d grants, %d unknown; %d leases adopted, %d adopters too late; %d faults; porcupine: %d operations in %d histories, %d left out",
+		r.Requests, r.Grants, r.Unknown, r.Adopted, r.TooLate, len(r.Run.Windows), r.Checked, r.Histories, r.Skipped)
 	if r.HandOffs > 0 {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
 	}
@@ -208,8 +210,8 @@ func (r *Result) Summary() string {
 			fmt.Fprintf(&b, "; %s for up to %v", what, d.Round(time.Millisecond))
 		}
 	}
-	if r.Purged > 0 {
-		fmt.Fprintf(&b, "; %d semaphores had to be purged", r.Purged)
+	if r.Healed > 0 {
+		fmt.Fprintf(&b, "; %d semaphores had lost one of their keys, and healed", r.Healed)
 	}
 	return b.String()
 }

@@ -102,9 +102,9 @@ func TestMinReplicasInACluster(t *testing.T) {
 		if len(st.Leases) != 1 {
 			t.Fatalf("%d leases", len(st.Leases))
 		}
-		must(0, client.Inspector().Evict(t.Context(), "safe", st.Leases[0].ID, true))(t)
+		must(0, client.Inspector().ForceEvict(t.Context(), "safe", st.Leases[0].ID))(t)
 	}
-	three := must(sem.Options(berth.MinReplicas(3)))(t)
+	three := must(sem.With(berth.MinReplicas(3)))(t)
 	if _, err := three.Acquire(t.Context()); !errors.Is(err, berth.ErrNotReplicated) {
 		t.Errorf("3 replicas of the 1 that there is: %v", err)
 	}

@@ -50,22 +50,28 @@ func (u *user) between(a, b time.Duration) time.Duration { return a + rand.N(b-a
 func (u *user) one(n int) bool { return u.rng.IntN(n) == 0 }
 
 func (u *user) linear(ctx context.Context) {
-	weight := 1 + u.rng.IntN(2)
-	h := u.ask(context.Background(), history.Try, weight)
+	h := u.adopt(context.Background())
+	if h == nil {
+		h = u.ask(context.Background(), history.Try, 1+u.rng.IntN(2))
+	}
 	if h != nil {
 		h.hold(ctx, u.between(0, 20*time.Millisecond))
-		h.release()
+		h.part(4)
 	}
 	pause(ctx, u.between(time.Millisecond, 30*time.Millisecond))
 }
 
 func (u *user) late(ctx context.Context) {
-	if h := u.ask(context.Background(), history.Try, 1, berth.WithoutRenewal()); h != nil {
-		if u.one(4) {
-			h.release()
-		} else {
-			h.drop(ctx)
-		}
+	h := u.adopt(context.Background(), berth.WithoutRenewal())
+	if h == nil {
+		h = u.ask(context.Background(), history.Try, 1, berth.WithoutRenewal())
+	}
+	switch {
+	case h == nil:
+	case u.one(3):
+		h.part(2)
+	default:
+		h.drop(ctx)
 	}
 	pause(ctx, u.between(time.Millisecond, 20*time.Millisecond))
 }
@@ -100,7 +106,10 @@ func (u *user) wait(ctx context.Context) {
 		}
 		return
 	}
-	h := u.ask(wait, history.Acquire, weight)
+	h := u.adopt(wait)
+	if h == nil {
+		h = u.ask(wait, history.Acquire, weight)
+	}
 	if h == nil {
 		return
 	}
@@ -109,12 +118,12 @@ func (u *user) wait(ctx context.Context) {
 		hold = u.between(u.spec.TTL/2, u.spec.TTL*3/2)
 	}
 	h.hold(ctx, hold)
-	h.release()
+	h.part(6)
 	pause(ctx, u.between(0, 20*time.Millisecond))
 }
 
 // ask makes a request and writes down what came of it; nil: no lease.
-func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...berth.Option) *holding {
+func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...berth.AcquireOption) *holding {
 	name := u.spec.Name
 	if u.spec.Mode == Linear {
 		name = fmt.Sprintf("%s.%d", name, history.Now().Sub(u.Start)/chapter)
@@ -154,13 +163,19 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 		}
 		return nil
 	}
-	e.Outcome, e.ID, e.Token, e.Slot, e.Again = history.OK, lease.ID(), lease.Token(), lease.Slot(), u.again(lease.ID())
+	return u.holds(lease, e)
+}
+
+// holds writes the return of a request down that got a lease.
+func (u *user) holds(lease *berth.Lease, e history.Event) *holding {
+	e.Kind, e.Outcome, e.ID, e.Token, e.Slot = history.Return, history.OK, lease.ID(), lease.Token(), lease.Slot()
+	e.Again = u.again(lease.ID())
 	h := &holding{user: u, lease: lease, event: e}
 	if until := lease.ValidUntil(); !until.IsZero() {
 		e.Until = history.Of(until)
 	}
 	h.until = e.Until
-	say(history.Return)
+	u.out.Write(e)
 	context.AfterFunc(lease.Context(), h.ended)
 	return h
 }
@@ -168,7 +183,7 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 // again reports whether the request may have got a second id, and with it a
 // later place in line: ids are numbered.
 func (u *user) again(id string) bool {
-	_, number, _ := strings.Cut(id, ".")
+	_, number, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseInt(number, 36, 64)
 	same := u.sole && err == nil && n == u.ids
 	u.ids = n
@@ -178,12 +193,17 @@ func (u *user) again(id string) bool {
 // outcome sorts an error. What failed without a verdict may have happened, and
 // is given back later.
 func outcome(err error) (history.Outcome, int, string) {
-	var busy *berth.BusyError
+	var (
+		busy *berth.BusyError
+		lost *berth.LostError
+	)
 	switch {
 	case err == nil:
 		return history.OK, 0, ""
 	case errors.As(err, &busy):
 		return history.Busy, busy.InUse, ""
+	case errors.As(err, &lost) && lost.Reason == berth.LostAdopted:
+		return history.Taken, 0, err.Error()
 	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased):
 		return history.Gone, 0, err.Error()
 	case errors.Is(err, berth.ErrRefused), errors.Is(err, berth.ErrCorrupt):
@@ -191,80 +211,4 @@ func outcome(err error) (history.Outcome, int, string) {
 	default:
 		return history.Unknown, 0, err.Error()
 	}
-}
-
-// holding is a lease that is held.
-type holding struct {
-	*user
-
-	lease *berth.Lease
-	event history.Event // its request's return
-	until history.Time  // as last written
-}
-
-func (h *holding) say(e history.Event) {
-	e.Name, e.Weight, e.Lease, e.Token = h.event.Name, h.event.Weight, h.event.Op, h.event.Token
-	h.out.Write(e)
-}
-
-func (h *holding) ended() {
-	if cause := context.Cause(h.lease.Context()); errors.Is(cause, berth.ErrLost) {
-		h.say(history.Event{Kind: history.Lost, Text: cause.Error()})
-	}
-}
-
-// look writes the trust deadline down when it has moved.
-func (h *holding) look() {
-	until := h.lease.ValidUntil()
-	if until.IsZero() {
-		return
-	}
-	if at := history.Of(until); at > h.until.Add(time.Millisecond) {
-		h.until = at
-		h.say(history.Event{Kind: history.Trust, Until: at})
-	}
-}
-
-// hold keeps the lease for d, or until it is lost or ctx ends.
-func (h *holding) hold(ctx context.Context, d time.Duration) {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		h.look()
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return
-		case <-h.lease.Context().Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// drop keeps the lease until it cannot be trusted any more, and leaves it to the
-// server. (The client gives back what it still has when the process ends.)
-func (h *holding) drop(ctx context.Context) {
-	for h.lease.Valid() && ctx.Err() == nil {
-		h.look()
-		pause(ctx, 5*time.Millisecond)
-	}
-	if ctx.Err() != nil {
-		h.release()
-		return
-	}
-	h.say(history.Event{Op: h.out.Op(), Kind: history.Return, Verb: history.Drop, Outcome: history.OK})
-}
-
-func (h *holding) release() {
-	h.look()
-	e := history.Event{Op: h.out.Op(), Verb: history.Release, Kind: history.Invoke}
-	h.say(e)
-	err := h.lease.Release()
-	e.Kind = history.Return
-	e.Outcome, _, e.Text = outcome(err)
-	h.say(e)
 }

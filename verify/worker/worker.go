@@ -29,6 +29,7 @@ const Env = "BERTH_VERIFY_WORKER"
 type Spec struct {
 	Socket, Prefix string
 	History        string // the file to append to
+	Handles        string // the directory in which detached leases are offered
 	Proc           int    // unique in the run
 	Seed           uint64
 	Start          history.Time // of the run
@@ -132,7 +133,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) e
 	}
 	p.wrap(s, opts, rng)
 	rdb := redis.NewClient(opts)
-	client, err := berth.New(rdb, berth.WithPrefix(p.Prefix))
+	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
 	if err != nil {
 		return err
 	}

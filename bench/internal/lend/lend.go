@@ -13,6 +13,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/bench/internal/child"
 	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/berthpool"
 )
 
 // Command is the argument with which this program is such a process.
@@ -135,7 +136,7 @@ func acquireFrom(sem *berth.Semaphore, size int) (peer.Acquire, error) {
 			return lease.Release, nil
 		}, nil
 	}
-	pool, err := sem.Pool(size) // closed with its client
+	pool, err := berthpool.New(sem, size) // closed with its client
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func Berth() *Peer {
 // Dial returns a client of berth on connections of its own, and how to close both.
 func Dial(url, prefix string) (*berth.Client, func(), error) {
 	rdb := redisd.Client(url)
-	c, err := berth.New(rdb, berth.WithPrefix(prefix))
+	c, err := berth.New(rdb, berth.Prefix(prefix))
 	if err != nil {
 		_ = rdb.Close()
 		return nil, nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/demo"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
 const (
@@ -38,9 +39,9 @@ report about themselves. Exits with 1 if a promise was broken.`,
 		Args:    cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.IntVar(&cfg.Workers, "workers", 8, "how many worker processes")
-	f.IntVarP(&cfg.Limit, "limit", "n", 3, "how many of them may work at once")
-	f.DurationVar(&cfg.For, "for", 8*time.Second, "how long, 4s to 12s")
+	f.Var(value.Int(&cfg.Workers, 8), "workers", "how many worker processes")
+	f.VarP(value.Int(&cfg.Limit, 3), "limit", "n", "how many of them may work at once")
+	f.Var(value.Duration(&cfg.For, 8*time.Second), "for", "how long, 4s to 12s")
 	f.BoolVar(&plain, "plain", false, "lines instead of a live picture")
 	f.BoolVar(&asJSON, "json", false, "print only the summary, as JSON")
 	cmd.RunE = runs(func(*cobra.Command, []string) error {

@@ -58,7 +58,6 @@ Exit codes are those of "berth run".`,
 }
 
 func (a *app) acquire(p *permitFlags, name string, asJSON bool, signals <-chan os.Signal) error {
-	notices := run.NewNotices(a.stderr)
 	s, err := a.open()
 	if err != nil {
 		return err
@@ -68,12 +67,7 @@ func (a *app) acquire(p *permitFlags, name string, asJSON bool, signals <-chan o
 	if err != nil {
 		return err
 	}
-	lease, err := run.Wait(run.Config{
-		Name: name, TTL: p.ttl, NotAcquired: p.code, Signals: signals, Notices: notices, Probe: s.probe,
-		Acquire: func(ctx context.Context, opts ...berth.Option) (*berth.Lease, error) {
-			return p.acquire(ctx, sem, opts...)
-		},
-	})
+	lease, err := run.Wait(p.config(a, s, sem, signals))
 	if err != nil {
 		return err
 	}
@@ -95,14 +89,16 @@ type handle struct {
 // handOut prints the handle. A permit whose handle nobody gets is given back.
 func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool) error {
 	out := handle{
-		Name: lease.Name(), Lease: lease.ID(), Token: lease.Token(), Slot: lease.Slot(),
+		Name: lease.Name(), Token: lease.Token(), Slot: lease.Slot(),
 		Weight: lease.Weight(), Limit: lease.Limit(), ValidMS: time.Until(lease.ValidUntil()).Milliseconds(),
 	}
-	text, err := lease.Detach()
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	text, err := lease.Detach(ctx)
 	if err != nil {
 		return err
 	}
-	out.Handle = text
+	out.Handle, out.Lease = text, leaseOf(text)
 	if asJSON {
 		err = a.printJSON(out)
 	} else {
@@ -111,13 +107,11 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool) err
 	if err == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	if again, adoptErr := client.Adopt(ctx, text); adoptErr == nil {
-		err = errors.Join(err, again.Release())
-	}
-	return err
+	return errors.Join(err, client.ReleaseHandle(ctx, text))
 }
+
+// leaseOf is the id of a detached lease, as "berth show" has it.
+func leaseOf(handle string) string { return handle[strings.LastIndex(handle, "/")+1:] }
 
 func (a *app) renewCommand() *cobra.Command {
 	var asJSON bool
@@ -133,15 +127,16 @@ from standard input. Exits with 76 when the lease is lost.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print how long it lasts now")
 	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
-		return a.adopt(args[0], func(lease *berth.Lease) error {
-			valid := time.Until(lease.ValidUntil())
-			text, err := lease.Detach()
+		text, err := a.readHandle(args[0])
+		if err != nil {
+			return err
+		}
+		return a.call(func(ctx context.Context, s *session) error {
+			left, err := s.client.RenewHandle(ctx, text)
 			if err != nil || !asJSON {
 				return err
 			}
-			return a.printJSON(map[string]any{
-				"handle": text, "name": lease.Name(), "lease": lease.ID(), "valid_ms": valid.Milliseconds(),
-			})
+			return a.printJSON(map[string]any{"handle": text, "lease": leaseOf(text), "valid_ms": left.Milliseconds()})
 		})
 	})
 	return cmd
@@ -157,24 +152,13 @@ standard input. Exits with 76 when the lease had run out before.`,
 		GroupID: groupUse,
 		Args:    cobra.ExactArgs(1),
 		RunE: runs(func(_ *cobra.Command, args []string) error {
-			return a.adopt(args[0], (*berth.Lease).Release)
+			text, err := a.readHandle(args[0])
+			if err != nil {
+				return err
+			}
+			return a.call(func(ctx context.Context, s *session) error { return s.client.ReleaseHandle(ctx, text) })
 		}),
 	}
-}
-
-// adopt resumes the lease of a handle and does something with it.
-func (a *app) adopt(arg string, f func(*berth.Lease) error) error {
-	text, err := a.readHandle(arg)
-	if err != nil {
-		return err
-	}
-	return a.call(func(ctx context.Context, s *session) error {
-		lease, err := s.client.Adopt(ctx, text)
-		if err != nil {
-			return err
-		}
-		return f(lease)
-	})
 }
 
 func (a *app) readHandle(arg string) (string, error) {

@@ -27,26 +27,26 @@ func (a *app) lsCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = runs(func(*cobra.Command, []string) error {
 		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
-			list, err := in.List(ctx)
+			list, err := listed(ctx, in)
 			if err != nil && !errors.Is(err, berth.ErrCorrupt) {
 				return err
 			}
 			if asJSON {
-				return errors.Join(a.printJSON(viewAll(list, viewSummary)), err)
+				return errors.Join(a.printJSON(list), err)
 			}
-			return errors.Join(a.print(listTable(list)), err) // damaged ones hide no others
+			return errors.Join(a.print(listTable(list).text(a.columns())), err) // damaged ones hide no others
 		})
 	})
 	return cmd
 }
 
-func listTable(list []berth.Summary) string {
+func listTable(list []berth.Summary) *table {
 	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
 		t.row(s.Name, strconv.Itoa(s.InUse), strconv.Itoa(s.Limit), strconv.Itoa(s.Holders),
 			strconv.Itoa(s.Waiting), ageOrDash(s.NextExpiry), stateWords(s))
 	}
-	return t.String()
+	return t
 }
 
 func (a *app) showCommand() *cobra.Command {
@@ -68,32 +68,32 @@ leases run out unless they are renewed. Exits with 1 when NAME is not in use.`,
 				return err
 			}
 			if asJSON {
-				return a.printJSON(viewState(state))
+				return a.printJSON(state)
 			}
-			return a.print(stateText(state))
+			return a.print(stateText(state, a.columns()))
 		})
 	})
 	return cmd
 }
 
-func stateText(s *berth.State) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %d in use by %s, %d waiting", screen.Clean(s.Name),
+func stateText(s *berth.State, columns int) string {
+	head := fmt.Sprintf("%s: %d of %d in use by %s, %d waiting", screen.Clean(s.Name),
 		s.InUse, s.Limit, plural(len(s.Leases), "holder"), len(s.Queue))
 	if words := stateWords(s.Summary); words != "" {
-		fmt.Fprintf(&b, " (%s)", words)
+		head += " (" + words + ")"
 	}
-	b.WriteString("\n")
+	var b strings.Builder
+	b.WriteString(fill(head, columns) + "\n")
 	if len(s.Leases) > 0 {
-		b.WriteString("\n" + holdersTable(s.Leases))
+		b.WriteString("\n" + holdersTable(s.Leases).text(columns))
 	}
 	if len(s.Queue) > 0 {
-		b.WriteString("\n" + waitersTable(s.Queue))
+		b.WriteString("\n" + waitersTable(s.Queue).text(columns))
 	}
 	return b.String()
 }
 
-func holdersTable(holders []berth.Holder) string {
+func holdersTable(holders []berth.Holder) *table {
 	t := newTable("SLOT", "HOLDER", "HOST", "PID", "WEIGHT", "HELD", "EXPIRES IN", "LEASE")
 	for _, h := range holders {
 		expires := ageOrDash(h.ExpiresIn)
@@ -103,16 +103,16 @@ func holdersTable(holders []berth.Holder) string {
 		t.row(strconv.Itoa(h.Slot), orDash(h.Label), orDash(h.Host), strconv.Itoa(h.PID),
 			strconv.Itoa(h.Weight), screen.Age(h.Held), expires, h.ID)
 	}
-	return t.String()
+	return t
 }
 
-func waitersTable(waiters []berth.Waiter) string {
+func waitersTable(waiters []berth.Waiter) *table {
 	t := newTable("PLACE", "WAITER", "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
-		t.row(strconv.Itoa(w.Place+1), orDash(w.Label), orDash(w.Host), strconv.Itoa(w.PID),
+		t.row(strconv.Itoa(w.Ahead+1), orDash(w.Label), orDash(w.Host), strconv.Itoa(w.PID),
 			strconv.Itoa(w.Weight), screen.Age(w.Waited), ageOrDash(w.ExpiresIn), w.ID)
 	}
-	return t.String()
+	return t
 }
 
 func stateWords(s berth.Summary) string {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 // Every command and every flag says what it is for, and every example is one
 // of the command that it stands with.
 func TestHelpIsComplete(t *testing.T) {
-	root := (&app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}).root()
+	root := Root()
 	check(t, root)
 	for _, cmd := range root.Commands() {
 		if !cmd.Hidden && cmd.IsAvailableCommand() {

@@ -2,125 +2,228 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// verb is an operator's command: a name, perhaps a limit, and one call.
-func (a *app) verb(cmd cobra.Command, args int, do func(ctx context.Context, in *berth.Inspector, args []string) error) *cobra.Command {
-	cmd.GroupID = groupRule
-	cmd.Args = cobra.ExactArgs(args)
-	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
-		return a.inspect(func(ctx context.Context, in *berth.Inspector) error { return do(ctx, in, args) })
-	})
-	return &cmd
-}
+// The operator's verbs change a setting of one semaphore or of several, and
+// print what it was and what is in force now.
 
-// nameVerb is a verb with nothing but a name.
-func (a *app) nameVerb(cmd cobra.Command, do func(*berth.Inspector, context.Context, string) error) *cobra.Command {
-	return a.verb(cmd, 1, func(ctx context.Context, in *berth.Inspector, args []string) error {
-		return do(in, ctx, args[0])
-	})
-}
+// patternHelp is in the help of every verb that takes patterns.
+const patternHelp = `
 
-// limitVerb is a verb with a name and a limit.
-func (a *app) limitVerb(cmd cobra.Command, do func(*berth.Inspector, context.Context, string, int) error) *cobra.Command {
-	return a.verb(cmd, 2, func(ctx context.Context, in *berth.Inspector, args []string) error {
-		limit, err := strconv.Atoi(args[1])
-		if err != nil {
-			return exit.Usagef("the limit %q is not a number", args[1])
-		}
-		return do(in, ctx, args[0], limit)
-	})
+Several names can be given. A quoted pattern stands for the names in use that it
+matches: * for any characters, ? for one, [a-z] for one of these, \ before what
+is to be taken as it is. With a pattern it asks first; --yes does not.`
+
+// setting is a verb: what it does to one semaphore, and what to say when that
+// makes no difference.
+type setting struct {
+	name    string
+	do      func(ctx context.Context, in *berth.Inspector, name string) error
+	already string // why nothing has changed
+	unused  string // what to do about a name that is not in use, after a semicolon
+	create  bool   // such a name is taken all the same
+	yes     bool
+	limit   int // that is to be in force, -1: any
 }
 
 func (a *app) resizeCommand() *cobra.Command {
 	return a.limitVerb(cobra.Command{
-		Use:   "resize NAME LIMIT",
+		Use:   "resize NAME... LIMIT",
 		Short: "Declare another limit",
 		Long: `Declare another limit, as a program would: it holds until the next program
 declares its own. A larger limit wakes those who wait, a smaller one grants
-nothing until there is room again. Use "berth pin" to overrule programs.`,
+nothing until there is room again. A pinned limit stays in force: then it exits
+with 1. Use "berth pin" to overrule programs.` + patternHelp,
 		Example: "  berth resize github-api 10",
+	}, setting{
+		already: "it was declared so",
+		unused:  `; "berth pin --create" sets a limit before its first use`,
 	}, (*berth.Inspector).Resize)
 }
 
 func (a *app) pinCommand() *cobra.Command {
 	return a.limitVerb(cobra.Command{
-		Use:   "pin NAME LIMIT",
+		Use:   "pin NAME... LIMIT",
 		Short: "Fix the limit, whatever programs declare",
 		Long: `Fix the limit, whatever programs declare, until "berth unpin". A limit of 0
-grants nothing any more; who holds, keeps.`,
-		Example: "  berth pin github-api 2",
+grants nothing any more; who holds, keeps. A name that is not in use needs
+--create.` + patternHelp,
+		Example: "  berth pin github-api 2\n  berth pin --yes 'api/*' 0",
+	}, setting{
+		already: "it was pinned so",
+		unused:  "; to pin it before its first use, add --create",
 	}, (*berth.Inspector).Pin)
 }
 
 func (a *app) unpinCommand() *cobra.Command {
 	return a.nameVerb(cobra.Command{
-		Use:     "unpin NAME",
+		Use:     "unpin NAME...",
 		Short:   "Let programs declare the limit again",
-		Long:    "Let programs declare the limit again.",
+		Long:    "Let programs declare the limit again." + patternHelp,
 		Example: "  berth unpin github-api",
-	}, (*berth.Inspector).Unpin)
+	}, setting{already: "it was not pinned"}, (*berth.Inspector).Unpin)
 }
 
 func (a *app) pauseCommand() *cobra.Command {
 	return a.nameVerb(cobra.Command{
-		Use:     "pause NAME",
-		Short:   "Grant nothing until resumed",
-		Long:    "Grant nothing until \"berth resume\". Who holds, keeps; the queue stays.",
-		Example: "  berth pause deploy",
+		Use:   "pause NAME...",
+		Short: "Grant nothing until resumed",
+		Long: `Grant nothing until "berth resume". Who holds, keeps; the queue stays. A name
+that is not in use needs --create.` + patternHelp,
+		Example: "  berth pause deploy\n  berth pause --yes 'api/*'",
+	}, setting{
+		already: "it was paused",
+		unused:  "; to pause it before its first use, add --create",
 	}, (*berth.Inspector).Pause)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.nameVerb(cobra.Command{
-		Use:     "resume NAME",
+		Use:     "resume NAME...",
 		Short:   "Grant permits again after a pause",
-		Long:    "Grant permits again after \"berth pause\".",
+		Long:    "Grant permits again after \"berth pause\"." + patternHelp,
 		Example: "  berth resume deploy",
-	}, (*berth.Inspector).Resume)
+	}, setting{already: "it was not paused"}, (*berth.Inspector).Resume)
 }
 
-func (a *app) evictCommand() *cobra.Command {
-	var force bool
-	cmd := a.verb(cobra.Command{
-		Use:   "evict NAME LEASE",
-		Short: "Take a permit, or a place in the queue, away",
-		Long: `Take a permit, or a place in the queue, away. LEASE is from "berth show".
-
-The holder is told, and its lease is renewed no more; it has until the lease's
-end to stop. With --force the permit is free at once, whether or not the holder
-has stopped: for a short time more than the limit may be at work.`,
-		Example: "  berth evict github-api 5f3c…-12",
-	}, 2, func(ctx context.Context, in *berth.Inspector, args []string) error {
-		return in.Evict(ctx, args[0], args[1], force)
-	})
-	cmd.Flags().BoolVar(&force, "force", false, "free the permit at once")
-	return cmd
+// nameVerb is a verb with nothing but names.
+func (a *app) nameVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, context.Context, string) error) *cobra.Command {
+	v.limit = -1
+	v.do = func(ctx context.Context, in *berth.Inspector, name string) error { return do(in, ctx, name) }
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = runs(func(_ *cobra.Command, names []string) error { return a.set(v, names) })
+	return verbFlags(&cmd, &v)
 }
 
-func (a *app) purgeCommand() *cobra.Command {
-	var yes bool
-	cmd := a.verb(cobra.Command{
-		Use:   "purge NAME",
-		Short: "Delete a semaphore with all that it holds",
-		Long: `Delete a semaphore with all that it holds: leases, queue, pin and pause. Holders
-hear of their loss, at the latest when they renew.`,
-		Example: "  berth purge --yes old-name",
-	}, 1, func(ctx context.Context, in *berth.Inspector, args []string) error {
-		return in.Purge(ctx, args[0])
-	})
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
-		if !yes {
-			return exit.Usagef("this deletes %q with all its leases and its queue; add --yes to do it", args[0])
+// limitVerb is a verb with names and a limit.
+func (a *app) limitVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, context.Context, string, int) error) *cobra.Command {
+	cmd.Args = cobra.MinimumNArgs(2)
+	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
+		names, last := args[:len(args)-1], args[len(args)-1]
+		limit, err := strconv.Atoi(last)
+		if err != nil {
+			return exit.Usagef("the limit %q is not a number", last)
 		}
-		return nil
+		v.limit = limit
+		v.do = func(ctx context.Context, in *berth.Inspector, name string) error { return do(in, ctx, name, limit) }
+		return a.set(v, names)
+	})
+	return verbFlags(&cmd, &v)
+}
+
+func verbFlags(cmd *cobra.Command, v *setting) *cobra.Command {
+	v.name = cmd.Name()
+	cmd.GroupID = groupRule
+	cmd.Flags().BoolVarP(&v.yes, "yes", "y", false, "do not ask")
+	if v.name == "pin" || v.name == "pause" {
+		cmd.Flags().BoolVar(&v.create, "create", false, "also if the name is not in use")
 	}
 	return cmd
+}
+
+// set carries a verb out. It changes nothing unless all names can be used.
+func (a *app) set(v setting, args []string) error {
+	if anyPattern(args) {
+		if v.create {
+			return exit.Usagef("--create needs names, not a pattern")
+		}
+		if err := a.mustAsk(v.yes, "a pattern can match more than was meant"); err != nil {
+			return err
+		}
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(nil)
+	in := s.client.Inspector()
+	names, err := a.expand(in, args)
+	if err != nil {
+		return err
+	}
+	before, err := standings(in, names, v)
+	if err != nil {
+		return err
+	}
+	if anyPattern(args) {
+		if err := a.confirm(v.yes, a.plan(names, before), v.question(len(names))); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for i, name := range names {
+		errs = append(errs, a.setOne(in, v, name, before[i]))
+	}
+	return errors.Join(errs...)
+}
+
+func (v *setting) question(n int) string {
+	question := strings.ToUpper(v.name[:1]) + v.name[1:] + " " + plural(n, "semaphore")
+	if v.limit >= 0 {
+		question += fmt.Sprintf(" to %d", v.limit)
+	}
+	return question + "?"
+}
+
+// standings returns the semaphores as they are, nil for one that is not in use
+// and may be created.
+func standings(in *berth.Inspector, names []string, v setting) (all []*berth.State, err error) {
+	for _, name := range names {
+		state, err := look(in, name)
+		if err != nil {
+			return nil, err
+		}
+		if state == nil && !v.create {
+			return nil, exit.Errorf(exit.Failure, "semaphore %q is not in use, nothing was changed%s", name, v.unused)
+		}
+		all = append(all, state)
+	}
+	return all, nil
+}
+
+// plan shows the semaphores that are to be changed.
+func (a *app) plan(names []string, states []*berth.State) (text string) {
+	for i, name := range names {
+		text += fill(screen.Clean(name+": "+standing(states[i])), screen.Width(a.stderr)) + "\n"
+	}
+	return text
+}
+
+func (a *app) setOne(in *berth.Inspector, v setting, name string, before *berth.State) error {
+	if err := ask(func(ctx context.Context) error { return v.do(ctx, in, name) }); err != nil {
+		return err
+	}
+	after, err := look(in, name)
+	if err != nil {
+		return err
+	}
+	line := change(before, after)
+	if sameSettings(before, after) {
+		line += " (nothing changed: " + v.already + ")"
+	}
+	if err := a.tell(name, line); err != nil {
+		return err
+	}
+	if v.limit >= 0 && after != nil && after.Pinned && after.Limit != v.limit {
+		return exit.Errorf(exit.Failure, "the limit of %q stays %d: it is pinned; use \"berth pin\" or \"berth unpin\"", name, after.Limit)
+	}
+	return nil
+}
+
+// tell prints what became of a semaphore.
+func (a *app) tell(name, what string) error {
+	if a.quiet {
+		return nil
+	}
+	return a.print(fill(screen.Clean(name+": "+what), a.columns()) + "\n")
 }

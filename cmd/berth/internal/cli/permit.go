@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
 // permitFlags are the flags of the commands that take a permit.
@@ -26,16 +29,18 @@ type permitFlags struct {
 
 func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f := cmd.Flags()
-	f.IntVarP(&p.limit, "limit", "n", 1, "how many permits the semaphore has")
-	f.IntVarP(&p.weight, "weight", "W", 1, "how many of them to take")
-	f.DurationVarP(&p.wait, "wait", "w", 0, "give up after this `DURATION`, for example 90s or 2h (default: never)")
+	f.VarP(value.Int(&p.limit, 0), "limit", "n", "how many permits the semaphore has (default: as many as\nit has now, 1 if it is new)")
+	f.Lookup("limit").DefValue = "" // 0 means nothing to a reader
+	f.VarP(value.Int(&p.weight, 1), "weight", "W", "how many of them to take")
+	f.VarP(value.Duration(&p.wait, 0), "wait", "w", "give up after this `DURATION`: 90s, 10m or 2h; a plain\nnumber is seconds (default: never)")
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
-	f.IntVar(&p.queueLimit, "queue-limit", -1, "give up at once when `N` are waiting already (default: no limit)")
-	f.DurationVar(&p.ttl, "ttl", ttl, "how long the permit is missing after a crash of its holder")
+	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
+	f.Lookup("queue-limit").DefValue = "" // -1 means nothing to a reader
+	f.Var(value.Duration(&p.ttl, ttl), "ttl", "how long the permit is missing after a crash of its\nholder")
 	f.StringVar(&p.label, "label", "", "what \"berth show\" shows beside the permit")
-	f.DurationVar(&p.headStart, "head-start", 0, "queue as if this much earlier")
-	f.DurationVar(&p.maxHold, "max-hold", 0, "lose the permit after this long, renewed or not (default: never)")
-	f.IntVarP(&p.code, "conflict-exit-code", "E", exit.NotAcquired, "exit `CODE` when there was no permit in time")
+	f.Var(value.Duration(&p.headStart, 0), "head-start", "queue as if this much earlier")
+	f.Var(value.Duration(&p.maxHold, 0), "max-hold", "lose the permit after this long, renewed or not\n(default: never)")
+	f.VarP(value.Int(&p.code, exit.NotAcquired), "conflict-exit-code", "E", "exit `CODE` when there was no permit in time")
 	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
 }
 
@@ -50,9 +55,9 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 		p.noWait = true
 	case p.queueLimit < 0 && f.Changed("queue-limit"):
 		return exit.Usagef("--queue-limit %d: it is negative", p.queueLimit)
-	case p.limit < 1:
+	case f.Changed("limit") && p.limit < 1:
 		return exit.Usagef("--limit %d: it must be at least 1", p.limit)
-	case p.weight > p.limit:
+	case f.Changed("limit") && p.weight > p.limit:
 		return exit.Usagef("--weight %d is above --limit %d: no wait would be long enough", p.weight, p.limit)
 	}
 	return nil
@@ -61,8 +66,7 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 // semaphore declares the semaphore with what the flags say.
 func (p *permitFlags) semaphore(client *berth.Client, name string, more ...berth.Option) (*berth.Semaphore, error) {
 	opts := []berth.Option{
-		berth.TTL(p.ttl), berth.Weight(p.weight), berth.Label(p.label),
-		berth.HeadStart(p.headStart), berth.MaxHold(p.maxHold),
+		berth.TTL(p.ttl), berth.Weight(p.weight), berth.Label(p.label), berth.MaxHold(p.maxHold),
 	}
 	if p.queueLimit >= 0 {
 		opts = append(opts, berth.QueueLimit(p.queueLimit))
@@ -70,18 +74,24 @@ func (p *permitFlags) semaphore(client *berth.Client, name string, more ...berth
 	return client.Semaphore(name, p.limit, append(opts, more...)...)
 }
 
-// acquire gets the permit, or not, as the flags say.
-func (p *permitFlags) acquire(ctx context.Context, sem *berth.Semaphore, opts ...berth.Option) (*berth.Lease, error) {
+// acquire is what gets a permit.
+type acquire func(context.Context, ...berth.AcquireOption) (*berth.Lease, error)
+
+// ahead is get with the head start that the flags say.
+func (p *permitFlags) ahead(get acquire) acquire {
+	return func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error) {
+		return get(ctx, append(opts, berth.HeadStart(p.headStart))...)
+	}
+}
+
+// config is what the flags say about getting a permit.
+func (p *permitFlags) config(a *app, s *session, sem *berth.Semaphore, signals <-chan os.Signal) run.Config {
+	cfg := run.Config{
+		Name: sem.Name(), TTL: p.ttl, Weight: p.weight, Wait: p.wait, Acquire: p.ahead(sem.Acquire), Health: s.health, Ping: s.ping,
+		NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: run.NewNotices(a.stderr, a.quiet),
+	}
 	if p.noWait {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		lease, err := sem.TryAcquire(ctx, opts...)
-		return lease, timeoutIsUnavailable(err)
+		cfg.Wait, cfg.Once, cfg.Acquire = s.patience, true, p.ahead(sem.TryAcquire)
 	}
-	if p.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.wait)
-		defer cancel()
-	}
-	return sem.Acquire(ctx, opts...)
+	return cfg
 }

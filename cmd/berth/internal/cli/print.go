@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
-	"text/tabwriter"
 	"unicode/utf16"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -25,6 +26,15 @@ func (a *app) print(s string) error {
 		return exit.Errorf(exit.Output, "the result could not be written: %w", err)
 	}
 	return nil
+}
+
+// columns returns the width of the terminal on standard output, 0 if it is none.
+func (a *app) columns() int {
+	out, isFile := a.stdout.(*os.File)
+	if !isFile || !term.IsTerminal(int(out.Fd())) {
+		return 0
+	}
+	return screen.Width(out)
 }
 
 // printJSON writes one JSON value.
@@ -56,35 +66,4 @@ func escape(text string) string {
 		}
 	}
 	return b.String()
-}
-
-// table lines up rows of cells. Cells are cleaned: names and labels are other
-// people's.
-type table struct {
-	b strings.Builder
-	w *tabwriter.Writer
-}
-
-func newTable(header ...string) *table {
-	t := &table{}
-	t.w = tabwriter.NewWriter(&t.b, 0, 0, 2, ' ', 0)
-	t.row(header...)
-	return t
-}
-
-func (t *table) row(cells ...string) {
-	for i, cell := range cells {
-		cells[i] = screen.Clean(cell)
-	}
-	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
-}
-
-// String implements fmt.Stringer: the rows so far, without blanks at the ends of lines.
-func (t *table) String() string {
-	_ = t.w.Flush() // into memory
-	lines := strings.Split(t.b.String(), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimRight(line, " ")
-	}
-	return strings.Join(lines, "\n")
 }

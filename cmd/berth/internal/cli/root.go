@@ -21,6 +21,7 @@ import (
 // app is what the commands share: where they read and write, and the flags
 // that every one of them has.
 type app struct {
+	args   []string
 	stdin  io.Reader
 	stdout io.Writer
 	stderr *os.File
@@ -28,6 +29,8 @@ type app struct {
 	redisURL string
 	prefix   string
 	quiet    bool
+
+	startNothing bool // this machine's own store is used only if it runs
 }
 
 // Main runs berth with the arguments after its name and returns the exit code.
@@ -36,12 +39,18 @@ func Main(args []string) int {
 	// command line, who is told what they lead to.
 	logging.Disable()
 	cobra.EnableCommandSorting = false // they are in the order in which people need them
-	a := &app{stdin: os.Stdin, stdout: survivable(os.Stdout), stderr: survivable(os.Stderr)}
+	a := &app{args: args, stdin: os.Stdin, stdout: survivable(os.Stdout), stderr: survivable(os.Stderr)}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	a.report(cmd, err)
+	exit.Die(err)
 	return codeOf(err)
+}
+
+// Root returns the commands, for those who write about them.
+func Root() *cobra.Command {
+	return (&app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}).root()
 }
 
 // survivable returns another descriptor of f. The runtime ends the process when
@@ -69,25 +78,23 @@ func codeOf(err error) int {
 	return exit.Usage
 }
 
-// report says what went wrong, in one sentence, and where to read on.
+// report says what went wrong, a sentence for each error, and where to read on.
 func (a *app) report(cmd *cobra.Command, err error) {
 	var own *exit.Error
 	if err == nil || errors.As(err, &own) && own.Err == nil {
 		return
 	}
-	msg := strings.TrimPrefix(err.Error(), "berth: ")
-	fmt.Fprintf(a.stderr, "berth: %s\n", cleanLines(msg))
+	a.complain(err)
 	if codeOf(err) == exit.Usage {
 		fmt.Fprintf(a.stderr, "Try '%s --help'.\n", cmd.CommandPath())
 	}
 }
 
-func cleanLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, line := range lines {
-		lines[i] = screen.Clean(line)
+// complain writes an error to standard error, joined ones a line each.
+func (a *app) complain(err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(a.stderr, "berth: %s\n", screen.Clean(strings.TrimPrefix(line, "berth: ")))
 	}
-	return strings.Join(lines, "\n")
 }
 
 // ranError marks the error of a command that ran: it is not about the command line
@@ -136,26 +143,30 @@ permit comes back when its holder crashes.`,
 	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.CompletionOptions.HiddenDefaultCmd = false
+	root.CompletionOptions.DisableDefaultCmd = true // ours is in its place
+	root.Version = version()
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version")
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "Take permits:"},
 		&cobra.Group{ID: groupLook, Title: "See what is going on:"},
 		&cobra.Group{ID: groupRule, Title: "Operate:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
-	root.SetHelpCommandGroupID(groupOther)
-	root.SetCompletionCommandGroupID(groupOther)
+	root.SetHelpCommand(helpCommand())
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not mention the use of this machine's own store")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, and nothing when\nthere was no permit in time: the exit code tells")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
 		a.lsCommand(), a.showCommand(), a.doctorCommand(),
 		a.resizeCommand(), a.pinCommand(), a.unpinCommand(), a.pauseCommand(), a.resumeCommand(),
 		a.evictCommand(), a.purgeCommand(),
-		a.demoCommand(), a.demoWorkerCommand(), lab.Command(groupOther), a.storeCommand(), a.versionCommand(), connectTopic(),
+		a.demoCommand(), a.demoWorkerCommand(), lab.Command(groupOther), a.storeCommand(),
+		a.completionCommand(), a.versionCommand(), connectTopic(),
 	)
+	a.addCompletion(root)
 	return root
 }
 
@@ -166,11 +177,7 @@ func (a *app) noCommand(cmd *cobra.Command, args []string) error {
 		_ = cmd.Help()
 		return exit.Code(exit.Usage)
 	}
-	msg := fmt.Sprintf("unknown command %q", args[0])
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		msg += fmt.Sprintf(": did you mean %s?", strings.Join(near, " or "))
-	}
-	return exit.Usagef("%s", msg)
+	return exit.Usagef("unknown command %q%s", args[0], suggestion(cmd, args))
 }
 
 // connectTopic is a help page: "berth help redis".
@@ -184,10 +191,10 @@ func connectTopic() *cobra.Command {
   $BERTH_REDIS_URL
   $REDIS_URL
   this machine's own store: an embedded one that the processes of one user
-  share through a unix socket in $XDG_RUNTIME_DIR/berth, or in berth-UID in the
-  directory for temporary files. It is started when it is needed and goes when
-  it has been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds
-  nothing. Nothing is kept on disk.
+  share through a unix socket in $BERTH_STORE_DIR, by default /tmp/berth-UID,
+  root's in /run/berth. It is started when it is needed and goes when it has
+  been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds nothing.
+  Nothing is kept on disk.
 
 Forms of the URL:
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,14 +18,25 @@ const runLong = `Run a command while holding a permit of the semaphore NAME.
 
 berth waits in line for the permit, keeps it while the command runs and gives
 it back when the command has ended, however it ended. The command is run as it
-is, without a shell, in a process group of its own with berth's standard
-streams; signals are passed on to the whole group, and the second INT or TERM
-kills it. While berth waits, a signal ends it at once.
+is, without a shell, with berth's standard streams and in berth's process group.
+
+Signals work as with env and flock. The keys of a terminal (Ctrl-C, Ctrl-Z),
+the shell's job control and a hang-up reach the command as if berth were not
+there. A signal that is sent to berth alone is passed on to the command; HUP,
+INT, QUIT and TERM go to the processes that it has started too. A command that
+ignores a signal goes on, and berth with it; berth ends as the command did, by
+the same signal or with the same exit code. In the foreground of a terminal INT
+and QUIT are not passed on, because there they come from the keys: send TERM.
+While berth waits for the permit, a signal ends it at once.
+
+--wait is the whole wait: within it berth outlasts a Redis that is away, and at
+its end it gives up, whether Redis answers or not. Without it berth waits for a
+permit for ever, but a Redis that is away from the beginning is an error.
 
 If the lease is lost (Redis was away for too long, or an operator took it) the
-command gets TERM before the lease can no longer be trusted and KILL at that
-moment; with --on-lost=warn it goes on. On Linux the command gets TERM when
-berth itself is killed.
+command and the processes that it has started get TERM before the lease can no
+longer be trusted, and KILL at that moment; with --on-lost=warn they go on. On
+Linux the command gets TERM when berth itself is killed.
 
 The permit is given back when the command itself has ended: processes that it
 leaves behind in the background are not waited for and not killed. A command
@@ -48,7 +58,7 @@ Exit codes:
 
 const runExample = `  berth run backup -- rsync -a src/ host:dst/
   berth run -n 5 -w 10m github-api -- ./sync.sh
-  berth run --no-wait cron.report -- ./report || echo "still running, or failed"
+  berth run --no-wait -q report -- ./report
   berth run -n 4 gpu -- sh -c 'CUDA_VISIBLE_DEVICES=$BERTH_SLOT ./train'`
 
 func (a *app) runCommand() *cobra.Command {
@@ -63,8 +73,8 @@ func (a *app) runCommand() *cobra.Command {
 		Args:    checkRunArgs,
 	}
 	p.define(cmd, berth.DefaultTTL)
-	cmd.Flags().Lookup("label").Usage += " (default: the command's name)"
-	cmd.Flags().StringVar(&onLost, "on-lost", "kill", "when the lease is lost: `kill` or warn")
+	cmd.Flags().Lookup("label").Usage += "\n(default: the command's name)"
+	cmd.Flags().StringVar(&onLost, "on-lost", "kill", "`WHAT` to do when the lease is lost: kill or warn")
 	cmd.RunE = runs(func(cmd *cobra.Command, args []string) error {
 		// From here on a signal leaves the queue instead of leaving a ghost in it.
 		signals, stop := job.Catch()
@@ -108,7 +118,6 @@ func (a *app) run(p *permitFlags, name string, command []string, warnOnly bool, 
 	if p.label == "" {
 		p.label = defaultLabel(command[0])
 	}
-	notices := run.NewNotices(a.stderr)
 	s, err := a.open()
 	if err != nil {
 		return err
@@ -118,13 +127,9 @@ func (a *app) run(p *permitFlags, name string, command []string, warnOnly bool, 
 	if err != nil {
 		return err
 	}
-	return run.Run(run.Config{
-		Name: name, Path: path, Command: command, TTL: p.ttl,
-		Acquire: func(ctx context.Context, opts ...berth.Option) (*berth.Lease, error) {
-			return p.acquire(ctx, sem, opts...)
-		},
-		NotAcquired: p.code, WarnOnly: warnOnly, Signals: signals, Notices: notices, Probe: s.probe,
-	})
+	cfg := p.config(a, s, sem, signals)
+	cfg.Path, cfg.Command, cfg.WarnOnly = path, command, warnOnly
+	return run.Run(cfg)
 }
 
 // defaultLabel is the command's base name, if that can be a label.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
 const (
@@ -24,16 +27,23 @@ const (
 	// closeTimeout bounds what is tidied up at the end. What Redis does not hear
 	// of then runs out by itself.
 	closeTimeout = 2 * time.Second
-	// probeTimeout is how long a sign of life may take.
-	probeTimeout = 2 * time.Second
+	// awayTimeout is the same where Redis does not answer anyway.
+	awayTimeout = 200 * time.Millisecond
+	// answerTimeout is how long somebody who does not want to wait for a permit
+	// waits for Redis, and startTimeout for this machine's own store, which may
+	// have to be started.
+	answerTimeout = 1500 * time.Millisecond
+	startTimeout  = 10 * time.Second
 
 	storeName = "local-store" // the hidden command that serves it
 )
 
 // session is an open connection to wherever the semaphores are.
 type session struct {
-	rdb    redis.UniversalClient
-	client *berth.Client
+	rdb      redis.UniversalClient
+	client   *berth.Client
+	health   *run.Health
+	patience time.Duration // answerTimeout or startTimeout
 }
 
 // open connects as the flags and the environment say. Nothing is sent yet.
@@ -42,12 +52,16 @@ func (a *app) open() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := berth.New(rdb, berth.WithPrefix(a.prefix))
-	if err != nil {
+	s := &session{rdb: rdb, health: &run.Health{}, patience: answerTimeout}
+	if source, _ := a.redisSource(); source == "" {
+		s.patience = startTimeout
+	}
+	rdb.AddHook(s.health)
+	if s.client, err = berth.New(rdb, berth.Prefix(a.prefix), berth.Logger(slog.New(warnings{a}))); err != nil {
 		rdb.Close()
 		return nil, err
 	}
-	return &session{rdb, client}, nil
+	return s, nil
 }
 
 // Close gives up whatever is still held or waited for, and disconnects. It ends
@@ -60,21 +74,31 @@ func (s *session) Close(interrupt <-chan os.Signal) {
 		_ = s.client.Close()
 		_ = s.rdb.Close()
 	}()
+	timeout := closeTimeout
+	if since, _ := s.health.Outage(); !since.IsZero() {
+		timeout = awayTimeout
+	}
 	select {
 	case <-closed:
 	case <-interrupt:
-	case <-time.After(closeTimeout):
+	case <-time.After(timeout):
 	}
 }
 
 func (a *app) redis() (redis.UniversalClient, error) {
 	source, raw := a.redisSource()
 	if source == "" {
-		dir := local.DefaultDir()
+		dir, err := local.Dir()
+		if err != nil {
+			return nil, exit.Usagef("%w", err)
+		}
 		if !a.quiet {
 			fmt.Fprintf(a.stderr, "berth: no Redis configured: using this machine's own store (%s)\n", dir)
 		}
 		store := &local.Store{Dir: dir, Command: func() *exec.Cmd { return storeProcess(dir) }}
+		if a.startNothing {
+			store.Command = noStore
+		}
 		if err := store.Check(); err != nil {
 			return nil, exit.Errorf(exit.Unavailable, "%w", err)
 		}
@@ -127,23 +151,14 @@ func idleTime() (time.Duration, error) {
 	if s == "" {
 		return defaultIdle, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := value.ParseDuration(s)
 	if err != nil || d <= 0 {
 		return 0, errors.New("BERTH_LOCAL_IDLE is not a duration such as 30s")
 	}
 	return d, nil
 }
 
-// probe asks for a sign of life. An error reply is one too.
-func (s *session) probe() error {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-	defer cancel()
-	err := s.rdb.Ping(ctx).Err()
-	if redis.HasErrorPrefix(err, "") {
-		return nil
-	}
-	return err
-}
+func (s *session) ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 
 // call runs one short request against the semaphores.
 func (a *app) call(f func(ctx context.Context, s *session) error) error {

@@ -18,6 +18,8 @@ import (
 const (
 	dialTimeout = 3 * time.Second
 	ioTimeout   = 3 * time.Second
+	// keepAlive is go-redis's.
+	keepAlive = 5 * time.Minute
 	// A cluster's topology is re-read this often, so that a dead master is left
 	// for its successor at once; go-redis's default stays with it for a minute.
 	clusterReload = time.Second
@@ -63,7 +65,7 @@ func (t *Target) Client() redis.UniversalClient {
 
 // Through returns a client whose connections come from dial.
 func Through(dial Dialer) redis.UniversalClient {
-	o := (&Target{network: "unix", addrs: []string{"local"}}).options()
+	o := (&Target{network: "unix", addrs: []string{"local"}}).options() // nothing of it is dialled
 	o.Dialer = dial
 	return redis.NewClient(o)
 }
@@ -75,7 +77,7 @@ func (t *Target) options() *redis.Options {
 		Username:              t.username,
 		Password:              t.password,
 		DB:                    t.db,
-		TLSConfig:             t.tls,
+		Dialer:                t.dial,
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1, // berth repeats what may be repeated
 		DialerRetries:         1,
@@ -96,7 +98,7 @@ func (t *Target) failoverOptions() *redis.FailoverOptions {
 		Username:              t.username,
 		Password:              t.password,
 		DB:                    t.db,
-		TLSConfig:             t.tls,
+		Dialer:                t.dial,
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
 		DialerRetries:         1,
@@ -111,7 +113,7 @@ func (t *Target) clusterOptions() *redis.ClusterOptions {
 		Addrs:                      t.addrs,
 		Username:                   t.username,
 		Password:                   t.password,
-		TLSConfig:                  t.tls,
+		Dialer:                     t.dial,
 		ContextTimeoutEnabled:      true,
 		MaxRetries:                 -1,
 		DialerRetries:              1,

@@ -15,6 +15,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"redis://u:SECRET@h:1/2", "redis://:SECRET@", "rediss://u:SECRET@h?skip_verify=1", "unix://:SECRET@/s?db=3",
 		"redis+sentinel://u:SECRET@a,b:2/m/3?sentinel_password=SECRET", "redis+cluster://u:SECRET@a,b:2",
+		"rediss://u:p@h?ca_file=SECRET", "rediss://h?cert_file=SECRET&key_file=SECRET", "rediss://h?server_name=SECRET",
 		"redis://u:SECRET@h:port", "redis://u:SECRET@h:99999", "redis://SECRET@h", "redis://u:SECRET#x@h", "redis://u:%zzSECRET@h",
 		"redis://u:SECRET@[::1", "redis://u:SECRET@h/SECRET", "redis://h?SECRET=1", "SECRET", "http://u:SECRET@h", "redis://u:SECRET\x1b[2J@h:x",
 	} {

@@ -16,7 +16,19 @@ rediss://…                                        (TLS)
 unix://[user:password@]/path/to/socket[?db=N]
 redis+sentinel://[user:password@]host[:port][,host…]/master[/db]
 redis+cluster://[user:password@]host[:port][,host…]
-rediss+sentinel:// and rediss+cluster://          (TLS)`
+rediss+sentinel:// and rediss+cluster://          (TLS)
+
+Options follow a question mark, with & between them. For TLS:
+
+ca_file=FILE      authorities to trust instead of the system's, PEM
+cert_file=FILE    client certificate, PEM
+key_file=FILE     its key, PEM without a passphrase
+server_name=NAME  the name in the server's certificate, if it is not the host
+skip_verify=true  trust any certificate
+
+$BERTH_TLS_CA_FILE, $BERTH_TLS_CERT_FILE, $BERTH_TLS_KEY_FILE and
+$BERTH_TLS_SERVER_NAME stand in for the first four where the URL has none.
+Sentinels have sentinel_username and sentinel_password.`
 
 // The errors of Parse are made of fixed words and of parts of the URL that
 // cannot be secret. net/url's own errors quote the input, and with a password
@@ -186,9 +198,6 @@ func (t *Target) database(s string) error {
 }
 
 func (t *Target) query(s string) error {
-	if s == "" {
-		return nil
-	}
 	values, err := url.ParseQuery(s)
 	if err != nil {
 		return errForm
@@ -202,6 +211,7 @@ func (t *Target) query(s string) error {
 			}
 		case key == "skip_verify" && t.tls != nil:
 			t.tls.InsecureSkipVerify = value == "true" || value == "1"
+		case (key == "ca_file" || key == "cert_file" || key == "key_file" || key == "server_name") && t.tls != nil:
 		case key == "sentinel_username" && t.kind == sentinel:
 			t.sentinelUsername = value
 		case key == "sentinel_password" && t.kind == sentinel:
@@ -210,18 +220,13 @@ func (t *Target) query(s string) error {
 			return errUnknownOption(t.kind)
 		}
 	}
-	return nil
+	return t.secure(values)
 }
 
 // errUnknownOption does not repeat the option: it may be the tail of a
 // password with a question mark.
 func errUnknownOption(k kind) error {
-	known := "db, and skip_verify with TLS"
-	switch k {
-	case sentinel:
-		known = "db, sentinel_username, sentinel_password, and skip_verify with TLS"
-	case cluster:
-		known = "skip_verify with TLS"
-	}
-	return fmt.Errorf("it has an option that berth does not know; known are %s", known)
+	known := map[kind]string{single: "db, and", sentinel: "db, sentinel_username, sentinel_password, and", cluster: "only"}[k]
+	return fmt.Errorf("it has an option that berth does not know here; known are %s "+
+		"with TLS (rediss…://) ca_file, cert_file, key_file, server_name and skip_verify", known)
 }

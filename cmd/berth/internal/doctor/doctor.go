@@ -69,7 +69,7 @@ const (
 // patient is the Redis that is being examined.
 type patient struct {
 	Config
-	nodes   []node // the masters of a cluster, or the one server
+	nodes   []node // the masters of a cluster, or the one server; at least one
 	infoErr error  // why INFO could not be read
 	own     string // the throw-away semaphore's name
 }
@@ -81,52 +81,56 @@ type node struct {
 	info map[string]string
 }
 
-// check is one of the doctor's questions; it may have several answers.
+// check is one of the doctor's questions.
 type check struct {
-	name     string
-	settings bool // it is about a server's settings; a local store has none
-	run      func(context.Context, *patient) []Finding
+	name string
+	of   scope
+	run  func(*patient, context.Context, node) Finding
 }
 
+// scope tells what a check is asked of.
+type scope int
+
+const (
+	once     scope = 0         // the whole
+	each     scope = 1 << iota // each server by itself
+	settings                   // not of this machine's own store, which has none
+)
+
 // checks are in the order in which people should read them.
-func checks() []check {
-	return []check{
-		{"version", true, each((*patient).version)},
-		{"cluster", true, one((*patient).cluster)},
-		{"rights", true, one((*patient).rights)},
-		{"semaphore", false, one((*patient).semaphore)},
-		{"scripts", false, func(ctx context.Context, p *patient) []Finding { return p.scripts(ctx) }},
-		{"messages", false, one((*patient).messages)},
-		{"memory", true, each((*patient).memory)},
-		{"persistence", true, each((*patient).persistence)},
-		{"replication", true, each((*patient).replication)},
-		{"clock", false, each((*patient).clock)},
-		{"latency", false, each((*patient).latency)},
-		{"keyspace", false, one((*patient).keyspace)},
-	}
+var checks = []check{
+	{"version", each | settings, (*patient).version},
+	{"cluster", settings, (*patient).cluster},
+	{"rights", settings, (*patient).rights},
+	{"semaphore", once, (*patient).semaphore},
+	{"scripts", once, (*patient).scripts},
+	{"messages", once, (*patient).messages},
+	{"memory", each | settings, (*patient).memory},
+	{"persistence", each | settings, (*patient).persistence},
+	{"replication", each | settings, (*patient).replication},
+	{"clock", each, (*patient).clock},
+	{"latency", each, (*patient).latency},
+	{"keyspace", once, (*patient).keyspace},
 }
 
 // Examine runs all checks. It fails only when there is no Redis to examine, or
 // ctx has ended; whatever else goes wrong is a finding.
 func Examine(ctx context.Context, cfg Config) (*Report, error) {
-	p := &patient{Config: cfg, own: "berth-doctor-" + strings.ToLower(rand.Text())}
+	p := &patient{Config: cfg, own: "berth-doctor-" + strings.ToLower(rand.Text()), nodes: []node{{rdb: cfg.Redis}}}
 	if err := p.reach(ctx); err != nil {
 		return nil, err
 	}
 	report := &Report{}
 	if cfg.Local {
-		report.add(ok("server", "this machine's own store: it keeps nothing on disk, and every process that uses it is this user's"))
+		report.add("server", found("this machine's own store: it keeps nothing on disk, and every process that uses it is this user's"))
 	} else {
 		p.meet(ctx)
 	}
-	for _, c := range checks() {
-		if cfg.Local && c.settings {
+	for _, c := range checks {
+		if cfg.Local && c.of&settings != 0 {
 			continue
 		}
-		for _, f := range bounded(ctx, p, c) {
-			f.Check = c.name
-			report.add(f)
-		}
+		report.add(c.name, p.ask(ctx, c)...)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -134,21 +138,31 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
-func bounded(ctx context.Context, p *patient, c check) []Finding {
+// ask runs a check. Of several servers it returns the answers that are not OK, or
+// else the first.
+func (p *patient) ask(ctx context.Context, c check) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	return c.run(ctx, p)
+	if len(p.nodes) == 1 || c.of&each == 0 {
+		return []Finding{c.run(p, ctx, p.nodes[0])}
+	}
+	var all []Finding
+	for _, n := range p.nodes {
+		f := c.run(p, ctx, n)
+		f.Found = n.addr + ": " + f.Found
+		all = append(all, f)
+	}
+	if bad := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Status == OK }); len(bad) > 0 {
+		return bad
+	}
+	return all[:1]
 }
 
-func (r *Report) add(f Finding) {
-	r.Findings = append(r.Findings, f)
-	switch f.Status {
-	case OK:
-		r.OK++
-	case Warn:
-		r.Warn++
-	case Fail:
-		r.Fail++
+func (r *Report) add(check string, findings ...Finding) {
+	for _, f := range findings {
+		f.Check = check
+		r.Findings = append(r.Findings, f)
+		*map[Status]*int{OK: &r.OK, Warn: &r.Warn, Fail: &r.Fail}[f.Status]++
 	}
 }
 
@@ -173,6 +187,7 @@ func (p *patient) meet(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if c, ok := p.Redis.(*redis.ClusterClient); ok {
+		var masters []node
 		found := make(chan node)
 		go func() {
 			defer close(found)
@@ -182,11 +197,12 @@ func (p *patient) meet(ctx context.Context) {
 			})
 		}()
 		for n := range found {
-			p.nodes = append(p.nodes, n)
+			masters = append(masters, n)
 		}
-		slices.SortFunc(p.nodes, func(a, b node) int { return cmp.Compare(a.addr, b.addr) })
-	} else {
-		p.nodes = []node{{rdb: p.Redis}}
+		slices.SortFunc(masters, func(a, b node) int { return cmp.Compare(a.addr, b.addr) })
+		if len(masters) > 0 {
+			p.nodes = masters
+		}
 	}
 	for i := range p.nodes {
 		info, err := readInfo(ctx, p.nodes[i].rdb)
@@ -214,43 +230,10 @@ func (n node) setting(ctx context.Context, name string) (string, bool) {
 	return value, err == nil && ok
 }
 
-// one makes a check of a question with one answer.
-func one(ask func(*patient, context.Context) Finding) func(context.Context, *patient) []Finding {
-	return func(ctx context.Context, p *patient) []Finding { return []Finding{ask(p, ctx)} }
-}
-
-// each asks every server. Of a cluster it shows the answers that are not OK, or
-// else the first.
-func each(ask func(*patient, context.Context, node) Finding) func(context.Context, *patient) []Finding {
-	return func(ctx context.Context, p *patient) []Finding {
-		nodes := p.nodes
-		if p.Local {
-			nodes = []node{{rdb: p.Redis}}
-		}
-		var all, bad []Finding
-		for _, n := range nodes {
-			f := ask(p, ctx, n)
-			if len(nodes) > 1 {
-				f.Found = n.addr + ": " + f.Found
-			}
-			all = append(all, f)
-			if f.Status != OK {
-				bad = append(bad, f)
-			}
-		}
-		if len(bad) > 0 {
-			return bad
-		}
-		return all[:min(1, len(all))]
-	}
-}
-
-func ok(check, format string, args ...any) Finding {
-	return Finding{Check: check, Status: OK, Found: fmt.Sprintf(format, args...)}
-}
-
 // found is an answer that is fine.
-func found(format string, args ...any) Finding { return ok("", format, args...) }
+func found(format string, args ...any) Finding {
+	return Finding{Status: OK, Found: fmt.Sprintf(format, args...)}
+}
 
 func warn(advice, format string, args ...any) Finding {
 	return Finding{Status: Warn, Found: fmt.Sprintf(format, args...), Advice: advice}

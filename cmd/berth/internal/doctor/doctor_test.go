@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -101,7 +102,7 @@ func TestServers(t *testing.T) {
 		"impatient": {[]string{durable, "lua-time-limit 20"}, map[string]string{"scripts": "WARN 20 ms"}},
 		"clustered": {
 			[]string{durable, "cluster-enabled yes"},
-			map[string]string{"cluster": "FAIL as if it were alone", "semaphore": "FAIL CLUSTERDOWN", "scripts": "FAIL CLUSTERDOWN"},
+			map[string]string{"cluster": "FAIL as if it were alone", "semaphore": "FAIL CLUSTERDOWN", "scripts": "FAIL CLUSTERDOWN", "rights": "FAIL CLUSTERDOWN"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,12 +175,11 @@ func TestRightsAreThoseDocumented(t *testing.T) {
 	t.Parallel()
 	var asked, told []string
 	for _, r := range needed {
-		name, _, _ := strings.Cut(r.command, " ")
-		asked = append(asked, "+"+strings.ToLower(name))
+		asked = append(asked, r.name())
 	}
 	rights, clustered := redistest.LeastRights(t, "../../../..")
 	for _, r := range append(rights, clustered...) {
-		if strings.HasPrefix(r, "+") && r != "+hello" { // everybody may say hello
+		if strings.HasPrefix(r, "+") {
 			told = append(told, r)
 		}
 	}
@@ -190,12 +190,57 @@ func TestRightsAreThoseDocumented(t *testing.T) {
 	}
 }
 
+// dialAs returns a client for a new user with these rights and no others.
+func dialAs(t *testing.T, server *redistest.Server, url, user string, rights []string) redis.UniversalClient {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", user, "reset", "on", ">secret"}
+	for _, r := range rights {
+		args = append(args, r)
+	}
+	server.Do(t, args...)
+	return dial(t, strings.Replace(url, "://", "://"+user+":secret@", 1))
+}
+
+// TestMissingRightIsNamed: each of them, to a user who may not ask for rights.
+func TestMissingRightIsNamed(t *testing.T) {
+	t.Parallel()
+	single := redistest.Start(t)
+	cluster := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("cluster-enabled yes"))
+	cluster.Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	await(t, func() bool {
+		text, _ := cluster.Do(t, "CLUSTER", "INFO").(string)
+		return strings.Contains(text, "cluster_state:ok")
+	})
+	least, more := redistest.LeastRights(t, "../../../..")
+	all := slices.Concat(least, more)
+	for i, right := range all {
+		if right == "+cluster|slots" || !strings.ContainsAny(right[:1], "+~&") {
+			continue // without the first there is no Redis to examine
+		}
+		server, url, rights := single, single.URL(), least
+		if i >= len(least) {
+			server, url, rights = cluster, "redis+cluster://"+cluster.Addr(), all
+		}
+		p := &patient{Config: Config{Prefix: "berth"}, own: "berth-doctor-rights"}
+		p.Redis = dialAs(t, server, url, fmt.Sprint("user", i), slices.Delete(slices.Clone(rights), i, i+1))
+		f := p.rights(t.Context(), node{})
+		optional := []string{"+command", "+ping", "+info", "+scan"}
+		if want := slices.Contains(optional, right); !strings.Contains(f.Found, right) || f.Status == OK || (f.Status == Warn) != want {
+			t.Errorf("without %s: %+v", right, f)
+		}
+		if n := server.Do(t, "DBSIZE"); n != int64(0) {
+			t.Errorf("without %s it left %v keys behind", right, n)
+			server.Do(t, "FLUSHALL")
+		}
+	}
+}
+
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
 	server.Do(t, "HSET", "berth:{idle}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0") // something to look at
 	least, _ := redistest.LeastRights(t, "../../../..")
-	full := append(least[:len(least):len(least)], "+acl|whoami", "+acl|dryrun", "+config|get")
+	full := append(slices.Clip(least), "+config|get")
 	without := func(rights ...string) []string {
 		return slices.DeleteFunc(slices.Clone(full), func(r string) bool { return slices.Contains(rights, r) })
 	}
@@ -204,34 +249,35 @@ func TestRights(t *testing.T) {
 		want   map[string]string
 	}{
 		"full":     {full, nil},
-		"sparing":  {least, map[string]string{"rights": "OK may not ask"}},
+		"least":    {least, nil},
 		"no hset":  {without("+hset"), map[string]string{"rights": "FAIL +hset", "semaphore": "FAIL taking a permit"}},
+		"no zcard": {without("+zcard"), map[string]string{"rights": "FAIL +zcard"}},
 		"no scan":  {without("+scan"), map[string]string{"rights": "WARN +scan (berth ls", "keyspace": "WARN may not be looked at"}},
 		"no eval":  {without("+eval", "+evalsha"), map[string]string{"rights": "FAIL +evalsha", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
-		"no keys":  {without("~berth:*"), map[string]string{"rights": "FAIL +zadd", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
+		"no keys":  {without("~berth:*"), map[string]string{"rights": "FAIL ~berth:*", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
 		"no clock": {without("+time"), map[string]string{"rights": "FAIL +time", "semaphore": "FAIL", "clock": "WARN could not be read", "keyspace": "WARN may not be looked at"}},
 		"deaf": {
 			without("&berth:*"),
-			map[string]string{"rights": "FAIL +subscribe", "messages": "FAIL not allowed"},
+			map[string]string{"rights": "FAIL &berth:*", "messages": "FAIL not allowed"},
 		},
 		"ignorant": {without("+info"), map[string]string{
 			"version": "WARN not tell", "memory": "WARN not tell", "persistence": "WARN not tell", "replication": "WARN not tell",
 			"rights": "WARN +info",
 		}},
 		"nothing": {nil, map[string]string{
-			"version": "WARN", "rights": "OK", "semaphore": "FAIL", "scripts": "FAIL", "messages": "FAIL", "memory": "WARN",
+			"version": "WARN", "rights": "FAIL +eval", "semaphore": "FAIL", "scripts": "FAIL", "messages": "FAIL", "memory": "WARN",
 			"persistence": "WARN", "replication": "WARN", "clock": "WARN", "keyspace": "WARN",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			user := strings.ReplaceAll(name, " ", "-")
-			args := []any{"ACL", "SETUSER", user, "reset", "on", ">secret"}
-			for _, r := range test.rights {
-				args = append(args, r)
+			report, err := Examine(t.Context(), Config{
+				Redis: dialAs(t, server, server.URL(), strings.ReplaceAll(name, " ", "-"), test.rights), Prefix: "berth",
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			server.Do(t, args...)
-			all := examine(t, strings.Replace(server.URL(), "unix://", "unix://"+user+":secret@", 1))
+			all := byCheck(t, report)
 			wantOnly(t, all, test.want)
 			if text, _ := json.Marshal(all); strings.Contains(string(text), "secret") {
 				t.Errorf("the password is in %s", text)

@@ -91,10 +91,8 @@ func TestLatencies(t *testing.T) {
 func TestText(t *testing.T) {
 	t.Parallel()
 	r := &Report{}
-	r.add(ok("short", "fine"))
-	bad := fail("Mend it.", "%s \x1b[31m\u202e", strings.Repeat("word ", 20))
-	bad.Check = "rather long"
-	r.add(bad)
+	r.add("short", found("fine"))
+	r.add("rather long", fail("Mend it.", "%s \x1b[31m\u202e", strings.Repeat("word ", 20)))
 	text := r.Text(60, false)
 	if strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "→ Mend it.") || !strings.HasSuffix(text, "1 OK, 0 WARN, 1 FAIL\n") {
 		t.Errorf("%q", text)

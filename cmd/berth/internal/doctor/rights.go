@@ -1,20 +1,23 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// right is one command that berth sends, with arguments that change nothing
-// should they ever be executed. K, O and C stand for the throw-away keys and
+// right is a command that berth sends, with arguments that leave nothing behind
+// when all are executed in order. K, O and C stand for the throw-away keys and
 // its channel.
 type right struct {
 	command string
 	lacks   string // what does without it; empty: nothing works
 	where   where
+	direct  bool // it is sent by itself; the others by a script
 }
 
 // where tells which servers need a right.
@@ -26,98 +29,121 @@ const (
 	clustered
 )
 
-// needed are the rights of docs/operations.md, in its order, but for those that
-// Redis gives to everybody (HELLO).
+// needed are the rights of docs/operations.md.
 var needed = []right{
-	{command: "EVAL return 2 K O"},
-	{command: "EVALSHA da39a3ee5e6b4b0d3255bfef95601890afd80709 2 K O"},
+	{command: "EVAL return(1) 0", direct: true},
+	{command: "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K", direct: true}, // return 1
 	{command: "TIME"},
+	{command: "HSET K f v"},
 	{command: "HGET K f"},
 	{command: "HMGET K f"},
-	{command: "HSET K f v"},
-	{command: "HDEL K f"},
 	{command: "HLEN K"},
 	{command: "EXISTS K"},
-	{command: "DEL K O"},
+	{command: "PERSIST K"},
+	{command: "HDEL K f"},
 	{command: "ZADD O 1 m"},
-	{command: "ZREM O m"},
 	{command: "ZCARD O"},
 	{command: "ZRANK O m"},
 	{command: "ZSCORE O m"},
 	{command: "ZRANGE O 0 1"},
 	{command: "ZRANGEBYSCORE O 0 1"},
-	{command: "ZREMRANGEBYSCORE O 0 1"},
+	{command: "ZREMRANGEBYSCORE O 5 6"},
+	{command: "ZREM O m"},
 	{command: "PEXPIREAT K 1"},
-	{command: "PERSIST K"},
+	{command: "DEL K O"},
 	{command: "PUBLISH C x", where: alone},
 	{command: "SPUBLISH C x", where: clustered},
-	{command: "SUBSCRIBE C", where: alone},
-	{command: "UNSUBSCRIBE C", where: alone},
-	{command: "SSUBSCRIBE C", where: clustered},
-	{command: "SUNSUBSCRIBE C", where: clustered},
-	{command: "PING", lacks: "dead subscriptions are noticed late"},
-	{command: "INFO memory", lacks: "keys get no TTL while they matter"},
-	{command: "SCAN 0", lacks: "berth ls does not work"},
+	{command: "SUBSCRIBE C", where: alone, direct: true},
+	{command: "SSUBSCRIBE C", where: clustered, direct: true},
+	{command: "CLUSTER SLOTS", where: clustered, direct: true},
+	{command: "COMMAND COUNT", where: clustered, direct: true, lacks: "every call asks for it in vain first"},
+	{command: "PING", direct: true, lacks: "dead subscriptions are noticed late"},
+	{command: "INFO memory", direct: true, lacks: "keys get no TTL while they matter"},
+	{command: "SCAN 0", direct: true, lacks: "berth ls does not work"},
 }
 
-// rights asks the server, command by command, what the user may do. A server
-// that does not answer that is judged by the trial of the semaphore alone.
-func (p *patient) rights(ctx context.Context) Finding {
-	user, err := p.Redis.ACLWhoAmI(ctx).Result()
-	if err != nil {
-		return p.unknownRights(err)
+// name is the right as ACL rules write it.
+func (r right) name() string {
+	words := strings.Fields(strings.ToLower(r.command))
+	if words[0] == "cluster" {
+		return "+" + words[0] + "|" + words[1]
 	}
+	return "+" + words[0]
+}
+
+// rights has the user do everything that berth does, command by command, and
+// tells what is denied.
+func (p *patient) rights(ctx context.Context, _ node) Finding {
+	defer p.sweep()
 	_, isCluster := p.Redis.(*redis.ClusterClient)
 	var missing, without []string
+	var said error
 	for _, r := range needed {
-		if r.where == alone && isCluster || r.where == clustered && !isCluster {
+		if r.where != everywhere && (r.where == clustered) != isCluster {
 			continue
 		}
-		denied, err := p.denied(ctx, user, r.command)
-		if err != nil {
-			return p.unknownRights(err)
-		}
-		name, _, _ := strings.Cut(r.command, " ")
-		switch {
-		case denied && r.lacks == "":
-			missing = append(missing, "+"+strings.ToLower(name))
-		case denied:
-			without = append(without, fmt.Sprintf("+%s (%s)", strings.ToLower(name), r.lacks))
+		err := p.attempt(ctx, r)
+		switch name := p.lacking(r, err); {
+		case err == nil || !denied(err) && redis.HasErrorPrefix(err, "") && !redis.HasErrorPrefix(err, "CLUSTERDOWN"):
+		case !denied(err):
+			return untried("The rights could not be tried", "", err)
+		case r.lacks != "":
+			without = append(without, fmt.Sprintf("%s (%s)", name, r.lacks))
+		case !slices.Contains(missing, name):
+			missing, said = append(missing, name), err
 		}
 	}
-	const advice = "Give the user the rights in docs/operations.md, keys and channels of the prefix included."
+	advice := fmt.Sprintf("Give the user the rights in docs/operations.md, with ~%s:* and &%[1]s:*.", p.Prefix)
 	switch {
 	case len(missing) > 0:
-		return fail(advice, "user %q may not do what berth needs: %s", user, strings.Join(append(missing, without...), ", "))
+		return fail(advice, "the user may not do what berth needs: %s (%s)", strings.Join(append(missing, without...), ", "), short(said))
 	case len(without) > 0:
-		return warn(advice, "user %q lacks %s", user, strings.Join(without, ", "))
+		return warn(advice, "the user lacks %s", strings.Join(without, ", "))
 	}
-	return found("user %q may do all that berth needs", user)
+	return found("the user may do all that berth needs")
 }
 
-func (p *patient) unknownRights(err error) Finding {
-	why := "not before Redis 7.0"
-	if redis.HasErrorPrefix(err, "NOPERM") {
-		why = "the user may not ask (+acl|whoami, +acl|dryrun)"
+// attempt executes the command of r.
+func (p *patient) attempt(ctx context.Context, r right) error {
+	if strings.HasSuffix(r.name(), "subscribe") {
+		sub := p.subscribe(ctx)
+		defer sub.Close()
+		_, err := sub.Receive(ctx)
+		return err
 	}
-	return found("they could not be read one by one, %s: see whether the semaphore below works", why)
+	key := p.store().Key(p.own)
+	names := map[string]string{"K": key.State, "O": key.Order(), "C": p.channel()}
+	var args []any
+	if !r.direct {
+		args = append(args, "EVAL", "return redis.pcall(unpack(ARGV))", 2, key.State, key.Order())
+	}
+	for word := range strings.FieldsSeq(r.command) {
+		args = append(args, cmp.Or(names[word], word))
+	}
+	return p.Redis.Do(ctx, args...).Err()
 }
 
-// denied asks without executing anything.
-func (p *patient) denied(ctx context.Context, user, command string) (bool, error) {
-	key := p.Prefix + ":{" + p.own + "}"
-	args := []any{"ACL", "DRYRUN", user}
-	for word := range strings.FieldsSeq(command) {
-		switch word {
-		case "K":
-			word = key
-		case "O":
-			word = key + ":order"
-		case "C":
-			word = p.channel()
-		}
-		args = append(args, word)
+// denials are what servers say to users who may not, or to everybody where a
+// command is disabled: Redis 6.2 in a script, later ones, and renamed commands.
+var denials = []string{"NOPERM", "user executing the script can't", "ACL failure in script", "nknown command", "nknown Redis command"}
+
+func denied(err error) bool {
+	return err != nil && slices.ContainsFunc(denials, func(text string) bool { return strings.Contains(err.Error(), text) })
+}
+
+// lacking is what to give to a user who was denied r: the command that the server
+// names, or r's, or what it was used on.
+func (p *patient) lacking(r right, said error) string {
+	text := fmt.Sprint(said)
+	_, named, _ := strings.Cut(text, "run the '")
+	named, _, ok := strings.Cut(named, "' command")
+	switch {
+	case ok:
+		return "+" + named
+	case strings.Contains(text, "channel"):
+		return "&" + p.Prefix + ":*"
+	case strings.Contains(text, " key"):
+		return "~" + p.Prefix + ":*"
 	}
-	answer, err := p.Redis.Do(ctx, args...).Text()
-	return answer != "OK", err
+	return r.name()
 }

@@ -51,10 +51,10 @@ func (p *patient) untold(what string) Finding {
 	return warn("Give the user +info, or look it up where the server is configured.", "the server does not tell %s%s", what, p.becauseOf())
 }
 
-func (p *patient) cluster(ctx context.Context) Finding {
+func (p *patient) cluster(ctx context.Context, _ node) Finding {
 	c, clustered := p.Redis.(*redis.ClusterClient)
 	if !clustered {
-		if len(p.nodes) > 0 && p.nodes[0].info["cluster_enabled"] == "1" {
+		if p.nodes[0].info["cluster_enabled"] == "1" {
 			return fail("Use redis+cluster://HOST:PORT (in a program: redis.NewClusterClient).",
 				"the server is part of a Redis Cluster, but is used as if it were alone: it refuses most names")
 		}

@@ -96,7 +96,7 @@ func rounded(d time.Duration) time.Duration {
 
 // untried is the finding of a check that the server did not let happen.
 func untried(what, right string, err error) Finding {
-	if redis.HasErrorPrefix(err, "NOPERM") {
+	if denied(err) {
 		return warn(fmt.Sprintf("Give the user %s (docs/operations.md has all the rights that berth needs).", right), "%s (%s)", what, short(err))
 	}
 	return fail("Look at the server's log and at the network between.", "%s (%s)", what, short(err))
@@ -107,7 +107,7 @@ func (p *patient) latency(ctx context.Context, n node) Finding {
 	for range roundTrips {
 		start := time.Now()
 		err := n.rdb.Ping(ctx).Err()
-		if err != nil && (!redis.HasErrorPrefix(err, "NOPERM") || ctx.Err() != nil) {
+		if err != nil && (!denied(err) || ctx.Err() != nil) {
 			return untried(fmt.Sprintf("the server stopped answering after %s", count(len(trips), "round trip")), "+ping", err)
 		}
 		trips = append(trips, time.Since(start))
@@ -134,13 +134,13 @@ func latencyFinding(median, p99 time.Duration) Finding {
 
 // messages publishes to a channel of the kind that berth uses and waits for the
 // message to come back.
-func (p *patient) messages(ctx context.Context) Finding {
+func (p *patient) messages(ctx context.Context, _ node) Finding {
 	start := time.Now()
 	err := p.hearOneself(ctx)
 	switch {
 	case err == nil:
 		return found("a message came back after %v", rounded(time.Since(start)))
-	case redis.HasErrorPrefix(err, "NOPERM"):
+	case denied(err):
 		return fail("Give the user the channels &PREFIX:* with publish and subscribe (in a Cluster spublish and ssubscribe).",
 			"messages are not allowed (%s): waiters learn of a grant only when they ask, every few seconds", short(err))
 	}
@@ -156,22 +156,27 @@ func (p *patient) channel() string {
 	return p.Prefix + ":inbox:" + p.own
 }
 
+// subscribe opens a subscription to the channel.
+func (p *patient) subscribe(ctx context.Context) *redis.PubSub {
+	if _, ok := p.Redis.(*redis.ClusterClient); ok {
+		return p.Redis.SSubscribe(ctx, p.channel())
+	}
+	return p.Redis.Subscribe(ctx, p.channel())
+}
+
 func (p *patient) hearOneself(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout/2)
 	defer cancel()
-	var sub *redis.PubSub
-	channel, publish := p.channel(), p.Redis.Publish
+	publish := p.Redis.Publish
 	if _, ok := p.Redis.(*redis.ClusterClient); ok {
 		publish = p.Redis.SPublish
-		sub = p.Redis.SSubscribe(ctx, channel)
-	} else {
-		sub = p.Redis.Subscribe(ctx, channel)
 	}
+	sub := p.subscribe(ctx)
 	defer sub.Close()
 	if _, err := sub.Receive(ctx); err != nil {
 		return err
 	}
-	if err := publish(ctx, channel, p.own).Err(); err != nil {
+	if err := publish(ctx, p.channel(), p.own).Err(); err != nil {
 		return err
 	}
 	message, err := sub.ReceiveMessage(ctx)
@@ -183,21 +188,25 @@ func (p *patient) hearOneself(ctx context.Context) error {
 
 // scripts asks whether a script is remembered by its hash, and after how
 // long the server calls one stuck.
-func (p *patient) scripts(ctx context.Context) []Finding {
+func (p *patient) scripts(ctx context.Context, _ node) Finding {
 	// KEYS makes a Cluster, and a proxy, choose the server.
 	const text = "return {KEYS[1], ARGV[1]}"
 	key := []string{p.Prefix + ":{" + p.own + "}"}
 	script := redis.NewScript(text)
 	if err := script.Eval(ctx, p.Redis, key, "1").Err(); err != nil {
-		return []Finding{scriptFailed(err)}
+		return scriptFailed(err)
 	}
 	if err := script.EvalSha(ctx, p.Redis, key, "1").Err(); redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return []Finding{warn("Connect to the server itself, without a proxy that spreads commands over several.",
-			"the server forgets scripts at once: every call sends the whole text")}
+		return warn("Connect to the server itself, without a proxy that spreads commands over several.",
+			"the server forgets scripts at once: every call sends the whole text")
 	} else if err != nil {
-		return []Finding{scriptFailed(err)}
+		return scriptFailed(err)
 	}
-	return each((*patient).busy)(ctx, p)
+	var f Finding
+	for _, n := range p.nodes {
+		f = worse(f, p.busy(ctx, n))
+	}
+	return f
 }
 
 func scriptFailed(err error) Finding {

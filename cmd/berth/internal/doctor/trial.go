@@ -18,9 +18,9 @@ const trialTTL = 5 * time.Second
 
 // semaphore takes, renews and gives back a permit of the throw-away semaphore,
 // and has one handed over to a waiter.
-func (p *patient) semaphore(ctx context.Context) Finding {
+func (p *patient) semaphore(ctx context.Context, _ node) Finding {
 	start := time.Now()
-	client, err := berth.New(p.Redis, berth.WithPrefix(p.Prefix))
+	client, err := berth.New(p.Redis, berth.Prefix(p.Prefix))
 	if err != nil {
 		return fail("Give another --prefix.", "%s", short(err))
 	}
@@ -86,7 +86,7 @@ func (p *patient) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	store := p.store()
-	_, _ = store.Delete(ctx, store.Keys(p.own))
+	_, _ = store.Delete(ctx, store.Key(p.own))
 }
 
 func (p *patient) store() *protocol.Store {
@@ -118,9 +118,9 @@ const (
 )
 
 // keyspace looks at every semaphore without touching it.
-func (p *patient) keyspace(ctx context.Context) Finding {
+func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	store := p.store()
-	client, err := berth.New(p.Redis, berth.WithPrefix(p.Prefix))
+	client, err := berth.New(p.Redis, berth.Prefix(p.Prefix))
 	if err != nil {
 		return fail("Give another --prefix.", "%s", short(err))
 	}
@@ -161,9 +161,7 @@ func (p *patient) keyspace(ctx context.Context) Finding {
 }
 
 func scanFailed(err error) Finding {
-	text := err.Error()
-	// In a script: Redis 6.2, Redis 7.0, and from 7.2 on as Valkey.
-	if strings.Contains(text, "can't run this command") || strings.Contains(text, "NOPERM") || strings.Contains(text, "ACL failure in script") {
+	if denied(err) {
 		return warn("Give the user the rights in docs/operations.md, SCAN included.", "the semaphores may not be looked at (%s)", short(err))
 	}
 	return fail("Look at the server's log.", "the semaphores could not be looked at (%s)", short(err))
@@ -172,9 +170,9 @@ func scanFailed(err error) Finding {
 // inspect reads a semaphore, with its records unless they are very many, and
 // tells what is wrong with it, if anything.
 func inspect(ctx context.Context, store *protocol.Store, name string) (what string, err error) {
-	snap, err := store.Inspect(ctx, store.Keys(name), false)
+	snap, err := store.Inspect(ctx, store.Key(name), false)
 	if err == nil && snap.Holders+snap.Waiting <= mostRecords {
-		_, err = store.Inspect(ctx, store.Keys(name), true)
+		_, err = store.Inspect(ctx, store.Key(name), true)
 	}
 	switch {
 	case errors.Is(err, protocol.ErrVersion):

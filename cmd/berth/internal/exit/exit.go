@@ -10,7 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/signal"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
 )
@@ -32,8 +37,9 @@ const (
 // Error is an error with the code to exit with. A nil Err prints nothing: the
 // code alone is the message, as when a command's own code is passed on.
 type Error struct {
-	Code int
-	Err  error
+	Code   int
+	Err    error
+	signal syscall.Signal // what ended it, or 0
 }
 
 // Error implements error.
@@ -51,7 +57,29 @@ func (e *Error) Unwrap() error { return e.Err }
 func Code(code int) error { return &Error{Code: code} }
 
 // Signal returns the silent error of something ended by sig: 128+n, as shells do.
-func Signal(sig syscall.Signal) error { return Code(signalBase + int(sig)) }
+func Signal(sig syscall.Signal) error { return &Error{Code: signalBase + int(sig), signal: sig} }
+
+// Die ends this process by the signal that err is of, and returns if it is of
+// none. A shell goes on with its loop after a command that exits with 130, and
+// leaves it after one that INT has ended; systemd counts one that TERM has ended
+// as stopped, and one that exits with 143 as failed.
+func Die(err error) {
+	var own *Error
+	if !errors.As(err, &own) {
+		return
+	}
+	switch sig := own.signal; sig {
+	case unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGKILL: // those of which a Go program dies as others do
+		// The first process of a PID namespace does not die of a signal of its own.
+		if signal.Ignored(sig) || os.Getpid() == 1 {
+			return
+		}
+		signal.Reset(sig)
+		if unix.Kill(os.Getpid(), sig) == nil {
+			<-time.After(time.Second) // it is on its way
+		}
+	}
+}
 
 // Usagef returns an error of the user's command line.
 func Usagef(format string, args ...any) error {

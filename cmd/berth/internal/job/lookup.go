@@ -12,11 +12,15 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
+// defaultPath is where programs are looked for when PATH is not set at all, as
+// env and shells do.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
 // Lookup finds the program for a command as shells do, PATH included, and
 // returns its path. The errors exit with 127 when there is no such program and
 // with 126 when there is one that cannot be executed.
 func Lookup(name string) (string, error) {
-	path, err := exec.LookPath(name)
+	path, err := lookPath(name)
 	switch {
 	case err == nil || errors.Is(err, exec.ErrDot):
 		// A dot in PATH is the user's own doing; shells follow it too.
@@ -31,6 +35,18 @@ func Lookup(name string) (string, error) {
 	default:
 		return "", exit.Errorf(exit.NotFound, "%s: command not found", name)
 	}
+}
+
+func lookPath(name string) (string, error) {
+	if _, set := os.LookupEnv("PATH"); set || strings.Contains(name, "/") {
+		return exec.LookPath(name)
+	}
+	for _, dir := range filepath.SplitList(defaultPath) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
 }
 
 // onPath tells whether PATH has a file of that name, which then is not executable.

@@ -3,7 +3,7 @@ package job
 import (
 	"errors"
 	"os"
-	"sync"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,31 +14,24 @@ type Spec struct {
 	Path string   // as Lookup returned it
 	Args []string // with the command's name as the first
 	Env  []string
-	// Terminal, unless nil, becomes the command's: its group is put into the
-	// foreground before the program starts.
-	Terminal *Terminal
 	// EndWithParent has the system send TERM to the command when this process
 	// dies of something it cannot handle. Linux only.
 	EndWithParent bool
 }
 
-// Process is a started command and the leader of its own process group.
+// Process is a started command. One goroutine uses it: nothing is reaped but by
+// Collect, so a number that is signalled is still the process that it was.
 type Process struct {
-	pid    int
-	events chan unix.WaitStatus
-
-	mu   sync.Mutex
-	done bool // reaped: the number may be somebody else's now
+	pid   int
+	ended bool
 }
 
-// Start starts the command with the standard streams of this process. When it
-// returns, the group exists and can be signalled.
+// Start starts the command with the standard streams of this process, in its
+// process group. The caller must be watching for CHLD by then, on a thread that
+// lives as long as the process.
 func Start(spec Spec) (*Process, error) {
-	sys := &syscall.SysProcAttr{Setpgid: true}
-	if spec.Terminal != nil {
-		sys.Foreground = true
-		sys.Ctty = spec.Terminal.fd()
-	}
+	adoptOrphans()
+	sys := &syscall.SysProcAttr{}
 	if spec.EndWithParent {
 		endWithParent(sys)
 	}
@@ -50,49 +43,118 @@ func Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, startError(spec.Args[0], spec.Path, err)
 	}
-	proc := &Process{pid: p.Pid, events: make(chan unix.WaitStatus, 1)}
+	proc := &Process{pid: p.Pid}
 	// os.Process cannot report a stop, so waiting is ours.
 	_ = p.Release()
-	go proc.wait()
 	return proc, nil
 }
 
-// PID is the command's process and group number.
-func (p *Process) PID() int { return p.pid }
-
-// Events delivers each stop of the command, then its end, and is closed.
-func (p *Process) Events() <-chan unix.WaitStatus { return p.events }
-
-// Signal sends sig to the whole group. It does nothing when the command has ended.
-func (p *Process) Signal(sig syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.done {
-		// The error does not matter: a group that is gone needs no signal, and
-		// one that changed its user cannot be told.
-		_ = unix.Kill(-p.pid, sig)
+// Collect reaps what has ended and returns what has become of the command since
+// the last call: it ended, or it was stopped. It is called at each CHLD.
+func (p *Process) Collect() (status unix.WaitStatus, changed bool) {
+	for {
+		var s unix.WaitStatus
+		pid, err := unix.Wait4(-1, &s, unix.WNOHANG|unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || pid == 0:
+			return status, changed
+		case pid == p.pid && !p.ended:
+			status, changed, p.ended = s, true, !s.Stopped()
+		}
 	}
 }
 
-func (p *Process) wait() {
-	defer close(p.events)
-	for {
-		var status unix.WaitStatus
-		_, err := unix.Wait4(p.pid, &status, unix.WUNTRACED, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || !status.Stopped() {
-			p.mu.Lock()
-			p.done = true
-			p.mu.Unlock()
-		}
-		if err != nil {
-			return
-		}
-		p.events <- status
-		if !status.Stopped() {
-			return
+// Signal sends a signal to the command. Like SignalAll it reports no error: what
+// is gone needs no signal, and what has changed its user cannot be told.
+func (p *Process) Signal(sig syscall.Signal) {
+	if !p.ended {
+		send(p.pid, sig)
+	}
+}
+
+// send signals one process. Numbers below 2 are not a command's: to the system
+// they mean a group, everything, or init.
+func send(pid int, sig syscall.Signal) {
+	if pid > 1 {
+		_ = unix.Kill(pid, sig)
+	}
+}
+
+// SignalAll sends a signal to the command and the processes that it has started,
+// directly or not, those left that have left the command's session.
+func (p *Process) SignalAll(sig syscall.Signal) {
+	p.Signal(sig)
+	for _, pid := range p.others() {
+		send(pid, sig)
+	}
+}
+
+// KillAll kills the same processes, also those that are started meanwhile.
+func (p *Process) KillAll() {
+	p.Signal(unix.SIGKILL)
+	killed := map[int]bool{}
+	// What was killed starts nothing more, so the last look finds all there is.
+	// A second one after it, because a look takes time, in which the children of
+	// a dying process get another parent.
+	for quiet := 0; quiet < 2; quiet++ {
+		for _, pid := range p.others() {
+			if !killed[pid] {
+				killed[pid], quiet = true, -1
+				send(pid, unix.SIGKILL)
+			}
 		}
 	}
+}
+
+// Alone reports whether none of the processes that the command has started is
+// left.
+func (p *Process) Alone() bool { return len(p.others()) == 0 }
+
+// Stopped reports whether the command is stopped at this moment.
+func (p *Process) Stopped() bool {
+	e, known := table()[p.pid]
+	return !p.ended && (!known || e.state == 'T')
+}
+
+// others returns the living processes that the command has started, directly or
+// not. On Linux orphans are our children and so among them. Who began a session
+// has left on purpose, as daemons do, berth's own store among them; but the
+// command itself may be the one that began it.
+func (p *Process) others() []int {
+	all := table()
+	own, _ := unix.Getsid(0)
+	var found []int
+	for pid, entry := range all {
+		if pid == p.pid || entry.state == 'Z' || !descends(all, pid) {
+			continue
+		}
+		if sid, err := unix.Getsid(pid); err == nil && (sid == own || sid == p.pid) {
+			found = append(found, pid)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// entry is a process as the system lists it.
+type entry struct {
+	parent int
+	state  byte // T is stopped, Z ended
+}
+
+// descends reports whether pid is a descendant of this process.
+func descends(all map[int]entry, pid int) bool {
+	self := os.Getpid()
+	for range len(all) { // a list that was read while it changed may have a loop
+		e, ok := all[pid]
+		switch {
+		case !ok:
+			return false
+		case e.parent == self:
+			return true
+		}
+		pid = e.parent
+	}
+	return false
 }

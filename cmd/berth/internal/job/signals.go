@@ -30,13 +30,24 @@ func Catch() (<-chan os.Signal, func()) {
 	return ch, func() { signal.Stop(ch) }
 }
 
-// CatchJobControl returns the signals that matter once there is a command to
-// pass them on to.
-func CatchJobControl() (<-chan os.Signal, func()) {
-	ch := make(chan os.Signal, 16)
-	signal.Notify(ch, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH)
-	return ch, func() { signal.Stop(ch) }
+// Control are the signals that matter once there is a command.
+type Control struct {
+	Child <-chan os.Signal // CHLD: call Process.Collect
+	Jobs  <-chan os.Signal // TSTP and CONT
+	stop  func()
 }
+
+// CatchControl catches them. It is called before the command is started, so that
+// nothing is missed that happens to it.
+func CatchControl() *Control {
+	child, jobs := make(chan os.Signal, 1), make(chan os.Signal, 16)
+	signal.Notify(child, unix.SIGCHLD)
+	signal.Notify(jobs, unix.SIGTSTP, unix.SIGCONT)
+	return &Control{Child: child, Jobs: jobs, stop: func() { signal.Stop(child); signal.Stop(jobs) }}
+}
+
+// Stop ends the catching.
+func (c *Control) Stop() { c.stop() }
 
 // Number returns the signal as the system knows it.
 func Number(sig os.Signal) syscall.Signal {

@@ -27,40 +27,104 @@ const (
 	lockPoll = 10 * time.Millisecond
 )
 
-// DefaultDir is where this user's store lives: $XDG_RUNTIME_DIR/berth, or a
-// directory with the user's id in the one for temporary files.
-func DefaultDir() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "berth")
+// DirEnv names the variable that says where the store lives.
+const DirEnv = "BERTH_STORE_DIR"
+
+// Dir is where this user's store lives: $BERTH_STORE_DIR, which must be an
+// absolute path, or else DefaultDir.
+func Dir() (string, error) {
+	dir := os.Getenv(DirEnv)
+	switch {
+	case dir == "":
+		return DefaultDir(), nil
+	case !filepath.IsAbs(dir):
+		return "", fmt.Errorf("$%s is %q: it must be an absolute path", DirEnv, dir)
 	}
-	return filepath.Join(os.TempDir(), "berth-"+strconv.Itoa(os.Geteuid()))
+	return filepath.Clean(dir), nil
+}
+
+// DefaultDir is found from the user's id alone, so that all processes of a user
+// on a machine share one store. It depends neither on the environment, which
+// cron, systemd and a login shell set differently, nor on /run/user/UID, which
+// comes with the user's first login and goes with the last.
+func DefaultDir() string { return dirOf(os.Geteuid()) }
+
+func dirOf(uid int) string {
+	if uid == 0 {
+		if info, err := os.Stat("/run"); err == nil && info.IsDir() {
+			return "/run/berth"
+		}
+	}
+	return "/tmp/berth-" + strconv.Itoa(uid)
 }
 
 // prepareDir makes dir, or checks that what is there can be trusted: a
-// directory of this user's that nobody else can enter. Others can put anything
-// they like into a shared temporary directory under the name we are about to
-// use, a link included; with that, they would see and grant our permits.
+// directory of this user's that nobody else can enter or replace. Others can
+// put anything they like into a shared directory under the name we are about
+// to use, a link included; with that, they would see and grant our permits.
 func prepareDir(dir string) error {
 	if len(filepath.Join(dir, socketName)) > maxSocketPath {
-		return fmt.Errorf("%s is too long for a unix socket: set XDG_RUNTIME_DIR to a shorter directory", dir)
+		return fmt.Errorf("%s is too long for a unix socket: set %s to a shorter path", dir, DirEnv)
+	}
+	if err := checkParents(dir); err != nil {
+		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+		return fmt.Errorf("%w: set %s to a directory of yours", err, DirEnv)
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory (but %s): remove it", dir, info.Mode().Type())
+		return fmt.Errorf("%s is not a directory: remove it, or set %s to another path", dir, DirEnv)
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to another user: set XDG_RUNTIME_DIR to a directory of yours", dir)
+	if owner := ownerOf(info); owner != os.Geteuid() {
+		return fmt.Errorf("%s belongs to user %d: set %s to a directory of yours", dir, owner, DirEnv)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		return fmt.Errorf("%s can be entered by others (mode %04o): chmod 700 it, or remove it", dir, perm)
 	}
 	return nil
+}
+
+// checkParents refuses a path on which another user could put something else
+// in place of dir: each directory above it must belong to root or to this user,
+// and where others can write, the sticky bit must keep them from what is ours.
+func checkParents(dir string) error {
+	for at := filepath.Dir(dir); ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return fmt.Errorf("%w: set %s to a directory of yours", err, DirEnv)
+		}
+		if owner := ownerOf(info); owner != 0 && owner != os.Geteuid() {
+			return fmt.Errorf("%s belongs to user %d, who could replace %s: set %s to a directory of yours",
+				at, owner, dir, DirEnv)
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			target, err := filepath.EvalSymlinks(at)
+			if err != nil {
+				return err
+			}
+			if err := checkParents(filepath.Join(target, socketName)); err != nil {
+				return err
+			}
+		} else if info.Mode()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
+			return fmt.Errorf("others can write to %s (mode %04o) and replace %s: chmod go-w it, or set %s to another path",
+				at, info.Mode().Perm(), dir, DirEnv)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+// ownerOf returns the id of a file's owner, or -1, which is nobody's.
+func ownerOf(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
 }
 
 // lock takes the named lock of dir and waits for it until ctx ends. Closing

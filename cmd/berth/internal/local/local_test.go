@@ -3,6 +3,7 @@ package local
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -171,35 +172,134 @@ func TestDialReportsWhyItCannotStart(t *testing.T) {
 	}
 }
 
+// One user has one store on a machine, in a login shell as in a cron job: the
+// environment has no say in where it is.
+func TestDefaultDirIsFoundFromTheUserAlone(t *testing.T) {
+	want := DefaultDir()
+	for _, name := range []string{"XDG_RUNTIME_DIR", "TMPDIR", "HOME", "USER"} {
+		t.Setenv(name, t.TempDir())
+		if got := DefaultDir(); got != want {
+			t.Errorf("with another %s it is %s, not %s", name, got, want)
+		}
+	}
+	if root, user := dirOf(0), dirOf(1000); root == user || user != "/tmp/berth-1000" {
+		t.Errorf("root has %s, user 1000 has %s", root, user)
+	}
+}
+
+func TestStoreDirOfTheEnvironment(t *testing.T) {
+	t.Setenv(DirEnv, "/var/lib/app/berth")
+	if dir, err := Dir(); err != nil || dir != "/var/lib/app/berth" {
+		t.Errorf("got %q, %v", dir, err)
+	}
+	t.Setenv(DirEnv, "berth")
+	if dir, err := Dir(); err == nil || !strings.Contains(err.Error(), "absolute") {
+		t.Errorf("a relative one: got %q, %v", dir, err)
+	}
+	t.Setenv(DirEnv, "")
+	if dir, err := Dir(); err != nil || dir != DefaultDir() {
+		t.Errorf("none: got %q, %v", dir, err)
+	}
+}
+
+// A directory that somebody else has made, can enter, or can replace would let
+// them see and grant this user's permits. Each refusal says what is wrong.
 func TestPrepareDirRefuses(t *testing.T) {
-	base := t.TempDir()
-	target := filepath.Join(base, "target")
-	if err := os.Mkdir(target, 0o700); err != nil {
-		t.Fatal(err)
+	type test struct {
+		prepare func(t *testing.T, base string) (dir string)
+		says    string
 	}
-	tests := map[string]func(dir string) error{
-		"link":   func(dir string) error { return os.Symlink(target, dir) },
-		"file":   func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
-		"shared": func(dir string) error { os.Mkdir(dir, 0o700); return os.Chmod(dir, 0o750) },
+	tests := map[string]test{
+		"link": {func(t *testing.T, base string) string {
+			return link(t, mkdir(t, base, "target", 0o700), base)
+		}, "not a directory"},
+		"file": {func(t *testing.T, base string) string {
+			path := filepath.Join(base, "file")
+			return must(t, path, os.WriteFile(path, nil, 0o600))
+		}, "not a directory"},
+		"for the group": {func(t *testing.T, base string) string { return mkdir(t, base, "d", 0o750) }, "mode 0750"},
+		"for everybody": {func(t *testing.T, base string) string { return mkdir(t, base, "d", 0o777) }, "mode 0777"},
+		"in a directory for everybody": {func(t *testing.T, base string) string {
+			return filepath.Join(mkdir(t, base, "p", 0o777), "d")
+		}, "others can write to"},
+		"in a directory for the group": {func(t *testing.T, base string) string {
+			return filepath.Join(mkdir(t, base, "p", 0o770), "d")
+		}, "others can write to"},
+		"below a directory for everybody": {func(t *testing.T, base string) string {
+			return filepath.Join(mkdir(t, mkdir(t, base, "p", 0o777), "q", 0o700), "d")
+		}, "others can write to"},
+		"behind a link into a directory for everybody": {func(t *testing.T, base string) string {
+			return filepath.Join(link(t, mkdir(t, mkdir(t, base, "p", 0o777), "q", 0o700), base), "d")
+		}, "others can write to"},
+		"nowhere": {func(_ *testing.T, base string) string { return filepath.Join(base, "p", "d") }, "no such file"},
+		"too long": {func(_ *testing.T, base string) string {
+			return filepath.Join(base, strings.Repeat("x", 100))
+		}, "too long"},
 	}
-	if os.Geteuid() == 0 {
-		tests["foreign"] = func(dir string) error { os.Mkdir(dir, 0o700); return os.Chown(dir, 12345, 12345) }
+	if os.Geteuid() == 0 { // nobody else can make another user's directory
+		give := func(t *testing.T, dir string) string { return must(t, dir, os.Chown(dir, 12345, 12345)) }
+		tests["another user's"] = test{func(t *testing.T, base string) string {
+			return give(t, mkdir(t, base, "d", 0o700))
+		}, "belongs to user 12345"}
+		tests["in another user's directory"] = test{func(t *testing.T, base string) string {
+			return filepath.Join(give(t, mkdir(t, base, "p", 0o755)), "d")
+		}, "belongs to user 12345"}
 	}
-	for name, prepare := range tests {
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(base, name)
-			if err := prepare(dir); err != nil {
-				t.Fatal(err)
+			dir := tt.prepare(t, private(t))
+			err := prepareDir(dir)
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %v, want an error with %q", err, tt.says)
 			}
-			if err := prepareDir(dir); err == nil {
-				t.Error("accepted")
+			t.Log(err)
+		})
+	}
+}
+
+func TestPrepareDirAccepts(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, base string) (dir string){
+		"new":   func(_ *testing.T, base string) string { return filepath.Join(base, "d") },
+		"there": func(t *testing.T, base string) string { return mkdir(t, base, "d", 0o700) },
+		"in a sticky directory": func(t *testing.T, base string) string {
+			return filepath.Join(mkdir(t, base, "p", 0o777|os.ModeSticky), "d")
+		},
+		"behind a good link": func(t *testing.T, base string) string {
+			return filepath.Join(link(t, mkdir(t, base, "p", 0o755), base), "d")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := prepareDir(prepare(t, private(t))); err != nil {
+				t.Error(err)
 			}
 		})
 	}
-	if err := prepareDir("/tmp/" + strings.Repeat("x", 100)); err == nil || !strings.Contains(err.Error(), "too long") {
-		t.Errorf("too long a path: %v", err)
+}
+
+// private returns a fresh directory that only this user can enter.
+func private(t *testing.T) string {
+	t.Helper()
+	base, err := os.MkdirTemp("", "berth") // t.TempDir can be too long for a socket
+	t.Cleanup(func() { os.RemoveAll(base) })
+	return must(t, base, err)
+}
+
+func must(t *testing.T, path string, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := prepareDir(target); err != nil {
-		t.Errorf("a good one: %v", err)
-	}
+	return path
+}
+
+func mkdir(t *testing.T, base, name string, mode os.FileMode) string {
+	t.Helper()
+	dir := filepath.Join(base, name)
+	return must(t, dir, errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, mode)))
+}
+
+func link(t *testing.T, target, base string) string {
+	t.Helper()
+	path := filepath.Join(base, "link")
+	return must(t, path, os.Symlink(target, path))
 }

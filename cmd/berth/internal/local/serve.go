@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,7 @@ const (
 // Serve is the store's process: it serves dir until ctx ends or the store has
 // been idle for that long.
 func Serve(ctx context.Context, dir string, idle time.Duration) error {
+	closeInherited()
 	report := os.NewFile(readyFD, "ready")
 	server, unlock, err := open(ctx, dir)
 	if err != nil {
@@ -46,6 +48,26 @@ func Serve(ctx context.Context, dir string, idle time.Duration) error {
 	}()
 	server.waitIdle(ctx, idle)
 	return nil
+}
+
+// closeInherited closes what is open because whoever started us had it open. The
+// store outlives them: a file that they have locked would stay locked, and the
+// reader of a pipe would wait for its end. What this process has opened itself
+// is marked to be closed on exec, which tells the two apart.
+func closeInherited() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= readyFD {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 func open(ctx context.Context, dir string) (*Server, func() error, error) {

@@ -167,16 +167,15 @@ func (s *Server) inUse(ctx context.Context) bool {
 }
 
 func prefixInUse(ctx context.Context, rdb redis.UniversalClient, prefix string) (bool, error) {
-	client, err := berth.New(rdb, berth.WithPrefix(prefix))
+	client, err := berth.New(rdb, berth.Prefix(prefix))
 	if err != nil {
 		return false, nil // no prefix of berth's, nothing of berth's
 	}
 	defer client.Close()
-	list, err := client.Inspector().List(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, sem := range list {
+	for sem, err := range client.Inspector().List(ctx) {
+		if err != nil {
+			return false, err
+		}
 		if sem.Holders > 0 || sem.Waiting > 0 || sem.Pinned || sem.Paused {
 			return true, nil
 		}

@@ -28,7 +28,7 @@ func TestInUse(t *testing.T) {
 		return net.Dial("unix", filepath.Join(dir, "s"))
 	})
 	defer rdb.Close()
-	client, err := berth.New(rdb, berth.WithPrefix("other:prefix"))
+	client, err := berth.New(rdb, berth.Prefix("other:prefix"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestInUse(t *testing.T) {
 	must(err)
 	lease, err := sem.Acquire(ctx)
 	must(err)
-	handle, err := lease.Detach()
+	handle, err := lease.Detach(t.Context())
 	must(err)
 	want(true, "with a detached lease")
 	lease, err = client.Adopt(ctx, handle)

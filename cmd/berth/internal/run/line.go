@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -11,15 +12,12 @@ import (
 // line is the one line that tells somebody at a terminal why nothing happens
 // yet. It is overwritten in place and gone when the command starts.
 type line struct {
-	notices *Notices
-	name    string
-	since   time.Time
-	place   *berth.Place // nil while not in the queue
+	cfg   Config
+	since time.Time
+	place *berth.Place // nil while not in the queue
 }
 
-func newLine(cfg Config) *line {
-	return &line{notices: cfg.Notices, name: cfg.Name, since: time.Now()}
-}
+func newLine(cfg Config) *line { return &line{cfg: cfg, since: time.Now()} }
 
 // ticks returns the clock that keeps the time waited up to date.
 func (l *line) ticks() *time.Ticker { return time.NewTicker(time.Second) }
@@ -30,23 +28,45 @@ func (l *line) show(p berth.Place) {
 }
 
 func (l *line) draw() {
-	if l.place == nil {
-		return
+	now := time.Now()
+	if text := l.text(now); text != "" {
+		l.cfg.Notices.Status(l.cfg.Name, text+", waited "+screen.Age(now.Sub(l.since)))
 	}
-	l.notices.Status(screen.Clean(l.text(time.Since(l.since))))
 }
 
-func (l *line) text(waited time.Duration) string {
+// text tells why there is no permit yet. It is empty while Redis is being asked.
+func (l *line) text(now time.Time) string {
+	if since, why := l.cfg.Health.Outage(); !since.IsZero() {
+		return fmt.Sprintf("Redis away for %s (%s)", screen.Age(now.Sub(since)), brief(why))
+	}
 	p := l.place
-	where := "next in line"
-	if p.Ahead > 0 {
-		where = fmt.Sprintf("%s in line", ordinal(p.Ahead+1))
+	if p == nil {
+		return ""
 	}
-	return fmt.Sprintf("berth: %s: %s, %d of %d in use, waited %s",
-		l.name, where, p.InUse, p.Limit, screen.Age(waited))
+	where := "next in line"
+	switch {
+	case l.paused():
+		where = "paused by an operator"
+	case p.Ahead > 0:
+		where = ordinal(p.Ahead+1) + " in line"
+	}
+	return fmt.Sprintf("%s, %d of %d in use", where, p.InUse, p.Limit)
 }
 
-func (l *line) erase() { l.notices.Erase() }
+// paused reports whether the first in line waits although there is room for it.
+func (l *line) paused() bool {
+	p := l.place
+	return p != nil && p.Ahead == 0 && p.InUse+l.cfg.Weight <= p.Limit
+}
+
+// brief is the end of a network error, which says what is wrong; the addresses
+// in front of it are long.
+func brief(err error) string {
+	text := err.Error()
+	return strings.TrimPrefix(text[strings.LastIndex(text, ": ")+1:], " ")
+}
+
+func (l *line) erase() { l.cfg.Notices.Erase() }
 
 // ordinal returns 1st, 2nd, 3rd, 4th …
 func ordinal(n int) string {

@@ -1,10 +1,14 @@
 package run
 
 import (
+	"errors"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 func TestOrdinal(t *testing.T) {
@@ -18,13 +22,58 @@ func TestOrdinal(t *testing.T) {
 }
 
 func TestLineText(t *testing.T) {
-	l := &line{name: "s", place: &berth.Place{Ahead: 2, InUse: 5, Limit: 5}}
-	if got, want := l.text(75*time.Second), "berth: s: 3rd in line, 5 of 5 in use, waited 1m15s"; got != want {
+	for name, tt := range map[string]struct {
+		place  *berth.Place
+		weight int
+		want   string
+	}{
+		"not asked yet": {nil, 1, ""},
+		"third":         {&berth.Place{Ahead: 2, InUse: 5, Limit: 5}, 1, "3rd in line, 5 of 5 in use"},
+		"next":          {&berth.Place{InUse: 5, Limit: 5}, 1, "next in line, 5 of 5 in use"},
+		"heavy":         {&berth.Place{InUse: 3, Limit: 5}, 3, "next in line, 3 of 5 in use"},
+		"room for it":   {&berth.Place{InUse: 1, Limit: 3}, 1, "paused by an operator, 1 of 3 in use"},
+		"frozen":        {&berth.Place{InUse: 0, Limit: 0}, 1, "next in line, 0 of 0 in use"},
+	} {
+		l := &line{cfg: Config{Weight: tt.weight, Health: &Health{}}, place: tt.place}
+		if got := l.text(time.Now()); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// In an outage nobody is next in line.
+func TestLineTellsAnOutage(t *testing.T) {
+	health := &Health{}
+	end := health.begin()
+	l := &line{cfg: Config{Weight: 1, Health: health}, place: &berth.Place{InUse: 5, Limit: 5}}
+	end(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused")}, false)
+	if got, want := l.text(time.Now()), "Redis away for 0.0s (connection refused)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	l.place.Ahead = 0
-	if got, want := l.text(time.Second), "berth: s: next in line, 5 of 5 in use, waited 1.0s"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	health.begin()(nil, false)
+	if got, want := l.text(time.Now()), "next in line, 5 of 5 in use"; got != want {
+		t.Errorf("when it is over: got %q, want %q", got, want)
+	}
+}
+
+func TestStatusLineFits(t *testing.T) {
+	const text = "3rd in line, 5 of 5 in use, waited 12s"
+	for _, tt := range []struct {
+		name    string
+		columns int
+		want    string
+	}{
+		{"api", 79, "berth: api: " + text},
+		{strings.Repeat("x", 100), 60, "berth: xxxxxxxxxxxx…: " + text},
+		{"github-api", 50, "github-api: " + text},
+		{"github-api-of-the-second-department", 50, "github-ap…: " + text},
+		{"github-api", 39, "github-…: 3rd in line, 5 of 5 in use, …"},
+		{"日本語日本語", 50, "日本語日…: " + text},
+	} {
+		got := statusLine(tt.name, text, tt.columns)
+		if got != tt.want || screen.Columns(got) > tt.columns {
+			t.Errorf("%s in %d columns: %q, want %q", tt.name, tt.columns, got, tt.want)
+		}
 	}
 }
 

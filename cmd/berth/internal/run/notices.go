@@ -11,6 +11,13 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
+const (
+	// narrow is a screen on which the status line does without berth's name.
+	narrow = 60
+	// leastName is how much of a semaphore's name stays in it.
+	leastName = 8
+)
+
 // Notices writes to standard error: sentences, and on a terminal one line of
 // status that is replaced in place.
 type Notices struct {
@@ -20,9 +27,9 @@ type Notices struct {
 	status   bool // a status line is on the screen
 }
 
-// NewNotices returns the notices on file.
-func NewNotices(file *os.File) *Notices {
-	return &Notices{file: file, terminal: term.IsTerminal(int(file.Fd()))}
+// NewNotices returns the notices on file. Quiet ones have no status.
+func NewNotices(file *os.File, quiet bool) *Notices {
+	return &Notices{file: file, terminal: !quiet && term.IsTerminal(int(file.Fd()))}
 }
 
 // Printf writes one sentence on a line of its own.
@@ -33,9 +40,10 @@ func (n *Notices) Printf(format string, args ...any) {
 	n.write("berth: " + screen.Clean(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// Status shows a line until the next Status, Printf or Erase. It shows nothing
+// Status shows a line until the next Status, Printf or Erase: a semaphore's name,
+// which is cut first where the line is too short, and a text. It shows nothing
 // where there is no terminal, or while somebody else is in its foreground.
-func (n *Notices) Status(text string) {
+func (n *Notices) Status(name, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.terminal || !n.foreground() {
@@ -43,7 +51,18 @@ func (n *Notices) Status(text string) {
 	}
 	n.status = true
 	// One column stays free: a full last column wraps on some terminals.
-	n.write("\r" + screen.Fit(text, screen.Width(n.file)-1) + "\x1b[K")
+	n.write("\r" + statusLine(screen.Clean(name), screen.Clean(text), screen.Width(n.file)-1) + "\x1b[K")
+}
+
+// statusLine fits a status into a number of columns. Where they are few, what
+// matters least goes first.
+func statusLine(name, text string, columns int) string {
+	prefix := "berth: "
+	if columns < narrow {
+		prefix = ""
+	}
+	room := columns - screen.Columns(prefix+": "+text)
+	return screen.Fit(prefix+screen.Fit(name, max(leastName, room))+": "+text, columns)
 }
 
 func (n *Notices) foreground() bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 // Config is one run.
@@ -24,12 +25,21 @@ type Config struct {
 	Path    string   // of the program, from job.Lookup
 	Command []string // with the program's name as the user wrote it
 	TTL     time.Duration
+	Weight  int
+	// Wait is the whole time to wait for the permit, an outage of Redis included.
+	// 0 is for ever, but not for a Redis that is away from the beginning.
+	Wait time.Duration
+	// Once is for an Acquire that does not wait in line, and answers within Wait.
+	Once bool
 	// Acquire gets the permit. It ends when ctx does.
-	Acquire func(ctx context.Context, opts ...berth.Option) (*berth.Lease, error)
-	// Probe asks Redis for a sign of life.
-	Probe func() error
+	Acquire func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error)
+	// Health is a hook of the Redis client of Acquire and Ping.
+	Health *Health
+	Ping   func(ctx context.Context) error
 	// NotAcquired is the exit code when there was no permit in time.
 	NotAcquired int
+	// Quiet says nothing when there was no permit in time.
+	Quiet bool
 	// WarnOnly leaves the command running when the lease is lost.
 	WarnOnly bool
 	// Signals are those that end a process; see job.Catch.
@@ -76,19 +86,38 @@ func abandon(lease *berth.Lease) {
 
 // giveBack releases the lease and tells whether it had been lost before.
 func giveBack(cfg Config, lease *berth.Lease) (lost bool) {
+	trust := lease.ValidUntil()
 	err := lease.Release()
 	switch {
 	case err == nil, errors.Is(err, berth.ErrReleased):
 		return false
 	case errors.Is(err, berth.ErrLost):
-		cfg.Notices.Printf("the lease was lost before %s had ended: %s",
-			cfg.commandName(), strings.TrimPrefix(err.Error(), "berth: "))
+		cfg.Notices.Printf("the permit was lost before %s had ended: %s", cfg.commandName(), lostText(err, trust))
 		return true
 	default:
-		cfg.Notices.Printf("the permit could not be given back and is free again within %v: %s",
-			cfg.TTL, strings.TrimPrefix(err.Error(), "berth: "))
+		cfg.Notices.Printf("the permit could not be given back and is free again within %v: %s", cfg.TTL, trimmed(err))
 		return false
 	}
+}
+
+// lostText tells why a lease was lost that could be trusted until then. A lease
+// that is missing from the server before that has not expired there.
+func lostText(err error, trust time.Time) string {
+	var lost *berth.LostError
+	if !errors.As(err, &lost) {
+		return trimmed(err)
+	}
+	left := time.Until(trust)
+	switch {
+	case lost.Reason == berth.LostExpired && left > 0:
+		return fmt.Sprintf("redis no longer has its lease, which was valid for another %s: "+
+			"redis has lost its data, or somebody has deleted it", screen.Age(left))
+	case lost.Reason == berth.LostExpired:
+		return "its lease has expired"
+	case lost.Err != nil:
+		return fmt.Sprintf("its lease was %s: %s", lost.Reason, trimmed(lost.Err))
+	}
+	return fmt.Sprintf("its lease was %s", lost.Reason)
 }
 
 func (cfg Config) commandName() string { return filepath.Base(cfg.Command[0]) }
@@ -119,7 +148,7 @@ func environment(lease *berth.Lease) []string {
 
 // start starts the command. The lease is made fresh first: one that was handed
 // over by another holder starts with a shorter time to live.
-func start(cfg Config, lease *berth.Lease, tty *job.Terminal) (*job.Process, error) {
+func start(cfg Config, lease *berth.Lease) (*job.Process, error) {
 	if time.Until(lease.ValidUntil()) < cfg.TTL/2 {
 		ctx, cancel := context.WithDeadline(lease.Context(), lease.ValidUntil())
 		defer cancel()
@@ -130,12 +159,8 @@ func start(cfg Config, lease *berth.Lease, tty *job.Terminal) (*job.Process, err
 	if !lease.Valid() {
 		return nil, exit.Errorf(exit.Lost, "the permit was lost before %s could start", cfg.commandName())
 	}
-	spec := job.Spec{
+	return job.Start(job.Spec{
 		Path: cfg.Path, Args: cfg.Command, Env: environment(lease),
 		EndWithParent: !cfg.WarnOnly,
-	}
-	if tty != nil && tty.Wanted() {
-		spec.Terminal = tty
-	}
-	return job.Start(spec)
+	})
 }

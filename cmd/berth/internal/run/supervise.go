@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,13 +23,12 @@ type supervisor struct {
 	cfg   Config
 	lease *berth.Lease
 	proc  *job.Process
-	tty   *job.Terminal
 
-	trust time.Time       // the trust deadline, when last looked at
-	asked bool            // INT or TERM was passed on; the next one kills
-	lost  bool            // the lease is lost, or about to be
-	gone  <-chan struct{} // the lease's end; nil once it is known
-	timer *time.Timer     // the next look at the trust deadline
+	status *unix.WaitStatus // how the command ended, once it has
+	trust  time.Time        // the trust deadline, when last looked at
+	lost   bool             // the lease is lost, or about to be
+	gone   <-chan struct{}  // the lease's end; nil once it is known
+	timer  *time.Timer      // the next look at the trust deadline
 }
 
 // supervise runs the command to its end.
@@ -40,69 +38,86 @@ func supervise(cfg Config, lease *berth.Lease) error {
 		return exit.Signal(job.Number(sig))
 	default:
 	}
-	tty := job.OpenTerminal()
-	if tty != nil {
-		defer tty.Close()
-	}
-	proc, err := start(cfg, lease, tty)
+	control := job.CatchControl()
+	defer control.Stop()
+	proc, err := start(cfg, lease)
 	if err != nil {
 		return err
 	}
-	s := &supervisor{cfg: cfg, lease: lease, proc: proc, tty: tty, gone: lease.Context().Done()}
+	job.StayAwake()
+	s := &supervisor{cfg: cfg, lease: lease, proc: proc, gone: lease.Context().Done()}
 	s.timer = time.NewTimer(s.untilNotice())
 	defer s.timer.Stop()
 	if cfg.WarnOnly {
 		s.timer.Stop() // nothing is done ahead of the loss
 	}
-	return s.loop()
+	return s.loop(control)
 }
 
-func (s *supervisor) loop() error {
-	control, stop := job.CatchJobControl()
-	defer stop()
+func (s *supervisor) loop(control *job.Control) error {
 	for {
 		select {
-		case status, ok := <-s.proc.Events():
-			if ok && status.Stopped() {
-				s.stopped(status.StopSignal())
-				continue
+		case <-control.Child:
+			if s.collect(control) {
+				return s.result()
 			}
-			s.tty.Return(s.proc)
-			return s.result(status)
 		case sig := <-s.cfg.Signals:
 			s.pass(sig)
-		case sig := <-control:
+		case sig := <-control.Jobs:
 			if sig == unix.SIGCONT {
 				s.resume()
 			} else {
-				s.proc.Signal(job.Number(sig))
+				s.pass(sig)
 			}
 		case <-s.gone:
 			s.gone = nil
 			s.lose(context.Cause(s.lease.Context()))
 		case <-s.timer.C:
-			s.deadline()
+			if s.deadline() {
+				return s.result()
+			}
 		}
 	}
 }
 
-// pass hands a signal to the command's whole group. Whoever asks twice means it.
+// collect takes note of what has happened to the command, and tells whether all
+// is over: with the command's end or, when the lease is lost, with that of
+// everything that it has started.
+func (s *supervisor) collect(control *job.Control) (over bool) {
+	if status, changed := s.proc.Collect(); changed && status.Stopped() {
+		s.stopped(control)
+	} else if changed {
+		s.status = &status
+	}
+	return s.status != nil && (!s.ending() || s.proc.Alone())
+}
+
+// ending reports whether nothing of the command may outlive the lease.
+func (s *supervisor) ending() bool { return s.lost && !s.cfg.WarnOnly }
+
+// pass hands a signal on to the command, unless it has it already. One that
+// means the end goes to its children too, as from a terminal: a shell that ends
+// alone would leave them at work without a permit. What others mean is known to
+// the command alone.
 func (s *supervisor) pass(sig os.Signal) {
-	if sig == unix.SIGINT || sig == unix.SIGTERM {
-		if s.asked {
-			s.proc.Signal(unix.SIGKILL)
-			return
-		}
-		s.asked = true
+	switch {
+	case job.FromKeys(sig):
+	case sig == unix.SIGHUP, sig == unix.SIGINT, sig == unix.SIGQUIT, sig == unix.SIGTERM:
+		s.proc.SignalAll(job.Number(sig))
+	default:
+		s.proc.Signal(job.Number(sig))
 	}
-	s.proc.Signal(job.Number(sig))
 }
 
-// stopped deals with a suspended command, and with having been suspended.
-func (s *supervisor) stopped(by unix.Signal) {
-	if s.tty.Stopped(s.proc, by) {
-		s.resume()
+// stopped stops this process with the command, unless that goes on already.
+func (s *supervisor) stopped(control *job.Control) {
+	if !s.proc.Stopped() {
+		return
 	}
+	for len(control.Jobs) > 0 {
+		<-control.Jobs // a CONT from before this stop must not undo it
+	}
+	job.StopToo()
 }
 
 // resume lets a suspended command go on, unless its lease ran out meanwhile:
@@ -111,7 +126,7 @@ func (s *supervisor) resume() {
 	if !s.lost && !s.lease.Valid() {
 		s.deadline()
 	}
-	s.proc.Signal(unix.SIGCONT)
+	s.proc.Continue()
 }
 
 // untilNotice is the time until a command must be asked to end so that it can
@@ -124,8 +139,9 @@ func (s *supervisor) untilNotice() time.Duration {
 }
 
 // deadline is called when, as of the last look, the lease was close to its
-// trust deadline, which renewals keep moving.
-func (s *supervisor) deadline() {
+// trust deadline, which renewals keep moving. It tells whether all is over: what
+// could not be killed of what the command has left is not waited for.
+func (s *supervisor) deadline() (over bool) {
 	switch {
 	case !s.lost && s.untilNotice() > 0:
 		s.timer.Reset(s.untilNotice())
@@ -134,8 +150,10 @@ func (s *supervisor) deadline() {
 	case time.Until(s.trust) > 0:
 		s.timer.Reset(time.Until(s.trust))
 	default:
-		s.proc.Signal(unix.SIGKILL)
+		s.proc.KillAll()
+		return s.status != nil
 	}
+	return false
 }
 
 // lose asks the command to end, and sees to it that it has at the trust
@@ -176,17 +194,17 @@ func (s *supervisor) warn(cause error) {
 	if s.cfg.WarnOnly {
 		what = s.cfg.commandName() + " goes on without it"
 	}
-	s.cfg.Notices.Printf("%s: %s", what, strings.TrimPrefix(cause.Error(), "berth: "))
+	s.cfg.Notices.Printf("%s: %s", what, lostText(cause, s.trust))
 	if !s.cfg.WarnOnly {
-		s.proc.Signal(unix.SIGTERM)
-		s.proc.Signal(unix.SIGCONT) // a suspended command gets its TERM when it goes on
+		s.proc.SignalAll(unix.SIGTERM)
+		s.proc.SignalAll(unix.SIGCONT) // what is suspended gets its TERM when it goes on
 	}
 }
 
 // result is the command's own exit code, or what shells make of a signal.
-func (s *supervisor) result(status unix.WaitStatus) error {
-	switch {
-	case s.lost && !s.cfg.WarnOnly:
+func (s *supervisor) result() error {
+	switch status := s.status; {
+	case s.ending():
 		return exit.Code(exit.Lost)
 	case status.Signaled():
 		return exit.Signal(status.Signal())

@@ -1,10 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -12,20 +14,36 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 )
 
+const (
+	// grace is how long after the end of the wait the library may take to say so.
+	grace = 200 * time.Millisecond
+	// tenth is how exactly a time is told.
+	tenth = 100 * time.Millisecond
+	// leastPause and mostPause bound the pause before Redis is asked again.
+	leastPause = 50 * time.Millisecond
+	mostPause  = time.Second
+)
+
 type acquired struct {
 	lease *berth.Lease
 	err   error
 }
 
-// Wait gets the permit, or leaves the queue at the first signal. Its errors
-// carry the exit code.
+// Wait gets the permit, or leaves the queue at the first signal. It returns when
+// cfg.Wait is over, whether Redis answers or not. Its errors carry the exit code.
 func Wait(cfg Config) (*berth.Lease, error) {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
+	var over <-chan time.Time
+	if cfg.Wait > 0 {
+		ctx, leave = context.WithTimeout(ctx, cfg.Wait)
+		defer leave()
+		over = time.After(cfg.Wait + grace)
+	}
 	places := make(chan berth.Place, 1)
 	got := make(chan acquired, 1)
 	go func() {
-		lease, err := cfg.Acquire(ctx, berth.OnQueued(latest(places)))
+		lease, err := cfg.insist(ctx, berth.OnQueued(latest(places)))
 		got <- acquired{lease, err}
 	}()
 	line := newLine(cfg)
@@ -36,6 +54,10 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		select {
 		case a := <-got:
 			return cfg.outcome(a, line)
+		case <-over:
+			return cfg.outcome(acquired{err: ctx.Err()}, line)
+		case err := <-cfg.Health.Foreign():
+			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		case place := <-places:
 			line.show(place)
 		case <-tick.C:
@@ -43,6 +65,22 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		case sig := <-cfg.Signals:
 			leave()
 			return nil, cfg.left(got, sig)
+		}
+	}
+}
+
+// insist acquires. Within a time that the user has set it outlasts an outage of
+// Redis; without one, a Redis that is away from the beginning is an error.
+func (cfg Config) insist(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error) {
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		lease, err := cfg.Acquire(ctx, opts...)
+		if err == nil || cfg.Wait == 0 || cfg.Once || !errors.Is(err, berth.ErrUnreachable) && !notReady(err) {
+			return lease, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 	}
 }
@@ -83,27 +121,54 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	if a.err == nil {
 		return a.lease, nil
 	}
-	code := exit.Of(a.err)
-	if code != exit.NotAcquired {
-		return nil, a.err
-	}
 	if errors.Is(a.err, context.DeadlineExceeded) {
-		// Without a place in line there may have been no answer at all.
-		if line.place == nil {
-			if err := cfg.Probe(); err != nil {
-				return nil, exit.Errorf(exit.Unavailable, "redis does not answer: %w", err)
-			}
+		if err := cfg.unanswered(line.since); err != nil {
+			return nil, err
 		}
-		return nil, &exit.Error{Code: cfg.NotAcquired, Err: timedOut(cfg.Name, line)}
+		return nil, cfg.refused(timedOut(cfg, line))
 	}
 	if busy := (*berth.BusyError)(nil); errors.As(a.err, &busy) {
-		return nil, &exit.Error{Code: cfg.NotAcquired, Err: refused(busy)}
+		return nil, cfg.refused(busyText(busy))
 	}
-	return nil, &exit.Error{Code: cfg.NotAcquired, Err: a.err}
+	if exit.Of(a.err) == exit.NotAcquired { // too heavy, or evicted: waiting would not have helped
+		return nil, &exit.Error{Code: cfg.NotAcquired, Err: a.err}
+	}
+	return nil, a.err
 }
 
-// refused is the library's refusal in a shell user's words.
-func refused(busy *berth.BusyError) error {
+// unanswered returns why Redis cannot be asked, if that is why the wait ended.
+// After a very short wait it may not have had the time for its first answer.
+func (cfg Config) unanswered(since time.Time) error {
+	if left := time.Until(since.Add(silence)); left > 0 && !cfg.Health.Answered() {
+		ctx, cancel := context.WithTimeout(context.Background(), left)
+		defer cancel()
+		_ = cfg.Ping(ctx) // Health sees what comes of it
+	}
+	start, why := cfg.Health.Outage()
+	switch {
+	case !cfg.Health.Answered():
+		start, why = since, cmp.Or(why, errSilent)
+	case start.IsZero():
+		return nil
+	}
+	what := "has not answered"
+	if notReady(why) {
+		what = "has not been ready"
+	}
+	return exit.Errorf(exit.Unavailable, "redis %s for %v: %w", what, time.Since(start).Round(tenth), why)
+}
+
+// refused is the end of a wait in which there was no permit. Its code tells all
+// that there is to know, so a quiet run has nothing to say.
+func (cfg Config) refused(text string) error {
+	if cfg.Quiet {
+		return exit.Code(cfg.NotAcquired)
+	}
+	return exit.Errorf(cfg.NotAcquired, "%s", text)
+}
+
+// busyText is the library's refusal in a shell user's words.
+func busyText(busy *berth.BusyError) string {
 	what := "no permit"
 	if busy.QueueFull {
 		what = "the queue is full"
@@ -111,15 +176,20 @@ func refused(busy *berth.BusyError) error {
 	if busy.Paused {
 		what += ", it is paused"
 	}
-	return fmt.Errorf("%q: %s: %d of %d in use, %d waiting", busy.Name, what, busy.InUse, busy.Limit, busy.Waiting)
+	return fmt.Sprintf("%q: %s: %d of %d in use, %d waiting", busy.Name, what, busy.InUse, busy.Limit, busy.Waiting)
 }
 
-func timedOut(name string, line *line) error {
-	waited := time.Since(line.since).Round(time.Millisecond)
-	if line.place == nil {
-		return fmt.Errorf("no permit of %q within %v", name, waited)
-	}
+func timedOut(cfg Config, line *line) string {
+	text := fmt.Sprintf("no permit of %q within %v", cfg.Name, cfg.Wait)
 	p := line.place
-	return fmt.Errorf("no permit of %q within %v: %d of %d in use, %d ahead in the queue",
-		name, waited, p.InUse, p.Limit, p.Ahead)
+	switch {
+	case p == nil:
+		return text
+	case line.paused():
+		return fmt.Sprintf("%s: it is paused: %d of %d in use", text, p.InUse, p.Limit)
+	}
+	return fmt.Sprintf("%s: %d of %d in use, %d ahead in the queue", text, p.InUse, p.Limit, p.Ahead)
 }
+
+// trimmed is an error's text without the library's name in front.
+func trimmed(err error) string { return strings.TrimPrefix(err.Error(), "berth: ") }

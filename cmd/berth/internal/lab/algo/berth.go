@@ -25,7 +25,7 @@ func openBerth(s Setup) (Client, error) {
 }
 
 func newOwn(s Setup) (*own, error) {
-	client, err := berth.New(s.Redis, berth.WithPrefix(s.Prefix))
+	client, err := berth.New(s.Redis, berth.Prefix(s.Prefix))
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,14 @@
-package berth_test
+package berthpool_test
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/berth-go/berth/berthpool"
 	"github.com/berth-go/berth/berthtest"
 )
 
-func ExampleSemaphore_Pool() {
+func Example() {
 	store := berthtest.Start()
 	defer store.Close()
 	client := store.Client()
@@ -15,7 +16,7 @@ func ExampleSemaphore_Pool() {
 	if err != nil {
 		panic(err)
 	}
-	pool, err := api.Pool(4) // of which this process keeps 4 at most
+	pool, err := berthpool.New(api, 4) // of which this process keeps 4 at most
 	if err != nil {
 		panic(err)
 	}
@@ -34,5 +35,5 @@ func ExampleSemaphore_Pool() {
 	// slot 0 valid true
 	// slot 0 valid true
 	// slot 0 valid true
-	// {Leases:1 Idle:1 Waiting:0 Asking:0}
+	// {Leases:1 Idle:1 Waiting:0 Requests:0}
 }

@@ -1,37 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 )
-
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Long:    "Print the version of berth, and of the Go and the system it was built for.",
-		Example: "  berth version",
-		GroupID: groupOther,
-		Args:    cobra.NoArgs,
-		RunE: runs(func(*cobra.Command, []string) error {
-			return a.print(fmt.Sprintf("berth %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
-		}),
-	}
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
 
 // storeCommand is the process behind local mode; see package local.
 func (a *app) storeCommand() *cobra.Command {

@@ -1,53 +1,55 @@
-package berth
+package berthpool
 
 import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/berth-go/berth"
 )
 
-// Loan is the right to use a lease of a Pool until it is released or the lease
-// is lost. Loans that follow each other on one lease share its ID, Slot and Token:
-// these fence between processes. Within the process one loan was released before
-// the next one began.
+// Loan is the right to use a lease of a Pool until it is released or the lease is
+// lost. Loans that follow each other on one lease share its ID, Slot and Token: these
+// fence between processes. Within the process one loan was released before the next
+// one began.
 //
-// A Loan that is not released stays lent, like a Lease.
+// A Loan that is not released stays lent, as a Lease stays held. Its methods may be
+// called from several goroutines. Only Release may wait for Redis.
 type Loan struct {
 	pool   *Pool
-	lease  *berthing
+	lease  *pooledLease
 	parent context.Context //nolint:containedctx // for its values only
 
 	// Guarded by pool.mu.
 	over bool
-	ctx  context.Context //nolint:containedctx // the loan's life, as Context gives it out
-	end  func(error)     // ends ctx; nil until somebody asks for it
+	ctx  context.Context //nolint:containedctx // the loan's life, made by Context
+	end  func(error)     // ends ctx; nil until Context is called
 }
 
 type loanKey struct{}
 
-// LoanFromContext returns the loan that ctx was given for: by Loan.Context or
-// Pool.With.
-func LoanFromContext(ctx context.Context) (*Loan, bool) {
+// FromContext returns the loan that ctx was given for: by Loan.Context or Pool.Do.
+func FromContext(ctx context.Context) (*Loan, bool) {
 	l, ok := ctx.Value(loanKey{}).(*Loan)
 	return l, ok
 }
 
-func newLoan(ctx context.Context, p *Pool, b *berthing) *Loan {
-	return &Loan{pool: p, lease: b, parent: ctx}
+func newLoan(ctx context.Context, p *Pool, l *pooledLease) *Loan {
+	return &Loan{pool: p, lease: l, parent: ctx}
 }
 
-// Context returns a context that ends when the loan does: with a *LostError as
-// its cause (context.Cause, errors.Is ErrLost) when its lease is lost, at the
-// trust deadline at the latest; with ErrReleased after Release, ErrClosed after the
-// Client's Close. It has the values of Acquire's context, but not its end: that
-// limited the wait.
+// Context returns a context that ends when the loan does: with a *berth.LostError as
+// its cause (context.Cause, errors.Is berth.ErrLost) when its lease is lost, at the
+// trust deadline at the latest; with berth.ErrReleased after Release, with
+// berth.ErrClosed after the Client's Close. It has the values of Acquire's context,
+// but not its end: that limited the wait.
 func (l *Loan) Context() context.Context {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	if l.ctx == nil {
 		ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(l.parent), loanKey{}, l))
-		held := l.lease.held
-		stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+		life := l.lease.life
+		stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
 		l.ctx, l.end = ctx, func(err error) {
 			stop()
 			cancel(err)
@@ -60,7 +62,7 @@ func (l *Loan) Context() context.Context {
 }
 
 // Name returns the semaphore's name.
-func (l *Loan) Name() string { return l.pool.sem.name }
+func (l *Loan) Name() string { return l.lease.Name() }
 
 // ID returns the lease's id, as operators see it.
 func (l *Loan) ID() string { return l.lease.ID() }
@@ -78,7 +80,7 @@ func (l *Loan) Weight() int { return l.lease.Weight() }
 func (l *Loan) Limit() int { return l.lease.Limit() }
 
 // Valid reports whether the loan may be relied on at this very moment, as
-// Lease.Valid does.
+// berth.Lease.Valid does.
 func (l *Loan) Valid() bool { return !l.isOver() && l.lease.Valid() }
 
 // ValidUntil returns the lease's trust deadline, which renewals move. It is zero
@@ -96,12 +98,12 @@ func (l *Loan) isOver() bool {
 	return l.over
 }
 
-// Release ends the loan: its lease goes to the goroutine that has waited longest,
-// is kept, or is given back in the background. It returns nil when the lease was
-// held until now, and ErrReleased when the loan was released before. When the
-// lease was lost, or the pool is closed, Release gives the lease back, waits for
-// that, and returns what Lease.Release does: a *LostError, for one. In every case
-// the loan is over.
+// Release ends the loan and returns at once: its lease goes to the goroutine that
+// has waited longest, is kept, or is given back in the background. It returns nil
+// when the lease was held until now, and berth.ErrReleased when the loan was
+// released before. When the lease was lost, or the pool is closed, Release gives the
+// lease back itself, within 5 seconds, and returns what berth.Lease.Release does: a
+// *berth.LostError, for one. In every case the loan is over.
 func (l *Loan) Release() error {
 	p := l.pool
 	p.mu.Lock()
@@ -115,18 +117,17 @@ func (l *Loan) Release() error {
 		l.end(l.released())
 		p.mu.Lock()
 	}
-	p.line.reuse(l.lease)
 	now := p.now()
 	if p.closed || !l.lease.usable(now) {
-		p.drop(l.lease)
+		p.remove(l.lease)
 		p.mu.Unlock()
 		return p.giveBack(l.lease)
 	}
-	p.put(l.lease, now)
+	p.returned(l.lease, now)
 	p.mu.Unlock()
 	return nil
 }
 
 func (l *Loan) released() error {
-	return fmt.Errorf("%w (a loan of semaphore %q)", ErrReleased, l.Name())
+	return fmt.Errorf("%w (a loan of semaphore %q)", berth.ErrReleased, l.Name())
 }

@@ -1,4 +1,4 @@
-package berth_test
+package berthpool_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthpool"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // BenchmarkPool is acquire and release through a Pool, while a second client
@@ -26,9 +28,9 @@ const poolLimit = 5
 
 // poolBeside: the pool may keep all permits but one.
 func poolBeside(b *testing.B, workers int) {
-	e := newBench(b)
-	pool := newPool(b, semaphore(b, e.client(b), "pool", poolLimit), poolLimit-1)
-	other := semaphore(b, e.client(b), "pool", poolLimit)
+	e := testenv.NewBench(b)
+	pool := newPool(b, e.Semaphore(b, "pool", poolLimit), poolLimit-1)
+	other := e.Semaphore(b, "pool", poolLimit)
 	busy := &gauge{b: b}
 	beside(b, pool, busy, workers, 1, func(ctx context.Context) error {
 		lease, err := other.Acquire(ctx)
@@ -43,9 +45,9 @@ func poolBeside(b *testing.B, workers int) {
 
 // poolAgainst: both pools want all permits.
 func poolAgainst(b *testing.B, workers int) {
-	e := newBench(b)
-	pool := newPool(b, semaphore(b, e.client(b), "pool", poolLimit), poolLimit)
-	other := newPool(b, semaphore(b, e.client(b), "pool", poolLimit), poolLimit)
+	e := testenv.NewBench(b)
+	pool := newPool(b, e.Semaphore(b, "pool", poolLimit), poolLimit)
+	other := newPool(b, e.Semaphore(b, "pool", poolLimit), poolLimit)
 	busy := &gauge{b: b}
 	beside(b, pool, busy, workers, workers, func(ctx context.Context) error {
 		loan, err := other.Acquire(ctx)
@@ -58,9 +60,9 @@ func poolAgainst(b *testing.B, workers int) {
 	})
 }
 
-func newPool(b *testing.B, s *berth.Semaphore, size int) *berth.Pool {
+func newPool(b *testing.B, s *berth.Semaphore, size int) *berthpool.Pool {
 	b.Helper()
-	p, err := s.Pool(size)
+	p, err := berthpool.New(s, size)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func newPool(b *testing.B, s *berth.Semaphore, size int) *berth.Pool {
 	return p
 }
 
-func borrow(b *testing.B, p *berth.Pool, busy *gauge) {
+func borrow(b *testing.B, p *berthpool.Pool, busy *gauge) {
 	loan, err := p.Acquire(context.Background())
 	if err != nil {
 		b.Error(err)
@@ -94,7 +96,7 @@ func (g *gauge) add(d int64) {
 }
 
 // beside measures the pool on some goroutines while others repeat elsewhere.
-func beside(b *testing.B, pool *berth.Pool, busy *gauge, workers, others int, elsewhere func(context.Context) error) {
+func beside(b *testing.B, pool *berthpool.Pool, busy *gauge, workers, others int, elsewhere func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done atomic.Int64
 	var wg sync.WaitGroup
@@ -112,7 +114,7 @@ func beside(b *testing.B, pool *berth.Pool, busy *gauge, workers, others int, el
 	borrow(b, pool, busy) // everything is connected, and the leases are where they are wanted
 	b.ReportAllocs()
 	before := done.Load()
-	spread(b, workers, func(int) { borrow(b, pool, busy) })
+	testenv.Spread(b, workers, func(int) { borrow(b, pool, busy) })
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 	b.ReportMetric(float64(done.Load()-before)/b.Elapsed().Seconds(), "elsewhere/s")

@@ -1,0 +1,107 @@
+package berthhttp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthtest"
+)
+
+// TestLook: what is found out, and what it makes of Redis.
+func TestLook(t *testing.T) {
+	for name, c := range map[string]struct {
+		found error
+		heard bool // another request is answered meanwhile
+		away  bool
+	}{
+		"reached":         {nil, false, false},
+		"away":            {berth.ErrUnreachable, false, true},
+		"away, yet heard": {berth.ErrUnreachable, true, false},
+		"not known":       {errors.New("no descriptor left"), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				found, verdict := make(chan error), make(chan error)
+				o := &outage{
+					log: slog.New(slog.DiscardHandler), open: true,
+					reach: func(context.Context) error { return <-found },
+				}
+				o.over() // long before
+				for range 3 {
+					go func() { verdict <- o.unanswered(t.Context()) }()
+				}
+				synctest.Wait()
+				if c.heard {
+					o.over()
+				}
+				found <- c.found // once, for all
+				for range 3 {
+					if err := <-verdict; (err != nil) != c.away {
+						t.Errorf("the verdict is %v", err)
+					}
+				}
+				if err := o.known(t.Context()); (err != nil) != c.away {
+					t.Errorf("then it is known that %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestLooksAreRare: requests without an answer open a connection a second.
+func TestLooksAreRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		o := &outage{log: slog.New(slog.DiscardHandler), reach: func(context.Context) error { looks++; return nil }}
+		for range 100 {
+			if err := o.unanswered(t.Context()); err != nil {
+				t.Error(err)
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+		if looks != 5 {
+			t.Errorf("%d looks in 5 s", looks)
+		}
+	})
+}
+
+// deadlines is a ResponseWriter whose connection may already serve the next request.
+type deadlines struct {
+	*httptest.ResponseRecorder
+
+	set int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error  { d.set++; return nil }
+func (d *deadlines) SetWriteDeadline(time.Time) error { d.set++; return nil }
+
+// TestLateLoss: a lease that is lost when its handler has returned leaves the
+// connection alone.
+func TestLateLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		sem, err := store.Client().Semaphore("work", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := sem.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &limiter{config: config{logger: slog.New(slog.DiscardHandler)}}
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		s := &service{permit: &permit{limiter: l, lease: lease}, writer: w, body: true}
+		store.Lose(lease)
+		s.end()
+		s.lose()
+		if w.set != 0 {
+			t.Errorf("%d deadlines were set", w.set)
+		}
+	})
+}

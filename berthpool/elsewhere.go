@@ -1,0 +1,118 @@
+package berthpool
+
+import (
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+)
+
+// What the pool knows of those who wait for the same semaphore and are not its own:
+// other processes, and callers of its Client that do not use the pool. Each answer
+// of Redis tells how many. Pool.mu is held in all of this file, except where a
+// function says that it takes it.
+
+const (
+	// A pool that has leases asks when it was told nothing for longInterval; or for
+	// shortInterval, when somebody waited within the last longInterval. (Renewals
+	// are answered every third of the TTL, which bounds both.)
+	longInterval  = time.Second
+	shortInterval = 50 * time.Millisecond
+)
+
+type elsewhere struct {
+	waiting int           // as last told
+	owed    int           // leases that go back to them when loans end
+	told    clock.Instant // when the pool was last told, or asked
+	seen    clock.Instant // when some waited, as last told
+}
+
+// interval returns how old what the pool was told may be at now.
+func (e *elsewhere) interval(now clock.Instant) time.Duration {
+	if now.Sub(e.seen) < longInterval {
+		return shortInterval
+	}
+	return longInterval
+}
+
+// onAnswer is told how many wait on other processes, and how many on this one. They
+// are owed as many leases: idle ones at once, lent ones when their loans end; those
+// on their way back count. It takes mu.
+func (p *Pool) onAnswer(others, here int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	others += max(here-len(p.requests)-p.canceling, 0)
+	now := clock.Now()
+	e := &p.elsewhere
+	e.waiting, e.told = others, now
+	if others > 0 {
+		e.seen = now
+	}
+	e.owed = max(others-p.releasing, 0)
+	if n := min(e.owed, len(p.idle)); n > 0 {
+		e.owed -= n
+		p.releaseOldest(n)
+	}
+	if p.leases > 0 {
+		p.wakeBy(now.Add(e.interval(now)))
+	}
+}
+
+// alarm is a timer for the earliest of the times that were asked for.
+type alarm struct {
+	timer *time.Timer
+	at    clock.Instant // when it fires; 0: it is not set
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// wakeBy has tick called at the given time or earlier.
+func (p *Pool) wakeBy(at clock.Instant) {
+	a := &p.alarm
+	if p.closed || a.at != 0 && a.at <= at {
+		return
+	}
+	a.at = at
+	d := max(at.Sub(clock.Now()), 0)
+	if a.timer == nil {
+		a.timer = time.AfterFunc(d, p.tick)
+	} else {
+		a.timer.Reset(d)
+	}
+}
+
+// tick releases what was idle for too long, cancels the requests that nobody waits
+// for, and asks how many wait elsewhere. It takes mu.
+func (p *Pool) tick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.alarm.at = 0
+	now := clock.Now()
+	n := 0
+	for n < len(p.idle) && p.idle[n].since.Add(p.keep) <= now {
+		n++
+	}
+	p.releaseOldest(n)
+	p.cancel(p.surplus())
+	if len(p.idle) > 0 {
+		p.wakeBy(p.idle[0].since.Add(p.keep))
+	}
+	if p.leases == 0 {
+		return
+	}
+	e := &p.elsewhere
+	if e.told.Add(e.interval(now)) <= now {
+		e.told = now
+		p.inner.Probe()
+	}
+	p.wakeBy(e.told.Add(e.interval(now)))
+}

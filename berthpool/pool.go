@@ -1,0 +1,270 @@
+// Package berthpool lends leases of a semaphore to the goroutines of a process,
+// from memory. It is for processes that acquire and release every few milliseconds
+// or more often: there the two calls to Redis of each pair cost the most.
+//
+// A Pool keeps some leases and lends each of them to one goroutine at a time. The
+// limit, the slots and the tokens hold as without it. The order between processes
+// does not: a process with a pool serves its goroutines with what it has, and gives
+// leases back when it learns that others wait. docs/pool.md tells by how much.
+package berthpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/bridge"
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/session"
+)
+
+// DefaultIdle is how long a pool keeps a lease that nobody borrows, unless Idle
+// says otherwise.
+const DefaultIdle = time.Second
+
+// Option configures New.
+type Option func(*config)
+
+type config struct{ idle time.Duration }
+
+// Idle sets how long the pool keeps a lease that nobody borrows; default
+// DefaultIdle, at most berth.MaxTTL. With 0 a lease goes back as soon as no
+// goroutine of the pool waits for it.
+func Idle(d time.Duration) Option { return func(c *config) { c.idle = d } }
+
+// Pool keeps leases of a semaphore and lends them to the goroutines of this
+// process: one lease backs one loan at a time. To borrow an idle lease costs no
+// call to Redis. A lease goes back when somebody waits for it elsewhere, or when
+// nobody borrows it for a while.
+//
+// Make one for each semaphore and share it: it is safe for concurrent use.
+type Pool struct {
+	sem     *berth.Semaphore
+	inner   *session.Semaphore
+	weight  int // of each lease
+	size    int
+	keep    time.Duration // an idle lease
+	unwatch func()
+	work    sync.WaitGroup // calls to Redis in flight; not those of Loan.Release
+
+	mu        sync.Mutex     // guards what follows
+	idle      []*pooledLease // the one that was used last at the end
+	waiters   waiters        // none while a lease is idle
+	leases    int            // idle or lent
+	releasing int            // on their way back
+	trying    int            // TryAcquires at Redis
+	requests  []*request     // Acquires at Redis that somebody waits for, in their order
+	canceling int            // Acquires at Redis that were canceled
+	elsewhere elsewhere
+	alarm     alarm
+	exact     clock.Instant // when the clock was last asked for suspensions
+	closed    bool
+}
+
+// New returns a pool that keeps at most size leases of sem, and so makes at most
+// size loans at once. They have the options of sem. Nothing is sent before the
+// first Acquire. Close the pool when it is no longer used.
+//
+// It fails with a *berth.InvalidError, also when sem has MaxHold or WithoutRenewal:
+// its leases would end in the midst of the loans that they back.
+func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
+	cfg := config{idle: DefaultIdle}
+	for _, o := range opts {
+		if o == nil {
+			return nil, invalid("option", "it is nil")
+		}
+		o(&cfg)
+	}
+	switch {
+	case sem == nil:
+		return nil, invalid("semaphore", "it is nil")
+	case size < 1 || size > berth.MaxLimit:
+		return nil, invalid("pool size", fmt.Sprintf("%d is outside 1 to %d", size, berth.MaxLimit))
+	case cfg.idle < 0 || cfg.idle > berth.MaxTTL:
+		return nil, invalid("Idle", fmt.Sprintf("%v is outside 0 to %v", cfg.idle, berth.MaxTTL))
+	}
+	inner, terms, manual := bridge.Semaphore(sem)
+	switch {
+	case terms.MaxHold > 0:
+		return nil, invalid("MaxHold", "a pool's leases outlast many loans: use With(berth.MaxHold(0))")
+	case manual:
+		return nil, invalid("WithoutRenewal", "a pool's leases outlast many loans, and nobody could renew them")
+	}
+	p := &Pool{sem: sem, inner: inner, weight: terms.Weight, size: size, keep: cfg.idle}
+	p.unwatch = inner.Watch(p.onAnswer)
+	return p, nil
+}
+
+func invalid(what, reason string) error { return &berth.InvalidError{What: what, Reason: reason} }
+
+// Acquire borrows a lease: an idle one at once; else it waits until ctx ends for
+// the first that is released here or granted by Redis. Goroutines of the pool are
+// served in the order in which they came. The pool asks Redis for as many leases
+// as its goroutines wait for, up to its size.
+//
+// On success the caller has the loan and must release it. On failure it has
+// nothing. The error is ctx's (a *berth.WaitError), berth.ErrClosed after Close, or
+// one of Semaphore.Acquire: an error that ends a request of the pool ends the wait
+// of every goroutine that waited when that was sent, except that an eviction ends
+// one wait. While Redis does not answer, Acquire returns within 10 seconds, after
+// the request in flight and one more have failed; but when all leases of the pool
+// are lent, it waits for a loan to end.
+func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
+	if err := p.admit(ctx); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, p.closedError()
+	}
+	if l := p.takeIdle(); l != nil {
+		p.mu.Unlock()
+		return newLoan(ctx, p, l), nil
+	}
+	w := p.waiters.push()
+	p.ask()
+	p.mu.Unlock()
+	select {
+	case <-w.served:
+	case <-ctx.Done():
+		if p.leave(w) {
+			p.waiters.reuse(w)
+			return nil, p.ended(ctx)
+		}
+		<-w.served // in the same moment
+	}
+	l, err := w.lease, w.err
+	p.waiters.reuse(w)
+	if err != nil {
+		return nil, err
+	}
+	return newLoan(ctx, p, l), nil
+}
+
+// TryAcquire borrows an idle lease, or one that Redis has at once, unless another
+// goroutine of the pool waits. It returns within 2 seconds.
+//
+// On success the caller has the loan and must release it. On failure it has
+// nothing. The error is a *berth.BusyError (berth.ErrBusy) when no permit is free.
+// It is Redis's; or, when all leases of the pool are lent or somebody waits for
+// one, it is the pool's own, with the permits of the pool as InUse and Limit and the
+// goroutines that wait as Waiting. Other errors are as with Acquire.
+func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
+	if err := p.admit(ctx); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, p.closedError()
+	}
+	if l := p.takeIdle(); l != nil {
+		p.mu.Unlock()
+		return newLoan(ctx, p, l), nil
+	}
+	if p.waiters.len() > 0 || p.room() == 0 {
+		defer p.mu.Unlock()
+		return nil, &berth.BusyError{
+			Name: p.sem.Name(), InUse: p.leases * p.weight, Limit: p.size * p.weight, Waiting: p.waiters.len(),
+		}
+	}
+	p.trying++
+	p.work.Add(1) // under mu: Close waits for it
+	p.mu.Unlock()
+	defer p.work.Done()
+	l, err := p.pooled(p.sem.TryAcquire(ctx))
+	if err = p.tried(l, err); err != nil {
+		return nil, err
+	}
+	return newLoan(ctx, p, l), nil
+}
+
+// Do runs fn with a loan and releases it afterwards, also when fn panics. fn's
+// context is ctx's child, ends with cause berth.ErrLost when the lease is lost, and
+// carries the loan (FromContext). Do returns Acquire's error if fn was not run;
+// fn's error; or, if that is nil, Release's. It takes as long as these three do.
+func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
+	loan, err := p.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = loan.Release() }() // for a panic; else it was released before
+	inner, cancel := context.WithCancelCause(context.WithValue(ctx, loanKey{}, loan))
+	defer cancel(nil)
+	life := loan.lease.life
+	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })()
+	err = fn(inner)
+	if after := loan.Release(); err == nil {
+		return after
+	}
+	return err
+}
+
+// Close gives back the idle leases, ends all waits with berth.ErrClosed, and refuses
+// every later call. A lease that is lent is given back when its loan is released.
+//
+// Close returns nil, always, and within 7 seconds, whatever Redis does: what Redis
+// did not take back until then, berth goes on to give back in the background. A
+// second Close waits for the first. The Client's Close ends its pools, too.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.close()
+	p.mu.Unlock()
+	p.work.Wait()
+	return nil
+}
+
+// Stats is what a pool has at one moment.
+type Stats struct {
+	Leases   int // idle or lent
+	Idle     int // of these, not lent
+	Waiting  int // goroutines that wait
+	Requests int // for more leases, at Redis
+}
+
+// Stats returns what the pool has now. It asks nobody.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{
+		Leases: p.leases, Idle: len(p.idle), Waiting: p.waiters.len(),
+		Requests: len(p.requests) + p.canceling + p.trying,
+	}
+}
+
+// admit refuses contexts that have ended.
+func (p *Pool) admit(ctx context.Context) error {
+	if ctx == nil {
+		return invalid("context", "it is nil")
+	}
+	if ctx.Err() != nil {
+		return p.ended(ctx)
+	}
+	return nil
+}
+
+// ended is the error of a wait that ctx has ended.
+func (p *Pool) ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return &berth.WaitError{Name: p.sem.Name(), Err: err}
+}
+
+func (p *Pool) closedError() error { return closedError{p.sem.Name()} }
+
+// closedError is berth.ErrClosed, of a pool.
+type closedError struct{ name string }
+
+// Error implements error.
+func (e closedError) Error() string {
+	return fmt.Sprintf("berthpool: the pool of semaphore %q is closed", e.name)
+}
+
+// Is reports whether target is berth.ErrClosed.
+func (e closedError) Is(target error) bool { return target == berth.ErrClosed }

@@ -1,0 +1,19 @@
+package berth
+
+import (
+	"github.com/berth-go/berth/internal/bridge"
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/session"
+)
+
+// Package berthpool builds on these, and nobody else is to.
+func init() {
+	bridge.Semaphore = func(sem any) (*session.Semaphore, *protocol.Terms, bool) {
+		s := sem.(*Semaphore) //nolint:forcetypeassert // by berthpool.New
+		return s.inner, s.wait, s.config.noRenewal
+	}
+	bridge.Trust = func(lease any) clock.Instant {
+		return lease.(*Lease).claim.Trust() //nolint:forcetypeassert // by berthpool
+	}
+}

@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/job"
+	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
+	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+// completionTimeout is how long somebody who has pressed TAB waits at most, unless
+// $BERTH_COMPLETION_TIMEOUT says otherwise.
+const completionTimeout = time.Second
+
+func (a *app) completionCommand() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish"}
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print a shell's completion script",
+		Long: `Print a script that completes berth's commands, flags, the names of semaphores
+in use and the ids of leases.
+
+  bash   with the package bash-completion, in ~/.bashrc:
+           source <(berth completion bash)
+  zsh    after compinit, in ~/.zshrc:
+           source <(berth completion zsh)
+  fish   once:
+           berth completion fish >~/.config/fish/completions/berth.fish
+
+TAB waits for Redis for $BERTH_COMPLETION_TIMEOUT, by default 1s. Names that a
+shell would have to quote are not offered.`,
+		Example:   "  berth completion bash",
+		GroupID:   groupOther,
+		ValidArgs: shells,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || !slices.Contains(shells, args[0]) {
+				return exit.Usagef("there is completion for one of %s", strings.Join(shells, ", "))
+			}
+			return nil
+		},
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			generate := map[string]func(*bytes.Buffer) error{
+				"bash": func(b *bytes.Buffer) error { return cmd.Root().GenBashCompletionV2(b, true) },
+				"zsh":  func(b *bytes.Buffer) error { return cmd.Root().GenZshCompletion(b) },
+				"fish": func(b *bytes.Buffer) error { return cmd.Root().GenFishCompletion(b, true) },
+			}
+			var script bytes.Buffer
+			if err := generate[args[0]](&script); err != nil {
+				return err
+			}
+			return a.print(script.String())
+		}),
+	}
+}
+
+// addCompletion teaches every command of root what its arguments can be. What is
+// not told here has none to offer, files included.
+func (a *app) addCompletion(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	one, many := a.completeNames(1, everyOne), a.completeNames(-1, everyOne)
+	for name, f := range map[string]cobra.CompletionFunc{
+		"run": a.completeRun, "acquire": one, "show": one, "evict": a.completeEvict,
+		"resize": many, "pin": many, "pause": many, "purge": many,
+		"unpin":  a.completeNames(-1, func(s berth.Summary) bool { return s.Pinned }),
+		"resume": a.completeNames(-1, func(s berth.Summary) bool { return s.Paused }),
+	} {
+		find(root, name).ValidArgsFunction = f
+	}
+	choices := func(command, flag string, f cobra.CompletionFunc) {
+		if err := find(root, command).RegisterFlagCompletionFunc(flag, f); err != nil {
+			panic(err) // there is no such flag, which a test would have shown
+		}
+	}
+	choices("run", "on-lost", cobra.FixedCompletions([]string{"kill", "warn"}, cobra.ShellCompDirectiveNoFileComp))
+	choices("evict", "label", a.completeEvictees(func(v *evictee) string { return v.label }))
+	choices("evict", "host", a.completeEvictees(func(v *evictee) string { return v.host }))
+	choices("evict", "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.pid) }))
+	choices("lab", "html", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveDefault
+	})
+	var scenarios, algorithms []string
+	for _, s := range scene.All() {
+		scenarios = append(scenarios, s.Key)
+	}
+	for _, s := range algo.All() {
+		algorithms = append(algorithms, s.Key)
+	}
+	choices("lab", "scenario", cobra.FixedCompletions(scenarios, cobra.ShellCompDirectiveNoFileComp))
+	choices("lab", "algorithm", cobra.FixedCompletions(algorithms, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func find(root *cobra.Command, name string) *cobra.Command {
+	i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
+	return root.Commands()[i]
+}
+
+func everyOne(berth.Summary) bool { return true }
+
+// completeNames offers the names that ok accepts and args do not have, for the
+// first most arguments, or for all of them.
+func (a *app) completeNames(most int, ok func(berth.Summary) bool) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if most >= 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
+			for s, err := range in.List(ctx) {
+				if err == nil && ok(s) && !slices.Contains(args, s.Name) {
+					words = append(words, word(s.Name, fmt.Sprintf("%d of %d in use, %d waiting", s.InUse, s.Limit, s.Waiting)))
+				}
+			}
+			return words
+		})
+	}
+}
+
+// completeRun offers names, and behind the -- programs and files.
+func (a *app) completeRun(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	before := a.args[:max(len(a.args)-1, 0)] // cmd.ArgsLenAtDash knows of a dash that cobra has added
+	switch {
+	case !slices.Contains(before, "--"):
+		return a.completeNames(1, everyOne)(cmd, args, toComplete)
+	case before[len(before)-1] == "--" && toComplete != "" && !strings.Contains(toComplete, "/"):
+		return programs(toComplete), cobra.ShellCompDirectiveDefault
+	default:
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+}
+
+// programs returns what is on PATH under a name with that beginning.
+func programs(prefix string) (words []string) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), prefix) || slices.Contains(words, e.Name()) || !plain.MatchString(e.Name()) {
+				continue
+			}
+			if _, err := job.Lookup(filepath.Join(dir, e.Name())); err == nil {
+				words = append(words, e.Name())
+			}
+		}
+	}
+	return words
+}
+
+// completeEvict offers a name and then its leases, or with --label and its like
+// names alone.
+func (a *app) completeEvict(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	f := cmd.Flags()
+	if len(args) == 0 || f.Changed("label") || f.Changed("host") || f.Changed("pid") {
+		return a.completeNames(-1, everyOne)(cmd, args, toComplete)
+	}
+	return a.offerEvictees(args[:1], func(v *evictee) string {
+		if slices.Contains(args, v.id) {
+			return ""
+		}
+		return v.id
+	})
+}
+
+// completeEvictees offers what the leases of the semaphores named so far have.
+func (a *app) completeEvictees(of func(*evictee) string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.offerEvictees(args, of)
+	}
+}
+
+func (a *app) offerEvictees(args []string, of func(*evictee) string) ([]string, cobra.ShellCompDirective) {
+	return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
+		if len(args) == 0 {
+			args = []string{"*"}
+		}
+		names, _ := a.expand(in, args)
+		for _, name := range names {
+			state, err := in.Show(ctx, name)
+			if err != nil {
+				continue
+			}
+			for _, v := range everybody(state) {
+				words = append(words, word(of(&v), fmt.Sprintf("%s %s of %s, pid %d, %s", v.role(), v.label, v.host, v.pid, screen.Age(v.since))))
+			}
+		}
+		return words
+	})
+}
+
+// offer asks Redis for words. There are none when it does not answer soon, and
+// none when it is this machine's own store and that does not run: completion
+// starts nothing.
+func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]string, cobra.ShellCompDirective) {
+	a.quiet, a.startNothing = true, true
+	s, err := a.open()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	timeout, err := time.ParseDuration(os.Getenv("BERTH_COMPLETION_TIMEOUT"))
+	if err != nil {
+		timeout = completionTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	found := make(chan []string, 1)
+	go func() { found <- f(ctx, s.client.Inspector()) }()
+	select {
+	case words := <-found:
+		return slices.DeleteFunc(words, func(w string) bool { return w == "" }), cobra.ShellCompDirectiveNoFileComp
+	case <-ctx.Done():
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// errStartNothing is why the machine's own store is not started.
+var errStartNothing = errors.New("it does not run")
+
+// noStore is a command that does not start.
+func noStore() *exec.Cmd { return &exec.Cmd{Err: errStartNothing} }
+
+// plain is what no shell takes for anything but a word: names and labels come
+// from other people's programs, and a completed word stands on a command line
+// as if it had been typed.
+var plain = regexp.MustCompile(`^[\pL\pN_][\pL\pN_./:@%+,-]*$`)
+
+// special is what does not belong into a description.
+var special = regexp.MustCompile(`[^\pL\pN_./:@%+,\- ]`)
+
+// word is one completion with its description, "" if it cannot be offered.
+func word(text, description string) string {
+	if !plain.MatchString(text) {
+		return ""
+	}
+	return cobra.CompletionWithDesc(text, special.ReplaceAllString(description, "?"))
+}

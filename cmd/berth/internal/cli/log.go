@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+// warnings writes what the library warns of to standard error, as this command's
+// own sentences are written.
+type warnings struct{ app *app }
+
+// Enabled implements slog.Handler.
+func (w warnings) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && !w.app.quiet
+}
+
+// Handle implements slog.Handler.
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
+	text := "berth: " + strings.TrimPrefix(r.Message, "berth: ")
+	sep := ": "
+	r.Attrs(func(a slog.Attr) bool {
+		text += fmt.Sprintf("%s%s %v", sep, a.Key, a.Value)
+		sep = ", "
+		return true
+	})
+	_, err := fmt.Fprintln(w.app.stderr, screen.Clean(text))
+	return err
+}
+
+// WithAttrs implements slog.Handler. The library's messages have all that matters.
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+// WithGroup implements slog.Handler.
+func (w warnings) WithGroup(string) slog.Handler { return w }

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+)
+
+// ask makes one request, which may take callTimeout. Nothing of what stands
+// between two requests counts: a person may think about a question for long.
+func ask(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	return timeoutIsUnavailable(f(ctx))
+}
+
+// look returns the semaphore, nil when it is not in use.
+func look(in *berth.Inspector, name string) (*berth.State, error) {
+	var state *berth.State
+	err := ask(func(ctx context.Context) (err error) {
+		state, err = in.Show(ctx, name)
+		return err
+	})
+	if errors.Is(err, berth.ErrNotFound) {
+		return nil, nil //nolint:nilnil // not in use is an answer, and nil is a state without anything
+	}
+	return state, err
+}
+
+// isPattern tells a pattern from a name.
+func isPattern(arg string) bool { return strings.ContainsAny(arg, "*?[") }
+
+func anyPattern(args []string) bool { return slices.ContainsFunc(args, isPattern) }
+
+// expand replaces the patterns among args by the names in use that they match,
+// and drops repetitions. A pattern that matches nothing is an error.
+func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
+	var inUse, names []string
+	if anyPattern(args) {
+		var err error
+		if inUse, err = a.namesInUse(in); err != nil {
+			return nil, err
+		}
+	}
+	seen := map[string]bool{}
+	for _, arg := range args {
+		found, err := match(arg, inUse)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range found {
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// namesInUse lists the names of all semaphores but the damaged ones, which it
+// reports.
+func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {
+	var list []berth.Summary
+	err := ask(func(ctx context.Context) (err error) {
+		list, err = listed(ctx, in)
+		return err
+	})
+	if err != nil && !errors.Is(err, berth.ErrCorrupt) {
+		return nil, err
+	}
+	if err != nil {
+		a.complain(fmt.Errorf("left out: %w", err))
+	}
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	return names, nil
+}
+
+// listed returns the semaphores that are sound, and what is wrong with the others.
+func listed(ctx context.Context, in *berth.Inspector) ([]berth.Summary, error) {
+	all := []berth.Summary{} // JSON has an empty array for "none"
+	var errs []error
+	for s, err := range in.List(ctx) {
+		if err == nil {
+			all = append(all, s)
+		}
+		errs = append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// match returns the names that arg stands for: itself, unless it is a pattern.
+func match(arg string, names []string) ([]string, error) {
+	if !isPattern(arg) {
+		return []string{arg}, nil
+	}
+	var found []string
+	for _, name := range names {
+		ok, err := path.Match(flat(arg), flat(name))
+		if err != nil {
+			return nil, exit.Usagef("the pattern %q is malformed", arg)
+		}
+		if ok {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil, exit.Errorf(exit.Failure, "no semaphore in use matches %q", arg)
+	}
+	return found, nil
+}
+
+// flat hides the slashes, which are nothing special in a name, from path.Match.
+// No name has a line break.
+func flat(s string) string { return strings.ReplaceAll(s, "/", "\n") }

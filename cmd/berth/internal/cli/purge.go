@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+func (a *app) purgeCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "purge NAME...",
+		Short: "Delete semaphores with all that they hold",
+		Long: `Delete semaphores with all that they hold: leases, queue, pin and pause. Holders
+hear of their loss at the latest when they renew; until then the limit can be
+exceeded. It shows what there is, and asks; without a terminal it needs --yes.
+It takes names as they are, no patterns.`,
+		Example: "  berth purge old-name\n  berth purge --yes test-1 test-2",
+		GroupID: groupRule,
+		Args:    cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.RunE = runs(func(_ *cobra.Command, names []string) error { return a.purge(names, yes) })
+	return cmd
+}
+
+func (a *app) purge(names []string, yes bool) error {
+	if err := a.mustAsk(yes, "this deletes semaphores with their leases and queues"); err != nil {
+		return err
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(nil)
+	in := s.client.Inspector()
+	before, plan := make([]string, len(names)), ""
+	for i, name := range names {
+		if before[i], err = remains(in, name); err != nil {
+			return err
+		}
+		plan += fill(screen.Clean(name+": "+before[i]), screen.Width(a.stderr)) + "\n"
+	}
+	if err := a.confirm(yes, plan, "Delete "+plural(len(names), "semaphore")+", with leases and queues?"); err != nil {
+		return err
+	}
+	var errs []error
+	for i, name := range names {
+		err := ask(func(ctx context.Context) error { return in.Purge(ctx, name) })
+		if err == nil {
+			err = a.tell(name, before[i]+" → deleted")
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// remains says what there is to delete. A damaged semaphore, which nothing else
+// can mend, is no error here.
+func remains(in *berth.Inspector, name string) (string, error) {
+	state, err := look(in, name)
+	if errors.Is(err, berth.ErrCorrupt) {
+		return "damaged", nil
+	}
+	return standing(state), err
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// Columns line up by what a terminal shows, whatever the names are made of.
+func TestTablesLineUpWideCharacters(t *testing.T) {
+	tab := newTable("NAME", "LIMIT")
+	for _, name := range []string{"plain", "漢字かな", "e\u0301e\u0301", "🚢🚢", "한글", "ｆｕｌｌ"} {
+		tab.row(name, "5")
+	}
+	want := "" +
+		"NAME      LIMIT\n" +
+		"plain     5\n" +
+		"漢字かな  5\n" +
+		"e\u0301e\u0301        5\n" +
+		"🚢🚢      5\n" +
+		"한글      5\n" +
+		"ｆｕｌｌ  5\n"
+	if got := tab.text(0); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A table that is wider than the terminal changes its form; no line of it wraps
+// unless one value alone is too wide.
+func TestTablesFitTheTerminal(t *testing.T) {
+	tab := newTable("SLOT", "HOLDER", "LEASE")
+	tab.row("0", "sync", "abcdefghijkl.1")
+	tab.row("1", "", "")
+	for columns, want := range map[int]string{
+		0: "SLOT  HOLDER  LEASE\n" +
+			"0     sync    abcdefghijkl.1\n" +
+			"1\n",
+		28: "SLOT  HOLDER  LEASE\n" +
+			"0     sync    abcdefghijkl.1\n" +
+			"1\n",
+		27: "SLOT  HOLDER\n" +
+			"  LEASE\n" +
+			"0     sync\n" +
+			"  abcdefghijkl.1\n" +
+			"1\n",
+		15: "SLOT    0\n" +
+			"HOLDER  sync\n" +
+			"LEASE   abcdefghijkl.1\n" +
+			"\n" +
+			"SLOT    1\n",
+	} {
+		if got := tab.text(columns); got != want {
+			t.Errorf("%d columns: got\n%s\nwant\n%s", columns, got, want)
+		}
+	}
+}
+
+// What could rearrange the screen does not reach it.
+func TestTablesAreClean(t *testing.T) {
+	tab := newTable("NAME")
+	tab.row("a\x1b[2J\tb\u202e")
+	if got := tab.text(0); strings.ContainsAny(got, "\x1b\t\u202e") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSentencesFitTheTerminal(t *testing.T) {
+	const text = "name: 3 of 3 in use by 3 holders, 漢字 waiting"
+	for columns, want := range map[int]string{
+		0:  text,
+		80: text,
+		20: "name: 3 of 3 in use\n  by 3 holders, 漢字\n  waiting",
+		4:  "name:\n  3\n  of\n  3\n  in\n  use\n  by\n  3\n  holders,\n  漢字\n  waiting",
+	} {
+		if got := fill(text, columns); got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// lastWords is how long a server that has hung up may take to be heard.
+	lastWords = 200 * time.Millisecond
+	// mostWords bounds what is shown of them.
+	mostWords = 250
+)
+
+// dial opens a connection that tells what a server says to those whom it does not
+// let in. A failed TLS handshake is a failed dial.
+func (t *Target) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	raw, err := (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if t.tls == nil {
+		return &candid{Conn: raw, plain: network != "unix"}, nil
+	}
+	config := t.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: handshakeError(err)}
+	}
+	return &candid{Conn: conn}, nil
+}
+
+// handshakeError adds to err what to do.
+func handshakeError(err error) error {
+	var (
+		authority x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		record    tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: name your own authority by ca_file", err)
+	case errors.As(err, &hostname):
+		return fmt.Errorf("%w: give the name in its certificate by server_name", err)
+	case errors.As(err, &record):
+		return fmt.Errorf("the server does not speak TLS: write redis in place of rediss (%w)", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no TLS handshake within %v: if the server does not speak TLS, write redis in place of rediss", dialTimeout)
+	}
+	err, _ = certificateRefused(err)
+	return err
+}
+
+// certificateRefused adds to err what to do if the server misses a certificate.
+// crypto/tls has no type for what the other side says, but texts.
+func certificateRefused(err error) (error, bool) {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" || !strings.Contains(op.Error(), "certificate") && !strings.Contains(op.Error(), "handshake failure") {
+		return err, false
+	}
+	return fmt.Errorf("the server wants a client certificate that it knows: give cert_file and key_file (%w)", err), true
+}
+
+// refusal is what a server said before it hung up, or what is known of one that is
+// no Redis. berth takes it for what it is, an answer, and does not ask again.
+type refusal string
+
+// Error implements error.
+func (r refusal) Error() string { return string(r) }
+
+// RedisError implements redis.Error.
+func (refusal) RedisError() {}
+
+// candid is a connection whose errors are in the server's words. A server that
+// lets nobody in (protected mode, too many clients) says so without being asked
+// and hangs up; go-redis takes that for the answer to its first command, and
+// returns the error of its second.
+type candid struct {
+	net.Conn
+
+	plain bool // without TLS, over TCP
+
+	mu    sync.Mutex
+	reads int   // guarded by mu; that brought something
+	said  error // guarded by mu; what to say if the connection ends now
+	final error // guarded by mu; what to say from now on
+}
+
+// Read implements net.Conn.
+func (c *candid) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err = c.judge(p[:n], err); err != nil {
+		n = 0 // what cannot be understood is not to be read
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *candid) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil || c.heard() {
+		return n, c.judge(nil, err)
+	}
+	words := make([]byte, 1024)
+	_ = c.SetReadDeadline(time.Now().Add(lastWords))
+	m, readErr := c.Conn.Read(words)
+	_ = c.judge(words[:m], readErr)
+	return n, c.judge(nil, err)
+}
+
+func (c *candid) heard() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads > 0
+}
+
+// judge takes what the server has sent, and puts what is known of it in the place
+// of the network's error.
+func (c *candid) judge(text []byte, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(text) > 0 {
+		c.reads++
+		c.listen(string(text[:min(len(text), 1024)]))
+	}
+	alert, refused := certificateRefused(err)
+	timeout, isNet := errors.AsType[net.Error](err)
+	switch {
+	case c.final != nil:
+		return c.final
+	case err == nil || isNet && timeout.Timeout():
+		return err
+	case c.said != nil:
+		c.final = c.said
+	case refused && c.reads == 0:
+		c.final = refusal(alert.Error())
+	case c.plain && c.reads == 0:
+		c.final = errors.New("the server hung up without a word: if it wants TLS, write rediss in place of redis")
+	default:
+		return err
+	}
+	return c.final
+}
+
+// listen takes the beginning of what the server has sent. mu is held.
+func (c *candid) listen(text string) {
+	c.said = nil
+	line, _, _ := strings.Cut(text, "\r\n")
+	switch {
+	case c.reads > 1:
+	case text[0] == '-':
+		c.said = refusal(sentences(line[1:]))
+	case !strings.ContainsRune("+:$*_#,(!=%~>|", rune(text[0])):
+		c.final = refusal(fmt.Sprintf("what answers there is not Redis: it begins with %q", line[:min(len(line), 40)]))
+	}
+}
+
+// sentences shortens what a server says to the sentences that fit.
+func sentences(text string) string {
+	if len(text) <= mostWords {
+		return text
+	}
+	if i := strings.LastIndex(text[:mostWords], ". "); i > 0 {
+		return text[:i+1]
+	}
+	return strings.ToValidUTF8(text[:mostWords], "") + "…"
+}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package job
-
-import "syscall"
-
-func endWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,55 @@
+package job
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// endWithParent asks for a TERM at the death of the thread that starts the
+// command. The caller must be on a thread that lives as long as the process.
+func endWithParent(sys *syscall.SysProcAttr) { sys.Pdeathsig = syscall.SIGTERM }
+
+// adoptOrphans makes this process the parent of those of its descendants whose
+// own parent ends, so that they can still be found, and told to end.
+func adoptOrphans() {
+	// Kernels since 3.4 know it; without, orphans are not found.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// table returns the processes there are. It is empty where /proc is missing, or
+// is that of another PID namespace, whose numbers mean nothing here.
+func table() map[int]entry {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	all := map[int]entry{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		// PID (NAME) STATE PARENT …, where the name may be anything.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 2 {
+			continue
+		}
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			all[pid] = entry{parent, fields[0][0]}
+		}
+	}
+	return all
+}

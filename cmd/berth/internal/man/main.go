@@ -1,0 +1,76 @@
+// Command man writes the manual pages of berth's commands, one file each, into
+// a directory. The pages are made of what the commands say about themselves.
+//
+// usage: man DIRECTORY
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/berth-go/berth/cmd/berth/internal/cli"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: man DIRECTORY")
+		os.Exit(64)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "man:", err)
+		os.Exit(1)
+	}
+}
+
+func write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root := cli.Root()
+	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
+		if cmd.Hidden {
+			continue
+		}
+		text, err := page(cmd)
+		if err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page returns one page. Its date is $SOURCE_DATE_EPOCH, by default now.
+func page(cmd *cobra.Command) ([]byte, error) {
+	cmd.DisableAutoGenTag = true
+	cmd.Long = preformatted(cmd.Long)
+	var b bytes.Buffer
+	err := doc.GenMan(cmd, &doc.GenManHeader{Section: "1", Source: "berth", Manual: "User Commands"}, &b)
+	return b.Bytes(), err
+}
+
+// preformatted makes blocks of indented lines what Markdown prints as they are.
+func preformatted(text string) string {
+	var b strings.Builder
+	indented := false
+	for line := range strings.SplitSeq(text, "\n") {
+		if is := strings.HasPrefix(line, "  "); is != indented {
+			indented = is
+			b.WriteString("\n")
+		}
+		if indented {
+			b.WriteString("    ")
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,180 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// silence is how long a call may be under way before Redis counts as silent.
+const silence = time.Second
+
+var errSilent = errors.New("no answer")
+
+// Health watches the traffic of a Redis client for whether Redis answers. It
+// sends nothing of its own. The zero value is ready to use, as a hook of one
+// client.
+type Health struct {
+	mu       sync.Mutex
+	last     int               // number of the last call
+	calls    map[int]time.Time // beginnings of those under way
+	answered time.Time         // the last answer
+	failing  time.Time         // the first failure since then
+	err      error             // the last failure
+	foreign  chan error        // what answers is no Redis
+}
+
+func (h *Health) lock() {
+	h.mu.Lock()
+	if h.calls == nil {
+		h.calls, h.foreign = map[int]time.Time{}, make(chan error, 1)
+	}
+}
+
+// Outage returns since when Redis has not answered, and why; or no time at all
+// when it answers, as far as is known.
+func (h *Health) Outage() (since time.Time, why error) {
+	h.lock()
+	defer h.mu.Unlock()
+	if !h.failing.IsZero() {
+		return h.failing, h.err
+	}
+	for _, start := range h.calls {
+		if since.IsZero() || start.Before(since) {
+			since = start
+		}
+	}
+	if h.answered.After(since) {
+		since = h.answered // others were answered meanwhile
+	}
+	if len(h.calls) > 0 && time.Since(since) > silence {
+		return since, errSilent
+	}
+	return time.Time{}, nil
+}
+
+// Foreign returns a channel that delivers an error if what answers in Redis's
+// place is something else, to which asking again is useless.
+func (h *Health) Foreign() <-chan error {
+	h.lock()
+	defer h.mu.Unlock()
+	return h.foreign
+}
+
+// Answered reports whether Redis has ever answered.
+func (h *Health) Answered() bool {
+	h.lock()
+	defer h.mu.Unlock()
+	return !h.answered.IsZero()
+}
+
+// begin notes the start of a call and returns what to call at its end.
+func (h *Health) begin() (end func(err error, handshake bool)) {
+	h.lock()
+	defer h.mu.Unlock()
+	h.last++
+	call := h.last
+	h.calls[call] = time.Now()
+	return func(err error, handshake bool) {
+		h.lock()
+		defer h.mu.Unlock()
+		delete(h.calls, call)
+		var reply redis.Error
+		if !handshake || err != nil && !errors.As(err, &reply) {
+			h.note(err)
+		}
+	}
+}
+
+// note takes the outcome of a call. An error that Redis replied with is an
+// answer too, unless it will pass, and one of the caller's own making tells
+// nothing. h.mu is held.
+func (h *Health) note(err error) {
+	var reply redis.Error
+	switch {
+	case err == nil, errors.As(err, &reply) && !notReady(err):
+		h.answered, h.failing = time.Now(), time.Time{}
+	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
+		return
+	default:
+		if h.failing.IsZero() {
+			h.failing = time.Now()
+		}
+		h.err = err
+		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+			h.err = errSilent
+		}
+		if h.answered.IsZero() {
+			h.suspect(err)
+		}
+	}
+}
+
+// noProtocol are how the client's errors begin that are about an answer which is
+// not in Redis's protocol. They have no type; the answer is quoted at the end.
+var noProtocol = []string{"redis: can't parse", "redis: invalid reply"}
+
+// suspect delivers an error if err, about a first answer, is one of those. h.mu is held.
+func (h *Health) suspect(err error) {
+	for _, beginning := range noProtocol {
+		_, text, ok := strings.Cut(err.Error(), beginning)
+		if start := strings.IndexByte(text, '"'); ok && start >= 0 && len(h.foreign) == 0 {
+			h.foreign <- errors.New("what listens there is not Redis: it says " + text[start:])
+		}
+	}
+}
+
+// notReady reports whether err is the reply of a Redis that will be able to
+// serve later.
+func notReady(err error) bool {
+	return redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsMasterDownError(err) ||
+		redis.IsClusterDownError(err) || redis.IsTryAgainError(err) || redis.IsMaxClientsError(err)
+}
+
+// handshake reports whether a command belongs to a beginning. A Redis that is
+// not ready for anything else answers it.
+func handshake(cmd redis.Cmder) bool {
+	switch cmd.Name() {
+	case "hello", "auth", "select", "client", "info":
+		return true
+	}
+	return false
+}
+
+// DialHook implements redis.Hook. A connection alone is no answer.
+func (h *Health) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			h.lock()
+			h.note(err)
+			h.mu.Unlock()
+		}
+		return conn, err
+	}
+}
+
+// ProcessHook implements redis.Hook.
+func (h *Health) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		end := h.begin()
+		err := next(ctx, cmd)
+		end(err, handshake(cmd))
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (h *Health) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		end := h.begin()
+		err := next(ctx, cmds)
+		end(err, len(cmds) > 0 && handshake(cmds[0]))
+		return err
+	}
+}

@@ -1,0 +1,67 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &Health{}
+		want := func(long time.Duration, err error) {
+			t.Helper()
+			since, why := h.Outage()
+			if (err == nil) != since.IsZero() || !errors.Is(why, err) || err != nil && time.Since(since) != long {
+				t.Errorf("got %v since %v, want %v for %v", why, time.Since(since), err, long)
+			}
+		}
+		refused := errors.New("refused")
+		want(0, nil)
+
+		stuck := h.begin()
+		<-time.After(silence)
+		want(0, nil) // not yet
+		<-time.After(time.Millisecond)
+		want(silence+time.Millisecond, errSilent)
+		if h.Answered() {
+			t.Error("it has answered")
+		}
+
+		h.begin()(nil, false)
+		want(0, nil)                                // others are answered
+		h.begin()(redis.ErrClosed, false)           // says nothing
+		h.begin()(context.Canceled, false)          // nor does this
+		h.begin()(errReply("NOAUTH please"), false) // an answer
+		want(0, nil)
+		<-time.After(2 * silence)
+		want(2*silence, errSilent)
+		stuck(context.Canceled, false)
+		want(0, nil)
+
+		h.begin()(refused, false)
+		<-time.After(time.Second)
+		h.begin()(refused, false)
+		want(time.Second, refused) // since the first
+		h.begin()(nil, false)
+		want(0, nil)
+		if !h.Answered() {
+			t.Error("it has not answered")
+		}
+
+		loading := errReply("LOADING Redis is loading the dataset in memory")
+		h.begin()(loading, false)
+		<-time.After(time.Second)
+		h.begin()(nil, true) // that a connection begins says nothing
+		want(time.Second, loading)
+	})
+}
+
+type errReply string
+
+func (e errReply) Error() string { return string(e) }
+func (errReply) RedisError()     {}

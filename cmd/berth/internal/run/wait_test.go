@@ -1,0 +1,123 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+)
+
+type acquire = func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error)
+
+// waited runs Wait in a bubble of its own and returns how long it took.
+func waited(t *testing.T, cfg Config, acquire func(h *Health) acquire) (took time.Duration, err error) {
+	t.Helper()
+	null, openErr := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if openErr != nil {
+		t.Fatal(openErr)
+	}
+	defer null.Close()
+	synctest.Test(t, func(*testing.T) {
+		cfg.Name, cfg.Weight, cfg.NotAcquired = "s", 1, exit.NotAcquired
+		cfg.Health, cfg.Notices = &Health{}, NewNotices(null, false)
+		cfg.Acquire = acquire(cfg.Health)
+		cfg.Ping = func(ctx context.Context) error {
+			end := cfg.Health.begin()
+			<-ctx.Done()
+			end(ctx.Err(), false)
+			return ctx.Err()
+		}
+		start := time.Now()
+		_, err = Wait(cfg)
+		took = time.Since(start)
+		<-time.After(2 * time.Hour) // for what is still under way
+	})
+	return took, err
+}
+
+// hangs is a Redis that does not answer and a library that does not notice.
+func hangs(until time.Duration) func(h *Health) acquire {
+	return func(h *Health) acquire {
+		return func(context.Context, ...berth.AcquireOption) (*berth.Lease, error) {
+			h.begin()
+			<-time.After(until)
+			return nil, berth.ErrUnreachable
+		}
+	}
+}
+
+func TestWaitEndsWhenItSays(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg  Config
+		most time.Duration
+		says string
+	}{
+		"a minute":   {Config{Wait: time.Minute}, time.Minute + grace, "redis has not answered for 1m0.2s: no answer"},
+		"a second":   {Config{Wait: time.Second}, time.Second + grace, "redis has not answered for 1.2s: no answer"},
+		"a moment":   {Config{Wait: 50 * time.Millisecond}, silence, "redis has not answered for 1s: no answer"},
+		"no waiting": {Config{Wait: 1500 * time.Millisecond, Once: true}, 2 * time.Second, "redis has not answered for 1.7s: no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			took, err := waited(t, tt.cfg, hangs(time.Hour))
+			if took > tt.most || exit.Of(err) != exit.Unavailable || err.Error() != tt.says {
+				t.Errorf("code %d after %v: %v", exit.Of(err), took, err)
+			}
+		})
+	}
+}
+
+// While there is time, Redis is asked again; a Redis that never says anything is
+// an error at once only where nobody has said how long to try.
+func TestWaitOutlastsAnOutage(t *testing.T) {
+	const outage = 40 * time.Second
+	refused := fmt.Errorf("%w: connection refused", berth.ErrUnreachable)
+	refusing := func(h *Health) acquire {
+		start := time.Now()
+		return func(context.Context, ...berth.AcquireOption) (*berth.Lease, error) {
+			end := h.begin()
+			if time.Since(start) < outage {
+				end(refused, false)
+				return nil, refused
+			}
+			end(nil, false)
+			return nil, nil // stands for a lease
+		}
+	}
+	if took, err := waited(t, Config{Wait: time.Minute}, refusing); err != nil || took < outage || took > outage+mostPause {
+		t.Errorf("with time enough: %v after %v", err, took)
+	}
+	took, err := waited(t, Config{Wait: 30 * time.Second}, refusing)
+	if exit.Of(err) != exit.Unavailable || !errors.Is(err, berth.ErrUnreachable) || took != 30*time.Second {
+		t.Errorf("with too little: %v after %v", err, took)
+	}
+	if took, err := waited(t, Config{}, refusing); !errors.Is(err, berth.ErrUnreachable) || took > 0 {
+		t.Errorf("without a time: %v after %v", err, took)
+	}
+	if took, err := waited(t, Config{Wait: time.Second, Once: true}, refusing); !errors.Is(err, berth.ErrUnreachable) || took > 0 {
+		t.Errorf("without waiting: %v after %v", err, took)
+	}
+}
+
+func TestWaitEndsForWhatIsNoRedis(t *testing.T) {
+	for said, want := range map[string]string{
+		`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`: `what listens there is not Redis: it says "HTTP/1.1 400 Bad Request"`,
+		`redis: invalid reply: "<!DOCTYPE HTML>\n"`:                `what listens there is not Redis: it says "<!DOCTYPE HTML>\n"`,
+	} {
+		took, err := waited(t, Config{Wait: time.Minute}, func(h *Health) acquire {
+			return func(ctx context.Context, _ ...berth.AcquireOption) (*berth.Lease, error) {
+				h.begin()(errors.New(said), true)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		if took > 0 || exit.Of(err) != exit.Unavailable || err.Error() != want {
+			t.Errorf("code %d after %v: %v", exit.Of(err), took, err)
+		}
+	}
+}

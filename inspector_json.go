@@ -1,0 +1,98 @@
+package berth
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// millis is a duration as a number of milliseconds.
+type millis time.Duration
+
+func (m millis) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(m).Milliseconds()) }
+
+func (m *millis) UnmarshalJSON(b []byte) error {
+	var n int64
+	err := json.Unmarshal(b, &n)
+	*m = millis(time.Duration(n) * time.Millisecond)
+	return err
+}
+
+// The JSON forms have a type's own fields, and its durations.
+type (
+	plainSummary Summary
+	plainHolder  Holder
+	plainWaiter  Waiter
+
+	summaryJSON struct {
+		*plainSummary
+		NextExpiry millis `json:"next_expiry_ms"` // until something runs out unless renewed; 0: nothing will
+	}
+	stateJSON struct {
+		summaryJSON
+		Leases []Holder `json:"leases"`
+		Queue  []Waiter `json:"queue"`
+	}
+	holderJSON struct {
+		*plainHolder
+		TTL       millis `json:"ttl_ms"`
+		Held      millis `json:"held_ms"`
+		ExpiresIn millis `json:"expires_in_ms"`
+	}
+	waiterJSON struct {
+		*plainWaiter
+		Waited    millis `json:"waited_ms"`
+		ExpiresIn millis `json:"expires_in_ms"`
+	}
+)
+
+// MarshalJSON implements json.Marshaler.
+func (s Summary) MarshalJSON() ([]byte, error) {
+	return json.Marshal(summaryJSON{(*plainSummary)(&s), millis(s.NextExpiry)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Summary) UnmarshalJSON(b []byte) error {
+	v := summaryJSON{plainSummary: (*plainSummary)(s)}
+	err := json.Unmarshal(b, &v)
+	s.NextExpiry = time.Duration(v.NextExpiry)
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s State) MarshalJSON() ([]byte, error) {
+	return json.Marshal(stateJSON{summaryJSON{(*plainSummary)(&s.Summary), millis(s.NextExpiry)}, s.Leases, s.Queue})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *State) UnmarshalJSON(b []byte) error {
+	v := stateJSON{summaryJSON: summaryJSON{plainSummary: (*plainSummary)(&s.Summary)}}
+	err := json.Unmarshal(b, &v)
+	s.NextExpiry, s.Leases, s.Queue = time.Duration(v.NextExpiry), v.Leases, v.Queue
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (h Holder) MarshalJSON() ([]byte, error) {
+	return json.Marshal(holderJSON{(*plainHolder)(&h), millis(h.TTL), millis(h.Held), millis(h.ExpiresIn)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *Holder) UnmarshalJSON(b []byte) error {
+	v := holderJSON{plainHolder: (*plainHolder)(h)}
+	err := json.Unmarshal(b, &v)
+	h.TTL, h.Held, h.ExpiresIn = time.Duration(v.TTL), time.Duration(v.Held), time.Duration(v.ExpiresIn)
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (w Waiter) MarshalJSON() ([]byte, error) {
+	return json.Marshal(waiterJSON{(*plainWaiter)(&w), millis(w.Waited), millis(w.ExpiresIn)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *Waiter) UnmarshalJSON(b []byte) error {
+	v := waiterJSON{plainWaiter: (*plainWaiter)(w)}
+	err := json.Unmarshal(b, &v)
+	w.Waited, w.ExpiresIn = time.Duration(v.Waited), time.Duration(v.ExpiresIn)
+	return err
+}

@@ -1,0 +1,168 @@
+package berth_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+)
+
+// Every exported call has a bound of its own, which its doc comment states and which
+// depends on nothing in the client.
+
+// bounds are what the doc comments say, for contexts that never end.
+const (
+	tryBound       = 2 * time.Second
+	callBound      = 5 * time.Second
+	inspectorBound = 2 * time.Second
+	closeBound     = 8 * time.Second
+)
+
+// mute returns a client that answers as a store does until it is muted; from then on
+// no dial, read or write of it ever returns, and it knows no time-outs.
+func (e *env) mute() (c *berth.Client, mute func()) {
+	e.t.Helper()
+	var muted atomic.Bool
+	hang := make(chan struct{})
+	e.t.Cleanup(func() { close(hang) })
+	o := e.options
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if muted.Load() {
+			<-hang
+			return nil, errors.New("the test is over")
+		}
+		conn, err := dial(ctx, network, addr)
+		return &muteConn{conn, &muted, hang}, err
+	}
+	o.ReadTimeout, o.WriteTimeout, o.DialTimeout, o.DialerRetries = -1, -1, 24*time.Hour, 1
+	rdb := redis.NewClient(&o)
+	e.t.Cleanup(func() { _ = rdb.Close() })
+	c, err := berth.New(rdb, berth.Prefix(e.prefix))
+	e.must(err)
+	e.t.Cleanup(func() { _ = c.Close() })
+	return c, func() { muted.Store(true) }
+}
+
+// muteConn is a connection that never returns once it is muted.
+type muteConn struct {
+	net.Conn
+	muted *atomic.Bool
+	hang  chan struct{}
+}
+
+func (c *muteConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.muted.Load() {
+		<-c.hang
+	}
+	return n, err
+}
+
+func (c *muteConn) Write(b []byte) (int, error) {
+	if c.muted.Load() {
+		<-c.hang
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *muteConn) SetDeadline(time.Time) error      { return nil }
+func (c *muteConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *muteConn) SetWriteDeadline(time.Time) error { return nil }
+
+// TestEveryCallHasItsOwnBound: of a client that never returns, from its first call or
+// from some moment on.
+func TestEveryCallHasItsOwnBound(t *testing.T) {
+	ctx := context.Background()
+	ready := func(e *env, c *berth.Client) *berth.Semaphore {
+		s, err := c.Semaphore(name, 2)
+		e.must(err)
+		return s
+	}
+	// Each prepares something while the client answers, and returns the call.
+	calls := map[string]struct {
+		most    time.Duration
+		prepare func(e *env, c *berth.Client) (call func() error)
+	}{
+		"TryAcquire": {tryBound, func(e *env, c *berth.Client) func() error {
+			s := ready(e, c)
+			return func() error { _, err := s.TryAcquire(ctx); return err }
+		}},
+		"Acquire": {callBound, func(e *env, c *berth.Client) func() error {
+			s := ready(e, c)
+			return func() error { _, err := s.Acquire(ctx); return err }
+		}},
+		"Do": {callBound, func(e *env, c *berth.Client) func() error {
+			s := ready(e, c)
+			return func() error { return s.Do(ctx, func(context.Context) error { return nil }) }
+		}},
+		"AcquireAll": {callBound, func(e *env, c *berth.Client) func() error {
+			s := ready(e, c)
+			return func() error { _, err := berth.AcquireAll(ctx, s); return err }
+		}},
+		"Release": {callBound, func(e *env, c *berth.Client) func() error { return e.hold(ready(e, c)).Release }},
+		"Renew": {callBound, func(e *env, c *berth.Client) func() error {
+			l := e.hold(ready(e, c))
+			return func() error { return l.Renew(ctx) }
+		}},
+		"Detach": {callBound, func(e *env, c *berth.Client) func() error {
+			l := e.hold(ready(e, c))
+			return func() error { _, err := l.Detach(ctx); return err }
+		}},
+		"Adopt": {callBound, func(e *env, c *berth.Client) func() error {
+			handle, err := e.hold(ready(e, c)).Detach(ctx)
+			e.must(err)
+			return func() error { _, err := c.Adopt(ctx, handle); return err }
+		}},
+		"RenewHandle": {callBound, func(e *env, c *berth.Client) func() error {
+			handle, err := e.hold(ready(e, c)).Detach(ctx)
+			e.must(err)
+			return func() error { _, err := c.RenewHandle(ctx, handle); return err }
+		}},
+		"ReleaseHandle": {callBound, func(e *env, c *berth.Client) func() error {
+			handle, err := e.hold(ready(e, c)).Detach(ctx)
+			e.must(err)
+			return func() error { return c.ReleaseHandle(ctx, handle) }
+		}},
+		"Show": {inspectorBound, func(_ *env, c *berth.Client) func() error {
+			return func() error { _, err := c.Inspector().Show(ctx, name); return err }
+		}},
+		"Pin": {inspectorBound, func(_ *env, c *berth.Client) func() error {
+			return func() error { return c.Inspector().Pin(ctx, name, 1) }
+		}},
+		"Pause": {inspectorBound, func(_ *env, c *berth.Client) func() error {
+			return func() error { return c.Inspector().Pause(ctx, name) }
+		}},
+		"Purge": {inspectorBound, func(_ *env, c *berth.Client) func() error {
+			return func() error { return c.Inspector().Purge(ctx, name) }
+		}},
+		"List": {time.Minute, func(_ *env, c *berth.Client) func() error {
+			return func() error { _, err := listed(c.Inspector(), ctx); return err }
+		}},
+		"Close":  {closeBound, func(e *env, c *berth.Client) func() error { e.hold(ready(e, c)); return c.Close }},
+		"second": {closeBound, func(e *env, c *berth.Client) func() error { e.hold(ready(e, c)); go c.Close(); return c.Close }},
+	}
+	for what, call := range calls {
+		t.Run(what, func(t *testing.T) {
+			exactly(t, func(_ *testing.T, e *env) {
+				c, mute := e.mute()
+				run := call.prepare(e, c)
+				mute()
+				start := time.Now()
+				err := run()
+				if took := time.Since(start); took > call.most {
+					e.t.Errorf("it took %v, want %v at most", took, call.most)
+				}
+				if call.most < closeBound && !errors.Is(err, berth.ErrUnreachable) {
+					e.t.Errorf("error %v, want ErrUnreachable", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package storm
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/verify/worker"
+)
+
+// forgerRule is the user of the forger: it may publish everywhere and list the
+// channels that are there, and nothing else.
+const forgerRule = "user forger on >forger resetkeys allchannels -@all +publish +pubsub|channels +hello"
+
+// forger publishes messages that only the script should. To the channels that it
+// finds it tells of grants and ends for ids that it guesses. Of some ids it knows, as
+// somebody does who has read an operator's list: to their processes it tells of ends,
+// and of grants that cannot be true. None of that may have an effect but that clients
+// ask the server.
+type forger struct {
+	prefix  string
+	publish *redis.Client // with the rights of forgerRule
+	read    *redis.Client // only to learn ids
+	rng     *rand.Rand
+}
+
+// forge has a forger work until stop is called.
+func (s *storm) forge() (stop func()) {
+	connect := func(user, password string) *redis.Client {
+		return redis.NewClient(&redis.Options{
+			Network: "unix", Addr: s.server.Socket(), Username: user, Password: password,
+			Protocol: 2, DisableIdentity: true, PoolSize: 1, MaxRetries: -1,
+		})
+	}
+	f := &forger{s.prefix, connect("forger", "forger"), connect("", ""), rand.New(rand.NewPCG(s.Seed, 2))}
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			f.forge(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+		_ = f.publish.Close()
+		_ = f.read.Close()
+	}
+}
+
+// forge publishes some messages, if the server is in a state to do that.
+func (f *forger) forge(ctx context.Context) {
+	all := slices.Concat(seats, []worker.Seat{queue, deaf, rough})
+	seat := all[f.rng.IntN(len(all))]
+	key := f.prefix + ":{" + seat.Name + "}"
+	inbox := f.prefix + ":inbox:"
+	channels := f.publish.PubSubChannels(ctx, inbox+"*").Val()
+	f.rng.Shuffle(len(channels), func(i, j int) { channels[i], channels[j] = channels[j], channels[i] })
+	for _, channel := range channels[:min(len(channels), 3)] {
+		f.send(ctx, channel, key, f.guesses(strings.TrimPrefix(channel, inbox), seat))
+	}
+	lines := map[string][]string{}
+	for _, id := range f.known(ctx, key) {
+		channel, _, _ := strings.Cut(id, ".")
+		lines[inbox+channel] = append(lines[inbox+channel], f.lie(id, seat))
+	}
+	for channel, l := range lines {
+		f.send(ctx, channel, key, l)
+	}
+}
+
+func (f *forger) send(ctx context.Context, channel, key string, lines []string) {
+	_ = f.publish.Publish(ctx, channel, key+"\n"+strings.Join(lines, "\n")) // the server may be away
+}
+
+// guesses are events for ids that begin with channel: all that somebody knows who
+// sees channels only.
+func (f *forger) guesses(channel string, seat worker.Seat) (lines []string) {
+	for n := range int64(100) {
+		id := channel + "." + strconv.FormatInt(n, 36)
+		if f.rng.IntN(2) == 0 {
+			id = channel + ".-" + strconv.FormatInt(n, 36)
+		}
+		if f.rng.IntN(4) == 0 {
+			lines = append(lines, "x "+id+" 2")
+		} else {
+			lines = append(lines, fmt.Sprintf("g %s %d %d %d", id, time.Now().UnixMicro(), f.rng.IntN(seat.Limit), seat.Limit))
+		}
+	}
+	return lines
+}
+
+// known returns ids that hold or wait.
+func (f *forger) known(ctx context.Context, key string) []string {
+	fields := f.read.HGetAll(ctx, key).Val()
+	if compact := strings.Fields(fields["state"]); len(compact) > 2 && compact[1] == "compact" {
+		return []string{compact[2]}
+	}
+	var ids []string
+	for id, record := range fields {
+		if id != "state" && record[0] != 'x' {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// lie tells of the end of id, or of a grant that cannot be true.
+func (f *forger) lie(id string, seat worker.Seat) string {
+	now := time.Now().UnixMicro()
+	lies := []string{
+		"x " + id + " " + strconv.Itoa(f.rng.IntN(7)),
+		"x " + id,
+		"g " + id,
+		fmt.Sprintf("g %s %d %d %d", id, now, seat.Limit, seat.Limit),
+		fmt.Sprintf("g %s %d -7 %d", id, now, seat.Limit),
+		fmt.Sprintf("g %s %d 0 0", id, now),
+		fmt.Sprintf("g %s %d 0 %d", id, now+time.Hour.Microseconds(), seat.Limit),
+		fmt.Sprintf("g %s 9007199254740991 0 %d", id, seat.Limit),
+		fmt.Sprintf("g %s -1 0 %d", id, seat.Limit),
+		fmt.Sprintf("g %s x y z", id),
+	}
+	return lies[f.rng.IntN(len(lies))]
+}

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/verify/history"
+)
+
+// holding is a lease that is held.
+type holding struct {
+	*user
+
+	lease *berth.Lease
+	event history.Event // its request's return
+	until history.Time  // as last written
+}
+
+func (h *holding) say(e history.Event) {
+	e.Name, e.Weight, e.Lease, e.Token = h.event.Name, h.event.Weight, h.event.Op, h.event.Token
+	h.out.Write(e)
+}
+
+func (h *holding) ended() {
+	if cause := context.Cause(h.lease.Context()); errors.Is(cause, berth.ErrLost) {
+		h.say(history.Event{Kind: history.Lost, Text: cause.Error()})
+	}
+}
+
+// look writes the trust deadline down when it has moved.
+func (h *holding) look() {
+	until := h.lease.ValidUntil()
+	if until.IsZero() {
+		return
+	}
+	if at := history.Of(until); at > h.until.Add(time.Millisecond) {
+		h.until = at
+		h.say(history.Event{Kind: history.Trust, Until: at})
+	}
+}
+
+// hold keeps the lease for d, or until it is lost or ctx ends.
+func (h *holding) hold(ctx context.Context, d time.Duration) {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		h.look()
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return
+		case <-h.lease.Context().Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// drop keeps the lease until it cannot be trusted any more, and leaves it to the
+// server. (The client gives back what it still has when the process ends.)
+func (h *holding) drop(ctx context.Context) {
+	for h.lease.Valid() && ctx.Err() == nil {
+		h.look()
+		pause(ctx, 5*time.Millisecond)
+	}
+	if ctx.Err() != nil {
+		h.release()
+		return
+	}
+	h.say(history.Event{Op: h.out.Op(), Kind: history.Return, Verb: history.Drop, Outcome: history.OK})
+}
+
+// part gives the lease up: once in n times to whoever adopts it.
+func (h *holding) part(n int) {
+	if h.lease.Context().Err() != nil || !h.one(n) || !h.detach() {
+		h.release()
+	}
+}
+
+func (h *holding) release() {
+	h.look()
+	e := history.Event{Op: h.out.Op(), Verb: history.Release, Kind: history.Invoke}
+	h.say(e)
+	err := h.lease.Release()
+	e.Kind = history.Return
+	e.Outcome, _, e.Text = outcome(err)
+	h.say(e)
+}
+
+// detach gives the lease to whoever finds its handle. It reports false where the
+// lease is held as before.
+func (h *holding) detach() bool {
+	ctx, cancel := h.patience(context.Background())
+	defer cancel()
+	h.look()
+	e := history.Event{Op: h.out.Op(), Verb: history.Detach, Kind: history.Invoke}
+	h.say(e)
+	handle, err := h.lease.Detach(ctx)
+	kept := err != nil && !h.lease.ValidUntil().IsZero()
+	e.Kind, e.Handle = history.Return, handle
+	switch {
+	case err == nil:
+		e.Outcome = history.OK
+	case kept:
+		e.Outcome, e.Text = history.Refused, err.Error()
+	default:
+		e.Outcome, e.Text = history.Unknown, err.Error()
+	}
+	h.say(e)
+	if err == nil {
+		copies := 1
+		if h.one(3) {
+			copies = 2
+		}
+		h.post(offer{handle, h.event.Name, h.event.Limit, h.event.Weight, h.event.TTL}, copies)
+	}
+	return !kept
+}
