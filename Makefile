@@ -10,7 +10,7 @@ BENCH ?= .
 COUNT ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint fmt vuln bench bench-check gobench model verify soak demo build clean
+.PHONY: help setup test lint fmt vuln bench bench-check gobench model verify soak demo build build-all man release tidy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +54,19 @@ demo: ## Watch workers share a small limit; needs nothing but Go
 	@go run ./cmd/berth demo
 
 build: ## Build the command line into bin/berth
-	@go build -trimpath -o bin/berth ./cmd/berth
+	@go build -trimpath -buildvcs=auto -o bin/berth ./cmd/berth
+
+build-all: ## Compile for every platform that berth supports
+	@nice scripts/build-all
+
+man: ## Write the manual pages into dist/man
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cmd/berth/internal/man dist/man
+
+release: ## Build archives, image contexts and their checksums into dist/release (ARGS=VERSION)
+	@nice scripts/release $(ARGS)
+
+tidy: ## Run go mod tidy in every module
+	@scripts/each-module $(CURDIR)/scripts/on-checkout go mod tidy
 
 clean: ## Remove what was built here, tools included
 	@rm -rf bin dist
