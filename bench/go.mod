@@ -2,10 +2,8 @@ module github.com/berth-go/berth/bench
 
 go 1.26.0
 
-replace github.com/berth-go/berth => ../
-
 require (
-	github.com/berth-go/berth v0.0.0
+	github.com/berth-go/berth v0.1.0
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/redis/go-redis/v9 v9.23.0

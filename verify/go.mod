@@ -2,11 +2,9 @@ module github.com/berth-go/berth/verify
 
 go 1.26.0
 
-replace github.com/berth-go/berth => ../
-
 require (
 	github.com/anishathalye/porcupine v1.3.1
-	github.com/berth-go/berth v0.0.0
+	github.com/berth-go/berth v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0
 )
 

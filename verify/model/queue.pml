@@ -191,10 +191,11 @@ inline poll(c) {
 	pump()
 }
 
-/* What a message tells may be past: a grant by message is renewed at once. */
+/* What a message tells may be past. For how long it is believed is message.pml's
+ * matter; here the next renewal, which finds out, is the same step. */
 inline hear(c) {
 	message[c] = false;
-	printf("%c: hears of its grant, and renews\n", NAME(c));
+	printf("%c: hears of its grant\n", NAME(c));
 	reap();
 	if
 	:: lease[c] -> has(c)
