@@ -86,6 +86,7 @@ func (e *exercise) run() error {
 		{"lost reply", e.lostReply},
 		{"operator", e.operator},
 		{"pinned", e.pinned},
+		{"paused", e.paused},
 		{"handle", e.handle},
 	} {
 		if err := step.do(); err != nil {
@@ -241,6 +242,50 @@ func (e *exercise) operator() error {
 	_, err = in.Show(e.ctx, name)
 	_ = first.Release() // it is lost
 	return errors.Join(append(errs, err, in.Purge(e.ctx, name))...)
+}
+
+// paused is a semaphore of which everything is given back while one waits, who
+// has moved up in the queue.
+func (e *exercise) paused() error {
+	sem := e.sem(e.mine, "paused", 2, berth.TTL(300*time.Millisecond))
+	var held [2]*berth.Lease
+	for i := range held {
+		l, err := sem.Acquire(e.ctx)
+		if err != nil {
+			return err
+		}
+		held[i] = l
+	}
+	ahead, leave := context.WithCancel(e.ctx)
+	defer leave()
+	left, err := e.wait(ahead, sem)
+	if err != nil {
+		return err
+	}
+	in := e.mine.Inspector()
+	errs := []error{in.Pause(e.ctx, "paused")}
+	places, done := make(chan berth.Place, 8), make(chan error, 1)
+	go func() {
+		l, err := sem.Acquire(e.ctx, berth.OnQueued(func(p berth.Place) { places <- p }), berth.HeadStart(time.Millisecond))
+		if err == nil {
+			err = l.Release()
+		}
+		done <- err
+	}()
+	for moved := false; !moved; {
+		select {
+		case p := <-places:
+			moved = p.Ahead == 0
+			leave()
+		case err := <-done:
+			return fmt.Errorf("instead of a place in line: %w", err)
+		}
+	}
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		errs = append(errs, fmt.Errorf("the one who left: %w", err))
+	}
+	errs = append(errs, held[0].Release(), held[1].Release(), in.Resume(e.ctx, "paused"), <-done)
+	return errors.Join(errs...)
 }
 
 func (e *exercise) handle() error {

@@ -14,9 +14,16 @@ import (
 // read takes what the server sends until the connection breaks, which is the
 // error. It reads without a deadline: one that passed in the middle of a message
 // would have go-redis take the rest for the next one.
+//
+// go-redis looks at the context of Receive only to connect again, as it does
+// within Receive when the connection breaks. That would keep the error from n, and
+// the lock of conn from who sends, for as long as the dial takes; with a context
+// that has ended it fails at once.
 func (n *node) read(ctx context.Context, conn *redis.PubSub) error {
+	noRedial, end := context.WithCancel(ctx)
+	end()
 	for {
-		msg, err := receive(ctx, conn)
+		msg, err := receive(noRedial, conn)
 		if ctx.Err() != nil {
 			return ctx.Err() // closed: nothing may be delivered any more
 		}
