@@ -1,0 +1,180 @@
+// Mutation asks whether the tests notice when the core is broken. It makes small
+// changes of its source, one at a time, and runs the tests nearest to each:
+//
+//	cd verify && go run ./mutation                  a sample of every file, about an hour
+//	cd verify && go run ./mutation -each 0          every change there is
+//	cd verify && go run ./mutation -only claim      files whose path contains that
+//	cd verify && go run ./mutation -show            the changes, without running them
+//
+// A build sees a change through -overlay; the files stay as they are. A change that
+// does not compile is replaced by another one of the file. What no test noticed is
+// printed as file:line and the change. Ctrl-C ends the run with what it has.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// nearest lists what is changed and the tests that are to notice it. The session has
+// no tests of its own: it is what the promises are tested through.
+var nearest = []struct{ files, tests string }{
+	{"internal/protocol/*", "./internal/protocol"},
+	{"internal/claim/*", "./internal/claim"},
+	{"internal/commit/*", "./internal/commit"},
+	{"internal/keeper/*", "./internal/keeper"},
+	{"internal/inbox/*", "./internal/inbox"},
+	{"internal/clock/server.go", "./internal/clock"},
+	{"internal/session/*", "./tests/..."},
+}
+
+func main() {
+	each := flag.Int("each", 6, "changes of a file of a hundred lines; 0: all")
+	seed := flag.Uint64("seed", 1, "chooses the sample")
+	only := flag.String("only", "", "files whose path contains this")
+	show := flag.Bool("show", false, "print the changes without running them")
+	limit := flag.Duration("timeout", 3*time.Minute, "bound on the tests of one change")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *each, *seed, *only, *show, *limit); err != nil {
+		fmt.Fprintln(os.Stderr, "mutation:", err)
+		os.Exit(1)
+	}
+}
+
+// errNoBuild tells that a change does not compile.
+var errNoBuild = errors.New("does not compile")
+
+// run tries a sample of the changes of every file, and prints what survived.
+func run(ctx context.Context, each int, seed uint64, only string, show bool, limit time.Duration) error {
+	dir, err := os.MkdirTemp("", "berth-mutation")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var tried, noticed int
+	for _, n := range nearest {
+		files, err := sources(n.files)
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if !strings.Contains(file, only) {
+				continue
+			}
+			source, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				return err
+			}
+			all := changes(file, source)
+			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+			wanted := len(all)
+			if each > 0 {
+				wanted = min(wanted, 1+bytes.Count(source, []byte("\n"))*each/100)
+			}
+			for _, c := range all {
+				if wanted == 0 || ctx.Err() != nil {
+					break
+				}
+				if show {
+					fmt.Println(c)
+					wanted--
+					continue
+				}
+				killed, err := c.try(ctx, dir, n.tests, source, limit)
+				if errors.Is(err, errNoBuild) || ctx.Err() != nil {
+					continue
+				} else if err != nil {
+					return err
+				}
+				wanted--
+				tried++
+				if killed {
+					noticed++
+				} else {
+					fmt.Printf("survived %v\n", c)
+				}
+			}
+			if !show {
+				fmt.Printf("after %s: %d of %d noticed\n", file, noticed, tried)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+const root = ".."
+
+// sources returns the files of a pattern that are part of a Linux build, without tests.
+func sources(pattern string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, p := range paths {
+		p = strings.TrimPrefix(filepath.ToSlash(p), root+"/")
+		if ext := filepath.Ext(p); (ext == ".go" || ext == ".lua") &&
+			!strings.HasSuffix(p, "_test.go") && !strings.HasSuffix(p, "doc.go") && !strings.HasSuffix(p, "_other.go") {
+			files = append(files, p)
+		}
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// try runs the tests with the change planted, and tells whether one failed.
+func (c change) try(ctx context.Context, dir, tests string, source []byte, limit time.Duration) (bool, error) {
+	planted := filepath.Join(dir, "planted"+filepath.Ext(c.file))
+	if err := os.WriteFile(planted, slices.Concat(source[:c.from], []byte(c.new), source[c.to:]), 0o600); err != nil {
+		return false, err
+	}
+	original, err := filepath.Abs(filepath.Join(root, c.file))
+	if err != nil {
+		return false, err
+	}
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: planted}})
+	if err != nil {
+		return false, err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+		return false, err
+	}
+	if err := goCommand(ctx, "build", "-overlay", overlay, "./...").Run(); err != nil {
+		return false, errNoBuild
+	}
+	out, err := goCommand(ctx, "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast",
+		fmt.Sprintf("-timeout=%v", limit), tests).CombinedOutput()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return false, fmt.Errorf("%v: %w", c, err)
+	}
+	if bytes.Contains(out, []byte("[build failed]")) {
+		return false, errNoBuild
+	}
+	return err != nil, nil
+}
+
+// goCommand is ended, with the servers that its tests started, when ctx ends.
+func goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
