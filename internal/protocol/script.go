@@ -16,8 +16,8 @@ var (
 	inspect string
 )
 
-// The transition comes in two variants, for servers that evict keys under memory
-// pressure and for those that keep them: an argument would cost more in each call.
+// The transition comes in two variants, for servers that evict what carries a TTL
+// under memory pressure and for the others: an argument would cost more in each call.
 var (
 	whereKeysStay  = newScript("local POLICY = '1' " + transition)
 	whereKeysMayGo = newScript("local POLICY = '0' " + transition)

@@ -130,8 +130,10 @@ func (s *Store) half(err error) error {
 	return err
 }
 
-// Evicts asks the server whether memory pressure may delete keys, and with which
-// policy. An error means that it is not known.
+// Evicts asks the server for its eviction policy, and tells whether memory pressure
+// deletes first, or only, what carries a TTL. Where it may delete any key a TTL
+// changes nothing, but clears away the half that was spared. An error means that the
+// policy is not known.
 func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
 	info, err := s.rdb.Info(ctx, "memory").Result()
 	if err != nil {
@@ -139,7 +141,7 @@ func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
 	}
 	for line := range strings.Lines(info) {
 		if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok {
-			return policy != "noeviction", policy, nil
+			return strings.HasPrefix(policy, "volatile"), policy, nil
 		}
 	}
 	return true, "", errors.New("INFO memory names no maxmemory_policy")

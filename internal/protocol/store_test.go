@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/redistest"
 )
 
 func TestNamesAndDelete(t *testing.T) {
@@ -63,9 +65,15 @@ func TestChannels(t *testing.T) {
 
 func TestEvicts(t *testing.T) {
 	t.Parallel()
-	evicts, policy, err := onServer(t, false).stores[0].Evicts(t.Context())
-	if evicts || policy != "noeviction" || err != nil {
-		t.Errorf("evicts %v, policy %q, %v", evicts, policy, err)
+	server := redistest.Start(t)
+	r := newRig(t, server.Client(t), nil, server.Prefix(t), false)
+	for policy, want := range map[string]bool{"noeviction": false, "volatile-ttl": true, "volatile-lru": true, "allkeys-lru": false} {
+		if err := r.rdb.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if evicts, got, err := r.stores[0].Evicts(t.Context()); evicts != want || got != policy || err != nil {
+			t.Errorf("under %s: evicts %v, policy %q, %v", policy, evicts, got, err)
+		}
 	}
 	if evicts, _, err := canned(t, "nothing", nil).Evicts(t.Context()); !evicts || err == nil {
 		t.Errorf("without a policy: evicts %v, %v", evicts, err)
