@@ -10,12 +10,16 @@ import (
 	"time"
 )
 
-// AcquireAll takes a lease of each semaphore, on their default options, or none.
-// It asks in the order of the names, so that callers that want the same ones in
+// AcquireAll takes a lease of each semaphore, on their default options, or none. It
+// asks in the order of the names, so that callers that want the same ones in
 // different orders cannot block each other for ever; the leases come back in the
 // order of the arguments. While it waits for one it holds those before it, so give
-// those with the longest waits names that sort first. If one is lost while it
-// still waits for another, it gives the others back and returns the *LostError.
+// those with the longest waits names that sort first.
+//
+// It waits until ctx ends. Its errors are those of Acquire, for the first semaphore
+// that failed; if a lease is lost while it still waits for another, the *LostError;
+// and ErrInvalid when one is nil or named twice. On failure it holds nothing: it
+// gives back what it had, for which it takes up to 5 seconds more.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err
@@ -72,8 +76,8 @@ func (l Leases) held() Leases {
 	return slices.DeleteFunc(slices.Clone(l), func(lease *Lease) bool { return lease == nil })
 }
 
-// Release gives all of them back, at the same time. It returns what went wrong,
-// joined.
+// Release gives all of them back, at the same time, and returns within 5 seconds.
+// It returns what went wrong, joined; in every case all of them are over.
 func (l Leases) Release() error {
 	errs := make([]error, len(l))
 	var wg sync.WaitGroup

@@ -48,9 +48,9 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 
 // Close gives back every lease, cancels what waits, and stops renewals and the
 // subscription. It returns within 8 seconds, whatever Redis does; what could not be
-// given back expires by itself. The contexts of leases end with cause ErrClosed,
-// and so does every later call. It returns nil, always; the redis client stays
-// open. A second Close waits for the first.
+// given back expires by itself. The contexts of leases end with cause ErrClosed;
+// later requests, and calls on those leases, fail with it. Close returns nil,
+// always; the redis client stays open. A second Close waits for the first.
 func (c *Client) Close() error {
 	c.session.Close()
 	return nil
@@ -85,10 +85,12 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 // renews it. A handle is good for one Adopt; whoever comes second gets a *LostError
 // that names who was first.
 //
-// It fails with ErrHandle when handle is none of this version and prefix, with a
-// *LostError when the lease has run out or was taken, and with ErrUnreachable or
-// ErrRefused within 5 seconds when Redis does not do it. When Redis did not answer,
-// or ctx ended, the lease may have been adopted: then it is given back.
+// It returns within 5 seconds, or when ctx ends. It fails with ErrHandle when
+// handle is none of this version and prefix, with a *LostError when the lease has
+// run out or was taken, with ErrInvalid, ErrClosed or ErrNotReplicated, and with
+// ErrUnreachable, ErrRefused or ErrCorrupt when Redis does not do it. When Redis
+// did not answer, or ctx ended, the lease may have been adopted: if so, it is given
+// back; if not, the handle is still good.
 func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) (*Lease, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ var (
 	ErrClosed = errors.New("berth: client is closed")
 	// ErrInvalid: an argument is out of bounds. Nothing was sent.
 	ErrInvalid = errors.New("berth: invalid argument")
-	// ErrHandle: the string given to Adopt is no handle of this version.
+	// ErrHandle: the text is no handle of this version, or one of another prefix.
+	// Nothing was sent.
 	ErrHandle = errors.New("berth: not a lease handle")
 	// ErrUnreachable: Redis gave no answer in time. What was asked may have
 	// happened; berth takes it back in the background or lets it expire.
@@ -36,8 +37,8 @@ var (
 	// ErrNotReplicated: fewer replicas than MinReplicas asks for have the grant,
 	// or its renewals. A grant was given back.
 	ErrNotReplicated = errors.New("berth: too few replicas have it")
-	// ErrCorrupt: the semaphore's keys hold something that berth did not write.
-	// Nothing was changed.
+	// ErrCorrupt: the semaphore's keys hold something that berth did not write, or
+	// one of them was lost. Nothing was changed.
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
 	// ErrNotFound: the Inspector knows no such semaphore, holder or waiter.
 	ErrNotFound = errors.New("berth: not found")

@@ -44,7 +44,7 @@ func Example() {
 	// <nil>
 }
 
-func ExampleSemaphore_With() {
+func ExampleSemaphore_Do() {
 	store := berthtest.Start()
 	defer store.Close()
 	client := store.Client()

@@ -55,16 +55,19 @@ func parseHandle(text, prefix string) (handle, error) {
 
 // RenewHandle renews a detached lease where it is, without adopting it, and returns
 // how long it lasts then: its TTL, or what its MaxHold leaves. It returns within 5
-// seconds; ErrUnreachable means that it may have been renewed. Other errors are as
-// with Adopt.
+// seconds, or when ctx ends. A *LostError means that there is nothing to renew;
+// ErrUnreachable or ctx's error, that it may have been renewed; ErrHandle,
+// ErrRefused and ErrCorrupt, that it is as it was.
 func (c *Client) RenewHandle(ctx context.Context, handle string) (time.Duration, error) {
 	r, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Renew})
 	return r.Remaining, err
 }
 
 // ReleaseHandle gives a detached lease back, without adopting it. It returns within
-// 5 seconds; ErrUnreachable means that it may have been given back. Other errors are
-// as with Adopt.
+// 5 seconds, or when ctx ends. A *LostError means that there was nothing to give
+// back; ErrUnreachable or ctx's error, that it may have been given back, and may be
+// tried again; ErrHandle, ErrRefused and ErrCorrupt, that it is as it was. Nobody
+// tries in the background: what is not given back expires by itself.
 func (c *Client) ReleaseHandle(ctx context.Context, handle string) error {
 	_, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Release, Flag: true})
 	return err

@@ -9,7 +9,9 @@ import (
 )
 
 // Hooks are called at the events of a client's leases; those that are nil are
-// skipped. They run in the goroutine of the event and must not block.
+// skipped. They run in the goroutine of the event and must not block. Of an adopted
+// lease only the end is told; Detach and the client's Close tell nothing, but end
+// the lease's context.
 type Hooks struct {
 	// AcquireStart is called before a request is sent. The context it returns is
 	// given to the request's other hooks, for example with a span in it; its end

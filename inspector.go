@@ -12,11 +12,15 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Inspector reads and administers semaphores by name. It is what the command
-// line and a dashboard are built on; programs that only take permits do not
-// need it. Each of its calls to Redis ends within 2 seconds, ErrUnreachable if there
-// was no answer by then; List may take a minute for the names. It is safe for
-// concurrent use.
+// Inspector reads and administers semaphores by name. It is what the command line
+// and a dashboard are built on; programs that only take permits do not need it. It
+// is safe for concurrent use.
+//
+// Each method makes a few calls to Redis, which end within 2 seconds each, or when
+// ctx ends; List may take a minute for the names. The errors of all are ErrInvalid,
+// ErrUnreachable (there was no answer, and a change may have been made: repeat it),
+// ErrRefused, ErrCorrupt (nothing was changed; see Purge), ctx's error, and where
+// it says so ErrNotFound.
 type Inspector struct{ store *protocol.Store }
 
 // Summary is one semaphore at a glance. In JSON its times are in milliseconds, as
@@ -106,8 +110,8 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 	}
 }
 
-// Show returns one semaphore in full: holders by token, waiters in order. It
-// fails with ErrNotFound when the semaphore is idle and nothing is pinned.
+// Show returns one semaphore in full: holders by token, waiters in order.
+// ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	snap, err := in.snapshot(ctx, name, true)
 	if err != nil {
@@ -200,7 +204,8 @@ func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	return in.apply(ctx, name, protocol.Op{Verb: protocol.Pin, N: limit})
 }
 
-// Unpin puts the declared limit in force again.
+// Unpin puts the declared limit in force again: waiters that now fit are granted at
+// once. ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
 	if err := in.existing(ctx, name); err != nil {
 		return err
@@ -208,12 +213,14 @@ func (in *Inspector) Unpin(ctx context.Context, name string) error {
 	return in.apply(ctx, name, protocol.Op{Verb: protocol.Pin, N: -1})
 }
 
-// Pause stops all grants until Resume; holders keep their leases.
+// Pause stops all grants until Resume, also while the semaphore is idle; holders
+// keep their leases, and waiters their places.
 func (in *Inspector) Pause(ctx context.Context, name string) error {
 	return in.apply(ctx, name, protocol.Op{Verb: protocol.Pause, Flag: true})
 }
 
-// Resume lets grants happen again.
+// Resume lets grants happen again: waiters that fit are granted at once.
+// ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
 	if err := in.existing(ctx, name); err != nil {
 		return err
@@ -230,7 +237,8 @@ func (in *Inspector) Evict(ctx context.Context, name, id string) error {
 }
 
 // ForceEvict is Evict, but a holder's permits are free at once, although it may not
-// have heard of it yet: then the limit can be exceeded for a moment.
+// have heard of it yet: then the limit can be exceeded, until the message arrives
+// or, if it is lost, until the next renewal.
 func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
 	return in.evict(ctx, name, id, true)
 }
@@ -249,9 +257,10 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 	return nil
 }
 
-// Purge deletes the semaphore's keys, whatever they hold. Holders that still
-// live lose their leases at their next renewal, and until then the limit can be
-// exceeded. It is the way out of ErrCorrupt.
+// Purge deletes the semaphore's keys, whatever they hold, pin and pause included.
+// Holders that still live lose their leases at their next renewal, and until then
+// the limit can be exceeded; waiters queue again. It is the way out of ErrCorrupt.
+// ErrNotFound when there are no keys.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
 	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err

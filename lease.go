@@ -109,8 +109,9 @@ func (l *Lease) ValidUntil() time.Time {
 
 // Renew renews the lease now; berth does so by itself unless WithoutRenewal. On
 // success it lasts another TTL, or until MaxHold. A *LostError means that it is
-// over. Any other error leaves it as it was; it comes within 5 seconds, when ctx
-// ends, or when Redis refuses.
+// over, ErrReleased and ErrClosed that it was given back before. With any other
+// error its holder may rely on it for as long as before (ValidUntil). Renew returns
+// within 5 seconds, or when ctx ends.
 func (l *Lease) Renew(ctx context.Context) error {
 	if err := validContext(ctx); err != nil {
 		return err
@@ -131,14 +132,17 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// Detach gives the lease away and returns a handle, with which one process can
-// take it: Client.Adopt. It is renewed once more, so that there is a whole TTL for
-// that; then berth neither renews nor releases it. Whoever knows the handle can take
-// the lease: it is a secret.
+// Detach gives the lease away and returns a handle, with which one process can take
+// it: Client.Adopt. It is renewed once more, so that there is a whole TTL for that;
+// then berth neither renews nor releases it, and this Lease is over. Whoever knows
+// the handle can take the lease: it is a secret.
 //
-// When Redis refuses (ErrRefused), the lease is as it was. On every other failure
-// it is over: berth gives it back in the background. Detach returns within 5
-// seconds, or when ctx ends.
+// Detach returns within 5 seconds, or when ctx ends. It fails with a *LostError,
+// ErrReleased or ErrClosed when the lease was over before, and with ErrRefused or
+// ErrCorrupt when Redis refuses for good, as for a missing right: then the lease is
+// as it was. On every other failure (ErrUnreachable, ctx's error, a refusal that
+// lasted for 5 seconds) the lease is over, and berth gives it back in the
+// background. Valid tells which.
 func (l *Lease) Detach(ctx context.Context) (string, error) {
 	if err := validContext(ctx); err != nil {
 		return "", err

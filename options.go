@@ -51,9 +51,9 @@ func Prefix(prefix string) ClientOption {
 	return func(c *clientConfig) { c.prefix = prefix }
 }
 
-// Logger sets where berth reports what no caller can be told: failed renewals,
-// reconnects, a server clock that jumps, a declaration that changed the limit in
-// force. Default: slog.Default().
+// Logger sets where berth reports what no caller can be told: a subscription that
+// broke, a server clock that was stepped, an eviction policy under which leases can
+// vanish, a declaration that changed the limit in force. Default: slog.Default().
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
@@ -130,12 +130,13 @@ func program() string {
 }
 
 // TTL sets how long a lease lasts without renewal, and so how long a crashed
-// holder's permits are missing; default DefaultTTL, of an adopted lease what it had.
-// berth renews every third of it. It bounds nothing but the lease: the wait is
-// bounded by the context alone.
+// holder's permits are missing; in whole milliseconds, MinTTL to MaxTTL, default
+// DefaultTTL, of an adopted lease what it had. berth renews every third of it. It
+// bounds nothing but the lease: the wait is bounded by the context alone.
 func TTL(d time.Duration) AdoptOption { return renewalOption(func(c *config) { c.ttl = d }) }
 
-// Weight sets how many permits the lease takes; default 1.
+// Weight sets how many permits the lease takes; default 1. A weight above the limit
+// in force is refused (ErrTooHeavy).
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
 // Label sets what operators see beside the lease, for example the job's name;
@@ -143,14 +144,15 @@ func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n })
 // bytes of UTF-8.
 func Label(s string) Option { return leaseOption(func(c *config) { c.label = s }) }
 
-// HeadStart queues the request as if it had come d earlier. It is a priority
-// that cannot starve anybody: a request that came more than d earlier stays ahead.
+// HeadStart queues the request as if it had come d earlier, at most MaxTTL; default
+// 0. It is a priority that cannot starve anybody: a request that came more than d
+// earlier stays ahead.
 func HeadStart(d time.Duration) AcquireOption {
 	return requestOption(func(c *config) { c.headStart = d })
 }
 
-// MaxHold caps how long the lease can be kept by renewal, by the server's
-// clock; default 0, no cap. A holder that hangs loses the lease then.
+// MaxHold caps how long the lease can be kept by renewal, by the server's clock;
+// MinTTL to MaxTTL, default 0, no cap. A holder that hangs loses the lease then.
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
 // QueueLimit refuses to wait (ErrQueueFull) when n waiters wait already;

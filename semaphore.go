@@ -34,8 +34,8 @@ func (s *Semaphore) Name() string { return s.name }
 // another program's or a pin: see Inspector.Show.
 func (s *Semaphore) Limit() int { return s.limit }
 
-// With returns the same semaphore with other defaults for its leases. It fails with
-// an *InvalidError.
+// With returns the same semaphore with other defaults for its leases; s stays as it
+// is. Nothing is sent. It fails with an *InvalidError.
 func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 	cfg, err := with(s.config, opts)
 	if err != nil {
@@ -49,22 +49,26 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 // permit becomes free, by release, resize or crash, it is handed to the head of the
 // queue in the same moment, and the grant is published to its process.
 //
-// On success the caller holds the lease and must release it. On failure nothing
-// is held; what Redis may have granted without our knowing is given back in the
+// On success the caller holds the lease and must release it. On failure nothing is
+// held; what Redis may have granted without our knowing is given back in the
 // background. The error is, to errors.Is, one of: ctx's error (a *WaitError, which
-// tells where the request stood), ErrQueueFull, ErrTooHeavy, ErrEvicted, ErrInvalid,
-// ErrClosed, or, when Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or
-// ErrNotReplicated. Those come within 5 seconds of the call, or, from an address
-// where nothing ever listened, at once. A request that is in the queue already
-// outlasts an outage of Redis.
+// tells where the request stood), ErrQueueFull, ErrTooHeavy, ErrEvicted,
+// ErrInvalid, ErrClosed, ErrLost (the lease was lost before Acquire could return
+// it), or, when Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or
+// ErrNotReplicated.
+//
+// Acquire returns when ctx ends, whatever Redis does. Before the request is in the
+// queue, it waits for Redis for at most 5 seconds; an address where nothing ever
+// listened is an error at once. A request that is in the queue outlasts an outage
+// of Redis.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, true, opts)
 }
 
 // TryAcquire takes a lease if there is room and nobody waits, and does not wait
 // otherwise: then the error is a *BusyError (ErrBusy) that tells what is in the
-// way. It returns within 2 seconds, whatever Redis does. Other errors are as with
-// Acquire.
+// way. It returns within 2 seconds, or when ctx ends, whatever Redis does. Other
+// errors, and what is held then, are as with Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, false, opts)
 }
@@ -109,7 +113,8 @@ func (s *Semaphore) refusal(err error, wait bool) error {
 // lost, and carries the lease (FromContext). Do returns Acquire's error if fn was
 // not run; fn's error; or, if that is nil, Release's: a *LostError when the lease
 // was lost before fn ended, ErrUnreachable or ErrRefused when it could not be given
-// back and expires by itself.
+// back and expires by itself. It takes as long as Acquire, fn and Release do, and
+// does not return before fn.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
 	lease, err := s.Acquire(ctx, opts...)
 	if err != nil {

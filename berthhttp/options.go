@@ -61,14 +61,13 @@ func Key(f func(*http.Request) string) Option { return func(c *config) { c.key =
 func Limits(f func(key string) int) Option { return func(c *config) { c.limits = f } }
 
 // LeaseOptions sets options of all leases, such as berth.TTL or berth.QueueLimit.
-// berth.OnQueued has no effect here.
 func LeaseOptions(opts ...berth.Option) Option {
 	return func(c *config) { c.lease = append(c.lease, opts...) }
 }
 
 // PerRequest sets further options of each request's lease, such as berth.Weight,
-// berth.HeadStart or berth.Label. A request whose options are out of bounds is
-// refused.
+// berth.HeadStart or berth.Label; berth.OnQueued has no effect here. A request
+// whose options are out of bounds is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) Option {
 	return func(c *config) { c.perRequest = f }
 }

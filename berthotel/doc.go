@@ -11,7 +11,7 @@
 //	berth.client.wait.duration      s, from the call to its end; error.type when it failed
 //	berth.client.hold.duration      s, from the grant to the end; error.type when it was not released
 //	berth.client.leases.granted     leases taken
-//	berth.client.leases.lost        leases lost; error.type: expired, untrusted, max_hold, evicted
+//	berth.client.leases.lost        leases lost; error.type: expired, untrusted, max_hold, evicted, …
 //	berth.client.requests.refused   requests turned down; error.type: busy, queue_full, too_heavy, …
 //
 // What the whole fleet holds is not a process's to say: ask berth.Inspector.
@@ -20,6 +20,5 @@
 // line; and berth.lease for the time in which the lease was held, a child of the
 // caller's span, linked to the berth.acquire that brought it.
 //
-// A lease that was taken over by Client.Adopt is not observed: it has no acquire
-// here.
+// Adopted leases produce no metrics, because they were acquired elsewhere.
 package berthotel

@@ -43,8 +43,8 @@ func Group(f func(name string) string) Option { return func(c *config) { c.group
 // together as "_other", so that keys from strangers cannot flood a backend.
 func MaxNames(n int) Option { return func(c *config) { c.maxNames = n } }
 
-// Hooks returns hooks for berth.WithHooks. It fails when the meter provider
-// refuses an instrument, with its error.
+// Hooks returns hooks for berth.Hook. It fails when the meter provider refuses an
+// instrument, with its error.
 func Hooks(opts ...Option) (berth.Hooks, error) {
 	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), maxNames: DefaultMaxNames}
 	for _, o := range opts {

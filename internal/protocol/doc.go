@@ -104,8 +104,8 @@
 // there. So a compact lease and an idle semaphore work whatever their slot does, and
 // others work while their two keys are on one node.
 //
-// The keys have a TTL only where the server evicts nothing, or while their loss is
-// harmless: eviction takes keys with a TTL first.
+// The keys have a TTL. The exception are servers with a volatile-* policy, which evict
+// keys with a TTL first: there they have one only while their loss is harmless.
 //
 // Content that berth did not write is refused with ErrCorrupt, as far as it is
 // noticed: limits_test tells what is checked, and what is believed.

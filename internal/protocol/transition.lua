@@ -455,7 +455,7 @@ else
   end
   if full and not ordered then adds[a + 1], adds[a + 2], a = '4000000000', NOTE, a + 2 end
 
-  -- The keys carry a TTL only where nothing is evicted, or while their loss is harmless.
+  -- The keys carry a TTL, but not where what has one is evicted first, while their loss would matter.
   local was_till, lapse = till, not kept and (POLICY == '1' or used + waiting == 0) and '1' or '0'
   if furthest > 0 and furthest + 1000 > till + 0 then till = format('%d', furthest + GRAIN) end
   if not full then nearest, till = '0', lapse == '1' and format('%d', now + 1000) or till end

@@ -6,7 +6,7 @@
  * between two ticks everything may happen in any order. All times are counted
  * down, so the model has no horizon: clients may renew for ever. A client's clock
  * ticks with the server's; what clocks run apart by is the margin's matter
- * (internal/session, margin) and is not shown here.
+ * (internal/claim, trust) and is not shown here.
  *
  * Each client has one id and asks once. What follows under another id is another
  * client to the server, so several clients stand for one that comes again.

@@ -62,7 +62,7 @@ at once, whether or not the holder has stopped: for a short time more than the
 limit may be at work.
 
 With --label, --host or --pid a NAME can be a quoted pattern, '*' for all.`,
-		Example: `  berth evict github-api ityp2cqc3yt6lu6eycurprcoz4.1
+		Example: `  berth evict github-api 4dpzgv5b.nw2v575kk6ad2by5ei-1
   berth evict --host web-3 '*'
   berth evict --yes --force --label sync github-api`,
 		GroupID: groupRule,
