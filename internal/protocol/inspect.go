@@ -88,38 +88,39 @@ func (s *Store) InspectAll(ctx context.Context, keys []Key, records bool) []Foun
 
 // turn reads the next page of each.
 func (s *Store) turn(ctx context.Context, all []*reading, count int) {
+	if len(all) == 0 {
+		return
+	}
 	args := func(r *reading) []any { return []any{"evalsha", s.look.sha, 1, r.key.State, r.from, count} }
 	if len(all) == 1 {
 		fields, err := s.look.slice(ctx, s.rdb, args(all[0]))
 		all[0].take(fields, err, count)
 		return
 	}
-	cmds := make([]*redis.Cmd, len(all))
 	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.Cmd, len(all))
 	for i, r := range all {
 		cmds[i] = redis.NewCmd(ctx, args(r)...)
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	_, _ = pipe.Exec(ctx)
-	for i, r := range all { // where the server does not know the script, its text follows
-		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
-			cmds[i] = redis.NewCmd(ctx, s.look.whole(args(r))...)
-			_ = pipe.Process(ctx, cmds[i])
-		}
-	}
-	if pipe.Len() > 0 {
-		_, _ = pipe.Exec(ctx)
-	}
+	var unknown []*reading // by a server that does not know the script
 	for i, r := range all {
-		if err := cmds[i].Err(); err != nil {
-			r.take(nil, classify(err), count)
-			continue
-		}
 		fields, err := cmds[i].Slice()
-		if err != nil {
-			err = &Failure{Kind: ErrUnknown, Err: err}
+		switch {
+		case redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT"):
+			unknown = append(unknown, r)
+		case cmds[i].Err() != nil:
+			r.take(nil, classify(cmds[i].Err()), count)
+		case err != nil:
+			r.take(nil, &Failure{Kind: ErrUnknown, Err: err}, count)
+		default:
+			r.take(fields, nil, count)
 		}
-		r.take(fields, err, count)
+	}
+	if len(unknown) > 0 { // the first of them teaches it
+		s.turn(ctx, unknown[:1], count)
+		s.turn(ctx, unknown[1:], count)
 	}
 }
 
