@@ -16,6 +16,7 @@ import (
 // one for each node). Make one and share it: it is safe for concurrent use.
 type Client struct {
 	session *session.Session
+	rdb     redis.UniversalClient
 	prefix  string
 	hooks   Hooks
 }
@@ -43,7 +44,7 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if cfg.logger == nil {
 		cfg.logger = slog.Default()
 	}
-	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), prefix: cfg.prefix, hooks: cfg.hooks}, nil
+	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), rdb: rdb, prefix: cfg.prefix, hooks: cfg.hooks}, nil
 }
 
 // Close gives back every lease, cancels what waits, and stops renewals and the

@@ -80,7 +80,7 @@ func publicFailure(name string, f *protocol.Failure, err error) error {
 	kind := ErrRefused
 	switch {
 	case f.Detail != nil:
-		return &CorruptError{Name: name, Heals: f.Heals, Err: err}
+		return &CorruptError{Name: name, Heals: f.Heals, Newer: errors.Is(f, protocol.ErrVersion), Err: err}
 	case errors.Is(f, protocol.ErrUnknown), f.Unanswered():
 		kind = ErrUnreachable
 	}

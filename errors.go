@@ -42,6 +42,10 @@ var (
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
 	// ErrNotFound: the Inspector knows no such semaphore, holder or waiter.
 	ErrNotFound = errors.New("berth: not found")
+	// ErrUnsupported: this kind of server cannot do it.
+	ErrUnsupported = errors.New("berth: not supported")
+	// ErrFlood: there are more messages than Listen takes. It has stopped.
+	ErrFlood = errors.New("berth: too many messages to listen to")
 )
 
 // BusyError tells what TryAcquire, or a full queue, found. It is ErrBusy or
@@ -203,6 +207,7 @@ func (e *WaitError) Unwrap() error { return e.Err }
 type CorruptError struct {
 	Name  string
 	Heals time.Duration // when it heals by itself: one key was lost, and leases may live until then; 0: it does not
+	Newer bool          // a later version of berth wrote it, of which this one knows nothing: upgrade
 	Err   error
 }
 

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
@@ -21,7 +24,11 @@ import (
 // ErrUnreachable (there was no answer, and a change may have been made: repeat it),
 // ErrRefused, ErrCorrupt (nothing was changed; see Purge), ctx's error, and where
 // it says so ErrNotFound.
-type Inspector struct{ store *protocol.Store }
+type Inspector struct {
+	store  *protocol.Store
+	rdb    redis.UniversalClient
+	prefix string
+}
 
 // Summary is one semaphore at a glance. In JSON its times are in milliseconds, as
 // in all that the Inspector returns, and say so in their names.
@@ -34,7 +41,9 @@ type Summary struct {
 	InUse        int           `json:"in_use"`        // permits out
 	Holders      int           `json:"holders"`       // leases out
 	Waiting      int           `json:"waiting"`       // waiters in the queue
+	OldestWait   time.Duration `json:"-"`             // how long the first in the queue has waited; 0 when nobody waits
 	NextExpiry   time.Duration `json:"-"`             // until something runs out unless renewed; 0 when nothing will
+	Expired      int           `json:"expired"`       // holders and waiters that ran out and are still counted: the next call takes them out
 	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit
 }
 
@@ -48,6 +57,7 @@ type State struct {
 // Holder is one lease.
 type Holder struct {
 	ID        string        `json:"id"`
+	Session   string        `json:"session"` // of the Client that asked for it; one process may have several
 	Label     string        `json:"label"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
@@ -57,13 +67,16 @@ type Holder struct {
 	Slot      int           `json:"slot"`
 	Token     int64         `json:"token"`
 	Held      time.Duration `json:"-"`
-	ExpiresIn time.Duration `json:"-"`
+	ExpiresIn time.Duration `json:"-"`        // 0 when it has expired
+	Until     time.Duration `json:"-"`        // until its MaxHold ends it, renewed or not; 0 when it has none
 	Evicting  bool          `json:"evicting"` // asked to stop, not renewed any more
+	Expired   bool          `json:"expired"`  // it ran out, and the next call to the semaphore takes it out
 }
 
 // Waiter is one place in the queue.
 type Waiter struct {
 	ID        string        `json:"id"`
+	Session   string        `json:"session"`
 	Label     string        `json:"label"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
@@ -71,11 +84,14 @@ type Waiter struct {
 	Weight    int           `json:"weight"`
 	Ahead     int           `json:"ahead"` // waiters in front of it
 	Waited    time.Duration `json:"-"`
-	ExpiresIn time.Duration `json:"-"` // until it counts as dead unless it is heard from
+	ExpiresIn time.Duration `json:"-"`       // until it counts as dead unless it is heard from
+	Expired   bool          `json:"expired"` // it was not heard from, and the next call to the semaphore takes it out
 }
 
 // Inspector returns the client's view for operators.
-func (c *Client) Inspector() *Inspector { return &Inspector{store: c.session.Store()} }
+func (c *Client) Inspector() *Inspector {
+	return &Inspector{store: c.session.Store(), rdb: c.rdb, prefix: c.prefix}
+}
 
 // List yields all semaphores that have keys on this Redis under the client's prefix,
 // by name. It walks the keyspace by SCAN, and takes out on the way what crashed
@@ -92,45 +108,39 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 			yield(Summary{}, failed(ctx, "", err))
 			return
 		}
-		for _, name := range names {
-			if validName(name) != nil {
-				continue // no client can have made it; it must not hide the others
+		names = slices.DeleteFunc(names, func(name string) bool { return validName(name) != nil })
+		for st, err := range in.Sample(ctx, names, SampleOptions{}) {
+			if err == nil && st.Expired > 0 {
+				err = in.reap(ctx, st)
 			}
-			snap, err := in.snapshot(ctx, name, false)
-			switch {
-			case errors.Is(err, ErrNotFound): // it was idle, and is gone
-			case err != nil:
-				if !yield(Summary{Name: name}, err) || !errors.Is(err, ErrCorrupt) {
-					return
-				}
-			case !yield(summary(name, snap), nil):
+			if errors.Is(err, ErrNotFound) {
+				continue // it was idle, and is gone
+			}
+			if !yield(st.Summary, err) || err != nil && !errors.Is(err, ErrCorrupt) {
 				return
 			}
 		}
 	}
 }
 
-// Show returns one semaphore in full: holders by token, waiters in order.
-// ErrNotFound when the semaphore is idle, and neither pinned nor paused.
+// reap takes out what has run out, and reads again.
+func (in *Inspector) reap(ctx context.Context, st *State) error {
+	snap, err := in.snapshot(ctx, st.Name, false)
+	if err == nil {
+		st.Summary = summary(st.Name, snap)
+	}
+	return err
+}
+
+// Show returns one semaphore in full: holders by token, waiters in order. It takes
+// out first what has run out. ErrNotFound when the semaphore is idle, and neither
+// pinned nor paused.
 func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	snap, err := in.snapshot(ctx, name, true)
 	if err != nil {
 		return nil, err
 	}
-	st := &State{Summary: summary(name, snap), Leases: []Holder{}, Queue: []Waiter{}}
-	for _, r := range snap.Leases {
-		st.Leases = append(st.Leases, Holder{
-			ID: r.ID, Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Weight: r.Weight, TTL: r.TTL, Slot: r.Slot, Token: r.Token,
-			Held: since(snap, r.Since), ExpiresIn: until(snap, r.Expires), Evicting: r.Evicting,
-		})
-	}
-	for i, r := range snap.Queue {
-		st.Queue = append(st.Queue, Waiter{
-			ID: r.ID, Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Weight: r.Weight, Ahead: i,
-			Waited: since(snap, r.Since), ExpiresIn: until(snap, r.Expires),
-		})
-	}
-	return st, nil
+	return state(name, snap), nil
 }
 
 // How long one call may take, whatever the client does.
@@ -150,10 +160,15 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 	if err != nil {
 		return nil, failed(ctx, name, err)
 	}
-	if !snap.Exists || snap.Pin < 0 && !snap.Paused && snap.Holders+snap.Waiting == 0 {
-		return nil, fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
+	return snap, inUse(name, snap)
+}
+
+// inUse fails with ErrNotFound for a semaphore that is idle and not pinned or paused.
+func inUse(name string, s *protocol.Snapshot) error {
+	if !s.Exists || s.Pin < 0 && !s.Paused && s.Holders+s.Waiting == 0 {
+		return fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
 	}
-	return snap, nil
+	return nil
 }
 
 // apply runs operations, or none: that takes out what has run out.
@@ -284,22 +299,4 @@ func failed(ctx context.Context, name string, err error) error {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	return err
-}
-
-func summary(name string, s *protocol.Snapshot) Summary {
-	return Summary{
-		Name: name, Limit: s.Limit(), Declared: s.Declared, Pinned: s.Pin >= 0, Paused: s.Paused, InUse: s.Used,
-		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Next), LimitChanges: s.Changes,
-	}
-}
-
-func since(s *protocol.Snapshot, at int64) time.Duration {
-	return max(time.Duration(s.Now-at)*time.Millisecond, 0)
-}
-
-func until(s *protocol.Snapshot, at int64) time.Duration {
-	if at == 0 {
-		return 0
-	}
-	return max(time.Duration(at-s.Now)*time.Millisecond, 0)
 }

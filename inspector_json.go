@@ -25,6 +25,7 @@ type (
 
 	summaryJSON struct {
 		*plainSummary
+		OldestWait millis `json:"oldest_wait_ms"` // how long the first in the queue has waited
 		NextExpiry millis `json:"next_expiry_ms"` // until something runs out unless renewed; 0: nothing will
 	}
 	stateJSON struct {
@@ -37,6 +38,7 @@ type (
 		TTL       millis `json:"ttl_ms"`
 		Held      millis `json:"held_ms"`
 		ExpiresIn millis `json:"expires_in_ms"`
+		Until     millis `json:"until_ms"` // its MaxHold ends it then; 0: it has none
 	}
 	waiterJSON struct {
 		*plainWaiter
@@ -45,42 +47,48 @@ type (
 	}
 )
 
+func newSummaryJSON(s *Summary) summaryJSON {
+	return summaryJSON{(*plainSummary)(s), millis(s.OldestWait), millis(s.NextExpiry)}
+}
+
 // MarshalJSON implements json.Marshaler.
 func (s Summary) MarshalJSON() ([]byte, error) {
-	return json.Marshal(summaryJSON{(*plainSummary)(&s), millis(s.NextExpiry)})
+	return json.Marshal(newSummaryJSON(&s))
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Summary) UnmarshalJSON(b []byte) error {
 	v := summaryJSON{plainSummary: (*plainSummary)(s)}
 	err := json.Unmarshal(b, &v)
-	s.NextExpiry = time.Duration(v.NextExpiry)
+	s.OldestWait, s.NextExpiry = time.Duration(v.OldestWait), time.Duration(v.NextExpiry)
 	return err
 }
 
 // MarshalJSON implements json.Marshaler.
 func (s State) MarshalJSON() ([]byte, error) {
-	return json.Marshal(stateJSON{summaryJSON{(*plainSummary)(&s.Summary), millis(s.NextExpiry)}, s.Leases, s.Queue})
+	return json.Marshal(stateJSON{newSummaryJSON(&s.Summary), s.Leases, s.Queue})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *State) UnmarshalJSON(b []byte) error {
 	v := stateJSON{summaryJSON: summaryJSON{plainSummary: (*plainSummary)(&s.Summary)}}
 	err := json.Unmarshal(b, &v)
-	s.NextExpiry, s.Leases, s.Queue = time.Duration(v.NextExpiry), v.Leases, v.Queue
+	s.OldestWait, s.NextExpiry = time.Duration(v.OldestWait), time.Duration(v.NextExpiry)
+	s.Leases, s.Queue = v.Leases, v.Queue
 	return err
 }
 
 // MarshalJSON implements json.Marshaler.
 func (h Holder) MarshalJSON() ([]byte, error) {
-	return json.Marshal(holderJSON{(*plainHolder)(&h), millis(h.TTL), millis(h.Held), millis(h.ExpiresIn)})
+	return json.Marshal(holderJSON{(*plainHolder)(&h), millis(h.TTL), millis(h.Held), millis(h.ExpiresIn), millis(h.Until)})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (h *Holder) UnmarshalJSON(b []byte) error {
 	v := holderJSON{plainHolder: (*plainHolder)(h)}
 	err := json.Unmarshal(b, &v)
-	h.TTL, h.Held, h.ExpiresIn = time.Duration(v.TTL), time.Duration(v.Held), time.Duration(v.ExpiresIn)
+	h.TTL, h.Held = time.Duration(v.TTL), time.Duration(v.Held)
+	h.ExpiresIn, h.Until = time.Duration(v.ExpiresIn), time.Duration(v.Until)
 	return err
 }
 

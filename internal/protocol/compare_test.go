@@ -185,31 +185,45 @@ func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
 	return at, lapses
 }
 
-// compareSnapshot checks what Inspect reads.
+// compareSnapshot checks what Inspect reads, with records and without.
 func compareSnapshot(t failer, r *rig, m *model) {
 	t.Helper()
-	got, err := r.stores[0].Inspect(context.Background(), r.key, true)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	want := m.snapshot()
-	want.Now, want.Next, want.Slots, want.Till, want.Lapses = got.Now, got.Next, got.Slots, got.Till, got.Lapses
-	if !m.exists {
-		want = &Snapshot{Now: got.Now}
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Fatalf("inspect\n got %+v\nwant %+v", got, want)
+	for _, records := range []bool{true, false} {
+		got, err := r.stores[0].Inspect(context.Background(), r.key, records)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		want := m.snapshot(got.Now)
+		want.Next, want.Slots, want.Till, want.Lapses = got.Next, got.Slots, got.Till, got.Lapses
+		if !m.exists {
+			want = &Snapshot{Now: got.Now}
+		}
+		if !records {
+			want.Leases, want.Queue = nil, nil
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("inspect, with records: %v\n got %+v\nwant %+v", records, got, want)
+		}
 	}
 }
 
-func (m *model) snapshot() *Snapshot {
-	s := &Snapshot{Exists: m.exists, State: m.numbersOf()}
+// snapshot is what Inspect should read at the time now.
+func (m *model) snapshot(now int64) *Snapshot {
+	s := &Snapshot{Exists: m.exists, Now: now, State: m.numbersOf()}
 	for _, p := range m.all(holding) {
 		s.Leases = append(s.Leases, p.view())
 	}
 	slices.SortFunc(s.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
 	for _, p := range m.queue {
 		s.Queue = append(s.Queue, p.view())
+	}
+	if len(s.Queue) > 0 {
+		s.Oldest = s.Queue[0].Since
+	}
+	for _, r := range slices.Concat(s.Leases, s.Queue) {
+		if r.Expires <= now {
+			s.Expired++
+		}
 	}
 	return s
 }

@@ -20,13 +20,16 @@ const deadlines = 1 << 32
 const page = 500
 
 // Snapshot is the state of one semaphore. Records come in pages: of more than a
-// few hundred holders and waiters it is not a single moment's picture.
+// few hundred holders and waiters it is not a single moment's picture. What has run
+// out is in it until a call of Do takes it out.
 type Snapshot struct {
 	Exists bool
 	Now    int64 // server time, ms
 	State
-	Leases []Record // by token
-	Queue  []Record // in order
+	Oldest  int64    // ms: the first in the queue was queued; 0: nobody waits
+	Expired int      // leases and waiters that have run out; above 250, if at all, only with records
+	Leases  []Record // by token
+	Queue   []Record // in order
 }
 
 // Record is one lease, or one waiter.
@@ -49,46 +52,134 @@ type Record struct {
 // Inspect reads a semaphore without changing it; with its holders and waiters if
 // records. A semaphore that does not exist is a Snapshot without Exists.
 func (s *Store) Inspect(ctx context.Context, k Key, records bool) (*Snapshot, error) {
-	snap := &Snapshot{}
-	leases := map[string]*Record{}
-	var queue []string
-	for from, count := 0, 0; ; from += page {
-		if records {
-			count = page
-		}
-		fields, err := s.look.slice(ctx, s.rdb, []any{"evalsha", s.look.sha, 1, k.State, from, count})
-		if err != nil {
-			return nil, err
-		}
-		if from == 0 {
-			if err := snap.readState(fields); err != nil {
-				return nil, err
-			}
-		}
-		members, err := texts(fields)
-		if err != nil {
-			return nil, err
-		}
-		for i := 0; i+2 < len(members); i += 3 {
-			if err := collect(members[i], members[i+1], members[i+2], leases, &queue); err != nil {
-				return nil, err
-			}
-		}
-		if len(members) < 3*page {
-			break
+	found := s.InspectAll(ctx, []Key{k}, records)
+	return found[0].Snapshot, found[0].Err
+}
+
+// Found is what InspectAll has of one semaphore: a Snapshot or an error.
+type Found struct {
+	*Snapshot
+	Err error
+}
+
+// InspectAll is Inspect for several semaphores, page by page, each page of all in one
+// pipeline.
+func (s *Store) InspectAll(ctx context.Context, keys []Key, records bool) []Found {
+	all := make([]*reading, len(keys))
+	for i, k := range keys {
+		all[i] = &reading{key: k, leases: map[string]*Record{}}
+	}
+	count := 0
+	if records {
+		count = page
+	}
+	for left := slices.Clone(all); len(left) > 0; {
+		s.turn(ctx, left, count)
+		left = slices.DeleteFunc(left, func(r *reading) bool { return r.done })
+	}
+	found := make([]Found, len(keys))
+	for i, r := range all {
+		if found[i].Err = r.err; r.err == nil {
+			found[i].Snapshot = r.snapshot(records)
 		}
 	}
-	for _, id := range queue {
-		if r := leases[id]; r != nil {
-			snap.Queue = append(snap.Queue, *r)
-			delete(leases, id)
+	return found
+}
+
+// turn reads the next page of each.
+func (s *Store) turn(ctx context.Context, all []*reading, count int) {
+	if len(all) == 0 {
+		return
+	}
+	args := func(r *reading) []any { return []any{"evalsha", s.look.sha, 1, r.key.State, r.from, count} }
+	if len(all) == 1 {
+		fields, err := s.look.slice(ctx, s.rdb, args(all[0]))
+		all[0].take(fields, err, count)
+		return
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.Cmd, len(all))
+	for i, r := range all {
+		cmds[i] = redis.NewCmd(ctx, args(r)...)
+		_ = pipe.Process(ctx, cmds[i]) // only queues it
+	}
+	_, _ = pipe.Exec(ctx)
+	var unknown []*reading // by a server that does not know the script
+	for i, r := range all {
+		fields, err := cmds[i].Slice()
+		switch {
+		case redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT"):
+			unknown = append(unknown, r)
+		case cmds[i].Err() != nil:
+			r.take(nil, classify(cmds[i].Err()), count)
+		case err != nil:
+			r.take(nil, &Failure{Kind: ErrUnknown, Err: err}, count)
+		default:
+			r.take(fields, nil, count)
 		}
 	}
-	for _, r := range leases {
-		snap.Leases = append(snap.Leases, *r)
+	if len(unknown) > 0 { // the first of them teaches it
+		s.turn(ctx, unknown[:1], count)
+		s.turn(ctx, unknown[1:], count)
+	}
+}
+
+// reading is a Snapshot that comes page by page.
+type reading struct {
+	key    Key
+	from   int // rank of the next page
+	snap   Snapshot
+	leases map[string]*Record // waiters too, by id
+	queue  []string           // ids
+	done   bool               // all is read, or err
+	err    error
+}
+
+// take takes a page of so many members.
+func (r *reading) take(fields []any, err error, count int) {
+	var members []string
+	if err == nil && r.from == 0 {
+		err = r.snap.readState(fields)
+	}
+	if err == nil {
+		members, err = texts(fields)
+	}
+	for i := 0; err == nil && i+2 < len(members); i += 3 {
+		err = r.collect(members[i], members[i+1], members[i+2])
+	}
+	r.from += count
+	r.err, r.done = err, err != nil || count == 0 || len(members) < 3*count
+}
+
+// snapshot returns what was read.
+func (r *reading) snapshot(records bool) *Snapshot {
+	snap := &r.snap
+	next := int64(0)
+	for _, l := range r.leases {
+		if l.Expires <= snap.Now {
+			snap.Expired++
+		}
+		if next == 0 || l.Expires < next {
+			next = l.Expires
+		}
+	}
+	if snap.Next > 0 && snap.Next <= snap.Now {
+		snap.Next = next // what the state says may be a tombstone's
+	}
+	if !records {
+		return snap
+	}
+	for _, id := range r.queue {
+		if l := r.leases[id]; l != nil {
+			snap.Queue = append(snap.Queue, *l)
+			delete(r.leases, id)
+		}
+	}
+	for _, l := range r.leases {
+		snap.Leases = append(snap.Leases, *l)
 	}
 	slices.SortFunc(snap.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
-	return snap, nil
+	return snap
 }
 
 func corrupt(what, value string) error {
@@ -140,23 +231,30 @@ func (s *Snapshot) readState(fields []any) error {
 
 // collect files one member of the zset: a place in the queue, or a deadline
 // with its record. Free slots and tombstones are of no interest.
-func collect(member, score, record string, leases map[string]*Record, queue *[]string) error {
+func (r *reading) collect(member, score, record string) error {
 	at, err := strconv.ParseFloat(score, 64)
 	switch {
 	case err != nil:
 		return corrupt("score of "+member, score)
 	case at < 0:
-		*queue = append(*queue, strings.TrimPrefix(member, "q"))
+		if len(r.queue) == 0 {
+			w, ok := parseRecord(record)
+			if !ok {
+				return corrupt("waiter", record)
+			}
+			r.snap.Oldest = w.Since
+		}
+		r.queue = append(r.queue, strings.TrimPrefix(member, "q"))
 		return nil
 	case at < deadlines || record == "" || strings.HasPrefix(record, "x "):
 		return nil
 	}
-	r, ok := parseRecord(record)
+	l, ok := parseRecord(record)
 	if !ok {
 		return corrupt("record", record)
 	}
-	r.ID, r.Expires = member, int64(at)
-	leases[member] = r
+	l.ID, l.Expires = member, int64(at)
+	r.leases[member] = l
 	return nil
 }
 
@@ -181,51 +279,4 @@ func parseRecord(s string) (*Record, bool) {
 		return nil, false
 	}
 	return r, ok && !c.bad && host != ""
-}
-
-// Names lists the semaphores that have keys, in no order, by SCAN.
-func (s *Store) Names(ctx context.Context) ([]string, error) {
-	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		return s.clusterNames(ctx, c)
-	}
-	return s.scan(ctx, s.rdb)
-}
-
-func (s *Store) scan(ctx context.Context, node redis.Cmdable) ([]string, error) {
-	var names []string
-	iter := node.Scan(ctx, 0, s.prefix+":{*}", 500).Iterator()
-	for iter.Next(ctx) {
-		if name, ok := s.Name(iter.Val()); ok {
-			names = append(names, name)
-		}
-	}
-	if err := iter.Err(); err != nil {
-		return nil, classify(err)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil // SCAN may return a key twice
-}
-
-func (s *Store) clusterNames(ctx context.Context, c *redis.ClusterClient) ([]string, error) {
-	found := make(chan []string)
-	var names []string
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for part := range found {
-			names = append(names, part...)
-		}
-	}()
-	err := c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		part, err := s.scan(ctx, node)
-		found <- part
-		return err
-	})
-	close(found)
-	<-done
-	if err != nil {
-		return nil, classify(err)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }

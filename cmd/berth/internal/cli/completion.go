@@ -120,8 +120,9 @@ func (a *app) completeNames(most int, ok func(berth.Summary) bool) cobra.Complet
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
-			for s, err := range in.List(ctx) {
-				if err == nil && ok(s) && !slices.Contains(args, s.Name) {
+			list, _ := listed(ctx, in)
+			for _, s := range list {
+				if ok(s) && !slices.Contains(args, s.Name) {
 					words = append(words, word(s.Name, fmt.Sprintf("%d of %d in use, %d waiting", s.InUse, s.Limit, s.Waiting)))
 				}
 			}
@@ -188,7 +189,7 @@ func (a *app) offerEvictees(args []string, of func(*evictee) string) ([]string, 
 		}
 		names, _ := a.expand(in, args)
 		for _, name := range names {
-			state, err := in.Show(ctx, name)
+			state, err := viewed(ctx, in, name)
 			if err != nil {
 				continue
 			}

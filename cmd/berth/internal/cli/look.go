@@ -41,10 +41,10 @@ func (a *app) lsCommand() *cobra.Command {
 }
 
 func listTable(list []berth.Summary) *table {
-	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "NEXT EXPIRY", "STATE")
+	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "OLDEST WAIT", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
 		t.row(s.Name, strconv.Itoa(s.InUse), strconv.Itoa(s.Limit), strconv.Itoa(s.Holders),
-			strconv.Itoa(s.Waiting), ageOrDash(s.NextExpiry), stateWords(s))
+			strconv.Itoa(s.Waiting), ageOrDash(s.OldestWait), ageOrDash(s.NextExpiry), stateWords(s))
 	}
 	return t
 }
@@ -55,7 +55,8 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show who holds a semaphore and who waits for it",
 		Long: `Show who holds a semaphore and who waits for it, since when, and when their
-leases run out unless they are renewed. Exits with 1 when NAME is not in use.`,
+leases run out unless they are renewed. It changes nothing: what has run out is
+shown as expired, until somebody asks for a permit. Exits with 1 when NAME is not in use.`,
 		Example: "  berth show github-api\n  berth show --json github-api | jq '.leases[].pid'",
 		GroupID: groupLook,
 		Args:    cobra.ExactArgs(1),
@@ -63,7 +64,7 @@ leases run out unless they are renewed. Exits with 1 when NAME is not in use.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
 		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
-			state, err := in.Show(ctx, args[0])
+			state, err := viewed(ctx, in, args[0])
 			if err != nil {
 				return err
 			}
@@ -96,7 +97,10 @@ func stateText(s *berth.State, columns int) string {
 func holdersTable(holders []berth.Holder) *table {
 	t := newTable("SLOT", "HOLDER", "HOST", "PID", "WEIGHT", "HELD", "EXPIRES IN", "LEASE")
 	for _, h := range holders {
-		expires := ageOrDash(h.ExpiresIn)
+		expires := expiry(h.ExpiresIn, h.Expired)
+		if h.Until > 0 {
+			expires += ", ends in " + screen.Age(h.Until)
+		}
 		if h.Evicting {
 			expires += ", evicted"
 		}
@@ -110,9 +114,17 @@ func waitersTable(waiters []berth.Waiter) *table {
 	t := newTable("PLACE", "WAITER", "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
 		t.row(strconv.Itoa(w.Ahead+1), orDash(w.Label), orDash(w.Host), strconv.Itoa(w.PID),
-			strconv.Itoa(w.Weight), screen.Age(w.Waited), ageOrDash(w.ExpiresIn), w.ID)
+			strconv.Itoa(w.Weight), screen.Age(w.Waited), expiry(w.ExpiresIn, w.Expired), w.ID)
 	}
 	return t
+}
+
+// expiry is when a lease or a place in the queue runs out.
+func expiry(left time.Duration, expired bool) string {
+	if expired {
+		return "expired"
+	}
+	return ageOrDash(left)
 }
 
 func stateWords(s berth.Summary) string {
@@ -122,6 +134,9 @@ func stateWords(s berth.Summary) string {
 	}
 	if s.Pinned {
 		words = append(words, fmt.Sprintf("pinned, declared %d", s.Declared))
+	}
+	if s.Expired > 0 {
+		words = append(words, fmt.Sprintf("%d expired", s.Expired))
 	}
 	if s.LimitChanges > 0 {
 		words = append(words, "limit changed "+plural(s.LimitChanges, "time"))

@@ -87,15 +87,43 @@ func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {
 
 // listed returns the semaphores that are sound, and what is wrong with the others.
 func listed(ctx context.Context, in *berth.Inspector) ([]berth.Summary, error) {
+	names, err := allNames(ctx, in)
+	if err != nil {
+		return nil, err
+	}
 	all := []berth.Summary{} // JSON has an empty array for "none"
 	var errs []error
-	for s, err := range in.List(ctx) {
-		if err == nil {
-			all = append(all, s)
+	for st, err := range in.Sample(ctx, names, berth.SampleOptions{}) {
+		switch {
+		case err == nil:
+			all = append(all, st.Summary)
+		case !errors.Is(err, berth.ErrNotFound): // what has just gone is not listed
+			errs = append(errs, err)
 		}
-		errs = append(errs, err)
 	}
 	return all, errors.Join(errs...)
+}
+
+// allNames walks the keyspace to its end.
+func allNames(ctx context.Context, in *berth.Inspector) (all []string, err error) {
+	for cursor := ""; ; {
+		var names []string
+		if names, cursor, err = in.Names(ctx, cursor, 1000); err != nil {
+			return nil, err
+		}
+		if all = append(all, names...); cursor == "" {
+			slices.Sort(all)
+			return slices.Compact(all), nil
+		}
+	}
+}
+
+// viewed is one semaphore with its records, and changes nothing.
+func viewed(ctx context.Context, in *berth.Inspector, name string) (*berth.State, error) {
+	for st, err := range in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
+		return st, err
+	}
+	return nil, ctx.Err()
 }
 
 // match returns the names that arg stands for: itself, unless it is a pattern.

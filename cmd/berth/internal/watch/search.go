@@ -1,0 +1,88 @@
+package watch
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// step is how many keys the server looks at in one call of the search.
+	step = 1000
+	// between is the least time from the beginning of one search to the next.
+	between = 30 * time.Second
+)
+
+// search walks through the names again and again, slowly, until ctx ends.
+func (s *Sampler) search(ctx context.Context) {
+	for ctx.Err() == nil {
+		begun := time.Now()
+		s.mu.Lock()
+		s.round++
+		round := s.round
+		s.mu.Unlock()
+		if !s.walk(ctx, round) {
+			if !rest(ctx, time.Second) { // what is wrong is told by those who sample
+				return
+			}
+			continue
+		}
+		if !rest(ctx, time.Until(begun.Add(between))) {
+			return
+		}
+	}
+}
+
+// walk goes once through all names, and drops those that it has not met, nor the walk
+// before it; false: it was broken off.
+func (s *Sampler) walk(ctx context.Context, round int) bool {
+	dropped := 0
+	for cursor := ""; ; {
+		var names []string
+		var next string
+		cost, err := s.cost(ctx, 1, func() (err error) {
+			names, next, err = s.cfg.Inspector.Names(ctx, cursor, step)
+			return err
+		})
+		if err != nil {
+			return false
+		}
+		dropped += s.add(names, round)
+		if !rest(ctx, (share-1)*cost) {
+			return false
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, t := range s.names {
+		if t.found < round-1 {
+			delete(s.names, name)
+		}
+	}
+	if s.dropped = dropped; !s.view.Found {
+		s.view.Found = true
+		signal(s.first)
+	}
+	return true
+}
+
+// add has names looked at, as far as there is room, and returns how many are not.
+func (s *Sampler) add(names []string, round int) (dropped int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		t := s.names[name]
+		switch {
+		case t == nil && len(s.names) >= mostNames:
+			dropped++
+			continue
+		case t == nil:
+			t = &track{}
+			s.names[name] = t
+		}
+		t.found = max(t.found, round)
+	}
+	return dropped
+}

@@ -1,0 +1,306 @@
+// Package watch keeps a picture of many semaphores for those who look at them: whatever
+// their number, Redis is asked once, at most for 2 % of its time, and not at all when
+// nobody looks.
+package watch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+const (
+	// share is which part of the server's time sampling may take: one in share. Finding
+	// names may take as much again.
+	share = 50
+	// idle is how long after the last look the sampler goes to sleep.
+	idle = time.Minute
+	// mostNames bounds how many semaphores are looked at.
+	mostNames = 20000
+)
+
+// Config says what a Sampler looks at.
+type Config struct {
+	Inspector *berth.Inspector
+	Ping      func(context.Context) error // a round trip that costs the server nothing
+	Names     []string                    // of the semaphores; none: all that are found
+	Every     time.Duration               // the pace while that is cheap enough
+}
+
+// Row is one semaphore.
+type Row struct {
+	berth.Summary
+	Idle bool  // nobody holds or waits, and nothing is pinned: the rest is 0
+	Err  error // it is damaged, or of a newer layout: the rest is 0
+}
+
+// View is what is known. It is not changed any more.
+type View struct {
+	Rows    []Row     // by name
+	At      time.Time // of Rows; zero: there are none yet
+	Err     error     // of the last attempt, if that failed
+	Cost    time.Duration
+	Pace    time.Duration // between samples
+	Found   bool          // the search for names has been through once
+	Dropped int           // names above those that are looked at
+
+	Focus *berth.State // the semaphore that Focus named, with records; nil: not read yet
+	// FocusErr is why Focus is not, or no longer, up to date. With ErrNotFound it is idle.
+	FocusErr error
+	FocusAt  time.Time
+
+	Events Feed
+}
+
+// Sampler is safe for concurrent use.
+type Sampler struct {
+	cfg   Config
+	wake  chan struct{} // capacity 1: somebody looks
+	kick  chan struct{} // capacity 1: the focus has changed
+	first chan struct{} // capacity 1: the search has been through once
+
+	mu      sync.Mutex
+	view    View
+	looked  time.Time
+	focus   string
+	names   map[string]*track // what is looked at
+	dropped int
+	round   int // of the search
+}
+
+// New returns a Sampler that does nothing before Run.
+func New(cfg Config) *Sampler {
+	s := &Sampler{cfg: cfg, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), first: make(chan struct{}, 1), names: map[string]*track{}}
+	for _, name := range cfg.Names {
+		s.names[name] = &track{}
+	}
+	s.view.Found = len(cfg.Names) > 0
+	return s
+}
+
+// Look returns what is known, and keeps the sampler awake for a minute. It never waits
+// for Redis.
+func (s *Sampler) Look() View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looked = time.Now()
+	signal(s.wake)
+	v := s.view
+	v.Dropped = s.dropped
+	v.Events.Last = slices.Clone(v.Events.Last)
+	return v
+}
+
+// Focus has one semaphore read with its holders and waiters; "" ends that.
+func (s *Sampler) Focus(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name != s.focus {
+		s.focus, s.view.Focus, s.view.FocusErr = name, nil, nil
+	}
+	signal(s.kick)
+}
+
+// Run works until ctx ends.
+func (s *Sampler) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		if s.idle() {
+			continue // an old look
+		}
+		awake, sleep := context.WithCancel(ctx)
+		var others sync.WaitGroup
+		if len(s.cfg.Names) == 0 {
+			others.Go(func() { s.search(awake) })
+		}
+		others.Go(func() { s.listen(awake) })
+		s.sample(awake)
+		sleep()
+		others.Wait()
+	}
+}
+
+// Once finds all names, and samples them once.
+func (s *Sampler) Once(ctx context.Context) (View, error) {
+	for cursor := ""; len(s.cfg.Names) == 0; {
+		names, next, err := s.cfg.Inspector.Names(ctx, cursor, step)
+		if err != nil {
+			return View{}, err
+		}
+		s.add(names, 0)
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	s.list(ctx)
+	v := s.Look()
+	return v, v.Err
+}
+
+func (s *Sampler) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.looked) >= idle
+}
+
+// sample samples until ctx ends or nobody has looked for a while.
+func (s *Sampler) sample(ctx context.Context) {
+	nextList, nextFocus := time.Now(), time.Now()
+	for ctx.Err() == nil && !s.idle() {
+		s.mu.Lock()
+		name := s.focus
+		s.mu.Unlock()
+		begun := time.Now()
+		among := time.Duration(share)
+		if name != "" {
+			among *= 2 // each of the two has half of what is allowed
+		}
+		if !begun.Before(nextList) {
+			nextList = begun.Add(s.paced(s.list(ctx), among))
+		}
+		if begun = time.Now(); name != "" && !begun.Before(nextFocus) {
+			nextFocus = begun.Add(s.paced(s.detail(ctx, name), among))
+		}
+		next := nextList
+		if name != "" && nextFocus.Before(next) {
+			next = nextFocus
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.kick:
+			nextFocus = time.Now()
+		case <-s.first:
+			nextList = time.Now()
+		case <-time.After(time.Until(next)):
+		}
+	}
+}
+
+// paced is the time from one beginning to the next of what costs so much.
+func (s *Sampler) paced(cost, among time.Duration) time.Duration {
+	return max(s.cfg.Every, among*cost)
+}
+
+// list samples all semaphores, and returns what that cost.
+func (s *Sampler) list(ctx context.Context) time.Duration {
+	s.mu.Lock()
+	names := make([]string, 0, len(s.names))
+	for name := range s.names {
+		names = append(names, name)
+	}
+	s.mu.Unlock()
+	slices.Sort(names)
+	rows := make([]Row, 0, len(names))
+	cost, err := s.cost(ctx, (len(names)+99)/100, func() error {
+		for st, err := range s.cfg.Inspector.Sample(ctx, names, berth.SampleOptions{}) {
+			switch {
+			case err == nil:
+				rows = append(rows, Row{Summary: st.Summary})
+			case errors.Is(err, berth.ErrNotFound):
+				rows = append(rows, Row{Summary: st.Summary, Idle: true})
+			case errors.Is(err, berth.ErrCorrupt):
+				rows = append(rows, Row{Summary: st.Summary, Err: err})
+			default:
+				return err
+			}
+		}
+		return nil
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.view.Err = err; err != nil || ctx.Err() != nil {
+		return cost
+	}
+	s.view.Rows, s.view.At, s.view.Cost, s.view.Pace = rows, time.Now(), cost, s.paced(cost, share)
+	s.remember(rows)
+	return cost
+}
+
+// detail reads one semaphore with its records, and returns what that cost.
+func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
+	var state *berth.State
+	cost, err := s.cost(ctx, 1, func() error {
+		for st, err := range s.cfg.Inspector.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
+			state = st
+			return err
+		}
+		return nil
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name != s.focus {
+		return cost
+	}
+	s.view.FocusErr = err
+	if err == nil && state != nil {
+		s.view.Focus, s.view.FocusAt = state, time.Now()
+	}
+	return cost
+}
+
+// cost calls f, which makes so many round trips, and returns how much of the server's
+// time that took at most: all of its own time but that of the network.
+func (s *Sampler) cost(ctx context.Context, trips int, f func() error) (time.Duration, error) {
+	before, err := s.trip(ctx)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := f(); err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	after, err := s.trip(ctx)
+	return max(took-time.Duration(trips)*min(before, after), 0), err
+}
+
+// trip measures a round trip.
+func (s *Sampler) trip(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	start := time.Now()
+	err := s.cfg.Ping(ctx)
+	return time.Since(start), err
+}
+
+// rest waits so long that cost is one part in share of the time; false: ctx has ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// busier orders rows by how much goes on in them; of equals those first that have a
+// history.
+func (s *Sampler) busier(a, b Row) int {
+	weight := func(r Row) int {
+		w := 4*r.Waiting + 2*r.InUse
+		if t := s.names[r.Name]; t != nil && t.points != nil {
+			w++
+		}
+		return w
+	}
+	if d := weight(b) - weight(a); d != 0 {
+		return d
+	}
+	return strings.Compare(a.Name, b.Name)
+}

@@ -1,0 +1,297 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// meter is a server's time: each pipeline and each SCAN takes so long as is set.
+type meter struct {
+	sample, scan atomic.Int64 // nanoseconds
+	samples      atomic.Int64 // how many there were
+	scans        atomic.Int64
+	spent        atomic.Int64 // all of it
+}
+
+func (m *meter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (m *meter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		<-time.After(network)
+		switch cmd.Name() {
+		case "scan":
+			m.scans.Add(1)
+			m.spend(m.scan.Load())
+		case "evalsha":
+			m.samples.Add(1)
+			m.spend(m.sample.Load())
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (m *meter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		<-time.After(network)
+		m.samples.Add(1)
+		m.spend(m.sample.Load())
+		return next(ctx, cmds)
+	}
+}
+
+func (m *meter) spend(ns int64) {
+	m.spent.Add(ns)
+	<-time.After(time.Duration(ns))
+}
+
+// network is what it takes beside.
+const network = 10 * time.Millisecond
+
+// start runs a sampler over n semaphores.
+func start(e *testenv.Env, n int, change func(*Config)) (*Sampler, *meter) {
+	for i := range n {
+		e.Must(e.Eye.Pin(e.Ctx, fmt.Sprint("n", i), 5))
+	}
+	m := &meter{}
+	e.Raw.AddHook(m)
+	cfg := Config{Inspector: e.Eye, Every: time.Second, Ping: func(ctx context.Context) error { return e.Raw.Ping(ctx).Err() }}
+	if change != nil {
+		change(&cfg)
+	}
+	s := New(cfg)
+	ctx, stop := context.WithCancel(e.Ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	e.T.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return s, m
+}
+
+// lookFor looks four times a second for so long.
+func lookFor(e *testenv.Env, s *Sampler, d time.Duration) View {
+	for end := time.Now().Add(d); time.Now().Before(end); e.Pass(250 * time.Millisecond) {
+		s.Look()
+	}
+	return s.Look()
+}
+
+// TestSamplerSeesAll: numbers, one in detail, what is idle or damaged, and events.
+func TestSamplerSeesAll(t *testing.T) {
+	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+		s, _ := start(e, 2, nil)
+		p := e.Peer()
+		held := e.Hold(p.Sem(1))
+		e.Queue(p.Sem(1))
+		gone := e.Hold(p.Named("gone", 1))
+		e.Must(e.Raw.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
+		s.Focus(testenv.Name)
+		v := lookFor(e, s, 3*time.Second)
+		if v.Err != nil || !v.Found || time.Since(v.At) > time.Second || len(v.Rows) != 5 {
+			t.Fatalf("view %+v", v)
+		}
+		row := v.Rows[4]
+		if row.Name != testenv.Name || row.Holders != 1 || row.Waiting != 1 || row.OldestWait < 2*time.Second {
+			t.Errorf("row %+v", row)
+		}
+		if !errors.Is(v.Rows[0].Err, berth.ErrCorrupt) || v.Rows[2].Limit != 5 {
+			t.Errorf("rows %+v", v.Rows)
+		}
+		if v.Focus == nil || len(v.Focus.Leases) != 1 || len(v.Focus.Queue) != 1 || v.FocusErr != nil {
+			t.Errorf("focus %+v, %v", v.Focus, v.FocusErr)
+		}
+		e.Release(held, gone)
+		v = lookFor(e, s, 2*time.Second)
+		if !v.Rows[1].Idle || v.Rows[1].Name != "gone" {
+			t.Errorf("what has gone: %+v", v.Rows[1])
+		}
+		if f := v.Events; !f.Listening || f.Counts[berth.EventHandoff] != 1 || len(f.Last) != 1 || f.Last[0].Name != testenv.Name {
+			t.Errorf("events %+v", f)
+		}
+		if points := s.History(testenv.Name, time.Now().Add(-4*time.Second)); len(points) < 3 || len(points) > 6 || points[0].Waiting != 1 || points[len(points)-1].Waiting != 0 {
+			t.Errorf("history %+v", points)
+		}
+		if v = lookFor(e, s, 2*between+5*time.Second); len(v.Rows) != 4 {
+			t.Errorf("after two searches: %+v", v.Rows)
+		}
+	})
+}
+
+// TestSamplerTakesTwoPercentAtMost of the server's time, and the search as much again,
+// whatever the network takes.
+func TestSamplerTakesTwoPercentAtMost(t *testing.T) {
+	for name, focus := range map[string]string{"list": "", "detail": "n1"} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+				s, m := start(e, 150, nil)
+				s.Focus(focus)
+				m.sample.Store(int64(100 * time.Millisecond))
+				lookFor(e, s, 10*time.Second) // the first round has no pace yet
+				before := m.spent.Load()
+				const span = 4 * time.Minute
+				v := lookFor(e, s, span)
+				if part := float64(m.spent.Load()-before) / float64(span); part > 0.0205 || part < 0.015 {
+					t.Errorf("it took %.2f %%, with a pace of %v", 100*part, v.Pace)
+				}
+				if v.Pace < 10*time.Second {
+					t.Errorf("pace %v for a cost of %v", v.Pace, v.Cost)
+				}
+			})
+		})
+	}
+}
+
+func TestSearchTakesItsTime(t *testing.T) {
+	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+		s, m := start(e, 10, nil)
+		lookFor(e, s, 10*time.Second)
+		if n := m.scans.Load(); n != 1 {
+			t.Errorf("%d scans in ten seconds", n)
+		}
+		lookFor(e, s, 5*time.Minute)
+		if n := m.scans.Load(); n < 10 || n > 12 {
+			t.Errorf("%d scans in five minutes", n)
+		}
+		m.scan.Store(int64(time.Second))
+		lookFor(e, s, between)
+		before := m.spent.Load()
+		const span = 10 * time.Minute
+		lookFor(e, s, span)
+		if part := float64(m.spent.Load()-before) / float64(span); part > 0.021 || part < 0.015 {
+			t.Errorf("a slow search took %.2f %%", 100*part)
+		}
+	})
+}
+
+// TestSamplerSleepsWhenNobodyLooks: then nothing is asked, and nobody listens.
+func TestSamplerSleepsWhenNobodyLooks(t *testing.T) {
+	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+		s, m := start(e, 2, nil)
+		e.Pass(time.Minute)
+		if n := m.samples.Load() + m.scans.Load(); n > 0 {
+			t.Errorf("%d requests before the first look", n)
+		}
+		lookFor(e, s, time.Minute)
+		e.Pass(idle + 2*time.Second)
+		before := m.samples.Load() + m.scans.Load()
+		if before < 100 {
+			t.Errorf("%d requests in two minutes", before)
+		}
+		e.Pass(30 * time.Minute)
+		if n := m.samples.Load() + m.scans.Load(); n != before {
+			t.Errorf("%d requests while nobody looked", n-before)
+		}
+		if n := e.Raw.PubSubNumPat(e.Ctx).Val(); n != 0 {
+			t.Errorf("%d listen while nobody looks", n)
+		}
+		if v := lookFor(e, s, 2*time.Second); time.Since(v.At) > 2*time.Second || !v.Events.Listening {
+			t.Errorf("it did not wake: %+v", v)
+		}
+	})
+}
+
+// TestSamplerOfGivenNames searches for none.
+func TestSamplerOfGivenNames(t *testing.T) {
+	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+		s, m := start(e, 3, func(c *Config) { c.Names = []string{"n1", "absent"} })
+		v := lookFor(e, s, time.Minute)
+		if len(v.Rows) != 2 || v.Rows[0].Name != "absent" || !v.Rows[0].Idle || v.Rows[1].Limit != 5 || m.scans.Load() > 0 {
+			t.Errorf("%d scans, rows %+v", m.scans.Load(), v.Rows)
+		}
+	})
+}
+
+// TestSamplerKeepsWhatItHasWhileRedisIsAway.
+func TestSamplerKeepsWhatItHasWhileRedisIsAway(t *testing.T) {
+	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+		p := e.Peer()
+		s, _ := start(e, 3, func(c *Config) {
+			c.Inspector = p.Inspector()
+			c.Ping = func(ctx context.Context) error { return p.RDB.Ping(ctx).Err() }
+		})
+		s.Focus("n1")
+		last := lookFor(e, s, 5*time.Second)
+		p.Net.Down()
+		v := lookFor(e, s, 20*time.Second)
+		if v.Err == nil || v.FocusErr == nil || len(v.Rows) != 3 || v.At.Sub(last.At) > 2*time.Second || v.Focus == nil || v.Events.Listening {
+			t.Errorf("while it is away: %+v", v)
+		}
+		p.Net.Up()
+		if v = lookFor(e, s, 15*time.Second); v.Err != nil || v.FocusErr != nil || time.Since(v.At) > 2*time.Second || !v.Events.Listening {
+			t.Errorf("when it is back: %+v", v)
+		}
+	})
+}
+
+// TestSamplerIsBounded in the number of names.
+func TestSamplerIsBounded(t *testing.T) {
+	s := New(Config{})
+	var names []string
+	for i := range mostNames + 5000 {
+		names = append(names, fmt.Sprint("n", i))
+	}
+	if dropped := s.add(names, 1); dropped != 5000 || len(s.names) != mostNames {
+		t.Errorf("%d names, %d dropped", len(s.names), dropped)
+	}
+}
+
+func TestOnce(t *testing.T) {
+	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+		for i := range 250 {
+			e.Must(e.Eye.Pin(e.Ctx, fmt.Sprint("n", i), 5))
+		}
+		v, err := New(Config{Inspector: e.Eye, Ping: func(context.Context) error { return nil }}).Once(e.Ctx)
+		if err != nil || len(v.Rows) != 250 {
+			t.Errorf("%d rows, %v", len(v.Rows), err)
+		}
+	})
+}
+
+// TestHistoryOfTheBusiest: a thousand have one, of 300 points.
+func TestHistoryOfTheBusiest(t *testing.T) {
+	s := New(Config{Names: []string{"a"}})
+	rows := make([]Row, 2*mostHistories)
+	for round := range 2 * mostPoints {
+		for i := range rows {
+			name := fmt.Sprint("n", i)
+			if round == 0 {
+				s.add([]string{name}, 1)
+			}
+			rows[i] = Row{Summary: berth.Summary{Name: name, InUse: round, Waiting: i}}
+		}
+		s.view.At = time.Unix(int64(round), 0)
+		s.remember(rows)
+	}
+	kept := 0
+	for _, r := range rows {
+		points := s.History(r.Name, time.Time{})
+		if len(points) == 0 {
+			continue
+		}
+		kept++
+		if len(points) != mostPoints || points[0].InUse != mostPoints || points[mostPoints-1].InUse != 2*mostPoints-1 || r.Waiting < mostHistories {
+			t.Fatalf("history of %+v: %d points from %+v", r, len(points), points[0])
+		}
+	}
+	if kept != mostHistories {
+		t.Errorf("%d histories", kept)
+	}
+}

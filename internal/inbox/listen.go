@@ -1,0 +1,81 @@
+package inbox
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Listen calls deliver for each message to a channel that matches pattern, from when it
+// has called standing until ctx ends, the connection breaks or deliver fails; that is
+// the error. It does not connect again. Messages in a Cluster's shard channels have no
+// patterns.
+func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, standing func(), deliver func(channel, payload string) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	conn := rdb.PSubscribe(ctx) // to nothing: it connects with the first command
+	var reading sync.WaitGroup
+	defer func() {
+		cancel()
+		_ = conn.Close()
+		reading.Wait()
+	}()
+	if err := conn.PSubscribe(ctx, pattern); err != nil {
+		return err
+	}
+	var heard atomic.Int64
+	heard.Store(time.Now().UnixNano())
+	broken := make(chan error, 1)
+	reading.Go(func() {
+		broken <- hear(ctx, conn, func(msg any) error {
+			heard.Store(time.Now().UnixNano())
+			switch msg := msg.(type) {
+			case *redis.Subscription:
+				standing()
+			case *redis.Message:
+				return deliver(msg.Channel, msg.Payload)
+			}
+			return nil
+		})
+	})
+	watch := time.NewTicker(quiet)
+	defer watch.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-broken:
+			return err
+		case <-watch.C:
+			switch silent := time.Since(time.Unix(0, heard.Load())); {
+			case silent >= 2*quiet:
+				return errSilent
+			case silent >= quiet:
+				if err := conn.Ping(ctx); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// hear takes what the server sends until ctx ends, the connection breaks or take fails.
+// As to noRedial see read.
+func hear(ctx context.Context, conn *redis.PubSub, take func(msg any) error) error {
+	noRedial, end := context.WithCancel(ctx)
+	end()
+	for {
+		msg, err := receive(noRedial, conn)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			err = take(msg)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Names lists the semaphores that have keys, by name.
+func (s *Store) Names(ctx context.Context) ([]string, error) {
+	var all []string
+	for cursor := ""; ; {
+		names, next, err := s.NamesFrom(ctx, cursor, 500)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, names...)
+		if cursor = next; cursor == "" {
+			slices.Sort(all)
+			return slices.Compact(all), nil // SCAN may return a key twice
+		}
+	}
+}
+
+// NamesFrom is a step of a walk through the keyspace, which looks at about budget keys:
+// the names of the semaphores among them, in no order, perhaps some twice, and the cursor
+// of the next step. The cursor is "" before the first step and after the last. A Cluster
+// is walked master by master.
+func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
+	at, addr, _ := strings.Cut(cmp.Or(cursor, "0"), " ")
+	from, err := strconv.ParseUint(at, 10, 64)
+	if err != nil {
+		return nil, "", &Failure{Kind: ErrRejected, Err: fmt.Errorf("%w: %.40q is no cursor", ErrRequest, cursor)}
+	}
+	var node redis.Cmdable = s.rdb
+	here, after := "", ""
+	if c, ok := s.rdb.(*redis.ClusterClient); ok {
+		if node, here, after, err = masterFrom(ctx, c, addr); err != nil || node == nil {
+			return nil, "", err
+		}
+		if here != addr {
+			from = 0 // the master of the last step has gone
+		}
+	}
+	keys, to, err := node.Scan(ctx, from, s.prefix+":{*}", int64(budget)).Result()
+	if err != nil {
+		return nil, "", classify(err)
+	}
+	for _, key := range keys {
+		if name, ok := s.Name(key); ok {
+			names = append(names, name)
+		}
+	}
+	switch {
+	case to != 0:
+		next = strings.TrimSpace(fmt.Sprint(to, " ", here))
+	case after != "":
+		next = "0 " + after
+	}
+	return names, next, nil
+}
+
+// masterFrom returns the master with the first address from addr on, nil when there is
+// none, and the address after it, "" when there is none.
+func masterFrom(ctx context.Context, c *redis.ClusterClient, addr string) (node redis.Cmdable, here, after string, err error) {
+	var mu sync.Mutex
+	masters := map[string]redis.Cmdable{}
+	err = c.ForEachMaster(ctx, func(_ context.Context, m *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters[m.Options().Addr] = m
+		return nil
+	})
+	if err != nil {
+		return nil, "", "", classify(err)
+	}
+	var addrs []string
+	for a := range masters {
+		if a >= addr {
+			addrs = append(addrs, a)
+		}
+	}
+	slices.Sort(addrs)
+	if len(addrs) == 0 {
+		return nil, "", "", nil
+	}
+	if len(addrs) > 1 {
+		after = addrs[1]
+	}
+	return masters[addrs[0]], addrs[0], after, nil
+}

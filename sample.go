@@ -1,0 +1,172 @@
+package berth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/session"
+)
+
+// SampleOptions says what Sample reads.
+type SampleOptions struct {
+	// Records has the holders and waiters read, too. They come in pages: of more than
+	// a few hundred they are not a single moment's picture.
+	Records bool
+}
+
+// How many semaphores travel in one pipeline, without records and with.
+const (
+	flight        = 100
+	flightRecords = 10
+)
+
+// Sample yields the state of each of the semaphores, in the order of names. It is what
+// a live view is made of: it writes nothing, works for a user of Redis who must not
+// write, and needs a round trip for a hundred semaphores. So what has run out is not
+// taken out, but counted in Expired, and has Expired set; it counts in the other
+// numbers too, until the next call to its semaphore.
+//
+// An error belongs to the semaphore that is named in the State beside it: ErrNotFound
+// when it is idle and nothing is pinned, a *CorruptError when it is damaged or a newer
+// berth wrote it. Any other error is the last thing that is yielded.
+func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
+	return func(yield func(*State, error) bool) {
+		if err := validContext(ctx); err != nil {
+			yield(&State{}, err)
+			return
+		}
+		for _, name := range names {
+			if err := validName(name); err != nil {
+				yield(&State{Summary: Summary{Name: name}}, err)
+				return
+			}
+		}
+		size := flight
+		if o.Records {
+			size = flightRecords
+		}
+		for part := range slices.Chunk(names, size) {
+			found, err := in.sample(ctx, part, o.Records)
+			for i, name := range part {
+				st := &State{Summary: Summary{Name: name}}
+				err := err
+				if err == nil {
+					st, err = sampled(ctx, name, found[i])
+				}
+				if !yield(st, err) || err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sample reads some semaphores in one pipeline.
+func (in *Inspector) sample(ctx context.Context, names []string, records bool) ([]protocol.Found, error) {
+	keys := make([]protocol.Key, len(names))
+	for i, name := range names {
+		keys[i] = in.store.Key(name)
+	}
+	found, err := session.Bounded(ctx, mostCall, func(ctx context.Context) ([]protocol.Found, error) {
+		return in.store.InspectAll(ctx, keys, records), nil
+	})
+	if err != nil {
+		return nil, failed(ctx, "", err)
+	}
+	return found, nil
+}
+
+// sampled is what was found of one semaphore. The State always has its name.
+func sampled(ctx context.Context, name string, found protocol.Found) (*State, error) {
+	st := &State{Summary: Summary{Name: name}}
+	if found.Err != nil {
+		return st, failed(ctx, name, found.Err)
+	}
+	if err := inUse(name, found.Snapshot); err != nil {
+		return st, err
+	}
+	return state(name, found.Snapshot), nil
+}
+
+// Names is one step of a walk through the keyspace by SCAN, in which the server looks
+// at about budget keys: it returns the semaphores among them, in no order and perhaps
+// some twice, and the cursor of the next step. Cursor is "" for the first step, and next
+// is "" after the last. Who walks a large keyspace sets the pace by pausing between
+// steps. In a Cluster it goes from master to master.
+//
+// Semaphores that have keys during the whole walk are among what it returns; those that
+// come or go meanwhile may be.
+func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
+	if err := validContext(ctx); err != nil {
+		return nil, "", err
+	}
+	if budget < 1 || budget > 10000 {
+		return nil, "", &InvalidError{"budget", fmt.Sprintf("%d is outside 1 to 10000", budget)}
+	}
+	type step struct {
+		names []string
+		next  string
+	}
+	found, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (s step, err error) {
+		s.names, s.next, err = in.store.NamesFrom(ctx, cursor, budget)
+		return s, err
+	})
+	if errors.Is(err, protocol.ErrRequest) {
+		return nil, "", &InvalidError{"cursor", fmt.Sprintf("%.40q is none that Names returned", cursor)}
+	}
+	if err != nil {
+		return nil, "", failed(ctx, "", err)
+	}
+	return slices.DeleteFunc(found.names, func(name string) bool { return validName(name) != nil }), found.next, nil
+}
+
+func state(name string, s *protocol.Snapshot) *State {
+	st := &State{Summary: summary(name, s), Leases: []Holder{}, Queue: []Waiter{}}
+	for _, r := range s.Leases {
+		st.Leases = append(st.Leases, Holder{
+			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Weight: r.Weight, TTL: r.TTL, Slot: r.Slot, Token: r.Token,
+			Held: since(s, r.Since), ExpiresIn: until(s, r.Expires), Until: until(s, r.Ceiling), Evicting: r.Evicting, Expired: r.Expires <= s.Now,
+		})
+	}
+	for i, r := range s.Queue {
+		st.Queue = append(st.Queue, Waiter{
+			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Weight: r.Weight, Ahead: i,
+			Waited: since(s, r.Since), ExpiresIn: until(s, r.Expires), Expired: r.Expires <= s.Now,
+		})
+	}
+	return st
+}
+
+// sessionOf returns what an id begins with: the name of who asked for it.
+func sessionOf(id string) string {
+	name, _, _ := strings.Cut(id, ".")
+	return name
+}
+
+func summary(name string, s *protocol.Snapshot) Summary {
+	sum := Summary{
+		Name: name, Limit: s.Limit(), Declared: s.Declared, Pinned: s.Pin >= 0, Paused: s.Paused, InUse: s.Used,
+		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Next), Expired: s.Expired, LimitChanges: s.Changes,
+	}
+	if s.Oldest > 0 {
+		sum.OldestWait = since(s, s.Oldest)
+	}
+	return sum
+}
+
+func since(s *protocol.Snapshot, at int64) time.Duration {
+	return max(time.Duration(s.Now-at)*time.Millisecond, 0)
+}
+
+func until(s *protocol.Snapshot, at int64) time.Duration {
+	if at == 0 {
+		return 0
+	}
+	return max(time.Duration(at-s.Now)*time.Millisecond, 0)
+}

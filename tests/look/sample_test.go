@@ -1,0 +1,279 @@
+package look_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// sampled returns what Sample yields, by name, and the errors.
+func sampled(e *testenv.Env, o berth.SampleOptions, names ...string) (map[string]*berth.State, map[string]error) {
+	e.T.Helper()
+	states, errs := map[string]*berth.State{}, map[string]error{}
+	for st, err := range e.Eye.Sample(e.Ctx, names, o) {
+		states[st.Name], errs[st.Name] = st, err
+	}
+	return states, errs
+}
+
+// one is the sample, with records, of the semaphore that tests use.
+func one(e *testenv.Env) *berth.State {
+	e.T.Helper()
+	states, errs := sampled(e, berth.SampleOptions{Records: true}, testenv.Name)
+	e.Must(errs[testenv.Name])
+	return states[testenv.Name]
+}
+
+// TestSampleIsWhatShowSays: with records a sample is Show, as long as nothing has run out.
+func TestSampleIsWhatShowSays(t *testing.T) {
+	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		e.Hold(p.Sem(3, berth.TTL(20*time.Second), berth.MaxHold(time.Hour)), berth.Label("a"))
+		e.Hold(q.Sem(3), berth.Weight(2))
+		e.Queue(p.Sem(3), berth.Label("c"))
+		e.Queue(q.Sem(3), berth.Weight(3))
+		e.Pass(20 * time.Millisecond)
+		got, want := one(e), e.Show()
+		if a, b := timeless(t, got), timeless(t, want); a != b {
+			t.Errorf("sample %s\nshow   %s", a, b)
+		}
+		if first := got.Leases[0]; first.Until <= 59*time.Minute || first.Until > time.Hour || got.Leases[1].Until != 0 {
+			t.Errorf("ends of MaxHold: %v, %v", first.Until, got.Leases[1].Until)
+		}
+		if s := got.Leases[0].Session; s == "" || s != got.Queue[0].Session || s == got.Leases[1].Session {
+			t.Errorf("sessions %+v, %+v", got.Leases, got.Queue)
+		}
+		brief, _ := sampled(e, berth.SampleOptions{}, testenv.Name)
+		s := brief[testenv.Name]
+		if s.OldestWait < 19*time.Millisecond || s.OldestWait > time.Minute || s.NextExpiry <= 0 || s.Expired > 0 || len(s.Leases)+len(s.Queue) > 0 {
+			t.Errorf("without records: %+v", s)
+		}
+	})
+}
+
+// timeless is a state as JSON, without its times.
+func timeless(t *testing.T, s *berth.State) string {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`"[a-z_]+_ms":\d+`).ReplaceAllString(string(b), "")
+}
+
+// TestSampleLeavesWhatHasRunOut: it is marked and counted, and no key changes.
+func TestSampleLeavesWhatHasRunOut(t *testing.T) {
+	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+		for name, crowd := range map[string]int{"alone": 0, "crowd": 3} {
+			p := e.Peer()
+			limit := max(crowd-1, 1)
+			for range limit {
+				e.Hold(p.Named(name, limit, berth.TTL(e.TTL)))
+			}
+			for range crowd / 2 {
+				e.Queue(p.Named(name, limit, berth.TTL(e.TTL)))
+			}
+			p.Crash()
+			e.Pass(2*e.TTL + 15*time.Second*time.Duration(btoi(e.Exact)))
+			before := e.Keys()
+			brief, errs := sampled(e, berth.SampleOptions{}, name)
+			e.Must(errs[name])
+			full, _ := sampled(e, berth.SampleOptions{Records: true}, name)
+			e.Unchanged(before)
+			if s := full[name]; s.Holders != limit || s.InUse != limit || s.Expired < limit || !s.Leases[0].Expired || s.Leases[0].ExpiresIn != 0 {
+				t.Errorf("%s: with records %+v", name, s)
+			}
+			if brief[name].Expired != full[name].Expired || brief[name].NextExpiry != 0 {
+				t.Errorf("%s: without records %+v", name, brief[name])
+			}
+			if _, err := e.Eye.Show(e.Ctx, name); crowd == 0 && !errors.Is(err, berth.ErrNotFound) {
+				t.Errorf("%s: show says %v", name, err)
+			}
+		}
+	})
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestSampleOfThoseThatAreDamaged: each is a result of its own, and hides no other.
+func TestSampleOfThoseThatAreDamaged(t *testing.T) {
+	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
+		e.Hold(e.Peer().Named("sound", 1))
+		e.Must(e.Raw.Set(e.Ctx, key("foreign"), "x", 0).Err())
+		e.Must(e.Raw.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
+		for _, half := range []string{"hash lost", "set lost"} {
+			p := e.Peer()
+			e.Hold(p.Named(half, 1))
+			e.Queue(p.Named(half, 1))
+		}
+		e.Must(e.Raw.Del(e.Ctx, key("hash lost"), key("set lost")+":order").Err())
+		names := []string{"sound", "foreign", "nothing", "newer", "hash lost", "set lost"}
+		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
+			states, errs := sampled(e, o, names...)
+			if err := errs["sound"]; err != nil || states["sound"].Holders != 1 {
+				t.Errorf("sound: %+v, %v", states["sound"], err)
+			}
+			testenv.WantErr(t, errs["nothing"], berth.ErrNotFound)
+			for _, name := range []string{"foreign", "newer", "hash lost", "set lost"} {
+				var corrupt *berth.CorruptError
+				if err := errs[name]; !errors.As(err, &corrupt) || corrupt.Newer != (name == "newer") || (corrupt.Heals > 0) != strings.HasSuffix(name, "lost") {
+					t.Errorf("%s: %+v", name, err)
+				}
+			}
+		}
+	})
+}
+
+// TestSampleOfMany: in flights, in the order that was asked for, records in pages.
+func TestSampleOfMany(t *testing.T) {
+	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+		p := e.Peer()
+		var names []string
+		for i := range 250 {
+			names = append(names, fmt.Sprint("n", i))
+			e.Must(e.Eye.Pin(e.Ctx, names[i], 1000+i))
+		}
+		for range 600 {
+			e.Hold(p.Named("n7", 1))
+		}
+		slices.Reverse(names)
+		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
+			e.Must(e.Raw.ScriptFlush(e.Ctx).Err())
+			i := 0
+			for st, err := range e.Eye.Sample(e.Ctx, names, o) {
+				if err != nil || st.Name != names[i] || st.Limit != 1249-i {
+					t.Fatalf("%d: %+v, %v", i, st, err)
+				}
+				if st.Name == "n7" && (st.Holders != 600 || o.Records != (len(st.Leases) == 600)) {
+					t.Errorf("600 leases: %d, of which %d came", st.Holders, len(st.Leases))
+				}
+				i++
+			}
+			if i != len(names) {
+				t.Errorf("%d of %d came", i, len(names))
+			}
+		}
+	})
+}
+
+// TestNamesStepByStep: a walk in small steps finds all, among foreign keys.
+func TestNamesStepByStep(t *testing.T) {
+	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+		want := map[string]bool{}
+		for i := range 60 {
+			name := fmt.Sprint("n", i)
+			want[name] = true
+			e.Must(e.Eye.Pin(e.Ctx, name, 1))
+			e.Must(e.Raw.Set(e.Ctx, fmt.Sprint(e.Prefix, "-foreign", i), "", time.Hour).Err())
+		}
+		e.Must(e.Raw.Set(e.Ctx, e.Prefix+":{\x1b[31m}", "no name of berth's", 0).Err())
+		steps := 0
+		for cursor := ""; cursor != "" || steps == 0; steps++ {
+			names, next, err := e.Eye.Names(e.Ctx, cursor, 10)
+			e.Must(err)
+			for _, name := range names {
+				if strings.HasPrefix(name, "\x1b") {
+					t.Errorf("%q is no name", name)
+				}
+				delete(want, name)
+			}
+			cursor = next
+		}
+		if len(want) > 0 || !e.Exact && steps < 5 {
+			t.Errorf("%d steps, and not found were %v", steps, want)
+		}
+		for _, bad := range []func() error{
+			func() error { _, _, err := e.Eye.Names(e.Ctx, "x", 10); return err },
+			func() error { _, _, err := e.Eye.Names(e.Ctx, "", 0); return err },
+			func() error { return firstError(e.Eye, "a}b") },
+		} {
+			testenv.WantErr(t, bad(), berth.ErrInvalid)
+		}
+	})
+}
+
+func firstError(in *berth.Inspector, names ...string) error {
+	for _, err := range in.Sample(context.Background(), names, berth.SampleOptions{}) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// viewer returns a client of a user who has the rights that the documentation names for
+// those who only look.
+func viewer(t *testing.T, s *redistest.Server) *redis.Client {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := regexp.MustCompile(`(?s)user viewer on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
+	if rule == nil {
+		t.Fatal("docs/operations.md has no ACL rule for viewers")
+	}
+	args := []any{"ACL", "SETUSER", "viewer", "reset", "on", ">secret"}
+	for _, right := range strings.Fields(string(rule[1])) {
+		args = append(args, right)
+	}
+	s.Do(t, args...)
+	return s.Client(t, func(o *redis.Options) { o.Username, o.Password = "viewer", "secret" })
+}
+
+// TestLookingNeedsNoRightToWrite: a user who must not write sees everything, hears what
+// happens, and is denied nothing that it tries.
+func TestLookingNeedsNoRightToWrite(t *testing.T) {
+	testenv.Alone(t, nil, func(t *testing.T, e *testenv.Env, s *redistest.Server) {
+		p := e.Peer()
+		held := e.Hold(p.Sem(1))
+		next := e.Queue(p.Sem(1))
+		e.Hold(p.Named("alone", 1))
+		e.Must(e.Raw.ScriptFlush(e.Ctx).Err())
+		client, err := berth.New(viewer(t, s))
+		e.Must(err)
+		t.Cleanup(func() { _ = client.Close() })
+		e.Eye = client.Inspector()
+		heard := listen(e)
+		heard.await(berth.EventListening, "")
+		names, _, err := e.Eye.Names(e.Ctx, "", 1000)
+		e.Must(err)
+		if slices.Sort(names); !slices.Equal(names, []string{"alone", testenv.Name}) {
+			t.Errorf("names %q", names)
+		}
+		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
+			states, errs := sampled(e, o, names...)
+			e.Must(errors.Join(errs["alone"], errs[testenv.Name]))
+			if st := states[testenv.Name]; st.Holders != 1 || st.Waiting != 1 {
+				t.Errorf("sampled %+v", st)
+			}
+		}
+		e.Must(held.Release())
+		heard.await(berth.EventHandoff, next.Granted().ID())
+		if log := s.Do(t, "ACL", "LOG").([]any); len(log) > 0 {
+			t.Errorf("it was denied %v", log)
+		}
+		if err := e.Eye.Pause(e.Ctx, testenv.Name); !errors.Is(err, berth.ErrRefused) {
+			t.Errorf("the viewer paused a semaphore: %v", err)
+		}
+	})
+}
