@@ -255,14 +255,14 @@ func TestRights(t *testing.T) {
 		rights []string
 		want   map[string]string
 	}{
-		"full":     {full, nil},
-		"least":    {least, nil},
-		"no hset":  {without("+hset"), map[string]string{"rights": "FAIL +hset", "semaphore": "FAIL taking a permit"}},
+		"full":      {full, nil},
+		"least":     {least, nil},
+		"no hset":   {without("+hset"), map[string]string{"rights": "FAIL +hset", "semaphore": "FAIL taking a permit"}},
 		"no zcount": {without("+zcount"), map[string]string{"rights": "FAIL +zcount"}},
-		"no scan":  {without("+scan"), map[string]string{"rights": "WARN +scan (berth ls", "keyspace": "WARN may not be looked at"}},
-		"no eval":  {without("+eval", "+evalsha"), map[string]string{"rights": "FAIL +evalsha", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
-		"no keys":  {without("~berth:*"), map[string]string{"rights": "FAIL ~berth:*", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
-		"no clock": {without("+time"), map[string]string{"rights": "FAIL +time", "semaphore": "FAIL", "clock": "WARN could not be read", "keyspace": "WARN may not be looked at"}},
+		"no scan":   {without("+scan"), map[string]string{"rights": "WARN +scan (berth ls", "keyspace": "WARN may not be looked at"}},
+		"no eval":   {without("+eval", "+evalsha"), map[string]string{"rights": "FAIL +evalsha", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
+		"no keys":   {without("~berth:*"), map[string]string{"rights": "FAIL ~berth:*", "semaphore": "FAIL", "scripts": "FAIL do not run", "keyspace": "WARN"}},
+		"no clock":  {without("+time"), map[string]string{"rights": "FAIL +time", "semaphore": "FAIL", "clock": "WARN could not be read", "keyspace": "WARN may not be looked at"}},
 		"deaf": {
 			without("&berth:*"),
 			map[string]string{"rights": "FAIL &berth:*", "messages": "FAIL not allowed"},
