@@ -119,7 +119,7 @@ const (
 	// LostAdopted: somebody else adopted the lease; LostError.By tells who.
 	LostAdopted
 	// LostUnknown: there is no such lease. It expired, was released or adopted, more
-	// than a minute ago.
+	// than a minute ago, or the server has lost its data.
 	LostUnknown
 )
 
@@ -131,7 +131,7 @@ var lostReasons = [...]string{
 	LostVanished:  "the server does not know it, although it cannot have expired: was Redis restarted without its data?",
 	LostReleased:  "it was released by its id",
 	LostAdopted:   "it was adopted",
-	LostUnknown:   "the server does not know it: it expired, was released or adopted",
+	LostUnknown:   "the server does not know it: it expired, was released or adopted, or Redis has lost it",
 }
 
 // String implements fmt.Stringer.

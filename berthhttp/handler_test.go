@@ -308,7 +308,7 @@ func TestInvalidArguments(t *testing.T) {
 			"empty name":          transport(client, "", 1),
 			"name with braces":    transport(client, "a}b", 1),
 			"long name":           transport(client, strings.Repeat("x", 257), 1),
-			"limit 0":             transport(client, "x", 0),
+			"limit -1":            transport(client, "x", -1),
 			"nil option":          transport(client, "x", 1, nil),
 			"lease option":        transport(client, "x", 1, berthhttp.LeaseOptions(berth.TTL(-1))),
 			"max waiting":         transport(client, "x", 1, berthhttp.MaxWaiting(-1)),

@@ -193,7 +193,7 @@ func TestWaitEnds(t *testing.T) {
 		"bad option": {opts: []berthhttp.Option{berthhttp.PerRequest(func(*http.Request) []berth.AcquireOption {
 			return []berth.AcquireOption{berth.Label("\x1b[2J")}
 		})}, want: berth.ErrInvalid},
-		"bad limit": {opts: []berthhttp.Option{berthhttp.Limits(func(string) int { return 0 })}, want: berth.ErrInvalid},
+		"bad limit": {opts: []berthhttp.Option{berthhttp.Limits(func(string) int { return -1 })}, want: berth.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *berthtest.Store) {

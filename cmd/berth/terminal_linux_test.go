@@ -377,7 +377,7 @@ func TestWarningFromTheBackground(t *testing.T) {
 		term.expect("ready> ")
 		term.send("berth run --on-lost=warn s -- sh job.sh &\n")
 		term.expect("ready> ")
-		term.send("while ! test -s lease; do sleep 0.02; done; berth evict --force -- s $(cat lease)\n")
+		term.send("while ! test -s lease; do sleep 0.02; done; berth evict --yes --force -- s $(cat lease)\n")
 		term.expect("goes on without it")
 		term.send("touch go; while ! test -e done; do sleep 0.02; done; echo al\"\"l-done\n")
 		term.expect("all-done")

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
@@ -18,15 +20,23 @@ func (w warnings) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && !w.app.quiet
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. That a connection broke is left to the command
+// to tell, if it matters to it; what Redis has replied is not.
 func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	text := "berth: " + strings.TrimPrefix(r.Message, "berth: ")
-	sep := ": "
+	sep, broke := ": ", false
 	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			_, reply := err.(redis.Error) //nolint:errorlint // a reply by itself, and not why a connection failed
+			broke = broke || !reply
+		}
 		text += fmt.Sprintf("%s%s %v", sep, a.Key, a.Value)
 		sep = ", "
 		return true
 	})
+	if broke {
+		return nil
+	}
 	_, err := fmt.Fprintln(w.app.stderr, screen.Clean(text))
 	return err
 }

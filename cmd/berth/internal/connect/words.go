@@ -101,6 +101,9 @@ type candid struct {
 
 // Read implements net.Conn.
 func (c *candid) Read(p []byte) (int, error) {
+	if err := c.ended(); err != nil {
+		return 0, err // nothing more may come
+	}
 	n, err := c.Conn.Read(p)
 	if err = c.judge(p[:n], err); err != nil {
 		n = 0 // what cannot be understood is not to be read
@@ -119,6 +122,13 @@ func (c *candid) Write(p []byte) (int, error) {
 	m, readErr := c.Conn.Read(words)
 	_ = c.judge(words[:m], readErr)
 	return n, c.judge(nil, err)
+}
+
+// ended is what there is to say of a connection of which nothing more is to be expected.
+func (c *candid) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.final
 }
 
 func (c *candid) heard() bool {

@@ -43,6 +43,7 @@ var needed = []right{
 	{command: "HDEL K f"},
 	{command: "ZADD O 1 m"},
 	{command: "ZCARD O"},
+	{command: "ZCOUNT O 0 1"},
 	{command: "ZRANK O m"},
 	{command: "ZSCORE O m"},
 	{command: "ZRANGE O 0 1"},

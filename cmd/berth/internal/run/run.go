@@ -100,24 +100,24 @@ func giveBack(cfg Config, lease *berth.Lease) (lost bool) {
 	}
 }
 
-// lostText tells why a lease was lost that could be trusted until then. A lease
-// that is missing from the server before that has not expired there.
+// lostText tells why a lease was lost that could be trusted until then.
 func lostText(err error, trust time.Time) string {
 	var lost *berth.LostError
 	if !errors.As(err, &lost) {
 		return trimmed(err)
 	}
-	left := time.Until(trust)
-	switch {
-	case lost.Reason == berth.LostExpired && left > 0:
-		return fmt.Sprintf("redis no longer has its lease, which was valid for another %s: "+
-			"redis has lost its data, or somebody has deleted it", screen.Age(left))
-	case lost.Reason == berth.LostExpired:
-		return "its lease has expired"
-	case lost.Err != nil:
-		return fmt.Sprintf("its lease was %s: %s", lost.Reason, trimmed(lost.Err))
+	text := fmt.Sprintf("its lease is lost: %v", lost.Reason)
+	if lost.Reason == berth.LostVanished {
+		text = fmt.Sprintf("redis no longer has its lease, which was valid for another %s: "+
+			"redis has lost its data, or somebody has deleted it", screen.Age(max(0, time.Until(trust))))
 	}
-	return fmt.Sprintf("its lease was %s", lost.Reason)
+	if lost.By != "" {
+		text += " by " + lost.By
+	}
+	if lost.Err != nil {
+		text += ": " + trimmed(lost.Err)
+	}
+	return text
 }
 
 func (cfg Config) commandName() string { return filepath.Base(cfg.Command[0]) }
