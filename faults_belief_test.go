@@ -169,9 +169,9 @@ type load struct {
 }
 
 // start runs workers on each of the semaphores.
-func (l *lab) start(workers int, sems ...*berth.Semaphore) *load {
+func (l *lab) load(workers int, sems ...*berth.Semaphore) *load {
 	l.pause = 2 * time.Millisecond // the load costs more than looking
-	ctx, cancel := context.WithCancel(l.bounded())
+	ctx, cancel := context.WithCancel(l.Ctx)
 	ld := &load{beliefs: newBeliefs(), l: l, stop: cancel, errs: map[string]int{}}
 	for i := range workers {
 		ld.wg.Go(func() { ld.work(ctx, sems[i%len(sems)]) })
@@ -217,7 +217,7 @@ func (ld *load) failed(what string, err error) {
 func (ld *load) more(n int) {
 	ld.l.Helper()
 	goal := ld.count() + n
-	ld.l.until("more leases", func() bool { return ld.count() >= goal })
+	ld.l.waitFor("more leases", func() bool { return ld.count() >= goal })
 }
 
 // drain stops the load and checks that nothing is left.
@@ -229,6 +229,6 @@ func (ld *load) drain(limit int) {
 	for _, b := range ld.all {
 		highest = max(highest, b.token)
 	}
-	ld.l.idle(limit, highest)
+	ld.l.NothingLeft(limit, highest)
 	ld.l.Logf("%d leases held; failures: %v", len(ld.all), ld.errs)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // wiretap copies all script calls that pass the lab's network.
@@ -68,32 +69,32 @@ func near(text string, at time.Time, slack time.Duration) bool {
 // everyOperation uses each operation of the library at least once.
 func everyOperation(l *lab) {
 	l.Helper()
-	c := l.struck()
+	c := l.faulty()
 	s := l.sem(c, 2, berth.MaxHold(time.Hour), berth.Label("job"), berth.QueueLimit(9))
-	first, second := l.acquire(s), l.acquire(s, berth.HeadStart(time.Second))
-	if err := first.Renew(l.bounded()); err != nil {
+	first, second := l.Hold(s), l.Hold(s, berth.HeadStart(time.Second))
+	if err := first.Renew(l.Ctx); err != nil {
 		l.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(l.bounded())
+	ctx, cancel := context.WithCancel(l.Ctx)
 	waiting := l.queued(ctx, s, 1)
-	if _, err := s.TryAcquire(l.bounded()); err == nil {
+	if _, err := s.TryAcquire(l.Ctx); err == nil {
 		l.Fatal("TryAcquire succeeded in a full semaphore")
 	}
-	<-time.After(l.ttl) // renewals and heartbeats
+	<-time.After(l.TTL) // renewals and heartbeats
 	cancel()
-	receive(l, "end of the wait", waiting)
+	testenv.Receive(l, "end of the wait", waiting)
 	in := c.Inspector()
 	for what, err := range map[string]error{
-		"resize": in.Resize(l.bounded(), "s", 3), "pin": in.Pin(l.bounded(), "s", 3), "unpin": in.Unpin(l.bounded(), "s"),
-		"pause": in.Pause(l.bounded(), "s"), "resume": in.Resume(l.bounded(), "s"),
-		"evict": in.Evict(l.bounded(), "s", second.ID()),
+		"resize": in.Resize(l.Ctx, "s", 3), "pin": in.Pin(l.Ctx, "s", 3), "unpin": in.Unpin(l.Ctx, "s"),
+		"pause": in.Pause(l.Ctx, "s"), "resume": in.Resume(l.Ctx, "s"),
+		"evict": in.Evict(l.Ctx, "s", second.ID()),
 	} {
 		if err != nil {
 			l.Errorf("%s: %v", what, err)
 		}
 	}
 	_ = second.Release() // evicted
-	l.release(first)
+	l.Release(first)
 }
 
 // TestNoRequestCarriesWallClock: the client's clock, which may be wrong by hours,
@@ -105,8 +106,8 @@ func TestNoRequestCarriesWallClock(t *testing.T) {
 		inBubble(t, func(l *lab) {
 			// The server is five hours ahead, so its time cannot be mistaken.
 			const ahead = 5 * time.Hour
-			l.store.SetTime(time.Now().Add(ahead))
-			stop := again(time.Millisecond, func() { l.store.SetTime(time.Now().Add(ahead)) })
+			l.Embedded.SetTime(time.Now().Add(ahead))
+			stop := again(time.Millisecond, func() { l.Embedded.SetTime(time.Now().Add(ahead)) })
 			defer stop()
 			tap := l.tap()
 			everyOperation(l)
@@ -131,7 +132,7 @@ func checkTimes(l *lab, w *wiretap, ahead time.Duration) {
 	l.Helper()
 	seen, bounded := map[string]bool{}, 0
 	for _, call := range w.all() {
-		for _, v := range verbs(call.Command) {
+		for _, v := range testenv.Verbs(call.Command) {
 			seen[v] = true
 		}
 		if call.Name() == "EVAL" {

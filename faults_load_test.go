@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // again does something every few milliseconds until the returned function is called.
@@ -35,9 +36,9 @@ func underLoad(t *testing.T, every time.Duration, trouble func(l *lab)) {
 	t.Helper()
 	t.Parallel()
 	onServer(t, redistest.Start(t), func(l *lab) {
-		l.ttl = 3 * time.Second
+		l.TTL = 3 * time.Second
 		const limit = 3
-		ld := l.start(12, l.sem(l.struck(), limit), l.sem(l.struck(), limit))
+		ld := l.load(12, l.sem(l.faulty(), limit), l.sem(l.faulty(), limit))
 		stop := again(every, func() { trouble(l) })
 		defer stop()
 		ld.more(300)
@@ -49,15 +50,15 @@ func underLoad(t *testing.T, every time.Duration, trouble func(l *lab)) {
 }
 
 func TestClientKillUnderLoad(t *testing.T) {
-	underLoad(t, 20*time.Millisecond, func(l *lab) { l.server.Do(l.T, "CLIENT", "KILL", "TYPE", "normal") })
+	underLoad(t, 20*time.Millisecond, func(l *lab) { l.Server.Do(l, "CLIENT", "KILL", "TYPE", "normal") })
 }
 
 func TestClientKillPubSubUnderLoad(t *testing.T) {
-	underLoad(t, 20*time.Millisecond, func(l *lab) { l.server.Do(l.T, "CLIENT", "KILL", "TYPE", "pubsub") })
+	underLoad(t, 20*time.Millisecond, func(l *lab) { l.Server.Do(l, "CLIENT", "KILL", "TYPE", "pubsub") })
 }
 
 func TestScriptFlushUnderLoad(t *testing.T) {
-	underLoad(t, 3*time.Millisecond, func(l *lab) { l.server.Do(l.T, "SCRIPT", "FLUSH") })
+	underLoad(t, 3*time.Millisecond, func(l *lab) { l.Server.Do(l, "SCRIPT", "FLUSH") })
 }
 
 // TestFlushAllUnderLoad: the data goes, and with it the leases. Whoever had one
@@ -67,25 +68,25 @@ func TestFlushAllUnderLoad(t *testing.T) {
 	t.Parallel()
 	onServer(t, redistest.Start(t), func(l *lab) {
 		const limit = 3
-		c := l.struck()
-		keeper := l.acquire(l.sem(c, limit))
+		c := l.faulty()
+		keeper := l.Hold(l.sem(c, limit))
 		held := keeper.Context()
-		ld := l.start(12, l.sem(c, limit), l.sem(l.struck(), limit))
+		ld := l.load(12, l.sem(c, limit), l.sem(l.faulty(), limit))
 		ld.more(50)
 		last := time.Duration(0)
 		for range 3 {
-			l.server.Do(t, "FLUSHALL")
+			l.Server.Do(t, "FLUSHALL")
 			last = ld.now()
 			ld.more(20)
 		}
-		receive(l, "end of the lost lease", held.Done())
+		testenv.Receive(l, "end of the lost lease", held.Done())
 		if err := keeper.Release(); err == nil {
 			t.Error("Release of a lease that was deleted: nil")
 		}
 		ld.more(100)
 		ld.drain(limit)
 		// Leases last a few milliseconds here; those of before have ended by then.
-		if most := ld.most(last+l.ttl/3, time.Hour); most > limit {
+		if most := ld.most(last+l.TTL/3, time.Hour); most > limit {
 			t.Errorf("%d permits believed in at once after the last FLUSHALL, the limit is %d", most, limit)
 		}
 		if most := ld.most(0, time.Hour); most > 2*limit {
@@ -98,26 +99,26 @@ func TestFlushAllUnderLoad(t *testing.T) {
 // wakes: the limit in force when each lease was granted holds.
 func TestResizeUnderLoad(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		sems := []*berth.Semaphore{l.sem(l.struck(), 10), l.sem(l.struck(), 10)}
-		ld := l.start(32, sems...)
+		sems := []*berth.Semaphore{l.sem(l.faulty(), 10), l.sem(l.faulty(), 10)}
+		ld := l.load(32, sems...)
 		ld.more(50)
 		type phase struct{ from, to time.Duration }
 		var small []phase
 		for range 4 {
-			if err := l.eye.Pin(l.bounded(), "s", 2); err != nil {
+			if err := l.Inspector.Pin(l.Ctx, "s", 2); err != nil {
 				l.Fatal(err)
 			}
-			l.until("drained to the new limit", func() bool { return l.show().InUse <= 2 })
+			l.waitFor("drained to the new limit", func() bool { return l.Show().InUse <= 2 })
 			from := ld.now()
 			ld.more(20)
 			small = append(small, phase{from, ld.now()})
-			if err := l.eye.Pin(l.bounded(), "s", 10); err != nil {
+			if err := l.Inspector.Pin(l.Ctx, "s", 10); err != nil {
 				l.Fatal(err)
 			}
-			l.until("all 10 in use", func() bool { return l.show().InUse == 10 })
+			l.waitFor("all 10 in use", func() bool { return l.Show().InUse == 10 })
 			ld.more(50)
 		}
-		if err := l.eye.Unpin(l.bounded(), "s"); err != nil {
+		if err := l.Inspector.Unpin(l.Ctx, "s"); err != nil {
 			l.Fatal(err)
 		}
 		ld.drain(10)
@@ -135,9 +136,9 @@ func TestResizeUnderLoad(t *testing.T) {
 // the flapping is counted.
 func TestDeclaredResizeUnderLoad(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		ld := l.start(16, l.sem(l.struck(), 6), l.sem(l.struck(), 2))
+		ld := l.load(16, l.sem(l.faulty(), 6), l.sem(l.faulty(), 2))
 		ld.more(300)
-		if changes := l.show().LimitChanges; changes < 2 {
+		if changes := l.Show().LimitChanges; changes < 2 {
 			l.Errorf("two declarations, but %d changes were counted", changes)
 		}
 		ld.drain(6)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // Messages are hints: losing them costs time, at most one heartbeat interval.
@@ -15,26 +16,26 @@ import (
 // interval is how often a waiter of the lab is heard from: every third of its
 // heartbeat TTL, which is the lease's or 10 s. A busy machine may take longer.
 func (l *lab) interval() time.Duration {
-	if l.store != nil {
-		return min(l.ttl, 10*time.Second)/3 + 10*time.Millisecond
+	if l.Exact {
+		return min(l.TTL, 10*time.Second)/3 + 10*time.Millisecond
 	}
-	return l.ttl
+	return l.TTL
 }
 
 // handOff has holder release and returns the waiter's lease and how long that took.
 func (l *lab) handOff(holder *berth.Lease, waiting <-chan outcome) (*berth.Lease, time.Duration) {
 	l.Helper()
 	start := time.Now()
-	l.release(holder)
+	l.Release(holder)
 	lease := l.granted(waiting)
 	return lease, time.Since(start)
 }
 
 func TestGrantMessageLost(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		lost := l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DropMessage, Times: -1})
-		holder := l.acquire(l.sem(l.spared(), 1))
-		waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
+		lost := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DropMessage, Times: -1})
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
 		lease, took := l.handOff(holder, waiting)
 		if took > l.interval() || lost.Hits() == 0 {
 			l.Errorf("served after %v, interval %v, messages lost: %d", took, l.interval(), lost.Hits())
@@ -42,8 +43,8 @@ func TestGrantMessageLost(t *testing.T) {
 		if !lease.Valid() {
 			l.Error("granted, but not valid")
 		}
-		l.release(lease)
-		l.idle(1, lease.Token())
+		l.Release(lease)
+		l.NothingLeft(1, lease.Token())
 	})
 }
 
@@ -51,39 +52,39 @@ func TestGrantMessageLost(t *testing.T) {
 // back, and the next one waits. It must not be taken for a grant.
 func TestGrantMessageLate(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		late := l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DelayMessage})
-		c := l.struck()
-		holder := l.acquire(l.sem(l.spared(), 1))
-		first := l.queued(l.bounded(), l.sem(c, 1), 1)
+		late := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
+		c := l.faulty()
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		first := l.queued(l.Ctx, l.sem(c, 1), 1)
 		lease, _ := l.handOff(holder, first)
-		second := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
-		l.release(lease)
+		second := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
+		l.Release(lease)
 		next := l.granted(second)
-		third := l.queued(l.bounded(), l.sem(c, 1), 1)
+		third := l.queued(l.Ctx, l.sem(c, 1), 1)
 		late.Release()
-		l.release(next)
+		l.Release(next)
 		last := l.granted(third)
 		if last.Token() <= next.Token() || last.ID() == lease.ID() {
 			l.Errorf("token %d after %d, lease %s after %s", last.Token(), next.Token(), last.ID(), lease.ID())
 		}
-		l.release(last)
-		l.idle(1, last.Token())
+		l.Release(last)
+		l.NothingLeft(1, last.Token())
 	})
 }
 
 // TestLossMessageLost: a holder hears of its loss by its next renewal.
 func TestLossMessageLost(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DropMessage, Times: -1})
-		lease := l.acquire(l.sem(l.struck(), 1))
+		l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DropMessage, Times: -1})
+		lease := l.Hold(l.sem(l.faulty(), 1))
 		held := lease.Context()
 		start := time.Now()
-		if err := l.eye.ForceEvict(l.bounded(), "s", lease.ID()); err != nil {
+		if err := l.Inspector.ForceEvict(l.Ctx, "s", lease.ID()); err != nil {
 			l.Fatal(err)
 		}
-		receive(l, "end of the lease", held.Done())
-		if took := time.Since(start); took > l.ttl/3+l.ttl/10 && l.store != nil {
-			l.Errorf("told after %v with a TTL of %v", took, l.ttl)
+		testenv.Receive(l, "end of the lease", held.Done())
+		if took := time.Since(start); took > l.TTL/3+l.TTL/10 && l.Exact {
+			l.Errorf("told after %v with a TTL of %v", took, l.TTL)
 		}
 		if cause := context.Cause(held); !errors.Is(cause, berth.ErrEvicted) {
 			l.Errorf("the lease ended with %v", cause)
@@ -91,7 +92,7 @@ func TestLossMessageLost(t *testing.T) {
 		if err := lease.Release(); !errors.Is(err, berth.ErrEvicted) {
 			l.Errorf("Release: %v", err)
 		}
-		l.idle(1, lease.Token())
+		l.NothingLeft(1, lease.Token())
 	})
 }
 
@@ -99,20 +100,20 @@ func TestLossMessageLost(t *testing.T) {
 // next heartbeat.
 func TestQueueMessageLost(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DropMessage, Times: -1})
-		holder := l.acquire(l.sem(l.spared(), 2))
-		waiting := l.queued(l.bounded(), l.sem(l.struck(), 2), 1, berth.Weight(2))
-		if err := l.eye.Pin(l.bounded(), "s", 1); err != nil {
+		l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DropMessage, Times: -1})
+		holder := l.Hold(l.sem(l.healthy(), 2))
+		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 2), 1, berth.Weight(2))
+		if err := l.Inspector.Pin(l.Ctx, "s", 1); err != nil {
 			l.Fatal(err)
 		}
-		if o := receive(l, "refusal", waiting); !errors.Is(o.err, berth.ErrTooHeavy) {
+		if o := testenv.Receive(l, "refusal", waiting); !errors.Is(o.err, berth.ErrTooHeavy) {
 			l.Errorf("Acquire: %v", o.err)
 		}
-		if err := l.eye.Unpin(l.bounded(), "s"); err != nil {
+		if err := l.Inspector.Unpin(l.Ctx, "s"); err != nil {
 			l.Fatal(err)
 		}
-		l.release(holder)
-		l.idle(2, holder.Token())
+		l.Release(holder)
+		l.NothingLeft(2, holder.Token())
 	})
 }
 
@@ -120,44 +121,44 @@ func TestQueueMessageLost(t *testing.T) {
 // breaks, so it is lost for good. The new subscription looks at the state.
 func TestSubscriptionCutAtTheGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		onItsWay := l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DelayMessage})
-		holder := l.acquire(l.sem(l.spared(), 1))
-		waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
-		l.release(holder)
-		receive(l, "message", onItsWay.Hit())
+		onItsWay := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
+		l.Release(holder)
+		testenv.Receive(l, "message", onItsWay.Hit())
 		start := time.Now()
 		l.net.CutAll()
 		lease := l.granted(waiting)
 		// No heartbeat is due yet: the pause before the next subscription is all.
-		if took := time.Since(start); took > 100*time.Millisecond && l.store != nil {
+		if took := time.Since(start); took > 100*time.Millisecond && l.Exact {
 			l.Errorf("served %v after the cut", took)
 		}
-		l.release(lease)
-		l.idle(1, lease.Token())
+		l.Release(lease)
+		l.NothingLeft(1, lease.Token())
 	})
 }
 
 // TestNetworkDownAtTheGrant: as above, but the network stays away for a while.
 func TestNetworkDownAtTheGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		onItsWay := l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DelayMessage})
-		holder := l.acquire(l.sem(l.spared(), 1))
-		waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
-		behind := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
-		l.release(holder)
-		receive(l, "message", onItsWay.Hit())
+		onItsWay := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
+		behind := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
+		l.Release(holder)
+		testenv.Receive(l, "message", onItsWay.Hit())
 		l.net.Down()
 		// The hand-off runs out unused, and the next in line is served.
 		second := l.granted(behind)
 		l.net.Up()
-		l.release(second)
+		l.Release(second)
 		// Whoever missed its turn is still in line, now at its end.
 		first := l.granted(waiting)
 		if first.Token() <= second.Token() {
 			l.Errorf("token %d after %d", first.Token(), second.Token())
 		}
-		l.release(first)
-		l.idle(1, first.Token())
+		l.Release(first)
+		l.NothingLeft(1, first.Token())
 	})
 }
 
@@ -166,20 +167,20 @@ func TestNetworkDownAtTheGrant(t *testing.T) {
 func TestDroppedWaiterOutlastsAnotherOutage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(l *lab) {
-		holder := l.acquire(l.sem(l.spared(), 1))
-		waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
 		l.net.Down()
-		l.until("dropped from the queue", func() bool { return l.show().Waiting == 0 })
-		asks := l.net.Inject(redistest.Rule{Match: carries("A"), Fault: redistest.SwallowRequest, Times: -1})
+		l.waitFor("dropped from the queue", func() bool { return l.Show().Waiting == 0 })
+		asks := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowRequest, Times: -1})
 		l.net.Up()
-		receive(l, "request", asks.Hit())
+		testenv.Receive(l, "request", asks.Hit())
 		<-time.After(time.Minute)
 		asks.Stop()
-		l.until("in line again", func() bool { return l.show().Waiting == 1 })
-		l.release(holder)
+		l.waitFor("in line again", func() bool { return l.Show().Waiting == 1 })
+		l.Release(holder)
 		lease := l.granted(waiting)
-		l.release(lease)
-		l.idle(1, lease.Token())
+		l.Release(lease)
+		l.NothingLeft(1, lease.Token())
 	})
 }
 
@@ -187,28 +188,28 @@ func TestDroppedWaiterOutlastsAnotherOutage(t *testing.T) {
 // message on. Waiters are served by their heartbeats, and a new subscription
 // replaces the dead one.
 func halfOpen(l *lab) {
-	c := l.struck()
-	silent := l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DelayMessage})
-	holder := l.acquire(l.sem(l.spared(), 1))
+	c := l.faulty()
+	silent := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
+	holder := l.Hold(l.sem(l.healthy(), 1))
 	start := time.Now()
-	lease, took := l.handOff(holder, l.queued(l.bounded(), l.sem(c, 1), 1))
+	lease, took := l.handOff(holder, l.queued(l.Ctx, l.sem(c, 1), 1))
 	if took > l.interval() || silent.Hits() != 1 {
 		l.Errorf("served after %v, interval %v, messages held: %d", took, l.interval(), silent.Hits())
 	}
-	l.until("subscribed again", func() bool { return l.net.Count("SUBSCRIBE") == 2 })
-	if took := time.Since(start); took > 11*time.Second && l.store != nil {
+	l.waitFor("subscribed again", func() bool { return l.net.Count("SUBSCRIBE") == 2 })
+	if took := time.Since(start); took > 11*time.Second && l.Exact {
 		l.Errorf("subscribed again after %v", took)
 	}
-	l.release(lease)
+	l.Release(lease)
 
 	// Messages arrive again: a hand-off takes no heartbeat.
-	holder = l.acquire(l.sem(l.spared(), 1))
-	lease, took = l.handOff(holder, l.queued(l.bounded(), l.sem(c, 1), 1))
-	if took > 100*time.Millisecond && l.store != nil {
+	holder = l.Hold(l.sem(l.healthy(), 1))
+	lease, took = l.handOff(holder, l.queued(l.Ctx, l.sem(c, 1), 1))
+	if took > 100*time.Millisecond && l.Exact {
 		l.Errorf("with a new subscription, served after %v", took)
 	}
-	l.release(lease)
-	l.idle(1, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
 }
 
 func TestHalfOpenSubscription(t *testing.T) {

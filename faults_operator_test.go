@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // verdict is an operator's request under a fault: done is what the operator
@@ -67,7 +68,7 @@ func TestOperatorStruck(t *testing.T) {
 		where := map[bool]string{false: "embedded: ", true: "real: "}[s.real]
 		return where + verdicts("", "")[s.n].name + ": " + s.fault
 	}
-	sideBySide(t, all, name, func(t *testing.T, s strike) {
+	testenv.SideBySide(t, all, name, func(t *testing.T, s strike) {
 		test := func(l *lab) { l.strikeVerdict(s.n, faults[s.fault]) }
 		if s.real {
 			onServer(t, server, test)
@@ -78,18 +79,18 @@ func TestOperatorStruck(t *testing.T) {
 }
 
 func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
-	s := l.sem(l.spared(), 1, berth.TTL(berth.DefaultTTL)) // nothing runs out meanwhile
-	holder := l.acquire(s)
-	ctx, cancel := context.WithCancel(l.bounded())
+	s := l.sem(l.healthy(), 1, berth.TTL(berth.DefaultTTL)) // nothing runs out meanwhile
+	holder := l.Hold(s)
+	ctx, cancel := context.WithCancel(l.Ctx)
 	first, second := l.queued(ctx, s, 1), l.queued(ctx, s, 2)
-	v := verdicts(holder.ID(), l.show().Queue[0].ID)[n]
-	in := l.struck().Inspector()
-	if _, err := in.Show(l.Context(), "s"); err != nil { // connects
+	v := verdicts(holder.ID(), l.Show().Queue[0].ID)[n]
+	in := l.faulty().Inspector()
+	if _, err := in.Show(l.Ctx, "s"); err != nil { // connects
 		l.Fatal(err)
 	}
 
-	l.net.Inject(redistest.Rule{Match: carries(v.verb), Fault: fault})
-	err := v.ask(l.bounded(), in)
+	l.net.Inject(redistest.Rule{Match: testenv.Carries(v.verb), Fault: fault})
+	err := v.ask(l.Ctx, in)
 	executed := fault != redistest.SwallowRequest && fault != redistest.Reset
 	switch {
 	case fault == redistest.Duplicate && err != nil:
@@ -97,7 +98,7 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 	case fault != redistest.Duplicate && !errors.Is(err, berth.ErrUnreachable):
 		l.Errorf("%s, outcome unknown: %v", v.name, err)
 	}
-	if st := l.show(); v.done(st) != executed {
+	if st := l.Show(); v.done(st) != executed {
 		l.Errorf("%s: executed is %v, the server has %+v", v.name, executed, st)
 	}
 	var want error
@@ -107,7 +108,7 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 	if err := l.insist(func(ctx context.Context) error { return v.ask(ctx, in) }); !errors.Is(err, want) {
 		l.Errorf("%s, asked again: %v, want %v", v.name, err, want)
 	}
-	if st := l.show(); !v.done(st) {
+	if st := l.Show(); !v.done(st) {
 		l.Errorf("%s, asked again: the server has %+v", v.name, st)
 	}
 	cancel()
@@ -118,16 +119,16 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 func (l *lab) clear(holder *berth.Lease, waiting ...<-chan outcome) {
 	l.Helper()
 	for _, ch := range waiting {
-		if o := receive(l, "end of the wait", ch); o.err == nil {
-			l.release(o.lease)
+		if o := testenv.Receive(l, "end of the wait", ch); o.err == nil {
+			l.Release(o.lease)
 		}
 	}
 	if err := holder.Release(); err != nil && !errors.Is(err, berth.ErrEvicted) {
 		l.Errorf("Release: %v", err)
 	}
-	_ = l.eye.Unpin(l.Context(), "s")  // there may be nothing to unpin,
-	_ = l.eye.Resume(l.Context(), "s") // or to resume
-	l.idle(1, holder.Token())
+	_ = l.Inspector.Unpin(l.Context(), "s")  // there may be nothing to unpin,
+	_ = l.Inspector.Resume(l.Context(), "s") // or to resume
+	l.NothingLeft(1, holder.Token())
 }
 
 // TestOperatorsWordStruck is about the requests that the table cannot set up:
@@ -141,8 +142,8 @@ func TestOperatorsWordStruck(t *testing.T) {
 			all = append(all, strike{op, name})
 		}
 	}
-	sideBySide(t, all, strike.String, func(t *testing.T, s strike) { inBubble(t, s.test) })
-	sideBySide(t, all, func(s strike) string { return "real: " + s.String() }, func(t *testing.T, s strike) { onServer(t, server, s.test) })
+	testenv.SideBySide(t, all, strike.String, func(t *testing.T, s strike) { inBubble(t, s.test) })
+	testenv.SideBySide(t, all, func(s strike) string { return "real: " + s.String() }, func(t *testing.T, s strike) { onServer(t, server, s.test) })
 }
 
 // insist asks until it is known to have happened. ErrNotFound, which it returns,
@@ -150,7 +151,7 @@ func TestOperatorsWordStruck(t *testing.T) {
 func (l *lab) insist(ask func(ctx context.Context) error) error {
 	l.Helper()
 	for range 3 {
-		err := ask(l.bounded())
+		err := ask(l.Ctx)
 		if err == nil || errors.Is(err, berth.ErrNotFound) {
 			return err
 		}
@@ -163,36 +164,36 @@ func (l *lab) insist(ask func(ctx context.Context) error) error {
 }
 
 func struckResume(l *lab, strike func() *redistest.Injection) {
-	in := l.struck().Inspector()
+	in := l.faulty().Inspector()
 	_ = l.insist(func(ctx context.Context) error { return in.Pause(ctx, "s") })
-	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
+	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
 	strike()
 	_ = l.insist(func(ctx context.Context) error { return in.Resume(ctx, "s") })
 	lease := l.granted(waiting)
-	l.release(lease)
-	l.idle(1, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
 }
 
 func struckUnpin(l *lab, strike func() *redistest.Injection) {
-	in := l.struck().Inspector()
+	in := l.faulty().Inspector()
 	_ = l.insist(func(ctx context.Context) error { return in.Pin(ctx, "s", 0) })
-	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
+	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
 	strike()
 	_ = l.insist(func(ctx context.Context) error { return in.Unpin(ctx, "s") })
 	lease := l.granted(waiting)
-	l.release(lease)
-	l.idle(1, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
 }
 
 // struckEvict: the holder hears of it, and its permit is free when it lets go.
 func struckEvict(l *lab, strike func() *redistest.Injection) {
-	lease := l.acquire(l.sem(l.spared(), 1))
+	lease := l.Hold(l.sem(l.healthy(), 1))
 	held := lease.Context()
-	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
-	in := l.struck().Inspector()
+	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
+	in := l.faulty().Inspector()
 	strike()
 	_ = l.insist(func(ctx context.Context) error { return in.Evict(ctx, "s", lease.ID()) })
-	receive(l, "end of the lease", held.Done())
+	testenv.Receive(l, "end of the lease", held.Done())
 	if cause := context.Cause(held); !errors.Is(cause, berth.ErrEvicted) || !errors.Is(cause, berth.ErrLost) {
 		l.Errorf("the lease ended with %v", cause)
 	}
@@ -200,6 +201,6 @@ func struckEvict(l *lab, strike func() *redistest.Injection) {
 		l.Errorf("Release: %v", err)
 	}
 	next := l.granted(waiting)
-	l.release(next)
-	l.idle(1, next.Token())
+	l.Release(next)
+	l.NothingLeft(1, next.Token())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // TestCancelRacesGrant: the holder releases and the waiter gives up in the same
@@ -15,12 +16,12 @@ import (
 // permit or the next one has.
 func TestCancelRacesGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		s, other := l.sem(l.struck(), 1), l.sem(l.struck(), 1)
+		s, other := l.sem(l.faulty(), 1), l.sem(l.faulty(), 1)
 		highest, won := int64(0), 0
 		const rounds = 45
 		for round := range rounds {
-			holder := l.acquire(s)
-			ctx, cancel := context.WithCancel(l.bounded())
+			holder := l.Hold(s)
+			ctx, cancel := context.WithCancel(l.Ctx)
 			waiting := l.queued(ctx, other, 1)
 			released := make(chan error, 1)
 			go func() {
@@ -30,28 +31,28 @@ func TestCancelRacesGrant(t *testing.T) {
 				released <- holder.Release()
 			}()
 			if round%3 == 2 {
-				l.until("released", func() bool { return len(released) == 1 })
+				l.waitFor("released", func() bool { return len(released) == 1 })
 			}
 			cancel()
-			if err := receive(l, "release", released); err != nil {
+			if err := testenv.Receive(l, "release", released); err != nil {
 				l.Fatal(err)
 			}
-			switch o := receive(l, "end of the wait", waiting); {
+			switch o := testenv.Receive(l, "end of the wait", waiting); {
 			case o.err == nil:
 				won++
-				l.release(o.lease)
+				l.Release(o.lease)
 			case !errors.Is(o.err, context.Canceled):
 				l.Fatalf("Acquire: %v", o.err)
 			}
-			next := l.acquire(s)
+			next := l.Hold(s)
 			if next.Token() <= highest {
 				l.Fatalf("token %d after %d", next.Token(), highest)
 			}
 			highest = next.Token()
-			l.release(next)
+			l.Release(next)
 		}
 		l.Logf("the grant won %d of %d races", won, rounds)
-		l.idle(1, highest)
+		l.NothingLeft(1, highest)
 	})
 }
 
@@ -59,24 +60,24 @@ func TestCancelRacesGrant(t *testing.T) {
 // are on their way, and the waiter gives up. It gives back what it never saw.
 func TestCancelAfterGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		news := l.net.Inject(redistest.Rule{Match: message, Fault: redistest.DelayMessage, Times: -1})
-		holder := l.acquire(l.sem(l.spared(), 1))
-		ctx, cancel := context.WithCancel(l.bounded())
-		first := l.queued(ctx, l.sem(l.struck(), 1), 1)
-		second := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
-		l.release(holder)
-		receive(l, "message", news.Hit())
+		news := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage, Times: -1})
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		ctx, cancel := context.WithCancel(l.Ctx)
+		first := l.queued(ctx, l.sem(l.faulty(), 1), 1)
+		second := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
+		l.Release(holder)
+		testenv.Receive(l, "message", news.Hit())
 		cancel()
-		if o := receive(l, "end of the wait", first); !errors.Is(o.err, context.Canceled) {
+		if o := testenv.Receive(l, "end of the wait", first); !errors.Is(o.err, context.Canceled) {
 			l.Errorf("a cancelled Acquire returned %v", o.err)
 		}
 		next := l.granted(second)
 		news.Release() // about a lease that was given back: it must not matter
-		if st := l.show(); st.Holders != 1 || st.Leases[0].ID != next.ID() {
+		if st := l.Show(); st.Holders != 1 || st.Leases[0].ID != next.ID() {
 			l.Errorf("the server has %+v", st)
 		}
-		l.release(next)
-		l.idle(1, next.Token())
+		l.Release(next)
+		l.NothingLeft(1, next.Token())
 	})
 }
 
@@ -84,25 +85,25 @@ func TestCancelAfterGrant(t *testing.T) {
 // on its way, and the permit is handed to it. The cancel then releases.
 func TestCancelBeforeGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		holder := l.acquire(l.sem(l.spared(), 1))
-		ctx, cancel := context.WithCancel(l.bounded())
-		first := l.queued(ctx, l.sem(l.struck(), 1), 1)
-		second := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
-		onItsWay := l.hold("L")
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		ctx, cancel := context.WithCancel(l.Ctx)
+		first := l.queued(ctx, l.sem(l.faulty(), 1), 1)
+		second := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
+		onItsWay := l.delay("L")
 		cancel()
-		if o := receive(l, "end of the wait", first); !errors.Is(o.err, context.Canceled) {
+		if o := testenv.Receive(l, "end of the wait", first); !errors.Is(o.err, context.Canceled) {
 			l.Errorf("a cancelled Acquire returned %v", o.err)
 		}
-		receive(l, "cancel", onItsWay.Hit())
-		l.release(holder)
+		testenv.Receive(l, "cancel", onItsWay.Hit())
+		l.Release(holder)
 		start := time.Now()
 		onItsWay.Release()
 		next := l.granted(second)
-		if took := time.Since(start); took > 100*time.Millisecond && l.store != nil {
+		if took := time.Since(start); took > 100*time.Millisecond && l.Exact {
 			l.Errorf("served %v after the cancel arrived", took)
 		}
-		l.release(next)
-		l.idle(1, next.Token())
+		l.Release(next)
+		l.NothingLeft(1, next.Token())
 	})
 }
 
@@ -110,20 +111,20 @@ func TestCancelBeforeGrant(t *testing.T) {
 // fit are served in that moment (golang/go #37852).
 func TestHeadCancels(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		s := l.sem(l.struck(), 3)
-		holder := l.acquire(s, berth.Weight(2))
-		ctx, cancel := context.WithCancel(l.bounded())
-		head := l.queued(ctx, l.sem(l.struck(), 3), 1, berth.Weight(2))
-		behind := l.queued(l.bounded(), s, 2)
+		s := l.sem(l.faulty(), 3)
+		holder := l.Hold(s, berth.Weight(2))
+		ctx, cancel := context.WithCancel(l.Ctx)
+		head := l.queued(ctx, l.sem(l.faulty(), 3), 1, berth.Weight(2))
+		behind := l.queued(l.Ctx, s, 2)
 		start := time.Now()
 		cancel()
-		receive(l, "end of the wait", head)
+		testenv.Receive(l, "end of the wait", head)
 		lease := l.granted(behind)
-		if took := time.Since(start); took > 100*time.Millisecond && l.store != nil {
+		if took := time.Since(start); took > 100*time.Millisecond && l.Exact {
 			l.Errorf("served %v after the head gave up", took)
 		}
-		l.release(lease, holder)
-		l.idle(3, lease.Token())
+		l.Release(lease, holder)
+		l.NothingLeft(3, lease.Token())
 	})
 }
 
@@ -131,23 +132,23 @@ func TestHeadCancels(t *testing.T) {
 // it. Nothing sticks.
 func TestEveryWaiterCancels(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		s, other := l.sem(l.struck(), 1), l.sem(l.struck(), 1)
-		holder := l.acquire(s)
-		ctx, cancel := context.WithCancel(l.bounded())
+		s, other := l.sem(l.faulty(), 1), l.sem(l.faulty(), 1)
+		holder := l.Hold(s)
+		ctx, cancel := context.WithCancel(l.Ctx)
 		var all []<-chan outcome
 		for i := range 50 {
 			all = append(all, acquiring(ctx, []*berth.Semaphore{s, other}[i%2]))
 		}
-		l.until("all in line", func() bool { return l.show().Waiting == len(all) })
+		l.waitFor("all in line", func() bool { return l.Show().Waiting == len(all) })
 		go cancel()
-		l.release(holder)
+		l.Release(holder)
 		highest := holder.Token()
 		for _, ch := range all {
-			if o := receive(l, "end of the wait", ch); o.err == nil {
+			if o := testenv.Receive(l, "end of the wait", ch); o.err == nil {
 				highest = max(highest, o.lease.Token())
-				l.release(o.lease)
+				l.Release(o.lease)
 			}
 		}
-		l.idle(1, highest)
+		l.NothingLeft(1, highest)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // operation is one of the protocol's, used through the public API while a fault
@@ -64,10 +65,10 @@ func strikes(ops []operation) (all []strike) {
 func TestRequestStruck(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	sideBySide(t, strikes(operations), strike.String, func(t *testing.T, s strike) {
+	testenv.SideBySide(t, strikes(operations), strike.String, func(t *testing.T, s strike) {
 		inBubble(t, s.test)
 	})
-	sideBySide(t, strikes(operations), func(s strike) string { return "real: " + s.String() }, func(t *testing.T, s strike) {
+	testenv.SideBySide(t, strikes(operations), func(s strike) string { return "real: " + s.String() }, func(t *testing.T, s strike) {
 		onServer(t, server, s.test)
 	})
 }
@@ -77,7 +78,7 @@ func (s strike) String() string { return s.name + ": " + s.fault }
 func (s strike) test(l *lab) {
 	var injection *redistest.Injection
 	s.run(l, func() *redistest.Injection {
-		injection = l.net.Inject(redistest.Rule{Match: carries(s.verb), Fault: faults[s.fault]})
+		injection = l.net.Inject(redistest.Rule{Match: testenv.Carries(s.verb), Fault: faults[s.fault]})
 		return injection
 	})
 	if injection.Hits() != 1 {
@@ -88,16 +89,16 @@ func (s strike) test(l *lab) {
 // struckGrant: however the request fares, the caller has one lease and the
 // server one holder.
 func struckGrant(l *lab, strike func() *redistest.Injection) {
-	s := l.sem(l.struck(), 2)
+	s := l.sem(l.faulty(), 2)
 	strike()
-	lease := l.acquire(s)
-	st := l.show()
+	lease := l.Hold(s)
+	st := l.Show()
 	if st.InUse != 1 || st.Holders != 1 || st.Leases[0].ID != lease.ID() || st.Leases[0].Token != lease.Token() {
 		l.Errorf("the server has %+v, the caller %s with token %d", st, lease.ID(), lease.Token())
 	}
 	l.checkTrust(lease)
-	l.release(lease)
-	l.idle(2, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(2, lease.Token())
 }
 
 // checkTrust: the only lease is valid, and its holder believes no longer in it
@@ -105,72 +106,72 @@ func struckGrant(l *lab, strike func() *redistest.Injection) {
 func (l *lab) checkTrust(lease *berth.Lease) {
 	l.Helper()
 	until := lease.ValidUntil()
-	left := l.show().Leases[0].ExpiresIn
+	left := l.Show().Leases[0].ExpiresIn
 	if expires := time.Now().Add(left); !lease.Valid() || until.After(expires) {
 		l.Errorf("valid: %v, until %v, on the server until %v", lease.Valid(), until, expires)
 	}
 }
 
 func struckQueue(l *lab, strike func() *redistest.Injection) {
-	holder := l.acquire(l.sem(l.spared(), 1))
+	holder := l.Hold(l.sem(l.healthy(), 1))
 	strike()
-	waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
+	waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
 	// Behind it stands one that a second place of it would keep waiting.
-	behind := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
-	l.release(holder)
+	behind := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
+	l.Release(holder)
 	first := l.granted(waiting)
 	if first.Token() <= holder.Token() {
 		l.Errorf("token %d after %d", first.Token(), holder.Token())
 	}
-	l.release(first)
+	l.Release(first)
 	second := l.granted(behind)
-	l.release(second)
-	l.idle(1, second.Token())
+	l.Release(second)
+	l.NothingLeft(1, second.Token())
 }
 
 func struckBusy(l *lab, strike func() *redistest.Injection) {
-	holder := l.acquire(l.sem(l.spared(), 1))
-	s := l.sem(l.struck(), 1)
+	holder := l.Hold(l.sem(l.healthy(), 1))
+	s := l.sem(l.faulty(), 1)
 	strike()
 	var busy *berth.BusyError
-	if _, err := s.TryAcquire(l.bounded()); !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 0 {
+	if _, err := s.TryAcquire(l.Ctx); !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 0 {
 		l.Errorf("TryAcquire: %v", err)
 	}
-	if st := l.show(); st.InUse != 1 || st.Waiting != 0 {
+	if st := l.Show(); st.InUse != 1 || st.Waiting != 0 {
 		l.Errorf("after a refusal the server has %+v", st)
 	}
-	l.release(holder)
-	l.idle(1, holder.Token())
+	l.Release(holder)
+	l.NothingLeft(1, holder.Token())
 }
 
 // struckGivenUp: the caller gives up at once, when the outcome may be unknown.
 // It hears so at once, and what was granted comes back long before its TTL.
 func struckGivenUp(l *lab, strike func() *redistest.Injection) {
-	c := l.struck()
+	c := l.faulty()
 	s := l.sem(c, 1, berth.TTL(time.Minute))
-	l.release(l.acquire(s)) // connects, and learns the server's clock
+	l.Release(l.Hold(s)) // connects, and learns the server's clock
 	hit := strike().Hit()
-	ctx, cancel := context.WithCancel(l.bounded())
+	ctx, cancel := context.WithCancel(l.Ctx)
 	ch := acquiring(ctx, s)
-	receive(l, "request", hit)
+	testenv.Receive(l, "request", hit)
 	cancel()
 	start := time.Now()
-	o := receive(l, "end", ch)
-	if took := time.Since(start); took > l.ttl/2 {
+	o := testenv.Receive(l, "end", ch)
+	if took := time.Since(start); took > l.TTL/2 {
 		l.Errorf("a cancelled Acquire took %v to return", took)
 	}
 	switch {
 	case o.err == nil: // it was faster
-		l.release(o.lease)
+		l.Release(o.lease)
 	case !errors.Is(o.err, context.Canceled):
 		l.Errorf("Acquire: %v", o.err)
 	}
-	l.until("given back in the background", func() bool { return l.show().Holders == 0 })
+	l.waitFor("given back in the background", func() bool { return l.Show().Holders == 0 })
 	if took := time.Since(start); took > 15*time.Second {
 		l.Errorf("given back after %v", took)
 	}
 	_ = c.Close() // what it still asks for and gives back is done with
-	l.idle(1, 0)
+	l.NothingLeft(1, 0)
 }
 
 // TestUnreachableTakesBack: no reply to an acquire ever arrives. The caller is
@@ -178,148 +179,148 @@ func struckGivenUp(l *lab, strike func() *redistest.Injection) {
 // before its TTL.
 func TestUnreachableTakesBack(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		s := l.sem(l.struck(), 1, berth.TTL(time.Minute))
-		lost := l.net.Inject(redistest.Rule{Match: carries("A"), Fault: redistest.SwallowReply, Times: -1})
-		if _, err := s.TryAcquire(l.bounded()); !errors.Is(err, berth.ErrUnreachable) {
+		s := l.sem(l.faulty(), 1, berth.TTL(time.Minute))
+		lost := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowReply, Times: -1})
+		if _, err := s.TryAcquire(l.Ctx); !errors.Is(err, berth.ErrUnreachable) {
 			l.Errorf("TryAcquire: %v", err)
 		}
 		if lost.Hits() < 2 {
 			l.Errorf("asked %d times", lost.Hits())
 		}
-		l.until("given back in the background", func() bool { return l.show().Holders == 0 })
+		l.waitFor("given back in the background", func() bool { return l.Show().Holders == 0 })
 		lost.Stop()
-		l.idle(1, 0)
+		l.NothingLeft(1, 0)
 	})
 }
 
 func struckCancel(l *lab, strike func() *redistest.Injection) {
-	holder := l.acquire(l.sem(l.spared(), 1))
-	ctx, cancel := context.WithCancel(l.bounded())
-	waiting := l.queued(ctx, l.sem(l.struck(), 1), 1)
-	behind := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
+	holder := l.Hold(l.sem(l.healthy(), 1))
+	ctx, cancel := context.WithCancel(l.Ctx)
+	waiting := l.queued(ctx, l.sem(l.faulty(), 1), 1)
+	behind := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
 	strike()
 	cancel()
-	if o := receive(l, "end of the wait", waiting); !errors.Is(o.err, context.Canceled) {
+	if o := testenv.Receive(l, "end of the wait", waiting); !errors.Is(o.err, context.Canceled) {
 		l.Errorf("a cancelled Acquire returned %v", o.err)
 	}
-	l.until("out of the queue", func() bool { return l.show().Waiting == 1 })
-	l.release(holder)
+	l.waitFor("out of the queue", func() bool { return l.Show().Waiting == 1 })
+	l.Release(holder)
 	lease := l.granted(behind)
-	l.release(lease)
-	l.idle(1, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
 }
 
 func struckRelease(l *lab, strike func() *redistest.Injection) {
-	lease := l.acquire(l.sem(l.struck(), 1))
+	lease := l.Hold(l.sem(l.faulty(), 1))
 	strike()
-	l.release(lease)
-	if st := l.show(); st.Holders != 0 {
+	l.Release(lease)
+	if st := l.Show(); st.Holders != 0 {
 		l.Errorf("after Release the server has %+v", st)
 	}
 	if err := lease.Release(); !errors.Is(err, berth.ErrReleased) {
 		l.Errorf("second Release: %v", err)
 	}
-	l.idle(1, lease.Token())
+	l.NothingLeft(1, lease.Token())
 }
 
 // struckHandOff: a release that is repeated frees nothing of the next holder.
 func struckHandOff(l *lab, strike func() *redistest.Injection) {
-	holder := l.acquire(l.sem(l.struck(), 1))
-	waiting := l.queued(l.bounded(), l.sem(l.spared(), 1), 1)
-	behind := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
+	holder := l.Hold(l.sem(l.faulty(), 1))
+	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
+	behind := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
 	strike()
-	l.release(holder)
+	l.Release(holder)
 	next := l.granted(waiting)
-	st := l.show()
+	st := l.Show()
 	if st.Holders != 1 || st.Leases[0].ID != next.ID() || st.Waiting != 1 {
 		l.Errorf("the server has %+v, the next holder is %s", st, next.ID())
 	}
-	l.release(next)
+	l.Release(next)
 	last := l.granted(behind)
-	l.release(last)
-	l.idle(1, last.Token())
+	l.Release(last)
+	l.NothingLeft(1, last.Token())
 }
 
 func struckRenew(l *lab, strike func() *redistest.Injection) {
-	lease := l.acquire(l.sem(l.struck(), 1, berth.WithoutRenewal()))
+	lease := l.Hold(l.sem(l.faulty(), 1, berth.WithoutRenewal()))
 	before := lease.ValidUntil()
 	strike()
-	if err := lease.Renew(l.bounded()); err != nil {
+	if err := lease.Renew(l.Ctx); err != nil {
 		l.Errorf("Renew: %v", err)
 	}
 	l.checkTrust(lease)
 	if until := lease.ValidUntil(); until.Before(before.Add(-time.Millisecond)) {
 		l.Errorf("renewed, it is valid until %v, and was until %v", until, before)
 	}
-	l.release(lease)
-	l.idle(1, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
 }
 
 // struckRenewal: one renewal that fails does not end the renewing.
 func struckRenewal(l *lab, strike func() *redistest.Injection) {
-	lease := l.acquire(l.sem(l.struck(), 1))
+	lease := l.Hold(l.sem(l.faulty(), 1))
 	until := lease.ValidUntil()
-	receive(l, "renewal", strike().Hit())
-	l.until("renewed nevertheless", func() bool { return lease.ValidUntil().After(until.Add(l.ttl / 4)) })
+	testenv.Receive(l, "renewal", strike().Hit())
+	l.waitFor("renewed nevertheless", func() bool { return lease.ValidUntil().After(until.Add(l.TTL / 4)) })
 	if err := context.Cause(lease.Context()); err != nil {
 		l.Errorf("the lease ended: %v", err)
 	}
-	l.release(lease)
-	l.idle(1, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
 }
 
 // struckHeartbeat: one heartbeat that fails costs a waiter nothing.
 func struckHeartbeat(l *lab, strike func() *redistest.Injection) {
-	holder := l.acquire(l.sem(l.spared(), 1))
-	waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
-	behind := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
-	id := l.show().Queue[0].ID
-	receive(l, "heartbeat", strike().Hit())
-	<-time.After(l.ttl) // longer than it lives without heartbeats
-	if st := l.show(); st.Waiting != 2 || st.Queue[0].ID != id {
+	holder := l.Hold(l.sem(l.healthy(), 1))
+	waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
+	behind := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
+	id := l.Show().Queue[0].ID
+	testenv.Receive(l, "heartbeat", strike().Hit())
+	<-time.After(l.TTL) // longer than it lives without heartbeats
+	if st := l.Show(); st.Waiting != 2 || st.Queue[0].ID != id {
 		l.Errorf("after the heartbeat the server has %+v", st)
 	}
-	l.release(holder)
+	l.Release(holder)
 	first := l.granted(waiting)
-	l.release(first)
+	l.Release(first)
 	second := l.granted(behind)
-	l.release(second)
-	l.idle(1, second.Token())
+	l.Release(second)
+	l.NothingLeft(1, second.Token())
 }
 
 func struckAdopt(l *lab, strike func() *redistest.Injection) {
-	handle, err := l.acquire(l.sem(l.spared(), 1)).Detach(context.Background())
+	handle, err := l.Hold(l.sem(l.healthy(), 1)).Detach(context.Background())
 	if err != nil {
 		l.Fatal(err)
 	}
 	strike()
-	lease, err := l.struck().Adopt(l.bounded(), handle)
+	lease, err := l.faulty().Adopt(l.Ctx, handle)
 	if err != nil {
 		l.Fatalf("Adopt: %v", err)
 	}
-	if st := l.show(); st.Holders != 1 || st.Leases[0].ID != lease.ID() || !lease.Valid() {
+	if st := l.Show(); st.Holders != 1 || st.Leases[0].ID != lease.ID() || !lease.Valid() {
 		l.Errorf("the server has %+v, adopted is %s, valid: %v", st, lease.ID(), lease.Valid())
 	}
-	l.release(lease)
-	l.idle(1, lease.Token())
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
 }
 
 // struckClose: Close gives everything back, although one request is lost.
 func struckClose(l *lab, strike func() *redistest.Injection) {
-	c := l.struck()
-	lease := l.acquire(l.sem(c, 1))
-	waiting := l.queued(l.bounded(), l.sem(c, 1), 1)
-	behind := l.queued(l.bounded(), l.sem(l.spared(), 1), 2)
+	c := l.faulty()
+	lease := l.Hold(l.sem(c, 1))
+	waiting := l.queued(l.Ctx, l.sem(c, 1), 1)
+	behind := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
 	held := lease.Context()
 	strike()
 	_ = c.Close()
 	if cause := context.Cause(held); !errors.Is(cause, berth.ErrClosed) {
 		l.Errorf("the lease ended with %v", cause)
 	}
-	if o := receive(l, "end of the wait", waiting); !errors.Is(o.err, berth.ErrClosed) {
+	if o := testenv.Receive(l, "end of the wait", waiting); !errors.Is(o.err, berth.ErrClosed) {
 		l.Errorf("Acquire returned %v", o.err)
 	}
 	next := l.granted(behind)
-	l.release(next)
-	l.idle(1, next.Token())
+	l.Release(next)
+	l.NothingLeft(1, next.Token())
 }

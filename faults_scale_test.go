@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 const many = 10_000
@@ -17,7 +18,7 @@ const many = 10_000
 // waitingNow returns the length of the queue; unlike show it does not read it.
 func (l *lab) waitingNow() int {
 	l.Helper()
-	all, err := listed(l.eye, l.Context())
+	all, err := testenv.Listed(l.Inspector, l.Context())
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -32,12 +33,12 @@ func (l *lab) waitingNow() int {
 // them, and they all come back, to one that waits for all of them.
 func TestManyLeasesExpireAtOnce(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.ttl = 6 * time.Second
+		l.TTL = 6 * time.Second
 		n := many
-		if l.store != nil {
+		if l.Exact {
 			n /= 5 // it interprets Lua slowly
 		}
-		s := l.sem(l.struck(), n)
+		s := l.sem(l.faulty(), n)
 		leases := make([]*berth.Lease, n)
 		var wg sync.WaitGroup
 		room := make(chan struct{}, 1000) // with all at once, a slow machine exhausts the patience of the last
@@ -56,21 +57,21 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 			return
 		}
 		start := time.Now()
-		all := l.acquire(l.sem(l.spared(), n), berth.Weight(n))
-		if took := time.Since(start); took > l.ttl+2*late {
-			l.Errorf("all permits came back after %v, the TTL is %v", took, l.ttl)
+		all := l.Hold(l.sem(l.healthy(), n), berth.Weight(n))
+		if took := time.Since(start); took > l.TTL+l.Slack() {
+			l.Errorf("all permits came back after %v, the TTL is %v", took, l.TTL)
 		}
 		for _, lease := range leases {
 			if lease.Valid() {
 				l.Fatal("a lease is valid that has run out")
 			}
-			receive(l, "end of a lease", lease.Context().Done())
+			testenv.Receive(l, "end of a lease", lease.Context().Done())
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, berth.ErrLost) {
 				l.Fatalf("a lease that ran out ended with %v", cause)
 			}
 		}
-		l.release(all)
-		sums, err := listed(l.eye, l.Context()) // Show would read 10,000 tombstones
+		l.Release(all)
+		sums, err := testenv.Listed(l.Inspector, l.Context()) // Show would read 10,000 tombstones
 		if err != nil || len(sums) > 0 && sums[0].InUse+sums[0].Holders+sums[0].Waiting > 0 {
 			l.Errorf("%v, the server has %+v", err, sums)
 		}
@@ -85,7 +86,7 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 // in the heap, do not count; all else that the test allocates does.
 func (l *lab) crowd(s *berth.Semaphore, n int) (bytes uint64, disperse func()) {
 	l.Helper()
-	ctx, cancel := context.WithCancel(l.bounded())
+	ctx, cancel := context.WithCancel(l.Ctx)
 	begin := make(chan struct{})
 	var wg sync.WaitGroup
 	for range n {
@@ -98,7 +99,7 @@ func (l *lab) crowd(s *berth.Semaphore, n int) (bytes uint64, disperse func()) {
 	}
 	before := liveHeap()
 	close(begin)
-	l.until("all in line", func() bool { return l.waitingNow() == n })
+	l.waitFor("all in line", func() bool { return l.waitingNow() == n })
 	return liveHeap() - before, func() { cancel(); wg.Wait() }
 }
 
@@ -116,9 +117,9 @@ func liveHeap() uint64 {
 // It does not run in parallel: others would allocate.
 func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
 	onServer(t, redistest.Start(t), func(l *lab) {
-		holder := l.acquire(l.sem(l.spared(), 1, berth.TTL(berth.MaxTTL)))
-		l.ttl = 6 * time.Second // of waiters: below the default, to be done sooner
-		s := l.sem(l.struck(), 1)
+		holder := l.Hold(l.sem(l.healthy(), 1, berth.TTL(berth.MaxTTL)))
+		l.TTL = 6 * time.Second // of waiters: below the default, to be done sooner
+		s := l.sem(l.faulty(), 1)
 		bytes, disperse := l.crowd(s, many)
 		t.Logf("a waiter costs %d bytes", bytes/many)
 		if bytes > many*2<<10 {
@@ -127,7 +128,7 @@ func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
 
 		const intervals = 2
 		before := l.scripts()
-		<-time.After(intervals * l.ttl / 3)
+		<-time.After(intervals * l.TTL / 3)
 		calls := float64(l.scripts()-before) / intervals
 		perSecond := calls / (10 * time.Second / 3).Seconds() // the default
 		t.Logf("%d waiters make %.0f calls in each heartbeat interval, by default %.0f per second", many, calls, perSecond)
@@ -138,9 +139,9 @@ func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
 			t.Errorf("%d of %d still wait", n, many)
 		}
 		disperse()
-		l.until("nobody in line", func() bool { return l.waitingNow() == 0 })
-		l.release(holder)
-		l.idle(1, holder.Token())
+		l.waitFor("nobody in line", func() bool { return l.waitingNow() == 0 })
+		l.Release(holder)
+		l.NothingLeft(1, holder.Token())
 	})
 }
 
@@ -150,8 +151,8 @@ func TestWaitersForAnHour(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(l *lab) {
 		const n = 5
-		s := l.sem(l.struck(), 1)
-		holder := l.acquire(l.sem(l.spared(), 1, berth.TTL(berth.MaxTTL)))
+		s := l.sem(l.faulty(), 1)
+		holder := l.Hold(l.sem(l.healthy(), 1, berth.TTL(berth.MaxTTL)))
 		_, disperse := l.crowd(s, n)
 		l.net.ResetCounts()
 		<-time.After(time.Hour)
@@ -166,22 +167,22 @@ func TestWaitersForAnHour(t *testing.T) {
 			l.Errorf("%d of %d still wait", got, n)
 		}
 		disperse()
-		l.release(holder)
-		l.idle(1, holder.Token())
+		l.Release(holder)
+		l.NothingLeft(1, holder.Token())
 	})
 }
 
 func TestUncontendedTakesTwoCommands(t *testing.T) {
 	t.Parallel()
 	onServer(t, redistest.Start(t), func(l *lab) {
-		l.ttl = berth.DefaultTTL
-		s := l.sem(l.struck(), 5)
-		l.release(l.acquire(s))
+		l.TTL = berth.DefaultTTL
+		s := l.sem(l.faulty(), 5)
+		l.Release(l.Hold(s))
 		before := l.scripts()
 		l.net.ResetCounts()
 		const pairs = 100
 		for range pairs {
-			l.release(l.acquire(s))
+			l.Release(l.Hold(s))
 		}
 		if calls := l.scripts() - before; calls != 2*pairs || l.net.Count() != 2*pairs {
 			t.Errorf("%d pairs made %d calls, and sent %v", pairs, calls, l.net.Counts())
@@ -197,15 +198,15 @@ func TestContendedCommands(t *testing.T) {
 	for name, processes := range map[string]int{"one process": 1, "64 processes": 64} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, server, func(l *lab) {
-				l.ttl = berth.DefaultTTL
+				l.TTL = berth.DefaultTTL
 				var sems []*berth.Semaphore
 				for range processes {
-					s := l.sem(l.struck(), 5)
-					l.release(l.acquire(s)) // connects
+					s := l.sem(l.faulty(), 5)
+					l.Release(l.Hold(s)) // connects
 					sems = append(sems, s)
 				}
 				before := l.net.Count("EVALSHA")
-				ld := l.start(64+5, sems...)
+				ld := l.load(64+5, sems...)
 				ld.more(600)
 				ld.stop()
 				ld.wg.Wait()
@@ -216,7 +217,7 @@ func TestContendedCommands(t *testing.T) {
 					t.Errorf("%d calls for %d acquires", calls, ld.count())
 				}
 				ld.check(t, 5)
-				l.idle(5, 0)
+				l.NothingLeft(5, 0)
 			})
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // trouble is what befalls a real server, and takes real time: most of it is
@@ -26,7 +27,7 @@ func TestServerTrouble(t *testing.T) {
 	aof := func(fsync string) []redistest.Option {
 		return []redistest.Option{redistest.WithConfig("appendonly yes", "appendfsync "+fsync)}
 	}
-	sideBySide(t, []trouble{
+	testenv.SideBySide(t, []trouble{
 		{"CLIENT PAUSE ALL beyond the TTL", pausedAll, nil},
 		{"CLIENT PAUSE WRITE beyond the TTL", pausedWrites, nil},
 		{"SIGSTOP beyond the TTL", stoppedBeyondTTL, nil},
@@ -46,9 +47,9 @@ func TestServerTrouble(t *testing.T) {
 func (l *lab) expectLost(lease *berth.Lease, renewed time.Time) {
 	l.Helper()
 	held := lease.Context()
-	receive(l, "end of the lease", held.Done())
-	if after := time.Since(renewed); after > l.ttl+l.ttl/2 {
-		l.Errorf("the lease ended %v after its last renewal, the TTL is %v", after, l.ttl)
+	testenv.Receive(l, "end of the lease", held.Done())
+	if after := time.Since(renewed); after > l.TTL+l.TTL/2 {
+		l.Errorf("the lease ended %v after its last renewal, the TTL is %v", after, l.TTL)
 	}
 	if cause := context.Cause(held); !errors.Is(cause, berth.ErrLost) || lease.Valid() || !lease.ValidUntil().IsZero() {
 		l.Errorf("the lease ended with %v, valid: %v until %v", cause, lease.Valid(), lease.ValidUntil())
@@ -58,16 +59,16 @@ func (l *lab) expectLost(lease *berth.Lease, renewed time.Time) {
 // pauseClients has the server pause clients for that long.
 func (l *lab) pauseClients(kind string, d time.Duration) {
 	l.Helper()
-	l.server.Do(l.T, "CLIENT", "PAUSE", d.Milliseconds(), kind)
+	l.Server.Do(l, "CLIENT", "PAUSE", d.Milliseconds(), kind)
 }
 
-func pausedAll(l *lab)    { l.outage(func() { l.pauseClients("ALL", 2*l.ttl) }) }
-func pausedWrites(l *lab) { l.outage(func() { l.pauseClients("WRITE", 2*l.ttl) }) }
+func pausedAll(l *lab)    { l.outage(func() { l.pauseClients("ALL", 2*l.TTL) }) }
+func pausedWrites(l *lab) { l.outage(func() { l.pauseClients("WRITE", 2*l.TTL) }) }
 
 func stoppedBeyondTTL(l *lab) {
 	l.outage(func() {
-		l.server.Stop()
-		cont := time.AfterFunc(2*l.ttl, l.server.Cont)
+		l.Server.Stop()
+		cont := time.AfterFunc(2*l.TTL, l.Server.Cont)
 		l.Cleanup(func() { cont.Stop() })
 	})
 }
@@ -76,10 +77,10 @@ func stoppedBeyondTTL(l *lab) {
 // waiter outlasts it, is served afterwards, and the history has no overlap.
 func (l *lab) outage(begin func()) {
 	b := newBeliefs()
-	s := l.sem(l.struck(), 1)
+	s := l.sem(l.faulty(), 1)
 	asked := b.now()
-	holder := l.acquire(s)
-	waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
+	holder := l.Hold(s)
+	waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
 	believed := make(chan struct{})
 	go func() {
 		defer close(believed)
@@ -87,7 +88,7 @@ func (l *lab) outage(begin func()) {
 	}()
 	begin()
 	l.expectLost(holder, time.Now())
-	receive(l, "end of the belief", believed)
+	testenv.Receive(l, "end of the belief", believed)
 
 	asked = b.now()
 	next := l.granted(waiting)
@@ -99,126 +100,126 @@ func (l *lab) outage(begin func()) {
 	if err := holder.Release(); !errors.Is(err, berth.ErrLost) {
 		l.Errorf("Release of a lost lease: %v", err)
 	}
-	l.release(next)
-	l.idle(1, next.Token())
+	l.Release(next)
+	l.NothingLeft(1, next.Token())
 }
 
 // stoppedWithinTTL: calls fail, but there is time to try again.
 func stoppedWithinTTL(l *lab) {
 	l.hiccup(func() {
-		l.server.Stop()
-		<-time.After(l.ttl / 2)
-		l.server.Cont()
+		l.Server.Stop()
+		<-time.After(l.TTL / 2)
+		l.Server.Cont()
 	})
 }
 
-func asleep(l *lab) { l.hiccup(func() { l.server.Do(l.T, "DEBUG", "SLEEP", (l.ttl / 2).Seconds()) }) }
+func asleep(l *lab) { l.hiccup(func() { l.Server.Do(l, "DEBUG", "SLEEP", (l.TTL / 2).Seconds()) }) }
 
 // hiccup: a server that is away for less than the TTL costs nobody anything.
 func (l *lab) hiccup(happens func()) {
-	l.ttl *= 2 // a busy machine is away at times, too
-	holder := l.acquire(l.sem(l.struck(), 1))
-	waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
-	id := l.show().Queue[0].ID
+	l.TTL *= 2 // a busy machine is away at times, too
+	holder := l.Hold(l.sem(l.faulty(), 1))
+	waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
+	id := l.Show().Queue[0].ID
 	happens()
-	<-time.After(l.ttl / 2) // the next renewal and heartbeats are over
-	if st := l.show(); !holder.Valid() || st.Waiting != 1 || st.Queue[0].ID != id || st.Leases[0].ID != holder.ID() {
+	<-time.After(l.TTL / 2) // the next renewal and heartbeats are over
+	if st := l.Show(); !holder.Valid() || st.Waiting != 1 || st.Queue[0].ID != id || st.Leases[0].ID != holder.ID() {
 		l.Errorf("holder valid: %v, the server has %+v", holder.Valid(), st)
 	}
-	l.release(holder)
+	l.Release(holder)
 	next := l.granted(waiting)
-	l.release(next)
-	l.idle(1, next.Token())
+	l.Release(next)
+	l.NothingLeft(1, next.Token())
 }
 
 // stoppedWithRequests: the server's buffers hold copies of an acquire whose
 // caller has given up. The client lives, and takes back what they do.
 func stoppedWithRequests(l *lab) {
-	s := l.sem(l.struck(), 1)
-	l.release(l.acquire(s))
-	l.stopWith(s, l.ttl)
+	s := l.sem(l.faulty(), 1)
+	l.Release(l.Hold(s))
+	l.stopWith(s, l.TTL)
 	l.net.Up()
-	l.server.Cont()
-	l.idle(1, 0)
+	l.Server.Cont()
+	l.NothingLeft(1, 0)
 }
 
 // stopWith stops the server, asks it for a lease, in vain, for that long, and
 // waits until the last request has had its time.
 func (l *lab) stopWith(s *berth.Semaphore, d time.Duration) {
 	l.Helper()
-	l.server.Stop()
-	ctx, cancel := context.WithTimeout(l.bounded(), d)
+	l.Server.Stop()
+	ctx, cancel := context.WithTimeout(l.Ctx, d)
 	defer cancel()
 	start := time.Now()
-	o := receive(l, "end", acquiring(ctx, s))
-	if o.err == nil || time.Since(start) > d+l.ttl {
+	o := testenv.Receive(l, "end", acquiring(ctx, s))
+	if o.err == nil || time.Since(start) > d+l.TTL {
 		l.Errorf("Acquire from a stopped server: %v after %v", o.err, time.Since(start))
 	}
 	l.net.Down()
-	<-time.After(l.ttl / 2)
+	<-time.After(l.TTL / 2)
 }
 
 // stoppedWithOrphans: as before, but nobody is left to take anything back. Only
 // the latest time at which a copy may run keeps the permit free.
 func stoppedWithOrphans(l *lab) {
-	s := l.sem(l.struck(), 1)
-	l.release(l.acquire(s))
+	s := l.sem(l.faulty(), 1)
+	l.Release(l.Hold(s))
 	before := l.scripts()
 	l.net.ResetCounts()
-	l.stopWith(s, l.ttl)
+	l.stopWith(s, l.TTL)
 	sent := l.net.Count("EVALSHA")
-	l.server.Cont()
-	l.until("late requests executed", func() bool { return l.scripts() >= before+1 })
-	if st := l.show(); st.Holders != 0 || st.Waiting != 0 {
+	l.Server.Cont()
+	l.waitFor("late requests executed", func() bool { return l.scripts() >= before+1 })
+	if st := l.Show(); st.Holders != 0 || st.Waiting != 0 {
 		l.Errorf("%d requests of a dead client, and the server has %+v", sent, st)
 	}
-	l.idle(1, 0)
+	l.NothingLeft(1, 0)
 	l.net.Up() // for its Close
 }
 
 // killed: the server keeps its data. Holders keep their leases, waiters their
 // places, and nobody hears of it.
 func killed(l *lab) {
-	l.ttl *= 3
-	c := l.struck()
-	holder := l.acquire(l.sem(c, 1))
-	first := l.queued(l.bounded(), l.sem(c, 1), 1)
-	second := l.queued(l.bounded(), l.sem(l.struck(), 1), 2)
-	queue := l.show().Queue
-	l.server.Kill()
-	l.server.Restart(l.T)
+	l.TTL *= 3
+	c := l.faulty()
+	holder := l.Hold(l.sem(c, 1))
+	first := l.queued(l.Ctx, l.sem(c, 1), 1)
+	second := l.queued(l.Ctx, l.sem(l.faulty(), 1), 2)
+	queue := l.Show().Queue
+	l.Server.Kill()
+	l.Server.Restart(l)
 	until := holder.ValidUntil()
-	l.until("renewed after the restart", func() bool { return holder.ValidUntil().After(until.Add(l.ttl / 10)) })
-	if st := l.show(); st.Holders != 1 || st.Leases[0].ID != holder.ID() || st.Waiting != 2 || st.Queue[0].ID != queue[0].ID {
+	l.waitFor("renewed after the restart", func() bool { return holder.ValidUntil().After(until.Add(l.TTL / 10)) })
+	if st := l.Show(); st.Holders != 1 || st.Leases[0].ID != holder.ID() || st.Waiting != 2 || st.Queue[0].ID != queue[0].ID {
 		l.Errorf("after the restart the server has %+v", st)
 	}
-	l.release(holder)
+	l.Release(holder)
 	one := l.granted(first)
-	l.release(one)
+	l.Release(one)
 	two := l.granted(second)
 	if !(holder.Token() < one.Token() && one.Token() < two.Token()) {
 		l.Errorf("tokens %d, %d, %d", holder.Token(), one.Token(), two.Token())
 	}
-	l.release(two)
-	l.idle(1, two.Token())
+	l.Release(two)
+	l.NothingLeft(1, two.Token())
 }
 
 // killedForgetful: the data is gone. The holder is told, waiters queue again.
 func killedForgetful(l *lab) {
-	c := l.struck()
-	holder := l.acquire(l.sem(c, 1))
+	c := l.faulty()
+	holder := l.Hold(l.sem(c, 1))
 	held := holder.Context()
-	waiting := l.queued(l.bounded(), l.sem(l.struck(), 1), 1)
-	l.server.Kill()
-	l.server.Restart(l.T)
+	waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
+	l.Server.Kill()
+	l.Server.Restart(l)
 	next := l.granted(waiting)
-	receive(l, "end of the lost lease", held.Done())
+	testenv.Receive(l, "end of the lost lease", held.Done())
 	if cause := context.Cause(held); !errors.Is(cause, berth.ErrLost) {
 		l.Errorf("the lease ended with %v", cause)
 	}
 	if next.Token() <= holder.Token() {
 		l.Errorf("token %d after %d", next.Token(), holder.Token())
 	}
-	l.release(next)
-	l.idle(1, next.Token())
+	l.Release(next)
+	l.NothingLeft(1, next.Token())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // stressSeed repeats the faults of a run; what they meet depends on the machine.
@@ -36,18 +37,18 @@ func (st *storm) blow() {
 		net.CutAll()
 	case n < 85:
 		st.note("all clients killed")
-		st.l.server.Do(st.l.T, "CLIENT", "KILL", "TYPE", "normal")
+		st.l.Server.Do(st.l, "CLIENT", "KILL", "TYPE", "normal")
 	case n < 90:
 		st.note("subscriptions killed")
-		st.l.server.Do(st.l.T, "CLIENT", "KILL", "TYPE", "pubsub")
+		st.l.Server.Do(st.l, "CLIENT", "KILL", "TYPE", "pubsub")
 	case n < 95:
 		st.note("scripts flushed")
-		st.l.server.Do(st.l.T, "SCRIPT", "FLUSH")
+		st.l.Server.Do(st.l, "SCRIPT", "FLUSH")
 	default:
 		st.note("server stopped")
-		st.l.server.Stop()
+		st.l.Server.Stop()
 		<-time.After(time.Duration(st.rng.IntN(200)) * time.Millisecond)
-		st.l.server.Cont()
+		st.l.Server.Cont()
 	}
 }
 
@@ -62,7 +63,7 @@ func (st *storm) strike(net *redistest.Faults) {
 	st.note("strikes")
 	rule := redistest.Rule{Fault: f, Match: redistest.IsScript}
 	if f == redistest.DropMessage || f == redistest.DelayMessage {
-		rule.Match = message
+		rule.Match = testenv.IsMessage
 	}
 	i := net.Inject(rule)
 	if f == redistest.Delay || f == redistest.DelayReply || f == redistest.DelayMessage {
@@ -84,15 +85,15 @@ func TestStress(t *testing.T) {
 	t.Logf("-stress.seed=%d", seed)
 	onServer(t, redistest.Start(t), func(l *lab) {
 		const limit, processes = 3, 5
-		l.ttl = 400 * time.Millisecond
+		l.TTL = 400 * time.Millisecond
 		st := &storm{l: l, rng: rand.New(rand.NewPCG(seed, 1)), hits: map[string]int{}}
 		var sems []*berth.Semaphore
 		for range processes {
 			net := redistest.NewFaults(t)
 			st.nets = append(st.nets, net)
-			sems = append(sems, l.sem(l.berth(l.redis(net)), limit))
+			sems = append(sems, l.sem(l.Client(l.connect(net)), limit))
 		}
-		ld := l.start(3*processes, sems...)
+		ld := l.load(3*processes, sems...)
 		calm := again(10*time.Millisecond, st.blow)
 		<-time.After(3 * time.Second)
 		calm()

@@ -15,9 +15,9 @@ import (
 func TestMinReplicasWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)
-	client := granted(berth.New(s.Client(t), berth.Prefix(s.Prefix(t))))
+	client := must(berth.New(s.Client(t), berth.Prefix(s.Prefix(t))))
 	t.Cleanup(func() { _ = client.Close() })
-	sem := granted(client.Semaphore("safe", 1, berth.TTL(time.Hour)))
+	sem := must(client.Semaphore("safe", 1, berth.TTL(time.Hour)))
 	for _, acquire := range []func() (*berth.Lease, error){
 		func() (*berth.Lease, error) { return sem.Acquire(t.Context(), berth.MinReplicas(1)) },
 		func() (*berth.Lease, error) { return sem.TryAcquire(t.Context(), berth.MinReplicas(2)) },
@@ -30,7 +30,7 @@ func TestMinReplicasWithoutReplicas(t *testing.T) {
 		if !ok || !errors.Is(err, berth.ErrNotReplicated) || short.Got != 0 || short.Want < 1 || short.Name != "safe" {
 			t.Errorf("without a replica: %v", err)
 		}
-		if err := granted(sem.Acquire(t.Context())).Release(); err != nil {
+		if err := must(sem.Acquire(t.Context())).Release(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -39,7 +39,7 @@ func TestMinReplicasWithoutReplicas(t *testing.T) {
 // TestMinReplicasIsBounded: what cannot be meant is refused at once.
 func TestMinReplicasIsBounded(t *testing.T) {
 	t.Parallel()
-	client := granted(berth.New(redistest.Shared(t).Client(t)))
+	client := must(berth.New(redistest.Shared(t).Client(t)))
 	for _, n := range []int{-1, 101} {
 		if _, err := client.Semaphore("safe", 1, berth.MinReplicas(n)); !errors.Is(err, berth.ErrInvalid) {
 			t.Errorf("MinReplicas(%d): %v", n, err)
@@ -52,13 +52,13 @@ func TestMinReplicasNeedsTheRight(t *testing.T) {
 	t.Parallel()
 	rights, _ := redistest.LeastRights(t, ".")
 	client := rightsClient(t, asBerth(t, redistest.Start(t), rights))
-	sem := granted(client.Semaphore("safe", 1))
+	sem := must(client.Semaphore("safe", 1))
 	_, err := sem.Acquire(t.Context(), berth.MinReplicas(1))
 	short, ok := errors.AsType[*berth.NotReplicatedError](err)
 	if !ok || short.Err == nil {
 		t.Errorf("without the right to WAIT: %v", err)
 	}
-	if err := granted(sem.Acquire(t.Context())).Release(); err != nil {
+	if err := must(sem.Acquire(t.Context())).Release(); err != nil {
 		t.Error(err)
 	}
 }

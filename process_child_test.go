@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // The test binary runs itself as a client process where this variable holds its
@@ -47,7 +48,7 @@ func childMain(text string) int {
 	if err != nil {
 		return complain(err)
 	}
-	s, err := client.Semaphore("s", o.Limit, berth.TTL(o.TTL))
+	s, err := client.Semaphore(testenv.Name, o.Limit, berth.TTL(o.TTL))
 	if err != nil {
 		return complain(err)
 	}
@@ -104,35 +105,29 @@ func complain(err error) int {
 
 // child is a client process.
 type child struct {
-	l     *lab
+	e     *testenv.Env
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan string
 	done  chan struct{} // closed once it has ended and was waited for
 }
 
-// child starts a process, which waits for its first word.
-func (l *lab) child(limit int) *child {
-	l.Helper()
-	text, err := json.Marshal(order{l.server.Socket(), l.prefix, limit, l.ttl})
-	if err != nil {
-		l.Fatal(err)
-	}
-	c := &child{l: l, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100), done: make(chan struct{})}
+// start starts a process, which waits for its first word.
+func start(e *testenv.Env, limit int) *child {
+	e.Helper()
+	text, err := json.Marshal(order{e.Server.Socket(), e.Prefix, limit, e.TTL})
+	e.Must(err)
+	c := &child{e: e, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100), done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		l.Fatal(err)
+		e.Fatal(err)
 	}
 	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		l.Fatal(err)
-	}
-	if err := c.cmd.Start(); err != nil {
-		l.Fatal(err)
-	}
+	e.Must(err)
+	e.Must(c.cmd.Start())
 	go c.listen(out)
-	l.Cleanup(c.kill)
+	e.Cleanup(c.kill)
 	return c
 }
 
@@ -146,29 +141,29 @@ func (c *child) listen(out io.Reader) {
 
 // tell gives the child a word.
 func (c *child) tell(word string) {
-	c.l.Helper()
+	c.e.Helper()
 	if _, err := io.WriteString(c.in, word+"\n"); err != nil {
-		c.l.Errorf("%s: %v", word, err)
+		c.e.Errorf("%s: %v", word, err)
 	}
 }
 
 // says waits for the child's next line and returns what follows its first word,
 // which must be word.
 func (c *child) says(word string) string {
-	c.l.Helper()
-	line := receive(c.l, word+" from a child", c.lines)
+	c.e.Helper()
+	line := testenv.Receive(c.e, word+" from a child", c.lines)
 	rest, ok := strings.CutPrefix(line, word+" ")
 	if !ok {
-		c.l.Fatalf("the child says %q, not %q", line, word)
+		c.e.Fatalf("the child says %q, not %q", line, word)
 	}
 	return rest
 }
 
 // signal sends a signal to the child.
 func (c *child) signal(s syscall.Signal) {
-	c.l.Helper()
+	c.e.Helper()
 	if err := c.cmd.Process.Signal(s); err != nil {
-		c.l.Fatal(err)
+		c.e.Fatal(err)
 	}
 }
 
@@ -179,19 +174,19 @@ func (c *child) kill() {
 }
 
 // holding starts a child that holds a lease.
-func (l *lab) holding(limit int) *child {
-	l.Helper()
-	c := l.child(limit)
+func holding(e *testenv.Env, limit int) *child {
+	e.Helper()
+	c := start(e, limit)
 	c.tell("acquire")
 	c.says("held")
 	return c
 }
 
 // inLine starts a child that is the n-th in the queue.
-func (l *lab) inLine(limit, n int) *child {
-	l.Helper()
-	c := l.child(limit)
+func inLine(e *testenv.Env, limit, n int) *child {
+	e.Helper()
+	c := start(e, limit)
 	c.tell("acquire")
-	l.until("child in line", func() bool { return l.show().Waiting == n })
+	e.UntilWaiting(n)
 	return c
 }

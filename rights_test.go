@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // allow gives user these rights on a server, and no others.
@@ -40,12 +41,12 @@ func asBerth(t *testing.T, s *redistest.Server, rights []string) *redis.Client {
 
 func rightsClient(t *testing.T, rdb redis.UniversalClient) *berth.Client {
 	t.Helper()
-	c := granted(berth.New(rdb))
+	c := must(berth.New(rdb))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-func granted[T any](v T, err error) T {
+func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
@@ -97,7 +98,7 @@ func (e *exercise) run() error {
 }
 
 func (e *exercise) sem(c *berth.Client, name string, limit int, opts ...berth.Option) *berth.Semaphore {
-	return granted(c.Semaphore(name, limit, opts...))
+	return must(c.Semaphore(name, limit, opts...))
 }
 
 // wait queues a request, which is given back once it is granted.
@@ -237,7 +238,7 @@ func (e *exercise) operator() error {
 		in.Pin(e.ctx, name, 1), in.Unpin(e.ctx, name), in.Pause(e.ctx, name), in.Resume(e.ctx, name), in.Resize(e.ctx, name, 3),
 		in.Evict(e.ctx, name, first.ID()), in.ForceEvict(e.ctx, name, second.ID()),
 	}
-	_, err = listed(in, e.ctx)
+	_, err = testenv.Listed(in, e.ctx)
 	errs = append(errs, err)
 	_, err = in.Show(e.ctx, name)
 	_ = first.Release() // it is lost

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // tap notes every command that a client sends.
@@ -68,36 +69,36 @@ func scriptTexts(t testing.TB) []string {
 // TestScriptsAreConstant: whatever a name or a label looks like, it is data. The
 // text of a script is one of the files, and names stand in KEYS alone.
 func TestScriptsAreConstant(t *testing.T) {
-	each(t, func(t *testing.T, e *env) {
-		texts := scriptTexts(t)
-		p, tp := e.peer(), &tap{}
-		p.rdb.AddHook(tp)
-		canary := e.prefix + "-canary"
-		e.must(e.raw.Set(e.ctx, canary, "sings", 0).Err())
+	testenv.Each(t, func(e *testenv.Env) {
+		texts := scriptTexts(e)
+		p, tp := e.Peer(), &tap{}
+		p.Redis.AddHook(tp)
+		canary := e.Prefix + "-canary"
+		e.Must(e.Redis.Set(e.Ctx, canary, "sings", 0).Err())
 		for _, evil := range []string{
 			`"]] redis.call("FLUSHALL") --`, `' .. redis.call('SET','x','y') .. '`, "KEYS[1]", "ARGV[1]", "%s%n%d", "*3", "$-1", "1 2 3", "settings", "A", "L",
 			"x:order", "h 1 0 5 0 0 o/1/h", "redis.call('DEL',KEYS[1])",
 		} {
-			s := p.named(evil, 1)
-			l := e.hold(s, berth.Label(evil))
-			r := e.queue(s, berth.Label(evil))
-			st, err := p.Inspector().Show(e.ctx, evil)
-			e.must(err)
+			s := p.Named(evil, 1)
+			l := e.Hold(s, berth.Label(evil))
+			r := e.Queue(s, berth.Label(evil))
+			st, err := p.Inspector().Show(e.Ctx, evil)
+			e.Must(err)
 			if st.Leases[0].Label != evil || st.Queue[0].Label != evil {
-				t.Errorf("label %q became %q and %q", evil, st.Leases[0].Label, st.Queue[0].Label)
+				e.Errorf("label %q became %q and %q", evil, st.Leases[0].Label, st.Queue[0].Label)
 			}
-			e.release(l)
-			e.release(r.granted())
+			e.Release(l)
+			e.Release(r.Granted())
 		}
-		if e.raw.Get(e.ctx, canary).Val() != "sings" {
-			t.Error("somebody else's key is gone")
+		if e.Redis.Get(e.Ctx, canary).Val() != "sings" {
+			e.Error("somebody else's key is gone")
 		}
-		tp.check(t, e.prefix, texts)
-		e.must(e.raw.Del(e.ctx, canary).Err())
+		tp.check(e, e.Prefix, texts)
+		e.Must(e.Redis.Del(e.Ctx, canary).Err())
 	})
 }
 
-func (tp *tap) check(t *testing.T, prefix string, texts []string) {
+func (tp *tap) check(t testing.TB, prefix string, texts []string) {
 	t.Helper()
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
@@ -178,20 +179,20 @@ func pinnedTools(t *testing.T) {
 // TestForeignNamesHideNothing: keys whose names no client can have made, written
 // by somebody else under the prefix, keep nobody from seeing the semaphores.
 func TestForeignNamesHideNothing(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		e.hold(e.peer().sem(1))
+	testenv.Each(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Sem(1))
 		for _, foreign := range []string{"", "\x1b[2J", "a}b", "\xff", "a\u202eb", " "} {
-			e.must(e.raw.HSet(e.ctx, e.prefix+":{"+foreign+"}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0").Err())
+			e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+foreign+"}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0").Err())
 		}
-		before := e.keys()
-		list, err := listed(e.eye, e.ctx)
-		e.must(err)
-		if len(list) != 1 || list[0].Name != name {
-			e.t.Errorf("listed %+v", list)
+		before := e.Keys()
+		list, err := testenv.Listed(e.Inspector, e.Ctx)
+		e.Must(err)
+		if len(list) != 1 || list[0].Name != testenv.Name {
+			e.Errorf("listed %+v", list)
 		}
-		for key, value := range e.keys() {
-			if !strings.HasPrefix(key, e.prefix+":{"+name+"}") && before[key] != value {
-				e.t.Errorf("%q became %s", key, value)
+		for key, value := range e.Keys() {
+			if !strings.HasPrefix(key, e.Prefix+":{"+testenv.Name+"}") && before[key] != value {
+				e.Errorf("%q became %s", key, value)
 			}
 		}
 	})

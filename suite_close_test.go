@@ -11,106 +11,107 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // Close gives back what is held and leaves what waits.
 func TestCloseGivesEverythingBack(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p, q := e.peer(), e.peer()
-		l := e.hold(p.sem(1))
-		mine, other := e.queue(p.sem(1)), e.queue(q.sem(1))
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		l := e.Hold(p.Sem(1))
+		mine, other := e.Queue(p.Sem(1)), e.Queue(q.Sem(1))
 		ctx := l.Context()
-		e.must(p.Close())
-		mine.refused(berth.ErrClosed)
+		e.Must(p.Close())
+		mine.Refused(berth.ErrClosed)
 		<-ctx.Done()
-		wantErr(e.t, context.Cause(ctx), berth.ErrClosed)
+		e.WantErr(context.Cause(ctx), berth.ErrClosed)
 		if l.Valid() {
-			e.t.Error("still valid")
+			e.Error("still valid")
 		}
-		e.holds(other.granted())
-		e.must(p.Close())
-		e.must(p.rdb.Ping(e.ctx).Err()) // the redis client stays the caller's
+		e.Holds(other.Granted())
+		e.Must(p.Close())
+		e.Must(p.Redis.Ping(e.Ctx).Err()) // the redis client stays the caller's
 	})
 }
 
 func TestClosedClientRefuses(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		handle, err := e.hold(p.sem(1)).Detach(context.Background())
-		e.must(err)
-		l := e.hold(p.named("other", 1))
-		s := p.sem(1)
-		e.must(p.Close())
-		before := e.keys()
-		_, err = s.Acquire(e.ctx)
-		wantErr(e.t, err, berth.ErrClosed)
-		_, err = s.TryAcquire(e.ctx)
-		wantErr(e.t, err, berth.ErrClosed)
-		wantErr(e.t, s.Do(e.ctx, func(context.Context) error { return nil }), berth.ErrClosed)
-		_, err = p.Adopt(e.ctx, handle)
-		wantErr(e.t, err, berth.ErrClosed)
-		wantErr(e.t, l.Release(), berth.ErrClosed)
-		wantErr(e.t, l.Renew(e.ctx), berth.ErrClosed)
-		e.unchanged(before)
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		handle, err := e.Hold(p.Sem(1)).Detach(context.Background())
+		e.Must(err)
+		l := e.Hold(p.Named("other", 1))
+		s := p.Sem(1)
+		e.Must(p.Close())
+		before := e.Keys()
+		_, err = s.Acquire(e.Ctx)
+		e.WantErr(err, berth.ErrClosed)
+		_, err = s.TryAcquire(e.Ctx)
+		e.WantErr(err, berth.ErrClosed)
+		e.WantErr(s.Do(e.Ctx, func(context.Context) error { return nil }), berth.ErrClosed)
+		_, err = p.Adopt(e.Ctx, handle)
+		e.WantErr(err, berth.ErrClosed)
+		e.WantErr(l.Release(), berth.ErrClosed)
+		e.WantErr(l.Renew(e.Ctx), berth.ErrClosed)
+		e.Unchanged(before)
 	})
 }
 
 // Close before anything was sent sends nothing.
 func TestCloseOfAnUnusedClient(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		e.must(p.Close())
-		if n := p.net.Count(); n > 0 {
-			e.t.Errorf("%d commands sent", n)
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		e.Must(p.Close())
+		if n := p.Net.Count(); n > 0 {
+			e.Errorf("%d commands sent", n)
 		}
 	})
 }
 
 func TestCloseWithTenThousandWaiters(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p, q := e.peer(), e.peer()
-		first := e.hold(q.sem(1))
-		s := p.sem(1)
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		first := e.Hold(q.Sem(1))
+		s := p.Sem(1)
 		var wg sync.WaitGroup
-		n := e.many(10000)
+		n := e.Many(10000)
 		errs := make(chan error, n)
 		for range n {
 			wg.Go(func() {
-				_, err := s.Acquire(e.ctx)
+				_, err := s.Acquire(e.Ctx)
 				errs <- err
 			})
 		}
-		e.untilWaiting(n)
+		e.UntilWaiting(n)
 		start := time.Now()
-		e.must(p.Close())
+		e.Must(p.Close())
 		wg.Wait()
-		e.within(start, 0, 2*time.Second, "closed")
+		e.Within(start, 0, 2*time.Second, "closed")
 		close(errs)
 		for err := range errs {
 			if !errors.Is(err, berth.ErrClosed) {
-				e.t.Fatal(err)
+				e.Fatal(err)
 			}
 		}
-		if st := e.show(); st.Waiting != 0 {
-			e.t.Errorf("%d still in line", st.Waiting)
+		if st := e.Show(); st.Waiting != 0 {
+			e.Errorf("%d still in line", st.Waiting)
 		}
-		e.release(first)
+		e.Release(first)
 	})
 }
 
 // Close while requests begin: each of them ends, and nothing is left.
 func TestCloseRacingRequests(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		for range 10 {
-			p := e.peer()
+			p := e.Peer()
 			var wg sync.WaitGroup
 			grants := make(chan struct{}, 20)
 			for range 8 {
 				wg.Go(func() {
 					for {
-						l, err := p.sem(3).Acquire(e.ctx)
+						l, err := p.Sem(3).Acquire(e.Ctx)
 						if err != nil {
-							wantErr(e.t, err, berth.ErrClosed)
+							e.WantErr(err, berth.ErrClosed)
 							return
 						}
 						_ = l.Release()
@@ -124,22 +125,22 @@ func TestCloseRacingRequests(t *testing.T) {
 			for range cap(grants) {
 				<-grants
 			}
-			e.must(p.Close())
+			e.Must(p.Close())
 			wg.Wait()
-			e.idle()
+			e.Idle()
 		}
 	})
 }
 
 // Close does not wait for ever for a Redis that hangs.
 func TestCloseIsBounded(t *testing.T) {
-	exactly(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		e.hold(p.sem(1, berth.TTL(time.Minute)))
-		p.net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		e.Hold(p.Sem(1, berth.TTL(time.Minute)))
+		p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
 		start := time.Now()
-		e.must(p.Close())
-		e.within(start, 0, 6*time.Second, "closed")
+		e.Must(p.Close())
+		e.Within(start, 0, 6*time.Second, "closed")
 	})
 }
 
@@ -148,16 +149,14 @@ func TestCloseLeavesNoGoroutines(t *testing.T) { // not in parallel: the gorouti
 	s := redistest.Shared(t)
 	leaks := goleak.IgnoreCurrent()
 	t.Run("", func(t *testing.T) {
-		e := &env{t: t, ttl: time.Second, prefix: s.Prefix(t)}
-		e.options.Network, e.options.Addr = "unix", s.Socket()
-		e.open(time.Minute)
-		p, q := e.peer(), e.peer()
-		e.hold(p.sem(1))
-		r := e.queue(q.sem(1))
-		e.queue(q.sem(1))
-		e.must(p.Close())
-		r.granted()
-		e.must(q.Close())
+		e := testenv.On(t, s)
+		p, q := e.Peer(), e.Peer()
+		e.Hold(p.Sem(1))
+		r := e.Queue(q.Sem(1))
+		e.Queue(q.Sem(1))
+		e.Must(p.Close())
+		r.Granted()
+		e.Must(q.Close())
 	})
 	goleak.VerifyNone(t, leaks)
 }

@@ -1,12 +1,14 @@
 package berth_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // S5: every operation, with everything that can go wrong on its way.
@@ -26,8 +28,8 @@ func TestRepeatedRequestsTakeNothingTwice(t *testing.T) {
 	for op, o := range operations {
 		for what, fault := range faults {
 			t.Run(op+", "+what, func(t *testing.T) {
-				each(t, func(_ *testing.T, e *env) {
-					o.run(newFaulty(e, redistest.Rule{Match: verb(o.verb), Fault: fault}))
+				testenv.Each(t, func(e *testenv.Env) {
+					o.run(newFaulty(e, redistest.Rule{Match: testenv.Carries(o.verb), Fault: fault}))
 				})
 			})
 		}
@@ -36,101 +38,101 @@ func TestRepeatedRequestsTakeNothingTwice(t *testing.T) {
 
 // faulty is a process that will meet a fault, beside one that will not.
 type faulty struct {
-	*env
+	*testenv.Env
 	rule      redistest.Rule
-	p         *peer
+	p         *testenv.Peer
 	sem       *berth.Semaphore
 	other     *berth.Semaphore
 	injection *redistest.Injection
 }
 
-func newFaulty(e *env, rule redistest.Rule) *faulty {
+func newFaulty(e *testenv.Env, rule redistest.Rule) *faulty {
 	ttl := 1200 * time.Millisecond
-	if e.exact {
-		ttl = e.ttl
+	if e.Exact {
+		ttl = e.TTL
 	}
-	f := &faulty{env: e, rule: rule, p: e.peer()}
-	f.sem = f.p.sem(1, berth.TTL(ttl))
-	f.other = e.peer().sem(1)
-	e.release(e.hold(f.p.named("warm", 1))) // connections and script are there
+	f := &faulty{Env: e, rule: rule, p: e.Peer()}
+	f.sem = f.p.Sem(1, berth.TTL(ttl))
+	f.other = e.Peer().Sem(1)
+	e.Release(e.Hold(f.p.Named("warm", 1))) // connections and script are there
 	return f
 }
 
-func (f *faulty) inject() { f.injection = f.p.net.Inject(f.rule) }
+func (f *faulty) inject() { f.injection = f.p.Net.Inject(f.rule) }
 
 func (f *faulty) struck() {
-	f.t.Helper()
+	f.Helper()
 	if f.injection.Hits() == 0 {
-		f.t.Error("the fault did not happen")
+		f.Error("the fault did not happen")
 	}
 }
 
 func (f *faulty) acquire() {
 	f.inject()
-	l := f.hold(f.sem)
+	l := f.Hold(f.sem)
 	f.struck()
-	f.holds(l)
+	f.Holds(l)
 	f.release1(l)
 }
 
 // release1 gives l back, after which nothing may be out.
 func (f *faulty) release1(l *berth.Lease) {
-	f.t.Helper()
-	f.must(l.Release())
-	f.idle()
+	f.Helper()
+	f.Must(l.Release())
+	f.Idle()
 }
 
 func (f *faulty) queue() {
-	first := f.hold(f.other)
+	first := f.Hold(f.other)
 	f.inject()
-	r := f.env.queue(f.sem)
+	r := f.Queue(f.sem)
 	f.struck()
-	if st := f.show(); st.Waiting != 1 {
-		f.t.Errorf("%d in line", st.Waiting)
+	if st := f.Show(); st.Waiting != 1 {
+		f.Errorf("%d in line", st.Waiting)
 	}
-	f.must(first.Release())
-	l := r.granted()
-	f.holds(l)
+	f.Must(first.Release())
+	l := r.Granted()
+	f.Holds(l)
 	f.release1(l)
 }
 
 func (f *faulty) release() {
-	l := f.hold(f.sem)
+	l := f.Hold(f.sem)
 	f.inject()
 	f.release1(l)
 	f.struck()
-	next := f.hold(f.other)
-	wantErr(f.t, l.Release(), berth.ErrReleased)
-	f.holds(next)
+	next := f.Hold(f.other)
+	f.WantErr(l.Release(), berth.ErrReleased)
+	f.Holds(next)
 }
 
 func (f *faulty) cancel() {
-	first := f.hold(f.other)
-	r := f.env.queue(f.sem)
+	first := f.Hold(f.other)
+	r := f.Queue(f.sem)
 	f.inject()
-	r.cancel()
-	r.refused(f.canceled())
-	f.until("cancelled", func(s *berth.State) bool { return s.Waiting == 0 })
+	r.Cancel()
+	r.Refused(context.Canceled)
+	f.Until("cancelled", func(s *berth.State) bool { return s.Waiting == 0 })
 	f.struck()
-	f.holds(first)
+	f.Holds(first)
 }
 
 func (f *faulty) renew() {
-	l := f.hold(f.sem)
+	l := f.Hold(f.sem)
 	f.inject()
-	f.must(l.Renew(f.ctx))
+	f.Must(l.Renew(f.Ctx))
 	f.struck()
-	f.trusts(l, "renewed")
-	f.holds(l)
+	trusts(f.Env, l, "renewed")
+	f.Holds(l)
 }
 
 func (f *faulty) heartbeat() {
-	first := f.hold(f.other)
-	r := f.env.queue(f.sem)
+	first := f.Hold(f.other)
+	r := f.Queue(f.sem)
 	f.inject()
 	<-f.injection.Hit()
-	f.must(first.Release())
-	f.holds(r.granted())
+	f.Must(first.Release())
+	f.Holds(r.Granted())
 }
 
 // S5: the copy arrives when its client has long given up and released.
@@ -139,19 +141,19 @@ func TestLateCopyOfAnAcquireIsNotGranted(t *testing.T) {
 		"before its latest time": time.Second, "after it": 3 * time.Second, "long after it": time.Minute,
 	} {
 		t.Run(what, func(t *testing.T) {
-			exactly(t, func(_ *testing.T, e *env) {
-				e.options.ReadTimeout = 100 * time.Millisecond // the client gives up early
-				p := e.peer()
-				e.release(e.hold(p.named("warm", 1)))
-				late := p.net.Inject(redistest.Rule{Match: verb("A"), Fault: redistest.Delay})
-				r := e.start(p.sem(1))
+			testenv.Embedded(t, func(e *testenv.Env) {
+				e.Options.ReadTimeout = 100 * time.Millisecond // the client gives up early
+				p := e.Peer()
+				e.Release(e.Hold(p.Named("warm", 1)))
+				late := p.Net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.Delay})
+				r := e.Start(p.Sem(1))
 				<-late.Hit()
-				r.cancel()
-				r.refused(e.canceled())
-				e.pass(after)
+				r.Cancel()
+				r.Refused(context.Canceled)
+				e.Pass(after)
 				late.Release()
 				synctest.Wait()
-				e.idle()
+				e.Idle()
 			})
 		})
 	}
@@ -159,149 +161,149 @@ func TestLateCopyOfAnAcquireIsNotGranted(t *testing.T) {
 
 // S5: a renewal that arrives after the release does not bring the lease back.
 func TestLateCopyOfARenewalRevivesNothing(t *testing.T) {
-	exactly(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		l := e.hold(p.sem(1, berth.WithoutRenewal()))
-		late := p.net.Inject(redistest.Rule{Match: verb("R"), Fault: redistest.Delay})
-		e.must(l.Renew(e.ctx)) // by a second try
-		e.release(l)
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		l := e.Hold(p.Sem(1, berth.WithoutRenewal()))
+		late := p.Net.Inject(redistest.Rule{Match: testenv.Carries("R"), Fault: redistest.Delay})
+		e.Must(l.Renew(e.Ctx)) // by a second try
+		e.Release(l)
 		late.Release()
 		synctest.Wait()
-		e.idle()
+		e.Idle()
 	})
 }
 
 // A message about a grant may be older than everything that happened since.
 func TestLateMessageDoesNotTakeADetachedLease(t *testing.T) {
-	exactly(t, func(_ *testing.T, e *env) {
-		p, q := e.peer(), e.peer()
-		first := e.hold(q.sem(1))
-		late := p.net.Inject(redistest.Rule{Match: messages, Fault: redistest.DelayMessage})
-		r := e.queue(p.sem(1))
-		e.release(first)
-		handle, err := r.granted().Detach(e.ctx) // it heard of the grant by heartbeat
-		e.must(err)
-		l, err := q.Adopt(e.ctx, handle)
-		e.must(err)
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		first := e.Hold(q.Sem(1))
+		late := p.Net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
+		r := e.Queue(p.Sem(1))
+		e.Release(first)
+		handle, err := r.Granted().Detach(e.Ctx) // it heard of the grant by heartbeat
+		e.Must(err)
+		l, err := q.Adopt(e.Ctx, handle)
+		e.Must(err)
 		late.Release()
 		synctest.Wait()
 		if late.Hits() == 0 {
-			e.t.Error("there was no message to delay")
+			e.Error("there was no message to delay")
 		}
-		e.holds(l)
+		e.Holds(l)
 	})
 }
 
 func TestScriptFlushIsNotNoticed(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		s := e.peer().sem(2)
+	testenv.Each(t, func(e *testenv.Env) {
+		s := e.Peer().Sem(2)
 		for range 10 {
-			e.must(e.raw.ScriptFlush(e.ctx).Err())
-			l := e.hold(s)
-			e.must(e.raw.ScriptFlush(e.ctx).Err())
-			e.must(l.Renew(e.ctx))
-			e.must(e.raw.ScriptFlush(e.ctx).Err())
-			e.release(l)
+			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
+			l := e.Hold(s)
+			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
+			e.Must(l.Renew(e.Ctx))
+			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
+			e.Release(l)
 		}
-		e.idle()
+		e.Idle()
 	})
 }
 
 // Every connection is closed again and again; leases and places survive.
 func TestClosedConnectionsAreSurvived(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		s := p.sem(1, berth.TTL(3*time.Second))
-		l := e.hold(s)
-		r := e.queue(s)
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		s := p.Sem(1, berth.TTL(3*time.Second))
+		l := e.Hold(s)
+		r := e.Queue(s)
 		for range 5 {
-			p.net.CutAll()
-			e.must(l.Renew(e.ctx))
+			p.Net.CutAll()
+			e.Must(l.Renew(e.Ctx))
 		}
-		p.net.CutAll()
-		e.release(l)
-		p.net.CutAll()
-		e.release(r.granted())
-		e.idle()
+		p.Net.CutAll()
+		e.Release(l)
+		p.Net.CutAll()
+		e.Release(r.Granted())
+		e.Idle()
 	})
 }
 
 // Redis is away for longer than the TTL: the holder hears of it in time, the
 // waiter stays and has its turn afterwards.
 func TestOutageLongerThanTheTTL(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p, q := e.peer(), e.peer()
-		l := e.hold(p.sem(1, berth.TTL(e.ttl)))
-		r := e.queue(q.sem(1, berth.TTL(e.ttl)))
-		p.net.Down()
-		q.net.Down()
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		l := e.Hold(p.Sem(1, berth.TTL(e.TTL)))
+		r := e.Queue(q.Sem(1, berth.TTL(e.TTL)))
+		p.Net.Down()
+		q.Net.Down()
 		until := l.ValidUntil()
-		lost := e.lost(l)
-		if now := time.Now(); lost.Reason != berth.LostUntrusted || now.After(until.Add(e.slack())) {
-			e.t.Errorf("told %q %v after the trust deadline", lost.Reason, now.Sub(until))
+		lost := e.Lost(l)
+		if now := time.Now(); lost.Reason != berth.LostUntrusted || now.After(until.Add(e.Slack())) {
+			e.Errorf("told %q %v after the trust deadline", lost.Reason, now.Sub(until))
 		}
 		if l.Valid() {
-			e.t.Error("still valid")
+			e.Error("still valid")
 		}
-		wantErr(e.t, lost, berth.ErrUnreachable)
-		e.until("expired", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
-		p.net.Up()
-		q.net.Up()
-		e.release(r.granted())
+		e.WantErr(lost, berth.ErrUnreachable)
+		e.Until("expired", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
+		p.Net.Up()
+		q.Net.Up()
+		e.Release(r.Granted())
 	})
 }
 
 func TestServerStoppedLongerThanTheTTL(t *testing.T) {
-	alone(t, nil, func(_ *testing.T, e *env, s *redistest.Server) {
-		l := e.hold(e.peer().sem(1, berth.TTL(e.ttl)))
-		r := e.queue(e.peer().sem(1, berth.TTL(e.ttl)))
-		s.Stop()
-		lost := e.lost(l)
-		s.Cont()
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		l := e.Hold(e.Peer().Sem(1, berth.TTL(e.TTL)))
+		r := e.Queue(e.Peer().Sem(1, berth.TTL(e.TTL)))
+		e.Server.Stop()
+		lost := e.Lost(l)
+		e.Server.Cont()
 		if lost.Reason != berth.LostUntrusted {
-			e.t.Errorf("told %q", lost.Reason)
+			e.Errorf("told %q", lost.Reason)
 		}
-		second := r.granted()
-		wantErr(e.t, l.Release(), berth.ErrLost)
-		e.holds(second)
+		second := r.Granted()
+		e.WantErr(l.Release(), berth.ErrLost)
+		e.Holds(second)
 	})
 }
 
 func TestClientPauseLongerThanTheTTL(t *testing.T) {
-	alone(t, nil, func(_ *testing.T, e *env, _ *redistest.Server) {
-		l := e.hold(e.peer().sem(1, berth.TTL(e.ttl)))
-		r := e.queue(e.peer().sem(1, berth.TTL(e.ttl)))
-		e.must(e.raw.Do(e.ctx, "CLIENT", "PAUSE", "900", "ALL").Err())
-		e.lost(l)
-		second := r.granted()
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		l := e.Hold(e.Peer().Sem(1, berth.TTL(e.TTL)))
+		r := e.Queue(e.Peer().Sem(1, berth.TTL(e.TTL)))
+		e.Must(e.Redis.Do(e.Ctx, "CLIENT", "PAUSE", "900", "ALL").Err())
+		e.Lost(l)
+		second := r.Granted()
 		if l.Valid() {
-			e.t.Error("two holders believe at once")
+			e.Error("two holders believe at once")
 		}
-		e.release(second)
+		e.Release(second)
 	})
 }
 
 // Redis forgets everything: holders hear of it, waiters queue again.
 func TestRestartWithoutPersistence(t *testing.T) {
-	alone(t, nil, func(_ *testing.T, e *env, s *redistest.Server) {
-		l := e.hold(e.peer().sem(1, berth.TTL(3*e.ttl)))
-		r := e.queue(e.peer().sem(1, berth.TTL(e.ttl)))
-		s.Kill()
-		s.Restart(e.t)
-		e.lost(l)
-		e.release(r.granted())
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		l := e.Hold(e.Peer().Sem(1, berth.TTL(3*e.TTL)))
+		r := e.Queue(e.Peer().Sem(1, berth.TTL(e.TTL)))
+		e.Server.Kill()
+		e.Server.Restart(e)
+		e.Lost(l)
+		e.Release(r.Granted())
 	})
 }
 
 // A lease with a cap that is lost for another reason is told the other reason.
 func TestOutageIsNotMistakenForMaxHold(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		l := e.hold(p.sem(1, berth.TTL(e.ttl), berth.MaxHold(time.Hour)))
-		p.net.Down()
-		if lost := e.lost(l); lost.Reason != berth.LostUntrusted {
-			e.t.Errorf("told %q", lost.Reason)
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		l := e.Hold(p.Sem(1, berth.TTL(e.TTL), berth.MaxHold(time.Hour)))
+		p.Net.Down()
+		if lost := e.Lost(l); lost.Reason != berth.LostUntrusted {
+			e.Errorf("told %q", lost.Reason)
 		}
-		p.net.Up()
+		p.Net.Up()
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // nobodyThere returns a client whose every dial is refused.
@@ -50,18 +51,18 @@ func TestRefusedConnectionIsReportedAtOnce(t *testing.T) {
 	if err != nil && strings.Count(err.Error(), "refused") != 1 {
 		t.Errorf("the error repeats itself: %v", err)
 	}
-	if _, err := listed(nobodyThere(t).Inspector(), t.Context()); !errors.Is(err, berth.ErrUnreachable) {
+	if _, err := testenv.Listed(nobodyThere(t).Inspector(), t.Context()); !errors.Is(err, berth.ErrUnreachable) {
 		t.Errorf("List: %v", err)
 	}
 }
 
 // TestCutOffAtFirstContact: a server that never answered has refused nothing.
 func TestCutOffAtFirstContact(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		p.net.Inject(redistest.Rule{Times: -1, Match: redistest.IsScript, Fault: redistest.Reset})
-		if _, err := p.sem(1).TryAcquire(e.ctx); !errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) {
-			e.t.Errorf("TryAcquire: %v", err)
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		p.Net.Inject(redistest.Rule{Times: -1, Match: redistest.IsScript, Fault: redistest.Reset})
+		if _, err := p.Sem(1).TryAcquire(e.Ctx); !errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) {
+			e.Errorf("TryAcquire: %v", err)
 		}
 	})
 }
@@ -69,16 +70,16 @@ func TestCutOffAtFirstContact(t *testing.T) {
 // TestDetachedLeaseThatIsEvictedCanBeReleased: a lease that was asked to stop is not
 // adopted any more, but its handle still gives it back.
 func TestDetachedLeaseThatIsEvictedCanBeReleased(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		lease := e.hold(e.peer().sem(1))
+	testenv.Each(t, func(e *testenv.Env) {
+		lease := e.Hold(e.Peer().Sem(1))
 		handle, err := lease.Detach(context.Background())
-		e.must(err)
-		e.must(e.eye.Evict(e.ctx, name, e.show().Leases[0].ID))
-		_, err = e.peer().Adopt(e.ctx, handle)
-		wantErr(e.t, err, berth.ErrEvicted)
-		e.must(e.peer().ReleaseHandle(e.ctx, handle))
-		if _, err := e.eye.Show(e.ctx, name); !errors.Is(err, berth.ErrNotFound) {
-			e.t.Errorf("not given back: %v", err)
+		e.Must(err)
+		e.Must(e.Inspector.Evict(e.Ctx, testenv.Name, e.Show().Leases[0].ID))
+		_, err = e.Peer().Adopt(e.Ctx, handle)
+		e.WantErr(err, berth.ErrEvicted)
+		e.Must(e.Peer().ReleaseHandle(e.Ctx, handle))
+		if _, err := e.Inspector.Show(e.Ctx, testenv.Name); !errors.Is(err, berth.ErrNotFound) {
+			e.Errorf("not given back: %v", err)
 		}
 	})
 }
@@ -123,7 +124,7 @@ func TestSilentRedisIsNotTheCallersDeadline(t *testing.T) {
 		if _, err = sem.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire with a deadline: %v", err)
 		}
-		if _, err = listed(c.Inspector(), ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err = testenv.Listed(c.Inspector(), ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("List with a deadline: %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // The tests of this file are about behaviour that golang.org/x/sync/semaphore
@@ -15,52 +16,52 @@ import (
 // A head that gives up must wake those behind it for whom there is room
 // (golang/go #37852).
 func TestHeadThatGivesUpWakesTheNext(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		s := e.peer().sem(2)
-		one := e.hold(s)
-		head := e.queue(s, berth.Weight(2))
-		ctx, cancel := context.WithCancel(e.ctx)
+	testenv.Each(t, func(e *testenv.Env) {
+		s := e.Peer().Sem(2)
+		one := e.Hold(s)
+		head := e.Queue(s, berth.Weight(2))
+		ctx, cancel := context.WithCancel(e.Ctx)
 		defer cancel()
 		tried := make(chan error)
 		go func() {
 			_, err := s.TryAcquire(ctx)
 			tried <- err
 		}()
-		wantErr(e.t, <-tried, berth.ErrBusy) // there is room, but not its turn
-		next := e.queue(s)
-		head.cancel()
-		head.refused(context.Canceled)
-		e.holds(one, next.granted())
+		e.WantErr(<-tried, berth.ErrBusy) // there is room, but not its turn
+		next := e.Queue(s)
+		head.Cancel()
+		head.Refused(context.Canceled)
+		e.Holds(one, next.Granted())
 	})
 }
 
 // Several heads give up at once; everybody behind them has a turn.
 func TestHeadsThatGiveUpTogetherWakeTheRest(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p := e.peer()
-		s := p.sem(3)
-		e.hold(s)
-		var heads []*request
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		s := p.Sem(3)
+		e.Hold(s)
+		var heads []*testenv.Request
 		for range 4 {
-			heads = append(heads, e.queue(s, berth.Weight(3)))
+			heads = append(heads, e.Queue(s, berth.Weight(3)))
 		}
-		rest := []*request{e.queue(s), e.queue(s)}
+		rest := []*testenv.Request{e.Queue(s), e.Queue(s)}
 		for _, h := range heads {
-			h.cancel()
+			h.Cancel()
 		}
 		for _, r := range rest {
-			r.granted()
+			r.Granted()
 		}
 	})
 }
 
 // A stream of small requests does not pass a large one.
 func TestLargeRequestsDoNotStarve(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		const n = 5
-		small, large := e.peer(), e.peer()
-		s := small.sem(n)
-		ctx, cancel := context.WithCancel(e.ctx)
+		small, large := e.Peer(), e.Peer()
+		s := small.Sem(n)
+		ctx, cancel := context.WithCancel(e.Ctx)
 		var wg sync.WaitGroup
 		first := make(chan struct{}, 2*n)
 		for range 2 * n {
@@ -73,7 +74,7 @@ func TestLargeRequestsDoNotStarve(t *testing.T) {
 					if !told {
 						first <- struct{}{}
 					}
-					e.pass(time.Millisecond)
+					e.Pass(time.Millisecond)
 					_ = l.Release()
 				}
 			})
@@ -82,7 +83,7 @@ func TestLargeRequestsDoNotStarve(t *testing.T) {
 			<-first
 		}
 		for range 5 {
-			e.release(e.hold(large.sem(n), berth.Weight(n)))
+			e.Release(e.Hold(large.Sem(n), berth.Weight(n)))
 		}
 		cancel()
 		wg.Wait()
@@ -91,65 +92,65 @@ func TestLargeRequestsDoNotStarve(t *testing.T) {
 
 // TryAcquire succeeds only where Acquire would not have had to wait.
 func TestTryAcquireDoesNotBarge(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		p, q := e.peer(), e.peer()
-		one := e.hold(p.sem(2))
-		r := e.queue(p.sem(2), berth.Weight(2))
-		_, err := q.sem(2).TryAcquire(e.ctx)
-		wantErr(e.t, err, berth.ErrBusy)
-		_, err = q.sem(2).TryAcquire(e.ctx, berth.HeadStart(time.Hour))
-		wantErr(e.t, err, berth.ErrBusy)
-		e.release(one)
-		both := r.granted()
-		_, err = q.sem(2).TryAcquire(e.ctx)
-		wantErr(e.t, err, berth.ErrBusy)
-		e.release(both)
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		one := e.Hold(p.Sem(2))
+		r := e.Queue(p.Sem(2), berth.Weight(2))
+		_, err := q.Sem(2).TryAcquire(e.Ctx)
+		e.WantErr(err, berth.ErrBusy)
+		_, err = q.Sem(2).TryAcquire(e.Ctx, berth.HeadStart(time.Hour))
+		e.WantErr(err, berth.ErrBusy)
+		e.Release(one)
+		both := r.Granted()
+		_, err = q.Sem(2).TryAcquire(e.Ctx)
+		e.WantErr(err, berth.ErrBusy)
+		e.Release(both)
 		for range 2 {
-			_, err = q.sem(2).TryAcquire(e.ctx)
-			e.must(err)
+			_, err = q.Sem(2).TryAcquire(e.Ctx)
+			e.Must(err)
 		}
 	})
 }
 
 // A context that is over is refused even where there is room, and nothing is taken.
 func TestAcquireWithADeadContext(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		s := e.peer().sem(1)
-		dead, cancel := context.WithCancel(e.ctx)
+	testenv.Each(t, func(e *testenv.Env) {
+		s := e.Peer().Sem(1)
+		dead, cancel := context.WithCancel(e.Ctx)
 		cancel()
 		_, err := s.Acquire(dead)
-		wantErr(e.t, err, context.Canceled)
+		e.WantErr(err, context.Canceled)
 		_, err = s.TryAcquire(dead)
-		wantErr(e.t, err, context.Canceled)
-		past, cancel := context.WithDeadline(e.ctx, time.Now().Add(-time.Second))
+		e.WantErr(err, context.Canceled)
+		past, cancel := context.WithDeadline(e.Ctx, time.Now().Add(-time.Second))
 		defer cancel()
 		_, err = s.Acquire(past)
-		wantErr(e.t, err, context.DeadlineExceeded)
-		e.idle()
-		e.release(e.hold(s))
+		e.WantErr(err, context.DeadlineExceeded)
+		e.Idle()
+		e.Release(e.Hold(s))
 	})
 }
 
 // The wait ends with its context and takes nothing; the cause is told too.
 func TestWaitEndsWithItsContext(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		s := e.peer().sem(1)
-		first := e.hold(s)
+	testenv.Each(t, func(e *testenv.Env) {
+		s := e.Peer().Sem(1)
+		first := e.Hold(s)
 		why := context.DeadlineExceeded
 		const patience = 30 * time.Millisecond
-		ctx, cancel := context.WithTimeout(e.ctx, patience)
+		ctx, cancel := context.WithTimeout(e.Ctx, patience)
 		defer cancel()
 		start := time.Now()
 		_, err := s.Acquire(ctx)
-		wantErr(e.t, err, why)
-		e.within(start, patience, patience, "given up")
-		shift, stop := context.WithCancelCause(e.ctx)
+		e.WantErr(err, why)
+		e.Within(start, patience, patience, "given up")
+		shift, stop := context.WithCancelCause(e.Ctx)
 		stop(errShift)
 		_, err = s.Acquire(shift)
-		wantErr(e.t, err, context.Canceled)
-		wantErr(e.t, err, errShift)
-		e.until("gone", func(s *berth.State) bool { return s.Waiting == 0 })
-		e.holds(first)
+		e.WantErr(err, context.Canceled)
+		e.WantErr(err, errShift)
+		e.Until("gone", func(s *berth.State) bool { return s.Waiting == 0 })
+		e.Holds(first)
 	})
 }
 
@@ -161,17 +162,17 @@ const errShift = constError("the shift is over")
 
 // Weights add up: a full semaphore, taken in pieces and in one.
 func TestWeightsAddUp(t *testing.T) {
-	each(t, func(_ *testing.T, e *env) {
-		s := e.peer().sem(6)
-		a, b := e.hold(s, berth.Weight(1)), e.hold(s, berth.Weight(3))
-		_, err := s.TryAcquire(e.ctx, berth.Weight(3))
-		wantErr(e.t, err, berth.ErrBusy)
-		c := e.hold(s, berth.Weight(2))
-		r := e.queue(s, berth.Weight(6))
-		e.release(a, c)
-		r.waits()
-		e.release(b)
-		e.release(r.granted())
-		e.idle()
+	testenv.Each(t, func(e *testenv.Env) {
+		s := e.Peer().Sem(6)
+		a, b := e.Hold(s, berth.Weight(1)), e.Hold(s, berth.Weight(3))
+		_, err := s.TryAcquire(e.Ctx, berth.Weight(3))
+		e.WantErr(err, berth.ErrBusy)
+		c := e.Hold(s, berth.Weight(2))
+		r := e.Queue(s, berth.Weight(6))
+		e.Release(a, c)
+		r.Waits()
+		e.Release(b)
+		e.Release(r.Granted())
+		e.Idle()
 	})
 }
