@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // The benchmarks measure berth beside the least that Redis could do, in the same
@@ -21,33 +19,6 @@ import (
 
 // trivial is a script with one key and three arguments that does next to nothing.
 var trivial = redis.NewScript(`return redis.call('EXISTS', KEYS[1])`)
-
-type bench struct {
-	rdb    *redis.Client
-	prefix string
-	server *redistest.Server
-}
-
-func newBench(b *testing.B) *bench {
-	b.Helper()
-	s := redistest.Start(b, redistest.WithTCP())
-	rdb := s.Client(b, func(o *redis.Options) {
-		o.Network, o.Addr, o.PoolSize, o.Dialer = "tcp", s.Addr(), 300, nil
-	})
-	return &bench{rdb: rdb, prefix: s.Prefix(b), server: s}
-}
-
-// client returns a client of its own: it shares nothing with others but the
-// connection pool, so its operations travel alone.
-func (e *bench) client(b *testing.B) *berth.Client {
-	b.Helper()
-	c, err := berth.New(e.rdb, berth.Prefix(e.prefix))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 func semaphore(b *testing.B, c *berth.Client, name string, limit int) *berth.Semaphore {
 	b.Helper()
@@ -72,43 +43,26 @@ func pair(b *testing.B, s *berth.Semaphore, hold time.Duration) {
 	}
 }
 
-// spread runs f b.N times on n goroutines.
-func spread(b *testing.B, n int, f func(worker int)) {
-	b.Helper()
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var wg sync.WaitGroup
-	b.ResetTimer()
-	for w := range n {
-		wg.Go(func() {
-			for left.Add(-1) >= 0 {
-				f(w)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // BenchmarkPair is one goroutine's acquire and release, beside two trivial
 // scripts and SET+DEL.
 func BenchmarkPair(b *testing.B) {
-	e := newBench(b)
+	e := testenv.NewBench(b)
 	ctx := context.Background()
 	b.Run("setdel", func(b *testing.B) {
-		spread(b, 1, func(int) {
-			e.rdb.Set(ctx, "k", "v", 0)
-			e.rdb.Del(ctx, "k")
+		testenv.Spread(b, 1, func(int) {
+			e.Redis.Set(ctx, "k", "v", 0)
+			e.Redis.Del(ctx, "k")
 		})
 	})
-	b.Run("trivial", func(b *testing.B) { spread(b, 1, func(int) { e.trivialTwice() }) })
+	b.Run("trivial", func(b *testing.B) { testenv.Spread(b, 1, func(int) { trivialTwice(e) }) })
 	b.Run("berth", func(b *testing.B) {
-		s := semaphore(b, e.client(b), "pair", 5)
+		s := e.Semaphore(b, "pair", 5)
 		pair(b, s, 0)
-		spread(b, 1, func(int) { pair(b, s, 0) })
+		testenv.Spread(b, 1, func(int) { pair(b, s, 0) })
 	})
 	b.Run("endless", func(b *testing.B) { // with a context that cannot end
-		s := semaphore(b, e.client(b), "endless", 5)
-		spread(b, 1, func(int) {
+		s := e.Semaphore(b, "endless", 5)
+		testenv.Spread(b, 1, func(int) {
 			lease, err := s.Acquire(context.WithoutCancel(b.Context()))
 			if err != nil {
 				b.Error(err)
@@ -119,9 +73,9 @@ func BenchmarkPair(b *testing.B) {
 	})
 }
 
-func (e *bench) trivialTwice() {
+func trivialTwice(e *testenv.Bench) {
 	for range 2 {
-		trivial.Run(context.Background(), e.rdb, []string{"k"}, 1, 2, 3)
+		trivial.Run(context.Background(), e.Redis, []string{"k"}, 1, 2, 3)
 	}
 }
 
@@ -129,20 +83,20 @@ func (e *bench) trivialTwice() {
 // with one client, whose operations travel together, and with a client each.
 func BenchmarkGroupCommit(b *testing.B) {
 	const workers = 64
-	e := newBench(b)
-	b.Run("trivial", func(b *testing.B) { spread(b, workers, func(int) { e.trivialTwice() }) })
+	e := testenv.NewBench(b)
+	b.Run("trivial", func(b *testing.B) { testenv.Spread(b, workers, func(int) { trivialTwice(e) }) })
 	b.Run("without", func(b *testing.B) {
 		sems := make([]*berth.Semaphore, workers)
 		for i := range sems {
-			sems[i] = semaphore(b, e.client(b), "room", 1000)
+			sems[i] = e.Semaphore(b, "room", 1000)
 			pair(b, sems[i], 0)
 		}
-		spread(b, workers, func(w int) { pair(b, sems[w], 0) })
+		testenv.Spread(b, workers, func(w int) { pair(b, sems[w], 0) })
 	})
 	b.Run("with", func(b *testing.B) {
-		s := semaphore(b, e.client(b), "room", 1000)
+		s := e.Semaphore(b, "room", 1000)
 		pair(b, s, 0)
-		spread(b, workers, func(int) { pair(b, s, 0) })
+		testenv.Spread(b, workers, func(int) { pair(b, s, 0) })
 	})
 }
 
@@ -150,24 +104,24 @@ func BenchmarkGroupCommit(b *testing.B) {
 // client, beside SET and DEL through a pipeline that fills by itself.
 func BenchmarkHot(b *testing.B) {
 	const workers = 256
-	e := newBench(b)
-	b.Run("pipelined", func(b *testing.B) { e.pipelined(b, workers) })
+	e := testenv.NewBench(b)
+	b.Run("pipelined", func(b *testing.B) { pipelined(b, e, workers) })
 	b.Run("berth", func(b *testing.B) {
-		s := semaphore(b, e.client(b), "hot", 1000)
+		s := e.Semaphore(b, "hot", 1000)
 		pair(b, s, 0)
-		spread(b, workers, func(int) { pair(b, s, 0) })
+		testenv.Spread(b, workers, func(int) { pair(b, s, 0) })
 	})
 }
 
 // pipelined is the most that go-redis can do: every goroutine sets and deletes a
 // key of its own, through a pipeline that fills by itself.
-func (e *bench) pipelined(b *testing.B, workers int) {
+func pipelined(b *testing.B, e *testenv.Bench, workers int) {
 	ctx := context.Background()
-	pipe, err := e.rdb.AutoPipeline()
+	pipe, err := e.Redis.AutoPipeline()
 	if err != nil {
 		b.Fatal(err)
 	}
-	spread(b, workers, func(w int) {
+	testenv.Spread(b, workers, func(w int) {
 		name := "pipelined" + strconv.Itoa(w)
 		pipe.Set(ctx, name, "v", 0)
 		pipe.Del(ctx, name)
@@ -178,38 +132,38 @@ func (e *bench) pipelined(b *testing.B, workers int) {
 // SET and DEL through a pipeline that fills by itself.
 func BenchmarkSpread(b *testing.B) {
 	const workers = 256
-	e := newBench(b)
-	b.Run("pipelined", func(b *testing.B) { e.pipelined(b, workers) })
+	e := testenv.NewBench(b)
+	b.Run("pipelined", func(b *testing.B) { pipelined(b, e, workers) })
 	b.Run("berth", func(b *testing.B) {
-		c := e.client(b)
+		c := e.Client(b)
 		sems := make([]*berth.Semaphore, workers)
 		for i := range sems {
 			sems[i] = semaphore(b, c, fmt.Sprint("spread", i), 1)
 		}
-		spread(b, workers, func(w int) { pair(b, sems[w], 0) })
+		testenv.Spread(b, workers, func(w int) { pair(b, sems[w], 0) })
 	})
 }
 
 // BenchmarkContended is 64 waiters in 8 clients for 5 permits that are held for
 // a millisecond each. It reports the server's commands for each acquire.
 func BenchmarkContended(b *testing.B) {
-	e := newBench(b)
+	e := testenv.NewBench(b)
 	sems := make([]*berth.Semaphore, 8)
 	for i := range sems {
-		sems[i] = semaphore(b, e.client(b), "crowd", 5)
+		sems[i] = e.Semaphore(b, "crowd", 5)
 		pair(b, sems[i], 0)
 	}
-	e.rdb.ConfigResetStat(context.Background())
-	spread(b, 64, func(w int) { pair(b, sems[w%8], time.Millisecond) })
+	e.Redis.ConfigResetStat(context.Background())
+	testenv.Spread(b, 64, func(w int) { pair(b, sems[w%8], time.Millisecond) })
 	b.StopTimer()
-	b.ReportMetric(float64(e.calls(b))/float64(b.N), "commands/op")
+	b.ReportMetric(float64(calls(b, e))/float64(b.N), "commands/op")
 }
 
 // calls returns how many scripts the server has run.
-func (e *bench) calls(b *testing.B) int {
+func calls(b *testing.B, e *testenv.Bench) int {
 	b.Helper()
 	var calls int
-	stat := e.rdb.InfoMap(context.Background(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
+	stat := e.Redis.InfoMap(context.Background(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
 	if _, err := fmt.Sscanf(stat, "calls=%d,", &calls); err != nil {
 		b.Fatalf("%q: %v", stat, err)
 	}
@@ -221,17 +175,17 @@ func (e *bench) calls(b *testing.B) int {
 // subscriber. Both pause between rounds in the same way, for round trips that
 // follow each other closely are much faster than those that come alone.
 func BenchmarkHandoff(b *testing.B) {
-	e := newBench(b)
-	b.Run("publish", func(b *testing.B) { e.publish(b) })
-	b.Run("berth", func(b *testing.B) { e.handoff(b) })
+	e := testenv.NewBench(b)
+	b.Run("publish", func(b *testing.B) { publish(b, e) })
+	b.Run("berth", func(b *testing.B) { handoff(b, e) })
 }
 
 const pause = 3 * time.Millisecond
 
-func (e *bench) publish(b *testing.B) {
+func publish(b *testing.B, e *testenv.Bench) {
 	ctx := context.Background()
 	script := redis.NewScript(`return redis.call('PUBLISH', KEYS[1], ARGV[1])`)
-	sub := e.rdb.Subscribe(ctx, "floor")
+	sub := e.Redis.Subscribe(ctx, "floor")
 	defer func() { _ = sub.Close() }()
 	if _, err := sub.Receive(ctx); err != nil {
 		b.Fatal(err)
@@ -250,15 +204,15 @@ func (e *bench) publish(b *testing.B) {
 	for b.Loop() {
 		<-time.After(pause)
 		start := time.Now()
-		go script.Run(ctx, e.rdb, []string{"floor"}, "m")
+		go script.Run(ctx, e.Redis, []string{"floor"}, "m")
 		took = append(took, (<-got).Sub(start))
 	}
 	percentiles(b, took)
 }
 
-func (e *bench) handoff(b *testing.B) {
+func handoff(b *testing.B, e *testenv.Bench) {
 	ctx := context.Background()
-	sems := []*berth.Semaphore{semaphore(b, e.client(b), "baton", 1), semaphore(b, e.client(b), "baton", 1)}
+	sems := []*berth.Semaphore{e.Semaphore(b, "baton", 1), e.Semaphore(b, "baton", 1)}
 	lease, err := sems[0].Acquire(ctx)
 	if err != nil {
 		b.Fatal(err)

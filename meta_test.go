@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +110,8 @@ func library(all []*source) []*source {
 }
 
 func isTestSupport(dir string) bool {
-	return within(dir, "berthtest") || within(dir, "internal/redistest") || within(dir, "internal/testenv")
+	return slices.ContainsFunc([]string{"berthtest", "internal/redistest", "internal/testenv", "tests"},
+		func(parent string) bool { return within(dir, parent) })
 }
 
 func within(dir, parent string) bool {
@@ -282,6 +284,60 @@ func TestSleepsAreFound(t *testing.T) {
 		}
 		if got := sleeps(file); got != want {
 			t.Errorf("%d sleeps found in %q, want %d", got, body, want)
+		}
+	}
+}
+
+// TestVersionsArePinned: what is built is what was looked at. A go.mod names
+// exact versions by itself; this is about the ways around that.
+func TestVersionsArePinned(t *testing.T) {
+	t.Parallel()
+	var mods []string
+	if err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != "." && ignored(d.Name()) {
+			return filepath.SkipDir
+		}
+		if d.Name() == "go.mod" {
+			mods = append(mods, path)
+		}
+		return err
+	}); err != nil || len(mods) < 4 {
+		t.Fatalf("modules %v, error %v", mods, err)
+	}
+	own := regexp.MustCompile(`^replace github\.com/berth-go/berth(/\S+)? => \.\.?(/|$)`)
+	exact := regexp.MustCompile(`\sv\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+incompatible)?( // indirect)?$`)
+	for _, mod := range mods {
+		text, err := os.ReadFile(mod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimRight(line, "\n")
+			switch word := strings.TrimSpace(line); {
+			case strings.HasPrefix(word, "replace ") && !own.MatchString(word), strings.HasPrefix(word, "replace ("):
+				t.Errorf("%s: %s: only berth's own modules are replaced, by a relative path", mod, word)
+			case (strings.HasPrefix(line, "\t") || strings.HasPrefix(word, "require ") && word != "require (") && strings.Contains(word, ".") &&
+				!strings.Contains(word, "=>") && !exact.MatchString(line):
+				t.Errorf("%s: %q names no exact version", mod, word)
+			}
+		}
+	}
+	pinnedTools(t)
+}
+
+// pinnedTools looks at the programs that the build fetches by itself.
+func pinnedTools(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(regexp.MustCompile(`(?m)^[A-Z]+_VERSION\s*:= v\d+\.\d+\.\d+$`).FindAll(text, -1)); n < 2 {
+		t.Errorf("the Makefile pins %d tools", n)
+	}
+	for _, m := range regexp.MustCompile(`\S+@(\S+)`).FindAllStringSubmatch(string(text), -1) {
+		if !strings.HasPrefix(m[1], "$(") && !regexp.MustCompile(`^v\d+\.\d+\.\d+`).MatchString(m[1]) {
+			t.Errorf("the Makefile runs %s", m[0])
 		}
 	}
 }

@@ -20,15 +20,15 @@ import (
 
 // lostLoan waits for the end of a loan and returns why.
 func (e *env) lostLoan(l *berthpool.Loan) *berth.LostError {
-	e.T.Helper()
+	e.Helper()
 	select {
 	case <-l.Context().Done():
 	case <-e.Ctx.Done():
-		e.T.Fatal("the loan did not end")
+		e.Fatal("the loan did not end")
 	}
 	var lost *berth.LostError
 	if cause := context.Cause(l.Context()); !errors.As(cause, &lost) {
-		e.T.Fatalf("the loan ended with %v, want a LostError", cause)
+		e.Fatalf("the loan ended with %v, want a LostError", cause)
 	}
 	return lost
 }
@@ -41,29 +41,29 @@ func TestLoanEndsWithItsLease(t *testing.T) {
 				pool := e.pool(e.Peer().Sem(1), 1, kept)
 				loan := e.borrow(pool)
 				next := e.wait(pool)
-				evict := e.Eye.Evict
+				evict := e.Inspector.Evict
 				if force {
-					evict = e.Eye.ForceEvict
+					evict = e.Inspector.ForceEvict
 				}
 				e.Must(evict(e.Ctx, testenv.Name, loan.ID()))
 				if lost := e.lostLoan(loan); lost.ID != loan.ID() || lost.Reason != berth.LostEvicted {
-					e.T.Errorf("told %+v", lost)
+					e.Errorf("told %+v", lost)
 				}
 				if loan.Valid() || !loan.ValidUntil().IsZero() {
-					e.T.Error("still valid")
+					e.Error("still valid")
 				}
 				next.waits()
 				err := loan.Release()
-				testenv.WantErr(e.T, err, berth.ErrLost)
-				testenv.WantErr(e.T, err, berth.ErrEvicted)
-				testenv.WantErr(e.T, loan.Release(), berth.ErrReleased)
+				e.WantErr(err, berth.ErrLost)
+				e.WantErr(err, berth.ErrEvicted)
+				e.WantErr(loan.Release(), berth.ErrReleased)
 				if other := next.lent(); other.ID() == loan.ID() || !other.Valid() {
-					e.T.Errorf("lent %s, valid %v", other.ID(), other.Valid())
+					e.Errorf("lent %s, valid %v", other.ID(), other.Valid())
 				} else {
 					e.finish(other)
 				}
 				if s := pool.Stats(); s != (berthpool.Stats{Leases: 1, Idle: 1}) {
-					e.T.Errorf("the pool has %+v", s)
+					e.Errorf("the pool has %+v", s)
 				}
 			})
 		})
@@ -76,16 +76,16 @@ func TestLostIdleLeasesLeaveThePool(t *testing.T) {
 		pool := e.pool(e.Peer().Sem(2), 2, kept)
 		a, b := e.borrow(pool), e.borrow(pool)
 		e.finish(a, b)
-		e.Must(e.Eye.Evict(e.Ctx, testenv.Name, b.ID()))
+		e.Must(e.Inspector.Evict(e.Ctx, testenv.Name, b.ID()))
 		e.untilPool(pool, "one lease less", func(s berthpool.Stats) bool { return s == berthpool.Stats{Leases: 1, Idle: 1} })
 		e.Until("given back", func(s *berth.State) bool { return s.Holders == 1 })
 		l := e.borrow(pool)
 		if l.ID() != a.ID() {
-			e.T.Errorf("lent %s, want %s", l.ID(), a.ID())
+			e.Errorf("lent %s, want %s", l.ID(), a.ID())
 		}
-		e.Must(e.Eye.ForceEvict(e.Ctx, testenv.Name, a.ID()))
+		e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, a.ID()))
 		e.lostLoan(l)
-		testenv.WantErr(e.T, l.Release(), berth.ErrLost)
+		e.WantErr(l.Release(), berth.ErrLost)
 		e.untilEmpty(pool)
 	})
 }
@@ -102,21 +102,21 @@ func TestPoolWhileRedisIsAway(t *testing.T) {
 		e.finish(e.borrow(pool)) // needs no Redis
 		until := lent.ValidUntil()
 		if lost := e.lostLoan(lent); lost.Reason != berth.LostUntrusted {
-			e.T.Errorf("told %q", lost.Reason)
+			e.Errorf("told %q", lost.Reason)
 		}
 		if time.Now().After(until.Add(5 * time.Millisecond)) {
-			e.T.Errorf("ended %v after the trust deadline", time.Since(until))
+			e.Errorf("ended %v after the trust deadline", time.Since(until))
 		}
 		start := time.Now()
 		_, err := pool.Acquire(e.Ctx)
-		testenv.WantErr(e.T, err, berth.ErrUnreachable)
+		e.WantErr(err, berth.ErrUnreachable)
 		e.Within(start, 0, 7*time.Second, "told")
-		testenv.WantErr(e.T, lent.Release(), berth.ErrLost)
+		e.WantErr(lent.Release(), berth.ErrLost)
 		p.Net.Up()
 		e.Pass(10 * time.Second)
 		loan := e.borrow(pool)
 		if loan.ID() == lent.ID() || loan.ID() == idle.ID() {
-			e.T.Error("an old lease was lent")
+			e.Error("an old lease was lent")
 		}
 		e.finish(loan)
 	})
@@ -143,9 +143,9 @@ func TestPoolLendsNothingPastTheTrustDeadline(t *testing.T) {
 		p.Net.Down()
 		<-blocked
 		if l, err := pool.Acquire(e.Ctx); err == nil {
-			e.T.Errorf("a loan although no lease lasts; valid %v", l.Valid())
+			e.Errorf("a loan although no lease lasts; valid %v", l.Valid())
 		}
-		testenv.WantErr(e.T, loans[0].Release(), berth.ErrLost)
+		e.WantErr(loans[0].Release(), berth.ErrLost)
 		close(blocks)
 	})
 }
@@ -161,13 +161,13 @@ func TestWaitersAreToldWhyARequestFailed(t *testing.T) {
 		start := time.Now()
 		for range 3 {
 			_, err := full.Acquire(e.Ctx)
-			testenv.WantErr(e.T, err, berth.ErrQueueFull)
+			e.WantErr(err, berth.ErrQueueFull)
 		}
 		e.Within(start, 0, 0, "refused")
 
 		heavy := e.pool(e.Peer().Sem(2, berth.Weight(3)), 2)
 		_, err := heavy.Acquire(e.Ctx)
-		testenv.WantErr(e.T, err, berth.ErrTooHeavy)
+		e.WantErr(err, berth.ErrTooHeavy)
 
 		closed := e.Peer()
 		pool := e.pool(closed.Sem(2), 2)
@@ -177,9 +177,9 @@ func TestWaitersAreToldWhyARequestFailed(t *testing.T) {
 			r.refused(berth.ErrClosed)
 		}
 		_, err = pool.Acquire(e.Ctx)
-		testenv.WantErr(e.T, err, berth.ErrClosed)
+		e.WantErr(err, berth.ErrClosed)
 		_, err = pool.TryAcquire(e.Ctx)
-		testenv.WantErr(e.T, err, berth.ErrClosed)
+		e.WantErr(err, berth.ErrClosed)
 		e.Release(all)
 	})
 }
@@ -214,9 +214,9 @@ func TestWaitersAreToldThatRedisRefuses(t *testing.T) {
 		start := time.Now()
 		for range 5 {
 			_, err := pool.Acquire(e.Ctx)
-			testenv.WantErr(e.T, err, berth.ErrRefused)
+			e.WantErr(err, berth.ErrRefused)
 			_, err = pool.TryAcquire(e.Ctx)
-			testenv.WantErr(e.T, err, berth.ErrRefused)
+			e.WantErr(err, berth.ErrRefused)
 		}
 		e.Within(start, 0, 0, "told")
 	})
@@ -230,12 +230,12 @@ func TestEvictionOfARequestEndsOneWait(t *testing.T) {
 		loan := e.borrow(pool)
 		elsewhere := e.Queue(e.Peer().Sem(1))
 		first, second := e.wait(pool), e.wait(pool)
-		e.Must(e.Eye.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
+		e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
 		lease := elsewhere.Granted()
 		e.lostLoan(loan)
-		testenv.WantErr(e.T, loan.Release(), berth.ErrLost) // now the pool asks
+		e.WantErr(loan.Release(), berth.ErrLost) // now the pool asks
 		e.UntilWaiting(1)
-		e.Must(e.Eye.ForceEvict(e.Ctx, testenv.Name, e.Show().Queue[0].ID))
+		e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, e.Show().Queue[0].ID))
 		first.refused(berth.ErrEvicted)
 		e.UntilWaiting(1)
 		second.waits()
@@ -254,12 +254,12 @@ func TestClose(t *testing.T) {
 		e.Must(pool.Close())
 		e.holdsLoans(lent)
 		if !lent.Valid() || lent.Context().Err() != nil {
-			e.T.Error("Close ended a loan")
+			e.Error("Close ended a loan")
 		}
 		_, err := pool.Acquire(e.Ctx)
-		testenv.WantErr(e.T, err, berth.ErrClosed)
+		e.WantErr(err, berth.ErrClosed)
 		_, err = pool.TryAcquire(e.Ctx)
-		testenv.WantErr(e.T, err, berth.ErrClosed)
+		e.WantErr(err, berth.ErrClosed)
 		e.finish(lent)
 		e.Idle() // it was given back before Release returned
 		e.Must(pool.Close())
@@ -299,7 +299,7 @@ func TestCloseDuringATryAcquire(t *testing.T) {
 			e.Pass(e.Tick())
 		}
 		unblock()
-		testenv.WantErr(e.T, <-failed, berth.ErrClosed)
+		e.WantErr(<-failed, berth.ErrClosed)
 		<-closed
 		e.Idle()
 	})
@@ -323,15 +323,15 @@ func TestClosedPoolIsFreed(t *testing.T) {
 
 // holdsLoans fails unless exactly these loans' leases are out.
 func (e *env) holdsLoans(want ...*berthpool.Loan) {
-	e.T.Helper()
+	e.Helper()
 	st := e.Show()
 	if len(st.Leases) != len(want) {
-		e.T.Errorf("%d leases out, want %d", len(st.Leases), len(want))
+		e.Errorf("%d leases out, want %d", len(st.Leases), len(want))
 		return
 	}
 	for i, l := range want {
 		if st.Leases[i].ID != l.ID() {
-			e.T.Errorf("lease %s is out, want %s", st.Leases[i].ID, l.ID())
+			e.Errorf("lease %s is out, want %s", st.Leases[i].ID, l.ID())
 		}
 	}
 }
@@ -348,12 +348,12 @@ func TestCloseOfTheClientEndsItsPools(t *testing.T) {
 		r := e.wait(pool) // all leases are lent: nothing is asked of Redis
 		e.Must(p.Close())
 		<-ctx.Done()
-		testenv.WantErr(e.T, context.Cause(ctx), berth.ErrClosed)
+		e.WantErr(context.Cause(ctx), berth.ErrClosed)
 		r.refused(berth.ErrClosed)
-		testenv.WantErr(e.T, lent.Release(), berth.ErrClosed)
-		testenv.WantErr(e.T, again.Release(), berth.ErrClosed)
+		e.WantErr(lent.Release(), berth.ErrClosed)
+		e.WantErr(again.Release(), berth.ErrClosed)
 		_, err := pool.Acquire(e.Ctx)
-		testenv.WantErr(e.T, err, berth.ErrClosed)
+		e.WantErr(err, berth.ErrClosed)
 		e.Idle()
 	})
 }
@@ -367,9 +367,9 @@ func TestCallsAreBounded(t *testing.T) {
 		e.finish(idle)
 		p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
 		took := func(what string, most time.Duration, call func() error, want error) {
-			e.T.Helper()
+			e.Helper()
 			start := time.Now()
-			testenv.WantErr(e.T, call(), want)
+			e.WantErr(call(), want)
 			e.Within(start, 0, most, what)
 		}
 		lent := e.borrow(pool)
@@ -401,7 +401,7 @@ func TestCloseIsBounded(t *testing.T) {
 
 // Everything that a pool started ends with it. (Bubbles check that by themselves.)
 func TestCloseLeavesNoGoroutines(t *testing.T) { // not in parallel: the goroutines of others would count
-	e := &env{testenv.Real(t)}
+	e := &env{testenv.Shared(t)}
 	p := e.Peer()
 	e.Release(e.Hold(p.Sem(1))) // the client's own goroutines are there
 	all := e.Hold(e.Peer().Sem(3))

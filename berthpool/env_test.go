@@ -18,13 +18,13 @@ type env struct{ *testenv.Env }
 // each runs body on the embedded store and on a real server.
 func each(t *testing.T, body func(e *env)) {
 	t.Helper()
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) { body(&env{e}) })
+	testenv.Each(t, func(e *testenv.Env) { body(&env{e}) })
 }
 
 // exactly runs body on the embedded store alone: for what only exact time can tell.
 func exactly(t *testing.T, body func(e *env)) {
 	t.Helper()
-	testenv.Exactly(t, func(_ *testing.T, e *testenv.Env) { body(&env{e}) })
+	testenv.Embedded(t, func(e *testenv.Env) { body(&env{e}) })
 }
 
 // kept is for leases that are to stay in their pool.
@@ -32,16 +32,16 @@ var kept = berthpool.Idle(time.Hour)
 
 // pool makes a pool, which is closed before its client is.
 func (e *env) pool(s *berth.Semaphore, size int, opts ...berthpool.Option) *berthpool.Pool {
-	e.T.Helper()
+	e.Helper()
 	p, err := berthpool.New(s, size, opts...)
 	e.Must(err)
-	e.T.Cleanup(func() { e.Must(p.Close()) })
+	e.Cleanup(func() { e.Must(p.Close()) })
 	return p
 }
 
 // borrow acquires a loan, which must work out.
 func (e *env) borrow(p *berthpool.Pool) *berthpool.Loan {
-	e.T.Helper()
+	e.Helper()
 	l, err := p.Acquire(e.Ctx)
 	e.Must(err)
 	return l
@@ -49,7 +49,7 @@ func (e *env) borrow(p *berthpool.Pool) *berthpool.Loan {
 
 // finish releases loans, which must work out.
 func (e *env) finish(loans ...*berthpool.Loan) {
-	e.T.Helper()
+	e.Helper()
 	for _, l := range loans {
 		e.Must(l.Release())
 	}
@@ -77,7 +77,7 @@ func (e *env) start(p *berthpool.Pool) *pending {
 
 // wait begins an Acquire and returns when it waits for a loan.
 func (e *env) wait(p *berthpool.Pool) *pending {
-	e.T.Helper()
+	e.Helper()
 	n := p.Stats().Waiting
 	b := e.start(p)
 	e.untilPool(p, "one more waits", func(s berthpool.Stats) bool { return s.Waiting == n+1 })
@@ -86,7 +86,7 @@ func (e *env) wait(p *berthpool.Pool) *pending {
 
 // lent returns the loan, as soon as it is there.
 func (b *pending) lent() *berthpool.Loan {
-	b.e.T.Helper()
+	b.e.Helper()
 	<-b.done
 	b.e.Must(b.err)
 	return b.loan
@@ -94,27 +94,27 @@ func (b *pending) lent() *berthpool.Loan {
 
 // refused waits for the error, which must be want to errors.Is.
 func (b *pending) refused(want error) {
-	b.e.T.Helper()
+	b.e.Helper()
 	<-b.done
-	testenv.WantErr(b.e.T, b.err, want)
+	b.e.WantErr(b.err, want)
 }
 
 // waits fails unless b still waits.
 func (b *pending) waits() {
-	b.e.T.Helper()
+	b.e.Helper()
 	if b.e.Exact {
 		synctest.Wait()
 	}
 	select {
 	case <-b.done:
-		b.e.T.Errorf("it does not wait any more: loan %v, error %v", b.loan, b.err)
+		b.e.Errorf("it does not wait any more: loan %v, error %v", b.loan, b.err)
 	default:
 	}
 }
 
 // untilPool looks at the pool again and again.
 func (e *env) untilPool(p *berthpool.Pool, what string, ok func(berthpool.Stats) bool) {
-	e.T.Helper()
+	e.Helper()
 	if e.Exact {
 		synctest.Wait()
 	}
@@ -122,14 +122,14 @@ func (e *env) untilPool(p *berthpool.Pool, what string, ok func(berthpool.Stats)
 		select {
 		case <-time.After(time.Millisecond):
 		case <-e.Ctx.Done():
-			e.T.Fatalf("never: %s; the pool has %+v", what, p.Stats())
+			e.Fatalf("never: %s; the pool has %+v", what, p.Stats())
 		}
 	}
 }
 
 // untilEmpty waits until the pool has nothing, and Redis nothing of it.
 func (e *env) untilEmpty(p *berthpool.Pool) {
-	e.T.Helper()
+	e.Helper()
 	e.untilPool(p, "empty", func(s berthpool.Stats) bool { return s == berthpool.Stats{} })
 	e.Until("nobody holds", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
 }

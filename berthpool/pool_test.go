@@ -19,24 +19,24 @@ func TestIdleLeasesAreLentFromMemory(t *testing.T) {
 		p := e.Peer()
 		pool := e.pool(p.Sem(3), 2, kept)
 		if n := p.Net.Count(); n > 0 {
-			e.T.Errorf("%d commands sent before the first Acquire", n)
+			e.Errorf("%d commands sent before the first Acquire", n)
 		}
 		a, b := e.borrow(pool), e.borrow(pool)
 		if a.ID() == b.ID() || a.Slot() == b.Slot() || a.Token() == b.Token() {
-			e.T.Errorf("two loans of one lease: %s and %s", a.ID(), b.ID())
+			e.Errorf("two loans of one lease: %s and %s", a.ID(), b.ID())
 		}
 		e.finish(a, b)
 		before := e.Keys()
 		for range 100 {
 			l := e.borrow(pool)
 			if l.ID() != b.ID() || l.Slot() != b.Slot() || l.Token() != b.Token() || !l.Valid() {
-				e.T.Fatalf("lent %s, valid %v; want %s", l.ID(), l.Valid(), b.ID())
+				e.Fatalf("lent %s, valid %v; want %s", l.ID(), l.Valid(), b.ID())
 			}
 			e.finish(l)
 		}
 		e.Unchanged(before)
 		if st := e.Show(); st.Holders != 2 {
-			e.T.Errorf("%d leases at Redis, want 2", st.Holders)
+			e.Errorf("%d leases at Redis, want 2", st.Holders)
 		}
 	})
 }
@@ -51,25 +51,25 @@ func TestLoanTellsWhatItsLeaseIs(t *testing.T) {
 		cancel() // limits the wait alone
 		h := e.Show().Leases[0]
 		if l.Name() != testenv.Name || l.ID() != h.ID || l.Slot() != h.Slot || l.Token() != h.Token || l.Weight() != 3 || l.Limit() != 7 || h.Label != "nightly" {
-			e.T.Errorf("loan %s: slot %d, token %d, weight %d; Redis has %+v", l.ID(), l.Slot(), l.Token(), l.Weight(), h)
+			e.Errorf("loan %s: slot %d, token %d, weight %d; Redis has %+v", l.ID(), l.Slot(), l.Token(), l.Weight(), h)
 		}
 		if !l.Valid() || l.ValidUntil().Before(time.Now()) || l.Context().Err() != nil || l.Context().Value(key{}) != "value" {
-			e.T.Errorf("valid %v until %v, context %v", l.Valid(), l.ValidUntil(), l.Context())
+			e.Errorf("valid %v until %v, context %v", l.Valid(), l.ValidUntil(), l.Context())
 		}
 		if got, ok := berthpool.FromContext(l.Context()); !ok || got != l {
-			e.T.Errorf("the context carries %v", got)
+			e.Errorf("the context carries %v", got)
 		}
 		other := e.borrow(pool)
 		if st := e.Show(); st.InUse != 6 {
-			e.T.Errorf("%d permits out, want 6", st.InUse)
+			e.Errorf("%d permits out, want 6", st.InUse)
 		}
 		late := l.Context()
 		e.finish(l, other)
 		if l.Valid() || !l.ValidUntil().IsZero() || l.Context() != late {
-			e.T.Errorf("after Release: valid %v until %v", l.Valid(), l.ValidUntil())
+			e.Errorf("after Release: valid %v until %v", l.Valid(), l.ValidUntil())
 		}
 		for _, ctx := range []context.Context{late, other.Context()} { // asked for before and after the end
-			testenv.WantErr(e.T, context.Cause(ctx), berth.ErrReleased) // at once, before the lease is anybody else's
+			e.WantErr(context.Cause(ctx), berth.ErrReleased) // at once, before the lease is anybody else's
 		}
 	})
 }
@@ -107,12 +107,12 @@ func TestPoolRequestsNoMoreThanIsWaitedFor(t *testing.T) {
 		rs := []*pending{e.wait(pool), e.wait(pool), e.wait(pool)}
 		e.UntilWaiting(2)
 		if s := pool.Stats(); s != (berthpool.Stats{Waiting: 4, Requests: 2}) {
-			e.T.Errorf("the pool has %+v", s)
+			e.Errorf("the pool has %+v", s)
 		}
 		e.Release(all)
 		a, b := first.lent(), rs[0].lent()
 		if st := e.Show(); st.Holders != 2 || st.Waiting != 0 {
-			e.T.Errorf("%d leases and %d in the queue at Redis, want 2 and 0", st.Holders, st.Waiting)
+			e.Errorf("%d leases and %d in the queue at Redis, want 2 and 0", st.Holders, st.Waiting)
 		}
 		e.finish(a, b)
 		e.finish(rs[1].lent(), rs[2].lent())
@@ -206,7 +206,7 @@ func TestWaiterIsServedAfterAFailedTryAcquire(t *testing.T) {
 		<-blocked
 		w := e.wait(pool)
 		unblock()
-		testenv.WantErr(e.T, <-failed, berth.ErrBusy)
+		e.WantErr(<-failed, berth.ErrBusy)
 		e.UntilWaiting(1)
 		e.Release(other)
 		e.finish(w.lent())
@@ -242,7 +242,7 @@ func TestPoolWithoutIdleTimeKeepsNothing(t *testing.T) {
 		e.finish(loan)
 		again := next.lent() // idle time or not, a waiter gets it
 		if again.ID() != loan.ID() {
-			e.T.Error("another lease")
+			e.Error("another lease")
 		}
 		start := time.Now()
 		e.finish(again)
@@ -258,39 +258,39 @@ func TestTryAcquire(t *testing.T) {
 			l, err := pool.TryAcquire(e.Ctx)
 			busy := (*berth.BusyError)(nil)
 			if err != nil && (!errors.As(err, &busy) || !errors.Is(err, berth.ErrBusy)) {
-				e.T.Fatal(err)
+				e.Fatal(err)
 			}
 			return l, busy
 		}
 		all := e.Hold(e.Peer().Sem(4, berth.Weight(3)))
 		if _, busy := try(); busy == nil || busy.InUse != 3 || busy.Limit != 4 {
-			e.T.Errorf("Redis has no room, told %v", busy)
+			e.Errorf("Redis has no room, told %v", busy)
 		}
 		roomy := e.pool(e.Peer().Sem(4, berth.Weight(2)), 3)
 		first := e.wait(roomy)
 		_, err := roomy.TryAcquire(e.Ctx)
 		if told, ok := errors.AsType[*berth.BusyError](err); !ok || told.Limit != 6 || told.Waiting != 1 {
-			e.T.Errorf("somebody waits for what Redis has, told %v", err)
+			e.Errorf("somebody waits for what Redis has, told %v", err)
 		}
 		e.Release(all)
 		e.finish(first.lent())
 		e.Must(roomy.Close())
 		loan, busy := try()
 		if busy != nil {
-			e.T.Fatal(busy)
+			e.Fatal(busy)
 		}
 		if _, busy := try(); busy == nil || busy.InUse != 2 || busy.Limit != 2 || busy.Waiting != 0 {
-			e.T.Errorf("the pool is full, told %v", busy)
+			e.Errorf("the pool is full, told %v", busy)
 		}
 		r := e.wait(pool)
 		if _, busy := try(); busy == nil || busy.Waiting != 1 {
-			e.T.Errorf("somebody waits, told %v", busy)
+			e.Errorf("somebody waits, told %v", busy)
 		}
 		e.finish(loan)
 		e.finish(r.lent())
 		loan, busy = try()
 		if busy != nil || loan.ID() != r.loan.ID() {
-			e.T.Errorf("a lease is idle, told %v", busy)
+			e.Errorf("a lease is idle, told %v", busy)
 		}
 		e.finish(loan)
 	})
@@ -310,11 +310,11 @@ func TestLoanIsReleasedOnce(t *testing.T) {
 			}
 			wg.Wait()
 			if n := len(slices.DeleteFunc(errs, func(err error) bool { return errors.Is(err, berth.ErrReleased) })); n != 1 || errs[0] != nil {
-				e.T.Fatalf("%d of 5 releases counted: %v", n, errs[:n])
+				e.Fatalf("%d of 5 releases counted: %v", n, errs[:n])
 			}
 			last := next.lent()
 			if s := pool.Stats(); s != (berthpool.Stats{Leases: 1}) || !last.Valid() {
-				e.T.Fatalf("the next loan is valid: %v; the pool has %+v", last.Valid(), s)
+				e.Fatalf("the next loan is valid: %v; the pool has %+v", last.Valid(), s)
 			}
 			e.finish(last)
 		}
@@ -325,7 +325,7 @@ func TestDo(t *testing.T) {
 	each(t, func(e *env) {
 		pool := e.pool(e.Peer().Sem(1), 1, kept)
 		broken := errors.New("broken")
-		testenv.WantErr(e.T, pool.Do(e.Ctx, func(context.Context) error { return broken }), broken)
+		e.WantErr(pool.Do(e.Ctx, func(context.Context) error { return broken }), broken)
 		func() {
 			defer func() { _ = recover() }()
 			_ = pool.Do(e.Ctx, func(context.Context) error { panic("fn") })
@@ -333,20 +333,20 @@ func TestDo(t *testing.T) {
 		e.Must(pool.Do(e.Ctx, func(ctx context.Context) error {
 			loan, ok := berthpool.FromContext(ctx)
 			if !ok || !loan.Valid() {
-				e.T.Errorf("the context carries %v", loan)
+				e.Errorf("the context carries %v", loan)
 			}
 			return nil
 		}))
-		testenv.WantErr(e.T, pool.Do(e.Ctx, func(ctx context.Context) error {
+		e.WantErr(pool.Do(e.Ctx, func(ctx context.Context) error {
 			loan, _ := berthpool.FromContext(ctx)
-			e.Must(e.Eye.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
+			e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
 			<-ctx.Done()
-			testenv.WantErr(e.T, context.Cause(ctx), berth.ErrLost)
+			e.WantErr(context.Cause(ctx), berth.ErrLost)
 			return nil
 		}), berth.ErrEvicted)
 		dead, cancel := context.WithCancel(e.Ctx)
 		cancel()
-		testenv.WantErr(e.T, pool.Do(dead, func(context.Context) error { panic("must not run") }), context.Canceled)
+		e.WantErr(pool.Do(dead, func(context.Context) error { panic("must not run") }), context.Canceled)
 	})
 }
 
@@ -370,7 +370,7 @@ func TestHooksAreCalledForLeases(t *testing.T) {
 		}
 		e.Must(pool.Close())
 		if acquired != 1 || released != 1 {
-			e.T.Errorf("%d leases acquired and %d released, want 1 of each", acquired, released)
+			e.Errorf("%d leases acquired and %d released, want 1 of each", acquired, released)
 		}
 	})
 }
@@ -391,15 +391,15 @@ func TestInvalidArgumentsAreRefused(t *testing.T) {
 			"TryAcquire(nil)": second(e.pool(s, 1).TryAcquire(nil)), //nolint:staticcheck // that is the test
 		} {
 			if !errors.Is(err, berth.ErrInvalid) {
-				e.T.Errorf("%s: %v", what, err)
+				e.Errorf("%s: %v", what, err)
 			}
 		}
 		cause := errors.New("the shift is over")
 		dead, cancel := context.WithCancelCause(e.Ctx)
 		cancel(cause)
 		for _, err := range []error{second(e.pool(s, 1).Acquire(dead)), second(e.pool(s, 1).TryAcquire(dead))} {
-			testenv.WantErr(e.T, err, context.Canceled)
-			testenv.WantErr(e.T, err, cause)
+			e.WantErr(err, context.Canceled)
+			e.WantErr(err, cause)
 		}
 		e.Idle()
 	})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthpool"
-	"github.com/berth-go/berth/internal/testenv"
 )
 
 // What a pool owes to the limit, and to those who wait elsewhere.
@@ -43,11 +42,11 @@ func (g *tally) enter(b holding) {
 		}
 		live++
 		if b.Valid() && (other.ID() == b.ID() || other.Slot() == b.Slot() || other.Token() == b.Token()) {
-			g.e.T.Errorf("two holders of lease %s, slot %d, token %d", b.ID(), b.Slot(), b.Token())
+			g.e.Errorf("two holders of lease %s, slot %d, token %d", b.ID(), b.Slot(), b.Token())
 		}
 	}
 	if live > g.limit && b.Valid() {
-		g.e.T.Errorf("%d holders, the limit is %d", live, g.limit)
+		g.e.Errorf("%d holders, the limit is %d", live, g.limit)
 	}
 	g.held[b] = true
 }
@@ -68,7 +67,7 @@ func (g *tally) work(n int, acquire func(context.Context) (holding, error)) {
 		b, err := acquire(ctx)
 		cancel()
 		if err != nil {
-			testenv.WantErr(g.e.T, err, ctx.Err())
+			g.e.WantErr(err, ctx.Err())
 			continue
 		}
 		g.enter(b)
@@ -99,7 +98,7 @@ func TestPoolsNeverExceedTheLimit(t *testing.T) {
 		wg.Go(func() { g.work(30, func(ctx context.Context) (holding, error) { return plain.Acquire(ctx) }) })
 		wg.Wait()
 		if g.count < e.Many(10000) {
-			e.T.Errorf("%d grants", g.count)
+			e.Errorf("%d grants", g.count)
 		}
 		for _, pool := range pools {
 			e.untilEmpty(pool)
@@ -120,7 +119,7 @@ func (e *env) keepBusy(pool *berthpool.Pool, n int) (stop func()) {
 				}
 				e.Pass(time.Millisecond)
 				if err := loan.Release(); err != nil {
-					e.T.Error(err)
+					e.Error(err)
 				}
 			}
 		})
@@ -153,7 +152,7 @@ func TestPoolServesWaitersElsewhere(t *testing.T) {
 					lease := e.Hold(other)
 					e.Within(start, 0, most, "served elsewhere")
 					if s := pool.Stats(); s.Leases != 1 {
-						e.T.Errorf("one waits elsewhere, and the pool keeps %d leases of 2", s.Leases)
+						e.Errorf("one waits elsewhere, and the pool keeps %d leases of 2", s.Leases)
 					}
 					most = min(most, 50*time.Millisecond)
 					e.Release(lease)
@@ -192,10 +191,10 @@ func TestPoolGivesIdleLeasesToWaitersElsewhere(t *testing.T) {
 		b.Granted()
 		e.Pass(2 * time.Second) // time for more answers
 		if s := pool.Stats(); s != (berthpool.Stats{Leases: 2, Idle: 2}) {
-			e.T.Errorf("two waited elsewhere, and the pool has %+v of 4", s)
+			e.Errorf("two waited elsewhere, and the pool has %+v of 4", s)
 		}
 		if l := e.borrow(pool); l.ID() != loans[3].ID() {
-			e.T.Error("the lease that was used last is not the one that stayed")
+			e.Error("the lease that was used last is not the one that stayed")
 		}
 	})
 }
@@ -217,7 +216,7 @@ func TestPoolGivesLentLeasesToWaitersElsewhere(t *testing.T) {
 		e.Release(lease)
 		next := local.lent()
 		if next.ID() == loan.ID() || next.Token() <= lease.Token() {
-			e.T.Errorf("lent %s with token %d after %s with %d", next.ID(), next.Token(), lease.ID(), lease.Token())
+			e.Errorf("lent %s with token %d after %s with %d", next.ID(), next.Token(), lease.ID(), lease.Token())
 		}
 		e.finish(next)
 	})
@@ -234,13 +233,13 @@ func TestPoolTakesItsTurn(t *testing.T) {
 		e.UntilWaiting(1)
 		elsewhere := e.Queue(e.Peer().Sem(1))
 		_, err := s.TryAcquire(e.Ctx) // the answer tells of it
-		testenv.WantErr(e.T, err, berth.ErrBusy)
+		e.WantErr(err, berth.ErrBusy)
 		e.Release(first)
 		loan := local.lent()
 		elsewhere.Waits()
 		e.finish(loan)
 		if lease := elsewhere.Granted(); lease.Token() <= loan.Token() {
-			e.T.Error("the one behind was granted first")
+			e.Error("the one behind was granted first")
 		}
 	})
 }
@@ -302,14 +301,14 @@ func TestPoolAsksOnceASecond(t *testing.T) {
 		before := p.Net.Count("evalsha")
 		e.Pass(60 * time.Second)
 		if n := p.Net.Count("evalsha") - before; n < 60 || n > 70 {
-			e.T.Errorf("%d calls in a minute", n)
+			e.Errorf("%d calls in a minute", n)
 		}
 		e.Must(pool.Close())
 		e.Pass(time.Second)
 		before = p.Net.Count("evalsha")
 		e.Pass(10 * time.Minute)
 		if n := p.Net.Count("evalsha") - before; n > 0 {
-			e.T.Errorf("%d calls of a pool that has nothing", n)
+			e.Errorf("%d calls of a pool that has nothing", n)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // Bench is a server of its own for a benchmark, reached by TCP as in production.
 type Bench struct {
-	RDB    *redis.Client
+	Redis  *redis.Client
 	Prefix string
 }
 
@@ -24,14 +24,14 @@ func NewBench(b *testing.B) *Bench {
 	rdb := s.Client(b, func(o *redis.Options) {
 		o.Network, o.Addr, o.PoolSize, o.Dialer = "tcp", s.Addr(), 300, nil
 	})
-	return &Bench{RDB: rdb, Prefix: s.Prefix(b)}
+	return &Bench{Redis: rdb, Prefix: s.Prefix(b)}
 }
 
 // Client returns a client of its own: it shares nothing with others but the
 // connection pool, so its operations travel alone.
 func (e *Bench) Client(b *testing.B) *berth.Client {
 	b.Helper()
-	c, err := berth.New(e.RDB, berth.Prefix(e.Prefix))
+	c, err := berth.New(e.Redis, berth.Prefix(e.Prefix))
 	if err != nil {
 		b.Fatal(err)
 	}

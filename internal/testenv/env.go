@@ -10,6 +10,8 @@ package testenv
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,23 +26,25 @@ import (
 // Name is what tests call their semaphore; prefixes keep them apart.
 const Name = "s"
 
-// Env is a store and the processes that use it.
+// Env is a store, with the test that uses it.
 type Env struct {
-	T        *testing.T
-	Exact    bool            // embedded store: time passes only when every goroutine waits
-	Ctx      context.Context //nolint:containedctx // bounds all waits of the test
-	TTL      time.Duration   // of leases that a test lets run out
-	Prefix   string
-	Options  redis.Options // of the next Peer
-	Raw      *redis.Client // the test's own
-	Eye      *berth.Inspector
-	Embedded *miniredis.Miniredis // nil for a real server
+	*testing.T
+	Exact     bool            // embedded store: time passes only when every goroutine waits
+	Ctx       context.Context //nolint:containedctx // bounds all waits of the test
+	TTL       time.Duration   // of leases that a test lets run out
+	Prefix    string
+	Options   redis.Options    // of the next Peer
+	Redis     *redis.Client    // the test's own
+	Inspector *berth.Inspector // the test's own
+	Server    *redistest.Server
+	Embedded  *miniredis.Miniredis // one of Server and Embedded is nil
 }
 
 // Main runs a package's tests, ends the server that they shared, and exits. It fails
 // if a goroutine is left.
 func Main(m *testing.M) {
 	redis.SetLogger(silent{})
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // what berth warns of is meant here too
 	redistest.Main(m)
 }
 
@@ -49,37 +53,37 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Each runs body on the embedded store and on a real server.
-func Each(t *testing.T, body func(t *testing.T, e *Env)) {
+// Each runs body on the embedded store and on the server that the tests of a package
+// share.
+func Each(t *testing.T, body func(e *Env)) {
 	t.Helper()
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		bubble(t, body)
+		Bubble(t, body)
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		body(t, Real(t))
+		body(Shared(t))
 	})
 }
 
-// Exactly runs body on the embedded store alone: for what only exact time can tell.
-func Exactly(t *testing.T, body func(t *testing.T, e *Env)) {
+// Embedded runs body on the embedded store alone: for what only exact time can tell.
+func Embedded(t *testing.T, body func(e *Env)) {
 	t.Helper()
 	t.Parallel()
-	bubble(t, body)
+	Bubble(t, body)
 }
 
-// Alone runs body on a real server of its own, for what others would notice.
-func Alone(t *testing.T, config []string, body func(t *testing.T, e *Env, s *redistest.Server)) {
+// OwnServer runs body on a real server of its own, for what others would notice.
+func OwnServer(t *testing.T, config []string, body func(e *Env)) {
 	t.Helper()
 	t.Parallel()
-	s := redistest.Start(t, redistest.WithConfig(config...))
-	body(t, onServer(t, s, "berth"), s)
+	body(on(t, redistest.Start(t, redistest.WithConfig(config...)), "berth"))
 }
 
-// bubble runs body on the embedded store.
-func bubble(t *testing.T, body func(t *testing.T, e *Env)) {
+// Bubble runs body on an embedded store in a bubble of testing/synctest.
+func Bubble(t *testing.T, body func(e *Env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		mr := miniredis.NewMiniRedis()
@@ -92,66 +96,78 @@ func bubble(t *testing.T, body func(t *testing.T, e *Env)) {
 		// go-redis shares in the whole process, and a timer of a bubble must not leave
 		// it: so pools must not be full here.
 		e.Options = redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.Embedded(mr), PoolSize: 1000}
-		e.open(time.Hour)
-		body(t, e)
+		e.open(24 * time.Hour)
+		body(e)
 	})
 }
 
-// Real returns an Env on the server that the tests of a package share.
-func Real(t *testing.T) *Env {
+// Shared returns an Env on the server that the tests of a package share.
+func Shared(t *testing.T) *Env {
 	t.Helper()
-	s := redistest.Shared(t)
-	return onServer(t, s, s.Prefix(t))
+	return On(t, redistest.Shared(t))
 }
 
-func onServer(t *testing.T, s *redistest.Server, prefix string) *Env {
+// On returns an Env on a server, under a prefix of its own.
+func On(t *testing.T, s *redistest.Server) *Env {
 	t.Helper()
-	e := &Env{T: t, TTL: 400 * time.Millisecond, Prefix: prefix}
+	return on(t, s, s.Prefix(t))
+}
+
+func on(t *testing.T, s *redistest.Server, prefix string) *Env {
+	t.Helper()
+	e := &Env{T: t, TTL: 400 * time.Millisecond, Prefix: prefix, Server: s}
 	e.Options = redis.Options{Network: "unix", Addr: s.Socket()}
-	e.open(time.Minute)
+	e.open(5 * time.Minute)
 	return e
 }
 
-// open makes what every test needs; patience bounds its waits.
-func (e *Env) open(patience time.Duration) {
+// open makes what every test needs. The bound on its waits is for a test that hangs,
+// not for one that is slow.
+func (e *Env) open(bound time.Duration) {
 	var cancel context.CancelFunc
-	e.Ctx, cancel = context.WithTimeout(context.Background(), patience)
-	e.T.Cleanup(cancel)
+	e.Ctx, cancel = context.WithTimeout(context.Background(), bound)
+	e.Cleanup(cancel)
 	o := e.Options
 	if e.Exact { // the embedded store's own pipe takes no pipeline above 4 KB
-		o.Dialer = redistest.NewFaults(e.T).Dialer(o.Dialer)
+		o.Dialer = redistest.NewFaults(e).Dialer(o.Dialer)
 	}
-	e.Raw = redis.NewClient(&o)
-	e.T.Cleanup(func() { _ = e.Raw.Close() })
-	eye, err := berth.New(e.Raw, berth.Prefix(e.Prefix))
+	e.Redis = redis.NewClient(&o)
+	e.Cleanup(func() { _ = e.Redis.Close() })
+	e.Inspector = e.Client(e.Redis).Inspector()
+}
+
+// Client returns a client of the library on rdb, which is closed with the test.
+func (e *Env) Client(rdb redis.UniversalClient, opts ...berth.ClientOption) *berth.Client {
+	e.Helper()
+	c, err := berth.New(rdb, append([]berth.ClientOption{berth.Prefix(e.Prefix)}, opts...)...)
 	e.Must(err)
-	e.T.Cleanup(func() { _ = eye.Close() })
-	e.Eye = eye.Inspector()
+	e.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // Must ends the test if err is not nil.
 func (e *Env) Must(err error) {
-	e.T.Helper()
+	e.Helper()
 	if err != nil {
-		e.T.Fatal(err)
+		e.Fatal(err)
 	}
 }
 
 // WantErr fails unless err is want to errors.Is.
-func WantErr(t *testing.T, err, want error) {
-	t.Helper()
+func (e *Env) WantErr(err, want error) {
+	e.Helper()
 	if !errors.Is(err, want) {
-		t.Errorf("error %v, want %v", err, want)
+		e.Errorf("error %v, want %v", err, want)
 	}
 }
 
 // Pass lets time go by, where time is what the test is about.
 func (e *Env) Pass(d time.Duration) {
-	e.T.Helper()
+	e.Helper()
 	select {
 	case <-time.After(d):
 	case <-e.Ctx.Done():
-		e.T.Fatal("the test took too long")
+		e.Fatal("the test took too long")
 	}
 }
 
@@ -175,9 +191,9 @@ func (e *Env) Slack() time.Duration {
 // Within fails unless the time since start is at least least and, give or take
 // the slack, at most most.
 func (e *Env) Within(start time.Time, least, most time.Duration, what string) {
-	e.T.Helper()
+	e.Helper()
 	if d := time.Since(start); d < least || d > most+e.Slack() {
-		e.T.Errorf("%s after %v, want %v to %v", what, d, least, most)
+		e.Errorf("%s after %v, want %v to %v", what, d, least, most)
 	}
 }
 
@@ -187,4 +203,32 @@ func (e *Env) Many(n int) int {
 		return n / 10
 	}
 	return n
+}
+
+// Receive waits for an event, for a time in which it must have happened.
+func Receive[T any](t testing.TB, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatalf("no %s within a minute", what)
+		panic("unreachable")
+	}
+}
+
+// SideBySide runs subtests that mostly wait at once, however few processors there are.
+func SideBySide[T any](t *testing.T, all []T, name func(T) string, test func(*testing.T, T)) {
+	t.Helper()
+	const most = 12 // or a slow machine has no time left for renewals
+	room := make(chan struct{}, most)
+	var wg sync.WaitGroup
+	for _, one := range all {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			t.Run(name(one), func(t *testing.T) { test(t, one) })
+		})
+	}
+	wg.Wait()
 }

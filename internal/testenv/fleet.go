@@ -17,14 +17,14 @@ import (
 // Peer is a process: a client with a network of its own.
 type Peer struct {
 	*berth.Client
-	e   *Env
-	Net *redistest.Faults
-	RDB *redis.Client
+	e     *Env
+	Net   *redistest.Faults
+	Redis *redis.Client
 }
 
 // Peer starts a process, which is closed when the test ends.
 func (e *Env) Peer(opts ...berth.ClientOption) *Peer {
-	e.T.Helper()
+	e.Helper()
 	p := &Peer{e: e, Net: redistest.NewFaults(e.T)}
 	o := e.Options
 	if o.Dialer == nil {
@@ -40,12 +40,9 @@ func (e *Env) Peer(opts ...berth.ClientOption) *Peer {
 		}
 		return conn, err
 	}
-	p.RDB = redis.NewClient(&o)
-	e.T.Cleanup(func() { _ = p.RDB.Close() })
-	client, err := berth.New(p.RDB, append([]berth.ClientOption{berth.Prefix(e.Prefix)}, opts...)...)
-	e.Must(err)
-	p.Client = client
-	e.T.Cleanup(func() { _ = client.Close() })
+	p.Redis = redis.NewClient(&o)
+	e.Cleanup(func() { _ = p.Redis.Close() })
+	p.Client = e.Client(p.Redis, opts...)
 	return p
 }
 
@@ -53,18 +50,18 @@ func (e *Env) Peer(opts ...berth.ClientOption) *Peer {
 // connections close, and it neither renews nor releases any more.
 func (p *Peer) Crash() {
 	p.Net.Down()
-	_ = p.RDB.Close()
+	_ = p.Redis.Close()
 }
 
 // Sem returns the semaphore that tests use.
 func (p *Peer) Sem(limit int, opts ...berth.Option) *berth.Semaphore {
-	p.e.T.Helper()
+	p.e.Helper()
 	return p.Named(Name, limit, opts...)
 }
 
 // Named returns the semaphore called name.
 func (p *Peer) Named(name string, limit int, opts ...berth.Option) *berth.Semaphore {
-	p.e.T.Helper()
+	p.e.Helper()
 	s, err := p.Semaphore(name, limit, opts...)
 	p.e.Must(err)
 	return s
@@ -72,7 +69,7 @@ func (p *Peer) Named(name string, limit int, opts ...berth.Option) *berth.Semaph
 
 // Hold acquires, which must work out.
 func (e *Env) Hold(s *berth.Semaphore, opts ...berth.AcquireOption) *berth.Lease {
-	e.T.Helper()
+	e.Helper()
 	l, err := s.Acquire(e.Ctx, opts...)
 	e.Must(err)
 	return l
@@ -80,7 +77,7 @@ func (e *Env) Hold(s *berth.Semaphore, opts ...berth.AcquireOption) *berth.Lease
 
 // Release gives leases back, which must work out.
 func (e *Env) Release(leases ...*berth.Lease) {
-	e.T.Helper()
+	e.Helper()
 	for _, l := range leases {
 		e.Must(l.Release())
 	}
@@ -88,15 +85,15 @@ func (e *Env) Release(leases ...*berth.Lease) {
 
 // Lost waits for the end of a lease and returns why.
 func (e *Env) Lost(l *berth.Lease) *berth.LostError {
-	e.T.Helper()
+	e.Helper()
 	select {
 	case <-l.Context().Done():
 	case <-e.Ctx.Done():
-		e.T.Fatal("the lease was not lost")
+		e.Fatal("the lease was not lost")
 	}
 	var lost *berth.LostError
 	if cause := context.Cause(l.Context()); !errors.As(cause, &lost) {
-		e.T.Fatalf("the lease ended with %v, want a LostError", cause)
+		e.Fatalf("the lease ended with %v, want a LostError", cause)
 	}
 	return lost
 }
@@ -127,21 +124,21 @@ func (e *Env) Start(s *berth.Semaphore, opts ...berth.AcquireOption) *Request {
 
 // Queue begins an Acquire and returns when it is in the queue.
 func (e *Env) Queue(s *berth.Semaphore, opts ...berth.AcquireOption) *Request {
-	e.T.Helper()
+	e.Helper()
 	queued := make(chan struct{})
 	var once sync.Once
 	r := e.Start(s, append(opts, berth.OnQueued(func(berth.Place) { once.Do(func() { close(queued) }) }))...)
 	select {
 	case <-queued:
 	case <-r.Done:
-		e.T.Fatalf("it did not queue: lease %v, error %v", r.Lease, r.Err)
+		e.Fatalf("it did not queue: lease %v, error %v", r.Lease, r.Err)
 	}
 	return r
 }
 
 // Granted returns the lease, as soon as it is there.
 func (r *Request) Granted() *berth.Lease {
-	r.e.T.Helper()
+	r.e.Helper()
 	<-r.Done
 	r.e.Must(r.Err)
 	return r.Lease
@@ -149,24 +146,24 @@ func (r *Request) Granted() *berth.Lease {
 
 // Refused waits for the error, which must be want to errors.Is.
 func (r *Request) Refused(want error) error {
-	r.e.T.Helper()
+	r.e.Helper()
 	<-r.Done
-	WantErr(r.e.T, r.Err, want)
+	r.e.WantErr(r.Err, want)
 	return r.Err
 }
 
 // Waits fails unless r is still in the queue, here and on the server.
 func (r *Request) Waits() {
-	r.e.T.Helper()
+	r.e.Helper()
 	if r.e.Exact {
 		synctest.Wait()
 	}
 	if r.e.Show().Waiting == 0 {
-		r.e.T.Error("nobody is in the queue on the server")
+		r.e.Error("nobody is in the queue on the server")
 	}
 	select {
 	case <-r.Done:
-		r.e.T.Errorf("it does not wait any more: lease %v, error %v", r.Lease, r.Err)
+		r.e.Errorf("it does not wait any more: lease %v, error %v", r.Lease, r.Err)
 	default:
 	}
 }

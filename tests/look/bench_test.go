@@ -46,7 +46,7 @@ func BenchmarkSample(b *testing.B) {
 func BenchmarkNames(b *testing.B) {
 	e := testenv.NewBench(b)
 	furnish(b, e, 10000)
-	pipe := e.RDB.Pipeline()
+	pipe := e.Redis.Pipeline()
 	for i := range 100000 {
 		pipe.Set(b.Context(), fmt.Sprint("foreign", i), "", 0)
 	}
@@ -69,7 +69,7 @@ func BenchmarkNames(b *testing.B) {
 // furnish makes n semaphores, and returns their names.
 func furnish(b *testing.B, e *testenv.Bench, n int) (names []string) {
 	b.Helper()
-	store := protocol.NewStore(e.RDB, e.Prefix, "bench", 1, "host")
+	store := protocol.NewStore(e.Redis, e.Prefix, "bench", 1, "host")
 	for i := range n {
 		names = append(names, fmt.Sprint("api/endpoint-", i))
 		ops := []protocol.Op{{Verb: protocol.Acquire, ID: "bench.1", Terms: terms(1)}}
@@ -91,7 +91,7 @@ func terms(limit int) *protocol.Terms {
 // inside of a script are in the script's.
 func busy(b *testing.B, e *testenv.Bench) (us int64) {
 	b.Helper()
-	info, err := e.RDB.Info(b.Context(), "commandstats").Result()
+	info, err := e.Redis.Info(b.Context(), "commandstats").Result()
 	if err != nil {
 		b.Fatal(err)
 	}

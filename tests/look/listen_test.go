@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -26,14 +25,14 @@ type ear struct {
 func listen(e *testenv.Env) *ear {
 	ctx, stop := context.WithCancel(e.Ctx)
 	h := &ear{e: e, events: make(chan berth.Event, 10000), end: make(chan error, 1), stop: stop}
-	go func() { h.end <- e.Eye.Listen(ctx, func(ev berth.Event) { h.events <- ev }) }()
-	e.T.Cleanup(stop)
+	go func() { h.end <- e.Inspector.Listen(ctx, func(ev berth.Event) { h.events <- ev }) }()
+	e.Cleanup(stop)
 	return h
 }
 
 // await waits for an event of this kind and id, or any id, and drops others.
 func (h *ear) await(kind berth.EventKind, id string) berth.Event {
-	h.e.T.Helper()
+	h.e.Helper()
 	for {
 		select {
 		case ev := <-h.events:
@@ -41,26 +40,26 @@ func (h *ear) await(kind berth.EventKind, id string) berth.Event {
 				return ev
 			}
 		case err := <-h.end:
-			h.e.T.Fatalf("before %q was heard: %v", kind, err)
+			h.e.Fatalf("before %q was heard: %v", kind, err)
 		case <-h.e.Ctx.Done():
-			h.e.T.Fatalf("never heard %q", kind)
+			h.e.Fatalf("never heard %q", kind)
 		}
 	}
 }
 
 func (h *ear) ended(want error) {
-	h.e.T.Helper()
+	h.e.Helper()
 	select {
 	case err := <-h.end:
-		testenv.WantErr(h.e.T, err, want)
+		h.e.WantErr(err, want)
 	case <-h.e.Ctx.Done():
-		h.e.T.Fatal("it still listens")
+		h.e.Fatal("it still listens")
 	}
 }
 
 // TestListenHearsWhatHappens to the holders and waiters of all.
 func TestListenHearsWhatHappens(t *testing.T) {
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		h := listen(e)
 		h.await(berth.EventListening, "")
 		p, dead := e.Peer(), e.Peer()
@@ -74,14 +73,14 @@ func TestListenHearsWhatHappens(t *testing.T) {
 			t.Errorf("hand-off %+v of %+v", ev, next)
 		}
 		heavy := e.Queue(p.Sem(3), berth.Weight(2))
-		e.Must(e.Eye.Pin(e.Ctx, testenv.Name, 1))
+		e.Must(e.Inspector.Pin(e.Ctx, testenv.Name, 1))
 		heavy.Refused(berth.ErrTooHeavy)
 		h.await(berth.EventTooHeavy, "")
-		e.Must(e.Eye.Evict(e.Ctx, testenv.Name, next.ID()))
+		e.Must(e.Inspector.Evict(e.Ctx, testenv.Name, next.ID()))
 		h.await(berth.EventEvicted, next.ID())
 		e.Pass(2 * e.TTL)
-		_, err := e.Eye.Show(e.Ctx, "other")
-		testenv.WantErr(t, err, berth.ErrNotFound)
+		_, err := e.Inspector.Show(e.Ctx, "other")
+		e.WantErr(err, berth.ErrNotFound)
 		if ev := h.await(berth.EventExpired, lost.ID()); ev.Name != "other" {
 			t.Errorf("expired %+v", ev)
 		}
@@ -92,7 +91,7 @@ func TestListenHearsWhatHappens(t *testing.T) {
 
 // TestListenIgnoresWhatIsNoMessageOfBerths.
 func TestListenIgnoresWhatIsNoMessageOfBerths(t *testing.T) {
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		h := listen(e)
 		h.await(berth.EventListening, "")
 		key := e.Prefix + ":{" + testenv.Name + "}"
@@ -100,7 +99,7 @@ func TestListenIgnoresWhatIsNoMessageOfBerths(t *testing.T) {
 			{":inbox:a", ""}, {":inbox:a", key}, {":inbox:a", key + "\ng a b"}, {":inbox:a", key + "\nx a 9"}, {":inbox:a", "x\nx a 2"},
 			{":other", key + "\nx a 2"}, {":inbox:a", e.Prefix + ":{\x1b}\nx a 2"}, {":inbox:a", key + "\n\nx last 2"},
 		} {
-			e.Must(e.Raw.Publish(e.Ctx, e.Prefix+m.channel, m.payload).Err())
+			e.Must(e.Redis.Publish(e.Ctx, e.Prefix+m.channel, m.payload).Err())
 		}
 		if ev := <-h.events; ev != (berth.Event{Kind: berth.EventExpired, Name: testenv.Name, ID: "last"}) {
 			t.Errorf("heard %+v", ev)
@@ -110,12 +109,12 @@ func TestListenIgnoresWhatIsNoMessageOfBerths(t *testing.T) {
 
 // TestListenGivesUpInAFlood rather than take the server's time for its own copies.
 func TestListenGivesUpInAFlood(t *testing.T) {
-	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
 		h := listen(e)
 		h.await(berth.EventListening, "")
 		shout := func(n int) {
 			for range n {
-				e.Must(e.Raw.Publish(e.Ctx, e.Prefix+":inbox:a", "x").Err())
+				e.Must(e.Redis.Publish(e.Ctx, e.Prefix+":inbox:a", "x").Err())
 			}
 		}
 		for range 3 { // 1,900 a second are borne
@@ -129,7 +128,8 @@ func TestListenGivesUpInAFlood(t *testing.T) {
 
 // TestListenSaysWhyItCannot: no right, no server, a Cluster, a connection that breaks.
 func TestListenSaysWhyItCannot(t *testing.T) {
-	testenv.Alone(t, nil, func(t *testing.T, e *testenv.Env, s *redistest.Server) {
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		t, s := e.T, e.Server
 		inspector := func(rdb redis.UniversalClient) *berth.Inspector {
 			client, err := berth.New(rdb)
 			e.Must(err)
@@ -144,7 +144,7 @@ func TestListenSaysWhyItCannot(t *testing.T) {
 		}
 		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 		t.Cleanup(func() { _ = cluster.Close() })
-		testenv.WantErr(t, inspector(cluster).Listen(e.Ctx, func(berth.Event) {}), berth.ErrUnsupported)
+		e.WantErr(inspector(cluster).Listen(e.Ctx, func(berth.Event) {}), berth.ErrUnsupported)
 		h := listen(e)
 		h.await(berth.EventListening, "")
 		s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")

@@ -21,9 +21,9 @@ import (
 
 // sampled returns what Sample yields, by name, and the errors.
 func sampled(e *testenv.Env, o berth.SampleOptions, names ...string) (map[string]*berth.State, map[string]error) {
-	e.T.Helper()
+	e.Helper()
 	states, errs := map[string]*berth.State{}, map[string]error{}
-	for st, err := range e.Eye.Sample(e.Ctx, names, o) {
+	for st, err := range e.Inspector.Sample(e.Ctx, names, o) {
 		states[st.Name], errs[st.Name] = st, err
 	}
 	return states, errs
@@ -31,7 +31,7 @@ func sampled(e *testenv.Env, o berth.SampleOptions, names ...string) (map[string
 
 // one is the sample, with records, of the semaphore that tests use.
 func one(e *testenv.Env) *berth.State {
-	e.T.Helper()
+	e.Helper()
 	states, errs := sampled(e, berth.SampleOptions{Records: true}, testenv.Name)
 	e.Must(errs[testenv.Name])
 	return states[testenv.Name]
@@ -39,7 +39,7 @@ func one(e *testenv.Env) *berth.State {
 
 // TestSampleIsWhatShowSays: with records a sample is Show, as long as nothing has run out.
 func TestSampleIsWhatShowSays(t *testing.T) {
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		p, q := e.Peer(), e.Peer()
 		e.Hold(p.Sem(3, berth.TTL(20*time.Second), berth.MaxHold(time.Hour)), berth.Label("a"))
 		e.Hold(q.Sem(3), berth.Weight(2))
@@ -76,7 +76,7 @@ func timeless(t *testing.T, s *berth.State) string {
 
 // TestSampleLeavesWhatHasRunOut: it is marked and counted, and no key changes.
 func TestSampleLeavesWhatHasRunOut(t *testing.T) {
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		for name, crowd := range map[string]int{"alone": 0, "crowd": 3} {
 			p := e.Peer()
 			limit := max(crowd-1, 1)
@@ -99,7 +99,7 @@ func TestSampleLeavesWhatHasRunOut(t *testing.T) {
 			if brief[name].Expired != full[name].Expired || brief[name].NextExpiry != 0 {
 				t.Errorf("%s: without records %+v", name, brief[name])
 			}
-			if _, err := e.Eye.Show(e.Ctx, name); crowd == 0 && !errors.Is(err, berth.ErrNotFound) {
+			if _, err := e.Inspector.Show(e.Ctx, name); crowd == 0 && !errors.Is(err, berth.ErrNotFound) {
 				t.Errorf("%s: show says %v", name, err)
 			}
 		}
@@ -115,24 +115,24 @@ func btoi(b bool) int {
 
 // TestSampleOfThoseThatAreDamaged: each is a result of its own, and hides no other.
 func TestSampleOfThoseThatAreDamaged(t *testing.T) {
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
 		e.Hold(e.Peer().Named("sound", 1))
-		e.Must(e.Raw.Set(e.Ctx, key("foreign"), "x", 0).Err())
-		e.Must(e.Raw.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
+		e.Must(e.Redis.Set(e.Ctx, key("foreign"), "x", 0).Err())
+		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
 		for _, half := range []string{"hash lost", "set lost"} {
 			p := e.Peer()
 			e.Hold(p.Named(half, 1))
 			e.Queue(p.Named(half, 1))
 		}
-		e.Must(e.Raw.Del(e.Ctx, key("hash lost"), key("set lost")+":order").Err())
+		e.Must(e.Redis.Del(e.Ctx, key("hash lost"), key("set lost")+":order").Err())
 		names := []string{"sound", "foreign", "nothing", "newer", "hash lost", "set lost"}
 		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
 			states, errs := sampled(e, o, names...)
 			if err := errs["sound"]; err != nil || states["sound"].Holders != 1 {
 				t.Errorf("sound: %+v, %v", states["sound"], err)
 			}
-			testenv.WantErr(t, errs["nothing"], berth.ErrNotFound)
+			e.WantErr(errs["nothing"], berth.ErrNotFound)
 			for _, name := range []string{"foreign", "newer", "hash lost", "set lost"} {
 				var corrupt *berth.CorruptError
 				if err := errs[name]; !errors.As(err, &corrupt) || corrupt.Newer != (name == "newer") || (corrupt.Heals > 0) != strings.HasSuffix(name, "lost") {
@@ -145,21 +145,21 @@ func TestSampleOfThoseThatAreDamaged(t *testing.T) {
 
 // TestSampleOfMany: in flights, in the order that was asked for, records in pages.
 func TestSampleOfMany(t *testing.T) {
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		p := e.Peer()
 		var names []string
 		for i := range 250 {
 			names = append(names, fmt.Sprint("n", i))
-			e.Must(e.Eye.Pin(e.Ctx, names[i], 1000+i))
+			e.Must(e.Inspector.Pin(e.Ctx, names[i], 1000+i))
 		}
 		for range 600 {
 			e.Hold(p.Named("n7", 1))
 		}
 		slices.Reverse(names)
 		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
-			e.Must(e.Raw.ScriptFlush(e.Ctx).Err())
+			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
 			i := 0
-			for st, err := range e.Eye.Sample(e.Ctx, names, o) {
+			for st, err := range e.Inspector.Sample(e.Ctx, names, o) {
 				if err != nil || st.Name != names[i] || st.Limit != 1249-i {
 					t.Fatalf("%d: %+v, %v", i, st, err)
 				}
@@ -177,18 +177,18 @@ func TestSampleOfMany(t *testing.T) {
 
 // TestNamesStepByStep: a walk in small steps finds all, among foreign keys.
 func TestNamesStepByStep(t *testing.T) {
-	testenv.Each(t, func(_ *testing.T, e *testenv.Env) {
+	testenv.Each(t, func(e *testenv.Env) {
 		want := map[string]bool{}
 		for i := range 60 {
 			name := fmt.Sprint("n", i)
 			want[name] = true
-			e.Must(e.Eye.Pin(e.Ctx, name, 1))
-			e.Must(e.Raw.Set(e.Ctx, fmt.Sprint(e.Prefix, "-foreign", i), "", time.Hour).Err())
+			e.Must(e.Inspector.Pin(e.Ctx, name, 1))
+			e.Must(e.Redis.Set(e.Ctx, fmt.Sprint(e.Prefix, "-foreign", i), "", time.Hour).Err())
 		}
-		e.Must(e.Raw.Set(e.Ctx, e.Prefix+":{\x1b[31m}", "no name of berth's", 0).Err())
+		e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{\x1b[31m}", "no name of berth's", 0).Err())
 		steps := 0
 		for cursor := ""; cursor != "" || steps == 0; steps++ {
-			names, next, err := e.Eye.Names(e.Ctx, cursor, 10)
+			names, next, err := e.Inspector.Names(e.Ctx, cursor, 10)
 			e.Must(err)
 			for _, name := range names {
 				if strings.HasPrefix(name, "\x1b") {
@@ -202,11 +202,11 @@ func TestNamesStepByStep(t *testing.T) {
 			t.Errorf("%d steps, and not found were %v", steps, want)
 		}
 		for _, bad := range []func() error{
-			func() error { _, _, err := e.Eye.Names(e.Ctx, "x", 10); return err },
-			func() error { _, _, err := e.Eye.Names(e.Ctx, "", 0); return err },
-			func() error { return firstError(e.Eye, "a}b") },
+			func() error { _, _, err := e.Inspector.Names(e.Ctx, "x", 10); return err },
+			func() error { _, _, err := e.Inspector.Names(e.Ctx, "", 0); return err },
+			func() error { return firstError(e.Inspector, "a}b") },
 		} {
-			testenv.WantErr(t, bad(), berth.ErrInvalid)
+			e.WantErr(bad(), berth.ErrInvalid)
 		}
 	})
 }
@@ -243,19 +243,20 @@ func viewer(t *testing.T, s *redistest.Server) *redis.Client {
 // TestLookingNeedsNoRightToWrite: a user who must not write sees everything, hears what
 // happens, and is denied nothing that it tries.
 func TestLookingNeedsNoRightToWrite(t *testing.T) {
-	testenv.Alone(t, nil, func(t *testing.T, e *testenv.Env, s *redistest.Server) {
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		t, s := e.T, e.Server
 		p := e.Peer()
 		held := e.Hold(p.Sem(1))
 		next := e.Queue(p.Sem(1))
 		e.Hold(p.Named("alone", 1))
-		e.Must(e.Raw.ScriptFlush(e.Ctx).Err())
+		e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
 		client, err := berth.New(viewer(t, s))
 		e.Must(err)
 		t.Cleanup(func() { _ = client.Close() })
-		e.Eye = client.Inspector()
+		e.Inspector = client.Inspector()
 		heard := listen(e)
 		heard.await(berth.EventListening, "")
-		names, _, err := e.Eye.Names(e.Ctx, "", 1000)
+		names, _, err := e.Inspector.Names(e.Ctx, "", 1000)
 		e.Must(err)
 		if slices.Sort(names); !slices.Equal(names, []string{"alone", testenv.Name}) {
 			t.Errorf("names %q", names)
@@ -272,7 +273,7 @@ func TestLookingNeedsNoRightToWrite(t *testing.T) {
 		if log := s.Do(t, "ACL", "LOG").([]any); len(log) > 0 {
 			t.Errorf("it was denied %v", log)
 		}
-		if err := e.Eye.Pause(e.Ctx, testenv.Name); !errors.Is(err, berth.ErrRefused) {
+		if err := e.Inspector.Pause(e.Ctx, testenv.Name); !errors.Is(err, berth.ErrRefused) {
 			t.Errorf("the viewer paused a semaphore: %v", err)
 		}
 	})

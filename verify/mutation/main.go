@@ -1,5 +1,5 @@
-// Mutation asks whether the tests notice when the core is broken. It makes small
-// changes of its source, one at a time, and runs the tests nearest to each:
+// Command mutation asks whether the tests notice when the core is broken. It makes
+// small changes of its source, one at a time, and runs the tests nearest to each:
 //
 //	cd verify && go run ./mutation                  a sample of every file, about an hour
 //	cd verify && go run ./mutation -each 0          every change there is

@@ -64,11 +64,11 @@ const network = 10 * time.Millisecond
 // start runs a sampler over n semaphores.
 func start(e *testenv.Env, n int, change func(*Config)) (*Sampler, *meter) {
 	for i := range n {
-		e.Must(e.Eye.Pin(e.Ctx, fmt.Sprint("n", i), 5))
+		e.Must(e.Inspector.Pin(e.Ctx, fmt.Sprint("n", i), 5))
 	}
 	m := &meter{}
-	e.Raw.AddHook(m)
-	cfg := Config{Inspector: e.Eye, Every: time.Second, Ping: func(ctx context.Context) error { return e.Raw.Ping(ctx).Err() }}
+	e.Redis.AddHook(m)
+	cfg := Config{Inspector: e.Inspector, Every: time.Second, Ping: func(ctx context.Context) error { return e.Redis.Ping(ctx).Err() }}
 	if change != nil {
 		change(&cfg)
 	}
@@ -79,7 +79,7 @@ func start(e *testenv.Env, n int, change func(*Config)) (*Sampler, *meter) {
 		defer close(done)
 		s.Run(ctx)
 	}()
-	e.T.Cleanup(func() {
+	e.Cleanup(func() {
 		stop()
 		<-done
 	})
@@ -96,13 +96,14 @@ func lookFor(e *testenv.Env, s *Sampler, d time.Duration) View {
 
 // TestSamplerSeesAll: numbers, one in detail, what is idle or damaged, and events.
 func TestSamplerSeesAll(t *testing.T) {
-	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
 		s, _ := start(e, 2, nil)
 		p := e.Peer()
 		held := e.Hold(p.Sem(1))
 		e.Queue(p.Sem(1))
 		gone := e.Hold(p.Named("gone", 1))
-		e.Must(e.Raw.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
+		e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
 		s.Focus(testenv.Name)
 		v := lookFor(e, s, 3*time.Second)
 		if v.Err != nil || !v.Found || time.Since(v.At) > time.Second || len(v.Rows) != 5 {
@@ -140,7 +141,8 @@ func TestSamplerSeesAll(t *testing.T) {
 func TestSamplerTakesTwoPercentAtMost(t *testing.T) {
 	for name, focus := range map[string]string{"list": "", "detail": "n1"} {
 		t.Run(name, func(t *testing.T) {
-			testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				t := e.T
 				s, m := start(e, 150, nil)
 				s.Focus(focus)
 				m.sample.Store(int64(100 * time.Millisecond))
@@ -160,7 +162,8 @@ func TestSamplerTakesTwoPercentAtMost(t *testing.T) {
 }
 
 func TestSearchTakesItsTime(t *testing.T) {
-	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
 		s, m := start(e, 10, nil)
 		lookFor(e, s, 10*time.Second)
 		if n := m.scans.Load(); n != 1 {
@@ -183,7 +186,8 @@ func TestSearchTakesItsTime(t *testing.T) {
 
 // TestSamplerSleepsWhenNobodyLooks: then nothing is asked, and nobody listens.
 func TestSamplerSleepsWhenNobodyLooks(t *testing.T) {
-	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
 		s, m := start(e, 2, nil)
 		e.Pass(time.Minute)
 		if n := m.samples.Load() + m.scans.Load(); n > 0 {
@@ -199,7 +203,7 @@ func TestSamplerSleepsWhenNobodyLooks(t *testing.T) {
 		if n := m.samples.Load() + m.scans.Load(); n != before {
 			t.Errorf("%d requests while nobody looked", n-before)
 		}
-		if n := e.Raw.PubSubNumPat(e.Ctx).Val(); n != 0 {
+		if n := e.Redis.PubSubNumPat(e.Ctx).Val(); n != 0 {
 			t.Errorf("%d listen while nobody looks", n)
 		}
 		if v := lookFor(e, s, 2*time.Second); time.Since(v.At) > 2*time.Second || !v.Events.Listening {
@@ -210,7 +214,8 @@ func TestSamplerSleepsWhenNobodyLooks(t *testing.T) {
 
 // TestSamplerOfGivenNames searches for none.
 func TestSamplerOfGivenNames(t *testing.T) {
-	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
 		s, m := start(e, 3, func(c *Config) { c.Names = []string{"n1", "absent"} })
 		v := lookFor(e, s, time.Minute)
 		if len(v.Rows) != 2 || v.Rows[0].Name != "absent" || !v.Rows[0].Idle || v.Rows[1].Limit != 5 || m.scans.Load() > 0 {
@@ -221,11 +226,12 @@ func TestSamplerOfGivenNames(t *testing.T) {
 
 // TestSamplerKeepsWhatItHasWhileRedisIsAway.
 func TestSamplerKeepsWhatItHasWhileRedisIsAway(t *testing.T) {
-	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
 		p := e.Peer()
 		s, _ := start(e, 3, func(c *Config) {
 			c.Inspector = p.Inspector()
-			c.Ping = func(ctx context.Context) error { return p.RDB.Ping(ctx).Err() }
+			c.Ping = func(ctx context.Context) error { return p.Redis.Ping(ctx).Err() }
 		})
 		s.Focus("n1")
 		last := lookFor(e, s, 5*time.Second)
@@ -254,11 +260,12 @@ func TestSamplerIsBounded(t *testing.T) {
 }
 
 func TestOnce(t *testing.T) {
-	testenv.Exactly(t, func(t *testing.T, e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
 		for i := range 250 {
-			e.Must(e.Eye.Pin(e.Ctx, fmt.Sprint("n", i), 5))
+			e.Must(e.Inspector.Pin(e.Ctx, fmt.Sprint("n", i), 5))
 		}
-		v, err := New(Config{Inspector: e.Eye, Ping: func(context.Context) error { return nil }}).Once(e.Ctx)
+		v, err := New(Config{Inspector: e.Inspector, Ping: func(context.Context) error { return nil }}).Once(e.Ctx)
 		if err != nil || len(v.Rows) != 250 {
 			t.Errorf("%d rows, %v", len(v.Rows), err)
 		}

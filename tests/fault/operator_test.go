@@ -1,0 +1,206 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// verdict is an operator's request under a fault: done is what the operator
+// asked for, as the state shows it.
+type verdict struct {
+	name string
+	verb string
+	ask  func(ctx context.Context, in *berth.Inspector) error
+	done func(st *berth.State) bool
+	// again is the answer to asking again when it has happened already.
+	again error
+}
+
+// verdicts work on a semaphore with limit 1, a holder "h" and two waiters, the
+// first of them "w".
+func verdicts(holder, waiter string) []verdict {
+	return []verdict{
+		{
+			"resize", "D", func(ctx context.Context, in *berth.Inspector) error { return in.Resize(ctx, "s", 2) },
+			func(st *berth.State) bool { return st.Limit == 2 && st.LimitChanges == 1 && st.Holders == 2 }, nil,
+		},
+		{
+			"pin", "P", func(ctx context.Context, in *berth.Inspector) error { return in.Pin(ctx, "s", 2) },
+			func(st *berth.State) bool { return st.Limit == 2 && st.Pinned && st.Holders == 2 }, nil,
+		},
+		{
+			"pause", "Z", func(ctx context.Context, in *berth.Inspector) error { return in.Pause(ctx, "s") },
+			func(st *berth.State) bool { return st.Paused && st.Holders == 1 }, nil,
+		},
+		{
+			"evict a waiter", "E", func(ctx context.Context, in *berth.Inspector) error { return in.Evict(ctx, "s", waiter) },
+			func(st *berth.State) bool { return st.Waiting == 1 && st.Queue[0].ID != waiter }, berth.ErrNotFound,
+		},
+		{
+			"evict a holder by force", "E", func(ctx context.Context, in *berth.Inspector) error { return in.ForceEvict(ctx, "s", holder) },
+			func(st *berth.State) bool { return st.Holders == 1 && st.Leases[0].ID == waiter && st.Waiting == 1 }, berth.ErrNotFound,
+		},
+	}
+}
+
+// TestOperatorStruck: an operator is never told that something was done which
+// was not, is told when it is not known, and asking again is harmless.
+func TestOperatorStruck(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	type strike struct {
+		n     int // of verdicts
+		fault string
+		real  bool
+	}
+	var all []strike
+	for n := range verdicts("", "") {
+		for fault := range faults {
+			all = append(all, strike{n, fault, false}, strike{n, fault, true})
+		}
+	}
+	name := func(s strike) string {
+		where := map[bool]string{false: "embedded: ", true: "real: "}[s.real]
+		return where + verdicts("", "")[s.n].name + ": " + s.fault
+	}
+	testenv.SideBySide(t, all, name, func(t *testing.T, s strike) {
+		test := func(l *lab) { l.strikeVerdict(s.n, faults[s.fault]) }
+		if s.real {
+			onServer(t, server, test)
+		} else {
+			inBubble(t, test)
+		}
+	})
+}
+
+func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
+	s := l.sem(l.healthy(), 1, berth.TTL(berth.DefaultTTL)) // nothing runs out meanwhile
+	holder := l.Hold(s)
+	ctx, cancel := context.WithCancel(l.Ctx)
+	first, second := l.queued(ctx, s, 1), l.queued(ctx, s, 2)
+	v := verdicts(holder.ID(), l.Show().Queue[0].ID)[n]
+	in := l.faulty().Inspector()
+	if _, err := in.Show(l.Ctx, "s"); err != nil { // connects
+		l.Fatal(err)
+	}
+
+	l.net.Inject(redistest.Rule{Match: testenv.Carries(v.verb), Fault: fault})
+	err := v.ask(l.Ctx, in)
+	executed := fault != redistest.SwallowRequest && fault != redistest.Reset
+	switch {
+	case fault == redistest.Duplicate && err != nil:
+		l.Errorf("%s, sent twice: %v", v.name, err)
+	case fault != redistest.Duplicate && !errors.Is(err, berth.ErrUnreachable):
+		l.Errorf("%s, outcome unknown: %v", v.name, err)
+	}
+	if st := l.Show(); v.done(st) != executed {
+		l.Errorf("%s: executed is %v, the server has %+v", v.name, executed, st)
+	}
+	var want error
+	if executed {
+		want = v.again
+	}
+	if err := l.insist(func(ctx context.Context) error { return v.ask(ctx, in) }); !errors.Is(err, want) {
+		l.Errorf("%s, asked again: %v, want %v", v.name, err, want)
+	}
+	if st := l.Show(); !v.done(st) {
+		l.Errorf("%s, asked again: the server has %+v", v.name, st)
+	}
+	cancel()
+	l.clear(holder, first, second)
+}
+
+// clear ends an operator's test: whoever still holds gives it back.
+func (l *lab) clear(holder *berth.Lease, waiting ...<-chan outcome) {
+	l.Helper()
+	for _, ch := range waiting {
+		if o := testenv.Receive(l, "end of the wait", ch); o.err == nil {
+			l.Release(o.lease)
+		}
+	}
+	if err := holder.Release(); err != nil && !errors.Is(err, berth.ErrEvicted) {
+		l.Errorf("Release: %v", err)
+	}
+	_ = l.Inspector.Unpin(l.Context(), "s")  // there may be nothing to unpin,
+	_ = l.Inspector.Resume(l.Context(), "s") // or to resume
+	l.NothingLeft(1, holder.Token())
+}
+
+// TestOperatorsWordStruck is about the requests that the table cannot set up:
+// those that end another one, and the eviction that asks.
+func TestOperatorsWordStruck(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var all []strike
+	for name := range faults {
+		for _, op := range []operation{{"resume", "Z", struckResume}, {"unpin", "P", struckUnpin}, {"evict a holder", "E", struckEvict}} {
+			all = append(all, strike{op, name})
+		}
+	}
+	testenv.SideBySide(t, all, strike.String, func(t *testing.T, s strike) { inBubble(t, s.test) })
+	testenv.SideBySide(t, all, func(s strike) string { return "real: " + s.String() }, func(t *testing.T, s strike) { onServer(t, server, s.test) })
+}
+
+// insist asks until it is known to have happened. ErrNotFound, which it returns,
+// says so too: there is nothing left to do.
+func (l *lab) insist(ask func(ctx context.Context) error) error {
+	l.Helper()
+	for range 3 {
+		err := ask(l.Ctx)
+		if err == nil || errors.Is(err, berth.ErrNotFound) {
+			return err
+		}
+		if !errors.Is(err, berth.ErrUnreachable) {
+			l.Fatalf("the operator was told %v", err)
+		}
+	}
+	l.Fatal("asked in vain")
+	return nil
+}
+
+func struckResume(l *lab, strike func() *redistest.Injection) {
+	in := l.faulty().Inspector()
+	_ = l.insist(func(ctx context.Context) error { return in.Pause(ctx, "s") })
+	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
+	strike()
+	_ = l.insist(func(ctx context.Context) error { return in.Resume(ctx, "s") })
+	lease := l.granted(waiting)
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
+}
+
+func struckUnpin(l *lab, strike func() *redistest.Injection) {
+	in := l.faulty().Inspector()
+	_ = l.insist(func(ctx context.Context) error { return in.Pin(ctx, "s", 0) })
+	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
+	strike()
+	_ = l.insist(func(ctx context.Context) error { return in.Unpin(ctx, "s") })
+	lease := l.granted(waiting)
+	l.Release(lease)
+	l.NothingLeft(1, lease.Token())
+}
+
+// struckEvict: the holder hears of it, and its permit is free when it lets go.
+func struckEvict(l *lab, strike func() *redistest.Injection) {
+	lease := l.Hold(l.sem(l.healthy(), 1))
+	held := lease.Context()
+	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
+	in := l.faulty().Inspector()
+	strike()
+	_ = l.insist(func(ctx context.Context) error { return in.Evict(ctx, "s", lease.ID()) })
+	testenv.Receive(l, "end of the lease", held.Done())
+	if cause := context.Cause(held); !errors.Is(cause, berth.ErrEvicted) || !errors.Is(cause, berth.ErrLost) {
+		l.Errorf("the lease ended with %v", cause)
+	}
+	if err := lease.Release(); !errors.Is(err, berth.ErrEvicted) {
+		l.Errorf("Release: %v", err)
+	}
+	next := l.granted(waiting)
+	l.Release(next)
+	l.NothingLeft(1, next.Token())
+}

@@ -1,0 +1,224 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+const many = 10_000
+
+// waitingNow returns the length of the queue; unlike show it does not read it.
+func (l *lab) waitingNow() int {
+	l.Helper()
+	all, err := testenv.Listed(l.Inspector, l.Context())
+	if err != nil {
+		l.Fatal(err)
+	}
+	n := 0
+	for _, s := range all {
+		n += s.Waiting
+	}
+	return n
+}
+
+// TestManyLeasesExpireAtOnce: a process takes 10,000 permits, does not renew
+// them, and they all come back, to one that waits for all of them.
+func TestManyLeasesExpireAtOnce(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		l.TTL = 6 * time.Second
+		n := many
+		if l.Exact {
+			n /= 5 // it interprets Lua slowly
+		}
+		s := l.sem(l.faulty(), n)
+		leases := make([]*berth.Lease, n)
+		var wg sync.WaitGroup
+		room := make(chan struct{}, 1000) // with all at once, a slow machine exhausts the patience of the last
+		for i := range leases {
+			room <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-room }()
+				var err error
+				if leases[i], err = s.Acquire(l.Context(), berth.WithoutRenewal()); err != nil {
+					l.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if l.Failed() {
+			return
+		}
+		start := time.Now()
+		all := l.Hold(l.sem(l.healthy(), n), berth.Weight(n))
+		if took := time.Since(start); took > l.TTL+l.Slack() {
+			l.Errorf("all permits came back after %v, the TTL is %v", took, l.TTL)
+		}
+		for _, lease := range leases {
+			if lease.Valid() {
+				l.Fatal("a lease is valid that has run out")
+			}
+			testenv.Receive(l, "end of a lease", lease.Context().Done())
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, berth.ErrLost) {
+				l.Fatalf("a lease that ran out ended with %v", cause)
+			}
+		}
+		l.Release(all)
+		sums, err := testenv.Listed(l.Inspector, l.Context()) // Show would read 10,000 tombstones
+		if err != nil || len(sums) > 0 && sums[0].InUse+sums[0].Holders+sums[0].Waiting > 0 {
+			l.Errorf("%v, the server has %+v", err, sums)
+		}
+	})
+}
+
+// crowd starts n requests that wait for a permit, and returns what they cost the
+// heap of the process that runs them, and how to end them.
+//
+// It is the difference of the live heap (after a collection) before and after.
+// The callers' goroutines, which exist before, and their stacks, which are not
+// in the heap, do not count; all else that the test allocates does.
+func (l *lab) crowd(s *berth.Semaphore, n int) (bytes uint64, disperse func()) {
+	l.Helper()
+	ctx, cancel := context.WithCancel(l.Ctx)
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			<-begin
+			if lease, err := s.Acquire(ctx); err == nil {
+				_ = lease.Release() // it was granted when the others left
+			}
+		})
+	}
+	before := liveHeap()
+	close(begin)
+	l.waitFor("all in line", func() bool { return l.waitingNow() == n })
+	return liveHeap() - before, func() { cancel(); wg.Wait() }
+}
+
+func liveHeap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what a finalizer or a pool kept
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestManyWaiters: 10,000 waiters in one process cost it less than 2 KiB each,
+// the server a few calls a second, and they leave nothing behind.
+//
+// It does not run in parallel: others would allocate.
+func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
+	onServer(t, redistest.Start(t), func(l *lab) {
+		holder := l.Hold(l.sem(l.healthy(), 1, berth.TTL(berth.MaxTTL)))
+		l.TTL = 6 * time.Second // of waiters: below the default, to be done sooner
+		s := l.sem(l.faulty(), 1)
+		bytes, disperse := l.crowd(s, many)
+		t.Logf("a waiter costs %d bytes", bytes/many)
+		if bytes > many*2<<10 {
+			t.Errorf("a waiter costs %d bytes", bytes/many)
+		}
+
+		const intervals = 2
+		before := l.scripts()
+		<-time.After(intervals * l.TTL / 3)
+		calls := float64(l.scripts()-before) / intervals
+		perSecond := calls / (10 * time.Second / 3).Seconds() // the default
+		t.Logf("%d waiters make %.0f calls in each heartbeat interval, by default %.0f per second", many, calls, perSecond)
+		if perSecond > 1.1*many/250/(10*time.Second/3).Seconds() {
+			t.Errorf("%d waiters cost the server %.1f calls per second", many, perSecond)
+		}
+		if n := l.waitingNow(); n != many {
+			t.Errorf("%d of %d still wait", n, many)
+		}
+		disperse()
+		l.waitFor("nobody in line", func() bool { return l.waitingNow() == 0 })
+		l.Release(holder)
+		l.NothingLeft(1, holder.Token())
+	})
+}
+
+// TestWaitersForAnHour: the heartbeats of all waiters of a process travel
+// together, so an hour of waiting costs as many calls as it has intervals.
+func TestWaitersForAnHour(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(l *lab) {
+		const n = 5
+		s := l.sem(l.faulty(), 1)
+		holder := l.Hold(l.sem(l.healthy(), 1, berth.TTL(berth.MaxTTL)))
+		_, disperse := l.crowd(s, n)
+		l.net.ResetCounts()
+		<-time.After(time.Hour)
+		intervals := int(time.Hour / (10 * time.Second / 3))
+		if calls := l.net.Count("EVALSHA"); calls > intervals*11/10 || calls < intervals*9/10 {
+			l.Errorf("%d waiters made %d calls in an hour of %d intervals", n, calls, intervals)
+		}
+		if others := l.net.Count() - l.net.Count("EVALSHA", "PING", "INFO"); others > 0 {
+			l.Errorf("they sent other commands too: %v", l.net.Counts())
+		}
+		if got := l.waitingNow(); got != n {
+			l.Errorf("%d of %d still wait", got, n)
+		}
+		disperse()
+		l.Release(holder)
+		l.NothingLeft(1, holder.Token())
+	})
+}
+
+func TestUncontendedTakesTwoCommands(t *testing.T) {
+	t.Parallel()
+	onServer(t, redistest.Start(t), func(l *lab) {
+		l.TTL = berth.DefaultTTL
+		s := l.sem(l.faulty(), 5)
+		l.Release(l.Hold(s))
+		before := l.scripts()
+		l.net.ResetCounts()
+		const pairs = 100
+		for range pairs {
+			l.Release(l.Hold(s))
+		}
+		if calls := l.scripts() - before; calls != 2*pairs || l.net.Count() != 2*pairs {
+			t.Errorf("%d pairs made %d calls, and sent %v", pairs, calls, l.net.Counts())
+		}
+	})
+}
+
+// TestContendedCommands: 64 waiters for 5 permits take 2.1 commands for each
+// acquire at most, whether they are one process or many.
+func TestContendedCommands(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for name, processes := range map[string]int{"one process": 1, "64 processes": 64} {
+		t.Run(name, func(t *testing.T) {
+			onServer(t, server, func(l *lab) {
+				l.TTL = berth.DefaultTTL
+				var sems []*berth.Semaphore
+				for range processes {
+					s := l.sem(l.faulty(), 5)
+					l.Release(l.Hold(s)) // connects
+					sems = append(sems, s)
+				}
+				before := l.net.Count("EVALSHA")
+				ld := l.load(64+5, sems...)
+				ld.more(600)
+				ld.stop()
+				ld.wg.Wait()
+				calls := l.net.Count("EVALSHA") - before
+				perAcquire := float64(calls) / float64(ld.count())
+				t.Logf("%.2f calls per acquire", perAcquire)
+				if perAcquire > 2.1+float64(2*64)/float64(ld.count()) { // those that were cancelled at the end
+					t.Errorf("%d calls for %d acquires", calls, ld.count())
+				}
+				ld.check(t, 5)
+				l.NothingLeft(5, 0)
+			})
+		})
+	}
+}

@@ -1,0 +1,196 @@
+//go:build unix
+
+package process_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// The test binary runs itself as a client process where this variable holds its
+// order.
+const childEnv = "BERTH_TEST_CHILD"
+
+// order is what a child is to do: acquire each of the leases, then obey.
+type order struct {
+	Socket, Prefix string
+	Limit          int
+	TTL            time.Duration
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childEnv); text != "" {
+		os.Exit(childMain(text))
+	}
+	testenv.Main(m)
+}
+
+// childMain acquires a lease, says so, and obeys the words on its standard
+// input: "watch" and "release". It ends with its parent, which holds the input.
+func childMain(text string) int {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return complain(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: o.Socket})
+	client, err := berth.New(rdb, berth.Prefix(o.Prefix))
+	if err != nil {
+		return complain(err)
+	}
+	s, err := client.Semaphore(testenv.Name, o.Limit, berth.TTL(o.TTL))
+	if err != nil {
+		return complain(err)
+	}
+	words := bufio.NewScanner(os.Stdin)
+	if words.Scan(); words.Text() != "acquire" {
+		return complain(fmt.Errorf("unknown word %q", words.Text()))
+	}
+	lease, err := s.Acquire(context.Background())
+	if err != nil {
+		return complain(err)
+	}
+	say("held %s %d %d", lease.ID(), lease.Token(), lease.Slot())
+	context.AfterFunc(lease.Context(), func() {
+		if errors.Is(context.Cause(lease.Context()), berth.ErrLost) {
+			say("lost")
+		}
+	})
+	for words.Scan() {
+		switch words.Text() {
+		case "watch":
+			go watch(lease, o.TTL)
+		case "release":
+			say("released %v", lease.Release())
+		}
+	}
+	return 0
+}
+
+// watch spins until it finds that the process stood still for longer than the
+// TTL, and then says at once whether the lease is valid: no timer has fired yet.
+func watch(lease *berth.Lease, ttl time.Duration) {
+	last := time.Now()
+	say("watching now")
+	for {
+		now := time.Now()
+		valid := lease.Valid()
+		if now.Sub(last) > ttl {
+			say("valid %v", valid)
+			return
+		}
+		last = now
+	}
+}
+
+// say writes one line in one write, so that lines of two goroutines do not mix.
+func say(format string, args ...any) {
+	_, _ = io.WriteString(os.Stdout, fmt.Sprintf(format, args...)+"\n")
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, "child:", err)
+	return 1
+}
+
+// child is a client process.
+type child struct {
+	e     *testenv.Env
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string
+	done  chan struct{} // closed once it has ended and was waited for
+}
+
+// start starts a process, which waits for its first word.
+func start(e *testenv.Env, limit int) *child {
+	e.Helper()
+	text, err := json.Marshal(order{e.Server.Socket(), e.Prefix, limit, e.TTL})
+	e.Must(err)
+	c := &child{e: e, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100), done: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	c.cmd.Stderr = os.Stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		e.Fatal(err)
+	}
+	out, err := c.cmd.StdoutPipe()
+	e.Must(err)
+	e.Must(c.cmd.Start())
+	go c.listen(out)
+	e.Cleanup(c.kill)
+	return c
+}
+
+func (c *child) listen(out io.Reader) {
+	defer close(c.done)
+	for s := bufio.NewScanner(out); s.Scan(); {
+		c.lines <- s.Text()
+	}
+	_ = c.cmd.Wait() // killed, mostly
+}
+
+// tell gives the child a word.
+func (c *child) tell(word string) {
+	c.e.Helper()
+	if _, err := io.WriteString(c.in, word+"\n"); err != nil {
+		c.e.Errorf("%s: %v", word, err)
+	}
+}
+
+// says waits for the child's next line and returns what follows its first word,
+// which must be word.
+func (c *child) says(word string) string {
+	c.e.Helper()
+	line := testenv.Receive(c.e, word+" from a child", c.lines)
+	rest, ok := strings.CutPrefix(line, word+" ")
+	if !ok {
+		c.e.Fatalf("the child says %q, not %q", line, word)
+	}
+	return rest
+}
+
+// signal sends a signal to the child.
+func (c *child) signal(s syscall.Signal) {
+	c.e.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		c.e.Fatal(err)
+	}
+}
+
+// kill ends the child at once (SIGKILL), and returns when it is gone.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // it may have gone already
+	<-c.done
+}
+
+// holding starts a child that holds a lease.
+func holding(e *testenv.Env, limit int) *child {
+	e.Helper()
+	c := start(e, limit)
+	c.tell("acquire")
+	c.says("held")
+	return c
+}
+
+// inLine starts a child that is the n-th in the queue.
+func inLine(e *testenv.Env, limit, n int) *child {
+	e.Helper()
+	c := start(e, limit)
+	c.tell("acquire")
+	e.UntilWaiting(n)
+	return c
+}

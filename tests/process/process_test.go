@@ -1,0 +1,159 @@
+//go:build unix
+
+package process_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// ending is a way in which real client processes end.
+type ending struct {
+	name string
+	test func(e *testenv.Env)
+}
+
+func (end ending) String() string { return end.name }
+
+// TestProcesses: clients are processes here, ended by signals that leave them no
+// time for a last word. Most of it is waiting for TTLs, so all run at once.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	testenv.SideBySide(t, []ending{
+		{"holder killed", holderKilled},
+		{"all holders killed", allHoldersKilled},
+		{"all holders killed, nobody waits", allHoldersKilledUnseen},
+		{"waiter killed at the head", func(e *testenv.Env) { waitersKilled(e, 0) }},
+		{"waiter killed in the middle", func(e *testenv.Env) { waitersKilled(e, 1) }},
+		{"two waiters killed", func(e *testenv.Env) { waitersKilled(e, 0, 1) }},
+		{"holder stopped beyond its lease", holderStopped},
+		{"waiter stopped beyond its heartbeat", waiterStopped},
+	}, ending.String, func(t *testing.T, end ending) {
+		e := testenv.On(t, server)
+		e.TTL = 3 * time.Second
+		end.test(e)
+	})
+}
+
+// holderKilled: its permit is back within its TTL, without anybody's doing.
+func holderKilled(e *testenv.Env) {
+	holder := holding(e, 1)
+	waiting := e.Queue(e.Peer().Sem(1))
+	start := time.Now()
+	holder.kill()
+	lease := waiting.Granted()
+	e.Within(start, 0, e.TTL, "a killed holder's permit came back")
+	e.Release(lease)
+	e.NothingLeft(1, lease.Token())
+}
+
+func allHoldersKilled(e *testenv.Env) {
+	const limit = 3
+	var holders []*child
+	for range limit {
+		holders = append(holders, holding(e, limit))
+	}
+	waiting := e.Queue(e.Peer().Sem(limit), berth.Weight(limit))
+	start := time.Now()
+	for _, h := range holders {
+		h.kill()
+	}
+	lease := waiting.Granted()
+	e.Within(start, 0, e.TTL, "the permits came back")
+	e.Release(lease)
+	e.NothingLeft(limit, lease.Token())
+}
+
+// allHoldersKilledUnseen: nobody waits, and whoever comes later finds all free.
+func allHoldersKilledUnseen(e *testenv.Env) {
+	holding(e, 2).kill()
+	holding(e, 2).kill()
+	e.Until("run out", func(s *berth.State) bool { return s.Holders == 0 })
+	lease, err := e.Peer().Sem(2).TryAcquire(e.Ctx, berth.Weight(2))
+	e.Must(err)
+	e.Release(lease)
+	e.NothingLeft(2, lease.Token())
+}
+
+// waitersKilled kills some of two waiting processes. All dead waiters together
+// delay those behind them by one heartbeat TTL at most; there is no delay at all
+// where nobody dead is at the head.
+func waitersKilled(e *testenv.Env, victims ...int) {
+	holder := e.Hold(e.Peer().Sem(1))
+	waiters := []*child{inLine(e, 1, 1), inLine(e, 1, 2)}
+	last := e.Queue(e.Peer().Sem(1))
+	dead := map[int]bool{}
+	for _, v := range victims {
+		waiters[v].kill()
+		dead[v] = true
+	}
+	start := time.Now()
+	e.Release(holder)
+	for i, w := range waiters {
+		if dead[i] {
+			continue
+		}
+		w.says("held")
+		w.tell("release")
+		if got := w.says("released"); got != "<nil>" {
+			e.Errorf("a waiter's release: %s", got)
+		}
+	}
+	lease := last.Granted()
+	e.Within(start, 0, e.TTL, "the last in the queue was served")
+	e.Release(lease)
+	e.NothingLeft(1, lease.Token())
+}
+
+// holderStopped: the process stands still while its lease runs out and another
+// gets the permit. The first thing it sees when it goes on is that the lease is
+// not valid, and then its context ends.
+func holderStopped(e *testenv.Env) {
+	holder := holding(e, 1)
+	waiting := e.Queue(e.Peer().Sem(1))
+	holder.tell("watch")
+	holder.says("watching")
+	stopped := time.Now()
+	holder.signal(syscall.SIGSTOP)
+	lease := waiting.Granted()
+	e.Pass(time.Until(stopped.Add(e.TTL + e.TTL/4)))
+	holder.signal(syscall.SIGCONT)
+	said := map[string]bool{}
+	for range 2 {
+		said[testenv.Receive(e, "line from a child", holder.lines)] = true
+	}
+	if !said["valid false"] || !said["lost"] {
+		e.Errorf("a process that was stopped beyond its lease said %v", said)
+	}
+	holder.tell("release")
+	holder.says("released")
+	if st := e.Show(); st.Holders != 1 || st.Leases[0].ID != lease.ID() || !lease.Valid() {
+		e.Errorf("the next holder's lease was touched: %+v", st)
+	}
+	e.Release(lease)
+	e.NothingLeft(1, lease.Token())
+}
+
+// waiterStopped: whoever stands still loses its place, not its wait.
+func waiterStopped(e *testenv.Env) {
+	holder := e.Hold(e.Peer().Sem(1))
+	stopped := inLine(e, 1, 1)
+	behind := e.Queue(e.Peer().Sem(1))
+	stopped.signal(syscall.SIGSTOP)
+	e.UntilWaiting(1)
+	stopped.signal(syscall.SIGCONT)
+	e.UntilWaiting(2)
+	e.Release(holder)
+	lease := behind.Granted()
+	e.Release(lease)
+	stopped.says("held")
+	stopped.tell("release")
+	stopped.says("released")
+	e.NothingLeft(1, lease.Token())
+}

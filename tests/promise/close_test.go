@@ -1,0 +1,162 @@
+package promise_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// Close gives back what is held and leaves what waits.
+func TestCloseGivesEverythingBack(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		l := e.Hold(p.Sem(1))
+		mine, other := e.Queue(p.Sem(1)), e.Queue(q.Sem(1))
+		ctx := l.Context()
+		e.Must(p.Close())
+		mine.Refused(berth.ErrClosed)
+		<-ctx.Done()
+		e.WantErr(context.Cause(ctx), berth.ErrClosed)
+		if l.Valid() {
+			e.Error("still valid")
+		}
+		e.Holds(other.Granted())
+		e.Must(p.Close())
+		e.Must(p.Redis.Ping(e.Ctx).Err()) // the redis client stays the caller's
+	})
+}
+
+func TestClosedClientRefuses(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		handle, err := e.Hold(p.Sem(1)).Detach(context.Background())
+		e.Must(err)
+		l := e.Hold(p.Named("other", 1))
+		s := p.Sem(1)
+		e.Must(p.Close())
+		before := e.Keys()
+		_, err = s.Acquire(e.Ctx)
+		e.WantErr(err, berth.ErrClosed)
+		_, err = s.TryAcquire(e.Ctx)
+		e.WantErr(err, berth.ErrClosed)
+		e.WantErr(s.Do(e.Ctx, func(context.Context) error { return nil }), berth.ErrClosed)
+		_, err = p.Adopt(e.Ctx, handle)
+		e.WantErr(err, berth.ErrClosed)
+		e.WantErr(l.Release(), berth.ErrClosed)
+		e.WantErr(l.Renew(e.Ctx), berth.ErrClosed)
+		e.Unchanged(before)
+	})
+}
+
+// Close before anything was sent sends nothing.
+func TestCloseOfAnUnusedClient(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		e.Must(p.Close())
+		if n := p.Net.Count(); n > 0 {
+			e.Errorf("%d commands sent", n)
+		}
+	})
+}
+
+func TestCloseWithTenThousandWaiters(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		first := e.Hold(q.Sem(1))
+		s := p.Sem(1)
+		var wg sync.WaitGroup
+		n := e.Many(10000)
+		errs := make(chan error, n)
+		for range n {
+			wg.Go(func() {
+				_, err := s.Acquire(e.Ctx)
+				errs <- err
+			})
+		}
+		e.UntilWaiting(n)
+		start := time.Now()
+		e.Must(p.Close())
+		wg.Wait()
+		e.Within(start, 0, 2*time.Second, "closed")
+		close(errs)
+		for err := range errs {
+			if !errors.Is(err, berth.ErrClosed) {
+				e.Fatal(err)
+			}
+		}
+		if st := e.Show(); st.Waiting != 0 {
+			e.Errorf("%d still in line", st.Waiting)
+		}
+		e.Release(first)
+	})
+}
+
+// Close while requests begin: each of them ends, and nothing is left.
+func TestCloseRacingRequests(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		for range 10 {
+			p := e.Peer()
+			var wg sync.WaitGroup
+			grants := make(chan struct{}, 20)
+			for range 8 {
+				wg.Go(func() {
+					for {
+						l, err := p.Sem(3).Acquire(e.Ctx)
+						if err != nil {
+							e.WantErr(err, berth.ErrClosed)
+							return
+						}
+						_ = l.Release()
+						select {
+						case grants <- struct{}{}:
+						default:
+						}
+					}
+				})
+			}
+			for range cap(grants) {
+				<-grants
+			}
+			e.Must(p.Close())
+			wg.Wait()
+			e.Idle()
+		}
+	})
+}
+
+// Close does not wait for ever for a Redis that hangs.
+func TestCloseIsBounded(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		e.Hold(p.Sem(1, berth.TTL(time.Minute)))
+		p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
+		start := time.Now()
+		e.Must(p.Close())
+		e.Within(start, 0, 6*time.Second, "closed")
+	})
+}
+
+// Everything that a client started ends with it. (Bubbles check that by themselves.)
+func TestCloseLeavesNoGoroutines(t *testing.T) { // not in parallel: the goroutines of others would count
+	s := redistest.Shared(t)
+	leaks := goleak.IgnoreCurrent()
+	t.Run("", func(t *testing.T) {
+		e := testenv.On(t, s)
+		p, q := e.Peer(), e.Peer()
+		e.Hold(p.Sem(1))
+		r := e.Queue(q.Sem(1))
+		e.Queue(q.Sem(1))
+		e.Must(p.Close())
+		r.Granted()
+		e.Must(q.Close())
+	})
+	goleak.VerifyNone(t, leaks)
+}

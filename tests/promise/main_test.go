@@ -1,0 +1,9 @@
+package promise_test
+
+import (
+	"testing"
+
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
