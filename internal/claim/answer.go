@@ -155,7 +155,7 @@ func (c *Claim) answerLook(r *protocol.Result, a *Answer) Effect {
 	}
 }
 
-// gone takes the news that the server does not have a claim that waits, or is about
+// gone is told that the server does not have a claim that waits, or is about
 // to be used. Unless that was meant, it asks again, at the end of the queue, and with a
 // new id: the old one may have a tombstone, and a message that is late may tell of a
 // grant to it that is over. A lease that was adopted is lost.
@@ -208,7 +208,7 @@ func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
 	}
 }
 
-// unreplicated takes the news that too few replicas have a renewal: a failover could
+// unreplicated is told that too few replicas have a renewal: a failover could
 // undo it, and the grant. A grant that nobody relies on yet is given back; a lease is
 // trusted for as long as before, and tries again.
 func (c *Claim) unreplicated(a *Answer) Effect {
@@ -219,7 +219,7 @@ func (c *Claim) unreplicated(a *Answer) Effect {
 	return c.notRenewed(why, a.Got)
 }
 
-// notRenewed takes the news that a renewal failed, and not for now. The lease may be
+// notRenewed is told that a renewal failed, and not for now. The lease may be
 // relied on until Trust: it is tried again.
 func (c *Claim) notRenewed(err error, now clock.Instant) Effect {
 	c.cause, c.until, c.renew = err, clock.Never, false

@@ -3,8 +3,8 @@
 // locks, no timers and no network; its owner (internal/session) has these.
 //
 // A claim wants at most one operation on its way at a time. Op tells which, for the
-// state in which the claim is when a call to Redis is made; Answer, Failed and
-// Refused tell the claim what became of it. Messages are hints (HeardGrant,
+// state in which the claim is when a call to Redis is made; Answered, Failed and
+// Rejected tell the claim what became of it. Messages are hints (HeardGrant,
 // HeardEnd). Tick is to be called at Next.
 //
 //	state       means                                        leaves it by

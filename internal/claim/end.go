@@ -132,7 +132,7 @@ func (c *Claim) end(why error) Effect {
 	return Wake | c.report(c.Err)
 }
 
-// Failed takes the news that a call with op did not happen, for now, or that its
+// Failed is told that a call with op did not happen, for now, or that its
 // outcome is not known. What the claim wants is tried again until Tick gives it up.
 func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 	c.cause = err
@@ -147,7 +147,7 @@ func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 	return Send
 }
 
-// Rejected takes the news that a call with op did not happen, and that it is useless
+// Rejected is told that a call with op did not happen, and that it is useless
 // to ask again until somebody mends the cause.
 func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	sent := now < c.late // a copy, by an earlier call
@@ -190,7 +190,7 @@ func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, late
 	return c.hold(c.heard, now, lasts, false)
 }
 
-// HeardEnd takes a message that tells of its end, or the news that messages may have
+// HeardEnd takes a message that tells of its end, or a hint that messages may have
 // been lost: a reason to ask the server at once, and no more.
 func (c *Claim) HeardEnd() Effect {
 	switch c.State {

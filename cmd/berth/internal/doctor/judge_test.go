@@ -21,6 +21,8 @@ func TestVersions(t *testing.T) {
 		{single, map[string]string{"redis_version": "6.0.20"}, Fail},
 		{single, map[string]string{"redis_version": "6.2.0"}, OK},
 		{single, map[string]string{"redis_version": "10.1"}, OK},
+		{single, map[string]string{"redis_version": "7.0.15", "arch_bits": "64"}, OK},
+		{single, map[string]string{"redis_version": "7.0.15", "arch_bits": "32"}, Fail},
 		{single, map[string]string{"redis_version": "255.255.255"}, OK},
 		{single, map[string]string{"redis_version": "7.2.4", "valkey_version": "8.1.0"}, OK},
 		{single, map[string]string{"redis_version": "unstable"}, Warn},

@@ -32,6 +32,8 @@ func (p *patient) version(_ context.Context, n node) Finding {
 			"the server does not tell its version%s", p.becauseOf())
 	case major*100+minor < oldest:
 		return fail("Upgrade to 6.2 or later.", "%s %s lacks what berth's script uses", name, version)
+	case n.info["arch_bits"] == "32":
+		return fail("Use a build of 64 bits.", "%s %s is a build of 32 bits, whose numbers are too small for berth's script", name, version)
 	case clustered && major*100+minor < oldestCluster:
 		return fail("Upgrade to 7.0 or later.", "%s %s has no sharded pub/sub, by which waiters in a Cluster are woken", name, version)
 	}
