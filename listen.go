@@ -98,7 +98,7 @@ func (d *feed) take(channel, payload string) error {
 	key, lines, _ := strings.Cut(payload, "\n")
 	name, ok := d.name(key)
 	if !ok || !strings.HasPrefix(channel, d.inboxes) || validName(name) != nil {
-		return nil
+		return nil //nolint:nilerr // not one of ours
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
 		words := strings.Fields(line)

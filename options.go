@@ -216,7 +216,7 @@ func (c *config) terms(limit int, wait bool) *protocol.Terms {
 	}
 }
 
-func (c config) validate() error {
+func (c *config) validate() error {
 	if c.ttl < MinTTL || c.ttl > MaxTTL {
 		return &InvalidError{"TTL", fmt.Sprintf("%v is outside %v to %v", c.ttl, MinTTL, MaxTTL)}
 	}

@@ -95,7 +95,7 @@ func (s *Store) expire(lease *berth.Lease) error {
 	if err := s.apply(lease, protocol.Op{Verb: protocol.Renew, ID: lease.ID(), TTL: least}); err != nil {
 		return err
 	}
-	time.Sleep(2 * least)
+	<-time.After(2 * least)
 	return s.apply(lease, protocol.Op{Verb: protocol.Heartbeat, ID: lease.ID(), TTL: least})
 }
 

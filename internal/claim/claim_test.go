@@ -297,7 +297,7 @@ func TestBothIDsOfAFailedDetachAreReleased(t *testing.T) {
 	detaching(l)
 	l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)
 	l.pass(Timeout)
-	if effect := l.Tick(l.now); effect&Report == 0 || l.Outcome != errUnknown { //nolint:errorlint // the very value
+	if effect := l.Tick(l.now); effect&Report == 0 || l.Outcome != errUnknown {
 		t.Fatalf("effects %b, outcome %v", effect, l.Outcome)
 	}
 	first := l.sent()

@@ -63,8 +63,10 @@ func TestNextDeadline(t *testing.T) {
 		"adopted":   {func(l *life) { adopting(l); l.answer(moved) }, (trusted - trip) / 3},
 		"lost":      {lost, ttl + Timeout},
 		"releasing": {releasing, Timeout},
-		"releasing, told": {func(l *life) { releasing(l); l.pass(Timeout); l.Tick(l.now) },
-			ttl}, // a whole lease from the release, and a Timeout
+		"releasing, told": {
+			func(l *life) { releasing(l); l.pass(Timeout); l.Tick(l.now) },
+			ttl,
+		}, // a whole lease from the release, and a Timeout
 		"leaving after a grant that was short": {func(l *life) { confirming(l); l.Cancel(ErrReleased, l.now) }, ttl + Timeout},
 		"leaving the queue":                    {func(l *life) { waiting(l); l.Cancel(ErrReleased, l.now) }, ttl + Timeout},
 		"ended":                                {func(l *life) { l.Cancel(ErrReleased, l.now) }, never},
@@ -350,9 +352,9 @@ func TestCallersAreToldWhy(t *testing.T) {
 		switch {
 		case effect&Report == 0:
 			t.Errorf("%s: nobody is told", name)
-		case test.outcome == errLost && (!isLost || why.Cause != test.cause || why.Name != "name" || why.ID != l.ID): //nolint:errorlint // the very value
+		case test.outcome == errLost && (!isLost || why.Cause != test.cause || why.Name != "name" || why.ID != l.ID):
 			t.Errorf("%s: told %+v, want cause %d", name, l.Outcome, test.cause)
-		case test.outcome != errLost && !errors.Is(l.Outcome, test.outcome): //nolint:errorlint // the very value
+		case test.outcome != errLost && !errors.Is(l.Outcome, test.outcome):
 			t.Errorf("%s: told %v, want %v", name, l.Outcome, test.outcome)
 		}
 	}
@@ -478,7 +480,7 @@ func TestAnswerToWhatIsNotWantedAnyMore(t *testing.T) {
 			effect := l.reply(protocol.Op{Verb: verb}, gone(protocol.Unknown))
 			after := *l.Claim
 			after.newID = nil
-			if effect != 0 || after.State != before.State || after.Err != before.Err || after.Next() != before.Next() { //nolint:errorlint // the very value
+			if effect != 0 || after.State != before.State || after.Err != before.Err || after.Next() != before.Next() {
 				t.Errorf("state %d, an answer to %c: effects %b, state %d", before.State, verb, effect, after.State)
 			}
 		}

@@ -55,7 +55,7 @@ func TestAdoptedLeaseThatIsGoneIsLost(t *testing.T) {
 	}
 	op.Result = protocol.Result{Code: protocol.Gone, Reason: protocol.Expired}
 	c.Answered(&op, &Answer{Sent: at(3 * time.Second), Got: at(3 * time.Second)})
-	if lost, ok := c.Err.(*LostError); c.State != Ended || !ok || lost.Cause != Expired { //nolint:errorlint // the very value
+	if lost, ok := c.Err.(*LostError); c.State != Ended || !ok || lost.Cause != Expired {
 		t.Errorf("state %d, %v", c.State, c.Err)
 	}
 }

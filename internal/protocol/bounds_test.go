@@ -160,8 +160,11 @@ func TestNextDeadlineIsExactAfterOneHasPassed(t *testing.T) {
 			r.do(t, 0, Op{Verb: Acquire, ID: ids(3)[i], Terms: terms(3, func(t *Terms) { t.TTL = ttl })})
 		}
 		for _, test := range []struct{ at, next time.Duration }{
-			{0, 30 * time.Second}, {29 * time.Second, 30 * time.Second}, {30 * time.Second, 40 * time.Second},
-			{45 * time.Second, 50 * time.Second}, {50 * time.Second, 0},
+			{0, 30 * time.Second},
+			{29 * time.Second, 30 * time.Second},
+			{30 * time.Second, 40 * time.Second},
+			{45 * time.Second, 50 * time.Second},
+			{50 * time.Second, 0},
 		} {
 			r.mr.SetTime(start.Add(test.at))
 			want := int64(0)

@@ -28,7 +28,7 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 		t.Fatalf("results of %s\n got %+v\nwant %+v", opsString(s.ops), got, s.results)
 	}
 	want := s.numbersOf()
-	if reply.More != s.more || reply.Now != s.now || !want.matches(reply.State) {
+	if reply.More != s.more || reply.Now != s.now || !matches(reply.State, want) {
 		t.Fatalf("reply %+v, want more=%v now=%d %+v\n%s", reply, s.more, s.now, want, opsString(s.ops))
 	}
 	if acquires := slices.ContainsFunc(s.ops, func(op Op) bool { return op.Verb == Acquire }); acquires && reply.Was != s.was {
@@ -46,9 +46,9 @@ func (m *model) numbersOf() State {
 }
 
 // matches reports whether got has the numbers that a model fixes.
-func (s State) matches(got State) bool {
+func matches(got, want State) bool {
 	got.Slots, got.Next, got.Till, got.Lapses = 0, 0, 0, false
-	return got == s
+	return got == want
 }
 
 // checkBound checks that nothing may run out before next; 0 stands for never.
@@ -85,7 +85,7 @@ func compareDump(t failer, m *model, d dump) {
 	got, want := d.state(t), m.dump()
 	checkBound(t, m, got.Next)
 	checkSlots(t, m, d)
-	if !m.numbersOf().matches(got) {
+	if !matches(got, m.numbersOf()) {
 		t.Fatalf("state %+v, want %+v", got, m.numbersOf())
 	}
 	want.fields["state"] = d.fields["state"]
@@ -239,9 +239,6 @@ func (p *member) view() Record {
 	}
 	return v
 }
-
-// elapsed tells whether keys that were to vanish at expires have done so at now.
-func elapsed(expires, now int64) bool { return expires > 0 && now >= expires }
 
 // at returns a time of the hand-set clock in the two units of the protocol.
 func at(clock time.Time) (ms, us int64) { return clock.UnixMilli(), clock.UnixMicro() }

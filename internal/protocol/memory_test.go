@@ -72,13 +72,13 @@ func TestWhatPassesWhenMemoryIsShort(t *testing.T) {
 				if probe == "nothing" {
 					ops = nil
 				}
-				new := probe == "acquire" || probe == "try" || probe == "acquire, new" || probe == "wait again" && name != "furnish" && name != "inherits"
+				fresh := probe == "acquire" || probe == "try" || probe == "acquire, new" || probe == "wait again" && name != "furnish" && name != "inherits"
 				err := starved(t, server, keeps, lays[name], ops)
 				switch {
-				case new && name == "inherits" && probe == "try": // is told that all is taken
-				case new && name == "furnish" && probe == "try":
-				case new && name == "overdue": // may pass, in place of what is taken out
-				case new != (err != nil):
+				case fresh && name == "inherits" && probe == "try": // is told that all is taken
+				case fresh && name == "furnish" && probe == "try":
+				case fresh && name == "overdue": // may pass, in place of what is taken out
+				case fresh != (err != nil):
 					t.Errorf("%s, %s, keeps=%v: %v, %+v", name, probe, keeps, err, resultsOf(ops))
 				}
 			}

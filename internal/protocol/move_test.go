@@ -77,8 +77,12 @@ func TestMovedLeaseIsTheMovers(t *testing.T) {
 		r.by(t, 0, Op{Verb: Acquire, ID: first, Terms: terms(1)})
 		r.by(t, 1, moveTo(first, second, 0))
 		for _, op := range []Op{
-			{Verb: Renew, ID: first, TTL: time.Minute}, {Verb: Heartbeat, ID: first, TTL: time.Minute, Flag: true},
-			{Verb: Release, ID: first}, {Verb: Release, ID: first, Flag: true}, {Verb: Evict, ID: first}, {Verb: Evict, ID: first, Flag: true},
+			{Verb: Renew, ID: first, TTL: time.Minute},
+			{Verb: Heartbeat, ID: first, TTL: time.Minute, Flag: true},
+			{Verb: Release, ID: first},
+			{Verb: Release, ID: first, Flag: true},
+			{Verb: Evict, ID: first},
+			{Verb: Evict, ID: first, Flag: true},
 		} {
 			if got := r.by(t, 0, op); got != r.gone(1) {
 				t.Errorf("%c of the old id: %+v", op.Verb, got)

@@ -78,7 +78,8 @@ func TestMostReplicasAreAwaited(t *testing.T) {
 	for name, start := range replicated(t, [2]any{granted + " 7 5 6 0", 2}) {
 		s, node := start()
 		ops := []Op{
-			{Verb: Acquire, ID: "1", Terms: terms(3), Replicas: 1}, {Verb: Renew, ID: "2", TTL: time.Second, Replicas: 3},
+			{Verb: Acquire, ID: "1", Terms: terms(3), Replicas: 1},
+			{Verb: Renew, ID: "2", TTL: time.Second, Replicas: 3},
 			{Verb: Renew, ID: "3", TTL: time.Second, Replicas: 2},
 		}
 		// Renewals come first on the wire.

@@ -106,7 +106,8 @@ func TestRepliesThatFit(t *testing.T) {
 		}}},
 		{"MML", " 11 4 88 700 2 9000 0  12 1 o 9", []Result{
 			{Code: Moved, Slot: 4, Token: 88, Remaining: 700 * time.Millisecond, Weight: 2, TTL: 9 * time.Second},
-			{Code: Gone, Reason: WasMoved, Owner: "o"}, {Code: Released},
+			{Code: Gone, Reason: WasMoved, Owner: "o"},
+			{Code: Released},
 		}},
 		{"DLPZ", " 9", []Result{{}, {Code: Released}, {}, {}}},
 		{"R", " 7 9223372036854775807", []Result{{Code: Renewed, Remaining: milliseconds(longest)}}},

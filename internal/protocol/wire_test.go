@@ -34,8 +34,11 @@ func TestOpsSurviveTheWire(t *testing.T) {
 func TestAcquiresComeLast(t *testing.T) {
 	t.Parallel()
 	ops := []Op{
-		{Verb: Acquire, ID: "1", Terms: terms(3)}, {Verb: Release, ID: "2"}, {Verb: Acquire, ID: "3", Terms: terms(3)},
-		{Verb: Resize, N: 4}, {Verb: Renew, ID: "4", TTL: time.Second},
+		{Verb: Acquire, ID: "1", Terms: terms(3)},
+		{Verb: Release, ID: "2"},
+		{Verb: Acquire, ID: "3", Terms: terms(3)},
+		{Verb: Resize, N: 4},
+		{Verb: Renew, ID: "4", TTL: time.Second},
 	}
 	var order string
 	inOrder(ops, func(op *Op) { order += string(rune(op.Verb)) })

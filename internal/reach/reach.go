@@ -122,6 +122,9 @@ func ask(ctx context.Context, server *redis.Options) error {
 	for {
 		select {
 		case err := <-answer:
+			if ctx.Err() != nil { // which closed the connection
+				return ctx.Err()
+			}
 			return judge(err)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -96,8 +96,14 @@ func TestListenIgnoresWhatIsNoMessageOfBerths(t *testing.T) {
 		h.await(berth.EventListening, "")
 		key := e.Prefix + ":{" + testenv.Name + "}"
 		for _, m := range []struct{ channel, payload string }{
-			{":inbox:a", ""}, {":inbox:a", key}, {":inbox:a", key + "\ng a b"}, {":inbox:a", key + "\nx a 9"}, {":inbox:a", "x\nx a 2"},
-			{":other", key + "\nx a 2"}, {":inbox:a", e.Prefix + ":{\x1b}\nx a 2"}, {":inbox:a", key + "\n\nx last 2"},
+			{":inbox:a", ""},
+			{":inbox:a", key},
+			{":inbox:a", key + "\ng a b"},
+			{":inbox:a", key + "\nx a 9"},
+			{":inbox:a", "x\nx a 2"},
+			{":other", key + "\nx a 2"},
+			{":inbox:a", e.Prefix + ":{\x1b}\nx a 2"},
+			{":inbox:a", key + "\n\nx last 2"},
 		} {
 			e.Must(e.Redis.Publish(e.Ctx, e.Prefix+m.channel, m.payload).Err())
 		}

@@ -233,7 +233,7 @@ func viewer(t *testing.T, s *redistest.Server) *redis.Client {
 		t.Fatal("docs/operations.md has no ACL rule for viewers")
 	}
 	args := []any{"ACL", "SETUSER", "viewer", "reset", "on", ">secret"}
-	for _, right := range strings.Fields(string(rule[1])) {
+	for right := range strings.FieldsSeq(string(rule[1])) {
 		args = append(args, right)
 	}
 	s.Do(t, args...)

@@ -65,7 +65,7 @@ func run(ctx context.Context, each int, seed uint64, only string, show bool, lim
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	var tried, noticed int
 	for _, n := range nearest {
 		files, err := sources(n.files)
