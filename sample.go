@@ -22,8 +22,8 @@ type SampleOptions struct {
 
 // How many semaphores travel in one pipeline, without records and with.
 const (
-	flight        = 100
-	flightRecords = 10
+	page        = 100
+	pageRecords = 10
 )
 
 // Sample yields the state of each of the semaphores, in the order of names. It is what
@@ -47,9 +47,9 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 				return
 			}
 		}
-		size := flight
+		size := page
 		if o.Records {
-			size = flightRecords
+			size = pageRecords
 		}
 		for part := range slices.Chunk(names, size) {
 			found, err := in.sample(ctx, part, o.Records)

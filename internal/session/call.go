@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
@@ -156,9 +157,23 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 			return op.Of.m.Failed(wire, err, now)
 		})
 	}
+	s.session.warnOfRenewal(call, err, now)
 	if !rejected {
 		s.queue.Failed(now, unknown)
 	}
+}
+
+// warnOfRenewal tells that leases are not renewed, for all semaphores once a minute:
+// an outage concerns them all.
+func (s *Session) warnOfRenewal(call *commit.Call[*Claim], err error, now clock.Instant) {
+	if !slices.ContainsFunc(call.Wire, func(op protocol.Op) bool { return op.Verb == protocol.Renew }) {
+		return
+	}
+	last := s.unwell.Load()
+	if last != 0 && now.Sub(clock.Instant(last)) < time.Minute || !s.unwell.CompareAndSwap(last, int64(now)) {
+		return
+	}
+	s.log.Warn("berth: a renewal failed; it is tried again until the lease cannot be trusted any more", "error", err)
 }
 
 // tick does what is due: it gives up a call that takes too long, and has the claims

@@ -52,6 +52,7 @@ type Session struct {
 	opening sync.Once
 	opened  chan struct{}
 	asking  atomic.Bool     // somebody asks for the eviction policy
+	unwell  atomic.Int64    // when a renewal last failed and was told; 0: never
 	ctx     context.Context //nolint:containedctx // the session's life
 	cancel  context.CancelFunc
 	closed  chan struct{} // Close has done its work

@@ -1,0 +1,61 @@
+package fault_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), what)
+}
+
+// TestFailedRenewalIsLogged: once a minute, however many leases an outage concerns.
+func TestFailedRenewalIsLogged(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		var log lines
+		p := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		const told = "a renewal failed"
+		leases := []*berth.Lease{e.Hold(p.Named("a", 1)), e.Hold(p.Named("b", 1))}
+		p.Net.Down()
+		for _, lease := range leases {
+			if err := lease.Renew(e.Ctx); err == nil {
+				e.Error("renewed without a network")
+			}
+		}
+		if n := log.count(told); n != 1 {
+			e.Errorf("told %d times", n)
+		}
+		for _, lease := range leases {
+			_ = e.Lost(lease)
+		}
+		p.Net.Up()
+		e.Pass(time.Minute)
+		again := e.Hold(p.Named("a", 1))
+		p.Net.Down()
+		_ = again.Renew(e.Ctx)
+		if n := log.count(told); n != 2 {
+			e.Errorf("told %d times of two outages", n)
+		}
+	})
+}
