@@ -53,7 +53,8 @@ func Prefix(prefix string) ClientOption {
 
 // Logger sets where berth reports what no caller can be told: a subscription that
 // broke, a server clock that was stepped, an eviction policy under which leases can
-// vanish, a declaration that changed the limit in force. Default: slog.Default().
+// vanish, a renewal that failed, a declaration that changed the limit in force.
+// Default: slog.Default().
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
