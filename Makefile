@@ -19,7 +19,7 @@ setup: ## Install what the tests need, where that is possible
 	@scripts/setup
 
 test: setup ## Vet and test every module, with the race detector
-	@scripts/each-module sh -c 'go vet ./...; vet=$$?; go test -race -count=1 ./... && exit $$vet'
+	@scripts/test
 
 lint: $(GOLANGCI) ## Run golangci-lint on every module
 	@scripts/each-module $(GOLANGCI) run ./...

@@ -23,6 +23,7 @@ type site struct {
 	all  int           // guarded by mu; requests so far
 	mark int           // closes full; set before the first request
 	full chan struct{} // closed at the request with the number mark
+	hold chan struct{} // for tests, nil or set before the first request: the requests from mark on wait until it is closed
 }
 
 // siteHost is one of its hosts.
@@ -42,12 +43,16 @@ type siteHost struct {
 
 // startSite serves the hosts on a free port of the loopback interface.
 func startSite() *site {
-	s := &site{hosts: siteHosts(), mark: 200, full: make(chan struct{})}
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
-	var err error
-	if s.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0"); err != nil {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
 		panic(err) // no loopback interface, no demo
 	}
+	return serveSite(listener)
+}
+
+func serveSite(listener net.Listener) *site {
+	s := &site{listener: listener, hosts: siteHosts(), mark: 200, full: make(chan struct{})}
+	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
 	go func() { _ = s.server.Serve(s.listener) }() // until close
 	return s
 }
@@ -73,7 +78,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	host.enter(r)
-	s.enter()
+	if s.enter() && s.hold != nil {
+		<-s.hold
+	}
 	// A page takes 10 to 30 ms. It counts until then and not until the client has
 	// all of it: the client may begin the next request before we see the end.
 	wait(r.Context(), time.Duration(10+len(r.RequestURI)*7%21)*time.Millisecond)
@@ -116,7 +123,8 @@ func (h *siteHost) leave() {
 	h.now--
 }
 
-func (s *site) enter() {
+// enter counts a request and tells whether mark is reached.
+func (s *site) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now++
@@ -124,6 +132,7 @@ func (s *site) enter() {
 	if s.all++; s.all == s.mark {
 		close(s.full)
 	}
+	return s.all >= s.mark
 }
 
 func (s *site) leave() {

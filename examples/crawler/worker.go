@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/examples/internal/store"
 )
@@ -50,16 +52,23 @@ func work(ctx context.Context, j job) (struct{}, error) {
 		return struct{}{}, err
 	}
 	defer client.Close()
-	w := &worker{job: j, client: client, frontier: newFrontier(rdb, j), fetcher: newFetcher(j.Connect, j.Timeout)}
-	defer w.fetcher.close()
-	if w.total, err = client.Semaphore("total", j.Total, berth.TTL(j.TTL)); err != nil {
+	w, err := newWorker(rdb, client, j)
+	if err != nil {
 		return struct{}{}, err
 	}
-	w.inside = map[string]bool{}
+	defer w.fetcher.close()
+	return struct{}{}, w.run(ctx)
+}
+
+func newWorker(rdb *redis.Client, client *berth.Client, j job) (w *worker, err error) {
+	w = &worker{
+		job: j, client: client, frontier: newFrontier(rdb, j), fetcher: newFetcher(j.Connect, j.Timeout), inside: map[string]bool{},
+	}
 	for _, host := range j.Hosts {
 		w.inside[host] = true
 	}
-	return struct{}{}, w.run(ctx)
+	w.total, err = client.Semaphore("total", j.Total, berth.TTL(j.TTL))
+	return w, err
 }
 
 // run has a crew for every host until nothing is left to do, ctx ends, or Redis
