@@ -63,14 +63,13 @@ func (a Action) effect() []string {
 	case a.Verb == "resume":
 		return []string{"Permits are granted again, at once to those who wait."}
 	case a.Verb == "pin":
-		return []string{"This limit wins over what programs declare, until \"berth unpin\". 0 freezes it.", "Who holds, keeps."}
+		return []string{"This limit wins over what programs declare, until \"berth unpin\". 0 grants nothing any more. Who holds, keeps."}
 	case a.Verb == "unpin":
 		return []string{"The limit that programs declare counts again."}
 	case a.Force:
 		return []string{
 			"It goes to: " + a.Who,
-			"Its permits are free AT ONCE, whether or not it has stopped: for a time more than the",
-			"limit may be at work.",
+			"Its permits are free AT ONCE, whether or not it has stopped: for a time more than the limit may be at work.",
 		}
 	}
 	return []string{"It goes to: " + a.Who, "It is told to stop. Its permits are free when it does, or when its lease runs out."}
@@ -189,13 +188,15 @@ func (m *Model) act() tea.Cmd {
 func (m *Model) dialogLines() []line {
 	d := m.dialog
 	a := d.chosen()
-	lines := []line{
-		{}, {{strings.ToUpper(a.Verb[:1]) + a.Verb[1:] + " " + clean(a.Name) + "?", &m.style.head}}, {},
-		{{"  " + clean(m.command(a)), &m.style.strong}},
-		{},
+	lines := []line{{}, {{strings.ToUpper(a.Verb[:1]) + a.Verb[1:] + " " + clean(a.Name) + "?", &m.style.head}}, {}}
+	for _, part := range wrap(clean(m.command(a)), m.width-4) {
+		lines = append(lines, styled(&m.style.strong, "  "+part))
 	}
+	lines = append(lines, line{})
 	for _, text := range a.effect() {
-		lines = append(lines, plain("  "+clean(text)))
+		for _, part := range wrap(clean(text), m.width-4) {
+			lines = append(lines, plain("  "+part))
+		}
 	}
 	lines = append(lines, line{})
 	for i, f := range d.fields {
@@ -235,7 +236,7 @@ func (m *Model) footer() line {
 		}
 		return styled(&m.style.good, m.note)
 	case m.screen == detailScreen:
-		return styled(&m.style.dim, "esc back · tab holders/queue · x evict · p pause/resume · = pin · u unpin · y copy command · e events · ? keys · q end")
+		return styled(&m.style.dim, "esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q end")
 	case m.screen == listScreen:
 		order := orders[m.sort].name
 		if m.reverse {

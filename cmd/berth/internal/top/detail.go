@@ -14,31 +14,27 @@ import (
 func (m *Model) detailLines(room int) []line {
 	lines := []line{{}}
 	s := m.view.Focus
-	if err := m.view.FocusErr; err != nil && (s == nil || !errors.Is(err, berth.ErrNotFound)) {
-		text := clean(short(err))
-		if s != nil {
-			text = "as of " + scr.Age(m.now.Sub(m.view.FocusAt)) + " ago: " + text
-		}
-		lines = append(lines, styled(&m.style.bad, text))
-	} else if err != nil {
+	switch err := m.view.FocusErr; {
+	case err == nil, m.view.Err != nil && s != nil: // the header says what is wrong
+	case errors.Is(err, berth.ErrNotFound):
 		return append(lines, line{{clean(m.name), &m.style.head}, {"  is idle: nobody holds and nobody waits", nil}})
+	default:
+		lines = append(lines, styled(&m.style.bad, clean(short(err))))
 	}
 	if s == nil {
 		return append(lines, line{{clean(m.name), &m.style.head}, {"  looking …", &m.style.dim}})
 	}
 	lines = append(lines, m.summaryLine(s), m.blockLine(s), line{})
-	room -= len(lines)
-	holders := max(min(len(s.Leases), (room-3)/2, room-3-min(len(s.Queue), (room-3)/2)), 1)
-	if len(s.Queue) == 0 {
-		holders = max(room-1, 1)
-	} else if rest := room - 3 - len(s.Queue); rest > holders {
-		holders = rest
+	room -= len(lines) + 1 // a row for the titles of each table, and one between them
+	holders := room
+	if len(s.Queue) > 0 {
+		room -= 2
+		holders = max(min(len(s.Leases), max(room/2, room-len(s.Queue))), 1)
 	}
 	lines = append(lines, m.holderLines(s, holders)...)
 	if len(s.Queue) > 0 {
 		lines = append(lines, line{})
-		shown := min(len(s.Leases), holders)
-		lines = append(lines, m.waiterLines(s, max(room-shown-3, 1))...)
+		lines = append(lines, m.waiterLines(s, max(room-holders, 1))...)
 	}
 	return lines
 }
@@ -105,11 +101,18 @@ func nextToGo(s *berth.State) (longest *berth.Holder) {
 }
 
 func person(label, host string, pid int) string {
-	text := fmt.Sprintf("%s:%d", host, pid)
-	if label != "" {
-		text = label + " (" + text + ")"
+	if label == "" {
+		return where(host, pid)
 	}
-	return clean(text)
+	return clean(label) + " (" + where(host, pid) + ")"
+}
+
+// shown says which rows of a table there is no room for.
+func shown(from, to, n int) string {
+	if to-from == n {
+		return ""
+	}
+	return fmt.Sprintf(" (%d to %d of %d)", from+1, to, n)
 }
 
 // window is which of n rows are shown in so much room, with the one at the cursor.
@@ -119,16 +122,16 @@ func window(n, room, at int) (from, to int) {
 }
 
 func (m *Model) holderLines(s *berth.State, room int) []line {
-	head := cell("SLOT", 6) + m.who("HOLDER") + number("WEIGHT", 7) + number("HELD", 9) + number("EXPIRES", 9)
+	p := peopleOf(s)
+	head := margin + cell("SLOT", 6) + p.cells("HOLDER", "HOST:PID") + number("WEIGHT", 7) + number("HELD", 9) + number("EXPIRES", 9)
 	if m.width >= 80 {
 		head += number("ENDS", 9)
 	}
-	lines := []line{styled(&m.style.head, head+"  LEASE")}
-	m.at[0] = max(0, min(m.at[0], len(s.Leases)-1))
 	from, to := window(len(s.Leases), room, m.at[0])
+	lines := []line{styled(&m.style.head, head+"  LEASE"+shown(from, to, len(s.Leases)))}
 	for i := from; i < to; i++ {
 		h := &s.Leases[i]
-		text := cell(strconv.Itoa(h.Slot), 6) + m.whose(h.Label, h.Host, h.PID) + number(strconv.Itoa(h.Weight), 7) +
+		text := cell(strconv.Itoa(h.Slot), 6) + p.cells(h.Label, where(h.Host, h.PID)) + number(strconv.Itoa(h.Weight), 7) +
 			number(scr.Age(h.Held), 9) + number(left(h.ExpiresIn, h.Expired), 9)
 		if m.width >= 80 {
 			text += number(age(h.Until), 9)
@@ -143,13 +146,13 @@ func (m *Model) holderLines(s *berth.State, room int) []line {
 }
 
 func (m *Model) waiterLines(s *berth.State, room int) []line {
-	head := cell("PLACE", 6) + m.who("WAITER") + number("WEIGHT", 7) + number("WAITED", 9) + number("EXPIRES", 9)
-	lines := []line{styled(&m.style.head, head+"  WAITS FOR")}
-	m.at[1] = max(0, min(m.at[1], len(s.Queue)-1))
+	p := peopleOf(s)
+	head := margin + cell("PLACE", 6) + p.cells("WAITER", "HOST:PID") + number("WEIGHT", 7) + number("WAITED", 9) + number("EXPIRES", 9)
 	from, to := window(len(s.Queue), room, m.at[1])
+	lines := []line{styled(&m.style.head, head+"  WAITS FOR"+shown(from, to, len(s.Queue)))}
 	for i := from; i < to; i++ {
 		w := &s.Queue[i]
-		text := cell(strconv.Itoa(w.Ahead+1), 6) + m.whose(w.Label, w.Host, w.PID) + number(strconv.Itoa(w.Weight), 7) +
+		text := cell(strconv.Itoa(w.Ahead+1), 6) + p.cells(w.Label, where(w.Host, w.PID)) + number(strconv.Itoa(w.Weight), 7) +
 			number(scr.Age(w.Waited), 9) + number(left(w.ExpiresIn, w.Expired), 9) + "  " + blocker(s, i)
 		lines = append(lines, m.pick(m.queue && i == m.at[1], text, w.Expired))
 	}
@@ -158,13 +161,11 @@ func (m *Model) waiterLines(s *berth.State, room int) []line {
 
 // pick is a row of a table, at the cursor or not.
 func (m *Model) pick(here bool, text string, odd bool) line {
-	switch {
-	case here:
-		return line{{cursor, nil}, {text, nil}}
-	case odd:
-		return styled(&m.style.warn, text)
+	l := append(m.mark(here), part{text, nil})
+	if odd {
+		l[1].look = &m.style.warn
 	}
-	return plain(text)
+	return l
 }
 
 func left(d time.Duration, expired bool) string {
@@ -174,18 +175,30 @@ func left(d time.Duration, expired bool) string {
 	return age(d)
 }
 
-// labelColumn is how wide labels, and hosts with process numbers, are.
-func (m *Model) labelColumn() int { return max(min((m.width-60)/2, 24), 8) }
+// people are the columns that say who it is, as wide as what is in them.
+type people struct{ label, where int }
 
-func (m *Model) who(title string) string {
-	w := m.labelColumn()
-	return cell(title, w) + " " + cell("HOST:PID", w+4)
+// peopleOf returns columns for the holders and waiters of s.
+func peopleOf(s *berth.State) people {
+	p := people{6, 8}
+	note := func(label, host string, pid int) {
+		p.label = min(max(p.label, scr.Columns(clean(label))), 24)
+		p.where = min(max(p.where, scr.Columns(where(host, pid))), 28)
+	}
+	for i := range s.Leases {
+		note(s.Leases[i].Label, s.Leases[i].Host, s.Leases[i].PID)
+	}
+	for i := range s.Queue {
+		note(s.Queue[i].Label, s.Queue[i].Host, s.Queue[i].PID)
+	}
+	return p
 }
 
-func (m *Model) whose(label, host string, pid int) string {
-	w := m.labelColumn()
+func where(host string, pid int) string { return clean(fmt.Sprintf("%s:%d", host, pid)) }
+
+func (p people) cells(label, where string) string {
 	if label == "" {
 		label = "-"
 	}
-	return cell(clean(label), w) + " " + cell(clean(fmt.Sprintf("%s:%d", host, pid)), w+4)
+	return cell(clean(label), p.label) + " " + cell(where, p.where)
 }

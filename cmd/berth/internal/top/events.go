@@ -60,7 +60,7 @@ func (m *Model) nameColumn() int { return max(min(m.width-52, 40), 12) }
 func (m *Model) helpLines(int) []line {
 	lines := []line{{}}
 	for _, k := range [][2]string{
-		{"up down k j  PgUp PgDn Home End", "move"},
+		{"arrows j k Home End", "move; PgUp and PgDn by a page"},
 		{"enter", "holders and queue of a semaphore; esc leads back"},
 		{"/", "show names with this in them, or matching a pattern such as api/*"},
 		{"s  S", "sort by another column; the other way round"},
@@ -68,7 +68,7 @@ func (m *Model) helpLines(int) []line {
 		{"e", "what holders and waiters are told"},
 		{"space", "stop the picture; it goes on with the next"},
 		{"tab", "from the holders to the queue and back"},
-		{"y", "copy the command for what is selected (OSC 52)"},
+		{"y", "copy the command for what is selected, by OSC 52"},
 		{"", ""},
 		{"p", "pause, or resume"},
 		{"=  u", "pin the limit; unpin it"},
@@ -78,7 +78,7 @@ func (m *Model) helpLines(int) []line {
 		{"?", "this page"},
 		{"q", "end"},
 	} {
-		lines = append(lines, line{{"  " + cell(k[0], 33), &m.style.strong}, {k[1], nil}})
+		lines = append(lines, line{{"  " + cell(k[0], 20), &m.style.strong}, {k[1], nil}})
 	}
 	return lines
 }

@@ -90,11 +90,13 @@ func (m *Model) scroll(by int) {
 	case listScreen:
 		m.move(by)
 	case detailScreen:
-		at := &m.at[0]
+		table := 0
 		if m.queue {
-			at = &m.at[1]
+			table = 1
 		}
-		*at = max(0, min(*at+by, m.records()-1))
+		m.at[table] = max(0, min(m.at[table]+by, m.records()-1))
+		m.id[table] = ""
+		m.follow()
 	case eventsScreen:
 		m.from = max(0, min(m.from+by, len(m.view.Events.Last)-1))
 	}
@@ -126,7 +128,7 @@ func (m *Model) verb(key string) tea.Cmd {
 			m.only = !m.only
 		case "enter":
 			if m.index() >= 0 {
-				m.name, m.screen, m.queue, m.at = m.selected, detailScreen, false, [2]int{}
+				m.name, m.screen, m.queue, m.at, m.id = m.selected, detailScreen, false, [2]int{}, [2]string{}
 				m.view.Focus, m.view.FocusErr = nil, nil
 				m.cfg.Focus(m.name)
 			}

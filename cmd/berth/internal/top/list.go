@@ -170,13 +170,16 @@ func columnsFor(width int) columns {
 	if c.spark > 0 {
 		fixed += c.spark + 2
 	}
-	c.name = max(width-fixed-1, 12)
+	c.name = max(width-fixed-2, 12)
 	return c
 }
 
 // listLines are the rows of the list.
 func (m *Model) listLines(room int) []line {
 	c := columnsFor(m.width)
+	if m.plain {
+		c.name, c.spark = c.name+c.spark, 0
+	}
 	lines := []line{{}, styled(&m.style.head, titles(c, m.width))}
 	room = max(room-len(lines), 1)
 	at := max(m.index(), 0)
@@ -184,16 +187,20 @@ func (m *Model) listLines(room int) []line {
 	m.top = max(m.top, at-room+1)
 	for i := m.top; i < min(m.top+room, len(m.visible)); i++ {
 		r := &m.visible[i]
-		l := m.rowLine(r, c)
-		if i == at {
-			l = append(line{{cursor, nil}}, l...)
-		}
-		lines = append(lines, l)
+		lines = append(lines, append(m.mark(r.Name == m.selected), m.rowLine(r, c)...))
 	}
 	if len(m.visible) == 0 && !m.view.At.IsZero() {
 		lines = append(lines, styled(&m.style.dim, m.nothing()))
 	}
 	return lines
+}
+
+// mark begins a row of a table.
+func (m *Model) mark(here bool) line {
+	if here {
+		return plain(cursor)
+	}
+	return plain(margin)
 }
 
 func (m *Model) nothing() string {
@@ -216,7 +223,7 @@ func (m *Model) choice() string {
 }
 
 func titles(c columns, width int) string {
-	t := cell("NAME", c.name) + " " + cell("", c.bar) + number("IN USE", useColumn) + number("WAITING", waitColumn) + number("OLDEST", ageColumn)
+	t := margin + cell("NAME", c.name) + " " + cell("", c.bar) + number("IN USE", useColumn) + number("WAITING", waitColumn) + number("OLDEST", ageColumn)
 	if width >= 80 {
 		t += number("EXPIRY", ageColumn)
 	}
@@ -234,7 +241,7 @@ func (m *Model) rowLine(r *watch.Row, c columns) line {
 			rest += number("-", ageColumn)
 		}
 		if c.spark > 0 {
-			rest += "  " + m.spark(r, c.spark)
+			rest += "  " + cell("", c.spark)
 		}
 		look := &m.style.dim
 		if r.Err != nil {

@@ -13,12 +13,13 @@ import (
 
 // Plain is one picture of all semaphores as text without colours, so wide.
 func Plain(v watch.View, width int, ascii bool) string {
-	m := New(Config{History: func(string, time.Time) []watch.Point { return nil }})
+	m := New(Config{})
+	m.plain = true
 	none := lipgloss.NewStyle()
 	m.style = style{none, none, none, none, none, none, none}
-	m.width, m.now, m.view, m.selected = width, v.At, v, "\x00"
+	m.width, m.now, m.view = width, v.At, v
 	m.arrange()
-	m.selected = ""
+	m.selected = "" // nobody is at the cursor
 	var b strings.Builder
 	for i, l := range append(m.header()[:1], m.listLines(len(m.visible)+2)...) {
 		text := row(l, width, &none)

@@ -77,16 +77,19 @@ func (s style) page(lines []line, width, height int, footer line, ascii bool) st
 	return text
 }
 
-// row renders a line. One whose first part has the look of the selection has it whole.
+// row renders a line. The one at the cursor looks the same from end to end.
 func row(l line, width int, selected *lipgloss.Style) string {
 	if len(l) > 0 && l[0].text == cursor {
-		return l[1:].render(width, selected)
+		return l.render(width, selected)
 	}
 	return l.render(width, nil)
 }
 
-// cursor marks the selected row; it is not shown.
-const cursor = "\x00selected"
+// What the rows of a table begin with: the one at the cursor, and the others.
+const (
+	cursor = ">"
+	margin = " "
+)
 
 // clean is text of other people's programs as it may be shown. Selectors that change
 // how wide the character before them is are left out.
@@ -103,6 +106,19 @@ func clean(s string) string {
 func cell(s string, width int) string {
 	s = scr.Fit(s, width)
 	return s + strings.Repeat(" ", max(width-scr.Columns(s), 0))
+}
+
+// wrap breaks a text between its words.
+func wrap(text string, width int) (lines []string) {
+	for word := range strings.FieldsSeq(text) {
+		last := len(lines) - 1
+		if last >= 0 && scr.Columns(lines[last])+1+scr.Columns(word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 // number is a cell whose text is at its right.

@@ -4,10 +4,12 @@ package top
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/watch"
 )
 
@@ -48,6 +50,7 @@ type Model struct {
 	cfg           Config
 	style         style
 	width, height int
+	plain         bool // there is no history to draw
 	now           time.Time
 	server        string
 
@@ -65,10 +68,11 @@ type Model struct {
 	typing   bool // the filter is being typed
 	only     bool // contended ones
 
-	name  string // of the semaphore in detail
-	queue bool   // the cursor is in the queue, not among the holders
-	at    [2]int // where it is among the holders and in the queue
-	from  int    // first event that is shown
+	name  string    // of the semaphore in detail
+	queue bool      // the cursor is in the queue, not among the holders
+	at    [2]int    // where it is among the holders and in the queue
+	id    [2]string // whom it is at there, which it follows
+	from  int       // first event that is shown
 
 	dialog *dialog
 	note   string // the outcome of the last action
@@ -134,6 +138,34 @@ func (m *Model) refresh() {
 	}
 	m.view = m.cfg.Look()
 	m.arrange()
+	m.follow()
+}
+
+// follow has the cursor stay with whom it is at, while others come and go.
+func (m *Model) follow() {
+	s := m.view.Focus
+	if s == nil {
+		return
+	}
+	for i, ids := range [2][]string{idsOf(s.Leases, func(h *berth.Holder) string { return h.ID }), idsOf(s.Queue, func(w *berth.Waiter) string { return w.ID })} {
+		if at := slices.Index(ids, m.id[i]); at >= 0 {
+			m.at[i] = at
+		}
+		m.at[i] = max(0, min(m.at[i], len(ids)-1))
+		m.id[i] = ""
+		if len(ids) > 0 {
+			m.id[i] = ids[m.at[i]]
+		}
+	}
+	m.queue = m.queue && len(s.Queue) > 0
+}
+
+func idsOf[T any](all []T, id func(*T) string) []string {
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = id(&all[i])
+	}
+	return ids
 }
 
 // focus is what is to be read in full.
