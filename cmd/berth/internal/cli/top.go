@@ -50,9 +50,9 @@ func (a *app) topCommand() *cobra.Command {
 and what they are told. Looking changes nothing in Redis, and takes 2 % of its
 time at most: with very many semaphores the picture is renewed less often.
 
-Keys: ? lists them. enter shows the holders and the queue of a semaphore, / filters,
-e shows events. p pauses and resumes, = pins, x evicts: each shows the command
-that does the same, and asks first.
+Keys: ? lists them. enter shows the holders and the queue of a semaphore, e what
+they are told, / filters. p pauses and resumes, = pins, x evicts: each shows the
+command that does the same, and asks first.
 
 Without a terminal it prints one picture and ends, as with --once.`,
 		Example: `  berth top
@@ -67,7 +67,12 @@ Without a terminal it prints one picture and ends, as with --once.`,
 	flags.BoolVar(&f.once, "once", false, "print one picture and end")
 	flags.BoolVar(&f.asJSON, "json", false, "print a line of JSON for each look")
 	flags.BoolVar(&f.readOnly, "read-only", false, "change nothing, whatever the keys")
-	cmd.RunE = runs(func(*cobra.Command, []string) error { return a.top(f) })
+	cmd.RunE = runs(func(*cobra.Command, []string) error {
+		if flags.Changed("names") && len(f.names) == 0 {
+			return exit.Usagef("--names: it names none")
+		}
+		return a.top(f)
+	})
 	return cmd
 }
 

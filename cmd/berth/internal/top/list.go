@@ -126,7 +126,10 @@ func (m *Model) freshness() line {
 	case v.At.IsZero():
 		return styled(&m.style.dim, "looking …")
 	}
-	text := fmt.Sprintf("%s ago, every %s, which costs the server at most %s", scr.Age(max(m.now.Sub(v.At), 0)), scr.Age(v.Pace), cost(v.Cost))
+	text := fmt.Sprintf("every %s, which costs the server at most %s", scr.Age(v.Pace), cost(v.Cost))
+	if old := m.now.Sub(v.At); old > 2*v.Pace {
+		text = scr.Age(old) + " ago, " + text
+	}
 	if !v.Found {
 		text += "; still searching"
 	}
