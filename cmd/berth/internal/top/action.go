@@ -246,7 +246,7 @@ func (m *Model) footer() line {
 		if c := m.choice(); c != "" {
 			text += ", " + c
 		}
-		return line{{text, &m.style.strong}, {" · enter detail · / filter · s sort · c contended · e events · p pause · = pin · ? keys · q end", &m.style.dim}}
+		return line{{text, &m.style.strong}, {" · enter detail · / filter · s sort · c contended · e events · p pause · ? keys · q end", &m.style.dim}}
 	}
 	return styled(&m.style.dim, fmt.Sprintf("esc back · %s · q end", "up down move"))
 }

@@ -63,7 +63,11 @@ func (m *Model) blockLine(s *berth.State) line {
 	if len(s.Queue) == 0 {
 		return styled(&m.style.dim, "Nobody waits.")
 	}
-	return styled(&m.style.warn, "The first in the queue waits for "+blocker(s, 0)+".")
+	text := "The first in the queue waits for " + blocker(s, 0)
+	if first := nextToGo(s); first != nil && len(s.Leases) > 1 && !s.Paused && s.Limit > 0 && s.Limit-s.InUse < s.Queue[0].Weight {
+		text += "; " + person(first.Label, first.Host, first.PID) + " has held longest"
+	}
+	return styled(&m.style.warn, text+".")
 }
 
 // blocker is what a waiter waits for.
@@ -84,10 +88,7 @@ func blocker(s *berth.State, place int) string {
 	if len(s.Leases) == 1 {
 		return text + " of " + person(s.Leases[0].Label, s.Leases[0].Host, s.Leases[0].PID)
 	}
-	if first := nextToGo(s); first != nil {
-		text += " of " + plural(len(s.Leases), "holder") + "; " + person(first.Label, first.Host, first.PID) + " has held longest"
-	}
-	return text
+	return text + " of " + plural(len(s.Leases), "holder")
 }
 
 // nextToGo is the holder who has held longest.

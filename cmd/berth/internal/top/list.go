@@ -140,6 +140,9 @@ func (m *Model) freshness() line {
 }
 
 func cost(d time.Duration) string {
+	if d < 100*time.Microsecond {
+		return "0.1 ms"
+	}
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + " ms"
 }
 
