@@ -18,6 +18,7 @@ type Client struct {
 	session *session.Session
 	rdb     redis.UniversalClient
 	prefix  string
+	log     *slog.Logger
 	hooks   Hooks
 }
 
@@ -44,7 +45,7 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if cfg.logger == nil {
 		cfg.logger = slog.Default()
 	}
-	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), rdb: rdb, prefix: cfg.prefix, hooks: cfg.hooks}, nil
+	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), rdb: rdb, prefix: cfg.prefix, log: cfg.logger, hooks: cfg.hooks}, nil
 }
 
 // Close gives back every lease, cancels what waits, and stops renewals and the

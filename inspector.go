@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,6 +30,10 @@ type Inspector struct {
 	store  *protocol.Store
 	rdb    redis.UniversalClient
 	prefix string
+	log    *slog.Logger
+
+	because  bool // what is changed is recorded, as done by
+	who, why string
 }
 
 // Summary is one semaphore at a glance. In JSON its times are in milliseconds, as
@@ -90,7 +96,7 @@ type Waiter struct {
 
 // Inspector returns the client's view for operators.
 func (c *Client) Inspector() *Inspector {
-	return &Inspector{store: c.session.Store(), rdb: c.rdb, prefix: c.prefix}
+	return &Inspector{store: c.session.Store(), rdb: c.rdb, prefix: c.prefix, log: c.log}
 }
 
 // List yields all semaphores that have keys on this Redis under the client's prefix,
@@ -190,10 +196,12 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 	}
 }
 
-// existing fails with ErrNotFound for a semaphore that has no keys.
-func (in *Inspector) existing(ctx context.Context, name string) error {
-	_, err := in.snapshot(ctx, name, false)
-	return err
+// change applies op to a semaphore that is in use, or else fails with ErrNotFound.
+func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) error {
+	if _, err := in.snapshot(ctx, name, false); err != nil {
+		return err
+	}
+	return in.apply(ctx, name, op)
 }
 
 // Resize changes the limit as a declaration does: waiters that now fit are
@@ -204,10 +212,9 @@ func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	if err := validLimit(limit, 1); err != nil {
 		return err
 	}
-	if err := in.existing(ctx, name); err != nil {
-		return err
-	}
-	return in.apply(ctx, name, protocol.Op{Verb: protocol.Resize, N: limit})
+	return in.audited(ctx, "resize", name, strconv.Itoa(limit), func() error {
+		return in.change(ctx, name, protocol.Op{Verb: protocol.Resize, N: limit})
+	})
 }
 
 // Pin sets a limit that wins over every declaration until Unpin, also while the
@@ -216,31 +223,33 @@ func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	if err := validLimit(limit, 0); err != nil {
 		return err
 	}
-	return in.apply(ctx, name, protocol.Op{Verb: protocol.Pin, N: limit})
+	return in.audited(ctx, "pin", name, strconv.Itoa(limit), func() error {
+		return in.apply(ctx, name, protocol.Op{Verb: protocol.Pin, N: limit})
+	})
 }
 
 // Unpin puts the declared limit in force again: waiters that now fit are granted at
 // once. ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
-	if err := in.existing(ctx, name); err != nil {
-		return err
-	}
-	return in.apply(ctx, name, protocol.Op{Verb: protocol.Pin, N: -1})
+	return in.audited(ctx, "unpin", name, "", func() error {
+		return in.change(ctx, name, protocol.Op{Verb: protocol.Pin, N: -1})
+	})
 }
 
 // Pause stops all grants until Resume, also while the semaphore is idle; holders
 // keep their leases, and waiters their places.
 func (in *Inspector) Pause(ctx context.Context, name string) error {
-	return in.apply(ctx, name, protocol.Op{Verb: protocol.Pause, Flag: true})
+	return in.audited(ctx, "pause", name, "", func() error {
+		return in.apply(ctx, name, protocol.Op{Verb: protocol.Pause, Flag: true})
+	})
 }
 
 // Resume lets grants happen again: waiters that fit are granted at once.
 // ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
-	if err := in.existing(ctx, name); err != nil {
-		return err
-	}
-	return in.apply(ctx, name, protocol.Op{Verb: protocol.Pause})
+	return in.audited(ctx, "resume", name, "", func() error {
+		return in.change(ctx, name, protocol.Op{Verb: protocol.Pause})
+	})
 }
 
 // Evict takes a waiter out of the queue, or asks a holder to stop: its lease's
@@ -248,14 +257,14 @@ func (in *Inspector) Resume(ctx context.Context, name string) error {
 // when it releases them or its lease runs out. ErrNotFound when id neither holds nor
 // waits.
 func (in *Inspector) Evict(ctx context.Context, name, id string) error {
-	return in.evict(ctx, name, id, false)
+	return in.audited(ctx, "evict", name, id, func() error { return in.evict(ctx, name, id, false) })
 }
 
 // ForceEvict is Evict, but a holder's permits are free at once, although it may not
 // have heard of it yet: then the limit can be exceeded, until the message arrives
 // or, if it is lost, until the next renewal.
 func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
-	return in.evict(ctx, name, id, true)
+	return in.audited(ctx, "evict --force", name, id, func() error { return in.evict(ctx, name, id, true) })
 }
 
 func (in *Inspector) evict(ctx context.Context, name, id string, force bool) error {
@@ -277,6 +286,10 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 // the limit can be exceeded; waiters queue again. It is the way out of ErrCorrupt.
 // ErrNotFound when there are no keys.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
+	return in.audited(ctx, "purge", name, "", func() error { return in.purge(ctx, name) })
+}
+
+func (in *Inspector) purge(ctx context.Context, name string) error {
 	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/berth-go/berth/internal/inbox"
 )
 
@@ -66,15 +64,10 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 	feed := feed{f: f, inboxes: in.prefix + ":inbox:", name: in.store.Name}
 	// Users have the right to this very pattern, and not to narrower ones.
 	err := inbox.Listen(ctx, in.rdb, in.prefix+":*", func() { f(Event{Kind: EventListening}) }, feed.take)
-	switch _, refused := errors.AsType[redis.Error](err); {
-	case ctx.Err() != nil:
-		return fmt.Errorf("berth: %w", ctx.Err())
-	case errors.Is(err, ErrFlood):
+	if errors.Is(err, ErrFlood) {
 		return err
-	case refused:
-		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	return asked(ctx, err)
 }
 
 // feed makes events of messages.

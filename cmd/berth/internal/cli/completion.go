@@ -87,6 +87,7 @@ func (a *app) addCompletion(root *cobra.Command) {
 			panic(err) // there is no such flag, which a test would have shown
 		}
 	}
+	choices("top", "names", one)
 	choices("run", "on-lost", cobra.FixedCompletions([]string{"kill", "warn"}, cobra.ShellCompDirectiveNoFileComp))
 	choices("evict", "label", a.completeEvictees(func(v *evictee) string { return v.label }))
 	choices("evict", "host", a.completeEvictees(func(v *evictee) string { return v.host }))

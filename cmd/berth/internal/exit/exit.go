@@ -29,6 +29,7 @@ const (
 	Output        = 74  // the result could not be written
 	NotAcquired   = 75  // no permit in time; trying later may help
 	Lost          = 76  // the lease was lost
+	NoPermission  = 77  // BERTH_READ_ONLY forbids it
 	NotExecutable = 126 // the command was found but cannot be executed
 	NotFound      = 127 // the command was not found
 	signalBase    = 128

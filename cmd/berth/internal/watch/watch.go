@@ -187,7 +187,7 @@ func (s *Sampler) sample(ctx context.Context) {
 
 // paced is the time from one beginning to the next of what costs so much.
 func (s *Sampler) paced(cost, among time.Duration) time.Duration {
-	return max(s.cfg.Every, among*cost)
+	return max(s.cfg.Every, among*cost) //nolint:durationcheck // among is a number
 }
 
 // list samples all semaphores, and returns what that cost.

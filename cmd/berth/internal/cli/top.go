@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/job"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/top"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
+	"github.com/berth-go/berth/cmd/berth/internal/watch"
+)
+
+const (
+	// leastEvery is the fastest pace.
+	leastEvery = 250 * time.Millisecond
+	// plainWidth is how wide a picture is that no terminal gets.
+	plainWidth = 100
+	// framesPerSecond is how soon a key shows its effect; what Redis says is followed
+	// four times a second.
+	framesPerSecond = 20
+)
+
+// topFlags are the flags of "berth top".
+type topFlags struct {
+	every                  time.Duration
+	names                  []string
+	once, asJSON, readOnly bool
+}
+
+func (a *app) topCommand() *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch the semaphores live",
+		Long: `Watch the semaphores live: how many hold and wait, since when, who blocks whom,
+and what they are told. Looking changes nothing in Redis, and takes 2 % of its
+time at most: with very many semaphores the picture is renewed less often.
+
+Keys: ? lists them. enter shows the holders and the queue of a semaphore, e what
+they are told, / filters. p pauses and resumes, = pins, x evicts: each shows the
+command that does the same, and asks first.
+
+Without a terminal it prints one picture and ends, as with --once.`,
+		Example: `  berth top
+  berth top --names github-api,deploy --every 500ms
+  berth top --json | jq -c '.semaphores[] | select(.waiting > 0)'`,
+		GroupID: groupLook,
+		Args:    cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.Var(value.Duration(&f.every, time.Second), "every", "how often to look, at least 250ms")
+	flags.StringSliceVar(&f.names, "names", nil, "look at these `NAMES`, with commas between, and search for no\nothers")
+	flags.BoolVar(&f.once, "once", false, "print one picture and end")
+	flags.BoolVar(&f.asJSON, "json", false, "print a line of JSON for each look")
+	flags.BoolVar(&f.readOnly, "read-only", false, "change nothing, whatever the keys")
+	cmd.RunE = runs(func(*cobra.Command, []string) error {
+		if flags.Changed("names") && len(f.names) == 0 {
+			return exit.Usagef("--names: it names none")
+		}
+		return a.top(f)
+	})
+	return cmd
+}
+
+func (a *app) top(f topFlags) error {
+	if f.every < leastEvery {
+		return exit.Usagef("--every %v: at least %v", f.every, leastEvery)
+	}
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(nil)
+	for _, name := range f.names {
+		if _, err := s.client.Semaphore(name, 0); err != nil {
+			return err
+		}
+	}
+	in := s.client.Inspector()
+	sampler := watch.New(watch.Config{Inspector: in, Ping: s.ping, Names: f.names, Every: f.every})
+	switch out, isFile := a.stdout.(*os.File); {
+	case f.once || !f.asJSON && (!isFile || !term.IsTerminal(int(out.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) || os.Getenv("TERM") == "dumb"):
+		return a.topOnce(sampler, f.asJSON)
+	case f.asJSON:
+		return a.topLines(sampler, f.every)
+	default:
+		return a.topScreen(s, sampler, f, out)
+	}
+}
+
+// topOnce prints one picture.
+func (a *app) topOnce(sampler *watch.Sampler, asJSON bool) error {
+	return ask(func(ctx context.Context) error {
+		v, err := sampler.Once(ctx)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return a.printLine(top.NewSample(v))
+		}
+		width := a.columns()
+		if width == 0 {
+			width = plainWidth
+		}
+		return a.print(top.Plain(v, width, asciiOnly()))
+	})
+}
+
+// topLines prints a line for each sample, until a signal comes or nobody reads it.
+func (a *app) topLines(sampler *watch.Sampler, every time.Duration) error {
+	signals, stop := job.Catch()
+	defer stop()
+	defer start(sampler)()
+	var last time.Time
+	var failed string
+	for clock := time.Tick(min(every, time.Second) / 2); ; {
+		v := sampler.Look()
+		sample := top.NewSample(v)
+		if v.At.After(last) || sample.Error != failed {
+			last, failed = v.At, sample.Error
+			if err := a.printLine(sample); err != nil {
+				return err
+			}
+		}
+		select {
+		case sig := <-signals:
+			return exit.Signal(job.Number(sig))
+		case <-clock:
+		}
+	}
+}
+
+// start runs the sampler until the function that it returns is called.
+func start(sampler *watch.Sampler) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { sampler.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// printLine writes one JSON value in one line.
+func (a *app) printLine(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.print(escape(string(b)) + "\n")
+}
+
+// topScreen is the live picture.
+func (a *app) topScreen(s *session, sampler *watch.Sampler, f topFlags, out *os.File) error {
+	a.quiet = true // what is written beside the picture spoils it
+	defer start(sampler)()
+	in := s.client.Inspector()
+	cfg := top.Config{
+		Look: sampler.Look, Focus: sampler.Focus, History: sampler.History, ASCII: asciiOnly(), Command: a.commandLine(),
+		Do:     func(ctx context.Context, act top.Action) error { return operate(ctx, in, act) },
+		Server: s.describe,
+	}
+	switch {
+	case f.readOnly:
+		cfg.ReadOnly = "--read-only"
+	case readOnly():
+		cfg.ReadOnly = readOnlyVariable + " is set"
+	}
+	_, err := tea.NewProgram(top.New(cfg), tea.WithInput(os.Stdin), tea.WithOutput(out), tea.WithFPS(framesPerSecond)).Run()
+	switch {
+	case errors.Is(err, tea.ErrInterrupted):
+		return exit.Signal(unix.SIGINT)
+	case err != nil:
+		return fmt.Errorf("the terminal cannot be used: %w", err)
+	}
+	return nil
+}
+
+// operate does what was confirmed.
+func operate(ctx context.Context, in *berth.Inspector, a top.Action) error {
+	switch a.Verb {
+	case "pause":
+		return in.Pause(ctx, a.Name)
+	case "resume":
+		return in.Resume(ctx, a.Name)
+	case "pin":
+		return in.Pin(ctx, a.Name, a.Limit)
+	case "unpin":
+		return in.Unpin(ctx, a.Name)
+	}
+	if a.Force {
+		return in.ForceEvict(ctx, a.Name, a.ID)
+	}
+	return in.Evict(ctx, a.Name, a.ID)
+}
+
+// commandLine is what a command begins with that does the same to the same semaphores.
+func (a *app) commandLine() string {
+	if a.prefix != "berth" {
+		return "berth --prefix " + a.prefix
+	}
+	return "berth"
+}
+
+// describe is what the server says of itself, as far as it does.
+func (s *session) describe(ctx context.Context) string {
+	info, err := s.rdb.Info(ctx).Result()
+	if err != nil {
+		return ""
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(info) {
+		if key, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[key] = v
+		}
+	}
+	var words []string
+	if v := fields["valkey_version"]; v != "" {
+		words = append(words, "valkey "+v)
+	} else if v := fields["redis_version"]; v != "" {
+		words = append(words, "redis "+v)
+	}
+	if p := fields["maxmemory_policy"]; p != "" && p != "noeviction" {
+		words = append(words, "evicts ("+p+")")
+	}
+	if fields["role"] == "slave" {
+		words = append(words, "a replica")
+	}
+	return screen.Clean(strings.Join(words, ", "))
+}
+
+// asciiOnly tells whether the terminal is one that shows nothing else.
+func asciiOnly() bool {
+	if os.Getenv("TERM") == "dumb" {
+		return true
+	}
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToLower(os.Getenv(name)); v != "" {
+			return !strings.Contains(v, "utf-8") && !strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}

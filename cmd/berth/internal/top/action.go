@@ -1,0 +1,252 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// Action is something that an operator does to a semaphore, with the words of the
+// command line.
+type Action struct {
+	Verb  string // pause, resume, pin, unpin or evict
+	Name  string
+	Limit int    // pin
+	ID    string // evict
+	Who   string // evict: whose lease or request that is
+	Force bool   // evict
+}
+
+// Args are the arguments of the berth command that does the same.
+func (a Action) Args() []string {
+	args := []string{a.Verb}
+	if a.Force {
+		args = append(args, "--force")
+	}
+	if strings.HasPrefix(a.Name, "-") {
+		args = append(args, "--")
+	}
+	args = append(args, a.Name)
+	switch a.Verb {
+	case "pin":
+		args = append(args, strconv.Itoa(a.Limit))
+	case "evict":
+		args = append(args, a.ID)
+	}
+	return args
+}
+
+// shellSafe is what no shell takes for anything but a word.
+var shellSafe = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
+
+// quoted joins words for a shell. Shells read $'...' as they read it in C.
+func quoted(words []string) string {
+	var out []string
+	for _, w := range words {
+		if !shellSafe.MatchString(w) {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		out = append(out, w)
+	}
+	return strings.Join(out, " ")
+}
+
+// effect says what an action does to people.
+func (a Action) effect() []string {
+	switch {
+	case a.Verb == "pause":
+		return []string{"Nothing is granted any more until \"berth resume\". Who holds, keeps; the queue stays."}
+	case a.Verb == "resume":
+		return []string{"Permits are granted again, at once to those who wait."}
+	case a.Verb == "pin":
+		return []string{"This limit wins over what programs declare, until \"berth unpin\". 0 grants nothing any more. Who holds, keeps."}
+	case a.Verb == "unpin":
+		return []string{"The limit that programs declare counts again."}
+	case a.Force:
+		return []string{
+			"It goes to: " + a.Who,
+			"Its permits are free AT ONCE, whether or not it has stopped: for a time more than the limit may be at work.",
+		}
+	}
+	return []string{"It goes to: " + a.Who, "It is told to stop. Its permits are free when it does, or when its lease runs out."}
+}
+
+func (a Action) outcome(err error) string {
+	what := a.Verb + " " + clean(a.Name)
+	if err != nil {
+		return what + ": " + clean(short(err))
+	}
+	return what + ": done"
+}
+
+// dialog asks before an action. Its answer is No until somebody says otherwise.
+type dialog struct {
+	action Action
+	fields []*field
+	at     int // of the fields, then No, then Yes
+}
+
+// field is what is to be typed.
+type field struct {
+	label, text string
+	ok          func(text string) bool
+}
+
+func (d *dialog) no() int  { return len(d.fields) }
+func (d *dialog) yes() int { return len(d.fields) + 1 }
+
+// ready reports whether everything was typed as it must be.
+func (d *dialog) ready() bool {
+	for _, f := range d.fields {
+		if !f.ok(f.text) {
+			return false
+		}
+	}
+	return true
+}
+
+// ask opens the dialog for an action, unless nothing may be changed.
+func (m *Model) ask(a Action) tea.Cmd {
+	if m.cfg.ReadOnly != "" {
+		m.say("nothing is changed: "+m.cfg.ReadOnly+". The command is: "+m.command(a), true)
+		return nil
+	}
+	d := &dialog{action: a}
+	if a.Verb == "pin" {
+		d.fields = append(d.fields, &field{"limit", strconv.Itoa(a.Limit), func(s string) bool {
+			n, err := strconv.Atoi(s)
+			return err == nil && n >= 0 && n <= 1_000_000
+		}})
+	}
+	if a.Force {
+		d.fields = append(d.fields, &field{"type the name to go on", "", func(s string) bool { return s == a.Name }})
+	}
+	m.dialog = d
+	return nil
+}
+
+func (m *Model) command(a Action) string { return m.cfg.Command + " " + quoted(a.Args()) }
+
+// chosen is the action with what was typed.
+func (d *dialog) chosen() Action {
+	a := d.action
+	if a.Verb == "pin" {
+		a.Limit, _ = strconv.Atoi(d.fields[0].text)
+	}
+	return a
+}
+
+// dialogKey takes a key while the dialog is open.
+func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
+	d := m.dialog
+	typing := d.at < len(d.fields)
+	switch key := k.String(); {
+	case key == "esc", key == "ctrl+c", !typing && (key == "n" || key == "N" || key == "q"):
+		m.dialog = nil
+	case key == "tab", key == "down", !typing && (key == "right" || key == "left"):
+		d.at = (d.at + 1) % (d.yes() + 1)
+	case key == "shift+tab", key == "up":
+		d.at = (d.at + d.yes()) % (d.yes() + 1)
+	case key == "enter" && typing:
+		d.at++
+	case key == "enter" && d.at == d.no():
+		m.dialog = nil
+	case key == "enter", !typing && (key == "y" || key == "Y"):
+		return m.act()
+	case typing && key == "backspace":
+		f := d.fields[d.at]
+		if r := []rune(f.text); len(r) > 0 {
+			f.text = string(r[:len(r)-1])
+		}
+	case typing:
+		m.type_(k.Text)
+	}
+	return nil
+}
+
+// act carries the action out, in the background.
+func (m *Model) act() tea.Cmd {
+	if !m.dialog.ready() {
+		m.dialog.at = 0
+		return nil
+	}
+	a := m.dialog.chosen()
+	m.dialog = nil
+	m.say(a.Verb+" "+clean(a.Name)+" …", false)
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+		defer cancel()
+		return doneMsg{a, m.cfg.Do(ctx, a)}
+	}
+}
+
+// dialogLines are the dialog.
+func (m *Model) dialogLines() []line {
+	d := m.dialog
+	a := d.chosen()
+	lines := []line{{}, {{strings.ToUpper(a.Verb[:1]) + a.Verb[1:] + " " + clean(a.Name) + "?", &m.style.head}}, {}}
+	for _, part := range wrap(clean(m.command(a)), m.width-4) {
+		lines = append(lines, styled(&m.style.strong, "  "+part))
+	}
+	lines = append(lines, line{})
+	for _, text := range a.effect() {
+		for _, part := range wrap(clean(text), m.width-4) {
+			lines = append(lines, plain("  "+part))
+		}
+	}
+	lines = append(lines, line{})
+	for i, f := range d.fields {
+		mark, end := "  ", ""
+		if i == d.at {
+			mark, end = "> ", "_"
+		}
+		look := &m.style.good
+		if !f.ok(f.text) {
+			look = &m.style.warn
+		}
+		lines = append(lines, line{{mark + f.label + ": ", nil}, {clean(f.text) + end, look}}, line{})
+	}
+	button := func(text string, at int) part {
+		if d.at == at {
+			return part{"[" + text + "]", &m.style.selected}
+		}
+		return part{" " + text + " ", nil}
+	}
+	yes := button("Yes", d.yes())
+	if !d.ready() {
+		yes.look = &m.style.dim
+	}
+	return append(lines, line{{"  ", nil}, button("No", d.no()), {"   ", nil}, yes})
+}
+
+// footer is the last row: what was done, or which keys there are.
+func (m *Model) footer() line {
+	switch {
+	case m.dialog != nil:
+		return styled(&m.style.dim, "y yes · n no · tab next · enter chooses · esc back")
+	case m.typing:
+		return line{{"/" + clean(m.filter) + "_", &m.style.strong}, {"   enter keeps it, esc drops it", &m.style.dim}}
+	case m.note != "" && m.now.Before(m.until):
+		if m.bad {
+			return styled(&m.style.bad, m.note)
+		}
+		return styled(&m.style.good, m.note)
+	case m.screen == detailScreen:
+		return styled(&m.style.dim, "esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q end")
+	case m.screen == listScreen:
+		order := orders[m.sort].name
+		if m.reverse {
+			order += ", reversed"
+		}
+		text := "by " + order
+		if c := m.choice(); c != "" {
+			text += ", " + c
+		}
+		return line{{text, &m.style.strong}, {" · enter detail · / filter · s sort · c contended · e events · p pause · ? keys · q end", &m.style.dim}}
+	}
+	return styled(&m.style.dim, fmt.Sprintf("esc back · %s · q end", "up down move"))
+}

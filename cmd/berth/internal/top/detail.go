@@ -1,0 +1,205 @@
+package top
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/berth-go/berth"
+	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+// detailLines are one semaphore: its settings, who holds, who waits and why.
+func (m *Model) detailLines(room int) []line {
+	lines := []line{{}}
+	s := m.view.Focus
+	switch err := m.view.FocusErr; {
+	case err == nil, m.view.Err != nil && s != nil: // the header says what is wrong
+	case errors.Is(err, berth.ErrNotFound):
+		return append(lines, line{{clean(m.name), &m.style.head}, {"  is idle: nobody holds and nobody waits", nil}})
+	default:
+		lines = append(lines, styled(&m.style.bad, clean(short(err))))
+	}
+	if s == nil {
+		return append(lines, line{{clean(m.name), &m.style.head}, {"  looking …", &m.style.dim}})
+	}
+	lines = append(lines, m.summaryLine(s), m.blockLine(s), line{})
+	room -= len(lines) + 1 // a row for the titles of each table, and one between them
+	holders := room
+	if len(s.Queue) > 0 {
+		room -= 2
+		holders = max(min(len(s.Leases), max(room/2, room-len(s.Queue))), 1)
+	}
+	lines = append(lines, m.holderLines(s, holders)...)
+	if len(s.Queue) > 0 {
+		lines = append(lines, line{})
+		lines = append(lines, m.waiterLines(s, max(room-holders, 1))...)
+	}
+	return lines
+}
+
+func (m *Model) summaryLine(s *berth.State) line {
+	limit := fmt.Sprintf("limit %d", s.Limit)
+	if s.Pinned {
+		limit += fmt.Sprintf(", pinned; programs declare %d", s.Declared)
+	}
+	if s.LimitChanges > 0 {
+		limit += ", changed " + plural(s.LimitChanges, "time")
+	}
+	l := line{
+		{clean(s.Name), &m.style.head},
+		{"  " + bar(s.InUse, s.Limit, 10) + fmt.Sprintf(" %d in use by %s, %d waiting; ", s.InUse, plural(s.Holders, "holder"), s.Waiting), nil},
+		{limit, nil},
+	}
+	if s.Paused {
+		l = append(l, part{"; paused", &m.style.warn})
+	}
+	return l
+}
+
+// blockLine says why the first in the queue waits.
+func (m *Model) blockLine(s *berth.State) line {
+	if len(s.Queue) == 0 {
+		return styled(&m.style.dim, "Nobody waits.")
+	}
+	text := "The first in the queue waits for " + blocker(s, 0)
+	if first := nextToGo(s); first != nil && len(s.Leases) > 1 && !s.Paused && s.Limit > 0 && s.Limit-s.InUse < s.Queue[0].Weight {
+		text += "; " + person(first.Label, first.Host, first.PID) + " has held longest"
+	}
+	return styled(&m.style.warn, text+".")
+}
+
+// blocker is what a waiter waits for.
+func blocker(s *berth.State, place int) string {
+	w := s.Queue[place]
+	free := s.Limit - s.InUse
+	switch {
+	case s.Paused:
+		return "\"berth resume\""
+	case s.Limit == 0:
+		return "another limit than 0"
+	case place > 0:
+		return fmt.Sprintf("those ahead (%d)", place)
+	case free >= w.Weight:
+		return "its turn, which is now"
+	}
+	text := plural(w.Weight-max(free, 0), "permit")
+	if len(s.Leases) == 1 {
+		return text + " of " + person(s.Leases[0].Label, s.Leases[0].Host, s.Leases[0].PID)
+	}
+	return text + " of " + plural(len(s.Leases), "holder")
+}
+
+// nextToGo is the holder who has held longest.
+func nextToGo(s *berth.State) (longest *berth.Holder) {
+	for i := range s.Leases {
+		if longest == nil || s.Leases[i].Held > longest.Held {
+			longest = &s.Leases[i]
+		}
+	}
+	return longest
+}
+
+func person(label, host string, pid int) string {
+	if label == "" {
+		return where(host, pid)
+	}
+	return clean(label) + " (" + where(host, pid) + ")"
+}
+
+// shown says which rows of a table there is no room for.
+func shown(from, to, n int) string {
+	if to-from == n {
+		return ""
+	}
+	return fmt.Sprintf(" (%d to %d of %d)", from+1, to, n)
+}
+
+// window is which of n rows are shown in so much room, with the one at the cursor.
+func window(n, room, at int) (from, to int) {
+	from = max(0, min(at-room/2, n-room))
+	return from, min(from+room, n)
+}
+
+func (m *Model) holderLines(s *berth.State, room int) []line {
+	p := peopleOf(s)
+	head := margin + cell("SLOT", 6) + p.cells("HOLDER", "HOST:PID") + number("WEIGHT", 7) + number("HELD", 9) + number("EXPIRES", 9)
+	if m.width >= 80 {
+		head += number("ENDS", 9)
+	}
+	from, to := window(len(s.Leases), room, m.at[0])
+	lines := []line{styled(&m.style.head, head+"  LEASE"+shown(from, to, len(s.Leases)))}
+	for i := from; i < to; i++ {
+		h := &s.Leases[i]
+		text := cell(strconv.Itoa(h.Slot), 6) + p.cells(h.Label, where(h.Host, h.PID)) + number(strconv.Itoa(h.Weight), 7) +
+			number(scr.Age(h.Held), 9) + number(left(h.ExpiresIn, h.Expired), 9)
+		if m.width >= 80 {
+			text += number(age(h.Until), 9)
+		}
+		text += "  " + clean(h.ID)
+		if h.Evicting {
+			text += ", told to stop"
+		}
+		lines = append(lines, m.pick(!m.queue && i == m.at[0], text, h.Expired || h.Evicting))
+	}
+	return lines
+}
+
+func (m *Model) waiterLines(s *berth.State, room int) []line {
+	p := peopleOf(s)
+	head := margin + cell("PLACE", 6) + p.cells("WAITER", "HOST:PID") + number("WEIGHT", 7) + number("WAITED", 9) + number("EXPIRES", 9)
+	from, to := window(len(s.Queue), room, m.at[1])
+	lines := []line{styled(&m.style.head, head+"  WAITS FOR"+shown(from, to, len(s.Queue)))}
+	for i := from; i < to; i++ {
+		w := &s.Queue[i]
+		text := cell(strconv.Itoa(w.Ahead+1), 6) + p.cells(w.Label, where(w.Host, w.PID)) + number(strconv.Itoa(w.Weight), 7) +
+			number(scr.Age(w.Waited), 9) + number(left(w.ExpiresIn, w.Expired), 9) + "  " + blocker(s, i)
+		lines = append(lines, m.pick(m.queue && i == m.at[1], text, w.Expired))
+	}
+	return lines
+}
+
+// pick is a row of a table, at the cursor or not.
+func (m *Model) pick(here bool, text string, odd bool) line {
+	l := append(m.mark(here), part{text, nil})
+	if odd {
+		l[1].look = &m.style.warn
+	}
+	return l
+}
+
+func left(d time.Duration, expired bool) string {
+	if expired {
+		return "expired"
+	}
+	return age(d)
+}
+
+// people are the columns that say who it is, as wide as what is in them.
+type people struct{ label, where int }
+
+// peopleOf returns columns for the holders and waiters of s.
+func peopleOf(s *berth.State) people {
+	p := people{6, 8}
+	note := func(label, host string, pid int) {
+		p.label = min(max(p.label, scr.Columns(clean(label))), 24)
+		p.where = min(max(p.where, scr.Columns(where(host, pid))), 28)
+	}
+	for i := range s.Leases {
+		note(s.Leases[i].Label, s.Leases[i].Host, s.Leases[i].PID)
+	}
+	for i := range s.Queue {
+		note(s.Queue[i].Label, s.Queue[i].Host, s.Queue[i].PID)
+	}
+	return p
+}
+
+func where(host string, pid int) string { return clean(fmt.Sprintf("%s:%d", host, pid)) }
+
+func (p people) cells(label, where string) string {
+	if label == "" {
+		label = "-"
+	}
+	return cell(clean(label), p.label) + " " + cell(where, p.where)
+}

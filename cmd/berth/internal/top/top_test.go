@@ -1,0 +1,515 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/berth-go/berth"
+	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/watch"
+)
+
+var start = time.Unix(1_790_000_000, 0)
+
+// desk is a model with what it looks at.
+type desk struct {
+	*testing.T
+	*Model
+	shows watch.View // what Look returns
+	looks int
+	focus string
+	done  []Action
+	fails error
+}
+
+func sit(t *testing.T, rows ...watch.Row) *desk {
+	t.Helper()
+	d := &desk{T: t, shows: watch.View{Rows: rows, At: start, Found: true, Pace: time.Second}}
+	d.Model = New(Config{
+		Look:    func() watch.View { d.looks++; return d.shows },
+		Focus:   func(name string) { d.focus = name },
+		History: func(string, time.Time) []watch.Point { return nil },
+		Do:      func(_ context.Context, a Action) error { d.done = append(d.done, a); return d.fails },
+		Server:  func(context.Context) string { return "redis 7" },
+		Command: "berth",
+	})
+	d.send(tea.WindowSizeMsg{Width: 120, Height: 30})
+	d.tick()
+	return d
+}
+
+// send has the model take a message, and runs what it starts if that is an action.
+func (d *desk) send(msg tea.Msg) tea.Cmd {
+	_, cmd := d.Update(msg)
+	return cmd
+}
+
+func (d *desk) tick() { d.send(tickMsg(start.Add(time.Duration(d.looks) * frame))) }
+
+var special = map[string]rune{
+	"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "up": tea.KeyUp, "down": tea.KeyDown,
+	"pgdown": tea.KeyPgDown, "end": tea.KeyEnd, "home": tea.KeyHome, "backspace": tea.KeyBackspace,
+}
+
+// press presses keys, and returns what the last one started.
+func (d *desk) press(keys ...string) (cmd tea.Cmd) {
+	for _, k := range keys {
+		msg := tea.KeyPressMsg{Text: k, Code: []rune(k)[0]}
+		if code, ok := special[k]; ok {
+			msg = tea.KeyPressMsg{Code: code}
+		}
+		cmd = d.send(msg)
+	}
+	return cmd
+}
+
+// run carries out what a key has started.
+func (d *desk) run(cmd tea.Cmd) {
+	d.Helper()
+	if cmd == nil {
+		d.Fatal("nothing was started")
+	}
+	d.send(cmd())
+}
+
+var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// screen is the picture without colours.
+func (d *desk) screen() string { return sgr.ReplaceAllString(d.View().Content, "") }
+
+func (d *desk) wants(parts ...string) {
+	d.Helper()
+	text := d.screen()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			d.Errorf("%q is not on the screen:\n%s", p, text)
+		}
+	}
+}
+
+func (d *desk) lacks(parts ...string) {
+	d.Helper()
+	text := d.screen()
+	for _, p := range parts {
+		if strings.Contains(text, p) {
+			d.Errorf("%q is on the screen:\n%s", p, text)
+		}
+	}
+}
+
+func sem(name string, used, limit, waiting int) watch.Row {
+	return watch.Row{Summary: berth.Summary{
+		Name: name, InUse: used, Limit: limit, Declared: limit, Holders: used, Waiting: waiting,
+		OldestWait: time.Duration(waiting) * time.Minute, NextExpiry: 20 * time.Second,
+	}}
+}
+
+// full is a semaphore with two holders of weight 1 and 2, and two waiters.
+func full() *berth.State {
+	return &berth.State{
+		Summary: berth.Summary{Name: "api", InUse: 3, Limit: 3, Declared: 3, Holders: 2, Waiting: 2},
+		Leases: []berth.Holder{
+			{ID: "aaaaaaaa.1", Label: "red", Host: "web-1", PID: 11, Weight: 1, Held: time.Hour, ExpiresIn: 20 * time.Second, Until: time.Minute},
+			{ID: "aaaaaaaa.2", Label: "blue", Host: "web-2", PID: 12, Weight: 2, Held: time.Minute, Expired: true},
+		},
+		Queue: []berth.Waiter{
+			{ID: "bbbbbbbb.1", Label: "first", Host: "web-3", PID: 13, Weight: 2, Waited: 42 * time.Second, ExpiresIn: 9 * time.Second},
+			{ID: "bbbbbbbb.2", Label: "second", Host: "web-4", PID: 14, Weight: 1, Ahead: 1, Waited: time.Second, ExpiresIn: 9 * time.Second},
+		},
+	}
+}
+
+// inDetail is a desk with full in detail.
+func inDetail(t *testing.T) *desk {
+	t.Helper()
+	d := sit(t, sem("api", 3, 3, 2))
+	d.press("enter")
+	d.shows.Focus, d.shows.FocusAt = full(), start
+	d.tick()
+	return d
+}
+
+// hostile are texts of other people's programs.
+var hostile = []string{
+	"\x1b[2J\x1b[31mred", "a\nb", "tab\there", "‮reversed", strings.Repeat("日本語", 60), "é́́", "👩‍👩‍👧", "❤️", "\xff\xfe", strings.Repeat("long ", 60), "$(reboot)", "\u009b31m",
+}
+
+// TestEveryScreenFits its terminal, whatever the names and labels are.
+func TestEveryScreenFits(t *testing.T) {
+	var rows []watch.Row
+	state := full()
+	var events []watch.Event
+	for i, name := range hostile {
+		rows = append(rows, sem(name, i, 5, i), watch.Row{Summary: berth.Summary{Name: name + "!"}, Err: &berth.CorruptError{Name: name, Err: errors.New(name)}})
+		state.Leases = append(state.Leases, berth.Holder{ID: name, Label: name, Host: name})
+		state.Queue = append(state.Queue, berth.Waiter{ID: name, Label: name, Host: name, Ahead: i + 2})
+		events = append(events, watch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: name, ID: name}, At: start})
+	}
+	for _, err := range []error{nil, errors.New("\x1b[31m" + strings.Repeat("away ", 100))} {
+		for _, size := range []tea.WindowSizeMsg{{Width: 60, Height: 24}, {Width: 80, Height: 24}, {Width: 200, Height: 60}, {Width: 61, Height: 7}, {Width: 20, Height: 3}, {Width: 1, Height: 1}} {
+			for what, keys := range map[string][]string{
+				"list": {}, "filter": {"/"}, "detail": {"enter"}, "queue": {"enter", "tab", "end"}, "events": {"e"}, "help": {"?"},
+				"pause": {"p"}, "pin": {"="}, "force": {"enter", "X"}, "none": {"/", "none"},
+			} {
+				for _, onlyASCII := range []bool{false, true} {
+					d := sit(t, rows...)
+					d.cfg.ASCII = onlyASCII
+					d.shows.Err, d.shows.Events.Last, d.shows.Events.Err = err, events, err
+					d.shows.Focus, d.shows.FocusErr = state, err
+					d.send(size)
+					d.tick()
+					for _, k := range keys {
+						d.press(k)
+						d.tick()
+					}
+					fits(t, fmt.Sprint(what, size, onlyASCII), d.screen(), size, onlyASCII)
+				}
+			}
+		}
+	}
+}
+
+func fits(t *testing.T, what, text string, size tea.WindowSizeMsg, onlyASCII bool) {
+	t.Helper()
+	lines := strings.Split(text, "\n")
+	if len(lines) != size.Height {
+		t.Errorf("%s: %d lines", what, len(lines))
+	}
+	for _, l := range lines {
+		if scr.Columns(l) > size.Width {
+			t.Errorf("%s: %d columns: %q", what, scr.Columns(l), l)
+		}
+		for _, r := range l {
+			if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || onlyASCII && r > 0x7e {
+				t.Fatalf("%s: %q in %q", what, r, l)
+			}
+		}
+	}
+}
+
+func names(d *desk) (all []string) {
+	for _, r := range d.visible {
+		all = append(all, r.Name)
+	}
+	return all
+}
+
+func TestListIsSortedAndFiltered(t *testing.T) {
+	d := sit(t, sem("api/a", 1, 9, 0), sem("api/b", 2, 2, 5), sem("db", 4, 4, 7), watch.Row{Summary: berth.Summary{Name: "idle"}, Idle: true})
+	for _, step := range []struct {
+		keys []string
+		want string
+	}{
+		{nil, "db api/b api/a idle"},
+		{[]string{"S"}, "idle api/a api/b db"},
+		{[]string{"s", "s"}, "db api/b api/a idle"},
+		{[]string{"s", "s"}, "api/a api/b db idle"},
+		{[]string{"c"}, "api/b db"},
+		{[]string{"c", "/", "A", "P", "I", "enter"}, "api/a api/b"},
+		{[]string{"/", "*", "b"}, "api/b"},
+		{[]string{"backspace", "backspace", "esc"}, "api/a api/b db idle"},
+		{[]string{"/", "[", "enter"}, ""},
+		{[]string{"esc"}, "api/a api/b db idle"},
+	} {
+		d.press(step.keys...)
+		if got := strings.Join(names(d), " "); got != step.want {
+			t.Errorf("after %q: %s, want %s", step.keys, got, step.want)
+		}
+	}
+	d.press("/", "n", "o", "n", "e", "enter")
+	d.wants("None of them passes: /none")
+}
+
+// TestCursorStaysWithItsName while the order changes around it.
+func TestCursorStaysWithItsName(t *testing.T) {
+	d := sit(t, sem("a", 1, 1, 3), sem("b", 1, 1, 2), sem("c", 1, 1, 1))
+	d.press("down")
+	d.shows.Rows = []watch.Row{sem("a", 1, 1, 0), sem("b", 1, 1, 0), sem("c", 1, 1, 9)}
+	d.tick()
+	if d.selected != "b" || d.index() != 2 {
+		t.Errorf("at %q, row %d", d.selected, d.index())
+	}
+	d.shows.Rows = d.shows.Rows[:1]
+	d.tick()
+	d.wants(">a")
+}
+
+// TestFiveThousand: only what is on the screen is drawn, from end to end.
+func TestFiveThousand(t *testing.T) {
+	var rows []watch.Row
+	for i := range 5000 {
+		rows = append(rows, sem(fmt.Sprintf("n%04d", i), 1, 5, 0))
+	}
+	drawn := map[string]bool{}
+	d := sit(t, rows...)
+	d.cfg.History = func(name string, _ time.Time) []watch.Point { drawn[name] = true; return nil }
+	d.wants("5000 semaphores", ">n0000")
+	if len(drawn) > d.height {
+		t.Errorf("%d rows were drawn", len(drawn))
+	}
+	d.press("end")
+	d.wants(">n4999")
+	d.press("home", "pgdown")
+	d.wants(fmt.Sprintf(">n%04d", d.height-6))
+}
+
+func TestDetailTellsWhoBlocksWhom(t *testing.T) {
+	d := inDetail(t)
+	if d.focus != "api" {
+		t.Errorf("focus on %q", d.focus)
+	}
+	d.wants("3 in use by 2 holders, 2 waiting; limit 3", "red", "web-1:11", "aaaaaaaa.1", "expired", "The first in the queue waits for 2 permits of 2 holders; red (web-1:11) has held longest",
+		"those ahead (1)")
+	for what, c := range map[string]struct {
+		change func(*berth.State)
+		want   string
+	}{
+		"paused":    {func(s *berth.State) { s.Paused = true }, `waits for "berth resume"`},
+		"frozen":    {func(s *berth.State) { s.Pinned, s.Limit = true, 0 }, "waits for another limit than 0"},
+		"one":       {func(s *berth.State) { s.Leases = s.Leases[:1] }, "waits for 2 permits of red (web-1:11)"},
+		"partly":    {func(s *berth.State) { s.InUse = 2 }, "waits for 1 permit of 2 holders"},
+		"next":      {func(s *berth.State) { s.InUse = 1 }, "waits for its turn, which is now"},
+		"nobody":    {func(s *berth.State) { s.Queue = nil }, "Nobody waits."},
+		"evicted":   {func(s *berth.State) { s.Leases[0].Evicting = true }, "aaaaaaaa.1, told to stop"},
+		"unlabeled": {func(s *berth.State) { s.Leases[0].Label = "" }, "holders; web-1:11 has held longest"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := inDetail(t)
+			c.change(d.shows.Focus)
+			d.tick()
+			d.wants(c.want)
+		})
+	}
+	d.shows.FocusErr = fmt.Errorf("%w: gone", berth.ErrNotFound)
+	d.tick()
+	d.wants("api  is idle")
+	d.press("esc")
+	if d.Model.screen != listScreen || d.focus != "" {
+		t.Errorf("screen %v, focus %q", d.Model.screen, d.focus)
+	}
+}
+
+// TestCursorFollowsWhomItIsAt: holders come and go between a look and a key.
+func TestCursorFollowsWhomItIsAt(t *testing.T) {
+	d := inDetail(t)
+	d.press("down")
+	s := full()
+	s.Leases = append([]berth.Holder{{ID: "cccccccc.1"}}, s.Leases[1], s.Leases[0])
+	d.shows.Focus = s
+	d.tick()
+	d.press("x")
+	d.wants("berth evict api aaaaaaaa.2", "blue (web-2:12)")
+}
+
+func TestActions(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(*desk)
+		keys    []string
+		command string
+		want    Action
+	}{
+		{"pause", nil, []string{"p"}, "berth pause api", Action{Verb: "pause", Name: "api"}},
+		{"resume", func(d *desk) { d.shows.Focus.Paused = true }, []string{"p"}, "berth resume api", Action{Verb: "resume", Name: "api"}},
+		{"pin", nil, []string{"=", "backspace", "1", "7", "enter"}, "berth pin api 17", Action{Verb: "pin", Name: "api", Limit: 17}},
+		{"unpin", func(d *desk) { d.shows.Focus.Pinned = true }, []string{"u"}, "berth unpin api", Action{Verb: "unpin", Name: "api"}},
+		{"evict a waiter", nil, []string{"tab", "down", "x"}, "berth evict api bbbbbbbb.2", Action{Verb: "evict", Name: "api", ID: "bbbbbbbb.2", Who: "second (web-4:14)"}},
+		{"force", nil, []string{"X", "a", "p", "i", "enter"}, "berth evict --force api aaaaaaaa.1", Action{Verb: "evict", Name: "api", ID: "aaaaaaaa.1", Who: "red (web-1:11)", Force: true}},
+		{"name for a shell", func(d *desk) { d.shows.Focus.Name = "it's; rm" }, []string{"p"}, `berth pause 'it'\''s; rm'`, Action{Verb: "pause", Name: "it's; rm"}},
+		{"name like a flag", func(d *desk) { d.shows.Focus.Name = "-x" }, []string{"p"}, "berth pause -- -x", Action{Verb: "pause", Name: "-x"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begin := func() *desk {
+				d := inDetail(t)
+				if c.change != nil {
+					c.change(d)
+				}
+				d.tick()
+				d.press(c.keys...)
+				d.wants(c.command, "[No]")
+				return d
+			}
+			for _, no := range []string{"enter", "esc", "n"} {
+				if d := begin(); d.press(no) != nil || d.dialog != nil || len(d.done) > 0 {
+					t.Errorf("%s: did %v", no, d.done)
+				}
+			}
+			d := begin()
+			d.run(d.press("y"))
+			if !slices.Equal(d.done, []Action{c.want}) {
+				t.Errorf("did %+v", d.done)
+			}
+			d.wants(": done")
+			d = begin()
+			d.fails = errors.New("berth: \x1b[31mno")
+			d.run(d.press("tab", "enter"))
+			d.wants("no")
+			d.lacks(": done")
+		})
+	}
+}
+
+// TestForceNeedsTheName: typed as it is, or nothing happens.
+func TestForceNeedsTheName(t *testing.T) {
+	d := inDetail(t)
+	for _, keys := range [][]string{{"X", "enter", "y"}, {"X", "a", "p", "enter", "tab", "enter"}, {"X", "y", "y"}} {
+		d.press(keys...)
+		if d.dialog == nil || len(d.done) > 0 {
+			t.Fatalf("%q: did %v", keys, d.done)
+		}
+		d.press("esc")
+	}
+	for _, limit := range []string{"", "-1", "x", "99999999"} {
+		d.press("=", "backspace")
+		d.send(tea.PasteMsg{Content: limit})
+		if d.press("enter", "y") != nil || d.dialog == nil {
+			t.Errorf("limit %q: %v", limit, d.done)
+		}
+		d.press("esc")
+	}
+}
+
+// TestReadOnlyShowsTheCommandAndDoesNothing.
+func TestReadOnlyShowsTheCommandAndDoesNothing(t *testing.T) {
+	d := inDetail(t)
+	d.cfg.ReadOnly = "--read-only"
+	for key, command := range map[string]string{"p": "berth pause api", "=": "berth pin api 3", "x": "berth evict api aaaaaaaa.1", "X": "berth evict --force api aaaaaaaa.1"} {
+		if d.press(key) != nil || d.dialog != nil {
+			t.Errorf("%s asks", key)
+		}
+		d.wants(command, "read-only")
+	}
+	if len(d.done) > 0 {
+		t.Errorf("did %v", d.done)
+	}
+}
+
+func TestCopyIsTheCommandForWhatIsSelected(t *testing.T) {
+	d := inDetail(t)
+	if d.press("y") == nil {
+		t.Error("nothing was copied")
+	}
+	d.wants("copied: berth evict api aaaaaaaa.1")
+	d.press("esc", "y")
+	d.wants("copied: berth show api")
+}
+
+// TestRedisAway: what was last known stays, with its age and the reason.
+func TestRedisAway(t *testing.T) {
+	d := sit(t, sem("api", 3, 3, 2))
+	d.shows.Err = errors.New("berth: redis does not answer: gone fishing")
+	d.send(tickMsg(start.Add(12 * time.Second)))
+	d.wants("as of 12s ago: redis does not answer: gone fishing", ">api")
+	d.shows.Err, d.shows.At = nil, start.Add(13*time.Second)
+	d.send(tickMsg(start.Add(13 * time.Second)))
+	d.lacks("gone fishing")
+	empty := sit(t)
+	empty.shows = watch.View{Err: errors.New("berth: nobody there")}
+	empty.tick()
+	empty.wants("nobody there")
+	empty.lacks("No semaphore")
+}
+
+// TestStates has a word for each state that is not usual.
+func TestStates(t *testing.T) {
+	paused, pinned, frozen, expired := sem("paused1", 0, 2, 0), sem("pinned1", 0, 2, 0), sem("frozen1", 0, 0, 0), sem("expired1", 3, 2, 0)
+	paused.Paused, pinned.Pinned, frozen.Pinned, expired.Expired = true, true, true, 2
+	d := sit(t, paused, pinned, frozen, expired,
+		watch.Row{Summary: berth.Summary{Name: "damaged1"}, Err: &berth.CorruptError{Err: errors.New("x")}},
+		watch.Row{Summary: berth.Summary{Name: "newer1"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
+		watch.Row{Summary: berth.Summary{Name: "half1"}, Err: &berth.CorruptError{Heals: time.Minute, Err: errors.New("x")}},
+		watch.Row{Summary: berth.Summary{Name: "idle1"}, Idle: true})
+	for _, l := range strings.Split(d.screen(), "\n")[4:12] {
+		name := strings.Fields(strings.TrimPrefix(l, ">"))[0]
+		if word := strings.TrimSuffix(name, "1"); strings.Count(l, word) < 2 && name != "newer1" && name != "half1" {
+			t.Errorf("%q does not say %q", l, word)
+		}
+	}
+	d.wants("newer layout", "half lost, heals in 1m00s", "over limit, 2 expired")
+}
+
+func TestEvents(t *testing.T) {
+	d := sit(t, sem("api", 3, 3, 2))
+	d.press("e")
+	d.shows.Events = watch.Feed{Listening: true, Counts: map[berth.EventKind]int{berth.EventExpired: 2}}
+	for i := range 40 {
+		d.shows.Events.Last = append(d.shows.Events.Last, watch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: fmt.Sprint("n", i), ID: "x"}, At: start})
+	}
+	d.tick()
+	d.wants("2 expired", "n39")
+	d.press("end")
+	d.wants("n0 ")
+	d.shows.Events.Listening, d.shows.Events.Err = false, berth.ErrFlood
+	d.tick()
+	d.wants("not listening: too many messages")
+	d.press("esc")
+	d.wants(">api")
+}
+
+// TestPausedDisplayLooksAtNothing, and goes on with the same key.
+func TestPausedDisplayLooksAtNothing(t *testing.T) {
+	d := sit(t, sem("api", 3, 3, 2))
+	d.send(tea.KeyPressMsg{Code: tea.KeySpace, Text: " "})
+	before := d.looks
+	for range 10 {
+		d.tick()
+	}
+	if d.looks != before {
+		t.Errorf("it looked %d times", d.looks-before)
+	}
+	d.wants("space goes on")
+	d.send(tea.KeyPressMsg{Code: tea.KeySpace, Text: " "})
+	d.tick()
+	if d.looks == before {
+		t.Error("it does not go on")
+	}
+}
+
+func TestQuit(t *testing.T) {
+	for _, k := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}} {
+		d := sit(t)
+		if cmd := d.send(k); cmd == nil || cmd() != (tea.QuitMsg{}) {
+			t.Errorf("%v does not end it", k)
+		}
+	}
+}
+
+// TestSparkline: demand in the last minute, high where somebody waits.
+func TestSparkline(t *testing.T) {
+	d := sit(t, sem("api", 3, 3, 2))
+	d.now = start.Add(time.Minute)
+	d.cfg.History = func(string, time.Time) (all []watch.Point) {
+		for i := range int32(60) {
+			all = append(all, watch.Point{At: start.Add(time.Duration(i) * time.Second).UnixMilli(), InUse: min(i/10, 3), Limit: 3, Waiting: max(i/10-3, 0)})
+		}
+		return all
+	}
+	row := d.visible[0]
+	if got := d.spark(&row, 12); got != "▁▂▂▃▃▅▅▆▆███" {
+		t.Errorf("drew %q", got)
+	}
+}
+
+func TestPlainAndJSON(t *testing.T) {
+	v := watch.View{At: start, Rows: []watch.Row{
+		sem("api", 3, 3, 2), {Summary: berth.Summary{Name: "bad"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
+		{Summary: berth.Summary{Name: "idle"}, Idle: true},
+	}}
+	text := Plain(v, 80, true)
+	if strings.ContainsAny(text, "\x1b>") || !strings.Contains(text, " api ") || !strings.Contains(text, "newer layout") || strings.Count(text, "\n") != 6 {
+		t.Errorf("plain:\n%s", text)
+	}
+	s := NewSample(v)
+	if len(s.Semaphores) != 1 || len(s.Damaged) != 1 || !s.Damaged[0].Newer || !s.At.Equal(start) {
+		t.Errorf("sample %+v", s)
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestTopOnATerminal: it shows what is there, does what was confirmed, and leaves the
+// terminal as it was, however it ends.
+func TestTopOnATerminal(t *testing.T) {
+	t.Parallel()
+	url, stop, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	berth := func(args ...string) string {
+		cmd := exec.Command("berth", append([]string{"--redis", url}, args...)...)
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	term, home := openTerminal(t, url, "bash", "--norc", "--noprofile", "--noediting", "-i")
+	term.dir = home
+	term.send("berth run -n 1 --label the-holder queue-of-two -- sleep 100 & berth run -n 1 queue-of-two -- sleep 100 &\n")
+	if !eventually(func() bool { return strings.Contains(berth("show", "queue-of-two"), "1 waiting") }) {
+		t.Fatal("nobody waits")
+	}
+	const alternate, normal = "\x1b[?1049h", "\x1b[?1049l"
+	begin := func(command string) {
+		t.Helper()
+		term.send(command + "; echo co\"\"de-$?\n")
+		term.expect(alternate)
+		term.expect("queue-of-two")
+	}
+	end := func(code int) {
+		t.Helper()
+		term.expect(normal)
+		term.expect(fmt.Sprint("code-", code))
+		term.expect("ready> ")
+		term.send("stty -a | grep -o ' echo ' | tr a-z A-Z\n") // a raw terminal echoes nothing
+		term.expect(" ECHO ")
+	}
+
+	begin("berth top")
+	term.send("\r") // enter
+	term.expect("the-holder")
+	term.send("p")
+	term.expect("berth pause queue-of-two")
+	term.send("\r") // No
+	term.expect("the-holder")
+	term.send("p")
+	term.expect("berth pause queue-of-two")
+	term.send("y")
+	if !eventually(func() bool { return strings.Contains(berth("show", "queue-of-two"), "paused") }) {
+		t.Fatalf("it was not paused:\n%s", berth("show", "queue-of-two"))
+	}
+	term.send("\x1a") // Ctrl-Z
+	term.expect(normal)
+	term.expect("Stopped")
+	term.expect("ready> ")
+	term.send("fg\n")
+	term.expect(alternate)
+	term.expect("queue-of-two")
+	term.send("q")
+	term.expect(normal)
+	term.expect("ready> ")
+
+	begin("berth top --read-only")
+	term.send("p")
+	term.expect("nothing is changed")
+	term.send("q")
+	end(0)
+
+	begin("sh -c 'echo $$ >pid; exec berth top'")
+	if err := unix.Kill(term.number("pid"), unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	end(0)
+	if got := berth("show", "queue-of-two"); !strings.Contains(got, "paused") {
+		t.Errorf("it was resumed without being told to:\n%s", got)
+	}
+	term.send("kill %1 %2; wait\n")
+}

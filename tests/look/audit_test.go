@@ -1,0 +1,116 @@
+package look_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// audit returns what Audit yields.
+func audit(e *testenv.Env) (all []berth.Audited) {
+	e.Helper()
+	for a, err := range e.Inspector.Audit(e.Ctx) {
+		e.Must(err)
+		all = append(all, a)
+	}
+	return all
+}
+
+// TestAuditTellsWhatWasDone by whom and why, the latest first.
+func TestAuditTellsWhatWasDone(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		held, waits := e.Hold(p.Sem(1)), e.Queue(p.Sem(1))
+		in := e.Inspector.Because("ann@ops-1", "moving house")
+		e.Must(in.Pause(e.Ctx, testenv.Name))
+		e.Must(in.Resume(e.Ctx, testenv.Name))
+		e.Must(in.Pin(e.Ctx, testenv.Name, 1))
+		e.Must(e.Inspector.Because("bob", "").Unpin(e.Ctx, testenv.Name))
+		e.Must(in.Resize(e.Ctx, testenv.Name, 1))
+		e.Must(in.ForceEvict(e.Ctx, testenv.Name, held.ID()))
+		next := waits.Granted()
+		e.Must(in.Evict(e.Ctx, testenv.Name, next.ID()))
+		e.Must(in.Purge(e.Ctx, testenv.Name))
+		e.WantErr(in.Resume(e.Ctx, "absent"), berth.ErrNotFound)
+		e.WantErr(in.Pin(e.Ctx, testenv.Name, -1), berth.ErrInvalid)
+		e.Must(e.Inspector.Pause(e.Ctx, "nobody tells"))
+		want := []string{
+			"purge  ann@ops-1 moving house", "evict " + next.ID() + " ann@ops-1 moving house", "evict --force " + held.ID() + " ann@ops-1 moving house",
+			"resize 1 ann@ops-1 moving house", "unpin  bob ", "pin 1 ann@ops-1 moving house", "resume  ann@ops-1 moving house", "pause  ann@ops-1 moving house",
+		}
+		all := audit(e)
+		if len(all) != len(want) {
+			e.Fatalf("audited %+v", all)
+		}
+		now := e.Redis.Time(e.Ctx).Val()
+		for i, a := range all {
+			got := strings.Join([]string{a.Verb, a.What, a.Who, a.Why}, " ")
+			if got != want[i] || a.Name != testenv.Name || a.Error != "" || now.Sub(a.At).Abs() > time.Minute {
+				e.Errorf("entry %d: %+v, want %s", i, a, want[i])
+			}
+		}
+	})
+}
+
+// TestAuditIsNoSemaphore, and it does not grow for ever.
+func TestAuditIsNoSemaphore(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		in := e.Inspector.Because("ann", "")
+		for range 1200 {
+			e.Must(in.Pause(e.Ctx, "p"))
+		}
+		if n := len(audit(e)); n < 1000 || n > 1150 {
+			e.Errorf("%d entries are kept", n)
+		}
+		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		e.Must(err)
+		if len(all) != 1 || all[0].Name != "p" {
+			e.Errorf("listed %+v", all)
+		}
+	})
+}
+
+// TestAuditWithoutRights: what was to be done is done, and the log says what is missing.
+func TestAuditWithoutRights(t *testing.T) {
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		t, s := e.T, e.Server
+		rights, _ := redistest.LeastRights(t, "../..")
+		args := []any{"ACL", "SETUSER", "berth", "reset", "on", ">secret"}
+		for _, r := range rights {
+			args = append(args, r)
+		}
+		s.Do(t, args...)
+		options := e.Options
+		options.Username, options.Password = "berth", "secret"
+		e.Options = options
+		var log bytes.Buffer
+		in := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector()
+		e.Must(in.Because("ann", "because").Pause(e.Ctx, testenv.Name))
+		if st := e.Show(); !st.Paused {
+			t.Error("it is not paused")
+		}
+		if text := log.String(); !strings.Contains(text, "not recorded in the audit") || !strings.Contains(text, "NOPERM") {
+			t.Errorf("logged %q", text)
+		}
+		for _, err := range in.Audit(e.Ctx) {
+			e.WantErr(err, berth.ErrRefused)
+		}
+	})
+}
+
+func TestAuditRefusesUnsafeTexts(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		for _, in := range []*berth.Inspector{
+			e.Inspector.Because("", "why"), e.Inspector.Because("a\x1b[31m", ""), e.Inspector.Because("a", "b\nc"), e.Inspector.Because("a", strings.Repeat("x", 501)),
+		} {
+			e.WantErr(in.Pause(e.Ctx, testenv.Name), berth.ErrInvalid)
+		}
+		e.Unchanged(map[string]string{})
+	})
+}
