@@ -432,10 +432,10 @@ func TestReplicas(t *testing.T) {
 	if effect != Report || !ok || why.Want != 2 || why.Got != 1 || l.Trust != trust || l.Next() != l.now.Add(time.Second) {
 		t.Errorf("effects %b, %v, next after %v", effect, l.Outcome, l.Next().Sub(l.now))
 	}
-	l = newLife(func(t *protocol.Terms) { t.MinReplicas = 2 })
+	l = newLife(func(t *protocol.Terms) { t.MinReplicas = 1 })
 	asking(l)
 	l.answer(granted(ttl))
-	if effect := l.answer(renewed, counted(1)); effect != Send|Wake || l.State != Leaving {
+	if effect := l.answer(renewed, counted(0)); effect != Send|Wake || l.State != Leaving {
 		t.Errorf("effects %b, state %d", effect, l.State)
 	}
 }
@@ -490,9 +490,43 @@ func TestAnswerToWhatIsNotWantedAnyMore(t *testing.T) {
 // TestNothingWasSent: what the server never heard of ends at once.
 func TestNothingWasSent(t *testing.T) {
 	t.Parallel()
+	for name, from := range map[string]func(*life){
+		"at first":            func(l *life) { l.Ask(l.now) },
+		"since it asks again": func(l *life) { asking(l); l.answer(gone(protocol.Expired)) },
+	} {
+		l := newLife()
+		from(l)
+		if effect := l.Cancel(ErrReleased, l.now); effect != Wake|Report || l.State != Ended {
+			t.Errorf("%s: effects %b, state %d", name, effect, l.State)
+		}
+	}
+}
+
+// TestRenewedByHandIsLookedAtAgain: a renewal that was asked for is not repeated.
+func TestRenewedByHandIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
 	l := newLife()
-	l.Ask(l.now)
-	if effect := l.Cancel(ErrReleased, l.now); effect != Wake|Report || l.State != Ended {
+	l.Manual = true
+	held(l)
+	l.Renew(l.now)
+	l.answer(renewed)
+	if l.HeardEnd(); l.sent().Verb != protocol.Heartbeat {
+		t.Errorf("%c is sent", l.sent().Verb)
+	}
+}
+
+// TestAnswerAsTrustEnds is an answer that is too late.
+func TestAnswerAsTrustEnds(t *testing.T) {
+	t.Parallel()
+	atTrust := func(a *Answer) { a.Got = a.Sent.Add(trusted) }
+	l := newLife()
+	confirming(l)
+	if effect := l.answer(renewed, atTrust); effect != Send || l.State != Confirming {
 		t.Errorf("effects %b, state %d", effect, l.State)
+	}
+	l = newLife()
+	asking(l)
+	if effect := l.answer(granted(ttl), atTrust); effect != Send || l.State != Confirming {
+		t.Errorf("a grant: effects %b, state %d", effect, l.State)
 	}
 }
