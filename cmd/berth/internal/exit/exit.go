@@ -27,7 +27,7 @@ const (
 	Usage         = 64  // the command line, or a URL, is wrong
 	Unavailable   = 69  // Redis is unreachable, or refuses
 	Output        = 74  // the result could not be written
-	NotAcquired   = 75  // no permit in time; trying later may help
+	NotAcquired   = 75  // no permit in time, or evicted from the queue; trying later may help
 	Lost          = 76  // the lease was lost
 	NoPermission  = 77  // BERTH_READ_ONLY forbids it
 	NotExecutable = 126 // the command was found but cannot be executed

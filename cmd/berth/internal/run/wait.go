@@ -130,7 +130,10 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	if busy := (*berth.BusyError)(nil); errors.As(a.err, &busy) {
 		return nil, cfg.refused(busyText(busy))
 	}
-	if exit.Of(a.err) == exit.NotAcquired { // too heavy, or evicted: waiting would not have helped
+	if errors.Is(a.err, berth.ErrEvicted) { // told in any case: the code alone says something else
+		return nil, exit.Errorf(cfg.NotAcquired, "%q: no permit: an operator took its place in the queue away", cfg.Name)
+	}
+	if exit.Of(a.err) == exit.NotAcquired { // too heavy: waiting would not have helped
 		return nil, &exit.Error{Code: cfg.NotAcquired, Err: a.err}
 	}
 	return nil, a.err
