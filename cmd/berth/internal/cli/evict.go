@@ -79,6 +79,7 @@ With --label, --host or --pid a NAME can be a quoted pattern, '*' for all.`,
 	f.IntVar(&e.pid, "pid", 0, "those of the process with this number")
 	f.BoolVar(&e.force, "force", false, "free the permits at once")
 	f.BoolVarP(&e.yes, "yes", "y", false, "do not ask")
+	a.reasonFlag(cmd)
 	cmd.RunE = runs(func(_ *cobra.Command, args []string) error { return a.evict(&e, args) })
 	return cmd
 }
@@ -92,7 +93,7 @@ func (a *app) evict(e *eviction, args []string) error {
 		return err
 	}
 	defer s.Close(nil)
-	in := s.client.Inspector()
+	in := a.operator(s, a.reason)
 	names, ids := args[:1], args[1:]
 	if e.selects() {
 		if names, err = a.expand(in, args); err != nil {

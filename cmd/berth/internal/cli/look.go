@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/watch"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -34,17 +35,27 @@ func (a *app) lsCommand() *cobra.Command {
 			if asJSON {
 				return errors.Join(a.printJSON(list), err)
 			}
-			return errors.Join(a.print(listTable(list).text(a.columns())), err) // damaged ones hide no others
+			return errors.Join(a.print(listTable(list, reasons(ctx, in, list...)).text(a.columns())), err) // damaged ones hide no others
 		})
 	})
 	return cmd
 }
 
-func listTable(list []berth.Summary) *table {
+// reasons reads the audit if anything is paused or pinned.
+func reasons(ctx context.Context, in *berth.Inspector, list ...berth.Summary) watch.Reasons {
+	for _, s := range list {
+		if s.Paused || s.Pinned {
+			return watch.ReasonsIn(ctx, in)
+		}
+	}
+	return nil
+}
+
+func listTable(list []berth.Summary, why watch.Reasons) *table {
 	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "OLDEST WAIT", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
 		t.row(s.Name, strconv.Itoa(s.InUse), strconv.Itoa(s.Limit), strconv.Itoa(s.Holders),
-			strconv.Itoa(s.Waiting), ageOrDash(s.OldestWait), ageOrDash(s.NextExpiry), stateWords(s))
+			strconv.Itoa(s.Waiting), ageOrDash(s.OldestWait), ageOrDash(s.NextExpiry), stateWords(s, why))
 	}
 	return t
 }
@@ -72,16 +83,16 @@ not in use.`,
 			if asJSON {
 				return a.printJSON(state)
 			}
-			return a.print(stateText(state, a.columns()))
+			return a.print(stateText(state, reasons(ctx, in, state.Summary), a.columns()))
 		})
 	})
 	return cmd
 }
 
-func stateText(s *berth.State, columns int) string {
+func stateText(s *berth.State, why watch.Reasons, columns int) string {
 	head := fmt.Sprintf("%s: %d of %d in use by %s, %d waiting", screen.Clean(s.Name),
 		s.InUse, s.Limit, plural(len(s.Leases), "holder"), len(s.Queue))
-	if words := stateWords(s.Summary); words != "" {
+	if words := stateWords(s.Summary, why); words != "" {
 		head += " (" + words + ")"
 	}
 	var b strings.Builder
@@ -128,13 +139,13 @@ func expiry(left time.Duration, expired bool) string {
 	return ageOrDash(left)
 }
 
-func stateWords(s berth.Summary) string {
+func stateWords(s berth.Summary, why watch.Reasons) string {
 	var words []string
 	if s.Paused {
-		words = append(words, "paused")
+		words = append(words, why.Pause(s.Name))
 	}
 	if s.Pinned {
-		words = append(words, fmt.Sprintf("pinned, declared %d", s.Declared))
+		words = append(words, fmt.Sprintf("%s, declared %d", why.Pin(s.Name), s.Declared))
 	}
 	if s.Expired > 0 {
 		words = append(words, fmt.Sprintf("%d expired", s.Expired))

@@ -102,7 +102,7 @@ func (a *app) nameVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, c
 	v.do = func(ctx context.Context, in *berth.Inspector, name string) error { return do(in, ctx, name) }
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = runs(func(_ *cobra.Command, names []string) error { return a.set(v, names) })
-	return verbFlags(&cmd, &v)
+	return a.verbFlags(&cmd, &v)
 }
 
 // limitVerb is a verb with names and a limit.
@@ -118,13 +118,14 @@ func (a *app) limitVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, 
 		v.do = func(ctx context.Context, in *berth.Inspector, name string) error { return do(in, ctx, name, limit) }
 		return a.set(v, names)
 	})
-	return verbFlags(&cmd, &v)
+	return a.verbFlags(&cmd, &v)
 }
 
-func verbFlags(cmd *cobra.Command, v *setting) *cobra.Command {
+func (a *app) verbFlags(cmd *cobra.Command, v *setting) *cobra.Command {
 	v.name = cmd.Name()
 	cmd.GroupID = groupRule
 	cmd.Flags().BoolVarP(&v.yes, "yes", "y", false, "do not ask")
+	a.reasonFlag(cmd)
 	if v.name == "pin" || v.name == "pause" {
 		cmd.Flags().BoolVar(&v.create, "create", false, "also if the name is not in use")
 	}
@@ -146,7 +147,7 @@ func (a *app) set(v setting, args []string) error {
 		return err
 	}
 	defer s.Close(nil)
-	in := s.client.Inspector()
+	in := a.operator(s, a.reason)
 	names, err := a.expand(in, args)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ It takes names as they are, no patterns.`,
 		Args:    cobra.MinimumNArgs(1),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.reasonFlag(cmd)
 	cmd.RunE = runs(func(_ *cobra.Command, names []string) error { return a.purge(names, yes) })
 	return cmd
 }
@@ -37,7 +38,7 @@ func (a *app) purge(names []string, yes bool) error {
 		return err
 	}
 	defer s.Close(nil)
-	in := s.client.Inspector()
+	in := a.operator(s, a.reason)
 	before, plan := make([]string, len(names)), ""
 	for i, name := range names {
 		if before[i], err = remains(in, name); err != nil {

@@ -168,10 +168,9 @@ func (a *app) printLine(v any) error {
 func (a *app) topScreen(s *session, sampler *watch.Sampler, f topFlags, out *os.File) error {
 	a.quiet = true // what is written beside the picture spoils it
 	defer start(sampler)()
-	in := s.client.Inspector()
 	cfg := top.Config{
 		Look: sampler.Look, Focus: sampler.Focus, History: sampler.History, ASCII: asciiOnly(), Command: a.commandLine(),
-		Do:     func(ctx context.Context, act top.Action) error { return operate(ctx, in, act) },
+		Do:     func(ctx context.Context, act top.Action) error { return operate(ctx, a.operator(s, act.Reason), act) },
 		Server: s.describe,
 	}
 	switch {

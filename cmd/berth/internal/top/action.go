@@ -19,6 +19,8 @@ type Action struct {
 	ID    string // evict
 	Who   string // evict: whose lease or request that is
 	Force bool   // evict
+
+	Reason string
 }
 
 // Args are the arguments of the berth command that does the same.
@@ -26,6 +28,9 @@ func (a Action) Args() []string {
 	args := []string{a.Verb}
 	if a.Force {
 		args = append(args, "--force")
+	}
+	if a.Reason != "" {
+		args = append(args, "--reason", a.Reason)
 	}
 	if strings.HasPrefix(a.Name, "-") {
 		args = append(args, "--")
@@ -87,7 +92,7 @@ func (a Action) outcome(err error) string {
 type dialog struct {
 	action Action
 	fields []*field
-	at     int // of the fields, then No, then Yes
+	at     int // of the fields, of which the last is the reason, then No, then Yes
 }
 
 // field is what is to be typed.
@@ -125,6 +130,11 @@ func (m *Model) ask(a Action) tea.Cmd {
 	if a.Force {
 		d.fields = append(d.fields, &field{"type the name to go on", "", func(s string) bool { return s == a.Name }})
 	}
+	d.fields = append(d.fields, &field{"reason, if you like", "", func(string) bool { return true }})
+	d.at = d.no()
+	if len(d.fields) > 1 {
+		d.at = 0
+	}
 	m.dialog = d
 	return nil
 }
@@ -134,6 +144,7 @@ func (m *Model) command(a Action) string { return m.cfg.Command + " " + quoted(a
 // chosen is the action with what was typed.
 func (d *dialog) chosen() Action {
 	a := d.action
+	a.Reason = strings.TrimSpace(d.fields[len(d.fields)-1].text)
 	if a.Verb == "pin" {
 		a.Limit, _ = strconv.Atoi(d.fields[0].text)
 	}
@@ -163,7 +174,7 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 			f.text = string(r[:len(r)-1])
 		}
 	case typing:
-		m.type_(k.Text)
+		m.insert(k.Text)
 	}
 	return nil
 }
@@ -227,7 +238,7 @@ func (m *Model) dialogLines() []line {
 func (m *Model) footer() line {
 	switch {
 	case m.dialog != nil:
-		return styled(&m.style.dim, "y yes · n no · tab next · enter chooses · esc back")
+		return styled(&m.style.dim, "y yes · n no · up to the reason · enter chooses · esc back")
 	case m.typing:
 		return line{{"/" + clean(m.filter) + "_", &m.style.strong}, {"   enter keeps it, esc drops it", &m.style.dim}}
 	case m.note != "" && m.now.Before(m.until):

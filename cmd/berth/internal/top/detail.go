@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -24,7 +25,11 @@ func (m *Model) detailLines(room int) []line {
 	if s == nil {
 		return append(lines, line{{clean(m.name), &m.style.head}, {"  looking …", &m.style.dim}})
 	}
-	lines = append(lines, m.summaryLine(s), m.blockLine(s), line{})
+	lines = append(lines, m.summaryLine(s))
+	for _, why := range m.view.FocusWhy {
+		lines = append(lines, styled(&m.style.warn, clean(strings.ToUpper(why[:1])+why[1:])+"."))
+	}
+	lines = append(lines, m.blockLine(s), line{})
 	room -= len(lines) + 1 // a row for the titles of each table, and one between them
 	holders := room
 	if len(s.Queue) > 0 {

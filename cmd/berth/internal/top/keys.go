@@ -223,13 +223,13 @@ func (m *Model) filterKey(key, text string) {
 			m.filter = string(r[:len(r)-1])
 		}
 	default:
-		m.type_(text)
+		m.insert(text)
 	}
 	m.arrange()
 }
 
-// type_ adds text to what is being typed.
-func (m *Model) type_(text string) {
+// insert adds text to what is being typed.
+func (m *Model) insert(text string) {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1

@@ -125,7 +125,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.key(msg)
 	case tea.PasteMsg:
 		if m.typing || m.dialog != nil {
-			m.type_(msg.Content)
+			m.insert(msg.Content)
 		}
 	}
 	return m, nil

@@ -289,6 +289,9 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 			d.wants(c.want)
 		})
 	}
+	d.shows.FocusWhy = []string{"paused by ann\x1b 14:02: migration"}
+	d.tick()
+	d.wants("Paused by ann\ufffd 14:02: migration.")
 	d.shows.FocusErr = fmt.Errorf("%w: gone", berth.ErrNotFound)
 	d.tick()
 	d.wants("api  is idle")
@@ -320,10 +323,11 @@ func TestActions(t *testing.T) {
 	}{
 		{"pause", nil, []string{"p"}, "berth pause api", Action{Verb: "pause", Name: "api"}},
 		{"resume", func(d *desk) { d.shows.Focus.Paused = true }, []string{"p"}, "berth resume api", Action{Verb: "resume", Name: "api"}},
-		{"pin", nil, []string{"=", "backspace", "1", "7", "enter"}, "berth pin api 17", Action{Verb: "pin", Name: "api", Limit: 17}},
+		{"pin", nil, []string{"=", "backspace", "1", "7", "enter", "enter"}, "berth pin api 17", Action{Verb: "pin", Name: "api", Limit: 17}},
 		{"unpin", func(d *desk) { d.shows.Focus.Pinned = true }, []string{"u"}, "berth unpin api", Action{Verb: "unpin", Name: "api"}},
 		{"evict a waiter", nil, []string{"tab", "down", "x"}, "berth evict api bbbbbbbb.2", Action{Verb: "evict", Name: "api", ID: "bbbbbbbb.2", Who: "second (web-4:14)"}},
-		{"force", nil, []string{"X", "a", "p", "i", "enter"}, "berth evict --force api aaaaaaaa.1", Action{Verb: "evict", Name: "api", ID: "aaaaaaaa.1", Who: "red (web-1:11)", Force: true}},
+		{"force", nil, []string{"X", "a", "p", "i", "enter", "enter"}, "berth evict --force api aaaaaaaa.1", Action{Verb: "evict", Name: "api", ID: "aaaaaaaa.1", Who: "red (web-1:11)", Force: true}},
+		{"reason", nil, []string{"p", "up", "d", "b", " ", "'", "s", "down"}, `berth pause --reason 'db '\''s' api`, Action{Verb: "pause", Name: "api", Reason: "db 's"}},
 		{"name for a shell", func(d *desk) { d.shows.Focus.Name = "it's; rm" }, []string{"p"}, `berth pause 'it'\''s; rm'`, Action{Verb: "pause", Name: "it's; rm"}},
 		{"name like a flag", func(d *desk) { d.shows.Focus.Name = "-x" }, []string{"p"}, "berth pause -- -x", Action{Verb: "pause", Name: "-x"}},
 	} {
@@ -361,7 +365,7 @@ func TestActions(t *testing.T) {
 // TestForceNeedsTheName: typed as it is, or nothing happens.
 func TestForceNeedsTheName(t *testing.T) {
 	d := inDetail(t)
-	for _, keys := range [][]string{{"X", "enter", "y"}, {"X", "a", "p", "enter", "tab", "enter"}, {"X", "y", "y"}} {
+	for _, keys := range [][]string{{"X", "enter", "enter", "y"}, {"X", "a", "p", "enter", "enter", "tab", "enter"}, {"X", "y", "y"}} {
 		d.press(keys...)
 		if d.dialog == nil || len(d.done) > 0 {
 			t.Fatalf("%q: did %v", keys, d.done)
@@ -371,7 +375,7 @@ func TestForceNeedsTheName(t *testing.T) {
 	for _, limit := range []string{"", "-1", "x", "99999999"} {
 		d.press("=", "backspace")
 		d.send(tea.PasteMsg{Content: limit})
-		if d.press("enter", "y") != nil || d.dialog == nil {
+		if d.press("enter", "enter", "y") != nil || d.dialog == nil {
 			t.Errorf("limit %q: %v", limit, d.done)
 		}
 		d.press("esc")

@@ -53,6 +53,7 @@ type View struct {
 	// FocusErr is why Focus is not, or no longer, up to date. With ErrNotFound it is idle.
 	FocusErr error
 	FocusAt  time.Time
+	FocusWhy []string // who has paused or pinned it
 
 	Events Feed
 }
@@ -71,6 +72,9 @@ type Sampler struct {
 	names   map[string]*track // what is looked at
 	dropped int
 	round   int // of the search
+
+	reasons   Reasons // as of reasonsAt
+	reasonsAt time.Time
 }
 
 // New returns a Sampler that does nothing before Run.
@@ -101,8 +105,9 @@ func (s *Sampler) Focus(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if name != s.focus {
-		s.focus, s.view.Focus, s.view.FocusErr = name, nil, nil
+		s.focus, s.view.Focus, s.view.FocusErr, s.view.FocusWhy = name, nil, nil, nil
 	}
+	s.reasonsAt = time.Time{}
 	signal(s.kick)
 }
 
@@ -228,11 +233,15 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 // detail reads one semaphore with its records, and returns what that cost.
 func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	var state *berth.State
+	var why []string
 	cost, err := s.cost(ctx, 1, func() error {
 		for st, err := range s.cfg.Inspector.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
+			if err != nil {
+				return err
+			}
 			state = st
-			return err
 		}
+		why = s.whys(ctx, state)
 		return nil
 	})
 	s.mu.Lock()
@@ -242,7 +251,7 @@ func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	}
 	s.view.FocusErr = err
 	if err == nil && state != nil {
-		s.view.Focus, s.view.FocusAt = state, time.Now()
+		s.view.Focus, s.view.FocusAt, s.view.FocusWhy = state, time.Now(), why
 	}
 	return cost
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -268,6 +269,38 @@ func TestOnce(t *testing.T) {
 		v, err := New(Config{Inspector: e.Inspector, Ping: func(context.Context) error { return nil }}).Once(e.Ctx)
 		if err != nil || len(v.Rows) != 250 {
 			t.Errorf("%d rows, %v", len(v.Rows), err)
+		}
+	})
+}
+
+// TestReasons: who has paused and pinned it, unless somebody did so whom the audit does
+// not know.
+func TestReasons(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		ann, bob := e.Inspector.Because("ann", "moving"), e.Inspector.Because("bob", "")
+		e.Must(ann.Pause(e.Ctx, "a"))
+		e.Must(bob.Pin(e.Ctx, "a", 3))
+		e.Must(bob.Pause(e.Ctx, "b"))
+		e.Must(bob.Resume(e.Ctx, "b"))
+		e.Must(e.Inspector.Pause(e.Ctx, "b"))
+		e.Must(ann.Pin(e.Ctx, "c", 2))
+		e.Must(ann.Purge(e.Ctx, "c"))
+		e.Must(e.Inspector.Pin(e.Ctx, "c", 2))
+		r := ReasonsIn(e.Ctx, e.Inspector)
+		at := Clock(time.Now(), time.Now())
+		for _, c := range [][2]string{
+			{r.Pause("a"), "paused by ann " + at + ": moving"}, {r.Pin("a"), "pinned by bob " + at},
+			{r.Pause("b"), "paused"}, {r.Pin("c"), "pinned"}, {Reasons(nil).Pin("x"), "pinned"},
+		} {
+			if c[0] != c[1] {
+				t.Errorf("%q, want %q", c[0], c[1])
+			}
+		}
+		s, _ := start(e, 1, nil)
+		s.Focus("a")
+		if v := lookFor(e, s, 2*time.Second); strings.Join(v.FocusWhy, "; ") != "paused by ann "+at+": moving; pinned by bob "+at {
+			t.Errorf("in the view: %q", v.FocusWhy)
 		}
 	})
 }

@@ -1,0 +1,102 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// Reasons are who has paused and pinned what, as far as the audit tells.
+type Reasons map[string]settings
+
+// settings are the last entries about a semaphore's pause and pin.
+type settings struct{ pause, pin *berth.Audited }
+
+// ReasonsIn reads the audit. What it cannot read it does not have: the user may not have
+// the right.
+func ReasonsIn(ctx context.Context, in *berth.Inspector) Reasons {
+	all := Reasons{}
+	for e, err := range in.Audit(ctx) {
+		if err != nil {
+			break
+		}
+		s := all[e.Name] // the latest come first
+		switch e.Verb {
+		case "pause", "resume":
+			if s.pause == nil {
+				s.pause = &e
+			}
+		case "pin", "unpin":
+			if s.pin == nil {
+				s.pin = &e
+			}
+		case "purge": // nothing older counts
+			if s.pause == nil {
+				s.pause = &e
+			}
+			if s.pin == nil {
+				s.pin = &e
+			}
+		}
+		all[e.Name] = s
+	}
+	return all
+}
+
+// Pause is who has paused it, when and why, as in "paused by ann@ops-1 14:02: migration";
+// "paused" where that is not known.
+func (r Reasons) Pause(name string) string {
+	return words("paused", "pause", r[name].pause)
+}
+
+// Pin is the same for a pin.
+func (r Reasons) Pin(name string) string {
+	return words("pinned", "pin", r[name].pin)
+}
+
+// remembered is how long what the audit says is taken for the latest.
+const remembered = 10 * time.Second
+
+// whys are the reasons for what operators have set.
+func (s *Sampler) whys(ctx context.Context, st *berth.State) (all []string) {
+	if st == nil || !st.Paused && !st.Pinned {
+		return nil
+	}
+	s.mu.Lock()
+	r, old := s.reasons, time.Since(s.reasonsAt) > remembered
+	s.mu.Unlock()
+	if old {
+		r = ReasonsIn(ctx, s.cfg.Inspector)
+		s.mu.Lock()
+		s.reasons, s.reasonsAt = r, time.Now()
+		s.mu.Unlock()
+	}
+	if st.Paused {
+		all = append(all, r.Pause(st.Name))
+	}
+	if st.Pinned {
+		all = append(all, r.Pin(st.Name))
+	}
+	return all
+}
+
+func words(text, verb string, e *berth.Audited) string {
+	if e == nil || e.Verb != verb {
+		return text // or by somebody whom the audit does not know
+	}
+	text += " by " + e.Who + " " + Clock(e.At, time.Now())
+	if e.Why != "" {
+		text += ": " + e.Why
+	}
+	return text
+}
+
+// Clock is a time with as much of its date as it needs.
+func Clock(at, now time.Time) string {
+	at, now = at.Local(), now.Local()
+	if now.Sub(at) < 12*time.Hour || at.YearDay() == now.YearDay() && at.Year() == now.Year() {
+		return at.Format("15:04")
+	}
+	return at.Format("2006-01-02 15:04")
+}
