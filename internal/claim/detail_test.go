@@ -530,3 +530,28 @@ func TestAnswerAsTrustEnds(t *testing.T) {
 		t.Errorf("a grant: effects %b, state %d", effect, l.State)
 	}
 }
+
+// TestDetachRejectedKeepsTheLease under its own id.
+func TestDetachRejectedKeepsTheLease(t *testing.T) {
+	t.Parallel()
+	l := newLife()
+	detaching(l)
+	l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now)
+	l.Release(l.now)
+	if op := l.sent(); op.ID != l.ID {
+		t.Errorf("%s is released", op.ID)
+	}
+	if l.answer(protocol.Result{Code: protocol.Released}); l.State != Ended {
+		t.Errorf("state %d after the release", l.State)
+	}
+	l = newLife()
+	detaching(l)
+	if effect := l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now); effect != 0 || l.State != Detaching {
+		t.Errorf("a renewal of before: effects %b, state %d", effect, l.State)
+	}
+	l = newLife()
+	held(l)
+	if effect := l.Rejected(&protocol.Op{Verb: protocol.Heartbeat}, errRejected, l.now); effect != 0 {
+		t.Errorf("a look that was rejected: effects %b", effect)
+	}
+}

@@ -318,3 +318,51 @@ func cmpOr(a, b *Call[*item]) *Call[*item] {
 	}
 	return b
 }
+
+// TestCallTellsWhenItWasSent, is used again, and keeps nothing of what it carried.
+func TestCallTellsWhenItWasSent(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	var last *Call[*item]
+	for i := range 3 {
+		now := born.Add(time.Duration(i) * time.Second)
+		q.Put(&a.op, i == 1)
+		call := q.Next(now, prepare)
+		if call.Sent != now || last != nil && call != last {
+			t.Fatalf("call %d was sent at %v, want %v; is it used again: %v", i, call.Sent, now, call == last)
+		}
+		if len(q.others)+len(q.releases) != 0 {
+			t.Fatalf("%d places are left of what is in flight", len(q.others)+len(q.releases))
+		}
+		q.Return(call)
+		q.Reuse(call)
+		if ops, wire := call.Ops[:1], call.Wire[:1]; ops[0] != nil || wire[0] != (protocol.Op{}) {
+			t.Fatalf("the call keeps %v, %v", ops[0], wire[0])
+		}
+		last = call
+	}
+	if places := q.others[:1]; places[0].op != nil {
+		t.Error("the queue keeps an operation that was sent")
+	}
+}
+
+// TestMostDelayBoundsAllPauses: the last of the pauses that grow, and the call after it.
+func TestMostDelayBoundsAllPauses(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	q.Put(&a.op, false)
+	now := born
+	for range 50 {
+		call := q.Next(now, prepare)
+		q.Return(call)
+		q.Failed(now, false)
+		q.Put(&a.op, false)
+		again := q.Wakeup()
+		if delay := again.Sub(now) + mostPatience; delay > MostDelay {
+			t.Fatalf("%v until a call is given up, MostDelay is %v", delay, MostDelay)
+		}
+		now = again
+	}
+}
