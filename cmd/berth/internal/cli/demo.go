@@ -17,8 +17,8 @@ import (
 
 const (
 	workerName = "demo-worker" // the hidden command that is a worker
-	// The demo ends within 15 s whatever is asked for, and is long enough for a
-	// crashed worker's permit to come back.
+	// The demo is short whatever is asked for, and long enough for a crashed
+	// worker's permit to come back, unless the machine is very busy.
 	minDemo, maxDemo = 4 * time.Second, 12 * time.Second
 	maxWorkers       = 64
 )

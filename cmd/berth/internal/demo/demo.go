@@ -32,6 +32,9 @@ const (
 	killAfter = 0.35
 	// farewell is how long the workers get to leave by themselves.
 	farewell = 2 * time.Second
+	// patience is how much longer than asked for the demo lasts if the killed
+	// worker's permit has not come back yet: on a machine that is busy.
+	patience = 20 * time.Second
 )
 
 // Config is one demo.
@@ -92,9 +95,10 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	return watch(ctx, cfg, crew, client.Inspector())
 }
 
-// watch follows the workers until the demo's time is over.
+// watch follows the workers until the demo's time is over and it has shown what it
+// is to show.
 func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Summary, error) {
-	ctx, cancel := context.WithTimeout(ctx, cfg.For)
+	ctx, cancel := context.WithTimeout(ctx, cfg.For+patience)
 	defer cancel()
 	order := newOrder()
 	watched := make(chan struct{})
@@ -107,6 +111,7 @@ func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Su
 	defer tick.Stop()
 	killer := time.NewTimer(time.Duration(killAfter * float64(cfg.For)))
 	defer killer.Stop()
+	over := time.After(cfg.For)
 	for {
 		select {
 		case e := <-crew.events:
@@ -117,6 +122,8 @@ func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Su
 			if !s.killOne(crew, cfg.View) {
 				killer.Reset(20 * time.Millisecond) // nobody is in the middle of their work
 			}
+		case <-over:
+			over = nil
 		case <-ctx.Done():
 			<-watched
 			end := clock()
@@ -126,6 +133,9 @@ func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Su
 			order.see(nil)
 			cfg.View.Frame(s)
 			return s.tally.summary(s.begin, end, cfg.Limit, cfg.Workers, order), crew.failure()
+		}
+		if over == nil && s.tally.cameBack() {
+			cancel()
 		}
 	}
 }

@@ -144,6 +144,12 @@ func (t *tally) crash(begin time.Duration) *Crash {
 	return c
 }
 
+// cameBack tells whether a worker was killed and another has its permit.
+func (t *tally) cameBack() bool {
+	c := t.crash(0)
+	return c != nil && c.CameBack
+}
+
 // quantile expects sorted times.
 func quantile(times []time.Duration, q float64) time.Duration {
 	if len(times) == 0 {

@@ -20,6 +20,8 @@ const (
 	// A worker works and rests for a random time in these bounds.
 	minWork, maxWork = 150 * time.Millisecond, 500 * time.Millisecond
 	minRest, maxRest = 5 * time.Millisecond, 120 * time.Millisecond
+	// step is how long it works without a look at its lease.
+	step = 20 * time.Millisecond
 )
 
 // Work is a worker process: until stdin ends, it takes a permit, works, and
@@ -78,11 +80,27 @@ func (w *worker) turn(ctx context.Context) error {
 		Asked: since, Work: work,
 	})
 	if err == nil {
-		pause(ctx, work)
+		until := trusted(ctx, lease, work)
+		// Told before the release, so that the next holder's report comes later.
+		err = w.report(event{Kind: ended, At: until})
 	}
-	// Told before the release, so that the next holder's report comes later.
-	err = errors.Join(err, w.report(event{Kind: ended, At: clock()}))
-	return errors.Join(err, lease.Release())
+	if lost := lease.Release(); !errors.Is(lost, berth.ErrLost) {
+		err = errors.Join(err, lost)
+	}
+	return err
+}
+
+// trusted works with a lease and returns until when it could rely on it. On a
+// machine that stands still a lease can be lost before its work is done.
+func trusted(ctx context.Context, lease *berth.Lease, work time.Duration) time.Duration {
+	end, until := time.Now().Add(work), lease.ValidUntil()
+	for ctx.Err() == nil && time.Now().Before(end) && lease.Valid() {
+		pause(ctx, min(step, time.Until(end)))
+		if renewed := lease.ValidUntil(); !renewed.IsZero() {
+			until = renewed
+		}
+	}
+	return clock() - max(0, time.Since(until))
 }
 
 func between(least, most time.Duration) time.Duration {

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
 	"github.com/berth-go/berth/cmd/berth/internal/lab/report"
 	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
 const (
@@ -73,8 +74,8 @@ Algorithms:
 	fs := cmd.Flags()
 	fs.StringSliceVar(&f.scenarios, "scenario", nil, "only these, by name or by what it begins with")
 	fs.StringSliceVar(&f.algorithms, "algorithm", nil, "only these, by name")
-	fs.DurationVar(&f.duration, "duration", time.Second, "how long to watch one algorithm in one scenario, 100ms to 1m")
-	fs.DurationVar(&f.poll, "poll", 10*time.Millisecond, "how long clients that were refused wait, on average")
+	fs.Var(value.Duration(&f.duration, time.Second), "duration", "how long to watch one algorithm in one scenario, 100ms to 1m")
+	fs.Var(value.Duration(&f.poll, 10*time.Millisecond), "poll", "how long clients that were refused wait, on average")
 	fs.Uint64Var(&f.seed, "seed", 0, "for the random pauses (default: another one each time)")
 	fs.BoolVar(&f.json, "json", false, "print JSON instead of tables")
 	fs.StringVar(&f.html, "html", "", "also write a page with pictures to this `file`")

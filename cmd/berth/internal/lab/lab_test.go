@@ -103,9 +103,11 @@ func algorithm(t *testing.T, key string) algo.Algorithm {
 func onBoth(t *testing.T, body func(t *testing.T, on func(Config) Config)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
 		body(t, func(cfg Config) Config { return cfg })
 	})
 	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
 		s := redistest.Start(t)
 		body(t, func(cfg Config) Config { return cfg.on(t, s.URL()) })
 		noKeys(t, s)
@@ -143,7 +145,7 @@ func plant(permits int) algo.Algorithm {
 	}}
 }
 
-func (p *planted) Acquire(ctx context.Context) (algo.Permit, bool, error) {
+func (p *planted) Acquire(ctx context.Context, _ func()) (algo.Permit, bool, error) {
 	select {
 	case p.free <- struct{}{}:
 		return plantedPermit{p}, true, nil
@@ -162,10 +164,12 @@ func (p plantedPermit) Release(context.Context) (bool, error) {
 func (plantedPermit) Check(context.Context) bool { return true }
 func (plantedPermit) Lost() <-chan struct{}      { return nil }
 func (plantedPermit) Until() time.Time           { return time.Time{} }
+func (plantedPermit) Token() int64               { return 0 }
 
 // The laboratory finds a semaphore out that gives one permit too many, and one
 // that ignores the limit, and does not accuse one that keeps it.
 func TestPlantedViolationsAreFoundAndOthersAreNot(t *testing.T) {
+	t.Parallel()
 	scenarios := []string{"clocks-10ms", "contention", "fairness"}
 	for name, tt := range map[string]struct{ extra, worst int }{
 		"keeps the limit":   {0, 0},
@@ -174,6 +178,7 @@ func TestPlantedViolationsAreFoundAndOthersAreNot(t *testing.T) {
 		"gives too few":     {-1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, sc := range scenarios {
 				r := mustRun(t, config([]string{sc}, plant(tt.extra))).Results[0]
 				l := r.Limits
@@ -194,7 +199,8 @@ func TestPlantedViolationsAreFoundAndOthersAreNot(t *testing.T) {
 	}
 }
 
-func TestBerthKeepsItsLimitEverywhere(t *testing.T) {
+func TestBerthKeepsItsLimitAndOrderEverywhere(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, on func(Config) Config) {
 		cfg := on(config(nil, algorithm(t, "berth")))
 		cfg.Scenarios = scene.All()
@@ -212,6 +218,8 @@ func TestBerthKeepsItsLimitEverywhere(t *testing.T) {
 				t.Errorf("crashed permits: %+v", r.Crash)
 			case r.Rate != nil && r.Rate.Acquires == 0:
 				t.Errorf("%s: nothing happened", r.Scenario)
+			case r.Waits != nil && r.Waits.Overtaken > 0:
+				t.Errorf("%s: %d of %d requests were overtaken", r.Scenario, r.Waits.Overtaken, r.Waits.Requests)
 			}
 		}
 	})
@@ -219,49 +227,56 @@ func TestBerthKeepsItsLimitEverywhere(t *testing.T) {
 
 // What the text's semaphores do wrong on any machine, at any speed, is seen.
 func TestKnownFaultsAreSeen(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, on func(Config) Config) {
 		for _, key := range []string{"basic", "lock"} {
 			cfg := on(config([]string{"clocks-1h"}, algorithm(t, key)))
-			// On a machine that stands still nobody meets anybody: then again.
-			robbed := slices.ContainsFunc(make([]int, 20), func(int) bool {
-				return mustRun(t, cfg).Results[0].Limits.Moments > 0
-			})
-			if !robbed {
+			if !again(func() bool { return mustRun(t, cfg).Results[0].Limits.Moments > 0 }) {
 				t.Errorf("%s: nobody was robbed by clocks that are an hour apart", key)
 			}
+		}
+		cfg := on(config([]string{"crash"}, algorithm(t, "lock")))
+		if !again(func() bool {
+			r := mustRun(t, cfg).Results[0]
+			return r.Crash.StallMS >= r.TimeoutMS/4
+		}) {
+			t.Error("lock: nobody was held up by a death in the middle of an acquire")
 		}
 		rep := mustRun(t, on(config([]string{"crash", "pause", "release"}, algorithm(t, "basic"), algorithm(t, "lock"))))
 		for _, r := range rep.Results {
 			switch {
-			case r.Crash != nil:
-				if stalled := r.Crash.StallMS >= r.TimeoutMS/4; r.Algorithm == "lock" && !stalled {
-					t.Errorf("%s: held up for %v ms by a death in the middle of an acquire", r.Title, r.Crash.StallMS)
-				}
-				if r.Crash.Early > 0 {
-					t.Errorf("%s: permits were back before they had timed out: %+v", r.Title, r.Crash)
-				}
+			case r.Crash != nil && r.Crash.Early > 0:
+				t.Errorf("%s: permits were back before they had timed out: %+v", r.Title, r.Crash)
 			case r.Pause != nil && r.Algorithm == "basic" && (r.Pause.Told || r.Limits.Moments == 0):
 				t.Errorf("a paused holder of basic was told: %+v", r.Pause)
-			case r.Cut != nil && (r.Cut.Wrong != r.Cut.Replies || nextAfter(r) < 200*time.Millisecond):
+			case r.Cut != nil && (r.Cut.Wrong != r.Cut.Replies || nextAfter(r) < 300*time.Millisecond):
 				t.Errorf("%s: interrupted releases: %+v", r.Title, r.Cut)
 			}
 		}
 	})
 }
 
-// nextAfter is how long after the first permit, whose release was lost, the next
-// client got it: not before the time-out of 300 ms, but for what the answer took.
-func nextAfter(r *scene.Result) time.Duration { return r.Requests[1].Start - r.Requests[0].Start }
+// again tries what nobody meets on a machine that stands still, until it is seen.
+func again(seen func() bool) bool {
+	return slices.ContainsFunc(make([]int, 20), func(int) bool { return seen() })
+}
+
+// nextAfter is how long after the first permit was asked for, whose release was
+// lost, the next client got it: not before the time-out of 300 ms.
+func nextAfter(r *scene.Result) time.Duration { return r.Requests[1].Start - r.Requests[0].Asked }
 
 // Whenever it is told to end, it ends, with nothing left.
 func TestCancelLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, sc := range scene.All() {
 		for _, key := range []string{"lock", "berth"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			cfg := config([]string{sc.Key}, algorithm(t, key)).on(t, s.URL())
+			cfg.Duration = time.Minute
 			cfg.Progress = steps(func(int) { time.AfterFunc(60*time.Millisecond, cancel) })
-			if _, err := Run(ctx, cfg); err == nil {
+			// Two of them are over by themselves within a second.
+			if _, err := Run(ctx, cfg); err == nil && sc.Key != "crash" && sc.Key != "pause" {
 				t.Errorf("%s, %s: a run that was cancelled says that it is complete", sc.Key, key)
 			}
 			cancel()
@@ -271,8 +286,10 @@ func TestCancelLeavesNothing(t *testing.T) {
 }
 
 func TestRedisThatDisappears(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"basic", "berth"} {
 		t.Run(key, func(t *testing.T) {
+			t.Parallel()
 			s := redistest.Start(t)
 			cfg := config([]string{"clocks-10ms", "contention"}, algorithm(t, key)).on(t, s.URL())
 			cfg.Duration = 30 * time.Second // it is over long before
@@ -308,6 +325,7 @@ func crash() scene.Scenario {
 }
 
 func TestSignalEndsItCleanly(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	for _, scenario := range []string{"contention", "crash", "pause"} {
 		cmd := exec.Command(os.Args[0], "lab", "--redis", s.URL(), "--scenario", scenario, "--duration", "1m")
@@ -333,6 +351,7 @@ func TestSignalEndsItCleanly(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args []string
 		code int
@@ -343,7 +362,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"--algorithm", "redlock"}, exit.Usage, "basic, fair, lock, berth"},
 		{[]string{"--duration", "1ms"}, exit.Usage, "--duration"},
 		{[]string{"--duration", "2h"}, exit.Usage, "--duration"},
-		{[]string{"--poll", "0s"}, exit.Usage, "--poll"},
+		{[]string{"--poll", "0"}, exit.Usage, "--poll"},
 		{[]string{"--redis", "http://u:hunter2@h"}, exit.Usage, "redis://"},
 		{[]string{"--redis", "unix:///nowhere/s"}, exit.Unavailable, "redis cannot be used"},
 		{[]string{"--html", "/nowhere/lab.html"}, exit.Output, "the page cannot be written"},
@@ -360,10 +379,11 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestOutputs(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "lab.html")
 	var out, msg bytes.Buffer
 	args := []string{
-		"lab", "--scenario", "clocks-1h,holders", "--algorithm", "basic,berth", "--duration", "200ms",
+		"lab", "--scenario", "clocks-1h,holders", "--algorithm", "basic,berth", "--duration", "0.2",
 		"--seed", "7", "--json", "--html", file,
 	}
 	if code := command(args, &out, &msg); code != exit.OK {

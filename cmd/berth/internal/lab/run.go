@@ -61,8 +61,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	rep := &report.Report{
 		At: began.UTC().Truncate(time.Second), Embedded: env.Embedded, CPUs: runtime.NumCPU(),
 		Seed: cfg.Seed, DurationMS: cfg.Duration.Milliseconds(),
-		PollMS: float64(cfg.Poll.Microseconds()) / 1000, SlackMS: float64(scene.Slack.Microseconds()) / 1000,
-		Scenarios: cfg.Scenarios,
+		PollMS: float64(cfg.Poll.Microseconds()) / 1000, Scenarios: cfg.Scenarios,
 	}
 	if rep.Store, err = storeName(ctx, rdb, env.Embedded); err != nil {
 		return nil, exit.Errorf(exit.Unavailable, "redis cannot be used: %w", err)

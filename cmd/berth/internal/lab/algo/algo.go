@@ -23,9 +23,9 @@ type Setup struct {
 // Client is one client of a semaphore.
 type Client interface {
 	// Acquire asks for a permit. Without ok and err it was refused, and the
-	// caller may come again; an algorithm with a queue waits in it until ctx
-	// ends, and returns that as err.
-	Acquire(ctx context.Context) (p Permit, ok bool, err error)
+	// caller may come again; an algorithm with a queue calls queued when the
+	// request is in it, waits until ctx ends, and returns that as err.
+	Acquire(ctx context.Context, queued func()) (p Permit, ok bool, err error)
 	// Close gives up whatever is left.
 	Close()
 }
@@ -44,6 +44,10 @@ type Permit interface {
 	// Until returns the moment after which the holder knows by itself that the
 	// permit may be gone; the zero time if it knows of none.
 	Until() time.Time
+	// Token numbers the grants of the semaphore in the server's order, far above
+	// any number of nanoseconds since the run began. It is 0 for algorithms that
+	// have no such number.
+	Token() int64
 }
 
 // Algorithm is one of the semaphores.

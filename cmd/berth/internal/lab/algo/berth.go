@@ -37,8 +37,8 @@ func newOwn(s Setup) (*own, error) {
 }
 
 // Acquire implements Client. It waits in line.
-func (c *own) Acquire(ctx context.Context) (Permit, bool, error) {
-	lease, err := c.sem.Acquire(ctx)
+func (c *own) Acquire(ctx context.Context, queued func()) (Permit, bool, error) {
+	lease, err := c.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { queued() }))
 	if err != nil {
 		return nil, false, err
 	}
@@ -67,6 +67,9 @@ func (p ownPermit) Lost() <-chan struct{} { return p.lease.Context().Done() }
 
 // Until implements Permit.
 func (p ownPermit) Until() time.Time { return p.lease.ValidUntil() }
+
+// Token implements Permit.
+func (p ownPermit) Token() int64 { return p.lease.Token() }
 
 // fillers is how many acquires of fillBerth are under way at once. They travel
 // together: see the library's group commit.

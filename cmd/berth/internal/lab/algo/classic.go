@@ -56,7 +56,7 @@ func (s Setup) options() []classic.Option {
 }
 
 // Acquire implements Client.
-func (t text) Acquire(ctx context.Context) (Permit, bool, error) {
+func (t text) Acquire(ctx context.Context, _ func()) (Permit, bool, error) {
 	id, ok, err := t.semaphore.Acquire(ctx)
 	if err != nil || !ok {
 		return nil, false, err
@@ -90,6 +90,9 @@ func (textPermit) Lost() <-chan struct{} { return nil }
 
 // Until implements Permit: the text's holders do not watch the time.
 func (textPermit) Until() time.Time { return time.Time{} }
+
+// Token implements Permit: what the text counts are requests.
+func (textPermit) Token() int64 { return 0 }
 
 // fillBasic writes what n acquires of Basic leave behind.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {

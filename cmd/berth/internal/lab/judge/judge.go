@@ -33,6 +33,12 @@ type Request struct {
 	Stopped Span `json:"stopped"`
 	// Told: it heard that the permit was lost while it still used it.
 	Told bool `json:"told"`
+	// What the client can know of the server's order: the server had the request
+	// when it first answered, at Answered; it granted it after Called, when the
+	// client last asked, and before Start; and Token, if not 0, numbers its grants.
+	Answered time.Duration `json:"-"`
+	Called   time.Duration `json:"-"`
+	Token    int64         `json:"-"`
 }
 
 // Waited returns how long the client waited, or has waited so far.

@@ -128,32 +128,51 @@ func TestLimitAgreesWithCounting(t *testing.T) {
 	}
 }
 
-// asked is a request that got its permit at start.
+// asked is a request that the server answered at once and that got its permit at
+// start, in one instant.
 func asked(at, start time.Duration) Request {
-	return Request{Asked: at, Granted: true, Start: start, End: start + 1}
+	return Request{Asked: at, Answered: at, Called: start, Granted: true, Start: start, End: start + 1}
+}
+
+// refused was asked for, last at called, and got nothing.
+func refused(at, called time.Duration) Request {
+	return Request{Asked: at, Answered: at, Called: called, End: 99}
+}
+
+// numbered is one of which only the number of its grant is known.
+func numbered(at, answered, start time.Duration, token int64) Request {
+	return Request{Asked: at, Answered: answered, Called: at, Granted: true, Start: start, Token: 1e15 + token}
 }
 
 func TestOvertakings(t *testing.T) {
 	t.Parallel()
+	slow := asked(1, 20)
+	slow.Answered = 6
+	unsure := asked(1, 20)
+	unsure.Called = 10
 	for name, tt := range map[string]struct {
-		slack    time.Duration
 		requests []Request
 		want     Order
 	}{
-		"nobody":              {0, nil, Order{}},
-		"in order":            {0, []Request{asked(1, 10), asked(2, 20), asked(3, 30)}, Order{Requests: 3}},
-		"last one first":      {0, []Request{asked(1, 20), asked(2, 30), asked(3, 10)}, Order{3, 2, 1}},
-		"reversed":            {0, []Request{asked(1, 30), asked(2, 20), asked(3, 10)}, Order{3, 2, 2}},
-		"same time":           {0, []Request{asked(1, 20), asked(1, 10)}, Order{Requests: 2}},
-		"within slack":        {5, []Request{asked(1, 20), asked(6, 10)}, Order{Requests: 2}},
-		"beyond slack":        {5, []Request{asked(1, 20), asked(7, 10)}, Order{2, 1, 1}},
-		"served within slack": {5, []Request{asked(1, 20), asked(7, 15)}, Order{Requests: 2}},
-		"starves":             {0, []Request{{Asked: 1, End: 99}, asked(2, 10), asked(3, 20)}, Order{3, 1, 2}},
-		"waits at the end":    {0, []Request{asked(1, 10), {Asked: 2, End: 99}, {Asked: 3, End: 99}}, Order{Requests: 3}},
+		"nobody":                   {nil, Order{}},
+		"in order":                 {[]Request{asked(1, 10), asked(2, 20), asked(3, 30)}, Order{Requests: 3}},
+		"last one first":           {[]Request{asked(1, 20), asked(2, 30), asked(3, 10)}, Order{3, 2, 1}},
+		"reversed":                 {[]Request{asked(1, 30), asked(2, 20), asked(3, 10)}, Order{3, 2, 2}},
+		"same time":                {[]Request{asked(1, 20), asked(1, 10)}, Order{Requests: 2}},
+		"before the first answer":  {[]Request{slow, asked(6, 10)}, Order{Requests: 2}},
+		"after the first answer":   {[]Request{slow, asked(7, 10)}, Order{2, 1, 1}},
+		"after the last call":      {[]Request{unsure, asked(7, 10)}, Order{Requests: 2}},
+		"before the last call":     {[]Request{unsure, asked(7, 9)}, Order{2, 1, 1}},
+		"starves":                  {[]Request{refused(1, 99), asked(2, 10), asked(3, 20)}, Order{3, 1, 2}},
+		"in line at the end":       {[]Request{refused(1, 1), asked(2, 10), asked(3, 20)}, Order{Requests: 3}},
+		"waits at the end":         {[]Request{asked(1, 10), refused(2, 99), refused(3, 99)}, Order{Requests: 3}},
+		"heard in another order":   {[]Request{numbered(1, 2, 30, 1), numbered(3, 4, 20, 2)}, Order{Requests: 2}},
+		"granted in another order": {[]Request{numbered(1, 2, 20, 2), numbered(3, 4, 30, 1)}, Order{2, 1, 1}},
+		"and in line at the end":   {[]Request{refused(1, 1), numbered(3, 4, 30, 1)}, Order{Requests: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := Overtakings(tt.requests, tt.slack); got != tt.want {
+			if got := Overtakings(tt.requests); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
@@ -163,21 +182,20 @@ func TestOvertakings(t *testing.T) {
 func TestOvertakingsAgreeWithComparingAll(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
+	later := func(than time.Duration) time.Duration { return than + time.Duration(rng.IntN(20)) }
 	for range 300 {
 		var requests []Request
 		for range rng.IntN(30) {
-			r := asked(time.Duration(rng.IntN(50)), time.Duration(50+rng.IntN(50)))
-			if rng.IntN(5) == 0 {
-				r = Request{Asked: r.Asked, End: 200}
-			}
+			r := Request{Asked: time.Duration(rng.IntN(50)), Granted: rng.IntN(5) > 0, End: 200}
+			r.Answered, r.Called = later(r.Asked), later(r.Asked)
+			r.Start = later(r.Called)
 			requests = append(requests, r)
 		}
-		slack := time.Duration(rng.IntN(10))
 		want := Order{Requests: len(requests)}
 		for _, r := range requests {
 			n := 0
 			for _, o := range requests {
-				if o.Granted && o.Asked > r.Asked+slack && (!r.Granted || o.Start < r.Start-slack) {
+				if o.Granted && o.Asked > r.Answered && o.Start < r.Called {
 					n++
 				}
 			}
@@ -186,7 +204,7 @@ func TestOvertakingsAgreeWithComparingAll(t *testing.T) {
 				want.Overtaken++
 			}
 		}
-		if got := Overtakings(requests, slack); got != want {
+		if got := Overtakings(requests); got != want {
 			t.Fatalf("got %+v, want %+v: %+v", got, want, requests)
 		}
 	}

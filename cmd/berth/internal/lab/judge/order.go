@@ -2,6 +2,7 @@ package judge
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -14,27 +15,32 @@ type Order struct {
 	Most      int // how many overtook the one that fared worst
 }
 
-// Overtakings judges the order in which permits were given. A request was
-// overtaken by one that was made more than slack later and got its permit more
-// than slack earlier; slack is the time in which nobody can say who was first,
-// because requests and answers were under way. Requests that got nothing count
-// as well: whoever got something was before them.
-func Overtakings(requests []Request, slack time.Duration) Order {
+// Overtakings judges the order in which the server gave permits, as far as clients
+// can know it. A request was overtaken by one that was made when the server had
+// answered it already, and that was granted before it: by the server's numbers, or
+// because the one knew of its grant before the other, whose turn came later, asked
+// for the last time. However long requests and answers are under way, no request
+// counts that was not overtaken. One that got nothing is overtaken by those who got
+// something before it was last refused.
+func Overtakings(requests []Request) Order {
 	o := Order{Requests: len(requests)}
 	asked := make([]time.Duration, len(requests))
 	for i, r := range requests {
 		asked[i] = r.Asked
 	}
 	slices.Sort(asked)
-	sorted := inOrderOfGrants(requests)
-	before := counter{tree: make([]int, len(asked)+1)} // those served clearly before r
-	next := 0
-	for _, r := range sorted {
-		for ; next < len(sorted) && sorted[next].Granted && (!r.Granted || sorted[next].Start < r.Start-slack); next++ {
-			place, _ := slices.BinarySearch(asked, sorted[next].Asked)
+	by := func(bound func(Request) int64) []Request {
+		return slices.SortedFunc(slices.Values(requests), func(a, b Request) int { return cmp.Compare(bound(a), bound(b)) })
+	}
+	served := by(Request.latest)
+	before := counter{tree: make([]int, len(asked)+1)} // those served before r
+	for _, r := range by(Request.earliest) {
+		for len(served) > 0 && served[0].latest() < r.earliest() {
+			place, _ := slices.BinarySearch(asked, served[0].Asked)
 			before.add(place)
+			served = served[1:]
 		}
-		later := sort.Search(len(asked), func(i int) bool { return asked[i] > r.Asked+slack })
+		later := sort.Search(len(asked), func(i int) bool { return asked[i] > r.Answered })
 		if n := before.from(later); n > 0 {
 			o.Overtaken++
 			o.Most = max(o.Most, n)
@@ -43,22 +49,15 @@ func Overtakings(requests []Request, slack time.Duration) Order {
 	return o
 }
 
-// inOrderOfGrants puts those without a permit last.
-func inOrderOfGrants(requests []Request) []Request {
-	sorted := slices.Clone(requests)
-	slices.SortStableFunc(sorted, func(a, b Request) int {
-		switch {
-		case a.Granted && b.Granted:
-			return cmp.Compare(a.Start, b.Start)
-		case a.Granted:
-			return -1
-		case b.Granted:
-			return +1
-		default:
-			return 0
-		}
-	})
-	return sorted
+// earliest and latest are bounds of when the server granted r: by its numbers,
+// which are above all times of a run, or by the client's clock.
+func (r Request) earliest() int64 { return cmp.Or(r.Token, int64(r.Called)) }
+
+func (r Request) latest() int64 {
+	if !r.Granted {
+		return math.MaxInt64
+	}
+	return cmp.Or(r.Token, int64(r.Start))
 }
 
 // counter counts places and answers how many are at or after one (a Fenwick

@@ -22,7 +22,6 @@ type Report struct {
 	Seed       uint64          `json:"seed"`
 	DurationMS int64           `json:"duration_ms"` // for each scenario and algorithm
 	PollMS     float64         `json:"poll_ms"`
-	SlackMS    float64         `json:"slack_ms"` // see scene.Slack
 	TookSecond float64         `json:"took_seconds"`
 	Complete   bool            `json:"complete"`
 	Failure    string          `json:"failure,omitempty"` // why it is not complete
@@ -277,8 +276,8 @@ func (r *Report) Text(w io.Writer) error {
 func (r *Report) conditions() string {
 	s := fmt.Sprintf("On %s, %s, seed %d, %v for each scenario and algorithm, %.0f s in all. "+
 		"Who was refused comes again after about %.0f ms. Beliefs are the clients' own, on one monotonic clock. "+
-		"Overtaken means by a request that came more than %.0f ms later and was served more than %.0f ms earlier.",
-		r.Store, plural(r.CPUs, "CPU"), r.Seed, time.Duration(r.DurationMS)*time.Millisecond, r.TookSecond, r.PollMS, r.SlackMS, r.SlackMS)
+		"Overtaken means by a request that was made after Redis had answered the first one, and to which Redis gave a permit before it.",
+		r.Store, plural(r.CPUs, "CPU"), r.Seed, time.Duration(r.DurationMS)*time.Millisecond, r.TookSecond, r.PollMS)
 	if r.Embedded {
 		s += " The embedded store is for trying things out: use --redis for figures about speed."
 	}

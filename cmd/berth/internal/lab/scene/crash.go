@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	crashed = 3                // holders that are killed, and waiters for their permits
-	forever = 10 * time.Minute // a holder's work that only its death ends
+	crashed = 3 // holders that are killed, and waiters for their permits
 	// crashPatience bounds the wait for a crashed holder's permit.
 	crashPatience = 10 * time.Second
 )
@@ -80,7 +79,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 		}
 	}()
 	for range crashed {
-		h, err := s.hire(forever, 0)
+		h, err := s.hire(time.Minute, 0)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -121,7 +120,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 // killAcquirer has a process die in the middle of its acquire and returns how
 // long the next client then waits, with permits free.
 func (s *stage) killAcquirer(ctx context.Context) (float64, error) {
-	h, err := s.hire(forever, s.alg.Replies)
+	h, err := s.hire(time.Minute, s.alg.Replies)
 	if err != nil {
 		return 0, err
 	}
@@ -152,9 +151,9 @@ func paused() Scenario {
 }
 
 const (
-	pauseWork  = 250 * time.Millisecond // of which it does some before it is stopped
-	pauseAfter = 60 * time.Millisecond
-	pauseMore  = 50 * time.Millisecond // after the other one has the permit
+	pauseAfter = 60 * time.Millisecond  // of work
+	pauseMore  = 50 * time.Millisecond  // after the other one has the permit
+	pauseWork  = 190 * time.Millisecond // after the pause
 )
 
 func runPause(ctx context.Context, s *stage) (*Result, error) {
@@ -184,6 +183,9 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 		return nil, w.err
 	}
 	pause(ctx, pauseMore)
+	if err := h.finish(); err != nil {
+		return nil, err
+	}
 	stopped.To = s.now()
 	if err := h.signal(unix.SIGCONT); err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (c crowd) live(ctx context.Context, s *stage, i int, rng *rand.Rand) error 
 // believed.
 func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, hold time.Duration) error {
 	r := judge.Request{Client: i, Asked: s.now()}
-	p, err := obtain(ctx, c, func() time.Duration { return jitter(rng, s.env.Poll) })
+	p, err := obtain(ctx, &noted{c, s, &r}, func() time.Duration { return jitter(rng, s.env.Poll) })
 	if errors.Is(err, errOver) {
 		r.End = s.now()
 		s.record(r)
@@ -92,12 +92,33 @@ func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, h
 		return err
 	}
 	// From here on the client believes, whatever Redis says.
-	r.Granted, r.Start = true, s.now()
+	r.Granted, r.Start, r.Token = true, s.now(), p.Token()
 	r.Told = keep(ctx, p, hold)
 	r.End = s.now()
 	s.record(r)
 	_, err = release(ctx, p)
 	return err
+}
+
+// noted is a client that notes in r what it gets to know of the server.
+type noted struct {
+	algo.Client
+	s *stage
+	r *judge.Request
+}
+
+// Acquire implements algo.Client.
+func (n *noted) Acquire(ctx context.Context, _ func()) (algo.Permit, bool, error) {
+	n.r.Called = n.s.now()
+	p, ok, err := n.Client.Acquire(ctx, n.answered)
+	n.answered()
+	return p, ok, err
+}
+
+func (n *noted) answered() {
+	if n.r.Answered == 0 {
+		n.r.Answered = n.s.now()
+	}
 }
 
 // keep holds a permit for a while, and returns true if its loss was told before.

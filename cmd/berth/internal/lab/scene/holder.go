@@ -17,8 +17,8 @@ import (
 
 // Some scenarios are about what happens to processes: one is killed, or stopped
 // and continued. Goroutines cannot play that; these are the processes that do.
-// The first line of a process's input tells what to do; the end of its input is
-// the end of it.
+// The first line of a process's input tells what to do, the second one to come to an
+// end; the end of its input is the end of it.
 
 // step is how long a holder works before it looks whether it may go on.
 const step = 5 * time.Millisecond
@@ -32,7 +32,7 @@ type order struct {
 	Limit     int           `json:"limit"`
 	Timeout   time.Duration `json:"timeout"`
 	Poll      time.Duration `json:"poll"`
-	Work      time.Duration `json:"work"` // awake, with the permit
+	Work      time.Duration `json:"work"` // with the permit, after the next line of input
 	// DieAfter kills the process when so many replies of its acquire have
 	// arrived; 0: it lives.
 	DieAfter int `json:"die_after"`
@@ -57,18 +57,22 @@ func Hold(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	finish := make(chan struct{})
 	go func() {
 		defer cancel()
-		_, _ = io.Copy(io.Discard, stdin)
+		if in.Decode(&struct{}{}) == nil {
+			close(finish)
+			_, _ = io.Copy(io.Discard, stdin)
+		}
 	}()
 	out := json.NewEncoder(stdout)
-	if err := hold(ctx, o, out); err != nil && !errors.Is(err, errOver) {
+	if err := hold(ctx, o, finish, out); err != nil && !errors.Is(err, errOver) {
 		return out.Encode(report{Error: err.Error(), At: monotonic()})
 	}
 	return nil
 }
 
-func hold(ctx context.Context, o order, out *json.Encoder) error {
+func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encoder) error {
 	c, tap, done, err := o.open()
 	if err != nil {
 		return err
@@ -94,7 +98,7 @@ func hold(ctx context.Context, o order, out *json.Encoder) error {
 	if err := out.Encode(report{Granted: true, At: monotonic()}); err != nil {
 		return err
 	}
-	end := work(ctx, p, o.Work)
+	end := work(ctx, p, finish, o.Work)
 	if !end.Told {
 		end.At = monotonic()
 		if end.Held, err = release(ctx, p); err != nil {
@@ -129,11 +133,11 @@ func (o order) open() (algo.Client, *wire.Tap, func(), error) {
 	return nil, nil, nil, fmt.Errorf("unknown algorithm %q", o.Algorithm)
 }
 
-// work works in small steps, and asks before each whether it may. It does not
-// know whether it is stopped meanwhile.
-func work(ctx context.Context, p algo.Permit, d time.Duration) report {
+// work works in small steps, and asks before each whether it may, until finish is
+// closed and for d after that. It does not know whether it is stopped meanwhile.
+func work(ctx context.Context, p algo.Permit, finish <-chan struct{}, d time.Duration) report {
 	var until time.Time
-	for range int(d / step) {
+	for left := d / step; left > 0; {
 		if !p.Check(ctx) {
 			end := report{At: monotonic(), Told: true}
 			if !until.IsZero() {
@@ -147,6 +151,11 @@ func work(ctx context.Context, p algo.Permit, d time.Duration) report {
 		}
 		if !pause(ctx, step) {
 			break
+		}
+		select {
+		case <-finish:
+			left--
+		default:
 		}
 	}
 	return report{}

@@ -52,8 +52,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	}
 	r.Start = s.now()
 	next := s.await(ctx, 1, s.clients[1])
-	pause(ctx, settle)
-	r.End = s.now()
+	r.End = s.believed(p, func() { pause(ctx, settle) })
 	s.record(r)
 	victim.tap.CutNext(how)
 	held, err := release(ctx, p)
@@ -83,6 +82,21 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	s.record(other.request)
 	_, err = release(ctx, other.permit)
 	return err
+}
+
+// believed holds p until do has returned and returns when the belief in it ended: at
+// the latest when the holder knows by itself that it may be gone.
+func (s *stage) believed(p algo.Permit, do func()) time.Duration {
+	until := p.Until()
+	do()
+	if renewed := p.Until(); !renewed.IsZero() {
+		until = renewed
+	}
+	now := s.now()
+	if until.IsZero() {
+		return now
+	}
+	return now - max(0, time.Since(until))
 }
 
 // waiter is a client that has got its permit, or an error.

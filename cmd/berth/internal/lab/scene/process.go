@@ -21,7 +21,8 @@ type holder struct {
 	reports chan report // closed at the end of the process
 }
 
-// hire starts a holder process that works for d once it has a permit.
+// hire starts a holder process, which works once it has a permit, and for d more when
+// it is told to finish.
 func (s *stage) hire(d time.Duration, dieAfter int) (*holder, error) {
 	cmd := s.env.Process()
 	stdin, err := cmd.StdinPipe()
@@ -94,6 +95,12 @@ func (h *holder) gone() error {
 			return errors.New("a holder process does not end")
 		}
 	}
+}
+
+// finish tells the process that its last stretch of work begins.
+func (h *holder) finish() error {
+	_, err := io.WriteString(h.stdin, "{}\n")
+	return err
 }
 
 func (h *holder) signal(sig unix.Signal) error { return h.cmd.Process.Signal(sig) }

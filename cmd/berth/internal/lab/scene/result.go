@@ -6,10 +6,6 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
 )
 
-// Slack is the time within which nobody can say who asked first: requests need
-// some time to reach Redis.
-const Slack = 5 * time.Millisecond
-
 // Result is what one algorithm did in one scenario. Fields that the scenario
 // does not measure are zero, or nil where zero would be a good result.
 type Result struct {
@@ -119,7 +115,7 @@ func (r *Result) judged(requests []judge.Request, run time.Duration) {
 // waited fills in what the waits say.
 func (r *Result) waited() {
 	r.Sorted = judge.Waits(r.Requests)
-	o := judge.Overtakings(r.Requests, Slack)
+	o := judge.Overtakings(r.Requests)
 	r.Waits = &Waits{
 		P50MS: millis(judge.Quantile(r.Sorted, 0.5)), P99MS: millis(judge.Quantile(r.Sorted, 0.99)),
 		MaxMS:    millis(judge.Quantile(r.Sorted, 1)),

@@ -106,7 +106,7 @@ func (s *stage) openWarm(ctx context.Context, n int, off func(i int) time.Durati
 		if err != nil {
 			return err
 		}
-		p, ok, err := c.Acquire(ctx)
+		p, ok, err := c.Acquire(ctx, func() {})
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (e *LeftoverError) Unwrap() error { return e.Err }
 // again, with a pause of about poll, until ctx ends. It returns errOver then.
 func obtain(ctx context.Context, c algo.Client, poll func() time.Duration) (algo.Permit, error) {
 	for {
-		p, ok, err := c.Acquire(ctx)
+		p, ok, err := c.Acquire(ctx, func() {})
 		switch {
 		case err == nil && ok:
 			return p, nil
