@@ -21,10 +21,12 @@ const epoch = 100 * 365 * 24 * time.Hour
 
 var (
 	start = time.Now()
-	base  = suspended()
+	base  atomic.Int64 // suspension until start
 	slept atomic.Int64 // suspension since start, as last seen by Exact
 	ahead atomic.Int64 // by how much the wall clock was ahead of the monotonic one then
 )
+
+func init() { base.Store(int64(suspended())) }
 
 // Now returns the present instant. It may miss a suspension that Exact has not
 // seen yet, and is then early; that is safe for the moment at which a request
@@ -54,11 +56,19 @@ func Exact() Instant {
 func look() {
 	// Less than the uncertainty of reading two clocks is no suspension.
 	least := max(time.Duration(slept.Load()), 5*time.Millisecond)
+	base := time.Duration(base.Load())
 	if suspendedAtMost()-base > least {
 		if d := suspended() - base; d > least {
 			slept.Store(int64(d))
 		}
 	}
+}
+
+// Suspend has this process believe that the machine was suspended for d, just now. It
+// is for tests, which cannot suspend the machine.
+func Suspend(d time.Duration) {
+	base.Add(-int64(d))
+	ahead.Add(int64(d)) // the wall clock went on
 }
 
 // Add returns the instant d later.

@@ -117,7 +117,7 @@ func on(t *testing.T, s *redistest.Server, prefix string) *Env {
 	t.Helper()
 	e := &Env{T: t, TTL: 400 * time.Millisecond, Prefix: prefix, Server: s}
 	e.Options = redis.Options{Network: "unix", Addr: s.Socket()}
-	e.open(5 * time.Minute)
+	e.open(2 * time.Minute)
 	return e
 }
 

@@ -218,6 +218,23 @@ func TestTombstoneAfterRelease(t *testing.T) {
 	})
 }
 
+// TestTombstoneAfterDetach: the lease was adopted elsewhere and given back there, where
+// nobody knows that a copy of its acquire is on its way.
+func TestTombstoneAfterDetach(t *testing.T) {
+	frozen(t, func(l *lab) {
+		late := l.delay("A")
+		handle, err := l.Hold(l.sem(l.faulty(), 1)).Detach(l.Ctx)
+		l.Must(err)
+		lease, err := l.healthy().Adopt(l.Ctx, handle)
+		l.Must(err)
+		l.Release(lease)
+		late.arrives()
+		if st := l.Show(); st.Holders != 0 {
+			l.Errorf("a copy in time was granted to nobody: %+v", st)
+		}
+	})
+}
+
 func TestTombstoneAfterCancel(t *testing.T) {
 	frozen(t, func(l *lab) {
 		holder := l.Hold(l.sem(l.healthy(), 1))

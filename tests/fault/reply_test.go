@@ -193,6 +193,25 @@ func TestUnreachableTakesBack(t *testing.T) {
 	})
 }
 
+// TestCorruptKeyIsToldAfterALostRequest: what the server says at last counts, not that
+// it was silent before.
+func TestCorruptKeyIsToldAfterALostRequest(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		s := l.sem(l.faulty(), 1)
+		l.Release(l.Hold(s)) // its first call of all carries nothing
+		l.Must(l.Redis.Del(l.Ctx, l.Prefix+":{s}:order").Err())
+		l.Must(l.Redis.Set(l.Ctx, l.Prefix+":{s}", "foreign", 0).Err())
+		for what, acquire := range map[string]func(context.Context, ...berth.AcquireOption) (*berth.Lease, error){
+			"Acquire": s.Acquire, "TryAcquire": s.TryAcquire,
+		} {
+			lost := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowRequest})
+			if _, err := acquire(l.Ctx); !errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrUnreachable) || lost.Hits() != 1 {
+				l.Errorf("%s: told %v; requests lost: %d", what, err, lost.Hits())
+			}
+		}
+	})
+}
+
 func struckCancel(l *lab, strike func() *redistest.Injection) {
 	holder := l.Hold(l.sem(l.healthy(), 1))
 	ctx, cancel := context.WithCancel(l.Ctx)

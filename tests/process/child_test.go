@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -28,9 +29,9 @@ const childEnv = "BERTH_TEST_CHILD"
 
 // order is what a child is to do: acquire each of the leases, then obey.
 type order struct {
-	Socket, Prefix string
-	Limit          int
-	TTL            time.Duration
+	Network, Addr, Prefix string
+	Limit                 int
+	TTL                   time.Duration
 }
 
 func TestMain(m *testing.M) {
@@ -41,13 +42,13 @@ func TestMain(m *testing.M) {
 }
 
 // childMain acquires a lease, says so, and obeys the words on its standard
-// input: "watch" and "release". It ends with its parent, which holds the input.
+// input. It ends with its parent, which holds the input.
 func childMain(text string) int {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return complain(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: o.Socket})
+	rdb := redis.NewClient(&redis.Options{Network: o.Network, Addr: o.Addr})
 	client, err := berth.New(rdb, berth.Prefix(o.Prefix))
 	if err != nil {
 		return complain(err)
@@ -74,6 +75,12 @@ func childMain(text string) int {
 		switch words.Text() {
 		case "watch":
 			go watch(lease, o.TTL)
+		case "suspend":
+			clock.Suspend(2 * o.TTL)
+			say("valid %v", lease.Valid())
+		case "suspend and release":
+			clock.Suspend(2 * o.TTL)
+			say("late %v", errors.Is(lease.Release(), berth.ErrLost))
 		case "release":
 			say("released %v", lease.Release())
 		}
@@ -119,7 +126,12 @@ type child struct {
 // start starts a process, which waits for its first word.
 func start(e *testenv.Env, limit int) *child {
 	e.Helper()
-	text, err := json.Marshal(order{e.Server.Socket(), e.Prefix, limit, e.TTL})
+	return startWith(e, order{"unix", e.Server.Socket(), e.Prefix, limit, e.TTL})
+}
+
+func startWith(e *testenv.Env, o order) *child {
+	e.Helper()
+	text, err := json.Marshal(o)
 	e.Must(err)
 	c := &child{e: e, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100), done: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
@@ -181,9 +193,14 @@ func (c *child) kill() {
 func holding(e *testenv.Env, limit int) *child {
 	e.Helper()
 	c := start(e, limit)
+	c.acquire()
+	return c
+}
+
+func (c *child) acquire() {
+	c.e.Helper()
 	c.tell("acquire")
 	c.says("held")
-	return c
 }
 
 // inLine starts a child that is the n-th in the queue.

@@ -3,6 +3,9 @@
 package process_test
 
 import (
+	"io"
+	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +37,8 @@ func TestProcesses(t *testing.T) {
 		{"two waiters killed", func(e *testenv.Env) { waitersKilled(e, 0, 1) }},
 		{"holder stopped beyond its lease", holderStopped},
 		{"waiter stopped beyond its heartbeat", waiterStopped},
+		{"machine suspended beyond the lease", machineSuspended},
+		{"machine suspended, another holds, a release is lost", sleeperReleases},
 	}, ending.String, func(t *testing.T, end ending) {
 		e := testenv.On(t, server)
 		e.TTL = 3 * time.Second
@@ -156,4 +161,64 @@ func waiterStopped(e *testenv.Env) {
 	stopped.tell("release")
 	stopped.says("released")
 	e.NothingLeft(1, lease.Token())
+}
+
+// sleeperReleases: while the machine slept another process got the permit. The first
+// request of the release is lost with its connection, the second one finds nothing;
+// the holder is told of its loss all the same.
+func sleeperReleases(e *testenv.Env) {
+	faults := redistest.NewFaults(e.T)
+	holder := startWith(e, order{"tcp", proxy(e, faults), e.Prefix, 1, berth.DefaultTTL})
+	holder.acquire()
+	e.Must(e.Inspector.Purge(e.Ctx, testenv.Name))
+	lease := e.Hold(e.Peer().Sem(1))
+	reset := faults.Inject(redistest.Rule{Match: testenv.Carries("L"), Fault: redistest.Reset})
+	holder.tell("suspend and release")
+	line := "lost" // its context has ended, too
+	for line == "lost" {
+		line = testenv.Receive(e, "line from a child", holder.lines)
+	}
+	if line != "late true" || reset.Hits() == 0 {
+		e.Errorf("the child says %q; requests lost: %d", line, reset.Hits())
+	}
+	e.Holds(lease)
+	e.Release(lease)
+	e.NothingLeft(1, lease.Token())
+}
+
+// machineSuspended: a process that slept with its machine knows that its lease is over
+// before it does anything else, although its own clock stood still.
+func machineSuspended(e *testenv.Env) {
+	holder := holding(e, 1)
+	holder.tell("suspend")
+	if got := holder.says("valid"); got != "false" {
+		e.Errorf("after the machine slept for two TTLs the lease is valid: %s", got)
+	}
+}
+
+// proxy returns an address behind which the server is, through a network.
+func proxy(e *testenv.Env, faults *redistest.Faults) string {
+	e.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	e.Must(err)
+	var wg sync.WaitGroup
+	e.Cleanup(func() { _ = listener.Close(); faults.Down(); wg.Wait() })
+	dial := faults.Dialer(nil)
+	wg.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			server, err := dial(e.Ctx, "unix", e.Server.Socket())
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			join := func(to, from net.Conn) { _, _ = io.Copy(to, from); _ = to.Close(); _ = from.Close() }
+			wg.Go(func() { join(server, client) })
+			wg.Go(func() { join(client, server) })
+		}
+	})
+	return listener.Addr().String()
 }

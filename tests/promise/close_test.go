@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -141,6 +142,41 @@ func TestCloseIsBounded(t *testing.T) {
 		start := time.Now()
 		e.Must(p.Close())
 		e.Within(start, 0, 6*time.Second, "closed")
+	})
+}
+
+// A second Close returns with the first, not before it.
+func TestSecondCloseWaitsForTheFirst(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		e.Hold(p.Sem(1, berth.TTL(time.Minute)))
+		p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
+		first := make(chan time.Time)
+		go func() { _ = p.Close(); first <- time.Now() }()
+		synctest.Wait()
+		e.Must(p.Close())
+		second := time.Now()
+		if at := <-first; second.Before(at) {
+			e.Errorf("the second Close returned %v before the first", at.Sub(second))
+		}
+	})
+}
+
+// A lease that was lost, and that nobody releases, is forgotten in time: there is
+// nothing to give back for it.
+func TestLostLeaseThatNobodyReleasesIsForgotten(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		l := e.Hold(p.Sem(1))
+		p.Net.Down()
+		e.Lost(l)
+		p.Net.Up()
+		e.Pass(l.TTL() + 10*time.Second)
+		p.Net.ResetCounts()
+		e.Must(p.Close())
+		if n := p.Net.Count("EVALSHA"); n > 0 {
+			e.Errorf("%d calls to give it back", n)
+		}
 	})
 }
 

@@ -320,6 +320,49 @@ func TestHalfOfTheKeysVanishes(t *testing.T) {
 	}
 }
 
+// What is left of the keys tells until when leases may live: until then nobody is let
+// in, and then it heals by itself.
+func TestLossOfTheStateLetsNobodyInBesideLiveLeases(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) { halved(e, "", e.TTL) })
+}
+
+// The state tells a time that is up to a minute too late.
+func TestLossOfTheOrderLetsNobodyInBesideLiveLeases(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) { halved(e, ":order", e.TTL+time.Minute) })
+}
+
+// halved deletes one of the two keys while all permits are out. They can be had again
+// after most at the latest, and not before their holders know of the loss.
+func halved(e *testenv.Env, suffix string, most time.Duration) {
+	e.Helper()
+	const limit = 3
+	var held berth.Leases
+	for range limit {
+		held = append(held, e.Hold(e.Peer().Sem(limit, berth.TTL(e.TTL))))
+	}
+	e.Must(e.Redis.Del(e.Ctx, e.Prefix+":{"+testenv.Name+"}"+suffix).Err())
+	s := e.Peer().Sem(limit)
+	start := time.Now()
+	for got := 0; got < limit; {
+		_, err := s.TryAcquire(e.Ctx)
+		if err == nil {
+			got++
+			for _, l := range held {
+				if l.Valid() {
+					e.Fatalf("lease %s is valid while %d others hold", l.ID(), got)
+				}
+			}
+			continue
+		}
+		corrupt, ok := errors.AsType[*berth.CorruptError](err)
+		if !ok || corrupt.Heals <= 0 || corrupt.Heals > most {
+			e.Fatalf("refused because of %v", err)
+		}
+		e.Within(start, 0, most, "it heals")
+		e.Pass(min(corrupt.Heals, e.Tick()))
+	}
+}
+
 // A closed redis client is the caller's mistake, and told at once.
 func TestClosedRedisClient(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
@@ -330,4 +373,63 @@ func TestClosedRedisClient(t *testing.T) {
 		refusedFor(e, err, "client is closed")
 		e.Within(start, 0, 0, "told")
 	})
+}
+
+// A right is taken away while a lease is held, and given back before it runs out: it
+// is renewed then.
+func TestLeaseOutlivesARefusalOfItsRenewals(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		l := e.Hold(e.Peer().Sem(1))
+		until := l.ValidUntil()
+		e.Pass(l.TTL() / 4)
+		e.Embedded.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
+		e.Pass(l.TTL() / 2)
+		e.Embedded.SetError("")
+		e.Pass(l.TTL())
+		if !l.Valid() || !l.ValidUntil().After(until) {
+			e.Errorf("valid until %v, was %v: %v", l.ValidUntil(), until, context.Cause(l.Context()))
+		}
+	})
+}
+
+// What a renewal failed with is no reason for a loss that comes after another one that
+// worked.
+func TestLossNamesNoFailureThatWasMended(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		l := e.Hold(e.Peer().Sem(1, berth.WithoutRenewal()))
+		e.Embedded.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
+		refusedFor(e, l.Renew(e.Ctx), "NOPERM")
+		e.Embedded.SetError("")
+		e.Must(l.Renew(e.Ctx))
+		if lost := e.Lost(l); lost.Reason != berth.LostUntrusted || lost.Err != nil {
+			e.Errorf("lost because of %v", lost)
+		}
+		again := e.Hold(e.Peer().Sem(1, berth.WithoutRenewal()))
+		e.Embedded.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
+		refusedFor(e, again.Renew(e.Ctx), "NOPERM")
+		refusedFor(e, e.Lost(again).Err, "NOPERM")
+		e.Embedded.SetError("")
+	})
+}
+
+// While it is not known whether the server evicts, keys carry no TTL; it is asked again.
+func TestUnknownEvictionPolicyIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	e := testenv.Shared(t)
+	p := e.Peer()
+	lost := p.Net.Inject(redistest.Rule{Match: redistest.Named("INFO"), Fault: redistest.Reset, Times: -1})
+	l := e.Hold(p.Sem(1))
+	key := e.Prefix + ":{" + testenv.Name + "}"
+	if left := e.Redis.PTTL(e.Ctx, key).Val(); lost.Hits() == 0 || left != -1 {
+		e.Errorf("the policy is not known, and the key goes in %v; questions lost: %d", left, lost.Hits())
+	}
+	lost.Stop()
+	for deadline := time.After(time.Minute); e.Redis.PTTL(e.Ctx, key).Val() < 0; {
+		select {
+		case <-deadline:
+			e.Fatalf("not asked again, in a minute: %v", p.Net.Counts())
+		case <-time.After(e.Tick()):
+			e.Must(l.Renew(e.Ctx))
+		}
+	}
 }

@@ -75,6 +75,26 @@ func TestWithEndsItsContext(t *testing.T) {
 	})
 }
 
+// What keeps the lease from being given back is told, unless fn failed too.
+func TestWithTellsThatTheLeaseWasNotGivenBack(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		for _, want := range []error{berth.ErrUnreachable, errShift} {
+			var hung *redistest.Injection
+			err := p.Sem(1).Do(e.Ctx, func(context.Context) error {
+				hung = p.Net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest, Times: -1})
+				if want == errShift {
+					return errShift
+				}
+				return nil
+			})
+			e.WantErr(err, want)
+			hung.Stop()
+			e.Until("given back in the background", func(s *berth.State) bool { return s.Holders == 0 })
+		}
+	})
+}
+
 func TestWithDoesNotRunWithoutALease(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		s := e.Peer().Sem(1)
@@ -256,5 +276,31 @@ func TestLeasesAreReleasedTogether(t *testing.T) {
 		start := time.Now()
 		e.WantErr(leases.Release(), berth.ErrUnreachable)
 		e.Within(start, 0, 7*time.Second, "released")
+	})
+}
+
+// Elements that are nil count as none; of none nothing is valid, and its context has ended.
+func TestLeasesThatAreNil(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		l, err := e.Peer().Sem(1).Acquire(context.WithValue(e.Ctx, key{}, 7))
+		e.Must(err)
+		some := berth.Leases{nil, l, nil}
+		ctx, cancel := some.Context()
+		defer cancel()
+		if !some.Valid() || some.ValidUntil().IsZero() || ctx.Err() != nil || ctx.Value(key{}) != 7 {
+			e.Errorf("valid %v until %v, %v, value %v", some.Valid(), some.ValidUntil(), ctx.Err(), ctx.Value(key{}))
+		}
+		e.Must(some.Release())
+		<-ctx.Done()
+		e.WantErr(context.Cause(ctx), berth.ErrReleased)
+		for _, none := range []berth.Leases{nil, {}, {nil}} {
+			ctx, cancel := none.Context()
+			defer cancel()
+			if none.Valid() || !none.ValidUntil().IsZero() || ctx.Err() == nil {
+				e.Errorf("%v: valid %v until %v, %v", none, none.Valid(), none.ValidUntil(), ctx.Err())
+			}
+			e.WantErr(context.Cause(ctx), berth.ErrReleased)
+			e.Must(none.Release())
+		}
 	})
 }

@@ -1,0 +1,53 @@
+package promise_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// In a cluster each semaphore has a channel of its own. A process has one connection
+// to each node for them, however many semaphores it uses, and ends the subscriptions
+// of those that nobody holds or waits for.
+func TestClusterSubscriptionsEndWithTheirUse(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartMasters(t, 2)
+	client := must(berth.New(cluster.Client(t)))
+	t.Cleanup(func() { _ = client.Close() })
+	kept := must(must(client.Semaphore("kept", 1)).Acquire(t.Context()))
+	for i := range 100 {
+		lease := must(must(client.Semaphore(fmt.Sprint("name", i), 1)).Acquire(t.Context()))
+		if err := lease.Release(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range cluster.Nodes {
+		if n := strings.Count(node.Do(t, "CLIENT", "LIST", "TYPE", "pubsub").(string), "\n"); n > 1 {
+			t.Errorf("%d connections for subscriptions to one node", n)
+		}
+	}
+	channels := func() (all []string) {
+		for _, node := range cluster.Nodes {
+			for _, c := range node.Do(t, "PUBSUB", "SHARDCHANNELS").([]any) {
+				name, _, _ := strings.Cut(c.(string), "}")
+				all = append(all, name)
+			}
+		}
+		return all
+	}
+	for deadline := time.After(2 * time.Minute); !slices.Equal(channels(), []string{"berth:{kept"}); {
+		select {
+		case <-deadline:
+			t.Fatalf("subscribed to %q", channels())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if !kept.Valid() {
+		t.Error("the lease was lost")
+	}
+}

@@ -1,0 +1,121 @@
+package promise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// A handle is good for one adoption. Everybody who comes later is told who was first,
+// and changes nothing.
+func TestHandleIsGoodForOneAdoption(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q, r := e.Peer(), e.Peer(), e.Peer()
+		handle, err := e.Hold(p.Sem(1)).Detach(e.Ctx)
+		e.Must(err)
+		lease, err := q.Adopt(e.Ctx, handle)
+		e.Must(err)
+		lateComers := func(holder *berth.Lease) {
+			for what, ask := range map[string]func() error{
+				"another process adopts": func() error { _, err := r.Adopt(e.Ctx, handle); return err },
+				"the same one adopts":    func() error { _, err := q.Adopt(e.Ctx, handle); return err },
+				"somebody renews":        func() error { _, err := r.RenewHandle(e.Ctx, handle); return err },
+				"somebody releases":      func() error { return r.ReleaseHandle(e.Ctx, handle) },
+			} {
+				lost, ok := errors.AsType[*berth.LostError](ask())
+				if !ok || lost.Reason != berth.LostAdopted || !strings.HasPrefix(lost.By, fmt.Sprint(os.Getpid(), "/")) {
+					e.Errorf("%s: told %+v", what, lost)
+				}
+			}
+			e.Holds(holder)
+		}
+		lateComers(lease)
+		e.Release(lease)
+		lateComers(e.Hold(r.Sem(1)))
+	})
+}
+
+// Nobody makes a handle of what operators see.
+func TestHandleCannotBeMadeOfALeasesID(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		lease, next := e.Hold(p.Sem(2)), e.Hold(p.Sem(2))
+		id := lease.ID()
+		for made, want := range map[string]error{id: berth.ErrHandle, id[:strings.Index(id, "-")]: berth.ErrLost} {
+			_, err := q.Adopt(e.Ctx, "berth1/"+e.Prefix+"/"+testenv.Name+"/"+made)
+			e.WantErr(err, want)
+		}
+		handle, err := lease.Detach(e.Ctx)
+		e.Must(err)
+		if session := id[strings.Index(id, ".")+1 : strings.Index(id, "-")]; strings.Contains(handle, session) {
+			e.Errorf("the handle %s tells the session of %s", handle, id)
+		}
+		if st := e.Show(); st.Holders != 2 || !next.Valid() {
+			e.Errorf("state %+v", st)
+		}
+	})
+}
+
+// The process that has given a lease away has no part in it any more: a renewal of it
+// that comes late does nothing, and what happens to the lease is told to its adopter.
+func TestFormerOwnerHasNoPartInTheLease(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		first := e.Hold(p.Sem(1, berth.WithoutRenewal()))
+		late := p.Net.Inject(redistest.Rule{Match: testenv.Carries("R"), Fault: redistest.Delay})
+		e.Must(first.Renew(e.Ctx)) // by a second try
+		handle, err := first.Detach(e.Ctx)
+		e.Must(err)
+		lease, err := q.Adopt(e.Ctx, handle)
+		e.Must(err)
+		before := e.Keys()
+		late.Release()
+		synctest.Wait()
+		e.Unchanged(before)
+		start := time.Now()
+		e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, lease.ID()))
+		e.Lost(lease)
+		e.Within(start, 0, 0, "told")
+	})
+}
+
+// Whoever gives up an adoption whose outcome is not known has nothing of it: the lease
+// is still to be adopted, or is given back.
+func TestAdoptionThatIsGivenUpLeavesNoLeaseWithoutAnOwner(t *testing.T) {
+	for what, fault := range map[string]redistest.Fault{"late": redistest.Delay, "done": redistest.SwallowReply} {
+		t.Run(what, func(t *testing.T) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				p, q := e.Peer(), e.Peer()
+				handle, err := e.Hold(p.Sem(1, berth.TTL(time.Hour))).Detach(e.Ctx)
+				e.Must(err)
+				struck := q.Net.Inject(redistest.Rule{Match: testenv.Carries("M"), Fault: fault})
+				ctx, cancel := context.WithCancel(e.Ctx)
+				failed := make(chan error)
+				go func() { _, err := q.Adopt(ctx, handle); failed <- err }()
+				<-struck.Hit()
+				cancel()
+				e.WantErr(<-failed, context.Canceled)
+				e.Pass(20 * time.Second)
+				struck.Release()
+				synctest.Wait()
+				lease, err := p.Adopt(e.Ctx, handle)
+				if err == nil {
+					e.Holds(lease)
+					e.Release(lease)
+				} else {
+					e.WantErr(err, berth.ErrLost)
+				}
+				e.Idle()
+			})
+		})
+	}
+}
