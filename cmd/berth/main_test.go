@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait for something that is bound to happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // TestCommandLine needs no Redis: it is about what is refused before.
 func TestCommandLine(t *testing.T) {

@@ -55,11 +55,12 @@ func byCheck(t *testing.T, report *Report) map[string]Finding {
 	return all
 }
 
-// wantOnly checks that some checks have a status and a text, and that all others are OK.
+// wantOnly checks that some checks have a status and a text, and that all others are
+// OK, but for what is said of the speed of the machine.
 func wantOnly(t *testing.T, all map[string]Finding, want map[string]string) {
 	t.Helper()
 	for name, f := range all {
-		if want[name] == "" && f.Status != OK {
+		if want[name] == "" && name != "latency" && f.Status != OK {
 			t.Errorf("%s: %+v, want it to be OK", name, f)
 		}
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
@@ -101,6 +103,56 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	}
 	if took, err := waited(t, Config{Wait: time.Second, Once: true}, refusing); !errors.Is(err, berth.ErrUnreachable) || took > 0 {
 		t.Errorf("without waiting: %v after %v", err, took)
+	}
+}
+
+// A place in the queue is no reason any more when Redis has stopped answering.
+func TestWaitNamesTheLastTrouble(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(*berthtest.Store, *berth.Inspector)
+		code      int
+		says      string
+	}{
+		"nothing": {func(*berthtest.Store, *berth.Inspector) {}, exit.NotAcquired, `no permit of "s" within 20s: 1 of 1 in use, 0 ahead in the queue`},
+		"silent":  {func(s *berthtest.Store, _ *berth.Inspector) { s.Slow(time.Hour) }, exit.Unavailable, "redis has not answered for "},
+		"evicted": {func(_ *berthtest.Store, in *berth.Inspector) {
+			state, err := in.Show(context.Background(), "s")
+			if err != nil || len(state.Queue) != 1 {
+				t.Errorf("%+v, %v", state, err)
+				return
+			}
+			if err := in.Evict(context.Background(), "s", state.Queue[0].ID); err != nil {
+				t.Error(err)
+			}
+		}, exit.NotAcquired, "an operator took its place in the queue away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, health := berthtest.New(t), &Health{}
+				client := store.Client()
+				sem, err := client.Semaphore("s", 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := sem.Acquire(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				store.Redis().AddHook(health)
+				time.AfterFunc(time.Second, func() { tt.meanwhile(store, client.Inspector()) })
+				null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer null.Close()
+				_, err = Wait(Config{
+					Name: "s", Weight: 1, Wait: 20 * time.Second, NotAcquired: exit.NotAcquired, Acquire: sem.Acquire, Health: health,
+					Notices: NewNotices(null, false), Ping: func(ctx context.Context) error { return store.Redis().Ping(ctx).Err() },
+				})
+				if exit.Of(err) != tt.code || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("code %d: %v", exit.Of(err), err)
+				}
+			})
+		})
 	}
 }
 
