@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
@@ -166,7 +165,11 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 // warnOfRenewal tells that leases are not renewed, for all semaphores once a minute:
 // an outage concerns them all.
 func (s *Session) warnOfRenewal(call *commit.Call[*Claim], err error, now clock.Instant) {
-	if !slices.ContainsFunc(call.Wire, func(op protocol.Op) bool { return op.Verb == protocol.Renew }) {
+	renews := false
+	for i := range call.Wire { // not a copy: a call that was given up may yet write its Result
+		renews = renews || call.Wire[i].Verb == protocol.Renew
+	}
+	if !renews {
 		return
 	}
 	last := s.unwell.Load()
