@@ -372,7 +372,7 @@ func TestBackground(t *testing.T) {
 // stop neither itself nor the command.
 func TestWarningFromTheBackground(t *testing.T) {
 	eachShell(t, func(t *testing.T, term *terminal) {
-		term.script("job.sh", "echo $BERTH_LEASE >lease; while ! test -e go; do sleep 0.02; done; touch done")
+		term.script("job.sh", "echo $BERTH_LEASE >lease; while test -e lease && ! test -e go; do sleep 0.02; done; touch done")
 		term.send("stty tostop\n")
 		term.expect("ready> ")
 		term.send("berth run --on-lost=warn s -- sh job.sh &\n")
