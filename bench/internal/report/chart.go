@@ -13,13 +13,12 @@ import (
 
 // The measures of a chart, in units of its drawing.
 const (
-	chartWidth  = 1130.0
-	chartHeight = 330.0
-	chartLeft   = 70.0
-	chartRight  = 250.0 // room for names
-	chartTop    = 20.0
-	chartBottom = 36.0
-	apart       = 15.0 // between names
+	chartWidth  = 560.0
+	chartHeight = 300.0
+	chartLeft   = 66.0
+	chartRight  = 14.0
+	chartTop    = 24.0
+	chartBottom = 44.0
 )
 
 // label is some text in a chart.
@@ -38,8 +37,7 @@ type dot struct {
 type line struct {
 	Key, Title, Path string
 	Dots             []dot
-	EndX, EndY       float64 // of the line
-	NameY            float64 // of its name, apart from the others
+	end              float64 // the height at which it ends
 }
 
 // bar is one contestant in a chart of bars.
@@ -81,7 +79,7 @@ func logScale(lo, hi, from, to float64) func(float64) float64 {
 // alone if those were too many.
 func ticks(lo, hi float64) (values []float64) {
 	steps := []float64{1, 2, 5}
-	if hi/lo > 3000 {
+	if hi/lo > 300 {
 		steps = steps[:1]
 	}
 	for p := math.Floor(math.Log10(lo)); p <= math.Log10(hi); p++ {
@@ -124,22 +122,24 @@ func growth(r *result.Report, scenario, metric, title, xName string) *chart {
 	}
 	slices.Sort(xs)
 	c := newChart(title, xName, metric, chartHeight)
-	c.x = logScale(xs[0], xs[len(xs)-1], c.Left+16, c.Right-24)
+	c.x = logScale(xs[0], xs[len(xs)-1], c.Left+16, c.Right-16)
 	c.vertical(lo, hi)
 	for _, x := range xs {
-		c.XTicks = append(c.XTicks, label{X: c.x(x), Y: c.Bottom + 16, Text: tick(x)})
+		c.XTicks = append(c.XTicks, label{X: c.x(x), Y: c.Bottom + 18, Text: tick(x)})
 	}
 	for _, p := range r.Peers {
 		list := points[p.Key]
 		slices.SortFunc(list, func(a, b point) int { return cmp.Compare(a.x, b.x) })
 		l := line{Key: p.Key, Title: p.Title}
 		for _, pt := range list {
-			l.add(c.x(pt.x), c.y(pt.y))
-			l.Dots = append(l.Dots, dot{l.EndX, l.EndY, fmt.Sprintf("%s, %s: %s %s", p.Title, tick(pt.x), Number(pt.y), metric)})
+			x := c.x(pt.x)
+			l.add(x, c.y(pt.y))
+			l.Dots = append(l.Dots, dot{x, l.end, fmt.Sprintf("%s, %s: %s %s", p.Title, tick(pt.x), Number(pt.y), metric)})
 		}
 		c.append(l)
 	}
-	c.names()
+	// The names of the lines are in the order of their ends.
+	slices.SortStableFunc(c.Lines, func(a, b line) int { return cmp.Compare(a.end, b.end) })
 	return c
 }
 
@@ -154,34 +154,12 @@ func (c *chart) vertical(lo, hi float64) {
 
 func (l *line) add(x, y float64) {
 	l.Path += fmt.Sprintf("%c%.1f %.1f", "ML"[min(len(l.Path), 1)], x, y)
-	l.EndX, l.EndY = x, y
+	l.end = y
 }
 
 func (c *chart) append(l line) {
 	if l.Path != "" {
 		c.Lines = append(c.Lines, l)
-	}
-}
-
-// names puts the lines' names beside their ends, none on another.
-func (c *chart) names() {
-	order := make([]*line, len(c.Lines))
-	for i := range c.Lines {
-		order[i] = &c.Lines[i]
-	}
-	slices.SortStableFunc(order, func(a, b *line) int {
-		return cmp.Or(cmp.Compare(a.EndY, b.EndY), cmp.Compare(a.EndX, b.EndX))
-	})
-	next := c.Top
-	for _, l := range order {
-		l.NameY = max(next, l.EndY)
-		next = l.NameY + apart
-	}
-	// What has been pushed out at the bottom goes up again.
-	limit := c.Bottom
-	for _, l := range slices.Backward(order) {
-		l.NameY = min(l.NameY, limit)
-		limit = l.NameY - apart
 	}
 }
 
@@ -203,11 +181,13 @@ func distribution(r *result.Report, scenario, caze, metric, title, xName string)
 		return nil
 	}
 	lo = max(lo, 1)
+	// The names of the lines are in the order of their medians.
+	slices.SortStableFunc(list, func(a, b *result.Series) int { return cmp.Compare(a.Steps[50], b.Steps[50]) })
 	c := newChart(title, xName, "share of samples", chartHeight)
 	c.x = logScale(lo, max(hi, 2*lo), c.Left, c.Right-6)
 	c.y = func(v float64) float64 { return c.Bottom - v*(c.Bottom-c.Top) }
 	for _, v := range ticks(lo, hi) {
-		c.XTicks = append(c.XTicks, label{X: c.x(v), Y: c.Bottom + 16, Text: tick(v)})
+		c.XTicks = append(c.XTicks, label{X: c.x(v), Y: c.Bottom + 18, Text: tick(v)})
 	}
 	for _, v := range []float64{0, 0.25, 0.5, 0.75, 1} {
 		c.YTicks = append(c.YTicks, label{X: c.Left - 8, Y: c.y(v), Text: fmt.Sprintf("%.0f %%", v*100)})
@@ -219,23 +199,7 @@ func distribution(r *result.Report, scenario, caze, metric, title, xName string)
 		}
 		c.append(l)
 	}
-	c.inOrder(list)
 	return c
-}
-
-// inOrder lists the names of lines that all end at the same height from the
-// top, the one with the least median first. The lines are those of the list.
-func (c *chart) inOrder(list []*result.Series) {
-	order := make([]int, len(c.Lines))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(list[a].Steps[50], list[b].Steps[50]) })
-	for place, i := range order {
-		l := &c.Lines[i]
-		l.NameY = c.Top + 6 + (apart+3)*float64(place)
-		l.EndX, l.EndY = 0, 0 // no leader
-	}
 }
 
 // bars draws one figure of each contestant, the least first.
@@ -254,11 +218,11 @@ func bars(r *result.Report, scenario, caze, metric, title string) *chart {
 	slices.SortStableFunc(list, func(a, b *result.Series) int { return cmp.Compare(a.Median, b.Median) })
 	const step = 22.0
 	c := newChart(title, metric+", by ratios", "", chartTop+step*float64(len(list))+chartBottom)
-	c.Left = 235
+	c.Left, c.Right = 275, c.Right-46 // room for names, and for the figures
 	lo /= 2
 	c.x = logScale(lo, hi, 0, c.Right-c.Left)
 	for _, v := range ticks(lo, hi) {
-		c.XTicks = append(c.XTicks, label{X: c.Left + c.x(v), Y: c.Bottom + 16, Text: tick(v)})
+		c.XTicks = append(c.XTicks, label{X: c.Left + c.x(v), Y: c.Bottom + 18, Text: tick(v)})
 	}
 	for i, s := range list {
 		c.Bars = append(c.Bars, bar{

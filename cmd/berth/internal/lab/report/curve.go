@@ -11,12 +11,12 @@ import (
 
 // The measures of a chart.
 const (
-	chartWidth  = 1130.0
-	chartHeight = 250.0
-	chartLeft   = 58.0
-	chartRight  = 130.0 // room for names
-	chartTop    = 14.0
-	chartBottom = 34.0
+	chartWidth  = 560.0
+	chartHeight = 260.0
+	chartLeft   = 52.0
+	chartRight  = 14.0
+	chartTop    = 24.0
+	chartBottom = 44.0
 )
 
 // line is one algorithm in a chart.
@@ -24,8 +24,6 @@ type line struct {
 	Key, Title string
 	Path       string
 	Dots       []rect // X and Y alone, with a title
-	X, Y       float64
-	NameY      float64 // of its name at the right, apart from the other names
 }
 
 // chart is some lines over axes.
@@ -68,7 +66,7 @@ func waitChart(list []*scene.Result) *chart {
 	c.x = logScale(leastWait, longest*1.05, c.Left, c.Right)
 	c.y = func(v float64) float64 { return c.Bottom - v*(c.Bottom-c.Top) }
 	for v := leastWait; v <= longest; v *= 10 {
-		c.XTicks = append(c.XTicks, label{X: c.x(v), Y: c.Bottom + 15, Text: fmt.Sprint(v)})
+		c.XTicks = append(c.XTicks, label{X: c.x(v), Y: c.Bottom + 18, Text: fmt.Sprint(v)})
 	}
 	for _, v := range []float64{0, 0.25, 0.5, 0.75, 1} {
 		c.YTicks = append(c.YTicks, label{X: c.Left - 6, Y: c.y(v), Text: fmt.Sprintf("%.0f %%", v*100)})
@@ -78,7 +76,6 @@ func waitChart(list []*scene.Result) *chart {
 			c.Lines = append(c.Lines, c.waits(r))
 		}
 	}
-	c.names()
 	return c
 }
 
@@ -91,9 +88,8 @@ func (c *chart) waits(r *scene.Result) line {
 	for i := 0; i < n; i += stride {
 		fmt.Fprintf(&b, "L%.1f %.1f", c.x(wait(r.Sorted[i])), c.y(float64(i+1)/float64(n)))
 	}
-	x, y := c.x(wait(r.Sorted[n-1])), c.y(1)
-	fmt.Fprintf(&b, "L%.1f %.1f", x, y)
-	return line{Key: r.Algorithm, Title: r.Title, Path: b.String(), X: x, Y: y}
+	fmt.Fprintf(&b, "L%.1f %.1f", c.x(wait(r.Sorted[n-1])), c.y(1))
+	return line{Key: r.Algorithm, Title: title(r.Title), Path: b.String()}
 }
 
 func wait(d time.Duration) float64 { return max(leastWait, millis(d)) }
@@ -111,7 +107,7 @@ func growthChart(list []*scene.Result) *chart {
 	c.x = logScale(float64(points[0].Holders), float64(points[len(points)-1].Holders), c.Left+20, c.Right)
 	c.y = logScale(lo/1.3, hi*1.3, c.Bottom, c.Top)
 	for _, p := range points {
-		c.XTicks = append(c.XTicks, label{X: c.x(float64(p.Holders)), Y: c.Bottom + 15, Text: group(p.Holders)})
+		c.XTicks = append(c.XTicks, label{X: c.x(float64(p.Holders)), Y: c.Bottom + 18, Text: group(p.Holders)})
 	}
 	for _, v := range []float64{10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000} {
 		if v > lo/1.3 && v < hi*1.3 {
@@ -121,27 +117,17 @@ func growthChart(list []*scene.Result) *chart {
 	for _, r := range list {
 		c.Lines = append(c.Lines, c.growth(r))
 	}
-	c.names()
 	return c
 }
 
 func (c *chart) growth(r *scene.Result) line {
-	l := line{Key: r.Algorithm, Title: r.Title}
+	l := line{Key: r.Algorithm, Title: title(r.Title)}
 	var b strings.Builder
 	for i, p := range r.Growth {
-		l.X, l.Y = c.x(float64(p.Holders)), c.y(p.P50US)
-		fmt.Fprintf(&b, "%c%.1f %.1f", "ML"[min(i, 1)], l.X, l.Y)
-		l.Dots = append(l.Dots, rect{X: l.X, Y: l.Y, Title: fmt.Sprintf("%s holders: %s", group(p.Holders), micros(p.P50US))})
+		x, y := c.x(float64(p.Holders)), c.y(p.P50US)
+		fmt.Fprintf(&b, "%c%.1f %.1f", "ML"[min(i, 1)], x, y)
+		l.Dots = append(l.Dots, rect{X: x, Y: y, Title: fmt.Sprintf("%s holders: %s", group(p.Holders), micros(p.P50US))})
 	}
 	l.Path = b.String()
 	return l
-}
-
-// names puts the names of the lines at the right, none on another: in the order
-// of where the lines end.
-func (c *chart) names() {
-	const apart = 16.0
-	for i := range c.Lines {
-		c.Lines[i].NameY = c.Top + 8 + apart*float64(i)
-	}
 }

@@ -39,6 +39,7 @@ type boardRow struct {
 type verdict struct {
 	Class string // good, bad or plain
 	Text  string
+	Name  string // of the algorithm, where a narrow screen has no columns
 }
 
 type section struct {
@@ -71,7 +72,9 @@ func (r *Report) view() view {
 		}
 		row := boardRow{Key: sc.Key, Title: sc.Title}
 		for _, res := range list {
-			row.Cells = append(row.Cells, judged(res))
+			cell := judged(res)
+			cell.Name = title(res.Title)
+			row.Cells = append(row.Cells, cell)
 		}
 		if len(list) > len(v.Algorithms) {
 			v.Algorithms = nil
@@ -139,30 +142,30 @@ func judged(r *scene.Result) verdict {
 	switch {
 	case r.Growth != nil:
 		first, last := r.Growth[0].P50US, r.Growth[len(r.Growth)-1].P50US
-		return verdict{"plain", micros(first) + " → " + micros(last)}
+		return verdict{Class: "plain", Text: micros(first) + " → " + micros(last)}
 	case r.Crash != nil:
 		stalled := r.Crash.StallMS >= r.TimeoutMS/2
 		if stalled {
-			return verdict{"bad", "all stuck for " + ms(r.Crash.StallMS)}
+			return verdict{Class: "bad", Text: "all stuck for " + ms(r.Crash.StallMS)}
 		}
-		return verdict{"good", "back after " + ms(r.Crash.BackMS[len(r.Crash.BackMS)-1])}
+		return verdict{Class: "good", Text: "back after " + ms(r.Crash.BackMS[len(r.Crash.BackMS)-1])}
 	case r.Pause != nil && r.Limits.Moments == 0:
-		return verdict{"good", "stopped by itself"}
+		return verdict{Class: "good", Text: "stopped by itself"}
 	case r.Pause != nil:
-		return verdict{"bad", "two held it for " + ms(r.Limits.OverMS)}
+		return verdict{Class: "bad", Text: "two held it for " + ms(r.Limits.OverMS)}
 	case r.Cut != nil:
 		text := "back after " + ms(r.Cut.LostBackMS)
 		if r.Cut.Wrong > 0 {
 			text += ", misreported"
 		}
-		return verdict{goodOrBad(r.Cut.Wrong == 0), text}
+		return verdict{Class: goodOrBad(r.Cut.Wrong == 0), Text: text}
 	case r.Scenario == "fairness" && r.Waits.Overtaken > 0:
-		return verdict{"bad", percent(float64(r.Waits.Overtaken)/float64(r.Waits.Requests)) + " overtaken"}
+		return verdict{Class: "bad", Text: percent(float64(r.Waits.Overtaken)/float64(r.Waits.Requests)) + " overtaken"}
 	case r.Scenario == "fairness":
-		return verdict{"good", "in order"}
+		return verdict{Class: "good", Text: "in order"}
 	case r.Limits.Moments > 0:
-		return verdict{"bad", "over it " + percent(r.Limits.OverShare) + " of the time"}
+		return verdict{Class: "bad", Text: "over it " + percent(r.Limits.OverShare) + " of the time"}
 	default:
-		return verdict{"good", "limit kept"}
+		return verdict{Class: "good", Text: "limit kept"}
 	}
 }
