@@ -48,7 +48,7 @@ func (a Action) Args() []string {
 // shellSafe is what no shell takes for anything but a word.
 var shellSafe = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
 
-// quoted joins words for a shell. Shells read $'...' as they read it in C.
+// quoted joins words for a shell.
 func quoted(words []string) string {
 	var out []string
 	for _, w := range words {

@@ -45,9 +45,12 @@ func TestPicture(t *testing.T) {
 		var working sync.WaitGroup
 		t.Cleanup(func() { stop(); working.Wait() })
 		for _, c := range []crew{
-			{"github-api", 5, 9, 3 * time.Second, 2 * time.Second, 1}, {"deploy/production", 1, 4, 25 * time.Second, time.Minute, 1},
-			{"db/reports", 8, 4, 7 * time.Second, 5 * time.Second, 3}, {"thumbnails", 12, 7, 2 * time.Second, time.Second, 1},
-			{"mail/outgoing", 4, 3, 5 * time.Second, 9 * time.Second, 1}, {"search/reindex", 2, 3, 4 * time.Second, 4 * time.Second, 1},
+			{"github-api", 5, 9, 3 * time.Second, 2 * time.Second, 1},
+			{"deploy/production", 1, 4, 25 * time.Second, time.Minute, 1},
+			{"db/reports", 8, 4, 7 * time.Second, 5 * time.Second, 3},
+			{"thumbnails", 12, 7, 2 * time.Second, time.Second, 1},
+			{"mail/outgoing", 4, 3, 5 * time.Second, 9 * time.Second, 1},
+			{"search/reindex", 2, 3, 4 * time.Second, 4 * time.Second, 1},
 		} {
 			for i := range c.size {
 				working.Go(func() { c.worker(ctx, e, i) })
@@ -147,7 +150,7 @@ func svg(screens []string, columns int) string {
 	for _, s := range screens {
 		top := y
 		var body strings.Builder
-		for _, l := range strings.Split(s, "\n") {
+		for l := range strings.SplitSeq(s, "\n") {
 			x, look := edge, ""
 			text := func(s string) {
 				if look == "7" {

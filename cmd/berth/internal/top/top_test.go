@@ -140,7 +140,7 @@ func inDetail(t *testing.T) *desk {
 
 // hostile are texts of other people's programs.
 var hostile = []string{
-	"\x1b[2J\x1b[31mred", "a\nb", "tab\there", "‮reversed", strings.Repeat("日本語", 60), "é́́", "👩‍👩‍👧", "❤️", "\xff\xfe", strings.Repeat("long ", 60), "$(reboot)", "\u009b31m",
+	"\x1b[2J\x1b[31mred", "a\nb", "tab\there", "\u202ereversed", strings.Repeat("日本語", 60), "é́́", "👩\u200d👩\u200d👧", "❤\ufe0f", "\xff\xfe", strings.Repeat("long ", 60), "$(reboot)", "\u009b31m",
 }
 
 // TestEveryScreenFits its terminal, whatever the names and labels are.
@@ -505,7 +505,8 @@ func TestSparkline(t *testing.T) {
 
 func TestPlainAndJSON(t *testing.T) {
 	v := watch.View{At: start, Rows: []watch.Row{
-		sem("api", 3, 3, 2), {Summary: berth.Summary{Name: "bad"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
+		sem("api", 3, 3, 2),
+		{Summary: berth.Summary{Name: "bad"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
 		{Summary: berth.Summary{Name: "idle"}, Idle: true},
 	}}
 	text := Plain(v, 80, true)

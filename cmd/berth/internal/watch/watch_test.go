@@ -290,8 +290,11 @@ func TestReasons(t *testing.T) {
 		r := ReasonsIn(e.Ctx, e.Inspector)
 		at := Clock(time.Now(), time.Now())
 		for _, c := range [][2]string{
-			{r.Pause("a"), "paused by ann " + at + ": moving"}, {r.Pin("a"), "pinned by bob " + at},
-			{r.Pause("b"), "paused"}, {r.Pin("c"), "pinned"}, {Reasons(nil).Pin("x"), "pinned"},
+			{r.Pause("a"), "paused by ann " + at + ": moving"},
+			{r.Pin("a"), "pinned by bob " + at},
+			{r.Pause("b"), "paused"},
+			{r.Pin("c"), "pinned"},
+			{Reasons(nil).Pin("x"), "pinned"},
 		} {
 			if c[0] != c[1] {
 				t.Errorf("%q, want %q", c[0], c[1])
