@@ -122,6 +122,9 @@ func ask(ctx context.Context, server *redis.Options) error {
 	for {
 		select {
 		case err := <-answer:
+			if err != nil && ctx.Err() != nil {
+				return ctx.Err() // which has closed the connection
+			}
 			return judge(err)
 		case <-ctx.Done():
 			return ctx.Err()
