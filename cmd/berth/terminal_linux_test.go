@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -128,19 +129,22 @@ func (term *terminal) send(s string) {
 // expect waits for text that was not expected before.
 func (term *terminal) expect(text string) {
 	term.t.Helper()
-	var rest string
-	if !eventually(func() bool {
+	if !eventually(func() bool { return term.take(text) }) {
 		term.mu.Lock()
 		defer term.mu.Unlock()
-		rest = term.seen.String()[term.from:]
-		i := strings.Index(rest, text)
-		if i >= 0 {
-			term.from += i + len(text)
-		}
-		return i >= 0
-	}) {
-		term.t.Fatalf("the terminal does not show %q but %q", text, rest)
+		term.t.Fatalf("the terminal does not show %q but %q", text, term.seen.String()[term.from:])
 	}
+}
+
+// take tells whether the terminal shows text that was not taken before, and takes it.
+func (term *terminal) take(text string) bool {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	i := strings.Index(term.seen.String()[term.from:], text)
+	if i >= 0 {
+		term.from += i + len(text)
+	}
+	return i >= 0
 }
 
 // mute fails if the terminal has shown the text.
@@ -288,8 +292,7 @@ func TestSuspend(t *testing.T) {
 		term.send("berth run s -- sh -c 'echo u\"\"p; read x; echo got-$x'\n")
 		term.expect("up")
 		for range 3 {
-			term.send("\x1a") // Ctrl-Z
-			term.expect("Stopped")
+			term.suspend()
 			term.expect("ready> ")
 			term.send("echo al\"\"ive\n")
 			term.expect("alive")
@@ -300,6 +303,34 @@ func TestSuspend(t *testing.T) {
 		term.expect("got-hello")
 		term.expect("ready> ")
 	})
+}
+
+// suspend types Ctrl-Z until the job is stopped: before the shell has made it go
+// on, and it has, the key means nothing to it.
+func (term *terminal) suspend() {
+	term.t.Helper()
+	if !eventually(func() bool {
+		term.send("\x1a")
+		return term.shows("Stopped", 200*time.Millisecond)
+	}) {
+		term.t.Fatal("it was not stopped")
+	}
+}
+
+// shows waits for text for a while, and takes it as expect does.
+func (term *terminal) shows(text string, d time.Duration) bool {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for over := time.After(d); ; {
+		if term.take(text) {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-over:
+			return false
+		}
+	}
 }
 
 // A command that stops itself, as editors do after they have tidied up the

@@ -122,8 +122,8 @@ func ask(ctx context.Context, server *redis.Options) error {
 	for {
 		select {
 		case err := <-answer:
-			if ctx.Err() != nil { // which closed the connection
-				return ctx.Err()
+			if err != nil && ctx.Err() != nil {
+				return ctx.Err() // which has closed the connection
 			}
 			return judge(err)
 		case <-ctx.Done():
