@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
 )
@@ -48,6 +50,29 @@ func TestClusterSubscriptionsEndWithTheirUse(t *testing.T) {
 		}
 	}
 	if !kept.Valid() {
+		t.Error("the lease was lost")
+	}
+}
+
+// Messages that are published while a subscription is broken are lost: so a holder
+// asks when it is back, long before its lease is due to be renewed.
+func TestClusterHolderAsksWhenItsSubscriptionIsBack(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartMasters(t, 1)
+	faults := redistest.NewFaults(t)
+	client := must(berth.New(cluster.Client(t, func(o *redis.ClusterOptions) { o.Dialer = faults.Dialer(nil) })))
+	t.Cleanup(func() { _ = client.Close() })
+	lease := must(must(client.Semaphore("long", 1, berth.TTL(time.Hour))).Acquire(t.Context()))
+	before := faults.Count("EVALSHA")
+	cluster.Nodes[0].Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	for deadline := time.After(time.Minute); faults.Count("EVALSHA") == before; {
+		select {
+		case <-deadline:
+			t.Fatalf("it does not ask; sent were %v", faults.Counts())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if !lease.Valid() {
 		t.Error("the lease was lost")
 	}
 }
