@@ -130,7 +130,7 @@ func (a *app) topLines(sampler *watch.Sampler, every time.Duration) error {
 	for clock := time.Tick(min(every, time.Second) / 2); ; {
 		v := sampler.Look()
 		sample := top.NewSample(v)
-		if v.At.After(last) || sample.Error != failed {
+		if v.Whole && v.At.After(last) || sample.Error != failed {
 			last, failed = v.At, sample.Error
 			if err := a.printLine(sample); err != nil {
 				return err

@@ -43,6 +43,7 @@ type Row struct {
 type View struct {
 	Rows    []Row     // by name
 	At      time.Time // of Rows; zero: there are none yet
+	Whole   bool      // Rows are those of all names, as far as a search can tell
 	Err     error     // of the last attempt, if that failed
 	Cost    time.Duration
 	Pace    time.Duration // between samples
@@ -202,6 +203,7 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	for name := range s.names {
 		names = append(names, name)
 	}
+	whole := s.view.Found
 	s.mu.Unlock()
 	slices.Sort(names)
 	rows := make([]Row, 0, len(names))
@@ -226,6 +228,7 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 		return cost
 	}
 	s.view.Rows, s.view.At, s.view.Cost, s.view.Pace = rows, time.Now(), cost, s.paced(cost, share)
+	s.view.Whole = whole
 	s.remember(rows)
 	return cost
 }
