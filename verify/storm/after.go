@@ -38,7 +38,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 		err := s.whole(ctx, client, seat)
 		if d := heals(err); d > 0 {
 			v.Healed++
-			pause(d + time.Millisecond)
+			s.skip(d + time.Millisecond)
 			err = s.whole(ctx, client, seat)
 		}
 		if err != nil {
@@ -82,6 +82,7 @@ func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.
 		for _, err := range client.Inspector().List(ctx) {
 			if d := heals(err); d > 0 {
 				end = later(end, time.Now().Add(d+slack))
+				s.skip(d + time.Millisecond)
 			} else if err != nil {
 				return err
 			}

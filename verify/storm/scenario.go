@@ -70,7 +70,7 @@ var (
 	Clients = Scenario{Name: "clients", pace: 3 * time.Second, Keeps: true, faults: with(fault{2, scriptFlush})}
 	Memory  = Scenario{Name: "oom", pace: quick, Keeps: true, config: []string{"maxmemory-policy noeviction"}, faults: with(fault{6, outOfMemory})}
 	Disk    = Scenario{Name: "disk", pace: quick, Keeps: true, config: aof("everysec"), faults: with(fault{5, fillDisk}), prepare: mountDisk}
-	Half    = Scenario{Name: "half", pace: quick, Keeps: true, faults: with(fault{15, halve})}
+	Half    = Scenario{Name: "half", pace: quick, Keeps: true, faults: with(fault{15, halve}), prepare: soonClock}
 
 	Everysec = Scenario{
 		Name: "everysec", pace: quick, config: aof("everysec"),

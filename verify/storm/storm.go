@@ -105,7 +105,7 @@ func Run(t testing.TB, o Order) *Result {
 	s.dismiss()
 	wallEnd, atEnd := history.Wall()
 	clock := judge.NewClock([2]time.Duration{wall, wallEnd}, [2]history.Time{at, atEnd})
-	clock.Known = s.shim == nil
+	clock.Known = s.shim == nil || !s.shim.stepped
 	run := judge.Assemble(s.events(), clock)
 	run.End = end
 	verdict := judge.Judge(run, judge.Rules{Clock: clock, Slack: slack, Linear: o.Scenario.linear(), Queue: "queue", Deaf: "deaf", Shared: "crowd"})
