@@ -146,9 +146,26 @@ func (w *Watched) Master(t testing.TB) *Server {
 	return nil
 }
 
-// AwaitWhole returns when the present master has its two replicas again.
+// AwaitWhole returns when every sentinel is done with the last failover, and the present
+// master has its two replicas again. A sentinel that led a failover and is not told of
+// its end, because the new master dies too, names that one for ever.
 func (w *Watched) AwaitWhole(t testing.TB) {
 	t.Helper()
+	await(t, "the sentinels to agree on a master that is up", func() error {
+		master := w.Master(t).Addr()
+		for _, s := range w.Sentinels {
+			c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr()})
+			seen, err := c.Master(context.Background(), w.Name).Result()
+			_ = c.Close()
+			if err != nil {
+				return err
+			}
+			if addr := seen["ip"] + ":" + seen["port"]; addr != master || seen["flags"] != "master" {
+				return fmt.Errorf("one names %s (%s), another %s", addr, seen["flags"], master)
+			}
+		}
+		return nil
+	})
 	await(t, "two replicas to follow the master", func() error {
 		n, err := w.Master(t).Info("connected_slaves")
 		if err == nil && n != "2" {

@@ -126,7 +126,8 @@ func (h *hand) work(ctx context.Context) {
 			wait(ctx, 20*time.Millisecond)
 			continue
 		}
-		s := stay{from: time.Now(), slot: lease.Slot(), token: lease.Token()}
+		now := time.Now()
+		s := stay{from: now, to: now, slot: lease.Slot(), token: lease.Token()}
 		h.mu.Lock()
 		h.granted = s.from
 		if queued && s.from.Sub(began) < ttl/6 { // it would ask by itself after a third
@@ -156,8 +157,10 @@ func (h *hand) stay(ctx context.Context, lease *berth.Lease, s *stay) {
 		h.mu.Unlock()
 		wait(lease.Context(), time.Millisecond)
 	}
-	if s.to = time.Now(); !lease.Valid() {
-		s.lost, s.to = true, s.from
+	if now := time.Now(); lease.Valid() {
+		s.to = now
+	} else {
+		s.lost = true
 	}
 }
 
@@ -224,11 +227,11 @@ func (h *hand) pushedAfter(since time.Time) bool {
 	return h.pushed.After(since)
 }
 
-// complaints are the first errors of every hand.
+// complaints are the last errors of every hand.
 func (c *crew) complaints() (all []error) {
 	for _, h := range c.hands {
 		h.mu.Lock()
-		all = append(all, h.refused[:min(len(h.refused), 2)]...)
+		all = append(all, h.refused[max(len(h.refused)-2, 0):]...)
 		h.mu.Unlock()
 	}
 	return all

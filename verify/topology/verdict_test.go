@@ -52,7 +52,9 @@ func excess(stays []stay) (longest time.Duration) {
 	}
 	var edges []edge
 	for _, s := range stays {
-		edges = append(edges, edge{s.from, 1}, edge{s.to, -1})
+		if s.to.After(s.from) { // or nobody believed: the lease had run out when it came
+			edges = append(edges, edge{s.from, 1}, edge{s.to, -1})
+		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int {
 		if c := a.at.Compare(b.at); c != 0 {
@@ -104,11 +106,15 @@ func TestJudge(t *testing.T) {
 		more []stay
 		want verdict
 	}{
-		"full":       {nil, verdict{grants: 4}},
-		"next":       {[]stay{at(9, 10, 0, 5)}, verdict{grants: 5, gap: 9 * time.Second, fenced: 1}},
-		"later":      {[]stay{at(10, 11, 0, 5)}, verdict{grants: 5, gap: 10 * time.Second}},
-		"one more":   {[]stay{at(7, 12, 3, 5)}, verdict{grants: 5, gap: 7 * time.Second, fenced: 1, excess: 2 * time.Second}},
-		"old token":  {[]stay{at(10, 12, 3, 3)}, verdict{grants: 5, gap: 10 * time.Second, backwards: 1}},
+		"full":      {nil, verdict{grants: 4}},
+		"next":      {[]stay{at(9, 10, 0, 5)}, verdict{grants: 5, gap: 9 * time.Second, fenced: 1}},
+		"later":     {[]stay{at(10, 11, 0, 5)}, verdict{grants: 5, gap: 10 * time.Second}},
+		"one more":  {[]stay{at(7, 12, 3, 5)}, verdict{grants: 5, gap: 7 * time.Second, fenced: 1, excess: 2 * time.Second}},
+		"old token": {[]stay{at(10, 12, 3, 3)}, verdict{grants: 5, gap: 10 * time.Second, backwards: 1}},
+		"one more, before one who never believed": {
+			[]stay{at(7, 12, 3, 5), {from: zero.Add(10 * time.Second), slot: 4, token: 6, lost: true}},
+			verdict{grants: 6, gap: 7 * time.Second, lost: 1, fenced: 1, excess: 2 * time.Second},
+		},
 		"lost lease": {[]stay{{from: zero, to: zero, slot: 3, token: 9, lost: true}}, verdict{grants: 5, lost: 1, fenced: 1}},
 	} {
 		if got := judge(append(slices.Clone(full), test.more...)); got != test.want {
