@@ -106,11 +106,11 @@ func TestJudge(t *testing.T) {
 		more []stay
 		want verdict
 	}{
-		"full":       {nil, verdict{grants: 4}},
-		"next":       {[]stay{at(9, 10, 0, 5)}, verdict{grants: 5, gap: 9 * time.Second, fenced: 1}},
-		"later":      {[]stay{at(10, 11, 0, 5)}, verdict{grants: 5, gap: 10 * time.Second}},
-		"one more":   {[]stay{at(7, 12, 3, 5)}, verdict{grants: 5, gap: 7 * time.Second, fenced: 1, excess: 2 * time.Second}},
-		"old token":  {[]stay{at(10, 12, 3, 3)}, verdict{grants: 5, gap: 10 * time.Second, backwards: 1}},
+		"full":      {nil, verdict{grants: 4}},
+		"next":      {[]stay{at(9, 10, 0, 5)}, verdict{grants: 5, gap: 9 * time.Second, fenced: 1}},
+		"later":     {[]stay{at(10, 11, 0, 5)}, verdict{grants: 5, gap: 10 * time.Second}},
+		"one more":  {[]stay{at(7, 12, 3, 5)}, verdict{grants: 5, gap: 7 * time.Second, fenced: 1, excess: 2 * time.Second}},
+		"old token": {[]stay{at(10, 12, 3, 3)}, verdict{grants: 5, gap: 10 * time.Second, backwards: 1}},
 		"one more, before one who never believed": {
 			[]stay{at(7, 12, 3, 5), {from: zero.Add(10 * time.Second), slot: 4, token: 6, lost: true}},
 			verdict{grants: 6, gap: 7 * time.Second, lost: 1, fenced: 1, excess: 2 * time.Second},
