@@ -75,6 +75,16 @@ func (p ownPermit) Token() int64 { return p.lease.Token() }
 // together: see the library's group commit.
 const fillers = 512
 
+// fillOne takes a permit, on a machine that is slow in several attempts.
+func (c *own) fillOne(ctx context.Context) error {
+	for {
+		_, err := c.sem.TryAcquire(ctx)
+		if !errors.Is(err, berth.ErrUnreachable) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 // fillBerth really makes n acquires.
 func fillBerth(ctx context.Context, s Setup, n int) (func(), error) {
 	c, err := newOwn(s)
@@ -87,7 +97,7 @@ func fillBerth(ctx context.Context, s Setup, n int) (func(), error) {
 	for worker := range min(n, fillers) {
 		all.Go(func() {
 			for i := worker; i < n; i += fillers {
-				if _, err := c.sem.TryAcquire(ctx); err != nil {
+				if err := c.fillOne(ctx); err != nil {
 					once.Do(func() { failed = err })
 					return
 				}
