@@ -234,8 +234,9 @@ func (c *Claim) answerAdopt(r *protocol.Result, a *Answer) Effect {
 		return c.end(c.lostBy(r, a.Got))
 	}
 	c.Lease = Lease{Token: r.Token, Slot: r.Slot, Limit: a.Limit(), Weight: r.Weight, TTL: r.TTL, Label: r.Label}
+	// Less than a whole TTL may be its MaxHold, or a move that was answered at the
+	// second try: the first renewal will tell.
 	c.other, c.late = "", 0
-	c.capped = r.Remaining < r.TTL
 	return c.hold(a.Sent, a.Got, r.Remaining, true)
 }
 

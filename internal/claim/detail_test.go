@@ -54,12 +54,12 @@ func TestNextDeadline(t *testing.T) {
 			l.Renew(l.now)
 			l.answer(protocol.Result{Code: protocol.Renewed, Remaining: 10 * time.Second})
 		}, 10*time.Second - time.Millisecond - 100*time.Millisecond - trip},
-		"adopted at its ceiling": {func(l *life) {
+		"adopted, with less than its TTL": {func(l *life) {
 			adopting(l)
 			m := moved
 			m.Remaining = 10 * time.Second
 			l.answer(m)
-		}, 10*time.Second - time.Millisecond - 100*time.Millisecond - trip},
+		}, (10*time.Second - time.Millisecond - 100*time.Millisecond - trip) / 3},
 		"adopted":   {func(l *life) { adopting(l); l.answer(moved) }, (trusted - trip) / 3},
 		"lost":      {lost, ttl + Timeout},
 		"releasing": {releasing, Timeout},
