@@ -201,7 +201,8 @@ func TestCrawlIsResumed(t *testing.T) {
 func TestRedisThatStaysAwayEndsTheCrawl(t *testing.T) {
 	t.Parallel()
 	j, s, redis := newJob(t)
-	j.Patience, j.Timeout = time.Second, 5*time.Second
+	j.Patience, j.Timeout = time.Second, 2*time.Second
+	s.mark = 50
 	s.hold = make(chan struct{})
 	done := make(chan error, 1)
 	go func() { done <- crawl(t.Context(), new(bytes.Buffer), j, s.seeds(), 2, false) }()

@@ -23,8 +23,10 @@ func (v *Verdict) handles(name string, ops []*Op, run *Run) {
 		}
 		if o.Outcome == history.Taken {
 			v.TooLate++
+			// One that was told of a loss may have adopted it and have heard of that when
+			// the lease had run out.
 			rival := func(a *Op) bool {
-				return a != o && a.Invoked < o.Returned && (a.Held() || a.Outcome == history.Unknown)
+				return a != o && a.Invoked < o.Returned && (a.Held() || a.Outcome == history.Unknown || a.Outcome == history.Gone)
 			}
 			if !slices.ContainsFunc(all, rival) {
 				v.add("S5", name, o.Returned, []*Op{o}, "told that somebody else has adopted a lease, but nobody has")

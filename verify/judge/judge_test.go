@@ -66,10 +66,15 @@ func (d *diary) adopt(name, handle string, asked, moved, returned, until history
 
 // tooLate is an adopt that was told that somebody else was first.
 func (d *diary) tooLate(name, handle string, asked, returned history.Time) {
+	d.inVain(name, handle, asked, returned, history.Taken)
+}
+
+// inVain is an adopt that got no lease.
+func (d *diary) inVain(name, handle string, asked, returned history.Time, why history.Outcome) {
 	d.ops++
 	e := history.Event{Op: d.ops, Verb: history.Adopt, Name: name, Limit: 1, Weight: 1, TTL: 300, Handle: handle, Kind: history.Invoke}
 	d.write(asked, e)
-	e.Kind, e.Outcome = history.Return, history.Taken
+	e.Kind, e.Outcome = history.Return, why
 	d.write(returned, e)
 }
 
@@ -202,6 +207,11 @@ func TestHandles(t *testing.T) {
 			given(d)
 			d.tooLate("s", "h", 23, 40)
 		}, "S5"},
+		{"told of an adopter who heard of it when the lease had run out", func(d *diary) {
+			given(d)
+			d.inVain("s", "h", 22, 500, history.Gone)
+			d.tooLate("s", "h", 23, 40)
+		}, ""},
 		{"token of an adoption below that of the grant", func(d *diary) {
 			d.detach(d.lease("s", 10, 0, 30, 31, 300, 0), "s", "h", 32, 33)
 			d.adopt("s", "h", 34, 20, 36, 320, 0)
