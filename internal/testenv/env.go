@@ -96,7 +96,7 @@ func Bubble(t *testing.T, body func(e *Env)) {
 		// go-redis shares in the whole process, and a timer of a bubble must not leave
 		// it: so pools must not be full here.
 		e.Options = redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.Embedded(mr), PoolSize: 1000}
-		e.open(24 * time.Hour)
+		e.open(time.Hour)
 		body(e)
 	})
 }

@@ -150,6 +150,9 @@ func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
 func TestWaitersForAnHour(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(l *lab) {
+		var cancel context.CancelFunc
+		l.Ctx, cancel = context.WithTimeout(l.Context(), 2*time.Hour)
+		defer cancel()
 		const n = 5
 		s := l.sem(l.faulty(), 1)
 		holder := l.Hold(l.sem(l.healthy(), 1, berth.TTL(berth.MaxTTL)))
