@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
-	"github.com/berth-go/berth/cmd/berth/internal/watch"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -42,16 +42,16 @@ func (a *app) lsCommand() *cobra.Command {
 }
 
 // reasons reads the audit if anything is paused or pinned.
-func reasons(ctx context.Context, in *berth.Inspector, list ...berth.Summary) watch.Reasons {
+func reasons(ctx context.Context, in *berth.Inspector, list ...berth.Summary) berthwatch.Reasons {
 	for _, s := range list {
 		if s.Paused || s.Pinned {
-			return watch.ReasonsIn(ctx, in)
+			return berthwatch.ReasonsIn(ctx, in)
 		}
 	}
 	return nil
 }
 
-func listTable(list []berth.Summary, why watch.Reasons) *table {
+func listTable(list []berth.Summary, why berthwatch.Reasons) *table {
 	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "OLDEST WAIT", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
 		t.row(s.Name, strconv.Itoa(s.InUse), strconv.Itoa(s.Limit), strconv.Itoa(s.Holders),
@@ -89,7 +89,7 @@ not in use.`,
 	return cmd
 }
 
-func stateText(s *berth.State, why watch.Reasons, columns int) string {
+func stateText(s *berth.State, why berthwatch.Reasons, columns int) string {
 	head := fmt.Sprintf("%s: %d of %d in use by %s, %d waiting", screen.Clean(s.Name),
 		s.InUse, s.Limit, plural(len(s.Leases), "holder"), len(s.Queue))
 	if words := stateWords(s.Summary, why); words != "" {
@@ -139,7 +139,7 @@ func expiry(left time.Duration, expired bool) string {
 	return ageOrDash(left)
 }
 
-func stateWords(s berth.Summary, why watch.Reasons) string {
+func stateWords(s berth.Summary, why berthwatch.Reasons) string {
 	var words []string
 	if s.Paused {
 		words = append(words, why.Pause(s.Name))

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/top"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
-	"github.com/berth-go/berth/cmd/berth/internal/watch"
 )
 
 const (
@@ -90,8 +90,7 @@ func (a *app) top(f topFlags) error {
 			return err
 		}
 	}
-	in := s.client.Inspector()
-	sampler := watch.New(watch.Config{Inspector: in, Ping: s.ping, Names: f.names, Every: f.every})
+	sampler := berthwatch.New(s.client.Inspector(), berthwatch.Options{Names: f.names, Every: f.every})
 	switch out, isFile := a.stdout.(*os.File); {
 	case f.once || !f.asJSON && (!isFile || !term.IsTerminal(int(out.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) || os.Getenv("TERM") == "dumb"):
 		return a.topOnce(sampler, f.asJSON)
@@ -103,7 +102,7 @@ func (a *app) top(f topFlags) error {
 }
 
 // topOnce prints one picture.
-func (a *app) topOnce(sampler *watch.Sampler, asJSON bool) error {
+func (a *app) topOnce(sampler *berthwatch.Sampler, asJSON bool) error {
 	return ask(func(ctx context.Context) error {
 		v, err := sampler.Once(ctx)
 		if err != nil {
@@ -121,7 +120,7 @@ func (a *app) topOnce(sampler *watch.Sampler, asJSON bool) error {
 }
 
 // topLines prints a line for each sample, until a signal comes or nobody reads it.
-func (a *app) topLines(sampler *watch.Sampler, every time.Duration) error {
+func (a *app) topLines(sampler *berthwatch.Sampler, every time.Duration) error {
 	signals, stop := job.Catch()
 	defer stop()
 	defer start(sampler)()
@@ -145,7 +144,7 @@ func (a *app) topLines(sampler *watch.Sampler, every time.Duration) error {
 }
 
 // start runs the sampler until the function that it returns is called.
-func start(sampler *watch.Sampler) (stop func()) {
+func start(sampler *berthwatch.Sampler) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { sampler.Run(ctx) })
@@ -165,7 +164,7 @@ func (a *app) printLine(v any) error {
 }
 
 // topScreen is the live picture.
-func (a *app) topScreen(s *session, sampler *watch.Sampler, f topFlags, out *os.File) error {
+func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, f topFlags, out *os.File) error {
 	a.quiet = true // what is written beside the picture spoils it
 	defer start(sampler)()
 	cfg := top.Config{
@@ -217,29 +216,18 @@ func (a *app) commandLine() string {
 
 // describe is what the server says of itself, as far as it does.
 func (s *session) describe(ctx context.Context) string {
-	info, err := s.rdb.Info(ctx).Result()
+	server, err := s.client.Inspector().Server(ctx)
 	if err != nil {
 		return ""
 	}
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if key, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[key] = v
-		}
-	}
-	var words []string
-	if v := fields["valkey_version"]; v != "" {
-		words = append(words, "valkey "+v)
-	} else if v := fields["redis_version"]; v != "" {
-		words = append(words, "redis "+v)
-	}
-	if p := fields["maxmemory_policy"]; p != "" && p != "noeviction" {
+	words := []string{server.Version}
+	if p := server.Policy; p != "" && p != "noeviction" {
 		words = append(words, "evicts ("+p+")")
 	}
-	if fields["role"] == "slave" {
+	if server.Role == "slave" {
 		words = append(words, "a replica")
 	}
-	return screen.Clean(strings.Join(words, ", "))
+	return screen.Clean(strings.TrimPrefix(strings.Join(words, ", "), ", "))
 }
 
 // asciiOnly tells whether the terminal is one that shows nothing else.

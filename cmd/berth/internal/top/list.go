@@ -11,34 +11,34 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
-	"github.com/berth-go/berth/cmd/berth/internal/watch"
 )
 
 // orders are the ways to sort the list. What is more comes first, and after that the name.
 var orders = []struct {
 	name string
-	less func(a, b *watch.Row) int
+	less func(a, b *berthwatch.Row) int
 }{
-	{"waiting", func(a, b *watch.Row) int {
+	{"waiting", func(a, b *berthwatch.Row) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(share(b), share(a)), cmp.Compare(b.InUse, a.InUse))
 	}},
-	{"oldest wait", func(a, b *watch.Row) int { return cmp.Compare(b.OldestWait, a.OldestWait) }},
-	{"use", func(a, b *watch.Row) int {
+	{"oldest wait", func(a, b *berthwatch.Row) int { return cmp.Compare(b.OldestWait, a.OldestWait) }},
+	{"use", func(a, b *berthwatch.Row) int {
 		return cmp.Or(cmp.Compare(share(b), share(a)), cmp.Compare(b.InUse, a.InUse))
 	}},
-	{"next expiry", func(a, b *watch.Row) int { return cmp.Compare(soonest(a), soonest(b)) }},
-	{"name", func(*watch.Row, *watch.Row) int { return 0 }},
+	{"next expiry", func(a, b *berthwatch.Row) int { return cmp.Compare(soonest(a), soonest(b)) }},
+	{"name", func(*berthwatch.Row, *berthwatch.Row) int { return 0 }},
 }
 
-func share(r *watch.Row) float64 {
+func share(r *berthwatch.Row) float64 {
 	if r.Limit == 0 {
 		return float64(r.InUse)
 	}
 	return float64(r.InUse) / float64(r.Limit)
 }
 
-func soonest(r *watch.Row) time.Duration {
+func soonest(r *berthwatch.Row) time.Duration {
 	if r.NextExpiry == 0 {
 		return 1 << 62
 	}
@@ -47,14 +47,14 @@ func soonest(r *watch.Row) time.Duration {
 
 // arrange chooses and sorts the rows, and keeps the selection on its name.
 func (m *Model) arrange() {
-	rows := make([]watch.Row, 0, len(m.view.Rows))
+	rows := make([]berthwatch.Row, 0, len(m.view.Rows))
 	for _, r := range m.view.Rows {
 		if (!m.only || r.Waiting > 0 || r.Err != nil) && matches(r.Name, m.filter) {
 			rows = append(rows, r)
 		}
 	}
 	less := orders[m.sort].less
-	slices.SortStableFunc(rows, func(a, b watch.Row) int {
+	slices.SortStableFunc(rows, func(a, b berthwatch.Row) int {
 		d := less(&a, &b)
 		if m.reverse {
 			d = -d
@@ -80,7 +80,7 @@ func matches(name, filter string) bool {
 
 // index is where the selected row is, -1 if it is not shown.
 func (m *Model) index() int {
-	return slices.IndexFunc(m.visible, func(r watch.Row) bool { return r.Name == m.selected })
+	return slices.IndexFunc(m.visible, func(r berthwatch.Row) bool { return r.Name == m.selected })
 }
 
 // move moves the selection.
@@ -239,7 +239,7 @@ func titles(c columns, width int) string {
 	return t + "  STATE"
 }
 
-func (m *Model) rowLine(r *watch.Row, c columns) line {
+func (m *Model) rowLine(r *berthwatch.Row, c columns) line {
 	name := cell(clean(r.Name), c.name) + " "
 	if r.Err != nil || r.Idle {
 		rest := cell("", c.bar) + number("-", useColumn) + number("-", waitColumn) + number("-", ageColumn)
@@ -284,7 +284,7 @@ func age(d time.Duration) string {
 }
 
 // states says what is not as usual.
-func states(r *watch.Row) string {
+func states(r *berthwatch.Row) string {
 	var corrupt *berth.CorruptError
 	var words []string
 	switch {
@@ -315,7 +315,7 @@ func states(r *watch.Row) string {
 }
 
 // spark draws the permits in use, and above the limit those who wait, in the last minute.
-func (m *Model) spark(r *watch.Row, width int) string {
+func (m *Model) spark(r *berthwatch.Row, width int) string {
 	const span = time.Minute
 	points := m.cfg.History(r.Name, m.now.Add(-span))
 	heights := make([]int, width) // of demand, -1: not known

@@ -17,8 +17,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
-	"github.com/berth-go/berth/cmd/berth/internal/watch"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -56,7 +56,7 @@ func TestPicture(t *testing.T) {
 				working.Go(func() { c.worker(ctx, e, i) })
 			}
 		}
-		s := watch.New(watch.Config{Inspector: e.Inspector, Ping: func(ctx context.Context) error { return e.Redis.Ping(ctx).Err() }, Every: time.Second})
+		s := berthwatch.New(e.Inspector, berthwatch.Options{})
 		working.Go(func() { s.Run(ctx) })
 		m := New(Config{
 			Look: s.Look, Focus: s.Focus, History: s.History, Command: "berth",

@@ -8,11 +8,11 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/cmd/berth/internal/watch"
+	"github.com/berth-go/berth/berthwatch"
 )
 
 // Plain is one picture of all semaphores as text without colours, so wide.
-func Plain(v watch.View, width int, ascii bool) string {
+func Plain(v berthwatch.View, width int, ascii bool) string {
 	m := New(Config{})
 	m.plain = true
 	none := lipgloss.NewStyle()
@@ -51,7 +51,7 @@ type Damaged struct {
 }
 
 // NewSample returns what is known in v. Idle ones are left out.
-func NewSample(v watch.View) Sample {
+func NewSample(v berthwatch.View) Sample {
 	s := Sample{At: v.At.UTC(), Cost: float64(v.Cost.Microseconds()) / 1000, Semaphores: []berth.Summary{}, Damaged: []Damaged{}}
 	for _, r := range v.Rows {
 		switch {

@@ -1,5 +1,5 @@
 // Package top shows semaphores live on a terminal. The model knows neither Redis nor a
-// terminal: it looks at what a watch.Sampler has, and never waits.
+// terminal: it looks at what a berthwatch.Sampler has, and never waits.
 package top
 
 import (
@@ -10,7 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/cmd/berth/internal/watch"
+	"github.com/berth-go/berth/berthwatch"
 )
 
 const (
@@ -25,9 +25,9 @@ const (
 // Config is where the model gets everything from. None of its functions but Do and
 // Server may wait for Redis.
 type Config struct {
-	Look     func() watch.View
+	Look     func() berthwatch.View
 	Focus    func(name string)
-	History  func(name string, since time.Time) []watch.Point
+	History  func(name string, since time.Time) []berthwatch.Point
 	Do       func(context.Context, Action) error
 	Server   func(context.Context) string // what the server says of itself, "" if it does not
 	Command  string                       // what the commands that are shown begin with: berth, and its flags
@@ -54,12 +54,12 @@ type Model struct {
 	now           time.Time
 	server        string
 
-	view   watch.View
+	view   berthwatch.View
 	frozen bool // the display is paused
 
 	screen   screen
 	back     screen // where esc leads from events and help
-	visible  []watch.Row
+	visible  []berthwatch.Row
 	selected string // name of the row
 	top      int    // first row that is shown
 	sort     int    // of orders

@@ -14,8 +14,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
-	"github.com/berth-go/berth/cmd/berth/internal/watch"
 )
 
 var start = time.Unix(1_790_000_000, 0)
@@ -24,20 +24,20 @@ var start = time.Unix(1_790_000_000, 0)
 type desk struct {
 	*testing.T
 	*Model
-	shows watch.View // what Look returns
+	shows berthwatch.View // what Look returns
 	looks int
 	focus string
 	done  []Action
 	fails error
 }
 
-func sit(t *testing.T, rows ...watch.Row) *desk {
+func sit(t *testing.T, rows ...berthwatch.Row) *desk {
 	t.Helper()
-	d := &desk{T: t, shows: watch.View{Rows: rows, At: start, Found: true, Pace: time.Second}}
+	d := &desk{T: t, shows: berthwatch.View{Rows: rows, At: start, Found: true, Pace: time.Second}}
 	d.Model = New(Config{
-		Look:    func() watch.View { d.looks++; return d.shows },
+		Look:    func() berthwatch.View { d.looks++; return d.shows },
 		Focus:   func(name string) { d.focus = name },
-		History: func(string, time.Time) []watch.Point { return nil },
+		History: func(string, time.Time) []berthwatch.Point { return nil },
 		Do:      func(_ context.Context, a Action) error { d.done = append(d.done, a); return d.fails },
 		Server:  func(context.Context) string { return "redis 7" },
 		Command: "berth",
@@ -106,8 +106,8 @@ func (d *desk) lacks(parts ...string) {
 	}
 }
 
-func sem(name string, used, limit, waiting int) watch.Row {
-	return watch.Row{Summary: berth.Summary{
+func sem(name string, used, limit, waiting int) berthwatch.Row {
+	return berthwatch.Row{Summary: berth.Summary{
 		Name: name, InUse: used, Limit: limit, Declared: limit, Holders: used, Waiting: waiting,
 		OldestWait: time.Duration(waiting) * time.Minute, NextExpiry: 20 * time.Second,
 	}}
@@ -145,14 +145,14 @@ var hostile = []string{
 
 // TestEveryScreenFits its terminal, whatever the names and labels are.
 func TestEveryScreenFits(t *testing.T) {
-	var rows []watch.Row
+	var rows []berthwatch.Row
 	state := full()
-	var events []watch.Event
+	var events []berthwatch.Event
 	for i, name := range hostile {
-		rows = append(rows, sem(name, i, 5, i), watch.Row{Summary: berth.Summary{Name: name + "!"}, Err: &berth.CorruptError{Name: name, Err: errors.New(name)}})
+		rows = append(rows, sem(name, i, 5, i), berthwatch.Row{Summary: berth.Summary{Name: name + "!"}, Err: &berth.CorruptError{Name: name, Err: errors.New(name)}})
 		state.Leases = append(state.Leases, berth.Holder{ID: name, Label: name, Host: name})
 		state.Queue = append(state.Queue, berth.Waiter{ID: name, Label: name, Host: name, Ahead: i + 2})
-		events = append(events, watch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: name, ID: name}, At: start})
+		events = append(events, berthwatch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: name, ID: name}, At: start})
 	}
 	for _, err := range []error{nil, errors.New("\x1b[31m" + strings.Repeat("away ", 100))} {
 		for _, size := range []tea.WindowSizeMsg{{Width: 60, Height: 24}, {Width: 80, Height: 24}, {Width: 200, Height: 60}, {Width: 61, Height: 7}, {Width: 20, Height: 3}, {Width: 1, Height: 1}} {
@@ -204,7 +204,7 @@ func names(d *desk) (all []string) {
 }
 
 func TestListIsSortedAndFiltered(t *testing.T) {
-	d := sit(t, sem("api/a", 1, 9, 0), sem("api/b", 2, 2, 5), sem("db", 4, 4, 7), watch.Row{Summary: berth.Summary{Name: "idle"}, Idle: true})
+	d := sit(t, sem("api/a", 1, 9, 0), sem("api/b", 2, 2, 5), sem("db", 4, 4, 7), berthwatch.Row{Summary: berth.Summary{Name: "idle"}, Idle: true})
 	for _, step := range []struct {
 		keys []string
 		want string
@@ -233,7 +233,7 @@ func TestListIsSortedAndFiltered(t *testing.T) {
 func TestCursorStaysWithItsName(t *testing.T) {
 	d := sit(t, sem("a", 1, 1, 3), sem("b", 1, 1, 2), sem("c", 1, 1, 1))
 	d.press("down")
-	d.shows.Rows = []watch.Row{sem("a", 1, 1, 0), sem("b", 1, 1, 0), sem("c", 1, 1, 9)}
+	d.shows.Rows = []berthwatch.Row{sem("a", 1, 1, 0), sem("b", 1, 1, 0), sem("c", 1, 1, 9)}
 	d.tick()
 	if d.selected != "b" || d.index() != 2 {
 		t.Errorf("at %q, row %d", d.selected, d.index())
@@ -245,13 +245,13 @@ func TestCursorStaysWithItsName(t *testing.T) {
 
 // TestFiveThousand: only what is on the screen is drawn, from end to end.
 func TestFiveThousand(t *testing.T) {
-	var rows []watch.Row
+	var rows []berthwatch.Row
 	for i := range 5000 {
 		rows = append(rows, sem(fmt.Sprintf("n%04d", i), 1, 5, 0))
 	}
 	drawn := map[string]bool{}
 	d := sit(t, rows...)
-	d.cfg.History = func(name string, _ time.Time) []watch.Point { drawn[name] = true; return nil }
+	d.cfg.History = func(name string, _ time.Time) []berthwatch.Point { drawn[name] = true; return nil }
 	d.wants("5000 semaphores", ">n0000")
 	if len(drawn) > d.height {
 		t.Errorf("%d rows were drawn", len(drawn))
@@ -417,7 +417,7 @@ func TestRedisAway(t *testing.T) {
 	d.send(tickMsg(start.Add(13 * time.Second)))
 	d.lacks("gone fishing")
 	empty := sit(t)
-	empty.shows = watch.View{Err: errors.New("berth: nobody there")}
+	empty.shows = berthwatch.View{Err: errors.New("berth: nobody there")}
 	empty.tick()
 	empty.wants("nobody there")
 	empty.lacks("No semaphore")
@@ -428,10 +428,10 @@ func TestStates(t *testing.T) {
 	paused, pinned, frozen, expired := sem("paused1", 0, 2, 0), sem("pinned1", 0, 2, 0), sem("frozen1", 0, 0, 0), sem("expired1", 3, 2, 0)
 	paused.Paused, pinned.Pinned, frozen.Pinned, expired.Expired = true, true, true, 2
 	d := sit(t, paused, pinned, frozen, expired,
-		watch.Row{Summary: berth.Summary{Name: "damaged1"}, Err: &berth.CorruptError{Err: errors.New("x")}},
-		watch.Row{Summary: berth.Summary{Name: "newer1"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
-		watch.Row{Summary: berth.Summary{Name: "half1"}, Err: &berth.CorruptError{Heals: time.Minute, Err: errors.New("x")}},
-		watch.Row{Summary: berth.Summary{Name: "idle1"}, Idle: true})
+		berthwatch.Row{Summary: berth.Summary{Name: "damaged1"}, Err: &berth.CorruptError{Err: errors.New("x")}},
+		berthwatch.Row{Summary: berth.Summary{Name: "newer1"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
+		berthwatch.Row{Summary: berth.Summary{Name: "half1"}, Err: &berth.CorruptError{Heals: time.Minute, Err: errors.New("x")}},
+		berthwatch.Row{Summary: berth.Summary{Name: "idle1"}, Idle: true})
 	for _, l := range strings.Split(d.screen(), "\n")[4:12] {
 		name := strings.Fields(strings.TrimPrefix(l, ">"))[0]
 		if word := strings.TrimSuffix(name, "1"); strings.Count(l, word) < 2 && name != "newer1" && name != "half1" {
@@ -444,9 +444,9 @@ func TestStates(t *testing.T) {
 func TestEvents(t *testing.T) {
 	d := sit(t, sem("api", 3, 3, 2))
 	d.press("e")
-	d.shows.Events = watch.Feed{Listening: true, Counts: map[berth.EventKind]int{berth.EventExpired: 2}}
+	d.shows.Events = berthwatch.Feed{Listening: true, Counts: map[berth.EventKind]int{berth.EventExpired: 2}}
 	for i := range 40 {
-		d.shows.Events.Last = append(d.shows.Events.Last, watch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: fmt.Sprint("n", i), ID: "x"}, At: start})
+		d.shows.Events.Last = append(d.shows.Events.Last, berthwatch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: fmt.Sprint("n", i), ID: "x"}, At: start})
 	}
 	d.tick()
 	d.wants("2 expired", "n39")
@@ -491,9 +491,9 @@ func TestQuit(t *testing.T) {
 func TestSparkline(t *testing.T) {
 	d := sit(t, sem("api", 3, 3, 2))
 	d.now = start.Add(time.Minute)
-	d.cfg.History = func(string, time.Time) (all []watch.Point) {
+	d.cfg.History = func(string, time.Time) (all []berthwatch.Point) {
 		for i := range int32(60) {
-			all = append(all, watch.Point{At: start.Add(time.Duration(i) * time.Second).UnixMilli(), InUse: min(i/10, 3), Limit: 3, Waiting: max(i/10-3, 0)})
+			all = append(all, berthwatch.Point{At: start.Add(time.Duration(i) * time.Second).UnixMilli(), InUse: min(i/10, 3), Limit: 3, Waiting: max(i/10-3, 0)})
 		}
 		return all
 	}
@@ -504,7 +504,7 @@ func TestSparkline(t *testing.T) {
 }
 
 func TestPlainAndJSON(t *testing.T) {
-	v := watch.View{At: start, Rows: []watch.Row{
+	v := berthwatch.View{At: start, Rows: []berthwatch.Row{
 		sem("api", 3, 3, 2),
 		{Summary: berth.Summary{Name: "bad"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
 		{Summary: berth.Summary{Name: "idle"}, Idle: true},

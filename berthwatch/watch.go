@@ -1,7 +1,11 @@
-// Package watch keeps a picture of many semaphores for those who look at them: whatever
-// their number, Redis is asked once, at most for 2 % of its time, and not at all when
-// nobody looks.
-package watch
+// Package berthwatch keeps a picture of many semaphores for those who look at them, such
+// as "berth top", dashboards and exporters of metrics: however many look, Redis is asked
+// once, at most for 2 % of its time, and not at all when nobody looks. It writes nothing.
+//
+//	sampler := berthwatch.New(client.Inspector(), berthwatch.Options{})
+//	go sampler.Run(ctx)
+//	view := sampler.Look()
+package berthwatch
 
 import (
 	"context"
@@ -24,12 +28,10 @@ const (
 	mostNames = 20000
 )
 
-// Config says what a Sampler looks at.
-type Config struct {
-	Inspector *berth.Inspector
-	Ping      func(context.Context) error // a round trip that costs the server nothing
-	Names     []string                    // of the semaphores; none: all that are found
-	Every     time.Duration               // the pace while that is cheap enough
+// Options says what a Sampler looks at.
+type Options struct {
+	Names []string      // of the semaphores; none: all that are found
+	Every time.Duration // the pace while that is cheap enough; 0: a second
 }
 
 // Row is one semaphore.
@@ -61,7 +63,8 @@ type View struct {
 
 // Sampler is safe for concurrent use.
 type Sampler struct {
-	cfg   Config
+	in    *berth.Inspector
+	cfg   Options
 	wake  chan struct{} // capacity 1: somebody looks
 	kick  chan struct{} // capacity 1: the focus has changed
 	first chan struct{} // capacity 1: the search has been through once
@@ -79,12 +82,15 @@ type Sampler struct {
 }
 
 // New returns a Sampler that does nothing before Run.
-func New(cfg Config) *Sampler {
-	s := &Sampler{cfg: cfg, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), first: make(chan struct{}, 1), names: map[string]*track{}}
-	for _, name := range cfg.Names {
+func New(in *berth.Inspector, o Options) *Sampler {
+	if o.Every <= 0 {
+		o.Every = time.Second
+	}
+	s := &Sampler{in: in, cfg: o, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), first: make(chan struct{}, 1), names: map[string]*track{}}
+	for _, name := range o.Names {
 		s.names[name] = &track{}
 	}
-	s.view.Found = len(cfg.Names) > 0
+	s.view.Found = len(o.Names) > 0
 	return s
 }
 
@@ -138,7 +144,7 @@ func (s *Sampler) Run(ctx context.Context) {
 // Once finds all names, and samples them once.
 func (s *Sampler) Once(ctx context.Context) (View, error) {
 	for cursor := ""; len(s.cfg.Names) == 0; {
-		names, next, err := s.cfg.Inspector.Names(ctx, cursor, step)
+		names, next, err := s.in.Names(ctx, cursor, step)
 		if err != nil {
 			return View{}, err
 		}
@@ -208,7 +214,7 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	slices.Sort(names)
 	rows := make([]Row, 0, len(names))
 	cost, err := s.cost(ctx, (len(names)+99)/100, func() error {
-		for st, err := range s.cfg.Inspector.Sample(ctx, names, berth.SampleOptions{}) {
+		for st, err := range s.in.Sample(ctx, names, berth.SampleOptions{}) {
 			switch {
 			case err == nil:
 				rows = append(rows, Row{Summary: st.Summary})
@@ -238,7 +244,7 @@ func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	var state *berth.State
 	var why []string
 	cost, err := s.cost(ctx, 1, func() error {
-		for st, err := range s.cfg.Inspector.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
+		for st, err := range s.in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
 			if err != nil {
 				return err
 			}
@@ -280,7 +286,7 @@ func (s *Sampler) trip(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	start := time.Now()
-	err := s.cfg.Ping(ctx)
+	err := s.in.Ping(ctx)
 	return time.Since(start), err
 }
 

@@ -1,4 +1,4 @@
-package watch
+package berthwatch
 
 import (
 	"context"
@@ -63,17 +63,21 @@ func (m *meter) spend(ns int64) {
 const network = 10 * time.Millisecond
 
 // start runs a sampler over n semaphores.
-func start(e *testenv.Env, n int, change func(*Config)) (*Sampler, *meter) {
+func start(e *testenv.Env, n int, change func(*Options)) (*Sampler, *meter) {
 	for i := range n {
 		e.Must(e.Inspector.Pin(e.Ctx, fmt.Sprint("n", i), 5))
 	}
 	m := &meter{}
 	e.Redis.AddHook(m)
-	cfg := Config{Inspector: e.Inspector, Every: time.Second, Ping: func(ctx context.Context) error { return e.Redis.Ping(ctx).Err() }}
+	o := Options{}
 	if change != nil {
-		change(&cfg)
+		change(&o)
 	}
-	s := New(cfg)
+	return run(e, e.Inspector, o), m
+}
+
+func run(e *testenv.Env, in *berth.Inspector, o Options) *Sampler {
+	s := New(in, o)
 	ctx, stop := context.WithCancel(e.Ctx)
 	done := make(chan struct{})
 	go func() {
@@ -84,7 +88,7 @@ func start(e *testenv.Env, n int, change func(*Config)) (*Sampler, *meter) {
 		stop()
 		<-done
 	})
-	return s, m
+	return s
 }
 
 // lookFor looks four times a second for so long.
@@ -217,7 +221,7 @@ func TestSamplerSleepsWhenNobodyLooks(t *testing.T) {
 func TestSamplerOfGivenNames(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
-		s, m := start(e, 3, func(c *Config) { c.Names = []string{"n1", "absent"} })
+		s, m := start(e, 3, func(c *Options) { c.Names = []string{"n1", "absent"} })
 		v := lookFor(e, s, time.Minute)
 		if len(v.Rows) != 2 || v.Rows[0].Name != "absent" || !v.Rows[0].Idle || v.Rows[1].Limit != 5 || m.scans.Load() > 0 {
 			t.Errorf("%d scans, rows %+v", m.scans.Load(), v.Rows)
@@ -230,10 +234,8 @@ func TestSamplerKeepsWhatItHasWhileRedisIsAway(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
 		p := e.Peer()
-		s, _ := start(e, 3, func(c *Config) {
-			c.Inspector = p.Inspector()
-			c.Ping = func(ctx context.Context) error { return p.Redis.Ping(ctx).Err() }
-		})
+		start(e, 3, nil)
+		s := run(e, p.Inspector(), Options{})
 		s.Focus("n1")
 		last := lookFor(e, s, 5*time.Second)
 		p.Net.Down()
@@ -250,7 +252,7 @@ func TestSamplerKeepsWhatItHasWhileRedisIsAway(t *testing.T) {
 
 // TestSamplerIsBounded in the number of names.
 func TestSamplerIsBounded(t *testing.T) {
-	s := New(Config{})
+	s := New(nil, Options{})
 	var names []string
 	for i := range mostNames + 5000 {
 		names = append(names, fmt.Sprint("n", i))
@@ -266,7 +268,7 @@ func TestOnce(t *testing.T) {
 		for i := range 250 {
 			e.Must(e.Inspector.Pin(e.Ctx, fmt.Sprint("n", i), 5))
 		}
-		v, err := New(Config{Inspector: e.Inspector, Ping: func(context.Context) error { return nil }}).Once(e.Ctx)
+		v, err := New(e.Inspector, Options{}).Once(e.Ctx)
 		if err != nil || len(v.Rows) != 250 {
 			t.Errorf("%d rows, %v", len(v.Rows), err)
 		}
@@ -310,7 +312,7 @@ func TestReasons(t *testing.T) {
 
 // TestHistoryOfTheBusiest: a thousand have one, of 300 points.
 func TestHistoryOfTheBusiest(t *testing.T) {
-	s := New(Config{Names: []string{"a"}})
+	s := New(nil, Options{Names: []string{"a"}})
 	rows := make([]Row, 2*mostHistories)
 	for round := range 2 * mostPoints {
 		for i := range rows {

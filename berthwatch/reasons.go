@@ -1,4 +1,4 @@
-package watch
+package berthwatch
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func (s *Sampler) whys(ctx context.Context, st *berth.State) (all []string) {
 	r, old := s.reasons, time.Since(s.reasonsAt) > remembered
 	s.mu.Unlock()
 	if old {
-		r = ReasonsIn(ctx, s.cfg.Inspector)
+		r = ReasonsIn(ctx, s.in)
 		s.mu.Lock()
 		s.reasons, s.reasonsAt = r, time.Now()
 		s.mu.Unlock()

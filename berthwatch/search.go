@@ -1,4 +1,4 @@
-package watch
+package berthwatch
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (s *Sampler) walk(ctx context.Context, round int) bool {
 		var names []string
 		var next string
 		cost, err := s.cost(ctx, 1, func() (err error) {
-			names, next, err = s.cfg.Inspector.Names(ctx, cursor, step)
+			names, next, err = s.in.Names(ctx, cursor, step)
 			return err
 		})
 		if err != nil {

@@ -1,4 +1,4 @@
-package watch
+package berthwatch
 
 import (
 	"context"
@@ -31,7 +31,7 @@ type Feed struct {
 // listen hears events until ctx ends, or until there is no use in trying again.
 func (s *Sampler) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := s.cfg.Inspector.Listen(ctx, s.hear)
+		err := s.in.Listen(ctx, s.hear)
 		s.mu.Lock()
 		s.view.Events.Listening = false
 		if ctx.Err() == nil {
