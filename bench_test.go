@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/quantile"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -247,6 +248,6 @@ func handoff(b *testing.B, e *testenv.Bench) {
 func percentiles(b *testing.B, took []time.Duration) {
 	b.Helper()
 	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+	b.ReportMetric(float64(quantile.Of(took, 0.5).Microseconds()), "p50-us")
+	b.ReportMetric(float64(quantile.Of(took, 0.99).Microseconds()), "p99-us")
 }

@@ -3,14 +3,11 @@
 package process_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	kids "github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -57,9 +55,9 @@ func childMain(text string) int {
 	if err != nil {
 		return complain(err)
 	}
-	words := bufio.NewScanner(os.Stdin)
-	if words.Scan(); words.Text() != "acquire" {
-		return complain(fmt.Errorf("unknown word %q", words.Text()))
+	words, word := json.NewDecoder(os.Stdin), ""
+	if err := words.Decode(&word); err != nil || word != "acquire" {
+		return complain(fmt.Errorf("unknown word %q: %w", word, err))
 	}
 	lease, err := s.Acquire(context.Background())
 	if err != nil {
@@ -71,8 +69,8 @@ func childMain(text string) int {
 			say("lost")
 		}
 	})
-	for words.Scan() {
-		switch words.Text() {
+	for words.Decode(&word) == nil {
+		switch word {
 		case "watch":
 			go watch(lease, o.TTL)
 		case "suspend":
@@ -106,7 +104,7 @@ func watch(lease *berth.Lease, ttl time.Duration) {
 
 // say writes one line in one write, so that lines of two goroutines do not mix.
 func say(format string, args ...any) {
-	_, _ = io.WriteString(os.Stdout, fmt.Sprintf(format, args...)+"\n")
+	_ = json.NewEncoder(os.Stdout).Encode(fmt.Sprintf(format, args...))
 }
 
 func complain(err error) int {
@@ -116,11 +114,9 @@ func complain(err error) int {
 
 // child is a client process.
 type child struct {
-	e     *testenv.Env
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	lines chan string
-	done  chan struct{} // closed once it has ended and was waited for
+	*kids.Process
+
+	e *testenv.Env
 }
 
 // start starts a process, which waits for its first word.
@@ -133,41 +129,34 @@ func startWith(e *testenv.Env, o order) *child {
 	e.Helper()
 	text, err := json.Marshal(o)
 	e.Must(err)
-	c := &child{e: e, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100), done: make(chan struct{})}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
-	c.cmd.Stderr = os.Stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		e.Fatal(err)
-	}
-	out, err := c.cmd.StdoutPipe()
+	cmd, err := kids.Self(childEnv + "=" + string(text))
 	e.Must(err)
-	e.Must(c.cmd.Start())
-	go c.listen(out)
-	e.Cleanup(c.kill)
-	return c
-}
-
-func (c *child) listen(out io.Reader) {
-	defer close(c.done)
-	for s := bufio.NewScanner(out); s.Scan(); {
-		c.lines <- s.Text()
-	}
-	_ = c.cmd.Wait() // killed, mostly
+	p, err := kids.Start(cmd)
+	e.Must(err)
+	e.Cleanup(p.Kill)
+	return &child{p, e}
 }
 
 // tell gives the child a word.
 func (c *child) tell(word string) {
 	c.e.Helper()
-	if _, err := io.WriteString(c.in, word+"\n"); err != nil {
+	if err := c.Tell(word); err != nil {
 		c.e.Errorf("%s: %v", word, err)
 	}
+}
+
+// line waits for the child's next line, which is to be about what.
+func (c *child) line(what string) (line string) {
+	c.e.Helper()
+	c.e.Must(json.Unmarshal(testenv.Receive(c.e, what+" from a child", c.Said), &line))
+	return line
 }
 
 // says waits for the child's next line and returns what follows its first word,
 // which must be word.
 func (c *child) says(word string) string {
 	c.e.Helper()
-	line := testenv.Receive(c.e, word+" from a child", c.lines)
+	line := c.line(word)
 	rest, ok := strings.CutPrefix(line, word+" ")
 	if !ok {
 		c.e.Fatalf("the child says %q, not %q", line, word)
@@ -178,15 +167,9 @@ func (c *child) says(word string) string {
 // signal sends a signal to the child.
 func (c *child) signal(s syscall.Signal) {
 	c.e.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
+	if err := c.Cmd.Process.Signal(s); err != nil {
 		c.e.Fatal(err)
 	}
-}
-
-// kill ends the child at once (SIGKILL), and returns when it is gone.
-func (c *child) kill() {
-	_ = c.cmd.Process.Kill() // it may have gone already
-	<-c.done
 }
 
 // holding starts a child that holds a lease.

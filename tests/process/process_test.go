@@ -51,7 +51,7 @@ func holderKilled(e *testenv.Env) {
 	holder := holding(e, 1)
 	waiting := e.Queue(e.Peer().Sem(1))
 	start := time.Now()
-	holder.kill()
+	holder.Kill()
 	lease := waiting.Granted()
 	e.Within(start, 0, e.TTL, "a killed holder's permit came back")
 	e.Release(lease)
@@ -67,7 +67,7 @@ func allHoldersKilled(e *testenv.Env) {
 	waiting := e.Queue(e.Peer().Sem(limit), berth.Weight(limit))
 	start := time.Now()
 	for _, h := range holders {
-		h.kill()
+		h.Kill()
 	}
 	lease := waiting.Granted()
 	e.Within(start, 0, e.TTL, "the permits came back")
@@ -77,8 +77,8 @@ func allHoldersKilled(e *testenv.Env) {
 
 // allHoldersKilledUnseen: nobody waits, and whoever comes later finds all free.
 func allHoldersKilledUnseen(e *testenv.Env) {
-	holding(e, 2).kill()
-	holding(e, 2).kill()
+	holding(e, 2).Kill()
+	holding(e, 2).Kill()
 	e.Until("run out", func(s *berth.State) bool { return s.Holders == 0 })
 	lease, err := e.Peer().Sem(2).TryAcquire(e.Ctx, berth.Weight(2))
 	e.Must(err)
@@ -95,7 +95,7 @@ func waitersKilled(e *testenv.Env, victims ...int) {
 	last := e.Queue(e.Peer().Sem(1))
 	dead := map[int]bool{}
 	for _, v := range victims {
-		waiters[v].kill()
+		waiters[v].Kill()
 		dead[v] = true
 	}
 	start := time.Now()
@@ -131,7 +131,7 @@ func holderStopped(e *testenv.Env) {
 	holder.signal(syscall.SIGCONT)
 	said := map[string]bool{}
 	for range 2 {
-		said[testenv.Receive(e, "line from a child", holder.lines)] = true
+		said[holder.line("line")] = true
 	}
 	if !said["valid false"] || !said["lost"] {
 		e.Errorf("a process that was stopped beyond its lease said %v", said)
@@ -176,7 +176,7 @@ func sleeperReleases(e *testenv.Env) {
 	holder.tell("suspend and release")
 	line := "lost" // its context has ended, too
 	for line == "lost" {
-		line = testenv.Receive(e, "line from a child", holder.lines)
+		line = holder.line("line")
 	}
 	if line != "late true" || reset.Hits() == 0 {
 		e.Errorf("the child says %q; requests lost: %d", line, reset.Hits())

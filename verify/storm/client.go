@@ -3,7 +3,6 @@ package storm
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/verify/history"
 	"github.com/berth-go/berth/verify/judge"
 	"github.com/berth-go/berth/verify/worker"
@@ -19,10 +19,9 @@ import (
 
 // client is a client process.
 type client struct {
+	*child.Process
+
 	proc int
-	cmd  *exec.Cmd
-	in   io.Closer
-	done chan struct{} // closed once it was waited for
 }
 
 // spawn starts a client process. Every other one has a network without faults:
@@ -31,7 +30,7 @@ func (s *storm) spawn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.procs++
-	c := &client{proc: s.procs, done: make(chan struct{})}
+	c := &client{proc: s.procs}
 	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue, deaf})
 	if faults {
 		all = slices.Concat(seats, []worker.Seat{rough, rough})
@@ -52,27 +51,14 @@ func (s *storm) spawn() {
 		s.Fatal(err)
 	}
 	defer log.Close()
-	c.cmd = exec.Command(program)
-	c.cmd.Env = append(os.Environ(), worker.Env+"="+string(spec), "GOMAXPROCS=2", "GOMEMLIMIT=128MiB")
-	c.cmd.Stderr = log
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), worker.Env+"="+string(spec), "GOMAXPROCS=2", "GOMEMLIMIT=128MiB")
+	cmd.Stderr = log
+	if c.Process, err = child.Start(cmd); err != nil {
 		s.Fatal(err)
 	}
-	if err := c.cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	go func() {
-		_ = c.cmd.Wait() // killed, mostly
-		close(c.done)
-	}()
-	s.Cleanup(c.kill)
+	s.Cleanup(c.Kill)
 	s.workers[c.proc] = c
-}
-
-// kill ends the process at once, stopped or not, and returns when it is gone.
-func (c *client) kill() {
-	_ = c.cmd.Process.Kill() // it may have gone already
-	<-c.done
 }
 
 // victim chooses a living client, from the seed.
@@ -96,7 +82,7 @@ func killClient(s *storm) {
 	delete(s.workers, c.proc)
 	s.mu.Unlock()
 	from := history.Now()
-	c.kill()
+	c.Kill()
 	s.note(from, history.Event{Target: c.proc, Text: judge.Killed})
 	s.spawn()
 }
@@ -112,12 +98,12 @@ func stopClient(s *storm) {
 	delete(s.workers, c.proc) // nobody kills it meanwhile
 	s.mu.Unlock()
 	from := history.Now()
-	if c.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+	if c.Cmd.Process.Signal(syscall.SIGSTOP) != nil {
 		return
 	}
 	s.after.Go(func() {
 		pause(d)
-		_ = c.cmd.Process.Signal(syscall.SIGCONT)
+		_ = c.Cmd.Process.Signal(syscall.SIGCONT)
 		s.note(from, history.Event{Target: c.proc, Text: "client SIGSTOP"})
 		s.mu.Lock()
 		s.workers[c.proc] = c
@@ -128,13 +114,13 @@ func stopClient(s *storm) {
 // dismiss tells all clients to give back what they have and to end.
 func (s *storm) dismiss() {
 	for _, c := range s.workers {
-		_ = c.in.Close()
+		c.Leave()
 	}
 	timeout := time.After(30 * time.Second)
 	for _, c := range s.workers {
 		select {
-		case <-c.done:
-			if code := c.cmd.ProcessState.ExitCode(); code != 0 {
+		case <-c.Done():
+			if code := c.Cmd.ProcessState.ExitCode(); code != 0 {
 				text, _ := os.ReadFile(filepath.Join(s.dir, "stderr"))
 				s.Errorf("client %d ended with code %d: %.2000s", c.proc, code, text)
 			}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/bench/internal/child"
 	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // Command is the argument with which this program is a process of a crowd.

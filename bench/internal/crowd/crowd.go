@@ -7,18 +7,18 @@ import (
 	"os/exec"
 	"sync"
 
-	"github.com/berth-go/berth/bench/internal/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // Crowd is some processes, all of whose waiters wait.
-type Crowd struct{ members []*child.Talk }
+type Crowd struct{ members []*child.Process }
 
 // Gather starts the processes, shares cfg.Waiters out among them and returns
 // when all wait. The permit must be taken. On failure nothing is left behind.
 func Gather(ctx context.Context, run func() *exec.Cmd, processes int, cfg Config) (*Crowd, error) {
 	c := &Crowd{}
 	for range processes {
-		m, err := child.Converse(run())
+		m, err := child.Start(run())
 		if err != nil {
 			c.Close()
 			return nil, fmt.Errorf("a process of waiters: %w", err)
@@ -66,6 +66,6 @@ func (c *Crowd) Close() {
 		m.Leave()
 	}
 	for _, m := range c.members {
-		m.Close()
+		_ = m.Wait() // how it ended does not matter
 	}
 }

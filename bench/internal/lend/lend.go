@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/bench/internal/child"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/berthpool"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // Command is the argument with which this program is such a process.
@@ -49,28 +49,32 @@ type question struct {
 }
 
 // Process is a process of borrowers.
-type Process struct{ talk *child.Talk }
+type Process struct{ child *child.Process }
 
 // Start starts a process and returns when it can work.
 func Start(ctx context.Context, cmd *exec.Cmd, cfg Config) (*Process, error) {
-	talk, err := child.Converse(cmd)
+	c, err := child.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	if err := talk.Ask(ctx, question{Come: &cfg}, &Done{}); err != nil {
-		talk.Close()
+	p := &Process{c}
+	if err := c.Ask(ctx, question{Come: &cfg}, &Done{}); err != nil {
+		p.Close()
 		return nil, err
 	}
-	return &Process{talk}, nil
+	return p, nil
 }
 
 // Work has the process work and returns when it has.
 func (p *Process) Work(ctx context.Context, w Work) (d Done, err error) {
-	return d, p.talk.Ask(ctx, question{Work: &w}, &d)
+	return d, p.child.Ask(ctx, question{Work: &w}, &d)
 }
 
 // Close has the process give back what it has, and returns when it has gone.
-func (p *Process) Close() { p.talk.Close() }
+func (p *Process) Close() {
+	p.child.Leave()
+	_ = p.child.Wait() // how it ended does not matter
+}
 
 // Main is the process; it ends with its input.
 func Main(in io.Reader, out io.Writer) error {

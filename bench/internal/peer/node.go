@@ -15,7 +15,7 @@ func (n *node) Spin(ctx context.Context, l Load) (*Outcome, error) {
 		Beliefs [][3]float64
 	}
 	request := map[string]any{"op": "spin", "forMS": millis(l.For), "holdMS": millis(l.Hold), "times": l.Times}
-	if err := n.talk.Ask(ctx, request, &answer); err != nil {
+	if err := n.child.Ask(ctx, request, &answer); err != nil {
 		return nil, err
 	}
 	out := &Outcome{Took: fromMillis(answer.TookMS), Each: answer.Each}
@@ -32,7 +32,7 @@ func (n *node) Spin(ctx context.Context, l Load) (*Outcome, error) {
 func (n *node) Pass(ctx context.Context, count int, pause, most time.Duration) ([]time.Duration, error) {
 	var answer struct{ TookMS []float64 }
 	request := map[string]any{"op": "pass", "n": count, "pauseMS": millis(pause), "mostMS": millis(most), "pollMS": millis(n.poll)}
-	if err := n.talk.Ask(ctx, request, &answer); err != nil {
+	if err := n.child.Ask(ctx, request, &answer); err != nil {
 		return nil, err
 	}
 	took := make([]time.Duration, len(answer.TookMS))

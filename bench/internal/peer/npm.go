@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth/bench/internal/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // NPMKey is the key of npm's redis-semaphore.
@@ -109,8 +109,8 @@ func NodeVersion(ctx context.Context) string {
 
 // node is the process in which npm's redis-semaphore runs.
 type node struct {
-	talk *child.Talk
-	poll time.Duration
+	child *child.Process
+	poll  time.Duration
 }
 
 func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) {
@@ -121,12 +121,12 @@ func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) 
 	if err := writeNode(dir); err != nil {
 		return nil, err
 	}
-	talk, err := child.Converse(exec.Command("node", filepath.Join(dir, "driver.js")))
+	c, err := child.Start(exec.Command("node", filepath.Join(dir, "driver.js")))
 	if err != nil {
 		return nil, err
 	}
-	n := &node{talk: talk, poll: NPM().Poll}
-	if err := talk.Ask(ctx, map[string]any{"op": "connect", "url": url, "prefix": prefix, "shape": s}, &struct{}{}); err != nil {
+	n := &node{child: c, poll: NPM().Poll}
+	if err := c.Ask(ctx, map[string]any{"op": "connect", "url": url, "prefix": prefix, "shape": s}, &struct{}{}); err != nil {
 		n.Close()
 		return nil, err
 	}
@@ -137,6 +137,6 @@ func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) 
 func (n *node) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = n.talk.Ask(ctx, map[string]any{"op": "close"}, &struct{}{}) // gone already, or going
-	n.talk.Close()
+	_ = n.child.Ask(ctx, map[string]any{"op": "close"}, &struct{}{}) // gone already, or going
+	n.child.Kill()
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/bench/internal/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // startTimeout bounds the wait for a server of our own.
@@ -83,7 +83,7 @@ func (s *Server) await(ctx context.Context) error {
 			return fmt.Errorf("redis-server did not answer within %v", startTimeout)
 		}
 		select {
-		case <-s.proc.Done:
+		case <-s.proc.Done():
 			return errors.New("redis-server ended when it should answer")
 		case <-time.After(10 * time.Millisecond):
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Text writes the report for a terminal of 120 columns.
@@ -193,7 +194,7 @@ func withRatio(r *result.Report, scenario, c, metric string, row Row) Row {
 	berth, own := r.Find(scenario, c, "berth", metric), r.Find(scenario, c, row.Key, metric)
 	cell := ""
 	if row.Key != "berth" && berth != nil && own != nil {
-		cell = Number(stat.Median(stat.Ratios(berth.Values, own.Values)))
+		cell = Number(quantile.Median(stat.Ratios(berth.Values, own.Values)))
 	}
 	row.Cells = append(row.Cells, cell)
 	return row

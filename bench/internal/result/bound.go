@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Bound is what a figure, or its ratio to another's, has to keep to. The ratio
@@ -49,7 +50,7 @@ func (r *Report) Judge(b Bound) Verdict {
 	if len(values) == 0 {
 		return v
 	}
-	v.Value, v.Min, v.Max = stat.Median(values), values[0], values[0]
+	v.Value, v.Min, v.Max = quantile.Median(values), values[0], values[0]
 	for _, x := range values {
 		v.Min, v.Max = min(v.Min, x), max(v.Max, x)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Report is what one run found.
@@ -85,7 +86,7 @@ func (r *Report) Add(scenario, caze, peer, metric string, value float64, samples
 		r.Series = append(r.Series, s)
 	}
 	s.Values = append(s.Values, value)
-	s.Median, s.Min, s.Max = stat.Median(s.Values), slices.Min(s.Values), slices.Max(s.Values)
+	s.Median, s.Min, s.Max = quantile.Median(s.Values), slices.Min(s.Values), slices.Max(s.Values)
 	if len(samples) > 0 {
 		s.samples = append(s.samples, samples...)
 		slices.Sort(s.samples)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 const (
@@ -53,8 +54,8 @@ func openContended(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant,
 		return []Figure{
 			{Metric: "acquires/s", Value: out.PerSecond()},
 			{Metric: "commands", Value: sent.Calls / n},
-			{Metric: "wait p50 µs", Value: stat.Quantile(us, 0.5), Samples: us},
-			{Metric: "wait p99 µs", Value: stat.Quantile(us, 0.99)},
+			{Metric: "wait p50 µs", Value: quantile.Of(us, 0.5), Samples: us},
+			{Metric: "wait p99 µs", Value: quantile.Of(us, 0.99)},
 			{Metric: "held µs", Value: float64(held.Microseconds()) / n},
 			{Metric: "jain", Value: stat.Jain(out.Each)},
 			{Metric: "overtaken %", Value: 100 * float64(stat.Overtaken(out.Beliefs, Slack)) / n},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/bench/internal/peer"
-	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // enough is a limit that nobody reaches where there is room for all.
@@ -70,8 +70,8 @@ func openPair(ctx context.Context, e *Env, _ Case, p *peer.Peer) (*Entrant, erro
 // quantiles returns the figures of latencies.
 func quantiles(us []float64) []Figure {
 	return []Figure{
-		{Metric: "p50 µs", Value: stat.Quantile(us, 0.5), Samples: us},
-		{Metric: "p99 µs", Value: stat.Quantile(us, 0.99)},
+		{Metric: "p50 µs", Value: quantile.Of(us, 0.5), Samples: us},
+		{Metric: "p99 µs", Value: quantile.Of(us, 0.99)},
 	}
 }
 

@@ -1,34 +1,7 @@
 // Package stat has the arithmetic of the benchmarks. All its functions are pure.
 package stat
 
-import (
-	"cmp"
-	"math"
-	"slices"
-)
-
-// Median returns the middle of the values, the mean of the two middle ones if
-// their number is even; 0 without values.
-func Median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	mid := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[mid]
-	}
-	return (sorted[mid-1] + sorted[mid]) / 2
-}
-
-// Quantile returns the value that a share of q of the sorted ones do not
-// exceed; the zero value without any.
-func Quantile[T cmp.Ordered](sorted []T, q float64) (v T) {
-	if len(sorted) == 0 {
-		return v
-	}
-	return sorted[max(0, min(len(sorted)-1, int(math.Ceil(q*float64(len(sorted))))-1))]
-}
+import "github.com/berth-go/berth/internal/quantile"
 
 // Steps returns n+1 values of the sorted ones, at equal distances from the
 // least to the largest; nil without values.
@@ -38,7 +11,7 @@ func Steps(sorted []float64, n int) []float64 {
 	}
 	steps := make([]float64, n+1)
 	for i := range steps {
-		steps[i] = Quantile(sorted, float64(i)/float64(n))
+		steps[i] = quantile.Of(sorted, float64(i)/float64(n))
 	}
 	return steps
 }

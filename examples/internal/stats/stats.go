@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Durations are measured times.
@@ -13,12 +15,7 @@ type Durations []time.Duration
 // Quantile returns the smallest of the times that at least the share q of all
 // do not exceed; 0 if there are none.
 func (d Durations) Quantile(q float64) time.Duration {
-	if len(d) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(d))
-	i := int(q*float64(len(d))+0.9999999) - 1
-	return Round(sorted[min(max(i, 0), len(d)-1)])
+	return Round(quantile.Of(slices.Sorted(slices.Values(d)), q))
 }
 
 // Round cuts a time to what is worth reading.

@@ -1,15 +1,14 @@
 package demo
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/berth-go/berth/internal/child"
 )
 
 // crew is the worker processes.
@@ -21,12 +20,10 @@ type crew struct {
 
 // member is one worker process.
 type member struct {
-	number int
-	cmd    *exec.Cmd
-	stdin  io.Closer
+	*child.Process
+
 	stderr strings.Builder
 	killed bool
-	err    error // from Wait; read after the readers are done
 }
 
 // hire starts the workers.
@@ -34,67 +31,48 @@ func hire(cfg Config, socket string) (*crew, error) {
 	// The buffer takes all that can be said while nobody listens.
 	c := &crew{events: make(chan event, 1024)}
 	for number := range cfg.Workers {
-		m, err := c.start(number, cfg.Worker(workerArgs(cfg, socket, number)...))
-		if err != nil {
+		m := &member{}
+		cmd := cfg.Worker(workerArgs(cfg, socket, number)...)
+		cmd.Stderr = &m.stderr
+		var err error
+		if m.Process, err = child.Start(cmd); err != nil {
 			c.dismiss(0)
 			return nil, fmt.Errorf("start worker %d: %w", number, err)
 		}
 		c.members = append(c.members, m)
+		c.readers.Go(func() { c.follow(m, number) })
 	}
 	return c, nil
 }
 
-func (c *crew) start(number int, cmd *exec.Cmd) (*member, error) {
-	m := &member{number: number, cmd: cmd}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	m.stdin = stdin
-	cmd.Stderr = &m.stderr
-	// A group of their own: a Ctrl-C is for the demo, which then ends them.
-	cmd.SysProcAttr = ownGroup()
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	c.readers.Go(func() { c.follow(m, stdout) })
-	return m, nil
-}
-
 // follow passes the worker's reports on until it has ended.
-func (c *crew) follow(m *member, stdout io.Reader) {
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
+func (c *crew) follow(m *member, number int) {
+	for line := range m.Said {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) == nil {
-			e.worker = m.number
+		if json.Unmarshal(line, &e) == nil {
+			e.worker = number
 			c.events <- e
 		}
 	}
-	m.err = m.cmd.Wait()
-	c.events <- event{Kind: gone, At: clock(), worker: m.number}
+	c.events <- event{Kind: gone, At: clock(), worker: number}
 }
 
 // kill kills a worker as a crash would.
 func (c *crew) kill(number int) {
 	m := c.members[number]
 	m.killed = true
-	_ = m.cmd.Process.Kill()
+	m.Kill()
 }
 
 // dismiss asks the workers to end, ends those that do not, and returns what
 // they had left to say. It may be called again.
 func (c *crew) dismiss(patience time.Duration) []event {
 	for _, m := range c.members {
-		_ = m.stdin.Close()
+		m.Leave()
 	}
 	stubborn := time.AfterFunc(patience, func() {
 		for _, m := range c.members {
-			_ = m.cmd.Process.Kill()
+			m.Kill()
 		}
 	})
 	defer stubborn.Stop()
@@ -121,9 +99,9 @@ func (c *crew) dismiss(patience time.Duration) []event {
 // failure returns why workers failed that were not killed. Only after dismiss.
 func (c *crew) failure() error {
 	var errs []error
-	for _, m := range c.members {
-		if m.err != nil && !m.killed {
-			errs = append(errs, fmt.Errorf("worker %d: %w: %s", m.number, m.err, strings.TrimSpace(m.stderr.String())))
+	for number, m := range c.members {
+		if err := m.Wait(); err != nil && !m.killed {
+			errs = append(errs, fmt.Errorf("worker %d: %w: %s", number, err, strings.TrimSpace(m.stderr.String())))
 		}
 	}
 	return errors.Join(errs...)

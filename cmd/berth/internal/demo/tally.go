@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Summary is what the demo has shown. Everything in it comes from the workers'
@@ -150,14 +152,6 @@ func (t *tally) cameBack() bool {
 	return c != nil && c.CameBack
 }
 
-// quantile expects sorted times.
-func quantile(times []time.Duration, q float64) time.Duration {
-	if len(times) == 0 {
-		return 0
-	}
-	return times[min(len(times)-1, int(q*float64(len(times))))]
-}
-
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (t *tally) summary(begin, end time.Duration, limit, workers int, order *order) Summary {
@@ -166,7 +160,7 @@ func (t *tally) summary(begin, end time.Duration, limit, workers int, order *ord
 		Workers: workers, Limit: limit, Seconds: (end - begin).Seconds(),
 		Grants: len(t.holds), MostHeld: t.mostHeld(),
 		HandOffs:     len(times),
-		HandOffP50MS: millis(quantile(times, 0.50)), HandOffP99MS: millis(quantile(times, 0.99)),
+		HandOffP50MS: millis(quantile.Of(times, 0.50)), HandOffP99MS: millis(quantile.Of(times, 0.99)),
 		Crash: t.crash(begin),
 	}
 	s.LimitKept = s.MostHeld <= limit

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/child"
 )
 
 const (
@@ -32,12 +33,8 @@ func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io
 		return err
 	}
 	// Standard input ends with the demo, whatever it dies of.
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := child.Until(ctx, stdin)
 	defer stop()
-	go func() {
-		defer stop()
-		_, _ = io.Copy(io.Discard, stdin)
-	}()
 	w := &worker{sem: sem, out: json.NewEncoder(stdout)}
 	for ctx.Err() == nil {
 		if err := w.turn(ctx); err != nil && ctx.Err() == nil {

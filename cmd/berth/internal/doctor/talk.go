@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // The questions that are answered by talking to the server.
@@ -116,7 +118,7 @@ func (p *patient) latency(ctx context.Context, n node) Finding {
 		}
 	}
 	slices.Sort(trips)
-	return latencyFinding(trips[len(trips)/2], trips[len(trips)*99/100])
+	return latencyFinding(quantile.Of(trips, 0.5), quantile.Of(trips, 0.99))
 }
 
 func latencyFinding(median, p99 time.Duration) Finding {

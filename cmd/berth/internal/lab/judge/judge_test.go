@@ -216,14 +216,6 @@ func TestWaits(t *testing.T) {
 	if len(waits) != 3 || waits[0] != 1 || waits[1] != 10 || waits[2] != 50 {
 		t.Errorf("waits %v, want 1 10 50: who never got a permit waited too", waits)
 	}
-	for q, want := range map[float64]time.Duration{0: 1, 0.5: 10, 0.99: 50, 1: 50} {
-		if got := Quantile(waits, q); got != want {
-			t.Errorf("quantile %v is %d, want %d", q, got, want)
-		}
-	}
-	if Quantile(nil, 0.5) != 0 {
-		t.Error("a quantile of nothing is 0")
-	}
 }
 
 func TestWorst(t *testing.T) {

@@ -94,15 +94,6 @@ func Waits(requests []Request) []time.Duration {
 	return waits
 }
 
-// Quantile returns the value that a share of q of the sorted times do not
-// exceed; 0 without times.
-func Quantile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
-}
-
 // Worst returns the stretch of the given length, within the run, in which the
 // limit was exceeded for the longest time; without any excess, the middle.
 func Worst(moments []Excess, run, length time.Duration) Span {

@@ -75,7 +75,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 	var holders []*holder
 	defer func() {
 		for _, h := range holders {
-			h.dismiss()
+			h.Kill()
 		}
 	}()
 	for range crashed {
@@ -102,7 +102,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 	pause(ctx, settle)
 	killed = s.now()
 	for i, h := range holders {
-		h.dismiss()
+		h.Kill()
 		requests[i].End = killed // the dead believe nothing
 		s.record(requests[i])
 	}
@@ -124,7 +124,7 @@ func (s *stage) killAcquirer(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer h.dismiss()
+	defer h.Kill()
 	if err := h.gone(); err != nil {
 		return 0, err
 	}
@@ -167,7 +167,7 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer h.dismiss()
+	defer h.Kill()
 	first, err := h.next()
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 const (
@@ -70,7 +70,7 @@ func (s *stage) measure(ctx context.Context, n int) (Point, error) {
 	slices.Sort(pairs)
 	p := Point{
 		Holders: n, Pairs: len(pairs),
-		P50US: float64(judge.Quantile(pairs, 0.5).Nanoseconds()) / 1000,
+		P50US: float64(quantile.Of(pairs, 0.5).Nanoseconds()) / 1000,
 	}
 	if before.known && after.known {
 		us := (after.cpu - before.cpu) * 1e6 / float64(len(pairs))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Result is what one algorithm did in one scenario. Fields that the scenario
@@ -117,8 +118,8 @@ func (r *Result) waited() {
 	r.Sorted = judge.Waits(r.Requests)
 	o := judge.Overtakings(r.Requests)
 	r.Waits = &Waits{
-		P50MS: millis(judge.Quantile(r.Sorted, 0.5)), P99MS: millis(judge.Quantile(r.Sorted, 0.99)),
-		MaxMS:    millis(judge.Quantile(r.Sorted, 1)),
+		P50MS: millis(quantile.Of(r.Sorted, 0.5)), P99MS: millis(quantile.Of(r.Sorted, 0.99)),
+		MaxMS:    millis(quantile.Of(r.Sorted, 1)),
 		Requests: o.Requests, Overtaken: o.Overtaken, MostBy: o.Most,
 	}
 }

@@ -1,6 +1,6 @@
-//go:build !linux
+//go:build unix && !linux
 
-package scene
+package child
 
 import "syscall"
 
