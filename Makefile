@@ -10,7 +10,7 @@ BENCH ?= .
 COUNT ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint fmt vuln bench bench-check gobench model verify soak demo build build-all man release tidy clean
+.PHONY: help setup test lint fmt vuln bench bench-check gobench model verify soak demo build build-all pictures man release tidy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ build: ## Build the command line into bin/berth
 
 build-all: ## Compile for every platform that berth supports
 	@nice scripts/build-all
+
+pictures: ## Draw docs/img/architecture.svg; needs graphviz
+	@dot -Tsvg docs/img/architecture.dot -o docs/img/architecture.svg
 
 man: ## Write the manual pages into dist/man
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cmd/berth/internal/man dist/man

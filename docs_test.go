@@ -13,27 +13,20 @@ import (
 var (
 	pageLink = regexp.MustCompile(`\]\(([^:)#\s]+)[^:)\s]*\)`) // to a file of the repository
 	anyWidth = regexp.MustCompile("`[^`]*`|\\]\\([^)]*\\)")    // code and targets of links cannot be broken
-	noProse  = regexp.MustCompile(`^(\||    |\t)`)             // tables, indented code
+	snippet  = regexp.MustCompile("(?s)```.*?```")
+	noProse  = regexp.MustCompile(`^(\||    |\t)`) // tables, indented code
 )
 
 // TestPages: links between pages lead somewhere, and pages are of a size that
 // somebody reads.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
-		}
-		pages = append(pages, found...)
-	}
-	for _, page := range pages {
+	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range pageLink.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range pageLink.FindAllStringSubmatch(snippet.ReplaceAllString(string(text), ""), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
 			}
@@ -50,5 +43,65 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s:%d is wider than 100 columns", page, i+1)
 			}
 		}
+	}
+}
+
+// pages are all pages of the repository.
+func pages(t *testing.T) (all []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// TestPagesNameWhatIsThere: tests, targets of make and scripts that pages name exist.
+func TestPagesNameWhatIsThere(t *testing.T) {
+	t.Parallel()
+	tests := regexp.MustCompile("`(Test[A-Z]\\w+|Benchmark[A-Z]\\w+|Fuzz[A-Z]\\w+)`")
+	targets := regexp.MustCompile("(?m)(?:`|^    )make ([a-z][a-z-]*)")
+	scripts := regexp.MustCompile("(?m)(?:`|^    )(?:\\S+=\\S+ )*(scripts/[a-z-]+)")
+	there := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(s.text, -1) {
+			there[string(m[1])] = true
+		}
+	}
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllSubmatch(makefile, -1) {
+		there["make "+string(m[1])] = true
+	}
+	named := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range tests.FindAllSubmatch(text, -1) {
+			if named++; !there[string(m[1])] {
+				t.Errorf("%s names %s, which no file has", page, m[1])
+			}
+		}
+		for _, m := range targets.FindAllSubmatch(text, -1) {
+			if named++; !there["make "+string(m[1])] {
+				t.Errorf("%s has make %s, which the Makefile has not", page, m[1])
+			}
+		}
+		for _, m := range scripts.FindAllSubmatch(text, -1) {
+			named++
+			if _, err := os.Stat(string(m[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
+	if named < 100 {
+		t.Errorf("found only %d names: does this test still read pages?", named)
 	}
 }

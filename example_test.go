@@ -86,6 +86,29 @@ func ExampleSemaphore_TryAcquire() {
 	// Output: 1 of 1 in use, 0 waiting
 }
 
+func ExampleWaitError() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	api, err := client.Semaphore("github-api", 1)
+	if err != nil {
+		panic(err)
+	}
+	first, err := api.Acquire(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	defer first.Release()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = api.Acquire(ctx)
+	if wait, ok := errors.AsType[*berth.WaitError](err); ok && wait.Queued {
+		fmt.Printf("%d of %d in use, %d ahead of us\n", wait.Place.InUse, wait.Place.Limit, wait.Place.Ahead)
+	}
+	// Output: 1 of 1 in use, 0 ahead of us
+}
+
 func ExampleLease_Detach() {
 	store := berthtest.Start()
 	defer store.Close()

@@ -200,6 +200,56 @@ func TestNothingImportsUpwards(t *testing.T) {
 	}
 }
 
+// TestPictureHasEveryImport: the grey arrows of docs/architecture.md are the imports
+// among the packages that a program links, no more and no fewer, and the picture was drawn
+// from that source.
+func TestPictureHasEveryImport(t *testing.T) {
+	t.Parallel()
+	imports := map[string]bool{}
+	for _, s := range library(sources(t)) {
+		for _, target := range s.imports {
+			if dir, ours := local(target); ours && s.dir() != "classic" {
+				imports[node(s.dir())+" -> "+node(dir)] = true
+			}
+		}
+	}
+	dot, err := os.ReadFile("docs/img/architecture.dot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg, err := os.ReadFile("docs/img/architecture.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+ -> \w+)( \[.*)?$`).FindAllStringSubmatch(string(dot), -1) {
+		if title := "<title>" + strings.Replace(m[1], " -> ", "&#45;&gt;", 1) + "</title>"; !strings.Contains(string(svg), title) {
+			t.Errorf("the picture has no %s: make pictures", m[1])
+		}
+		if m[2] == "" {
+			drawn[m[1]] = true
+		}
+	}
+	for edge := range imports {
+		if !drawn[edge] {
+			t.Errorf("the picture's source lacks %s", edge)
+		}
+	}
+	for edge := range drawn {
+		if !imports[edge] {
+			t.Errorf("the picture's source has %s, which is no import", edge)
+		}
+	}
+}
+
+// node is a package's name in the picture.
+func node(dir string) string {
+	if dir == "." {
+		return "berth"
+	}
+	return path.Base(dir)
+}
+
 func TestSourcesAreFormatted(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {

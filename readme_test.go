@@ -2,29 +2,34 @@ package berth_test
 
 import (
 	"os"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestReadmeSnippetsAreExamplesThatRun: every Go snippet of the README stands,
-// line for line, in an example.
-func TestReadmeSnippetsAreExamplesThatRun(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+// TestSnippetsAreExamplesThatRun: every Go snippet of a page stands, line for line, in
+// an example.
+func TestSnippetsAreExamplesThatRun(t *testing.T) {
+	var examples strings.Builder
+	for _, s := range sources(t) {
+		if path.Base(s.path) == "example_test.go" {
+			examples.WriteString(unindented(string(s.text)))
+		}
 	}
-	examples, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
-	if len(snippets) == 0 {
-		t.Fatal("the README shows no Go")
-	}
-	for _, s := range snippets {
-		if !strings.Contains(unindented(string(examples)), unindented(s[1])) {
-			t.Errorf("this snippet is no example that runs:\n%s", s[1])
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		if page == "README.md" && len(snippets) == 0 {
+			t.Error("the README shows no Go")
+		}
+		for _, s := range snippets {
+			if !strings.Contains(examples.String(), unindented(s[1])) {
+				t.Errorf("%s: this snippet is no example that runs:\n%s", page, s[1])
+			}
 		}
 	}
 }

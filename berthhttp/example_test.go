@@ -22,7 +22,7 @@ func Example() {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer api.Close()
 
-	transport, err := berthhttp.NewTransport(store.Client(), "api", 2)
+	transport, err := berthhttp.NewTransport(store.Client(), "api", 2) // 2 at once for each host
 	if err != nil {
 		panic(err)
 	}

@@ -59,3 +59,20 @@ func Example() {
 	// span berth.acquire
 	// span berth.lease
 }
+
+func ExampleHooks() {
+	store := berthtest.Start()
+	defer store.Close()
+	rdb := store.Redis()
+
+	hooks, err := berthotel.Hooks() // otel's global providers, unless options say otherwise
+	if err != nil {
+		panic(err)
+	}
+	client, err := berth.New(rdb, berth.Hook(hooks))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(client.Close())
+	// Output: <nil>
+}

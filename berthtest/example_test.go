@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
+	"testing/synctest"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
@@ -49,4 +51,28 @@ func ExampleStore_Down() {
 	// Output:
 	// away, valid: true
 	// back, released: true
+}
+
+// work is a worker that looks at its context.
+func work(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestWorkerStopsWhenItsLeaseIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		sem, err := store.Client().Semaphore("jobs", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = sem.Do(t.Context(), func(ctx context.Context) error {
+			lease, _ := berth.FromContext(ctx)
+			store.Lose(lease)
+			return work(ctx) // must come back soon
+		})
+		if !errors.Is(err, berth.ErrLost) {
+			t.Errorf("Do returned %v", err)
+		}
+	})
 }

@@ -24,7 +24,7 @@ func ExampleFairUnderLock() {
 	if err != nil {
 		panic(err)
 	}
-	id, ok, err := sem.Acquire(ctx)
+	id, ok, err := sem.Acquire(ctx) // one try
 	switch {
 	case err != nil:
 		fmt.Println("unknown, a place may be taken until its time-out:", err)
