@@ -133,8 +133,12 @@ func struckBusy(l *lab, strike func() *redistest.Injection) {
 	holder := l.Hold(l.sem(l.healthy(), 1))
 	s := l.sem(l.faulty(), 1)
 	strike()
+	start := time.Now()
+	_, err := s.TryAcquire(l.Ctx)
+	// A real machine may be too slow for a second try within the 2 seconds; a bubble is not.
+	late := !l.Exact && errors.Is(err, berth.ErrUnreachable) && time.Since(start) >= 2*time.Second
 	var busy *berth.BusyError
-	if _, err := s.TryAcquire(l.Ctx); !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 0 {
+	if !late && (!errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 0) {
 		l.Errorf("TryAcquire: %v", err)
 	}
 	if st := l.Show(); st.InUse != 1 || st.Waiting != 0 {

@@ -32,7 +32,7 @@ func tiny() scene.Scale {
 		Slice: 20 * time.Millisecond, Contended: 60 * time.Millisecond, Workers: []int{1, 4}, Crowd: []int{2, 20},
 		Memory: 40, Processes: 2, Idle: 100 * time.Millisecond, Leases: 20, LeaseTTL: 200 * time.Millisecond,
 		Watch: 200 * time.Millisecond, Handoffs: 5,
-		PoolTTL: 300 * time.Millisecond, Elsewhere: 200 * time.Millisecond,
+		PoolTTL: 10 * time.Second, Elsewhere: 200 * time.Millisecond,
 	}
 }
 
