@@ -52,7 +52,8 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 // subscription. It returns within 8 seconds, whatever Redis does; what could not be
 // given back expires by itself. The contexts of leases end with cause ErrClosed;
 // later requests, and calls on those leases, fail with it. Close returns nil,
-// always; the redis client stays open. A second Close waits for the first.
+// always; the redis client stays open, and an Inspector goes on working. A second Close
+// waits for the first.
 func (c *Client) Close() error {
 	c.session.Close()
 	return nil

@@ -57,7 +57,7 @@ func parseHandle(text, prefix string) (handle, error) {
 // how long it lasts then: its TTL, or what its MaxHold leaves. It returns within 5
 // seconds, or when ctx ends. A *LostError means that there is nothing to renew;
 // ErrUnreachable or ctx's error, that it may have been renewed; ErrHandle,
-// ErrRefused and ErrCorrupt, that it is as it was.
+// ErrRefused, ErrCorrupt and ErrClosed, that it is as it was.
 func (c *Client) RenewHandle(ctx context.Context, handle string) (time.Duration, error) {
 	r, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Renew})
 	return r.Remaining, err
@@ -66,7 +66,7 @@ func (c *Client) RenewHandle(ctx context.Context, handle string) (time.Duration,
 // ReleaseHandle gives a detached lease back, without adopting it. It returns within
 // 5 seconds, or when ctx ends. A *LostError means that there was nothing to give
 // back; ErrUnreachable or ctx's error, that it may have been given back, and may be
-// tried again; ErrHandle, ErrRefused and ErrCorrupt, that it is as it was. Nobody
+// tried again; ErrHandle, ErrRefused, ErrCorrupt and ErrClosed, that it is as it was. Nobody
 // tries in the background: what is not given back expires by itself.
 func (c *Client) ReleaseHandle(ctx context.Context, handle string) error {
 	_, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Release, Flag: true})

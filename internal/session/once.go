@@ -15,8 +15,11 @@ const mostOnce = 2 * time.Second
 // Do executes one operation on the semaphore called name, which must be harmless to
 // repeat: while Redis does not answer, or refuses for the moment, it is tried again,
 // for claim.Timeout at most, or until ctx ends. again tells that the outcome of a
-// copy before the answer is not known.
+// copy before the answer is not known. It fails with ErrClosed when the session is closed.
 func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result protocol.Result, again bool, err error) {
+	if s.isClosing() {
+		return result, false, ErrClosed
+	}
 	ctx, cancel := context.WithTimeout(ctx, claim.Timeout)
 	defer cancel()
 	key := s.store.Key(name)

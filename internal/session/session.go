@@ -219,6 +219,12 @@ func (s *Session) enlist(sem *Semaphore, live bool) error {
 	return nil
 }
 
+func (s *Session) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
 // Close gives back what is held and cancels what waits, for at most claim.Timeout,
 // and stops everything. Claims end with ErrClosed. A second Close waits for the
 // first.

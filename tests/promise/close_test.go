@@ -53,7 +53,12 @@ func TestClosedClientRefuses(t *testing.T) {
 		e.WantErr(err, berth.ErrClosed)
 		e.WantErr(l.Release(), berth.ErrClosed)
 		e.WantErr(l.Renew(e.Ctx), berth.ErrClosed)
+		_, err = p.RenewHandle(e.Ctx, handle)
+		e.WantErr(err, berth.ErrClosed)
+		e.WantErr(p.ReleaseHandle(e.Ctx, handle), berth.ErrClosed)
 		e.Unchanged(before)
+		_, err = p.Inspector().Show(e.Ctx, testenv.Name)
+		e.Must(err)
 	})
 }
 
