@@ -311,8 +311,8 @@ func TestClaimRunsOut(t *testing.T) {
 			t.Errorf("%v, %v, want %v", first, err, want)
 		}
 	}
-	if s, err := f.status(t.Context()); err != nil || s.pending != 0 || s.done[fetched] != 1 {
-		t.Errorf("%+v, %v", s, err)
+	if n, err := f.counts(t.Context(), "all"); err != nil || n["pending"] != 0 || n[fetched] != 1 {
+		t.Errorf("%+v, %v", n, err)
 	}
 }
 

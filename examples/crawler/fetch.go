@@ -2,26 +2,27 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
+
+	"golang.org/x/net/html"
 )
 
 const (
 	agent      = "berth-crawler"
 	mostPage   = 1 << 20   // bytes of a page that are looked at
 	mostRobots = 500 << 10 // RFC 9309 asks for at least this much
+	mostLinks  = 500       // of one page
+	mostURL    = 2000      // bytes
 )
 
 // fetcher makes the requests.
-type fetcher struct {
-	http    *http.Client
-	timeout time.Duration
-}
+type fetcher struct{ http *http.Client }
 
 // newFetcher returns one that sends every request to the address connect, if
 // that is not empty, whatever its host: for sites that have no name yet.
@@ -32,8 +33,8 @@ func newFetcher(connect string, timeout time.Duration) *fetcher {
 			return new(net.Dialer).DialContext(ctx, network, connect)
 		}
 	}
-	return &fetcher{timeout: timeout, http: &http.Client{
-		Transport: transport,
+	return &fetcher{&http.Client{
+		Transport: transport, Timeout: timeout,
 		// A redirect is a link like any other: its target's host has a limit of its own.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -44,84 +45,93 @@ func (f *fetcher) close() { f.http.CloseIdleConnections() }
 // answer is what came of a request.
 type answer struct {
 	outcome string
-	size    int64
+	size    int
 	links   []string
 }
 
-// page fetches a page within ctx and the time-out.
+// page fetches a page.
 func (f *fetcher) page(ctx context.Context, u *url.URL) answer {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	resp, err := f.get(ctx, u)
-	if err != nil {
-		return answer{outcome: failed}
-	}
-	defer resp.Body.Close()
+	status, header, body, err := f.get(ctx, u, mostPage)
+	a := answer{outcome: fetched, size: len(body)}
 	switch {
-	case resp.StatusCode >= 300 && resp.StatusCode < 400 && resp.Header.Get("Location") != "":
-		return answer{outcome: moved, links: []string{resp.Header.Get("Location")}}
-	case resp.StatusCode != http.StatusOK:
-		return answer{outcome: failed}
-	}
-	return read(resp)
-}
-
-func read(resp *http.Response) answer {
-	body := &counter{from: io.LimitReader(resp.Body, mostPage)}
-	a := answer{outcome: fetched}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
-		a.links = links(body)
-	}
-	_, _ = io.Copy(io.Discard, body)
-	a.size = body.n
-	if body.err != nil {
+	case status >= 300 && status < 400 && header.Get("Location") != "":
+		return answer{outcome: moved, links: []string{header.Get("Location")}}
+	case err != nil || status != http.StatusOK:
 		a.outcome = failed // cut off; what was read of it may still lead on
+	}
+	if status == http.StatusOK && strings.HasPrefix(header.Get("Content-Type"), "text/html") {
+		a.links = links(string(body))
 	}
 	return a
 }
 
 // robots fetches a host's robots.txt. No answer is an answer: Status is 0.
 func (f *fetcher) robots(ctx context.Context, scheme, host string) robotsFile {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	resp, err := f.get(ctx, &url.URL{Scheme: scheme, Host: host, Path: "/robots.txt"})
-	if err != nil {
+	status, _, body, err := f.get(ctx, &url.URL{Scheme: scheme, Host: host, Path: "/robots.txt"}, mostRobots)
+	switch {
+	case err != nil:
 		return robotsFile{}
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, mostRobots))
-	if err != nil {
-		return robotsFile{}
-	}
-	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		// Following it would need a permit of another host: treat it as none.
+	case status >= 300 && status < 400: // following it would need a permit of another host
 		return robotsFile{Status: http.StatusNotFound}
 	}
-	return robotsFile{Status: resp.StatusCode, Body: body}
+	return robotsFile{Status: status, Body: body}
 }
 
-func (f *fetcher) get(ctx context.Context, u *url.URL) (*http.Response, error) {
+func (f *fetcher) get(ctx context.Context, u *url.URL, most int64) (status int, header http.Header, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return nil, err
+		return 0, nil, nil, err
 	}
 	req.Header.Set("User-Agent", agent+"/1.0")
-	return f.http.Do(req)
-}
-
-// counter counts what it passes on, and remembers an error.
-type counter struct {
-	from io.Reader
-	n    int64
-	err  error
-}
-
-// Read implements io.Reader; the end of the input is no error to remember.
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.from.Read(p)
-	c.n += int64(n)
-	if err != nil && !errors.Is(err, io.EOF) {
-		c.err = err
+	resp, err := f.http.Do(req)
+	if err != nil {
+		return 0, nil, nil, err
 	}
-	return n, err
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, most))
+	return resp.StatusCode, resp.Header, body, err
+}
+
+// links returns the references of a page, as they are written.
+func links(text string) (refs []string) {
+	for tokens := html.NewTokenizer(strings.NewReader(text)); len(refs) < mostLinks; {
+		switch tokens.Next() {
+		case html.ErrorToken: // the end
+			return refs
+		case html.StartTagToken, html.SelfClosingTagToken:
+			if token := tokens.Token(); token.Data == "a" || token.Data == "area" {
+				for _, attr := range token.Attr {
+					if attr.Key == "href" {
+						refs = append(refs, attr.Val)
+					}
+				}
+			}
+		}
+	}
+	return refs
+}
+
+// Strict, because hosts become names of semaphores and keys.
+var goodHost = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]{1,5})?$`)
+
+// clean resolves a reference and writes its URL in the one form in which the
+// crawl knows it. false: it is none that can be fetched.
+func clean(base *url.URL, ref string) (*url.URL, bool) {
+	u, err := url.Parse(strings.TrimSpace(ref))
+	if err != nil || len(ref) > mostURL {
+		return nil, false
+	}
+	if base != nil {
+		u = base.ResolveReference(u)
+	}
+	port, ok := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	u.Host = strings.TrimSuffix(strings.ToLower(u.Host), port)
+	if !ok || !goodHost.MatchString(u.Host) {
+		return nil, false
+	}
+	u.User, u.Fragment, u.RawFragment = nil, "", ""
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u, true
 }

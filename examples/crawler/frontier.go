@@ -74,7 +74,7 @@ func (f *frontier) claim(ctx context.Context, host string) (page, bool, error) {
 
 // finish notes what became of a claimed page; false if somebody else did before.
 // Repeating it is harmless.
-func (f *frontier) finish(ctx context.Context, p page, outcome string, size int64, links []page) (bool, error) {
+func (f *frontier) finish(ctx context.Context, p page, outcome string, size int, links []page) (bool, error) {
 	args := []any{p.host, "", outcome, size, f.most}
 	if outcome != "" {
 		args[1] = p.String()
@@ -85,44 +85,25 @@ func (f *frontier) finish(ctx context.Context, p page, outcome string, size int6
 	return finishScript.Run(ctx, f.rdb, []string{f.base}, args...).Bool()
 }
 
-// waiting tells whether host has pages that nobody works on.
+// waiting tells whether host has pages that are not finished.
 func (f *frontier) waiting(ctx context.Context, host string) (bool, error) {
-	now, err := f.rdb.Time(ctx).Result()
-	if err != nil {
-		return false, err
+	some, err := f.rdb.Exists(ctx, f.base+"todo:"+host, f.base+"busy:"+host).Result()
+	return some > 0, err
+}
+
+// status returns the hosts, and how many pages are to do or being done.
+func (f *frontier) status(ctx context.Context) (hosts []string, left int, err error) {
+	if hosts, err = f.rdb.SMembers(ctx, f.base+"hosts").Result(); err != nil {
+		return nil, 0, err
 	}
-	todo, err := f.rdb.LLen(ctx, f.base+"todo:"+host).Result()
-	if err != nil || todo > 0 {
-		return todo > 0, err
-	}
-	late, err := f.rdb.ZCount(ctx, f.base+"busy:"+host, "-inf", strconv.FormatInt(now.UnixMilli(), 10)).Result()
-	return late > 0, err
+	slices.Sort(hosts)
+	n, err := f.counts(ctx, "all")
+	return hosts, n["pending"], err
 }
 
-// status is a crawl at a glance.
-type status struct {
-	hosts   []string
-	pending int // to do, and being done
-	done    map[string]int
-}
-
-func (f *frontier) status(ctx context.Context) (s status, err error) {
-	if s.hosts, err = f.rdb.SMembers(ctx, f.base+"hosts").Result(); err != nil {
-		return s, err
-	}
-	slices.Sort(s.hosts)
-	s.done, err = f.counts(ctx, "all")
-	s.pending = s.done["pending"]
-	return s, err
-}
-
-// host returns how many of host's pages came to what, and their bytes.
-func (f *frontier) host(ctx context.Context, host string) (map[string]int, error) {
-	return f.counts(ctx, "host:"+host)
-}
-
-func (f *frontier) counts(ctx context.Context, key string) (map[string]int, error) {
-	texts, err := f.rdb.HGetAll(ctx, f.base+key).Result()
+// counts returns how many pages came to what: of "all", or of "host:" and a host.
+func (f *frontier) counts(ctx context.Context, of string) (map[string]int, error) {
+	texts, err := f.rdb.HGetAll(ctx, f.base+of).Result()
 	counts := map[string]int{}
 	for name, text := range texts {
 		counts[name], _ = strconv.Atoi(text) // HINCRBY wrote it

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/examples/internal/fleet"
-	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/examples/internal/store"
 )
 
@@ -37,21 +36,19 @@ func main() {
 	flag.DurationVar(&j.Patience, "patience", time.Minute, "how long to wait for a Redis that is away")
 	processes := flag.Int("processes", 3, "worker processes")
 	fresh := flag.Bool("fresh", false, "forget what the crawl of this name has done")
-	site := flag.Bool("demo", false, "crawl a site of the program's own")
+	demo := flag.Bool("demo", false, "crawl a site of the program's own")
 	flag.Usage = usage
 	flag.Parse()
-	if flag.NArg() == 0 && !*site {
+	seeds := flag.Args()
+	if *demo {
+		j.Connect, seeds = startDemo()
+	}
+	if len(seeds) == 0 {
 		usage()
 		os.Exit(2) // as package flag does
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	seeds := flag.Args()
-	if *site {
-		demo := startSite()
-		defer demo.close()
-		j.Connect, seeds = demo.addr(), demo.seeds()
-	}
 	if err := crawl(ctx, os.Stdout, j, seeds, *processes, *fresh); err != nil {
 		fmt.Fprintln(os.Stderr, "crawler:", err)
 		os.Exit(1)
@@ -109,72 +106,38 @@ func crawl(ctx context.Context, out io.Writer, j job, seeds []string, processes 
 	return errors.Join(died, err)
 }
 
-// start reads the seeds, and takes the crawl's bounds from them.
-func (j *job) start(seeds []string) ([]page, error) {
-	if len(seeds) == 0 {
-		return nil, errors.New("name a page to start from, or give -demo")
-	}
-	pages := make([]page, 0, len(seeds))
-	for _, seed := range seeds {
-		u, ok := clean(nil, seed)
-		if !ok {
-			return nil, fmt.Errorf("%q is no URL to start from: write http://host/path", seed)
-		}
-		if j.Scheme != "" && j.Scheme != u.Scheme {
-			return nil, errors.New("start from http or from https pages, not from both")
-		}
-		j.Scheme = u.Scheme
-		pages = append(pages, page{u.String(), u.Host, 0})
-		if !slices.Contains(j.Hosts, u.Host) {
-			j.Hosts = append(j.Hosts, u.Host)
-		}
-	}
-	return pages, nil
-}
-
 // follow runs the worker processes and shows how they get on.
 func follow(ctx context.Context, out io.Writer, f *frontier, j job, processes int) error {
 	ended := make(chan error, 1)
-	jobs := slices.Repeat([]job{j}, processes)
 	go func() {
-		_, err := fleet.Run[struct{}](ctx, jobs)
+		_, err := fleet.Run[struct{}](ctx, slices.Repeat([]job{j}, processes))
 		ended <- err
 	}()
-	start := time.Now()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
+	for start, tick := time.Now(), time.Tick(time.Second); ; {
 		select {
 		case err := <-ended:
 			return err
-		case <-tick.C:
-			progress(ctx, out, f, time.Since(start))
+		case <-tick:
 		}
+		asked, cancel := context.WithTimeout(ctx, time.Second)
+		n, err := f.counts(asked, "all")
+		cancel()
+		if err != nil {
+			fmt.Fprintln(out, "redis does not answer: nothing is fetched without a permit")
+			continue
+		}
+		fmt.Fprintf(out, "%4.0fs  %d to do  %d fetched  %d moved  %d failed  %d disallowed\n",
+			time.Since(start).Seconds(), n["pending"], n[fetched], n[moved], n[failed], n[disallowed])
 	}
-}
-
-func progress(ctx context.Context, out io.Writer, f *frontier, since time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	s, err := f.status(ctx)
-	if err != nil {
-		fmt.Fprintln(out, "redis does not answer: nothing is fetched without a permit")
-		return
-	}
-	fmt.Fprintf(out, "%6v  %d hosts  %d to do  %d fetched  %d moved  %d failed  %d disallowed\n",
-		stats.Round(since.Round(100*time.Millisecond)), len(s.hosts), s.pending, s.done[fetched], s.done[moved], s.done[failed], s.done[disallowed])
 }
 
 // summary prints a line for each host and returns how many pages are left.
 func summary(ctx context.Context, out io.Writer, f *frontier, j job) (left int, err error) {
-	s, err := f.status(ctx)
-	if err != nil {
-		return 0, err
-	}
+	hosts, left, err := f.status(ctx)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nhost\tat once\tfetched\tmoved\tfailed\tdisallowed\tbeyond the bounds\tKB\trobots.txt")
-	for _, host := range s.hosts {
-		n, err := f.host(ctx, host)
+	for _, host := range hosts {
+		n, err := f.counts(ctx, "host:"+host)
 		if err != nil {
 			return 0, err
 		}
@@ -183,8 +146,8 @@ func summary(ctx context.Context, out io.Writer, f *frontier, j job) (left int, 
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", host, r.atOnce,
 			n[fetched], n[moved], n[failed], n[disallowed], n["beyond"], n["bytes"]/1000, r.note)
 	}
-	if s.pending > 0 {
-		fmt.Fprintf(table, "\n%d pages are left: run the same command again to resume\n", s.pending)
+	if left > 0 {
+		fmt.Fprintf(table, "\n%d pages are left: run the same command again to resume\n", left)
 	}
-	return s.pending, table.Flush()
+	return left, errors.Join(err, table.Flush())
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// site is a web of several hosts on one address, for -demo and the tests. It
+// site is a web of several hosts on one address. It
 // counts who asks for what, and how many at once.
 type site struct {
 	server   *http.Server
@@ -45,7 +45,7 @@ type siteHost struct {
 func startSite() *site {
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		panic(err) // no loopback interface, no demo
+		panic(err) // no loopback interface
 	}
 	return serveSite(listener)
 }
