@@ -2,18 +2,16 @@ package report
 
 import (
 	_ "embed"
-	"html/template"
 	"io"
 
 	"github.com/berth-go/berth/bench/internal/result"
+	"github.com/berth-go/berth/internal/chart"
 )
 
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"add": func(a, b float64) float64 { return a + b },
-}).Parse(pageText))
+var page = chart.Page(pageText)
 
 // view is what the page shows.
 type view struct {
@@ -27,7 +25,7 @@ type view struct {
 
 type section struct {
 	Key, Title, About string
-	Charts            []*chart
+	Charts            []*chart.Chart
 	Tables            []Table
 }
 
@@ -62,26 +60,26 @@ func HTML(w io.Writer, r *result.Report) error {
 }
 
 // charts returns the pictures of a scenario; nil ones have nothing to show.
-func charts(r *result.Report, scenario string) []*chart {
+func charts(r *result.Report, scenario string) []*chart.Chart {
 	switch scenario {
 	case "pair":
-		return []*chart{distribution(r, scenario, "1", "p50 µs", "How long a pair takes, up to the 99th percentile", "µs, at most")}
+		return []*chart.Chart{distribution(r, scenario, "1", "p50 µs", "How long a pair takes, up to the 99th percentile", "µs, at most")}
 	case "hot", "spread":
-		return []*chart{growth(r, scenario, "pairs/s", "Throughput", "goroutines")}
+		return []*chart.Chart{growth(r, scenario, "pairs/s", "Throughput", "goroutines")}
 	case "cpu":
-		return []*chart{bars(r, scenario, "batched", "cpu µs", "CPU time of the server for a pair, 256 goroutines on one name")}
+		return []*chart.Chart{bars(r, scenario, "batched", "cpu µs", "CPU time of the server for a pair, 256 goroutines on one name")}
 	case "contended":
-		return []*chart{
+		return []*chart.Chart{
 			bars(r, scenario, "5", "commands", "Commands sent for each acquire, 5 permits"),
 			bars(r, scenario, "1", "commands", "Commands sent for each acquire, 1 permit"),
 			distribution(r, scenario, "5", "wait p50 µs", "Who waited how long, 5 permits, up to the 99th percentile", "µs, at most"),
 		}
 	case "handoff":
-		return []*chart{distribution(r, scenario, "3ms", "p50 µs", "From release to the waiter's return, up to the 99th percentile", "µs, at most")}
+		return []*chart.Chart{distribution(r, scenario, "3ms", "p50 µs", "From release to the waiter's return, up to the 99th percentile", "µs, at most")}
 	case "holders":
-		return []*chart{growth(r, scenario, "server µs", "Server time for a pair", "live holders")}
+		return []*chart.Chart{growth(r, scenario, "server µs", "Server time for a pair", "live holders")}
 	case "waiters":
-		return []*chart{growth(r, scenario, "server µs", "Server time for a turn of the permit", "waiters")}
+		return []*chart.Chart{growth(r, scenario, "server µs", "Server time for a turn of the permit", "waiters")}
 	default:
 		return nil
 	}

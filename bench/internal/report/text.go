@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/chart"
 	"github.com/berth-go/berth/internal/quantile"
 )
 
@@ -259,7 +259,7 @@ func Number(v float64) string {
 	case a == 0:
 		return "0"
 	case a >= 999.5:
-		return group(fmt.Sprintf("%.0f", v))
+		return chart.Group(fmt.Sprintf("%.0f", v))
 	case a >= 99.95:
 		return fmt.Sprintf("%.0f", v)
 	case a >= 9.995:
@@ -267,11 +267,4 @@ func Number(v float64) string {
 	default:
 		return fmt.Sprintf("%.2f", v)
 	}
-}
-
-func group(digits string) string {
-	for i := utf8.RuneCountInString(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/berth-go/berth/internal/chart"
 )
 
 // ms writes milliseconds with the precision that people want.
@@ -43,16 +45,7 @@ func percent(share float64) string {
 }
 
 // group writes 10000 as 10,000.
-func group(n int) string {
-	if n < 0 {
-		return "-" + group(-n)
-	}
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func group(n int) string { return chart.Group(strconv.Itoa(n)) }
 
 // ratio writes how many times as much something is.
 func ratio(x float64) string {

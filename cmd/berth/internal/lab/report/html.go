@@ -2,17 +2,17 @@ package report
 
 import (
 	_ "embed"
-	"html/template"
 	"io"
 	"strings"
 
 	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/internal/chart"
 )
 
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Parse(pageText))
+var page = chart.Page(pageText)
 
 // HTML writes the report as one page that needs nothing else, no scripts and no
 // network.
@@ -47,7 +47,7 @@ type section struct {
 	Words             []sentence
 	Table             sectionTable
 	Timelines         []*timeline
-	Charts            []*chart
+	Charts            []*chart.Chart
 }
 
 // sentence is what happened to one algorithm; Key is empty for remarks.

@@ -1,0 +1,187 @@
+// Package chart draws the pictures of reports: lines over axes and bars, as SVG in a page
+// that needs no scripts and no network.
+package chart
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+)
+
+// The measures of a chart, in units of its drawing.
+const (
+	width  = 560.0
+	left   = 66.0
+	right  = 14.0
+	top    = 24.0
+	bottom = 44.0
+	step   = 22.0 // from bar to bar
+)
+
+//go:embed chart.html
+var text string
+
+// Page returns a page's template, which may use the templates "style", with the colours
+// and forms that all reports share, and "chart", of a Chart.
+func Page(page string) *template.Template {
+	return template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
+		"add": func(a, b float64) float64 { return a + b },
+	}).Parse(text)).Parse(page))
+}
+
+// Label is some text in a chart.
+type Label struct {
+	X, Y float64
+	Text string
+}
+
+// Dot is one point of a line; its title shows under the pointer.
+type Dot struct {
+	X, Y  float64
+	Title string
+}
+
+// Line is one contestant in a chart. Key is the class of its colour.
+type Line struct {
+	Key, Title, Path string
+	Dots             []Dot
+	End              float64 // the height at which it ends
+}
+
+// Bar is one contestant in a chart of bars.
+type Bar struct {
+	Key, Title, Text string
+	Y, W             float64
+}
+
+// Chart is lines over axes, or bars.
+type Chart struct {
+	Title, XName, YName      string
+	Width, Height            float64
+	Left, Right, Top, Bottom float64
+	Lines                    []Line
+	Bars                     []Bar
+	XTicks, YTicks           []Label
+	x, y                     func(float64) float64
+}
+
+// New returns a chart without axes.
+func New(title, xName, yName string) *Chart {
+	const height = 300.0
+	return &Chart{Title: title, XName: xName, YName: yName, Width: width, Height: height, Left: left, Right: width - right, Top: top, Bottom: height - bottom}
+}
+
+// XLog gives the chart an axis of ratios from lo to hi, with marks at the values, or at
+// round ones if there are none.
+func (c *Chart) XLog(lo, hi float64, marks ...float64) *Chart {
+	inset := 6.0
+	if len(marks) > 0 {
+		inset = 16
+	} else {
+		marks = Ticks(lo, hi)
+	}
+	c.x = logScale(lo, max(hi, 2*lo), c.Left+inset, c.Right-inset)
+	for _, v := range marks {
+		c.XTicks = append(c.XTicks, Label{X: c.x(v), Y: c.Bottom + 18, Text: Tick(v)})
+	}
+	return c
+}
+
+// YLog is the same upwards, with a little room.
+func (c *Chart) YLog(lo, hi float64) *Chart {
+	lo, hi = lo/1.25, hi*1.25
+	c.y = logScale(lo, hi, c.Bottom, c.Top)
+	for _, v := range Ticks(lo, hi) {
+		c.YTicks = append(c.YTicks, Label{X: c.Left - 8, Y: c.y(v), Text: Tick(v)})
+	}
+	return c
+}
+
+// YShare gives the chart an axis from 0 to 100 %.
+func (c *Chart) YShare() *Chart {
+	c.y = func(v float64) float64 { return c.Bottom - v*(c.Bottom-c.Top) }
+	for _, v := range []float64{0, 0.25, 0.5, 0.75, 1} {
+		c.YTicks = append(c.YTicks, Label{X: c.Left - 8, Y: c.y(v), Text: fmt.Sprintf("%.0f %%", v*100)})
+	}
+	return c
+}
+
+// Add continues a line of the chart to a point; one with a title has a dot.
+func (c *Chart) Add(l *Line, x, y float64, title string) {
+	px, py := c.x(x), c.y(y)
+	l.Path += fmt.Sprintf("%c%.1f %.1f", "ML"[min(len(l.Path), 1)], px, py)
+	if l.End = py; title != "" {
+		l.Dots = append(l.Dots, Dot{px, py, title})
+	}
+}
+
+// Append adds a line to the chart, unless it has no points.
+func (c *Chart) Append(l Line) {
+	if l.Path != "" {
+		c.Lines = append(c.Lines, l)
+	}
+}
+
+// Barred returns a chart of n bars, by ratios of values from lo to hi.
+func Barred(title, name string, n int, lo, hi float64) *Chart {
+	c := New(title, name+", by ratios", "")
+	c.Height = top + step*float64(n) + bottom
+	c.Bottom, c.Left, c.Right = c.Height-bottom, 275, c.Right-46 // room for names, and for the figures
+	lo /= 2
+	c.x = logScale(lo, hi, 0, c.Right-c.Left)
+	for _, v := range Ticks(lo, hi) {
+		c.XTicks = append(c.XTicks, Label{X: c.Left + c.x(v), Y: c.Bottom + 18, Text: Tick(v)})
+	}
+	return c
+}
+
+// AddBar adds a bar below the others.
+func (c *Chart) AddBar(key, title, text string, value float64) {
+	c.Bars = append(c.Bars, Bar{Key: key, Title: title, Text: text, Y: c.Top + step*float64(len(c.Bars)), W: max(2, c.x(value))})
+}
+
+// logScale maps lo…hi to from…to, by ratios.
+func logScale(lo, hi, from, to float64) func(float64) float64 {
+	span := math.Log(hi) - math.Log(lo)
+	return func(v float64) float64 {
+		if span <= 0 {
+			return from
+		}
+		return from + (to-from)*(math.Log(min(max(v, lo), hi))-math.Log(lo))/span
+	}
+}
+
+// Ticks returns 1, 2 and 5 times powers of ten between lo and hi, or the powers
+// alone if those were too many.
+func Ticks(lo, hi float64) (values []float64) {
+	steps := []float64{1, 2, 5}
+	if hi/lo > 300 {
+		steps = steps[:1]
+	}
+	for p := math.Floor(math.Log10(lo)); p <= math.Log10(hi); p++ {
+		for _, s := range steps {
+			if v := s * math.Pow(10, p); v >= lo && v <= hi {
+				values = append(values, v)
+			}
+		}
+	}
+	return values
+}
+
+// Tick writes a number on an axis.
+func Tick(v float64) string {
+	if v >= 1000 {
+		return Group(strconv.FormatFloat(v, 'f', 0, 64))
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// Group writes 10000 as 10,000. What it is given is digits, perhaps with a sign.
+func Group(digits string) string {
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
