@@ -277,6 +277,7 @@ func TestClusterMasterDies(t *testing.T) {
 // told once, nobody waits for it, and Close is as quick as ever.
 func TestClusterWithoutShardChannels(t *testing.T) {
 	t.Parallel()
+	redistest.NeedsShardChannels(t) // to be without them
 	s := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("cluster-enabled yes", `rename-command SSUBSCRIBE ""`))
 	s.Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
 	eventually(t, "the cluster to be up", func() bool {

@@ -71,12 +71,13 @@ func (i inner) As(target any) bool { return errors.As(i.err, target) }
 
 // passing are error codes of a server that will be able to answer later. They
 // may be wrapped: Redis 6.2 puts its own text around errors from inside a
-// script, so they are searched for and not compared with the start. A script meets
-// a "non local key" where a slot moves and the key that it needs is not there.
+// script, so they are searched for and not compared with the start. A script meets a
+// "non local key", or "undeclared keys" since Redis 7.2, where a slot moves and the key
+// that it needs is not there.
 var passing = []string{
 	"LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "OOM ", "MISCONF", "UNBLOCKED",
 	"-READONLY", "-OOM", "command not allowed when used memory", "You can't write against a read only replica",
-	"max number of clients reached", "non local key",
+	"max number of clients reached", "non local key", "undeclared keys were accessed during rehashing",
 }
 
 // classify turns a client's error into a Failure.

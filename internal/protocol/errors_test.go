@@ -49,6 +49,7 @@ var serverErrors = []struct {
 	{replyError("TRYAGAIN Multiple keys request during rehashing of slot"), ErrRefused, nil},
 	{replyError("ERR Script attempted to access a non local key in a cluster node script: 5f0a, on @user_script:90."), ErrRefused, nil},
 	{wrapped("ERR Lua script attempted to access a non local key in a cluster node"), ErrRefused, nil},
+	{replyError("ERR Unable to execute command 'del' in script because undeclared keys were accessed during rehashing of the slot script: 5f0a, on @user_script:162."), ErrRefused, nil},
 	{replyError("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), ErrRefused, nil},
 	{replyError("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"), ErrRefused, nil},
 	{replyError("ERR max number of clients reached"), ErrRefused, nil},

@@ -170,11 +170,36 @@ func understood(program string, config []string) []string {
 	if !slices.ContainsFunc(config, debug) {
 		return config
 	}
-	version, err := exec.Command(program, "--version").Output()
-	if err != nil || !bytes.Contains(version, []byte("v=6.")) {
+	if !beforeSeven(program) {
 		return config
 	}
 	return slices.DeleteFunc(slices.Clone(config), debug)
+}
+
+func beforeSeven(program string) bool {
+	version, err := exec.Command(program, "--version").Output()
+	return err == nil && bytes.Contains(version, []byte("v=6."))
+}
+
+// NeedsShardChannels skips a test of what berth needs Redis 7.0 for: a Cluster.
+func NeedsShardChannels(t testing.TB) {
+	t.Helper()
+	if program, err := findServer(); err == nil && beforeSeven(program) {
+		t.Skip("in a Cluster berth needs Redis 7.0: before it there were no shard channels")
+	}
+}
+
+// Denied returns what the server has denied its users: commands, keys and channels, from
+// its ACL LOG. It leaves out how
+// clients introduce themselves, which they try and do without.
+func (s *Server) Denied(t testing.TB) (all []string) {
+	t.Helper()
+	for _, entry := range s.Do(t, "ACL", "LOG", "1000").([]any) {
+		if what := fmt.Sprint(entry.(map[any]any)["object"]); what != "client" && what != "client|setinfo" {
+			all = append(all, what)
+		}
+	}
+	return all
 }
 
 // answers tells whether the server executes commands. An error such as NOAUTH

@@ -46,6 +46,7 @@ func StartMasters(t testing.TB, n int) *Cluster {
 // startMasters runs nodes that know each other, the first of which share the slots.
 func startMasters(t testing.TB, nodes, sharing int) *Cluster {
 	t.Helper()
+	NeedsShardChannels(t)
 	c := &Cluster{}
 	for range nodes {
 		s := Start(t, WithTCP(), eager, WithConfig(

@@ -53,16 +53,6 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// denials returns what users were not allowed to do: the names of commands, keys and channels.
-func denials(t *testing.T, s *redistest.Server) []string {
-	t.Helper()
-	var all []string
-	for _, entry := range s.Do(t, "ACL", "LOG", "1000").([]any) {
-		all = append(all, fmt.Sprint(entry.(map[any]any)["object"]))
-	}
-	return all
-}
-
 // exercise does all that berth does with Redis: it takes and gives back permits
 // in every way, and operates.
 type exercise struct {
@@ -326,6 +316,7 @@ func exerciser(t *testing.T, clustered bool, rights []string) (*exercise, *redis
 			return asUser(t, s, "berth", rights, func(o *redis.Options) { o.Dialer = dial })
 		}}, s
 	}
+	redistest.NeedsShardChannels(t)
 	s := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("cluster-enabled yes"))
 	s.Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
 	allow(t, s, "berth", rights)
@@ -347,7 +338,7 @@ func TestDocumentedRightsSuffice(t *testing.T) {
 			if err := e.run(); err != nil {
 				t.Error(err)
 			}
-			if tried := denials(t, s); len(tried) > 0 {
+			if tried := s.Denied(t); len(tried) > 0 {
 				t.Errorf("it was denied %v", tried)
 			}
 		})
@@ -388,7 +379,7 @@ func awaitDenial(t *testing.T, s *redistest.Server, right string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	for tick := time.Tick(20 * time.Millisecond); ; {
-		tried := denials(t, s)
+		tried := s.Denied(t)
 		if slices.Contains(tried, right[1:]) || right[0] != '+' && len(tried) > 0 {
 			return
 		}
