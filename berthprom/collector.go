@@ -131,11 +131,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		out.add(semaphores, float64(n), state)
 	}
 	for label, s := range c.fold.of(v.Rows, time.Now()) {
-		for _, m := range perName {
-			if value, ok := m.value(s, v.At); ok {
-				out.add(m.metric, value, label)
-			}
-		}
+		out.series(label, s, v.At)
 	}
 }
 

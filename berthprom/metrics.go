@@ -13,8 +13,6 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-const nameLabel = "berth_semaphore_name"
-
 // metric is one that is exported.
 type metric struct {
 	desc *prometheus.Desc
@@ -38,6 +36,24 @@ func describe(kind prometheus.ValueType, name, help string, labels []string) met
 	return m
 }
 
+// nameLabel is that of berthotel, too, as Prometheus writes it.
+const nameLabel = "berth_semaphore_name"
+
+// Of a semaphore, or of several that are counted together.
+var (
+	permitsLimit    = gauge("permits_limit", "Permits that may be out at once: the pin, or what was last declared. Absent while idle.", nameLabel)
+	permitsDeclared = gauge("permits_declared", "Limit that programs have last declared. Absent while idle.", nameLabel)
+	permitsInUse    = gauge("permits_in_use", "Permits that are out.", nameLabel)
+	leases          = gauge("leases", "Leases that are out.", nameLabel)
+	requestsWaiting = gauge("requests_waiting", "Requests in the queue.", nameLabel)
+	oldestWait      = gauge("queue_oldest_wait_seconds", "How long the first in the queue has waited. Absent when nobody waits.", nameLabel)
+	oldestLease     = gauge("lease_oldest_seconds", "How long the oldest lease has been held. Absent above 500 leases.", nameLabel)
+	leaseCeiling    = gauge("lease_ceiling_seconds", "Time until the next lease comes to its MaxHold. Absent where none has one, and above 500 leases.", nameLabel)
+	paused          = gauge("paused", "Whether an operator has paused it.", nameLabel)
+	pinned          = gauge("pinned", "Whether an operator has pinned its limit.", nameLabel)
+	limitChanges    = counter("limit_changes_total", "Declarations that have changed the limit, as far as the exporter has seen.", nameLabel)
+)
+
 // Of the server, and of the exporter.
 var (
 	semaphores     = gauge("semaphores", "Semaphores in use, by state. One may have several states.", "state")
@@ -50,60 +66,6 @@ var (
 	redisInfo      = gauge("redis_info", "What Redis says of itself; in a Cluster, one of its nodes.", "version", "policy", "role")
 	buildInfo      = gauge("build_info", "What the exporter was built from.", "version", "goversion")
 )
-
-// perName are the metrics of a semaphore, or of several that are counted together. The
-// second result of value is false where there is nothing to say.
-var perName = []struct {
-	metric
-	value func(s *series, at time.Time) (float64, bool)
-}{
-	{
-		gauge("permits_limit", "Permits that may be out at once: the pin, or what was last declared. Absent while idle.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return float64(s.limit), s.inUse },
-	},
-	{
-		gauge("permits_declared", "Limit that programs have last declared. Absent while idle.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return float64(s.declared), s.inUse },
-	},
-	{
-		gauge("permits_in_use", "Permits that are out.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return float64(s.permits), true },
-	},
-	{
-		gauge("leases", "Leases that are out.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return float64(s.leases), true },
-	},
-	{
-		gauge("requests_waiting", "Requests in the queue.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return float64(s.waiting), true },
-	},
-	{
-		gauge("queue_oldest_wait_seconds", "How long the first in the queue has waited. Absent when nobody waits.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return s.oldestWait.Seconds(), s.waiting > 0 },
-	},
-	{
-		gauge("lease_oldest_seconds", "How long the oldest lease has been held. Absent above 500 leases.", nameLabel),
-		func(s *series, at time.Time) (float64, bool) { return at.Sub(s.oldest).Seconds(), !s.oldest.IsZero() },
-	},
-	{
-		gauge("lease_ceiling_seconds", "Time until the next lease comes to its MaxHold. Absent where none has one, and above 500 leases.", nameLabel),
-		func(s *series, at time.Time) (float64, bool) {
-			return max(s.ceiling.Sub(at).Seconds(), 0), !s.ceiling.IsZero()
-		},
-	},
-	{
-		gauge("paused", "Whether an operator has paused it.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return number(s.paused), true },
-	},
-	{
-		gauge("pinned", "Whether an operator has pinned its limit.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return number(s.pinned), true },
-	},
-	{
-		counter("limit_changes_total", "Declarations that have changed the limit, as far as the exporter has seen.", nameLabel),
-		func(s *series, _ time.Time) (float64, bool) { return s.changes, true },
-	},
-}
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
@@ -122,6 +84,29 @@ func (out sink) add(m metric, value float64, labels ...string) {
 		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
 	}
 	out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+}
+
+// series sends what there is to say of a label, as of a moment.
+func (out sink) series(label string, s *series, at time.Time) {
+	if s.inUse {
+		out.add(permitsLimit, float64(s.limit), label)
+		out.add(permitsDeclared, float64(s.declared), label)
+	}
+	out.add(permitsInUse, float64(s.permits), label)
+	out.add(leases, float64(s.leases), label)
+	out.add(requestsWaiting, float64(s.waiting), label)
+	if s.waiting > 0 {
+		out.add(oldestWait, s.oldestWait.Seconds(), label)
+	}
+	if !s.oldest.IsZero() {
+		out.add(oldestLease, at.Sub(s.oldest).Seconds(), label)
+	}
+	if !s.ceiling.IsZero() {
+		out.add(leaseCeiling, max(s.ceiling.Sub(at).Seconds(), 0), label)
+	}
+	out.add(paused, number(s.paused), label)
+	out.add(pinned, number(s.pinned), label)
+	out.add(limitChanges, s.changes, label)
 }
 
 func number(b bool) float64 {

@@ -179,9 +179,10 @@ func (s *server) healthy() (n int) {
 	}
 	for _, g := range reply.Data.Groups {
 		for _, r := range g.Rules {
-			if r.Health == "ok" {
+			switch r.Health {
+			case "ok":
 				n++
-			} else if r.Health == "err" {
+			case "err":
 				s.Fatalf("%s: %s", r.Name, r.LastError)
 			}
 		}
