@@ -141,6 +141,21 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 	})
 }
 
+// TestWhatHasGoneIdle holds nothing, and has no limit that anybody knew.
+func TestWhatHasGoneIdle(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		held := e.Hold(e.Peer().Named("a", 5))
+		x := export(e, e.Peer().Client, berthprom.Options{Watch: berthwatch.Options{Names: []string{"a"}, Every: 100 * time.Millisecond}})
+		x.until(func(got map[string]float64) bool { return got[of("permits_in_use", "a")] == 1 })
+		e.Release(held)
+		got := x.until(func(got map[string]float64) bool { return got[of("permits_in_use", "a")] == 0 })
+		x.want(got, map[string]float64{
+			of("leases", "a"): 0, of("permits_limit", "a"): -1, of("permits_declared", "a"): -1, of("lease_oldest_seconds", "a"): -1,
+			`berth_semaphores{state="all"}`: 0,
+		})
+	})
+}
+
 // TestEventsAreCounted, and are absent where nothing is heard.
 func TestEventsAreCounted(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

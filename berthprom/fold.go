@@ -122,7 +122,7 @@ func (f *fold) bounded(found map[string]*series, now time.Time) map[string]*seri
 	all, kept := map[string]*series{}, map[string]time.Time{}
 	for _, label := range labels {
 		s := found[label]
-		if label == others || len(kept) >= f.most {
+		if len(kept) >= f.most {
 			into(all, others).merge(s)
 			continue
 		}

@@ -69,9 +69,8 @@ func TestAgesOfLeases(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
 		p, crashed := e.Peer(), e.Peer()
-		e.Hold(crashed.Named("a", 9))
+		e.Hold(crashed.Named("z", 9))
 		crashed.Crash()
-		e.Pass(10 * time.Second)
 		first := e.Hold(p.Named("a", 9, berth.MaxHold(time.Hour)))
 		began := time.Now()
 		e.Pass(10 * time.Second)
@@ -81,7 +80,7 @@ func TestAgesOfLeases(t *testing.T) {
 		for range 501 {
 			e.Hold(crowd)
 		}
-		e.Pass(time.Minute) // what crashed has run out, and no call to it has come since
+		e.Pass(time.Minute) // what crashed has run out, and nobody has asked for it since
 		s, m := start(e, 1, func(o *Options) { o.Leases = true })
 		about := func(what string, got, want time.Time) {
 			t.Helper()
@@ -92,7 +91,8 @@ func TestAgesOfLeases(t *testing.T) {
 		v := lookFor(e, s, 2*time.Second)
 		about("the oldest", v.Rows[0].Oldest, began)
 		about("the first ceiling", v.Rows[0].Ceiling, began.Add(10*time.Minute+10*time.Second))
-		if v.Rows[1].Oldest.IsZero() || !v.Rows[1].Ceiling.IsZero() || !v.Rows[2].Oldest.IsZero() || v.Rows[2].Name != "crowd" {
+		if v.Rows[1].Oldest.IsZero() || !v.Rows[1].Ceiling.IsZero() || !v.Rows[2].Oldest.IsZero() || v.Rows[2].Name != "crowd" ||
+			v.Rows[4].Holders != 1 || !v.Rows[4].Oldest.IsZero() {
 			t.Errorf("rows %+v", v.Rows[1:])
 		}
 		e.Release(first)
