@@ -11,7 +11,8 @@
 // say. The directory monitoring has rules, alerts and a dashboard for both.
 //
 // A scrape shows the last sample of a berthwatch.Sampler, so Redis is asked as often as that
-// asks, however many scrape. Only the first scrape, and one after a minute without any, waits
-// for a sample, a second at most. For two Redis servers in one registry use
-// prometheus.WrapRegistererWith and a label.
+// asks, however many scrape. It waits only as long as there is no sample of all names yet,
+// and after a minute without a scrape: a second at most.
+//
+// For two Redis servers in one registry use prometheus.WrapRegistererWith and a label.
 package berthprom
