@@ -35,7 +35,7 @@ func (s *Sampler) search(ctx context.Context) {
 // walk goes once through all names, and drops those that it has not met, nor the walk
 // before it; false: it was broken off.
 func (s *Sampler) walk(ctx context.Context, round int) bool {
-	dropped := 0
+	begun, dropped := time.Now(), 0
 	for cursor := ""; ; {
 		var names []string
 		var next string
@@ -61,6 +61,7 @@ func (s *Sampler) walk(ctx context.Context, round int) bool {
 			delete(s.names, name)
 		}
 	}
+	s.view.Search = time.Since(begun)
 	if s.dropped = dropped; !s.view.Found {
 		s.view.Found = true
 		signal(s.first)

@@ -32,6 +32,8 @@ const (
 type Options struct {
 	Names []string      // of the semaphores; none: all that are found
 	Every time.Duration // the pace while that is cheap enough; 0: a second
+	// Leases has the leases read, too, in one sample of about ten, for Row.Oldest and Ceiling.
+	Leases bool
 }
 
 // Row is one semaphore.
@@ -39,6 +41,10 @@ type Row struct {
 	berth.Summary
 	Idle bool  // nobody holds or waits, and nothing is pinned: the rest is 0
 	Err  error // it is damaged, or of a newer layout: the rest is 0
+
+	// With Options.Leases, and up to 500 holders. Zero: there is none, or it is not known.
+	Oldest  time.Time // since when its oldest lease is held
+	Ceiling time.Time // when the next lease comes to its MaxHold
 }
 
 // View is what is known. It is not changed any more.
@@ -50,6 +56,7 @@ type View struct {
 	Cost    time.Duration
 	Pace    time.Duration // between samples
 	Found   bool          // the search for names has been through once
+	Search  time.Duration // what the last search took, with its pauses
 	Dropped int           // names above those that are looked at
 
 	Focus *berth.State // the semaphore that Focus named, with records; nil: not read yet
@@ -75,7 +82,11 @@ type Sampler struct {
 	focus   string
 	names   map[string]*track // what is looked at
 	dropped int
-	round   int // of the search
+	round   int           // of the search
+	sampled chan struct{} // closed at the next sample, or failure
+
+	ages   map[string]ages // of leases, as of agesAt; never changed
+	agesAt time.Time
 
 	reasons   Reasons // as of reasonsAt
 	reasonsAt time.Time
@@ -86,7 +97,7 @@ func New(in *berth.Inspector, o Options) *Sampler {
 	if o.Every <= 0 {
 		o.Every = time.Second
 	}
-	s := &Sampler{in: in, cfg: o, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), first: make(chan struct{}, 1), names: map[string]*track{}}
+	s := &Sampler{in: in, cfg: o, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), first: make(chan struct{}, 1), names: map[string]*track{}, sampled: make(chan struct{})}
 	for _, name := range o.Names {
 		s.names[name] = &track{}
 	}
@@ -228,8 +239,14 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 		}
 		return nil
 	})
+	if err == nil && whole && s.cfg.Leases {
+		var more time.Duration
+		more, err = s.leases(ctx, rows)
+		cost += more
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.tell()
 	if s.view.Err = err; err != nil || ctx.Err() != nil {
 		return cost
 	}

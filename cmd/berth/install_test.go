@@ -78,22 +78,32 @@ func required(m module) string {
 	return ""
 }
 
-// Every module requires the version of the library that go.work takes from the
-// checkout, and none replaces it: "go install" refuses modules that do.
+// Every module requires the version of the library, and of the others, that go.work
+// takes from the checkout, and none replaces it: "go install" refuses modules that do.
 func TestModulesAgreeOnAVersion(t *testing.T) {
 	t.Parallel()
 	var work module
 	readJSON(t, &work, "work", "edit", "-json", filepath.Join(root, "go.work"))
-	if len(work.Replace) != 1 || work.Replace[0].Old.Path != library {
-		t.Fatalf("go.work replaces %v, want one version of %s", work.Replace, library)
+	if len(work.Replace) == 0 || work.Replace[0].Old.Path != library {
+		t.Fatalf("go.work replaces %v, want a version of %s", work.Replace, library)
 	}
-	version := work.Replace[0].Old.Version
+	version, here := work.Replace[0].Old.Version, map[string]bool{}
+	for _, r := range work.Replace {
+		if here[r.Old.Path] = true; r.Old.Version != version || path.Join(library, r.New.Path) != r.Old.Path {
+			t.Errorf("go.work replaces %s %s by %s, want %s in its directory", r.Old.Path, r.Old.Version, r.New.Path, version)
+		}
+	}
 	for dir, m := range modules(t) {
 		if len(m.Replace) > 0 {
 			t.Errorf("%s/go.mod replaces %v: what is installed or required by others must not", dir, m.Replace)
 		}
 		if got := required(m); got != version && m.Module.Path != library {
 			t.Errorf("%s/go.mod requires %s %q, and go.work has %q: run scripts/set-version", dir, library, got, version)
+		}
+		for _, r := range m.Require {
+			if strings.HasPrefix(r.Path, library+"/") && (!here[r.Path] || r.Version != version) {
+				t.Errorf("%s/go.mod requires %s %s, which go.work does not take from the checkout", dir, r.Path, r.Version)
+			}
 		}
 	}
 }
@@ -115,13 +125,13 @@ func TestInstallFromAProxy(t *testing.T) {
 	}
 
 	user := t.TempDir()
-	program := "package main\n\nimport (\n\t_ \"" + library + "\"\n\t_ \"" + library + "/berthotel\"\n)\n\nfunc main() {}\n"
+	program := "package main\n\nimport (\n\t_ \"" + library + "\"\n\t_ \"" + library + "/berthotel\"\n\t_ \"" + library + "/berthprom\"\n)\n\nfunc main() {}\n"
 	if err := os.WriteFile(filepath.Join(user, "main.go"), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
 		{"mod", "init", "example.com/user"},
-		{"get", library + "@" + version, library + "/berthotel@" + version},
+		{"get", library + "@" + version, library + "/berthotel@" + version, library + "/berthprom@" + version},
 		{"build", "-o", os.DevNull, "."},
 	} {
 		cmd := exec.Command("go", args...)

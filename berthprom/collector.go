@@ -1,0 +1,146 @@
+package berthprom
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
+)
+
+// DefaultNames is how many names metrics tell apart.
+const DefaultNames = 200
+
+const (
+	// patience is how long a scrape waits for Redis.
+	patience = time.Second
+	// pace is that of the sampler which New makes.
+	pace = 5 * time.Second
+	// stale is the age from which a sample says nothing of now. Prometheus itself looks
+	// back as far.
+	stale = 5 * time.Minute
+	// believed is how long what the server has said of itself is taken for true.
+	believed = time.Minute
+)
+
+// Options configures a Collector.
+type Options struct {
+	// Names bounds how many names have metrics of their own; 0: DefaultNames. The others
+	// are counted together, as "_other". The busiest come first, and keep their place until
+	// nothing has gone on there for a quarter of an hour.
+	Names int
+	// Group has patterns such as "api/*", for names that contain keys: the semaphores that
+	// one matches are counted together, under the pattern. The first that matches counts.
+	Group []string
+	// Watch says what the sampler of New looks at. Its pace is 5 s unless it says otherwise.
+	Watch berthwatch.Options
+}
+
+// Collector is a prometheus.Collector. It is safe for concurrent use.
+type Collector struct {
+	sampler *berthwatch.Sampler
+	in      *berth.Inspector
+	end     func()
+
+	mu       sync.Mutex // guards the rest
+	fold     fold
+	server   berth.Server // as of serverAt; zero: it did not say
+	serverAt time.Time
+}
+
+// New returns a Collector with a sampler of its own, which works until Close. It fails with
+// ErrInvalid when a pattern is none.
+func New(client *berth.Client, o Options) (*Collector, error) {
+	o.Watch.Leases = true
+	o.Watch.Every = cmp.Or(o.Watch.Every, pace)
+	in := client.Inspector()
+	s := berthwatch.New(in, o.Watch)
+	c, err := NewCollector(s, in, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.Run(ctx) })
+	c.end = func() {
+		cancel()
+		running.Wait()
+	}
+	return c, nil
+}
+
+// NewCollector returns a Collector for a sampler that its caller runs, and in, from which
+// that has what it knows. The ages of leases are among the metrics if the sampler was made
+// with berthwatch.Options.Leases. It fails with ErrInvalid when a pattern is none.
+func NewCollector(s *berthwatch.Sampler, in *berth.Inspector, o Options) (*Collector, error) {
+	if o.Names < 0 {
+		return nil, &berth.InvalidError{What: "number of names", Reason: fmt.Sprintf("%d is below 0", o.Names)}
+	}
+	for _, pattern := range o.Group {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, &berth.InvalidError{What: "group", Reason: fmt.Sprintf("%.40q is no pattern", pattern)}
+		}
+	}
+	return &Collector{
+		sampler: s, in: in, end: func() {},
+		fold: fold{group: o.Group, most: cmp.Or(o.Names, DefaultNames)},
+	}, nil
+}
+
+// Close ends the sampler that New made. What the Collector knows stays, and ages.
+func (c *Collector) Close() { c.end() }
+
+// Collect implements prometheus.Collector. It waits a second for Redis at most.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	v := c.sampler.Fresh(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := sink(ch)
+	out.add(buildInfo, 1, version, goVersion)
+	out.add(up, number(v.Err == nil && !v.At.IsZero()))
+	out.add(dropped, float64(v.Dropped))
+	if v.Found {
+		out.add(scanDuration, v.Search.Seconds())
+	}
+	if v.Events.Listening {
+		for _, kind := range eventKinds {
+			out.add(events, float64(v.Events.Counts[kind]), string(kind))
+		}
+	}
+	if v.At.IsZero() {
+		return
+	}
+	age := time.Since(v.At)
+	out.add(sampleAge, age.Seconds())
+	out.add(sampleDuration, v.Cost.Seconds())
+	if age > stale {
+		return
+	}
+	if s := c.ask(ctx, v.Err); s != (berth.Server{}) {
+		out.add(redisInfo, 1, s.Version, s.Policy, s.Role)
+	}
+	for state, n := range count(v.Rows) {
+		out.add(semaphores, float64(n), state)
+	}
+	for label, s := range c.fold.of(v.Rows, time.Now()) {
+		out.series(label, s, v.At)
+	}
+}
+
+// ask returns what the server says of itself, as it was a minute ago at most. A server that
+// is away is not asked.
+func (c *Collector) ask(ctx context.Context, away error) berth.Server {
+	if away == nil && time.Since(c.serverAt) >= believed {
+		c.server, _ = c.in.Server(ctx) // without the right it says nothing
+		c.serverAt = time.Now()
+	}
+	return c.server
+}

@@ -1,0 +1,131 @@
+package berthprom_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthprom"
+	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// A program that exports what is on Redis, and what a scrape shows of it.
+func Example() {
+	store := berthtest.Start() // stands in for Redis
+	defer store.Close()
+	client := store.Client()
+	sem, err := client.Semaphore("api/example.com", 5)
+	if err != nil {
+		panic(err)
+	}
+	err = sem.Do(context.Background(), func(context.Context) error { return program(client, scrape) })
+	if err != nil {
+		panic(err)
+	}
+	// Output:
+	// berth_permits_declared{berth_semaphore_name="api/*"} 5
+	// berth_permits_in_use{berth_semaphore_name="api/*"} 1
+	// berth_permits_limit{berth_semaphore_name="api/*"} 5
+	// berth_up 1
+}
+
+func program(client *berth.Client, work func()) error {
+	metrics, err := berthprom.New(client, berthprom.Options{Group: []string{"api/*"}})
+	if err != nil {
+		return err
+	}
+	defer metrics.Close()
+	prometheus.MustRegister(metrics)
+	http.Handle("/metrics", promhttp.Handler())
+
+	work()
+	return nil
+}
+
+// scrape scrapes until the first sample is there, and prints some of it.
+func scrape() {
+	var text string
+	for !strings.Contains(text, "berth_permits") {
+		w := httptest.NewRecorder()
+		http.DefaultServeMux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		text = w.Body.String()
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "berth_permits") || strings.HasPrefix(line, "berth_up") {
+			fmt.Print(line)
+		}
+	}
+}
+
+// page is the documentation of the metrics.
+func page(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestSnippetsAreExamplesThatRun: each Go snippet of the page stands, line for line, in an
+// example.
+func TestSnippetsAreExamplesThatRun(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	indent := regexp.MustCompile(`(?m)^\s+`)
+	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(page(t), -1)
+	if len(snippets) == 0 {
+		t.Error("the page shows no Go")
+	}
+	for _, s := range snippets {
+		if !strings.Contains(indent.ReplaceAllString(string(source), ""), indent.ReplaceAllString(s[1], "")) {
+			t.Errorf("this snippet is no example that runs:\n%s", s[1])
+		}
+	}
+}
+
+// TestThePageHasEveryMetric, with its labels, and no other.
+func TestThePageHasEveryMetric(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		c, err := berthprom.New(e.Peer().Client, berthprom.Options{})
+		e.Must(err)
+		defer c.Close()
+		descs := make(chan *prometheus.Desc, 100)
+		c.Describe(descs)
+		close(descs)
+		var exported, documented []string
+		for d := range descs {
+			m := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*?)\}`).FindStringSubmatch(d.String())
+			labels := strings.TrimPrefix(m[2], "berth_semaphore_name")
+			if labels != "" {
+				labels = "{" + labels + "}"
+			}
+			exported = append(exported, m[1]+labels)
+		}
+		for _, m := range regexp.MustCompile("(?m)^\\| `(berth_[^`]+)` \\| (gauge|counter)").FindAllStringSubmatch(page(t), -1) {
+			documented = append(documented, m[1])
+			if strings.Contains(m[1], "_total") != (m[2] == "counter") {
+				e.Errorf("%s is no %s", m[1], m[2])
+			}
+		}
+		slices.Sort(exported)
+		slices.Sort(documented)
+		if !slices.Equal(exported, documented) {
+			e.Errorf("exported   %v\ndocumented %v", exported, documented)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package berthprom
+
+import (
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth/berthwatch"
+)
+
+const (
+	// others is what names beyond the bound are counted under.
+	others = "_other"
+	// sticky is how long a name keeps its place while nothing goes on there.
+	sticky = 15 * time.Minute
+)
+
+// series is what the metrics of one label are made of: one semaphore, or several.
+type series struct {
+	inUse                                     bool // by anybody: there is a limit
+	limit, declared, permits, leases, waiting int
+	oldestWait                                time.Duration
+	oldest, ceiling                           time.Time
+	paused, pinned                            bool
+	changes                                   float64
+}
+
+// busy is how much goes on.
+func (s *series) busy() int {
+	n := 2*s.waiting + s.permits
+	if s.paused || s.pinned {
+		n++
+	}
+	return n
+}
+
+// merge adds what o counts, and keeps the worst of what cannot be added.
+func (s *series) merge(o *series) {
+	s.inUse = s.inUse || o.inUse
+	s.limit += o.limit
+	s.declared += o.declared
+	s.permits += o.permits
+	s.leases += o.leases
+	s.waiting += o.waiting
+	s.oldestWait = max(s.oldestWait, o.oldestWait)
+	s.oldest, s.ceiling = earlier(s.oldest, o.oldest), earlier(s.ceiling, o.ceiling)
+	s.paused, s.pinned = s.paused || o.paused, s.pinned || o.pinned
+	s.changes += o.changes
+}
+
+// earlier returns the first of two moments, of which one may be unknown.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// fold makes series of semaphores, no more than are wanted.
+type fold struct {
+	group []string
+	most  int
+
+	kept    map[string]time.Time // labels with a series of their own: when something last went on there
+	seen    map[string]int       // changes of the limit of each semaphore, at the last look
+	changes map[string]float64   // what was added of these, for each label
+}
+
+// of returns the series of what was sampled, by label.
+func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
+	found, seen := map[string]*series{}, map[string]int{}
+	for _, r := range rows {
+		if r.Err != nil {
+			continue // it is counted in berth_semaphores
+		}
+		seen[r.Name] = r.LimitChanges
+		into(found, f.label(r.Name)).merge(&series{
+			inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
+			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned,
+			changes: f.changed(r.Name, r.LimitChanges),
+		})
+	}
+	f.seen = seen
+	all := f.bounded(found, now)
+	changes := map[string]float64{}
+	for label, s := range all {
+		s.changes += f.changes[label]
+		changes[label] = s.changes
+	}
+	f.changes = changes
+	return all
+}
+
+// changed is by how much a count has grown. It begins again when the semaphore's keys have
+// gone. Sums must not fall when one of their semaphores does that: Prometheus would take all
+// that is left for new. So what has grown is added up here.
+func (f *fold) changed(name string, n int) float64 {
+	before, known := f.seen[name]
+	switch {
+	case !known:
+		return 0 // before the exporter looked
+	case n < before:
+		return float64(n)
+	}
+	return float64(n - before)
+}
+
+// bounded counts together what is beyond the bound.
+func (f *fold) bounded(found map[string]*series, now time.Time) map[string]*series {
+	rank := func(label string) int {
+		if at, ok := f.kept[label]; ok && now.Sub(at) < sticky {
+			return 0
+		}
+		return 1
+	}
+	labels := slices.SortedFunc(maps.Keys(found), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(found[b].busy(), found[a].busy()), cmp.Compare(a, b))
+	})
+	all, kept := map[string]*series{}, map[string]time.Time{}
+	for _, label := range labels {
+		s := found[label]
+		if len(kept) >= f.most {
+			into(all, others).merge(s)
+			continue
+		}
+		all[label] = s
+		if kept[label] = f.kept[label]; s.busy() > 0 {
+			kept[label] = now
+		}
+	}
+	f.kept = kept
+	return all
+}
+
+// into returns the series of a label, which may be new.
+func into(all map[string]*series, label string) *series {
+	if all[label] == nil {
+		all[label] = &series{}
+	}
+	return all[label]
+}
+
+// label is what a semaphore is counted under.
+func (f *fold) label(name string) string {
+	for _, pattern := range f.group {
+		if ok, _ := path.Match(flat(pattern), flat(name)); ok {
+			return pattern
+		}
+	}
+	return name
+}
+
+// flat hides the slashes, which are nothing special in a name, from path.Match.
+func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }

@@ -1,0 +1,135 @@
+package berthprom
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
+)
+
+// world is semaphores that come, go and change at random.
+type world struct {
+	rows map[string]*berthwatch.Row
+	r    *rand.Rand
+}
+
+func (w *world) step() []berthwatch.Row {
+	for i := range 30 {
+		name := fmt.Sprintf("%c/%d", 'a'+rune(i%3), i)
+		row := w.rows[name]
+		switch w.r.IntN(5) {
+		case 0:
+			delete(w.rows, name)
+			continue
+		case 1:
+			continue
+		}
+		if row == nil || w.r.IntN(10) == 0 { // new keys: it counts from 0 again
+			row = &berthwatch.Row{Summary: berth.Summary{Name: name}}
+		}
+		row.InUse, row.Waiting, row.Limit = w.r.IntN(5), w.r.IntN(3), w.r.IntN(9)
+		row.LimitChanges += w.r.IntN(3)
+		row.Idle = row.InUse+row.Waiting == 0
+		w.rows[name] = row
+	}
+	var rows []berthwatch.Row
+	for _, name := range slices.Sorted(maps.Keys(w.rows)) {
+		rows = append(rows, *w.rows[name])
+	}
+	return rows
+}
+
+// TestFoldLosesNothing: whatever comes and goes, there are as few labels as are wanted, what
+// they count adds up, and no counter falls while its label is there.
+func TestFoldLosesNothing(t *testing.T) {
+	for seed := range uint64(50) {
+		w := &world{rows: map[string]*berthwatch.Row{}, r: rand.New(rand.NewPCG(seed, 0))}
+		f := fold{group: []string{"b/*"}, most: 4}
+		now, before := time.Unix(0, 0), map[string]float64{}
+		for range 100 {
+			now = now.Add(time.Duration(w.r.IntN(int(sticky))) / 4)
+			rows := w.step()
+			got := f.of(rows, now)
+			var wantPermits, permits, wantWaiting, waiting int
+			for _, r := range rows {
+				wantPermits += r.InUse
+				wantWaiting += r.Waiting
+			}
+			for label, s := range got {
+				permits += s.permits
+				waiting += s.waiting
+				if s.changes < before[label] {
+					t.Fatalf("seed %d: the counter of %s falls from %v to %v", seed, label, before[label], s.changes)
+				}
+			}
+			if permits != wantPermits || waiting != wantWaiting {
+				t.Fatalf("seed %d: %d permits, want %d; %d waiting, want %d", seed, permits, wantPermits, waiting, wantWaiting)
+			}
+			if _, ok := got[others]; len(got) > 5 || len(got) == 5 && !ok {
+				t.Fatalf("seed %d: labels %v", seed, slices.Collect(maps.Keys(got)))
+			}
+			before = map[string]float64{}
+			for label, s := range got {
+				before[label] = s.changes
+			}
+			if len(f.kept) > 4 || len(f.changes) > 5 || len(f.seen) > len(rows) {
+				t.Fatalf("it remembers %d, %d, %d", len(f.kept), len(f.changes), len(f.seen))
+			}
+		}
+	}
+}
+
+// rows makes semaphores with so many permits in use.
+func rows(inUse map[string]int) (all []berthwatch.Row) {
+	for name, n := range inUse {
+		all = append(all, berthwatch.Row{Summary: berth.Summary{Name: name, InUse: n}, Idle: n == 0})
+	}
+	return all
+}
+
+// TestPlacesAreKept: a name that was busy keeps its place, however busy others are, until it
+// has been quiet for a quarter of an hour.
+func TestPlacesAreKept(t *testing.T) {
+	f := fold{most: 1}
+	now := time.Unix(0, 0)
+	has := func(want string, inUse map[string]int) {
+		t.Helper()
+		if got := f.of(rows(inUse), now); got[want] == nil || len(got) != min(2, len(inUse)) {
+			t.Errorf("at %v: %v, want %s", now.Unix(), slices.Collect(maps.Keys(got)), want)
+		}
+	}
+	has("a", map[string]int{"a": 1})
+	has("a", map[string]int{"a": 1, "b": 9})
+	now = now.Add(sticky - time.Second)
+	has("a", map[string]int{"a": 0, "b": 9})
+	now = now.Add(time.Second)
+	has("b", map[string]int{"a": 0, "b": 9})
+	has("b", map[string]int{"a": 20, "b": 1})
+	has("a", map[string]int{"a": 20})
+	has("b", map[string]int{"b": 1})
+}
+
+// TestChangesOfSumsDoNotJump when one of several semaphores goes and begins again.
+func TestChangesOfSumsDoNotJump(t *testing.T) {
+	f := fold{group: []string{"g/*"}, most: 5}
+	look := func(want float64, changes map[string]int) {
+		t.Helper()
+		var all []berthwatch.Row
+		for name, n := range changes {
+			all = append(all, berthwatch.Row{Summary: berth.Summary{Name: name, LimitChanges: n}})
+		}
+		if got := f.of(all, time.Unix(0, 0))["g/*"].changes; got != want {
+			t.Errorf("%v of %v, want %v", got, changes, want)
+		}
+	}
+	look(0, map[string]int{"g/1": 100, "g/2": 200})
+	look(1, map[string]int{"g/1": 100, "g/2": 201})
+	look(1, map[string]int{"g/1": 100})
+	look(1, map[string]int{"g/1": 100, "g/2": 201})
+	look(3, map[string]int{"g/1": 2, "g/2": 201})
+}

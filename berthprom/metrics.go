@@ -1,0 +1,159 @@
+package berthprom
+
+import (
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
+)
+
+// metric is one that is exported.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// all metrics, for Describe.
+var all []metric
+
+func gauge(name, help string, labels ...string) metric {
+	return describe(prometheus.GaugeValue, name, help, labels)
+}
+
+func counter(name, help string, labels ...string) metric {
+	return describe(prometheus.CounterValue, name, help, labels)
+}
+
+func describe(kind prometheus.ValueType, name, help string, labels []string) metric {
+	m := metric{prometheus.NewDesc("berth_"+name, help, labels, nil), kind}
+	all = append(all, m)
+	return m
+}
+
+// nameLabel is that of berthotel, too, as Prometheus writes it.
+const nameLabel = "berth_semaphore_name"
+
+// Of a semaphore, or of several that are counted together.
+var (
+	permitsLimit    = gauge("permits_limit", "Permits that may be out at once: the pin, or what was last declared. Absent while idle.", nameLabel)
+	permitsDeclared = gauge("permits_declared", "Limit that programs have last declared. Absent while idle.", nameLabel)
+	permitsInUse    = gauge("permits_in_use", "Permits that are out.", nameLabel)
+	leases          = gauge("leases", "Leases that are out.", nameLabel)
+	requestsWaiting = gauge("requests_waiting", "Requests in the queue.", nameLabel)
+	oldestWait      = gauge("queue_oldest_wait_seconds", "How long the first in the queue has waited. Absent when nobody waits.", nameLabel)
+	oldestLease     = gauge("lease_oldest_seconds", "How long the oldest lease has been held. Absent above 500 leases.", nameLabel)
+	leaseCeiling    = gauge("lease_ceiling_seconds", "Time until the next lease comes to its MaxHold. Absent where none has one, and above 500 leases.", nameLabel)
+	paused          = gauge("paused", "Whether an operator has paused it.", nameLabel)
+	pinned          = gauge("pinned", "Whether an operator has pinned its limit.", nameLabel)
+	limitChanges    = counter("limit_changes_total", "Declarations that have changed the limit, as far as the exporter has seen.", nameLabel)
+)
+
+// Of the server, and of the exporter.
+var (
+	semaphores     = gauge("semaphores", "Semaphores in use, by state. One may have several states.", "state")
+	events         = counter("events_total", "Events that were heard since the exporter began. Absent while it does not hear any.", "event")
+	up             = gauge("up", "Whether Redis has answered the last time.")
+	sampleAge      = gauge("sample_age_seconds", "Time since the sample that the other metrics are made of.")
+	sampleDuration = gauge("sample_duration_seconds", "Time that Redis has spent on that sample, at most.")
+	scanDuration   = gauge("scan_duration_seconds", "Time that the last search for names took, with its pauses; 0 where they are given.")
+	dropped        = gauge("names_dropped", "Semaphores that are not looked at, because there are too many.")
+	redisInfo      = gauge("redis_info", "What Redis says of itself; in a Cluster, one of its nodes.", "version", "policy", "role")
+	buildInfo      = gauge("build_info", "What the exporter was built from.", "version", "goversion")
+)
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range all {
+		ch <- m.desc
+	}
+}
+
+// sink is where metrics go.
+type sink chan<- prometheus.Metric
+
+// add sends a metric. What a server says of itself may be anything; Prometheus refuses a
+// whole scrape that is not UTF-8.
+func (out sink) add(m metric, value float64, labels ...string) {
+	for i, l := range labels {
+		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
+	}
+	out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+}
+
+// series sends what there is to say of a label, as of a moment.
+func (out sink) series(label string, s *series, at time.Time) {
+	if s.inUse {
+		out.add(permitsLimit, float64(s.limit), label)
+		out.add(permitsDeclared, float64(s.declared), label)
+	}
+	out.add(permitsInUse, float64(s.permits), label)
+	out.add(leases, float64(s.leases), label)
+	out.add(requestsWaiting, float64(s.waiting), label)
+	if s.waiting > 0 {
+		out.add(oldestWait, s.oldestWait.Seconds(), label)
+	}
+	if !s.oldest.IsZero() {
+		out.add(oldestLease, at.Sub(s.oldest).Seconds(), label)
+	}
+	if !s.ceiling.IsZero() {
+		out.add(leaseCeiling, max(s.ceiling.Sub(at).Seconds(), 0), label)
+	}
+	out.add(paused, number(s.paused), label)
+	out.add(pinned, number(s.pinned), label)
+	out.add(limitChanges, s.changes, label)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var eventKinds = []berth.EventKind{berth.EventHandoff, berth.EventExpired, berth.EventEvicted, berth.EventTooHeavy}
+
+// count counts semaphores by state.
+func count(rows []berthwatch.Row) map[string]int {
+	n := map[string]int{"all": 0, "contended": 0, "paused": 0, "pinned": 0, "damaged": 0, "newer": 0}
+	for _, r := range rows {
+		if !r.Idle {
+			n["all"]++
+		}
+		var damage *berth.CorruptError
+		switch {
+		case errors.As(r.Err, &damage) && damage.Newer:
+			n["newer"]++
+		case r.Err != nil:
+			n["damaged"]++
+		}
+		for state, is := range map[string]bool{"contended": r.Waiting > 0, "paused": r.Paused, "pinned": r.Pinned} {
+			if is {
+				n[state]++
+			}
+		}
+	}
+	return n
+}
+
+// What this program was built from.
+var version, goVersion = built(), runtime.Version()
+
+func built() string {
+	const library = "github.com/berth-go/berth"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == library {
+			return m.Version
+		}
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,120 @@
+package berthwatch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// fresh is Fresh for a second at most, and how long that took.
+func fresh(e *testenv.Env, s *Sampler) (View, time.Duration) {
+	ctx, cancel := context.WithTimeout(e.Ctx, time.Second)
+	defer cancel()
+	begun := time.Now()
+	return s.Fresh(ctx), time.Since(begun)
+}
+
+// TestFreshWaitsForTheFirstSample, and for one after a sleep, and at no other time.
+func TestFreshWaitsForTheFirstSample(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		s, m := start(e, 3, nil)
+		if v, took := fresh(e, s); len(v.Rows) != 3 || !v.Whole || took > 500*time.Millisecond {
+			t.Errorf("the first after %v: %+v", took, v)
+		}
+		e.Pass(10 * time.Second)
+		before := m.samples.Load()
+		for range 100 {
+			if v, took := fresh(e, s); len(v.Rows) != 3 || took > 0 {
+				t.Fatalf("while it is awake, after %v: %+v", took, v)
+			}
+		}
+		if n := m.samples.Load(); n != before {
+			t.Errorf("%d samples for a hundred looks", n-before)
+		}
+		e.Pass(10 * time.Minute)
+		if v, took := fresh(e, s); time.Since(v.At) > time.Second || took > 500*time.Millisecond {
+			t.Errorf("after a sleep: %v old, after %v", time.Since(v.At), took)
+		}
+	})
+}
+
+// TestFreshGivesUp when ctx ends, and at once when sampling fails.
+func TestFreshGivesUp(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		p := e.Peer()
+		hung := p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
+		s := run(e, p.Inspector(), Options{})
+		if v, took := fresh(e, s); took != time.Second || !v.At.IsZero() {
+			t.Errorf("Redis hangs: after %v, %+v", took, v)
+		}
+		hung.Stop()
+		p.Net.Down()
+		lookFor(e, s, 5*time.Second)
+		if v, took := fresh(e, s); took > 0 || !errors.Is(v.Err, berth.ErrUnreachable) {
+			t.Errorf("Redis is away: after %v, %v", took, v.Err)
+		}
+	})
+}
+
+// TestAgesOfLeases: the oldest that still lives, and the first to come to its MaxHold; of a
+// semaphore with many nothing.
+func TestAgesOfLeases(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		p, crashed := e.Peer(), e.Peer()
+		e.Hold(crashed.Named("z", 9))
+		crashed.Crash()
+		first := e.Hold(p.Named("a", 9, berth.MaxHold(time.Hour)))
+		began := time.Now()
+		e.Pass(10 * time.Second)
+		e.Hold(p.Named("a", 9, berth.MaxHold(10*time.Minute)))
+		e.Hold(p.Named("b", 1))
+		crowd := p.Named("crowd", 501)
+		for range 501 {
+			e.Hold(crowd)
+		}
+		e.Pass(time.Minute) // what crashed has run out, and nobody has asked for it since
+		s, m := start(e, 1, func(o *Options) { o.Leases = true })
+		about := func(what string, got, want time.Time) {
+			t.Helper()
+			if d := got.Sub(want); d < -50*time.Millisecond || d > 50*time.Millisecond {
+				t.Errorf("%s: %v off", what, d)
+			}
+		}
+		v := lookFor(e, s, 2*time.Second)
+		about("the oldest", v.Rows[0].Oldest, began)
+		about("the first ceiling", v.Rows[0].Ceiling, began.Add(10*time.Minute+10*time.Second))
+		if v.Rows[1].Oldest.IsZero() || !v.Rows[1].Ceiling.IsZero() || !v.Rows[2].Oldest.IsZero() || v.Rows[2].Name != "crowd" ||
+			v.Rows[4].Holders != 1 || !v.Rows[4].Oldest.IsZero() {
+			t.Errorf("rows %+v", v.Rows[1:])
+		}
+		e.Release(first)
+		v = lookFor(e, s, 12*time.Second)
+		about("after its release", v.Rows[0].Oldest, began.Add(10*time.Second))
+		// Each sample is one call here, and each tenth two.
+		before := m.samples.Load()
+		lookFor(e, s, 100*time.Second)
+		if n := m.samples.Load() - before; n < 105 || n > 115 {
+			t.Errorf("%d calls in a hundred seconds", n)
+		}
+	})
+}
+
+// TestLeasesAreNotReadForNothing: only who asks for their ages pays for them.
+func TestLeasesAreNotReadForNothing(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Sem(1))
+		s, m := start(e, 1, nil)
+		v := lookFor(e, s, 100*time.Second)
+		if n := m.samples.Load(); n > 105 || !v.Rows[1].Oldest.IsZero() {
+			e.Errorf("%d calls in a hundred seconds; %+v", n, v.Rows[1])
+		}
+	})
+}
