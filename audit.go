@@ -29,6 +29,7 @@ type Audited struct {
 	Verb  string    `json:"verb"` // resize, pin, unpin, pause, resume, evict, "evict --force" or purge
 	Name  string    `json:"name"` // of the semaphore
 	What  string    `json:"what"` // the limit, or the id of the lease or request; else ""
+	From  string    `json:"from"` // of resize, pin and unpin, the limit before, as far as it could be read; else ""
 	Who   string    `json:"who"`
 	Why   string    `json:"why"`
 	Error string    `json:"error"` // it may not have happened, and this is what is known; else ""
@@ -58,11 +59,12 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	if err := cmp.Or(validText("who", in.who, maxWho), validText("reason", in.why, maxWhy)); err != nil {
 		return err
 	}
+	from := in.before(ctx, verb, name)
 	err := do()
 	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotFound) {
 		return err
 	}
-	values := []any{"verb", verb, "name", name, "what", what, "who", in.who, "why", in.why}
+	values := []any{"verb", verb, "name", name, "what", what, "from", from, "who", in.who, "why", in.why}
 	if err != nil {
 		values = append(values, "error", err.Error())
 	}
@@ -74,6 +76,24 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 		in.log.Warn("berth: this was not recorded in the audit", "verb", verb, "semaphore", name, "error", lost)
 	}
 	return err
+}
+
+// before returns the limit that a verb is about to change; "" if it is about no limit, or
+// there is none.
+func (in *Inspector) before(ctx context.Context, verb, name string) string {
+	if verb != "resize" && verb != "pin" && verb != "unpin" || validName(name) != nil {
+		return ""
+	}
+	for st, err := range in.Sample(ctx, []string{name}, SampleOptions{}) {
+		switch {
+		case err != nil:
+		case verb == "resize":
+			return strconv.Itoa(st.Declared)
+		default:
+			return strconv.Itoa(st.Limit)
+		}
+	}
+	return ""
 }
 
 func (in *Inspector) auditKey() string { return in.prefix + ":audit" }
@@ -116,7 +136,7 @@ func entry(m redis.XMessage) Audited {
 	at, _, _ := strings.Cut(m.ID, "-")
 	ms, _ := strconv.ParseInt(at, 10, 64)
 	return Audited{
-		At: time.UnixMilli(ms), Verb: text("verb"), Name: text("name"), What: text("what"),
+		At: time.UnixMilli(ms), Verb: text("verb"), Name: text("name"), What: text("what"), From: text("from"),
 		Who: text("who"), Why: text("why"), Error: text("error"),
 	}
 }

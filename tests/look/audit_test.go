@@ -30,7 +30,7 @@ func TestAuditTellsWhatWasDone(t *testing.T) {
 		in := e.Inspector.Because("ann@ops-1", "moving house")
 		e.Must(in.Pause(e.Ctx, testenv.Name))
 		e.Must(in.Resume(e.Ctx, testenv.Name))
-		e.Must(in.Pin(e.Ctx, testenv.Name, 1))
+		e.Must(in.Pin(e.Ctx, testenv.Name, 3))
 		e.Must(e.Inspector.Because("bob", "").Unpin(e.Ctx, testenv.Name))
 		e.Must(in.Resize(e.Ctx, testenv.Name, 1))
 		e.Must(in.ForceEvict(e.Ctx, testenv.Name, held.ID()))
@@ -42,7 +42,7 @@ func TestAuditTellsWhatWasDone(t *testing.T) {
 		e.Must(e.Inspector.Pause(e.Ctx, "nobody tells"))
 		want := []string{
 			"purge  ann@ops-1 moving house", "evict " + next.ID() + " ann@ops-1 moving house", "evict --force " + held.ID() + " ann@ops-1 moving house",
-			"resize 1 ann@ops-1 moving house", "unpin  bob ", "pin 1 ann@ops-1 moving house", "resume  ann@ops-1 moving house", "pause  ann@ops-1 moving house",
+			"resize 1 ann@ops-1 moving house from 1", "unpin  bob  from 3", "pin 3 ann@ops-1 moving house from 1", "resume  ann@ops-1 moving house", "pause  ann@ops-1 moving house",
 		}
 		all := audit(e)
 		if len(all) != len(want) {
@@ -51,6 +51,9 @@ func TestAuditTellsWhatWasDone(t *testing.T) {
 		now := e.Redis.Time(e.Ctx).Val()
 		for i, a := range all {
 			got := strings.Join([]string{a.Verb, a.What, a.Who, a.Why}, " ")
+			if a.From != "" {
+				got += " from " + a.From
+			}
 			if got != want[i] || a.Name != testenv.Name || a.Error != "" || now.Sub(a.At).Abs() > time.Minute {
 				e.Errorf("entry %d: %+v, want %s", i, a, want[i])
 			}

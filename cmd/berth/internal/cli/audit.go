@@ -66,9 +66,20 @@ func auditTable(list []berth.Audited) *table {
 		if e.Error != "" {
 			why = strings.TrimPrefix(why+"; ", "; ") + "outcome unknown: " + e.Error
 		}
-		t.row(e.At.Local().Format("2006-01-02 15:04:05"), e.Verb, e.Name, orDash(e.What), e.Who, why)
+		t.row(e.At.Local().Format("2006-01-02 15:04:05"), e.Verb, e.Name, orDash(subject(e)), e.Who, why)
 	}
 	return t
+}
+
+// subject is what a verb was about, and what it was before.
+func subject(e berth.Audited) string {
+	switch {
+	case e.From == "" || e.From == e.What:
+		return e.What
+	case e.What == "":
+		return "was " + e.From
+	}
+	return e.From + " → " + e.What
 }
 
 // reasonFlag gives a verb --reason.

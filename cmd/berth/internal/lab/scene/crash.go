@@ -60,11 +60,12 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 	return r, nil
 }
 
-// earliest returns when the first of the permits was got.
+// earliest returns when the first of the permits was asked for: no time-out began before,
+// however long it took to hear of the grant.
 func earliest(requests []judge.Request) time.Duration {
-	first := requests[0].Start
+	first := requests[0].Asked
 	for _, r := range requests {
-		first = min(first, r.Start)
+		first = min(first, r.Asked)
 	}
 	return first
 }
@@ -92,8 +93,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 			return nil, 0, err
 		}
 		// A process's number follows those of the clients.
-		start := at.At - s.start
-		requests[i] = judge.Request{Client: len(s.clients) + i, Granted: true, Asked: start, Start: start}
+		requests[i] = judge.Request{Client: len(s.clients) + i, Granted: true, Asked: at.Asked - s.start, Start: at.At - s.start}
 	}
 	var waiting []<-chan waiter
 	for i := range crashed {

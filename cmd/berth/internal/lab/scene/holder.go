@@ -41,6 +41,7 @@ type order struct {
 // report is what a holder process says. Times are the machine's.
 type report struct {
 	Granted bool          `json:"granted"` // it has the permit now; otherwise it is done
+	Asked   time.Duration `json:"asked"`   // when it asked for it
 	At      time.Duration `json:"at"`
 	Until   time.Duration `json:"until"` // when it knew that it had to end; 0: it did not
 	Told    bool          `json:"told"`  // it was told of its loss
@@ -91,11 +92,12 @@ func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encode
 		}
 		tap.OnReply(o.DieAfter, func() { _ = unix.Kill(unix.Getpid(), unix.SIGKILL) })
 	}
+	asked := monotonic()
 	p, err := obtain(ctx, c, poll)
 	if err != nil {
 		return err
 	}
-	if err := out.Encode(report{Granted: true, At: monotonic()}); err != nil {
+	if err := out.Encode(report{Granted: true, Asked: asked, At: monotonic()}); err != nil {
 		return err
 	}
 	end := work(ctx, p, finish, o.Work)
