@@ -122,8 +122,12 @@ func (s *Sampler) due() (name string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, c := range s.details {
-		if time.Since(c.looked) <= glance && (name == "" || c.next.Before(at)) {
-			name, at = n, c.next
+		next := c.next
+		if c.tried != c.wanted {
+			next = time.Time{} // somebody waits for it
+		}
+		if time.Since(c.looked) <= glance && (name == "" || next.Before(at)) {
+			name, at = n, next
 		}
 	}
 	return name, at

@@ -103,7 +103,7 @@ func Blocked(s *berth.State) string {
 		return "Nobody waits."
 	}
 	text := "The first in the queue waits for " + WaitsFor(s, 0)
-	if first := longest(s); first != nil && len(s.Leases) > 1 && !s.Paused && s.Limit > 0 && s.Limit-s.InUse < s.Queue[0].Weight {
+	if first := Longest(s); first != nil && len(s.Leases) > 1 && !s.Paused && s.Limit > 0 && s.Limit-s.InUse < s.Queue[0].Weight {
 		text += "; " + Person(first.Label, first.Host, first.PID) + " has held longest"
 	}
 	return text + "."
@@ -130,8 +130,8 @@ func WaitsFor(s *berth.State, place int) string {
 	return text + " of " + words.Plural(len(s.Leases), "holder")
 }
 
-// longest is the holder who has held longest; nil: there is none.
-func longest(s *berth.State) (longest *berth.Holder) {
+// Longest is the holder who has held longest; nil: there is none.
+func Longest(s *berth.State) (longest *berth.Holder) {
 	for i := range s.Leases {
 		if longest == nil || s.Leases[i].Held > longest.Held {
 			longest = &s.Leases[i]

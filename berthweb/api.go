@@ -133,7 +133,7 @@ func (s *site) semaphoreJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if d.State == nil {
-		s.fail(w, r, context.DeadlineExceeded)
+		s.fail(w, r, &badRequest{http.StatusServiceUnavailable, "not_yet", "It is not read yet.", "Try again in a moment."})
 		return
 	}
 	st := *d.State

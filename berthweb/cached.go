@@ -10,7 +10,7 @@ import (
 
 // How long answers are taken for the present ones, and how long they may take.
 const (
-	auditFor  = 5 * time.Second
+	auditFor  = 10 * time.Second
 	doctorFor = 30 * time.Second
 	mostAsk   = 5 * time.Second
 )

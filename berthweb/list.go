@@ -128,7 +128,7 @@ type entry struct {
 	Look   string
 	States []string
 	Spark  spark
-	Holder *berth.Holder // who has held longest, where somebody waits for it
+	Who    string // who has paused or pinned it, or has held longest where somebody waits
 }
 
 // listData is the list as it is shown.
@@ -175,17 +175,10 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 	if to < len(rows) {
 		d.Next = with(q, "cursor", strconv.Itoa(to))
 	}
-	left := stuck
 	for i := range rows[from:to] {
-		e := s.entry(&rows[from+i], v.At)
-		if e.Waiting > 0 && left > 0 {
-			if detail := s.sampler.Detail(e.Name); detail.State != nil {
-				e.Holder = berthwatch.Longest(detail.State)
-			}
-			left--
-		}
-		d.Entries = append(d.Entries, e)
+		d.Entries = append(d.Entries, s.entry(&rows[from+i], v.At))
 	}
+	s.who(r, d.Entries)
 	status := http.StatusOK
 	if v.At.IsZero() && v.Err != nil {
 		status = http.StatusServiceUnavailable
@@ -199,7 +192,7 @@ type head struct{ Title, URL, Sorted, Class string }
 // columns are the titles, and by what they sort.
 var columns = []struct{ title, order, class string }{
 	{"Name", "name", ""}, {"In use", "use", ""}, {"Waiting", "waiting", "num"}, {"Oldest", "oldest wait", "num"},
-	{"Held longest by", "", "wide"}, {"Expiry", "next expiry", "num wide"}, {"Last minute", "", "wide"},
+	{"Who", "", "wide"}, {"Expiry", "next expiry", "num wide"}, {"Last minute", "", "wide"},
 }
 
 // links fills in the links of the list: to its parts, and to its orders.
@@ -240,6 +233,35 @@ func (s *site) entry(r *berthwatch.Row, now time.Time) entry {
 		e.Spark = sparkline(s.sampler.History(r.Name, now.Add(-time.Minute)), now)
 	}
 	return e
+}
+
+// who notes who is behind what is unusual.
+func (s *site) who(r *http.Request, entries []entry) {
+	var reasons berthwatch.Reasons
+	left := stuck
+	for i := range entries {
+		e := &entries[i]
+		if (e.Paused || e.Pinned) && reasons == nil {
+			audit, err := s.audit(r, "")
+			reasons = berthwatch.ReasonsIn(func(yield func(berth.Audited, error) bool) {
+				for i := 0; err == nil && i < len(audit) && yield(audit[i], nil); i++ {
+				}
+			})
+		}
+		switch {
+		case e.Paused:
+			e.Who = reasons.Pause(e.Name)
+		case e.Pinned:
+			e.Who = reasons.Pin(e.Name)
+		case e.Waiting > 0 && left > 0:
+			left--
+			if st := s.sampler.Detail(e.Name).State; st != nil {
+				if h := berthwatch.Longest(st); h != nil {
+					e.Who = "held by " + berthwatch.Person(h.Label, h.Host, h.PID) + " for " + words.Age(h.Held)
+				}
+			}
+		}
+	}
 }
 
 // share is a part of a whole, of 100.

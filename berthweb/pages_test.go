@@ -168,7 +168,7 @@ func TestNothingNewIsNotSentAgain(t *testing.T) {
 				continue
 			}
 			e.Must(e.Inspector.Because("ann", "").Pin(e.Ctx, "api", 4))
-			e.Pass(6 * time.Second)
+			e.Pass(12 * time.Second)
 			if rec := w.do(r); rec.Code != http.StatusOK {
 				t.Errorf("%s after a change: status %d", target, rec.Code)
 			}

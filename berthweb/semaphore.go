@@ -125,7 +125,9 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 	}
 	d.freshness(v, detail.At, away)
 	if detail.State == nil {
-		d.Searching = away == nil
+		if d.Searching = away == nil; d.Searching {
+			return http.StatusOK // it will be there soon
+		}
 		return http.StatusServiceUnavailable
 	}
 	st := detail.State
