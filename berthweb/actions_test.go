@@ -115,9 +115,12 @@ func TestAPageShowsWhatWasDoneOnIt(t *testing.T) {
 		w := open(e, nil, nil)
 		e.Hold(e.Peer().Named("api", 3))
 		w.wants(w.get("/s?name=api"), "verb=pause")
-		for _, verb := range []string{"pause", "resume", "pause", "resume"} {
+		for i, verb := range []string{"pause", "resume", "pause", "resume"} {
 			w.post(url.Values{"verb": {verb}, "name": {"api"}, "answer": {"yes"}})
 			text := w.get("/s?name=api")
+			if n := strings.Count(w.get("/audit"), "<td>ann@192.0.2.1</td>"); n != i+1 {
+				e.Errorf("%d actions in the audit after %d", n, i+1)
+			}
 			if verb == "pause" {
 				w.wants(text, "Paused by ann@192.0.2.1", "verb=resume")
 			} else {

@@ -191,8 +191,13 @@ type head struct{ Title, URL, Sorted, Class string }
 
 // columns are the titles, and by what they sort.
 var columns = []struct{ title, order, class string }{
-	{"Name", "name", ""}, {"In use", "use", ""}, {"Waiting", "waiting", "num"}, {"Oldest", "oldest wait", "num"},
-	{"Who", "", "wide"}, {"Expiry", "next expiry", "num wide"}, {"Last minute", "", "wide"},
+	{"Name", "name", ""},
+	{"In use", "use", ""},
+	{"Waiting", "waiting", "num"},
+	{"Oldest", "oldest wait", "num"},
+	{"Who", "", "wide"},
+	{"Expiry", "next expiry", "num wide"},
+	{"Last minute", "", "wide"},
 }
 
 // links fills in the links of the list: to its parts, and to its orders.

@@ -7,7 +7,7 @@ import (
 	"encoding/base64"
 	"html/template"
 	"io/fs"
-	"mime"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -119,6 +119,9 @@ func etag(body []byte) string {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
+// kinds are of our files. What a system says of them may be anything.
+var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
 // asset serves one of our files.
 func (s *site) asset(name string) http.HandlerFunc {
 	body, err := fs.ReadFile(files, "static/"+name)
@@ -127,7 +130,7 @@ func (s *site) asset(name string) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache") // that is: ask whether it has changed
-		send(w, r, http.StatusOK, mime.TypeByExtension(path.Ext(name)), body)
+		send(w, r, http.StatusOK, kinds[path.Ext(name)], body)
 	}
 }
 
@@ -209,10 +212,7 @@ func (s *site) aboutPage(w http.ResponseWriter, r *http.Request) {
 
 // with returns the query of a request with some values changed; "" drops one.
 func with(q url.Values, pairs ...string) string {
-	changed := url.Values{}
-	for key, values := range q {
-		changed[key] = values
-	}
+	changed := maps.Clone(q)
 	changed.Del("fragment")
 	changed.Del("done")
 	for i := 0; i < len(pairs); i += 2 {

@@ -110,7 +110,7 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 	away := detail.Err
 	switch {
 	case errors.Is(detail.Err, berth.ErrNotFound):
-		d.Idle, away = true, nil
+		d.Idle = true
 		d.freshness(v, v.At, nil)
 		return http.StatusNotFound
 	case errors.Is(detail.Err, berth.ErrCorrupt):

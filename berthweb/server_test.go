@@ -124,7 +124,7 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 			t.Fatal("docs/operations.md has no rule for viewers")
 		}
 		args := []any{"ACL", "SETUSER", "viewer", "reset", "on", ">secret"}
-		for _, right := range strings.Fields(string(rule[1])) {
+		for right := range strings.FieldsSeq(string(rule[1])) {
 			args = append(args, right)
 		}
 		e.Must(e.Redis.Do(e.Ctx, args...).Err())

@@ -76,7 +76,7 @@ type tab struct {
 	expect string // a part of errors that are meant
 }
 
-func newTab(t *testing.T, in context.Context) *tab {
+func newTab(in context.Context, t *testing.T) *tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(in)
 	t.Cleanup(end)

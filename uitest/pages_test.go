@@ -62,7 +62,7 @@ func TestEveryPage(t *testing.T) {
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{390, 1440} {
-			b := newTab(t, in)
+			b := newTab(in, t)
 			b.run(
 				chromedp.EmulateViewport(width, 900),
 				call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
@@ -99,7 +99,7 @@ func TestKeyboardAlone(t *testing.T) {
 	e.Must(e.Inspector.Pin(e.Ctx, "other", 1))
 	e.Hold(e.Peer().Named("github-api", 5))
 	s := serve(e, e.Inspector)
-	b := newTab(t, browser(t))
+	b := newTab(browser(t), t)
 	key := func(keys string) { t.Helper(); b.run(chromedp.KeyEvent(keys)) }
 	shift := func(keys string) {
 		t.Helper()
@@ -179,7 +179,7 @@ func TestTypedThingsStay(t *testing.T) {
 	p := e.Peer()
 	l := e.Hold(p.Named("api", 5))
 	s := serve(e, e.Inspector)
-	b := newTab(t, browser(t))
+	b := newTab(browser(t), t)
 	b.run(chromedp.Navigate(s.url + "s?name=api"))
 	b.says("1 of 5")
 	b.run(chromedp.Focus("#limit"), chromedp.KeyEvent("7"))
@@ -206,7 +206,7 @@ func TestWithoutScript(t *testing.T) {
 	e.Hold(e.Peer().Named("api", 5))
 	e.Must(e.Inspector.Pin(e.Ctx, "other", 1))
 	s := serve(e, e.Inspector)
-	b := newTab(t, browser(t))
+	b := newTab(browser(t), t)
 	b.run(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(s.url))
 	b.run(chromedp.SendKeys("#q", "ap"+kb.Enter), chromedp.WaitNotPresent("#s-other"))
 	b.run(chromedp.Click("#s-api"), chromedp.WaitVisible("#act-pause"))
@@ -230,7 +230,7 @@ func TestSixteenTabs(t *testing.T) {
 	in := browser(t)
 	var tabs []*tab
 	for range 16 {
-		b := newTab(t, in)
+		b := newTab(in, t)
 		// A tab in the background is hidden: here, all are looked at.
 		b.run(call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}), chromedp.Navigate(s.url))
 		tabs = append(tabs, b)
@@ -254,7 +254,7 @@ func TestHiddenPagesAskForNothing(t *testing.T) {
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 1))
 	s := serve(e, e.Inspector)
 	in := browser(t)
-	hidden, seen := newTab(t, in), newTab(t, in)
+	hidden, seen := newTab(in, t), newTab(in, t)
 	hidden.run(chromedp.Navigate(s.url + "?q=api"))
 	hidden.says("0/1")
 	const hide = "Object.defineProperty(document, 'hidden', {value: %v, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))"
@@ -283,7 +283,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 		e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
 		p := e.Peer()
 		s := serve(e, p.Inspector())
-		b := newTab(e.T, browser(e.T))
+		b := newTab(browser(e.T), e.T)
 		b.run(chromedp.Navigate(s.url))
 		b.says("0/4")
 		e.Server.Kill()
@@ -301,19 +301,19 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	e := testenv.Shared(t)
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
 	s := serve(e, e.Inspector)
-	b := newTab(t, browser(t))
+	b := newTab(browser(t), t)
 	b.expect = "Failed to load resource"
 	b.run(chromedp.Navigate(s.url))
 	b.says("0/4")
-	const real = "window.realFetch ??= window.fetch; window.fetch = %s"
-	eval[bool](b, fmt.Sprintf(real, "() => { window.tries = (window.tries ?? 0) + 1; return Promise.reject(new TypeError('away')); }")+", true")
+	const swap = "window.realFetch ??= window.fetch; window.fetch = %s"
+	eval[bool](b, fmt.Sprintf(swap, "() => { window.tries = (window.tries ?? 0) + 1; return Promise.reject(new TypeError('away')); }")+", true")
 	b.says("its server does not answer. It tries again every 4 s.")
 	b.says("every 8 s")
 	if n := eval[int](b, "window.tries"); n > 3 {
 		t.Errorf("it tried %d times", n)
 	}
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 5))
-	eval[bool](b, fmt.Sprintf(real, "window.realFetch")+", true")
+	eval[bool](b, fmt.Sprintf(swap, "window.realFetch")+", true")
 	b.says("0/5")
 	b.until("it says no more", "document.getElementById('lost').hidden")
 }

@@ -89,7 +89,7 @@ func run(ctx context.Context, srv *http.Server, l net.Listener) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = srv.Close()
 	}
-	<-failed
+	<-failed //nolint:errcheck // it says that it was closed
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -88,7 +89,7 @@ func (l *login) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		addr := l.address(r)
 		if l.slowed(addr) {
-			w.Header().Set("Retry-After", fmt.Sprint(int(failureSpan.Seconds())))
+			w.Header().Set("Retry-After", strconv.Itoa(int(failureSpan.Seconds())))
 			deny(w, http.StatusTooManyRequests, "Too many wrong passwords from your address: wait a minute.")
 			return
 		}
@@ -125,7 +126,7 @@ func (l *login) identify(r *http.Request) (u user, tried bool) {
 		return l.bearer(text), true
 	}
 	if name, password, ok := r.BasicAuth(); ok && l.accounts != nil {
-		return l.password(r.Context(), name, password), true
+		return l.password(r.Context(), name, password)
 	}
 	return user{}, authorization != ""
 }
@@ -141,9 +142,10 @@ func (l *login) bearer(text string) (u user) {
 	return u
 }
 
-// password checks a password. Browsers send it with every request, so that the last right
-// one of each user is remembered, as a hash that takes no time.
-func (l *login) password(ctx context.Context, name, password string) user {
+// password checks a password; false: nobody waits for the answer any more. Browsers send it
+// with every request, so that the last right one of each user is remembered, as a hash that
+// takes no time.
+func (l *login) password(ctx context.Context, name, password string) (u user, checked bool) {
 	a, known := l.accounts[name]
 	if !known {
 		a = nobody
@@ -151,25 +153,32 @@ func (l *login) password(ctx context.Context, name, password string) user {
 	mac := hmac.New(sha256.New, l.key)
 	mac.Write([]byte(password))
 	sum := mac.Sum(nil)
-	l.mu.Lock()
-	right := known && hmac.Equal(l.known[name], sum)
-	l.mu.Unlock()
-	if right {
-		return a.user
+	if l.remembers(name, sum) {
+		return a.user, true
 	}
 	select {
 	case l.checking <- struct{}{}:
 		defer func() { <-l.checking }()
 	case <-ctx.Done():
-		return user{}
+		return user{}, false
 	}
-	if !a.knows(password) || !known {
-		return user{}
+	if l.remembers(name, sum) { // another request of the same user was first
+		return a.user, true
+	}
+	if !a.knows(password) {
+		return user{}, true
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.known[name] = sum
-	l.mu.Unlock()
-	return a.user
+	return a.user, true
+}
+
+// remembers tells whether a hash is that of the last right password of a user.
+func (l *login) remembers(name string, sum []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return hmac.Equal(l.known[name], sum)
 }
 
 // slowed tells whether an address has sent too much that was wrong.
