@@ -24,9 +24,6 @@ var verbs = map[string]string{
 	"resize": "The limit is declared.", "evict": "The eviction is done.", "purge": "Everything of the semaphore is deleted.",
 }
 
-// done is what is said after a redirect.
-var done = verbs
-
 // order is a change that somebody asks for: the body of a request.
 type order struct {
 	Verb    string `json:"-"`

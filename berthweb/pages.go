@@ -64,7 +64,7 @@ type page struct {
 func (s *site) page(r *http.Request, title, here string) page {
 	p := page{Title: title, Here: here, Doctor: s.Doctor != nil}
 	p.User, p.Write = s.User(r)
-	p.Note = done[r.URL.Query().Get("done")]
+	p.Note = verbs[r.URL.Query().Get("done")]
 	return p
 }
 

@@ -26,7 +26,7 @@ func furnish(e *testenv.Env) {
 		name             string
 		limit, hold, que int
 	}{
-		{"github-api", 5, 5, 4}, {"deploy/production", 1, 1, 2}, {"db/reports", 8, 3, 0}, {"thumbnails", 12, 7, 0}, {hostile, 3, 2, 0}, {strings.Repeat("a-very-long-name/", 12), 2, 1, 0},
+		{"github-api", 5, 5, 4}, {"deploy/production", 1, 1, 2}, {"db/reports", 8, 3, 0}, {"thumbnails", 12, 7, 0}, {hostile, 3, 2, 0}, {strings.Repeat("averylongname", 12), 2, 1, 0},
 	} {
 		for i := range c.hold {
 			e.Hold(p.Named(c.name, c.limit, berth.Label(fmt.Sprint("worker-", i+1))))
