@@ -7,16 +7,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthprom"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
 	"github.com/berth-go/berth/cmd/berth/internal/doctor"
@@ -45,6 +51,7 @@ type serveFlags struct {
 	every         time.Duration
 	names, hosts  []string
 	namesFile     string
+	group         []string
 	requireReason bool
 }
 
@@ -77,10 +84,15 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringSliceVar(&f.names, "names", nil, "look at these `NAMES`, with commas between, and search for no\nothers")
 	flags.StringVar(&f.namesFile, "names-file", "", "the same from a `FILE`, a name a line")
 	flags.Var(value.Duration(&f.every, time.Second), "every", "how often to look, at least 250ms")
+	flags.StringVar(&cfg.MetricsListen, "metrics-listen", "", "the `ADDRESS:PORT` of /metrics for Prometheus, without a login")
+	flags.StringSliceVar(&f.group, "group", nil, "count the semaphores together that match this `PATTERN`, in\nthe metrics")
 	flags.BoolVar(&cfg.AccessLog, "access-log", false, "write a line for each request to standard error")
 	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(flags.Changed("names")); err != nil {
 			return err
+		}
+		if len(f.group) > 0 && cfg.MetricsListen == "" {
+			return exit.Usagef("--group needs --metrics-listen")
 		}
 		if cfg.AllowWrite && readOnly() {
 			return exit.Errorf(exit.NoPermission, "--allow-write: %s is set", readOnlyVariable)
@@ -128,7 +140,10 @@ func (a *app) serve(ctx context.Context, cfg serve.Config, f *serveFlags) error 
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	in := s.client.Inspector()
-	sampler := berthwatch.New(in, berthwatch.Options{Names: f.names, Every: f.every})
+	sampler := berthwatch.New(in, berthwatch.Options{Names: f.names, Every: f.every, Leases: cfg.MetricsListen != ""})
+	if cfg.Metrics, err = metrics(sampler, in, f.group); err != nil {
+		return err
+	}
 	defer start(sampler)()
 	options := berthweb.Options{
 		Hosts: f.hosts, RequireReason: f.requireReason, Command: a.commandLine(), Version: version(),
@@ -140,6 +155,17 @@ func (a *app) serve(ctx context.Context, cfg serve.Config, f *serveFlags) error 
 		return exit.Errorf(exit.Failure, "the pages cannot be served: %w", err)
 	}
 	return nil
+}
+
+// metrics are what Prometheus gets: of the semaphores, and of this process.
+func metrics(sampler *berthwatch.Sampler, in *berth.Inspector, group []string) (http.Handler, error) {
+	semaphores, err := berthprom.NewCollector(sampler, in, berthprom.Options{Group: group})
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(semaphores, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
 }
 
 // looked is what the doctor sees without trying anything.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"regexp"
@@ -22,6 +23,8 @@ type Config struct {
 	BehindTLSProxy      bool
 	AllowWrite          bool
 	AccessLog           bool
+	MetricsListen       string       // where Metrics are, without a login; "": nowhere
+	Metrics             http.Handler // for Prometheus
 }
 
 // Check refuses, before anything is opened, what would be open to strangers or show a
@@ -30,6 +33,9 @@ func (c *Config) Check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen %q: it is no ADDRESS:PORT such as 127.0.0.1:7357", c.Listen)
+	}
+	if _, _, err := net.SplitHostPort(c.MetricsListen); c.MetricsListen != "" && err != nil {
+		return fmt.Errorf("--metrics-listen %q: it is no ADDRESS:PORT such as 127.0.0.1:9357", c.MetricsListen)
 	}
 	tls := c.Cert != "" || c.Key != ""
 	switch {

@@ -44,6 +44,7 @@ func TestRefusesToStartOpen(t *testing.T) {
 		{"a key that others can read", Config{Cert: private, Key: readable}, "chmod 600"},
 		{"users who are not there", Config{AuthFile: private + "x", BehindTLSProxy: true}, "no such file"},
 		{"no address", Config{Listen: "7357"}, "ADDRESS:PORT"},
+		{"no address for metrics", Config{MetricsListen: "9357"}, "--metrics-listen"},
 		{"a path that is none", Config{BasePath: "berth"}, "--base-path"},
 		{"a path upwards", Config{BasePath: "/a b"}, "--base-path"},
 		{"a path", Config{BasePath: "/ops/berth/"}, ""},

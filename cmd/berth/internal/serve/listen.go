@@ -47,11 +47,7 @@ func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *ber
 	if cfg.AccessLog {
 		pages = logged(pages, l, o.Logger)
 	}
-	srv := &http.Server{
-		Handler: pages, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: mostHeader, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
-	}
-	scheme := "http"
+	scheme, srv := "http", newServer(pages, o.Logger)
 	if cfg.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
 		if err != nil {
@@ -59,23 +55,73 @@ func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *ber
 		}
 		scheme, srv.TLSConfig = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", cfg.Listen)
+	listener, err := l.listen(ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}
+	all := []served{{srv, listener}}
 	ready(scheme + "://" + listener.Addr().String() + cfg.BasePath + "/")
-	return run(ctx, srv, &fair{Listener: listener, exempt: l.trusts, open: map[netip.Addr]int{}})
+	if cfg.MetricsListen != "" {
+		listener, err := l.listen(ctx, cfg.MetricsListen)
+		if err != nil {
+			return errors.Join(err, all[0].listener.Close())
+		}
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", cfg.Metrics)
+		all = append(all, served{newServer(mux, o.Logger), listener})
+		ready("http://" + listener.Addr().String() + "/metrics")
+	}
+	return runAll(ctx, all)
+}
+
+func newServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: mostHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+func (l *login) listen(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &fair{Listener: listener, exempt: l.trusts, open: map[netip.Addr]int{}}, nil
+}
+
+// served is a server on its listener.
+type served struct {
+	*http.Server
+	listener net.Listener
+}
+
+// runAll serves until ctx ends or one of them fails.
+func runAll(ctx context.Context, all []served) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, len(all))
+	for _, s := range all {
+		go func() {
+			defer stop()
+			ended <- s.run(ctx)
+		}()
+	}
+	var errs []error
+	for range all {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
 }
 
 // run serves until ctx ends, and lets requests end then.
-func run(ctx context.Context, srv *http.Server, l net.Listener) error {
+func (s served) run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	go func() {
-		if srv.TLSConfig != nil {
-			failed <- srv.ServeTLS(l, "", "")
+		if s.TLSConfig != nil {
+			failed <- s.ServeTLS(s.listener, "", "")
 		} else {
-			failed <- srv.Serve(l)
+			failed <- s.Serve(s.listener)
 		}
 	}()
 	select {
@@ -85,9 +131,9 @@ func run(ctx context.Context, srv *http.Server, l net.Listener) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdown)
 	defer cancel()
-	err := srv.Shutdown(ctx)
+	err := s.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
+		err = s.Close()
 	}
 	<-failed //nolint:errcheck // it says that it was closed
 	return err

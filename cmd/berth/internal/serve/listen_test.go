@@ -49,10 +49,17 @@ func (l *log) String() string {
 // serving starts a server, and returns where it is.
 func serving(e *testenv.Env, cfg Config) (at *url.URL, said *log) {
 	e.Helper()
+	all, said := servingAll(e, cfg, 1)
+	return all[0], said
+}
+
+// servingAll starts a server that is in n places.
+func servingAll(e *testenv.Env, cfg Config, n int) (at []*url.URL, said *log) {
+	e.Helper()
 	cfg.Listen, said = "127.0.0.1:0", &log{}
 	sampler := berthwatch.New(e.Inspector, berthwatch.Options{})
 	ctx, stop := context.WithCancel(e.Ctx)
-	ready, ended := make(chan string, 1), make(chan error, 1)
+	ready, ended := make(chan string, n), make(chan error, 1)
 	go sampler.Run(ctx)
 	go func() {
 		ended <- Serve(ctx, cfg, sampler, e.Inspector, berthweb.Options{Logger: slog.New(slog.NewTextHandler(said, nil))}, func(url string) { ready <- url })
@@ -61,15 +68,17 @@ func serving(e *testenv.Env, cfg Config) (at *url.URL, said *log) {
 		stop()
 		e.Must(testenv.Receive(e, "end", ended))
 	})
-	select {
-	case text := <-ready:
-		at, err := url.Parse(text)
-		e.Must(err)
-		return at, said
-	case err := <-ended:
-		e.Fatalf("it does not serve: %v", err)
-		return nil, nil
+	for range n {
+		select {
+		case text := <-ready:
+			u, err := url.Parse(text)
+			e.Must(err)
+			at = append(at, u)
+		case err := <-ended:
+			e.Fatalf("it does not serve: %v", err)
+		}
 	}
+	return at, said
 }
 
 // certificate makes one for this machine.
@@ -180,6 +189,33 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 			t.Fatal("a closed connection makes no room")
 		}
 	}
+}
+
+// TestMetricsAreBesideThePages: on a port of their own, without a login, and nothing else is
+// there.
+func TestMetricsAreBesideThePages(t *testing.T) {
+	t.Parallel()
+	e := testenv.Shared(t)
+	cfg := Config{
+		MetricsListen: "127.0.0.1:0", Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "berth_up 1") }),
+		AuthFile: secretFile(t, cheap(t, "ann", "hunter2", "view")), BehindTLSProxy: true,
+	}
+	at, _ := servingAll(e, cfg, 2)
+	for _, c := range []struct {
+		url    string
+		status int
+	}{
+		{at[1].String(), 200}, {at[1].String() + "/", 404}, {at[1].ResolveReference(&url.URL{Path: "/"}).String(), 404},
+		{at[0].String() + "metrics", 401}, {at[0].String(), 401},
+	} {
+		resp, err := http.Get(c.url)
+		e.Must(err)
+		resp.Body.Close()
+		if resp.StatusCode != c.status {
+			t.Errorf("%s: status %d, want %d", c.url, resp.StatusCode, c.status)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 // TestLargeHeadersAreRefused.
