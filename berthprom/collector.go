@@ -100,7 +100,8 @@ func (c *Collector) Close() { c.end() }
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	v := c.sampler.Fresh(ctx)
+	c.sampler.Wait(ctx, "")
+	v := c.sampler.Look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := sink(ch)

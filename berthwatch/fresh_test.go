@@ -11,16 +11,17 @@ import (
 	"github.com/berth-go/berth/internal/testenv"
 )
 
-// fresh is Fresh for a second at most, and how long that took.
+// fresh waits for a second at most, and returns what is known then, and how long it took.
 func fresh(e *testenv.Env, s *Sampler) (View, time.Duration) {
 	ctx, cancel := context.WithTimeout(e.Ctx, time.Second)
 	defer cancel()
 	begun := time.Now()
-	return s.Fresh(ctx), time.Since(begun)
+	s.Wait(ctx, "")
+	return s.Look(), time.Since(begun)
 }
 
-// TestFreshWaitsForTheFirstSample, and for one after a sleep, and at no other time.
-func TestFreshWaitsForTheFirstSample(t *testing.T) {
+// TestWaitForTheFirstSample, and for one after a sleep, and at no other time.
+func TestWaitForTheFirstSample(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
 		s, m := start(e, 3, nil)
@@ -44,8 +45,8 @@ func TestFreshWaitsForTheFirstSample(t *testing.T) {
 	})
 }
 
-// TestFreshGivesUp when ctx ends, and at once when sampling fails.
-func TestFreshGivesUp(t *testing.T) {
+// TestWaitGivesUp when ctx ends, and at once when sampling fails.
+func TestWaitGivesUp(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
 		p := e.Peer()

@@ -1,38 +1,80 @@
 package berthwatch
 
 import (
+	"math"
 	"slices"
 	"time"
 )
 
 const (
-	// mostPoints is how far back a history goes, and mostHistories how many semaphores
-	// have one: with 32 bytes a point, 10 MB.
+	// mostPoints is how many points a ring has, and mostHistories how many semaphores
+	// have a history of two rings: with 32 bytes a point, 20 MB.
 	mostPoints    = 300
 	mostHistories = 1000
+	// coarse is the time from one point to the next in the second ring, which so goes
+	// back for an hour.
+	coarse = 12 * time.Second
 )
 
 // Point is one moment of a semaphore.
 type Point struct {
-	At                    int64 // Unix time, ms
-	InUse, Limit, Waiting int32
-	OldestWait            int32 // s
+	At           int64 `json:"at_ms"` // Unix time, ms
+	InUse        int32 `json:"in_use"`
+	Limit        int32 `json:"limit"`
+	Waiting      int32 `json:"waiting"`
+	OldestWait   int32 `json:"oldest_wait_s"`
+	LimitChanges int32 `json:"limit_changes"` // until then
 }
 
 // track is what is remembered of one semaphore.
 type track struct {
-	found  int     // in which round of the search it was last found
-	points []Point // a ring; nil: it is not busy enough
-	next   int     // where the oldest point is, once the ring is full
+	found      int // in which round of the search it was last found
+	fine, wide ring
 }
 
-func (t *track) add(p Point) {
-	if len(t.points) < mostPoints {
-		t.points = append(t.points, p)
+// ring is the last points of a semaphore.
+type ring struct {
+	points []Point
+	next   int // where the oldest point is, once the ring is full
+}
+
+func (r *ring) add(p Point) {
+	if len(r.points) < mostPoints {
+		r.points = append(r.points, p)
 		return
 	}
-	t.points[t.next] = p
-	t.next = (t.next + 1) % mostPoints
+	r.points[r.next] = p
+	r.next = (r.next + 1) % mostPoints
+}
+
+// newest is the last point that was added; nil: there is none.
+func (r *ring) newest() *Point {
+	if len(r.points) == 0 {
+		return nil
+	}
+	return &r.points[(r.next+len(r.points)-1)%len(r.points)]
+}
+
+// between appends the points from one moment until before another, in ms.
+func (r *ring) between(from, to int64, points []Point) []Point {
+	for i := range r.points {
+		if p := r.points[(r.next+i)%len(r.points)]; p.At >= from && p.At < to {
+			points = append(points, p)
+		}
+	}
+	return points
+}
+
+// add remembers a point: as it is, and for longer the peaks of a while.
+func (t *track) add(p Point) {
+	t.fine.add(p)
+	last := t.wide.newest()
+	if last == nil || p.At/coarse.Milliseconds() != last.At/coarse.Milliseconds() {
+		t.wide.add(p)
+		return
+	}
+	last.InUse, last.Waiting, last.OldestWait = max(last.InUse, p.InUse), max(last.Waiting, p.Waiting), max(last.OldestWait, p.OldestWait)
+	last.Limit, last.LimitChanges = p.Limit, p.LimitChanges
 }
 
 // remember adds a point to the history of each of the busiest. s.mu is held.
@@ -42,7 +84,7 @@ func (s *Sampler) remember(rows []Row) {
 		slices.SortFunc(rows, s.busier)
 		for _, r := range rows[mostHistories:] {
 			if t := s.names[r.Name]; t != nil {
-				t.points, t.next = nil, 0
+				t.fine, t.wide = ring{}, ring{}
 			}
 		}
 		rows = rows[:mostHistories]
@@ -51,24 +93,31 @@ func (s *Sampler) remember(rows []Row) {
 		if t := s.names[r.Name]; t != nil { // the search may have dropped it meanwhile
 			t.add(Point{
 				At: s.view.At.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
-				OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)),
+				OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)), LimitChanges: int32(min(r.LimitChanges, 1<<31-1)),
 			})
 		}
 	}
 }
 
-// History returns the points of a semaphore since a moment, the oldest first.
-func (s *Sampler) History(name string, since time.Time) (points []Point) {
+// History returns the points of a semaphore since a moment, the oldest first: each sample
+// of the last five minutes or so, and the peaks of 12 seconds each in the hour before.
+func (s *Sampler) History(name string, since time.Time) []Point {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.names[name]
-	if t == nil {
+	if t == nil || len(t.fine.points) == 0 {
 		return nil
 	}
-	for i := range t.points {
-		if p := t.points[(t.next+i)%len(t.points)]; p.At >= since.UnixMilli() {
-			points = append(points, p)
-		}
+	from, first := since.UnixMilli(), t.fine.points[t.fine.next%len(t.fine.points)].At
+	return t.fine.between(max(from, first), math.MaxInt64, t.wide.between(from, first, nil))
+}
+
+// LimitChanges returns how often the limit of a semaphore has changed since a moment, as far
+// back as its history goes.
+func (s *Sampler) LimitChanges(name string, since time.Time) int {
+	points := s.History(name, since)
+	if len(points) == 0 {
+		return 0
 	}
-	return points
+	return int(points[len(points)-1].LimitChanges - points[0].LimitChanges)
 }

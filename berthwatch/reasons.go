@@ -2,6 +2,7 @@ package berthwatch
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -13,11 +14,11 @@ type Reasons map[string]settings
 // settings are the last entries about a semaphore's pause and pin.
 type settings struct{ pause, pin *berth.Audited }
 
-// ReasonsIn reads the audit. What it cannot read it does not have: the user may not have
-// the right.
-func ReasonsIn(ctx context.Context, in *berth.Inspector) Reasons {
+// ReasonsIn returns what an audit tells, which Inspector.Audit reads. What cannot be read
+// it does not have: the user may not have the right.
+func ReasonsIn(audit iter.Seq2[berth.Audited, error]) Reasons {
 	all := Reasons{}
-	for e, err := range in.Audit(ctx) {
+	for e, err := range audit {
 		if err != nil {
 			break
 		}
@@ -47,12 +48,12 @@ func ReasonsIn(ctx context.Context, in *berth.Inspector) Reasons {
 // Pause is who has paused it, when and why, as in "paused by ann@ops-1 14:02: migration";
 // "paused" where that is not known.
 func (r Reasons) Pause(name string) string {
-	return words("paused", "pause", r[name].pause)
+	return sentence("paused", "pause", r[name].pause)
 }
 
 // Pin is the same for a pin.
 func (r Reasons) Pin(name string) string {
-	return words("pinned", "pin", r[name].pin)
+	return sentence("pinned", "pin", r[name].pin)
 }
 
 // remembered is how long what the audit says is taken for the latest.
@@ -67,7 +68,7 @@ func (s *Sampler) whys(ctx context.Context, st *berth.State) (all []string) {
 	r, old := s.reasons, time.Since(s.reasonsAt) > remembered
 	s.mu.Unlock()
 	if old {
-		r = ReasonsIn(ctx, s.in)
+		r = ReasonsIn(s.in.Audit(ctx))
 		s.mu.Lock()
 		s.reasons, s.reasonsAt = r, time.Now()
 		s.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *Sampler) whys(ctx context.Context, st *berth.State) (all []string) {
 	return all
 }
 
-func words(text, verb string, e *berth.Audited) string {
+func sentence(text, verb string, e *berth.Audited) string {
 	if e == nil || e.Verb != verb {
 		return text // or by somebody whom the audit does not know
 	}

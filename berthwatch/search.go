@@ -20,21 +20,23 @@ func (s *Sampler) search(ctx context.Context) {
 		s.round++
 		round := s.round
 		s.mu.Unlock()
-		if !s.walk(ctx, round) {
-			if !rest(ctx, time.Second) { // what is wrong is told by those who sample
-				return
-			}
-			continue
+		err := s.walk(ctx, round)
+		s.mu.Lock()
+		if ctx.Err() == nil {
+			s.view.SearchErr = err
 		}
-		if !rest(ctx, time.Until(begun.Add(between))) {
-			return
+		s.mu.Unlock()
+		pause := time.Until(begun.Add(between))
+		if err != nil {
+			pause = afterBreak
 		}
+		rest(ctx, pause)
 	}
 }
 
 // walk goes once through all names, and drops those that it has not met, nor the walk
-// before it; false: it was broken off.
-func (s *Sampler) walk(ctx context.Context, round int) bool {
+// before it.
+func (s *Sampler) walk(ctx context.Context, round int) error {
 	begun, dropped := time.Now(), 0
 	for cursor := ""; ; {
 		var names []string
@@ -44,11 +46,11 @@ func (s *Sampler) walk(ctx context.Context, round int) bool {
 			return err
 		})
 		if err != nil {
-			return false
+			return err
 		}
 		dropped += s.add(names, round)
 		if !rest(ctx, (share-1)*cost) {
-			return false
+			return ctx.Err()
 		}
 		if cursor = next; cursor == "" {
 			break
@@ -66,7 +68,7 @@ func (s *Sampler) walk(ctx context.Context, round int) bool {
 		s.view.Found = true
 		signal(s.first)
 	}
-	return true
+	return nil
 }
 
 // add has names looked at, as far as there is room, and returns how many are not.

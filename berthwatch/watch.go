@@ -59,11 +59,7 @@ type View struct {
 	Search  time.Duration // what the last search took, with its pauses
 	Dropped int           // names above those that are looked at
 
-	Focus *berth.State // the semaphore that Focus named, with records; nil: not read yet
-	// FocusErr is why Focus is not, or no longer, up to date. With ErrNotFound it is idle.
-	FocusErr error
-	FocusAt  time.Time
-	FocusWhy []string // who has paused or pinned it
+	SearchErr error // why the last search found no names, or not all
 
 	Events Feed
 }
@@ -73,17 +69,19 @@ type Sampler struct {
 	in    *berth.Inspector
 	cfg   Options
 	wake  chan struct{} // capacity 1: somebody looks
-	kick  chan struct{} // capacity 1: the focus has changed
+	kick  chan struct{} // capacity 1: a semaphore is to be read in full
 	first chan struct{} // capacity 1: the search has been through once
 
 	mu      sync.Mutex
 	view    View
 	looked  time.Time
-	focus   string
-	names   map[string]*track // what is looked at
+	awake   bool
+	fresh   bool                // it has sampled since it woke up
+	news    chan struct{}       // closed at the next attempt to read anything
+	names   map[string]*track   // what is looked at
+	details map[string]*closeUp // what is read in full
 	dropped int
-	round   int           // of the search
-	sampled chan struct{} // closed at the next sample, or failure
+	round   int // of the search
 
 	ages   map[string]ages // of leases, as of agesAt; never changed
 	agesAt time.Time
@@ -97,7 +95,10 @@ func New(in *berth.Inspector, o Options) *Sampler {
 	if o.Every <= 0 {
 		o.Every = time.Second
 	}
-	s := &Sampler{in: in, cfg: o, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), first: make(chan struct{}, 1), names: map[string]*track{}, sampled: make(chan struct{})}
+	s := &Sampler{
+		in: in, cfg: o, wake: make(chan struct{}, 1), kick: make(chan struct{}, 1), first: make(chan struct{}, 1),
+		news: make(chan struct{}), names: map[string]*track{}, details: map[string]*closeUp{},
+	}
 	for _, name := range o.Names {
 		s.names[name] = &track{}
 	}
@@ -116,17 +117,6 @@ func (s *Sampler) Look() View {
 	v.Dropped = s.dropped
 	v.Events.Last = slices.Clone(v.Events.Last)
 	return v
-}
-
-// Focus has one semaphore read with its holders and waiters; "" ends that.
-func (s *Sampler) Focus(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if name != s.focus {
-		s.focus, s.view.Focus, s.view.FocusErr, s.view.FocusWhy = name, nil, nil, nil
-	}
-	s.reasonsAt = time.Time{}
-	signal(s.kick)
 }
 
 // Run works until ctx ends.
@@ -177,35 +167,49 @@ func (s *Sampler) idle() bool {
 
 // sample samples until ctx ends or nobody has looked for a while.
 func (s *Sampler) sample(ctx context.Context) {
-	nextList, nextFocus := time.Now(), time.Now()
+	s.rouse(true)
+	defer s.rouse(false)
+	nextList, nextDetail := time.Now(), time.Now()
 	for ctx.Err() == nil && !s.idle() {
-		s.mu.Lock()
-		name := s.focus
-		s.mu.Unlock()
-		begun := time.Now()
-		among := time.Duration(share)
-		if name != "" {
-			among *= 2 // each of the two has half of what is allowed
+		now := time.Now()
+		among, next := time.Duration(share), nextList
+		name, due := s.due()
+		if due = later(due, nextDetail); name != "" {
+			among *= 2 // the list and the details have half each of what is allowed
 		}
-		if !begun.Before(nextList) {
-			nextList = begun.Add(s.paced(s.list(ctx), among))
+		inFull := name != "" && due.Before(nextList)
+		if inFull {
+			next = due
 		}
-		if begun = time.Now(); name != "" && !begun.Before(nextFocus) {
-			nextFocus = begun.Add(s.paced(s.detail(ctx, name), among))
-		}
-		next := nextList
-		if name != "" && nextFocus.Before(next) {
-			next = nextFocus
-		}
-		select {
-		case <-ctx.Done():
-		case <-s.kick:
-			nextFocus = time.Now()
-		case <-s.first:
-			nextList = time.Now()
-		case <-time.After(time.Until(next)):
+		switch {
+		case now.Before(next):
+			select {
+			case <-ctx.Done():
+			case <-s.kick:
+			case <-s.first:
+				nextList = time.Now()
+			case <-time.After(next.Sub(now)):
+			}
+		case inFull:
+			nextDetail = now.Add(among * s.detail(ctx, name)) //nolint:durationcheck // among is a number
+		default:
+			nextList = now.Add(s.paced(s.list(ctx), among))
 		}
 	}
+}
+
+// rouse notes whether the sampler is awake.
+func (s *Sampler) rouse(awake bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awake, s.fresh = awake, false
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // paced is the time from one beginning to the next of what costs so much.
@@ -247,38 +251,13 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.tell()
+	s.fresh = true
 	if s.view.Err = err; err != nil || ctx.Err() != nil {
 		return cost
 	}
 	s.view.Rows, s.view.At, s.view.Cost, s.view.Pace = rows, time.Now(), cost, s.paced(cost, share)
 	s.view.Whole = whole
 	s.remember(rows)
-	return cost
-}
-
-// detail reads one semaphore with its records, and returns what that cost.
-func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
-	var state *berth.State
-	var why []string
-	cost, err := s.cost(ctx, 1, func() error {
-		for st, err := range s.in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
-			if err != nil {
-				return err
-			}
-			state = st
-		}
-		why = s.whys(ctx, state)
-		return nil
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if name != s.focus {
-		return cost
-	}
-	s.view.FocusErr = err
-	if err == nil && state != nil {
-		s.view.Focus, s.view.FocusAt, s.view.FocusWhy = state, time.Now(), why
-	}
 	return cost
 }
 
@@ -329,7 +308,7 @@ func signal(c chan<- struct{}) {
 func (s *Sampler) busier(a, b Row) int {
 	weight := func(r Row) int {
 		w := 4*r.Waiting + 2*r.InUse
-		if t := s.names[r.Name]; t != nil && t.points != nil {
+		if t := s.names[r.Name]; t != nil && t.fine.points != nil {
 			w++
 		}
 		return w

@@ -93,10 +93,21 @@ func run(e *testenv.Env, in *berth.Inspector, o Options) *Sampler {
 
 // lookFor looks four times a second for so long.
 func lookFor(e *testenv.Env, s *Sampler, d time.Duration) View {
-	for end := time.Now().Add(d); time.Now().Before(end); e.Pass(250 * time.Millisecond) {
-		s.Look()
+	v, _ := lookAt(e, s, "", d)
+	return v
+}
+
+// lookAt looks at one semaphore in full, too, unless its name is "".
+func lookAt(e *testenv.Env, s *Sampler, name string, d time.Duration) (v View, detail Detail) {
+	for end := time.Now().Add(d); ; e.Pass(250 * time.Millisecond) {
+		v = s.Look()
+		if name != "" {
+			detail = s.Detail(name)
+		}
+		if !time.Now().Before(end) {
+			return v, detail
+		}
 	}
-	return s.Look()
 }
 
 // TestSamplerSeesAll: numbers, one in detail, what is idle or damaged, and events.
@@ -109,8 +120,7 @@ func TestSamplerSeesAll(t *testing.T) {
 		e.Queue(p.Sem(1))
 		gone := e.Hold(p.Named("gone", 1))
 		e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
-		s.Focus(testenv.Name)
-		v := lookFor(e, s, 3*time.Second)
+		v, d := lookAt(e, s, testenv.Name, 3*time.Second)
 		if v.Err != nil || !v.Found || time.Since(v.At) > time.Second || len(v.Rows) != 5 {
 			t.Fatalf("view %+v", v)
 		}
@@ -121,8 +131,8 @@ func TestSamplerSeesAll(t *testing.T) {
 		if !errors.Is(v.Rows[0].Err, berth.ErrCorrupt) || v.Rows[2].Limit != 5 {
 			t.Errorf("rows %+v", v.Rows)
 		}
-		if v.Focus == nil || len(v.Focus.Leases) != 1 || len(v.Focus.Queue) != 1 || v.FocusErr != nil {
-			t.Errorf("focus %+v, %v", v.Focus, v.FocusErr)
+		if d.State == nil || len(d.State.Leases) != 1 || len(d.State.Queue) != 1 || d.Err != nil || time.Since(d.At) > time.Second {
+			t.Errorf("detail %+v, %v", d.State, d.Err)
 		}
 		e.Release(held, gone)
 		v = lookFor(e, s, 2*time.Second)
@@ -144,17 +154,30 @@ func TestSamplerSeesAll(t *testing.T) {
 // TestSamplerTakesTwoPercentAtMost of the server's time, and the search as much again,
 // whatever the network takes.
 func TestSamplerTakesTwoPercentAtMost(t *testing.T) {
-	for name, focus := range map[string]string{"list": "", "detail": "n1"} {
+	for name, details := range map[string][]string{"list": nil, "detail": {"n1"}, "details": {"n1", "n2", "n3", "n4", "n5"}} {
 		t.Run(name, func(t *testing.T) {
 			testenv.Embedded(t, func(e *testenv.Env) {
 				t := e.T
 				s, m := start(e, 150, nil)
-				s.Focus(focus)
+				look := func(d time.Duration) (v View) {
+					for end := time.Now().Add(d); time.Now().Before(end); e.Pass(250 * time.Millisecond) {
+						v = s.Look()
+						for _, name := range details {
+							s.Detail(name)
+						}
+					}
+					return v
+				}
 				m.sample.Store(int64(100 * time.Millisecond))
-				lookFor(e, s, 10*time.Second) // the first round has no pace yet
+				look(10 * time.Second) // the first round has no pace yet
 				before := m.spent.Load()
 				const span = 4 * time.Minute
-				v := lookFor(e, s, span)
+				v := look(span)
+				for _, name := range details {
+					if d := s.Detail(name); time.Since(d.At) > 70*time.Second {
+						t.Errorf("%s is %v old", name, time.Since(d.At))
+					}
+				}
 				if part := float64(m.spent.Load()-before) / float64(span); part > 0.0205 || part < 0.015 {
 					t.Errorf("it took %.2f %%, with a pace of %v", 100*part, v.Pace)
 				}
@@ -236,15 +259,14 @@ func TestSamplerKeepsWhatItHasWhileRedisIsAway(t *testing.T) {
 		p := e.Peer()
 		start(e, 3, nil)
 		s := run(e, p.Inspector(), Options{})
-		s.Focus("n1")
-		last := lookFor(e, s, 5*time.Second)
+		last, _ := lookAt(e, s, "n1", 5*time.Second)
 		p.Net.Down()
-		v := lookFor(e, s, 20*time.Second)
-		if v.Err == nil || v.FocusErr == nil || len(v.Rows) != 3 || v.At.Sub(last.At) > 2*time.Second || v.Focus == nil || v.Events.Listening {
+		v, d := lookAt(e, s, "n1", 20*time.Second)
+		if v.Err == nil || d.Err == nil || len(v.Rows) != 3 || v.At.Sub(last.At) > 2*time.Second || d.State == nil || v.Events.Listening {
 			t.Errorf("while it is away: %+v", v)
 		}
 		p.Net.Up()
-		if v = lookFor(e, s, 15*time.Second); v.Err != nil || v.FocusErr != nil || time.Since(v.At) > 2*time.Second || !v.Events.Listening {
+		if v, d = lookAt(e, s, "n1", 15*time.Second); v.Err != nil || d.Err != nil || time.Since(v.At) > 2*time.Second || !v.Events.Listening {
 			t.Errorf("when it is back: %+v", v)
 		}
 	})
@@ -289,7 +311,7 @@ func TestReasons(t *testing.T) {
 		e.Must(ann.Pin(e.Ctx, "c", 2))
 		e.Must(ann.Purge(e.Ctx, "c"))
 		e.Must(e.Inspector.Pin(e.Ctx, "c", 2))
-		r := ReasonsIn(e.Ctx, e.Inspector)
+		r := ReasonsIn(e.Inspector.Audit(e.Ctx))
 		at := Clock(time.Now(), time.Now())
 		for _, c := range [][2]string{
 			{r.Pause("a"), "paused by ann " + at + ": moving"},
@@ -303,40 +325,133 @@ func TestReasons(t *testing.T) {
 			}
 		}
 		s, _ := start(e, 1, nil)
-		s.Focus("a")
-		if v := lookFor(e, s, 2*time.Second); strings.Join(v.FocusWhy, "; ") != "paused by ann "+at+": moving; pinned by bob "+at {
-			t.Errorf("in the view: %q", v.FocusWhy)
+		if _, d := lookAt(e, s, "a", 2*time.Second); strings.Join(d.Why, "; ") != "paused by ann "+at+": moving; pinned by bob "+at {
+			t.Errorf("in detail: %q", d.Why)
 		}
 	})
 }
 
-// TestHistoryOfTheBusiest: a thousand have one, of 300 points.
+// TestHistoryOfTheBusiest: a thousand have one.
 func TestHistoryOfTheBusiest(t *testing.T) {
-	s := New(nil, Options{Names: []string{"a"}})
 	rows := make([]Row, 2*mostHistories)
-	for round := range 2 * mostPoints {
-		for i := range rows {
-			name := fmt.Sprint("n", i)
-			if round == 0 {
-				s.add([]string{name}, 1)
-			}
-			rows[i] = Row{Summary: berth.Summary{Name: name, InUse: round, Waiting: i}}
-		}
-		s.view.At = time.Unix(int64(round), 0)
-		s.remember(rows)
+	for i := range rows {
+		rows[i] = Row{Summary: berth.Summary{Name: fmt.Sprint("n", i), Waiting: i}}
 	}
+	s := fed(5, rows, func(int, *Row) {})
 	kept := 0
 	for _, r := range rows {
-		points := s.History(r.Name, time.Time{})
-		if len(points) == 0 {
-			continue
-		}
-		kept++
-		if len(points) != mostPoints || points[0].InUse != mostPoints || points[mostPoints-1].InUse != 2*mostPoints-1 || r.Waiting < mostHistories {
-			t.Fatalf("history of %+v: %d points from %+v", r, len(points), points[0])
+		if points := s.History(r.Name, time.Time{}); len(points) > 0 {
+			kept++
+			if len(points) != 5 || r.Waiting < mostHistories {
+				t.Fatalf("history of %+v: %d points", r, len(points))
+			}
 		}
 	}
 	if kept != mostHistories {
 		t.Errorf("%d histories", kept)
 	}
+}
+
+// fed is a sampler that has seen rows so many times, a second apart.
+func fed(rounds int, rows []Row, change func(round int, r *Row)) *Sampler {
+	s := New(nil, Options{Names: []string{"a"}})
+	for _, r := range rows {
+		s.add([]string{r.Name}, 1)
+	}
+	for round := range rounds {
+		for i := range rows {
+			change(round, &rows[i])
+		}
+		s.view.At = time.Unix(int64(round), 0)
+		s.remember(rows)
+	}
+	return s
+}
+
+// TestHistoryOfAnHour: five minutes point by point, and before that the peaks of 12 seconds
+// each.
+func TestHistoryOfAnHour(t *testing.T) {
+	const rounds = 4200
+	s := fed(rounds, []Row{{Summary: berth.Summary{Name: "a"}}}, func(round int, r *Row) { r.InUse, r.Limit = round%24, round })
+	points := s.History("a", time.Time{})
+	if len(points) < mostPoints+270 || points[0].At > (rounds-3600)*1000 || points[0].InUse%12 != 11 {
+		t.Fatalf("%d points from %+v", len(points), points[0])
+	}
+	for i := 1; i < len(points); i++ {
+		if step := points[i].At - points[i-1].At; step < 1000 || step > coarse.Milliseconds() {
+			t.Fatalf("points %d ms apart", step)
+		}
+	}
+	if last := s.History("a", time.Unix(rounds-60, 0)); len(last) != 60 || last[59].Limit != rounds-1 {
+		t.Fatalf("%d points in the last minute", len(last))
+	}
+}
+
+// TestWait: there is a picture when it returns, also after a sleep, and one of what was
+// changed; and it does not wait for what will not come.
+func TestWait(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		s, _ := start(e, 3, nil)
+		for range 2 {
+			s.Wait(e.Ctx, "n1")
+			if v, d := s.Look(), s.Detail("n1"); len(v.Rows) != 3 || time.Since(v.At) > time.Second || d.State == nil || time.Since(d.At) > time.Second {
+				t.Errorf("after waiting: %+v, %+v", v, d)
+			}
+			e.Must(e.Inspector.Pause(e.Ctx, "n1"))
+			s.Refresh("n1")
+			s.Wait(e.Ctx, "n1")
+			if !s.Detail("n1").State.Paused {
+				t.Error("it does not see the change")
+			}
+			e.Must(e.Inspector.Resume(e.Ctx, "n1"))
+			e.Pass(2 * idle)
+		}
+		s.Wait(e.Ctx, "none")
+		if d := s.Detail("none"); !errors.Is(d.Err, berth.ErrNotFound) {
+			t.Errorf("of what is not there: %+v", d)
+		}
+	})
+}
+
+// TestWaitWhenRedisIsAway ends with what is known.
+func TestWaitWhenRedisIsAway(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		p := e.Peer()
+		p.Net.Down()
+		s := run(e, p.Inspector(), Options{})
+		begun := time.Now()
+		s.Wait(e.Ctx, "n1")
+		if v := s.Look(); v.Err == nil || time.Since(begun) > 20*time.Second {
+			t.Errorf("after %v: %+v", time.Since(begun), v)
+		}
+		ctx, cancel := context.WithTimeout(e.Ctx, time.Second)
+		defer cancel()
+		begun = time.Now()
+		New(p.Inspector(), Options{}).Wait(ctx, "") // nobody runs it
+		if time.Since(begun) != time.Second {
+			t.Errorf("it waited for %v", time.Since(begun))
+		}
+	})
+}
+
+// TestDetailsAreBounded in number, and in time: what nobody looks at is not read.
+func TestDetailsAreBounded(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		s, m := start(e, 2, func(o *Options) { o.Names = []string{"n0"} })
+		for i := range 10 * mostDetails {
+			s.Detail(fmt.Sprint("n", i))
+		}
+		if n := len(s.details); n != mostDetails {
+			t.Errorf("%d in detail", n)
+		}
+		e.Pass(glance + time.Second)
+		before := m.samples.Load()
+		e.Pass(10 * time.Second)
+		if n := m.samples.Load() - before; n < 9 || n > 11 {
+			t.Errorf("%d requests in ten seconds, want those for the list", n)
+		}
+	})
 }

@@ -45,7 +45,7 @@ func (a *app) lsCommand() *cobra.Command {
 func reasons(ctx context.Context, in *berth.Inspector, list ...berth.Summary) berthwatch.Reasons {
 	for _, s := range list {
 		if s.Paused || s.Pinned {
-			return berthwatch.ReasonsIn(ctx, in)
+			return berthwatch.ReasonsIn(in.Audit(ctx))
 		}
 	}
 	return nil

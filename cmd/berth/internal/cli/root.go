@@ -162,7 +162,7 @@ permit comes back when its holder crashes.`,
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, and nothing when\nthere was no permit in time: the exit code tells")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
-		a.lsCommand(), a.showCommand(), a.topCommand(), a.auditCommand(), a.doctorCommand(),
+		a.lsCommand(), a.showCommand(), a.topCommand(), a.serveCommand(), a.auditCommand(), a.doctorCommand(),
 		writes(a.resizeCommand()), writes(a.pinCommand()), writes(a.unpinCommand()),
 		writes(a.pauseCommand()), writes(a.resumeCommand()), writes(a.evictCommand()), writes(a.purgeCommand()),
 		a.demoCommand(), a.demoWorkerCommand(), lab.Command(groupOther), a.storeCommand(),

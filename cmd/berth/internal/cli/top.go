@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
@@ -109,7 +108,7 @@ func (a *app) topOnce(sampler *berthwatch.Sampler, asJSON bool) error {
 			return err
 		}
 		if asJSON {
-			return a.printLine(top.NewSample(v))
+			return a.printLine(v.Sample())
 		}
 		width := a.columns()
 		if width == 0 {
@@ -128,7 +127,7 @@ func (a *app) topLines(sampler *berthwatch.Sampler, every time.Duration) error {
 	var failed string
 	for clock := time.Tick(min(every, time.Second) / 2); ; {
 		v := sampler.Look()
-		sample := top.NewSample(v)
+		sample := v.Sample()
 		if v.Whole && v.At.After(last) || sample.Error != failed {
 			last, failed = v.At, sample.Error
 			if err := a.printLine(sample); err != nil {
@@ -168,8 +167,8 @@ func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, f topFlags, out
 	a.quiet = true // what is written beside the picture spoils it
 	defer start(sampler)()
 	cfg := top.Config{
-		Look: sampler.Look, Focus: sampler.Focus, History: sampler.History, ASCII: asciiOnly(), Command: a.commandLine(),
-		Do:     func(ctx context.Context, act top.Action) error { return operate(ctx, a.operator(s, act.Reason), act) },
+		Look: sampler.Look, Detail: sampler.Detail, Refresh: sampler.Refresh, History: sampler.History, ASCII: asciiOnly(), Command: a.commandLine(),
+		Do:     func(ctx context.Context, act berthwatch.Action) error { return act.Do(ctx, a.operator(s, act.Reason)) },
 		Server: s.describe,
 	}
 	switch {
@@ -186,24 +185,6 @@ func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, f topFlags, out
 		return fmt.Errorf("the terminal cannot be used: %w", err)
 	}
 	return nil
-}
-
-// operate does what was confirmed.
-func operate(ctx context.Context, in *berth.Inspector, a top.Action) error {
-	switch a.Verb {
-	case "pause":
-		return in.Pause(ctx, a.Name)
-	case "resume":
-		return in.Resume(ctx, a.Name)
-	case "pin":
-		return in.Pin(ctx, a.Name, a.Limit)
-	case "unpin":
-		return in.Unpin(ctx, a.Name)
-	}
-	if a.Force {
-		return in.ForceEvict(ctx, a.Name, a.ID)
-	}
-	return in.Evict(ctx, a.Name, a.ID)
 }
 
 // commandLine is what a command begins with that does the same to the same semaphores.

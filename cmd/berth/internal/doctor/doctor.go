@@ -56,6 +56,7 @@ type Config struct {
 	Redis  redis.UniversalClient
 	Prefix string
 	Local  bool // it is this machine's own store, which has no settings
+	Look   bool // nothing is tried: nothing is written or published, and no keys are searched
 }
 
 const (
@@ -95,22 +96,23 @@ const (
 	once     scope = 0         // the whole
 	each     scope = 1 << iota // each server by itself
 	settings                   // not of this machine's own store, which has none
+	tries                      // it does more than look
 )
 
 // checks are in the order in which people should read them.
 var checks = []check{
 	{"version", each | settings, (*patient).version},
 	{"cluster", settings, (*patient).cluster},
-	{"rights", settings, (*patient).rights},
-	{"semaphore", once, (*patient).semaphore},
-	{"scripts", once, (*patient).scripts},
-	{"messages", once, (*patient).messages},
+	{"rights", settings | tries, (*patient).rights},
+	{"semaphore", once | tries, (*patient).semaphore},
+	{"scripts", once | tries, (*patient).scripts},
+	{"messages", once | tries, (*patient).messages},
 	{"memory", each | settings, (*patient).memory},
 	{"persistence", each | settings, (*patient).persistence},
 	{"replication", each | settings, (*patient).replication},
 	{"clock", each, (*patient).clock},
 	{"latency", each, (*patient).latency},
-	{"keyspace", once, (*patient).keyspace},
+	{"keyspace", once | tries, (*patient).keyspace},
 }
 
 // Examine runs all checks. It fails only when there is no Redis to examine, or
@@ -127,7 +129,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 		p.meet(ctx)
 	}
 	for _, c := range checks {
-		if cfg.Local && c.of&settings != 0 {
+		if cfg.Local && c.of&settings != 0 || cfg.Look && c.of&tries != 0 {
 			continue
 		}
 		report.add(c.name, p.ask(ctx, c)...)

@@ -3,30 +3,22 @@
 package screen
 
 import (
-	"fmt"
 	"os"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
 	"golang.org/x/text/width"
+
+	"github.com/berth-go/berth/internal/words"
 )
 
 // defaultWidth is assumed where the terminal does not tell.
 const defaultWidth = 80
 
-// Clean replaces what would move the cursor, change colours or reorder text:
-// names and labels come from other people's programs.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
-}
+// Clean replaces what would rearrange a screen.
+func Clean(s string) string { return words.Clean(s) }
 
 // Columns returns how many columns of a terminal s takes: two for each wide
 // character of East Asia and each emoji, none for an accent that is put on top of
@@ -76,21 +68,5 @@ func Width(f *os.File) int {
 	return defaultWidth
 }
 
-// Age writes a duration with the precision that people want: 0.4s, 12s, 3m05s,
-// 2h07m, 3d04h.
-func Age(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + Age(-d)
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-	}
-}
+// Age writes a duration with the precision that people want.
+func Age(d time.Duration) string { return words.Age(d) }

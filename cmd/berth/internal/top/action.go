@@ -3,84 +3,16 @@ package top
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/berth-go/berth/berthwatch"
 )
 
-// Action is something that an operator does to a semaphore, with the words of the
-// command line.
-type Action struct {
-	Verb  string // pause, resume, pin, unpin or evict
-	Name  string
-	Limit int    // pin
-	ID    string // evict
-	Who   string // evict: whose lease or request that is
-	Force bool   // evict
-
-	Reason string
-}
-
-// Args are the arguments of the berth command that does the same.
-func (a Action) Args() []string {
-	args := []string{a.Verb}
-	if a.Force {
-		args = append(args, "--force")
-	}
-	if a.Reason != "" {
-		args = append(args, "--reason", a.Reason)
-	}
-	if strings.HasPrefix(a.Name, "-") {
-		args = append(args, "--")
-	}
-	args = append(args, a.Name)
-	switch a.Verb {
-	case "pin":
-		args = append(args, strconv.Itoa(a.Limit))
-	case "evict":
-		args = append(args, a.ID)
-	}
-	return args
-}
-
-// shellSafe is what no shell takes for anything but a word.
-var shellSafe = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
-
-// quoted joins words for a shell.
-func quoted(words []string) string {
-	var out []string
-	for _, w := range words {
-		if !shellSafe.MatchString(w) {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-		}
-		out = append(out, w)
-	}
-	return strings.Join(out, " ")
-}
-
-// effect says what an action does to people.
-func (a Action) effect() []string {
-	switch {
-	case a.Verb == "pause":
-		return []string{"Nothing is granted any more until \"berth resume\". Who holds, keeps; the queue stays."}
-	case a.Verb == "resume":
-		return []string{"Permits are granted again, at once to those who wait."}
-	case a.Verb == "pin":
-		return []string{"This limit wins over what programs declare, until \"berth unpin\". 0 grants nothing any more. Who holds, keeps."}
-	case a.Verb == "unpin":
-		return []string{"The limit that programs declare counts again."}
-	case a.Force:
-		return []string{
-			"It goes to: " + a.Who,
-			"Its permits are free AT ONCE, whether or not it has stopped: for a time more than the limit may be at work.",
-		}
-	}
-	return []string{"It goes to: " + a.Who, "It is told to stop. Its permits are free when it does, or when its lease runs out."}
-}
-
-func (a Action) outcome(err error) string {
+// outcome says what became of an action.
+func outcome(a berthwatch.Action, err error) string {
 	what := a.Verb + " " + clean(a.Name)
 	if err != nil {
 		return what + ": " + clean(short(err))
@@ -90,7 +22,7 @@ func (a Action) outcome(err error) string {
 
 // dialog asks before an action. Its answer is No until somebody says otherwise.
 type dialog struct {
-	action Action
+	action berthwatch.Action
 	fields []*field
 	at     int // of the fields, of which the last is the reason, then No, then Yes
 }
@@ -115,7 +47,7 @@ func (d *dialog) ready() bool {
 }
 
 // ask opens the dialog for an action, unless nothing may be changed.
-func (m *Model) ask(a Action) tea.Cmd {
+func (m *Model) ask(a berthwatch.Action) tea.Cmd {
 	if m.cfg.ReadOnly != "" {
 		m.say("nothing is changed: "+m.cfg.ReadOnly+". The command is: "+m.command(a), true)
 		return nil
@@ -127,7 +59,7 @@ func (m *Model) ask(a Action) tea.Cmd {
 			return err == nil && n >= 0 && n <= 1_000_000
 		}})
 	}
-	if a.Force {
+	if a.WantsName() {
 		d.fields = append(d.fields, &field{"type the name to go on", "", func(s string) bool { return s == a.Name }})
 	}
 	d.fields = append(d.fields, &field{"reason, if you like", "", func(string) bool { return true }})
@@ -139,10 +71,12 @@ func (m *Model) ask(a Action) tea.Cmd {
 	return nil
 }
 
-func (m *Model) command(a Action) string { return m.cfg.Command + " " + quoted(a.Args()) }
+func (m *Model) command(a berthwatch.Action) string {
+	return m.cfg.Command + " " + berthwatch.Quote(a.Args())
+}
 
 // chosen is the action with what was typed.
-func (d *dialog) chosen() Action {
+func (d *dialog) chosen() berthwatch.Action {
 	a := d.action
 	a.Reason = strings.TrimSpace(d.fields[len(d.fields)-1].text)
 	if a.Verb == "pin" {
@@ -204,7 +138,7 @@ func (m *Model) dialogLines() []line {
 		lines = append(lines, styled(&m.style.strong, "  "+part))
 	}
 	lines = append(lines, line{})
-	for _, text := range a.effect() {
+	for _, text := range a.Effect() {
 		for _, part := range wrap(clean(text), m.width-4) {
 			lines = append(lines, plain("  "+part))
 		}
@@ -249,7 +183,7 @@ func (m *Model) footer() line {
 	case m.screen == detailScreen:
 		return styled(&m.style.dim, "esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q end")
 	case m.screen == listScreen:
-		order := orders[m.sort].name
+		order := berthwatch.Orders[m.sort]
 		if m.reverse {
 			order += ", reversed"
 		}

@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // detailLines are one semaphore: its settings, who holds, who waits and why.
 func (m *Model) detailLines(room int) []line {
 	lines := []line{{}}
-	s := m.view.Focus
-	switch err := m.view.FocusErr; {
+	s := m.detail.State
+	switch err := m.detail.Err; {
 	case err == nil, m.view.Err != nil && s != nil: // the header says what is wrong
 	case errors.Is(err, berth.ErrNotFound):
 		return append(lines, line{{clean(m.name), &m.style.head}, {"  is idle: nobody holds and nobody waits", nil}})
@@ -26,7 +28,7 @@ func (m *Model) detailLines(room int) []line {
 		return append(lines, line{{clean(m.name), &m.style.head}, {"  looking …", &m.style.dim}})
 	}
 	lines = append(lines, m.summaryLine(s))
-	for _, why := range m.view.FocusWhy {
+	for _, why := range m.detail.Why {
 		lines = append(lines, styled(&m.style.warn, clean(strings.ToUpper(why[:1])+why[1:])+"."))
 	}
 	lines = append(lines, m.blockLine(s), line{})
@@ -50,11 +52,11 @@ func (m *Model) summaryLine(s *berth.State) line {
 		limit += fmt.Sprintf(", pinned; programs declare %d", s.Declared)
 	}
 	if s.LimitChanges > 0 {
-		limit += ", changed " + plural(s.LimitChanges, "time")
+		limit += ", changed " + words.Plural(s.LimitChanges, "time")
 	}
 	l := line{
 		{clean(s.Name), &m.style.head},
-		{"  " + bar(s.InUse, s.Limit, 10) + fmt.Sprintf(" %d in use by %s, %d waiting; ", s.InUse, plural(s.Holders, "holder"), s.Waiting), nil},
+		{"  " + bar(s.InUse, s.Limit, 10) + fmt.Sprintf(" %d in use by %s, %d waiting; ", s.InUse, words.Plural(s.Holders, "holder"), s.Waiting), nil},
 		{limit, nil},
 	}
 	if s.Paused {
@@ -65,52 +67,11 @@ func (m *Model) summaryLine(s *berth.State) line {
 
 // blockLine says why the first in the queue waits.
 func (m *Model) blockLine(s *berth.State) line {
+	look := &m.style.warn
 	if len(s.Queue) == 0 {
-		return styled(&m.style.dim, "Nobody waits.")
+		look = &m.style.dim
 	}
-	text := "The first in the queue waits for " + blocker(s, 0)
-	if first := nextToGo(s); first != nil && len(s.Leases) > 1 && !s.Paused && s.Limit > 0 && s.Limit-s.InUse < s.Queue[0].Weight {
-		text += "; " + person(first.Label, first.Host, first.PID) + " has held longest"
-	}
-	return styled(&m.style.warn, text+".")
-}
-
-// blocker is what a waiter waits for.
-func blocker(s *berth.State, place int) string {
-	w := s.Queue[place]
-	free := s.Limit - s.InUse
-	switch {
-	case s.Paused:
-		return "\"berth resume\""
-	case s.Limit == 0:
-		return "another limit than 0"
-	case place > 0:
-		return fmt.Sprintf("those ahead (%d)", place)
-	case free >= w.Weight:
-		return "its turn, which is now"
-	}
-	text := plural(w.Weight-max(free, 0), "permit")
-	if len(s.Leases) == 1 {
-		return text + " of " + person(s.Leases[0].Label, s.Leases[0].Host, s.Leases[0].PID)
-	}
-	return text + " of " + plural(len(s.Leases), "holder")
-}
-
-// nextToGo is the holder who has held longest.
-func nextToGo(s *berth.State) (longest *berth.Holder) {
-	for i := range s.Leases {
-		if longest == nil || s.Leases[i].Held > longest.Held {
-			longest = &s.Leases[i]
-		}
-	}
-	return longest
-}
-
-func person(label, host string, pid int) string {
-	if label == "" {
-		return where(host, pid)
-	}
-	return clean(label) + " (" + where(host, pid) + ")"
+	return styled(look, clean(berthwatch.Blocked(s)))
 }
 
 // shown says which rows of a table there is no room for.
@@ -159,7 +120,7 @@ func (m *Model) waiterLines(s *berth.State, room int) []line {
 	for i := from; i < to; i++ {
 		w := &s.Queue[i]
 		text := cell(strconv.Itoa(w.Ahead+1), 6) + p.cells(w.Label, where(w.Host, w.PID)) + number(strconv.Itoa(w.Weight), 7) +
-			number(scr.Age(w.Waited), 9) + number(left(w.ExpiresIn, w.Expired), 9) + "  " + blocker(s, i)
+			number(scr.Age(w.Waited), 9) + number(left(w.ExpiresIn, w.Expired), 9) + "  " + clean(berthwatch.WaitsFor(s, i))
 		lines = append(lines, m.pick(m.queue && i == m.at[1], text, w.Expired))
 	}
 	return lines

@@ -6,6 +6,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 )
 
 // mostTyped bounds what is typed in one line.
@@ -71,7 +72,6 @@ func (m *Model) leave() {
 	default:
 		m.screen, m.back = m.back, listScreen
 	}
-	m.cfg.Focus(m.focus())
 }
 
 // steps is how far a key moves.
@@ -104,7 +104,7 @@ func (m *Model) scroll(by int) {
 
 // records is how many rows the table with the cursor has.
 func (m *Model) records() int {
-	switch s := m.view.Focus; {
+	switch s := m.detail.State; {
 	case s == nil:
 		return 0
 	case m.queue:
@@ -121,7 +121,7 @@ func (m *Model) verb(key string) tea.Cmd {
 		case "/":
 			m.typing = true
 		case "s":
-			m.sort, m.reverse = (m.sort+1)%len(orders), false
+			m.sort, m.reverse = (m.sort+1)%len(berthwatch.Orders), false
 		case "S":
 			m.reverse = !m.reverse
 		case "c":
@@ -129,14 +129,13 @@ func (m *Model) verb(key string) tea.Cmd {
 		case "enter":
 			if m.index() >= 0 {
 				m.name, m.screen, m.queue, m.at, m.id = m.selected, detailScreen, false, [2]int{}, [2]string{}
-				m.view.Focus, m.view.FocusErr = nil, nil
-				m.cfg.Focus(m.name)
+				m.detail = m.cfg.Detail(m.name)
 			}
 		}
 		m.arrange()
 	}
 	if m.screen == detailScreen && key == "tab" {
-		m.queue = !m.queue && m.view.Focus != nil && len(m.view.Focus.Queue) > 0
+		m.queue = !m.queue && m.detail.State != nil && len(m.detail.State.Queue) > 0
 	}
 	if s := m.subject(); s != nil {
 		return m.operate(key, s)
@@ -147,8 +146,8 @@ func (m *Model) verb(key string) tea.Cmd {
 // subject is the semaphore that an action would be about; nil: there is none.
 func (m *Model) subject() *berth.Summary {
 	switch {
-	case m.screen == detailScreen && m.view.Focus != nil:
-		return &m.view.Focus.Summary
+	case m.screen == detailScreen && m.detail.State != nil:
+		return &m.detail.State.Summary
 	case m.screen == listScreen && m.index() >= 0:
 		return &m.visible[m.index()].Summary
 	}
@@ -162,15 +161,15 @@ func (m *Model) operate(key string, s *berth.Summary) tea.Cmd {
 		if s.Paused {
 			verb = "resume"
 		}
-		return m.ask(Action{Verb: verb, Name: s.Name})
+		return m.ask(berthwatch.Action{Verb: verb, Name: s.Name})
 	case "=":
-		return m.ask(Action{Verb: "pin", Name: s.Name, Limit: s.Limit})
+		return m.ask(berthwatch.Action{Verb: "pin", Name: s.Name, Limit: s.Limit})
 	case "u":
 		if !s.Pinned {
 			m.say(clean(s.Name)+" is not pinned", true)
 			return nil
 		}
-		return m.ask(Action{Verb: "unpin", Name: s.Name})
+		return m.ask(berthwatch.Action{Verb: "unpin", Name: s.Name})
 	case "x", "X":
 		a, ok := m.evictee()
 		if !ok {
@@ -184,20 +183,20 @@ func (m *Model) operate(key string, s *berth.Summary) tea.Cmd {
 }
 
 // evictee is the eviction of whom the cursor is at.
-func (m *Model) evictee() (Action, bool) {
-	s := m.view.Focus
+func (m *Model) evictee() (berthwatch.Action, bool) {
+	s := m.detail.State
 	if m.screen != detailScreen || s == nil {
-		return Action{}, false
+		return berthwatch.Action{}, false
 	}
 	if m.queue && m.at[1] < len(s.Queue) {
 		w := &s.Queue[m.at[1]]
-		return Action{Verb: "evict", Name: s.Name, ID: w.ID, Who: person(w.Label, w.Host, w.PID)}, true
+		return berthwatch.Action{Verb: "evict", Name: s.Name, ID: w.ID, Who: berthwatch.Person(w.Label, w.Host, w.PID)}, true
 	}
 	if m.at[0] < len(s.Leases) && !m.queue {
 		h := &s.Leases[m.at[0]]
-		return Action{Verb: "evict", Name: s.Name, ID: h.ID, Who: person(h.Label, h.Host, h.PID)}, true
+		return berthwatch.Action{Verb: "evict", Name: s.Name, ID: h.ID, Who: berthwatch.Person(h.Label, h.Host, h.PID)}, true
 	}
-	return Action{}, false
+	return berthwatch.Action{}, false
 }
 
 // copyable is the command for what is selected.
@@ -206,7 +205,7 @@ func (m *Model) copyable() string {
 		return m.command(a)
 	}
 	if s := m.subject(); s != nil {
-		return m.command(Action{Verb: "show", Name: s.Name})
+		return m.command(berthwatch.Action{Verb: "show", Name: s.Name})
 	}
 	return m.cfg.Command + " ls"
 }

@@ -1,81 +1,30 @@
 package top
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/words"
 )
-
-// orders are the ways to sort the list. What is more comes first, and after that the name.
-var orders = []struct {
-	name string
-	less func(a, b *berthwatch.Row) int
-}{
-	{"waiting", func(a, b *berthwatch.Row) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(share(b), share(a)), cmp.Compare(b.InUse, a.InUse))
-	}},
-	{"oldest wait", func(a, b *berthwatch.Row) int { return cmp.Compare(b.OldestWait, a.OldestWait) }},
-	{"use", func(a, b *berthwatch.Row) int {
-		return cmp.Or(cmp.Compare(share(b), share(a)), cmp.Compare(b.InUse, a.InUse))
-	}},
-	{"next expiry", func(a, b *berthwatch.Row) int { return cmp.Compare(soonest(a), soonest(b)) }},
-	{"name", func(*berthwatch.Row, *berthwatch.Row) int { return 0 }},
-}
-
-func share(r *berthwatch.Row) float64 {
-	if r.Limit == 0 {
-		return float64(r.InUse)
-	}
-	return float64(r.InUse) / float64(r.Limit)
-}
-
-func soonest(r *berthwatch.Row) time.Duration {
-	if r.NextExpiry == 0 {
-		return 1 << 62
-	}
-	return r.NextExpiry
-}
 
 // arrange chooses and sorts the rows, and keeps the selection on its name.
 func (m *Model) arrange() {
 	rows := make([]berthwatch.Row, 0, len(m.view.Rows))
 	for _, r := range m.view.Rows {
-		if (!m.only || r.Waiting > 0 || r.Err != nil) && matches(r.Name, m.filter) {
+		if (!m.only || r.Waiting > 0 || r.Err != nil) && berthwatch.Match(r.Name, m.filter) {
 			rows = append(rows, r)
 		}
 	}
-	less := orders[m.sort].less
-	slices.SortStableFunc(rows, func(a, b berthwatch.Row) int {
-		d := less(&a, &b)
-		if m.reverse {
-			d = -d
-		}
-		return cmp.Or(d, cmp.Compare(a.Name, b.Name))
-	})
+	berthwatch.Sort(rows, berthwatch.Orders[m.sort], m.reverse)
 	m.visible = rows
 	if len(rows) > 0 && m.index() < 0 {
 		m.selected = rows[min(m.top, len(rows)-1)].Name
 	}
-}
-
-// matches tells whether a filter, a part of a name or a pattern, lets a name through.
-func matches(name, filter string) bool {
-	name, filter = strings.ToLower(name), strings.ToLower(filter)
-	if strings.ContainsAny(filter, "*?[") {
-		flat := strings.NewReplacer("/", "\n")
-		ok, err := path.Match(flat.Replace(filter), flat.Replace(name))
-		return ok || err != nil && strings.Contains(name, filter)
-	}
-	return strings.Contains(name, filter)
 }
 
 // index is where the selected row is, -1 if it is not shown.
@@ -98,17 +47,17 @@ func (m *Model) header() []line {
 	for _, r := range v.Rows {
 		waiting, used = waiting+r.Waiting, used+r.InUse
 	}
-	words := []string{plural(len(v.Rows), "semaphore"), fmt.Sprintf("%d in use", used), fmt.Sprintf("%d waiting", waiting)}
+	facts := []string{words.Plural(len(v.Rows), "semaphore"), fmt.Sprintf("%d in use", used), fmt.Sprintf("%d waiting", waiting)}
 	if m.server != "" {
-		words = append([]string{clean(m.server)}, words...)
+		facts = append([]string{clean(m.server)}, facts...)
 	}
 	if v.Dropped > 0 {
-		words = append(words, fmt.Sprintf("%d more not looked at", v.Dropped))
+		facts = append(facts, fmt.Sprintf("%d more not looked at", v.Dropped))
 	}
 	if m.cfg.ReadOnly != "" {
-		words = append(words, "read-only")
+		facts = append(facts, "read-only")
 	}
-	first := line{{"berth top", &m.style.head}, {"  " + strings.Join(words, " · "), nil}}
+	first := line{{"berth top", &m.style.head}, {"  " + strings.Join(facts, " · "), nil}}
 	if m.frozen {
 		first = append(first, part{"  paused: space goes on", &m.style.warn})
 	}
@@ -284,35 +233,7 @@ func age(d time.Duration) string {
 }
 
 // states says what is not as usual.
-func states(r *berthwatch.Row) string {
-	var corrupt *berth.CorruptError
-	var words []string
-	switch {
-	case errors.As(r.Err, &corrupt) && corrupt.Newer:
-		return "newer layout"
-	case errors.As(r.Err, &corrupt) && corrupt.Heals > 0:
-		return "half lost, heals in " + scr.Age(corrupt.Heals)
-	case r.Err != nil:
-		return "damaged"
-	case r.Idle:
-		return "idle"
-	}
-	if r.Paused {
-		words = append(words, "paused")
-	}
-	if r.Pinned && r.Limit == 0 {
-		words = append(words, "frozen")
-	} else if r.Pinned {
-		words = append(words, "pinned")
-	}
-	if r.InUse > r.Limit {
-		words = append(words, "over limit")
-	}
-	if r.Expired > 0 {
-		words = append(words, fmt.Sprintf("%d expired", r.Expired))
-	}
-	return strings.Join(words, ", ")
-}
+func states(r *berthwatch.Row) string { return strings.Join(r.States(), ", ") }
 
 // spark draws the permits in use, and above the limit those who wait, in the last minute.
 func (m *Model) spark(r *berthwatch.Row, width int) string {
@@ -346,11 +267,4 @@ func (m *Model) spark(r *berthwatch.Row, width int) string {
 		}
 	}
 	return string(text)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

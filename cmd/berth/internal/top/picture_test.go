@@ -59,9 +59,9 @@ func TestPicture(t *testing.T) {
 		s := berthwatch.New(e.Inspector, berthwatch.Options{})
 		working.Go(func() { s.Run(ctx) })
 		m := New(Config{
-			Look: s.Look, Focus: s.Focus, History: s.History, Command: "berth",
+			Look: s.Look, Detail: s.Detail, Refresh: s.Refresh, History: s.History, Command: "berth",
 			Server: func(context.Context) string { return "redis 7.0.15" },
-			Do:     func(context.Context, Action) error { return nil },
+			Do:     func(context.Context, berthwatch.Action) error { return nil },
 		})
 		m.Update(m.askServer()())
 		m.Update(tea.WindowSizeMsg{Width: 104, Height: 15})

@@ -26,9 +26,10 @@ const (
 // Server may wait for Redis.
 type Config struct {
 	Look     func() berthwatch.View
-	Focus    func(name string)
+	Detail   func(name string) berthwatch.Detail
+	Refresh  func(name string) // what was changed is to be read again
 	History  func(name string, since time.Time) []berthwatch.Point
-	Do       func(context.Context, Action) error
+	Do       func(context.Context, berthwatch.Action) error
 	Server   func(context.Context) string // what the server says of itself, "" if it does not
 	Command  string                       // what the commands that are shown begin with: berth, and its flags
 	ReadOnly string                       // why nothing may be changed; "": it may
@@ -68,11 +69,12 @@ type Model struct {
 	typing   bool // the filter is being typed
 	only     bool // contended ones
 
-	name  string    // of the semaphore in detail
-	queue bool      // the cursor is in the queue, not among the holders
-	at    [2]int    // where it is among the holders and in the queue
-	id    [2]string // whom it is at there, which it follows
-	from  int       // first event that is shown
+	name   string // of the semaphore in detail
+	detail berthwatch.Detail
+	queue  bool      // the cursor is in the queue, not among the holders
+	at     [2]int    // where it is among the holders and in the queue
+	id     [2]string // whom it is at there, which it follows
+	from   int       // first event that is shown
 
 	dialog *dialog
 	note   string // the outcome of the last action
@@ -89,7 +91,7 @@ type (
 	tickMsg   time.Time
 	serverMsg string
 	doneMsg   struct {
-		action Action
+		action berthwatch.Action
 		err    error
 	}
 )
@@ -119,8 +121,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case doneMsg:
-		m.say(msg.action.outcome(msg.err), msg.err != nil)
-		m.cfg.Focus(m.focus())
+		m.say(outcome(msg.action, msg.err), msg.err != nil)
+		m.cfg.Refresh(msg.action.Name)
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case tea.PasteMsg:
@@ -137,13 +139,16 @@ func (m *Model) refresh() {
 		return
 	}
 	m.view = m.cfg.Look()
+	if name := m.focus(); name != "" {
+		m.detail = m.cfg.Detail(name)
+	}
 	m.arrange()
 	m.follow()
 }
 
 // follow has the cursor stay with whom it is at, while others come and go.
 func (m *Model) follow() {
-	s := m.view.Focus
+	s := m.detail.State
 	if s == nil {
 		return
 	}

@@ -25,9 +25,10 @@ type desk struct {
 	*testing.T
 	*Model
 	shows berthwatch.View // what Look returns
+	sees  berthwatch.Detail
 	looks int
 	focus string
-	done  []Action
+	done  []berthwatch.Action
 	fails error
 }
 
@@ -36,9 +37,10 @@ func sit(t *testing.T, rows ...berthwatch.Row) *desk {
 	d := &desk{T: t, shows: berthwatch.View{Rows: rows, At: start, Found: true, Pace: time.Second}}
 	d.Model = New(Config{
 		Look:    func() berthwatch.View { d.looks++; return d.shows },
-		Focus:   func(name string) { d.focus = name },
+		Detail:  func(name string) berthwatch.Detail { d.focus = name; return d.sees },
+		Refresh: func(name string) { d.focus = name },
 		History: func(string, time.Time) []berthwatch.Point { return nil },
-		Do:      func(_ context.Context, a Action) error { d.done = append(d.done, a); return d.fails },
+		Do:      func(_ context.Context, a berthwatch.Action) error { d.done = append(d.done, a); return d.fails },
 		Server:  func(context.Context) string { return "redis 7" },
 		Command: "berth",
 	})
@@ -133,7 +135,7 @@ func inDetail(t *testing.T) *desk {
 	t.Helper()
 	d := sit(t, sem("api", 3, 3, 2))
 	d.press("enter")
-	d.shows.Focus, d.shows.FocusAt = full(), start
+	d.sees.State, d.sees.At = full(), start
 	d.tick()
 	return d
 }
@@ -164,7 +166,7 @@ func TestEveryScreenFits(t *testing.T) {
 					d := sit(t, rows...)
 					d.cfg.ASCII = onlyASCII
 					d.shows.Err, d.shows.Events.Last, d.shows.Events.Err = err, events, err
-					d.shows.Focus, d.shows.FocusErr = state, err
+					d.sees.State, d.sees.Err = state, err
 					d.send(size)
 					d.tick()
 					for _, k := range keys {
@@ -284,19 +286,20 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := inDetail(t)
-			c.change(d.shows.Focus)
+			c.change(d.sees.State)
 			d.tick()
 			d.wants(c.want)
 		})
 	}
-	d.shows.FocusWhy = []string{"paused by ann\x1b 14:02: migration"}
+	d.sees.Why = []string{"paused by ann\x1b 14:02: migration"}
 	d.tick()
 	d.wants("Paused by ann\ufffd 14:02: migration.")
-	d.shows.FocusErr = fmt.Errorf("%w: gone", berth.ErrNotFound)
+	d.sees.Err = fmt.Errorf("%w: gone", berth.ErrNotFound)
 	d.tick()
 	d.wants("api  is idle")
 	d.press("esc")
-	if d.Model.screen != listScreen || d.focus != "" {
+	d.focus = ""
+	if d.tick(); d.Model.screen != listScreen || d.focus != "" {
 		t.Errorf("screen %v, focus %q", d.Model.screen, d.focus)
 	}
 }
@@ -307,7 +310,7 @@ func TestCursorFollowsWhomItIsAt(t *testing.T) {
 	d.press("down")
 	s := full()
 	s.Leases = append([]berth.Holder{{ID: "cccccccc.1"}}, s.Leases[1], s.Leases[0])
-	d.shows.Focus = s
+	d.sees.State = s
 	d.tick()
 	d.press("x")
 	d.wants("berth evict api aaaaaaaa.2", "blue (web-2:12)")
@@ -319,17 +322,17 @@ func TestActions(t *testing.T) {
 		change  func(*desk)
 		keys    []string
 		command string
-		want    Action
+		want    berthwatch.Action
 	}{
-		{"pause", nil, []string{"p"}, "berth pause api", Action{Verb: "pause", Name: "api"}},
-		{"resume", func(d *desk) { d.shows.Focus.Paused = true }, []string{"p"}, "berth resume api", Action{Verb: "resume", Name: "api"}},
-		{"pin", nil, []string{"=", "backspace", "1", "7", "enter", "enter"}, "berth pin api 17", Action{Verb: "pin", Name: "api", Limit: 17}},
-		{"unpin", func(d *desk) { d.shows.Focus.Pinned = true }, []string{"u"}, "berth unpin api", Action{Verb: "unpin", Name: "api"}},
-		{"evict a waiter", nil, []string{"tab", "down", "x"}, "berth evict api bbbbbbbb.2", Action{Verb: "evict", Name: "api", ID: "bbbbbbbb.2", Who: "second (web-4:14)"}},
-		{"force", nil, []string{"X", "a", "p", "i", "enter", "enter"}, "berth evict --force api aaaaaaaa.1", Action{Verb: "evict", Name: "api", ID: "aaaaaaaa.1", Who: "red (web-1:11)", Force: true}},
-		{"reason", nil, []string{"p", "up", "d", "b", " ", "'", "s", "down"}, `berth pause --reason 'db '\''s' api`, Action{Verb: "pause", Name: "api", Reason: "db 's"}},
-		{"name for a shell", func(d *desk) { d.shows.Focus.Name = "it's; rm" }, []string{"p"}, `berth pause 'it'\''s; rm'`, Action{Verb: "pause", Name: "it's; rm"}},
-		{"name like a flag", func(d *desk) { d.shows.Focus.Name = "-x" }, []string{"p"}, "berth pause -- -x", Action{Verb: "pause", Name: "-x"}},
+		{"pause", nil, []string{"p"}, "berth pause api", berthwatch.Action{Verb: "pause", Name: "api"}},
+		{"resume", func(d *desk) { d.sees.State.Paused = true }, []string{"p"}, "berth resume api", berthwatch.Action{Verb: "resume", Name: "api"}},
+		{"pin", nil, []string{"=", "backspace", "1", "7", "enter", "enter"}, "berth pin api 17", berthwatch.Action{Verb: "pin", Name: "api", Limit: 17}},
+		{"unpin", func(d *desk) { d.sees.State.Pinned = true }, []string{"u"}, "berth unpin api", berthwatch.Action{Verb: "unpin", Name: "api"}},
+		{"evict a waiter", nil, []string{"tab", "down", "x"}, "berth evict api bbbbbbbb.2", berthwatch.Action{Verb: "evict", Name: "api", ID: "bbbbbbbb.2", Who: "second (web-4:14)"}},
+		{"force", nil, []string{"X", "a", "p", "i", "enter", "enter"}, "berth evict --force api aaaaaaaa.1", berthwatch.Action{Verb: "evict", Name: "api", ID: "aaaaaaaa.1", Who: "red (web-1:11)", Force: true}},
+		{"reason", nil, []string{"p", "up", "d", "b", " ", "'", "s", "down"}, `berth pause --reason 'db '\''s' api`, berthwatch.Action{Verb: "pause", Name: "api", Reason: "db 's"}},
+		{"name for a shell", func(d *desk) { d.sees.State.Name = "it's; rm" }, []string{"p"}, `berth pause 'it'\''s; rm'`, berthwatch.Action{Verb: "pause", Name: "it's; rm"}},
+		{"name like a flag", func(d *desk) { d.sees.State.Name = "-x" }, []string{"p"}, "berth pause -- -x", berthwatch.Action{Verb: "pause", Name: "-x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			begin := func() *desk {
@@ -349,7 +352,7 @@ func TestActions(t *testing.T) {
 			}
 			d := begin()
 			d.run(d.press("y"))
-			if !slices.Equal(d.done, []Action{c.want}) {
+			if !slices.Equal(d.done, []berthwatch.Action{c.want}) {
 				t.Errorf("did %+v", d.done)
 			}
 			d.wants(": done")
@@ -513,7 +516,7 @@ func TestPlainAndJSON(t *testing.T) {
 	if strings.ContainsAny(text, "\x1b>") || !strings.Contains(text, " api ") || !strings.Contains(text, "newer layout") || strings.Count(text, "\n") != 6 {
 		t.Errorf("plain:\n%s", text)
 	}
-	s := NewSample(v)
+	s := v.Sample()
 	if len(s.Semaphores) != 1 || len(s.Damaged) != 1 || !s.Damaged[0].Newer || !s.At.Equal(start) {
 		t.Errorf("sample %+v", s)
 	}

@@ -1,0 +1,175 @@
+package berthwatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+const (
+	// glance is how long a semaphore is read in full after somebody has asked for it.
+	glance = 10 * time.Second
+	// mostDetails bounds how many are remembered in full.
+	mostDetails = 64
+)
+
+// Detail is one semaphore in full.
+type Detail struct {
+	State *berth.State // with its records; nil: not read yet. It is not changed any more
+	At    time.Time    // of State
+	Err   error        // why State is not, or no longer, up to date; with ErrNotFound it is idle
+	Why   []string     // who has paused or pinned it
+}
+
+// closeUp is what the sampler keeps of a semaphore that somebody looks at.
+type closeUp struct {
+	Detail
+	looked time.Time // last
+	next   time.Time // when it is to be read again
+	wanted int       // counts what makes all that was read before old
+	tried  int       // wanted, when the last attempt was begun
+}
+
+// Detail returns what is known of a semaphore with its holders and waiters, and has it
+// read for 10 seconds. It never waits for Redis. Many can be read at the same time: all
+// of them together take half of the sampler's share.
+func (s *Sampler) Detail(name string) Detail {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closeUp(name).Detail
+}
+
+// closeUp notes that somebody looks at a semaphore. s.mu is held.
+func (s *Sampler) closeUp(name string) *closeUp {
+	now := time.Now()
+	c := s.details[name]
+	if c == nil {
+		s.makeRoom(now)
+		c = &closeUp{}
+		s.details[name] = c
+	}
+	if now.Sub(c.looked) > glance { // nobody has looked: what is known is old
+		c.wanted, c.next = c.wanted+1, now
+		signal(s.kick)
+	}
+	c.looked, s.looked = now, now
+	signal(s.wake)
+	return c
+}
+
+// makeRoom forgets what nobody has looked at for a while, and whatever it takes for one
+// more. s.mu is held.
+func (s *Sampler) makeRoom(now time.Time) {
+	oldest := ""
+	for name, c := range s.details {
+		if now.Sub(c.looked) > idle {
+			delete(s.details, name)
+		} else if oldest == "" || c.looked.Before(s.details[oldest].looked) {
+			oldest = name
+		}
+	}
+	if len(s.details) >= mostDetails {
+		delete(s.details, oldest)
+	}
+}
+
+// Refresh has a semaphore read again as soon as the sampler's share allows, because it
+// was changed.
+func (s *Sampler) Refresh(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.closeUp(name)
+	c.wanted, c.next = c.wanted+1, time.Now()
+	s.reasonsAt = time.Time{}
+	signal(s.kick)
+}
+
+// Wait waits until there is a picture of all semaphores that was taken since the sampler
+// woke up, and of name, unless that is "", one since it was last changed or nobody looked
+// at it; or until it turns out that there will be none, or ctx ends.
+func (s *Sampler) Wait(ctx context.Context, name string) {
+	for {
+		s.mu.Lock()
+		signal(s.wake)
+		s.looked = time.Now()
+		ready, news := s.view.Err != nil || s.view.SearchErr != nil || s.view.Whole, s.news
+		ready = ready && s.awake && s.fresh
+		if name != "" {
+			c := s.closeUp(name)
+			ready = ready && c.tried == c.wanted
+		}
+		s.mu.Unlock()
+		if ready {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-news:
+		}
+	}
+}
+
+// tell wakes those who wait for news. s.mu is held.
+func (s *Sampler) tell() {
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// due returns which semaphore is to be read next, and when; "": none.
+func (s *Sampler) due() (name string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, c := range s.details {
+		next := c.next
+		if c.tried != c.wanted {
+			next = time.Time{} // somebody waits for it
+		}
+		if time.Since(c.looked) <= glance && (name == "" || next.Before(at)) {
+			name, at = n, next
+		}
+	}
+	return name, at
+}
+
+// wanted is how often what was read of a semaphore has become old.
+func (s *Sampler) wanted(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.details[name]; c != nil {
+		return c.wanted
+	}
+	return 0
+}
+
+// detail reads one semaphore with its records, and returns what that cost.
+func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
+	begun, wanted := time.Now(), s.wanted(name)
+	var state *berth.State
+	var why []string
+	cost, err := s.cost(ctx, 1, func() error {
+		for st, err := range s.in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
+			if err != nil {
+				return err
+			}
+			state = st
+		}
+		why = s.whys(ctx, state)
+		return nil
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.tell()
+	c := s.details[name]
+	if c == nil || ctx.Err() != nil {
+		return cost
+	}
+	if c.tried = wanted; c.wanted == wanted { // else it was changed meanwhile
+		c.next = begun.Add(s.cfg.Every)
+	}
+	if c.Err = err; err == nil && state != nil {
+		c.State, c.At, c.Why = state, time.Now(), why
+	}
+	return cost
+}

@@ -1,0 +1,150 @@
+package berthwatch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/words"
+)
+
+// Orders are the ways to sort rows, the usual one first. What is more comes first, and
+// after that the name.
+var Orders = []string{"waiting", "oldest wait", "use", "next expiry", "name"}
+
+var orders = map[string]func(a, b *Row) int{
+	"waiting": func(a, b *Row) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(use(b), use(a)), cmp.Compare(b.InUse, a.InUse))
+	},
+	"oldest wait": func(a, b *Row) int { return cmp.Compare(b.OldestWait, a.OldestWait) },
+	"use": func(a, b *Row) int {
+		return cmp.Or(cmp.Compare(use(b), use(a)), cmp.Compare(b.InUse, a.InUse))
+	},
+	"next expiry": func(a, b *Row) int { return cmp.Compare(soonest(a), soonest(b)) },
+	"name":        func(a, b *Row) int { return cmp.Compare(a.Name, b.Name) },
+}
+
+func use(r *Row) float64 {
+	if r.Limit == 0 {
+		return float64(r.InUse)
+	}
+	return float64(r.InUse) / float64(r.Limit)
+}
+
+func soonest(r *Row) time.Duration {
+	if r.NextExpiry == 0 {
+		return 1 << 62
+	}
+	return r.NextExpiry
+}
+
+// Sort sorts rows in one of the Orders, or in its reverse.
+func Sort(rows []Row, order string, reverse bool) {
+	less := orders[order]
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		d := less(&a, &b)
+		if reverse {
+			d = -d
+		}
+		return cmp.Or(d, cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Match tells whether a filter, a part of a name or a pattern, lets a name through.
+func Match(name, filter string) bool {
+	name, filter = strings.ToLower(name), strings.ToLower(filter)
+	if strings.ContainsAny(filter, "*?[") {
+		flat := strings.NewReplacer("/", "\n") // which are nothing special in a name
+		ok, err := path.Match(flat.Replace(filter), flat.Replace(name))
+		return ok || err != nil && strings.Contains(name, filter)
+	}
+	return strings.Contains(name, filter)
+}
+
+// States are the words for what is not as usual with a semaphore.
+func (r *Row) States() []string {
+	var corrupt *berth.CorruptError
+	switch {
+	case errors.As(r.Err, &corrupt) && corrupt.Newer:
+		return []string{"newer layout"}
+	case errors.As(r.Err, &corrupt) && corrupt.Heals > 0:
+		return []string{"half lost, heals in " + words.Age(corrupt.Heals)}
+	case r.Err != nil:
+		return []string{"damaged"}
+	case r.Idle:
+		return []string{"idle"}
+	}
+	var all []string
+	if r.Paused {
+		all = append(all, "paused")
+	}
+	if r.Pinned && r.Limit == 0 {
+		all = append(all, "frozen")
+	} else if r.Pinned {
+		all = append(all, "pinned")
+	}
+	if r.InUse > r.Limit {
+		all = append(all, "over limit")
+	}
+	if r.Expired > 0 {
+		all = append(all, fmt.Sprintf("%d expired", r.Expired))
+	}
+	return all
+}
+
+// Blocked says in a sentence why the first in the queue waits, and who has held longest.
+func Blocked(s *berth.State) string {
+	if len(s.Queue) == 0 {
+		return "Nobody waits."
+	}
+	text := "The first in the queue waits for " + WaitsFor(s, 0)
+	if first := Longest(s); first != nil && len(s.Leases) > 1 && !s.Paused && s.Limit > 0 && s.Limit-s.InUse < s.Queue[0].Weight {
+		text += "; " + Person(first.Label, first.Host, first.PID) + " has held longest"
+	}
+	return text + "."
+}
+
+// WaitsFor is what the waiter at a place of the queue waits for.
+func WaitsFor(s *berth.State, place int) string {
+	w := s.Queue[place]
+	free := s.Limit - s.InUse
+	switch {
+	case s.Paused:
+		return "\"berth resume\""
+	case s.Limit == 0:
+		return "another limit than 0"
+	case place > 0:
+		return fmt.Sprintf("those ahead (%d)", place)
+	case free >= w.Weight:
+		return "its turn, which is now"
+	}
+	text := words.Plural(w.Weight-max(free, 0), "permit")
+	if len(s.Leases) == 1 {
+		return text + " of " + Person(s.Leases[0].Label, s.Leases[0].Host, s.Leases[0].PID)
+	}
+	return text + " of " + words.Plural(len(s.Leases), "holder")
+}
+
+// Longest is the holder who has held longest; nil: there is none.
+func Longest(s *berth.State) (longest *berth.Holder) {
+	for i := range s.Leases {
+		if longest == nil || s.Leases[i].Held > longest.Held {
+			longest = &s.Leases[i]
+		}
+	}
+	return longest
+}
+
+// Person is who holds or waits, as in "sync (web-3:4711)".
+func Person(label, host string, pid int) string {
+	where := words.Clean(fmt.Sprintf("%s:%d", host, pid))
+	if label == "" {
+		return where
+	}
+	return words.Clean(label) + " (" + where + ")"
+}

@@ -1,0 +1,168 @@
+package berthweb_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthweb"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// TestEachAction, by a form and by JSON: the question shows the command, the change is made,
+// and the audit names who made it and why.
+func TestEachAction(t *testing.T) {
+	for _, c := range []struct {
+		verb, command string
+		form          url.Values
+		json          string
+		before        func(*berth.Inspector, *testenv.Env)
+		check         func(*berth.State) bool // nil: it is gone
+	}{
+		{verb: "pause", command: "berth pause api", check: func(s *berth.State) bool { return s.Paused }},
+		{
+			verb: "resume", command: "berth resume api", check: func(s *berth.State) bool { return !s.Paused },
+			before: func(in *berth.Inspector, e *testenv.Env) { e.Must(in.Pause(e.Ctx, "api")) },
+		},
+		{
+			verb: "pin", command: "berth pin api 0", form: url.Values{"limit": {"0"}}, json: `,"limit":0`,
+			check: func(s *berth.State) bool { return s.Pinned && s.Limit == 0 },
+		},
+		{
+			verb: "unpin", command: "berth unpin api", check: func(s *berth.State) bool { return !s.Pinned },
+			before: func(in *berth.Inspector, e *testenv.Env) { e.Must(in.Pin(e.Ctx, "api", 9)) },
+		},
+		{
+			verb: "resize", command: "berth resize api 7", form: url.Values{"limit": {"7"}}, json: `,"limit":7`,
+			check: func(s *berth.State) bool { return s.Limit == 7 && !s.Pinned },
+		},
+		{
+			verb: "evict", command: "berth evict api LEASE", form: url.Values{"id": {"LEASE"}}, json: `,"id":"LEASE"`,
+			check: func(s *berth.State) bool { return s.Leases[0].Evicting },
+		},
+		{
+			verb: "evict", command: "berth evict --force api LEASE", form: url.Values{"id": {"LEASE"}, "force": {"1"}, "confirm": {"api"}}, json: `,"id":"LEASE","force":true,"confirm":"api"`,
+			check: func(s *berth.State) bool { return len(s.Leases) == 1 },
+		},
+		{verb: "purge", command: "berth purge api", form: url.Values{"confirm": {"api"}}, json: `,"confirm":"api"`},
+	} {
+		for _, how := range []string{"form", "json"} {
+			t.Run(c.command+" by "+how, func(t *testing.T) {
+				testenv.Embedded(t, func(e *testenv.Env) {
+					t := e.T
+					w := open(e, nil, nil)
+					sem := e.Peer().Named("api", 3, berth.Label("worker"))
+					l := e.Hold(sem)
+					e.Hold(sem)
+					if c.before != nil {
+						c.before(e.Inspector, e)
+					}
+					lease := func(s string) string { return strings.ReplaceAll(s, "LEASE", l.ID()) }
+					values := url.Values{"verb": {c.verb}, "name": {"api"}}
+					for key, v := range c.form {
+						values.Set(key, lease(v[0]))
+					}
+					question := w.get("/act?" + values.Encode())
+					w.wants(question, ">"+lease(c.command)+"</code>", `value="no" autofocus`)
+					if c.verb == "evict" {
+						w.wants(question, "worker (")
+					}
+					if how == "form" {
+						values.Set("reason", "it's stuck")
+						values.Set("answer", "yes")
+						rec := w.post(values)
+						want := "s?name=api&done=" + c.verb
+						if c.check == nil {
+							want = "./?done=purge"
+						}
+						if rec.Code != http.StatusSeeOther || rec.Header().Get("Location") != want {
+							t.Fatalf("status %d, to %q: %s", rec.Code, rec.Header().Get("Location"), rec.Body)
+						}
+						if c.check != nil {
+							w.wants(w.get("/"+want), `role="status"`)
+						}
+					} else if rec := w.order(c.verb, `{"name":"api","reason":"it's stuck"`+lease(c.json)+"}"); rec.Code != http.StatusOK {
+						t.Fatalf("status %d: %s", rec.Code, rec.Body)
+					}
+					st, err := e.Inspector.Show(e.Ctx, "api")
+					if c.check == nil {
+						e.WantErr(err, berth.ErrNotFound)
+					} else if e.Must(err); !c.check(st) {
+						t.Errorf("afterwards: %+v", st)
+					}
+					audited := 0
+					for entry, err := range e.Inspector.Audit(e.Ctx) {
+						e.Must(err)
+						if audited++; entry.Who != "ann@192.0.2.1" || entry.Why != "it's stuck" || !strings.HasPrefix(entry.Verb, c.verb) {
+							t.Errorf("audit: %+v", entry)
+						}
+					}
+					if audited != 1 || !strings.Contains(w.log.String(), "who=ann@192.0.2.1") {
+						t.Errorf("%d entries in the audit, log %s", audited, &w.log)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAPageShowsWhatWasDoneOnIt at once, although pictures are taken at their own pace.
+func TestAPageShowsWhatWasDoneOnIt(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		e.Hold(e.Peer().Named("api", 3))
+		w.wants(w.get("/s?name=api"), "verb=pause")
+		for i, verb := range []string{"pause", "resume", "pause", "resume"} {
+			w.post(url.Values{"verb": {verb}, "name": {"api"}, "answer": {"yes"}})
+			text := w.get("/s?name=api")
+			if n := strings.Count(w.get("/audit"), "<td>ann@192.0.2.1</td>"); n != i+1 {
+				e.Errorf("%d actions in the audit after %d", n, i+1)
+			}
+			if verb == "pause" {
+				w.wants(text, "Paused by ann@192.0.2.1", "verb=resume")
+			} else {
+				w.lacks(text, "verb=resume")
+			}
+		}
+	})
+}
+
+// TestWhatIsWrongWithAnAnswer is told where it was given, and nothing is changed.
+func TestWhatIsWrongWithAnAnswer(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		w := open(e, nil, func(o *berthweb.Options) { o.RequireReason = true })
+		l := e.Hold(e.Peer().Named("api", 3))
+		for _, c := range []struct {
+			values url.Values
+			status int
+			text   string
+		}{
+			{url.Values{"verb": {"pause"}}, 400, "a reason is required"},
+			{url.Values{"verb": {"purge"}, "reason": {"x"}, "confirm": {"apis"}}, 400, "the name was not typed as it is"},
+			{url.Values{"verb": {"evict"}, "id": {l.ID()}, "force": {"1"}, "reason": {"x"}}, 400, "the name was not typed as it is"},
+			{url.Values{"verb": {"evict"}, "id": {"aaaaaaaa.aaaaaaaaaaaaaaaaaa"}, "reason": {"x"}}, 404, "neither holds nor waits"},
+			{url.Values{"verb": {"pause"}, "reason": {"a\u202eb"}}, 400, "reason"},
+		} {
+			c.values.Set("name", "api")
+			c.values.Set("answer", "yes")
+			rec := w.post(c.values)
+			if rec.Code != c.status {
+				t.Errorf("%v: status %d", c.values, rec.Code)
+			}
+			w.wants(rec.Body.String(), `<p class="stale" role="alert">`, c.text, `method="post"`)
+		}
+		if rec := w.order("pause", `{"name":"api"}`); rec.Code != http.StatusBadRequest || !strings.Contains(rec.Body.String(), `"code": "reason"`) {
+			t.Errorf("JSON without a reason: %d %s", rec.Code, rec.Body)
+		}
+		st, err := e.Inspector.Show(e.Ctx, "api")
+		e.Must(err)
+		if st.Paused || len(st.Leases) != 1 || st.Leases[0].Evicting {
+			t.Errorf("it was changed: %+v", st)
+		}
+		e.Pass(time.Second)
+	})
+}

@@ -1,0 +1,300 @@
+package berthweb
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/internal/words"
+)
+
+const (
+	pageSize  = 100
+	mostLimit = 1000 // of rows or records in one answer
+	mostFrom  = 1 << 20
+	// stuck is of how many, for which somebody waits, the list says who has held longest:
+	// they are read in full.
+	stuck = 12
+	// flapping is a limit that has changed so often in the last minutes.
+	flaps    = 4
+	flapSpan = 15 * time.Minute
+)
+
+// states are what the list can be limited to.
+var states = []string{"contended", "paused", "pinned", "flapping", "damaged"}
+
+// choice is what of the list is shown.
+type choice struct {
+	Filter, State, Order string
+	Reverse              bool
+	from, limit          int
+}
+
+// chosen reads a choice. What is not one of the words that there are is an error.
+func chosen(q url.Values) (c choice, err error) {
+	c = choice{Filter: q.Get("q"), State: q.Get("state"), Order: q.Get("sort"), Reverse: q.Get("reverse") == "1"}
+	if c.Order == "" {
+		c.Order = berthwatch.Orders[0]
+	}
+	switch {
+	case len(c.Filter) > 256:
+		return c, &badRequest{http.StatusBadRequest, "q", "The filter is longer than 256 bytes.", ""}
+	case c.State != "" && !slices.Contains(states, c.State):
+		return c, &badRequest{http.StatusBadRequest, "state", "There is no such state.", fmt.Sprint("One of ", states, ".")}
+	case !slices.Contains(berthwatch.Orders, c.Order):
+		return c, &badRequest{http.StatusBadRequest, "sort", "There is no such order.", fmt.Sprintf("One of %q.", berthwatch.Orders)}
+	}
+	if c.from, err = number(q, "cursor", 0, 0, mostFrom); err != nil {
+		return c, err
+	}
+	c.limit, err = number(q, "limit", pageSize, 1, mostLimit)
+	return c, err
+}
+
+// number reads a number between bounds.
+func number(q url.Values, key string, def, least, most int) (int, error) {
+	text := q.Get(key)
+	if text == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, &badRequest{http.StatusBadRequest, key, key + " is no number, or out of bounds.", fmt.Sprintf("From %d to %d.", least, most)}
+	}
+	return n, nil
+}
+
+// is tells whether a row is in a state.
+func (s *site) is(r *berthwatch.Row, state string) bool {
+	switch state {
+	case "contended":
+		return r.Waiting > 0
+	case "paused":
+		return r.Paused
+	case "pinned":
+		return r.Pinned
+	case "flapping":
+		return r.LimitChanges >= flaps && s.sampler.LimitChanges(r.Name, time.Now().Add(-flapSpan)) >= flaps
+	case "damaged":
+		return r.Err != nil
+	}
+	return true
+}
+
+// choose returns the rows that are chosen, in order, and how many there are in each state.
+func (s *site) choose(rows []berthwatch.Row, c choice) (chosen []berthwatch.Row, counts map[string]int) {
+	counts = map[string]int{}
+	for _, r := range rows {
+		if !berthwatch.Match(r.Name, c.Filter) {
+			continue
+		}
+		counts[""]++
+		for _, state := range states {
+			if s.is(&r, state) {
+				counts[state]++
+			}
+		}
+		if s.is(&r, c.State) {
+			chosen = append(chosen, r)
+		}
+	}
+	berthwatch.Sort(chosen, c.Order, c.Reverse)
+	return chosen, counts
+}
+
+// slice is the part of n rows from a place on.
+func (c *choice) slice(n int) (from, to int) {
+	from = min(c.from, n)
+	return from, min(from+c.limit, n)
+}
+
+// chip is a link to a part of the list.
+type chip struct {
+	Name, URL string
+	Count     int
+	Current   bool
+}
+
+// entry is a row as it is shown.
+type entry struct {
+	berthwatch.Row
+	Sound  bool // it can be read, and is not idle
+	Bar    int  // of 100
+	Look   string
+	States []string
+	Spark  spark
+	Who    string // who has paused or pinned it, or has held longest where somebody waits
+}
+
+// listData is the list as it is shown.
+type listData struct {
+	page
+	choice
+	Heads      []head
+	Chips      []chip
+	Entries    []entry
+	Total      int // before the choice
+	Used       int
+	Waiting    int
+	Oldest     time.Duration
+	Dropped    int
+	Matching   int
+	First      int // number of the first that is shown
+	Last       int
+	Prev, Next string
+}
+
+func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	c, err := chosen(q)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	v, _ := s.look(r, "")
+	d := listData{page: s.page(r, "Semaphores", "list"), choice: c, Total: len(v.Rows), Dropped: v.Dropped}
+	d.freshness(&v, v.At, v.Err)
+	if d.Searching = !v.Whole && v.Err == nil; v.SearchErr != nil && v.Err == nil {
+		d.Stale, d.Searching = "Names cannot be searched for: "+short(v.SearchErr), false
+	}
+	for i := range v.Rows {
+		d.Used, d.Waiting, d.Oldest = d.Used+v.Rows[i].InUse, d.Waiting+v.Rows[i].Waiting, max(d.Oldest, v.Rows[i].OldestWait)
+	}
+	rows, counts := s.choose(v.Rows, c)
+	d.links(q, counts)
+	from, to := c.slice(len(rows))
+	d.First, d.Last, d.Matching = min(from+1, len(rows)), to, len(rows)
+	if from > 0 {
+		d.Prev = with(q, "cursor", strconv.Itoa(max(from-c.limit, 0)))
+	}
+	if to < len(rows) {
+		d.Next = with(q, "cursor", strconv.Itoa(to))
+	}
+	for i := range rows[from:to] {
+		d.Entries = append(d.Entries, s.entry(&rows[from+i], v.At))
+	}
+	s.who(r, d.Entries)
+	status := http.StatusOK
+	if v.At.IsZero() && v.Err != nil {
+		status = http.StatusServiceUnavailable
+	}
+	s.render(w, r, status, "list", &d)
+}
+
+// head is the title of a column, by which the list can be sorted.
+type head struct{ Title, URL, Sorted, Class string }
+
+// columns are the titles, and by what they sort.
+var columns = []struct{ title, order, class string }{
+	{"Name", "name", ""},
+	{"In use", "use", ""},
+	{"Waiting", "waiting", "num"},
+	{"Oldest", "oldest wait", "num"},
+	{"Who", "", "wide"},
+	{"Expiry", "next expiry", "num wide"},
+	{"Last minute", "", "wide"},
+}
+
+// links fills in the links of the list: to its parts, and to its orders.
+func (d *listData) links(q url.Values, counts map[string]int) {
+	for _, c := range columns {
+		h := head{Title: c.title, Class: c.class}
+		if c.order != "" {
+			h.URL = with(q, "sort", c.order, "reverse", "", "cursor", "")
+		}
+		if c.order == d.Order {
+			if h.Sorted = "descending"; d.Reverse != (c.order == "name" || c.order == "next expiry") {
+				h.Sorted = "ascending"
+			}
+			if !d.Reverse {
+				h.URL = with(q, "sort", c.order, "reverse", "1", "cursor", "")
+			}
+		}
+		d.Heads = append(d.Heads, h)
+	}
+	d.Chips = append(d.Chips, chip{"all", with(q, "state", "", "cursor", ""), counts[""], d.State == ""})
+	for _, state := range states {
+		d.Chips = append(d.Chips, chip{state, with(q, "state", state, "cursor", ""), counts[state], d.State == state})
+	}
+}
+
+func (s *site) entry(r *berthwatch.Row, now time.Time) entry {
+	e := entry{Row: *r, Sound: r.Err == nil && !r.Idle, Bar: share(r.InUse, r.Limit), States: r.States()}
+	switch {
+	case r.InUse > r.Limit:
+		e.Look = "bad"
+	case r.InUse == r.Limit:
+		e.Look = "full"
+	}
+	if e.Sound {
+		if s.is(r, "flapping") {
+			e.States = append(e.States, "flapping")
+		}
+		e.Spark = sparkline(s.sampler.History(r.Name, now.Add(-time.Minute)), now)
+	}
+	return e
+}
+
+// who notes who is behind what is unusual.
+func (s *site) who(r *http.Request, entries []entry) {
+	var reasons berthwatch.Reasons
+	left := stuck
+	for i := range entries {
+		e := &entries[i]
+		if (e.Paused || e.Pinned) && reasons == nil {
+			audit, err := s.audit(r, "")
+			reasons = berthwatch.ReasonsIn(func(yield func(berth.Audited, error) bool) {
+				for i := 0; err == nil && i < len(audit) && yield(audit[i], nil); i++ {
+				}
+			})
+		}
+		switch {
+		case e.Paused:
+			e.Who = reasons.Pause(e.Name)
+		case e.Pinned:
+			e.Who = reasons.Pin(e.Name)
+		case e.Waiting > 0 && left > 0:
+			left--
+			if st := s.sampler.Detail(e.Name).State; st != nil {
+				if h := berthwatch.Longest(st); h != nil {
+					e.Who = "held by " + berthwatch.Person(h.Label, h.Host, h.PID) + " for " + words.Age(h.Held)
+				}
+			}
+		}
+	}
+}
+
+// share is a part of a whole, of 100.
+func share(part, whole int) int {
+	switch {
+	case part == 0:
+		return 0
+	case part >= whole:
+		return 100
+	}
+	return max(part*100/whole, 2)
+}
+
+// badge is how the word for a state looks.
+func badge(state string) string {
+	switch state {
+	case "idle":
+		return "dim"
+	case "paused", "pinned", "flapping":
+		return "warn"
+	}
+	return "bad"
+}
+
+// Where says which of the rows are shown.
+func (d *listData) Where() string {
+	if d.Last-d.First+1 >= d.Matching {
+		return words.Plural(d.Matching, "semaphore")
+	}
+	return fmt.Sprintf("%d to %d of %s", d.First, d.Last, words.Plural(d.Matching, "semaphore"))
+}

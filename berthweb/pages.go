@@ -1,0 +1,225 @@
+package berthweb
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"html/template"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/internal/words"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// templates are the pages: each has the block "page", and "live", what changes of it.
+var templates = parse("list", "semaphore", "audit", "doctor", "about", "act")
+
+func parse(names ...string) map[string]*template.Template {
+	all := map[string]*template.Template{}
+	for _, name := range names {
+		all[name] = template.Must(template.New("layout.html").Funcs(template.FuncMap{
+			"clean": words.Clean, "age": age, "left": left, "who": berthwatch.Person, "plural": words.Plural, "badge": badge,
+		}).ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
+	}
+	return all
+}
+
+func age(d time.Duration) string {
+	if d <= 0 {
+		return "–"
+	}
+	return words.Age(d)
+}
+
+func left(d time.Duration, expired bool) string {
+	if expired {
+		return "expired"
+	}
+	return age(d)
+}
+
+// page is what every page shows.
+type page struct {
+	Title, Here string
+	User        string
+	Write       bool   // the user may change things
+	Doctor      bool   // there is such a page
+	Stale       string // how old the picture is, and why; "": it is fresh
+	Searching   bool
+	Note        string // what has been done
+	Live        bool   // it changes by itself
+}
+
+func (s *site) page(r *http.Request, title, here string) page {
+	p := page{Title: title, Here: here, Doctor: s.Doctor != nil}
+	p.User, p.Write = s.User(r)
+	p.Note = verbs[r.URL.Query().Get("done")]
+	return p
+}
+
+// freshness notes how old a picture is, and why.
+func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
+	old := time.Since(at)
+	switch {
+	case err != nil && at.IsZero():
+		p.Stale = "Nothing is known yet: " + short(err)
+	case err != nil:
+		p.Stale = "As of " + words.Age(old) + " ago: " + short(err)
+	case !at.IsZero() && old > 3*v.Pace+patience:
+		p.Stale = "As of " + words.Age(old) + " ago"
+	}
+	p.Live = true
+}
+
+// render answers with a page, or with what changes of it.
+func (s *site) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
+	block := "layout.html"
+	if r.URL.Query().Get("fragment") == "1" {
+		block = "live"
+	}
+	var b bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&b, block, data); err != nil {
+		s.Logger.Error("berthweb: a page could not be made", "page", name, "error", err)
+		plain(w, http.StatusInternalServerError, "This page could not be made.")
+		return
+	}
+	send(w, r, status, "text/html; charset=utf-8", b.Bytes())
+}
+
+// send answers with a body, or says that it is the one that the browser has.
+func send(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte) {
+	h := w.Header()
+	if status == http.StatusOK {
+		tag := etag(body)
+		h.Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	h.Set("Content-Type", kind)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a browser that has gone needs no answer
+}
+
+func etag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+}
+
+// kinds are of our files. What a system says of them may be anything.
+var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+
+// asset serves one of our files.
+func (s *site) asset(name string) http.HandlerFunc {
+	body, err := fs.ReadFile(files, "static/"+name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache") // that is: ask whether it has changed
+		send(w, r, http.StatusOK, kinds[path.Ext(name)], body)
+	}
+}
+
+// auditPage is who has changed what, of all semaphores or of one.
+func (s *site) auditPage(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("name")
+	p := struct {
+		page
+		Name    string
+		Entries []berth.Audited
+		Error   string
+	}{page: s.page(r, "Audit", "audit"), Name: name}
+	entries, err := s.audit(r, name)
+	if err != nil {
+		p.Error = short(err)
+	}
+	p.Entries = entries
+	s.render(w, r, statusOf(err), "audit", &p)
+}
+
+// audit returns the audit of one semaphore, or of all.
+func (s *site) audit(r *http.Request, name string) ([]berth.Audited, error) {
+	all, err := s.audited.get(r.Context(), auditFor, s.readAudit)
+	if name == "" || err != nil {
+		return all, err
+	}
+	entries := []berth.Audited{}
+	for _, e := range all {
+		if e.Name == name {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+func (s *site) doctorPage(w http.ResponseWriter, r *http.Request) {
+	p := struct {
+		page
+		Findings []Finding
+		At       time.Time
+		Error    string
+	}{page: s.page(r, "Doctor", "doctor")}
+	if s.Doctor == nil {
+		s.refuse(w, r, http.StatusNotFound, "not_found", "There is no such page.", "")
+		return
+	}
+	var err error
+	if p.Findings, err = s.examined.get(r.Context(), doctorFor, s.Doctor); err != nil {
+		p.Error = short(err)
+	}
+	p.At = s.examined.asOf()
+	s.render(w, r, statusOf(err), "doctor", &p)
+}
+
+func (s *site) aboutPage(w http.ResponseWriter, r *http.Request) {
+	v, _ := s.look(r, "")
+	p := struct {
+		page
+		Version, Command string
+		Server           berth.Server
+		ServerError      string
+		View             berthwatch.View
+		Cost             string
+		Events           string
+	}{page: s.page(r, "About", "about"), Version: s.Version, Command: s.Command, View: v, Events: "listening"}
+	p.Cost = strconv.FormatFloat(float64(v.Cost)/float64(time.Millisecond), 'f', 1, 64) + " ms"
+	server, err := s.server.get(r.Context(), auditFor, s.in.Server)
+	if p.Server = server; err != nil {
+		p.ServerError = short(err)
+	}
+	if !v.Events.Listening {
+		p.Events = "not listening"
+		if v.Events.Err != nil {
+			p.Events += ": " + short(v.Events.Err)
+		}
+	}
+	s.render(w, r, http.StatusOK, "about", &p)
+}
+
+// with returns the query of a request with some values changed; "" drops one.
+func with(q url.Values, pairs ...string) string {
+	changed := maps.Clone(q)
+	changed.Del("fragment")
+	changed.Del("done")
+	for i := 0; i < len(pairs); i += 2 {
+		changed.Set(pairs[i], pairs[i+1])
+		if pairs[i+1] == "" {
+			changed.Del(pairs[i])
+		}
+	}
+	return "?" + changed.Encode()
+}

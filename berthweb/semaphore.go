@@ -1,0 +1,195 @@
+package berthweb
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
+)
+
+const (
+	recordsPage = 200 // of holders, and of waiters
+	mostSlots   = 64  // that are drawn
+	mostAudited = 10  // entries of the audit beside a semaphore
+)
+
+// part is the records that are shown of all that there are.
+type part struct {
+	First, Last, All int
+	Prev, Next       string
+}
+
+// slot is one of the places of a semaphore, and who has it.
+type slot struct {
+	N    int
+	Look string
+	Who  string
+}
+
+// waiter is a waiter, and what they wait for.
+type waiter struct {
+	berth.Waiter
+	For string
+}
+
+// Place is where a waiter is in the queue, from 1.
+func (w waiter) Place() int { return w.Ahead + 1 }
+
+// semaphoreData is one semaphore as it is shown.
+type semaphoreData struct {
+	page
+	Name            string
+	State           *berth.State // nil: there is none, and Why or Problem says more
+	Row             berthwatch.Row
+	Bar             int
+	Look            string
+	Badges          []string
+	Blocked         string
+	Reasons         []string
+	Problem         string // it cannot be read
+	Damaged, Idle   bool
+	Slots           []slot
+	Holders         []berth.Holder
+	Waiters         []waiter
+	HolderPart      part
+	WaiterPart      part
+	Charts          []chart
+	Audit           []berth.Audited
+	Commands        []string // that show and do the same
+	Limit, MaxLimit int      // for the forms
+}
+
+func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	name := q.Get("name")
+	h, errH := number(q, "holders", 0, 0, mostFrom)
+	f, errW := number(q, "waiters", 0, 0, mostFrom)
+	if err := errors.Join(validName(name), errH, errW); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	v, detail := s.look(r, name)
+	if errors.Is(detail.Err, berth.ErrInvalid) {
+		s.fail(w, r, detail.Err)
+		return
+	}
+	d := semaphoreData{page: s.page(r, name, "semaphore"), Name: name, Reasons: detail.Why, MaxLimit: berth.MaxLimit}
+	for _, verb := range []string{"show", "pause", "resume", "pin", "unpin", "purge"} {
+		words := berthwatch.Action{Verb: verb, Name: name, Limit: 1}.Args()
+		d.Commands = append(d.Commands, s.Command+" "+berthwatch.Quote(words))
+	}
+	status := d.state(&v, &detail)
+	d.records(q, h, f)
+	now := time.Now()
+	history := s.sampler.History(name, now.Add(-time.Hour))
+	recent := history[first(history, now.Add(-5*time.Minute)):]
+	d.Charts = []chart{
+		newChart(recent, now, 5*time.Minute, "Last 5 minutes", "5 min ago"),
+		newChart(history, now, time.Hour, "Last hour", "1 h ago"),
+	}
+	if audit, err := s.audit(r, name); err == nil {
+		d.Audit = audit[:min(len(audit), mostAudited)]
+	}
+	s.render(w, r, status, "semaphore", &d)
+}
+
+// first is the first of the points since a moment.
+func first(points []berthwatch.Point, since time.Time) int {
+	i, _ := slices.BinarySearchFunc(points, since.UnixMilli(), func(p berthwatch.Point, at int64) int { return int(p.At - at) })
+	return i
+}
+
+// state fills in what is known, and returns the status that goes with it.
+func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int {
+	away := detail.Err
+	switch {
+	case errors.Is(detail.Err, berth.ErrNotFound):
+		d.Idle = true
+		d.freshness(v, v.At, nil)
+		return http.StatusNotFound
+	case errors.Is(detail.Err, berth.ErrCorrupt):
+		d.Damaged, d.Problem = true, short(detail.Err)
+		row := berthwatch.Row{Err: detail.Err}
+		d.Badges = row.States()
+		d.freshness(v, v.At, nil)
+		return http.StatusOK
+	}
+	if v.Err != nil {
+		away = v.Err
+	}
+	d.freshness(v, detail.At, away)
+	if detail.State == nil {
+		if d.Searching = away == nil; d.Searching {
+			return http.StatusOK // it will be there soon
+		}
+		return http.StatusServiceUnavailable
+	}
+	st := detail.State
+	d.State, d.Row = st, berthwatch.Row{Summary: st.Summary}
+	d.Badges, d.Blocked = d.Row.States(), berthwatch.Blocked(st)
+	d.Bar = share(st.InUse, st.Limit)
+	if st.InUse >= st.Limit {
+		d.Look = "full"
+	}
+	if st.InUse > st.Limit {
+		d.Look = "bad"
+	}
+	return http.StatusOK
+}
+
+// records chooses which holders and waiters are shown.
+func (d *semaphoreData) records(q url.Values, holders, waiters int) {
+	st := d.State
+	if st == nil {
+		return
+	}
+	d.HolderPart = parted(q, "holders", holders, len(st.Leases))
+	d.Holders = st.Leases[max(d.HolderPart.First-1, 0):d.HolderPart.Last]
+	d.WaiterPart = parted(q, "waiters", waiters, len(st.Queue))
+	for i := max(d.WaiterPart.First-1, 0); i < d.WaiterPart.Last; i++ {
+		d.Waiters = append(d.Waiters, waiter{st.Queue[i], berthwatch.WaitsFor(st, i)})
+	}
+	if st.Limit > mostSlots || st.Limit < 2 {
+		return
+	}
+	d.Slots = make([]slot, st.Limit)
+	for i := range d.Slots {
+		d.Slots[i] = slot{N: i, Look: "free", Who: "free"}
+	}
+	for _, h := range st.Leases {
+		if h.Slot < len(d.Slots) && h.Slot >= 0 {
+			at := slot{N: h.Slot, Look: "held", Who: berthwatch.Person(h.Label, h.Host, h.PID)}
+			if h.Expired || h.Evicting {
+				at.Look = "odd"
+			}
+			d.Slots[h.Slot] = at
+		}
+	}
+}
+
+// parted is a page of records, from one on.
+func parted(q url.Values, key string, from, all int) part {
+	from = min(from, max(all-1, 0))
+	p := part{First: min(from+1, all), Last: min(from+recordsPage, all), All: all}
+	if from > 0 {
+		p.Prev = with(q, key, strconv.Itoa(max(from-recordsPage, 0)))
+	}
+	if p.Last < all {
+		p.Next = with(q, key, strconv.Itoa(p.Last))
+	}
+	return p
+}
+
+// Whole reports whether all are shown.
+func (p part) Whole() bool { return p.First <= 1 && p.Last == p.All }
+
+// Sentence is a reason as a sentence of its own.
+func (d *semaphoreData) Sentence(reason string) string {
+	return strings.ToUpper(reason[:1]) + reason[1:] + "."
+}

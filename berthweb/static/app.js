@@ -1,0 +1,211 @@
+// What the pages do beyond links and forms: they follow what happens, filter while one
+// types, and ask before an action without leaving the page.
+
+const every = 2000; // ms between two looks
+const longest = 30000; // the same where the server does not answer
+const live = document.querySelector("[data-live]");
+const lost = document.getElementById("lost");
+const dialog = document.getElementById("dialog");
+const filter = document.getElementById("filter");
+
+// Following: one request at a time, none while the page is hidden.
+
+let tag = ""; // of what is shown
+let pause = every;
+let timer = 0;
+let current = null; // the request that is under way
+
+function fragment(url) {
+  const u = new URL(url, location.href);
+  u.searchParams.set("fragment", "1");
+  u.searchParams.delete("done");
+  return u;
+}
+
+function later(ms) {
+  clearTimeout(timer);
+  if (live && !document.hidden) timer = setTimeout(look, ms);
+}
+
+async function look() {
+  clearTimeout(timer);
+  current?.abort();
+  const mine = (current = new AbortController());
+  const giveUp = setTimeout(() => mine.abort(), 10000);
+  try {
+    const headers = tag ? { "If-None-Match": tag } : {};
+    const answer = await fetch(fragment(location.href), { headers, cache: "no-store", signal: mine.signal });
+    if (answer.status !== 304) await take(answer, mine);
+    pause = every;
+    lost.hidden = true;
+  } catch {
+    if (mine !== current) return; // another one is under way
+    pause = Math.min(pause * 2, longest);
+    lost.textContent = `This page is not up to date: its server does not answer. It tries again every ${pause / 1000} s.`;
+    lost.hidden = false;
+  } finally {
+    clearTimeout(giveUp);
+  }
+  if (mine === current) later(pause);
+}
+
+// take shows an answer, unless it is none of our pages.
+async function take(answer, mine) {
+  const page = (answer.headers.get("Content-Type") ?? "").startsWith("text/html");
+  if (!page) throw new Error(`status ${answer.status}`);
+  const text = await answer.text();
+  if (mine !== current || reading()) return;
+  tag = answer.headers.get("ETag") ?? "";
+  show(live, text);
+}
+
+// reading tells whether somebody has marked text, which must not go away.
+function reading() {
+  const marked = getSelection();
+  return marked && !marked.isCollapsed && live.contains(marked.anchorNode);
+}
+
+// show replaces the contents of a place, and keeps the focus and what was typed.
+function show(place, html) {
+  const focus = place.contains(document.activeElement) ? document.activeElement.id : "";
+  const typed = [...place.querySelectorAll("input[id]")].filter((f) => f.value !== f.defaultValue);
+  const parsed = new DOMParser().parseFromString(html, "text/html");
+  place.replaceChildren(...parsed.body.childNodes);
+  for (const f of typed) {
+    const same = document.getElementById(f.id);
+    if (same) same.value = f.value;
+  }
+  if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
+}
+
+if (live) {
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    if (document.hidden) return;
+    pause = every;
+    look();
+  });
+  addEventListener("online", look);
+  later(every);
+}
+
+// Filtering while one types. The address follows, so that it can be kept.
+
+let typed = 0;
+
+function applyFilter() {
+  const u = new URL(location.href);
+  for (const [key, value] of new FormData(filter)) {
+    if (value) u.searchParams.set(key, value);
+    else u.searchParams.delete(key);
+  }
+  u.searchParams.delete("cursor");
+  u.searchParams.delete("done");
+  history.replaceState(null, "", u);
+  tag = "";
+  look();
+}
+
+filter?.addEventListener("input", () => {
+  clearTimeout(typed);
+  typed = setTimeout(applyFilter, 200);
+});
+filter?.addEventListener("submit", (e) => {
+  e.preventDefault();
+  clearTimeout(typed);
+  applyFilter();
+  rows()[0]?.focus();
+});
+
+// Keys: those that browsers have, and / and the arrows on the list.
+
+function rows() {
+  return [...document.querySelectorAll("a.row")];
+}
+
+document.addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || dialog.open) return;
+  const field = document.getElementById("q");
+  const typing = e.target.matches("input, select, textarea");
+  if (e.key === "/" && field && !typing) {
+    e.preventDefault();
+    field.focus();
+    field.select();
+  } else if (e.key === "Escape" && field && (field.value || e.target === field)) {
+    field.value = "";
+    applyFilter();
+  } else if (e.key === "ArrowDown" || e.key === "ArrowUp") {
+    const all = rows();
+    const at = all.indexOf(document.activeElement);
+    if (!all.length || (typing && e.target !== field) || (at < 0 && e.target !== field)) return;
+    e.preventDefault();
+    const next = at + (e.key === "ArrowDown" ? 1 : -1);
+    (next < 0 ? field : all[Math.min(next, all.length - 1)]).focus();
+  }
+});
+
+// Asking: the page with the question, in a dialog. Its forms work without us.
+
+let opener = "";
+
+async function ask(url) {
+  opener = document.activeElement?.id ?? "";
+  try {
+    const answer = await fetch(fragment(url), { cache: "no-store", signal: AbortSignal.timeout(10000) });
+    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    show(dialog, await answer.text());
+    dialog.showModal();
+    dialog.querySelector("[value=no]").focus();
+  } catch {
+    location.href = url; // it says what is wrong
+  }
+}
+
+document.addEventListener("click", (e) => {
+  const link = e.target.closest("a[data-ask]");
+  if (link && e.button === 0 && !e.ctrlKey && !e.metaKey && !e.shiftKey) {
+    e.preventDefault();
+    ask(link.href);
+  }
+});
+
+document.addEventListener("submit", (e) => {
+  if (!e.target.matches("form[data-ask]")) return;
+  e.preventDefault();
+  const u = new URL(e.target.getAttribute("action"), location.href);
+  u.search = new URLSearchParams(new FormData(e.target, e.submitter));
+  ask(u.href);
+});
+
+dialog.addEventListener("click", (e) => {
+  if (e.target.value === "no") {
+    e.preventDefault();
+    dialog.close();
+  }
+});
+dialog.addEventListener("close", () => {
+  dialog.replaceChildren();
+  document.getElementById(opener)?.focus();
+});
+
+// The command follows the reason. Enter in a field goes on to the next one: the answer is
+// No until somebody chooses another.
+
+function quote(word) {
+  return /^[A-Za-z0-9_./:@%+,=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+document.addEventListener("input", (e) => {
+  const command = document.getElementById("command");
+  if (e.target.id !== "reason" || !command) return;
+  const reason = e.target.value.trim();
+  command.textContent = `${command.dataset.head} ${reason ? `--reason ${quote(reason)} ` : ""}${command.dataset.tail}`;
+});
+
+document.addEventListener("keydown", (e) => {
+  const form = e.target.closest?.("form.ask");
+  if (e.key !== "Enter" || !form || e.target.tagName !== "INPUT") return;
+  e.preventDefault();
+  const fields = [...form.elements].filter((f) => f.type !== "hidden");
+  fields[fields.indexOf(e.target) + 1]?.focus();
+});

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthprom"
+	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/berthweb"
+	"github.com/berth-go/berth/cmd/berth/internal/doctor"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/serve"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
+)
+
+const serveLong = `Serve web pages about the semaphores, and the same as JSON: which are stuck, who
+holds and who waits, and what operators have done. Redis is asked once for all
+who look, for 2 % of its time at most, and not at all while nobody looks.
+
+Without flags only this machine can reach it, and nothing can be changed. It
+does not start when it would be open by mistake: another address than a
+loopback one needs users, and passwords need TLS, here or in front
+(--behind-tls-proxy).
+
+Users are lines of a file that nobody else may read:
+  --auth-file    USER:HASH:ROLE, as "berth serve hash-password" prints them
+  --token-file   NAME:TOKEN:ROLE, for programs that send a bearer token
+The role is view or operate; to operate needs --allow-write as well. A proxy
+that has its own login names the user in --user-header.`
+
+// serveFlags are those flags of "berth serve" that are no part of its Config.
+type serveFlags struct {
+	every         time.Duration
+	names, hosts  []string
+	namesFile     string
+	group         []string
+	requireReason bool
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var cfg serve.Config
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve web pages about the semaphores",
+		Long:  serveLong,
+		Example: `  berth serve
+  berth serve --allow-write --require-reason
+  berth serve --listen :7357 --auth-file users --tls-cert c.pem --tls-key k.pem`,
+		GroupID: groupLook,
+		Args:    cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:7357", "the `ADDRESS:PORT` to listen on")
+	flags.StringSliceVar(&f.hosts, "allow-host", nil, "a `NAME` under which the pages are reached, beside localhost\nand the address")
+	flags.StringVar(&cfg.BasePath, "base-path", "", "the `PATH` that requests begin with, if no proxy takes it off")
+	flags.BoolVar(&cfg.AllowWrite, "allow-write", false, "let those who may operate change things")
+	flags.BoolVar(&f.requireReason, "require-reason", false, "refuse changes without a reason")
+	flags.StringVar(&cfg.AuthFile, "auth-file", "", "`FILE` of users with passwords")
+	flags.StringVar(&cfg.TokenFile, "token-file", "", "`FILE` of programs with tokens")
+	flags.StringVar(&cfg.UserHeader, "user-header", "", "the `NAME` of the header in which a trusted proxy names the\nuser, who may then operate")
+	flags.StringSliceVar(&cfg.TrustedProxies, "trusted-proxy", nil, "`NETWORK` of the proxies whose headers are believed")
+	flags.StringVar(&cfg.Cert, "tls-cert", "", "`FILE` with the certificate")
+	flags.StringVar(&cfg.Key, "tls-key", "", "`FILE` with its key")
+	flags.BoolVar(&cfg.BehindTLSProxy, "behind-tls-proxy", false, "a proxy in front speaks TLS")
+	flags.StringSliceVar(&f.names, "names", nil, "look at these `NAMES`, with commas between, and search for no\nothers")
+	flags.StringVar(&f.namesFile, "names-file", "", "the same from a `FILE`, a name a line")
+	flags.Var(value.Duration(&f.every, time.Second), "every", "how often to look, at least 250ms")
+	flags.StringVar(&cfg.MetricsListen, "metrics-listen", "", "the `ADDRESS:PORT` of /metrics for Prometheus, without a login")
+	flags.StringSliceVar(&f.group, "group", nil, "count the semaphores together that match this `PATTERN`, in\nthe metrics")
+	flags.BoolVar(&cfg.AccessLog, "access-log", false, "write a line for each request to standard error")
+	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(flags.Changed("names")); err != nil {
+			return err
+		}
+		if len(f.group) > 0 && cfg.MetricsListen == "" {
+			return exit.Usagef("--group needs --metrics-listen")
+		}
+		if cfg.AllowWrite && readOnly() {
+			return exit.Errorf(exit.NoPermission, "--allow-write: %s is set", readOnlyVariable)
+		}
+		if err := cfg.Check(); err != nil {
+			return exit.Usagef("%w", err)
+		}
+		return a.serve(cmd.Context(), cfg, &f)
+	})
+	cmd.AddCommand(a.hashCommand())
+	return cmd
+}
+
+// check reads the names, and refuses what makes no sense.
+func (f *serveFlags) check(named bool) error {
+	if f.every < leastEvery {
+		return exit.Usagef("--every %v: at least %v", f.every, leastEvery)
+	}
+	if f.namesFile != "" {
+		text, err := os.ReadFile(f.namesFile)
+		if err != nil {
+			return exit.Usagef("--names-file: %w", err)
+		}
+		f.names = append(f.names, strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })...)
+	}
+	if (named || f.namesFile != "") && len(f.names) == 0 {
+		return exit.Usagef("--names, --names-file: they name none")
+	}
+	slices.Sort(f.names)
+	f.names = slices.Compact(f.names)
+	return nil
+}
+
+func (a *app) serve(ctx context.Context, cfg serve.Config, f *serveFlags) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(nil)
+	for _, name := range f.names {
+		if _, err := s.client.Semaphore(name, 0); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	in := s.client.Inspector()
+	sampler := berthwatch.New(in, berthwatch.Options{Names: f.names, Every: f.every, Leases: cfg.MetricsListen != ""})
+	if cfg.Metrics, err = metrics(sampler, in, f.group); err != nil {
+		return err
+	}
+	defer start(sampler)()
+	options := berthweb.Options{
+		Hosts: f.hosts, RequireReason: f.requireReason, Command: a.commandLine(), Version: version(),
+		Logger: slog.New(slog.NewTextHandler(a.stderr, nil)),
+		Doctor: func(ctx context.Context) ([]berthweb.Finding, error) { return a.looked(ctx, s) },
+	}
+	err = serve.Serve(ctx, cfg, sampler, in, options, func(url string) { fmt.Fprintf(a.stderr, "berth: serving %s\n", url) })
+	if err != nil {
+		return exit.Errorf(exit.Failure, "the pages cannot be served: %w", err)
+	}
+	return nil
+}
+
+// metrics are what Prometheus gets: of the semaphores, and of this process.
+func metrics(sampler *berthwatch.Sampler, in *berth.Inspector, group []string) (http.Handler, error) {
+	semaphores, err := berthprom.NewCollector(sampler, in, berthprom.Options{Group: group})
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(semaphores, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
+}
+
+// looked is what the doctor sees without trying anything.
+func (a *app) looked(ctx context.Context, s *session) ([]berthweb.Finding, error) {
+	source, _ := a.redisSource()
+	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: source == "", Look: true})
+	if err != nil {
+		return nil, err
+	}
+	var all []berthweb.Finding
+	for _, f := range report.Findings {
+		all = append(all, berthweb.Finding{Check: f.Check, Status: string(f.Status), Found: f.Found, Advice: f.Advice})
+	}
+	return all, nil
+}
+
+func (a *app) hashCommand() *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use:   "hash-password USER",
+		Short: "Make a line of an auth file",
+		Long: `Make a line of an auth file of "berth serve". The password is read from standard
+input, one line; on a terminal it is asked for, and not shown.`,
+		Example: `  berth serve hash-password --role operate ann >> users`,
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&role, "role", "view", "what the user may do: view or operate")
+	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
+		password, err := a.password()
+		if err != nil {
+			return err
+		}
+		line, err := serve.Hash(args[0], password, role)
+		if err != nil {
+			return exit.Usagef("%w", err)
+		}
+		return a.print(line + "\n")
+	})
+	return cmd
+}
+
+// password reads one line.
+func (a *app) password() (string, error) {
+	if a.interactive() {
+		fmt.Fprint(a.stderr, "Password: ")
+		defer fmt.Fprintln(a.stderr)
+		text, err := term.ReadPassword(int(os.Stdin.Fd()))
+		return string(text), err
+	}
+	line, err := bufio.NewReader(io.LimitReader(a.stdin, 1<<12)).ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return strings.TrimRight(line, "\r\n"), err
+}

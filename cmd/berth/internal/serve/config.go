@@ -1,0 +1,119 @@
+// Package serve is what "berth serve" adds to the pages of berthweb: a listener, TLS,
+// users, and the refusal to be open by mistake.
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+)
+
+// Config is what the command line says.
+type Config struct {
+	Listen, BasePath    string
+	AuthFile, TokenFile string // of users with passwords, and of programs
+	UserHeader          string // in which a proxy says who it is
+	TrustedProxies      []string
+	Cert, Key           string
+	BehindTLSProxy      bool
+	AllowWrite          bool
+	AccessLog           bool
+	MetricsListen       string       // where Metrics are, without a login; "": nowhere
+	Metrics             http.Handler // for Prometheus
+}
+
+// Check refuses, before anything is opened, what would be open to strangers or show a
+// secret, and what makes no sense.
+func (c *Config) Check() error {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q: it is no ADDRESS:PORT such as 127.0.0.1:7357", c.Listen)
+	}
+	if _, _, err := net.SplitHostPort(c.MetricsListen); c.MetricsListen != "" && err != nil {
+		return fmt.Errorf("--metrics-listen %q: it is no ADDRESS:PORT such as 127.0.0.1:9357", c.MetricsListen)
+	}
+	tls := c.Cert != "" || c.Key != ""
+	switch {
+	case (c.Cert == "") != (c.Key == ""):
+		return errors.New("--tls-cert and --tls-key go together")
+	case c.UserHeader != "" && len(c.TrustedProxies) == 0:
+		return errors.New("--user-header needs --trusted-proxy: else everybody could say who they are")
+	case !loopback(host) && !c.login():
+		return fmt.Errorf("--listen %s is open to others: add --auth-file, --token-file or --user-header, or listen on 127.0.0.1", c.Listen)
+	case c.login() && !tls && !c.BehindTLSProxy:
+		return errors.New("passwords and tokens would go in plain text: add --tls-cert and --tls-key, or --behind-tls-proxy if a proxy in front does it")
+	case c.BasePath != "" && !basePath.MatchString(c.BasePath):
+		return fmt.Errorf("--base-path %q: it is no path such as /berth", c.BasePath)
+	case c.UserHeader != "" && !token.MatchString(c.UserHeader):
+		return fmt.Errorf("--user-header %q: it is no name of a header", c.UserHeader)
+	}
+	if _, err := c.proxies(); err != nil {
+		return err
+	}
+	return c.private()
+}
+
+// login reports whether anybody has to say who they are.
+func (c *Config) login() bool { return c.AuthFile != "" || c.TokenFile != "" || c.UserHeader != "" }
+
+var (
+	basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+/?$`)
+	token    = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+)
+
+// loopback reports whether only this machine reaches an address.
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// private refuses files with secrets that others may read.
+func (c *Config) private() error {
+	for flag, name := range map[string]string{"--auth-file": c.AuthFile, "--token-file": c.TokenFile, "--tls-key": c.Key} {
+		if name == "" {
+			continue
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			return fmt.Errorf("%s %s: others may use it (mode %04o): chmod 600", flag, name, info.Mode().Perm())
+		}
+	}
+	return nil
+}
+
+// proxies are the networks whose word counts.
+func (c *Config) proxies() (all []netip.Prefix, err error) {
+	for _, text := range c.TrustedProxies {
+		prefix, err := netip.ParsePrefix(text)
+		if addr, alone := netip.ParseAddr(text); alone == nil {
+			prefix, err = addr.Prefix(addr.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--trusted-proxy %q: it is no network such as 10.0.0.0/8", text)
+		}
+		all = append(all, prefix)
+	}
+	return all, nil
+}
+
+// lines are those of a file that say something.
+func lines(name string) (all []string, err error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			all = append(all, line)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,245 @@
+package serve
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// mostFailures is how many wrong passwords or tokens an address may send in a minute.
+	mostFailures = 10
+	failureSpan  = time.Minute
+	// mostAddresses bounds how many addresses are remembered for that.
+	mostAddresses = 10_000
+	// atOnce is how many passwords are checked at the same time: it takes a processor each.
+	atOnce = 2
+)
+
+// login finds out who sends requests.
+type login struct {
+	Config
+	accounts map[string]account
+	tokens   []bearer
+	trusted  []netip.Prefix
+	checking chan struct{}
+	now      func() time.Time
+
+	mu       sync.Mutex
+	failures map[netip.Addr]failed
+	key      []byte            // of known
+	known    map[string][]byte // the last right password of each user, as a keyed hash
+}
+
+// failed is what an address has done wrong since a moment.
+type failed struct {
+	since time.Time
+	count int
+}
+
+// newLogin reads the files that c names.
+func newLogin(c Config) (l *login, err error) {
+	l = &login{Config: c, checking: make(chan struct{}, atOnce), now: time.Now, failures: map[netip.Addr]failed{}, key: make([]byte, 32), known: map[string][]byte{}}
+	_, _ = rand.Read(l.key) // it never fails
+	if l.trusted, err = c.proxies(); err != nil {
+		return nil, err
+	}
+	if c.AuthFile != "" {
+		if l.accounts, err = readAccounts(c.AuthFile); err != nil {
+			return nil, err
+		}
+	}
+	if c.TokenFile != "" {
+		if l.tokens, err = readTokens(c.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+type userKey struct{}
+
+// User is who has sent a request, with their address, and whether they may change things.
+func (l *login) User(r *http.Request) (name string, mayWrite bool) {
+	u, _ := r.Context().Value(userKey{}).(user)
+	if !l.login() {
+		u = user{"web", true}
+	}
+	if u.name == "" {
+		return "", false
+	}
+	return u.name + "@" + l.address(r).String(), u.operate && l.AllowWrite
+}
+
+// wrap lets nobody pass who has not said who they are.
+func (l *login) wrap(next http.Handler) http.Handler {
+	if !l.login() {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		addr := l.address(r)
+		if l.slowed(addr) {
+			w.Header().Set("Retry-After", strconv.Itoa(int(failureSpan.Seconds())))
+			deny(w, http.StatusTooManyRequests, "Too many wrong passwords from your address: wait a minute.")
+			return
+		}
+		u, tried := l.identify(r)
+		switch {
+		case u.name != "":
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
+			return
+		case tried:
+			l.fail(addr)
+		}
+		if l.accounts != nil {
+			w.Header().Set("WWW-Authenticate", `Basic realm="berth", charset="UTF-8"`)
+		}
+		deny(w, http.StatusUnauthorized, "Log in first.")
+	})
+}
+
+func deny(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
+}
+
+// identify returns who has sent a request, and whether something wrong was tried.
+func (l *login) identify(r *http.Request) (u user, tried bool) {
+	if l.UserHeader != "" && l.trusts(peer(r)) {
+		if names := r.Header.Values(l.UserHeader); len(names) == 1 && userName.MatchString(names[0]) {
+			return user{names[0], true}, false
+		}
+	}
+	authorization := r.Header.Get("Authorization")
+	if scheme, text, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return l.bearer(text), true
+	}
+	if name, password, ok := r.BasicAuth(); ok && l.accounts != nil {
+		return l.password(r.Context(), name, password)
+	}
+	return user{}, authorization != ""
+}
+
+// bearer compares a token with all that there are.
+func (l *login) bearer(text string) (u user) {
+	sum := sha256.Sum256([]byte(text))
+	for i := range l.tokens {
+		if subtle.ConstantTimeCompare(sum[:], l.tokens[i].sum[:]) == 1 {
+			u = l.tokens[i].user
+		}
+	}
+	return u
+}
+
+// password checks a password; false: nobody waits for the answer any more. Browsers send it
+// with every request, so that the last right one of each user is remembered, as a hash that
+// takes no time.
+func (l *login) password(ctx context.Context, name, password string) (u user, checked bool) {
+	a, known := l.accounts[name]
+	if !known {
+		a = nobody
+	}
+	mac := hmac.New(sha256.New, l.key)
+	mac.Write([]byte(password))
+	sum := mac.Sum(nil)
+	if l.remembers(name, sum) {
+		return a.user, true
+	}
+	select {
+	case l.checking <- struct{}{}:
+		defer func() { <-l.checking }()
+	case <-ctx.Done():
+		return user{}, false
+	}
+	if l.remembers(name, sum) { // another request of the same user was first
+		return a.user, true
+	}
+	if !a.knows(password) {
+		return user{}, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known[name] = sum
+	return a.user, true
+}
+
+// remembers tells whether a hash is that of the last right password of a user.
+func (l *login) remembers(name string, sum []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return hmac.Equal(l.known[name], sum)
+}
+
+// slowed tells whether an address has sent too much that was wrong.
+func (l *login) slowed(addr netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.failures[addr]
+	return f.count >= mostFailures && l.now().Sub(f.since) < failureSpan
+}
+
+func (l *login) fail(addr netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if len(l.failures) >= mostAddresses {
+		for a, f := range l.failures {
+			if now.Sub(f.since) >= failureSpan {
+				delete(l.failures, a)
+			}
+		}
+		if len(l.failures) >= mostAddresses {
+			clear(l.failures)
+		}
+	}
+	f := l.failures[addr]
+	if now.Sub(f.since) >= failureSpan {
+		f = failed{since: now}
+	}
+	f.count++
+	l.failures[addr] = f
+}
+
+// peer is the address that a connection comes from.
+func peer(r *http.Request) netip.Addr {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr, _ := netip.ParseAddr(host)
+	return addr.Unmap().WithZone("")
+}
+
+func (l *login) trusts(addr netip.Addr) bool {
+	for _, p := range l.trusted {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// address is whom a request comes from: the peer, or whom trusted proxies name.
+func (l *login) address(r *http.Request) netip.Addr {
+	addr := peer(r)
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && l.trusts(addr); i-- {
+		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		addr = next.Unmap().WithZone("")
+	}
+	return addr
+}

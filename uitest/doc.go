@@ -1,0 +1,7 @@
+// Package uitest tests the pages of berthweb in a browser: Debian's chromium, or whatever
+// $BERTH_CHROMIUM names. A module of its own, so that nothing else depends on the driver.
+//
+//	go test ./uitest -shots DIR
+//
+// writes a picture of each page, at two widths, light and dark.
+package uitest
