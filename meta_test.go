@@ -223,6 +223,9 @@ func TestPictureHasEveryImport(t *testing.T) {
 	}
 	drawn := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^\t(\w+ -> \w+)( \[.*)?$`).FindAllStringSubmatch(string(dot), -1) {
+		if strings.Contains(m[2], "invis") {
+			continue
+		}
 		if title := "<title>" + strings.Replace(m[1], " -> ", "&#45;&gt;", 1) + "</title>"; !strings.Contains(string(svg), title) {
 			t.Errorf("the picture has no %s: make pictures", m[1])
 		}
