@@ -106,7 +106,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	out := sink(ch)
 	out.add(buildInfo, 1, version, goVersion)
-	out.add(up, number(v.Err == nil && !v.At.IsZero()))
+	away := cmp.Or(v.Err, v.SearchErr)
+	out.add(up, number(away == nil && !v.At.IsZero()))
 	out.add(dropped, float64(v.Dropped))
 	if v.Found {
 		out.add(scanDuration, v.Search.Seconds())
@@ -125,7 +126,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if age > stale {
 		return
 	}
-	if s := c.ask(ctx, v.Err); s != (berth.Server{}) {
+	if s := c.ask(ctx, away); s != (berth.Server{}) {
 		out.add(redisInfo, 1, s.Version, s.Policy, s.Role)
 	}
 	for state, n := range count(v.Rows) {

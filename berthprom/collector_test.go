@@ -363,5 +363,9 @@ func TestAUserWhoOnlyLooksIsEnough(t *testing.T) {
 				t.Errorf("%s without the right to ask", key)
 			}
 		}
+		// Who may not even search for names is told so, and not that there are none.
+		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", "-scan").Err())
+		x = export(e, e.Peer().Client, berthprom.Options{})
+		x.until(func(got map[string]float64) bool { return got["berth_up"] == 0 && got["berth_sample_age_seconds"] > 0 })
 	})
 }
