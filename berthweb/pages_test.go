@@ -40,6 +40,10 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		w.wants(w.get("/s?name=bad"), "damaged", "Purge")
 		w.wants(w.get("/audit"), "API migration", "ann", `href="s?name=api"`)
 		w.wants(w.get("/audit?name=deploy/production"), "Nothing is recorded of it.")
+		e.Must(e.Inspector.Because("bob", "").Pin(e.Ctx, "api", 4))
+		e.Must(e.Inspector.Because("bob", "").Unpin(e.Ctx, "api"))
+		e.Pass(11 * time.Second)
+		w.wants(w.get("/audit"), "pin</span> 5 → 4<", "unpin</span> was 4<")
 		w.wants(w.get("/doctor"), "&lt;full&gt;", "Buy more.", "WARN")
 		w.wants(w.get("/about"), "ann@192.0.2.1", "3 looked at", "api/v1/semaphores")
 		w.get("/healthz")
@@ -71,7 +75,7 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		}
 		var audit []berth.Audited
 		w.json("/api/v1/audit?name=api", &audit)
-		if len(audit) != 1 || audit[0].Who != "ann" {
+		if len(audit) != 3 || audit[2].Who != "ann" {
 			t.Errorf("audit: %+v", audit)
 		}
 		if rec := w.do(request(http.MethodGet, "/api/v1/semaphore?name=bad", "")); rec.Code != http.StatusConflict {
