@@ -3,6 +3,7 @@ package berthprom
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"sync"
@@ -141,8 +142,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 // is away is not asked.
 func (c *Collector) ask(ctx context.Context, away error) berth.Server {
 	if away == nil && time.Since(c.serverAt) >= believed {
-		c.server, _ = c.in.Server(ctx) // without the right it says nothing
-		c.serverAt = time.Now()
+		// One that had no time to answer is asked again by the next scrape; without the
+		// right it says nothing.
+		if s, err := c.in.Server(ctx); err == nil || errors.Is(err, berth.ErrRefused) {
+			c.server, c.serverAt = s, time.Now()
+		}
 	}
 	return c.server
 }
