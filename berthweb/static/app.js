@@ -38,10 +38,11 @@ async function look() {
     if (answer.status !== 304) await take(answer, mine);
     pause = every;
     lost.hidden = true;
-  } catch {
+  } catch (e) {
     if (mine !== current) return; // another one is under way
     pause = Math.min(pause * 2, longest);
-    lost.textContent = `This page is not up to date: its server does not answer. It tries again every ${pause / 1000} s.`;
+    const why = e.name === "Error" ? e.message : "its server does not answer";
+    lost.textContent = `This page is not up to date: ${why}. It tries again every ${pause / 1000} s.`;
     lost.hidden = false;
   } finally {
     clearTimeout(giveUp);
@@ -52,7 +53,7 @@ async function look() {
 // take shows an answer, unless it is none of our pages.
 async function take(answer, mine) {
   const page = (answer.headers.get("Content-Type") ?? "").startsWith("text/html");
-  if (!page) throw new Error(`status ${answer.status}`);
+  if (!page) throw new Error(answer.status === 401 ? "log in again, by loading it again" : `its server says ${answer.status}`);
   const text = await answer.text();
   if (mine !== current || reading()) return;
   tag = answer.headers.get("ETag") ?? "";
