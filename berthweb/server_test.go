@@ -151,6 +151,9 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 		if rec := w.order("resume", `{"name":"api"}`); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"code": "refused"`) {
 			t.Errorf("a change: %d %s", rec.Code, rec.Body)
 		}
+		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", "viewer", "-scan").Err())
+		w = open(e, e.Peer(), nil)
+		w.wants(w.get("/"), "Names cannot be searched for:", "NOPERM")
 	})
 }
 

@@ -205,8 +205,11 @@ func TestMetricsAreBesideThePages(t *testing.T) {
 		url    string
 		status int
 	}{
-		{at[1].String(), 200}, {at[1].String() + "/", 404}, {at[1].ResolveReference(&url.URL{Path: "/"}).String(), 404},
-		{at[0].String() + "metrics", 401}, {at[0].String(), 401},
+		{at[1].String(), 200},
+		{at[1].String() + "/", 404},
+		{at[1].ResolveReference(&url.URL{Path: "/"}).String(), 404},
+		{at[0].String() + "metrics", 401},
+		{at[0].String(), 401},
 	} {
 		resp, err := http.Get(c.url)
 		e.Must(err)
