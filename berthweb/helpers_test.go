@@ -87,6 +87,20 @@ func (w *web) get(target string) string {
 	return rec.Body.String()
 }
 
+// until asks for a page until it has a text: on a slow machine a picture comes later.
+func (w *web) until(target, part string) {
+	w.Helper()
+	for {
+		rec := w.do(request(http.MethodGet, target, ""))
+		if strings.Contains(rec.Body.String(), part) {
+			return
+		}
+		if w.Ctx.Err() != nil {
+			w.Fatalf("%s: status %d, without %q: %s", target, rec.Code, part, rec.Body)
+		}
+	}
+}
+
 // post sends a form.
 func (w *web) post(values url.Values) *httptest.ResponseRecorder {
 	r := request(http.MethodPost, "/act", values.Encode())

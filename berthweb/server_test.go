@@ -48,22 +48,18 @@ func TestBelowAnyPath(t *testing.T) {
 			mux.Handle("/x/y/", c.front(target, w.pages))
 			front := httptest.NewServer(mux)
 			t.Cleanup(front.Close)
+			w.until(c.base+"/", "s?name=other")
+			w.until(c.base+"/s?name=other", "0 of 2")
+			w.until(c.base+"/s?name=api/v1+%3Cx%3E", "1 of 3")
 			crawl(t, front)
 
 			resp, err := front.Client().PostForm(front.URL+"/x/y/act", url.Values{"verb": {"pause"}, "name": {"other"}, "answer": {"yes"}})
 			e.Must(err)
 			text := body(t, resp)
-			for range 100 { // on a slow machine the page comes before the picture of what was done
-				if strings.Contains(text, "Paused by ann") {
-					break
-				}
-				again, err := front.Client().Get(resp.Request.URL.String())
-				e.Must(err)
-				text = body(t, again)
-			}
-			if resp.StatusCode != http.StatusOK || resp.Request.URL.Path != "/x/y/s" || !strings.Contains(text, "Paused by ann") {
+			if resp.StatusCode != http.StatusOK || resp.Request.URL.Path != "/x/y/s" || !strings.Contains(text, "It is paused.") {
 				t.Errorf("after a form: %s: %d %s", resp.Request.URL, resp.StatusCode, text)
 			}
+			w.until(c.base+"/s?name=other", "Paused by ann")
 			if c.base == "" {
 				return
 			}
@@ -140,8 +136,9 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 		e.Must(e.Inspector.Because("ann", "").Pause(e.Ctx, "api"))
 		e.Options.Username, e.Options.Password = "viewer", "secret"
 		w := open(e, e.Peer(), nil)
-		w.wants(w.get("/"), ">api<", "1/3", "paused")
-		w.wants(w.get("/s?name=api"), "1 of 3")
+		w.until("/", ">api<")
+		w.until("/s?name=api", "1 of 3")
+		w.wants(w.get("/"), "1/3", "paused")
 		w.get("/about")
 		w.get("/api/v1/semaphores")
 		w.get("/readyz")
@@ -153,7 +150,7 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 		}
 		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", "viewer", "-scan").Err())
 		w = open(e, e.Peer(), nil)
-		w.wants(w.get("/"), "Names cannot be searched for:", "NOPERM")
+		w.until("/", "Names cannot be searched for: redis refused")
 	})
 }
 
