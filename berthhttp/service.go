@@ -56,7 +56,8 @@ func (s *service) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	if s.lost && s.body {
+	// The handler may have seen the loss before lose came here.
+	if s.body && (s.lost || s.permit.lost() != nil) {
 		closeAfterReply(s.writer)
 	}
 }
