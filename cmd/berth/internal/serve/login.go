@@ -88,18 +88,18 @@ func (l *login) wrap(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		addr := l.address(r)
-		if l.slowed(addr) {
-			w.Header().Set("Retry-After", strconv.Itoa(int(failureSpan.Seconds())))
-			deny(w, http.StatusTooManyRequests, "Too many wrong passwords from your address: wait a minute.")
-			return
+		var u user
+		if !l.slowed(addr) {
+			u = l.identify(r, addr)
 		}
-		u, tried := l.identify(r)
 		switch {
 		case u.name != "":
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, u)))
 			return
-		case tried:
-			l.fail(addr)
+		case l.slowed(addr):
+			w.Header().Set("Retry-After", strconv.Itoa(int(failureSpan.Seconds())))
+			deny(w, http.StatusTooManyRequests, "Too many wrong passwords from your address: wait a minute.")
+			return
 		}
 		if l.accounts != nil {
 			w.Header().Set("WWW-Authenticate", `Basic realm="berth", charset="UTF-8"`)
@@ -114,21 +114,25 @@ func deny(w http.ResponseWriter, status int, text string) {
 	fmt.Fprintln(w, text)
 }
 
-// identify returns who has sent a request, and whether something wrong was tried.
-func (l *login) identify(r *http.Request) (u user, tried bool) {
+// identify returns who has sent a request, or nobody, and counts what was wrong against the
+// address that it came from.
+func (l *login) identify(r *http.Request, from netip.Addr) (u user) {
 	if l.UserHeader != "" && l.trusts(peer(r)) {
 		if names := r.Header.Values(l.UserHeader); len(names) == 1 && userName.MatchString(names[0]) {
-			return user{names[0], true}, false
+			return user{names[0], true}
 		}
 	}
 	authorization := r.Header.Get("Authorization")
-	if scheme, text, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
-		return l.bearer(text), true
-	}
 	if name, password, ok := r.BasicAuth(); ok && l.accounts != nil {
-		return l.password(r.Context(), name, password)
+		return l.password(r.Context(), from, name, password)
 	}
-	return user{}, authorization != ""
+	if scheme, text, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		u = l.bearer(text)
+	}
+	if u.name == "" && authorization != "" {
+		l.fail(from)
+	}
+	return u
 }
 
 // bearer compares a token with all that there are.
@@ -142,10 +146,9 @@ func (l *login) bearer(text string) (u user) {
 	return u
 }
 
-// password checks a password; false: nobody waits for the answer any more. Browsers send it
-// with every request, so that the last right one of each user is remembered, as a hash that
-// takes no time.
-func (l *login) password(ctx context.Context, name, password string) (u user, checked bool) {
+// password returns whose password it is, or nobody. Browsers send it with every request, so
+// that the last right one of each user is remembered, as a hash that takes no time.
+func (l *login) password(ctx context.Context, from netip.Addr, name, password string) user {
 	a, known := l.accounts[name]
 	if !known {
 		a = nobody
@@ -154,24 +157,28 @@ func (l *login) password(ctx context.Context, name, password string) (u user, ch
 	mac.Write([]byte(password))
 	sum := mac.Sum(nil)
 	if l.remembers(name, sum) {
-		return a.user, true
+		return a.user
 	}
 	select {
 	case l.checking <- struct{}{}:
 		defer func() { <-l.checking }()
 	case <-ctx.Done():
-		return user{}, false
+		return user{}
 	}
 	if l.remembers(name, sum) { // another request of the same user was first
-		return a.user, true
+		return a.user
+	}
+	if l.slowed(from) { // by requests that were checked while this one waited for its turn
+		return user{}
 	}
 	if !a.knows(password) {
-		return user{}, true
+		l.fail(from) // before the next one has its turn
+		return user{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known[name] = sum
-	return a.user, true
+	return a.user
 }
 
 // remembers tells whether a hash is that of the last right password of a user.

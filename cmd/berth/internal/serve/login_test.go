@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -160,9 +162,10 @@ func TestWrongPasswordsAreSlowed(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t, nil)
 	d.wants(d.knock("192.0.2.1", "basic", "ann correct horse"), 200, "")
-	for range mostFailures {
+	for range mostFailures - 1 {
 		d.wants(d.knock("192.0.2.1", "Authorization", "Bearer wrong"), 401, "")
 	}
+	d.wants(d.knock("192.0.2.1", "Authorization", "Bearer wrong"), 429, "")
 	rec := d.knock("192.0.2.1", "basic", "ann correct horse")
 	if d.wants(rec, 429, ""); rec.Header().Get("Retry-After") == "" {
 		t.Error("it does not say when to come back")
@@ -179,6 +182,27 @@ func TestWrongPasswordsAreSlowed(t *testing.T) {
 	if n := len(d.failures); n > mostAddresses {
 		t.Errorf("%d addresses are remembered", n)
 	}
+}
+
+// TestWrongPasswordsAtOnceAreSlowed: also those that came before the first was counted.
+func TestWrongPasswordsAtOnceAreSlowed(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		d.checking = make(chan struct{}, 1)
+		d.checking <- struct{}{} // somebody else's password is being checked
+		for range mostFailures {
+			go d.knock("192.0.2.1", "basic", "ann wrong")
+		}
+		synctest.Wait()
+		go func() { d.wants(d.knock("192.0.2.1", "basic", "ann correct horse"), 429, "") }()
+		synctest.Wait()
+		<-d.checking
+		synctest.Wait()
+		if n := d.failures[netip.MustParseAddr("192.0.2.1")].count; n != mostFailures {
+			t.Errorf("%d failures are counted", n)
+		}
+	})
 }
 
 // TestSecretFiles: what is wrong with one is said by the number of the entry, without what is
