@@ -158,7 +158,7 @@ func (e *Env) NothingLeft(limit int, above int64) {
 	}
 	for _, key := range []string{e.Prefix + ":{s}", e.Prefix + ":{s}:order"} {
 		// Tombstones may keep them for a while: -2 is gone, -1 would be for ever.
-		if left := e.Server.Do(e, "PTTL", key).(int64); left == -1 || left > (2*time.Minute).Milliseconds() {
+		if left := e.Server.Do(e, "PTTL", key).(int64); left == -1 || left > (2*time.Minute+e.TTL).Milliseconds() {
 			e.Errorf("key %s goes in %d ms", key, left)
 		}
 	}

@@ -133,10 +133,12 @@ func struckBusy(l *lab, strike func() *redistest.Injection) {
 	holder := l.Hold(l.sem(l.healthy(), 1))
 	s := l.sem(l.faulty(), 1)
 	strike()
-	start := time.Now()
-	_, err := s.TryAcquire(l.Ctx)
+	err := l.timely(func() error {
+		_, err := s.TryAcquire(l.Ctx)
+		return err
+	})
 	var busy *berth.BusyError
-	if !l.late(start, err) && (!errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 0) {
+	if !errors.As(err, &busy) || busy.InUse != 1 || busy.Limit != 1 || busy.Waiting != 0 {
 		l.Errorf("TryAcquire: %v", err)
 	}
 	if st := l.Show(); st.InUse != 1 || st.Waiting != 0 {
@@ -181,13 +183,22 @@ func struckGivenUp(l *lab, strike func() *redistest.Injection) {
 // before its TTL.
 func TestUnreachableTakesBack(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		s := l.sem(l.faulty(), 1, berth.TTL(time.Minute))
+		l.TTL = 10 * time.Minute // no wait of a test is as long
+		s := l.sem(l.faulty(), 1)
 		lost := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowReply, Times: -1})
-		if _, err := s.TryAcquire(l.Ctx); !errors.Is(err, berth.ErrUnreachable) {
-			l.Errorf("TryAcquire: %v", err)
+		asked, tries := 0, 20 // a slow machine may not ask again within the 2 seconds
+		if l.Exact {
+			tries = 1
 		}
-		if l.Exact && lost.Hits() < 2 { // a slow machine may not ask again within the 2 seconds
-			l.Errorf("asked %d times", lost.Hits())
+		for ; asked < 2 && tries > 0; tries-- {
+			before := lost.Hits()
+			if _, err := s.TryAcquire(l.Ctx); !errors.Is(err, berth.ErrUnreachable) {
+				l.Errorf("TryAcquire: %v", err)
+			}
+			asked = lost.Hits() - before
+		}
+		if asked < 2 {
+			l.Errorf("asked %d times", asked)
 		}
 		l.waitFor("given back in the background", func() bool { return l.Show().Holders == 0 })
 		lost.Stop()
@@ -206,12 +217,12 @@ func TestCorruptKeyIsToldAfterALostRequest(t *testing.T) {
 		for what, acquire := range map[string]func(context.Context, ...berth.AcquireOption) (*berth.Lease, error){
 			"Acquire": s.Acquire, "TryAcquire": s.TryAcquire,
 		} {
-			lost := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowRequest})
-			start := time.Now()
-			_, err := acquire(l.Ctx)
-			if l.late(start, err) {
-				continue
-			}
+			var lost *redistest.Injection
+			err := l.timely(func() error {
+				lost = l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowRequest})
+				_, err := acquire(l.Ctx)
+				return err
+			})
 			if !errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrUnreachable) || lost.Hits() != 1 {
 				l.Errorf("%s: told %v; requests lost: %d", what, err, lost.Hits())
 			}
@@ -219,11 +230,17 @@ func TestCorruptKeyIsToldAfterALostRequest(t *testing.T) {
 	})
 }
 
-// late reports whether a request that was made at start ended by its time-out: a real
-// machine may be too slow for a second try within the 2 seconds of a TryAcquire. A bubble
-// is not.
-func (l *lab) late(start time.Time, err error) bool {
-	return !l.Exact && errors.Is(err, berth.ErrUnreachable) && time.Since(start) >= 2*time.Second
+// timely makes a request, and makes it again where it ended by its time-out: a real machine
+// may be too slow for a second try within the 2 seconds of a TryAcquire. A bubble is not.
+func (l *lab) timely(request func() error) (err error) {
+	for range 20 {
+		start := time.Now()
+		err = request()
+		if l.Exact || !errors.Is(err, berth.ErrUnreachable) || time.Since(start) < 2*time.Second {
+			break
+		}
+	}
+	return err
 }
 
 func struckCancel(l *lab, strike func() *redistest.Injection) {
