@@ -286,7 +286,7 @@ func (s *Sampler) trip(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// rest waits so long that cost is one part in share of the time; false: ctx has ended.
+// rest waits; false: ctx has ended.
 func rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
