@@ -219,6 +219,15 @@ func TestOpenSlot(t *testing.T) {
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
 		}},
+		"deleted while the hash has moved": {crowded, func(s *inSlot) {
+			s.move(s.key.State)
+			s.deleted()
+		}},
+		"deleted while the sorted set has moved": {crowded, func(s *inSlot) {
+			s.move(s.key.Order())
+			s.deleted()
+		}},
+		"deleted, with a lease alone": {held, (*inSlot).deleted},
 		"the hash has moved, and all leases have run out": {crowded, func(s *inSlot) {
 			s.runOut()
 			s.move(s.key.State)
@@ -238,6 +247,17 @@ func TestOpenSlot(t *testing.T) {
 			s.finish()
 			s.endsWell()
 		})
+	}
+}
+
+// deleted deletes the semaphore, wherever its keys are.
+func (s *inSlot) deleted() {
+	s.Helper()
+	if there, err := s.store.Delete(context.Background(), s.key); err != nil || !there {
+		s.Errorf("Delete: %v, %v", there, err)
+	}
+	if left := s.stored(); len(left) > 0 {
+		s.Errorf("left: %q", left)
 	}
 }
 

@@ -149,13 +149,17 @@ func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
 
 // Delete removes a semaphore's keys. It reports whether there were any.
 func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
-	var gone int64
-	for _, key := range []string{k.State, k.Order()} { // one by one: their slot may be moving
-		n, err := s.rdb.Del(ctx, key).Result()
-		if err != nil {
-			return false, classify(err)
+	// Both at once: whoever came in between would find half of a semaphore.
+	gone, err := s.rdb.Del(ctx, k.State, k.Order()).Result()
+	if redis.HasErrorPrefix(err, "TRYAGAIN") { // their slot is moving, and they are apart
+		var order int64
+		if gone, err = s.rdb.Del(ctx, k.State).Result(); err == nil {
+			order, err = s.rdb.Del(ctx, k.Order()).Result()
 		}
-		gone += n
+		gone += order
+	}
+	if err != nil {
+		return false, classify(err)
 	}
 	return gone > 0, nil
 }

@@ -210,8 +210,12 @@ func TestPurge(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p := e.Peer()
 		l := e.Hold(p.Sem(1))
-		r := e.Queue(p.Sem(1, berth.TTL(e.TTL)))
-		e.Must(e.Inspector.Purge(e.Ctx, testenv.Name))
+		r := e.Queue(p.Sem(1, berth.TTL(15*time.Second))) // asks every 5 s how it stands
+		operator := e.Peer()
+		e.Must(operator.Inspector().Purge(e.Ctx, testenv.Name))
+		if n := operator.Net.Count("DEL"); n != 1 {
+			e.Errorf("deleted in %d steps: whoever comes in between finds half of a semaphore", n)
+		}
 		next := r.Granted() // it queues again by itself
 		e.WantErr(l.Renew(e.Ctx), berth.ErrLost)
 		e.Holds(next)

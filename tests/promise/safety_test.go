@@ -226,7 +226,7 @@ func TestTrustDeadlineIsNeverLaterThanServerExpiry(t *testing.T) {
 func TestTrustDeadlineAfterLostReply(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p := e.Peer()
-		s := p.Sem(1, berth.TTL(1200*time.Millisecond))
+		s := p.Sem(1)
 		e.Release(e.Hold(s)) // the connections and the script are there
 		for _, v := range []string{"A", "R"} {
 			p.Net.Inject(redistest.Rule{Match: testenv.Carries(v), Fault: redistest.SwallowReply})
