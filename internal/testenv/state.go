@@ -140,7 +140,11 @@ func (e *Env) NothingLeft(limit int, above int64) {
 	}
 	s, err := e.Client(e.Redis).Semaphore(Name, limit, berth.TTL(e.TTL))
 	e.Must(err)
-	all, err := s.TryAcquire(e.Ctx, berth.Weight(limit))
+	var all *berth.Lease
+	err = e.Timely(func() (err error) {
+		all, err = s.TryAcquire(e.Ctx, berth.Weight(limit))
+		return err
+	})
 	if err != nil {
 		e.Fatalf("the whole limit: %v", err)
 	}

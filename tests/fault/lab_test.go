@@ -25,7 +25,7 @@ type lab struct {
 func newLab(e *testenv.Env) *lab {
 	e.Helper()
 	l := &lab{Env: e, net: redistest.NewFaults(e.T), pause: 5 * time.Millisecond}
-	l.TTL = 3 * time.Second
+	l.TTL = 6 * time.Second
 	if l.Exact {
 		l.TTL, l.pause = berth.DefaultTTL, 50*time.Millisecond
 	}

@@ -141,6 +141,7 @@ func TestSubscriptionCutAtTheGrant(t *testing.T) {
 // TestNetworkDownAtTheGrant: as above, but the network stays away for a while.
 func TestNetworkDownAtTheGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
+		l.TTL = max(l.TTL, 15*time.Second) // on a slow machine no heartbeat is due before the network goes
 		onItsWay := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)

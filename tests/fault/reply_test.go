@@ -133,7 +133,7 @@ func struckBusy(l *lab, strike func() *redistest.Injection) {
 	holder := l.Hold(l.sem(l.healthy(), 1))
 	s := l.sem(l.faulty(), 1)
 	strike()
-	err := l.timely(func() error {
+	err := l.Timely(func() error {
 		_, err := s.TryAcquire(l.Ctx)
 		return err
 	})
@@ -218,7 +218,7 @@ func TestCorruptKeyIsToldAfterALostRequest(t *testing.T) {
 			"Acquire": s.Acquire, "TryAcquire": s.TryAcquire,
 		} {
 			var lost *redistest.Injection
-			err := l.timely(func() error {
+			err := l.Timely(func() error {
 				lost = l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowRequest})
 				_, err := acquire(l.Ctx)
 				return err
@@ -228,19 +228,6 @@ func TestCorruptKeyIsToldAfterALostRequest(t *testing.T) {
 			}
 		}
 	})
-}
-
-// timely makes a request, and makes it again where it ended by its time-out: a real machine
-// may be too slow for a second try within the 2 seconds of a TryAcquire. A bubble is not.
-func (l *lab) timely(request func() error) (err error) {
-	for range 20 {
-		start := time.Now()
-		err = request()
-		if l.Exact || !errors.Is(err, berth.ErrUnreachable) || time.Since(start) < 2*time.Second {
-			break
-		}
-	}
-	return err
 }
 
 func struckCancel(l *lab, strike func() *redistest.Injection) {

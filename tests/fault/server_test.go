@@ -104,16 +104,19 @@ func (l *lab) outage(begin func()) {
 	l.NothingLeft(1, next.Token())
 }
 
+// brief is well within the TTL, and longer than a call lasts before it is given up.
+const brief = 3 * time.Second
+
 // stoppedWithinTTL: calls fail, but there is time to try again.
 func stoppedWithinTTL(l *lab) {
 	l.hiccup(func() {
 		l.Server.Stop()
-		<-time.After(l.TTL / 2)
+		<-time.After(brief)
 		l.Server.Cont()
 	})
 }
 
-func asleep(l *lab) { l.hiccup(func() { l.Server.Do(l, "DEBUG", "SLEEP", (l.TTL / 2).Seconds()) }) }
+func asleep(l *lab) { l.hiccup(func() { l.Server.Do(l, "DEBUG", "SLEEP", brief.Seconds()) }) }
 
 // hiccup: a server that is away for less than the TTL costs nobody anything.
 func (l *lab) hiccup(happens func()) {
