@@ -1,12 +1,75 @@
 package scene
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
 	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
+	"github.com/berth-go/berth/cmd/berth/internal/local"
+	"github.com/berth-go/berth/internal/redistest"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// onBoth runs body in an Env on the embedded store and in one on a Redis of its own.
+func onBoth(t *testing.T, body func(t *testing.T, env *Env)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		socket := filepath.Join(t.TempDir(), "s")
+		server, err := local.Listen(socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		body(t, &Env{Prefix: "t", Embedded: true, Poll: time.Millisecond, Connect: func() redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+		}})
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Start(t)
+		body(t, &Env{Prefix: "t", Poll: time.Millisecond, Connect: func() redis.UniversalClient { return s.Client(t) }})
+	})
+}
+
+// The text's semaphores take the permit of a client whose clock is slow, who goes on believing in it.
+func TestClocksApartRobThoseWhoAreSlow(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, env *Env) {
+		// Over before the permits time out, so that they are taken for no other reason.
+		ctx, cancel := lasting(t.Context(), 30*time.Second)
+		defer cancel()
+		for _, alg := range algo.All() {
+			if alg.Queues {
+				continue
+			}
+			s := newStage(env, "clocks", alg, 1, time.Minute)
+			if err := s.openWarm(ctx, 2, everyOther(-time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			s.begin()
+			slow := <-s.await(ctx, 1, s.clients[1])
+			right := <-s.await(ctx, 0, s.clients[0])
+			if slow.err != nil || right.err != nil {
+				t.Fatal(slow.err, right.err)
+			}
+			slow.request.End, right.request.End = s.now(), s.now()
+			r := s.result()
+			r.judged([]judge.Request{slow.request, right.request}, s.now())
+			if r.Limits.Moments != 1 || r.Limits.Stolen != 1 {
+				t.Errorf("%s: nobody was robbed by clocks that are an hour apart: %+v", alg.Key, r.Limits)
+			}
+			if err := s.close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
 
 func TestUsageIsReadFromInfo(t *testing.T) {
 	t.Parallel()
