@@ -18,6 +18,7 @@ import (
 	"github.com/berth-go/berth/bench/internal/report"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // bench measures and reports.
@@ -37,7 +38,7 @@ func bench(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		}
 	}
 	if werr := errors.Join(report.Text(stdout, rep), files.write(rep)); werr != nil && err == nil {
-		return errorf(output, "the result could not be written: %w", werr)
+		return measure.Errorf(measure.Output, "the result could not be written: %w", werr)
 	}
 	return err
 }
@@ -56,7 +57,7 @@ func openFiles(o *options) (f files, err error) {
 		}
 		if *want.file, err = os.Create(want.name); err != nil {
 			f.close()
-			return files{}, errorf(output, "the result cannot be written: %w", err)
+			return files{}, measure.Errorf(measure.Output, "the result cannot be written: %w", err)
 		}
 	}
 	return f, nil
@@ -98,7 +99,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer, a *again) (rep 
 		return nil, err
 	}
 	defer stop()
-	prefix := redisd.NewPrefix()
+	prefix := measure.NewPrefix("berth-bench-")
 	rdb := redisd.Client(url)
 	defer rdb.Close()
 	if a == nil {
@@ -107,26 +108,26 @@ func (o *options) measure(ctx context.Context, stderr io.Writer, a *again) (rep 
 	if rep = a.rep; rep == nil {
 		rep = &result.Report{
 			Command: o.command, At: time.Now(), Seed: o.seed, Rounds: o.rounds, Machine: machine(o.pin),
-			Versions: versions(ctx, redisd.Version(ctx, rdb)),
+			Versions: versions(ctx, measure.Version(ctx, rdb)),
 		}
 		rep.Machine.Own = own
 	}
 	peers := o.contestants(ctx, rep, stderr)
 	describe(rep, o, peers)
-	progress := newProgress(stderr)
+	progress := measure.NewProgress("bench", stderr)
 	run := &scene.Run{
 		Env:       &scene.Env{URL: url, Prefix: prefix, Redis: rdb, Self: self, Scale: o.scale},
-		Scenarios: o.scenarios, Peers: peers, Rounds: o.rounds, Seed: o.seed, Want: a.want, Report: rep, Progress: progress.step,
+		Scenarios: o.scenarios, Peers: peers, Rounds: o.rounds, Seed: o.seed, Want: a.want, Report: rep, Progress: func(s scene.Step) { progress.Step(s.Scenario+" "+s.Case, s.String()) },
 	}
 	begin := time.Now()
 	err = run.Do(ctx)
-	progress.done()
+	progress.Done()
 	rep.Took += time.Since(begin).Seconds()
 	if err != nil {
 		rep.Partial = "it was interrupted"
 		if ctx.Err() == nil {
 			rep.Partial = err.Error()
-			err = &coded{unavailable, err}
+			err = measure.Errorf(measure.Unavailable, "%w", err)
 		}
 	}
 	return rep, errors.Join(err, clean(ctx, url, prefix))
@@ -138,7 +139,7 @@ func clean(ctx context.Context, url, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway)
 	defer cancel()
 	if _, err := redisd.Clean(ctx, url, prefix); err != nil {
-		return errorf(unavailable, "keys with %s in their names could not be removed: %w", prefix, err)
+		return measure.Errorf(measure.Unavailable, "keys with %s in their names could not be removed: %w", prefix, err)
 	}
 	return nil
 }
@@ -148,15 +149,12 @@ func (o *options) redis(ctx context.Context) (url string, own bool, stop func(),
 	if o.url == "" {
 		s, err := redisd.Start(ctx)
 		if err != nil {
-			return "", false, nil, errorf(unavailable, "%w", err)
+			return "", false, nil, measure.Errorf(measure.Unavailable, "%w", err)
 		}
 		return s.URL(), true, s.Close, nil
 	}
-	if _, err := redisd.Parse(o.url); err != nil {
-		return "", false, nil, errorf(usage, "the URL of --redis cannot be used: %w", err)
-	}
 	if err := redisd.Ping(ctx, o.url); err != nil {
-		return "", false, nil, errorf(unavailable, "%w", err)
+		return "", false, nil, err
 	}
 	return o.url, false, func() {}, nil
 }

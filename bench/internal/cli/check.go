@@ -14,6 +14,7 @@ import (
 	"github.com/berth-go/berth/bench/internal/report"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // tries is how often a scenario is measured before a violation counts: a busy
@@ -24,15 +25,15 @@ const tries = 3
 func check(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	f, err := os.Open(o.check)
 	if err != nil {
-		return errorf(usage, "the expectations cannot be read: %w", err)
+		return measure.Errorf(measure.Usage, "the expectations cannot be read: %w", err)
 	}
 	defer f.Close()
 	bounds, err := result.ReadBounds(f)
 	if err != nil {
-		return errorf(usage, "the expectations in %s cannot be read: %w", o.check, err)
+		return measure.Errorf(measure.Usage, "the expectations in %s cannot be read: %w", o.check, err)
 	}
 	if o.scenarios = about(o.scenarios, bounds); len(o.scenarios) == 0 {
-		return errorf(usage, "none of the expectations is about these scenarios")
+		return measure.Errorf(measure.Usage, "none of the expectations is about these scenarios")
 	}
 	bounds = slices.DeleteFunc(bounds, func(b result.Bound) bool {
 		return !slices.ContainsFunc(o.scenarios, func(s *scene.Scenario) bool { return s.Key == b.Scenario })
@@ -119,7 +120,7 @@ func tell(w io.Writer, verdicts []result.Verdict) error {
 		fmt.Fprintf(tw, "%s %s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Scenario, v.Case, v.Metric, against, measured, spread, v.Limit(), verdict)
 	}
 	if err := tw.Flush(); err != nil {
-		return errorf(output, "the result could not be written: %w", err)
+		return measure.Errorf(measure.Output, "the result could not be written: %w", err)
 	}
 	if violated > 0 {
 		return errors.New(plural(violated, "expectation") + " not met")

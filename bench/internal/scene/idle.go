@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/bench/internal/peer"
-	"github.com/berth-go/berth/bench/internal/redisd"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 func memory() *Scenario {
@@ -24,7 +24,7 @@ func memory() *Scenario {
 
 func openMemory(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
 	return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) {
-		before, err := redisd.Ask(ctx, e.Redis)
+		before, err := measure.Ask(ctx, e.Redis)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func openMemory(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, erro
 			return nil, err
 		}
 		sent := idle.Sent(peer.Berth().Sent)
-		after, err := redisd.Ask(ctx, e.Redis)
+		after, err := measure.Ask(ctx, e.Redis)
 		if err != nil {
 			return nil, err
 		}

@@ -36,6 +36,18 @@ type Step struct {
 	Left                 time.Duration // of the whole run, about; 0: unknown yet
 }
 
+// String tells it in a line.
+func (s Step) String() string {
+	round, left := "setting up", ""
+	if s.Round > 0 {
+		round = fmt.Sprintf("round %d of %d", s.Round, s.Rounds)
+	}
+	if s.Left > 0 {
+		left = ", about " + s.Left.Round(time.Second).String() + " left"
+	}
+	return fmt.Sprintf("%s %s, %s: %s%s", s.Scenario, s.Case, round, s.Peer, left)
+}
+
 // Do measures. It fills in the report as it goes, so that one that is
 // interrupted has what was measured until then. A contestant that fails is left
 // out of the case from then on, and the report says why; only ctx's end and the

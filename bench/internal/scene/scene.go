@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/bench/internal/peer"
-	"github.com/berth-go/berth/bench/internal/redisd"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // Env is where the scenarios take place.
@@ -140,15 +140,15 @@ func among(keys ...string) func(*peer.Peer, Case) bool {
 }
 
 // measured returns what the server did during f.
-func (e *Env) measured(ctx context.Context, f func() error) (redisd.Usage, error) {
-	before, err := redisd.Ask(ctx, e.Redis)
+func (e *Env) measured(ctx context.Context, f func() error) (measure.Work, error) {
+	before, err := measure.Ask(ctx, e.Redis)
 	if err != nil {
-		return redisd.Usage{}, err
+		return measure.Work{}, err
 	}
 	if err := f(); err != nil {
-		return redisd.Usage{}, err
+		return measure.Work{}, err
 	}
-	after, err := redisd.Ask(ctx, e.Redis)
+	after, err := measure.Ask(ctx, e.Redis)
 	return after.Since(before), err
 }
 

@@ -1,4 +1,4 @@
-package lab
+package main
 
 import (
 	"bufio"
@@ -9,81 +9,48 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/spf13/cobra"
-
-	"github.com/berth-go/berth/cmd/berth/internal/connect"
-	"github.com/berth-go/berth/cmd/berth/internal/exit"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/report"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/report"
+	"github.com/berth-go/berth/lab/internal/scene"
 )
 
-// TestMain lets the test binary be berth: scenarios start it as a process.
+// TestMain lets the test binary be a process of a scenario, and the program.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "lab" {
-		os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+	if os.Getenv(scene.HolderEnv) != "" || os.Getenv(program) != "" {
+		os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	redistest.Main(m)
 }
 
-// command runs berth with only this command.
-func command(args []string, stdout, stderr interface{ Write([]byte) (int, error) }) int {
-	root := &cobra.Command{Use: "berth", SilenceErrors: true, SilenceUsage: true}
-	root.PersistentFlags().String("redis", "", "URL")
-	root.AddGroup(&cobra.Group{ID: "g"})
-	root.AddCommand(Command("g"))
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.Execute()
-	if err != nil {
-		_, _ = stderr.Write([]byte("berth: " + err.Error() + "\n"))
-	}
-	return exit.Of(err)
-}
-
-// steps is a Progress that tells a test where the laboratory is.
-type steps func(n int)
-
-func (s steps) Step(n, _ int, _, _ string) {
-	if s != nil {
-		s(n)
-	}
-}
-func (steps) Done() {}
+// program is set in the environment of a test binary that is the program.
+const program = "BERTH_LAB_PROGRAM"
 
 const brief = 250 * time.Millisecond
 
 func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 	cfg := Config{
 		Algorithms: algorithms, Duration: brief, Poll: 5 * time.Millisecond, Seed: 1,
-		Process: holderProcess, Progress: steps(nil),
+		Step: func(int, int, string, string) {}, Done: func() {},
 	}
 	for _, sc := range scene.All() {
-		for _, key := range scenarios {
-			if matches(sc.Key, key) {
-				cfg.Scenarios = append(cfg.Scenarios, sc)
-			}
+		if slices.Contains(scenarios, sc.Key) {
+			cfg.Scenarios = append(cfg.Scenarios, sc)
 		}
 	}
 	return cfg
 }
 
-func (cfg Config) on(t *testing.T, url string) Config {
-	t.Helper()
-	target, err := connect.Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Target, cfg.URL = target, url
+func (cfg Config) on(url string) Config {
+	cfg.URL = url
 	return cfg
 }
 
@@ -108,7 +75,7 @@ func onBoth(t *testing.T, body func(t *testing.T, on func(Config) Config)) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.Start(t)
-		body(t, func(cfg Config) Config { return cfg.on(t, s.URL()) })
+		body(t, func(cfg Config) Config { return cfg.on(s.URL()) })
 		noKeys(t, s)
 	})
 }
@@ -233,13 +200,13 @@ func TestBerthKeepsItsLimitAndOrderEverywhere(t *testing.T) {
 func TestKnownFaultsAreSeen(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, on func(Config) Config) {
-		rep := mustRun(t, on(config([]string{"crash", "pause", "release"}, algorithm(t, "basic"), algorithm(t, "lock"))))
+		rep := mustRun(t, on(config([]string{"crash", "pause", "release"}, algorithm(t, "basic"), algorithm(t, "underlock"))))
 		for _, r := range rep.Results {
 			switch {
 			case r.Crash != nil && r.Crash.Early > 0:
 				t.Errorf("%s: permits were back before they had timed out: %+v", r.Title, r.Crash)
-			case r.Crash != nil && r.Algorithm == "lock" && afterDeath(r) < 400*time.Millisecond:
-				t.Errorf("lock: nobody was held up by a death in the middle of an acquire: %+v", r.Crash)
+			case r.Crash != nil && r.Algorithm == "underlock" && afterDeath(r) < 400*time.Millisecond:
+				t.Errorf("underlock: nobody was held up by a death in the middle of an acquire: %+v", r.Crash)
 			case r.Pause != nil && r.Algorithm == "basic" && (r.Pause.Told || r.Limits.Moments == 0):
 				t.Errorf("a paused holder of basic was told: %+v", r.Pause)
 			case r.Cut != nil && (r.Cut.Wrong != r.Cut.Replies || nextAfter(r) < 300*time.Millisecond):
@@ -266,11 +233,11 @@ func TestCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, sc := range scene.All() {
-		for _, key := range []string{"lock", "berth"} {
+		for _, key := range []string{"underlock", "berth"} {
 			ctx, cancel := context.WithCancel(t.Context())
-			cfg := config([]string{sc.Key}, algorithm(t, key)).on(t, s.URL())
+			cfg := config([]string{sc.Key}, algorithm(t, key)).on(s.URL())
 			cfg.Duration = time.Minute
-			cfg.Progress = steps(func(int) { time.AfterFunc(60*time.Millisecond, cancel) })
+			cfg.Step = func(int, int, string, string) { time.AfterFunc(60*time.Millisecond, cancel) }
 			// Two of them are over by themselves within a second.
 			if _, err := Run(ctx, cfg); err == nil && sc.Key != "crash" && sc.Key != "pause" {
 				t.Errorf("%s, %s: a run that was cancelled says that it is complete", sc.Key, key)
@@ -287,18 +254,18 @@ func TestRedisThatDisappears(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			cfg := config([]string{"clocks-10ms", "contention"}, algorithm(t, key)).on(t, s.URL())
+			cfg := config([]string{"clocks-10ms", "contention"}, algorithm(t, key)).on(s.URL())
 			cfg.Duration = 30 * time.Second // it is over long before
 			cfg.Scenarios[0], cfg.Scenarios[1] = cfg.Scenarios[1], cfg.Scenarios[0]
 			cfg.Scenarios = append([]scene.Scenario{crash()}, cfg.Scenarios...)
-			cfg.Progress = steps(func(n int) {
+			cfg.Step = func(n, _ int, _, _ string) {
 				if n == 2 {
 					time.AfterFunc(300*time.Millisecond, s.Kill)
 				}
-			})
+			}
 			rep, err := Run(t.Context(), cfg)
-			if exit.Of(err) != exit.Unavailable {
-				t.Fatalf("error %v, exit code %d", err, exit.Of(err))
+			if measure.Code(t.Context(), err) != measure.Unavailable {
+				t.Fatalf("error %v", err)
 			}
 			var left *scene.LeftoverError
 			if !errors.As(err, &left) || !strings.HasPrefix(left.Prefix, "berth-lab-") {
@@ -324,7 +291,8 @@ func TestSignalEndsItCleanly(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, scenario := range []string{"contention", "crash", "pause"} {
-		cmd := exec.Command(os.Args[0], "lab", "--redis", s.URL(), "--scenario", scenario, "--duration", "1m")
+		cmd := exec.Command(os.Args[0], "--redis", s.URL(), "--scenario", scenario, "--duration", "1m")
+		cmd.Env = append(os.Environ(), program+"=1")
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -353,18 +321,22 @@ func TestBadInput(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--scenario", "nonsense"}, exit.Usage, "clocks-10ms"},
-		{[]string{"--scenario", "clocks,pau"}, exit.Usage, `"pau"`},
-		{[]string{"--algorithm", "redlock"}, exit.Usage, "basic, fair, lock, berth"},
-		{[]string{"--duration", "1ms"}, exit.Usage, "--duration"},
-		{[]string{"--duration", "2h"}, exit.Usage, "--duration"},
-		{[]string{"--poll", "0"}, exit.Usage, "--poll"},
-		{[]string{"--redis", "http://u:hunter2@h"}, exit.Usage, "redis://"},
-		{[]string{"--redis", "unix:///nowhere/s"}, exit.Unavailable, "redis cannot be used"},
-		{[]string{"--html", "/nowhere/lab.html"}, exit.Output, "the page cannot be written"},
+		{[]string{"--scenario", "nonsense"}, measure.Usage, "clocks-10ms"},
+		{[]string{"--scenario", "clocks,pau"}, measure.Usage, `"pau"`},
+		{[]string{"--algorithm", "redlock"}, measure.Usage, "basic, fair, underlock, berth"},
+		{[]string{"--duration", "1ms"}, measure.Usage, "--duration"},
+		{[]string{"--duration", "abc"}, measure.Usage, "--help"},
+		{[]string{"extra"}, measure.Usage, "extra"},
+		{[]string{"--duration", "2h"}, measure.Usage, "--duration"},
+		{[]string{"--poll", "0"}, measure.Usage, "--poll"},
+		{[]string{"--redis", "http://u:hunter2@h"}, measure.Usage, "redis://"},
+		{[]string{"--redis", "redis+cluster://u:hunter2@h:port"}, measure.Usage, "redis://"},
+		{[]string{"--redis", "redis+sentinel://u:hunter2@h:port"}, measure.Usage, "redis://"},
+		{[]string{"--redis", "unix:///nowhere/s"}, measure.Unavailable, "redis cannot be used"},
+		{[]string{"--html", "/nowhere/lab.html"}, measure.Output, "the page cannot be written"},
 	} {
 		var out, msg bytes.Buffer
-		code := command(append([]string{"lab"}, tt.args...), &out, &msg)
+		code := command(tt.args, nil, &out, &msg)
 		if code != tt.code || !strings.Contains(msg.String(), tt.want) || strings.Contains(msg.String(), "hunter2") {
 			t.Errorf("%v: exit code %d, want %d; %s", tt.args, code, tt.code, msg.String())
 		}
@@ -379,10 +351,10 @@ func TestOutputs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lab.html")
 	var out, msg bytes.Buffer
 	args := []string{
-		"lab", "--scenario", "clocks-1h,holders", "--algorithm", "basic,berth", "--duration", "0.2",
+		"--scenario", "clocks-1h,holders", "--algorithm", "basic,berth", "--duration", "200ms",
 		"--seed", "7", "--json", "--html", file,
 	}
-	if code := command(args, &out, &msg); code != exit.OK {
+	if code := command(args, nil, &out, &msg); code != measure.OK {
 		t.Fatalf("exit code %d: %s", code, msg.String())
 	}
 	var rep struct {
@@ -418,29 +390,19 @@ func TestEnvironmentIsNotUsed(t *testing.T) {
 	rdb := s.Client(t)
 	t.Setenv("BERTH_REDIS_URL", s.URL())
 	t.Setenv("REDIS_URL", s.URL())
-	before := calls(t, rdb)
+	before, err := measure.Ask(t.Context(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out, msg bytes.Buffer
-	if code := command([]string{"lab", "--scenario", "release", "--algorithm", "berth", "--duration", "100ms"}, &out, &msg); code != exit.OK {
+	if code := command([]string{"--scenario", "release", "--algorithm", "berth", "--duration", "100ms"}, nil, &out, &msg); code != measure.OK {
 		t.Fatalf("exit code %d: %s", code, msg.String())
 	}
-	if after := calls(t, rdb); after != before {
-		t.Errorf("scripts were called: %q before, %q after", before, after)
+	after, err := measure.Ask(t.Context(), rdb)
+	if used := after.Since(before); err != nil || len(used.Commands) > 0 {
+		t.Errorf("it was used: %+v (%v)", used.Commands, err)
 	}
 	if !strings.Contains(out.String(), "the embedded store") {
 		t.Errorf("it does not say where it ran: %s", out.String())
 	}
-}
-
-func calls(t *testing.T, rdb *redis.Client) string {
-	t.Helper()
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(info) {
-		if strings.HasPrefix(line, "cmdstat_eval") {
-			return line
-		}
-	}
-	return ""
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/lab/internal/scene"
 )
 
 // words says in sentences what happened to the algorithms in a scenario, and

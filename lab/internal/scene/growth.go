@@ -61,19 +61,19 @@ func (s *stage) measure(ctx context.Context, n int) (Point, error) {
 	if _, err := s.pairs(ctx, s.env.Duration/time.Duration(8*len(holders)), leastPairs*20); err != nil {
 		return Point{}, err
 	}
-	before := s.usage(ctx)
+	before := s.work(ctx)
 	pairs, err := s.pairs(ctx, s.env.Duration/time.Duration(len(holders)), mostPairs)
 	if err != nil {
 		return Point{}, err
 	}
-	after := s.usage(ctx)
+	after := s.work(ctx)
 	slices.Sort(pairs)
 	p := Point{
 		Holders: n, Pairs: len(pairs),
 		P50US: float64(quantile.Of(pairs, 0.5).Nanoseconds()) / 1000,
 	}
-	if before.known && after.known {
-		us := (after.cpu - before.cpu) * 1e6 / float64(len(pairs))
+	if before != nil && after != nil {
+		us := after.Since(*before).CPU * 1e6 / float64(len(pairs))
 		p.ServerUS = &us
 	}
 	return p, nil

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
+	"github.com/berth-go/berth/lab/internal/algo"
 )
 
 // Scenario is one kind of trouble.

@@ -1,16 +1,15 @@
 package scene
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
-	"github.com/berth-go/berth/cmd/berth/internal/local"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/lab/internal/algo"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -20,14 +19,9 @@ func onBoth(t *testing.T, body func(t *testing.T, env *Env)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		socket := filepath.Join(t.TempDir(), "s")
-		server, err := local.Listen(socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(server.Close)
+		addr := miniredis.RunT(t).Addr()
 		body(t, &Env{Prefix: "t", Embedded: true, Poll: time.Millisecond, Connect: func() redis.UniversalClient {
-			return redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+			return redis.NewClient(&redis.Options{Addr: addr})
 		}})
 	})
 	t.Run("redis", func(t *testing.T) {
@@ -69,22 +63,6 @@ func TestClocksApartRobThoseWhoAreSlow(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestUsageIsReadFromInfo(t *testing.T) {
-	t.Parallel()
-	const stats = "# Commandstats\r\n" +
-		"cmdstat_zadd:calls=12,usec=30,usec_per_call=2.50,rejected_calls=0,failed_calls=0\r\n" +
-		"cmdstat_client|setinfo:calls=2,usec=3,usec_per_call=1.50,rejected_calls=0,failed_calls=0\r\n" +
-		"cmdstat_info:calls=100,usec=3,usec_per_call=1.50,rejected_calls=0,failed_calls=0\r\n" +
-		"cmdstat_ping:calls=100,usec=3,usec_per_call=1.50,rejected_calls=0,failed_calls=0\r\n"
-	if n := parseCalls(stats); n != 14 {
-		t.Errorf("%d calls, want 14: looking at the books is no use", n)
-	}
-	const cpu = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:2.250000\r\nused_cpu_sys_children:9.0\r\n"
-	if s := parseCPU(cpu); s != 3.75 {
-		t.Errorf("%v s of CPU, want 3.75", s)
-	}
 }
 
 // Chance is the seed's and the client's, and repeats itself.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
 	"github.com/berth-go/berth/internal/chart"
+	"github.com/berth-go/berth/lab/internal/scene"
 )
 
 // leastWait is where the axis of waits begins: below it nobody has waited.

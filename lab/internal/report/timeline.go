@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/lab/internal/scene"
 )
 
 // The measures of a timeline, in units of its drawing.

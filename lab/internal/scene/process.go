@@ -17,10 +17,17 @@ const holderPatience = 15 * time.Second
 // holder is a holder process, seen from outside.
 type holder struct{ *child.Process }
 
+// HolderEnv is set in the environment of a holder process, whose program calls Hold.
+const HolderEnv = "BERTH_LAB_HOLDER"
+
 // hire starts a holder process, which works once it has a permit, and for d more when
 // it is told to finish.
 func (s *stage) hire(d time.Duration, dieAfter int) (*holder, error) {
-	p, err := child.Start(s.env.Process())
+	cmd, err := child.Self(HolderEnv + "=1")
+	if err != nil {
+		return nil, err
+	}
+	p, err := child.Start(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a holder process: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/lab/internal/scene"
 )
 
 func scenario(t *testing.T, key string) scene.Scenario {

@@ -10,9 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-go/berth/cmd/berth/internal/connect"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/wire"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/wire"
 )
 
 // Some scenarios are about what happens to processes: one is killed, or stopped
@@ -111,7 +110,7 @@ func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encode
 }
 
 func (o order) open() (algo.Client, *wire.Tap, func(), error) {
-	target, err := connect.Parse(o.URL)
+	connect, err := Connector(o.URL)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -119,7 +118,7 @@ func (o order) open() (algo.Client, *wire.Tap, func(), error) {
 		if alg.Key != o.Algorithm {
 			continue
 		}
-		rdb := target.Client()
+		rdb := connect()
 		tap := &wire.Tap{}
 		tap.Attach(rdb)
 		c, err := alg.Open(algo.Setup{Redis: rdb, Prefix: o.Prefix, Name: o.Name, Limit: o.Limit, Timeout: o.Timeout})

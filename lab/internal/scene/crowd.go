@@ -7,8 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/lab/internal/algo"
 )
 
 // releaseTimeout bounds a release at the end of a run.
@@ -29,7 +30,7 @@ func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
 	if err := s.openWarm(ctx, c.clients, off); err != nil {
 		return nil, err
 	}
-	before, sent := s.usage(ctx), s.sent()
+	before, sent := s.work(ctx), s.sent()
 	s.begin()
 	end, cancel := lasting(ctx, s.env.Duration)
 	defer cancel()
@@ -45,7 +46,7 @@ func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
 	run := s.now()
 	r := s.result()
 	r.judged(s.requests, run)
-	r.rated(s, c.hold, run, sent, before, s.usage(ctx))
+	r.rated(s, c.hold, run, sent, before, s.work(ctx))
 	r.waited()
 	r.Window = judge.Worst(r.Moments, run, c.view(s.limit))
 	return r, nil
@@ -174,7 +175,7 @@ func jitter(rng *rand.Rand, d time.Duration) time.Duration {
 }
 
 // rated fills in what was done and what it cost.
-func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, after usage) {
+func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, after *measure.Work) {
 	n := granted(r.Requests)
 	r.Rate = &Rate{
 		Acquires: n, PerSecond: float64(n) / run.Seconds(),
@@ -184,8 +185,8 @@ func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, af
 		return
 	}
 	r.Rate.Sent = float64(s.sent()-sent) / float64(n)
-	if before.known && after.known {
-		x := float64(after.calls-before.calls) / float64(n)
+	if before != nil && after != nil {
+		x := after.Since(*before).Sent(nil).Calls / float64(n)
 		r.Rate.Executed = &x
 	}
 }
@@ -200,7 +201,7 @@ func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
 	if err := s.openWarm(ctx, q.requests, func(int) time.Duration { return 0 }); err != nil {
 		return nil, err
 	}
-	before, sent := s.usage(ctx), s.sent()
+	before, sent := s.work(ctx), s.sent()
 	s.begin()
 	var first time.Duration
 	for s.now() < s.env.Duration {
@@ -214,7 +215,7 @@ func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
 	run := s.now()
 	r := s.result()
 	r.judged(s.requests, run)
-	r.rated(s, q.hold, run, sent, before, s.usage(ctx))
+	r.rated(s, q.hold, run, sent, before, s.work(ctx))
 	r.Rate.Ideal = 0 // there is not always somebody who wants one
 	r.waited()
 	r.Window = judge.Span{To: first}

@@ -72,7 +72,7 @@ func All() []Algorithm {
 		{Key: "basic", Title: "basic", Open: openBasic, Fill: fillBasic, Replies: 1},
 		{Key: "fair", Title: "fair", Open: openFair, Fill: fillFair, Replies: 1},
 		// The lock's own reply comes first.
-		{Key: "lock", Title: "fair under lock", Open: openUnderLock, Fill: fillFair, Replies: 2},
+		{Key: "underlock", Title: "fair under lock", Open: openUnderLock, Fill: fillFair, Replies: 2},
 		{Key: "berth", Title: "berth", Open: openBerth, Fill: fillBerth, Replies: 1, Queues: true},
 	}
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/wire"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/wire"
 )
 
 const (
@@ -29,9 +29,6 @@ type Env struct {
 	// URL is where processes find the store.
 	URL    string
 	Prefix string // of all keys
-	// Process returns the command of a holder process, which calls Hold. It is
-	// started by the goroutine that called Run.
-	Process func() *exec.Cmd
 	// Duration is how long one algorithm is watched in one scenario.
 	Duration time.Duration
 	Seed     uint64
@@ -145,6 +142,19 @@ func (s *stage) result() *Result {
 		Scenario: s.scenario, Algorithm: s.alg.Key, Title: s.alg.Title,
 		Limit: s.limit, Clients: len(s.clients), TimeoutMS: millis(s.timeout),
 	}
+}
+
+// work is what a real server says that it has done so far. It is nil for the embedded store, which
+// keeps no books, and for a cluster, where each node has its own.
+func (s *stage) work(ctx context.Context) *measure.Work {
+	if _, cluster := s.control.(*redis.ClusterClient); cluster || s.env.Embedded {
+		return nil
+	}
+	w, err := measure.Ask(ctx, s.control)
+	if err != nil {
+		return nil
+	}
+	return &w
 }
 
 // close ends all clients and removes the keys. It works after ctx has ended,

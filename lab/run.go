@@ -1,53 +1,36 @@
-package lab
+package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/cmd/berth/internal/connect"
-	"github.com/berth-go/berth/cmd/berth/internal/exit"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/report"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
-	"github.com/berth-go/berth/cmd/berth/internal/local"
+	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/report"
+	"github.com/berth-go/berth/lab/internal/scene"
 )
 
-// Config is one run of the laboratory.
+// Config is one run.
 type Config struct {
 	Scenarios  []scene.Scenario
 	Algorithms []algo.Algorithm
 	Duration   time.Duration
 	Poll       time.Duration
 	Seed       uint64
-	// Target and URL are where to run; without, on an embedded store.
-	Target   *connect.Target
-	URL      string
-	Process  func() *exec.Cmd
-	Progress Progress
-}
-
-// Progress hears what the laboratory does.
-type Progress interface {
-	// Step says what begins: number n of all.
-	Step(n, all int, scenario, algorithm string)
-	// Done is the end.
-	Done()
+	URL        string // where to run; without, on an embedded store
+	// Step hears what begins, number n of all; Done that nothing more does.
+	Step func(n, all int, scenario, algorithm string)
+	Done func()
 }
 
 // Run runs every algorithm through every scenario. When it fails in the middle,
-// the report has what was found until then. It starts processes, and so it must
-// run on the main goroutine.
+// the report has what was found until then.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	began := time.Now()
 	env, done, err := cfg.env()
@@ -55,7 +38,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer done()
-	defer cfg.Progress.Done()
+	defer cfg.Done()
 	rdb := env.Connect()
 	defer rdb.Close()
 	rep := &report.Report{
@@ -64,7 +47,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		PollMS: float64(cfg.Poll.Microseconds()) / 1000, Scenarios: cfg.Scenarios,
 	}
 	if rep.Store, err = storeName(ctx, rdb, env.Embedded); err != nil {
-		return nil, exit.Errorf(exit.Unavailable, "redis cannot be used: %w", err)
+		return nil, measure.Errorf(measure.Unavailable, "redis cannot be used: %w", err)
 	}
 	err = cfg.runAll(ctx, env, rdb, rep)
 	rep.TookSecond = time.Since(began).Seconds()
@@ -82,10 +65,10 @@ func (cfg Config) runAll(ctx context.Context, env *scene.Env, rdb redis.Universa
 	for _, sc := range cfg.Scenarios {
 		for _, alg := range cfg.Algorithms {
 			n++
-			cfg.Progress.Step(n, all, sc.Title, alg.Title)
+			cfg.Step(n, all, sc.Title, alg.Title)
 			res, err := sc.Run(ctx, env, alg)
 			if err != nil {
-				return failure(ctx, err, n-1, all)
+				return failure(ctx, rdb, fmt.Errorf("after %d of %d: %w", n-1, all, err))
 			}
 			rep.Results = append(rep.Results, res)
 		}
@@ -93,60 +76,37 @@ func (cfg Config) runAll(ctx context.Context, env *scene.Env, rdb redis.Universa
 	return nil
 }
 
-// failure says why it did not go on, and how far it got.
-func failure(ctx context.Context, err error, done, all int) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errGone) {
-		if left, ok := errors.AsType[*scene.LeftoverError](err); ok {
-			cause = fmt.Errorf("%w; %w", cause, left)
-		}
-		err = cause
+// failure says whether Redis is why it did not go on.
+func failure(ctx context.Context, rdb redis.UniversalClient, err error) error {
+	gone := context.Cause(ctx)
+	if ctx.Err() == nil {
+		gone = ping(ctx, rdb)
 	}
-	code := exit.Of(err)
-	if errors.Is(err, errGone) {
-		code = exit.Unavailable
+	if errors.Is(gone, errGone) {
+		return measure.Errorf(measure.Unavailable, "%w: %w", gone, err)
 	}
-	return exit.Errorf(code, "after %d of %d: %w", done, all, err)
+	return err
 }
 
 // env makes the surroundings of the scenarios.
 func (cfg Config) env() (*scene.Env, func(), error) {
 	env := &scene.Env{
-		Prefix: "berth-lab-" + token(), Process: cfg.Process,
-		Duration: cfg.Duration, Seed: cfg.Seed, Poll: cfg.Poll,
+		URL: cfg.URL, Prefix: measure.NewPrefix("berth-lab-"), Duration: cfg.Duration, Seed: cfg.Seed, Poll: cfg.Poll,
 	}
-	if cfg.Target != nil {
-		env.URL, env.Connect = cfg.URL, cfg.Target.Client
-		return env, func() {}, nil
+	done := func() {}
+	if cfg.URL == "" {
+		store := miniredis.NewMiniRedis()
+		store.ClockTTL(true)
+		if err := store.Start(); err != nil {
+			return nil, nil, err
+		}
+		env.Embedded, env.URL, done = true, "redis://"+store.Addr(), store.Close
 	}
-	dir, err := os.MkdirTemp("", "berth-lab-")
-	if err != nil {
-		return nil, nil, err
+	var err error
+	if env.Connect, err = scene.Connector(env.URL); err != nil {
+		return nil, nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
 	}
-	socket := filepath.Join(dir, "s")
-	server, err := local.Listen(socket)
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, nil, err
-	}
-	env.Embedded = true
-	env.URL = "unix://" + socket
-	target, err := connect.Parse(env.URL)
-	if err != nil {
-		server.Close()
-		_ = os.RemoveAll(dir)
-		return nil, nil, fmt.Errorf("%w (set TMPDIR to a directory with a plain name)", err)
-	}
-	env.Connect = target.Client
-	return env, func() {
-		server.Close()
-		_ = os.RemoveAll(dir)
-	}, nil
-}
-
-func token() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // documented never to fail
-	return hex.EncodeToString(b[:])
+	return env, done, nil
 }
 
 // storeName asks what it is that runs there, and whether it answers at all.
@@ -157,16 +117,7 @@ func storeName(ctx context.Context, rdb redis.UniversalClient, embedded bool) (s
 	if embedded {
 		return "the embedded store", nil
 	}
-	info, err := rdb.Info(ctx, "server").Result()
-	if err != nil {
-		return "a Redis", nil // it need not tell its version
-	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
-			return "Redis " + v, nil
-		}
-	}
-	return "a Redis", nil
+	return "Redis " + measure.Version(ctx, rdb), nil
 }
 
 const (
@@ -192,7 +143,7 @@ func watch(ctx context.Context, rdb redis.UniversalClient) (context.Context, fun
 				return
 			case <-tick.C:
 				if err := ping(ctx, rdb); err != nil && ctx.Err() == nil {
-					cancel(fmt.Errorf("%w: %w", errGone, err))
+					cancel(err)
 				}
 			}
 		}
@@ -203,7 +154,7 @@ func watch(ctx context.Context, rdb redis.UniversalClient) (context.Context, fun
 	}
 }
 
-// ping asks twice: one connection may have been cut.
+// ping asks twice, as one connection may have been cut, and returns an errGone.
 func ping(ctx context.Context, rdb redis.UniversalClient) error {
 	var err error
 	for range 2 {
@@ -211,8 +162,8 @@ func ping(ctx context.Context, rdb redis.UniversalClient) error {
 		err = rdb.Ping(once).Err()
 		cancel()
 		if err == nil || ctx.Err() != nil {
-			break
+			return ctx.Err()
 		}
 	}
-	return err
+	return fmt.Errorf("%w: %w", errGone, err)
 }

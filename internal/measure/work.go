@@ -1,4 +1,4 @@
-package redisd
+package measure
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Usage is what a server says of its work so far.
-type Usage struct {
+// Work is what a server says of its work so far.
+type Work struct {
 	At       time.Time
 	CPU      float64          // seconds of its main thread, user and system
 	Memory   float64          // bytes
@@ -25,16 +25,16 @@ type Calls struct {
 }
 
 // Ask asks the server.
-func Ask(ctx context.Context, rdb *redis.Client) (Usage, error) {
+func Ask(ctx context.Context, rdb redis.Cmdable) (Work, error) {
 	text, err := rdb.Info(ctx, "everything").Result()
 	if err != nil {
-		return Usage{}, fmt.Errorf("INFO: %w", err)
+		return Work{}, fmt.Errorf("INFO: %w", err)
 	}
 	return parse(text), nil
 }
 
-func parse(text string) Usage {
-	u := Usage{At: time.Now(), Commands: map[string]Calls{}}
+func parse(text string) Work {
+	u := Work{At: time.Now(), Commands: map[string]Calls{}}
 	f := fields(text)
 	u.CPU = number(f["used_cpu_user_main_thread"]) + number(f["used_cpu_sys_main_thread"])
 	if u.CPU == 0 { // before Redis 6.2
@@ -72,11 +72,11 @@ func number(s string) float64 {
 }
 
 // Since returns the work between before and u, our own questions left out.
-func (u Usage) Since(before Usage) Usage {
-	d := Usage{At: u.At, CPU: u.CPU - before.CPU, Memory: u.Memory - before.Memory, Commands: map[string]Calls{}}
+func (u Work) Since(before Work) Work {
+	d := Work{At: u.At, CPU: u.CPU - before.CPU, Memory: u.Memory - before.Memory, Commands: map[string]Calls{}}
 	for name, c := range u.Commands {
 		was := before.Commands[name]
-		if c.Calls != was.Calls && name != "info" {
+		if c.Calls != was.Calls && name != "info" && name != "ping" {
 			d.Commands[name] = Calls{c.Calls - was.Calls, c.Usec - was.Usec}
 		}
 	}
@@ -87,7 +87,7 @@ func (u Usage) Since(before Usage) Usage {
 // server spent on them, what their scripts call included. The names are those
 // that the clients send; without any all count but EXEC, whose time is that of
 // the commands in it, which are counted by themselves.
-func (u Usage) Sent(names []string) Calls {
+func (u Work) Sent(names []string) Calls {
 	var sum Calls
 	if len(names) > 0 {
 		for _, name := range names {
@@ -106,7 +106,7 @@ func (u Usage) Sent(names []string) Calls {
 }
 
 // Version returns the server's version, "unknown" if it does not tell.
-func Version(ctx context.Context, rdb *redis.Client) string {
+func Version(ctx context.Context, rdb redis.Cmdable) string {
 	text, err := rdb.Info(ctx, "server").Result()
 	if v := fields(text)["redis_version"]; err == nil && v != "" {
 		return v

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/wire"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/wire"
 )
 
 func interrupted() Scenario {

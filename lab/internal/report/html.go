@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
 	"github.com/berth-go/berth/internal/chart"
+	"github.com/berth-go/berth/lab/internal/scene"
 )
 
 //go:embed page.html

@@ -3,7 +3,7 @@ package scene
 import (
 	"time"
 
-	"github.com/berth-go/berth/cmd/berth/internal/lab/judge"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/quantile"
 )
 
