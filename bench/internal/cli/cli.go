@@ -21,15 +21,15 @@ import (
 
 // options are what the user asked for.
 type options struct {
-	url, json, html, check, pin string
-	scenarios                   []*scene.Scenario
-	peers                       []*peer.Peer
-	named                       bool // the contestants were named
-	rounds                      int
-	seed                        uint64
-	quick, list, npm, goTimers  bool
-	command                     string
-	scale                       scene.Scale
+	url, out, html, check, pin string
+	scenarios                  []*scene.Scenario
+	peers                      []*peer.Peer
+	named                      bool // the contestants were named
+	rounds                     int
+	seed                       uint64
+	quick, list, goTimers      bool
+	command                    string
+	scale                      scene.Scale
 }
 
 // processes are what this program is as a child of itself.
@@ -75,14 +75,13 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&o.url, "redis", "", "`URL` of the Redis to use, which is put under load; default: a redis-server started for the run")
-	fs.StringVar(&o.json, "json", "", "write all figures to this `file`")
+	fs.StringVar(&o.out, "out", "", "write all figures in the Go benchmark format, for benchstat, to this `file`; -: print them instead of tables")
 	fs.StringVar(&o.html, "html", "", "write a page with pictures to this `file`")
 	fs.StringVar(&only, "only", "", "only these `scenarios`, separated by commas")
 	fs.StringVar(&peers, "peers", "", "only these `contestants`, separated by commas; berth and the floors always take part")
 	fs.IntVar(&o.rounds, "rounds", 5, "how often every contestant has its turn, 1 to 1000")
 	fs.BoolVar(&o.quick, "quick", false, "small sizes, for a look")
 	fs.BoolVar(&o.list, "list", false, "list the scenarios and the contestants")
-	fs.BoolVar(&o.npm, "npm", false, "install npm's redis-semaphore into the user's cache directory if it is not there")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
 	fs.StringVar(&o.pin, "pin", "", "keep client and server to these `CPUs`, for example 0 or 0,1 (Linux)")
 	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process; not with --check")

@@ -6,7 +6,6 @@ package scene
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -15,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/internal/chart"
 	"github.com/berth-go/berth/internal/measure"
 )
 
 // Env is where the scenarios take place.
 type Env struct {
 	URL    string
-	Prefix string                         // of every key
-	Redis  *redis.Client                  // for questions to the server
-	Self   func(command string) *exec.Cmd // this program, as a process of a scenario
+	Prefix string        // of every key
+	Redis  *redis.Client // for questions to the server
 	Scale  Scale
 
 	names atomic.Int64
@@ -115,7 +114,7 @@ func All() []*Scenario {
 func cases(numbers []int) []Case {
 	var list []Case
 	for _, n := range numbers {
-		list = append(list, Case{Group(n), n})
+		list = append(list, Case{chart.Group(n), n})
 	}
 	return list
 }
@@ -123,15 +122,6 @@ func cases(numbers []int) []Case {
 // only is a scenario's single case.
 func only(key string) func(Scale) []Case {
 	return func(Scale) []Case { return []Case{{Key: key}} }
-}
-
-// Group writes 10000 as 10,000.
-func Group(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // among returns a condition that holds for the contestants with these keys.

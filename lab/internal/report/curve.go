@@ -55,7 +55,7 @@ func growthChart(list []*scene.Result) *chart.Chart {
 	for _, r := range list {
 		l := chart.Line{Key: r.Algorithm, Title: title(r.Title)}
 		for _, p := range r.Growth {
-			c.Add(&l, float64(p.Holders), p.P50US, fmt.Sprintf("%s holders: %s", group(p.Holders), micros(p.P50US)))
+			c.Add(&l, float64(p.Holders), p.P50US, fmt.Sprintf("%s holders: %s", chart.Group(p.Holders), micros(p.P50US)))
 		}
 		c.Append(l)
 	}

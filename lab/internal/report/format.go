@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/berth-go/berth/internal/chart"
 )
@@ -25,7 +24,7 @@ func micros(us float64) string {
 	if us >= 10_000 {
 		return ms(us / 1000)
 	}
-	return group(int(us+0.5)) + " µs"
+	return chart.Group(us) + " µs"
 }
 
 // percent never rounds something to nothing, nor almost all to all.
@@ -44,9 +43,6 @@ func percent(share float64) string {
 	}
 }
 
-// group writes 10000 as 10,000.
-func group(n int) string { return chart.Group(strconv.Itoa(n)) }
-
 // ratio writes how many times as much something is.
 func ratio(x float64) string {
 	if x >= 10 {
@@ -63,7 +59,7 @@ func times(n int) string {
 	case 2:
 		return "twice"
 	default:
-		return group(n) + " times"
+		return chart.Group(n) + " times"
 	}
 }
 
@@ -71,5 +67,5 @@ func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return group(n) + " " + noun + "s"
+	return chart.Group(n) + " " + noun + "s"
 }

@@ -22,45 +22,17 @@ func (r *Report) HTML(w io.Writer) error { return page.Execute(w, r.view()) }
 type view struct {
 	*Report
 	Conditions string
-	Algorithms []algorithm
-	Board      []boardRow
+	Board      chart.Table // how each algorithm fared in each scenario, in a few words
+	Algorithms []string    // the keys of its columns
 	Sections   []section
-}
-
-type algorithm struct{ Key, Title string }
-
-// boardRow is a scenario in the overview.
-type boardRow struct {
-	Key, Title string
-	Cells      []verdict
-}
-
-// verdict is one algorithm in one scenario, in a few words.
-type verdict struct {
-	Class string // good, bad or plain
-	Text  string
-	Name  string // of the algorithm, where a narrow screen has no columns
 }
 
 type section struct {
 	Key, Title, About string
 	Words             []sentence
-	Table             sectionTable
+	Table             chart.Table
 	Timelines         []*timeline
 	Charts            []*chart.Chart
-}
-
-// sentence is what happened to one algorithm; Key is empty for remarks.
-type sentence struct{ Key, Name, Text string }
-
-type sectionTable struct {
-	Heads []string
-	Rows  []tableRow
-}
-
-type tableRow struct {
-	Key, Title string
-	Cells      []verdict
 }
 
 func (r *Report) view() view {
@@ -70,33 +42,24 @@ func (r *Report) view() view {
 		if len(list) == 0 {
 			continue
 		}
-		row := boardRow{Key: sc.Key, Title: sc.Title}
-		for _, res := range list {
-			cell := judged(res)
-			cell.Name = title(res.Title)
-			row.Cells = append(row.Cells, cell)
-		}
-		if len(list) > len(v.Algorithms) {
-			v.Algorithms = nil
-			for _, res := range list {
-				v.Algorithms = append(v.Algorithms, algorithm{res.Algorithm, title(res.Title)})
+		row := chart.Row{Key: sc.Key, Title: sc.Title}
+		for i, res := range list {
+			row.Cells = append(row.Cells, fared(res))
+			if i == len(v.Algorithms) {
+				v.Algorithms = append(v.Algorithms, res.Algorithm)
+				v.Board.Heads = append(v.Board.Heads, title(res.Title))
 			}
 		}
-		v.Board = append(v.Board, row)
+		v.Board.Rows = append(v.Board.Rows, row)
 		v.Sections = append(v.Sections, r.section(sc, list))
 	}
 	return v
 }
 
 func (r *Report) section(sc scene.Scenario, list []*scene.Result) section {
-	s := section{Key: sc.Key, Title: sc.Title, About: sc.About, Table: tableOf(list)}
-	for i, text := range r.words(sc.Key, list) {
-		w := sentence{Text: text}
-		if i < len(list) {
-			w.Key, w.Name = list[i].Algorithm, title(list[i].Title)
-			w.Text = strings.TrimPrefix(text, w.Name)
-		}
-		s.Words = append(s.Words, w)
+	s := section{Key: sc.Key, Title: sc.Title, About: sc.About, Words: r.words(list), Table: table(list)}
+	for i, h := range s.Table.Heads {
+		s.Table.Heads[i] = strings.ToLower(h)
 	}
 	if list[0].Growth != nil {
 		s.Charts = append(s.Charts, growthChart(list))
@@ -111,61 +74,31 @@ func (r *Report) section(sc scene.Scenario, list []*scene.Result) section {
 	return s
 }
 
-func tableOf(list []*scene.Result) (t sectionTable) {
-	cols := columns(list)
-	for _, c := range cols {
-		t.Heads = append(t.Heads, strings.ToLower(c.head))
-	}
-	for _, r := range list {
-		row := tableRow{Key: r.Algorithm, Title: title(r.Title)}
-		for _, c := range cols {
-			v := verdict{Text: c.cell(r)}
-			if c.good != nil && v.Text != "" {
-				v.Class = goodOrBad(c.good(r))
-			}
-			row.Cells = append(row.Cells, v)
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
-}
-
-func goodOrBad(good bool) string {
-	if good {
-		return "good"
-	}
-	return "bad"
-}
-
-// judged says in a few words how an algorithm fared.
-func judged(r *scene.Result) verdict {
+// fared says in a few words how an algorithm fared.
+func fared(r *scene.Result) chart.Cell {
 	switch {
 	case r.Growth != nil:
 		first, last := r.Growth[0].P50US, r.Growth[len(r.Growth)-1].P50US
-		return verdict{Class: "plain", Text: micros(first) + " → " + micros(last)}
+		return chart.Cell{Text: micros(first) + " → " + micros(last)}
+	case r.Crash != nil && r.Crash.StallMS >= r.TimeoutMS/2:
+		return chart.Judged("all stuck for "+ms(r.Crash.StallMS), false)
 	case r.Crash != nil:
-		stalled := r.Crash.StallMS >= r.TimeoutMS/2
-		if stalled {
-			return verdict{Class: "bad", Text: "all stuck for " + ms(r.Crash.StallMS)}
-		}
-		return verdict{Class: "good", Text: "back after " + ms(r.Crash.BackMS[len(r.Crash.BackMS)-1])}
+		return chart.Judged("back after "+ms(r.Crash.BackMS[len(r.Crash.BackMS)-1]), true)
 	case r.Pause != nil && r.Limits.Moments == 0:
-		return verdict{Class: "good", Text: "stopped by itself"}
+		return chart.Judged("stopped by itself", true)
 	case r.Pause != nil:
-		return verdict{Class: "bad", Text: "two held it for " + ms(r.Limits.OverMS)}
+		return chart.Judged("two held it for "+ms(r.Limits.OverMS), false)
+	case r.Cut != nil && r.Cut.Wrong > 0:
+		return chart.Judged("back after "+ms(r.Cut.LostBackMS)+", misreported", false)
 	case r.Cut != nil:
-		text := "back after " + ms(r.Cut.LostBackMS)
-		if r.Cut.Wrong > 0 {
-			text += ", misreported"
-		}
-		return verdict{Class: goodOrBad(r.Cut.Wrong == 0), Text: text}
+		return chart.Judged("back after "+ms(r.Cut.LostBackMS), true)
 	case r.Scenario == "fairness" && r.Waits.Overtaken > 0:
-		return verdict{Class: "bad", Text: percent(float64(r.Waits.Overtaken)/float64(r.Waits.Requests)) + " overtaken"}
+		return chart.Judged(percent(overtakenShare(r.Waits))+" overtaken", false)
 	case r.Scenario == "fairness":
-		return verdict{Class: "good", Text: "in order"}
+		return chart.Judged("in order", true)
 	case r.Limits.Moments > 0:
-		return verdict{Class: "bad", Text: "over it " + percent(r.Limits.OverShare) + " of the time"}
+		return chart.Judged("over it "+percent(r.Limits.OverShare)+" of the time", false)
 	default:
-		return verdict{Class: "good", Text: "limit kept"}
+		return chart.Judged("limit kept", true)
 	}
 }

@@ -4,36 +4,39 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/berth-go/berth/internal/chart"
 	"github.com/berth-go/berth/lab/internal/scene"
 )
 
+// sentence is what happened to one algorithm; Key and Name are empty for remarks.
+type sentence struct{ Key, Name, Text string }
+
 // words says in sentences what happened to the algorithms in a scenario, and
 // nothing that their numbers do not say.
-func (r *Report) words(key string, list []*scene.Result) []string {
-	var lines []string
+func (r *Report) words(list []*scene.Result) (all []sentence) {
 	for _, res := range list {
-		var s string
+		s := sentence{Key: res.Algorithm, Name: title(res.Title) + " "}
 		switch {
 		case res.Growth != nil:
-			s = wordsGrowth(res)
+			s.Text = wordsGrowth(res)
 		case res.Crash != nil:
-			s = wordsCrash(res)
+			s.Text = wordsCrash(res)
 		case res.Pause != nil:
-			s = wordsPause(res)
+			s.Text = wordsPause(res)
 		case res.Cut != nil:
-			s = wordsCut(res)
-		case key == "fairness":
-			s = wordsOrder(res)
+			s.Text = wordsCut(res)
+		case res.Scenario == "fairness":
+			s.Text = wordsOrder(res)
 		default:
-			s = wordsLimit(res) + wordsRate(key, res)
+			s.Text = wordsLimit(res)
 		}
-		lines = append(lines, title(res.Title)+" "+s)
+		all = append(all, s)
 	}
-	if r.Embedded && len(list) > 0 && list[0].Growth != nil {
-		lines = append(lines, "The embedded store sorts a whole set to find a place in it, so that everything costs more as it grows "+
-			"here. Redis does not: run this one with --redis.")
+	if r.Embedded && list[0].Growth != nil {
+		all = append(all, sentence{Text: "The embedded store sorts a whole set to find a place in it, so that everything costs more " +
+			"as it grows here. Redis does not: run this one with --redis."})
 	}
-	return lines
+	return all
 }
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -42,19 +45,17 @@ func wordsLimit(r *scene.Result) string {
 	l := r.Limits
 	if l.Moments == 0 {
 		return fmt.Sprintf("kept the limit: never did more than %s believe to hold one of %s.",
-			plural(l.MostHeld, "client"), plural(r.Limit, "permit"))
+			plural(l.MostHeld, "client"), plural(r.Limit, "permit")) + wordsRate(r)
 	}
 	s := fmt.Sprintf("exceeded the limit of %d in %s, %s of the time, by up to %s.",
 		r.Limit, plural(l.Moments, "moment"), percent(l.OverShare), plural(l.WorstOver, "holder"))
-	if r.Rate != nil {
-		s += fmt.Sprintf(" %s of %s permits (%s) were given to a client while all were believed to be taken.",
-			group(l.Stolen), group(r.Rate.Acquires), percent(float64(l.Stolen)/float64(max(1, r.Rate.Acquires))))
-	}
-	return s
+	s += fmt.Sprintf(" %s of %s permits (%s) were given to a client while all were believed to be taken.",
+		chart.Group(l.Stolen), chart.Group(r.Rate.Acquires), percent(float64(l.Stolen)/float64(max(1, r.Rate.Acquires))))
+	return s + wordsRate(r)
 }
 
-func wordsRate(key string, r *scene.Result) string {
-	if key != "contention" || r.Rate == nil {
+func wordsRate(r *scene.Result) string {
+	if r.Scenario != "contention" {
 		return ""
 	}
 	s := fmt.Sprintf(" It gave %.0f permits per second, %s of what is possible, for %.1f commands each; "+
@@ -73,7 +74,7 @@ func wordsOrder(r *scene.Result) string {
 			plural(w.Requests, "request"), ms(w.MaxMS))
 	}
 	s := fmt.Sprintf("let later ones pass %s of %s requests, the unluckiest %s; half waited for more than %s, the longest wait was %s.",
-		percent(float64(w.Overtaken)/float64(w.Requests)), group(w.Requests), times(w.MostBy), ms(w.P50MS), ms(w.MaxMS))
+		percent(overtakenShare(w)), chart.Group(w.Requests), times(w.MostBy), ms(w.P50MS), ms(w.MaxMS))
 	if r.Limits.Moments > 0 {
 		s += fmt.Sprintf(" Some waited less than they should have: the limit was exceeded %s of the time.", percent(r.Limits.OverShare))
 	}
@@ -82,7 +83,7 @@ func wordsOrder(r *scene.Result) string {
 
 func wordsCrash(r *scene.Result) string {
 	c := r.Crash
-	s := fmt.Sprintf("had the crashed holders' permits in use again after %s.", cellBack(r))
+	s := fmt.Sprintf("had the crashed holders' permits in use again after %s.", backs(r))
 	if c.Early > 0 {
 		s += fmt.Sprintf(" %d of them had not timed out yet: the limit was not what kept others away.", c.Early)
 	}
@@ -125,7 +126,7 @@ func wordsCut(r *scene.Result) string {
 func wordsGrowth(r *scene.Result) string {
 	first, last := r.Growth[0], r.Growth[len(r.Growth)-1]
 	s := fmt.Sprintf("took %s for an acquire and release with %s others, and %s with %s: %s as much.",
-		micros(first.P50US), group(first.Holders), micros(last.P50US), group(last.Holders), ratio(last.P50US/first.P50US))
+		micros(first.P50US), chart.Group(first.Holders), micros(last.P50US), chart.Group(last.Holders), ratio(last.P50US/first.P50US))
 	if first.ServerUS != nil && last.ServerUS != nil {
 		s += fmt.Sprintf(" Redis spent %s on it at first, %s in the end, and did nothing else meanwhile.",
 			micros(*first.ServerUS), micros(*last.ServerUS))
