@@ -31,7 +31,9 @@ vuln: ## Look for known vulnerabilities in what the modules call
 	@scripts/each-module go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 bench: ## Measure berth beside its peers and the floors, minutes (ARGS=--help: what else it can do)
-	@go run ./bench --npm $(ARGS)
+	@! command -v npm >/dev/null || npm install --prefix bench/internal/peer/npm --no-audit --no-fund \
+		--no-package-lock --ignore-scripts --loglevel=error
+	@go run ./bench $(ARGS)
 
 bench-check: ## Compare ratios of speed with bench/expectations.json, two minutes at most
 	@go run ./bench --quick --rounds 3 --check bench/expectations.json $(ARGS)

@@ -114,7 +114,6 @@ func TestHostileText(t *testing.T) {
 		{"--redis", arg, "ls"},
 		{"--prefix", arg, "ls"},
 		{"run", "-n", arg, "s", "--", "true"},
-		{"lab", "--scenario", arg},
 	} {
 		stdout, stderr := outputs(server.URL(), args...)
 		wantCalm(t, strings.Join(args, " "), stdout+stderr)

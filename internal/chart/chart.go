@@ -23,8 +23,8 @@ const (
 //go:embed chart.html
 var text string
 
-// Page returns a page's template, which may use the templates "style", with the colours
-// and forms that all reports share, and "chart", of a Chart.
+// Page returns a page's template, which may use the templates "head", of a title, which ends
+// within the style that all reports share, "chart", of a Chart, and "table", of a Table.
 func Page(page string) *template.Template {
 	return template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
 		"add": func(a, b float64) float64 { return a + b },
@@ -173,13 +173,14 @@ func Ticks(lo, hi float64) (values []float64) {
 // Tick writes a number on an axis.
 func Tick(v float64) string {
 	if v >= 1000 {
-		return Group(strconv.FormatFloat(v, 'f', 0, 64))
+		return Group(v)
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// Group writes 10000 as 10,000. What it is given is digits, perhaps with a sign.
-func Group(digits string) string {
+// Group writes 10000 as 10,000, without what is behind the point.
+func Group[N int | float64](n N) string {
+	digits := strconv.FormatFloat(float64(n), 'f', 0, 64)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}

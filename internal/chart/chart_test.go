@@ -20,7 +20,7 @@ func TestChartHasItsLinesAndMarks(t *testing.T) {
 		t.Errorf("lines: %+v", c.Lines)
 	}
 	var out strings.Builder
-	if err := chart.Page(`<style>{{template "style"}}</style>{{template "chart" .}}`).Execute(&out, c); err != nil {
+	if err := chart.Page(`{{template "head" "t"}}</style>{{template "chart" .}}`).Execute(&out, c); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`<g class="berth">`, "berth &lt;1&gt;", ">256<", ">10,000<", ".legend"} {

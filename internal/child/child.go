@@ -187,6 +187,16 @@ func Answer[Q any](in io.Reader, out io.Writer, f func(Q) (any, error)) error {
 	}
 }
 
+// Again starts this program again, with arguments.
+func Again(args ...string) (*Process, error) {
+	cmd, err := Self()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Args = append(cmd.Args, args...)
+	return Start(cmd)
+}
+
 // Self returns a command that runs this program again, with variables added to its
 // environment.
 func Self(variables ...string) (*exec.Cmd, error) {

@@ -2,15 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"runtime"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/berth-go/berth/bench/internal/peer"
@@ -18,16 +13,17 @@ import (
 	"github.com/berth-go/berth/bench/internal/report"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // bench measures and reports.
 func bench(ctx context.Context, o *options, stdout, stderr io.Writer) error {
-	files, err := openFiles(o)
+	outputs, done, err := o.outputs(stdout)
 	if err != nil {
 		return err
 	}
-	defer files.close()
-	rep, err := o.measure(ctx, stderr, nil)
+	defer done()
+	rep, err := o.measure(ctx, stderr, nil, nil)
 	if rep == nil {
 		return err
 	}
@@ -36,97 +32,94 @@ func bench(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 			rep.Verdicts = append(rep.Verdicts, v)
 		}
 	}
-	if werr := errors.Join(report.Text(stdout, rep), files.write(rep)); werr != nil && err == nil {
-		return errorf(output, "the result could not be written: %w", werr)
+	for _, write := range outputs {
+		if werr := write(rep); werr != nil && err == nil {
+			err = measure.Errorf(measure.Output, "the result could not be written: %w", werr)
+		}
 	}
 	return err
 }
 
-// files are where the report goes besides the terminal. They are opened at
-// once: better now than after minutes of work.
-type files struct{ json, html *os.File }
-
-func openFiles(o *options) (f files, err error) {
-	for _, want := range []struct {
-		name string
-		file **os.File
-	}{{o.json, &f.json}, {o.html, &f.html}} {
-		if want.name == "" {
-			continue
-		}
-		if *want.file, err = os.Create(want.name); err != nil {
-			f.close()
-			return files{}, errorf(output, "the result cannot be written: %w", err)
+// outputs returns how to write what was asked for. The files are made at once: better now than
+// after minutes of work.
+func (o *options) outputs(stdout io.Writer) (writers []func(*result.Report) error, done func(), err error) {
+	var files []*os.File
+	done = func() {
+		for _, f := range files {
+			_ = f.Close()
 		}
 	}
-	return f, nil
-}
-
-func (f files) write(rep *result.Report) error {
-	var errs []error
-	if f.json != nil {
-		enc := json.NewEncoder(f.json)
-		enc.SetIndent("", " ")
-		errs = append(errs, enc.Encode(rep))
-	}
-	if f.html != nil {
-		errs = append(errs, report.HTML(f.html, rep))
-	}
-	return errors.Join(errs...)
-}
-
-func (f files) close() {
-	for _, file := range []*os.File{f.json, f.html} {
-		if file != nil {
-			_ = file.Close()
+	add := func(name string, write func(io.Writer, *result.Report) error) {
+		f, cerr := os.Create(name)
+		if cerr != nil {
+			err = measure.Errorf(measure.Output, "the result cannot be written: %w", cerr)
+			return
 		}
+		files = append(files, f)
+		writers = append(writers, func(r *result.Report) error { return write(f, r) })
 	}
+	if o.out == "-" {
+		writers = append(writers, func(r *result.Report) error { return r.Write(stdout) })
+	} else {
+		writers = append(writers, func(r *result.Report) error { return report.Text(stdout, r) })
+	}
+	if o.out != "" && o.out != "-" {
+		add(o.out, func(w io.Writer, r *result.Report) error { return r.Write(w) })
+	}
+	if o.html != "" {
+		add(o.html, report.HTML)
+	}
+	if err != nil {
+		done()
+	}
+	return writers, done, err
 }
 
-// again is a run of one scenario once more; see check.
-type again struct {
-	rep  *result.Report
-	want func(*scene.Scenario, scene.Case, *peer.Peer) bool
-}
-
-// measure runs the scenarios on a Redis and leaves no keys there. The report is
-// nil if nothing could be measured; after an interruption it is partial and the
-// error tells.
-func (o *options) measure(ctx context.Context, stderr io.Writer, a *again) (rep *result.Report, err error) {
-	url, own, stop, err := o.redis(ctx)
+// measure runs the scenarios on a Redis and leaves no keys there. It goes on with a report, if it
+// gets one. The report is nil if nothing could be measured; after an interruption it is partial and
+// the error tells. What is not wanted is left out.
+func (o *options) measure(ctx context.Context, stderr io.Writer, rep *result.Report, want func(*scene.Scenario, scene.Case, *peer.Peer) bool) (*result.Report, error) {
+	url, stop, err := o.redis(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	prefix := redisd.NewPrefix()
+	prefix := measure.NewPrefix("berth-bench-")
 	rdb := redisd.Client(url)
 	defer rdb.Close()
-	if a == nil {
-		a = &again{}
+	if rep == nil {
+		rep = &result.Report{Command: o.command, At: time.Now(), Berth: revision(ctx), Scenarios: o.scenarios, Scale: o.scale}
+		o.describe(ctx, rep, measure.Version(ctx, rdb))
 	}
-	if rep = a.rep; rep == nil {
-		rep = &result.Report{
-			Command: o.command, At: time.Now(), Seed: o.seed, Rounds: o.rounds, Machine: machine(o.pin),
-			Versions: versions(ctx, redisd.Version(ctx, rdb)),
+	rep.Peers, rep.Skipped = nil, nil
+	for _, p := range o.peers {
+		if why := p.Missing(); why != "" {
+			rep.Skipped = append(rep.Skipped, result.Skip{Peer: p.Key, Why: why})
+			continue
 		}
-		rep.Machine.Own = own
+		rep.Peers = append(rep.Peers, p)
 	}
-	peers := o.contestants(ctx, rep, stderr)
-	describe(rep, o, peers)
-	progress := newProgress(stderr)
+	progress := measure.NewProgress("bench", stderr)
 	run := &scene.Run{
-		Env:       &scene.Env{URL: url, Prefix: prefix, Redis: rdb, Self: self, Scale: o.scale},
-		Scenarios: o.scenarios, Peers: peers, Rounds: o.rounds, Seed: o.seed, Want: a.want, Report: rep, Progress: progress.step,
+		Env:       &scene.Env{URL: url, Prefix: prefix, Redis: rdb, Scale: o.scale},
+		Scenarios: o.scenarios, Peers: rep.Peers, Rounds: o.rounds, Seed: o.seed, Want: want,
+		Add: func(s *scene.Scenario, c scene.Case, p *peer.Peer, figures []scene.Figure) {
+			rep.Add(s.Key, c.Key, p.Key, figures)
+		},
+		Skip: func(s *scene.Scenario, c scene.Case, p *peer.Peer, why error) {
+			rep.Skipped = append(rep.Skipped, result.Skip{Where: s.Key + " " + c.Key, Peer: p.Key, Why: why.Error()})
+		},
+		Progress: func(s scene.Step) { progress.Step(s.Scenario+" "+s.Case, s.String()) },
 	}
 	begin := time.Now()
 	err = run.Do(ctx)
-	progress.done()
-	rep.Took += time.Since(begin).Seconds()
+	progress.Done()
+	rep.Took += time.Since(begin)
 	if err != nil {
 		rep.Partial = "it was interrupted"
 		if ctx.Err() == nil {
 			rep.Partial = err.Error()
-			err = &coded{unavailable, err}
+			err = measure.Errorf(measure.Unavailable, "%w", err)
 		}
 	}
 	return rep, errors.Join(err, clean(ctx, url, prefix))
@@ -138,72 +131,19 @@ func clean(ctx context.Context, url, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway)
 	defer cancel()
 	if _, err := redisd.Clean(ctx, url, prefix); err != nil {
-		return errorf(unavailable, "keys with %s in their names could not be removed: %w", prefix, err)
+		return measure.Errorf(measure.Unavailable, "keys with %s in their names could not be removed: %w", prefix, err)
 	}
 	return nil
 }
 
 // redis returns the Redis to measure on, and how to leave it.
-func (o *options) redis(ctx context.Context) (url string, own bool, stop func(), err error) {
-	if o.url == "" {
-		s, err := redisd.Start(ctx)
-		if err != nil {
-			return "", false, nil, errorf(unavailable, "%w", err)
-		}
-		return s.URL(), true, s.Close, nil
+func (o *options) redis(ctx context.Context) (url string, stop func(), err error) {
+	if o.url != "" {
+		return o.url, func() {}, redisd.Ping(ctx, o.url)
 	}
-	if _, err := redisd.Parse(o.url); err != nil {
-		return "", false, nil, errorf(usage, "the URL of --redis cannot be used: %w", err)
-	}
-	if err := redisd.Ping(ctx, o.url); err != nil {
-		return "", false, nil, errorf(unavailable, "%w", err)
-	}
-	return o.url, false, func() {}, nil
-}
-
-// contestants returns who can take part, and notes who cannot.
-func (o *options) contestants(ctx context.Context, rep *result.Report, stderr io.Writer) (list []*peer.Peer) {
-	for _, p := range o.peers {
-		if p.Key == peer.NPMKey {
-			why := peer.NodeMissing()
-			if why != "" && o.npm {
-				fmt.Fprintln(stderr, "bench: installing npm's redis-semaphore")
-				if why = peer.NodeMissing(); peer.InstallNode(ctx) == nil {
-					why = peer.NodeMissing()
-				}
-			}
-			if why != "" {
-				rep.Skipped = append(rep.Skipped, result.Skip{Peer: p.Key, Why: why})
-				continue
-			}
-		}
-		list = append(list, p)
-	}
-	return list
-}
-
-// describe puts into the report what takes part.
-func describe(rep *result.Report, o *options, peers []*peer.Peer) {
-	rep.Peers, rep.Scenes = nil, nil
-	for _, p := range peers {
-		rep.Peers = append(rep.Peers, result.Peer{Key: p.Key, Title: p.Title, Kind: string(p.Kind), About: p.About})
-	}
-	for _, s := range o.scenarios {
-		sc := result.Scene{Key: s.Key, Title: s.Title, About: s.About}
-		for _, c := range s.Cases(o.scale) {
-			sc.Cases = append(sc.Cases, c.Key)
-		}
-		rep.Scenes = append(rep.Scenes, sc)
-	}
-}
-
-// self is this program, as a process of a scenario.
-func self(command string) *exec.Cmd {
-	path, err := os.Executable()
+	s, err := redisd.Start(ctx)
 	if err != nil {
-		path = os.Args[0]
+		return "", nil, measure.Errorf(measure.Unavailable, "%w", err)
 	}
-	cmd := exec.Command(path, command)
-	cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(runtime.GOMAXPROCS(0)))
-	return cmd
+	return s.URL(), s.Close, nil
 }

@@ -8,92 +8,54 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/bench/internal/crowd"
 	"github.com/berth-go/berth/bench/internal/lend"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/scene"
-)
-
-// The exit codes, as in sysexits.h.
-const (
-	ok          = 0
-	failure     = 1  // an expectation was not met
-	usage       = 64 // the command line is wrong
-	unavailable = 69 // there is no Redis to measure
-	output      = 74 // a result could not be written
-	interrupted = 128
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // options are what the user asked for.
 type options struct {
-	url, json, html, check, pin string
-	scenarios                   []*scene.Scenario
-	peers                       []*peer.Peer
-	named                       bool // the contestants were named
-	rounds                      int
-	seed                        uint64
-	quick, list, npm, goTimers  bool
-	command                     string
-	scale                       scene.Scale
+	url, out, html, check, pin string
+	scenarios                  []*scene.Scenario
+	peers                      []*peer.Peer
+	named                      bool // the contestants were named
+	rounds                     int
+	seed                       uint64
+	quick, list, goTimers      bool
+	command                    string
+	scale                      scene.Scale
 }
-
-// coded is an error with the code to exit with.
-type coded struct {
-	code int
-	err  error
-}
-
-// Error implements error.
-func (c *coded) Error() string { return c.err.Error() }
-
-// Unwrap returns what went wrong.
-func (c *coded) Unwrap() error { return c.err }
-
-func errorf(code int, format string, args ...any) error {
-	return &coded{code, fmt.Errorf(format, args...)}
-}
-
-// quiet keeps go-redis from writing between the lines.
-type quiet struct{}
-
-// Printf implements go-redis's logger.
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // processes are what this program is as a child of itself.
 var processes = map[string]func(io.Reader, io.Writer) error{crowd.Command: crowd.Main, lend.Command: lend.Main}
 
-// Main runs the program, until it is done or interrupted, and returns its exit
-// code.
+// Main runs the program, until it is done or interrupted, and returns the code to exit with.
 func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
-	redis.SetLogger(quiet{})
-	if len(args) > 0 && processes[args[0]] != nil {
-		return tellError(stderr, processes[args[0]](in, stdout))
-	}
-	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return ok
-	case err != nil:
-		return tellError(stderr, err)
-	case o.list:
-		list(stdout)
-		return ok
-	}
-	if err := pin(o.pin); err != nil {
-		return tellError(stderr, err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return tellError(stderr, o.run(ctx, stdout, stderr))
+	return measure.Run("bench", stderr, func(ctx context.Context) error {
+		if len(args) > 0 && processes[args[0]] != nil {
+			return processes[args[0]](in, stdout)
+		}
+		o, err := parse(args, stderr)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			return nil
+		case err != nil:
+			return err
+		case o.list:
+			list(stdout)
+			return nil
+		}
+		if err := pin(o.pin); err != nil {
+			return err
+		}
+		return o.run(ctx, stdout, stderr)
+	})
 }
 
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -101,25 +63,6 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return check(ctx, o, stdout, stderr)
 	}
 	return bench(ctx, o, stdout, stderr)
-}
-
-// tellError tells what went wrong and returns its code.
-func tellError(stderr io.Writer, err error) int {
-	if err == nil {
-		return ok
-	}
-	own, is := errors.AsType[*coded](err)
-	switch {
-	case is:
-		fmt.Fprintln(stderr, "bench:", err)
-		return own.code
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "bench: interrupted")
-		return interrupted + int(syscall.SIGINT)
-	default:
-		fmt.Fprintln(stderr, "bench:", err)
-		return failure
-	}
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -132,14 +75,13 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&o.url, "redis", "", "`URL` of the Redis to use, which is put under load; default: a redis-server started for the run")
-	fs.StringVar(&o.json, "json", "", "write all figures to this `file`")
+	fs.StringVar(&o.out, "out", "", "write all figures in the Go benchmark format, for benchstat, to this `file`; -: print them instead of tables")
 	fs.StringVar(&o.html, "html", "", "write a page with pictures to this `file`")
 	fs.StringVar(&only, "only", "", "only these `scenarios`, separated by commas")
 	fs.StringVar(&peers, "peers", "", "only these `contestants`, separated by commas; berth and the floors always take part")
 	fs.IntVar(&o.rounds, "rounds", 5, "how often every contestant has its turn, 1 to 1000")
 	fs.BoolVar(&o.quick, "quick", false, "small sizes, for a look")
 	fs.BoolVar(&o.list, "list", false, "list the scenarios and the contestants")
-	fs.BoolVar(&o.npm, "npm", false, "install npm's redis-semaphore into the user's cache directory if it is not there")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
 	fs.StringVar(&o.pin, "pin", "", "keep client and server to these `CPUs`, for example 0 or 0,1 (Linux)")
 	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process; not with --check")
@@ -148,7 +90,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil, err
 		}
-		return nil, &coded{usage, errors.New("see --help")}
+		return nil, measure.Errorf(measure.Usage, "see --help")
 	}
 	return o, o.complete(fs, only, peers)
 }
@@ -156,13 +98,13 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 // complete checks what was parsed and fills in the rest.
 func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
 	if fs.NArg() > 0 {
-		return errorf(usage, "unexpected argument %q; see --help", fs.Arg(0))
+		return measure.Errorf(measure.Usage, "unexpected argument %q; see --help", fs.Arg(0))
 	}
 	if o.rounds < 1 || o.rounds > 1000 {
-		return errorf(usage, "--rounds %d: it must be from 1 to 1000", o.rounds)
+		return measure.Errorf(measure.Usage, "--rounds %d: it must be from 1 to 1000", o.rounds)
 	}
 	if o.goTimers && o.check != "" {
-		return errorf(usage, "--go-timers: not with --check, whose expectations are about permits that are held by the kernel's timers")
+		return measure.Errorf(measure.Usage, "--go-timers: not with --check, whose expectations are about permits that are held by the kernel's timers")
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -170,10 +112,10 @@ func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
 		o.seed = rand.Uint64N(1_000_000) //nolint:gosec // short enough to type
 	}
 	var err error
-	if o.scenarios, err = choose("scenario", only, scene.All(), func(s *scene.Scenario) string { return s.Key }); err != nil {
+	if o.scenarios, err = measure.Choose("scenario", only, scene.All(), func(s *scene.Scenario) string { return s.Key }); err != nil {
 		return err
 	}
-	if o.peers, err = choose("contestant", peers, peer.All(), func(p *peer.Peer) string { return p.Key }); err != nil {
+	if o.peers, err = measure.Choose("contestant", peers, peer.All(), func(p *peer.Peer) string { return p.Key }); err != nil {
 		return err
 	}
 	if o.named = given["peers"]; o.named {
@@ -186,28 +128,6 @@ func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
 	o.scale.GoTimers = o.goTimers
 	o.command = o.line(given, only, peers)
 	return nil
-}
-
-// choose returns what was asked for, in the order of all; nothing asks for all.
-func choose[T any](what, asked string, all []T, key func(T) string) ([]T, error) {
-	if asked == "" {
-		return all, nil
-	}
-	words := strings.Split(asked, ",")
-	var keys []string
-	var chosen []T
-	for _, v := range all {
-		keys = append(keys, key(v))
-		if slices.Contains(words, key(v)) {
-			chosen = append(chosen, v)
-		}
-	}
-	for _, w := range words {
-		if !slices.Contains(keys, w) {
-			return nil, errorf(usage, "unknown %s %q: there are %s", what, w, strings.Join(keys, ", "))
-		}
-	}
-	return chosen, nil
 }
 
 // with adds berth and the floors, without which nothing can be compared.

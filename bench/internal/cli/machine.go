@@ -2,27 +2,44 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strings"
 
-	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/result"
 )
 
-// machine describes this one, as far as it tells.
-func machine(pinned string) result.Machine {
-	return result.Machine{
-		CPU: firstField("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(), Memory: firstField("/proc/meminfo", "MemTotal"),
-		OS: strings.TrimSpace(runtime.GOOS + "/" + runtime.GOARCH + " " + kernel()), Pinned: pinned,
+// describe tells where the run takes place, and with which versions.
+func (o *options) describe(ctx context.Context, rep *result.Report, redis string) {
+	rep.Configure("goos", runtime.GOOS)
+	rep.Configure("goarch", runtime.GOARCH)
+	rep.Configure("cpu", firstField("/proc/cpuinfo", "model name"))
+	rep.Configure("cpus", fmt.Sprintf("%d, for clients and server together", runtime.NumCPU()))
+	rep.Configure("pinned", o.pin)
+	where := "a Redis of the user's"
+	if o.url == "" {
+		where = "of its own, without persistence, TCP on loopback"
 	}
-}
-
-func kernel() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return strings.TrimSpace(string(text))
+	rep.Configure("server", where)
+	rep.Configure("redis-server", redis)
+	rep.Configure("go", strings.TrimPrefix(runtime.Version(), "go"))
+	wanted := map[string]string{
+		"github.com/redis/go-redis/v9": "go-redis", "github.com/bsm/redislock": "redislock",
+		"github.com/go-redsync/redsync/v4": "redsync", "github.com/redis/rueidis": "rueidis",
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if name := wanted[m.Path]; name != "" {
+				rep.Configure(name, strings.TrimPrefix(m.Version, "v"))
+			}
+		}
+	}
+	if node, err := exec.CommandContext(ctx, "node", "--version").Output(); err == nil {
+		rep.Configure("node", strings.TrimPrefix(strings.TrimSpace(string(node)), "v"))
+	}
 }
 
 // firstField returns the value of the first line "name: value".
@@ -47,30 +64,4 @@ func revision(ctx context.Context) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// versions returns those of everything that takes part.
-func versions(ctx context.Context, redisVersion string) map[string]string {
-	v := map[string]string{"Go": strings.TrimPrefix(runtime.Version(), "go"), "redis-server": redisVersion}
-	wanted := map[string]string{
-		"github.com/redis/go-redis/v9": "go-redis", "github.com/bsm/redislock": "redislock",
-		"github.com/go-redsync/redsync/v4": "redsync", "github.com/redis/rueidis": "rueidis",
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			if name := wanted[m.Path]; name != "" {
-				v[name] = strings.TrimPrefix(m.Version, "v")
-			}
-		}
-	}
-	if revision := revision(ctx); revision != "" {
-		v["berth"] = revision
-	}
-	if node := peer.NodeVersion(ctx); node != "" {
-		v["node"] = node
-		for name, version := range peer.NodePackages {
-			v["npm "+name] = version
-		}
-	}
-	return v
 }

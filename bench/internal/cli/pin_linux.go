@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // pinned is set in a process that keeps to its CPUs already.
@@ -23,14 +25,14 @@ func pin(cpus string) error {
 	for word := range strings.SplitSeq(cpus, ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 0 || n >= runtime.NumCPU() {
-			return errorf(usage, "--pin %s: this machine has the CPUs 0 to %d", cpus, runtime.NumCPU()-1)
+			return measure.Errorf(measure.Usage, "--pin %s: this machine has the CPUs 0 to %d", cpus, runtime.NumCPU()-1)
 		}
 		set.Set(n)
 	}
 	runtime.LockOSThread() // what this thread keeps to, the new program does
 	defer runtime.UnlockOSThread()
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return errorf(unavailable, "--pin %s: %w", cpus, err)
+		return measure.Errorf(measure.Unavailable, "--pin %s: %w", cpus, err)
 	}
 	path, err := os.Executable()
 	if err != nil {

@@ -2,10 +2,12 @@
 
 package cli
 
+import "github.com/berth-go/berth/internal/measure"
+
 // pin cannot do it here.
 func pin(cpus string) error {
 	if cpus == "" {
 		return nil
 	}
-	return errorf(usage, "--pin works on Linux only")
+	return measure.Errorf(measure.Usage, "--pin works on Linux only")
 }

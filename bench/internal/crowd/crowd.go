@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"sync"
 
 	"github.com/berth-go/berth/internal/child"
@@ -15,10 +14,10 @@ type Crowd struct{ members []*child.Process }
 
 // Gather starts the processes, shares cfg.Waiters out among them and returns
 // when all wait. The permit must be taken. On failure nothing is left behind.
-func Gather(ctx context.Context, run func() *exec.Cmd, processes int, cfg Config) (*Crowd, error) {
+func Gather(ctx context.Context, processes int, cfg Config) (*Crowd, error) {
 	c := &Crowd{}
 	for range processes {
-		m, err := child.Start(run())
+		m, err := child.Again(Command)
 		if err != nil {
 			c.Close()
 			return nil, fmt.Errorf("a process of waiters: %w", err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -52,8 +51,8 @@ type question struct {
 type Process struct{ child *child.Process }
 
 // Start starts a process and returns when it can work.
-func Start(ctx context.Context, cmd *exec.Cmd, cfg Config) (*Process, error) {
-	c, err := child.Start(cmd)
+func Start(ctx context.Context, cfg Config) (*Process, error) {
+	c, err := child.Again(Command)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // crowd drives a contestant that is written in Go.
@@ -93,7 +93,7 @@ func (c *crowd) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	}).Stop()
 	served := sync.OnceFunc(func() { close(first) })
 	out := &Outcome{Each: make([]int, len(c.workers))}
-	beliefs := make([][]stat.Belief, len(c.workers))
+	beliefs := make([][]judge.Request, len(c.workers))
 	errs := make([]error, len(c.workers))
 	begin := time.Now()
 	var wg sync.WaitGroup
@@ -124,7 +124,7 @@ type spinner struct {
 	begin   time.Time
 	served  func() // called after a pair
 	pairs   int
-	beliefs []stat.Belief
+	beliefs []judge.Request
 }
 
 // goPause returns a function that waits by a timer of Go.
@@ -168,7 +168,7 @@ func (s *spinner) spin(ctx context.Context, pause func(time.Duration) error) err
 			s.served()
 		}
 		if s.load.Times {
-			s.beliefs = append(s.beliefs, stat.Belief{Asked: asked, Start: had, End: gave})
+			s.beliefs = append(s.beliefs, judge.Request{Granted: true, Asked: asked, Start: had, End: gave})
 		}
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -49,7 +49,7 @@ func TestSpinFindsOutHowManyWereHeld(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := stat.MostHeld(out.Beliefs); got != permits {
+			if got := judge.Limit(out.Beliefs, permits).Held; got != permits {
 				t.Errorf("most held: %d, want %d", got, permits)
 			}
 			if want := permits * 100; out.Pairs != want || len(out.Beliefs) != want || out.Took != time.Second {

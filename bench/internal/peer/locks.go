@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/berth-go/berth/bench/internal/redisd"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // scripts are the commands that run scripts.
@@ -100,7 +101,7 @@ func taken(err error) bool {
 func connectRueidislock(url, prefix string) (*Client, error) {
 	option, err := rueidis.ParseURL(url)
 	if err != nil {
-		return nil, redisd.ErrURL
+		return nil, measure.ErrURL
 	}
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: option, KeyPrefix: prefix})
 	if err != nil {

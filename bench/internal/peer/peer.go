@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // Kind is what a contestant is.
@@ -78,10 +78,10 @@ type Load struct {
 
 // Outcome is what came of it.
 type Outcome struct {
-	Pairs   int           // acquires with their releases
-	Took    time.Duration // until the last of them
-	Each    []int         // pairs of each worker
-	Beliefs []stat.Belief // with Load.Times
+	Pairs   int             // acquires with their releases
+	Took    time.Duration   // until the last of them
+	Each    []int           // pairs of each worker
+	Beliefs []judge.Request // with Load.Times
 }
 
 // PerSecond returns the pairs per second.
@@ -104,6 +104,14 @@ type Driver interface {
 // All returns every contestant, berth first, the floors last.
 func All() []*Peer {
 	return slices.Concat([]*Peer{Berth()}, locks(), texts(), []*Peer{NPM()}, floors())
+}
+
+// Missing returns why a contestant cannot take part, "" if it can.
+func (p *Peer) Missing() string {
+	if p.Key == "npm" {
+		return npmMissing()
+	}
+	return ""
 }
 
 // Find returns the contestant with a key, nil if there is none.

@@ -2,48 +2,51 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
-	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/result"
+	"github.com/berth-go/berth/bench/internal/scene"
 )
 
 const nasty = `<script>alert("x")</script>&'`
 
 // fixed is a report with every kind of picture and with hostile words.
 func fixed() *result.Report {
-	r := &result.Report{
-		Command: "go run ./bench --only " + nasty, At: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), Took: 12.5, Seed: 7, Rounds: 3,
-		Machine:  result.Machine{CPU: "a CPU " + nasty, CPUs: 2, OS: "linux/amd64", Own: true},
-		Versions: map[string]string{"Go": "1.26", "redis-server": nasty},
-		Peers:    []result.Peer{{Key: "berth", Title: "berth", Kind: "semaphore", About: nasty}, {Key: "redislock", Title: "bsm/redislock", Kind: "lock"}},
-		Scenes: []result.Scene{
-			{Key: "pair", Title: "A pair", About: nasty, Cases: []string{"1"}},
-			{Key: "hot", Title: "Hot", Cases: []string{"1", "256"}},
-			{Key: "contended", Title: "Contended", Cases: []string{"5", "1"}},
-			{Key: "handoff", Title: "Handoff", Cases: []string{"3ms"}},
-			{Key: "holders", Title: "Holders", Cases: []string{"10", "100,000"}},
-			{Key: "memory", Title: "Not reached", Cases: []string{"9"}},
-		},
-		Skipped: []result.Skip{{Peer: "npm", Why: nasty}, {Scenario: "hot", Case: "1", Peer: "redislock", Why: "no reason"}},
+	find := func(key string) *scene.Scenario {
+		all := scene.All()
+		s := *all[slices.IndexFunc(all, func(s *scene.Scenario) bool { return s.Key == key })]
+		return &s
 	}
+	r := &result.Report{
+		Command: "go run ./bench --only " + nasty, At: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), Took: 12 * time.Second,
+		Berth: nasty, Scale: scene.Full(),
+		Peers:   []*peer.Peer{{Key: "berth", Title: "berth", Kind: peer.Semaphore, About: nasty}, {Key: "redislock", Title: "bsm/redislock", Kind: peer.Lock}},
+		Skipped: []result.Skip{{Peer: "npm", Why: nasty}, {Where: "hot 1", Peer: "redislock", Why: "no reason"}},
+	}
+	r.Configure("cpu", "a CPU "+nasty)
+	for _, key := range []string{"pair", "hot", "contended", "handoff", "holders", "memory"} {
+		r.Scenarios = append(r.Scenarios, find(key))
+	}
+	r.Scenarios[0].About = nasty
+	r.Scenarios[5].Title = "Not reached"
 	for i, p := range r.Peers {
 		for round := range 3 {
 			v := float64(100*(i+1) + round)
-			r.Add("pair", "1", p.Key, "p50 µs", v, []float64{v, 2 * v, 3 * v})
-			r.Add("hot", "1", p.Key, "pairs/s", v, nil)
-			r.Add("hot", "256", p.Key, "pairs/s", 100*v, nil)
-			r.Add("contended", "5", p.Key, "commands", v/50, nil)
-			r.Add("contended", "5", p.Key, "wait p50 µs", v, []float64{v, 9 * v})
-			r.Add("handoff", "3ms", p.Key, "p50 µs", v, []float64{v, 50 * v})
-			r.Add("holders", "10", p.Key, "server µs", v, nil)
-			r.Add("holders", "100,000", p.Key, "server µs", 1000*v, nil)
+			add := func(scenario, caze string, figures ...scene.Figure) { r.Add(scenario, caze, p.Key, figures) }
+			add("pair", "1", scene.Figure{Metric: "p50-µs", Value: v, Samples: []float64{v, 2 * v, 3 * v}})
+			add("hot", "1", scene.Figure{Metric: "pairs/s", Value: v})
+			add("hot", "256", scene.Figure{Metric: "pairs/s", Value: 100 * v})
+			add("contended", "5", scene.Figure{Metric: "commands", Value: v / 50}, scene.Figure{Metric: "wait-p50-µs", Value: v, Samples: []float64{v, 9 * v}})
+			add("handoff", "3ms", scene.Figure{Metric: "p50-µs", Value: v, Samples: []float64{v, 50 * v}})
+			add("holders", "10", scene.Figure{Metric: "server-µs", Value: v})
+			add("holders", "100,000", scene.Figure{Metric: "server-µs", Value: 1000 * v})
 		}
 	}
 	for _, b := range result.Targets() {
@@ -64,7 +67,7 @@ func TestTextFitsTheTerminal(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"101 (100–102)", // median and spread
+		"101 (100–102)", // median and interval
 		"10,100 ±1 %",
 		"0.50", // berth's ratio to the other
 		"hot 256: pairs/s / bsm/redislock", "missed", "not measured", "no reason",
@@ -72,28 +75,6 @@ func TestTextFitsTheTerminal(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
-	}
-}
-
-func TestJSONComesBackAsItWas(t *testing.T) {
-	t.Parallel()
-	want := fixed()
-	text, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := &result.Report{}
-	if err := json.Unmarshal(text, got); err != nil {
-		t.Fatal(err)
-	}
-	for i, s := range want.Series {
-		if g := got.Series[i]; !reflect.DeepEqual(g.Values, s.Values) || !reflect.DeepEqual(g.Steps, s.Steps) || g.Median != s.Median {
-			t.Errorf("series %d: %+v, want %+v", i, g, s)
-		}
-	}
-	got.Series = want.Series // but for the single samples, which are not kept
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
@@ -165,7 +146,7 @@ func TestPartialReportsSaySo(t *testing.T) {
 func TestEmptyReportIsStillAReport(t *testing.T) {
 	t.Parallel()
 	var text, page bytes.Buffer
-	r := &result.Report{Scenes: fixed().Scenes, Partial: "at once"}
+	r := &result.Report{Scenarios: fixed().Scenarios, Scale: scene.Full(), Partial: "at once"}
 	if err := Text(&text, r); err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +163,5 @@ func TestNumbersHaveThreeDigits(t *testing.T) {
 		if got := Number(v); got != want {
 			t.Errorf("Number(%v) = %s, want %s", v, got, want)
 		}
-	}
-}
-
-func TestFoldKeepsToTheWidth(t *testing.T) {
-	t.Parallel()
-	if got, want := fold([]string{"aaaa", "bbb", "cccc", "d"}, 9), "aaaa, bbb,\ncccc, d"; got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }

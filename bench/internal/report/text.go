@@ -2,18 +2,13 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/berth-go/berth/bench/internal/result"
-	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/bench/internal/scene"
 	"github.com/berth-go/berth/internal/chart"
-	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Text writes the report for a terminal of 120 columns.
@@ -25,21 +20,18 @@ func Text(w io.Writer, r *result.Report) error {
 	if r.Partial != "" {
 		fmt.Fprintf(&b, "PARTIAL: %s. What follows was measured until then.\n", r.Partial)
 	}
-	for _, s := range r.Scenes {
+	for _, s := range r.Scenarios {
 		for _, t := range tables(r, s) {
 			fmt.Fprintf(&b, "\n%s\n", t.Title)
-			t.write(&b)
+			_ = t.Write(&b, "") // into a strings.Builder
 		}
 	}
 	if len(r.Skipped) > 0 {
-		fmt.Fprintf(&b, "\nNot measured\n")
-		for _, s := range r.Skipped {
-			fmt.Fprintf(&b, "  %s\n", skipped(r, s))
-		}
+		fmt.Fprintf(&b, "\nNot measured\n  %s\n", strings.Join(r.Missing(), "\n  "))
 	}
 	if len(r.Verdicts) > 0 {
 		fmt.Fprintf(&b, "\nTargets\n")
-		verdictTable(r).write(&b)
+		_ = Verdicts(r).Write(&b, "")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -47,206 +39,149 @@ func Text(w io.Writer, r *result.Report) error {
 
 // conditions says under which circumstances the figures were measured.
 func conditions(r *result.Report) []string {
-	var versions []string
-	for _, name := range slices.Sorted(maps.Keys(r.Versions)) {
-		versions = append(versions, name+" "+r.Versions[name])
+	lines := []string{r.Command, r.Started()}
+	if r.Berth != "" {
+		lines = append(lines, "berth: "+r.Berth)
 	}
-	where := "a Redis of the user's"
-	if r.Machine.Own {
-		where = "a redis-server of its own without persistence, TCP on loopback"
+	for _, c := range r.Config {
+		lines = append(lines, c.Key+": "+string(c.Value))
 	}
-	if r.Machine.Pinned != "" {
-		where += ", everything on CPU " + r.Machine.Pinned
-	}
-	return []string{
-		r.Command,
-		fmt.Sprintf("%s, %s, %d rounds, %.0f s", r.At.Format("2 January 2006 15:04 MST"), where, r.Rounds, r.Took),
-		fmt.Sprintf("%s, %d CPUs for clients and server together, %s", cmp.Or(r.Machine.CPU, "unknown CPU"), r.Machine.CPUs, r.Machine.OS),
-		fold(versions, 116),
-	}
+	return lines
 }
 
-// fold joins words with commas, in lines that are not longer than width.
-func fold(words []string, width int) string {
-	var b strings.Builder
-	used := 0
-	for i, w := range words {
-		if i > 0 {
-			b.WriteByte(',')
-			if used += len(w) + 2; used > width {
-				b.WriteByte('\n')
-				used = 0
-			} else {
-				b.WriteByte(' ')
-			}
-		}
-		if used == 0 {
-			used = len(w)
-		}
-		b.WriteString(w)
-	}
-	return b.String()
-}
-
-func skipped(r *result.Report, s result.Skip) string {
-	where := strings.TrimSpace(s.Scenario + " " + s.Case)
-	if where != "" {
-		where += ", "
-	}
-	return where + r.Title(s.Peer) + ": " + s.Why
-}
-
-// Table is some figures of a scenario.
-type Table struct {
-	Title string
-	Heads []string
-	Rows  []Row
-}
-
-// Row is one contestant.
-type Row struct {
-	Key, Title string
-	Cells      []string
-}
-
-func (t Table) write(w io.Writer) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "  \t"+strings.Join(t.Heads, "\t"))
-	for _, row := range t.Rows {
-		fmt.Fprintln(tw, "  "+row.Title+"\t"+strings.Join(row.Cells, "\t"))
-	}
-	_ = tw.Flush() // into a strings.Builder
-}
+// words are those of a metric or a case, whose names have no spaces in the Go benchmark format.
+func words(name string) string { return strings.ReplaceAll(name, "-", " ") }
 
 // tables returns one table for a scenario with one metric of note, whose columns
 // are the cases; else one for each case, whose columns are the metrics.
-func tables(r *result.Report, s result.Scene) (list []Table) {
-	metrics := metricsOf(r, s.Key)
+func tables(r *result.Report, s *scene.Scenario) (list []chart.Table) {
+	metrics, cases := r.Metrics(s.Key), s.Cases(r.Scale)
 	if len(metrics) == 0 {
 		return nil // it was not reached
 	}
-	if len(metrics) == 1 && len(s.Cases) > 1 {
-		return []Table{byCase(r, s, metrics[0])}
+	if len(metrics) == 1 && len(cases) > 1 {
+		return []chart.Table{byCase(r, s, cases, metrics[0])}
 	}
-	for _, c := range s.Cases {
-		if t := byMetric(r, s, c, metrics); len(t.Rows) > 0 {
+	for _, c := range cases {
+		if t := byMetric(r, s, c.Key, metrics); len(t.Rows) > 0 {
 			list = append(list, t)
 		}
 	}
 	return list
 }
 
-func metricsOf(r *result.Report, scenario string) (metrics []string) {
-	for _, s := range r.Series {
-		if s.Scenario == scenario && !slices.Contains(metrics, s.Metric) {
-			metrics = append(metrics, s.Metric)
-		}
+func byCase(r *result.Report, s *scene.Scenario, cases []scene.Case, metric string) chart.Table {
+	t := chart.Table{Title: s.Title + ": " + words(metric) + ", medians (± half of their interval)"}
+	for _, c := range cases {
+		t.Heads = append(t.Heads, words(c.Key))
 	}
-	return metrics
-}
-
-func byCase(r *result.Report, s result.Scene, metric string) Table {
-	t := Table{Title: s.Title + ": " + metric + ", medians (± half of what lies between least and most)", Heads: s.Cases}
 	for _, p := range r.Peers {
-		row := Row{Key: p.Key, Title: p.Title}
+		var cells []string
 		found := false
-		for _, c := range s.Cases {
-			series := r.Find(s.Key, c, p.Key, metric)
-			found = found || series != nil
-			row.Cells = append(row.Cells, halfRange(series))
+		for _, c := range cases {
+			values := r.Values(s.Key, c.Key, p.Key, metric)
+			found = found || len(values) > 0
+			cells = append(cells, halfRange(values))
 		}
 		if found {
-			t.Rows = append(t.Rows, row)
+			t.Rows = append(t.Rows, chart.Row{Key: p.Key, Title: p.Title, Cells: chart.Cells(cells...)})
 		}
 	}
 	return t
 }
 
-func byMetric(r *result.Report, s result.Scene, c string, metrics []string) Table {
-	t := Table{Title: s.Title + ", " + c + ": medians", Heads: slices.Clone(metrics)}
-	few := len(metrics) <= 3
-	if few {
-		t.Title += " (min–max)"
+func byMetric(r *result.Report, s *scene.Scenario, caze string, metrics []string) chart.Table {
+	t := chart.Table{Title: s.Title + ", " + words(caze) + ": medians"}
+	cell := middle
+	if len(metrics) <= 3 {
+		t.Title += " (interval)"
+		cell = spread
 	}
-	t.Title += "; berth / it: " + metrics[0]
+	t.Title += "; berth / it: " + words(metrics[0])
+	for _, m := range metrics {
+		t.Heads = append(t.Heads, words(m))
+	}
 	t.Heads = append(t.Heads, "berth / it")
+	berth := r.Values(s.Key, caze, "berth", metrics[0])
 	for _, p := range r.Peers {
-		row := Row{Key: p.Key, Title: p.Title}
+		var cells []string
 		found := false
 		for _, m := range metrics {
-			series := r.Find(s.Key, c, p.Key, m)
-			found = found || series != nil
-			if few {
-				row.Cells = append(row.Cells, spread(series))
-			} else {
-				row.Cells = append(row.Cells, middle(series))
-			}
+			values := r.Values(s.Key, caze, p.Key, m)
+			found = found || len(values) > 0
+			cells = append(cells, cell(values))
+		}
+		ratios := result.Ratios(berth, r.Values(s.Key, caze, p.Key, metrics[0]))
+		if p.Key == "berth" || len(ratios) == 0 {
+			cells = append(cells, "")
+		} else {
+			cells = append(cells, middle(ratios))
 		}
 		if found {
-			t.Rows = append(t.Rows, withRatio(r, s.Key, c, metrics[0], row))
+			t.Rows = append(t.Rows, chart.Row{Key: p.Key, Title: p.Title, Cells: chart.Cells(cells...)})
 		}
 	}
 	return t
 }
 
-// withRatio adds berth's figure divided by this one's.
-func withRatio(r *result.Report, scenario, c, metric string, row Row) Row {
-	berth, own := r.Find(scenario, c, "berth", metric), r.Find(scenario, c, row.Key, metric)
-	cell := ""
-	if row.Key != "berth" && berth != nil && own != nil {
-		cell = Number(quantile.Median(stat.Ratios(berth.Values, own.Values)))
-	}
-	row.Cells = append(row.Cells, cell)
-	return row
-}
-
-func middle(s *result.Series) string {
-	if s == nil {
+func middle(values []float64) string {
+	if len(values) == 0 {
 		return "–"
 	}
-	return Number(s.Median)
+	return Number(result.Summarize(values).Center)
 }
 
-func spread(s *result.Series) string {
-	if s == nil {
-		return "–"
+func spread(values []float64) string {
+	if s := result.Summarize(values); s.Bounded() {
+		return Number(s.Center) + " (" + interval(s) + ")"
 	}
-	if len(s.Values) < 2 {
-		return Number(s.Median)
+	return middle(values)
+}
+
+func interval(s result.Summary) string {
+	if !s.Bounded() {
+		return ""
 	}
-	return fmt.Sprintf("%s (%s–%s)", Number(s.Median), Number(s.Min), Number(s.Max))
+	return Number(s.Lo) + "–" + Number(s.Hi)
 }
 
 // halfRange is spread where there is no room for two more numbers.
-func halfRange(s *result.Series) string {
-	if s == nil || len(s.Values) < 2 || s.Median == 0 {
-		return middle(s)
+func halfRange(values []float64) string {
+	s := result.Summarize(values)
+	if !s.Bounded() || s.Center == 0 {
+		return middle(values)
 	}
-	return fmt.Sprintf("%s ±%.0f %%", Number(s.Median), 50*(s.Max-s.Min)/s.Median)
+	return fmt.Sprintf("%s ±%.0f %%", Number(s.Center), 50*(s.Hi-s.Lo)/s.Center)
 }
 
-func verdictTable(r *result.Report) Table {
-	t := Table{Heads: []string{"target", "measured", "min–max", ""}}
+// Verdicts returns a table of them.
+func Verdicts(r *result.Report) chart.Table {
+	t := chart.Table{Heads: []string{"target", "measured", "interval", ""}}
 	for _, v := range r.Verdicts {
-		row := Row{Key: v.Result, Title: sentence(r, v)}
-		if v.Result == result.Unmeasured {
-			row.Cells = []string{v.Limit(), "", "", v.Result}
-		} else {
-			row.Cells = []string{v.Limit(), Number(v.Value), Number(v.Min) + "–" + Number(v.Max), v.Result}
+		measured := ""
+		if v.Result != result.Unmeasured {
+			measured = Number(v.Center)
 		}
-		t.Rows = append(t.Rows, row)
+		cells := chart.Cells(v.Limit(), measured, interval(v.Summary), v.Result)
+		switch v.Result {
+		case result.Met:
+			cells[3].Class = "good"
+		case result.Missed:
+			cells[3].Class = "bad"
+		}
+		t.Rows = append(t.Rows, chart.Row{Title: sentence(r, v), Cells: cells})
 	}
 	return t
 }
 
 // sentence says what a verdict is about.
 func sentence(r *result.Report, v result.Verdict) string {
-	s := fmt.Sprintf("%s %s: %s", v.Scenario, v.Case, v.Metric)
+	s := fmt.Sprintf("%s %s: %s", v.Scenario, words(v.Case), words(v.Metric))
 	switch {
 	case v.Invert:
 		s += ", times faster than " + r.Title(v.Against)
 	case v.Base != "":
-		s += " / with " + v.Base
+		s += " / with " + words(v.Base)
 	case v.Against != "":
 		s += " / " + r.Title(v.Against)
 	}
@@ -259,7 +194,7 @@ func Number(v float64) string {
 	case a == 0:
 		return "0"
 	case a >= 999.5:
-		return chart.Group(fmt.Sprintf("%.0f", v))
+		return chart.Group(v)
 	case a >= 99.95:
 		return fmt.Sprintf("%.0f", v)
 	case a >= 9.995:

@@ -7,9 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-
-	"github.com/berth-go/berth/bench/internal/stat"
-	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Bound is what a figure, or its ratio to another's, has to keep to. The ratio
@@ -37,46 +34,45 @@ const (
 // Verdict is a bound and what was measured.
 type Verdict struct {
 	Bound
-	Value  float64 `json:"value"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-	Result string  `json:"result"`
+	Summary
+	Result string
 }
 
-// Judge compares a bound with what was measured.
+// Judge compares a bound with the median of what was measured.
 func (r *Report) Judge(b Bound) Verdict {
 	v := Verdict{Bound: b, Result: Unmeasured}
 	values := r.values(b)
 	if len(values) == 0 {
 		return v
 	}
-	v.Value, v.Min, v.Max = quantile.Median(values), values[0], values[0]
-	for _, x := range values {
-		v.Min, v.Max = min(v.Min, x), max(v.Max, x)
-	}
-	v.Result = Met
-	if b.AtLeast != nil && v.Value < *b.AtLeast || b.AtMost != nil && v.Value > *b.AtMost {
+	v.Summary, v.Result = Summarize(values), Met
+	if b.AtLeast != nil && v.Center < *b.AtLeast || b.AtMost != nil && v.Center > *b.AtMost {
 		v.Result = Missed
 	}
 	return v
 }
 
 func (r *Report) values(b Bound) []float64 {
-	s := r.Find(b.Scenario, b.Case, b.who(), b.Metric)
-	if s == nil {
-		return nil
-	}
+	values := r.Values(b.Scenario, b.Case, b.who(), b.Metric)
 	if b.Against == "" {
-		return s.Values
+		return values
 	}
-	base := r.Find(b.Scenario, cmp.Or(b.Base, b.Case), b.Against, b.Metric)
-	if base == nil {
-		return nil
-	}
+	base := r.Values(b.Scenario, cmp.Or(b.Base, b.Case), b.Against, b.Metric)
 	if b.Invert {
-		return stat.Ratios(base.Values, s.Values)
+		values, base = base, values
 	}
-	return stat.Ratios(s.Values, base.Values)
+	return Ratios(values, base)
+}
+
+// Ratios divides each value by the one that was measured in the same round. It
+// is as long as the shorter of the two; rounds with a divisor of 0 are left out.
+func Ratios(values, by []float64) (ratios []float64) {
+	for i := range min(len(values), len(by)) {
+		if by[i] != 0 {
+			ratios = append(ratios, values[i]/by[i])
+		}
+	}
+	return ratios
 }
 
 func (b Bound) who() string { return cmp.Or(b.Peer, "berth") }

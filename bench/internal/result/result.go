@@ -1,120 +1,187 @@
-// Package result holds what a run measured, and judges it. It knows nothing of
-// how anything was measured.
+// Package result holds what a run measured, in the Go benchmark format, and judges it. It knows
+// nothing of how anything was measured.
 package result
 
 import (
+	"fmt"
+	"io"
+	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
-	"github.com/berth-go/berth/bench/internal/stat"
-	"github.com/berth-go/berth/internal/quantile"
+	"golang.org/x/perf/benchfmt"
+	"golang.org/x/perf/benchmath"
+
+	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/scene"
 )
 
 // Report is what one run found.
 type Report struct {
-	Command  string            `json:"command"` // makes such a report again
-	At       time.Time         `json:"at"`
-	Took     float64           `json:"took_seconds"`
-	Seed     uint64            `json:"seed"`
-	Rounds   int               `json:"rounds"`
-	Partial  string            `json:"partial,omitempty"` // why it is not complete
-	Machine  Machine           `json:"machine"`
-	Versions map[string]string `json:"versions"`
-	Peers    []Peer            `json:"peers"`
-	Scenes   []Scene           `json:"scenarios"`
-	Skipped  []Skip            `json:"skipped,omitempty"`
-	Series   []*Series         `json:"series"`
-	Verdicts []Verdict         `json:"verdicts"`
-}
+	Command   string // makes such a report again
+	At        time.Time
+	Took      time.Duration
+	Partial   string            // why it is not complete
+	Config    []benchfmt.Config // where it ran, and with which versions of everything but berth
+	Berth     string            // the commit, if it is known
+	Scenarios []*scene.Scenario
+	Scale     scene.Scale
+	Peers     []*peer.Peer
+	Skipped   []Skip
+	Results   []*benchfmt.Result // one for each slice that was measured
+	Verdicts  []Verdict
 
-// Machine is where it ran.
-type Machine struct {
-	CPU    string `json:"cpu"`
-	CPUs   int    `json:"cpus"`
-	OS     string `json:"os"`
-	Memory string `json:"memory,omitempty"`
-	Own    bool   `json:"own_server"`       // the server was started for the run
-	Pinned string `json:"pinned,omitempty"` // the CPUs to which the run kept
-}
-
-// Peer is one contestant.
-type Peer struct {
-	Key   string `json:"key"`
-	Title string `json:"title"`
-	Kind  string `json:"kind"`
-	About string `json:"about"`
-}
-
-// Scene is one scenario.
-type Scene struct {
-	Key   string   `json:"key"`
-	Title string   `json:"title"`
-	About string   `json:"about"`
-	Cases []string `json:"cases"`
+	samples map[string][]float64 // sorted, by name and metric: what some figures are made of
 }
 
 // Skip is something that was asked for and not measured.
 type Skip struct {
-	Scenario string `json:"scenario,omitempty"` // empty: all
-	Case     string `json:"case,omitempty"`
-	Peer     string `json:"peer"`
-	Why      string `json:"why"`
+	Where string // the scenario and its case; empty: all
+	Peer  string
+	Why   string
 }
 
-// Series is one figure of one contestant, once for each round.
-type Series struct {
-	Scenario string    `json:"scenario"`
-	Case     string    `json:"case"`
-	Peer     string    `json:"peer"`
-	Metric   string    `json:"metric"`
-	Values   []float64 `json:"values"` // in the order of the rounds
-	Median   float64   `json:"median"`
-	Min      float64   `json:"min"`
-	Max      float64   `json:"max"`
-	// Steps are the percentiles 0, 1, … 100 of all single samples, where a value
-	// is itself made of samples.
-	Steps []float64 `json:"percentiles,omitempty"`
-
-	samples []float64
+// Configure adds a line about where the run takes place.
+func (r *Report) Configure(key, value string) {
+	if value != "" {
+		r.Config = append(r.Config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
+	}
 }
 
-// Add appends the value of one more round, and the samples behind it.
-func (r *Report) Add(scenario, caze, peer, metric string, value float64, samples []float64) {
-	s := r.Find(scenario, caze, peer, metric)
-	if s == nil {
-		s = &Series{Scenario: scenario, Case: caze, Peer: peer, Metric: metric}
-		r.Series = append(r.Series, s)
+// name is how a contestant's part in a case is called, for example Hot/256/berth.
+func name(scenario, caze, peer string) string {
+	first := unicode.ToUpper(rune(scenario[0]))
+	return string(first) + scenario[1:] + "/" + caze + "/" + peer
+}
+
+// Add appends the figures of one more slice.
+func (r *Report) Add(scenario, caze, peer string, figures []scene.Figure) {
+	res := &benchfmt.Result{Config: r.Config, Name: benchfmt.Name(name(scenario, caze, peer)), Iters: 1}
+	for _, f := range figures {
+		res.Values = append(res.Values, benchfmt.Value{Value: f.Value, Unit: f.Metric})
+		if len(f.Samples) == 0 {
+			continue
+		}
+		if r.samples == nil {
+			r.samples = map[string][]float64{}
+		}
+		key := res.Name.String() + " " + f.Metric
+		r.samples[key] = append(r.samples[key], f.Samples...)
+		slices.Sort(r.samples[key])
 	}
-	s.Values = append(s.Values, value)
-	s.Median, s.Min, s.Max = quantile.Median(s.Values), slices.Min(s.Values), slices.Max(s.Values)
-	if len(samples) > 0 {
-		s.samples = append(s.samples, samples...)
-		slices.Sort(s.samples)
-		s.Steps = stat.Steps(s.samples, 100)
-	}
+	r.Results = append(r.Results, res)
 }
 
 // Drop removes every figure of a scenario: it is to be measured again.
 func (r *Report) Drop(scenario string) {
-	r.Series = slices.DeleteFunc(r.Series, func(s *Series) bool { return s.Scenario == scenario })
+	begins := name(scenario, "", "")
+	begins = begins[:len(begins)-1]
+	r.Results = slices.DeleteFunc(r.Results, func(res *benchfmt.Result) bool {
+		return strings.HasPrefix(res.Name.String(), begins)
+	})
 }
 
-// Find returns a series, nil if it was not measured.
-func (r *Report) Find(scenario, caze, peer, metric string) *Series {
-	for _, s := range r.Series {
-		if s.Scenario == scenario && s.Case == caze && s.Peer == peer && s.Metric == metric {
-			return s
+// Values returns a contestant's figures, in the order of the rounds.
+func (r *Report) Values(scenario, caze, peer, metric string) (values []float64) {
+	name := name(scenario, caze, peer)
+	for _, res := range r.Results {
+		if v, ok := res.Value(metric); ok && res.Name.String() == name {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// Samples returns the single values that a contestant's figures are made of, sorted.
+func (r *Report) Samples(scenario, caze, peer, metric string) []float64 {
+	return r.samples[name(scenario, caze, peer)+" "+metric]
+}
+
+// Metrics returns what was measured in a scenario.
+func (r *Report) Metrics(scenario string) (metrics []string) {
+	begins := name(scenario, "", "")
+	begins = begins[:len(begins)-1]
+	for _, res := range r.Results {
+		for _, v := range res.Values {
+			if strings.HasPrefix(res.Name.String(), begins) && !slices.Contains(metrics, v.Unit) {
+				metrics = append(metrics, v.Unit)
+			}
+		}
+	}
+	return metrics
+}
+
+// Title returns a contestant's title.
+func (r *Report) Title(key string) string {
+	for _, p := range r.Peers {
+		if p.Key == key {
+			return p.Title
+		}
+	}
+	return key
+}
+
+// confidence is the level of the intervals: with it three to five rounds have one, from the least
+// to the most.
+const confidence = 0.75
+
+// Summary is a median and its confidence interval.
+type Summary struct {
+	benchmath.Summary
+	N int // how many values it is made of
+}
+
+// Summarize returns the median of the values, 0 without any.
+func Summarize(values []float64) Summary {
+	if len(values) == 0 {
+		return Summary{}
+	}
+	s := benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds)
+	return Summary{benchmath.AssumeNothing.Summary(s, confidence), len(values)}
+}
+
+// Bounded tells whether there were enough values for an interval.
+func (s Summary) Bounded() bool { return s.N > 1 && !math.IsInf(s.Lo, 0) && !math.IsInf(s.Hi, 0) }
+
+// Write writes the figures in the Go benchmark format, for benchstat: what may differ between two
+// builds is in comments, so that it compares them.
+func (r *Report) Write(w io.Writer) error {
+	comments := append([]string{r.Command, r.Started()}, r.Missing()...)
+	if r.Berth != "" {
+		comments = append(comments, "berth "+r.Berth)
+	}
+	if r.Partial != "" {
+		comments = append(comments, "PARTIAL: "+r.Partial)
+	}
+	for _, c := range comments {
+		if _, err := fmt.Fprintln(w, "#", strings.ReplaceAll(c, "\n", " ")); err != nil {
+			return err
+		}
+	}
+	out := benchfmt.NewWriter(w)
+	for _, res := range r.Results {
+		if err := out.Write(res); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Title returns a contestant's title.
-func (r *Report) Title(peer string) string {
-	for _, p := range r.Peers {
-		if p.Key == peer {
-			return p.Title
+// Started tells when the run was, and how long it took.
+func (r *Report) Started() string {
+	return fmt.Sprintf("%s, %.0f s", r.At.Format("2 January 2006 15:04 MST"), r.Took.Seconds())
+}
+
+// Missing tells what was not measured, and why.
+func (r *Report) Missing() (lines []string) {
+	for _, s := range r.Skipped {
+		line := r.Title(s.Peer) + ": " + s.Why
+		if s.Where != "" {
+			line = s.Where + ", " + line
 		}
+		lines = append(lines, line)
 	}
-	return peer
+	return lines
 }

@@ -1,16 +1,24 @@
 package result
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/berth-go/berth/bench/internal/scene"
 )
 
 func measured() *Report {
-	r := &Report{}
+	r := &Report{Command: "go run ./bench", Berth: "0123abc", Skipped: []Skip{{Peer: "other", Why: "tired"}}}
+	r.Configure("goos", "linux")
+	r.Configure("nothing", "")
 	for round, v := range []float64{10, 30, 20} {
-		r.Add("s", "1", "berth", "m", v, nil)
-		r.Add("s", "1", "other", "m", []float64{5, 10, 40}[round], nil)
-		r.Add("s", "2", "berth", "m", 4*v, nil)
+		r.Add("s", "1", "berth", []scene.Figure{{Metric: "m", Value: v}})
+		r.Add("s", "1", "other", []scene.Figure{{Metric: "m", Value: []float64{5, 10, 40}[round]}})
+		r.Add("s", "2", "berth", []scene.Figure{{Metric: "m", Value: 4 * v}})
 	}
 	return r
 }
@@ -38,27 +46,72 @@ func TestJudgeTakesTheMedianOfTheRoundsRatios(t *testing.T) {
 		if b.Case == "" {
 			b.Case = "1"
 		}
-		if v := measured().Judge(b); v.Value != tt.value || v.Result != tt.want {
-			t.Errorf("%s: %v %s, want %v %s", tt.name, v.Value, v.Result, tt.value, tt.want)
+		if v := measured().Judge(b); v.Center != tt.value || v.Result != tt.want {
+			t.Errorf("%s: %v %s, want %v %s", tt.name, v.Center, v.Result, tt.value, tt.want)
 		}
 	}
 }
 
-func TestSeriesHasMedianSpreadAndSamples(t *testing.T) {
+func TestFiguresHaveMedianIntervalAndSamples(t *testing.T) {
 	t.Parallel()
 	r := measured()
-	s := r.Find("s", "1", "berth", "m")
-	if s.Median != 20 || s.Min != 10 || s.Max != 30 || s.Steps != nil {
+	if s := Summarize(r.Values("s", "1", "berth", "m")); s.Center != 20 || s.Lo != 10 || s.Hi != 30 || !s.Bounded() {
 		t.Errorf("%+v", s)
 	}
-	r.Add("s", "1", "berth", "n", 2, []float64{3, 1})
-	r.Add("s", "1", "berth", "n", 2, []float64{2})
-	if n := r.Find("s", "1", "berth", "n"); len(n.Steps) != 101 || n.Steps[0] != 1 || n.Steps[50] != 2 || n.Steps[100] != 3 {
-		t.Errorf("percentiles %v", n.Steps)
+	if s := Summarize([]float64{7}); s.Center != 7 || s.Bounded() {
+		t.Errorf("one value: %+v", s)
+	}
+	if s := Summarize(nil); s.Center != 0 || s.Bounded() {
+		t.Errorf("no value: %+v", s)
+	}
+	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2, Samples: []float64{3, 1}}})
+	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2, Samples: []float64{2}}})
+	if got := r.Samples("s", "1", "berth", "n"); !slices.Equal(got, []float64{1, 2, 3}) {
+		t.Errorf("samples %v", got)
+	}
+	if got := r.Metrics("s"); !slices.Equal(got, []string{"m", "n"}) {
+		t.Errorf("metrics %v", got)
 	}
 	r.Drop("s")
-	if len(r.Series) != 0 {
+	if len(r.Results) != 0 {
 		t.Error("a dropped scenario still has figures")
+	}
+}
+
+// What tells two builds apart is in comments: benchstat compares only what has the same configuration.
+func TestFileIsInTheGoBenchmarkFormat(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	if err := measured().Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	in := benchfmt.NewReader(strings.NewReader(b.String()), "file")
+	for in.Scan() {
+		res, ok := in.Result().(*benchfmt.Result)
+		if !ok {
+			t.Fatalf("%v in\n%s", in.Result(), b.String())
+		}
+		if len(res.Config) != 1 || res.GetConfig("goos") != "linux" {
+			t.Errorf("configuration %v", res.Config)
+		}
+		got = append(got, fmt.Sprint(res.Name, res.Values[0].Value, res.Values[0].Unit))
+	}
+	want := []string{"S/1/berth 10m", "S/1/other 5m", "S/2/berth 40m"}
+	if err := in.Err(); err != nil || len(got) != 9 || !slices.Equal(got[:3], want) {
+		t.Errorf("%q (%v)", got, err)
+	}
+	for _, comment := range []string{"# go run ./bench\n", "# berth 0123abc\n", "# other: tired\n"} {
+		if !strings.Contains(b.String(), comment) {
+			t.Errorf("%q is missing in\n%s", comment, b.String())
+		}
+	}
+}
+
+func TestRatiosKeepToTheRound(t *testing.T) {
+	t.Parallel()
+	if got := Ratios([]float64{2, 9, 5, 7}, []float64{1, 3, 0}); !slices.Equal(got, []float64{2, 3}) {
+		t.Errorf("Ratios = %v, want [2 3]", got)
 	}
 }
 

@@ -2,10 +2,11 @@ package scene
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth/bench/internal/peer"
-	"github.com/berth-go/berth/bench/internal/stat"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/quantile"
 )
 
@@ -13,8 +14,9 @@ const (
 	contenders = 64
 	processes  = 8 // clients, each with connections of its own
 	hold       = time.Millisecond
-	// Slack is the time within which nobody can say who asked first.
-	Slack = 5 * time.Millisecond
+	// slack is the time within which nobody can say who asked first, because requests and answers
+	// are under way.
+	slack = 5 * time.Millisecond
 )
 
 func contended() *Scenario {
@@ -44,24 +46,46 @@ func openContended(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant,
 			return nil, err
 		}
 		sent, n := used.Sent(p.Sent), float64(out.Pairs)
-		waits := make([]time.Duration, 0, len(out.Beliefs))
 		var held time.Duration
 		for _, b := range out.Beliefs {
-			waits = append(waits, b.Start-b.Asked)
 			held += b.End - b.Start
 		}
-		us := micros(waits)
+		us := micros(judge.Waits(out.Beliefs))
 		return []Figure{
 			{Metric: "acquires/s", Value: out.PerSecond()},
 			{Metric: "commands", Value: sent.Calls / n},
-			{Metric: "wait p50 µs", Value: quantile.Of(us, 0.5), Samples: us},
-			{Metric: "wait p99 µs", Value: quantile.Of(us, 0.99)},
-			{Metric: "held µs", Value: float64(held.Microseconds()) / n},
-			{Metric: "jain", Value: stat.Jain(out.Each)},
-			{Metric: "overtaken %", Value: 100 * float64(stat.Overtaken(out.Beliefs, Slack)) / n},
-			{Metric: "most held", Value: float64(stat.MostHeld(out.Beliefs))},
+			{Metric: "wait-p50-µs", Value: quantile.Of(us, 0.5), Samples: us},
+			{Metric: "wait-p99-µs", Value: quantile.Of(us, 0.99)},
+			{Metric: "held-µs", Value: float64(held.Microseconds()) / n},
+			{Metric: "jain", Value: jain(out.Each)},
+			{Metric: "overtaken-%", Value: 100 * float64(overtaken(out.Beliefs)) / n},
+			{Metric: "most-held", Value: float64(judge.Limit(out.Beliefs, c.N).Held)},
 		}, nil
 	})
+}
+
+// jain returns Jain's index of fairness, from 1/n (one has everything) to 1
+// (all have the same); 1 if nobody has anything.
+func jain(shares []int) float64 {
+	var sum, squares float64
+	for _, s := range shares {
+		sum += float64(s)
+		squares += float64(s) * float64(s)
+	}
+	if squares == 0 {
+		return 1
+	}
+	return sum * sum / (float64(len(shares)) * squares)
+}
+
+// overtaken counts the permits that at least one later request overtook: it was made more than
+// slack later and got its permit more than slack earlier.
+func overtaken(beliefs []judge.Request) int {
+	seen := slices.Clone(beliefs)
+	for i := range seen {
+		seen[i].Answered, seen[i].Called = seen[i].Asked+slack, seen[i].Start-slack
+	}
+	return judge.Overtakings(seen).Overtaken
 }
 
 const pause = 3 * time.Millisecond

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -45,9 +44,9 @@ func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, e
 			return nil, err
 		}
 		return []Figure{
-			{Metric: "server µs", Value: used.Sent(p.Sent).Usec / float64(out.Pairs)},
-			{Metric: "cpu µs", Value: used.CPU * 1e6 / float64(out.Pairs)},
-			{Metric: "pair µs", Value: float64(out.Took.Microseconds()) / float64(out.Pairs)},
+			{Metric: "server-µs", Value: used.Sent(p.Sent).Usec / float64(out.Pairs)},
+			{Metric: "cpu-µs", Value: used.CPU * 1e6 / float64(out.Pairs)},
+			{Metric: "pair-µs", Value: float64(out.Took.Microseconds()) / float64(out.Pairs)},
 		}, nil
 	})
 	if err != nil {
@@ -170,8 +169,8 @@ func openWaiters(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, err
 			return nil, errors.New("the permit did not change hands")
 		}
 		return []Figure{
-			{Metric: "server µs", Value: used.Sent(peer.Berth().Sent).Usec / turns},
-			{Metric: "cpu µs", Value: used.CPU * 1e6 / turns},
+			{Metric: "server-µs", Value: used.Sent(peer.Berth().Sent).Usec / turns},
+			{Metric: "cpu-µs", Value: used.CPU * 1e6 / turns},
 			{Metric: "turns/s", Value: turns / (3 * e.Scale.Slice).Seconds()},
 		}, nil
 	}}, nil
@@ -185,7 +184,7 @@ func (e *Env) line(ctx context.Context, name string, n int, cycle bool) (func(),
 		return nil, nil, err
 	}
 	in := min(e.Scale.Processes, (n+9999)/10_000)
-	line, err := crowd.Gather(ctx, func() *exec.Cmd { return e.Self(crowd.Command) }, in, crowd.Config{URL: e.URL, Prefix: e.Prefix, Name: name, Waiters: n, Cycle: cycle})
+	line, err := crowd.Gather(ctx, in, crowd.Config{URL: e.URL, Prefix: e.Prefix, Name: name, Waiters: n, Cycle: cycle})
 	if err != nil {
 		release()
 		return nil, nil, err

@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/bench/internal/peer"
-	"github.com/berth-go/berth/bench/internal/redisd"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 func memory() *Scenario {
@@ -24,7 +24,7 @@ func memory() *Scenario {
 
 func openMemory(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
 	return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) {
-		before, err := redisd.Ask(ctx, e.Redis)
+		before, err := measure.Ask(ctx, e.Redis)
 		if err != nil {
 			return nil, err
 		}
@@ -45,17 +45,17 @@ func openMemory(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, erro
 			return nil, err
 		}
 		sent := idle.Sent(peer.Berth().Sent)
-		after, err := redisd.Ask(ctx, e.Redis)
+		after, err := measure.Ask(ctx, e.Redis)
 		if err != nil {
 			return nil, err
 		}
 		seconds := e.Scale.Idle.Seconds()
 		return []Figure{
-			{Metric: "client bytes", Value: state.Heap + state.Stack},
-			{Metric: "heap bytes", Value: state.Heap},
-			{Metric: "server bytes", Value: after.Since(before).Memory / float64(c.N)},
+			{Metric: "client-bytes", Value: state.Heap + state.Stack},
+			{Metric: "heap-bytes", Value: state.Heap},
+			{Metric: "server-bytes", Value: after.Since(before).Memory / float64(c.N)},
 			{Metric: "calls/s", Value: sent.Calls / seconds},
-			{Metric: "core %", Value: 100 * idle.CPU / seconds},
+			{Metric: "core-%", Value: 100 * idle.CPU / seconds},
 		}, nil
 	}}, nil
 }
@@ -63,7 +63,7 @@ func openMemory(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, erro
 func renewals() *Scenario {
 	return &Scenario{
 		Key: "renewals", Title: "Leases that one process keeps", Slices: 1, Most: 1, Open: openRenewals,
-		Cases:  func(s Scale) []Case { return []Case{{"one semaphore", s.Leases}, {"a semaphore each", s.Leases}} },
+		Cases:  func(s Scale) []Case { return []Case{{"one-semaphore", s.Leases}, {"a-semaphore-each", s.Leases}} },
 		Length: func(s Scale) time.Duration { return s.Watch + s.LeaseTTL/6 + 2*time.Second },
 		Takes:  among(peer.BerthKey),
 		About: "One process holds 10,000 leases and renews each every third of its TTL. \"core %\" is the share of a core that the server's main " +
@@ -80,7 +80,7 @@ func openRenewals(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, 
 		}
 		name := e.name("renewals")
 		release, err := e.lease(ctx, c.N, func(cl *berth.Client, i int) (*berth.Semaphore, error) {
-			if c.Key == "one semaphore" {
+			if c.Key == "one-semaphore" {
 				return cl.Semaphore(name, c.N, berth.TTL(e.Scale.LeaseTTL))
 			}
 			return cl.Semaphore(name+"-"+strconv.Itoa(i), 1, berth.TTL(e.Scale.LeaseTTL))
@@ -102,8 +102,8 @@ func openRenewals(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, 
 		scale := e.Scale.LeaseTTL.Seconds() / berth.DefaultTTL.Seconds()
 		share := used.CPU/seconds - nothing.CPU/quiet.Seconds()
 		return []Figure{
-			{Metric: "core %", Value: 100 * max(0, share) * scale},
-			{Metric: "script %", Value: 100 * sent.Usec / 1e6 / seconds * scale},
+			{Metric: "core-%", Value: 100 * max(0, share) * scale},
+			{Metric: "script-%", Value: 100 * sent.Usec / 1e6 / seconds * scale},
 			{Metric: "calls/s", Value: sent.Calls / seconds * scale},
 		}, nil
 	}}, nil

@@ -22,7 +22,7 @@ const (
 func pool() *Scenario {
 	return &Scenario{
 		Key: "pool", Title: "Permits lent in memory", Slices: 1, Most: 3, Open: openPool,
-		Cases:  func(Scale) []Case { return []Case{{"pool", poolLimit}, {"no pool", 0}} },
+		Cases:  func(Scale) []Case { return []Case{{"pool", poolLimit}, {"no-pool", 0}} },
 		Length: func(s Scale) time.Duration { return 3*s.Slice + s.Elsewhere },
 		Takes:  among(peer.BerthKey),
 		About: "Two processes share 8 permits: in one 16 goroutines borrow from a pool of 8 and give back at once, in the other 4 goroutines hold " +
@@ -63,12 +63,12 @@ func (p *pools) open(ctx context.Context) (err error) {
 	if p.board, err = lend.OpenBoard(p.cfg.Board); err != nil {
 		return err
 	}
-	if p.one, err = lend.Start(ctx, p.env.Self(lend.Command), p.cfg); err != nil {
+	if p.one, err = lend.Start(ctx, p.cfg); err != nil {
 		return err
 	}
 	second := p.cfg
 	second.Workers, second.Hold = poolOthers, hold
-	if p.other, err = lend.Start(ctx, p.env.Self(lend.Command), second); err != nil {
+	if p.other, err = lend.Start(ctx, second); err != nil {
 		return err
 	}
 	client, leave, err := peer.Dial(p.env.URL, p.env.Prefix)
@@ -117,10 +117,10 @@ func (p *pools) slice(ctx context.Context) ([]Figure, error) {
 	}
 	return []Figure{
 		{Metric: "pairs/s", Value: float64(fast.Pairs) / fast.Took.Seconds()},
-		{Metric: "most held", Value: float64(p.board.Most())},
+		{Metric: "most-held", Value: float64(p.board.Most())},
 		{Metric: "elsewhere", Value: float64(waited) / float64(p.cfg.TTL/3)},
-		{Metric: "elsewhere ms", Value: float64(waited) / float64(time.Millisecond)},
-		{Metric: "other ms", Value: float64(other.Longest) / float64(time.Millisecond)},
+		{Metric: "elsewhere-ms", Value: float64(waited) / float64(time.Millisecond)},
+		{Metric: "other-ms", Value: float64(other.Longest) / float64(time.Millisecond)},
 	}, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/bench/internal/peer"
-	"github.com/berth-go/berth/bench/internal/result"
 )
 
 // Run is one interleaved run of contestants through scenarios.
@@ -18,9 +17,11 @@ type Run struct {
 	Peers     []*peer.Peer
 	Rounds    int
 	Seed      uint64
-	// Want leaves cases and contestants out; nil: none.
+	// Want leaves cases and contestants out; nil: none. Add hears of each slice that was measured,
+	// Skip of what could not be, Progress of what begins.
 	Want     func(s *Scenario, c Case, p *peer.Peer) bool
-	Report   *result.Report
+	Add      func(s *Scenario, c Case, p *peer.Peer, figures []Figure)
+	Skip     func(s *Scenario, c Case, p *peer.Peer, why error)
 	Progress func(Step)
 
 	random       *rand.Rand
@@ -36,10 +37,20 @@ type Step struct {
 	Left                 time.Duration // of the whole run, about; 0: unknown yet
 }
 
-// Do measures. It fills in the report as it goes, so that one that is
-// interrupted has what was measured until then. A contestant that fails is left
-// out of the case from then on, and the report says why; only ctx's end and the
-// server's silence end the run.
+// String tells it in a line.
+func (s Step) String() string {
+	round, left := "setting up", ""
+	if s.Round > 0 {
+		round = fmt.Sprintf("round %d of %d", s.Round, s.Rounds)
+	}
+	if s.Left > 0 {
+		left = ", about " + s.Left.Round(time.Second).String() + " left"
+	}
+	return fmt.Sprintf("%s %s, %s: %s%s", s.Scenario, s.Case, round, s.Peer, left)
+}
+
+// Do measures. A contestant that fails is left out of the case from then on; only
+// ctx's end and the server's silence end the run.
 func (r *Run) Do(ctx context.Context) error {
 	r.random = rand.New(rand.NewPCG(r.Seed, r.Seed)) //nolint:gosec // an order, not a secret
 	r.begin = time.Now()
@@ -158,9 +169,7 @@ func (r *Run) slice(ctx context.Context, e *entry) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // the slice may have been cut short
 	}
-	for _, f := range figures {
-		r.Report.Add(e.s.Key, e.c.Key, e.p.Key, f.Metric, f.Value, f.Samples)
-	}
+	r.Add(e.s, e.c, e.p, figures)
 	return nil
 }
 
@@ -169,7 +178,7 @@ func (r *Run) skip(ctx context.Context, e *entry, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	r.Report.Skipped = append(r.Report.Skipped, result.Skip{Scenario: e.s.Key, Case: e.c.Key, Peer: e.p.Key, Why: err.Error()})
+	r.Skip(e.s, e.c, e.p, err)
 	if pinged := r.Env.Redis.Ping(ctx).Err(); pinged != nil {
 		return fmt.Errorf("redis has gone away: %w", pinged)
 	}
@@ -177,9 +186,6 @@ func (r *Run) skip(ctx context.Context, e *entry, err error) error {
 }
 
 func (r *Run) tell(e *entry) {
-	if r.Progress == nil {
-		return
-	}
 	step := Step{Scenario: e.s.Key, Case: e.c.Key, Peer: e.p.Title, Round: r.round, Rounds: r.total}
 	if r.done > 0 {
 		step.Left = time.Duration(float64(r.ahead-r.done) * float64(time.Since(r.begin)) / float64(r.done))

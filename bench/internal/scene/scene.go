@@ -6,7 +6,6 @@ package scene
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -15,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/bench/internal/peer"
-	"github.com/berth-go/berth/bench/internal/redisd"
+	"github.com/berth-go/berth/internal/chart"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // Env is where the scenarios take place.
 type Env struct {
 	URL    string
-	Prefix string                         // of every key
-	Redis  *redis.Client                  // for questions to the server
-	Self   func(command string) *exec.Cmd // this program, as a process of a scenario
+	Prefix string        // of every key
+	Redis  *redis.Client // for questions to the server
 	Scale  Scale
 
 	names atomic.Int64
@@ -115,7 +114,7 @@ func All() []*Scenario {
 func cases(numbers []int) []Case {
 	var list []Case
 	for _, n := range numbers {
-		list = append(list, Case{Group(n), n})
+		list = append(list, Case{chart.Group(n), n})
 	}
 	return list
 }
@@ -125,30 +124,21 @@ func only(key string) func(Scale) []Case {
 	return func(Scale) []Case { return []Case{{Key: key}} }
 }
 
-// Group writes 10000 as 10,000.
-func Group(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // among returns a condition that holds for the contestants with these keys.
 func among(keys ...string) func(*peer.Peer, Case) bool {
 	return func(p *peer.Peer, _ Case) bool { return slices.Contains(keys, p.Key) }
 }
 
 // measured returns what the server did during f.
-func (e *Env) measured(ctx context.Context, f func() error) (redisd.Usage, error) {
-	before, err := redisd.Ask(ctx, e.Redis)
+func (e *Env) measured(ctx context.Context, f func() error) (measure.Work, error) {
+	before, err := measure.Ask(ctx, e.Redis)
 	if err != nil {
-		return redisd.Usage{}, err
+		return measure.Work{}, err
 	}
 	if err := f(); err != nil {
-		return redisd.Usage{}, err
+		return measure.Work{}, err
 	}
-	after, err := redisd.Ask(ctx, e.Redis)
+	after, err := measure.Ask(ctx, e.Redis)
 	return after.Since(before), err
 }
 

@@ -70,8 +70,8 @@ func openPair(ctx context.Context, e *Env, _ Case, p *peer.Peer) (*Entrant, erro
 // quantiles returns the figures of latencies.
 func quantiles(us []float64) []Figure {
 	return []Figure{
-		{Metric: "p50 µs", Value: quantile.Of(us, 0.5), Samples: us},
-		{Metric: "p99 µs", Value: quantile.Of(us, 0.99)},
+		{Metric: "p50-µs", Value: quantile.Of(us, 0.5), Samples: us},
+		{Metric: "p99-µs", Value: quantile.Of(us, 0.99)},
 	}
 }
 
@@ -101,8 +101,8 @@ func openCPU(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error
 		}
 		sent, n := used.Sent(p.Sent), float64(out.Pairs)
 		return []Figure{
-			{Metric: "cpu µs", Value: used.CPU * 1e6 / n},
-			{Metric: "server µs", Value: sent.Usec / n},
+			{Metric: "cpu-µs", Value: used.CPU * 1e6 / n},
+			{Metric: "server-µs", Value: sent.Usec / n},
 			{Metric: "commands", Value: sent.Calls / n},
 		}, nil
 	})

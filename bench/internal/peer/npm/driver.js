@@ -63,13 +63,7 @@ async function pass({ n, pauseMS, mostMS, pollMS }) {
   return { tookMS: took }
 }
 
-async function close() {
-  await Promise.all(clients.map(c => c.quit()))
-  clients = []
-  return {}
-}
-
-const operations = { connect, spin, pass, close }
+const operations = { connect, spin, pass }
 
 async function main() {
   const lines = require('node:readline').createInterface({ input: process.stdin })

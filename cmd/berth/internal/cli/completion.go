@@ -19,8 +19,6 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/algo"
-	"github.com/berth-go/berth/cmd/berth/internal/lab/scene"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
@@ -92,18 +90,6 @@ func (a *app) addCompletion(root *cobra.Command) {
 	choices("evict", "label", a.completeEvictees(func(v *evictee) string { return v.label }))
 	choices("evict", "host", a.completeEvictees(func(v *evictee) string { return v.host }))
 	choices("evict", "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.pid) }))
-	choices("lab", "html", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveDefault
-	})
-	var scenarios, algorithms []string
-	for _, s := range scene.All() {
-		scenarios = append(scenarios, s.Key)
-	}
-	for _, s := range algo.All() {
-		algorithms = append(algorithms, s.Key)
-	}
-	choices("lab", "scenario", cobra.FixedCompletions(scenarios, cobra.ShellCompDirectiveNoFileComp))
-	choices("lab", "algorithm", cobra.FixedCompletions(algorithms, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func find(root *cobra.Command, name string) *cobra.Command {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
-	"github.com/berth-go/berth/cmd/berth/internal/lab"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
@@ -165,7 +164,7 @@ permit comes back when its holder crashes.`,
 		a.lsCommand(), a.showCommand(), a.topCommand(), a.serveCommand(), a.auditCommand(), a.doctorCommand(),
 		writes(a.resizeCommand()), writes(a.pinCommand()), writes(a.unpinCommand()),
 		writes(a.pauseCommand()), writes(a.resumeCommand()), writes(a.evictCommand()), writes(a.purgeCommand()),
-		a.demoCommand(), a.demoWorkerCommand(), lab.Command(groupOther), a.storeCommand(),
+		a.demoCommand(), a.demoWorkerCommand(), a.storeCommand(),
 		a.completionCommand(), a.versionCommand(), connectTopic(),
 	)
 	a.addCompletion(root)

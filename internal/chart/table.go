@@ -1,0 +1,54 @@
+package chart
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Table is some figures, with a row for each contestant.
+type Table struct {
+	Title string
+	Heads []string
+	Rows  []Row
+}
+
+// Row is one contestant. Key is the class of its colour.
+type Row struct {
+	Key, Title string
+	Cells      []Cell
+}
+
+// Cell is one figure. Its class is good, bad, or nothing.
+type Cell struct{ Text, Class string }
+
+// Cells returns cells that nobody judges.
+func Cells(texts ...string) (cells []Cell) {
+	for _, t := range texts {
+		cells = append(cells, Cell{Text: t})
+	}
+	return cells
+}
+
+// Judged returns a cell that is as it must be, or is not.
+func Judged(text string, good bool) Cell {
+	if good {
+		return Cell{text, "good"}
+	}
+	return Cell{text, "bad"}
+}
+
+// Write writes the table without its title for a terminal. The name is above the contestants'.
+func (t Table) Write(w io.Writer, name string) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(append([]string{"  " + name}, t.Heads...), "\t"))
+	for _, row := range t.Rows {
+		fmt.Fprint(tw, "  ", row.Title)
+		for _, c := range row.Cells {
+			fmt.Fprint(tw, "\t", c.Text)
+		}
+		fmt.Fprintln(tw)
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,228 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/lab/internal/scene"
+)
+
+// The measures of a timeline, in units of its drawing.
+const (
+	timelineWidth = 560.0
+	marginLeft    = 30.0
+	marginRight   = 8.0
+	countHeight   = 64.0 // the curve of how many hold
+	countTop      = 14.0
+	laneGap       = 12.0 // between the curve and the lanes
+	lanesHeight   = 170.0
+	axisHeight    = 20.0
+)
+
+// rect is a box of a drawing.
+type rect struct {
+	X, Y, W, H float64
+	Class      string
+	Title      string // shown under the pointer
+}
+
+// label is a text of a drawing.
+type label struct {
+	X, Y  float64
+	Text  string
+	Class string
+}
+
+// timeline is one algorithm's leases in one scenario: a curve of how many were
+// believed in, and under it a lane for each client.
+type timeline struct {
+	Title, Key     string
+	Caption        string
+	Width, Height  float64
+	Bars           []rect
+	Over           []rect // moments over the limit
+	Curve, Excess  string // SVG paths
+	LimitY, Left   float64
+	Right, AxisY   float64
+	Labels         []label
+	Describe       string
+	window         judge.Span
+	laneY, laneH   float64
+	lanes          map[int]int
+	limit, highest int
+}
+
+func newTimeline(r *scene.Result) *timeline {
+	t := &timeline{
+		Title: title(r.Title), Key: r.Algorithm, Width: timelineWidth, window: r.Window,
+		Left: marginLeft, Right: timelineWidth - marginRight, limit: r.Limit,
+	}
+	t.assign(r.Requests)
+	t.highest = r.Limit + 1
+	for _, l := range judge.Levels(r.Requests) {
+		if l.At < r.Window.To {
+			t.highest = max(t.highest, l.Holders)
+		}
+	}
+	t.laneY = countTop + countHeight + laneGap
+	t.laneH = min(14, lanesHeight/float64(max(1, len(t.lanes))))
+	t.AxisY = t.laneY + t.laneH*float64(len(t.lanes)) + 4
+	t.Height = t.AxisY + axisHeight
+	t.LimitY = t.level(r.Limit)
+	t.draw(r)
+	t.curves(judge.Levels(r.Requests))
+	t.axis()
+	t.caption(r)
+	return t
+}
+
+// assign gives each client that shows up in the window a lane.
+func (t *timeline) assign(requests []judge.Request) {
+	t.lanes = map[int]int{}
+	var clients []int
+	for _, r := range requests {
+		if r.Asked < t.window.To && r.End > t.window.From && !slices.Contains(clients, r.Client) {
+			clients = append(clients, r.Client)
+		}
+	}
+	slices.Sort(clients)
+	for lane, c := range clients {
+		t.lanes[c] = lane
+	}
+}
+
+func (t *timeline) x(at time.Duration) float64 {
+	at = min(max(at, t.window.From), t.window.To)
+	share := float64(at-t.window.From) / float64(max(1, t.window.Length()))
+	return t.Left + share*(t.Right-t.Left)
+}
+
+// level is the height at which so many holders are drawn.
+func (t *timeline) level(holders int) float64 {
+	return countTop + countHeight*(1-float64(min(holders, t.highest))/float64(t.highest))
+}
+
+func (t *timeline) draw(r *scene.Result) {
+	requests := slices.Clone(r.Requests)
+	slices.SortStableFunc(requests, func(a, b judge.Request) int { return cmp.Compare(a.Asked, b.Asked) })
+	for _, q := range requests {
+		lane, ok := t.lanes[q.Client]
+		if !ok || q.End <= t.window.From || q.Asked >= t.window.To {
+			continue
+		}
+		y := t.laneY + t.laneH*float64(lane)
+		waitEnd := q.End
+		if q.Granted {
+			waitEnd = q.Start
+		}
+		t.bar(judge.Span{From: q.Asked, To: waitEnd}, y, "wait", fmt.Sprintf("client %d waits %s", q.Client, ms(millis(q.Waited()))))
+		if !q.Granted {
+			continue
+		}
+		t.bar(q.Stopped, y, "stopped", "stopped")
+		for _, s := range q.Beliefs() {
+			t.bar(s, y, "held", fmt.Sprintf("client %d holds for %s", q.Client, ms(millis(s.Length()))))
+			for _, m := range r.Moments {
+				both := judge.Span{From: max(s.From, m.From), To: min(s.To, m.To)}
+				t.bar(both, y, "over", fmt.Sprintf("client %d holds, %d too many do", q.Client, m.By))
+			}
+		}
+	}
+	for _, m := range r.Moments {
+		if m.To > t.window.From && m.From < t.window.To {
+			x := t.x(m.From)
+			t.Over = append(t.Over, rect{X: x, Y: countTop, W: max(0.8, t.x(m.To)-x), H: t.AxisY - countTop, Title: fmt.Sprintf("%d too many", m.By)})
+		}
+	}
+}
+
+// bar draws a stretch of a lane; whatever is there at all can be seen.
+func (t *timeline) bar(s judge.Span, y float64, class, title string) {
+	if s.Length() == 0 || s.To <= t.window.From || s.From >= t.window.To {
+		return
+	}
+	x, h, top := t.x(s.From), t.laneH*0.72, y+t.laneH*0.14
+	if class == "wait" {
+		h, top = max(0.6, t.laneH*0.16), y+t.laneH*0.42
+	}
+	t.Bars = append(t.Bars, rect{X: x, Y: top, W: max(0.8, t.x(s.To)-x), H: h, Class: class, Title: title})
+}
+
+// curves draws how many hold, and what of it is above the limit.
+func (t *timeline) curves(levels []judge.Level) {
+	var curve, excess strings.Builder
+	n := 0
+	x := t.Left
+	fmt.Fprintf(&curve, "M%.1f %.1f", x, t.level(0))
+	fmt.Fprintf(&excess, "M%.1f %.1f", x, t.LimitY)
+	step := func(x float64, n int) {
+		fmt.Fprintf(&curve, "H%.1fV%.1f", x, t.level(n))
+		fmt.Fprintf(&excess, "H%.1fV%.1f", x, t.level(max(n, t.limit)))
+	}
+	for _, l := range levels {
+		if l.At > t.window.From && l.At < t.window.To {
+			if x == t.Left {
+				step(x, n)
+			}
+			x = t.x(l.At)
+			step(x, l.Holders)
+		}
+		if l.At < t.window.To {
+			n = l.Holders
+		}
+	}
+	step(t.Right, n)
+	fmt.Fprintf(&curve, "V%.1fZ", t.level(0))
+	fmt.Fprintf(&excess, "V%.1fZ", t.LimitY)
+	t.Curve, t.Excess = curve.String(), excess.String()
+}
+
+func (t *timeline) axis() {
+	t.Labels = append(t.Labels,
+		label{t.Left - 5, t.LimitY + 3, strconv.Itoa(t.limit), "end"},
+		label{t.Left - 5, t.level(0) + 3, "0", "end"},
+	)
+	if t.highest > t.limit+1 {
+		t.Labels = append(t.Labels, label{t.Left - 5, countTop + 4, strconv.Itoa(t.highest), "end"})
+	}
+	tick := niceStep(t.window.Length())
+	for at := time.Duration(0); at <= t.window.Length(); at += tick {
+		t.Labels = append(t.Labels, label{t.x(t.window.From + at), t.AxisY + 13, strconv.FormatInt(at.Milliseconds(), 10), "middle"})
+	}
+	last := &t.Labels[len(t.Labels)-1]
+	if last.X > t.Right-12 {
+		last.Class, last.X = "end", t.Right
+	}
+	last.Text += " ms"
+}
+
+// niceStep returns a round fraction of d, about a fifth.
+func niceStep(d time.Duration) time.Duration {
+	for _, n := range []int{5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10_000} {
+		if step := time.Duration(n) * time.Millisecond; d <= 6*step {
+			return step
+		}
+	}
+	return max(time.Millisecond, d/5)
+}
+
+func (t *timeline) caption(r *scene.Result) {
+	switch run := time.Duration(r.Seconds * float64(time.Second)); {
+	case t.window.Length() >= run-time.Millisecond:
+		t.Caption = "the whole run"
+	case r.Waits != nil && r.Scenario == "fairness":
+		t.Caption = "the first round"
+	case len(r.Moments) > 0:
+		t.Caption = fmt.Sprintf("%d ms of the run, where it was worst", t.window.Length().Milliseconds())
+	default:
+		t.Caption = fmt.Sprintf("%d ms from the middle of the run", t.window.Length().Milliseconds())
+	}
+	t.Describe = fmt.Sprintf("Timeline of %s: %d moments over the limit in the run.", t.Title, len(r.Moments))
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,224 @@
+package scene
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/internal/judge"
+)
+
+const (
+	crashed = 3 // holders that are killed, and waiters for their permits
+	// crashPatience bounds the wait for a crashed holder's permit.
+	crashPatience = 10 * time.Second
+)
+
+func crashes() Scenario {
+	return Scenario{
+		Key: "crash", Title: "Holders that crash", limit: crashed, timeout: 500 * time.Millisecond,
+		About: "3 processes hold the 3 permits, which time out after 500 ms, and 3 clients wait. The processes are killed (-9). " +
+			"When all permits have come back, a fourth process is killed in the middle of its acquire, and one more client " +
+			"comes while permits are free.",
+		run: runCrash,
+	}
+}
+
+func runCrash(ctx context.Context, s *stage) (*Result, error) {
+	if err := s.openWarm(ctx, crashed+1, func(int) time.Duration { return 0 }); err != nil {
+		return nil, err
+	}
+	s.begin()
+	ctx, cancel := lasting(ctx, crashPatience)
+	defer cancel()
+	waiters, killed, err := s.killHolders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &Crash{}
+	soon := earliest(s.requests) + s.timeout*3/4
+	for _, w := range waiters {
+		c.BackMS = append(c.BackMS, millis(w.request.Start-killed))
+		if w.request.Start < soon {
+			c.Early++
+		}
+		w.request.End = s.now()
+		s.record(w.request)
+		if _, err := release(ctx, w.permit); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(c.BackMS)
+	if c.StallMS, err = s.killAcquirer(ctx); err != nil {
+		return nil, err
+	}
+	r := s.result()
+	r.Crash = c
+	r.judged(s.requests, s.now())
+	return r, nil
+}
+
+// earliest returns when the first of the permits was asked for: no time-out began before,
+// however long it took to hear of the grant.
+func earliest(requests []judge.Request) time.Duration {
+	first := requests[0].Asked
+	for _, r := range requests {
+		first = min(first, r.Asked)
+	}
+	return first
+}
+
+// killHolders has processes hold all permits, clients wait for them, and kills
+// the processes. It returns the clients when they have the permits.
+func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Duration, err error) {
+	var holders []*holder
+	defer func() {
+		for _, h := range holders {
+			h.Kill()
+		}
+	}()
+	for range crashed {
+		h, err := s.hire(time.Minute, 0)
+		if err != nil {
+			return nil, 0, err
+		}
+		holders = append(holders, h)
+	}
+	requests := make([]judge.Request, crashed)
+	for i, h := range holders {
+		at, err := h.next()
+		if err != nil {
+			return nil, 0, err
+		}
+		// A process's number follows those of the clients.
+		requests[i] = judge.Request{Client: len(s.clients) + i, Granted: true, Asked: at.Asked - s.start, Start: at.At - s.start}
+	}
+	var waiting []<-chan waiter
+	for i := range crashed {
+		waiting = append(waiting, s.await(ctx, i, s.clients[i]))
+	}
+	pause(ctx, settle)
+	killed = s.now()
+	for i, h := range holders {
+		h.Kill()
+		requests[i].End = killed // the dead believe nothing
+		s.record(requests[i])
+	}
+	holders = nil
+	for _, ch := range waiting {
+		w := <-ch
+		if w.err != nil {
+			return nil, 0, w.err
+		}
+		got = append(got, w)
+	}
+	return got, killed, nil
+}
+
+// killAcquirer has a process die in the middle of its acquire and returns how
+// long the next client then waits, with permits free.
+func (s *stage) killAcquirer(ctx context.Context) (float64, error) {
+	h, err := s.hire(time.Minute, s.alg.Replies)
+	if err != nil {
+		return 0, err
+	}
+	defer h.Kill()
+	if err := h.gone(); err != nil {
+		return 0, err
+	}
+	w := <-s.await(ctx, crashed, s.clients[crashed])
+	if w.err != nil {
+		return 0, w.err
+	}
+	stalled := w.request.Waited()
+	w.request.End = s.now()
+	s.record(w.request)
+	_, err = release(ctx, w.permit)
+	return millis(stalled), err
+}
+
+// paused has a holder stopped past its time-out.
+func paused() Scenario {
+	return Scenario{
+		Key: "pause", Title: "A holder paused past its time-out", limit: 1, timeout: 300 * time.Millisecond,
+		About: "A process holds the one permit, which times out after 300 ms, and works in steps of 5 ms, before each of which " +
+			"it asks whether it may go on, if the algorithm lets it ask. It is stopped (SIGSTOP) until another client has had " +
+			"the permit for 50 ms, and then goes on.",
+		run: runPause,
+	}
+}
+
+const (
+	pauseAfter = 60 * time.Millisecond  // of work
+	pauseMore  = 50 * time.Millisecond  // after the other one has the permit
+	pauseWork  = 190 * time.Millisecond // after the pause
+)
+
+func runPause(ctx context.Context, s *stage) (*Result, error) {
+	if err := s.openWarm(ctx, 1, func(int) time.Duration { return 0 }); err != nil {
+		return nil, err
+	}
+	s.begin()
+	ctx, cancel := lasting(ctx, crashPatience)
+	defer cancel()
+	h, err := s.hire(pauseWork, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Kill()
+	first, err := h.next()
+	if err != nil {
+		return nil, err
+	}
+	other := s.await(ctx, 0, s.clients[0])
+	pause(ctx, pauseAfter)
+	if err := h.signal(unix.SIGSTOP); err != nil {
+		return nil, err
+	}
+	stopped := judge.Span{From: s.now()}
+	w := <-other
+	if w.err != nil {
+		return nil, w.err
+	}
+	pause(ctx, pauseMore)
+	if err := h.finish(); err != nil {
+		return nil, err
+	}
+	stopped.To = s.now()
+	if err := h.signal(unix.SIGCONT); err != nil {
+		return nil, err
+	}
+	last, err := h.next()
+	if err != nil {
+		return nil, err
+	}
+	w.request.End = s.now()
+	s.record(w.request)
+	if _, err := release(ctx, w.permit); err != nil {
+		return nil, err
+	}
+	return s.pauseResult(first, last, stopped, w.request), nil
+}
+
+func (s *stage) pauseResult(first, last report, stopped judge.Span, other judge.Request) *Result {
+	holder := judge.Request{
+		Client: 1, Granted: true, Told: last.Told, Stopped: stopped,
+		Asked: first.At - s.start, Start: first.At - s.start, End: last.At - s.start,
+	}
+	if last.Until != 0 {
+		// It was told beforehand until when it might believe.
+		holder.End = min(holder.End, last.Until-s.start)
+	}
+	s.record(holder)
+	r := s.result()
+	r.Clients = 2
+	r.Pause = &Pause{
+		StoppedMS: millis(stopped.Length()), Told: last.Told, Reported: last.Held,
+		AwakeMS:  millis(last.At - s.start - stopped.To),
+		OthersMS: millis(other.Start - stopped.From),
+	}
+	r.judged(s.requests, s.now())
+	return r
+}

@@ -1,0 +1,237 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/lab/internal/algo"
+)
+
+// releaseTimeout bounds a release at the end of a run.
+const releaseTimeout = 5 * time.Second
+
+// crowd is clients that want a permit, hold it for a while, and want one again.
+type crowd struct {
+	clients int
+	hold    time.Duration // on average
+	off     func(i int) time.Duration
+}
+
+func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
+	off := c.off
+	if off == nil {
+		off = func(int) time.Duration { return 0 }
+	}
+	if err := s.openWarm(ctx, c.clients, off); err != nil {
+		return nil, err
+	}
+	before, sent := s.work(ctx), s.sent()
+	s.begin()
+	end, cancel := lasting(ctx, s.env.Duration)
+	defer cancel()
+	err := s.each(end, func(ctx context.Context, i int, rng *rand.Rand) error {
+		return c.live(ctx, s, i, rng)
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	run := s.now()
+	r := s.result()
+	r.judged(s.requests, run)
+	r.rated(s, c.hold, run, sent, before, s.work(ctx))
+	r.waited()
+	r.Window = judge.Worst(r.Moments, run, c.view(s.limit))
+	return r, nil
+}
+
+// lasting returns a context that ends after d. It has no deadline: the Redis client
+// would turn one into time-outs of its own, just before the end.
+func lasting(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(d, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// view is a stretch of time in which single leases can be told apart.
+func (c crowd) view(limit int) time.Duration {
+	return time.Duration(float64(c.hold) * 60 / float64(limit))
+}
+
+// live is a client's life until ctx ends.
+func (c crowd) live(ctx context.Context, s *stage, i int, rng *rand.Rand) error {
+	for ctx.Err() == nil {
+		hold := jitter(rng, c.hold)
+		if err := s.use(ctx, i, s.clients[i], rng, hold); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// use gets a permit, holds it and gives it back, and records what the client
+// believed.
+func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, hold time.Duration) error {
+	r := judge.Request{Client: i, Asked: s.now()}
+	p, err := obtain(ctx, &noted{c, s, &r}, func() time.Duration { return jitter(rng, s.env.Poll) })
+	if errors.Is(err, errOver) {
+		r.End = s.now()
+		s.record(r)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// From here on the client believes, whatever Redis says.
+	r.Granted, r.Start, r.Token = true, s.now(), p.Token()
+	r.Told = keep(ctx, p, hold)
+	r.End = s.now()
+	s.record(r)
+	_, err = release(ctx, p)
+	return err
+}
+
+// noted is a client that notes in r what it gets to know of the server.
+type noted struct {
+	algo.Client
+	s *stage
+	r *judge.Request
+}
+
+// Acquire implements algo.Client.
+func (n *noted) Acquire(ctx context.Context, _ func()) (algo.Permit, bool, error) {
+	n.r.Called = n.s.now()
+	p, ok, err := n.Client.Acquire(ctx, n.answered)
+	n.answered()
+	return p, ok, err
+}
+
+func (n *noted) answered() {
+	if n.r.Answered == 0 {
+		n.r.Answered = n.s.now()
+	}
+}
+
+// keep holds a permit for a while, and returns true if its loss was told before.
+func keep(ctx context.Context, p algo.Permit, hold time.Duration) (told bool) {
+	timer := time.NewTimer(hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-p.Lost():
+		return true
+	}
+	return !p.Until().IsZero() && time.Now().After(p.Until())
+}
+
+// release gives a permit back, also when the run is over.
+func release(ctx context.Context, p algo.Permit) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	return p.Release(ctx)
+}
+
+// each runs f for every client at once, each with its own source of chance. The
+// first error ends all of them and is returned.
+func (s *stage) each(ctx context.Context, f func(ctx context.Context, i int, rng *rand.Rand) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	var once sync.Once
+	var first error
+	for i := range s.clients {
+		all.Go(func() {
+			if err := f(ctx, i, s.chance(i)); err != nil {
+				once.Do(func() {
+					first = err
+					cancel()
+				})
+			}
+		})
+	}
+	all.Wait()
+	return first
+}
+
+// chance is a client's source of chance: the seed's, and no other client's.
+func (s *stage) chance(i int) *rand.Rand {
+	return rand.New(rand.NewPCG(s.env.Seed, uint64(i))) //nolint:gosec // repeatable on purpose
+}
+
+// jitter is d on average, from half to one and a half times d.
+func jitter(rng *rand.Rand, d time.Duration) time.Duration {
+	return d/2 + time.Duration(rng.Int64N(int64(d)+1))
+}
+
+// rated fills in what was done and what it cost.
+func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, after *measure.Work) {
+	n := granted(r.Requests)
+	r.Rate = &Rate{
+		Acquires: n, PerSecond: float64(n) / run.Seconds(),
+		Ideal: float64(min(s.limit, len(s.clients))) / hold.Seconds(),
+	}
+	if n == 0 {
+		return
+	}
+	r.Rate.Sent = float64(s.sent()-sent) / float64(n)
+	if before != nil && after != nil {
+		x := after.Since(*before).Sent(nil).Calls / float64(n)
+		r.Rate.Executed = &x
+	}
+}
+
+// queue is clients that come one after the other and want one permit each.
+type queue struct {
+	requests  int
+	gap, hold time.Duration
+}
+
+func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
+	if err := s.openWarm(ctx, q.requests, func(int) time.Duration { return 0 }); err != nil {
+		return nil, err
+	}
+	before, sent := s.work(ctx), s.sent()
+	s.begin()
+	var first time.Duration
+	for s.now() < s.env.Duration {
+		if err := q.round(ctx, s); err != nil {
+			return nil, err
+		}
+		if first == 0 {
+			first = s.now()
+		}
+	}
+	run := s.now()
+	r := s.result()
+	r.judged(s.requests, run)
+	r.rated(s, q.hold, run, sent, before, s.work(ctx))
+	r.Rate.Ideal = 0 // there is not always somebody who wants one
+	r.waited()
+	r.Window = judge.Span{To: first}
+	return r, nil
+}
+
+// round has everybody come once, in order.
+func (q queue) round(ctx context.Context, s *stage) error {
+	err := s.each(ctx, func(ctx context.Context, i int, rng *rand.Rand) error {
+		if !pause(ctx, time.Duration(i)*q.gap) {
+			return nil
+		}
+		return s.use(ctx, i, s.clients[i], rng, q.hold)
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}

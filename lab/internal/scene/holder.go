@@ -1,0 +1,163 @@
+package scene
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/wire"
+)
+
+// Some scenarios are about what happens to processes: one is killed, or stopped
+// and continued. Goroutines cannot play that; these are the processes that do.
+// The first line of a process's input tells what to do, the second one to come to an
+// end; the end of its input is the end of it.
+
+// step is how long a holder works before it looks whether it may go on.
+const step = 5 * time.Millisecond
+
+// order is what a holder process is to do.
+type order struct {
+	URL       string        `json:"url"` // not among the arguments, which others can see
+	Prefix    string        `json:"prefix"`
+	Name      string        `json:"name"`
+	Algorithm string        `json:"algorithm"`
+	Limit     int           `json:"limit"`
+	Timeout   time.Duration `json:"timeout"`
+	Poll      time.Duration `json:"poll"`
+	Work      time.Duration `json:"work"` // with the permit, after the next line of input
+	// DieAfter kills the process when so many replies of its acquire have
+	// arrived; 0: it lives.
+	DieAfter int `json:"die_after"`
+}
+
+// report is what a holder process says. Times are the machine's.
+type report struct {
+	Granted bool          `json:"granted"` // it has the permit now; otherwise it is done
+	Asked   time.Duration `json:"asked"`   // when it asked for it
+	At      time.Duration `json:"at"`
+	Until   time.Duration `json:"until"` // when it knew that it had to end; 0: it did not
+	Told    bool          `json:"told"`  // it was told of its loss
+	Held    bool          `json:"held"`  // its release said that it was held until then
+	Error   string        `json:"error,omitempty"`
+}
+
+// Hold is a holder process.
+func Hold(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	in := json.NewDecoder(stdin)
+	var o order
+	if err := in.Decode(&o); err != nil {
+		return fmt.Errorf("a holder needs an order: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	finish := make(chan struct{})
+	go func() {
+		defer cancel()
+		if in.Decode(&struct{}{}) == nil {
+			close(finish)
+			_, _ = io.Copy(io.Discard, stdin)
+		}
+	}()
+	out := json.NewEncoder(stdout)
+	if err := hold(ctx, o, finish, out); err != nil && !errors.Is(err, errOver) {
+		return out.Encode(report{Error: err.Error(), At: monotonic()})
+	}
+	return nil
+}
+
+func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encoder) error {
+	c, tap, done, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer done()
+	poll := func() time.Duration { return o.Poll }
+	// One that is to die has used the semaphore before: its connection and its
+	// scripts are there, and the replies that it counts are those of the acquire.
+	if o.DieAfter > 0 {
+		p, err := obtain(ctx, c, poll)
+		if err != nil {
+			return err
+		}
+		if _, err := release(ctx, p); err != nil {
+			return err
+		}
+		tap.OnReply(o.DieAfter, func() { _ = unix.Kill(unix.Getpid(), unix.SIGKILL) })
+	}
+	asked := monotonic()
+	p, err := obtain(ctx, c, poll)
+	if err != nil {
+		return err
+	}
+	if err := out.Encode(report{Granted: true, Asked: asked, At: monotonic()}); err != nil {
+		return err
+	}
+	end := work(ctx, p, finish, o.Work)
+	if !end.Told {
+		end.At = monotonic()
+		if end.Held, err = release(ctx, p); err != nil {
+			return err
+		}
+	}
+	return out.Encode(end)
+}
+
+func (o order) open() (algo.Client, *wire.Tap, func(), error) {
+	connect, err := Connector(o.URL)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, alg := range algo.All() {
+		if alg.Key != o.Algorithm {
+			continue
+		}
+		rdb := connect()
+		tap := &wire.Tap{}
+		tap.Attach(rdb)
+		c, err := alg.Open(algo.Setup{Redis: rdb, Prefix: o.Prefix, Name: o.Name, Limit: o.Limit, Timeout: o.Timeout})
+		if err != nil {
+			_ = rdb.Close()
+			return nil, nil, nil, err
+		}
+		return c, tap, func() {
+			c.Close()
+			_ = rdb.Close()
+		}, nil
+	}
+	return nil, nil, nil, fmt.Errorf("unknown algorithm %q", o.Algorithm)
+}
+
+// work works in small steps, and asks before each whether it may, until finish is
+// closed and for d after that. It does not know whether it is stopped meanwhile.
+func work(ctx context.Context, p algo.Permit, finish <-chan struct{}, d time.Duration) report {
+	var until time.Time
+	for left := d / step; left > 0; {
+		if !p.Check(ctx) {
+			end := report{At: monotonic(), Told: true}
+			if !until.IsZero() {
+				// It has known all the time when its trust would end.
+				end.Until = end.At - time.Since(until)
+			}
+			return end
+		}
+		if u := p.Until(); !u.IsZero() {
+			until = u
+		}
+		if !pause(ctx, step) {
+			break
+		}
+		select {
+		case <-finish:
+			left--
+		default:
+		}
+	}
+	return report{}
+}

@@ -1,0 +1,123 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/wire"
+)
+
+func interrupted() Scenario {
+	return Scenario{
+		Key: "release", Title: "An interrupted release", limit: 1, timeout: 300 * time.Millisecond,
+		About: "One permit, which times out after 300 ms. While its holder releases, the connection is cut: in turns before " +
+			"the request has arrived, when the program takes the error as final, as in the listings; and before the reply, " +
+			"when the program releases once more. Another client waits.",
+		run: runInterrupted,
+	}
+}
+
+func runInterrupted(ctx context.Context, s *stage) (*Result, error) {
+	if err := s.openWarm(ctx, 2, func(int) time.Duration { return 0 }); err != nil {
+		return nil, err
+	}
+	s.begin()
+	ctx, cancel := lasting(ctx, s.env.Duration+crashPatience)
+	defer cancel()
+	cut := &Cut{}
+	for cut.Replies == 0 || s.now() < s.env.Duration {
+		for _, how := range []wire.Cut{wire.Request, wire.Reply} {
+			if err := s.interrupt(ctx, how, cut); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r := s.result()
+	r.Cut = cut
+	r.judged(s.requests, s.now())
+	return r, nil
+}
+
+// interrupt is one release in trouble. Client 0 is the holder, 1 waits.
+func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
+	victim := s.clients[0]
+	r := judge.Request{Granted: true, Asked: s.now()}
+	poll := func() time.Duration { return s.env.Poll }
+	p, err := obtain(ctx, victim, poll)
+	if err != nil {
+		return err
+	}
+	r.Start = s.now()
+	next := s.await(ctx, 1, s.clients[1])
+	r.End = s.believed(p, func() { pause(ctx, settle) })
+	s.record(r)
+	victim.tap.CutNext(how)
+	held, err := release(ctx, p)
+	if how == wire.Reply && err != nil {
+		held, err = release(ctx, p)
+		if err != nil {
+			return err
+		}
+	}
+	victim.tap.CutNext(wire.None)
+	other := <-next
+	if other.err != nil {
+		return other.err
+	}
+	back := millis(other.request.Start - r.End)
+	if how == wire.Request {
+		cut.Lost++
+		cut.LostBackMS = max(cut.LostBackMS, back)
+	} else {
+		cut.Replies++
+		cut.BackMS = max(cut.BackMS, back)
+		if !held {
+			cut.Wrong++
+		}
+	}
+	other.request.End = s.now()
+	s.record(other.request)
+	_, err = release(ctx, other.permit)
+	return err
+}
+
+// believed holds p until do has returned and returns when the belief in it ended: at
+// the latest when the holder knows by itself that it may be gone.
+func (s *stage) believed(p algo.Permit, do func()) time.Duration {
+	until := p.Until()
+	do()
+	if renewed := p.Until(); !renewed.IsZero() {
+		until = renewed
+	}
+	now := s.now()
+	if until.IsZero() {
+		return now
+	}
+	return now - max(0, time.Since(until))
+}
+
+// waiter is a client that has got its permit, or an error.
+type waiter struct {
+	permit  algo.Permit
+	request judge.Request
+	err     error
+}
+
+// await has a client wait for a permit. It delivers in any case.
+func (s *stage) await(ctx context.Context, i int, c algo.Client) <-chan waiter {
+	ch := make(chan waiter, 1)
+	rng := s.chance(i)
+	go func() {
+		w := waiter{request: judge.Request{Client: i, Asked: s.now()}}
+		w.permit, w.err = obtain(ctx, c, func() time.Duration { return jitter(rng, s.env.Poll) })
+		if errors.Is(w.err, errOver) {
+			w.err = errors.New("a waiting client got no permit in time")
+		}
+		w.request.Granted, w.request.Start = w.err == nil, s.now()
+		ch <- w
+	}()
+	return ch
+}

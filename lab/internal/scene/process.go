@@ -1,0 +1,73 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/internal/child"
+)
+
+// holderPatience bounds what a holder process may take to report.
+const holderPatience = 15 * time.Second
+
+// holder is a holder process, seen from outside.
+type holder struct{ *child.Process }
+
+// HolderEnv is set in the environment of a holder process, whose program calls Hold.
+const HolderEnv = "BERTH_LAB_HOLDER"
+
+// hire starts a holder process, which works once it has a permit, and for d more when
+// it is told to finish.
+func (s *stage) hire(d time.Duration, dieAfter int) (*holder, error) {
+	cmd, err := child.Self(HolderEnv + "=1")
+	if err != nil {
+		return nil, err
+	}
+	p, err := child.Start(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start a holder process: %w", err)
+	}
+	err = p.Tell(order{
+		URL: s.env.URL, Prefix: s.env.Prefix, Name: s.name, Algorithm: s.alg.Key, Limit: s.limit,
+		Timeout: s.timeout, Poll: s.env.Poll, Work: d, DieAfter: dieAfter,
+	})
+	if err != nil {
+		p.Kill()
+		return nil, err
+	}
+	return &holder{p}, nil
+}
+
+// next returns the process's next report.
+func (h *holder) next() (r report, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), holderPatience)
+	defer cancel()
+	if err := h.Hear(ctx, &r); err != nil {
+		return r, fmt.Errorf("a holder process does not report: %w", err)
+	}
+	if r.Error != "" {
+		return r, fmt.Errorf("a holder process failed: %s", r.Error)
+	}
+	return r, nil
+}
+
+// gone waits until the process has ended by itself.
+func (h *holder) gone() error {
+	for {
+		switch _, err := h.next(); {
+		case errors.Is(err, child.ErrEnded):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// finish tells the process that its last stretch of work begins.
+func (h *holder) finish() error { return h.Tell(struct{}{}) }
+
+func (h *holder) signal(sig unix.Signal) error { return h.Cmd.Process.Signal(sig) }

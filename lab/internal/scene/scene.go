@@ -1,0 +1,90 @@
+// Package scene has the laboratory's scenarios: each puts a semaphore into one
+// kind of trouble and notes what its clients believed meanwhile.
+package scene
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berth-go/berth/lab/internal/algo"
+)
+
+// Scenario is one kind of trouble.
+type Scenario struct {
+	Key   string // for the command line and for machines
+	Title string
+	About string // what is done, for people who read the results
+	run   func(ctx context.Context, s *stage) (*Result, error)
+	limit int
+	// timeout is when a permit is lost that nobody keeps alive.
+	timeout time.Duration
+}
+
+// The text's default time-out, for scenarios in which it should not matter.
+const longTimeout = 10 * time.Second
+
+// All returns the scenarios in the order in which they are told.
+func All() []Scenario {
+	return []Scenario{
+		clocks("clocks-10ms", 10*time.Millisecond, "10 ms"),
+		clocks("clocks-100ms", 100*time.Millisecond, "100 ms"),
+		clocks("clocks-1s", time.Second, "1 s"),
+		clocks("clocks-1h", time.Hour, "1 h"),
+		contention(), crashes(), paused(), interrupted(), fairness(), growth(),
+	}
+}
+
+// Run runs one algorithm through the scenario. It leaves no keys behind, or
+// returns a *LeftoverError.
+func (sc Scenario) Run(ctx context.Context, env *Env, alg algo.Algorithm) (r *Result, err error) {
+	s := newStage(env, sc.Key, alg, sc.limit, sc.timeout)
+	r, err = sc.run(ctx, s)
+	closed := s.close(ctx)
+	switch {
+	case err != nil && closed != nil:
+		return nil, fmt.Errorf("%s, %s: %w\n%w", sc.Key, alg.Title, err, closed)
+	case err != nil:
+		return nil, fmt.Errorf("%s, %s: %w", sc.Key, alg.Title, err)
+	case closed != nil:
+		return nil, closed
+	}
+	return r, nil
+}
+
+// clocks has half of the clients' machines slow by off.
+func clocks(key string, off time.Duration, words string) Scenario {
+	c := crowd{clients: 8, hold: 15 * time.Millisecond, off: everyOther(-off)}
+	return Scenario{
+		Key: key, Title: "Clocks " + words + " apart", limit: 3, timeout: longTimeout,
+		About: fmt.Sprintf("8 clients want 3 permits, for about 15 ms each, again and again. "+
+			"The clocks of 4 of them are %s slow. Permits time out after 10 s.", words),
+		run: c.run,
+	}
+}
+
+// everyOther returns the clocks of a crowd of which every other one is off, the first is right.
+func everyOther(off time.Duration) func(i int) time.Duration {
+	return func(i int) time.Duration { return time.Duration(i%2) * off }
+}
+
+// contention has many clients for few permits.
+func contention() Scenario {
+	c := crowd{clients: 64, hold: 10 * time.Millisecond}
+	return Scenario{
+		Key: "contention", Title: "Contention", limit: 5, timeout: longTimeout,
+		About: "64 clients, each with connections of its own, want 5 permits, for about 10 ms each, again and again. " +
+			"No algorithm can give more than 500 permits per second.",
+		run: c.run,
+	}
+}
+
+func fairness() Scenario {
+	q := queue{requests: 30, gap: 6 * time.Millisecond, hold: 30 * time.Millisecond}
+	return Scenario{
+		Key: "fairness", Title: "Fairness", limit: 3, timeout: longTimeout,
+		About: "30 clients come one after the other, 6 ms apart, and want one of 3 permits once, for 30 ms: " +
+			"a queue builds up and drains. Then again from the beginning.",
+		run: q.run,
+	}
+}

@@ -1,0 +1,233 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/wire"
+)
+
+const (
+	// cleanTimeout bounds what is done after the end.
+	cleanTimeout = 3 * time.Second
+	// settle is given to a client to be surely waiting when something happens.
+	settle = 30 * time.Millisecond
+)
+
+// Env is where scenarios run.
+type Env struct {
+	// Connect returns a client of the store. The scenario closes it.
+	Connect func() redis.UniversalClient
+	// URL is where processes find the store.
+	URL    string
+	Prefix string // of all keys
+	// Duration is how long one algorithm is watched in one scenario.
+	Duration time.Duration
+	Seed     uint64
+	// Poll is the mean pause of a client that was refused.
+	Poll time.Duration
+	// Embedded says that the store is no real Redis.
+	Embedded bool
+}
+
+// stage is one algorithm in one scenario.
+type stage struct {
+	env      *Env
+	alg      algo.Algorithm
+	scenario string
+	name     string
+	limit    int
+	timeout  time.Duration
+	start    time.Duration // by the machine's monotonic clock
+	control  redis.UniversalClient
+
+	clients []*client
+	names   []string // of all semaphores used
+
+	mu       sync.Mutex
+	requests []judge.Request // guarded by mu
+}
+
+// client is one client with its own connections.
+type client struct {
+	algo.Client
+	rdb redis.UniversalClient
+	tap wire.Tap
+}
+
+func newStage(env *Env, scenario string, alg algo.Algorithm, limit int, timeout time.Duration) *stage {
+	s := &stage{env: env, alg: alg, scenario: scenario, limit: limit, timeout: timeout, control: env.Connect()}
+	s.rename("")
+	return s
+}
+
+// rename goes on with a fresh semaphore.
+func (s *stage) rename(suffix string) {
+	s.name = s.scenario + "." + s.alg.Key + suffix
+	s.names = append(s.names, s.name)
+}
+
+func (s *stage) setup(rdb redis.UniversalClient, off time.Duration) algo.Setup {
+	return algo.Setup{
+		Redis: rdb, Prefix: s.env.Prefix, Name: s.name,
+		Limit: s.limit, Timeout: s.timeout, ClockOff: off,
+	}
+}
+
+// open adds a client whose clock is off.
+func (s *stage) open(off time.Duration) (*client, error) {
+	c := &client{rdb: s.env.Connect()}
+	c.tap.Attach(c.rdb)
+	var err error
+	if c.Client, err = s.alg.Open(s.setup(c.rdb, off)); err != nil {
+		_ = c.rdb.Close()
+		return nil, err
+	}
+	s.clients = append(s.clients, c)
+	return c, nil
+}
+
+// openWarm adds clients that have used the semaphore once, one after the other:
+// connections and scripts are no part of what is measured.
+func (s *stage) openWarm(ctx context.Context, n int, off func(i int) time.Duration) error {
+	for i := range n {
+		c, err := s.open(off(i))
+		if err != nil {
+			return err
+		}
+		p, ok, err := c.Acquire(ctx, func() {})
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if _, err := p.Release(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin starts the time of the run.
+func (s *stage) begin() { s.start = monotonic() }
+
+// now is the time of the run.
+func (s *stage) now() time.Duration { return monotonic() - s.start }
+
+func (s *stage) record(r judge.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, r)
+}
+
+// sent returns how many commands all clients have sent.
+func (s *stage) sent() (n int64) {
+	for _, c := range s.clients {
+		n += c.tap.Commands()
+	}
+	return n
+}
+
+func (s *stage) result() *Result {
+	return &Result{
+		Scenario: s.scenario, Algorithm: s.alg.Key, Title: s.alg.Title,
+		Limit: s.limit, Clients: len(s.clients), TimeoutMS: millis(s.timeout),
+	}
+}
+
+// work is what a real server says that it has done so far. It is nil for the embedded store, which
+// keeps no books, and for a cluster, where each node has its own.
+func (s *stage) work(ctx context.Context) *measure.Work {
+	if _, cluster := s.control.(*redis.ClusterClient); cluster || s.env.Embedded {
+		return nil
+	}
+	w, err := measure.Ask(ctx, s.control)
+	if err != nil {
+		return nil
+	}
+	return &w
+}
+
+// close ends all clients and removes the keys. It works after ctx has ended,
+// too, and reports what may have been left.
+func (s *stage) close(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, c := range s.clients {
+		all.Go(func() {
+			c.Close()
+			_ = c.rdb.Close()
+		})
+	}
+	all.Wait()
+	defer s.control.Close()
+	return Clean(ctx, s.control, s.env.Prefix, s.names)
+}
+
+// Clean removes what semaphores have left, also when ctx has ended.
+func Clean(ctx context.Context, rdb redis.UniversalClient, prefix string, names []string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+	defer cancel()
+	for _, name := range names {
+		if err := rdb.Del(ctx, algo.Keys(prefix, name)...).Err(); err != nil {
+			return &LeftoverError{Prefix: prefix, Err: err}
+		}
+	}
+	return nil
+}
+
+// LeftoverError says that keys could not be removed.
+type LeftoverError struct {
+	Prefix string
+	Err    error
+}
+
+// Error implements error.
+func (e *LeftoverError) Error() string {
+	return fmt.Sprintf("keys may be left: remove those that match %s:* and lock:%s:*: %v", e.Prefix, e.Prefix, e.Err)
+}
+
+// Unwrap returns why.
+func (e *LeftoverError) Unwrap() error { return e.Err }
+
+// obtain gets a permit: it waits in the algorithm's queue, or comes again and
+// again, with a pause of about poll, until ctx ends. It returns errOver then.
+func obtain(ctx context.Context, c algo.Client, poll func() time.Duration) (algo.Permit, error) {
+	for {
+		p, ok, err := c.Acquire(ctx, func() {})
+		switch {
+		case err == nil && ok:
+			return p, nil
+		case ctx.Err() != nil:
+			return nil, errOver
+		case err != nil:
+			return nil, err
+		}
+		if !pause(ctx, poll()) {
+			return nil, errOver
+		}
+	}
+}
+
+// errOver says that the time of the run is over.
+var errOver = errors.New("the run is over")
+
+// pause waits for d and returns false if ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,191 @@
+// Command lab puts the source text's semaphores and berth's own into the same kinds of trouble and
+// measures what comes of it; docs/comparison.md tells how to read it.
+//
+//	go run ./lab
+//	go run ./lab --scenario clocks-10ms --algorithm basic,berth
+//	go run ./lab --redis unix:///run/redis.sock --html lab.html
+//
+// What is judged is what clients believe, from the moment in which they are told that they have a
+// permit until they begin to give it back or are told that it is lost; see package judge. Package
+// scene has the kinds of trouble, package algo the semaphores, package report what is told about
+// the results.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/report"
+	"github.com/berth-go/berth/lab/internal/scene"
+)
+
+const (
+	minDuration, maxDuration = 100 * time.Millisecond, time.Minute
+	minPoll, maxPoll         = time.Millisecond, time.Second
+)
+
+func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// command is the program; it returns the code to exit with.
+func command(args []string, in io.Reader, stdout, stderr io.Writer) int {
+	return measure.Run("lab", stderr, func(ctx context.Context) error {
+		if os.Getenv(scene.HolderEnv) != "" {
+			return scene.Hold(ctx, in, stdout)
+		}
+		f, err := parse(args, stderr)
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return f.run(ctx, stdout)
+	})
+}
+
+// flags are what the user asked for.
+type flags struct {
+	cfg                   Config
+	scenarios, algorithms string
+	json                  bool
+	html                  string
+}
+
+const help = `Measures the trade-offs of semaphores on Redis: those of "Redis in Action",
+section 6.3, and berth's. Each is put into the same trouble, and judged by what
+its clients believe to hold.
+
+Runs on an embedded store, or on the Redis of --redis, which is put under load.
+All keys begin with a random prefix and are removed at the end. Exits with 1 if
+berth exceeded its limit.
+
+Usage: go run ./lab [flags]
+
+`
+
+func parse(args []string, stderr io.Writer) (*flags, error) {
+	f := &flags{}
+	fs := flag.NewFlagSet("lab", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprint(stderr, help)
+		fs.PrintDefaults()
+		fmt.Fprintln(stderr, "\nScenarios:")
+		for _, s := range scene.All() {
+			fmt.Fprintf(stderr, "  %-14s %s\n", s.Key, s.Title)
+		}
+		fmt.Fprintln(stderr, "\nAlgorithms:")
+		for _, a := range algo.All() {
+			fmt.Fprintf(stderr, "  %-14s %s\n", a.Key, a.Title)
+		}
+	}
+	fs.StringVar(&f.cfg.URL, "redis", "", "`URL` of the Redis to use; redis+cluster:// and redis+sentinel:// as go-redis' ParseClusterURL and ParseFailoverURL")
+	fs.StringVar(&f.scenarios, "scenario", "", "only these `scenarios`, separated by commas, by name or by what it begins with")
+	fs.StringVar(&f.algorithms, "algorithm", "", "only these `algorithms`, separated by commas")
+	fs.DurationVar(&f.cfg.Duration, "duration", time.Second, "how long to watch one algorithm in one scenario, 100ms to 1m")
+	fs.DurationVar(&f.cfg.Poll, "poll", 10*time.Millisecond, "how long clients that were refused wait, on average")
+	fs.Uint64Var(&f.cfg.Seed, "seed", 0, "for the random pauses; default: another one each time")
+	fs.BoolVar(&f.json, "json", false, "print JSON instead of tables")
+	fs.StringVar(&f.html, "html", "", "also write a page with pictures to this `file`")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		}
+		return nil, measure.Errorf(measure.Usage, "see --help")
+	}
+	if fs.NArg() > 0 {
+		return nil, measure.Errorf(measure.Usage, "unexpected argument %q; see --help", fs.Arg(0))
+	}
+	seeded := false
+	fs.Visit(func(g *flag.Flag) { seeded = seeded || g.Name == "seed" })
+	if !seeded {
+		f.cfg.Seed = rand.Uint64N(1_000_000) //nolint:gosec // short enough to type
+	}
+	return f, f.complete(stderr)
+}
+
+// complete checks what was parsed and fills in the rest.
+func (f *flags) complete(stderr io.Writer) (err error) {
+	cfg := &f.cfg
+	if cfg.Duration < minDuration || cfg.Duration > maxDuration {
+		return measure.Errorf(measure.Usage, "--duration %v: it must be from %v to %v", cfg.Duration, minDuration, maxDuration)
+	}
+	if cfg.Poll < minPoll || cfg.Poll > maxPoll {
+		return measure.Errorf(measure.Usage, "--poll %v: it must be from %v to %v", cfg.Poll, minPoll, maxPoll)
+	}
+	if cfg.Scenarios, err = measure.Choose("scenario", f.scenarios, scene.All(), func(s scene.Scenario) string { return s.Key }); err != nil {
+		return err
+	}
+	if cfg.Algorithms, err = measure.Choose("algorithm", f.algorithms, algo.All(), func(a algo.Algorithm) string { return a.Key }); err != nil {
+		return err
+	}
+	progress := measure.NewProgress("lab", stderr)
+	cfg.Step = func(n, all int, scenario, algorithm string) {
+		progress.Step(scenario, fmt.Sprintf("%d of %d, %s: %s", n, all, scenario, algorithm))
+	}
+	cfg.Done = progress.Done
+	return nil
+}
+
+// run measures and tells.
+func (f *flags) run(ctx context.Context, stdout io.Writer) error {
+	var page *os.File
+	if f.html != "" {
+		var err error // better now than after a minute's work
+		if page, err = os.Create(f.html); err != nil {
+			return measure.Errorf(measure.Output, "the page cannot be written: %w", err)
+		}
+		defer page.Close()
+	}
+	rep, err := Run(ctx, f.cfg)
+	if rep == nil || len(rep.Results) == 0 || ctx.Err() != nil {
+		return err
+	}
+	rep.Command = f.commandLine()
+	if werr := f.write(stdout, rep, page); werr != nil && err == nil {
+		err = measure.Errorf(measure.Output, "the result could not be written: %w", werr)
+	}
+	if keys := rep.Broken(); err == nil && len(keys) > 0 {
+		return measure.Errorf(measure.Failure, "berth exceeded its limit in %s: this must not happen", strings.Join(keys, ", "))
+	}
+	return err
+}
+
+func (f *flags) write(stdout io.Writer, rep *report.Report, page *os.File) error {
+	if page != nil {
+		if err := rep.HTML(page); err != nil {
+			return err
+		}
+	}
+	if !f.json {
+		return rep.Text(stdout)
+	}
+	enc := json.NewEncoder(stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(rep)
+}
+
+// commandLine is what makes such a report again, without the URL and its secrets.
+func (f *flags) commandLine() string {
+	line := "go run ./lab"
+	for _, w := range [][2]string{{" --scenario ", f.scenarios}, {" --algorithm ", f.algorithms}} {
+		if w[1] != "" {
+			line += w[0] + w[1]
+		}
+	}
+	if f.cfg.URL != "" {
+		line += " --redis URL"
+	}
+	return line + fmt.Sprintf(" --duration %v --poll %v --seed %d", f.cfg.Duration, f.cfg.Poll, f.cfg.Seed)
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/lab/internal/algo"
+	"github.com/berth-go/berth/lab/internal/report"
+	"github.com/berth-go/berth/lab/internal/scene"
+)
+
+// Config is one run.
+type Config struct {
+	Scenarios  []scene.Scenario
+	Algorithms []algo.Algorithm
+	Duration   time.Duration
+	Poll       time.Duration
+	Seed       uint64
+	URL        string // where to run; without, on an embedded store
+	// Step hears what begins, number n of all; Done that nothing more does.
+	Step func(n, all int, scenario, algorithm string)
+	Done func()
+}
+
+// Run runs every algorithm through every scenario. When it fails in the middle,
+// the report has what was found until then.
+func Run(ctx context.Context, cfg Config) (*report.Report, error) {
+	began := time.Now()
+	env, done, err := cfg.env()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	defer cfg.Done()
+	rdb := env.Connect()
+	defer rdb.Close()
+	rep := &report.Report{
+		At: began.UTC().Truncate(time.Second), Embedded: env.Embedded, CPUs: runtime.NumCPU(),
+		Seed: cfg.Seed, DurationMS: cfg.Duration.Milliseconds(),
+		PollMS: float64(cfg.Poll.Microseconds()) / 1000, Scenarios: cfg.Scenarios,
+	}
+	if rep.Store, err = storeName(ctx, rdb, env.Embedded); err != nil {
+		return nil, measure.Errorf(measure.Unavailable, "redis cannot be used: %w", err)
+	}
+	err = cfg.runAll(ctx, env, rdb, rep)
+	rep.TookSecond = time.Since(began).Seconds()
+	rep.Complete = err == nil
+	if err != nil {
+		rep.Failure = err.Error()
+	}
+	return rep, err
+}
+
+func (cfg Config) runAll(ctx context.Context, env *scene.Env, rdb redis.UniversalClient, rep *report.Report) error {
+	ctx, stop := watch(ctx, rdb)
+	defer stop()
+	all, n := len(cfg.Scenarios)*len(cfg.Algorithms), 0
+	for _, sc := range cfg.Scenarios {
+		for _, alg := range cfg.Algorithms {
+			n++
+			cfg.Step(n, all, sc.Title, alg.Title)
+			res, err := sc.Run(ctx, env, alg)
+			if err != nil {
+				return failure(ctx, rdb, fmt.Errorf("after %d of %d: %w", n-1, all, err))
+			}
+			rep.Results = append(rep.Results, res)
+		}
+	}
+	return nil
+}
+
+// failure says whether Redis is why it did not go on.
+func failure(ctx context.Context, rdb redis.UniversalClient, err error) error {
+	gone := context.Cause(ctx)
+	if ctx.Err() == nil {
+		gone = ping(ctx, rdb)
+	}
+	if errors.Is(gone, errGone) {
+		return measure.Errorf(measure.Unavailable, "%w: %w", gone, err)
+	}
+	return err
+}
+
+// env makes the surroundings of the scenarios.
+func (cfg Config) env() (*scene.Env, func(), error) {
+	env := &scene.Env{
+		URL: cfg.URL, Prefix: measure.NewPrefix("berth-lab-"), Duration: cfg.Duration, Seed: cfg.Seed, Poll: cfg.Poll,
+	}
+	done := func() {}
+	if cfg.URL == "" {
+		store := miniredis.NewMiniRedis()
+		store.ClockTTL(true)
+		if err := store.Start(); err != nil {
+			return nil, nil, err
+		}
+		env.Embedded, env.URL, done = true, "redis://"+store.Addr(), store.Close
+	}
+	var err error
+	if env.Connect, err = scene.Connector(env.URL); err != nil {
+		return nil, nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
+	}
+	return env, done, nil
+}
+
+// storeName asks what it is that runs there, and whether it answers at all.
+func storeName(ctx context.Context, rdb redis.UniversalClient, embedded bool) (string, error) {
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return "", err
+	}
+	if embedded {
+		return "the embedded store", nil
+	}
+	return "Redis " + measure.Version(ctx, rdb), nil
+}
+
+const (
+	watchEvery   = 250 * time.Millisecond
+	watchTimeout = 3 * time.Second
+)
+
+// errGone says that Redis has gone in the middle of the run.
+var errGone = errors.New("redis does not answer any more")
+
+// watch returns a context that ends with errGone when Redis stops answering:
+// some algorithms would patiently wait for it to come back.
+func watch(ctx context.Context, rdb redis.UniversalClient) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	tick := time.NewTicker(watchEvery)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := ping(ctx, rdb); err != nil && ctx.Err() == nil {
+					cancel(err)
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-done
+	}
+}
+
+// ping asks twice, as one connection may have been cut, and returns an errGone.
+func ping(ctx context.Context, rdb redis.UniversalClient) error {
+	var err error
+	for range 2 {
+		once, cancel := context.WithTimeout(ctx, watchTimeout)
+		err = rdb.Ping(once).Err()
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%w: %w", errGone, err)
+}
