@@ -32,15 +32,11 @@ type result struct {
 
 // work is the whole of a worker process.
 func work(ctx context.Context, j job) (result, error) {
-	rdb, err := store.Connect(j.Redis)
+	rdb, client, err := store.Client(j.Redis)
 	if err != nil {
 		return result{}, err
 	}
 	defer rdb.Close()
-	client, err := berth.New(rdb)
-	if err != nil {
-		return result{}, err
-	}
 	defer client.Close()
 	caller, err := newCaller(client, j)
 	if err != nil {
