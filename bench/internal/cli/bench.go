@@ -146,7 +146,7 @@ func clean(ctx context.Context, url, prefix string) error {
 // redis returns the Redis to measure on, and how to leave it.
 func (o *options) redis(ctx context.Context) (url string, own bool, stop func(), err error) {
 	if o.url == "" {
-		s, err := redisd.Start(ctx)
+		s, err := redisd.Start()
 		if err != nil {
 			return "", false, nil, errorf(unavailable, "%w", err)
 		}
