@@ -110,7 +110,7 @@ func library(all []*source) []*source {
 }
 
 func isTestSupport(dir string) bool {
-	return slices.ContainsFunc([]string{"berthtest", "internal/redistest", "internal/testenv", "tests"},
+	return slices.ContainsFunc([]string{"berthtest", "internal/redisserver", "internal/redistest", "internal/testenv", "tests"},
 		func(parent string) bool { return within(dir, parent) })
 }
 

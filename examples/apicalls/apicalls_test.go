@@ -23,11 +23,8 @@ func TestMain(m *testing.M) {
 func TestNoCallIsRefused(t *testing.T) {
 	t.Parallel()
 	s := settings{redis: redistest.Start(t).URL(), processes: 3, clients: 6, calls: 5, limit: 4}
-	server, err := startAPI(s.limit, 10*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.close()
+	server := startAPI(s.limit, 10*time.Millisecond)
+	defer server.Close()
 	for _, limit := range []int{0, s.limit} {
 		all, seen, err := s.phase(t.Context(), server, limit)
 		if err != nil {
@@ -57,14 +54,11 @@ func TestProgramOnTheEmbeddedStore(t *testing.T) {
 // TestNoCallWithoutRedis: a limit that cannot be asked for is not passed over.
 func TestNoCallWithoutRedis(t *testing.T) {
 	t.Parallel()
-	server, err := startAPI(1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.close()
+	server := startAPI(1, 0)
+	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	_, err = work(ctx, job{Redis: "redis://127.0.0.1:1", URL: server.url(), Clients: 2, Calls: 1, Limit: 1})
+	_, err := work(ctx, job{Redis: "redis://127.0.0.1:1", URL: server.URL, Clients: 2, Calls: 1, Limit: 1})
 	if !errors.Is(err, berth.ErrUnreachable) || server.reset().served != 0 {
 		t.Errorf("got %v", err)
 	}

@@ -55,11 +55,8 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	}
 	defer redis.Close()
 	s.redis = redis.URL
-	server, err := startAPI(s.limit, s.takes)
-	if err != nil {
-		return err
-	}
-	defer server.close()
+	server := startAPI(s.limit, s.takes)
+	defer server.Close()
 	fmt.Fprintf(out, "%v\n%d processes with %d clients each; the API allows %d calls at once\n\n", redis, s.processes, s.clients, s.limit)
 	return s.compare(ctx, out, server)
 }
@@ -84,7 +81,7 @@ func (s settings) compare(ctx context.Context, out io.Writer, server *api) error
 
 // phase has all worker processes call, and adds up what they and the API saw.
 func (s settings) phase(ctx context.Context, server *api, limit int) (all result, seen tally, err error) {
-	j := job{Redis: s.redis, URL: server.url(), Clients: s.clients, Calls: s.calls, Limit: limit}
+	j := job{Redis: s.redis, URL: server.URL, Clients: s.clients, Calls: s.calls, Limit: limit}
 	results, err := fleet.Run[result](ctx, slices.Repeat([]job{j}, s.processes))
 	for _, r := range results {
 		all.Calls = append(all.Calls, r.Calls...)

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 )
@@ -12,10 +11,10 @@ import (
 // api is somebody's API: it works on so many calls at once and answers 429 to
 // those above. It counts both.
 type api struct {
-	server   *http.Server
-	listener net.Listener
-	limit    int
-	takes    time.Duration
+	*httptest.Server
+
+	limit int
+	takes time.Duration
 
 	mu sync.Mutex
 	tally
@@ -30,20 +29,11 @@ type tally struct {
 }
 
 // startAPI serves an API on a free port of the loopback interface.
-func startAPI(limit int, takes time.Duration) (*api, error) {
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	a := &api{listener: listener, limit: limit, takes: takes}
-	a.server = &http.Server{Handler: a, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = a.server.Serve(listener) }() // until close
-	return a, nil
+func startAPI(limit int, takes time.Duration) *api {
+	a := &api{limit: limit, takes: takes}
+	a.Server = httptest.NewServer(a)
+	return a
 }
-
-func (a *api) close() { a.server.Close() }
-
-func (a *api) url() string { return "http://" + a.listener.Addr().String() + "/things" }
 
 // reset starts the count anew and returns the old one.
 func (a *api) reset() tally {

@@ -6,8 +6,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthhttp"
@@ -32,15 +34,11 @@ type result struct {
 
 // work is the whole of a worker process.
 func work(ctx context.Context, j job) (result, error) {
-	rdb, err := store.Connect(j.Redis)
+	rdb, client, err := store.Client(j.Redis)
 	if err != nil {
 		return result{}, err
 	}
 	defer rdb.Close()
-	client, err := berth.New(rdb)
-	if err != nil {
-		return result{}, err
-	}
 	defer client.Close()
 	caller, err := newCaller(client, j)
 	if err != nil {
@@ -55,9 +53,7 @@ type caller struct {
 	http *http.Client
 	url  string
 	log  stats.Log
-
-	mu   sync.Mutex
-	sent int // guarded by mu
+	sent atomic.Int64
 }
 
 // newCaller returns one that keeps to j.Limit, if there is one: that is all a
@@ -77,21 +73,19 @@ func newCaller(client *berth.Client, j job) (*caller, error) {
 }
 
 func (c *caller) all(ctx context.Context, j job) (result, error) {
-	var wg sync.WaitGroup
-	errs := make(chan error, j.Clients)
+	var clients errgroup.Group
 	for range j.Clients {
-		wg.Go(func() {
+		clients.Go(func() error {
 			for range j.Calls {
 				if err := c.call(ctx); err != nil {
-					errs <- err
-					return
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	close(errs)
-	return result{Calls: c.log.Times(), Sent: c.sent}, <-errs // nil if there is none
+	err := clients.Wait()
+	return result{Calls: c.log.Times(), Sent: int(c.sent.Load())}, err
 }
 
 // call calls until it is not refused, with growing and random pauses: what a
@@ -117,9 +111,7 @@ func (c *caller) call(ctx context.Context) error {
 }
 
 func (c *caller) once(ctx context.Context) (status int, err error) {
-	c.mu.Lock()
-	c.sent++
-	c.mu.Unlock()
+	c.sent.Add(1)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, http.NoBody)
 	if err != nil {
 		return 0, err

@@ -1,17 +1,13 @@
--- Takes the next page of a host: one that a process took and did not finish in
--- time, or else the oldest of those still to do.
+-- Takes the page of a host that has been due for longest. It is due again, for somebody
+-- else, unless it is finished in time: whoever took it has died or lost Redis.
 --
--- KEYS[1]  what the names of this crawl's keys begin with, hash tag included
--- ARGV[1]  the host
--- ARGV[2]  milliseconds until the page counts as not finished
--- Returns  "DEPTH URL", "" for none
-local busy = KEYS[1] .. 'busy:' .. ARGV[1]
+-- KEYS[1]  the host's pages, see frontier.go
+-- ARGV[1]  milliseconds to finish the page
+-- Returns  its URL, or nil for none
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local page = redis.call('ZRANGEBYSCORE', busy, '-inf', now, 'LIMIT', 0, 1)[1]
-	or redis.call('LPOP', KEYS[1] .. 'todo:' .. ARGV[1])
-if not page then
-	return ''
+local page = redis.call('ZRANGEBYSCORE', KEYS[1], 0, now, 'LIMIT', 0, 1)[1]
+if page then
+	redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[1]), page)
 end
-redis.call('ZADD', busy, string.format('%.0f', now + ARGV[2]), page)
 return page

@@ -3,130 +3,101 @@ package main
 import (
 	"context"
 	_ "embed"
-	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed claim.lua
-	claimText string
-	//go:embed finish.lua
-	finishText string
+//go:embed claim.lua
+var claimText string
 
-	claimScript  = redis.NewScript(claimText)
-	finishScript = redis.NewScript(finishText)
-)
+var claimScript = redis.NewScript(claimText)
 
-// frontier is what a crawl has seen and what it has still to do. It is in Redis,
-// so that a crawl outlives every process that works on it.
+// frontier is what a crawl has seen and what it has still to do. It is in Redis, so that
+// a crawl outlives every process that works on it.
+//
+// The pages of a host are a sorted set. The score of one that is to do is the time in ms
+// at which it is due, the score of one that is done says what became of it.
 type frontier struct {
-	rdb  *redis.Client
-	base string // what all keys begin with
-	most int    // pages of one host
-	hold time.Duration
+	rdb *redis.Client
+	job job
 }
-
-// page is one place in the crawl.
-type page struct {
-	url   string
-	host  string
-	depth int
-}
-
-// String returns the page as the scripts keep it in Redis: its depth and its URL.
-func (p page) String() string { return fmt.Sprintf("%d %s", p.depth, p.url) }
 
 // What can become of a page.
 const (
-	fetched    = "ok"
-	moved      = "moved"
-	failed     = "failed"
-	disallowed = "disallowed"
+	fetched    = -1
+	failed     = -2
+	disallowed = -3
 )
 
-func newFrontier(rdb *redis.Client, j job) *frontier {
-	// What takes twice as long as a request may, has died or lost its Redis.
-	return &frontier{rdb, fmt.Sprintf("crawl:{%s}:", j.Name), j.Most, 2 * j.Timeout}
-}
+// due is the score of a new page: it is due at once.
+const due = 1
+
+func (f *frontier) key(of string) string { return "crawl:{" + f.job.Name + "}:" + of }
+
+// hold is how long a page may take before it is given to somebody else.
+func (f *frontier) hold() time.Duration { return 2 * f.job.Timeout }
 
 // add notes pages to do. Those that the crawl has seen already are ignored.
-func (f *frontier) add(ctx context.Context, pages []page) error {
-	_, err := f.finish(ctx, page{}, "", 0, pages)
+func (f *frontier) add(ctx context.Context, pages []*url.URL) error {
+	_, err := f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		for _, page := range pages {
+			p.ZAddNX(ctx, f.key(hostOf(page)), redis.Z{Score: due, Member: page.String()})
+		}
+		return nil
+	})
 	return err
 }
 
-// claim takes a page of host; false if there is none. A page that is not
-// finished in time is given to the next who asks.
-func (f *frontier) claim(ctx context.Context, host string) (page, bool, error) {
-	text, err := claimScript.Run(ctx, f.rdb, []string{f.base}, host, f.hold.Milliseconds()).Text()
-	depth, url, ok := strings.Cut(text, " ")
-	if err != nil || !ok {
-		return page{}, false, err
+// claim takes a page of host; redis.Nil if none is due.
+func (f *frontier) claim(ctx context.Context, host string) (string, error) {
+	return claimScript.Run(ctx, f.rdb, []string{f.key(host)}, f.hold().Milliseconds()).Text()
+}
+
+// finish notes the pages that a page links to, and then what became of it: if this
+// process dies in between, somebody claims the page again. Repeating it is harmless.
+func (f *frontier) finish(ctx context.Context, host, page string, outcome float64, links []*url.URL) error {
+	known, err := f.rdb.ZCard(ctx, f.key(host)).Result()
+	if err != nil {
+		return err
 	}
-	n, err := strconv.Atoi(depth)
-	return page{url, host, n}, err == nil, err
-}
-
-// finish notes what became of a claimed page; false if somebody else did before.
-// Repeating it is harmless.
-func (f *frontier) finish(ctx context.Context, p page, outcome string, size int, links []page) (bool, error) {
-	args := []any{p.host, "", outcome, size, f.most}
-	if outcome != "" {
-		args[1] = p.String()
+	if known >= int64(f.job.Most) {
+		links = slices.DeleteFunc(links, func(u *url.URL) bool { return hostOf(u) == host })
 	}
-	for _, link := range links {
-		args = append(args, link.host, link.depth, link.url)
+	if err := f.add(ctx, links); err != nil {
+		return err
 	}
-	return finishScript.Run(ctx, f.rdb, []string{f.base}, args...).Bool()
+	return f.rdb.ZAddXX(ctx, f.key(host), redis.Z{Score: outcome, Member: page}).Err()
 }
 
-// waiting tells whether host has pages that are not finished.
-func (f *frontier) waiting(ctx context.Context, host string) (bool, error) {
-	some, err := f.rdb.Exists(ctx, f.base+"todo:"+host, f.base+"busy:"+host).Result()
-	return some > 0, err
-}
-
-// status returns the hosts, and how many pages are to do or being done.
-func (f *frontier) status(ctx context.Context) (hosts []string, left int, err error) {
-	if hosts, err = f.rdb.SMembers(ctx, f.base+"hosts").Result(); err != nil {
-		return nil, 0, err
-	}
-	slices.Sort(hosts)
-	n, err := f.counts(ctx, "all")
-	return hosts, n["pending"], err
-}
-
-// counts returns how many pages came to what: of "all", or of "host:" and a host.
-func (f *frontier) counts(ctx context.Context, of string) (map[string]int, error) {
-	texts, err := f.rdb.HGetAll(ctx, f.base+of).Result()
-	counts := map[string]int{}
-	for name, text := range texts {
-		counts[name], _ = strconv.Atoi(text) // HINCRBY wrote it
-	}
-	return counts, err
-}
-
-// robots returns what is known of host's robots.txt; redis.Nil for nothing.
-func (f *frontier) robots(ctx context.Context, host string) ([]byte, error) {
-	return f.rdb.HGet(ctx, f.base+"robots", host).Bytes()
-}
-
-func (f *frontier) setRobots(ctx context.Context, host string, raw []byte) error {
-	return f.rdb.HSet(ctx, f.base+"robots", host, raw).Err()
-}
-
-// forget deletes all of the crawl.
-func (f *frontier) forget(ctx context.Context) error {
-	keys := f.rdb.Scan(ctx, 0, f.base+"*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if err := f.rdb.Del(ctx, keys.Val()).Err(); err != nil {
-			return err
+// counts returns how many pages of hosts are to do, and at 1 to 3 how many were fetched,
+// failed and were disallowed, all at one moment.
+func (f *frontier) counts(ctx context.Context, hosts ...string) (n [4]int64, err error) {
+	counts, err := f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		for _, host := range hosts {
+			p.ZCount(ctx, f.key(host), "0", "inf")
+			for outcome := 1; outcome < len(n); outcome++ {
+				score := strconv.Itoa(-outcome)
+				p.ZCount(ctx, f.key(host), score, score)
+			}
 		}
+		return nil
+	})
+	for i, count := range counts {
+		n[i%len(n)] += count.(*redis.IntCmd).Val()
 	}
-	return keys.Err()
+	return n, err
+}
+
+// rules returns what host asks of crawlers, by the robots.txt that setRobots noted.
+func (f *frontier) rules(ctx context.Context, host string) (rules, error) {
+	answer, err := f.rdb.HGet(ctx, f.key("robots"), host).Bytes()
+	return parseRules(answer, f.job.PerHost), err
+}
+
+func (f *frontier) setRobots(ctx context.Context, host string, answer []byte) error {
+	return f.rdb.HSet(ctx, f.key("robots"), host, answer).Err()
 }

@@ -54,18 +54,18 @@ func bubble(t *testing.T, j job, hosts []string, f func(*site, *berthtest.Store)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := newFrontier(store.Redis(), j).add(t.Context(), pages); err != nil {
+		client := newClient(j)
+		client.Transport.(*http.Transport).DialContext = listener.dial
+		if err := prepare(t.Context(), &frontier{store.Redis(), j}, client, pages); err != nil {
 			t.Fatal(err)
 		}
 		var workers sync.WaitGroup
 		for range 2 {
-			w, err := newWorker(store.Redis(), store.Client(berth.Prefix("crawler")), j)
+			w, err := newWorker(t.Context(), store.Redis(), store.Client(berth.Prefix("crawler")), client, j)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.fetcher.http.Transport.(*http.Transport).DialContext = listener.dial
 			workers.Go(func() {
-				defer w.fetcher.close()
 				if err := w.run(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -73,6 +73,7 @@ func bubble(t *testing.T, j job, hosts []string, f func(*site, *berthtest.Store)
 		}
 		f(s, store)
 		workers.Wait()
+		client.CloseIdleConnections()
 		s.close()
 		<-time.After(time.Second) // in which the server lingers on connections that it closes
 		judge(t, s, j, 2)
@@ -81,8 +82,8 @@ func bubble(t *testing.T, j job, hosts []string, f func(*site, *berthtest.Store)
 
 func bubbleJob() job {
 	return job{
-		Name: "test", PerHost: 2, Total: 7, Depth: 10, Most: 150,
-		Timeout: 1500 * time.Millisecond, TTL: 15 * time.Second, MaxDelay: time.Minute, Patience: time.Minute,
+		Name: "test", PerHost: 2, Total: 7, Most: 150,
+		Timeout: 1500 * time.Millisecond, TTL: 15 * time.Second, Patience: time.Minute,
 	}
 }
 

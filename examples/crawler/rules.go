@@ -1,7 +1,8 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,11 +13,8 @@ import (
 	"github.com/temoto/robotstxt"
 )
 
-// robotsFile is a host's answer to /robots.txt, as all processes share it.
-type robotsFile struct {
-	Status int    // 0: no answer
-	Body   []byte // at most mostRobots of it
-}
+// maxHold is the longest delay to put up with; hosts that ask for more are left alone.
+const maxHold = time.Minute
 
 // rules are what a host asks of crawlers.
 type rules struct {
@@ -27,54 +25,42 @@ type rules struct {
 }
 
 // Request-rate: 3/10s is a widespread extension: 3 pages in 10 seconds.
-var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*(\d{1,6})/(\d{1,6})([smh]?)`)
+var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*([1-9]\d{0,5})/(\d{1,6})([smh]?)`)
 
-// parseRules reads what a host answered, by RFC 9309: no file (4xx) allows
-// everything, no answer (5xx, time-out) forbids everything.
+// parseRules reads what a host answered (see fetchRobots), by RFC 9309: no file (4xx)
+// allows everything, no answer (5xx, time-out) forbids everything.
 //
 // A limit on the rate becomes one on what runs at once by counting each request
 // for longer than it takes: one permit that is held for 2 seconds is a
 // Crawl-delay of 2, three permits held for 10 seconds are a Request-rate of 3/10s.
-func parseRules(raw []byte, atOnce int, longest time.Duration) rules {
-	var file robotsFile
-	if err := json.Unmarshal(raw, &file); err != nil || file.Status == 0 {
-		return rules{atOnce: 1, note: "no answer to /robots.txt: nothing fetched"}
+func parseRules(answer []byte, atOnce int) rules {
+	first, body, _ := bytes.Cut(answer, []byte("\n"))
+	status, err := strconv.Atoi(string(first))
+	if err != nil || status == 0 || status >= http.StatusInternalServerError {
+		return rules{atOnce: 1, note: fmt.Sprintf("no answer (%d): nothing fetched", status)}
 	}
-	if file.Status >= http.StatusInternalServerError {
-		return rules{atOnce: 1, note: fmt.Sprintf("/robots.txt: status %d: nothing fetched", file.Status)}
+	// A redirect may lead to a host whose permit nobody has: it is no file.
+	if status >= http.StatusMultipleChoices {
+		body = nil
 	}
-	data, err := robotstxt.FromStatusAndBytes(file.Status, file.Body)
+	data, err := robotstxt.FromBytes(body)
 	if err != nil {
-		return rules{atOnce: 1, note: "unreadable /robots.txt: nothing fetched"}
+		return rules{atOnce: 1, note: "unreadable: nothing fetched"}
 	}
 	r := rules{group: data.FindGroup(agent), atOnce: atOnce}
-	if delay := r.group.CrawlDelay; delay != 0 {
-		r.atOnce, r.hold = 1, delay
-		r.note = fmt.Sprintf("Crawl-delay %v", delay)
+	// Whichever agent a rate is for: more politeness than was asked for does no harm.
+	for _, m := range requestRate.FindAllSubmatch(body, -1) {
+		r.atOnce, _ = strconv.Atoi(string(m[1])) // digits, and few
+		r.hold, _ = time.ParseDuration(string(m[2]) + cmp.Or(string(m[3]), "s"))
+		r.note = string(m[0])
 	}
-	// Whichever agent it is for: more politeness than was asked for does no harm.
-	for _, m := range requestRate.FindAllSubmatch(file.Body, -1) {
-		r = r.withRate(m)
+	if delay := r.group.CrawlDelay; delay != 0 { // stricter
+		r.atOnce, r.hold, r.note = 1, delay, fmt.Sprintf("Crawl-delay %v", delay)
 	}
-	if r.hold < 0 || r.hold > longest { // a negative one, or one too large for a number
-		return rules{atOnce: 1, note: fmt.Sprintf("asks for more than %v between requests: nothing fetched", longest)}
+	if r.hold < 0 || r.hold > maxHold { // a negative one, or one too large for a number
+		return rules{atOnce: 1, note: "too long a delay: nothing fetched"}
 	}
 	return r
 }
 
-// withRate takes a Request-rate, unless there is a delay, which is stricter.
-func (r rules) withRate(match [][]byte) rules {
-	pages, _ := strconv.Atoi(string(match[1])) // digits, and few
-	seconds, _ := strconv.Atoi(string(match[2]))
-	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[string(match[3])]
-	if pages < 1 || r.hold > 0 && r.atOnce == 1 {
-		return r
-	}
-	r.atOnce, r.hold = pages, time.Duration(seconds)*unit
-	r.note = fmt.Sprintf("Request-rate %s/%s%s", match[1], match[2], match[3])
-	return r
-}
-
-func (r rules) allows(u *url.URL) bool {
-	return r.group != nil && r.group.Test(u.RequestURI())
-}
+func (r rules) allows(u *url.URL) bool { return r.group != nil && r.group.Test(u.RequestURI()) }

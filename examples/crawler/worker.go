@@ -2,14 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/examples/internal/store"
@@ -19,99 +20,112 @@ import (
 type job struct {
 	Redis    string
 	Name     string   // of the crawl
-	Scheme   string   // of all pages
 	Hosts    []string // that the crawl keeps to
 	Connect  string   // address for all requests; "": as their hosts say
 	PerHost  int      // requests at once to a host that says nothing of it
 	Total    int      // requests at once to all hosts
-	Depth    int      // links from a seed
 	Most     int      // pages of a host
 	Timeout  time.Duration
 	TTL      time.Duration // of leases
-	MaxDelay time.Duration // longest Crawl-delay to put up with
 	Patience time.Duration // with a Redis that is away
 }
 
-// start reads the seeds, and takes the crawl's bounds from them.
-func (j *job) start(seeds []string) (pages []page, err error) {
-	if len(seeds) == 0 {
-		return nil, errors.New("name a page to start from, or give -demo")
-	}
+// start reads the seeds, and takes the crawl's hosts from them.
+func (j *job) start(seeds []string) (pages []*url.URL, err error) {
 	for _, seed := range seeds {
-		u, ok := clean(nil, seed)
-		if !ok {
+		u, err := url.Parse(seed)
+		if err != nil || !clean(u) {
 			return nil, fmt.Errorf("%q is no URL to start from: write http://host/path", seed)
 		}
-		if j.Scheme != "" && j.Scheme != u.Scheme {
-			return nil, errors.New("start from http or from https pages, not from both")
-		}
-		j.Scheme, j.Hosts = u.Scheme, append(j.Hosts, u.Host)
-		pages = append(pages, page{u.String(), u.Host, 0})
+		j.Hosts, pages = append(j.Hosts, hostOf(u)), append(pages, u)
 	}
+	slices.Sort(j.Hosts)
+	j.Hosts = slices.Compact(j.Hosts)
 	return pages, nil
 }
 
 // worker is one process of a crawl.
 type worker struct {
 	job      job
-	client   *berth.Client
-	total    *berth.Semaphore
 	frontier *frontier
-	fetcher  *fetcher
+	http     *http.Client
+	total    *berth.Semaphore
+	hosts    []host
+}
+
+// host is a host of the crawl. All processes share its semaphore.
+type host struct {
+	*worker
+	name  string
+	rules rules
+	sem   *berth.Semaphore
 }
 
 // work is the whole of a worker process.
 func work(ctx context.Context, j job) (struct{}, error) {
-	store.Quiet()
-	rdb, err := store.Connect(j.Redis)
+	logging.Disable()
+	rdb, client, err := store.Client(j.Redis, berth.Prefix("crawler"))
 	if err != nil {
 		return struct{}{}, err
 	}
 	defer rdb.Close()
-	client, err := berth.New(rdb, berth.Prefix("crawler"))
-	if err != nil {
-		return struct{}{}, err
-	}
 	defer client.Close()
-	w, err := newWorker(rdb, client, j)
+	w, err := newWorker(ctx, rdb, client, newClient(j), j)
 	if err != nil {
 		return struct{}{}, err
 	}
-	defer w.fetcher.close()
 	return struct{}{}, w.run(ctx)
 }
 
-func newWorker(rdb *redis.Client, client *berth.Client, j job) (w *worker, err error) {
-	w = &worker{job: j, client: client, frontier: newFrontier(rdb, j), fetcher: newFetcher(j.Connect, j.Timeout)}
-	w.total, err = client.Semaphore("total", j.Total, berth.TTL(j.TTL))
-	return w, err
+func newWorker(ctx context.Context, rdb *redis.Client, client *berth.Client, http *http.Client, j job) (w *worker, err error) {
+	w = &worker{job: j, frontier: &frontier{rdb, j}, http: http}
+	if w.total, err = client.Semaphore("total", j.Total, berth.TTL(j.TTL)); err != nil {
+		return nil, err
+	}
+	for _, name := range j.Hosts {
+		r, err := w.frontier.rules(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		r.atOnce = min(r.atOnce, j.Total)
+		// Its leases can outlast the host's delay without a renewal: see step.
+		sem, err := client.Semaphore("host/"+name, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
+		if err != nil {
+			return nil, err
+		}
+		w.hosts = append(w.hosts, host{w, name, r, sem})
+	}
+	return w, nil
 }
 
-// run has a crew for every host until nothing is left to do, ctx ends, or Redis
-// has been away for too long.
+// run works until nothing is left to do, ctx ends, or Redis has been away for too long.
 func (w *worker) run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	crews, answered := map[string]bool{}, time.Now()
-	for ; ctx.Err() == nil; rest(ctx) {
-		asked, cancel := context.WithTimeout(ctx, 2*time.Second)
-		hosts, left, err := w.frontier.status(asked)
-		cancel()
-		switch {
-		case err == nil && left == 0:
-			return nil
-		case err == nil:
-			answered = time.Now()
-		case ctx.Err() == nil && time.Since(answered) > w.job.Patience:
-			return fmt.Errorf("redis has been away for %v; run the same command again to resume: %w", w.job.Patience, err)
+	for _, h := range w.hosts {
+		for range h.rules.atOnce {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if !h.step(ctx) {
+						rest(ctx)
+					}
+				}
+			})
 		}
-		for _, host := range hosts {
-			if !crews[host] {
-				crews[host] = true
-				wg.Go(func() { (&crew{worker: w, host: host}).run(ctx) })
-			}
+	}
+	for answered := time.Now(); ctx.Err() == nil; rest(ctx) {
+		asked, cancel := context.WithTimeout(ctx, 2*time.Second)
+		n, err := w.frontier.counts(asked, w.job.Hosts...)
+		cancel()
+		if err == nil && n[0] == 0 {
+			return nil
+		}
+		if err == nil {
+			answered = time.Now()
+		} else if time.Since(answered) > w.job.Patience {
+			return fmt.Errorf("redis has been away for %v; run the same command again to resume: %w", w.job.Patience, err)
 		}
 	}
 	return nil
@@ -125,139 +139,60 @@ func rest(ctx context.Context) {
 	}
 }
 
-// crew fetches the pages of one host, in one process. All crews of a host, in
-// all processes, share the host's limit; all crews of all hosts share the total.
-type crew struct {
-	*worker
-	host  string
-	rules rules
-	sem   *berth.Semaphore
-}
-
-// run works until ctx ends. What goes wrong with Redis is tried again: the
-// worker decides when that has gone on for too long.
-func (c *crew) run(ctx context.Context) {
-	for c.learn(ctx) != nil && ctx.Err() == nil {
-		rest(ctx)
-	}
-	var wg sync.WaitGroup
-	for range c.rules.atOnce {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				if worked, err := c.step(ctx); !worked || err != nil {
-					rest(ctx)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// learn finds out the host's rules, and so its limit. One process asks for all.
-func (c *crew) learn(ctx context.Context) error {
-	raw, err := c.frontier.robots(ctx, c.host)
-	if errors.Is(err, redis.Nil) {
-		raw, err = c.ask(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	r := parseRules(raw, c.job.PerHost, c.job.MaxDelay)
-	r.atOnce = min(r.atOnce, c.job.Total)
-	// Its leases can outlast the host's delay without a renewal: see step.
-	c.sem, err = c.client.Semaphore("host/"+c.host, r.atOnce, berth.TTL(max(c.job.TTL, 2*r.hold)))
-	c.rules = r
-	return err
-}
-
-func (c *crew) ask(ctx context.Context) ([]byte, error) {
-	asking, err := c.client.Semaphore("robots/"+c.host, 1, berth.TTL(c.job.TTL))
-	if err != nil {
-		return nil, err
-	}
-	leases, err := berth.AcquireAll(ctx, asking, c.total)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = leases.Release() }()
-	raw, err := c.frontier.robots(ctx, c.host) // another process may have asked while we waited
-	if err == nil || !errors.Is(err, redis.Nil) {
-		return raw, err
-	}
-	held, cancel := leases.Context()
-	defer cancel()
-	file := c.fetcher.robots(held, c.job.Scheme, c.host)
-	if !leases.Valid() {
-		return nil, berth.ErrLost
-	}
-	if raw, err = json.Marshal(file); err != nil {
-		return nil, err
-	}
-	return raw, c.frontier.setRobots(ctx, c.host, raw)
-}
-
-// step takes one page from the frontier to its end; false if there is none.
+// step takes one page to its end; false if there is none, or no permit for it.
 //
 // Without a permit nothing is fetched: when Redis is away, the crawl stands
 // still. The permits come before the page, so that nobody claims what it has yet
 // to wait for. The names have the host before the total, so AcquireAll waits for a
 // slow host without keeping a permit from all others.
-func (c *crew) step(ctx context.Context) (bool, error) {
-	if some, err := c.frontier.waiting(ctx, c.host); !some || err != nil {
-		return false, err
+func (h host) step(ctx context.Context) bool {
+	if n, err := h.frontier.counts(ctx, h.name); err != nil || n[0] == 0 {
+		return false
 	}
-	leases, err := berth.AcquireAll(ctx, c.sem, c.total)
+	leases, err := berth.AcquireAll(ctx, h.sem, h.total)
 	if err != nil {
-		return false, err
+		return false
 	}
 	defer func() { _ = leases.Release() }()
 	// Should this process or Redis die now, nobody else may have the host's permit
 	// before its delay is over.
-	if time.Until(leases[0].ValidUntil()) < c.rules.hold {
-		return false, nil
+	if time.Until(leases[0].ValidUntil()) < h.rules.hold {
+		return false
 	}
-	p, ok, err := c.frontier.claim(ctx, c.host)
-	if !ok || err != nil {
-		return false, err
+	page, err := h.frontier.claim(ctx, h.name)
+	if err != nil {
+		return false
 	}
-	return true, c.visit(ctx, leases, p)
+	h.visit(ctx, leases, page)
+	return true
 }
 
-// visit fetches p and notes what came of it. It ends in time even if ctx has
-// ended: a page that was fetched is not to be fetched again by the next run.
-func (c *crew) visit(ctx context.Context, leases berth.Leases, p page) error {
-	u, ok := clean(nil, p.url)
-	if !ok || !c.rules.allows(u) {
-		return c.finish(ctx, p, answer{outcome: disallowed})
+// visit fetches a page and notes what came of it, unless the leases are lost: then
+// somebody will claim it again.
+func (h host) visit(ctx context.Context, leases berth.Leases, page string) {
+	u, err := url.Parse(page)
+	if err != nil || !h.rules.allows(u) {
+		h.finish(ctx, page, disallowed, nil)
+		return
 	}
 	start := time.Now()
 	held, cancel := leases.Context()
 	defer cancel()
-	a := c.fetcher.page(held, u)
-	err := berth.ErrLost // then it is not finished: somebody will claim it again
+	outcome, links := fetch(held, h.http, u)
 	if leases.Valid() {
 		_ = leases[1].Release() // the total; the host's permit counts for longer
-		err = c.finish(ctx, p, a)
+		h.finish(ctx, page, outcome, links)
 	}
-	<-time.After(time.Until(start.Add(c.rules.hold)))
-	return err
+	<-time.After(time.Until(start.Add(h.rules.hold)))
 }
 
-// finish insists, for as long as the claim lasts. Links beyond the crawl's bounds are
-// left out.
-func (c *crew) finish(ctx context.Context, p page, a answer) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.frontier.hold)
+// finish insists for as long as the claim lasts, even if ctx has ended: a page that was
+// fetched is not to be fetched again by the next run. Links to other hosts are left out.
+func (h host) finish(ctx context.Context, page string, outcome float64, links []*url.URL) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.frontier.hold())
 	defer cancel()
-	var found []page
-	base, _ := clean(nil, p.url)
-	for _, ref := range a.links {
-		if u, ok := clean(base, ref); ok && p.depth < c.job.Depth && u.Scheme == c.job.Scheme && slices.Contains(c.job.Hosts, u.Host) {
-			found = append(found, page{u.String(), u.Host, p.depth + 1})
-		}
-	}
-	for ; ; rest(ctx) {
-		if _, err := c.frontier.finish(ctx, p, a.outcome, a.size, found); err == nil || ctx.Err() != nil {
-			return err
-		}
+	links = slices.DeleteFunc(links, func(u *url.URL) bool { return !clean(u) || !slices.Contains(h.job.Hosts, hostOf(u)) })
+	for h.frontier.finish(ctx, h.name, page, outcome, links) != nil && ctx.Err() == nil {
+		rest(ctx)
 	}
 }

@@ -118,29 +118,29 @@ func (f *fixture) settings() settings {
 func testFleet(t *testing.T, f *fixture) {
 	s := f.settings()
 	s.redis = redistest.Start(t).URL()
-	limited, w, _, err := s.phase(t.Context(), phase{t.Name(), job{Clients: 6, Queries: 4, Limit: 2}})
+	limited, err := s.phase(t.Context(), t.Name(), job{Clients: 6, Queries: 4, Limit: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.peak > 2 || len(limited.Queries) != 3*6*4 || len(limited.Calls) != 3*6*4 {
-		t.Errorf("%d at once, %d queries in %d calls: want at most 2, 72 and 72", w.peak, len(limited.Queries), len(limited.Calls))
+	if limited.peak > 2 || len(limited.Queries) != 3*6*4 || len(limited.Calls) != 3*6*4 {
+		t.Errorf("%d at once, %d queries in %d calls: want at most 2, 72 and 72", limited.peak, len(limited.Queries), len(limited.Calls))
 	}
 }
 
 func testColdReport(t *testing.T, f *fixture) {
 	s := f.settings()
 	s.redis = redistest.Start(t).URL()
-	free, _, _, err := s.phase(t.Context(), phase{t.Name() + "a", job{Clients: 4, Report: "a"}})
+	free, err := s.phase(t.Context(), t.Name()+"a", job{Clients: 4, Report: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, w, _, err := s.phase(t.Context(), phase{t.Name() + "b", job{Clients: 4, Report: "b", Alone: true}})
+	alone, err := s.phase(t.Context(), t.Name()+"b", job{Clients: 4, Report: "b", Alone: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if free.Computed < 1 || alone.Computed != 1 || w.peak > 1 || len(alone.Calls) != 12 {
+	if free.Computed < 1 || alone.Computed != 1 || alone.peak > 1 || len(alone.Calls) != 12 {
 		t.Errorf("computed %d times without berth, %d times with it, %d at once, for %d readers: want some, 1, 1, 12",
-			free.Computed, alone.Computed, w.peak, len(alone.Calls))
+			free.Computed, alone.Computed, alone.peak, len(alone.Calls))
 	}
 }
 
@@ -397,7 +397,7 @@ func TestOldReportIsServedMeanwhile(t *testing.T) {
 		<-finish
 		return "new", nil
 	})
-	r.cache.Set(t.Context(), r.key, `{"text":"old","until":"2001-01-01T00:00:00Z"}`, 0)
+	r.cache.Set(t.Context(), r.key, "old", keptFor-freshFor)
 	computed := make(chan string)
 	go func() {
 		text, _ := r.read(t.Context())
@@ -427,7 +427,6 @@ func TestNextReaderComputesAfterAFailure(t *testing.T) {
 		}
 		return "new", nil
 	})
-	r.cache.Set(t.Context(), r.key, "not a report", 0)
 	var failed, served atomic.Int32
 	together(5, func() error {
 		switch text, err := r.read(t.Context()); {

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -88,84 +89,53 @@ func seed(ctx context.Context, dsn string, rows int) error {
 	return err
 }
 
-// phase is one line of a table.
-type phase struct {
-	name string
-	job  job
-}
-
+// measure prints two tables: of plain queries, and of a report that nobody has computed
+// yet. Its names are new for each run, so that the cache is cold for sure.
 func (s settings) measure(ctx context.Context, out io.Writer) error {
-	plain := job{Clients: s.clients, Queries: s.queries}
-	limited := plain
-	limited.Limit = s.limit
-	table := newTable(out, "queries", "at once", "took", "on the server p50", "p99", "with the wait p50", "p99", "bystander p50", "p99")
-	for _, p := range []phase{{"no limit", plain}, {fmt.Sprintf("%d permits", s.limit), limited}} {
-		all, w, took, err := s.phase(ctx, p)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "queries\tat once\ttook\ton the server p50\tp99\twith the wait p50\tp99")
+	for _, p := range []struct {
+		name  string
+		limit int
+	}{{"no limit", 0}, {fmt.Sprintf("%d permits", s.limit), s.limit}} {
+		all, err := s.phase(ctx, p.name, job{Clients: s.clients, Queries: s.queries, Limit: p.limit})
 		if err != nil {
 			return err
 		}
-		table.row(p.name, w.peak, took, all.Queries.Quantile(.5), all.Queries.Quantile(.99),
-			all.Calls.Quantile(.5), all.Calls.Quantile(.99), w.probes.Quantile(.5), w.probes.Quantile(.99))
+		fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%v\n", p.name, all.peak, all.took,
+			all.Queries.Quantile(.5), all.Queries.Quantile(.99), all.Calls.Quantile(.5), all.Calls.Quantile(.99))
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(out)
-	return s.measureReport(ctx, out)
-}
-
-// measureReport has everybody read a report that nobody has computed yet. The
-// names are new for each run, so that the cache is cold for sure.
-func (s settings) measureReport(ctx context.Context, out io.Writer) error {
 	cold := fmt.Sprintf("example:report:%d:", time.Now().UnixNano())
-	table := newTable(out, "cold report", "computed", "at once", "took", "reader p50", "p99", "bystander p50", "p99")
-	for _, p := range []phase{
-		{"no limit", job{Clients: s.clients, Report: cold + "a"}},
-		{"1 permit", job{Clients: s.clients, Report: cold + "b", Alone: true}},
-	} {
-		all, w, took, err := s.phase(ctx, p)
+	fmt.Fprintln(table, "\ncold report\tcomputed\tat once\ttook\treader p50\tp99")
+	for _, p := range []struct {
+		name  string
+		alone bool
+	}{{"no limit", false}, {"1 permit", true}} {
+		all, err := s.phase(ctx, p.name, job{Clients: s.clients, Report: cold + p.name, Alone: p.alone})
 		if err != nil {
 			return err
 		}
-		table.row(p.name, all.Computed, w.peak, took, all.Calls.Quantile(.5), all.Calls.Quantile(.99),
-			w.probes.Quantile(.5), w.probes.Quantile(.99))
+		fmt.Fprintf(table, "%s\t%d\t%d\t%v\t%v\t%v\n", p.name, all.Computed, all.peak, all.took, all.Calls.Quantile(.5), all.Calls.Quantile(.99))
 	}
 	return table.Flush()
 }
 
 // phase runs the job in all worker processes and adds up what they report.
-func (s settings) phase(ctx context.Context, p phase) (all result, w *watcher, took time.Duration, err error) {
-	p.job.DSN, p.job.Redis, p.job.Phase = s.dsn, s.redis, "berth: "+p.name
-	jobs := make([]job, s.processes)
-	for i := range jobs {
-		jobs[i] = p.job
-	}
-	if w, err = watch(ctx, s.dsn, p.job.Phase); err != nil {
-		return all, nil, 0, err
+func (s settings) phase(ctx context.Context, name string, j job) (all result, err error) {
+	j.DSN, j.Redis, j.Phase = s.dsn, s.redis, "berth: "+name
+	w, err := watch(ctx, s.dsn, j.Phase)
+	if err != nil {
+		return all, err
 	}
 	start := time.Now()
-	results, err := fleet.Run[result](ctx, jobs)
-	took = time.Since(start)
+	results, err := fleet.Run[result](ctx, slices.Repeat([]job{j}, s.processes))
+	all.took = stats.Round(time.Since(start))
 	for _, r := range results {
 		all.Calls = append(all.Calls, r.Calls...)
 		all.Queries = append(all.Queries, r.Queries...)
 		all.Computed += r.Computed
 	}
-	return all, w, stats.Round(took), errors.Join(err, w.stop())
-}
-
-// table prints aligned columns.
-type table struct{ *tabwriter.Writer }
-
-func newTable(out io.Writer, heads ...any) table {
-	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
-	t.row(heads...)
-	return t
-}
-
-func (t table) row(cells ...any) {
-	for _, c := range cells {
-		fmt.Fprint(t, c, "\t")
-	}
-	fmt.Fprintln(t)
+	err = errors.Join(err, w.stop())
+	all.peak = w.peak
+	return all, err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,19 +19,20 @@ import (
 // can wait for itself, as with any pool. And a hijacked connection keeps its
 // permit for ever: the pool tells nobody what becomes of it.
 func limitPool(config *pgxpool.Config, sem *berth.Semaphore) {
-	p := &permits{sem: sem, held: map[*pgx.Conn]*permit{}}
-	config.PrepareConn = p.take
-	config.AfterRelease = p.giveBack
+	config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		lease, err := sem.Acquire(ctx)
+		if err != nil {
+			return true, err // the caller gets it, and the connection, which is fine, goes back
+		}
+		// Without its lease the query is one too many for the database.
+		stop := context.AfterFunc(lease.Context(), func() { cancelQuery(conn, lease) })
+		conn.PgConn().CustomData()[permitKey] = &permit{lease, stop}
+		return true, nil
+	}
+	config.AfterRelease = giveBack
 	// pgxpool does not call AfterRelease for a connection that it throws away:
 	// broken, too old, or left in the middle of a transaction.
-	config.BeforeClose = p.giveBackClosing
-}
-
-// permits knows which connection holds which permit.
-type permits struct {
-	sem  *berth.Semaphore
-	mu   sync.Mutex
-	held map[*pgx.Conn]*permit // guarded by mu; those checked out
+	config.BeforeClose = giveBackClosing
 }
 
 // permit is a lease, and the end of its watch over a connection.
@@ -41,54 +41,42 @@ type permit struct {
 	stop  func() bool
 }
 
-// take is called with a connection that is about to be checked out. With an
-// error the caller gets that, and the connection, which is fine, goes back.
-func (p *permits) take(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	lease, err := p.sem.Acquire(ctx)
-	if err != nil {
-		return true, err
-	}
-	// Without its lease the query is one too many for the database.
-	stop := context.AfterFunc(lease.Context(), func() { cancelQuery(conn, lease) })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held[conn] = &permit{lease, stop}
-	return true, nil
+// permitKey is where a connection that is checked out keeps its permit.
+const permitKey = "permit"
+
+// taken takes the permit from a connection; nil: it has none.
+func taken(conn *pgx.Conn) *permit {
+	data := conn.PgConn().CustomData()
+	p, _ := data[permitKey].(*permit)
+	delete(data, permitKey)
+	return p
 }
 
 // giveBack is called with a healthy connection; false has the pool close it.
-func (p *permits) giveBack(conn *pgx.Conn) bool {
-	permit := p.forget(conn)
-	if permit == nil {
+func giveBack(conn *pgx.Conn) bool {
+	p := taken(conn)
+	if p == nil {
 		return true
 	}
 	// Should the watch have struck, a late cancellation could hit the next user.
-	untouched := permit.stop()
-	_ = permit.lease.Release() // what goes wrong here, berth mends by itself
+	untouched := p.stop()
+	_ = p.lease.Release() // what goes wrong here, berth mends by itself
 	return untouched
 }
 
 // giveBackClosing is called with a connection that is about to be closed. Its
 // server process may still be busy: pgx cancels it and waits for that in the
 // background, and the permit is not free until then.
-func (p *permits) giveBackClosing(conn *pgx.Conn) {
-	permit := p.forget(conn)
-	if permit == nil {
+func giveBackClosing(conn *pgx.Conn) {
+	p := taken(conn)
+	if p == nil {
 		return // it was idle
 	}
-	permit.stop()
+	p.stop()
 	go func() {
 		<-conn.PgConn().CleanupDone() // pgx bounds it to 15 s
-		_ = permit.lease.Release()
+		_ = p.lease.Release()
 	}()
-}
-
-func (p *permits) forget(conn *pgx.Conn) *permit {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	permit := p.held[conn]
-	delete(p.held, conn)
-	return permit
 }
 
 // cancelQuery has the server stop what conn is doing, if the lease was lost.

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/examples/internal/stats"
@@ -32,6 +32,9 @@ type result struct {
 	Calls    stats.Durations // from the call to the answer, the wait in line included
 	Queries  stats.Durations // on the server alone
 	Computed int             // reports
+
+	took time.Duration // of a phase, all processes together
+	peak int           // queries that ran at once in it
 }
 
 // topCustomers takes a database some milliseconds of honest work.
@@ -43,15 +46,11 @@ const monthlyReport = `SELECT count(*) || ' customers, best ' || max(total)
 
 // work is the whole of a worker process.
 func work(ctx context.Context, j job) (result, error) {
-	rdb, err := store.Connect(j.Redis)
+	rdb, client, err := store.Client(j.Redis)
 	if err != nil {
 		return result{}, err
 	}
 	defer rdb.Close()
-	client, err := berth.New(rdb)
-	if err != nil {
-		return result{}, err
-	}
 	defer client.Close()
 	pool, err := connect(ctx, client, j)
 	if err != nil {
@@ -129,17 +128,9 @@ func readReports(ctx context.Context, rdb *redis.Client, client *berth.Client, p
 
 // together runs n copies of f at once and returns the first error of any.
 func together(n int, f func() error) error {
-	var wg sync.WaitGroup
-	errs := make(chan error, n)
+	var all errgroup.Group
 	for range n {
-		wg.Go(func() { errs <- f() })
+		all.Go(f)
 	}
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }

@@ -46,47 +46,39 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	defer f.pool.Close()
 	// Two stores that know nothing of each other are what is left of a master and
 	// a replica when the replica is promoted before it has received a grant.
-	before, err := store.Open("")
-	if err != nil {
-		return err
+	var sides [2]*redis.Client
+	for i := range sides {
+		side, err := store.Open("")
+		if err != nil {
+			return err
+		}
+		defer side.Close()
+		if sides[i], err = store.Connect(side.URL); err != nil {
+			return err
+		}
+		defer sides[i].Close()
 	}
-	defer before.Close()
-	after, err := store.Open("")
-	if err != nil {
-		return err
-	}
-	defer after.Close()
-	master, err := store.Connect(before.URL)
-	if err != nil {
-		return err
-	}
-	defer master.Close()
-	successor, err := store.Connect(after.URL)
-	if err != nil {
-		return err
-	}
-	defer successor.Close()
-	return story(ctx, out, f, master, successor)
+	return story(ctx, out, f, sides[0], sides[1])
 }
 
-// story lets two clients hold the same permit: the first still talks to the old
-// master, the second to its successor.
+// story lets two clients hold the same permit: A still talks to the old master, B to its
+// successor.
 func story(ctx context.Context, out io.Writer, f *fence, master, successor redis.UniversalClient) error {
-	first, err := holder(ctx, master)
+	a, done, err := holder(ctx, master)
 	if err != nil {
 		return err
 	}
-	defer first.close()
-	fmt.Fprintf(out, "A holds slot %d with token %d and writes: %v\n", first.lease.Slot(), first.lease.Token(), outcome(first.write(ctx, f, "A")))
+	defer done()
+	fmt.Fprintf(out, "A holds slot %d with token %d and writes: %v\n", a.Slot(), a.Token(), outcome(f.write(ctx, a, enter(ctx, "A"))))
 	fmt.Fprintln(out, "failover to a replica that has not received this grant; A still reaches the old master")
-	second, err := holder(ctx, successor)
+	b, done, err := holder(ctx, successor)
 	if err != nil {
 		return err
 	}
-	defer second.close()
-	fmt.Fprintf(out, "B holds slot %d with token %d and writes: %v\n", second.lease.Slot(), second.lease.Token(), outcome(second.write(ctx, f, "B")))
-	late := first.write(ctx, f, "A")
-	fmt.Fprintf(out, "A believes in its lease (%v) and writes: %v\n", first.lease.Valid(), outcome(late))
+	defer done()
+	fmt.Fprintf(out, "B holds slot %d with token %d and writes: %v\n", b.Slot(), b.Token(), outcome(f.write(ctx, b, enter(ctx, "B"))))
+	late := f.write(ctx, a, enter(ctx, "A"))
+	fmt.Fprintf(out, "A believes in its lease (%v) and writes: %v\n", a.Valid(), outcome(late))
 	if !errors.Is(late, errStale) {
 		return fmt.Errorf("the fence let a stale holder in: %w", late)
 	}
@@ -100,32 +92,19 @@ func outcome(err error) string {
 	return "done"
 }
 
-// party is a client with the one permit that there is.
-type party struct {
-	client *berth.Client
-	lease  *berth.Lease
-}
-
-func holder(ctx context.Context, rdb redis.UniversalClient) (*party, error) {
+// holder takes the one permit that there is, until done is called.
+func holder(ctx context.Context, rdb redis.UniversalClient) (lease *berth.Lease, done func(), err error) {
 	client, err := berth.New(rdb)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	done = func() { _ = client.Close() }
 	sem, err := client.Semaphore("ledger", 1)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		lease, err = sem.TryAcquire(ctx)
 	}
-	lease, err := sem.TryAcquire(ctx)
 	if err != nil {
-		_ = client.Close()
-		return nil, err
+		done()
 	}
-	return &party{client, lease}, nil
+	return lease, done, err
 }
-
-// write makes an entry in the name of writer, unless the fence objects.
-func (p *party) write(ctx context.Context, f *fence, writer string) error {
-	return f.write(ctx, p.lease, enter(ctx, writer))
-}
-
-func (p *party) close() { _ = p.client.Close() }

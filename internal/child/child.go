@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // ErrEnded: the child has ended, and says nothing any more.
@@ -48,7 +49,10 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Stderr == nil {
 		cmd.Stderr = os.Stderr
 	}
-	cmd.SysProcAttr = ownGroup()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	ownGroup(cmd.SysProcAttr)
 	killed, kill := context.WithCancel(context.Background())
 	said := make(chan json.RawMessage, 1024)
 	p := &Process{Cmd: cmd, Said: said, in: in, tell: json.NewEncoder(in), killed: kill, done: make(chan struct{})}

@@ -4,4 +4,4 @@ package child
 
 import "syscall"
 
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func ownGroup(attr *syscall.SysProcAttr) { attr.Setpgid = true }

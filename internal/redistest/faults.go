@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -132,7 +131,7 @@ type Faults struct {
 
 // NewFaults returns a network without faults. When the test ends, which in a
 // synctest bubble is before the bubble does, it cuts what is left of it.
-func NewFaults(t testing.TB) *Faults {
+func NewFaults(t interface{ Cleanup(func()) }) *Faults {
 	f := &Faults{counts: map[string]int{}, links: map[*link]struct{}{}}
 	t.Cleanup(func() {
 		f.Down()

@@ -10,6 +10,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/redisserver"
 )
 
 // backend makes clients of one store, the same for every call, through f.
@@ -63,7 +65,7 @@ func incr(ctx context.Context, c *redis.Client) (int64, error) {
 // its client has given up.
 func runs(t *testing.T, c *redis.Client, n int64) {
 	t.Helper()
-	for deadline := time.Now().Add(startTimeout); get(t, c) < n; {
+	for deadline := time.Now().Add(redisserver.Timeout); get(t, c) < n; {
 		if time.Now().After(deadline) {
 			t.Fatalf("it did not run %d times", n)
 		}

@@ -2,13 +2,20 @@ package redistest
 
 import (
 	"context"
+	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/redisserver"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -40,7 +47,7 @@ func TestStartServesAndCleansUp(t *testing.T) {
 		t.Errorf("the directory is left over: %v", err)
 	}
 	select {
-	case <-s.proc.done:
+	case <-s.Ended():
 	default:
 		t.Error("the server still runs")
 	}
@@ -120,32 +127,31 @@ func TestShared(t *testing.T) {
 func TestServerDiesWithTheTests(t *testing.T) {
 	if os.Getenv("REDISTEST_CHILD") != "" {
 		s := Start(t)
-		os.Stdout.WriteString("socket=" + s.Socket() + "\n")
+		_ = json.NewEncoder(os.Stdout).Encode(s.Socket())
 		select {} // until the parent kills this process
 	}
-	if sysProcAttr() == nil {
+	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has a parent-death signal")
 	}
-	child := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithTheTests$")
-	child.Env = append(os.Environ(), "REDISTEST_CHILD=1")
-	out, err := child.StdoutPipe()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithTheTests$")
+	cmd.Env = append(os.Environ(), "REDISTEST_CHILD=1")
+	p, err := child.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := startProcess(child)
+	var socket string
+	err = p.Hear(t.Context(), &socket)
+	p.Kill()
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, 4096)
-	n, err := out.Read(buf)
-	p.kill()
-	_, rest, ok := strings.Cut(string(buf[:n]), "socket=")
-	if err != nil || !ok {
-		t.Fatalf("the child said %q, %v", buf[:n], err)
-	}
-	orphan := &Server{dir: strings.TrimSuffix(strings.TrimSpace(rest), "/s")}
-	defer os.RemoveAll(orphan.dir)
-	for deadline := time.Now().Add(startTimeout); orphan.answers(); {
+	defer os.RemoveAll(filepath.Dir(socket))
+	for deadline := time.Now().Add(redisserver.Timeout); ; {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", socket)
+		if err != nil {
+			return
+		}
+		conn.Close()
 		if time.Now().After(deadline) {
 			t.Fatal("the server outlived the test binary")
 		}

@@ -70,7 +70,7 @@ func stopShared() {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server != nil {
-		shared.server.close()
+		shared.server.Close()
 		shared.server = nil
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/redisserver"
 )
 
 // formTimeout bounds the wait until several servers agree.
@@ -17,7 +19,7 @@ const formTimeout = 30 * time.Second
 // eager has a master send its data to a new replica at once, and what follows at
 // once after that: without a file it waits for others that may want the data
 // too, and then for a sign of life that a replica gives once a second.
-func eager(s *Server) { s.config = append(s.config, "repl-diskless-sync no") }
+func eager(c *redisserver.Config) { c.Lines = append(c.Lines, "repl-diskless-sync no") }
 
 // StartReplica runs a server that follows master, which must have been started
 // with WithTCP, and returns when the two are in step.
@@ -36,7 +38,7 @@ func StartReplica(t testing.TB, master *Server, opts ...Option) *Server {
 func (s *Server) feeds(replica *Server) error {
 	for i := range 10 {
 		line, err := s.Info(fmt.Sprintf("slave%d", i))
-		if err != nil || strings.Contains(line, fmt.Sprintf(",port=%d,state=online,", replica.port)) {
+		if err != nil || strings.Contains(line, fmt.Sprintf(",port=%d,state=online,", replica.Port())) {
 			return err
 		}
 	}
@@ -110,7 +112,7 @@ func StartWatched(t testing.TB) *Watched {
 }
 
 // asSentinel makes a redis-server a sentinel.
-func asSentinel(s *Server) { s.args = append(s.args, "--sentinel") }
+func asSentinel(c *redisserver.Config) { c.Args = append(c.Args, "--sentinel") }
 
 // Client returns a client that asks the sentinels for the master. The functions
 // change its options before it is made.

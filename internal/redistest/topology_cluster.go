@@ -62,7 +62,7 @@ func startMasters(t testing.TB, nodes, sharing int) *Cluster {
 		if i < sharing {
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/sharing, (i+1)*slots/sharing-1)
 		}
-		s.Do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port)
+		s.Do(t, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].Port())
 	}
 	for _, s := range c.Nodes {
 		await(t, "the nodes to meet", s.knows(nodes))
@@ -212,7 +212,7 @@ func (c *Cluster) OpenSlot(t testing.TB, slot, to int) (from int) {
 // MoveKeys moves keys of an open slot.
 func (c *Cluster) MoveKeys(t testing.TB, from, to int, keys ...any) {
 	t.Helper()
-	c.Nodes[from].Do(t, append([]any{"MIGRATE", "127.0.0.1", c.Nodes[to].port, "", 0, 5000, "KEYS"}, keys...)...)
+	c.Nodes[from].Do(t, append([]any{"MIGRATE", "127.0.0.1", c.Nodes[to].Port(), "", 0, 5000, "KEYS"}, keys...)...)
 }
 
 // CloseSlot gives an open slot, whose keys have all been moved, to the master that it

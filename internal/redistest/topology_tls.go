@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/berth-go/berth/internal/redisserver"
 )
 
 // StartTLS runs a server that speaks TLS on a port of 127.0.0.1 and, for the
@@ -26,7 +28,7 @@ func StartTLS(t testing.TB, opts ...Option) (*Server, string, *tls.Config) {
 	t.Helper()
 	dir := t.TempDir()
 	conf := certify(t, dir)
-	port, err := freePort()
+	port, err := redisserver.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 func TestClusterMigration(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	c := assemble(t, onCluster(t, cluster))
+	c := startWorkers(t, onCluster(t, cluster))
 	slot := cluster.Slot(t, "{"+c.name+"}")
 	for range 3 * rounds(t) {
 		from := cluster.Owner(t, slot)
@@ -25,7 +25,7 @@ func TestClusterMigration(t *testing.T) {
 		t.Logf("slot moved in %v; first served %v later, everybody after %v", took.Round(time.Millisecond), first.Round(time.Millisecond), last.Round(time.Millisecond))
 		t.Logf("everybody hears of hand-offs again %v after the slot had moved", c.hears(t, struck.Add(took)).Round(time.Millisecond))
 	}
-	v := judge(c.disband(t))
+	v := judge(c.finish(t))
 	v.report(t, 0)
 	if v.lost > 0 {
 		t.Errorf("%d leases were lost by a migration", v.lost)
@@ -37,7 +37,7 @@ func TestClusterMigration(t *testing.T) {
 func TestClusterMasterDies(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	c := assemble(t, onCluster(t, cluster))
+	c := startWorkers(t, onCluster(t, cluster))
 	slot := cluster.Slot(t, "{"+c.name+"}")
 	for range rounds(t) {
 		master := cluster.Nodes[cluster.Owner(t, slot)]
@@ -49,7 +49,7 @@ func TestClusterMasterDies(t *testing.T) {
 		master.Restart(t)
 		cluster.AwaitWhole(t)
 	}
-	judge(c.disband(t)).report(t, ttl)
+	judge(c.finish(t)).report(t, ttl)
 }
 
 func onCluster(t *testing.T, cluster *redistest.Cluster) func() redis.UniversalClient {

@@ -1,6 +1,6 @@
 // Package topology shows what docs/guarantees.md promises on the kinds of Redis
 // that people run: single servers by socket, TCP and TLS, sentinels, a cluster.
-// Every test starts its servers, has a crew of clients share a semaphore, strikes,
+// Every test starts its servers, has some clients share a semaphore, strikes,
 // and judges by what the clients believed. What an outage cost is logged:
 //
 //	go test -v ./topology                              each fault once

@@ -28,7 +28,7 @@ func TestFailoverToAReplicaThatLagged(t *testing.T) {
 
 			var current atomic.Pointer[redistest.Server]
 			current.Store(master)
-			c := assemble(t, func() redis.UniversalClient {
+			c := startWorkers(t, func() redis.UniversalClient {
 				return master.Client(t, suited, func(o *redis.Options) {
 					o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 						return new(net.Dialer).DialContext(ctx, "unix", current.Load().Socket())
@@ -39,7 +39,7 @@ func TestFailoverToAReplicaThatLagged(t *testing.T) {
 			strike(master)
 			first, last := c.served(t, "after the failover", time.Now())
 			t.Logf("all leases forgotten: first grant after %v, everybody served after %v", first.Round(time.Millisecond), last.Round(time.Millisecond))
-			v := judge(c.disband(t))
+			v := judge(c.finish(t))
 			v.report(t, ttl)
 			if v.lost == 0 {
 				t.Error("nothing was lost: nothing was tested")

@@ -26,7 +26,7 @@ func TestSentinelFailover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := redistest.StartWatched(t)
-			c := assemble(t, onSentinels(t, w), fault.opts...)
+			c := startWorkers(t, onSentinels(t, w), fault.opts...)
 			for round := range rounds(t) {
 				if round > 0 {
 					w.AwaitWhole(t)
@@ -41,7 +41,7 @@ func TestSentinelFailover(t *testing.T) {
 				fault.restore(master)
 				c.served(t, "when the old master is back", time.Now())
 			}
-			judge(c.disband(t)).report(t, ttl)
+			judge(c.finish(t)).report(t, ttl)
 		})
 	}
 }

@@ -18,7 +18,7 @@ func TestSingle(t *testing.T) {
 			t.Run(fmt.Sprintf("%s RESP%d", network, resp), func(t *testing.T) {
 				t.Parallel()
 				s := redistest.Start(t, redistest.WithTCP())
-				c := assemble(t, func() redis.UniversalClient {
+				c := startWorkers(t, func() redis.UniversalClient {
 					return s.Client(t, suited, func(o *redis.Options) {
 						o.Protocol = resp
 						if network == "tcp" {
@@ -43,7 +43,7 @@ func TestTLSWithLeastRights(t *testing.T) {
 		args = append(args, right)
 	}
 	s.Do(t, args...)
-	c := assemble(t, func() redis.UniversalClient {
+	c := startWorkers(t, func() redis.UniversalClient {
 		return s.Client(t, suited, func(o *redis.Options) {
 			o.Network, o.Addr, o.TLSConfig = "tcp", addr, conf
 			o.Username, o.Password = "berth", "secret"
@@ -57,7 +57,7 @@ func TestTLSWithLeastRights(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.WithConfig("appendonly yes", "appendfsync always"))
-	c := assemble(t, func() redis.UniversalClient { return s.Client(t, suited) })
+	c := startWorkers(t, func() redis.UniversalClient { return s.Client(t, suited) })
 	for range rounds(t) {
 		struck := time.Now()
 		s.Kill()
@@ -66,7 +66,7 @@ func TestRestart(t *testing.T) {
 		first, last := c.served(t, "after the restart", time.Now())
 		t.Logf("away for %v; first served %v later, everybody after %v", up.Round(time.Millisecond), first.Round(time.Millisecond), last.Round(time.Millisecond))
 	}
-	judge(c.disband(t)).report(t, 0)
+	judge(c.finish(t)).report(t, 0)
 }
 
 // suited are the options that docs/operations.md recommends.
@@ -74,9 +74,9 @@ func suited(o *redis.Options) {
 	o.ContextTimeoutEnabled, o.DialerRetries, o.MaxRetries = true, 1, -1
 }
 
-// cutAndJudge cuts every connection of a crew, commands and subscriptions, and
+// cutAndJudge cuts every connection of the workers, commands and subscriptions, and
 // expects that nobody notices more than a delay.
-func cutAndJudge(t *testing.T, s *redistest.Server, c *crew) {
+func cutAndJudge(t *testing.T, s *redistest.Server, c *workers) {
 	t.Helper()
 	for range 5 * rounds(t) {
 		struck := time.Now()
@@ -85,7 +85,7 @@ func cutAndJudge(t *testing.T, s *redistest.Server, c *crew) {
 		first, last := c.served(t, "after the cut", struck)
 		t.Logf("cut: first served after %v, everybody after %v", first.Round(time.Millisecond), last.Round(time.Millisecond))
 	}
-	v := judge(c.disband(t))
+	v := judge(c.finish(t))
 	v.report(t, 0)
 	if v.lost > 0 {
 		t.Errorf("%d leases were lost by a cut", v.lost)

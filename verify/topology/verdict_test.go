@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// verdict is what the stays of a crew amount to.
+// verdict is what the stays of the workers amount to.
 type verdict struct {
 	grants, lost int
 	excess       time.Duration // the longest time in which more than the limit believed

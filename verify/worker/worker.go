@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -169,12 +168,8 @@ func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
 	net.Wrap(opts)
 }
 
-// cleaner is as much of a test as redistest.NewFaults needs outside of one.
-type cleaner struct {
-	testing.TB
-
-	funcs []func()
-}
+// cleaner is as much of a test as redistest.NewFaults needs.
+type cleaner struct{ funcs []func() }
 
 // Cleanup implements testing.TB: run calls f.
 func (c *cleaner) Cleanup(f func()) { c.funcs = append(c.funcs, f) }

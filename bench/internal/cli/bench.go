@@ -141,7 +141,7 @@ func (o *options) redis(ctx context.Context) (url string, stop func(), err error
 	if o.url != "" {
 		return o.url, func() {}, redisd.Ping(ctx, o.url)
 	}
-	s, err := redisd.Start(ctx)
+	s, err := redisd.Start()
 	if err != nil {
 		return "", nil, measure.Errorf(measure.Unavailable, "%w", err)
 	}

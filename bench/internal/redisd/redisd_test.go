@@ -12,7 +12,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 func TestMissingServerSaysWhatToInstall(t *testing.T) {
 	t.Setenv("PATH", "")
-	_, err := Start(t.Context())
+	_, err := Start()
 	if err == nil || !strings.Contains(err.Error(), "redis-server is not on PATH: install it with") {
 		t.Errorf("error %v", err)
 	}
@@ -20,7 +20,7 @@ func TestMissingServerSaysWhatToInstall(t *testing.T) {
 
 func TestOwnServerAnswersAndKeepsNothing(t *testing.T) {
 	t.Parallel()
-	s, err := Start(t.Context())
+	s, err := Start()
 	if err != nil {
 		t.Fatal(err)
 	}

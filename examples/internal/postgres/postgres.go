@@ -11,13 +11,14 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/berth-go/berth/internal/child"
 )
 
 // patience bounds the start and the end of a server.
@@ -29,10 +30,9 @@ var ErrMissing = errors.New("PostgreSQL's initdb is neither on PATH nor under /u
 
 // Server is a PostgreSQL that belongs to this process.
 type Server struct {
-	dir  string
-	bin  string
-	cmd  *exec.Cmd
-	done chan struct{}
+	dir      string
+	bin      string
+	postgres *child.Process // nil: not started
 }
 
 // Start makes a database cluster and runs a server on it.
@@ -41,7 +41,7 @@ func Start(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, done: make(chan struct{})}
+	s := &Server{bin: bin}
 	// Short: a socket's path has room for about 100 bytes.
 	if s.dir, err = os.MkdirTemp("/tmp", "berthpg"); err != nil {
 		return nil, err
@@ -58,13 +58,12 @@ func (s *Server) DSN() string { return "host=" + s.dir + " user=postgres databas
 
 // Close ends the server and deletes all that it stored.
 func (s *Server) Close() {
-	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(os.Interrupt) // PostgreSQL's "fast" shutdown
+	if s.postgres != nil {
+		_ = s.postgres.Cmd.Process.Signal(os.Interrupt) // PostgreSQL's "fast" shutdown
 		select {
-		case <-s.done:
+		case <-s.postgres.Done():
 		case <-time.After(patience):
-			_ = s.cmd.Process.Signal(syscall.SIGQUIT) // "immediate"
-			<-s.done
+			s.postgres.Kill()
 		}
 	}
 	_ = os.RemoveAll(s.dir)
@@ -96,42 +95,25 @@ func (s *Server) start(ctx context.Context) error {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=",
+	cmd := exec.Command(filepath.Join(s.bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=",
 		"-c", "fsync=off", "-c", "max_connections=200", "-c", "max_parallel_workers_per_gather=0", "-c", "jit=off")
-	s.cmd.SysProcAttr, s.cmd.Dir = attr, s.dir
+	cmd.SysProcAttr, cmd.Dir = attr, s.dir
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if err := s.run(); err != nil {
-		s.cmd = nil
+	cmd.Stderr = log
+	if s.postgres, err = child.Start(cmd); err != nil {
+		s.postgres = nil
 		return err
 	}
 	return s.waitReady(ctx)
 }
 
-// run starts the server from a thread that stays until the server has ended:
-// the kernel's signal at the parent's death goes by threads, not by processes.
-func (s *Server) run() error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // how it ended is in its log
-			close(s.done)
-		}
-	}()
-	return <-started
-}
-
 // unprivileged returns whom to run PostgreSQL as: it refuses to run as root.
 func (s *Server) unprivileged() (*syscall.SysProcAttr, error) {
-	attr := dieWithParent()
+	attr := &syscall.SysProcAttr{}
 	if os.Geteuid() != 0 {
 		return attr, nil
 	}
@@ -160,7 +142,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-s.done:
+		case <-s.postgres.Done():
 			return fmt.Errorf("PostgreSQL ended while it started; its log: %s", s.log())
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL did not start: %w; its log: %s", err, s.log())

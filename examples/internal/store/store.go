@@ -3,77 +3,39 @@
 package store
 
 import (
-	"context"
 	"errors"
-	"net"
-	"os"
-	"path/filepath"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
 )
 
 // Store is a Redis that a program and its child processes share.
 type Store struct {
-	URL      string // for Connect, in this process or another
-	Embedded bool   // it keeps nothing and ends with this process
-	stop     func()
+	URL      string               // for Connect, in this process or another
+	embedded *miniredis.Miniredis // nil: none; it keeps nothing and ends with this process
 }
 
-// Open returns the Redis at url, or starts an embedded one if url is empty. The
-// latter listens on a unix socket in a directory that only this user may enter.
+// Open returns the Redis at url, or starts an embedded one, on a free port of the
+// loopback interface, if url is empty.
 func Open(url string) (*Store, error) {
 	if url != "" {
-		return &Store{URL: url, stop: func() {}}, nil
+		return &Store{URL: url}, nil
 	}
-	dir, err := os.MkdirTemp("", "berth")
-	if err != nil {
+	embedded := miniredis.NewMiniRedis()
+	embedded.ClockTTL(true) // keys expire as time goes by, as in a real server
+	if err := embedded.Start(); err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(dir, "s")
-	stop, err := serve(socket)
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, err
-	}
-	return &Store{URL: "unix://" + socket, Embedded: true, stop: func() {
-		stop()
-		_ = os.RemoveAll(dir)
-	}}, nil
+	return &Store{"redis://" + embedded.Addr(), embedded}, nil
 }
 
 // Close ends an embedded store. Any other stays as it is.
-func (s *Store) Close() { s.stop() }
-
-func serve(socket string) (stop func(), err error) {
-	mr := miniredis.NewMiniRedis()
-	mr.ClockTTL(true)      // keys expire as time goes by, as in a real server
-	conn, err := mr.Dial() // starts it without a listener of its own
-	if err != nil {
-		return nil, err
+func (s *Store) Close() {
+	if s.embedded != nil {
+		s.embedded.Close()
 	}
-	conn.Close()
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		mr.Close()
-		return nil, err
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			mr.Server().ServeConn(conn)
-		}
-	}()
-	return func() {
-		listener.Close()
-		<-done // or a connection could be served after the end
-		mr.Close()
-	}, nil
 }
 
 // Connect returns a client for a URL of the forms redis://, rediss:// and
@@ -91,19 +53,20 @@ func Connect(url string) (*redis.Client, error) {
 	return redis.NewClient(opts), nil
 }
 
+// Client returns a client for a URL, and a berth on it. Close both, the berth first.
+func Client(url string, opts ...berth.ClientOption) (*redis.Client, *berth.Client, error) {
+	rdb, err := Connect(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := berth.New(rdb, opts...)
+	return rdb, client, err
+}
+
 // String implements fmt.Stringer for the programs' first line of output.
 func (s *Store) String() string {
-	if s.Embedded {
+	if s.embedded != nil {
 		return "an embedded store (no -redis given): it ends with this program"
 	}
 	return "the Redis of -redis"
 }
-
-// Quiet keeps go-redis from logging every failed attempt to connect. It must be
-// called before the first Connect.
-func Quiet() { redis.SetLogger(silent{}) }
-
-type silent struct{}
-
-// Printf implements go-redis's logger, and logs nothing.
-func (silent) Printf(context.Context, string, ...any) {}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // eviction is what the flags of "berth evict" say.
@@ -186,10 +187,10 @@ func (e *eviction) question(list []evictee) string {
 	}
 	var who []string
 	if holders > 0 {
-		who = append(who, plural(holders, "holder"))
+		who = append(who, words.Plural(holders, "holder"))
 	}
 	if waiters := len(list) - holders; waiters > 0 {
-		who = append(who, plural(waiters, "waiter"))
+		who = append(who, words.Plural(waiters, "waiter"))
 	}
 	question := "Evict " + strings.Join(who, " and ")
 	if e.force && holders > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/words"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -91,9 +92,9 @@ not in use.`,
 
 func stateText(s *berth.State, why berthwatch.Reasons, columns int) string {
 	head := fmt.Sprintf("%s: %d of %d in use by %s, %d waiting", screen.Clean(s.Name),
-		s.InUse, s.Limit, plural(len(s.Leases), "holder"), len(s.Queue))
-	if words := stateWords(s.Summary, why); words != "" {
-		head += " (" + words + ")"
+		s.InUse, s.Limit, words.Plural(len(s.Leases), "holder"), len(s.Queue))
+	if state := stateWords(s.Summary, why); state != "" {
+		head += " (" + state + ")"
 	}
 	var b strings.Builder
 	b.WriteString(fill(head, columns) + "\n")
@@ -140,27 +141,20 @@ func expiry(left time.Duration, expired bool) string {
 }
 
 func stateWords(s berth.Summary, why berthwatch.Reasons) string {
-	var words []string
+	var all []string
 	if s.Paused {
-		words = append(words, why.Pause(s.Name))
+		all = append(all, why.Pause(s.Name))
 	}
 	if s.Pinned {
-		words = append(words, fmt.Sprintf("%s, declared %d", why.Pin(s.Name), s.Declared))
+		all = append(all, fmt.Sprintf("%s, declared %d", why.Pin(s.Name), s.Declared))
 	}
 	if s.Expired > 0 {
-		words = append(words, fmt.Sprintf("%d expired", s.Expired))
+		all = append(all, fmt.Sprintf("%d expired", s.Expired))
 	}
 	if s.LimitChanges > 0 {
-		words = append(words, "limit changed "+plural(s.LimitChanges, "time"))
+		all = append(all, "limit changed "+words.Plural(s.LimitChanges, "time"))
 	}
-	return strings.Join(words, "; ")
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return strings.Join(all, "; ")
 }
 
 func orDash(s string) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // The operator's verbs change a setting of one semaphore or of several, and
@@ -169,7 +170,7 @@ func (a *app) set(v setting, args []string) error {
 }
 
 func (v *setting) question(n int) string {
-	question := strings.ToUpper(v.name[:1]) + v.name[1:] + " " + plural(n, "semaphore")
+	question := strings.ToUpper(v.name[:1]) + v.name[1:] + " " + words.Plural(n, "semaphore")
 	if v.limit >= 0 {
 		question += fmt.Sprintf(" to %d", v.limit)
 	}

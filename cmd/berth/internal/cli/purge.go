@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/words"
 )
 
 func (a *app) purgeCommand() *cobra.Command {
@@ -46,7 +47,7 @@ func (a *app) purge(names []string, yes bool) error {
 		}
 		plan += fill(screen.Clean(name+": "+before[i]), screen.Width(a.stderr)) + "\n"
 	}
-	if err := a.confirm(yes, plan, "Delete "+plural(len(names), "semaphore")+", with leases and queues?"); err != nil {
+	if err := a.confirm(yes, plan, "Delete "+words.Plural(len(names), "semaphore")+", with leases and queues?"); err != nil {
 		return err
 	}
 	var errs []error

@@ -114,21 +114,5 @@ func fill(text string, columns int) string {
 	if fits(text, columns) {
 		return text
 	}
-	var b strings.Builder
-	used := 0
-	for word := range strings.FieldsSeq(text) {
-		width := screen.Columns(word)
-		switch {
-		case used == 0:
-		case used+1+width > columns:
-			b.WriteString("\n" + strings.Repeat(" ", gap))
-			used = gap
-		default:
-			b.WriteString(" ")
-			used++
-		}
-		b.WriteString(word)
-		used += width
-	}
-	return b.String()
+	return strings.Join(screen.Wrap(text, columns, gap), "\n")
 }

@@ -36,16 +36,11 @@ const (
 
 // Target is a parsed URL. It has no String method on purpose: it holds secrets.
 type Target struct {
-	kind     kind
-	network  string // "tcp" or "unix"
-	addrs    []string
-	master   string // sentinel only
-	username string
-	password string
-	db       int
-	tls      *tls.Config
-
-	sentinelUsername, sentinelPassword string
+	kind    kind
+	network string                 // "tcp" or "unix"
+	dialer  Dialer                 // nil: by network and tls
+	tls     *tls.Config            // go-redis is not to know of it: dial shakes hands
+	opts    redis.UniversalOptions // those of the URL
 }
 
 // Dialer opens the connections of a client.
@@ -53,80 +48,32 @@ type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Client returns a client for the target. Nothing is sent yet.
 func (t *Target) Client() redis.UniversalClient {
+	o := t.opts
+	o.Dialer = t.dialer
+	if o.Dialer == nil {
+		o.Dialer = t.dial
+	}
+	o.ContextTimeoutEnabled = true
+	o.MaxRetries = -1 // berth repeats what may be repeated
+	o.DialerRetries = 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	// This spares servers a handshake that only one managed service answers.
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch t.kind {
 	case sentinel:
-		return redis.NewFailoverClient(t.failoverOptions())
+		return redis.NewFailoverClient(o.Failover())
 	case cluster:
-		return redis.NewClusterClient(t.clusterOptions())
+		c := o.Cluster()
+		c.ClusterStateReloadInterval = clusterReload
+		return redis.NewClusterClient(c)
 	default:
-		return redis.NewClient(t.options())
+		simple := o.Simple()
+		simple.Network = t.network
+		return redis.NewClient(simple)
 	}
 }
 
 // Through returns a client whose connections come from dial.
 func Through(dial Dialer) redis.UniversalClient {
-	o := (&Target{network: "unix", addrs: []string{"local"}}).options() // nothing of it is dialled
-	o.Dialer = dial
-	return redis.NewClient(o)
-}
-
-func (t *Target) options() *redis.Options {
-	return &redis.Options{
-		Network:               t.network,
-		Addr:                  t.addrs[0],
-		Username:              t.username,
-		Password:              t.password,
-		DB:                    t.db,
-		Dialer:                t.dial,
-		ContextTimeoutEnabled: true,
-		MaxRetries:            -1, // berth repeats what may be repeated
-		DialerRetries:         1,
-		DialTimeout:           dialTimeout,
-		ReadTimeout:           ioTimeout,
-		WriteTimeout:          ioTimeout,
-
-		MaintNotificationsConfig: noMaintenance(),
-	}
-}
-
-func (t *Target) failoverOptions() *redis.FailoverOptions {
-	return &redis.FailoverOptions{
-		MasterName:            t.master,
-		SentinelAddrs:         t.addrs,
-		SentinelUsername:      t.sentinelUsername,
-		SentinelPassword:      t.sentinelPassword,
-		Username:              t.username,
-		Password:              t.password,
-		DB:                    t.db,
-		Dialer:                t.dial,
-		ContextTimeoutEnabled: true,
-		MaxRetries:            -1,
-		DialerRetries:         1,
-		DialTimeout:           dialTimeout,
-		ReadTimeout:           ioTimeout,
-		WriteTimeout:          ioTimeout,
-	}
-}
-
-func (t *Target) clusterOptions() *redis.ClusterOptions {
-	return &redis.ClusterOptions{
-		Addrs:                      t.addrs,
-		Username:                   t.username,
-		Password:                   t.password,
-		Dialer:                     t.dial,
-		ContextTimeoutEnabled:      true,
-		MaxRetries:                 -1,
-		DialerRetries:              1,
-		DialTimeout:                dialTimeout,
-		ReadTimeout:                ioTimeout,
-		WriteTimeout:               ioTimeout,
-		ClusterStateReloadInterval: clusterReload,
-
-		MaintNotificationsConfig: noMaintenance(),
-	}
-}
-
-// noMaintenance spares servers a handshake that only one managed service answers.
-func noMaintenance() *maintnotifications.Config {
-	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return (&Target{network: "unix", dialer: dial, opts: redis.UniversalOptions{Addrs: []string{"local"}}}).Client()
 }

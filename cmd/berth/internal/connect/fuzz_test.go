@@ -37,10 +37,10 @@ func FuzzParse(f *testing.F) {
 
 func checkTarget(t *testing.T, target *Target) {
 	t.Helper()
-	if len(target.addrs) == 0 || target.db < 0 || target.kind == sentinel && target.master == "" {
-		t.Fatalf("addresses %q, database %d, master %q", target.addrs, target.db, target.master)
+	if len(target.opts.Addrs) == 0 || target.opts.DB < 0 || target.kind == sentinel && target.opts.MasterName == "" {
+		t.Fatalf("addresses %q, database %d, master %q", target.opts.Addrs, target.opts.DB, target.opts.MasterName)
 	}
-	for _, addr := range target.addrs {
+	for _, addr := range target.opts.Addrs {
 		if target.network == "unix" {
 			if addr == "" {
 				t.Fatal("no socket")

@@ -86,7 +86,7 @@ func Parse(raw string) (*Target, error) {
 	if form.tls {
 		t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 		if form.kind == single {
-			t.tls.ServerName, _, _ = net.SplitHostPort(t.addrs[0])
+			t.tls.ServerName, _, _ = net.SplitHostPort(t.opts.Addrs[0])
 		}
 	}
 	return t, t.path(path)
@@ -102,8 +102,8 @@ func splitAuthority(rest string) (authority, path string) {
 func (t *Target) userinfo(s string) error {
 	user, password, hasPassword := strings.Cut(s, ":")
 	var err1, err2 error
-	t.username, err1 = url.PathUnescape(user)
-	t.password, err2 = url.PathUnescape(password)
+	t.opts.Username, err1 = url.PathUnescape(user)
+	t.opts.Password, err2 = url.PathUnescape(password)
 	if err1 != nil || err2 != nil || strings.ContainsAny(s, " []") {
 		return errForm
 	}
@@ -121,9 +121,9 @@ func (t *Target) hosts(s, defaultPort string) error {
 		if err != nil {
 			return err
 		}
-		t.addrs = append(t.addrs, addr)
+		t.opts.Addrs = append(t.opts.Addrs, addr)
 	}
-	if t.kind == single && len(t.addrs) > 1 {
+	if t.kind == single && len(t.opts.Addrs) > 1 {
 		return errors.New("it names several hosts; that needs redis+sentinel:// or redis+cluster://")
 	}
 	return nil
@@ -167,7 +167,7 @@ func (t *Target) path(s string) error {
 		if path == "" || path == "/" {
 			return errors.New("it has no path: write unix:///path/to/socket")
 		}
-		t.addrs = []string{path}
+		t.opts.Addrs = []string{path}
 		return t.query(query)
 	}
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
@@ -175,7 +175,7 @@ func (t *Target) path(s string) error {
 		if len(parts) == 0 {
 			return errors.New("a sentinel URL needs the master's name: redis+sentinel://host:port/master")
 		}
-		t.master, parts = parts[0], parts[1:]
+		t.opts.MasterName, parts = parts[0], parts[1:]
 	}
 	if len(parts) > 1 || t.kind == cluster && len(parts) > 0 && parts[0] != "0" {
 		return errors.New("its path has more than it can use; a Redis Cluster has database 0 only")
@@ -193,7 +193,7 @@ func (t *Target) database(s string) error {
 	if err != nil {
 		return errors.New("its database is not a number")
 	}
-	t.db = int(n)
+	t.opts.DB = int(n)
 	return nil
 }
 
@@ -213,9 +213,9 @@ func (t *Target) query(s string) error {
 			t.tls.InsecureSkipVerify = value == "true" || value == "1"
 		case (key == "ca_file" || key == "cert_file" || key == "key_file" || key == "server_name") && t.tls != nil:
 		case key == "sentinel_username" && t.kind == sentinel:
-			t.sentinelUsername = value
+			t.opts.SentinelUsername = value
 		case key == "sentinel_password" && t.kind == sentinel:
-			t.sentinelPassword = value
+			t.opts.SentinelPassword = value
 		default:
 			return errUnknownOption(t.kind)
 		}

@@ -1,37 +1,41 @@
 package connect
 
 import (
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestParse(t *testing.T) {
+	addrs := func(a ...string) redis.UniversalOptions { return redis.UniversalOptions{Addrs: a} }
 	tests := []struct {
 		url  string
-		want Target
+		kind kind
 		tls  bool
+		want redis.UniversalOptions
 	}{
-		{url: "redis://h", want: Target{addrs: []string{"h:6379"}}},
-		{url: "redis://", want: Target{addrs: []string{"localhost:6379"}}},
-		{url: "REDIS://h:7000/3", want: Target{addrs: []string{"h:7000"}, db: 3}},
-		{url: "redis://h?db=4", want: Target{addrs: []string{"h:6379"}, db: 4}},
-		{url: "redis://u:p%23%40%2F@h:1", want: Target{addrs: []string{"h:1"}, username: "u", password: "p#@/"}},
-		{url: "redis://:p@q@h", want: Target{addrs: []string{"h:6379"}, password: "p@q"}},
-		{url: "redis://[::1]", want: Target{addrs: []string{"[::1]:6379"}}},
-		{url: "redis://[::1]:7", want: Target{addrs: []string{"[::1]:7"}}},
-		{url: "rediss://h", want: Target{addrs: []string{"h:6379"}}, tls: true},
-		{url: "unix:///run/r.sock?db=2", want: Target{network: "unix", addrs: []string{"/run/r.sock"}, db: 2}},
-		{url: "unix://:s@/run/r.sock", want: Target{network: "unix", addrs: []string{"/run/r.sock"}, password: "s"}},
+		{url: "redis://h", want: addrs("h:6379")},
+		{url: "redis://", want: addrs("localhost:6379")},
+		{url: "REDIS://h:7000/3", want: redis.UniversalOptions{Addrs: []string{"h:7000"}, DB: 3}},
+		{url: "redis://h?db=4", want: redis.UniversalOptions{Addrs: []string{"h:6379"}, DB: 4}},
+		{url: "redis://u:p%23%40%2F@h:1", want: redis.UniversalOptions{Addrs: []string{"h:1"}, Username: "u", Password: "p#@/"}},
+		{url: "redis://:p@q@h", want: redis.UniversalOptions{Addrs: []string{"h:6379"}, Password: "p@q"}},
+		{url: "redis://[::1]", want: addrs("[::1]:6379")},
+		{url: "redis://[::1]:7", want: addrs("[::1]:7")},
+		{url: "rediss://h", want: addrs("h:6379"), tls: true},
+		{url: "unix:///run/r.sock?db=2", want: redis.UniversalOptions{Addrs: []string{"/run/r.sock"}, DB: 2}},
+		{url: "unix://:s@/run/r.sock", want: redis.UniversalOptions{Addrs: []string{"/run/r.sock"}, Password: "s"}},
 		{
-			url: "redis+sentinel://u:p@a:1,b,[::1]:3/main/5?sentinel_password=sp",
-			want: Target{
-				kind: sentinel, addrs: []string{"a:1", "b:26379", "[::1]:3"}, master: "main",
-				username: "u", password: "p", db: 5, sentinelPassword: "sp",
+			url: "redis+sentinel://u:p@a:1,b,[::1]:3/main/5?sentinel_password=sp", kind: sentinel,
+			want: redis.UniversalOptions{
+				Addrs: []string{"a:1", "b:26379", "[::1]:3"}, MasterName: "main",
+				Username: "u", Password: "p", DB: 5, SentinelPassword: "sp",
 			},
 		},
-		{url: "redis+cluster://a:1,b:2", want: Target{kind: cluster, addrs: []string{"a:1", "b:2"}}},
-		{url: "rediss+cluster://a:1", want: Target{kind: cluster, addrs: []string{"a:1"}}, tls: true},
+		{url: "redis+cluster://a:1,b:2", kind: cluster, want: addrs("a:1", "b:2")},
+		{url: "rediss+cluster://a:1", kind: cluster, want: addrs("a:1"), tls: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.url, func(t *testing.T) {
@@ -39,32 +43,18 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tt.want.network == "" {
-				tt.want.network = "tcp"
+			network := "tcp"
+			if strings.HasPrefix(tt.url, "unix") {
+				network = "unix"
 			}
-			if (got.tls != nil) != tt.tls {
-				t.Errorf("TLS = %v, want %v", got.tls != nil, tt.tls)
+			if got.kind != tt.kind || got.network != network || (got.tls != nil) != tt.tls {
+				t.Errorf("kind %d on %s, TLS %v", got.kind, got.network, got.tls != nil)
 			}
-			got.tls = nil
-			if !slices.Equal(got.addrs, tt.want.addrs) {
-				t.Errorf("addresses %q, want %q", got.addrs, tt.want.addrs)
-			}
-			got.addrs, tt.want.addrs = nil, nil
-			if g, w := scalars(got), scalars(&tt.want); g != w {
-				t.Errorf("got %+v, want %+v", g, w)
+			if !reflect.DeepEqual(got.opts, tt.want) {
+				t.Errorf("got %+v, want %+v", got.opts, tt.want)
 			}
 		})
 	}
-}
-
-// scalars is a Target without its slice and pointer.
-func scalars(t *Target) any {
-	return struct {
-		kind                       kind
-		network, master, user, pw  string
-		db                         int
-		sentinelUser, sentinelPass string
-	}{t.kind, t.network, t.master, t.username, t.password, t.db, t.sentinelUsername, t.sentinelPassword}
 }
 
 // A bad URL is refused without any of its words, whichever of them was meant
@@ -88,7 +78,7 @@ func TestParseErrorsKeepSecrets(t *testing.T) {
 		t.Run(raw, func(t *testing.T) {
 			target, err := Parse(raw)
 			if err == nil {
-				t.Fatalf("accepted, addresses %q", target.addrs)
+				t.Fatalf("accepted, addresses %q", target.opts.Addrs)
 			}
 			for _, secret := range []string{"hunter", "tail", "user", "notadb"} {
 				if strings.Contains(strings.ReplaceAll(err.Error(), "a user but", ""), secret) {

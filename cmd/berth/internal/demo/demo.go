@@ -87,17 +87,17 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	}
 	defer client.Close()
 
-	crew, err := hire(cfg, socket)
+	workers, err := startWorkers(cfg, socket)
 	if err != nil {
 		return Summary{}, err
 	}
-	defer crew.dismiss(farewell)
-	return watch(ctx, cfg, crew, client.Inspector())
+	defer workers.stop(farewell)
+	return watch(ctx, cfg, workers, client.Inspector())
 }
 
 // watch follows the workers until the demo's time is over and it has shown what it
 // is to show.
-func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Summary, error) {
+func watch(ctx context.Context, cfg Config, workers *workers, in *berth.Inspector) (Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.For+patience)
 	defer cancel()
 	order := newOrder()
@@ -114,12 +114,12 @@ func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Su
 	over := time.After(cfg.For)
 	for {
 		select {
-		case e := <-crew.events:
+		case e := <-workers.events:
 			s.handle(e, cfg.View)
 		case <-tick.C:
 			cfg.View.Frame(s)
 		case <-killer.C:
-			if !s.killOne(crew, cfg.View) {
+			if !s.killOne(workers, cfg.View) {
 				killer.Reset(20 * time.Millisecond) // nobody is in the middle of their work
 			}
 		case <-over:
@@ -127,12 +127,12 @@ func watch(ctx context.Context, cfg Config, crew *crew, in *berth.Inspector) (Su
 		case <-ctx.Done():
 			<-watched
 			end := clock()
-			for _, e := range crew.dismiss(farewell) {
+			for _, e := range workers.stop(farewell) {
 				s.tally.add(e)
 			}
 			order.see(nil)
 			cfg.View.Frame(s)
-			return s.tally.summary(s.begin, end, cfg.Limit, cfg.Workers, order), crew.failure()
+			return s.tally.summary(s.begin, end, cfg.Limit, cfg.Workers, order), workers.failure()
 		}
 		if over == nil && s.tally.cameBack() {
 			cancel()

@@ -8,11 +8,9 @@ import (
 
 // The kinds of an Event.
 const (
-	asked   = "asked"   // a worker wants a permit
 	queued  = "queued"  // it has to wait
 	started = "started" // it has a permit and starts to work
 	ended   = "ended"   // it has worked and is about to give the permit back
-	gone    = "gone"    // the process has ended; from the demo, not the worker
 	killed  = "killed"  // the demo has killed it; from the demo
 )
 

@@ -74,13 +74,13 @@ func (s *State) start(e event, view View) {
 }
 
 // killOne kills a worker in the middle of its work, if there is one.
-func (s *State) killOne(crew *crew, view View) bool {
+func (s *State) killOne(workers *workers, view View) bool {
 	for _, h := range s.slots {
 		if h == nil || h.end != 0 || clock()-h.start > h.work/2 {
 			continue
 		}
 		at := clock()
-		crew.kill(h.worker)
+		workers.kill(h.worker)
 		s.tally.add(event{Kind: killed, At: at, worker: h.worker})
 		s.dead = h
 		s.say(view, at, true, "worker %d is killed (-9) while it holds slot %d; its lease lasts up to %.1fs",

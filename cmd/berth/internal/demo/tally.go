@@ -45,7 +45,7 @@ func (s Summary) OK() bool {
 	return s.LimitKept && s.OrderKept && s.Grants > 0 && (s.Crash == nil || s.Crash.CameBack)
 }
 
-// hold is one permit in one worker's hands.
+// hold is one permit that one worker holds.
 type hold struct {
 	worker, slot int
 	lease        string

@@ -61,9 +61,6 @@ func (w *worker) report(e event) error {
 // turn is one permit taken, used and given back.
 func (w *worker) turn(ctx context.Context) error {
 	since := clock()
-	if err := w.report(event{Kind: asked, At: since}); err != nil {
-		return err
-	}
 	var once sync.Once
 	lease, err := w.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) {
 		once.Do(func() { _ = w.report(event{Kind: queued, At: clock()}) })

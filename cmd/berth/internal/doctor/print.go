@@ -21,9 +21,9 @@ func (r *Report) Text(width int, color bool) string {
 	for _, f := range r.Findings {
 		head := f.Status.paint(color) + strings.Repeat(" ", len("FAIL  ")-len(f.Status))
 		fmt.Fprintf(&b, "%s%-*s  ", head, widest, f.Check)
-		lines := wrap(f.Found, room)
+		lines := screen.Wrap(screen.Clean(f.Found), room, 0)
 		if f.Advice != "" {
-			lines = append(lines, wrap("→ "+f.Advice, room)...)
+			lines = append(lines, screen.Wrap("→ "+screen.Clean(f.Advice), room, 0)...)
 		}
 		b.WriteString(strings.Join(lines, "\n"+indent) + "\n")
 	}
@@ -37,17 +37,4 @@ func (s Status) paint(color bool) string {
 	}
 	code := map[Status]int{OK: 32, Warn: 33, Fail: 31}[s]
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, s)
-}
-
-// wrap breaks text at spaces. A word that is too long for a line has one of its own.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(screen.Clean(text)) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	return append(lines, line)
 }

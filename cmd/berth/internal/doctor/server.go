@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/words"
 )
 
 // The questions about a server's own settings.
@@ -183,16 +185,9 @@ func (p *patient) replication(ctx context.Context, n node) Finding {
 		return warn("Set min-replicas-to-write 1 to stop a master that is cut off, use MinReplicas for grants that must outlive one, "+
 			"and let resources check tokens.",
 			"a master with %s, copied to asynchronously: a failover can lose the latest grants, "+
-				"and until their holders notice (a third of a TTL at most) the limit can be exceeded", count(replicas, "replica"))
+				"and until their holders notice (a third of a TTL at most) the limit can be exceeded", words.Plural(replicas, "replica"))
 	}
 	return warn("Let resources check tokens, or accept it.",
 		"a master with %s, copied to asynchronously: a failover can lose grants of the last seconds, though a master "+
-			"without %s stops (min-replicas-to-write)", count(replicas, "replica"), count(wanted, "replica"))
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+			"without %s stops (min-replicas-to-write)", words.Plural(replicas, "replica"), words.Plural(wanted, "replica"))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/quantile"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // The questions that are answered by talking to the server.
@@ -110,7 +111,7 @@ func (p *patient) latency(ctx context.Context, n node) Finding {
 		start := time.Now()
 		err := n.rdb.Ping(ctx).Err()
 		if err != nil && (!denied(err) || ctx.Err() != nil) {
-			return untried(fmt.Sprintf("the server stopped answering after %s", count(len(trips), "round trip")), "+ping", err)
+			return untried(fmt.Sprintf("the server stopped answering after %s", words.Plural(len(trips), "round trip")), "+ping", err)
 		}
 		trips = append(trips, time.Since(start))
 		if time.Since(start) > tooSlow {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // trialTTL is short, so that a trial that is cut off leaves nothing for long.
@@ -155,9 +156,9 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 		return fail("Find out who writes to keys with berth's prefix; then `berth purge --yes NAME`, or delete the keys with redis-cli.",
 			"not all is berth's under %q; %s", p.Prefix, strings.Join(bad, "; "))
 	case looked < len(names):
-		return found("%s, of which the first %d were looked at: all sound", count(len(names), "semaphore"), looked)
+		return found("%s, of which the first %d were looked at: all sound", words.Plural(len(names), "semaphore"), looked)
 	}
-	return found("%s, all sound", count(len(names), "semaphore"))
+	return found("%s, all sound", words.Plural(len(names), "semaphore"))
 }
 
 func scanFailed(err error) Finding {

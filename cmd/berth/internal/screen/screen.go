@@ -4,12 +4,11 @@ package screen
 
 import (
 	"os"
+	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
-	"golang.org/x/text/width"
 
 	"github.com/berth-go/berth/internal/words"
 )
@@ -23,41 +22,25 @@ func Clean(s string) string { return words.Clean(s) }
 // Columns returns how many columns of a terminal s takes: two for each wide
 // character of East Asia and each emoji, none for an accent that is put on top of
 // the letter before it.
-func Columns(s string) int {
-	n := 0
-	for _, r := range s {
-		n += columnsOf(r)
-	}
-	return n
-}
-
-func columnsOf(r rune) int {
-	if unicode.In(r, unicode.Mn, unicode.Me) {
-		return 0
-	}
-	switch width.LookupRune(r).Kind() {
-	case width.EastAsianWide, width.EastAsianFullwidth:
-		return 2
-	}
-	return 1
-}
+func Columns(s string) int { return ansi.StringWidth(s) }
 
 // Fit cuts s to a number of columns.
-func Fit(s string, columns int) string {
-	if Columns(s) <= columns {
-		return s
-	}
-	end, left := 0, columns-1 // one is for the sign that something is missing
-	for i, r := range s {
-		if left -= columnsOf(r); left < 0 {
-			break
+func Fit(s string, columns int) string { return ansi.Truncate(s, columns, "…") }
+
+// Wrap breaks a text between its words into lines of so many columns. A word that is
+// too long for a line has one of its own. All lines but the first are indented.
+func Wrap(text string, columns, indent int) (lines []string) {
+	for word := range strings.FieldsSeq(text) {
+		last := len(lines) - 1
+		if last >= 0 && Columns(lines[last])+1+Columns(word) <= columns {
+			lines[last] += " " + word
+		} else if last >= 0 {
+			lines = append(lines, strings.Repeat(" ", indent)+word)
+		} else {
+			lines = append(lines, word)
 		}
-		end = i + utf8.RuneLen(r)
 	}
-	if columns < 1 {
-		return ""
-	}
-	return s[:end] + "…"
+	return lines
 }
 
 // Width returns the terminal's width.

@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/berth-go/berth/berthwatch"
+	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 // outcome says what became of an action.
@@ -134,12 +135,12 @@ func (m *Model) dialogLines() []line {
 	d := m.dialog
 	a := d.chosen()
 	lines := []line{{}, {{strings.ToUpper(a.Verb[:1]) + a.Verb[1:] + " " + clean(a.Name) + "?", &m.style.head}}, {}}
-	for _, part := range wrap(clean(m.command(a)), m.width-4) {
+	for _, part := range scr.Wrap(clean(m.command(a)), m.width-4, 0) {
 		lines = append(lines, styled(&m.style.strong, "  "+part))
 	}
 	lines = append(lines, line{})
 	for _, text := range a.Effect() {
-		for _, part := range wrap(clean(text), m.width-4) {
+		for _, part := range scr.Wrap(clean(text), m.width-4, 0) {
 			lines = append(lines, plain("  "+part))
 		}
 	}

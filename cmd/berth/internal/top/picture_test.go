@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 var picture = flag.String("picture", "", "write the picture for the README into this `FILE`")
 
-// crew are workers of one semaphore.
-type crew struct {
+// workers are those of one semaphore.
+type workers struct {
 	name        string
 	limit, size int
 	work, rest  time.Duration
@@ -44,7 +44,7 @@ func TestPicture(t *testing.T) {
 		ctx, stop := context.WithCancel(e.Ctx)
 		var working sync.WaitGroup
 		t.Cleanup(func() { stop(); working.Wait() })
-		for _, c := range []crew{
+		for _, c := range []workers{
 			{"github-api", 5, 9, 3 * time.Second, 2 * time.Second, 1},
 			{"deploy/production", 1, 4, 25 * time.Second, time.Minute, 1},
 			{"db/reports", 8, 4, 7 * time.Second, 5 * time.Second, 3},
@@ -100,7 +100,7 @@ func TestPicture(t *testing.T) {
 }
 
 // worker takes permits, works and rests, again and again, as a process of its own.
-func (c crew) worker(ctx context.Context, e *testenv.Env, i int) {
+func (c workers) worker(ctx context.Context, e *testenv.Env, i int) {
 	channel := fmt.Sprintf("%.4s%03d", strings.ReplaceAll(c.name, "/", "")+"xxxx", i)
 	store := protocol.NewStore(e.Redis, e.Prefix, channel, 4000+17*i+len(c.name), fmt.Sprint("web-", i%4+1))
 	key := store.Key(c.name)

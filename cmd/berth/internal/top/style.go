@@ -108,19 +108,6 @@ func cell(s string, width int) string {
 	return s + strings.Repeat(" ", max(width-scr.Columns(s), 0))
 }
 
-// wrap breaks a text between its words.
-func wrap(text string, width int) (lines []string) {
-	for word := range strings.FieldsSeq(text) {
-		last := len(lines) - 1
-		if last >= 0 && scr.Columns(lines[last])+1+scr.Columns(word) <= width {
-			lines[last] += " " + word
-		} else {
-			lines = append(lines, word)
-		}
-	}
-	return lines
-}
-
 // number is a cell whose text is at its right.
 func number(s string, width int) string {
 	s = scr.Fit(s, width)

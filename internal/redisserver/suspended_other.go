@@ -1,17 +1,12 @@
 //go:build !linux
 
-package redistest
+package redisserver
 
 import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 )
-
-// sysProcAttr has nothing to offer here: a server outlives a test binary that
-// is killed.
-func sysProcAttr() *syscall.SysProcAttr { return nil }
 
 // suspended tells whether SIGSTOP has taken effect.
 func suspended(pid int) bool {

@@ -28,9 +28,9 @@ func (silent) Printf(context.Context, string, ...any) {}
 const (
 	ttl   = 3 * time.Second // its heartbeat interval is a second
 	limit = 4
-	// warmUp is how long a crew works before something strikes.
+	// warmUp is how long the workers work before something strikes.
 	warmUp = 500 * time.Millisecond
-	// recovery is how long a crew may take until everybody was served again. It is
+	// recovery is how long the workers may take until everybody was served again. It is
 	// generous: it is to find those who hang, not those who wait for a slow machine.
 	recovery = 30 * time.Second
 )
@@ -58,18 +58,18 @@ type stay struct {
 	lost  bool
 }
 
-// crew are clients that share a semaphore: two keepers who never let go of what
+// workers are clients that share a semaphore: two keepers who never let go of what
 // they have, and others who come and go.
-type crew struct {
+type workers struct {
 	clients []*berth.Client
 	name    string
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	hands   []*hand
+	all     []*worker
 }
 
-// hand is one goroutine of a crew.
-type hand struct {
+// worker is one of them.
+type worker struct {
 	sem    *berth.Semaphore
 	keeper bool
 
@@ -81,10 +81,10 @@ type hand struct {
 	refused []error   // guarded by mu; why Acquire failed
 }
 
-// assemble starts a crew on four clients, each of which connects by itself.
-func assemble(t *testing.T, connect func() redis.UniversalClient, opts ...berth.Option) *crew {
+// startWorkers starts workers on four clients, each of which connects by itself.
+func startWorkers(t *testing.T, connect func() redis.UniversalClient, opts ...berth.Option) *workers {
 	t.Helper()
-	c, began := &crew{name: "crew"}, time.Now()
+	c, began := &workers{name: "workers"}, time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	c.stop = cancel
 	for i := range 4 {
@@ -93,8 +93,8 @@ func assemble(t *testing.T, connect func() redis.UniversalClient, opts ...berth.
 		c.clients = append(c.clients, client)
 		sem := must(client.Semaphore(c.name, limit, append(opts, berth.TTL(ttl))...))(t)
 		for j := range 3 {
-			h := &hand{sem: sem, keeper: j == 0 && i < 2}
-			c.hands = append(c.hands, h)
+			h := &worker{sem: sem, keeper: j == 0 && i < 2}
+			c.all = append(c.all, h)
 			c.done.Go(func() { h.work(ctx) })
 		}
 	}
@@ -115,7 +115,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-func (h *hand) work(ctx context.Context) {
+func (h *worker) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		began, queued := time.Now(), false
 		lease, err := h.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { queued = true }))
@@ -143,7 +143,7 @@ func (h *hand) work(ctx context.Context) {
 }
 
 // stay holds the lease and looks all the time whether it may.
-func (h *hand) stay(ctx context.Context, lease *berth.Lease, s *stay) {
+func (h *worker) stay(ctx context.Context, lease *berth.Lease, s *stay) {
 	until := s.from.Add(time.Millisecond + rand.N(10*time.Millisecond))
 	for ctx.Err() == nil && (h.keeper || time.Now().Before(until)) {
 		now := time.Now()
@@ -172,21 +172,21 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// servedAfter tells whether the hand got a lease after since, or keeps one.
-func (h *hand) servedAfter(since time.Time) (granted, served bool) {
+// servedAfter tells whether the worker got a lease after since, or keeps one.
+func (h *worker) servedAfter(since time.Time) (granted, served bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	granted = h.granted.After(since)
 	return granted, granted || h.keeper && h.held.After(since)
 }
 
-// served returns when every hand got a lease after since, or keeps one, and tells
+// served returns when every worker got a lease after since, or keeps one, and tells
 // how long the first grant and the last of them took.
-func (c *crew) served(t *testing.T, when string, since time.Time) (first, last time.Duration) {
+func (c *workers) served(t *testing.T, when string, since time.Time) (first, last time.Duration) {
 	t.Helper()
 	for {
 		n := 0
-		for _, h := range c.hands {
+		for _, h := range c.all {
 			granted, served := h.servedAfter(since)
 			if served {
 				n++
@@ -196,11 +196,11 @@ func (c *crew) served(t *testing.T, when string, since time.Time) (first, last t
 			}
 		}
 		d := time.Since(since)
-		if n == len(c.hands) {
+		if n == len(c.all) {
 			return first, d
 		}
 		if d > recovery {
-			t.Fatalf("%s: %d of %d were served within %v; what Acquire said: %v", when, n, len(c.hands), recovery, c.complaints())
+			t.Fatalf("%s: %d of %d were served within %v; what Acquire said: %v", when, n, len(c.all), recovery, c.complaints())
 		}
 		wait(t.Context(), time.Millisecond)
 	}
@@ -208,9 +208,9 @@ func (c *crew) served(t *testing.T, when string, since time.Time) (first, last t
 
 // hears returns when everybody who waits in line was woken by a message since,
 // and tells how long that took.
-func (c *crew) hears(t *testing.T, since time.Time) time.Duration {
+func (c *workers) hears(t *testing.T, since time.Time) time.Duration {
 	t.Helper()
-	for _, h := range c.hands {
+	for _, h := range c.all {
 		for !h.keeper && !h.pushedAfter(since) {
 			if time.Since(since) > recovery {
 				t.Fatalf("somebody still waits for its heartbeats after %v", recovery)
@@ -221,15 +221,15 @@ func (c *crew) hears(t *testing.T, since time.Time) time.Duration {
 	return time.Since(since)
 }
 
-func (h *hand) pushedAfter(since time.Time) bool {
+func (h *worker) pushedAfter(since time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pushed.After(since)
 }
 
-// complaints are the last errors of every hand.
-func (c *crew) complaints() (all []error) {
-	for _, h := range c.hands {
+// complaints are the last errors of every worker.
+func (c *workers) complaints() (all []error) {
+	for _, h := range c.all {
 		h.mu.Lock()
 		all = append(all, h.refused[max(len(h.refused)-2, 0):]...)
 		h.mu.Unlock()
@@ -237,9 +237,9 @@ func (c *crew) complaints() (all []error) {
 	return all
 }
 
-// disband stops the crew, fails the test if somebody hangs, and returns what
+// finish stops the workers, fails the test if somebody hangs, and returns what
 // all of them believed.
-func (c *crew) disband(t *testing.T) []stay {
+func (c *workers) finish(t *testing.T) []stay {
 	t.Helper()
 	c.stop()
 	gone := make(chan struct{})
@@ -250,7 +250,7 @@ func (c *crew) disband(t *testing.T) []stay {
 		t.Fatalf("somebody hangs %v after the end of its context", recovery)
 	}
 	var all []stay
-	for _, h := range c.hands {
+	for _, h := range c.all {
 		all = append(all, h.stays...)
 	}
 	return all

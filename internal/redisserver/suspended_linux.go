@@ -1,17 +1,10 @@
-package redistest
+package redisserver
 
 import (
 	"bytes"
 	"fmt"
 	"os"
-	"syscall"
 )
-
-// sysProcAttr has the kernel kill the server when the test binary dies, even
-// by a signal that leaves no time for a cleanup.
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-}
 
 // suspended tells whether SIGSTOP has taken effect: the field after the name
 // in /proc/PID/stat is the state.
