@@ -46,7 +46,8 @@ if state == '' then
   if members == 0 then return out end
   lost = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
 elseif till then
-  local content = used + waiting + tombs > 0 and 1 + 2 * waiting + tombs + slots or 0
+  local rows = slots - holders > 0 and call('ZCOUNT', ORDER, '0', '2147483648') or 0
+  local content = used + waiting + tombs > 0 and 1 + holders + 2 * waiting + tombs + rows or 0
   if members == 0 and content > 0 then
     lost = till + 0
   elseif members ~= content then

@@ -119,3 +119,42 @@ func TestFreeSlotsBeyondAPage(t *testing.T) {
 		}
 	})
 }
+
+// TestFreeSlotsAreKeptInRows: neighbours that are free together are one member, the lowest
+// are given out, and what is left of a row stays one.
+func TestFreeSlotsAreKeptInRows(t *testing.T) {
+	t.Parallel()
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		all, fresh, limit := fill(t, r, 120, terms(120)), ids(140)[120:], terms(120)
+		acquire, release := Op{Verb: Acquire, Terms: limit}, Op{Verb: Release}
+		for _, step := range []struct {
+			ops   []Op
+			slots []int // of those that acquire
+			rows  []string
+		}{
+			{each(release, all[6], all[2], all[5], all[3], all[4]), nil, []string{"2-6"}},
+			{each(acquire, fresh[:2]...), []int{2, 3}, []string{"4-6"}},
+			{each(release, all[98], all[9], all[0], all[8], all[99], all[100]), nil, []string{"0", "4-6", "8-9", "98-100"}},
+			{each(acquire, fresh[2]), []int{0}, []string{"4-6", "8-9", "98-100"}},
+			{append(each(release, all[7]), each(acquire, fresh[3])...), []int{4}, []string{"5-7", "8-9", "98-100"}},
+			{append(each(release, fresh[0], fresh[1]), each(acquire, fresh[4:6]...)...), []int{2, 3}, []string{"5-7", "8-9", "98-100"}},
+			{append(each(release, all[117], all[119]), each(acquire, fresh[6:10]...)...), []int{5, 6, 7, 8}, []string{"117", "9", "98-100"}},
+			{each(release, all[118]), nil, []string{"117", "9", "98-100"}}, // the last are forgotten
+			{each(acquire, fresh[10:14]...), []int{9, 98, 99, 100}, []string{"117"}},
+			{each(acquire, fresh[14:16]...), []int{117, 118}, nil},
+		} {
+			_, got := r.do(t, 0, step.ops...)
+			var slots []int
+			for i, op := range step.ops {
+				if op.Verb == Acquire {
+					slots = append(slots, got[i].Slot)
+				}
+			}
+			_, rows := r.dump(t).freeSlots()
+			slices.Sort(rows)
+			if !slices.Equal(slots, step.slots) || !slices.Equal(rows, step.rows) {
+				t.Fatalf("%s\ngave slots %v, left %q, want %v, %q", opsString(step.ops), slots, rows, step.slots, step.rows)
+			}
+		}
+	})
+}

@@ -8,7 +8,8 @@
 --          KEYS[1]:order is a sorted set in the same cluster slot, not declared, because a cluster
 --          refuses two keys of which one does not exist while their slot moves. Its scores are
 --            below 0       the queue: member "q"..id, score ticket - head start - 2^53
---            from 0        free slots: the number is member and score
+--            from 0        free slots: member is a number, or the first and the last of a row as "2-7";
+--                          score is the first
 --            from 2^32     deadlines: member id, score in ms of server time
 --            and NOTE between the last two, for as long as there is the set
 --          A lease that nobody else has come near is in "state" alone, without the set:
@@ -136,7 +137,7 @@ if sub(state or '', 1, 10) == '1 compact ' then
 end
 
 local declared, pin, paused, changes, used, holders, waiting, tombs, slots, last, nearest, till, lapses
-local limit, seq, soon, stored, ordered                 -- stored: free slots in ORDER; ordered: ORDER is there
+local limit, seq, soon, stored, ordered                 -- stored: free slots, in rows in ORDER; ordered: ORDER is there
 repeat
   declared, pin, paused, changes, used, holders, waiting, tombs, slots, last, nearest, till, lapses = match(state or NOBODY, FORM)
   if not lapses then
@@ -151,7 +152,8 @@ repeat
   -- Both keys have what they should have, or the loss of one shows here. What is left tells
   -- until when leases may live; after that it is removed, but for what operators have set.
   local members, lost = call('ZCARD', ORDER), nil
-  if members ~= (ordered and 1 + holders + 2 * waiting + tombs + stored or 0) then
+  local rows = stored > 0 and members > 0 and call('ZCOUNT', ORDER, '0', '2147483648') or 0
+  if members ~= (ordered and 1 + holders + 2 * waiting + tombs + rows or 0) or rows > stored or rows == 0 and stored > 0 then
     if state and members == 0 then
       lost = till + 0
     elseif not state and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == 4e9 and call('EXISTS', STATE) == 0 then
@@ -185,7 +187,8 @@ local from = i - 1                                      -- the record of ids[k] 
 local sets, s, adds, a = { nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0 -- pairs for HSET and ZADD
 local gone, g, others, notes, caps = {}, 0, nil, nil, nil -- ids that go from both keys, members that go; for ZADD LT
 local out, n = { nil }, 0                               -- the answers
-local free, f, known = {}, 1, nil                       -- free slots, the place of the next, those in ORDER
+local free, f, known = {}, 1, nil                       -- free slots, the place of the next, rows read from ORDER
+local ends, names = {}, {}                              -- of free slots: the end of a row that begins there, the text
 local passed, furthest = nil, 0                         -- waiter that was granted or left: its record, or false; last deadline
 
 local function tell(id, shard, line)                    -- tells the process of id; shard: ":" for a shard channel
@@ -241,7 +244,8 @@ while verb ~= '' and verb ~= 'A' do
       local weight, slot = match(record, '^h (%d+) (%d+) ')
       if not weight then corrupt('record', record) end
       used, holders, g, out[n] = used - weight, holders - 1, g + 1, '9'
-      free[#free + 1], gone[g] = slot + 0, id
+      local at = slot + 0
+      free[#free + 1], names[at], gone[g] = at, slot, id
     elseif verb == 'M' then
       local new, moved, left = ids[k + 1], got[k + 1 - from], nil
       if moved then                                     -- a repetition
@@ -309,8 +313,7 @@ while verb ~= '' and verb ~= 'A' do
   i, h = i + heads[h + 1], h + 2
   verb = sub(heads[h] or '', 1, 1)
 end
-if used < holders or holders < 0 or waiting < 0 or tombs < 0 or holders == 0 and used > 0
-  or used == 0 and stored > 0 and call('ZCOUNT', ORDER, '0', '2147483648') ~= stored then corrupt('state', state) end
+if used < holders or holders < 0 or waiting < 0 or tombs < 0 or holders == 0 and used > 0 then corrupt('state', state) end
 for k = h, #heads, 2 do                                 -- what newcomers declare counts for those who wait, too
   local wanted = match(heads[k], '^A[01] %d+ %d+ (%d+) ')
   if wanted == '0' then wanted = declared == '0' and '1' or declared end
@@ -324,13 +327,24 @@ if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 t
   room = math.max(math.min(limit == before and limit - used or waiting, waiting, PAGE), 0)
 end
 if stored > 0 and (verb == 'A' or room > 0) then
+  local wanted, count, past = room, 0, -1
+  for k = h + 1, #heads, 2 do wanted = wanted + heads[k] end
+  local rows, most = call('ZRANGEBYSCORE', ORDER, '0', '2147483648', 'LIMIT', '0', wanted), wanted
   known = {}
-  local lowest = call('ZRANGEBYSCORE', ORDER, '0', '2147483648', 'LIMIT', '0', room + PAGE)
-  if #lowest < math.min(stored, PAGE) then corrupt('free slots: state', state) end
-  for _, m in ipairs(lowest) do
-    local slot = (match(m, '^%d+$') or corrupt('free slot', m)) + 0
-    free[#free + 1], known[slot] = slot, m
+  for _, row in ipairs(rows) do
+    local from, to = match(row, '^(%d+)%-?(%d*)$')
+    if not from then corrupt('free slots', row) end
+    from, to = from + 0, (to == '' and from or to) + 0
+    if from <= past or to < from or to >= slots then corrupt('free slots', row) end
+    past, count = to, count + to - from + 1
+    if wanted > 0 then                                  -- of the last row, what nobody can want stays together
+      local till = math.min(to, from + wanted - 1)
+      known[row], wanted = true, wanted - (till - from + 1)
+      for slot = from, till do free[#free + 1] = slot end
+      if till < to then free[#free + 1], ends[till + 1] = till + 1, to end
+    end
   end
+  if count > stored or #rows < most and count < stored then corrupt('free slots: state', state) end
 end
 if free[2] then table.sort(free) end
 
@@ -379,6 +393,7 @@ while heads[h] do
     match(heads[h], '^A([01]) (%d+) (%d+) %d+ (%d+) (%d+) (%d+) ()(%d+) ')
   local ceiling, tail, left, score = '0', sub(heads[h], at), ttl, nil
   if maxhold ~= '0' then ceiling, left = format('%d', now + maxhold), math.min(ttl + 0, maxhold + 0) end
+  local w = weight + 0
   local head, terms = 'h ' .. weight .. ' ', ' ' .. ceiling .. ' ' .. tail
   for k = i, i + heads[h + 1] - 1 do
     local id = ids[k]
@@ -397,15 +412,14 @@ while heads[h] do
       else
         out[n] = absent(record) and '6 0'
       end
-    elseif weight + 0 > limit and limit > 0 then
+    elseif w > limit and limit > 0 then
       out[n] = '5 ' .. limit
-    elseif waiting == 0 and used + weight <= limit and paused == '0' then
-      if seq < us then seq, last = us, stamp else seq = seq + 1 last = format('%d', seq) end
+    elseif waiting == 0 and used + w <= limit and paused == '0' then
       local slot = free[f]
       if slot then f = f + 1 else slot, slots = slots, slots + 1 end
-      slot = format('%d', slot)
-      used, holders, score = used + weight, holders + 1, score or deadline(now + left)
-      sets[s + 1], sets[s + 2], s = id, head .. slot .. ' ' .. last .. terms, s + 2
+      slot = names[slot] or format('%d', slot)
+      used, holders, score = used + w, holders + 1, score or deadline(now + left)
+      sets[s + 1], sets[s + 2], s = id, head .. slot .. ' ' .. number() .. terms, s + 2
       adds[a + 1], adds[a + 2], a = score, id, a + 2
       out[n] = '1 ' .. slot .. ' ' .. last .. ' ' .. left
     elseif wait == '0' or waiting >= qlimit + 0 then
@@ -437,21 +451,30 @@ if not kept and not full and seq < us then
   state = nil
 else
   if used == 0 then slots, free, known = 0, {}, nil end -- which are free is not worth a member
-  if known then                                         -- of these, the first are taken
-    others = others or {}
-    for k = 1, f - 1 do others[#others + 1] = known[free[k]] end
-  end
-  for k = #free, f, -1 do
-    if known and known[free[k]] then
-      -- it is stored already
-    elseif free[k] == slots - 1 then
-      slots = slots - 1
-    elseif free[k] >= slots then
-      corrupt('slot', free[k])
-    else
-      local slot = format('%d', free[k])
-      adds[a + 1], adds[a + 2], a = slot, slot, a + 2
+  local low, high = nil, nil                            -- a row of what is left, from the end
+  for k = #free, f - 1, -1 do
+    local slot = k >= f and free[k]
+    local to = slot and (ends[slot] or slot)
+    if low and slot and to >= low then corrupt('slot', to) end
+    if low and to ~= low - 1 then
+      local row = names[low] or format('%d', low)
+      if low < high then row = row .. '-' .. format('%d', high) end
+      if high >= slots then
+        corrupt('slot', high)
+      elseif high == slots - 1 then
+        slots = low
+      elseif known and known[row] then
+        known[row] = nil                                -- it stays
+      else
+        adds[a + 1], adds[a + 2], a = format('%d', low), row, a + 2
+      end
+      high = nil
     end
+    low, high = slot, high or to
+  end
+  if known and next(known) then
+    others = others or {}
+    for row in pairs(known) do others[#others + 1] = row end
   end
   if full and not ordered then adds[a + 1], adds[a + 2], a = '4000000000', NOTE, a + 2 end
 

@@ -23,8 +23,9 @@ func (s *Semaphore) dispatch() {
 // mostHanging bounds the goroutines that wait for a client which never returns.
 const mostHanging = 8
 
+// next returns the next call. Most of the time one is in flight, which is all that it looks at.
 func (s *Semaphore) next() *commit.Call[*Claim] {
-	if s.stopped || s.hanging == mostHanging {
+	if s.stopped || s.hanging == mostHanging || s.queue.Busy() {
 		return nil
 	}
 	return s.queue.Next(clock.Now(), (*Claim).want)
