@@ -21,15 +21,15 @@ import (
 
 // options are what the user asked for.
 type options struct {
-	url, out, html, check, pin string
-	scenarios                  []*scene.Scenario
-	peers                      []*peer.Peer
-	named                      bool // the contestants were named
-	rounds                     int
-	seed                       uint64
-	quick, list, goTimers      bool
-	command                    string
-	scale                      scene.Scale
+	url, out, html, check string
+	scenarios             []*scene.Scenario
+	peers                 []*peer.Peer
+	named                 bool // the contestants were named
+	rounds                int
+	seed                  uint64
+	quick, list, goTimers bool
+	command               string
+	scale                 scene.Scale
 }
 
 // processes are what this program is as a child of itself.
@@ -50,9 +50,6 @@ func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 		case o.list:
 			list(stdout)
 			return nil
-		}
-		if err := pin(o.pin); err != nil {
-			return err
 		}
 		return o.run(ctx, stdout, stderr)
 	})
@@ -83,7 +80,6 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	fs.BoolVar(&o.quick, "quick", false, "small sizes, for a look")
 	fs.BoolVar(&o.list, "list", false, "list the scenarios and the contestants")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
-	fs.StringVar(&o.pin, "pin", "", "keep client and server to these `CPUs`, for example 0 or 0,1 (Linux)")
 	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process; not with --check")
 	fs.Uint64Var(&o.seed, "seed", 0, "of the order of the contestants; default: another one each time")
 	if err := fs.Parse(args); err != nil {
@@ -154,7 +150,7 @@ func (o *options) line(given map[string]bool, only, peers string) string {
 	if o.goTimers {
 		words = append(words, "--go-timers")
 	}
-	for _, w := range [][2]string{{"--only", only}, {"--peers", peers}, {"--pin", o.pin}, {"--check", o.check}} {
+	for _, w := range [][2]string{{"--only", only}, {"--peers", peers}, {"--check", o.check}} {
 		if w[1] != "" {
 			words = append(words, w[0]+" "+w[1])
 		}

@@ -191,7 +191,6 @@ func TestBadCommandLinesAreRefused(t *testing.T) {
 		{"--what"},
 		{"extra"},
 		{"--check", "/nowhere.json"},
-		{"--pin", "99999"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := Main(args, nil, &stdout, &stderr); code != measure.Usage || stderr.Len() == 0 {
