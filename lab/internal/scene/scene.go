@@ -35,8 +35,7 @@ func All() []Scenario {
 	}
 }
 
-// Run runs one algorithm through the scenario. It leaves no keys behind, or
-// returns a *LeftoverError.
+// Run runs one algorithm through the scenario. It leaves no keys behind, or the error tells which.
 func (sc Scenario) Run(ctx context.Context, env *Env, alg algo.Algorithm) (r *Result, err error) {
 	s := newStage(env, sc.Key, alg, sc.limit, sc.timeout)
 	r, err = sc.run(ctx, s)
