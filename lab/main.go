@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/lab/internal/algo"
 	"github.com/berth-go/berth/lab/internal/report"
@@ -38,8 +39,8 @@ func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 // command is the program; it returns the code to exit with.
 func command(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("lab", stderr, func(ctx context.Context) error {
-		if os.Getenv(scene.HolderEnv) != "" {
-			return scene.Hold(ctx, in, stdout)
+		if role, order := child.Role(); role == scene.Role {
+			return scene.Hold(ctx, order, in, stdout)
 		}
 		f, err := parse(args, stderr)
 		if errors.Is(err, flag.ErrHelp) {

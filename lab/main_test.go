@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/lab/internal/algo"
@@ -24,7 +25,7 @@ import (
 
 // TestMain lets the test binary be a process of a scenario, and the program.
 func TestMain(m *testing.M) {
-	if os.Getenv(scene.HolderEnv) != "" || os.Getenv(program) != "" {
+	if role, _ := child.Role(); role != "" || os.Getenv(program) != "" {
 		os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	redistest.Main(m)

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-go/berth/bench/internal/lend"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/measure"
 )
 
@@ -30,14 +31,14 @@ type options struct {
 	scale                 scene.Scale
 }
 
-// processes are what this program is as a child of itself.
-var processes = map[string]func(io.Reader, io.Writer) error{crowd.Command: crowd.Main, lend.Command: lend.Main}
-
 // Main runs the program, until it is done or interrupted, and returns the code to exit with.
 func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("bench", stderr, func(ctx context.Context) error {
-		if len(args) > 0 && processes[args[0]] != nil {
-			return processes[args[0]](in, stdout)
+		switch role, config := child.Role(); role {
+		case crowd.Role:
+			return crowd.Main(config, in, stdout)
+		case lend.Role:
+			return lend.Main(config, in, stdout)
 		}
 		o, err := parse(args, stderr)
 		switch {

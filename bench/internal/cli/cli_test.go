@@ -16,13 +16,14 @@ import (
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
 // TestMain lets the test binary be a process of a scenario.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && processes[os.Args[1]] != nil {
+	if role, _ := child.Role(); role != "" {
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	redistest.Main(m)
