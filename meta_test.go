@@ -102,16 +102,18 @@ func parse(name string) (*source, error) {
 }
 
 // library selects the code that users of the library link: no tests, no
-// support for tests, no other modules.
+// support for tests and for measuring, no other modules.
 func library(all []*source) []*source {
 	return slices.DeleteFunc(slices.Clone(all), func(s *source) bool {
-		return s.isTest || s.module != "." || isTestSupport(s.dir())
+		return s.isTest || s.module != "." || isSupport(s.dir())
 	})
 }
 
-func isTestSupport(dir string) bool {
-	return slices.ContainsFunc([]string{"berthtest", "internal/redisserver", "internal/redistest", "internal/testenv", "tests"},
-		func(parent string) bool { return within(dir, parent) })
+func isSupport(dir string) bool {
+	return slices.ContainsFunc([]string{
+		"berthtest", "internal/redisserver", "internal/redistest", "internal/testenv", "tests",
+		"internal/chart", "internal/judge", "internal/measure",
+	}, func(parent string) bool { return within(dir, parent) })
 }
 
 func within(dir, parent string) bool {
@@ -159,7 +161,7 @@ func TestLibraryDependsOnGoRedisAlone(t *testing.T) {
 		for _, target := range s.imports {
 			dir, ours := local(target)
 			switch {
-			case ours && isTestSupport(dir):
+			case ours && isSupport(dir):
 				t.Errorf("%s imports %s, which is for tests", s.path, target)
 			case !ours && !isStandard(target) && !within(target, "github.com/redis/go-redis/v9"):
 				t.Errorf("%s imports %s: the library uses the standard library and go-redis alone", s.path, target)

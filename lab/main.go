@@ -18,11 +18,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/lab/internal/algo"
 	"github.com/berth-go/berth/lab/internal/report"
@@ -39,8 +39,8 @@ func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 // command is the program; it returns the code to exit with.
 func command(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("lab", stderr, func(ctx context.Context) error {
-		if os.Getenv(scene.HolderEnv) != "" {
-			return scene.Hold(ctx, in, stdout)
+		if role, order := child.Role(); role == scene.Role {
+			return scene.Hold(ctx, order, in, stdout)
 		}
 		f, err := parse(args, stderr)
 		if errors.Is(err, flag.ErrHelp) {
@@ -58,7 +58,7 @@ type flags struct {
 	cfg                   Config
 	scenarios, algorithms string
 	json                  bool
-	html                  string
+	html, again           string
 }
 
 const help = `Measures the trade-offs of semaphores on Redis: those of "Redis in Action",
@@ -97,19 +97,9 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	fs.Uint64Var(&f.cfg.Seed, "seed", 0, "for the random pauses; default: another one each time")
 	fs.BoolVar(&f.json, "json", false, "print JSON instead of tables")
 	fs.StringVar(&f.html, "html", "", "also write a page with pictures to this `file`")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, err
-		}
-		return nil, measure.Errorf(measure.Usage, "see --help")
-	}
-	if fs.NArg() > 0 {
-		return nil, measure.Errorf(measure.Usage, "unexpected argument %q; see --help", fs.Arg(0))
-	}
-	seeded := false
-	fs.Visit(func(g *flag.Flag) { seeded = seeded || g.Name == "seed" })
-	if !seeded {
-		f.cfg.Seed = rand.Uint64N(1_000_000) //nolint:gosec // short enough to type
+	var err error
+	if f.again, err = measure.ParseFlags("go run ./lab", fs, args); err != nil {
+		return nil, err
 	}
 	return f, f.complete(stderr)
 }
@@ -151,7 +141,7 @@ func (f *flags) run(ctx context.Context, stdout io.Writer) error {
 	if rep == nil || len(rep.Results) == 0 || ctx.Err() != nil {
 		return err
 	}
-	rep.Command = f.commandLine()
+	rep.Command = f.again
 	if werr := f.write(stdout, rep, page); werr != nil && err == nil {
 		err = measure.Errorf(measure.Output, "the result could not be written: %w", werr)
 	}
@@ -174,18 +164,4 @@ func (f *flags) write(stdout io.Writer, rep *report.Report, page *os.File) error
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(rep)
-}
-
-// commandLine is what makes such a report again, without the URL and its secrets.
-func (f *flags) commandLine() string {
-	line := "go run ./lab"
-	for _, w := range [][2]string{{" --scenario ", f.scenarios}, {" --algorithm ", f.algorithms}} {
-		if w[1] != "" {
-			line += w[0] + w[1]
-		}
-	}
-	if f.cfg.URL != "" {
-		line += " --redis URL"
-	}
-	return line + fmt.Sprintf(" --duration %v --poll %v --seed %d", f.cfg.Duration, f.cfg.Poll, f.cfg.Seed)
 }

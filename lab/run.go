@@ -46,8 +46,11 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		Seed: cfg.Seed, DurationMS: cfg.Duration.Milliseconds(),
 		PollMS: float64(cfg.Poll.Microseconds()) / 1000, Scenarios: cfg.Scenarios,
 	}
-	if rep.Store, err = storeName(ctx, rdb, env.Embedded); err != nil {
+	if err := rdb.Ping(ctx).Err(); err != nil {
 		return nil, measure.Errorf(measure.Unavailable, "redis cannot be used: %w", err)
+	}
+	if rep.Store = "the embedded store"; !env.Embedded {
+		rep.Store = "Redis " + measure.Version(ctx, rdb)
 	}
 	err = cfg.runAll(ctx, env, rdb, rep)
 	rep.TookSecond = time.Since(began).Seconds()
@@ -107,17 +110,6 @@ func (cfg Config) env() (*scene.Env, func(), error) {
 		return nil, nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
 	}
 	return env, done, nil
-}
-
-// storeName asks what it is that runs there, and whether it answers at all.
-func storeName(ctx context.Context, rdb redis.UniversalClient, embedded bool) (string, error) {
-	if err := rdb.Ping(ctx).Err(); err != nil {
-		return "", err
-	}
-	if embedded {
-		return "the embedded store", nil
-	}
-	return "Redis " + measure.Version(ctx, rdb), nil
 }
 
 const (

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -191,14 +192,34 @@ func Answer[Q any](in io.Reader, out io.Writer, f func(Q) (any, error)) error {
 	}
 }
 
-// Again starts this program again, with arguments.
-func Again(args ...string) (*Process, error) {
-	cmd, err := Self()
+// roleEnv has the role and the configuration of a child: the environment, unlike the arguments, is
+// not for other users to see.
+const roleEnv = "BERTH_CHILD"
+
+// Again starts this program again in a role, with a configuration.
+func Again(role string, config any) (*Process, error) {
+	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Args = append(cmd.Args, args...)
+	cmd, err := Self(roleEnv + "=" + role + " " + string(text))
+	if err != nil {
+		return nil, err
+	}
 	return Start(cmd)
+}
+
+// Role returns the role in which Again has started this program, and its configuration for
+// json.Unmarshal; "" if it has not.
+func Role() (role string, config []byte) {
+	role, text, _ := strings.Cut(os.Getenv(roleEnv), " ")
+	return role, []byte(text)
+}
+
+// End has the child come to its end by itself, and returns when it has.
+func (p *Process) End() {
+	p.Leave()
+	_ = p.Wait() // how it ended does not matter
 }
 
 // Self returns a command that runs this program again, with variables added to its

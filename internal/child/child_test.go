@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 			return map[string]int{"Double": 2 * n}, nil
 		})
 	case "deaf":
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "talks":
 		for {
 			_, _ = io.WriteString(os.Stdout, "1\n")

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -92,37 +91,6 @@ type quiet struct{}
 
 // Printf implements go-redis's logger.
 func (quiet) Printf(context.Context, string, ...any) {}
-
-// Choose returns those whose keys are among the words, which are separated by commas, in the order
-// of all; no words choose all. "clocks" stands for clocks-10ms, clocks-1s and so on.
-func Choose[T any](what, words string, all []T, key func(T) string) ([]T, error) {
-	if words == "" {
-		return all, nil
-	}
-	var keys []string
-	for _, v := range all {
-		keys = append(keys, key(v))
-	}
-	chosen := make([]bool, len(all))
-	for word := range strings.SplitSeq(words, ",") {
-		known := false
-		for i, k := range keys {
-			if k == word || strings.HasPrefix(k, word+"-") {
-				chosen[i], known = true, true
-			}
-		}
-		if !known {
-			return nil, Errorf(Usage, "unknown %s %q: there are %s", what, word, strings.Join(keys, ", "))
-		}
-	}
-	var list []T
-	for i, v := range all {
-		if chosen[i] {
-			list = append(list, v)
-		}
-	}
-	return list, nil
-}
 
 // Progress tells what goes on: on a terminal in one line that changes, elsewhere in lines.
 type Progress struct {

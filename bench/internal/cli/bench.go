@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -91,10 +92,10 @@ func (o *options) measure(ctx context.Context, stderr io.Writer, rep *result.Rep
 		rep = &result.Report{Command: o.command, At: time.Now(), Berth: revision(ctx), Scenarios: o.scenarios, Scale: o.scale}
 		o.describe(ctx, rep, measure.Version(ctx, rdb))
 	}
-	rep.Peers, rep.Skipped = nil, nil
+	rep.Peers, rep.Missing = nil, nil
 	for _, p := range o.peers {
 		if why := p.Missing(); why != "" {
-			rep.Skipped = append(rep.Skipped, result.Skip{Peer: p.Key, Why: why})
+			rep.Missing = append(rep.Missing, p.Title+": "+why)
 			continue
 		}
 		rep.Peers = append(rep.Peers, p)
@@ -107,7 +108,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer, rep *result.Rep
 			rep.Add(s.Key, c.Key, p.Key, figures)
 		},
 		Skip: func(s *scene.Scenario, c scene.Case, p *peer.Peer, why error) {
-			rep.Skipped = append(rep.Skipped, result.Skip{Where: s.Key + " " + c.Key, Peer: p.Key, Why: why.Error()})
+			rep.Missing = append(rep.Missing, fmt.Sprintf("%s %s, %s: %v", s.Key, c.Key, p.Title, why))
 		},
 		Progress: func(s scene.Step) { progress.Step(s.Scenario+" "+s.Case, s.String()) },
 	}

@@ -60,7 +60,7 @@ func (o *options) judge(ctx context.Context, bounds []result.Bound, stderr io.Wr
 		}
 		violated := missed(rep)
 		if len(violated) == 0 || try == tries {
-			for _, line := range rep.Missing() {
+			for _, line := range rep.Missing {
 				fmt.Fprintln(stderr, "bench: not measured:", line)
 			}
 			return rep, nil

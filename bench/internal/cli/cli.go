@@ -7,39 +7,38 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-go/berth/bench/internal/crowd"
 	"github.com/berth-go/berth/bench/internal/lend"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/measure"
 )
 
 // options are what the user asked for.
 type options struct {
-	url, out, html, check, pin string
-	scenarios                  []*scene.Scenario
-	peers                      []*peer.Peer
-	named                      bool // the contestants were named
-	rounds                     int
-	seed                       uint64
-	quick, list, goTimers      bool
-	command                    string
-	scale                      scene.Scale
+	url, out, html, check string
+	scenarios             []*scene.Scenario
+	peers                 []*peer.Peer
+	named                 bool // the contestants were named
+	rounds                int
+	seed                  uint64
+	quick, list, goTimers bool
+	command               string
+	scale                 scene.Scale
 }
-
-// processes are what this program is as a child of itself.
-var processes = map[string]func(io.Reader, io.Writer) error{crowd.Command: crowd.Main, lend.Command: lend.Main}
 
 // Main runs the program, until it is done or interrupted, and returns the code to exit with.
 func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("bench", stderr, func(ctx context.Context) error {
-		if len(args) > 0 && processes[args[0]] != nil {
-			return processes[args[0]](in, stdout)
+		switch role, config := child.Role(); role {
+		case crowd.Role:
+			return crowd.Main(config, in, stdout)
+		case lend.Role:
+			return lend.Main(config, in, stdout)
 		}
 		o, err := parse(args, stderr)
 		switch {
@@ -50,9 +49,6 @@ func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 		case o.list:
 			list(stdout)
 			return nil
-		}
-		if err := pin(o.pin); err != nil {
-			return err
 		}
 		return o.run(ctx, stdout, stderr)
 	})
@@ -83,33 +79,22 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	fs.BoolVar(&o.quick, "quick", false, "small sizes, for a look")
 	fs.BoolVar(&o.list, "list", false, "list the scenarios and the contestants")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
-	fs.StringVar(&o.pin, "pin", "", "keep client and server to these `CPUs`, for example 0 or 0,1 (Linux)")
 	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process; not with --check")
 	fs.Uint64Var(&o.seed, "seed", 0, "of the order of the contestants; default: another one each time")
-	if err := fs.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, err
-		}
-		return nil, measure.Errorf(measure.Usage, "see --help")
+	var err error
+	if o.command, err = measure.ParseFlags("go run ./bench", fs, args); err != nil {
+		return nil, err
 	}
-	return o, o.complete(fs, only, peers)
+	return o, o.complete(only, peers)
 }
 
 // complete checks what was parsed and fills in the rest.
-func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
-	if fs.NArg() > 0 {
-		return measure.Errorf(measure.Usage, "unexpected argument %q; see --help", fs.Arg(0))
-	}
+func (o *options) complete(only, peers string) error {
 	if o.rounds < 1 || o.rounds > 1000 {
 		return measure.Errorf(measure.Usage, "--rounds %d: it must be from 1 to 1000", o.rounds)
 	}
 	if o.goTimers && o.check != "" {
 		return measure.Errorf(measure.Usage, "--go-timers: not with --check, whose expectations are about permits that are held by the kernel's timers")
-	}
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if !given["seed"] {
-		o.seed = rand.Uint64N(1_000_000) //nolint:gosec // short enough to type
 	}
 	var err error
 	if o.scenarios, err = measure.Choose("scenario", only, scene.All(), func(s *scene.Scenario) string { return s.Key }); err != nil {
@@ -118,7 +103,7 @@ func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
 	if o.peers, err = measure.Choose("contestant", peers, peer.All(), func(p *peer.Peer) string { return p.Key }); err != nil {
 		return err
 	}
-	if o.named = given["peers"]; o.named {
+	if peers != "" {
 		o.peers = with(o.peers)
 	}
 	o.scale = scene.Full()
@@ -126,7 +111,6 @@ func (o *options) complete(fs *flag.FlagSet, only, peers string) error {
 		o.scale = scene.Quick()
 	}
 	o.scale.GoTimers = o.goTimers
-	o.command = o.line(given, only, peers)
 	return nil
 }
 
@@ -139,27 +123,6 @@ func with(chosen []*peer.Peer) (list []*peer.Peer) {
 		}
 	}
 	return list
-}
-
-// line is the command that makes such a report again, without the URL and its
-// secrets.
-func (o *options) line(given map[string]bool, only, peers string) string {
-	words := []string{"go run ./bench"}
-	if given["redis"] {
-		words = append(words, "--redis URL")
-	}
-	if o.quick {
-		words = append(words, "--quick")
-	}
-	if o.goTimers {
-		words = append(words, "--go-timers")
-	}
-	for _, w := range [][2]string{{"--only", only}, {"--peers", peers}, {"--pin", o.pin}, {"--check", o.check}} {
-		if w[1] != "" {
-			words = append(words, w[0]+" "+w[1])
-		}
-	}
-	return strings.Join(append(words, fmt.Sprintf("--rounds %d --seed %d", o.rounds, o.seed)), " ")
 }
 
 func list(w io.Writer) {

@@ -16,13 +16,14 @@ import (
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
 // TestMain lets the test binary be a process of a scenario.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && processes[os.Args[1]] != nil {
+	if role, _ := child.Role(); role != "" {
 		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	redistest.Main(m)
@@ -191,7 +192,6 @@ func TestBadCommandLinesAreRefused(t *testing.T) {
 		{"--what"},
 		{"extra"},
 		{"--check", "/nowhere.json"},
-		{"--pin", "99999"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := Main(args, nil, &stdout, &stderr); code != measure.Usage || stderr.Len() == 0 {
@@ -326,7 +326,8 @@ func measurable(t *testing.T, scale scene.Scale, b result.Bound) {
 			continue
 		}
 		for _, name := range b.Names() {
-			if p := peer.Find(name); p == nil || !s.Takes(p, s.Cases(scale)[j]) {
+			takes := func(p *peer.Peer) bool { return p.Key == name && s.Takes(p, s.Cases(scale)[j]) }
+			if !slices.ContainsFunc(peer.All(), takes) {
 				t.Errorf("%+v: %s does not take part", b, name)
 			}
 		}

@@ -18,7 +18,6 @@ func (o *options) describe(ctx context.Context, rep *result.Report, redis string
 	rep.Configure("goarch", runtime.GOARCH)
 	rep.Configure("cpu", firstField("/proc/cpuinfo", "model name"))
 	rep.Configure("cpus", fmt.Sprintf("%d, for clients and server together", runtime.NumCPU()))
-	rep.Configure("pinned", o.pin)
 	where := "a Redis of the user's"
 	if o.url == "" {
 		where = "of its own, without persistence, TCP on loopback"

@@ -4,6 +4,7 @@ package crowd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,8 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// Command is the argument with which this program is a process of a crowd.
-const Command = "crowd-of-waiters"
+// Role is the role of a process of a crowd.
+const Role = "crowd-of-waiters"
 
 // Config is what a process does.
 type Config struct {
@@ -38,27 +39,18 @@ type State struct {
 	Heap, Stack float64
 }
 
-// question is what a process is asked: to come, once and first, or how it is.
-type question struct{ Come *Config }
-
-// Main is the process: it answers with its State, at first when all wait, and
-// ends with its input.
-func Main(in io.Reader, out io.Writer) error {
-	var c *crowd
-	defer func() {
-		if c != nil && c.leave != nil {
-			c.leave()
-		}
-	}()
-	return child.Answer(in, out, func(q question) (any, error) {
-		if q.Come != nil {
-			c = &crowd{cfg: *q.Come}
-			if err := c.gather(); err != nil {
-				return nil, err
-			}
-		}
-		if c == nil {
-			return nil, errors.New("nobody has come yet")
+// Main is the process: it answers each line with its State, at first when all wait, and ends with
+// its input.
+func Main(config []byte, in io.Reader, out io.Writer) error {
+	c := &crowd{leave: func() {}}
+	err := json.Unmarshal(config, &c.cfg)
+	if err == nil {
+		err = c.gather()
+	}
+	defer func() { c.leave() }()
+	return child.Answer(in, out, func(struct{}) (any, error) {
+		if err != nil {
+			return nil, err
 		}
 		return c.state()
 	})

@@ -16,37 +16,30 @@ type Crowd struct{ members []*child.Process }
 // when all wait. The permit must be taken. On failure nothing is left behind.
 func Gather(ctx context.Context, processes int, cfg Config) (*Crowd, error) {
 	c := &Crowd{}
-	for range processes {
-		m, err := child.Again(Command)
+	for i := range processes {
+		part := cfg
+		part.Waiters = cfg.Waiters*(i+1)/processes - cfg.Waiters*i/processes
+		m, err := child.Again(Role, part)
 		if err != nil {
 			c.Close()
 			return nil, fmt.Errorf("a process of waiters: %w", err)
 		}
 		c.members = append(c.members, m)
 	}
-	if _, err := c.each(ctx, func(i int) question {
-		part := cfg
-		part.Waiters = cfg.Waiters*(i+1)/processes - cfg.Waiters*i/processes
-		return question{Come: &part}
-	}); err != nil {
+	if _, err := c.State(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// State asks every process, and returns the sums of the counts and the means of
+// State asks every process at once, and returns the sums of the counts and the means of
 // the bytes.
-func (c *Crowd) State(ctx context.Context) (State, error) {
-	return c.each(ctx, func(int) question { return question{} })
-}
-
-// each asks all at once.
-func (c *Crowd) each(ctx context.Context, ask func(i int) question) (sum State, err error) {
+func (c *Crowd) State(ctx context.Context) (sum State, err error) {
 	states, errs := make([]State, len(c.members)), make([]error, len(c.members))
 	var wg sync.WaitGroup
 	for i, m := range c.members {
-		wg.Go(func() { errs[i] = m.Ask(ctx, ask(i), &states[i]) })
+		wg.Go(func() { errs[i] = m.Ask(ctx, struct{}{}, &states[i]) })
 	}
 	wg.Wait()
 	for _, s := range states {

@@ -4,6 +4,7 @@ package lend
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"sync"
@@ -15,8 +16,8 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// Command is the argument with which this program is such a process.
-const Command = "borrower-of-a-pool"
+// Role is the role of such a process.
+const Role = "borrower-of-a-pool"
 
 // Config is what a process is.
 type Config struct {
@@ -41,61 +42,33 @@ type Done struct {
 	Longest time.Duration // wait; only with Hold
 }
 
-// question is what a process is asked: to come, once and first, or to work.
-type question struct {
-	Come *Config
-	Work *Work
-}
-
-// Process is a process of borrowers.
-type Process struct{ child *child.Process }
-
-// Start starts a process and returns when it can work.
-func Start(ctx context.Context, cfg Config) (*Process, error) {
-	c, err := child.Again(Command)
+// Start starts a process and returns when it can work. Its answer to a Work is a Done.
+func Start(ctx context.Context, cfg Config) (*child.Process, error) {
+	p, err := child.Again(Role, cfg)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{c}
-	if err := c.Ask(ctx, question{Come: &cfg}, &Done{}); err != nil {
-		p.Close()
+	if err := p.Ask(ctx, Work{}, &Done{}); err != nil {
+		p.End()
 		return nil, err
 	}
 	return p, nil
 }
 
-// Work has the process work and returns when it has.
-func (p *Process) Work(ctx context.Context, w Work) (d Done, err error) {
-	return d, p.child.Ask(ctx, question{Work: &w}, &d)
-}
-
-// Close has the process give back what it has, and returns when it has gone.
-func (p *Process) Close() {
-	p.child.Leave()
-	_ = p.child.Wait() // how it ended does not matter
-}
-
 // Main is the process; it ends with its input.
-func Main(in io.Reader, out io.Writer) error {
-	var b *borrowers
-	defer func() {
-		if b != nil {
-			b.leave()
+func Main(config []byte, in io.Reader, out io.Writer) error {
+	var cfg Config
+	err := json.Unmarshal(config, &cfg)
+	b := &borrowers{leave: func() {}}
+	if err == nil {
+		b, err = come(cfg)
+	}
+	defer func() { b.leave() }()
+	return child.Answer(in, out, func(w Work) (any, error) {
+		if err != nil {
+			return nil, err
 		}
-	}()
-	return child.Answer(in, out, func(q question) (any, error) {
-		switch {
-		case q.Come != nil:
-			came, err := come(*q.Come)
-			if err != nil {
-				return nil, err
-			}
-			b = came
-			return Done{}, b.pair(context.Background())
-		case q.Work != nil && b != nil:
-			return b.work(*q.Work)
-		}
-		return nil, errors.New("there is nothing to do")
+		return b.work(w)
 	})
 }
 
@@ -107,37 +80,36 @@ type borrowers struct {
 	leave   func()
 }
 
+// come returns borrowers that have used the semaphore once. They can leave in any case.
 func come(cfg Config) (*borrowers, error) {
-	board, err := OpenBoard(cfg.Board)
-	if err != nil {
-		return nil, err
+	b := &borrowers{cfg: cfg, leave: func() {}}
+	var err error
+	if b.board, err = OpenBoard(cfg.Board); err != nil {
+		return b, err
 	}
 	client, closeAll, err := peer.Dial(cfg.URL, cfg.Prefix)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	b := &borrowers{cfg: cfg, board: board, leave: closeAll}
+	b.leave = closeAll
 	sem, err := client.Semaphore(cfg.Name, cfg.Limit, berth.TTL(cfg.TTL))
-	if err == nil {
-		b.acquire, err = acquireFrom(sem, cfg.Size)
-	}
 	if err != nil {
-		closeAll()
-		return nil, err
+		return b, err
 	}
-	return b, nil
+	if b.acquire, err = acquireFrom(sem, cfg.Size); err != nil {
+		return b, err
+	}
+	release, err := b.acquire(context.Background())
+	if err != nil {
+		return b, err
+	}
+	return b, release()
 }
 
 // acquireFrom borrows from a pool, or takes from Redis without one.
 func acquireFrom(sem *berth.Semaphore, size int) (peer.Acquire, error) {
 	if size == 0 {
-		return func(ctx context.Context) (peer.Release, error) {
-			lease, err := sem.Acquire(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return lease.Release, nil
-		}, nil
+		return peer.AcquireOf(sem), nil
 	}
 	pool, err := berthpool.New(sem, size) // closed with its client
 	if err != nil {
@@ -150,14 +122,6 @@ func acquireFrom(sem *berth.Semaphore, size int) (peer.Acquire, error) {
 		}
 		return loan.Release, nil
 	}, nil
-}
-
-func (b *borrowers) pair(ctx context.Context) error {
-	release, err := b.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	return release()
 }
 
 // work has every goroutine borrow and give back.

@@ -26,7 +26,7 @@ func Berth() *Peer {
 				if err != nil {
 					return nil, err
 				}
-				return acquireOf(sem), nil
+				return AcquireOf(sem), nil
 			}}, nil
 		},
 	}
@@ -46,7 +46,8 @@ func Dial(url, prefix string) (*berth.Client, func(), error) {
 	}, nil
 }
 
-func acquireOf(sem *berth.Semaphore) Acquire {
+// AcquireOf returns how to acquire a semaphore of berth.
+func AcquireOf(sem *berth.Semaphore) Acquire {
 	return func(ctx context.Context) (Release, error) {
 		lease, err := sem.Acquire(ctx)
 		if err != nil {

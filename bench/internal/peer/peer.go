@@ -114,16 +114,6 @@ func (p *Peer) Missing() string {
 	return ""
 }
 
-// Find returns the contestant with a key, nil if there is none.
-func Find(key string) *Peer {
-	for _, p := range All() {
-		if p.Key == key {
-			return p
-		}
-	}
-	return nil
-}
-
 // Drive opens a contestant in a shape. Every semaphore has been used once when
 // it returns, by every client: connections are made and scripts are loaded.
 func (p *Peer) Drive(ctx context.Context, url, prefix string, s Shape) (Driver, error) {

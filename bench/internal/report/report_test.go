@@ -28,7 +28,7 @@ func fixed() *result.Report {
 		Command: "go run ./bench --only " + nasty, At: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), Took: 12 * time.Second,
 		Berth: nasty, Scale: scene.Full(),
 		Peers:   []*peer.Peer{{Key: "berth", Title: "berth", Kind: peer.Semaphore, About: nasty}, {Key: "redislock", Title: "bsm/redislock", Kind: peer.Lock}},
-		Skipped: []result.Skip{{Peer: "npm", Why: nasty}, {Where: "hot 1", Peer: "redislock", Why: "no reason"}},
+		Missing: []string{"npm: " + nasty, "hot 1, bsm/redislock: no reason"},
 	}
 	r.Configure("cpu", "a CPU "+nasty)
 	for _, key := range []string{"pair", "hot", "contended", "handoff", "holders", "memory"} {

@@ -26,8 +26,8 @@ func Text(w io.Writer, r *result.Report) error {
 			_ = t.Write(&b, "") // into a strings.Builder
 		}
 	}
-	if len(r.Skipped) > 0 {
-		fmt.Fprintf(&b, "\nNot measured\n  %s\n", strings.Join(r.Missing(), "\n  "))
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(&b, "\nNot measured\n  %s\n", strings.Join(r.Missing, "\n  "))
 	}
 	if len(r.Verdicts) > 0 {
 		fmt.Fprintf(&b, "\nTargets\n")

@@ -2,6 +2,7 @@ package result
 
 import (
 	"cmp"
+	_ "embed" // the targets
 	"encoding/json"
 	"fmt"
 	"io"
@@ -98,6 +99,18 @@ func (b Bound) Limit() string {
 		parts = append(parts, "≤ "+strconv.FormatFloat(*b.AtMost, 'f', -1, 64))
 	}
 	return strings.Join(parts, ", ")
+}
+
+//go:embed targets.json
+var targets string
+
+// Targets are what berth sets out to be.
+func Targets() []Bound {
+	bounds, err := ReadBounds(strings.NewReader(targets))
+	if err != nil {
+		panic(err)
+	}
+	return bounds
 }
 
 // ReadBounds reads a list of bounds. It refuses unknown fields and bounds

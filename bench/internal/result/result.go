@@ -29,18 +29,11 @@ type Report struct {
 	Scenarios []*scene.Scenario
 	Scale     scene.Scale
 	Peers     []*peer.Peer
-	Skipped   []Skip
+	Missing   []string           // what was asked for and not measured, and why
 	Results   []*benchfmt.Result // one for each slice that was measured
 	Verdicts  []Verdict
 
 	samples map[string][]float64 // sorted, by name and metric: what some figures are made of
-}
-
-// Skip is something that was asked for and not measured.
-type Skip struct {
-	Where string // the scenario and its case; empty: all
-	Peer  string
-	Why   string
 }
 
 // Configure adds a line about where the run takes place.
@@ -148,7 +141,7 @@ func (s Summary) Bounded() bool { return s.N > 1 && !math.IsInf(s.Lo, 0) && !mat
 // Write writes the figures in the Go benchmark format, for benchstat: what may differ between two
 // builds is in comments, so that it compares them.
 func (r *Report) Write(w io.Writer) error {
-	comments := append([]string{r.Command, r.Started()}, r.Missing()...)
+	comments := append([]string{r.Command, r.Started()}, r.Missing...)
 	if r.Berth != "" {
 		comments = append(comments, "berth "+r.Berth)
 	}
@@ -172,16 +165,4 @@ func (r *Report) Write(w io.Writer) error {
 // Started tells when the run was, and how long it took.
 func (r *Report) Started() string {
 	return fmt.Sprintf("%s, %.0f s", r.At.Format("2 January 2006 15:04 MST"), r.Took.Seconds())
-}
-
-// Missing tells what was not measured, and why.
-func (r *Report) Missing() (lines []string) {
-	for _, s := range r.Skipped {
-		line := r.Title(s.Peer) + ": " + s.Why
-		if s.Where != "" {
-			line = s.Where + ", " + line
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func measured() *Report {
-	r := &Report{Command: "go run ./bench", Berth: "0123abc", Skipped: []Skip{{Peer: "other", Why: "tired"}}}
+	r := &Report{Command: "go run ./bench", Berth: "0123abc", Missing: []string{"other: tired"}}
 	r.Configure("goos", "linux")
 	r.Configure("nothing", "")
 	for round, v := range []float64{10, 30, 20} {

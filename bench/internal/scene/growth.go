@@ -3,15 +3,12 @@ package scene
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/bench/internal/crowd"
 	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // long is a TTL that needs no renewal while anything is measured.
@@ -60,16 +57,19 @@ func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, e
 
 // fill has n others hold a permit, and returns how to give them back.
 func (e *Env) fill(ctx context.Context, p *peer.Peer, name string, n int) (func(), error) {
+	add := func(suffix string, score func(int) float64) error {
+		return measure.AddMembers(ctx, e.Redis, e.Prefix+name+suffix, n, score)
+	}
 	switch p.Key {
 	case peer.BerthKey:
 		return e.lease(ctx, n, func(c *berth.Client, _ int) (*berth.Semaphore, error) {
 			return c.Semaphore(name, n+8, berth.TTL(long))
 		})
 	case "basic":
-		return func() {}, e.members(ctx, name, n, future)
+		return func() {}, add("", future)
 	case "fair":
 		// What n acquires leave behind: making them would take hours.
-		return func() {}, errors.Join(e.members(ctx, name, n, future), e.members(ctx, name+":owner", n, number),
+		return func() {}, errors.Join(add("", future), add(":owner", number),
 			e.Redis.Set(ctx, e.Prefix+name+":counter", n, 0).Err())
 	default:
 		return func() {}, nil
@@ -82,21 +82,14 @@ func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) 
 	if err != nil {
 		return nil, err
 	}
-	const atOnce = 512
-	errs := make([]error, atOnce)
-	var wg sync.WaitGroup
-	for w := range atOnce {
-		wg.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += atOnce {
-				var sem *berth.Semaphore
-				if sem, errs[w] = of(c, i); errs[w] == nil {
-					_, errs[w] = sem.Acquire(ctx) // Close releases it
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	err = measure.AtOnce(n, func(i int) error {
+		sem, err := of(c, i)
+		if err == nil {
+			_, err = sem.Acquire(ctx) // Close releases it
+		}
+		return err
+	})
+	if err != nil {
 		closeAll()
 		return nil, err
 	}
@@ -107,21 +100,6 @@ func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) 
 func future(int) float64 { return float64(time.Now().Add(long).UnixMilli()) / 1000 }
 
 func number(i int) float64 { return float64(i + 1) }
-
-// members writes n members into one of the text's ZSETs.
-func (e *Env) members(ctx context.Context, key string, n int, score func(i int) float64) error {
-	const batch = 1000
-	for from := 0; from < n; from += batch {
-		var z []redis.Z
-		for i := from; i < min(n, from+batch); i++ {
-			z = append(z, redis.Z{Score: score(i), Member: fmt.Sprintf("00000000-0000-4000-8000-%012d", i)})
-		}
-		if err := e.Redis.ZAdd(ctx, e.Prefix+key, z...).Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func waiters() *Scenario {
 	return &Scenario{

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/bench/internal/lend"
 	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/internal/child"
 )
 
 const (
@@ -54,7 +55,7 @@ type pools struct {
 	dir        string
 	cfg        lend.Config
 	board      *lend.Board
-	one, other *lend.Process
+	one, other *child.Process
 	elsewhere  peer.Acquire
 	leave      func()
 }
@@ -77,20 +78,17 @@ func (p *pools) open(ctx context.Context) (err error) {
 	}
 	p.leave = leave
 	sem, err := client.Semaphore(p.cfg.Name, poolLimit, berth.TTL(p.cfg.TTL))
-	p.elsewhere = func(ctx context.Context) (peer.Release, error) {
-		lease, err := sem.Acquire(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return lease.Release, nil
+	if err != nil {
+		return err
 	}
-	return err
+	p.elsewhere = peer.AcquireOf(sem)
+	return nil
 }
 
 func (p *pools) close() {
-	for _, process := range []*lend.Process{p.one, p.other} {
+	for _, process := range []*child.Process{p.one, p.other} {
 		if process != nil {
-			process.Close()
+			process.End()
 		}
 	}
 	if p.leave != nil {
@@ -128,8 +126,8 @@ func (p *pools) slice(ctx context.Context) ([]Figure, error) {
 func (p *pools) both(ctx context.Context, w lend.Work, f func(context.Context) error) (one, other lend.Done, err error) {
 	var errs [3]error
 	var wg sync.WaitGroup
-	wg.Go(func() { one, errs[0] = p.one.Work(ctx, w) })
-	wg.Go(func() { other, errs[1] = p.other.Work(ctx, w) })
+	wg.Go(func() { errs[0] = p.one.Ask(ctx, w, &one) })
+	wg.Go(func() { errs[1] = p.other.Ask(ctx, w, &other) })
 	meanwhile, cancel := context.WithTimeout(ctx, w.For)
 	defer cancel()
 	errs[2] = f(meanwhile)

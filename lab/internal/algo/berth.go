@@ -3,10 +3,10 @@ package algo
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // own is a client of berth's semaphore: a process of its own, as far as berth
@@ -71,10 +71,6 @@ func (p ownPermit) Until() time.Time { return p.lease.ValidUntil() }
 // Token implements Permit.
 func (p ownPermit) Token() int64 { return p.lease.Token() }
 
-// fillers is how many acquires of fillBerth are under way at once. They travel
-// together: see the library's group commit.
-const fillers = 512
-
 // fillOne takes a permit, on a machine that is slow in several attempts.
 func (c *own) fillOne(ctx context.Context) error {
 	for {
@@ -85,29 +81,15 @@ func (c *own) fillOne(ctx context.Context) error {
 	}
 }
 
-// fillBerth really makes n acquires.
+// fillBerth really makes n acquires. They travel together: see the library's group commit.
 func fillBerth(ctx context.Context, s Setup, n int) (func(), error) {
 	c, err := newOwn(s)
 	if err != nil {
 		return nil, err
 	}
-	var all sync.WaitGroup
-	var once sync.Once
-	var failed error
-	for worker := range min(n, fillers) {
-		all.Go(func() {
-			for i := worker; i < n; i += fillers {
-				if err := c.fillOne(ctx); err != nil {
-					once.Do(func() { failed = err })
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	if failed != nil {
+	if err := measure.AtOnce(n, func(int) error { return c.fillOne(ctx) }); err != nil {
 		c.Close()
-		return nil, failed
+		return nil, err
 	}
 	return c.Close, nil
 }

@@ -2,12 +2,10 @@ package algo
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/berth-go/berth/classic"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // semaphore is what the text's semaphores have in common. It is more than
@@ -97,7 +95,7 @@ func (textPermit) Token() int64 { return 0 }
 // fillBasic writes what n acquires of Basic leave behind.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {
 	now := float64(time.Now().UnixMilli()) / 1000
-	return nothing, s.fill(ctx, "", n, func(int) float64 { return now })
+	return func() {}, measure.AddMembers(ctx, s.Redis, key(s.Prefix, s.Name), n, func(int) float64 { return now })
 }
 
 // fillFair writes what n acquires of Fair leave behind. Really making them
@@ -106,30 +104,9 @@ func fillFair(ctx context.Context, s Setup, n int) (func(), error) {
 	if _, err := fillBasic(ctx, s, n); err != nil {
 		return nil, err
 	}
-	if err := s.Redis.Set(ctx, key(s.Prefix, s.Name)+":counter", n, 0).Err(); err != nil {
+	name := key(s.Prefix, s.Name)
+	if err := s.Redis.Set(ctx, name+":counter", n, 0).Err(); err != nil {
 		return nil, err
 	}
-	return nothing, s.fill(ctx, ":owner", n, func(i int) float64 { return float64(i + 1) })
+	return func() {}, measure.AddMembers(ctx, s.Redis, name+":owner", n, func(i int) float64 { return float64(i + 1) })
 }
-
-// batch bounds what one command carries.
-const batch = 1000
-
-// fill writes n members into one of the semaphore's ZSETs.
-func (s Setup) fill(ctx context.Context, suffix string, n int, score func(i int) float64) error {
-	for from := 0; from < n; from += batch {
-		var members []redis.Z
-		for i := from; i < min(n, from+batch); i++ {
-			members = append(members, redis.Z{Score: score(i), Member: member(i)})
-		}
-		if err := s.Redis.ZAdd(ctx, key(s.Prefix, s.Name)+suffix, members...).Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// member is as long as the identifiers that the text has.
-func member(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
-
-func nothing() {}

@@ -27,7 +27,7 @@ func crashes() Scenario {
 }
 
 func runCrash(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, crashed+1, func(int) time.Duration { return 0 }); err != nil {
+	if err := s.openWarm(ctx, crashed+1, 0); err != nil {
 		return nil, err
 	}
 	s.begin()
@@ -157,7 +157,7 @@ const (
 )
 
 func runPause(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, 1, func(int) time.Duration { return 0 }); err != nil {
+	if err := s.openWarm(ctx, 1, 0); err != nil {
 		return nil, err
 	}
 	s.begin()

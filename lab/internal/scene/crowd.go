@@ -19,15 +19,11 @@ const releaseTimeout = 5 * time.Second
 type crowd struct {
 	clients int
 	hold    time.Duration // on average
-	off     func(i int) time.Duration
+	off     time.Duration // of the clocks of every other one
 }
 
 func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
-	off := c.off
-	if off == nil {
-		off = func(int) time.Duration { return 0 }
-	}
-	if err := s.openWarm(ctx, c.clients, off); err != nil {
+	if err := s.openWarm(ctx, c.clients, c.off); err != nil {
 		return nil, err
 	}
 	before, sent := s.work(ctx), s.sent()
@@ -198,7 +194,7 @@ type queue struct {
 }
 
 func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, q.requests, func(int) time.Duration { return 0 }); err != nil {
+	if err := s.openWarm(ctx, q.requests, 0); err != nil {
 		return nil, err
 	}
 	before, sent := s.work(ctx), s.sent()

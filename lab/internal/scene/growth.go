@@ -54,7 +54,7 @@ func (s *stage) measure(ctx context.Context, n int) (Point, error) {
 		return Point{}, err
 	}
 	defer done()
-	if err := s.openWarm(ctx, 1, func(int) time.Duration { return 0 }); err != nil {
+	if err := s.openWarm(ctx, 1, 0); err != nil {
 		return Point{}, err
 	}
 	// The first ones are slower, whoever's they are.

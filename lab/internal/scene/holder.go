@@ -16,15 +16,14 @@ import (
 
 // Some scenarios are about what happens to processes: one is killed, or stopped
 // and continued. Goroutines cannot play that; these are the processes that do.
-// The first line of a process's input tells what to do, the second one to come to an
-// end; the end of its input is the end of it.
+// A line of a process's input tells it to come to an end; the end of its input is the end of it.
 
 // step is how long a holder works before it looks whether it may go on.
 const step = 5 * time.Millisecond
 
 // order is what a holder process is to do.
 type order struct {
-	URL       string        `json:"url"` // not among the arguments, which others can see
+	URL       string        `json:"url"`
 	Prefix    string        `json:"prefix"`
 	Name      string        `json:"name"`
 	Algorithm string        `json:"algorithm"`
@@ -48,13 +47,16 @@ type report struct {
 	Error   string        `json:"error,omitempty"`
 }
 
-// Hold is a holder process.
-func Hold(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	in := json.NewDecoder(stdin)
+// Role is the role of a holder process.
+const Role = "holder"
+
+// Hold is a holder process with an order.
+func Hold(ctx context.Context, text []byte, stdin io.Reader, stdout io.Writer) error {
 	var o order
-	if err := in.Decode(&o); err != nil {
+	if err := json.Unmarshal(text, &o); err != nil {
 		return fmt.Errorf("a holder needs an order: %w", err)
 	}
+	in := json.NewDecoder(stdin)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	finish := make(chan struct{})

@@ -21,7 +21,7 @@ func interrupted() Scenario {
 }
 
 func runInterrupted(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, 2, func(int) time.Duration { return 0 }); err != nil {
+	if err := s.openWarm(ctx, 2, 0); err != nil {
 		return nil, err
 	}
 	s.begin()

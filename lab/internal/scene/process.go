@@ -17,27 +17,15 @@ const holderPatience = 15 * time.Second
 // holder is a holder process, seen from outside.
 type holder struct{ *child.Process }
 
-// HolderEnv is set in the environment of a holder process, whose program calls Hold.
-const HolderEnv = "BERTH_LAB_HOLDER"
-
 // hire starts a holder process, which works once it has a permit, and for d more when
 // it is told to finish.
 func (s *stage) hire(d time.Duration, dieAfter int) (*holder, error) {
-	cmd, err := child.Self(HolderEnv + "=1")
-	if err != nil {
-		return nil, err
-	}
-	p, err := child.Start(cmd)
-	if err != nil {
-		return nil, fmt.Errorf("cannot start a holder process: %w", err)
-	}
-	err = p.Tell(order{
+	p, err := child.Again(Role, order{
 		URL: s.env.URL, Prefix: s.env.Prefix, Name: s.name, Algorithm: s.alg.Key, Limit: s.limit,
 		Timeout: s.timeout, Poll: s.env.Poll, Work: d, DieAfter: dieAfter,
 	})
 	if err != nil {
-		p.Kill()
-		return nil, err
+		return nil, fmt.Errorf("cannot start a holder process: %w", err)
 	}
 	return &holder{p}, nil
 }

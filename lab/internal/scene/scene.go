@@ -35,8 +35,7 @@ func All() []Scenario {
 	}
 }
 
-// Run runs one algorithm through the scenario. It leaves no keys behind, or
-// returns a *LeftoverError.
+// Run runs one algorithm through the scenario. It leaves no keys behind, or the error tells which.
 func (sc Scenario) Run(ctx context.Context, env *Env, alg algo.Algorithm) (r *Result, err error) {
 	s := newStage(env, sc.Key, alg, sc.limit, sc.timeout)
 	r, err = sc.run(ctx, s)
@@ -54,18 +53,13 @@ func (sc Scenario) Run(ctx context.Context, env *Env, alg algo.Algorithm) (r *Re
 
 // clocks has half of the clients' machines slow by off.
 func clocks(key string, off time.Duration, words string) Scenario {
-	c := crowd{clients: 8, hold: 15 * time.Millisecond, off: everyOther(-off)}
+	c := crowd{clients: 8, hold: 15 * time.Millisecond, off: -off}
 	return Scenario{
 		Key: key, Title: "Clocks " + words + " apart", limit: 3, timeout: longTimeout,
 		About: fmt.Sprintf("8 clients want 3 permits, for about 15 ms each, again and again. "+
 			"The clocks of 4 of them are %s slow. Permits time out after 10 s.", words),
 		run: c.run,
 	}
-}
-
-// everyOther returns the clocks of a crowd of which every other one is off, the first is right.
-func everyOther(off time.Duration) func(i int) time.Duration {
-	return func(i int) time.Duration { return time.Duration(i%2) * off }
 }
 
 // contention has many clients for few permits.

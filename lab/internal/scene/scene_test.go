@@ -43,7 +43,7 @@ func TestClocksApartRobThoseWhoAreSlow(t *testing.T) {
 				continue
 			}
 			s := newStage(env, "clocks", alg, 1, time.Minute)
-			if err := s.openWarm(ctx, 2, everyOther(-time.Hour)); err != nil {
+			if err := s.openWarm(ctx, 2, -time.Hour); err != nil {
 				t.Fatal(err)
 			}
 			s.begin()

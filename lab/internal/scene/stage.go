@@ -3,7 +3,6 @@ package scene
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -95,11 +94,12 @@ func (s *stage) open(off time.Duration) (*client, error) {
 	return c, nil
 }
 
-// openWarm adds clients that have used the semaphore once, one after the other:
-// connections and scripts are no part of what is measured.
-func (s *stage) openWarm(ctx context.Context, n int, off func(i int) time.Duration) error {
+// openWarm adds clients, of which every other one has a clock that is off, the first is right. They
+// have used the semaphore once, one after the other: connections and scripts are no part of what is
+// measured.
+func (s *stage) openWarm(ctx context.Context, n int, off time.Duration) error {
 	for i := range n {
-		c, err := s.open(off(i))
+		c, err := s.open(time.Duration(i%2) * off)
 		if err != nil {
 			return err
 		}
@@ -169,34 +169,15 @@ func (s *stage) close(ctx context.Context) error {
 	}
 	all.Wait()
 	defer s.control.Close()
-	return Clean(ctx, s.control, s.env.Prefix, s.names)
-}
-
-// Clean removes what semaphores have left, also when ctx has ended.
-func Clean(ctx context.Context, rdb redis.UniversalClient, prefix string, names []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
-	for _, name := range names {
-		if err := rdb.Del(ctx, algo.Keys(prefix, name)...).Err(); err != nil {
-			return &LeftoverError{Prefix: prefix, Err: err}
+	for _, name := range s.names {
+		if err := s.control.Del(ctx, algo.Keys(s.env.Prefix, name)...).Err(); err != nil {
+			return measure.Errorf(measure.Unavailable, "keys may be left: remove those that match %s:* and lock:%[1]s:*: %w", s.env.Prefix, err)
 		}
 	}
 	return nil
 }
-
-// LeftoverError says that keys could not be removed.
-type LeftoverError struct {
-	Prefix string
-	Err    error
-}
-
-// Error implements error.
-func (e *LeftoverError) Error() string {
-	return fmt.Sprintf("keys may be left: remove those that match %s:* and lock:%s:*: %v", e.Prefix, e.Prefix, e.Err)
-}
-
-// Unwrap returns why.
-func (e *LeftoverError) Unwrap() error { return e.Err }
 
 // obtain gets a permit: it waits in the algorithm's queue, or comes again and
 // again, with a pause of about poll, until ctx ends. It returns errOver then.

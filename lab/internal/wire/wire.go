@@ -43,7 +43,7 @@ type Tap struct {
 }
 
 // Commands returns how many commands were sent so far, MULTI and EXEC included,
-// what scripts call inside the server not.
+// what scripts call inside the server not, nor subscriptions.
 func (t *Tap) Commands() int64 { return t.commands.Load() }
 
 // CutNext cuts the connection on which the next request is sent.
@@ -69,16 +69,18 @@ func (t *Tap) reply() {
 	}
 }
 
-// Attach has t watch every connection that rdb makes from now on.
+// Attach has t watch what rdb does, and every connection that it makes from now on.
 func (t *Tap) Attach(rdb redis.UniversalClient) {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook{t}) })
-		return
+	rdb.AddHook(hook{t, true})
+	if cluster, ok := rdb.(*redis.ClusterClient); ok { // its nodes dial, and are used by it alone
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook{t, false}) })
 	}
-	rdb.AddHook(hook{t})
 }
 
-type hook struct{ tap *Tap }
+type hook struct {
+	tap   *Tap
+	count bool
+}
 
 // DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook {
@@ -87,23 +89,36 @@ func (h hook) DialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			return nil, err
 		}
-		return &conn{Conn: c, tap: h.tap}, nil
+		return &conn{c, h.tap}, nil
 	}
 }
 
 // ProcessHook implements redis.Hook.
-func (hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.sent(1)
+		return next(ctx, cmd)
+	}
+}
 
 // ProcessPipelineHook implements redis.Hook.
-func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.sent(len(cmds))
+		return next(ctx, cmds)
+	}
+}
+
+func (h hook) sent(n int) {
+	if h.count {
+		h.tap.commands.Add(int64(n))
+	}
 }
 
 // conn is one connection of a client.
 type conn struct {
 	net.Conn
-	tap    *Tap
-	parser parser // of what is written; go-redis writes from one goroutine at a time
+	tap *Tap
 }
 
 // Write implements net.Conn.
@@ -116,7 +131,6 @@ func (c *conn) Write(p []byte) (int, error) {
 		_ = c.Close()
 		return 0, ErrCut
 	}
-	c.tap.commands.Add(c.parser.commands(p))
 	n, err := c.Conn.Write(p)
 	if how == Reply && err == nil {
 		c.awaitExecution()
@@ -166,39 +180,4 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.tap.reply()
 	}
 	return n, err
-}
-
-// parser finds the commands in what a client sends: arrays of bulk strings,
-// however they are cut into pieces.
-type parser struct {
-	kind  byte // of the line that is being read; 0: between lines
-	value int  // its number so far
-	skip  int  // bytes of a string, and its line end, still to come
-}
-
-func (s *parser) commands(p []byte) (n int64) {
-	for len(p) > 0 {
-		if s.skip > 0 {
-			step := min(s.skip, len(p))
-			s.skip -= step
-			p = p[step:]
-			continue
-		}
-		b := p[0]
-		p = p[1:]
-		switch {
-		case s.kind == 0:
-			s.kind, s.value = b, 0
-		case b >= '0' && b <= '9':
-			s.value = s.value*10 + int(b-'0')
-		case b == '\n':
-			if s.kind == '*' {
-				n++
-			} else {
-				s.skip = s.value + len("\r\n")
-			}
-			s.kind = 0
-		}
-	}
-	return n
 }

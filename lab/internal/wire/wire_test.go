@@ -11,24 +11,6 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-func TestParserCountsWhateverThePieces(t *testing.T) {
-	t.Parallel()
-	text := "*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$14\r\n*1\r\n$4\r\n*9\r\n\r\n\r\n" +
-		"*2\r\n$3\r\nGET\r\n$0\r\n\r\n*1\r\n$4\r\nEXEC\r\n"
-	for size := 1; size <= len(text); size++ {
-		var p parser
-		var n int64
-		for rest := text; rest != ""; {
-			piece := rest[:min(size, len(rest))]
-			rest = rest[len(piece):]
-			n += p.commands([]byte(piece))
-		}
-		if n != 4 {
-			t.Errorf("pieces of %d bytes: %d commands, want 4", size, n)
-		}
-	}
-}
-
 func newClient(t *testing.T) (*redis.Client, *Tap) {
 	t.Helper()
 	m := miniredis.RunT(t)

@@ -1,0 +1,42 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// AtOnce calls f for 0 to n-1, many at once, until all are done or some have failed.
+func AtOnce(n int, f func(i int) error) error {
+	const workers = 512
+	errs := make([]error, min(n, workers))
+	var all sync.WaitGroup
+	for w := range errs {
+		all.Go(func() {
+			for i := w; i < n && errs[w] == nil; i += workers {
+				errs[w] = f(i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// AddMembers writes n members, as long as the identifiers that the text's semaphores have, into a
+// ZSET. Really making as many acquires takes hours where each costs what there are holders.
+func AddMembers(ctx context.Context, rdb redis.Cmdable, key string, n int, score func(i int) float64) error {
+	const batch = 1000
+	for from := 0; from < n; from += batch {
+		var members []redis.Z
+		for i := from; i < min(n, from+batch); i++ {
+			members = append(members, redis.Z{Score: score(i), Member: fmt.Sprintf("00000000-0000-4000-8000-%012d", i)})
+		}
+		if err := rdb.ZAdd(ctx, key, members...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

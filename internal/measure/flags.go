@@ -1,0 +1,67 @@
+package measure
+
+import (
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// Choose returns those whose keys are among the words, which are separated by commas, in the order
+// of all; no words choose all. "clocks" stands for clocks-10ms, clocks-1s and so on.
+func Choose[T any](what, words string, all []T, key func(T) string) ([]T, error) {
+	if words == "" {
+		return all, nil
+	}
+	var keys []string
+	for _, v := range all {
+		keys = append(keys, key(v))
+	}
+	chosen := make([]bool, len(all))
+	for word := range strings.SplitSeq(words, ",") {
+		known := false
+		for i, k := range keys {
+			if k == word || strings.HasPrefix(k, word+"-") {
+				chosen[i], known = true, true
+			}
+		}
+		if !known {
+			return nil, Errorf(Usage, "unknown %s %q: there are %s", what, word, strings.Join(keys, ", "))
+		}
+	}
+	var list []T
+	for i, v := range all {
+		if chosen[i] {
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// ParseFlags parses a command line of flags alone. Without a seed among them it sets a random one.
+// It returns what makes such a run again: the flags that were given, but for those that name files,
+// and without the URL, which may have a password.
+func ParseFlags(program string, fs *flag.FlagSet, args []string) (again string, err error) {
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return "", err
+	} else if err != nil {
+		return "", Errorf(Usage, "see --help")
+	}
+	if fs.NArg() > 0 {
+		return "", Errorf(Usage, "unexpected argument %q; see --help", fs.Arg(0))
+	}
+	seed := strconv.Itoa(rand.IntN(1_000_000)) //nolint:gosec // short enough to type
+	fs.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "out", "html", "json":
+		case "seed":
+			seed = f.Value.String()
+		case "redis":
+			program += " --redis URL"
+		default:
+			program += " --" + f.Name + "=" + f.Value.String()
+		}
+	})
+	return program + " --seed=" + seed, fs.Set("seed", seed)
+}
