@@ -148,13 +148,24 @@ document.addEventListener("keydown", (e) => {
 // Asking: the page with the question, in a dialog. Its forms work without us.
 
 let opener = "";
+let pressed = false; // Enter
+
+addEventListener("keydown", (e) => (pressed ||= e.key === "Enter"), true);
+for (const end of ["keyup", "blur"]) addEventListener(end, () => (pressed = false));
+
+// released waits until the key that asked is up: held longer, it would answer No by itself.
+async function released() {
+  if (pressed) await new Promise((done) => ["keyup", "blur"].forEach((end) => addEventListener(end, done, { once: true })));
+}
 
 async function ask(url) {
   opener = document.activeElement?.id ?? "";
   try {
     const answer = await fetch(fragment(url), { cache: "no-store", signal: AbortSignal.timeout(10000) });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
-    show(dialog, await answer.text());
+    const question = await answer.text();
+    await released();
+    show(dialog, question);
     dialog.showModal();
     dialog.querySelector("[value=no]").focus();
   } catch {
