@@ -130,7 +130,11 @@ func TestServesUsersOverTLS(t *testing.T) {
 		return resp.StatusCode, string(text)
 	}
 	for path, want := range map[string]int{"": 401, "s?name=api": 401, "api/v1/semaphores": 401, "static/app.js": 401, "healthz": 200, "readyz": 200} {
-		if status, _ := get("", path); status != want {
+		status, _ := get("", path)
+		for status == http.StatusServiceUnavailable && e.Ctx.Err() == nil { // the machine is too busy for Redis
+			status, _ = get("", path)
+		}
+		if status != want {
 			t.Errorf("a stranger gets %s: status %d", path, status)
 		}
 	}
