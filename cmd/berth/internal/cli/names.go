@@ -48,18 +48,12 @@ func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
 			return nil, err
 		}
 	}
-	seen := map[string]bool{}
 	for _, arg := range args {
 		found, err := match(arg, inUse)
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range found {
-			if !seen[name] {
-				seen[name] = true
-				names = append(names, name)
-			}
-		}
+		names = append(names, slices.DeleteFunc(found, func(n string) bool { return slices.Contains(names, n) })...)
 	}
 	return names, nil
 }

@@ -64,6 +64,21 @@ func (a *app) open() (*session, error) {
 	return s, nil
 }
 
+// openFor is open for semaphores of these names, which must be valid.
+func (a *app) openFor(names []string) (*session, error) {
+	s, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, err := s.client.Semaphore(name, 0); err != nil {
+			s.Close(nil)
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
 // Close gives up whatever is still held or waited for, and disconnects. It ends
 // early when interrupt delivers, or when Redis does not answer: what has not
 // been given up then runs out by itself.
