@@ -117,18 +117,18 @@ func (h *hunt) file(ctx context.Context, file, tests string) error {
 			break
 		}
 		killed, err := c.try(ctx, h.dir, tests, source, h.limit)
-		if errors.Is(err, errNoBuild) || ctx.Err() != nil {
+		switch {
+		case errors.Is(err, errNoBuild), ctx.Err() != nil:
 			continue
-		} else if err != nil {
+		case err != nil:
 			return err
+		case killed:
+			h.noticed++
+		default:
+			fmt.Printf("survived %v\n", c)
 		}
 		wanted--
 		h.tried++
-		if killed {
-			h.noticed++
-		} else {
-			fmt.Printf("survived %v\n", c)
-		}
 	}
 	fmt.Printf("after %s: %d of %d noticed\n", file, h.noticed, h.tried)
 	return nil

@@ -139,4 +139,3 @@ func inDetail(t *testing.T) *desk {
 var hostile = []string{
 	"\x1b[2J\x1b[31mred", "a\nb", "tab\there", "\u202ereversed", strings.Repeat("日本語", 60), "é́́", "👩\u200d👩\u200d👧", "❤\ufe0f", "\xff\xfe", strings.Repeat("long ", 60), "$(reboot)", "\u009b31m",
 }
-
