@@ -131,7 +131,7 @@ func (h *hunt) file(ctx context.Context, file, tests string) error {
 		h.tried++
 	}
 	fmt.Printf("after %s: %d of %d noticed\n", file, h.noticed, h.tried)
-	return nil
+	return ctx.Err()
 }
 
 const root = ".."
