@@ -17,7 +17,11 @@ import (
 func ask(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	return timeoutIsUnavailable(f(ctx))
+	err := f(ctx)
+	if errors.Is(err, context.DeadlineExceeded) { // ours: Redis does not answer
+		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
+	}
+	return err
 }
 
 // look returns the semaphore, nil when it is not in use.

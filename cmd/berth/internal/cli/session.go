@@ -182,18 +182,7 @@ func (a *app) call(f func(ctx context.Context, s *session) error) error {
 		return err
 	}
 	defer s.Close(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	return timeoutIsUnavailable(f(ctx, s))
-}
-
-// timeoutIsUnavailable tells a time-out of ours, which means that Redis does
-// not answer, from one that the user asked for.
-func timeoutIsUnavailable(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
-	}
-	return err
+	return ask(func(ctx context.Context) error { return f(ctx, s) })
 }
 
 // inspect runs one short request of an operator's.
