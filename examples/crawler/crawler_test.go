@@ -169,11 +169,11 @@ func openFrontier(t *testing.T, j job) *frontier {
 // prepared notes a crawl of s, as crawl does before it starts processes.
 func prepared(t *testing.T, j *job, s *site) {
 	t.Helper()
-	pages, err := j.start(s.seeds())
+	pages, err := j.start(t.Context(), newClient(*j), s.seeds())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := prepare(t.Context(), openFrontier(t, *j), newClient(*j), pages); err != nil {
+	if err := openFrontier(t, *j).add(t.Context(), pages); err != nil {
 		t.Fatal(err)
 	}
 }

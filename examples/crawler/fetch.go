@@ -36,15 +36,15 @@ func newClient(j job) *http.Client {
 
 // fetch fetches a page and returns what came of it and the pages that it links to.
 func fetch(ctx context.Context, client *http.Client, page *url.URL) (outcome float64, links []*url.URL) {
-	resp, body, err := get(ctx, client, page.String())
+	status, header, body, err := get(ctx, client, page.String())
 	if err != nil {
 		return failed, nil
 	}
-	if target, err := resp.Location(); err == nil {
+	if target, err := page.Parse(header.Get("Location")); err == nil && status/100 == 3 {
 		return fetched, []*url.URL{target}
 	}
 	doc, err := html.Parse(bytes.NewReader(body))
-	if resp.StatusCode != http.StatusOK || err != nil {
+	if status != http.StatusOK || err != nil {
 		return failed, nil
 	}
 	for n := range doc.Descendants() {
@@ -60,27 +60,27 @@ func fetch(ctx context.Context, client *http.Client, page *url.URL) (outcome flo
 // fetchRobots returns a host's robots.txt: the status, a line feed and the text. No
 // answer is status 0.
 func fetchRobots(ctx context.Context, client *http.Client, host string) []byte {
-	resp, body, err := get(ctx, client, host+"/robots.txt")
+	status, _, body, err := get(ctx, client, host+"/robots.txt")
 	if err != nil {
 		return []byte("0\n")
 	}
-	return fmt.Appendf(nil, "%d\n%s", resp.StatusCode, body)
+	return fmt.Appendf(nil, "%d\n%s", status, body)
 }
 
 // get makes a request and reads as much of the answer as anybody wants.
-func get(ctx context.Context, client *http.Client, url string) (*http.Response, []byte, error) {
+func get(ctx context.Context, client *http.Client, url string) (status int, header http.Header, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return nil, nil, err
+		return 0, nil, nil, err
 	}
 	req.Header.Set("User-Agent", agent+"/1.0")
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, nil, err
+		return 0, nil, nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
-	return resp, body, err
+	body, err = io.ReadAll(io.LimitReader(resp.Body, most))
+	return resp.StatusCode, resp.Header, body, err
 }
 
 // clean writes the URL of a page in the one form in which the crawl knows it; false if

@@ -91,13 +91,3 @@ func (f *frontier) counts(ctx context.Context, hosts ...string) (n [4]int64, err
 	}
 	return n, err
 }
-
-// rules returns what host asks of crawlers, by the robots.txt that setRobots noted.
-func (f *frontier) rules(ctx context.Context, host string) (rules, error) {
-	answer, err := f.rdb.HGet(ctx, f.key("robots"), host).Bytes()
-	return parseRules(answer, f.job.PerHost), err
-}
-
-func (f *frontier) setRobots(ctx context.Context, host string, answer []byte) error {
-	return f.rdb.HSet(ctx, f.key("robots"), host, answer).Err()
-}

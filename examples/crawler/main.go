@@ -8,8 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"slices"
@@ -69,7 +67,7 @@ func crawl(ctx context.Context, out io.Writer, j job, seeds []string, processes 
 	if j.PerHost < 1 || j.Total < 1 || j.Most < 1 || processes < 1 || j.Timeout <= 0 {
 		return errors.New("give every number as 1 or more")
 	}
-	pages, err := j.start(seeds)
+	pages, err := j.start(ctx, newClient(j), seeds)
 	if err != nil {
 		return err
 	}
@@ -86,21 +84,10 @@ func crawl(ctx context.Context, out io.Writer, j job, seeds []string, processes 
 	defer rdb.Close()
 	fmt.Fprintln(out, redis)
 	f := &frontier{rdb, j}
-	if err := prepare(ctx, f, newClient(j), pages); err != nil {
+	if err := f.add(ctx, pages); err != nil {
 		return err
 	}
 	return errors.Join(follow(ctx, out, f, processes), summary(out, f))
-}
-
-// prepare notes what all processes have to know: the pages to start from, and each host's
-// robots.txt.
-func prepare(ctx context.Context, f *frontier, http *http.Client, pages []*url.URL) error {
-	for _, host := range f.job.Hosts {
-		if err := f.setRobots(ctx, host, fetchRobots(ctx, http, host)); err != nil {
-			return err
-		}
-	}
-	return f.add(ctx, pages)
 }
 
 // follow runs the worker processes and shows how they get on.
@@ -117,7 +104,7 @@ func follow(ctx context.Context, out io.Writer, f *frontier, processes int) erro
 		case <-tick:
 		}
 		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		n, err := f.counts(asked, f.job.Hosts...)
+		n, err := f.counts(asked, f.job.hosts()...)
 		cancel()
 		if err != nil {
 			fmt.Fprintln(out, "redis does not answer: nothing is fetched without a permit")
@@ -133,15 +120,12 @@ func summary(out io.Writer, f *frontier) error {
 	defer cancel()
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nhost\tat once\tto do\tfetched\tfailed\tdisallowed\trobots.txt")
-	for _, host := range f.job.Hosts {
+	for _, host := range f.job.hosts() {
 		n, err := f.counts(ctx, host)
 		if err != nil {
 			return err
 		}
-		r, err := f.rules(ctx, host)
-		if err != nil {
-			return err
-		}
+		r := f.job.rules(host)
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\n", host, r.atOnce, n[0], n[1], n[2], n[3], r.note)
 	}
 	return table.Flush()

@@ -50,18 +50,18 @@ func bubble(t *testing.T, j job, hosts []string, f func(*site, *berthtest.Store)
 		s := serveSite(listener)
 		s.mark = 20
 		maps.DeleteFunc(s.hosts, func(name string, _ *siteHost) bool { return !slices.Contains(hosts, name) })
-		pages, err := j.start(s.seeds())
+		client := newClient(j)
+		client.Transport.(*http.Transport).DialContext = listener.dial
+		pages, err := j.start(t.Context(), client, s.seeds())
 		if err != nil {
 			t.Fatal(err)
 		}
-		client := newClient(j)
-		client.Transport.(*http.Transport).DialContext = listener.dial
-		if err := prepare(t.Context(), &frontier{store.Redis(), j}, client, pages); err != nil {
+		if err := (&frontier{store.Redis(), j}).add(t.Context(), pages); err != nil {
 			t.Fatal(err)
 		}
 		var workers sync.WaitGroup
 		for range 2 {
-			w, err := newWorker(t.Context(), store.Redis(), store.Client(berth.Prefix("crawler")), client, j)
+			w, err := newWorker(store.Redis(), store.Client(berth.Prefix("crawler")), client, j)
 			if err != nil {
 				t.Fatal(err)
 			}

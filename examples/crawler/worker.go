@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,30 +20,41 @@ import (
 // job is what a worker process needs to know of the crawl.
 type job struct {
 	Redis    string
-	Name     string   // of the crawl
-	Hosts    []string // that the crawl keeps to
-	Connect  string   // address for all requests; "": as their hosts say
-	PerHost  int      // requests at once to a host that says nothing of it
-	Total    int      // requests at once to all hosts
-	Most     int      // pages of a host
+	Name     string            // of the crawl
+	Robots   map[string][]byte // of the hosts that the crawl keeps to: see fetchRobots
+	Connect  string            // address for all requests; "": as their hosts say
+	PerHost  int               // requests at once to a host that says nothing of it
+	Total    int               // requests at once to all hosts
+	Most     int               // pages of a host
 	Timeout  time.Duration
 	TTL      time.Duration // of leases
 	Patience time.Duration // with a Redis that is away
 }
 
-// start reads the seeds, and takes the crawl's hosts from them.
-func (j *job) start(seeds []string) (pages []*url.URL, err error) {
+// start reads the seeds, takes the crawl's hosts from them and asks each for its
+// robots.txt, for all processes.
+func (j *job) start(ctx context.Context, http *http.Client, seeds []string) (pages []*url.URL, err error) {
 	for _, seed := range seeds {
 		u, err := url.Parse(seed)
 		if err != nil || !clean(u) {
 			return nil, fmt.Errorf("%q is no URL to start from: write http://host/path", seed)
 		}
-		j.Hosts, pages = append(j.Hosts, hostOf(u)), append(pages, u)
+		pages = append(pages, u)
 	}
-	slices.Sort(j.Hosts)
-	j.Hosts = slices.Compact(j.Hosts)
+	j.Robots = map[string][]byte{}
+	for _, page := range pages {
+		if host := hostOf(page); j.Robots[host] == nil {
+			j.Robots[host] = fetchRobots(ctx, http, host)
+		}
+	}
 	return pages, nil
 }
+
+// hosts returns those that the crawl keeps to.
+func (j *job) hosts() []string { return slices.Sorted(maps.Keys(j.Robots)) }
+
+// rules returns what a host asks of crawlers.
+func (j *job) rules(host string) rules { return parseRules(j.Robots[host], j.PerHost) }
 
 // worker is one process of a crawl.
 type worker struct {
@@ -70,23 +82,20 @@ func work(ctx context.Context, j job) (struct{}, error) {
 	}
 	defer rdb.Close()
 	defer client.Close()
-	w, err := newWorker(ctx, rdb, client, newClient(j), j)
+	w, err := newWorker(rdb, client, newClient(j), j)
 	if err != nil {
 		return struct{}{}, err
 	}
 	return struct{}{}, w.run(ctx)
 }
 
-func newWorker(ctx context.Context, rdb *redis.Client, client *berth.Client, http *http.Client, j job) (w *worker, err error) {
+func newWorker(rdb *redis.Client, client *berth.Client, http *http.Client, j job) (w *worker, err error) {
 	w = &worker{job: j, frontier: &frontier{rdb, j}, http: http}
 	if w.total, err = client.Semaphore("total", j.Total, berth.TTL(j.TTL)); err != nil {
 		return nil, err
 	}
-	for _, name := range j.Hosts {
-		r, err := w.frontier.rules(ctx, name)
-		if err != nil {
-			return nil, err
-		}
+	for _, name := range j.hosts() {
+		r := j.rules(name)
 		r.atOnce = min(r.atOnce, j.Total)
 		// Its leases can outlast the host's delay without a renewal: see step.
 		sem, err := client.Semaphore("host/"+name, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
@@ -117,7 +126,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	for answered := time.Now(); ctx.Err() == nil; rest(ctx) {
 		asked, cancel := context.WithTimeout(ctx, 2*time.Second)
-		n, err := w.frontier.counts(asked, w.job.Hosts...)
+		n, err := w.frontier.counts(asked, w.job.hosts()...)
 		cancel()
 		if err == nil && n[0] == 0 {
 			return nil
@@ -191,7 +200,7 @@ func (h host) visit(ctx context.Context, leases berth.Leases, page string) {
 func (h host) finish(ctx context.Context, page string, outcome float64, links []*url.URL) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.frontier.hold())
 	defer cancel()
-	links = slices.DeleteFunc(links, func(u *url.URL) bool { return !clean(u) || !slices.Contains(h.job.Hosts, hostOf(u)) })
+	links = slices.DeleteFunc(links, func(u *url.URL) bool { return !clean(u) || h.job.Robots[hostOf(u)] == nil })
 	for h.frontier.finish(ctx, h.name, page, outcome, links) != nil && ctx.Err() == nil {
 		rest(ctx)
 	}

@@ -230,18 +230,23 @@ func (m *Mutant) overlay(root, dir string) (string, error) {
 		}
 		changed[path] = strings.ReplaceAll(text, e.Old, e.New)
 	}
-	list := struct{ Replace map[string]string }{map[string]string{}}
+	return Overlay(dir, changed)
+}
+
+// Overlay writes other texts for files, by their absolute paths, to dir and returns the
+// list by which "go build -overlay" takes them.
+func Overlay(dir string, changed map[string]string) (list string, err error) {
+	replace := map[string]string{}
 	for path, text := range changed {
-		file := filepath.Join(dir, filepath.Base(path))
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		replace[path] = filepath.Join(dir, filepath.Base(path))
+		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		list.Replace[path] = file
 	}
-	raw, err := json.Marshal(list)
+	raw, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, os.WriteFile(file, raw, 0o600)
+	list = filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, raw, 0o600)
 }

@@ -14,7 +14,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,6 +26,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/berth-go/berth/verify/mutants"
 )
 
 // nearest lists what is changed and the tests that are to notice it. The session has
@@ -42,15 +43,16 @@ var nearest = []struct{ files, tests string }{
 }
 
 func main() {
-	each := flag.Int("each", 6, "changes of a file of a hundred lines; 0: all")
-	seed := flag.Uint64("seed", 1, "chooses the sample")
+	var h hunt
+	flag.IntVar(&h.each, "each", 6, "changes of a file of a hundred lines; 0: all")
+	flag.Uint64Var(&h.seed, "seed", 1, "chooses the sample")
 	only := flag.String("only", "", "files whose path contains this")
-	show := flag.Bool("show", false, "print the changes without running them")
-	limit := flag.Duration("timeout", 3*time.Minute, "bound on the tests of one change")
+	flag.BoolVar(&h.show, "show", false, "print the changes without running them")
+	flag.DurationVar(&h.limit, "timeout", 3*time.Minute, "bound on the tests of one change")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *each, *seed, *only, *show, *limit); err != nil {
+	if err := h.run(ctx, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
 		os.Exit(1)
 	}
@@ -59,14 +61,22 @@ func main() {
 // errNoBuild tells that a change does not compile.
 var errNoBuild = errors.New("does not compile")
 
+// hunt is a run of the command, and what came of it so far.
+type hunt struct {
+	each           int
+	seed           uint64
+	show           bool
+	limit          time.Duration
+	dir            string
+	tried, noticed int
+}
+
 // run tries a sample of the changes of every file, and prints what survived.
-func run(ctx context.Context, each int, seed uint64, only string, show bool, limit time.Duration) error {
-	dir, err := os.MkdirTemp("", "berth-mutation")
-	if err != nil {
+func (h *hunt) run(ctx context.Context, only string) (err error) {
+	if h.dir, err = os.MkdirTemp("", "berth-mutation"); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	var tried, noticed int
+	defer func() { _ = os.RemoveAll(h.dir) }()
 	for _, n := range nearest {
 		files, err := sources(n.files)
 		if err != nil {
@@ -76,44 +86,51 @@ func run(ctx context.Context, each int, seed uint64, only string, show bool, lim
 			if !strings.Contains(file, only) {
 				continue
 			}
-			source, err := os.ReadFile(filepath.Join(root, file))
-			if err != nil {
+			if err := h.file(ctx, file, n.tests); err != nil {
 				return err
-			}
-			all := changes(file, source)
-			rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-			wanted := len(all)
-			if each > 0 {
-				wanted = min(wanted, 1+bytes.Count(source, []byte("\n"))*each/100)
-			}
-			for _, c := range all {
-				if wanted == 0 || ctx.Err() != nil {
-					break
-				}
-				if show {
-					fmt.Println(c)
-					wanted--
-					continue
-				}
-				killed, err := c.try(ctx, dir, n.tests, source, limit)
-				if errors.Is(err, errNoBuild) || ctx.Err() != nil {
-					continue
-				} else if err != nil {
-					return err
-				}
-				wanted--
-				tried++
-				if killed {
-					noticed++
-				} else {
-					fmt.Printf("survived %v\n", c)
-				}
-			}
-			if !show {
-				fmt.Printf("after %s: %d of %d noticed\n", file, noticed, tried)
 			}
 		}
 	}
+	return ctx.Err()
+}
+
+// file tries a sample of the changes of one file.
+func (h *hunt) file(ctx context.Context, file, tests string) error {
+	source, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return err
+	}
+	all := changes(file, source)
+	rand.New(rand.NewPCG(h.seed, 0)).Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	wanted := len(all)
+	if h.each > 0 {
+		wanted = min(wanted, 1+bytes.Count(source, []byte("\n"))*h.each/100)
+	}
+	if h.show {
+		for _, c := range all[:wanted] {
+			fmt.Println(c)
+		}
+		return nil
+	}
+	for _, c := range all {
+		if wanted == 0 || ctx.Err() != nil {
+			break
+		}
+		killed, err := c.try(ctx, h.dir, tests, source, h.limit)
+		switch {
+		case errors.Is(err, errNoBuild), ctx.Err() != nil:
+			continue
+		case err != nil:
+			return err
+		case killed:
+			h.noticed++
+		default:
+			fmt.Printf("survived %v\n", c)
+		}
+		wanted--
+		h.tried++
+	}
+	fmt.Printf("after %s: %d of %d noticed\n", file, h.noticed, h.tried)
 	return ctx.Err()
 }
 
@@ -139,20 +156,12 @@ func sources(pattern string) ([]string, error) {
 
 // try runs the tests with the change planted, and tells whether one failed.
 func (c change) try(ctx context.Context, dir, tests string, source []byte, limit time.Duration) (bool, error) {
-	planted := filepath.Join(dir, "planted"+filepath.Ext(c.file))
-	if err := os.WriteFile(planted, slices.Concat(source[:c.from], []byte(c.new), source[c.to:]), 0o600); err != nil {
-		return false, err
-	}
 	original, err := filepath.Abs(filepath.Join(root, c.file))
 	if err != nil {
 		return false, err
 	}
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: planted}})
+	overlay, err := mutants.Overlay(dir, map[string]string{original: string(source[:c.from]) + c.new + string(source[c.to:])})
 	if err != nil {
-		return false, err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		return false, err
 	}
 	out, err := goCommand(ctx, "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast",

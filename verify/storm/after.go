@@ -81,7 +81,9 @@ func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.
 	for {
 		for _, err := range client.Inspector().List(ctx) {
 			if d := heals(err); d > 0 {
-				end = later(end, time.Now().Add(d+slack))
+				if healed := time.Now().Add(d + slack); healed.After(end) {
+					end = healed
+				}
 				s.skip(d + time.Millisecond)
 			} else if err != nil {
 				return err
@@ -101,11 +103,4 @@ func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.
 		}
 		pause(100 * time.Millisecond)
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

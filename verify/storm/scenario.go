@@ -129,11 +129,37 @@ func restart(what history.Event) func(s *storm) {
 	}
 }
 
-func clientKill(kind string) func(s *storm) {
+// command is a fault that one command makes.
+func command(what history.Event, args ...any) func(s *storm) {
 	return func(s *storm) {
 		from := history.Now()
-		s.must("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-		s.note(from, history.Event{Text: "CLIENT KILL TYPE " + kind})
+		s.must(args...)
+		s.note(from, what)
+	}
+}
+
+func clientKill(kind string) func(s *storm) {
+	return command(history.Event{Text: "CLIENT KILL TYPE " + kind}, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+}
+
+var (
+	scriptFlush = command(history.Event{Text: "SCRIPT FLUSH"}, "SCRIPT", "FLUSH")
+	flushAll    = command(history.Event{Text: "FLUSHALL", Breaks: true, Surely: true}, "FLUSHALL")
+
+	// outOfMemory has the server refuse whatever could grow.
+	outOfMemory = noMemory(1500*time.Millisecond, history.Event{Text: "maxmemory, noeviction"})
+	// evictAll leaves no memory for anything, so that every key goes.
+	evictAll = noMemory(300*time.Millisecond, history.Event{Text: "maxmemory, allkeys-lru: all", Breaks: true})
+)
+
+// noMemory leaves the server none, for most at the longest.
+func noMemory(most time.Duration, what history.Event) func(s *storm) {
+	return func(s *storm) {
+		from := history.Now()
+		s.must("CONFIG", "SET", "maxmemory", 1)
+		pause(s.between(20*time.Millisecond, most))
+		s.must("CONFIG", "SET", "maxmemory", 0)
+		s.note(from, what)
 	}
 }
 
@@ -149,23 +175,11 @@ func clientPause(s *storm) {
 	s.note(from, history.Event{Text: "CLIENT PAUSE " + mode})
 }
 
-func scriptFlush(s *storm) {
-	from := history.Now()
-	s.must("SCRIPT", "FLUSH")
-	s.note(from, history.Event{Text: "SCRIPT FLUSH"})
-}
-
 func debugSleep(s *storm) {
 	d := s.between(50*time.Millisecond, time.Second)
 	from := history.Now()
 	s.must("DEBUG", "SLEEP", fmt.Sprintf("%.3f", d.Seconds()))
 	s.note(from, history.Event{Text: "DEBUG SLEEP"})
-}
-
-func flushAll(s *storm) {
-	from := history.Now()
-	s.must("FLUSHALL")
-	s.note(from, history.Event{Text: "FLUSHALL", Breaks: true, Surely: true})
 }
 
 // halved are the semaphores that may lose one of their keys. They cannot be used for
@@ -204,24 +218,6 @@ func halve(s *storm) {
 			return
 		}
 	}
-}
-
-// outOfMemory has the server refuse whatever could grow.
-func outOfMemory(s *storm) {
-	from := history.Now()
-	s.must("CONFIG", "SET", "maxmemory", 1)
-	pause(s.between(50*time.Millisecond, 1500*time.Millisecond))
-	s.must("CONFIG", "SET", "maxmemory", 0)
-	s.note(from, history.Event{Text: "maxmemory, noeviction"})
-}
-
-// evictAll leaves no memory for anything, so that every key goes.
-func evictAll(s *storm) {
-	from := history.Now()
-	s.must("CONFIG", "SET", "maxmemory", 1)
-	pause(s.between(20*time.Millisecond, 300*time.Millisecond))
-	s.must("CONFIG", "SET", "maxmemory", 0)
-	s.note(from, history.Event{Text: "maxmemory, allkeys-lru: all", Breaks: true})
 }
 
 // evictSome writes other keys until some keys have to go, berth's or not.

@@ -5,7 +5,6 @@
 package worker
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/verify/history"
 )
@@ -86,13 +86,8 @@ func run() error {
 	clean := &cleaner{}
 	defer clean.run()
 	p := &process{Spec: spec, out: out, clean: clean, net: redistest.NewFaults(clean)}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			continue
-		}
-		cancel()
-	}()
+	ctx, cancel := child.Until(context.Background(), os.Stdin)
+	defer cancel()
 	var wg sync.WaitGroup
 	for i, s := range spec.Seats {
 		if err := p.seat(ctx, &wg, i+1, s); err != nil {

@@ -14,33 +14,32 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// childEnv holds the job of a child process.
+// childEnv makes a process a child.
 const childEnv = "BERTH_EXAMPLE_CHILD"
 
 // Main runs work and exits if this process is a child of Start. Otherwise it
 // does nothing. Call it first in main. work's context ends when the parent asks
 // for that, or dies, and on SIGINT and SIGTERM.
 func Main[Job, Result any](work func(context.Context, Job) (Result, error)) {
-	text := os.Getenv(childEnv)
-	if text == "" {
+	if os.Getenv(childEnv) == "" {
 		return
 	}
-	if err := run(text, work); err != nil {
+	if err := run(work); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func run[Job, Result any](text string, work func(context.Context, Job) (Result, error)) error {
+func run[Job, Result any](work func(context.Context, Job) (Result, error)) error {
+	var job Job
+	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {
+		return fmt.Errorf("no job: %w", err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := child.Until(ctx, os.Stdin)
 	defer cancel()
-	var job Job
-	if err := json.Unmarshal([]byte(text), &job); err != nil {
-		return fmt.Errorf("no job: %w", err)
-	}
 	result, err := work(ctx, job)
 	if err != nil {
 		return err
@@ -53,16 +52,19 @@ type Worker[Result any] struct{ *child.Process }
 
 // Start starts a child on job.
 func Start[Result, Job any](job Job) (*Worker[Result], error) {
-	text, err := json.Marshal(job)
-	if err != nil {
-		return nil, err
-	}
-	cmd, err := child.Self(childEnv + "=" + string(text))
+	cmd, err := child.Self(childEnv + "=1")
 	if err != nil {
 		return nil, err
 	}
 	p, err := child.Start(cmd)
-	return &Worker[Result]{p}, err
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Tell(job); err != nil {
+		p.Kill()
+		return nil, err
+	}
+	return &Worker[Result]{p}, nil
 }
 
 // Wait waits for the child's end and returns its result.

@@ -66,7 +66,7 @@ func auditTable(list []berth.Audited) *table {
 		if e.Error != "" {
 			why = strings.TrimPrefix(why+"; ", "; ") + "outcome unknown: " + e.Error
 		}
-		t.row(e.At.Local().Format("2006-01-02 15:04:05"), e.Verb, e.Name, orDash(subject(e)), e.Who, why)
+		t.row(e.At.Local().Format("2006-01-02 15:04:05"), e.Verb, e.Name, cmp.Or(subject(e), "-"), e.Who, why)
 	}
 	return t
 }
@@ -85,6 +85,16 @@ func subject(e berth.Audited) string {
 // reasonFlag gives a verb --reason.
 func (a *app) reasonFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for \"berth audit\" and whoever sees a pause or a pin")
+}
+
+// operate runs an operator's verb, which may ask a person in between.
+func (a *app) operate(f func(in *berth.Inspector) error) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(nil)
+	return f(a.operator(s, a.reason))
 }
 
 // operator is the Inspector whose changes are recorded as this user's.

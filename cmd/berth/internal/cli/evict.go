@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (v *evictee) role() string {
 
 // who names it in a sentence.
 func (v *evictee) who() string {
-	return fmt.Sprintf("%s %s (%s, pid %d), lease %s", v.role(), orDash(v.label), orDash(v.host), v.pid, v.id)
+	return fmt.Sprintf("%s %s (%s, pid %d), lease %s", v.role(), cmp.Or(v.label, "-"), cmp.Or(v.host, "-"), v.pid, v.id)
 }
 
 func (a *app) evictCommand() *cobra.Command {
@@ -89,31 +90,27 @@ func (a *app) evict(e *eviction, args []string) error {
 	if err := a.mustAsk(e.yes, "an eviction cannot be undone"); err != nil {
 		return err
 	}
-	s, err := a.open()
-	if err != nil {
-		return err
-	}
-	defer s.Close(nil)
-	in := a.operator(s, a.reason)
-	names, ids := args[:1], args[1:]
-	if e.selects() {
-		if names, err = a.expand(in, args); err != nil {
+	return a.operate(func(in *berth.Inspector) (err error) {
+		names, ids := args[:1], args[1:]
+		if e.selects() {
+			if names, err = a.expand(in, args); err != nil {
+				return err
+			}
+			ids = nil
+		}
+		before, err := inUse(in, names)
+		if err != nil {
 			return err
 		}
-		ids = nil
-	}
-	before, err := inUse(in, names)
-	if err != nil {
-		return err
-	}
-	list, err := e.find(before, ids)
-	if err != nil {
-		return err
-	}
-	if err := a.confirm(e.yes, evicteesTable(list).text(screen.Width(a.stderr)), e.question(list)); err != nil {
-		return err
-	}
-	return a.evictAll(in, e, list, before)
+		list, err := e.find(before, ids)
+		if err != nil {
+			return err
+		}
+		if err := a.confirm(e.yes, evicteesTable(list).text(screen.Width(a.stderr)), e.question(list)); err != nil {
+			return err
+		}
+		return a.evictAll(in, e, list, before)
+	})
 }
 
 // inUse returns the semaphores, all of which must be in use.
@@ -173,7 +170,7 @@ func everybody(s *berth.State) (all []evictee) {
 func evicteesTable(list []evictee) *table {
 	t := newTable("NAME", "ROLE", "LABEL", "HOST", "PID", "WEIGHT", "SINCE", "LEASE")
 	for _, v := range list {
-		t.row(v.semaphore, v.role(), orDash(v.label), orDash(v.host), strconv.Itoa(v.pid), strconv.Itoa(v.weight), screen.Age(v.since), v.id)
+		t.row(v.semaphore, v.role(), cmp.Or(v.label, "-"), cmp.Or(v.host, "-"), strconv.Itoa(v.pid), strconv.Itoa(v.weight), screen.Age(v.since), v.id)
 	}
 	return t
 }

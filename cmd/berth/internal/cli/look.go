@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func holdersTable(holders []berth.Holder) *table {
 		if h.Evicting {
 			expires += ", evicted"
 		}
-		t.row(strconv.Itoa(h.Slot), orDash(h.Label), orDash(h.Host), strconv.Itoa(h.PID),
+		t.row(strconv.Itoa(h.Slot), cmp.Or(h.Label, "-"), cmp.Or(h.Host, "-"), strconv.Itoa(h.PID),
 			strconv.Itoa(h.Weight), screen.Age(h.Held), expires, h.ID)
 	}
 	return t
@@ -126,7 +127,7 @@ func holdersTable(holders []berth.Holder) *table {
 func waitersTable(waiters []berth.Waiter) *table {
 	t := newTable("PLACE", "WAITER", "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
-		t.row(strconv.Itoa(w.Ahead+1), orDash(w.Label), orDash(w.Host), strconv.Itoa(w.PID),
+		t.row(strconv.Itoa(w.Ahead+1), cmp.Or(w.Label, "-"), cmp.Or(w.Host, "-"), strconv.Itoa(w.PID),
 			strconv.Itoa(w.Weight), screen.Age(w.Waited), expiry(w.ExpiresIn, w.Expired), w.ID)
 	}
 	return t
@@ -155,13 +156,6 @@ func stateWords(s berth.Summary, why berthwatch.Reasons) string {
 		all = append(all, "limit changed "+words.Plural(s.LimitChanges, "time"))
 	}
 	return strings.Join(all, "; ")
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func ageOrDash(d time.Duration) string {

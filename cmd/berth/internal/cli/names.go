@@ -17,7 +17,11 @@ import (
 func ask(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	return timeoutIsUnavailable(f(ctx))
+	err := f(ctx)
+	if errors.Is(err, context.DeadlineExceeded) { // ours: Redis does not answer
+		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
+	}
+	return err
 }
 
 // look returns the semaphore, nil when it is not in use.
@@ -48,18 +52,12 @@ func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
 			return nil, err
 		}
 	}
-	seen := map[string]bool{}
 	for _, arg := range args {
 		found, err := match(arg, inUse)
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range found {
-			if !seen[name] {
-				seen[name] = true
-				names = append(names, name)
-			}
-		}
+		names = append(names, slices.DeleteFunc(found, func(n string) bool { return slices.Contains(names, n) })...)
 	}
 	return names, nil
 }

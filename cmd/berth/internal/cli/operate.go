@@ -143,30 +143,26 @@ func (a *app) set(v setting, args []string) error {
 			return err
 		}
 	}
-	s, err := a.open()
-	if err != nil {
-		return err
-	}
-	defer s.Close(nil)
-	in := a.operator(s, a.reason)
-	names, err := a.expand(in, args)
-	if err != nil {
-		return err
-	}
-	before, err := standings(in, names, v)
-	if err != nil {
-		return err
-	}
-	if anyPattern(args) {
-		if err := a.confirm(v.yes, a.plan(names, before), v.question(len(names))); err != nil {
+	return a.operate(func(in *berth.Inspector) error {
+		names, err := a.expand(in, args)
+		if err != nil {
 			return err
 		}
-	}
-	var errs []error
-	for i, name := range names {
-		errs = append(errs, a.setOne(in, v, name, before[i]))
-	}
-	return errors.Join(errs...)
+		before, err := standings(in, names, v)
+		if err != nil {
+			return err
+		}
+		if anyPattern(args) {
+			if err := a.confirm(v.yes, a.plan(names, before), v.question(len(names))); err != nil {
+				return err
+			}
+		}
+		var errs []error
+		for i, name := range names {
+			errs = append(errs, a.setOne(in, v, name, before[i]))
+		}
+		return errors.Join(errs...)
+	})
 }
 
 func (v *setting) question(n int) string {

@@ -34,31 +34,27 @@ func (a *app) purge(names []string, yes bool) error {
 	if err := a.mustAsk(yes, "this deletes semaphores with their leases and queues"); err != nil {
 		return err
 	}
-	s, err := a.open()
-	if err != nil {
-		return err
-	}
-	defer s.Close(nil)
-	in := a.operator(s, a.reason)
-	before, plan := make([]string, len(names)), ""
-	for i, name := range names {
-		if before[i], err = remains(in, name); err != nil {
+	return a.operate(func(in *berth.Inspector) (err error) {
+		before, plan := make([]string, len(names)), ""
+		for i, name := range names {
+			if before[i], err = remains(in, name); err != nil {
+				return err
+			}
+			plan += fill(screen.Clean(name+": "+before[i]), screen.Width(a.stderr)) + "\n"
+		}
+		if err := a.confirm(yes, plan, "Delete "+words.Plural(len(names), "semaphore")+", with leases and queues?"); err != nil {
 			return err
 		}
-		plan += fill(screen.Clean(name+": "+before[i]), screen.Width(a.stderr)) + "\n"
-	}
-	if err := a.confirm(yes, plan, "Delete "+words.Plural(len(names), "semaphore")+", with leases and queues?"); err != nil {
-		return err
-	}
-	var errs []error
-	for i, name := range names {
-		err := ask(func(ctx context.Context) error { return in.Purge(ctx, name) })
-		if err == nil {
-			err = a.tell(name, before[i]+" → deleted")
+		var errs []error
+		for i, name := range names {
+			err := ask(func(ctx context.Context) error { return in.Purge(ctx, name) })
+			if err == nil {
+				err = a.tell(name, before[i]+" → deleted")
+			}
+			errs = append(errs, err)
 		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+		return errors.Join(errs...)
+	})
 }
 
 // remains says what there is to delete. A damaged semaphore, which nothing else

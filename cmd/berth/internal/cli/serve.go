@@ -127,16 +127,11 @@ func (f *serveFlags) check(named bool) error {
 }
 
 func (a *app) serve(ctx context.Context, cfg serve.Config, f *serveFlags) error {
-	s, err := a.open()
+	s, err := a.openFor(f.names)
 	if err != nil {
 		return err
 	}
 	defer s.Close(nil)
-	for _, name := range f.names {
-		if _, err := s.client.Semaphore(name, 0); err != nil {
-			return err
-		}
-	}
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	in := s.client.Inspector()

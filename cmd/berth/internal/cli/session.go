@@ -64,6 +64,21 @@ func (a *app) open() (*session, error) {
 	return s, nil
 }
 
+// openFor is open for semaphores of these names, which must be valid.
+func (a *app) openFor(names []string) (*session, error) {
+	s, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, err := s.client.Semaphore(name, 0); err != nil {
+			s.Close(nil)
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
 // Close gives up whatever is still held or waited for, and disconnects. It ends
 // early when interrupt delivers, or when Redis does not answer: what has not
 // been given up then runs out by itself.
@@ -167,18 +182,7 @@ func (a *app) call(f func(ctx context.Context, s *session) error) error {
 		return err
 	}
 	defer s.Close(nil)
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	return timeoutIsUnavailable(f(ctx, s))
-}
-
-// timeoutIsUnavailable tells a time-out of ours, which means that Redis does
-// not answer, from one that the user asked for.
-func timeoutIsUnavailable(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
-	}
-	return err
+	return ask(func(ctx context.Context) error { return f(ctx, s) })
 }
 
 // inspect runs one short request of an operator's.

@@ -79,16 +79,11 @@ func (a *app) top(f topFlags) error {
 	if f.every < leastEvery {
 		return exit.Usagef("--every %v: at least %v", f.every, leastEvery)
 	}
-	s, err := a.open()
+	s, err := a.openFor(f.names)
 	if err != nil {
 		return err
 	}
 	defer s.Close(nil)
-	for _, name := range f.names {
-		if _, err := s.client.Semaphore(name, 0); err != nil {
-			return err
-		}
-	}
 	sampler := berthwatch.New(s.client.Inspector(), berthwatch.Options{Names: f.names, Every: f.every})
 	switch out, isFile := a.stdout.(*os.File); {
 	case f.once || !f.asJSON && (!isFile || !term.IsTerminal(int(out.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) || os.Getenv("TERM") == "dumb"):

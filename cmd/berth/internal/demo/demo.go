@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 )
 
@@ -77,36 +74,20 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	}
 	defer server.Close()
 
-	rdb := connect.Through(func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	})
-	defer rdb.Close()
-	client, err := berth.New(rdb)
-	if err != nil {
-		return Summary{}, err
-	}
-	defer client.Close()
-
 	workers, err := startWorkers(cfg, socket)
 	if err != nil {
 		return Summary{}, err
 	}
 	defer workers.stop(farewell)
-	return watch(ctx, cfg, workers, client.Inspector())
+	return watch(ctx, cfg, workers)
 }
 
 // watch follows the workers until the demo's time is over and it has shown what it
 // is to show.
-func watch(ctx context.Context, cfg Config, workers *workers, in *berth.Inspector) (Summary, error) {
+func watch(ctx context.Context, cfg Config, workers *workers) (Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.For+patience)
 	defer cancel()
-	order := newOrder()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		order.watch(ctx, in)
-	}()
-	s := newState(cfg, order)
+	s := newState(cfg)
 	tick := time.NewTicker(frame)
 	defer tick.Stop()
 	killer := time.NewTimer(time.Duration(killAfter * float64(cfg.For)))
@@ -125,14 +106,13 @@ func watch(ctx context.Context, cfg Config, workers *workers, in *berth.Inspecto
 		case <-over:
 			over = nil
 		case <-ctx.Done():
-			<-watched
 			end := clock()
 			for _, e := range workers.stop(farewell) {
 				s.tally.add(e)
 			}
-			order.see(nil)
+			clear(s.tally.line) // nobody waits any more
 			cfg.View.Frame(s)
-			return s.tally.summary(s.begin, end, cfg.Limit, cfg.Workers, order), workers.failure()
+			return s.tally.summary(s.begin, end, cfg.Limit, cfg.Workers), workers.failure()
 		}
 		if over == nil && s.tally.cameBack() {
 			cancel()

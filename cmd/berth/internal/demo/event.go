@@ -19,7 +19,6 @@ type event struct {
 	Kind string        `json:"kind"`
 	At   time.Duration `json:"at"` // by the clock that all processes share
 	// With started:
-	Lease string        `json:"lease,omitempty"`
 	Token int64         `json:"token,omitempty"`
 	Slot  int           `json:"slot,omitempty"`
 	Asked time.Duration `json:"asked,omitempty"` // when it asked for this permit

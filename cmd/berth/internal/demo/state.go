@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/berth-go/berth"
 )
 
 // State is what is known at a moment.
@@ -13,24 +11,16 @@ type State struct {
 	cfg   Config
 	begin time.Duration
 	tally *tally
-	order *order
 	slots []*hold // the last holder of each slot
 	dead  *hold   // of the worker that was killed, until its permit is back
 	log   []Event
 }
 
-func newState(cfg Config, order *order) *State {
-	return &State{cfg: cfg, begin: clock(), tally: newTally(), order: order, slots: make([]*hold, cfg.Limit)}
+func newState(cfg Config) *State {
+	return &State{cfg: cfg, begin: clock(), tally: newTally(), slots: make([]*hold, cfg.Limit)}
 }
 
 func (s *State) now() time.Duration { return clock() - s.begin }
-
-// queue returns the waiters as last seen.
-func (s *State) queue() []berth.Waiter {
-	s.order.mu.Lock()
-	defer s.order.mu.Unlock()
-	return s.order.queue
-}
 
 func (s *State) handle(e event, view View) {
 	s.tally.add(e)

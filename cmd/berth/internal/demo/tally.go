@@ -2,6 +2,7 @@ package demo
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,8 +18,8 @@ type Summary struct {
 	Grants    int     `json:"grants"`
 	MostHeld  int     `json:"most_held"`
 	LimitKept bool    `json:"limit_kept"`
-	// Pairs is how many times a waiter was seen in front of another and both
-	// were granted later; Overtaken, how many of them in the other order.
+	// Pairs is how many times a worker asked when another knew that it was in line,
+	// and both were granted later; Overtaken, how many of them in the other order.
 	Pairs     int  `json:"pairs_compared"`
 	Overtaken int  `json:"pairs_overtaken"`
 	OrderKept bool `json:"order_kept"`
@@ -48,9 +49,9 @@ func (s Summary) OK() bool {
 // hold is one permit that one worker holds.
 type hold struct {
 	worker, slot int
-	lease        string
 	token        int64
 	asked        time.Duration
+	queued       time.Duration // when it knew that it was in line; 0: it was not
 	start, end   time.Duration // end is 0 while it lasts
 	work         time.Duration
 	crashed      bool
@@ -59,18 +60,24 @@ type hold struct {
 // tally collects holds.
 type tally struct {
 	holds []*hold
-	open  map[int]*hold // by worker
+	open  map[int]*hold         // by worker
+	line  map[int]time.Duration // since when a worker is in line
 }
 
-func newTally() *tally { return &tally{open: map[int]*hold{}} }
+func newTally() *tally { return &tally{open: map[int]*hold{}, line: map[int]time.Duration{}} }
 
 func (t *tally) add(e event) {
 	switch e.Kind {
+	case queued:
+		if t.open[e.worker] == nil { // or the report was overtaken by that of the start
+			t.line[e.worker] = e.At
+		}
 	case started:
 		h := &hold{
-			worker: e.worker, slot: e.Slot, lease: e.Lease, token: e.Token,
-			asked: e.Asked, start: e.At, work: e.Work,
+			worker: e.worker, slot: e.Slot, token: e.Token,
+			asked: e.Asked, queued: t.line[e.worker], start: e.At, work: e.Work,
 		}
+		delete(t.line, e.worker)
 		t.holds = append(t.holds, h)
 		t.open[e.worker] = h
 	case ended, killed:
@@ -152,9 +159,31 @@ func (t *tally) cameBack() bool {
 	return c != nil && c.CameBack
 }
 
+// queue returns the workers in line, in order.
+func (t *tally) queue() []int {
+	return slices.SortedFunc(maps.Keys(t.line), func(a, b int) int { return cmp.Compare(t.line[a], t.line[b]) })
+}
+
+// order compares those in line with those who asked later: the first must have been
+// granted first.
+func (t *tally) order() (pairs, overtaken int) {
+	for _, front := range t.holds {
+		for _, behind := range t.holds {
+			if front.queued == 0 || behind.asked <= front.queued || behind.asked >= front.start {
+				continue
+			}
+			pairs++
+			if behind.token < front.token {
+				overtaken++
+			}
+		}
+	}
+	return pairs, overtaken
+}
+
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-func (t *tally) summary(begin, end time.Duration, limit, workers int, order *order) Summary {
+func (t *tally) summary(begin, end time.Duration, limit, workers int) Summary {
 	times := t.handOffs()
 	s := Summary{
 		Workers: workers, Limit: limit, Seconds: (end - begin).Seconds(),
@@ -164,7 +193,7 @@ func (t *tally) summary(begin, end time.Duration, limit, workers int, order *ord
 		Crash: t.crash(begin),
 	}
 	s.LimitKept = s.MostHeld <= limit
-	s.Pairs, s.Overtaken = order.compare(t.holds)
+	s.Pairs, s.Overtaken = t.order()
 	s.OrderKept = s.Overtaken == 0
 	return s
 }

@@ -1,10 +1,9 @@
 package demo
 
 import (
+	"slices"
 	"testing"
 	"time"
-
-	"github.com/berth-go/berth"
 )
 
 const unit = time.Millisecond
@@ -15,7 +14,7 @@ func story(holds ...[6]int) *tally {
 	t := newTally()
 	for _, h := range holds {
 		t.add(event{
-			Kind: started, worker: h[0], Slot: h[1], Token: int64(h[2]), Lease: string(rune('a' + h[2])),
+			Kind: started, worker: h[0], Slot: h[1], Token: int64(h[2]),
 			Asked: time.Duration(h[3]) * unit, At: time.Duration(h[4]) * unit,
 		})
 		kind, end := ended, h[5]
@@ -67,29 +66,41 @@ func TestHandOffsCountOnlyThoseWhoWaited(t *testing.T) {
 }
 
 func TestOrder(t *testing.T) {
-	tally := story([6]int{0, 0, 1, 0, 1, 2}, [6]int{1, 0, 2, 0, 2, 3}, [6]int{2, 0, 3, 0, 3, 4})
-	o := newOrder()
-	o.see([]berth.Waiter{{ID: "b"}, {ID: "c"}, {ID: "never granted"}})
-	o.see([]berth.Waiter{{ID: "c"}, {ID: "d"}})
-	if pairs, overtaken := o.compare(tally.holds); pairs != 2 || overtaken != 0 {
-		t.Errorf("%d pairs, %d overtaken; want 2 and 0", pairs, overtaken)
-	}
-	o.see([]berth.Waiter{{ID: "d"}, {ID: "b"}})
-	if pairs, overtaken := o.compare(tally.holds); pairs != 3 || overtaken != 1 {
-		t.Errorf("%d pairs, %d overtaken; want 3 and 1", pairs, overtaken)
+	for _, tt := range []struct {
+		tokens    [3]int64 // of the workers 1, 2 and 3
+		overtaken int
+	}{{[3]int64{2, 3, 4}, 0}, {[3]int64{3, 2, 4}, 1}} {
+		tally := story([6]int{0, 0, 1, 0, 1, 0})
+		// 1 is in line from 3; 2 asks at 5 and 3 at 6.
+		tally.add(event{Kind: queued, worker: 1, At: 3 * unit})
+		if got := tally.queue(); !slices.Equal(got, []int{1}) {
+			t.Errorf("%v are in line, want 1", got)
+		}
+		for i, asked := range []time.Duration{2, 5, 6} {
+			tally.add(event{
+				Kind: started, worker: i + 1, Token: tt.tokens[i], Asked: asked * unit, At: time.Duration(10*(i+1)) * unit,
+			})
+		}
+		tally.add(event{Kind: queued, worker: 1, At: 3 * unit}) // late
+		if got := tally.queue(); len(got) != 0 {
+			t.Errorf("%v are in line, want nobody", got)
+		}
+		if pairs, overtaken := tally.order(); pairs != 2 || overtaken != tt.overtaken {
+			t.Errorf("tokens %v: %d pairs, %d overtaken; want 2 and %d", tt.tokens, pairs, overtaken, tt.overtaken)
+		}
 	}
 }
 
 func TestSummaryJudges(t *testing.T) {
 	tally := story([6]int{0, 0, 1, 0, 1, 5}, [6]int{1, 0, 2, 0, 2, 3})
-	if s := tally.summary(0, 10*unit, 1, 2, newOrder()); s.LimitKept || s.OK() {
+	if s := tally.summary(0, 10*unit, 1, 2); s.LimitKept || s.OK() {
 		t.Errorf("two at once are within a limit of one: %+v", s)
 	}
-	if s := tally.summary(0, 10*unit, 2, 2, newOrder()); !s.OK() {
+	if s := tally.summary(0, 10*unit, 2, 2); !s.OK() {
 		t.Errorf("two at once are above a limit of two: %+v", s)
 	}
 	lost := story([6]int{0, 0, 1, 0, 1, -5})
-	if s := lost.summary(0, 10*unit, 2, 2, newOrder()); s.OK() {
+	if s := lost.summary(0, 10*unit, 2, 2); s.OK() {
 		t.Errorf("a permit that did not come back is fine: %+v", s)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,8 +138,8 @@ func bar(share float64, width int) string {
 
 func queueLine(s *State) string {
 	var names []string
-	for _, w := range s.queue() {
-		names = append(names, strings.TrimPrefix(screen.Clean(w.Label), "worker "))
+	for _, worker := range s.tally.queue() {
+		names = append(names, strconv.Itoa(worker))
 	}
 	return "  queue   " + strings.Join(names, " ← ")
 }

@@ -70,7 +70,7 @@ func (w *worker) turn(ctx context.Context) error {
 	}
 	work := between(minWork, maxWork)
 	err = w.report(event{
-		Kind: started, At: clock(), Lease: lease.ID(), Token: lease.Token(), Slot: lease.Slot(),
+		Kind: started, At: clock(), Token: lease.Token(), Slot: lease.Slot(),
 		Asked: since, Work: work,
 	})
 	if err == nil {

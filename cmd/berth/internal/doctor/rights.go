@@ -30,37 +30,32 @@ const (
 )
 
 // needed are the rights of docs/operations.md.
-var needed = []right{
-	{command: "EVAL return(1) 0", direct: true},
-	{command: "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K", direct: true}, // return 1
-	{command: "TIME"},
-	{command: "HSET K f v"},
-	{command: "HGET K f"},
-	{command: "HMGET K f"},
-	{command: "HLEN K"},
-	{command: "EXISTS K"},
-	{command: "PERSIST K"},
-	{command: "HDEL K f"},
-	{command: "ZADD O 1 m"},
-	{command: "ZCARD O"},
-	{command: "ZCOUNT O 0 1"},
-	{command: "ZRANK O m"},
-	{command: "ZSCORE O m"},
-	{command: "ZRANGE O 0 1"},
-	{command: "ZRANGEBYSCORE O 0 1"},
-	{command: "ZREMRANGEBYSCORE O 5 6"},
-	{command: "ZREM O m"},
-	{command: "PEXPIREAT K 1"},
-	{command: "DEL K O"},
-	{command: "PUBLISH C x", where: alone},
-	{command: "SPUBLISH C x", where: clustered},
-	{command: "SUBSCRIBE C", where: alone, direct: true},
-	{command: "SSUBSCRIBE C", where: clustered, direct: true},
-	{command: "CLUSTER SLOTS", where: clustered, direct: true},
-	{command: "COMMAND COUNT", where: clustered, direct: true, lacks: "every call asks for it in vain first"},
-	{command: "PING", direct: true, lacks: "dead subscriptions are noticed late"},
-	{command: "INFO memory", direct: true, lacks: "keys get no TTL while they matter"},
-	{command: "SCAN 0", direct: true, lacks: "berth ls does not work"},
+var needed = slices.Concat(
+	[]right{
+		{command: "EVAL return(1) 0", direct: true},
+		{command: "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K", direct: true}, // return 1
+	},
+	scripted(everywhere, "TIME", "HSET K f v", "HGET K f", "HMGET K f", "HLEN K", "EXISTS K", "PERSIST K", "HDEL K f",
+		"ZADD O 1 m", "ZCARD O", "ZCOUNT O 0 1", "ZRANK O m", "ZSCORE O m", "ZRANGE O 0 1", "ZRANGEBYSCORE O 0 1",
+		"ZREMRANGEBYSCORE O 5 6", "ZREM O m", "PEXPIREAT K 1", "DEL K O"),
+	scripted(alone, "PUBLISH C x"),
+	scripted(clustered, "SPUBLISH C x"),
+	[]right{
+		{command: "SUBSCRIBE C", where: alone, direct: true},
+		{command: "SSUBSCRIBE C", where: clustered, direct: true},
+		{command: "CLUSTER SLOTS", where: clustered, direct: true},
+		{command: "COMMAND COUNT", where: clustered, direct: true, lacks: "every call asks for it in vain first"},
+		{command: "PING", direct: true, lacks: "dead subscriptions are noticed late"},
+		{command: "INFO memory", direct: true, lacks: "keys get no TTL while they matter"},
+		{command: "SCAN 0", direct: true, lacks: "berth ls does not work"},
+	},
+)
+
+func scripted(where where, commands ...string) (all []right) {
+	for _, c := range commands {
+		all = append(all, right{command: c, where: where})
+	}
+	return all
 }
 
 // name is the right as ACL rules write it.

@@ -70,7 +70,7 @@ func closeInherited() {
 	}
 }
 
-func open(ctx context.Context, dir string) (*Server, func() error, error) {
+func open(ctx context.Context, dir string) (server *Server, unlock func() error, err error) {
 	if err := prepareDir(dir); err != nil {
 		return nil, nil, err
 	}
@@ -82,19 +82,18 @@ func open(ctx context.Context, dir string) (*Server, func() error, error) {
 	}
 	// We have the lock, so a socket that is still there belongs to nobody.
 	socket := filepath.Join(dir, socketName)
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.Close()
-		return nil, nil, err
+	if err = os.Remove(socket); errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	if err := redirectOutput(filepath.Join(dir, logName)); err != nil {
-		l.Close()
-		return nil, nil, err
+	if err == nil {
+		err = redirectOutput(filepath.Join(dir, logName))
 	}
-	if err := notePID(l); err != nil {
-		l.Close()
-		return nil, nil, err
+	if err == nil {
+		err = notePID(l)
 	}
-	server, err := Listen(socket)
+	if err == nil {
+		server, err = Listen(socket)
+	}
 	if err != nil {
 		l.Close()
 		return nil, nil, err

@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -125,25 +125,14 @@ func (cfg Config) commandName() string { return filepath.Base(cfg.Command[0]) }
 // environment is this process's, with the lease's particulars added. Those of
 // an outer berth run are replaced.
 func environment(lease *berth.Lease) []string {
-	ours := map[string]string{
-		"BERTH_NAME":   lease.Name(),
-		"BERTH_LEASE":  lease.ID(),
-		"BERTH_TOKEN":  strconv.FormatInt(lease.Token(), 10),
-		"BERTH_SLOT":   strconv.Itoa(lease.Slot()),
-		"BERTH_WEIGHT": strconv.Itoa(lease.Weight()),
-		"BERTH_LIMIT":  strconv.Itoa(lease.Limit()),
-	}
-	var env []string
-	for _, kv := range os.Environ() {
-		key, _, _ := strings.Cut(kv, "=")
-		if _, replaced := ours[key]; !replaced {
-			env = append(env, kv)
-		}
-	}
-	for key, value := range ours {
-		env = append(env, key+"="+value)
-	}
-	return env
+	return (&exec.Cmd{Env: append(os.Environ(),
+		"BERTH_NAME="+lease.Name(),
+		"BERTH_LEASE="+lease.ID(),
+		"BERTH_TOKEN="+strconv.FormatInt(lease.Token(), 10),
+		"BERTH_SLOT="+strconv.Itoa(lease.Slot()),
+		"BERTH_WEIGHT="+strconv.Itoa(lease.Weight()),
+		"BERTH_LIMIT="+strconv.Itoa(lease.Limit()),
+	)}).Environ()
 }
 
 // start starts the command. The lease is made fresh first: one that was handed

@@ -32,12 +32,13 @@ func Fit(s string, columns int) string { return ansi.Truncate(s, columns, "…")
 func Wrap(text string, columns, indent int) (lines []string) {
 	for word := range strings.FieldsSeq(text) {
 		last := len(lines) - 1
-		if last >= 0 && Columns(lines[last])+1+Columns(word) <= columns {
-			lines[last] += " " + word
-		} else if last >= 0 {
-			lines = append(lines, strings.Repeat(" ", indent)+word)
-		} else {
+		switch {
+		case last < 0:
 			lines = append(lines, word)
+		case Columns(lines[last])+1+Columns(word) <= columns:
+			lines[last] += " " + word
+		default:
+			lines = append(lines, strings.Repeat(" ", indent)+word)
 		}
 	}
 	return lines

@@ -1,13 +1,13 @@
 package history
 
 import (
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Now returns the present time.
-func Now() Time { return read(1) } // CLOCK_MONOTONIC, what Go measures with
+func Now() Time { return read(unix.CLOCK_MONOTONIC) }
 
 // Wall returns the time of day and the present time, read as close together as
 // it can be done.
@@ -15,7 +15,7 @@ func Wall() (wall time.Duration, at Time) {
 	best := time.Duration(Never)
 	for range 20 {
 		before := Now()
-		w := read(0) // CLOCK_REALTIME
+		w := read(unix.CLOCK_REALTIME)
 		after := Now()
 		if d := after.Sub(before); d < best {
 			best, wall, at = d, time.Duration(w), before+(after-before)/2
@@ -24,10 +24,10 @@ func Wall() (wall time.Duration, at Time) {
 	return wall, at
 }
 
-func read(id uintptr) Time {
-	var ts syscall.Timespec
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		panic(errno)
+func read(clock int32) Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		panic(err)
 	}
 	return Time(ts.Nano())
 }
