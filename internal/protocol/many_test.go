@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -137,10 +139,10 @@ func TestFreeSlotsAreKeptInRows(t *testing.T) {
 			{each(release, all[98], all[9], all[0], all[8], all[99], all[100]), nil, []string{"0", "4-6", "8-9", "98-100"}},
 			{each(acquire, fresh[2]), []int{0}, []string{"4-6", "8-9", "98-100"}},
 			{append(each(release, all[7]), each(acquire, fresh[3])...), []int{4}, []string{"5-7", "8-9", "98-100"}},
-			{append(each(release, fresh[0], fresh[1]), each(acquire, fresh[4:6]...)...), []int{2, 3}, []string{"5-7", "8-9", "98-100"}},
+			{append(each(release, fresh[0], fresh[1]), each(acquire, fresh[4:6]...)...), []int{2, 3}, []string{"5-9", "98-100"}},
 			{append(each(release, all[117], all[119]), each(acquire, fresh[6:10]...)...), []int{5, 6, 7, 8}, []string{"117", "9", "98-100"}},
 			{each(release, all[118]), nil, []string{"117", "9", "98-100"}}, // the last are forgotten
-			{each(acquire, fresh[10:14]...), []int{9, 98, 99, 100}, []string{"117"}},
+			{each(acquire, fresh[10:14]...), []int{9, 98, 99, 100}, nil},   // the last row, too
 			{each(acquire, fresh[14:16]...), []int{117, 118}, nil},
 		} {
 			_, got := r.do(t, 0, step.ops...)
@@ -154,6 +156,30 @@ func TestFreeSlotsAreKeptInRows(t *testing.T) {
 			slices.Sort(rows)
 			if !slices.Equal(slots, step.slots) || !slices.Equal(rows, step.rows) {
 				t.Fatalf("%s\ngave slots %v, left %q, want %v, %q", opsString(step.ops), slots, rows, step.slots, step.rows)
+			}
+		}
+	})
+}
+
+// TestForeignRowsGiveNoSlots: rows of free slots that cannot be, or that are not as many slots
+// as are free, are damage.
+func TestForeignRowsGiveNoSlots(t *testing.T) {
+	t.Parallel()
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		for _, rows := range [][]string{
+			{"0", "5-6"}, {"0-3", "5-6"}, {"0-2", "2-3"}, {"0-2", "6-5"}, {"0-2", "5-60"}, {"0-2", "5-"}, {"0-2", "5-x"},
+		} {
+			r.reset(t)
+			all := fill(t, r, 10, terms(20))
+			r.do(t, 0, each(Op{Verb: Release}, all[0], all[1], all[2], all[5], all[6])...)
+			command(nil, "ZREM", "ORDER", "0-2", "5-6").do(t, r)
+			for _, row := range rows {
+				command(nil, "ZADD", "ORDER", row[:1], row).do(t, r)
+			}
+			before := r.raw(t)
+			_, err := r.stores[1].Do(t.Context(), r.key, 0, each(Op{Verb: Acquire, Terms: terms(20)}, "s1.1", "s1.2", "s1.3"))
+			if !errors.Is(err, ErrCorrupt) || !reflect.DeepEqual(r.raw(t), before) {
+				t.Errorf("%q: %v\n%v", rows, err, r.raw(t))
 			}
 		}
 	})

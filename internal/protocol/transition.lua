@@ -8,8 +8,7 @@
 --          KEYS[1]:order is a sorted set in the same cluster slot, not declared, because a cluster
 --          refuses two keys of which one does not exist while their slot moves. Its scores are
 --            below 0       the queue: member "q"..id, score ticket - head start - 2^53
---            from 0        free slots: member is a number, or the first and the last of a row as "2-7";
---                          score is the first
+--            from 0        free slots: member is one, "3", or a row, "5-7"; score is the first
 --            from 2^32     deadlines: member id, score in ms of server time
 --            and NOTE between the last two, for as long as there is the set
 --          A lease that nobody else has come near is in "state" alone, without the set:
@@ -58,9 +57,7 @@ local LATE = 10000                                      -- ms; no copy of a requ
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
 local GRAIN = 60000                                     -- ms; the keys' TTL moves in steps of this
 
-local function corrupt(what, value)
-  error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80))
-end
+local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
 
 local clock = call('TIME')
 local stamp = clock[1] .. sub('00000' .. clock[2], -6)  -- us, as text
@@ -164,9 +161,7 @@ repeat
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
     state = state and format('1 %s %s %s %s 0 0 0 0 0 %s 0 %s 0', declared, pin, paused, changes, last, till)
     if state then call('HSET', STATE, 'state', state) end
-  elseif not state and call('EXISTS', STATE) > 0 then
-    corrupt('hash without state:', STATE)
-  end
+  elseif not state and call('EXISTS', STATE) > 0 then corrupt('hash without state:', STATE) end
 until not lost
 was = was or declared
 
@@ -187,8 +182,7 @@ local from = i - 1                                      -- the record of ids[k] 
 local sets, s, adds, a = { nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0 -- pairs for HSET and ZADD
 local gone, g, others, notes, caps = {}, 0, nil, nil, nil -- ids that go from both keys, members that go; for ZADD LT
 local out, n = { nil }, 0                               -- the answers
-local free, f, known = {}, 1, nil                       -- free slots, the place of the next, rows read from ORDER
-local ends, names = {}, {}                              -- of free slots: the end of a row that begins there, the text
+local free, f, known, ends, names = {}, 1, {}, {}, {}   -- free slots, place of the next, rows in ORDER, where rows end, as text
 local passed, furthest = nil, 0                         -- waiter that was granted or left: its record, or false; last deadline
 
 local function tell(id, shard, line)                    -- tells the process of id; shard: ":" for a shard channel
@@ -327,22 +321,18 @@ if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 t
   room = math.max(math.min(limit == before and limit - used or waiting, waiting, PAGE), 0)
 end
 if stored > 0 and (verb == 'A' or room > 0) then
-  local wanted, count, past = room, 0, -1
-  for k = h + 1, #heads, 2 do wanted = wanted + heads[k] end
-  local rows, most = call('ZRANGEBYSCORE', ORDER, '0', '2147483648', 'LIMIT', '0', wanted), wanted
-  known = {}
+  local most, count, past = room, 0, -1
+  for k = h + 1, #heads, 2 do most = most + heads[k] end
+  local rows, wanted = call('ZRANGEBYSCORE', ORDER, '0', '2147483648', 'LIMIT', '0', most), most
   for _, row in ipairs(rows) do
     local from, to = match(row, '^(%d+)%-?(%d*)$')
-    if not from then corrupt('free slots', row) end
-    from, to = from + 0, (to == '' and from or to) + 0
+    from = (from or corrupt('free slots', row)) + 0
+    to = to == '' and from or to + 0
     if from <= past or to < from or to >= slots then corrupt('free slots', row) end
-    past, count = to, count + to - from + 1
-    if wanted > 0 then                                  -- of the last row, what nobody can want stays together
-      local till = math.min(to, from + wanted - 1)
-      known[row], wanted = true, wanted - (till - from + 1)
-      for slot = from, till do free[#free + 1] = slot end
-      if till < to then free[#free + 1], ends[till + 1] = till + 1, to end
-    end
+    local till = math.min(to, from + wanted - 1)        -- what nobody can want stays together
+    for slot = from, till do free[#free + 1] = slot end
+    if till < to then free[#free + 1], ends[till + 1] = till + 1, to end
+    past, count, wanted, known[row] = to, count + to - from + 1, wanted - (till - from + 1), true
   end
   if count > stored or #rows < most and count < stored then corrupt('free slots: state', state) end
 end
@@ -450,32 +440,20 @@ if not kept and not full and seq < us then
   if ordered then call('DEL', ORDER) end
   state = nil
 else
-  if used == 0 then slots, free, known = 0, {}, nil end -- which are free is not worth a member
-  local low, high = nil, nil                            -- a row of what is left, from the end
-  for k = #free, f - 1, -1 do
-    local slot = k >= f and free[k]
-    local to = slot and (ends[slot] or slot)
-    if low and slot and to >= low then corrupt('slot', to) end
-    if low and to ~= low - 1 then
-      local row = names[low] or format('%d', low)
-      if low < high then row = row .. '-' .. format('%d', high) end
-      if high >= slots then
-        corrupt('slot', high)
-      elseif high == slots - 1 then
-        slots = low
-      elseif known and known[row] then
-        known[row] = nil                                -- it stays
-      else
-        adds[a + 1], adds[a + 2], a = format('%d', low), row, a + 2
-      end
-      high = nil
-    end
-    low, high = slot, high or to
+  if used == 0 then slots, free, known = 0, {}, {} end -- which are free is not worth a member
+  local k = #free
+  while k >= f do                                       -- what is left is stored in rows
+    local high = ends[free[k]] or free[k]
+    while k > f and (ends[free[k - 1]] or free[k - 1]) == free[k] - 1 do k = k - 1 end
+    local low = names[free[k]] or format('%d', free[k])
+    local row = high > free[k] and low .. '-' .. format('%d', high) or low
+    if high >= slots then corrupt('slot', high)
+    elseif high == slots - 1 then slots = free[k]
+    elseif known[row] then known[row] = nil             -- it stays
+    else adds[a + 1], adds[a + 2], a = low, row, a + 2 end
+    k = k - 1
   end
-  if known and next(known) then
-    others = others or {}
-    for row in pairs(known) do others[#others + 1] = row end
-  end
+  for row in pairs(known) do others = others or {} others[#others + 1] = row end
   if full and not ordered then adds[a + 1], adds[a + 2], a = '4000000000', NOTE, a + 2 end
 
   -- The keys carry a TTL, but not where what has one is evicted first, while their loss would matter.
@@ -517,7 +495,5 @@ if notes then
     redis.pcall(shard and 'SPUBLISH' or 'PUBLISH', (shard and STATE or match(STATE, '^[^{]*') .. 'inbox:') .. channel, message)
   end
 end
-if not reaping then
-  return stamp .. ' ' .. status .. ' ' .. was .. ' ' .. (state or NOBODY) .. ' ' .. table.concat(out, ' ', 1, n)
-end
+if not reaping then return stamp .. ' ' .. status .. ' ' .. was .. ' ' .. (state or NOBODY) .. ' ' .. table.concat(out, ' ', 1, n) end
 end
