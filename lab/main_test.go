@@ -38,7 +38,7 @@ const brief = 250 * time.Millisecond
 
 func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 	cfg := Config{
-		Algorithms: algorithms, Duration: brief, Poll: 5 * time.Millisecond, Seed: 1,
+		Algorithms: algorithms, Env: scene.Env{Duration: brief, Poll: 5 * time.Millisecond, Seed: 1},
 		Step: func(int, int, string, string) {}, Done: func() {},
 	}
 	for _, sc := range scene.All() {
@@ -49,7 +49,7 @@ func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 	return cfg
 }
 
-func (cfg Config) on(url string) Config {
+func at(url string, cfg Config) Config {
 	cfg.URL = url
 	return cfg
 }
@@ -75,7 +75,7 @@ func onBoth(t *testing.T, body func(t *testing.T, on func(Config) Config)) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.Start(t)
-		body(t, func(cfg Config) Config { return cfg.on(s.URL()) })
+		body(t, func(cfg Config) Config { return at(s.URL(), cfg) })
 		noKeys(t, s)
 	})
 }
@@ -111,26 +111,19 @@ func plant(permits int) algo.Algorithm {
 	}}
 }
 
-func (p *planted) Acquire(ctx context.Context, _ func()) (algo.Permit, bool, error) {
+func (p *planted) Acquire(ctx context.Context, _ func()) (*algo.Permit, bool, error) {
 	select {
 	case p.free <- struct{}{}:
-		return plantedPermit{p}, true, nil
+		return &algo.Permit{
+			Release: func(context.Context) (bool, error) { <-p.free; return true, nil },
+			Check:   func(context.Context) bool { return true },
+			Until:   func() time.Time { return time.Time{} },
+		}, true, nil
 	case <-ctx.Done():
 		return nil, false, ctx.Err()
 	}
 }
 func (*planted) Close() {}
-
-type plantedPermit struct{ p *planted }
-
-func (p plantedPermit) Release(context.Context) (bool, error) {
-	<-p.p.free
-	return true, nil
-}
-func (plantedPermit) Check(context.Context) bool { return true }
-func (plantedPermit) Lost() <-chan struct{}      { return nil }
-func (plantedPermit) Until() time.Time           { return time.Time{} }
-func (plantedPermit) Token() int64               { return 0 }
 
 // The laboratory finds a semaphore out that gives one permit too many, and one
 // that ignores the limit, and does not accuse one that keeps it.
@@ -235,7 +228,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	for _, sc := range scene.All() {
 		for _, key := range []string{"underlock", "berth"} {
 			ctx, cancel := context.WithCancel(t.Context())
-			cfg := config([]string{sc.Key}, algorithm(t, key)).on(s.URL())
+			cfg := at(s.URL(), config([]string{sc.Key}, algorithm(t, key)))
 			cfg.Duration = time.Minute
 			cfg.Step = func(int, int, string, string) { time.AfterFunc(60*time.Millisecond, cancel) }
 			// Two of them are over by themselves within a second.
@@ -254,7 +247,7 @@ func TestRedisThatDisappears(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			cfg := config([]string{"clocks-10ms", "contention"}, algorithm(t, key)).on(s.URL())
+			cfg := at(s.URL(), config([]string{"clocks-10ms", "contention"}, algorithm(t, key)))
 			cfg.Duration = 30 * time.Second // it is over long before
 			cfg.Scenarios[0], cfg.Scenarios[1] = cfg.Scenarios[1], cfg.Scenarios[0]
 			cfg.Scenarios = append([]scene.Scenario{crash()}, cfg.Scenarios...)

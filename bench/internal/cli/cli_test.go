@@ -14,6 +14,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/redisd"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
 	"github.com/berth-go/berth/internal/child"
@@ -182,6 +183,33 @@ func TestRedisThatCannotBeReached(t *testing.T) {
 	}
 }
 
+func TestOwnServerAnswersAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	url, stop, err := (&options{}).redis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redisd.Client(url)
+	defer rdb.Close()
+	for name, want := range map[string]string{"save": "", "appendonly": "no"} {
+		if got := rdb.ConfigGet(t.Context(), name).Val()[name]; got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	stop()
+	if err := redisd.Ping(t.Context(), url); err == nil {
+		t.Error("it answers after its end")
+	}
+}
+
+func TestMissingServerSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", "")
+	_, _, err := (&options{}).redis(t.Context())
+	if measure.Code(t.Context(), err) != measure.Unavailable || !strings.Contains(err.Error(), "install it with") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestBadCommandLinesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -252,7 +280,8 @@ func TestCheckPassesWhatIsMetAndFailsWhatIsNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, url := start(t)
-			o := parsed(t, "--redis", url, "--check", expecting(t, tt.expectations), "--rounds", "1")
+			page := filepath.Join(t.TempDir(), "h")
+			o := parsed(t, "--redis", url, "--check", expecting(t, tt.expectations), "--rounds", "1", "--html", page)
 			var stdout, stderr bytes.Buffer
 			err := o.run(t.Context(), &stdout, &stderr)
 			if (err == nil) != tt.passes || !strings.Contains(stdout.String(), tt.says) {
@@ -260,6 +289,9 @@ func TestCheckPassesWhatIsMetAndFailsWhatIsNot(t *testing.T) {
 			}
 			if err != nil && measure.Code(t.Context(), err) != measure.Failure {
 				t.Errorf("the exit code is not %d: %v", measure.Failure, err)
+			}
+			if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte(tt.says)) {
+				t.Errorf("the page does not say %q (%v)", tt.says, err)
 			}
 			if got := 1 + strings.Count(stderr.String(), "did not meet its expectations"); got != tt.tries {
 				t.Errorf("%d tries, want %d: %s", got, tt.tries, stderr.String())

@@ -89,8 +89,8 @@ func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, h
 		return err
 	}
 	// From here on the client believes, whatever Redis says.
-	r.Granted, r.Start, r.Token = true, s.now(), p.Token()
-	r.Told = keep(ctx, p, hold)
+	r.Granted, r.Start, r.Token = true, s.now(), p.Token
+	keep(ctx, p, hold)
 	r.End = s.now()
 	s.record(r)
 	_, err = release(ctx, p)
@@ -105,7 +105,7 @@ type noted struct {
 }
 
 // Acquire implements algo.Client.
-func (n *noted) Acquire(ctx context.Context, _ func()) (algo.Permit, bool, error) {
+func (n *noted) Acquire(ctx context.Context, _ func()) (*algo.Permit, bool, error) {
 	n.r.Called = n.s.now()
 	p, ok, err := n.Client.Acquire(ctx, n.answered)
 	n.answered()
@@ -118,21 +118,19 @@ func (n *noted) answered() {
 	}
 }
 
-// keep holds a permit for a while, and returns true if its loss was told before.
-func keep(ctx context.Context, p algo.Permit, hold time.Duration) (told bool) {
+// keep holds a permit for a while, but not after its loss was told.
+func keep(ctx context.Context, p *algo.Permit, hold time.Duration) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-p.Lost():
-		return true
+	case <-p.Lost:
 	}
-	return !p.Until().IsZero() && time.Now().After(p.Until())
 }
 
 // release gives a permit back, also when the run is over.
-func release(ctx context.Context, p algo.Permit) (bool, error) {
+func release(ctx context.Context, p *algo.Permit) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return p.Release(ctx)

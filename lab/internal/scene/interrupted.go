@@ -78,15 +78,12 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 			cut.Wrong++
 		}
 	}
-	other.request.End = s.now()
-	s.record(other.request)
-	_, err = release(ctx, other.permit)
-	return err
+	return s.over(ctx, other)
 }
 
 // believed holds p until do has returned and returns when the belief in it ended: at
 // the latest when the holder knows by itself that it may be gone.
-func (s *stage) believed(p algo.Permit, do func()) time.Duration {
+func (s *stage) believed(p *algo.Permit, do func()) time.Duration {
 	until := p.Until()
 	do()
 	if renewed := p.Until(); !renewed.IsZero() {
@@ -101,9 +98,17 @@ func (s *stage) believed(p algo.Permit, do func()) time.Duration {
 
 // waiter is a client that has got its permit, or an error.
 type waiter struct {
-	permit  algo.Permit
+	permit  *algo.Permit
 	request judge.Request
 	err     error
+}
+
+// over ends the belief of one that waited, and gives its permit back.
+func (s *stage) over(ctx context.Context, w waiter) error {
+	w.request.End = s.now()
+	s.record(w.request)
+	_, err := release(ctx, w.permit)
+	return err
 }
 
 // await has a client wait for a permit. It delivers in any case.
