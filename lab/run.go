@@ -18,12 +18,9 @@ import (
 
 // Config is one run.
 type Config struct {
+	scene.Env  // without a URL it is that of an embedded store
 	Scenarios  []scene.Scenario
 	Algorithms []algo.Algorithm
-	Duration   time.Duration
-	Poll       time.Duration
-	Seed       uint64
-	URL        string // where to run; without, on an embedded store
 	// Step hears what begins, number n of all; Done that nothing more does.
 	Step func(n, all int, scenario, algorithm string)
 	Done func()
@@ -33,26 +30,26 @@ type Config struct {
 // the report has what was found until then.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	began := time.Now()
-	env, done, err := cfg.env()
+	done, err := cfg.open()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	defer cfg.Done()
-	rdb := env.Connect()
+	rdb := cfg.Connect()
 	defer rdb.Close()
 	rep := &report.Report{
-		At: began.UTC().Truncate(time.Second), Embedded: env.Embedded, CPUs: runtime.NumCPU(),
+		At: began.UTC().Truncate(time.Second), Embedded: cfg.Embedded, CPUs: runtime.NumCPU(),
 		Seed: cfg.Seed, DurationMS: cfg.Duration.Milliseconds(),
 		PollMS: float64(cfg.Poll.Microseconds()) / 1000, Scenarios: cfg.Scenarios,
 	}
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return nil, measure.Errorf(measure.Unavailable, "redis cannot be used: %w", err)
 	}
-	if rep.Store = "the embedded store"; !env.Embedded {
+	if rep.Store = "the embedded store"; !cfg.Embedded {
 		rep.Store = "Redis " + measure.Version(ctx, rdb)
 	}
-	err = cfg.runAll(ctx, env, rdb, rep)
+	err = cfg.runAll(ctx, rdb, rep)
 	rep.TookSecond = time.Since(began).Seconds()
 	rep.Complete = err == nil
 	if err != nil {
@@ -61,7 +58,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	return rep, err
 }
 
-func (cfg Config) runAll(ctx context.Context, env *scene.Env, rdb redis.UniversalClient, rep *report.Report) error {
+func (cfg Config) runAll(ctx context.Context, rdb redis.UniversalClient, rep *report.Report) error {
 	ctx, stop := watch(ctx, rdb)
 	defer stop()
 	all, n := len(cfg.Scenarios)*len(cfg.Algorithms), 0
@@ -69,7 +66,7 @@ func (cfg Config) runAll(ctx context.Context, env *scene.Env, rdb redis.Universa
 		for _, alg := range cfg.Algorithms {
 			n++
 			cfg.Step(n, all, sc.Title, alg.Title)
-			res, err := sc.Run(ctx, env, alg)
+			res, err := sc.Run(ctx, &cfg.Env, alg)
 			if err != nil {
 				return failure(ctx, rdb, fmt.Errorf("after %d of %d: %w", n-1, all, err))
 			}
@@ -91,25 +88,21 @@ func failure(ctx context.Context, rdb redis.UniversalClient, err error) error {
 	return err
 }
 
-// env makes the surroundings of the scenarios.
-func (cfg Config) env() (*scene.Env, func(), error) {
-	env := &scene.Env{
-		URL: cfg.URL, Prefix: measure.NewPrefix("berth-lab-"), Duration: cfg.Duration, Seed: cfg.Seed, Poll: cfg.Poll,
-	}
-	done := func() {}
+// open makes the surroundings of the scenarios, and returns how to leave them.
+func (cfg *Config) open() (done func(), err error) {
+	cfg.Prefix, done = measure.NewPrefix("berth-lab-"), func() {}
 	if cfg.URL == "" {
 		store := miniredis.NewMiniRedis()
 		store.ClockTTL(true)
 		if err := store.Start(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		env.Embedded, env.URL, done = true, "redis://"+store.Addr(), store.Close
+		cfg.Embedded, cfg.URL, done = true, "redis://"+store.Addr(), store.Close
 	}
-	var err error
-	if env.Connect, err = scene.Connector(env.URL); err != nil {
-		return nil, nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
+	if cfg.Connect, err = scene.Connector(cfg.URL); err != nil {
+		return nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
 	}
-	return env, done, nil
+	return done, nil
 }
 
 const (

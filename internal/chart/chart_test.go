@@ -50,3 +50,45 @@ func TestTicksAreRound(t *testing.T) {
 		t.Errorf("1 to 1,000: %v", got)
 	}
 }
+
+func TestTableIsTheSameInTextAndPage(t *testing.T) {
+	t.Parallel()
+	table := chart.Table{Heads: []string{"a", "b"}, Rows: []chart.Row{
+		{Key: "k", Title: "one & two", Cells: append(chart.Cells("1"), chart.Judged("2", true))},
+		{Key: "l", Title: "three", Cells: append(chart.Cells("30"), chart.Judged("4", false))},
+	}}
+	var text, page strings.Builder
+	if err := table.Write(&text, "name"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  name       a   b\n  one & two  1   2\n  three      30  4\n"; text.String() != want {
+		t.Errorf("%q, want %q", text.String(), want)
+	}
+	if err := chart.Page(`{{template "table" .}}`).Execute(&page, table); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<th>b</th>", `<tr class="k"><th>one &amp; two</th>`, `<td class="good">2</td>`, `<td class="bad">4</td>`} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %s: %s", want, page.String())
+		}
+	}
+}
+
+func TestLinesNeedValues(t *testing.T) {
+	t.Parallel()
+	say := func(float64) string { return "" }
+	one := chart.Series{Key: "k", X: []float64{1}, Y: []float64{5}}
+	two := chart.Series{Key: "l", X: []float64{1, 10}, Y: []float64{9, 2}}
+	if c := chart.Growth("", "", "", []chart.Series{one, {Key: "m"}}, say); c != nil {
+		t.Errorf("a line over one number: %+v", c)
+	}
+	if c := chart.Growth("", "", "", []chart.Series{one, two}, say); c == nil || len(c.Lines) != 2 || c.Lines[0].Key != "k" {
+		t.Errorf("lines %+v, want k and l, in the order of their ends", c)
+	}
+	if c := chart.Distribution("", "", "", 1, 1, []chart.Series{{Key: "m"}}); c != nil {
+		t.Errorf("a distribution of nothing: %+v", c)
+	}
+	if c := chart.Distribution("", "", "", 1, 0.99, []chart.Series{{Key: "k", Y: []float64{0.1, 2, 3}}, {Key: "m"}}); c == nil || len(c.Lines) != 1 {
+		t.Errorf("distribution %+v, want one line", c)
+	}
+}

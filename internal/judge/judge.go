@@ -21,24 +21,22 @@ func (s Span) Length() time.Duration { return max(0, s.To-s.From) }
 // Request is what one client remembers of one permit: when it asked, and from
 // when until when it believed to have it.
 type Request struct {
-	Client  int           `json:"client"`
-	Asked   time.Duration `json:"asked"`
-	Granted bool          `json:"granted"`
+	Client  int
+	Asked   time.Duration
+	Granted bool
 	// Start and End of the belief. Without Granted, End is when the client was
 	// last seen to wait.
-	Start time.Duration `json:"start"`
-	End   time.Duration `json:"end"`
+	Start time.Duration
+	End   time.Duration
 	// Stopped is when the client's process stood still. What it believed then
 	// did no harm, and is not held against the algorithm.
-	Stopped Span `json:"stopped"`
-	// Told: it heard that the permit was lost while it still used it.
-	Told bool `json:"told"`
+	Stopped Span
 	// What the client can know of the server's order: the server had the request
 	// when it first answered, at Answered; it granted it after Called, when the
 	// client last asked, and before Start; and Token, if not 0, numbers its grants.
-	Answered time.Duration `json:"-"`
-	Called   time.Duration `json:"-"`
-	Token    int64         `json:"-"`
+	Answered time.Duration
+	Called   time.Duration
+	Token    int64
 }
 
 // Waited returns how long the client waited, or has waited so far.

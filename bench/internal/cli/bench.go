@@ -15,6 +15,7 @@ import (
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
 	"github.com/berth-go/berth/internal/measure"
+	"github.com/berth-go/berth/internal/redisserver"
 )
 
 // bench measures and reports.
@@ -142,9 +143,9 @@ func (o *options) redis(ctx context.Context) (url string, stop func(), err error
 	if o.url != "" {
 		return o.url, func() {}, redisd.Ping(ctx, o.url)
 	}
-	s, err := redisd.Start()
+	s, err := redisserver.Start(redisserver.Config{TCP: true}) // TCP is what most programs use
 	if err != nil {
-		return "", nil, measure.Errorf(measure.Unavailable, "%w", err)
+		return "", nil, measure.Errorf(measure.Unavailable, "a server of the benchmarks' own, in place of --redis: %w", err)
 	}
-	return s.URL(), s.Close, nil
+	return "redis://" + s.Addr(), s.Close, nil
 }

@@ -23,7 +23,6 @@ type options struct {
 	url, out, html, check string
 	scenarios             []*scene.Scenario
 	peers                 []*peer.Peer
-	named                 bool // the contestants were named
 	rounds                int
 	seed                  uint64
 	quick, list, goTimers bool

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 
 	"github.com/berth-go/berth/bench/internal/peer"
+	"github.com/berth-go/berth/bench/internal/redisd"
 	"github.com/berth-go/berth/bench/internal/result"
 	"github.com/berth-go/berth/bench/internal/scene"
 	"github.com/berth-go/berth/internal/child"
@@ -179,6 +180,33 @@ func TestRedisThatCannotBeReached(t *testing.T) {
 		if text := stdout.String() + stderr.String(); strings.Contains(text, "hunter2") || !strings.Contains(text, "cannot be used") {
 			t.Errorf("%s: %s", tt.url, text)
 		}
+	}
+}
+
+func TestOwnServerAnswersAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	url, stop, err := (&options{}).redis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redisd.Client(url)
+	defer rdb.Close()
+	for name, want := range map[string]string{"save": "", "appendonly": "no"} {
+		if got := rdb.ConfigGet(t.Context(), name).Val()[name]; got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	stop()
+	if err := redisd.Ping(t.Context(), url); err == nil {
+		t.Error("it answers after its end")
+	}
+}
+
+func TestMissingServerSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", "")
+	_, _, err := (&options{}).redis(t.Context())
+	if measure.Code(t.Context(), err) != measure.Unavailable || !strings.Contains(err.Error(), "install it with") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -1,3 +1,4 @@
+// Package redisd has the connections of the benchmarks, and the removal of their keys.
 package redisd
 
 import (

@@ -1,7 +1,6 @@
 package redisd
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/berth-go/berth/internal/measure"
@@ -9,36 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
-
-func TestMissingServerSaysWhatToInstall(t *testing.T) {
-	t.Setenv("PATH", "")
-	_, err := Start()
-	if err == nil || !strings.Contains(err.Error(), "redis-server is not on PATH: install it with") {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestOwnServerAnswersAndKeepsNothing(t *testing.T) {
-	t.Parallel()
-	s, err := Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rdb := Client(s.URL())
-	defer rdb.Close()
-	for name, want := range map[string]string{"save": "", "appendonly": "no"} {
-		if got := rdb.ConfigGet(t.Context(), name).Val()[name]; got != want {
-			t.Errorf("%s is %q", name, got)
-		}
-	}
-	if v := measure.Version(t.Context(), rdb); v == "unknown" {
-		t.Error("it does not tell its version")
-	}
-	s.Close()
-	if err := Ping(t.Context(), s.URL()); err == nil {
-		t.Error("it answers after its end")
-	}
-}
 
 func TestCleanRemovesThePrefixAndNothingElse(t *testing.T) {
 	t.Parallel()

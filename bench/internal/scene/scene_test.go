@@ -27,8 +27,9 @@ func TestJainGoesFromOneForAllToOneForOne(t *testing.T) {
 
 func TestOvertakingNeedsMoreThanTheSlack(t *testing.T) {
 	t.Parallel()
-	had := func(asked, start time.Duration) judge.Request {
-		return judge.Request{Granted: true, Asked: asked * time.Millisecond, Start: start * time.Millisecond, End: (start + 1) * time.Millisecond}
+	had := func(asked, start int) judge.Request {
+		at := func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
+		return judge.Request{Granted: true, Asked: at(asked), Start: at(start), End: at(start + 1)}
 	}
 	for name, tt := range map[string]struct {
 		beliefs []judge.Request

@@ -204,7 +204,7 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 
 func (s *stage) pauseResult(first, last report, stopped judge.Span, other judge.Request) *Result {
 	holder := judge.Request{
-		Client: 1, Granted: true, Told: last.Told, Stopped: stopped,
+		Client: 1, Granted: true, Stopped: stopped,
 		Asked: first.At - s.start, Start: first.At - s.start, End: last.At - s.start,
 	}
 	if last.Until != 0 {

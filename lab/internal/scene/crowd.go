@@ -90,7 +90,7 @@ func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, h
 	}
 	// From here on the client believes, whatever Redis says.
 	r.Granted, r.Start, r.Token = true, s.now(), p.Token()
-	r.Told = keep(ctx, p, hold)
+	keep(ctx, p, hold)
 	r.End = s.now()
 	s.record(r)
 	_, err = release(ctx, p)
@@ -118,17 +118,15 @@ func (n *noted) answered() {
 	}
 }
 
-// keep holds a permit for a while, and returns true if its loss was told before.
-func keep(ctx context.Context, p algo.Permit, hold time.Duration) (told bool) {
+// keep holds a permit for a while, but not after its loss was told.
+func keep(ctx context.Context, p algo.Permit, hold time.Duration) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-p.Lost():
-		return true
 	}
-	return !p.Until().IsZero() && time.Now().After(p.Until())
 }
 
 // release gives a permit back, also when the run is over.
