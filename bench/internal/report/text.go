@@ -132,17 +132,17 @@ func middle(values []float64) string {
 }
 
 func spread(values []float64) string {
-	if s := result.Summarize(values); s.Bounded() {
-		return Number(s.Center) + " (" + interval(s) + ")"
+	if in := interval(result.Summarize(values)); in != "" {
+		return middle(values) + " (" + in + ")"
 	}
 	return middle(values)
 }
 
 func interval(s result.Summary) string {
-	if !s.Bounded() {
-		return ""
+	if lo, hi := Number(s.Lo), Number(s.Hi); s.Bounded() && lo != hi {
+		return lo + "–" + hi
 	}
-	return Number(s.Lo) + "–" + Number(s.Hi)
+	return ""
 }
 
 // halfRange is spread where there is no room for two more numbers.

@@ -44,9 +44,7 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 		if w.request.Start < soon {
 			c.Early++
 		}
-		w.request.End = s.now()
-		s.record(w.request)
-		if _, err := release(ctx, w.permit); err != nil {
+		if err := s.over(ctx, w); err != nil {
 			return nil, err
 		}
 	}
@@ -132,11 +130,7 @@ func (s *stage) killAcquirer(ctx context.Context) (float64, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
-	stalled := w.request.Waited()
-	w.request.End = s.now()
-	s.record(w.request)
-	_, err = release(ctx, w.permit)
-	return millis(stalled), err
+	return millis(w.request.Waited()), s.over(ctx, w)
 }
 
 // paused has a holder stopped past its time-out.
@@ -194,9 +188,7 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.request.End = s.now()
-	s.record(w.request)
-	if _, err := release(ctx, w.permit); err != nil {
+	if err := s.over(ctx, w); err != nil {
 		return nil, err
 	}
 	return s.pauseResult(first, last, stopped, w.request), nil

@@ -78,10 +78,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 			cut.Wrong++
 		}
 	}
-	other.request.End = s.now()
-	s.record(other.request)
-	_, err = release(ctx, other.permit)
-	return err
+	return s.over(ctx, other)
 }
 
 // believed holds p until do has returned and returns when the belief in it ended: at
@@ -104,6 +101,14 @@ type waiter struct {
 	permit  algo.Permit
 	request judge.Request
 	err     error
+}
+
+// over ends the belief of one that waited, and gives its permit back.
+func (s *stage) over(ctx context.Context, w waiter) error {
+	w.request.End = s.now()
+	s.record(w.request)
+	_, err := release(ctx, w.permit)
+	return err
 }
 
 // await has a client wait for a permit. It delivers in any case.
