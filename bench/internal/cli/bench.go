@@ -20,7 +20,7 @@ import (
 
 // bench measures and reports.
 func bench(ctx context.Context, o *options, stdout, stderr io.Writer) error {
-	outputs, done, err := o.outputs(stdout)
+	write, done, err := o.outputs(stdout, report.Text)
 	if err != nil {
 		return err
 	}
@@ -34,24 +34,26 @@ func bench(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 			rep.Verdicts = append(rep.Verdicts, v)
 		}
 	}
-	for _, write := range outputs {
-		if werr := write(rep); werr != nil && err == nil {
-			err = measure.Errorf(measure.Output, "the result could not be written: %w", werr)
-		}
+	if werr := write(rep); err == nil {
+		err = werr
 	}
 	return err
 }
 
-// outputs returns how to write what was asked for. The files are made at once: better now than
-// after minutes of work.
-func (o *options) outputs(stdout io.Writer) (writers []func(*result.Report) error, done func(), err error) {
+// writer is a way to write a report.
+type writer func(io.Writer, *result.Report) error
+
+// outputs returns what writes all that was asked for, and text to stdout. The files are made at once:
+// better now than after minutes of work.
+func (o *options) outputs(stdout io.Writer, text writer) (write func(*result.Report) error, done func(), err error) {
 	var files []*os.File
+	var writers []func(*result.Report) error
 	done = func() {
 		for _, f := range files {
 			_ = f.Close()
 		}
 	}
-	add := func(name string, write func(io.Writer, *result.Report) error) {
+	add := func(name string, write writer) {
 		f, cerr := os.Create(name)
 		if cerr != nil {
 			err = measure.Errorf(measure.Output, "the result cannot be written: %w", cerr)
@@ -60,13 +62,13 @@ func (o *options) outputs(stdout io.Writer) (writers []func(*result.Report) erro
 		files = append(files, f)
 		writers = append(writers, func(r *result.Report) error { return write(f, r) })
 	}
-	if o.out == "-" {
-		writers = append(writers, func(r *result.Report) error { return r.Write(stdout) })
-	} else {
-		writers = append(writers, func(r *result.Report) error { return report.Text(stdout, r) })
-	}
-	if o.out != "" && o.out != "-" {
-		add(o.out, func(w io.Writer, r *result.Report) error { return r.Write(w) })
+	lines := func(w io.Writer, r *result.Report) error { return r.Write(w) }
+	switch o.out {
+	case "-":
+		text = lines
+	case "":
+	default:
+		add(o.out, lines)
 	}
 	if o.html != "" {
 		add(o.html, report.HTML)
@@ -74,7 +76,16 @@ func (o *options) outputs(stdout io.Writer) (writers []func(*result.Report) erro
 	if err != nil {
 		done()
 	}
-	return writers, done, err
+	return func(r *result.Report) error {
+		werr := text(stdout, r)
+		for _, write := range writers {
+			werr = errors.Join(werr, write(r))
+		}
+		if werr != nil {
+			return measure.Errorf(measure.Output, "the result could not be written: %w", werr)
+		}
+		return nil
+	}, done, err
 }
 
 // measure runs the scenarios on a Redis and leaves no keys there. It goes on with a report, if it

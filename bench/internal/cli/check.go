@@ -35,12 +35,17 @@ func check(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	bounds = slices.DeleteFunc(bounds, func(b result.Bound) bool {
 		return !slices.ContainsFunc(o.scenarios, func(s *scene.Scenario) bool { return s.Key == b.Scenario })
 	})
-	rep, err := o.judge(ctx, bounds, stderr)
+	write, done, err := o.outputs(stdout, func(w io.Writer, r *result.Report) error { return report.Verdicts(r).Write(w, "") })
 	if err != nil {
 		return err
 	}
-	if err := report.Verdicts(rep).Write(stdout, ""); err != nil {
-		return measure.Errorf(measure.Output, "the result could not be written: %w", err)
+	defer done()
+	rep, err := o.judge(ctx, bounds, stderr)
+	if err == nil {
+		err = write(rep)
+	}
+	if err != nil {
+		return err
 	}
 	if n := len(missed(rep)); n > 0 {
 		return measure.Errorf(measure.Failure, "expectations that are not met: %d of %d", n, len(bounds))

@@ -280,7 +280,8 @@ func TestCheckPassesWhatIsMetAndFailsWhatIsNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, url := start(t)
-			o := parsed(t, "--redis", url, "--check", expecting(t, tt.expectations), "--rounds", "1")
+			page := filepath.Join(t.TempDir(), "h")
+			o := parsed(t, "--redis", url, "--check", expecting(t, tt.expectations), "--rounds", "1", "--html", page)
 			var stdout, stderr bytes.Buffer
 			err := o.run(t.Context(), &stdout, &stderr)
 			if (err == nil) != tt.passes || !strings.Contains(stdout.String(), tt.says) {
@@ -288,6 +289,9 @@ func TestCheckPassesWhatIsMetAndFailsWhatIsNot(t *testing.T) {
 			}
 			if err != nil && measure.Code(t.Context(), err) != measure.Failure {
 				t.Errorf("the exit code is not %d: %v", measure.Failure, err)
+			}
+			if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte(tt.says)) {
+				t.Errorf("the page does not say %q (%v)", tt.says, err)
 			}
 			if got := 1 + strings.Count(stderr.String(), "did not meet its expectations"); got != tt.tries {
 				t.Errorf("%d tries, want %d: %s", got, tt.tries, stderr.String())

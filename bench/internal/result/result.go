@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/perf/benchmath"
@@ -44,10 +43,10 @@ func (r *Report) Configure(key, value string) {
 }
 
 // name is how a contestant's part in a case is called, for example Hot/256/berth.
-func name(scenario, caze, peer string) string {
-	first := unicode.ToUpper(rune(scenario[0]))
-	return string(first) + scenario[1:] + "/" + caze + "/" + peer
-}
+func name(scenario, caze, peer string) string { return of(scenario) + caze + "/" + peer }
+
+// of is what the names of a scenario begin with.
+func of(scenario string) string { return strings.ToUpper(scenario[:1]) + scenario[1:] + "/" }
 
 // Add appends the figures of one more slice.
 func (r *Report) Add(scenario, caze, peer string, figures []scene.Figure) {
@@ -69,10 +68,8 @@ func (r *Report) Add(scenario, caze, peer string, figures []scene.Figure) {
 
 // Drop removes every figure of a scenario: it is to be measured again.
 func (r *Report) Drop(scenario string) {
-	begins := name(scenario, "", "")
-	begins = begins[:len(begins)-1]
 	r.Results = slices.DeleteFunc(r.Results, func(res *benchfmt.Result) bool {
-		return strings.HasPrefix(res.Name.String(), begins)
+		return strings.HasPrefix(res.Name.String(), of(scenario))
 	})
 }
 
@@ -94,11 +91,9 @@ func (r *Report) Samples(scenario, caze, peer, metric string) []float64 {
 
 // Metrics returns what was measured in a scenario.
 func (r *Report) Metrics(scenario string) (metrics []string) {
-	begins := name(scenario, "", "")
-	begins = begins[:len(begins)-1]
 	for _, res := range r.Results {
 		for _, v := range res.Values {
-			if strings.HasPrefix(res.Name.String(), begins) && !slices.Contains(metrics, v.Unit) {
+			if strings.HasPrefix(res.Name.String(), of(scenario)) && !slices.Contains(metrics, v.Unit) {
 				metrics = append(metrics, v.Unit)
 			}
 		}
