@@ -49,7 +49,7 @@ func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 	return cfg
 }
 
-func (cfg Config) on(url string) Config {
+func at(url string, cfg Config) Config {
 	cfg.URL = url
 	return cfg
 }
@@ -75,7 +75,7 @@ func onBoth(t *testing.T, body func(t *testing.T, on func(Config) Config)) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.Start(t)
-		body(t, func(cfg Config) Config { return cfg.on(s.URL()) })
+		body(t, func(cfg Config) Config { return at(s.URL(), cfg) })
 		noKeys(t, s)
 	})
 }
@@ -235,7 +235,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	for _, sc := range scene.All() {
 		for _, key := range []string{"underlock", "berth"} {
 			ctx, cancel := context.WithCancel(t.Context())
-			cfg := config([]string{sc.Key}, algorithm(t, key)).on(s.URL())
+			cfg := at(s.URL(), config([]string{sc.Key}, algorithm(t, key)))
 			cfg.Duration = time.Minute
 			cfg.Step = func(int, int, string, string) { time.AfterFunc(60*time.Millisecond, cancel) }
 			// Two of them are over by themselves within a second.
@@ -254,7 +254,7 @@ func TestRedisThatDisappears(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			cfg := config([]string{"clocks-10ms", "contention"}, algorithm(t, key)).on(s.URL())
+			cfg := at(s.URL(), config([]string{"clocks-10ms", "contention"}, algorithm(t, key)))
 			cfg.Duration = 30 * time.Second // it is over long before
 			cfg.Scenarios[0], cfg.Scenarios[1] = cfg.Scenarios[1], cfg.Scenarios[0]
 			cfg.Scenarios = append([]scene.Scenario{crash()}, cfg.Scenarios...)

@@ -58,7 +58,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	return rep, err
 }
 
-func (cfg Config) runAll(ctx context.Context, rdb redis.UniversalClient, rep *report.Report) error {
+func (cfg *Config) runAll(ctx context.Context, rdb redis.UniversalClient, rep *report.Report) error {
 	ctx, stop := watch(ctx, rdb)
 	defer stop()
 	all, n := len(cfg.Scenarios)*len(cfg.Algorithms), 0

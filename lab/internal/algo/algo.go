@@ -11,9 +11,9 @@ import (
 
 // Setup is what one client of a semaphore is made of.
 type Setup struct {
-	Redis   redis.UniversalClient
-	Prefix  string // of every key
-	Name    string // of the semaphore
+	Redis   redis.UniversalClient `json:"-"` // each process has its own
+	Prefix  string                // of every key
+	Name    string                // of the semaphore
 	Limit   int
 	Timeout time.Duration // after which a permit is lost that nobody keeps alive
 	// ClockOff is by how much the client's machine is off, below zero if slow.

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth/lab/internal/algo"
-	"github.com/berth-go/berth/lab/internal/wire"
 )
 
 // Some scenarios are about what happens to processes: one is killed, or stopped
@@ -23,28 +22,25 @@ const step = 5 * time.Millisecond
 
 // order is what a holder process is to do.
 type order struct {
-	URL       string        `json:"url"`
-	Prefix    string        `json:"prefix"`
-	Name      string        `json:"name"`
-	Algorithm string        `json:"algorithm"`
-	Limit     int           `json:"limit"`
-	Timeout   time.Duration `json:"timeout"`
-	Poll      time.Duration `json:"poll"`
-	Work      time.Duration `json:"work"` // with the permit, after the next line of input
+	URL       string
+	Algorithm string
+	Setup     algo.Setup
+	Poll      time.Duration
+	Work      time.Duration // with the permit, after the next line of input
 	// DieAfter kills the process when so many replies of its acquire have
 	// arrived; 0: it lives.
-	DieAfter int `json:"die_after"`
+	DieAfter int
 }
 
 // report is what a holder process says. Times are the machine's.
 type report struct {
-	Granted bool          `json:"granted"` // it has the permit now; otherwise it is done
-	Asked   time.Duration `json:"asked"`   // when it asked for it
-	At      time.Duration `json:"at"`
-	Until   time.Duration `json:"until"` // when it knew that it had to end; 0: it did not
-	Told    bool          `json:"told"`  // it was told of its loss
-	Held    bool          `json:"held"`  // its release said that it was held until then
-	Error   string        `json:"error,omitempty"`
+	Granted bool          // it has the permit now; otherwise it is done
+	Asked   time.Duration // when it asked for it
+	At      time.Duration
+	Until   time.Duration // when it knew that it had to end; 0: it did not
+	Told    bool          // it was told of its loss
+	Held    bool          // its release said that it was held until then
+	Error   string
 }
 
 // Role is the role of a holder process.
@@ -75,11 +71,11 @@ func Hold(ctx context.Context, text []byte, stdin io.Reader, stdout io.Writer) e
 }
 
 func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encoder) error {
-	c, tap, done, err := o.open()
+	c, err := o.open()
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer c.end()
 	poll := func() time.Duration { return o.Poll }
 	// One that is to die has used the semaphore before: its connection and its
 	// scripts are there, and the replies that it counts are those of the acquire.
@@ -91,7 +87,7 @@ func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encode
 		if _, err := release(ctx, p); err != nil {
 			return err
 		}
-		tap.OnReply(o.DieAfter, func() { _ = unix.Kill(unix.Getpid(), unix.SIGKILL) })
+		c.tap.OnReply(o.DieAfter, func() { _ = unix.Kill(unix.Getpid(), unix.SIGKILL) })
 	}
 	asked := monotonic()
 	p, err := obtain(ctx, c, poll)
@@ -111,29 +107,17 @@ func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encode
 	return out.Encode(end)
 }
 
-func (o order) open() (algo.Client, *wire.Tap, func(), error) {
+func (o order) open() (*client, error) {
 	connect, err := Connector(o.URL)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	for _, alg := range algo.All() {
-		if alg.Key != o.Algorithm {
-			continue
+		if alg.Key == o.Algorithm {
+			return newClient(connect(), alg, o.Setup)
 		}
-		rdb := connect()
-		tap := &wire.Tap{}
-		tap.Attach(rdb)
-		c, err := alg.Open(algo.Setup{Redis: rdb, Prefix: o.Prefix, Name: o.Name, Limit: o.Limit, Timeout: o.Timeout})
-		if err != nil {
-			_ = rdb.Close()
-			return nil, nil, nil, err
-		}
-		return c, tap, func() {
-			c.Close()
-			_ = rdb.Close()
-		}, nil
 	}
-	return nil, nil, nil, fmt.Errorf("unknown algorithm %q", o.Algorithm)
+	return nil, fmt.Errorf("unknown algorithm %q", o.Algorithm)
 }
 
 // work works in small steps, and asks before each whether it may, until finish is

@@ -21,8 +21,7 @@ type holder struct{ *child.Process }
 // it is told to finish.
 func (s *stage) hire(d time.Duration, dieAfter int) (*holder, error) {
 	p, err := child.Again(Role, order{
-		URL: s.env.URL, Prefix: s.env.Prefix, Name: s.name, Algorithm: s.alg.Key, Limit: s.limit,
-		Timeout: s.timeout, Poll: s.env.Poll, Work: d, DieAfter: dieAfter,
+		URL: s.env.URL, Algorithm: s.alg.Key, Setup: s.setup(nil, 0), Poll: s.env.Poll, Work: d, DieAfter: dieAfter,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a holder process: %w", err)

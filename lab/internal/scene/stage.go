@@ -81,17 +81,22 @@ func (s *stage) setup(rdb redis.UniversalClient, off time.Duration) algo.Setup {
 	}
 }
 
-// open adds a client whose clock is off.
-func (s *stage) open(off time.Duration) (*client, error) {
-	c := &client{rdb: s.env.Connect()}
-	c.tap.Attach(c.rdb)
+// newClient returns a client on rdb, which is closed with it.
+func newClient(rdb redis.UniversalClient, alg algo.Algorithm, setup algo.Setup) (*client, error) {
+	c := &client{rdb: rdb}
+	c.tap.Attach(rdb)
+	setup.Redis = rdb
 	var err error
-	if c.Client, err = s.alg.Open(s.setup(c.rdb, off)); err != nil {
-		_ = c.rdb.Close()
+	if c.Client, err = alg.Open(setup); err != nil {
+		_ = rdb.Close()
 		return nil, err
 	}
-	s.clients = append(s.clients, c)
 	return c, nil
+}
+
+func (c *client) end() {
+	c.Close()
+	_ = c.rdb.Close()
 }
 
 // openWarm adds clients, of which every other one has a clock that is off, the first is right. They
@@ -99,10 +104,11 @@ func (s *stage) open(off time.Duration) (*client, error) {
 // measured.
 func (s *stage) openWarm(ctx context.Context, n int, off time.Duration) error {
 	for i := range n {
-		c, err := s.open(time.Duration(i%2) * off)
+		c, err := newClient(s.env.Connect(), s.alg, s.setup(nil, time.Duration(i%2)*off))
 		if err != nil {
 			return err
 		}
+		s.clients = append(s.clients, c)
 		p, ok, err := c.Acquire(ctx, func() {})
 		if err != nil {
 			return err
@@ -162,10 +168,7 @@ func (s *stage) work(ctx context.Context) *measure.Work {
 func (s *stage) close(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, c := range s.clients {
-		all.Go(func() {
-			c.Close()
-			_ = c.rdb.Close()
-		})
+		all.Go(c.end)
 	}
 	all.Wait()
 	defer s.control.Close()
