@@ -111,26 +111,19 @@ func plant(permits int) algo.Algorithm {
 	}}
 }
 
-func (p *planted) Acquire(ctx context.Context, _ func()) (algo.Permit, bool, error) {
+func (p *planted) Acquire(ctx context.Context, _ func()) (*algo.Permit, bool, error) {
 	select {
 	case p.free <- struct{}{}:
-		return plantedPermit{p}, true, nil
+		return &algo.Permit{
+			Release: func(context.Context) (bool, error) { <-p.free; return true, nil },
+			Check:   func(context.Context) bool { return true },
+			Until:   func() time.Time { return time.Time{} },
+		}, true, nil
 	case <-ctx.Done():
 		return nil, false, ctx.Err()
 	}
 }
 func (*planted) Close() {}
-
-type plantedPermit struct{ p *planted }
-
-func (p plantedPermit) Release(context.Context) (bool, error) {
-	<-p.p.free
-	return true, nil
-}
-func (plantedPermit) Check(context.Context) bool { return true }
-func (plantedPermit) Lost() <-chan struct{}      { return nil }
-func (plantedPermit) Until() time.Time           { return time.Time{} }
-func (plantedPermit) Token() int64               { return 0 }
 
 // The laboratory finds a semaphore out that gives one permit too many, and one
 // that ignores the limit, and does not accuse one that keeps it.

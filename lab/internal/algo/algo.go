@@ -25,29 +25,29 @@ type Client interface {
 	// Acquire asks for a permit. Without ok and err it was refused, and the
 	// caller may come again; an algorithm with a queue calls queued when the
 	// request is in it, waits until ctx ends, and returns that as err.
-	Acquire(ctx context.Context, queued func()) (p Permit, ok bool, err error)
+	Acquire(ctx context.Context, queued func()) (p *Permit, ok bool, err error)
 	// Close gives up whatever is left.
 	Close()
 }
 
 // Permit is what a client believes to have.
-type Permit interface {
+type Permit struct {
 	// Release gives it back and tells whether it was held until then, as far as
 	// the algorithm knows.
-	Release(ctx context.Context) (held bool, err error)
+	Release func(ctx context.Context) (held bool, err error)
 	// Check asks, just before an act, whether it is still held. An algorithm
 	// that cannot be asked says yes.
-	Check(ctx context.Context) bool
+	Check func(ctx context.Context) bool
 	// Lost is closed when the client is told that the permit is lost. It is nil
 	// for algorithms that tell nobody.
-	Lost() <-chan struct{}
+	Lost <-chan struct{}
 	// Until returns the moment after which the holder knows by itself that the
 	// permit may be gone; the zero time if it knows of none.
-	Until() time.Time
+	Until func() time.Time
 	// Token numbers the grants of the semaphore in the server's order, far above
 	// any number of nanoseconds since the run began. It is 0 for algorithms that
 	// have no such number.
-	Token() int64
+	Token int64
 }
 
 // Algorithm is one of the semaphores.

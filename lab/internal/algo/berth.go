@@ -3,7 +3,6 @@ package algo
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/measure"
@@ -37,39 +36,26 @@ func newOwn(s Setup) (*own, error) {
 }
 
 // Acquire implements Client. It waits in line.
-func (c *own) Acquire(ctx context.Context, queued func()) (Permit, bool, error) {
+func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error) {
 	lease, err := c.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { queued() }))
 	if err != nil {
 		return nil, false, err
 	}
-	return ownPermit{lease}, true, nil
+	return &Permit{
+		Release: func(context.Context) (bool, error) { // it repeats what was interrupted by itself
+			err := lease.Release()
+			if errors.Is(err, berth.ErrLost) || errors.Is(err, berth.ErrReleased) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		Check: func(context.Context) bool { return lease.Valid() }, // without asking Redis
+		Lost:  lease.Context().Done(), Until: lease.ValidUntil, Token: lease.Token(),
+	}, true, nil
 }
 
 // Close implements Client.
 func (c *own) Close() { _ = c.client.Close() }
-
-type ownPermit struct{ lease *berth.Lease }
-
-// Release implements Permit. It repeats what was interrupted by itself.
-func (p ownPermit) Release(context.Context) (bool, error) {
-	err := p.lease.Release()
-	if errors.Is(err, berth.ErrLost) || errors.Is(err, berth.ErrReleased) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Check implements Permit, without asking Redis.
-func (p ownPermit) Check(context.Context) bool { return p.lease.Valid() }
-
-// Lost implements Permit.
-func (p ownPermit) Lost() <-chan struct{} { return p.lease.Context().Done() }
-
-// Until implements Permit.
-func (p ownPermit) Until() time.Time { return p.lease.ValidUntil() }
-
-// Token implements Permit.
-func (p ownPermit) Token() int64 { return p.lease.Token() }
 
 // fillOne takes a permit, on a machine that is slow in several attempts.
 func (c *own) fillOne(ctx context.Context) error {

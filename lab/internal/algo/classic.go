@@ -53,44 +53,32 @@ func (s Setup) options() []classic.Option {
 	}
 }
 
-// Acquire implements Client.
-func (t text) Acquire(ctx context.Context, _ func()) (Permit, bool, error) {
+// Acquire implements Client. The text tells nobody of a loss, and its holders do not watch the time;
+// what it counts are requests.
+func (t text) Acquire(ctx context.Context, _ func()) (*Permit, bool, error) {
 	id, ok, err := t.semaphore.Acquire(ctx)
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	return textPermit{t.semaphore, id}, true, nil
+	return &Permit{
+		Release: func(ctx context.Context) (bool, error) { return t.Release(ctx, id) },
+		Check:   func(ctx context.Context) bool { return t.check(ctx, id) },
+		Until:   func() time.Time { return time.Time{} },
+	}, true, nil
+}
+
+// check refreshes, which is the text's way to hear of a loss.
+func (t text) check(ctx context.Context, id string) bool {
+	r, ok := t.semaphore.(refresher)
+	if !ok {
+		return true
+	}
+	held, err := r.Refresh(ctx, id)
+	return held || err != nil
 }
 
 // Close implements Client: the text's clients have nothing to give up.
 func (text) Close() {}
-
-type textPermit struct {
-	sem semaphore
-	id  string
-}
-
-// Release implements Permit.
-func (p textPermit) Release(ctx context.Context) (bool, error) { return p.sem.Release(ctx, p.id) }
-
-// Check implements Permit: refreshing is the text's way to hear of a loss.
-func (p textPermit) Check(ctx context.Context) bool {
-	r, ok := p.sem.(refresher)
-	if !ok {
-		return true
-	}
-	held, err := r.Refresh(ctx, p.id)
-	return held || err != nil
-}
-
-// Lost implements Permit: nobody tells.
-func (textPermit) Lost() <-chan struct{} { return nil }
-
-// Until implements Permit: the text's holders do not watch the time.
-func (textPermit) Until() time.Time { return time.Time{} }
-
-// Token implements Permit: what the text counts are requests.
-func (textPermit) Token() int64 { return 0 }
 
 // fillBasic writes what n acquires of Basic leave behind.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {

@@ -89,7 +89,7 @@ func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, h
 		return err
 	}
 	// From here on the client believes, whatever Redis says.
-	r.Granted, r.Start, r.Token = true, s.now(), p.Token()
+	r.Granted, r.Start, r.Token = true, s.now(), p.Token
 	keep(ctx, p, hold)
 	r.End = s.now()
 	s.record(r)
@@ -105,7 +105,7 @@ type noted struct {
 }
 
 // Acquire implements algo.Client.
-func (n *noted) Acquire(ctx context.Context, _ func()) (algo.Permit, bool, error) {
+func (n *noted) Acquire(ctx context.Context, _ func()) (*algo.Permit, bool, error) {
 	n.r.Called = n.s.now()
 	p, ok, err := n.Client.Acquire(ctx, n.answered)
 	n.answered()
@@ -119,18 +119,18 @@ func (n *noted) answered() {
 }
 
 // keep holds a permit for a while, but not after its loss was told.
-func keep(ctx context.Context, p algo.Permit, hold time.Duration) {
+func keep(ctx context.Context, p *algo.Permit, hold time.Duration) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-p.Lost():
+	case <-p.Lost:
 	}
 }
 
 // release gives a permit back, also when the run is over.
-func release(ctx context.Context, p algo.Permit) (bool, error) {
+func release(ctx context.Context, p *algo.Permit) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return p.Release(ctx)

@@ -122,7 +122,7 @@ func (o order) open() (*client, error) {
 
 // work works in small steps, and asks before each whether it may, until finish is
 // closed and for d after that. It does not know whether it is stopped meanwhile.
-func work(ctx context.Context, p algo.Permit, finish <-chan struct{}, d time.Duration) report {
+func work(ctx context.Context, p *algo.Permit, finish <-chan struct{}, d time.Duration) report {
 	var until time.Time
 	for left := d / step; left > 0; {
 		if !p.Check(ctx) {

@@ -83,7 +83,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 
 // believed holds p until do has returned and returns when the belief in it ended: at
 // the latest when the holder knows by itself that it may be gone.
-func (s *stage) believed(p algo.Permit, do func()) time.Duration {
+func (s *stage) believed(p *algo.Permit, do func()) time.Duration {
 	until := p.Until()
 	do()
 	if renewed := p.Until(); !renewed.IsZero() {
@@ -98,7 +98,7 @@ func (s *stage) believed(p algo.Permit, do func()) time.Duration {
 
 // waiter is a client that has got its permit, or an error.
 type waiter struct {
-	permit  algo.Permit
+	permit  *algo.Permit
 	request judge.Request
 	err     error
 }

@@ -184,7 +184,7 @@ func (s *stage) close(ctx context.Context) error {
 
 // obtain gets a permit: it waits in the algorithm's queue, or comes again and
 // again, with a pause of about poll, until ctx ends. It returns errOver then.
-func obtain(ctx context.Context, c algo.Client, poll func() time.Duration) (algo.Permit, error) {
+func obtain(ctx context.Context, c algo.Client, poll func() time.Duration) (*algo.Permit, error) {
 	for {
 		p, ok, err := c.Acquire(ctx, func() {})
 		switch {
