@@ -141,4 +141,33 @@
 // After an unknown outcome the caller repeats the request with the same id, which is
 // harmless, or releases the id with a tombstone, which stays until no copy can be
 // executed any more.
+//
+// # What a client owes
+//
+// The script believes its callers. Packages clock, claim, commit and session do what
+// follows; a client in another language has to do it, too.
+//
+//   - The script is the text "local POLICY = '1' " and then transition.lua, byte for
+//     byte, so that all clients share one. It is '0' where maxmemory_policy is
+//     volatile-*, and as long as the policy is not known.
+//   - An id is the channel of the process (8 letters and digits), a dot, and what
+//     nobody guesses; it has letters, digits, dots and hyphens. A name, an owner and a
+//     label have no control characters, an owner no space.
+//   - A process subscribes before its first acquire: to PREFIX:inbox:CHANNEL (the
+//     prefix is "berth"), or with SSUBSCRIBE to KEYS[1]:CHANNEL, and then its owner
+//     begins with a colon.
+//   - Its first call is empty, and tells the server's time. From then on the bound of a
+//     call is the latest that the server's clock can show when the call is given up
+//     (clock.Server.Latest). It is 0 where a call may come late without harm, as an
+//     operator's does. Nobody repeats an acquire later than LATE after its first attempt.
+//   - A waiter sends a heartbeat every third of its heartbeat TTL (10 s, or the TTL if
+//     that is less). A holder renews after a third of what it trusts.
+//   - Who has waiters makes a call, with the bound alone, when the nearest deadline of
+//     "state" has passed. Nobody else takes out what has run out: a crashed holder's
+//     permit comes back by this.
+//   - After status 1 it makes a call with the bound alone, at once. The operations of
+//     the first were done.
+//   - A release says tomb 1 while a copy of its acquire may be under way.
+//   - After "gone" a waiter asks again with a new id: the old one may have a tombstone,
+//     and a late message may tell of a grant that is over.
 package protocol

@@ -22,11 +22,12 @@
 --   heads  A wait weight maxhold limit heartbeat start qlimit ttl owner label   acquire
 --          H heartbeat places (1: the place is wanted)    R ttl    L tomb (release, cancel)
 --          M ttl owner (move; ids in pairs: old new)      E force (evict)
---          D limit    P limit (-1: unpin)    Z paused     for operators, without ids
---          The verb touches its first parameter. Acquires come last. Times are in ms. Limit 0
---          declares none; ttl 0 of R and M is the lease's. A call names an id once, and at most 250 ids.
+--          D limit    P limit (-1: unpin)    Z paused     for operators, in groups of count 0
+--          The verb touches its first parameter. Acquires come last. Times are in ms; start is a head
+--          start. At most qlimit wait. Limit 0 declares none; ttl 0 of R and M is the lease's. A call
+--          names an id once, and at most 250 ids.
 -- POLICY   set in front of this line: "1" where the keys may carry a TTL, else "0"
--- Returns  numbers with spaces between: time (us), status (0 done, 1 done: call again at once, -1 too
+-- Returns  numbers with spaces between: time (us), status (0 done, 1 done: call again without operations, -1 too
 --          late: not done), the limit declared before, "state" as it is now (the last two numbers
 --          0, if the lease is compact), and for each id
 --            A  1 slot token remaining | 2 ahead | 3 busy | 4 full | 5 limit (too heavy) | gone
