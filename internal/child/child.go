@@ -202,10 +202,12 @@ func Again(role string, config any) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := Self(roleEnv + "=" + role + " " + string(text))
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role+" "+string(text))
 	return Start(cmd)
 }
 
@@ -220,16 +222,4 @@ func Role() (role string, config []byte) {
 func (p *Process) End() {
 	p.Leave()
 	_ = p.Wait() // how it ended does not matter
-}
-
-// Self returns a command that runs this program again, with variables added to its
-// environment.
-func Self(variables ...string) (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), variables...)
-	return cmd, nil
 }

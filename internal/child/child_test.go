@@ -12,11 +12,8 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// role, in the environment, makes this binary a child.
-const role = "BERTH_CHILD_TEST_ROLE"
-
 func TestMain(m *testing.M) {
-	switch os.Getenv(role) {
+	switch role, _ := child.Role(); role {
 	case "":
 		os.Exit(m.Run())
 	case "answers":
@@ -44,11 +41,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T, as string) *child.Process {
 	t.Helper()
-	cmd, err := child.Self(role + "=" + as)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := child.Start(cmd)
+	p, err := child.Again(as, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

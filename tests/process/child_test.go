@@ -21,9 +21,8 @@ import (
 	"github.com/berth-go/berth/internal/testenv"
 )
 
-// The test binary runs itself as a client process where this variable holds its
-// order.
-const childEnv = "BERTH_TEST_CHILD"
+// client is the role in which the test binary runs itself, with an order.
+const client = "client"
 
 // order is what a child is to do: acquire each of the leases, then obey.
 type order struct {
@@ -33,17 +32,17 @@ type order struct {
 }
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(childEnv); text != "" {
-		os.Exit(childMain(text))
+	if role, order := kids.Role(); role == client {
+		os.Exit(childMain(order))
 	}
 	testenv.Main(m)
 }
 
 // childMain acquires a lease, says so, and obeys the words on its standard
 // input. It ends with its parent, which holds the input.
-func childMain(text string) int {
+func childMain(text []byte) int {
 	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
+	if err := json.Unmarshal(text, &o); err != nil {
 		return complain(err)
 	}
 	rdb := redis.NewClient(&redis.Options{Network: o.Network, Addr: o.Addr})
@@ -127,11 +126,7 @@ func start(e *testenv.Env, limit int) *child {
 
 func startWith(e *testenv.Env, o order) *child {
 	e.Helper()
-	text, err := json.Marshal(o)
-	e.Must(err)
-	cmd, err := kids.Self(childEnv + "=" + string(text))
-	e.Must(err)
-	p, err := kids.Start(cmd)
+	p, err := kids.Again(client, o)
 	e.Must(err)
 	e.Cleanup(p.Kill)
 	return &child{p, e}

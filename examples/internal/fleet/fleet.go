@@ -14,14 +14,14 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// childEnv makes a process a child.
-const childEnv = "BERTH_EXAMPLE_CHILD"
+// worker is the role of a child.
+const worker = "worker"
 
 // Main runs work and exits if this process is a child of Start. Otherwise it
 // does nothing. Call it first in main. work's context ends when the parent asks
 // for that, or dies, and on SIGINT and SIGTERM.
 func Main[Job, Result any](work func(context.Context, Job) (Result, error)) {
-	if os.Getenv(childEnv) == "" {
+	if role, _ := child.Role(); role != worker {
 		return
 	}
 	if err := run(work); err != nil {
@@ -52,11 +52,7 @@ type Worker[Result any] struct{ *child.Process }
 
 // Start starts a child on job.
 func Start[Result, Job any](job Job) (*Worker[Result], error) {
-	cmd, err := child.Self(childEnv + "=1")
-	if err != nil {
-		return nil, err
-	}
-	p, err := child.Start(cmd)
+	p, err := child.Again(worker, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +56,7 @@ func listTable(list []berth.Summary, why berthwatch.Reasons) *table {
 	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "OLDEST WAIT", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
 		t.row(s.Name, strconv.Itoa(s.InUse), strconv.Itoa(s.Limit), strconv.Itoa(s.Holders),
-			strconv.Itoa(s.Waiting), ageOrDash(s.OldestWait), ageOrDash(s.NextExpiry), stateWords(s, why))
+			strconv.Itoa(s.Waiting), screen.AgeOrDash(s.OldestWait), screen.AgeOrDash(s.NextExpiry), stateWords(s, why))
 	}
 	return t
 }
@@ -111,7 +110,7 @@ func stateText(s *berth.State, why berthwatch.Reasons, columns int) string {
 func holdersTable(holders []berth.Holder) *table {
 	t := newTable("SLOT", "HOLDER", "HOST", "PID", "WEIGHT", "HELD", "EXPIRES IN", "LEASE")
 	for _, h := range holders {
-		expires := expiry(h.ExpiresIn, h.Expired)
+		expires := screen.Expiry(h.ExpiresIn, h.Expired)
 		if h.Until > 0 {
 			expires += ", ends in " + screen.Age(h.Until)
 		}
@@ -128,17 +127,9 @@ func waitersTable(waiters []berth.Waiter) *table {
 	t := newTable("PLACE", "WAITER", "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
 		t.row(strconv.Itoa(w.Ahead+1), cmp.Or(w.Label, "-"), cmp.Or(w.Host, "-"), strconv.Itoa(w.PID),
-			strconv.Itoa(w.Weight), screen.Age(w.Waited), expiry(w.ExpiresIn, w.Expired), w.ID)
+			strconv.Itoa(w.Weight), screen.Age(w.Waited), screen.Expiry(w.ExpiresIn, w.Expired), w.ID)
 	}
 	return t
-}
-
-// expiry is when a lease or a place in the queue runs out.
-func expiry(left time.Duration, expired bool) string {
-	if expired {
-		return "expired"
-	}
-	return ageOrDash(left)
 }
 
 func stateWords(s berth.Summary, why berthwatch.Reasons) string {
@@ -156,11 +147,4 @@ func stateWords(s berth.Summary, why berthwatch.Reasons) string {
 		all = append(all, "limit changed "+words.Plural(s.LimitChanges, "time"))
 	}
 	return strings.Join(all, "; ")
-}
-
-func ageOrDash(d time.Duration) string {
-	if d <= 0 {
-		return "-"
-	}
-	return screen.Age(d)
 }

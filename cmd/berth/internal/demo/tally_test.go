@@ -76,9 +76,9 @@ func TestOrder(t *testing.T) {
 		if got := tally.queue(); !slices.Equal(got, []int{1}) {
 			t.Errorf("%v are in line, want 1", got)
 		}
-		for i, asked := range []time.Duration{2, 5, 6} {
+		for i, asked := range []int{2, 5, 6} {
 			tally.add(event{
-				Kind: started, worker: i + 1, Token: tt.tokens[i], Asked: asked * unit, At: time.Duration(10*(i+1)) * unit,
+				Kind: started, worker: i + 1, Token: tt.tokens[i], Asked: time.Duration(asked) * unit, At: time.Duration(10*(i+1)) * unit,
 			})
 		}
 		tally.add(event{Kind: queued, worker: 1, At: 3 * unit}) // late

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -189,39 +190,34 @@ func (p *patient) meet(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if c, ok := p.Redis.(*redis.ClusterClient); ok {
+		var mu sync.Mutex
 		var masters []node
-		found := make(chan node)
-		go func() {
-			defer close(found)
-			p.infoErr = c.ForEachMaster(ctx, func(_ context.Context, rdb *redis.Client) error {
-				found <- node{addr: rdb.Options().Addr, rdb: rdb}
-				return nil
-			})
-		}()
-		for n := range found {
-			masters = append(masters, n)
-		}
+		p.infoErr = c.ForEachMaster(ctx, func(_ context.Context, rdb *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			masters = append(masters, node{addr: rdb.Options().Addr, rdb: rdb})
+			return nil
+		})
 		slices.SortFunc(masters, func(a, b node) int { return cmp.Compare(a.addr, b.addr) })
 		if len(masters) > 0 {
 			p.nodes = masters
 		}
 	}
 	for i := range p.nodes {
-		info, err := readInfo(ctx, p.nodes[i].rdb)
-		p.nodes[i].info, p.infoErr = info, cmp.Or(p.infoErr, err)
+		text, err := p.nodes[i].rdb.Info(ctx).Result()
+		p.nodes[i].info, p.infoErr = fields(text), cmp.Or(p.infoErr, err)
 	}
 }
 
-// readInfo is INFO as a map; empty where the server does not tell.
-func readInfo(ctx context.Context, rdb redis.Cmdable) (map[string]string, error) {
-	text, err := rdb.Info(ctx).Result()
-	info := map[string]string{}
+// fields reads what INFO and CLUSTER INFO tell: a line "name:value" for each thing.
+func fields(text string) map[string]string {
+	all := map[string]string{}
 	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			info[key] = value
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[name] = value
 		}
 	}
-	return info, err
+	return all
 }
 
 // setting is a setting of the server; false: it may not be read, which managed

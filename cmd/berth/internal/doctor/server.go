@@ -64,19 +64,15 @@ func (p *patient) cluster(ctx context.Context, _ node) Finding {
 		}
 		return found("not a Cluster")
 	}
-	info, err := c.ClusterInfo(ctx).Result()
+	text, err := c.ClusterInfo(ctx).Result()
 	if err != nil {
 		return warn("Give the user +cluster|info to have it checked.", "the Cluster does not tell its state (%s)", short(err))
 	}
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		fields[key] = value
-	}
-	if fields["cluster_state"] != "ok" || fields["cluster_slots_ok"] != "16384" {
+	info := fields(text)
+	if info["cluster_state"] != "ok" || info["cluster_slots_ok"] != "16384" {
 		return fail("Repair it: `redis-cli --cluster check HOST:PORT` tells what is missing.",
 			"the Cluster's state is %q, and %s of 16384 slots are served: semaphores in the others do not work",
-			fields["cluster_state"], fields["cluster_slots_ok"])
+			info["cluster_state"], info["cluster_slots_ok"])
 	}
 	return found("all 16384 slots are served, by %d masters", len(p.nodes))
 }

@@ -54,3 +54,19 @@ func Width(f *os.File) int {
 
 // Age writes a duration with the precision that people want.
 func Age(d time.Duration) string { return words.Age(d) }
+
+// AgeOrDash is Age for a time that may not be there.
+func AgeOrDash(d time.Duration) string {
+	if d <= 0 {
+		return "-"
+	}
+	return Age(d)
+}
+
+// Expiry is when a lease or a place in the queue runs out.
+func Expiry(left time.Duration, expired bool) string {
+	if expired {
+		return "expired"
+	}
+	return AgeOrDash(left)
+}

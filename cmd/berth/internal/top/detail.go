@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
@@ -99,9 +98,9 @@ func (m *Model) holderLines(s *berth.State, room int) []line {
 	for i := from; i < to; i++ {
 		h := &s.Leases[i]
 		text := cell(strconv.Itoa(h.Slot), 6) + p.cells(h.Label, where(h.Host, h.PID)) + number(strconv.Itoa(h.Weight), 7) +
-			number(scr.Age(h.Held), 9) + number(left(h.ExpiresIn, h.Expired), 9)
+			number(scr.Age(h.Held), 9) + number(scr.Expiry(h.ExpiresIn, h.Expired), 9)
 		if m.width >= 80 {
-			text += number(age(h.Until), 9)
+			text += number(scr.AgeOrDash(h.Until), 9)
 		}
 		text += "  " + clean(h.ID)
 		if h.Evicting {
@@ -120,7 +119,7 @@ func (m *Model) waiterLines(s *berth.State, room int) []line {
 	for i := from; i < to; i++ {
 		w := &s.Queue[i]
 		text := cell(strconv.Itoa(w.Ahead+1), 6) + p.cells(w.Label, where(w.Host, w.PID)) + number(strconv.Itoa(w.Weight), 7) +
-			number(scr.Age(w.Waited), 9) + number(left(w.ExpiresIn, w.Expired), 9) + "  " + clean(berthwatch.WaitsFor(s, i))
+			number(scr.Age(w.Waited), 9) + number(scr.Expiry(w.ExpiresIn, w.Expired), 9) + "  " + clean(berthwatch.WaitsFor(s, i))
 		lines = append(lines, m.pick(m.queue && i == m.at[1], text, w.Expired))
 	}
 	return lines
@@ -133,13 +132,6 @@ func (m *Model) pick(here bool, text string, odd bool) line {
 		l[1].look = &m.style.warn
 	}
 	return l
-}
-
-func left(d time.Duration, expired bool) string {
-	if expired {
-		return "expired"
-	}
-	return age(d)
 }
 
 // people are the columns that say who it is, as wide as what is in them.

@@ -211,25 +211,18 @@ func (m *Model) rowLine(r *berthwatch.Row, c columns) line {
 	if r.InUse > r.Limit {
 		use = &m.style.bad
 	}
-	waiting := part{number(strconv.Itoa(r.Waiting), waitColumn) + number(age(r.OldestWait), ageColumn), nil}
+	waiting := part{number(strconv.Itoa(r.Waiting), waitColumn) + number(scr.AgeOrDash(r.OldestWait), ageColumn), nil}
 	if r.Waiting > 0 {
 		waiting.look = &m.style.strong
 	}
 	l := line{{name, nil}, {bar(r.InUse, r.Limit, c.bar), use}, {number(fmt.Sprintf("%d/%d", r.InUse, r.Limit), useColumn), nil}, waiting}
 	if m.width >= 80 {
-		l = append(l, part{number(age(r.NextExpiry), ageColumn), nil})
+		l = append(l, part{number(scr.AgeOrDash(r.NextExpiry), ageColumn), nil})
 	}
 	if c.spark > 0 {
 		l = append(l, part{"  " + m.spark(r, c.spark), &m.style.dim})
 	}
 	return append(l, part{"  " + states(r), &m.style.warn})
-}
-
-func age(d time.Duration) string {
-	if d <= 0 {
-		return "-"
-	}
-	return scr.Age(d)
 }
 
 // states says what is not as usual.
