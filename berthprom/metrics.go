@@ -151,7 +151,7 @@ func built() string {
 		return ""
 	}
 	for _, m := range info.Deps {
-		if m.Path == library {
+		if m.Path == library && m.Version != "(devel)" { // as it is in a checkout
 			return m.Version
 		}
 	}
