@@ -104,7 +104,7 @@ func TestProgressInAFileIsALineForEachPart(t *testing.T) {
 		p.Step("one", "a")
 		p.Step("one", "b")
 		p.Step("two", "c")
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		p.Step("two", "d")
 		p.Done()
 		if b.String() != "x: a\nx: c\nx: d\n" {
