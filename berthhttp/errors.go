@@ -10,8 +10,14 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// ErrMaxWait: the request has waited in line for MaxWait.
-var ErrMaxWait = errors.New("berthhttp: waited for MaxWait")
+// ErrMaxWait: the request has waited in line for MaxWait. To errors.Is it is a
+// context.DeadlineExceeded, too.
+var ErrMaxWait error = maxWait{}
+
+type maxWait struct{}
+
+func (maxWait) Error() string        { return "berthhttp: waited for MaxWait" }
+func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // ErrMaxWaiting: MaxWaiting requests of this process wait already.
 var ErrMaxWaiting = errors.New("berthhttp: MaxWaiting requests wait already")
@@ -48,7 +54,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 
 // Timeout reports whether the wait took too long, as net.Error has it.
 func (e *RefusedError) Timeout() bool {
-	return errors.Is(e.Err, ErrMaxWait) || errors.Is(e.Err, context.DeadlineExceeded)
+	return errors.Is(e.Err, context.DeadlineExceeded)
 }
 
 // byRedis reports whether Redis is why there is no permit.

@@ -22,20 +22,21 @@ func Example() {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	defer api.Close()
 
-	transport, err := berthhttp.NewTransport(store.Client(), "api", 2) // 2 at once for each host
+	client := store.Client()
+	transport, err := berthhttp.NewTransport(client, "api", 2) // 2 at once for each host
 	if err != nil {
 		panic(err)
 	}
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	calls := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 
-	resp, err := client.Get(api.URL)
+	resp, err := calls.Get(api.URL)
 	if err != nil {
 		panic(err)
 	}
 	defer resp.Body.Close() // gives the permit back, if reading to the end has not
 	text, err := io.ReadAll(resp.Body)
 	fmt.Println(string(text), err)
-	client.CloseIdleConnections()
+	calls.CloseIdleConnections()
 	// Output: hello <nil>
 }
 
@@ -51,7 +52,8 @@ func ExampleNewHandler() {
 		fmt.Fprint(w, "report")
 	})
 
-	limited, err := berthhttp.NewHandler(store.Client(), "reports", 1, reports,
+	client := store.Client()
+	limited, err := berthhttp.NewHandler(client, "reports", 1, reports,
 		berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }),
 		berthhttp.MaxWait(0),
 		berthhttp.MaxHold(10*time.Minute),

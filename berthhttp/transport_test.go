@@ -216,7 +216,7 @@ func TestWaitEnds(t *testing.T) {
 				began := time.Now()
 				_, err := tr.RoundTrip(req)
 				var refused *berthhttp.RefusedError
-				if !errors.As(err, &refused) || !errors.Is(err, c.want) {
+				if !errors.As(err, &refused) || !errors.Is(err, c.want) || errors.Is(err, context.DeadlineExceeded) != c.late {
 					t.Fatalf("RoundTrip returned %v, want a *RefusedError of %v", err, c.want)
 				}
 				if took := time.Since(began); took != c.took || refused.Waited != c.took {
