@@ -1,6 +1,8 @@
 package berth_test
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
@@ -128,6 +130,11 @@ func TestSnippetsAreExamplesThatRun(t *testing.T) {
 		for _, s := range snippets {
 			if !strings.Contains(examples.String(), unindented(s[1])) {
 				t.Errorf("%s: this snippet is no example that runs:\n%s", page, s[1])
+			}
+			_, body := parser.ParseExpr("func() {" + s[1] + "}")
+			_, file := parser.ParseFile(token.NewFileSet(), page, "package p\n"+s[1], 0)
+			if body != nil && file != nil {
+				t.Errorf("%s: this snippet is not whole: %v\n%s", page, body, s[1])
 			}
 		}
 	}

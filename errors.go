@@ -62,15 +62,14 @@ type BusyError struct {
 
 // Error implements error.
 func (e *BusyError) Error() string {
-	what, hint := "busy", "wait with Acquire or try again later"
+	what, hint := fmt.Sprintf("semaphore %q is busy", e.Name), "wait with Acquire or try again later"
 	if e.QueueFull {
-		what, hint = "queue full", "try again later or raise QueueLimit"
+		what, hint = fmt.Sprintf("the queue of semaphore %q is full", e.Name), "try again later or raise QueueLimit"
 	}
 	if e.Paused {
 		hint = "it is paused by an operator"
 	}
-	return fmt.Sprintf("berth: semaphore %q is %s: %d of %d in use, %d waiting: %s",
-		e.Name, what, e.InUse, e.Limit, e.Waiting, hint)
+	return fmt.Sprintf("berth: %s: %d of %d in use, %d waiting: %s", what, e.InUse, e.Limit, e.Waiting, hint)
 }
 
 // Is reports whether target is the sentinel of this refusal.

@@ -58,9 +58,9 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 // ErrNotReplicated.
 //
 // Acquire returns when ctx ends, whatever Redis does. Before the request is in the
-// queue, it waits for Redis for at most 5 seconds; an address where nothing ever
-// listened is an error at once. A request that is in the queue outlasts an outage
-// of Redis.
+// queue, it waits for Redis for at most 5 seconds; where nothing ever listened, it
+// waits until go-redis stops dialling, 1 to 2 seconds by default. A request that is
+// in the queue outlasts an outage of Redis.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, true, opts)
 }

@@ -394,7 +394,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		want []string
 	}{
 		{&berth.BusyError{Name: "n", InUse: 2, Limit: 2, Waiting: 1}, []string{`"n"`, "2 of 2", "1 waiting", "Acquire"}},
-		{&berth.BusyError{Name: "n", QueueFull: true}, []string{"queue full", "QueueLimit"}},
+		{&berth.BusyError{Name: "n", QueueFull: true}, []string{"the queue", "is full", "QueueLimit"}},
 		{&berth.BusyError{Name: "n", Paused: true}, []string{"paused by an operator"}},
 		{&berth.TooHeavyError{Name: "n", Weight: 3, Limit: 2}, []string{"3", "2", "raise the limit"}},
 		{&berth.LostError{Name: "n", ID: "i", Reason: berth.LostExpired, Err: errShift}, []string{"expired", "stop", errShift.Error()}},
