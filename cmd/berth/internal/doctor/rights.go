@@ -49,6 +49,9 @@ var needed = slices.Concat(
 		{command: "PING", direct: true, lacks: "dead subscriptions are noticed late"},
 		{command: "INFO memory", direct: true, lacks: "keys get no TTL while they matter"},
 		{command: "SCAN 0", direct: true, lacks: "berth ls does not work"},
+		{command: "XADD K 0 f v", direct: true, lacks: "what operators do is not recorded"}, // 0 is no id
+		{command: "XREVRANGE K + -", direct: true, lacks: "berth audit does not work"},
+		{command: "PSUBSCRIBE", where: alone, direct: true, lacks: "berth top shows no events"},
 	},
 )
 
@@ -103,6 +106,9 @@ func (p *patient) rights(ctx context.Context, _ node) Finding {
 func (p *patient) attempt(ctx context.Context, r right) error {
 	if strings.HasSuffix(r.name(), "subscribe") {
 		sub := p.subscribe(ctx)
+		if r.name() == "+psubscribe" {
+			sub = p.Redis.PSubscribe(ctx, p.Prefix+":*") // as Listen does
+		}
 		defer sub.Close()
 		_, err := sub.Receive(ctx)
 		return err
