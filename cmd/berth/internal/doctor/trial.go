@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ const trialTTL = 5 * time.Second
 // and has one handed over to a waiter.
 func (p *patient) semaphore(ctx context.Context, _ node) Finding {
 	start := time.Now()
-	client, err := berth.New(p.Redis, berth.Prefix(p.Prefix))
+	client, err := p.client()
 	if err != nil {
 		return fail("Give another --prefix.", "%s", short(err))
 	}
@@ -34,6 +35,11 @@ func (p *patient) semaphore(ctx context.Context, _ node) Finding {
 		return fail(trialAdvice(err), "%s failed: %s", what, short(err))
 	}
 	return found("a permit was taken, renewed, handed to a waiter and given back, in %v", rounded(time.Since(start)))
+}
+
+// client is a client that logs nothing: what it would tell is in the findings.
+func (p *patient) client() (*berth.Client, error) {
+	return berth.New(p.Redis, berth.Prefix(p.Prefix), berth.Logger(slog.New(slog.DiscardHandler)))
 }
 
 func (p *patient) trial(ctx context.Context, client *berth.Client) (what string, err error) {
@@ -124,7 +130,7 @@ const (
 // keyspace looks at every semaphore without touching it.
 func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	store := p.store()
-	client, err := berth.New(p.Redis, berth.Prefix(p.Prefix))
+	client, err := p.client()
 	if err != nil {
 		return fail("Give another --prefix.", "%s", short(err))
 	}
