@@ -101,6 +101,18 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
+// What the doctor is not allowed to do is in its report, and nowhere else.
+func TestDoctorReportsOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("user poor on >hunter2 ~* -@all +ping +eval +evalsha +del"))
+	url := strings.Replace(server.URL(), "unix://", "unix://poor:hunter2@", 1)
+	for _, args := range [][]string{{"doctor"}, {"doctor", "--json"}} {
+		if _, stderr := berth(url, args...); stderr != "" {
+			t.Errorf("berth %v says beside its report: %s", args, stderr)
+		}
+	}
+}
+
 // A damaged semaphore is left out by a pattern, in the way of no other, and
 // purged by its name.
 func TestDamagedSemaphore(t *testing.T) {

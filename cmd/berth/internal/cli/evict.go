@@ -98,7 +98,7 @@ func (a *app) evict(e *eviction, args []string) error {
 			}
 			ids = nil
 		}
-		before, err := inUse(in, names)
+		before, err := a.inUse(in, names, args)
 		if err != nil {
 			return err
 		}
@@ -113,17 +113,24 @@ func (a *app) evict(e *eviction, args []string) error {
 	})
 }
 
-// inUse returns the semaphores, all of which must be in use.
-func inUse(in *berth.Inspector, names []string) (all []*berth.State, err error) {
+// inUse returns the semaphores. One that is not in use is an error if args name it; else
+// it is left out.
+func (a *app) inUse(in *berth.Inspector, names, args []string) (all []*berth.State, err error) {
 	for _, name := range names {
 		state, err := look(in, name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if state == nil {
+		case state != nil:
+			all = append(all, state)
+		case slices.Contains(args, name):
 			return nil, exit.Errorf(exit.Failure, "semaphore %q is not in use", name)
+		default:
+			a.leftOut(name)
 		}
-		all = append(all, state)
+	}
+	if len(all) == 0 {
+		return nil, errNoneLeft
 	}
 	return all, nil
 }

@@ -62,6 +62,12 @@ func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
 	return names, nil
 }
 
+// errNoneLeft: all that the patterns matched has gone since.
+var errNoneLeft = exit.Errorf(exit.Failure, "no semaphore in use matches, nothing was changed")
+
+// leftOut tells that a semaphore which a pattern matched is not in use any more.
+func (a *app) leftOut(name string) { a.complain(fmt.Errorf("left out: %s: %s", name, notInUse)) }
+
 // namesInUse lists the names of all semaphores but the damaged ones, which it
 // reports.
 func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {

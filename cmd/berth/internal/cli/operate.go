@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -148,7 +149,7 @@ func (a *app) set(v setting, args []string) error {
 		if err != nil {
 			return err
 		}
-		before, err := standings(in, names, v)
+		names, before, err := a.standings(in, names, args, v)
 		if err != nil {
 			return err
 		}
@@ -173,20 +174,27 @@ func (v *setting) question(n int) string {
 	return question + "?"
 }
 
-// standings returns the semaphores as they are, nil for one that is not in use
-// and may be created.
-func standings(in *berth.Inspector, names []string, v setting) (all []*berth.State, err error) {
+// standings returns the semaphores as they are, nil for one that is not in use and may
+// be created. Any other that is not in use is refused if args name it; one that only a
+// pattern has matched is told and left out, for it has gone since.
+func (a *app) standings(in *berth.Inspector, names, args []string, v setting) (kept []string, states []*berth.State, err error) {
 	for _, name := range names {
 		state, err := look(in, name)
-		if err != nil {
-			return nil, err
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case state != nil || v.create:
+			kept, states = append(kept, name), append(states, state)
+		case slices.Contains(args, name):
+			return nil, nil, exit.Errorf(exit.Failure, "semaphore %q is not in use, nothing was changed%s", name, v.unused)
+		default:
+			a.leftOut(name)
 		}
-		if state == nil && !v.create {
-			return nil, exit.Errorf(exit.Failure, "semaphore %q is not in use, nothing was changed%s", name, v.unused)
-		}
-		all = append(all, state)
 	}
-	return all, nil
+	if len(kept) == 0 {
+		return nil, nil, errNoneLeft
+	}
+	return kept, states, nil
 }
 
 // plan shows the semaphores that are to be changed.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/words"
 )
@@ -63,6 +64,9 @@ func remains(in *berth.Inspector, name string) (string, error) {
 	state, err := look(in, name)
 	if errors.Is(err, berth.ErrCorrupt) {
 		return "damaged", nil
+	}
+	if err == nil && state == nil {
+		err = exit.Errorf(exit.Failure, "semaphore %q is not in use, nothing was changed", name)
 	}
 	return standing(state), err
 }

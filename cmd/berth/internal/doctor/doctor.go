@@ -68,6 +68,9 @@ const (
 	reachTimeout = 4 * time.Second
 )
 
+// ownName is how the names of throw-away semaphores begin.
+const ownName = "berth-doctor-"
+
 // patient is the Redis that is being examined.
 type patient struct {
 	Config
@@ -119,7 +122,7 @@ var checks = []check{
 // Examine runs all checks. It fails only when there is no Redis to examine, or
 // ctx has ended; whatever else goes wrong is a finding.
 func Examine(ctx context.Context, cfg Config) (*Report, error) {
-	p := &patient{Config: cfg, own: "berth-doctor-" + strings.ToLower(rand.Text()), nodes: []node{{rdb: cfg.Redis}}}
+	p := &patient{Config: cfg, own: ownName + strings.ToLower(rand.Text()), nodes: []node{{rdb: cfg.Redis}}}
 	if err := p.reach(ctx); err != nil {
 		return nil, err
 	}

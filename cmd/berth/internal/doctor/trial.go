@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -21,16 +22,24 @@ const trialTTL = 5 * time.Second
 // and has one handed over to a waiter.
 func (p *patient) semaphore(ctx context.Context, _ node) Finding {
 	start := time.Now()
-	client, err := berth.New(p.Redis, berth.Prefix(p.Prefix))
+	client, err := p.client()
 	if err != nil {
 		return fail("Give another --prefix.", "%s", short(err))
 	}
-	defer p.sweep()
 	defer client.Close()
+	if err := p.sweep(); denied(err) {
+		return fail(trialAdvice(err), "no permit was tried, for what that writes may not be deleted: %s", short(err))
+	}
+	defer func() { _ = p.sweep() }() // what it leaves is gone by itself within minutes
 	if what, err := p.trial(ctx, client); err != nil {
 		return fail(trialAdvice(err), "%s failed: %s", what, short(err))
 	}
 	return found("a permit was taken, renewed, handed to a waiter and given back, in %v", rounded(time.Since(start)))
+}
+
+// client is a client that logs nothing: what it would tell is in the findings.
+func (p *patient) client() (*berth.Client, error) {
+	return berth.New(p.Redis, berth.Prefix(p.Prefix), berth.Logger(slog.New(slog.DiscardHandler)))
 }
 
 func (p *patient) trial(ctx context.Context, client *berth.Client) (what string, err error) {
@@ -81,13 +90,13 @@ func handOver(ctx context.Context, sem *berth.Semaphore, lease *berth.Lease) err
 	return cmp.Or(err, <-got)
 }
 
-// sweep deletes what the trial may have left, a tombstone for instance, which
-// would be gone by itself within minutes.
-func (p *patient) sweep() {
+// sweep deletes what the trial may have left, a tombstone for instance.
+func (p *patient) sweep() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	store := p.store()
-	_, _ = store.Delete(ctx, store.Key(p.own))
+	_, err := store.Delete(ctx, store.Key(p.own))
+	return err
 }
 
 func (p *patient) store() *protocol.Store {
@@ -121,7 +130,7 @@ const (
 // keyspace looks at every semaphore without touching it.
 func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	store := p.store()
-	client, err := berth.New(p.Redis, berth.Prefix(p.Prefix))
+	client, err := p.client()
 	if err != nil {
 		return fail("Give another --prefix.", "%s", short(err))
 	}
@@ -130,7 +139,7 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	if err != nil {
 		return scanFailed(err)
 	}
-	var bad []string
+	var bad, left []string
 	looked := 0
 	for _, name := range names {
 		if looked == mostInspected || ctx.Err() != nil {
@@ -144,7 +153,11 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 		if _, invalid := client.Semaphore(name, 1); invalid != nil {
 			what = "no name of berth's"
 		}
-		if what != "" {
+		switch {
+		case what == "":
+		case strings.HasPrefix(name, ownName):
+			left = append(left, name)
+		default:
 			bad = append(bad, fmt.Sprintf("%.60q: %s", name, what))
 		}
 	}
@@ -155,6 +168,9 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	case len(bad) > 0:
 		return fail("Find out who writes to keys with berth's prefix; then `berth purge --yes NAME`, or delete the keys with redis-cli.",
 			"not all is berth's under %q; %s", p.Prefix, strings.Join(bad, "; "))
+	case len(left) > 0:
+		return warn("Delete them as a user who may: berth purge --yes "+strings.Join(left, " "),
+			"%s that an earlier berth doctor could not delete: %s", words.Plural(len(left), "semaphore"), strings.Join(left, ", "))
 	case looked < len(names):
 		return found("%s, of which the first %d were looked at: all sound", words.Plural(len(names), "semaphore"), looked)
 	}
