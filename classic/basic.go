@@ -8,17 +8,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Basic is the text's first semaphore (listings 6.12 and 6.13): one ZSET in
+// Basic is the chapter's first semaphore (listings 6.12 and 6.13): one ZSET in
 // the order of the clients' clocks, where the first limit members hold.
 //
 // Known faults, all of them the algorithm's:
 //   - A client whose clock is behind, by 10 ms or less, ranks before a holder
-//     and takes a permit that is not free. The holder is not told.
+//     and takes a permit that is not free. The holder is not told. So does one
+//     whose request was overtaken on its way, as it read its clock before.
 //   - A client whose clock is ahead by the time-out drops every holder.
 //   - An Acquire applies its own time-out to everybody.
 //   - A refused try is in the ZSET until it is removed, and meanwhile takes a
 //     place from others.
-//   - Who was refused is forgotten: there is no queue.
+//   - A client that was refused is forgotten: there is no queue.
 type Basic struct{ semaphore }
 
 // NewBasic returns the semaphore name with limit permits. It sends nothing;

@@ -116,7 +116,7 @@ func TestFairReleaseRemovesFromBothSets(t *testing.T) {
 	})
 }
 
-// The source text tells why a release must remove from both sets.
+// The chapter tells why a release must remove from both sets.
 func TestFairReleaseBetweenTheTwoHalvesOfAnAcquireMakesRoomForIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
 		holder := newFair(t, s.rdb, s.name, 1)

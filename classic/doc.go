@@ -1,7 +1,7 @@
-// Package classic has the counting semaphores of Redis in Action, chapter 6.3,
-// and the lock of section 6.2.5, as the source text has them: the same keys,
+// Package classic has the counting semaphores of Redis in Action, section 6.3
+// (here: the chapter), and the lock of section 6.2.5: with the same keys,
 // members, scores and transactions, so that they share a Redis with programs
-// written from the text.
+// written from the chapter.
 //
 //	type           listings      what it adds
 //	Basic          6.12, 6.13    one ZSET ordered by the clients' clocks
@@ -9,14 +9,13 @@
 //	Lock           6.11          one holder, with an expiry
 //	FairUnderLock  the last      Fair, one client at a time
 //
-// They are here to be compared with berth, not to be preferred to it: each has
+// They are here to be compared with berth, not for new programs: each has
 // faults, which its methods document and the tests show. docs/classic.md lists
 // them.
 //
 // # Keys
 //
-// A semaphore NAME lives in these keys, none of which has an expiry but the
-// lock:
+// A semaphore NAME lives in these keys, of which only the lock has an expiry:
 //
 //	NAME          ZSET, identifier -> client's time at the acquire, in seconds since 1970
 //	NAME:owner    ZSET, identifier -> number drawn from the counter (Fair)
@@ -33,7 +32,7 @@
 // time-out. Not ok, without an error: there was no room, and what the try wrote
 // is removed again. An error: the outcome is unknown; an identifier may be left
 // behind and then takes a place until its time-out. No method waits for a
-// permit to be free: whoever wants one tries again.
+// permit to become free: callers try again.
 //
 // Bad arguments are ErrInvalid and nothing is sent. Errors of Redis and of the
 // context are wrapped. The caller's client is used as it is and never closed;

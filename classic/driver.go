@@ -2,7 +2,7 @@ package classic
 
 import "context"
 
-// Driver is a semaphore as a laboratory or a benchmark drives it, whatever the
+// Driver is a semaphore as the lab and the benchmarks use it, whatever the
 // algorithm. Name, limit, time-outs and the client's clock are settled when it
 // is made; a Driver stands for one client.
 type Driver interface {
@@ -18,13 +18,13 @@ type Driver interface {
 // before, as far as the algorithm can tell.
 type ReleaseFunc func(ctx context.Context) (held bool, err error)
 
-// Driver returns s for a laboratory to drive.
+// Driver returns s as a Driver.
 func (s *Basic) Driver() Driver { return driver{s.Acquire, s.Release} }
 
-// Driver returns s for a laboratory to drive.
+// Driver returns s as a Driver.
 func (s *Fair) Driver() Driver { return driver{s.Acquire, s.Release} }
 
-// Driver returns s for a laboratory to drive.
+// Driver returns s as a Driver.
 func (s *FairUnderLock) Driver() Driver { return driver{s.Acquire, s.Release} }
 
 // driver turns identifiers into handles.

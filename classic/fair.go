@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Fair is the text's second semaphore (listings 6.14 to 6.16). A counter
+// Fair is the chapter's second semaphore (listings 6.14 to 6.16). A counter
 // orders the clients, so that small differences of their clocks decide only
 // when a permit times out.
 //
@@ -17,8 +17,8 @@ import (
 //   - Every Acquire rewrites the owner ZSET (ZINTERSTORE): its cost grows with
 //     the holders, and Redis does nothing else meanwhile.
 //   - An Acquire applies its own time-out to everybody, by its own clock.
-//   - Who was refused is forgotten and comes back with a later number, so a
-//     newcomer may overtake it, again and again.
+//   - A client that was refused is forgotten and comes back with a later number,
+//     so newcomers may overtake it, again and again.
 //   - Refresh does not know the time-out: see there.
 //
 // FairUnderLock mends the first one.
@@ -43,7 +43,7 @@ func NewFair(rdb redis.UniversalClient, name string, limit int, opts ...Option) 
 // hold a place until its time-out.
 func (s *Fair) Acquire(ctx context.Context) (id string, ok bool, err error) {
 	id = s.newID()
-	// The text reads the clock once: the score says when the try began.
+	// The chapter reads the clock once: the score says when the try began.
 	now := s.now()
 	number, err := s.draw(ctx, now)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Fair) Release(ctx context.Context, id string) (bool, error) {
 
 // Refresh makes the time-out start again from now (listing 6.16). It returns
 // true if the permit is still held, and false if it had been lost; it is
-// released then. Like in the text, a permit is lost when somebody's Acquire
+// released then. As in the chapter, a permit is lost when somebody's Acquire
 // has dropped it, not when its time is over: Refresh after the time-out
 // succeeds if nobody came by. After an error the permit may be held or not.
 func (s *Fair) Refresh(ctx context.Context, id string) (bool, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // The tests of this file show the faults of the algorithms. They are promises
-// too: who mends one has a semaphore that is not the text's any more.
+// too: without a fault, a semaphore is no longer the chapter's.
 
 func TestBasicLetsAClock10msBehindStealAPermit(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
@@ -156,7 +156,7 @@ func TestUnderLockStopsEverybodyWhileACrashedClientHasTheLock(t *testing.T) {
 	})
 }
 
-// Without the text's expiry the lock would still be there after a year.
+// Without an expiry the lock would still be there after a year.
 func TestUnderLockWouldBeStuckWithALockWithoutExpiry(t *testing.T) {
 	onBoth(t, func(t *testing.T, s store) {
 		noError(t, s.rdb.SetNX(t.Context(), "lock:"+s.name, "crashed", 0).Err())
@@ -287,7 +287,7 @@ func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 	}
 }
 
-// The text asks what happens to a 32-bit counter. On a 64-bit Redis the order
+// The chapter asks what happens to a 32-bit counter. On a 64-bit Redis the order
 // is exact until scores, which are doubles, cannot tell two numbers apart.
 func TestFairOrderIsExactBeyond32BitsAndLostBeyond53(t *testing.T) {
 	for _, c := range []struct {

@@ -81,7 +81,7 @@ func newFair(t testing.TB, rdb *redis.Client, name string, limit int, opts ...cl
 }
 
 // newFairUnderLock waits long for its lock unless the options say otherwise: on
-// a loaded machine the text's 10 ms are a matter of luck.
+// a loaded machine the chapter's 10 ms are a matter of luck.
 func newFairUnderLock(t testing.TB, rdb *redis.Client, name string, limit int, opts ...classic.Option) semaphore {
 	t.Helper()
 	opts = append([]classic.Option{classic.WithLockWait(time.Minute), classic.WithLockTimeout(time.Minute)}, opts...)

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// python is a running testdata/textclient.py: a program that somebody wrote
-// from the text, on the same Redis.
+// python is a running testdata/textclient.py: a program written from the
+// chapter, on the same Redis.
 type python struct {
 	in  *json.Encoder
 	out *json.Decoder
@@ -101,7 +101,7 @@ type pySemaphore struct {
 func (p *pySemaphore) Acquire(context.Context) (string, bool, error) {
 	r := request{"name": p.name, "limit": p.limit, "now": p.seconds()}
 	if p.kind == "locked" {
-		r["wait"] = 60 // the text's 10 ms are a matter of luck on a loaded machine
+		r["wait"] = 60 // the chapter's 10 ms are a matter of luck on a loaded machine
 	}
 	if len(p.ids) > 0 {
 		r["ids"], p.ids = p.ids[:1], p.ids[1:]
@@ -237,7 +237,7 @@ func TestGoAndPythonShareTheLock(t *testing.T) {
 }
 
 // Not only the outcome: the very commands are the same. (The lock is not among
-// them, because the text has it in two steps, SETNX and EXPIRE.)
+// them, because section 6.2.5 has it in two steps, SETNX and EXPIRE.)
 func TestGoAndPythonSendTheSameCommands(t *testing.T) {
 	for kind, c := range map[string]constructor{"basic": newBasic, "fair": newFair} {
 		t.Run(kind, func(t *testing.T) {
@@ -323,7 +323,7 @@ func crowdClient(t *testing.T, s store, sem semaphore, limit int64, rounds int) 
 	}
 }
 
-// poll tries until there is a permit, as the text's clients must.
+// poll tries until there is a permit, as the chapter's clients must.
 func poll(ctx context.Context, sem semaphore) (string, error) {
 	for {
 		if id, ok, err := sem.Acquire(ctx); ok || err != nil {

@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// lockPause is the text's pause between two tries to get a lock.
+	// lockPause is the chapter's pause between two tries to get a lock.
 	lockPause = time.Millisecond
 	// cleanupTimeout bounds what is done after the caller's context has ended.
 	cleanupTimeout = 5 * time.Second
 )
 
-// Lock is the text's lock with a time-out (section 6.2.5, listing 6.11; the
-// release is listing 6.7): a string in the key lock:NAME, there while the lock
-// is held.
+// Lock is the lock with a time-out of section 6.2.5 (listing 6.11; the release
+// is listing 6.10): a string in the key lock:NAME, there while the lock is held.
 //
-// Its expiry comes with it in one command, SET NX, as the text's note
+// Its expiry comes with it in one command, SET NX, as the chapter's note
 // suggests. A client that crashes would otherwise keep the lock for ever. If
 // the key is found without an expiry, because a program made the lock in two
-// steps and crashed between them, Acquire gives it one, as the text does.
+// steps and crashed between them, Acquire gives it one, as section 6.2.5 does.
 //
-// Known fault: who is paused for longer than the expiry still believes in the
-// lock when another one has it. Release tells, but afterwards.
+// Known fault: a client that is paused for longer than the expiry still believes
+// that it has the lock when another one has it. Release tells it, afterwards.
 type Lock struct {
 	config
 	rdb  redis.UniversalClient

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The text's defaults.
+// The chapter's defaults.
 const (
 	// DefaultTimeout is how long a permit lasts without a refresh.
 	DefaultTimeout = 10 * time.Second
@@ -37,8 +37,8 @@ type config struct {
 }
 
 // WithTimeout sets after what time a permit counts as given up; default
-// DefaultTimeout, above 0. Like in the text it belongs to the one who looks, not
-// to the one who holds: an Acquire removes whatever is older than its own
+// DefaultTimeout, above 0. As in the chapter it belongs to the caller, not
+// to the holder: an Acquire removes whatever is older than its own
 // time-out.
 func WithTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
 

@@ -6,9 +6,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// FairUnderLock is the text's last semaphore (section 6.3.4): a Fair whose
+// FairUnderLock is the chapter's last semaphore (section 6.3.4): a Fair whose
 // Acquire runs under a Lock of the same name, so that drawing a number and
-// ranking by it are one step to everybody who takes the lock as well.
+// ranking by it are one step to every client that takes the lock as well. The
+// chapter's listing calls a lock without an expiry; this one has the expiry that
+// its prose asks for.
 //
 // Known faults, all of them the algorithm's:
 //   - An Acquire that does not get the lock in time fails, with permits free.
@@ -51,7 +53,7 @@ func (s *FairUnderLock) Acquire(ctx context.Context) (id string, ok bool, err er
 }
 
 // unlock releases the lock even if ctx has ended: everybody waits for it. As in
-// the text nobody asks whether it was still ours.
+// the chapter, whether it was still this client's is not looked at.
 func (s *FairUnderLock) unlock(ctx context.Context, key string) {
 	ctx, cancel := cleanup(ctx)
 	defer cancel()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A client program as a reader of Redis in Action, chapter 6.3, would write it.
+"""A client program as a reader of Redis in Action, section 6.3, would write it.
 
 The interoperability test runs it beside the Go package:
 

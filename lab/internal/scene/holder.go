@@ -87,7 +87,10 @@ func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encode
 		if _, err := release(ctx, p); err != nil {
 			return err
 		}
-		c.tap.OnReply(o.DieAfter, func() { _ = unix.Kill(unix.Getpid(), unix.SIGKILL) })
+		c.tap.OnReply(o.DieAfter, func() {
+			_ = out.Encode(report{At: monotonic()}) // its last words
+			_ = unix.Kill(unix.Getpid(), unix.SIGKILL)
+		})
 	}
 	asked := monotonic()
 	p, err := obtain(ctx, c, poll)

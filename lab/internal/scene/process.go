@@ -2,7 +2,6 @@ package scene
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -40,18 +39,6 @@ func (h *holder) next() (r report, err error) {
 		return r, fmt.Errorf("a holder process failed: %s", r.Error)
 	}
 	return r, nil
-}
-
-// gone waits until the process has ended by itself.
-func (h *holder) gone() error {
-	for {
-		switch _, err := h.next(); {
-		case errors.Is(err, child.ErrEnded):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
 }
 
 // finish tells the process that its last stretch of work begins.
