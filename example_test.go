@@ -15,7 +15,10 @@ func Example() {
 	defer store.Close()
 	rdb := store.Redis()
 	ctx := context.Background()
-	call := func(context.Context) { fmt.Println("calling") }
+	call := func(context.Context) error {
+		fmt.Println("calling")
+		return nil
+	}
 
 	work := func() error {
 		client, err := berth.New(rdb) // rdb: your redis.UniversalClient
@@ -29,14 +32,9 @@ func Example() {
 			return err
 		}
 
-		lease, err := api.Acquire(ctx) // waits in line until ctx ends
-		if err != nil {
-			return err
-		}
-		defer lease.Release()
-
-		call(lease.Context()) // ends if the lease is lost
-		return nil
+		return api.Do(ctx, func(ctx context.Context) error { // waits in line until ctx ends
+			return call(ctx) // this ctx ends if the lease is lost, too
+		})
 	}
 	fmt.Println(work())
 	// Output:
