@@ -87,7 +87,7 @@ func (p *permitFlags) ahead(get acquire) acquire {
 // config is what the flags say about getting a permit.
 func (p *permitFlags) config(a *app, s *session, sem *berth.Semaphore, signals <-chan os.Signal) run.Config {
 	cfg := run.Config{
-		Name: sem.Name(), TTL: p.ttl, Weight: p.weight, Wait: p.wait, Acquire: p.ahead(sem.Acquire), Health: s.health, Ping: s.ping,
+		Name: sem.Name(), TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Acquire: p.ahead(sem.Acquire), Health: s.health, Ping: s.ping,
 		NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: run.NewNotices(a.stderr, a.quiet),
 	}
 	if p.noWait {
