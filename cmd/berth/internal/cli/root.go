@@ -85,6 +85,9 @@ func (a *app) report(cmd *cobra.Command, err error) {
 	if err == nil || errors.As(err, &own) && own.Err == nil {
 		return
 	}
+	if codeOf(err) == exit.Unavailable {
+		err = a.explain(err)
+	}
 	a.complain(err)
 	if codeOf(err) == exit.Usage {
 		fmt.Fprintf(a.stderr, "Try '%s --help'.\n", cmd.CommandPath())
