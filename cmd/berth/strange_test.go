@@ -160,6 +160,11 @@ func TestDamagedSemaphore(t *testing.T) {
 	if code, _ := berth(url, "pause", "bad"); code != 1 {
 		t.Errorf("pause bad: exit code %d, want 1", code)
 	}
+	for _, args := range [][]string{{"run", "bad", "--", "true"}, {"acquire", "--no-wait", "bad"}} {
+		if code, stderr := berth(url, args...); code != 70 {
+			t.Errorf("%v: exit code %d, want 70: %s", args, code, stderr)
+		}
+	}
 	if stdout, stderr := outputs(url, "purge", "--yes", "bad"); stdout != "bad: damaged → deleted\n" {
 		t.Errorf("purge: %s%s", stdout, stderr)
 	}

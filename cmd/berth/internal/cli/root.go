@@ -168,7 +168,7 @@ permit comes back when its holder crashes.`,
 		writes(a.resizeCommand()), writes(a.pinCommand()), writes(a.unpinCommand()),
 		writes(a.pauseCommand()), writes(a.resumeCommand()), writes(a.evictCommand()), writes(a.purgeCommand()),
 		a.demoCommand(), a.demoWorkerCommand(), a.storeCommand(),
-		a.completionCommand(), a.versionCommand(), connectTopic(),
+		a.completionCommand(), a.versionCommand(), connectTopic(), exitTopic(),
 	)
 	a.addCompletion(root)
 	return root
@@ -206,5 +206,32 @@ Forms of the URL:
 
 Percent-encode special characters in passwords. Prefer the environment to
 --redis for a URL with a password: the process list shows arguments to everyone.`,
+	}
+}
+
+// exitTopic is a help page: "berth help exit".
+func exitTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit",
+		Short: "What the exit codes mean (help page)",
+		Long: `The exit codes of all commands:
+
+    0  it is done
+    1  the answer is no: for example, no such semaphore, or a check has failed
+   64  the command line, or a URL, is wrong
+   69  Redis cannot be reached, or refuses
+   74  the result could not be written
+   77  BERTH_READ_ONLY forbids it
+
+"berth run", "acquire", "renew" and "release" have more:
+
+   70  the semaphore's keys are damaged: see "berth purge"
+   75  no permit in time, or evicted from the queue (-E changes it)
+   76  the lease was lost
+  126  the command cannot be executed
+  127  the command was not found
+  128+N  signal N ended the command, or the wait
+
+"berth run" exits otherwise as its command did.`,
 	}
 }

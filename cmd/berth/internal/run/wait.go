@@ -136,6 +136,9 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	if exit.Of(a.err) == exit.NotAcquired { // too heavy: waiting would not have helped
 		return nil, &exit.Error{Code: cfg.NotAcquired, Err: a.err}
 	}
+	if errors.Is(a.err, berth.ErrCorrupt) {
+		return nil, &exit.Error{Code: exit.Software, Err: a.err}
+	}
 	return nil, a.err
 }
 
