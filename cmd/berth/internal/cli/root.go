@@ -223,11 +223,11 @@ func exitTopic() *cobra.Command {
    74  the result could not be written
    77  BERTH_READ_ONLY forbids it
 
-"berth run", "acquire", "renew" and "release" have more:
+"berth run" and "berth acquire" have more:
 
    70  the semaphore's keys are damaged: see "berth purge"
    75  no permit in time, or evicted from the queue (-E changes it)
-   76  the lease was lost
+   76  the lease was lost; "berth renew" and "berth release" have it too
   126  the command cannot be executed
   127  the command was not found
   128+N  signal N ended the command, or the wait
