@@ -138,7 +138,7 @@ func stateWords(s berth.Summary, why berthwatch.Reasons) string {
 		all = append(all, why.Pause(s.Name))
 	}
 	if s.Pinned {
-		all = append(all, fmt.Sprintf("%s, declared %d", why.Pin(s.Name), s.Declared))
+		all = append(all, why.Pin(s.Name)+", declared "+screen.Declared(s.Declared))
 	}
 	if s.Expired > 0 {
 		all = append(all, fmt.Sprintf("%d expired", s.Expired))
