@@ -31,6 +31,8 @@ type app struct {
 
 	reason string // of an operator's verb
 
+	unknown error // that help was asked for a command that is not there
+
 	startNothing bool // this machine's own store is used only if it runs
 }
 
@@ -44,6 +46,9 @@ func Main(args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
+	if err == nil {
+		err = a.unknown
+	}
 	a.report(cmd, err)
 	exit.Die(err)
 	return codeOf(err)
@@ -158,6 +163,14 @@ permit comes back when its holder crashes.`,
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
 	root.SetHelpCommand(helpCommand())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if args = cmd.Flags().Args(); cmd == root && len(args) > 0 { // "berth nosuch --help"
+			a.unknown = a.noCommand(cmd, args)
+			return
+		}
+		help(cmd, args)
+	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
@@ -202,7 +215,7 @@ func connectTopic() *cobra.Command {
 
 Forms of the URL:
 
-  ` + strings.ReplaceAll(connect.Forms, "\n", "\n  ") + `
+` + connect.Forms + `
 
 Percent-encode special characters in passwords. Prefer the environment to
 --redis for a URL with a password: the process list shows arguments to everyone.`,
