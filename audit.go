@@ -37,8 +37,8 @@ type Audited struct {
 
 // Because returns an Inspector that does the same and has what it changes recorded on
 // the server, as done by who, and why, which may be "". The last 1,000 or so are kept, in
-// a stream called PREFIX:audit. What failed because an argument was invalid, or nothing
-// was found, is not recorded.
+// a stream called PREFIX:audit. What is known to have changed nothing is not recorded: an
+// argument was invalid, nothing was found, Redis refused, or it was so already.
 //
 // A record is made after the change, and a change does not fail because it could not be
 // recorded: then the client's log says so. The user of Redis needs the right to XADD.
@@ -59,10 +59,15 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	if err := cmp.Or(validText("who", in.who, maxWho), validText("reason", in.why, maxWhy)); err != nil {
 		return err
 	}
-	from := in.before(ctx, verb, name)
+	from, same := in.before(ctx, verb, name, what)
 	err := do()
-	if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotFound) {
-		return err
+	if err == nil && same {
+		return nil
+	}
+	for _, unchanged := range []error{ErrInvalid, ErrNotFound, ErrRefused, ErrCorrupt} {
+		if errors.Is(err, unchanged) {
+			return err
+		}
 	}
 	values := []any{"verb", verb, "name", name, "what", what, "from", from, "who", in.who, "why", in.why}
 	if err != nil {
@@ -78,22 +83,31 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	return err
 }
 
-// before returns the limit that a verb is about to change; "" if it is about no limit, or
-// there is none.
-func (in *Inspector) before(ctx context.Context, verb, name string) string {
-	if verb != "resize" && verb != "pin" && verb != "unpin" || validName(name) != nil {
-		return ""
+// before returns the limit that a verb is about to change, "" if it is about no limit or
+// there is none, and whether all is already as the verb will leave it.
+func (in *Inspector) before(ctx context.Context, verb, name, what string) (from string, same bool) {
+	if validName(name) != nil {
+		return "", false
 	}
 	for st, err := range in.Sample(ctx, []string{name}, SampleOptions{}) {
-		switch {
-		case err != nil:
-		case verb == "resize":
-			return strconv.Itoa(st.Declared)
-		default:
-			return strconv.Itoa(st.Limit)
+		if err != nil {
+			break
+		}
+		limit, declared := strconv.Itoa(st.Limit), strconv.Itoa(st.Declared)
+		switch verb {
+		case "resize":
+			return declared, declared == what
+		case "pin":
+			return limit, st.Pinned && limit == what
+		case "unpin":
+			return limit, !st.Pinned
+		case "pause":
+			return "", st.Paused
+		case "resume":
+			return "", !st.Paused
 		}
 	}
-	return ""
+	return "", false
 }
 
 func (in *Inspector) auditKey() string { return in.prefix + ":audit" }

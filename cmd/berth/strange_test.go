@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-go/berth/internal/redisserver"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -101,6 +102,35 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
+// An error of Redis names the server and where its URL comes from, and says what
+// to do where the URL is of the wrong kind.
+func TestErrorsNameTheServer(t *testing.T) {
+	t.Parallel()
+	plain := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("user berth on >hunter2 ~* &* +@all"))
+	_, port, _ := net.SplitHostPort(plain.Addr())
+	sentinel := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("sentinel monitor main 127.0.0.1 "+port+" 1"),
+		func(c *redisserver.Config) { c.Args = append(c.Args, "--sentinel") })
+	for name, test := range map[string]struct{ url, where, want string }{
+		"nobody":         {"redis://u:hunter2@127.0.0.1:1", "127.0.0.1:1", "connection refused"},
+		"wrong password": {"redis://berth:hunter3@" + plain.Addr(), plain.Addr(), "check user and password in the URL"},
+		"no TLS there":   {"rediss://" + plain.Addr(), plain.Addr(), "if the server does not speak TLS, write redis in place of rediss"},
+		"no Cluster":     {"redis+cluster://" + plain.Addr(), plain.Addr(), "it is no Cluster: use redis://"},
+		"a sentinel":     {"redis://" + sentinel.Addr(), sentinel.Addr(), "this is a sentinel: use redis+sentinel://" + sentinel.Addr() + "/main"},
+		"wrong master":   {"redis+sentinel://" + sentinel.Addr() + "/nomaster", sentinel.Addr(), `berth: the sentinels know no master "nomaster"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, args := range [][]string{{"ls"}, {"run", "--no-wait", "s", "--", "true"}} {
+				code, stderr := berth(test.url, args...)
+				where := "(" + test.where + ", from $BERTH_REDIS_URL)\n"
+				if code != 69 || !strings.Contains(stderr, test.want) || !strings.HasSuffix(stderr, where) || strings.Contains(stderr, "hunter") {
+					t.Errorf("berth %v: exit code %d: %s", args, code, stderr)
+				}
+			}
+		})
+	}
+}
+
 // What the doctor is not allowed to do is in its report, and nowhere else.
 func TestDoctorReportsOnce(t *testing.T) {
 	t.Parallel()
@@ -129,6 +159,11 @@ func TestDamagedSemaphore(t *testing.T) {
 	}
 	if code, _ := berth(url, "pause", "bad"); code != 1 {
 		t.Errorf("pause bad: exit code %d, want 1", code)
+	}
+	for _, args := range [][]string{{"run", "bad", "--", "true"}, {"acquire", "--no-wait", "bad"}} {
+		if code, stderr := berth(url, args...); code != 70 {
+			t.Errorf("%v: exit code %d, want 70: %s", args, code, stderr)
+		}
 	}
 	if stdout, stderr := outputs(url, "purge", "--yes", "bad"); stdout != "bad: damaged → deleted\n" {
 		t.Errorf("purge: %s%s", stdout, stderr)

@@ -32,7 +32,7 @@ func TestAuditTellsWhatWasDone(t *testing.T) {
 		e.Must(in.Resume(e.Ctx, testenv.Name))
 		e.Must(in.Pin(e.Ctx, testenv.Name, 3))
 		e.Must(e.Inspector.Because("bob", "").Unpin(e.Ctx, testenv.Name))
-		e.Must(in.Resize(e.Ctx, testenv.Name, 1))
+		e.Must(in.Resize(e.Ctx, testenv.Name, 2))
 		e.Must(in.ForceEvict(e.Ctx, testenv.Name, held.ID()))
 		next := waits.Granted()
 		e.Must(in.Evict(e.Ctx, testenv.Name, next.ID()))
@@ -42,7 +42,7 @@ func TestAuditTellsWhatWasDone(t *testing.T) {
 		e.Must(e.Inspector.Pause(e.Ctx, "nobody tells"))
 		want := []string{
 			"purge  ann@ops-1 moving house", "evict " + next.ID() + " ann@ops-1 moving house", "evict --force " + held.ID() + " ann@ops-1 moving house",
-			"resize 1 ann@ops-1 moving house from 1", "unpin  bob  from 3", "pin 3 ann@ops-1 moving house from 1", "resume  ann@ops-1 moving house", "pause  ann@ops-1 moving house",
+			"resize 2 ann@ops-1 moving house from 1", "unpin  bob  from 3", "pin 3 ann@ops-1 moving house from 1", "resume  ann@ops-1 moving house", "pause  ann@ops-1 moving house",
 		}
 		all := audit(e)
 		if len(all) != len(want) {
@@ -61,12 +61,58 @@ func TestAuditTellsWhatWasDone(t *testing.T) {
 	})
 }
 
+// TestAuditLeavesOutWhatChangedNothing, so that the reason for a pause stays its reason.
+func TestAuditLeavesOutWhatChangedNothing(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Sem(1))
+		in := e.Inspector.Because("ann", "")
+		for range 2 {
+			e.Must(in.Resize(e.Ctx, testenv.Name, 10))
+			e.Must(in.Pause(e.Ctx, testenv.Name))
+			e.Must(in.Unpin(e.Ctx, testenv.Name))
+		}
+		for range 2 {
+			e.Must(in.Pin(e.Ctx, testenv.Name, 10))
+			e.Must(in.Resume(e.Ctx, testenv.Name))
+		}
+		var verbs []string
+		for _, a := range audit(e) {
+			verbs = append(verbs, a.Verb)
+		}
+		if got := strings.Join(verbs, " "); got != "resume pin pause resize" {
+			e.Errorf("audited %s", got)
+		}
+	})
+}
+
+// TestAuditLeavesOutWhatWasRefused, and does not complain that it could not be recorded.
+func TestAuditLeavesOutWhatWasRefused(t *testing.T) {
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		for _, rights := range [][]any{{}, {"+xadd"}} {
+			e.Server.Do(e.T, append([]any{"ACL", "SETUSER", "berth", "reset", "on", ">secret", "~*", "+eval", "+evalsha"}, rights...)...)
+			options := e.Options
+			options.Username, options.Password = "berth", "secret"
+			e.Options = options
+			var log bytes.Buffer
+			in := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector()
+			e.WantErr(in.Because("ann", "because").Pause(e.Ctx, testenv.Name), berth.ErrRefused)
+			if strings.Contains(log.String(), "not recorded") {
+				e.Errorf("logged %s", log.String())
+			}
+		}
+		if all := audit(e); len(all) > 0 {
+			e.Errorf("audited %+v", all)
+		}
+	})
+}
+
 // TestAuditIsNoSemaphore, and it does not grow for ever.
 func TestAuditIsNoSemaphore(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		in := e.Inspector.Because("ann", "")
-		for range 1200 {
-			e.Must(in.Pause(e.Ctx, "p"))
+		for range 600 {
+			e.Must(in.Pin(e.Ctx, "p", 1))
+			e.Must(in.Pin(e.Ctx, "p", 2))
 		}
 		if n := len(audit(e)); n < 1000 || n > 1150 {
 			e.Errorf("%d entries are kept", n)

@@ -28,7 +28,7 @@ have done, to all semaphores or to one, the latest first. Redis keeps the last
 without it they work, and say that they were not recorded.`,
 		Example: "  berth audit github-api\n  berth audit --since 24h --json | jq '.[].who'",
 		GroupID: groupLook,
-		Args:    cobra.MaximumNArgs(1),
+		Args:    takes(0, 1, ""),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().Var(value.Duration(&since, 0), "since", "no older than this `DURATION` (default: all)")

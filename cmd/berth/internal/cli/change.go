@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 const notInUse = "not in use"
@@ -30,7 +31,7 @@ func change(before, after *berth.State) string {
 	}
 	words := []string{"limit " + arrow(effective(before), effective(after))}
 	if before.Pinned || after.Pinned {
-		words = append(words, onOff("pinned", before.Pinned, after.Pinned), "declared "+arrow(declared(before), declared(after)))
+		words = append(words, onOff("pinned", before.Pinned, after.Pinned), "declared "+arrow(screen.Declared(before.Declared), screen.Declared(after.Declared)))
 	}
 	if before.Paused || after.Paused {
 		words = append(words, onOff("paused", before.Paused, after.Paused))
@@ -45,15 +46,7 @@ func effective(s *berth.State) string {
 	if s.Pinned {
 		return strconv.Itoa(s.Limit)
 	}
-	return declared(s)
-}
-
-// declared is what programs have declared, if any has.
-func declared(s *berth.State) string {
-	if s.Declared == 0 {
-		return "none"
-	}
-	return strconv.Itoa(s.Declared)
+	return screen.Declared(s.Declared)
 }
 
 func arrow(before, after string) string {

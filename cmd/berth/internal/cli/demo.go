@@ -36,7 +36,7 @@ report about themselves. Exits with 1 if a promise was broken.`,
 		Example: `  berth demo
   berth demo --workers 20 --limit 5 --json`,
 		GroupID: groupOther,
-		Args:    cobra.NoArgs,
+		Args:    takesNo("arguments"),
 	}
 	f := cmd.Flags()
 	f.Var(value.Int(&cfg.Workers, 8), "workers", "how many worker processes")
@@ -121,7 +121,7 @@ func (a *app) demoWorkerCommand() *cobra.Command {
 		Use:    workerName,
 		Short:  "A worker of the demo (started by berth itself)",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   takesNo("arguments"),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 1, "the semaphore's limit")
 	cmd.Flags().IntVar(&number, "number", 0, "this worker's number")

@@ -29,7 +29,7 @@ Exits with 1 when something failed, with 69 when Redis cannot be reached.`,
 		Example: `  berth doctor
   berth doctor --json | jq '.findings[] | select(.status != "OK")'`,
 		GroupID: groupLook,
-		Args:    cobra.NoArgs,
+		Args:    takesNo("arguments"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), asJSON) })

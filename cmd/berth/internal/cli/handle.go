@@ -41,7 +41,7 @@ Exit codes are those of "berth run".`,
   ./deploy
   berth release "$handle"`,
 		GroupID: groupUse,
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1, "the semaphore's name is"),
 	}
 	p.define(cmd, handleTTL)
 	cmd.Flags().Lookup("ttl").Usage = "how long the permit lasts unless it is renewed"
@@ -123,7 +123,7 @@ cannot be renewed: somebody else may have the permit. HANDLE may be - to read it
 from standard input. Exits with 76 when the lease is lost.`,
 		Example: `  berth renew "$handle" || exit`,
 		GroupID: groupUse,
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1, "the handle is"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print how long it lasts now")
 	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
@@ -150,7 +150,7 @@ func (a *app) releaseCommand() *cobra.Command {
 standard input. Exits with 76 when the lease had run out before.`,
 		Example: `  berth release "$handle"`,
 		GroupID: groupUse,
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1, "the handle is"),
 		RunE: runs(func(_ *cobra.Command, args []string) error {
 			text, err := a.readHandle(args[0])
 			if err != nil {

@@ -25,7 +25,9 @@ func (w warnings) Enabled(_ context.Context, level slog.Level) bool {
 func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	text := "berth: " + strings.TrimPrefix(r.Message, "berth: ")
 	sep, broke := ": ", false
+	values := map[string]slog.Value{}
 	r.Attrs(func(a slog.Attr) bool {
+		values[a.Key] = a.Value
 		if err, ok := a.Value.Any().(error); ok {
 			_, reply := err.(redis.Error) //nolint:errorlint // a reply by itself, and not why a connection failed
 			broke = broke || !reply
@@ -36,6 +38,9 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	})
 	if broke {
 		return nil
+	}
+	if strings.HasSuffix(r.Message, "changed the limit in force") {
+		text = fmt.Sprintf("berth: limit of %v changed from %v to %v", values["semaphore"], values["from"], values["to"])
 	}
 	_, err := fmt.Fprintln(w.app.stderr, screen.Clean(text))
 	return err

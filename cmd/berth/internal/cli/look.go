@@ -24,7 +24,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Long:    "List the semaphores in use: their limits, and how many hold and wait.",
 		Example: "  berth ls\n  berth ls --json | jq '.[] | select(.waiting > 0).name'",
 		GroupID: groupLook,
-		Args:    cobra.NoArgs,
+		Args:    takesNo("names"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = runs(func(*cobra.Command, []string) error {
@@ -72,7 +72,7 @@ shown as expired, until somebody asks for a permit. Exits with 1 when NAME is
 not in use.`,
 		Example: "  berth show github-api\n  berth show --json github-api | jq '.leases[].pid'",
 		GroupID: groupLook,
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1, "the semaphore's name is"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
@@ -138,7 +138,7 @@ func stateWords(s berth.Summary, why berthwatch.Reasons) string {
 		all = append(all, why.Pause(s.Name))
 	}
 	if s.Pinned {
-		all = append(all, fmt.Sprintf("%s, declared %d", why.Pin(s.Name), s.Declared))
+		all = append(all, why.Pin(s.Name)+", declared "+screen.Declared(s.Declared))
 	}
 	if s.Expired > 0 {
 		all = append(all, fmt.Sprintf("%d expired", s.Expired))

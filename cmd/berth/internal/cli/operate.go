@@ -102,14 +102,14 @@ func (a *app) resumeCommand() *cobra.Command {
 func (a *app) nameVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, context.Context, string) error) *cobra.Command {
 	v.limit = -1
 	v.do = func(ctx context.Context, in *berth.Inspector, name string) error { return do(in, ctx, name) }
-	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.Args = takes(1, -1, "the semaphore's name is")
 	cmd.RunE = runs(func(_ *cobra.Command, names []string) error { return a.set(v, names) })
 	return a.verbFlags(&cmd, &v)
 }
 
 // limitVerb is a verb with names and a limit.
 func (a *app) limitVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, context.Context, string, int) error) *cobra.Command {
-	cmd.Args = cobra.MinimumNArgs(2)
+	cmd.Args = takes(2, -1, "the semaphore's name or the limit is")
 	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
 		names, last := args[:len(args)-1], args[len(args)-1]
 		limit, err := strconv.Atoi(last)

@@ -41,12 +41,13 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.Var(value.Duration(&p.headStart, 0), "head-start", "queue as if this much earlier")
 	f.Var(value.Duration(&p.maxHold, 0), "max-hold", "lose the permit after this long, renewed or not\n(default: never)")
 	f.VarP(value.Int(&p.code, exit.NotAcquired), "conflict-exit-code", "E", "exit `CODE` when there was no permit in time")
-	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
 }
 
 // check refuses what the library would not see as wrong.
 func (p *permitFlags) check(cmd *cobra.Command) error {
 	switch f := cmd.Flags(); {
+	case p.noWait && f.Changed("wait"):
+		return exit.Usagef("--wait and --no-wait exclude each other")
 	case p.code < 0 || p.code > 255:
 		return exit.Usagef("-E %d: an exit code is 0 to 255", p.code)
 	case p.wait < 0:
@@ -87,7 +88,7 @@ func (p *permitFlags) ahead(get acquire) acquire {
 // config is what the flags say about getting a permit.
 func (p *permitFlags) config(a *app, s *session, sem *berth.Semaphore, signals <-chan os.Signal) run.Config {
 	cfg := run.Config{
-		Name: sem.Name(), TTL: p.ttl, Weight: p.weight, Wait: p.wait, Acquire: p.ahead(sem.Acquire), Health: s.health, Ping: s.ping,
+		Name: sem.Name(), TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Acquire: p.ahead(sem.Acquire), Health: s.health, Ping: s.ping,
 		NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: run.NewNotices(a.stderr, a.quiet),
 	}
 	if p.noWait {

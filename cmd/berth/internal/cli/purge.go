@@ -23,7 +23,7 @@ exceeded. It shows what there is, and asks; without a terminal it needs --yes.
 It takes names as they are, no patterns.`,
 		Example: "  berth purge old-name\n  berth purge --yes test-1 test-2",
 		GroupID: groupRule,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    takes(1, -1, "the semaphore's name is"),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	a.reasonFlag(cmd)

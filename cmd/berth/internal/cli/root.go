@@ -31,6 +31,8 @@ type app struct {
 
 	reason string // of an operator's verb
 
+	unknown error // that help was asked for a command that is not there
+
 	startNothing bool // this machine's own store is used only if it runs
 }
 
@@ -44,6 +46,9 @@ func Main(args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
+	if err == nil {
+		err = a.unknown
+	}
 	a.report(cmd, err)
 	exit.Die(err)
 	return codeOf(err)
@@ -84,6 +89,9 @@ func (a *app) report(cmd *cobra.Command, err error) {
 	var own *exit.Error
 	if err == nil || errors.As(err, &own) && own.Err == nil {
 		return
+	}
+	if codeOf(err) == exit.Unavailable {
+		err = a.explain(err)
 	}
 	a.complain(err)
 	if codeOf(err) == exit.Usage {
@@ -155,6 +163,14 @@ permit comes back when its holder crashes.`,
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
 	root.SetHelpCommand(helpCommand())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if args = cmd.Flags().Args(); cmd == root && len(args) > 0 { // "berth nosuch --help"
+			a.unknown = a.noCommand(cmd, args)
+			return
+		}
+		help(cmd, args)
+	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
@@ -165,7 +181,7 @@ permit comes back when its holder crashes.`,
 		writes(a.resizeCommand()), writes(a.pinCommand()), writes(a.unpinCommand()),
 		writes(a.pauseCommand()), writes(a.resumeCommand()), writes(a.evictCommand()), writes(a.purgeCommand()),
 		a.demoCommand(), a.demoWorkerCommand(), a.storeCommand(),
-		a.completionCommand(), a.versionCommand(), connectTopic(),
+		a.completionCommand(), a.versionCommand(), connectTopic(), exitTopic(),
 	)
 	a.addCompletion(root)
 	return root
@@ -199,9 +215,36 @@ func connectTopic() *cobra.Command {
 
 Forms of the URL:
 
-  ` + strings.ReplaceAll(connect.Forms, "\n", "\n  ") + `
+` + connect.Forms + `
 
 Percent-encode special characters in passwords. Prefer the environment to
 --redis for a URL with a password: the process list shows arguments to everyone.`,
+	}
+}
+
+// exitTopic is a help page: "berth help exit".
+func exitTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "exit",
+		Short: "What the exit codes mean (help page)",
+		Long: `The exit codes of all commands:
+
+    0  it is done
+    1  the answer is no: for example, no such semaphore, or a check has failed
+   64  the command line, or a URL, is wrong
+   69  Redis cannot be reached, or refuses
+   74  the result could not be written
+   77  BERTH_READ_ONLY forbids it
+
+"berth run" and "berth acquire" have more:
+
+   70  the semaphore's keys are damaged: see "berth purge"
+   75  no permit in time, or evicted from the queue (-E changes it)
+   76  the lease was lost; "berth renew" and "berth release" have it too
+  126  the command cannot be executed
+  127  the command was not found
+  128+N  signal N ended the command, or the wait
+
+"berth run" exits otherwise as its command did.`,
 	}
 }

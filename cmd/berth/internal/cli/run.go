@@ -51,6 +51,7 @@ Exit codes:
   the command's own, or 128+N if signal N ended it or ended the wait
    64  the command line is wrong
    69  Redis cannot be reached, or refuses
+   70  the semaphore's keys are damaged: see "berth purge"
    75  no permit in time, or evicted from the queue (-E changes it)
    76  the lease was lost
   126  the command cannot be executed

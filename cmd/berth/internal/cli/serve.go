@@ -66,7 +66,7 @@ func (a *app) serveCommand() *cobra.Command {
   berth serve --allow-write --require-reason
   berth serve --listen :7357 --auth-file users --tls-cert c.pem --tls-key k.pem`,
 		GroupID: groupLook,
-		Args:    cobra.NoArgs,
+		Args:    takesNo("arguments"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:7357", "the `ADDRESS:PORT` to listen on")
@@ -185,7 +185,7 @@ func (a *app) hashCommand() *cobra.Command {
 		Long: `Make a line of an auth file of "berth serve". The password is read from standard
 input, one line; on a terminal it is asked for, and not shown.`,
 		Example: `  berth serve hash-password --role operate ann >> users`,
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1, "the user's name is"),
 	}
 	cmd.Flags().StringVar(&role, "role", "view", "what the user may do: view or operate")
 	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"time"
@@ -137,6 +138,18 @@ func (a *app) redisSource() (source, raw string) {
 		}
 	}
 	return "", ""
+}
+
+// explain adds to an error about Redis which one it is and where its URL comes
+// from.
+func (a *app) explain(err error) error {
+	source, raw := a.redisSource()
+	target, invalid := connect.Parse(raw)
+	op, network := errors.AsType[*net.OpError](err)
+	if invalid != nil || network && op.Op == "listen" { // it is this machine's own store, or a port of this machine
+		return err
+	}
+	return exit.Errorf(exit.Unavailable, "%s", target.Explain(err, source))
 }
 
 // self returns a command that runs this program again.

@@ -16,7 +16,7 @@ func (a *app) storeCommand() *cobra.Command {
 		Use:    storeName,
 		Short:  "Serve this machine's own store (started by berth itself)",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   takesNo("arguments"),
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "where its socket is")
 	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {

@@ -58,7 +58,7 @@ Without a terminal it prints one picture and ends, as with --once.`,
   berth top --names github-api,deploy --every 500ms
   berth top --json | jq -c '.semaphores[] | select(.waiting > 0)'`,
 		GroupID: groupLook,
-		Args:    cobra.NoArgs,
+		Args:    takesNo("arguments"),
 	}
 	flags := cmd.Flags()
 	flags.Var(value.Duration(&f.every, time.Second), "every", "how often to look, at least 250ms")

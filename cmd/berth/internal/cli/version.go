@@ -16,7 +16,7 @@ func (a *app) versionCommand() *cobra.Command {
 known, and the Go and the system that it was built with and for.`,
 		Example: "  berth version",
 		GroupID: groupOther,
-		Args:    cobra.NoArgs,
+		Args:    takesNo("arguments"),
 		RunE:    runs(func(*cobra.Command, []string) error { return a.print(version() + "\n") }),
 	}
 }

@@ -11,20 +11,20 @@ import (
 )
 
 // Forms names the URLs that Parse takes, for messages and help.
-const Forms = `redis://[user:password@]host[:port][/db]
-rediss://…                                        (TLS)
-unix://[user:password@]/path/to/socket[?db=N]
-redis+sentinel://[user:password@]host[:port][,host…]/master[/db]
-redis+cluster://[user:password@]host[:port][,host…]
-rediss+sentinel:// and rediss+cluster://          (TLS)
+const Forms = `  redis://[user:password@]host[:port][/db]
+  rediss://…                                        (TLS)
+  unix://[user:password@]/path/to/socket[?db=N]
+  redis+sentinel://[user:password@]host[:port][,host…]/master[/db]
+  redis+cluster://[user:password@]host[:port][,host…]
+  rediss+sentinel:// and rediss+cluster://          (TLS)
 
 Options follow a question mark, with & between them. For TLS:
 
-ca_file=FILE      authorities to trust instead of the system's, PEM
-cert_file=FILE    client certificate, PEM
-key_file=FILE     its key, PEM without a passphrase
-server_name=NAME  the name in the server's certificate, if it is not the host
-skip_verify=true  trust any certificate
+  ca_file=FILE      authorities to trust instead of the system's, PEM
+  cert_file=FILE    client certificate, PEM
+  key_file=FILE     its key, PEM without a passphrase
+  server_name=NAME  the name in the server's certificate, if it is not the host
+  skip_verify=true  trust any certificate
 
 $BERTH_TLS_CA_FILE, $BERTH_TLS_CERT_FILE, $BERTH_TLS_KEY_FILE and
 $BERTH_TLS_SERVER_NAME stand in for the first four where the URL has none.

@@ -84,8 +84,7 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 		h.lock()
 		defer h.mu.Unlock()
 		delete(h.calls, call)
-		var reply redis.Error
-		if !handshake || err != nil && !errors.As(err, &reply) {
+		if !handshake || err != nil && !replied(err) {
 			h.note(err)
 		}
 	}
@@ -95,9 +94,8 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 // answer too, unless it will pass, and one of the caller's own making tells
 // nothing. h.mu is held.
 func (h *Health) note(err error) {
-	var reply redis.Error
 	switch {
-	case err == nil, errors.As(err, &reply) && !notReady(err):
+	case err == nil, replied(err) && !notReady(err):
 		h.answered, h.failing = time.Now(), time.Time{}
 	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
 		return
@@ -113,6 +111,13 @@ func (h *Health) note(err error) {
 			h.suspect(err)
 		}
 	}
+}
+
+// replied reports whether err is what Redis has replied. That the sentinels know no
+// such master, a Nil of theirs, is not.
+func replied(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok && !errors.Is(err, redis.Nil)
 }
 
 // noProtocol are how the client's errors begin that are about an answer which is

@@ -15,7 +15,11 @@ type line struct {
 	cfg   Config
 	since time.Time
 	place *berth.Place // nil while not in the queue
+	told  bool         // somebody without this line knows that Redis is away
 }
+
+// patience is how long Redis is away before it is told where there is no line.
+const patience = 30 * time.Second
 
 func newLine(cfg Config) *line { return &line{cfg: cfg, since: time.Now()} }
 
@@ -29,9 +33,21 @@ func (l *line) show(p berth.Place) {
 
 func (l *line) draw() {
 	now := time.Now()
+	if since, _ := l.cfg.Health.Outage(); !since.IsZero() && now.Sub(since) >= patience {
+		l.tellOnce(now.Sub(since))
+	}
 	if text := l.text(now); text != "" {
 		l.cfg.Notices.Status(l.cfg.Name, text+", waited "+screen.Age(now.Sub(l.since)))
 	}
+}
+
+// tellOnce tells a log of an outage. A terminal shows the line.
+func (l *line) tellOnce(away time.Duration) {
+	if l.told || l.cfg.Quiet || l.cfg.Notices.terminal {
+		return
+	}
+	l.told = true
+	l.cfg.Notices.Printf("Redis has not answered for %s; still waiting", screen.Age(away))
 }
 
 // text tells why there is no permit yet. It is empty while Redis is being asked.

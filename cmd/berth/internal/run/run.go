@@ -25,6 +25,7 @@ type Config struct {
 	Path    string   // of the program, from job.Lookup
 	Command []string // with the program's name as the user wrote it
 	TTL     time.Duration
+	MaxHold time.Duration // 0: none
 	Weight  int
 	// Wait is the whole time to wait for the permit, an outage of Redis included.
 	// 0 is for ever, but not for a Redis that is away from the beginning.

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 )
 
 // maxNotice is the most time a command gets between TERM and KILL when its
-// lease is about to be lost. It gets a quarter of the TTL if that is less.
+// lease is about to be lost. It gets a quarter of the TTL, or of the longest time
+// that it may be held, if that is less.
 const maxNotice = 10 * time.Second
 
 // supervisor is the state of a running command. All of it belongs to the
@@ -26,6 +28,7 @@ type supervisor struct {
 
 	status *unix.WaitStatus // how the command ended, once it has
 	trust  time.Time        // the trust deadline, when last looked at
+	ends   time.Time        // when the lease comes to its MaxHold at the latest, if it has one
 	lost   bool             // the lease is lost, or about to be
 	gone   <-chan struct{}  // the lease's end; nil once it is known
 	timer  *time.Timer      // the next look at the trust deadline
@@ -45,7 +48,7 @@ func supervise(cfg Config, lease *berth.Lease) error {
 		return err
 	}
 	job.StayAwake()
-	s := &supervisor{cfg: cfg, lease: lease, proc: proc, gone: lease.Context().Done()}
+	s := &supervisor{cfg: cfg, lease: lease, proc: proc, gone: lease.Context().Done(), ends: time.Now().Add(cfg.MaxHold)}
 	s.timer = time.NewTimer(s.untilNotice())
 	defer s.timer.Stop()
 	if cfg.WarnOnly {
@@ -135,7 +138,24 @@ func (s *supervisor) untilNotice() time.Duration {
 	if until := s.lease.ValidUntil(); !until.IsZero() {
 		s.trust = until
 	}
-	return time.Until(s.trust) - min(s.cfg.TTL/4, maxNotice)
+	return time.Until(s.trust) - s.notice()
+}
+
+func (s *supervisor) notice() time.Duration {
+	lasts := s.cfg.TTL
+	if s.cfg.MaxHold > 0 {
+		lasts = min(lasts, s.cfg.MaxHold)
+	}
+	return min(lasts/4, maxNotice)
+}
+
+// runsOut tells why the lease is about to run out.
+func (s *supervisor) runsOut() error {
+	away, _ := s.cfg.Health.Outage()
+	if s.cfg.MaxHold > 0 && away.IsZero() && time.Until(s.ends) < 2*s.notice() {
+		return fmt.Errorf("it comes to its --max-hold of %v", s.cfg.MaxHold)
+	}
+	return errors.New("its lease could not be renewed and is about to run out")
 }
 
 // deadline is called when, as of the last look, the lease was close to its
@@ -146,7 +166,7 @@ func (s *supervisor) deadline() (over bool) {
 	case !s.lost && s.untilNotice() > 0:
 		s.timer.Reset(s.untilNotice())
 	case !s.lost:
-		s.lose(errors.New("its lease could not be renewed and is about to run out"))
+		s.lose(s.runsOut())
 	case time.Until(s.trust) > 0:
 		s.timer.Reset(time.Until(s.trust))
 	default:

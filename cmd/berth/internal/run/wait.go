@@ -128,13 +128,16 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 		return nil, cfg.refused(timedOut(cfg, line))
 	}
 	if busy := (*berth.BusyError)(nil); errors.As(a.err, &busy) {
-		return nil, cfg.refused(busyText(busy))
+		return nil, cfg.refused(busyText(cfg, busy))
 	}
 	if errors.Is(a.err, berth.ErrEvicted) { // told in any case: the code alone says something else
 		return nil, exit.Errorf(cfg.NotAcquired, "%q: no permit: an operator took its place in the queue away", cfg.Name)
 	}
 	if exit.Of(a.err) == exit.NotAcquired { // too heavy: waiting would not have helped
 		return nil, &exit.Error{Code: cfg.NotAcquired, Err: a.err}
+	}
+	if errors.Is(a.err, berth.ErrCorrupt) {
+		return nil, &exit.Error{Code: exit.Software, Err: a.err}
 	}
 	return nil, a.err
 }
@@ -171,7 +174,7 @@ func (cfg Config) refused(text string) error {
 }
 
 // busyText is the library's refusal in a shell user's words.
-func busyText(busy *berth.BusyError) string {
+func busyText(cfg Config, busy *berth.BusyError) string {
 	what := "no permit"
 	if busy.QueueFull {
 		what = "the queue is full"
@@ -179,7 +182,7 @@ func busyText(busy *berth.BusyError) string {
 	if busy.Paused {
 		what += ", it is paused"
 	}
-	return fmt.Sprintf("%q: %s: %d of %d in use, %d waiting", busy.Name, what, busy.InUse, busy.Limit, busy.Waiting)
+	return fmt.Sprintf("%q: %s: %d of %d in use%s, %d waiting", busy.Name, what, busy.InUse, busy.Limit, cfg.needs(), busy.Waiting)
 }
 
 func timedOut(cfg Config, line *line) string {
@@ -191,7 +194,15 @@ func timedOut(cfg Config, line *line) string {
 	case line.paused():
 		return fmt.Sprintf("%s: it is paused: %d of %d in use", text, p.InUse, p.Limit)
 	}
-	return fmt.Sprintf("%s: %d of %d in use, %d ahead in the queue", text, p.InUse, p.Limit, p.Ahead)
+	return fmt.Sprintf("%s: %d of %d in use%s, %d ahead in the queue", text, p.InUse, p.Limit, cfg.needs(), p.Ahead)
+}
+
+// needs tells why a permit may be missing although not all are in use.
+func (cfg Config) needs() string {
+	if cfg.Weight == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", needs %d", cfg.Weight)
 }
 
 // trimmed is an error's text without the library's name in front.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,10 @@ func waited(t *testing.T, cfg Config, acquire func(h *Health) acquire) (took tim
 	defer null.Close()
 	synctest.Test(t, func(*testing.T) {
 		cfg.Name, cfg.Weight, cfg.NotAcquired = "s", 1, exit.NotAcquired
-		cfg.Health, cfg.Notices = &Health{}, NewNotices(null, false)
+		cfg.Health = &Health{}
+		if cfg.Notices == nil {
+			cfg.Notices = NewNotices(null, false)
+		}
 		cfg.Acquire = acquire(cfg.Health)
 		cfg.Ping = func(ctx context.Context) error {
 			end := cfg.Health.begin()
@@ -103,6 +107,21 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	}
 	if took, err := waited(t, Config{Wait: time.Second, Once: true}, refusing); !errors.Is(err, berth.ErrUnreachable) || took > 0 {
 		t.Errorf("without waiting: %v after %v", err, took)
+	}
+}
+
+// A log hears once that there is nothing to do but wait.
+func TestLogTellsAnOutageOnce(t *testing.T) {
+	for quiet, want := range map[bool]string{false: "berth: Redis has not answered for 30s; still waiting\n", true: ""} {
+		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		_, _ = waited(t, Config{Wait: 5 * time.Minute, Quiet: quiet, Notices: NewNotices(log, quiet)}, hangs(time.Hour))
+		if text, err := os.ReadFile(log.Name()); err != nil || string(text) != want {
+			t.Errorf("quiet %v: it says %q, %v", quiet, text, err)
+		}
 	}
 }
 

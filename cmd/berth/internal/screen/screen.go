@@ -4,6 +4,7 @@ package screen
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,14 @@ func Width(f *os.File) int {
 		return w
 	}
 	return defaultWidth
+}
+
+// Declared is the limit that programs have declared, if any has.
+func Declared(limit int) string {
+	if limit == 0 {
+		return "none"
+	}
+	return strconv.Itoa(limit)
 }
 
 // Age writes a duration with the precision that people want.

@@ -48,7 +48,7 @@ func (m *Model) detailLines(room int) []line {
 func (m *Model) summaryLine(s *berth.State) line {
 	limit := fmt.Sprintf("limit %d", s.Limit)
 	if s.Pinned {
-		limit += fmt.Sprintf(", pinned; programs declare %d", s.Declared)
+		limit += ", pinned; programs declare " + scr.Declared(s.Declared)
 	}
 	if s.LimitChanges > 0 {
 		limit += ", changed " + words.Plural(s.LimitChanges, "time")

@@ -1,0 +1,62 @@
+package connect
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// askTimeout bounds the question what a server is that does not know a command.
+const askTimeout = time.Second
+
+// Explain is the text of an error that a client of the target has met, with what
+// to do where that is known, and with the server; source is where its URL comes
+// from. It has no password.
+func (t *Target) Explain(err error, source string) string {
+	text := err.Error()
+	if t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, redis.Nil.Error()) {
+		text = fmt.Sprintf("the sentinels know no master %q", t.opts.MasterName) // go-redis takes that for sentinels that are away
+	} else if advice := t.advice(text); advice != "" {
+		text += ": " + advice
+	}
+	return fmt.Sprintf("%s (%s, from %s)", text, strings.Join(t.opts.Addrs, ", "), source)
+}
+
+func (t *Target) advice(text string) string {
+	scheme := "redis"
+	if t.tls != nil {
+		scheme = "rediss"
+	}
+	switch {
+	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"):
+		return "check user and password in the URL"
+	case t.tls != nil && (strings.Contains(text, "no answer") || strings.Contains(text, "not answered within")):
+		return "if the server does not speak TLS, write redis in place of rediss"
+	case t.kind == cluster && strings.Contains(text, "cluster support disabled"):
+		return "it is no Cluster: use " + scheme + "://"
+	case t.kind == single && strings.Contains(text, "nknown command"):
+		if name := t.watched(); name != "" {
+			return fmt.Sprintf("this is a sentinel: use %s+sentinel://%s/%s", scheme, t.opts.Addrs[0], name)
+		}
+	}
+	return ""
+}
+
+// watched is the name of a master that the server, a sentinel, watches; "" if it is none.
+func (t *Target) watched() string {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	rdb := t.Client()
+	defer rdb.Close()
+	role, err := rdb.Do(ctx, "ROLE").Slice()
+	if err != nil || len(role) < 2 || role[0] != "sentinel" {
+		return ""
+	}
+	if names, _ := role[1].([]any); len(names) > 0 {
+		return fmt.Sprint(names[0])
+	}
+	return "MASTER"
+}
