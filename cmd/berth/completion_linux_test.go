@@ -35,7 +35,7 @@ func openTerminal(t *testing.T, url string, args ...string) (term *terminal, hom
 	var reader sync.WaitGroup
 	reader.Go(term.read)
 	t.Cleanup(func() {
-		shell.Process.Kill() // what still runs on the terminal ends by its hang-up
+		endSession(shell.Process.Pid)
 		shell.Wait()
 		master.Close()
 		reader.Wait()

@@ -73,11 +73,41 @@ func newTerminal(t *testing.T, args ...string) *terminal {
 		reader.Wait()
 	})
 	t.Cleanup(func() {
+		if shell.ProcessState == nil { // its number is its own until it has been waited for
+			endSession(shell.Process.Pid)
+		}
 		term.hangUp()
 		stop()
 	})
 	term.expect("ready> ")
 	return term
+}
+
+// endSession ends all processes of a session: of its jobs in the background a shell
+// that is killed tells nobody.
+func endSession(leader int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, _ := os.ReadFile(name) // it may have gone
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if f := strings.Fields(rest); len(f) > 3 && f[3] == strconv.Itoa(leader) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// TestSessionEndsWithItsTest, what it has in the background included.
+func TestSessionEndsWithItsTest(t *testing.T) {
+	var pid int
+	t.Run("test", func(t *testing.T) {
+		term := newTerminal(t, "bash", "--norc", "--noprofile", "--noediting", "-i")
+		term.send("sh -c 'echo $$ >job; exec sleep 100' &\n")
+		pid = term.number("job")
+	})
+	if !eventually(func() bool { return !running(pid) }) {
+		t.Errorf("process %d is still there", pid)
+	}
 }
 
 func openPTY(t *testing.T) (master, slave *os.File) {

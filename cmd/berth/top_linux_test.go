@@ -25,7 +25,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 	term, home := openTerminal(t, url, "bash", "--norc", "--noprofile", "--noediting", "-i")
 	term.dir = home
-	term.send("berth run -n 1 --label the-holder queue-of-two -- sleep 100 & berth run -n 1 queue-of-two -- sleep 100 &\n")
+	term.send("berth run -n 1 --label the-holder queue-of-two -- sleep 100 & berth run -n 1 -w 2m queue-of-two -- sleep 100 &\n") // no Redis any more: neither stays
 	if !eventually(func() bool { return strings.Contains(berth("show", "queue-of-two"), "1 waiting") }) {
 		t.Fatal("nobody waits")
 	}

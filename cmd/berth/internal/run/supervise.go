@@ -141,6 +141,7 @@ func (s *supervisor) untilNotice() time.Duration {
 	return time.Until(s.trust) - s.notice()
 }
 
+// notice is how long before the trust deadline the command is asked to end.
 func (s *supervisor) notice() time.Duration {
 	lasts := s.cfg.TTL
 	if s.cfg.MaxHold > 0 {
@@ -149,10 +150,11 @@ func (s *supervisor) notice() time.Duration {
 	return min(lasts/4, maxNotice)
 }
 
-// runsOut tells why the lease is about to run out.
+// runsOut tells why the lease is about to run out. Within a TTL of its longest time
+// a renewal could not have moved its end by a whole TTL.
 func (s *supervisor) runsOut() error {
 	away, _ := s.cfg.Health.Outage()
-	if s.cfg.MaxHold > 0 && away.IsZero() && time.Until(s.ends) < 2*s.notice() {
+	if s.cfg.MaxHold > 0 && away.IsZero() && time.Until(s.ends) < s.cfg.TTL {
 		return fmt.Errorf("it comes to its --max-hold of %v", s.cfg.MaxHold)
 	}
 	return errors.New("its lease could not be renewed and is about to run out")
