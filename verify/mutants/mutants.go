@@ -88,7 +88,7 @@ var grants = []Mutant{
 	},
 	{
 		Name: "barging", What: "a newcomer that fits passes the queue", Scenario: "clients", Caught: []string{"S4"},
-		Edits: []Edit{{script, "elseif waiting == 0 and used + weight <= limit", "elseif used + weight <= limit"}},
+		Edits: []Edit{{script, "elseif waiting == 0 and used + w <= limit", "elseif used + weight <= limit"}},
 	},
 	{
 		Name: "trust-from-reply", What: "the trust deadline is counted from the reply", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
