@@ -164,8 +164,9 @@ permit comes back when its holder crashes.`,
 	)
 	root.SetHelpCommand(helpCommand())
 	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		if args = cmd.Flags().Args(); cmd == root && len(args) > 0 { // "berth nosuch --help"
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		args := cmd.Flags().Args()
+		if cmd == root && len(args) > 0 { // "berth nosuch --help"
 			a.unknown = a.noCommand(cmd, args)
 			return
 		}
