@@ -77,5 +77,6 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns how much later i is than j.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Time returns the instant on the wall clock as it is set now, for people.
-func (i Instant) Time() time.Time { return time.Now().Add(i.Sub(Now())) }
+// Time returns the instant on the wall clock as it is set now. A deadline comes out early if the
+// process stands still between the two looks, and not late after a suspension.
+func (i Instant) Time() time.Time { return time.Now().Add(i.Sub(Exact())) }

@@ -21,6 +21,17 @@ func TestExactCountsSuspension(t *testing.T) {
 	}
 }
 
+// TestTimeCountsASuspensionThatNobodyHasSeen: a deadline on the wall clock is not later by it.
+func TestTimeCountsASuspensionThatNobodyHasSeen(t *testing.T) {
+	defer func() { base.Add(int64(10 * time.Second)); slept.Store(0); ahead.Store(0) }()
+	deadline := Exact().Add(time.Minute)
+	before := deadline.Time()
+	Suspend(10 * time.Second)
+	if earlier := before.Sub(deadline.Time()); earlier < 9*time.Second {
+		t.Errorf("after a suspension of 10 s the deadline is earlier by %v", earlier)
+	}
+}
+
 func TestExactFollowsABubble(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		before := Exact()
