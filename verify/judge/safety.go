@@ -169,7 +169,9 @@ func (r *Run) unqueued(o *Op) bool {
 // the next renewal, after a third of a TTL. Nor does a holder that was told go on.
 func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
 	for _, o := range grants(ops) {
-		if o.Lost != history.Never && o.Until > o.Lost.Add(o.TTL) {
+		// A grant that is repeated after the server's clock was stepped back lasts longer.
+		stepped := slices.ContainsFunc(run.Windows, func(w Window) bool { return w.Steps && span{w.From, w.To}.overlaps(o.Invoked, o.Lost) })
+		if o.Lost != history.Never && o.Until > o.Lost.Add(o.TTL) && !stepped {
 			v.add("S6", name, o.Lost, []*Op{o}, "a lost lease was trusted again")
 		}
 		for _, w := range run.Windows {
