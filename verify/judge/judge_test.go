@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -250,6 +251,21 @@ func TestLosses(t *testing.T) {
 			d.lost(id, 200)
 		}, ""},
 	})
+}
+
+// TestTrustBeyondALoss: a lease is not trusted for more than a TTL after it was lost, unless it was
+// granted before the server's clock was stepped back, and read again after that.
+func TestTrustBeyondALoss(t *testing.T) {
+	for want, steps := range map[string][]history.Time{"": {20}, "S6": {5, 60}} {
+		for _, back := range steps {
+			judged(t, []story{{fmt.Sprint("stepped back at ", back), func(d *diary) {
+				id := d.lease("s", 10, 0, 11, 40, 900, 0)
+				d.fault(back, back+1, history.Event{Steps: true})
+				d.fault(450, 451, history.Event{Steps: true, Breaks: true})
+				d.lost(id, 500)
+			}, want}})
+		}
+	}
 }
 
 // TestForgottenPlaces: a waiter whose place was forgotten has no claim to it.

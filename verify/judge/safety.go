@@ -169,9 +169,7 @@ func (r *Run) unqueued(o *Op) bool {
 // the next renewal, after a third of a TTL. Nor does a holder that was told go on.
 func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
 	for _, o := range grants(ops) {
-		// A grant that is repeated after the server's clock was stepped back lasts longer.
-		stepped := slices.ContainsFunc(run.Windows, func(w Window) bool { return w.Steps && span{w.From, w.To}.overlaps(o.Invoked, o.Lost) })
-		if o.Lost != history.Never && o.Until > o.Lost.Add(o.TTL) && !stepped {
+		if o.Lost != history.Never && o.Until > o.Lost.Add(o.TTL) && !run.lengthened(o) {
 			v.add("S6", name, o.Lost, []*Op{o}, "a lost lease was trusted again")
 		}
 		for _, w := range run.Windows {
@@ -184,6 +182,14 @@ func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
 			v.toldSoon(name, o, w, run, rules)
 		}
 	}
+}
+
+// lengthened reports whether the server's clock was stepped back while o was asked for: a grant
+// that is read again afterwards lasts longer than its TTL, on the server too.
+func (r *Run) lengthened(o *Op) bool {
+	return slices.ContainsFunc(r.Windows, func(w Window) bool {
+		return w.Steps && !w.Breaks && span{w.From, w.To}.overlaps(o.Invoked, o.Returned)
+	})
 }
 
 func (v *Verdict) toldSoon(name string, o *Op, w Window, run *Run, rules Rules) {
