@@ -16,7 +16,10 @@ var ErrMaxWait error = maxWait{}
 
 type maxWait struct{}
 
-func (maxWait) Error() string        { return "berthhttp: waited for MaxWait" }
+// Error implements error.
+func (maxWait) Error() string { return "berthhttp: waited for MaxWait" }
+
+// Is has errors.Is take it for a context.DeadlineExceeded.
 func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // ErrMaxWaiting: MaxWaiting requests of this process wait already.
