@@ -49,7 +49,7 @@ func crowded(algorithm string, over bool) *scene.Result {
 func sample(t *testing.T) *Report {
 	t.Helper()
 	return &Report{
-		Command: "berth lab <b>", At: time.Unix(1326437039, 0).UTC(), Store: "Redis 7.0.15", CPUs: 2, Seed: 1, DurationMS: 1000,
+		Command: "go run ./lab <b>", At: time.Unix(1326437039, 0).UTC(), Store: "Redis 7.0.15", CPUs: 2, Seed: 1, DurationMS: 1000,
 		PollMS: 10, Complete: true,
 		Results:   []*scene.Result{crowded("basic", true), crowded("berth", false)},
 		Scenarios: []scene.Scenario{scenario(t, "contention")},
