@@ -9,13 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/berth-go/berth/examples/internal/fleet"
+	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/examples/internal/store"
 )
@@ -37,12 +36,7 @@ func main() {
 	flag.IntVar(&s.limit, "limit", 5, "calls at once that the API allows")
 	flag.DurationVar(&s.takes, "takes", 30*time.Millisecond, "how long the API works on a call")
 	flag.Parse()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := run(ctx, os.Stdout, s); err != nil {
-		fmt.Fprintln(os.Stderr, "apicalls:", err)
-		os.Exit(1)
-	}
+	program.Run(func(ctx context.Context) error { return run(ctx, os.Stdout, s) })
 }
 
 func run(ctx context.Context, out io.Writer, s settings) error {

@@ -40,7 +40,7 @@ func newJob(t *testing.T) (job, *site, *redistest.Server) {
 	redis := redistest.Start(t)
 	j := job{
 		Redis: redis.URL(), Name: "test", Connect: s.addr(), PerHost: 2, Total: 7, Most: 150,
-		Timeout: time.Minute, TTL: 15 * time.Second, Patience: time.Minute,
+		Timeout: time.Minute, TTL: 15 * time.Second,
 	}
 	return j, s, redis
 }
@@ -95,7 +95,7 @@ func TestCrawlIsPoliteAndComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	judge(t, s, j, 1)
-	for _, want := range []string{"http://three.test   3        0      150", "Crawl-delay 1s", "no answer (503)", "no answer (0)"} {
+	for _, want := range []string{"http://three.test   3        0      150", "Crawl-delay 1s", "no robots.txt (503)", "no robots.txt (0)"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, &out)
 		}
@@ -158,18 +158,18 @@ func (s *site) again() (n int) {
 
 func openFrontier(t *testing.T, j job) *frontier {
 	t.Helper()
-	rdb, err := store.Connect(j.Redis)
+	redis, err := store.Open(j.Redis)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { rdb.Close() })
-	return &frontier{rdb, j}
+	t.Cleanup(redis.Close)
+	return newFrontier(redis.Redis, j)
 }
 
 // prepared notes a crawl of s, as crawl does before it starts processes.
 func prepared(t *testing.T, j *job, s *site) {
 	t.Helper()
-	pages, err := j.start(t.Context(), newClient(*j), s.seeds())
+	pages, err := j.start(t.Context(), newWeb(*j), s.seeds())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,20 +205,37 @@ func TestCrawlIsResumed(t *testing.T) {
 	judge(t, s, j, 1)
 }
 
-func TestRedisThatStaysAwayEndsTheCrawl(t *testing.T) {
+// Without Redis a crawl says so and waits, and it can be ended all the same.
+func TestInterruptWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	j, s, redis := newJob(t)
-	j.Patience, j.Timeout = time.Second, 2*time.Second
+	j.Timeout = 2 * time.Second
 	s.mark = 50
 	s.hold = make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := told{text: "redis does not answer", f: cancel}
 	done := make(chan error, 1)
-	go func() { done <- crawl(t.Context(), new(bytes.Buffer), j, s.seeds(), 2) }()
+	go func() { done <- crawl(ctx, &out, j, s.seeds(), 2) }()
 	<-s.full
 	redis.Kill()
 	close(s.hold)
 	if err := <-done; err == nil {
 		t.Error("it ended well")
 	}
+}
+
+// told calls f once text is written.
+type told struct {
+	text string
+	f    func()
+}
+
+func (w *told) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		w.f()
+	}
+	return len(p), nil
 }
 
 func TestSeedsThatAreNone(t *testing.T) {
@@ -260,30 +277,34 @@ func TestClean(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		answer string
+		status int
+		text   string
 		allows bool
 		atOnce int
 		hold   time.Duration
 	}{
-		"unknown":         {"", false, 1, 0},
-		"no answer":       {"0\n", false, 1, 0},
-		"none":            {"404\nUser-agent: *\nDisallow: /", true, 2, 0},
-		"refused":         {"403\n", true, 2, 0},
-		"elsewhere":       {"301\n", true, 2, 0},
-		"sick":            {"500\nUser-agent: *\nAllow: /", false, 1, 0},
-		"empty":           {"200\n", true, 2, 0},
-		"binary":          {"200\n\x00\xff\xfe\n:::\n\n", true, 2, 0},
-		"disallowed":      {"200\nUser-agent: *\nDisallow: /", false, 2, 0},
-		"of another":      {"200\nUser-agent: other\nDisallow: /", true, 2, 0},
-		"ours":            {"200\nUser-agent: *\nAllow: /\nUser-agent: " + agent + "\nDisallow: /", false, 2, 0},
-		"delay":           {"200\nUser-agent: *\nCrawl-delay: 2.5", true, 1, 2500 * time.Millisecond},
-		"endless delay":   {"200\nUser-agent: *\nCrawl-delay: 1e300", false, 1, 0},
-		"long delay":      {"200\nUser-agent: *\nCrawl-delay: 61", false, 1, 0},
-		"rate":            {"200\nUser-agent: *\nrequest-rate: 3/1m", true, 3, time.Minute},
-		"rate of nothing": {"200\nUser-agent: *\nRequest-rate: 0/1", true, 2, 0},
-		"delay and rate":  {"200\nUser-agent: *\nCrawl-delay: 9\nRequest-rate: 3/1", true, 1, 9 * time.Second},
+		"no answer":                   {0, "", false, 1, 0},
+		"none":                        {404, "User-agent: *\nDisallow: /", true, 2, 0},
+		"refused":                     {403, "", true, 2, 0},
+		"elsewhere":                   {301, "", true, 2, 0},
+		"sick":                        {500, "User-agent: *\nAllow: /", false, 1, 0},
+		"unknown":                     {700, "", false, 1, 0},
+		"empty":                       {200, "", true, 2, 0},
+		"binary":                      {200, "\x00\xff\xfe\n:::\n\n", true, 2, 0},
+		"disallowed":                  {200, "User-agent: *\nDisallow: /", false, 2, 0},
+		"of another":                  {200, "User-agent: other\nDisallow: /", true, 2, 0},
+		"ours":                        {200, "User-agent: *\nAllow: /\nUser-agent: " + agent + "\nDisallow: /", false, 2, 0},
+		"delay":                       {200, "User-agent: *\nCrawl-delay: 2.5", true, 1, 2500 * time.Millisecond},
+		"endless delay":               {200, "User-agent: *\nCrawl-delay: 1e300", false, 1, 0},
+		"long delay":                  {200, "User-agent: *\nCrawl-delay: 61", false, 1, 0},
+		"rate":                        {200, "User-agent: *\nrequest-rate: 3/1m", true, 3, time.Minute},
+		"above the total":             {200, "User-agent: *\nrequest-rate: 30/1m", true, 7, time.Minute},
+		"rate of a file that is none": {404, "Request-rate: 3/1m", true, 2, 0},
+		"rate of nothing":             {200, "User-agent: *\nRequest-rate: 0/1", true, 2, 0},
+		"delay and rate":              {200, "User-agent: *\nCrawl-delay: 9\nRequest-rate: 3/1", true, 1, 9 * time.Second},
 	} {
-		r := parseRules([]byte(tt.answer), 2)
+		j := job{PerHost: 2, Total: 7, Robots: map[string]answer{"http://x.test": {Status: tt.status, Body: []byte(tt.text)}}}
+		r := j.rules("http://x.test")
 		if ok := r.allows(&url.URL{Path: "/x"}); ok != tt.allows || r.atOnce != tt.atOnce || r.hold != tt.hold {
 			t.Errorf("%s: allowed %v, %d at once for %v: want %v, %d, %v", name, ok, r.atOnce, r.hold, tt.allows, tt.atOnce, tt.hold)
 		}
@@ -295,7 +316,8 @@ func TestRules(t *testing.T) {
 func TestClaimRunsOut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Shared(t)
-	f := openFrontier(t, job{Redis: redis.URL(), Name: redis.Prefix(t), Most: 10, Timeout: -1}) // it runs out at once
+	f := openFrontier(t, job{Redis: redis.URL(), Name: redis.Prefix(t), Most: 10, TTL: time.Minute, Timeout: -1, // it runs out at once
+		Robots: map[string]answer{"http://a.test": {Status: 404}}})
 	page := &url.URL{Scheme: "http", Host: "a.test", Path: "/"}
 	if err := f.add(t.Context(), []*url.URL{page, page}); err != nil {
 		t.Fatal(err)
@@ -306,11 +328,9 @@ func TestClaimRunsOut(t *testing.T) {
 		}
 	}
 	for range 2 { // the second is too late
-		if err := f.finish(t.Context(), hostOf(page), page.String(), fetched, []*url.URL{page}); err != nil {
-			t.Error(err)
-		}
+		f.finish(hostOf(page), page.String(), fetched, []*url.URL{page})
 	}
-	if n, err := f.counts(t.Context(), hostOf(page)); err != nil || n != [4]int64{0, 1} {
+	if n, err := f.counts(hostOf(page)); err != nil || n != [4]int64{0, 1} {
 		t.Errorf("%v, %v", n, err)
 	}
 }

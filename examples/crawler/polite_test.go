@@ -50,23 +50,20 @@ func bubble(t *testing.T, j job, hosts []string, f func(*site, *berthtest.Store)
 		s := serveSite(listener)
 		s.mark = 20
 		maps.DeleteFunc(s.hosts, func(name string, _ *siteHost) bool { return !slices.Contains(hosts, name) })
-		client := newClient(j)
+		client := newWeb(j)
 		client.Transport.(*http.Transport).DialContext = listener.dial
 		pages, err := j.start(t.Context(), client, s.seeds())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (&frontier{store.Redis(), j}).add(t.Context(), pages); err != nil {
+		if err := newFrontier(store.Redis(), j).add(t.Context(), pages); err != nil {
 			t.Fatal(err)
 		}
 		var workers sync.WaitGroup
 		for range 2 {
-			w, err := newWorker(store.Redis(), store.Client(berth.Prefix("crawler")), client, j)
-			if err != nil {
-				t.Fatal(err)
-			}
+			berths := store.Client(berth.Prefix("crawler"))
 			workers.Go(func() {
-				if err := w.run(t.Context()); err != nil {
+				if err := j.run(t.Context(), store.Redis(), berths, client); err != nil {
 					t.Error(err)
 				}
 			})
@@ -83,7 +80,7 @@ func bubble(t *testing.T, j job, hosts []string, f func(*site, *berthtest.Store)
 func bubbleJob() job {
 	return job{
 		Name: "test", PerHost: 2, Total: 7, Most: 150,
-		Timeout: 1500 * time.Millisecond, TTL: 15 * time.Second, Patience: time.Minute,
+		Timeout: 1500 * time.Millisecond, TTL: 15 * time.Second,
 	}
 }
 
@@ -121,7 +118,7 @@ func TestNothingIsFetchedWithoutRedis(t *testing.T) {
 				away(store)
 				<-time.After(j.TTL)
 				before := s.count()
-				<-time.After(j.Patience / 2)
+				<-time.After(30 * time.Second)
 				if n := s.count() - before; n != 0 {
 					t.Errorf("%d requests without a permit", n)
 				}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"net/http"
@@ -27,29 +26,25 @@ type rules struct {
 // Request-rate: 3/10s is a widespread extension: 3 pages in 10 seconds.
 var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*([1-9]\d{0,5})/(\d{1,6})([smh]?)`)
 
-// parseRules reads what a host answered (see fetchRobots), by RFC 9309: no file (4xx)
-// allows everything, no answer (5xx, time-out) forbids everything.
+// rules reads the host's robots.txt by RFC 9309: no file (4xx) allows everything, no
+// answer (5xx, time-out) forbids everything.
 //
 // A limit on the rate becomes one on what runs at once by counting each request
 // for longer than it takes: one permit that is held for 2 seconds is a
 // Crawl-delay of 2, three permits held for 10 seconds are a Request-rate of 3/10s.
-func parseRules(answer []byte, atOnce int) rules {
-	first, body, _ := bytes.Cut(answer, []byte("\n"))
-	status, err := strconv.Atoi(string(first))
-	if err != nil || status == 0 || status >= http.StatusInternalServerError {
-		return rules{atOnce: 1, note: fmt.Sprintf("no answer (%d): nothing fetched", status)}
-	}
+func (j job) rules(host string) rules {
+	file := j.Robots[host]
 	// A redirect may lead to a host whose permit nobody has: it is no file.
-	if status >= http.StatusMultipleChoices {
-		body = nil
+	if class := file.Status / 100; class == 3 || class == 4 {
+		file = answer{Status: http.StatusNotFound}
 	}
-	data, err := robotstxt.FromBytes(body)
-	if err != nil {
-		return rules{atOnce: 1, note: "unreadable: nothing fetched"}
+	robots, err := robotstxt.FromStatusAndBytes(file.Status, file.Body)
+	if err != nil || file.Status >= http.StatusInternalServerError {
+		return rules{atOnce: 1, note: fmt.Sprintf("no robots.txt (%d): nothing fetched", file.Status)}
 	}
-	r := rules{group: data.FindGroup(agent), atOnce: atOnce}
+	r := rules{group: robots.FindGroup(agent), atOnce: j.PerHost}
 	// Whichever agent a rate is for: more politeness than was asked for does no harm.
-	for _, m := range requestRate.FindAllSubmatch(body, -1) {
+	for _, m := range requestRate.FindAllSubmatch(file.Body, -1) {
 		r.atOnce, _ = strconv.Atoi(string(m[1])) // digits, and few
 		r.hold, _ = time.ParseDuration(string(m[2]) + cmp.Or(string(m[3]), "s"))
 		r.note = string(m[0])
@@ -60,6 +55,7 @@ func parseRules(answer []byte, atOnce int) rules {
 	if r.hold < 0 || r.hold > maxHold { // a negative one, or one too large for a number
 		return rules{atOnce: 1, note: "too long a delay: nothing fetched"}
 	}
+	r.atOnce = min(r.atOnce, j.Total)
 	return r
 }
 

@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/berth-go/berth/examples/internal/fleet"
 	"github.com/berth-go/berth/examples/internal/postgres"
+	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/examples/internal/store"
 )
@@ -41,12 +40,7 @@ func main() {
 	flag.IntVar(&s.limit, "limit", 4, "queries at once, all processes together")
 	flag.IntVar(&s.n, "rows", 50_000, "rows of the table")
 	flag.Parse()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := run(ctx, os.Stdout, s); err != nil {
-		fmt.Fprintln(os.Stderr, "database:", err)
-		os.Exit(1)
-	}
+	program.Run(func(ctx context.Context) error { return run(ctx, os.Stdout, s) })
 }
 
 func run(ctx context.Context, out io.Writer, s settings) error {

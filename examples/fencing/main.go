@@ -9,25 +9,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/examples/internal/postgres"
+	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/examples/internal/store"
 )
 
 func main() {
 	dsn := flag.String("database", "", "`address` of a PostgreSQL; default: one of its own")
 	flag.Parse()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	if err := run(ctx, os.Stdout, *dsn); err != nil {
-		fmt.Fprintln(os.Stderr, "fencing:", err)
-		os.Exit(1)
-	}
+	program.Run(func(ctx context.Context) error { return run(ctx, os.Stdout, *dsn) })
 }
 
 func run(ctx context.Context, out io.Writer, dsn string) error {
@@ -53,10 +47,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 			return err
 		}
 		defer side.Close()
-		if sides[i], err = store.Connect(side.URL); err != nil {
-			return err
-		}
-		defer sides[i].Close()
+		sides[i] = side.Redis
 	}
 	return story(ctx, out, f, sides[0], sides[1])
 }

@@ -13,34 +13,38 @@ import (
 
 // Store is a Redis that a program and its child processes share.
 type Store struct {
-	URL      string               // for Connect, in this process or another
+	URL      string // for Client, in another process
+	Redis    *redis.Client
 	embedded *miniredis.Miniredis // nil: none; it keeps nothing and ends with this process
 }
 
 // Open returns the Redis at url, or starts an embedded one, on a free port of the
-// loopback interface, if url is empty.
-func Open(url string) (*Store, error) {
-	if url != "" {
-		return &Store{URL: url}, nil
+// loopback interface, if url is empty. Close it.
+func Open(url string) (s *Store, err error) {
+	s = &Store{URL: url}
+	if url == "" {
+		s.embedded = miniredis.NewMiniRedis()
+		s.embedded.ClockTTL(true) // keys expire as time goes by, as in a real server
+		if err := s.embedded.Start(); err != nil {
+			return nil, err
+		}
+		s.URL = "redis://" + s.embedded.Addr()
 	}
-	embedded := miniredis.NewMiniRedis()
-	embedded.ClockTTL(true) // keys expire as time goes by, as in a real server
-	if err := embedded.Start(); err != nil {
-		return nil, err
-	}
-	return &Store{"redis://" + embedded.Addr(), embedded}, nil
+	s.Redis, err = connect(s.URL)
+	return s, err
 }
 
-// Close ends an embedded store. Any other stays as it is.
+// Close ends the connections, and an embedded store. Any other stays as it is.
 func (s *Store) Close() {
+	_ = s.Redis.Close()
 	if s.embedded != nil {
 		s.embedded.Close()
 	}
 }
 
-// Connect returns a client for a URL of the forms redis://, rediss:// and
+// connect returns a client for a URL of the forms redis://, rediss:// and
 // unix://.
-func Connect(url string) (*redis.Client, error) {
+func connect(url string) (*redis.Client, error) {
 	opts, err := redis.ParseURL(url)
 	if err != nil {
 		// Not the error itself: it quotes the URL, password and all.
@@ -55,7 +59,7 @@ func Connect(url string) (*redis.Client, error) {
 
 // Client returns a client for a URL, and a berth on it. Close both, the berth first.
 func Client(url string, opts ...berth.ClientOption) (*redis.Client, *berth.Client, error) {
-	rdb, err := Connect(url)
+	rdb, err := connect(url)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+const (
+	agent = "berth-crawler"
+	most  = 1 << 20 // bytes of a page or a robots.txt that are looked at
+)
+
+// newWeb returns what makes the requests. A redirect is a link like any other: its
+// target's host has a limit of its own.
+func newWeb(j job) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, cmp.Or(j.Connect, addr))
+	}
+	return &http.Client{
+		Transport: transport, Timeout: j.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// start reads the seeds, takes the crawl's hosts from them and asks each for its
+// robots.txt, for all processes.
+func (j *job) start(ctx context.Context, web *http.Client, seeds []string) (pages []*url.URL, err error) {
+	for _, seed := range seeds {
+		page, err := url.Parse(seed)
+		if err != nil || !clean(page) {
+			return nil, fmt.Errorf("%q is no URL to start from: write http://host/path", seed)
+		}
+		pages = append(pages, page)
+	}
+	j.Robots = map[string]answer{}
+	for _, page := range pages {
+		host := hostOf(page)
+		if _, known := j.Robots[host]; !known {
+			j.Robots[host] = get(ctx, web, host+"/robots.txt")
+		}
+	}
+	return pages, nil
+}
+
+// fetch fetches a page and returns what came of it and the pages that it links to.
+func fetch(ctx context.Context, web *http.Client, page string) (outcome float64, links []*url.URL) {
+	a := get(ctx, web, page)
+	if a.moved != nil {
+		return fetched, []*url.URL{a.moved}
+	}
+	doc, err := html.Parse(bytes.NewReader(a.Body))
+	if err != nil || a.Status != http.StatusOK {
+		return failed, nil
+	}
+	for n := range doc.Descendants() {
+		for _, attr := range n.Attr {
+			if u, err := a.page.Parse(attr.Val); err == nil && n.DataAtom == atom.A && attr.Key == "href" {
+				links = append(links, u)
+			}
+		}
+	}
+	return fetched, links
+}
+
+// answer is what a host said to a request for a page.
+type answer struct {
+	Status      int // 0: nothing, or not all of it
+	Body        []byte
+	page, moved *url.URL // moved: where it is now; nil: there
+}
+
+func get(ctx context.Context, web *http.Client, page string) answer {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
+	if err != nil {
+		return answer{}
+	}
+	req.Header.Set("User-Agent", agent+"/1.0")
+	resp, err := web.Do(req)
+	if err != nil {
+		return answer{}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return answer{}
+	}
+	a := answer{Status: resp.StatusCode, Body: body, page: req.URL}
+	if a.Status/100 == 3 {
+		a.moved, _ = resp.Location() // nil if it does not say
+	}
+	return a
+}
+
+// clean writes the URL of a page in the one form in which the crawl knows it; false if
+// it is none that can be fetched.
+func clean(u *url.URL) bool {
+	u.Host, u.User, u.Fragment, u.RawFragment = strings.ToLower(u.Host), nil, "", ""
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// hostOf returns the host of a page as the crawl names it: http://example.com
+func hostOf(page *url.URL) string { return page.Scheme + "://" + page.Host }

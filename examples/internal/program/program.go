@@ -1,0 +1,22 @@
+// Package program has what the main function of every example does at its end.
+package program
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+// Run runs f, whose context ends on SIGINT and SIGTERM. If f fails, it prints the error
+// after the program's name and exits with code 1.
+func Run(f func(context.Context) error) {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if err := f(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
+		os.Exit(1)
+	}
+}
