@@ -2,12 +2,11 @@ package report
 
 import (
 	"bytes"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/berth-go/berth/internal/chart/charttest"
 	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/lab/internal/scene"
 )
@@ -106,27 +105,13 @@ func TestPageShowsMomentsOverTheLimit(t *testing.T) {
 	}
 }
 
-// On a narrow screen tables scroll in boxes of their own, and drawings are small
-// enough for their words to be read.
 func TestPageFitsANarrowScreen(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	if err := sample(t).HTML(&b); err != nil {
 		t.Fatal(err)
 	}
-	tables, boxed := regexp.MustCompile(`<table`), regexp.MustCompile(`<div class="scroll">\s*<table`)
-	if all, good := len(tables.FindAll(b.Bytes(), -1)), len(boxed.FindAll(b.Bytes(), -1)); all == 0 || good != all {
-		t.Errorf("%d of %d tables are in a box that scrolls", good, all)
-	}
-	drawings := regexp.MustCompile(`viewBox="0 0 ([0-9]+)`).FindAllSubmatch(b.Bytes(), -1)
-	if len(drawings) == 0 {
-		t.Error("no drawing")
-	}
-	for _, d := range drawings {
-		if width, err := strconv.Atoi(string(d[1])); err != nil || width > 560 {
-			t.Errorf("a drawing is %s wide", d[1])
-		}
-	}
+	charttest.FitsANarrowScreen(t, b.Bytes())
 }
 
 func TestTimelineDrawsEachBelief(t *testing.T) {
