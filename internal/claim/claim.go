@@ -100,7 +100,7 @@ type Claim struct {
 	capped  bool // renewed up to its MaxHold: nothing can extend it
 	wasHeld bool // Leaving: its holder had not been told of a loss when it gave it back,
 	live    bool // and could rely on it until then
-	copies  int  // Leaving: releases of unknown outcome
+	copies  int  // Detaching: moves of unknown outcome; Leaving: releases
 
 	cause error // of the last failure of an operation that is still wanted
 }

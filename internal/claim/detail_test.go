@@ -545,6 +545,16 @@ func TestDetachRejectedKeepsTheLease(t *testing.T) {
 		t.Errorf("state %d after the release", l.State)
 	}
 	l = newLife()
+	asking(l)
+	l.Failed(&protocol.Op{Verb: protocol.Acquire}, errUnknown, l.now)
+	l.answer(granted(ttl))
+	l.Detach("chan.handle", l.now)
+	l.sent()
+	l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now)
+	if l.State != Held {
+		t.Errorf("state %d, for a copy of its acquire may be on its way", l.State)
+	}
+	l = newLife()
 	detaching(l)
 	if effect := l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now); effect != 0 || l.State != Detaching {
 		t.Errorf("a renewal of before: effects %b, state %d", effect, l.State)

@@ -115,7 +115,7 @@ func (c *Claim) leave(why error, now clock.Instant) Effect {
 	if c.State == Adopting {
 		c.other = "" // that id is for others to adopt, if it has not moved
 	}
-	c.State, c.due, c.until, c.cause = Leaving, clock.Never, clock.Never, nil
+	c.State, c.due, c.until, c.cause, c.copies = Leaving, clock.Never, clock.Never, nil, 0
 	c.giveUp = max(c.Trust, now.Add(c.Lease.TTL)).Add(Timeout)
 	if c.Err == nil {
 		c.Err = why
@@ -137,10 +137,10 @@ func (c *Claim) end(why error) Effect {
 func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 	c.cause = err
 	if errors.Is(err, protocol.ErrUnknown) {
-		switch op.Verb {
-		case protocol.Acquire, protocol.Move:
+		if op.Verb == protocol.Acquire || op.Verb == protocol.Move {
 			c.late = now.Add(protocol.Late)
-		case protocol.Release:
+		}
+		if op.Verb == protocol.Move || op.Verb == protocol.Release {
 			c.copies++
 		}
 	}
@@ -156,7 +156,7 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 		return c.end(err)
 	case c.State == Asking, c.State == Queued, c.State == Confirming, c.State == Adopting:
 		return c.leave(err, now)
-	case c.State == Detaching && op.Verb == protocol.Move && !sent:
+	case c.State == Detaching && op.Verb == protocol.Move && c.copies == 0:
 		c.other = ""
 		return c.held(now) | c.notRenewed(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move:
@@ -236,7 +236,7 @@ func (c *Claim) notReleased(err error) Effect {
 
 // Detach gives the lease away to whoever adopts id; Report tells what came of it.
 func (c *Claim) Detach(id string, now clock.Instant) Effect {
-	c.State, c.other, c.due, c.until = Detaching, id, clock.Never, now.Add(Timeout)
+	c.State, c.other, c.due, c.until, c.copies = Detaching, id, clock.Never, now.Add(Timeout), 0
 	return Send
 }
 

@@ -48,9 +48,13 @@ func (v *Verdict) once(name string, o *Op, all []*Op, run *Run) {
 
 // ended checks S6 the other way round: nobody ends a lease of these runs but its
 // holder, so who is told of a loss before its trust deadline was told a lie, unless
-// the server may have forgotten the lease.
+// the server may have forgotten the lease, or its holder does not know whether it has
+// given it away.
 func (v *Verdict) ended(name string, ops []*Op, run *Run) {
 	for _, o := range grants(ops) {
+		if d := o.Released; d.Verb == history.Detach && d.Invoked < o.Lost && d.Outcome == history.Unknown {
+			continue
+		}
 		if early := o.Until.Sub(o.Lost); o.Lost != history.Never && early > time.Millisecond && !run.broken(o.Invoked, o.Lost) {
 			v.add("S6", name, o.Lost, []*Op{o}, "its holder was told of a loss %v before its trust deadline", early)
 		}

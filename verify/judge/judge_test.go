@@ -39,19 +39,19 @@ func (d *diary) lease(name string, asked, queued, granted, returned, until histo
 }
 
 func (d *diary) release(lease int, name string, from, to history.Time) {
-	d.ops++
-	e := history.Event{Op: d.ops, Lease: lease, Verb: history.Release, Name: name, Kind: history.Invoke}
-	d.write(from, e)
-	e.Kind, e.Outcome = history.Return, history.OK
-	d.write(to, e)
+	d.over(lease, name, from, to, history.Event{Verb: history.Release, Outcome: history.OK})
 }
 
 // detach gives a lease away.
 func (d *diary) detach(lease int, name, handle string, from, to history.Time) {
+	d.over(lease, name, from, to, history.Event{Verb: history.Detach, Outcome: history.OK, Handle: handle})
+}
+
+// over is a release, or a Detach, that returned with what e says.
+func (d *diary) over(lease int, name string, from, to history.Time, e history.Event) {
 	d.ops++
-	e := history.Event{Op: d.ops, Lease: lease, Verb: history.Detach, Name: name, Kind: history.Invoke}
-	d.write(from, e)
-	e.Kind, e.Outcome, e.Handle = history.Return, history.OK, handle
+	d.write(from, history.Event{Op: d.ops, Lease: lease, Verb: e.Verb, Name: name, Kind: history.Invoke})
+	e.Op, e.Lease, e.Name, e.Kind = d.ops, lease, name, history.Return
 	d.write(to, e)
 }
 
@@ -250,6 +250,21 @@ func TestLosses(t *testing.T) {
 			d.fault(13, 14, history.Event{Breaks: true})
 			d.lost(id, 200)
 		}, ""},
+		{"told before it, in a Detach of unknown outcome", func(d *diary) {
+			id := d.lease("s", 10, 0, 11, 12, 300, 0)
+			d.over(id, "s", 150, 201, history.Event{Verb: history.Detach, Outcome: history.Unknown})
+			d.lost(id, 200)
+		}, ""},
+		{"told before it, in a Detach that was refused", func(d *diary) {
+			id := d.lease("s", 10, 0, 11, 12, 300, 0)
+			d.over(id, "s", 150, 201, history.Event{Verb: history.Detach, Outcome: history.Refused})
+			d.lost(id, 200)
+		}, "S6"},
+		{"told before it, in a release of unknown outcome", func(d *diary) {
+			id := d.lease("s", 10, 0, 11, 12, 300, 0)
+			d.over(id, "s", 150, 201, history.Event{Verb: history.Release, Outcome: history.Unknown})
+			d.lost(id, 200)
+		}, "S6"},
 	})
 }
 

@@ -36,11 +36,12 @@ type Op struct {
 
 // Call is a release, or a Detach.
 type Call struct {
+	Verb              history.Verb
 	Invoked, Returned history.Time
 	Outcome           history.Outcome
 }
 
-var noCall = Call{history.Never, history.Never, history.Unknown}
+var noCall = Call{Invoked: history.Never, Returned: history.Never, Outcome: history.Unknown}
 
 // Held reports whether the request was granted, as far as its client knows.
 func (o *Op) Held() bool { return o.Outcome == history.OK }
@@ -176,7 +177,7 @@ func (o *Op) lease(e history.Event) {
 	case e.Verb == history.Drop:
 		o.Dropped = e.At
 	case e.Kind == history.Invoke:
-		o.Released.Invoked = e.At
+		o.Released.Verb, o.Released.Invoked = e.Verb, e.At
 	case e.Verb == history.Detach && e.Outcome == history.Refused: // it is held as before
 		o.Released = noCall
 	case e.Kind == history.Return:
