@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,6 +22,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Under nohup a hang-up is ignored, and by all child processes too, unless it is caught.
+	if signal.Ignored(syscall.SIGHUP) && filepath.Base(os.Args[0]) != "berth" {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	testscript.Main(m, map[string]func(){"berth": main})
 }
 
