@@ -150,23 +150,42 @@ func (s *inSlot) finish() {
 	s.CloseSlot(s.T, s.slot, s.to)
 }
 
+func held() [][]Op { return [][]Op{ask(0, 2, 1)} }
+
+func crowded() [][]Op {
+	return [][]Op{append(ask(0, 2, 1), ask(1, 2, 1)...), append(ask(2, 2, 1), ask(3, 2, 1)...)}
+}
+
+// open is a semaphore in an open slot: the calls before it was opened, and what is tried then.
+type open struct {
+	before [][]Op
+	then   func(s *inSlot)
+}
+
+// inOpenSlot runs the tests one after the other; each ends with the slot closed, and all well.
+func inOpenSlot(t *testing.T, tests map[string]open) {
+	c := newResharded(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := c.on(t, test.before...)
+			test.then(s)
+			s.finish()
+			s.endsWell()
+		})
+	}
+}
+
 func TestOpenSlot(t *testing.T) {
 	t.Parallel()
-	c := newResharded(t)
 	tries := func(t *Terms) { t.Wait = false }
-	held := [][]Op{ask(0, 2, 1)}
-	crowded := [][]Op{append(ask(0, 2, 1), ask(1, 2, 1)...), append(ask(2, 2, 1), ask(3, 2, 1)...)}
-	for name, test := range map[string]struct {
-		before [][]Op
-		then   func(s *inSlot)
-	}{
-		"a lease is renewed and released": {held, func(s *inSlot) {
+	inOpenSlot(t, map[string]open{
+		"a lease is renewed and released": {held(), func(s *inSlot) {
 			s.want(renew(0), Renewed)
 			s.want(renew(0), Renewed)
 			s.want(back(0), Released)
 			s.want(ask(1, 2, 1), Granted)
 		}},
-		"a lease has moved": {held, func(s *inSlot) {
+		"a lease has moved": {held(), func(s *inSlot) {
 			s.move(s.key.State)
 			s.want(renew(0), Renewed)
 			s.want(ask(1, 2, 1), Granted)
@@ -174,7 +193,7 @@ func TestOpenSlot(t *testing.T) {
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
 		}},
-		"another one would need a second key": {held, func(s *inSlot) {
+		"another one would need a second key": {held(), func(s *inSlot) {
 			s.refused("renew", "release", "acquire again")
 			s.want(renew(0), Renewed)
 			s.finish()
@@ -191,7 +210,7 @@ func TestOpenSlot(t *testing.T) {
 			s.want(ask(2, 1, 1), Granted)
 			s.want(back(2), Released)
 		}},
-		"both keys stay": {crowded, func(s *inSlot) {
+		"both keys stay": {crowded(), func(s *inSlot) {
 			s.want(renew(0), Renewed)
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
@@ -199,55 +218,60 @@ func TestOpenSlot(t *testing.T) {
 			s.want(beat(3), Granted)
 			s.want(ask(0, 2, 1), Granted)
 		}},
-		"both keys have moved": {crowded, func(s *inSlot) {
+		"both keys have moved": {crowded(), func(s *inSlot) {
 			s.move(s.key.State, s.key.Order())
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
 			s.want(ask(0, 2, 1), Queued)
 		}},
-		"the hash has moved": {crowded, func(s *inSlot) {
+	})
+}
+
+func TestHalfMovedInAnOpenSlot(t *testing.T) {
+	t.Parallel()
+	inOpenSlot(t, map[string]open{
+		"the hash has moved": {crowded(), func(s *inSlot) {
 			s.move(s.key.State)
 			s.refused()
 			s.move(s.key.Order())
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
 		}},
-		"the sorted set has moved": {crowded, func(s *inSlot) {
+		"the sorted set has moved": {crowded(), func(s *inSlot) {
 			s.move(s.key.Order())
 			s.refused()
 			s.move(s.key.State)
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
 		}},
-		"deleted while the hash has moved": {crowded, func(s *inSlot) {
-			s.move(s.key.State)
-			s.deleted()
-		}},
-		"deleted while the sorted set has moved": {crowded, func(s *inSlot) {
-			s.move(s.key.Order())
-			s.deleted()
-		}},
-		"deleted, with a lease alone": {held, (*inSlot).deleted},
-		"the hash has moved, and all leases have run out": {crowded, func(s *inSlot) {
+		"the hash has moved, and all leases have run out": {crowded(), func(s *inSlot) {
 			s.runOut()
 			s.move(s.key.State)
 			s.refused()
 			s.move(s.key.Order())
 			s.want(ask(1, 2, 1), Granted)
 		}},
-		"the sorted set has moved, and all leases have run out": {crowded, func(s *inSlot) {
+		"the sorted set has moved, and all leases have run out": {crowded(), func(s *inSlot) {
 			s.runOut()
 			s.move(s.key.Order())
 			s.refused()
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := c.on(t, test.before...)
-			test.then(s)
-			s.finish()
-			s.endsWell()
-		})
-	}
+	})
+}
+
+func TestDeleteInAnOpenSlot(t *testing.T) {
+	t.Parallel()
+	inOpenSlot(t, map[string]open{
+		"deleted while the hash has moved": {crowded(), func(s *inSlot) {
+			s.move(s.key.State)
+			s.deleted()
+		}},
+		"deleted while the sorted set has moved": {crowded(), func(s *inSlot) {
+			s.move(s.key.Order())
+			s.deleted()
+		}},
+		"deleted, with a lease alone": {held(), (*inSlot).deleted},
+	})
 }
 
 // deleted deletes the semaphore, wherever its keys are.
