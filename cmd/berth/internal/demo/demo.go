@@ -138,8 +138,7 @@ func (s Summary) Print(w io.Writer) error {
 	b.WriteString("\nWhat the workers themselves report:\n\n")
 	row("grants", "%d in %.1fs, to %d worker processes", s.Grants, s.Seconds, s.Workers)
 	row("most held at once", "%d: limit %d %s", s.MostHeld, s.Limit, verdict(s.LimitKept, "kept", "EXCEEDED"))
-	row("order", "%s: %d times one waited ahead of another, %d overtaken",
-		verdict(s.OrderKept, "kept", "BROKEN"), s.Pairs, s.Overtaken)
+	row("order", "%s: %d waited in line, %d overtaken", verdict(s.OrderKept, "kept", "BROKEN"), s.Waited, s.Overtaken)
 	row("hand-off", "p50 %.1fms, p99 %.1fms, of %d: from giving back to the next at work",
 		s.HandOffP50MS, s.HandOffP99MS, s.HandOffs)
 	if c := s.Crash; c == nil {

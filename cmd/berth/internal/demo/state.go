@@ -39,7 +39,7 @@ func (s *State) handle(e event, view View) {
 // holding returns the newest hold of a worker.
 func (s *State) holding(worker int) *hold {
 	for _, h := range slices.Backward(s.tally.holds) {
-		if h.worker == worker {
+		if h.Client == worker {
 			return h
 		}
 	}
@@ -51,13 +51,13 @@ func (s *State) start(e event, view View) {
 	if h.slot < len(s.slots) {
 		// Reports of different workers can arrive in another order than they
 		// were made; tokens tell.
-		if last := s.slots[h.slot]; last == nil || last.token < h.token {
+		if last := s.slots[h.slot]; last == nil || last.Token < h.Token {
 			s.slots[h.slot] = h
 		}
 	}
-	if d := s.dead; d != nil && d.slot == h.slot && h.token > d.token {
+	if d := s.dead; d != nil && d.slot == h.slot && h.Token > d.Token {
 		s.dead = nil
-		s.say(view, e.At, true, "slot %d came back: worker %d has it, %.2fs after the kill", h.slot, e.worker, (e.At - d.end).Seconds())
+		s.say(view, e.At, true, "slot %d came back: worker %d has it, %.2fs after the kill", h.slot, e.worker, (e.At - d.End).Seconds())
 		return
 	}
 	s.say(view, e.At, false, "worker %d takes slot %d", e.worker, e.Slot)
@@ -66,15 +66,15 @@ func (s *State) start(e event, view View) {
 // killOne kills a worker in the middle of its work, if there is one.
 func (s *State) killOne(workers *workers, view View) bool {
 	for _, h := range s.slots {
-		if h == nil || h.end != 0 || clock()-h.start > h.work/2 {
+		if h == nil || h.End != 0 || clock()-h.Start > h.work/2 {
 			continue
 		}
 		at := clock()
-		workers.kill(h.worker)
-		s.tally.add(event{Kind: killed, At: at, worker: h.worker})
+		workers.kill(h.Client)
+		s.tally.add(event{Kind: killed, At: at, worker: h.Client})
 		s.dead = h
 		s.say(view, at, true, "worker %d is killed (-9) while it holds slot %d; its lease lasts up to %.1fs",
-			h.worker, h.slot, ttl.Seconds())
+			h.Client, h.slot, ttl.Seconds())
 		return true
 	}
 	return false

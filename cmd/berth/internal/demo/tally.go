@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/quantile"
 )
 
@@ -18,11 +19,9 @@ type Summary struct {
 	Grants    int     `json:"grants"`
 	MostHeld  int     `json:"most_held"`
 	LimitKept bool    `json:"limit_kept"`
-	// Pairs is how many times a worker asked when another knew that it was in line,
-	// and both were granted later; Overtaken, how many of them in the other order.
-	Pairs     int  `json:"pairs_compared"`
-	Overtaken int  `json:"pairs_overtaken"`
-	OrderKept bool `json:"order_kept"`
+	Waited    int     `json:"waited"`    // grants to workers that had been in line
+	Overtaken int     `json:"overtaken"` // of them, by somebody who asked later
+	OrderKept bool    `json:"order_kept"`
 	// Hand-offs: from just before a release to the next holder at work.
 	HandOffs     int     `json:"hand_offs"`
 	HandOffP50MS float64 `json:"hand_off_p50_ms"`
@@ -46,15 +45,13 @@ func (s Summary) OK() bool {
 	return s.LimitKept && s.OrderKept && s.Grants > 0 && (s.Crash == nil || s.Crash.CameBack)
 }
 
-// hold is one permit that one worker holds.
+// hold is one permit that one worker holds. Its End is 0 while it lasts.
 type hold struct {
-	worker, slot int
-	token        int64
-	asked        time.Duration
-	queued       time.Duration // when it knew that it was in line; 0: it was not
-	start, end   time.Duration // end is 0 while it lasts
-	work         time.Duration
-	crashed      bool
+	judge.Request
+
+	slot    int
+	work    time.Duration
+	crashed bool
 }
 
 // tally collects holds.
@@ -73,51 +70,36 @@ func (t *tally) add(e event) {
 			t.line[e.worker] = e.At
 		}
 	case started:
-		h := &hold{
-			worker: e.worker, slot: e.Slot, token: e.Token,
-			asked: e.Asked, queued: t.line[e.worker], start: e.At, work: e.Work,
-		}
+		h := &hold{slot: e.Slot, work: e.Work, Request: judge.Request{
+			Client: e.worker, Asked: e.Asked, Answered: cmp.Or(t.line[e.worker], e.At), Granted: true, Start: e.At, Token: e.Token,
+		}}
 		delete(t.line, e.worker)
 		t.holds = append(t.holds, h)
 		t.open[e.worker] = h
 	case ended, killed:
 		if h := t.open[e.worker]; h != nil {
-			h.end, h.crashed = e.At, e.Kind == killed
+			h.End, h.crashed = e.At, e.Kind == killed
 			delete(t.open, e.worker)
 		}
 	}
 }
 
-// mostHeld sweeps over the workers' reports and returns how many were at work
-// at once at most. An end and a start at the same instant do not overlap.
-func (t *tally) mostHeld() int {
-	type edge struct {
-		at    time.Duration
-		delta int
-	}
-	var edges []edge
+// requests returns what the workers remember at a time.
+func (t *tally) requests(now time.Duration) []judge.Request {
+	var all []judge.Request
 	for _, h := range t.holds {
-		edges = append(edges, edge{h.start, +1})
-		if h.end != 0 {
-			edges = append(edges, edge{h.end, -1})
-		}
+		r := h.Request
+		r.End = cmp.Or(r.End, now)
+		all = append(all, r)
 	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta))
-	})
-	now, most := 0, 0
-	for _, e := range edges {
-		now += e.delta
-		most = max(most, now)
-	}
-	return most
+	return all
 }
 
 // successor returns the hold that got the slot of h next.
 func (t *tally) successor(h *hold) *hold {
 	var next *hold
 	for _, other := range t.holds {
-		if other.slot == h.slot && other.token > h.token && (next == nil || other.token < next.token) {
+		if other.slot == h.slot && other.Token > h.Token && (next == nil || other.Token < next.Token) {
 			next = other
 		}
 	}
@@ -130,10 +112,10 @@ func (t *tally) handOffs() []time.Duration {
 	var times []time.Duration
 	for _, h := range t.holds {
 		next := t.successor(h)
-		if h.end == 0 || h.crashed || next == nil || next.asked > h.end {
+		if h.End == 0 || h.crashed || next == nil || next.Asked > h.End {
 			continue
 		}
-		times = append(times, next.start-h.end)
+		times = append(times, next.Start-h.End)
 	}
 	slices.Sort(times)
 	return times
@@ -146,9 +128,9 @@ func (t *tally) crash(begin time.Duration) *Crash {
 		return nil
 	}
 	h := t.holds[i]
-	c := &Crash{Worker: h.worker, Slot: h.slot, AtSeconds: (h.end - begin).Seconds(), TTLMS: millis(ttl)}
+	c := &Crash{Worker: h.Client, Slot: h.slot, AtSeconds: (h.End - begin).Seconds(), TTLMS: millis(ttl)}
 	if next := t.successor(h); next != nil {
-		c.CameBack, c.BackTo, c.BackAfterMS = true, next.worker, millis(next.start-h.end)
+		c.CameBack, c.BackTo, c.BackAfterMS = true, next.Client, millis(next.Start-h.End)
 	}
 	return c
 }
@@ -164,36 +146,22 @@ func (t *tally) queue() []int {
 	return slices.SortedFunc(maps.Keys(t.line), func(a, b int) int { return cmp.Compare(t.line[a], t.line[b]) })
 }
 
-// order compares those in line with those who asked later: the first must have been
-// granted first.
-func (t *tally) order() (pairs, overtaken int) {
-	for _, front := range t.holds {
-		for _, behind := range t.holds {
-			if front.queued == 0 || behind.asked <= front.queued || behind.asked >= front.start {
-				continue
-			}
-			pairs++
-			if behind.token < front.token {
-				overtaken++
-			}
-		}
-	}
-	return pairs, overtaken
-}
-
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (t *tally) summary(begin, end time.Duration, limit, workers int) Summary {
-	times := t.handOffs()
+	times, requests := t.handOffs(), t.requests(end)
 	s := Summary{
 		Workers: workers, Limit: limit, Seconds: (end - begin).Seconds(),
-		Grants: len(t.holds), MostHeld: t.mostHeld(),
+		Grants: len(t.holds), MostHeld: judge.Limit(requests, limit).Held, Overtaken: judge.Overtakings(requests).Overtaken,
 		HandOffs:     len(times),
 		HandOffP50MS: millis(quantile.Of(times, 0.50)), HandOffP99MS: millis(quantile.Of(times, 0.99)),
 		Crash: t.crash(begin),
 	}
-	s.LimitKept = s.MostHeld <= limit
-	s.Pairs, s.Overtaken = t.order()
-	s.OrderKept = s.Overtaken == 0
+	for _, r := range requests {
+		if r.Answered < r.Start {
+			s.Waited++
+		}
+	}
+	s.LimitKept, s.OrderKept = s.MostHeld <= limit, s.Overtaken == 0
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/berth-go/berth/internal/judge"
 )
 
 const unit = time.Millisecond
@@ -41,7 +43,7 @@ func TestMostHeld(t *testing.T) {
 		{"ended by a kill", story([6]int{0, 0, 1, 0, 1, -4}, [6]int{1, 0, 2, 0, 9, 10}), 1},
 	}
 	for _, tt := range tests {
-		if got := tt.t.mostHeld(); got != tt.want {
+		if got := judge.Limit(tt.t.requests(20*unit), 1).Held; got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -85,8 +87,8 @@ func TestOrder(t *testing.T) {
 		if got := tally.queue(); len(got) != 0 {
 			t.Errorf("%v are in line, want nobody", got)
 		}
-		if pairs, overtaken := tally.order(); pairs != 2 || overtaken != tt.overtaken {
-			t.Errorf("tokens %v: %d pairs, %d overtaken; want 2 and %d", tt.tokens, pairs, overtaken, tt.overtaken)
+		if s := tally.summary(0, 50*unit, 3, 4); s.Waited != 1 || s.Overtaken != tt.overtaken {
+			t.Errorf("tokens %v: %d waited, %d overtaken; want 1 and %d", tt.tokens, s.Waited, s.Overtaken, tt.overtaken)
 		}
 	}
 }

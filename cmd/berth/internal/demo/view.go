@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // Silent shows nothing.
@@ -120,14 +121,14 @@ func picture(s *State, width int) []styled {
 func slotLine(slot int, h *hold, now time.Duration, width int) styled {
 	head := fmt.Sprintf("  slot %d  ", slot)
 	switch {
-	case h == nil || h.end != 0 && !h.crashed:
+	case h == nil || h.End != 0 && !h.crashed:
 		return styled{dim, head + "free"}
 	case h.crashed:
-		left := max(0, ttl-(now-h.end))
-		return styled{red, fmt.Sprintf("%sworker %d  killed: its lease runs out within %.1fs", head, h.worker, left.Seconds())}
+		left := max(0, ttl-(now-h.End))
+		return styled{red, fmt.Sprintf("%sworker %d  killed: its lease runs out within %.1fs", head, h.Client, left.Seconds())}
 	}
-	head += fmt.Sprintf("worker %-2d ", h.worker)
-	return styled{green, head + bar(float64(now-h.start)/float64(h.work), min(40, width-len(head)-1))}
+	head += fmt.Sprintf("worker %-2d ", h.Client)
+	return styled{green, head + bar(float64(now-h.Start)/float64(h.work), min(40, width-len(head)-1))}
 }
 
 func bar(share float64, width int) string {
@@ -145,5 +146,5 @@ func queueLine(s *State) string {
 }
 
 func score(s *State) string {
-	return fmt.Sprintf("  %d grants, at most %d held at once", len(s.tally.holds), s.tally.mostHeld())
+	return fmt.Sprintf("  %d grants, at most %d held at once", len(s.tally.holds), judge.Limit(s.tally.requests(clock()), s.cfg.Limit).Held)
 }
