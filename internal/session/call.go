@@ -157,15 +157,15 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 			return op.Of.m.Failed(wire, err, now)
 		})
 	}
-	s.session.warnOfRenewal(call, err, now)
+	s.session.warnOfRenewal(s.name, call, err, now)
 	if !rejected {
 		s.queue.Failed(now, unknown)
 	}
 }
 
-// warnOfRenewal tells that leases are not renewed, for all semaphores once a minute:
-// an outage concerns them all.
-func (s *Session) warnOfRenewal(call *commit.Call[*Claim], err error, now clock.Instant) {
+// warnOfRenewal tells that leases of a semaphore are not renewed, for all semaphores once
+// a minute: an outage concerns them all.
+func (s *Session) warnOfRenewal(name string, call *commit.Call[*Claim], err error, now clock.Instant) {
 	renews := false
 	for i := range call.Wire { // not a copy: a call that was given up may yet write its Result
 		renews = renews || call.Wire[i].Verb == protocol.Renew
@@ -177,7 +177,7 @@ func (s *Session) warnOfRenewal(call *commit.Call[*Claim], err error, now clock.
 	if last != 0 && now.Sub(clock.Instant(last)) < time.Minute || !s.unwell.CompareAndSwap(last, int64(now)) {
 		return
 	}
-	s.log.Warn("berth: a renewal failed; it is tried again until the lease cannot be trusted any more", "error", err)
+	s.log.Warn("berth: a renewal failed; it is tried again until the lease cannot be trusted any more", "semaphore", name, "error", err)
 }
 
 // tick does what is due: it gives up a call that takes too long, and has the claims

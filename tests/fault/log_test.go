@@ -30,7 +30,8 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.buf.String(), what)
 }
 
-// TestFailedRenewalIsLogged: once a minute, however many leases an outage concerns.
+// TestFailedRenewalIsLogged: once a minute, however many leases an outage concerns, with the
+// name of the first.
 func TestFailedRenewalIsLogged(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		var log lines
@@ -43,8 +44,8 @@ func TestFailedRenewalIsLogged(t *testing.T) {
 				e.Error("renewed without a network")
 			}
 		}
-		if n := log.count(told); n != 1 {
-			e.Errorf("told %d times", n)
+		if n, named := log.count(told), log.count("semaphore="); n != 1 || named != 1 {
+			e.Errorf("told %d times, with %d names", n, named)
 		}
 		for _, lease := range leases {
 			_ = e.Lost(lease)
