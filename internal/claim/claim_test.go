@@ -12,7 +12,6 @@ import (
 
 // The life of a claim as tables: from a state that a few events lead to, one more
 // event leads to another state, asks for effects, and sets the next deadline.
-
 const (
 	ttl       = 30 * time.Second
 	heartbeat = 10 * time.Second
@@ -85,14 +84,21 @@ var (
 )
 
 // The states, each as events lead to it.
-func asking(l *life)     { l.Ask(l.now); l.sent() }
-func waiting(l *life)    { l.Ask(l.now); l.answer(queued) }
-func held(l *life)       { l.Ask(l.now); l.answer(granted(ttl)) }
+func asking(l *life) { l.Ask(l.now); l.sent() }
+
+func waiting(l *life) { l.Ask(l.now); l.answer(queued) }
+
+func held(l *life) { l.Ask(l.now); l.answer(granted(ttl)) }
+
 func confirming(l *life) { l.Ask(l.now); l.answer(granted(time.Millisecond)) }
-func adopting(l *life)   { l.Adopt("chan.handle", l.now); l.sent() }
-func detaching(l *life)  { held(l); l.Detach("chan.handle", l.now); l.sent() }
-func lost(l *life)       { held(l); l.now = l.Trust; l.Tick(l.now) }
-func releasing(l *life)  { held(l); l.pass(time.Second); l.Release(l.now); l.sent() }
+
+func adopting(l *life) { l.Adopt("chan.handle", l.now); l.sent() }
+
+func detaching(l *life) { held(l); l.Detach("chan.handle", l.now); l.sent() }
+
+func lost(l *life) { held(l); l.now = l.Trust; l.Tick(l.now) }
+
+func releasing(l *life) { held(l); l.pass(time.Second); l.Release(l.now); l.sent() }
 
 type step struct {
 	name   string
@@ -290,66 +296,6 @@ func TestOperationOfEachState(t *testing.T) {
 	}
 }
 
-// TestBothIDsOfAFailedDetachAreReleased: the lease is under one of the two.
-func TestBothIDsOfAFailedDetachAreReleased(t *testing.T) {
-	t.Parallel()
-	l := newLife()
-	detaching(l)
-	l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)
-	l.pass(Timeout)
-	if effect := l.Tick(l.now); effect&Report == 0 || l.Outcome != errUnknown {
-		t.Fatalf("effects %b, outcome %v", effect, l.Outcome)
-	}
-	first := l.sent()
-	if l.reply(first, protocol.Result{Code: protocol.Released}) != Send {
-		t.Fatal("the second id is not released")
-	}
-	if second := l.sent(); first.ID == second.ID || !first.Flag || !second.Flag {
-		t.Fatalf("released %+v and %+v", first, second)
-	}
-	l.answer(gone(protocol.Unknown))
-	if l.State != Ended {
-		t.Fatalf("state %d", l.State)
-	}
-}
-
-// TestReleaseTellsTheTruth: whether the lease was held until then, as far as can be
-// known.
-func TestReleaseTellsTheTruth(t *testing.T) {
-	t.Parallel()
-	live, past := func(*life) {}, func(l *life) { l.now = l.Trust }
-	released, vanished := protocol.Result{Code: protocol.Released}, gone(protocol.Unknown)
-	for _, test := range []struct {
-		name   string
-		when   func(*life)
-		copies int
-		answer protocol.Result
-		lost   bool
-	}{
-		{"in time", live, 0, released, false},
-		{"in time, but gone", live, 0, vanished, true},
-		{"in time, gone after an unknown outcome", live, 1, vanished, false},
-		{"in time, at the second try", live, 1, released, false},
-		{"after the trust deadline, and gone", past, 0, vanished, true},
-		{"after the trust deadline, gone after an unknown outcome", past, 1, vanished, true},
-		{"after the trust deadline, but still there", past, 0, released, false},
-		{"after the trust deadline, still there at the second try", past, 1, released, false},
-	} {
-		l := newLife()
-		held(l)
-		test.when(l)
-		l.Release(l.now)
-		for range test.copies {
-			op := l.sent()
-			l.Failed(&op, errUnknown, l.now)
-		}
-		effect := l.answer(test.answer)
-		if _, isLost := errors.AsType[*LostError](l.Outcome); isLost != test.lost || l.Outcome != nil && !test.lost || effect&Report == 0 {
-			t.Errorf("%s: %v, want lost: %v", test.name, l.Outcome, test.lost)
-		}
-	}
-}
-
 // TestTrustIsCountedFromWhenTheRequestWasSent, whatever tells of the lease, and less
 // a margin.
 func TestTrustIsCountedFromWhenTheRequestWasSent(t *testing.T) {
@@ -520,32 +466,6 @@ func TestRenewalThatWasAskedForIsItsOwn(t *testing.T) {
 	}
 	if effect := l.answer(renewed); effect != Wake|Report || l.Outcome != nil {
 		t.Errorf("effects %b, outcome %v", effect, l.Outcome)
-	}
-}
-
-// TestCauseOfALossIsTheLastFailure, and not one that a renewal has mended.
-func TestCauseOfALossIsTheLastFailure(t *testing.T) {
-	t.Parallel()
-	l := newLife()
-	held(l)
-	renew := protocol.Op{Verb: protocol.Renew}
-	l.Failed(&renew, errRefused, l.now)
-	l.Renew(l.now)
-	l.answer(renewed)
-	l.now = l.Trust
-	l.Tick(l.now)
-	if why, _ := errors.AsType[*LostError](l.Err); why == nil || why.Err != nil {
-		t.Errorf("lost because of %v", l.Err)
-	}
-
-	l = newLife()
-	held(l)
-	l.Failed(&renew, errRefused, l.now)
-	l.Failed(&renew, errUnknown, l.now)
-	l.now = l.Trust
-	l.Tick(l.now)
-	if !errors.Is(l.Err, errUnknown) || errors.Is(l.Err, errRefused) {
-		t.Errorf("lost because of %v", l.Err)
 	}
 }
 
