@@ -102,7 +102,8 @@ func ExampleWaitError() {
 	defer cancel()
 	_, err = api.Acquire(ctx)
 	if wait, ok := errors.AsType[*berth.WaitError](err); ok && wait.Queued {
-		fmt.Printf("%d of %d in use, %d ahead of us\n", wait.Place.InUse, wait.Place.Limit, wait.Place.Ahead)
+		p := wait.Place
+		fmt.Printf("%d of %d in use, %d ahead of us\n", p.InUse, p.Limit, p.Ahead)
 	}
 	// Output: 1 of 1 in use, 0 ahead of us
 }
