@@ -15,9 +15,8 @@ import (
 
 var (
 	pageLink = regexp.MustCompile(`\]\(([^:)#\s]+)[^:)\s]*\)`) // to a file of the repository
-	anyWidth = regexp.MustCompile("`[^`]*`|\\]\\([^)]*\\)")    // code and targets of links cannot be broken
+	loneLink = regexp.MustCompile(`^\s*([-*] )?(!?\[[^\]]*\]\([^)\s]*\)|<?https?://\S+)\S?$`)
 	snippet  = regexp.MustCompile("(?s)```.*?```")
-	noProse  = regexp.MustCompile(`^(\||    |\t)`) // tables, indented code
 )
 
 // TestPages: links between pages lead somewhere, and pages are of a size that
@@ -38,11 +37,24 @@ func TestPages(t *testing.T) {
 		if len(lines) > 250 {
 			t.Errorf("%s has %d lines: nobody reads more than 250", page, len(lines))
 		}
+	}
+}
+
+// TestPagesAreAtMost100ColumnsWide, except in code and where a line is one link, which cannot be
+// broken. Tables are no exception, but for the one that make model prints.
+func TestPagesAreAtMost100ColumnsWide(t *testing.T) {
+	t.Parallel()
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
 		code := false
-		for i, line := range lines {
-			code = code != strings.HasPrefix(line, "```")
-			prose := anyWidth.ReplaceAllString(strings.TrimSpace(line), "")
-			if !code && !noProse.MatchString(line) && utf8.RuneCountInString(prose) > 100 {
+		for i, line := range strings.Split(string(text), "\n") {
+			code = code != strings.HasPrefix(strings.TrimSpace(line), "```")
+			printed := filepath.ToSlash(page) == "docs/model.md" && strings.HasPrefix(line, "|")
+			indented := strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t")
+			if utf8.RuneCountInString(line) > 100 && !code && !indented && !printed && !loneLink.MatchString(line) {
 				t.Errorf("%s:%d is wider than 100 columns", page, i+1)
 			}
 		}
@@ -52,7 +64,7 @@ func TestPages(t *testing.T) {
 // pages are all pages of the repository.
 func pages(t *testing.T) (all []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"*.md", "*/*.md", "docs/*/*.md", "examples/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
