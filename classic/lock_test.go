@@ -167,7 +167,7 @@ func TestLockWaitsAsLongAsItIsToldAndNoLonger(t *testing.T) {
 	})
 }
 
-func TestUnderLockGivesUpAfterTheTexts10msWithPermitsFree(t *testing.T) {
+func TestUnderLockGivesUpAfterTheChapters10msWithPermitsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := bubbleClient(t)
 		lockNow(t, newLock(t, rdb, "sem"))

@@ -1,5 +1,5 @@
-// Command lab puts the source text's semaphores and berth's own into the same kinds of trouble and
-// measures what comes of it; docs/comparison.md tells how to read it.
+// Command lab puts the semaphores of Redis in Action, section 6.3, and berth's own into the same
+// kinds of trouble and measures what comes of it; docs/comparison.md tells how to read it.
 //
 //	go run ./lab
 //	go run ./lab --scenario clocks-10ms --algorithm basic,berth

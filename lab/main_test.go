@@ -189,7 +189,7 @@ func TestBerthKeepsItsLimitAndOrderEverywhere(t *testing.T) {
 	})
 }
 
-// What the text's semaphores do wrong on any machine, at any speed, is seen.
+// What the chapter's semaphores do wrong on any machine, at any speed, is seen.
 func TestKnownFaultsAreSeen(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, on func(Config) Config) {

@@ -1,5 +1,6 @@
 /*
- * The source text's fair semaphore (listing 6.14), and its last one, under a lock.
+ * The fair semaphore of Redis in Action, section 6.3 (the chapter; listing 6.14), and its
+ * last one, under a lock.
  *
  * An acquire is three round trips, each a MULTI/EXEC that Redis runs as one step:
  *
@@ -11,7 +12,7 @@
  * clock: whatever goes wrong, goes wrong on a good day.
  *
  *   (none)                     the fair semaphore as printed: the limit is exceeded
- *   -DLOCKED                   the same under the text's lock: holds
+ *   -DLOCKED                   the same under the chapter's lock: holds
  *   -DLOCKED -DLOCK_RUNS_OUT   the lock has a time-out and its holder is slow:
  *                              exceeded again
  */

@@ -103,7 +103,7 @@ type Driver interface {
 
 // All returns every contestant, berth first, the floors last.
 func All() []*Peer {
-	return slices.Concat([]*Peer{Berth()}, locks(), texts(), []*Peer{NPM()}, floors())
+	return slices.Concat([]*Peer{Berth()}, locks(), chapter(), []*Peer{NPM()}, floors())
 }
 
 // Missing returns why a contestant cannot take part, "" if it can.

@@ -96,7 +96,7 @@ func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) 
 	return closeAll, nil
 }
 
-// future is a score of the text's that does not run out meanwhile.
+// future is a score of the chapter's semaphores that does not run out meanwhile.
 func future(int) float64 { return float64(time.Now().Add(long).UnixMilli()) / 1000 }
 
 func number(i int) float64 { return float64(i + 1) }

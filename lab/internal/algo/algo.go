@@ -1,5 +1,6 @@
 // Package algo has the semaphores that the laboratory compares, behind one
-// interface: the source text's, through classic.Driver, and berth's own.
+// interface: those of Redis in Action, section 6.3 (here: the chapter), through
+// package classic, and berth's own.
 package algo
 
 import (
@@ -65,7 +66,7 @@ type Algorithm struct {
 	Queues  bool // it waits in a queue of its own; the others come again and again
 }
 
-// All returns the algorithms in the order in which the text has them, berth
+// All returns the algorithms in the order in which the chapter has them, berth
 // last.
 func All() []Algorithm {
 	return []Algorithm{

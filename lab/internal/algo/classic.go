@@ -8,7 +8,7 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// semaphore is what the text's semaphores have in common. It is more than
+// semaphore is what the chapter's semaphores have in common. It is more than
 // classic.Driver: a permit that can be asked for must be known by its id.
 type semaphore interface {
 	Acquire(ctx context.Context) (id string, ok bool, err error)
@@ -20,30 +20,30 @@ type refresher interface {
 	Refresh(ctx context.Context, id string) (bool, error)
 }
 
-// text is a client of one of the source text's semaphores.
-type text struct{ semaphore }
+// classicClient is a client of one of the chapter's semaphores.
+type classicClient struct{ semaphore }
 
 func openBasic(s Setup) (Client, error) {
-	return newText(classic.NewBasic(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
+	return newClassicClient(classic.NewBasic(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
 }
 
 func openFair(s Setup) (Client, error) {
-	return newText(classic.NewFair(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
+	return newClassicClient(classic.NewFair(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
 }
 
 func openUnderLock(s Setup) (Client, error) {
-	return newText(classic.NewFairUnderLock(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
+	return newClassicClient(classic.NewFairUnderLock(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
 }
 
-func newText[S semaphore](sem S, err error) (Client, error) {
+func newClassicClient[S semaphore](sem S, err error) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return text{sem}, nil
+	return classicClient{sem}, nil
 }
 
-// options are the text's parameters. The lock gets the time-out of the permits:
-// the text has 10 s for both.
+// options are the chapter's parameters. The lock gets the time-out of the permits:
+// the chapter has 10 s for both.
 func (s Setup) options() []classic.Option {
 	off := s.ClockOff
 	return []classic.Option{
@@ -53,23 +53,23 @@ func (s Setup) options() []classic.Option {
 	}
 }
 
-// Acquire implements Client. The text tells nobody of a loss, and its holders do not watch the time;
-// what it counts are requests.
-func (t text) Acquire(ctx context.Context, _ func()) (*Permit, bool, error) {
-	id, ok, err := t.semaphore.Acquire(ctx)
+// Acquire implements Client. The chapter tells nobody of a loss, and its holders do not watch the
+// time; what it counts are requests.
+func (c classicClient) Acquire(ctx context.Context, _ func()) (*Permit, bool, error) {
+	id, ok, err := c.semaphore.Acquire(ctx)
 	if err != nil || !ok {
 		return nil, false, err
 	}
 	return &Permit{
-		Release: func(ctx context.Context) (bool, error) { return t.Release(ctx, id) },
-		Check:   func(ctx context.Context) bool { return t.check(ctx, id) },
+		Release: func(ctx context.Context) (bool, error) { return c.Release(ctx, id) },
+		Check:   func(ctx context.Context) bool { return c.check(ctx, id) },
 		Until:   func() time.Time { return time.Time{} },
 	}, true, nil
 }
 
-// check refreshes, which is the text's way to hear of a loss.
-func (t text) check(ctx context.Context, id string) bool {
-	r, ok := t.semaphore.(refresher)
+// check refreshes, which is the chapter's way to hear of a loss.
+func (c classicClient) check(ctx context.Context, id string) bool {
+	r, ok := c.semaphore.(refresher)
 	if !ok {
 		return true
 	}
@@ -77,8 +77,8 @@ func (t text) check(ctx context.Context, id string) bool {
 	return held || err != nil
 }
 
-// Close implements Client: the text's clients have nothing to give up.
-func (text) Close() {}
+// Close implements Client: the chapter's clients have nothing to give up.
+func (classicClient) Close() {}
 
 // fillBasic writes what n acquires of Basic leave behind.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {

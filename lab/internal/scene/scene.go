@@ -21,7 +21,7 @@ type Scenario struct {
 	timeout time.Duration
 }
 
-// The text's default time-out, for scenarios in which it should not matter.
+// The chapter's default time-out, for scenarios in which it should not matter.
 const longTimeout = 10 * time.Second
 
 // All returns the scenarios in the order in which they are told.

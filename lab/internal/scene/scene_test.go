@@ -31,7 +31,8 @@ func onBoth(t *testing.T, body func(t *testing.T, env *Env)) {
 	})
 }
 
-// The text's semaphores take the permit of a client whose clock is slow, who goes on believing in it.
+// The chapter's semaphores take the permit of a client whose clock is slow, who goes on believing in
+// it.
 func TestClocksApartRobThoseWhoAreSlow(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, env *Env) {

@@ -10,18 +10,18 @@ import (
 	"github.com/berth-go/berth/classic"
 )
 
-// texts are the semaphores of the source text.
-func texts() []*Peer {
+// chapter returns the semaphores of Redis in Action, section 6.3 (here: the chapter).
+func chapter() []*Peer {
 	return []*Peer{
-		text("basic", "text: basic", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
+		chapterPeer("basic", "chapter: basic", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
 			s, err := classic.NewBasic(rdb, name, limit)
 			return driver(s, err)
 		}),
-		text("fair", "text: fair", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
+		chapterPeer("fair", "chapter: fair", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
 			s, err := classic.NewFair(rdb, name, limit)
 			return driver(s, err)
 		}),
-		text("underlock", "text: fair under lock", 10*time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
+		chapterPeer("underlock", "chapter: fair under lock", 10*time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
 			s, err := classic.NewFairUnderLock(rdb, name, limit)
 			return driver(s, err)
 		}),
@@ -35,13 +35,13 @@ func driver[S interface{ Driver() classic.Driver }](s S, err error) (classic.Dri
 	return s.Driver(), nil
 }
 
-// text makes one of them. The text leaves open when a refused client comes
+// chapterPeer makes one of them. The chapter leaves open when a refused client comes
 // again; a pause that is random keeps clients from coming all at once.
-func text(key, title string, poll time.Duration, newDriver func(*redis.Client, string, int) (classic.Driver, error)) *Peer {
+func chapterPeer(key, title string, poll time.Duration, newDriver func(*redis.Client, string, int) (classic.Driver, error)) *Peer {
 	pause := func() time.Duration { return poll/2 + upTo(poll) }
 	return &Peer{
 		Key: key, Title: title, Kind: Semaphore, Queues: true, Poll: poll,
-		About: "time-out 10 s as in the text, no refresh; a refused client comes again after " + poll.String() + " on average",
+		About: "time-out 10 s as in the chapter, no refresh; a refused client comes again after " + poll.String() + " on average",
 		Connect: func(url, prefix string) (*Client, error) {
 			rdb := redisd.Client(url)
 			return &Client{
