@@ -93,7 +93,7 @@ func Judge(run *Run, rules Rules) *Verdict {
 	}
 	if rules.Clock.Known {
 		v.liveness(names[rules.Queue], run, rules)
-		v.heard("news of a grant were under way, with lost messages", names[rules.Deaf], run, rules)
+		v.heard("a grant was under way to its waiter, with lost messages", names[rules.Deaf], run, rules)
 	}
 	v.linear(names, run, rules)
 	slices.SortStableFunc(v.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })

@@ -14,7 +14,7 @@ import (
 const (
 	mostOps     = 1000 // of one history
 	mostUnknown = 20   // one in so many may have an unknown outcome
-	patience    = 20 * time.Second
+	timeout     = 20 * time.Second
 )
 
 // Picture is a history that is not linearizable, as porcupine draws it.
@@ -168,7 +168,7 @@ func (v *Verdict) linear(names map[string][]*Op, run *Run, rules Rules) {
 		}
 		v.Histories++
 		v.Checked += len(ops)
-		result, info := porcupine.CheckOperationsVerbose(model, ops, patience)
+		result, info := porcupine.CheckOperationsVerbose(model, ops, timeout)
 		if result == porcupine.Ok {
 			continue
 		}

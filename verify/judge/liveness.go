@@ -93,7 +93,7 @@ func (v *Verdict) liveness(ops []*Op, run *Run, rules Rules) {
 	}
 	v.handOffs(ops, run, rules)
 	v.besideFree(ops, run, rules)
-	v.heard("news of a grant were under way", ops, run, rules)
+	v.heard("a grant was under way to its waiter", ops, run, rules)
 }
 
 // handOffs checks L1: where somebody was in line all through a release, a grant
@@ -257,8 +257,8 @@ func (v *Verdict) crashes(ops []*Op, run *Run) {
 	}
 }
 
-// heard checks L4: news of a grant are with the waiter at once, or after a
-// heartbeat interval if the message was lost.
+// heard checks L4: a waiter learns of its grant at once, or after a heartbeat
+// interval if the message was lost.
 func (v *Verdict) heard(what string, ops []*Op, run *Run, rules Rules) {
 	for _, o := range grants(ops) {
 		if o.Queued == 0 || o.Returned > run.End || run.broken(o.Invoked, o.Returned) {

@@ -15,7 +15,7 @@ import (
 // An idle semaphore has no keys, so across a step of the server's clock tokens may
 // go back; in between they may not.
 func (v *Verdict) tokens(name string, ops []*Op, run *Run, rules Rules) {
-	for _, granted := range run.eras(grants(ops), func(w Window) bool { return w.Steps }) {
+	for _, granted := range run.periods(grants(ops), func(w Window) bool { return w.Steps }) {
 		v.increase(name, granted, rules)
 	}
 }
@@ -66,19 +66,19 @@ func grants(ops []*Op) []*Op {
 // and, sharper, from when the server made it (S3: an older holder's trust
 // deadline must be over by then).
 func (v *Verdict) limits(name string, ops []*Op, run *Run, rules Rules) {
-	for _, era := range run.eras(grants(ops), func(w Window) bool { return w.Breaks }) {
-		v.sweep("S1", name, era, func(o *Op) history.Time { return o.Returned })
+	for _, period := range run.periods(grants(ops), func(w Window) bool { return w.Breaks }) {
+		v.sweep("S1", name, period, func(o *Op) history.Time { return o.Returned })
 		if rules.Clock.Known {
-			v.sweep("S3", name, era, func(o *Op) history.Time { return o.Granted.Add(rules.Clock.Tolerance) })
+			v.sweep("S3", name, period, func(o *Op) history.Time { return o.Granted.Add(rules.Clock.Tolerance) })
 		}
 	}
 }
 
-// eras splits leases at the windows chosen; those granted within one are left out.
-func (r *Run) eras(leases []*Op, splits func(Window) bool) [][]*Op {
-	eras := map[int][]*Op{}
+// periods splits leases at the windows chosen; those granted within one are left out.
+func (r *Run) periods(leases []*Op, splits func(Window) bool) [][]*Op {
+	periods := map[int][]*Op{}
 	for _, o := range leases {
-		era, sure := 0, true
+		period, sure := 0, true
 		for _, w := range r.Windows {
 			from, to := o.Granted, o.Granted
 			if from == 0 {
@@ -87,18 +87,18 @@ func (r *Run) eras(leases []*Op, splits func(Window) bool) [][]*Op {
 			switch {
 			case !splits(w) || to < w.From:
 			case from > w.To:
-				era++
+				period++
 			default:
 				sure = false
 			}
 		}
 		if sure {
-			eras[era] = append(eras[era], o)
+			periods[period] = append(periods[period], o)
 		}
 	}
 	var all [][]*Op
-	for _, e := range eras {
-		all = append(all, e)
+	for _, p := range periods {
+		all = append(all, p)
 	}
 	return all
 }

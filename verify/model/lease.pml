@@ -50,11 +50,11 @@
 #ifndef CALL
 #define CALL 1     /* the latest execution time of a request: so many ticks after it was sent */
 #endif
-#ifndef PATIENCE
-#define PATIENCE 2 /* ticks for which a client repeats an acquire without an answer */
+#ifndef RETRY
+#define RETRY 2 /* ticks for which a client repeats an acquire without an answer */
 #endif
 #ifndef LATE
-#define LATE 3     /* ticks that a tombstone lasts; PATIENCE + CALL or more */
+#define LATE 3     /* ticks that a tombstone lasts; RETRY + CALL or more */
 #endif
 
 #define COPIES 2   /* requests of one client that may be under way at once */
@@ -81,7 +81,7 @@ mtype state[CLIENTS];
 byte trust[CLIENTS];   /* ticks for which the client believes in its lease */
 byte current[CLIENTS]; /* the request whose reply it awaits, or NONE */
 byte age[CLIENTS];     /* ticks since it sent that */
-byte patience[CLIENTS]; /* ticks for which it may repeat the acquire */
+byte retry[CLIENTS]; /* ticks for which it may repeat the acquire */
 byte late[CLIENTS];    /* ticks for which a copy of its acquire may be executed yet */
 mtype reply[CLIENTS];  /* 0: not there yet */
 byte told[CLIENTS];    /* granted, renewed: ticks left at the moment of execution */
@@ -277,7 +277,7 @@ inline through(c) {
 	doubt(c);
 	state[c] = ended;
 	late[c] = 0;
-	patience[c] = 0;
+	retry[c] = 0;
 	printf("%c: is through\n", NAME(c))
 }
 
@@ -287,15 +287,15 @@ proctype Client(byte c) {
 	byte k;
 
 	end: do
-	/* The acquire, and as many more as it likes while its patience lasts. That A
+	/* The acquire, and as many more as it likes while it may retry. That A
 	 * is the first of all is no restriction: the clients are alike. */
 	:: d_step {
 		state[c] == idle && (c == 0 || state[0] != idle) ->
 		state[c] = asking;
-		patience[c] = PATIENCE;
+		retry[c] = RETRY;
 		send(c, acquire)
 	   }
-	:: d_step { state[c] == asking && patience[c] > 0 && FREE(c) -> send(c, acquire) }
+	:: d_step { state[c] == asking && retry[c] > 0 && FREE(c) -> send(c, acquire) }
 
 #ifdef LIVE
 	:: d_step { c == 0 && !crashed -> crashed = true; printf("%c: crashes\n", NAME(c)) } -> break
@@ -315,14 +315,14 @@ proctype Client(byte c) {
 		state[c] == asking && reply[c] == granted ->
 		believe(c);
 		state[c] = (trust[c] > 0 -> holding : confirming);
-		patience[c] = 0;
+		retry[c] = 0;
 		heard(c)
 	   }
 	:: d_step {
 		state[c] == asking && reply[c] == busy ->
 		if
 #ifndef BUSY_ENDS
-		:: late[c] > 0 -> state[c] = leaving; patience[c] = 0; printf("%c: is refused, and cancels\n", NAME(c))
+		:: late[c] > 0 -> state[c] = leaving; retry[c] = 0; printf("%c: is refused, and cancels\n", NAME(c))
 		:: late[c] == 0 -> through(c)
 #else
 		:: through(c)
@@ -356,7 +356,7 @@ proctype Client(byte c) {
 		printf("%c: leaves\n", NAME(c));
 		doubt(c);
 		state[c] = leaving;
-		patience[c] = 0;
+		retry[c] = 0;
 		heard(c)
 	   }
 	:: d_step { state[c] == leaving && FREE(c) -> send(c, release) }
@@ -392,7 +392,7 @@ inline tick(c) {
 	:: else
 	fi;
 	if
-	:: patience[c] > 0 -> patience[c]--
+	:: retry[c] > 0 -> retry[c]--
 	:: else
 	fi;
 	if

@@ -18,7 +18,7 @@ func TestEveryMacroHasARow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		used := map[string]bool{"LIVE": true, "ROUNDS": true, "TTL": true, "CALL": true, "PATIENCE": true} // bounds need no row
+		used := map[string]bool{"LIVE": true, "ROUNDS": true, "TTL": true, "CALL": true, "RETRY": true} // bounds need no row
 		if model == "fair" {
 			used["CLIENTS"], used["LIMIT"] = true, true
 		}

@@ -31,8 +31,8 @@
 #define LIMIT 1
 #define TTL 2      /* ticks that a lease lasts */
 #define CALL 1     /* the latest execution time of a request: so many ticks after it was sent */
-#define PATIENCE 2 /* ticks for which a client repeats a request without an answer */
-#define LATE 3     /* ticks that a tombstone lasts; PATIENCE + CALL or more */
+#define RETRY 2 /* ticks for which a client repeats a request without an answer */
+#define LATE 3     /* ticks that a tombstone lasts; RETRY + CALL or more */
 
 #define CLIENTS 3
 #define COPIES 2   /* requests of one client that may be under way at once */
@@ -61,7 +61,7 @@ mtype state[CLIENTS];
 byte trust[CLIENTS];   /* ticks for which the client believes in its lease */
 byte current[CLIENTS]; /* the request whose reply it awaits, or NONE */
 byte age[CLIENTS];     /* ticks since it sent that */
-byte patience[CLIENTS]; /* ticks for which it may repeat its request */
+byte retry[CLIENTS]; /* ticks for which it may repeat its request */
 byte late[CLIENTS];    /* ticks for which a copy of it may be executed yet */
 mtype reply[CLIENTS];  /* 0: not there yet */
 byte told[CLIENTS];    /* granted: ticks left at the moment of execution */
@@ -246,7 +246,7 @@ inline through(c) {
 	doubt(c);
 	state[c] = ended;
 	late[c] = 0;
-	patience[c] = 0;
+	retry[c] = 0;
 	printf("%c: is through\n", NAME(c))
 }
 
@@ -254,7 +254,7 @@ inline leaves(c) {
 	printf("%c: leaves\n", NAME(c));
 	doubt(c);
 	state[c] = leaving;
-	patience[c] = 0;
+	retry[c] = 0;
 	heard(c)
 }
 
@@ -262,10 +262,10 @@ proctype Client(byte c) {
 	byte k;
 
 	end: do
-	:: d_step { c == 0 && state[c] == idle -> state[c] = asking; patience[c] = PATIENCE; send(c, acquire) }
-	:: d_step { state[c] == asking && patience[c] > 0 && FREE(c) -> send(c, acquire) }
-	:: d_step { c != 0 && state[c] == idle && handed -> state[c] = adopting; patience[c] = PATIENCE; send(c, move) }
-	:: d_step { state[c] == adopting && patience[c] > 0 && FREE(c) -> send(c, move) }
+	:: d_step { c == 0 && state[c] == idle -> state[c] = asking; retry[c] = RETRY; send(c, acquire) }
+	:: d_step { state[c] == asking && retry[c] > 0 && FREE(c) -> send(c, acquire) }
+	:: d_step { c != 0 && state[c] == idle && handed -> state[c] = adopting; retry[c] = RETRY; send(c, move) }
+	:: d_step { state[c] == adopting && retry[c] > 0 && FREE(c) -> send(c, move) }
 
 	/* No reply, for whatever reason: the outcome is unknown. */
 	:: d_step {
@@ -287,7 +287,7 @@ proctype Client(byte c) {
 		assert(adopters <= 1); /* S5: a handle is good once */
 		believe(c);
 		if
-		:: trust[c] > 0 -> state[c] = holding; patience[c] = 0; heard(c)
+		:: trust[c] > 0 -> state[c] = holding; retry[c] = 0; heard(c)
 		:: else -> leaves(c)
 		fi
 	   }
@@ -305,10 +305,10 @@ proctype Client(byte c) {
 #ifndef BELIEVES_ON
 		doubt(c);
 #endif
-		state[c] = detaching; patience[c] = PATIENCE;
+		state[c] = detaching; retry[c] = RETRY;
 		send(c, move)
 	   }
-	:: d_step { state[c] == detaching && patience[c] > 0 && FREE(c) -> send(c, move) }
+	:: d_step { state[c] == detaching && retry[c] > 0 && FREE(c) -> send(c, move) }
 	:: d_step {
 		state[c] == detaching && reply[c] == granted ->
 		through(c);
@@ -364,7 +364,7 @@ inline tick_client(c) {
 	:: else
 	fi;
 	if
-	:: patience[c] > 0 -> patience[c]--
+	:: retry[c] > 0 -> retry[c]--
 	:: else
 	fi;
 	if

@@ -203,7 +203,8 @@ func (r *Result) Summary() string {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
 	}
 	for _, what := range []string{
-		"somebody stood beside a free permit", "news of a grant were under way", "news of a grant were under way, with lost messages",
+		"somebody stood beside a free permit", "a grant was under way to its waiter",
+		"a grant was under way to its waiter, with lost messages",
 		"a killed holder's slot was missing", "a forgotten lease was believed in",
 	} {
 		if d, ok := r.Measured[what]; ok {

@@ -73,7 +73,7 @@ func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
 	if !ok {
 		return nil
 	}
-	ctx, cancel := u.patience(ctx)
+	ctx, cancel := u.timeout(ctx)
 	defer cancel()
 	e := history.Event{
 		Op: u.out.Op(), Kind: history.Invoke, Verb: history.Adopt, Name: o.Name, Seat: u.seat,
@@ -91,8 +91,8 @@ func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
 	return u.holds(lease, e)
 }
 
-// patience returns a context that ends soon, once in six times.
-func (u *user) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+// timeout returns a context that ends soon, once in six times.
+func (u *user) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if u.one(6) {
 		return context.WithTimeout(ctx, u.between(10*time.Millisecond, 300*time.Millisecond))
 	}

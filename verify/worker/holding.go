@@ -95,7 +95,7 @@ func (h *holding) release() {
 // detach gives the lease to whoever finds its handle. It reports false where the
 // lease is held as before.
 func (h *holding) detach() bool {
-	ctx, cancel := h.patience(context.Background())
+	ctx, cancel := h.timeout(context.Background())
 	defer cancel()
 	h.look()
 	e := history.Event{Op: h.out.Op(), Verb: history.Detach, Kind: history.Invoke}

@@ -77,8 +77,7 @@ func (u *user) late(ctx context.Context) {
 }
 
 func (u *user) crowd(ctx context.Context) {
-	patience := u.between(10*time.Millisecond, 300*time.Millisecond)
-	wait, cancel := context.WithTimeout(ctx, patience)
+	wait, cancel := context.WithTimeout(ctx, u.between(10*time.Millisecond, 300*time.Millisecond))
 	defer cancel()
 	if h := u.ask(wait, history.Acquire, 1+u.rng.IntN(2)); h != nil {
 		h.hold(ctx, u.between(0, 30*time.Millisecond))

@@ -60,7 +60,7 @@ const (
 	Mix Mode = "mix"
 	// Late tries without renewal, and mostly lets the lease run out.
 	Late Mode = "late"
-	// Crowd is several users of one client, most of whom lose their patience.
+	// Crowd is several users of one client, most of whom stop waiting early.
 	Crowd Mode = "crowd"
 )
 
@@ -120,7 +120,7 @@ func (p *process) rand(part int) *rand.Rand {
 func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) error {
 	rng := p.rand(n)
 	opts := &redis.Options{Network: "unix", Addr: p.Socket, ContextTimeoutEnabled: rng.IntN(2) == 0}
-	// Some clients lose patience long before a request's last moment, and repeat it
+	// Some clients give a call up long before a request's last moment, and repeat it
 	// while the first copy is under way; others wait for a reply however late.
 	if p.Faults && (s.Mode == Linear || (p.Proc/2+n)%2 == 0) {
 		opts.ReadTimeout = 40 * time.Millisecond

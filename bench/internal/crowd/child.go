@@ -65,8 +65,8 @@ type crowd struct {
 	leave          func()
 }
 
-// patience bounds how long the waiters may take to come.
-const patience = 3 * time.Minute
+// gatherTimeout bounds how long the waiters may take to come.
+const gatherTimeout = 3 * time.Minute
 
 // gather returns when all wait.
 func (c *crowd) gather() error {
@@ -104,12 +104,12 @@ func (c *crowd) gather() error {
 
 // await returns when so many wait.
 func (c *crowd) await(n int64) error {
-	for deadline := time.Now().Add(patience); c.queued.Load() < n; {
+	for deadline := time.Now().Add(gatherTimeout); c.queued.Load() < n; {
 		if err := c.failed.Load(); err != nil {
 			return *err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d waiters wait after %v", c.queued.Load(), n, patience)
+			return fmt.Errorf("%d of %d waiters wait after %v", c.queued.Load(), n, gatherTimeout)
 		}
 		<-time.After(5 * time.Millisecond)
 	}

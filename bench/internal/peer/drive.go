@@ -11,8 +11,8 @@ import (
 	"github.com/berth-go/berth/internal/judge"
 )
 
-// crowd drives a contestant that is written in Go.
-type crowd struct {
+// goDriver drives a contestant that is written in Go.
+type goDriver struct {
 	peer    *Peer
 	shape   Shape
 	clients []*Client
@@ -20,36 +20,36 @@ type crowd struct {
 }
 
 func open(ctx context.Context, p *Peer, url, prefix string, s Shape) (Driver, error) {
-	c := &crowd{peer: p, shape: s}
+	d := &goDriver{peer: p, shape: s}
 	for range s.Clients {
 		client, err := p.Connect(url, prefix)
 		if err != nil {
-			c.Close()
+			d.Close()
 			return nil, err
 		}
-		c.clients = append(c.clients, client)
+		d.clients = append(d.clients, client)
 	}
-	if err := c.warm(ctx); err != nil {
-		c.Close()
+	if err := d.warm(ctx); err != nil {
+		d.Close()
 		return nil, err
 	}
-	return c, nil
+	return d, nil
 }
 
 // warm gives each worker its semaphore and has each client use each of its
 // semaphores once.
-func (c *crowd) warm(ctx context.Context) error {
-	for w := range c.shape.Workers {
-		name := c.shape.Name
-		if c.shape.Each {
+func (d *goDriver) warm(ctx context.Context) error {
+	for w := range d.shape.Workers {
+		name := d.shape.Name
+		if d.shape.Each {
 			name += "-" + strconv.Itoa(w)
 		}
-		acquire, err := c.clients[w%len(c.clients)].Semaphore(name, c.shape.Limit)
+		acquire, err := d.clients[w%len(d.clients)].Semaphore(name, d.shape.Limit)
 		if err != nil {
 			return err
 		}
-		c.workers = append(c.workers, acquire)
-		if c.shape.Each || w < len(c.clients) {
+		d.workers = append(d.workers, acquire)
+		if d.shape.Each || w < len(d.clients) {
 			if err := pair(ctx, acquire); err != nil {
 				return err
 			}
@@ -67,19 +67,19 @@ func pair(ctx context.Context, acquire Acquire) error {
 }
 
 // Close implements Driver.
-func (c *crowd) Close() {
+func (d *goDriver) Close() {
 	var wg sync.WaitGroup
-	for _, client := range c.clients {
+	for _, client := range d.clients {
 		wg.Go(client.Close)
 	}
 	wg.Wait()
 }
 
-// patience is how much longer a stretch of work lasts in which nobody was served.
-const patience = 5 * time.Second
+// grace is how much longer a stretch of work lasts in which nobody was served.
+const grace = 5 * time.Second
 
 // Spin implements Driver.
-func (c *crowd) Spin(ctx context.Context, l Load) (*Outcome, error) {
+func (d *goDriver) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first := make(chan struct{})
@@ -87,17 +87,17 @@ func (c *crowd) Spin(ctx context.Context, l Load) (*Outcome, error) {
 		select { // a stretch without a single pair says nothing: it lasts longer
 		case <-first:
 		case <-ctx.Done():
-		case <-time.After(patience):
+		case <-time.After(grace):
 		}
 		cancel()
 	}).Stop()
 	served := sync.OnceFunc(func() { close(first) })
-	out := &Outcome{Each: make([]int, len(c.workers))}
-	beliefs := make([][]judge.Request, len(c.workers))
-	errs := make([]error, len(c.workers))
+	out := &Outcome{Each: make([]int, len(d.workers))}
+	beliefs := make([][]judge.Request, len(d.workers))
+	errs := make([]error, len(d.workers))
 	begin := time.Now()
 	var wg sync.WaitGroup
-	for w, acquire := range c.workers {
+	for w, acquire := range d.workers {
 		wg.Go(func() {
 			s := spinner{acquire: acquire, load: l, begin: begin, served: served}
 			errs[w] = s.run(ctx)
@@ -112,7 +112,7 @@ func (c *crowd) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	}
 	err := errors.Join(errs...)
 	if err == nil && out.Pairs == 0 {
-		err = fmt.Errorf("%s had no permit within %v", c.peer.Title, l.For+patience)
+		err = fmt.Errorf("%s had no permit within %v", d.peer.Title, l.For+grace)
 	}
 	return out, err
 }
@@ -175,18 +175,18 @@ func (s *spinner) spin(ctx context.Context, pause func(time.Duration) error) err
 }
 
 // Pass implements Driver.
-func (c *crowd) Pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
-	release, err := c.workers[0](ctx)
+func (d *goDriver) Pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
+	release, err := d.workers[0](ctx)
 	if err != nil {
 		return nil, err
 	}
 	var took []time.Duration
 	for i, end := 1, time.Now().Add(most); len(took) < n && (i <= 3 || time.Now().Before(end)); i++ {
-		d, next, err := handOver(ctx, release, c.workers[i%2], pause+upTo(c.peer.Poll), c.peer.Poll > 0)
+		lasted, next, err := handOver(ctx, release, d.workers[i%2], pause+upTo(d.peer.Poll), d.peer.Poll > 0)
 		if err != nil {
 			return took, err
 		}
-		took, release = append(took, d), next
+		took, release = append(took, lasted), next
 	}
 	return took, release()
 }

@@ -12,7 +12,7 @@ import (
 
 var publish = redis.NewScript(`return redis.call('PUBLISH', KEYS[1], ARGV[1])`)
 
-// publisher is the floor of a hand-off: news that a script publishes.
+// publisher is the floor of a hand-off: a message that a script publishes.
 type publisher struct {
 	rdb     *redis.Client
 	sub     *redis.PubSub

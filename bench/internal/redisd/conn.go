@@ -13,7 +13,7 @@ import (
 
 // PoolSize is how many connections every go-redis client may have, whatever it
 // is for, unless the URL has another pool_size: one for each goroutine of the
-// largest crowd, so that nobody waits for a connection.
+// largest scenario, so that nobody waits for a connection.
 const PoolSize = 256
 
 // parse checks a URL. Its error never shows it.

@@ -12,7 +12,7 @@ import (
 )
 
 func measured() *Report {
-	r := &Report{Command: "go run ./bench", Berth: "0123abc", Missing: []string{"other: tired"}}
+	r := &Report{Command: "go run ./bench", Berth: "0123abc", Missing: []string{"other: not installed"}}
 	r.Configure("goos", "linux")
 	r.Configure("nothing", "")
 	for round, v := range []float64{10, 30, 20} {
@@ -101,7 +101,7 @@ func TestFileIsInTheGoBenchmarkFormat(t *testing.T) {
 	if err := in.Err(); err != nil || len(got) != 9 || !slices.Equal(got[:3], want) {
 		t.Errorf("%q (%v)", got, err)
 	}
-	for _, comment := range []string{"# go run ./bench\n", "# berth 0123abc\n", "# other: tired\n"} {
+	for _, comment := range []string{"# go run ./bench\n", "# berth 0123abc\n", "# other: not installed\n"} {
 		if !strings.Contains(b.String(), comment) {
 			t.Errorf("%q is missing in\n%s", comment, b.String())
 		}
