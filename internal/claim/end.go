@@ -154,19 +154,27 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	switch {
 	case c.State == Asking && op.Verb == protocol.Acquire && !sent, c.State == Adopting && !sent:
 		return c.end(err)
-	case c.State == Asking, c.State == Queued, c.State == Confirming, c.State == Adopting:
+	case c.State == Adopting:
+		return c.leave(unsure(err), now)
+	case c.State == Asking, c.State == Queued, c.State == Confirming:
 		return c.leave(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move && c.copies == 0:
 		c.other = ""
 		return c.held(now) | c.notRenewed(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move:
-		return c.notDetached(err, now)
+		return c.notDetached(unsure(err), now)
 	case c.State == Held && op.Verb == protocol.Renew:
 		return c.notRenewed(err, now)
 	case c.State == Leaving && op.Verb == protocol.Release:
 		return c.end(c.Err) | c.notReleased(err)
 	}
 	return 0
+}
+
+// unsure is the failure of a move that was refused when an earlier copy of it had got no
+// answer: that one may have been executed.
+func unsure(err error) error {
+	return &protocol.Failure{Kind: protocol.ErrUnknown, Err: fmt.Errorf("no answer to an earlier request, and then: %w", err)}
 }
 
 // HeardGrant takes a message that tells of a hand-off. A message carries no time

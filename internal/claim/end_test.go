@@ -241,3 +241,22 @@ func TestDetachRejectedKeepsTheLease(t *testing.T) {
 		t.Errorf("a look that was rejected: effects %b", effect)
 	}
 }
+
+// TestMoveMayHaveHappenedBeforeItWasRefused: where an earlier copy had got no answer, a refusal
+// does not say that nothing has happened.
+func TestMoveMayHaveHappenedBeforeItWasRefused(t *testing.T) {
+	t.Parallel()
+	for name, from := range map[string]func(*life){"adopt": adopting, "detach": detaching} {
+		l := newLife()
+		from(l)
+		l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)
+		l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now)
+		told := l.Err
+		if name == "detach" {
+			told = l.Outcome
+		}
+		if l.State != Leaving || !errors.Is(told, protocol.ErrUnknown) || !errors.Is(told, errRejected) {
+			t.Errorf("%s: state %d, %v", name, l.State, told)
+		}
+	}
+}
