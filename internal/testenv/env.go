@@ -115,7 +115,7 @@ func On(t *testing.T, s *redistest.Server) *Env {
 
 func on(t *testing.T, s *redistest.Server, prefix string) *Env {
 	t.Helper()
-	e := &Env{T: t, TTL: 400 * time.Millisecond, Prefix: prefix, Server: s}
+	e := &Env{T: t, TTL: 2 * time.Second, Prefix: prefix, Server: s}
 	e.Options = redis.Options{Network: "unix", Addr: s.Socket()}
 	e.open(8 * time.Minute)
 	return e

@@ -273,7 +273,7 @@ func TestClientPauseLongerThanTheTTL(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		l := e.Hold(e.Peer().Sem(1, berth.TTL(e.TTL)))
 		r := e.Queue(e.Peer().Sem(1, berth.TTL(e.TTL)))
-		e.Must(e.Redis.Do(e.Ctx, "CLIENT", "PAUSE", "900", "ALL").Err())
+		e.Must(e.Redis.Do(e.Ctx, "CLIENT", "PAUSE", (2 * e.TTL).Milliseconds(), "ALL").Err())
 		e.Lost(l)
 		second := r.Granted()
 		if l.Valid() {

@@ -67,11 +67,15 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*seat.TTL+slack)
 	defer cancel()
-	lease, err := sem.Acquire(ctx, berth.Weight(seat.Limit))
-	if err != nil {
-		return err
+	for {
+		lease, err := sem.Acquire(ctx, berth.Weight(seat.Limit))
+		if err == nil {
+			err = lease.Release()
+		}
+		if !errors.Is(err, berth.ErrLost) { // on a machine that stands still for a TTL it may be over before it is used
+			return err
+		}
 	}
-	return lease.Release()
 }
 
 // leftovers lists all semaphores, which reaps what crashed holders left, until no
