@@ -182,17 +182,19 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
 	}
-	for {
+	for left := ops; ; left = nil {
 		reply, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (protocol.Reply, error) {
-			return in.store.Do(ctx, in.store.Key(name), 0, ops)
+			return in.store.Do(ctx, in.store.Key(name), 0, left)
 		})
+		if err != nil && len(left) < len(ops) {
+			err = protocol.Unsure(err) // they have been executed
+		}
 		if err != nil {
 			return failed(ctx, name, err)
 		}
 		if !reply.More {
 			return nil
 		}
-		ops = nil
 	}
 }
 

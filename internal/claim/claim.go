@@ -100,7 +100,7 @@ type Claim struct {
 	capped  bool // renewed up to its MaxHold: nothing can extend it
 	wasHeld bool // Leaving: its holder had not been told of a loss when it gave it back,
 	live    bool // and could rely on it until then
-	copies  int  // Detaching: moves of unknown outcome; Leaving: releases
+	copies  int  // Adopting, Detaching: moves of unknown outcome; Leaving: releases
 
 	cause error // of the last failure of an operation that is still wanted
 }
@@ -249,10 +249,12 @@ func (c *Claim) expire(now clock.Instant) Effect {
 		err = protocol.NoAnswer()
 	}
 	switch c.State {
-	case Asking, Confirming, Adopting:
+	case Asking, Confirming:
 		return c.leave(err, now)
+	case Adopting:
+		return c.leave(c.moved(err), now)
 	case Detaching:
-		return c.notDetached(err, now)
+		return c.notDetached(c.moved(err), now)
 	case Held:
 		return c.report(err)
 	case Leaving:

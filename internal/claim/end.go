@@ -150,19 +150,18 @@ func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 // Rejected is told that a call with op did not happen, and that it is useless
 // to ask again until somebody mends the cause.
 func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
-	sent := now < c.late // a copy, by an earlier call
 	switch {
-	case c.State == Asking && op.Verb == protocol.Acquire && !sent, c.State == Adopting && !sent:
-		return c.end(err)
+	case c.State == Asking && op.Verb == protocol.Acquire && now >= c.late, c.State == Adopting && c.copies == 0:
+		return c.end(err) // no copy was sent by an earlier call
 	case c.State == Adopting:
-		return c.leave(unsure(err), now)
+		return c.leave(c.moved(err), now)
 	case c.State == Asking, c.State == Queued, c.State == Confirming:
 		return c.leave(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move && c.copies == 0:
 		c.other = ""
 		return c.held(now) | c.notRenewed(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move:
-		return c.notDetached(unsure(err), now)
+		return c.notDetached(c.moved(err), now)
 	case c.State == Held && op.Verb == protocol.Renew:
 		return c.notRenewed(err, now)
 	case c.State == Leaving && op.Verb == protocol.Release:
@@ -171,10 +170,12 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	return 0
 }
 
-// unsure is the failure of a move that was refused when an earlier copy of it had got no
-// answer: that one may have been executed.
-func unsure(err error) error {
-	return &protocol.Failure{Kind: protocol.ErrUnknown, Err: fmt.Errorf("no answer to an earlier request, and then: %w", err)}
+// moved is how a move failed.
+func (c *Claim) moved(err error) error {
+	if c.copies > 0 {
+		return protocol.Unsure(err)
+	}
+	return err
 }
 
 // HeardGrant takes a message that tells of a hand-off. A message carries no time

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -246,17 +247,28 @@ func TestDetachRejectedKeepsTheLease(t *testing.T) {
 // does not say that nothing has happened.
 func TestMoveMayHaveHappenedBeforeItWasRefused(t *testing.T) {
 	t.Parallel()
-	for name, from := range map[string]func(*life){"adopt": adopting, "detach": detaching} {
+	test := func(name string, from func(*life), detached bool, words string, last func(*life)) {
 		l := newLife()
 		from(l)
 		l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)
-		l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now)
+		last(l)
 		told := l.Err
-		if name == "detach" {
+		if detached {
 			told = l.Outcome
 		}
-		if l.State != Leaving || !errors.Is(told, protocol.ErrUnknown) || !errors.Is(told, errRejected) {
+		if l.State != Leaving || !errors.Is(told, protocol.ErrUnknown) || errors.Is(told, protocol.ErrRejected) ||
+			errors.Is(told, protocol.ErrRefused) || !strings.Contains(told.Error(), words) {
 			t.Errorf("%s: state %d, %v", name, l.State, told)
 		}
+	}
+	for name, from := range map[string]func(*life){"adopt": adopting, "detach": detaching} {
+		test(name+", rejected", from, name == "detach", "noperm", func(l *life) {
+			l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now)
+		})
+		test(name+", refused until the end", from, name == "detach", "loading", func(l *life) {
+			l.Failed(&protocol.Op{Verb: protocol.Move}, errRefused, l.now)
+			l.pass(Timeout)
+			l.Tick(l.now)
+		})
 	}
 }

@@ -69,6 +69,15 @@ func (i inner) Error() string { return i.err.Error() }
 // As implements what errors.As looks for.
 func (i inner) As(target any) bool { return errors.As(i.err, target) }
 
+// Unsure is err, by which an operation failed of which an earlier copy had got no answer: if
+// it was refused now, that copy may have been executed all the same.
+func Unsure(err error) error {
+	if errors.Is(err, ErrUnknown) {
+		return err
+	}
+	return &Failure{Kind: ErrUnknown, Err: fmt.Errorf("no answer to an earlier request, and then: %w", inner{err})}
+}
+
 // passing are error codes of a server that will be able to answer later. They
 // may be wrapped: Redis 6.2 puts its own text around errors from inside a
 // script, so they are searched for and not compared with the start. A script meets a

@@ -15,7 +15,8 @@ const mostOnce = 2 * time.Second
 // Do executes one operation on the semaphore called name, which must be harmless to
 // repeat: while Redis does not answer, or refuses for the moment, it is tried again,
 // for claim.Timeout at most, or until ctx ends. again tells that the outcome of a
-// copy before the answer is not known. It fails with ErrClosed when the session is closed.
+// copy before the answer is not known; then no failure says that nothing has happened. It
+// fails with ErrClosed when the session is closed.
 func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result protocol.Result, again bool, err error) {
 	if s.isClosing() {
 		return result, false, ErrClosed
@@ -29,10 +30,16 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 			_, err := s.store.Do(ctx, key, 0, ops)
 			return ops[0].Result, err
 		})
-		if err == nil || errors.Is(err, protocol.ErrRejected) || ctx.Err() != nil {
+		if err == nil {
+			return result, again, nil
+		}
+		useless := errors.Is(err, protocol.ErrRejected)
+		if again = again || errors.Is(err, protocol.ErrUnknown); again {
+			err = protocol.Unsure(err)
+		}
+		if useless {
 			return result, again, err
 		}
-		again = again || errors.Is(err, protocol.ErrUnknown)
 		select {
 		case <-ctx.Done():
 			return result, again, err

@@ -119,3 +119,39 @@ func TestAdoptionThatIsGivenUpLeavesNoLeaseWithoutAnOwner(t *testing.T) {
 		})
 	}
 }
+
+// A refusal does not say that nothing has happened, where a request before it got no answer.
+func TestRefusalAfterNoAnswerIsNoVerdict(t *testing.T) {
+	for name, ask := range map[string]func(e *testenv.Env, p *testenv.Peer, handle string) error{
+		"ReleaseHandle": func(e *testenv.Env, p *testenv.Peer, handle string) error { return p.ReleaseHandle(e.Ctx, handle) },
+		"RenewHandle": func(e *testenv.Env, p *testenv.Peer, handle string) error {
+			_, err := p.RenewHandle(e.Ctx, handle)
+			return err
+		},
+		"Adopt": func(e *testenv.Env, p *testenv.Peer, handle string) error {
+			_, err := p.Adopt(e.Ctx, handle)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				p := e.Peer()
+				e.Hold(p.Sem(2)) // connects
+				handle, err := e.Hold(e.Peer().Sem(2)).Detach(e.Ctx)
+				e.Must(err)
+				lost := p.Net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowReply})
+				told := make(chan error, 1)
+				go func() { told <- ask(e, p, handle) }()
+				testenv.Receive(e, "request", lost.Hit())
+				key := e.Prefix + ":{" + testenv.Name + "}"
+				e.Must(e.Redis.Rename(e.Ctx, key, "elsewhere").Err())
+				e.Must(e.Redis.Set(e.Ctx, key, "foreign", 0).Err())
+				if err := testenv.Receive(e, "answer", told); !errors.Is(err, berth.ErrUnreachable) ||
+					errors.Is(err, berth.ErrCorrupt) || !strings.Contains(err.Error(), "WRONGTYPE") {
+					e.Errorf("%v", err)
+				}
+				e.Must(e.Redis.Rename(e.Ctx, "elsewhere", key).Err())
+			})
+		})
+	}
+}
