@@ -32,7 +32,7 @@ var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*([1-9
 // A limit on the rate becomes one on what runs at once by counting each request
 // for longer than it takes: one permit that is held for 2 seconds is a
 // Crawl-delay of 2, three permits held for 10 seconds are a Request-rate of 3/10s.
-func (j job) rules(host string) rules {
+func (j *job) rules(host string) rules {
 	file := j.Robots[host]
 	// A redirect may lead to a host whose permit nobody has: it is no file.
 	if class := file.Status / 100; class == 3 || class == 4 {

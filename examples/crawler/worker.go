@@ -48,8 +48,8 @@ type host struct {
 }
 
 // run works until nothing is left to do or ctx ends.
-func (j job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
-	f := newFrontier(rdb, j)
+func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
+	f := newFrontier(rdb, *j)
 	total, err := client.Semaphore("total", j.Total, berth.TTL(j.TTL))
 	if err != nil {
 		return err
