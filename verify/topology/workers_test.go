@@ -51,6 +51,7 @@ func rounds(t *testing.T) int {
 
 // stay is one lease as its holder saw it.
 type stay struct {
+	asked time.Time // Acquire was called
 	from  time.Time // Acquire returned
 	to    time.Time // it was released, or Valid said yes for the last time
 	slot  int
@@ -127,7 +128,7 @@ func (h *worker) work(ctx context.Context) {
 			continue
 		}
 		now := time.Now()
-		s := stay{from: now, to: now, slot: lease.Slot(), token: lease.Token()}
+		s := stay{asked: began, from: now, to: now, slot: lease.Slot(), token: lease.Token()}
 		h.mu.Lock()
 		h.granted = s.from
 		if queued && s.from.Sub(began) < ttl/6 { // it would ask by itself after a third
