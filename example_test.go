@@ -98,7 +98,7 @@ func ExampleWaitError() {
 	}
 	defer first.Release()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_, err = api.Acquire(ctx)
 	if wait, ok := errors.AsType[*berth.WaitError](err); ok && wait.Queued {
