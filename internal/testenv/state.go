@@ -24,7 +24,11 @@ func Listed(in *berth.Inspector, ctx context.Context) (all []berth.Summary, err 
 // Show returns what the server has of the semaphore: an empty State if it is idle.
 func (e *Env) Show() *berth.State {
 	e.Helper()
-	st, err := e.Inspector.Show(e.Ctx, Name)
+	var st *berth.State
+	err := e.Timely(func() (err error) {
+		st, err = e.Inspector.Show(e.Ctx, Name)
+		return err
+	})
 	if errors.Is(err, berth.ErrNotFound) {
 		return &berth.State{}
 	}

@@ -85,9 +85,10 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 	first, second := l.queued(ctx, s, 1), l.queued(ctx, s, 2)
 	v := verdicts(holder.ID(), l.Show().Queue[0].ID)[n]
 	in := l.faulty().Inspector()
-	if _, err := in.Show(l.Ctx, "s"); err != nil { // connects
-		l.Fatal(err)
-	}
+	l.Must(l.Timely(func() error { // connects
+		_, err := in.Show(l.Ctx, "s")
+		return err
+	}))
 
 	l.net.Inject(redistest.Rule{Match: testenv.Carries(v.verb), Fault: fault})
 	err := v.ask(l.Ctx, in)
