@@ -375,6 +375,14 @@ func TestLinearMoves(t *testing.T) {
 			d.release(two, "linear.0", 30, 31)
 		}, false},
 		"nothing to adopt": {func(d *diary) { d.tooLate("linear.0", "h", 24, 25) }, false},
+		"gone too soon":    {func(d *diary) { d.inVain("linear.0", "h", 24, 25, history.Gone) }, false},
+		"adopted, and told when it had run out": {func(d *diary) {
+			d.inVain("linear.0", "h", 24, 400, history.Gone)
+			d.tooLate("linear.0", "h", 30, 40)
+			for at := history.Time(1000); at < 1200; at += 10 { // one outcome of so many may be unknown
+				d.release(d.lease("linear.0", at, 0, at+1, at+2, at+300, 0), "linear.0", at+3, at+4)
+			}
+		}, true},
 	} {
 		d := &diary{}
 		d.detach(d.lease("linear.0", 10, 0, 11, 12, 300, 0), "linear.0", "h", 20, 22)

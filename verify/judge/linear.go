@@ -230,7 +230,7 @@ func (t *translation) request(o *Op) {
 	switch {
 	case o.Held():
 		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.OK, token: o.Token})
-	case o.Verb == history.Adopt && (o.Outcome == history.Gone || o.Outcome == history.Taken):
+	case o.Verb == history.Adopt && (o.Outcome == history.Gone && !o.late() || o.Outcome == history.Taken):
 		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.Gone})
 	case o.Outcome == history.Busy && !t.run.unheard(o):
 		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.Busy, used: o.Used})
@@ -241,6 +241,10 @@ func (t *translation) request(o *Op) {
 		t.add(o, request{verb: back, id: t.ids[o]}, o.Invoked, history.Never, none)
 	}
 }
+
+// late reports whether o may have adopted a lease by a request that got no answer, and have
+// been told that it is gone when it had run out.
+func (o *Op) late() bool { return o.Returned.Sub(o.Invoked) >= o.TTL }
 
 // end adds what became of a lease.
 func (t *translation) end(o *Op) {
