@@ -162,7 +162,7 @@ func (e *Env) WantErr(err, want error) {
 }
 
 // Timely makes a request, and makes it again where it ended by its time-out: a real machine
-// may be too slow for the 2 seconds of a TryAcquire. A bubble is not.
+// may be too slow for the 2 seconds of a TryAcquire, or the 5 of an Acquire. A bubble is not.
 func (e *Env) Timely(request func() error) (err error) {
 	e.Helper()
 	for range 20 {

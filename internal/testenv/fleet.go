@@ -70,8 +70,11 @@ func (p *Peer) Named(name string, limit int, opts ...berth.Option) *berth.Semaph
 // Hold acquires, which must work out.
 func (e *Env) Hold(s *berth.Semaphore, opts ...berth.AcquireOption) *berth.Lease {
 	e.Helper()
-	l, err := s.Acquire(e.Ctx, opts...)
-	e.Must(err)
+	var l *berth.Lease
+	e.Must(e.Timely(func() (err error) {
+		l, err = s.Acquire(e.Ctx, opts...)
+		return err
+	}))
 	return l
 }
 

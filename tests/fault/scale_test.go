@@ -46,8 +46,11 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 			room <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-room }()
-				var err error
-				if leases[i], err = s.Acquire(l.Context(), berth.WithoutRenewal()); err != nil {
+				err := l.Timely(func() (err error) {
+					leases[i], err = s.Acquire(l.Context(), berth.WithoutRenewal())
+					return err
+				})
+				if err != nil {
 					l.Error(err)
 				}
 			})
