@@ -250,22 +250,19 @@ func TestLosses(t *testing.T) {
 			d.fault(13, 14, history.Event{Breaks: true})
 			d.lost(id, 200)
 		}, ""},
-		{"told before it, in a Detach of unknown outcome", func(d *diary) {
-			id := d.lease("s", 10, 0, 11, 12, 300, 0)
-			d.over(id, "s", 150, 201, history.Event{Verb: history.Detach, Outcome: history.Unknown})
-			d.lost(id, 200)
-		}, ""},
-		{"told before it, in a Detach that was refused", func(d *diary) {
-			id := d.lease("s", 10, 0, 11, 12, 300, 0)
-			d.over(id, "s", 150, 201, history.Event{Verb: history.Detach, Outcome: history.Refused})
-			d.lost(id, 200)
-		}, "S6"},
-		{"told before it, in a release of unknown outcome", func(d *diary) {
-			id := d.lease("s", 10, 0, 11, 12, 300, 0)
-			d.over(id, "s", 150, 201, history.Event{Verb: history.Release, Outcome: history.Unknown})
-			d.lost(id, 200)
-		}, "S6"},
+		{"told before it, in a Detach of unknown outcome", toldIn(history.Detach, history.Unknown), ""},
+		{"told before it, in a Detach that was refused", toldIn(history.Detach, history.Refused), "S6"},
+		{"told before it, in a release of unknown outcome", toldIn(history.Release, history.Unknown), "S6"},
 	})
+}
+
+// toldIn is a loss that a holder is told of before its trust deadline, within a release or a Detach.
+func toldIn(verb history.Verb, outcome history.Outcome) func(d *diary) {
+	return func(d *diary) {
+		id := d.lease("s", 10, 0, 11, 12, 300, 0)
+		d.over(id, "s", 150, 201, history.Event{Verb: verb, Outcome: outcome})
+		d.lost(id, 200)
+	}
 }
 
 // TestTrustBeyondALoss: a lease is not trusted for more than a TTL after it was lost, unless it was
