@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -367,4 +369,37 @@ func sameEvents(e *testenv.Env, got, want []string) {
 			e.Errorf("%+d of %q; got %q", -n, s, got)
 		}
 	}
+}
+
+// TestVerbThatWasDoneIsNotToldAsRefused: what has run out is taken out in pages, of which the
+// first comes with the verb. A refusal of the next does not say that nothing was changed.
+func TestVerbThatWasDoneIsNotToldAsRefused(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		const many = 600
+		s := e.Peer().Sem(many+1, berth.TTL(time.Second), berth.WithoutRenewal())
+		for range many {
+			e.Hold(s)
+		}
+		e.Hold(e.Peer().Sem(many + 1))
+		e.Pass(2 * time.Second)
+		p := e.Peer()
+		pinned := false
+		p.Net.Inject(redistest.Rule{Times: -1, Fault: redistest.Reset, Match: func(c redistest.Command) bool {
+			if key := e.Prefix + ":{" + testenv.Name + "}"; pinned && redistest.IsScript(c) {
+				e.Must(e.Redis.Rename(e.Ctx, key, "elsewhere").Err())
+				e.Must(e.Redis.Set(e.Ctx, key, "foreign", 0).Err())
+				pinned = false
+			}
+			pinned = pinned || slices.Contains(testenv.Verbs(c), "P")
+			return false
+		}})
+		err := p.Inspector().Pin(e.Ctx, testenv.Name, 7)
+		if !errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrCorrupt) || !strings.Contains(err.Error(), "WRONGTYPE") {
+			e.Errorf("%v", err)
+		}
+		e.Must(e.Redis.Rename(e.Ctx, "elsewhere", e.Prefix+":{"+testenv.Name+"}").Err())
+		if st := e.Show(); st.Limit != 7 {
+			e.Errorf("the limit is %d", st.Limit)
+		}
+	})
 }
