@@ -8,8 +8,10 @@ import (
 // millis is a duration as a number of milliseconds.
 type millis time.Duration
 
+// MarshalJSON implements json.Marshaler.
 func (m millis) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(m).Milliseconds()) }
 
+// UnmarshalJSON implements json.Unmarshaler.
 func (m *millis) UnmarshalJSON(b []byte) error {
 	var n int64
 	err := json.Unmarshal(b, &n)

@@ -47,20 +47,26 @@ func (d *Deadlines[T]) First() (first T, at clock.Instant) {
 // entries implement heap.Interface.
 type entries[T any] []*Entry[T]
 
-func (h entries[T]) Len() int           { return len(h) }
+// Len implements heap.Interface.
+func (h entries[T]) Len() int { return len(h) }
+
+// Less implements heap.Interface.
 func (h entries[T]) Less(i, j int) bool { return h[i].at < h[j].at }
 
+// Swap implements heap.Interface.
 func (h entries[T]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].place, h[j].place = i+1, j+1
 }
 
+// Push implements heap.Interface.
 func (h *entries[T]) Push(x any) {
 	e := x.(*Entry[T]) //nolint:forcetypeassert // by Set, above
 	*h = append(*h, e)
 	e.place = len(*h)
 }
 
+// Pop implements heap.Interface.
 func (h *entries[T]) Pop() any {
 	last := len(*h) - 1
 	e := (*h)[last]

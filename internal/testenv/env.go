@@ -51,6 +51,7 @@ func Main(m *testing.M) {
 // silent drops what go-redis logs of connections that fail, which is meant here.
 type silent struct{}
 
+// Printf implements the logger of go-redis.
 func (silent) Printf(context.Context, string, ...any) {}
 
 // Each runs body on the embedded store and on the server that the tests of a package

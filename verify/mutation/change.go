@@ -20,6 +20,7 @@ type change struct {
 	old, new string
 }
 
+// String implements fmt.Stringer.
 func (c change) String() string {
 	return fmt.Sprintf("%s:%d: %q → %q in %s", c.file, c.line, c.old, c.new, c.where)
 }
