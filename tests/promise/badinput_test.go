@@ -137,10 +137,13 @@ func TestExtremesWork(t *testing.T) {
 		e.Release(l)
 		e.Release(r.Granted())
 		short, err := p.Sem(berth.MaxLimit, berth.TTL(berth.MinTTL), berth.MaxHold(berth.MinTTL)).Acquire(e.Ctx)
-		if err != nil { // a busy machine is too slow for it
-			e.WantErr(err, berth.ErrLost)
-		} else {
+		switch {
+		case err == nil:
 			e.Lost(short)
+		case !e.Exact && errors.Is(err, berth.ErrUnreachable):
+			// With such a TTL a call may take 100 ms, and the machine is busy.
+		default:
+			e.WantErr(err, berth.ErrLost)
 		}
 	})
 }

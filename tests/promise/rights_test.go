@@ -150,7 +150,7 @@ func (e *exercise) crowd() error {
 // expiry is a lease that nobody gives back.
 func (e *exercise) expiry() error {
 	sem := e.sem(e.mine, "expiry", 1)
-	if _, err := sem.Acquire(e.ctx, berth.WithoutRenewal(), berth.TTL(100*time.Millisecond)); err != nil {
+	if _, err := sem.Acquire(e.ctx, berth.WithoutRenewal(), berth.TTL(time.Second)); err != nil {
 		return err
 	}
 	l, err := sem.Acquire(e.ctx)
@@ -169,7 +169,7 @@ func (e *exercise) deadWaiter() error {
 	rdb := e.rdb(nil)
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
-	if _, err := e.wait(ctx, e.sem(rightsClient(e.t, rdb), "dead", 1, berth.TTL(100*time.Millisecond))); err != nil {
+	if _, err := e.wait(ctx, e.sem(rightsClient(e.t, rdb), "dead", 1, berth.TTL(time.Second))); err != nil {
 		return err
 	}
 	_ = rdb.Close()
@@ -238,7 +238,7 @@ func (e *exercise) operator() error {
 // paused is a semaphore of which everything is given back while one waits, who
 // has moved up in the queue.
 func (e *exercise) paused() error {
-	sem := e.sem(e.mine, "paused", 2, berth.TTL(300*time.Millisecond))
+	sem := e.sem(e.mine, "paused", 2, berth.TTL(2*time.Second))
 	var held [2]*berth.Lease
 	for i := range held {
 		l, err := sem.Acquire(e.ctx)
