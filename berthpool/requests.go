@@ -15,9 +15,9 @@ import (
 // Pool.mu is held in all of this file, except where a function says that it takes
 // it.
 
-// patience is how long the pool keeps a request that nobody waits for any more:
+// linger is how long the pool keeps a request that nobody waits for any more:
 // goroutines that come and go within that time share it.
-const patience = 10 * time.Millisecond
+const linger = 10 * time.Millisecond
 
 // waiter is a goroutine that waits for a loan.
 type waiter struct {
@@ -116,7 +116,7 @@ func (p *Pool) surplus() int { return len(p.requests) - p.waiters.len() }
 // cancelLater sees to it that requests that nobody waits for do not stay in the queue.
 func (p *Pool) cancelLater(now clock.Instant) {
 	if p.surplus() > 0 {
-		p.wakeBy(now.Add(patience))
+		p.wakeBy(now.Add(linger))
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 const DefaultNames = 200
 
 const (
-	// patience is how long a scrape waits for Redis.
-	patience = time.Second
+	// scrapeTimeout is how long a scrape waits for Redis.
+	scrapeTimeout = time.Second
 	// pace is that of the sampler which New makes.
 	pace = 5 * time.Second
 	// stale is the age from which a sample says nothing of now. Prometheus itself looks
@@ -99,7 +99,7 @@ func (c *Collector) Close() { c.end() }
 
 // Collect implements prometheus.Collector. It waits a second for Redis at most.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	c.sampler.Wait(ctx, "")
 	v := c.sampler.Look()

@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// patience bounds how long a page waits for a picture, and each call to Redis.
-	patience = 2 * time.Second
+	// timeout bounds how long a page waits for a picture, and each call to Redis.
+	timeout = 2 * time.Second
 	// ready is the same for /readyz.
 	ready = time.Second
 	// mostBody is how long the body of a request may be.
@@ -183,7 +183,7 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 // look returns what the sampler knows, which it may have to be woken up for; name is of a
 // semaphore that is to be known in full, or "".
 func (s *site) look(r *http.Request, name string) (berthwatch.View, berthwatch.Detail) {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	s.sampler.Wait(ctx, name)
 	if name == "" {

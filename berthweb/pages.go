@@ -76,7 +76,7 @@ func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
 		p.Stale = "Nothing is known yet: " + short(err)
 	case err != nil:
 		p.Stale = "As of " + words.Age(old) + " ago: " + short(err)
-	case !at.IsZero() && old > 3*v.Pace+patience:
+	case !at.IsZero() && old > 3*v.Pace+timeout:
 		p.Stale = "As of " + words.Age(old) + " ago"
 	}
 	p.Live = true

@@ -27,9 +27,9 @@ import (
 
 var shots = flag.String("shots", "", "write a picture of each page into this `DIRECTORY`")
 
-// patience bounds a wait for something that is bound to happen: for a test that hangs, not for
+// timeout bounds a wait for something that is bound to happen: for a test that hangs, not for
 // one that is slow.
-const patience = time.Minute
+const timeout = time.Minute
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
@@ -46,14 +46,14 @@ func browser(t *testing.T) context.Context {
 	if path == "" {
 		t.Fatal("there is no browser: apt-get install chromium, or set BERTH_CHROMIUM")
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience)}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(timeout)}
 	for _, name := range []string{
 		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking", "disable-component-update", "disable-sync",
 		"hide-scrollbars", "disable-dev-shm-usage",
 	} {
 		options = append(options, chromedp.Flag(name, true))
 	}
-	bounded, cancel := context.WithTimeout(context.Background(), 2*patience)
+	bounded, cancel := context.WithTimeout(context.Background(), 2*timeout)
 	t.Cleanup(cancel)
 	allocator, end := chromedp.NewExecAllocator(bounded, options...)
 	t.Cleanup(end)
@@ -156,7 +156,7 @@ func (b *tab) until(what, script string) {
 	b.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(timeout); ; {
 		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script)); ok && err == nil {
 			return
 		}

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"berth": main})
 }
 
-// patience bounds every wait for something that is bound to happen.
-const patience = time.Minute
+// timeout bounds every wait for something that is bound to happen.
+const timeout = time.Minute
 
 // TestCommandLine needs no Redis: it is about what is refused before.
 func TestCommandLine(t *testing.T) {
@@ -244,7 +244,7 @@ func cmdEnded(ts *testscript.TestScript, neg bool, args []string) {
 	p := named(ts, args[0])
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		ts.Fatalf("%s has not ended", args[0])
 	}
 	if strconv.Itoa(p.code) != args[1] {
@@ -315,7 +315,7 @@ func running(pid int) bool {
 func eventually(ok func() bool) bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !ok() {
 		select {
 		case <-tick.C:

@@ -147,18 +147,18 @@ func (c *Claim) Adopt(id string, start clock.Instant) Effect {
 }
 
 // Op returns the operation that the claim wants at now, when a call is made; false:
-// none. Patience is how long that call may take, as far as the claim has a say:
+// none. Timeout is how long that call may take, as far as the claim has a say:
 // there must be time for a second one.
-func (c *Claim) Op(now clock.Instant) (op protocol.Op, patience time.Duration, ok bool) {
-	op.ID, patience = c.ID, Timeout
+func (c *Claim) Op(now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool) {
+	op.ID, timeout = c.ID, Timeout
 	if c.Lease.TTL > 0 {
-		patience = c.Lease.TTL / 3
+		timeout = c.Lease.TTL / 3
 	}
 	switch c.State {
 	case Asking:
 		op.Verb, op.Terms = protocol.Acquire, c.Terms
 		if !c.Terms.Wait {
-			patience = min(patience, TryTimeout/2)
+			timeout = min(timeout, TryTimeout/2)
 		}
 	case Queued:
 		op.Verb, op.TTL, op.Flag = protocol.Heartbeat, c.Terms.Heartbeat, c.Places
@@ -184,7 +184,7 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, patience time.Duration, o
 	if c.heard == 0 {
 		c.heard = now
 	}
-	return op, patience, true
+	return op, timeout, true
 }
 
 // Next returns when Tick has something to do; Never if nothing.

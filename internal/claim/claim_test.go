@@ -475,8 +475,8 @@ func TestTryIsGivenUpSooner(t *testing.T) {
 	t.Parallel()
 	l := newLife(func(t *protocol.Terms) { t.Wait = false })
 	l.Ask(l.now)
-	if _, patience, _ := l.Op(l.now); patience > TryTimeout/2 {
-		t.Errorf("a call may take %v", patience)
+	if _, timeout, _ := l.Op(l.now); timeout > TryTimeout/2 {
+		t.Errorf("a call may take %v", timeout)
 	}
 	if d := l.Next().Sub(l.now); d != TryTimeout {
 		t.Errorf("it is given up after %v", d)

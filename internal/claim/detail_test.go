@@ -110,8 +110,8 @@ func TestTickBeforeItIsTime(t *testing.T) {
 	}
 }
 
-// TestPatience: there is time for a second call.
-func TestPatience(t *testing.T) {
+// TestCallTimeout: there is time for a second call.
+func TestCallTimeout(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*protocol.Terms)

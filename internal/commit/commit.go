@@ -20,8 +20,8 @@ const (
 	mostOps = protocol.MaxOps
 	// A call is given up after these at most and at least; then another one starts, on
 	// another connection, and the first has an unknown outcome.
-	mostPatience  = 2 * time.Second
-	leastPatience = 100 * time.Millisecond
+	mostTimeout  = 2 * time.Second
+	leastTimeout = 100 * time.Millisecond
 	// Pauses between failing calls grow from the first to the second.
 	leastPause = 10 * time.Millisecond
 	mostPause  = time.Second
@@ -29,7 +29,7 @@ const (
 
 // MostDelay bounds the time from when an operation is put into a queue whose calls
 // fail until the call that carries it is given up.
-const MostDelay = mostPause + mostPause/2 + mostPatience
+const MostDelay = mostPause + mostPause/2 + mostTimeout
 
 // Queue gathers operations; T is whose they are. The zero value is empty.
 type Queue[T any] struct {
@@ -113,7 +113,7 @@ func (q *Queue[T]) Busy() bool { return q.call != nil }
 
 // Prepare returns what t wants now, and how long the call may take as far as t has
 // a say; false: nothing.
-type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, patience time.Duration, ok bool)
+type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool)
 
 // Next returns the next call, which is in flight then; nil if none may start now,
 // or nothing is wanted.
@@ -127,21 +127,21 @@ func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 		call = new(Call[T])
 	}
 	call.Sent = now
-	patience := mostPatience
-	patience = min(patience, call.fill(&q.releases, prepare))
-	patience = min(patience, call.fill(&q.others, prepare))
+	timeout := mostTimeout
+	timeout = min(timeout, call.fill(&q.releases, prepare))
+	timeout = min(timeout, call.fill(&q.others, prepare))
 	if len(call.Ops) == 0 && !q.probe {
 		q.spare = call
 		return nil
 	}
-	call.Deadline = now.Add(max(patience, leastPatience))
+	call.Deadline = now.Add(max(timeout, leastTimeout))
 	q.call, q.probe = call, false
 	return call
 }
 
 // fill takes what is wanted out of line while there is room.
-func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (patience time.Duration) {
-	patience = mostPatience
+func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Duration) {
+	timeout = mostTimeout
 	n := 0
 	for _, w := range *line {
 		if len(c.Ops) == mostOps {
@@ -156,7 +156,7 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (patience time.Du
 			w.op.state = idle
 			continue
 		}
-		patience = min(patience, most)
+		timeout = min(timeout, most)
 		w.op.state = inFlight
 		c.Ops = append(c.Ops, w.op)
 		c.Wire = append(c.Wire, op)
@@ -164,7 +164,7 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (patience time.Du
 	rest := copy(*line, (*line)[n:])
 	clear((*line)[rest:])
 	*line = (*line)[:rest]
-	return patience
+	return timeout
 }
 
 // Return ends a call; false: it was given up before, and whatever it answered does

@@ -16,20 +16,20 @@ const born = clock.Instant(1000 * time.Hour)
 
 // item is what has operations in a queue under test.
 type item struct {
-	op       Op[*item]
-	id       string
-	nothing  bool // it wants nothing any more
-	patience time.Duration
+	op      Op[*item]
+	id      string
+	nothing bool // it wants nothing any more
+	timeout time.Duration
 }
 
 func newItem(n int) *item {
-	i := &item{id: fmt.Sprint(n), patience: time.Hour}
+	i := &item{id: fmt.Sprint(n), timeout: time.Hour}
 	i.op.Of = i
 	return i
 }
 
 func prepare(i *item, _ clock.Instant) (protocol.Op, time.Duration, bool) {
-	return protocol.Op{Verb: protocol.Renew, ID: i.id}, i.patience, !i.nothing
+	return protocol.Op{Verb: protocol.Renew, ID: i.id}, i.timeout, !i.nothing
 }
 
 func ids(c *Call[*item]) (all []string) {
@@ -144,22 +144,22 @@ func TestCallIsBounded(t *testing.T) {
 	wantCall(t, q.Next(born, prepare), want[mostOps:]...)
 }
 
-// TestPatienceIsTheLeast of those in the call, within bounds.
-func TestPatienceIsTheLeast(t *testing.T) {
+// TestTimeoutIsTheLeast of those in the call, within bounds.
+func TestTimeoutIsTheLeast(t *testing.T) {
 	t.Parallel()
-	for want, patience := range map[time.Duration][]time.Duration{
+	for want, timeouts := range map[time.Duration][]time.Duration{
 		300 * time.Millisecond: {time.Second, 300 * time.Millisecond},
-		mostPatience:           {time.Hour},
-		leastPatience:          {time.Hour, time.Nanosecond},
+		mostTimeout:            {time.Hour},
+		leastTimeout:           {time.Hour, time.Nanosecond},
 	} {
 		var q Queue[*item]
-		for n, d := range patience {
+		for n, d := range timeouts {
 			i := newItem(n)
-			i.patience = d
+			i.timeout = d
 			q.Put(&i.op, n == 0)
 		}
 		if call := q.Next(born, prepare); call.Deadline.Sub(born) != want || q.Wakeup() != call.Deadline {
-			t.Errorf("patience of %v: %v, wakes in %v, want %v", patience, call.Deadline.Sub(born), q.Wakeup().Sub(born), want)
+			t.Errorf("a call of timeouts %v: %v, wakes in %v, want %v", timeouts, call.Deadline.Sub(born), q.Wakeup().Sub(born), want)
 		}
 	}
 }
@@ -360,7 +360,7 @@ func TestMostDelayBoundsAllPauses(t *testing.T) {
 		q.Failed(now, false)
 		q.Put(&a.op, false)
 		again := q.Wakeup()
-		if delay := again.Sub(now) + mostPatience; delay > MostDelay {
+		if delay := again.Sub(now) + mostTimeout; delay > MostDelay {
 			t.Fatalf("%v until a call is given up, MostDelay is %v", delay, MostDelay)
 		}
 		now = again

@@ -145,7 +145,7 @@ func TestReconnectThatNeverEnds(t *testing.T) {
 		}()
 		select {
 		case <-closed:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			w.Error("Close does not return")
 		}
 	})

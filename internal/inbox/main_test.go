@@ -28,9 +28,9 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// patience bounds every wait for something that happens within milliseconds, or
+// timeout bounds every wait for something that happens within milliseconds, or
 // within the seconds that the package's own bounds allow.
-const patience = time.Minute
+const timeout = time.Minute
 
 // event is a message, or news that a channel's subscription stands.
 type event struct{ resumed, message string }
@@ -108,14 +108,14 @@ func (o *owner) await(e event, n int) {
 // until returns when ok does, which depends on events.
 func (o *owner) until(what string, ok func() bool) {
 	o.Helper()
-	late := time.After(patience)
+	late := time.After(timeout)
 	for !ok() {
 		select {
 		case <-o.changed:
 		case <-late:
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.Fatalf("waited %v for %s; heard %.1000v; logged: %s", patience, what, o.events, &o.logged)
+			o.Fatalf("waited %v for %s; heard %.1000v; logged: %s", timeout, what, o.events, &o.logged)
 		}
 	}
 }
@@ -134,9 +134,9 @@ func (o *owner) listen(channels ...string) {
 // eventually waits for something that only asking can tell.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for late := time.Now().Add(patience); !ok(); <-time.After(10 * time.Millisecond) {
+	for late := time.Now().Add(timeout); !ok(); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatalf("waited %v for %s", patience, what)
+			t.Fatalf("waited %v for %s", timeout, what)
 		}
 	}
 }

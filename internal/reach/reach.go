@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// patience is how long a server may be silent, and most how long it may take to
-	// find that out.
-	patience = 3 * time.Second
-	most     = 10 * time.Second
+	// mostSilence is how long a server may say nothing, and most how long it may take
+	// to find that out.
+	mostSilence = 3 * time.Second
+	most        = 10 * time.Second
 	// pace is how often a process that waits should find itself awake.
 	pace = 100 * time.Millisecond
 	// sampled is how many keys are tried to find the masters of a Cluster.
@@ -72,7 +72,7 @@ func nodes(ctx context.Context, rdb *redis.ClusterClient) []*redis.Options {
 		}
 		all[addr] = node
 	}
-	timeout := time.After(patience)
+	timeout := time.After(mostSilence)
 	for {
 		select {
 		case master, more := <-masters:
@@ -149,8 +149,8 @@ func (v *vigil) tick(now time.Time) error {
 	}
 	v.last = now
 	switch {
-	case v.silent >= patience:
-		return fmt.Errorf("%w: no answer within %v", ErrAway, patience)
+	case v.silent >= mostSilence:
+		return fmt.Errorf("%w: no answer within %v", ErrAway, mostSilence)
 	case now.Sub(v.began) >= most:
 		return errors.New("this process is too busy to find out")
 	}

@@ -13,8 +13,8 @@ func TestSilenceCountsOnlyIfHeard(t *testing.T) {
 		away bool
 		took time.Duration
 	}{
-		"prompt":       {[]time.Duration{pace}, true, patience},
-		"a bit late":   {[]time.Duration{pace, 3 * pace / 2}, true, patience * 5 / 4},
+		"prompt":       {[]time.Duration{pace}, true, mostSilence},
+		"a bit late":   {[]time.Duration{pace, 3 * pace / 2}, true, mostSilence * 5 / 4},
 		"late":         {[]time.Duration{3 * pace}, false, 10200 * time.Millisecond},
 		"late at once": {[]time.Duration{time.Minute}, false, time.Minute},
 		"half late":    {[]time.Duration{pace, 2 * pace}, true, 8800 * time.Millisecond},

@@ -41,7 +41,7 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 		s := l.sem(l.faulty(), n)
 		leases := make([]*berth.Lease, n)
 		var wg sync.WaitGroup
-		room := make(chan struct{}, 1000) // with all at once, a slow machine exhausts the patience of the last
+		room := make(chan struct{}, 1000) // with all at once, a slow machine has the last ones time out
 		for i := range leases {
 			room <- struct{}{}
 			wg.Go(func() {

@@ -266,7 +266,7 @@ func TestAcquireAllOfNoneAndOfOneTwice(t *testing.T) {
 	})
 }
 
-// A Redis that is away costs the patience of one release, not of each.
+// A Redis that is away costs the time-out of one release, not of each.
 func TestLeasesAreReleasedTogether(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		p := e.Peer()

@@ -137,13 +137,13 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		s := e.Peer().Sem(1)
 		first := e.Hold(s)
 		why := context.DeadlineExceeded
-		const patience = 30 * time.Millisecond
-		ctx, cancel := context.WithTimeout(e.Ctx, patience)
+		const bound = 30 * time.Millisecond
+		ctx, cancel := context.WithTimeout(e.Ctx, bound)
 		defer cancel()
 		start := time.Now()
 		_, err := s.Acquire(ctx)
 		e.WantErr(err, why)
-		e.Within(start, patience, patience, "given up")
+		e.Within(start, bound, bound, "given up")
 		shift, stop := context.WithCancelCause(e.Ctx)
 		stop(errShift)
 		_, err = s.Acquire(shift)

@@ -21,8 +21,8 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// patience bounds the start and the end of a server.
-const patience = 30 * time.Second
+// timeout bounds the start and the end of a server.
+const timeout = 30 * time.Second
 
 // ErrMissing says that there is no PostgreSQL on this machine.
 var ErrMissing = errors.New("PostgreSQL's initdb is neither on PATH nor under /usr/lib/postgresql: " +
@@ -62,7 +62,7 @@ func (s *Server) Close() {
 		_ = s.postgres.Cmd.Process.Signal(os.Interrupt) // PostgreSQL's "fast" shutdown
 		select {
 		case <-s.postgres.Done():
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			s.postgres.Kill()
 		}
 	}
@@ -134,7 +134,7 @@ func (s *Server) unprivileged() (*syscall.SysProcAttr, error) {
 }
 
 func (s *Server) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		conn, err := pgx.Connect(ctx, s.DSN())

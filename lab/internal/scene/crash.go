@@ -12,8 +12,8 @@ import (
 
 const (
 	crashed = 3 // holders that are killed, and waiters for their permits
-	// crashPatience bounds the wait for a crashed holder's permit.
-	crashPatience = 10 * time.Second
+	// crashTimeout bounds the wait for a crashed holder's permit.
+	crashTimeout = 10 * time.Second
 )
 
 func crashes() Scenario {
@@ -31,7 +31,7 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	s.begin()
-	ctx, cancel := lasting(ctx, crashPatience)
+	ctx, cancel := lasting(ctx, crashTimeout)
 	defer cancel()
 	waiters, killed, err := s.killHolders(ctx)
 	if err != nil {
@@ -170,7 +170,7 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	s.begin()
-	ctx, cancel := lasting(ctx, crashPatience)
+	ctx, cancel := lasting(ctx, crashTimeout)
 	defer cancel()
 	h, err := s.hire(pauseWork, 0)
 	if err != nil {

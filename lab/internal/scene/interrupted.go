@@ -25,7 +25,7 @@ func runInterrupted(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	s.begin()
-	ctx, cancel := lasting(ctx, s.env.Duration+crashPatience)
+	ctx, cancel := lasting(ctx, s.env.Duration+crashTimeout)
 	defer cancel()
 	cut := &Cut{}
 	for cut.Replies == 0 || s.now() < s.env.Duration {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// holderPatience bounds what a holder process may take to report.
-const holderPatience = 15 * time.Second
+// holderTimeout bounds what a holder process may take to report.
+const holderTimeout = 15 * time.Second
 
 // holder is a holder process, seen from outside.
 type holder struct{ *child.Process }
@@ -30,7 +30,7 @@ func (s *stage) hire(d time.Duration, dieAfter int) (*holder, error) {
 
 // next returns the process's next report.
 func (h *holder) next() (r report, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), holderPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
 	defer cancel()
 	if err := h.Hear(ctx, &r); err != nil {
 		return r, fmt.Errorf("a holder process does not report: %w", err)

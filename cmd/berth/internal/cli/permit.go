@@ -92,7 +92,7 @@ func (p *permitFlags) config(a *app, s *session, sem *berth.Semaphore, signals <
 		NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: run.NewNotices(a.stderr, a.quiet),
 	}
 	if p.noWait {
-		cfg.Wait, cfg.Once, cfg.Acquire = s.patience, true, p.ahead(sem.TryAcquire)
+		cfg.Wait, cfg.Once, cfg.Acquire = s.timeout, true, p.ahead(sem.TryAcquire)
 	}
 	return cfg
 }

@@ -41,10 +41,10 @@ const (
 
 // session is an open connection to wherever the semaphores are.
 type session struct {
-	rdb      redis.UniversalClient
-	client   *berth.Client
-	health   *run.Health
-	patience time.Duration // answerTimeout or startTimeout
+	rdb     redis.UniversalClient
+	client  *berth.Client
+	health  *run.Health
+	timeout time.Duration // answerTimeout or startTimeout
 }
 
 // open connects as the flags and the environment say. Nothing is sent yet.
@@ -53,9 +53,9 @@ func (a *app) open() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{rdb: rdb, health: &run.Health{}, patience: answerTimeout}
+	s := &session{rdb: rdb, health: &run.Health{}, timeout: answerTimeout}
 	if source, _ := a.redisSource(); source == "" {
-		s.patience = startTimeout
+		s.timeout = startTimeout
 	}
 	rdb.AddHook(s.health)
 	if s.client, err = berth.New(rdb, berth.Prefix(a.prefix), berth.Logger(slog.New(warnings{a}))); err != nil {

@@ -29,9 +29,9 @@ const (
 	killAfter = 0.35
 	// farewell is how long the workers get to leave by themselves.
 	farewell = 2 * time.Second
-	// patience is how much longer than asked for the demo lasts if the killed
+	// overtime is how much longer than asked for the demo lasts if the killed
 	// worker's permit has not come back yet: on a machine that is busy.
-	patience = 20 * time.Second
+	overtime = 20 * time.Second
 )
 
 // Config is one demo.
@@ -85,7 +85,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 // watch follows the workers until the demo's time is over and it has shown what it
 // is to show.
 func watch(ctx context.Context, cfg Config, workers *workers) (Summary, error) {
-	ctx, cancel := context.WithTimeout(ctx, cfg.For+patience)
+	ctx, cancel := context.WithTimeout(ctx, cfg.For+overtime)
 	defer cancel()
 	s := newState(cfg)
 	tick := time.NewTicker(frame)

@@ -65,11 +65,11 @@ func (w *workers) kill(number int) {
 
 // stop asks the workers to end, ends those that do not, and returns what
 // they had left to say. It may be called again.
-func (w *workers) stop(patience time.Duration) []event {
+func (w *workers) stop(grace time.Duration) []event {
 	for _, p := range w.all {
 		p.Leave()
 	}
-	stubborn := time.AfterFunc(patience, func() {
+	stubborn := time.AfterFunc(grace, func() {
 		for _, p := range w.all {
 			p.Kill()
 		}

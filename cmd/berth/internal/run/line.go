@@ -18,8 +18,8 @@ type line struct {
 	told  bool         // somebody without this line knows that Redis is away
 }
 
-// patience is how long Redis is away before it is told where there is no line.
-const patience = 30 * time.Second
+// tellAfter is how long Redis is away before it is told where there is no line.
+const tellAfter = 30 * time.Second
 
 func newLine(cfg Config) *line { return &line{cfg: cfg, since: time.Now()} }
 
@@ -33,7 +33,7 @@ func (l *line) show(p berth.Place) {
 
 func (l *line) draw() {
 	now := time.Now()
-	if since, _ := l.cfg.Health.Outage(); !since.IsZero() && now.Sub(since) >= patience {
+	if since, _ := l.cfg.Health.Outage(); !since.IsZero() && now.Sub(since) >= tellAfter {
 		l.tellOnce(now.Sub(since))
 	}
 	if text := l.text(now); text != "" {
