@@ -150,10 +150,14 @@ func (s *inSlot) finish() {
 	s.CloseSlot(s.T, s.slot, s.to)
 }
 
-func held() [][]Op { return [][]Op{ask(0, 2, 1)} }
+// forAnHour are terms under which nothing runs out before a slow machine has come to it.
+func forAnHour(t *Terms) { t.TTL, t.Heartbeat = time.Hour, time.Hour }
+
+func held() [][]Op { return [][]Op{ask(0, 2, 1, forAnHour)} }
 
 func crowded() [][]Op {
-	return [][]Op{append(ask(0, 2, 1), ask(1, 2, 1)...), append(ask(2, 2, 1), ask(3, 2, 1)...)}
+	wants := func(id int) []Op { return ask(id, 2, 1, forAnHour) }
+	return [][]Op{append(wants(0), wants(1)...), append(wants(2), wants(3)...)}
 }
 
 // open is a semaphore in an open slot: the calls before it was opened, and what is tried then.
