@@ -131,6 +131,8 @@ func (e *Env) open(bound time.Duration) {
 	o := e.Options
 	if e.Exact { // the embedded store's own pipe takes no pipeline above 4 KB
 		o.Dialer = redistest.NewFaults(e).Dialer(o.Dialer)
+	} else {
+		o.ReadTimeout = 20 * time.Second // bounds what the inspector does
 	}
 	e.Redis = redis.NewClient(&o)
 	e.Cleanup(func() { _ = e.Redis.Close() })
@@ -174,6 +176,15 @@ func (e *Env) Timely(request func() error) (err error) {
 		}
 	}
 	return err
+}
+
+// Try is a TryAcquire of which only the error matters.
+func (e *Env) Try(s *berth.Semaphore, opts ...berth.AcquireOption) error {
+	e.Helper()
+	return e.Timely(func() error {
+		_, err := s.TryAcquire(e.Ctx, opts...)
+		return err
+	})
 }
 
 // Pass lets time go by, where time is what the test is about.

@@ -98,7 +98,7 @@ func TestPauseStopsGrantsUntilResume(t *testing.T) {
 		p := e.Peer()
 		first := e.Hold(p.Sem(2))
 		e.Must(e.Inspector.Pause(e.Ctx, testenv.Name))
-		_, err := p.Sem(2).TryAcquire(e.Ctx)
+		err := e.Try(p.Sem(2))
 		e.WantErr(err, berth.ErrBusy)
 		if !strings.Contains(err.Error(), "paused") {
 			e.Errorf("told %v", err)

@@ -15,7 +15,7 @@ func TestGrowingTheLimitWakesWaiters(t *testing.T) {
 		"resize": func(e *testenv.Env, _ *testenv.Peer) { e.Must(e.Inspector.Resize(e.Ctx, testenv.Name, 3)) },
 		"pin":    func(e *testenv.Env, _ *testenv.Peer) { e.Must(e.Inspector.Pin(e.Ctx, testenv.Name, 3)) },
 		"declaration": func(e *testenv.Env, p *testenv.Peer) {
-			_, err := p.Sem(3).TryAcquire(e.Ctx)
+			err := e.Try(p.Sem(3))
 			e.WantErr(err, berth.ErrBusy) // the waiters come first
 		},
 	} {
@@ -95,7 +95,7 @@ func TestPinOfZeroFreezes(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p := e.Peer()
 		e.Must(e.Inspector.Pin(e.Ctx, testenv.Name, 0))
-		_, err := p.Sem(3).TryAcquire(e.Ctx, berth.Weight(3))
+		err := e.Try(p.Sem(3), berth.Weight(3))
 		e.WantErr(err, berth.ErrBusy)
 		r := e.Queue(p.Sem(3), berth.Weight(3))
 		r.Waits()
@@ -113,7 +113,7 @@ func TestResizeLastsUntilTheNextDeclaration(t *testing.T) {
 		if st := e.Show(); st.Limit != 2 || st.Pinned {
 			e.Errorf("state %+v", st.Summary)
 		}
-		_, err := p.Sem(1).TryAcquire(e.Ctx)
+		err := e.Try(p.Sem(1))
 		e.WantErr(err, berth.ErrBusy)
 		e.Holds(first)
 		if st := e.Show(); st.Limit != 1 {
@@ -149,7 +149,7 @@ func TestTooHeavyIsRefusedAtOnce(t *testing.T) {
 			e.Errorf("told %v", err)
 		}
 		e.WantErr(err, berth.ErrTooHeavy)
-		_, err = s.TryAcquire(e.Ctx, berth.Weight(4))
+		err = e.Try(s, berth.Weight(4))
 		e.WantErr(err, berth.ErrTooHeavy)
 		e.Idle()
 	})
@@ -182,7 +182,7 @@ func TestBusyErrorInforms(t *testing.T) {
 		p := e.Peer()
 		e.Hold(p.Sem(3), berth.Weight(2), berth.TTL(20*time.Second))
 		e.Queue(p.Sem(3), berth.Weight(2))
-		_, err := p.Sem(3).TryAcquire(e.Ctx)
+		err := e.Try(p.Sem(3))
 		e.WantErr(err, berth.ErrBusy)
 		var busy *berth.BusyError
 		if !errors.As(err, &busy) {

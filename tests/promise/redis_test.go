@@ -156,7 +156,7 @@ func TestSilentRedis(t *testing.T) {
 
 func TestReadOnlyReplica(t *testing.T) {
 	testenv.OwnServer(t, []string{"replicaof 127.0.0.1 1", "replica-serve-stale-data yes"}, func(e *testenv.Env) {
-		_, err := e.Peer().Sem(1).TryAcquire(e.Ctx)
+		err := e.Try(e.Peer().Sem(1))
 		e.WantErr(err, berth.ErrRefused)
 		if !strings.Contains(strings.ToLower(err.Error()), "read only replica") {
 			e.Errorf("told %v", err)
@@ -171,7 +171,7 @@ func TestOutOfMemory(t *testing.T) {
 		l, m := e.Hold(p.Sem(3)), e.Hold(p.Sem(3))
 		q := e.Queue(p.Sem(3), berth.Weight(2))
 		e.Server.Do(e, "CONFIG", "SET", "maxmemory", "1")
-		_, err := p.Named("other", 1).TryAcquire(e.Ctx)
+		err := e.Try(p.Named("other", 1))
 		e.WantErr(err, berth.ErrRefused)
 		if !strings.Contains(err.Error(), "maxmemory") {
 			e.Errorf("told %v", err)
@@ -205,7 +205,7 @@ func TestUsersWithFewRights(t *testing.T) {
 			e.Server.Do(e, args...)
 		}
 		for _, user := range []string{"noscripts", "nokeys"} {
-			_, err := loggedIn(e, user, "secret").Sem(1).TryAcquire(e.Ctx)
+			err := e.Try(loggedIn(e, user, "secret").Sem(1))
 			e.WantErr(err, berth.ErrRefused)
 			nothingSent(e, e.Peer())
 		}
@@ -229,12 +229,12 @@ func loggedIn(e *testenv.Env, user, password string) *testenv.Peer {
 
 func TestWrongPasswordIsNeverPrinted(t *testing.T) {
 	testenv.OwnServer(t, []string{"requirepass hunter2"}, func(e *testenv.Env) {
-		_, err := loggedIn(e, "", "hunter3").Sem(1).TryAcquire(e.Ctx)
+		err := e.Try(loggedIn(e, "", "hunter3").Sem(1))
 		refusedFor(e, err, "WRONGPASS")
 		if strings.Contains(err.Error(), "hunter") {
 			e.Errorf("told %v", err)
 		}
-		_, err = e.Peer().Sem(1).TryAcquire(e.Ctx)
+		err = e.Try(e.Peer().Sem(1))
 		refusedFor(e, err, "NOAUTH")
 	})
 }
@@ -270,7 +270,7 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 				p := e.Peer()
 				_, err := p.Sem(1).Acquire(e.Ctx)
 				e.WantErr(err, berth.ErrCorrupt)
-				_, err = p.Sem(1).TryAcquire(e.Ctx)
+				err = e.Try(p.Sem(1))
 				e.WantErr(err, berth.ErrCorrupt)
 				e.WantErr(e.Inspector.Pin(e.Ctx, testenv.Name, 2), berth.ErrCorrupt)
 				_, err = e.Inspector.Show(e.Ctx, testenv.Name)
