@@ -12,16 +12,20 @@ import (
 	"github.com/berth-go/berth/internal/testenv"
 )
 
+// anAction is one that the pages offer, on semaphore "api" with two leases; LEASE stands for
+// the id of the first.
+type anAction struct {
+	verb, command string
+	form          url.Values
+	json          string
+	before        func(*berth.Inspector, *testenv.Env)
+	check         func(*berth.State) bool // nil: it is gone
+}
+
 // TestEachAction, by a form and by JSON: the question shows the command, the change is made,
 // and the audit names who made it and why.
 func TestEachAction(t *testing.T) {
-	for _, c := range []struct {
-		verb, command string
-		form          url.Values
-		json          string
-		before        func(*berth.Inspector, *testenv.Env)
-		check         func(*berth.State) bool // nil: it is gone
-	}{
+	for _, a := range []anAction{
 		{verb: "pause", command: "berth pause api", check: func(s *berth.State) bool { return s.Paused }},
 		{
 			verb: "resume", command: "berth resume api", check: func(s *berth.State) bool { return !s.Paused },
@@ -49,63 +53,84 @@ func TestEachAction(t *testing.T) {
 		},
 		{verb: "purge", command: "berth purge api", form: url.Values{"confirm": {"api"}}, json: `,"confirm":"api"`},
 	} {
-		for _, how := range []string{"form", "json"} {
-			t.Run(c.command+" by "+how, func(t *testing.T) {
+		for how, take := range map[string]func(anAction, *web, string){"form": anAction.takeByForm, "json": anAction.takeByJSON} {
+			t.Run(a.command+" by "+how, func(t *testing.T) {
 				testenv.Embedded(t, func(e *testenv.Env) {
-					t := e.T
 					w := open(e, nil, nil)
 					sem := e.Peer().Named("api", 3, berth.Label("worker"))
 					l := e.Hold(sem)
 					e.Hold(sem)
-					if c.before != nil {
-						c.before(e.Inspector, e)
+					if a.before != nil {
+						a.before(e.Inspector, e)
 					}
-					lease := func(s string) string { return strings.ReplaceAll(s, "LEASE", l.ID()) }
-					values := url.Values{"verb": {c.verb}, "name": {"api"}}
-					for key, v := range c.form {
-						values.Set(key, lease(v[0]))
-					}
-					question := w.get("/act?" + values.Encode())
-					w.wants(question, ">"+lease(c.command)+"</code>", `value="no" autofocus`)
-					if c.verb == "evict" {
-						w.wants(question, "worker (")
-					}
-					if how == "form" {
-						values.Set("reason", "it's stuck")
-						values.Set("answer", "yes")
-						rec := w.post(values)
-						want := "s?name=api&done=" + c.verb
-						if c.check == nil {
-							want = "./?done=purge"
-						}
-						if rec.Code != http.StatusSeeOther || rec.Header().Get("Location") != want {
-							t.Fatalf("status %d, to %q: %s", rec.Code, rec.Header().Get("Location"), rec.Body)
-						}
-						if c.check != nil {
-							w.wants(w.get("/"+want), `role="status"`)
-						}
-					} else if rec := w.order(c.verb, `{"name":"api","reason":"it's stuck"`+lease(c.json)+"}"); rec.Code != http.StatusOK {
-						t.Fatalf("status %d: %s", rec.Code, rec.Body)
-					}
-					st, err := e.Inspector.Show(e.Ctx, "api")
-					if c.check == nil {
-						e.WantErr(err, berth.ErrNotFound)
-					} else if e.Must(err); !c.check(st) {
-						t.Errorf("afterwards: %+v", st)
-					}
-					audited := 0
-					for entry, err := range e.Inspector.Audit(e.Ctx) {
-						e.Must(err)
-						if audited++; entry.Who != "ann@192.0.2.1" || entry.Why != "it's stuck" || !strings.HasPrefix(entry.Verb, c.verb) {
-							t.Errorf("audit: %+v", entry)
-						}
-					}
-					if audited != 1 || !strings.Contains(w.log.String(), "who=ann@192.0.2.1") {
-						t.Errorf("%d entries in the audit, log %s", audited, &w.log)
-					}
+					take(a, w, l.ID())
+					a.wasTaken(w)
 				})
 			})
 		}
+	}
+}
+
+// values are those of the form; its page asks the question.
+func (a anAction) values(w *web, lease string) url.Values {
+	w.Helper()
+	fill := func(s string) string { return strings.ReplaceAll(s, "LEASE", lease) }
+	values := url.Values{"verb": {a.verb}, "name": {"api"}}
+	for key, v := range a.form {
+		values.Set(key, fill(v[0]))
+	}
+	question := w.get("/act?" + values.Encode())
+	w.wants(question, ">"+fill(a.command)+"</code>", `value="no" autofocus`)
+	if a.verb == "evict" {
+		w.wants(question, "worker (")
+	}
+	return values
+}
+
+func (a anAction) takeByForm(w *web, lease string) {
+	w.Helper()
+	values := a.values(w, lease)
+	values.Set("reason", "it's stuck")
+	values.Set("answer", "yes")
+	rec := w.post(values)
+	want := "s?name=api&done=" + a.verb
+	if a.check == nil {
+		want = "./?done=purge"
+	}
+	if rec.Code != http.StatusSeeOther || rec.Header().Get("Location") != want {
+		w.Fatalf("status %d, to %q: %s", rec.Code, rec.Header().Get("Location"), rec.Body)
+	}
+	if a.check != nil {
+		w.wants(w.get("/"+want), `role="status"`)
+	}
+}
+
+func (a anAction) takeByJSON(w *web, lease string) {
+	w.Helper()
+	rec := w.order(a.verb, `{"name":"api","reason":"it's stuck"`+strings.ReplaceAll(a.json, "LEASE", lease)+"}")
+	if rec.Code != http.StatusOK {
+		w.Fatalf("status %d: %s", rec.Code, rec.Body)
+	}
+}
+
+// wasTaken looks at the store, the audit and the log.
+func (a anAction) wasTaken(w *web) {
+	w.Helper()
+	st, err := w.Inspector.Show(w.Ctx, "api")
+	if a.check == nil {
+		w.WantErr(err, berth.ErrNotFound)
+	} else if w.Must(err); !a.check(st) {
+		w.Errorf("afterwards: %+v", st)
+	}
+	audited := 0
+	for entry, err := range w.Inspector.Audit(w.Ctx) {
+		w.Must(err)
+		if audited++; entry.Who != "ann@192.0.2.1" || entry.Why != "it's stuck" || !strings.HasPrefix(entry.Verb, a.verb) {
+			w.Errorf("audit: %+v", entry)
+		}
+	}
+	if audited != 1 || !strings.Contains(w.log.String(), "who=ann@192.0.2.1") {
+		w.Errorf("%d entries in the audit, log %s", audited, &w.log)
 	}
 }
 
