@@ -80,10 +80,14 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 		ahead = r.Ahead
 	}
 	c.Place = Place{Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0}
-	if c.Places {
-		return Wake
+	var effect Effect
+	if c.look { // the grant may have come after this answer was made
+		c.look, c.due, effect = false, clock.Never, Send
 	}
-	return 0
+	if c.Places {
+		effect |= Wake
+	}
+	return effect
 }
 
 // granted takes a grant by reply. The lease has r.Remaining left at the moment of
@@ -168,7 +172,7 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 	case c.adopted:
 		return c.end(c.lostBy(r, a.Got))
 	}
-	c.ID, c.late = c.newID(), 0
+	c.ID, c.late, c.look = c.newID(), 0, false
 	c.State, c.heard, c.due = Asking, 0, clock.Never
 	return Send
 }

@@ -96,6 +96,7 @@ type Claim struct {
 	giveUp clock.Instant // Leaving: when it has run out by itself
 
 	adopted bool // it never asked for permits
+	look    bool // Asking: once in the queue, it asks again at once, for a message told of a grant
 	renew   bool // Held: the operation is a renewal, and not just a look
 	capped  bool // renewed up to its MaxHold: nothing can extend it
 	wasHeld bool // Leaving: its holder had not been told of a loss when it gave it back,

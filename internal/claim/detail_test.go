@@ -194,6 +194,43 @@ func TestMessageThatCannotBeTrue(t *testing.T) {
 	}
 }
 
+// TestMessageAfterALostAnswerIsOnlyAHint: what granted the first copy may have lost its data,
+// and have granted the second anew. Only an answer tells which grant there is.
+func TestMessageAfterALostAnswerIsOnlyAHint(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]struct {
+		answer protocol.Result
+		state  State
+		effect Effect
+	}{
+		"granted anew": {protocol.Result{Code: protocol.Granted, Token: 9, Slot: 2, Remaining: ttl}, Held, Wake},
+		"queued anew":  {queued, Queued, Send},
+	} {
+		l := newLife()
+		asking(l)
+		l.Failed(&protocol.Op{Verb: protocol.Acquire}, errUnknown, l.now)
+		op := l.sent()
+		if effect := l.HeardGrant(7, 1, 3, l.now, 1); effect != 0 || l.State != Asking {
+			t.Errorf("%s: a message led to state %v, effect %v", name, l.State, effect)
+		}
+		if effect := l.reply(op, again.answer); effect != again.effect || l.State != again.state {
+			t.Errorf("%s: state %v, effect %v", name, l.State, effect)
+		}
+		if l.State == Held && (l.Lease.Token != 9 || l.Lease.Slot != 2) {
+			t.Errorf("%s: the lease is %+v", name, l.Lease)
+		}
+		if l.State != Queued {
+			continue
+		}
+		if effect := l.HeardGrant(7, 1, 3, l.now, 1); effect != Send || l.State != Queued || l.sent().Verb != protocol.Heartbeat {
+			t.Errorf("%s: in the queue, a message led to state %v, effect %v", name, l.State, effect)
+		}
+		if effect := l.answer(queued); effect != 0 {
+			t.Errorf("%s: it asks for ever", name)
+		}
+	}
+}
+
 // TestMessageGrantsNoMoreThanMaxHold, and no more than the heartbeat's TTL.
 func TestMessageGrantsNoMoreThanMaxHold(t *testing.T) {
 	t.Parallel()
