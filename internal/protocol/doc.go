@@ -170,4 +170,7 @@
 //   - A release says tomb 1 while a copy of its acquire may be under way.
 //   - After "gone" a waiter asks again with a new id: the old one may have a tombstone,
 //     and a late message may tell of a grant that is over.
+//   - After an acquire without an answer, a message that tells of its grant is a reason
+//     to ask, no more: a server that has lost its data may have granted the repetition,
+//     with another token.
 package protocol
