@@ -190,8 +190,11 @@ func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, late
 	}
 	// Where the outcome of a copy is unknown, the grant may be that copy's, on a server that has
 	// since lost its data and has executed another one: with another token and slot.
-	if c.late > 0 || slot < 0 || slot >= limit || limit < c.Terms.Weight || token <= 0 || token/1000 > latest {
+	if c.late > 0 {
 		c.look = c.State == Asking
+		return c.HeardEnd()
+	}
+	if slot < 0 || slot >= limit || limit < c.Terms.Weight || token <= 0 || token/1000 > latest {
 		return c.HeardEnd()
 	}
 	lasts := c.Terms.Heartbeat
