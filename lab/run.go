@@ -107,7 +107,7 @@ func (cfg *Config) open() (done func(), err error) {
 
 const (
 	watchEvery   = 250 * time.Millisecond
-	watchTimeout = 3 * time.Second
+	watchTimeout = 10 * time.Second
 )
 
 // errGone says that Redis has gone in the middle of the run.

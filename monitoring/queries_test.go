@@ -227,7 +227,11 @@ func exported(e *testenv.Env) exposition {
 	e.Queue(other.Named("d", 1))
 	for {
 		x := gather(e, registry)
-		if x.metrics["berth_client_leases_lost_total"] && x.metrics["berth_events_total"] && x.metrics["berth_queue_oldest_wait_seconds"] && x.metrics["berth_lease_ceiling_seconds"] {
+		missing := slices.ContainsFunc([]string{
+			"berth_client_leases_lost_total", "berth_events_total", "berth_queue_oldest_wait_seconds",
+			"berth_lease_ceiling_seconds", "berth_redis_info",
+		}, func(name string) bool { return !x.metrics[name] })
+		if !missing {
 			return x
 		}
 		e.Pass(e.Tick()) // until the sampler has seen, and hears

@@ -67,6 +67,9 @@ func overdue(t failer, r *rig, some ...string) {
 			pipe.Do(ctx, "ZADD", r.key.Order(), int64(1<<33), member)
 		}
 	}
+	if !d.exists() {
+		return // all of it has passed already
+	}
 	parts := strings.Split(d.fields["state"], " ")
 	parts[11] = fmt.Sprint(int64(1 << 33))
 	pipe.HSet(ctx, r.key.State, "state", strings.Join(parts, " "))
@@ -98,7 +101,8 @@ func TestTenThousandLeasesExpireAtOnce(t *testing.T) {
 		if lost = slices.Compact(lost); len(lost) != len(all) {
 			t.Errorf("%d holders heard of their loss, want %d", len(lost), len(all))
 		}
-		if s := r.dump(t).state(t); s.Used != 1 || s.Holders != 1 || s.Waiting != 0 || s.Tombs != n {
+		// On a real server time goes on, and tombstones with it.
+		if s := r.dump(t).state(t); s.Used != 1 || s.Holders != 1 || s.Waiting != 0 || s.Tombs != n && r.mr != nil {
 			t.Errorf("after all expired: %+v", s)
 		}
 		r.do(t, 1, Op{Verb: Release, ID: "s1.1"})

@@ -137,7 +137,7 @@ func (l *lab) waitFor(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-timeout:
-			l.Fatalf("not within %v: %s; now %+v", bound, what, l.Show())
+			l.Fatalf("not within %v: %s; now %.2000v", bound, what, l.Show())
 		}
 	}
 }

@@ -95,8 +95,14 @@ func (l *lab) crowd(s *berth.Semaphore, n int) (bytes uint64, disperse func()) {
 	for range n {
 		wg.Go(func() {
 			<-begin
-			if lease, err := s.Acquire(ctx); err == nil {
-				_ = lease.Release() // it was granted when the others left
+			for ctx.Err() == nil {
+				lease, err := s.Acquire(ctx)
+				if err == nil {
+					_ = lease.Release() // it was granted when the others left
+				}
+				if !errors.Is(err, berth.ErrUnreachable) { // a slow machine has them ask again
+					break
+				}
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestClusterMigration(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
-	c := startWorkers(t, onCluster(t, cluster))
+	c := startWorkers(t, onCluster(t, cluster), berth.TTL(lasting))
 	slot := cluster.Slot(t, "{"+c.name+"}")
 	for range 3 * rounds(t) {
 		from := cluster.Owner(t, slot)

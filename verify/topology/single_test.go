@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -25,7 +26,7 @@ func TestSingle(t *testing.T) {
 							o.Network, o.Addr = network, s.Addr()
 						}
 					})
-				})
+				}, berth.TTL(lasting))
 				cutAndJudge(t, s, c)
 			})
 		}
@@ -48,7 +49,7 @@ func TestTLSWithLeastRights(t *testing.T) {
 			o.Network, o.Addr, o.TLSConfig = "tcp", addr, conf
 			o.Username, o.Password = "berth", "secret"
 		})
-	})
+	}, berth.TTL(lasting))
 	cutAndJudge(t, s, c)
 }
 

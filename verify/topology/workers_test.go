@@ -26,13 +26,15 @@ type silent struct{}
 func (silent) Printf(context.Context, string, ...any) {}
 
 const (
-	ttl   = 3 * time.Second // its heartbeat interval is a second
-	limit = 4
+	ttl = 3 * time.Second // its heartbeat interval is a second
+	// lasting is the TTL where no lease may be lost, however slow the machine is.
+	lasting = 20 * time.Second
+	limit   = 4
 	// warmUp is how long the workers work before something strikes.
 	warmUp = 500 * time.Millisecond
 	// recovery is how long the workers may take until everybody was served again. It is
 	// generous: it is to find those who hang, not those who wait for a slow machine.
-	recovery = 30 * time.Second
+	recovery = 2 * time.Minute
 )
 
 // rounds is how often a test strikes.
@@ -92,7 +94,7 @@ func startWorkers(t *testing.T, connect func() redis.UniversalClient, opts ...be
 		client := must(berth.New(connect()))(t)
 		t.Cleanup(func() { _ = client.Close() })
 		c.clients = append(c.clients, client)
-		sem := must(client.Semaphore(c.name, limit, append(opts, berth.TTL(ttl))...))(t)
+		sem := must(client.Semaphore(c.name, limit, append([]berth.Option{berth.TTL(ttl)}, opts...)...))(t)
 		for j := range 3 {
 			h := &worker{sem: sem, keeper: j == 0 && i < 2}
 			c.all = append(c.all, h)

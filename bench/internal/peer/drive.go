@@ -50,12 +50,26 @@ func (d *goDriver) warm(ctx context.Context) error {
 		}
 		d.workers = append(d.workers, acquire)
 		if d.shape.Each || w < len(d.clients) {
-			if err := pair(ctx, acquire); err != nil {
+			if err := firstPair(ctx, acquire); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// firstPair asks again when nothing comes of it. A lock library that waits to be told of
+// a release waits for ever when the answer to its first attempt came too late.
+func firstPair(ctx context.Context, acquire Acquire) (err error) {
+	for range 10 {
+		attempt, cancel := context.WithTimeout(ctx, grace)
+		err = pair(attempt, acquire)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 func pair(ctx context.Context, acquire Acquire) error {

@@ -10,8 +10,9 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// ioTimeout bounds the wait for a connection and for each reply.
-const ioTimeout = 3 * time.Second
+// ioTimeout bounds the wait for a connection and for each reply. It is to find a Redis that
+// hangs, not one on a slow machine.
+const ioTimeout = 10 * time.Second
 
 // Connector returns what makes clients of the Redis at a URL of go-redis. One that begins with
 // redis+cluster:// or redis+sentinel:// is read by its ParseClusterURL or ParseFailoverURL. The

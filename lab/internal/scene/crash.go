@@ -13,7 +13,7 @@ import (
 const (
 	crashed = 3 // holders that are killed, and waiters for their permits
 	// crashTimeout bounds the wait for a crashed holder's permit.
-	crashTimeout = 10 * time.Second
+	crashTimeout = 30 * time.Second
 )
 
 func crashes() Scenario {

@@ -54,6 +54,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	next := s.await(ctx, 1, s.clients[1])
 	r.End = s.believed(p, func() { pause(ctx, settle) })
 	s.record(r)
+	until := p.Until()
 	victim.tap.CutNext(how)
 	held, err := release(ctx, p)
 	if how == wire.Reply && err != nil {
@@ -62,6 +63,8 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 			return err
 		}
 	}
+	// A machine that stood still for a TTL meanwhile has really lost it.
+	wrong := !held && (until.IsZero() || time.Now().Before(until))
 	victim.tap.CutNext(wire.None)
 	other := <-next
 	if other.err != nil {
@@ -74,7 +77,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	} else {
 		cut.Replies++
 		cut.BackMS = max(cut.BackMS, back)
-		if !held {
+		if wrong {
 			cut.Wrong++
 		}
 	}

@@ -38,6 +38,7 @@ func TestTLS(t *testing.T) {
 	ca, cert, key := "ca_file="+file("ca.pem"), "cert_file="+file("cert.pem"), "key_file="+file("key.pem")
 	full := strings.Join([]string{ca, cert, key}, "&")
 	plain := redistest.Start(t, redistest.WithTCP())
+	const handshake = "no TLS handshake within"
 	for name, test := range map[string]struct {
 		url  string
 		env  map[string]string
@@ -64,6 +65,10 @@ func TestTLS(t *testing.T) {
 				t.Setenv("BERTH_TLS_"+variable, value)
 			}
 			err := ping(t, test.url)
+			// A machine that does much else may be too slow for a handshake.
+			for err != nil && strings.Contains(err.Error(), handshake) && !strings.Contains(test.want, handshake) {
+				err = ping(t, test.url)
+			}
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("%v, want %q", err, test.want)
 			}

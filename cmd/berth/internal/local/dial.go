@@ -14,7 +14,7 @@ import (
 )
 
 // startTimeout bounds the start of a store, its predecessor's end included.
-const startTimeout = 10 * time.Second
+const startTimeout = 30 * time.Second
 
 // Store is this user's store, running or not.
 type Store struct {
