@@ -170,6 +170,11 @@ func compareLapse(t failer, r *rig, m *model, now int64, d dump) {
 	if lapses != numbers.Lapses || numbers.Till < least {
 		t.Fatalf("keys vanish: %v, at %d; want %v, at %d or later\n%v", numbers.Lapses, numbers.Till, lapses, least, d)
 	}
+	// Where only tombstones are left, they last for a minute, and the keys for another.
+	live := len(m.queue)+len(m.all(holding)) > 0
+	if latest := max(least, now+60_000) + 60_000; lapses && !live && numbers.Till > latest {
+		t.Fatalf("keys vanish at %d, nobody holds or waits, want at %d at the latest\n%v", numbers.Till, latest, d)
+	}
 }
 
 // leastLapse is the earliest time at which the keys may vanish, and whether they

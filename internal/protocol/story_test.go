@@ -38,6 +38,7 @@ func move(id int, ttl time.Duration) []Op {
 }
 
 func capped(t *Terms) { t.MaxHold = time.Second }
+func aMonth(t *Terms) { t.TTL = 30 * 24 * time.Hour }
 
 // tellAll tells stories at several paces, to the last millisecond of a lease, and
 // to the one in which it runs out.
@@ -126,6 +127,8 @@ func TestCompactLease(t *testing.T) {
 		"no limit, again":    {acquire, ask(0, 0, 1), ask(1, 0, 1), release},
 		"tombstone":          {acquire, tomb(0), acquire},
 		"beside a tombstone": {tomb(1), acquire, release},
+		"of a month":         {ask(0, 3, 1, aMonth), ask(1, 3, 1, aMonth), tomb(0), tomb(1), tomb(2)},
+		"of a month, moved":  {ask(0, 3, 1, aMonth), move(0, 0), each(Op{Verb: Release, Flag: true}, "s1.s0.1")},
 		"pinned":             {acquire, {{Verb: Pin, N: 2}}, release, {{Verb: Pin, N: -1}}},
 		"paused":             {acquire, {{Verb: Pause, Flag: true}}, release, acquire},
 		"resized":            {acquire, {{Verb: Resize, N: 1}}, release},

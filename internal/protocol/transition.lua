@@ -19,13 +19,12 @@
 --          bound n head count ... id ...   n groups of operations, then all their ids; or
 --          bound                           nothing but what is due
 --   bound  the latest server time (ms) at which this call may run; 0: any
---   heads  A wait weight maxhold limit heartbeat start qlimit ttl owner label   acquire
+--   heads  A wait weight maxhold limit heartbeat headstart qlimit ttl owner label   acquire
 --          H heartbeat places (1: the place is wanted)    R ttl    L tomb (release, cancel)
 --          M ttl owner (move; ids in pairs: old new)      E force (evict)
 --          D limit    P limit (-1: unpin)    Z paused     for operators, in groups of count 0
---          The verb touches its first parameter. Acquires come last. Times are in ms; start is a head
---          start. At most qlimit wait. Limit 0 declares none; ttl 0 of R and M is the lease's. A call
---          names an id once, and at most 250 ids.
+--          The verb touches its first parameter. Acquires come last. Times are in ms. At most qlimit
+--          wait; limit 0 declares none; ttl 0 of R and M is the lease's. At most 250 ids, each once.
 -- POLICY   set in front of this line: "1" where the keys may carry a TTL, else "0"
 -- Returns  numbers with spaces between: time (us), status (0 done, 1 done: call again without operations, -1 too
 --          late: not done), the limit declared before, "state" as it is now (the last two numbers
@@ -459,6 +458,7 @@ else
 
   -- The keys carry a TTL, but not where what has one is evicted first, while their loss would matter.
   local was_till, lapse = till, not kept and (POLICY == '1' or used + waiting == 0) and '1' or '0'
+  if used + waiting == 0 and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
   if furthest > 0 and furthest + 1000 > till + 0 then till = format('%d', furthest + GRAIN) end
   if not full then nearest, till = '0', lapse == '1' and format('%d', now + 1000) or till end
   if used + waiting == 0 and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end

@@ -165,9 +165,8 @@ func (e *Env) NothingLeft(limit int, above int64) {
 		return
 	}
 	for _, key := range []string{e.Prefix + ":{s}", e.Prefix + ":{s}:order"} {
-		// Tombstones may keep them for a minute, or leases had for a TTL, and another minute: -2 is
-		// gone, -1 would be for ever.
-		most := time.Minute + max(time.Minute, e.TTL)
+		// Tombstones may keep them for a minute, and another: -2 is gone, -1 would be for ever.
+		most := 2 * time.Minute
 		if left := e.Server.Do(e, "PTTL", key).(int64); left == -1 || left > most.Milliseconds() {
 			e.Errorf("key %s goes in %d ms", key, left)
 		}
