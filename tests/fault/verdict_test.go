@@ -1,7 +1,6 @@
 package fault_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -17,12 +16,10 @@ import (
 func TestLateAcquireAfterVerdict(t *testing.T) {
 	everywhere(t, func(l *lab) {
 		holder := l.Hold(l.sem(l.healthy(), 1))
-		impatient := func(o *redis.Options) { o.ReadTimeout = 50 * time.Millisecond }
+		impatient := func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond }
 		late := l.delay("A")
 		released := l.net.Inject(redistest.Rule{Match: testenv.Carries("L"), Fault: redistest.Duplicate})
-		if _, err := l.sem(l.Client(l.connect(l.net, impatient)), 1).TryAcquire(l.Ctx); !errors.Is(err, berth.ErrBusy) {
-			l.Fatalf("TryAcquire of a full semaphore: %v", err)
-		}
+		l.WantErr(l.Try(l.sem(l.Client(l.connect(l.net, impatient)), 1)), berth.ErrBusy)
 		testenv.Receive(l, "release, for the sake of its tombstone", released.Hit())
 		l.Release(holder)
 		late.arrives()

@@ -51,7 +51,7 @@ func (m *move) grab(step string, oldLimit, newLimit, wantOld, wantNew int) {
 		m.Must(err)
 	}
 	for newLimit > 0 {
-		_, err := m.new.TryAcquire(m.Ctx)
+		err := m.Try(m.new)
 		if errors.Is(err, berth.ErrBusy) {
 			break
 		}

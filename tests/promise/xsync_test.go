@@ -165,8 +165,7 @@ func TestWeightsAddUp(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		s := e.Peer().Sem(6)
 		a, b := e.Hold(s, berth.Weight(1)), e.Hold(s, berth.Weight(3))
-		_, err := s.TryAcquire(e.Ctx, berth.Weight(3))
-		e.WantErr(err, berth.ErrBusy)
+		e.WantErr(e.Try(s, berth.Weight(3)), berth.ErrBusy)
 		c := e.Hold(s, berth.Weight(2))
 		r := e.Queue(s, berth.Weight(6))
 		e.Release(a, c)

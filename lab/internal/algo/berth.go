@@ -35,9 +35,14 @@ func newOwn(s Setup) (*own, error) {
 	return &own{client, sem}, nil
 }
 
-// Acquire implements Client. It waits in line.
+// Acquire implements Client. It waits in line. On a machine so slow that Redis does not answer
+// in time it asks again.
 func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error) {
-	lease, err := c.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { queued() }))
+	inLine := berth.OnQueued(func(berth.Place) { queued() })
+	lease, err := c.sem.Acquire(ctx, inLine)
+	for errors.Is(err, berth.ErrUnreachable) && ctx.Err() == nil {
+		lease, err = c.sem.Acquire(ctx, inLine)
+	}
 	if err != nil {
 		return nil, false, err
 	}
