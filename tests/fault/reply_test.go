@@ -229,6 +229,7 @@ func TestCorruptKeyIsToldAfterALostRequest(t *testing.T) {
 			err := l.Timely(func() error {
 				lost = l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowRequest})
 				_, err := acquire(l.Ctx)
+				lost.Stop() // or it waits for the next attempt
 				return err
 			})
 			if !errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrUnreachable) || lost.Hits() != 1 {

@@ -60,7 +60,7 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 			return
 		}
 		start := time.Now()
-		all := l.Hold(l.sem(l.healthy(), n), berth.Weight(n))
+		all := l.Hold(l.sem(l.healthy(), n, berth.TTL(time.Minute)), berth.Weight(n))
 		if took := time.Since(start); took > l.TTL+l.Slack() {
 			l.Errorf("all permits came back after %v, the TTL is %v", took, l.TTL)
 		}
