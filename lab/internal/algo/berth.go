@@ -49,8 +49,11 @@ func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error)
 	return &Permit{
 		Release: func(context.Context) (bool, error) { // it repeats what was interrupted by itself
 			err := lease.Release()
-			if errors.Is(err, berth.ErrLost) || errors.Is(err, berth.ErrReleased) {
+			switch {
+			case errors.Is(err, berth.ErrLost) || errors.Is(err, berth.ErrReleased):
 				return false, nil
+			case errors.Is(err, berth.ErrUnreachable): // on a slow machine: it comes back by further attempts
+				return true, nil
 			}
 			return err == nil, err
 		},
