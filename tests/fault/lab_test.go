@@ -3,7 +3,6 @@ package fault_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -112,14 +111,28 @@ func (l *lab) granted(ch <-chan outcome) *berth.Lease {
 	return o.lease
 }
 
-// queued starts an Acquire and returns when it is the n-th of the queue.
+// queued starts an Acquire and returns when it is the n-th of the queue, and knows it: from then
+// on it waits for as long as it takes.
 func (l *lab) queued(ctx context.Context, s *berth.Semaphore, n int, opts ...berth.AcquireOption) <-chan outcome {
 	l.Helper()
-	ch := acquiring(ctx, s, opts...)
+	knows := make(chan struct{}, 1)
+	told := berth.OnQueued(func(berth.Place) {
+		select {
+		case knows <- struct{}{}:
+		default:
+		}
+	})
+	ch := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		o.err = l.Timely(func() (err error) {
+			o.lease, err = s.Acquire(ctx, append(opts, told)...)
+			return err
+		})
+		ch <- o
+	}()
+	testenv.Receive(l, "place in line", knows)
 	l.waitFor("waiter in line", func() bool { return l.Show().Waiting == n })
-	if l.Exact {
-		synctest.Wait() // the waiter knows it too
-	}
 	return ch
 }
 

@@ -36,11 +36,11 @@ func newOwn(s Setup) (*own, error) {
 }
 
 // Acquire implements Client. It waits in line. On a machine so slow that Redis does not answer
-// in time it asks again.
+// in time, or that the lease was over when its grant arrived, it asks again.
 func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error) {
 	inLine := berth.OnQueued(func(berth.Place) { queued() })
 	lease, err := c.sem.Acquire(ctx, inLine)
-	for errors.Is(err, berth.ErrUnreachable) && ctx.Err() == nil {
+	for (errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrLost)) && ctx.Err() == nil {
 		lease, err = c.sem.Acquire(ctx, inLine)
 	}
 	if err != nil {
