@@ -84,10 +84,18 @@ func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, er
 	got := clock.Exact()
 	s.mu.Lock()
 	defer s.unlock()
-	if !s.queue.Return(call) {
+	if s.queue.Return(call) {
+		s.take(call, reply, err, got)
+	} else {
 		s.hanging--
-		return s.next()
 	}
+	next := s.next()
+	s.rearm()
+	return next
+}
+
+// take tells everybody the outcome of a call that came at got.
+func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
 	if reply.Now != 0 {
 		if step := s.clock.See(reply.Now, call.Sent, got); step.Abs() > time.Second {
 			s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
@@ -100,9 +108,6 @@ func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, er
 		s.answered(call, &claim.Answer{Sent: call.Sent, Got: got, Reply: reply})
 	}
 	s.queue.Reuse(call)
-	next := s.next()
-	s.rearm()
-	return next
 }
 
 // answered tells the claims what the server did.
@@ -213,7 +218,9 @@ func (s *Semaphore) tick() {
 // rearm sets the timer for what comes next. s.mu is held.
 func (s *Semaphore) rearm() {
 	_, next := s.deadlines.First()
-	next = min(next, s.queue.Wakeup())
+	if s.hanging < mostHanging { // else the first that returns goes on
+		next = min(next, s.queue.Wakeup())
+	}
 	if s.waiting > 0 {
 		next = min(next, s.nearest)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
@@ -99,6 +101,29 @@ func TestFlushAllUnderLoad(t *testing.T) {
 		if most := ld.most(0, time.Hour); most > 2*limit {
 			t.Errorf("%d permits believed in at once; a FLUSHALL loses at most %d", most, limit)
 		}
+	})
+}
+
+// TestClientThatNeverReturns: each call that is given up leaves a goroutine behind in a client
+// without time-outs, but never more than eight. When their connections break, all goes on.
+func TestClientThatNeverReturns(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		const most = 8
+		s := l.sem(l.Client(l.connect(l.net, func(o *redis.Options) { o.ReadTimeout = -1 })), 1)
+		l.Release(l.Hold(s))
+		lost := l.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest, Times: -1})
+		for range most + 2 {
+			_, err := s.TryAcquire(l.Ctx)
+			l.WantErr(err, berth.ErrUnreachable)
+		}
+		if n := lost.Hits(); n != most {
+			l.Errorf("%d calls hang, want %d", n, most)
+		}
+		lost.Stop()
+		l.net.CutAll()
+		lease := l.Hold(s)
+		l.Release(lease)
+		l.NothingLeft(1, lease.Token())
 	})
 }
 
