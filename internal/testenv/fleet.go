@@ -113,24 +113,41 @@ type Request struct {
 
 // Start begins an Acquire in the background.
 func (e *Env) Start(s *berth.Semaphore, opts ...berth.AcquireOption) *Request {
+	return e.begin(e.Ctx, func(ctx context.Context) (*berth.Lease, error) { return s.Acquire(ctx, opts...) })
+}
+
+func (e *Env) begin(ctx context.Context, acquire func(context.Context) (*berth.Lease, error)) *Request {
 	r := &Request{e: e, Done: make(chan struct{})}
-	ctx, cancel := context.WithCancel(e.Ctx)
-	r.Cancel = cancel
+	ctx, r.Cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(r.Done)
-		defer cancel()
-		r.Lease, r.Err = s.Acquire(ctx, opts...)
+		defer r.Cancel()
+		r.Lease, r.Err = acquire(ctx)
 		r.At = time.Now()
 	}()
 	return r
 }
 
-// Queue begins an Acquire and returns when it is in the queue.
+// Queue begins an Acquire and returns when it knows that it is in the queue: from then on it
+// waits for as long as it takes.
 func (e *Env) Queue(s *berth.Semaphore, opts ...berth.AcquireOption) *Request {
+	e.Helper()
+	return e.QueueUntil(e.Ctx, s, opts...)
+}
+
+// QueueUntil is Queue for a wait that ends with ctx.
+func (e *Env) QueueUntil(ctx context.Context, s *berth.Semaphore, opts ...berth.AcquireOption) *Request {
 	e.Helper()
 	queued := make(chan struct{})
 	var once sync.Once
-	r := e.Start(s, append(opts, berth.OnQueued(func(berth.Place) { once.Do(func() { close(queued) }) }))...)
+	opts = append(opts, berth.OnQueued(func(berth.Place) { once.Do(func() { close(queued) }) }))
+	r := e.begin(ctx, func(ctx context.Context) (lease *berth.Lease, err error) {
+		err = e.Timely(func() error {
+			lease, err = s.Acquire(ctx, opts...)
+			return err
+		})
+		return lease, err
+	})
 	select {
 	case <-queued:
 	case <-r.Done:

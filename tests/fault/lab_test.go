@@ -111,28 +111,16 @@ func (l *lab) granted(ch <-chan outcome) *berth.Lease {
 	return o.lease
 }
 
-// queued starts an Acquire and returns when it is the n-th of the queue, and knows it: from then
-// on it waits for as long as it takes.
+// queued starts an Acquire and returns when it is the n-th of the queue, and knows it.
 func (l *lab) queued(ctx context.Context, s *berth.Semaphore, n int, opts ...berth.AcquireOption) <-chan outcome {
 	l.Helper()
-	knows := make(chan struct{}, 1)
-	told := berth.OnQueued(func(berth.Place) {
-		select {
-		case knows <- struct{}{}:
-		default:
-		}
-	})
+	r := l.QueueUntil(ctx, s, opts...)
+	l.waitFor("waiter in line", func() bool { return l.Show().Waiting == n })
 	ch := make(chan outcome, 1)
 	go func() {
-		var o outcome
-		o.err = l.Timely(func() (err error) {
-			o.lease, err = s.Acquire(ctx, append(opts, told)...)
-			return err
-		})
-		ch <- o
+		<-r.Done
+		ch <- outcome{r.Lease, r.Err}
 	}()
-	testenv.Receive(l, "place in line", knows)
-	l.waitFor("waiter in line", func() bool { return l.Show().Waiting == n })
 	return ch
 }
 
