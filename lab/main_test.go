@@ -189,6 +189,51 @@ func TestBerthKeepsItsLimitAndOrderEverywhere(t *testing.T) {
 	})
 }
 
+// A holder whose machine stood still for a TTL really has lost its permit when it
+// releases it. One that knows of no time until which it had it is believed nothing.
+func TestReleaseAfterAStandstillIsNoWrongReport(t *testing.T) {
+	t.Parallel()
+	for _, knows := range []bool{true, false} {
+		a := plant(0)
+		open := a.Open
+		a.Open = func(s algo.Setup) (algo.Client, error) {
+			c, err := open(s)
+			return &stalled{c, knows}, err
+		}
+		r := mustRun(t, config([]string{"release"}, a)).Results[0]
+		if wrong := r.Cut.Wrong > 0; wrong == knows || r.Cut.Replies == 0 {
+			t.Errorf("knows until when: %v; %+v", knows, r.Cut)
+		}
+	}
+}
+
+// stalled is a client whose machine stands still after it has got a permit.
+type stalled struct {
+	algo.Client
+	knows bool // until when it had the permit
+}
+
+func (s *stalled) Acquire(ctx context.Context, queued func()) (*algo.Permit, bool, error) {
+	p, ok, err := s.Client.Acquire(ctx, queued)
+	if !ok {
+		return p, ok, err
+	}
+	stalled := *p
+	until := time.Time{}
+	if s.knows {
+		until = time.Now()
+	}
+	stalled.Until = func() (at time.Time) {
+		at, until = until, time.Time{}
+		return at
+	}
+	stalled.Release = func(ctx context.Context) (bool, error) {
+		_, err := p.Release(ctx)
+		return false, err
+	}
+	return &stalled, ok, err
+}
+
 // What the chapter's semaphores do wrong on any machine, at any speed, is seen.
 func TestKnownFaultsAreSeen(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -52,9 +53,10 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	}
 	r.Start = s.now()
 	next := s.await(ctx, 1, s.clients[1])
+	before := p.Until()
 	r.End = s.believed(p, func() { pause(ctx, settle) })
 	s.record(r)
-	until := p.Until()
+	until := cmp.Or(p.Until(), before) // of one that has lost its lease, too
 	victim.tap.CutNext(how)
 	held, err := release(ctx, p)
 	if how == wire.Reply && err != nil {
@@ -89,9 +91,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 func (s *stage) believed(p *algo.Permit, do func()) time.Duration {
 	until := p.Until()
 	do()
-	if renewed := p.Until(); !renewed.IsZero() {
-		until = renewed
-	}
+	until = cmp.Or(p.Until(), until)
 	now := s.now()
 	if until.IsZero() {
 		return now
