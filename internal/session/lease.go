@@ -57,13 +57,9 @@ func (c *Claim) report() {
 // Name returns the semaphore's name.
 func (c *Claim) Name() string { return c.sem.name }
 
-// Lease returns the id and the particulars of the lease. They do not change while
-// it is held.
-func (c *Claim) Lease() (id string, lease claim.Lease) {
-	c.sem.mu.Lock()
-	defer c.sem.mu.Unlock()
-	return c.m.ID, c.m.Lease
-}
+// Lease returns the id and the particulars of the lease. Nothing writes them once
+// Acquire or Adopt has returned it, so this takes no lock.
+func (c *Claim) Lease() (id string, lease claim.Lease) { return c.m.ID, c.m.Lease }
 
 // Trust returns the instant until which the holder may rely on the lease, in
 // the past when it no longer may.
@@ -94,9 +90,13 @@ func (c *Claim) OnEnd(f func(error)) {
 // ask has an event happen to a lease in one of the states, and returns where its
 // outcome will be told.
 func (c *Claim) ask(event func() claim.Effect, states ...claim.State) (<-chan error, error) {
-	s := c.sem
-	s.mu.Lock()
-	defer s.unlock()
+	c.sem.mu.Lock()
+	defer c.sem.unlock()
+	return c.asked(event, states...)
+}
+
+// asked is ask for those who hold sem.mu.
+func (c *Claim) asked(event func() claim.Effect, states ...claim.State) (<-chan error, error) {
 	ok := false
 	for _, state := range states {
 		ok = ok || c.m.State == state
@@ -106,8 +106,8 @@ func (c *Claim) ask(event func() claim.Effect, states ...claim.State) (<-chan er
 	}
 	done := make(chan error, 1)
 	c.callers = append(c.callers, done)
-	s.do(c, event)
-	s.dispatch()
+	c.sem.do(c, event)
+	c.sem.dispatch()
 	return done, nil
 }
 
@@ -140,25 +140,24 @@ func (c *Claim) Renew(ctx context.Context) error {
 // when Redis did not answer: then berth goes on trying, and the lease expires by
 // itself.
 func (c *Claim) Release() error {
-	now := clock.Exact()
-	done, err := c.ask(func() claim.Effect { return c.m.Release(now) }, claim.Held, claim.Lost)
+	done, err := c.releaseOnce()
 	if err != nil {
-		return c.releasedOnce(err)
+		return err
 	}
-	_ = c.releasedOnce(nil)
 	return <-done // it comes: the claim has a time-out of its own
 }
 
-// releasedOnce tells the first call of Release why a lease was over before, and the
-// others that it was given back.
-func (c *Claim) releasedOnce(err error) error {
+// releaseOnce has the first call of Release give the lease back, or tells it why it
+// was over before, and tells the others that it was given back.
+func (c *Claim) releaseOnce() (<-chan error, error) {
+	now := clock.Exact()
 	c.sem.mu.Lock()
-	defer c.sem.mu.Unlock()
+	defer c.sem.unlock()
 	if c.released {
-		return claim.ErrReleased
+		return nil, claim.ErrReleased
 	}
 	c.released = true
-	return err
+	return c.asked(func() claim.Effect { return c.m.Release(now) }, claim.Held, claim.Lost)
 }
 
 // Detach gives the lease away to whoever adopts id, within claim.Timeout. When
