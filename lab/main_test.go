@@ -218,20 +218,20 @@ func (s *stalled) Acquire(ctx context.Context, queued func()) (*algo.Permit, boo
 	if !ok {
 		return p, ok, err
 	}
-	stalled := *p
+	lost := *p
 	until := time.Time{}
 	if s.knows {
 		until = time.Now()
 	}
-	stalled.Until = func() (at time.Time) {
+	lost.Until = func() (at time.Time) {
 		at, until = until, time.Time{}
 		return at
 	}
-	stalled.Release = func(ctx context.Context) (bool, error) {
+	lost.Release = func(ctx context.Context) (bool, error) {
 		_, err := p.Release(ctx)
 		return false, err
 	}
-	return &stalled, ok, err
+	return &lost, ok, err
 }
 
 // What the chapter's semaphores do wrong on any machine, at any speed, is seen.
