@@ -20,11 +20,16 @@ type Cluster struct {
 	ids   []string // of Nodes
 }
 
+// Steady has a master of StartCluster count as dead after a minute of silence. It is for
+// tests in which none dies: on a machine that stands still for a second a replica would
+// take its master's place. The cluster starts four seconds later with it.
+var Steady = WithConfig("cluster-node-timeout 60000")
+
 // StartCluster runs six servers and returns when they are one cluster. A master
 // that is silent for a second counts as dead.
-func StartCluster(t testing.TB) *Cluster {
+func StartCluster(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
-	c := startMasters(t, 6, 3)
+	c := startMasters(t, 6, 3, opts...)
 	for i, s := range c.Nodes[3:] {
 		s.Do(t, "CLUSTER", "REPLICATE", c.ids[i])
 	}
@@ -33,27 +38,28 @@ func StartCluster(t testing.TB) *Cluster {
 }
 
 // StartMasters runs so many servers and returns when they are one cluster, without
-// replicas.
+// replicas. None of them counts as dead before it was silent for a minute.
 func StartMasters(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := startMasters(t, n, n)
 	for _, s := range c.Nodes {
 		await(t, "the cluster to serve", s.serves)
+		s.Do(t, "CONFIG", "SET", "cluster-node-timeout", 60000) // not before: it delays the start
 	}
 	return c
 }
 
 // startMasters runs nodes that know each other, the first of which share the slots.
-func startMasters(t testing.TB, nodes, sharing int) *Cluster {
+func startMasters(t testing.TB, nodes, sharing int, opts ...Option) *Cluster {
 	t.Helper()
 	NeedsShardChannels(t)
 	c := &Cluster{}
 	for range nodes {
-		s := Start(t, WithTCP(), eager, WithConfig(
+		s := Start(t, append([]Option{WithTCP(), eager, WithConfig(
 			"cluster-enabled yes", "cluster-node-timeout 1000",
 			// A replica that lagged may stand for election: tests start without history.
 			"cluster-replica-validity-factor 0",
-		))
+		)}, opts...)...)
 		c.Nodes = append(c.Nodes, s)
 		c.ids = append(c.ids, s.Do(t, "CLUSTER", "MYID").(string))
 	}

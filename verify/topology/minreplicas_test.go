@@ -88,7 +88,7 @@ func handOver(t *testing.T, sem *berth.Semaphore, holder *berth.Client) {
 // after the slot has moved.
 func TestMinReplicasInACluster(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t)
+	cluster := redistest.StartCluster(t, redistest.Steady)
 	connect := onCluster(t, cluster)
 	client, other := lone(t, connect()), lone(t, connect())
 	sem := must(client.Semaphore("safe", 1, berth.MinReplicas(1)))(t)
