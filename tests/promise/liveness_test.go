@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -269,6 +270,33 @@ func TestCancelRacingAGrantLeavesNothingBehind(t *testing.T) {
 			e.Until("idle", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
 		}
 		e.Logf("granted/cancelled: %v", outcomes)
+	})
+}
+
+// A lease that is lost before its holder could learn of it goes back at once, not with
+// whatever its process asks next.
+func TestLeaseLostBeforeAcquireReturnsGoesBackAtOnce(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		first := e.Hold(e.Peer().Sem(1))
+		queued, goOn := make(chan struct{}), make(chan struct{})
+		slow := e.Start(e.Peer().Sem(1), berth.OnQueued(func(berth.Place) {
+			close(queued)
+			<-goOn
+		}))
+		<-queued
+		e.Release(first)
+		synctest.Wait()
+		e.Must(e.Inspector.Evict(e.Ctx, testenv.Name, e.Show().Leases[0].ID))
+		synctest.Wait()
+		if st := e.Show(); st.Holders != 1 || !st.Leases[0].Evicting {
+			e.Fatalf("state %+v", st)
+		}
+		close(goOn)
+		slow.Refused(berth.ErrEvicted)
+		synctest.Wait()
+		if st := e.Show(); st.Holders != 0 {
+			e.Errorf("state %+v", st)
+		}
 	})
 }
 
