@@ -163,8 +163,9 @@ func (f *fair) Accept() (net.Conn, error) {
 		if f.exempt(addr) {
 			return conn, nil
 		}
-		if f.enter(addr) {
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { f.leave(addr) })}, nil
+		from := site(addr)
+		if f.enter(from) {
+			return &counted{Conn: conn, leave: sync.OnceFunc(func() { f.leave(from) })}, nil
 		}
 		conn.Close()
 	}

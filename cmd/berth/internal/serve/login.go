@@ -192,7 +192,7 @@ func (l *login) remembers(name string, sum []byte) bool {
 func (l *login) slowed(addr netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := l.failures[addr]
+	f := l.failures[site(addr)]
 	return f.count >= mostFailures && l.now().Sub(f.since) < failureSpan
 }
 
@@ -210,6 +210,7 @@ func (l *login) fail(addr netip.Addr) {
 			clear(l.failures)
 		}
 	}
+	addr = site(addr)
 	f := l.failures[addr]
 	if now.Sub(f.since) >= failureSpan {
 		f = failed{since: now}
@@ -226,6 +227,15 @@ func peer(r *http.Request) netip.Addr {
 	}
 	addr, _ := netip.ParseAddr(host)
 	return addr.Unmap().WithZone("")
+}
+
+// site is what is counted as one address: whoever has one of IPv6 has usually all of its /64.
+func site(addr netip.Addr) netip.Addr {
+	if !addr.Is6() {
+		return addr
+	}
+	prefix, _ := addr.Prefix(64) // an IPv6 address has that many bits
+	return prefix.Addr()
 }
 
 func (l *login) trusts(addr netip.Addr) bool {

@@ -173,11 +173,16 @@ func TestWrongPasswordsAreSlowed(t *testing.T) {
 	d.wants(d.knock("192.0.2.2", "basic", "ann correct horse"), 200, "")
 	d.now = d.now.Add(failureSpan)
 	d.wants(d.knock("192.0.2.1", "basic", "ann correct horse"), 200, "")
+	for i := range mostFailures {
+		d.knock(fmt.Sprintf("2001:db8:1:2::%x", i), "Authorization", "Bearer wrong")
+	}
+	d.wants(d.knock("2001:db8:1:2:3::", "basic", "ann correct horse"), 429, "") // who has one of a /64 has all
+	d.wants(d.knock("2001:db8:1:3::", "basic", "ann correct horse"), 200, "")
 	for range 3 * mostFailures {
 		d.wants(d.knock("192.0.2.3"), 401, "") // a browser that has not asked its user yet
 	}
 	for i := range 2 * mostAddresses {
-		d.knock(fmt.Sprintf("2001:db8::%x", i), "Authorization", "Bearer wrong")
+		d.knock(fmt.Sprintf("2001:db8:%x::1", i), "Authorization", "Bearer wrong")
 	}
 	if n := len(d.failures); n > mostAddresses {
 		t.Errorf("%d addresses are remembered", n)
