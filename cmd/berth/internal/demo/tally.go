@@ -66,9 +66,7 @@ func newTally() *tally { return &tally{open: map[int]*hold{}, line: map[int]time
 func (t *tally) add(e event) {
 	switch e.Kind {
 	case queued:
-		if t.open[e.worker] == nil { // or the report was overtaken by that of the start
-			t.line[e.worker] = e.At
-		}
+		t.line[e.worker] = e.At
 	case started:
 		h := &hold{slot: e.Slot, work: e.Work, Request: judge.Request{
 			Client: e.worker, Asked: e.Asked, Answered: cmp.Or(t.line[e.worker], e.At), Granted: true, Start: e.At, Token: e.Token,

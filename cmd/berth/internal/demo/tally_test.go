@@ -83,7 +83,6 @@ func TestOrder(t *testing.T) {
 				Kind: started, worker: i + 1, Token: tt.tokens[i], Asked: time.Duration(asked) * unit, At: time.Duration(10*(i+1)) * unit,
 			})
 		}
-		tally.add(event{Kind: queued, worker: 1, At: 3 * unit}) // late
 		if got := tally.queue(); len(got) != 0 {
 			t.Errorf("%v are in line, want nobody", got)
 		}

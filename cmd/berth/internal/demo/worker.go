@@ -35,7 +35,7 @@ func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io
 	// Standard input ends with the demo, whatever it dies of.
 	ctx, stop := child.Until(ctx, stdin)
 	defer stop()
-	w := &worker{sem: sem, out: json.NewEncoder(stdout)}
+	w := &worker{sem, json.NewEncoder(stdout)}
 	for ctx.Err() == nil {
 		if err := w.turn(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -47,15 +47,7 @@ func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io
 
 type worker struct {
 	sem *berth.Semaphore
-
-	mu  sync.Mutex // OnQueued reports from another goroutine
 	out *json.Encoder
-}
-
-func (w *worker) report(e event) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.Encode(e)
 }
 
 // turn is one permit taken, used and given back.
@@ -63,20 +55,20 @@ func (w *worker) turn(ctx context.Context) error {
 	since := clock()
 	var once sync.Once
 	lease, err := w.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) {
-		once.Do(func() { _ = w.report(event{Kind: queued, At: clock()}) })
+		once.Do(func() { _ = w.out.Encode(event{Kind: queued, At: clock()}) })
 	}))
 	if err != nil {
 		return err
 	}
 	work := between(minWork, maxWork)
-	err = w.report(event{
+	err = w.out.Encode(event{
 		Kind: started, At: clock(), Token: lease.Token(), Slot: lease.Slot(),
 		Asked: since, Work: work,
 	})
 	if err == nil {
 		until := trusted(ctx, lease, work)
 		// Told before the release, so that the next holder's report comes later.
-		err = w.report(event{Kind: ended, At: until})
+		err = w.out.Encode(event{Kind: ended, At: until})
 	}
 	if lost := lease.Release(); !errors.Is(lost, berth.ErrLost) {
 		err = errors.Join(err, lost)
