@@ -12,6 +12,7 @@ package judge
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -77,7 +78,7 @@ func Judge(run *Run, rules Rules) *Verdict {
 		}
 	}
 	names := run.byName()
-	for _, name := range sorted(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		ops := names[name]
 		v.tokens(name, ops, run, rules)
 		v.limits(name, ops, run, rules)
@@ -98,15 +99,6 @@ func Judge(run *Run, rules Rules) *Verdict {
 	v.linear(names, run, rules)
 	slices.SortStableFunc(v.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
 	return v
-}
-
-func sorted(m map[string][]*Op) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func (v *Verdict) add(promise, name string, at history.Time, ops []*Op, format string, args ...any) {

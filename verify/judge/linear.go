@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -157,7 +158,7 @@ func describe(in request, out answer) string {
 // linear gives every history of a Linear name to porcupine.
 func (v *Verdict) linear(names map[string][]*Op, run *Run, rules Rules) {
 	model := permits.ToModel()
-	for _, name := range sorted(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if rules.Linear == "" || !strings.HasPrefix(name, rules.Linear) {
 			continue
 		}

@@ -13,7 +13,6 @@ import (
 func (p *process) trouble(ctx context.Context) {
 	rng := p.rand(0)
 	between := func(a, b int) time.Duration { return time.Duration(a+rng.IntN(b-a)) * time.Millisecond }
-	message := func(c redistest.Command) bool { return len(c) > 0 && c[0] == "message" }
 	kinds := []struct {
 		name  string
 		fault redistest.Fault
@@ -31,8 +30,8 @@ func (p *process) trouble(ctx context.Context) {
 		{"half-open", redistest.SwallowRequest, 0, redistest.IsScript, 3},
 		{"reset", redistest.Reset, 0, redistest.IsScript, 3},
 		{"doubled request", redistest.Duplicate, 0, redistest.IsScript, 3},
-		{"lost message", redistest.DropMessage, 0, message, 3},
-		{"late message", redistest.DelayMessage, 300 * time.Millisecond, message, 3},
+		{"lost message", redistest.DropMessage, 0, testenv.IsMessage, 3},
+		{"late message", redistest.DelayMessage, 300 * time.Millisecond, testenv.IsMessage, 3},
 	}
 	for ctx.Err() == nil {
 		pause(ctx, between(20, 250))

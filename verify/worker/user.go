@@ -43,8 +43,10 @@ func (u *user) run(ctx context.Context) {
 	}
 }
 
-// between returns a duration from a to b.
-func (u *user) between(a, b time.Duration) time.Duration { return a + rand.N(b-a) }
+// between returns a duration from a to b, from the seed.
+func (u *user) between(a, b time.Duration) time.Duration {
+	return a + time.Duration(u.rng.Int64N(int64(b-a)))
+}
 
 // one reports true once in n times.
 func (u *user) one(n int) bool { return u.rng.IntN(n) == 0 }

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 	"github.com/berth-go/berth/verify/history"
 )
 
@@ -158,7 +159,7 @@ func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
 	opts.ReadTimeout = 0
 	net := redistest.NewFaults(p.clean)
 	net.Inject(redistest.Rule{Fault: redistest.DropMessage, Times: -1, Match: func(c redistest.Command) bool {
-		return len(c) > 0 && c[0] == "message" && rng.IntN(2) == 0
+		return testenv.IsMessage(c) && rng.IntN(2) == 0
 	}})
 	net.Wrap(opts)
 }
