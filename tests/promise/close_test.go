@@ -107,7 +107,10 @@ func TestCloseWithTenThousandWaiters(t *testing.T) {
 			e.Errorf("%d still in line after %v", st.Waiting, took)
 		}
 		e.Release(first)
-		e.Hold(q.Sem(1))
+		e.Hold(q.Sem(1)) // who came later than all of them
+		if st := e.Show(); st.Waiting != 0 {
+			e.Errorf("%d are in line before somebody who came later and has the permit", st.Waiting)
+		}
 	})
 }
 
