@@ -102,7 +102,7 @@ func shardChannels(t testing.TB, s *redistest.Server) int {
 // not subscribe to them. When the channels are left, nothing is kept.
 func TestClusterOneConnectionForEachNode(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, redistest.StartMasters(t, 3), 500, false)
+	f := startFleet(t, redistest.StartCluster(t, redistest.Steady), 500, false)
 	f.served(3, 500)
 	f.reach("all stand", f.channels...)
 
@@ -149,7 +149,7 @@ func (f *fleet) served(connections, channels int) {
 // is now, and nobody else notices.
 func TestClusterSlotMoves(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, redistest.StartMasters(t, 3), 50, false)
+	f := startFleet(t, redistest.StartCluster(t, redistest.Steady), 50, false)
 	moving := f.channels[0]
 	sibling := moving + ":and another one"
 	f.listen(sibling)
@@ -187,7 +187,7 @@ func TestClusterSlotMoves(t *testing.T) {
 func TestClusterMoveUntold(t *testing.T) {
 	t.Parallel()
 	net := redistest.NewFaults(t)
-	f := startFleet(t, redistest.StartMasters(t, 3), 10, true, func(o *redis.ClusterOptions) { o.Dialer = net.Dialer(nil) })
+	f := startFleet(t, redistest.StartCluster(t, redistest.Steady), 10, true, func(o *redis.ClusterOptions) { o.Dialer = net.Dialer(nil) })
 	lost := net.Inject(redistest.Rule{Match: redistest.Named("sunsubscribe"), Fault: redistest.DropMessage, Times: -1})
 	slot := f.cluster.Slot(t, f.channels[0])
 	f.cluster.Migrate(t, slot, (f.cluster.Owner(t, slot)+1)%3)
@@ -202,7 +202,7 @@ func TestClusterMoveUntold(t *testing.T) {
 // messages are numbered, one row for each channel.
 func TestClusterNothingIsMissedSilently(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, redistest.StartMasters(t, 3), 12, false)
+	f := startFleet(t, redistest.StartCluster(t, redistest.Steady), 12, false)
 	for i := range 1500 {
 		for j, c := range f.channels {
 			if err := f.rdb.SPublish(t.Context(), c, fmt.Sprintf("%d %d", j, i)).Err(); err != nil {
@@ -307,7 +307,7 @@ func TestClusterAway(t *testing.T) {
 	t.Parallel()
 	net := redistest.NewFaults(t)
 	net.Down()
-	cluster := redistest.StartMasters(t, 3)
+	cluster := redistest.StartCluster(t, redistest.Steady)
 	o := open(t, cluster.Client(t, func(o *redis.ClusterOptions) { o.Dialer = net.Dialer(nil) }))
 	var tried []<-chan struct{}
 	for i := range 20 {
@@ -358,7 +358,7 @@ func TestClusterUnknownIsAskedSlowly(t *testing.T) {
 // channel that is left meanwhile is not subscribed in the end.
 func TestClusterUnsubscribeWhileAsked(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartMasters(t, 3)
+	cluster := redistest.StartCluster(t, redistest.Steady)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	o := open(t, cluster.Client(t, func(o *redis.ClusterOptions) {

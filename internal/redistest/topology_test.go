@@ -59,7 +59,7 @@ func TestSentinelsKnowTheMaster(t *testing.T) {
 
 func TestSlotsMigrateWithTheirKeys(t *testing.T) {
 	t.Parallel()
-	c := StartMasters(t, 3)
+	c := StartCluster(t, Steady)
 	rdb := c.Client(t)
 	if err := rdb.Set(t.Context(), "{a}1", "kept", 0).Err(); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // clients hold and wait. Nothing may be lost: the keys move as one.
 func TestClusterMigration(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartMasters(t, 3)
+	cluster := redistest.StartCluster(t, redistest.Steady)
 	c := startWorkers(t, onCluster(t, cluster), berth.TTL(lasting))
 	slot := cluster.Slot(t, "{"+c.name+"}")
 	for range 3 * rounds(t) {
