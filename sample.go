@@ -16,7 +16,8 @@ import (
 // SampleOptions says what Sample reads.
 type SampleOptions struct {
 	// Records has the holders and waiters read, too. They come in pages: of more than
-	// a few hundred they are not a single moment's picture.
+	// a few hundred they are not a single moment's picture, but whoever holds or waits all
+	// the while is in it.
 	Records bool
 }
 

@@ -13,15 +13,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// deadlines is the least score of a deadline.
-const deadlines = 1 << 32
+const (
+	lowest    = "-inf"  // below all scores
+	deadlines = 1 << 32 // the least score of a deadline
+)
 
 // page is how many members one call of inspect.lua reads.
 const page = 500
 
 // Snapshot is the state of one semaphore. Records come in pages: of more than a
-// few hundred holders and waiters it is not a single moment's picture. What has run
-// out is in it until a call of Do takes it out.
+// few hundred holders and waiters it is not a single moment's picture, but whoever holds
+// or waits all the while is in it. What has run out is in it until a call of Do takes it
+// out.
 type Snapshot struct {
 	Exists bool
 	Now    int64 // server time, ms
@@ -67,7 +70,7 @@ type Found struct {
 func (s *Store) InspectAll(ctx context.Context, keys []Key, records bool) []Found {
 	all := make([]*reading, len(keys))
 	for i, k := range keys {
-		all[i] = &reading{key: k, leases: map[string]*Record{}}
+		all[i] = &reading{key: k, from: lowest, leases: map[string]*Record{}}
 	}
 	count := 0
 	if records {
@@ -91,7 +94,7 @@ func (s *Store) turn(ctx context.Context, all []*reading, count int) {
 	if len(all) == 0 {
 		return
 	}
-	args := func(r *reading) []any { return []any{"evalsha", s.look.sha, 1, r.key.State, r.from, count} }
+	args := func(r *reading) []any { return []any{"evalsha", s.look.sha, 1, r.key.State, r.from, r.skip, count} }
 	if len(all) == 1 {
 		fields, err := s.look.slice(ctx, s.rdb, args(all[0]))
 		all[0].take(fields, err, count)
@@ -127,7 +130,8 @@ func (s *Store) turn(ctx context.Context, all []*reading, count int) {
 // reading is a Snapshot that comes page by page.
 type reading struct {
 	key    Key
-	from   int // rank of the next page
+	from   string // the score at which the next page begins
+	skip   int    // how many of that score have been read
 	snap   Snapshot
 	leases map[string]*Record // waiters too, by id
 	queue  []string           // ids
@@ -138,7 +142,7 @@ type reading struct {
 // take takes a page of so many members.
 func (r *reading) take(fields []any, err error, count int) {
 	var members []string
-	if err == nil && r.from == 0 {
+	if err == nil && r.from == lowest {
 		err = r.snap.readState(fields)
 	}
 	if err == nil {
@@ -147,8 +151,25 @@ func (r *reading) take(fields []any, err error, count int) {
 	for i := 0; err == nil && i+2 < len(members); i += 3 {
 		err = r.collect(members[i], members[i+1], members[i+2])
 	}
-	r.from += count
 	r.err, r.done = err, err != nil || count == 0 || len(members) < 3*count
+	if !r.done {
+		r.advance(members[1], members[len(members)-2], count)
+	}
+}
+
+// advance goes to the next page, after one of so many members from the score first to
+// last. It begins with members of the score last, which are read twice rather than
+// missed when others before them go; if there are more of them than a page has, behind
+// those that were read.
+func (r *reading) advance(first, last string, count int) {
+	switch {
+	case first != last:
+		r.from, r.skip = last, 0
+	case r.from == last:
+		r.skip += count
+	default:
+		r.from, r.skip = last, count
+	}
 }
 
 // snapshot returns what was read.
@@ -170,13 +191,15 @@ func (r *reading) snapshot(records bool) *Snapshot {
 		return snap
 	}
 	for _, id := range r.queue {
-		if l := r.leases[id]; l != nil {
+		if l := r.leases[id]; l != nil && l.Token == 0 {
 			snap.Queue = append(snap.Queue, *l)
 			delete(r.leases, id)
 		}
 	}
 	for _, l := range r.leases {
-		snap.Leases = append(snap.Leases, *l)
+		if l.Token > 0 { // else it has come after the queue was read
+			snap.Leases = append(snap.Leases, *l)
+		}
 	}
 	slices.SortFunc(snap.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
 	return snap

@@ -2,13 +2,15 @@
 -- transition.lua; a compact lease is shown as the record that it stands for.
 --
 -- KEYS[1]  hash; KEYS[1]:order is the sorted set
--- ARGV[1]  rank of the first member of the sorted set to read
--- ARGV[2]  how many members to read, at most 1000; 0: the first of the queue and, if
+-- ARGV[1]  least score of the sorted set to read, -inf at first, and
+-- ARGV[2]  how many of that score to leave out. Nobody is missed who holds or waits
+--          from page to page: renewals only raise a score, and ranks would shift
+-- ARGV[3]  how many members to read, at most 1000; 0: the first of the queue and, if
 --          something has run out, the first 250 deadlines
 -- Returns  { now (ms), state or "", member, score, record or "", ... }: the queue comes
 --          first, in its order, then free slots, then deadlines, the earliest first
 -- Errors   BERTHCORRUPT, BERTHHALF as in transition.lua, as far as the two keys show it
--- Cost     O(log n + ARGV[2])
+-- Cost     O(log n + ARGV[2] + ARGV[3])
 
 local STATE, ORDER = KEYS[1], KEYS[1] .. ':order'
 local call, format, match = redis.call, string.format, string.match
@@ -29,7 +31,7 @@ if string.sub(state, 1, 10) == '1 compact ' then
   if not id or call('EXISTS', ORDER) > 0 or call('HLEN', STATE) > 1 then corrupt('state', state) end
   local till = expires == '0' and format('%d 0', deadline + 60000) or expires .. ' 1'
   out[2] = '1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' ' .. till
-  if ARGV[1] == '0' then
+  if ARGV[1] == '-inf' then
     out[3], out[4], out[5] = id, deadline, 'h 1 0 ' .. token .. ' 0 ' .. tail
   end
   return out
@@ -62,8 +64,8 @@ if lost then
 end
 
 local page
-if ARGV[2] ~= '0' then
-  page = call('ZRANGE', ORDER, ARGV[1], ARGV[1] + ARGV[2] - 1, 'WITHSCORES')
+if ARGV[3] ~= '0' then
+  page = call('ZRANGEBYSCORE', ORDER, ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[3])
 else
   page = waiting and waiting ~= '0' and call('ZRANGE', ORDER, '0', '0', 'WITHSCORES') or {}
   if nearest and nearest ~= '0' and nearest + 0 <= now then

@@ -1,0 +1,91 @@
+package protocol
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// betweenPages is a hook that calls f after the first answer.
+type betweenPages struct{ f func() }
+
+func (*betweenPages) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*betweenPages) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (b *betweenPages) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if f := b.f; f != nil && err == nil && cmd.Name() == "evalsha" {
+			b.f = nil
+			f()
+		}
+		return err
+	}
+}
+
+// Whoever holds or waits all the while that a semaphore is read page by page is in the
+// picture once, whatever others do between two pages; and nobody is taken for a holder who
+// waits, or the other way round.
+func TestNobodyIsMissedBetweenTwoPages(t *testing.T) {
+	t.Parallel()
+	all := ids(2*page + 400) // on the embedded store, all holders have one deadline
+	holders, waiters := all[:2*page+100], all[2*page+100:]
+	for _, test := range []struct {
+		what            string
+		meanwhile       []Op
+		holding, queued []string // all the while
+	}{
+		{"holders renew", each(Op{Verb: Renew, TTL: time.Hour}, holders[:200]...), holders, waiters},
+		{"waiters ask", each(Op{Verb: Heartbeat, TTL: time.Hour}, waiters[50:250]...), holders, waiters},
+		{"somebody comes", each(Op{Verb: Acquire, Terms: terms(len(holders))}, "s0.late"), holders, waiters},
+		{"holders leave", each(Op{Verb: Release}, holders[:200]...), holders[200:], waiters[200:]},
+		{"waiters leave", each(Op{Verb: Release}, waiters[:200]...), holders, waiters[200:]},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, true, func(t *testing.T, r *rig) {
+				for part := range slices.Chunk(each(Op{Verb: Acquire, Terms: terms(len(holders))}, all...), MaxOps) {
+					r.do(t, 0, part...)
+				}
+				r.do(t, 0, each(Op{Verb: Heartbeat, TTL: time.Hour}, waiters[:50]...)...) // these are read last
+				rdb := redis.NewClient(r.rdb.Options())
+				defer rdb.Close()
+				rdb.AddHook(&betweenPages{func() { r.do(t, 0, test.meanwhile...) }})
+				snap, err := NewStore(rdb, r.prefix, "s9", 1, "host").Inspect(t.Context(), r.key, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen := map[string]int{}
+				for _, l := range snap.Leases {
+					seen[l.ID]++
+					if l.Token == 0 {
+						t.Errorf("%s is among the holders, and waits", l.ID)
+					}
+				}
+				for _, id := range test.holding {
+					if seen[id] != 1 {
+						t.Errorf("the holder %s is there %d times", id, seen[id])
+					}
+				}
+				var queue []string
+				for _, w := range snap.Queue {
+					if w.Token > 0 {
+						t.Errorf("%s is in the queue, and holds", w.ID)
+					}
+					if slices.Contains(test.queued, w.ID) {
+						queue = append(queue, w.ID)
+					}
+				}
+				if !slices.Equal(queue, test.queued) {
+					t.Errorf("%d in the queue, want %d", len(queue), len(test.queued))
+				}
+			})
+		})
+	}
+}
