@@ -210,7 +210,9 @@ func (t *Target) query(s string) error {
 				return err
 			}
 		case key == "skip_verify" && t.tls != nil:
-			t.tls.InsecureSkipVerify = value == "true" || value == "1"
+			if t.tls.InsecureSkipVerify, err = strconv.ParseBool(value); err != nil {
+				return errors.New("its skip_verify is neither true nor false")
+			}
 		case (key == "ca_file" || key == "cert_file" || key == "key_file" || key == "server_name") && t.tls != nil:
 		case key == "sentinel_username" && t.kind == sentinel:
 			t.opts.SentinelUsername = value

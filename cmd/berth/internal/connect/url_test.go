@@ -72,7 +72,7 @@ func TestParseErrorsKeepSecrets(t *testing.T) {
 		"redis+sentinel://user:hunter2@a:1", "redis+sentinel://user:hunter2@a:1/m/x",
 		"redis+cluster://user:hunter2@a:1/3", "redis+cluster://user:hunter2@a:1?db=1",
 		"redis://user:hunter2@host?skip_verify=1", "redis://user:hunter2@ho%st", "redis://user:hunter2@host?%zz",
-		"redis://user:hunter2@host\x00:1x",
+		"redis://user:hunter2@host\x00:1x", "rediss://user:hunter2@host?skip_verify=hunter2", "rediss://user:hunter2@host?skip_verify",
 	}
 	for _, raw := range bad {
 		t.Run(raw, func(t *testing.T) {
