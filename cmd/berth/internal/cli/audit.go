@@ -115,5 +115,5 @@ func whoami() string {
 		}
 		return -1
 	}, cmp.Or(name, "somebody")+"@"+cmp.Or(host, "unknown"))
-	return who[:min(len(who), 100)]
+	return strings.ToValidUTF8(who[:min(len(who), 100)], "")
 }
