@@ -255,7 +255,11 @@ func TestTryAcquire(t *testing.T) {
 	each(t, func(e *env) {
 		pool := e.pool(e.Peer().Sem(4, berth.Weight(2)), 1, kept)
 		try := func() (*berthpool.Loan, *berth.BusyError) {
-			l, err := pool.TryAcquire(e.Ctx)
+			var l *berthpool.Loan
+			err := e.Timely(func() (err error) {
+				l, err = pool.TryAcquire(e.Ctx)
+				return err
+			})
 			busy := (*berth.BusyError)(nil)
 			if err != nil && (!errors.As(err, &busy) || !errors.Is(err, berth.ErrBusy)) {
 				e.Fatal(err)

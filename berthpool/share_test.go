@@ -232,8 +232,7 @@ func TestPoolTakesItsTurn(t *testing.T) {
 		local := e.wait(pool)
 		e.UntilWaiting(1)
 		elsewhere := e.Queue(e.Peer().Sem(1))
-		_, err := s.TryAcquire(e.Ctx) // the answer tells of it
-		e.WantErr(err, berth.ErrBusy)
+		e.WantErr(e.Try(s), berth.ErrBusy) // the answer tells of it
 		e.Release(first)
 		loan := local.lent()
 		elsewhere.Waits()

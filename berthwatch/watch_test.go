@@ -73,7 +73,7 @@ func start(e *testenv.Env, n int, change func(*Options)) (*Sampler, *meter) {
 	if change != nil {
 		change(&o)
 	}
-	return run(e, e.Inspector, o), m
+	return run(e, e.Inspector.Inspector, o), m
 }
 
 func run(e *testenv.Env, in *berth.Inspector, o Options) *Sampler {
@@ -290,7 +290,7 @@ func TestOnce(t *testing.T) {
 		for i := range 250 {
 			e.Must(e.Inspector.Pin(e.Ctx, fmt.Sprint("n", i), 5))
 		}
-		v, err := New(e.Inspector, Options{}).Once(e.Ctx)
+		v, err := New(e.Inspector.Inspector, Options{}).Once(e.Ctx)
 		if err != nil || len(v.Rows) != 250 {
 			t.Errorf("%d rows, %v", len(v.Rows), err)
 		}

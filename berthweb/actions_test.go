@@ -18,7 +18,7 @@ type anAction struct {
 	verb, command string
 	form          url.Values
 	json          string
-	before        func(*berth.Inspector, *testenv.Env)
+	before        func(*testenv.Env)
 	check         func(*berth.State) bool // nil: it is gone
 }
 
@@ -29,7 +29,7 @@ func TestEachAction(t *testing.T) {
 		{verb: "pause", command: "berth pause api", check: func(s *berth.State) bool { return s.Paused }},
 		{
 			verb: "resume", command: "berth resume api", check: func(s *berth.State) bool { return !s.Paused },
-			before: func(in *berth.Inspector, e *testenv.Env) { e.Must(in.Pause(e.Ctx, "api")) },
+			before: func(e *testenv.Env) { e.Must(e.Inspector.Pause(e.Ctx, "api")) },
 		},
 		{
 			verb: "pin", command: "berth pin api 0", form: url.Values{"limit": {"0"}}, json: `,"limit":0`,
@@ -37,7 +37,7 @@ func TestEachAction(t *testing.T) {
 		},
 		{
 			verb: "unpin", command: "berth unpin api", check: func(s *berth.State) bool { return !s.Pinned },
-			before: func(in *berth.Inspector, e *testenv.Env) { e.Must(in.Pin(e.Ctx, "api", 9)) },
+			before: func(e *testenv.Env) { e.Must(e.Inspector.Pin(e.Ctx, "api", 9)) },
 		},
 		{
 			verb: "resize", command: "berth resize api 7", form: url.Values{"limit": {"7"}}, json: `,"limit":7`,
@@ -61,7 +61,7 @@ func TestEachAction(t *testing.T) {
 					l := e.Hold(sem)
 					e.Hold(sem)
 					if a.before != nil {
-						a.before(e.Inspector, e)
+						a.before(e)
 					}
 					take(a, w, l.ID())
 					a.wasTaken(w)

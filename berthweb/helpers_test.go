@@ -41,7 +41,7 @@ func open(e *testenv.Env, in *testenv.Peer, change func(*berthweb.Options)) *web
 	if change != nil {
 		change(&o)
 	}
-	inspector := e.Inspector
+	inspector := e.Inspector.Inspector
 	if in != nil {
 		inspector = in.Inspector()
 	}

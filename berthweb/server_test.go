@@ -159,7 +159,7 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 func TestTenThousand(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		t := e.T
-		pinAll(t, e.Inspector, 10_000)
+		pinAll(t, e.Inspector.Inspector, 10_000)
 		p := e.Peer()
 		w := open(e, p, nil)
 		for !w.sampler.Look().Whole {

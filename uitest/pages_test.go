@@ -46,7 +46,7 @@ func furnish(e *testenv.Env) {
 func TestEveryPage(t *testing.T) {
 	e := testenv.Shared(t)
 	furnish(e)
-	s := serve(e, e.Inspector)
+	s := serve(e, e.Inspector.Inspector)
 	in := browser(t)
 	pages := []struct{ name, path, says string }{
 		{"list", "", "deploy/production"},
@@ -98,7 +98,7 @@ func TestKeyboardAlone(t *testing.T) {
 	e := testenv.Shared(t)
 	e.Must(e.Inspector.Pin(e.Ctx, "other", 1))
 	e.Hold(e.Peer().Named("github-api", 5))
-	s := serve(e, e.Inspector)
+	s := serve(e, e.Inspector.Inspector)
 	b := newTab(browser(t), t)
 	key := func(keys string) { t.Helper(); b.run(chromedp.KeyEvent(keys)) }
 	shift := func(keys string) {
@@ -182,7 +182,7 @@ func TestTypedThingsStay(t *testing.T) {
 	e := testenv.Shared(t)
 	p := e.Peer()
 	l := e.Hold(p.Named("api", 5))
-	s := serve(e, e.Inspector)
+	s := serve(e, e.Inspector.Inspector)
 	b := newTab(browser(t), t)
 	b.run(chromedp.Navigate(s.url + "s?name=api"))
 	b.says("1 of 5")
@@ -209,7 +209,7 @@ func TestWithoutScript(t *testing.T) {
 	e := testenv.Shared(t)
 	e.Hold(e.Peer().Named("api", 5))
 	e.Must(e.Inspector.Pin(e.Ctx, "other", 1))
-	s := serve(e, e.Inspector)
+	s := serve(e, e.Inspector.Inspector)
 	b := newTab(browser(t), t)
 	b.run(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}), chromedp.Navigate(s.url))
 	b.run(chromedp.SendKeys("#q", "ap"+kb.Enter), chromedp.WaitNotPresent("#s-other"))
@@ -230,7 +230,7 @@ func TestWithoutScript(t *testing.T) {
 func TestSixteenTabs(t *testing.T) {
 	e := testenv.Shared(t)
 	e.Must(e.Inspector.Pin(e.Ctx, "first", 1))
-	s := serve(e, e.Inspector)
+	s := serve(e, e.Inspector.Inspector)
 	in := browser(t)
 	var tabs []*tab
 	for range 16 {
@@ -256,7 +256,7 @@ func TestSixteenTabs(t *testing.T) {
 func TestHiddenPagesAskForNothing(t *testing.T) {
 	e := testenv.Shared(t)
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 1))
-	s := serve(e, e.Inspector)
+	s := serve(e, e.Inspector.Inspector)
 	in := browser(t)
 	hidden, seen := newTab(in, t), newTab(in, t)
 	hidden.run(chromedp.Navigate(s.url + "?q=api"))
@@ -304,7 +304,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 func TestServerGoesAndComesBack(t *testing.T) {
 	e := testenv.Shared(t)
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
-	s := serve(e, e.Inspector)
+	s := serve(e, e.Inspector.Inspector)
 	b := newTab(browser(t), t)
 	b.expect = "Failed to load resource"
 	b.run(chromedp.Navigate(s.url))

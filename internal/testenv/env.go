@@ -33,9 +33,9 @@ type Env struct {
 	Ctx       context.Context //nolint:containedctx // bounds all waits of the test
 	TTL       time.Duration   // of leases that a test lets run out
 	Prefix    string
-	Options   redis.Options    // of the next Peer
-	Redis     *redis.Client    // the test's own
-	Inspector *berth.Inspector // the test's own
+	Options   redis.Options // of the next Peer
+	Redis     *redis.Client // the test's own
+	Inspector *Inspector    // the test's own
 	Server    *redistest.Server
 	Embedded  *miniredis.Miniredis // one of Server and Embedded is nil
 }
@@ -136,7 +136,7 @@ func (e *Env) open(bound time.Duration) {
 	}
 	e.Redis = redis.NewClient(&o)
 	e.Cleanup(func() { _ = e.Redis.Close() })
-	e.Inspector = e.Client(e.Redis).Inspector()
+	e.Inspector = &Inspector{e.Client(e.Redis).Inspector(), e}
 }
 
 // Client returns a client of the library on rdb, which is closed with the test.

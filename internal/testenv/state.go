@@ -1,18 +1,18 @@
 package testenv
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
 )
 
-// Listed returns all that List yields, its errors joined.
-func Listed(in *berth.Inspector, ctx context.Context) (all []berth.Summary, err error) { //nolint:revive // reads like the call
-	for s, one := range in.List(ctx) {
+// Listed returns all that a list yields, its errors joined.
+func Listed(list iter.Seq2[berth.Summary, error]) (all []berth.Summary, err error) {
+	for s, one := range list {
 		if one == nil {
 			all = append(all, s)
 		}
@@ -24,11 +24,7 @@ func Listed(in *berth.Inspector, ctx context.Context) (all []berth.Summary, err 
 // Show returns what the server has of the semaphore: an empty State if it is idle.
 func (e *Env) Show() *berth.State {
 	e.Helper()
-	var st *berth.State
-	err := e.Timely(func() (err error) {
-		st, err = e.Inspector.Show(e.Ctx, Name)
-		return err
-	})
+	st, err := e.Inspector.Show(e.Ctx, Name)
 	if errors.Is(err, berth.ErrNotFound) {
 		return &berth.State{}
 	}

@@ -18,7 +18,7 @@ const many = 10_000
 // waitingNow returns the length of the queue; unlike show it does not read it.
 func (l *lab) waitingNow() int {
 	l.Helper()
-	all, err := testenv.Listed(l.Inspector, l.Context())
+	all, err := testenv.Listed(l.Inspector.List(l.Context()))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestManyLeasesExpireAtOnce(t *testing.T) {
 			}
 		}
 		l.Release(all)
-		sums, err := testenv.Listed(l.Inspector, l.Context()) // Show would read 10,000 tombstones
+		sums, err := testenv.Listed(l.Inspector.List(l.Context())) // Show would read 10,000 tombstones
 		if err != nil || len(sums) > 0 && sums[0].InUse+sums[0].Holders+sums[0].Waiting > 0 {
 			l.Errorf("%v, the server has %+v", err, sums)
 		}

@@ -117,7 +117,7 @@ func TestAuditIsNoSemaphore(t *testing.T) {
 		if n := len(audit(e)); n < 1000 || n > 1150 {
 			e.Errorf("%d entries are kept", n)
 		}
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) != 1 || all[0].Name != "p" {
 			e.Errorf("listed %+v", all)

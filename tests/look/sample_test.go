@@ -204,7 +204,7 @@ func TestNamesStepByStep(t *testing.T) {
 		for _, bad := range []func() error{
 			func() error { _, _, err := e.Inspector.Names(e.Ctx, "x", 10); return err },
 			func() error { _, _, err := e.Inspector.Names(e.Ctx, "", 0); return err },
-			func() error { return firstError(e.Inspector, "a}b") },
+			func() error { return firstError(e.Inspector.Inspector, "a}b") },
 		} {
 			e.WantErr(bad(), berth.ErrInvalid)
 		}
@@ -253,7 +253,7 @@ func TestLookingNeedsNoRightToWrite(t *testing.T) {
 		client, err := berth.New(viewer(t, s))
 		e.Must(err)
 		t.Cleanup(func() { _ = client.Close() })
-		e.Inspector = client.Inspector()
+		e.Inspector.Inspector = client.Inspector()
 		heard := listen(e)
 		heard.await(berth.EventListening, "")
 		names, _, err := e.Inspector.Names(e.Ctx, "", 1000)

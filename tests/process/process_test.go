@@ -80,8 +80,12 @@ func allHoldersKilledUnseen(e *testenv.Env) {
 	holding(e, 2).Kill()
 	holding(e, 2).Kill()
 	e.Until("run out", func(s *berth.State) bool { return s.Holders == 0 })
-	lease, err := e.Peer().Sem(2).TryAcquire(e.Ctx, berth.Weight(2))
-	e.Must(err)
+	var lease *berth.Lease
+	s := e.Peer().Sem(2)
+	e.Must(e.Timely(func() (err error) {
+		lease, err = s.TryAcquire(e.Ctx, berth.Weight(2))
+		return err
+	}))
 	e.Release(lease)
 	e.NothingLeft(2, lease.Token())
 }

@@ -46,7 +46,7 @@ func TestOddNames(t *testing.T) {
 				e.Errorf("%q became %q, slot %d", name, l.Name(), l.Slot())
 			}
 		}
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) != len(names) {
 			e.Errorf("%d listed of %d", len(all), len(names))
@@ -159,7 +159,7 @@ func TestNilContexts(t *testing.T) {
 			"Do":         func() error { return s.Do(nil, nil) },
 			"AcquireAll": func() error { _, err := berth.AcquireAll(nil, s); return err },
 			"Adopt":      func() error { _, err := p.Adopt(nil, "berth1.x"); return err },
-			"List":       func() error { _, err := testenv.Listed(p.Inspector(), nil); return err },
+			"List":       func() error { _, err := testenv.Listed(p.Inspector().List(nil)); return err },
 			"Show":       func() error { _, err := p.Inspector().Show(nil, testenv.Name); return err },
 			"Pin":        func() error { return p.Inspector().Pin(nil, testenv.Name, 1) },
 			"Purge":      func() error { return p.Inspector().Purge(nil, testenv.Name) },

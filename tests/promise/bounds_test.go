@@ -144,7 +144,7 @@ func TestEveryCallHasItsOwnBound(t *testing.T) {
 			return func() error { return c.Inspector().Purge(ctx, testenv.Name) }
 		}},
 		"List": {time.Minute, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { _, err := testenv.Listed(c.Inspector(), ctx); return err }
+			return func() error { _, err := testenv.Listed(c.Inspector().List(ctx)); return err }
 		}},
 		"Close":  {closeBound, func(e *testenv.Env, c *berth.Client) func() error { e.Hold(ready(e, c)); return c.Close }},
 		"second": {closeBound, func(e *testenv.Env, c *berth.Client) func() error { e.Hold(ready(e, c)); go c.Close(); return c.Close }},

@@ -55,7 +55,7 @@ func TestInspectorListsByName(t *testing.T) {
 			s := p.Named(names[len(names)-1-i], 2)
 			e.Hold(s)
 		}
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		var got []string
 		for _, s := range all {
@@ -84,7 +84,7 @@ func TestInspectorOfAnIdleSemaphore(t *testing.T) {
 				e.Errorf("%s: error %v", what, err)
 			}
 		}
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) > 0 {
 			e.Errorf("listed %+v", all)
@@ -136,7 +136,7 @@ func TestPinAndPauseOutlastIdleness(t *testing.T) {
 			}
 		}
 		e.Must(e.Inspector.Unpin(e.Ctx, "gone"))
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) != 2 || all[0].Name != "other" || !all[0].Paused || all[1].Limit != 4 || !all[1].Pinned {
 			e.Errorf("listed %+v", all)
@@ -295,7 +295,7 @@ func TestPrefixesKeepApart(t *testing.T) {
 		e.Release(e.Hold(other.Sem(1)))
 		e.Must(other.Inspector().Pin(e.Ctx, testenv.Name, 9))
 		e.Holds(l)
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) != 1 || all[0].Limit != 1 {
 			e.Errorf("listed %+v", all)

@@ -16,7 +16,7 @@ func TestListingLeavesTheKeysTTL(t *testing.T) {
 		key := e.Prefix + ":{" + testenv.Name + "}"
 		for _, ttl := range []string{"with a TTL", "without"} {
 			before := e.Redis.PTTL(e.Ctx, key).Val()
-			if _, err := testenv.Listed(e.Inspector, e.Ctx); err != nil {
+			if _, err := testenv.Listed(e.Inspector.List(e.Ctx)); err != nil {
 				e.Fatal(err)
 			}
 			if after := e.Redis.PTTL(e.Ctx, key).Val(); (before > 0) != (after > 0) {
@@ -34,7 +34,7 @@ func TestListShowsWhatIsSoundBesideWhatIsNot(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		lease := e.Hold(e.Peer().Sem(1))
 		e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{damaged}", "foreign", 0).Err())
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		if !errors.Is(err, berth.ErrCorrupt) || len(all) != 1 || all[0].Name != testenv.Name {
 			e.Errorf("listed %v, %v", all, err)
 		}

@@ -201,7 +201,7 @@ func TestKeysOfCrashedHoldersDisappear(t *testing.T) {
 		}
 		e.Pass(e.TTL)
 		e.Until("expired", func(s *berth.State) bool { return s.Holders == 0 })
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) > 0 {
 			e.Errorf("still listed: %+v", all)

@@ -107,7 +107,7 @@ func TestRedisThatCannotBeReached(t *testing.T) {
 		_, err = p.Sem(1).Acquire(e.Ctx)
 		e.WantErr(err, berth.ErrUnreachable)
 		e.Within(start, 0, 10*time.Second, "gave up twice")
-		_, err = testenv.Listed(p.Inspector(), e.Ctx)
+		_, err = testenv.Listed(p.Inspector().List(e.Ctx))
 		e.WantErr(err, berth.ErrUnreachable)
 		p.Net.Up()
 		e.Pass(2 * time.Second) // go-redis looks once a second

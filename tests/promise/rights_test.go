@@ -228,7 +228,7 @@ func (e *exercise) operator() error {
 		in.Pin(e.ctx, name, 1), in.Unpin(e.ctx, name), in.Pause(e.ctx, name), in.Resume(e.ctx, name), in.Resize(e.ctx, name, 3),
 		in.Evict(e.ctx, name, first.ID()), in.ForceEvict(e.ctx, name, second.ID()),
 	}
-	_, err = testenv.Listed(in, e.ctx)
+	_, err = testenv.Listed(in.List(e.ctx))
 	errs = append(errs, err)
 	_, err = in.Show(e.ctx, name)
 	_ = first.Release() // it is lost

@@ -130,7 +130,7 @@ func TestForeignNamesHideNothing(t *testing.T) {
 			e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+foreign+"}", "settings", "1 1 -1 0 0", "counts", "0 0 0 0 0 0 0 0").Err())
 		}
 		before := e.Keys()
-		list, err := testenv.Listed(e.Inspector, e.Ctx)
+		list, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(list) != 1 || list[0].Name != testenv.Name {
 			e.Errorf("listed %+v", list)

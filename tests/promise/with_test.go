@@ -150,7 +150,7 @@ func TestAcquireAllTakesAllInTheOrderOfTheArguments(t *testing.T) {
 		e.Must(leases.Release())
 		<-ctx.Done()
 		e.WantErr(context.Cause(ctx), berth.ErrReleased)
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) > 0 || leases.Valid() {
 			e.Errorf("left: %+v", all)
@@ -187,7 +187,7 @@ func TestAcquireAllTakesNoneOnFailure(t *testing.T) {
 func untilListed(e *testenv.Env, names ...string) {
 	e.Helper()
 	for {
-		all, err := testenv.Listed(e.Inspector, e.Ctx)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		var got []string
 		for _, s := range all {

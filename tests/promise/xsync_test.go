@@ -20,14 +20,7 @@ func TestHeadThatGivesUpWakesTheNext(t *testing.T) {
 		s := e.Peer().Sem(2)
 		one := e.Hold(s)
 		head := e.Queue(s, berth.Weight(2))
-		ctx, cancel := context.WithCancel(e.Ctx)
-		defer cancel()
-		tried := make(chan error)
-		go func() {
-			_, err := s.TryAcquire(ctx)
-			tried <- err
-		}()
-		e.WantErr(<-tried, berth.ErrBusy) // there is room, but not its turn
+		e.WantErr(e.Try(s), berth.ErrBusy) // there is room, but not its turn
 		next := e.Queue(s)
 		head.Cancel()
 		head.Refused(context.Canceled)

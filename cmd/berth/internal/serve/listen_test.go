@@ -57,12 +57,12 @@ func serving(e *testenv.Env, cfg Config) (at *url.URL, said *log) {
 func servingAll(e *testenv.Env, cfg Config, n int) (at []*url.URL, said *log) {
 	e.Helper()
 	cfg.Listen, said = "127.0.0.1:0", &log{}
-	sampler := berthwatch.New(e.Inspector, berthwatch.Options{})
+	sampler := berthwatch.New(e.Inspector.Inspector, berthwatch.Options{})
 	ctx, stop := context.WithCancel(e.Ctx)
 	ready, ended := make(chan string, n), make(chan error, 1)
 	go sampler.Run(ctx)
 	go func() {
-		ended <- Serve(ctx, cfg, sampler, e.Inspector, berthweb.Options{Logger: slog.New(slog.NewTextHandler(said, nil))}, func(url string) { ready <- url })
+		ended <- Serve(ctx, cfg, sampler, e.Inspector.Inspector, berthweb.Options{Logger: slog.New(slog.NewTextHandler(said, nil))}, func(url string) { ready <- url })
 	}()
 	e.Cleanup(func() {
 		stop()

@@ -56,7 +56,7 @@ func TestPicture(t *testing.T) {
 				working.Go(func() { c.worker(ctx, e, i) })
 			}
 		}
-		s := berthwatch.New(e.Inspector, berthwatch.Options{})
+		s := berthwatch.New(e.Inspector.Inspector, berthwatch.Options{})
 		working.Go(func() { s.Run(ctx) })
 		m := New(Config{
 			Look: s.Look, Detail: s.Detail, Refresh: s.Refresh, History: s.History, Command: "berth",

@@ -1,0 +1,123 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/berth-go/berth"
+)
+
+// Inspector is the Inspector of a test. Where the embedded one gives up after 2 seconds
+// because the machine is busy, it asks again.
+type Inspector struct {
+	*berth.Inspector
+	e *Env
+}
+
+// Show is that of berth.Inspector.
+func (in *Inspector) Show(ctx context.Context, name string) (st *berth.State, err error) {
+	err = in.e.Timely(func() (err error) {
+		st, err = in.Inspector.Show(ctx, name)
+		return err
+	})
+	return st, err
+}
+
+// Names is that of berth.Inspector.
+func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
+	err = in.e.Timely(func() (err error) {
+		names, next, err = in.Inspector.Names(ctx, cursor, budget)
+		return err
+	})
+	return names, next, err
+}
+
+// Sample is that of berth.Inspector.
+func (in *Inspector) Sample(ctx context.Context, names []string, o berth.SampleOptions) iter.Seq2[*berth.State, error] {
+	return timely(in.e, in.Inspector.Sample(ctx, names, o))
+}
+
+// List is that of berth.Inspector.
+func (in *Inspector) List(ctx context.Context) iter.Seq2[berth.Summary, error] {
+	return timely(in.e, in.Inspector.List(ctx))
+}
+
+// Audit is that of berth.Inspector.
+func (in *Inspector) Audit(ctx context.Context) iter.Seq2[berth.Audited, error] {
+	return timely(in.e, in.Inspector.Audit(ctx))
+}
+
+// Resize is that of berth.Inspector.
+func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
+	return in.change(func() error { return in.Inspector.Resize(ctx, name, limit) })
+}
+
+// Pin is that of berth.Inspector.
+func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
+	return in.change(func() error { return in.Inspector.Pin(ctx, name, limit) })
+}
+
+// Unpin is that of berth.Inspector.
+func (in *Inspector) Unpin(ctx context.Context, name string) error {
+	return in.change(func() error { return in.Inspector.Unpin(ctx, name) })
+}
+
+// Pause is that of berth.Inspector.
+func (in *Inspector) Pause(ctx context.Context, name string) error {
+	return in.change(func() error { return in.Inspector.Pause(ctx, name) })
+}
+
+// Resume is that of berth.Inspector.
+func (in *Inspector) Resume(ctx context.Context, name string) error {
+	return in.change(func() error { return in.Inspector.Resume(ctx, name) })
+}
+
+// Evict is that of berth.Inspector.
+func (in *Inspector) Evict(ctx context.Context, name, id string) error {
+	return in.change(func() error { return in.Inspector.Evict(ctx, name, id) })
+}
+
+// ForceEvict is that of berth.Inspector.
+func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
+	return in.change(func() error { return in.Inspector.ForceEvict(ctx, name, id) })
+}
+
+// Purge is that of berth.Inspector.
+func (in *Inspector) Purge(ctx context.Context, name string) error {
+	return in.change(func() error { return in.Inspector.Purge(ctx, name) })
+}
+
+// change makes a change. If there is nothing left to change at the second attempt, the
+// first one has done it.
+func (in *Inspector) change(do func() error) error {
+	attempts := 0
+	err := in.e.Timely(func() error {
+		attempts++
+		return do()
+	})
+	if attempts > 1 && errors.Is(err, berth.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// timely yields what seq does, all of it from one attempt that was not too slow.
+func timely[T any](e *Env, seq iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var all []T
+		var errs []error
+		_ = e.Timely(func() (err error) { // yielded, too
+			all, errs = nil, nil
+			for v, one := range seq {
+				all, errs, err = append(all, v), append(errs, one), one
+			}
+			return err
+		})
+		for i, v := range all {
+			if !yield(v, errs[i]) {
+				return
+			}
+		}
+	}
+}
