@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// AcquireAll takes a lease of each semaphore, on their default options, or none. It
-// asks in the order of the names, so that callers that want the same ones in
-// different orders cannot block each other for ever; the leases come back in the
-// order of the arguments. While it waits for one it holds those before it, so give
-// those with the longest waits names that sort first.
+// AcquireAll takes a lease of each semaphore, with their default options, or of none.
+// It acquires them in the order of their names, so that callers that list the same
+// semaphores in different orders cannot deadlock; the leases are returned in the order
+// of the arguments. While it waits for one semaphore it holds those before it, so give
+// the semaphores with the longest waits names that sort first.
 //
-// It waits until ctx ends. Its errors are those of Acquire, for the first semaphore
-// that failed; if a lease is lost while it still waits for another, the *LostError;
-// and ErrInvalid when one is nil or named twice. On failure it holds nothing: it
-// gives back what it had, for which it takes up to 5 seconds more.
+// AcquireAll waits until ctx ends. Its error is that of the first Acquire that failed;
+// a *LostError if a lease is lost while it waits for another; or ErrInvalid if a
+// semaphore is nil or given twice. On failure it holds nothing: it releases what it
+// had, which takes up to 5 seconds more.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func byName(sems []*Semaphore) ([]int, error) {
 	return order, nil
 }
 
-// Leases are what AcquireAll took. Elements that are nil are skipped.
+// Leases are the leases that AcquireAll returns. Its methods skip nil elements.
 type Leases []*Lease
 
 // held returns the elements that are not nil.
@@ -76,8 +76,8 @@ func (l Leases) held() Leases {
 	return slices.DeleteFunc(slices.Clone(l), func(lease *Lease) bool { return lease == nil })
 }
 
-// Release gives all of them back, at the same time, and returns within 5 seconds.
-// It returns what went wrong, joined; in every case all of them are over.
+// Release releases all of them concurrently and returns within 5 seconds. It returns
+// their errors, joined; in every case all of them are over.
 func (l Leases) Release() error {
 	errs := make([]error, len(l))
 	var wg sync.WaitGroup
@@ -90,7 +90,7 @@ func (l Leases) Release() error {
 	return errors.Join(errs...)
 }
 
-// Valid reports whether all of them may be relied on now; false if there are none.
+// Valid reports whether all of them can be relied on now; false if there are none.
 func (l Leases) Valid() bool {
 	held := l.held()
 	return len(held) > 0 && !slices.ContainsFunc(held, func(lease *Lease) bool { return !lease.Valid() })
@@ -107,10 +107,10 @@ func (l Leases) ValidUntil() time.Time {
 	return first
 }
 
-// Context returns a context that ends when the first of them is lost or given
-// back, with that one's cause, and the function that frees what it needs, which
-// ends it too. It has the values of the first one's context. If there are none it
-// has ended, with cause ErrReleased.
+// Context returns a context that ends when the first of them is lost or released,
+// with the same cause, and a function that ends it and frees its resources. It has the
+// values of the first lease's context. If there are no leases it has already ended,
+// with cause ErrReleased.
 func (l Leases) Context() (context.Context, context.CancelFunc) {
 	held := l.held()
 	if len(held) == 0 {

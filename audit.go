@@ -15,7 +15,7 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// How much of the audit is kept, and how long its texts may be.
+// The length of the audit, and of its texts.
 const (
 	auditLength = 1000
 	auditPage   = 500
@@ -23,7 +23,7 @@ const (
 	maxWhy      = 500
 )
 
-// Audited is something that was done by an Inspector that Because returned.
+// Audited is a change made by an Inspector that Because returned.
 type Audited struct {
 	At    time.Time `json:"at"`   // by the server's clock
 	Verb  string    `json:"verb"` // resize, pin, unpin, pause, resume, evict, "evict --force" or purge
@@ -32,23 +32,24 @@ type Audited struct {
 	From  string    `json:"from"` // of resize, pin and unpin, the limit before, as far as it could be read; else ""
 	Who   string    `json:"who"`
 	Why   string    `json:"why"`
-	Error string    `json:"error"` // it may not have happened, and this is what is known; else ""
+	Error string    `json:"error"` // the change may not have happened, for this reason; else ""
 }
 
-// Because returns an Inspector that does the same and has what it changes recorded on
-// the server, as done by who, and why, which may be "". The last 1,000 or so are kept, in
-// a stream called PREFIX:audit. What is known to have changed nothing is not recorded: an
-// argument was invalid, nothing was found, Redis refused, or it was so already.
+// Because returns an Inspector that does the same and also records its changes on the
+// server, with who made them and why; why may be "". About the last 1,000 records are
+// kept, in a stream called PREFIX:audit. A call that is known to have changed nothing
+// is not recorded: an argument was invalid, nothing was found, Redis refused, or the
+// state was already as wanted.
 //
-// A record is made after the change, and a change does not fail because it could not be
-// recorded: then the client's log says so. The user of Redis needs the right to XADD.
+// The record is made after the change. If that fails, the change stands, and the
+// client's log tells of the missing record. The Redis user needs permission for XADD.
 func (in *Inspector) Because(who, why string) *Inspector {
 	other := *in
 	other.because, other.who, other.why = true, who, why
 	return &other
 }
 
-// audited does something and has it recorded.
+// audited calls do, which makes a change, and records it.
 func (in *Inspector) audited(ctx context.Context, verb, name, what string, do func() error) error {
 	if !in.because {
 		return do()
@@ -73,7 +74,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	if err != nil {
 		values = append(values, "error", err.Error())
 	}
-	// It counts even if the caller does not wait any more.
+	// The change is recorded even if the caller no longer waits.
 	_, lost := session.Bounded(context.WithoutCancel(ctx), mostCall, func(ctx context.Context) (string, error) {
 		return in.rdb.XAdd(ctx, &redis.XAddArgs{Stream: in.auditKey(), MaxLen: auditLength, Approx: true, Values: values}).Result()
 	})
@@ -83,8 +84,8 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	return err
 }
 
-// before returns the limit that a verb is about to change, "" if it is about no limit or
-// there is none, and whether all is already as the verb will leave it.
+// before returns the limit that a verb is about to change, "" if it changes none or
+// there is none yet, and whether the semaphore is already as the verb would leave it.
 func (in *Inspector) before(ctx context.Context, verb, name, what string) (from string, same bool) {
 	if validName(name) != nil {
 		return "", false
@@ -112,9 +113,9 @@ func (in *Inspector) before(ctx context.Context, verb, name, what string) (from 
 
 func (in *Inspector) auditKey() string { return in.prefix + ":audit" }
 
-// Audit yields what was done by Inspectors that Because returned, the latest first. An
-// error is the last thing that is yielded: ErrUnreachable, or ErrRefused, for the user of
-// Redis needs the right to XREVRANGE.
+// Audit yields the changes made by Inspectors that Because returned, the latest first.
+// An error is yielded last: ErrUnreachable, ErrRefused (the Redis user needs
+// permission for XREVRANGE), or ctx's error.
 func (in *Inspector) Audit(ctx context.Context) iter.Seq2[Audited, error] {
 	return func(yield func(Audited, error) bool) {
 		if err := validContext(ctx); err != nil {
@@ -155,7 +156,7 @@ func entry(m redis.XMessage) Audited {
 	}
 }
 
-// asked words the error of a command that is not the protocol's.
+// asked translates the error of a command that does not belong to the protocol.
 func asked(ctx context.Context, err error) error {
 	kind := ErrUnreachable
 	if _, refused := errors.AsType[redis.Error](err); refused {

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Client is one process's way to the semaphores on one Redis. It keeps one
-// subscription, whatever the number of semaphores and waiters (in a Redis Cluster
-// one for each node). Make one and share it: it is safe for concurrent use.
+// Client gives a process access to the semaphores on one Redis. It keeps a single
+// subscription, however many semaphores and waiters there are (in a Redis Cluster,
+// one for each node). Make one Client and share it: it is safe for concurrent use.
 type Client struct {
 	session *session.Session
 	rdb     redis.UniversalClient
@@ -22,9 +22,9 @@ type Client struct {
 	hooks   Hooks
 }
 
-// New returns a Client on rdb, which stays the caller's: berth neither closes
-// nor reconfigures it. Nothing is sent before the first use, so a Redis that is
-// away is reported then. It fails with an *InvalidError.
+// New returns a Client that uses rdb, which remains the caller's: berth neither
+// closes nor reconfigures it. New sends nothing; if Redis is unreachable, the first
+// call reports it. The only error is an *InvalidError.
 func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		return nil, &InvalidError{"client", "it is nil"}
@@ -48,27 +48,27 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), rdb: rdb, prefix: cfg.prefix, log: cfg.logger, hooks: cfg.hooks}, nil
 }
 
-// Close gives back every lease, cancels what waits, and stops renewals and the
-// subscription. It returns within 8 seconds, whatever Redis does; what could not be
-// given back expires by itself. The contexts of leases end with cause ErrClosed;
-// later requests, and calls on those leases, fail with it. Close returns nil,
-// always; the redis client stays open, and an Inspector goes on working. A second Close
+// Close releases every lease, cancels every waiting request, and stops renewals and
+// the subscription. It returns within 8 seconds, whatever Redis does; leases that
+// could not be released expire by themselves. The contexts of leases end with cause
+// ErrClosed, and later requests and calls on those leases fail with it. Close always
+// returns nil. The redis client stays open, and Inspectors still work. A second Close
 // waits for the first.
 func (c *Client) Close() error {
 	c.session.Close()
 	return nil
 }
 
-// Semaphore returns the semaphore called name with the given limit. Nothing is
-// sent. Wherever name, prefix and Redis are the same, it is the same semaphore,
-// in all processes.
+// Semaphore returns the semaphore called name with the given limit. It sends
+// nothing. All processes that use the same name, prefix and Redis share the
+// semaphore.
 //
-// The limit is declared with every acquire. When declarations differ, the last
-// one is in force: a new limit is rolled out by rolling out the code. An
-// operator may pin a limit, which then wins. A limit of 0 declares none: the one
-// in force counts, or 1 where nobody has declared one.
+// Every acquire declares the limit. When declarations differ, the last one is in
+// force, so deploying the code deploys a new limit. A limit that an operator has
+// pinned takes precedence. A limit of 0 declares none: the limit in force applies, or
+// 1 if none was ever declared.
 //
-// opts are the defaults of its leases. It fails with an *InvalidError.
+// opts are the defaults for its leases. The only error is an *InvalidError.
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {
 	if err := validName(name); err != nil {
 		return nil, err
@@ -83,17 +83,17 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 	return newSemaphore(c, c.session.Semaphore(name), name, limit, cfg), nil
 }
 
-// Adopt takes the lease that another process, or this one, gave away by Detach: it
-// is this client's from then on, with the same slot and a new token, and berth
-// renews it. A handle is good for one Adopt; whoever comes second gets a *LostError
-// that names who was first.
+// Adopt takes over a lease that another process, or this one, gave away by Detach.
+// The lease then belongs to this client, with the same slot and a new token, and
+// berth renews it. A handle can be adopted once; a second Adopt gets a *LostError
+// that names the first adopter.
 //
-// It returns within 5 seconds, or when ctx ends. It fails with ErrHandle when
-// handle is none of this version and prefix, with a *LostError when the lease has
-// run out or was taken, with ErrInvalid, ErrClosed or ErrNotReplicated, and with
-// ErrUnreachable, ErrRefused or ErrCorrupt when Redis does not do it. When Redis
-// did not answer, or ctx ended, the lease may have been adopted: if so, it is given
-// back; if not, the handle is still good.
+// Adopt returns within 5 seconds, or when ctx ends. It fails with ErrHandle when
+// handle is not of this version and prefix, with a *LostError when the lease has
+// expired or was adopted, with ErrInvalid, ErrClosed or ErrNotReplicated, and with
+// ErrUnreachable, ErrRefused or ErrCorrupt when Redis is the reason. If Redis did
+// not answer, or ctx ended, the lease may have been adopted: then it is released in
+// the background; otherwise the handle is still valid.
 func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) (*Lease, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err

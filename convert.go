@@ -9,7 +9,7 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// public words an error of the inner packages for users. It is the only place
+// public translates an error of the inner packages for users. It is the only place
 // that knows both sides.
 func public(name string, err error) error {
 	if err == nil {
@@ -75,7 +75,7 @@ func publicLost(l *claim.LostError) error {
 	return e
 }
 
-// publicFailure words a failure of Redis; err is f, or has it somewhere.
+// publicFailure translates a failure of Redis; err is f, or wraps it.
 func publicFailure(name string, f *protocol.Failure, err error) error {
 	kind := ErrRefused
 	switch {

@@ -2,10 +2,10 @@
 // calls to an API, queries on a database or jobs of a kind run at once, over all
 // processes of a fleet.
 //
-// A limit has permits. Acquire takes a lease of one (or of several: Weight),
-// waiting in line if there is none, first come, first served. Every permit is
-// leased: berth renews the lease while the process lives, and when it crashes
-// the permit comes back by itself within the TTL.
+// A semaphore has as many permits as its limit. Acquire takes a lease of one permit
+// (or of several: Weight). If none is free it waits in a queue: first come, first
+// served. berth renews the lease while the process lives; when the process crashes,
+// the permit is free again within the TTL.
 //
 //	client, err := berth.New(rdb)
 //	sem, err := client.Semaphore("github-api", 5)
@@ -16,6 +16,6 @@
 //	defer lease.Release()
 //	call(lease.Context()) // ends when the lease is lost
 //
-// What is promised, and on what assumptions, is in docs/guarantees.md; how it
-// works, in the documentation of internal/protocol.
+// The guarantees and their assumptions are in docs/guarantees.md, and the protocol
+// is described in the documentation of internal/protocol.
 package berth

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The sentinels below are for errors.Is; where an error has details, a type
-// further down carries them for errors.As. Context errors are wrapped as they
-// are: errors.Is(err, context.DeadlineExceeded) holds when ctx ended a wait.
+// The errors below are for errors.Is; some of them have a type with details for
+// errors.As, further down. Errors of contexts are wrapped unchanged:
+// errors.Is(err, context.DeadlineExceeded) holds when ctx ended a wait.
 var (
 	// ErrBusy: TryAcquire found no room, or a queue. Nothing was taken.
 	ErrBusy = errors.New("berth: semaphore is busy")
@@ -16,7 +16,7 @@ var (
 	ErrQueueFull = errors.New("berth: queue is full")
 	// ErrTooHeavy: the weight is above the limit in force, so waiting is useless.
 	ErrTooHeavy = errors.New("berth: weight is above the limit")
-	// ErrLost: the lease is no longer ours, or can no longer be trusted to be.
+	// ErrLost: the lease is over, or can no longer be relied on.
 	ErrLost = errors.New("berth: lease is lost")
 	// ErrEvicted: an operator took the lease, or the place in the queue, away.
 	ErrEvicted = errors.New("berth: evicted by an operator")
@@ -26,36 +26,36 @@ var (
 	ErrClosed = errors.New("berth: client is closed")
 	// ErrInvalid: an argument is out of bounds. Nothing was sent.
 	ErrInvalid = errors.New("berth: invalid argument")
-	// ErrHandle: the text is no handle of this version, or one of another prefix.
+	// ErrHandle: the text is not a handle of this version, or has another prefix.
 	// Nothing was sent.
 	ErrHandle = errors.New("berth: not a lease handle")
-	// ErrUnreachable: Redis gave no answer in time. What was asked may have
-	// happened; berth takes it back in the background or lets it expire.
+	// ErrUnreachable: Redis did not answer in time. The request may have been
+	// executed; berth undoes it in the background or lets it expire.
 	ErrUnreachable = errors.New("berth: redis does not answer")
-	// ErrRefused: Redis answered that it will not do it. Nothing happened.
+	// ErrRefused: Redis refused the request. Nothing was changed.
 	ErrRefused = errors.New("berth: redis refused")
-	// ErrNotReplicated: fewer replicas than MinReplicas asks for have the grant,
-	// or its renewals. A grant was given back.
+	// ErrNotReplicated: fewer replicas than MinReplicas confirmed the grant, or its
+	// renewal. A grant was given back.
 	ErrNotReplicated = errors.New("berth: too few replicas have it")
 	// ErrCorrupt: the semaphore's keys hold something that berth did not write, or
 	// one of them was lost. Nothing was changed.
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
-	// ErrNotFound: the Inspector knows no such semaphore, holder or waiter.
+	// ErrNotFound: there is no such semaphore, holder or waiter.
 	ErrNotFound = errors.New("berth: not found")
-	// ErrUnsupported: this kind of server cannot do it.
+	// ErrUnsupported: this kind of server does not support it.
 	ErrUnsupported = errors.New("berth: not supported")
-	// ErrFlood: there are more messages than Listen takes. It has stopped.
+	// ErrFlood: there were more messages than Listen accepts, and it has stopped.
 	ErrFlood = errors.New("berth: too many messages to listen to")
 )
 
-// BusyError tells what TryAcquire, or a full queue, found. It is ErrBusy or
-// ErrQueueFull to errors.Is.
+// BusyError tells why TryAcquire found no room, or the state of a full queue. It is
+// ErrBusy or ErrQueueFull to errors.Is.
 type BusyError struct {
 	Name       string
 	InUse      int           // permits out
 	Limit      int           // limit in force
 	Waiting    int           // waiters in the queue
-	NextExpiry time.Duration // until the nearest lease or waiter runs out unless renewed; 0 when unknown
+	NextExpiry time.Duration // until the next lease or waiter expires unless renewed; 0 when unknown
 	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
 	Paused     bool          // an operator has paused the semaphore
 }
@@ -80,7 +80,8 @@ func (e *BusyError) Is(target error) bool {
 	return target == ErrBusy
 }
 
-// TooHeavyError tells by how much a request is too heavy. It is ErrTooHeavy.
+// TooHeavyError tells the weight of a request and the limit below it. It is
+// ErrTooHeavy.
 type TooHeavyError struct {
 	Name   string
 	Weight int
@@ -99,10 +100,10 @@ func (e *TooHeavyError) Is(target error) bool { return target == ErrTooHeavy }
 // LostReason says how a lease was lost.
 type LostReason int
 
-// The ways to lose a lease.
+// The reasons why a lease is lost.
 const (
-	// LostUntrusted: renewals failed until the trust deadline. The server may
-	// still keep the lease for a moment; the holder must not rely on it.
+	// LostUntrusted: renewals failed until the trust deadline. The server may still
+	// have the lease for a moment, but its holder must not rely on it.
 	LostUntrusted LostReason = iota
 	// LostExpired: the server says that the lease has expired.
 	LostExpired
@@ -111,14 +112,14 @@ const (
 	// LostEvicted: an operator evicted the lease. errors.Is(err, ErrEvicted).
 	LostEvicted
 	// LostVanished: the server does not know the lease, although it cannot have
-	// expired: it was restarted without its data, or somebody deleted the keys.
+	// expired: Redis was restarted without its data, or the keys were deleted.
 	LostVanished
-	// LostReleased: somebody released the lease by its id.
+	// LostReleased: the lease was released by its id.
 	LostReleased
-	// LostAdopted: somebody else adopted the lease; LostError.By tells who.
+	// LostAdopted: another process adopted the lease; LostError.By tells which.
 	LostAdopted
-	// LostUnknown: there is no such lease. It expired, was released or adopted, more
-	// than a minute ago, or the server has lost its data.
+	// LostUnknown: there is no such lease. It expired, was released or was adopted
+	// more than a minute ago, or the server has lost its data.
 	LostUnknown
 )
 
@@ -141,14 +142,14 @@ func (r LostReason) String() string {
 	return lostReasons[r]
 }
 
-// LostError is the cause with which a lease's context ends when the lease is
-// lost. It is ErrLost, and ErrEvicted too when an operator took it.
+// LostError is the cause of the context of a lease that is lost. It is ErrLost, and
+// also ErrEvicted if an operator evicted the lease.
 type LostError struct {
 	Name   string
 	ID     string
 	Reason LostReason
-	By     string // LostAdopted: whose it is now, as pid/host;client
-	Err    error  // the last renewal's error, if that is why
+	By     string // LostAdopted: the process that has it now, as pid/host;client
+	Err    error  // the error of the last renewal, if that is the reason
 }
 
 // Error implements error.
@@ -174,8 +175,9 @@ func (e *LostError) Is(target error) bool {
 // Unwrap returns the last renewal's error, if any.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// WaitError is a request that ended because its context did. To errors.Is it is the
-// context's error, and ErrUnreachable or ErrRefused if Redis did not answer before.
+// WaitError is the error of a request whose context ended. It is the context's error
+// to errors.Is, and also ErrUnreachable or ErrRefused if the last call to Redis
+// failed so.
 type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue; Place tells where
@@ -201,12 +203,12 @@ func (e *WaitError) Error() string {
 // Unwrap returns the context's error, and that of Redis.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// CorruptError is a semaphore whose keys hold something that berth did not write,
-// or of which one was lost. It is ErrCorrupt.
+// CorruptError tells that the keys of a semaphore hold something that berth did not
+// write, or that one of its two keys was lost. It is ErrCorrupt.
 type CorruptError struct {
 	Name  string
-	Heals time.Duration // when it heals by itself: one key was lost, and leases may live until then; 0: it does not
-	Newer bool          // a later version of berth wrote it, of which this one knows nothing: upgrade
+	Heals time.Duration // until it heals by itself: one key was lost, and leases may live until then; 0: it does not
+	Newer bool          // a later version of berth wrote it, which this one cannot read: upgrade
 	Err   error
 }
 
@@ -221,13 +223,13 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // Unwrap returns the server's error.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// NotReplicatedError tells how many replicas had a grant or renewal in time. It
+// NotReplicatedError tells how many replicas confirmed a grant or renewal in time. It
 // is ErrNotReplicated.
 type NotReplicatedError struct {
 	Name string
-	Want int   // what MinReplicas asks for
-	Got  int   // how many replicas have confirmed it
-	Err  error // what the server said to WAIT, if it refused that
+	Want int   // MinReplicas
+	Got  int   // how many confirmed it
+	Err  error // the server's error, if it refused WAIT
 }
 
 // Error implements error.
@@ -243,7 +245,7 @@ func (e *NotReplicatedError) Error() string {
 // Is reports whether target is ErrNotReplicated.
 func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
 
-// Unwrap returns what the server said, if it refused to count replicas.
+// Unwrap returns the server's error, if it refused WAIT.
 func (e *NotReplicatedError) Unwrap() error { return e.Err }
 
 // InvalidError names the argument that is out of bounds. It is ErrInvalid.

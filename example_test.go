@@ -32,8 +32,8 @@ func Example() {
 			return err
 		}
 
-		return api.Do(ctx, func(ctx context.Context) error { // waits in line until ctx ends
-			return call(ctx) // this ctx ends if the lease is lost, too
+		return api.Do(ctx, func(ctx context.Context) error { // waits in the queue until ctx ends
+			return call(ctx) // this ctx also ends if the lease is lost
 		})
 	}
 	fmt.Println(work())

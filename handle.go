@@ -11,10 +11,10 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// handle is a lease that waits for somebody to adopt it. Its text is
+// handle names a detached lease that can be adopted. Its text is
 // "berth1/PREFIX/NAME/ID", each part escaped as in a URL. The id is 128 random bits
-// and the only secret: who knows it can take the lease. Everything else about the
-// lease is the server's to tell.
+// and the only secret: it is enough to take the lease. Everything else about the
+// lease is on the server.
 type handle struct{ prefix, name, id string }
 
 const handleMark = "berth1"
@@ -29,8 +29,8 @@ func (h handle) String() string {
 	return strings.Join([]string{handleMark, url.PathEscape(h.prefix), url.PathEscape(h.name), h.id}, "/")
 }
 
-// parseHandle reads a handle's text and checks every part: it may have come through
-// files and people.
+// parseHandle parses and checks every part of a handle's text, which may have been
+// stored in a file or typed.
 func parseHandle(text, prefix string) (handle, error) {
 	part := strings.Split(strings.TrimSpace(text), "/")
 	if part[0] != handleMark {
@@ -53,21 +53,22 @@ func parseHandle(text, prefix string) (handle, error) {
 	return h, nil
 }
 
-// RenewHandle renews a detached lease where it is, without adopting it, and returns
-// how long it lasts then: its TTL, or what its MaxHold leaves. It returns within 5
+// RenewHandle renews a detached lease without adopting it, and returns how long the
+// lease then lasts: its TTL, or less if its MaxHold ends before. It returns within 5
 // seconds, or when ctx ends. A *LostError means that there is nothing to renew;
-// ErrUnreachable or ctx's error, that it may have been renewed; ErrHandle,
-// ErrRefused, ErrCorrupt and ErrClosed, that it is as it was.
+// ErrUnreachable or ctx's error, that the lease may have been renewed; ErrHandle,
+// ErrRefused, ErrCorrupt and ErrClosed, that it is unchanged.
 func (c *Client) RenewHandle(ctx context.Context, handle string) (time.Duration, error) {
 	r, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Renew})
 	return r.Remaining, err
 }
 
-// ReleaseHandle gives a detached lease back, without adopting it. It returns within
-// 5 seconds, or when ctx ends. A *LostError means that there was nothing to give
-// back; ErrUnreachable or ctx's error, that it may have been given back, and may be
-// tried again; ErrHandle, ErrRefused, ErrCorrupt and ErrClosed, that it is as it was. Nobody
-// tries in the background: what is not given back expires by itself.
+// ReleaseHandle releases a detached lease without adopting it. It returns within 5
+// seconds, or when ctx ends. A *LostError means that there was nothing to release;
+// ErrUnreachable or ctx's error, that the lease may have been released, and that the
+// call can be repeated; ErrHandle, ErrRefused, ErrCorrupt and ErrClosed, that the
+// lease is unchanged. berth does not retry in the background: a lease that is not
+// released expires by itself.
 func (c *Client) ReleaseHandle(ctx context.Context, handle string) error {
 	_, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Release, Flag: true})
 	return err
@@ -95,7 +96,7 @@ func (c *Client) handled(ctx context.Context, text string, op protocol.Op) (prot
 	return result, nil
 }
 
-// lostHandle is the error for a detached lease that is not there.
+// lostHandle is the error for a detached lease that does not exist any more.
 func lostHandle(h handle, r *protocol.Result) error {
 	e := &LostError{Name: h.name, ID: h.id, By: r.Owner}
 	switch {

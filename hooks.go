@@ -8,17 +8,17 @@ import (
 	"github.com/berth-go/berth/internal/claim"
 )
 
-// Hooks are called at the events of a client's leases; those that are nil are
-// skipped. They run in the goroutine of the event and must not block. Of an adopted
-// lease only the end is told; Detach and the client's Close tell nothing, but end
-// the lease's context.
+// Hooks are functions that berth calls for the events of a client's leases; nil ones
+// are skipped. They run in the goroutine of the event and must not block. An adopted
+// lease has only the events Released and Lost. Detach and the client's Close cause no
+// event, but end the lease's context.
 type Hooks struct {
-	// AcquireStart is called before a request is sent. The context it returns is
-	// given to the request's other hooks, for example with a span in it; its end
-	// ends the wait.
+	// AcquireStart is called before a request is sent. The context that it returns,
+	// for example one with a span, is passed to the request's other hooks; when it
+	// ends, so does the wait.
 	AcquireStart func(ctx context.Context, a AcquireInfo) context.Context
-	// Queued is called when the request is in line, and when its place is seen to
-	// have changed.
+	// Queued is called when the request is in the queue, and whenever it learns that
+	// its place has changed.
 	Queued func(ctx context.Context, a AcquireInfo, p Place)
 	// AcquireDone is called with the lease, or with the error.
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
@@ -29,14 +29,14 @@ type Hooks struct {
 	Lost func(l *Lease, held time.Duration, err error)
 }
 
-// AcquireInfo is what hooks learn of a request.
+// AcquireInfo describes a request to hooks.
 type AcquireInfo struct {
 	Name   string
 	Label  string
 	Weight int
 	Limit  int           // declared
 	Try    bool          // TryAcquire
-	Queued bool          // it waited in line
+	Queued bool          // it waited in the queue
 	Waited time.Duration // since the start
 }
 
@@ -46,7 +46,7 @@ type acquisition struct {
 	ctx   context.Context //nolint:containedctx // one request's
 	info  AcquireInfo
 	start time.Time
-	heard *acquisition // what hears of places in line; nil: nobody wants to know
+	heard *acquisition // the copy that onPlace updates; nil: places are not asked for
 }
 
 func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
@@ -58,8 +58,8 @@ func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool)
 	return a
 }
 
-// onPlace returns what hears of places in line: the caller's f and the hook; nil
-// if there is neither, which spares the server the answer.
+// onPlace returns a function that passes places in the queue to f and the hook; nil
+// if there is neither, which saves the server the answer.
 func (a *acquisition) onPlace(f func(Place)) func(claim.Place) {
 	if f == nil && a.hooks.Queued == nil {
 		return nil

@@ -17,53 +17,53 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Inspector reads and administers semaphores by name. It is what the command line
-// and a dashboard are built on; programs that only take permits do not need it. It
-// is safe for concurrent use.
+// Inspector reads and administers semaphores by name. The command line and the
+// dashboard use it; programs that only take permits do not need it. It is safe for
+// concurrent use.
 //
-// Each method makes a few calls to Redis, which end within 2 seconds each, or when
-// ctx ends; List may take a minute for the names. The errors of all are ErrInvalid,
-// ErrUnreachable (there was no answer, and a change may have been made: repeat it),
-// ErrRefused, ErrCorrupt (nothing was changed; see Purge), ctx's error, and where
-// it says so ErrNotFound.
+// Each method makes a few calls to Redis, each of which ends within 2 seconds, or when
+// ctx ends; List may spend a minute on the names. The errors of all methods are
+// ErrInvalid, ErrUnreachable (there was no answer, and a change may have been made:
+// repeat it), ErrRefused, ErrCorrupt (nothing was changed; see Purge) and ctx's error;
+// a method that can also return ErrNotFound says so.
 type Inspector struct {
 	store  *protocol.Store
 	rdb    redis.UniversalClient
 	prefix string
 	log    *slog.Logger
 
-	because  bool // what is changed is recorded, as done by
+	because  bool // changes are recorded, with who and why
 	who, why string
 }
 
-// Summary is one semaphore at a glance. In JSON its times are in milliseconds, as
-// in all that the Inspector returns, and say so in their names.
+// Summary describes one semaphore in short. In JSON, durations are in milliseconds and
+// their names end in "_ms", as in everything that the Inspector returns.
 type Summary struct {
 	Name         string        `json:"name"`
 	Limit        int           `json:"limit"`         // in force: the pin, or what was last declared
 	Declared     int           `json:"declared"`      // what was last declared by code
 	Pinned       bool          `json:"pinned"`        // an operator's pin is in force
 	Paused       bool          `json:"paused"`        // nothing is granted until resumed
-	InUse        int           `json:"in_use"`        // permits out
-	Holders      int           `json:"holders"`       // leases out
+	InUse        int           `json:"in_use"`        // permits that are held
+	Holders      int           `json:"holders"`       // leases that are held
 	Waiting      int           `json:"waiting"`       // waiters in the queue
-	OldestWait   time.Duration `json:"-"`             // how long the first in the queue has waited; 0 when nobody waits
-	NextExpiry   time.Duration `json:"-"`             // until something runs out unless renewed; 0 when nothing will
-	Expired      int           `json:"expired"`       // holders and waiters that ran out and are still counted: the next call takes them out
+	OldestWait   time.Duration `json:"-"`             // how long the first in the queue has waited; 0 when the queue is empty
+	NextExpiry   time.Duration `json:"-"`             // until the next lease or waiter expires unless renewed; 0 when there is none
+	Expired      int           `json:"expired"`       // holders and waiters that have expired but are still counted: the next call removes them
 	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit
 }
 
-// State is one semaphore in full.
+// State describes one semaphore in full.
 type State struct {
 	Summary
 	Leases []Holder `json:"leases"`
 	Queue  []Waiter `json:"queue"`
 }
 
-// Holder is one lease.
+// Holder describes one lease.
 type Holder struct {
 	ID        string        `json:"id"`
-	Session   string        `json:"session"` // of the Client that asked for it; one process may have several
+	Session   string        `json:"session"` // of the Client that acquired it; one process may have several
 	Label     string        `json:"label"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
@@ -75,11 +75,11 @@ type Holder struct {
 	Held      time.Duration `json:"-"`
 	ExpiresIn time.Duration `json:"-"`        // 0 when it has expired
 	Until     time.Duration `json:"-"`        // until its MaxHold ends it, renewed or not; 0 when it has none
-	Evicting  bool          `json:"evicting"` // asked to stop, not renewed any more
-	Expired   bool          `json:"expired"`  // it ran out, and the next call to the semaphore takes it out
+	Evicting  bool          `json:"evicting"` // its holder is asked to stop, and it is no longer renewed
+	Expired   bool          `json:"expired"`  // it has expired, and the next call to the semaphore removes it
 }
 
-// Waiter is one place in the queue.
+// Waiter describes one waiter in the queue.
 type Waiter struct {
 	ID        string        `json:"id"`
 	Session   string        `json:"session"`
@@ -90,19 +90,19 @@ type Waiter struct {
 	Weight    int           `json:"weight"`
 	Ahead     int           `json:"ahead"` // waiters in front of it
 	Waited    time.Duration `json:"-"`
-	ExpiresIn time.Duration `json:"-"`       // until it counts as dead unless it is heard from
-	Expired   bool          `json:"expired"` // it was not heard from, and the next call to the semaphore takes it out
+	ExpiresIn time.Duration `json:"-"`       // until it expires without another heartbeat
+	Expired   bool          `json:"expired"` // its heartbeats ended, and the next call to the semaphore removes it
 }
 
-// Inspector returns the client's view for operators.
+// Inspector returns an Inspector for the semaphores of this client's Redis and prefix.
 func (c *Client) Inspector() *Inspector {
 	return &Inspector{store: c.session.Store(), rdb: c.rdb, prefix: c.prefix, log: c.log}
 }
 
 // List yields all semaphores that have keys on this Redis under the client's prefix,
-// by name. It walks the keyspace by SCAN, and takes out on the way what crashed
-// processes have left behind. With a damaged one (ErrCorrupt) it yields its name and
-// the error; any other error ends the list.
+// sorted by name. It walks the keyspace by SCAN, and removes holders and waiters that
+// have expired. For a damaged semaphore (ErrCorrupt) it yields the name and the error;
+// any other error ends the list.
 func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		if err := validContext(ctx); err != nil {
@@ -120,7 +120,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 				err = in.reap(ctx, st)
 			}
 			if errors.Is(err, ErrNotFound) {
-				continue // it was idle, and is gone
+				continue // nothing was left of it
 			}
 			if !yield(st.Summary, err) || err != nil && !errors.Is(err, ErrCorrupt) {
 				return
@@ -129,7 +129,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 	}
 }
 
-// reap takes out what has run out, and reads again.
+// reap removes what has expired, and reads the summary again.
 func (in *Inspector) reap(ctx context.Context, st *State) error {
 	snap, err := in.snapshot(ctx, st.Name, false)
 	if err == nil {
@@ -138,9 +138,9 @@ func (in *Inspector) reap(ctx context.Context, st *State) error {
 	return err
 }
 
-// Show returns one semaphore in full: holders by token, waiters in order. It takes
-// out first what has run out. ErrNotFound when the semaphore is idle, and neither
-// pinned nor paused.
+// Show returns one semaphore in full: holders sorted by token, waiters in the order of
+// the queue. First it removes holders and waiters that have expired. The error is
+// ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	snap, err := in.snapshot(ctx, name, true)
 	if err != nil {
@@ -149,13 +149,13 @@ func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	return state(name, snap), nil
 }
 
-// How long one call may take, whatever the client does.
+// How long one call may take, whatever the Redis client does.
 const (
 	mostCall = 2 * time.Second
 	mostScan = time.Minute
 )
 
-// snapshot takes out what has run out, and then reads.
+// snapshot removes what has expired, and then reads.
 func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*protocol.Snapshot, error) {
 	if err := in.apply(ctx, name); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func inUse(name string, s *protocol.Snapshot) error {
 	return nil
 }
 
-// apply runs operations, or none: that takes out what has run out.
+// apply runs operations. Without any it removes what has expired.
 func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
 	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
@@ -198,7 +198,8 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 	}
 }
 
-// change applies op to a semaphore that is in use, or else fails with ErrNotFound.
+// change applies op to a semaphore that is in use, and otherwise fails with
+// ErrNotFound.
 func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) error {
 	if _, err := in.snapshot(ctx, name, false); err != nil {
 		return err
@@ -206,9 +207,9 @@ func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) er
 	return in.apply(ctx, name, op)
 }
 
-// Resize changes the limit as a declaration does: waiters that now fit are
-// granted at once, holders above it keep their leases. The next acquire that
-// declares another limit changes it again; to keep it, Pin. ErrNotFound when the
+// Resize declares a limit, as an acquire does: waiters that now fit are granted at
+// once, and holders above the limit keep their leases. The next acquire that declares
+// another limit changes it again; Pin prevents that. The error is ErrNotFound when the
 // semaphore is idle: then there is nothing to change.
 func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	if err := validLimit(limit, 1); err != nil {
@@ -219,8 +220,8 @@ func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	})
 }
 
-// Pin sets a limit that wins over every declaration until Unpin, also while the
-// semaphore is idle. 0 freezes it: nothing is granted, everybody waits.
+// Pin sets a limit that takes precedence over every declaration until Unpin, even
+// while the semaphore is idle. A limit of 0 stops all grants.
 func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	if err := validLimit(limit, 0); err != nil {
 		return err
@@ -230,15 +231,16 @@ func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	})
 }
 
-// Unpin puts the declared limit in force again: waiters that now fit are granted at
-// once. ErrNotFound when the semaphore is idle, and neither pinned nor paused.
+// Unpin removes the pin, and the declared limit is in force again: waiters that now
+// fit are granted at once. The error is ErrNotFound when the semaphore is idle, and
+// neither pinned nor paused.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
 	return in.audited(ctx, "unpin", name, "", func() error {
 		return in.change(ctx, name, protocol.Op{Verb: protocol.Pin, N: -1})
 	})
 }
 
-// Pause stops all grants until Resume, also while the semaphore is idle; holders
+// Pause stops all grants until Resume. An idle semaphore can be paused, too. Holders
 // keep their leases, and waiters their places.
 func (in *Inspector) Pause(ctx context.Context, name string) error {
 	return in.audited(ctx, "pause", name, "", func() error {
@@ -246,25 +248,25 @@ func (in *Inspector) Pause(ctx context.Context, name string) error {
 	})
 }
 
-// Resume lets grants happen again: waiters that fit are granted at once.
-// ErrNotFound when the semaphore is idle, and neither pinned nor paused.
+// Resume ends a pause: waiters that fit are granted at once. The error is ErrNotFound
+// when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
 	return in.audited(ctx, "resume", name, "", func() error {
 		return in.change(ctx, name, protocol.Op{Verb: protocol.Pause})
 	})
 }
 
-// Evict takes a waiter out of the queue, or asks a holder to stop: its lease's
-// context ends with ErrEvicted, it is renewed no more, and its permits are free
-// when it releases them or its lease runs out. ErrNotFound when id neither holds nor
-// waits.
+// Evict removes a waiter from the queue, or asks a holder to stop: the context of its
+// lease ends with ErrEvicted, the lease is no longer renewed, and its permits are free
+// when it is released or expires. The error is ErrNotFound when there is no lease or
+// waiter with this id.
 func (in *Inspector) Evict(ctx context.Context, name, id string) error {
 	return in.audited(ctx, "evict", name, id, func() error { return in.evict(ctx, name, id, false) })
 }
 
-// ForceEvict is Evict, but a holder's permits are free at once, although it may not
-// have heard of it yet: then the limit can be exceeded, until the message arrives
-// or, if it is lost, until the next renewal.
+// ForceEvict is like Evict, but a holder's permits are free at once, although the
+// holder may not have been told yet: until the message arrives, or, if it is lost,
+// until the next renewal, the limit can be exceeded.
 func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
 	return in.audited(ctx, "evict --force", name, id, func() error { return in.evict(ctx, name, id, true) })
 }
@@ -283,10 +285,10 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 	return nil
 }
 
-// Purge deletes the semaphore's keys, whatever they hold, pin and pause included.
-// Holders that still live lose their leases at their next renewal, and until then
-// the limit can be exceeded; waiters queue again. It is the way out of ErrCorrupt.
-// ErrNotFound when there are no keys.
+// Purge deletes the semaphore's keys, whatever they hold, including a pin or a pause.
+// Holders lose their leases at their next renewal, and until then the limit can be
+// exceeded; waiters queue again. Purge repairs a semaphore that is ErrCorrupt. The error
+// is ErrNotFound when there are no keys.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
 	return in.audited(ctx, "purge", name, "", func() error { return in.purge(ctx, name) })
 }
@@ -307,7 +309,7 @@ func (in *Inspector) purge(ctx context.Context, name string) error {
 	return nil
 }
 
-// failed words an error for the caller, whose own context may be the reason.
+// failed translates an error for the caller, whose context may be its reason.
 func failed(ctx context.Context, name string, err error) error {
 	err = public(name, err)
 	if ctx.Err() != nil {

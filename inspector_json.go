@@ -28,7 +28,7 @@ type (
 	summaryJSON struct {
 		*plainSummary
 		OldestWait millis `json:"oldest_wait_ms"` // how long the first in the queue has waited
-		NextExpiry millis `json:"next_expiry_ms"` // until something runs out unless renewed; 0: nothing will
+		NextExpiry millis `json:"next_expiry_ms"` // until the next lease or waiter expires unless renewed; 0: there is none
 	}
 	stateJSON struct {
 		summaryJSON
@@ -40,7 +40,7 @@ type (
 		TTL       millis `json:"ttl_ms"`
 		Held      millis `json:"held_ms"`
 		ExpiresIn millis `json:"expires_in_ms"`
-		Until     millis `json:"until_ms"` // its MaxHold ends it then; 0: it has none
+		Until     millis `json:"until_ms"` // until its MaxHold ends it; 0: it has none
 	}
 	waiterJSON struct {
 		*plainWaiter

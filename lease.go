@@ -12,11 +12,11 @@ import (
 // Lease is the right to use Weight permits until it is released, lost, or no
 // longer renewed. berth renews it every third of its TTL.
 //
-// A lease can be lost: Redis may be away for longer than the TTL, an operator may
-// evict it, the process may be stopped. Whoever holds it must stop what it
-// protects when Context ends; for what cannot be stopped in time there is Valid,
-// just before the act, and fencing: let the resource keep, for each Slot, the
-// highest Token it has seen, and refuse smaller ones.
+// A lease can be lost: Redis may be unreachable for longer than the TTL, an operator
+// may evict the lease, or the process may be suspended. Its holder must stop the work
+// that the lease protects when Context ends. For work that cannot be stopped in time,
+// call Valid just before each effect, or use fencing: let the resource keep, for each
+// Slot, the highest Token it has seen, and refuse smaller ones.
 type Lease struct {
 	client *Client
 	claim  *session.Claim
@@ -32,7 +32,8 @@ type Lease struct {
 
 type leaseKey struct{}
 
-// FromContext returns the lease that ctx was given for: by Lease.Context or Do.
+// FromContext returns the lease that ctx carries, if it is derived from a context of
+// Lease.Context or Do.
 func FromContext(ctx context.Context) (*Lease, bool) {
 	l, ok := ctx.Value(leaseKey{}).(*Lease)
 	return l, ok
@@ -47,11 +48,11 @@ func newLease(ctx context.Context, c *Client, held *session.Claim) *Lease {
 	return l
 }
 
-// Context returns a context that ends when the lease does: with a *LostError as
-// its cause (context.Cause, errors.Is ErrLost) when it is lost, at the trust
-// deadline at the latest; with ErrReleased after Release or Detach, ErrClosed
-// after Close. It has the values of Acquire's context, but not its end: that
-// limited the wait.
+// Context returns a context that ends when the lease does. Its cause (context.Cause)
+// is a *LostError, which is ErrLost to errors.Is, when the lease is lost, at the trust
+// deadline at the latest; ErrReleased after Release or Detach; and ErrClosed after
+// Close. It has the values of Acquire's context but not its deadline or
+// cancellation, which only bound the wait.
 func (l *Lease) Context() context.Context {
 	l.once.Do(func() {
 		ctx := context.WithValue(context.WithoutCancel(l.parent), leaseKey{}, l)
@@ -68,12 +69,12 @@ func (l *Lease) Context() context.Context {
 // Name returns the semaphore's name.
 func (l *Lease) Name() string { return l.claim.Name() }
 
-// ID returns the lease's id, as operators see it.
+// ID returns the lease's id, as the CLI and Inspector show it.
 func (l *Lease) ID() string { return l.id }
 
-// Slot returns the lowest number, from 0, that no other lease had at the grant.
-// It is this lease's alone for as long as it lasts: use it to pick one of N
-// things, and as the place for which Token fences.
+// Slot returns the lowest number, from 0, that no other lease had at the grant. No
+// other lease has it for as long as this one lasts: use it to pick one of N things,
+// and as the key under which a resource remembers the highest Token.
 func (l *Lease) Slot() int { return l.grant.Slot }
 
 // Token returns the number of the grant. Every later grant of the semaphore has
@@ -92,14 +93,13 @@ func (l *Lease) Label() string { return l.grant.Label }
 // TTL returns how long the lease lasts without renewal.
 func (l *Lease) TTL() time.Duration { return l.grant.TTL }
 
-// Valid reports whether the lease may be relied on at this very moment. It asks
-// nobody: until its trust deadline the server cannot have given the permit to
-// anybody else. Unlike Context it is right even when the process was stopped
-// and has just been continued.
+// Valid reports whether the lease can be relied on at this moment. It sends nothing:
+// until the trust deadline the server cannot have granted the permit to another
+// holder. Unlike Context, it is correct even just after the process was suspended.
 func (l *Lease) Valid() bool { return l.claim.Valid() }
 
-// ValidUntil returns the trust deadline: until then the holder may rely on the
-// lease. Renewals move it. It is zero when the lease is over.
+// ValidUntil returns the trust deadline, until which the holder can rely on the
+// lease. Renewals extend it. It is zero when the lease is over.
 func (l *Lease) ValidUntil() time.Time {
 	if at := l.claim.Trust(); at > 0 {
 		return at.Time()
@@ -107,11 +107,11 @@ func (l *Lease) ValidUntil() time.Time {
 	return time.Time{}
 }
 
-// Renew renews the lease now; berth does so by itself unless WithoutRenewal. On
-// success it lasts another TTL, or until MaxHold. A *LostError means that it is
-// over, ErrReleased and ErrClosed that it was given back before. With any other
-// error its holder may rely on it for as long as before (ValidUntil). Renew returns
-// within 5 seconds, or when ctx ends.
+// Renew renews the lease now; unless WithoutRenewal is set, berth also does so by
+// itself. On success the lease lasts another TTL, or until MaxHold. A *LostError
+// means that it is over, ErrReleased and ErrClosed that it was released before. Any
+// other error leaves the trust deadline (ValidUntil) as it was. Renew returns within
+// 5 seconds, or when ctx ends.
 func (l *Lease) Renew(ctx context.Context) error {
 	if err := validContext(ctx); err != nil {
 		return err
@@ -119,30 +119,30 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return public(l.Name(), l.claim.Renew(ctx))
 }
 
-// Release gives the permits back; the next waiter has them in the same moment.
-// It returns within 5 seconds, whatever Redis does, and takes no context, so that a
-// dead one cannot keep a permit. It returns nil when the lease was held until now, a
-// *LostError when it had run out before, ErrReleased when it was given back
-// before, and ErrUnreachable or ErrRefused when Redis did not do it: then berth
-// goes on trying in the background, and the lease expires at its TTL. In every
-// case the lease is over.
+// Release gives the permits back; the next waiter is granted them in the same step.
+// It returns within 5 seconds, whatever Redis does, and takes no context, because an
+// ended context must not keep a permit. It returns nil when the lease was held until
+// now, a *LostError when it was lost before, ErrReleased when it was released before,
+// and ErrUnreachable or ErrRefused when Redis did not do it: then berth retries in
+// the background, and the lease expires after its TTL. In every case the lease is
+// over.
 func (l *Lease) Release() error {
 	err := public(l.Name(), l.claim.Release())
 	l.client.hooks.released(l, err)
 	return err
 }
 
-// Detach gives the lease away and returns a handle, with which one process can take
-// it: Client.Adopt. It is renewed once more, so that there is a whole TTL for that;
-// then berth neither renews nor releases it, and this Lease is over. Whoever knows
-// the handle can take the lease: it is a secret.
+// Detach gives the lease away and returns a handle with which one process can take
+// it over by Client.Adopt. Detach renews the lease once more, which leaves a whole
+// TTL for that; from then on berth neither renews nor releases it, and this Lease is
+// over. The handle is a secret: it is all that is needed to take the lease.
 //
 // Detach returns within 5 seconds, or when ctx ends. It fails with a *LostError,
 // ErrReleased or ErrClosed when the lease was over before, and with ErrRefused or
-// ErrCorrupt when Redis refuses for good, as for a missing right: then the lease is
-// as it was. On every other failure (ErrUnreachable, ctx's error, a refusal that
-// lasted for 5 seconds) the lease is over, and berth gives it back in the
-// background. Valid tells which.
+// ErrCorrupt when Redis refuses permanently, for example for lack of a permission:
+// then the lease is unchanged. After any other failure (ErrUnreachable, ctx's error,
+// a refusal that lasted for 5 seconds) the lease is over, and berth releases it in
+// the background. Valid tells the two apart.
 func (l *Lease) Detach(ctx context.Context) (string, error) {
 	if err := validContext(ctx); err != nil {
 		return "", err

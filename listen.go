@@ -14,18 +14,18 @@ import (
 // EventKind tells what happened.
 type EventKind string
 
-// The kinds of events. Only what a process must be told is an event: a grant to
-// somebody who did not wait, a renewal or a release is none.
+// The kinds of events. Only what berth publishes to a process is an event: grants
+// without a wait, renewals and releases are not.
 const (
-	// EventListening is the first event: what happens from now on is heard.
+	// EventListening is the first event: Listen is subscribed now.
 	EventListening EventKind = "listening"
 	// EventHandoff: a waiter was granted its permits.
 	EventHandoff EventKind = "handoff"
-	// EventExpired: a lease ran out, or a waiter was not heard from.
+	// EventExpired: a lease expired, or a waiter's heartbeats ended.
 	EventExpired EventKind = "expired"
-	// EventEvicted: an operator took a waiter out, or asked a holder to stop.
+	// EventEvicted: an operator removed a waiter, or asked a holder to stop.
 	EventEvicted EventKind = "evicted"
-	// EventTooHeavy: a waiter was sent away, because the limit fell below its weight.
+	// EventTooHeavy: a waiter was refused, because the limit fell below its weight.
 	EventTooHeavy EventKind = "too_heavy"
 )
 
@@ -42,18 +42,18 @@ type Event struct {
 	Limit int       `json:"limit"` // EventHandoff: in force
 }
 
-// mostMessages is how many messages a second Listen takes.
+// mostMessages is how many messages a second Listen accepts.
 const mostMessages = 2000
 
-// Listen calls f with what happens to all semaphores, one event after another, until
-// ctx ends. It reads the messages that Redis sends to the processes concerned, and so
-// costs the server one copy of each. f must not block.
+// Listen calls f with the events of all semaphores, one after another, until ctx ends.
+// It reads the messages that berth publishes to clients, and so costs the server one
+// more copy of each. f must not block.
 //
-// It does not try again: an error says that nothing is heard any more, and calling it
-// again may help. ErrUnreachable when the connection could not be made, or broke;
-// ErrRefused when the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
-// messages a second, which are too much for a spectator; ErrUnsupported in a Cluster,
-// where each node has its own messages.
+// Listen does not reconnect: after an error no more events come, and the caller may
+// call it again. The error is ErrUnreachable if the connection could not be made, or
+// broke; ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
+// messages a second, so that a listener cannot slow Redis down; ErrUnsupported in a
+// Redis Cluster, where each node has its own messages; and ctx's error.
 func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 	if err := validContext(ctx); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 	return asked(ctx, err)
 }
 
-// feed makes events of messages.
+// feed turns messages into events.
 type feed struct {
 	f       func(Event)
 	inboxes string // what their channels begin with

@@ -12,15 +12,14 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// Bounds of what the library accepts. Anything outside is an *InvalidError and
-// nothing is sent.
+// Bounds of arguments. A value outside them is an *InvalidError, and nothing is sent.
 const (
 	// MaxLimit bounds limits, weights and queue limits; the sum of two fits 32 bits.
 	MaxLimit = 1 << 30
-	// MinTTL and MaxTTL bound TTL; MaxHold and HeadStart end at MaxTTL too.
+	// MinTTL and MaxTTL bound TTL. MaxTTL also bounds MaxHold and HeadStart.
 	MinTTL = 10 * time.Millisecond
 	MaxTTL = 30 * 24 * time.Hour
-	// DefaultTTL is how long a lease lasts without renewal, unless TTL says otherwise.
+	// DefaultTTL is how long a lease lasts without renewal, unless TTL is given.
 	DefaultTTL = 30 * time.Second
 	// MaxName and MaxLabel bound names and labels, in bytes.
 	MaxName  = 512
@@ -30,8 +29,8 @@ const (
 const (
 	// mostReplicas bounds MinReplicas, to catch mistakes.
 	mostReplicas = 100
-	// mostHeartbeat is how long a waiter counts as alive without being heard from,
-	// unless its TTL is shorter. It is also the lease of a hand-off.
+	// mostHeartbeat is how long a waiter stays in the queue without a heartbeat,
+	// unless its TTL is shorter. A lease granted by a hand-off lasts as long at first.
 	mostHeartbeat = 10 * time.Second
 )
 
@@ -44,17 +43,17 @@ type clientConfig struct {
 	hooks  Hooks
 }
 
-// Prefix sets the prefix of every key and channel; default "berth". Clients share
-// a semaphore only if their prefixes are equal. 1 to 64 bytes of letters, digits
-// and "._:-".
+// Prefix sets the prefix of all keys and channels: 1 to 64 bytes of letters, digits
+// and "._:-"; the default is "berth". Clients share a semaphore only if their prefixes
+// are equal.
 func Prefix(prefix string) ClientOption {
 	return func(c *clientConfig) { c.prefix = prefix }
 }
 
-// Logger sets where berth reports what no caller can be told: a subscription that
-// broke, a server clock that was stepped, an eviction policy under which leases can
-// vanish, a renewal that failed, a declaration that changed the limit in force.
-// Default: slog.Default().
+// Logger sets the log for what berth can tell no caller: a broken subscription, a
+// step of the server's clock, an eviction policy under which leases can vanish, a
+// failed renewal, a declaration that changed the limit in force. The default is
+// slog.Default().
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
@@ -64,9 +63,9 @@ func Hook(h Hooks) ClientOption {
 	return func(c *clientConfig) { c.hooks = h }
 }
 
-// The options of leases come in three kinds, so that what makes no sense does not
-// compile. All of them may be given to an Acquire; those that are Options may be
-// a Semaphore's defaults, too; those that are AdoptOptions may be given to Adopt.
+// The options of leases have three types, so that a combination that makes no sense
+// does not compile. All of them can be given to an Acquire; an Option can also be a
+// Semaphore's default; an AdoptOption can also be given to Adopt.
 type (
 	// AcquireOption configures one request: Acquire, TryAcquire, Do.
 	AcquireOption interface{ acquire(c *config) }
@@ -112,7 +111,7 @@ type config struct {
 
 var defaults = config{ttl: DefaultTTL, weight: 1, queueLimit: MaxLimit, label: program()}
 
-// program is the name of this program, as far as it makes a label.
+// program is the name of this program, or "" if that is not valid as a label.
 func program() string {
 	if len(os.Args) == 0 {
 		return ""
@@ -130,55 +129,57 @@ func program() string {
 	return name
 }
 
-// TTL sets how long a lease lasts without renewal, and so how long a crashed
-// holder's permits are missing; in whole milliseconds, MinTTL to MaxTTL, default
-// DefaultTTL, of an adopted lease what it had. berth renews every third of it. It
-// bounds nothing but the lease: the wait is bounded by the context alone.
+// TTL sets how long a lease lasts without renewal, and so how long the permits of a
+// crashed holder are missing. It is in whole milliseconds, from MinTTL to MaxTTL; the
+// default is DefaultTTL, or for an adopted lease the TTL that it had. berth renews
+// every third of it. TTL does not bound the wait; only the context does.
 func TTL(d time.Duration) AdoptOption { return renewalOption(func(c *config) { c.ttl = d }) }
 
-// Weight sets how many permits the lease takes; default 1. A weight above the limit
-// in force is refused (ErrTooHeavy).
+// Weight sets how many permits the lease takes; the default is 1. A weight above the
+// limit in force is refused (ErrTooHeavy).
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
-// Label sets what operators see beside the lease, for example the job's name;
-// default the program's name. It is shown, never interpreted. At most MaxLabel
-// bytes of UTF-8.
+// Label sets a text that operators see with the lease, for example the name of a job:
+// at most MaxLabel bytes of UTF-8. The default is the program's name. berth shows it
+// and never interprets it.
 func Label(s string) Option { return leaseOption(func(c *config) { c.label = s }) }
 
-// HeadStart queues the request as if it had come d earlier, at most MaxTTL; default
-// 0. It is a priority that cannot starve anybody: a request that came more than d
-// earlier stays ahead.
+// HeadStart queues the request as if it had been made d earlier, at most MaxTTL; the
+// default is 0. It is a priority that cannot starve other requests: those made more
+// than d earlier stay ahead.
 func HeadStart(d time.Duration) AcquireOption {
 	return requestOption(func(c *config) { c.headStart = d })
 }
 
-// MaxHold caps how long the lease can be kept by renewal, by the server's clock;
-// MinTTL to MaxTTL, default 0, no cap. A holder that hangs loses the lease then.
+// MaxHold bounds how long the lease can be kept by renewal, by the server's clock:
+// MinTTL to MaxTTL; the default is 0, no bound. A holder that hangs loses its lease
+// when MaxHold is over.
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
-// QueueLimit refuses to wait (ErrQueueFull) when n waiters wait already;
-// default: no bound. 0 never waits.
+// QueueLimit refuses to wait (ErrQueueFull) when n others already do. By default the
+// queue has no bound; with 0 the request never waits.
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
-// WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts
-// one TTL from the moment in which Acquire returns it.
+// WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts one TTL
+// from the moment when Acquire returns it.
 func WithoutRenewal() AdoptOption { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
-// MinReplicas counts the grant, and every renewal of it, only when n replicas of
-// the server have it; default 0. A grant that too few have within half a second
-// is given back, and the error is a *NotReplicatedError (ErrNotReplicated). A
-// renewal that too few have leaves the trust deadline as it was, so the lease is
-// lost when that lasts.
+// MinReplicas accepts the grant, and each renewal of it, only when n replicas of the
+// server have confirmed it; the default is 0. A grant that too few confirm within half
+// a second is given back, and the error is a *NotReplicatedError (ErrNotReplicated). A
+// renewal that too few confirm leaves the trust deadline as it was, so the lease is
+// lost if that persists.
 //
-// It makes a failover that forgets the lease less likely, not impossible: the
-// replica that is promoted may be another one. Nothing but fencing closes that
-// gap. It costs a round trip to Redis and one to its replicas for each grant,
-// for which the process's other requests to the semaphore wait. The user needs
-// the right to WAIT.
+// A failover that forgets the lease becomes less likely, but not impossible: the
+// replica that is promoted may be another one. Only fencing closes that gap. Each
+// grant costs a round trip to Redis and one from Redis to its replicas, while the
+// process's other requests to the semaphore wait. The Redis user needs permission for
+// WAIT.
 func MinReplicas(n int) AdoptOption { return renewalOption(func(c *config) { c.replicas = n }) }
 
-// OnQueued has f called when the request starts to wait and whenever its place
-// is seen to have changed. f runs in the goroutine of Acquire; it must not block.
+// OnQueued sets a function that is called when the request starts to wait, and
+// whenever Acquire learns that its place has changed. It runs in the goroutine of
+// Acquire and must not block.
 func OnQueued(f func(Place)) AcquireOption {
 	return requestOption(func(c *config) { c.onQueued = f })
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/berth-go/berth/internal/reach"
 )
 
-// Reach reports whether Redis can be reached. It asks on a connection of its own,
-// so a busy pool of connections has no say, and takes any answer for a yes, a
-// refusal too; of a Redis Cluster, the answer of any node. It returns nil then,
-// ErrUnreachable when there is no connection or no answer, and another error when
-// this process cannot find out: ctx has ended, or there is no CPU, descriptor or
-// port left. It takes 3 s for a server that is silent, and 10 s at most, 13 with a
-// Cluster.
+// Reach reports whether Redis can be reached. It makes a connection of its own, so
+// that an exhausted connection pool does not matter. It returns nil if Redis answers
+// anything, even with a refusal; in a Redis Cluster, if any node does. It returns
+// ErrUnreachable if there is no connection or no answer, and another error if this
+// process cannot find out: ctx has ended, or no CPU, descriptor or port is left. It
+// takes 3 seconds if the server is silent, and at most 10, or 13 with a Cluster.
 func (c *Client) Reach(ctx context.Context) error {
 	if err := validContext(ctx); err != nil {
 		return err

@@ -15,9 +15,9 @@ import (
 
 // SampleOptions says what Sample reads.
 type SampleOptions struct {
-	// Records has the holders and waiters read, too. They come in pages: of more than
-	// a few hundred they are not a single moment's picture, but whoever holds or waits all
-	// the while is in it.
+	// Records makes Sample read holders and waiters, too. It reads them in pages: if there
+	// are more than a few hundred they are not a snapshot of a single moment, but those
+	// that hold or wait throughout the reading are included.
 	Records bool
 }
 
@@ -27,15 +27,15 @@ const (
 	pageRecords = 10
 )
 
-// Sample yields the state of each of the semaphores, in the order of names. It is what
-// a live view is made of: it writes nothing, works for a user of Redis who must not
-// write, and needs a round trip for a hundred semaphores. So what has run out is not
-// taken out, but counted in Expired, and has Expired set; it counts in the other
-// numbers too, until the next call to its semaphore.
+// Sample yields the state of each of the semaphores, in the order of names. It is made
+// for live views: it writes nothing, works for a Redis user without write permission,
+// and needs one round trip for a hundred semaphores. Therefore it does not remove
+// holders and waiters that have expired: they have Expired set, Summary.Expired counts
+// them, and so do the other numbers, until the next call to their semaphore.
 //
-// An error belongs to the semaphore that is named in the State beside it: ErrNotFound
-// when it is idle and nothing is pinned, a *CorruptError when it is damaged or a newer
-// berth wrote it. Any other error is the last thing that is yielded.
+// ErrNotFound (the semaphore is idle and not pinned) and a *CorruptError (it is damaged,
+// or a newer berth wrote it) concern only the semaphore that is named in the State
+// yielded with them. Any other error is yielded last.
 func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
 		if err := validContext(ctx); err != nil {
@@ -83,7 +83,7 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 	return found, nil
 }
 
-// sampled is what was found of one semaphore. The State always has its name.
+// sampled turns what was found into a State, which always has the semaphore's name.
 func sampled(ctx context.Context, name string, found protocol.Found) (*State, error) {
 	st := &State{Summary: Summary{Name: name}}
 	if found.Err != nil {
@@ -95,14 +95,14 @@ func sampled(ctx context.Context, name string, found protocol.Found) (*State, er
 	return state(name, found.Snapshot), nil
 }
 
-// Names is one step of a walk through the keyspace by SCAN, in which the server looks
-// at about budget keys: it returns the semaphores among them, in no order and perhaps
-// some twice, and the cursor of the next step. Cursor is "" for the first step, and next
-// is "" after the last. Who walks a large keyspace sets the pace by pausing between
-// steps. In a Cluster it goes from master to master.
+// Names makes one step of a walk through the keyspace by SCAN, in which the server looks
+// at about budget keys. It returns the semaphores among them, in no order and perhaps
+// some twice, and the cursor of the next step. The first step has the cursor "", and
+// after the last step next is "". Callers can pause between steps to spread the load of
+// a large keyspace. In a Redis Cluster the walk goes from master to master.
 //
-// Semaphores that have keys during the whole walk are among what it returns; those that
-// come or go meanwhile may be.
+// The walk finds all semaphores that have keys throughout, and perhaps others that have
+// keys for some of that time.
 func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
 	if err := validContext(ctx); err != nil {
 		return nil, "", err

@@ -34,8 +34,8 @@ func (s *Semaphore) Name() string { return s.name }
 // another program's or a pin: see Inspector.Show.
 func (s *Semaphore) Limit() int { return s.limit }
 
-// With returns the same semaphore with other defaults for its leases; s stays as it
-// is. Nothing is sent. It fails with an *InvalidError.
+// With returns the same semaphore with other defaults for its leases, and leaves s
+// unchanged. It sends nothing. The only error is an *InvalidError.
 func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 	cfg, err := with(s.config, opts)
 	if err != nil {
@@ -44,31 +44,31 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 	return newSemaphore(s.client, s.inner, s.name, s.limit, cfg), nil
 }
 
-// Acquire takes a lease, and waits for it in the queue until ctx ends: first come,
-// first served, and nobody passes a request that is heavier and still waits. When a
-// permit becomes free, by release, resize or crash, it is handed to the head of the
-// queue in the same moment, and the grant is published to its process.
+// Acquire takes a lease. If there is no room it waits in the queue until ctx ends.
+// The queue is first come, first served, and a light request does not overtake a
+// heavier one that waits. When a permit becomes free, by a release, a resize or a
+// crash, it is granted to the head of the queue in the same step, and the grant is
+// published to that waiter's process.
 //
-// On success the caller holds the lease and must release it. On failure nothing is
-// held; what Redis may have granted without our knowing is given back in the
-// background. The error is, to errors.Is, one of: ctx's error (a *WaitError, which
-// tells where the request stood), ErrQueueFull, ErrTooHeavy, ErrEvicted,
-// ErrInvalid, ErrClosed, ErrLost (the lease was lost before Acquire could return
-// it), or, when Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or
-// ErrNotReplicated.
+// On success the caller holds the lease and must release it. On failure it holds
+// nothing; a grant that Acquire could not learn of is given back in the background.
+// The error is, to errors.Is, one of: ctx's error (a *WaitError, which tells the
+// request's place in the queue), ErrQueueFull, ErrTooHeavy, ErrEvicted, ErrInvalid,
+// ErrClosed, ErrLost (the lease was lost before Acquire could return it), or, when
+// Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or ErrNotReplicated.
 //
-// Acquire returns when ctx ends, whatever Redis does. Before the request is in the
-// queue, it waits for Redis for at most 5 seconds; where nothing ever listened, it
-// waits until go-redis stops dialling, 1 to 2 seconds by default. A request that is
-// in the queue outlasts an outage of Redis.
+// Acquire returns when ctx ends, whatever Redis does. Until the request is in the
+// queue, Acquire waits for Redis for at most 5 seconds, or, where nothing listens,
+// until go-redis stops dialling, which takes 1 to 2 seconds by default. A request in
+// the queue outlasts an outage of Redis.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, true, opts)
 }
 
-// TryAcquire takes a lease if there is room and nobody waits, and does not wait
-// otherwise: then the error is a *BusyError (ErrBusy) that tells what is in the
-// way. It returns within 2 seconds, or when ctx ends, whatever Redis does. Other
-// errors, and what is held then, are as with Acquire.
+// TryAcquire takes a lease if there is room and the queue is empty. Otherwise it
+// does not wait, and the error is a *BusyError (ErrBusy) that tells why. It returns
+// within 2 seconds, or when ctx ends, whatever Redis does. Other errors are those of
+// Acquire, and leave the same state.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, false, opts)
 }
@@ -98,8 +98,8 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 	return lease, nil
 }
 
-// refusal words an error for the caller. A request that would have waited, but
-// was not allowed to by QueueLimit(0), was refused by a full queue.
+// refusal translates an error for the caller. A request that QueueLimit(0) kept from
+// waiting was refused by a full queue.
 func (s *Semaphore) refusal(err error, wait bool) error {
 	err = public(s.name, err)
 	if busy := (*BusyError)(nil); errors.As(err, &busy) && wait {
@@ -108,12 +108,12 @@ func (s *Semaphore) refusal(err error, wait bool) error {
 	return err
 }
 
-// Do runs fn while it holds a lease and gives it back afterwards, also when fn
-// panics. fn's context is ctx's child, ends with cause ErrLost when the lease is
-// lost, and carries the lease (FromContext). Do returns Acquire's error if fn was
-// not run; fn's error; or, if that is nil, Release's: a *LostError when the lease
-// was lost before fn ended, ErrUnreachable or ErrRefused when it could not be given
-// back and expires by itself. It takes as long as Acquire, fn and Release do, and
+// Do runs fn while it holds a lease, and releases the lease afterwards, even if fn
+// panics. The context of fn is a child of ctx, ends with cause ErrLost when the lease
+// is lost, and carries the lease (FromContext). Do returns Acquire's error if fn was
+// not run; otherwise fn's error; or, if that is nil, Release's: a *LostError when the
+// lease was lost before fn returned, ErrUnreachable or ErrRefused when it could not
+// be released and will expire. Do takes as long as Acquire, fn and Release do, and
 // does not return before fn.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
 	lease, err := s.Acquire(ctx, opts...)

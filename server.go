@@ -7,14 +7,15 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Server is what a Redis server says of itself; "" for what it does not.
+// Server describes a Redis server; fields that it does not report are "".
 type Server struct {
 	Version string `json:"version"` // as in "redis 7.2.4" or "valkey 8.0.1"
 	Policy  string `json:"policy"`  // what it does when its memory is full (maxmemory-policy)
 	Role    string `json:"role"`    // "master" or "slave"
 }
 
-// Ping is a round trip that costs the server nothing. It tells whether Redis answers.
+// Ping makes one round trip, which costs the server next to nothing, and reports
+// whether Redis answers.
 func (in *Inspector) Ping(ctx context.Context) error {
 	if err := validContext(ctx); err != nil {
 		return err
@@ -25,8 +26,8 @@ func (in *Inspector) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Server asks the server by INFO; in a Cluster, one of its nodes. With ErrRefused the
-// user may not ask.
+// Server asks the server by INFO; in a Redis Cluster, one of its nodes. ErrRefused
+// means that the user may not ask.
 func (in *Inspector) Server(ctx context.Context) (Server, error) {
 	if err := validContext(ctx); err != nil {
 		return Server{}, err

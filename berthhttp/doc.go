@@ -1,30 +1,31 @@
-// Package berthhttp limits HTTP by berth's semaphores: how many calls run at
-// once, over all processes of a fleet.
+// Package berthhttp limits how many HTTP requests run at once, over all processes
+// of a fleet, by berth's semaphores.
 //
-// On the calling side, Transport is an http.RoundTripper that sends at most N
-// requests at once to each host (or to what a key function says). A request
-// waits in line within its own context, and holds its permit until the response
-// body is closed or read to its end:
+// For clients, Transport is an http.RoundTripper that sends at most N requests at
+// once to each host, or for each value of a key function. A request waits in the
+// queue until its context ends, and holds its permit until the response body is
+// closed or read to its end:
 //
 //	transport, err := berthhttp.NewTransport(client, "api", 5)
 //	api := &http.Client{Transport: transport}
 //	resp, err := api.Get("https://api.example.com/things")
 //
-// On the serving side, Handler limits what is worked on at once, over all
-// replicas and per tenant, user or route. A request waits up to a bound and is
-// then refused with 429 Too Many Requests and a Retry-After:
+// For servers, Handler limits how many requests are served at once, over all
+// replicas and for each tenant, user or route. A request waits up to a bound, and is
+// then refused with 429 Too Many Requests and a Retry-After header:
 //
 //	limited, err := berthhttp.NewHandler(client, "reports", 20, reports,
 //		berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }))
 //	http.Handle("/reports/", limited)
 //
-// A request that holds a permit has a context that ends when the lease is lost;
-// berth.FromContext returns the lease. A request loses it at MaxHold: a Handler's
-// after a minute, a Transport's after 15. While Redis cannot be reached, requests
-// are refused unless FailOpen says otherwise, and either is logged.
+// The context of a request that holds a permit ends when the lease is lost;
+// berth.FromContext returns the lease. The lease is lost at the latest at MaxHold: by
+// default after a minute for a Handler, and after 15 minutes for a Transport. While
+// Redis cannot be reached, requests are refused, or pass if FailOpen is set; both are
+// logged.
 //
-// Keys may come from strangers: every string becomes a valid name, no two become
-// the same, nothing is kept for a key that is not in use, and MaxWaiting bounds
-// how many requests of a Handler wait at once. docs/http.md tells what else a
-// server that is open to strangers needs.
+// Keys may come from untrusted clients: every string becomes a valid name, different
+// strings become different names, nothing is stored for a key that is not in use, and
+// MaxWaiting bounds how many requests of a Handler wait at once. docs/http.md tells
+// what else a public server needs.
 package berthhttp

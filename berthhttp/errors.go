@@ -10,8 +10,8 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// ErrMaxWait: the request has waited in line for MaxWait. To errors.Is it is a
-// context.DeadlineExceeded, too.
+// ErrMaxWait: the request has waited in the queue for MaxWait. It is also
+// context.DeadlineExceeded to errors.Is.
 var ErrMaxWait error = maxWait{}
 
 type maxWait struct{}
@@ -19,21 +19,22 @@ type maxWait struct{}
 // Error implements error.
 func (maxWait) Error() string { return "berthhttp: waited for MaxWait" }
 
-// Is has errors.Is take it for a context.DeadlineExceeded.
+// Is reports whether target is context.DeadlineExceeded.
 func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// ErrMaxWaiting: MaxWaiting requests of this process wait already.
+// ErrMaxWaiting: MaxWaiting requests of this process already wait.
 var ErrMaxWaiting = errors.New("berthhttp: MaxWaiting requests wait already")
 
 // errSilence: Redis has not said anything within AnswerWithin, or MaxWait.
 var errSilence = fmt.Errorf("%w in time", berth.ErrUnreachable)
 
-// RefusedError is why a request was not let through. Nothing was sent, or
-// served, and no permit is held.
+// RefusedError tells why a request got no permit. The request was not sent, or not
+// served, and it holds no permit.
 //
-// Err is what errors.Is and errors.As look into: ErrMaxWait, ErrMaxWaiting,
-// berth.ErrQueueFull or berth.ErrBusy (a *berth.BusyError), the context's error, or, when Redis is
-// the reason, berth.ErrUnreachable, berth.ErrRefused or berth.ErrCorrupt.
+// Err is the reason, for errors.Is and errors.As: ErrMaxWait, ErrMaxWaiting,
+// berth.ErrQueueFull or berth.ErrBusy (a *berth.BusyError), the context's error, or,
+// when Redis is the reason, berth.ErrUnreachable, berth.ErrRefused or
+// berth.ErrCorrupt.
 type RefusedError struct {
 	Name       string        // of the semaphore
 	Waited     time.Duration // until now
@@ -55,12 +56,12 @@ func (e *RefusedError) Error() string {
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Timeout reports whether the wait took too long, as net.Error has it.
+// Timeout reports whether the wait took too long. It implements net.Error.
 func (e *RefusedError) Timeout() bool {
 	return errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// byRedis reports whether Redis is why there is no permit.
+// byRedis reports whether Redis is the reason that there is no permit.
 func byRedis(err error) bool {
 	return errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) || errors.Is(err, berth.ErrCorrupt)
 }

@@ -9,18 +9,17 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// Handler serves at most so many requests at once, over all processes that use
-// the same name and key, and refuses what has waited too long. It is safe for
-// concurrent use.
+// Handler limits how many requests are served at once, over all processes that use
+// the same name and key, and refuses requests that have waited too long. It is safe
+// for concurrent use.
 type Handler struct {
 	limiter *limiter
 	next    http.Handler
 }
 
-// NewHandler returns a Handler that lets next serve limit requests at once, or
-// that many for each Key. name is what the limit is called in Redis: handlers
-// that name the same one share it, across replicas and across routes. It fails
-// with a *berth.InvalidError.
+// NewHandler returns a Handler that lets next serve limit requests at once, or that
+// many for each Key. Handlers with the same name share the limit, across replicas and
+// routes. The only error is a *berth.InvalidError.
 func NewHandler(client *berth.Client, name string, limit int, next http.Handler, opts ...Option) (*Handler, error) {
 	if next == nil {
 		return nil, &berth.InvalidError{What: "handler", Reason: "it is nil"}
@@ -48,21 +47,21 @@ func NewHandler(client *berth.Client, name string, limit int, next http.Handler,
 	return &Handler{limiter: l, next: next}, nil
 }
 
-// ServeHTTP waits for a permit within MaxWait and the request's context, and has
-// next serve the request while it holds it, panics included. next gets the
-// ResponseWriter as it is, so flushing, hijacking and all else work; a handler
-// that hijacks and returns has given its permit back.
+// ServeHTTP waits for a permit until MaxWait is over or the request's context ends,
+// and calls next while it holds the permit. It gives the permit back when next returns
+// or panics. next gets the original ResponseWriter, so flushing and hijacking work; a
+// handler that hijacks the connection gives its permit back when it returns.
 //
 // The lease is lost at its MaxHold, when an operator evicts it, and when Redis is
-// away for longer than its TTL. Then others may get the permit, so the request is
-// over: its context ends with the *berth.LostError as its cause, reading its body
-// fails, and after 5 s writing the response fails too. next should return; one
-// that is blocked in reading or writing does so now. The server must support
+// unreachable for longer than its TTL. Then others may get the permit, so the request
+// is over: its context ends with the *berth.LostError as its cause, reading its body
+// fails, and after 5 seconds writing the response fails, too. next should return; if
+// it is blocked in reading or writing, it is unblocked. The server must support
 // deadlines, as that of net/http does (http.ResponseController).
 //
-// A client that goes away while it waits loses its place, and one that is gone when
-// its turn comes is not served. The net/http server notices that a client of
-// HTTP/1 is gone only once the request body has been read.
+// A client that disconnects while it waits loses its place, and one that has
+// disconnected when its turn comes is not served. With HTTP/1, the net/http server
+// notices a disconnect only once the request body has been read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, why := h.limiter.take(r)
 	if why != nil {
@@ -82,7 +81,8 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, why *RefusedE
 	h.limiter.refuse(w, r, why)
 }
 
-// refuse says why in a line, without names: they may be other people's.
+// refuse answers with the reason in one line, without names, which may be other
+// clients'.
 func refuse(w http.ResponseWriter, _ *http.Request, why *RefusedError) {
 	line := "busy"
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// hold is a permit in the hands of a request that was sent. It ends once, by
-// finish or by the end of its context.
+// hold is a permit that a request that was sent holds. It ends once, by finish or by
+// the end of its context.
 type hold struct {
 	permit  *permit
 	ctx     context.Context //nolint:containedctx // the request's life
@@ -46,8 +46,8 @@ func (h *hold) finish() {
 	})
 }
 
-// ended is finish for the context's end: nobody is waiting for the response any
-// more, or nobody may. It leaves h.stop alone, which may not be set yet.
+// ended is finish for the end of the context, when the response is no longer awaited,
+// or no longer allowed. It does not call h.stop, which may not be set yet.
 func (h *hold) ended() {
 	h.once.Do(func() {
 		h.warn()
@@ -56,7 +56,7 @@ func (h *hold) ended() {
 	})
 }
 
-// warn tells of a permit that its request would have kept for ever.
+// warn logs that a request would have kept its permit for ever.
 func (h *hold) warn() {
 	lost := h.permit.lost()
 	if lost == nil || lost.Reason != berth.LostMaxHold {
@@ -82,7 +82,7 @@ func caller(pcs []uintptr) string {
 	}
 }
 
-// explain adds to an error of the call that the lost lease is why.
+// explain adds to an error of the call that a lost lease is the reason.
 func (h *hold) explain(err error) error {
 	lost := h.permit.lost()
 	if lost == nil || errors.Is(err, berth.ErrLost) {
@@ -91,8 +91,8 @@ func (h *hold) explain(err error) error {
 	return fmt.Errorf("%w: %w", err, lost)
 }
 
-// keep leaves the hold with the response's body. It reports whether it did: not
-// if nothing will come through it. On error the response is closed.
+// keep ties the hold to the response's body, and reports whether it did: it does not
+// if there is no body to read. On error the response is closed.
 func (h *hold) keep(resp *http.Response) (bool, error) {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return false, nil
@@ -128,8 +128,8 @@ type body struct {
 	hold  *hold
 }
 
-// Read implements io.Reader: the permit goes back at the end of the body, or at an
-// error, which tells of a lost lease if that is why.
+// Read implements io.Reader. The permit is given back at the end of the body, or at an
+// error, which wraps the loss of the lease if that is its reason.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.inner.Read(p)
 	if err != nil {
@@ -141,14 +141,14 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer, and gives the permit back if it is still out.
+// Close implements io.Closer, and gives the permit back unless Read has done so.
 func (b *body) Close() error {
 	defer b.hold.finish()
 	return b.inner.Close()
 }
 
-// conn is a connection after a switch of protocols. The end of one direction is
-// not the end.
+// conn is a connection after a switch of protocols. It keeps the permit when one
+// direction has ended.
 type conn struct {
 	io.ReadWriteCloser
 

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// limiter takes permits for requests. It keeps nothing for a key: semaphores are
-// handles that cost nothing to make.
+// limiter takes permits for requests. It stores nothing for a key: making a semaphore
+// costs nothing.
 type limiter struct {
 	config
 
@@ -42,16 +42,16 @@ func newLimiter(client *berth.Client, name string, limit int, cfg config) (*limi
 	return l, nil
 }
 
-// permit is what a request holds while it runs; without a lease it was let
-// through although Redis is away.
+// permit is what a request holds while it runs. It has no lease if the request passed
+// by FailOpen.
 type permit struct {
 	limiter *limiter
 	lease   *berth.Lease
 	since   time.Time
 }
 
-// take waits for a permit for r, or returns why there is none; then nothing is
-// held. A request whose context has ended gets no permit.
+// take waits for a permit for r. On failure it returns the reason, and nothing is held.
+// A request whose context has ended gets no permit.
 func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	w := &attempt{limiter: l, began: time.Now(), name: l.name}
 	var lease *berth.Lease
@@ -65,7 +65,7 @@ func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	}
 	switch {
 	case r.Context().Err() != nil:
-		// A grant may have crossed the end: nobody is there to use it.
+		// The grant came as the context ended: it will not be used.
 		giveBack(lease, l.logger)
 		err = cmp.Or(err, r.Context().Err())
 	case away != nil && l.failOpen:
@@ -83,7 +83,7 @@ func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	return &permit{limiter: l, lease: lease, since: time.Now()}, nil
 }
 
-// attempt is one request's way to a permit.
+// attempt is one request's attempt to get a permit.
 type attempt struct {
 	limiter *limiter
 	name    string
@@ -120,14 +120,14 @@ func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 	return lease, err
 }
 
-// answered reports whether Redis has said anything about the request.
+// answered reports whether Redis has answered the request at all.
 func (a *attempt) answered(err error) bool {
 	return err == nil || a.place.Load() != nil || errors.Is(err, berth.ErrBusy) ||
 		errors.Is(err, berth.ErrQueueFull) || errors.Is(err, berth.ErrTooHeavy)
 }
 
-// wait acquires within the bounds on the wait and on Redis. The second ends with
-// the first answer: who stands in line has been heard.
+// wait acquires within MaxWait and AnswerWithin. The latter no longer applies after
+// the first answer, such as a place in the queue.
 func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []berth.AcquireOption) (*berth.Lease, error) {
 	l := a.limiter
 	ctx, cancel := context.WithCancelCause(parent)
@@ -150,8 +150,8 @@ func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []bert
 	return lease, a.reason(ctx, err)
 }
 
-// late is why a wait ended at its bound: a request that has no place yet waited
-// for Redis, not in line.
+// late is the reason of a wait that ended at its bound: a request without a place in
+// the queue has waited for Redis.
 func (a *attempt) late() error {
 	if a.place.Load() == nil {
 		return errSilence
@@ -159,7 +159,7 @@ func (a *attempt) late() error {
 	return ErrMaxWait
 }
 
-// reason puts our own reason for ending a wait in the place of the context's.
+// reason replaces the context's error by our own reason for ending the wait.
 func (a *attempt) reason(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err != nil && (cause == ErrMaxWait || cause == errSilence) { //nolint:errorlint // as they were given

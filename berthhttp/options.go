@@ -9,15 +9,15 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// Defaults of the options.
+// The defaults of the options.
 const (
 	// DefaultMaxHold is how long a Handler's request may keep its permit. Proxies
-	// commonly wait as long for an answer.
+	// commonly wait that long for a response.
 	DefaultMaxHold = time.Minute
 	// DefaultTransportMaxHold is the same for a Transport's request, reading the
 	// response body included.
 	DefaultTransportMaxHold = 15 * time.Minute
-	// DefaultMaxWait is how long a Handler's request waits in line.
+	// DefaultMaxWait is how long a Handler's request waits in the queue.
 	DefaultMaxWait = 5 * time.Second
 	// DefaultMaxWaiting is how many of a Handler's requests wait at once.
 	DefaultMaxWaiting = 1000
@@ -27,8 +27,8 @@ const (
 	DefaultTransportAnswerWithin = 5 * time.Second
 )
 
-// Option configures NewTransport or NewHandler; those that fit only one of them
-// say so, and are an error to the other.
+// Option configures NewTransport or NewHandler. Some options are valid for only one of
+// them, as their comments tell, and an error for the other.
 type Option func(*config)
 
 type config struct {
@@ -50,84 +50,86 @@ type config struct {
 	refuse func(http.ResponseWriter, *http.Request, *RefusedError) // Handler only
 }
 
-// Key sets what a request is counted under: requests with equal keys share a
-// limit. Any string will do, the empty one is a key like any other. nil counts
-// all requests together. Default: ByHost for a Transport, nil for a Handler.
+// Key sets the function that returns a request's key; requests with equal keys share a
+// limit. Any string is valid, and the empty string is a key like any other. With nil,
+// all requests share one limit. The default is ByHost for a Transport and nil for a
+// Handler.
 func Key(f func(*http.Request) string) Option { return func(c *config) { c.key = f } }
 
-// Limits sets the limit for each key, in place of the one given to NewTransport
-// or NewHandler. Requests for which f returns less than 1 are refused. f must be
-// quick, and should return the same in all processes: the last one wins.
+// Limits sets a function that returns the limit for a key, in place of the limit given
+// to NewTransport or NewHandler. Requests for which it returns less than 1 are refused.
+// It must not block, and should return the same in all processes: the last limit
+// declared is in force.
 func Limits(f func(key string) int) Option { return func(c *config) { c.limits = f } }
 
-// LeaseOptions sets options of all leases, such as berth.TTL or berth.QueueLimit.
+// LeaseOptions sets options for all leases, such as berth.TTL or berth.QueueLimit.
 func LeaseOptions(opts ...berth.Option) Option {
 	return func(c *config) { c.lease = append(c.lease, opts...) }
 }
 
-// PerRequest sets further options of each request's lease, such as berth.Weight,
-// berth.HeadStart or berth.Label; berth.OnQueued has no effect here. A request
-// whose options are out of bounds is refused.
+// PerRequest sets a function that returns more options for a request's lease, such as
+// berth.Weight, berth.HeadStart or berth.Label; berth.OnQueued has no effect here. A
+// request whose options are invalid is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) Option {
 	return func(c *config) { c.perRequest = f }
 }
 
-// MaxWait bounds the time in line; 0 does not wait at all, a negative one leaves
-// it to the request's context. Default: DefaultMaxWait for a Handler, the
-// request's context for a Transport.
+// MaxWait bounds the time in the queue. With 0 requests do not wait; with a negative d
+// only the request's context bounds the wait. The default is DefaultMaxWait for a
+// Handler, and no bound for a Transport.
 func MaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } }
 
-// MaxWaiting bounds how many requests of this process wait for a permit at once,
-// over all keys; 0 is no bound. One more is refused at once with ErrMaxWaiting.
-// So whoever chooses the keys cannot fill this process's memory with waiting
-// requests, nor make it ask Redis for more than it can answer in time. Default:
-// DefaultMaxWaiting for a Handler, no bound for a Transport.
+// MaxWaiting bounds how many requests of this process wait for a permit at once, over
+// all keys; 0 is no bound. Further requests are refused at once with ErrMaxWaiting, so
+// that clients that choose their keys can neither fill this process's memory with
+// waiting requests nor make it ask Redis for more than it can answer in time. The
+// default is DefaultMaxWaiting for a Handler, and no bound for a Transport.
 func MaxWaiting(n int) Option { return func(c *config) { c.maxWaiting = n } }
 
-// MaxHold bounds how long a request may keep its permit; 0 is no bound. Then the
-// lease is lost, and the request ends as ServeHTTP and RoundTrip describe. It is
-// LeaseOptions(berth.MaxHold(d)) in a word. Default: DefaultMaxHold for a
-// Handler, DefaultTransportMaxHold for a Transport.
+// MaxHold bounds how long a request may keep its permit; 0 is no bound. After that the
+// lease is lost, and the request ends as ServeHTTP and RoundTrip describe. MaxHold(d)
+// is short for LeaseOptions(berth.MaxHold(d)). The default is DefaultMaxHold for a
+// Handler, and DefaultTransportMaxHold for a Transport.
 func MaxHold(d time.Duration) Option { return LeaseOptions(berth.MaxHold(d)) }
 
-// AnswerWithin bounds how long a request waits for Redis to say anything at all;
-// default DefaultAnswerWithin or DefaultTransportAnswerWithin. After that it is
-// refused, unless FailOpen lets it pass.
+// AnswerWithin bounds how long a request waits for the first answer of Redis. After
+// that it is refused, or passes if FailOpen is set. The default is DefaultAnswerWithin
+// for a Handler, and DefaultTransportAnswerWithin for a Transport.
 func AnswerWithin(d time.Duration) Option { return func(c *config) { c.answerWithin = d } }
 
-// FailOpen lets requests pass without a permit, and so without a limit or a
-// MaxHold, while Redis cannot be reached. That is logged, and f, if not nil, is
-// called for each such request with the reason. Default: such requests are
-// refused.
+// FailOpen lets requests pass without a permit, and so without a limit or a MaxHold,
+// while Redis cannot be reached. That is logged, and f, unless nil, is called for each
+// such request with the reason. By default such requests are refused.
 //
-// A request that had no answer within AnswerWithin waits until berth.Client.Reach
-// has found out whether Redis can be reached: 3 s more for one that is silent. If
-// it can, the time was lost in a queue, here or there, and the request is refused.
-// So is one that Redis refuses, because it has no memory left, for instance.
+// A request that had no answer within AnswerWithin waits until berth.Client.Reach has
+// found out whether Redis can be reached, which takes 3 seconds more if Redis is
+// silent. If it can be reached, the time was spent in a queue of this process or of
+// Redis, and the request is refused; so is a request that Redis refuses, for example
+// because it is out of memory.
 func FailOpen(f func(r *http.Request, why error)) Option {
 	return func(c *config) { c.failOpen, c.onOpen = true, f }
 }
 
-// Logger sets where to report what no caller can be told: an outage, a body that
-// is never closed, a lease that is lost while a request is served. Default:
+// Logger sets the log for what can be told to no caller: an outage, a body that is never
+// closed, a lease that is lost while a request is served. The default is
 // slog.Default().
 func Logger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
-// Base sets the transport that sends the requests; default
-// http.DefaultTransport. For a Transport only.
+// Base sets the transport that sends the requests; the default is
+// http.DefaultTransport. It is for a Transport only.
 func Base(rt http.RoundTripper) Option { return func(c *config) { c.base = rt } }
 
-// RecordCallers notes for each request where in the program it was made, so that
-// the warning about a body that is never closed can tell. It costs about a
-// microsecond per request. For a Transport only.
+// RecordCallers records for each request where in the program it was made, for the
+// warning about a body that is never closed. It costs about a microsecond for each
+// request. It is for a Transport only.
 func RecordCallers() Option { return func(c *config) { c.callers = true } }
 
-// Status sets the status of a refusal, 400 to 599; default 429, Too Many
-// Requests. It is 503 in any case when Redis is why. For a Handler only.
+// Status sets the status of a refusal, 400 to 599; the default is 429, Too Many
+// Requests. If Redis is the reason, the status is always 503. It is for a Handler only.
 func Status(code int) Option { return func(c *config) { c.status = code } }
 
-// Refuse sets what answers a refused request in place of a line of text. Status
-// and Retry-After are in why; the header Retry-After is set already. For a
+// Refuse sets a function that answers refused requests, in place of a line of text.
+// Status and Retry-After are in why; the header Retry-After is already set. It is for a
 // Handler only.
 func Refuse(f func(w http.ResponseWriter, r *http.Request, why *RefusedError)) Option {
 	return func(c *config) { c.refuse = f }

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// lookEvery is how long what was found out about Redis is believed.
+	// lookEvery is how long the result of a look at Redis is used.
 	lookEvery = time.Second
 	// reportEvery is how often requests without an answer are logged.
 	reportEvery = 10 * time.Second
 )
 
-// outage knows whether Redis can be reached. A request without an answer only
-// raises the question, for its time may have passed in a queue of this process;
-// berth.Client.Reach answers it. While Redis is away nobody asks it: one request
-// a second looks, and the others are told at once.
+// outage knows whether Redis can be reached. A request without an answer does not show
+// it, because its time may have passed in a queue of this process; berth.Client.Reach
+// finds out. During an outage requests are not sent to Redis: one request a second
+// looks again, and the others get the last result at once.
 type outage struct {
 	log   *slog.Logger
-	open  bool // requests pass while Redis is away
+	open  bool // FailOpen
 	reach func(context.Context) error
 
 	mu      sync.Mutex
@@ -35,8 +35,8 @@ type outage struct {
 	count   int           // guarded by mu; requests without an answer since logged
 }
 
-// known returns why Redis cannot be reached, if that is known. What is known for
-// too long is looked up again.
+// known returns why Redis cannot be reached, if that is known. After lookEvery it looks
+// again.
 func (o *outage) known(ctx context.Context) error {
 	o.mu.Lock()
 	if o.err == nil || o.looking != nil || time.Since(o.looked) < lookEvery {
@@ -46,9 +46,9 @@ func (o *outage) known(ctx context.Context) error {
 	return o.await(ctx)
 }
 
-// unanswered raises the question for a request that had no answer, and returns
-// why Redis cannot be reached. If requests are refused in any case, it does not
-// wait for that: the requests to come will know.
+// unanswered looks at Redis because a request had no answer, and returns why Redis
+// cannot be reached. If requests are refused in any case it does not wait for the
+// result, which then is for later requests.
 func (o *outage) unanswered(ctx context.Context) error {
 	o.mu.Lock()
 	if o.open {
@@ -87,8 +87,8 @@ func (o *outage) look() <-chan struct{} {
 	return o.looking
 }
 
-// settle takes what a look has found out. Redis is not away if that is nothing,
-// or if it has answered a request meanwhile.
+// settle takes the result of a look. There is no outage if the result is nil, or if
+// Redis has answered a request meanwhile.
 func (o *outage) settle(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

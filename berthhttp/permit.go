@@ -9,9 +9,9 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// bind returns parent's child, which also ends when the lease is lost, with that
-// as its cause, and carries the lease; and what ends it otherwise. ended, if not
-// nil, is called when the lease has ended.
+// bind returns a child of parent that carries the lease, and ends with the loss of the
+// lease as its cause; and a function that ends it otherwise. ended, if not nil, is
+// called when the lease has ended.
 func (p *permit) bind(parent context.Context, ended func()) (context.Context, func()) {
 	if p.lease == nil {
 		return context.WithCancel(parent)
@@ -30,15 +30,15 @@ func (p *permit) bind(parent context.Context, ended func()) (context.Context, fu
 	}
 }
 
-// leased is a context with the values of a lease's context on top.
+// leased is a context that also has the values of a lease's context.
 type leased struct {
 	context.Context //nolint:containedctx // it is one
 
 	held context.Context //nolint:containedctx // for its values only
 }
 
-// Value prefers the parent, so that the context package finds its own things
-// where they belong; but the innermost lease wins.
+// Value prefers the parent, so that the context package finds its own values there;
+// but the innermost lease takes precedence.
 func (c leased) Value(key any) any {
 	v := c.Context.Value(key)
 	if _, outer := v.(*berth.Lease); outer || v == nil {
@@ -62,8 +62,8 @@ func (p *permit) release() {
 	giveBack(p.lease, p.limiter.logger)
 }
 
-// giveBack releases in the background: whoever closes a body or ends a request
-// need not wait for Redis. berth.Client.Close gives back what is left.
+// giveBack releases in the background: closing a body or ending a request does not
+// wait for Redis. berth.Client.Close releases the leases that are left.
 func giveBack(lease *berth.Lease, log *slog.Logger) {
 	if lease == nil {
 		return

@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// Retry-After stays within these: a client that is told less comes back for
-// nothing, one that is told more may miss that the rush is over.
+// The bounds of Retry-After: with less, clients come back too early; with more, they
+// wait although the load has fallen.
 const (
 	leastRetry = time.Second
 	mostRetry  = time.Minute
 )
 
-// standing is what a refused request has heard of the line.
+// standing is what a refused request knows of the queue.
 type standing struct {
 	ahead int           // waiters in front; -1: not known
 	limit int           // in force
 	next  time.Duration // until a lease runs out unless it is renewed; 0: not known
 }
 
-// retryAfter estimates when a permit may be free: those ahead go first, limit of
-// them at a time, each round as long as permits were held lately. A lease that
-// runs out ends its round earlier. In whole seconds, as the header has it.
+// retryAfter estimates when a permit may be free: the waiters ahead are served first,
+// limit of them at a time, each round for as long as permits were held lately. A lease
+// that expires ends its round earlier. The result is in whole seconds, as in the
+// header.
 func (s standing) retryAfter(hold time.Duration) time.Duration {
 	round := hold
 	if s.next > 0 && (round == 0 || s.next < round) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lastWords is how long a response may still be written when the lease was lost:
-// time to say so, not to go on.
+// lastWords is how long a response may still be written after the lease was lost: time
+// for an error, not for the rest of the work.
 const lastWords = 5 * time.Second
 
 // service is a request that is served with a permit.
@@ -23,7 +23,7 @@ type service struct {
 	over bool // guarded by mu; the handler has returned, the connection is the server's
 }
 
-// serve has next serve r.
+// serve calls next to serve r.
 func serve(p *permit, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	s := &service{permit: p, writer: w, body: r.Body != nil && r.Body != http.NoBody}
 	ctx, unbind := p.bind(r.Context(), s.lose)
@@ -32,7 +32,8 @@ func serve(p *permit, next http.Handler, w http.ResponseWriter, r *http.Request)
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// lose ends what the context's end does not: a handler that waits for its client.
+// lose unblocks what the end of the context does not: a handler that waits for its
+// client.
 func (s *service) lose() {
 	lost := s.permit.lost()
 	s.mu.Lock()
@@ -51,7 +52,7 @@ func (s *service) lose() {
 		"name", lost.Name, "held", now.Sub(s.permit.since).Round(time.Millisecond), "error", lost)
 }
 
-// end leaves the connection to the server.
+// end returns the connection to the server.
 func (s *service) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,10 +63,10 @@ func (s *service) end() {
 	}
 }
 
-// closeAfterReply has the net/http server close an HTTP/1 connection whose read
-// deadline has passed. By itself it would use it again if the response had begun,
-// take the rest of the body for a request, and serve that with a context that has
-// ended. What has it done is a body that is too large for http.MaxBytesReader.
+// closeAfterReply makes the net/http server close an HTTP/1 connection whose read
+// deadline has passed. Otherwise, if the response had begun, the server would reuse the
+// connection, take the rest of the body for a request, and serve that with a context
+// that has ended. A body that is too large for http.MaxBytesReader makes it close.
 func closeAfterReply(w http.ResponseWriter) {
 	for {
 		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })

@@ -7,20 +7,19 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// Transport is an http.RoundTripper that sends at most so many requests at once,
-// over all processes that use the same name and key. It is safe for concurrent
-// use.
+// Transport is an http.RoundTripper that limits how many requests run at once, over
+// all processes that use the same name and key. It is safe for concurrent use.
 type Transport struct {
 	limiter *limiter
 	base    http.RoundTripper
 }
 
-// NewTransport returns a Transport that lets limit requests run at once for each
-// key, by default each host. name is what the limit is called in Redis: programs
-// that name the same one share it. It fails with a *berth.InvalidError.
+// NewTransport returns a Transport that lets limit requests run at once for each key,
+// by default each host. Programs that use the same name share the limit. The only error
+// is a *berth.InvalidError.
 //
-// Different limits for one request, say one for all hosts beside those for each,
-// are Transports on top of each other (Base), in the same order everywhere.
+// For several limits on one request, such as one for all hosts besides those for each,
+// stack Transports by Base, in the same order everywhere.
 func NewTransport(client *berth.Client, name string, limit int, opts ...Option) (*Transport, error) {
 	cfg := config{
 		key: ByHost, maxWait: -1, answerWithin: DefaultTransportAnswerWithin,
@@ -44,14 +43,14 @@ func NewTransport(client *berth.Client, name string, limit int, opts ...Option) 
 	return &Transport{limiter: l, base: base}, nil
 }
 
-// RoundTrip waits for a permit within the request's context and sends the
-// request. The permit is given back when the response body is closed or has been
-// read to its end, when the request fails, or when its context ends, whichever
-// comes first; after a switch of protocols, when the connection is closed.
+// RoundTrip waits for a permit until the request's context ends, and sends the request.
+// The permit is given back when the response body is closed or has been read to its
+// end, when the request fails, or when its context ends, whichever comes first; after a
+// switch of protocols, when the connection is closed.
 //
-// When the lease is lost meanwhile, the request is cancelled: RoundTrip, or
-// reading the body, fails with berth.ErrLost. A lease reaches its MaxHold when a
-// body is neither read nor closed; then a warning is logged.
+// If the lease is lost meanwhile, the request is cancelled: RoundTrip, or reading the
+// body, fails with berth.ErrLost. If a body is neither read nor closed, its lease is
+// lost at MaxHold, and a warning is logged.
 //
 // A request that gets no permit is not sent; the error is a *RefusedError.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -68,7 +67,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return send(p, t.base, req)
 }
 
-// CloseIdleConnections closes those of the transport below, for
+// CloseIdleConnections closes the idle connections of the base transport, for
 // http.Client.CloseIdleConnections.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
@@ -78,8 +77,8 @@ func (t *Transport) CloseIdleConnections() {
 
 var errNoResponse = errors.New("berthhttp: the base transport returned neither a response nor an error")
 
-// send makes the call and leaves the permit with the response's body, or gives
-// it back if there is none, also when base panics.
+// send makes the call and ties the permit to the response's body. If there is none, or
+// base panics, it gives the permit back.
 func send(p *permit, base http.RoundTripper, req *http.Request) (*http.Response, error) {
 	h := newHold(p, req)
 	kept := false

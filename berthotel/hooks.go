@@ -14,7 +14,7 @@ import (
 
 const scope = "github.com/berth-go/berth/berthotel"
 
-// DefaultMaxNames is how many semaphore names metrics tell apart.
+// DefaultMaxNames is how many semaphore names have metrics of their own.
 const DefaultMaxNames = 100
 
 // Option configures Hooks.
@@ -27,24 +27,24 @@ type config struct {
 	maxNames int
 }
 
-// MeterProvider sets where metrics go; default otel.GetMeterProvider().
+// MeterProvider sets where metrics go; the default is otel.GetMeterProvider().
 func MeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// TracerProvider sets where spans go; default otel.GetTracerProvider().
+// TracerProvider sets where spans go; the default is otel.GetTracerProvider().
 func TracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
-// Group sets the name under which metrics count a semaphore; default its
-// own. Where names contain keys, such as berthhttp's "api/HOST", it can put what
-// belongs together under one name. Spans keep the full name.
+// Group sets a function that returns the name under which metrics count a semaphore; the
+// default is its own name. If names contain keys, such as "api/HOST" of berthhttp, it can
+// count related semaphores together. Spans keep the full name.
 func Group(f func(name string) string) Option { return func(c *config) { c.group = f } }
 
-// MaxNames bounds how many names metrics tell apart; default
-// DefaultMaxNames. The first n get a time series each, the others are counted
-// together as "_other", so that keys from strangers cannot flood a backend.
+// MaxNames bounds how many names have metrics of their own; the default is
+// DefaultMaxNames. The first n names get a time series each, and the others are counted
+// together as "_other", so that untrusted keys cannot flood a backend.
 func MaxNames(n int) Option { return func(c *config) { c.maxNames = n } }
 
-// Hooks returns hooks for berth.Hook. It fails when the meter provider refuses an
-// instrument, with its error.
+// Hooks returns hooks for berth.Hook. It fails with the meter provider's error if that
+// refuses an instrument.
 func Hooks(opts ...Option) (berth.Hooks, error) {
 	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), maxNames: DefaultMaxNames}
 	for _, o := range opts {
@@ -119,12 +119,12 @@ func (o *observer) done(ctx context.Context, a berth.AcquireInfo, l *berth.Lease
 	}
 	h := &hold{observer: o, lease: l, ctx: r.caller, since: time.Now(), span: o.startLease(r, l)}
 	o.held.Store(l, h)
-	// The end has no hook when the client is closed, or the lease detached.
+	// No hook is called when the client is closed or the lease is detached.
 	context.AfterFunc(l.Context(), func() { h.end(time.Since(h.since), context.Cause(l.Context())) })
 }
 
-// ended is both Released and Lost. A lease that is not known was adopted, or has
-// been seen to end.
+// ended is both Released and Lost. A lease that is not known was adopted, or its end was
+// already recorded.
 func (o *observer) ended(l *berth.Lease, held time.Duration, err error) {
 	if h, ok := o.held.Load(l); ok {
 		h.(*hold).end(held, err)
@@ -141,8 +141,8 @@ type hold struct {
 	once     sync.Once
 }
 
-// end takes the first of several reports of the lease's end. The others wait, so
-// that all is recorded when Release returns.
+// end records the first of several reports of the lease's end. The others wait for that,
+// so that the end is recorded when Release returns.
 func (h *hold) end(held time.Duration, err error) {
 	h.once.Do(func() {
 		h.observer.meters.ended(h.ctx, h.lease, held, err)

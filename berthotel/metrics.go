@@ -45,12 +45,12 @@ func newMeters(m metric.Meter, n *names) (*meters, error) {
 	return all, errors.Join(errs[:]...)
 }
 
-// waits counts a request in or out of the line.
+// waits counts a request into or out of the queue.
 func (m *meters) waits(ctx context.Context, name string, by int64) {
 	m.waiting.Add(ctx, by, metric.WithAttributes(m.names.of(name)))
 }
 
-// asked counts a request that has come to its end.
+// asked counts a request that has ended.
 func (m *meters) asked(ctx context.Context, a berth.AcquireInfo, err error) {
 	name := m.names.of(a.Name)
 	attrs := metric.WithAttributes(name)
@@ -67,7 +67,7 @@ func (m *meters) asked(ctx context.Context, a berth.AcquireInfo, err error) {
 	m.wait.Record(ctx, a.Waited.Seconds(), attrs)
 }
 
-// ended counts a lease that has come to its end.
+// ended counts a lease that has ended.
 func (m *meters) ended(ctx context.Context, l *berth.Lease, held time.Duration, err error) {
 	name := m.names.of(l.Name())
 	attrs := metric.WithAttributes(name)
@@ -81,15 +81,14 @@ func (m *meters) ended(ctx context.Context, l *berth.Lease, held time.Duration, 
 	m.hold.Record(ctx, held.Seconds(), attrs)
 }
 
-// clean reports whether a lease's end was its holder's doing. What Redis says to
-// a release comes after that.
+// clean reports whether the holder ended the lease, whether or not Redis then accepted
+// the release.
 func clean(err error) bool {
 	return err == nil || !errors.Is(err, berth.ErrLost) && !errors.Is(err, berth.ErrClosed)
 }
 
-// kinds name errors in the attribute error.type; the first that fits counts. A
-// Redis that does not answer comes first: its error may wrap a time-out that is
-// not the caller's.
+// kinds name errors in the attribute error.type; the first that matches counts.
+// ErrUnreachable comes first because it may wrap a time-out that is not the caller's.
 var kinds = []struct {
 	err  error
 	kind string

@@ -9,11 +9,11 @@ import (
 const (
 	nameKey  = attribute.Key("berth.semaphore.name")
 	errorKey = attribute.Key("error.type")
-	// others is what names beyond the bound are counted under.
+	// others is the name under which those beyond the bound are counted.
 	others = "_other"
 )
 
-// names bounds how many attribute values the names of semaphores make.
+// names bounds the number of attribute values for names of semaphores.
 type names struct {
 	group func(string) string // nil: none
 	most  int

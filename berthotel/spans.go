@@ -19,7 +19,7 @@ func (o *observer) startAcquire(ctx context.Context, a berth.AcquireInfo) (conte
 	))
 }
 
-// addPlace notes where the request stands: at first, and whenever that changes.
+// addPlace records the request's place in the queue, at first and after each change.
 func addPlace(wait trace.Span, p berth.Place) {
 	wait.AddEvent("berth.place", trace.WithAttributes(
 		attribute.Int("berth.ahead", p.Ahead),
@@ -37,8 +37,8 @@ func endAcquire(span trace.Span, l *berth.Lease, err error) {
 	span.End()
 }
 
-// fail marks a span as failed, unless its error is an answer like any other: a
-// try that found no room, a caller that gave up.
+// fail marks a span as failed, unless its error is a usual result: a TryAcquire that
+// found no room, or a caller that gave up.
 func fail(span trace.Span, err error) {
 	kind := kindOf(err)
 	span.SetAttributes(errorKey.String(kind))
@@ -55,8 +55,8 @@ func leaseAttributes(l *berth.Lease) []attribute.KeyValue {
 	}
 }
 
-// startLease starts the span of the time in which the lease is held. It stands
-// beside the acquire, which is over, and not below it.
+// startLease starts the span for the time in which the lease is held. It is a sibling of
+// berth.acquire, not its child, because the acquire is over.
 func (o *observer) startLease(r *request, l *berth.Lease) trace.Span {
 	_, span := o.tracer.Start(r.caller, "berth.lease",
 		trace.WithLinks(trace.Link{SpanContext: r.acquire.SpanContext()}),

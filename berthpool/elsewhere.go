@@ -6,9 +6,9 @@ import (
 	"github.com/berth-go/berth/internal/clock"
 )
 
-// What the pool knows of those who wait for the same semaphore and are not its own:
-// other processes, and callers of its Client that do not use the pool. Each answer
-// of Redis tells how many. Pool.mu is held in all of this file, except where a
+// What the pool knows of waiters for the same semaphore that are not its own: those of
+// other processes, and of callers of its Client that do not use the pool. Each answer of
+// Redis tells how many there are. Pool.mu is held in all of this file, except where a
 // function says that it takes it.
 
 const (
@@ -34,9 +34,9 @@ func (e *elsewhere) interval(now clock.Instant) time.Duration {
 	return longInterval
 }
 
-// onAnswer is told how many wait on other processes, and how many on this one. They
-// are owed as many leases: idle ones at once, lent ones when their loans end; those
-// on their way back count. It takes mu.
+// onAnswer is told how many waiters there are in other processes, and how many in this
+// one. They are owed as many leases: idle ones at once, lent ones when their loans end;
+// leases that are being released count. It takes mu.
 func (p *Pool) onAnswer(others, here int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (a *alarm) stop() {
 	}
 }
 
-// wakeBy has tick called at the given time or earlier.
+// wakeBy makes sure that tick is called at the given time or earlier.
 func (p *Pool) wakeBy(at clock.Instant) {
 	a := &p.alarm
 	if p.closed || a.at != 0 && a.at <= at {
@@ -87,8 +87,8 @@ func (p *Pool) wakeBy(at clock.Instant) {
 	}
 }
 
-// tick releases what was idle for too long, cancels the requests that nobody waits
-// for, and asks how many wait elsewhere. It takes mu.
+// tick releases leases that were idle for too long, cancels surplus requests, and asks
+// how many waiters there are elsewhere. It takes mu.
 func (p *Pool) tick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

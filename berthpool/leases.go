@@ -30,8 +30,8 @@ type pooledLease struct {
 	since clock.Instant   // idle: since then
 }
 
-// pooled wraps what Acquire returned. It must not be called under mu: the hooks
-// are told of a lease that is lost already.
+// pooled wraps what Acquire returned. It must not be called under mu, because it calls
+// hooks if the lease is already lost.
 func (p *Pool) pooled(lease *berth.Lease, err error) (*pooledLease, error) {
 	if err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func (p *Pool) pooled(lease *berth.Lease, err error) (*pooledLease, error) {
 	return l, nil
 }
 
-// usable reports whether l may be lent at now. It is Lease.Valid at a fraction of
-// the cost: the deadline is looked up only when the one that was last seen has passed.
+// usable reports whether l can be lent at now. It is Lease.Valid at a fraction of the
+// cost: it looks the trust deadline up only when the last known one has passed.
 func (l *pooledLease) usable(now clock.Instant) bool {
 	if l.life.Err() != nil {
 		return false
@@ -53,9 +53,9 @@ func (l *pooledLease) usable(now clock.Instant) bool {
 	return now < l.trust
 }
 
-// now returns the present instant. It looks for suspensions of the machine once in a
-// millisecond: to do so for each loan would cost a third more. A lease that ran out
-// while the machine slept is lent for no longer than that.
+// now returns the present instant. It checks for a suspension of the machine once in a
+// millisecond, because a check for each loan would cost a third more. So a lease that
+// expired while the machine was suspended is lent for a millisecond at most.
 func (p *Pool) now() clock.Instant {
 	now := clock.Now()
 	if now.Sub(p.exact) >= time.Millisecond {
@@ -65,8 +65,8 @@ func (p *Pool) now() clock.Instant {
 	return now
 }
 
-// takeIdle returns the idle lease that was used last, nil if there is none. So
-// leases that are not needed stay unused, and go back.
+// takeIdle returns the idle lease that was used last, or nil. Leases that are not needed
+// then stay idle, and are released.
 func (p *Pool) takeIdle() *pooledLease {
 	if len(p.idle) == 0 {
 		return nil
@@ -90,8 +90,8 @@ func (p *Pool) add(now clock.Instant) {
 	p.wakeBy(now.Add(p.elsewhere.interval(now)))
 }
 
-// returned takes l from a loan that has ended. Those who wait elsewhere come first:
-// the goroutines of the pool had their turns.
+// returned takes l from a loan that has ended. Waiters elsewhere come first, because the
+// goroutines of the pool have had their turn.
 func (p *Pool) returned(l *pooledLease, now clock.Instant) {
 	if p.elsewhere.owed > 0 {
 		p.elsewhere.owed--
@@ -101,8 +101,8 @@ func (p *Pool) returned(l *pooledLease, now clock.Instant) {
 	p.lend(l, now)
 }
 
-// lend gives l to the first waiter, or keeps it. A lease that was just granted is
-// lent even if one is owed: it was this process's turn.
+// lend gives l to the first waiter, or keeps it. A lease that was just granted is lent
+// even if one is owed to others, because it was this process's turn.
 func (p *Pool) lend(l *pooledLease, now clock.Instant) {
 	if w := p.waiters.pop(); w != nil {
 		w.serve(l, nil)
@@ -119,7 +119,7 @@ func (p *Pool) lend(l *pooledLease, now clock.Instant) {
 	p.wakeBy(p.idle[0].since.Add(p.keep))
 }
 
-// release gives l back in the background.
+// release releases l in the background.
 func (p *Pool) release(l *pooledLease) {
 	p.remove(l)
 	p.work.Go(func() { _ = p.giveBack(l) })
@@ -133,7 +133,7 @@ func (p *Pool) releaseOldest(n int) {
 	p.idle = slices.Delete(p.idle, 0, n)
 }
 
-// remove counts l among those on their way back; giveBack must follow.
+// remove counts l among the leases that are being released; giveBack must follow.
 func (p *Pool) remove(l *pooledLease) {
 	l.stop()
 	p.leases--
@@ -153,8 +153,8 @@ func (p *Pool) giveBack(l *pooledLease) error {
 	return err
 }
 
-// onEnd is called when l ends while it is the pool's. One that is lent is given back
-// when its loan is released. It takes mu.
+// onEnd is called when l is lost or closed while the pool has it. A lease that is lent
+// is released when its loan is. It takes mu.
 func (p *Pool) onEnd(l *pooledLease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *Pool) onEnd(l *pooledLease) {
 	}
 }
 
-// close ends the pool, but for its loans.
+// close ends the pool, except for its loans.
 func (p *Pool) close() {
 	if p.closed {
 		return

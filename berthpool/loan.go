@@ -8,13 +8,13 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// Loan is the right to use a lease of a Pool until it is released or the lease is
-// lost. Loans that follow each other on one lease share its ID, Slot and Token: these
-// fence between processes. Within the process one loan was released before the next
-// one began.
+// Loan is the right to use a lease of a Pool until the loan is released or the lease is
+// lost. Successive loans of one lease have the same ID, Slot and Token, which fence
+// between processes; within the process, each loan is released before the next one
+// begins.
 //
-// A Loan that is not released stays lent, as a Lease stays held. Its methods may be
-// called from several goroutines. Only Release may wait for Redis.
+// A Loan that is never released keeps its lease. A Loan is safe for concurrent use.
+// Only Release may wait for Redis.
 type Loan struct {
 	pool   *Pool
 	lease  *pooledLease
@@ -28,7 +28,8 @@ type Loan struct {
 
 type loanKey struct{}
 
-// FromContext returns the loan that ctx was given for: by Loan.Context or Pool.Do.
+// FromContext returns the loan that ctx carries, if it is derived from a context of
+// Loan.Context or Pool.Do.
 func FromContext(ctx context.Context) (*Loan, bool) {
 	l, ok := ctx.Value(loanKey{}).(*Loan)
 	return l, ok
@@ -38,11 +39,11 @@ func newLoan(ctx context.Context, p *Pool, l *pooledLease) *Loan {
 	return &Loan{pool: p, lease: l, parent: ctx}
 }
 
-// Context returns a context that ends when the loan does: with a *berth.LostError as
-// its cause (context.Cause, errors.Is berth.ErrLost) when its lease is lost, at the
-// trust deadline at the latest; with berth.ErrReleased after Release, with
-// berth.ErrClosed after the Client's Close. It has the values of Acquire's context,
-// but not its end: that limited the wait.
+// Context returns a context that ends when the loan does. Its cause (context.Cause) is
+// a *berth.LostError, which is berth.ErrLost to errors.Is, when the lease is lost, at
+// the trust deadline at the latest; berth.ErrReleased after Release; and
+// berth.ErrClosed after the Client's Close. It has the values of Acquire's context but
+// not its deadline or cancellation, which only bound the wait.
 func (l *Loan) Context() context.Context {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
@@ -64,13 +65,13 @@ func (l *Loan) Context() context.Context {
 // Name returns the semaphore's name.
 func (l *Loan) Name() string { return l.lease.Name() }
 
-// ID returns the lease's id, as operators see it.
+// ID returns the lease's id, as the CLI and berth.Inspector show it.
 func (l *Loan) ID() string { return l.lease.ID() }
 
-// Slot returns the lease's slot. It is this loan's alone for as long as it lasts.
+// Slot returns the lease's slot. No other loan or lease has it while this loan lasts.
 func (l *Loan) Slot() int { return l.lease.Slot() }
 
-// Token returns the lease's token: the loans of one lease have the same.
+// Token returns the lease's token, which is the same for all loans of the lease.
 func (l *Loan) Token() int64 { return l.lease.Token() }
 
 // Weight returns how many permits the lease takes.
@@ -79,12 +80,12 @@ func (l *Loan) Weight() int { return l.lease.Weight() }
 // Limit returns the limit that was in force when the lease was granted.
 func (l *Loan) Limit() int { return l.lease.Limit() }
 
-// Valid reports whether the loan may be relied on at this very moment, as
-// berth.Lease.Valid does.
+// Valid reports whether the loan can be relied on at this moment, as berth.Lease.Valid
+// does.
 func (l *Loan) Valid() bool { return !l.isOver() && l.lease.Valid() }
 
-// ValidUntil returns the lease's trust deadline, which renewals move. It is zero
-// when the loan, or the lease, is over.
+// ValidUntil returns the lease's trust deadline, which renewals extend. It is zero when
+// the loan or the lease is over.
 func (l *Loan) ValidUntil() time.Time {
 	if l.isOver() {
 		return time.Time{}
@@ -98,12 +99,12 @@ func (l *Loan) isOver() bool {
 	return l.over
 }
 
-// Release ends the loan and returns at once: its lease goes to the goroutine that
-// has waited longest, is kept, or is given back in the background. It returns nil
-// when the lease was held until now, and berth.ErrReleased when the loan was
-// released before. When the lease was lost, or the pool is closed, Release gives the
-// lease back itself, within 5 seconds, and returns what berth.Lease.Release does: a
-// *berth.LostError, for one. In every case the loan is over.
+// Release ends the loan. The lease goes to the goroutine that has waited longest, is
+// kept, or is released in the background, and Release returns at once: nil when the
+// lease was held until now, and berth.ErrReleased when the loan was released before. If
+// the lease was lost or the pool is closed, Release releases the lease itself, within 5
+// seconds, and returns what berth.Lease.Release does, for example a *berth.LostError.
+// In every case the loan is over.
 func (l *Loan) Release() error {
 	p := l.pool
 	p.mu.Lock()

@@ -3,9 +3,10 @@
 // or more often: there the two calls to Redis of each pair cost the most.
 //
 // A Pool keeps some leases and lends each of them to one goroutine at a time. The
-// limit, the slots and the tokens hold as without it. The order between processes
-// does not: a process with a pool serves its goroutines with what it has, and gives
-// leases back when it learns that others wait. docs/pool.md tells by how much.
+// guarantees about limits, slots and tokens hold as without a pool. The order between
+// processes does not: a process with a pool serves its own goroutines with the leases
+// that it has, and releases leases when it learns that others wait. docs/pool.md tells
+// how long that takes.
 package berthpool
 
 import (
@@ -21,8 +22,7 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// DefaultIdle is how long a pool keeps a lease that nobody borrows, unless Idle
-// says otherwise.
+// DefaultIdle is how long a pool keeps an idle lease, unless Idle is given.
 const DefaultIdle = time.Second
 
 // Option configures New.
@@ -30,17 +30,17 @@ type Option func(*config)
 
 type config struct{ idle time.Duration }
 
-// Idle sets how long the pool keeps a lease that nobody borrows; default
-// DefaultIdle, at most berth.MaxTTL. With 0 a lease goes back as soon as no
-// goroutine of the pool waits for it.
+// Idle sets how long the pool keeps a lease that is not borrowed, at most berth.MaxTTL;
+// the default is DefaultIdle. With 0 a lease is released as soon as no goroutine of the
+// pool waits for it.
 func Idle(d time.Duration) Option { return func(c *config) { c.idle = d } }
 
-// Pool keeps leases of a semaphore and lends them to the goroutines of this
-// process: one lease backs one loan at a time. To borrow an idle lease costs no
-// call to Redis. A lease goes back when somebody waits for it elsewhere, or when
-// nobody borrows it for a while.
+// Pool keeps leases of a semaphore and lends them to the goroutines of this process:
+// one lease backs one loan at a time. Borrowing an idle lease costs no call to Redis. A
+// lease is released when other processes wait for it, or when it was not borrowed for a
+// while.
 //
-// Make one for each semaphore and share it: it is safe for concurrent use.
+// Make one Pool for each semaphore and share it: it is safe for concurrent use.
 type Pool struct {
 	sem     *berth.Semaphore
 	inner   *session.Semaphore
@@ -64,12 +64,12 @@ type Pool struct {
 	closed    bool
 }
 
-// New returns a pool that keeps at most size leases of sem, and so makes at most
-// size loans at once. They have the options of sem. Nothing is sent before the
-// first Acquire. Close the pool when it is no longer used.
+// New returns a pool that keeps at most size leases of sem, and so makes at most size
+// loans at once. The leases have the options of sem. New sends nothing. Close the pool
+// when it is no longer used.
 //
-// It fails with a *berth.InvalidError, also when sem has MaxHold or WithoutRenewal:
-// its leases would end in the midst of the loans that they back.
+// The only error is a *berth.InvalidError. MaxHold and WithoutRenewal on sem are
+// invalid, too: leases would end while they back loans.
 func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 	cfg := config{idle: DefaultIdle}
 	for _, o := range opts {
@@ -100,18 +100,18 @@ func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 
 func invalid(what, reason string) error { return &berth.InvalidError{What: what, Reason: reason} }
 
-// Acquire borrows a lease: an idle one at once; else it waits until ctx ends for
-// the first that is released here or granted by Redis. Goroutines of the pool are
-// served in the order in which they came. The pool asks Redis for as many leases
-// as its goroutines wait for, up to its size.
+// Acquire borrows a lease. If none is idle it waits, until ctx ends, for the first that
+// is released in this process or granted by Redis. The goroutines of a pool are served
+// first come, first served. The pool requests as many leases from Redis as goroutines
+// wait for, up to its size.
 //
-// On success the caller has the loan and must release it. On failure it has
-// nothing. The error is ctx's (a *berth.WaitError), berth.ErrClosed after Close, or
-// one of Semaphore.Acquire: an error that ends a request of the pool ends the wait
-// of every goroutine that waited when that was sent, except that an eviction ends
-// one wait. While Redis does not answer, Acquire returns within 10 seconds, after
-// the request in flight and one more have failed; but when all leases of the pool
-// are lent, it waits for a loan to end.
+// On success the caller has the loan and must release it. On failure it has nothing.
+// The error is ctx's (a *berth.WaitError), berth.ErrClosed after Close, or one of
+// Semaphore.Acquire: an error that ends a request of the pool ends the wait of every
+// goroutine that already waited when the request was sent, except that an eviction ends
+// only one wait. While Redis does not answer, Acquire returns within 10 seconds, after
+// the request in flight and one more have failed; but if all leases of the pool are
+// lent, it waits for a loan to end.
 func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
 	if err := p.admit(ctx); err != nil {
 		return nil, err
@@ -145,14 +145,14 @@ func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
 	return newLoan(ctx, p, l), nil
 }
 
-// TryAcquire borrows an idle lease, or one that Redis has at once, unless another
+// TryAcquire borrows an idle lease, or one that Redis grants at once, unless another
 // goroutine of the pool waits. It returns within 2 seconds.
 //
-// On success the caller has the loan and must release it. On failure it has
-// nothing. The error is a *berth.BusyError (berth.ErrBusy) when no permit is free.
-// It is Redis's; or, when all leases of the pool are lent or somebody waits for
-// one, it is the pool's own, with the permits of the pool as InUse and Limit and the
-// goroutines that wait as Waiting. Other errors are as with Acquire.
+// On success the caller has the loan and must release it. On failure it has nothing.
+// The error is a *berth.BusyError (berth.ErrBusy) when no permit is free. Usually it
+// comes from Redis; but if all leases of the pool are lent or a goroutine waits for
+// one, the pool itself returns it, with the permits of the pool as InUse and Limit and
+// its waiting goroutines as Waiting. Other errors are those of Acquire.
 func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	if err := p.admit(ctx); err != nil {
 		return nil, err
@@ -183,10 +183,11 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	return newLoan(ctx, p, l), nil
 }
 
-// Do runs fn with a loan and releases it afterwards, also when fn panics. fn's
-// context is ctx's child, ends with cause berth.ErrLost when the lease is lost, and
-// carries the loan (FromContext). Do returns Acquire's error if fn was not run;
-// fn's error; or, if that is nil, Release's. It takes as long as these three do.
+// Do runs fn with a loan and releases the loan afterwards, even if fn panics. The
+// context of fn is a child of ctx, ends with cause berth.ErrLost when the lease is
+// lost, and carries the loan (FromContext). Do returns Acquire's error if fn was not
+// run; otherwise fn's error; or, if that is nil, Release's. It takes as long as these
+// three do.
 func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	loan, err := p.Acquire(ctx)
 	if err != nil {
@@ -204,12 +205,12 @@ func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	return err
 }
 
-// Close gives back the idle leases, ends all waits with berth.ErrClosed, and refuses
-// every later call. A lease that is lent is given back when its loan is released.
+// Close releases the idle leases, ends all waits with berth.ErrClosed, and refuses
+// every later call. A lease that is lent is released when its loan is.
 //
-// Close returns nil, always, and within 7 seconds, whatever Redis does: what Redis
-// did not take back until then, berth goes on to give back in the background. A
-// second Close waits for the first. The Client's Close ends its pools, too.
+// Close always returns nil, within 7 seconds, whatever Redis does: leases that are not
+// released by then are retried in the background. A second Close waits for the first.
+// The Client's Close also ends its pools.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.close()
@@ -218,7 +219,7 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// Stats is what a pool has at one moment.
+// Stats describes a pool at one moment.
 type Stats struct {
 	Leases   int // idle or lent
 	Idle     int // of these, not lent
@@ -226,7 +227,7 @@ type Stats struct {
 	Requests int // for more leases, at Redis
 }
 
-// Stats returns what the pool has now. It asks nobody.
+// Stats returns the pool's present state. It sends nothing.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,12 +11,12 @@ import (
 	"github.com/berth-go/berth/internal/clock"
 )
 
-// The goroutines that wait for a loan, and what the pool asks of Redis for them.
+// The goroutines that wait for a loan, and the pool's requests to Redis for them.
 // Pool.mu is held in all of this file, except where a function says that it takes
 // it.
 
-// linger is how long the pool keeps a request that nobody waits for any more:
-// goroutines that come and go within that time share it.
+// linger is how long the pool keeps a request for which no goroutine waits any more, so
+// that the next goroutine can use it.
 const linger = 10 * time.Millisecond
 
 // waiter is a goroutine that waits for a loan.
@@ -63,7 +63,7 @@ func (ws *waiters) pop() *waiter {
 	return w
 }
 
-// reuse takes back a waiter that is done. It needs no lock.
+// reuse keeps a waiter that is done for a later one. It needs no lock.
 func (ws *waiters) reuse(w *waiter) {
 	w.lease, w.err = nil, nil
 	ws.spare.Put(w)
@@ -93,7 +93,7 @@ func (p *Pool) room() int {
 	return p.size - p.leases - p.releasing - p.trying - len(p.requests) - p.canceling
 }
 
-// ask sends as many requests as there are waiters without one, and as there is room.
+// ask sends a request for each waiter that has none, as far as there is room.
 func (p *Pool) ask() {
 	if p.closed {
 		return
@@ -110,10 +110,10 @@ func (p *Pool) ask() {
 	}
 }
 
-// surplus returns how many requests more than waiters there are.
+// surplus returns how many more requests than waiters there are.
 func (p *Pool) surplus() int { return len(p.requests) - p.waiters.len() }
 
-// cancelLater sees to it that requests that nobody waits for do not stay in the queue.
+// cancelLater makes sure that surplus requests do not stay in the queue.
 func (p *Pool) cancelLater(now clock.Instant) {
 	if p.surplus() > 0 {
 		p.wakeBy(now.Add(linger))
@@ -131,7 +131,7 @@ func (p *Pool) cancel(n int) {
 	}
 }
 
-// answered takes what came of r. It takes mu.
+// answered handles the outcome of r. It takes mu.
 func (p *Pool) answered(r *request, l *pooledLease, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *Pool) answered(r *request, l *pooledLease, err error) {
 	p.ask()
 }
 
-// granted takes a lease that may come too late.
+// granted handles a grant, which may have come too late.
 func (p *Pool) granted(l *pooledLease) {
 	now := p.now()
 	p.add(now)
@@ -161,8 +161,8 @@ func (p *Pool) granted(l *pooledLease) {
 	p.lend(l, now)
 }
 
-// failed tells those who had come when r was sent; of an eviction, the first one.
-// Later ones have a request of their own, or get one now.
+// failed ends the waits that had begun when r was sent; for an eviction, only the first.
+// Later waiters have a request of their own, or get one now.
 func (p *Pool) failed(r *request, err error) {
 	for p.waiters.len() > 0 && p.waiters.all[0].number <= r.last {
 		p.waiters.pop().serve(nil, err)
@@ -172,8 +172,8 @@ func (p *Pool) failed(r *request, err error) {
 	}
 }
 
-// tried takes what came of a TryAcquire: its error, or that of a pool that was closed
-// meanwhile. It takes mu.
+// tried handles the outcome of a TryAcquire, and returns its error, or that of a pool
+// that was closed meanwhile. It takes mu.
 func (p *Pool) tried(l *pooledLease, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,31 +15,31 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-// DefaultNames is how many names metrics tell apart.
+// DefaultNames is how many names have metrics of their own.
 const DefaultNames = 200
 
 const (
 	// scrapeTimeout is how long a scrape waits for Redis.
 	scrapeTimeout = time.Second
-	// pace is that of the sampler which New makes.
+	// pace is the default pace of New's sampler.
 	pace = 5 * time.Second
-	// stale is the age from which a sample says nothing of now. Prometheus itself looks
-	// back as far.
+	// stale is the age from which a sample is not exported. Prometheus itself looks back
+	// as far.
 	stale = 5 * time.Minute
-	// believed is how long what the server has said of itself is taken for true.
+	// believed is how long an answer about the server is used.
 	believed = time.Minute
 )
 
 // Options configures a Collector.
 type Options struct {
-	// Names bounds how many names have metrics of their own; 0: DefaultNames. The others
-	// are counted together, as "_other". The busiest come first, and keep their place until
-	// nothing has gone on there for a quarter of an hour.
+	// Names bounds how many names have metrics of their own; 0 is DefaultNames. The others
+	// are counted together as "_other". The busiest names have their own, until they have
+	// been idle for a quarter of an hour.
 	Names int
 	// Group has patterns such as "api/*", for names that contain keys: the semaphores that
-	// one matches are counted together, under the pattern. The first that matches counts.
+	// match a pattern are counted together under it. The first matching pattern counts.
 	Group []string
-	// Watch says what the sampler of New looks at. Its pace is 5 s unless it says otherwise.
+	// Watch configures the sampler of New. The default of Every is 5 seconds here.
 	Watch berthwatch.Options
 }
 
@@ -56,7 +56,7 @@ type Collector struct {
 }
 
 // New returns a Collector with a sampler of its own, which works until Close. It fails with
-// ErrInvalid when a pattern is none.
+// berth.ErrInvalid when a pattern is malformed.
 func New(client *berth.Client, o Options) (*Collector, error) {
 	o.Watch.Leases = true
 	o.Watch.Every = cmp.Or(o.Watch.Every, pace)
@@ -76,9 +76,10 @@ func New(client *berth.Client, o Options) (*Collector, error) {
 	return c, nil
 }
 
-// NewCollector returns a Collector for a sampler that its caller runs, and in, from which
-// that has what it knows. The ages of leases are among the metrics if the sampler was made
-// with berthwatch.Options.Leases. It fails with ErrInvalid when a pattern is none.
+// NewCollector returns a Collector for a sampler that the caller runs; in is the Inspector
+// that the sampler uses. The ages of leases are among the metrics if the sampler was made
+// with berthwatch.Options.Leases. It fails with berth.ErrInvalid when a pattern is
+// malformed.
 func NewCollector(s *berthwatch.Sampler, in *berth.Inspector, o Options) (*Collector, error) {
 	if o.Names < 0 {
 		return nil, &berth.InvalidError{What: "number of names", Reason: fmt.Sprintf("%d is below 0", o.Names)}
@@ -94,10 +95,11 @@ func NewCollector(s *berthwatch.Sampler, in *berth.Inspector, o Options) (*Colle
 	}, nil
 }
 
-// Close ends the sampler that New made. What the Collector knows stays, and ages.
+// Close stops the sampler that New made. The Collector goes on exporting its last sample
+// until that is stale.
 func (c *Collector) Close() { c.end() }
 
-// Collect implements prometheus.Collector. It waits a second for Redis at most.
+// Collect implements prometheus.Collector. It waits for Redis for at most a second.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
@@ -138,8 +140,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// ask returns what the server says of itself, as it was a minute ago at most. A server that
-// is away is not asked.
+// ask returns what the server reports about itself, at most a minute old. It does not ask a
+// server that is unreachable.
 func (c *Collector) ask(ctx context.Context, away error) berth.Server {
 	if away == nil && time.Since(c.serverAt) >= believed {
 		// One that had no time to answer is asked again by the next scrape; without the

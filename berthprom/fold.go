@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// others is what names beyond the bound are counted under.
+	// others is the name under which those beyond the bound are counted.
 	others = "_other"
-	// sticky is how long a name keeps its place while nothing goes on there.
+	// sticky is how long an idle name keeps metrics of its own.
 	sticky = 15 * time.Minute
 )
 
-// series is what the metrics of one label are made of: one semaphore, or several.
+// series holds the values of one label's metrics: of one semaphore, or of several.
 type series struct {
 	inUse                                     bool // by anybody: there is a limit
 	limit, declared, permits, leases, waiting int
@@ -28,7 +28,7 @@ type series struct {
 	changes                                   float64
 }
 
-// busy is how much goes on.
+// busy tells how busy it is, for comparison.
 func (s *series) busy() int {
 	n := 2*s.waiting + s.permits
 	if s.paused || s.pinned {
@@ -37,7 +37,7 @@ func (s *series) busy() int {
 	return n
 }
 
-// merge adds what o counts, and keeps the worst of what cannot be added.
+// merge adds the counts of o, and keeps the worse of values that cannot be added.
 func (s *series) merge(o *series) {
 	s.inUse = s.inUse || o.inUse
 	s.limit += o.limit
@@ -59,7 +59,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// fold makes series of semaphores, no more than are wanted.
+// fold turns semaphores into a bounded number of series.
 type fold struct {
 	group []string
 	most  int
@@ -94,9 +94,9 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 	return all
 }
 
-// changed is by how much a count has grown. It begins again when the semaphore's keys have
-// gone. Sums must not fall when one of their semaphores does that: Prometheus would take all
-// that is left for new. So what has grown is added up here.
+// changed returns by how much a count has grown. A semaphore's count begins again when its
+// keys are gone. A sum must not fall then, because Prometheus would take all of it for new;
+// so the growth is added up here.
 func (f *fold) changed(name string, n int) float64 {
 	before, known := f.seen[name]
 	switch {
@@ -108,7 +108,7 @@ func (f *fold) changed(name string, n int) float64 {
 	return float64(n - before)
 }
 
-// bounded counts together what is beyond the bound.
+// bounded counts the series beyond the bound together.
 func (f *fold) bounded(found map[string]*series, now time.Time) map[string]*series {
 	rank := func(label string) int {
 		if at, ok := f.kept[label]; ok && now.Sub(at) < sticky {
@@ -135,7 +135,7 @@ func (f *fold) bounded(found map[string]*series, now time.Time) map[string]*seri
 	return all
 }
 
-// into returns the series of a label, which may be new.
+// into returns the series of a label, and makes it if it is new.
 func into(all map[string]*series, label string) *series {
 	if all[label] == nil {
 		all[label] = &series{}
@@ -143,7 +143,7 @@ func into(all map[string]*series, label string) *series {
 	return all[label]
 }
 
-// label is what a semaphore is counted under.
+// label is the label under which a semaphore is counted.
 func (f *fold) label(name string) string {
 	for _, pattern := range f.group {
 		if ok, _ := path.Match(flat(pattern), flat(name)); ok {
@@ -153,5 +153,5 @@ func (f *fold) label(name string) string {
 	return name
 }
 
-// flat hides the slashes, which are nothing special in a name, from path.Match.
+// flat hides slashes, which have no meaning in a name, from path.Match.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-// metric is one that is exported.
+// metric is a metric that is exported.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -36,7 +36,7 @@ func describe(kind prometheus.ValueType, name, help string, labels []string) met
 	return m
 }
 
-// nameLabel is that of berthotel, too, as Prometheus writes it.
+// nameLabel is also that of berthotel, as Prometheus writes it.
 const nameLabel = "berth_semaphore_name"
 
 // Of a semaphore, or of several that are counted together.
@@ -77,8 +77,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // sink is where metrics go.
 type sink chan<- prometheus.Metric
 
-// add sends a metric. What a server says of itself may be anything; Prometheus refuses a
-// whole scrape that is not UTF-8.
+// add sends a metric. A server may report anything about itself, and Prometheus refuses a
+// whole scrape if any of it is not UTF-8.
 func (out sink) add(m metric, value float64, labels ...string) {
 	for i, l := range labels {
 		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
@@ -86,7 +86,7 @@ func (out sink) add(m metric, value float64, labels ...string) {
 	out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
 }
 
-// series sends what there is to say of a label, as of a moment.
+// series sends the metrics of a label, as of at.
 func (out sink) series(label string, s *series, at time.Time) {
 	if s.inUse {
 		out.add(permitsLimit, float64(s.limit), label)

@@ -1,7 +1,6 @@
-// Package berthtest gives tests of programs that use berth a client, without a
-// Redis server: the store is embedded in the test's process. What can go wrong
-// in production can be made to happen: a lost lease, a Redis that is away or
-// slow, messages that do not arrive.
+// Package berthtest provides berth clients for tests, without a Redis server: the
+// store is embedded in the test's process. Tests can cause what goes wrong in
+// production: a lost lease, a Redis that is unreachable or slow, lost messages.
 //
 //	func TestWorker(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -13,11 +12,11 @@
 //		})
 //	}
 //
-// It works in a testing/synctest bubble, where leases of a day expire in no
-// time, and outside of one, on the real clock. In a bubble give New the bubble's
-// own t: goroutines and connections belong to the bubble and end with it.
+// It works in a testing/synctest bubble, where a lease of a day expires at once, and
+// outside of one, on the real clock. In a bubble, pass the bubble's own t to New:
+// goroutines and connections belong to the bubble and end with it.
 //
-// The embedded store runs the same scripts as a real server and keeps its
-// promises about leases, queues and hand-offs. It is no Redis Cluster, it evicts
-// nothing, and it says nothing about speed.
+// The embedded store runs the same scripts as a real server, with the same guarantees
+// about leases, queues and hand-offs. It is not a Redis Cluster, it never evicts keys,
+// and its speed tells nothing about a server's.
 package berthtest

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// Down takes Redis away: connections break, and new ones are refused until Up.
-// What it stores is kept, and leases expire in the meantime as they would.
+// Down makes Redis unreachable: connections break, and new ones are refused until Up.
+// The store keeps its data, and leases expire meanwhile as usual.
 func (s *Store) Down() {
 	s.mu.Lock()
 	s.down, s.wasDown = true, true
@@ -30,15 +30,14 @@ func (s *Store) Up() {
 	s.faults.Up()
 }
 
-// Slow makes every command reach the store d later than it was sent, those
-// under way included; 0 ends it, and what is under way arrives at once. Messages
-// are not delayed. With a d above all time-outs, Redis hangs instead of being
-// away: it accepts connections, and does not answer.
+// Slow makes every command reach the store d after it was sent, including commands that
+// are already under way; 0 ends that, and delivers them at once. Messages are not
+// delayed. With a d above all time-outs Redis seems to hang: it accepts connections and
+// does not answer.
 func (s *Store) Slow(d time.Duration) { s.pace.set(d) }
 
-// DropMessages loses (true) what is published from now on, or no longer (false).
-// Clients then hear of a hand-off by their heartbeat and of an eviction by their
-// next renewal.
+// DropMessages sets whether published messages are lost from now on. Clients then learn
+// of a hand-off by their next heartbeat and of an eviction by their next renewal.
 func (s *Store) DropMessages(drop bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,11 +50,11 @@ func (s *Store) DropMessages(drop bool) {
 	}
 }
 
-// Lose ends a lease as if it had not been renewed in time: its permits are given
-// to the next in line at once, and its holder is told. When Lose returns the
-// lease's context has ended with a *berth.LostError of reason LostExpired; with
-// Redis away or slow, that happens only when the holder gets to know. A lease
-// that is over already fails the test.
+// Lose ends a lease as if it had not been renewed in time: its permits are granted to
+// the next waiter at once, and its holder is told. When Lose returns, the lease's
+// context has ended with a *berth.LostError of reason LostExpired; after Down or Slow,
+// it ends only when the holder learns of it. Lose fails the test if the lease is already
+// over.
 func (s *Store) Lose(lease *berth.Lease) {
 	if err := s.expire(lease); err != nil {
 		s.fail("berthtest: Lose: %v", err)
@@ -67,10 +66,9 @@ func (s *Store) Lose(lease *berth.Lease) {
 	}
 }
 
-// Evict takes a lease away as an operator does who does not ask first: its
-// permits go to the next in line at once, and the holder's context ends with
-// berth.ErrEvicted when the message arrives. A lease that is over already fails
-// the test.
+// Evict evicts a lease as Inspector.ForceEvict does: its permits are granted to the next
+// waiter at once, and the context of its holder ends with berth.ErrEvicted when the
+// message arrives. Evict fails the test if the lease is already over.
 func (s *Store) Evict(lease *berth.Lease) {
 	if err := s.apply(lease, protocol.Op{Verb: protocol.Evict, ID: lease.ID(), Flag: true}); err != nil {
 		s.fail("berthtest: Evict: %v", err)
@@ -89,7 +87,7 @@ func (s *Store) reachable() bool {
 	return !s.down && s.pace.get() == 0
 }
 
-// expire has the lease last for a millisecond from now on, and the store notice.
+// expire shortens the lease to a millisecond, and makes the store remove it then.
 func (s *Store) expire(lease *berth.Lease) error {
 	const least = time.Millisecond
 	if err := s.apply(lease, protocol.Op{Verb: protocol.Renew, ID: lease.ID(), TTL: least}); err != nil {
@@ -109,7 +107,7 @@ func (s *Store) apply(lease *berth.Lease, op protocol.Op) error {
 	return err
 }
 
-// keeperOf finds under which prefix the store keeps the lease; nil: it does not.
+// keeperOf returns the protocol store for the prefix under which the lease is; nil: there is none.
 func (s *Store) keeperOf(lease *berth.Lease) *protocol.Store {
 	for _, key := range s.mini.Keys() {
 		prefix, ok := strings.CutSuffix(key, ":{"+lease.Name()+"}")

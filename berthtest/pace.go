@@ -9,7 +9,7 @@ import (
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// pace is how slow the way to the store is.
+// pace is the delay of commands to the store.
 type pace struct {
 	mu      sync.Mutex
 	delay   time.Duration // guarded by mu
@@ -37,7 +37,7 @@ func (p *pace) now() (time.Duration, <-chan struct{}) {
 	return p.delay, p.changed
 }
 
-// dialer returns a dialer whose connections keep p.
+// dialer returns a dialer whose connections have the delay of p.
 func (p *pace) dialer(dial redistest.DialFunc) redistest.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -117,7 +117,7 @@ func (c *slowConn) carry() {
 	}
 }
 
-// wait returns when what was sent then is due; false: the connection was closed.
+// wait returns when what was sent at sent is due; false: the connection was closed.
 func (c *slowConn) wait(sent time.Time) bool {
 	for {
 		delay, changed := c.pace.now()

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// Store is an embedded Redis with a network in front of it that fails on
-// command. It is safe for concurrent use.
+// Store is an embedded Redis behind a network whose faults a test controls. It is safe
+// for concurrent use.
 type Store struct {
 	fail   func(format string, args ...any)
 	mini   *miniredis.Miniredis
@@ -33,9 +33,9 @@ type Store struct {
 	drop     *redistest.Injection // guarded by mu
 }
 
-// New returns a store that lasts as long as the test. Its clients, and what they
-// hold, are closed when the test ends; in a synctest bubble that is before the
-// bubble ends, provided that t is the bubble's.
+// New returns a store that lasts as long as the test. At the end of the test, berth
+// closes its clients and releases their leases; in a synctest bubble that happens before
+// the bubble ends, provided that t is the bubble's.
 func New(t testing.TB) *Store {
 	t.Helper()
 	s := Start()
@@ -44,8 +44,8 @@ func New(t testing.TB) *Store {
 	return s
 }
 
-// Start returns a store that lasts until Close: for an Example or a TestMain,
-// which have no testing.TB. Where New would fail the test, it panics.
+// Start returns a store that lasts until Close, for an Example or a TestMain, which have
+// no testing.TB. It panics where New would fail the test.
 func Start() *Store {
 	s := &Store{fail: panicf, mini: miniredis.NewMiniRedis(), pace: newPace()}
 	s.mini.ClockTTL(true)
@@ -57,7 +57,7 @@ func Start() *Store {
 	return s
 }
 
-// scope ends what belongs to the store together with the store.
+// scope ties the life of its parts to the store's.
 type scope struct {
 	testing.TB
 
@@ -83,8 +83,8 @@ func (s *Store) dial(dialer redistest.DialFunc) *redis.Client {
 	return rdb
 }
 
-// Close ends the store and all its clients, and releases what they hold. New
-// does it by itself. Closing twice does nothing.
+// Close closes the store and all its clients, and releases their leases. A store of New
+// is closed at the end of its test. A second Close does nothing.
 func (s *Store) Close() {
 	s.Slow(0)
 	s.Up()
@@ -115,8 +115,8 @@ func inBubble() (yes bool) {
 	return true
 }
 
-// Client returns a new client on the store, as another process would have one.
-// It is closed with the store. Options that are out of bounds fail the test.
+// Client returns a new client of the store, which acts as another process. It is closed
+// with the store. Invalid options fail the test.
 func (s *Store) Client(opts ...berth.ClientOption) *berth.Client {
 	client, err := berth.New(s.rdb, opts...)
 	if err != nil {
@@ -127,7 +127,6 @@ func (s *Store) Client(opts ...berth.ClientOption) *berth.Client {
 	return client
 }
 
-// Redis returns a Redis client on the store, subject to the same faults: for
-// code that makes its own berth.Client, and for looking at keys. It is closed
-// with the store.
+// Redis returns a Redis client of the store, subject to the same faults: for code that
+// makes its own berth.Client, and for looking at keys. It is closed with the store.
 func (s *Store) Redis() *redis.Client { return s.rdb }

@@ -10,20 +10,20 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// Action is something that an operator does to a semaphore, in the words of the command
+// Action is a change that an operator makes to a semaphore, in the words of the command
 // line.
 type Action struct {
 	Verb  string // pause, resume, pin, unpin, resize, evict or purge
 	Name  string
 	Limit int    // pin, resize
 	ID    string // evict: of the lease or request
-	Who   string // evict: whose that is
+	Who   string // evict: who holds or waits with it
 	Force bool   // evict
 
 	Reason string
 }
 
-// Do does it, as in, an Inspector that Because returned, is told to record it.
+// Do makes the change through in. To record it, pass an Inspector that Because returned.
 func (a Action) Do(ctx context.Context, in *berth.Inspector) error {
 	switch a.Verb {
 	case "pause":
@@ -47,7 +47,7 @@ func (a Action) Do(ctx context.Context, in *berth.Inspector) error {
 	return &berth.InvalidError{What: "verb", Reason: fmt.Sprintf("%.20q is none", a.Verb)}
 }
 
-// Args are the arguments of the berth command that does the same.
+// Args returns the arguments of the berth command that makes the same change.
 func (a Action) Args() []string {
 	args := []string{a.Verb}
 	if a.Force {
@@ -69,10 +69,10 @@ func (a Action) Args() []string {
 	return args
 }
 
-// shellSafe is what no shell takes for anything but a word.
+// shellSafe matches what every shell takes for a plain word.
 var shellSafe = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
 
-// Quote joins words for a shell.
+// Quote joins words into a command line for a shell.
 func Quote(words []string) string {
 	var out []string
 	for _, w := range words {
@@ -84,32 +84,32 @@ func Quote(words []string) string {
 	return strings.Join(out, " ")
 }
 
-// WantsName tells whether the name is to be typed before, because what it does to people
-// cannot be undone.
+// WantsName reports whether the operator must type the semaphore's name to confirm, because
+// the effect on holders cannot be undone.
 func (a Action) WantsName() bool { return a.Force || a.Verb == "purge" }
 
-// Effect says in sentences what it does to people.
+// Effect describes, in sentences, what the action does to holders and waiters.
 func (a Action) Effect() []string {
 	switch {
 	case a.Verb == "pause":
-		return []string{"Nothing is granted any more until \"berth resume\". Who holds, keeps; the queue stays."}
+		return []string{"No more permits are granted until \"berth resume\". Holders keep theirs, and waiters their places."}
 	case a.Verb == "resume":
 		return []string{"Permits are granted again, at once to those who wait."}
 	case a.Verb == "pin":
-		return []string{"This limit wins over what programs declare, until \"berth unpin\". 0 grants nothing any more. Who holds, keeps."}
+		return []string{"This limit overrides what programs declare, until \"berth unpin\". With 0 nothing is granted. Holders keep their permits."}
 	case a.Verb == "unpin":
-		return []string{"The limit that programs declare counts again."}
+		return []string{"The limit that programs declare is in force again."}
 	case a.Verb == "resize":
-		return []string{"This limit counts until the next program declares its own. Who holds, keeps."}
+		return []string{"This limit is in force until the next program declares another. Holders keep their permits."}
 	case a.Verb == "purge":
 		return []string{
 			"Everything is forgotten: leases, queue, pin and pause.",
-			"Holders hear of it at the latest when they renew: until then more than the limit may be at work.",
+			"Holders learn of it when they renew, at the latest: until then the limit can be exceeded.",
 		}
 	case a.Force:
 		return []string{
 			"It goes to: " + a.Who,
-			"Its permits are free AT ONCE, whether or not it has stopped: for a time more than the limit may be at work.",
+			"Its permits are free AT ONCE, whether or not it has stopped: for a time the limit can be exceeded.",
 		}
 	}
 	return []string{"It goes to: " + a.Who, "It is told to stop. Its permits are free when it does, or when its lease runs out."}

@@ -8,39 +8,39 @@ import (
 )
 
 const (
-	// glance is how long a semaphore is read in full after somebody has asked for it.
+	// glance is how long a semaphore is read in full after a call of Detail.
 	glance = 10 * time.Second
-	// mostDetails bounds how many are remembered in full.
+	// mostDetails bounds how many semaphores are remembered in full.
 	mostDetails = 64
 )
 
-// Detail is one semaphore in full.
+// Detail describes one semaphore in full.
 type Detail struct {
-	State *berth.State // with its records; nil: not read yet. It is not changed any more
+	State *berth.State // with its records; nil: not read yet. It is never changed
 	At    time.Time    // of State
-	Err   error        // why State is not, or no longer, up to date; with ErrNotFound it is idle
-	Why   []string     // who has paused or pinned it
+	Err   error        // why State is not up to date; with ErrNotFound the semaphore is idle
+	Why   []string     // who paused or pinned it, and why
 }
 
-// closeUp is what the sampler keeps of a semaphore that somebody looks at.
+// closeUp is what the sampler keeps of a semaphore that is looked at.
 type closeUp struct {
 	Detail
 	looked time.Time // last
 	next   time.Time // when it is to be read again
-	wanted int       // counts what makes all that was read before old
-	tried  int       // wanted, when the last attempt was begun
+	wanted int       // grows when what was read becomes outdated
+	tried  int       // wanted, when the last attempt began
 }
 
-// Detail returns what is known of a semaphore with its holders and waiters, and has it
-// read for 10 seconds. It never waits for Redis. Many can be read at the same time: all
-// of them together take half of the sampler's share.
+// Detail returns what is known of a semaphore with its holders and waiters, and keeps the
+// sampler reading it for 10 seconds. It never waits for Redis. All semaphores that are read
+// in full together take half of the sampler's share of the server's time.
 func (s *Sampler) Detail(name string) Detail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closeUp(name).Detail
 }
 
-// closeUp notes that somebody looks at a semaphore. s.mu is held.
+// closeUp notes that a semaphore is looked at. s.mu is held.
 func (s *Sampler) closeUp(name string) *closeUp {
 	now := time.Now()
 	c := s.details[name]
@@ -49,7 +49,7 @@ func (s *Sampler) closeUp(name string) *closeUp {
 		c = &closeUp{}
 		s.details[name] = c
 	}
-	if now.Sub(c.looked) > glance { // nobody has looked: what is known is old
+	if now.Sub(c.looked) > glance { // it was not read meanwhile
 		c.wanted, c.next = c.wanted+1, now
 		signal(s.kick)
 	}
@@ -58,8 +58,8 @@ func (s *Sampler) closeUp(name string) *closeUp {
 	return c
 }
 
-// makeRoom forgets what nobody has looked at for a while, and whatever it takes for one
-// more. s.mu is held.
+// makeRoom forgets what was not looked at for a while, and makes room for one more. s.mu is
+// held.
 func (s *Sampler) makeRoom(now time.Time) {
 	oldest := ""
 	for name, c := range s.details {
@@ -74,8 +74,8 @@ func (s *Sampler) makeRoom(now time.Time) {
 	}
 }
 
-// Refresh has a semaphore read again as soon as the sampler's share allows, because it
-// was changed.
+// Refresh makes the sampler read a semaphore again as soon as its share allows. Call it
+// after a change.
 func (s *Sampler) Refresh(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,9 +85,9 @@ func (s *Sampler) Refresh(name string) {
 	signal(s.kick)
 }
 
-// Wait waits until there is a picture of all semaphores that was taken since the sampler
-// woke up, and of name, unless that is "", one since it was last changed or nobody looked
-// at it; or until it turns out that there will be none, or ctx ends.
+// Wait waits until there is a sample of all semaphores that was taken since the sampler
+// woke up and, unless name is "", a Detail of name that is up to date. It returns earlier if
+// an attempt to read them failed, or ctx ends.
 func (s *Sampler) Wait(ctx context.Context, name string) {
 	for {
 		s.mu.Lock()
@@ -111,7 +111,7 @@ func (s *Sampler) Wait(ctx context.Context, name string) {
 	}
 }
 
-// tell wakes those who wait for news. s.mu is held.
+// tell wakes the callers of Wait. s.mu is held.
 func (s *Sampler) tell() {
 	close(s.news)
 	s.news = make(chan struct{})
@@ -124,7 +124,7 @@ func (s *Sampler) due() (name string, at time.Time) {
 	for n, c := range s.details {
 		next := c.next
 		if c.tried != c.wanted {
-			next = time.Time{} // somebody waits for it
+			next = time.Time{} // a Wait may depend on it
 		}
 		if time.Since(c.looked) <= glance && (name == "" || next.Before(at)) {
 			name, at = n, next
@@ -133,7 +133,7 @@ func (s *Sampler) due() (name string, at time.Time) {
 	return name, at
 }
 
-// wanted is how often what was read of a semaphore has become old.
+// wanted returns how often what was read of a semaphore has become outdated.
 func (s *Sampler) wanted(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *Sampler) wanted(name string) int {
 	return 0
 }
 
-// detail reads one semaphore with its records, and returns what that cost.
+// detail reads one semaphore with its records, and returns the cost.
 func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	begun, wanted := time.Now(), s.wanted(name)
 	var state *berth.State

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	mostEvents = 500             // that are remembered
-	afterFlood = 5 * time.Minute // until it is tried again
-	afterBreak = time.Second     // the same where the connection broke
+	mostEvents = 500             // how many are remembered
+	afterFlood = 5 * time.Minute // the pause after ErrFlood
+	afterBreak = time.Second     // the pause after other errors
 )
 
-// Event is an event and when it was heard.
+// Event is an event and when it was received.
 type Event struct {
 	berth.Event
 	At time.Time
 }
 
-// Feed is what was heard.
+// Feed is what the sampler knows of events.
 type Feed struct {
 	Listening bool
-	Err       error                   // why nothing is heard
+	Err       error                   // why no events come
 	Last      []Event                 // the newest last
 	Counts    map[berth.EventKind]int // since the sampler began, as far as it listened
 }
 
-// listen hears events until ctx ends, or until there is no use in trying again.
+// listen receives events until ctx ends, or an error shows that retrying is useless.
 func (s *Sampler) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := s.in.Listen(ctx, s.hear)
@@ -49,7 +49,7 @@ func (s *Sampler) listen(ctx context.Context) {
 	}
 }
 
-// hear takes an event. One of a semaphore that the search has not found yet finds it.
+// hear handles an event. If the search has not found its semaphore yet, the event adds it.
 func (s *Sampler) hear(e berth.Event) {
 	if e.Kind == berth.EventListening {
 		s.mu.Lock()

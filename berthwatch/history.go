@@ -8,15 +8,15 @@ import (
 
 const (
 	// mostPoints is how many points a ring has, and mostHistories how many semaphores
-	// have a history of two rings: with 32 bytes a point, 20 MB.
+	// have a history, which is two rings. With 32 bytes a point that is 20 MB.
 	mostPoints    = 300
 	mostHistories = 1000
-	// coarse is the time from one point to the next in the second ring, which so goes
-	// back for an hour.
+	// coarse is the time between two points in the second ring, which goes back for an
+	// hour.
 	coarse = 12 * time.Second
 )
 
-// Point is one moment of a semaphore.
+// Point is the state of a semaphore at one moment.
 type Point struct {
 	At           int64 `json:"at_ms"` // Unix time, ms
 	InUse        int32 `json:"in_use"`
@@ -26,7 +26,7 @@ type Point struct {
 	LimitChanges int32 `json:"limit_changes"` // until then
 }
 
-// track is what is remembered of one semaphore.
+// track is the history of one semaphore.
 type track struct {
 	found      int // in which round of the search it was last found
 	fine, wide ring
@@ -47,7 +47,7 @@ func (r *ring) add(p Point) {
 	r.next = (r.next + 1) % mostPoints
 }
 
-// newest is the last point that was added; nil: there is none.
+// newest returns the last point that was added, or nil.
 func (r *ring) newest() *Point {
 	if len(r.points) == 0 {
 		return nil
@@ -65,7 +65,7 @@ func (r *ring) between(from, to int64, points []Point) []Point {
 	return points
 }
 
-// add remembers a point: as it is, and for longer the peaks of a while.
+// add remembers a point in the fine ring, and the peaks of each interval in the wide one.
 func (t *track) add(p Point) {
 	t.fine.add(p)
 	last := t.wide.newest()
@@ -77,7 +77,7 @@ func (t *track) add(p Point) {
 	last.Limit, last.LimitChanges = p.Limit, p.LimitChanges
 }
 
-// remember adds a point to the history of each of the busiest. s.mu is held.
+// remember adds a point to the histories of the busiest semaphores. s.mu is held.
 func (s *Sampler) remember(rows []Row) {
 	if len(rows) > mostHistories {
 		rows = slices.Clone(rows)
@@ -99,8 +99,8 @@ func (s *Sampler) remember(rows []Row) {
 	}
 }
 
-// History returns the points of a semaphore since a moment, the oldest first: each sample
-// of the last five minutes or so, and the peaks of 12 seconds each in the hour before.
+// History returns the points of a semaphore since a moment, the oldest first: every sample
+// of about the last five minutes, and for the hour before the peaks of each 12 seconds.
 func (s *Sampler) History(name string, since time.Time) []Point {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +112,8 @@ func (s *Sampler) History(name string, since time.Time) []Point {
 	return t.fine.between(max(from, first), math.MaxInt64, t.wide.between(from, first, nil))
 }
 
-// LimitChanges returns how often the limit of a semaphore has changed since a moment, as far
-// back as its history goes.
+// LimitChanges returns how often the limit of a semaphore has changed since a moment, as
+// far as its history goes back.
 func (s *Sampler) LimitChanges(name string, since time.Time) int {
 	points := s.History(name, since)
 	if len(points) == 0 {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// seldom is in one of how many samples the leases are read, too.
+	// seldom is how many samples there are for one in which leases are read, too.
 	seldom = 10
-	// mostLeases is how many a semaphore may have to be among those.
+	// mostLeases is how many leases a semaphore may have for them to be read.
 	mostLeases = 500
 )
 
 // ages is what is known of a semaphore's leases.
 type ages struct{ oldest, ceiling time.Time }
 
-// leases reads, in one sample of about ten, the leases of those semaphores that do not have too
-// many, puts what was last read into the rows, and returns what it cost.
+// leases reads, in one sample of about ten, the leases of semaphores with up to mostLeases.
+// It puts the last result into the rows, and returns the cost.
 func (s *Sampler) leases(ctx context.Context, rows []Row) (cost time.Duration, err error) {
 	s.mu.Lock()
 	known := s.ages
@@ -66,7 +66,7 @@ func (s *Sampler) readLeases(ctx context.Context, rows []Row) (read map[string]a
 	return read, cost, err
 }
 
-// agesOf leaves out what has run out: nobody holds that.
+// agesOf leaves out expired leases, which have no holder any more.
 func agesOf(leases []berth.Holder) (a ages) {
 	now := time.Now()
 	for _, l := range leases {

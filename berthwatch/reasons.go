@@ -8,14 +8,14 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// Reasons are who has paused and pinned what, as far as the audit tells.
+// Reasons tell who paused and pinned semaphores, as far as the audit goes back.
 type Reasons map[string]settings
 
 // settings are the last entries about a semaphore's pause and pin.
 type settings struct{ pause, pin *berth.Audited }
 
-// ReasonsIn returns what an audit tells, which Inspector.Audit reads. What cannot be read
-// it does not have: the user may not have the right.
+// ReasonsIn collects the reasons from an audit, as Inspector.Audit yields it. It stops at an
+// error, for example when the user may not read the audit.
 func ReasonsIn(audit iter.Seq2[berth.Audited, error]) Reasons {
 	all := Reasons{}
 	for e, err := range audit {
@@ -45,18 +45,18 @@ func ReasonsIn(audit iter.Seq2[berth.Audited, error]) Reasons {
 	return all
 }
 
-// Pause is who has paused it, when and why, as in "paused by ann@ops-1 14:02: migration";
-// "paused" where that is not known.
+// Pause tells who paused a semaphore, when and why, as in "paused by ann@ops-1 14:02:
+// migration"; only "paused" if that is not known.
 func (r Reasons) Pause(name string) string {
 	return sentence("paused", "pause", r[name].pause)
 }
 
-// Pin is the same for a pin.
+// Pin tells the same about a pin.
 func (r Reasons) Pin(name string) string {
 	return sentence("pinned", "pin", r[name].pin)
 }
 
-// remembered is how long what the audit says is taken for the latest.
+// remembered is how long reasons are used before the audit is read again.
 const remembered = 10 * time.Second
 
 // whys are the reasons for what operators have set.

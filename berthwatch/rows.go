@@ -13,8 +13,8 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// Orders are the ways to sort rows, the usual one first. What is more comes first, and
-// after that the name.
+// Orders are the ways to sort rows, the default first. Larger values come first; equal ones
+// are sorted by name.
 var Orders = []string{"waiting", "oldest wait", "use", "next expiry", "name"}
 
 var orders = map[string]func(a, b *Row) int{
@@ -55,7 +55,7 @@ func Sort(rows []Row, order string, reverse bool) {
 	})
 }
 
-// Match tells whether a filter, a part of a name or a pattern, lets a name through.
+// Match reports whether a name matches a filter, which is a part of a name or a pattern.
 func Match(name, filter string) bool {
 	name, filter = strings.ToLower(name), strings.ToLower(filter)
 	if strings.ContainsAny(filter, "*?[") {
@@ -66,7 +66,7 @@ func Match(name, filter string) bool {
 	return strings.Contains(name, filter)
 }
 
-// States are the words for what is not as usual with a semaphore.
+// States returns the words for what is unusual about a semaphore.
 func (r *Row) States() []string {
 	var corrupt *berth.CorruptError
 	switch {
@@ -97,7 +97,7 @@ func (r *Row) States() []string {
 	return all
 }
 
-// Blocked says in a sentence why the first in the queue waits, and who has held longest.
+// Blocked tells in a sentence why the first in the queue waits, and who has held longest.
 func Blocked(s *berth.State) string {
 	if len(s.Queue) == 0 {
 		return "Nobody waits."
@@ -109,7 +109,7 @@ func Blocked(s *berth.State) string {
 	return text + "."
 }
 
-// WaitsFor is what the waiter at a place of the queue waits for.
+// WaitsFor tells what the waiter at a place of the queue waits for.
 func WaitsFor(s *berth.State, place int) string {
 	w := s.Queue[place]
 	free := s.Limit - s.InUse
@@ -130,7 +130,7 @@ func WaitsFor(s *berth.State, place int) string {
 	return text + " of " + words.Plural(len(s.Leases), "holder")
 }
 
-// Longest is the holder who has held longest; nil: there is none.
+// Longest returns the holder who has held longest, or nil.
 func Longest(s *berth.State) (longest *berth.Holder) {
 	for i := range s.Leases {
 		if longest == nil || s.Leases[i].Held > longest.Held {
@@ -140,7 +140,7 @@ func Longest(s *berth.State) (longest *berth.Holder) {
 	return longest
 }
 
-// Person is who holds or waits, as in "sync (web-3:4711)".
+// Person describes a holder or waiter, as in "sync (web-3:4711)".
 func Person(label, host string, pid int) string {
 	where := words.Clean(fmt.Sprintf("%s:%d", host, pid))
 	if label == "" {

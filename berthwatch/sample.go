@@ -7,13 +7,13 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// Sample is a View as JSON: a line of "berth top --json".
+// Sample is the JSON form of a View: a line of "berth top --json".
 type Sample struct {
 	At         time.Time       `json:"at"`
 	Cost       float64         `json:"cost_ms"` // of the server's time, at most
 	Semaphores []berth.Summary `json:"semaphores"`
 	Damaged    []Damaged       `json:"damaged"`
-	Error      string          `json:"error,omitempty"` // why this is not up to date
+	Error      string          `json:"error,omitempty"` // why the sample is not up to date
 }
 
 // Damaged is a semaphore that cannot be read.
@@ -23,7 +23,7 @@ type Damaged struct {
 	Error string `json:"error"`
 }
 
-// Sample returns what is known in v. Idle ones are left out.
+// Sample returns the JSON form of v, without idle semaphores.
 func (v *View) Sample() Sample {
 	s := Sample{At: v.At.UTC(), Cost: float64(v.Cost.Microseconds()) / 1000, Semaphores: []berth.Summary{}, Damaged: []Damaged{}}
 	for _, r := range v.Rows {

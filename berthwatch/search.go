@@ -34,8 +34,8 @@ func (s *Sampler) search(ctx context.Context) {
 	}
 }
 
-// walk goes once through all names, and drops those that it has not met, nor the walk
-// before it.
+// walk goes once through all names, and drops those that neither it nor the walk before it
+// has found.
 func (s *Sampler) walk(ctx context.Context, round int) error {
 	begun, dropped := time.Now(), 0
 	for cursor := ""; ; {
@@ -71,7 +71,7 @@ func (s *Sampler) walk(ctx context.Context, round int) error {
 	return nil
 }
 
-// add has names looked at, as far as there is room, and returns how many are not.
+// add adds names to those that are sampled, and returns how many it had no room for.
 func (s *Sampler) add(names []string, round int) (dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

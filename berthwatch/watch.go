@@ -1,6 +1,6 @@
-// Package berthwatch keeps a picture of many semaphores for those who look at them, such
-// as "berth top", dashboards and exporters of metrics: however many look, Redis is asked
-// once, at most for 2 % of its time, and not at all when nobody looks. It writes nothing.
+// Package berthwatch samples many semaphores for live views such as "berth top", dashboards
+// and exporters of metrics. However many views there are, Redis is asked once, for at most
+// 2 % of its time, and not at all when nobody looks. It writes nothing to Redis.
 //
 //	sampler := berthwatch.New(client.Inspector(), berthwatch.Options{})
 //	go sampler.Run(ctx)
@@ -19,47 +19,47 @@ import (
 )
 
 const (
-	// share is which part of the server's time sampling may take: one in share. Finding
-	// names may take as much again.
+	// share bounds sampling to 1/share of the server's time. The search for names may take
+	// as much again.
 	share = 50
 	// idle is how long after the last look the sampler goes to sleep.
 	idle = time.Minute
-	// mostNames bounds how many semaphores are looked at.
+	// mostNames bounds how many semaphores are sampled.
 	mostNames = 20000
 )
 
-// Options says what a Sampler looks at.
+// Options configures a Sampler.
 type Options struct {
-	Names []string      // of the semaphores; none: all that are found
-	Every time.Duration // the pace while that is cheap enough; 0: a second
-	// Leases has the leases read, too, in one sample of about ten, for Row.Oldest and Ceiling.
+	Names []string      // the semaphores to sample; none: all that are found
+	Every time.Duration // between samples, or longer if they are expensive; 0: a second
+	// Leases makes one sample of about ten read leases, too, for Row.Oldest and Ceiling.
 	Leases bool
 }
 
-// Row is one semaphore.
+// Row describes one semaphore.
 type Row struct {
 	berth.Summary
-	Idle bool  // nobody holds or waits, and nothing is pinned: the rest is 0
-	Err  error // it is damaged, or of a newer layout: the rest is 0
+	Idle bool  // it has no holder and no waiter and is not pinned: the numbers are 0
+	Err  error // it is damaged, or of a newer layout: the numbers are 0
 
-	// With Options.Leases, and up to 500 holders. Zero: there is none, or it is not known.
+	// Only with Options.Leases and up to 500 holders. Zero: there is none, or it is unknown.
 	Oldest  time.Time // since when its oldest lease is held
-	Ceiling time.Time // when the next lease comes to its MaxHold
+	Ceiling time.Time // when the first lease reaches its MaxHold
 }
 
-// View is what is known. It is not changed any more.
+// View is what the sampler knows at one moment. It is never changed.
 type View struct {
 	Rows    []Row     // by name
 	At      time.Time // of Rows; zero: there are none yet
-	Whole   bool      // Rows are those of all names, as far as a search can tell
+	Whole   bool      // Rows has all names, as far as a search can tell
 	Err     error     // of the last attempt, if that failed
 	Cost    time.Duration
 	Pace    time.Duration // between samples
-	Found   bool          // the search for names has been through once
-	Search  time.Duration // what the last search took, with its pauses
-	Dropped int           // names above those that are looked at
+	Found   bool          // the search for names has been completed once
+	Search  time.Duration // how long the last search took, with its pauses
+	Dropped int           // names for which there was no room
 
-	SearchErr error // why the last search found no names, or not all
+	SearchErr error // why the last search did not find all names
 
 	Events Feed
 }
@@ -70,7 +70,7 @@ type Sampler struct {
 	cfg   Options
 	wake  chan struct{} // capacity 1: somebody looks
 	kick  chan struct{} // capacity 1: a semaphore is to be read in full
-	first chan struct{} // capacity 1: the search has been through once
+	first chan struct{} // capacity 1: the first search is complete
 
 	mu      sync.Mutex
 	view    View
@@ -78,7 +78,7 @@ type Sampler struct {
 	awake   bool
 	fresh   bool                // it has sampled since it woke up
 	news    chan struct{}       // closed at the next attempt to read anything
-	names   map[string]*track   // what is looked at
+	names   map[string]*track   // what is sampled
 	details map[string]*closeUp // what is read in full
 	dropped int
 	round   int // of the search
@@ -106,7 +106,7 @@ func New(in *berth.Inspector, o Options) *Sampler {
 	return s
 }
 
-// Look returns what is known, and keeps the sampler awake for a minute. It never waits
+// Look returns the present View, and keeps the sampler awake for a minute. It never waits
 // for Redis.
 func (s *Sampler) Look() View {
 	s.mu.Lock()
@@ -142,7 +142,7 @@ func (s *Sampler) Run(ctx context.Context) {
 	}
 }
 
-// Once finds all names, and samples them once.
+// Once finds all names and samples them once, without Run.
 func (s *Sampler) Once(ctx context.Context) (View, error) {
 	for cursor := ""; len(s.cfg.Names) == 0; {
 		names, next, err := s.in.Names(ctx, cursor, step)
@@ -165,7 +165,7 @@ func (s *Sampler) idle() bool {
 	return time.Since(s.looked) >= idle
 }
 
-// sample samples until ctx ends or nobody has looked for a while.
+// sample samples until ctx ends, or there was no look for a while.
 func (s *Sampler) sample(ctx context.Context) {
 	s.rouse(true)
 	defer s.rouse(false)
@@ -175,7 +175,7 @@ func (s *Sampler) sample(ctx context.Context) {
 		among, next := time.Duration(share), nextList
 		name, due := s.due()
 		if due = later(due, nextDetail); name != "" {
-			among *= 2 // the list and the details have half each of what is allowed
+			among *= 2 // the list and the details get half of the share each
 		}
 		inFull := name != "" && due.Before(nextList)
 		if inFull {
@@ -198,7 +198,7 @@ func (s *Sampler) sample(ctx context.Context) {
 	}
 }
 
-// rouse notes whether the sampler is awake.
+// rouse sets whether the sampler is awake.
 func (s *Sampler) rouse(awake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,12 +212,12 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// paced is the time from one beginning to the next of what costs so much.
+// paced returns the time from one sample of this cost to the next.
 func (s *Sampler) paced(cost, among time.Duration) time.Duration {
 	return max(s.cfg.Every, among*cost) //nolint:durationcheck // among is a number
 }
 
-// list samples all semaphores, and returns what that cost.
+// list samples all semaphores, and returns the cost.
 func (s *Sampler) list(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	names := make([]string, 0, len(s.names))
@@ -261,8 +261,8 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	return cost
 }
 
-// cost calls f, which makes so many round trips, and returns how much of the server's
-// time that took at most: all of its own time but that of the network.
+// cost calls f, which makes the given number of round trips, and returns an upper bound of
+// the server's time for that: the time that f took, less that of the network.
 func (s *Sampler) cost(ctx context.Context, trips int, f func() error) (time.Duration, error) {
 	before, err := s.trip(ctx)
 	if err != nil {
@@ -303,8 +303,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// busier orders rows by how much goes on in them; of equals those first that have a
-// history.
+// busier orders rows by how busy they are. Among equals, those with a history come first.
 func (s *Sampler) busier(a, b Row) int {
 	weight := func(r Row) int {
 		w := 4*r.Waiting + 2*r.InUse

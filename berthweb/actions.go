@@ -18,13 +18,13 @@ import (
 // mostAct bounds a change: a look before it, the change, and its record.
 const mostAct = 6 * time.Second
 
-// verbs are what can be done, and what is said when it has been.
+// verbs are the actions, with the message for each when it is done.
 var verbs = map[string]string{
 	"pause": "It is paused.", "resume": "It is resumed.", "pin": "The limit is pinned.", "unpin": "The limit is no longer pinned.",
 	"resize": "The limit is declared.", "evict": "The eviction is done.", "purge": "Everything of the semaphore is deleted.",
 }
 
-// order is a change that somebody asks for: the body of a request.
+// order is a requested change: the body of a request.
 type order struct {
 	Verb    string `json:"-"`
 	Name    string `json:"name"`
@@ -32,7 +32,7 @@ type order struct {
 	ID      string `json:"id"`
 	Force   bool   `json:"force"`
 	Reason  string `json:"reason"`
-	Confirm string `json:"confirm"` // the name once more, for what cannot be undone
+	Confirm string `json:"confirm"` // the name again, for changes that cannot be undone
 }
 
 // formOrder reads an order from a form or a link.
@@ -51,7 +51,7 @@ func formOrder(v url.Values) (o order, err error) {
 	return o, validName(o.Name)
 }
 
-// action is an order in the words of the command line.
+// action returns the order in the words of the command line.
 func (o *order) action() (a berthwatch.Action, err error) {
 	a = berthwatch.Action{Verb: o.Verb, Name: o.Name, Reason: o.Reason}
 	switch o.Verb {
@@ -69,7 +69,7 @@ func (o *order) action() (a berthwatch.Action, err error) {
 	return a, nil
 }
 
-// mayWrite refuses those who may only look.
+// mayWrite refuses users who may only look.
 func (s *site) mayWrite(r *http.Request) (who string, err error) {
 	who, may := s.User(r)
 	if !may {
@@ -94,7 +94,7 @@ func (s *site) act(r *http.Request, o *order) error {
 	case s.RequireReason && o.Reason == "":
 		return &badRequest{http.StatusBadRequest, "reason", "Nothing was changed: a reason is required.", "Say why."}
 	}
-	// What was asked for is done, also if the browser does not wait.
+	// The change is made even if the browser does not wait.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), mostAct)
 	defer cancel()
 	if err = s.inUse(ctx, &a); err == nil {
@@ -107,7 +107,7 @@ func (s *site) act(r *http.Request, o *order) error {
 	return err
 }
 
-// inUse refuses to pin or pause what is not there: it would come to be by a slip.
+// inUse refuses to pin or pause an idle semaphore: a mistyped name would create one.
 func (s *site) inUse(ctx context.Context, a *berthwatch.Action) error {
 	if a.Verb != "pin" && a.Verb != "pause" {
 		return nil
@@ -118,7 +118,7 @@ func (s *site) inUse(ctx context.Context, a *berthwatch.Action) error {
 	return ctx.Err()
 }
 
-// askData is the question before an action.
+// askData is the page that asks before an action.
 type askData struct {
 	page
 	Order         order
@@ -141,7 +141,7 @@ func (s *site) askPage(w http.ResponseWriter, r *http.Request) {
 	s.ask(w, r, &o, nil)
 }
 
-// ask shows what would be done, and what was wrong with the last attempt.
+// ask shows what the action would do, and why the last attempt failed.
 func (s *site) ask(w http.ResponseWriter, r *http.Request, o *order, failed error) {
 	a, err := o.action()
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *site) ask(w http.ResponseWriter, r *http.Request, o *order, failed erro
 	s.render(w, r, statusOf(failed), "act", &d)
 }
 
-// whose lease or request an id is of; "": nobody's.
+// whose returns who holds or waits with an id, or "".
 func whose(st *berth.State, id string) string {
 	if st == nil {
 		return ""
@@ -187,7 +187,7 @@ func whose(st *berth.State, id string) string {
 	return ""
 }
 
-// actPage takes a form.
+// actPage handles a form.
 func (s *site) actPage(w http.ResponseWriter, r *http.Request) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		s.fail(w, r, &badRequest{http.StatusUnsupportedMediaType, "type", "This is no form.", ""})
@@ -221,7 +221,7 @@ func (s *site) actPage(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// actJSON takes an order of a program.
+// actJSON handles an order of a program.
 func (s *site) actJSON(w http.ResponseWriter, r *http.Request) {
 	o, err := readOrder(r)
 	if err == nil {
@@ -237,7 +237,7 @@ func (s *site) actJSON(w http.ResponseWriter, r *http.Request) {
 	}{o.Verb, o.Name})
 }
 
-// readOrder reads JSON, and refuses what it does not know.
+// readOrder reads an order in JSON, and refuses unknown fields.
 func readOrder(r *http.Request) (o order, err error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return o, &badRequest{http.StatusUnsupportedMediaType, "type", "The body is no JSON.", "Send Content-Type: application/json."}
@@ -257,7 +257,7 @@ func readOrder(r *http.Request) (o order, err error) {
 	return o, validName(o.Name)
 }
 
-// unreadable is a body that is too long, or not what it should be.
+// unreadable is the error for a body that is too long or malformed.
 func unreadable(err error) error {
 	if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &badRequest{http.StatusRequestEntityTooLarge, "length", "The body is longer than " + strconv.FormatInt(tooLong.Limit, 10) + " bytes.", ""}

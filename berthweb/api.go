@@ -13,7 +13,7 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-// problem is what is answered instead of what was asked for.
+// problem is the JSON of an error.
 type problem struct {
 	Error string `json:"error"`
 	Code  string `json:"code"`
@@ -55,7 +55,7 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// codeOf returns a word for an error that programs can rely on, what to do, and the error.
+// codeOf returns a stable word for an error, advice what to do, and the error's text.
 func codeOf(err error) (code, hint, text string) {
 	var bad *badRequest
 	switch {
@@ -82,7 +82,7 @@ func short(err error) string {
 	return text
 }
 
-// listing is what "berth top --json" prints, of the rows that were asked for.
+// listing is what "berth top --json" prints, for the rows that were asked for.
 type listing struct {
 	berthwatch.Sample
 	Total int    `json:"total"`          // that were asked for, on all pages

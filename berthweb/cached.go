@@ -8,14 +8,14 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// How long answers are taken for the present ones, and how long they may take.
+// How long answers are used, and how long they may take.
 const (
 	auditFor  = 10 * time.Second
 	doctorFor = 30 * time.Second
 	mostAsk   = 5 * time.Second
 )
 
-// cached is an answer of Redis that is asked for once in a while, however many look.
+// cached is an answer of Redis that is asked for at most once in a while.
 type cached[T any] struct {
 	mu    sync.Mutex
 	at    time.Time
@@ -23,7 +23,7 @@ type cached[T any] struct {
 	err   error
 }
 
-// get returns the answer, which may be so old. Who comes while it is asked for waits for it.
+// get returns the answer, at most so old. Concurrent callers wait for the same answer.
 func (c *cached[T]) get(ctx context.Context, old time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,14 +42,14 @@ func (c *cached[T]) asOf() time.Time {
 	return c.at
 }
 
-// forget has the answer asked for again.
+// forget makes the next get ask again.
 func (c *cached[T]) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = time.Time{}
 }
 
-// readAudit reads the whole audit, which is bounded by what Redis keeps of it.
+// readAudit reads the whole audit, whose length is bounded.
 func (s *site) readAudit(ctx context.Context) ([]berth.Audited, error) {
 	all := []berth.Audited{}
 	for e, err := range s.in.Audit(ctx) {

@@ -8,8 +8,7 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-// spark is a small picture of the last minute: what is asked for, permits in use and those
-// who wait together.
+// spark is a small chart of the demand in the last minute: permits in use plus waiters.
 type spark struct{ Line, Label string }
 
 const (
@@ -33,7 +32,7 @@ func sparkline(points []berthwatch.Point, now time.Time) spark {
 	}
 }
 
-// chart is a picture of a while: lines in a box of chartWidth by chartHeight.
+// chart is a chart of some minutes: lines in a box of chartWidth by chartHeight.
 type chart struct {
 	Title                string
 	Used, Limit, Waiting string // paths
@@ -61,7 +60,7 @@ func newChart(points []berthwatch.Point, now time.Time, span time.Duration, titl
 	return c
 }
 
-// picture is where points are drawn.
+// picture is the area in which points are drawn.
 type picture struct {
 	now           time.Time
 	span          time.Duration
@@ -69,8 +68,8 @@ type picture struct {
 	most          int32 // at the upper edge
 }
 
-// path is a value over time, with a step wherever it changes, as a line or as the area below
-// it. Where nobody looked there is a gap.
+// path draws a value over time, with a step at each change, as a line or as the area below
+// it. There is a gap for times without samples.
 func (c *picture) path(points []berthwatch.Point, area bool, value func(berthwatch.Point) int32) string {
 	var b strings.Builder
 	gap := max(c.span.Milliseconds()/15, 10_000)

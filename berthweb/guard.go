@@ -11,12 +11,12 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// policy allows nothing but our own files, and nobody to put the pages into a frame.
+// policy allows only our own files, and forbids frames of the pages.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ServeHTTP implements http.Handler: first of all come the checks of where a request
-// comes from.
+// ServeHTTP implements http.Handler. It checks a request's host and origin before anything
+// else.
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range map[string]string{
 		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
@@ -48,7 +48,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// strip returns the request without the base path; nil: it is answered.
+// strip returns the request without the base path, or nil if it has answered the request.
 func (s *site) strip(w http.ResponseWriter, r *http.Request) *http.Request {
 	path, found := strings.CutPrefix(r.URL.Path, s.BasePath)
 	switch {
@@ -83,13 +83,13 @@ func (s *site) knownHost(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	// Names of foreign pages are no addresses; but there is no reason to answer for others'.
+	// A foreign site's name is not an address, but other addresses are not ours either.
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return addr.IsLoopback() || local != nil && local.AddrPort().Addr().Unmap() == addr.Unmap()
 }
 
 // refuse answers a request that is not served, as JSON where that is expected. The texts
-// have nothing of the request.
+// must not contain anything from the request.
 func (s *site) refuse(w http.ResponseWriter, r *http.Request, status int, code, text, hint string) {
 	if strings.HasPrefix(strings.TrimPrefix(r.URL.Path, s.BasePath), "/api/") {
 		s.answer(w, r, status, problem{text, code, hint})
@@ -104,7 +104,7 @@ func plain(w http.ResponseWriter, status int, text string) {
 	fmt.Fprintln(w, text)
 }
 
-// badRequest is an error of what was sent, in our own words.
+// badRequest is an error in what was sent, in our own words.
 type badRequest struct {
 	status     int
 	code, text string
@@ -114,7 +114,7 @@ type badRequest struct {
 // Error implements error.
 func (e *badRequest) Error() string { return e.text }
 
-// validName refuses what cannot be a name before anything is done with it.
+// validName refuses a text that cannot be a name before it is used.
 func validName(name string) error {
 	if name == "" || len(name) > berth.MaxName {
 		return &badRequest{http.StatusBadRequest, "name", "The name of a semaphore is missing, or too long.", "Add ?name=NAME."}

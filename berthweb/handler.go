@@ -1,17 +1,17 @@
 // Package berthweb shows semaphores in a browser, and to programs as JSON: which of them
-// are stuck, who holds and who waits. Operators who may can pause, pin and evict there.
+// are stuck, who holds and who waits. Authorized operators can pause, pin and evict.
 //
 //	sampler := berthwatch.New(client.Inspector(), berthwatch.Options{})
 //	go sampler.Run(ctx)
 //	pages, err := berthweb.New(sampler, client.Inspector(), berthweb.Options{})
 //	http.Handle("/berth/", http.StripPrefix("/berth", pages))
 //
-// It is the program's own business who may see the pages: they show names, hosts and
-// labels. Nothing can be changed unless Options.User says who may. However many look,
-// Redis is asked once, by the sampler; nothing is asked while nobody looks.
+// The pages show names, hosts and labels; the program must decide who may see them
+// (Options.Login). Nothing can be changed unless Options.User allows it. However many
+// browsers look, Redis is asked once, by the sampler, and not at all when nobody looks.
 //
-// All links are relative, so it works below any path. Pages need no script; with it they
-// follow what happens every 2 seconds. They keep to a strict Content-Security-Policy.
+// All links are relative, so the pages work below any path. They work without scripts;
+// with scripts they update every 2 seconds. They have a strict Content-Security-Policy.
 package berthweb
 
 import (
@@ -29,44 +29,45 @@ import (
 )
 
 const (
-	// timeout bounds how long a page waits for a picture, and each call to Redis.
+	// timeout bounds how long a page waits for a sample, and each call to Redis.
 	timeout = 2 * time.Second
-	// ready is the same for /readyz.
+	// ready is the bound for /readyz.
 	ready = time.Second
 	// mostBody is how long the body of a request may be.
 	mostBody = 4 << 10
 )
 
-// Options says who may use the pages, and for what.
+// Options configures the pages. All fields are optional.
 type Options struct {
-	// User returns who has sent a request, in the words of the audit, and whether they
-	// may change anything. nil: nobody may.
+	// User returns the sender of a request, as the audit names them, and whether they may
+	// make changes. nil: nobody may make changes.
 	User func(*http.Request) (name string, mayWrite bool)
-	// Login wraps what is for those who may look: all but /healthz and /readyz. It comes
-	// after the checks of where a request comes from. nil: everybody may look.
+	// Login wraps the handler of everything but /healthz and /readyz, to check who may
+	// look. It is called after the checks of the request's host and origin. nil: everybody
+	// may look.
 	Login func(http.Handler) http.Handler
-	// Hosts are the names under which the pages are reached. Others are refused, because
-	// they may be a foreign page's that has its name point here (DNS rebinding). localhost
-	// and the address of the connection are always taken; "*" takes all.
+	// Hosts are the host names of the pages. Requests for other names are refused, because
+	// a foreign site could make its name resolve to this server (DNS rebinding). localhost
+	// and the address of the connection are always accepted; "*" accepts all.
 	Hosts []string
-	// Origins are foreign ones, as in "https://ops.example.com", whose pages may send
-	// changes too.
+	// Origins are other origins, as in "https://ops.example.com", whose pages may also send
+	// changes.
 	Origins []string
-	// BasePath is what the paths of requests begin with, if nobody in front strips it.
+	// BasePath is the prefix of the paths of requests, if no proxy or handler strips it.
 	BasePath string
 	// RequireReason refuses changes without a reason.
 	RequireReason bool
-	// Command is what the commands that are shown begin with; "": berth.
+	// Command is the beginning of the commands that are shown; "" is "berth".
 	Command string
-	// Doctor checks the server, and changes nothing. nil: there is no such page.
+	// Doctor checks the server without changing anything. nil: there is no doctor page.
 	Doctor func(context.Context) ([]Finding, error)
-	// Version is of the program.
+	// Version is the version of the program.
 	Version string
-	// Logger gets a line for each change. nil: slog.Default().
+	// Logger gets a line for each change. nil is slog.Default().
 	Logger *slog.Logger
 }
 
-// Finding is what a check of the server found.
+// Finding is the result of one check of the server.
 type Finding struct {
 	Check  string `json:"check"`
 	Status string `json:"status"` // OK, WARN or FAIL
@@ -74,25 +75,26 @@ type Finding struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// site is what the pages share.
+// site is the state that the pages share.
 type site struct {
 	Options
 	sampler *berthwatch.Sampler
 	in      *berth.Inspector
 	routes  map[string]route
 	cross   *http.CrossOriginProtection
-	login   http.Handler // serves what is for those who may look
+	login   http.Handler // serve, behind Options.Login
 
 	audited  cached[[]berth.Audited]
 	examined cached[[]Finding]
 	server   cached[berth.Server]
 }
 
-// route is what a path leads to, by method.
+// route has the handlers of a path, by method.
 type route map[string]http.HandlerFunc
 
-// New returns the pages and the JSON of what sampler sees. in carries changes out, and
-// reads the audit. The program runs the sampler. New fails if an origin is none.
+// New returns a handler for the pages and the JSON of what sampler sees. in makes the
+// changes and reads the audit. The caller must run the sampler. New fails if one of
+// Options.Origins is malformed.
 func New(sampler *berthwatch.Sampler, in *berth.Inspector, o Options) (http.Handler, error) {
 	s := &site{Options: o, sampler: sampler, in: in, cross: http.NewCrossOriginProtection()}
 	s.Command = cmp.Or(o.Command, "berth")
@@ -116,7 +118,7 @@ func New(sampler *berthwatch.Sampler, in *berth.Inspector, o Options) (http.Hand
 	return s, nil
 }
 
-// paths are all that there are. They are matched as they are: nothing is redirected.
+// paths are all paths. They are matched exactly, without redirects.
 func (s *site) paths() map[string]route {
 	get := func(f http.HandlerFunc) route { return route{http.MethodGet: f, http.MethodHead: f} }
 	all := map[string]route{
@@ -135,7 +137,7 @@ func (s *site) paths() map[string]route {
 	return all
 }
 
-// serve serves those who may look.
+// serve serves requests that Login has let through.
 func (s *site) serve(w http.ResponseWriter, r *http.Request) {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		s.refuse(w, r, http.StatusBadRequest, "query", "The query cannot be read.", "")
@@ -164,7 +166,7 @@ func (t route) methods() string {
 	return "GET, HEAD"
 }
 
-// healthz tells that the program works, whatever Redis does.
+// healthz answers as long as the program runs, whatever Redis does.
 func (s *site) healthz(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
@@ -180,8 +182,8 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
 
-// look returns what the sampler knows, which it may have to be woken up for; name is of a
-// semaphore that is to be known in full, or "".
+// look returns what the sampler knows, and waits for it to wake up if necessary. name is a
+// semaphore to be read in full, or "".
 func (s *site) look(r *http.Request, name string) (berthwatch.View, berthwatch.Detail) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()

@@ -17,10 +17,10 @@ const (
 	pageSize  = 100
 	mostLimit = 1000 // of rows or records in one answer
 	mostFrom  = 1 << 20
-	// stuck is of how many, for which somebody waits, the list says who has held longest:
-	// they are read in full.
+	// stuck is for how many semaphores with waiters the list tells who has held longest,
+	// for which they are read in full.
 	stuck = 12
-	// flapping is a limit that has changed so often in the last minutes.
+	// A limit is flapping if it has changed so often in so many minutes.
 	flaps    = 4
 	flapSpan = 15 * time.Minute
 )
@@ -28,14 +28,14 @@ const (
 // states are what the list can be limited to.
 var states = []string{"contended", "paused", "pinned", "flapping", "damaged"}
 
-// choice is what of the list is shown.
+// choice is the part of the list that is shown.
 type choice struct {
 	Filter, State, Order string
 	Reverse              bool
 	from, limit          int
 }
 
-// chosen reads a choice. What is not one of the words that there are is an error.
+// chosen reads a choice from a query. Unknown words are an error.
 func chosen(q url.Values) (c choice, err error) {
 	c = choice{Filter: q.Get("q"), State: q.Get("state"), Order: q.Get("sort"), Reverse: q.Get("reverse") == "1"}
 	if c.Order == "" {
@@ -69,7 +69,7 @@ func number(q url.Values, key string, def, least, most int) (int, error) {
 	return n, nil
 }
 
-// is tells whether a row is in a state.
+// is reports whether a row is in a state.
 func (s *site) is(r *berthwatch.Row, state string) bool {
 	switch state {
 	case "contended":
@@ -107,7 +107,7 @@ func (s *site) choose(rows []berthwatch.Row, c choice) (chosen []berthwatch.Row,
 	return chosen, counts
 }
 
-// slice is the part of n rows from a place on.
+// slice returns the bounds of the page in n rows.
 func (c *choice) slice(n int) (from, to int) {
 	from = min(c.from, n)
 	return from, min(from+c.limit, n)
@@ -128,7 +128,7 @@ type entry struct {
 	Look   string
 	States []string
 	Spark  spark
-	Who    string // who has paused or pinned it, or has held longest where somebody waits
+	Who    string // who paused or pinned it, or has held longest if there are waiters
 }
 
 // listData is the list as it is shown.
@@ -186,10 +186,10 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, status, "list", &d)
 }
 
-// head is the title of a column, by which the list can be sorted.
+// head is the header of a column, by which the list can be sorted.
 type head struct{ Title, URL, Sorted, Class string }
 
-// columns are the titles, and by what they sort.
+// columns are the columns' titles and orders.
 var columns = []struct{ title, order, class string }{
 	{"Name", "name", ""},
 	{"In use", "use", ""},
@@ -200,7 +200,7 @@ var columns = []struct{ title, order, class string }{
 	{"Last minute", "", "wide"},
 }
 
-// links fills in the links of the list: to its parts, and to its orders.
+// links fills in the links of the list, to its parts and orders.
 func (d *listData) links(q url.Values, counts map[string]int) {
 	for _, c := range columns {
 		h := head{Title: c.title, Class: c.class}
@@ -240,7 +240,7 @@ func (s *site) entry(r *berthwatch.Row, now time.Time) entry {
 	return e
 }
 
-// who notes who is behind what is unusual.
+// who fills in who paused, pinned or blocks a semaphore.
 func (s *site) who(r *http.Request, entries []entry) {
 	var reasons berthwatch.Reasons
 	left := stuck
@@ -269,7 +269,7 @@ func (s *site) who(r *http.Request, entries []entry) {
 	}
 }
 
-// share is a part of a whole, of 100.
+// share returns a part of a whole as a percentage.
 func share(part, whole int) int {
 	switch {
 	case part == 0:
@@ -280,7 +280,7 @@ func share(part, whole int) int {
 	return max(part*100/whole, 2)
 }
 
-// badge is how the word for a state looks.
+// badge returns the style of a state's badge.
 func badge(state string) string {
 	switch state {
 	case "idle":
@@ -291,7 +291,7 @@ func badge(state string) string {
 	return "bad"
 }
 
-// Where says which of the rows are shown.
+// Where tells which of the rows are shown.
 func (d *listData) Where() string {
 	if d.Last-d.First+1 >= d.Matching {
 		return words.Plural(d.Matching, "semaphore")

@@ -49,16 +49,16 @@ func left(d time.Duration, expired bool) string {
 	return age(d)
 }
 
-// page is what every page shows.
+// page is the data that all pages have.
 type page struct {
 	Title, Here string
 	User        string
 	Write       bool   // the user may change things
 	Doctor      bool   // there is such a page
-	Stale       string // how old the picture is, and why; "": it is fresh
+	Stale       string // how old the data is, and why; "": it is fresh
 	Searching   bool
 	Note        string // what has been done
-	Live        bool   // it changes by itself
+	Live        bool   // it updates itself
 }
 
 func (s *site) page(r *http.Request, title, here string) page {
@@ -68,7 +68,7 @@ func (s *site) page(r *http.Request, title, here string) page {
 	return p
 }
 
-// freshness notes how old a picture is, and why.
+// freshness notes how old the data is, and why.
 func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
 	old := time.Since(at)
 	switch {
@@ -82,7 +82,7 @@ func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
 	p.Live = true
 }
 
-// render answers with a page, or with what changes of it.
+// render answers with a page, or with only its live part.
 func (s *site) render(w http.ResponseWriter, r *http.Request, status int, name string, data any) {
 	block := "layout.html"
 	if r.URL.Query().Get("fragment") == "1" {
@@ -97,7 +97,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, status int, name s
 	send(w, r, status, "text/html; charset=utf-8", b.Bytes())
 }
 
-// send answers with a body, or says that it is the one that the browser has.
+// send answers with a body, or with 304 if the browser already has it.
 func send(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte) {
 	h := w.Header()
 	if status == http.StatusOK {
@@ -111,7 +111,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, kind string, body 
 	h.Set("Content-Type", kind)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a browser that has gone needs no answer
+	_, _ = w.Write(body) // fails only if the browser has gone
 }
 
 func etag(body []byte) string {
@@ -119,7 +119,7 @@ func etag(body []byte) string {
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 }
 
-// kinds are of our files. What a system says of them may be anything.
+// kinds are the content types of our files. Those that a system registers may be wrong.
 var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
 // asset serves one of our files.
@@ -129,12 +129,12 @@ func (s *site) asset(name string) http.HandlerFunc {
 		panic(err) // it is embedded
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache") // that is: ask whether it has changed
+		w.Header().Set("Cache-Control", "no-cache") // cache, but ask whether it has changed
 		send(w, r, http.StatusOK, kinds[path.Ext(name)], body)
 	}
 }
 
-// auditPage is who has changed what, of all semaphores or of one.
+// auditPage shows who has changed what, for all semaphores or for one.
 func (s *site) auditPage(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	p := struct {
@@ -210,7 +210,7 @@ func (s *site) aboutPage(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, http.StatusOK, "about", &p)
 }
 
-// with returns the query of a request with some values changed; "" drops one.
+// with returns the query of a request with some values changed; "" removes one.
 func with(q url.Values, pairs ...string) string {
 	changed := maps.Clone(q)
 	changed.Del("fragment")

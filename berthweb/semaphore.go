@@ -19,20 +19,20 @@ const (
 	mostAudited = 10  // entries of the audit beside a semaphore
 )
 
-// part is the records that are shown of all that there are.
+// part tells which records are shown, of how many.
 type part struct {
 	First, Last, All int
 	Prev, Next       string
 }
 
-// slot is one of the places of a semaphore, and who has it.
+// slot is one of the slots of a semaphore, and who has it.
 type slot struct {
 	N    int
 	Look string
 	Who  string
 }
 
-// waiter is a waiter, and what they wait for.
+// waiter is a waiter, and what it waits for.
 type waiter struct {
 	berth.Waiter
 	For string
@@ -41,11 +41,11 @@ type waiter struct {
 // Place is where a waiter is in the queue, from 1.
 func (w waiter) Place() int { return w.Ahead + 1 }
 
-// semaphoreData is one semaphore as it is shown.
+// semaphoreData is the data of a semaphore's page.
 type semaphoreData struct {
 	page
 	Name            string
-	State           *berth.State // nil: there is none, and Why or Problem says more
+	State           *berth.State // nil: it is idle, unreadable, or not read yet
 	Row             berthwatch.Row
 	Bar             int
 	Look            string
@@ -61,7 +61,7 @@ type semaphoreData struct {
 	WaiterPart      part
 	Charts          []chart
 	Audit           []berth.Audited
-	Commands        []string // that show and do the same
+	Commands        []string // the commands that show and do the same
 	Limit, MaxLimit int      // for the forms
 }
 
@@ -99,13 +99,13 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, status, "semaphore", &d)
 }
 
-// first is the first of the points since a moment.
+// first returns the index of the first point since a moment.
 func first(points []berthwatch.Point, since time.Time) int {
 	i, _ := slices.BinarySearchFunc(points, since.UnixMilli(), func(p berthwatch.Point, at int64) int { return int(p.At - at) })
 	return i
 }
 
-// state fills in what is known, and returns the status that goes with it.
+// state fills in what is known, and returns the status of the response.
 func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int {
 	away := detail.Err
 	switch {
@@ -143,7 +143,7 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 	return http.StatusOK
 }
 
-// records chooses which holders and waiters are shown.
+// records fills in the holders and waiters that are shown.
 func (d *semaphoreData) records(q url.Values, holders, waiters int) {
 	st := d.State
 	if st == nil {
@@ -173,7 +173,7 @@ func (d *semaphoreData) records(q url.Values, holders, waiters int) {
 	}
 }
 
-// parted is a page of records, from one on.
+// parted returns the part of the records that begins at from.
 func parted(q url.Values, key string, from, all int) part {
 	from = min(from, max(all-1, 0))
 	p := part{First: min(from+1, all), Last: min(from+recordsPage, all), All: all}
@@ -189,7 +189,7 @@ func parted(q url.Values, key string, from, all int) part {
 // Whole reports whether all are shown.
 func (p part) Whole() bool { return p.First <= 1 && p.Last == p.All }
 
-// Sentence is a reason as a sentence of its own.
+// Sentence returns a reason as a sentence.
 func (d *semaphoreData) Sentence(reason string) string {
 	return strings.ToUpper(reason[:1]) + reason[1:] + "."
 }

@@ -14,9 +14,8 @@ type Answer struct {
 	protocol.Reply
 }
 
-// Answered takes the result of op, an operation that the claim wanted when the call
-// was made. Where the claim has meanwhile come to another state, the result may not
-// matter any more.
+// Answered handles the result of op, which the claim wanted when the call was made. If
+// the claim's state has changed meanwhile, the result may be irrelevant.
 func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	r := &op.Result
 	switch {
@@ -53,8 +52,8 @@ func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
 	}
 }
 
-// refuse ends a claim that the server turned down. A copy of the request may be on
-// its way and find room when it arrives: the release leaves a tombstone for it.
+// refuse ends a claim that the server refused. A copy of the request may still be under
+// way and find room when it arrives: the release leaves a tombstone against that.
 func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
 	why := &Refusal{Name: c.name, Code: r.Code, Weight: c.Terms.Weight, State: a.State, Limit: r.Limit}
 	if r.Code != protocol.Heavy {
@@ -69,8 +68,8 @@ func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
 	return c.end(why)
 }
 
-// queued takes a place in the queue, or the answer to a heartbeat. Such a request
-// outlasts every outage.
+// queued handles a place in the queue, from an acquire or a heartbeat. From now on the
+// request outlasts every outage.
 func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	c.State, c.until, c.cause = Queued, clock.Never, nil
 	c.heard = a.Sent
@@ -90,19 +89,19 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	return effect
 }
 
-// granted takes a grant by reply. The lease has r.Remaining left at the moment of
-// execution, which is after the request was sent: counted from there it cannot be
-// trusted for too long, whichever of several copies made the grant.
+// granted handles a grant in a reply. The lease has r.Remaining left when the request is
+// executed, which is after it was sent. Counted from when it was sent, the lease is never
+// trusted for too long, whichever of several copies was granted.
 func (c *Claim) granted(r *protocol.Result, a *Answer) Effect {
 	c.Lease.Token, c.Lease.Slot, c.Lease.Limit = r.Token, r.Slot, a.Limit()
 	whole := r.Remaining >= c.Terms.TTL || c.Terms.MaxHold > 0 && r.Remaining >= c.Terms.MaxHold
 	return c.hold(a.Sent, a.Got, r.Remaining, whole)
 }
 
-// hold lets the holder rely on the lease, which lasts that long from an instant on.
-// It is renewed first where that is over before it could be used; where its holder,
-// who renews it, would not get the whole TTL; and where replicas have to confirm
-// it: they have the grant when they have the renewal, which comes after it.
+// hold lets the holder rely on the lease, which lasts this long from an instant on. It
+// renews the lease first in three cases: the lease is over before it could be used; its
+// holder renews by itself and would get less than the whole TTL; or replicas have to
+// confirm the grant, which they have when they have the renewal that follows it.
 func (c *Claim) hold(from, now clock.Instant, lasts time.Duration, whole bool) Effect {
 	c.Trust = trust(from, lasts)
 	if c.Trust <= now || c.Manual && !whole || c.Terms.MinReplicas > 0 {
@@ -118,8 +117,9 @@ func (c *Claim) held(now clock.Instant) Effect {
 	return Wake
 }
 
-// trust is until when a lease that lasts d from an instant on can be relied on: the
-// server counts whole milliseconds, and two clocks may run apart by a hundredth.
+// trust returns the trust deadline of a lease that lasts d from an instant on. Its margin
+// is the millisecond in which the server counts, and a hundredth of d, by which two clocks
+// may run apart.
 func trust(from clock.Instant, d time.Duration) clock.Instant {
 	return from.Add(d - time.Millisecond - d.Truncate(time.Millisecond)/100)
 }
@@ -146,7 +146,7 @@ func (c *Claim) answerHeartbeat(r *protocol.Result, a *Answer) Effect {
 	}
 }
 
-// answerLook takes what the server says of a lease that its holder renews, after a
+// answerLook handles the server's answer about a lease that its holder renews, after a
 // message told of its end.
 func (c *Claim) answerLook(r *protocol.Result, a *Answer) Effect {
 	switch r.Code {
@@ -159,9 +159,9 @@ func (c *Claim) answerLook(r *protocol.Result, a *Answer) Effect {
 	}
 }
 
-// gone is told that the server does not have a claim that waits, or is about
-// to be used. Unless that was meant, it asks again, at the end of the queue, and with a
-// new id: the old one may have a tombstone, and a message that is late may tell of a
+// gone handles the answer that the server does not have a claim that waits, or is about
+// to be used. Unless an operator removed it, the claim asks again, at the end of the queue
+// and with a new id: the old one may have a tombstone, and a late message may tell of a
 // grant to it that is over. A lease that was adopted is lost.
 func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 	switch {
@@ -212,9 +212,9 @@ func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
 	}
 }
 
-// unreplicated is told that too few replicas have a renewal: a failover could
-// undo it, and the grant. A grant that nobody relies on yet is given back; a lease is
-// trusted for as long as before, and tries again.
+// unreplicated handles a renewal that too few replicas have: a failover could undo it, and
+// the grant. A grant that is not in use yet is given back; a lease in use keeps its trust
+// deadline and is renewed again.
 func (c *Claim) unreplicated(a *Answer) Effect {
 	why := &Unreplicated{Want: c.Terms.MinReplicas, Got: a.Replicas, Err: a.Unwaited}
 	if c.State != Held {
@@ -223,8 +223,8 @@ func (c *Claim) unreplicated(a *Answer) Effect {
 	return c.notRenewed(why, a.Got)
 }
 
-// notRenewed is told that a renewal failed, and not for now. The lease may be
-// relied on until Trust: it is tried again.
+// notRenewed handles a renewal that was rejected, or that too few replicas have. The
+// holder may rely on the lease until Trust, and the renewal is tried again.
 func (c *Claim) notRenewed(err error, now clock.Instant) Effect {
 	c.cause, c.until, c.renew = err, clock.Never, false
 	if !c.Manual {
@@ -238,8 +238,8 @@ func (c *Claim) answerAdopt(r *protocol.Result, a *Answer) Effect {
 		return c.end(c.lostBy(r, a.Got))
 	}
 	c.Lease = Lease{Token: r.Token, Slot: r.Slot, Limit: a.Limit(), Weight: r.Weight, TTL: r.TTL, Label: r.Label}
-	// Less than a whole TTL may be its MaxHold, or a move that was answered at the
-	// second try: the first renewal will tell.
+	// Less than a whole TTL may be due to its MaxHold, or to a move that was answered at
+	// the second try: the first renewal will tell.
 	c.other, c.late = "", 0
 	return c.hold(a.Sent, a.Got, r.Remaining, true)
 }

@@ -1,30 +1,30 @@
-// Package claim is the life of one request for permits, from the first call to the
-// end, as a state machine: events in, effects out. It knows the protocol, but no
-// locks, no timers and no network; its owner (internal/session) has these.
+// Package claim is a state machine for one request for permits, from its first call to
+// its end: events in, effects out. It knows the protocol, but has no locks, timers or
+// network, which belong to its owner (internal/session).
 //
-// A claim wants at most one operation on its way at a time. Op tells which, for the
-// state in which the claim is when a call to Redis is made; Answered, Failed and
-// Rejected tell the claim what became of it. Messages are hints (HeardGrant,
-// HeardEnd). Tick is to be called at Next.
+// A claim has at most one operation under way at a time. When a call to Redis is made, Op
+// returns the operation that the claim wants in its present state; Answered, Failed and
+// Rejected tell it the outcome. Messages are hints (HeardGrant, HeardEnd). Tick must be
+// called at the time that Next returns.
 //
 //	state       means                                        leaves it by
-//	Asking      an acquire is on its way, outcome unknown    granted → Held (or Confirming), queued,
+//	Asking      an acquire is under way, outcome unknown     granted → Held (or Confirming), queued,
 //	                                                         refused → Ended, given up → Leaving
 //	Queued      the server has it in the queue               granted → Held or Confirming, gone → Asking,
 //	                                                         evicted → Ended, given up → Leaving
 //	Confirming  granted, but for too short a time to be      renewed → Held, gone → Asking, given up or
 //	            used yet, or not on enough replicas: a       too few replicas → Leaving
-//	            renewal is on its way
-//	Adopting    a lease that another holder gave away is     moved → Held, gone or refused → Ended,
-//	            on its way to this claim's id                given up → Leaving
-//	Detaching   its lease is on its way to another id, for   moved → Ended, refused → Held, gone → Lost,
-//	            somebody to adopt                            given up → Leaving
+//	            renewal is under way
+//	Adopting    a move of a detached lease to this claim's   moved → Held, gone or refused → Ended,
+//	            id is under way                              given up → Leaving
+//	Detaching   a move of its lease to another id, which     moved → Ended, refused → Held, gone → Lost,
+//	            can be adopted, is under way                 given up → Leaving
 //	Held        the holder may rely on it until Trust        released → Leaving, lost → Lost or Ended
 //	Lost        the holder was told to stop; the server      released → Leaving, or Ended when the
 //	            may still have it                            server has long dropped it
-//	Leaving     a release or cancel is on its way; nobody    answered → Ended
+//	Leaving     a release or cancel is under way; nobody     answered → Ended
 //	            relies on the claim any more
-//	Ended       nothing of it is left, here or there         -
+//	Ended       nothing of it is left, here or in Redis      -
 package claim
 
 import (
@@ -34,17 +34,16 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// How long things may take. They bound waiting for Redis, never waiting in the
-// queue.
+// Bounds of waiting for Redis, never of waiting in the queue.
 const (
-	// Timeout is how long Acquire, Release and the like go on trying while Redis
-	// does not answer or refuses for the moment.
+	// Timeout is how long Acquire, Release and the like are retried while Redis does not
+	// answer or refuses for the moment.
 	Timeout = 5 * time.Second
 	// TryTimeout is the same for requests that do not wait in the queue.
 	TryTimeout = 2 * time.Second
 )
 
-// State says where a claim is on its way.
+// State is the state of a claim.
 type State int
 
 // The states.
@@ -65,8 +64,8 @@ type Effect int
 
 // The effects.
 const (
-	Send   Effect = 1 << iota // have Op sent, with the next call
-	Wake                      // State, Place or Err has changed: tell the goroutine that waits for that
+	Send   Effect = 1 << iota // send Op with the next call
+	Wake                      // State, Place or Err has changed: wake the goroutine that waits for that
 	Report                    // tell the callers of Renew, Release and Detach the Outcome
 )
 
@@ -74,7 +73,7 @@ const (
 type Claim struct {
 	Terms  *protocol.Terms
 	Manual bool // its holder renews it
-	Places bool // somebody wants to know its place
+	Places bool // its place in the queue is wanted
 
 	ID      string
 	State   State
@@ -90,15 +89,15 @@ type Claim struct {
 
 	heard  clock.Instant // when the request was sent that set its deadline as a waiter; 0: nothing was sent
 	late   clock.Instant // until when a copy of its acquire, or of its move, may be executed
-	due    clock.Instant // when the next sign of life is to be sent; Never while one is on its way
-	until  clock.Instant // when there was no answer for too long
+	due    clock.Instant // when the next sign of life is to be sent; Never while one is under way
+	until  clock.Instant // when the wait for an answer is over
 	asked  clock.Instant // when its holder asked for a renewal
-	giveUp clock.Instant // Leaving: when it has run out by itself
+	giveUp clock.Instant // Leaving: when it has expired by itself
 
 	adopted bool // it never asked for permits
-	look    bool // Asking: once in the queue, it asks again at once, for a message told of a grant
+	look    bool // Asking: once in the queue, it asks again at once, because a message told of a grant
 	renew   bool // Held: the operation is a renewal, and not just a look
-	capped  bool // renewed up to its MaxHold: nothing can extend it
+	capped  bool // renewed up to its MaxHold, which nothing can extend
 	wasHeld bool // Leaving: its holder had not been told of a loss when it gave it back,
 	live    bool // and could rely on it until then
 	copies  int  // Adopting, Detaching: moves of unknown outcome; Leaving: releases
@@ -106,7 +105,7 @@ type Claim struct {
 	cause error // of the last failure of an operation that is still wanted
 }
 
-// Lease is what a grant tells.
+// Lease is the content of a grant.
 type Lease struct {
 	Token  int64
 	Slot   int
@@ -116,7 +115,7 @@ type Lease struct {
 	Label  string
 }
 
-// Place is where a waiter stands, as last heard.
+// Place is a waiter's place in the queue, as last heard.
 type Place struct {
 	Ahead, Used, Limit, Waiting int
 	Paused, Pinned              bool
@@ -131,8 +130,8 @@ func Make(name string, terms *protocol.Terms, newID func() string) Claim {
 	}
 }
 
-// Ask begins an acquire: of a request made at start, for which Redis has to answer
-// within a Timeout of that.
+// Ask begins the acquire of a request made at start. Redis must answer within Timeout, or
+// TryTimeout, of that.
 func (c *Claim) Ask(start clock.Instant) Effect {
 	c.until = start.Add(Timeout)
 	if !c.Terms.Wait {
@@ -141,15 +140,14 @@ func (c *Claim) Ask(start clock.Instant) Effect {
 	return Send
 }
 
-// Adopt begins to take the lease called id for this claim.
+// Adopt begins to move the lease called id to this claim.
 func (c *Claim) Adopt(id string, start clock.Instant) Effect {
 	c.State, c.adopted, c.other, c.until = Adopting, true, id, start.Add(Timeout)
 	return Send
 }
 
-// Op returns the operation that the claim wants at now, when a call is made; false:
-// none. Timeout is how long that call may take, as far as the claim has a say:
-// there must be time for a second one.
+// Op returns the operation that the claim wants in a call made at now; false: none. That
+// call may take timeout at most, which leaves time for a second one.
 func (c *Claim) Op(now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool) {
 	op.ID, timeout = c.ID, Timeout
 	if c.Lease.TTL > 0 {
@@ -175,7 +173,7 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, timeout time.Duration, ok
 			op.Verb, op.TTL, op.Replicas = protocol.Heartbeat, 0, 0
 		}
 	case Leaving:
-		op.Verb, op.Flag = protocol.Release, now < c.late // a tombstone for the copy that may be on its way
+		op.Verb, op.Flag = protocol.Release, now < c.late // a tombstone for the copy that may be under way
 		if c.other != "" {
 			op.ID = c.other
 		}
@@ -188,7 +186,7 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, timeout time.Duration, ok
 	return op, timeout, true
 }
 
-// Next returns when Tick has something to do; Never if nothing.
+// Next returns when Tick must be called next, or Never.
 func (c *Claim) Next() clock.Instant {
 	switch c.State {
 	case Held, Detaching:
@@ -204,11 +202,11 @@ func (c *Claim) Next() clock.Instant {
 	}
 }
 
-// dropped is when the server has surely dropped a lease that is not renewed.
+// dropped is when the server has certainly removed a lease that is not renewed.
 func (c *Claim) dropped() clock.Instant { return c.Trust.Add(c.Lease.TTL + Timeout) }
 
-// Soon reports whether a sign of life is due shortly after now. It is sent at once,
-// so that one call carries those of many claims.
+// Soon reports whether a sign of life is due at now or shortly after. Then it is sent
+// early, so that one call carries those of many claims.
 func (c *Claim) Soon(now clock.Instant) bool {
 	switch c.State {
 	case Queued:
@@ -241,8 +239,8 @@ func (c *Claim) sign() Effect {
 	return Send
 }
 
-// expire acts on the lack of an answer: a request is given up; what cannot be given
-// up goes on, but its callers are told.
+// expire handles the lack of an answer. A request is given up; a renewal or a release
+// goes on, but its callers are told.
 func (c *Claim) expire(now clock.Instant) Effect {
 	c.until = clock.Never
 	err := c.cause

@@ -9,10 +9,10 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// ErrReleased: the lease was given back before.
+// ErrReleased: the lease was released before.
 var ErrReleased = errors.New("the lease was given back")
 
-// Refusal is a request that the server turned down. Nothing was taken.
+// Refusal is the error of a request that the server refused. Nothing was taken.
 type Refusal struct {
 	Name   string
 	Code   protocol.Code // Busy, Full or Heavy
@@ -28,7 +28,7 @@ func (r *Refusal) Error() string { return fmt.Sprintf("refused with code %d", r.
 // Cause tells how a lease, or a place in the queue, was lost.
 type Cause int
 
-// The ways to lose a claim.
+// The causes.
 const (
 	Untrusted   Cause = iota // not renewed until the trust deadline
 	Expired                  // the server says that it has run out
@@ -39,7 +39,7 @@ const (
 	AdoptedAway              // somebody adopted it
 )
 
-// LostError is why a claim ended against its holder's will.
+// LostError is the error of a claim that ended before its holder gave it back.
 type LostError struct {
 	Name, ID string
 	Cause    Cause
@@ -52,10 +52,10 @@ func (l *LostError) Error() string {
 	return fmt.Sprintf("lease %s lost (%d): %v", l.ID, l.Cause, l.Err)
 }
 
-// Unwrap returns why renewals failed, if that is the cause.
+// Unwrap returns the error of the last renewal, if that is the cause.
 func (l *LostError) Unwrap() error { return l.Err }
 
-// Unreplicated is why a grant was given back, or a renewal does not count.
+// Unreplicated is the error of a grant or renewal that too few replicas have.
 type Unreplicated struct {
 	Want, Got int
 	Err       error // the server refused to count replicas
@@ -72,7 +72,7 @@ func (c *Claim) lost(cause Cause) *LostError {
 	return &LostError{Name: c.name, ID: id, Cause: cause}
 }
 
-// untrusted is the loss of a lease that was not renewed in time.
+// untrusted is the error for a lease that was not renewed in time.
 func (c *Claim) untrusted() error {
 	if c.capped {
 		return c.lost(MaxHold)
@@ -82,7 +82,7 @@ func (c *Claim) untrusted() error {
 	return why
 }
 
-// lostBy is the loss that the server tells of.
+// lostBy is the error for a loss that the server tells of.
 func (c *Claim) lostBy(r *protocol.Result, now clock.Instant) error {
 	why := c.lost(Vanished)
 	switch {
@@ -107,7 +107,7 @@ func (c *Claim) lose(why error, now clock.Instant) Effect {
 	return Wake | c.report(why)
 }
 
-// leave gives back what the server has, or may have.
+// leave gives back what the server has, or may have, of the claim.
 func (c *Claim) leave(why error, now clock.Instant) Effect {
 	if c.heard == 0 { // the server never heard of it
 		return c.end(why)
@@ -132,8 +132,8 @@ func (c *Claim) end(why error) Effect {
 	return Wake | c.report(c.Err)
 }
 
-// Failed is told that a call with op did not happen, for now, or that its
-// outcome is not known. What the claim wants is tried again until Tick gives it up.
+// Failed handles a call with op that was refused for the moment, or whose outcome is not
+// known. The claim's operation is tried again until Tick gives it up.
 func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 	c.cause = err
 	if errors.Is(err, protocol.ErrUnknown) {
@@ -147,8 +147,8 @@ func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 	return Send
 }
 
-// Rejected is told that a call with op did not happen, and that it is useless
-// to ask again until somebody mends the cause.
+// Rejected handles a call with op that did not happen, and that is useless to repeat until
+// its cause is mended.
 func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	switch {
 	case c.State == Asking && op.Verb == protocol.Acquire && now >= c.late, c.State == Adopting && c.copies == 0:
@@ -170,7 +170,7 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	return 0
 }
 
-// moved is how a move failed.
+// moved is the error of a move that failed.
 func (c *Claim) moved(err error) error {
 	if c.copies > 0 {
 		return protocol.Unsure(err)
@@ -178,11 +178,11 @@ func (c *Claim) moved(err error) error {
 	return err
 }
 
-// HeardGrant takes a message that tells of a hand-off. A message carries no time
-// that could be trusted, it may have been on its way for long. But the grant came
-// after the last heartbeat that the server acknowledged, and left its deadline as it
-// was: so the lease lasts at least one heartbeat TTL from when that was sent. latest
-// is the latest time that the server's clock can show, in milliseconds; a message
+// HeardGrant handles a message that tells of a hand-off. The message may have been under
+// way for long, so its arrival says nothing about the lease's deadline. But the grant came
+// after the last heartbeat that the server acknowledged, and kept the deadline which that
+// heartbeat set: so the lease lasts for at least one heartbeat TTL from when that was sent.
+// latest is the latest time that the server's clock can show, in milliseconds; a message
 // that cannot be true makes the claim ask.
 func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, latest int64) Effect {
 	if c.State != Queued && c.State != Asking || c.heard == 0 {
@@ -205,8 +205,8 @@ func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, late
 	return c.hold(c.heard, now, lasts, false)
 }
 
-// HeardEnd takes a message that tells of its end, or a hint that messages may have
-// been lost: a reason to ask the server at once, and no more.
+// HeardEnd handles a message that tells of the claim's end, or a hint that messages may
+// have been lost. Both are only reasons to ask the server at once.
 func (c *Claim) HeardEnd() Effect {
 	switch c.State {
 	case Queued, Confirming:
@@ -219,15 +219,15 @@ func (c *Claim) HeardEnd() Effect {
 	return Send
 }
 
-// Renew has the lease renewed now; Report tells what came of it.
+// Renew begins a renewal of the lease; Report tells its outcome.
 func (c *Claim) Renew(now clock.Instant) Effect {
 	c.asked, c.renew, c.due = now, true, clock.Never
 	c.until = min(c.until, now.Add(Timeout))
 	return Send
 }
 
-// Release gives the lease back; Report tells what came of it. Its holder relied on
-// it until now, an exact instant, if that is before the trust deadline.
+// Release begins to give the lease back; Report tells the outcome. now must be exact: the
+// lease was held until the end if that is before the trust deadline.
 func (c *Claim) Release(now clock.Instant) Effect {
 	if c.State == Held {
 		c.wasHeld, c.live, c.Err = true, now < c.Trust, ErrReleased
@@ -240,8 +240,8 @@ func (c *Claim) Release(now clock.Instant) Effect {
 	return effect
 }
 
-// notReleased reports that Redis did not take a lease back. That it was lost before
-// is the better news.
+// notReleased reports that Redis did not take a lease back, or, if it was lost before,
+// that.
 func (c *Claim) notReleased(err error) Effect {
 	if !c.live {
 		err = c.Err
@@ -249,21 +249,20 @@ func (c *Claim) notReleased(err error) Effect {
 	return c.report(err)
 }
 
-// Detach gives the lease away to whoever adopts id; Report tells what came of it.
+// Detach begins to move the lease to id, which can be adopted; Report tells the outcome.
 func (c *Claim) Detach(id string, now clock.Instant) Effect {
 	c.State, c.other, c.due, c.until, c.copies = Detaching, id, clock.Never, now.Add(Timeout), 0
 	return Send
 }
 
-// notDetached ends a lease of which it is not known whether it has moved: both ids
-// are released.
+// notDetached ends a lease that may or may not have moved: both ids are released.
 func (c *Claim) notDetached(err error, now clock.Instant) Effect {
 	c.Err = c.untrusted()
 	effect := c.leave(c.Err, now)
 	return effect | c.report(err)
 }
 
-// Cancel gives the claim back, whatever it is, for nobody wants it any more.
+// Cancel gives the claim back, in whatever state it is.
 func (c *Claim) Cancel(why error, now clock.Instant) Effect {
 	if c.State == Leaving || c.State == Ended {
 		return 0
@@ -271,5 +270,5 @@ func (c *Claim) Cancel(why error, now clock.Instant) Effect {
 	return c.leave(why, now)
 }
 
-// Drop ends the claim without telling the server, which is not called any more.
+// Drop ends the claim without telling the server, after the last call.
 func (c *Claim) Drop(why error) Effect { return c.end(why) | c.report(why) }

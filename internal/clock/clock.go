@@ -1,7 +1,6 @@
-// Package clock measures time for promises about leases: monotonic, and, where
-// the system can tell, counting the time that the machine was suspended. Go's
-// own monotonic clock stands still then, and a lease would seem valid for as
-// long as the machine slept.
+// Package clock measures time for leases. Its clock is monotonic and, where the system
+// can tell, counts the time for which the machine was suspended. Go's own monotonic clock
+// stands still then, and a lease would still seem valid after a long suspension.
 package clock
 
 import (
@@ -15,8 +14,8 @@ type Instant time.Duration
 // Never is later than every other Instant.
 const Never Instant = 1<<63 - 1
 
-// epoch is the Instant at which the process started: far from zero, so that
-// also the clock of a testing/synctest bubble, which is behind, stays above it.
+// epoch is the Instant at which the process started: so far from zero that the clock of a
+// testing/synctest bubble, which is behind, stays above zero, too.
 const epoch = 100 * 365 * 24 * time.Hour
 
 var (
@@ -28,19 +27,18 @@ var (
 
 func init() { base.Store(int64(suspended())) }
 
-// Now returns the present instant. It may miss a suspension that Exact has not
-// seen yet, and is then early; that is safe for the moment at which a request
-// is sent and for timers, not for the question whether a lease still lasts.
-// In a testing/synctest bubble it follows the bubble's clock.
+// Now returns the present instant. It may be early by a suspension that Exact has not seen
+// yet. That is safe for timers and for the time at which a request is sent, but not for
+// deciding whether a lease is still valid. In a testing/synctest bubble it follows the
+// bubble's clock.
 func Now() Instant {
 	return Instant(epoch + time.Since(start) + time.Duration(slept.Load()))
 }
 
-// Exact returns the present instant, any suspension included. The wall clock goes
-// on during a suspension and the monotonic one does not; so only where the distance
-// between the two has changed is the system asked, which costs two system calls. (A
-// suspension is overlooked if somebody sets the wall clock back by as much, to the
-// millisecond, before the next look.)
+// Exact returns the present instant, including any suspension. The wall clock goes on during
+// a suspension and the monotonic clock does not, so the system is asked, by two system calls,
+// only if the distance between the two has changed. (A suspension is overlooked if the wall
+// clock is set back by the same time, to the millisecond, before the next look.)
 func Exact() Instant {
 	now := time.Now()
 	since := now.Sub(start)
@@ -64,8 +62,8 @@ func look() {
 	}
 }
 
-// Suspend has this process believe that the machine was suspended for d, just now. It
-// is for tests, which cannot suspend the machine.
+// Suspend makes this process behave as if the machine had just been suspended for d. It is
+// for tests, which cannot suspend the machine.
 func Suspend(d time.Duration) {
 	base.Add(-int64(d))
 	ahead.Add(int64(d)) // the wall clock went on
@@ -77,6 +75,6 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns how much later i is than j.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Time returns the instant on the wall clock as it is set now. A deadline comes out early if the
-// process stands still between the two looks, and not late after a suspension.
+// Time returns the instant by the wall clock as it is set now. A deadline comes out early if
+// the process is stopped between the readings of the two clocks, and never late.
 func (i Instant) Time() time.Time { return time.Now().Add(i.Sub(Exact())) }

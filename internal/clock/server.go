@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Server bounds what a server's clock shows, by the times in its replies and the
-// local monotonic clock. The zero value knows nothing. It is safe for concurrent
-// use.
+// Server bounds the time that a server's clock shows, by the times in its replies and the
+// local monotonic clock. The zero value has seen no reply. It is safe for concurrent use.
 type Server struct {
 	mu          sync.Mutex
 	known       bool
 	least, most bound // of the server's time minus the local time
 }
 
-// bound is a bound of the distance between two clocks, in milliseconds, at an
-// instant. It is less tight later: the clocks may run apart by a hundredth.
+// bound is a bound of the distance between two clocks, in milliseconds, at an instant. It
+// gets less tight with time, because the clocks may run apart by a hundredth.
 type bound struct {
 	offset int64
 	seen   Instant
@@ -23,7 +22,7 @@ type bound struct {
 
 func (b bound) slack(i Instant) int64 { return max(0, i.Sub(b.seen).Milliseconds()/100) }
 
-// Known reports whether the server's clock was ever seen.
+// Known reports whether any reply was seen.
 func (c *Server) Known() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,12 +37,11 @@ func (c *Server) Latest(i Instant) int64 {
 	return millis(i) + c.most.offset + c.most.slack(i) + 1
 }
 
-// See takes the server's time, in milliseconds, from the reply to a request that
-// was sent and got at local instants. The server read its clock in between: the
-// distance is at most what it was when the request was sent, and at least what it
-// is now. The tightest bounds seen count, for a reply may have been under way for
-// long. See returns by how much the server's clock was stepped; 0 when delays
-// explain what is seen.
+// See takes the server's time, in milliseconds, from a reply, and the local instants at
+// which its request was sent and the reply was got. The server read its clock in between:
+// so the distance of the clocks is at most server - sent and at least server - got. The
+// tightest bounds count, because a reply may have been under way for long. See returns by
+// how much the server's clock was stepped, or 0 if delays explain the reply.
 func (c *Server) See(server int64, sent, got Instant) (step time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package commit is group commit: a semaphore has at most one call to Redis in
-// flight. Operations that come meanwhile gather, and the next call carries them
-// all; nobody waits when nothing is in flight. After a call that failed, what it
-// carried is tried again, with pauses that grow.
+// Package commit implements group commit: a semaphore has at most one call to Redis in
+// flight. Operations that come meanwhile gather, and the next call carries them all; when
+// no call is in flight, an operation is sent at once. After a call that failed, its
+// operations are tried again, with growing pauses.
 //
-// A Queue is a passive thing: its owner makes the calls and holds the lock.
+// A Queue does nothing by itself: its owner makes the calls and holds the lock.
 package commit
 
 import (
@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// mostOps bounds the operations of one call, so that it keeps the server for a
-	// millisecond or so.
+	// mostOps bounds the operations of one call, so that it takes the server about a
+	// millisecond.
 	mostOps = protocol.MaxOps
-	// A call is given up after these at most and at least; then another one starts, on
-	// another connection, and the first has an unknown outcome.
+	// A call is given up after mostTimeout, or earlier if its operations ask for that, but
+	// not before leastTimeout. Then another one starts, on another connection, and the
+	// outcome of the first is unknown.
 	mostTimeout  = 2 * time.Second
 	leastTimeout = 100 * time.Millisecond
 	// Pauses between failing calls grow from the first to the second.
@@ -31,7 +32,7 @@ const (
 // fail until the call that carries it is given up.
 const MostDelay = mostPause + mostPause/2 + mostTimeout
 
-// Queue gathers operations; T is whose they are. The zero value is empty.
+// Queue gathers operations; T is the type of their owners. The zero value is empty.
 type Queue[T any] struct {
 	releases []waiting[T] // they travel first, for they free what the others want
 	others   []waiting[T]
@@ -43,7 +44,7 @@ type Queue[T any] struct {
 	retryAt clock.Instant
 }
 
-// Op is the place of one T in a queue: at most one operation of it is on its way.
+// Op is the place of one owner in a queue: at most one operation of it is under way.
 type Op[T any] struct {
 	Of T
 
@@ -74,8 +75,8 @@ type Call[T any] struct {
 	Deadline clock.Instant // when it is given up
 }
 
-// Put has the operation of op sent by the next call; by the one after that, if it
-// is in flight. release tells that it frees something.
+// Put makes the next call send the operation of op; if op is in flight, the call after
+// that. release tells that the operation frees something.
 func (q *Queue[T]) Put(op *Op[T], release bool) {
 	switch op.state {
 	case inFlight:
@@ -105,18 +106,18 @@ func (q *Queue[T]) Remove(op *Op[T]) {
 	op.again = false
 }
 
-// Probe has a call made, even an empty one.
+// Probe makes sure that another call is made, even an empty one.
 func (q *Queue[T]) Probe() { q.probe = true }
 
 // Busy reports whether a call is in flight.
 func (q *Queue[T]) Busy() bool { return q.call != nil }
 
-// Prepare returns what t wants now, and how long the call may take as far as t has
-// a say; false: nothing.
+// Prepare returns the operation that t wants at now, and how long its call may take at
+// most; false: none.
 type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool)
 
-// Next returns the next call, which is in flight then; nil if none may start now,
-// or nothing is wanted.
+// Next returns the next call, which is then in flight; nil if none may start now, or
+// nothing is wanted.
 func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 	if q.call != nil || now < q.retryAt || !q.probe && len(q.releases)+len(q.others) == 0 {
 		return nil
@@ -139,7 +140,7 @@ func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 	return call
 }
 
-// fill takes what is wanted out of line while there is room.
+// fill moves operations from line to the call while there is room.
 func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Duration) {
 	timeout = mostTimeout
 	n := 0
@@ -167,9 +168,9 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Dur
 	return timeout
 }
 
-// Return ends a call; false: it was given up before, and whatever it answered does
-// not matter. The caller then tells the owners of its operations what became of
-// them, has those sent again that are wanted, and gives the call back by Reuse.
+// Return ends a call; false: it was given up before, and its answer does not matter.
+// Otherwise the caller must tell the owners of its operations the outcome, put those that
+// are still wanted into the queue again, and give the call back by Reuse.
 func (q *Queue[T]) Return(call *Call[T]) bool {
 	if q.call != call {
 		return false
@@ -185,8 +186,8 @@ func (q *Queue[T]) Return(call *Call[T]) bool {
 	return true
 }
 
-// Overdue returns the call in flight, if it is to be given up at now. It may be
-// executed yet.
+// Overdue returns the call in flight if it is to be given up at now. It may still be
+// executed.
 func (q *Queue[T]) Overdue(now clock.Instant) *Call[T] {
 	if q.call != nil && now >= q.call.Deadline {
 		return q.call
@@ -194,8 +195,7 @@ func (q *Queue[T]) Overdue(now clock.Instant) *Call[T] {
 	return nil
 }
 
-// Reuse keeps a call that was returned, and that nobody else refers to, for the
-// room that it has.
+// Reuse keeps the memory of a call that was returned, and that nothing refers to any more.
 func (q *Queue[T]) Reuse(call *Call[T]) {
 	clear(call.Ops)
 	clear(call.Wire)
@@ -206,9 +206,9 @@ func (q *Queue[T]) Reuse(call *Call[T]) {
 // Succeeded notes that a call was answered.
 func (q *Queue[T]) Succeeded() { q.pause, q.retryAt = 0, 0 }
 
-// Failed notes that a call failed; the next one comes after a pause. A connection
-// that broke while nothing was sent says nothing about Redis: fresh tells that the
-// outcome is not known, and then the first repetition comes at once.
+// Failed notes that a call failed; the next one comes after a pause. If its outcome is not
+// known (fresh), only the connection may have broken, and the first repetition comes at
+// once.
 func (q *Queue[T]) Failed(now clock.Instant, fresh bool) {
 	if q.pause > 0 || !fresh {
 		q.retryAt = now.Add(q.pause/2 + rand.N(max(q.pause, leastPause)))
@@ -216,8 +216,8 @@ func (q *Queue[T]) Failed(now clock.Instant, fresh bool) {
 	q.pause = min(max(2*q.pause, leastPause), mostPause)
 }
 
-// Wakeup returns when the queue next has something to do by itself: to give up a
-// call, or to make one after a pause.
+// Wakeup returns when the owner must look again: to give up a call, or to make one after a
+// pause.
 func (q *Queue[T]) Wakeup() clock.Instant {
 	switch {
 	case q.call != nil:

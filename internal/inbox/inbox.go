@@ -1,22 +1,22 @@
-// Package inbox listens to pub/sub channels for one process, through every
-// reconnect.
+// Package inbox subscribes one process to pub/sub channels, and reconnects when a
+// connection breaks.
 //
-// An Inbox has one connection to a server, or, in a Redis Cluster, one to each
-// node that serves a channel of it, however many channels there are. Channels
-// come and go with Subscribe and Unsubscribe, which never wait. A channel whose
-// slot moves to another node is subscribed there, and the others are left alone.
+// An Inbox has one connection to a server, or, in a Redis Cluster, one to each node that
+// serves one of its channels, however many channels there are. Subscribe and Unsubscribe
+// add and remove channels, and never wait. A channel whose slot moves to another node is
+// subscribed there; other channels are not affected.
 //
-// Messages are hints and may be lost: between two connections, or while a slot
-// moves, nobody receives them. Whenever a subscription stands anew, the owner is
-// told and has to look at the state itself. A connection that breaks without a
-// sign, such as a half-open socket, is noticed after 10 seconds.
+// Messages are hints and may be lost, between two connections or while a slot moves.
+// Whenever a subscription is established anew, its owner is told and must look at the
+// state itself. A connection that breaks without a sign, such as a half-open socket, is
+// noticed after 10 seconds.
 //
-// The methods of an Inbox never wait for the network, except Close, and that for
-// 2 seconds at most.
+// The methods of an Inbox never wait for the network, except Close, which waits for at
+// most 2 seconds.
 //
-// Each Inbox has a goroutine that finds out which node serves a channel, in
-// router.go, and two for each connection, in node.go: one writes, one reads.
-// What the server answers is in replies.go.
+// Each Inbox has a goroutine that finds out which node serves a channel (router.go), and
+// two for each connection (node.go): one writes, one reads. The server's replies are
+// handled in replies.go.
 package inbox
 
 import (
@@ -29,28 +29,25 @@ import (
 )
 
 const (
-	// quiet is how long a silent connection is believed to be alive; then a PING
-	// must be answered within as long again. go-redis sends health checks too,
-	// but does not wait for the answer, so a half-open socket would stay silent
-	// until somebody wrote to it.
+	// quiet is how long a silent connection counts as alive. After that a PING must be
+	// answered within the same time. go-redis sends health checks, too, but does not wait
+	// for the answer, so that a half-open socket would not be noticed.
 	quiet = 5 * time.Second
 	// Pauses between attempts grow from the first to the second.
 	leastPause = 10 * time.Millisecond
 	mostPause  = 2 * time.Second
-	// refusedPause is the longest pause after an answer that only an operator can
-	// change: a missing right, a server that does not know the command.
+	// refusedPause is the longest pause after a refusal that only an operator can change:
+	// a missing permission, or a server that does not know the command.
 	refusedPause = 30 * time.Second
-	// linger is how long a connection without channels is kept. A channel that
-	// comes back within it costs no new connection.
+	// linger is how long a connection without channels is kept for the next channel.
 	linger = 2 * time.Second
-	// trying bounds the first attempt to subscribe, for those who wait for it.
+	// trying bounds how long callers wait for the first attempt to subscribe.
 	trying = 2 * time.Second
 	// mostClosing bounds Close.
 	mostClosing = 2 * time.Second
 )
 
-// Inbox is the subscriptions of one process. Its methods may be called from
-// several goroutines.
+// Inbox has the subscriptions of one process. It is safe for concurrent use.
 type Inbox struct {
 	rdb     redis.UniversalClient
 	cluster *redis.ClusterClient // rdb, if that is the client of a Cluster, else nil
@@ -86,7 +83,7 @@ type subscription struct {
 	complaint string        // what the log was told of it, "" for nothing
 }
 
-// state is how far a subscription has come.
+// state is the state of a subscription.
 type state int
 
 const (
@@ -96,17 +93,15 @@ const (
 	standing              // the server has confirmed it
 )
 
-// Open returns an inbox on rdb that listens to nothing yet. The client must be
-// one of a single server, of Sentinel or of a Cluster. It stays the caller's: the
-// inbox never closes it.
+// Open returns an inbox on rdb without subscriptions. rdb must be a client of a single
+// server, of Sentinel or of a Cluster. It remains the caller's: the inbox never closes it.
 //
-// Deliver gets the payload of every message. Resumed is called with the channel
-// once its subscription stands, and again after every reconnect: messages sent
-// meanwhile are lost. Both are called from goroutines of the inbox, in a Cluster
-// from several at once. They must not block. They may call Subscribe and
-// Unsubscribe, but not Close.
+// deliver gets the payload of every message. resumed is called with the channel when its
+// subscription is established, and again after every reconnect: messages sent meanwhile
+// are lost. Both are called from goroutines of the inbox, in a Cluster from several at
+// once. They must not block. They may call Subscribe and Unsubscribe, but not Close.
 //
-// What goes wrong is logged once for each outage, as is its end.
+// Errors are logged once for each outage, and so is its end.
 func Open(rdb redis.UniversalClient, deliver func(payload string), resumed func(channel string), log *slog.Logger) *Inbox {
 	in := &Inbox{
 		rdb: rdb, deliver: deliver, resumed: resumed, log: log,
@@ -119,15 +114,14 @@ func Open(rdb redis.UniversalClient, deliver func(payload string), resumed func(
 	return in
 }
 
-// Subscribe begins to listen to channel, through every reconnect, until
-// Unsubscribe or Close. It does not wait. Subscribing to a channel twice is the
-// same as once. In a Cluster, channel is a shard channel, whose slot is that of
-// its hash tag.
+// Subscribe subscribes to channel until Unsubscribe or Close, and does not wait. A second
+// Subscribe to a channel changes nothing. In a Cluster, channel is a shard channel, whose
+// slot is that of its hash tag.
 //
-// The chan that it returns is closed after the first attempt, good or bad, and
-// after 2 seconds if that takes longer. If the attempt was good, resumed has been
-// called by then. It is closed at once while the server of the channel is known to
-// be away, and after Close.
+// The returned chan is closed after the first attempt, successful or not, and after 2
+// seconds if that takes longer. If the attempt was successful, resumed has been called
+// before. The chan is closed at once while the channel's server is known to be
+// unreachable, and after Close.
 func (in *Inbox) Subscribe(channel string) (tried <-chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -150,10 +144,9 @@ func (in *Inbox) Subscribe(channel string) (tried <-chan struct{}) {
 	return s.tried
 }
 
-// Unsubscribe ends a subscription: no message that arrives later is delivered. It
-// does not wait, the server is told in the background. The connection that has no
-// channel any more is closed after 2 seconds. Unsubscribe from a channel that is
-// not subscribed does nothing.
+// Unsubscribe ends a subscription: messages that arrive later are not delivered. It does
+// not wait; the server is told in the background. A connection without channels is closed
+// after 2 seconds. Unsubscribe does nothing for a channel that is not subscribed.
 func (in *Inbox) Unsubscribe(channel string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -169,10 +162,9 @@ func (in *Inbox) Unsubscribe(channel string) {
 	}
 }
 
-// Close ends all subscriptions and returns when nothing will be delivered any
-// more. It waits for 2 seconds at most: a connection that is just being made, by
-// a client that does not let go of it, is left to end by itself, and delivers
-// nothing either. A second Close does the same.
+// Close ends all subscriptions and returns when nothing will be delivered any more. It
+// waits for at most 2 seconds: a connection that the client is still making by then is
+// left to end by itself, and delivers nothing. A second Close does the same.
 func (in *Inbox) Close() {
 	in.mu.Lock()
 	in.cancel() // under mu: Subscribe starts nothing after it
@@ -188,31 +180,31 @@ func (in *Inbox) Close() {
 	}
 }
 
-// postpone takes s from its node, if it has one, and has the router try again
-// later. The caller holds mu.
+// postpone takes s from its node, if it has one, for the router to try again later. The
+// caller holds mu.
 func (in *Inbox) postpone(s *subscription, longest time.Duration) {
 	s.pause = min(max(2*s.pause, leastPause), longest)
 	s.endTry()
 	in.unroute(s, s.pause)
 }
 
-// unroute has the router find a node for s after a pause. The caller holds mu.
+// unroute makes the router find a node for s after a pause. The caller holds mu.
 func (in *Inbox) unroute(s *subscription, pause time.Duration) {
 	s.state, s.node, s.due = unrouted, nil, time.Now().Add(pause)
 	in.unrouted[s] = struct{}{}
 	signal(in.wake)
 }
 
-// reload has the client of a Cluster find out who serves what. go-redis follows a
-// redirected command, but not a redirected subscription.
+// reload makes the client of a Cluster look up which node serves which slot. go-redis does
+// so by itself for a redirected command, but not for a redirected subscription.
 func (in *Inbox) reload() {
 	if in.cluster != nil {
 		in.cluster.ReloadState(in.ctx)
 	}
 }
 
-// warn logs what is wrong with topic, a node or a kind of refusal, unless that
-// is known already.
+// warn logs an error of topic, which is a node or a kind of refusal, unless topic already
+// has one.
 func (in *Inbox) warn(topic string, err error) {
 	if in.ctx.Err() != nil {
 		return
@@ -226,7 +218,7 @@ func (in *Inbox) warn(topic string, err error) {
 	}
 }
 
-// over logs that topic is well again, if the log was warned of it.
+// over logs the end of topic's errors, if warn has logged any.
 func (in *Inbox) over(topic string) {
 	in.mu.Lock()
 	_, known := in.warned[topic]
@@ -237,7 +229,7 @@ func (in *Inbox) over(topic string) {
 	}
 }
 
-// signal wakes the goroutine that reads from wake, now or when it comes to that.
+// signal wakes the goroutine that reads from wake, now or when it next reads.
 func signal(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:

@@ -9,10 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Listen calls deliver for each message to a channel that matches pattern, from when it
-// has called standing until ctx ends, the connection breaks or deliver fails; that is
-// the error. It does not connect again. Messages in a Cluster's shard channels have no
-// patterns.
+// Listen subscribes to pattern, calls standing, and then calls deliver for each message to
+// a channel that matches. It returns the error when ctx ends, the connection breaks or
+// deliver fails, and does not reconnect. Patterns do not match shard channels.
 func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, standing func(), deliver func(channel, payload string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	conn := rdb.PSubscribe(ctx) // to nothing: it connects with the first command
@@ -61,8 +60,8 @@ func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, stan
 	}
 }
 
-// hear takes what the server sends until ctx ends, the connection breaks or take fails.
-// As to noRedial see read.
+// hear passes what the server sends to take, until ctx ends, the connection breaks or take
+// fails. For noRedial see read.
 func hear(ctx context.Context, conn *redis.PubSub, take func(msg any) error) error {
 	noRedial, end := context.WithCancel(ctx)
 	end()

@@ -11,11 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// node keeps a connection to one server for as long as that has channels of the
-// inbox.
+// node keeps a connection to one server for as long as the inbox has channels there.
 //
-// It does not leave reconnecting to go-redis, which would subscribe to all
-// channels in one command: a Cluster refuses that when their slots differ.
+// It reconnects by itself, because go-redis would subscribe to all channels in one command,
+// which a Cluster refuses when their slots differ.
 type node struct {
 	in   *Inbox
 	addr string        // "" outside a Cluster
@@ -28,12 +27,12 @@ type node struct {
 	pause  time.Duration            // before the next connection
 
 	// Of the present connection:
-	live    map[string]struct{} // channels that it was told to subscribe, and not to unsubscribe
+	live    map[string]struct{} // channels for which it has sent a subscribe, and no unsubscribe
 	waiting []request           // what the server has yet to answer, in order
 	heard   time.Time           // when it last sent something
 }
 
-// request is a command that the server is to answer.
+// request is a command that expects an answer.
 type request struct {
 	verb    verb
 	channel string
@@ -57,7 +56,7 @@ func newNode(in *Inbox, addr string) *node {
 	return n
 }
 
-// assign has n subscribe to the channel of s. The caller holds in.mu.
+// assign makes n subscribe to the channel of s. The caller holds in.mu.
 func (n *node) assign(s *subscription, client redis.UniversalClient) {
 	n.client = client // another one if the address was away from the Cluster
 	s.state, s.node = assigned, n
@@ -69,8 +68,8 @@ func (n *node) assign(s *subscription, client redis.UniversalClient) {
 	signal(n.wake)
 }
 
-// leave has n unsubscribe from the channel of s, if it has asked for it. The
-// caller holds in.mu.
+// leave makes n unsubscribe from the channel of s, if it has subscribed. The caller holds
+// in.mu.
 func (n *node) leave(s *subscription) {
 	delete(n.subs, s.channel)
 	if _, live := n.live[s.channel]; live {
@@ -81,8 +80,8 @@ func (n *node) leave(s *subscription) {
 	signal(n.wake)
 }
 
-// run makes connections for as long as there is a channel. It ends with the
-// inbox, or when there was none for a while.
+// run makes connections for as long as there are channels. It ends with the inbox, or when
+// there were no channels for a while.
 func (n *node) run() {
 	for n.awaitWork() {
 		if err := n.serve(); err != nil {
@@ -124,8 +123,8 @@ func (n *node) retire() bool {
 	return true
 }
 
-// serve makes a connection and keeps it until it breaks, which is the error, or
-// until it is not needed any more.
+// serve makes a connection and keeps it until it breaks, and returns the error, or until it
+// is not needed any more.
 func (n *node) serve() error {
 	first := n.take()
 	if len(first) == 0 {
@@ -142,7 +141,7 @@ func (n *node) serve() error {
 		_ = conn.Close()
 		reading.Wait()
 	}()
-	// The client's own time-outs bound the dial: they may be meant to be long.
+	// The client's own time-outs bound the dial, because they may be long on purpose.
 	if err := n.send(ctx, conn, first); err != nil {
 		return err
 	}
@@ -154,8 +153,8 @@ func (n *node) serve() error {
 	return n.tend(ctx, conn, broken)
 }
 
-// bounded returns the client with a time-out: without one, a server that is silent
-// from the beginning would hold n for ever. The caller holds in.mu.
+// bounded returns the client with a time-out: without one, n would wait for ever for a
+// server that is silent from the beginning. The caller holds in.mu.
 func (n *node) bounded() redis.UniversalClient {
 	if c, ok := n.client.(*redis.Client); ok {
 		if t := c.Options().ReadTimeout; t <= 0 || t > n.in.quiet {
@@ -165,8 +164,8 @@ func (n *node) bounded() redis.UniversalClient {
 	return n.client
 }
 
-// tend sends what there is to send and watches over a connection, until the
-// reader tells that it broke.
+// tend sends requests and checks that the connection is alive, until the reader tells that
+// it broke.
 func (n *node) tend(ctx context.Context, conn *redis.PubSub, broken <-chan error) error {
 	watch := time.NewTimer(n.in.quiet)
 	defer watch.Stop()
@@ -200,7 +199,7 @@ func (n *node) tend(ctx context.Context, conn *redis.PubSub, broken <-chan error
 	}
 }
 
-// idle tells whether no channel is left.
+// idle reports whether no channel is left.
 func (n *node) idle() bool {
 	n.in.mu.Lock()
 	defer n.in.mu.Unlock()
@@ -231,16 +230,16 @@ func (n *node) take() []request {
 	return batch
 }
 
-// flush sends requests on a connection that stands. It must not take longer than
-// an answer, whatever the client's time-outs are.
+// flush sends requests on an established connection. It must not take longer than an
+// answer may, whatever the client's time-outs are.
 func (n *node) flush(ctx context.Context, conn *redis.PubSub, batch []request) error {
 	ctx, cancel := context.WithTimeout(ctx, n.in.quiet)
 	defer cancel()
 	return n.send(ctx, conn, batch)
 }
 
-// send writes one command for each request, so that each has an answer of its
-// own and slots never mix.
+// send writes one command for each request, so that each has its own answer and slots are
+// never mixed.
 func (n *node) send(ctx context.Context, conn *redis.PubSub, batch []request) (err error) {
 	sub, unsub := conn.Subscribe, conn.Unsubscribe
 	if n.in.cluster != nil {
@@ -262,8 +261,8 @@ func (n *node) send(ctx context.Context, conn *redis.PubSub, batch []request) (e
 	return nil
 }
 
-// silence looks how long the server has said nothing. It returns a PING if that
-// is too long, errSilent if an answer is overdue as well, and when to look again.
+// silence checks how long the server has been silent. It returns a PING if that is too
+// long, errSilent if an answer is overdue, too, and the time until the next check.
 func (n *node) silence() (next time.Duration, batch []request, err error) {
 	n.in.mu.Lock()
 	defer n.in.mu.Unlock()
@@ -282,8 +281,8 @@ func (n *node) silence() (next time.Duration, batch []request, err error) {
 	return 0, nil, errSilent
 }
 
-// follow gives back channels that the client meanwhile knows to be served by
-// another node. A node that was cut off from the Cluster does not tell.
+// follow gives back the channels that another node serves now, as far as the client knows.
+// A node that was cut off from the Cluster does not tell.
 func (n *node) follow() {
 	n.in.mu.Lock()
 	subs := make([]*subscription, 0, len(n.subs))
@@ -305,8 +304,8 @@ func (n *node) follow() {
 	}
 }
 
-// broke waits out the pause after a connection that failed. Meanwhile the client
-// finds out who serves the channels now.
+// broke pauses after a connection that failed. Meanwhile the client looks up which nodes
+// serve the channels now.
 func (n *node) broke(err error) {
 	if !n.idle() {
 		n.in.warn(n.topic(), err)

@@ -11,14 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// read takes what the server sends until the connection breaks, which is the
-// error. It reads without a deadline: one that passed in the middle of a message
-// would have go-redis take the rest for the next one.
+// read handles what the server sends until the connection breaks, and returns the error. It
+// reads without a deadline: if one passed in the middle of a message, go-redis would take
+// the rest for the next message.
 //
-// go-redis looks at the context of Receive only to connect again, as it does
-// within Receive when the connection breaks. That would keep the error from n, and
-// the lock of conn from who sends, for as long as the dial takes; with a context
-// that has ended it fails at once.
+// When the connection breaks within Receive, go-redis reconnects there, and looks at the
+// context only for that. Until it has dialled, n would not see the error, and senders would
+// wait for the lock of conn; with a context that has ended, the reconnect fails at once.
 func (n *node) read(ctx context.Context, conn *redis.PubSub) error {
 	noRedial, end := context.WithCancel(ctx)
 	end()
@@ -40,8 +39,8 @@ func (n *node) read(ctx context.Context, conn *redis.PubSub) error {
 	}
 }
 
-// receive waits for the next message. go-redis panics where an answer is not what
-// a server of Redis sends.
+// receive waits for the next message. go-redis panics at an answer that no Redis server
+// sends; receive returns an error.
 func receive(ctx context.Context, conn *redis.PubSub) (msg any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -51,7 +50,7 @@ func receive(ctx context.Context, conn *redis.PubSub) (msg any, err error) {
 	return conn.Receive(ctx)
 }
 
-// accept takes a message or an answer.
+// accept handles a message or an answer.
 func (n *node) accept(msg any) {
 	n.in.mu.Lock()
 	n.heard = time.Now()
@@ -77,16 +76,16 @@ func (n *node) accept(msg any) {
 	}
 }
 
-// answered removes a request from those that wait for an answer, and what was
-// sent before it: answers come in order. It returns false if there was none. The
-// caller holds in.mu.
+// answered removes a request from those that wait for an answer, and all that were sent
+// before it, because answers come in order. It returns false if there was none. The caller
+// holds in.mu.
 func (n *node) answered(v verb, channel string) bool {
 	i := slices.IndexFunc(n.waiting, func(r request) bool { return r.verb == v && r.channel == channel })
 	n.waiting = n.waiting[i+1:]
 	return i >= 0
 }
 
-// confirmed takes the answer to a subscribe.
+// confirmed handles the answer to a subscribe.
 func (n *node) confirmed(channel string) {
 	in := n.in
 	in.mu.Lock()
@@ -106,8 +105,8 @@ func (n *node) confirmed(channel string) {
 	s.endTry()
 }
 
-// ended takes the end of a subscription: the answer to an unsubscribe, or news
-// that its slot has moved. The client has to learn where to first.
+// ended handles the end of a subscription: the answer to an unsubscribe, or the notice that
+// its slot has moved. The client must first learn where to.
 func (n *node) ended(channel string) {
 	n.in.mu.Lock()
 	defer n.in.mu.Unlock()
@@ -122,8 +121,8 @@ func (n *node) ended(channel string) {
 	}
 }
 
-// refused takes an error, which answers the oldest request. It returns the error if
-// there is none: then the two sides do not understand each other any more.
+// refused handles an error, which answers the oldest request. If there is none it returns
+// the error: then requests and answers no longer match.
 func (n *node) refused(err redis.Error) error {
 	n.in.mu.Lock()
 	n.heard = time.Now()
@@ -142,7 +141,7 @@ func (n *node) refused(err redis.Error) error {
 	if word == "ERR" || word == "NOPERM" { // the first is that of an unknown command
 		longest = refusedPause
 	}
-	// That a slot has moved is no trouble until nobody knows where to.
+	// A moved slot is not worth a warning until attempts to find its node have failed.
 	trouble := word != "MOVED" || r.sub.pause >= longest
 	if trouble {
 		r.sub.complaint = word

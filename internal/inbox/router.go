@@ -28,8 +28,8 @@ func (in *Inbox) route() {
 	}
 }
 
-// due returns the subscriptions to route now, and if there are none a timer for
-// the next one, nil if there is none either.
+// due returns the subscriptions to route now. If there are none it returns a timer for the
+// next one, or nil.
 func (in *Inbox) due() (due []*subscription, next <-chan time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -48,8 +48,8 @@ func (in *Inbox) due() (due []*subscription, next <-chan time.Time) {
 	return due, next
 }
 
-// place gives s to its node. An error means that the client does not know any
-// node, so that there is no use in asking for another channel.
+// place gives s to its node. An error means that the client knows no node at all, so that it
+// is useless to ask for another channel.
 func (in *Inbox) place(s *subscription) error {
 	addr, client, err := in.server(s.channel)
 	if err != nil {
@@ -84,7 +84,7 @@ func (in *Inbox) server(channel string) (addr string, client redis.UniversalClie
 	return node.Options().Addr, node, nil
 }
 
-// unknown postpones subscriptions because nobody tells who serves them.
+// unknown postpones subscriptions whose nodes cannot be found out.
 func (in *Inbox) unknown(subs []*subscription, err error) {
 	const topic = "cluster"
 	in.warn(topic, err)

@@ -1,6 +1,6 @@
-// Package keeper keeps deadlines in order: when the next renewal or heartbeat is
-// due, when a lease can no longer be trusted, when somebody has waited for an
-// answer long enough. To set one costs O(log n), to see the first O(1).
+// Package keeper keeps deadlines in order: when the next renewal or heartbeat is due, when
+// a lease can no longer be trusted, when the wait for an answer is over. Setting a deadline
+// costs O(log n), finding the first one O(1).
 package keeper
 
 import (
@@ -9,18 +9,18 @@ import (
 	"github.com/berth-go/berth/internal/clock"
 )
 
-// Deadlines are the deadlines of many things. The zero value has none. It is for
-// one goroutine at a time.
+// Deadlines are the deadlines of many things. The zero value has none. It is not safe for
+// concurrent use.
 type Deadlines[T any] struct{ heap entries[T] }
 
-// Entry is the deadline of one thing. It belongs to one Deadlines for good.
+// Entry is the deadline of one thing. It can be used with only one Deadlines.
 type Entry[T any] struct {
 	Of    T
 	at    clock.Instant
 	place int // in the heap, from 1; 0: not in it
 }
 
-// Set moves e to at; clock.Never removes it.
+// Set sets the deadline of e to at; clock.Never removes it.
 func (d *Deadlines[T]) Set(e *Entry[T], at clock.Instant) {
 	switch {
 	case e.place > 0 && at == e.at:
@@ -35,7 +35,7 @@ func (d *Deadlines[T]) Set(e *Entry[T], at clock.Instant) {
 	}
 }
 
-// First returns the thing with the earliest deadline, and that; clock.Never if
+// First returns the thing with the earliest deadline, and the deadline; clock.Never if
 // there is none.
 func (d *Deadlines[T]) First() (first T, at clock.Instant) {
 	if len(d.heap) == 0 {

@@ -12,18 +12,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The three kinds of failure. Every error of Do is one of them to errors.Is;
-// code that mixes them up is wrong.
+// The three kinds of failure. To errors.Is, every error of Do is exactly one of them.
 var (
-	// ErrRefused: it did not happen and will not; asking again may help.
+	// ErrRefused: it did not happen and will not; repeating it may help.
 	ErrRefused = errors.New("redis refused for now")
-	// ErrRejected: it did not happen, and asking again is useless until somebody
-	// mends the cause.
+	// ErrRejected: it did not happen, and repeating it is useless until the cause is
+	// mended.
 	ErrRejected = errors.New("redis refused")
-	// ErrUnknown: it may have happened, and it may yet happen until Late.
+	// ErrUnknown: it may have happened, and may still happen until Late.
 	ErrUnknown = errors.New("redis did not answer")
 
-	// ErrCorrupt and ErrVersion are rejections that the script itself gave.
+	// ErrCorrupt and ErrVersion are rejections by the script itself.
 	ErrCorrupt = errors.New("the semaphore's keys hold something that berth did not write: look at them, then `berth purge` the semaphore")
 	ErrVersion = errors.New("the semaphore's keys have a newer layout: upgrade this client")
 )
@@ -32,11 +31,11 @@ var (
 type Failure struct {
 	Kind   error         // ErrRefused, ErrRejected or ErrUnknown
 	Detail error         // ErrCorrupt, ErrVersion or nil
-	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and so long leases may live; 0: it was not that
+	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and leases may live for so long; 0: it was not that
 	Err    error
 }
 
-// Error implements error. The kind is for errors.Is; in words it is the caller's.
+// Error implements error. It does not name the kind, which the caller puts into words.
 func (f *Failure) Error() string {
 	switch {
 	case f.Heals > 0:
@@ -47,8 +46,8 @@ func (f *Failure) Error() string {
 	return f.Err.Error()
 }
 
-// Unwrap gives errors.Is all three, but never a context's error: that would look
-// as if the caller's own context had ended, and it was a time-out of ours.
+// Unwrap returns the kind, the detail and the error, but hides a context's error from
+// errors.Is: it is of a time-out of ours, and would look like the caller's context.
 func (f *Failure) Unwrap() []error {
 	err := f.Err
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -60,17 +59,18 @@ func (f *Failure) Unwrap() []error {
 	return []error{f.Kind, err}
 }
 
-// inner is an error that is nothing to errors.Is, but still something to errors.As.
+// inner hides an error from errors.Is, but not from errors.As.
 type inner struct{ err error }
 
 // Error implements error.
 func (i inner) Error() string { return i.err.Error() }
 
-// As implements what errors.As looks for.
+// As implements the interface of errors.As.
 func (i inner) As(target any) bool { return errors.As(i.err, target) }
 
-// Unsure is err, by which an operation failed of which an earlier copy had got no answer: if
-// it was refused now, that copy may have been executed all the same.
+// Unsure returns the error of an operation that failed with err after an earlier copy had no
+// answer: even if it was refused now, that copy may have been executed. So the result is
+// always ErrUnknown.
 func Unsure(err error) error {
 	if errors.Is(err, ErrUnknown) {
 		return err
@@ -78,11 +78,10 @@ func Unsure(err error) error {
 	return &Failure{Kind: ErrUnknown, Err: fmt.Errorf("no answer to an earlier request, and then: %w", inner{err})}
 }
 
-// passing are error codes of a server that will be able to answer later. They
-// may be wrapped: Redis 6.2 puts its own text around errors from inside a
-// script, so they are searched for and not compared with the start. A script meets a
-// "non local key", or "undeclared keys" since Redis 7.2, where a slot moves and the key
-// that it needs is not there.
+// passing are error codes of a server that will be able to answer later. They are searched
+// for, and not compared with the start, because Redis 6.2 puts its own text around errors
+// from inside a script. A script fails with "non local key", or "undeclared keys" since
+// Redis 7.2, while a slot moves and the key that it needs is not there.
 var passing = []string{
 	"LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "OOM ", "MISCONF", "UNBLOCKED",
 	"-READONLY", "-OOM", "command not allowed when used memory", "You can't write against a read only replica",
@@ -103,7 +102,7 @@ func classify(err error) *Failure {
 	return &Failure{Kind: ErrUnknown, Err: err}
 }
 
-// Unanswered reports whether Redis said nothing, or what it said was not understood.
+// Unanswered reports whether Redis gave no answer, or none that could be understood.
 func (f *Failure) Unanswered() bool {
 	_, said := errors.AsType[redis.Error](f.Err)
 	return !said && !errors.Is(f.Err, errLate) && !errors.Is(f.Err, redis.ErrClosed)
@@ -133,14 +132,14 @@ func classifyReply(err error) *Failure {
 	return &Failure{Kind: ErrRejected, Err: err}
 }
 
-// heals reads how many milliseconds the script named.
+// heals parses the milliseconds in the script's error.
 func heals(text string) time.Duration {
 	_, text, _ = strings.Cut(text, "BERTHHALF ")
 	ms, _ := strconv.ParseInt(text[:len(text)-len(strings.TrimLeft(text, "0123456789"))], 10, 64)
 	return time.Duration(max(1, min(ms, longest))) * time.Millisecond
 }
 
-// errLate: the call reached the server after the latest time at which it might run.
+// errLate: the call reached the server after the latest time at which it may run.
 var errLate = errors.New("the request was under way for too long")
 
 // NoAnswer is the failure of a call that was given up.

@@ -21,16 +21,16 @@ const (
 // page is how many members one call of inspect.lua reads.
 const page = 500
 
-// Snapshot is the state of one semaphore. Records come in pages: of more than a
-// few hundred holders and waiters it is not a single moment's picture, but whoever holds
-// or waits all the while is in it. What has run out is in it until a call of Do takes it
-// out.
+// Snapshot is the state of one semaphore. Records are read in pages: if there are more than
+// a few hundred they are not of a single moment, but those of leases and waiters that exist
+// throughout the reading are included. Expired ones are included until a call of Do removes
+// them.
 type Snapshot struct {
 	Exists bool
 	Now    int64 // server time, ms
 	State
 	Oldest  int64    // ms: the first in the queue was queued; 0: nobody waits
-	Expired int      // leases and waiters that have run out; above 250, if at all, only with records
+	Expired int      // leases and waiters that have expired; without records, 250 at most
 	Leases  []Record // by token
 	Queue   []Record // in order
 }
@@ -52,14 +52,14 @@ type Record struct {
 	Label    string
 }
 
-// Inspect reads a semaphore without changing it; with its holders and waiters if
-// records. A semaphore that does not exist is a Snapshot without Exists.
+// Inspect reads a semaphore without changing it, and if records is set its holders and
+// waiters, too. For a semaphore that does not exist, Snapshot.Exists is false.
 func (s *Store) Inspect(ctx context.Context, k Key, records bool) (*Snapshot, error) {
 	found := s.InspectAll(ctx, []Key{k}, records)
 	return found[0].Snapshot, found[0].Err
 }
 
-// Found is what InspectAll has of one semaphore: a Snapshot or an error.
+// Found is the result of InspectAll for one semaphore: a Snapshot or an error.
 type Found struct {
 	*Snapshot
 	Err error
@@ -107,7 +107,7 @@ func (s *Store) turn(ctx context.Context, all []*reading, count int) {
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	_, _ = pipe.Exec(ctx)
-	var unknown []*reading // by a server that does not know the script
+	var unknown []*reading // where the server does not know the script
 	for i, r := range all {
 		fields, err := cmds[i].Slice()
 		switch {
@@ -121,13 +121,13 @@ func (s *Store) turn(ctx context.Context, all []*reading, count int) {
 			r.take(fields, nil, count)
 		}
 	}
-	if len(unknown) > 0 { // the first of them teaches it
+	if len(unknown) > 0 { // the first of them sends the script
 		s.turn(ctx, unknown[:1], count)
 		s.turn(ctx, unknown[1:], count)
 	}
 }
 
-// reading is a Snapshot that comes page by page.
+// reading is a Snapshot that is read page by page.
 type reading struct {
 	key    Key
 	from   string // the score at which the next page begins
@@ -139,7 +139,7 @@ type reading struct {
 	err    error
 }
 
-// take takes a page of so many members.
+// take adds a page of so many members.
 func (r *reading) take(fields []any, err error, count int) {
 	var members []string
 	if err == nil && r.from == lowest {
@@ -157,10 +157,10 @@ func (r *reading) take(fields []any, err error, count int) {
 	}
 }
 
-// advance goes to the next page, after one of so many members from the score first to
-// last. It begins with members of the score last, which are read twice rather than
-// missed when others before them go; if there are more of them than a page has, behind
-// those that were read.
+// advance goes to the next page, after one of so many members with scores from first to
+// last. The next page begins with the members of the score last, which may so be read
+// twice: none is missed when members before them are removed. If a page has only members of
+// one score, the next one begins after those that were read.
 func (r *reading) advance(first, last string, count int) {
 	switch {
 	case first != last:
@@ -185,7 +185,7 @@ func (r *reading) snapshot(records bool) *Snapshot {
 		}
 	}
 	if snap.Next > 0 && snap.Next <= snap.Now {
-		snap.Next = next // what the state says may be a tombstone's
+		snap.Next = next // that of the state may be a tombstone's
 	}
 	if !records {
 		return snap
@@ -197,7 +197,7 @@ func (r *reading) snapshot(records bool) *Snapshot {
 		}
 	}
 	for _, l := range r.leases {
-		if l.Token > 0 { // else it has come after the queue was read
+		if l.Token > 0 { // else it was queued after the queue was read
 			snap.Leases = append(snap.Leases, *l)
 		}
 	}
@@ -252,8 +252,8 @@ func (s *Snapshot) readState(fields []any) error {
 	return nil
 }
 
-// collect files one member of the zset: a place in the queue, or a deadline
-// with its record. Free slots and tombstones are of no interest.
+// collect adds one member of the sorted set: a place in the queue, or a deadline with its
+// record. It ignores free slots and tombstones.
 func (r *reading) collect(member, score, record string) error {
 	at, err := strconv.ParseFloat(score, 64)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Names lists the semaphores that have keys, by name.
+// Names returns the names of the semaphores that have keys, sorted.
 func (s *Store) Names(ctx context.Context) ([]string, error) {
 	var all []string
 	for cursor := ""; ; {
@@ -28,10 +28,10 @@ func (s *Store) Names(ctx context.Context) ([]string, error) {
 	}
 }
 
-// NamesFrom is a step of a walk through the keyspace, which looks at about budget keys:
-// the names of the semaphores among them, in no order, perhaps some twice, and the cursor
-// of the next step. The cursor is "" before the first step and after the last. A Cluster
-// is walked master by master.
+// NamesFrom makes one step of a walk through the keyspace, which looks at about budget
+// keys. It returns the names of the semaphores among them, in no order and perhaps some
+// twice, and the cursor of the next step. The cursor is "" before the first step and after
+// the last. In a Cluster the walk goes from master to master.
 func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
 	at, addr, _ := strings.Cut(cmp.Or(cursor, "0"), " ")
 	from, err := strconv.ParseUint(at, 10, 64)
@@ -66,8 +66,8 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names
 	return names, next, nil
 }
 
-// masterFrom returns the master with the first address from addr on, nil when there is
-// none, and the address after it, "" when there is none.
+// masterFrom returns the master with the first address that is not below addr, or nil, and
+// the next master's address, or "".
 func masterFrom(ctx context.Context, c *redis.ClusterClient, addr string) (node redis.Cmdable, here, after string, err error) {
 	var mu sync.Mutex
 	masters := map[string]redis.Cmdable{}

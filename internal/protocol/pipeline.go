@@ -9,23 +9,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Calls of different semaphores share pipelines: while some are in flight, the
-// next calls gather, and one pipeline then carries them all. A call that finds
-// little in flight goes at once, so this costs a lone call nothing.
-// docs/decisions tells what it gains.
+// Calls of different semaphores share pipelines: while some are in flight, the next calls
+// gather, and one pipeline then carries them all. A call is sent at once while fewer than
+// mostInFlight pipelines are in flight, so this costs a lone call nothing.
+// docs/decisions/0011-calls-travel-together.md tells what it gains.
 
 const (
 	// mostInFlight is how many pipelines may be in flight before calls gather.
 	mostInFlight = 3
 	// mostQueued bounds a pipeline, whose replies come back together.
 	mostQueued = 40
-	// hangs is how long a pipeline may keep others waiting: one that takes longer
-	// met a connection that hangs, or a server that is busy, and the next one goes
-	// on another connection.
+	// hangs is how long pipelines may keep others waiting: if they take longer, their
+	// connections hang or the server is busy, and the next one uses another connection.
 	hangs = 20 * time.Millisecond
 )
 
-// errUnsent: the call was given up before it was sent.
+// errUnsent: the call's time was over before it was sent.
 var errUnsent = errors.New("waited in this process for too long behind other calls")
 
 // pipeline is where calls gather on their way to one server.
@@ -34,13 +33,13 @@ type pipeline struct {
 
 	mu         sync.Mutex
 	inFlight   int // pipelines of this generation
-	generation int // begins when all in flight hang: those before it no longer count
+	generation int // a new one begins when all in flight hang: those no longer count
 	started    time.Time
 	waiting    []*queued
 	idle       sync.Pool // of *queued
 }
 
-// queued is a command on its way.
+// queued is a command that is waiting or under way.
 type queued struct {
 	ctx        context.Context //nolint:containedctx // the call's
 	cmd        redis.Cmder
@@ -48,7 +47,7 @@ type queued struct {
 	generation int        // of that batch
 }
 
-// batch is what travels in one pipeline; the caller of the first sends it.
+// batch has the commands of one pipeline; the caller of the first one sends it.
 type batch []*queued
 
 // Process executes cmd, alone or with others. The error is also cmd's.
@@ -62,12 +61,12 @@ func (p *pipeline) Process(ctx context.Context, cmd redis.Cmder) error {
 		p.send(b, q.generation)
 	}
 	q.ctx, q.cmd = nil, nil
-	p.idle.Put(q) // nobody else knows it any more
+	p.idle.Put(q) // nothing else refers to it any more
 	return cmd.Err()
 }
 
-// join returns the batch that q is to send, at once where little is in flight; or
-// nil once another has sent q.
+// join returns the batch that q's caller must send, at once if there is room in flight, or
+// nil when another caller has sent q.
 func (p *pipeline) join(q *queued) batch {
 	p.mu.Lock()
 	if p.inFlight >= mostInFlight && time.Since(p.started) > hangs {
@@ -81,7 +80,7 @@ func (p *pipeline) join(q *queued) batch {
 	}
 	p.waiting = append(p.waiting, q)
 	p.mu.Unlock()
-	return <-q.lead // it comes: every batch returns, and starts the next
+	return <-q.lead // there will be one: every batch returns, and starts the next
 }
 
 // start notes that a batch starts, and returns its generation. p.mu is held.
@@ -99,7 +98,8 @@ func (p *pipeline) take(n int) batch {
 	return b
 }
 
-// send sends b, tells those who wait for it, and starts what gathered meanwhile.
+// send sends b, wakes the callers of its commands, and starts a batch of the commands that
+// have gathered meanwhile.
 func (p *pipeline) send(b batch, generation int) {
 	b.call(p.rdb)
 	p.mu.Lock()
@@ -121,8 +121,8 @@ func (p *pipeline) send(b batch, generation int) {
 	}
 }
 
-// call executes the commands of b; each has its own error. Those that have been
-// given up meanwhile are not sent: another copy is on its way.
+// call executes the commands of b; each has its own error. Those whose time is over are not
+// sent: their callers have given them up, and sent another copy.
 func (b batch) call(rdb *redis.Client) {
 	now := time.Now()
 	var live batch

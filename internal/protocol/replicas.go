@@ -12,7 +12,7 @@ import (
 // below the read time-outs that clients use.
 const mostWait = 500 * time.Millisecond
 
-// acks are what WAIT answered.
+// acks is the answer to WAIT.
 type acks struct {
 	n   int
 	err error // the server refused
@@ -26,10 +26,10 @@ func replicas(ops []Op) (most int) {
 	return most
 }
 
-// execute runs the step and, if want is above 0, waits until so many replicas
-// have what it wrote. WAIT counts what its own connection wrote, so the two
-// travel in one pipeline; a cluster's client would send WAIT to any node, so
-// there the pipeline is that of the node which has the keys.
+// execute runs the step and, if want is above 0, waits until so many replicas have what it
+// wrote. WAIT is about the writes of its own connection, so the two are sent in one
+// pipeline. A cluster client would send WAIT to any node, so there the pipeline is one of
+// the node that has the keys.
 func (s *Store) execute(ctx context.Context, step *script, k Key, args []any, want int) (string, acks, error) {
 	if want == 0 {
 		text, err := step.line(ctx, s.steps, args)

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// client names this implementation and its version in every record, so that an
-// operator sees which clients share a semaphore.
+// client is the name and version of this implementation in every record, for operators to
+// see which clients share a semaphore.
 const client = "go0.1"
 
 // Store runs the protocol's scripts on one Redis for one process.
@@ -25,12 +25,12 @@ type Store struct {
 	steps   processor // executes steps: rdb, or a pipeline before it
 }
 
-// NewStore returns the store of a process, run as pid on host. Its ids begin with
-// channel, and a dot. Until Evicting says otherwise, the server is taken for one
-// that may evict keys. NewStore sends nothing.
+// NewStore returns the store of a process, which runs as pid on host. The ids of its
+// requests begin with channel and a dot. Until Evicting is called, it assumes that the
+// server evicts keys with a TTL. NewStore sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, channel string, pid int, host string) *Store {
 	s := &Store{rdb: rdb, prefix: prefix, channel: channel, look: newScript(inspect), steps: rdb}
-	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could hold up the others
+	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could delay the others
 		s.steps = &pipeline{rdb: single}
 	}
 	s.step.Store(whereKeysMayGo)
@@ -41,7 +41,7 @@ func NewStore(rdb redis.UniversalClient, prefix, channel string, pid int, host s
 	return s
 }
 
-// Evicting tells the store what Evicts said, or what to assume when it failed.
+// Evicting sets whether the server evicts keys with a TTL, as Evicts returned it.
 func (s *Store) Evicting(yes bool) {
 	if yes {
 		s.step.Store(whereKeysMayGo)
@@ -57,8 +57,8 @@ func (s *Store) Sharded() bool {
 	return ok
 }
 
-// Channel is where the process hears of the semaphore with this key; without
-// a cluster it is the same for all.
+// Channel returns the channel for messages to this process about the semaphore with this
+// key; without a cluster it is the same for all semaphores.
 func (s *Store) Channel(k Key) string {
 	if s.Sharded() {
 		return k.State + ":" + s.channel
@@ -91,20 +91,19 @@ func (s *Store) Name(state string) (string, bool) {
 	return strings.CutSuffix(name, "}")
 }
 
-// Prepare makes the encoding of t once, for many acquires by this store and no
-// other. It returns t.
+// Prepare encodes t once for many acquires, which must be by this store. It returns t.
 func (s *Store) Prepare(t *Terms) *Terms {
 	t.head = t.encode(s.owner)
 	return t
 }
 
-// Do executes ops as one atomic step: acquires after all others, else in order.
-// It runs at a server time of notAfter (milliseconds) at the latest; 0 for any.
-// On success every Op has its Result. On failure none has, and the error is a
-// *Failure that tells whether it did not happen or is unknown; a call that came
-// too late is refused, with Reply.Now set. A call that names an id twice, none, or
-// more than MaxOps is rejected with ErrRequest and not sent. The client's own retries
-// are switched off: only the caller knows what a second copy may do.
+// Do executes ops as one atomic step: in order, but acquires after all others. It runs at
+// a server time of notAfter (milliseconds) at the latest; 0 is any time. On success every
+// Op has its Result. On failure none has, and the error is a *Failure, which tells whether
+// the step did not happen or its outcome is unknown; a call that came too late is refused,
+// with Reply.Now set. A call that names an id twice, lacks one, or has more than MaxOps is
+// rejected with ErrRequest and not sent. go-redis does not retry the call: only the caller
+// knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply, error) {
 	if err := check(ops); err != nil {
 		return Reply{}, &Failure{Kind: ErrRejected, Err: err}
@@ -120,8 +119,8 @@ func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply,
 	return r, r.decode(text, ops)
 }
 
-// half has the loss of one of the two keys tried again in a cluster: while a slot
-// moves, one key may have moved and the other not.
+// half turns the loss of one of the two keys into a passing refusal in a cluster: while a
+// slot moves, one key may have moved and the other not.
 func (s *Store) half(err error) error {
 	f, ok := errors.AsType[*Failure](err)
 	if ok && f.Heals > 0 && s.Sharded() {
@@ -130,10 +129,9 @@ func (s *Store) half(err error) error {
 	return err
 }
 
-// Evicts asks the server for its eviction policy, and tells whether memory pressure
-// deletes first, or only, what carries a TTL. Where it may delete any key a TTL
-// changes nothing, but clears away the half that was spared. An error means that the
-// policy is not known.
+// Evicts asks the server for its eviction policy, and reports whether memory pressure
+// deletes only keys with a TTL. Where it can delete any key a TTL does no harm, and removes
+// the other key if only one was deleted. An error means that the policy is not known.
 func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
 	info, err := s.rdb.Info(ctx, "memory").Result()
 	if err != nil {
@@ -149,7 +147,7 @@ func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
 
 // Delete removes a semaphore's keys. It reports whether there were any.
 func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
-	// Both at once: whoever came in between would find half of a semaphore.
+	// Both at once: a call in between would find half of a semaphore.
 	gone, err := s.rdb.Del(ctx, k.State, k.Order()).Result()
 	if redis.HasErrorPrefix(err, "TRYAGAIN") { // their slot is moving, and they are apart
 		var order int64

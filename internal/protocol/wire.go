@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Late bounds how long after its sending a copy of a request may still be
-// executed: every call carries a latest server time, and tombstones last as
-// long. It is LATE in transition.lua.
+// Late bounds how long after its sending a copy of a request can still be executed:
+// every call carries a latest server time, and tombstones last as long. It is LATE in
+// transition.lua.
 const Late = 10 * time.Second
 
 // MaxOps bounds the ids of one call, two for each Move. It is PAGE in transition.lua.
@@ -36,20 +36,20 @@ const (
 // named reports whether the operation concerns an id.
 func (v Verb) named() bool { return v != Resize && v != Pin && v != Pause }
 
-// Terms are the parameters of an acquire. Acquires with equal terms that stand
-// side by side share them on the wire. They must not be changed once used.
+// Terms are the parameters of an acquire. Neighbouring acquires with equal terms share
+// them on the wire. Terms must not be changed once used.
 type Terms struct {
 	Wait       bool
 	Weight     int
 	TTL        time.Duration
-	Heartbeat  time.Duration // how long a waiter counts as alive, and the lease of a hand-off
+	Heartbeat  time.Duration // how long a waiter lasts without another heartbeat, and the lease of a hand-off
 	HeadStart  time.Duration
 	QueueLimit int
 	MaxHold    time.Duration // 0: none
 	Limit      int           // the declared limit; 0 declares none: the one in force, or 1
 	Label      string
 
-	MinReplicas int // is not sent: whoever renews puts it into Op.Replicas
+	MinReplicas int // is not sent; renewals put it into Op.Replicas
 
 	head any // the encoding, if a store has prepared it
 }
@@ -76,15 +76,15 @@ type Op struct {
 	Terms *Terms        // Acquire
 	TTL   time.Duration // Renew; Heartbeat: the heartbeat's; Move: 0 keeps the lease's
 	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused
-	// Replicas has Do wait until so many replicas have the operation, and with it
-	// what was done before; Reply tells how many do.
+	// Replicas makes Do wait until so many replicas have the operation, and with it all
+	// earlier ones; Reply tells how many have.
 	Replicas int
 	N        int // Resize, Pin: the limit; Pin: -1 unpins
 
 	Result Result
 }
 
-// Result is what the script answered to an Op. Which fields count depends on Code.
+// Result is the script's answer to an Op. Which fields are set depends on Code.
 type Result struct {
 	Code      Code
 	Token     int64         // Granted, Moved
@@ -99,7 +99,7 @@ type Result struct {
 	Label     string        // Moved
 }
 
-// Code tells what became of an operation.
+// Code tells the outcome of an operation.
 type Code int
 
 // The codes, as transition.lua numbers them.
@@ -133,10 +133,10 @@ const (
 	WasMoved
 )
 
-// ErrRequest: a call that the protocol does not allow. Nothing was sent.
+// ErrRequest: the protocol does not allow the call. Nothing was sent.
 var ErrRequest = errors.New("invalid request")
 
-// check refuses what the script relies on not to happen.
+// check refuses calls that the script does not expect.
 func check(ops []Op) error {
 	if len(ops) == 1 && ops[0].Verb != Move && ops[0].ID != "" {
 		return nil
@@ -190,9 +190,9 @@ func inOrder(ops []Op, f func(*Op)) {
 	}
 }
 
-// appendOps encodes ops. Neighbours of the same verb and parameters become one
-// group, and one alone needs no numbers: an argument costs the server more than
-// a byte. owner is whose they are.
+// appendOps encodes ops of owner. Neighbours with the same verb and parameters become one
+// group, and a single operation has no numbers, because an argument costs the server more
+// than a byte.
 func appendOps(args []any, ops []Op, owner string) []any {
 	if len(ops) == 1 && ops[0].Verb.named() && ops[0].Verb != Move {
 		return append(args, ops[0].head(owner), ops[0].ID)
@@ -265,8 +265,8 @@ func bit(b bool) byte {
 	return '0'
 }
 
-// cursor walks over a reply: numbers with a space in between, and texts of a
-// length that stands before them.
+// cursor parses a reply: numbers with spaces between them, and texts with their lengths
+// before them.
 type cursor struct {
 	rest string
 	bad  bool // it ended too early, or something is no number
@@ -292,8 +292,8 @@ func (c *cursor) text() string {
 	return text
 }
 
-// longest is more than any lease lasts, and still a time.Duration: a deadline
-// that somebody else has written may be anything.
+// longest is longer than any lease and fits a time.Duration: a deadline that berth did not
+// write may be any number.
 const longest = 100 * 365 * 24 * int64(time.Hour/time.Millisecond)
 
 func (c *cursor) duration() time.Duration {
@@ -355,7 +355,7 @@ func (s *State) Limit() int {
 	return s.Declared
 }
 
-// layout is the version of what is stored that this package writes.
+// layout is the version of the stored data that this package writes.
 const layout = 1
 
 // state reads the numbers of a semaphore.
@@ -367,7 +367,7 @@ func (c *cursor) state() (s State) {
 	return s
 }
 
-// Reply is what every call answers, whatever its operations.
+// Reply is the part of an answer that does not depend on the operations.
 type Reply struct {
 	Now   int64 // server time in milliseconds
 	More  bool  // the work was bounded: call again at once
@@ -378,8 +378,7 @@ type Reply struct {
 	Unwaited error // the server refused to count them
 }
 
-// decode reads what the script answered to ops. A reply that does not fit leaves
-// them without results.
+// decode reads the script's answer to ops. A malformed reply leaves them without results.
 func (r *Reply) decode(text string, ops []Op) error {
 	c := cursor{rest: text}
 	r.Now = c.next() / 1000

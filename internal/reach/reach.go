@@ -1,9 +1,9 @@
-// Package reach tells whether a Redis can be reached, whatever keeps the client
-// and its pool of connections busy.
+// Package reach finds out whether a Redis can be reached, even if the client's connection
+// pool is exhausted.
 //
-// It asks on a connection of its own and takes any answer, an error too, as a
-// sign of life. Silence counts only as long as this process is prompt itself: one
-// that is short of CPU would see any server time out.
+// It makes a connection of its own and takes any answer, even an error, as a sign of life.
+// A silence counts only while this process runs on time: in a process that is short of CPU,
+// every server would seem to time out.
 package reach
 
 import (
@@ -21,25 +21,24 @@ import (
 )
 
 const (
-	// mostSilence is how long a server may say nothing, and most how long it may take
-	// to find that out.
+	// mostSilence is how long a server may be silent, and most how long it may take to find
+	// that out.
 	mostSilence = 3 * time.Second
 	most        = 10 * time.Second
-	// pace is how often a process that waits should find itself awake.
+	// pace is how often this process must be scheduled for a silence to count.
 	pace = 100 * time.Millisecond
 	// sampled is how many keys are tried to find the masters of a Cluster.
 	sampled = 64
 )
 
-// ErrAway: the server cannot be reached, or says nothing.
+// ErrAway: the server cannot be reached, or is silent.
 var ErrAway = errors.New("cannot be reached")
 
-// Redis returns nil if the server behind rdb says anything at all; of a Cluster,
-// if any of the nodes that its client knows does. It fails with ErrAway when the
-// server cannot be reached or stays silent. With any other error nothing is
-// known: ctx has ended, this process has no CPU, descriptor or port left, or rdb is
-// of an unknown type. It takes 3 s for a server that is silent, and 10 s at most;
-// for a Cluster 3 s more.
+// Redis returns nil if the server of rdb answers anything at all; in a Cluster, if any of
+// the nodes that the client knows does. It fails with ErrAway when the server cannot be
+// reached or stays silent. Any other error means that it could not find out: ctx has ended,
+// this process has no CPU, descriptor or port left, or rdb is of an unknown type. It takes
+// 3 seconds if the server is silent, and at most 10; for a Cluster 3 seconds more.
 func Redis(ctx context.Context, rdb redis.UniversalClient) error {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
@@ -51,8 +50,8 @@ func Redis(ctx context.Context, rdb redis.UniversalClient) error {
 	}
 }
 
-// nodes returns how to reach the nodes that the client began with, and the
-// masters that it knows now.
+// nodes returns the options for connections to the nodes that the client began with, and to
+// the masters that it knows now.
 func nodes(ctx context.Context, rdb *redis.ClusterClient) []*redis.Options {
 	masters := make(chan *redis.Client, sampled)
 	go func() { // a client that knows no master yet asks for them, which may take long
@@ -86,8 +85,8 @@ func nodes(ctx context.Context, rdb *redis.ClusterClient) []*redis.Options {
 	}
 }
 
-// askAny asks all nodes at once. One that answers is enough; one of which
-// nothing is known leaves the answer open.
+// askAny asks all nodes at once. One answer is enough. Without any, the result is known only
+// if it is known for every node.
 func askAny(ctx context.Context, nodes []*redis.Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,7 +141,7 @@ type vigil struct {
 	silent      time.Duration // in which this process was prompt
 }
 
-// tick notes that a tick was seen at now. It returns why the wait is over.
+// tick notes that this process ran at now. It returns why the wait is over, or nil.
 func (v *vigil) tick(now time.Time) error {
 	if now.Sub(v.last) < 2*pace { // else whoever reads the answer may be held up as well
 		v.silent += pace
@@ -157,8 +156,8 @@ func (v *vigil) tick(now time.Time) error {
 	return nil
 }
 
-// converse connects, sends a PING, and takes the first byte that comes back. What
-// times out is tried again: it may have been this process.
+// converse connects, sends a PING, and reads the first byte that comes back. It tries again
+// after a time-out, which may be this process's fault.
 func converse(ctx context.Context, server *redis.Options) error {
 	for {
 		err := once(ctx, server)
@@ -181,14 +180,14 @@ func once(ctx context.Context, server *redis.Options) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	// A server that lets nobody in says so and hangs up: then this fails, and there
+	// A server that refuses connections says so and closes: then the write fails, but there
 	// is something to read.
 	_, _ = conn.Write([]byte("*1\r\n$4\r\nPING\r\n"))
 	_, err = conn.Read(make([]byte, 1))
 	return err
 }
 
-// judge tells a server that is away from a process that cannot find out.
+// judge tells a server that cannot be reached from a process that cannot find out.
 func judge(err error) error {
 	if err == nil {
 		return nil

@@ -31,7 +31,7 @@ func (s *Semaphore) next() *commit.Call[*Claim] {
 	return s.queue.Next(clock.Now(), (*Claim).want)
 }
 
-// want is the operation that c wants at now.
+// want returns the operation that c wants at now.
 func (c *Claim) want(now clock.Instant) (protocol.Op, time.Duration, bool) { return c.m.Op(now) }
 
 // run makes calls until there is nothing left to send.
@@ -69,7 +69,7 @@ type bounded struct {
 // Deadline implements context.Context.
 func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
 
-// unsent words a failure before any operation was sent.
+// unsent turns a failure before any operation was sent into a refusal.
 func unsent(err error) error {
 	if f, ok := errors.AsType[*protocol.Failure](err); ok && errors.Is(f, protocol.ErrUnknown) {
 		return &protocol.Failure{Kind: protocol.ErrRefused, Err: f.Err}
@@ -77,9 +77,9 @@ func unsent(err error) error {
 	return err
 }
 
-// complete takes the outcome of call and returns the next one, if there is one. An
-// outcome that comes after the call was given up is dropped: its operations are on
-// their way again, and are harmless to repeat.
+// complete handles the outcome of call and returns the next one, if there is one. The
+// outcome of a call that was given up is dropped: its operations have been sent again,
+// which is harmless.
 func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, err error) *commit.Call[*Claim] {
 	got := clock.Exact()
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, er
 	return next
 }
 
-// take tells everybody the outcome of a call that came at got.
+// take passes on the outcome of a call, which came at got.
 func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
 	if reply.Now != 0 {
 		if step := s.clock.See(reply.Now, call.Sent, got); step.Abs() > time.Second {
@@ -115,7 +115,7 @@ func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
 	s.queue.Succeeded()
 	s.nearest = clock.Never
 	if a.Next > 0 {
-		// Counted from the reply, the server has surely got there by then.
+		// Counted from the reply, the server's clock has certainly reached it by then.
 		s.nearest = a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
 	}
 	if a.More {
@@ -132,7 +132,7 @@ func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
 	}
 }
 
-// warnOfLimit tells when a declaration of this process replaced another limit.
+// warnOfLimit logs that a declaration of this process replaced another limit.
 func (s *Semaphore) warnOfLimit(call *commit.Call[*Claim], a *claim.Answer) {
 	const often = time.Minute
 	if a.Was == 0 || a.Was == a.Declared || s.warned != 0 && a.Got.Sub(s.warned) < often {
@@ -147,11 +147,11 @@ func (s *Semaphore) warnOfLimit(call *commit.Call[*Claim], a *claim.Answer) {
 	}
 }
 
-// failed tells the claims that nothing happened, or that it is not known what did.
+// failed tells the claims that nothing happened, or that the outcome is not known.
 func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 	now := clock.Now()
 	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
-	// Where nothing ever answered, to go on trying would only hide a wrong address.
+	// If nothing ever answered, retrying would only hide a wrong address.
 	neverConnected := !s.clock.Known() && protocol.NoConnection(err)
 	for i, op := range call.Ops {
 		wire := &call.Wire[i]
@@ -168,8 +168,8 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 	}
 }
 
-// warnOfRenewal tells that leases of a semaphore are not renewed, for all semaphores once
-// a minute: an outage concerns them all.
+// warnOfRenewal logs that leases of a semaphore are not renewed, once a minute for all
+// semaphores together, because an outage concerns them all.
 func (s *Session) warnOfRenewal(name string, call *commit.Call[*Claim], err error, now clock.Instant) {
 	renews := false
 	for i := range call.Wire { // not a copy: a call that was given up may yet write its Result
@@ -185,8 +185,7 @@ func (s *Session) warnOfRenewal(name string, call *commit.Call[*Claim], err erro
 	s.log.Warn("berth: a renewal failed; it is tried again until the lease cannot be trusted any more", "semaphore", name, "error", err)
 }
 
-// tick does what is due: it gives up a call that takes too long, and has the claims
-// act whose deadline has come.
+// tick gives up a call that takes too long, and ticks the claims whose deadlines have come.
 func (s *Semaphore) tick() {
 	s.mu.Lock()
 	defer s.unlock()

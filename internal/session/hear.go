@@ -8,7 +8,7 @@ import (
 	"github.com/berth-go/berth/internal/clock"
 )
 
-// hear takes a message: the key, then a line for each event.
+// hear handles a message: the key, then a line for each event.
 func (s *Session) hear(payload string) {
 	key, lines, _ := strings.Cut(payload, "\n")
 	if sem := s.find(key); sem != nil {
@@ -16,9 +16,8 @@ func (s *Session) hear(payload string) {
 	}
 }
 
-// resumed is called whenever a subscription is new: what was published while nobody
-// listened is lost, so everybody concerned asks; and the server may be another one,
-// with another policy.
+// resumed is called whenever a subscription is new. Messages may have been lost before, so
+// all claims concerned ask; and the server may be another one, with another policy.
 func (s *Session) resumed(channel string) {
 	if s.store.Sharded() {
 		if sem := s.find(strings.TrimSuffix(channel, ":"+s.channel)); sem != nil {
@@ -32,7 +31,7 @@ func (s *Session) resumed(channel string) {
 	go s.askPolicy()
 }
 
-// hear takes events: a kind, an id, and what the kind has to say.
+// hear handles events: a kind, an id, and the kind's values.
 func (s *Semaphore) hear(lines string) {
 	now := clock.Exact()
 	s.mu.Lock()
@@ -57,7 +56,7 @@ func (s *Semaphore) hear(lines string) {
 	s.dispatch()
 }
 
-// number is -1 for what is none.
+// number parses a number; what is not a number is -1.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -66,8 +65,8 @@ func number(s string) int64 {
 	return n
 }
 
-// recheck makes every waiter and every holder ask now: messages may have been lost,
-// and after a reconnect perhaps more than messages.
+// recheck makes all waiters and holders ask now: messages may have been lost, and after a
+// reconnect perhaps data, too.
 func (s *Semaphore) recheck() {
 	s.mu.Lock()
 	defer s.unlock()

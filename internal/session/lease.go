@@ -10,8 +10,8 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// Claim is one request for permits, from the first call to the end, and the lease
-// that comes of it.
+// Claim is one request for permits, from its first call to its end, and the lease that it
+// leads to.
 type Claim struct {
 	sem  *Semaphore
 	wake chan struct{} // holds one signal: the state has changed
@@ -32,8 +32,8 @@ func (s *Semaphore) newClaim(terms *protocol.Terms, manual bool) *Claim {
 	return c
 }
 
-// tell tells the goroutine that waits that something has changed, and the holder if
-// it is for the worse.
+// tell wakes the goroutine that waits, and calls the holder's OnEnd functions if the lease
+// is over.
 func (c *Claim) tell(s *Semaphore) {
 	select {
 	case c.wake <- struct{}{}:
@@ -57,12 +57,12 @@ func (c *Claim) report() {
 // Name returns the semaphore's name.
 func (c *Claim) Name() string { return c.sem.name }
 
-// Lease returns the id and the particulars of the lease. Nothing writes them once
-// Acquire or Adopt has returned it, so this takes no lock.
+// Lease returns the lease and its id. They are not written any more once Acquire or Adopt
+// has returned, so this takes no lock.
 func (c *Claim) Lease() (id string, lease claim.Lease) { return c.m.ID, c.m.Lease }
 
-// Trust returns the instant until which the holder may rely on the lease, in
-// the past when it no longer may.
+// Trust returns the instant until which the holder may rely on the lease. It is in the past
+// when the lease is over.
 func (c *Claim) Trust() clock.Instant {
 	c.sem.mu.Lock()
 	defer c.sem.mu.Unlock()
@@ -72,12 +72,12 @@ func (c *Claim) Trust() clock.Instant {
 	return c.m.Trust
 }
 
-// Valid reports whether the holder may rely on the lease right now. It does not
-// ask Redis: until the trust deadline nobody else can have the permit.
+// Valid reports whether the holder may rely on the lease now. It sends nothing: until the
+// trust deadline the server cannot grant the permit to anybody else.
 func (c *Claim) Valid() bool { return clock.Exact() < c.Trust() }
 
-// OnEnd has f called once, with the cause, when the holder can no longer rely on
-// the lease; at once if that is so already. f must not block.
+// OnEnd makes sure that f is called once, with the cause, when the holder can no longer rely
+// on the lease; at once if that is already so. f must not block.
 func (c *Claim) OnEnd(f func(error)) {
 	c.sem.mu.Lock()
 	defer c.sem.unlock()
@@ -87,15 +87,15 @@ func (c *Claim) OnEnd(f func(error)) {
 	}
 }
 
-// ask has an event happen to a lease in one of the states, and returns where its
-// outcome will be told.
+// ask passes an event to a lease in one of the states, and returns a channel for the
+// outcome.
 func (c *Claim) ask(event func() claim.Effect, states ...claim.State) (<-chan error, error) {
 	c.sem.mu.Lock()
 	defer c.sem.unlock()
 	return c.asked(event, states...)
 }
 
-// asked is ask for those who hold sem.mu.
+// asked is ask for callers that hold sem.mu.
 func (c *Claim) asked(event func() claim.Effect, states ...claim.State) (<-chan error, error) {
 	ok := false
 	for _, state := range states {
@@ -134,11 +134,10 @@ func (c *Claim) Renew(ctx context.Context) error {
 	}
 }
 
-// Release gives the lease back and waits for the answer, for at most claim.Timeout.
-// It returns nil when the lease was held until now, a *claim.LostError when it was
-// not, claim.ErrReleased when it was given back before, and a *protocol.Failure
-// when Redis did not answer: then berth goes on trying, and the lease expires by
-// itself.
+// Release gives the lease back and waits for the answer, for at most claim.Timeout. It
+// returns nil when the lease was held until now, a *claim.LostError when it was lost
+// before, claim.ErrReleased when it was given back before, and a *protocol.Failure when
+// Redis did not do it: then berth retries, and the lease expires by itself.
 func (c *Claim) Release() error {
 	done, err := c.releaseOnce()
 	if err != nil {
@@ -147,8 +146,8 @@ func (c *Claim) Release() error {
 	return <-done // it comes: the claim has a time-out of its own
 }
 
-// releaseOnce has the first call of Release give the lease back, or tells it why it
-// was over before, and tells the others that it was given back.
+// releaseOnce begins the release for the first call of Release, or tells it why the lease
+// was over before. Other calls get claim.ErrReleased.
 func (c *Claim) releaseOnce() (<-chan error, error) {
 	now := clock.Exact()
 	c.sem.mu.Lock()
@@ -160,9 +159,8 @@ func (c *Claim) releaseOnce() (<-chan error, error) {
 	return c.asked(func() claim.Effect { return c.m.Release(now) }, claim.Held, claim.Lost)
 }
 
-// Detach gives the lease away to whoever adopts id, within claim.Timeout. When
-// Redis refuses, the lease is as it was; on every other failure it is over, and is
-// given back.
+// Detach moves the lease to id, which can be adopted, within claim.Timeout. When Redis
+// refuses, the lease is unchanged; after any other failure it is over, and is given back.
 func (c *Claim) Detach(ctx context.Context, id string) error {
 	done, err := c.ask(func() claim.Effect { return c.m.Detach(id, clock.Now()) }, claim.Held)
 	if err != nil {
@@ -177,10 +175,10 @@ func (c *Claim) Detach(ctx context.Context, id string) error {
 	}
 }
 
-// Adopt takes the lease called id, which its holder has given away by Detach. It
-// fails with a *claim.LostError when there is no such lease any more, and within
-// claim.Timeout when Redis does not answer. Unless Redis refused, a lease that may
-// have been adopted all the same is given back.
+// Adopt takes over the lease called id, which its holder has given away by Detach. It fails
+// with a *claim.LostError when there is no such lease any more, and within claim.Timeout
+// when Redis does not answer. After any failure but a refusal the lease may have been
+// adopted, and is given back.
 func (s *Semaphore) Adopt(ctx context.Context, id string, terms *protocol.Terms, manual bool) (*Claim, error) {
 	start := clock.Now()
 	c := s.newClaim(terms, manual)

@@ -9,14 +9,14 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// mostOnce bounds one try of an operation that no claim makes.
+// mostOnce bounds one attempt of an operation without a claim.
 const mostOnce = 2 * time.Second
 
-// Do executes one operation on the semaphore called name, which must be harmless to
-// repeat: while Redis does not answer, or refuses for the moment, it is tried again,
-// for claim.Timeout at most, or until ctx ends. again tells that the outcome of a
-// copy before the answer is not known; then no failure says that nothing has happened. It
-// fails with ErrClosed when the session is closed.
+// Do executes one operation on the semaphore called name. The operation must be harmless to
+// repeat: while Redis does not answer, or refuses for the moment, it is tried again, for
+// claim.Timeout at most, or until ctx ends. again tells that the outcome of an earlier
+// attempt is not known; then every failure is protocol.ErrUnknown. Do fails with ErrClosed
+// when the session is closed.
 func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result protocol.Result, again bool, err error) {
 	if s.isClosing() {
 		return result, false, ErrClosed
@@ -48,11 +48,12 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 	}
 }
 
-// oncePause is between two tries.
+// oncePause is the pause between two attempts.
 const oncePause = 50 * time.Millisecond
 
-// Bounded calls f and returns what it does, or after d, or when ctx ends, an error
-// of unknown outcome: a client may not know time-outs. f is left to end by itself.
+// Bounded calls f and returns its result. After d, or when ctx ends, it returns an error of
+// unknown outcome instead, and leaves f to end by itself: a Redis client may have no
+// time-outs.
 func Bounded[T any](ctx context.Context, d time.Duration, f func(context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		value T

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Pauses between questions for the eviction policy grow from the first to the second.
+// Pauses between attempts to learn the eviction policy grow from the first to the second.
 const (
 	leastPolicyPause = time.Second
 	mostPolicyPause  = time.Hour
-	// mostPolicyCall bounds one question.
+	// mostPolicyCall bounds one attempt.
 	mostPolicyCall = 2 * time.Second
 )
 
-// askPolicy asks the server whether it evicts keys, and goes on in the background
-// when that fails: until it is known, keys carry no TTL while they matter.
+// askPolicy asks the server for its eviction policy, and retries in the background if that
+// fails. Until the policy is known, keys carry no TTL while they matter.
 func (s *Session) askPolicy() {
 	if !s.asking.CompareAndSwap(false, true) {
 		return

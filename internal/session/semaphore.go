@@ -17,7 +17,7 @@ import (
 // ErrClosed: the session was closed.
 var ErrClosed = errors.New("session is closed")
 
-// Semaphore is what this process has to do with one semaphore.
+// Semaphore has the claims of this process on one semaphore.
 type Semaphore struct {
 	session *Session
 	name    string
@@ -62,15 +62,15 @@ func (s *Semaphore) unlock() {
 
 func (s *Semaphore) later(f func()) { s.after = append(s.after, f) }
 
-// Acquire asks for permits on terms and, if these say so, waits in the queue until
-// ctx ends. It returns a claim that is held. Otherwise nothing is taken, or what
-// may have been taken is given back in the background; the error is a
-// *claim.Refusal, *claim.LostError, *claim.Unreplicated, *protocol.Failure, *Ended
-// or ErrClosed. While Redis does not answer, Acquire returns within claim.Timeout of
-// its start, and within claim.TryTimeout if it does not wait.
+// Acquire asks for permits on terms and, if terms.Wait is set, waits in the queue until ctx
+// ends. On success it returns a claim that is held. Otherwise nothing is taken, or what may
+// have been taken is given back in the background; the error is a *claim.Refusal,
+// *claim.LostError, *claim.Unreplicated, *protocol.Failure, *Ended or ErrClosed. While Redis
+// does not answer, Acquire returns within claim.Timeout of its start, or within
+// claim.TryTimeout if it does not wait.
 //
-// manual leaves renewal to the holder. onPlace, if not nil, is called from here
-// whenever the place in the queue is seen to have changed.
+// manual leaves renewal to the holder. onPlace, if not nil, is called in this goroutine
+// whenever Acquire learns that the place in the queue has changed.
 func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(claim.Place)) (*Claim, error) {
 	start := clock.Now()
 	c := s.newClaim(terms, manual)
@@ -92,7 +92,7 @@ func (s *Semaphore) open(ctx context.Context, c *Claim) error {
 	return nil
 }
 
-// begin admits c and sends what it wants first.
+// begin admits c and sends its first operation.
 func (s *Semaphore) begin(c *Claim, first func() claim.Effect) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -139,7 +139,7 @@ func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(claim.Plac
 	}
 }
 
-// cancel ends c because ctx has ended, and tells where it stood.
+// cancel ends c because ctx has ended, and returns an error with its place.
 func (s *Semaphore) cancel(ctx context.Context, c *Claim) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -160,7 +160,7 @@ func (s *Semaphore) abandon(c *Claim, why error) {
 	s.dispatch()
 }
 
-// Ended is a wait that ended by its context: where it stood then.
+// Ended is the error of a wait whose context ended.
 type Ended struct {
 	Name    string
 	Err     error // the context's
@@ -187,8 +187,7 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// do has an event happen to c, and does what that asks for. s.mu is held; dispatch
-// must follow.
+// do passes an event to c and carries out its effects. s.mu is held; dispatch must follow.
 func (s *Semaphore) do(c *Claim, event func() claim.Effect) {
 	was, id := c.m.State, c.m.ID
 	effect := event()
@@ -233,10 +232,10 @@ func (s *Semaphore) end(c *Claim) {
 	}
 }
 
-// Watch has f told after every answer how many wait in the queue: here, as claims of
-// this process, and others, among whom may be some that are cancelling, or were
-// just granted a permit by a message on its way. f must not block. It is told until
-// stop is called, and perhaps once more.
+// Watch calls f after every answer with the number of waiters in the queue: here are the
+// claims of this process, others all the rest, which may include claims of this process that
+// are being cancelled, or that were granted by a message still under way. f must not block.
+// It is called until stop is called, and perhaps once more.
 func (s *Semaphore) Watch(f func(others, here int)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +250,7 @@ func (s *Semaphore) Watch(f func(others, here int)) (stop func()) {
 	}
 }
 
-// Probe makes a call, empty if need be, whose answer Watch tells.
+// Probe makes a call, an empty one if necessary, whose answer goes to Watch.
 func (s *Semaphore) Probe() {
 	s.mu.Lock()
 	defer s.unlock()
@@ -259,7 +258,7 @@ func (s *Semaphore) Probe() {
 	s.dispatch()
 }
 
-// drain gives everything back; the channel is closed when that is done.
+// drain gives all claims back, and closes the channel when that is done.
 func (s *Semaphore) drain() <-chan struct{} {
 	s.mu.Lock()
 	defer s.unlock()
@@ -278,7 +277,7 @@ func (s *Semaphore) drain() <-chan struct{} {
 	return done
 }
 
-// stop ends all activity; what is left of claims ends with ErrClosed.
+// stop ends all activity. Claims that are left end with ErrClosed.
 func (s *Semaphore) stop() {
 	s.mu.Lock()
 	defer s.unlock()

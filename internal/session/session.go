@@ -1,10 +1,10 @@
-// Package session is one process's presence on one Redis: its name, its
-// subscription, and for every semaphore that it uses the claims it has there.
+// Package session connects one process to one Redis: it has the process's name, its
+// subscription, and the claims on each semaphore that the process uses.
 //
-// It wires what others do. A claim's life is a state machine (internal/claim);
-// operations travel by group commit (internal/commit); renewals, heartbeats and
-// time-outs are deadlines (internal/keeper); messages come by the inbox. A
-// Semaphore holds the lock and makes the calls.
+// It wires other packages together. The life of a claim is a state machine
+// (internal/claim); operations are sent by group commit (internal/commit); renewals,
+// heartbeats and time-outs are deadlines (internal/keeper); messages come from
+// internal/inbox. A Semaphore holds the lock and makes the calls.
 package session
 
 import (
@@ -30,9 +30,9 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// A copy of a request must be past its latest time before its tombstone is: what
-// an acquire may go on trying, and the last call of it, stay below protocol.Late,
-// or this does not compile. docs/model.md, row LATE=2, shows what would happen.
+// No copy of a request may be executed after its tombstone has gone: the time in which an
+// acquire is retried, with its last call, must stay below protocol.Late, or this does not
+// compile. docs/model.md, row LATE=2, shows what would happen otherwise.
 const _ = uint(protocol.Late - claim.Timeout - commit.MostDelay)
 
 // mostOpening is how long the first request waits until messages can arrive.
@@ -46,13 +46,13 @@ type Session struct {
 	clock   *clock.Server // nil in a cluster, where each node has its own
 	workers *workers
 
-	channel string        // what its ids begin with, and the only part of them in the names of channels
+	channel string        // the beginning of its ids, and the only part of them in the names of channels
 	newID   func() string // of a claim
 
 	opening sync.Once
 	opened  chan struct{}
-	asking  atomic.Bool     // somebody asks for the eviction policy
-	unwell  atomic.Int64    // when a renewal last failed and was told; 0: never
+	asking  atomic.Bool     // the eviction policy is being asked for
+	unwell  atomic.Int64    // when a failed renewal was last logged; 0: never
 	ctx     context.Context //nolint:containedctx // the session's life
 	cancel  context.CancelFunc
 	closed  chan struct{} // Close has done its work
@@ -64,7 +64,7 @@ type Session struct {
 	shards  shards                             // guarded by mu
 }
 
-// New returns a session that has not sent anything yet.
+// New returns a session. It sends nothing.
 func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	channel, secret := randomName()
 	s := &Session{
@@ -81,12 +81,12 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	return s
 }
 
-// Store gives access to what needs no claims: inspection and administration.
+// Store returns the store, for inspection and administration, which need no claims.
 func (s *Session) Store() *protocol.Store { return s.store }
 
-// randomName returns 128 random bits in two parts: no two sessions share both, and
-// who knows the first cannot guess the second. People type ids on command lines, so
-// they are letters and digits.
+// randomName returns 128 random bits in two parts: no two sessions share both, and the
+// second cannot be guessed from the first. They are letters and digits, because people type
+// ids on command lines.
 func randomName() (channel, secret string) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, by its contract
@@ -94,7 +94,7 @@ func randomName() (channel, secret string) {
 	return name[:8], name[8:]
 }
 
-// hostname is for operators to read; it is cut down to what is safe in a record.
+// hostname returns this machine's name for operators, cut down to what is safe in a record.
 func hostname() string {
 	name, _ := os.Hostname()
 	name = strings.Map(func(r rune) rune {
@@ -109,7 +109,7 @@ func hostname() string {
 	return name[:min(len(name), 48)]
 }
 
-// ids returns what makes the ids of a session's claims: its name and a number.
+// ids returns a function that makes the ids of a session's claims: its name and a number.
 func ids(name string) func() string {
 	var last atomic.Uint64
 	return func() string {
@@ -118,14 +118,14 @@ func ids(name string) func() string {
 	}
 }
 
-// NewHandle returns the id of a lease that anybody may adopt who is told it.
+// NewHandle returns an id for a lease that is to be adopted. Knowing it is enough for that.
 func NewHandle() string {
 	channel, secret := randomName()
 	return channel + "." + secret
 }
 
-// Semaphore returns the semaphore called name; the same one for as long as
-// anybody uses it.
+// Semaphore returns the semaphore called name. It returns the same one for as long as that
+// is referenced.
 func (s *Session) Semaphore(name string) *Semaphore {
 	key := s.store.Key(name)
 	s.mu.Lock()
@@ -139,7 +139,8 @@ func (s *Session) Semaphore(name string) *Semaphore {
 	return sem
 }
 
-// forget removes what belongs to a collected semaphore, unless it has a successor.
+// forget removes the entry of a semaphore that was garbage collected, unless it has a
+// successor.
 func (s *Session) forget(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,10 +155,9 @@ func (s *Session) find(key string) *Semaphore {
 	return s.sems[key].Value()
 }
 
-// open makes the session ready on its first use: subscribed before the first
-// request, or a grant could be announced to nobody. It waits for at most
-// mostOpening, and does not fail when Redis does; requests will, and waiting works
-// without messages, only slower.
+// open makes the session ready on its first use. It subscribes before the first request, or
+// the message of a grant could be lost. It waits for at most mostOpening, and does not fail
+// when Redis does: requests will, and without messages waiting is only slower.
 func (s *Session) open(ctx context.Context) error {
 	s.opening.Do(func() { go s.prepare() })
 	select {
@@ -200,7 +200,7 @@ func (s *Session) active() []*Semaphore {
 	return all
 }
 
-// enlist notes that sem has claims, or no longer; it fails when the session is
+// enlist notes whether sem has claims. It fails with ErrClosed if it has and the session is
 // closed.
 func (s *Session) enlist(sem *Semaphore, live bool) error {
 	s.mu.Lock()
@@ -225,9 +225,8 @@ func (s *Session) isClosing() bool {
 	return s.closing
 }
 
-// Close gives back what is held and cancels what waits, for at most claim.Timeout,
-// and stops everything. Claims end with ErrClosed. A second Close waits for the
-// first.
+// Close releases all leases and cancels all waits, for at most claim.Timeout, and stops
+// everything. Claims end with ErrClosed. A second Close waits for the first.
 func (s *Session) Close() {
 	s.mu.Lock()
 	first := !s.closing

@@ -7,17 +7,17 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// linger is how long the subscription of a semaphore stays that nobody uses.
+// linger is how long the subscription of a semaphore without claims is kept.
 const linger = 5 * time.Second
 
-// shards are the subscriptions in a cluster: one channel for each semaphore, because
-// a message reaches only the node that has its slot. The session's mutex guards it.
+// shards are the subscriptions in a cluster, one for each semaphore, because a message
+// reaches only the node that has its slot. The session's mutex guards it.
 type shards struct {
 	unused map[string]time.Time // key → since when
 	timer  *time.Timer
 }
 
-// use subscribes to the semaphore with this key, or notes that nobody uses it.
+// use subscribes to the semaphore with this key, or notes that it has no claims any more.
 func (h *shards) use(s *Session, key protocol.Key, live bool) {
 	if h.unused == nil {
 		h.unused = map[string]time.Time{}
@@ -36,7 +36,7 @@ func (h *shards) use(s *Session, key protocol.Key, live bool) {
 	}
 }
 
-// sweep ends subscriptions that nobody has used for a while.
+// sweep ends subscriptions that were not used for a while.
 func (h *shards) sweep(s *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // takes refuses fewer arguments than least, and more than most unless that is
-// negative; what is what they are, with its verb, as in "the handle is".
+// negative; what names them with a verb for errors, as in "the handle is".
 func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		usage := cmd.Parent().CommandPath() + " " + cmd.Use

@@ -22,9 +22,9 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [NAME]",
 		Short: "Show who has changed what, when and why",
-		Long: `Show who has changed what, when and why: what "berth pin" and the other verbs
-have done, to all semaphores or to one, the latest first. Redis keeps the last
-1,000 or so. It needs the right to XREVRANGE, and the verbs need that to XADD:
+		Long: `Show who has changed what, when and why, with "berth pin" and the other verbs:
+for all semaphores or for one, the latest first. Redis keeps about the last
+1,000 records. This needs the right to XREVRANGE. The verbs need that to XADD;
 without it they work, and say that they were not recorded.`,
 		Example: "  berth audit github-api\n  berth audit --since 24h --json | jq '.[].who'",
 		GroupID: groupLook,
@@ -71,7 +71,7 @@ func auditTable(list []berth.Audited) *table {
 	return t
 }
 
-// subject is what a verb was about, and what it was before.
+// subject is what a verb changed, and from what.
 func subject(e berth.Audited) string {
 	switch {
 	case e.From == "" || e.From == e.What:
@@ -97,7 +97,7 @@ func (a *app) operate(f func(in *berth.Inspector) error) error {
 	return f(a.operator(s, a.reason))
 }
 
-// operator is the Inspector whose changes are recorded as this user's.
+// operator returns an Inspector that records changes as this user's.
 func (a *app) operator(s *session, why string) *berth.Inspector {
 	return s.client.Inspector().Because(whoami(), why)
 }

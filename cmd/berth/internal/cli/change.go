@@ -10,8 +10,8 @@ import (
 
 const notInUse = "not in use"
 
-// standing says how a semaphore is: its limit, what an operator has set, and how
-// much of it is in use. nil is one that is not in use.
+// standing describes a semaphore: its limit, what an operator has set, and how much of
+// it is in use. nil is a semaphore that is not in use.
 func standing(s *berth.State) string {
 	if s == nil {
 		return notInUse
@@ -19,7 +19,7 @@ func standing(s *berth.State) string {
 	return change(s, s)
 }
 
-// change says how a semaphore is, and where that differs from before: "old → new".
+// change describes a semaphore, with "old → new" where it has changed.
 func change(before, after *berth.State) string {
 	switch {
 	case before == nil && after == nil:
@@ -67,7 +67,7 @@ func onOff(word string, before, after bool) string {
 	}
 }
 
-// sameSettings tells whether nothing that an operator can set differs.
+// sameSettings reports whether everything that an operator can set is equal.
 func sameSettings(a, b *berth.State) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -22,8 +22,8 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// completionTimeout is how long somebody who has pressed TAB waits at most, unless
-// $BERTH_COMPLETION_TIMEOUT says otherwise.
+// completionTimeout is how long TAB waits at most, unless $BERTH_COMPLETION_TIMEOUT is
+// set.
 const completionTimeout = time.Second
 
 func (a *app) completionCommand() *cobra.Command {
@@ -67,8 +67,8 @@ shell would have to quote are not offered.`,
 	}
 }
 
-// addCompletion teaches every command of root what its arguments can be. What is
-// not told here has none to offer, files included.
+// addCompletion sets the completion of the arguments of all commands of root. Commands
+// that are not named here complete nothing, not even files.
 func (a *app) addCompletion(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	one, many := a.completeNames(1, everyOne), a.completeNames(-1, everyOne)
@@ -188,9 +188,8 @@ func (a *app) offerEvictees(args []string, of func(*evictee) string) ([]string, 
 	})
 }
 
-// offer asks Redis for words. There are none when it does not answer soon, and
-// none when it is this machine's own store and that does not run: completion
-// starts nothing.
+// offer asks Redis for words. It offers none if Redis does not answer soon, or if this
+// machine's own store is not running: completion does not start it.
 func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]string, cobra.ShellCompDirective) {
 	a.quiet, a.startNothing = true, true
 	s, err := a.open()
@@ -213,18 +212,18 @@ func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]strin
 	}
 }
 
-// errStartNothing is why the machine's own store is not started.
+// errStartNothing: completion does not start the store.
 var errStartNothing = errors.New("it does not run")
 
 // noStore is a command that does not start.
 func noStore() *exec.Cmd { return &exec.Cmd{Err: errStartNothing} }
 
-// plain is what no shell takes for anything but a word: names and labels come
-// from other people's programs, and a completed word stands on a command line
-// as if it had been typed.
+// plain matches what every shell takes for a plain word: names and labels come from
+// other people's programs, and a completed word becomes part of a command line as if it
+// had been typed.
 var plain = regexp.MustCompile(`^[\pL\pN_][\pL\pN_./:@%+,-]*$`)
 
-// special is what does not belong into a description.
+// special matches what does not belong in a description.
 var special = regexp.MustCompile(`[^\pL\pN_./:@%+,\- ]`)
 
 // word is one completion with its description, "" if it cannot be offered.

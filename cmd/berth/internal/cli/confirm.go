@@ -11,8 +11,8 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
-// mustAsk refuses, before anything else happens, to do what needs a yes where
-// nobody can be asked.
+// mustAsk refuses, before anything else happens, an action that needs a confirmation
+// when there is no terminal to ask on.
 func (a *app) mustAsk(yes bool, why string) error {
 	if yes || a.interactive() {
 		return nil
@@ -20,14 +20,13 @@ func (a *app) mustAsk(yes bool, why string) error {
 	return exit.Usagef("%s: add --yes to do it without being asked", why)
 }
 
-// interactive tells whether somebody sees a question and can answer it.
+// interactive reports whether a question can be shown and answered.
 func (a *app) interactive() bool {
 	in, isFile := a.stdin.(*os.File)
 	return isFile && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(a.stderr.Fd()))
 }
 
-// confirm shows a plan and asks, unless yes says that there is no need to. What
-// is not a yes is a no.
+// confirm shows a plan and asks, unless yes is set. Any answer but yes means no.
 func (a *app) confirm(yes bool, plan, question string) error {
 	if yes {
 		return nil

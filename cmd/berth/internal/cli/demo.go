@@ -31,8 +31,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "See it work, no Redis needed",
 		Long: `See berth work, no Redis needed: worker processes contend for a few permits of
 an embedded store. One of them is killed while it holds a permit, and the permit
-comes back. Ends by itself with a summary, which is made of what the workers
-report about themselves. Exits with 1 if a promise was broken.`,
+comes back. It ends by itself with a summary of what the workers have reported.
+Exits with 1 if a promise was broken.`,
 		Example: `  berth demo
   berth demo --workers 20 --limit 5 --json`,
 		GroupID: groupOther,

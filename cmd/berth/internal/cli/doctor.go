@@ -20,10 +20,10 @@ func (a *app) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check a Redis for what berth needs of it",
-		Long: `Check a Redis for what berth needs of it, and say of every finding what it means
-and what to do: version, rights, scripts, messages, memory and eviction,
-persistence, replication, clock, latency, Cluster, and foreign content in its
-keys. It reads, and tries a semaphore of its own, which it removes.
+		Long: `Check whether a Redis has what berth needs, and explain each finding and what to
+do: version, rights, scripts, messages, memory and eviction, persistence,
+replication, clock, latency, Cluster, and foreign content in berth's keys. It
+only reads, except that it tries a semaphore of its own, which it removes.
 
 Exits with 1 when something failed, with 69 when Redis cannot be reached.`,
 		Example: `  berth doctor
@@ -58,7 +58,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	return err
 }
 
-// page is how wide prose on standard output may be, and whether it may have colours.
+// page returns how wide text on standard output may be, and whether it may have colours.
 func (a *app) page() (width int, color bool) {
 	out, isFile := a.stdout.(*os.File)
 	if !isFile || !term.IsTerminal(int(out.Fd())) {

@@ -18,17 +18,17 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// eviction is what the flags of "berth evict" say.
+// eviction has the flags of "berth evict".
 type eviction struct {
 	label, host string
 	pid         int
 	force, yes  bool
 }
 
-// selects tells whether leases are chosen by what they are, not by their ids.
+// selects reports whether leases are chosen by flags, not by ids.
 func (e *eviction) selects() bool { return e.label != "" || e.host != "" || e.pid != 0 }
 
-// evictee is a lease, or a place in the queue, that is to go.
+// evictee is a lease or a waiter to evict.
 type evictee struct {
 	semaphore, id, label, host string
 	pid, weight                int
@@ -44,7 +44,7 @@ func (v *evictee) role() string {
 	return "waiter"
 }
 
-// who names it in a sentence.
+// who describes it in a sentence.
 func (v *evictee) who() string {
 	return fmt.Sprintf("%s %s (%s, pid %d), lease %s", v.role(), cmp.Or(v.label, "-"), cmp.Or(v.host, "-"), v.pid, v.id)
 }
@@ -53,15 +53,15 @@ func (a *app) evictCommand() *cobra.Command {
 	var e eviction
 	cmd := &cobra.Command{
 		Use:   "evict NAME LEASE... | evict [flags] NAME...",
-		Short: "Take permits, or places in the queue, away",
-		Long: `Take permits, or places in the queue, away: those with the ids given, which
-"berth show" prints, or all with a label, of a host or of a process. It shows
-which, and asks; without a terminal it needs --yes.
+		Short: "Evict holders and waiters",
+		Long: `Evict holders from their permits, and waiters from the queue: those with the
+given ids, which "berth show" prints, or all with a label, of a host or of a
+process. It shows which, and asks; without a terminal it needs --yes.
 
-A holder is told to stop, and its lease is renewed no more: its permits are free
-when it gives them back, or when its lease runs out. With --force they are free
-at once, whether or not the holder has stopped: for a short time more than the
-limit may be at work.
+A holder is told to stop, and its lease is no longer renewed: its permits are
+free when it gives them back, or when its lease expires. With --force they are
+free at once, whether or not the holder has stopped: for a short time the limit
+can be exceeded.
 
 With --label, --host or --pid a NAME can be a quoted pattern, '*' for all.`,
 		Example: `  berth evict github-api 4dpzgv5b.nw2v575kk6ad2by5ei-1
@@ -113,8 +113,8 @@ func (a *app) evict(e *eviction, args []string) error {
 	})
 }
 
-// inUse returns the semaphores. One that is not in use is an error if args name it; else
-// it is left out.
+// inUse returns the semaphores. One that is not in use is an error if args name it, and
+// otherwise left out.
 func (a *app) inUse(in *berth.Inspector, names, args []string) (all []*berth.State, err error) {
 	for _, name := range names {
 		state, err := look(in, name)
@@ -135,7 +135,7 @@ func (a *app) inUse(in *berth.Inspector, names, args []string) (all []*berth.Sta
 	return all, nil
 }
 
-// find returns those who are to go: with the ids given, or those chosen by flags.
+// find returns the leases and waiters to evict, by ids or by flags.
 func (e *eviction) find(states []*berth.State, ids []string) (found []evictee, err error) {
 	for _, s := range states {
 		for _, v := range everybody(s) {
@@ -203,7 +203,7 @@ func (e *eviction) question(list []evictee) string {
 	return question + "?"
 }
 
-// evictAll evicts them one by one, and says how each semaphore is afterwards.
+// evictAll evicts them one by one, and describes each semaphore afterwards.
 func (a *app) evictAll(in *berth.Inspector, e *eviction, list []evictee, before []*berth.State) error {
 	var errs []error
 	for _, v := range list {

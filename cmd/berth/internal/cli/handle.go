@@ -86,7 +86,7 @@ type handle struct {
 	ValidMS int64  `json:"valid_ms"`
 }
 
-// handOut prints the handle. A permit whose handle nobody gets is given back.
+// handOut prints the handle. If that fails, it gives the permit back.
 func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool) error {
 	out := handle{
 		Name: lease.Name(), Token: lease.Token(), Slot: lease.Slot(),
@@ -118,9 +118,9 @@ func (a *app) renewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew HANDLE",
 		Short: "Keep a permit from \"berth acquire\" for another TTL",
-		Long: `Keep a permit from "berth acquire" for another TTL. A lease that has run out
-cannot be renewed: somebody else may have the permit. HANDLE may be - to read it
-from standard input. Exits with 76 when the lease is lost.`,
+		Long: `Keep a permit from "berth acquire" for another TTL. A lease that has expired
+cannot be renewed: another process may have the permit. HANDLE can be - to read
+it from standard input. Exits with 76 when the lease is lost.`,
 		Example: `  berth renew "$handle" || exit`,
 		GroupID: groupUse,
 		Args:    takes(1, 1, "the handle is"),
@@ -145,9 +145,9 @@ from standard input. Exits with 76 when the lease is lost.`,
 func (a *app) releaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "release HANDLE",
-		Short: "Give a permit from \"berth acquire\" back",
-		Long: `Give a permit from "berth acquire" back. HANDLE may be - to read it from
-standard input. Exits with 76 when the lease had run out before.`,
+		Short: "Release a permit from \"berth acquire\"",
+		Long: `Release a permit from "berth acquire". HANDLE can be - to read it from standard
+input. Exits with 76 when the lease was lost before.`,
 		Example: `  berth release "$handle"`,
 		GroupID: groupUse,
 		Args:    takes(1, 1, "the handle is"),

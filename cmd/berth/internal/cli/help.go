@@ -8,7 +8,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
-// helpCommand is cobra's own, except that a command that is not there is an error.
+// helpCommand is cobra's own, except that an unknown command is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",

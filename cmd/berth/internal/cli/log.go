@@ -11,8 +11,8 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// warnings writes what the library warns of to standard error, as this command's
-// own sentences are written.
+// warnings writes the library's warnings to standard error, in the form of the
+// command's own.
 type warnings struct{ app *app }
 
 // Enabled implements slog.Handler.
@@ -20,8 +20,8 @@ func (w warnings) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && !w.app.quiet
 }
 
-// Handle implements slog.Handler. That a connection broke is left to the command
-// to tell, if it matters to it; what Redis has replied is not.
+// Handle implements slog.Handler. It drops warnings about broken connections, which the
+// command itself tells if they matter to it, but not what Redis has replied.
 func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	text := "berth: " + strings.TrimPrefix(r.Message, "berth: ")
 	sep, broke := ": ", false
@@ -46,7 +46,7 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// WithAttrs implements slog.Handler. The library's messages have all that matters.
+// WithAttrs implements slog.Handler. The library does not use it.
 func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
 
 // WithGroup implements slog.Handler.

@@ -67,9 +67,9 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show who holds a semaphore and who waits for it",
 		Long: `Show who holds a semaphore and who waits for it, since when, and when their
-leases run out unless they are renewed. It changes nothing: what has run out is
-shown as expired, until somebody asks for a permit. Exits with 1 when NAME is
-not in use.`,
+leases expire unless they are renewed. It changes nothing: a lease or waiter
+that has expired is shown so until the next request for a permit. Exits with 1
+when NAME is not in use.`,
 		Example: "  berth show github-api\n  berth show --json github-api | jq '.leases[].pid'",
 		GroupID: groupLook,
 		Args:    takes(1, 1, "the semaphore's name is"),

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
-// ask makes one request, which may take callTimeout. Nothing of what stands
-// between two requests counts: a person may think about a question for long.
+// ask makes one request, which may take callTimeout. The time between requests is not
+// bounded: a person may think about a question for long.
 func ask(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -37,7 +37,7 @@ func look(in *berth.Inspector, name string) (*berth.State, error) {
 	return state, err
 }
 
-// isPattern tells a pattern from a name.
+// isPattern reports whether an argument is a pattern and not a name.
 func isPattern(arg string) bool { return strings.ContainsAny(arg, "*?[") }
 
 func anyPattern(args []string) bool { return slices.ContainsFunc(args, isPattern) }
@@ -62,10 +62,10 @@ func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
 	return names, nil
 }
 
-// errNoneLeft: all that the patterns matched has gone since.
+// errNoneLeft: none of the semaphores that the patterns matched is still in use.
 var errNoneLeft = exit.Errorf(exit.Failure, "no semaphore in use matches, nothing was changed")
 
-// leftOut tells that a semaphore which a pattern matched is not in use any more.
+// leftOut tells that a semaphore that a pattern matched is not in use any more.
 func (a *app) leftOut(name string) { a.complain(fmt.Errorf("left out: %s: %s", name, notInUse)) }
 
 // namesInUse lists the names of all semaphores but the damaged ones, which it
@@ -89,7 +89,7 @@ func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {
 	return names, nil
 }
 
-// listed returns the semaphores that are sound, and what is wrong with the others.
+// listed returns the semaphores that can be read, and an error for the others.
 func listed(ctx context.Context, in *berth.Inspector) ([]berth.Summary, error) {
 	names, err := allNames(ctx, in)
 	if err != nil {
@@ -122,7 +122,7 @@ func allNames(ctx context.Context, in *berth.Inspector) (all []string, err error
 	}
 }
 
-// viewed is one semaphore with its records, and changes nothing.
+// viewed returns one semaphore with its records, without changing anything.
 func viewed(ctx context.Context, in *berth.Inspector, name string) (*berth.State, error) {
 	for st, err := range in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
 		return st, err
@@ -151,6 +151,6 @@ func match(arg string, names []string) ([]string, error) {
 	return found, nil
 }
 
-// flat hides the slashes, which are nothing special in a name, from path.Match.
+// flat hides slashes, which have no meaning in a name, from path.Match.
 // No name has a line break.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\n") }

@@ -26,8 +26,8 @@ Several names can be given. A quoted pattern stands for the names in use that it
 matches: * for any characters, ? for one, [a-z] for one of these, \ before what
 is to be taken as it is. With a pattern it asks first; --yes does not.`
 
-// setting is a verb: what it does to one semaphore, and what to say when that
-// makes no difference.
+// setting is a verb: what it does to one semaphore, and what to say if that changes
+// nothing.
 type setting struct {
 	name    string
 	do      func(ctx context.Context, in *berth.Inspector, name string) error
@@ -42,10 +42,10 @@ func (a *app) resizeCommand() *cobra.Command {
 	return a.limitVerb(cobra.Command{
 		Use:   "resize NAME... LIMIT",
 		Short: "Declare another limit",
-		Long: `Declare another limit, as a program would: it holds until the next program
-declares its own. A larger limit wakes those who wait, a smaller one grants
-nothing until there is room again. A pinned limit stays in force: then it exits
-with 1. Use "berth pin" to overrule programs.` + patternHelp,
+		Long: `Declare another limit, as a program would: it is in force until the next program
+declares its own. With a larger limit waiters get permits at once; with a
+smaller one nothing is granted until there is room again. A pinned limit stays
+in force: then it exits with 1. To override programs use "berth pin".` + patternHelp,
 		Example: "  berth resize github-api 10",
 	}, setting{
 		already: "it was declared so",
@@ -57,8 +57,8 @@ func (a *app) pinCommand() *cobra.Command {
 	return a.limitVerb(cobra.Command{
 		Use:   "pin NAME... LIMIT",
 		Short: "Fix the limit, whatever programs declare",
-		Long: `Fix the limit, whatever programs declare, until "berth unpin". A limit of 0
-grants nothing any more; who holds, keeps. A name that is not in use needs
+		Long: `Fix the limit, whatever programs declare, until "berth unpin". With a limit of 0
+nothing is granted; holders keep their permits. A name that is not in use needs
 --create.` + patternHelp,
 		Example: "  berth pin github-api 2\n  berth pin --yes 'api/*' 0",
 	}, setting{
@@ -80,8 +80,8 @@ func (a *app) pauseCommand() *cobra.Command {
 	return a.nameVerb(cobra.Command{
 		Use:   "pause NAME...",
 		Short: "Grant nothing until resumed",
-		Long: `Grant nothing until "berth resume". Who holds, keeps; the queue stays. A name
-that is not in use needs --create.` + patternHelp,
+		Long: `Grant nothing until "berth resume". Holders keep their permits, and waiters
+their places. A name that is not in use needs --create.` + patternHelp,
 		Example: "  berth pause deploy\n  berth pause --yes 'api/*'",
 	}, setting{
 		already: "it was paused",
@@ -134,7 +134,7 @@ func (a *app) verbFlags(cmd *cobra.Command, v *setting) *cobra.Command {
 	return cmd
 }
 
-// set carries a verb out. It changes nothing unless all names can be used.
+// set executes a verb. It changes nothing unless all names can be used.
 func (a *app) set(v setting, args []string) error {
 	if anyPattern(args) {
 		if v.create {
@@ -175,8 +175,8 @@ func (v *setting) question(n int) string {
 }
 
 // standings returns the semaphores as they are, nil for one that is not in use and may
-// be created. Any other that is not in use is refused if args name it; one that only a
-// pattern has matched is told and left out, for it has gone since.
+// be created. Others that are not in use are refused if args name them, and left out,
+// with a message, if only a pattern has matched them.
 func (a *app) standings(in *berth.Inspector, names, args []string, v setting) (kept []string, states []*berth.State, err error) {
 	for _, name := range names {
 		state, err := look(in, name)
@@ -226,7 +226,7 @@ func (a *app) setOne(in *berth.Inspector, v setting, name string, before *berth.
 	return nil
 }
 
-// tell prints what became of a semaphore.
+// tell prints the new state of a semaphore.
 func (a *app) tell(name, what string) error {
 	if a.quiet {
 		return nil

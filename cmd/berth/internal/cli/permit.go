@@ -43,7 +43,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.VarP(value.Int(&p.code, exit.NotAcquired), "conflict-exit-code", "E", "exit `CODE` when there was no permit in time")
 }
 
-// check refuses what the library would not see as wrong.
+// check refuses values that the library would not refuse.
 func (p *permitFlags) check(cmd *cobra.Command) error {
 	switch f := cmd.Flags(); {
 	case p.noWait && f.Changed("wait"):
@@ -64,7 +64,7 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// semaphore declares the semaphore with what the flags say.
+// semaphore returns the semaphore with the options of the flags.
 func (p *permitFlags) semaphore(client *berth.Client, name string, more ...berth.Option) (*berth.Semaphore, error) {
 	opts := []berth.Option{
 		berth.TTL(p.ttl), berth.Weight(p.weight), berth.Label(p.label), berth.MaxHold(p.maxHold),
@@ -75,17 +75,17 @@ func (p *permitFlags) semaphore(client *berth.Client, name string, more ...berth
 	return client.Semaphore(name, p.limit, append(opts, more...)...)
 }
 
-// acquire is what gets a permit.
+// acquire is a function that gets a permit.
 type acquire func(context.Context, ...berth.AcquireOption) (*berth.Lease, error)
 
-// ahead is get with the head start that the flags say.
+// ahead returns get with the head start of the flags.
 func (p *permitFlags) ahead(get acquire) acquire {
 	return func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error) {
 		return get(ctx, append(opts, berth.HeadStart(p.headStart))...)
 	}
 }
 
-// config is what the flags say about getting a permit.
+// config returns the configuration for getting a permit.
 func (p *permitFlags) config(a *app, s *session, sem *berth.Semaphore, signals <-chan os.Signal) run.Config {
 	cfg := run.Config{
 		Name: sem.Name(), TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Acquire: p.ahead(sem.Acquire), Health: s.health, Ping: s.ping,

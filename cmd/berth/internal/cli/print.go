@@ -16,7 +16,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// print writes to standard output; a result that nobody gets is a failure.
+// print writes to standard output. An error there is a failure of the command.
 func (a *app) print(s string) error {
 	_, err := io.WriteString(a.stdout, s)
 	if errors.Is(err, unix.EPIPE) {
@@ -28,7 +28,7 @@ func (a *app) print(s string) error {
 	return nil
 }
 
-// columns returns the width of the terminal on standard output, 0 if it is none.
+// columns returns the width of the terminal on standard output, or 0.
 func (a *app) columns() int {
 	out, isFile := a.stdout.(*os.File)
 	if !isFile || !term.IsTerminal(int(out.Fd())) {
@@ -49,9 +49,9 @@ func (a *app) printJSON(v any) error {
 	return a.print(escape(b.String()))
 }
 
-// escape writes what could rearrange a screen as JSON's own escapes, since
-// people look at JSON in terminals too. In JSON such characters stand in
-// strings alone, so the value stays the same.
+// escape writes characters that could rearrange a terminal as JSON escapes, because
+// people look at JSON in terminals. Such characters occur only in strings, so the value
+// stays the same.
 func escape(text string) string {
 	var b strings.Builder
 	for _, r := range text {

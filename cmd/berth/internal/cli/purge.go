@@ -16,11 +16,11 @@ func (a *app) purgeCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "purge NAME...",
-		Short: "Delete semaphores with all that they hold",
-		Long: `Delete semaphores with all that they hold: leases, queue, pin and pause. Holders
-hear of their loss at the latest when they renew; until then the limit can be
+		Short: "Delete semaphores with everything in them",
+		Long: `Delete semaphores with everything in them: leases, queue, pin and pause. Holders
+learn of their loss when they renew, at the latest; until then the limit can be
 exceeded. It shows what there is, and asks; without a terminal it needs --yes.
-It takes names as they are, no patterns.`,
+It takes names, not patterns.`,
 		Example: "  berth purge old-name\n  berth purge --yes test-1 test-2",
 		GroupID: groupRule,
 		Args:    takes(1, -1, "the semaphore's name is"),
@@ -58,8 +58,8 @@ func (a *app) purge(names []string, yes bool) error {
 	})
 }
 
-// remains says what there is to delete. A damaged semaphore, which nothing else
-// can mend, is no error here.
+// remains describes what there is to delete. A damaged semaphore is not an error here,
+// because purge is the way to repair it.
 func remains(in *berth.Inspector, name string) (string, error) {
 	state, err := look(in, name)
 	if errors.Is(err, berth.ErrCorrupt) {

@@ -12,7 +12,7 @@ import (
 // readOnlyVariable keeps an operator's shell from changing anything.
 const readOnlyVariable = "BERTH_READ_ONLY"
 
-// readOnly tells whether it is set. What is neither yes nor no is taken for yes.
+// readOnly reports whether it is set. Values that are neither yes nor no count as yes.
 func readOnly() bool {
 	v := os.Getenv(readOnlyVariable)
 	on, err := strconv.ParseBool(v)

@@ -38,8 +38,8 @@ type app struct {
 
 // Main runs berth with the arguments after its name and returns the exit code.
 func Main(args []string) int {
-	// The Redis client's own remarks on reconnects are not for the user of a
-	// command line, who is told what they lead to.
+	// go-redis logs reconnects, which do not help the user of a command line; the command
+	// tells their effects.
 	logging.Disable()
 	cobra.EnableCommandSorting = false // they are in the order in which people need them
 	a := &app{args: args, stdin: os.Stdin, stdout: survivable(os.Stdout), stderr: survivable(os.Stderr)}
@@ -54,15 +54,14 @@ func Main(args []string) int {
 	return codeOf(err)
 }
 
-// Root returns the commands, for those who write about them.
+// Root returns the commands, for documentation and tests.
 func Root() *cobra.Command {
 	return (&app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}).root()
 }
 
-// survivable returns another descriptor of f. The runtime ends the process when
-// it writes to descriptor 1 or 2 and nobody reads; but somebody has to look
-// after the command that is running, or give the permit back whose handle
-// could not be printed.
+// survivable returns another descriptor of f. The Go runtime ends the process when a write
+// to descriptor 1 or 2 fails with EPIPE; but the process must still look after the command
+// that is running, or give a permit back whose handle could not be printed.
 func survivable(f *os.File) *os.File {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
@@ -71,8 +70,8 @@ func survivable(f *os.File) *os.File {
 	return os.NewFile(uintptr(fd), f.Name())
 }
 
-// codeOf takes an error that no command has given a code for one of the
-// command line: cobra's are all of that kind.
+// codeOf returns the exit code of an error. Errors without a code are about the command
+// line, as all of cobra's are.
 func codeOf(err error) int {
 	var ran *ranError
 	if err == nil || errors.As(err, &ran) {
@@ -84,7 +83,7 @@ func codeOf(err error) int {
 	return exit.Usage
 }
 
-// report says what went wrong, a sentence for each error, and where to read on.
+// report prints what went wrong, a sentence for each error, and where to find help.
 func (a *app) report(cmd *cobra.Command, err error) {
 	var own *exit.Error
 	if err == nil || errors.As(err, &own) && own.Err == nil {
@@ -99,21 +98,21 @@ func (a *app) report(cmd *cobra.Command, err error) {
 	}
 }
 
-// complain writes an error to standard error, joined ones a line each.
+// complain writes an error to standard error, and joined errors on a line each.
 func (a *app) complain(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		fmt.Fprintf(a.stderr, "berth: %s\n", screen.Clean(strings.TrimPrefix(line, "berth: ")))
 	}
 }
 
-// ranError marks the error of a command that ran: it is not about the command line
-// unless it says so.
+// ranError marks the error of a command that ran: it is not about the command line unless
+// it has that code.
 type ranError struct{ err error }
 
 // Error implements error.
 func (e *ranError) Error() string { return e.err.Error() }
 
-// Unwrap returns what the command failed with.
+// Unwrap returns the command's error.
 func (e *ranError) Unwrap() error { return e.err }
 
 // runs wraps a command's function.
@@ -188,7 +187,7 @@ permit comes back when its holder crashes.`,
 	return root
 }
 
-// noCommand is what berth does without a command, or with one it does not know.
+// noCommand handles a call without a command, or with an unknown one.
 func (a *app) noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		cmd.SetOut(a.stderr)

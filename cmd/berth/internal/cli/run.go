@@ -29,19 +29,19 @@ the same signal or with the same exit code. In the foreground of a terminal INT
 and QUIT are not passed on, because there they come from the keys: send TERM.
 While berth waits for the permit, a signal ends it at once.
 
---wait is the whole wait: within it berth outlasts a Redis that is away, and at
-its end it gives up, whether Redis answers or not. Without it berth waits for a
-permit for ever, but a Redis that is away from the beginning is an error.
+--wait bounds the whole wait: until then berth also waits for an outage of Redis
+to end, and then it gives up, whether Redis answers or not. Without --wait berth
+waits for ever, but fails if Redis cannot be reached at the beginning.
 
-If the lease is lost (Redis was away for too long, or an operator took it) the
-command and the processes that it has started get TERM before the lease can no
-longer be trusted, and KILL at that moment; with --on-lost=warn they go on. On
-Linux the command gets TERM when berth itself is killed.
+If the lease is lost (Redis was unreachable for too long, or an operator evicted
+it) the command and the processes that it has started get TERM before the lease
+can no longer be trusted, and KILL at that moment; with --on-lost=warn they go
+on. On Linux the command gets TERM when berth itself is killed.
 
-The permit is given back when the command itself has ended: processes that it
-leaves behind in the background are not waited for and not killed. A command
-that is suspended (Ctrl-Z) suspends berth too; the permit is lost after its TTL
-and the command ended when it is continued.
+The permit is released when the command itself has ended: processes that it
+leaves behind in the background are not waited for and not killed. When the
+command is suspended (Ctrl-Z), so is berth; after the TTL the permit is lost,
+and the command is ended when it is continued.
 
 The command's environment has BERTH_NAME, BERTH_LEASE, BERTH_TOKEN, BERTH_SLOT,
 BERTH_WEIGHT and BERTH_LIMIT. Slots are numbered from 0; no two holders have

@@ -32,21 +32,22 @@ import (
 )
 
 const serveLong = `Serve web pages about the semaphores, and the same as JSON: which are stuck, who
-holds and who waits, and what operators have done. Redis is asked once for all
-who look, for 2 % of its time at most, and not at all while nobody looks.
+holds and who waits, and what operators have done. However many browsers look,
+Redis is asked once, for 2 % of its time at most, and not at all while nobody
+looks.
 
 Without flags only this machine can reach it, and nothing can be changed. It
-does not start when it would be open by mistake: another address than a
-loopback one needs users, and passwords need TLS, here or in front
+refuses to start if it would be open by mistake: an address other than a
+loopback one needs users, and passwords need TLS, here or in a proxy
 (--behind-tls-proxy).
 
-Users are lines of a file that nobody else may read:
+Users are lines of a file that no other user may read:
   --auth-file    USER:HASH:ROLE, as "berth serve hash-password" prints them
   --token-file   NAME:TOKEN:ROLE, for programs that send a bearer token
-The role is view or operate; to operate needs --allow-write as well. A proxy
-that has its own login names the user in --user-header.`
+The role is view or operate; operate also needs --allow-write. A proxy that has
+its own login names the user in the header of --user-header.`
 
-// serveFlags are those flags of "berth serve" that are no part of its Config.
+// serveFlags are the flags of "berth serve" that are not part of serve.Config.
 type serveFlags struct {
 	every         time.Duration
 	names, hosts  []string
@@ -70,9 +71,9 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:7357", "the `ADDRESS:PORT` to listen on")
-	flags.StringSliceVar(&f.hosts, "allow-host", nil, "a `NAME` under which the pages are reached, beside localhost\nand the address")
-	flags.StringVar(&cfg.BasePath, "base-path", "", "the `PATH` that requests begin with, if no proxy takes it off")
-	flags.BoolVar(&cfg.AllowWrite, "allow-write", false, "let those who may operate change things")
+	flags.StringSliceVar(&f.hosts, "allow-host", nil, "another host `NAME` of the pages, besides localhost and the\naddress")
+	flags.StringVar(&cfg.BasePath, "base-path", "", "the `PATH` prefix of requests, if no proxy strips it")
+	flags.BoolVar(&cfg.AllowWrite, "allow-write", false, "let users with the role operate make changes")
 	flags.BoolVar(&f.requireReason, "require-reason", false, "refuse changes without a reason")
 	flags.StringVar(&cfg.AuthFile, "auth-file", "", "`FILE` of users with passwords")
 	flags.StringVar(&cfg.TokenFile, "token-file", "", "`FILE` of programs with tokens")
@@ -106,7 +107,7 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// check reads the names, and refuses what makes no sense.
+// check reads the names, and refuses invalid combinations.
 func (f *serveFlags) check(named bool) error {
 	if f.every < leastEvery {
 		return exit.Usagef("--every %v: at least %v", f.every, leastEvery)
@@ -163,7 +164,7 @@ func metrics(sampler *berthwatch.Sampler, in *berth.Inspector, group []string) (
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), nil
 }
 
-// looked is what the doctor sees without trying anything.
+// looked returns what the doctor finds by only reading.
 func (a *app) looked(ctx context.Context, s *session) ([]berthweb.Finding, error) {
 	source, _ := a.redisSource()
 	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: source == "", Look: true})
@@ -181,9 +182,9 @@ func (a *app) hashCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
 		Use:   "hash-password USER",
-		Short: "Make a line of an auth file",
-		Long: `Make a line of an auth file of "berth serve". The password is read from standard
-input, one line; on a terminal it is asked for, and not shown.`,
+		Short: "Print a line for an auth file",
+		Long: `Print a line for an auth file of "berth serve". The password is a line of
+standard input; on a terminal it is asked for, and not shown.`,
 		Example: `  berth serve hash-password --role operate ann >> users`,
 		Args:    takes(1, 1, "the user's name is"),
 	}

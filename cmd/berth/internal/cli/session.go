@@ -25,14 +25,13 @@ const (
 	defaultIdle = 30 * time.Second
 	// callTimeout bounds the commands that ask one thing and print the answer.
 	callTimeout = 5 * time.Second
-	// closeTimeout bounds what is tidied up at the end. What Redis does not hear
-	// of then runs out by itself.
+	// closeTimeout bounds the clean-up at the end. What is not given back by then expires
+	// by itself.
 	closeTimeout = 2 * time.Second
-	// awayTimeout is the same where Redis does not answer anyway.
+	// awayTimeout is the same while Redis does not answer anyway.
 	awayTimeout = 200 * time.Millisecond
-	// answerTimeout is how long somebody who does not want to wait for a permit
-	// waits for Redis, and startTimeout for this machine's own store, which may
-	// have to be started.
+	// answerTimeout is how long --no-wait waits for Redis, and startTimeout how long for
+	// this machine's own store, which may have to be started.
 	answerTimeout = 1500 * time.Millisecond
 	startTimeout  = 10 * time.Second
 
@@ -47,7 +46,8 @@ type session struct {
 	timeout time.Duration // answerTimeout or startTimeout
 }
 
-// open connects as the flags and the environment say. Nothing is sent yet.
+// open returns a session for the Redis of the flags and the environment. It sends
+// nothing yet.
 func (a *app) open() (*session, error) {
 	rdb, err := a.redis()
 	if err != nil {
@@ -80,9 +80,8 @@ func (a *app) openFor(names []string) (*session, error) {
 	return s, nil
 }
 
-// Close gives up whatever is still held or waited for, and disconnects. It ends
-// early when interrupt delivers, or when Redis does not answer: what has not
-// been given up then runs out by itself.
+// Close gives back what is held, cancels what waits, and disconnects. It ends early when
+// interrupt delivers, or when Redis does not answer: the rest expires by itself.
 func (s *session) Close(interrupt <-chan os.Signal) {
 	closed := make(chan struct{})
 	go func() {
@@ -140,8 +139,7 @@ func (a *app) redisSource() (source, raw string) {
 	return "", ""
 }
 
-// explain adds to an error about Redis which one it is and where its URL comes
-// from.
+// explain adds to an error about Redis which server it is, and where its URL comes from.
 func (a *app) explain(err error) error {
 	source, raw := a.redisSource()
 	target, invalid := connect.Parse(raw)
@@ -159,21 +157,21 @@ func self(args ...string) *exec.Cmd {
 		path = os.Args[0]
 	}
 	cmd := exec.Command(path, args...)
-	// Whatever this file is called, it is berth that is being started.
+	// The process is called berth, whatever the name of this file is.
 	cmd.Args[0] = "berth"
 	return cmd
 }
 
-// storeProcess is the process that serves the machine's own store. It gets
-// nothing of the environment but the one setting that is its own: it outlives
-// whoever starts it, and their secrets are none of its business.
+// storeProcess returns the command that serves this machine's own store. It gets only one
+// setting of the environment, because it outlives this process and must not keep its
+// secrets.
 func storeProcess(dir string) *exec.Cmd {
 	cmd := self(storeName, "--dir", dir)
 	cmd.Env = []string{"BERTH_LOCAL_IDLE=" + os.Getenv("BERTH_LOCAL_IDLE")}
 	return cmd
 }
 
-// idleTime reads the setting.
+// idleTime reads $BERTH_LOCAL_IDLE.
 func idleTime() (time.Duration, error) {
 	s := os.Getenv("BERTH_LOCAL_IDLE")
 	if s == "" {
@@ -198,7 +196,7 @@ func (a *app) call(f func(ctx context.Context, s *session) error) error {
 	return ask(func(ctx context.Context) error { return f(ctx, s) })
 }
 
-// inspect runs one short request of an operator's.
+// inspect runs one short request through an Inspector.
 func (a *app) inspect(f func(ctx context.Context, in *berth.Inspector) error) error {
 	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.client.Inspector()) })
 }

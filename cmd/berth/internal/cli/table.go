@@ -6,7 +6,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// gap stands between two columns.
+// gap separates two columns.
 const gap = 2
 
 // table is rows of cells under a header. Cells are cleaned: names and labels
@@ -27,9 +27,9 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// text lays the table out for a terminal with so many columns, 0 for any number:
-// as a table, else with the last column on lines of its own, else with a line
-// for each value.
+// text lays the table out for a terminal with so many columns, 0 for any number: as a
+// table if that fits, else with the last column on lines of its own, else with a line for
+// each value.
 func (t *table) text(columns int) string {
 	last := len(t.rows[0]) - 1
 	text := t.grid(last + 1)

@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// leastEvery is the fastest pace.
+	// leastEvery is the shortest interval.
 	leastEvery = 250 * time.Millisecond
-	// plainWidth is how wide a picture is that no terminal gets.
+	// plainWidth is the width of the text where there is no terminal.
 	plainWidth = 100
-	// framesPerSecond is how soon a key shows its effect; what Redis says is followed
-	// four times a second.
+	// framesPerSecond is how soon a key shows its effect; the data is refreshed four times
+	// a second.
 	framesPerSecond = 20
 )
 
@@ -46,14 +46,14 @@ func (a *app) topCommand() *cobra.Command {
 		Use:   "top",
 		Short: "Watch the semaphores live",
 		Long: `Watch the semaphores live: how many hold and wait, since when, who blocks whom,
-and what they are told. Looking changes nothing in Redis, and takes 2 % of its
-time at most: with very many semaphores the picture is renewed less often.
+and what happens. Looking changes nothing in Redis, and takes 2 % of its time at
+most: with very many semaphores the screen is updated less often.
 
-Keys: ? lists them. enter shows the holders and the queue of a semaphore, e what
-they are told, / filters. p pauses and resumes, = pins, x evicts: each shows the
+Keys: ? lists them. enter shows the holders and the queue of a semaphore, e the
+events, / filters. p pauses and resumes, = pins, x evicts: each shows the
 command that does the same, and asks first.
 
-Without a terminal it prints one picture and ends, as with --once.`,
+Without a terminal it prints the semaphores once, as with --once.`,
 		Example: `  berth top
   berth top --names github-api,deploy --every 500ms
   berth top --json | jq -c '.semaphores[] | select(.waiting > 0)'`,
@@ -95,7 +95,7 @@ func (a *app) top(f topFlags) error {
 	}
 }
 
-// topOnce prints one picture.
+// topOnce prints the semaphores once.
 func (a *app) topOnce(sampler *berthwatch.Sampler, asJSON bool) error {
 	return ask(func(ctx context.Context) error {
 		v, err := sampler.Once(ctx)
@@ -113,7 +113,7 @@ func (a *app) topOnce(sampler *berthwatch.Sampler, asJSON bool) error {
 	})
 }
 
-// topLines prints a line for each sample, until a signal comes or nobody reads it.
+// topLines prints a line for each sample, until a signal comes or the reader has gone.
 func (a *app) topLines(sampler *berthwatch.Sampler, every time.Duration) error {
 	signals, stop := job.Catch()
 	defer stop()
@@ -157,7 +157,7 @@ func (a *app) printLine(v any) error {
 	return a.print(escape(string(b)) + "\n")
 }
 
-// topScreen is the live picture.
+// topScreen shows the semaphores live.
 func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, f topFlags, out *os.File) error {
 	a.quiet = true // what is written beside the picture spoils it
 	defer start(sampler)()
@@ -182,7 +182,7 @@ func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, f topFlags, out
 	return nil
 }
 
-// commandLine is what a command begins with that does the same to the same semaphores.
+// commandLine returns the beginning of a command that does the same to the same semaphores.
 func (a *app) commandLine() string {
 	if a.prefix != "berth" {
 		return "berth --prefix " + a.prefix
@@ -190,7 +190,7 @@ func (a *app) commandLine() string {
 	return "berth"
 }
 
-// describe is what the server says of itself, as far as it does.
+// describe describes the server, as far as it tells.
 func (s *session) describe(ctx context.Context) string {
 	server, err := s.client.Inspector().Server(ctx)
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *session) describe(ctx context.Context) string {
 	return screen.Clean(strings.TrimPrefix(strings.Join(words, ", "), ", "))
 }
 
-// asciiOnly tells whether the terminal is one that shows nothing else.
+// asciiOnly reports whether the terminal can show only ASCII.
 func asciiOnly() bool {
 	if os.Getenv("TERM") == "dumb" {
 		return true

@@ -12,8 +12,8 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long: `Print the version of berth, the commit that it was built from as far as that is
-known, and the Go and the system that it was built with and for.`,
+		Long: `Print the version of berth, the commit that it was built from, if that is known,
+the version of Go, and the system that it was built for.`,
 		Example: "  berth version",
 		GroupID: groupOther,
 		Args:    takesNo("arguments"),
