@@ -163,7 +163,7 @@ func struckGivenUp(l *lab, strike func() *redistest.Injection) {
 	cancel()
 	start := time.Now()
 	o := testenv.Receive(l, "end", ch)
-	if took := time.Since(start); took > l.TTL/2 {
+	if took := time.Since(start); took > 100*time.Millisecond && l.Exact {
 		l.Errorf("a cancelled Acquire took %v to return", took)
 	}
 	switch {
@@ -173,7 +173,7 @@ func struckGivenUp(l *lab, strike func() *redistest.Injection) {
 		l.Errorf("Acquire: %v", o.err)
 	}
 	l.waitFor("given back in the background", func() bool { return l.Show().Holders == 0 })
-	if took := time.Since(start); took > 15*time.Second {
+	if took := time.Since(start); took > 15*time.Second && l.Exact {
 		l.Errorf("given back after %v", took)
 	}
 	_ = c.Close() // what it still asks for and gives back is done with

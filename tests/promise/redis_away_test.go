@@ -35,18 +35,17 @@ func nobodyThere(t *testing.T) *berth.Client {
 	return c
 }
 
-// TestRefusedConnectionIsReportedAtOnce: where nothing ever answered, insisting
-// would only hide a wrong address.
-func TestRefusedConnectionIsReportedAtOnce(t *testing.T) {
+// TestRefusedConnectionIsReported: the error says so, once. That it comes at once is shown by
+// TestRedisThatCannotBeReached.
+func TestRefusedConnectionIsReported(t *testing.T) {
 	t.Parallel()
 	sem, err := nobodyThere(t).Semaphore("s", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	_, err = sem.Acquire(t.Context())
-	if !errors.Is(err, berth.ErrUnreachable) || time.Since(start) > 4*time.Second {
-		t.Errorf("after %v: %v", time.Since(start), err)
+	if !errors.Is(err, berth.ErrUnreachable) {
+		t.Error(err)
 	}
 	if err != nil && strings.Count(err.Error(), "refused") != 1 {
 		t.Errorf("the error repeats itself: %v", err)

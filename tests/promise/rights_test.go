@@ -377,7 +377,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 // need one is a subscription that has been quiet for a while: it sends a PING.
 func awaitDenial(t *testing.T, s *redistest.Server, right string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for tick := time.Tick(20 * time.Millisecond); ; {
 		tried := s.Denied(t)
 		if slices.Contains(tried, right[1:]) || right[0] != '+' && len(tried) > 0 {
