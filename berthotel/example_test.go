@@ -65,7 +65,7 @@ func ExampleHooks() {
 	defer store.Close()
 	rdb := store.Redis()
 
-	hooks, err := berthotel.Hooks() // otel's global providers, unless options say otherwise
+	hooks, err := berthotel.Hooks() // otel's global providers, unless options set others
 	if err != nil {
 		panic(err)
 	}

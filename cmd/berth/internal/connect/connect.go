@@ -13,19 +13,18 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Time-outs. A server that is silent for longer than these is as good as gone
-// for somebody who waits at a prompt.
+// Time-outs, which suit a person who waits at a prompt.
 const (
 	dialTimeout = 3 * time.Second
 	ioTimeout   = 3 * time.Second
-	// keepAlive is go-redis's.
+	// keepAlive is that of go-redis.
 	keepAlive = 5 * time.Minute
-	// A cluster's topology is re-read this often, so that a dead master is left
-	// for its successor at once; go-redis's default stays with it for a minute.
+	// clusterReload is how often a cluster's topology is read again, so that a dead master
+	// is left soon; by default go-redis stays with it for a minute.
 	clusterReload = time.Second
 )
 
-// kind is the shape of the Redis behind a URL.
+// kind is the kind of Redis behind a URL.
 type kind int
 
 const (
@@ -46,7 +45,7 @@ type Target struct {
 // Dialer opens the connections of a client.
 type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Client returns a client for the target. Nothing is sent yet.
+// Client returns a client for the target. It sends nothing.
 func (t *Target) Client() redis.UniversalClient {
 	o := t.opts
 	o.Dialer = t.dialer
@@ -57,7 +56,7 @@ func (t *Target) Client() redis.UniversalClient {
 	o.MaxRetries = -1 // berth repeats what may be repeated
 	o.DialerRetries = 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
-	// This spares servers a handshake that only one managed service answers.
+	// This avoids a handshake that only one managed service answers.
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch t.kind {
 	case sentinel:

@@ -9,12 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// askTimeout bounds the question what a server is that does not know a command.
+// askTimeout bounds the question whether a server that does not know a command is a
+// sentinel.
 const askTimeout = time.Second
 
-// Explain is the text of an error that a client of the target has met, with what
-// to do where that is known, and with the server; source is where its URL comes
-// from. It has no password.
+// Explain returns the text of an error of a client of the target, with what to do if that
+// is known, and with the server; source is where its URL comes from. It contains no
+// password.
 func (t *Target) Explain(err error, source string) string {
 	text := err.Error()
 	if t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, redis.Nil.Error()) {
@@ -45,7 +46,7 @@ func (t *Target) advice(text string) string {
 	return ""
 }
 
-// watched is the name of a master that the server, a sentinel, watches; "" if it is none.
+// watched returns the name of a master that the server watches, if it is a sentinel, or "".
 func (t *Target) watched() string {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()

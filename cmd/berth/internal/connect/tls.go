@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// mostFile bounds what is read of a file of certificates.
+// mostFile bounds the size of a file of certificates.
 const mostFile = 1 << 20
 
-// secure completes the TLS configuration by the URL's options and, where it has
-// none, by the environment. Its errors name the option or variable, never its
-// value: a URL that is wrong because of its password may have it anywhere.
+// secure completes the TLS configuration by the URL's options, or else by the environment.
+// Its errors name the option or variable, never its value: in a malformed URL the password
+// can be anywhere.
 func (t *Target) secure(options url.Values) error {
 	if t.tls == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Forms names the URLs that Parse takes, for messages and help.
+// Forms lists the forms of URLs that Parse accepts, for messages and help.
 const Forms = `  redis://[user:password@]host[:port][/db]
   rediss://…                                        (TLS)
   unix://[user:password@]/path/to/socket[?db=N]
@@ -30,9 +30,9 @@ $BERTH_TLS_CA_FILE, $BERTH_TLS_CERT_FILE, $BERTH_TLS_KEY_FILE and
 $BERTH_TLS_SERVER_NAME stand in for the first four where the URL has none.
 Sentinels have sentinel_username and sentinel_password.`
 
-// The errors of Parse are made of fixed words and of parts of the URL that
-// cannot be secret. net/url's own errors quote the input, and with a password
-// that was not percent-encoded any part of the input may be the password.
+// The errors of Parse consist of fixed words and of parts of the URL that cannot be secret.
+// The errors of net/url quote the input, and if a password was not percent-encoded, any part
+// of the input can be the password.
 var (
 	errForm = errors.New("it is not a valid URL; " +
 		"if the password has characters such as # / ? % @ : or a space, percent-encode them")
@@ -54,8 +54,8 @@ var schemes = map[string]struct {
 	"rediss+cluster":  {cluster, "tcp", true, "6379"},
 }
 
-// Parse reads a URL. Its errors never contain any of the input that could be a
-// password, not even that of a URL that is wrong because of its password.
+// Parse parses a URL. Its errors never contain any part of the input that could be a
+// password, even if the URL is malformed because of its password.
 func Parse(raw string) (*Target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	form, known := schemes[strings.ToLower(scheme)]
@@ -63,8 +63,8 @@ func Parse(raw string) (*Target, error) {
 		return nil, errScheme
 	}
 	authority, path := splitAuthority(rest)
-	// What is behind the last @ is the host. An @ further on means that the
-	// password ended the authority early with a / ? or #.
+	// The host is after the last @. Another @ after that means that a / ? or # in the
+	// password has ended the authority early.
 	if strings.Contains(path, "@") || strings.Contains(path, "#") {
 		return nil, errForm
 	}
@@ -155,8 +155,8 @@ func hostPort(s, defaultPort string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// path reads what follows the hosts: the socket, the master, the database, and
-// the few options that concern reaching the server.
+// path parses the part after the hosts: the socket, the master, the database, and the
+// options for connecting.
 func (t *Target) path(s string) error {
 	path, query, _ := strings.Cut(s, "?")
 	path, err := url.PathUnescape(path)
@@ -225,8 +225,8 @@ func (t *Target) query(s string) error {
 	return t.secure(values)
 }
 
-// errUnknownOption does not repeat the option: it may be the tail of a
-// password with a question mark.
+// errUnknownOption does not quote the option, which may be the end of a password with a
+// question mark.
 func errUnknownOption(k kind) error {
 	known := map[kind]string{single: "db, and", sentinel: "db, sentinel_username, sentinel_password, and", cluster: "only"}[k]
 	return fmt.Errorf("it has an option that berth does not know here; known are %s "+

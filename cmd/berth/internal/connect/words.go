@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// lastWords is how long a server that has hung up may take to be heard.
+	// lastWords is how long to wait for the words of a server that has closed the connection.
 	lastWords = 200 * time.Millisecond
-	// mostWords bounds what is shown of them.
+	// mostWords bounds how many bytes of them are shown.
 	mostWords = 250
 )
 
-// dial opens a connection that tells what a server says to those whom it does not
-// let in. A failed TLS handshake is a failed dial.
+// dial opens a connection whose errors include what the server said when it refused the
+// connection. A failed TLS handshake is a failed dial.
 func (t *Target) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -43,7 +43,7 @@ func (t *Target) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return &candid{Conn: conn}, nil
 }
 
-// handshakeError adds to err what to do.
+// handshakeError adds advice to err.
 func handshakeError(err error) error {
 	var (
 		authority x509.UnknownAuthorityError
@@ -64,8 +64,8 @@ func handshakeError(err error) error {
 	return err
 }
 
-// certificateRefused adds to err what to do if the server misses a certificate.
-// crypto/tls has no type for what the other side says, but texts.
+// certificateRefused adds advice to err if the server requires a client certificate.
+// crypto/tls has no type for the other side's alerts, only texts.
 func certificateRefused(err error) (error, bool) {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" || !strings.Contains(op.Error(), "certificate") && !strings.Contains(op.Error(), "handshake failure") {
@@ -74,8 +74,8 @@ func certificateRefused(err error) (error, bool) {
 	return fmt.Errorf("the server wants a client certificate that it knows: give cert_file and key_file (%w)", err), true
 }
 
-// refusal is what a server said before it hung up, or what is known of one that is
-// no Redis. berth takes it for what it is, an answer, and does not ask again.
+// refusal is what a server said before it closed the connection, or what is known of one
+// that is not a Redis. To berth it is an answer, after which it does not retry.
 type refusal string
 
 // Error implements error.
@@ -84,10 +84,9 @@ func (r refusal) Error() string { return string(r) }
 // RedisError implements redis.Error.
 func (refusal) RedisError() {}
 
-// candid is a connection whose errors are in the server's words. A server that
-// lets nobody in (protected mode, too many clients) says so without being asked
-// and hangs up; go-redis takes that for the answer to its first command, and
-// returns the error of its second.
+// candid is a connection whose errors are in the server's words. A server that refuses a
+// connection (protected mode, too many clients) says so at once and closes it; go-redis
+// takes that for the answer to its first command, and returns the error of its second.
 type candid struct {
 	net.Conn
 
@@ -124,7 +123,7 @@ func (c *candid) Write(p []byte) (int, error) {
 	return n, c.judge(nil, err)
 }
 
-// ended is what there is to say of a connection of which nothing more is to be expected.
+// ended returns the error of a connection on which nothing more will come.
 func (c *candid) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +136,8 @@ func (c *candid) heard() bool {
 	return c.reads > 0
 }
 
-// judge takes what the server has sent, and puts what is known of it in the place
-// of the network's error.
+// judge looks at what the server has sent, and replaces the network's error by what that
+// says.
 func (c *candid) judge(text []byte, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +164,7 @@ func (c *candid) judge(text []byte, err error) error {
 	return c.final
 }
 
-// listen takes the beginning of what the server has sent. mu is held.
+// listen records the beginning of what the server has sent. mu is held.
 func (c *candid) listen(text string) {
 	c.said = nil
 	line, _, _ := strings.Cut(text, "\r\n")
@@ -178,7 +177,7 @@ func (c *candid) listen(text string) {
 	}
 }
 
-// sentences shortens what a server says to the sentences that fit.
+// sentences shortens a server's text to the sentences that fit.
 func sentences(text string) string {
 	if len(text) <= mostWords {
 		return text

@@ -1,9 +1,9 @@
-// Package demo shows berth at work: worker processes contend for a few
-// permits, one of them is killed while it holds, and its permit comes back.
+// Package demo shows berth at work: worker processes contend for a few permits, one of them
+// is killed while it holds a permit, and the permit comes back.
 //
-// The store is an embedded one, in the demo's own process, on a unix socket.
-// The workers are real processes that share nothing but that socket; what they
-// report about themselves is what the picture and the summary are made of.
+// The store is an embedded one, in the demo's own process, on a unix socket. The workers are
+// real processes that share nothing but that socket. The picture and the summary are made
+// from their own reports.
 package demo
 
 import (
@@ -24,10 +24,10 @@ import (
 const (
 	// frame is the time between two pictures.
 	frame = 80 * time.Millisecond
-	// killAfter is when in the demo a worker is killed, as a share of it. Early
-	// enough for the permit to come back, late enough for a queue to be there.
+	// killAfter is when a worker is killed, as a fraction of the demo: early enough for the
+	// permit to come back, late enough for a queue to have formed.
 	killAfter = 0.35
-	// farewell is how long the workers get to leave by themselves.
+	// farewell is how long the workers have to end by themselves.
 	farewell = 2 * time.Second
 	// overtime is how much longer than asked for the demo lasts if the killed
 	// worker's permit has not come back yet: on a machine that is busy.
@@ -82,8 +82,8 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	return watch(ctx, cfg, workers)
 }
 
-// watch follows the workers until the demo's time is over and it has shown what it
-// is to show.
+// watch follows the workers until the demo's time is over and the permit of the killed worker
+// has come back.
 func watch(ctx context.Context, cfg Config, workers *workers) (Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.For+overtime)
 	defer cancel()

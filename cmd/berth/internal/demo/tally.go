@@ -40,7 +40,7 @@ type Crash struct {
 	TTLMS       float64 `json:"ttl_ms"`
 }
 
-// OK tells whether everything that berth promises was seen.
+// OK reports whether berth kept its promises.
 func (s Summary) OK() bool {
 	return s.LimitKept && s.OrderKept && s.Grants > 0 && (s.Crash == nil || s.Crash.CameBack)
 }
@@ -119,7 +119,7 @@ func (t *tally) handOffs() []time.Duration {
 	return times
 }
 
-// crash returns what became of the permit of the worker that was killed.
+// crash tells what happened to the permit of the worker that was killed.
 func (t *tally) crash(begin time.Duration) *Crash {
 	i := slices.IndexFunc(t.holds, func(h *hold) bool { return h.crashed })
 	if i < 0 {
@@ -133,13 +133,13 @@ func (t *tally) crash(begin time.Duration) *Crash {
 	return c
 }
 
-// cameBack tells whether a worker was killed and another has its permit.
+// cameBack reports whether a worker was killed and another has its permit.
 func (t *tally) cameBack() bool {
 	c := t.crash(0)
 	return c != nil && c.CameBack
 }
 
-// queue returns the workers in line, in order.
+// queue returns the waiting workers, in order.
 func (t *tally) queue() []int {
 	return slices.SortedFunc(maps.Keys(t.line), func(a, b int) int { return cmp.Compare(t.line[a], t.line[b]) })
 }

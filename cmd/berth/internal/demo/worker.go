@@ -32,7 +32,7 @@ func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io
 	if err != nil {
 		return err
 	}
-	// Standard input ends with the demo, whatever it dies of.
+	// Standard input ends with the demo, however that ends.
 	ctx, stop := child.Until(ctx, stdin)
 	defer stop()
 	w := &worker{sem, json.NewEncoder(stdout)}
@@ -76,8 +76,8 @@ func (w *worker) turn(ctx context.Context) error {
 	return err
 }
 
-// trusted works with a lease and returns until when it could rely on it. On a
-// machine that stands still a lease can be lost before its work is done.
+// trusted works with a lease and returns until when it could rely on it. On a machine that
+// stands still, a lease can be lost before the work is done.
 func trusted(ctx context.Context, lease *berth.Lease, work time.Duration) time.Duration {
 	end, until := time.Now().Add(work), lease.ValidUntil()
 	for ctx.Err() == nil && time.Now().Before(end) && lease.Valid() {

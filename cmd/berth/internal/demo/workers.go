@@ -28,7 +28,7 @@ type process struct {
 
 // startWorkers starts them.
 func startWorkers(cfg Config, socket string) (*workers, error) {
-	// The buffer takes all that can be said while nobody listens.
+	// The buffer has room for everything that is sent while nobody receives.
 	w := &workers{events: make(chan event, 1024)}
 	for number := range cfg.Workers {
 		p := &process{}
@@ -63,8 +63,8 @@ func (w *workers) kill(number int) {
 	p.Kill()
 }
 
-// stop asks the workers to end, ends those that do not, and returns what
-// they had left to say. It may be called again.
+// stop asks the workers to end, kills those that do not, and returns their last events. It
+// can be called again.
 func (w *workers) stop(grace time.Duration) []event {
 	for _, p := range w.all {
 		p.Leave()
@@ -86,7 +86,7 @@ func (w *workers) stop(grace time.Duration) []event {
 		case e := <-w.events:
 			rest = append(rest, e)
 		case <-ended:
-			// Nobody sends any more.
+			// All senders have ended.
 			for len(w.events) > 0 {
 				rest = append(rest, <-w.events)
 			}

@@ -1,9 +1,8 @@
-// Package doctor checks a Redis for everything that berth assumes of it, and
-// says of each finding what it means and what to do.
+// Package doctor checks whether a Redis meets berth's assumptions, and explains each finding
+// and what to do.
 //
-// It reads, and takes and gives back permits of one semaphore of its own with a
-// random name, which is gone afterwards. It changes nothing else, no setting
-// either.
+// It reads, and tries one semaphore of its own with a random name, which it removes
+// afterwards. It changes nothing else, not even a setting.
 package doctor
 
 import (
@@ -25,8 +24,8 @@ import (
 // Status is how bad a finding is.
 type Status string
 
-// The statuses. A Fail is to be mended: a promise of berth's does not hold, or
-// something does not work. A Warn is to be known, and perhaps accepted.
+// The statuses. A Fail must be mended: a guarantee does not hold, or something does not
+// work. A Warn names a condition under which a guarantee can fail.
 const (
 	OK   Status = "OK"
 	Warn Status = "WARN"
@@ -36,7 +35,7 @@ const (
 // severity orders the statuses.
 func (s Status) severity() int { return slices.Index([]Status{OK, Warn, Fail}, s) }
 
-// Finding is what one check found.
+// Finding is the result of one check.
 type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
@@ -52,7 +51,7 @@ type Report struct {
 	Fail     int       `json:"fail"`
 }
 
-// Config is what is examined.
+// Config tells what to examine.
 type Config struct {
 	Redis  redis.UniversalClient
 	Prefix string
@@ -61,8 +60,7 @@ type Config struct {
 }
 
 const (
-	// checkTimeout bounds a check; a server that is slower than this is not
-	// examined any further by it.
+	// checkTimeout bounds a check, which ends if the server is slower.
 	checkTimeout = 6 * time.Second
 	// reachTimeout bounds the first sign of life.
 	reachTimeout = 4 * time.Second
@@ -86,14 +84,14 @@ type node struct {
 	info map[string]string
 }
 
-// check is one of the doctor's questions.
+// check is one of the doctor's checks.
 type check struct {
 	name string
 	of   scope
 	run  func(*patient, context.Context, node) Finding
 }
 
-// scope tells what a check is asked of.
+// scope tells what a check is about.
 type scope int
 
 const (
@@ -119,8 +117,8 @@ var checks = []check{
 	{"keyspace", once | tries, (*patient).keyspace},
 }
 
-// Examine runs all checks. It fails only when there is no Redis to examine, or
-// ctx has ended; whatever else goes wrong is a finding.
+// Examine runs all checks. It fails only if there is no Redis to examine, or ctx has ended;
+// all other errors are findings.
 func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	p := &patient{Config: cfg, own: ownName + strings.ToLower(rand.Text()), nodes: []node{{rdb: cfg.Redis}}}
 	if err := p.reach(ctx); err != nil {
@@ -172,8 +170,7 @@ func (r *Report) add(check string, findings ...Finding) {
 	}
 }
 
-// reach asks for a sign of life. Being refused is one, unless it is the login
-// that was refused.
+// reach asks for a sign of life. A refusal is one, unless it refuses the login.
 func (p *patient) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -188,7 +185,7 @@ func (p *patient) reach(ctx context.Context) error {
 	return err
 }
 
-// meet finds the servers and reads what they tell of themselves.
+// meet finds the servers and reads their INFO.
 func (p *patient) meet(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -223,15 +220,15 @@ func fields(text string) map[string]string {
 	return all
 }
 
-// setting is a setting of the server; false: it may not be read, which managed
-// services and tight rights do not allow.
+// setting returns a setting of the server; false: it cannot be read, as with managed services
+// and tight rights.
 func (n node) setting(ctx context.Context, name string) (string, bool) {
 	values, err := n.rdb.ConfigGet(ctx, name).Result()
 	value, ok := values[name]
 	return value, err == nil && ok
 }
 
-// found is an answer that is fine.
+// found returns a finding that is OK.
 func found(format string, args ...any) Finding {
 	return Finding{Status: OK, Found: fmt.Sprintf(format, args...)}
 }
@@ -252,7 +249,7 @@ func worse(a, b Finding) Finding {
 	return a
 }
 
-// short is an error in a few words: what the server said, or that it did not.
+// short returns an error in a few words: the server's, or that it did not answer.
 func short(err error) string {
 	if err == nil {
 		return ""

@@ -7,9 +7,9 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// Text lays the report out for people, in lines of at most width columns: what
-// was found, and below each finding that is not OK what to do. What servers say
-// is cleaned, for it may be anything. With color the statuses stand out.
+// Text lays the report out for people, in lines of at most width columns: the findings, and
+// below each that is not OK what to do. The words of servers, which may be anything, are
+// cleaned. With color the statuses have colours.
 func (r *Report) Text(width int, color bool) string {
 	widest := 0
 	for _, f := range r.Findings {

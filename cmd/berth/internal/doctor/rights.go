@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// right is a command that berth sends, with arguments that write nothing: who may
-// write need not be allowed to delete. K, O and C stand for the throw-away keys
-// and its channel.
+// right is a command that berth sends, with arguments that write nothing, because a user who
+// may write may not be allowed to delete. K, O and C stand for the throw-away keys and the
+// channel.
 type right struct {
 	command string
 	lacks   string // what does without it; empty: nothing works
@@ -35,7 +35,7 @@ var needed = slices.Concat(
 		{command: "EVAL return(1) 0", direct: true},
 		{command: "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K", direct: true}, // return 1
 	},
-	// The server looks at the rights before it refuses these arguments of HSET and ZADD.
+	// The server checks the rights before it refuses these arguments of HSET and ZADD.
 	scripted(everywhere, "TIME", "HSET K f v g", "HGET K f", "HMGET K f", "HLEN K", "EXISTS K", "PERSIST K", "HDEL K f",
 		"ZADD O none m", "ZCARD O", "ZCOUNT O 0 1", "ZRANK O m", "ZSCORE O m", "ZRANGE O 0 1", "ZRANGEBYSCORE O 0 1",
 		"ZREMRANGEBYSCORE O 5 6", "ZREM O m", "PEXPIREAT K 1", "DEL K O"),
@@ -71,8 +71,7 @@ func (r right) name() string {
 	return "+" + words[0]
 }
 
-// rights has the user do everything that berth does, command by command, and
-// tells what is denied.
+// rights tries every command that berth uses as this user, and tells which are denied.
 func (p *patient) rights(ctx context.Context, _ node) Finding {
 	_, isCluster := p.Redis.(*redis.ClusterClient)
 	var missing, without []string
@@ -125,16 +124,16 @@ func (p *patient) attempt(ctx context.Context, r right) error {
 	return p.Redis.Do(ctx, args...).Err()
 }
 
-// denials are what servers say to users who may not, or to everybody where a
-// command is disabled: Redis 6.2 in a script, later ones, and renamed commands.
+// denials are the words of servers that deny a command to a user, or have it disabled for
+// all: of Redis 6.2 in a script, of later ones, and for renamed commands.
 var denials = []string{"NOPERM", "user executing the script can't", "ACL failure in script", "nknown command", "nknown Redis command"}
 
 func denied(err error) bool {
 	return err != nil && slices.ContainsFunc(denials, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
 
-// lacking is what to give to a user who was denied r: the command that the server
-// names, or r's, or what it was used on.
+// lacking returns the right that a user who was denied r needs: the command that the server
+// names, or that of r, or the key or channel that it was used on.
 func (p *patient) lacking(r right, said error) string {
 	text := fmt.Sprint(said)
 	_, named, _ := strings.Cut(text, "run the '")

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// The questions about a server's own settings.
+// The checks of a server's settings.
 
 // The oldest versions that berth runs on.
 const (
@@ -42,7 +42,7 @@ func (p *patient) version(_ context.Context, n node) Finding {
 	return found("%s %s", name, version)
 }
 
-// becauseOf is why INFO told nothing.
+// becauseOf tells why INFO has nothing.
 func (p *patient) becauseOf() string {
 	if p.infoErr == nil {
 		return ""
@@ -50,7 +50,7 @@ func (p *patient) becauseOf() string {
 	return " (" + short(p.infoErr) + ")"
 }
 
-// untold is the finding where INFO has nothing about a subject.
+// untold is the finding if INFO has nothing about a subject.
 func (p *patient) untold(what string) Finding {
 	return warn("Give the user +info, or look it up where the server is configured.", "the server does not tell %s%s", what, p.becauseOf())
 }

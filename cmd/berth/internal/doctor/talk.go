@@ -14,26 +14,25 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// The questions that are answered by talking to the server.
+// The checks that talk to the server.
 
 const (
 	clockSamples = 12
 	clockPause   = 40 * time.Millisecond
 	roundTrips   = 50
-	// slow and tooSlow are round trips that spoil hand-offs, and that berth gives
-	// up: see "Time-outs" in docs/operations.md.
+	// slow and tooSlow are round trips that delay hand-offs, and that berth gives up: see
+	// "Time-outs" in docs/operations.md.
 	slow    = 250 * time.Millisecond
 	tooSlow = 2 * time.Second
 )
 
-// bracket is what one TIME tells: the server's clock, minus the time since
-// began, lay between least and most.
+// bracket is the result of one TIME: the server's clock, minus the time since the check
+// began, is between least and most.
 type bracket struct{ least, most time.Duration }
 
-// clock compares the server's clock with this machine's monotonic one. Each
-// answer was made between its request and its reply, so it pins the difference
-// of the clocks down to one round trip. Where these intervals have nothing in
-// common, one of the clocks was stepped or runs wrong.
+// clock compares the server's clock with this machine's monotonic one. Each answer was made
+// between its request and its reply, so it tells the difference of the clocks to within one
+// round trip. If these intervals do not overlap, one of the clocks was stepped or runs wrong.
 func (p *patient) clock(ctx context.Context, n node) Finding {
 	began := time.Now()
 	base := began.UnixMicro()
@@ -69,8 +68,8 @@ func clockFinding(all []bracket, ahead, trip, took time.Duration) Finding {
 	for _, b := range all {
 		least, most = max(least, b.least), min(most, b.most)
 	}
-	// The server counts microseconds, and berth allows for clocks that run apart
-	// by a hundredth.
+	// The server counts microseconds, and berth tolerates clocks that run apart by a
+	// hundredth.
 	if apart := least - most - took/100 - time.Millisecond; apart > 0 {
 		return fail("Let the server's clock be slewed, never stepped (chrony, or ntpd -x), and its machine not be suspended.",
 			"the server's clock and this machine's ran apart by %v within %v: a step forward ends leases early, "+
@@ -97,7 +96,7 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(10 * time.Microsecond)
 }
 
-// untried is the finding of a check that the server did not let happen.
+// untried is the finding of a check that the server did not allow.
 func untried(what, right string, err error) Finding {
 	if denied(err) {
 		return warn(fmt.Sprintf("Give the user %s (docs/operations.md has all the rights that berth needs).", right), "%s (%s)", what, short(err))
@@ -151,7 +150,7 @@ func (p *patient) messages(ctx context.Context, _ node) Finding {
 		"a message did not come back (%s): waiters learn of a grant only when they ask, every few seconds", short(err))
 }
 
-// channel is one that nobody listens to, where berth's are.
+// channel returns a channel among berth's that no client uses.
 func (p *patient) channel() string {
 	if _, ok := p.Redis.(*redis.ClusterClient); ok {
 		return p.Prefix + ":{" + p.own + "}:doctor"
@@ -189,8 +188,8 @@ func (p *patient) hearOneself(ctx context.Context) error {
 	return err
 }
 
-// scripts asks whether a script is remembered by its hash, and after how
-// long the server calls one stuck.
+// scripts checks whether the server remembers a script by its hash, and after how long it
+// calls a script stuck.
 func (p *patient) scripts(ctx context.Context, _ node) Finding {
 	// KEYS makes a Cluster, and a proxy, choose the server.
 	const text = "return {KEYS[1], ARGV[1]}"

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// trialTTL is short, so that a trial that is cut off leaves nothing for long.
+// trialTTL is short, so that an interrupted trial leaves nothing for long.
 const trialTTL = 5 * time.Second
 
 // semaphore takes, renews and gives back a permit of the throw-away semaphore,
@@ -37,7 +37,7 @@ func (p *patient) semaphore(ctx context.Context, _ node) Finding {
 	return found("a permit was taken, renewed, handed to a waiter and given back, in %v", rounded(time.Since(start)))
 }
 
-// client is a client that logs nothing: what it would tell is in the findings.
+// client returns a client that logs nothing, because the findings tell everything.
 func (p *patient) client() (*berth.Client, error) {
 	return berth.New(p.Redis, berth.Prefix(p.Prefix), berth.Logger(slog.New(slog.DiscardHandler)))
 }
@@ -60,8 +60,7 @@ func (p *patient) trial(ctx context.Context, client *berth.Client) (what string,
 	return "handing it to a waiter", handOver(ctx, sem, lease)
 }
 
-// handOver queues a request, frees the permit, and sees to it that the request
-// has it then.
+// handOver queues a request, frees the permit, and checks that the request then has it.
 func handOver(ctx context.Context, sem *berth.Semaphore, lease *berth.Lease) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -120,14 +119,14 @@ func trialAdvice(err error) string {
 	return "Give the user the rights in docs/operations.md."
 }
 
-// Bounds of the look through the keyspace: a finding, not an inventory.
+// Bounds of the search through the keyspace, which is for a finding, not an inventory.
 const (
 	mostInspected = 2000
 	mostRecords   = 5000 // of one semaphore
 	mostNamed     = 5
 )
 
-// keyspace looks at every semaphore without touching it.
+// keyspace reads every semaphore without changing it.
 func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	store := p.store()
 	client, err := p.client()

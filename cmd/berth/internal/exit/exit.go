@@ -1,8 +1,8 @@
 // Package exit holds berth's exit codes and the errors that carry them.
 //
-// The codes follow sysexits.h where it has a word for the case, and the shells
-// for what happens to a command: a script can tell "no permit" from "no Redis"
-// and both from a failure of the command itself.
+// The codes are those of sysexits.h where it has one for the case, and those of shells for
+// the end of a command: a script can tell "no permit" from "no Redis", and both from a
+// failure of the command itself.
 package exit
 
 import (
@@ -52,7 +52,7 @@ func (e *Error) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns what went wrong.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Code returns an error that exits with code and says nothing.
@@ -61,10 +61,10 @@ func Code(code int) error { return &Error{Code: code} }
 // Signal returns the silent error of something ended by sig: 128+n, as shells do.
 func Signal(sig syscall.Signal) error { return &Error{Code: signalBase + int(sig), signal: sig} }
 
-// Die ends this process by the signal that err is of, and returns if it is of
-// none. A shell goes on with its loop after a command that exits with 130, and
-// leaves it after one that INT has ended; systemd counts one that TERM has ended
-// as stopped, and one that exits with 143 as failed.
+// Die ends this process by the signal of err, and returns if err has none. A shell continues
+// its loop after a command that exits with 130, and ends it after one that was ended by INT;
+// systemd counts a process that was ended by TERM as stopped, and one that exits with 143 as
+// failed.
 func Die(err error) {
 	var own *Error
 	if !errors.As(err, &own) {
@@ -72,7 +72,7 @@ func Die(err error) {
 	}
 	switch sig := own.signal; sig {
 	case unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGKILL: // those of which a Go program dies as others do
-		// The first process of a PID namespace does not die of a signal of its own.
+		// The first process of a PID namespace cannot end itself by a signal.
 		if signal.Ignored(sig) || os.Getpid() == 1 {
 			return
 		}

@@ -12,8 +12,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
-// defaultPath is where programs are looked for when PATH is not set at all, as
-// env and shells do.
+// defaultPath is used when PATH is not set at all, as env and shells do.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // Lookup finds the program for a command as shells do, PATH included, and
@@ -23,7 +22,7 @@ func Lookup(name string) (string, error) {
 	path, err := lookPath(name)
 	switch {
 	case err == nil || errors.Is(err, exec.ErrDot):
-		// A dot in PATH is the user's own doing; shells follow it too.
+		// The user has put a dot into PATH; shells follow it, too.
 		return path, nil
 	case strings.Contains(name, "/"):
 		if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +48,7 @@ func lookPath(name string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// onPath tells whether PATH has a file of that name, which then is not executable.
+// onPath reports whether PATH has a file of that name, which then is not executable.
 func onPath(name string) bool {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && !info.IsDir() {
@@ -59,9 +58,8 @@ func onPath(name string) bool {
 	return false
 }
 
-// startError gives a failed start its exit code: the program was there when it
-// was looked up, so whatever is wrong with it now is not that it is unknown,
-// unless it has gone since.
+// startError gives a failed start its exit code: the program was found before, so it is not
+// unknown, unless it was removed meanwhile.
 func startError(name, path string, err error) error {
 	if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
 		return exit.Errorf(exit.NotFound, "%s: it has gone since it was looked up", name)
@@ -72,7 +70,7 @@ func startError(name, path string, err error) error {
 	return exit.Errorf(exit.NotExecutable, "%s: %w", name, reason(err))
 }
 
-// reason takes the innermost error, without the words that os adds.
+// reason returns the innermost error, without the words that os adds.
 func reason(err error) error {
 	for {
 		inner := errors.Unwrap(err)

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec is what to start.
+// Spec tells what to start.
 type Spec struct {
 	Path string   // as Lookup returned it
 	Args []string // with the command's name as the first
 	Env  []string
-	// EndWithParent has the system send TERM to the command when this process
-	// dies of something it cannot handle. Linux only.
+	// EndWithParent makes the system send TERM to the command when this process is killed.
+	// It works on Linux only.
 	EndWithParent bool
 }
 
-// Process is a started command. One goroutine uses it: nothing is reaped but by
-// Collect, so a number that is signalled is still the process that it was.
+// Process is a started command. Only one goroutine uses it: processes are reaped only by
+// Collect, so a process number that is signalled still belongs to the same process.
 type Process struct {
 	pid   int
 	ended bool
@@ -44,13 +44,13 @@ func Start(spec Spec) (*Process, error) {
 		return nil, startError(spec.Args[0], spec.Path, err)
 	}
 	proc := &Process{pid: p.Pid}
-	// os.Process cannot report a stop, so waiting is ours.
+	// os.Process cannot report a stop, so Collect waits.
 	_ = p.Release()
 	return proc, nil
 }
 
-// Collect reaps what has ended and returns what has become of the command since
-// the last call: it ended, or it was stopped. It is called at each CHLD.
+// Collect reaps processes that have ended, and returns whether the command has ended or was
+// stopped since the last call. It is called at each CHLD.
 func (p *Process) Collect() (status unix.WaitStatus, changed bool) {
 	for {
 		var s unix.WaitStatus
@@ -65,8 +65,8 @@ func (p *Process) Collect() (status unix.WaitStatus, changed bool) {
 	}
 }
 
-// Signal sends a signal to the command. Like SignalAll it reports no error: what
-// is gone needs no signal, and what has changed its user cannot be told.
+// Signal sends a signal to the command. Like SignalAll it reports no error: a process that
+// has ended needs no signal, and one that has changed its user cannot get any.
 func (p *Process) Signal(sig syscall.Signal) {
 	if !p.ended {
 		send(p.pid, sig)
@@ -81,8 +81,8 @@ func send(pid int, sig syscall.Signal) {
 	}
 }
 
-// SignalAll sends a signal to the command and the processes that it has started,
-// directly or not, those left that have left the command's session.
+// SignalAll sends a signal to the command and to all its descendants, except those that
+// have left the command's session.
 func (p *Process) SignalAll(sig syscall.Signal) {
 	p.Signal(sig)
 	for _, pid := range p.others() {
@@ -90,13 +90,13 @@ func (p *Process) SignalAll(sig syscall.Signal) {
 	}
 }
 
-// KillAll kills the same processes, also those that are started meanwhile.
+// KillAll kills the same processes, and those that are started meanwhile.
 func (p *Process) KillAll() {
 	p.Signal(unix.SIGKILL)
 	killed := map[int]bool{}
-	// What was killed starts nothing more, so the last look finds all there is.
-	// A second one after it, because a look takes time, in which the children of
-	// a dying process get another parent.
+	// Killed processes start nothing more, so the last look finds all that are left. One
+	// more look is needed because the children of a dying process get another parent while
+	// the look goes on.
 	for quiet := 0; quiet < 2; quiet++ {
 		for _, pid := range p.others() {
 			if !killed[pid] {
@@ -107,8 +107,7 @@ func (p *Process) KillAll() {
 	}
 }
 
-// Alone reports whether none of the processes that the command has started is
-// left.
+// Alone reports whether the command has no descendants left.
 func (p *Process) Alone() bool { return len(p.others()) == 0 }
 
 // Stopped reports whether the command is stopped at this moment.
@@ -117,10 +116,9 @@ func (p *Process) Stopped() bool {
 	return !p.ended && (!known || e.state == 'T')
 }
 
-// others returns the living processes that the command has started, directly or
-// not. On Linux orphans are our children and so among them. Who began a session
-// has left on purpose, as daemons do, berth's own store among them; but the
-// command itself may be the one that began it.
+// others returns the command's living descendants. On Linux orphans become our children,
+// and so are among them. A process that has begun a session has left on purpose, as daemons
+// do, including berth's own store; but the command itself may have begun one.
 func (p *Process) others() []int {
 	all := table()
 	own, _ := unix.Getsid(0)
@@ -137,7 +135,7 @@ func (p *Process) others() []int {
 	return found
 }
 
-// entry is a process as the system lists it.
+// entry is a process in the system's list.
 type entry struct {
 	parent int
 	state  byte // T is stopped, Z ended

@@ -8,18 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fatal are the signals that end a process that does not care, and that a
-// wrapper therefore has to care about. PIPE is not among them: it cannot be told
-// from the one that berth gets for writing to a Redis that has gone. The
-// runtime's own way with it suits: berth lives on, and a command that writes
-// where nobody reads gets its own.
+// fatal are the signals that by default end a process, and that a wrapper must therefore
+// handle. PIPE is not among them, because berth also gets it for writing to a closed
+// connection to Redis. The Go runtime's handling suits: berth goes on, and a command that
+// writes to a closed pipe gets its own PIPE.
 var fatal = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
 }
 
-// Catch returns the signals sent to this process from now on that end a
-// process. Those that were ignored when it started (nohup) stay ignored, and
-// so the command ignores them too.
+// Catch returns the fatal signals that this process gets from now on. Those that were
+// ignored when it started (nohup) stay ignored, for the command, too.
 func Catch() (<-chan os.Signal, func()) {
 	ch := make(chan os.Signal, 16)
 	for _, sig := range fatal {
@@ -30,15 +28,15 @@ func Catch() (<-chan os.Signal, func()) {
 	return ch, func() { signal.Stop(ch) }
 }
 
-// Control are the signals that matter once there is a command.
+// Control has the signals that matter once there is a command.
 type Control struct {
 	Child <-chan os.Signal // CHLD: call Process.Collect
 	Jobs  <-chan os.Signal // TSTP and CONT
 	stop  func()
 }
 
-// CatchControl catches them. It is called before the command is started, so that
-// nothing is missed that happens to it.
+// CatchControl catches them. It must be called before the command is started, so that no
+// change of the command is missed.
 func CatchControl() *Control {
 	child, jobs := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(child, unix.SIGCHLD)
@@ -49,7 +47,7 @@ func CatchControl() *Control {
 // Stop ends the catching.
 func (c *Control) Stop() { c.stop() }
 
-// Number returns the signal as the system knows it.
+// Number returns the system's number of a signal.
 func Number(sig os.Signal) syscall.Signal {
 	n, _ := sig.(syscall.Signal)
 	return n

@@ -13,15 +13,15 @@ import (
 // command. The caller must be on a thread that lives as long as the process.
 func endWithParent(sys *syscall.SysProcAttr) { sys.Pdeathsig = syscall.SIGTERM }
 
-// adoptOrphans makes this process the parent of those of its descendants whose
-// own parent ends, so that they can still be found, and told to end.
+// adoptOrphans makes this process the parent of its orphaned descendants, so that they can
+// still be found and signalled.
 func adoptOrphans() {
-	// Kernels since 3.4 know it; without, orphans are not found.
+	// Older kernels than 3.4 do not support it; then orphans are not found.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-// table returns the processes there are. It is empty where /proc is missing, or
-// is that of another PID namespace, whose numbers mean nothing here.
+// table returns all processes. It is empty if /proc is missing or belongs to another PID
+// namespace, whose numbers mean nothing here.
 func table() map[int]entry {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return nil

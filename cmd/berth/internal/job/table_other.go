@@ -13,7 +13,7 @@ func endWithParent(*syscall.SysProcAttr) {}
 
 func adoptOrphans() {}
 
-// table returns the processes there are, by ps, whose options POSIX knows.
+// table returns all processes, by ps with options of POSIX.
 func table() map[int]entry {
 	out, err := exec.Command("ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "state=").Output()
 	if err != nil {

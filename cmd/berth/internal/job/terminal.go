@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FromKeys reports whether a signal that this process got has reached the
-// command too, because the terminal sends what its keys mean to every process in
-// the foreground. The system does not tell who sent a signal, so one of these
-// that somebody else sends to a process in the foreground is taken for a key.
+// FromKeys reports whether a signal that this process got has also reached the command,
+// because the terminal sends the signals of its keys to every process in the foreground.
+// The system does not tell who sent a signal, so these signals count as keys whenever this
+// process is in the foreground.
 func FromKeys(sig os.Signal) bool {
 	return (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP) && inForeground()
 }
@@ -39,16 +39,16 @@ func hasForeground(tty *os.File) bool {
 	return err == nil && pgrp == unix.Getpgrp()
 }
 
-// StayAwake keeps this process from being stopped with the command when that
-// reads or writes the terminal from the background: whoever keeps the lease
-// alive stops when the command has (see StopToo). It is called when the command
-// has been started, because what is ignored before would be ignored there too.
+// StayAwake keeps this process from being stopped together with the command when that reads
+// or writes the terminal from the background: this process renews the lease, and stops only
+// after the command has (see StopToo). It must be called after the command was started,
+// which would otherwise inherit the ignored signals.
 func StayAwake() { signal.Ignore(unix.SIGTTIN, unix.SIGTTOU) }
 
-// StopToo stops this process because its command was stopped, so that the shell,
-// which knows only this process, sees a stopped job and prompts. CONT tells that
-// it was continued. Nothing happens where no shell would do that: without a
-// terminal, or in the group of the session's leader, which has no shell above it.
+// StopToo stops this process because its command was stopped, so that the shell, which
+// knows only this process, sees a stopped job and prompts. It returns when this process gets
+// CONT. It does nothing if there is no such shell: without a terminal, or in the process
+// group of the session's leader.
 func StopToo() {
 	tty := openTerminal()
 	if tty == nil {
@@ -60,9 +60,9 @@ func StopToo() {
 	}
 }
 
-// Continue lets a stopped command go on. One that leads a group of its own, as
-// an interactive shell does, had the terminal before; it has it again if it is
-// ours to give.
+// Continue continues a stopped command. A command that leads a group of its own, as an
+// interactive shell does, had the terminal before; it gets the terminal back if this process
+// has it.
 func (p *Process) Continue() {
 	if pgid, err := unix.Getpgid(p.pid); err == nil && pgid == p.pid && !p.ended {
 		if tty := openTerminal(); tty != nil {

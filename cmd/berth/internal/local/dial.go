@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// startTimeout bounds the start of a store, its predecessor's end included.
+// startTimeout bounds the start of a store, including the end of its predecessor.
 const startTimeout = 30 * time.Second
 
 // Store is this user's store, running or not.
@@ -24,12 +24,12 @@ type Store struct {
 	Command func() *exec.Cmd
 }
 
-// Dial connects to the store, and starts one if there is none. Its arguments
-// make it fit a Redis client's Dialer; the address is not used.
+// Dial connects to the store, and starts one if there is none. It has the signature of a
+// Redis client's Dialer; the address is not used.
 //
-// Every connection may start a store, not only a program's first: when the
-// store was killed, its clients must learn from the next one that their leases
-// are lost, instead of trusting them until they run out.
+// Every connection can start a store, not only the first one of a program: when the store
+// was killed, its clients must learn from the next one that their leases are lost, instead
+// of trusting them until they expire.
 func (s *Store) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -46,8 +46,7 @@ func (s *Store) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Check makes the store's directory, or tells why the one that is there cannot
-// be used.
+// Check makes the store's directory, or tells why the existing one cannot be used.
 func (s *Store) Check() error {
 	if err := prepareDir(s.Dir); err != nil {
 		return fmt.Errorf("local store: %w", err)
@@ -64,12 +63,12 @@ func (s *Store) startAndConnect(ctx context.Context) (net.Conn, error) {
 	}
 	defer l.Close()
 	for {
-		// While we waited for the lock, whoever had it has started the store.
+		// The process that had the lock before has started the store.
 		conn, err := reach(ctx, s.socket())
 		if err == nil || ctx.Err() != nil {
 			return conn, err
 		}
-		// Once more if it has gone again before we came, being idle.
+		// Once more, if it has ended again meanwhile because it was idle.
 		if err := s.start(ctx); err != nil {
 			return nil, err
 		}
@@ -87,7 +86,7 @@ func (s *Store) start(ctx context.Context) error {
 	cmd := s.Command()
 	cmd.Dir = "/" // keep no file system busy
 	cmd.ExtraFiles = []*os.File{report}
-	// A session of its own: the signals of our terminal are not for the store.
+	// With a session of its own, the store does not get the signals of our terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -108,8 +107,8 @@ func (s *Store) start(ctx context.Context) error {
 	return nil
 }
 
-// reach returns a connection to a store that is there and stays: the reply
-// to a PING proves that it was not just about to go.
+// reach returns a connection to a running store. The reply to a PING proves that the store
+// was not about to end.
 func reach(ctx context.Context, socket string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {

@@ -20,18 +20,18 @@ const (
 	storeLockName = "store.lock"
 	logName       = "store.log"
 
-	// maxSocketPath is the shortest of what the systems allow in a sockaddr_un,
-	// which is macOS's.
+	// maxSocketPath is the longest path that all systems allow in a sockaddr_un; macOS has
+	// the smallest bound.
 	maxSocketPath = 103
 	// lockPoll is how often a busy lock is tried again.
 	lockPoll = 10 * time.Millisecond
 )
 
-// DirEnv names the variable that says where the store lives.
+// DirEnv is the environment variable with the store's directory.
 const DirEnv = "BERTH_STORE_DIR"
 
-// Dir is where this user's store lives: $BERTH_STORE_DIR, which must be an
-// absolute path, or else DefaultDir.
+// Dir returns the directory of this user's store: $BERTH_STORE_DIR, which must be an absolute
+// path, or else DefaultDir.
 func Dir() (string, error) {
 	dir := os.Getenv(DirEnv)
 	switch {
@@ -43,10 +43,10 @@ func Dir() (string, error) {
 	return filepath.Clean(dir), nil
 }
 
-// DefaultDir is found from the user's id alone, so that all processes of a user
-// on a machine share one store. It depends neither on the environment, which
-// cron, systemd and a login shell set differently, nor on /run/user/UID, which
-// comes with the user's first login and goes with the last.
+// DefaultDir depends only on the user's id, so that all processes of a user on a machine
+// share one store. It does not depend on the environment, which cron, systemd and a login
+// shell set differently, nor on /run/user/UID, which exists only while the user is logged
+// in.
 func DefaultDir() string { return dirOf(os.Geteuid()) }
 
 func dirOf(uid int) string {
@@ -58,10 +58,10 @@ func dirOf(uid int) string {
 	return "/tmp/berth-" + strconv.Itoa(uid)
 }
 
-// prepareDir makes dir, or checks that what is there can be trusted: a
-// directory of this user's that nobody else can enter or replace. Others can
-// put anything they like into a shared directory under the name we are about
-// to use, a link included; with that, they would see and grant our permits.
+// prepareDir makes dir, or checks that the existing one can be trusted: it must belong to
+// this user, and no other user may be able to enter or replace it. In a shared directory
+// others can create anything under that name, even a link, and with that see and grant our
+// permits.
 func prepareDir(dir string) error {
 	if len(filepath.Join(dir, socketName)) > maxSocketPath {
 		return fmt.Errorf("%s is too long for a unix socket: set %s to a shorter path", dir, DirEnv)
@@ -88,9 +88,9 @@ func prepareDir(dir string) error {
 	return nil
 }
 
-// checkParents refuses a path on which another user could put something else
-// in place of dir: each directory above it must belong to root or to this user,
-// and where others can write, the sticky bit must keep them from what is ours.
+// checkParents refuses a path on which another user could replace dir: each directory above
+// it must belong to root or to this user, and if others can write to one, it must have the
+// sticky bit.
 func checkParents(dir string) error {
 	for at := filepath.Dir(dir); ; at = filepath.Dir(at) {
 		info, err := os.Lstat(at)
@@ -119,7 +119,7 @@ func checkParents(dir string) error {
 	}
 }
 
-// ownerOf returns the id of a file's owner, or -1, which is nobody's.
+// ownerOf returns the id of a file's owner, or -1 if it is unknown.
 func ownerOf(info fs.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)
@@ -127,8 +127,8 @@ func ownerOf(info fs.FileInfo) int {
 	return -1
 }
 
-// lock takes the named lock of dir and waits for it until ctx ends. Closing
-// the file, or the end of the process whatever its kind, gives it back.
+// lock waits for the named lock of dir until ctx ends. The lock is released when the file is
+// closed or the process ends in any way.
 func lock(ctx context.Context, dir, name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

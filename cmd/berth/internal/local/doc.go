@@ -1,21 +1,20 @@
-// Package local is the store that berth uses when no Redis is configured: an
-// embedded one, shared by this user's processes on this machine.
+// Package local is the store that berth uses when no Redis is configured: an embedded one,
+// shared by this user's processes on this machine.
 //
-// One process per user serves it on a unix socket in a directory that only the
-// user can enter. Whoever finds nobody there starts it; it goes when it has
-// been idle. Two locks make that free of races:
+// One process per user serves the store on a unix socket in a directory that only the user
+// can enter. A client that finds no store starts one; it ends when it has been idle for a
+// while. Two locks prevent races:
 //
-//	start.lock  held by whoever is about to start a store. The loser waits and
-//	            then finds the winner's socket.
+//	start.lock  held by a client that is about to start a store. Others wait for the
+//	            lock, and then find the socket.
 //	store.lock  held by a store from before it listens until it has ended. A
-//	            successor waits for it, so that there is never a second store
-//	            with a state of its own.
+//	            successor waits for it, so that there are never two stores with
+//	            different states.
 //
-// A store that goes closes its socket first. A client whose connection falls
-// into that moment gets no answer to the PING with which every connection
-// begins, and starts over with the lock.
+// A store that ends closes its socket first. A client that connects at that moment gets no
+// answer to the PING with which every connection begins, and starts over with the lock.
 //
-// The store keeps nothing on disk. It stays while anything is held, queued,
-// pinned or paused, whether or not anybody is connected; if it is killed, all
-// leases are lost, which their holders hear when they connect to the next one.
+// The store keeps nothing on disk. It stays while anything is held, queued, pinned or
+// paused, even without connections. If it is killed all leases are lost, which their
+// holders learn when they connect to the next store.
 package local

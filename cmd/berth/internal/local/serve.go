@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// readyFD is where a store that was started by Store.Dial reports that it
+	// readyFD is the descriptor on which a store that Store.Dial has started reports that it
 	// listens, or why it does not.
 	readyFD      = 3
 	readyMessage = "ready"
-	// checkEvery is how often a store looks whether its socket is still there.
+	// checkEvery is how often a store checks that its socket still exists.
 	checkEvery = time.Minute
 )
 
-// Serve is the store's process: it serves dir until ctx ends or the store has
-// been idle for that long.
+// Serve runs the store's process: it serves dir until ctx ends or the store has been idle for
+// that long.
 func Serve(ctx context.Context, dir string, idle time.Duration) error {
 	closeInherited()
 	report := os.NewFile(readyFD, "ready")
@@ -34,7 +34,7 @@ func Serve(ctx context.Context, dir string, idle time.Duration) error {
 		report.Close()
 		return err
 	}
-	// The lock goes last: a successor must not listen before we have ended.
+	// The lock is released last: a successor must not listen before we have ended.
 	defer func() { _ = unlock() }()
 	defer server.Close()
 	_, _ = io.WriteString(report, readyMessage)
@@ -50,10 +50,10 @@ func Serve(ctx context.Context, dir string, idle time.Duration) error {
 	return nil
 }
 
-// closeInherited closes what is open because whoever started us had it open. The
-// store outlives them: a file that they have locked would stay locked, and the
-// reader of a pipe would wait for its end. What this process has opened itself
-// is marked to be closed on exec, which tells the two apart.
+// closeInherited closes the descriptors that this process has inherited. The store outlives
+// the process that started it: a file locked there would stay locked, and the reader of a
+// pipe would wait for its end. Descriptors that this process itself has opened are marked
+// close-on-exec, which tells the two apart.
 func closeInherited() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {
@@ -80,7 +80,7 @@ func open(ctx context.Context, dir string) (server *Server, unlock func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	// We have the lock, so a socket that is still there belongs to nobody.
+	// We have the lock, so an existing socket is a leftover.
 	socket := filepath.Join(dir, socketName)
 	if err = os.Remove(socket); errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -101,7 +101,7 @@ func open(ctx context.Context, dir string) (server *Server, unlock func() error,
 	return server, l.Close, nil
 }
 
-// notePID writes into the lock whose it is, for people.
+// notePID writes this process's number into the lock, for people.
 func notePID(lock *os.File) error {
 	if err := lock.Truncate(0); err != nil {
 		return err
@@ -110,8 +110,8 @@ func notePID(lock *os.File) error {
 	return err
 }
 
-// redirectOutput sends what the process says on its standard error, a panic
-// at worst, to a file: the terminal it was started from is somebody else's.
+// redirectOutput sends the process's standard error, for example a panic, to a file, because
+// the terminal from which it was started belongs to another command.
 func redirectOutput(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -121,9 +121,9 @@ func redirectOutput(path string) error {
 	return unix.Dup2(int(f.Fd()), 2)
 }
 
-// watchSocket returns when the socket is no longer the one it was: something
-// cleaned the directory up, nobody can reach this store any more, and the next
-// command starts another. Two stores would each grant the whole limit.
+// watchSocket returns when the socket has been removed or replaced, for example by a clean-up
+// of the directory. Then this store cannot be reached any more, and the next command starts
+// another one; two stores would each grant the whole limit.
 func watchSocket(ctx context.Context, socket string) {
 	first, err := os.Lstat(socket)
 	if err != nil {

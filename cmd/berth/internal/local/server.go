@@ -16,9 +16,8 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 )
 
-// writeTimeout is how long a client may leave its replies unread. The store
-// publishes under its one lock, so a suspended client with a full socket would
-// stop everybody else.
+// writeTimeout is how long a client may leave its replies unread. The store publishes under
+// its one lock, so a suspended client with a full socket would block all others.
 const writeTimeout = 2 * time.Second
 
 // Server is an embedded store on a unix socket.
@@ -49,7 +48,7 @@ func Listen(socket string) (*Server, error) {
 		changed:  make(chan struct{}),
 	}
 	s.store.ClockTTL(true)
-	// The first Dial starts the store without a listener of its own.
+	// The first Dial starts miniredis without a listener of its own.
 	conn, err := s.store.Dial()
 	if err != nil {
 		listener.Close()
@@ -95,7 +94,8 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// count notes that a client came or went. It refuses one that comes too late.
+// count notes that a client has connected or disconnected. It refuses clients once the store
+// ends.
 func (s *Server) count(delta int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *Server) now() (clients int, changed <-chan struct{}) {
 	return s.clients, s.changed
 }
 
-// retire stops taking connections if nobody came since now returned changed.
+// retire stops accepting connections if no client has connected since now returned changed.
 func (s *Server) retire(changed <-chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +127,8 @@ func (s *Server) retire(changed <-chan struct{}) bool {
 	return true
 }
 
-// waitIdle returns when nobody has been connected for d and nothing is stored
-// that would be missed; no connection is taken from then on.
+// waitIdle returns when there was no connection for d and nothing is in use. From then on no
+// connection is accepted.
 func (s *Server) waitIdle(ctx context.Context, d time.Duration) {
 	for ctx.Err() == nil {
 		clients, changed := s.now()
@@ -147,9 +147,9 @@ func (s *Server) waitIdle(ctx context.Context, d time.Duration) {
 	}
 }
 
-// inUse tells whether a lease, a waiter, a pin or a pause would be lost with
-// the store. A lease may well have no connection: a shell script's has none
-// between "berth acquire" and "berth release". When in doubt it is in use.
+// inUse reports whether a lease, a waiter, a pin or a pause would be lost with the store. A
+// lease may have no connection: that of a shell script has none between "berth acquire" and
+// "berth release". On errors it returns true.
 func (s *Server) inUse(ctx context.Context) bool {
 	rdb := connect.Through(func(context.Context, string, string) (net.Conn, error) { return s.store.Dial() })
 	defer rdb.Close()
@@ -183,7 +183,7 @@ func prefixInUse(ctx context.Context, rdb redis.UniversalClient, prefix string) 
 	return false, nil
 }
 
-// keyPrefixes returns what stands before the hash tags of the stored keys.
+// keyPrefixes returns the prefixes of the stored keys, which end before the hash tags.
 func keyPrefixes(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	seen := map[string]bool{}
 	var prefixes []string
@@ -201,7 +201,7 @@ func keyPrefixes(ctx context.Context, rdb redis.UniversalClient) ([]string, erro
 	return prefixes, nil
 }
 
-// clientConn counts itself out when it is closed, and drops a client that does
+// clientConn counts itself as disconnected when it is closed, and drops a client that does
 // not read its replies.
 type clientConn struct {
 	net.Conn

@@ -11,14 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// silence is how long a call may be under way before Redis counts as silent.
+// silence is how long a call may take before Redis counts as silent.
 const silence = time.Second
 
 var errSilent = errors.New("no answer")
 
-// Health watches the traffic of a Redis client for whether Redis answers. It
-// sends nothing of its own. The zero value is ready to use, as a hook of one
-// client.
+// Health finds out from the traffic of a Redis client whether Redis answers. It sends nothing
+// itself. The zero value is ready to use as a hook of one client.
 type Health struct {
 	mu       sync.Mutex
 	last     int               // number of the last call
@@ -36,8 +35,8 @@ func (h *Health) lock() {
 	}
 }
 
-// Outage returns since when Redis has not answered, and why; or no time at all
-// when it answers, as far as is known.
+// Outage returns since when Redis has not answered, and why; or the zero time if it answers,
+// as far as is known.
 func (h *Health) Outage() (since time.Time, why error) {
 	h.lock()
 	defer h.mu.Unlock()
@@ -58,8 +57,8 @@ func (h *Health) Outage() (since time.Time, why error) {
 	return time.Time{}, nil
 }
 
-// Foreign returns a channel that delivers an error if what answers in Redis's
-// place is something else, to which asking again is useless.
+// Foreign returns a channel that delivers an error if the server is not a Redis, so that it
+// is useless to ask again.
 func (h *Health) Foreign() <-chan error {
 	h.lock()
 	defer h.mu.Unlock()
@@ -90,9 +89,8 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 	}
 }
 
-// note takes the outcome of a call. An error that Redis replied with is an
-// answer too, unless it will pass, and one of the caller's own making tells
-// nothing. h.mu is held.
+// note handles the outcome of a call. An error that Redis has replied is an answer, too,
+// unless it will pass; an error of the caller's own context tells nothing. h.mu is held.
 func (h *Health) note(err error) {
 	switch {
 	case err == nil, replied(err) && !notReady(err):
@@ -113,18 +111,18 @@ func (h *Health) note(err error) {
 	}
 }
 
-// replied reports whether err is what Redis has replied. That the sentinels know no
-// such master, a Nil of theirs, is not.
+// replied reports whether Redis has replied err. A Nil is not a reply of Redis: with it the
+// sentinels say that they do not know the master.
 func replied(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok && !errors.Is(err, redis.Nil)
 }
 
-// noProtocol are how the client's errors begin that are about an answer which is
-// not in Redis's protocol. They have no type; the answer is quoted at the end.
+// noProtocol are the beginnings of the client's errors about an answer that is not in Redis's
+// protocol. They have no type; the answer is quoted at the end.
 var noProtocol = []string{"redis: can't parse", "redis: invalid reply"}
 
-// suspect delivers an error if err, about a first answer, is one of those. h.mu is held.
+// suspect delivers an error if err, about the first answer, is one of those. h.mu is held.
 func (h *Health) suspect(err error) {
 	for _, beginning := range noProtocol {
 		_, text, ok := strings.Cut(err.Error(), beginning)
@@ -141,8 +139,8 @@ func notReady(err error) bool {
 		redis.IsClusterDownError(err) || redis.IsTryAgainError(err) || redis.IsMaxClientsError(err)
 }
 
-// handshake reports whether a command belongs to a beginning. A Redis that is
-// not ready for anything else answers it.
+// handshake reports whether a command belongs to the beginning of a connection. A Redis that
+// is not ready for anything else answers it.
 func handshake(cmd redis.Cmder) bool {
 	switch cmd.Name() {
 	case "hello", "auth", "select", "client", "info":
@@ -151,7 +149,7 @@ func handshake(cmd redis.Cmder) bool {
 	return false
 }
 
-// DialHook implements redis.Hook. A connection alone is no answer.
+// DialHook implements redis.Hook. A connection alone is not an answer.
 func (h *Health) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)

@@ -9,16 +9,16 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// line is the one line that tells somebody at a terminal why nothing happens
-// yet. It is overwritten in place and gone when the command starts.
+// line is the status line that tells a user at a terminal why the command has not started
+// yet. It is updated in place, and erased when the command starts.
 type line struct {
 	cfg   Config
 	since time.Time
 	place *berth.Place // nil while not in the queue
-	told  bool         // somebody without this line knows that Redis is away
+	told  bool         // the outage was written to a log
 }
 
-// tellAfter is how long Redis is away before it is told where there is no line.
+// tellAfter is how long an outage lasts before it is written to a log.
 const tellAfter = 30 * time.Second
 
 func newLine(cfg Config) *line { return &line{cfg: cfg, since: time.Now()} }
@@ -41,7 +41,7 @@ func (l *line) draw() {
 	}
 }
 
-// tellOnce tells a log of an outage. A terminal shows the line.
+// tellOnce writes an outage to a log. On a terminal, the line shows it.
 func (l *line) tellOnce(away time.Duration) {
 	if l.told || l.cfg.Quiet || l.cfg.Notices.terminal {
 		return
@@ -50,7 +50,7 @@ func (l *line) tellOnce(away time.Duration) {
 	l.cfg.Notices.Printf("Redis has not answered for %s; still waiting", screen.Age(away))
 }
 
-// text tells why there is no permit yet. It is empty while Redis is being asked.
+// text returns why there is no permit yet. It is empty until Redis has answered.
 func (l *line) text(now time.Time) string {
 	if since, why := l.cfg.Health.Outage(); !since.IsZero() {
 		return fmt.Sprintf("Redis away for %s (%s)", screen.Age(now.Sub(since)), brief(why))
@@ -69,14 +69,14 @@ func (l *line) text(now time.Time) string {
 	return fmt.Sprintf("%s, %d of %d in use", where, p.InUse, p.Limit)
 }
 
-// paused reports whether the first in line waits although there is room for it.
+// paused reports whether the first in the queue waits although there is room for it.
 func (l *line) paused() bool {
 	p := l.place
 	return p != nil && p.Ahead == 0 && p.InUse+l.cfg.Weight <= p.Limit
 }
 
-// brief is the end of a network error, which says what is wrong; the addresses
-// in front of it are long.
+// brief returns the end of a network error, which says what is wrong; the addresses before
+// it are long.
 func brief(err error) string {
 	text := err.Error()
 	return strings.TrimPrefix(text[strings.LastIndex(text, ": ")+1:], " ")

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// narrow is a screen on which the status line does without berth's name.
+	// narrow is the width below which the status line omits berth's name.
 	narrow = 60
-	// leastName is how much of a semaphore's name stays in it.
+	// leastName is how much of a semaphore's name stays in the line.
 	leastName = 8
 )
 
@@ -40,9 +40,9 @@ func (n *Notices) Printf(format string, args ...any) {
 	n.write("berth: " + screen.Clean(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// Status shows a line until the next Status, Printf or Erase: a semaphore's name,
-// which is cut first where the line is too short, and a text. It shows nothing
-// where there is no terminal, or while somebody else is in its foreground.
+// Status shows a line until the next Status, Printf or Erase: a semaphore's name, which is
+// cut first if the line is too short, and a text. It shows nothing without a terminal, or
+// while this process is in the background.
 func (n *Notices) Status(name, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,8 +54,8 @@ func (n *Notices) Status(name, text string) {
 	n.write("\r" + statusLine(screen.Clean(name), screen.Clean(text), screen.Width(n.file)-1) + "\x1b[K")
 }
 
-// statusLine fits a status into a number of columns. Where they are few, what
-// matters least goes first.
+// statusLine fits a status into a number of columns. If they are few, the least important
+// parts are omitted first.
 func statusLine(name, text string, columns int) string {
 	prefix := "berth: "
 	if columns < narrow {
@@ -84,5 +84,5 @@ func (n *Notices) erase() {
 	}
 }
 
-// write does not care whether anybody reads: the command matters, not this.
+// write ignores errors: the command must run even if nobody reads the notices.
 func (n *Notices) write(s string) { _, _ = n.file.WriteString(s) }

@@ -27,10 +27,10 @@ type Config struct {
 	TTL     time.Duration
 	MaxHold time.Duration // 0: none
 	Weight  int
-	// Wait is the whole time to wait for the permit, an outage of Redis included.
-	// 0 is for ever, but not for a Redis that is away from the beginning.
+	// Wait bounds the whole wait for the permit, including an outage of Redis. 0 waits for
+	// ever, but fails if Redis cannot be reached at the beginning.
 	Wait time.Duration
-	// Once is for an Acquire that does not wait in line, and answers within Wait.
+	// Once: Acquire does not wait in the queue, and returns within Wait.
 	Once bool
 	// Acquire gets the permit. It ends when ctx does.
 	Acquire func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error)
@@ -39,21 +39,21 @@ type Config struct {
 	Ping   func(ctx context.Context) error
 	// NotAcquired is the exit code when there was no permit in time.
 	NotAcquired int
-	// Quiet says nothing when there was no permit in time.
+	// Quiet prints nothing when there was no permit in time.
 	Quiet bool
 	// WarnOnly leaves the command running when the lease is lost.
 	WarnOnly bool
-	// Signals are those that end a process; see job.Catch.
+	// Signals are the fatal signals of this process; see job.Catch.
 	Signals <-chan os.Signal
-	// Notices is where the user is told things.
+	// Notices is where messages to the user go.
 	Notices *Notices
 }
 
-// Run runs the command and returns the error whose code berth exits with. The
-// permit has been given back by then.
+// Run waits for a permit, runs the command, and returns the error with berth's exit code. The
+// permit has been released by then.
 //
-// It must be called on a thread that lives as long as the process: the system
-// ends the command with the thread that started it.
+// It must be called on a thread that lives as long as the process, because the system ends
+// the command together with the thread that started it.
 func Run(cfg Config) error {
 	lease, err := Wait(cfg)
 	if err != nil {
@@ -70,8 +70,8 @@ func Run(cfg Config) error {
 	return err
 }
 
-// abandon gives back what may be left of a lease that is lost, or as good as,
-// but waits for that no longer than the lease can last.
+// abandon releases a lease that is lost, or nearly so, but waits for that no longer than the
+// lease can last.
 func abandon(lease *berth.Lease) {
 	released := make(chan struct{})
 	until := time.Until(lease.ValidUntil())
@@ -85,7 +85,7 @@ func abandon(lease *berth.Lease) {
 	}
 }
 
-// giveBack releases the lease and tells whether it had been lost before.
+// giveBack releases the lease and reports whether it had been lost before.
 func giveBack(cfg Config, lease *berth.Lease) (lost bool) {
 	trust := lease.ValidUntil()
 	err := lease.Release()
@@ -101,7 +101,7 @@ func giveBack(cfg Config, lease *berth.Lease) (lost bool) {
 	}
 }
 
-// lostText tells why a lease was lost that could be trusted until then.
+// lostText tells why a lease was lost that could be trusted until trust.
 func lostText(err error, trust time.Time) string {
 	var lost *berth.LostError
 	if !errors.As(err, &lost) {
@@ -123,8 +123,8 @@ func lostText(err error, trust time.Time) string {
 
 func (cfg Config) commandName() string { return filepath.Base(cfg.Command[0]) }
 
-// environment is this process's, with the lease's particulars added. Those of
-// an outer berth run are replaced.
+// environment returns this process's environment with the variables of the lease, which
+// replace those of an outer berth run.
 func environment(lease *berth.Lease) []string {
 	return (&exec.Cmd{Env: append(os.Environ(),
 		"BERTH_NAME="+lease.Name(),
@@ -136,8 +136,8 @@ func environment(lease *berth.Lease) []string {
 	)}).Environ()
 }
 
-// start starts the command. The lease is made fresh first: one that was handed
-// over by another holder starts with a shorter time to live.
+// start starts the command. It first renews a lease of which less than half a TTL is left:
+// one that came by a hand-off can begin with less than its TTL.
 func start(cfg Config, lease *berth.Lease) (*job.Process, error) {
 	if time.Until(lease.ValidUntil()) < cfg.TTL/2 {
 		ctx, cancel := context.WithDeadline(lease.Context(), lease.ValidUntil())

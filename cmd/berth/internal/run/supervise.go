@@ -14,13 +14,11 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 )
 
-// maxNotice is the most time a command gets between TERM and KILL when its
-// lease is about to be lost. It gets a quarter of the TTL, or of the longest time
-// that it may be held, if that is less.
+// maxNotice bounds the time between TERM and KILL for a command whose lease is about to be
+// lost. The command gets a quarter of the TTL, or of MaxHold, if that is less.
 const maxNotice = 10 * time.Second
 
-// supervisor is the state of a running command. All of it belongs to the
-// goroutine of supervise.
+// supervisor is the state of a running command. Only the goroutine of supervise uses it.
 type supervisor struct {
 	cfg   Config
 	lease *berth.Lease
@@ -83,9 +81,8 @@ func (s *supervisor) loop(control *job.Control) error {
 	}
 }
 
-// collect takes note of what has happened to the command, and tells whether all
-// is over: with the command's end or, when the lease is lost, with that of
-// everything that it has started.
+// collect notes what has happened to the command, and reports whether all is over: with the
+// command's end or, if the lease is lost, with the end of all processes that it has started.
 func (s *supervisor) collect(control *job.Control) (over bool) {
 	if status, changed := s.proc.Collect(); changed && status.Stopped() {
 		s.stopped(control)
@@ -98,10 +95,10 @@ func (s *supervisor) collect(control *job.Control) (over bool) {
 // ending reports whether nothing of the command may outlive the lease.
 func (s *supervisor) ending() bool { return s.lost && !s.cfg.WarnOnly }
 
-// pass hands a signal on to the command, unless it has it already. One that
-// means the end goes to its children too, as from a terminal: a shell that ends
-// alone would leave them at work without a permit. What others mean is known to
-// the command alone.
+// pass passes a signal on to the command, unless the command already has it. A signal that
+// ends processes goes to the command's children, too, as from a terminal: if only a shell
+// ended, its children would go on without a permit. The meaning of other signals is known
+// only to the command.
 func (s *supervisor) pass(sig os.Signal) {
 	switch {
 	case job.FromKeys(sig):
@@ -112,7 +109,8 @@ func (s *supervisor) pass(sig os.Signal) {
 	}
 }
 
-// stopped stops this process with the command, unless that goes on already.
+// stopped stops this process together with the command, unless the command has been
+// continued meanwhile.
 func (s *supervisor) stopped(control *job.Control) {
 	if !s.proc.Stopped() {
 		return
@@ -123,8 +121,8 @@ func (s *supervisor) stopped(control *job.Control) {
 	job.StopToo()
 }
 
-// resume lets a suspended command go on, unless its lease ran out meanwhile:
-// nobody renews it while berth is suspended too.
+// resume continues a suspended command, unless its lease has expired meanwhile: it is not
+// renewed while berth is suspended, too.
 func (s *supervisor) resume() {
 	if !s.lost && !s.lease.Valid() {
 		s.deadline()
@@ -132,8 +130,8 @@ func (s *supervisor) resume() {
 	s.proc.Continue()
 }
 
-// untilNotice is the time until a command must be asked to end so that it can
-// have ended at the trust deadline.
+// untilNotice returns the time until the command must be asked to end, for it to have ended
+// at the trust deadline.
 func (s *supervisor) untilNotice() time.Duration {
 	if until := s.lease.ValidUntil(); !until.IsZero() {
 		s.trust = until
@@ -141,7 +139,7 @@ func (s *supervisor) untilNotice() time.Duration {
 	return time.Until(s.trust) - s.notice()
 }
 
-// notice is how long before the trust deadline the command is asked to end.
+// notice returns how long before the trust deadline the command is asked to end.
 func (s *supervisor) notice() time.Duration {
 	lasts := s.cfg.TTL
 	if s.cfg.MaxHold > 0 {
@@ -150,8 +148,8 @@ func (s *supervisor) notice() time.Duration {
 	return min(lasts/4, maxNotice)
 }
 
-// runsOut tells why the lease is about to run out. Within a TTL of its longest time
-// a renewal could not have moved its end by a whole TTL.
+// runsOut returns why the lease is about to expire. Within a TTL of the end of MaxHold, a
+// renewal could not have extended it by a whole TTL.
 func (s *supervisor) runsOut() error {
 	away, _ := s.cfg.Health.Outage()
 	if s.cfg.MaxHold > 0 && away.IsZero() && time.Until(s.ends) < s.cfg.TTL {
@@ -160,9 +158,9 @@ func (s *supervisor) runsOut() error {
 	return errors.New("its lease could not be renewed and is about to run out")
 }
 
-// deadline is called when, as of the last look, the lease was close to its
-// trust deadline, which renewals keep moving. It tells whether all is over: what
-// could not be killed of what the command has left is not waited for.
+// deadline is called when the lease was close to its trust deadline at the last look;
+// renewals may have extended it. It reports whether all is over: it does not wait for
+// processes that could not be killed.
 func (s *supervisor) deadline() (over bool) {
 	switch {
 	case !s.lost && s.untilNotice() > 0:
@@ -178,9 +176,8 @@ func (s *supervisor) deadline() (over bool) {
 	return false
 }
 
-// lose asks the command to end, and sees to it that it has at the trust
-// deadline: TERM now, KILL then. A command that is only to be warned about
-// keeps running without a permit.
+// lose asks the command to end, and makes sure that it has ended at the trust deadline: TERM
+// now, KILL then. With WarnOnly the command keeps running without a permit.
 func (s *supervisor) lose(cause error) {
 	if !s.lost {
 		s.lost = true
@@ -192,9 +189,9 @@ func (s *supervisor) lose(cause error) {
 	s.timer.Reset(max(0, time.Until(s.killAt(cause))))
 }
 
-// killAt is the trust deadline: now, if that is why the lease is lost. An
-// evicted lease is over while its deadline is still ahead, and the operator who
-// did not wait for the command has decided that it gets some time.
+// killAt returns when the command is killed: at the trust deadline, which is now if that is
+// why the lease is lost. After an eviction there is time left until the deadline, of which
+// the command gets up to maxNotice.
 func (s *supervisor) killAt(cause error) time.Time {
 	if errors.Is(cause, berth.ErrEvicted) {
 		if latest := time.Now().Add(maxNotice); latest.Before(s.trust) {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// grace is how long after the end of the wait the library may take to say so.
+	// grace is how long after the end of the wait the library may take to return.
 	grace = 200 * time.Millisecond
-	// tenth is how exactly a time is told.
+	// tenth is the precision of times in messages.
 	tenth = 100 * time.Millisecond
 	// leastPause and mostPause bound the pause before Redis is asked again.
 	leastPause = 50 * time.Millisecond
@@ -29,8 +29,8 @@ type acquired struct {
 	err   error
 }
 
-// Wait gets the permit, or leaves the queue at the first signal. It returns when
-// cfg.Wait is over, whether Redis answers or not. Its errors carry the exit code.
+// Wait waits for the permit, and leaves the queue at the first signal. It returns when
+// cfg.Wait is over, whether Redis answers or not. Its errors have an exit code.
 func Wait(cfg Config) (*berth.Lease, error) {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
@@ -69,8 +69,8 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	}
 }
 
-// insist acquires. Within a time that the user has set it outlasts an outage of
-// Redis; without one, a Redis that is away from the beginning is an error.
+// insist acquires. If the user has set a time to wait, it outlasts an outage of Redis within
+// that; otherwise it fails if Redis cannot be reached at the beginning.
 func (cfg Config) insist(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error) {
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		lease, err := cfg.Acquire(ctx, opts...)
@@ -103,8 +103,8 @@ func latest(places chan berth.Place) func(berth.Place) {
 	}
 }
 
-// left gives back a permit that came in the very moment of the signal. A
-// second signal does not wait for that: the permit is free within the TTL.
+// left gives back a permit that was granted just as the signal came. A second signal does
+// not wait for that: then the permit is free within the TTL.
 func (cfg Config) left(got <-chan acquired, sig os.Signal) error {
 	select {
 	case a := <-got:
@@ -116,7 +116,7 @@ func (cfg Config) left(got <-chan acquired, sig os.Signal) error {
 	return exit.Signal(job.Number(sig))
 }
 
-// outcome makes the library's answer the command line's.
+// outcome translates the result of the library for the command line.
 func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	if a.err == nil {
 		return a.lease, nil
@@ -142,8 +142,8 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	return nil, a.err
 }
 
-// unanswered returns why Redis cannot be asked, if that is why the wait ended.
-// After a very short wait it may not have had the time for its first answer.
+// unanswered returns why Redis has not answered, if that is why the wait ended. After a very
+// short wait Redis may not have had the time for its first answer.
 func (cfg Config) unanswered(since time.Time) error {
 	if left := time.Until(since.Add(silence)); left > 0 && !cfg.Health.Answered() {
 		ctx, cancel := context.WithTimeout(context.Background(), left)
@@ -164,8 +164,8 @@ func (cfg Config) unanswered(since time.Time) error {
 	return exit.Errorf(exit.Unavailable, "redis %s for %v: %w", what, time.Since(start).Round(tenth), why)
 }
 
-// refused is the end of a wait in which there was no permit. Its code tells all
-// that there is to know, so a quiet run has nothing to say.
+// refused is the error of a wait without a permit. Its code tells everything, so a quiet run
+// prints nothing.
 func (cfg Config) refused(text string) error {
 	if cfg.Quiet {
 		return exit.Code(cfg.NotAcquired)
@@ -173,7 +173,7 @@ func (cfg Config) refused(text string) error {
 	return exit.Errorf(cfg.NotAcquired, "%s", text)
 }
 
-// busyText is the library's refusal in a shell user's words.
+// busyText words the library's refusal for a shell user.
 func busyText(cfg Config, busy *berth.BusyError) string {
 	what := "no permit"
 	if busy.QueueFull {
@@ -205,5 +205,5 @@ func (cfg Config) needs() string {
 	return fmt.Sprintf(", needs %d", cfg.Weight)
 }
 
-// trimmed is an error's text without the library's name in front.
+// trimmed returns an error's text without the library's name in front.
 func trimmed(err error) string { return strings.TrimPrefix(err.Error(), "berth: ") }

@@ -1,5 +1,5 @@
-// Package screen prepares text for people's terminals: without characters that
-// could rearrange the screen, cut to its width, with ages that read at a glance.
+// Package screen prepares text for terminals: it removes characters that could rearrange the
+// screen, cuts text to the width, and formats ages.
 package screen
 
 import (
@@ -14,15 +14,14 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// defaultWidth is assumed where the terminal does not tell.
+// defaultWidth is assumed if the terminal does not tell its width.
 const defaultWidth = 80
 
-// Clean replaces what would rearrange a screen.
+// Clean replaces characters that could rearrange a screen.
 func Clean(s string) string { return words.Clean(s) }
 
-// Columns returns how many columns of a terminal s takes: two for each wide
-// character of East Asia and each emoji, none for an accent that is put on top of
-// the letter before it.
+// Columns returns how many columns of a terminal s takes: two for each wide East Asian
+// character and each emoji, none for a combining accent.
 func Columns(s string) int { return ansi.StringWidth(s) }
 
 // Fit cuts s to a number of columns.
@@ -53,7 +52,7 @@ func Width(f *os.File) int {
 	return defaultWidth
 }
 
-// Declared is the limit that programs have declared, if any has.
+// Declared describes the limit that programs have declared, if any.
 func Declared(limit int) string {
 	if limit == 0 {
 		return "none"
@@ -64,7 +63,7 @@ func Declared(limit int) string {
 // Age writes a duration with the precision that people want.
 func Age(d time.Duration) string { return words.Age(d) }
 
-// AgeOrDash is Age for a time that may not be there.
+// AgeOrDash is Age, or a dash for 0.
 func AgeOrDash(d time.Duration) string {
 	if d <= 0 {
 		return "-"
@@ -72,7 +71,7 @@ func AgeOrDash(d time.Duration) string {
 	return Age(d)
 }
 
-// Expiry is when a lease or a place in the queue runs out.
+// Expiry describes when a lease or waiter expires.
 func Expiry(left time.Duration, expired bool) string {
 	if expired {
 		return "expired"

@@ -1,5 +1,5 @@
-// Package serve is what "berth serve" adds to the pages of berthweb: a listener, TLS,
-// users, and the refusal to be open by mistake.
+// Package serve has what "berth serve" adds to the pages of berthweb: a listener, TLS, users,
+// and checks against being open by mistake.
 package serve
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Config is what the command line says.
+// Config has the flags of the command line.
 type Config struct {
 	Listen, BasePath    string
 	AuthFile, TokenFile string // of users with passwords, and of programs
@@ -27,8 +27,8 @@ type Config struct {
 	Metrics             http.Handler // for Prometheus
 }
 
-// Check refuses, before anything is opened, what would be open to strangers or show a
-// secret, and what makes no sense.
+// Check refuses, before anything is opened, a configuration that would be open to strangers,
+// show a secret, or be invalid.
 func (c *Config) Check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *Config) Check() error {
 	return c.private()
 }
 
-// login reports whether anybody has to say who they are.
+// login reports whether users must log in.
 func (c *Config) login() bool { return c.AuthFile != "" || c.TokenFile != "" || c.UserHeader != "" }
 
 var (
@@ -72,7 +72,7 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// private refuses files with secrets that others may read.
+// private refuses files with secrets that other users can read.
 func (c *Config) private() error {
 	for flag, name := range map[string]string{"--auth-file": c.AuthFile, "--token-file": c.TokenFile, "--tls-key": c.Key} {
 		if name == "" {
@@ -89,7 +89,7 @@ func (c *Config) private() error {
 	return nil
 }
 
-// proxies are the networks whose word counts.
+// proxies returns the networks of trusted proxies.
 func (c *Config) proxies() (all []netip.Prefix, err error) {
 	for _, text := range c.TrustedProxies {
 		prefix, err := netip.ParsePrefix(text)
@@ -104,7 +104,7 @@ func (c *Config) proxies() (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// lines are those of a file that say something.
+// lines returns the lines of a file that are neither empty nor comments.
 func lines(name string) (all []string, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

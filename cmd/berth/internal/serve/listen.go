@@ -23,14 +23,14 @@ const (
 	writeTimeout  = 30 * time.Second // a check of the server takes long
 	idleTimeout   = time.Minute
 	mostHeader    = 64 << 10
-	// mostConnections is how many an address may have open.
+	// mostConnections is how many connections an address may have.
 	mostConnections = 100
 	// shutdown is how long requests have to end.
 	shutdown = 5 * time.Second
 )
 
-// Serve serves the pages until ctx ends. ready is told where they are. A cfg that Check
-// refuses is not served.
+// Serve serves the pages until ctx ends, and calls ready with their URL. It fails if Check
+// refuses cfg.
 func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *berth.Inspector, o berthweb.Options, ready func(url string)) error {
 	if err := cfg.Check(); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// logged writes a line for each request: nothing of its headers, nor of its query.
+// logged logs each request, without its headers and query.
 func logged(next http.Handler, l *login, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
@@ -212,7 +212,7 @@ func logged(next http.Handler, l *login, log *slog.Logger) http.Handler {
 	})
 }
 
-// seen notes the status of an answer.
+// seen records the status of an answer.
 type seen struct {
 	http.ResponseWriter
 	status int

@@ -22,11 +22,11 @@ const (
 	failureSpan  = time.Minute
 	// mostAddresses bounds how many addresses are remembered for that.
 	mostAddresses = 10_000
-	// atOnce is how many passwords are checked at the same time: it takes a processor each.
+	// atOnce is how many passwords are checked at the same time; each check keeps a CPU busy.
 	atOnce = 2
 )
 
-// login finds out who sends requests.
+// login identifies the senders of requests.
 type login struct {
 	Config
 	accounts map[string]account
@@ -41,7 +41,7 @@ type login struct {
 	known    map[string][]byte // the last right password of each user, as a keyed hash
 }
 
-// failed is what an address has done wrong since a moment.
+// failed counts an address's wrong passwords since a moment.
 type failed struct {
 	since time.Time
 	count int
@@ -69,7 +69,7 @@ func newLogin(c Config) (l *login, err error) {
 
 type userKey struct{}
 
-// User is who has sent a request, with their address, and whether they may change things.
+// User returns the sender of a request, with the address, and whether they may make changes.
 func (l *login) User(r *http.Request) (name string, mayWrite bool) {
 	u, _ := r.Context().Value(userKey{}).(user)
 	if !l.login() {
@@ -81,7 +81,7 @@ func (l *login) User(r *http.Request) (name string, mayWrite bool) {
 	return u.name + "@" + l.address(r).String(), u.operate && l.AllowWrite
 }
 
-// wrap lets nobody pass who has not said who they are.
+// wrap lets only identified users pass.
 func (l *login) wrap(next http.Handler) http.Handler {
 	if !l.login() {
 		return next
@@ -114,8 +114,8 @@ func deny(w http.ResponseWriter, status int, text string) {
 	fmt.Fprintln(w, text)
 }
 
-// identify returns who has sent a request, or nobody, and counts what was wrong against the
-// address that it came from.
+// identify returns the sender of a request, or no user, and counts wrong passwords against
+// the address that it came from.
 func (l *login) identify(r *http.Request, from netip.Addr) (u user) {
 	if l.UserHeader != "" && l.trusts(peer(r)) {
 		if names := r.Header.Values(l.UserHeader); len(names) == 1 && userName.MatchString(names[0]) {
@@ -135,7 +135,7 @@ func (l *login) identify(r *http.Request, from netip.Addr) (u user) {
 	return u
 }
 
-// bearer compares a token with all that there are.
+// bearer compares a token with all known ones.
 func (l *login) bearer(text string) (u user) {
 	sum := sha256.Sum256([]byte(text))
 	for i := range l.tokens {
@@ -146,8 +146,9 @@ func (l *login) bearer(text string) (u user) {
 	return u
 }
 
-// password returns whose password it is, or nobody. Browsers send it with every request, so
-// that the last right one of each user is remembered, as a hash that takes no time.
+// password returns the user with this password, or no user. Browsers send the password with
+// every request, so the last right one of each user is remembered, as a hash that is fast to
+// compute.
 func (l *login) password(ctx context.Context, from netip.Addr, name, password string) user {
 	a, known := l.accounts[name]
 	if !known {
@@ -181,14 +182,14 @@ func (l *login) password(ctx context.Context, from netip.Addr, name, password st
 	return a.user
 }
 
-// remembers tells whether a hash is that of the last right password of a user.
+// remembers reports whether a hash is that of a user's last right password.
 func (l *login) remembers(name string, sum []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return hmac.Equal(l.known[name], sum)
 }
 
-// slowed tells whether an address has sent too much that was wrong.
+// slowed reports whether an address has sent too many wrong passwords.
 func (l *login) slowed(addr netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +220,7 @@ func (l *login) fail(addr netip.Addr) {
 	l.failures[addr] = f
 }
 
-// peer is the address that a connection comes from.
+// peer returns the address that a connection comes from.
 func peer(r *http.Request) netip.Addr {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -229,7 +230,8 @@ func peer(r *http.Request) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// site is what is counted as one address: whoever has one of IPv6 has usually all of its /64.
+// site returns what counts as one address: an IPv6 /64, because its addresses usually belong
+// to one machine or network.
 func site(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr
@@ -247,7 +249,8 @@ func (l *login) trusts(addr netip.Addr) bool {
 	return false
 }
 
-// address is whom a request comes from: the peer, or whom trusted proxies name.
+// address returns the address that a request comes from: the peer, or the one that trusted
+// proxies name.
 func (l *login) address(r *http.Request) netip.Addr {
 	addr := peer(r)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")

@@ -21,7 +21,7 @@ const (
 	leastToken      = 20 // characters
 )
 
-// user is who has said who they are.
+// user is an identified user.
 type user struct {
 	name    string
 	operate bool // they may change things
@@ -34,12 +34,12 @@ type account struct {
 	salt, hash []byte
 }
 
-// userName is what an audit and a log take as it is.
+// userName matches names that are safe in an audit and a log.
 var userName = regexp.MustCompile(`^[A-Za-z0-9._@+-]{1,64}$`)
 
 var roles = map[string]bool{"view": false, "operate": true}
 
-// Hash makes a line of an auth file.
+// Hash returns a line for an auth file.
 func Hash(name, password, role string) (string, error) {
 	return hashed(name, password, role, iterations)
 }
@@ -64,7 +64,7 @@ func hashed(name, password, role string, iterations int) (string, error) {
 	return fmt.Sprintf("%s:%s$%d$%s$%s:%s", name, method, iterations, b64(salt), b64(hash), role), nil
 }
 
-// readAccounts reads an auth file. Errors name the line, and nothing that is in it.
+// readAccounts reads an auth file. Errors tell the line's number, and nothing of its content.
 func readAccounts(name string) (map[string]account, error) {
 	all, err := lines(name)
 	if err != nil {
@@ -103,17 +103,17 @@ func readAccount(line string) (a account, ok bool) {
 	return account{user{parts[0], operate}, n, salt, hash}, true
 }
 
-// nobody has a password that is checked where there is no such user, so that the time an
-// answer takes does not tell who is one.
+// nobody is the account that is checked for unknown users, so that the time of an answer does
+// not tell which users exist.
 var nobody = account{iterations: iterations, salt: []byte("nobody at all"), hash: make([]byte, sha256.Size)}
 
-// knows tells whether it is the account's password.
+// knows reports whether it is the account's password.
 func (a *account) knows(password string) bool {
 	hash, err := pbkdf2.Key(sha256.New, password, a.salt, a.iterations, sha256.Size)
 	return err == nil && subtle.ConstantTimeCompare(hash, a.hash) == 1
 }
 
-// bearer is a program with a token, of which the hash alone is kept.
+// bearer is a program with a token, of which only the hash is kept.
 type bearer struct {
 	user
 	sum [sha256.Size]byte

@@ -12,7 +12,7 @@ import (
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// outcome says what became of an action.
+// outcome describes the result of an action.
 func outcome(a berthwatch.Action, err error) string {
 	what := a.Verb + " " + clean(a.Name)
 	if err != nil {
@@ -21,14 +21,14 @@ func outcome(a berthwatch.Action, err error) string {
 	return what + ": done"
 }
 
-// dialog asks before an action. Its answer is No until somebody says otherwise.
+// dialog asks before an action. The default answer is No.
 type dialog struct {
 	action berthwatch.Action
 	fields []*field
 	at     int // of the fields, of which the last is the reason, then No, then Yes
 }
 
-// field is what is to be typed.
+// field is a text that the user types.
 type field struct {
 	label, text string
 	ok          func(text string) bool
@@ -76,7 +76,7 @@ func (m *Model) command(a berthwatch.Action) string {
 	return m.cfg.Command + " " + berthwatch.Quote(a.Args())
 }
 
-// chosen is the action with what was typed.
+// chosen returns the action with the typed texts.
 func (d *dialog) chosen() berthwatch.Action {
 	a := d.action
 	a.Reason = strings.TrimSpace(d.fields[len(d.fields)-1].text)
@@ -86,7 +86,7 @@ func (d *dialog) chosen() berthwatch.Action {
 	return a
 }
 
-// dialogKey takes a key while the dialog is open.
+// dialogKey handles a key while the dialog is open.
 func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	d := m.dialog
 	typing := d.at < len(d.fields)
@@ -114,7 +114,7 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// act carries the action out, in the background.
+// act executes the action in the background.
 func (m *Model) act() tea.Cmd {
 	if !m.dialog.ready() {
 		m.dialog.at = 0
@@ -169,7 +169,7 @@ func (m *Model) dialogLines() []line {
 	return append(lines, line{{"  ", nil}, button("No", d.no()), {"   ", nil}, yes})
 }
 
-// footer is the last row: what was done, or which keys there are.
+// footer returns the last row: the result of an action, or the keys.
 func (m *Model) footer() line {
 	switch {
 	case m.dialog != nil:

@@ -64,7 +64,7 @@ func (m *Model) summaryLine(s *berth.State) line {
 	return l
 }
 
-// blockLine says why the first in the queue waits.
+// blockLine tells why the first in the queue waits.
 func (m *Model) blockLine(s *berth.State) line {
 	look := &m.style.warn
 	if len(s.Queue) == 0 {
@@ -73,7 +73,7 @@ func (m *Model) blockLine(s *berth.State) line {
 	return styled(look, clean(berthwatch.Blocked(s)))
 }
 
-// shown says which rows of a table there is no room for.
+// shown tells for which rows of a table there is no room.
 func shown(from, to, n int) string {
 	if to-from == n {
 		return ""
@@ -81,7 +81,7 @@ func shown(from, to, n int) string {
 	return fmt.Sprintf(" (%d to %d of %d)", from+1, to, n)
 }
 
-// window is which of n rows are shown in so much room, with the one at the cursor.
+// window returns which of n rows are shown in so much room, including the one at the cursor.
 func window(n, room, at int) (from, to int) {
 	from = max(0, min(at-room/2, n-room))
 	return from, min(from+room, n)
@@ -134,7 +134,7 @@ func (m *Model) pick(here bool, text string, odd bool) line {
 	return l
 }
 
-// people are the columns that say who it is, as wide as what is in them.
+// people has the widths of the columns that identify a holder or waiter.
 type people struct{ label, where int }
 
 // peopleOf returns columns for the holders and waiters of s.

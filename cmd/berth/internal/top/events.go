@@ -17,7 +17,7 @@ var kinds = []struct {
 	{berth.EventTooHeavy, "too heavy"},
 }
 
-// eventLines are what was heard, the newest first.
+// eventLines are the events, the newest first.
 func (m *Model) eventLines(room int) []line {
 	f := &m.view.Events
 	status := line{{"Events", &m.style.head}}

@@ -9,10 +9,10 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-// mostTyped bounds what is typed in one line.
+// mostTyped bounds the length of a typed line.
 const mostTyped = 300
 
-// key takes a key.
+// key handles a key.
 func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	key := k.String()
 	switch {
@@ -114,7 +114,7 @@ func (m *Model) records() int {
 	}
 }
 
-// verb takes the keys that mean something on one screen only.
+// verb handles the keys that have a meaning on one screen only.
 func (m *Model) verb(key string) tea.Cmd {
 	if m.screen == listScreen {
 		switch key {
@@ -143,7 +143,7 @@ func (m *Model) verb(key string) tea.Cmd {
 	return nil
 }
 
-// subject is the semaphore that an action would be about; nil: there is none.
+// subject returns the semaphore that an action would change, or nil.
 func (m *Model) subject() *berth.Summary {
 	switch {
 	case m.screen == detailScreen && m.detail.State != nil:
@@ -182,7 +182,7 @@ func (m *Model) operate(key string, s *berth.Summary) tea.Cmd {
 	return nil
 }
 
-// evictee is the eviction of whom the cursor is at.
+// evictee returns the eviction of the holder or waiter at the cursor.
 func (m *Model) evictee() (berthwatch.Action, bool) {
 	s := m.detail.State
 	if m.screen != detailScreen || s == nil {
@@ -199,7 +199,7 @@ func (m *Model) evictee() (berthwatch.Action, bool) {
 	return berthwatch.Action{}, false
 }
 
-// copyable is the command for what is selected.
+// copyable returns the command for the selection.
 func (m *Model) copyable() string {
 	if a, ok := m.evictee(); ok {
 		return m.command(a)
@@ -210,7 +210,7 @@ func (m *Model) copyable() string {
 	return m.cfg.Command + " ls"
 }
 
-// filterKey takes a key while the filter is typed.
+// filterKey handles a key while the filter is typed.
 func (m *Model) filterKey(key, text string) {
 	switch key {
 	case "enter":

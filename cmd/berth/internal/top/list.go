@@ -27,7 +27,7 @@ func (m *Model) arrange() {
 	}
 }
 
-// index is where the selected row is, -1 if it is not shown.
+// index returns the position of the selected row, or -1 if it is not shown.
 func (m *Model) index() int {
 	return slices.IndexFunc(m.visible, func(r berthwatch.Row) bool { return r.Name == m.selected })
 }
@@ -40,7 +40,8 @@ func (m *Model) move(by int) {
 	m.selected = m.visible[max(0, min(m.index()+by, len(m.visible)-1))].Name
 }
 
-// header is the first rows of every screen: what is looked at, and how fresh it is.
+// header returns the first rows of every screen: the server and totals, and how fresh they
+// are.
 func (m *Model) header() []line {
 	v := &m.view
 	waiting, used := 0, 0
@@ -64,7 +65,7 @@ func (m *Model) header() []line {
 	return []line{first, m.freshness()}
 }
 
-// freshness says how old the picture is, and what it costs.
+// freshness tells how old the data is, and what sampling costs.
 func (m *Model) freshness() line {
 	v := &m.view
 	switch {
@@ -98,7 +99,7 @@ func cost(d time.Duration) string {
 // short is an error without the name of the program.
 func short(err error) string { return strings.TrimPrefix(err.Error(), "berth: ") }
 
-// columns are those that a width has room for.
+// columns has the widths of the columns for which there is room.
 type columns struct{ name, bar, spark, state int }
 
 const (
@@ -165,7 +166,7 @@ func (m *Model) nothing() string {
 	return "No semaphore is in use."
 }
 
-// choice says what of all is shown, and in which order.
+// choice tells which semaphores are shown, and in which order.
 func (m *Model) choice() string {
 	var words []string
 	if m.filter != "" || m.typing {
@@ -225,10 +226,10 @@ func (m *Model) rowLine(r *berthwatch.Row, c columns) line {
 	return append(l, part{"  " + states(r), &m.style.warn})
 }
 
-// states says what is not as usual.
+// states tells what is unusual.
 func states(r *berthwatch.Row) string { return strings.Join(r.States(), ", ") }
 
-// spark draws the permits in use, and above the limit those who wait, in the last minute.
+// spark draws the permits in use in the last minute, with the waiters above the limit.
 func (m *Model) spark(r *berthwatch.Row, width int) string {
 	const span = time.Minute
 	points := m.cfg.History(r.Name, m.now.Add(-span))

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-// Plain is one picture of all semaphores as text without colours, so wide.
+// Plain returns all semaphores as text without colours, at most width columns wide.
 func Plain(v berthwatch.View, width int, ascii bool) string {
 	m := New(Config{})
 	m.plain = true

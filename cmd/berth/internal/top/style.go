@@ -8,13 +8,13 @@ import (
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// style is how things look. Colours say nothing that words do not say, too.
+// style has the colours. They never say anything that words do not.
 type style struct {
 	head, dim, selected, good, warn, bad, strong lipgloss.Style
 }
 
-// colours are the sixteen that every terminal lets its user choose. Where NO_COLOR is
-// set, or the terminal has none, bubbletea leaves them out.
+// colours returns a style of the sixteen colours that users can choose in every terminal.
+// bubbletea omits them if NO_COLOR is set, or the terminal has none.
 func colours() style {
 	s := lipgloss.NewStyle
 	return style{
@@ -91,8 +91,8 @@ const (
 	margin = " "
 )
 
-// clean is text of other people's programs as it may be shown. Selectors that change
-// how wide the character before them is are left out.
+// clean makes text of other programs safe to show. It also omits variation selectors, which
+// change the width of the character before them.
 func clean(s string) string {
 	return scr.Clean(strings.Map(func(r rune) rune {
 		if r >= 0xFE00 && r <= 0xFE0F {
@@ -102,13 +102,13 @@ func clean(s string) string {
 	}, s))
 }
 
-// cell is text in so many columns.
+// cell returns text in so many columns.
 func cell(s string, width int) string {
 	s = scr.Fit(s, width)
 	return s + strings.Repeat(" ", max(width-scr.Columns(s), 0))
 }
 
-// number is a cell whose text is at its right.
+// number returns a right-aligned cell.
 func number(s string, width int) string {
 	s = scr.Fit(s, width)
 	return strings.Repeat(" ", max(width-scr.Columns(s), 0)) + s
@@ -129,7 +129,7 @@ func bar(part, whole, width int) string {
 // ticks are the heights of a sparkline.
 var ticks = []rune("▁▂▃▄▅▆▇█")
 
-// toASCII replaces all that a terminal without Unicode cannot show.
+// toASCII replaces all characters that a terminal without Unicode cannot show.
 func toASCII(s string) string {
 	var b strings.Builder
 	for _, r := range s {

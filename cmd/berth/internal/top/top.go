@@ -1,5 +1,5 @@
-// Package top shows semaphores live on a terminal. The model knows neither Redis nor a
-// terminal: it looks at what a berthwatch.Sampler has, and never waits.
+// Package top shows semaphores live on a terminal. The model uses neither Redis nor a terminal
+// directly: it shows the data of a berthwatch.Sampler, and never waits.
 package top
 
 import (
@@ -14,16 +14,15 @@ import (
 )
 
 const (
-	// frame is how often the picture follows what is known.
+	// frame is how often the screen is updated.
 	frame = 250 * time.Millisecond
-	// remark is how long the outcome of an action is shown.
+	// remark is how long the result of an action is shown.
 	remark = 8 * time.Second
 	// actionTimeout bounds an action.
 	actionTimeout = 5 * time.Second
 )
 
-// Config is where the model gets everything from. None of its functions but Do and
-// Server may wait for Redis.
+// Config has the model's sources. Of its functions, only Do and Server may wait for Redis.
 type Config struct {
 	Look     func() berthwatch.View
 	Detail   func(name string) berthwatch.Detail
@@ -36,7 +35,7 @@ type Config struct {
 	ASCII    bool                         // the terminal shows nothing else
 }
 
-// screen is which picture is shown.
+// screen is one of the screens.
 type screen int
 
 const (
@@ -46,7 +45,7 @@ const (
 	helpScreen
 )
 
-// Model is what is shown, and in which way.
+// Model is the state of the screen.
 type Model struct {
 	cfg           Config
 	style         style
@@ -82,7 +81,7 @@ type Model struct {
 	until  time.Time
 }
 
-// New returns the model of a screen that has no size yet.
+// New returns a model; its screen gets a size later.
 func New(cfg Config) *Model {
 	return &Model{cfg: cfg, style: colours(), width: 80, height: 24}
 }
@@ -133,7 +132,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// refresh takes what is known now.
+// refresh takes the sampler's present data.
 func (m *Model) refresh() {
 	if m.frozen {
 		return
@@ -146,7 +145,7 @@ func (m *Model) refresh() {
 	m.follow()
 }
 
-// follow has the cursor stay with whom it is at, while others come and go.
+// follow keeps the cursor on the same holder or waiter while others come and go.
 func (m *Model) follow() {
 	s := m.detail.State
 	if s == nil {
@@ -173,7 +172,7 @@ func idsOf[T any](all []T, id func(*T) string) []string {
 	return ids
 }
 
-// focus is what is to be read in full.
+// focus returns the semaphore to be read in full.
 func (m *Model) focus() string {
 	if m.screen == detailScreen || m.back == detailScreen && m.screen != listScreen {
 		return m.name
@@ -193,7 +192,7 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// text is the whole screen, a line for each of its rows.
+// text returns the whole screen, a line for each of its rows.
 func (m *Model) text() string {
 	lines := m.header()
 	room := max(m.height-len(lines)-1, 1)

@@ -1,5 +1,5 @@
-// Package value reads the numbers and durations of a command line, and says
-// what is wrong with one in a user's words.
+// Package value parses the numbers and durations of a command line, with errors in a user's
+// words.
 package value
 
 import (
@@ -17,8 +17,8 @@ var (
 	errInt      = errors.New("not a whole number, or too large")
 )
 
-// ParseDuration reads a duration in Go's form, or a plain number of seconds,
-// with or without a fraction, as sleep and flock take it.
+// ParseDuration parses a duration in Go's form, or a plain number of seconds, with or without
+// a fraction, as sleep and flock accept it.
 func ParseDuration(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return d, nil
@@ -33,7 +33,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// ParseInt reads a whole number.
+// ParseInt parses an integer.
 func ParseInt(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil {
