@@ -101,8 +101,9 @@ func (c *Client) Inspector() *Inspector {
 
 // List yields all semaphores that have keys on this Redis under the client's prefix,
 // sorted by name. It walks the keyspace by SCAN, and removes holders and waiters that
-// have expired. For a damaged semaphore (ErrCorrupt) it yields the name and the error;
-// any other error ends the list.
+// have expired, and a key whose other half was lost, once nothing in it can be alive. For
+// a damaged semaphore (ErrCorrupt) it yields the name and the error; any other error ends
+// the list.
 func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		if err := validContext(ctx); err != nil {
@@ -116,8 +117,13 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return validName(name) != nil })
 		for st, err := range in.Sample(ctx, names, SampleOptions{}) {
-			if err == nil && st.Expired > 0 {
+			switch {
+			case err == nil && st.Expired > 0:
 				err = in.reap(ctx, st)
+			case errors.Is(err, errRemnant):
+				if err = in.apply(ctx, st.Name); err == nil {
+					continue
+				}
 			}
 			if errors.Is(err, ErrNotFound) {
 				continue // nothing was left of it
@@ -169,12 +175,18 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 	return snap, inUse(name, snap)
 }
 
+// errRemnant: a semaphore is idle, but one of its keys is there: the other was lost.
+var errRemnant = fmt.Errorf("%w: one of its two keys was lost, and the other has only what has expired", ErrNotFound)
+
 // inUse fails with ErrNotFound for a semaphore that is idle and not pinned or paused.
 func inUse(name string, s *protocol.Snapshot) error {
-	if !s.Exists || s.Pin < 0 && !s.Paused && s.Holders+s.Waiting == 0 {
-		return fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
+	switch {
+	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting > 0):
+		return nil
+	case s.Remnant:
+		return fmt.Errorf("%w (semaphore %q)", errRemnant, name)
 	}
-	return nil
+	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
 }
 
 // apply runs operations. Without any it removes what has expired.
@@ -273,14 +285,14 @@ func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
 
 func (in *Inspector) evict(ctx context.Context, name, id string, force bool) error {
 	if !leaseID.MatchString(id) {
-		return &InvalidError{"id", fmt.Sprintf("%.40q is no lease id", id)}
+		return &InvalidError{"id", fmt.Sprintf("%.40q is not a lease id", id)}
 	}
 	ops := []protocol.Op{{Verb: protocol.Evict, ID: id, Flag: force}}
 	if err := in.apply(ctx, name, ops...); err != nil {
 		return err
 	}
 	if ops[0].Result.Code == protocol.Gone {
-		return fmt.Errorf("%w: %s is no holder or waiter of semaphore %q", ErrNotFound, id, name)
+		return fmt.Errorf("%w: %s is neither a holder nor a waiter of semaphore %q", ErrNotFound, id, name)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type Snapshot struct {
 	Exists bool
 	Now    int64 // server time, ms
 	State
+	Remnant bool     // one of its two keys was lost, and leases have run out: the next call of Do removes the other
 	Oldest  int64    // ms: the first in the queue was queued; 0: nobody waits
 	Expired int      // leases and waiters that have expired; without records, 250 at most
 	Leases  []Record // by token
@@ -249,6 +250,7 @@ func (s *Snapshot) readState(fields []any) error {
 	if c.bad || c.rest != "" {
 		return corrupt("state", state)
 	}
+	s.Remnant = s.Next > 0 && s.Used+s.Holders+s.Waiting+s.Tombs == 0
 	return nil
 }
 

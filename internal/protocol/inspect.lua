@@ -59,7 +59,9 @@ end
 if lost then
   if lost - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', state) end
   if lost > now then error('BERTHHALF ' .. format('%d', lost - now)) end
-  if till then out[2] = format('1 %s %s %s %s 0 0 0 0 0 %s 0 %s 0', declared, pin, paused, changes, last, till) end
+  local due = format('%d', lost)                        -- nobody is there, and something is due: the other key goes
+  out[2] = format('1 %s %s %s %s 0 0 0 0 0 %s %s %s 0', declared or '0', pin or '-1', paused or '0', changes or '0',
+    last or '0', due, till or due)
   return out
 end
 

@@ -36,7 +36,7 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names
 	at, addr, _ := strings.Cut(cmp.Or(cursor, "0"), " ")
 	from, err := strconv.ParseUint(at, 10, 64)
 	if err != nil {
-		return nil, "", &Failure{Kind: ErrRejected, Err: fmt.Errorf("%w: %.40q is no cursor", ErrRequest, cursor)}
+		return nil, "", &Failure{Kind: ErrRejected, Err: fmt.Errorf("%w: %.40q is not a cursor", ErrRequest, cursor)}
 	}
 	var node redis.Cmdable = s.rdb
 	here, after := "", ""
@@ -48,12 +48,13 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names
 			from = 0 // the master of the last step has gone
 		}
 	}
-	keys, to, err := node.Scan(ctx, from, s.prefix+":{*}", int64(budget)).Result()
+	keys, to, err := node.Scan(ctx, from, s.prefix+":{*", int64(budget)).Result()
 	if err != nil {
 		return nil, "", classify(err)
 	}
 	for _, key := range keys {
-		if name, ok := s.Name(key); ok {
+		// The hash may have been lost, and the sorted set still tell of leases.
+		if name, ok := s.Name(strings.TrimSuffix(key, orderSuffix)); ok {
 			names = append(names, name)
 		}
 	}

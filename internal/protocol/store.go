@@ -74,7 +74,9 @@ type Key struct {
 }
 
 // Order is the name of the sorted set.
-func (k Key) Order() string { return k.State + ":order" }
+func (k Key) Order() string { return k.State + orderSuffix }
+
+const orderSuffix = ":order"
 
 // Key returns the key of the semaphore called name.
 func (s *Store) Key(name string) Key {

@@ -320,6 +320,36 @@ func TestHalfOfTheKeysVanishes(t *testing.T) {
 	}
 }
 
+// Where keys in use carry no TTL, a key that is alone is found by a listing, which removes
+// it once nothing in it can be alive.
+func TestListingRemovesAKeyWhoseOtherHalfWasLost(t *testing.T) {
+	for _, suffix := range []string{"", ":order"} {
+		t.Run("state"+suffix, func(t *testing.T) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				p := e.Peer()
+				for range 2 {
+					e.Hold(p.Sem(2, berth.TTL(e.TTL)))
+				}
+				p.Crash()
+				e.Must(e.Redis.Del(e.Ctx, e.Prefix+":{"+testenv.Name+"}"+suffix).Err())
+				if all, err := testenv.Listed(e.Inspector.List(e.Ctx)); len(all) > 0 || !errors.Is(err, berth.ErrCorrupt) {
+					e.Errorf("while leases may live: %v, %v", all, err)
+				}
+				e.Pass(e.TTL + 2*time.Minute)
+				if keys := e.Embedded.Keys(); len(keys) != 1 || e.Embedded.TTL(keys[0]) != 0 {
+					e.Fatalf("keys %q, want one without a TTL", keys)
+				}
+				if all, err := testenv.Listed(e.Inspector.List(e.Ctx)); len(all) > 0 || err != nil {
+					e.Errorf("listed %v, %v", all, err)
+				}
+				if keys := e.Embedded.Keys(); len(keys) > 0 {
+					e.Errorf("keys left over: %q", keys)
+				}
+			})
+		})
+	}
+}
+
 // What is left of the keys tells until when leases may live: until then nobody is let
 // in, and then it heals by itself.
 func TestLossOfTheStateLetsNobodyInBesideLiveLeases(t *testing.T) {
