@@ -157,7 +157,11 @@ func TestWaitNamesTheLastTrouble(t *testing.T) {
 					t.Fatal(err)
 				}
 				store.Redis().AddHook(health)
-				time.AfterFunc(time.Second, func() { tt.meanwhile(store, client.Inspector()) })
+				done := make(chan struct{})
+				time.AfterFunc(time.Second, func() {
+					defer close(done)
+					tt.meanwhile(store, client.Inspector())
+				})
 				null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 				if err != nil {
 					t.Fatal(err)
@@ -167,6 +171,7 @@ func TestWaitNamesTheLastTrouble(t *testing.T) {
 					Name: "s", Weight: 1, Wait: 20 * time.Second, NotAcquired: exit.NotAcquired, Acquire: sem.Acquire, Health: health,
 					Notices: NewNotices(null, false), Ping: func(ctx context.Context) error { return store.Redis().Ping(ctx).Err() },
 				})
+				<-done // before the store goes
 				if exit.Of(err) != tt.code || !strings.Contains(err.Error(), tt.says) {
 					t.Errorf("code %d: %v", exit.Of(err), err)
 				}
