@@ -119,7 +119,7 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 		return s, err
 	})
 	if errors.Is(err, protocol.ErrRequest) {
-		return nil, "", &InvalidError{"cursor", fmt.Sprintf("%.40q is none that Names returned", cursor)}
+		return nil, "", &InvalidError{"cursor", fmt.Sprintf("%.40q was not returned by Names", cursor)}
 	}
 	if err != nil {
 		return nil, "", failed(ctx, "", err)

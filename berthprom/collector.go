@@ -86,7 +86,7 @@ func NewCollector(s *berthwatch.Sampler, in *berth.Inspector, o Options) (*Colle
 	}
 	for _, pattern := range o.Group {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, &berth.InvalidError{What: "group", Reason: fmt.Sprintf("%.40q is no pattern", pattern)}
+			return nil, &berth.InvalidError{What: "group", Reason: fmt.Sprintf("%.40q is not a pattern", pattern)}
 		}
 	}
 	return &Collector{

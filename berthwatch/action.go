@@ -44,7 +44,7 @@ func (a Action) Do(ctx context.Context, in *berth.Inspector) error {
 		}
 		return in.Evict(ctx, a.Name, a.ID)
 	}
-	return &berth.InvalidError{What: "verb", Reason: fmt.Sprintf("%.20q is none", a.Verb)}
+	return &berth.InvalidError{What: "verb", Reason: fmt.Sprintf("%.20q is not a verb", a.Verb)}
 }
 
 // Args returns the arguments of the berth command that makes the same change.

@@ -190,7 +190,7 @@ func whose(st *berth.State, id string) string {
 // actPage handles a form.
 func (s *site) actPage(w http.ResponseWriter, r *http.Request) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
-		s.fail(w, r, &badRequest{http.StatusUnsupportedMediaType, "type", "This is no form.", ""})
+		s.fail(w, r, &badRequest{http.StatusUnsupportedMediaType, "type", "This is not a form.", ""})
 		return
 	}
 	if err := r.ParseForm(); err != nil {
@@ -240,7 +240,7 @@ func (s *site) actJSON(w http.ResponseWriter, r *http.Request) {
 // readOrder reads an order in JSON, and refuses unknown fields.
 func readOrder(r *http.Request) (o order, err error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return o, &badRequest{http.StatusUnsupportedMediaType, "type", "The body is no JSON.", "Send Content-Type: application/json."}
+		return o, &badRequest{http.StatusUnsupportedMediaType, "type", "The body is not JSON.", "Send Content-Type: application/json."}
 	}
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()

@@ -64,7 +64,7 @@ func number(q url.Values, key string, def, least, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
-		return 0, &badRequest{http.StatusBadRequest, key, key + " is no number, or out of bounds.", fmt.Sprintf("From %d to %d.", least, most)}
+		return 0, &badRequest{http.StatusBadRequest, key, key + " is not a number, or out of bounds.", fmt.Sprintf("From %d to %d.", least, most)}
 	}
 	return n, nil
 }

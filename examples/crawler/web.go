@@ -39,7 +39,7 @@ func (j *job) start(ctx context.Context, web *http.Client, seeds []string) (page
 	for _, seed := range seeds {
 		page, err := url.Parse(seed)
 		if err != nil || !clean(page) {
-			return nil, fmt.Errorf("%q is no URL to start from: write http://host/path", seed)
+			return nil, fmt.Errorf("%q is not a URL to start from: write http://host/path", seed)
 		}
 		pages = append(pages, page)
 	}

@@ -48,7 +48,7 @@ func connect(url string) (*redis.Client, error) {
 	opts, err := redis.ParseURL(url)
 	if err != nil {
 		// Not the error itself: it quotes the URL, password and all.
-		return nil, errors.New("the Redis URL is none: write redis://host:6379/0, rediss://… or unix:///path/to/socket")
+		return nil, errors.New("the Redis URL is malformed: write redis://host:6379/0, rediss://… or unix:///path/to/socket")
 	}
 	// A Redis that is away must not hold a call up for longer than the call's
 	// context: go-redis would dial 5 times, 4 times over.

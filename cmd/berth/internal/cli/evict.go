@@ -146,7 +146,7 @@ func (e *eviction) find(states []*berth.State, ids []string) (found []evictee, e
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(found, func(v evictee) bool { return v.id == id }) {
-			return nil, exit.Errorf(exit.Failure, "%q is no holder and no waiter of %q", id, states[0].Name)
+			return nil, exit.Errorf(exit.Failure, "%q is neither a holder nor a waiter of %q", id, states[0].Name)
 		}
 	}
 	if len(found) == 0 {

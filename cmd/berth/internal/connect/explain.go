@@ -37,7 +37,7 @@ func (t *Target) advice(text string) string {
 	case t.tls != nil && (strings.Contains(text, "no answer") || strings.Contains(text, "not answered within")):
 		return "if the server does not speak TLS, write redis in place of rediss"
 	case t.kind == cluster && strings.Contains(text, "cluster support disabled"):
-		return "it is no Cluster: use " + scheme + "://"
+		return "it is not a Cluster: use " + scheme + "://"
 	case t.kind == single && strings.Contains(text, "nknown command"):
 		if name := t.watched(); name != "" {
 			return fmt.Sprintf("this is a sentinel: use %s+sentinel://%s/%s", scheme, t.opts.Addrs[0], name)

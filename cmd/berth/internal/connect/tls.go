@@ -60,7 +60,7 @@ func (t *Target) secure(options url.Values) error {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return fmt.Errorf("the files of %s and %s are no pair in PEM form, without a passphrase: %w", certSource, keySource, err)
+		return fmt.Errorf("the files of %s and %s are not a pair in PEM form, without a passphrase: %w", certSource, keySource, err)
 	}
 	t.tls.Certificates = []tls.Certificate{pair}
 	return nil

@@ -153,7 +153,7 @@ func (s *supervisor) notice() time.Duration {
 func (s *supervisor) runsOut() error {
 	away, _ := s.cfg.Health.Outage()
 	if s.cfg.MaxHold > 0 && away.IsZero() && time.Until(s.ends) < s.cfg.TTL {
-		return fmt.Errorf("it comes to its --max-hold of %v", s.cfg.MaxHold)
+		return fmt.Errorf("it reaches its --max-hold of %v", s.cfg.MaxHold)
 	}
 	return errors.New("its lease could not be renewed and is about to run out")
 }

@@ -32,25 +32,25 @@ type Config struct {
 func (c *Config) Check() error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen %q: it is no ADDRESS:PORT such as 127.0.0.1:7357", c.Listen)
+		return fmt.Errorf("--listen %q: it is not an ADDRESS:PORT such as 127.0.0.1:7357", c.Listen)
 	}
 	if _, _, err := net.SplitHostPort(c.MetricsListen); c.MetricsListen != "" && err != nil {
-		return fmt.Errorf("--metrics-listen %q: it is no ADDRESS:PORT such as 127.0.0.1:9357", c.MetricsListen)
+		return fmt.Errorf("--metrics-listen %q: it is not an ADDRESS:PORT such as 127.0.0.1:9357", c.MetricsListen)
 	}
 	tls := c.Cert != "" || c.Key != ""
 	switch {
 	case (c.Cert == "") != (c.Key == ""):
 		return errors.New("--tls-cert and --tls-key go together")
 	case c.UserHeader != "" && len(c.TrustedProxies) == 0:
-		return errors.New("--user-header needs --trusted-proxy: else everybody could say who they are")
+		return errors.New("--user-header needs --trusted-proxy: without it, everybody could claim to be any user")
 	case !loopback(host) && !c.login():
 		return fmt.Errorf("--listen %s is open to others: add --auth-file, --token-file or --user-header, or listen on 127.0.0.1", c.Listen)
 	case c.login() && !tls && !c.BehindTLSProxy:
 		return errors.New("passwords and tokens would go in plain text: add --tls-cert and --tls-key, or --behind-tls-proxy if a proxy in front does it")
 	case c.BasePath != "" && !basePath.MatchString(c.BasePath):
-		return fmt.Errorf("--base-path %q: it is no path such as /berth", c.BasePath)
+		return fmt.Errorf("--base-path %q: it is not a path such as /berth", c.BasePath)
 	case c.UserHeader != "" && !token.MatchString(c.UserHeader):
-		return fmt.Errorf("--user-header %q: it is no name of a header", c.UserHeader)
+		return fmt.Errorf("--user-header %q: it is not the name of a header", c.UserHeader)
 	}
 	if _, err := c.proxies(); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (c *Config) proxies() (all []netip.Prefix, err error) {
 			prefix, err = addr.Prefix(addr.BitLen())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--trusted-proxy %q: it is no network such as 10.0.0.0/8", text)
+			return nil, fmt.Errorf("--trusted-proxy %q: it is not a network such as 10.0.0.0/8", text)
 		}
 		all = append(all, prefix)
 	}

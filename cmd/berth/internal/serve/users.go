@@ -46,10 +46,10 @@ func Hash(name, password, role string) (string, error) {
 
 func hashed(name, password, role string, iterations int) (string, error) {
 	if !userName.MatchString(name) {
-		return "", fmt.Errorf("%q is no name of a user: letters, digits and . _ @ + - are", name)
+		return "", fmt.Errorf("%q is not a user name: use letters, digits and . _ @ + -", name)
 	}
 	if _, known := roles[role]; !known {
-		return "", fmt.Errorf("%q is no role: view and operate are", role)
+		return "", fmt.Errorf("%q is not a role: use view or operate", role)
 	}
 	if password == "" {
 		return "", errors.New("the password is empty")
@@ -74,12 +74,12 @@ func readAccounts(name string) (map[string]account, error) {
 	for i, line := range all {
 		a, ok := readAccount(line)
 		if !ok {
-			return nil, fmt.Errorf("--auth-file %s: entry %d is no USER:HASH:ROLE as \"berth serve hash-password\" prints it", name, i+1)
+			return nil, fmt.Errorf("--auth-file %s: entry %d is not USER:HASH:ROLE as \"berth serve hash-password\" prints it", name, i+1)
 		}
 		accounts[a.name] = a
 	}
 	if len(accounts) == 0 {
-		return nil, fmt.Errorf("--auth-file %s: it names nobody", name)
+		return nil, fmt.Errorf("--auth-file %s: it has no users", name)
 	}
 	return accounts, nil
 }
@@ -128,11 +128,11 @@ func readTokens(name string) (tokens []bearer, err error) {
 	for i, line := range all {
 		parts := strings.Split(line, ":")
 		if len(parts) != 3 || !userName.MatchString(parts[0]) {
-			return nil, fmt.Errorf("--token-file %s: entry %d is no NAME:TOKEN:ROLE", name, i+1)
+			return nil, fmt.Errorf("--token-file %s: entry %d is not NAME:TOKEN:ROLE", name, i+1)
 		}
 		operate, known := roles[parts[2]]
 		if !known {
-			return nil, fmt.Errorf("--token-file %s: entry %d has no role: view and operate are", name, i+1)
+			return nil, fmt.Errorf("--token-file %s: entry %d has no role: use view or operate", name, i+1)
 		}
 		if len(parts[1]) < leastToken {
 			return nil, fmt.Errorf("--token-file %s: the token of entry %d is shorter than %d characters", name, i+1, leastToken)
