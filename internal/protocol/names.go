@@ -23,7 +23,7 @@ func (s *Store) Names(ctx context.Context) ([]string, error) {
 		all = append(all, names...)
 		if cursor = next; cursor == "" {
 			slices.Sort(all)
-			return slices.Compact(all), nil // SCAN may return a key twice
+			return slices.Compact(all), nil // a name's keys may come in several steps
 		}
 	}
 }
@@ -58,6 +58,8 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	switch {
 	case to != 0:
 		next = strings.TrimSpace(fmt.Sprint(to, " ", here))
