@@ -242,7 +242,7 @@ func TestSeedsThatAreNone(t *testing.T) {
 	t.Parallel()
 	j := job{Name: "x", PerHost: 1, Total: 1, Most: 1, Timeout: time.Second}
 	for _, seed := range []string{"", "x", "://", "ftp://x.test/", "http://", "http:///x", "http://[::1/", "http://%zz/", "http://x.test:port/", "javascript:x()"} {
-		if err := crawl(t.Context(), new(bytes.Buffer), j, []string{seed}, 1); err == nil || !strings.Contains(err.Error(), "no URL") {
+		if err := crawl(t.Context(), new(bytes.Buffer), j, []string{seed}, 1); err == nil || !strings.Contains(err.Error(), "not a URL") {
 			t.Errorf("%q: %v", seed, err)
 		}
 	}

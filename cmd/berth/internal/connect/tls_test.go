@@ -97,7 +97,7 @@ func TestTLSFiles(t *testing.T) {
 		"outside":       {"", "CA_FILE=/nowhere/hunter2", "$BERTH_TLS_CA_FILE names a file that cannot be read: no such file or directory"},
 		"no key":        {"cert_file=" + cert, "", "set its cert_file and $BERTH_TLS_KEY_FILE"},
 		"no cert":       {"key_file=" + key, "", "set $BERTH_TLS_CERT_FILE and its key_file"},
-		"not a key":     {"cert_file=" + cert + "&key_file=" + empty, "", "the files of its cert_file and its key_file are no pair"},
+		"not a key":     {"cert_file=" + cert + "&key_file=" + empty, "", "the files of its cert_file and its key_file are not a pair"},
 		"another's key": {"cert_file=" + cert + "&key_file=" + filepath.Join(other.CertDir(), "key.pem"), "", "private key does not match"},
 		"no such key":   {"cert_file=" + cert + "&key_file=/nowhere/hunter2", "", "its key_file names a file that cannot be read"},
 	} {

@@ -37,7 +37,7 @@ func TestRefusesToStartOpen(t *testing.T) {
 		{"a header that everybody can send", Config{UserHeader: "X-User", BehindTLSProxy: true}, "--trusted-proxy"},
 		{"a header of a proxy", Config{Listen: ":80", UserHeader: "X-User", TrustedProxies: []string{"10.0.0.1"}, BehindTLSProxy: true}, ""},
 		{"a header that is none", Config{UserHeader: "X User", TrustedProxies: []string{"10.0.0.1"}, BehindTLSProxy: true}, "name of a header"},
-		{"a proxy that is none", Config{UserHeader: "X-User", TrustedProxies: []string{"10.0.0.0/99"}, BehindTLSProxy: true}, "no network"},
+		{"a proxy that is none", Config{UserHeader: "X-User", TrustedProxies: []string{"10.0.0.0/99"}, BehindTLSProxy: true}, "not a network"},
 		{"a certificate alone", Config{Cert: private}, "go together"},
 		{"users whom others can read", Config{AuthFile: readable, BehindTLSProxy: true}, "chmod 600"},
 		{"tokens whom others can read", Config{TokenFile: readable, BehindTLSProxy: true}, "chmod 600"},
