@@ -32,18 +32,28 @@ func (s *storm) recovered(v *judge.Verdict) {
 		s.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // where one of the keys was lost, it takes a minute or two
 	defer cancel()
-	for _, seat := range slices.Concat(seats, []worker.Seat{queue, deaf, rough}) {
-		err := s.whole(ctx, client, seat)
-		if d := heals(err); d > 0 {
-			v.Healed++
-			s.skip(d + time.Millisecond)
-			err = s.whole(ctx, client, seat)
-		}
+	check := func(seat worker.Seat, err error) {
 		if err != nil {
 			fail("recovery", seat.Name, "the whole limit cannot be had after everybody has gone: "+err.Error())
 		}
+	}
+	var healing []worker.Seat
+	var longest time.Duration // they heal side by side
+	for _, seat := range slices.Concat(seats, []worker.Seat{queue, deaf, rough}) {
+		err := s.whole(ctx, client, seat)
+		if d := heals(err); d > 0 {
+			healing, longest = append(healing, seat), max(longest, d)
+			continue
+		}
+		check(seat, err)
+	}
+	if v.Healed = len(healing); v.Healed > 0 {
+		s.skip(longest + time.Millisecond)
+	}
+	for _, seat := range healing {
+		check(seat, s.whole(ctx, client, seat))
 	}
 	if err := s.leftovers(ctx, client, rdb); err != nil {
 		fail("L5", "all", err.Error())
@@ -81,14 +91,13 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 // leftovers lists all semaphores, which reaps what crashed holders left, until no
 // key is there that would stay for ever.
 func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.Client) error {
-	end := time.Now().Add(15 * time.Second)
+	const patience = 15 * time.Second // of a busy machine
+	end := time.Now().Add(patience)
 	for {
+		var longest time.Duration // they heal side by side
 		for _, err := range client.Inspector().List(ctx) {
 			if d := heals(err); d > 0 {
-				if healed := time.Now().Add(d + slack); healed.After(end) {
-					end = healed
-				}
-				s.skip(d + time.Millisecond)
+				longest = max(longest, d)
 			} else if err != nil {
 				return err
 			}
@@ -99,12 +108,16 @@ func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.
 				left = k
 			}
 		}
-		if left == "" {
+		switch {
+		case left == "":
 			return nil
-		}
-		if time.Now().After(end) {
+		case longest > 0:
+			s.skip(longest + time.Millisecond)
+			end = time.Now().Add(patience)
+		case time.Now().After(end):
 			return fmt.Errorf("%s is left over, and carries no TTL", left)
+		default:
+			pause(100 * time.Millisecond)
 		}
-		pause(100 * time.Millisecond)
 	}
 }
