@@ -32,7 +32,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 		s.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // where one of the keys was lost, it takes a minute or two
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	check := func(seat worker.Seat, err error) {
 		if err != nil {
@@ -55,7 +55,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 	for _, seat := range healing {
 		check(seat, s.whole(ctx, client, seat))
 	}
-	if err := s.leftovers(ctx, client, rdb); err != nil {
+	if err := s.leftovers(client, rdb); err != nil {
 		fail("L5", "all", err.Error())
 	}
 }
@@ -90,9 +90,10 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 
 // leftovers lists all semaphores, which reaps what crashed holders left, until no
 // key is there that would stay for ever.
-func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.Client) error {
-	const patience = 15 * time.Second // of a busy machine
-	end := time.Now().Add(patience)
+func (s *storm) leftovers(client *berth.Client, rdb *redis.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	end := time.Now().Add(15 * time.Second)
 	for {
 		var longest time.Duration // they heal side by side
 		for _, err := range client.Inspector().List(ctx) {
@@ -113,7 +114,9 @@ func (s *storm) leftovers(ctx context.Context, client *berth.Client, rdb *redis.
 			return nil
 		case longest > 0:
 			s.skip(longest + time.Millisecond)
-			end = time.Now().Add(patience)
+			if healed := time.Now().Add(slack); healed.After(end) {
+				end = healed
+			}
 		case time.Now().After(end):
 			return fmt.Errorf("%s is left over, and carries no TTL", left)
 		default:
