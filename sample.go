@@ -33,9 +33,9 @@ const (
 // holders and waiters that have expired: they have Expired set, Summary.Expired counts
 // them, and so do the other numbers, until the next call to their semaphore.
 //
-// ErrNotFound (the semaphore is idle and not pinned) and a *CorruptError (it is damaged,
-// or a newer berth wrote it) concern only the semaphore that is named in the State
-// yielded with them. Any other error is yielded last.
+// ErrNotFound (the semaphore is idle, and neither pinned nor paused) and a *CorruptError
+// (it is damaged, or a newer berth wrote it) concern only the semaphore that is named in
+// the State yielded with them. Any other error is yielded last.
 func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
 		if err := validContext(ctx); err != nil {

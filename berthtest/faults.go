@@ -66,8 +66,8 @@ func (s *Store) Lose(lease *berth.Lease) {
 	}
 }
 
-// Evict evicts a lease as Inspector.ForceEvict does: its permits are granted to the next
-// waiter at once, and the context of its holder ends with berth.ErrEvicted when the
+// Evict evicts a lease as berth.Inspector.ForceEvict does: its permits are granted to the
+// next waiter at once, and the context of its holder ends with berth.ErrEvicted when the
 // message arrives. Evict fails the test if the lease is already over.
 func (s *Store) Evict(lease *berth.Lease) {
 	if err := s.apply(lease, protocol.Op{Verb: protocol.Evict, ID: lease.ID(), Flag: true}); err != nil {
@@ -107,7 +107,7 @@ func (s *Store) apply(lease *berth.Lease, op protocol.Op) error {
 	return err
 }
 
-// keeperOf returns the protocol store for the prefix under which the lease is; nil: there is none.
+// keeperOf returns the protocol store for the lease's prefix; nil: the lease is not here.
 func (s *Store) keeperOf(lease *berth.Lease) *protocol.Store {
 	for _, key := range s.mini.Keys() {
 		prefix, ok := strings.CutSuffix(key, ":{"+lease.Name()+"}")

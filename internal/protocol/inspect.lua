@@ -8,7 +8,9 @@
 -- ARGV[3]  how many members to read, at most 1000; 0: the first of the queue and, if
 --          something has run out, the first 250 deadlines
 -- Returns  { now (ms), state or "", member, score, record or "", ... }: the queue comes
---          first, in its order, then free slots, then deadlines, the earliest first
+--          first, in its order, then free slots, then deadlines, the earliest first. Where
+--          one key was lost and no lease can live any more: a state in which nobody is
+--          there and something is due, because the next call removes the other key
 -- Errors   BERTHCORRUPT, BERTHHALF as in transition.lua, as far as the two keys show it
 -- Cost     O(log n + ARGV[2] + ARGV[3])
 
@@ -59,7 +61,7 @@ end
 if lost then
   if lost - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', state) end
   if lost > now then error('BERTHHALF ' .. format('%d', lost - now)) end
-  local due = format('%d', lost)                        -- nobody is there, and something is due: the other key goes
+  local due = format('%d', lost)
   out[2] = format('1 %s %s %s %s 0 0 0 0 0 %s %s %s 0', declared or '0', pin or '-1', paused or '0', changes or '0',
     last or '0', due, till or due)
   return out
