@@ -1,13 +1,14 @@
-// Package verify checks what docs/guarantees.md promises: client processes run
-// against a real redis-server while faults strike both, write down what they
-// asked, were told and believed, and package judge decides afterwards.
+// Package verify checks the promises of docs/guarantees.md. Client processes use a
+// real redis-server while faults strike both, and record what they asked, what they
+// were told and what they believed. Afterwards package judge decides from these
+// records whether every promise was kept.
 //
 //	go test ./verify                                 a short run of everything
 //	go test ./verify -run TestStorm/keep -storm 2m   one scenario, for longer
 //	go test ./verify -run TestMutants -mutants       planted bugs, each to be caught
-//	go test ./verify -run TestStorm -seed 42         the run that failed, as far as
-//	                                                 a machine repeats itself
+//	go test ./verify -run TestStorm -seed 42         the faults of seed 42 again;
+//	                                                 timing still differs
 //
-// A run that fails prints its seed and the path of a page with what it saw.
-// docs/verification.md tells what is checked, how, and which bugs it has caught.
+// A run that fails prints its seed and the path of a page that shows what happened.
+// docs/verification.md says what is checked, how, and which bugs it has caught.
 package verify

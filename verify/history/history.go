@@ -1,6 +1,6 @@
-// Package history is what the processes of a run write down: one line of JSON
-// for each thing that happened, with the time of the machine's monotonic clock,
-// which all processes share.
+// Package history defines what the processes of a run record: one line of JSON for
+// each event, with the time of the machine's monotonic clock, which all processes
+// share.
 package history
 
 import (
@@ -25,7 +25,7 @@ func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
 // Of returns t, which has a monotonic reading, as a Time. If the process is
-// interrupted on the way the result is early, never late.
+// suspended during the call, the result is early, never late.
 func Of(t time.Time) Time {
 	now := Now()
 	return now.Add(time.Until(t))
@@ -43,15 +43,15 @@ const (
 	Return Kind = "return"
 	Trust  Kind = "trust" // the trust deadline as the holder just saw it: Until
 	Lost   Kind = "lost"  // the lease's context ended with ErrLost
-	Fault  Kind = "fault" // from At to Until
+	Fault  Kind = "fault" // something was wrong from At to Until
 )
 
 // Verb is an operation.
 type Verb string
 
-// The operations. A Drop is a holder's last word on a lease that it does not
-// release: it has waited until the lease could not be trusted any more. A Detach
-// gives a lease away, an Adopt is a request for such a lease.
+// The operations. A Drop says that a holder waited until its lease could no longer
+// be trusted and left it unreleased. A Detach gives a lease away, an Adopt asks for
+// such a lease.
 const (
 	Try     Verb = "try"
 	Acquire Verb = "acquire"
@@ -64,17 +64,18 @@ const (
 // Outcome is how an operation ended.
 type Outcome string
 
-// The outcomes. Unknown ones may have happened, and may happen later.
+// The outcomes. An operation whose outcome is unknown may have happened, or may
+// still happen later.
 const (
 	OK      Outcome = "ok"
 	Busy    Outcome = "busy"
 	Gone    Outcome = "lost"    // a release came too late; there is nothing to adopt
-	Taken   Outcome = "taken"   // somebody else has adopted it
+	Taken   Outcome = "taken"   // another client has adopted it
 	Refused Outcome = "refused" // it did not happen
 	Unknown Outcome = "unknown"
 )
 
-// Event is one line.
+// Event is one line of a history.
 type Event struct {
 	At   Time `json:"at"`
 	Proc int  `json:"proc"` // 0: the storm itself
@@ -94,20 +95,20 @@ type Event struct {
 	Slot    int     `json:"slot,omitempty"`
 	Used    int     `json:"used,omitempty"` // busy: permits out
 	Again   bool    `json:"again,omitempty"`
-	Handle  string  `json:"handle,omitempty"` // that an Adopt is given, and a Detach gives
+	Handle  string  `json:"handle,omitempty"` // argument of an Adopt, result of a Detach
 	Until   Time    `json:"until,omitempty"`
 	Text    string  `json:"text,omitempty"`
 
-	// Of faults that the storm made.
+	// The rest describes a fault.
 	Target int  `json:"target,omitempty"` // the process that was struck; 0: the server
-	Breaks bool `json:"breaks,omitempty"` // an assumption: what was granted before may be forgotten
-	Surely bool `json:"surely,omitempty"` // and is
-	Queues bool `json:"queues,omitempty"` // what waited before is forgotten, leases are not
-	Steps  bool `json:"steps,omitempty"`  // the server's clock, back or forward: tokens follow it
+	Breaks bool `json:"breaks,omitempty"` // it breaks an assumption: earlier leases may be forgotten
+	Surely bool `json:"surely,omitempty"` // and they are
+	Queues bool `json:"queues,omitempty"` // waiters are forgotten, leases are not
+	Steps  bool `json:"steps,omitempty"`  // it steps the server's clock, which tokens follow
 }
 
-// Writer appends events to a file, each in one write: what is written survives
-// the SIGKILL of the process that wrote it.
+// Writer appends events to a file, each with one write(2), so that they survive a
+// SIGKILL of the process.
 type Writer struct {
 	proc int
 	mu   sync.Mutex
@@ -132,7 +133,7 @@ func (w *Writer) Op() int {
 	return w.ops
 }
 
-// Write appends e. Where e has no time, it is now. A history with a hole would
+// Write appends e, with the present time if e has none. A history with a gap would
 // be judged wrongly, so a failure ends the process.
 func (w *Writer) Write(e Event) {
 	w.mu.Lock()
@@ -154,8 +155,8 @@ func (w *Writer) Write(e Event) {
 // Close closes the file.
 func (w *Writer) Close() error { return w.file.Close() }
 
-// Read returns the events of a file. The last line may be half a one: its
-// process was killed while it wrote.
+// Read returns the events of a file. It ignores an incomplete last line, whose
+// process was killed while writing it.
 func Read(path string) ([]Event, error) {
 	f, err := os.Open(path)
 	if err != nil {

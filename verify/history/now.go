@@ -10,7 +10,7 @@ import (
 func Now() Time { return read(unix.CLOCK_MONOTONIC) }
 
 // Wall returns the time of day and the present time, read as close together as
-// it can be done.
+// possible.
 func Wall() (wall time.Duration, at Time) {
 	best := time.Duration(Never)
 	for range 20 {

@@ -8,9 +8,9 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// handles checks S5 for leases that were given away: of all who adopt one, with a
-// handle that may have been delivered twice, one gets it; and who is told that
-// somebody else was first, was not alone.
+// handles checks S5 for leases that were given away. A handle may be delivered
+// twice, but only one client adopts its lease; and a client that is told that
+// another one was first had such a rival.
 func (v *Verdict) handles(name string, ops []*Op, run *Run) {
 	for _, o := range ops {
 		if o.Verb != history.Adopt {
@@ -23,8 +23,8 @@ func (v *Verdict) handles(name string, ops []*Op, run *Run) {
 		}
 		if o.Outcome == history.Taken {
 			v.TooLate++
-			// One that was told of a loss may have adopted it and have heard of that when
-			// the lease had run out.
+			// A client that was told of a loss may have adopted the lease with a request
+			// whose answer came only after the lease had expired.
 			rival := func(a *Op) bool {
 				return a != o && a.Invoked < o.Returned && (a.Held() || a.Outcome == history.Unknown || a.Outcome == history.Gone)
 			}
@@ -35,8 +35,8 @@ func (v *Verdict) handles(name string, ops []*Op, run *Run) {
 	}
 }
 
-// once checks that nobody has adopted what o had adopted before, unless the server
-// may have forgotten that meanwhile.
+// once checks that o's lease had not been adopted before, unless the server may have
+// forgotten that since.
 func (v *Verdict) once(name string, o *Op, all []*Op, run *Run) {
 	for _, a := range all {
 		if a.Held() && cmp.Or(cmp.Compare(a.Token, o.Token), cmp.Compare(a.Invoked, o.Invoked)) < 0 && !run.broken(a.Invoked, o.Returned) {
@@ -46,10 +46,10 @@ func (v *Verdict) once(name string, o *Op, all []*Op, run *Run) {
 	}
 }
 
-// ended checks S6 the other way round: nobody ends a lease of these runs but its
-// holder, so who is told of a loss before its trust deadline was told a lie, unless
-// the server may have forgotten the lease, or its holder does not know whether it has
-// given it away.
+// ended checks S6 the other way round: a holder is not told of a loss that did not
+// happen. In these runs only its holder ends a lease, so a report of a loss before
+// the trust deadline is wrong, unless the server may have forgotten the lease or the
+// outcome of a Detach is unknown.
 func (v *Verdict) ended(name string, ops []*Op, run *Run) {
 	for _, o := range grants(ops) {
 		if d := o.Released; d.Verb == history.Detach && d.Invoked < o.Lost && d.Outcome == history.Unknown {

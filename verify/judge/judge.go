@@ -1,12 +1,12 @@
-// Package judge decides whether a run kept the promises of docs/guarantees.md:
-// from what clients believed and were told, not from what Redis says.
+// Package judge decides whether a run kept the promises of docs/guarantees.md. It
+// judges by what clients believed and were told, not by the state of Redis.
 //
-// Three sources of truth are combined. Invocations and returns bound when an
-// operation took place. A holder believes in its lease from the return of its
-// request until it calls Release, or until the trust deadline that it saw. And a
-// token is the time of its grant, in microseconds of the server's clock, which is
-// this machine's unless the run steps it: so the order and the very moment of
-// every grant are known, however late its client heard of it.
+// It combines three facts. An operation took place between its invocation and its
+// return. A holder believes in its lease from the return of its request until it
+// calls Release, or until the trust deadline that it saw. And a token is the time of
+// its grant, in microseconds of the server's clock, which is this machine's unless
+// the run steps it. So the order of all grants and the time of each are known,
+// however late its client heard of it.
 package judge
 
 import (
@@ -19,16 +19,16 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// Rules say what a run is to be held to.
+// Rules say by what a run is judged.
 type Rules struct {
 	Clock Clock
 	Slack time.Duration // what a busy machine may add to a bound
-	// Linear: the histories of names that begin with this are given to porcupine.
+	// Linear is the prefix of the names whose histories porcupine checks.
 	Linear string
-	// Queue is the name of a semaphore on which every weight is 1 and every client
-	// is one user's: there the liveness bounds can be computed.
+	// Queue is the name of a semaphore on which every weight is 1 and no client has
+	// more than one user. There the liveness bounds can be computed.
 	Queue string
-	// Deaf is the same with clients to whom messages are lost, and nothing else.
+	// Deaf is like Queue, but its clients lose messages, and nothing else.
 	Deaf string
 	// Shared is the name on which several users share a client, so that nothing
 	// is known about places in line.
@@ -47,20 +47,20 @@ type Violation struct {
 // String returns the promise, on which name it was broken, and how.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s: %s", v.Promise, v.Name, v.Text) }
 
-// Verdict is what came of it.
+// Verdict is the judgement of a run, with counts of what it is based on.
 type Verdict struct {
 	Violations []Violation
 	Grants     int
 	Requests   int
-	Unknown    int           // requests without a verdict
+	Unknown    int           // requests whose outcome is unknown
 	Adopted    int           // leases that were given away and adopted
-	TooLate    int           // requests for a lease that somebody else had adopted
-	Checked    int           // operations that porcupine looked at
+	TooLate    int           // requests for a lease that another client had adopted
+	Checked    int           // operations that porcupine checked
 	Histories  int           // and in how many histories
 	Skipped    int           // histories with too many unknown outcomes
-	Healed     int           // semaphores of which one key of two was lost, at the end
+	Healed     int           // semaphores that lacked one of their two keys at the end
 	HandOffs   int           // releases judged by L1
-	Free       time.Duration // for how long a permit was surely free, while L2 and L3 watched
+	Free       time.Duration // for how long a permit was surely free where L2 and L3 are judged
 	Measured   map[string]time.Duration
 	Pictures   []Picture
 }
@@ -105,7 +105,7 @@ func (v *Verdict) add(promise, name string, at history.Time, ops []*Op, format s
 	v.Violations = append(v.Violations, Violation{promise, name, fmt.Sprintf(format, args...), at, ops})
 }
 
-// measure keeps the longest of each kind.
+// measure keeps the longest duration of each kind.
 func (v *Verdict) measure(what string, d time.Duration) {
 	v.Measured[what] = max(v.Measured[what], d)
 }

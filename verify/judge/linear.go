@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	mostOps     = 1000 // of one history
-	mostUnknown = 20   // one in so many may have an unknown outcome
+	mostOps     = 1000 // in one history
+	mostUnknown = 20   // one operation in so many may have an unknown outcome
 	timeout     = 20 * time.Second
 )
 
@@ -38,8 +38,8 @@ type verb string
 
 const (
 	take verb = "try"
-	move verb = "move"      // a lease goes to another id: a handle's, or its adopter's
-	back verb = "give back" // it is released, or runs out
+	move verb = "move"      // a lease gets another id: a handle's, or its adopter's
+	back verb = "give back" // a lease is released, or expires
 )
 
 type answer struct {
@@ -48,17 +48,17 @@ type answer struct {
 	used    int
 }
 
-// state is the model's: which leases are out, by id, and the last token.
+// state is the state of the model: the leases in force, by id, and the last token.
 type state struct {
 	out  string // "id:weight " for each, in order of id
 	used int
 	last int64
 }
 
-// permits is the model of a semaphore without waiters. A request that got a
-// permit takes it only if there is room, with a larger token than all before; one
-// that was refused sees all permits in use that are in use. What became of an
-// unknown one is open: it took a permit if there was room, or nothing.
+// permits is the model of a semaphore without waiters. A request that was granted
+// found room and got a larger token than all before. One that was refused was told
+// how many permits are in use. One whose outcome is unknown took permits if there
+// was room, or nothing.
 var permits = porcupine.NondeterministicModel{
 	Init:              func() []any { return []any{state{}} },
 	Step:              func(s, in, out any) []any { return step(s.(state), in.(request), out.(answer)) },
@@ -105,8 +105,8 @@ func stepTake(s state, mark string, in request, out answer) []any {
 	return nil
 }
 
-// stepMove: the lease has its new id if it had the old one. Who gives a lease away is
-// not told the token that it gets by that.
+// stepMove gives a lease its new id if it has the old one. A client that gives a
+// lease away does not learn the token that the lease gets by that.
 func stepMove(s state, old string, in request, out answer) []any {
 	if !s.has(old) {
 		if out.outcome == history.OK {
@@ -131,7 +131,7 @@ func (s state) without(mark string, weight int) state {
 	return state{out, s.used - weight, s.last}
 }
 
-// with keeps the marks in order, so that equal states are equal.
+// with adds a lease. It keeps the marks sorted, so that equal states compare equal.
 func (s state) with(mark string, weight int, token int64) state {
 	all := append(strings.SplitAfter(s.out, " "), mark)
 	slices.Sort(all)
@@ -155,7 +155,7 @@ func describe(in request, out answer) string {
 	return s
 }
 
-// linear gives every history of a Linear name to porcupine.
+// linear has porcupine check the history of every name that begins with rules.Linear.
 func (v *Verdict) linear(names map[string][]*Op, run *Run, rules Rules) {
 	model := permits.ToModel()
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -181,8 +181,8 @@ func (v *Verdict) linear(names map[string][]*Op, run *Run, rules Rules) {
 	}
 }
 
-// operations puts a history into porcupine's form: a lease that was not given
-// back ends by itself, when that is possible.
+// operations translates a history into porcupine's operations and counts those whose
+// outcome is unknown. A lease that was not released ends when it may have expired.
 func (r *Run) operations(ops []*Op) ([]porcupine.Operation, int) {
 	t := &translation{run: r, clients: map[[2]int]int{}, ids: map[*Op]int{}, handles: map[string]int{}}
 	for _, o := range ops {
@@ -202,7 +202,7 @@ func (r *Run) operations(ops []*Op) ([]porcupine.Operation, int) {
 	return t.all, t.unknown
 }
 
-// translation is a history on its way into porcupine's form.
+// translation is the state of operations.
 type translation struct {
 	run     *Run
 	clients map[[2]int]int // by process and seat
@@ -221,8 +221,8 @@ func (t *translation) add(o *Op, in request, call, ret history.Time, out answer)
 	t.all = append(t.all, porcupine.Operation{ClientId: t.clients[who], Input: in, Output: out, Call: int64(call), Return: int64(ret)})
 }
 
-// request adds what was asked for. What is not known may have happened, and then
-// ends at some time; copies of it may come at any time.
+// request adds o's request. If its outcome is unknown it may have happened at any
+// time after its invocation, and what it got may have ended at any time.
 func (t *translation) request(o *Op) {
 	in := request{verb: take, id: t.ids[o]}
 	if o.Verb == history.Adopt {
@@ -243,11 +243,11 @@ func (t *translation) request(o *Op) {
 	}
 }
 
-// late reports whether o may have adopted a lease by a request that got no answer, and have
-// been told that it is gone when it had run out.
+// late reports whether o may have adopted a lease with a request that got no answer,
+// and have been told by its repetition, after the lease had expired, that it is gone.
 func (o *Op) late() bool { return o.Returned.Sub(o.Invoked) >= o.TTL }
 
-// end adds what became of a lease.
+// end adds the end of o's lease.
 func (t *translation) end(o *Op) {
 	out, none := request{verb: back, id: t.ids[o]}, answer{outcome: history.Unknown}
 	rel := o.Released
@@ -256,7 +256,7 @@ func (t *translation) end(o *Op) {
 	case o.Given != "":
 		handle := t.handles[o.Given]
 		t.add(o, request{verb: move, id: out.id, to: handle}, rel.Invoked, rel.Returned, answer{outcome: history.OK})
-		if t.run.adopter(o) == nil { // it runs out, after a whole TTL
+		if t.run.adopter(o) == nil { // it expires after a whole TTL
 			t.add(o, request{verb: back, id: handle}, rel.Invoked.Add(o.TTL-2*time.Millisecond), rel.Returned.Add(2*o.TTL), none)
 		}
 	case rel.Outcome == history.OK:

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// settle is how long after a fault no bound is demanded: pauses between calls
-// grow to a second, and a call may take two.
+// settle is the time after a fault in which no bound is demanded: the delay before a
+// retry grows to a second, and a call may take two.
 const settle = 4 * time.Second
 
 // span is a stretch of time.
@@ -17,25 +17,25 @@ type span struct{ from, to history.Time }
 
 func (s span) overlaps(from, to history.Time) bool { return s.from <= to && from <= s.to }
 
-// troubled reports whether o's client, or everybody, had trouble in that time or
-// shortly before it.
+// troubled reports whether a fault struck o's client, or all clients, between from
+// and to or shortly before.
 func (r *Run) troubled(o *Op, from, to history.Time) bool {
 	return slices.ContainsFunc(r.Windows, func(w Window) bool {
 		return w.touches(o) && !w.Kill && span{w.From, w.To.Add(settle)}.overlaps(from, to)
 	})
 }
 
-// stopped reports whether any client stood still in that time, or was cut off:
-// what the server granted to it then is not in the history.
+// stopped reports whether o's client was suspended or cut off during its request. A
+// grant that the server made to it then may be missing from the history.
 func (r *Run) stopped(o *Op) bool {
 	return slices.ContainsFunc(r.Windows, func(w Window) bool {
 		return w.Proc == o.Proc && span{w.From, w.To}.overlaps(o.Invoked, o.Returned)
 	})
 }
 
-// unheard reports whether o may have held by a grant of which its client did not
-// hear. One that was refused had such a grant only if that was over before: it was
-// forgotten, or the request took so long to be repeated that it ran out.
+// unheard reports whether o may have had a grant of which its client did not learn.
+// A request that was refused had one only if it was over by then: the server forgot
+// it, or it expired before the request was repeated.
 func (r *Run) unheard(o *Op) bool {
 	if o.Outcome == history.Busy {
 		return o.Returned.Sub(o.Invoked) >= o.TTL || r.broken(o.Invoked, o.Returned)
@@ -44,9 +44,9 @@ func (r *Run) unheard(o *Op) bool {
 }
 
 // possession is the longest time for which the server may have counted o as a
-// holder, by the worst that is possible; from is 0 when it surely never did.
+// holder, in the worst case. Its from is 0 if the server surely never did.
 func (r *Run) possession(o *Op) span {
-	// A last renewal may be executed a third of a TTL late.
+	// The last renewal may be executed a third of a TTL late.
 	lapse := o.TTL * 4 / 3
 	dead := r.killed(o.Proc)
 	switch {
@@ -96,14 +96,14 @@ func (v *Verdict) liveness(ops []*Op, run *Run, rules Rules) {
 	v.heard("a grant was under way to its waiter", ops, run, rules)
 }
 
-// handOffs checks L1: where somebody was in line all through a release, a grant
-// was made within it. This holds however slow the machine is, because a token
-// tells when the server made the grant.
+// handOffs checks L1: if a waiter was in line for the whole time of a release, a
+// grant was made during the release. This holds however slow the machine is, because
+// a token tells when the server made the grant.
 func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 	tol := rules.Clock.Tolerance
 	granted := slices.DeleteFunc(grants(ops), func(o *Op) bool { return o.Verb == history.Adopt })
 	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Granted, b.Granted) })
-	var hidden []span // when a grant may have been made that is not in the history
+	var hidden []span // when a grant may have been made that is missing from the history
 	for _, o := range ops {
 		if o.Verb != history.Adopt && run.unheard(o) {
 			hidden = append(hidden, run.possession(o))
@@ -132,14 +132,14 @@ func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 	}
 }
 
-// broken reports whether an assumption did not hold then.
+// broken reports whether an assumption was broken between from and to.
 func (r *Run) broken(from, to history.Time) bool {
 	return slices.ContainsFunc(r.Windows, func(w Window) bool { return w.Breaks && span{w.From, w.To}.overlaps(from, to) })
 }
 
-// besideFree checks L2 and L3: nobody waits while a permit is free, counting as
-// taken whatever a crashed holder or a dead waiter may have for as long as it
-// may have it (for a holder its TTL, for a waiter its heartbeat TTL).
+// besideFree checks L2 and L3: no request waits while a permit is free. What a
+// crashed holder or waiter may have counts as taken for as long as it may have it: a
+// holder's TTL, a waiter's heartbeat TTL.
 func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
 	type edge struct {
 		at history.Time
@@ -182,8 +182,8 @@ func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
 	v.crashes(ops, run)
 }
 
-// refusals checks L2 where nobody waits: a request is not refused while, by the
-// worst that is possible, there was room for it all the time.
+// refusals checks L2 on a semaphore without waiters: a request is not refused if,
+// even in the worst case, there was room for it during all of the request.
 func (v *Verdict) refusals(ops []*Op, run *Run) {
 	type holding struct {
 		span
@@ -202,8 +202,8 @@ func (v *Verdict) refusals(ops []*Op, run *Run) {
 	}
 	slices.SortFunc(held, func(a, b holding) int { return cmp.Compare(a.from, b.from) })
 	for _, o := range ops {
-		// A tombstone may be forgotten as well as a lease: then a late copy is granted
-		// to nobody, for a TTL.
+		// A tombstone may be forgotten, too. Then a late copy of a request is granted,
+		// and its permits are out for a TTL although no client has them.
 		if o.Outcome != history.Busy || run.broken(o.Invoked.Add(-2*o.TTL), o.Returned) {
 			continue
 		}
@@ -236,8 +236,8 @@ func join(spans []span) []span {
 	return all
 }
 
-// crashes measures how long a crashed holder's permit was missing at most: until
-// the next grant after its trust deadline.
+// crashes measures for how long the slot of a killed holder was missing: until its
+// next grant.
 func (v *Verdict) crashes(ops []*Op, run *Run) {
 	granted := grants(ops)
 	for _, o := range granted {
@@ -257,7 +257,7 @@ func (v *Verdict) crashes(ops []*Op, run *Run) {
 	}
 }
 
-// heard checks L4: a waiter learns of its grant at once, or after a heartbeat
+// heard checks L4: a waiter learns of its grant at once, or within a heartbeat
 // interval if the message was lost.
 func (v *Verdict) heard(what string, ops []*Op, run *Run, rules Rules) {
 	for _, o := range grants(ops) {

@@ -15,21 +15,21 @@ type Op struct {
 	Limit, Weight int
 	TTL           time.Duration
 	Invoked       history.Time
-	Queued        history.Time // 0: it was not told that it is in line
+	Queued        history.Time // when its client knew that it is in line; 0: never
 	Returned      history.Time // Never: its process ended first
 	Outcome       history.Outcome
 	Used          int // busy: permits out
 	Again         bool
 	Handle        string // what an Adopt was given
 
-	// Of a lease.
+	// The rest describes its lease.
 	ID       string
 	Token    int64
 	Slot     int
 	Granted  history.Time // by the server's clock; 0 where that cannot be known
 	Until    history.Time // latest trust deadline that its holder saw
 	Lost     history.Time // when its holder was told; Never
-	Dropped  history.Time // when its holder saw that it is over and left it; Never
+	Dropped  history.Time // when its holder left it, because it had ended; Never
 	Released Call         // its release, or Detach; Invoked is Never when there was none
 	Given    string       // the handle with which it was given away; "" if it was not
 }
@@ -46,23 +46,23 @@ var noCall = Call{Invoked: history.Never, Returned: history.Never, Outcome: hist
 // Held reports whether the request was granted, as far as its client knows.
 func (o *Op) Held() bool { return o.Outcome == history.OK }
 
-// End returns when its holder stopped to believe in the lease.
+// End returns when the holder stopped believing in the lease.
 func (o *Op) End() history.Time { return min(o.Released.Invoked, o.Until) }
 
 // Window is a time in which something was wrong.
 type Window struct {
 	From, To history.Time
-	Proc     int    // whose trouble it is; 0: everybody's
-	Name     string // of the semaphore whose trouble it is; "": of all
+	Proc     int    // the process that it struck; 0: all
+	Name     string // the semaphore that it struck; "": all
 	What     string
-	Breaks   bool // an assumption of guarantees.md: leases may be forgotten
+	Breaks   bool // it breaks an assumption of guarantees.md: leases may be forgotten
 	Surely   bool // and they are
-	Queues   bool // what waits may be forgotten, leases are not
+	Queues   bool // waiters may be forgotten, leases are not
 	Steps    bool // the server's clock was stepped, back or forward
-	Kill     bool // of Proc, at From
+	Kill     bool // Proc was killed at From
 }
 
-// touches reports whether it was o's trouble, too.
+// touches reports whether it struck o's process and semaphore.
 func (w *Window) touches(o *Op) bool {
 	return (w.Proc == 0 || w.Proc == o.Proc) && (w.Name == "" || w.Name == o.Name)
 }
@@ -78,11 +78,11 @@ type Run struct {
 // Clock turns a token into the time of its grant.
 type Clock struct {
 	Known bool // false: the server's clock is not this machine's
-	// The time of day and the monotonic clock at both ends of the run: the one is
-	// slewed, the other is not.
+	// The time of day and the monotonic clock at the beginning and the end of the
+	// run. The time of day may be slewed, so the two may run at different speeds.
 	Wall [2]time.Duration
 	At   [2]history.Time
-	// Tolerance is by how much the result may be wrong.
+	// Tolerance is the largest error of the result.
 	Tolerance time.Duration
 }
 
@@ -152,7 +152,7 @@ func window(e history.Event) Window {
 	return w
 }
 
-// Killed is what the storm calls the SIGKILL of a client.
+// Killed is the storm's name for the SIGKILL of a client.
 const Killed = "client SIGKILL"
 
 func (o *Op) request(e history.Event, clock Clock) {
@@ -185,8 +185,8 @@ func (o *Op) lease(e history.Event) {
 	}
 }
 
-// adopter is the lease that o became when it had been given away; nil: nobody is
-// known to have adopted it.
+// adopter returns the request that adopted o's lease, which was given away, or nil if
+// none is known.
 func (r *Run) adopter(o *Op) *Op {
 	for _, a := range r.Adopted[o.Given] {
 		if o.Given != "" && a.Held() {
@@ -196,7 +196,7 @@ func (r *Run) adopter(o *Op) *Op {
 	return nil
 }
 
-// byName groups the operations.
+// byName groups the operations by the name of their semaphore.
 func (r *Run) byName() map[string][]*Op {
 	names := map[string][]*Op{}
 	for _, o := range r.Ops {
@@ -205,7 +205,7 @@ func (r *Run) byName() map[string][]*Op {
 	return names
 }
 
-// killed returns when a process was killed; Never if it was not.
+// killed returns when a process was killed, or Never.
 func (r *Run) killed(proc int) history.Time {
 	for _, w := range r.Windows {
 		if w.Kill && w.Proc == proc {

@@ -8,12 +8,12 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// tokens checks S2: tokens are distinct, exact, and increase with every grant
-// that began after an earlier one was known. Where the server's clock is the
-// machine's, a token is also the time of the grant, between request and return.
+// tokens checks S2: tokens are distinct, exactly representable, and larger than every
+// token that was known when the request was made. Where the server's clock is the
+// machine's, a token is also a time between the request and its return.
 //
-// An idle semaphore has no keys, so across a step of the server's clock tokens may
-// go back; in between they may not.
+// An idle semaphore has no keys, so its tokens may go back when the server's clock
+// does. Between such steps they may not.
 func (v *Verdict) tokens(name string, ops []*Op, run *Run, rules Rules) {
 	for _, granted := range run.periods(grants(ops), func(w Window) bool { return w.Steps }) {
 		v.increase(name, granted, rules)
@@ -60,11 +60,11 @@ func grants(ops []*Op) []*Op {
 	return all
 }
 
-// limits checks S1, S3 and S7. Among leases that no fault can have made the
-// server forget, the weights of those believed in at one time are within the
-// limit and their slots differ: from when each holder knew of its grant (S1, S7),
-// and, sharper, from when the server made it (S3: an older holder's trust
-// deadline must be over by then).
+// limits checks S1, S3 and S7: of leases that no fault can have made the server
+// forget, those believed in at the same time have weights within the limit and
+// different slots. A belief begins when the holder knows of its grant (S1, S7), or,
+// more strictly, when the server makes it (S3: the trust deadline of an older holder
+// has passed by then).
 func (v *Verdict) limits(name string, ops []*Op, run *Run, rules Rules) {
 	for _, period := range run.periods(grants(ops), func(w Window) bool { return w.Breaks }) {
 		v.sweep("S1", name, period, func(o *Op) history.Time { return o.Returned })
@@ -74,7 +74,8 @@ func (v *Verdict) limits(name string, ops []*Op, run *Run, rules Rules) {
 	}
 }
 
-// periods splits leases at the windows chosen; those granted within one are left out.
+// periods groups leases by the chosen windows between which they were granted. It
+// leaves out those that may have been granted within one.
 func (r *Run) periods(leases []*Op, splits func(Window) bool) [][]*Op {
 	periods := map[int][]*Op{}
 	for _, o := range leases {
@@ -103,7 +104,7 @@ func (r *Run) periods(leases []*Op, splits func(Window) bool) [][]*Op {
 	return all
 }
 
-// sweep walks over the beginnings of beliefs.
+// sweep checks the weights and slots in force at each time that a belief begins.
 func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) history.Time) {
 	leases = slices.Clone(leases)
 	slices.SortFunc(leases, func(a, b *Op) int { return cmp.Compare(start(a), start(b)) })
@@ -128,8 +129,8 @@ func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) hist
 	}
 }
 
-// order checks S4: whoever asked after a waiter knew that it is in line is not
-// granted before that waiter. A waiter that had to queue again has no such claim.
+// order checks S4: a request that was made after a waiter knew of its place in line
+// is not granted before that waiter. A waiter that had to queue again is exempt.
 func (v *Verdict) order(name string, ops []*Op, run *Run) {
 	granted := slices.DeleteFunc(grants(ops), func(o *Op) bool { return o.Verb == history.Adopt })
 	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
@@ -140,8 +141,8 @@ func (v *Verdict) order(name string, ops []*Op, run *Run) {
 		i, _ := slices.BinarySearchFunc(granted, w.Queued+1, func(o *Op, t history.Time) int { return cmp.Compare(o.Invoked, t) })
 		first := w
 		for _, o := range granted[i:] {
-			// Who asked after w had its answer did not overtake it: after a step of the
-			// clock tokens may be lower again.
+			// A request that was made after w returned did not overtake it: its token may
+			// be lower because the clock was stepped back.
 			if o.Invoked >= w.Returned {
 				break
 			}
@@ -156,17 +157,18 @@ func (v *Verdict) order(name string, ops []*Op, run *Run) {
 	}
 }
 
-// unqueued reports whether the place of o in line may have been forgotten, so that
-// it queued again at the end.
+// unqueued reports whether the server may have forgotten o's place in line, so that o
+// had to queue again.
 func (r *Run) unqueued(o *Op) bool {
 	return slices.ContainsFunc(r.Windows, func(w Window) bool {
 		return (w.Breaks || w.Queues) && w.touches(o) && span{w.From, w.To}.overlaps(o.Queued, o.Returned)
 	})
 }
 
-// told checks S6 where leases were surely forgotten: no renewal brings one back,
-// so nobody trusts it for longer than a TTL from then; and who renews is told by
-// the next renewal, after a third of a TTL. Nor does a holder that was told go on.
+// told checks S6 where the server surely forgot leases. No renewal brings one back,
+// so it is not trusted for longer than a TTL from then, and its holder learns of the
+// loss by the next renewal, within a third of a TTL. A holder that was told does not
+// trust the lease again.
 func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
 	for _, o := range grants(ops) {
 		if o.Lost != history.Never && o.Until > o.Lost.Add(o.TTL) && !run.lengthened(o) {
@@ -184,8 +186,8 @@ func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
 	}
 }
 
-// lengthened reports whether the server's clock was stepped back while o was asked for: a grant
-// that is read again afterwards lasts longer than its TTL, on the server too.
+// lengthened reports whether the server's clock was stepped back during o's request.
+// A grant that is read again after that lasts longer than its TTL, on the server too.
 func (r *Run) lengthened(o *Op) bool {
 	return slices.ContainsFunc(r.Windows, func(w Window) bool {
 		return w.Steps && !w.Breaks && span{w.From, w.To}.overlaps(o.Invoked, o.Returned)
@@ -201,7 +203,7 @@ func (v *Verdict) toldSoon(name string, o *Op, w Window, run *Run, rules Rules) 
 	quiet := !slices.ContainsFunc(run.Windows, func(x Window) bool {
 		return x != w && (x.Proc == 0 || x.Proc == o.Proc) && span{x.From, x.To.Add(settle)}.overlaps(w.From, end)
 	})
-	// Where the server was away meanwhile, its return is when holders can be told.
+	// If the server was away for longer, holders can be told only after its return.
 	if quiet && w.To.Sub(w.From) < settle/40 && end.Sub(w.To) > o.TTL/3+rules.Slack/4 {
 		v.add("S6", name, w.From, []*Op{o}, "its holder was told only %v after it was forgotten (%s)", end.Sub(w.To), w.What)
 	}

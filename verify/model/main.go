@@ -1,12 +1,11 @@
-// Command model checks the Promela models beside it with spin, each as it is
-// and with one remedy or another taken away, and compares the verdicts with
-// those that are expected: a model that holds although it must fail is as wrong
-// as the reverse.
+// Command model checks the Promela models in this directory with spin, each as it is
+// and with single safeguards removed, and compares the verdicts with the expected
+// ones. A model that holds where it must fail is as wrong as the reverse.
 //
 //	model [-run regexp] [-trails]
 //
-// It needs spin and a C compiler, and exits with 1 on any surprise. docs/model.md
-// tells what the models show and what they do not.
+// It needs spin and a C compiler, and exits with status 1 if a verdict differs.
+// docs/model.md says what the models show and what they do not.
 package main
 
 import (
@@ -75,13 +74,13 @@ func check(pattern string, trails bool) error {
 	return nil
 }
 
-// line is one of the table, which is Markdown.
+// line formats a row of the table, in Markdown.
 const line = "| %-7s | %-64s | %-12s | %-12s | %8s | %4s | %7s |%s\n"
 
 // tools are the programs that a run needs.
 type tools struct{ spin, cc string }
 
-// findTools tells everything that is missing, not only the first.
+// findTools returns the tools, or an error that names all that are missing.
 func findTools() (*tools, error) {
 	t := &tools{spin: "spin", cc: "gcc"}
 	if cc := os.Getenv("CC"); cc != "" {

@@ -2,11 +2,11 @@ package main
 
 import "strings"
 
-// row is one model under one set of macros, and what must come of it.
+// row is one model under one set of macros, and the verdict that it must have.
 type row struct {
 	model  string
 	macros string // separated by spaces, without their -D
-	live   bool   // look for runs that go on for ever without progress, not for broken assertions
+	live   bool   // search for endless runs without progress instead of broken assertions
 	breaks string // the promise that it must break; "" when it must hold
 }
 
@@ -17,7 +17,7 @@ func (r row) expected() string {
 	return "breaks " + r.breaks
 }
 
-// variant is how a table shows the row's macros.
+// variant returns the row's macros as the table shows them.
 func (r row) variant() string {
 	words := strings.Fields(r.macros)
 	if r.live {
@@ -26,7 +26,7 @@ func (r row) variant() string {
 	return strings.Join(words, " ")
 }
 
-// defines are the macros as the command line has them.
+// defines returns the row's macros as arguments of the compiler.
 func (r row) defines() []string {
 	var d []string
 	if r.live {
@@ -38,8 +38,8 @@ func (r row) defines() []string {
 	return d
 }
 
-// kind is a world in which messages arrive and nobody dies or is late; without
-// polls, what wakes a waiter there can only be the message of a hand-off.
+// kind is a world in which messages arrive and no process dies or is late. As it has
+// no polls either, only the message of a hand-off can wake a waiter there.
 const kind = "NO_POLL NO_LOSS NO_DEATH NO_STALL"
 
 var rows = []row{

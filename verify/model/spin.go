@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// result is what a run came to.
+// result is the outcome of a run of spin.
 type result struct {
 	verdict   string // "holds", or "breaks " and what
 	states    int
 	megabytes float64
-	seconds   float64 // of the search; generating and compiling it takes another one or two
-	trail     string  // what led to a failure
+	seconds   float64 // of the search; generating and compiling it takes one or two more
+	trail     string  // the steps that led to a failure
 }
 
-// run has spin make a verifier of the model, compiles and runs it, all in a
+// run has spin generate a verifier of the model, compiles it and runs it, in a
 // directory of its own.
 func (t *tools) run(r row) (*result, error) {
 	dir, err := os.MkdirTemp("", "berth-model-")
@@ -59,9 +59,10 @@ func (t *tools) run(r row) (*result, error) {
 	return res, err
 }
 
-// compilerFlags: breadth first finds the shortest way to a broken assertion.
-// Runs without progress are found depth first, under weak fairness; reduction,
-// which has nothing to gain where all is shared, is off to be on the safe side.
+// compilerFlags returns the flags for the verifier's compiler. A breadth-first search
+// finds the shortest way to a broken assertion. Runs without progress need a
+// depth-first search, under weak fairness; it goes without partial order reduction,
+// which gains nothing where all state is shared.
 func compilerFlags(r row) []string {
 	flags := []string{"-w", "-O2", "-DMEMLIM=500"}
 	if r.live {
@@ -92,7 +93,8 @@ var (
 	errorsLine = regexp.MustCompile(`errors: (\d+)`)
 	statesLine = regexp.MustCompile(`(?m)^\s*(\d+) states, stored`)
 	memoryLine = regexp.MustCompile(`(?m)^\s*([\d.]+)\s+total actual memory usage`)
-	// What says that the search was not exhaustive, or not the one that was meant.
+	// unfinished matches what says that the search was not exhaustive, or not the one
+	// that was meant.
 	unfinished = regexp.MustCompile(`(?m)^.*(search depth too small|MEMLIM|out of memory|Search not completed|unconditional self-loop).*$`)
 )
 
@@ -117,7 +119,8 @@ func parse(out string) (*result, error) {
 	return res, nil
 }
 
-// explain replays the trail: it tells which promise was broken, and how.
+// explain replays the trail of a failure and adds to res which promise was broken,
+// and how.
 func (t *tools) explain(res *result, r row, dir, text string) error {
 	// -T: no indentation by process. spin exits with 1 at a broken assertion.
 	args := append([]string{"-t", "-T"}, append(r.defines(), r.model+".pml")...)
@@ -142,8 +145,8 @@ var (
 	noise    = regexp.MustCompile(`^(spin: |ltl |Never claim|\s*$)`)
 )
 
-// readTrail returns the first word of the comment at the assertion that failed,
-// which is the promise's name, and the story without spin's own remarks.
+// readTrail returns the name of the broken promise, which is the first word of the
+// comment at the failed assertion, and the trail without spin's own remarks.
 func readTrail(out, text string) (broken, trail string) {
 	if at := failedAt.FindStringSubmatch(out); at != nil {
 		lines := strings.Split(text, "\n")
@@ -165,7 +168,7 @@ func readTrail(out, text string) (broken, trail string) {
 	return broken, strings.Join(story, "\n") + "\n"
 }
 
-// claim is the name of a model's claim of progress.
+// claim returns the name of a model's claim of progress.
 func claim(text string) string {
 	if m := claimed.FindStringSubmatch(text); m != nil {
 		return m[1]

@@ -1,7 +1,7 @@
-// Package mutants is a list of bugs to plant: changes of berth's own source that
-// a build sees through -overlay, so that the library has no hooks for them and
-// its files stay as they are. Each breaks one mechanism without which a promise
-// does not hold, and a run must notice.
+// Package mutants lists bugs to plant: changes of berth's source that a build sees
+// through -overlay, so that the library needs no hooks for them and its files stay as
+// they are. Each breaks one mechanism that a promise depends on, and a storm must
+// notice it.
 package mutants
 
 import (
@@ -19,13 +19,13 @@ type Mutant struct {
 	Name  string
 	What  string
 	Edits []Edit
-	// Scenario is the storm that gives it an opportunity.
+	// Scenario is the storm that must notice it.
 	Scenario string
-	// Caught are the promises of which at least one must be seen to break.
+	// Caught lists the promises of which the storm must see at least one broken.
 	Caught []string
 }
 
-// Edit replaces every occurrence of Old in a file, of which there must be at least one.
+// Edit replaces every occurrence of Old in a file; there must be at least one.
 type Edit struct{ File, Old, New string }
 
 const (
@@ -36,14 +36,14 @@ const (
 	session = "internal/session/session.go"
 )
 
-// notAlone closes the way of a lease that nobody else has come near, so that what is
-// changed behind it is what runs.
+// notAlone removes the script's short way for a lease on an otherwise idle semaphore,
+// so that a change behind it takes effect.
 var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
 
-// All are the mutants.
+// All lists all mutants.
 var All = slices.Concat(grants, copies, moves, messages, halves)
 
-// grants are bugs of who is granted, when and for how long.
+// grants are bugs in which request is granted, when and for how long.
 var grants = []Mutant{
 	{
 		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
@@ -110,7 +110,7 @@ var grants = []Mutant{
 	},
 }
 
-// copies are bugs of requests that are repeated, or come late.
+// copies are bugs in requests that are repeated or late.
 var copies = []Mutant{
 	{
 		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
@@ -137,7 +137,7 @@ var copies = []Mutant{
 	},
 }
 
-// moves are bugs of leases that are given away.
+// moves are bugs in leases that are given away.
 var moves = []Mutant{
 	{
 		Name: "move-copies", What: "the old id of a lease that has moved holds it too, and moves it again", Scenario: "clients", Caught: []string{"S5"},
@@ -164,7 +164,7 @@ var moves = []Mutant{
 	},
 }
 
-// messages are bugs of those who believe what anybody may publish.
+// messages are bugs in clients that believe messages, which anyone may publish.
 var messages = []Mutant{
 	{
 		Name: "forged-grant", What: "a message of a grant is believed, whatever it says", Scenario: "clients", Caught: []string{"S2"},
@@ -180,7 +180,7 @@ var messages = []Mutant{
 	},
 }
 
-// halves are bugs of the loss of one of the two keys.
+// halves are bugs in what follows the loss of one of the two keys.
 var halves = []Mutant{
 	{
 		Name: "hash-lost", What: "when the hash is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
@@ -192,8 +192,9 @@ var halves = []Mutant{
 	},
 }
 
-// Build builds the worker with the mutant in it, or, if m is nil, as it is. root
-// is berth's directory, dir takes the program and the changed files.
+// Build builds the worker with the mutant in it, or unchanged if m is nil, and returns
+// the program's path. root is berth's directory; the program and the changed files go
+// to dir.
 func Build(root, dir string, m *Mutant) (program string, err error) {
 	program = filepath.Join(dir, "worker")
 	args := []string{"build", "-o", program}
@@ -212,7 +213,7 @@ func Build(root, dir string, m *Mutant) (program string, err error) {
 	return program, nil
 }
 
-// overlay writes the changed files and the list that tells the compiler of them.
+// overlay writes the changed files and the list that names them to the compiler.
 func (m *Mutant) overlay(root, dir string) (string, error) {
 	changed := map[string]string{}
 	for _, e := range m.Edits {
@@ -233,8 +234,8 @@ func (m *Mutant) overlay(root, dir string) (string, error) {
 	return Overlay(dir, changed)
 }
 
-// Overlay writes other texts for files, by their absolute paths, to dir and returns the
-// list by which "go build -overlay" takes them.
+// Overlay writes changed texts of files, by absolute path, to dir and returns the path
+// of the list for "go build -overlay".
 func Overlay(dir string, changed map[string]string) (list string, err error) {
 	replace := map[string]string{}
 	for path, text := range changed {

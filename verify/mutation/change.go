@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// change replaces a piece of a file.
+// change replaces a part of a file.
 type change struct {
 	file     string
 	line     int
 	from, to int    // offsets
-	where    string // the line that it begins in
+	where    string // the line in which it begins
 	old, new string
 }
 
@@ -25,7 +25,7 @@ func (c change) String() string {
 	return fmt.Sprintf("%s:%d: %q → %q in %s", c.file, c.line, c.old, c.new, c.where)
 }
 
-// changes returns every change of a file that mutation knows.
+// changes returns every change that the command can make to a file.
 func changes(file string, source []byte) []change {
 	if filepath.Ext(file) == ".lua" {
 		return ofLua(file, string(source))
@@ -33,14 +33,14 @@ func changes(file string, source []byte) []change {
 	return ofGo(file, source)
 }
 
-// opposite has for each operator of Go what it is easily confused with.
+// opposite maps operators of Go to those that they are easily confused with.
 var opposite = map[token.Token]string{
 	token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">", token.EQL: "!=", token.NEQ: "==",
 	token.LAND: "||", token.LOR: "&&", token.ADD: "-", token.SUB: "+",
 }
 
-// ofGo swaps operators, turns conditions round, moves numbers by one, and leaves out
-// calls and assignments.
+// ofGo swaps operators, negates conditions, changes numbers by one, and removes calls
+// and assignments.
 func ofGo(file string, source []byte) []change {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, source, parser.SkipObjectResolution)
@@ -82,7 +82,7 @@ func ofGo(file string, source []byte) []change {
 	return all
 }
 
-// luaRules are what is changed in a line of Lua.
+// luaRules are the changes of a line of Lua.
 var luaRules = []struct {
 	find *regexp.Regexp
 	new  string
@@ -105,7 +105,7 @@ var luaRules = []struct {
 	{regexp.MustCompile(`\bcall\('(DEL|HDEL|HSET|PERSIST|PEXPIREAT|ZADD|ZREM|ZREMRANGEBYSCORE|PUBLISH)', .*?[^']\)`), "local _"},
 }
 
-// ofLua does the like to a script, line by line, outside its comments.
+// ofLua does the same to a script, line by line, outside its comments.
 func ofLua(file, source string) []change {
 	var all []change
 	offset := 0

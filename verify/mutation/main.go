@@ -1,5 +1,5 @@
-// Command mutation asks whether the tests notice when the core is broken. It makes
-// small changes of its source, one at a time, and runs the tests nearest to each:
+// Command mutation tests the tests of the core. It makes small changes to its source,
+// one at a time, and runs the tests nearest to each:
 //
 //	cd verify && go run ./mutation                  a sample of every file, about an hour
 //	cd verify && go run ./mutation -each 0          every change there is
@@ -7,8 +7,9 @@
 //	cd verify && go run ./mutation -show            the changes, without running them
 //
 // A build sees a change through -overlay; the files stay as they are. A change that
-// does not compile is replaced by another one of the file. What no test noticed is
-// printed as file:line and the change. Ctrl-C ends the run with what it has.
+// does not compile is replaced by another one in the same file. Each change that no
+// test noticed is printed with its file and line. Ctrl-C ends the run and prints the
+// summary so far.
 package main
 
 import (
@@ -30,8 +31,8 @@ import (
 	"github.com/berth-go/berth/verify/mutants"
 )
 
-// nearest lists what is changed and the tests that are to notice it. The session has
-// no tests of its own: it is what the promises are tested through.
+// nearest lists the files to change and the tests that must notice. The session has
+// no tests of its own; the tests of the promises run through it.
 var nearest = []struct{ files, tests string }{
 	{"internal/protocol/*", "./internal/protocol"},
 	{"internal/claim/*", "./internal/claim"},
@@ -58,10 +59,10 @@ func main() {
 	}
 }
 
-// errNoBuild tells that a change does not compile.
+// errNoBuild says that a change does not compile.
 var errNoBuild = errors.New("does not compile")
 
-// hunt is a run of the command, and what came of it so far.
+// hunt is a run of the command, with its counts so far.
 type hunt struct {
 	each           int
 	seed           uint64
@@ -71,7 +72,7 @@ type hunt struct {
 	tried, noticed int
 }
 
-// run tries a sample of the changes of every file, and prints what survived.
+// run tries a sample of the changes of every file and prints those that survive.
 func (h *hunt) run(ctx context.Context, only string) (err error) {
 	if h.dir, err = os.MkdirTemp("", "berth-mutation"); err != nil {
 		return err
@@ -136,7 +137,8 @@ func (h *hunt) file(ctx context.Context, file, tests string) error {
 
 const root = ".."
 
-// sources returns the files of a pattern that are part of a Linux build, without tests.
+// sources returns the files that match a pattern and belong to a Linux build, without
+// tests.
 func sources(pattern string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(root, pattern))
 	if err != nil {
@@ -154,7 +156,7 @@ func sources(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// try runs the tests with the change planted, and tells whether one failed.
+// try runs the tests with the change planted and reports whether one failed.
 func (c change) try(ctx context.Context, dir, tests string, source []byte, limit time.Duration) (bool, error) {
 	original, err := filepath.Abs(filepath.Join(root, c.file))
 	if err != nil {
@@ -176,7 +178,8 @@ func (c change) try(ctx context.Context, dir, tests string, source []byte, limit
 	return err != nil, nil
 }
 
-// goCommand is ended, with the servers that its tests started, when ctx ends.
+// goCommand returns a command of Go that ends with ctx, and with it the servers that
+// its tests started.
 func goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root

@@ -1,5 +1,5 @@
-// Package picture draws a failed run for people: a page with the violations and,
-// for each, a timeline of what clients believed around it.
+// Package picture draws a failed run: a page with its violations and, for each, a
+// timeline of what clients believed around it.
 package picture
 
 import (
@@ -49,7 +49,7 @@ type tick struct {
 	Text string
 }
 
-// bar is one line: the request, the belief, or a fault.
+// bar is one bar of a timeline: a request, a belief, or a fault.
 type bar struct {
 	Y            int
 	X, W         float64
@@ -57,7 +57,7 @@ type bar struct {
 	Title        string
 }
 
-// Write writes index.html and porcupine's pictures to dir, and returns the page.
+// Write writes index.html and porcupine's pictures to dir and returns the page's path.
 func Write(dir, title string, run *judge.Run, v *judge.Verdict) (string, error) {
 	out := view{Title: title, Summary: fmt.Sprintf("%d violations in %d requests", len(v.Violations), v.Requests)}
 	for i, p := range v.Pictures {
@@ -90,8 +90,8 @@ func Write(dir, title string, run *judge.Run, v *judge.Verdict) (string, error) 
 	return path, f.Close()
 }
 
-// draw makes the timeline of one violation: its own operations, their
-// neighbours on the same semaphore, and the faults of that time.
+// draw returns the timeline of one violation: its operations, others on the same
+// semaphore at the time, and the faults.
 func draw(run *judge.Run, x judge.Violation, start history.Time) scene {
 	from, to := x.At.Add(-around), x.At.Add(around)
 	for _, o := range x.Ops {

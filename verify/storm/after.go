@@ -15,9 +15,9 @@ import (
 	"github.com/berth-go/berth/verify/worker"
 )
 
-// recovered checks what must hold when all clients have gone: every permit can
-// be had again within the longest TTL, no token is below an earlier one, and
-// nothing is left behind (L5).
+// recovered checks what must hold after all clients have ended: every permit is
+// granted again within the longest TTL, no token is below an earlier one, and nothing
+// is left behind (L5).
 func (s *storm) recovered(v *judge.Verdict) {
 	fail := func(promise, name, text string) {
 		v.Violations = append(v.Violations, judge.Violation{Promise: promise, Name: name, Text: text, At: history.Now()})
@@ -60,8 +60,8 @@ func (s *storm) recovered(v *judge.Verdict) {
 	}
 }
 
-// heals tells after what time a semaphore heals of which one key was lost; 0: err
-// is something else.
+// heals returns the time after which a semaphore that lost one of its keys heals, or 0
+// if err is about something else.
 func heals(err error) time.Duration {
 	if lost, ok := errors.AsType[*berth.CorruptError](err); ok {
 		return lost.Heals
@@ -82,14 +82,14 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 		if err == nil {
 			err = lease.Release()
 		}
-		if !errors.Is(err, berth.ErrLost) { // on a machine that stands still for a TTL it may be over before it is used
+		if !errors.Is(err, berth.ErrLost) { // a machine that stands still for a TTL loses the lease before its release
 			return err
 		}
 	}
 }
 
-// leftovers lists all semaphores, which reaps what crashed holders left, until no
-// key is there that would stay for ever.
+// leftovers lists all semaphores, which removes what crashed holders left, until no
+// key without a TTL remains.
 func (s *storm) leftovers(client *berth.Client, rdb *redis.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()

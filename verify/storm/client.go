@@ -24,8 +24,8 @@ type client struct {
 	proc int
 }
 
-// spawn starts a client process. Every other one has a network without faults:
-// on those the liveness bounds can be judged.
+// spawn starts a client process. Every other one has a network without faults, so that
+// the liveness bounds can be judged.
 func (s *storm) spawn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *storm) victim() *client {
 	return s.workers[procs[s.rng.IntN(len(procs))]]
 }
 
-// killClient ends a client without a last word, and puts a new one in its place.
+// killClient kills a client and starts a new one in its place.
 func killClient(s *storm) {
 	c := s.victim()
 	if c == nil {
@@ -95,7 +95,7 @@ func stopClient(s *storm) {
 	}
 	d := s.between(50*time.Millisecond, 3*time.Second)
 	s.mu.Lock()
-	delete(s.workers, c.proc) // nobody kills it meanwhile
+	delete(s.workers, c.proc) // so that it is not killed until it goes on
 	s.mu.Unlock()
 	from := history.Now()
 	if c.Cmd.Process.Signal(syscall.SIGSTOP) != nil {
@@ -111,7 +111,7 @@ func stopClient(s *storm) {
 	})
 }
 
-// dismiss tells all clients to give back what they have and to end.
+// dismiss tells all clients to release their leases and to end.
 func (s *storm) dismiss() {
 	for _, c := range s.workers {
 		c.Leave()

@@ -20,11 +20,11 @@ var shimSource []byte
 type shim struct {
 	file    string
 	by      time.Duration // ahead of the machine's
-	stepped bool          // in the storm
+	stepped bool          // during the storm
 }
 
-// shimClock has the server started with a clock that can be stepped. faketime
-// would do, but hangs some builds of the server; this is all that it needs.
+// shimClock returns the options that start the server with a clock that can be
+// stepped. libfaketime can do that, too, but some builds of the server hang with it.
 func shimClock(s *storm) []redistest.Option {
 	if runtime.GOOS != "linux" {
 		s.Skip("the server's clock is stepped by LD_PRELOAD, which is Linux's")
@@ -41,7 +41,7 @@ func shimClock(s *storm) []redistest.Option {
 	return []redistest.Option{redistest.WithEnv("LD_PRELOAD="+library, "BERTH_VERIFY_CLOCK="+s.shim.file)}
 }
 
-// set writes the step in place: the server has the page mapped.
+// set writes the step into the file, which the server has mapped into its memory.
 func (c *shim) set(s *storm, by time.Duration) {
 	c.by = by
 	f, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -56,8 +56,8 @@ func (c *shim) set(s *storm, by time.Duration) {
 	}
 }
 
-// soonClock is shimClock where there is one: what takes the server minutes can be
-// skipped after the storm.
+// soonClock is shimClock on Linux and nothing elsewhere. With it the minutes that some
+// repairs take can be skipped after the storm.
 func soonClock(s *storm) []redistest.Option {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -65,7 +65,7 @@ func soonClock(s *storm) []redistest.Option {
 	return shimClock(s)
 }
 
-// skip has time pass for the server, when nobody else relies on its clock.
+// skip makes time pass for the server, when no client relies on its clock any more.
 func (s *storm) skip(d time.Duration) {
 	if s.shim == nil {
 		pause(d)
@@ -74,8 +74,8 @@ func (s *storm) skip(d time.Duration) {
 	s.shim.set(s, s.shim.by+d)
 }
 
-// stepClock steps the server's clock, forward or back. Only forward makes it
-// forget leases early.
+// stepClock steps the server's clock forward or back. Only a step forward makes the
+// server forget leases early.
 func stepClock(s *storm) {
 	by := s.between(-4*time.Second, 4*time.Second)
 	forward := by > s.shim.by

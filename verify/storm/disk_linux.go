@@ -8,7 +8,7 @@ import (
 	"github.com/berth-go/berth/internal/redistest"
 )
 
-// mountDisk gives the server a disk of 4 MB. Only root may mount one.
+// mountDisk gives the server a disk of 4 MB, which only root can mount.
 func mountDisk(s *storm) []redistest.Option {
 	dir, err := os.MkdirTemp("", "berth-disk-")
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/berth-go/berth/verify/worker"
 )
 
-// forgerRule is the user of the forger: it may publish everywhere and list the
-// channels that are there, and nothing else.
+// forgerRule defines the forger's user, who may publish on every channel and list the
+// channels, and do nothing else.
 const forgerRule = "user forger on >forger resetkeys allchannels -@all +publish +pubsub|channels +hello"
 
-// forger publishes messages that only the script should. To the channels that it
-// finds it tells of grants and ends for ids that it guesses. Of some ids it knows, as
-// somebody does who has read an operator's list: to their processes it tells of ends,
-// and of grants that cannot be true. None of that may have an effect but that clients
-// ask the server.
+// forger publishes messages that only the script should publish. On the channels that
+// it finds it announces grants and ends of leases for ids that it guesses. It also
+// knows some ids, like somebody who has read an operator's list, and announces their
+// ends, and grants that cannot be true, to their processes. All that any of this may
+// cause is that clients ask the server.
 type forger struct {
 	prefix  string
 	publish *redis.Client // with the rights of forgerRule
@@ -31,7 +31,7 @@ type forger struct {
 	rng     *rand.Rand
 }
 
-// forge has a forger work until stop is called.
+// forge runs a forger until stop is called.
 func (s *storm) forge() (stop func()) {
 	connect := func(user, password string) *redis.Client {
 		return redis.NewClient(&redis.Options{
@@ -59,7 +59,7 @@ func (s *storm) forge() (stop func()) {
 	}
 }
 
-// forge publishes some messages, if the server is in a state to do that.
+// forge publishes some messages, if the server can be reached.
 func (f *forger) forge(ctx context.Context) {
 	all := slices.Concat(seats, []worker.Seat{queue, deaf, rough})
 	seat := all[f.rng.IntN(len(all))]
@@ -84,8 +84,8 @@ func (f *forger) send(ctx context.Context, channel, key string, lines []string) 
 	_ = f.publish.Publish(ctx, channel, key+"\n"+strings.Join(lines, "\n")) // the server may be away
 }
 
-// guesses are events for ids that begin with channel: all that somebody knows who
-// sees channels only.
+// guesses returns events for ids that begin with channel, which is all that one can
+// learn from the list of channels.
 func (f *forger) guesses(channel string, seat worker.Seat) (lines []string) {
 	for n := range int64(100) {
 		id := channel + "." + strconv.FormatInt(n, 36)
@@ -101,7 +101,7 @@ func (f *forger) guesses(channel string, seat worker.Seat) (lines []string) {
 	return lines
 }
 
-// known returns ids that hold or wait.
+// known returns the ids of some holders and waiters.
 func (f *forger) known(ctx context.Context, key string) []string {
 	fields := f.read.HGetAll(ctx, key).Val()
 	if compact := strings.Fields(fields["state"]); len(compact) > 2 && compact[1] == "compact" {
@@ -117,7 +117,7 @@ func (f *forger) known(ctx context.Context, key string) []string {
 	return ids
 }
 
-// lie tells of the end of id, or of a grant that cannot be true.
+// lie returns an event that announces the end of id, or a grant that cannot be true.
 func (f *forger) lie(id string, seat worker.Seat) string {
 	now := time.Now().UnixMicro()
 	lies := []string{

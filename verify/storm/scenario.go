@@ -14,17 +14,17 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// Scenario is a server's configuration and what may happen to it.
+// Scenario is a configuration of the server and the faults that may strike it.
 type Scenario struct {
 	Name    string
-	Keeps   bool          // the assumptions of guarantees.md: every promise is demanded
-	pace    time.Duration // faults are so far apart at most
+	Keeps   bool          // it keeps the assumptions of guarantees.md: every promise is demanded
+	pace    time.Duration // the longest time between two faults
 	config  []string
 	faults  []fault
 	prepare func(s *storm) []redistest.Option
 }
 
-// linear is the beginning of the names whose histories are to be linearizable.
+// linear returns the prefix of the names whose histories must be linearizable.
 func (c Scenario) linear() string {
 	if c.Keeps {
 		return "linear"
@@ -40,7 +40,7 @@ func (c Scenario) start(s *storm) *redistest.Server {
 	return redistest.Start(s.TB, opts...)
 }
 
-// fault is something that may happen, more often the larger its weight.
+// fault is something that may happen, with a probability in proportion to its weight.
 type fault struct {
 	weight int
 	strike func(s *storm)
@@ -56,8 +56,8 @@ func aof(policy string) []string {
 	return []string{"appendonly yes", "appendfsync " + policy, "auto-aof-rewrite-percentage 0"}
 }
 
-// The scenarios. In the first five every promise is demanded; in the others an
-// assumption is broken, and what guarantees.md says for that case is demanded.
+// The scenarios. The first five demand every promise. The others break an assumption
+// and demand what guarantees.md says about that case.
 var (
 	Keep = Scenario{
 		Name: "keep", pace: quick, Keeps: true, config: append(aof("always"), "enable-debug-command local"),
@@ -92,7 +92,7 @@ func (s *storm) redis() *redis.Client {
 	return rdb
 }
 
-// do runs a command that may fail: the server may be in any state.
+// do runs a command, which may fail, as the server may be in any state.
 func (s *storm) do(args ...any) error {
 	rdb := s.redis()
 	defer rdb.Close()
@@ -103,7 +103,7 @@ func (s *storm) do(args ...any) error {
 	return err
 }
 
-// must is do where a failure means that there was no such fault.
+// must runs a command and fails the test with it: the fault did not happen then.
 func (s *storm) must(args ...any) {
 	if err := s.do(args...); err != nil {
 		s.Errorf("%v: %v", args, err)
@@ -129,7 +129,7 @@ func restart(what history.Event) func(s *storm) {
 	}
 }
 
-// command is a fault that one command makes.
+// command returns a fault that consists of one command.
 func command(what history.Event, args ...any) func(s *storm) {
 	return func(s *storm) {
 		from := history.Now()
@@ -146,13 +146,13 @@ var (
 	scriptFlush = command(history.Event{Text: "SCRIPT FLUSH"}, "SCRIPT", "FLUSH")
 	flushAll    = command(history.Event{Text: "FLUSHALL", Breaks: true, Surely: true}, "FLUSHALL")
 
-	// outOfMemory has the server refuse whatever could grow.
+	// outOfMemory makes the server refuse every command that may need memory.
 	outOfMemory = noMemory(1500*time.Millisecond, history.Event{Text: "maxmemory, noeviction"})
-	// evictAll leaves no memory for anything, so that every key goes.
+	// evictAll makes the server evict every key.
 	evictAll = noMemory(300*time.Millisecond, history.Event{Text: "maxmemory, allkeys-lru: all", Breaks: true})
 )
 
-// noMemory leaves the server none, for most at the longest.
+// noMemory returns a fault that leaves the server no memory, for at most the time most.
 func noMemory(most time.Duration, what history.Event) func(s *storm) {
 	return func(s *storm) {
 		from := history.Now()
@@ -182,12 +182,12 @@ func debugSleep(s *storm) {
 	s.note(from, history.Event{Text: "DEBUG SLEEP"})
 }
 
-// halved are the semaphores that may lose one of their keys. They cannot be used for
-// up to a minute then, so those that have bounds of their own are left alone.
+// halved lists the semaphores that may lose one of their keys. They cannot be used for
+// up to a minute then, so those whose liveness is judged are not among them.
 var halved = []string{"mix", "later", "latest", "crowd", "rough"}
 
-// halving deletes one of a semaphore's two keys, if both are there, and returns for
-// how many milliseconds leases may live then as far as the other key tells.
+// halving deletes one of a semaphore's two keys, if both exist, and returns the number
+// of milliseconds for which, according to the other key, leases may live then.
 const halving = `
 	local state = redis.call('HGET', KEYS[1], 'state')
 	if not state or redis.call('EXISTS', KEYS[2]) == 0 then return -1 end
@@ -198,7 +198,7 @@ const halving = `
 	return math.max(0, till - now[1] * 1000 - math.floor(now[2] / 1000))`
 
 // halve deletes one of the two keys of a semaphore. Nothing is granted then until all
-// leases have run out; who waits has lost its place.
+// leases have expired, and waiters have lost their places.
 func halve(s *storm) {
 	for _, i := range s.rng.Perm(len(halved)) {
 		which := 1 + s.rng.IntN(2)
@@ -220,7 +220,7 @@ func halve(s *storm) {
 	}
 }
 
-// evictSome writes other keys until some keys have to go, berth's or not.
+// evictSome writes other keys until the server has to evict some, berth's or others.
 func evictSome(s *storm) {
 	from := history.Now()
 	s.must("CONFIG", "SET", "maxmemory", "4mb")
@@ -231,11 +231,11 @@ func evictSome(s *storm) {
 	s.note(from, history.Event{Text: "maxmemory, allkeys-lru: some", Breaks: true})
 }
 
-// fillDisk leaves no room for the AOF for a while.
+// fillDisk fills the disk for a while, so that the AOF cannot be written.
 func fillDisk(s *storm) {
 	file := s.disk + "/ballast"
 	from := history.Now()
-	_ = os.WriteFile(file, make([]byte, 16<<20), 0o600) // it ends when the disk is full
+	_ = os.WriteFile(file, make([]byte, 16<<20), 0o600) // it fails when the disk is full
 	pause(s.between(200*time.Millisecond, 2*time.Second))
 	if err := os.Remove(file); err != nil {
 		s.Error(err)

@@ -1,5 +1,5 @@
-// Package storm runs client processes against a redis-server, has faults strike
-// both from a seed, and hands the history to the judge.
+// Package storm runs client processes against a redis-server, strikes both with faults
+// chosen by a seed, and hands the history to the judge.
 package storm
 
 import (
@@ -19,18 +19,18 @@ import (
 	"github.com/berth-go/berth/verify/worker"
 )
 
-// Order is what a run is to be.
+// Order describes a run.
 type Order struct {
 	Scenario Scenario
 	Seed     uint64
-	Lasts    time.Duration // of the storm; calm and the end come on top
+	Lasts    time.Duration // how long faults strike; the run takes some seconds more
 	Workers  int           // client processes at a time; default 4
 	Program  string        // the worker; default: this very binary, run with worker.Env
 	Out      string        // directory for histories and pictures of a failed run
 }
 
-// The semaphores of a run. Only clients whose network works use "queue": there
-// it is known who is in line, and the liveness bounds can be judged.
+// The semaphores of a run. Only clients with a working network use "queue", so that
+// the line is known there and the liveness bounds can be judged.
 var (
 	seats = []worker.Seat{
 		{Mode: worker.Linear, Name: "linear", Limit: 3, TTL: 3 * time.Second},
@@ -64,14 +64,14 @@ type storm struct {
 	shim   *shim // the server's clock; nil: the machine's
 	disk   string
 
-	after sync.WaitGroup // faults that end by themselves
+	after sync.WaitGroup // faults that are still to end
 
 	mu      sync.Mutex
 	procs   int             // started so far
 	workers map[int]*client // guarded by mu; the living ones
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	*judge.Verdict
 
@@ -79,7 +79,7 @@ type Result struct {
 	Page string // the picture of a failed run; empty if it did not fail
 }
 
-// Run runs an order to its end. It does not fail t for what the judge finds.
+// Run runs an order to its end. It does not fail t for the judge's violations.
 func Run(t testing.TB, o Order) *Result {
 	s := &storm{TB: t, Order: o, dir: t.TempDir(), prefix: "verify", workers: map[int]*client{}}
 	s.rng = rand.New(rand.NewPCG(o.Seed, 1))
@@ -117,7 +117,7 @@ func Run(t testing.TB, o Order) *Result {
 	return res
 }
 
-// blow has faults strike until the time is over.
+// blow strikes with faults until the time is over.
 func (s *storm) blow() {
 	end := time.Now().Add(s.Lasts)
 	for time.Now().Before(end) {
@@ -150,7 +150,7 @@ func (s *storm) between(a, b time.Duration) time.Duration {
 
 func pause(d time.Duration) { <-time.After(d) }
 
-// note writes a fault down that began at from and has just ended.
+// note records a fault that began at from and has just ended.
 func (s *storm) note(from history.Time, e history.Event) {
 	e.At, e.Until, e.Kind = from, history.Now(), history.Fault
 	s.out.Write(e)
@@ -173,8 +173,8 @@ func (s *storm) events() []history.Event {
 	return all
 }
 
-// keep writes the histories and the pictures of a failed run where they stay,
-// and returns the page to open.
+// keep writes the histories and pictures of a failed run to a directory that outlasts
+// the test, and returns the path of the page.
 func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
 	dir := filepath.Join(s.Out, fmt.Sprintf("%s-%d", s.Scenario.Name, s.Seed))
 	if s.Out == "" {
@@ -194,7 +194,7 @@ func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
 	return page
 }
 
-// Summary is the run in a line or two.
+// Summary describes the run in a line or two.
 func (r *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d requests, %d grants, %d unknown; %d leases adopted, %d adopters too late; %d faults; porcupine: %d operations in %d histories, %d left out",

@@ -15,15 +15,15 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// offer is a lease that was given away, and what its adopter is to write down.
+// offer is a lease that was given away, with what its adopter has to record.
 type offer struct {
 	Handle, Name  string
 	Limit, Weight int
 	TTL           int64 // milliseconds
 }
 
-// post leaves copies of an offer where all processes find it. Each copy is
-// delivered once, so two of them make a queue that delivers twice.
+// post puts copies of an offer where all processes find them. Each copy is delivered
+// once; two copies imitate a queue that delivers a message twice.
 func (u *user) post(o offer, copies int) {
 	dir := filepath.Join(u.Handles, u.spec.Name)
 	text, err := json.Marshal(o)
@@ -41,7 +41,7 @@ func (u *user) post(o offer, copies int) {
 	}
 }
 
-// fetch takes a copy of an offer to this seat.
+// fetch takes a copy of an offer made to this seat, if there is one.
 func (u *user) fetch() (o offer, ok bool) {
 	dir := filepath.Join(u.Handles, u.spec.Name)
 	entries, err := os.ReadDir(dir)
@@ -51,7 +51,7 @@ func (u *user) fetch() (o offer, ok bool) {
 	for _, e := range entries {
 		mine := filepath.Join(dir, "."+e.Name()+".taken")
 		if strings.HasPrefix(e.Name(), ".") || os.Rename(filepath.Join(dir, e.Name()), mine) != nil {
-			continue // it is being written, or somebody else has it
+			continue // it is being written, or another process has it
 		}
 		text, err := os.ReadFile(mine)
 		if err == nil {
@@ -66,8 +66,8 @@ func (u *user) fetch() (o offer, ok bool) {
 	return o, false
 }
 
-// adopt takes a lease that was offered to this seat, if there is one, and writes
-// down what came of it; nil: no lease.
+// adopt adopts a lease that was offered to this seat, if there is one, and records the
+// outcome. It returns nil if it has no lease.
 func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
 	o, ok := u.fetch()
 	if !ok {
@@ -91,7 +91,7 @@ func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
 	return u.holds(lease, e)
 }
 
-// timeout returns a context that ends soon, once in six times.
+// timeout returns a context that, one time in six, ends soon.
 func (u *user) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if u.one(6) {
 		return context.WithTimeout(ctx, u.between(10*time.Millisecond, 300*time.Millisecond))

@@ -9,13 +9,13 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// holding is a lease that is held.
+// holding is a held lease.
 type holding struct {
 	*user
 
 	lease *berth.Lease
 	event history.Event // its request's return
-	until history.Time  // as last written
+	until history.Time  // trust deadline that was last recorded
 }
 
 func (h *holding) say(e history.Event) {
@@ -29,7 +29,7 @@ func (h *holding) ended() {
 	}
 }
 
-// look writes the trust deadline down when it has moved.
+// look records the trust deadline if it has moved.
 func (h *holding) look() {
 	until := h.lease.ValidUntil()
 	if until.IsZero() {
@@ -61,8 +61,8 @@ func (h *holding) hold(ctx context.Context, d time.Duration) {
 	}
 }
 
-// drop keeps the lease until it cannot be trusted any more, and leaves it to the
-// server. (The client gives back what it still has when the process ends.)
+// drop keeps the lease until it cannot be trusted any more and leaves it to the
+// server. If ctx ends first, it releases the lease.
 func (h *holding) drop(ctx context.Context) {
 	for h.lease.Valid() && ctx.Err() == nil {
 		h.look()
@@ -75,7 +75,7 @@ func (h *holding) drop(ctx context.Context) {
 	h.say(history.Event{Op: h.out.Op(), Kind: history.Return, Verb: history.Drop, Outcome: history.OK})
 }
 
-// part gives the lease up: once in n times to whoever adopts it.
+// part releases the lease or, one time in n, detaches it for another seat to adopt.
 func (h *holding) part(n int) {
 	if h.lease.Context().Err() != nil || !h.one(n) || !h.detach() {
 		h.release()
@@ -92,8 +92,8 @@ func (h *holding) release() {
 	h.say(e)
 }
 
-// detach gives the lease to whoever finds its handle. It reports false where the
-// lease is held as before.
+// detach gives the lease to the seat that finds its handle. It reports false if the
+// lease is still held.
 func (h *holding) detach() bool {
 	ctx, cancel := h.timeout(context.Background())
 	defer cancel()

@@ -16,14 +16,14 @@ func (p *process) trouble(ctx context.Context) {
 	kinds := []struct {
 		name  string
 		fault redistest.Fault
-		lasts time.Duration // what is held is let go then
+		lasts time.Duration // delay of what the fault holds up
 		match func(redistest.Command) bool
-		most  int // strikes
+		most  int // most strikes
 	}{
 		{"slow reply", redistest.DelayReply, 150 * time.Millisecond, redistest.IsScript, 3},
 		{"late requests", redistest.Delay, 200 * time.Millisecond, redistest.IsScript, 3},
 		{"later requests", redistest.Delay, 400 * time.Millisecond, redistest.IsScript, 3},
-		// Its repetition arrives first, and may be refused by then.
+		// Its repetition arrives first, and may be refused before the first copy arrives.
 		{"late acquire", redistest.Delay, 400 * time.Millisecond, testenv.Carries("A"), 1},
 		{"swallowed reply", redistest.SwallowReply, 0, redistest.IsScript, 3},
 		{"swallowed reply, closed", redistest.SwallowReplyAndClose, 0, redistest.IsScript, 3},

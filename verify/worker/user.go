@@ -13,10 +13,10 @@ import (
 	"github.com/berth-go/berth/verify/history"
 )
 
-// chapter is how long Linear users stay with one semaphore, all of them in step.
+// chapter is the time for which all Linear users use the same semaphore.
 const chapter = 1500 * time.Millisecond
 
-// user does one thing after the other.
+// user uses its semaphore again and again, in the manner of its seat.
 type user struct {
 	*process
 
@@ -24,8 +24,8 @@ type user struct {
 	seat   int
 	rng    *rand.Rand
 	client *berth.Client
-	sole   bool  // nobody else uses client
-	ids    int64 // ids that client has made, if sole
+	sole   bool  // no other user shares client
+	ids    int64 // number of ids that client has made, if sole
 }
 
 func (u *user) run(ctx context.Context) {
@@ -48,7 +48,7 @@ func (u *user) between(a, b time.Duration) time.Duration {
 	return a + time.Duration(u.rng.Int64N(int64(b-a)))
 }
 
-// one reports true once in n times.
+// one returns true one time in n.
 func (u *user) one(n int) bool { return u.rng.IntN(n) == 0 }
 
 func (u *user) linear(ctx context.Context) {
@@ -123,7 +123,7 @@ func (u *user) wait(ctx context.Context) {
 	pause(ctx, u.between(0, 20*time.Millisecond))
 }
 
-// ask makes a request and writes down what came of it; nil: no lease.
+// ask makes a request and records its outcome. It returns nil if it has no lease.
 func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...berth.AcquireOption) *holding {
 	name := u.spec.Name
 	if u.spec.Mode == Linear {
@@ -160,14 +160,14 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 		e.Outcome, e.Used, e.Text = outcome(err)
 		say(history.Return)
 		if e.Outcome == history.Refused {
-			pause(ctx, 20*time.Millisecond) // it will be so for a while
+			pause(ctx, 20*time.Millisecond) // the next request would probably be refused, too
 		}
 		return nil
 	}
 	return u.holds(lease, e)
 }
 
-// holds writes the return of a request down that got a lease.
+// holds records the return of a request that got a lease.
 func (u *user) holds(lease *berth.Lease, e history.Event) *holding {
 	e.Kind, e.Outcome, e.ID, e.Token, e.Slot = history.Return, history.OK, lease.ID(), lease.Token(), lease.Slot()
 	e.Again = u.again(lease.ID())
@@ -181,8 +181,8 @@ func (u *user) holds(lease *berth.Lease, e history.Event) *holding {
 	return h
 }
 
-// again reports whether the request may have got a second id, and with it a
-// later place in line: ids are numbered.
+// again reports whether the request may have got a second id, and with it a later
+// place in line. It can tell because ids are numbered.
 func (u *user) again(id string) bool {
 	_, number, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseInt(number, 36, 64)
@@ -191,8 +191,9 @@ func (u *user) again(id string) bool {
 	return !same
 }
 
-// outcome sorts an error. What failed without a verdict may have happened, and
-// is given back later.
+// outcome classifies an error: the outcome, the permits in use if it is Busy, and the
+// error's text. A request that failed otherwise is unknown: it may have been executed,
+// and the client gives back later what it got.
 func outcome(err error) (history.Outcome, int, string) {
 	var (
 		busy *berth.BusyError

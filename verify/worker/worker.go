@@ -1,7 +1,7 @@
-// Package worker is a client process of a run: some seats, each of which takes
-// and gives back permits in its own manner, and writes down what it asked, what
-// it was told, and for how long it believed in what it held. Its network fails
-// from a seed.
+// Package worker is a client process of a run. It has some seats, each of which
+// acquires and releases permits in its own manner and records what it asked, what it
+// was told, and for how long it believed in its leases. Its network fails as a seed
+// decides.
 package worker
 
 import (
@@ -25,7 +25,7 @@ import (
 // Env is the variable that holds a worker's Spec as JSON.
 const Env = "BERTH_VERIFY_WORKER"
 
-// Spec is a worker's order.
+// Spec describes a worker.
 type Spec struct {
 	Socket, Prefix string
 	History        string // the file to append to
@@ -46,27 +46,27 @@ type Seat struct {
 	Deaf  bool // half of the messages to it are lost, and nothing else fails
 }
 
-// Mode is a seat's manner.
+// Mode is the manner in which a seat uses its semaphore.
 type Mode string
 
 // The modes.
 const (
-	// Linear tries and releases, never waits, and changes to another semaphore
-	// after a while: short histories for the checker.
+	// Linear never waits, and changes to another semaphore after a while, so that
+	// histories are short enough for the checker.
 	Linear Mode = "linear"
-	// Queue waits for one permit, holds it shortly or for more than a TTL,
+	// Queue waits for one permit and holds it briefly or for more than a TTL,
 	// sometimes without renewal and without ever releasing it.
 	Queue Mode = "queue"
 	// Mix is Queue with weights.
 	Mix Mode = "mix"
-	// Late tries without renewal, and mostly lets the lease run out.
+	// Late tries without renewal, and mostly lets the lease expire.
 	Late Mode = "late"
 	// Crowd is several users of one client, most of whom stop waiting early.
 	Crowd Mode = "crowd"
 )
 
-// Main is the main function of a worker process. It ends when its standard input
-// does, after it has given everything back.
+// Main is the main function of a worker process. When its standard input ends it
+// releases everything and returns the exit status.
 func Main() int {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
@@ -102,7 +102,7 @@ func run() error {
 	return nil
 }
 
-// process is what the seats share.
+// process is the state that the seats share.
 type process struct {
 	Spec
 
@@ -111,18 +111,18 @@ type process struct {
 	clean *cleaner
 }
 
-// rand returns a source of its own for each part of the process.
+// rand returns the source of random numbers of one part of the process.
 func (p *process) rand(part int) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, uint64(p.Proc)<<16+uint64(part)))
 }
 
-// seat starts a seat with a client of its own, so that every id that this
-// client makes is the seat's; Crowd starts three users of one.
+// seat starts a seat with a client of its own, so that every id that the client makes
+// belongs to the seat. A Crowd seat has three users of one client.
 func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) error {
 	rng := p.rand(n)
 	opts := &redis.Options{Network: "unix", Addr: p.Socket, ContextTimeoutEnabled: rng.IntN(2) == 0}
-	// Some clients give a call up long before a request's last moment, and repeat it
-	// while the first copy is under way; others wait for a reply however late.
+	// Some clients give up a call early and repeat it while the first copy is under way;
+	// others wait for a reply however late it is.
 	if p.Faults && (s.Mode == Linear || (p.Proc/2+n)%2 == 0) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
@@ -149,8 +149,8 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) e
 	return nil
 }
 
-// wrap puts a seat's client behind the process's network, or behind one that loses
-// messages only: what that costs has a bound of its own.
+// wrap puts a seat's client behind the process's network, or, if the seat is deaf,
+// behind one that only loses messages, whose cost has a bound of its own.
 func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
 	if !s.Deaf {
 		p.net.Wrap(opts)
@@ -164,7 +164,7 @@ func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
 	net.Wrap(opts)
 }
 
-// cleaner is as much of a test as redistest.NewFaults needs.
+// cleaner is the part of a testing.TB that redistest.NewFaults needs.
 type cleaner struct{ funcs []func() }
 
 // Cleanup implements testing.TB: run calls f.

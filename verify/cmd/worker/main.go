@@ -1,5 +1,5 @@
-// Command worker is a client process of a run, built apart so that a planted bug
-// can be built into it; see package worker.
+// Command worker is a client process of a storm. It is a program of its own so that
+// a planted bug can be built into it; see package worker.
 package main
 
 import (
