@@ -1,5 +1,5 @@
-// Command apicalls calls an API that allows so many calls at once from several
-// processes, without and with berthhttp.Transport, and compares. See README.md.
+// Command apicalls calls an API that limits concurrent calls, from several processes,
+// without and with berthhttp.Transport, and compares. See README.md.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/berth-go/berth/examples/internal/store"
 )
 
-// settings are the command line.
+// settings are the flags of the command line.
 type settings struct {
 	redis                            string
 	processes, clients, calls, limit int
@@ -73,7 +73,7 @@ func (s settings) compare(ctx context.Context, out io.Writer, server *api) error
 	return table.Flush()
 }
 
-// phase has all worker processes call, and adds up what they and the API saw.
+// phase has all worker processes call the API, and adds up what they and the API saw.
 func (s settings) phase(ctx context.Context, server *api, limit int) (all result, seen tally, err error) {
 	j := job{Redis: s.redis, URL: server.URL, Clients: s.clients, Calls: s.calls, Limit: limit}
 	results, err := fleet.Run[result](ctx, slices.Repeat([]job{j}, s.processes))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// api is somebody's API: it works on so many calls at once and answers 429 to
-// those above. It counts both.
+// api is the API that is called. It works on a limited number of calls at once, answers
+// 429 to the others, and counts both.
 type api struct {
 	*httptest.Server
 
@@ -20,9 +20,9 @@ type api struct {
 	tally
 }
 
-// tally is what the API has seen; guarded by api.mu.
+// tally counts calls; guarded by api.mu.
 type tally struct {
-	now     int // calls being worked on
+	now     int // calls in progress
 	peak    int // most calls that were here at once, refused ones included
 	served  int
 	refused int
@@ -44,7 +44,7 @@ func (a *api) reset() tally {
 	return old
 }
 
-// ServeHTTP implements http.Handler: a call takes its time, and one too many is
+// ServeHTTP implements http.Handler. A call takes some time; one above the limit is
 // refused with 429.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !a.enter() {
@@ -56,7 +56,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	case <-time.After(a.takes):
 	}
-	// Before the answer: the next call may begin as soon as the client has it.
+	// Before the answer, because the next call may begin as soon as the client has it.
 	a.leave()
 	fmt.Fprintln(w, `{"things": 3}`)
 }

@@ -23,7 +23,7 @@ type job struct {
 	URL     string
 	Clients int // goroutines that call at once
 	Calls   int // by each of them
-	Limit   int // calls at once in the whole fleet; 0: no limit
+	Limit   int // concurrent calls of all processes; 0: no limit
 }
 
 // result is what one worker process has seen.
@@ -56,8 +56,8 @@ type caller struct {
 	sent atomic.Int64
 }
 
-// newCaller returns one that keeps to j.Limit, if there is one: that is all a
-// program has to do, its calls stay as they are.
+// newCaller returns a caller that keeps to j.Limit, if there is one. This is all that a
+// program has to do; its calls stay as they are.
 func newCaller(client *berth.Client, j job) (*caller, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = j.Clients
@@ -88,8 +88,8 @@ func (c *caller) all(ctx context.Context, j job) (result, error) {
 	return result{Calls: c.log.Times(), Sent: int(c.sent.Load())}, err
 }
 
-// call calls until it is not refused, with growing and random pauses: what a
-// careful client does that knows nothing of the others.
+// call repeats a call until it is not refused, with growing, random pauses, as a careful
+// client does that knows nothing of the others.
 func (c *caller) call(ctx context.Context) error {
 	defer c.log.Since(time.Now())
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -120,7 +120,7 @@ func (c *caller) once(ctx context.Context) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close() // gives the permit back, at the latest
+	defer resp.Body.Close() // releases the permit, at the latest
 	_, err = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode, err
 }

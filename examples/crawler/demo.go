@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// startDemo serves a web of three hosts on one address, and returns that and a page of
-// each. Page N links to 2N and 2N+1.
+// startDemo serves three hosts on one address, and returns that address and a page of
+// each host. Page N links to 2N and 2N+1.
 func startDemo() (addr string, seeds []string) {
 	robots := map[string]string{"three.test": "Request-rate: 3/0s", "slow.test": "Crawl-delay: 1\nDisallow: /2", "two.test": ""}
 	pages := map[string]int{"three.test": 150, "slow.test": 7, "two.test": 100}

@@ -16,18 +16,18 @@ var claimText string
 
 var claimScript = redis.NewScript(claimText)
 
-// frontier is what a crawl has seen and what it has still to do. It is in Redis, so that
-// a crawl outlives every process that works on it.
+// frontier holds the pages that a crawl has seen and those that are left to fetch. It is
+// in Redis, so that a crawl outlives every process that works on it.
 //
-// The pages of a host are a sorted set. The score of one that is to do is the time in ms
-// at which it is due, the score of one that is done says what became of it.
+// The pages of a host are a sorted set. The score of a page that is left to fetch is the
+// time in ms at which it is due; the score of any other page is its outcome.
 type frontier struct {
 	rdb   *redis.Client
 	job   job
 	rules map[string]rules // of the hosts that the crawl keeps to
 }
 
-// Scores: a new page is due at once, the others are what can become of a page.
+// Scores. A new page is due at once; the others are outcomes.
 const (
 	due        = 1
 	fetched    = -1
@@ -47,7 +47,7 @@ func (f *frontier) hosts() []string { return slices.Sorted(maps.Keys(f.rules)) }
 
 func (f *frontier) key(of string) string { return "crawl:{" + f.job.Name + "}:" + of }
 
-// add notes pages to do. Those that the crawl has seen already are ignored.
+// add adds pages to fetch. It ignores those that the crawl has seen already.
 func (f *frontier) add(ctx context.Context, pages []*url.URL) error {
 	_, err := f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, page := range pages {
@@ -62,15 +62,15 @@ func (f *frontier) add(ctx context.Context, pages []*url.URL) error {
 	return err
 }
 
-// claim takes a page of host; redis.Nil if none is due. One that takes longer than twice
-// the time for a request is given to somebody else.
+// claim returns a page of host that is due, or redis.Nil if there is none. A page that is
+// not finished within twice the time-out of a request is given out again.
 func (f *frontier) claim(ctx context.Context, host string) (string, error) {
 	return claimScript.Run(ctx, f.rdb, []string{f.key(host)}, 2*f.job.Timeout.Milliseconds()).Text()
 }
 
-// finish notes the pages that a page links to, and then what became of it: if this
-// process or Redis dies in between, somebody claims the page again. It does so even after
-// Ctrl-C, or the next run would fetch the page again. Links to other hosts are left out.
+// finish adds the pages that a page links to, except those of other hosts, and then sets
+// the page's outcome: if this process or Redis dies in between, the page is claimed again.
+// It works even after Ctrl-C, so that the next run does not fetch the page again.
 func (f *frontier) finish(host, page string, outcome float64, links []*url.URL) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.job.TTL)
 	defer cancel()
@@ -83,8 +83,9 @@ func (f *frontier) finish(host, page string, outcome float64, links []*url.URL) 
 	}
 }
 
-// counts returns how many pages of hosts are to do, and at 1 to 3 how many were fetched,
-// failed and were disallowed, all at one moment. It fails after a second without Redis.
+// counts returns at 0 how many pages of hosts are left to fetch, and at 1 to 3 how many
+// were fetched, failed and were disallowed, all at one moment. Without Redis it fails
+// after a second.
 func (f *frontier) counts(hosts ...string) (n [4]int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

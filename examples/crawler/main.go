@@ -1,5 +1,5 @@
-// Command crawler is a small polite crawler: several processes that together
-// keep to what each host's robots.txt allows. See README.md.
+// Command crawler is a small polite crawler of several processes, which together keep to
+// what each host's robots.txt allows. See README.md.
 package main
 
 import (
@@ -49,7 +49,7 @@ func main() {
 	program.Run(func(ctx context.Context) error { return crawl(ctx, os.Stdout, j, seeds, *processes) })
 }
 
-// crawl runs a crawl, or the rest of one, and prints its progress and summary.
+// crawl starts a crawl, or continues one, and prints its progress and summary.
 func crawl(ctx context.Context, out io.Writer, j job, seeds []string, processes int) error {
 	if j.PerHost < 1 || j.Total < 1 || j.Most < 1 || processes < 1 || j.Timeout <= 0 {
 		return errors.New("give every number as 1 or more")

@@ -12,29 +12,30 @@ import (
 	"github.com/temoto/robotstxt"
 )
 
-// maxHold is the longest delay to put up with; hosts that ask for more are left alone.
+// maxHold is the longest delay that a host may ask for; others are not crawled.
 const maxHold = time.Minute
 
 // rules are what a host asks of crawlers.
 type rules struct {
 	group  *robotstxt.Group // nil: nothing may be fetched
-	atOnce int              // requests at once
-	hold   time.Duration    // how long each of them counts at least
+	atOnce int              // concurrent requests
+	hold   time.Duration    // for how long each of them counts at least
 	note   string           // for the summary
 }
 
 // Request-rate: 3/10s is a widespread extension: 3 pages in 10 seconds.
 var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*([1-9]\d{0,5})/(\d{1,6})([smh]?)`)
 
-// rules reads the host's robots.txt by RFC 9309: no file (4xx) allows everything, no
-// answer (5xx, time-out) forbids everything.
+// rules returns the rules in the host's robots.txt, by RFC 9309: no file (4xx) allows
+// everything, no answer (5xx, time-out) forbids everything.
 //
-// A limit on the rate becomes one on what runs at once by counting each request
-// for longer than it takes: one permit that is held for 2 seconds is a
-// Crawl-delay of 2, three permits held for 10 seconds are a Request-rate of 3/10s.
+// A limit on the rate becomes a limit on concurrency if each request holds its permit for
+// longer than it takes: one permit that is held for 2 seconds is a Crawl-delay of 2, three
+// permits that are held for 10 seconds are a Request-rate of 3/10s.
 func (j *job) rules(host string) rules {
 	file := j.Robots[host]
-	// A redirect may lead to a host whose permit nobody has: it is no file.
+	// A redirect may lead to another host, whose permit this process does not hold, so it
+	// counts as no file.
 	if class := file.Status / 100; class == 3 || class == 4 {
 		file = answer{Status: http.StatusNotFound}
 	}
@@ -43,9 +44,9 @@ func (j *job) rules(host string) rules {
 		return rules{atOnce: 1, note: fmt.Sprintf("no robots.txt (%d): nothing fetched", file.Status)}
 	}
 	r := rules{group: robots.FindGroup(agent), atOnce: j.PerHost}
-	// Whichever agent a rate is for: more politeness than was asked for does no harm.
+	// Rates for other agents count, too: being more polite than necessary does no harm.
 	for _, m := range requestRate.FindAllSubmatch(file.Body, -1) {
-		r.atOnce, _ = strconv.Atoi(string(m[1])) // digits, and few
+		r.atOnce, _ = strconv.Atoi(string(m[1])) // at most six digits
 		r.hold, _ = time.ParseDuration(string(m[2]) + cmp.Or(string(m[3]), "s"))
 		r.note = string(m[0])
 	}

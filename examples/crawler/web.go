@@ -17,11 +17,11 @@ import (
 
 const (
 	agent = "berth-crawler"
-	most  = 1 << 20 // bytes of a page or a robots.txt that are looked at
+	most  = 1 << 20 // bytes of a page or a robots.txt that are read
 )
 
-// newWeb returns what makes the requests. A redirect is a link like any other: its
-// target's host has a limit of its own.
+// newWeb returns the HTTP client. It does not follow a redirect, which is a link like any
+// other: the host of its target has a limit of its own.
 func newWeb(j job) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -33,8 +33,8 @@ func newWeb(j job) *http.Client {
 	}
 }
 
-// start reads the seeds, takes the crawl's hosts from them and asks each for its
-// robots.txt, for all processes.
+// start reads the seeds, which name the crawl's hosts, and fetches the robots.txt of each
+// host for all processes.
 func (j *job) start(ctx context.Context, web *http.Client, seeds []string) (pages []*url.URL, err error) {
 	for _, seed := range seeds {
 		page, err := url.Parse(seed)
@@ -53,7 +53,7 @@ func (j *job) start(ctx context.Context, web *http.Client, seeds []string) (page
 	return pages, nil
 }
 
-// fetch fetches a page and returns what came of it and the pages that it links to.
+// fetch fetches a page and returns its outcome and the pages that it links to.
 func fetch(ctx context.Context, web *http.Client, page string) (outcome float64, links []*url.URL) {
 	a := get(ctx, web, page)
 	if a.moved != nil {
@@ -73,11 +73,11 @@ func fetch(ctx context.Context, web *http.Client, page string) (outcome float64,
 	return fetched, links
 }
 
-// answer is what a host said to a request for a page.
+// answer is a host's answer to a request for a page.
 type answer struct {
-	Status      int // 0: nothing, or not all of it
+	Status      int // 0: no complete answer
 	Body        []byte
-	page, moved *url.URL // moved: where it is now; nil: there
+	page, moved *url.URL // moved: the target of a redirect, or nil
 }
 
 func get(ctx context.Context, web *http.Client, page string) answer {
@@ -97,13 +97,13 @@ func get(ctx context.Context, web *http.Client, page string) answer {
 	}
 	a := answer{Status: resp.StatusCode, Body: body, page: req.URL}
 	if a.Status/100 == 3 {
-		a.moved, _ = resp.Location() // nil if it does not say
+		a.moved, _ = resp.Location() // nil if there is none
 	}
 	return a
 }
 
-// clean writes the URL of a page in the one form in which the crawl knows it; false if
-// it is none that can be fetched.
+// clean normalizes the URL of a page, so that the crawl knows each page by one name. It
+// reports false if the URL cannot be fetched.
 func clean(u *url.URL) bool {
 	u.Host, u.User, u.Fragment, u.RawFragment = strings.ToLower(u.Host), nil, "", ""
 	if u.Path == "" {

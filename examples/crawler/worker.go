@@ -19,8 +19,8 @@ type job struct {
 	Name    string            // of the crawl
 	Robots  map[string]answer // robots.txt of the hosts that the crawl keeps to
 	Connect string            // address for all requests; "": as their hosts say
-	PerHost int               // requests at once to a host that says nothing of it
-	Total   int               // requests at once to all hosts
+	PerHost int               // concurrent requests to a host whose robots.txt sets no limit
+	Total   int               // concurrent requests to all hosts
 	Most    int               // pages of a host
 	Timeout time.Duration
 	TTL     time.Duration // of leases
@@ -47,7 +47,7 @@ type host struct {
 	web        *http.Client
 }
 
-// run works until nothing is left to do or ctx ends.
+// run works until no page is left to fetch or ctx ends.
 func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
 	f := newFrontier(rdb, *j)
 	total, err := client.Semaphore("total", j.Total, berth.TTL(j.TTL))
@@ -57,7 +57,7 @@ func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, 
 	all, ctx := errgroup.WithContext(ctx)
 	for name, r := range f.rules {
 		all.Go(func() error {
-			// Its leases can outlast the host's delay without a renewal: see step.
+			// A lease must be able to outlast the host's delay without renewal; see step.
 			sem, err := client.Semaphore("host/"+name, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
 			if err != nil {
 				return err
@@ -72,7 +72,7 @@ func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, 
 	return all.Wait()
 }
 
-// run fetches the host's pages, one after the other, until no host has any to do.
+// run fetches the host's pages, one after the other, until no host has any left.
 func (h host) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if h.step(ctx) {
@@ -86,15 +86,15 @@ func (h host) run(ctx context.Context) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return nil // an end of ctx is none of its own
+	return nil // the end of ctx is not an error
 }
 
-// step takes one page to its end; false if there is none, or no permit for it.
+// step fetches one page. It reports false if there is no page, or no permit for it.
 //
-// Without a permit nothing is fetched: when Redis is away, the crawl stands
-// still. The permits come before the page, so that nobody claims what it has yet
-// to wait for. The names have the host before the total, so AcquireAll waits for a
-// slow host without keeping a permit from all others.
+// Without a permit nothing is fetched, so the crawl stands still while Redis is away. The
+// permits come before the page, so that no process claims a page for which it then has to
+// wait. AcquireAll takes permits in the order of their names, and the host's name comes
+// before the total's: waiting for a slow host keeps no permit from the other hosts.
 func (h host) step(ctx context.Context) bool {
 	if n, err := h.frontier.counts(h.name); err != nil || n[0] == 0 {
 		return false
@@ -104,8 +104,8 @@ func (h host) step(ctx context.Context) bool {
 		return false
 	}
 	defer func() { _ = leases.Release() }()
-	// Should this process or Redis die now, nobody else may have the host's permit
-	// before its delay is over.
+	// If this process or Redis dies now, the host's permit must not be granted again before
+	// the host's delay is over.
 	if time.Until(leases[0].ValidUntil()) < h.rules.hold {
 		return false
 	}
@@ -117,7 +117,7 @@ func (h host) step(ctx context.Context) bool {
 	held, cancel := leases.Context()
 	defer cancel()
 	outcome, links := fetch(held, h.web, page)
-	// Who has lost its leases leaves the page to the next who claims it.
+	// After a loss of the leases the page is left to the next claim.
 	if leases.Valid() {
 		_ = leases[1].Release() // the total; the host's permit counts for longer
 		h.frontier.finish(h.name, page, outcome, links)

@@ -1,6 +1,6 @@
-// Command database limits the queries that a fleet of processes runs on one
-// PostgreSQL, keeps an expensive report from being computed by everybody at
-// once, and shows what both are worth. See README.md.
+// Command database limits the queries that several processes run on one PostgreSQL,
+// keeps them from computing an expensive report all at once, and measures what both
+// gain. See README.md.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/berth-go/berth/examples/internal/store"
 )
 
-// settings are the command line.
+// settings are the flags of the command line.
 type settings struct {
 	redis, dsn                            string
 	processes, clients, queries, limit, n int
@@ -68,7 +68,7 @@ func run(ctx context.Context, out io.Writer, s settings) error {
 	return s.measure(ctx, out)
 }
 
-// seed makes the table that the queries read.
+// seed creates the table that the queries read.
 func seed(ctx context.Context, dsn string, rows int) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -83,8 +83,8 @@ func seed(ctx context.Context, dsn string, rows int) error {
 	return err
 }
 
-// measure prints two tables: of plain queries, and of a report that nobody has computed
-// yet. Its names are new for each run, so that the cache is cold for sure.
+// measure prints two tables: one about plain queries, and one about a report that has not
+// been computed yet. Each run names its reports anew, so that the cache is empty.
 func (s settings) measure(ctx context.Context, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "queries\tat once\ttook\ton the server p50\tp99\twith the wait p50\tp99")

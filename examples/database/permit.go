@@ -11,40 +11,40 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// limitPool makes every connection that is checked out of a pool hold a permit
-// of sem for as long. Call it before pgxpool.NewWithConfig. Acquire then waits
-// in line, fleet-wide, within its context.
+// limitPool makes every connection hold a permit of sem while it is checked out of a
+// pool. Call it before pgxpool.NewWithConfig. The pool's Acquire then waits in line with
+// all other processes, within its context.
 //
-// Two things to know. Whoever acquires a second connection while holding one
-// can wait for itself, as with any pool. And a hijacked connection keeps its
-// permit for ever: the pool tells nobody what becomes of it.
+// Two things to know: acquiring a second connection while holding one can deadlock, as
+// with any pool. And a hijacked connection keeps its permit for ever, because the pool
+// does not say what becomes of it.
 func limitPool(config *pgxpool.Config, sem *berth.Semaphore) {
 	config.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
 		lease, err := sem.Acquire(ctx)
 		if err != nil {
-			return true, err // the caller gets it, and the connection, which is fine, goes back
+			return true, err // the caller gets the error; the connection is fine and goes back
 		}
-		// Without its lease the query is one too many for the database.
+		// A query whose lease is lost may be one too many for the database.
 		stop := context.AfterFunc(lease.Context(), func() { cancelQuery(conn, lease) })
 		conn.PgConn().CustomData()[permitKey] = &permit{lease, stop}
 		return true, nil
 	}
 	config.AfterRelease = giveBack
-	// pgxpool does not call AfterRelease for a connection that it throws away:
-	// broken, too old, or left in the middle of a transaction.
+	// pgxpool does not call AfterRelease for a connection that it discards because it is
+	// broken, too old, or in the middle of a transaction.
 	config.BeforeClose = giveBackClosing
 }
 
-// permit is a lease, and the end of its watch over a connection.
+// permit is a lease, and the function that stops its watch over a connection.
 type permit struct {
 	lease *berth.Lease
 	stop  func() bool
 }
 
-// permitKey is where a connection that is checked out keeps its permit.
+// permitKey is the key under which a checked-out connection keeps its permit.
 const permitKey = "permit"
 
-// taken takes the permit from a connection; nil: it has none.
+// taken removes the permit from a connection and returns it, or nil if it has none.
 func taken(conn *pgx.Conn) *permit {
 	data := conn.PgConn().CustomData()
 	p, _ := data[permitKey].(*permit)
@@ -52,21 +52,22 @@ func taken(conn *pgx.Conn) *permit {
 	return p
 }
 
-// giveBack is called with a healthy connection; false has the pool close it.
+// giveBack releases the permit of a healthy connection. If it returns false, the pool
+// closes the connection.
 func giveBack(conn *pgx.Conn) bool {
 	p := taken(conn)
 	if p == nil {
 		return true
 	}
-	// Should the watch have struck, a late cancellation could hit the next user.
+	// If the watch has cancelled a query, a late cancellation could hit the next one.
 	untouched := p.stop()
-	_ = p.lease.Release() // what goes wrong here, berth mends by itself
+	_ = p.lease.Release() // berth repeats by itself what fails here
 	return untouched
 }
 
-// giveBackClosing is called with a connection that is about to be closed. Its
-// server process may still be busy: pgx cancels it and waits for that in the
-// background, and the permit is not free until then.
+// giveBackClosing releases the permit of a connection that is about to be closed. Its
+// server process may still be busy: pgx cancels the query and waits for its end in the
+// background, and the permit is held until then.
 func giveBackClosing(conn *pgx.Conn) {
 	p := taken(conn)
 	if p == nil {
@@ -79,12 +80,12 @@ func giveBackClosing(conn *pgx.Conn) {
 	}()
 }
 
-// cancelQuery has the server stop what conn is doing, if the lease was lost.
+// cancelQuery has the server cancel conn's query, if the lease was lost.
 func cancelQuery(conn *pgx.Conn, lease *berth.Lease) {
 	if !errors.Is(context.Cause(lease.Context()), berth.ErrLost) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = conn.PgConn().CancelRequest(ctx) // a database that is away runs no query either
+	_ = conn.PgConn().CancelRequest(ctx) // a database that cannot be reached runs no query
 }

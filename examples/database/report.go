@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	freshFor = 10 * time.Second // then one reader computes it anew
-	keptFor  = time.Hour        // an old report is better than none for so long
+	freshFor = 10 * time.Second // after this time one reader computes it anew
+	keptFor  = time.Hour        // until then an old report is better than none
 )
 
-// report is something that takes long to compute and is read all the time.
+// report takes long to compute and is read often.
 type report struct {
 	cache   *redis.Client
 	key     string
-	one     *berth.Semaphore // limit 1: who holds it computes; nil: everybody does
+	one     *berth.Semaphore // limit 1: its holder computes the report; nil: every reader does
 	compute func(context.Context) (string, error)
 }
 
-// read returns the report. Where it is fresh, that costs one look at the cache. Where
-// it is old, one reader computes it and the others are served the old one. Where there
-// is none, one computes it and the others wait in line for the result.
+// read returns the report. A fresh one comes from the cache. If it is old, one reader
+// computes it and the others get the old one. If there is none, one reader computes it
+// and the others wait in line for the result.
 func (r *report) read(ctx context.Context) (string, error) {
 	old, fresh, err := r.load(ctx)
 	if fresh || err != nil {
-		return old, err // without the cache everybody would compute: fail closed
+		return old, err // without the cache every reader would compute, so fail instead
 	}
 	if r.one == nil {
 		return r.renew(ctx)
 	}
 	var opts []berth.AcquireOption
 	if old != "" {
-		opts = append(opts, berth.QueueLimit(0)) // there is something to serve: do not wait
+		opts = append(opts, berth.QueueLimit(0)) // there is an old report, so do not wait
 	}
 	var text string
 	err = r.one.Do(ctx, func(ctx context.Context) (err error) {
-		// Whoever had the permit before may have computed it while we waited.
+		// An earlier holder may have computed it while this reader waited.
 		if text, fresh, err = r.load(ctx); !fresh && err == nil {
 			text, err = r.renew(ctx)
 		}
@@ -61,8 +61,8 @@ func (r *report) renew(ctx context.Context) (string, error) {
 	return text, r.cache.Set(ctx, r.key, text, keptFor).Err()
 }
 
-// load returns what is in the cache, "" for nothing. The time that it has left tells
-// how old it is.
+// load returns the report in the cache, "" if there is none, and whether it is fresh,
+// which its remaining TTL tells.
 func (r *report) load(ctx context.Context) (text string, fresh bool, err error) {
 	var left *redis.DurationCmd
 	var get *redis.StringCmd

@@ -7,15 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// running counts the server processes of a name that work on a query.
+// running counts the server processes that work on a query for an application name.
 const running = `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'`
 
-// watcher looks at the database from outside, every 5 ms: a peak between two looks goes
-// unseen.
+// watcher counts the running queries every 5 ms; it does not see a peak in between.
 type watcher struct {
 	cancel context.CancelFunc
 	done   chan error
-	peak   int // queries of the name that ran at once, as PostgreSQL says
+	peak   int // most queries that ran at once, as PostgreSQL says
 }
 
 func watch(ctx context.Context, dsn, name string) (*watcher, error) {
@@ -23,7 +22,7 @@ func watch(ctx context.Context, dsn, name string) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	queries := context.WithoutCancel(ctx) // so that the last one is not cut off
+	queries := context.WithoutCancel(ctx) // so that the last query is not cut off
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{cancel: cancel, done: make(chan error, 1)}
 	go func() {

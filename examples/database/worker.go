@@ -19,25 +19,25 @@ import (
 type job struct {
 	DSN     string
 	Redis   string
-	Phase   string // the name its connections have in pg_stat_activity
+	Phase   string // the name of its connections in pg_stat_activity
 	Clients int    // goroutines that query at once
 	Queries int    // by each of them
-	Limit   int    // queries at once in the whole fleet; 0: no limit
-	Report  string // "": plain queries; else they read the report of this name
-	Alone   bool   // one of them at a time computes it
+	Limit   int    // concurrent queries of all processes; 0: no limit
+	Report  string // the report to read instead of plain queries; "": none
+	Alone   bool   // only one reader at a time computes the report
 }
 
 // result is what one worker process has seen.
 type result struct {
 	Calls    stats.Durations // from the call to the answer, the wait in line included
-	Queries  stats.Durations // on the server alone
-	Computed int             // reports
+	Queries  stats.Durations // without the wait
+	Computed int             // reports that it computed
 
-	took time.Duration // of a phase, all processes together
-	peak int           // queries that ran at once in it
+	took time.Duration // of a phase, for all processes
+	peak int           // most queries that ran at once in it
 }
 
-// topCustomers takes a database some milliseconds of honest work.
+// topCustomers takes the database some milliseconds.
 const topCustomers = `SELECT customer, sum(amount) FROM sale GROUP BY customer ORDER BY 2 DESC, 1 LIMIT 10`
 
 // monthlyReport takes it much longer.

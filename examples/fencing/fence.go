@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// schema is a table for the tokens, and one that they protect.
+// schema has a table for the tokens and one that they protect.
 const schema = `
 CREATE TABLE IF NOT EXISTS fence (
 	semaphore text   NOT NULL,
@@ -19,24 +19,24 @@ CREATE TABLE IF NOT EXISTS fence (
 );
 CREATE TABLE IF NOT EXISTS entry (writer text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());`
 
-// raise sets the token of a slot, and touches no row if a larger one is there. It
-// locks the row until the transaction ends, so a newer holder cannot come
-// between the look and the write.
+// raise sets the token of a slot. If the slot has a larger token, it affects no row. It
+// locks the row until the transaction ends, so no newer holder can come between the
+// check and the write.
 const raise = `
 INSERT INTO fence AS f (semaphore, slot, token) VALUES ($1, $2, $3)
 ON CONFLICT (semaphore, slot) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`
 
-// errStale: somebody with a newer lease of the same slot has been here.
+// errStale says that a newer lease of the same slot has written already.
 var errStale = errors.New("a newer lease of this slot has written already")
 
-// pass is what a holder shows at the fence; a *berth.Lease is one.
+// pass is what a holder presents to the fence. *berth.Lease implements it.
 type pass interface {
 	Name() string
 	Slot() int
 	Token() int64
 }
 
-// fence is a database that serves the newest holder of each slot only.
+// fence is a database that accepts writes of the newest holder of each slot only.
 type fence struct{ pool *pgxpool.Pool }
 
 func newFence(ctx context.Context, dsn string) (*fence, error) {
@@ -51,8 +51,8 @@ func newFence(ctx context.Context, dsn string) (*fence, error) {
 	return &fence{pool}, nil
 }
 
-// write runs do in a transaction on behalf of the holder of p. It fails with
-// errStale, and nothing is written, if that lease is not the newest of its slot.
+// write runs do in a transaction on behalf of the holder of p. If p's lease is not the
+// newest of its slot, it writes nothing and fails with errStale.
 func (f *fence) write(ctx context.Context, p pass, do func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, raise, p.Name(), p.Slot(), p.Token())

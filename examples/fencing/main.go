@@ -1,5 +1,5 @@
-// Command fencing shows what a failover can do to a lease, and a table in
-// PostgreSQL that refuses the holder who has not heard of it. See README.md.
+// Command fencing shows how a failover can give one permit to two holders, and how a
+// table in PostgreSQL refuses the older one. See README.md.
 package main
 
 import (
@@ -38,8 +38,8 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 		return err
 	}
 	defer f.pool.Close()
-	// Two stores that know nothing of each other are what is left of a master and
-	// a replica when the replica is promoted before it has received a grant.
+	// Two separate stores play a master and a replica that was promoted before it had
+	// received a grant.
 	var sides [2]*redis.Client
 	for i := range sides {
 		side, err := store.Open("")
@@ -52,7 +52,7 @@ func run(ctx context.Context, out io.Writer, dsn string) error {
 	return story(ctx, out, f, sides[0], sides[1])
 }
 
-// story lets two clients hold the same permit: A still talks to the old master, B to its
+// story lets two clients hold the same permit: A still uses the old master, B its
 // successor.
 func story(ctx context.Context, out io.Writer, f *fence, master, successor redis.UniversalClient) error {
 	a, done, err := holder(ctx, master)
@@ -83,7 +83,7 @@ func outcome(err error) string {
 	return "done"
 }
 
-// holder takes the one permit that there is, until done is called.
+// holder acquires the only permit and holds it until done is called.
 func holder(ctx context.Context, rdb redis.UniversalClient) (lease *berth.Lease, done func(), err error) {
 	client, err := berth.New(rdb)
 	if err != nil {

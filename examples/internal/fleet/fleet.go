@@ -1,5 +1,5 @@
-// Package fleet runs a program's work in several processes: child processes of the
-// program itself. A job goes to the child as JSON, the result comes back.
+// Package fleet runs a program's work in several child processes of the same program. A
+// child gets its job as JSON and answers with its result.
 package fleet
 
 import (
@@ -17,9 +17,9 @@ import (
 // worker is the role of a child.
 const worker = "worker"
 
-// Main runs work and exits if this process is a child of Start. Otherwise it
-// does nothing. Call it first in main. work's context ends when the parent asks
-// for that, or dies, and on SIGINT and SIGTERM.
+// Main runs work and exits if this process is a child of Start; otherwise it does
+// nothing. Call it first in main. work's context ends when the parent asks for that or
+// dies, and on SIGINT and SIGTERM.
 func Main[Job, Result any](work func(context.Context, Job) (Result, error)) {
 	if role, _ := child.Role(); role != worker {
 		return
@@ -63,7 +63,7 @@ func Start[Result, Job any](job Job) (*Worker[Result], error) {
 	return &Worker[Result]{p}, nil
 }
 
-// Wait waits for the child's end and returns its result.
+// Wait waits for the child to end and returns its result.
 func (w *Worker[Result]) Wait() (result Result, err error) {
 	heard := w.Hear(context.Background(), &result)
 	if err := errors.Join(w.Process.Wait(), heard); err != nil {
@@ -72,9 +72,9 @@ func (w *Worker[Result]) Wait() (result Result, err error) {
 	return result, nil
 }
 
-// Run runs all jobs at once, each in a child, and returns their results; those
-// of children that failed are empty. When ctx ends, the children are asked to
-// end and still give their results.
+// Run runs all jobs at once, each in a child, and returns their results. The result of a
+// child that failed is empty. When ctx ends, Run asks the children to end, and they still
+// return results.
 func Run[Result, Job any](ctx context.Context, jobs []Job) ([]Result, error) {
 	workers := make([]*Worker[Result], 0, len(jobs))
 	var errs []error

@@ -1,6 +1,6 @@
-// Package postgres starts a PostgreSQL of its own for the database example. It
-// touches no server and no configuration of the machine: all of it is in a
-// temporary directory, and it listens on a unix socket in there alone.
+// Package postgres starts a PostgreSQL for the examples. It uses no server and no
+// configuration of the machine: everything is in a temporary directory, and it listens
+// only on a unix socket in there.
 package postgres
 
 import (
@@ -42,7 +42,7 @@ func Start(ctx context.Context) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{bin: bin}
-	// Short: a socket's path has room for about 100 bytes.
+	// A short path, because a socket's path has at most about 100 bytes.
 	if s.dir, err = os.MkdirTemp("/tmp", "berthpg"); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func Start(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
-// DSN returns how to connect. Extra settings can be appended to it.
+// DSN returns the connection string. Further settings can be appended to it.
 func (s *Server) DSN() string { return "host=" + s.dir + " user=postgres database=postgres" }
 
 // Close ends the server and deletes all that it stored.
@@ -88,7 +88,7 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	data := filepath.Join(s.dir, "data")
-	// Whoever may enter the directory is the superuser, and that is only us.
+	// Every user who may enter the directory is the superuser; only this user may.
 	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", data, "-U", "postgres",
 		"--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
 	initdb.SysProcAttr, initdb.Dir = attr, s.dir
@@ -111,7 +111,7 @@ func (s *Server) start(ctx context.Context) error {
 	return s.waitReady(ctx)
 }
 
-// unprivileged returns whom to run PostgreSQL as: it refuses to run as root.
+// unprivileged returns the user to run PostgreSQL as, because it refuses to run as root.
 func (s *Server) unprivileged() (*syscall.SysProcAttr, error) {
 	attr := &syscall.SysProcAttr{}
 	if os.Geteuid() != 0 {
@@ -152,6 +152,6 @@ func (s *Server) waitReady(ctx context.Context) error {
 }
 
 func (s *Server) log() []byte {
-	text, _ := os.ReadFile(filepath.Join(s.dir, "log")) // it is only for a message
+	text, _ := os.ReadFile(filepath.Join(s.dir, "log")) // only for a message
 	return text[max(0, len(text)-2000):]
 }

@@ -1,4 +1,4 @@
-// Package program has what the main function of every example does at its end.
+// Package program runs an example and reports its error.
 package program
 
 import (
@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Run runs f, whose context ends on SIGINT and SIGTERM. If f fails, it prints the error
-// after the program's name and exits with code 1.
+// Run runs f with a context that ends on SIGINT and SIGTERM. If f fails, Run prints the
+// error after the program's name and exits with status 1.
 func Run(f func(context.Context) error) {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()

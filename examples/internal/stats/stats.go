@@ -1,4 +1,4 @@
-// Package stats has the little arithmetic that the examples report with.
+// Package stats has the arithmetic of the examples' reports.
 package stats
 
 import (
@@ -18,7 +18,7 @@ func (d Durations) Quantile(q float64) time.Duration {
 	return Round(quantile.Of(slices.Sorted(slices.Values(d)), q))
 }
 
-// Round cuts a time to what is worth reading.
+// Round rounds a time for people to read.
 func Round(d time.Duration) time.Duration {
 	switch {
 	case d > 10*time.Second:
@@ -31,7 +31,7 @@ func Round(d time.Duration) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// Log gathers times from several goroutines.
+// Log collects times from several goroutines.
 type Log struct {
 	mu    sync.Mutex
 	times Durations // guarded by mu
@@ -45,5 +45,5 @@ func (l *Log) Since(start time.Time) {
 	l.times = append(l.times, took)
 }
 
-// Times returns what was gathered. Nobody may add to it any more.
+// Times returns the times. Since must not be called after it.
 func (l *Log) Times() Durations { return l.times }

@@ -1,5 +1,5 @@
-// Package store gives an example program its Redis: the one that a URL names,
-// or an embedded one, so that every example runs on a machine without Redis.
+// Package store connects an example to the Redis at a URL, or to an embedded one, so that
+// every example runs on a machine without Redis.
 package store
 
 import (
@@ -15,7 +15,7 @@ import (
 type Store struct {
 	URL      string // for Client, in another process
 	Redis    *redis.Client
-	embedded *miniredis.Miniredis // nil: none; it keeps nothing and ends with this process
+	embedded *miniredis.Miniredis // nil: none; its data end with this process
 }
 
 // Open returns the Redis at url, or starts an embedded one, on a free port of the
@@ -24,7 +24,7 @@ func Open(url string) (s *Store, err error) {
 	s = &Store{URL: url}
 	if url == "" {
 		s.embedded = miniredis.NewMiniRedis()
-		s.embedded.ClockTTL(true) // keys expire as time goes by, as in a real server
+		s.embedded.ClockTTL(true) // keys expire with time, as in a real server
 		if err := s.embedded.Start(); err != nil {
 			return nil, err
 		}
@@ -34,7 +34,7 @@ func Open(url string) (s *Store, err error) {
 	return s, err
 }
 
-// Close ends the connections, and an embedded store. Any other stays as it is.
+// Close closes the connections and ends an embedded store.
 func (s *Store) Close() {
 	_ = s.Redis.Close()
 	if s.embedded != nil {
@@ -47,17 +47,18 @@ func (s *Store) Close() {
 func connect(url string) (*redis.Client, error) {
 	opts, err := redis.ParseURL(url)
 	if err != nil {
-		// Not the error itself: it quotes the URL, password and all.
+		// Not the error itself, which quotes the URL with its password.
 		return nil, errors.New("the Redis URL is malformed: write redis://host:6379/0, rediss://… or unix:///path/to/socket")
 	}
-	// A Redis that is away must not hold a call up for longer than the call's
-	// context: go-redis would dial 5 times, 4 times over.
+	// If Redis is away, a call must not take longer than its context allows: go-redis would
+	// dial 5 times for each of 4 attempts.
 	opts.ContextTimeoutEnabled = true
 	opts.DialerRetries = 1
 	return redis.NewClient(opts), nil
 }
 
-// Client returns a client for a URL, and a berth on it. Close both, the berth first.
+// Client returns a Redis client for a URL, and a berth client that uses it. Close both,
+// the berth client first.
 func Client(url string, opts ...berth.ClientOption) (*redis.Client, *berth.Client, error) {
 	rdb, err := connect(url)
 	if err != nil {
@@ -67,7 +68,7 @@ func Client(url string, opts ...berth.ClientOption) (*redis.Client, *berth.Clien
 	return rdb, client, err
 }
 
-// String implements fmt.Stringer for the programs' first line of output.
+// String describes the store for the first line of a program's output.
 func (s *Store) String() string {
 	if s.embedded != nil {
 		return "an embedded store (no -redis given): it ends with this program"
