@@ -1,14 +1,13 @@
 // Command lab puts the semaphores of Redis in Action, section 6.3, and berth's own into the same
-// kinds of trouble and measures what comes of it; docs/comparison.md tells how to read it.
+// kinds of trouble and measures the results; docs/comparison.md says how to read them.
 //
 //	go run ./lab
 //	go run ./lab --scenario clocks-10ms --algorithm basic,berth
 //	go run ./lab --redis unix:///run/redis.sock --html lab.html
 //
-// What is judged is what clients believe, from the moment in which they are told that they have a
-// permit until they begin to give it back or are told that it is lost; see package judge. Package
-// scene has the kinds of trouble, package algo the semaphores, package report what is told about
-// the results.
+// It judges by what clients believe: that they hold a permit from the moment they are told so
+// until they begin to release it or are told that it is lost; see package judge. Package scene
+// has the kinds of trouble, package algo the semaphores, package report the presentation.
 package main
 
 import (
@@ -36,7 +35,7 @@ const (
 
 func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// command is the program; it returns the code to exit with.
+// command runs the program and returns its exit status.
 func command(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("lab", stderr, func(ctx context.Context) error {
 		if role, order := child.Role(); role == scene.Role {
@@ -53,7 +52,7 @@ func command(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	})
 }
 
-// flags are what the user asked for.
+// flags are the flags of the command line.
 type flags struct {
 	cfg                   Config
 	scenarios, algorithms string
@@ -104,7 +103,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	return f, f.complete(stderr)
 }
 
-// complete checks what was parsed and fills in the rest.
+// complete checks the flags and fills in the rest.
 func (f *flags) complete(stderr io.Writer) (err error) {
 	cfg := &f.cfg
 	if cfg.Duration < minDuration || cfg.Duration > maxDuration {
@@ -127,11 +126,11 @@ func (f *flags) complete(stderr io.Writer) (err error) {
 	return nil
 }
 
-// run measures and tells.
+// run runs the lab and writes the report.
 func (f *flags) run(ctx context.Context, stdout io.Writer) error {
 	var page *os.File
 	if f.html != "" {
-		var err error // better now than after a minute's work
+		var err error // open the file before the run, not after a minute of it
 		if page, err = os.Create(f.html); err != nil {
 			return measure.Errorf(measure.Output, "the page cannot be written: %w", err)
 		}

@@ -16,18 +16,18 @@ import (
 	"github.com/berth-go/berth/lab/internal/scene"
 )
 
-// Config is one run.
+// Config configures a run.
 type Config struct {
-	scene.Env  // without a URL it is that of an embedded store
+	scene.Env  // without a URL it uses an embedded store
 	Scenarios  []scene.Scenario
 	Algorithms []algo.Algorithm
-	// Step hears what begins, number n of all; Done that nothing more does.
+	// Step is called when number n of all begins, Done after the last one.
 	Step func(n, all int, scenario, algorithm string)
 	Done func()
 }
 
-// Run runs every algorithm through every scenario. When it fails in the middle,
-// the report has what was found until then.
+// Run runs every algorithm in every scenario. If it fails midway, the report has the
+// results so far.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	began := time.Now()
 	done, err := cfg.open()
@@ -76,7 +76,7 @@ func (cfg *Config) runAll(ctx context.Context, rdb redis.UniversalClient, rep *r
 	return nil
 }
 
-// failure says whether Redis is why it did not go on.
+// failure returns err, or errGone if it failed because Redis does not answer.
 func failure(ctx context.Context, rdb redis.UniversalClient, err error) error {
 	gone := context.Cause(ctx)
 	if ctx.Err() == nil {
@@ -88,7 +88,7 @@ func failure(ctx context.Context, rdb redis.UniversalClient, err error) error {
 	return err
 }
 
-// open makes the surroundings of the scenarios, and returns how to leave them.
+// open prepares the environment of the scenarios, and returns a function that ends it.
 func (cfg *Config) open() (done func(), err error) {
 	cfg.Prefix, done = measure.NewPrefix("berth-lab-"), func() {}
 	if cfg.URL == "" {
@@ -110,7 +110,7 @@ const (
 	watchTimeout = 10 * time.Second
 )
 
-// errGone says that Redis has gone in the middle of the run.
+// errGone says that Redis stopped answering during the run.
 var errGone = errors.New("redis does not answer any more")
 
 // watch returns a context that ends with errGone when Redis stops answering:
@@ -139,7 +139,8 @@ func watch(ctx context.Context, rdb redis.UniversalClient) (context.Context, fun
 	}
 }
 
-// ping asks twice, as one connection may have been cut, and returns an errGone.
+// ping returns an errGone if Redis does not answer. It tries twice, because one connection
+// may have been cut.
 func ping(ctx context.Context, rdb redis.UniversalClient) error {
 	var err error
 	for range 2 {

@@ -1,6 +1,6 @@
-// Package algo has the semaphores that the laboratory compares, behind one
-// interface: those of Redis in Action, section 6.3 (here: the chapter), through
-// package classic, and berth's own.
+// Package algo has the semaphores that the lab compares, behind one interface: those of
+// Redis in Action, section 6.3 (called the chapter here), through package classic, and
+// berth's own.
 package algo
 
 import (
@@ -10,44 +10,45 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Setup is what one client of a semaphore is made of.
+// Setup configures one client of a semaphore.
 type Setup struct {
 	Redis   redis.UniversalClient `json:"-"` // each process has its own
 	Prefix  string                // of every key
 	Name    string                // of the semaphore
 	Limit   int
-	Timeout time.Duration // after which a permit is lost that nobody keeps alive
-	// ClockOff is by how much the client's machine is off, below zero if slow.
+	Timeout time.Duration // after which a permit that is not renewed is lost
+	// ClockOff is the error of the client's clock, below zero if it is slow.
 	ClockOff time.Duration
 }
 
 // Client is one client of a semaphore.
 type Client interface {
-	// Acquire asks for a permit. Without ok and err it was refused, and the
-	// caller may come again; an algorithm with a queue calls queued when the
-	// request is in it, waits until ctx ends, and returns that as err.
+	// Acquire asks for a permit. If ok is false and err is nil, it was refused, and
+	// the caller may try again. An algorithm with a queue calls queued when the
+	// request is in the queue, and waits until it has a permit or ctx ends, whose
+	// error it returns.
 	Acquire(ctx context.Context, queued func()) (p *Permit, ok bool, err error)
-	// Close gives up whatever is left.
+	// Close releases what the client still has.
 	Close()
 }
 
-// Permit is what a client believes to have.
+// Permit is a permit that a client believes to hold.
 type Permit struct {
-	// Release gives it back and tells whether it was held until then, as far as
-	// the algorithm knows.
+	// Release releases it and reports whether it was held until then, as far as the
+	// algorithm knows.
 	Release func(ctx context.Context) (held bool, err error)
-	// Check asks, just before an act, whether it is still held. An algorithm
-	// that cannot be asked says yes.
+	// Check reports, before the holder acts, whether the permit is still held. It
+	// returns true for algorithms that cannot tell.
 	Check func(ctx context.Context) bool
-	// Lost is closed when the client is told that the permit is lost. It is nil
-	// for algorithms that tell nobody.
+	// Lost is closed when the client is told that the permit is lost. It is nil for
+	// algorithms that do not report a loss.
 	Lost <-chan struct{}
-	// Until returns the moment after which the holder knows by itself that the
-	// permit may be gone; the zero time if it knows of none.
+	// Until returns the time after which the holder knows by itself that the permit
+	// may be lost, or the zero time if it does not know.
 	Until func() time.Time
-	// Token numbers the grants of the semaphore in the server's order, far above
-	// any number of nanoseconds since the run began. It is 0 for algorithms that
-	// have no such number.
+	// Token numbers the grants of the semaphore in the server's order. It is larger
+	// than any number of nanoseconds since the run began, and 0 for algorithms without
+	// such a number.
 	Token int64
 }
 
@@ -55,19 +56,18 @@ type Permit struct {
 type Algorithm struct {
 	Key   string // for the command line and for machines
 	Title string
-	// Open makes a client. Nothing is sent yet.
+	// Open makes a client, which sends nothing yet.
 	Open func(Setup) (Client, error)
-	// Fill has n permits held at once, as fast as it can, and returns what ends
-	// their holders.
+	// Fill makes n other holders, as fast as it can, and returns a function that ends
+	// them.
 	Fill func(ctx context.Context, s Setup, n int) (done func(), err error)
-	// Replies is how many replies the client has got when it is in the middle of
-	// an acquire: Redis has taken note of it, it does not have the permit yet.
+	// Replies is the number of replies that the client has received in the middle of an
+	// acquire: Redis has executed a part of it, but the client has no permit yet.
 	Replies int
-	Queues  bool // it waits in a queue of its own; the others come again and again
+	Queues  bool // requests wait in a queue; clients of the others poll
 }
 
-// All returns the algorithms in the order in which the chapter has them, berth
-// last.
+// All returns the algorithms in the order of the chapter, berth last.
 func All() []Algorithm {
 	return []Algorithm{
 		{Key: "basic", Title: "basic", Open: openBasic, Fill: fillBasic, Replies: 1},
@@ -84,6 +84,6 @@ func Keys(prefix, name string) []string {
 	return []string{base, base + ":owner", base + ":counter", base + ":order", "lock:" + base}
 }
 
-// key is the semaphore's own key. With the hash tag all keys of a semaphore are
-// on one node of a Redis Cluster; berth names its keys in the same way.
+// key returns the semaphore's main key. Its hash tag puts all keys of a semaphore on one
+// node of a Redis Cluster; berth names its keys in the same way.
 func key(prefix, name string) string { return prefix + ":{" + name + "}" }

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// own is a client of berth's semaphore: a process of its own, as far as berth
-// can see. It has no use for Setup.ClockOff: berth never sends a wall clock's time.
+// own is a client of berth's semaphore, with a berth.Client of its own. It ignores
+// Setup.ClockOff, because berth never sends the time of a client's clock.
 type own struct {
 	client *berth.Client
 	sem    *berth.Semaphore
@@ -35,8 +35,8 @@ func newOwn(s Setup) (*own, error) {
 	return &own{client, sem}, nil
 }
 
-// Acquire implements Client. It waits in line. On a machine so slow that Redis does not answer
-// in time, or that the lease was over when its grant arrived, it asks again.
+// Acquire implements Client. It waits in line. It asks again where a slow machine made Redis
+// answer too late, or the lease end before its grant arrived.
 func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error) {
 	inLine := berth.OnQueued(func(berth.Place) { queued() })
 	lease, err := c.sem.Acquire(ctx, inLine)
@@ -47,12 +47,12 @@ func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error)
 		return nil, false, err
 	}
 	return &Permit{
-		Release: func(context.Context) (bool, error) { // it repeats what was interrupted by itself
+		Release: func(context.Context) (bool, error) { // Release itself repeats what was interrupted
 			err := lease.Release()
 			switch {
 			case errors.Is(err, berth.ErrLost) || errors.Is(err, berth.ErrReleased):
 				return false, nil
-			case errors.Is(err, berth.ErrUnreachable): // on a slow machine: it comes back by further attempts
+			case errors.Is(err, berth.ErrUnreachable): // on a slow machine: the client goes on trying
 				return true, nil
 			}
 			return err == nil, err
@@ -65,7 +65,7 @@ func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error)
 // Close implements Client.
 func (c *own) Close() { _ = c.client.Close() }
 
-// fillOne takes a permit, on a machine that is slow in several attempts.
+// fillOne acquires a permit, with several attempts on a slow machine.
 func (c *own) fillOne(ctx context.Context) error {
 	for {
 		_, err := c.sem.TryAcquire(ctx)
@@ -75,7 +75,7 @@ func (c *own) fillOne(ctx context.Context) error {
 	}
 }
 
-// fillBerth really makes n acquires. They travel together: see the library's group commit.
+// fillBerth makes n acquires, which the client sends together: see package commit.
 func fillBerth(ctx context.Context, s Setup, n int) (func(), error) {
 	c, err := newOwn(s)
 	if err != nil {

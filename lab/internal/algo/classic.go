@@ -8,19 +8,20 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// semaphore is what the chapter's semaphores have in common. It is more than
-// classic.Driver: a permit that can be asked for must be known by its id.
+// semaphore is the interface of the chapter's semaphores. Unlike classic.Driver it gives
+// the ids of permits, with which a client can ask about them.
 type semaphore interface {
 	Acquire(ctx context.Context) (id string, ok bool, err error)
 	Release(ctx context.Context, id string) (bool, error)
 }
 
-// refresher is one whose permits can be kept alive, and asked for thereby.
+// refresher is a semaphore whose permits can be refreshed. Refreshing also tells whether
+// a permit is still held.
 type refresher interface {
 	Refresh(ctx context.Context, id string) (bool, error)
 }
 
-// classicClient is a client of one of the chapter's semaphores.
+// classicClient implements Client with one of the chapter's semaphores.
 type classicClient struct{ semaphore }
 
 func openBasic(s Setup) (Client, error) {
@@ -42,8 +43,8 @@ func newClassicClient[S semaphore](sem S, err error) (Client, error) {
 	return classicClient{sem}, nil
 }
 
-// options are the chapter's parameters. The lock gets the time-out of the permits:
-// the chapter has 10 s for both.
+// options returns the chapter's parameters. The lock has the time-out of the permits, as
+// in the chapter, where both are 10 s.
 func (s Setup) options() []classic.Option {
 	off := s.ClockOff
 	return []classic.Option{
@@ -53,8 +54,8 @@ func (s Setup) options() []classic.Option {
 	}
 }
 
-// Acquire implements Client. The chapter tells nobody of a loss, and its holders do not watch the
-// time; what it counts are requests.
+// Acquire implements Client. In the chapter a client is not told of a loss, and holders do not
+// watch the time. Its counter numbers requests and not grants, so the Token is 0.
 func (c classicClient) Acquire(ctx context.Context, _ func()) (*Permit, bool, error) {
 	id, ok, err := c.semaphore.Acquire(ctx)
 	if err != nil || !ok {
@@ -67,7 +68,7 @@ func (c classicClient) Acquire(ctx context.Context, _ func()) (*Permit, bool, er
 	}, true, nil
 }
 
-// check refreshes, which is the chapter's way to hear of a loss.
+// check refreshes the permit, which is how the chapter notices a loss.
 func (c classicClient) check(ctx context.Context, id string) bool {
 	r, ok := c.semaphore.(refresher)
 	if !ok {
@@ -77,17 +78,17 @@ func (c classicClient) check(ctx context.Context, id string) bool {
 	return held || err != nil
 }
 
-// Close implements Client: the chapter's clients have nothing to give up.
+// Close implements Client. It does nothing, as the chapter's clients have no state.
 func (classicClient) Close() {}
 
-// fillBasic writes what n acquires of Basic leave behind.
+// fillBasic writes what n acquires of Basic would leave in Redis.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {
 	now := float64(time.Now().UnixMilli()) / 1000
 	return func() {}, measure.AddMembers(ctx, s.Redis, key(s.Prefix, s.Name), n, func(int) float64 { return now })
 }
 
-// fillFair writes what n acquires of Fair leave behind. Really making them
-// would cost O(n) each, which is what is to be measured, not to be waited for.
+// fillFair writes what n acquires of Fair would leave in Redis. Making the acquires would
+// take too long: each costs O(n), which is what the scenario shows.
 func fillFair(ctx context.Context, s Setup, n int) (func(), error) {
 	if _, err := fillBasic(ctx, s, n); err != nil {
 		return nil, err

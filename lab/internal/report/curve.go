@@ -5,10 +5,10 @@ import (
 	"github.com/berth-go/berth/lab/internal/scene"
 )
 
-// leastWait is where the axis of waits begins, in milliseconds: below it nobody has waited.
+// leastWait is where the axis of waits begins, in milliseconds. A shorter time is no wait.
 const leastWait = 0.1
 
-// waitChart is which share of the requests waited at most how long.
+// waitChart shows which share of the requests waited at most how long.
 func waitChart(list []*scene.Result) *chart.Chart {
 	var all []chart.Series
 	for _, r := range list {
@@ -21,7 +21,7 @@ func waitChart(list []*scene.Result) *chart.Chart {
 	return chart.Distribution("Who waited how long", "waited at most (ms)", "share of requests", leastWait, 1, all)
 }
 
-// growthChart is what an acquire and release cost with so many holders.
+// growthChart shows the cost of an acquire and release by the number of holders.
 func growthChart(list []*scene.Result) *chart.Chart {
 	var all []chart.Series
 	for _, r := range list {

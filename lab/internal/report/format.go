@@ -6,7 +6,7 @@ import (
 	"github.com/berth-go/berth/internal/chart"
 )
 
-// ms writes milliseconds with the precision that people want.
+// ms formats milliseconds with a sensible precision.
 func ms(v float64) string {
 	switch {
 	case v >= 10_000:
@@ -27,7 +27,7 @@ func micros(us float64) string {
 	return chart.Group(us) + " µs"
 }
 
-// percent never rounds something to nothing, nor almost all to all.
+// percent formats a share. It rounds neither up to 100 % nor down to 0 %.
 func percent(share float64) string {
 	switch p := share * 100; {
 	case p == 0:
@@ -43,7 +43,7 @@ func percent(share float64) string {
 	}
 }
 
-// ratio writes how many times as much something is.
+// ratio formats a factor.
 func ratio(x float64) string {
 	if x >= 10 {
 		return fmt.Sprintf("%.0f times", x)
@@ -51,7 +51,7 @@ func ratio(x float64) string {
 	return fmt.Sprintf("%.1f times", x)
 }
 
-// times writes how often something happened.
+// times formats a count of events.
 func times(n int) string {
 	switch n {
 	case 1:

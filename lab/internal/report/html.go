@@ -14,11 +14,10 @@ var pageText string
 
 var page = chart.Page(pageText)
 
-// HTML writes the report as one page that needs nothing else, no scripts and no
-// network.
+// HTML writes the report as a single page without scripts or external resources.
 func (r *Report) HTML(w io.Writer) error { return page.Execute(w, r.view()) }
 
-// view is what the page shows.
+// view is the data of the page.
 type view struct {
 	*Report
 	Conditions string

@@ -1,5 +1,5 @@
-// Package report tells what the laboratory found: as a table, as JSON, and as a
-// page with pictures. Every number in it comes from the run.
+// Package report presents the results of a run of the lab: as tables, as JSON, and as a
+// page with charts. Every number in it comes from the run.
 package report
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/berth-go/berth/lab/internal/scene"
 )
 
-// Report is what one run of the laboratory found.
+// Report is the result of a run of the lab.
 type Report struct {
 	Command    string          `json:"command"`
 	At         time.Time       `json:"at"`
@@ -23,7 +23,7 @@ type Report struct {
 	PollMS     float64         `json:"poll_ms"`
 	TookSecond float64         `json:"took_seconds"`
 	Complete   bool            `json:"complete"`
-	Failure    string          `json:"failure,omitempty"` // why it is not complete
+	Failure    string          `json:"failure,omitempty"` // why it is incomplete
 	Results    []*scene.Result `json:"results"`
 
 	Scenarios []scene.Scenario `json:"-"` // in order
@@ -39,8 +39,8 @@ func (r *Report) of(key string) (list []*scene.Result) {
 	return list
 }
 
-// Broken names the scenarios in which berth exceeded its limit: never, if it
-// keeps its promises.
+// Broken returns the keys of the scenarios in which berth exceeded its limit, which must
+// be none.
 func (r *Report) Broken() (keys []string) {
 	for _, res := range r.Results {
 		if res.Algorithm == "berth" && res.Limits != nil && res.Limits.Moments > 0 {
@@ -70,7 +70,7 @@ func (r *Report) Text(w io.Writer) error {
 	return err
 }
 
-// conditions says under which circumstances the numbers came about.
+// conditions says under which conditions the numbers were measured.
 func (r *Report) conditions() string {
 	s := fmt.Sprintf("On %s, %s, seed %d, %v for each scenario and algorithm, %.0f s in all. "+
 		"Who was refused comes again after about %.0f ms. Beliefs are the clients' own, on one monotonic clock. "+

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-go/berth/lab/internal/scene"
 )
 
-// field is a figure of an algorithm and what it is called.
+// field is a figure of an algorithm with its name.
 type field struct {
 	head string
 	chart.Cell
@@ -18,7 +18,7 @@ func plain(head, text string) field { return field{head, chart.Cell{Text: text}}
 
 func judged(head, text string, good bool) field { return field{head, chart.Judged(text, good)} }
 
-// table returns the figures of a scenario, of which every result has the same.
+// table returns the figures of a scenario. All its results have the same figures.
 func table(list []*scene.Result) (t chart.Table) {
 	for _, r := range list {
 		t.Heads = nil
@@ -101,7 +101,7 @@ func growthFields(r *scene.Result) (list []field) {
 	return list
 }
 
-// backs is when the permits of crashed holders were in use again.
+// backs says when the permits of crashed holders were in use again.
 func backs(r *scene.Result) string {
 	var s []string
 	for _, b := range r.Crash.BackMS {

@@ -17,7 +17,7 @@ const (
 	timelineWidth = 560.0
 	marginLeft    = 30.0
 	marginRight   = 8.0
-	countHeight   = 64.0 // the curve of how many hold
+	countHeight   = 64.0 // the curve of the number of holders
 	countTop      = 14.0
 	laneGap       = 12.0 // between the curve and the lanes
 	lanesHeight   = 170.0
@@ -38,8 +38,8 @@ type label struct {
 	Class string
 }
 
-// timeline is one algorithm's leases in one scenario: a curve of how many were
-// believed in, and under it a lane for each client.
+// timeline shows one algorithm's leases in one scenario: a curve of their number, and
+// under it a lane for each client.
 type timeline struct {
 	Title, Key     string
 	Caption        string
@@ -81,7 +81,7 @@ func newTimeline(r *scene.Result) *timeline {
 	return t
 }
 
-// assign gives each client that shows up in the window a lane.
+// assign gives each client that appears in the window a lane.
 func (t *timeline) assign(requests []judge.Request) {
 	t.lanes = map[int]int{}
 	var clients []int
@@ -102,7 +102,7 @@ func (t *timeline) x(at time.Duration) float64 {
 	return t.Left + share*(t.Right-t.Left)
 }
 
-// level is the height at which so many holders are drawn.
+// level returns the height of the curve for a number of holders.
 func (t *timeline) level(holders int) float64 {
 	return countTop + countHeight*(1-float64(min(holders, t.highest))/float64(t.highest))
 }
@@ -141,7 +141,7 @@ func (t *timeline) draw(r *scene.Result) {
 	}
 }
 
-// bar draws a stretch of a lane; whatever is there at all can be seen.
+// bar draws a span of time in a lane, wide enough to be seen however short it is.
 func (t *timeline) bar(s judge.Span, y float64, class, title string) {
 	if s.Length() == 0 || s.To <= t.window.From || s.From >= t.window.To {
 		return
@@ -153,7 +153,7 @@ func (t *timeline) bar(s judge.Span, y float64, class, title string) {
 	t.Bars = append(t.Bars, rect{X: x, Y: top, W: max(0.8, t.x(s.To)-x), H: h, Class: class, Title: title})
 }
 
-// curves draws how many hold, and what of it is above the limit.
+// curves draws the number of holders and its excess over the limit.
 func (t *timeline) curves(levels []judge.Level) {
 	var curve, excess strings.Builder
 	n := 0

@@ -8,11 +8,11 @@ import (
 	"github.com/berth-go/berth/lab/internal/scene"
 )
 
-// sentence is what happened to one algorithm; Key and Name are empty for remarks.
+// sentence says what happened to one algorithm. A general remark has no Key and Name.
 type sentence struct{ Key, Name, Text string }
 
-// words says in sentences what happened to the algorithms in a scenario, and
-// nothing that their numbers do not say.
+// words returns sentences about what happened to the algorithms in a scenario, all
+// derived from the numbers.
 func (r *Report) words(list []*scene.Result) (all []sentence) {
 	for _, res := range list {
 		s := sentence{Key: res.Algorithm, Name: title(res.Title) + " "}

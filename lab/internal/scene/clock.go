@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// began is the epoch of the fallback.
+// began is the zero of the fallback clock.
 var began = time.Now()
 
 // monotonic reads the machine's monotonic clock. It is the same for all

@@ -10,13 +10,13 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// ioTimeout bounds the wait for a connection and for each reply. It is to find a Redis that
-// hangs, not one on a slow machine.
+// ioTimeout bounds the wait for a connection and for each reply. It is long, so that it finds
+// a Redis that hangs and not a slow machine.
 const ioTimeout = 10 * time.Second
 
-// Connector returns what makes clients of the Redis at a URL of go-redis. One that begins with
-// redis+cluster:// or redis+sentinel:// is read by its ParseClusterURL or ParseFailoverURL. The
-// clients repeat nothing, for a repetition would mend what is to be watched.
+// Connector returns a function that makes clients for a URL in go-redis' form; URLs that begin
+// with redis+cluster:// or redis+sentinel:// are read by its ParseClusterURL or
+// ParseFailoverURL. The clients do not retry, which would hide the faults under study.
 func Connector(url string) (func() redis.UniversalClient, error) {
 	scheme, rest, _ := strings.Cut(url, "://")
 	scheme, kind, _ := strings.Cut(scheme, "+")

@@ -58,8 +58,8 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 	return r, nil
 }
 
-// earliest returns when the first of the permits was asked for: no time-out began before,
-// however long it took to hear of the grant.
+// earliest returns when the first of the permits was requested. No time-out began earlier,
+// however late the grants were heard of.
 func earliest(requests []judge.Request) time.Duration {
 	first := requests[0].Asked
 	for _, r := range requests {
@@ -68,8 +68,8 @@ func earliest(requests []judge.Request) time.Duration {
 	return first
 }
 
-// killHolders has processes hold all permits, clients wait for them, and kills
-// the processes. It returns the clients when they have the permits.
+// killHolders lets processes hold all permits and clients wait for them, and kills the
+// processes. It returns when the clients have the permits.
 func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Duration, err error) {
 	var holders []*holder
 	defer func() {
@@ -90,7 +90,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 		if err != nil {
 			return nil, 0, err
 		}
-		// A process's number follows those of the clients.
+		// The processes are numbered after the clients.
 		requests[i] = judge.Request{Client: len(s.clients) + i, Granted: true, Asked: at.Asked - s.start, Start: at.At - s.start}
 	}
 	var waiting []<-chan waiter
@@ -101,7 +101,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 	killed = s.now()
 	for i, h := range holders {
 		h.Kill()
-		requests[i].End = killed // the dead believe nothing
+		requests[i].End = killed // a killed process believes nothing
 		s.record(requests[i])
 	}
 	holders = nil
@@ -115,15 +115,16 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 	return got, killed, nil
 }
 
-// killAcquirer has a process die in the middle of its acquire and returns how
-// long after that the next client has a permit, of which some are free.
+// killAcquirer kills a process in the middle of its acquire and returns the time until
+// the next client has a permit, although some are free.
 func (s *stage) killAcquirer(ctx context.Context) (float64, error) {
 	for {
 		died, w, err := s.awaitAfterDeath(ctx)
 		if err != nil {
 			return 0, err
 		}
-		// A client that comes late may find that a lock has run out meanwhile: that says nothing.
+		// If the client asks too late, a lock may have timed out already, and the result means
+		// nothing.
 		if w.request.Asked-died < s.timeout/4 {
 			return millis(w.request.Start - died), s.over(ctx, w)
 		}
@@ -143,12 +144,12 @@ func (s *stage) awaitAfterDeath(ctx context.Context) (died time.Duration, w wait
 	if err != nil {
 		return 0, w, err
 	}
-	// It kills itself right after its report. To wait until it has gone could take too long.
+	// It kills itself right after its report. Waiting for its end could take too long.
 	w = <-s.await(ctx, crashed, s.clients[crashed])
 	return last.At - s.start, w, w.err
 }
 
-// paused has a holder stopped past its time-out.
+// paused stops a holder for longer than its time-out.
 func paused() Scenario {
 	return Scenario{
 		Key: "pause", Title: "A holder paused past its time-out", limit: 1, timeout: 300 * time.Millisecond,
@@ -161,7 +162,7 @@ func paused() Scenario {
 
 const (
 	pauseAfter = 60 * time.Millisecond  // of work
-	pauseMore  = 50 * time.Millisecond  // after the other one has the permit
+	pauseMore  = 50 * time.Millisecond  // after the other client has the permit
 	pauseWork  = 190 * time.Millisecond // after the pause
 )
 
@@ -215,7 +216,7 @@ func (s *stage) pauseResult(first, last report, stopped judge.Span, other judge.
 		Asked: first.At - s.start, Start: first.At - s.start, End: last.At - s.start,
 	}
 	if last.Until != 0 {
-		// It was told beforehand until when it might believe.
+		// It knew in advance until when it could trust the permit.
 		holder.End = min(holder.End, last.Until-s.start)
 	}
 	s.record(holder)

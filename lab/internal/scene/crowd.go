@@ -15,11 +15,11 @@ import (
 // releaseTimeout bounds a release at the end of a run.
 const releaseTimeout = 5 * time.Second
 
-// crowd is clients that want a permit, hold it for a while, and want one again.
+// crowd describes clients that acquire a permit, hold it for a while, and start over.
 type crowd struct {
 	clients int
 	hold    time.Duration // on average
-	off     time.Duration // of the clocks of every other one
+	off     time.Duration // error of every other client's clock
 }
 
 func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
@@ -48,8 +48,8 @@ func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
 	return r, nil
 }
 
-// lasting returns a context that ends after d. It has no deadline: the Redis client
-// would turn one into time-outs of its own, just before the end.
+// lasting returns a context that ends after d. It has no deadline, which the Redis client
+// would turn into time-outs just before the end.
 func lasting(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	timer := time.AfterFunc(d, cancel)
@@ -59,12 +59,12 @@ func lasting(ctx context.Context, d time.Duration) (context.Context, context.Can
 	}
 }
 
-// view is a stretch of time in which single leases can be told apart.
+// view returns a length of time that is short enough to tell single leases apart.
 func (c crowd) view(limit int) time.Duration {
 	return time.Duration(float64(c.hold) * 60 / float64(limit))
 }
 
-// live is a client's life until ctx ends.
+// live runs a client until ctx ends.
 func (c crowd) live(ctx context.Context, s *stage, i int, rng *rand.Rand) error {
 	for ctx.Err() == nil {
 		hold := jitter(rng, c.hold)
@@ -75,8 +75,7 @@ func (c crowd) live(ctx context.Context, s *stage, i int, rng *rand.Rand) error 
 	return nil
 }
 
-// use gets a permit, holds it and gives it back, and records what the client
-// believed.
+// use acquires a permit, holds it, releases it, and records what the client believed.
 func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, hold time.Duration) error {
 	r := judge.Request{Client: i, Asked: s.now()}
 	p, err := obtain(ctx, &noted{c, s, &r}, func() time.Duration { return jitter(rng, s.env.Poll) })
@@ -88,7 +87,7 @@ func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, h
 	if err != nil {
 		return err
 	}
-	// From here on the client believes, whatever Redis says.
+	// From here on the client believes that it holds the permit, whatever Redis says.
 	r.Granted, r.Start, r.Token = true, s.now(), p.Token
 	keep(ctx, p, hold)
 	r.End = s.now()
@@ -97,7 +96,7 @@ func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, h
 	return err
 }
 
-// noted is a client that notes in r what it gets to know of the server.
+// noted is a client that records in r what it learns from the server.
 type noted struct {
 	algo.Client
 	s *stage
@@ -118,7 +117,7 @@ func (n *noted) answered() {
 	}
 }
 
-// keep holds a permit for a while, but not after its loss was told.
+// keep holds a permit for a while, or until its loss is reported.
 func keep(ctx context.Context, p *algo.Permit, hold time.Duration) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -129,14 +128,14 @@ func keep(ctx context.Context, p *algo.Permit, hold time.Duration) {
 	}
 }
 
-// release gives a permit back, also when the run is over.
+// release releases a permit, also after the run.
 func release(ctx context.Context, p *algo.Permit) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return p.Release(ctx)
 }
 
-// each runs f for every client at once, each with its own source of chance. The
+// each runs f for all clients at once, each with its own source of random numbers. The
 // first error ends all of them and is returned.
 func (s *stage) each(ctx context.Context, f func(ctx context.Context, i int, rng *rand.Rand) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -158,17 +157,17 @@ func (s *stage) each(ctx context.Context, f func(ctx context.Context, i int, rng
 	return first
 }
 
-// chance is a client's source of chance: the seed's, and no other client's.
+// chance returns a client's own source of random numbers, which depends on the seed.
 func (s *stage) chance(i int) *rand.Rand {
 	return rand.New(rand.NewPCG(s.env.Seed, uint64(i))) //nolint:gosec // repeatable on purpose
 }
 
-// jitter is d on average, from half to one and a half times d.
+// jitter returns a random duration from half to one and a half times d.
 func jitter(rng *rand.Rand, d time.Duration) time.Duration {
 	return d/2 + time.Duration(rng.Int64N(int64(d)+1))
 }
 
-// rated fills in what was done and what it cost.
+// rated fills in how much was done and what it cost.
 func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, after *measure.Work) {
 	n := granted(r.Requests)
 	r.Rate = &Rate{
@@ -185,7 +184,7 @@ func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, af
 	}
 }
 
-// queue is clients that come one after the other and want one permit each.
+// queue describes clients that arrive one after the other and want one permit each.
 type queue struct {
 	requests  int
 	gap, hold time.Duration
@@ -210,13 +209,13 @@ func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
 	r := s.result()
 	r.judged(s.requests, run)
 	r.rated(s, q.hold, run, sent, before, s.work(ctx))
-	r.Rate.Ideal = 0 // there is not always somebody who wants one
+	r.Rate.Ideal = 0 // permits are not always wanted here
 	r.waited()
 	r.Window = judge.Span{To: first}
 	return r, nil
 }
 
-// round has everybody come once, in order.
+// round lets every client arrive once, in order.
 func (q queue) round(ctx context.Context, s *stage) error {
 	err := s.each(ctx, func(ctx context.Context, i int, rng *rand.Rand) error {
 		if !pause(ctx, time.Duration(i)*q.gap) {

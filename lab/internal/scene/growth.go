@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// An acquire is measured at least and at most so often for each number of holders.
+	// The least and the most acquires that are measured for each number of holders.
 	leastPairs, mostPairs = 5, 2000
 	// patientTimeout is longer than any growth takes.
 	patientTimeout = time.Hour
 )
 
-// holders are the sizes of a semaphore whose cost is measured.
+// holders lists the numbers of holders for which the cost is measured.
 var holders = []int{10, 100, 1000, 10_000}
 
 func growth() Scenario {
@@ -57,7 +57,7 @@ func (s *stage) measure(ctx context.Context, n int) (Point, error) {
 	if err := s.openWarm(ctx, 1, 0); err != nil {
 		return Point{}, err
 	}
-	// The first ones are slower, whoever's they are.
+	// The first acquires of any algorithm are slower.
 	if _, err := s.pairs(ctx, s.env.Duration/time.Duration(8*len(holders)), leastPairs*20); err != nil {
 		return Point{}, err
 	}
@@ -79,7 +79,7 @@ func (s *stage) measure(ctx context.Context, n int) (Point, error) {
 	return p, nil
 }
 
-// pairs returns how long acquires, each with its release, took the last client.
+// pairs measures acquires, each with its release, of the last client.
 func (s *stage) pairs(ctx context.Context, d time.Duration, most int) ([]time.Duration, error) {
 	c := s.clients[len(s.clients)-1]
 	end := s.now() + d

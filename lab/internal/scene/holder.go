@@ -13,31 +13,30 @@ import (
 	"github.com/berth-go/berth/lab/internal/algo"
 )
 
-// Some scenarios are about what happens to processes: one is killed, or stopped
-// and continued. Goroutines cannot play that; these are the processes that do.
-// A line of a process's input tells it to come to an end; the end of its input is the end of it.
+// Some scenarios kill a holder, or stop and continue it. This takes a process instead of a
+// goroutine. A line of input tells the process to finish; the end of its input ends it.
 
-// step is how long a holder works before it looks whether it may go on.
+// step is how long a holder works before it checks again whether it may go on.
 const step = 5 * time.Millisecond
 
-// order is what a holder process is to do.
+// order tells a holder process what to do.
 type order struct {
 	URL       string
 	Algorithm string
 	Setup     algo.Setup
 	Poll      time.Duration
 	Work      time.Duration // with the permit, after the next line of input
-	// DieAfter kills the process when so many replies of its acquire have
-	// arrived; 0: it lives.
+	// DieAfter kills the process when this many replies of its acquire have arrived;
+	// 0: never.
 	DieAfter int
 }
 
-// report is what a holder process says. Times are the machine's.
+// report is a message of a holder process. Times are those of the monotonic clock.
 type report struct {
 	Granted bool          // it has the permit now; otherwise it is done
-	Asked   time.Duration // when it asked for it
+	Asked   time.Duration // when it asked for the permit
 	At      time.Duration
-	Until   time.Duration // when it knew that it had to end; 0: it did not
+	Until   time.Duration // until when it knew it could trust the permit; 0: unknown
 	Told    bool          // it was told of its loss
 	Held    bool          // its release said that it was held until then
 	Error   string
@@ -46,7 +45,7 @@ type report struct {
 // Role is the role of a holder process.
 const Role = "holder"
 
-// Hold is a holder process with an order.
+// Hold is the main function of a holder process.
 func Hold(ctx context.Context, text []byte, stdin io.Reader, stdout io.Writer) error {
 	var o order
 	if err := json.Unmarshal(text, &o); err != nil {
@@ -77,8 +76,8 @@ func hold(ctx context.Context, o order, finish <-chan struct{}, out *json.Encode
 	}
 	defer c.end()
 	poll := func() time.Duration { return o.Poll }
-	// One that is to die has used the semaphore before: its connection and its
-	// scripts are there, and the replies that it counts are those of the acquire.
+	// A process that is to die uses the semaphore once before, so that its connection and
+	// scripts are ready and it counts the replies of the acquire only.
 	if o.DieAfter > 0 {
 		p, err := obtain(ctx, c, poll)
 		if err != nil {
@@ -123,15 +122,15 @@ func (o order) open() (*client, error) {
 	return nil, fmt.Errorf("unknown algorithm %q", o.Algorithm)
 }
 
-// work works in small steps, and asks before each whether it may, until finish is
-// closed and for d after that. It does not know whether it is stopped meanwhile.
+// work works in small steps, checking the permit before each, until finish is closed and
+// for d after that. The process does not notice if it is stopped meanwhile.
 func work(ctx context.Context, p *algo.Permit, finish <-chan struct{}, d time.Duration) report {
 	var until time.Time
 	for left := d / step; left > 0; {
 		if !p.Check(ctx) {
 			end := report{At: monotonic(), Told: true}
 			if !until.IsZero() {
-				// It has known all the time when its trust would end.
+				// It knew in advance when its trust would end.
 				end.Until = end.At - time.Since(until)
 			}
 			return end

@@ -42,7 +42,8 @@ func runInterrupted(ctx context.Context, s *stage) (*Result, error) {
 	return r, nil
 }
 
-// interrupt is one release in trouble. Client 0 is the holder, 1 waits.
+// interrupt cuts the connection during one release. Client 0 holds the permit, client 1
+// waits for it.
 func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	victim := s.clients[0]
 	r := judge.Request{Granted: true, Asked: s.now()}
@@ -56,7 +57,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	before := p.Until()
 	r.End = s.believed(p, func() { pause(ctx, settle) })
 	s.record(r)
-	until := cmp.Or(p.Until(), before) // of one that has lost its lease, too
+	until := cmp.Or(p.Until(), before) // Until is zero if the lease is lost
 	victim.tap.CutNext(how)
 	held, err := release(ctx, p)
 	if how == wire.Reply && err != nil {
@@ -65,7 +66,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 			return err
 		}
 	}
-	// A machine that stood still for a TTL meanwhile has really lost it.
+	// On a machine that stood still for a TTL the lease was really lost.
 	wrong := !held && (until.IsZero() || time.Now().Before(until))
 	victim.tap.CutNext(wire.None)
 	other := <-next
@@ -86,8 +87,8 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	return s.over(ctx, other)
 }
 
-// believed holds p until do has returned and returns when the belief in it ended: at
-// the latest when the holder knows by itself that it may be gone.
+// believed holds p until do has returned, and returns when the holder stopped believing
+// in it: at the latest when it knows by itself that the permit may be lost.
 func (s *stage) believed(p *algo.Permit, do func()) time.Duration {
 	until := p.Until()
 	do()
@@ -99,14 +100,14 @@ func (s *stage) believed(p *algo.Permit, do func()) time.Duration {
 	return now - max(0, time.Since(until))
 }
 
-// waiter is a client that has got its permit, or an error.
+// waiter is a client that waited, with its permit or an error.
 type waiter struct {
 	permit  *algo.Permit
 	request judge.Request
 	err     error
 }
 
-// over ends the belief of one that waited, and gives its permit back.
+// over ends the belief of a client that waited, and releases its permit.
 func (s *stage) over(ctx context.Context, w waiter) error {
 	w.request.End = s.now()
 	s.record(w.request)
@@ -114,7 +115,7 @@ func (s *stage) over(ctx context.Context, w waiter) error {
 	return err
 }
 
-// await has a client wait for a permit. It delivers in any case.
+// await lets a client wait for a permit. The channel always delivers a value.
 func (s *stage) await(ctx context.Context, i int, c algo.Client) <-chan waiter {
 	ch := make(chan waiter, 1)
 	rng := s.chance(i)

@@ -13,11 +13,11 @@ import (
 // holderTimeout bounds what a holder process may take to report.
 const holderTimeout = 15 * time.Second
 
-// holder is a holder process, seen from outside.
+// holder is a holder process, as its parent sees it.
 type holder struct{ *child.Process }
 
-// hire starts a holder process, which works once it has a permit, and for d more when
-// it is told to finish.
+// hire starts a holder process, which works from its grant until it is told to finish,
+// and for d after that.
 func (s *stage) hire(d time.Duration, dieAfter int) (*holder, error) {
 	p, err := child.Again(Role, order{
 		URL: s.env.URL, Algorithm: s.alg.Key, Setup: s.setup(nil, 0), Poll: s.env.Poll, Work: d, DieAfter: dieAfter,
@@ -41,7 +41,7 @@ func (h *holder) next() (r report, err error) {
 	return r, nil
 }
 
-// finish tells the process that its last stretch of work begins.
+// finish tells the process to finish.
 func (h *holder) finish() error { return h.Tell(struct{}{}) }
 
 func (h *holder) signal(sig unix.Signal) error { return h.Cmd.Process.Signal(sig) }

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-go/berth/internal/quantile"
 )
 
-// Result is what one algorithm did in one scenario. Fields that the scenario
-// does not measure are zero, or nil where zero would be a good result.
+// Result is the result of one algorithm in one scenario. Fields that the scenario does
+// not measure are zero, or nil where zero would be a good result.
 type Result struct {
 	Scenario  string  `json:"scenario"`
 	Algorithm string  `json:"algorithm"`
@@ -26,14 +26,14 @@ type Result struct {
 	Cut    *Cut    `json:"release,omitempty"`
 	Growth []Point `json:"growth,omitempty"`
 
-	// For the pictures. Window is the part of the run that is worth a look.
+	// The rest is for the charts. Window is the part of the run that the timeline shows.
 	Requests []judge.Request `json:"-"`
 	Moments  []judge.Excess  `json:"-"`
 	Sorted   []time.Duration `json:"-"` // waits
 	Window   judge.Span      `json:"-"`
 }
 
-// Limits is whether the limit was kept, by what the clients believed.
+// Limits says whether the limit was kept, judged by what the clients believed.
 type Limits struct {
 	Moments   int     `json:"moments_over"`
 	WorstOver int     `json:"worst_over"`
@@ -43,18 +43,18 @@ type Limits struct {
 	MostHeld  int     `json:"most_held"`
 }
 
-// Rate is how much got done, and what it cost Redis.
+// Rate says how much was done, and what it cost Redis.
 type Rate struct {
 	Acquires  int     `json:"acquires"`
 	PerSecond float64 `json:"per_second"`
 	Ideal     float64 `json:"ideal_per_second"`
-	// Sent counts the commands that clients sent, Executed those that a real
-	// server says it executed, what scripts call included.
+	// Sent counts the commands that clients sent; Executed counts those that a real
+	// server executed, including those in scripts.
 	Sent     float64  `json:"commands_sent_per_acquire"`
 	Executed *float64 `json:"commands_executed_per_acquire,omitempty"`
 }
 
-// Waits is how long clients waited and who passed whom.
+// Waits says how long clients waited and how often one overtook another.
 type Waits struct {
 	P50MS     float64 `json:"p50_ms"`
 	P99MS     float64 `json:"p99_ms"`
@@ -64,32 +64,32 @@ type Waits struct {
 	MostBy    int     `json:"most_overtaken_by"`
 }
 
-// Crash is what became of the permits of killed processes.
+// Crash says what became of the permits of killed processes.
 type Crash struct {
 	BackMS []float64 `json:"back_ms"` // until each permit was in use again
-	// Early is how many of them were given away long before they had timed out.
+	// Early counts those that were granted again long before they had timed out.
 	Early int `json:"early"`
-	// StallMS is how long the next client waited after a process had been killed
-	// in the middle of its acquire, with permits free.
+	// StallMS is how long the next client waited, although permits were free, after a
+	// process had been killed in the middle of its acquire.
 	StallMS float64 `json:"stall_ms"`
 }
 
-// Pause is what a process did that had been stopped past its time-out.
+// Pause says what a process did after it had been stopped for longer than its time-out.
 type Pause struct {
 	StoppedMS float64 `json:"stopped_ms"`
-	Told      bool    `json:"told"`      // it heard of its loss before it was done
+	Told      bool    `json:"told"`      // it learned of its loss before it had finished
 	AwakeMS   float64 `json:"awake_ms"`  // from waking until it was told, or released
-	Reported  bool    `json:"reported"`  // its release said that all was well
-	OthersMS  float64 `json:"others_ms"` // from the stop until another had the permit
+	Reported  bool    `json:"reported"`  // its release reported that the permit was held
+	OthersMS  float64 `json:"others_ms"` // from the stop until another client had the permit
 }
 
-// Cut is what came of releases during which the connection was cut.
+// Cut says what became of releases during which the connection was cut.
 type Cut struct {
 	Lost       int     `json:"requests_lost"`
 	LostBackMS float64 `json:"lost_back_max_ms"` // until the next client had the permit
 	Replies    int     `json:"replies_lost"`
 	BackMS     float64 `json:"reply_back_max_ms"`
-	Wrong      int     `json:"wrong_reports"` // releases, repeated, said "it had timed out"
+	Wrong      int     `json:"wrong_reports"` // releases whose repetition reported a time-out
 }
 
 // Point is the cost of an acquire and release with so many other holders.
@@ -100,7 +100,7 @@ type Point struct {
 	ServerUS *float64 `json:"server_us_per_pair,omitempty"`
 }
 
-// judged fills in what the beliefs say.
+// judged fills in what follows from the beliefs.
 func (r *Result) judged(requests []judge.Request, run time.Duration) {
 	r.Seconds = run.Seconds()
 	r.Requests = requests
@@ -113,7 +113,7 @@ func (r *Result) judged(requests []judge.Request, run time.Duration) {
 	r.Window = judge.Span{To: run}
 }
 
-// waited fills in what the waits say.
+// waited fills in what follows from the waits.
 func (r *Result) waited() {
 	r.Sorted = judge.Waits(r.Requests)
 	o := judge.Overtakings(r.Requests)

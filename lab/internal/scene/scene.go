@@ -1,5 +1,5 @@
-// Package scene has the laboratory's scenarios: each puts a semaphore into one
-// kind of trouble and notes what its clients believed meanwhile.
+// Package scene has the scenarios of the lab. Each puts a semaphore into one kind of
+// trouble and records what its clients believed.
 package scene
 
 import (
@@ -17,14 +17,14 @@ type Scenario struct {
 	About string // what is done, for people who read the results
 	run   func(ctx context.Context, s *stage) (*Result, error)
 	limit int
-	// timeout is when a permit is lost that nobody keeps alive.
+	// timeout is the time after which a permit that is not renewed is lost.
 	timeout time.Duration
 }
 
 // The chapter's default time-out, for scenarios in which it should not matter.
 const longTimeout = 10 * time.Second
 
-// All returns the scenarios in the order in which they are told.
+// All returns the scenarios in the order of the report.
 func All() []Scenario {
 	return []Scenario{
 		clocks("clocks-10ms", 10*time.Millisecond, "10 ms"),
@@ -35,7 +35,8 @@ func All() []Scenario {
 	}
 }
 
-// Run runs one algorithm through the scenario. It leaves no keys behind, or the error tells which.
+// Run runs one algorithm in the scenario. It removes its keys; if it cannot, the error
+// names those that remain.
 func (sc Scenario) Run(ctx context.Context, env *Env, alg algo.Algorithm) (r *Result, err error) {
 	s := newStage(env, sc.Key, alg, sc.limit, sc.timeout)
 	r, err = sc.run(ctx, s)
@@ -51,7 +52,7 @@ func (sc Scenario) Run(ctx context.Context, env *Env, alg algo.Algorithm) (r *Re
 	return r, nil
 }
 
-// clocks has half of the clients' machines slow by off.
+// clocks makes the clocks of half of the clients slow by off.
 func clocks(key string, off time.Duration, words string) Scenario {
 	c := crowd{clients: 8, hold: 15 * time.Millisecond, off: -off}
 	return Scenario{
@@ -62,7 +63,7 @@ func clocks(key string, off time.Duration, words string) Scenario {
 	}
 }
 
-// contention has many clients for few permits.
+// contention has many clients and few permits.
 func contention() Scenario {
 	c := crowd{clients: 64, hold: 10 * time.Millisecond}
 	return Scenario{

@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// cleanTimeout bounds what is done after the end.
+	// cleanTimeout bounds the cleaning up after the end.
 	cleanTimeout = 3 * time.Second
-	// settle is given to a client to be surely waiting when something happens.
+	// settle is the time that a client gets to be in line before something happens.
 	settle = 30 * time.Millisecond
 )
 
-// Env is where scenarios run.
+// Env is the environment of the scenarios.
 type Env struct {
-	// Connect returns a client of the store. The scenario closes it.
+	// Connect returns a client of the store, which the scenario closes.
 	Connect func() redis.UniversalClient
-	// URL is where processes find the store.
+	// URL is the URL of the store for other processes.
 	URL    string
 	Prefix string // of all keys
-	// Duration is how long one algorithm is watched in one scenario.
+	// Duration is how long one algorithm runs in one scenario.
 	Duration time.Duration
 	Seed     uint64
-	// Poll is the mean pause of a client that was refused.
+	// Poll is the mean pause of a client after it was refused.
 	Poll time.Duration
-	// Embedded says that the store is no real Redis.
+	// Embedded says that the store is not a real Redis.
 	Embedded bool
 }
 
@@ -68,7 +68,7 @@ func newStage(env *Env, scenario string, alg algo.Algorithm, limit int, timeout 
 	return s
 }
 
-// rename goes on with a fresh semaphore.
+// rename continues with a new semaphore.
 func (s *stage) rename(suffix string) {
 	s.name = s.scenario + "." + s.alg.Key + suffix
 	s.names = append(s.names, s.name)
@@ -81,7 +81,7 @@ func (s *stage) setup(rdb redis.UniversalClient, off time.Duration) algo.Setup {
 	}
 }
 
-// newClient returns a client on rdb, which is closed with it.
+// newClient returns a client on rdb. Closing the client closes rdb.
 func newClient(rdb redis.UniversalClient, alg algo.Algorithm, setup algo.Setup) (*client, error) {
 	c := &client{rdb: rdb}
 	c.tap.Attach(rdb)
@@ -99,9 +99,8 @@ func (c *client) end() {
 	_ = c.rdb.Close()
 }
 
-// openWarm adds clients, of which every other one has a clock that is off, the first is right. They
-// have used the semaphore once, one after the other: connections and scripts are no part of what is
-// measured.
+// openWarm adds n clients. The clock of every other one, but not of the first, is wrong by off.
+// Each uses the semaphore once, so that connecting and loading scripts is not measured.
 func (s *stage) openWarm(ctx context.Context, n int, off time.Duration) error {
 	for i := range n {
 		c, err := newClient(s.env.Connect(), s.alg, s.setup(nil, time.Duration(i%2)*off))
@@ -126,7 +125,7 @@ func (s *stage) openWarm(ctx context.Context, n int, off time.Duration) error {
 // begin starts the time of the run.
 func (s *stage) begin() { s.start = monotonic() }
 
-// now is the time of the run.
+// now returns the time since the beginning of the run.
 func (s *stage) now() time.Duration { return monotonic() - s.start }
 
 func (s *stage) record(r judge.Request) {
@@ -150,8 +149,8 @@ func (s *stage) result() *Result {
 	}
 }
 
-// work is what a real server says that it has done so far. It is nil for the embedded store, which
-// keeps no books, and for a cluster, where each node has its own.
+// work returns what a real server says it has done so far. It is nil for the embedded store, which
+// does not count, and for a cluster, where each node counts for itself.
 func (s *stage) work(ctx context.Context) *measure.Work {
 	if _, cluster := s.control.(*redis.ClusterClient); cluster || s.env.Embedded {
 		return nil
@@ -163,8 +162,8 @@ func (s *stage) work(ctx context.Context) *measure.Work {
 	return &w
 }
 
-// close ends all clients and removes the keys. It works after ctx has ended,
-// too, and reports what may have been left.
+// close ends all clients and removes the keys, even after ctx has ended. Its error says
+// what may remain.
 func (s *stage) close(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, c := range s.clients {
@@ -182,8 +181,8 @@ func (s *stage) close(ctx context.Context) error {
 	return nil
 }
 
-// obtain gets a permit: it waits in the algorithm's queue, or comes again and
-// again, with a pause of about poll, until ctx ends. It returns errOver then.
+// obtain gets a permit. It waits in the algorithm's queue, or polls with pauses of about
+// poll, until ctx ends, and returns errOver then.
 func obtain(ctx context.Context, c algo.Client, poll func() time.Duration) (*algo.Permit, error) {
 	for {
 		p, ok, err := c.Acquire(ctx, func() {})

@@ -1,5 +1,5 @@
-// Package wire stands between a Redis client and its network: it counts the
-// commands that leave, and cuts the connection at a chosen moment.
+// Package wire watches the connections of a Redis client: it counts the commands that are
+// sent, and cuts a connection at a chosen moment.
 package wire
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cut is what happens to the next thing that a client sends.
+// Cut says what happens to the next request of a client.
 type Cut int32
 
 // The ways to cut a connection.
 const (
 	None    Cut = iota
-	Request     // it is lost on its way, and so is the connection
-	Reply       // it arrives, but the connection is gone before the reply
+	Request     // the request and the connection are lost
+	Reply       // the request is executed, but the connection is lost before the reply
 )
 
-// ErrCut is what a client gets from a connection that was cut.
+// ErrCut is the error of a connection that was cut.
 var ErrCut = errors.New("lab: the connection was cut")
 
-// replyTimeout bounds the wait for a reply that nobody will see.
+// replyTimeout bounds the wait for a reply that the client will not see.
 const replyTimeout = 5 * time.Second
 
 // Tap watches the connections of one or more clients.
@@ -38,19 +38,19 @@ type Tap struct {
 	cut      atomic.Int32
 
 	mu      sync.Mutex
-	replies int    // guarded by mu: how many more until onReply is called
+	replies int    // guarded by mu: number of replies until onReply is called
 	onReply func() // guarded by mu
 }
 
-// Commands returns how many commands were sent so far, MULTI and EXEC included,
-// what scripts call inside the server not, nor subscriptions.
+// Commands returns the number of commands that were sent so far. It includes MULTI and
+// EXEC, but neither subscriptions nor the commands inside scripts.
 func (t *Tap) Commands() int64 { return t.commands.Load() }
 
 // CutNext cuts the connection on which the next request is sent.
 func (t *Tap) CutNext(how Cut) { t.cut.Store(int32(how)) }
 
-// OnReply has f called when the n-th reply from now has arrived and before the
-// client sees it: the server has done what was asked, the client does not know.
+// OnReply calls f when the n-th reply from now has arrived and before the client sees it:
+// the server has executed the command, but the client does not know.
 func (t *Tap) OnReply(n int, f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,10 +69,10 @@ func (t *Tap) reply() {
 	}
 }
 
-// Attach has t watch what rdb does, and every connection that it makes from now on.
+// Attach makes t watch rdb's commands, and every connection that it makes from now on.
 func (t *Tap) Attach(rdb redis.UniversalClient) {
 	rdb.AddHook(hook{t, true})
-	if cluster, ok := rdb.(*redis.ClusterClient); ok { // its nodes dial, and are used by it alone
+	if cluster, ok := rdb.(*redis.ClusterClient); ok { // its nodes' clients dial, which only it uses
 		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook{t, false}) })
 	}
 }
@@ -139,9 +139,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// awaitExecution returns when everything that was sent has been executed. The
-// first bytes of a reply do not say so: a server may answer MULTI, find the
-// connection gone, and never get to the EXEC. The answer to one more command does.
+// awaitExecution returns when everything that was sent has been executed. The first bytes
+// of a reply do not tell: a server may answer MULTI, find the connection closed, and never
+// reach the EXEC. The answer to one more command does.
 func (c *conn) awaitExecution() {
 	const marker = "lab:all-done"
 	_ = c.SetDeadline(time.Now().Add(replyTimeout))
@@ -159,8 +159,7 @@ func (c *conn) awaitExecution() {
 	}
 }
 
-// handshake tells what a client sends of itself when a connection is new: that
-// is nobody's request.
+// handshake reports whether p is what go-redis itself sends on a new connection.
 func handshake(p []byte) bool {
 	fields := bytes.SplitN(p, []byte("\r\n"), 4)
 	if len(fields) < 4 {
