@@ -1,5 +1,5 @@
-// Command bench measures berth beside its peers and beside the least that Redis
-// could do, in one interleaved run; docs/benchmarks.md tells how to read it.
+// Command bench compares berth with its peers and with lower bounds, in one interleaved
+// run; docs/benchmarks.md says how to read it.
 //
 //	go run ./bench --list
 //	go run ./bench --html bench.html

@@ -43,8 +43,8 @@ func bench(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 // writer is a way to write a report.
 type writer func(io.Writer, *result.Report) error
 
-// outputs returns what writes all that was asked for, and text to stdout. The files are made at once:
-// better now than after minutes of work.
+// outputs returns a function that writes all reports that were asked for, and text to stdout, and one
+// that closes the files. It creates the files at once, so that an error shows before minutes of work.
 func (o *options) outputs(stdout io.Writer, text writer) (write func(*result.Report) error, done func(), err error) {
 	var files []*os.File
 	var writers []func(*result.Report) error
@@ -88,9 +88,9 @@ func (o *options) outputs(stdout io.Writer, text writer) (write func(*result.Rep
 	}, done, err
 }
 
-// measure runs the scenarios on a Redis and leaves no keys there. It goes on with a report, if it
-// gets one. The report is nil if nothing could be measured; after an interruption it is partial and
-// the error tells. What is not wanted is left out.
+// measure runs the scenarios on a Redis, leaving out what want does not want, and removes the run's
+// keys. It adds to rep, unless that is nil. The report is nil if nothing could be measured; after an
+// interruption it is partial, and the error says so.
 func (o *options) measure(ctx context.Context, stderr io.Writer, rep *result.Report, want func(*scene.Scenario, scene.Case, *peer.Peer) bool) (*result.Report, error) {
 	url, stop, err := o.redis(ctx)
 	if err != nil {
@@ -138,8 +138,8 @@ func (o *options) measure(ctx context.Context, stderr io.Writer, rep *result.Rep
 	return rep, errors.Join(err, clean(ctx, url, prefix))
 }
 
-// clean removes the run's keys, also after an interruption. What clients take
-// back in the background has been taken back: they were closed.
+// clean removes the run's keys, also after an interruption. The clients are closed by
+// then, so none of them makes new keys.
 func clean(ctx context.Context, url, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway)
 	defer cancel()
@@ -149,7 +149,7 @@ func clean(ctx context.Context, url, prefix string) error {
 	return nil
 }
 
-// redis returns the Redis to measure on, and how to leave it.
+// redis returns the URL of the Redis to measure on, and a function that stops it.
 func (o *options) redis(ctx context.Context) (url string, stop func(), err error) {
 	if o.url != "" {
 		return o.url, func() {}, redisd.Ping(ctx, o.url)

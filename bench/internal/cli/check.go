@@ -14,11 +14,11 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// tries is how often a scenario is measured before a violation counts: a busy
-// machine is no regression.
+// tries is how often a scenario is measured before a violation counts, because a busy
+// machine must not look like a regression.
 const tries = 3
 
-// check measures what the expectations are about and compares.
+// check measures what the expectations are about, and compares.
 func check(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	f, err := os.Open(o.check)
 	if err != nil {
@@ -53,7 +53,7 @@ func check(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// judge measures, and measures again what was violated.
+// judge measures, and repeats the scenarios whose bounds were violated.
 func (o *options) judge(ctx context.Context, bounds []result.Bound, stderr io.Writer) (rep *result.Report, err error) {
 	for try := 1; ; try++ {
 		if rep, err = o.measure(ctx, stderr, rep, wanted(bounds)); err != nil {
@@ -98,7 +98,7 @@ func about(list []*scene.Scenario, bounds []result.Bound) (some []*scene.Scenari
 	return some
 }
 
-// wanted holds for the contestants and cases that it takes to judge the bounds.
+// wanted returns a condition for the contestants and cases that the bounds need.
 func wanted(bounds []result.Bound) func(*scene.Scenario, scene.Case, *peer.Peer) bool {
 	return func(s *scene.Scenario, c scene.Case, p *peer.Peer) bool {
 		return slices.ContainsFunc(bounds, func(b result.Bound) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// options are what the user asked for.
+// options are the flags of the command line.
 type options struct {
 	url, out, html, check string
 	scenarios             []*scene.Scenario
@@ -30,7 +30,7 @@ type options struct {
 	scale                 scene.Scale
 }
 
-// Main runs the program, until it is done or interrupted, and returns the code to exit with.
+// Main runs the program until it is done or interrupted, and returns the exit status.
 func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("bench", stderr, func(ctx context.Context) error {
 		switch role, config := child.Role(); role {
@@ -87,7 +87,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	return o, o.complete(only, peers)
 }
 
-// complete checks what was parsed and fills in the rest.
+// complete checks the options and fills in the rest.
 func (o *options) complete(only, peers string) error {
 	if o.rounds < 1 || o.rounds > 1000 {
 		return measure.Errorf(measure.Usage, "--rounds %d: it must be from 1 to 1000", o.rounds)
@@ -113,7 +113,7 @@ func (o *options) complete(only, peers string) error {
 	return nil
 }
 
-// with adds berth and the floors, without which nothing can be compared.
+// with adds berth and the floors, with which the others are compared.
 func with(chosen []*peer.Peer) (list []*peer.Peer) {
 	for _, p := range peer.All() {
 		same := func(c *peer.Peer) bool { return c.Key == p.Key }
@@ -135,5 +135,5 @@ func list(w io.Writer) {
 	}
 }
 
-// leeway is how long giving back and cleaning up may take after Ctrl-C.
+// leeway is how long releasing and cleaning up may take after Ctrl-C.
 const leeway = 20 * time.Second

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-go/berth/bench/internal/result"
 )
 
-// describe tells where the run takes place, and with which versions.
+// describe adds the machine and the versions of software to the report.
 func (o *options) describe(ctx context.Context, rep *result.Report, redis string) {
 	rep.Configure("goos", runtime.GOOS)
 	rep.Configure("goarch", runtime.GOARCH)
@@ -52,8 +52,8 @@ func firstField(file, name string) string {
 	return ""
 }
 
-// revision returns the commit in a working copy of berth, which `go run` does
-// not put into the program; "" anywhere else.
+// revision returns the commit of a working copy of berth, which `go run` does not put
+// into the program, or "" elsewhere.
 func revision(ctx context.Context) string {
 	if _, err := os.Stat("bench/expectations.json"); err != nil {
 		return ""

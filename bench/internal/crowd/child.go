@@ -1,5 +1,5 @@
-// Package crowd has many waiters in processes of their own: each process runs
-// this program again and speaks JSON, one line for each question and answer.
+// Package crowd runs many waiters in child processes. Each process runs this program
+// again and speaks JSON, one line for each question and answer.
 package crowd
 
 import (
@@ -21,26 +21,26 @@ import (
 // Role is the role of a process of a crowd.
 const Role = "crowd-of-waiters"
 
-// Config is what a process does.
+// Config configures a process.
 type Config struct {
 	URL, Prefix, Name string
 	Waiters           int
-	// Cycle: who gets the permit gives it back at once and goes to the end of
-	// the queue. Without, it keeps it.
+	// Cycle makes a waiter that gets the permit release it at once and go to the end of
+	// the queue. Otherwise it keeps the permit.
 	Cycle bool
 }
 
-// State is what a process answers.
+// State is the answer of a process.
 type State struct {
-	Queued int64 // waiters that were told that they wait
-	Grants int64 // permits had so far
-	// Heap and Stack are what the waiters cost, garbage collected, in bytes; the
-	// goroutine that waits is a caller's, but without it nobody would wait.
+	Queued int64 // waiters that were told that they are in line
+	Grants int64 // permits granted so far
+	// Heap and Stack are the memory of the waiters in bytes, after garbage collection.
+	// They include the waiting goroutines, although these belong to the callers.
 	Heap, Stack float64
 }
 
-// Main is the process: it answers each line with its State, at first when all wait, and ends with
-// its input.
+// Main is the main function of a process. It writes its State when all waiters wait and after each
+// line of input, and ends with its input.
 func Main(config []byte, in io.Reader, out io.Writer) error {
 	c := &crowd{leave: func() {}}
 	err := json.Unmarshal(config, &c.cfg)
@@ -56,7 +56,7 @@ func Main(config []byte, in io.Reader, out io.Writer) error {
 	})
 }
 
-// crowd is the waiters of one process.
+// crowd holds the waiters of one process.
 type crowd struct {
 	cfg            Config
 	queued, grants atomic.Int64
@@ -65,10 +65,10 @@ type crowd struct {
 	leave          func()
 }
 
-// gatherTimeout bounds how long the waiters may take to come.
+// gatherTimeout bounds the time until all waiters wait.
 const gatherTimeout = 3 * time.Minute
 
-// gather returns when all wait.
+// gather starts the waiters and returns when all wait.
 func (c *crowd) gather() error {
 	client, closeAll, err := peer.Dial(c.cfg.URL, c.cfg.Prefix)
 	if err != nil {
@@ -82,11 +82,11 @@ func (c *crowd) gather() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	c.leave = func() {
-		closeAll() // gives places and permits back in a few calls; the context would do so one by one
+		closeAll() // gives up places and permits in a few calls; the context would do so one by one
 		cancel()
 		wg.Wait()
 	}
-	// One waiter before the count: connection, subscription and script.
+	// One waiter before the memory is read first: connection, subscription and script.
 	wg.Go(func() { c.wait(ctx, sem) })
 	if err := c.await(1); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (c *crowd) gather() error {
 	return nil
 }
 
-// await returns when so many wait.
+// await returns when n wait.
 func (c *crowd) await(n int64) error {
 	for deadline := time.Now().Add(gatherTimeout); c.queued.Load() < n; {
 		if err := c.failed.Load(); err != nil {
@@ -128,7 +128,7 @@ func (c *crowd) wait(ctx context.Context, sem *berth.Semaphore) {
 		}
 		c.grants.Add(1)
 		if !c.cfg.Cycle {
-			return // Close gives it back
+			return // Close releases it
 		}
 		if err := lease.Release(); err != nil && !errors.Is(err, berth.ErrReleased) {
 			c.failed.CompareAndSwap(nil, &err)
@@ -137,10 +137,10 @@ func (c *crowd) wait(ctx context.Context, sem *berth.Semaphore) {
 	}
 }
 
-// settled reads what memory is in use, without garbage.
+// settled reads how much memory is in use after garbage collection.
 func settled(m *runtime.MemStats) {
 	runtime.GC()
-	runtime.GC() // what the first one's finalizers and pools let go
+	runtime.GC() // frees what finalizers and pools released in the first collection
 	runtime.ReadMemStats(m)
 }
 

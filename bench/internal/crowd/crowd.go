@@ -9,11 +9,11 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// Crowd is some processes, all of whose waiters wait.
+// Crowd is a set of processes, all of whose waiters wait.
 type Crowd struct{ members []*child.Process }
 
-// Gather starts the processes, shares cfg.Waiters out among them and returns
-// when all wait. The permit must be taken. On failure nothing is left behind.
+// Gather starts the processes, shares cfg.Waiters among them and returns when all
+// wait. The permit must be taken. If Gather fails, it leaves no process behind.
 func Gather(ctx context.Context, processes int, cfg Config) (*Crowd, error) {
 	c := &Crowd{}
 	for i := range processes {
@@ -33,7 +33,7 @@ func Gather(ctx context.Context, processes int, cfg Config) (*Crowd, error) {
 	return c, nil
 }
 
-// State asks every process at once, and returns the sums of the counts and the means of
+// State asks all processes at once, and returns the sums of the counts and the means of
 // the bytes.
 func (c *Crowd) State(ctx context.Context) (sum State, err error) {
 	states, errs := make([]State, len(c.members)), make([]error, len(c.members))
@@ -51,13 +51,12 @@ func (c *Crowd) State(ctx context.Context) (sum State, err error) {
 	return sum, errors.Join(errs...)
 }
 
-// Close has the processes give back what they have, and returns when they have
-// gone.
+// Close makes the processes release what they have, and returns when they have ended.
 func (c *Crowd) Close() {
 	for _, m := range c.members {
 		m.Leave()
 	}
 	for _, m := range c.members {
-		_ = m.Wait() // how it ended does not matter
+		_ = m.Wait() // its exit status does not matter
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Board counts who believes to hold a permit, over all processes that have it
-// mapped: the clocks of processes need not agree to compare what they believe.
+// Board counts the believed holders of permits in all processes that have mapped it, so
+// that their beliefs can be compared without comparing clocks.
 type Board struct {
 	memory []byte
 	held   *atomic.Int64
 	most   *atomic.Int64
 }
 
-// boardSize is a page; the two counters are on cache lines of their own.
+// boardSize is a page. The two counters are on different cache lines.
 const boardSize = 4096
 
-// OpenBoard maps the board in a file, which is made if it is not there.
+// OpenBoard maps the board in a file, which it creates if necessary.
 func OpenBoard(name string) (*Board, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -40,18 +40,18 @@ func OpenBoard(name string) (*Board, error) {
 	}, nil
 }
 
-// Take notes that somebody was told to have a permit.
+// Take counts a holder that was told it has a permit.
 func (b *Board) Take() {
 	now := b.held.Add(1)
 	for most := b.most.Load(); now > most && !b.most.CompareAndSwap(most, now); most = b.most.Load() {
 	}
 }
 
-// Give notes that somebody is about to give it back.
+// Give uncounts a holder that is about to release its permit.
 func (b *Board) Give() { b.held.Add(-1) }
 
-// Most returns how many believed to hold a permit at once, at most.
+// Most returns the largest number of believed holders at one time.
 func (b *Board) Most() int64 { return b.most.Load() }
 
-// Close forgets the board; its file stays.
+// Close unmaps the board. Its file stays.
 func (b *Board) Close() { _ = unix.Munmap(b.memory) }

@@ -1,5 +1,5 @@
-// Package lend has processes that borrow permits of pools, and share a limit:
-// each process runs this program again and answers questions.
+// Package lend runs child processes that borrow permits from pools and share a limit.
+// Each process runs this program again and answers questions.
 package lend
 
 import (
@@ -19,23 +19,23 @@ import (
 // Role is the role of such a process.
 const Role = "borrower-of-a-pool"
 
-// Config is what a process is.
+// Config configures a process.
 type Config struct {
 	URL, Prefix, Name string
 	Limit             int
-	Size              int // of its pool; 0: no pool, every permit from Redis
+	Size              int // of its pool; 0: it has none, and every permit comes from Redis
 	Workers           int
 	TTL, Hold         time.Duration
 	Board             string // the file of the Board
 }
 
-// Work is one stretch of work.
+// Work is an order to work for a while.
 type Work struct {
 	For    time.Duration
-	Judged bool // note every belief on the board, which takes time
+	Judged bool // count every belief on the board, which takes time
 }
 
-// Done is what came of it.
+// Done is the result of a Work.
 type Done struct {
 	Pairs   int
 	Took    time.Duration
@@ -55,7 +55,7 @@ func Start(ctx context.Context, cfg Config) (*child.Process, error) {
 	return p, nil
 }
 
-// Main is the process; it ends with its input.
+// Main is the main function of a process, which ends with its input.
 func Main(config []byte, in io.Reader, out io.Writer) error {
 	var cfg Config
 	err := json.Unmarshal(config, &cfg)
@@ -80,7 +80,8 @@ type borrowers struct {
 	leave   func()
 }
 
-// come returns borrowers that have used the semaphore once. They can leave in any case.
+// come returns borrowers that have used the semaphore once. They must leave, even if come
+// fails.
 func come(cfg Config) (*borrowers, error) {
 	b := &borrowers{cfg: cfg, leave: func() {}}
 	var err error
@@ -106,7 +107,8 @@ func come(cfg Config) (*borrowers, error) {
 	return b, release()
 }
 
-// acquireFrom borrows from a pool, or takes from Redis without one.
+// acquireFrom returns a function that borrows from a pool or, if size is 0, acquires from
+// Redis.
 func acquireFrom(sem *berth.Semaphore, size int) (peer.Acquire, error) {
 	if size == 0 {
 		return peer.AcquireOf(sem), nil
@@ -124,7 +126,7 @@ func acquireFrom(sem *berth.Semaphore, size int) (peer.Acquire, error) {
 	}, nil
 }
 
-// work has every goroutine borrow and give back.
+// work makes every goroutine borrow and return permits.
 func (b *borrowers) work(w Work) (Done, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.For)
 	defer cancel()
@@ -143,8 +145,8 @@ func (b *borrowers) work(w Work) (Done, error) {
 	return sum, errors.Join(errs...)
 }
 
-// borrow is one goroutine. It looks at the time only where it holds for some
-// time anyway: a look costs a fraction of what is measured.
+// borrow is one goroutine. It reads the clock only if it holds permits for some time,
+// because reading it takes a good part of the time that is measured otherwise.
 func (b *borrowers) borrow(ctx context.Context, judged bool) (d Done, err error) {
 	for ctx.Err() == nil {
 		var asked time.Time
@@ -154,7 +156,7 @@ func (b *borrowers) borrow(ctx context.Context, judged bool) (d Done, err error)
 		release, err := b.acquire(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
-				err = nil // that is how it ends
+				err = nil // the end of the work is not an error
 			}
 			return d, err
 		}

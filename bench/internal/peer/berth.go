@@ -7,10 +7,10 @@ import (
 	"github.com/berth-go/berth/bench/internal/redisd"
 )
 
-// BerthKey is berth's key.
+// BerthKey is the key of berth.
 const BerthKey = "berth"
 
-// Berth is what the others are beside.
+// Berth returns berth as a contestant.
 func Berth() *Peer {
 	return &Peer{
 		Key: BerthKey, Title: "berth", Kind: Semaphore, Queues: true,
@@ -32,7 +32,7 @@ func Berth() *Peer {
 	}
 }
 
-// Dial returns a client of berth on connections of its own, and how to close both.
+// Dial returns a client of berth with its own connections, and a function that closes both.
 func Dial(url, prefix string) (*berth.Client, func(), error) {
 	rdb := redisd.Client(url)
 	c, err := berth.New(rdb, berth.Prefix(prefix))
@@ -46,7 +46,7 @@ func Dial(url, prefix string) (*berth.Client, func(), error) {
 	}, nil
 }
 
-// AcquireOf returns how to acquire a semaphore of berth.
+// AcquireOf returns the Acquire of a semaphore of berth.
 func AcquireOf(sem *berth.Semaphore) Acquire {
 	return func(ctx context.Context) (Release, error) {
 		lease, err := sem.Acquire(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-go/berth/classic"
 )
 
-// chapter returns the semaphores of Redis in Action, section 6.3 (here: the chapter).
+// chapter returns the semaphores of Redis in Action, section 6.3, called the chapter here.
 func chapter() []*Peer {
 	return []*Peer{
 		chapterPeer("basic", "chapter: basic", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
@@ -35,8 +35,8 @@ func driver[S interface{ Driver() classic.Driver }](s S, err error) (classic.Dri
 	return s.Driver(), nil
 }
 
-// chapterPeer makes one of them. The chapter leaves open when a refused client comes
-// again; a pause that is random keeps clients from coming all at once.
+// chapterPeer returns one of them. The chapter does not say when a refused client should
+// try again; a random pause keeps clients from trying all at once.
 func chapterPeer(key, title string, poll time.Duration, newDriver func(*redis.Client, string, int) (classic.Driver, error)) *Peer {
 	pause := func() time.Duration { return poll/2 + upTo(poll) }
 	return &Peer{
@@ -58,11 +58,11 @@ func chapterPeer(key, title string, poll time.Duration, newDriver func(*redis.Cl
 	}
 }
 
-// polling asks until there is room.
+// polling tries until there is room.
 func polling(d classic.Driver, pause func() time.Duration) Acquire {
 	return func(ctx context.Context) (Release, error) {
 		for {
-			// A try whose context ends in the middle may leave a place taken.
+			// An attempt whose context ends midway might leave a permit taken.
 			release, ok, err := d.Acquire(context.WithoutCancel(ctx))
 			if err != nil {
 				return nil, err

@@ -36,8 +36,8 @@ func open(ctx context.Context, p *Peer, url, prefix string, s Shape) (Driver, er
 	return d, nil
 }
 
-// warm gives each worker its semaphore and has each client use each of its
-// semaphores once.
+// warm gives each worker its semaphore and makes each client use each of its semaphores
+// once.
 func (d *goDriver) warm(ctx context.Context) error {
 	for w := range d.shape.Workers {
 		name := d.shape.Name
@@ -58,8 +58,9 @@ func (d *goDriver) warm(ctx context.Context) error {
 	return nil
 }
 
-// firstPair asks again when nothing comes of it. A lock library that waits to be told of
-// a release waits for ever when the answer to its first attempt came too late.
+// firstPair acquires and releases once. It tries again if an attempt takes too long: a lock
+// library that waits for the message of a release would wait for ever if the answer to its
+// first attempt came too late.
 func firstPair(ctx context.Context, acquire Acquire) (err error) {
 	for range 10 {
 		attempt, cancel := context.WithTimeout(ctx, grace)
@@ -89,7 +90,7 @@ func (d *goDriver) Close() {
 	wg.Wait()
 }
 
-// grace is how much longer a stretch of work lasts in which nobody was served.
+// grace is how much longer a load lasts if no worker got a permit.
 const grace = 5 * time.Second
 
 // Spin implements Driver.
@@ -98,7 +99,7 @@ func (d *goDriver) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	defer cancel()
 	first := make(chan struct{})
 	defer time.AfterFunc(l.For, func() {
-		select { // a stretch without a single pair says nothing: it lasts longer
+		select { // a load without a single pair measures nothing, so it lasts longer
 		case <-first:
 		case <-ctx.Done():
 		case <-time.After(grace):
@@ -141,12 +142,12 @@ type spinner struct {
 	beliefs []judge.Request
 }
 
-// goPause returns a function that waits by a timer of Go.
+// goPause returns a function that waits with a timer of Go.
 func goPause() (pause func(time.Duration) error, stop func() error) {
 	return func(d time.Duration) error { <-time.After(d); return nil }, func() error { return nil }
 }
 
-// run works until ctx ends, which is no error.
+// run works until ctx ends, which is not an error.
 func (s *spinner) run(ctx context.Context) (err error) {
 	pause, stop := goPause()
 	if s.load.Hold > 0 && !s.load.GoTimers {
@@ -164,7 +165,7 @@ func (s *spinner) spin(ctx context.Context, pause func(time.Duration) error) err
 		release, err := s.acquire(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
-				err = nil // that is how a load ends
+				err = nil // the end of the load is not an error
 			}
 			return err
 		}
@@ -205,15 +206,16 @@ func (d *goDriver) Pass(ctx context.Context, n int, pause, most time.Duration) (
 	return took, release()
 }
 
-// offBeat passes up to two milliseconds without a timer: timers may end on a
-// common beat of the kernel's, and those of a waiter that polls are timers.
+// offBeat waits for a random time up to two milliseconds without a timer. The kernel may
+// let timers expire together, and with a timer here the wait could end together with the
+// pause of a waiter that polls.
 func offBeat() {
 	for end := time.Now().Add(upTo(2 * time.Millisecond)); time.Now().Before(end); {
 	}
 }
 
-// handOver has a waiter come, releases after the pause, and returns how long it
-// took the waiter to have the permit, and the waiter's release.
+// handOver starts a waiter, releases after the pause, and returns the time until the
+// waiter had the permit, and the waiter's release.
 func handOver(ctx context.Context, release Release, waiter Acquire, pause time.Duration, apart bool) (time.Duration, Release, error) {
 	type grant struct {
 		release Release

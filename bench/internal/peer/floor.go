@@ -20,7 +20,7 @@ const (
 	PublishKey     = "publish"
 )
 
-// trivial is a script with one key and three arguments that does next to nothing.
+// trivial is a script with one key and three arguments that does almost nothing.
 var trivial = redis.NewScript(`return redis.call('EXISTS', KEYS[1])`)
 
 func floors() []*Peer {
@@ -53,10 +53,10 @@ func floors() []*Peer {
 	}
 }
 
-// step is the first or the second half of a pair.
+// step is the first or the second command of a pair.
 type step func(ctx context.Context, rdb commander, key string) error
 
-// commander is what plain and pipelining clients of go-redis have in common.
+// commander is the interface that plain and pipelining clients of go-redis share.
 type commander interface {
 	redis.Scripter
 	Set(ctx context.Context, key string, value any, expiration time.Duration) *redis.StatusCmd
@@ -80,7 +80,7 @@ func trivialTwice() (acquire, release step) {
 func plain(rdb *redis.Client) (commander, error) { return rdb, nil }
 func auto(rdb *redis.Client) (commander, error)  { return rdb.AutoPipeline() }
 
-// connectPair makes clients whose acquire and release are two commands.
+// connectPair returns a Connect whose clients acquire and release with one command each.
 func connectPair(via func(*redis.Client) (commander, error), steps func() (step, step)) func(url, prefix string) (*Client, error) {
 	first, second := steps()
 	return func(url, prefix string) (*Client, error) {
@@ -106,7 +106,7 @@ func connectPair(via func(*redis.Client) (commander, error), steps func() (step,
 	}
 }
 
-// fillTokens makes the list if it is not there yet.
+// fillTokens creates the list of tokens if it does not exist yet.
 var fillTokens = redis.NewScript(`
 if redis.call('SETNX', KEYS[2], '1') == 1 then
   for _ = 1, tonumber(ARGV[1]) do redis.call('RPUSH', KEYS[1], 't') end
@@ -127,8 +127,8 @@ func connectTokens(url, prefix string) (*Client, error) {
 	}, nil
 }
 
-// takeToken waits for a token. A context cannot call a BLPOP back, so it lasts
-// for a second at most and a token that comes too late goes back.
+// takeToken waits for a token. The end of a context cannot cancel a BLPOP, so each lasts
+// for a second at most, and a token that comes too late is put back.
 func takeToken(ctx context.Context, rdb *redis.Client, key string) (Release, error) {
 	release := func() error { return rdb.RPush(context.Background(), key, "t").Err() }
 	for {

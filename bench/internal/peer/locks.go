@@ -20,7 +20,7 @@ import (
 var scripts = []string{"eval", "evalsha"}
 
 const (
-	lockTTL     = 30 * time.Second // as berth's default
+	lockTTL     = 30 * time.Second // berth's default
 	redisPoll   = 100 * time.Millisecond
 	redsyncPoll = 250 * time.Millisecond
 )

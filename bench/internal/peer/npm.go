@@ -24,13 +24,13 @@ func NPM() *Peer {
 
 const npmPoll = 10 * time.Millisecond
 
-// npmDir is where the driver is, and its packages, once they are installed.
+// npmDir returns the directory of the driver and, once they are installed, its packages.
 func npmDir() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "npm")
 }
 
-// npmMissing returns why npm's redis-semaphore cannot take part, "" if it can.
+// npmMissing returns why npm's redis-semaphore cannot take part, or "" if it can.
 func npmMissing() string {
 	if _, err := exec.LookPath("node"); err != nil {
 		return "node is not on PATH"

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exactPause returns a function that waits as long as it is told, by a timer of
-// the kernel. Go's own timers are late by up to a millisecond in a process that
-// nothing else wakes: its poller counts in milliseconds. A contestant that sends
-// fewer messages would hold its permits for longer.
+// exactPause returns a function that waits with a timer of the kernel. In a process that
+// is otherwise idle Go's own timers are late by up to a millisecond, because its poller
+// counts in milliseconds. With them, a contestant that sends fewer messages would hold its
+// permits for longer.
 func exactPause() (pause func(time.Duration) error, stop func() error, err error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {

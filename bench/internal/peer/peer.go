@@ -1,9 +1,9 @@
-// Package peer has the contestants: berth, what else there is to limit
-// concurrency on Redis, and the floors, which are the least that Redis and a
-// client could do.
+// Package peer has the contestants: berth, other software that limits concurrency on
+// Redis, and the floors, which are lower bounds: the least that a client and Redis have
+// to do.
 //
-// Each is used through its public API with its default options; About states
-// them. A go-redis client has the same options whomever it serves.
+// Each is used through its public API with its default options, which About states. All
+// go-redis clients have the same options.
 package peer
 
 import (
@@ -20,8 +20,8 @@ type Kind string
 // The kinds.
 const (
 	Semaphore Kind = "semaphore"
-	Lock      Kind = "lock"  // one holder at a time; where a scenario has room for all, each goroutine has a name of its own
-	Floor     Kind = "floor" // does not limit anything, or not safely
+	Lock      Kind = "lock"  // one holder at a time; where a scenario has room for all, each goroutine uses its own name
+	Floor     Kind = "floor" // limits nothing, or not safely
 )
 
 // Peer is one contestant.
@@ -29,57 +29,57 @@ type Peer struct {
 	Key, Title string
 	About      string // its options, and what else is worth knowing
 	Kind       Kind
-	// Queues: it can be asked for a permit that is taken, and waits for it.
+	// Queues says that its Acquire waits for a permit that is taken.
 	Queues bool
-	// Poll is how long a refused client pauses at the most before it asks again;
-	// 0: it is told.
+	// Poll is the longest pause of a refused client before it tries again; 0: clients
+	// do not poll.
 	Poll time.Duration
-	// Sent are the commands that its clients send, in lower case: what else the
-	// server counts is called by its scripts. None: they have no scripts.
+	// Sent lists the commands that its clients send, in lower case; scripts call all
+	// other commands that the server counts. It is empty if there are no scripts.
 	Sent []string
-	// Connect makes one client, with connections of its own, whose keys begin
-	// with the prefix. It is nil for those with a Driver of their own.
+	// Connect makes one client, with its own connections, whose keys begin with the
+	// prefix. It is nil for contestants with their own Driver.
 	Connect func(url, prefix string) (*Client, error)
-	// Open is for those that are not driven by Connect.
+	// Open returns the Driver of a contestant without Connect.
 	Open func(ctx context.Context, url, prefix string, s Shape) (Driver, error)
 }
 
 // Client is one client of a contestant.
 type Client struct {
-	// Semaphore returns how to acquire the named one. A Lock ignores the limit.
+	// Semaphore returns the Acquire of the named semaphore. A Lock ignores the limit.
 	Semaphore func(name string, limit int) (Acquire, error)
 	Close     func()
 }
 
-// Acquire takes a permit and returns how to give it back. If it is taken, it
-// waits as long as ctx lasts and returns ctx's error then.
+// Acquire acquires a permit and returns its Release. It waits until it has one or ctx
+// ends, whose error it returns.
 type Acquire func(ctx context.Context) (Release, error)
 
-// Release gives a permit back.
+// Release releases a permit.
 type Release func() error
 
-// Shape is who uses what.
+// Shape says how many clients and workers use which semaphores.
 type Shape struct {
-	Name    string // begins the names of the semaphores
-	Clients int    // with connections of their own
+	Name    string // prefix of the names of the semaphores
+	Clients int    // each with its own connections
 	Workers int    // goroutines, spread evenly over the clients
 	Limit   int
-	Each    bool // every worker uses a semaphore of its own
+	Each    bool // every worker uses its own semaphore
 }
 
-// Load is one stretch of work.
+// Load is work for a while.
 type Load struct {
-	For   time.Duration // no acquire begins after it
-	Hold  time.Duration // of each permit; 0: released at once
-	Times bool          // note when each permit was asked for, had and given back
-	// GoTimers: permits are held by Go's timers, which are late, and not by the kernel's.
+	For   time.Duration // no acquire begins after this time
+	Hold  time.Duration // for which each permit is held; 0: it is released at once
+	Times bool          // record when each permit was requested, granted and released
+	// GoTimers measures Hold with Go's timers, which are late, instead of the kernel's.
 	GoTimers bool
 }
 
-// Outcome is what came of it.
+// Outcome is the result of a Load.
 type Outcome struct {
 	Pairs   int             // acquires with their releases
-	Took    time.Duration   // until the last of them
+	Took    time.Duration   // until the last pair
 	Each    []int           // pairs of each worker
 	Beliefs []judge.Request // with Load.Times
 }
@@ -87,15 +87,15 @@ type Outcome struct {
 // PerSecond returns the pairs per second.
 func (o *Outcome) PerSecond() float64 { return float64(o.Pairs) / o.Took.Seconds() }
 
-// Driver has a contestant work, in one Shape.
+// Driver drives a contestant in one Shape.
 type Driver interface {
-	// Spin has every worker acquire and release, again and again.
+	// Spin makes every worker acquire and release, again and again.
 	Spin(ctx context.Context, l Load) (*Outcome, error)
-	// Pass hands the one permit to and fro between two clients, of which the
-	// first in line waits, and returns how long that took: from the call of
-	// release to the return of the waiter's acquire. Before each release it
-	// pauses, so that the round trip comes alone, plus a random part of the
-	// contestant's poll: nobody's release falls in with others' polls.
+	// Pass hands the only permit back and forth between two clients n times, or until
+	// most has passed. It returns how long each hand-off took, from the call of release
+	// to the return of the waiter's acquire. Before each release it pauses, so that
+	// nothing else happens at the time, plus a random part of the contestant's poll, so
+	// that releases do not coincide with polls.
 	Pass(ctx context.Context, n int, pause time.Duration, most time.Duration) ([]time.Duration, error)
 	// Close closes the connections.
 	Close()
@@ -106,7 +106,7 @@ func All() []*Peer {
 	return slices.Concat([]*Peer{Berth()}, locks(), chapter(), []*Peer{NPM()}, floors())
 }
 
-// Missing returns why a contestant cannot take part, "" if it can.
+// Missing returns why a contestant cannot take part, or "" if it can.
 func (p *Peer) Missing() string {
 	if p.Key == "npm" {
 		return npmMissing()
@@ -114,8 +114,8 @@ func (p *Peer) Missing() string {
 	return ""
 }
 
-// Drive opens a contestant in a shape. Every semaphore has been used once when
-// it returns, by every client: connections are made and scripts are loaded.
+// Drive opens a contestant in a shape. When it returns, every client has used each of
+// its semaphores once: connections are made and scripts are loaded.
 func (p *Peer) Drive(ctx context.Context, url, prefix string, s Shape) (Driver, error) {
 	if p.Kind == Lock || p.Key == setDelKey || p.Key == setDelAutoKey {
 		s.Each = s.Each || s.Limit > 1

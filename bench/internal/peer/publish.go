@@ -31,7 +31,7 @@ func openPublish(ctx context.Context, url, prefix string, s Shape) (Driver, erro
 	return p, nil
 }
 
-// listen ends when the subscription is closed.
+// listen receives messages until the subscription is closed.
 func (p *publisher) listen() {
 	defer close(p.heard)
 	for {
@@ -81,7 +81,7 @@ func (p *publisher) Close() {
 	_ = p.rdb.Close()
 }
 
-// wait pauses, or returns ctx's error when that ends first.
+// wait waits for d, or returns ctx's error if ctx ends first.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -1,4 +1,4 @@
-// Package redisd has the connections of the benchmarks, and the removal of their keys.
+// Package redisd makes the connections of the benchmarks, and removes their keys.
 package redisd
 
 import (
@@ -11,12 +11,12 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// PoolSize is how many connections every go-redis client may have, whatever it
-// is for, unless the URL has another pool_size: one for each goroutine of the
-// largest scenario, so that nobody waits for a connection.
+// PoolSize is the size of every go-redis client's pool, unless the URL sets pool_size:
+// one connection for each goroutine of the largest scenario, so that none waits for a
+// connection.
 const PoolSize = 256
 
-// parse checks a URL. Its error never shows it.
+// parse parses a URL. Its error never shows the URL.
 func parse(url string) (*redis.Options, error) {
 	o, err := measure.ParseURL(url)
 	if err == nil && o.PoolSize == 0 {
@@ -25,8 +25,8 @@ func parse(url string) (*redis.Options, error) {
 	return o, err
 }
 
-// Client returns a client with default options but for those in the URL and the size of the pool.
-// The URL must be one that Ping accepts.
+// Client returns a client with default options, except for those in the URL and the size of the
+// pool. The URL must be one that Ping accepts.
 func Client(url string) *redis.Client {
 	o, err := parse(url)
 	if err != nil {
@@ -50,8 +50,8 @@ func Ping(ctx context.Context, url string) error {
 	return nil
 }
 
-// Clean removes every key that has the prefix anywhere in its name, and returns
-// how many those were.
+// Clean removes every key that has the prefix anywhere in its name, and returns the
+// number of removed keys.
 func Clean(ctx context.Context, url, prefix string) (n int, err error) {
 	rdb := Client(url)
 	defer rdb.Close()

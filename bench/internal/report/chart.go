@@ -9,7 +9,7 @@ import (
 	"github.com/berth-go/berth/internal/chart"
 )
 
-// growth draws a metric against the cases of a scenario, which are numbers.
+// growth draws a metric over the cases of a scenario, which are numbers.
 func growth(r *result.Report, s *scene.Scenario, metric, title, xName string) *chart.Chart {
 	var list []chart.Series
 	for _, p := range r.Peers {
@@ -24,11 +24,11 @@ func growth(r *result.Report, s *scene.Scenario, metric, title, xName string) *c
 	return chart.Growth(title, xName, words(metric), list, Number)
 }
 
-// shown is the share up to which distributions are drawn: the few samples
-// beyond it would take most of the room.
+// shown is the share up to which distributions are drawn. The few samples beyond it would
+// take up most of the chart.
 const shown = 0.99
 
-// distribution draws which share of the samples took at most how long.
+// distribution draws the share of samples that took at most each time.
 func distribution(r *result.Report, scenario, caze, metric, title string) *chart.Chart {
 	var list []chart.Series
 	for _, p := range leastFirst(r, scenario, caze, metric) {
@@ -50,13 +50,13 @@ func bars(r *result.Report, scenario, caze, metric, title string) *chart.Chart {
 	return c
 }
 
-// contestant is one in a chart.
+// contestant is a contestant in a chart.
 type contestant struct {
 	key, title string
 	figure     float64
 }
 
-// leastFirst returns those that have a figure above 0.
+// leastFirst returns the contestants with a figure above 0, the least first.
 func leastFirst(r *result.Report, scenario, caze, metric string) (list []contestant) {
 	for _, p := range r.Peers {
 		if m := result.Summarize(r.Values(scenario, caze, p.Key, metric)).Center; m > 0 {

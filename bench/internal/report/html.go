@@ -14,7 +14,7 @@ var pageText string
 
 var page = chart.Page(pageText)
 
-// view is what the page shows.
+// view is the data of the page.
 type view struct {
 	*result.Report
 	Conditions []string
@@ -29,8 +29,7 @@ type section struct {
 	Tables []chart.Table
 }
 
-// HTML writes the report as one page that needs nothing else, no scripts and no
-// network.
+// HTML writes the report as a single page without scripts or external resources.
 func HTML(w io.Writer, r *result.Report) error {
 	v := view{Report: r, Conditions: conditions(r), Targets: Verdicts(r)}
 	for _, verdict := range r.Verdicts {
@@ -56,7 +55,7 @@ func HTML(w io.Writer, r *result.Report) error {
 	return page.Execute(w, v)
 }
 
-// charts returns the pictures of a scenario; nil ones have nothing to show.
+// charts returns the charts of a scenario. A chart without data is nil.
 func charts(r *result.Report, s *scene.Scenario) []*chart.Chart {
 	switch s.Key {
 	case "pair":

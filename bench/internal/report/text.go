@@ -1,4 +1,4 @@
-// Package report tells what a run found: as tables, and as a page with pictures.
+// Package report presents the results of a run: as tables, and as a page with charts.
 package report
 
 import (
@@ -37,7 +37,7 @@ func Text(w io.Writer, r *result.Report) error {
 	return err
 }
 
-// conditions says under which circumstances the figures were measured.
+// conditions says under which conditions the figures were measured.
 func conditions(r *result.Report) []string {
 	lines := []string{r.Command, r.Started()}
 	if r.Berth != "" {
@@ -49,15 +49,16 @@ func conditions(r *result.Report) []string {
 	return lines
 }
 
-// words are those of a metric or a case, whose names have no spaces in the Go benchmark format.
+// words returns the name of a metric or a case with spaces, which the Go benchmark format
+// does not allow.
 func words(name string) string { return strings.ReplaceAll(name, "-", " ") }
 
-// tables returns one table for a scenario with one metric of note, whose columns
-// are the cases; else one for each case, whose columns are the metrics.
+// tables returns one table whose columns are the cases if a scenario has one main metric;
+// otherwise one for each case, whose columns are the metrics.
 func tables(r *result.Report, s *scene.Scenario) (list []chart.Table) {
 	metrics, cases := r.Metrics(s.Key), s.Cases(r.Scale)
 	if len(metrics) == 0 {
-		return nil // it was not reached
+		return nil // the run ended before it
 	}
 	if len(metrics) == 1 && len(cases) > 1 {
 		return []chart.Table{byCase(r, s, cases, metrics[0])}
@@ -145,7 +146,7 @@ func interval(s result.Summary) string {
 	return ""
 }
 
-// halfRange is spread where there is no room for two more numbers.
+// halfRange formats a spread where there is no room for two numbers.
 func halfRange(values []float64) string {
 	s := result.Summarize(values)
 	if !s.Bounded() || s.Center == 0 {
@@ -154,7 +155,7 @@ func halfRange(values []float64) string {
 	return fmt.Sprintf("%s ±%.0f %%", Number(s.Center), 50*(s.Hi-s.Lo)/s.Center)
 }
 
-// Verdicts returns a table of them.
+// Verdicts returns a table of the verdicts.
 func Verdicts(r *result.Report) chart.Table {
 	t := chart.Table{Heads: []string{"target", "measured", "interval", ""}}
 	for _, v := range r.Verdicts {
@@ -174,7 +175,7 @@ func Verdicts(r *result.Report) chart.Table {
 	return t
 }
 
-// sentence says what a verdict is about.
+// sentence returns a description of what a verdict is about.
 func sentence(r *result.Report, v result.Verdict) string {
 	s := fmt.Sprintf("%s %s: %s", v.Scenario, words(v.Case), words(v.Metric))
 	switch {
@@ -188,7 +189,7 @@ func sentence(r *result.Report, v result.Verdict) string {
 	return s
 }
 
-// Number writes a figure with about three digits, and thousands apart.
+// Number formats a figure with about three digits and grouped thousands.
 func Number(v float64) string {
 	switch a := max(v, -v); {
 	case a == 0:

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Bound is what a figure, or its ratio to another's, has to keep to. The ratio
-// is taken in each round; its median counts.
+// Bound is a bound on a figure, or on its ratio to another contestant's. The ratio is
+// computed for each round, and its median counts.
 type Bound struct {
 	Scenario string   `json:"scenario"`
 	Case     string   `json:"case"`
@@ -25,14 +25,14 @@ type Bound struct {
 	Why      string   `json:"why,omitempty"`
 }
 
-// The names of what a Verdict says.
+// The words of a Verdict.
 const (
 	Met        = "met"
 	Missed     = "missed"
 	Unmeasured = "not measured"
 )
 
-// Verdict is a bound and what was measured.
+// Verdict is a bound with the value that was measured.
 type Verdict struct {
 	Bound
 	Summary
@@ -65,8 +65,8 @@ func (r *Report) values(b Bound) []float64 {
 	return Ratios(values, base)
 }
 
-// Ratios divides each value by the one that was measured in the same round. It
-// is as long as the shorter of the two; rounds with a divisor of 0 are left out.
+// Ratios divides each value by the one of the same round. It is at most as long as the
+// shorter of the two, and leaves out rounds with a divisor of 0.
 func Ratios(values, by []float64) (ratios []float64) {
 	for i := range min(len(values), len(by)) {
 		if by[i] != 0 {
@@ -78,7 +78,7 @@ func Ratios(values, by []float64) (ratios []float64) {
 
 func (b Bound) who() string { return cmp.Or(b.Peer, "berth") }
 
-// Names returns the contestants that it takes to judge the bound.
+// Names returns the contestants that the bound needs.
 func (b Bound) Names() []string {
 	if b.Against == "" {
 		return []string{b.who()}
@@ -86,7 +86,7 @@ func (b Bound) Names() []string {
 	return []string{b.who(), b.Against}
 }
 
-// Cases returns the cases that it takes to judge the bound.
+// Cases returns the cases that the bound needs.
 func (b Bound) Cases() []string { return []string{b.Case, cmp.Or(b.Base, b.Case)} }
 
 // Limit returns the bound's number, for people.
@@ -104,7 +104,7 @@ func (b Bound) Limit() string {
 //go:embed targets.json
 var targets string
 
-// Targets are what berth sets out to be.
+// Targets returns the targets that berth set itself.
 func Targets() []Bound {
 	bounds, err := ReadBounds(strings.NewReader(targets))
 	if err != nil {
@@ -113,8 +113,8 @@ func Targets() []Bound {
 	return bounds
 }
 
-// ReadBounds reads a list of bounds. It refuses unknown fields and bounds
-// without a number: they would hold always.
+// ReadBounds reads a list of bounds. It refuses unknown fields, and bounds without a
+// number, which would always hold.
 func ReadBounds(in io.Reader) ([]Bound, error) {
 	var file struct {
 		About  string  `json:"about"`

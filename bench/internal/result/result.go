@@ -1,5 +1,5 @@
-// Package result holds what a run measured, in the Go benchmark format, and judges it. It knows
-// nothing of how anything was measured.
+// Package result holds the measurements of a run, in the Go benchmark format, and judges them. It
+// does not depend on how they were made.
 package result
 
 import (
@@ -17,35 +17,35 @@ import (
 	"github.com/berth-go/berth/bench/internal/scene"
 )
 
-// Report is what one run found.
+// Report is the result of a run.
 type Report struct {
-	Command   string // makes such a report again
+	Command   string // the command that made it
 	At        time.Time
 	Took      time.Duration
-	Partial   string            // why it is not complete
-	Config    []benchfmt.Config // where it ran, and with which versions of everything but berth
+	Partial   string            // why it is incomplete
+	Config    []benchfmt.Config // the machine, and the versions of everything but berth
 	Berth     string            // the commit, if it is known
 	Scenarios []*scene.Scenario
 	Scale     scene.Scale
 	Peers     []*peer.Peer
-	Missing   []string           // what was asked for and not measured, and why
+	Missing   []string           // what could not be measured, and why
 	Results   []*benchfmt.Result // one for each slice that was measured
 	Verdicts  []Verdict
 
-	samples map[string][]float64 // sorted, by name and metric: what some figures are made of
+	samples map[string][]float64 // the sorted samples behind some figures, by name and metric
 }
 
-// Configure adds a line about where the run takes place.
+// Configure adds a line about the machine or its software.
 func (r *Report) Configure(key, value string) {
 	if value != "" {
 		r.Config = append(r.Config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
 	}
 }
 
-// name is how a contestant's part in a case is called, for example Hot/256/berth.
+// name returns the name of a contestant's benchmark in a case, for example Hot/256/berth.
 func name(scenario, caze, peer string) string { return of(scenario) + caze + "/" + peer }
 
-// of is what the names of a scenario begin with.
+// of returns the prefix of the names of a scenario.
 func of(scenario string) string { return strings.ToUpper(scenario[:1]) + scenario[1:] + "/" }
 
 // Add appends the figures of one more slice.
@@ -66,7 +66,7 @@ func (r *Report) Add(scenario, caze, peer string, figures []scene.Figure) {
 	r.Results = append(r.Results, res)
 }
 
-// Drop removes every figure of a scenario: it is to be measured again.
+// Drop removes the figures of a scenario, so that it can be measured again.
 func (r *Report) Drop(scenario string) {
 	r.Results = slices.DeleteFunc(r.Results, func(res *benchfmt.Result) bool {
 		return strings.HasPrefix(res.Name.String(), of(scenario))
@@ -84,12 +84,12 @@ func (r *Report) Values(scenario, caze, peer, metric string) (values []float64) 
 	return values
 }
 
-// Samples returns the single values that a contestant's figures are made of, sorted.
+// Samples returns the sorted samples behind a contestant's figures.
 func (r *Report) Samples(scenario, caze, peer, metric string) []float64 {
 	return r.samples[name(scenario, caze, peer)+" "+metric]
 }
 
-// Metrics returns what was measured in a scenario.
+// Metrics returns the metrics of a scenario.
 func (r *Report) Metrics(scenario string) (metrics []string) {
 	for _, res := range r.Results {
 		for _, v := range res.Values {
@@ -111,17 +111,17 @@ func (r *Report) Title(key string) string {
 	return key
 }
 
-// confidence is the level of the intervals: with it three to five rounds have one, from the least
-// to the most.
+// confidence is the level of the intervals. It is low enough for three to five rounds to have an
+// interval, from the least to the largest value.
 const confidence = 0.75
 
 // Summary is a median and its confidence interval.
 type Summary struct {
 	benchmath.Summary
-	N int // how many values it is made of
+	N int // number of values
 }
 
-// Summarize returns the median of the values, 0 without any.
+// Summarize returns the median of the values, or 0 if there are none.
 func Summarize(values []float64) Summary {
 	if len(values) == 0 {
 		return Summary{}
@@ -130,11 +130,11 @@ func Summarize(values []float64) Summary {
 	return Summary{benchmath.AssumeNothing.Summary(s, confidence), len(values)}
 }
 
-// Bounded tells whether there were enough values for an interval.
+// Bounded reports whether there were enough values for an interval.
 func (s Summary) Bounded() bool { return s.N > 1 && !math.IsInf(s.Lo, 0) && !math.IsInf(s.Hi, 0) }
 
-// Write writes the figures in the Go benchmark format, for benchstat: what may differ between two
-// builds is in comments, so that it compares them.
+// Write writes the figures in the Go benchmark format. What may differ between two builds is in
+// comments, so that benchstat compares them.
 func (r *Report) Write(w io.Writer) error {
 	comments := append([]string{r.Command, r.Started()}, r.Missing...)
 	if r.Berth != "" {
@@ -157,7 +157,7 @@ func (r *Report) Write(w io.Writer) error {
 	return nil
 }
 
-// Started tells when the run was, and how long it took.
+// Started says when the run began and how long it took.
 func (r *Report) Started() string {
 	return fmt.Sprintf("%s, %.0f s", r.At.Format("2 January 2006 15:04 MST"), r.Took.Seconds())
 }

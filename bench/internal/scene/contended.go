@@ -14,8 +14,8 @@ const (
 	contenders = 64
 	processes  = 8 // clients, each with connections of its own
 	hold       = time.Millisecond
-	// slack is the time within which nobody can say who asked first, because requests and answers
-	// are under way.
+	// slack is the time within which the order of two requests cannot be told, because requests
+	// and answers are under way.
 	slack = 5 * time.Millisecond
 )
 
@@ -64,8 +64,8 @@ func openContended(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant,
 	})
 }
 
-// jain returns Jain's index of fairness, from 1/n (one has everything) to 1
-// (all have the same); 1 if nobody has anything.
+// jain returns Jain's index of fairness, from 1/n (one has everything) to 1 (all shares
+// are equal). It is 1 if all shares are 0.
 func jain(shares []int) float64 {
 	var sum, squares float64
 	for _, s := range shares {
@@ -78,7 +78,7 @@ func jain(shares []int) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// overtaken counts the permits that at least one later request overtook: it was made more than
+// overtaken counts the permits that a later request overtook: a request that was made more than
 // slack later and got its permit more than slack earlier.
 func overtaken(beliefs []judge.Request) int {
 	seen := slices.Clone(beliefs)
@@ -111,5 +111,5 @@ func handoff() *Scenario {
 	}
 }
 
-// handoffTime is enough for the hand-offs of those that do not poll.
+// handoffTime is long enough for the hand-offs of contestants that do not poll.
 func handoffTime(s Scale) time.Duration { return time.Duration(s.Handoffs) * pause * 4 / 3 }

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// long is a TTL that needs no renewal while anything is measured.
+// long is a TTL that needs no renewal during the run.
 const long = time.Hour
 
 func holders() *Scenario {
@@ -55,7 +55,7 @@ func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, e
 	return entrant, nil
 }
 
-// fill has n others hold a permit, and returns how to give them back.
+// fill makes n other holders of a permit, and returns a function that releases them.
 func (e *Env) fill(ctx context.Context, p *peer.Peer, name string, n int) (func(), error) {
 	add := func(suffix string, score func(int) float64) error {
 		return measure.AddMembers(ctx, e.Redis, e.Prefix+name+suffix, n, score)
@@ -68,7 +68,7 @@ func (e *Env) fill(ctx context.Context, p *peer.Peer, name string, n int) (func(
 	case "basic":
 		return func() {}, add("", future)
 	case "fair":
-		// What n acquires leave behind: making them would take hours.
+		// The keys that n acquires would leave; making them would take hours.
 		return func() {}, errors.Join(add("", future), add(":owner", number),
 			e.Redis.Set(ctx, e.Prefix+name+":counter", n, 0).Err())
 	default:
@@ -76,7 +76,8 @@ func (e *Env) fill(ctx context.Context, p *peer.Peer, name string, n int) (func(
 	}
 }
 
-// lease takes n leases of a client of its own, the i-th of what of returns.
+// lease acquires n leases with a new client, the i-th from the semaphore that of returns
+// for i.
 func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) (*berth.Semaphore, error)) (func(), error) {
 	c, closeAll, err := peer.Dial(e.URL, e.Prefix)
 	if err != nil {
@@ -96,7 +97,7 @@ func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) 
 	return closeAll, nil
 }
 
-// future is a score of the chapter's semaphores that does not run out meanwhile.
+// future returns a score of the chapter's semaphores that does not expire during the run.
 func future(int) float64 { return float64(time.Now().Add(long).UnixMilli()) / 1000 }
 
 func number(i int) float64 { return float64(i + 1) }
@@ -116,15 +117,15 @@ func waiters() *Scenario {
 
 func openWaiters(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
 	return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) {
-		// The crowd comes for the slice and goes: a thousand that cycle would be
-		// in the way of all others.
+		// The crowd exists during the slice only: a thousand waiters that cycle would
+		// disturb all other contestants.
 		taken, line, err := e.line(ctx, e.name("waiters"), c.N, true)
 		if err != nil {
 			return nil, err
 		}
 		defer line.Close()
 		taken()
-		if err := pauseFor(ctx, e.Scale.Slice); err != nil { // until it turns
+		if err := pauseFor(ctx, e.Scale.Slice); err != nil { // until the crowd cycles
 			return nil, err
 		}
 		before, err := line.State(ctx)
@@ -154,8 +155,8 @@ func openWaiters(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, err
 	}}, nil
 }
 
-// line has n wait for the one permit of a semaphore, which is taken until the
-// function that it returns is called.
+// line makes n waiters wait for the only permit of a semaphore, which is taken until the
+// returned function is called.
 func (e *Env) line(ctx context.Context, name string, n int, cycle bool) (func(), *crowd.Crowd, error) {
 	release, err := e.lease(ctx, 1, func(c *berth.Client, _ int) (*berth.Semaphore, error) { return c.Semaphore(name, 1) })
 	if err != nil {

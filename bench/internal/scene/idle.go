@@ -33,7 +33,7 @@ func openMemory(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, erro
 			return nil, err
 		}
 		defer func() { line.Close(); taken() }()
-		if err := pauseFor(ctx, time.Second); err != nil { // what coming costs is over
+		if err := pauseFor(ctx, time.Second); err != nil { // until the cost of starting is over
 			return nil, err
 		}
 		idle, err := e.measured(ctx, func() error { return pauseFor(ctx, e.Scale.Idle) })
@@ -89,8 +89,8 @@ func openRenewals(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, 
 			return nil, err
 		}
 		defer release()
-		// The renewals of leases that were taken together come together: the watch
-		// begins and ends in the middle between two of them.
+		// Leases that were acquired together are renewed together. The watch begins and
+		// ends in the middle between two renewals.
 		if err := pauseFor(ctx, e.Scale.LeaseTTL/6); err != nil {
 			return nil, err
 		}

@@ -16,8 +16,8 @@ import (
 
 const (
 	poolLimit   = 8
-	poolWorkers = 16 // of the process that is measured
-	poolOthers  = 4  // goroutines of the other one, which hold for 1 ms
+	poolWorkers = 16 // goroutines of the process that is measured
+	poolOthers  = 4  // goroutines of the other process, which hold for 1 ms
 )
 
 func pool() *Scenario {
@@ -122,7 +122,7 @@ func (p *pools) slice(ctx context.Context) ([]Figure, error) {
 	}, nil
 }
 
-// both has both processes work at the same time, and f run meanwhile.
+// both makes both processes work at the same time, and runs f meanwhile.
 func (p *pools) both(ctx context.Context, w lend.Work, f func(context.Context) error) (one, other lend.Done, err error) {
 	var errs [3]error
 	var wg sync.WaitGroup
@@ -135,8 +135,8 @@ func (p *pools) both(ctx context.Context, w lend.Work, f func(context.Context) e
 	return one, other, errors.Join(errs[:]...)
 }
 
-// wait acquires again and again until ctx ends, and returns the longest wait,
-// one that is not over included.
+// wait acquires again and again until ctx ends, and returns the longest wait, including
+// the one that ctx ended.
 func (p *pools) wait(ctx context.Context) (longest time.Duration, err error) {
 	for ctx.Err() == nil {
 		asked := time.Now()
@@ -144,7 +144,7 @@ func (p *pools) wait(ctx context.Context) (longest time.Duration, err error) {
 		longest = max(longest, time.Since(asked))
 		if err != nil {
 			if ctx.Err() != nil {
-				err = nil // that is how it ends
+				err = nil // the end of ctx is not an error
 			}
 			return longest, err
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/berth-go/berth/bench/internal/peer"
 )
 
-// Run is one interleaved run of contestants through scenarios.
+// Run is an interleaved run of contestants in scenarios.
 type Run struct {
 	Env       *Env
 	Scenarios []*Scenario
 	Peers     []*peer.Peer
 	Rounds    int
 	Seed      uint64
-	// Want leaves cases and contestants out; nil: none. Add hears of each slice that was measured,
-	// Skip of what could not be, Progress of what begins.
+	// Want selects cases and contestants; nil: all. Add is called after each slice, Skip for a
+	// contestant that failed, and Progress before each step.
 	Want     func(s *Scenario, c Case, p *peer.Peer) bool
 	Add      func(s *Scenario, c Case, p *peer.Peer, figures []Figure)
 	Skip     func(s *Scenario, c Case, p *peer.Peer, why error)
@@ -30,14 +30,14 @@ type Run struct {
 	round, total int
 }
 
-// Step is what a run is about to do.
+// Step says what a run is about to do.
 type Step struct {
 	Scenario, Case, Peer string
 	Round, Rounds        int
-	Left                 time.Duration // of the whole run, about; 0: unknown yet
+	Left                 time.Duration // estimated, of the whole run; 0: not known yet
 }
 
-// String tells it in a line.
+// String describes the step in a line.
 func (s Step) String() string {
 	round, left := "setting up", ""
 	if s.Round > 0 {
@@ -49,8 +49,8 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s %s, %s: %s%s", s.Scenario, s.Case, round, s.Peer, left)
 }
 
-// Do measures. A contestant that fails is left out of the case from then on; only
-// ctx's end and the server's silence end the run.
+// Do runs all scenarios. A contestant that fails is left out of the case from then on.
+// Only the end of ctx, or a server that does not answer, ends the run.
 func (r *Run) Do(ctx context.Context) error {
 	r.random = rand.New(rand.NewPCG(r.Seed, r.Seed)) //nolint:gosec // an order, not a secret
 	r.begin = time.Now()
@@ -73,7 +73,7 @@ type entry struct {
 	*Entrant
 }
 
-// groups returns who is open at the same time.
+// groups returns the entries of a scenario, grouped by which are open at the same time.
 func (r *Run) groups(s *Scenario) (groups [][]*entry) {
 	var all []*entry
 	for _, c := range s.Cases(r.Env.Scale) {
@@ -159,7 +159,7 @@ func (r *Run) slice(ctx context.Context, e *entry) error {
 		return nil
 	}
 	r.tell(e)
-	runtime.GC() // one contestant's garbage is not the next one's burden
+	runtime.GC() // so that no contestant collects another's garbage
 	figures, err := e.Slice(ctx)
 	if err != nil {
 		e.Close()
@@ -173,7 +173,7 @@ func (r *Run) slice(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// skip notes that a contestant failed. It returns an error if nobody can go on.
+// skip records that a contestant failed. It returns an error if the run cannot go on.
 func (r *Run) skip(ctx context.Context, e *entry, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -1,6 +1,6 @@
-// Package scene has the scenarios: what is measured, of whom, and how. Each
-// measures short slices that a Run interleaves, so that all contestants see the
-// same conditions.
+// Package scene has the scenarios: what is measured, for which contestants, and how. A
+// Run interleaves short slices of measurement, so that all contestants are measured under
+// the same conditions.
 package scene
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/berth-go/berth/internal/measure"
 )
 
-// Env is where the scenarios take place.
+// Env is the environment of the scenarios.
 type Env struct {
 	URL    string
 	Prefix string        // of every key
@@ -28,30 +28,30 @@ type Env struct {
 	names atomic.Int64
 }
 
-// name returns a name for semaphores that nobody had before.
+// name returns a new name for a semaphore.
 func (e *Env) name(scenario string) string {
 	return scenario + strconv.FormatInt(e.names.Add(1), 10)
 }
 
-// Scale is how much is measured.
+// Scale says how much is measured.
 type Scale struct {
-	Slice     time.Duration // one measurement of throughput or latency
-	Contended time.Duration // one of contention
-	Workers   []int         // goroutines of one process
-	Crowd     []int         // holders and waiters
-	Memory    int           // waiters whose memory is measured
-	Processes int           // among which they are spread
-	Idle      time.Duration // for which they are watched: some heartbeats of each, one comes every 10 s
-	Leases    int           // that one process keeps
-	LeaseTTL  time.Duration // of which they are renewed every third
-	Watch     time.Duration // for which that is watched: a whole number of intervals
-	Handoffs  int           // in one slice, if there is time
-	PoolTTL   time.Duration // of the leases that pools keep
-	Elsewhere time.Duration // for which somebody waits for one of them
-	GoTimers  bool          // permits are held by Go's timers
+	Slice     time.Duration // length of a measurement of throughput or latency
+	Contended time.Duration // length of a measurement of contention
+	Workers   []int         // numbers of goroutines of one process
+	Crowd     []int         // numbers of holders and waiters
+	Memory    int           // number of waiters whose memory is measured
+	Processes int           // number of processes among which they are spread
+	Idle      time.Duration // for which they are watched; their heartbeats are 10 s apart
+	Leases    int           // number of leases that one process keeps
+	LeaseTTL  time.Duration // TTL of these leases; they are renewed after each third of it
+	Watch     time.Duration // for which they are watched: a whole number of renewals
+	Handoffs  int           // most hand-offs in one slice
+	PoolTTL   time.Duration // TTL of the leases in pools
+	Elsewhere time.Duration // for which another process waits for one of these leases
+	GoTimers  bool          // measure the time of holding with Go's timers
 }
 
-// Full is for figures to be published.
+// Full is the scale of published figures.
 func Full() Scale {
 	return Scale{
 		Slice: 300 * time.Millisecond, Contended: 1500 * time.Millisecond, Workers: []int{1, 16, 64, 256},
@@ -61,7 +61,7 @@ func Full() Scale {
 	}
 }
 
-// Quick is for a look.
+// Quick is the scale of a quick look.
 func Quick() Scale {
 	return Scale{
 		Slice: 150 * time.Millisecond, Contended: 700 * time.Millisecond, Workers: []int{1, 16, 64, 256},
@@ -76,12 +76,12 @@ type Scenario struct {
 	Key, Title string
 	About      string // what is measured, for people
 	Cases      func(s Scale) []Case
-	Takes      func(p *peer.Peer, c Case) bool // part in it
-	// Slices is how many measurements a round has, Most how many rounds there
-	// are at the most (0: as many as asked for).
+	Takes      func(p *peer.Peer, c Case) bool // reports whether p takes part in c
+	// Slices is the number of measurements in a round, Most the largest number of
+	// rounds (0: no bound).
 	Slices, Most int
-	// Together: all cases are open at once and interleaved, because they are
-	// compared with each other.
+	// Together opens all cases at once and interleaves them, because they are compared
+	// with each other.
 	Together bool
 	Length   func(s Scale) time.Duration // of one slice, about
 	Open     func(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error)
@@ -99,11 +99,11 @@ type Entrant struct {
 	Close func()
 }
 
-// Figure is what one slice measured.
+// Figure is a figure that a slice measured.
 type Figure struct {
 	Metric  string
 	Value   float64
-	Samples []float64 // that it was made of, if it was
+	Samples []float64 // from which it was computed, if any
 }
 
 // All returns the scenarios in the order of a run.
@@ -119,17 +119,17 @@ func cases(numbers []int) []Case {
 	return list
 }
 
-// only is a scenario's single case.
+// only returns the cases of a scenario with a single case.
 func only(key string) func(Scale) []Case {
 	return func(Scale) []Case { return []Case{{Key: key}} }
 }
 
-// among returns a condition that holds for the contestants with these keys.
+// among returns a condition that is true for the contestants with these keys.
 func among(keys ...string) func(*peer.Peer, Case) bool {
 	return func(p *peer.Peer, _ Case) bool { return slices.Contains(keys, p.Key) }
 }
 
-// measured returns what the server did during f.
+// measured runs f and returns what the server did meanwhile.
 func (e *Env) measured(ctx context.Context, f func() error) (measure.Work, error) {
 	before, err := measure.Ask(ctx, e.Redis)
 	if err != nil {
@@ -142,14 +142,14 @@ func (e *Env) measured(ctx context.Context, f func() error) (measure.Work, error
 	return after.Since(before), err
 }
 
-// drive opens a contestant in a shape, and what measures it.
+// drive opens a contestant in a shape, to be measured by slice.
 func (e *Env) drive(ctx context.Context, p *peer.Peer, s peer.Shape, slice func(context.Context, peer.Driver) ([]Figure, error)) (*Entrant, error) {
 	d, err := p.Drive(ctx, e.URL, e.Prefix, s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Title, err)
 	}
 	if s.Workers > 2 {
-		// Connections for all, and whatever else is slow only once.
+		// Connections for all workers, and whatever else is slow only the first time.
 		if _, err := d.Spin(ctx, peer.Load{For: e.Scale.Slice / 2}); err != nil {
 			d.Close()
 			return nil, fmt.Errorf("%s: %w", p.Title, err)

@@ -9,12 +9,12 @@ import (
 	"github.com/berth-go/berth/internal/quantile"
 )
 
-// enough is a limit that nobody reaches where there is room for all.
+// enough is a limit that the workers do not reach.
 const enough = 1000
 
-// turn is how long one goroutine alone works at a time. The kernel moves client
-// and server between one CPU and two, which makes a round trip three times as
-// long: many short turns meet both states alike, a few long ones do not.
+// turn is how long a single goroutine works at a time. The kernel runs client and server
+// now on one CPU and now on two, where a round trip takes three times as long. Many short
+// turns meet both states, a few long ones may not.
 func turn(s Scale) time.Duration { return s.Slice / 3 }
 
 func throughput() []*Scenario {
@@ -54,7 +54,7 @@ func openPair(ctx context.Context, e *Env, _ Case, p *peer.Peer) (*Entrant, erro
 		if err != nil {
 			return nil, err
 		}
-		// From one request to the next: release is part of a pair, and of its time.
+		// The time from one request to the next, because a pair includes the release.
 		took := make([]time.Duration, 0, len(out.Beliefs))
 		for i, b := range out.Beliefs {
 			end := out.Took
