@@ -1,6 +1,6 @@
-// Package bridge gives package berthpool what a pool needs of package berth and
-// users do not, so that it is no part of berth's API. An import the other way round
-// would be a cycle, so package berth sets the functions when it is initialized.
+// Package bridge gives package berthpool access to internals of package berth that are
+// not part of its API. Importing berth here would make a cycle, so package berth sets the
+// functions when it is initialized.
 package bridge
 
 import (
@@ -13,6 +13,6 @@ import (
 // leases, and whether their holders renew them.
 var Semaphore func(sem any) (inner *session.Semaphore, terms *protocol.Terms, manual bool)
 
-// Trust returns until when the holder of a *berth.Lease may rely on it; the zero
-// Instant when the lease is over. Renewals move it, and only ever to a later time.
+// Trust returns until when the holder of a *berth.Lease may rely on it, or the zero Instant
+// if the lease is over. Renewals only ever move it to a later time.
 var Trust func(lease any) clock.Instant

@@ -1,5 +1,5 @@
-// Package chart draws the pictures of reports: lines over axes and bars, as SVG in a page
-// that needs no scripts and no network.
+// Package chart draws the charts of reports, of lines or bars, as SVG in a page without
+// scripts or external resources.
 package chart
 
 import (
@@ -23,8 +23,8 @@ const (
 //go:embed chart.html
 var text string
 
-// Page returns a page's template, which may use the templates "head", of a title, which ends
-// within the style that all reports share, "chart", of a Chart, and "table", of a Table.
+// Page returns the template of a page. It may use the templates "head" of a title, which ends
+// inside the style element that all reports share, "chart" of a Chart and "table" of a Table.
 func Page(page string) *template.Template {
 	return template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
 		"add": func(a, b float64) float64 { return a + b },
@@ -43,20 +43,20 @@ type Dot struct {
 	Title string
 }
 
-// Line is one contestant in a chart. Key is the class of its colour.
+// Line is the line of one contestant. Key is the class of its colour.
 type Line struct {
 	Key, Title, Path string
 	Dots             []Dot
 	End              float64 // the height at which it ends
 }
 
-// Bar is one contestant in a chart of bars.
+// Bar is the bar of one contestant.
 type Bar struct {
 	Key, Title, Text string
 	Y, W             float64
 }
 
-// Chart is lines over axes, or bars.
+// Chart is a chart of lines or of bars.
 type Chart struct {
 	Title, XName, YName      string
 	Width, Height            float64
@@ -73,8 +73,8 @@ func New(title, xName, yName string) *Chart {
 	return &Chart{Title: title, XName: xName, YName: yName, Width: width, Height: height, Left: left, Right: width - right, Top: top, Bottom: height - bottom}
 }
 
-// XLog gives the chart an axis of ratios from lo to hi, with marks at the values, or at
-// round ones if there are none.
+// XLog gives the chart a logarithmic axis from lo to hi, with marks at the given values, or
+// at round ones if there are none.
 func (c *Chart) XLog(lo, hi float64, marks ...float64) *Chart {
 	inset := 6.0
 	if len(marks) > 0 {
@@ -89,7 +89,7 @@ func (c *Chart) XLog(lo, hi float64, marks ...float64) *Chart {
 	return c
 }
 
-// YLog is the same upwards, with a little room.
+// YLog is XLog for the vertical axis, with some room at both ends.
 func (c *Chart) YLog(lo, hi float64) *Chart {
 	lo, hi = lo/1.25, hi*1.25
 	c.y = logScale(lo, hi, c.Bottom, c.Top)
@@ -108,7 +108,7 @@ func (c *Chart) YShare() *Chart {
 	return c
 }
 
-// Add continues a line of the chart to a point; one with a title has a dot.
+// Add continues a line of the chart to a point, which has a dot if it has a title.
 func (c *Chart) Add(l *Line, x, y float64, title string) {
 	px, py := c.x(x), c.y(y)
 	l.Path += fmt.Sprintf("%c%.1f %.1f", "ML"[min(len(l.Path), 1)], px, py)
@@ -124,11 +124,11 @@ func (c *Chart) Append(l Line) {
 	}
 }
 
-// Barred returns a chart of n bars, by ratios of values from lo to hi.
+// Barred returns a chart for n bars on a logarithmic axis from lo to hi.
 func Barred(title, name string, n int, lo, hi float64) *Chart {
 	c := New(title, name+", by ratios", "")
 	c.Height = top + step*float64(n) + bottom
-	c.Bottom, c.Left, c.Right = c.Height-bottom, 275, c.Right-46 // room for names, and for the figures
+	c.Bottom, c.Left, c.Right = c.Height-bottom, 275, c.Right-46 // room for names and figures
 	lo /= 2
 	c.x = logScale(lo, hi, 0, c.Right-c.Left)
 	for _, v := range Ticks(lo, hi) {
@@ -142,7 +142,7 @@ func (c *Chart) AddBar(key, title, text string, value float64) {
 	c.Bars = append(c.Bars, Bar{Key: key, Title: title, Text: text, Y: c.Top + step*float64(len(c.Bars)), W: max(2, c.x(value))})
 }
 
-// logScale maps lo…hi to from…to, by ratios.
+// logScale returns a function that maps lo…hi to from…to logarithmically.
 func logScale(lo, hi, from, to float64) func(float64) float64 {
 	span := math.Log(hi) - math.Log(lo)
 	return func(v float64) float64 {
@@ -153,8 +153,8 @@ func logScale(lo, hi, from, to float64) func(float64) float64 {
 	}
 }
 
-// Ticks returns 1, 2 and 5 times powers of ten between lo and hi, or the powers
-// alone if those were too many.
+// Ticks returns 1, 2 and 5 times the powers of ten between lo and hi, or only the powers
+// if those are too many.
 func Ticks(lo, hi float64) (values []float64) {
 	steps := []float64{1, 2, 5}
 	if hi/lo > 300 {
@@ -170,7 +170,7 @@ func Ticks(lo, hi float64) (values []float64) {
 	return values
 }
 
-// Tick writes a number on an axis.
+// Tick formats a number on an axis.
 func Tick(v float64) string {
 	if v >= 1000 {
 		return Group(v)
@@ -178,7 +178,7 @@ func Tick(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// Group writes 10000 as 10,000, without what is behind the point.
+// Group formats a number without decimals and with grouped thousands: 10,000.
 func Group[N int | float64](n N) string {
 	digits := strconv.FormatFloat(float64(n), 'f', 0, 64)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {

@@ -9,15 +9,15 @@ import (
 	"github.com/berth-go/berth/internal/quantile"
 )
 
-// Series is the values of one contestant. X is nil where they are samples.
+// Series holds the values of one contestant. X is nil if they are samples.
 type Series struct {
 	Key, Title string
 	X, Y       []float64
 }
 
-// Growth returns a chart of values against the same numbers for all, both by ratios; nil if there
-// are fewer than two numbers. The names of the lines are in the order of their ends. What say makes
-// of a value shows under the pointer.
+// Growth returns a chart of values over the same numbers for all contestants, both axes logarithmic,
+// or nil if there are fewer than two numbers. The names of the lines are in the order of their ends.
+// The text that say returns for a value shows under the pointer.
 func Growth(title, xName, yName string, list []Series, say func(y float64) string) *Chart {
 	var xs []float64
 	lo, hi := math.Inf(1), 0.0
@@ -43,8 +43,8 @@ func Growth(title, xName, yName string, list []Series, say func(y float64) strin
 	return c
 }
 
-// Distribution returns a chart of which share of the sorted samples is at most how large, up to the
-// share top; nil without samples. What is below least is drawn there.
+// Distribution returns a chart of the share of the sorted samples up to each value, as far as the
+// share top, or nil if there are no samples. Values below least are drawn at least.
 func Distribution(title, xName, yName string, least, top float64, list []Series) *Chart {
 	lo, hi := math.Inf(1), 0.0
 	for _, s := range list {
@@ -56,7 +56,7 @@ func Distribution(title, xName, yName string, least, top float64, list []Series)
 		return nil
 	}
 	c := New(title, xName, yName).XLog(max(lo, least), hi).YShare()
-	const steps = 200 // more points than the drawing has pixels would be wasted
+	const steps = 200 // the drawing has no pixels for more points
 	for _, s := range list {
 		l := Line{Key: s.Key, Title: s.Title}
 		for i := 0; len(s.Y) > 0 && i <= int(steps*top); i++ {

@@ -7,23 +7,23 @@ import (
 	"text/tabwriter"
 )
 
-// Table is some figures, with a row for each contestant.
+// Table is a table of figures, with a row for each contestant.
 type Table struct {
 	Title string
 	Heads []string
 	Rows  []Row
 }
 
-// Row is one contestant. Key is the class of its colour.
+// Row is the row of one contestant. Key is the class of its colour.
 type Row struct {
 	Key, Title string
 	Cells      []Cell
 }
 
-// Cell is one figure. Its class is good, bad, or nothing.
+// Cell is one figure. Its class is good, bad, or empty.
 type Cell struct{ Text, Class string }
 
-// Cells returns cells that nobody judges.
+// Cells returns cells without a class.
 func Cells(texts ...string) (cells []Cell) {
 	for _, t := range texts {
 		cells = append(cells, Cell{Text: t})
@@ -31,7 +31,7 @@ func Cells(texts ...string) (cells []Cell) {
 	return cells
 }
 
-// Judged returns a cell that is as it must be, or is not.
+// Judged returns a cell whose class is good or bad.
 func Judged(text string, good bool) Cell {
 	if good {
 		return Cell{text, "good"}
@@ -39,7 +39,8 @@ func Judged(text string, good bool) Cell {
 	return Cell{text, "bad"}
 }
 
-// Write writes the table without its title for a terminal. The name is above the contestants'.
+// Write writes the table, without its title, for a terminal. The first column has the heading
+// name.
 func (t Table) Write(w io.Writer, name string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(append([]string{"  " + name}, t.Heads...), "\t"))

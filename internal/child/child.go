@@ -1,6 +1,6 @@
 // Package child runs the child processes of demonstrations, benchmarks, storms and
-// examples. A child speaks JSON, a value for each thing said, and ends with its input:
-// so it ends with its parent, however that ends.
+// examples. Parent and child exchange JSON values. A child ends when its input does, so it
+// ends with its parent, however that ends.
 package child
 
 import (
@@ -17,14 +17,14 @@ import (
 	"syscall"
 )
 
-// ErrEnded: the child has ended, and says nothing any more.
+// ErrEnded says that the child has ended.
 var ErrEnded = errors.New("has ended")
 
 // Process is a child process.
 type Process struct {
 	Cmd *exec.Cmd
-	// Said is what the child says, until its end; then it is closed. A child of which
-	// more than 1,024 things have not been read has to wait.
+	// Said delivers the values that the child writes, and is closed when it ends. A child
+	// has to wait while 1,024 of its values have not been read.
 	Said <-chan json.RawMessage
 
 	in     io.WriteCloser
@@ -34,10 +34,10 @@ type Process struct {
 	err    error         // how it ended
 }
 
-// Start starts cmd, which must not have been started, with its input and output
-// connected to the Process, and its errors to those of this program unless cmd says
-// otherwise. Its process group is its own: a Ctrl-C is for the parent,
-// which then ends its children. On Linux the kernel ends it with the parent.
+// Start starts cmd, which must not have been started. Its input and output are connected to
+// the Process, and its errors to those of this program unless cmd says otherwise. It gets its
+// own process group, so that Ctrl-C goes to the parent only, which then ends its children. On
+// Linux the kernel ends it with the parent.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -59,7 +59,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Cmd: cmd, Said: said, in: in, tell: json.NewEncoder(in), killed: kill, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel's signal comes when the thread ends that started the child.
+		// The kernel sends its signal when the thread that started the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -75,12 +75,12 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, <-started
 }
 
-// listen passes on what a child says until it ends, or nobody listens any more.
+// listen passes on what a child writes, until the child ends or is killed.
 func listen(killed context.Context, out io.Reader, said chan<- json.RawMessage) {
 	for in := json.NewDecoder(out); ; {
 		var v json.RawMessage
 		if in.Decode(&v) != nil {
-			_, _ = io.Copy(io.Discard, out) // what is no JSON must not stop it
+			_, _ = io.Copy(io.Discard, out) // output that is not JSON must not block the child
 			return
 		}
 		select {
@@ -90,7 +90,7 @@ func listen(killed context.Context, out io.Reader, said chan<- json.RawMessage) 
 	}
 }
 
-// Tell says v to the child.
+// Tell sends v to the child.
 func (p *Process) Tell(v any) error {
 	if err := p.tell.Encode(v); err != nil {
 		return fmt.Errorf("%s %w: %w", p.name(), ErrEnded, err)
@@ -98,8 +98,7 @@ func (p *Process) Tell(v any) error {
 	return nil
 }
 
-// Hear decodes the next thing that the child says into v. It fails when the child ends
-// instead, or ctx does.
+// Hear decodes the next value of the child into v. It fails if the child or ctx ends first.
 func (p *Process) Hear(ctx context.Context, v any) error {
 	select {
 	case <-ctx.Done():
@@ -112,9 +111,9 @@ func (p *Process) Hear(ctx context.Context, v any) error {
 	}
 }
 
-// Ask tells the child a question and hears the answer. An answer with a field "error"
-// that is not empty is an error. When ctx ends first, so does the child: there is
-// nothing to be had from it any more.
+// Ask sends the child a question and decodes its answer. An answer with a non-empty field
+// "error" is an error. If ctx ends first, Ask kills the child, whose next answer could not
+// be told from a late one.
 func (p *Process) Ask(ctx context.Context, question, answer any) error {
 	if err := p.Tell(question); err != nil {
 		return err
@@ -140,27 +139,27 @@ func (p *Process) name() string {
 	return fmt.Sprintf("%s (process %d)", filepath.Base(p.Cmd.Path), p.Cmd.Process.Pid)
 }
 
-// Leave tells the child to end, by the end of its input.
+// Leave tells the child to end, by closing its input.
 func (p *Process) Leave() { _ = p.in.Close() }
 
-// Kill ends the child at once, stopped or not, and returns when it has gone.
+// Kill kills the child, even if it is stopped, and returns when it has ended.
 func (p *Process) Kill() {
 	p.killed()
-	_ = p.Cmd.Process.Kill() // the only error is that it has gone already
+	_ = p.Cmd.Process.Kill() // fails only if it has ended already
 	<-p.done
 }
 
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the child's end and returns how it ended, as exec.Cmd's Wait.
+// Wait waits for the child to end, and returns the error of exec.Cmd's Wait.
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
 }
 
-// Until returns a context that ends with ctx, or when a child's input in does: its
-// parent has died, or wants it to end. Nothing else may read in.
+// Until returns a context for a child that ends with ctx, or with the child's input in, which
+// ends when the parent dies or wants the child to end. Nothing else may read in.
 func Until(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -170,8 +169,8 @@ func Until(ctx context.Context, in io.Reader) (context.Context, context.CancelFu
 	return ctx, cancel
 }
 
-// Answer is the child's side of Ask: it reads questions from in until that ends, and
-// writes what f returns for each to out, or its error.
+// Answer is the child's side of Ask: until in ends, it reads questions from it and writes
+// f's answer to each, or its error, to out.
 func Answer[Q any](in io.Reader, out io.Writer, f func(Q) (any, error)) error {
 	questions, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
@@ -192,11 +191,11 @@ func Answer[Q any](in io.Reader, out io.Writer, f func(Q) (any, error)) error {
 	}
 }
 
-// roleEnv has the role and the configuration of a child: the environment, unlike the arguments, is
-// not for other users to see.
+// roleEnv holds the role and the configuration of a child. Unlike the arguments, other users cannot
+// see the environment.
 const roleEnv = "BERTH_CHILD"
 
-// Again starts this program again in a role, with a configuration.
+// Again starts this program as a child with a role and a configuration.
 func Again(role string, config any) (*Process, error) {
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -211,15 +210,15 @@ func Again(role string, config any) (*Process, error) {
 	return Start(cmd)
 }
 
-// Role returns the role in which Again has started this program, and its configuration for
-// json.Unmarshal; "" if it has not.
+// Role returns the role with which Again started this program, and the configuration for
+// json.Unmarshal, or "" if this process is not such a child.
 func Role() (role string, config []byte) {
 	role, text, _ := strings.Cut(os.Getenv(roleEnv), " ")
 	return role, []byte(text)
 }
 
-// End has the child come to its end by itself, and returns when it has.
+// End tells the child to end, and returns when it has.
 func (p *Process) End() {
 	p.Leave()
-	_ = p.Wait() // how it ended does not matter
+	_ = p.Wait() // its exit status does not matter
 }

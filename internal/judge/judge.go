@@ -1,5 +1,5 @@
-// Package judge says what a semaphore did, from what its clients believed: it
-// looks at nothing that Redis says. All its functions are pure.
+// Package judge judges a semaphore by what its clients believed, without asking Redis. All
+// its functions are pure.
 package judge
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Span is a stretch of time, from the beginning of a run. It begins at From and
-// is over at To: one that begins where another ends does not meet it.
+// Span is a span of time, in time since the beginning of a run. From belongs to it and To
+// does not, so a span that begins where another one ends does not overlap it.
 type Span struct {
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
@@ -18,22 +18,22 @@ type Span struct {
 // Length returns how long it lasts.
 func (s Span) Length() time.Duration { return max(0, s.To-s.From) }
 
-// Request is what one client remembers of one permit: when it asked, and from
-// when until when it believed to have it.
+// Request is a client's record of one request: when it asked for a permit, and from when
+// until when it believed to hold one.
 type Request struct {
 	Client  int
 	Asked   time.Duration
 	Granted bool
-	// Start and End of the belief. Without Granted, End is when the client was
-	// last seen to wait.
+	// Start and End of the belief. If it is not Granted, End is when the client was
+	// last known to wait.
 	Start time.Duration
 	End   time.Duration
-	// Stopped is when the client's process stood still. What it believed then
-	// did no harm, and is not held against the algorithm.
+	// Stopped is when the client's process was suspended. Its belief did no harm then,
+	// and does not count against the algorithm.
 	Stopped Span
-	// What the client can know of the server's order: the server had the request
-	// when it first answered, at Answered; it granted it after Called, when the
-	// client last asked, and before Start; and Token, if not 0, numbers its grants.
+	// What the client can know about the server's order: the server had the request
+	// when it first answered, at Answered. It granted it after Called, when the client
+	// last asked, and before Start. Token, if not 0, numbers the server's grants.
 	Answered time.Duration
 	Called   time.Duration
 	Token    int64
@@ -47,7 +47,7 @@ func (r Request) Waited() time.Duration {
 	return r.End - r.Asked
 }
 
-// Beliefs returns when the client believed to have the permit and could act.
+// Beliefs returns when the client believed to hold the permit and could act.
 func (r Request) Beliefs() []Span {
 	if !r.Granted {
 		return nil
@@ -62,13 +62,13 @@ func (r Request) Beliefs() []Span {
 	return slices.DeleteFunc(parts, func(s Span) bool { return s.Length() == 0 })
 }
 
-// Level is how many clients believe to hold a permit, from At to the next Level.
+// Level is the number of clients that believe to hold a permit, from At to the next Level.
 type Level struct {
 	At      time.Duration
 	Holders int
 }
 
-// Levels sweeps over the beliefs and returns every change of their number.
+// Levels returns every change of the number of beliefs.
 func Levels(requests []Request) []Level {
 	var edges []Level // Holders is the change
 	for _, r := range requests {
@@ -81,7 +81,7 @@ func Levels(requests []Request) []Level {
 	now := 0
 	for i, e := range edges {
 		now += e.Holders
-		// What happens at one instant is one change: ends make room first.
+		// Changes at the same time count as one, so an end makes room for a beginning.
 		if i+1 < len(edges) && edges[i+1].At == e.At {
 			continue
 		}
@@ -90,24 +90,23 @@ func Levels(requests []Request) []Level {
 	return levels
 }
 
-// Excess is a moment in which more clients believed to hold a permit than the
-// limit allows.
+// Excess is a span in which more clients believed to hold a permit than the limit allows.
 type Excess struct {
 	Span
 	By int `json:"by"` // at its worst
 }
 
-// Verdict is how well a limit was kept.
+// Verdict says how well a limit was kept.
 type Verdict struct {
 	Moments []Excess
-	// Worst is by how many holders the limit was exceeded at the worst moment.
+	// Worst is the largest number of holders above the limit.
 	Worst int
-	// Over is how long the limit was exceeded, all moments together.
+	// Over is the total time for which the limit was exceeded.
 	Over time.Duration
-	// Stolen counts the beliefs that began when all permits were believed to be
-	// taken: each of them has a permit that is somebody else's too.
+	// Stolen counts the beliefs that began when all permits were believed to be held.
+	// Each of them shares its permit with another holder.
 	Stolen int
-	// Held is the most that was held at once.
+	// Held is the largest number of holders.
 	Held int
 }
 

@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// Order is how well the order of arrival was kept.
+// Order says how well the order of arrival was kept.
 type Order struct {
 	Requests  int
-	Overtaken int // requests that at least one later one overtook
-	Most      int // how many overtook the one that fared worst
+	Overtaken int // requests that at least one later request overtook
+	Most      int // largest number of requests that overtook the same one
 }
 
-// Overtakings judges the order in which the server gave permits, as far as clients
-// can know it. A request was overtaken by one that was made when the server had
-// answered it already, and that was granted before it: by the server's numbers, or
-// because the one knew of its grant before the other, whose turn came later, asked
-// for the last time. However long requests and answers are under way, no request
-// counts that was not overtaken. One that got nothing is overtaken by those who got
-// something before it was last refused.
+// Overtakings judges the order in which the server granted permits, as far as clients can
+// know it. Request a was overtaken by request b if b was made after the server had first
+// answered a, and was granted before a. The server's tokens tell which grant was earlier;
+// without tokens, b's was if its client knew of it before a's client last asked. So no
+// request counts wrongly, however long requests and answers are under way. A request that
+// was never granted was overtaken by those that were granted before it was last refused.
 func Overtakings(requests []Request) Order {
 	o := Order{Requests: len(requests)}
 	asked := make([]time.Duration, len(requests))
@@ -33,7 +32,7 @@ func Overtakings(requests []Request) Order {
 		return slices.SortedFunc(slices.Values(requests), func(a, b Request) int { return cmp.Compare(bound(a), bound(b)) })
 	}
 	served := by(Request.latest)
-	before := counter{tree: make([]int, len(asked)+1)} // those served before r
+	before := counter{tree: make([]int, len(asked)+1)} // requests granted before r
 	for _, r := range by(Request.earliest) {
 		for len(served) > 0 && served[0].latest() < r.earliest() {
 			place, _ := slices.BinarySearch(asked, served[0].Asked)
@@ -49,8 +48,8 @@ func Overtakings(requests []Request) Order {
 	return o
 }
 
-// earliest and latest are bounds of when the server granted r: by its numbers,
-// which are above all times of a run, or by the client's clock.
+// earliest and latest bound the server's grant of r: by the token, which is larger than all
+// times of a run, or by the client's clock.
 func (r Request) earliest() int64 { return cmp.Or(r.Token, int64(r.Called)) }
 
 func (r Request) latest() int64 {
@@ -60,8 +59,8 @@ func (r Request) latest() int64 {
 	return cmp.Or(r.Token, int64(r.Start))
 }
 
-// counter counts places and answers how many are at or after one (a Fenwick
-// tree: runs have tens of thousands of requests).
+// counter counts positions and tells how many are at or after a given one. It is a Fenwick
+// tree, because runs have tens of thousands of requests.
 type counter struct {
 	tree  []int
 	total int
@@ -82,9 +81,8 @@ func (c *counter) from(place int) int {
 	return c.total - before
 }
 
-// Waits returns how long each request waited, shortest first. A request that
-// was still waiting counts with what it had waited: leaving it out would hide
-// those that starve.
+// Waits returns how long each request waited, the shortest first. A request that was still
+// waiting counts with its wait so far; without it, starvation would not show.
 func Waits(requests []Request) []time.Duration {
 	waits := make([]time.Duration, len(requests))
 	for i, r := range requests {
@@ -94,8 +92,8 @@ func Waits(requests []Request) []time.Duration {
 	return waits
 }
 
-// Worst returns the stretch of the given length, within the run, in which the
-// limit was exceeded for the longest time; without any excess, the middle.
+// Worst returns the span of the given length within the run in which the limit was exceeded
+// for the longest time, or the middle of the run if it never was.
 func Worst(moments []Excess, run, length time.Duration) Span {
 	if length >= run {
 		return Span{To: run}

@@ -25,8 +25,8 @@ func AtOnce(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// AddMembers writes n members, as long as the identifiers of package classic, into a ZSET. Really
-// making as many acquires takes hours where each costs what there are holders.
+// AddMembers writes n members, as long as the identifiers of package classic, into a sorted set.
+// Making n acquires instead would take hours where the cost of each grows with the holders.
 func AddMembers(ctx context.Context, rdb redis.Cmdable, key string, n int, score func(i int) float64) error {
 	const batch = 1000
 	for from := 0; from < n; from += batch {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Choose returns those whose keys are among the words, which are separated by commas, in the order
-// of all; no words choose all. "clocks" stands for clocks-10ms, clocks-1s and so on.
+// Choose returns the elements of all whose keys are in words, a list separated by commas. If words
+// is empty it returns all. A prefix such as "clocks" stands for clocks-10ms, clocks-1s and so on.
 func Choose[T any](what, words string, all []T, key func(T) string) ([]T, error) {
 	if words == "" {
 		return all, nil
@@ -39,9 +39,9 @@ func Choose[T any](what, words string, all []T, key func(T) string) ([]T, error)
 	return list, nil
 }
 
-// ParseFlags parses a command line of flags alone. Without a seed among them it sets a random one.
-// It returns what makes such a run again: the flags that were given, but for those that name files,
-// and without the URL, which may have a password.
+// ParseFlags parses a command line that has only flags. If the seed is not among them, it sets a
+// random one. It returns the flags that repeat the run: those that were given, except for names of
+// files and the URL, which may have a password.
 func ParseFlags(program string, fs *flag.FlagSet, args []string) (again string, err error) {
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return "", err

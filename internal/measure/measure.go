@@ -1,5 +1,5 @@
-// Package measure has what the programs that measure semaphores, lab and bench, share: how they
-// end, what their flags choose from, what they tell meanwhile, and the Redis under them.
+// Package measure is the common part of lab and bench, the programs that measure semaphores: exit
+// codes, flags, progress, and questions to Redis.
 package measure
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The codes to exit with, as in sysexits.h.
+// The exit codes, as in sysexits.h.
 const (
 	OK          = 0
-	Failure     = 1  // what was measured is not as it must be
+	Failure     = 1  // a measurement is not as it must be
 	Usage       = 64 // the command line is wrong
-	Unavailable = 69 // there is no Redis, or it went away
+	Unavailable = 69 // Redis does not answer
 	Output      = 74 // a result could not be written
 	signalBase  = 128
 )
 
-// Error is an error with the code to exit with.
+// Error is an error with an exit code.
 type Error struct {
 	Code int
 	Err  error
@@ -42,14 +42,14 @@ func Errorf(code int, format string, args ...any) error {
 	return &Error{code, fmt.Errorf(format, args...)}
 }
 
-// stopped is the cause of a context that a signal has ended.
+// stopped is the cause of a context that a signal ended.
 type stopped syscall.Signal
 
 // Error implements error.
 func (s stopped) Error() string { return "interrupted by " + syscall.Signal(s).String() }
 
-// Run runs a program until it is done, or until a signal ends its context. It tells what went
-// wrong and returns the code to exit with.
+// Run runs a program, whose context ends with a signal, and returns the exit code. It prints the
+// program's error.
 func Run(name string, stderr io.Writer, program func(ctx context.Context) error) int {
 	redis.SetLogger(quiet{})
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -86,13 +86,13 @@ func Code(ctx context.Context, err error) int {
 	return Failure
 }
 
-// quiet keeps go-redis from writing between the lines.
+// quiet discards what go-redis logs.
 type quiet struct{}
 
 // Printf implements go-redis's logger.
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// Progress tells what goes on: on a terminal in one line that changes, elsewhere in lines.
+// Progress shows progress: in one changing line on a terminal, elsewhere in single lines.
 type Progress struct {
 	name string
 	w    io.Writer
@@ -101,7 +101,7 @@ type Progress struct {
 	then time.Time
 }
 
-// NewProgress returns one for the program with this name.
+// NewProgress returns the Progress of the program with this name.
 func NewProgress(name string, w io.Writer) *Progress {
 	p := &Progress{name: name, w: w}
 	if f, ok := w.(*os.File); ok {
@@ -111,8 +111,8 @@ func NewProgress(name string, w io.Writer) *Progress {
 	return p
 }
 
-// Step tells the line. Where lines stay, it tells one a second at the most, but for the first of
-// each part.
+// Step shows the line. Unless w is a terminal, it writes the first line of each part, and at most
+// one a second of the others.
 func (p *Progress) Step(part, line string) {
 	switch {
 	case p.live:
@@ -123,7 +123,7 @@ func (p *Progress) Step(part, line string) {
 	}
 }
 
-// Done removes what the last step left on a terminal.
+// Done clears the line on a terminal.
 func (p *Progress) Done() {
 	if p.live {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -8,12 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrURL says that a URL cannot be used, without any of its words: each of them may be part of a
+// ErrURL says that a URL cannot be used. It quotes no part of it, because that might be a part of a
 // password.
 var ErrURL = errors.New("it is not a URL such as redis://[user:password@]host[:port][/db], " +
 	"rediss://… or unix:///path/to/socket; characters such as # / ? % @ in a password must be percent-encoded")
 
-// ParseURL checks the URL of a Redis. Its error never shows it.
+// ParseURL parses the URL of a Redis. Its error never shows the URL.
 func ParseURL(url string) (*redis.Options, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -22,5 +22,5 @@ func ParseURL(url string) (*redis.Options, error) {
 	return o, nil
 }
 
-// NewPrefix returns what every key of a run has in its name: the beginning, and random letters.
+// NewPrefix returns the prefix of a run's keys: the beginning, and random letters.
 func NewPrefix(beginning string) string { return beginning + strings.ToLower(rand.Text()[:12]) }

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Work is what a server says of its work so far.
+// Work is what a server says about its work so far.
 type Work struct {
 	At       time.Time
 	CPU      float64          // seconds of its main thread, user and system
 	Memory   float64          // bytes
-	Commands map[string]Calls // by lower-case name; those that scripts call, too
+	Commands map[string]Calls // by lower-case name, including those called by scripts
 }
 
 // Calls is the work of one command.
@@ -71,7 +71,7 @@ func number(s string) float64 {
 	return v
 }
 
-// Since returns the work between before and u, our own questions left out.
+// Since returns the work between before and u, without that of Ask itself.
 func (u Work) Since(before Work) Work {
 	d := Work{At: u.At, CPU: u.CPU - before.CPU, Memory: u.Memory - before.Memory, Commands: map[string]Calls{}}
 	for name, c := range u.Commands {
@@ -83,10 +83,10 @@ func (u Work) Since(before Work) Work {
 	return d
 }
 
-// Sent returns how many commands clients sent, and how many microseconds the
-// server spent on them, what their scripts call included. The names are those
-// that the clients send; without any all count but EXEC, whose time is that of
-// the commands in it, which are counted by themselves.
+// Sent returns how many commands clients sent, and how many microseconds the server spent
+// on them and what their scripts call. names lists the commands that clients send. If it is
+// empty, all commands count except EXEC, whose time is that of commands that are counted
+// themselves.
 func (u Work) Sent(names []string) Calls {
 	var sum Calls
 	if len(names) > 0 {
@@ -105,7 +105,7 @@ func (u Work) Sent(names []string) Calls {
 	return sum
 }
 
-// Version returns the server's version, "unknown" if it does not tell.
+// Version returns the server's version, or "unknown" if it does not say.
 func Version(ctx context.Context, rdb redis.Cmdable) string {
 	text, err := rdb.Info(ctx, "server").Result()
 	if v := fields(text)["redis_version"]; err == nil && v != "" {

@@ -1,4 +1,4 @@
-// Package quantile has the order statistics of tests, tools and examples.
+// Package quantile computes quantiles for tests, tools and examples.
 package quantile
 
 import (
@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Of returns the value that a share of q of the sorted ones do not exceed, without
-// interpolation (the nearest rank); the zero value without any.
+// Of returns the q-quantile of sorted values, without interpolation (the nearest rank), or
+// the zero value if there are none.
 func Of[T cmp.Ordered](sorted []T, q float64) (v T) {
 	if len(sorted) == 0 {
 		return v
@@ -16,8 +16,8 @@ func Of[T cmp.Ordered](sorted []T, q float64) (v T) {
 	return sorted[max(0, min(len(sorted)-1, int(math.Ceil(q*float64(len(sorted))))-1))]
 }
 
-// Median returns the middle of the values, the mean of the two middle ones if
-// their number is even; 0 without values.
+// Median returns the median of the values: the mean of the two middle ones if their number
+// is even, and 0 if there are none.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// clientConn is the client's end of a link. It is a pipe that fails as a
-// socket does: clients repeat commands after EPIPE, but not after
-// io.ErrClosedPipe.
+// clientConn is the client's end of a link. It is a pipe that fails like a socket,
+// because clients repeat commands after EPIPE, but not after io.ErrClosedPipe.
 type clientConn struct {
 	net.Conn
 	server net.Conn    // for the addresses
 	closed atomic.Bool // by the client itself
 }
 
-// LocalAddr implements net.Conn: that of the connection to the server, for a pipe
-// has none.
+// LocalAddr implements net.Conn. It returns the address of the connection to the server,
+// because a pipe has none.
 func (c *clientConn) LocalAddr() net.Addr { return c.server.LocalAddr() }
 
 // RemoteAddr implements net.Conn as LocalAddr does.
@@ -44,7 +43,7 @@ func (c *clientConn) Write(b []byte) (int, error) {
 	return n, c.asSocket("write", err)
 }
 
-// SetDeadline implements net.Conn. On a link that is cut it does nothing.
+// SetDeadline implements net.Conn. It does nothing once the link is cut.
 func (c *clientConn) SetDeadline(t time.Time) error {
 	return c.settable(c.Conn.SetDeadline(t))
 }
@@ -69,7 +68,7 @@ func (c *clientConn) asSocket(op string, err error) error {
 	return &net.OpError{Op: op, Net: "pipe", Err: syscall.EPIPE}
 }
 
-// settable hides that a pipe refuses deadlines once its other end has closed.
+// settable hides the error with which a pipe refuses deadlines once its other end is closed.
 func (c *clientConn) settable(err error) error {
 	if errors.Is(err, io.ErrClosedPipe) && !c.closed.Load() {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Fault is what happens to a command, or to a message, that a Rule picks.
-// Where a byte stream could not go on after it, the connection stays silent
-// for ever ("hangs") until the client gives up and closes it.
+// Fault is what happens to a command, or to a message, that a Rule picks. A connection
+// whose byte stream cannot go on after the fault hangs: it stays silent until the client
+// closes it.
 type Fault int
 
 // The faults, from the client's point of view.
@@ -44,7 +44,7 @@ const (
 	DelayMessage
 )
 
-// ofMessages tells whether the fault strikes pushes rather than requests.
+// ofMessages reports whether the fault strikes messages rather than requests.
 func (f Fault) ofMessages() bool { return f == DropMessage || f == DelayMessage }
 
 // Command is a request, its name first, or a pub/sub message.
@@ -70,12 +70,12 @@ func Named(names ...string) func(Command) bool {
 
 // Rule picks commands, or messages, and says what happens to them.
 type Rule struct {
-	Match func(Command) bool // nil: every one; it must not call Faults
+	Match func(Command) bool // nil: all; it must not call methods of Faults
 	Fault Fault
-	Times int // how many to pick; 0: one, negative: all
+	Times int // number of commands to pick; 0: one, negative: all
 }
 
-// Injection is a Rule at work.
+// Injection is a Rule in force.
 type Injection struct {
 	rule     Rule
 	faults   *Faults
@@ -86,7 +86,7 @@ type Injection struct {
 	release  sync.Once
 }
 
-// Hit is closed when the rule picks its first command.
+// Hit returns a channel that is closed when the rule picks its first command.
 func (i *Injection) Hit() <-chan struct{} { return i.hit }
 
 // Hits returns how many commands the rule has picked.
@@ -96,7 +96,7 @@ func (i *Injection) Hits() int {
 	return i.hits
 }
 
-// Release lets everything go that Delay, DelayReply or DelayMessage holds, and
+// Release lets go of everything that Delay, DelayReply or DelayMessage holds. The rule
 // holds nothing from then on.
 func (i *Injection) Release() { i.release.Do(func() { close(i.released) }) }
 
@@ -107,19 +107,18 @@ func (i *Injection) Stop() {
 	i.left = 0
 }
 
-// DialFunc is the form of redis.Options.Dialer.
+// DialFunc is the type of redis.Options.Dialer.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Embedded returns a dialer for a store in this process, such as
-// *miniredis.Miniredis, that uses no sockets and so works in a
-// testing/synctest bubble.
+// Embedded returns a dialer for a store in this process, such as *miniredis.Miniredis. It
+// uses no sockets, so it works in a testing/synctest bubble.
 func Embedded(store interface{ Dial() (net.Conn, error) }) DialFunc {
 	return func(context.Context, string, string) (net.Conn, error) { return store.Dial() }
 }
 
-// Faults is a network between clients and servers that counts commands and
-// fails by rule. MONITOR and CLIENT REPLY, which break the pairing of requests
-// and replies, must not be used on it.
+// Faults is a network between clients and servers that counts commands and fails according
+// to rules. It pairs requests with replies, so MONITOR and CLIENT REPLY must not be used on
+// it.
 type Faults struct {
 	mu         sync.Mutex
 	injections []*Injection       // guarded by mu; in the order of Inject
@@ -129,8 +128,8 @@ type Faults struct {
 	wg         sync.WaitGroup     // goroutines of links
 }
 
-// NewFaults returns a network without faults. When the test ends, which in a
-// synctest bubble is before the bubble does, it cuts what is left of it.
+// NewFaults returns a network without faults. It cuts the remaining connections when the
+// test ends, which in a synctest bubble is before the bubble does.
 func NewFaults(t interface{ Cleanup(func()) }) *Faults {
 	f := &Faults{counts: map[string]int{}, links: map[*link]struct{}{}}
 	t.Cleanup(func() {
@@ -140,12 +139,12 @@ func NewFaults(t interface{ Cleanup(func()) }) *Faults {
 	return f
 }
 
-// Wrap puts the network of a client, Options.Dialer or else the real one,
-// behind f. It fits (*Server).Client.
+// Wrap makes a client with these options connect through f. It can be passed to
+// (*Server).Client.
 func (f *Faults) Wrap(o *redis.Options) { o.Dialer = f.Dialer(o.Dialer) }
 
-// Dialer returns a dialer whose connections go through f. They are made by
-// dial, or by the real network if it is nil.
+// Dialer returns a dialer whose connections go through f. It makes them with dial, or over
+// the real network if dial is nil.
 func (f *Faults) Dialer(dial DialFunc) DialFunc {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
@@ -164,8 +163,8 @@ func (f *Faults) Dialer(dial DialFunc) DialFunc {
 
 var errDown = errors.New("redistest: the network is down")
 
-// Inject puts a rule to work, after those that are at work already: the first
-// that matches a command gets it, and a command meets at most one fault.
+// Inject adds a rule after the existing ones. The first rule that matches a command picks
+// it, so a command meets at most one fault.
 func (f *Faults) Inject(r Rule) *Injection {
 	i := &Injection{rule: r, faults: f, left: r.Times, hit: make(chan struct{}), released: make(chan struct{})}
 	if i.left == 0 {
@@ -177,9 +176,9 @@ func (f *Faults) Inject(r Rule) *Injection {
 	return i
 }
 
-// Count returns how many commands with one of these names the clients have
-// sent, whatever became of them; without names, how many of all. It includes
-// the handshakes (HELLO, CLIENT).
+// Count returns how many commands with one of these names, or of any name if there are
+// none, the clients have sent, whatever became of them. It includes the commands that
+// clients send on a new connection (HELLO, CLIENT).
 func (f *Faults) Count(names ...string) int {
 	counts, sum := f.Counts(), 0
 	for name, n := range counts {
@@ -204,8 +203,8 @@ func (f *Faults) ResetCounts() {
 	clear(f.counts)
 }
 
-// CutAll closes every connection, with all that is held on it. New ones can be
-// made at once.
+// CutAll closes every connection and drops what is held on it. New connections can be made
+// at once.
 func (f *Faults) CutAll() {
 	f.mu.Lock()
 	links := slices.Collect(maps.Keys(f.links))
@@ -236,13 +235,13 @@ func (f *Faults) isDown() bool {
 	return f.down
 }
 
-// connect ties a new link to server and returns the client's end.
+// connect makes a new link to server and returns the client's end.
 func (f *Faults) connect(server net.Conn) (net.Conn, error) {
 	client, inner := net.Pipe()
 	l := newLink(f, inner, server)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.down { // since the dialer looked; the cleanup may be waiting already
+	if f.down { // since the dialer checked; the cleanup may be waiting already
 		_ = server.Close()
 		return nil, errDown
 	}
@@ -253,7 +252,7 @@ func (f *Faults) connect(server net.Conn) (net.Conn, error) {
 	return &clientConn{Conn: client, server: server}, nil
 }
 
-// sent counts a request and returns the injection that strikes it, nil for none.
+// sent counts a request and returns the injection that strikes it, or nil.
 func (f *Faults) sent(c Command) *Injection {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,7 +260,7 @@ func (f *Faults) sent(c Command) *Injection {
 	return f.pick(c, false)
 }
 
-// pushed returns the injection that strikes a message, nil for none.
+// pushed returns the injection that strikes a message, or nil.
 func (f *Faults) pushed(c Command) *Injection {
 	f.mu.Lock()
 	defer f.mu.Unlock()

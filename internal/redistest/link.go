@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// bufferSize lets a pipeline leave the client in one piece even while its
-// first request is held, as the buffers of a real socket would.
+// bufferSize is large enough for a client to send a whole pipeline while its first request
+// is held, as it could with the buffers of a real socket.
 const bufferSize = 1 << 16
 
-// link is one connection: goroutines carry values between the client's pipe
-// and the server. They end when it is cut.
+// link is one connection. Its goroutines carry values between the client's pipe and the
+// server, and end when it is cut.
 type link struct {
 	faults *Faults
 	client net.Conn // our end of the client's pipe
@@ -20,21 +20,21 @@ type link struct {
 	gone   chan struct{} // closed by cut
 	once   sync.Once
 
-	subscribed atomic.Bool // a subscription was asked for
+	subscribed atomic.Bool // the client has sent a subscription
 
 	mu      sync.Mutex
 	waiting []fate        // guarded by mu; requests without a reply yet, oldest first
-	late    bool          // guarded by mu; a request was held: it outlives its client
-	closing bool          // guarded by mu; the client has closed, late replies are due
-	mailbox []delivery    // guarded by mu; what the client has yet to get
-	mail    chan struct{} // capacity 1; the mailbox has filled
+	late    bool          // guarded by mu; a request was held, so the link may outlive its client
+	closing bool          // guarded by mu; the client has closed, but replies are still due
+	mailbox []delivery    // guarded by mu; what is still to be delivered to the client
+	mail    chan struct{} // capacity 1; signals that the mailbox is not empty
 }
 
 // delivery is a value on its way to the client.
 type delivery struct {
 	raw   []byte
 	after *Injection // held until its release; nil: not held
-	last  bool       // nothing follows; the link is cut
+	last  bool       // the link is cut after it
 }
 
 // fate is what becomes of a reply.
@@ -60,7 +60,7 @@ func (l *link) cut() {
 	})
 }
 
-// hold waits for the release; false: the link was cut first.
+// hold waits for the release. It reports false if the link was cut first.
 func (l *link) hold(i *Injection) bool {
 	select {
 	case <-i.released:
@@ -70,7 +70,7 @@ func (l *link) hold(i *Injection) bool {
 	}
 }
 
-// carryRequests ends when the client closes its end.
+// carryRequests carries requests until the client closes its end.
 func (l *link) carryRequests() {
 	defer l.clientClosed()
 	r := bufio.NewReaderSize(l.client, bufferSize)
@@ -100,8 +100,8 @@ func fateOf(i *Injection) fate {
 	return fate{fault: i.rule.Fault, injection: i}
 }
 
-// forward sends a request to the server, late or twice if that is its fate;
-// false: the link has gone.
+// forward sends a request to the server, late or twice if that is its fate. It reports
+// false if the link was cut.
 func (l *link) forward(f frame, how fate) bool {
 	if how.fault == Delay {
 		l.mu.Lock()
@@ -130,8 +130,8 @@ func (l *link) send(f frame, how fate) bool {
 	return err == nil
 }
 
-// clientClosed cuts the link, unless a request that was held is still to be
-// executed: closing now could discard it unread in the server's socket.
+// clientClosed cuts the link, unless a held request is still to be executed: closing the
+// connection now could discard it unread in the server's socket.
 func (l *link) clientClosed() {
 	l.mu.Lock()
 	l.closing = true
@@ -142,9 +142,9 @@ func (l *link) clientClosed() {
 	}
 }
 
-// carryReplies ends when the server closes its end or the link is cut. It
-// never waits for the client: the embedded store stands still, with all its
-// clients, while one subscriber does not read.
+// carryReplies carries replies until the server closes its end or the link is cut. It never
+// waits for the client, because the embedded store stands still for all clients while one
+// subscriber does not read.
 func (l *link) carryReplies() {
 	defer l.queue(delivery{last: true})
 	r := bufio.NewReaderSize(l.server, bufferSize)
@@ -180,7 +180,7 @@ func (l *link) fateOf(f frame) fate {
 	return l.nextFate()
 }
 
-// nextFate takes the oldest request off the list: servers reply in order.
+// nextFate removes and returns the fate of the oldest request, as servers reply in order.
 func (l *link) nextFate() fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,14 +192,14 @@ func (l *link) nextFate() fate {
 	return first
 }
 
-// drained tells whether the client has gone and nothing is due any more.
+// drained reports whether the client has closed and no reply is due any more.
 func (l *link) drained() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closing && len(l.waiting) == 0
 }
 
-// queue adds to what the client gets.
+// queue adds a delivery for the client.
 func (l *link) queue(d delivery) {
 	l.mu.Lock()
 	l.mailbox = append(l.mailbox, d)
@@ -210,7 +210,7 @@ func (l *link) queue(d delivery) {
 	}
 }
 
-// deliver ends with the last delivery or when the link is cut.
+// deliver writes deliveries to the client, until the last one or until the link is cut.
 func (l *link) deliver() {
 	defer l.cut()
 	for {
@@ -222,7 +222,7 @@ func (l *link) deliver() {
 			if d.last || d.after != nil && !l.hold(d.after) {
 				return
 			}
-			_, _ = l.client.Write(d.raw) // if it has gone, carryRequests knows
+			_, _ = l.client.Write(d.raw) // carryRequests notices if the client has closed
 		}
 		select {
 		case <-l.mail:

@@ -12,11 +12,11 @@ import (
 type frame struct {
 	kind byte     // its first byte, for example '*' for an array
 	raw  []byte   // as it was on the wire
-	text []string // its leaves in order, however nested
+	text []string // its strings in order, however nested
 }
 
-// readFrame reads one value to its end, however it was cut into packets. The
-// error is the connection's, or tells that this is not RESP.
+// readFrame reads one whole value. Its error is the connection's, or says that the input is
+// not RESP.
 func readFrame(r *bufio.Reader) (frame, error) {
 	var f frame
 	if err := f.read(r); err != nil {
@@ -76,8 +76,8 @@ func (f *frame) readItems(r *bufio.Reader, count string, each, more int) error {
 	return nil
 }
 
-// isPush tells whether the server sent f unasked. RESP3 marks such values; in
-// RESP2 only their first word tells, on a connection that has subscribed.
+// isPush reports whether f is a message rather than a reply. RESP3 marks messages; in RESP2
+// only the first word tells, on a connection that has subscribed.
 func (f *frame) isPush(subscribed bool) bool {
 	if f.kind == '>' {
 		return true
@@ -91,8 +91,8 @@ var pushWords = map[string]bool{
 	"unsubscribe": true, "punsubscribe": true, "sunsubscribe": true,
 }
 
-// answeredByPush tells whether a command is confirmed by pushes, one per
-// channel, instead of one reply.
+// answeredByPush reports whether a command is confirmed by messages, one for each channel,
+// instead of one reply.
 func answeredByPush(c Command) bool {
 	return pushWords[strings.ToLower(c.Name())]
 }

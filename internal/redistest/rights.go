@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// LeastRights returns the rights that docs/operations.md tells operators to
-// give, and those that a Cluster needs as well; root is the way to the repository.
-// A test of what operators read.
+// LeastRights returns the ACL rights that docs/operations.md tells operators to grant, and
+// those that a Cluster needs as well, so that tests run with what operators read. root is
+// the path of the repository.
 func LeastRights(t testing.TB, root string) (rights, clustered []string) {
 	t.Helper()
 	doc, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))

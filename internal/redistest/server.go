@@ -14,8 +14,8 @@ import (
 // Option configures Start.
 type Option func(*redisserver.Config)
 
-// WithConfig appends lines of redis.conf, for example "maxmemory 3mb". They
-// come last and so win over what Start sets.
+// WithConfig appends lines of redis.conf, for example "maxmemory 3mb". They override what
+// Start sets.
 func WithConfig(lines ...string) Option {
 	return func(c *redisserver.Config) { c.Lines = append(c.Lines, lines...) }
 }
@@ -25,8 +25,8 @@ func WithEnv(vars ...string) Option {
 	return func(c *redisserver.Config) { c.Env = append(c.Env, vars...) }
 }
 
-// WithTCP also listens on a free port of 127.0.0.1; see Server.Addr. A restart
-// keeps the port.
+// WithTCP makes the server listen on a free port of 127.0.0.1, too; see Server.Addr. A
+// restart keeps the port.
 func WithTCP() Option {
 	return func(c *redisserver.Config) { c.TCP = true }
 }
@@ -40,10 +40,9 @@ type Server struct {
 	certDir string
 }
 
-// Start runs a redis-server until the test ends and returns when it answers.
-// It fails the test if there is none to run or if it does not come up; nothing
-// is left behind then. $BERTH_REDIS_SERVER names the program to run instead of
-// the redis-server on PATH.
+// Start starts a redis-server, which runs until the test ends, and returns when it answers.
+// If it cannot be started, Start fails the test and leaves nothing behind.
+// $BERTH_REDIS_SERVER names the program to run instead of the redis-server on PATH.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := start(opts)
@@ -63,7 +62,7 @@ func start(opts []Option) (*Server, error) {
 	return &Server{Server: s}, err
 }
 
-// NeedsShardChannels skips a test of what berth needs Redis 7.0 for: a Cluster.
+// NeedsShardChannels skips the test before Redis 7.0, which berth needs on a Cluster.
 func NeedsShardChannels(t testing.TB) {
 	t.Helper()
 	if program, err := redisserver.Find(); err == nil && redisserver.BeforeSeven(program) {
@@ -71,9 +70,8 @@ func NeedsShardChannels(t testing.TB) {
 	}
 }
 
-// Denied returns what the server has denied its users: commands, keys and channels, from
-// its ACL LOG. It leaves out how
-// clients introduce themselves, which they try and do without.
+// Denied returns the commands, keys and channels that the server has denied, from its ACL
+// LOG. It leaves out the commands with which clients introduce themselves, which may fail.
 func (s *Server) Denied(t testing.TB) (all []string) {
 	t.Helper()
 	for _, entry := range s.Do(t, "ACL", "LOG", "1000").([]any) {
@@ -84,8 +82,8 @@ func (s *Server) Denied(t testing.TB) (all []string) {
 	return all
 }
 
-// Client returns a client on the unix socket, closed when the test ends. The
-// functions change its options before it is made.
+// Client returns a client on the unix socket, which is closed when the test ends. The
+// functions may change its options.
 func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := &redis.Options{Network: "unix", Addr: s.Socket()}
@@ -97,8 +95,7 @@ func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Clien
 	return c
 }
 
-// Do runs one command on a connection of its own and returns the reply, nil
-// for none. An error fails the test.
+// Do runs one command on a new connection and returns the reply. An error fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1})
@@ -110,10 +107,9 @@ func (s *Server) Do(t testing.TB, args ...any) any {
 	return reply
 }
 
-// Restart starts the server again with the same configuration, directory and
-// addresses, and returns when it answers. One that still runs is shut down
-// first (SIGTERM). What it remembers depends on its persistence: by default
-// nothing.
+// Restart starts the server again with the same configuration, directory and addresses, and
+// returns when it answers. A running server is first shut down with SIGTERM. What it
+// remembers depends on its persistence: nothing by default.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.Server.Restart(); err != nil {

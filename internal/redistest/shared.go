@@ -13,16 +13,16 @@ import (
 
 // shared is the server of the test binary.
 var shared struct {
-	inMain atomic.Bool // Main runs, so somebody will stop the server
+	inMain atomic.Bool // Main runs, which stops the server
 	mu     sync.Mutex
 	server *Server // guarded by mu; nil before the first use and after the last
 	err    error   // guarded by mu; why there is none
 }
 
-// Shared returns the server that all tests of this binary share, and starts it
-// at the first call. Tests run in parallel: keep to keys under Prefix, and use
-// a server from Start for whatever others would notice (FLUSHALL, CONFIG SET,
-// Stop). The package's TestMain must call Main, which stops it.
+// Shared returns the server that all tests of this binary share; the first call starts it.
+// Tests run in parallel, so a test must use keys under its Prefix only, and a server from
+// Start for everything that others would notice (FLUSHALL, CONFIG SET, Stop). The package's
+// TestMain must call Main, which stops the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	if !shared.inMain.Load() {
@@ -39,10 +39,9 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// Main runs the tests of a package, stops the shared server, fails if
-// goroutines are left over, and exits. The options are for goroutines that are
-// meant to stay. A single test that checks for leaks itself should take
-// goleak.IgnoreCurrent after it has called Shared.
+// Main runs the tests of a package, stops the shared server, fails if goroutines are left,
+// and exits. The options name goroutines that may stay. A test that checks for leaks itself
+// should use goleak.IgnoreCurrent after its call of Shared.
 func Main(m *testing.M, opts ...goleak.Option) {
 	os.Exit(runMain(m, opts))
 }
@@ -52,7 +51,7 @@ func runMain(m *testing.M, opts []goleak.Option) int {
 	code := m.Run()
 	stopShared()
 	if code != 0 {
-		return code // a failed test rarely cleans up; do not bury its message
+		return code // a failed test may leave goroutines; do not bury its message
 	}
 	if err := goleak.Find(append(opts, prober)...); err != nil {
 		fmt.Fprintln(os.Stderr, "goroutines left over after all tests:", err)
@@ -61,9 +60,9 @@ func runMain(m *testing.M, opts []goleak.Option) int {
 	return 0
 }
 
-// prober overlooks a goroutine in which go-redis, once as many dials have failed
-// as its pool has places, tries the address again every second. It outlives its
-// client by one try, which is longer than goleak waits.
+// prober ignores a goroutine of go-redis. After as many failed dials as its pool has places
+// it tries the address again every second. It outlives its client by one attempt, which is
+// longer than goleak waits.
 var prober = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 
 func stopShared() {
@@ -77,9 +76,8 @@ func stopShared() {
 
 var prefixes atomic.Int64
 
-// Prefix returns a key prefix that no other call in this binary gets, made of
-// ASCII letters and digits. None is the beginning of another, so a scan for
-// one does not find another's keys.
+// Prefix returns a key prefix of ASCII letters and digits that is unique in this binary. No
+// prefix begins with another one, so a scan for one does not find another's keys.
 func (*Server) Prefix(t testing.TB) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {

@@ -16,13 +16,13 @@ import (
 // formTimeout bounds the wait until several servers agree.
 const formTimeout = 30 * time.Second
 
-// eager has a master send its data to a new replica at once, and what follows at
-// once after that: without a file it waits for others that may want the data
-// too, and then for a sign of life that a replica gives once a second.
+// eager makes a master send its data to a new replica without delay. A diskless master
+// first waits for other replicas that may need the data, too, and then for an
+// acknowledgement that a replica sends once a second.
 func eager(c *redisserver.Config) { c.Lines = append(c.Lines, "repl-diskless-sync no") }
 
-// StartReplica runs a server that follows master, which must have been started
-// with WithTCP, and returns when the two are in step.
+// StartReplica starts a replica of master, which must have been started with WithTCP, and
+// returns when the two are in sync.
 func StartReplica(t testing.TB, master *Server, opts ...Option) *Server {
 	t.Helper()
 	master.Do(t, "CONFIG", "SET", "repl-diskless-sync", "no")
@@ -33,8 +33,8 @@ func StartReplica(t testing.TB, master *Server, opts ...Option) *Server {
 	return s
 }
 
-// feeds objects while s does not take replica for one that is in step, which it
-// does later than the replica itself.
+// feeds returns an error while s does not consider replica to be in sync, which it does
+// later than the replica itself.
 func (s *Server) feeds(replica *Server) error {
 	for i := range 10 {
 		line, err := s.Info(fmt.Sprintf("slave%d", i))
@@ -45,7 +45,7 @@ func (s *Server) feeds(replica *Server) error {
 	return errors.New("it is not online")
 }
 
-// Info returns one field of INFO, "" if there is none.
+// Info returns one field of INFO, or "" if it does not exist.
 func (s *Server) Info(field string) (string, error) {
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1, MaxRetries: -1})
 	defer c.Close()
@@ -69,23 +69,22 @@ func (s *Server) follows() error {
 	return err
 }
 
-// Promote makes a replica a master of its own. What it has not received of its
-// old master is lost to it, as at a failover.
+// Promote makes a replica a master. As in a failover, it loses what it has not yet received
+// from its old master.
 func (s *Server) Promote(t testing.TB) {
 	t.Helper()
 	s.Do(t, "REPLICAOF", "NO", "ONE")
 }
 
-// Watched is a master with two replicas, and three sentinels of which two can
-// agree on a failover.
+// Watched is a master with two replicas, and three sentinels with a quorum of two.
 type Watched struct {
-	Name      string // of the master, to the sentinels
+	Name      string // the master's name for the sentinels
 	Servers   []*Server
 	Sentinels []*Server
 }
 
-// StartWatched runs six processes and returns when every sentinel knows all of
-// them. A master that is silent for a second counts as dead.
+// StartWatched starts the six processes and returns when every sentinel knows all of them.
+// A master that is silent for a second counts as dead.
 func StartWatched(t testing.TB) *Watched {
 	t.Helper()
 	w := &Watched{Name: "berth"}
@@ -111,11 +110,11 @@ func StartWatched(t testing.TB) *Watched {
 	return w
 }
 
-// asSentinel makes a redis-server a sentinel.
+// asSentinel starts the redis-server as a sentinel.
 func asSentinel(c *redisserver.Config) { c.Args = append(c.Args, "--sentinel") }
 
-// Client returns a client that asks the sentinels for the master. The functions
-// change its options before it is made.
+// Client returns a client that asks the sentinels for the master. The functions may change
+// its options.
 func (w *Watched) Client(t testing.TB, opts ...func(*redis.FailoverOptions)) *redis.Client {
 	t.Helper()
 	o := &redis.FailoverOptions{MasterName: w.Name}
@@ -130,7 +129,7 @@ func (w *Watched) Client(t testing.TB, opts ...func(*redis.FailoverOptions)) *re
 	return c
 }
 
-// Master returns the server that the sentinels take for the master.
+// Master returns the server that is the master according to the sentinels.
 func (w *Watched) Master(t testing.TB) *Server {
 	t.Helper()
 	c := redis.NewSentinelClient(&redis.Options{Addr: w.Sentinels[0].Addr()})
@@ -148,9 +147,10 @@ func (w *Watched) Master(t testing.TB) *Server {
 	return nil
 }
 
-// AwaitWhole returns when every sentinel is done with the last failover, and the present
-// master has its two replicas again. A sentinel that led a failover and is not told of
-// its end, because the new master dies too, names that one for ever.
+// AwaitWhole returns when every sentinel has completed the last failover and the present
+// master has its two replicas again. Without it the next failover may come too early: a
+// sentinel that led a failover, and does not learn of its end because the new master dies,
+// too, names that master for ever.
 func (w *Watched) AwaitWhole(t testing.TB) {
 	t.Helper()
 	await(t, "the sentinels to agree on a master that is up", func() error {
@@ -177,7 +177,7 @@ func (w *Watched) AwaitWhole(t testing.TB) {
 	})
 }
 
-// await asks, with pauses, until ok has no objection.
+// await calls ok, with pauses, until it returns nil.
 func await(t testing.TB, what string, ok func() error) {
 	t.Helper()
 	deadline := time.Now().Add(formTimeout)

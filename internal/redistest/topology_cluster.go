@@ -10,23 +10,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slots is how many slots a Redis Cluster has.
+// slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// Cluster is three masters with a replica each, Nodes[3+i] follows Nodes[i] at
-// first; or, of StartMasters, as many masters as were asked for.
+// Cluster is a Redis Cluster. From StartCluster it has three masters with a replica each,
+// and at first Nodes[3+i] is the replica of Nodes[i]; from StartMasters it has only masters.
 type Cluster struct {
 	Nodes []*Server
 	ids   []string // of Nodes
 }
 
-// Steady has a master of StartCluster count as dead after a minute of silence. It is for
-// tests in which none dies: on a machine that stands still for a second a replica would
-// take its master's place. The cluster starts four seconds later with it.
+// Steady makes a master of StartCluster count as dead only after a minute of silence. It is
+// for tests in which no master dies: otherwise a replica would replace its master on a
+// machine that stands still for a second. It makes the cluster start four seconds later.
 var Steady = WithConfig("cluster-node-timeout 60000")
 
-// StartCluster runs six servers and returns when they are one cluster. A master
-// that is silent for a second counts as dead.
+// StartCluster starts six servers and returns when they form a cluster. A master that is
+// silent for a second counts as dead.
 func StartCluster(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
 	c := startMasters(t, 6, 3, opts...)
@@ -37,8 +37,8 @@ func StartCluster(t testing.TB, opts ...Option) *Cluster {
 	return c
 }
 
-// StartMasters runs so many servers and returns when they are one cluster, without
-// replicas. None of them counts as dead before it was silent for a minute.
+// StartMasters starts n servers and returns when they form a cluster without replicas. A
+// master counts as dead only after a minute of silence.
 func StartMasters(t testing.TB, n int) *Cluster {
 	t.Helper()
 	c := startMasters(t, n, n)
@@ -49,7 +49,7 @@ func StartMasters(t testing.TB, n int) *Cluster {
 	return c
 }
 
-// startMasters runs nodes that know each other, the first of which share the slots.
+// startMasters starts nodes that know each other. The first of them share the slots.
 func startMasters(t testing.TB, nodes, sharing int, opts ...Option) *Cluster {
 	t.Helper()
 	NeedsShardChannels(t)
@@ -57,14 +57,14 @@ func startMasters(t testing.TB, nodes, sharing int, opts ...Option) *Cluster {
 	for range nodes {
 		s := Start(t, append([]Option{WithTCP(), eager, WithConfig(
 			"cluster-enabled yes", "cluster-node-timeout 1000",
-			// A replica that lagged may stand for election: tests start without history.
+			// A replica that lags behind may be elected, too: tests have only just started.
 			"cluster-replica-validity-factor 0",
 		)}, opts...)...)
 		c.Nodes = append(c.Nodes, s)
 		c.ids = append(c.ids, s.Do(t, "CLUSTER", "MYID").(string))
 	}
 	for i, s := range c.Nodes {
-		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // or they would have to settle whose slots are whose
+		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // equal epochs would first have to be resolved
 		if i < sharing {
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/sharing, (i+1)*slots/sharing-1)
 		}
@@ -93,7 +93,7 @@ func (s *Server) nodes() (string, error) {
 	return c.ClusterNodes(context.Background()).Result()
 }
 
-// serves objects while the node does not answer for the cluster's slots.
+// serves returns an error while the node does not serve its part of the cluster's slots.
 func (s *Server) serves() error {
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1, MaxRetries: -1})
 	defer c.Close()
@@ -104,8 +104,8 @@ func (s *Server) serves() error {
 	return err
 }
 
-// AwaitWhole returns when all slots are served, and every node that should
-// follow another one does so and is known to do so, by all.
+// AwaitWhole returns when all slots are served, and all nodes agree that every replica
+// follows a master.
 func (c *Cluster) AwaitWhole(t testing.TB) {
 	t.Helper()
 	for _, s := range c.Nodes {
@@ -133,8 +133,7 @@ func (s *Server) seesWhole() error {
 	return nil
 }
 
-// Client returns a client of the cluster. The functions change its options
-// before it is made.
+// Client returns a client of the cluster. The functions may change its options.
 func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
 	o := &redis.ClusterOptions{}
@@ -155,7 +154,7 @@ func (c *Cluster) Slot(t testing.TB, key string) int {
 	return int(c.Nodes[0].Do(t, "CLUSTER", "KEYSLOT", key).(int64))
 }
 
-// Owner returns the index of the master that serves a slot, as it says itself.
+// Owner returns the index of the master that serves a slot, according to itself.
 func (c *Cluster) Owner(t testing.TB, slot int) int {
 	t.Helper()
 	owner := -1
@@ -172,7 +171,7 @@ func (c *Cluster) Owner(t testing.TB, slot int) int {
 	return owner
 }
 
-// ownsSlot tells whether the node whose CLUSTER NODES this is serves slot.
+// ownsSlot reports whether the node that returned text for CLUSTER NODES serves slot.
 func ownsSlot(text string, slot int) bool {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -190,8 +189,8 @@ func ownsSlot(text string, slot int) bool {
 	return false
 }
 
-// Migrate moves a slot with all its keys from the master that has it to another
-// one, as an operator does, while clients go on.
+// Migrate moves a slot with all its keys to another master, as an operator does, while
+// clients use it.
 func (c *Cluster) Migrate(t testing.TB, slot, to int) {
 	t.Helper()
 	from := c.OpenSlot(t, slot, to)
@@ -205,8 +204,8 @@ func (c *Cluster) Migrate(t testing.TB, slot, to int) {
 	c.CloseSlot(t, slot, to)
 }
 
-// OpenSlot begins to move a slot to another master, and leaves it so: it returns the
-// one that has it and its keys.
+// OpenSlot begins to move a slot to another master, without moving keys. It returns the
+// index of the master that has the slot and its keys.
 func (c *Cluster) OpenSlot(t testing.TB, slot, to int) (from int) {
 	t.Helper()
 	from = c.Owner(t, slot)
@@ -221,13 +220,12 @@ func (c *Cluster) MoveKeys(t testing.TB, from, to int, keys ...any) {
 	c.Nodes[from].Do(t, append([]any{"MIGRATE", "127.0.0.1", c.Nodes[to].Port(), "", 0, 5000, "KEYS"}, keys...)...)
 }
 
-// CloseSlot gives an open slot, whose keys have all been moved, to the master that it
-// was opened to.
+// CloseSlot completes the move of a slot, whose keys have all been moved.
 func (c *Cluster) CloseSlot(t testing.TB, slot, to int) {
 	t.Helper()
 	source, target := c.Nodes[c.Owner(t, slot)], c.Nodes[to]
-	// The target first: then no moment is without an owner. The other masters
-	// would hear of it by themselves, but later, and tell clients old news.
+	// The target first, so that the slot always has an owner. The other masters would
+	// learn of it by themselves, but later, and redirect clients wrongly until then.
 	target.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
 	source.Do(t, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to])
 	for _, s := range c.Nodes {

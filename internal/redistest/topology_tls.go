@@ -19,11 +19,10 @@ import (
 	"github.com/berth-go/berth/internal/redisserver"
 )
 
-// StartTLS runs a server that speaks TLS on a port of 127.0.0.1 and, for the
-// test's own commands, plainly on its unix socket. It returns the address and
-// what a client needs to know: an authority made for this test, and a
-// certificate of it, without which the server lets nobody in. CertDir has the
-// same in files.
+// StartTLS starts a server that uses TLS on a port of 127.0.0.1 and, for the test's own
+// commands, plain text on its unix socket. It returns the address and a client's TLS
+// configuration: a CA made for this test, and a client certificate, which the server
+// requires. CertDir has the same in files.
 func StartTLS(t testing.TB, opts ...Option) (*Server, string, *tls.Config) {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,12 +41,11 @@ func StartTLS(t testing.TB, opts ...Option) (*Server, string, *tls.Config) {
 	return s, fmt.Sprintf("127.0.0.1:%d", port), conf
 }
 
-// CertDir returns the directory of ca.pem, cert.pem and key.pem, for a server of
-// StartTLS.
+// CertDir returns the directory of ca.pem, cert.pem and key.pem of a server from StartTLS.
 func (s *Server) CertDir() string { return s.certDir }
 
-// certify writes ca.pem, cert.pem and key.pem into dir and returns the client's
-// side of them. Server and client share a certificate: it is theirs alone.
+// certify writes ca.pem, cert.pem and key.pem into dir and returns the configuration of a
+// client. Server and client use the same certificate.
 func certify(t testing.TB, dir string) *tls.Config {
 	t.Helper()
 	caKey, key := newKey(t), newKey(t)

@@ -1,4 +1,4 @@
-// Package words prepares text of other people's programs, and ages, for people to read.
+// Package words formats labels, ages and counts for people to read.
 package words
 
 import (
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clean replaces what would move the cursor, change colours or reorder text:
-// names and labels come from other people's programs.
+// Clean replaces characters that would move the cursor, change colours or reorder text,
+// because names and labels come from other programs.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Cf, unicode.Zl, unicode.Zp) {
@@ -20,8 +20,7 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Age writes a duration with the precision that people want: 0.4s, 12s, 3m05s,
-// 2h07m, 3d04h.
+// Age formats a duration with a sensible precision: 0.4s, 12s, 3m05s, 2h07m, 3d04h.
 func Age(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -39,7 +38,7 @@ func Age(d time.Duration) string {
 	}
 }
 
-// Plural is a number of things.
+// Plural formats a count of things.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -13,8 +13,8 @@ var (
 	drawing  = regexp.MustCompile(`viewBox="0 0 ([0-9]+)`)
 )
 
-// FitsANarrowScreen fails the test unless every table scrolls in a box of its own, and every
-// drawing is small enough for its words to be read on a screen of 390 pixels.
+// FitsANarrowScreen fails the test unless every table scrolls in its own box, and the text
+// of every drawing can be read on a screen 390 pixels wide.
 func FitsANarrowScreen(t *testing.T, page []byte) {
 	t.Helper()
 	if all, boxed := len(table.FindAll(page, -1)), len(scrolled.FindAll(page, -1)); all == 0 || boxed != all {
