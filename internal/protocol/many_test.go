@@ -184,3 +184,29 @@ func TestForeignRowsGiveNoSlots(t *testing.T) {
 		}
 	})
 }
+
+// TestHandOffsBesideOneWhoLeft: a call in which one leaves the end of the queue reads as many
+// free slots as it gives out, however many more are stored.
+func TestHandOffsBesideOneWhoLeft(t *testing.T) {
+	t.Parallel()
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		const limit, waiters, free = 1000, 600, 600
+		all := fill(t, r, limit+waiters, terms(limit))
+		r.do(t, 0, Op{Verb: Pause, Flag: true})
+		for some := range slices.Chunk(all[:free], chunk) { // the hand-offs wait, and the slots are stored in three rows
+			r.do(t, 0, each(Op{Verb: Release}, some...)...)
+		}
+		lines := drain(t, r, Op{Verb: Pause}, Op{Verb: Release, ID: all[len(all)-1]})
+		var granted []string
+		for _, l := range lines {
+			granted = append(granted, l...)
+		}
+		if len(granted) != waiters-1 {
+			t.Errorf("%d granted, want %d", len(granted), waiters-1)
+		}
+		if slots, rows := r.dump(t).freeSlots(); len(slots) != free-(waiters-1) {
+			t.Errorf("free slots %v, stored as %v", slots, rows)
+		}
+		drain(t, r, each(Op{Verb: Release}, all[free:free+chunk]...)...)
+	})
+}

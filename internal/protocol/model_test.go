@@ -232,8 +232,7 @@ func (s *step) lease(p *member, wanted int64) {
 
 // pump grants the head of the queue while it fits. Nobody behind the head is
 // looked at: that is the whole of fairness. It looks at as many waiters as there
-// are free permits, at all where the limit has changed, and at no more than chunk,
-// beside those that have just left.
+// are free permits, at all where the limit has changed, and at no more than chunk.
 func (s *step) pump() {
 	room := s.limit() - s.used()
 	if s.limit() != s.weighed {
@@ -243,10 +242,8 @@ func (s *step) pump() {
 	if s.more || s.paused || room == 0 || s.limit() == 0 {
 		return
 	}
-	left := len(s.before) - len(s.queue)
-	for _, head := range s.before[:min(room+left, len(s.before))] {
+	for _, head := range slices.Clone(s.queue[:room]) {
 		switch {
-		case s.members[head.id] != head: // it has just left
 		case head.weight > s.limit(): // it would block the queue for ever
 			s.tell(head, "x %s %d", head.id, TooHeavy)
 			s.leave(head, TooHeavy, s.now+told)

@@ -347,8 +347,9 @@ if room > 0 then
     local id = heirs[k]
     local weight, maxhold, at, shard = match(records[k] or '', '^w (%d+) 0 %d+ (%d+) ()%d+ (:?)%d')
     if not weight then corrupt('waiter ' .. id, records[k]) end
-    if passed[id] == false then
-      -- it has just left
+    if passed[id] ~= false then room = room - 1 end
+    if passed[id] == false or room < 0 then
+      -- it has just left, or is for the next call: free has no slot for it
     elseif weight + 0 > limit then                      -- it would block the queue for ever
       waiting, tombs, others[#others + 1], passed[id] = waiting - 1, tombs + 1, 'q' .. id, 'x 4'
       sets[s + 1], sets[s + 2], s = id, 'x 4', s + 2
