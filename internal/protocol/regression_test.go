@@ -138,3 +138,17 @@ func TestLimitOfAnIdleSemaphoreIsChanged(t *testing.T) {
 	tr.timed(t, event{ops: each(Op{Verb: Release}, "s0.2")}, start)
 	tr.timed(t, event{ops: append([]Op{{Verb: Resize, N: 1}}, each(Op{Verb: Acquire, Terms: terms(3)}, "s0.1")...)}, start.Add(time.Microsecond))
 }
+
+// A hand-off of a lease with a MaxHold put off the end of the keys, and the healing of half of
+// them, for as long as the lease might be held.
+func TestMaxHoldDoesNotPutOffTheEndOfTheKeys(t *testing.T) {
+	t.Parallel()
+	onBoth(t, true, func(t *testing.T, r *rig) {
+		r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(1, func(t *Terms) { t.MaxHold = 24 * time.Hour })}, ids(2)...)...)
+		_, got := r.do(t, 0, Op{Verb: Release, ID: "s0.1"})
+		wantCodes(t, got, Released)
+		if d := r.dump(t); d.state(t).Holders != 1 || d.lapse[0] > 5*time.Minute {
+			t.Fatalf("%d holders, and TTLs %v of the keys", d.state(t).Holders, d.lapse)
+		}
+	})
+}

@@ -365,8 +365,10 @@ if room > 0 then
       if slot then f = f + 1 else slot, slots = slots, slots + 1 end
       slot = format('%d', slot)
       if maxhold ~= '0' then
+        local far = furthest
         ceiling, caps = format('%d', now + maxhold), caps or {}
         caps[#caps + 1], caps[#caps + 2] = deadline(now + maxhold), id
+        furthest = far                                  -- it may only bring the deadline nearer
       end
       used, holders, waiting = used + weight, holders + 1, waiting - 1
       passed[id] = 'h ' .. weight .. ' ' .. slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. sub(records[k], at)
