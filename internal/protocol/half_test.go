@@ -111,6 +111,27 @@ func (r *rig) heals(t *testing.T, at int64) {
 	}
 }
 
+// TestTombstonesAloneMayBeLost: a server that evicts may evict the sorted set of a semaphore
+// that nobody uses, and the hash then tells that there is nothing to wait for.
+func TestTombstonesAloneMayBeLost(t *testing.T) {
+	t.Parallel()
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: terms(1)})
+		r.do(t, 0, Op{Verb: Release, ID: "s0.1", Flag: true})
+		if d := r.dump(t); d.state(t).Tombs != 1 || len(d.scores) == 0 {
+			t.Fatalf("no tombstone: %v", d)
+		}
+		if err := r.rdb.Del(t.Context(), r.key.Order()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.stores[0].Inspect(t.Context(), r.key, true); err != nil {
+			t.Error(err)
+		}
+		_, got := r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(1)})
+		wantCodes(t, got, Granted)
+	})
+}
+
 // TestHalfOfAPausedSemaphore: what operators have set outlives the loss of the set, and so
 // does the last token, for a clock that goes back.
 func TestHalfOfAPausedSemaphore(t *testing.T) {

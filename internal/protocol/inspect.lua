@@ -53,7 +53,7 @@ elseif till then
   local rows = slots - holders > 0 and call('ZCOUNT', ORDER, '0', '2147483648') or 0
   local content = used + waiting + tombs > 0 and 1 + holders + 2 * waiting + tombs + rows or 0
   if members == 0 and content > 0 then
-    lost = till + 0
+    lost = used + waiting > 0 and till + 0 or 0
   elseif members ~= content then
     corrupt('state does not match ' .. ORDER .. ':', state)
   end

@@ -152,7 +152,7 @@ repeat
   local rows = stored > 0 and members > 0 and call('ZCOUNT', ORDER, '0', '2147483648') or 0
   if members ~= (ordered and 1 + holders + 2 * waiting + tombs + rows or 0) or rows > stored or rows == 0 and stored > 0 then
     if state and members == 0 then
-      lost = till + 0
+      lost = used + waiting > 0 and till + 0 or 0       -- tombstones alone may go
     elseif not state and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == 4e9 and call('EXISTS', STATE) == 0 then
       lost = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
     end
