@@ -142,6 +142,19 @@ func (b batch) call(rdb *redis.Client) {
 		for _, q := range live {
 			_ = pipe.Process(q.ctx, q.cmd) // only queues it
 		}
-		_, _ = pipe.Exec(live[0].ctx)
+		_, _ = pipe.Exec(live.patient())
 	}
+}
+
+// patient returns the context of the command that waits longest, whose deadline may become
+// that of the connection. The others give up by themselves.
+func (b batch) patient() context.Context {
+	most := b[0].ctx
+	for _, q := range b[1:] {
+		end, ends := q.ctx.Deadline()
+		if latest, limited := most.Deadline(); limited && (!ends || end.After(latest)) {
+			most = q.ctx
+		}
+	}
+	return most
 }

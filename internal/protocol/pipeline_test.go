@@ -36,7 +36,7 @@ func withCalls(t *testing.T, test func(*calls)) {
 		t.Cleanup(func() { <-time.After(time.Minute) }) // go-redis may still dial in the background
 		t.Cleanup(mr.Close)
 		p := &calls{T: t, net: redistest.NewFaults(t)}
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: p.net.Dialer(redistest.Embedded(mr)), PoolSize: 1000})
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: p.net.Dialer(redistest.Embedded(mr)), PoolSize: 1000, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = rdb.Close() })
 		rdb.AddHook(pipeCounter{p})
 		p.store = NewStore(rdb, "berth", "s0", 1, "host")
@@ -167,5 +167,21 @@ func TestCallThatWasGivenUpIsNotSent(t *testing.T) {
 		if n := p.net.Count("evalsha"); n != sent {
 			p.Errorf("%d calls were sent after they had been given up", n-sent)
 		}
+	})
+}
+
+// TestHastyCallDoesNotCutOffOthers: a pipeline waits for its reply as long as the most patient
+// of its calls.
+func TestHastyCallDoesNotCutOffOthers(t *testing.T) {
+	withCalls(t, func(p *calls) {
+		held := p.occupy(redistest.DelayReply)
+		ctx, cancel := context.WithTimeout(p.Context(), 10*time.Millisecond)
+		defer cancel()
+		p.acquire(ctx, "hasty", 1, nil)
+		p.acquire(p.Context(), "patient", 1, nil)
+		slow := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: 1})
+		held.Release()
+		<-time.After(11 * time.Millisecond) // of the bubble
+		slow.Release()
 	})
 }
