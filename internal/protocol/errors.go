@@ -86,6 +86,7 @@ var passing = []string{
 	"LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "OOM ", "MISCONF", "UNBLOCKED",
 	"-READONLY", "-OOM", "command not allowed when used memory", "You can't write against a read only replica",
 	"max number of clients reached", "non local key", "undeclared keys were accessed during rehashing",
+	"while the cluster is down",
 }
 
 // classify turns a client's error into a Failure.

@@ -46,6 +46,8 @@ var serverErrors = []struct {
 	{wrapped("NOREPLICAS Not enough good replicas to write."), ErrRefused, nil},
 	{replyError("CLUSTERDOWN The cluster is down"), ErrRefused, nil},
 	{replyError("CLUSTERDOWN Hash slot not served"), ErrRefused, nil},
+	{wrapped("ERR Lua script attempted to execute a write command while the cluster is down and readonly"), ErrRefused, nil},
+	{replyError("ERR Script attempted to execute a write command while the cluster is down and readonly script: 5f0a, on @user_script:4."), ErrRefused, nil},
 	{replyError("TRYAGAIN Multiple keys request during rehashing of slot"), ErrRefused, nil},
 	{replyError("ERR Script attempted to access a non local key in a cluster node script: 5f0a, on @user_script:90."), ErrRefused, nil},
 	{wrapped("ERR Lua script attempted to access a non local key in a cluster node"), ErrRefused, nil},
@@ -148,13 +150,25 @@ func TestHalfTellsWhenItHeals(t *testing.T) {
 			if want == 0 {
 				kind = ErrRejected
 			}
-			err := store.half(classify(replyError(text)))
+			err := store.moving(classify(replyError(text)))
 			wantKind(t, err, kind, ErrCorrupt)
 			f, _ := errors.AsType[*Failure](err)
 			if f.Heals != want || want > 0 && !strings.Contains(err.Error(), want.String()) {
 				t.Errorf("%q: heals in %v, want %v; %v", text, f.Heals, want, err)
 			}
 		}
+	}
+}
+
+// TestRedirectionsThatGoRedisDoesNotFollow: in a cluster they pass, and a client of one node has
+// the wrong address.
+func TestRedirectionsThatGoRedisDoesNotFollow(t *testing.T) {
+	t.Parallel()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
+	t.Cleanup(func() { _ = cluster.Close() })
+	for _, text := range []string{"MOVED 866 127.0.0.1:7001", "ASK 866 127.0.0.1:7001"} {
+		wantKind(t, canned(t, nil, nil).moving(classify(replyError(text))), ErrRejected, nil)
+		wantKind(t, NewStore(cluster, "berth", "s0", 1, "host").moving(classify(replyError(text))), ErrRefused, nil)
 	}
 }
 

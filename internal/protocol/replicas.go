@@ -44,9 +44,8 @@ func (s *Store) execute(ctx context.Context, step *script, k Key, args []any, wa
 		return "", acks{}, &Failure{Kind: ErrRefused, Err: err}
 	}
 	text, a, err := step.runAndWait(ctx, node, args, want)
-	if f, ok := errors.AsType[*Failure](err); ok && (redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")) {
+	if redirected(err) {
 		cluster.ReloadState(ctx)
-		f.Kind = ErrRefused
 	}
 	return text, a, err
 }

@@ -115,20 +115,26 @@ func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply,
 	args = append(append(args, k.call...), notAfter)
 	text, acks, err := s.execute(ctx, step, k, appendOps(args, ops, s.owner), replicas(ops))
 	if err != nil {
-		return Reply{}, s.half(err)
+		return Reply{}, s.moving(err)
 	}
 	r := Reply{Replicas: acks.n, Unwaited: acks.err}
 	return r, r.decode(text, ops)
 }
 
-// half turns the loss of one of the two keys into a passing refusal in a cluster: while a
-// slot moves, one key may have moved and the other not.
-func (s *Store) half(err error) error {
+// moving turns what a call meets in a cluster while a slot moves into a passing refusal. One
+// of the two keys may have moved and the other not; and nodes may redirect a call to each
+// other for longer than go-redis follows.
+func (s *Store) moving(err error) error {
 	f, ok := errors.AsType[*Failure](err)
-	if ok && f.Heals > 0 && s.Sharded() {
+	if ok && s.Sharded() && (f.Heals > 0 || redirected(f.Err)) {
 		f.Kind = ErrRefused
 	}
 	return err
+}
+
+// redirected reports whether err is a cluster node's word that another has the slot.
+func redirected(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
 }
 
 // Evicts asks the server for its eviction policy, and reports whether memory pressure
