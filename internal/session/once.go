@@ -27,7 +27,11 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 	for {
 		result, err = Bounded(ctx, mostOnce, func(ctx context.Context) (protocol.Result, error) {
 			ops := []protocol.Op{op}
-			_, err := s.store.Do(ctx, key, 0, ops)
+			reply, err := s.store.Do(ctx, key, 0, ops)
+			for more := reply.More; err == nil && more; { // the rest of the hand-offs; whoever calls next makes what fails here
+				rest, failed := s.store.Do(ctx, key, 0, nil)
+				more = failed == nil && rest.More
+			}
 			return ops[0].Result, err
 		})
 		if err == nil {

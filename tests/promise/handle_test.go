@@ -155,3 +155,24 @@ func TestRefusalAfterNoAnswerIsNoVerdict(t *testing.T) {
 		})
 	}
 }
+
+// TestReleasedHandleServesAllForWhomThereIsRoom: at once, however many they are.
+func TestReleasedHandleServesAllForWhomThereIsRoom(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		const n = 600 // one call grants 250
+		p, q := e.Peer(), e.Peer()
+		handle, err := e.Hold(p.Sem(n), berth.Weight(n)).Detach(e.Ctx)
+		e.Must(err)
+		waiters, s := make([]*testenv.Request, n), q.Sem(n)
+		for i := range waiters {
+			waiters[i] = e.Start(s)
+		}
+		e.UntilWaiting(n)
+		start := time.Now()
+		e.Must(p.ReleaseHandle(e.Ctx, handle))
+		for _, w := range waiters {
+			w.Granted()
+		}
+		e.Within(start, 0, 0, "all have been granted")
+	})
+}
