@@ -61,8 +61,8 @@ func byName(sems []*Semaphore) ([]int, error) {
 		return cmp.Or(cmp.Compare(sems[a].name, sems[b].name), cmp.Compare(sems[a].client.prefix, sems[b].client.prefix))
 	})
 	for i := 1; i < len(order); i++ {
-		if a, b := sems[order[i-1]], sems[order[i]]; a.inner == b.inner {
-			return nil, &InvalidError{"semaphores", fmt.Sprintf("%q is named twice and could wait for itself: use Weight", a.name)}
+		if a, b := sems[order[i-1]], sems[order[i]]; a.name == b.name && a.client.prefix == b.client.prefix {
+			return nil, &InvalidError{"semaphores", fmt.Sprintf("%q is named twice and could wait for itself: use Weight, or other names on another server", a.name)}
 		}
 	}
 	return order, nil

@@ -66,7 +66,7 @@ func publicRefusal(r *claim.Refusal) error {
 func publicLost(l *claim.LostError) error {
 	reasons := map[claim.Cause]LostReason{
 		claim.Untrusted: LostUntrusted, claim.Expired: LostExpired, claim.MaxHold: LostMaxHold, claim.Evicted: LostEvicted,
-		claim.Vanished: LostVanished, claim.GivenBack: LostReleased, claim.AdoptedAway: LostAdopted,
+		claim.Vanished: LostVanished, claim.GivenBack: LostReleased, claim.AdoptedAway: LostAdopted, claim.Absent: LostUnknown,
 	}
 	e := &LostError{Name: l.Name, ID: l.ID, Reason: reasons[l.Cause], By: l.By}
 	if l.Err != nil {

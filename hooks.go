@@ -23,7 +23,8 @@ type Hooks struct {
 	// AcquireDone is called with the lease, or with the error.
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
 	// Released is called after the Release that ends a lease, with its error and
-	// how long the lease was held.
+	// how long the lease was held. For each lease it is called or Lost is, once, and
+	// neither for one that Close or Detach ends.
 	Released func(l *Lease, held time.Duration, err error)
 	// Lost is called when a lease is lost, with the *LostError.
 	Lost func(l *Lease, held time.Duration, err error)
@@ -36,7 +37,7 @@ type AcquireInfo struct {
 	Weight int
 	Limit  int           // declared
 	Try    bool          // TryAcquire
-	Queued bool          // it waited in the queue
+	Queued bool          // it waited in the queue; known only with Hooks.Queued or OnQueued
 	Waited time.Duration // since the start
 }
 
@@ -89,13 +90,13 @@ func (a *acquisition) end(l *Lease, err error) error {
 }
 
 func (h *Hooks) released(l *Lease, err error) {
-	if h.Released != nil && !errors.Is(err, ErrReleased) {
+	if h.Released != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrClosed) && l.told.CompareAndSwap(false, true) {
 		h.Released(l, time.Since(l.since), err)
 	}
 }
 
 func (h *Hooks) lost(l *Lease, err error) {
-	if h.Lost != nil && errors.Is(err, ErrLost) {
+	if h.Lost != nil && errors.Is(err, ErrLost) && l.told.CompareAndSwap(false, true) {
 		h.Lost(l, time.Since(l.since), err)
 	}
 }

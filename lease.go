@@ -3,6 +3,7 @@ package berth
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
@@ -25,6 +26,7 @@ type Lease struct {
 	since  time.Time
 	parent context.Context //nolint:containedctx // for its values only
 
+	told   atomic.Bool // a hook was told of the end
 	once   sync.Once
 	ctx    context.Context //nolint:containedctx // the lease's life, as Context gives it out
 	cancel context.CancelCauseFunc
@@ -54,15 +56,19 @@ func newLease(ctx context.Context, c *Client, held *session.Claim) *Lease {
 // Close. It has the values of Acquire's context but not its deadline or
 // cancellation, which only bound the wait.
 func (l *Lease) Context() context.Context {
+	first := false
 	l.once.Do(func() {
 		ctx := context.WithValue(context.WithoutCancel(l.parent), leaseKey{}, l)
 		l.ctx, l.cancel = context.WithCancelCause(ctx)
+		first = true
+	})
+	if first { // not in once, because a lease that is over calls the hook at once, which may ask for the context
 		l.claim.OnEnd(func(err error) {
 			err = public(l.Name(), err)
 			l.cancel(err)
 			l.client.hooks.lost(l, err)
 		})
-	})
+	}
 	return l.ctx
 }
 

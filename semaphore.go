@@ -94,7 +94,14 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 		return nil, call.end(nil, s.refusal(err, wait))
 	}
 	lease := newLease(ctx, s.client, claim)
+	returned := false
+	defer func() {
+		if !returned { // the hook panicked
+			_ = lease.Release()
+		}
+	}()
 	_ = call.end(lease, nil)
+	returned = true
 	return lease, nil
 }
 

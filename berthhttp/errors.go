@@ -61,9 +61,14 @@ func (e *RefusedError) Timeout() bool {
 	return errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// byRedis reports whether Redis is the reason that there is no permit.
+// byRedis reports whether Redis is the reason that there is no permit, or that it could not
+// be given back. That a lease was lost is not such a reason, whatever it was lost by.
 func byRedis(err error) bool {
-	return errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) || errors.Is(err, berth.ErrCorrupt)
+	if errors.Is(err, berth.ErrLost) {
+		return false
+	}
+	return errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) ||
+		errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrNotReplicated)
 }
 
 // statusOf returns the status for a refusal, where limited is that for a limit.

@@ -102,7 +102,9 @@ func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 		key := l.key(r)
 		a.name = nameOf(l.name, key)
 		if l.limits != nil {
-			limit = l.limits(key)
+			if limit = l.limits(key); limit < 1 { // to a semaphore, 0 would declare none
+				return nil, &berth.InvalidError{What: "limit", Reason: fmt.Sprintf("it is %d for %q, and less than 1", limit, a.name)}
+			}
 		}
 	}
 	sem, err := l.client.Semaphore(a.name, limit, l.lease...)

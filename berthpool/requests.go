@@ -170,6 +170,7 @@ func (p *Pool) failed(r *request, err error) {
 			return
 		}
 	}
+	p.cancelLater(p.now())
 }
 
 // tried handles the outcome of a TryAcquire, and returns its error, or that of a pool

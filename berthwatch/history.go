@@ -115,9 +115,13 @@ func (s *Sampler) History(name string, since time.Time) []Point {
 // LimitChanges returns how often the limit of a semaphore has changed since a moment, as
 // far as its history goes back.
 func (s *Sampler) LimitChanges(name string, since time.Time) int {
-	points := s.History(name, since)
-	if len(points) == 0 {
-		return 0
+	points, changes := s.History(name, since), int32(0)
+	for i := 1; i < len(points); i++ {
+		before, now := points[i-1].LimitChanges, points[i].LimitChanges
+		if now < before { // the count began again when the semaphore's keys were gone
+			before = 0
+		}
+		changes += now - before
 	}
-	return int(points[len(points)-1].LimitChanges - points[0].LimitChanges)
+	return int(changes)
 }

@@ -144,16 +144,20 @@ func (s *Sampler) Run(ctx context.Context) {
 
 // Once finds all names and samples them once, without Run.
 func (s *Sampler) Once(ctx context.Context) (View, error) {
+	dropped := 0
 	for cursor := ""; len(s.cfg.Names) == 0; {
 		names, next, err := s.in.Names(ctx, cursor, step)
 		if err != nil {
 			return View{}, err
 		}
-		s.add(names, 0)
+		dropped += s.add(names, 0)
 		if cursor = next; cursor == "" {
 			break
 		}
 	}
+	s.mu.Lock()
+	s.dropped, s.view.Found = dropped, true
+	s.mu.Unlock()
 	s.list(ctx)
 	v := s.Look()
 	return v, v.Err

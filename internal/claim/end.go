@@ -37,6 +37,7 @@ const (
 	Vanished                 // the server does not know it, although it cannot have run out
 	GivenBack                // somebody released it by its id
 	AdoptedAway              // somebody adopted it
+	Absent                   // the server does not know it, and it may have ended in any way
 )
 
 // LostError is the error of a claim that ended before its holder gave it back.
@@ -92,8 +93,10 @@ func (c *Claim) lostBy(r *protocol.Result, now clock.Instant) error {
 		why.Cause, why.By = AdoptedAway, r.Owner
 	case r.Reason == protocol.WasReleased:
 		why.Cause = GivenBack
-	case r.Reason == protocol.Expired, c.Trust <= now:
+	case r.Reason == protocol.Expired, c.Trust != 0 && c.Trust <= now:
 		why.Cause = Expired
+	case c.Trust == 0: // it was never this claim's
+		why.Cause = Absent
 	}
 	return why
 }

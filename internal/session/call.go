@@ -163,6 +163,9 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 		})
 	}
 	s.session.warnOfRenewal(s.name, call, err, now)
+	if s.waiting > 0 { // the call may have been the one that a lease elsewhere had run out for
+		s.queue.Probe()
+	}
 	if !rejected {
 		s.queue.Failed(now, unknown)
 	}

@@ -155,8 +155,9 @@ func (c *Claim) releaseOnce() (<-chan error, error) {
 	if c.released {
 		return nil, claim.ErrReleased
 	}
-	c.released = true
-	return c.asked(func() claim.Effect { return c.m.Release(now) }, claim.Held, claim.Lost)
+	done, err := c.asked(func() claim.Effect { return c.m.Release(now) }, claim.Held, claim.Lost)
+	c.released = c.m.State != claim.Detaching // if that is refused, the lease is as it was
+	return done, err
 }
 
 // Detach moves the lease to id, which can be adopted, within claim.Timeout. When Redis
@@ -171,6 +172,13 @@ func (c *Claim) Detach(ctx context.Context, id string) error {
 		return err
 	case <-ctx.Done():
 		c.sem.abandon(c, claim.ErrReleased)
+		select {
+		case err := <-done: // the answer had come already
+			if err == nil {
+				return nil
+			}
+		default:
+		}
 		return &Ended{Name: c.sem.name, Err: ended(ctx)}
 	}
 }

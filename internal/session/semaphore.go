@@ -133,10 +133,22 @@ func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(claim.Plac
 		case claim.Queued:
 			if onPlace != nil && place != told {
 				told = place
-				onPlace(place)
+				s.tellPlace(c, onPlace, place)
 			}
 		}
 	}
+}
+
+// tellPlace calls onPlace. If that panics, nobody waits for c any more.
+func (s *Semaphore) tellPlace(c *Claim, onPlace func(claim.Place), place claim.Place) {
+	returned := false
+	defer func() {
+		if !returned {
+			s.abandon(c, claim.ErrReleased)
+		}
+	}()
+	onPlace(place)
+	returned = true
 }
 
 // cancel ends c because ctx has ended, and returns an error with its place.
