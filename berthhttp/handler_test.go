@@ -75,6 +75,10 @@ func TestHandlerRefuses(t *testing.T) {
 			berthhttp.Key(func(*http.Request) string { return "" }),
 			berthhttp.Limits(func(string) int { return -1 }),
 		}, status: 500, retry: "1"},
+		"limit 0": {opts: []berthhttp.Option{
+			berthhttp.Key(func(*http.Request) string { return "" }),
+			berthhttp.Limits(func(string) int { return 0 }),
+		}, status: 500, retry: "1"},
 		"own answer": {opts: []berthhttp.Option{berthhttp.MaxWait(0), berthhttp.Refuse(
 			func(w http.ResponseWriter, _ *http.Request, why *berthhttp.RefusedError) {
 				if !errors.Is(why, berth.ErrBusy) || why.Ahead != 2 || why.RetryAfter != 30*time.Second {
@@ -327,6 +331,17 @@ func TestInvalidArguments(t *testing.T) {
 		}
 		if err := handler(ok); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestMissingReplicasAreNotTheLimit: the client is not told to come back when a permit is free.
+func TestMissingReplicasAreNotTheLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		h := newHandler(t, store.Client(), 1, make(gate), berthhttp.LeaseOptions(berth.MinReplicas(1)))
+		rec, done := serve(t, h, get(t.Context(), t, "/"))
+		if <-done; rec.Code != http.StatusServiceUnavailable {
+			t.Errorf("status %d: %s", rec.Code, rec.Body)
 		}
 	})
 }

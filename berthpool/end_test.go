@@ -165,8 +165,17 @@ func TestWaitersAreToldWhyARequestFailed(t *testing.T) {
 		}
 		e.Within(start, 0, 0, "refused")
 
+		// Of two requests, one is in the queue, and the refusal of the other ends both waits.
+		half := e.pool(e.Peer().Sem(2, berth.QueueLimit(2)), 2)
+		first := e.wait(half)
+		e.UntilWaiting(2)
+		_, err := half.Acquire(e.Ctx)
+		e.WantErr(err, berth.ErrQueueFull)
+		first.refused(berth.ErrQueueFull)
+		e.UntilWaiting(1)
+
 		heavy := e.pool(e.Peer().Sem(2, berth.Weight(3)), 2)
-		_, err := heavy.Acquire(e.Ctx)
+		_, err = heavy.Acquire(e.Ctx)
 		e.WantErr(err, berth.ErrTooHeavy)
 
 		closed := e.Peer()

@@ -44,6 +44,29 @@ func TestHandleIsGoodForOneAdoption(t *testing.T) {
 	})
 }
 
+// After some minutes the server has forgotten an adoption, and nobody takes the lease for one
+// that has expired.
+func TestHandleThatTheServerHasForgotten(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		handle, err := e.Hold(p.Sem(1)).Detach(e.Ctx)
+		e.Must(err)
+		lease, err := p.Adopt(e.Ctx, handle)
+		e.Must(err)
+		e.Pass(3 * time.Minute)
+		for what, ask := range map[string]func() error{
+			"adopt":   func() error { _, err := q.Adopt(e.Ctx, handle); return err },
+			"renew":   func() error { _, err := q.RenewHandle(e.Ctx, handle); return err },
+			"release": func() error { return q.ReleaseHandle(e.Ctx, handle) },
+		} {
+			if lost, ok := errors.AsType[*berth.LostError](ask()); !ok || lost.Reason != berth.LostUnknown {
+				e.Errorf("%s: told %+v", what, lost)
+			}
+		}
+		e.Holds(lease)
+	})
+}
+
 // Nobody makes a handle of what operators see.
 func TestHandleCannotBeMadeOfALeasesID(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {

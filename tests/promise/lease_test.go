@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -287,6 +288,27 @@ func TestAdoptOfWhatIsGone(t *testing.T) {
 		_, err = q.Adopt(e.Ctx, handle)
 		e.WantErr(err, berth.ErrLost)
 		e.Idle()
+	})
+}
+
+// A Detach whose context ends together with its success leaves either a handle, or nothing
+// that keeps the permit.
+func TestDetachWhoseContextEnds(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		for range 50 {
+			l := e.Hold(p.Sem(1))
+			slow := p.Net.Inject(redistest.Rule{Match: testenv.Carries("M"), Fault: redistest.DelayReply})
+			ctx, cancel := context.WithTimeout(e.Ctx, time.Millisecond)
+			time.AfterFunc(time.Millisecond, slow.Release)
+			handle, err := l.Detach(ctx)
+			cancel()
+			if err == nil {
+				e.Must(p.ReleaseHandle(e.Ctx, handle))
+			}
+			synctest.Wait()
+			e.Idle()
+		}
 	})
 }
 

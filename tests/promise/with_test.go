@@ -260,6 +260,8 @@ func TestAcquireAllOfNoneAndOfOneTwice(t *testing.T) {
 		e.Must(leases.Release())
 		_, err = berth.AcquireAll(e.Ctx, p.Sem(2), p.Named("a", 1), p.Sem(2))
 		e.WantErr(err, berth.ErrInvalid)
+		_, err = berth.AcquireAll(e.Ctx, p.Sem(2), p.Named("a", 1), e.Peer().Sem(2))
+		e.WantErr(err, berth.ErrInvalid)
 		_, err = berth.AcquireAll(e.Ctx, p.Sem(2), nil)
 		e.WantErr(err, berth.ErrInvalid)
 		untilListed(e)

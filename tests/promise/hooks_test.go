@@ -1,0 +1,106 @@
+package promise_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// panics fails unless f panics.
+func panics(e *testenv.Env, f func()) {
+	e.Helper()
+	defer func() {
+		if recover() == nil {
+			e.Error("no panic")
+		}
+	}()
+	f()
+}
+
+func TestPanicInAHookLeavesNoLease(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		s := e.Peer(berth.Hook(berth.Hooks{
+			AcquireDone: func(context.Context, berth.AcquireInfo, *berth.Lease, error) { panic("done") },
+		})).Sem(1)
+		panics(e, func() { _, _ = s.Acquire(e.Ctx) })
+		e.Idle()
+	})
+}
+
+func TestPanicInOnQueuedLeavesNoRequest(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		first := e.Hold(p.Sem(1))
+		panics(e, func() { _, _ = q.Sem(1).Acquire(e.Ctx, berth.OnQueued(func(berth.Place) { panic("queued") })) })
+		e.UntilWaiting(0)
+		e.Release(first)
+		e.Idle()
+	})
+}
+
+// Of each lease one hook hears that it is over.
+func TestEachLeaseEndsForOneHook(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		var released, lost int
+		ended := make(chan struct{}, 10)
+		p := e.Peer(berth.Hook(berth.Hooks{
+			Released: func(*berth.Lease, time.Duration, error) { released++ },
+			Lost: func(l *berth.Lease, _ time.Duration, _ error) {
+				lost++
+				_ = l.Context()
+				ended <- struct{}{}
+			},
+		}))
+		s := p.Sem(1)
+		want := func(what string, wantReleased, wantLost int) {
+			e.Helper()
+			if released != wantReleased || lost != wantLost {
+				e.Errorf("%s: released %d times, want %d, and lost %d times, want %d", what, released, wantReleased, lost, wantLost)
+			}
+		}
+		e.Release(e.Hold(s))
+		want("released", 1, 0)
+
+		l := e.Hold(s)
+		e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, l.ID()))
+		testenv.Receive(e, "loss", ended)
+		e.WantErr(l.Release(), berth.ErrLost)
+		want("evicted, then released", 1, 1)
+
+		l = e.Hold(s)
+		e.Must(p.Close())
+		e.WantErr(l.Release(), berth.ErrClosed)
+		want("closed, then released", 1, 1)
+	})
+}
+
+// A Detach that is refused leaves a lease that can still be released, whatever was tried
+// meanwhile.
+func TestReleaseDuringADetachThatIsRefused(t *testing.T) {
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		const user = "mover"
+		rules := []any{"ACL", "SETUSER", user, "on", ">" + user, "~*", "&*", "+@all"}
+		e.Must(e.Redis.Do(e.Ctx, rules...).Err())
+		e.Options.Username, e.Options.Password = user, user
+		p := e.Peer()
+		l := e.Hold(p.Sem(1))
+		slow := p.Net.Inject(redistest.Rule{Match: testenv.Carries("M"), Fault: redistest.Delay})
+		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "-@scripting").Err())
+		detached := make(chan error, 1)
+		go func() {
+			_, err := l.Detach(e.Ctx)
+			detached <- err
+		}()
+		testenv.Receive(t, "move", slow.Hit())
+		e.WantErr(l.Release(), berth.ErrReleased)
+		slow.Release()
+		e.WantErr(testenv.Receive(e, "answer to Detach", detached), berth.ErrRefused)
+		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "+@scripting").Err())
+		e.Release(l)
+		e.Idle()
+	})
+}
