@@ -272,6 +272,20 @@ func TestSamplerKeepsWhatItHasWhileRedisIsAway(t *testing.T) {
 	})
 }
 
+// TestLimitChangesWhenTheServerCountsAgain: it has forgotten an idle semaphore's count.
+func TestLimitChangesWhenTheServerCountsAgain(t *testing.T) {
+	s := New(nil, Options{})
+	s.add([]string{"n"}, 1)
+	start := time.Now()
+	for i, n := range []int{8, 10, 0, 0, 6} {
+		s.view.At = start.Add(time.Duration(i) * time.Second)
+		s.remember([]Row{{Summary: berth.Summary{Name: "n", LimitChanges: n}}})
+	}
+	if n := s.LimitChanges("n", start); n != 8 {
+		t.Errorf("%d changes, want 2 and 6", n)
+	}
+}
+
 // TestSamplerIsBounded in the number of names.
 func TestSamplerIsBounded(t *testing.T) {
 	s := New(nil, Options{})
@@ -291,8 +305,8 @@ func TestOnce(t *testing.T) {
 			e.Must(e.Inspector.Pin(e.Ctx, fmt.Sprint("n", i), 5))
 		}
 		v, err := New(e.Inspector.Inspector, Options{}).Once(e.Ctx)
-		if err != nil || len(v.Rows) != 250 {
-			t.Errorf("%d rows, %v", len(v.Rows), err)
+		if err != nil || len(v.Rows) != 250 || !v.Whole {
+			t.Errorf("%d rows, all of them: %v, %v", len(v.Rows), v.Whole, err)
 		}
 	})
 }

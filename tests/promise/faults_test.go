@@ -307,3 +307,24 @@ func TestOutageIsNotMistakenForMaxHold(t *testing.T) {
 		p.Net.Up()
 	})
 }
+
+// TestLostProbeIsRepeated: the look for a lease that ran out elsewhere is repeated at once, and
+// not only with the next heartbeat.
+func TestLostProbeIsRepeated(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		const ttl = 31 * time.Second // not when a heartbeat is due
+		p, q := e.Peer(), e.Peer()
+		start := time.Now()
+		e.Hold(q.Sem(1, berth.TTL(ttl)))
+		q.Crash()
+		waiting := e.Queue(p.Sem(1, berth.TTL(ttl)))
+		lost := p.Net.Inject(redistest.Rule{Fault: redistest.Reset, Match: func(c redistest.Command) bool {
+			return redistest.IsScript(c) && len(testenv.Verbs(c)) == 0 && time.Since(start) >= ttl
+		}})
+		e.Release(waiting.Granted())
+		e.Within(start, ttl, ttl+100*time.Millisecond, "granted")
+		if lost.Hits() != 1 {
+			e.Errorf("%d probes were lost, want 1", lost.Hits())
+		}
+	})
+}
