@@ -84,10 +84,9 @@ func TestCloseWithTenThousandWaiters(t *testing.T) {
 		errs := make(chan error, n)
 		for i := range n {
 			wg.Go(func() {
-				_, err := s.Acquire(e.Ctx)
-				errs <- err
+				errs <- e.Timely(func() error { _, err := s.Acquire(e.Ctx); return err })
 			})
-			if (i+1)%500 == 0 || i+1 == n { // a slow machine queues so many within an Acquire's 5 seconds
+			if (i+1)%500 == 0 || i+1 == n { // so that they need not all be queued within an Acquire's 5 seconds
 				e.UntilWaiting(i + 1)
 			}
 		}
