@@ -23,6 +23,14 @@ type Damaged struct {
 	Error string `json:"error"`
 }
 
+// failure returns why v is not up to date, or lacks names.
+func (v *View) failure() error {
+	if v.Err == nil && !v.Whole {
+		return v.SearchErr
+	}
+	return v.Err
+}
+
 // Sample returns the JSON form of v, without idle semaphores.
 func (v *View) Sample() Sample {
 	s := Sample{At: v.At.UTC(), Cost: float64(v.Cost.Microseconds()) / 1000, Semaphores: []berth.Summary{}, Damaged: []Damaged{}}
@@ -36,8 +44,8 @@ func (v *View) Sample() Sample {
 			s.Semaphores = append(s.Semaphores, r.Summary)
 		}
 	}
-	if v.Err != nil {
-		s.Error = v.Err.Error()
+	if err := v.failure(); err != nil {
+		s.Error = err.Error()
 	}
 	return s
 }

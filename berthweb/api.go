@@ -1,6 +1,7 @@
 package berthweb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,8 +97,8 @@ func (s *site) listJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, _ := s.look(r, "")
-	if v.Err != nil {
-		s.fail(w, r, v.Err)
+	if err := v.Err; err != nil || !v.Whole { // a part of the list would look like all of it
+		s.fail(w, r, cmp.Or[error](err, v.SearchErr, errNotYet))
 		return
 	}
 	inUse := make([]berthwatch.Row, 0, len(v.Rows))
@@ -116,6 +117,8 @@ func (s *site) listJSON(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, http.StatusOK, l)
 }
 
+var errNotYet = &badRequest{http.StatusServiceUnavailable, "not_yet", "It is not read yet.", "Try again in a moment."}
+
 // semaphoreJSON is what "berth show --json" prints.
 func (s *site) semaphoreJSON(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
@@ -133,7 +136,7 @@ func (s *site) semaphoreJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if d.State == nil {
-		s.fail(w, r, &badRequest{http.StatusServiceUnavailable, "not_yet", "It is not read yet.", "Try again in a moment."})
+		s.fail(w, r, errNotYet)
 		return
 	}
 	st := *d.State
@@ -177,7 +180,7 @@ func (s *site) doctorJSON(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, http.StatusNotFound, "not_found", "There is no such page.", "")
 		return
 	}
-	findings, err := s.examined.get(r.Context(), doctorFor, s.Doctor)
+	findings, err := s.examined.get(r.Context(), doctorFor, mostExamine, s.Doctor)
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -8,11 +8,14 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// How long answers are used, and how long they may take.
+// How long answers are used, and how long they may take. The doctor takes half a second for
+// each master of a cluster.
 const (
 	auditFor  = 10 * time.Second
 	doctorFor = 30 * time.Second
-	mostAsk   = 5 * time.Second
+
+	mostAsk     = 5 * time.Second
+	mostExamine = 25 * time.Second // below writeTimeout
 )
 
 // cached is an answer of Redis that is asked for at most once in a while.
@@ -23,12 +26,13 @@ type cached[T any] struct {
 	err   error
 }
 
-// get returns the answer, at most so old. Concurrent callers wait for the same answer.
-func (c *cached[T]) get(ctx context.Context, old time.Duration, ask func(context.Context) (T, error)) (T, error) {
+// get returns the answer, at most so old, and asks for most at the longest. Concurrent callers
+// wait for the same answer.
+func (c *cached[T]) get(ctx context.Context, old, most time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at.IsZero() || time.Since(c.at) >= old {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostAsk) // it is for others, too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most) // it is for others, too
 		defer cancel()
 		c.value, c.err = ask(ctx)
 		c.at = time.Now()

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -103,7 +104,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, kind string, body 
 	if status == http.StatusOK {
 		tag := etag(body)
 		h.Set("ETag", tag)
-		if r.Header.Get("If-None-Match") == tag {
+		if strings.TrimPrefix(r.Header.Get("If-None-Match"), "W/") == tag { // a proxy that compresses makes it weak
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -153,7 +154,7 @@ func (s *site) auditPage(w http.ResponseWriter, r *http.Request) {
 
 // audit returns the audit of one semaphore, or of all.
 func (s *site) audit(r *http.Request, name string) ([]berth.Audited, error) {
-	all, err := s.audited.get(r.Context(), auditFor, s.readAudit)
+	all, err := s.audited.get(r.Context(), auditFor, mostAsk, s.readAudit)
 	if name == "" || err != nil {
 		return all, err
 	}
@@ -178,7 +179,7 @@ func (s *site) doctorPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var err error
-	if p.Findings, err = s.examined.get(r.Context(), doctorFor, s.Doctor); err != nil {
+	if p.Findings, err = s.examined.get(r.Context(), doctorFor, mostExamine, s.Doctor); err != nil {
 		p.Error = short(err)
 	}
 	p.At = s.examined.asOf()
@@ -197,7 +198,7 @@ func (s *site) aboutPage(w http.ResponseWriter, r *http.Request) {
 		Events           string
 	}{page: s.page(r, "About", "about"), Version: s.Version, Command: s.Command, View: v, Events: "listening"}
 	p.Cost = strconv.FormatFloat(float64(v.Cost)/float64(time.Millisecond), 'f', 1, 64) + " ms"
-	server, err := s.server.get(r.Context(), auditFor, s.in.Server)
+	server, err := s.server.get(r.Context(), auditFor, mostAsk, s.in.Server)
 	if p.Server = server; err != nil {
 		p.ServerError = short(err)
 	}

@@ -151,6 +151,9 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", "viewer", "-scan").Err())
 		w = open(e, e.Peer(), nil)
 		w.until("/", "Names cannot be searched for: redis refused")
+		if rec := w.do(request(http.MethodGet, "/api/v1/semaphores", "")); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"code": "refused"`) {
+			t.Errorf("a list without names: %d %s", rec.Code, rec.Body)
+		}
 	})
 }
 
