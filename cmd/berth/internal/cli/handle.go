@@ -71,7 +71,7 @@ func (a *app) acquire(p *permitFlags, name string, asJSON bool, signals <-chan o
 	if err != nil {
 		return err
 	}
-	return a.handOut(s.client, lease, asJSON)
+	return a.handOut(s.client, lease, asJSON, signals)
 }
 
 // handle is what "acquire --json" prints.
@@ -86,8 +86,9 @@ type handle struct {
 	ValidMS int64  `json:"valid_ms"`
 }
 
-// handOut prints the handle. If that fails, it gives the permit back.
-func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool) error {
+// handOut prints the handle. If that fails, or a signal has come meanwhile, it gives the permit
+// back: the caller would go on, or never learn of it.
+func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, signals <-chan os.Signal) error {
 	out := handle{
 		Name: lease.Name(), Token: lease.Token(), Slot: lease.Slot(),
 		Weight: lease.Weight(), Limit: lease.Limit(), ValidMS: time.Until(lease.ValidUntil()).Milliseconds(),
@@ -99,10 +100,15 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool) err
 		return err
 	}
 	out.Handle, out.Lease = text, leaseOf(text)
-	if asJSON {
-		err = a.printJSON(out)
-	} else {
-		err = a.print(text + "\n")
+	select {
+	case sig := <-signals:
+		err = exit.Signal(job.Number(sig))
+	default:
+		if asJSON {
+			err = a.printJSON(out)
+		} else {
+			err = a.print(text + "\n")
+		}
 	}
 	if err == nil {
 		return nil

@@ -28,7 +28,7 @@ func (a *app) lsCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = runs(func(*cobra.Command, []string) error {
-		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
+		return a.list(func(ctx context.Context, in *berth.Inspector) error {
 			list, err := listed(ctx, in)
 			if err != nil && !errors.Is(err, berth.ErrCorrupt) {
 				return err

@@ -71,11 +71,7 @@ func (a *app) leftOut(name string) { a.complain(fmt.Errorf("left out: %s: %s", n
 // namesInUse lists the names of all semaphores but the damaged ones, which it
 // reports.
 func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {
-	var list []berth.Summary
-	err := ask(func(ctx context.Context) (err error) {
-		list, err = listed(ctx, in)
-		return err
-	})
+	list, err := listed(context.Background(), in)
 	if err != nil && !errors.Is(err, berth.ErrCorrupt) {
 		return nil, err
 	}
@@ -89,7 +85,8 @@ func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {
 	return names, nil
 }
 
-// listed returns the semaphores that can be read, and an error for the others.
+// listed returns the semaphores that can be read, and an error for the others. It takes longer
+// the more keys the server has; each call to the server is bounded.
 func listed(ctx context.Context, in *berth.Inspector) ([]berth.Summary, error) {
 	names, err := allNames(ctx, in)
 	if err != nil {

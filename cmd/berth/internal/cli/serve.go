@@ -27,6 +27,7 @@ import (
 	"github.com/berth-go/berth/berthweb"
 	"github.com/berth-go/berth/cmd/berth/internal/doctor"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/serve"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
@@ -208,12 +209,36 @@ func (a *app) password() (string, error) {
 	if a.interactive() {
 		fmt.Fprint(a.stderr, "Password: ")
 		defer fmt.Fprintln(a.stderr)
-		text, err := term.ReadPassword(int(os.Stdin.Fd()))
-		return string(text), err
+		return readPassword(int(os.Stdin.Fd()))
 	}
 	line, err := bufio.NewReader(io.LimitReader(a.stdin, 1<<12)).ReadString('\n')
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return strings.TrimRight(line, "\r\n"), err
+}
+
+// readPassword reads a line from a terminal without echo. A signal that ends it restores the
+// terminal first.
+func readPassword(terminal int) (string, error) {
+	was, err := term.GetState(terminal)
+	if err != nil {
+		return "", err
+	}
+	signals, stop := job.Catch()
+	defer stop()
+	var text []byte
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		text, err = term.ReadPassword(terminal)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return string(text), err
+	case sig := <-signals:
+		_ = term.Restore(terminal, was) // it fails if the terminal has gone
+		return "", exit.Signal(job.Number(sig))
+	}
 }

@@ -107,6 +107,9 @@ func (a *app) redis() (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, exit.Usagef("%w", err)
 		}
+		if _, err := idleTime(); err != nil {
+			return nil, exit.Usagef("%w", err)
+		}
 		if !a.quiet {
 			fmt.Fprintf(a.stderr, "berth: no Redis configured: using this machine's own store (%s)\n", dir)
 		}
@@ -194,6 +197,16 @@ func (a *app) call(f func(ctx context.Context, s *session) error) error {
 	}
 	defer s.Close(nil)
 	return ask(func(ctx context.Context) error { return f(ctx, s) })
+}
+
+// list runs a request through an Inspector that goes through all names.
+func (a *app) list(f func(ctx context.Context, in *berth.Inspector) error) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	defer s.Close(nil)
+	return f(context.Background(), s.client.Inspector())
 }
 
 // inspect runs one short request through an Inspector.

@@ -97,20 +97,18 @@ func (a *app) top(f topFlags) error {
 
 // topOnce prints the semaphores once.
 func (a *app) topOnce(sampler *berthwatch.Sampler, asJSON bool) error {
-	return ask(func(ctx context.Context) error {
-		v, err := sampler.Once(ctx)
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return a.printLine(v.Sample())
-		}
-		width := a.columns()
-		if width == 0 {
-			width = plainWidth
-		}
-		return a.print(top.Plain(v, width, asciiOnly()))
-	})
+	v, err := sampler.Once(context.Background())
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printLine(v.Sample())
+	}
+	width := a.columns()
+	if width == 0 {
+		width = plainWidth
+	}
+	return a.print(top.Plain(v, width, asciiOnly()))
 }
 
 // topLines prints a line for each sample, until a signal comes or the reader has gone.

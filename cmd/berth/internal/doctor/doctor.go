@@ -60,7 +60,7 @@ type Config struct {
 }
 
 const (
-	// checkTimeout bounds a check, which ends if the server is slower.
+	// checkTimeout bounds a check of a server, which ends if that is slower.
 	checkTimeout = 6 * time.Second
 	// reachTimeout bounds the first sign of life.
 	reachTimeout = 4 * time.Second
@@ -145,14 +145,17 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 // ask runs a check. Of several servers it returns the answers that are not OK, or
 // else the first.
 func (p *patient) ask(ctx context.Context, c check) []Finding {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
+	one := func(n node) Finding {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		return c.run(p, ctx, n)
+	}
 	if len(p.nodes) == 1 || c.of&each == 0 {
-		return []Finding{c.run(p, ctx, p.nodes[0])}
+		return []Finding{one(p.nodes[0])}
 	}
 	var all []Finding
 	for _, n := range p.nodes {
-		f := c.run(p, ctx, n)
+		f := one(n)
 		f.Found = n.addr + ": " + f.Found
 		all = append(all, f)
 	}

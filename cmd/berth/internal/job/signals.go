@@ -16,8 +16,9 @@ var fatal = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
 }
 
-// Catch returns the fatal signals that this process gets from now on. Those that were
-// ignored when it started (nohup) stay ignored, for the command, too.
+// Catch returns the fatal signals that this process gets from now on. HUP and INT that were
+// ignored when it started (nohup) stay ignored, for the command, too; of other signals the
+// Go runtime does not tell.
 func Catch() (<-chan os.Signal, func()) {
 	ch := make(chan os.Signal, 16)
 	for _, sig := range fatal {
@@ -31,7 +32,7 @@ func Catch() (<-chan os.Signal, func()) {
 // Control has the signals that matter once there is a command.
 type Control struct {
 	Child <-chan os.Signal // CHLD: call Process.Collect
-	Jobs  <-chan os.Signal // TSTP and CONT
+	Jobs  <-chan os.Signal // TSTP, CONT, and others that are for the command
 	stop  func()
 }
 
@@ -41,6 +42,7 @@ func CatchControl() *Control {
 	child, jobs := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(child, unix.SIGCHLD)
 	signal.Notify(jobs, unix.SIGTSTP, unix.SIGCONT)
+	signal.Notify(jobs, unix.SIGWINCH, unix.SIGIO, unix.SIGXCPU, unix.SIGVTALRM) // the Go runtime would ignore them
 	return &Control{Child: child, Jobs: jobs, stop: func() { signal.Stop(child); signal.Stop(jobs) }}
 }
 

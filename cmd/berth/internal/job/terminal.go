@@ -12,7 +12,7 @@ import (
 // The system does not tell who sent a signal, so these signals count as keys whenever this
 // process is in the foreground.
 func FromKeys(sig os.Signal) bool {
-	return (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP) && inForeground()
+	return (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP || sig == unix.SIGWINCH) && inForeground()
 }
 
 // inForeground reports whether this process's group has the controlling

@@ -18,6 +18,9 @@ import (
 // lost. The command gets a quarter of the TTL, or of MaxHold, if that is less.
 const maxNotice = 10 * time.Second
 
+// killPause is the time between two attempts to kill what a command has started.
+const killPause = 100 * time.Millisecond
+
 // supervisor is the state of a running command. Only the goroutine of supervise uses it.
 type supervisor struct {
 	cfg   Config
@@ -171,6 +174,9 @@ func (s *supervisor) deadline() (over bool) {
 		s.timer.Reset(time.Until(s.trust))
 	default:
 		s.proc.KillAll()
+		if s.status == nil { // not yet collected; what cannot be killed is not waited for
+			s.timer.Reset(killPause)
+		}
 		return s.status != nil
 	}
 	return false

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *ber
 		return err
 	}
 	all := []served{{srv, listener}}
-	ready(scheme + "://" + listener.Addr().String() + cfg.BasePath + "/")
+	ready(scheme + "://" + listener.Addr().String() + strings.TrimSuffix(cfg.BasePath, "/") + "/")
 	if cfg.MetricsListen != "" {
 		listener, err := l.listen(ctx, cfg.MetricsListen)
 		if err != nil {

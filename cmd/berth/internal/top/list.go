@@ -80,7 +80,10 @@ func (m *Model) freshness() line {
 	if old := m.now.Sub(v.At); old > 2*v.Pace {
 		text = scr.Age(old) + " ago, " + text
 	}
-	if !v.Found {
+	switch {
+	case v.SearchErr != nil:
+		text += "; names cannot be searched for: " + clean(short(v.SearchErr))
+	case !v.Found:
 		text += "; still searching"
 	}
 	if m.filter != "" || m.only {
