@@ -66,7 +66,7 @@ func (c *Client) Close() error {
 // Every acquire declares the limit. When declarations differ, the last one is in
 // force, so deploying the code deploys a new limit. A limit that an operator has
 // pinned takes precedence. A limit of 0 declares none: the limit in force applies, or
-// 1 if none was ever declared.
+// 1 if nobody holds the semaphore, waits for it or has pinned it.
 //
 // opts are the defaults for its leases. The only error is an *InvalidError.
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {

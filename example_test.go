@@ -21,7 +21,7 @@ func Example() {
 	}
 
 	work := func() error {
-		client, err := berth.New(rdb) // rdb: your redis.UniversalClient
+		client, err := berth.New(rdb) // once in each process; rdb is your redis.UniversalClient
 		if err != nil {
 			return err
 		}

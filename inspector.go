@@ -18,7 +18,7 @@ import (
 )
 
 // Inspector reads and administers semaphores by name. The command line and the
-// dashboard use it; programs that only take permits do not need it. It is safe for
+// web pages use it; programs that only take permits do not need it. It is safe for
 // concurrent use.
 //
 // Each method makes a few calls to Redis, each of which ends within 2 seconds, or when

@@ -161,7 +161,7 @@ func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.ma
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
 // WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts one TTL
-// from the moment when Acquire returns it.
+// from the grant; Lease.ValidUntil tells until when it can be relied on.
 func WithoutRenewal() AdoptOption { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
 // MinReplicas accepts the grant, and each renewal of it, only when n replicas of the
