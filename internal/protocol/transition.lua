@@ -27,8 +27,8 @@
 --          wait; limit 0 declares none; ttl 0 of R and M is the lease's. At most 250 ids, each once.
 -- POLICY   set in front of this line: "1" where the keys may carry a TTL, else "0"
 -- Returns  numbers with spaces between: time (us), status (0 done, 1 done: call again without operations, -1 too
---          late: not done), the limit declared before, "state" as it is now (the last two numbers
---          0, if the lease is compact), and for each id
+--          late: not done; the rest is nobody's then), the limit declared before, "state" as it is now
+--          (the last two numbers 0, if the lease is compact), and for each id
 --            A  1 slot token remaining | 2 ahead | 3 busy | 4 full | 5 limit (too heavy) | gone
 --            H  1 slot token remaining | 2 ahead (-1: not asked for) | 8 remaining | gone
 --            R  7 remaining | 8 remaining (asked to stop) | gone
