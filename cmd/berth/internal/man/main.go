@@ -32,17 +32,25 @@ func write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	root := cli.Root()
-	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
-		if cmd.Hidden {
-			continue
-		}
-		text, err := page(cmd)
-		if err != nil {
-			return err
-		}
-		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+	return writeAll(dir, cli.Root())
+}
+
+// writeAll writes the pages of cmd and of the commands below it.
+func writeAll(dir string, cmd *cobra.Command) error {
+	if cmd.Hidden {
+		return nil
+	}
+	below := cmd.Commands() // making the page adds a help command
+	text, err := page(cmd)
+	if err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+	if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+		return err
+	}
+	for _, c := range below {
+		if err := writeAll(dir, c); err != nil {
 			return err
 		}
 	}

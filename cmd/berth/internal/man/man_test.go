@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/berth-go/berth/cmd/berth/internal/cli"
 )
 
@@ -15,8 +17,11 @@ func TestPagesAreComplete(t *testing.T) {
 	if err := write(dir); err != nil {
 		t.Fatal(err)
 	}
-	root := cli.Root()
-	for _, cmd := range append(root.Commands(), root) {
+	all := []*cobra.Command{cli.Root()}
+	for i := 0; i < len(all); i++ {
+		all = append(all, all[i].Commands()...)
+	}
+	for _, cmd := range all {
 		if cmd.Hidden {
 			continue
 		}
