@@ -189,25 +189,31 @@ func inUse(name string, s *protocol.Snapshot) error {
 	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
 }
 
-// apply runs operations. Without any it removes what has expired.
+// apply runs operations. Without any it removes what has expired. The first call tells the
+// server's clock, and the operations count no later than they can be waited for: a word that
+// the network delivers after it was given up would undo what was said since.
 func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
 	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
 		return err
 	}
-	for left := ops; ; left = nil {
-		reply, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (protocol.Reply, error) {
-			return in.store.Do(ctx, in.store.Key(name), 0, left)
+	call := func(notAfter int64, ops []protocol.Op) (protocol.Reply, error) {
+		return session.Bounded(ctx, mostCall, func(ctx context.Context) (protocol.Reply, error) {
+			return in.store.Do(ctx, in.store.Key(name), notAfter, ops)
 		})
-		if err != nil && len(left) < len(ops) {
+	}
+	reply, err := call(0, nil)
+	if err == nil && len(ops) > 0 {
+		reply, err = call(reply.Now+2*mostCall.Milliseconds(), ops) // as the first reply may have been slow, too
+	}
+	for err == nil && reply.More {
+		if reply, err = call(0, nil); err != nil && len(ops) > 0 {
 			err = protocol.Unsure(err) // they have been executed
 		}
-		if err != nil {
-			return failed(ctx, name, err)
-		}
-		if !reply.More {
-			return nil
-		}
 	}
+	if err != nil {
+		return failed(ctx, name, err)
+	}
+	return nil
 }
 
 // change applies op to a semaphore that is in use, and otherwise fails with

@@ -118,7 +118,8 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
 		x := export(e, p.Client, berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {
-			return got["berth_up"] == 1 && got[`berth_semaphores{state="all"}`] == 4
+			_, whole := got[of("lease_oldest_seconds", "a")] // since the first search has come to its end
+			return got["berth_up"] == 1 && got[`berth_semaphores{state="all"}`] == 4 && whole
 		})
 		x.want(got, map[string]float64{
 			of("permits_limit", "a"): 4, of("permits_declared", "a"): 5, of("permits_in_use", "a"): 4,

@@ -159,9 +159,9 @@
 //     begins with a colon.
 //   - Its first call is empty, and tells the server's time. From then on the bound of a
 //     call is the latest that the server's clock can show when the call is given up
-//     (clock.Server.Latest). It is 0 in an operator's call, which counts even if the
-//     network delivers it after it was given up. Nobody repeats an acquire later than LATE
-//     after its first attempt, unless it has waited in the queue: each copy has its bound.
+//     (clock.Server.Latest). It is 0 where a call may come late without harm. Nobody
+//     repeats an acquire later than LATE after its first attempt, unless it has waited in
+//     the queue: each copy has its bound.
 //   - A waiter sends a heartbeat every third of its heartbeat TTL (10 s, or the TTL if
 //     that is less). A holder renews after a third of what it trusts.
 //   - Who has waiters makes a call, with the bound alone, when the nearest deadline of

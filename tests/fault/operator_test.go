@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
@@ -145,6 +146,26 @@ func TestOperatorsWordStruck(t *testing.T) {
 	}
 	testenv.SideBySide(t, all, strike.String, func(t *testing.T, s strike) { inBubble(t, s.test) })
 	testenv.SideBySide(t, all, func(s strike) string { return "real: " + s.String() }, func(t *testing.T, s strike) { onServer(t, server, s.test) })
+}
+
+// TestLateWordOfAnOperator: what the network delivers after the operator gave it up does not
+// undo what was said since.
+func TestLateWordOfAnOperator(t *testing.T) {
+	inBubble(t, func(l *lab) {
+		holder := l.Hold(l.sem(l.healthy(), 1))
+		late := l.net.Inject(redistest.Rule{Match: testenv.Carries("Z", "P"), Fault: redistest.Delay, Times: 2})
+		in := l.faulty().Inspector()
+		l.WantErr(in.Pause(l.Ctx, "s"), berth.ErrUnreachable)
+		l.WantErr(in.Pin(l.Ctx, "s", 3), berth.ErrUnreachable)
+		l.Must(l.Inspector.Pin(l.Ctx, "s", 2))
+		l.Pass(5 * time.Second)
+		late.Release()
+		l.Pass(time.Second)
+		if st := l.Show(); st.Paused || st.Limit != 2 {
+			l.Errorf("undone: %+v", st)
+		}
+		l.clear(holder)
+	})
 }
 
 // insist asks until it is known to have happened. ErrNotFound, which it returns,
