@@ -149,12 +149,12 @@ func (b batch) call(rdb *redis.Client) {
 // patient returns the context of the command that waits longest, whose deadline may become
 // that of the connection. The others give up by themselves.
 func (b batch) patient() context.Context {
-	most := b[0].ctx
+	most := b[0]
 	for _, q := range b[1:] {
 		end, ends := q.ctx.Deadline()
-		if latest, limited := most.Deadline(); limited && (!ends || end.After(latest)) {
-			most = q.ctx
+		if latest, limited := most.ctx.Deadline(); limited && (!ends || end.After(latest)) {
+			most = q
 		}
 	}
-	return most
+	return most.ctx
 }

@@ -163,12 +163,13 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 		})
 	}
 	s.session.warnOfRenewal(s.name, call, err, now)
+	if rejected {
+		return
+	}
 	if s.waiting > 0 { // the call may have been the one that a lease elsewhere had run out for
 		s.queue.Probe()
 	}
-	if !rejected {
-		s.queue.Failed(now, unknown)
-	}
+	s.queue.Failed(now, unknown)
 }
 
 // warnOfRenewal logs that leases of a semaphore are not renewed, once a minute for all

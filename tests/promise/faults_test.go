@@ -328,3 +328,21 @@ func TestLostProbeIsRepeated(t *testing.T) {
 		}
 	})
 }
+
+// TestRejectedProbeIsNotRepeatedAtOnce: where Redis rejects the look for a lease that ran out,
+// the waiter hears of it with its next heartbeat, and nothing turns in circles: in the bubble
+// that would never end.
+func TestRejectedProbeIsNotRepeatedAtOnce(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		const ttl = 31 * time.Second // not when a heartbeat is due
+		p, q := e.Peer(), e.Peer()
+		start := time.Now()
+		e.Hold(q.Sem(1, berth.TTL(ttl)))
+		q.Crash()
+		waiting := e.Queue(p.Sem(1, berth.TTL(ttl)))
+		e.Pass(time.Until(start.Add(ttl - time.Millisecond)))
+		e.Must(p.Redis.Close())
+		waiting.Refused(berth.ErrRefused)
+		e.Within(start, ttl, ttl+10*time.Second/3, "told")
+	})
+}
