@@ -18,8 +18,9 @@ import (
 //
 // AcquireAll waits until ctx ends. Its error is that of the first Acquire that failed;
 // a *LostError if a lease is lost while it waits for another; or ErrInvalid if a
-// semaphore is nil or given twice. On failure it holds nothing: it releases what it
-// had, which takes up to 5 seconds more.
+// semaphore is nil or given twice, or two have the same name and prefix on different
+// servers, because then there is no order. On failure it holds nothing: it releases
+// what it had, which takes up to 5 seconds more.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err
