@@ -25,17 +25,13 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 	defer cancel()
 	key := s.store.Key(name)
 	for {
-		result, err = Bounded(ctx, mostOnce, func(ctx context.Context) (protocol.Result, error) {
-			ops := []protocol.Op{op}
-			reply, err := s.store.Do(ctx, key, 0, ops)
-			for more := reply.More; err == nil && more; { // the rest of the hand-offs; whoever calls next makes what fails here
-				rest, failed := s.store.Do(ctx, key, 0, nil)
-				more = failed == nil && rest.More
-			}
-			return ops[0].Result, err
-		})
+		done, err := s.once(ctx, key, op)
 		if err == nil {
-			return result, again, nil
+			for more := done.more; more; {
+				rest, failed := s.once(ctx, key)
+				more = failed == nil && rest.more // or whoever calls next does the rest
+			}
+			return done.result, again, nil
 		}
 		useless := errors.Is(err, protocol.ErrRejected)
 		if again = again || errors.Is(err, protocol.ErrUnknown); again {
@@ -50,6 +46,24 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 		case <-time.After(oncePause):
 		}
 	}
+}
+
+// outcome is that of one call.
+type outcome struct {
+	result protocol.Result // of the operation, if there is one
+	more   bool            // hand-offs are left for another call, without operations
+}
+
+// once makes one call.
+func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op) (outcome, error) {
+	return Bounded(ctx, mostOnce, func(ctx context.Context) (outcome, error) {
+		var o outcome
+		reply, err := s.store.Do(ctx, key, 0, ops)
+		if o.more = reply.More; len(ops) > 0 {
+			o.result = ops[0].Result
+		}
+		return o, err
+	})
 }
 
 // oncePause is the pause between two attempts.
