@@ -196,10 +196,10 @@ local function number()                                 -- the next token or tic
   return last
 end
 
-local function deadline(at, ceiling)                    -- as a score, and no later than the ceiling
+local function deadline(at, ceiling, cap)               -- as a score, no later than the ceiling; cap: it puts nothing off
   if ceiling and ceiling ~= '0' and ceiling + 0 < at then at = ceiling + 0 end
   if at < DEADLINES or at - now > CENTURY then corrupt('deadline', at) end
-  if at > furthest then furthest = at end
+  if at > furthest and not cap then furthest = at end
   local score = format('%d', at)
   if soon == 0 or at < soon then soon, nearest = at, score end
   return score
@@ -348,8 +348,7 @@ if room > 0 then
     local weight, maxhold, at, shard = match(records[k] or '', '^w (%d+) 0 %d+ (%d+) ()%d+ (:?)%d')
     if not weight then corrupt('waiter ' .. id, records[k]) end
     if passed[id] ~= false then room = room - 1 end
-    if passed[id] == false or room < 0 then
-      -- it has just left, or is for the next call: free has no slot for it
+    if passed[id] == false or room < 0 then             -- it has just left, or is for the next call: free has no slot
     elseif weight + 0 > limit then                      -- it would block the queue for ever
       waiting, tombs, others[#others + 1], passed[id] = waiting - 1, tombs + 1, 'q' .. id, 'x 4'
       sets[s + 1], sets[s + 2], s = id, 'x 4', s + 2
@@ -365,10 +364,8 @@ if room > 0 then
       if slot then f = f + 1 else slot, slots = slots, slots + 1 end
       slot = format('%d', slot)
       if maxhold ~= '0' then
-        local far = furthest
         ceiling, caps = format('%d', now + maxhold), caps or {}
-        caps[#caps + 1], caps[#caps + 2] = deadline(now + maxhold), id
-        furthest = far                                  -- it may only bring the deadline nearer
+        caps[#caps + 1], caps[#caps + 2] = deadline(now + maxhold, nil, true), id
       end
       used, holders, waiting = used + weight, holders + 1, waiting - 1
       passed[id] = 'h ' .. weight .. ' ' .. slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. sub(records[k], at)
