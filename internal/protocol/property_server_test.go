@@ -106,6 +106,25 @@ var (
 func TestNumbersAreExact(t *testing.T) {
 	t.Parallel()
 	r := onServer(t, true)
+	// A token in a thousand ends in zeros by itself, but not the same record's three times.
+	const rounds = 3
+	zeros := map[string]int{}
+	for range rounds {
+		for id, record := range everyNumber(t, r) {
+			if longNumber.MatchString(record) {
+				if zeros[id]++; zeros[id] == rounds {
+					t.Errorf("%s = %s ends in zeros", id, record)
+				}
+			}
+		}
+	}
+}
+
+// everyNumber returns the hash of a semaphore with all kinds of records, and fails if a number
+// in what is stored and published has an exponent.
+func everyNumber(t *testing.T, r *rig) map[string]string {
+	t.Helper()
+	r.reset(t)
 	wait := Op{Verb: Acquire, Terms: terms(2, func(t *Terms) { t.MaxHold = time.Hour })}
 	r.do(t, 0, each(wait, ids(6)...)...)
 	r.do(t, 1, Op{Verb: Release, ID: "s0.1", Flag: true})
@@ -118,9 +137,5 @@ func TestNumbersAreExact(t *testing.T) {
 	if len(notes) == 0 || d.state(t).Last < time.Now().Add(-time.Hour).UnixMicro() {
 		t.Fatalf("nothing to look at:\n%s", text)
 	}
-	for id, record := range d.fields {
-		if longNumber.MatchString(record) {
-			t.Fatalf("%s = %s ends in zeros", id, record)
-		}
-	}
+	return d.fields
 }
