@@ -189,24 +189,26 @@ func idleTime() (time.Duration, error) {
 
 func (s *session) ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 
-// call runs one short request against the semaphores.
-func (a *app) call(f func(ctx context.Context, s *session) error) error {
+// with opens a session for f.
+func (a *app) with(f func(s *session) error) error {
 	s, err := a.open()
 	if err != nil {
 		return err
 	}
 	defer s.Close(nil)
-	return ask(func(ctx context.Context) error { return f(ctx, s) })
+	return f(s)
+}
+
+// call runs one short request against the semaphores.
+func (a *app) call(f func(ctx context.Context, s *session) error) error {
+	return a.with(func(s *session) error {
+		return ask(func(ctx context.Context) error { return f(ctx, s) })
+	})
 }
 
 // list runs a request through an Inspector that goes through all names.
 func (a *app) list(f func(ctx context.Context, in *berth.Inspector) error) error {
-	s, err := a.open()
-	if err != nil {
-		return err
-	}
-	defer s.Close(nil)
-	return f(context.Background(), s.client.Inspector())
+	return a.with(func(s *session) error { return f(context.Background(), s.client.Inspector()) })
 }
 
 // inspect runs one short request through an Inspector.
