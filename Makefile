@@ -4,7 +4,7 @@ GOLANGCI_VERSION    := v2.15.0
 GOVULNCHECK_VERSION := v1.8.0
 
 # Tools live in bin/ with their version in the name, so that a new pin is a new file.
-GOLANGCI := $(CURDIR)/bin/golangci-lint-$(GOLANGCI_VERSION)
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
 BENCH ?= .
 COUNT ?= 1
@@ -22,10 +22,10 @@ test: setup ## Vet and test every module, with the race detector
 	@scripts/test
 
 lint: $(GOLANGCI) ## Run golangci-lint on every module
-	@scripts/each-module $(GOLANGCI) run ./...
+	@scripts/each-module "$(CURDIR)/$(GOLANGCI)" run ./...
 
 fmt: $(GOLANGCI) ## Format every module (gofumpt, import groups)
-	@scripts/each-module $(GOLANGCI) fmt ./...
+	@scripts/each-module "$(CURDIR)/$(GOLANGCI)" fmt ./...
 
 vuln: ## Look for known vulnerabilities in what the modules call
 	@scripts/each-module go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
@@ -71,12 +71,12 @@ release: ## Build archives, image contexts and their checksums into dist/release
 	@nice scripts/release $(ARGS)
 
 tidy: ## Run go mod tidy in every module
-	@scripts/each-module $(CURDIR)/scripts/on-checkout go mod tidy
+	@scripts/each-module "$(CURDIR)/scripts/on-checkout" go mod tidy
 
 clean: ## Remove what was built here, tools included
 	@rm -rf bin dist
 
 $(GOLANGCI):
 	@echo "installing golangci-lint $(GOLANGCI_VERSION) into bin/, about two minutes the first time"
-	@GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	@mv bin/golangci-lint $@
