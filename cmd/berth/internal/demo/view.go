@@ -4,15 +4,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/term"
 
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/judge"
 )
+
+// View shows what happens while it happens.
+type View interface {
+	// Event is called for each event, in the order of arrival.
+	Event(s *State, e Event)
+	// Frame is called some times per second.
+	Frame(s *State)
+}
 
 // Silent shows nothing.
 type Silent struct{}
@@ -24,15 +30,16 @@ func (Silent) Event(*State, Event) {}
 func (Silent) Frame(*State) {}
 
 // Plain shows a line for each event.
-type Plain struct{ W io.Writer }
+type Plain struct {
+	Silent
+	W io.Writer
+}
 
 // Event implements View.
-func (p Plain) Event(_ *State, e Event) { fmt.Fprintln(p.W, line(e)) }
+func (p Plain) Event(_ *State, e Event) { fmt.Fprintln(p.W, e) }
 
-// Frame implements View.
-func (p Plain) Frame(*State) {}
-
-func line(e Event) string {
+// String returns the event as a line.
+func (e Event) String() string {
 	mark := " "
 	if e.Loud {
 		mark = "!"
@@ -47,9 +54,8 @@ type Live struct {
 	drawn int // lines on the screen
 }
 
-// The looks of a line. Colours are added after a line was cut to the width.
+// The looks of a line.
 const (
-	plain = ""
 	bold  = "\x1b[1m"
 	dim   = "\x1b[2m"
 	red   = "\x1b[31m"
@@ -57,9 +63,10 @@ const (
 	reset = "\x1b[0m"
 )
 
-type styled struct{ look, text string }
-
-const logLines = 6
+const (
+	logLines = 6
+	barWidth = 40
+)
 
 // Event implements View.
 func (v *Live) Event(s *State, e Event) {
@@ -74,77 +81,60 @@ func (v *Live) Frame(s *State) {
 	if err != nil || width < 1 || height < 2 {
 		width, height = 80, 24
 	}
-	lines := picture(s, width-1)
+	lines := v.picture(s)
 	// What has scrolled off the top could not be redrawn.
 	lines = lines[:min(len(lines), height-1)]
 	var b strings.Builder
 	if v.drawn > 0 {
 		fmt.Fprintf(&b, "\r\x1b[%dA", v.drawn)
 	}
-	for _, l := range lines {
-		text := screen.Fit(l.text, width-1)
-		if v.Color && l.look != plain {
-			text = l.look + text + reset
-		}
-		b.WriteString(text + "\x1b[K\n")
+	for _, line := range lines {
+		b.WriteString(screen.Fit(line, width-1) + "\x1b[K\n")
 	}
 	b.WriteString("\x1b[J")
 	v.drawn = len(lines)
 	_, _ = io.WriteString(v.File, b.String())
 }
 
-func picture(s *State, width int) []styled {
-	now := s.now()
-	lines := []styled{
-		{bold, fmt.Sprintf("berth demo   %d worker processes, limit %d   %.1fs of %.0fs",
-			s.cfg.Workers, s.cfg.Limit, min(now, s.cfg.For).Seconds(), s.cfg.For.Seconds())},
-		{plain, ""},
+func (v *Live) picture(s *State) []string {
+	lines := []string{v.paint(bold, "berth demo   %d worker processes, limit %d   %.1fs of %.0fs",
+		s.cfg.Workers, s.cfg.Limit, min(clock()-s.begin, s.cfg.For).Seconds(), s.cfg.For.Seconds()), ""}
+	for slot := range s.cfg.Limit {
+		lines = append(lines, v.slot(s, slot))
 	}
-	for slot, h := range s.slots {
-		lines = append(lines, slotLine(slot, h, now+s.begin, width))
-	}
-	lines = append(lines, styled{plain, ""}, styled{plain, queueLine(s)}, styled{plain, ""})
+	queue := strings.Trim(fmt.Sprint(s.queue()), "[]")
+	lines = append(lines, "", "  queue   "+strings.ReplaceAll(queue, " ", " ← "), "")
 	last := s.log[max(0, len(s.log)-logLines):]
 	for _, e := range last {
 		look := dim
 		if e.Loud {
 			look = red
 		}
-		lines = append(lines, styled{look, line(e)})
+		lines = append(lines, v.paint(look, "%v", e))
 	}
-	for range logLines - len(last) {
-		lines = append(lines, styled{})
-	}
-	return append(lines, styled{plain, ""}, styled{plain, score(s)})
+	lines = append(lines, make([]string, logLines-len(last))...)
+	most := judge.Limit(s.requests(clock()), s.cfg.Limit).Held
+	return append(lines, "", fmt.Sprintf("  %d grants, at most %d held at once", len(s.holds), most))
 }
 
-func slotLine(slot int, h *hold, now time.Duration, width int) styled {
-	head := fmt.Sprintf("  slot %d  ", slot)
+func (v *Live) slot(s *State, slot int) string {
+	h, now := s.inSlot(slot), clock()
 	switch {
-	case h == nil || h.End != 0 && !h.crashed:
-		return styled{dim, head + "free"}
-	case h.crashed:
+	case h != nil && h == s.crashed:
 		left := max(0, ttl-(now-h.End))
-		return styled{red, fmt.Sprintf("%sworker %d  killed: its lease runs out within %.1fs", head, h.Client, left.Seconds())}
+		return v.paint(red, "  slot %d  worker %d  killed: its lease runs out within %.1fs", slot, h.Client, left.Seconds())
+	case h == nil || h.End != 0:
+		return v.paint(dim, "  slot %d  free", slot)
 	}
-	head += fmt.Sprintf("worker %-2d ", h.Client)
-	return styled{green, head + bar(float64(now-h.Start)/float64(h.work), min(40, width-len(head)-1))}
+	full := min(barWidth, int(barWidth*(now-h.Start)/h.work))
+	bar := strings.Repeat("█", full) + strings.Repeat("░", barWidth-full)
+	return v.paint(green, "  slot %d  worker %-2d %s", slot, h.Client, bar)
 }
 
-func bar(share float64, width int) string {
-	width = max(width, 1)
-	full := min(width, max(0, int(share*float64(width))))
-	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
-}
-
-func queueLine(s *State) string {
-	var names []string
-	for _, worker := range s.tally.queue() {
-		names = append(names, strconv.Itoa(worker))
+func (v *Live) paint(look, format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	if !v.Color {
+		return text
 	}
-	return "  queue   " + strings.Join(names, " ← ")
-}
-
-func score(s *State) string {
-	return fmt.Sprintf("  %d grants, at most %d held at once", len(s.tally.holds), judge.Limit(s.tally.requests(clock()), s.cfg.Limit).Held)
+	return look + text + reset
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/child"
 )
@@ -25,6 +27,35 @@ const (
 	step = 20 * time.Millisecond
 )
 
+// The kinds of an event.
+const (
+	queued  = "queued"  // it has to wait
+	started = "started" // it has a permit and starts to work
+	ended   = "ended"   // it has worked and is about to give the permit back
+	killed  = "killed"  // the demo has killed it; from the demo
+)
+
+// event is what a worker reports, as JSON.
+type event struct {
+	Kind string
+	At   time.Duration // by the clock that all processes share
+	// With started:
+	Token int64
+	Slot  int
+	Asked time.Duration // when it asked for this permit
+	Work  time.Duration // how long it means to work
+
+	worker int // whose event it is
+}
+
+// clock reads the monotonic clock, which is the same for all processes of a
+// machine: reports of different workers can be compared.
+func clock() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // fails only for a clock that does not exist
+	return time.Duration(ts.Nano())
+}
+
 // Work is a worker process: until stdin ends, it takes a permit, works, and
 // gives the permit back, and reports each step on stdout.
 func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io.Reader, stdout io.Writer) error {
@@ -35,9 +66,9 @@ func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io
 	// Standard input ends with the demo, however that ends.
 	ctx, stop := child.Until(ctx, stdin)
 	defer stop()
-	w := &worker{sem, json.NewEncoder(stdout)}
+	out := json.NewEncoder(stdout)
 	for ctx.Err() == nil {
-		if err := w.turn(ctx); err != nil && ctx.Err() == nil {
+		if err := turn(ctx, sem, out); err != nil && ctx.Err() == nil {
 			return err
 		}
 		pause(ctx, between(minRest, maxRest))
@@ -45,30 +76,20 @@ func Work(ctx context.Context, client *berth.Client, limit, number int, stdin io
 	return nil
 }
 
-type worker struct {
-	sem *berth.Semaphore
-	out *json.Encoder
-}
-
 // turn is one permit taken, used and given back.
-func (w *worker) turn(ctx context.Context) error {
-	since := clock()
-	var once sync.Once
-	lease, err := w.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) {
-		once.Do(func() { _ = w.out.Encode(event{Kind: queued, At: clock()}) })
-	}))
+func turn(ctx context.Context, sem *berth.Semaphore, out *json.Encoder) error {
+	asked := clock()
+	report := sync.OnceFunc(func() { _ = out.Encode(event{Kind: queued, At: clock()}) })
+	lease, err := sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { report() }))
 	if err != nil {
 		return err
 	}
 	work := between(minWork, maxWork)
-	err = w.out.Encode(event{
-		Kind: started, At: clock(), Token: lease.Token(), Slot: lease.Slot(),
-		Asked: since, Work: work,
-	})
+	err = out.Encode(event{Kind: started, At: clock(), Token: lease.Token(), Slot: lease.Slot(), Asked: asked, Work: work})
 	if err == nil {
 		until := trusted(ctx, lease, work)
 		// Told before the release, so that the next holder's report comes later.
-		err = w.out.Encode(event{Kind: ended, At: until})
+		err = out.Encode(event{Kind: ended, At: until})
 	}
 	if lost := lease.Release(); !errors.Is(lost, berth.ErrLost) {
 		err = errors.Join(err, lost)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -11,11 +13,13 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
+// farewell is how long the workers have to end by themselves.
+const farewell = 2 * time.Second
+
 // workers are the worker processes.
 type workers struct {
-	events  chan event
-	all     []*process
-	readers sync.WaitGroup
+	events chan event // closed when all have ended
+	all    []*process
 }
 
 // process is one of them.
@@ -26,34 +30,37 @@ type process struct {
 	killed bool
 }
 
-// startWorkers starts them.
+// startWorkers starts them. Those that were started before an error are to be stopped.
 func startWorkers(cfg Config, socket string) (*workers, error) {
-	// The buffer has room for everything that is sent while nobody receives.
-	w := &workers{events: make(chan event, 1024)}
+	w := &workers{events: make(chan event)}
+	var followed sync.WaitGroup
+	defer func() {
+		go func() {
+			followed.Wait()
+			close(w.events)
+		}()
+	}()
+	address := url.URL{Scheme: "unix", Path: socket}
+	redis := strings.ReplaceAll(address.String(), "@", "%40")
 	for number := range cfg.Workers {
 		p := &process{}
-		cmd := cfg.Worker(workerArgs(cfg, socket, number)...)
+		cmd := cfg.Worker("--redis", redis, "--limit", strconv.Itoa(cfg.Limit), "--number", strconv.Itoa(number))
 		cmd.Stderr = &p.stderr
 		var err error
 		if p.Process, err = child.Start(cmd); err != nil {
-			w.stop(0)
-			return nil, fmt.Errorf("start worker %d: %w", number, err)
+			return w, fmt.Errorf("start worker %d: %w", number, err)
 		}
 		w.all = append(w.all, p)
-		w.readers.Go(func() { w.follow(p, number) })
+		followed.Go(func() {
+			for line := range p.Said {
+				e := event{worker: number}
+				if json.Unmarshal(line, &e) == nil {
+					w.events <- e
+				}
+			}
+		})
 	}
 	return w, nil
-}
-
-// follow passes the worker's reports on until it has ended.
-func (w *workers) follow(p *process, number int) {
-	for line := range p.Said {
-		var e event
-		if json.Unmarshal(line, &e) == nil {
-			e.worker = number
-			w.events <- e
-		}
-	}
 }
 
 // kill kills a worker as a crash would.
@@ -65,34 +72,20 @@ func (w *workers) kill(number int) {
 
 // stop asks the workers to end, kills those that do not, and returns their last events. It
 // can be called again.
-func (w *workers) stop(grace time.Duration) []event {
+func (w *workers) stop() (last []event) {
 	for _, p := range w.all {
 		p.Leave()
 	}
-	stubborn := time.AfterFunc(grace, func() {
+	stubborn := time.AfterFunc(farewell, func() {
 		for _, p := range w.all {
 			p.Kill()
 		}
 	})
 	defer stubborn.Stop()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.readers.Wait()
-	}()
-	var rest []event
-	for {
-		select {
-		case e := <-w.events:
-			rest = append(rest, e)
-		case <-ended:
-			// All senders have ended.
-			for len(w.events) > 0 {
-				rest = append(rest, <-w.events)
-			}
-			return rest
-		}
+	for e := range w.events {
+		last = append(last, e)
 	}
+	return last
 }
 
 // failure returns why workers failed that were not killed. Only after stop.
