@@ -66,8 +66,8 @@ func Signal(sig syscall.Signal) error { return &Error{Code: signalBase + int(sig
 // systemd counts a process that was ended by TERM as stopped, and one that exits with 143 as
 // failed.
 func Die(err error) {
-	var own *Error
-	if !errors.As(err, &own) {
+	own, ok := errors.AsType[*Error](err)
+	if !ok {
 		return
 	}
 	switch sig := own.signal; sig {
@@ -84,9 +84,7 @@ func Die(err error) {
 }
 
 // Usagef returns an error of the user's command line.
-func Usagef(format string, args ...any) error {
-	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
-}
+func Usagef(format string, args ...any) error { return Errorf(Usage, format, args...) }
 
 // Errorf returns an error with a code.
 func Errorf(code int, format string, args ...any) error {
@@ -96,15 +94,16 @@ func Errorf(code int, format string, args ...any) error {
 // Of returns the code for err: its own, or the one that fits what the library
 // reported.
 func Of(err error) int {
-	var own *Error
+	if own, ok := errors.AsType[*Error](err); ok {
+		return own.Code
+	}
+	_, network := errors.AsType[*net.OpError](err)
 	switch {
 	case err == nil:
 		return OK
-	case errors.As(err, &own):
-		return own.Code
 	case errors.Is(err, berth.ErrInvalid), errors.Is(err, berth.ErrHandle):
 		return Usage
-	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, berth.ErrRefused), isNetwork(err):
+	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, berth.ErrRefused), network:
 		return Unavailable
 	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased):
 		return Lost
@@ -115,9 +114,4 @@ func Of(err error) int {
 	default:
 		return Failure
 	}
-}
-
-func isNetwork(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op)
 }

@@ -28,29 +28,24 @@ func main() {
 	}
 }
 
+// write writes a page for every command that is not hidden.
 func write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return writeAll(dir, cli.Root())
-}
-
-// writeAll writes the pages of cmd and of the commands below it.
-func writeAll(dir string, cmd *cobra.Command) error {
-	if cmd.Hidden {
-		return nil
-	}
-	below := cmd.Commands() // making the page adds a help command
-	text, err := page(cmd)
-	if err != nil {
-		return err
-	}
-	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
-	if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-		return err
-	}
-	for _, c := range below {
-		if err := writeAll(dir, c); err != nil {
+	all := []*cobra.Command{cli.Root()}
+	for i := 0; i < len(all); i++ {
+		cmd := all[i]
+		if cmd.Hidden {
+			continue
+		}
+		all = append(all, cmd.Commands()...) // before its page adds a help command
+		text, err := page(cmd)
+		if err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return err
 		}
 	}

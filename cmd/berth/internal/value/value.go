@@ -4,6 +4,7 @@ package value
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -33,8 +34,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// ParseInt parses an integer.
-func ParseInt(s string) (int, error) {
+func parseInt(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		return 0, errInt
@@ -45,50 +45,38 @@ func ParseInt(s string) (int, error) {
 // Duration returns a flag for *p, which becomes the default.
 func Duration(p *time.Duration, def time.Duration) pflag.Value {
 	*p = def
-	return (*duration)(p)
+	return flag[time.Duration]{p, "duration", ParseDuration}
 }
 
 // Int returns a flag for *p, which becomes the default.
 func Int(p *int, def int) pflag.Value {
 	*p = def
-	return (*number)(p)
+	return flag[int]{p, "int", parseInt}
 }
 
-type duration time.Duration
+// flag implements pflag.Value.
+type flag[T int | time.Duration] struct {
+	p     *T
+	kind  string
+	parse func(string) (T, error)
+}
 
 // Set implements pflag.Value.
-func (d *duration) Set(s string) error {
-	v, err := ParseDuration(s)
+func (f flag[T]) Set(s string) error {
+	v, err := f.parse(s)
 	if err == nil {
-		*d = duration(v)
+		*f.p = v
 	}
 	return err
 }
 
 // Type implements pflag.Value.
-func (d *duration) Type() string { return "duration" }
+func (f flag[T]) Type() string { return f.kind }
 
 // String implements pflag.Value. A default of "0" is not shown.
-func (d *duration) String() string {
-	if *d == 0 {
+func (f flag[T]) String() string {
+	if *f.p == 0 {
 		return "0"
 	}
-	return time.Duration(*d).String()
+	return fmt.Sprint(*f.p)
 }
-
-type number int
-
-// Set implements pflag.Value.
-func (n *number) Set(s string) error {
-	v, err := ParseInt(s)
-	if err == nil {
-		*n = number(v)
-	}
-	return err
-}
-
-// Type implements pflag.Value.
-func (n *number) Type() string { return "int" }
-
-// String implements pflag.Value.
-func (n *number) String() string { return strconv.Itoa(int(*n)) }
