@@ -129,3 +129,13 @@ func (p *Progress) Done() {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
+
+// Pause waits for d, or returns ctx's error if ctx ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

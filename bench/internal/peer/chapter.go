@@ -6,60 +6,41 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/bench/internal/redisd"
 	"github.com/berth-go/berth/classic"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // chapter returns the semaphores of Redis in Action, section 6.3, called the chapter here.
 func chapter() []*Peer {
 	return []*Peer{
-		chapterPeer("basic", "chapter: basic", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
-			s, err := classic.NewBasic(rdb, name, limit)
-			return driver(s, err)
-		}),
-		chapterPeer("fair", "chapter: fair", time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
-			s, err := classic.NewFair(rdb, name, limit)
-			return driver(s, err)
-		}),
-		chapterPeer("underlock", "chapter: fair under lock", 10*time.Millisecond, func(rdb *redis.Client, name string, limit int) (classic.Driver, error) {
-			s, err := classic.NewFairUnderLock(rdb, name, limit)
-			return driver(s, err)
-		}),
+		chapterPeer("basic", "chapter: basic", time.Millisecond, classic.NewBasic),
+		chapterPeer("fair", "chapter: fair", time.Millisecond, classic.NewFair),
+		chapterPeer("underlock", "chapter: fair under lock", 10*time.Millisecond, classic.NewFairUnderLock),
 	}
-}
-
-func driver[S interface{ Driver() classic.Driver }](s S, err error) (classic.Driver, error) {
-	if err != nil {
-		return nil, err
-	}
-	return s.Driver(), nil
 }
 
 // chapterPeer returns one of them. The chapter does not say when a refused client should
 // try again; a random pause keeps clients from trying all at once.
-func chapterPeer(key, title string, poll time.Duration, newDriver func(*redis.Client, string, int) (classic.Driver, error)) *Peer {
-	pause := func() time.Duration { return poll/2 + upTo(poll) }
+func chapterPeer[S interface{ Driver() classic.Driver }](key, title string, poll time.Duration,
+	newSemaphore func(redis.UniversalClient, string, int, ...classic.Option) (S, error),
+) *Peer {
 	return &Peer{
 		Key: key, Title: title, Kind: Semaphore, Queues: true, Poll: poll,
 		About: "time-out 10 s as in the chapter, no refresh; a refused client comes again after " + poll.String() + " on average",
-		Connect: func(url, prefix string) (*Client, error) {
-			rdb := redisd.Client(url)
-			return &Client{
-				Close: func() { _ = rdb.Close() },
-				Semaphore: func(name string, limit int) (Acquire, error) {
-					d, err := newDriver(rdb, prefix+name, limit)
-					if err != nil {
-						return nil, err
-					}
-					return polling(d, pause), nil
-				},
+		Connect: onGoRedis(func(rdb *redis.Client) (semaphores, error) {
+			return func(key string, limit int) (Acquire, error) {
+				s, err := newSemaphore(rdb, key, limit)
+				if err != nil {
+					return nil, err
+				}
+				return polling(s.Driver(), poll), nil
 			}, nil
-		},
+		}),
 	}
 }
 
 // polling tries until there is room.
-func polling(d classic.Driver, pause func() time.Duration) Acquire {
+func polling(d classic.Driver, poll time.Duration) Acquire {
 	return func(ctx context.Context) (Release, error) {
 		for {
 			// An attempt whose context ends midway might leave a permit taken.
@@ -73,10 +54,8 @@ func polling(d classic.Driver, pause func() time.Duration) Acquire {
 					return err
 				}, nil
 			}
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(pause()):
+			if err := measure.Pause(ctx, poll/2+upTo(poll)); err != nil {
+				return nil, err
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 // goDriver drives a contestant that is written in Go.
@@ -143,23 +144,21 @@ type spinner struct {
 }
 
 // goPause returns a function that waits with a timer of Go.
-func goPause() (pause func(time.Duration) error, stop func() error) {
-	return func(d time.Duration) error { <-time.After(d); return nil }, func() error { return nil }
+func goPause() (pause func(time.Duration) error, stop func() error, err error) {
+	return func(d time.Duration) error { <-time.After(d); return nil }, func() error { return nil }, nil
 }
 
 // run works until ctx ends, which is not an error.
 func (s *spinner) run(ctx context.Context) (err error) {
-	pause, stop := goPause()
+	newPause := goPause
 	if s.load.Hold > 0 && !s.load.GoTimers {
-		if pause, stop, err = exactPause(); err != nil {
-			return err
-		}
+		newPause = exactPause
+	}
+	pause, stop, err := newPause()
+	if err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	return s.spin(ctx, pause)
-}
-
-func (s *spinner) spin(ctx context.Context, pause func(time.Duration) error) error {
 	for ctx.Err() == nil {
 		asked := time.Since(s.begin)
 		release, err := s.acquire(ctx)
@@ -227,7 +226,7 @@ func handOver(ctx context.Context, release Release, waiter Acquire, pause time.D
 		r, err := waiter(ctx)
 		got <- grant{r, time.Now(), err}
 	}()
-	early := wait(ctx, pause)
+	early := measure.Pause(ctx, pause)
 	if apart {
 		offBeat()
 	}

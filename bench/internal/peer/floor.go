@@ -6,18 +6,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/berth-go/berth/bench/internal/redisd"
 )
 
 // The keys of the floors.
 const (
-	setDelKey      = "setdel"
-	setDelAutoKey  = "setdel-auto"
-	TrivialKey     = "trivial"
-	TrivialAutoKey = "trivial-auto"
-	TokensKey      = "tokens"
-	PublishKey     = "publish"
+	setDelKey     = "setdel"
+	setDelAutoKey = "setdel-auto"
+	TrivialKey    = "trivial"
+	TokensKey     = "tokens"
+	PublishKey    = "publish"
 )
 
 // trivial is a script with one key and three arguments that does almost nothing.
@@ -27,23 +24,23 @@ func floors() []*Peer {
 	setdel := []string{"set", "del"}
 	return []*Peer{
 		{
-			Key: setDelKey, Title: "SET+DEL", Kind: Floor, Sent: setdel, Connect: connectPair(plain, setDel),
+			Key: setDelKey, Title: "SET+DEL", Kind: Floor, Sent: setdel, Connect: commands(plain, set, del),
 			About: "go-redis; each goroutine has a key of its own",
 		},
 		{
-			Key: setDelAutoKey, Title: "SET+DEL, AutoPipeline", Kind: Floor, Sent: setdel, Connect: connectPair(auto, setDel),
+			Key: setDelAutoKey, Title: "SET+DEL, AutoPipeline", Kind: Floor, Sent: setdel, Connect: commands(auto, set, del),
 			About: "go-redis AutoPipeline with its default options; each goroutine has a key of its own",
 		},
 		{
-			Key: TrivialKey, Title: "trivial script twice", Kind: Floor, Sent: scripts, Connect: connectPair(plain, trivialTwice),
+			Key: TrivialKey, Title: "trivial script twice", Kind: Floor, Sent: scripts, Connect: commands(plain, runTrivial, runTrivial),
 			About: "go-redis; EXISTS in a script of one key and three arguments",
 		},
 		{
-			Key: TrivialAutoKey, Title: "trivial script twice, AutoPipeline", Kind: Floor, Sent: scripts,
-			Connect: connectPair(auto, trivialTwice), About: "the same through go-redis AutoPipeline",
+			Key: "trivial-auto", Title: "trivial script twice, AutoPipeline", Kind: Floor, Sent: scripts,
+			Connect: commands(auto, runTrivial, runTrivial), About: "the same through go-redis AutoPipeline",
 		},
 		{
-			Key: TokensKey, Title: "token list", Kind: Floor, Queues: true, Sent: []string{"blpop", "rpush"}, Connect: connectTokens,
+			Key: TokensKey, Title: "token list", Kind: Floor, Queues: true, Sent: []string{"blpop", "rpush"}, Connect: onGoRedis(tokens),
 			About: "BLPOP takes a token, RPUSH gives it back; a crashed holder's token is gone for ever",
 		},
 		{
@@ -53,57 +50,35 @@ func floors() []*Peer {
 	}
 }
 
-// step is the first or the second command of a pair.
-type step func(ctx context.Context, rdb commander, key string) error
+// command is the first or the second command of a pair.
+type command func(ctx context.Context, rdb redis.Cmdable, key string) error
 
-// commander is the interface that plain and pipelining clients of go-redis share.
-type commander interface {
-	redis.Scripter
-	Set(ctx context.Context, key string, value any, expiration time.Duration) *redis.StatusCmd
-	Del(ctx context.Context, keys ...string) *redis.IntCmd
+func set(ctx context.Context, rdb redis.Cmdable, key string) error {
+	return rdb.Set(ctx, key, "v", lockTTL).Err()
+}
+func del(ctx context.Context, rdb redis.Cmdable, key string) error { return rdb.Del(ctx, key).Err() }
+
+func runTrivial(ctx context.Context, rdb redis.Cmdable, key string) error {
+	return trivial.Run(ctx, rdb, []string{key}, "1", "2", "3").Err()
 }
 
-func setDel() (acquire, release step) {
-	return func(ctx context.Context, rdb commander, key string) error {
-			return rdb.Set(ctx, key, "v", lockTTL).Err()
-		},
-		func(ctx context.Context, rdb commander, key string) error { return rdb.Del(ctx, key).Err() }
-}
+func plain(rdb *redis.Client) (redis.Cmdable, error) { return rdb, nil }
+func auto(rdb *redis.Client) (redis.Cmdable, error)  { return rdb.AutoPipeline() }
 
-func trivialTwice() (acquire, release step) {
-	run := func(ctx context.Context, rdb commander, key string) error {
-		return trivial.Run(ctx, rdb, []string{key}, "1", "2", "3").Err()
-	}
-	return run, run
-}
-
-func plain(rdb *redis.Client) (commander, error) { return rdb, nil }
-func auto(rdb *redis.Client) (commander, error)  { return rdb.AutoPipeline() }
-
-// connectPair returns a Connect whose clients acquire and release with one command each.
-func connectPair(via func(*redis.Client) (commander, error), steps func() (step, step)) func(url, prefix string) (*Client, error) {
-	first, second := steps()
-	return func(url, prefix string) (*Client, error) {
-		rdb := redisd.Client(url)
+// commands returns a Connect whose clients acquire and release with one command each.
+func commands(via func(*redis.Client) (redis.Cmdable, error), first, second command) func(url, prefix string) (*Client, error) {
+	return onGoRedis(func(rdb *redis.Client) (semaphores, error) {
 		c, err := via(rdb)
-		if err != nil {
-			_ = rdb.Close()
-			return nil, err
-		}
-		return &Client{
-			Close: func() { _ = rdb.Close() },
-			Semaphore: func(name string, _ int) (Acquire, error) {
-				key := prefix + name
-				return func(context.Context) (Release, error) {
-					ctx := context.Background()
-					if err := first(ctx, c, key); err != nil {
-						return nil, err
-					}
-					return func() error { return second(ctx, c, key) }, nil
-				}, nil
-			},
-		}, nil
-	}
+		return func(key string, _ int) (Acquire, error) {
+			return func(context.Context) (Release, error) {
+				ctx := context.Background()
+				if err := first(ctx, c, key); err != nil {
+					return nil, err
+				}
+				return func() error { return second(ctx, c, key) }, nil
+			}, nil
+		}, err
+	})
 }
 
 // fillTokens creates the list of tokens if it does not exist yet.
@@ -113,17 +88,10 @@ if redis.call('SETNX', KEYS[2], '1') == 1 then
 end
 return 1`)
 
-func connectTokens(url, prefix string) (*Client, error) {
-	rdb := redisd.Client(url)
-	return &Client{
-		Close: func() { _ = rdb.Close() },
-		Semaphore: func(name string, limit int) (Acquire, error) {
-			key := prefix + name
-			if err := fillTokens.Run(context.Background(), rdb, []string{key, key + ":made"}, limit).Err(); err != nil {
-				return nil, err
-			}
-			return func(ctx context.Context) (Release, error) { return takeToken(ctx, rdb, key) }, nil
-		},
+func tokens(rdb *redis.Client) (semaphores, error) {
+	return func(key string, limit int) (Acquire, error) {
+		err := fillTokens.Run(context.Background(), rdb, []string{key, key + ":made"}, limit).Err()
+		return func(ctx context.Context) (Release, error) { return takeToken(ctx, rdb, key) }, err
 	}, nil
 }
 

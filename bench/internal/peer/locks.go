@@ -9,10 +9,10 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	goredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
-	"github.com/berth-go/berth/bench/internal/redisd"
 	"github.com/berth-go/berth/internal/measure"
 )
 
@@ -28,12 +28,12 @@ const (
 func locks() []*Peer {
 	return []*Peer{
 		{
-			Key: "redislock", Title: "bsm/redislock", Kind: Lock, Queues: true, Poll: redisPoll, Sent: scripts, Connect: connectRedislock,
+			Key: "redislock", Title: "bsm/redislock", Kind: Lock, Queues: true, Poll: redisPoll, Sent: scripts, Connect: onGoRedis(redislocks),
 			About: "a lock; TTL 30 s, no renewal, LinearBackoff(100 ms) as in its README",
 		},
 		{
 			Key: "redsync", Title: "go-redsync/redsync", Kind: Lock, Queues: true, Poll: redsyncPoll,
-			Sent: append([]string{"set"}, scripts...), Connect: connectRedsync,
+			Sent: append([]string{"set"}, scripts...), Connect: onGoRedis(redsyncs),
 			About: "a lock; one pool, default options: expiry 8 s, retries after 50 to 250 ms; asked again when its 32 tries are over",
 		},
 		{
@@ -43,59 +43,50 @@ func locks() []*Peer {
 	}
 }
 
-func connectRedislock(url, prefix string) (*Client, error) {
-	rdb := redisd.Client(url)
+func redislocks(rdb *redis.Client) (semaphores, error) {
 	locker := redislock.New(rdb)
-	return &Client{
-		Close: func() { _ = rdb.Close() },
-		Semaphore: func(name string, _ int) (Acquire, error) {
-			return func(ctx context.Context) (Release, error) {
-				for {
-					lock, err := locker.Obtain(ctx, prefix+name, lockTTL, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redisPoll)})
-					switch {
-					case err == nil:
-						return func() error { return lock.Release(context.Background()) }, nil
-					case ctx.Err() != nil:
-						return nil, ctx.Err()
-					case !errors.Is(err, redislock.ErrNotObtained):
-						return nil, err
-					}
-				}
-			}, nil
-		},
+	options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(redisPoll)}
+	refused := func(err error) bool { return errors.Is(err, redislock.ErrNotObtained) }
+	return func(key string, _ int) (Acquire, error) {
+		return repeated(refused, func(ctx context.Context) (Release, error) {
+			lock, err := locker.Obtain(ctx, key, lockTTL, options)
+			return func() error { return lock.Release(context.Background()) }, err
+		}), nil
 	}, nil
 }
 
-func connectRedsync(url, prefix string) (*Client, error) {
-	rdb := redisd.Client(url)
+func redsyncs(rdb *redis.Client) (semaphores, error) {
 	rs := redsync.New(goredis.NewPool(rdb))
-	return &Client{
-		Close: func() { _ = rdb.Close() },
-		Semaphore: func(name string, _ int) (Acquire, error) {
-			return func(ctx context.Context) (Release, error) {
-				for {
-					mutex := rs.NewMutex(prefix + name)
-					err := mutex.LockContext(ctx)
-					switch {
-					case err == nil:
-						return func() error {
-							_, err := mutex.UnlockContext(context.Background())
-							return err
-						}, nil
-					case ctx.Err() != nil:
-						return nil, ctx.Err()
-					case !errors.Is(err, redsync.ErrFailed) && !taken(err):
-						return nil, err
-					}
-				}
-			}, nil
-		},
+	refused := func(err error) bool {
+		_, taken := errors.AsType[*redsync.ErrTaken](err)
+		return taken || errors.Is(err, redsync.ErrFailed)
+	}
+	return func(key string, _ int) (Acquire, error) {
+		return repeated(refused, func(ctx context.Context) (Release, error) {
+			mutex := rs.NewMutex(key)
+			return func() error {
+				_, err := mutex.UnlockContext(context.Background())
+				return err
+			}, mutex.LockContext(ctx)
+		}), nil
 	}, nil
 }
 
-func taken(err error) bool {
-	_, ok := errors.AsType[*redsync.ErrTaken](err)
-	return ok
+// repeated returns an Acquire that tries again as long as it is refused.
+func repeated(refused func(error) bool, try Acquire) Acquire {
+	return func(ctx context.Context) (Release, error) {
+		for {
+			release, err := try(ctx)
+			switch {
+			case err == nil:
+				return release, nil
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case !refused(err):
+				return nil, err
+			}
+		}
+	}
 }
 
 func connectRueidislock(url, prefix string) (*Client, error) {

@@ -11,6 +11,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/bench/internal/redisd"
 	"github.com/berth-go/berth/internal/judge"
 )
 
@@ -49,6 +52,25 @@ type Client struct {
 	// Semaphore returns the Acquire of the named semaphore. A Lock ignores the limit.
 	Semaphore func(name string, limit int) (Acquire, error)
 	Close     func()
+}
+
+// semaphores returns the Acquire of the semaphore with a key. A lock ignores the limit.
+type semaphores func(key string, limit int) (Acquire, error)
+
+// onGoRedis returns the Connect of a contestant on go-redis, whose clients open prepares.
+func onGoRedis(open func(*redis.Client) (semaphores, error)) func(url, prefix string) (*Client, error) {
+	return func(url, prefix string) (*Client, error) {
+		rdb := redisd.Client(url)
+		semaphore, err := open(rdb)
+		if err != nil {
+			_ = rdb.Close()
+			return nil, err
+		}
+		return &Client{
+			Close:     func() { _ = rdb.Close() },
+			Semaphore: func(name string, limit int) (Acquire, error) { return semaphore(prefix+name, limit) },
+		}, nil
+	}
 }
 
 // Acquire acquires a permit and returns its Release. It waits until it has one or ctx

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/bench/internal/redisd"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 var publish = redis.NewScript(`return redis.call('PUBLISH', KEYS[1], ARGV[1])`)
@@ -51,7 +52,7 @@ func (p *publisher) Spin(context.Context, Load) (*Outcome, error) {
 func (p *publisher) Pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
 	var took []time.Duration
 	for end := time.Now().Add(most); len(took) < n && time.Now().Before(end); {
-		if err := wait(ctx, pause); err != nil {
+		if err := measure.Pause(ctx, pause); err != nil {
 			return took, err
 		}
 		sent := make(chan error, 1)
@@ -79,16 +80,4 @@ func (p *publisher) Close() {
 	for range p.heard { // let listen see it
 	}
 	_ = p.rdb.Close()
-}
-
-// wait waits for d, or returns ctx's error if ctx ends first.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
