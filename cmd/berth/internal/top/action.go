@@ -2,7 +2,7 @@ package top
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,15 +11,6 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 )
-
-// outcome describes the result of an action.
-func outcome(a berthwatch.Action, err error) string {
-	what := a.Verb + " " + clean(a.Name)
-	if err != nil {
-		return what + ": " + clean(short(err))
-	}
-	return what + ": done"
-}
 
 // dialog asks before an action. The default answer is No.
 type dialog struct {
@@ -39,19 +30,14 @@ func (d *dialog) yes() int { return len(d.fields) + 1 }
 
 // ready reports whether everything was typed as it must be.
 func (d *dialog) ready() bool {
-	for _, f := range d.fields {
-		if !f.ok(f.text) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.fields, func(f *field) bool { return !f.ok(f.text) })
 }
 
 // ask opens the dialog for an action, unless nothing may be changed.
-func (m *Model) ask(a berthwatch.Action) tea.Cmd {
+func (m *Model) ask(a berthwatch.Action) {
 	if m.cfg.ReadOnly != "" {
-		m.say("nothing is changed: "+m.cfg.ReadOnly+". The command is: "+m.command(a), true)
-		return nil
+		m.say(m.style.bad, "nothing is changed: "+m.cfg.ReadOnly+". The command is: "+m.command(a))
+		return
 	}
 	d := &dialog{action: a}
 	if a.Verb == "pin" {
@@ -64,12 +50,10 @@ func (m *Model) ask(a berthwatch.Action) tea.Cmd {
 		d.fields = append(d.fields, &field{"type the name to go on", "", func(s string) bool { return s == a.Name }})
 	}
 	d.fields = append(d.fields, &field{"reason, if you like", "", func(string) bool { return true }})
-	d.at = d.no()
-	if len(d.fields) > 1 {
-		d.at = 0
+	if len(d.fields) == 1 {
+		d.at = d.no()
 	}
 	m.dialog = d
-	return nil
 }
 
 func (m *Model) command(a berthwatch.Action) string {
@@ -103,13 +87,8 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 		m.dialog = nil
 	case key == "enter", !typing && (key == "y" || key == "Y"):
 		return m.act()
-	case typing && key == "backspace":
-		f := d.fields[d.at]
-		if r := []rune(f.text); len(r) > 0 {
-			f.text = string(r[:len(r)-1])
-		}
-	case typing:
-		m.insert(k.Text)
+	default:
+		m.edit(key, k.Text)
 	}
 	return nil
 }
@@ -122,7 +101,7 @@ func (m *Model) act() tea.Cmd {
 	}
 	a := m.dialog.chosen()
 	m.dialog = nil
-	m.say(a.Verb+" "+clean(a.Name)+" …", false)
+	m.say(m.style.good, a.Verb+" "+a.Name+" …")
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
 		defer cancel()
@@ -131,68 +110,64 @@ func (m *Model) act() tea.Cmd {
 }
 
 // dialogLines are the dialog.
-func (m *Model) dialogLines() []line {
+func (m *Model) dialogLines() []string {
 	d := m.dialog
 	a := d.chosen()
-	lines := []line{{}, {{strings.ToUpper(a.Verb[:1]) + a.Verb[1:] + " " + clean(a.Name) + "?", &m.style.head}}, {}}
+	lines := []string{"", m.style.bold(strings.ToUpper(a.Verb[:1]) + a.Verb[1:] + " " + clean(a.Name) + "?"), ""}
 	for _, part := range scr.Wrap(clean(m.command(a)), m.width-4, 0) {
-		lines = append(lines, styled(&m.style.strong, "  "+part))
+		lines = append(lines, m.style.bold("  "+part))
 	}
-	lines = append(lines, line{})
+	lines = append(lines, "")
 	for _, text := range a.Effect() {
 		for _, part := range scr.Wrap(clean(text), m.width-4, 0) {
-			lines = append(lines, plain("  "+part))
+			lines = append(lines, "  "+part)
 		}
 	}
-	lines = append(lines, line{})
+	lines = append(lines, "")
 	for i, f := range d.fields {
-		mark, end := "  ", ""
+		mark, text := "  ", clean(f.text)
 		if i == d.at {
-			mark, end = "> ", "_"
+			mark, text = "> ", text+"_"
 		}
-		look := &m.style.good
+		look := m.style.good
 		if !f.ok(f.text) {
-			look = &m.style.warn
+			look = m.style.warn
 		}
-		lines = append(lines, line{{mark + f.label + ": ", nil}, {clean(f.text) + end, look}}, line{})
+		lines = append(lines, mark+f.label+": "+look(text), "")
 	}
-	button := func(text string, at int) part {
-		if d.at == at {
-			return part{"[" + text + "]", &m.style.selected}
-		}
-		return part{" " + text + " ", nil}
-	}
-	yes := button("Yes", d.yes())
+	no, yes := " No ", " Yes "
 	if !d.ready() {
-		yes.look = &m.style.dim
+		yes = m.style.dim(yes)
 	}
-	return append(lines, line{{"  ", nil}, button("No", d.no()), {"   ", nil}, yes})
+	switch d.at {
+	case d.no():
+		no = m.style.selected("[No]")
+	case d.yes():
+		yes = m.style.selected("[Yes]")
+	}
+	return append(lines, "  "+no+"   "+yes)
 }
 
 // footer returns the last row: the result of an action, or the keys.
-func (m *Model) footer() line {
+func (m *Model) footer() string {
 	switch {
 	case m.dialog != nil:
-		return styled(&m.style.dim, "y yes · n no · up to the reason · enter chooses · esc back")
+		return m.style.dim("y yes · n no · up to the reason · enter chooses · esc back")
 	case m.typing:
-		return line{{"/" + clean(m.filter) + "_", &m.style.strong}, {"   enter keeps it, esc drops it", &m.style.dim}}
+		return m.style.bold("/"+clean(m.filter)+"_") + m.style.dim("   enter keeps it, esc drops it")
 	case m.note != "" && m.now.Before(m.until):
-		if m.bad {
-			return styled(&m.style.bad, m.note)
-		}
-		return styled(&m.style.good, m.note)
+		return m.note
 	case m.screen == detailScreen:
-		return styled(&m.style.dim, "esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q end")
+		return m.style.dim("esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q end")
 	case m.screen == listScreen:
-		order := berthwatch.Orders[m.sort]
+		text := "by " + berthwatch.Orders[m.sort]
 		if m.reverse {
-			order += ", reversed"
+			text += ", reversed"
 		}
-		text := "by " + order
 		if c := m.choice(); c != "" {
 			text += ", " + c
 		}
-		return line{{text, &m.style.strong}, {" · enter detail · / filter · s sort · c contended · e events · p pause · ? keys · q end", &m.style.dim}}
+		return m.style.bold(text) + m.style.dim(" · enter detail · / filter · s sort · c contended · e events · p pause · ? keys · q end")
 	}
-	return styled(&m.style.dim, fmt.Sprintf("esc back · %s · q end", "up down move"))
+	return m.style.dim("esc back · up down move · q end")
 }

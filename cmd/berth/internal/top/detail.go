@@ -1,10 +1,13 @@
 package top
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
@@ -12,152 +15,161 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
+// The tables of the detail screen.
+const (
+	holders = iota
+	queue
+)
+
+// record is a holder or a waiter.
+type record struct {
+	id, label, host      string
+	pid, number, weight  int // number is the slot, or the place in the queue
+	since, expires, ends time.Duration
+	expired, evicting    bool
+}
+
+// recordsOf returns the rows of both tables.
+func recordsOf(s *berth.State) (all [2][]record) {
+	for i := range s.Leases {
+		h := &s.Leases[i]
+		all[holders] = append(all[holders],
+			record{h.ID, h.Label, h.Host, h.PID, h.Slot, h.Weight, h.Held, h.ExpiresIn, h.Until, h.Expired, h.Evicting})
+	}
+	for i := range s.Queue {
+		w := &s.Queue[i]
+		all[queue] = append(all[queue],
+			record{w.ID, w.Label, w.Host, w.PID, w.Ahead + 1, w.Weight, w.Waited, w.ExpiresIn, 0, w.Expired, false})
+	}
+	return all
+}
+
+func (r *record) where() string { return clean(fmt.Sprintf("%s:%d", r.host, r.pid)) }
+
+// look takes the present data of the semaphore in detail. The cursor stays on the same holder
+// or waiter while others come and go.
+func (m *Model) look() {
+	m.detail = m.cfg.Detail(m.name)
+	if m.detail.State == nil {
+		m.records = [2][]record{}
+		return
+	}
+	m.records = recordsOf(m.detail.State)
+	for t, all := range m.records {
+		if at := slices.IndexFunc(all, func(r record) bool { return r.id == m.id[t] }); at >= 0 {
+			m.at[t] = at
+		}
+		m.point(t, m.at[t])
+	}
+	if len(m.records[queue]) == 0 {
+		m.table = holders
+	}
+}
+
+// point puts the cursor of a table on a row.
+func (m *Model) point(table, at int) {
+	all := m.records[table]
+	m.at[table], m.id[table] = max(0, min(at, len(all)-1)), ""
+	if len(all) > 0 {
+		m.id[table] = all[m.at[table]].id
+	}
+}
+
 // detailLines are one semaphore: its settings, who holds, who waits and why.
-func (m *Model) detailLines(room int) []line {
-	lines := []line{{}}
+func (m *Model) detailLines(room int) []string {
+	lines := []string{""}
 	s := m.detail.State
 	switch err := m.detail.Err; {
 	case err == nil, m.view.Err != nil && s != nil: // the header says what is wrong
 	case errors.Is(err, berth.ErrNotFound):
-		return append(lines, line{{clean(m.name), &m.style.head}, {"  is idle: nobody holds and nobody waits", nil}})
+		return append(lines, m.style.bold(clean(m.name))+"  is idle: nobody holds and nobody waits")
 	default:
-		lines = append(lines, styled(&m.style.bad, clean(short(err))))
+		lines = append(lines, m.style.bad(short(err)))
 	}
 	if s == nil {
-		return append(lines, line{{clean(m.name), &m.style.head}, {"  looking …", &m.style.dim}})
+		return append(lines, m.style.bold(clean(m.name))+m.style.dim("  looking …"))
 	}
 	lines = append(lines, m.summaryLine(s))
 	for _, why := range m.detail.Why {
-		lines = append(lines, styled(&m.style.warn, clean(strings.ToUpper(why[:1])+why[1:])+"."))
+		lines = append(lines, m.style.warn(clean(strings.ToUpper(why[:1])+why[1:])+"."))
 	}
-	lines = append(lines, m.blockLine(s), line{})
+	look := m.style.warn
+	if len(s.Queue) == 0 {
+		look = m.style.dim
+	}
+	lines = append(lines, look(clean(berthwatch.Blocked(s))), "")
 	room -= len(lines) + 1 // a row for the titles of each table, and one between them
-	holders := room
-	if len(s.Queue) > 0 {
-		room -= 2
-		holders = max(min(len(s.Leases), max(room/2, room-len(s.Queue))), 1)
+	if len(s.Queue) == 0 {
+		return append(lines, m.tableLines(holders, room)...)
 	}
-	lines = append(lines, m.holderLines(s, holders)...)
-	if len(s.Queue) > 0 {
-		lines = append(lines, line{})
-		lines = append(lines, m.waiterLines(s, max(room-holders, 1))...)
-	}
-	return lines
+	room -= 2
+	most := max(min(len(s.Leases), max(room/2, room-len(s.Queue))), 1)
+	lines = append(append(lines, m.tableLines(holders, most)...), "")
+	return append(lines, m.tableLines(queue, max(room-most, 1))...)
 }
 
-func (m *Model) summaryLine(s *berth.State) line {
-	limit := fmt.Sprintf("limit %d", s.Limit)
+func (m *Model) summaryLine(s *berth.State) string {
+	text := fmt.Sprintf("%s  %s %d in use by %s, %d waiting; limit %d", m.style.bold(clean(s.Name)), bar(s.InUse, s.Limit, 10), s.InUse,
+		words.Plural(s.Holders, "holder"), s.Waiting, s.Limit)
 	if s.Pinned {
-		limit += ", pinned; programs declare " + scr.Declared(s.Declared)
+		text += ", pinned; programs declare " + scr.Declared(s.Declared)
 	}
 	if s.LimitChanges > 0 {
-		limit += ", changed " + words.Plural(s.LimitChanges, "time")
-	}
-	l := line{
-		{clean(s.Name), &m.style.head},
-		{"  " + bar(s.InUse, s.Limit, 10) + fmt.Sprintf(" %d in use by %s, %d waiting; ", s.InUse, words.Plural(s.Holders, "holder"), s.Waiting), nil},
-		{limit, nil},
+		text += ", changed " + words.Plural(s.LimitChanges, "time")
 	}
 	if s.Paused {
-		l = append(l, part{"; paused", &m.style.warn})
+		text += m.style.warn("; paused")
 	}
-	return l
+	return text
 }
 
-// blockLine tells why the first in the queue waits.
-func (m *Model) blockLine(s *berth.State) line {
-	look := &m.style.warn
-	if len(s.Queue) == 0 {
-		look = &m.style.dim
+// tableLines are the titles of a table and as many of its rows as there is room for, with the
+// one at the cursor among them.
+func (m *Model) tableLines(table, room int) []string {
+	all := m.records[table]
+	titles, rest := []string{"SLOT", "HOLDER", " HOST:PID", "WEIGHT", "HELD", "EXPIRES", "ENDS"}, "LEASE"
+	if table == queue {
+		titles, rest = []string{"PLACE", "WAITER", " HOST:PID", "WEIGHT", "WAITED", "EXPIRES", ""}, "WAITS FOR"
 	}
-	return styled(look, clean(berthwatch.Blocked(s)))
-}
-
-// shown tells for which rows of a table there is no room.
-func shown(from, to, n int) string {
-	if to-from == n {
-		return ""
+	widths := m.detailColumns(table)
+	from := max(0, min(m.at[table]-room/2, len(all)-room))
+	to := min(from+room, len(all))
+	if to-from < len(all) {
+		rest += fmt.Sprintf(" (%d to %d of %d)", from+1, to, len(all))
 	}
-	return fmt.Sprintf(" (%d to %d of %d)", from+1, to, n)
-}
-
-// window returns which of n rows are shown in so much room, including the one at the cursor.
-func window(n, room, at int) (from, to int) {
-	from = max(0, min(at-room/2, n-room))
-	return from, min(from+room, n)
-}
-
-func (m *Model) holderLines(s *berth.State, room int) []line {
-	p := peopleOf(s)
-	head := margin + cell("SLOT", 6) + p.cells("HOLDER", "HOST:PID") + number("WEIGHT", 7) + number("HELD", 9) + number("EXPIRES", 9)
-	if m.width >= 80 {
-		head += number("ENDS", 9)
-	}
-	from, to := window(len(s.Leases), room, m.at[0])
-	lines := []line{styled(&m.style.head, head+"  LEASE"+shown(from, to, len(s.Leases)))}
+	lines := []string{m.style.bold(margin + cells(widths, titles...) + "  " + rest)}
 	for i := from; i < to; i++ {
-		h := &s.Leases[i]
-		text := cell(strconv.Itoa(h.Slot), 6) + p.cells(h.Label, where(h.Host, h.PID)) + number(strconv.Itoa(h.Weight), 7) +
-			number(scr.Age(h.Held), 9) + number(scr.Expiry(h.ExpiresIn, h.Expired), 9)
-		if m.width >= 80 {
-			text += number(scr.AgeOrDash(h.Until), 9)
+		r := &all[i]
+		text := cells(widths, strconv.Itoa(r.number), cmp.Or(clean(r.label), "-"), " "+r.where(), strconv.Itoa(r.weight),
+			scr.Age(r.since), scr.Expiry(r.expires, r.expired), scr.AgeOrDash(r.ends)) + "  "
+		if table == queue {
+			text += clean(berthwatch.WaitsFor(m.detail.State, i))
+		} else {
+			text += clean(r.id)
 		}
-		text += "  " + clean(h.ID)
-		if h.Evicting {
+		if r.evicting {
 			text += ", told to stop"
 		}
-		lines = append(lines, m.pick(!m.queue && i == m.at[0], text, h.Expired || h.Evicting))
+		if r.expired || r.evicting {
+			text = m.style.warn(text)
+		}
+		lines = append(lines, m.row(table == m.table && i == m.at[table], text))
 	}
 	return lines
 }
 
-func (m *Model) waiterLines(s *berth.State, room int) []line {
-	p := peopleOf(s)
-	head := margin + cell("PLACE", 6) + p.cells("WAITER", "HOST:PID") + number("WEIGHT", 7) + number("WAITED", 9) + number("EXPIRES", 9)
-	from, to := window(len(s.Queue), room, m.at[1])
-	lines := []line{styled(&m.style.head, head+"  WAITS FOR"+shown(from, to, len(s.Queue)))}
-	for i := from; i < to; i++ {
-		w := &s.Queue[i]
-		text := cell(strconv.Itoa(w.Ahead+1), 6) + p.cells(w.Label, where(w.Host, w.PID)) + number(strconv.Itoa(w.Weight), 7) +
-			number(scr.Age(w.Waited), 9) + number(scr.Expiry(w.ExpiresIn, w.Expired), 9) + "  " + clean(berthwatch.WaitsFor(s, i))
-		lines = append(lines, m.pick(m.queue && i == m.at[1], text, w.Expired))
+// detailColumns returns the widths of a table's columns: number, label, host and PID, weight, since,
+// expires and ends. Labels and hosts stand below each other in both tables.
+func (m *Model) detailColumns(table int) []int {
+	label, where, ends := 6, 8, 0
+	for _, all := range m.records {
+		for i := range all {
+			label = max(label, scr.Columns(clean(all[i].label)))
+			where = max(where, scr.Columns(all[i].where()))
+		}
 	}
-	return lines
-}
-
-// pick is a row of a table, at the cursor or not.
-func (m *Model) pick(here bool, text string, odd bool) line {
-	l := append(m.mark(here), part{text, nil})
-	if odd {
-		l[1].look = &m.style.warn
+	if table == holders && m.width >= 80 {
+		ends = -9
 	}
-	return l
-}
-
-// people has the widths of the columns that identify a holder or waiter.
-type people struct{ label, where int }
-
-// peopleOf returns columns for the holders and waiters of s.
-func peopleOf(s *berth.State) people {
-	p := people{6, 8}
-	note := func(label, host string, pid int) {
-		p.label = min(max(p.label, scr.Columns(clean(label))), 24)
-		p.where = min(max(p.where, scr.Columns(where(host, pid))), 28)
-	}
-	for i := range s.Leases {
-		note(s.Leases[i].Label, s.Leases[i].Host, s.Leases[i].PID)
-	}
-	for i := range s.Queue {
-		note(s.Queue[i].Label, s.Queue[i].Host, s.Queue[i].PID)
-	}
-	return p
-}
-
-func where(host string, pid int) string { return clean(fmt.Sprintf("%s:%d", host, pid)) }
-
-func (p people) cells(label, where string) string {
-	if label == "" {
-		label = "-"
-	}
-	return cell(clean(label), p.label) + " " + cell(where, p.where)
+	return []int{6, min(label, 24), min(where, 28) + 1, -7, -9, -9, ends}
 }

@@ -2,63 +2,54 @@ package top
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/berth-go/berth"
 )
 
 // kinds are the events in the order in which they are counted on the screen.
-var kinds = []struct {
-	kind berth.EventKind
-	word string
-}{
-	{berth.EventHandoff, "handed over"},
-	{berth.EventExpired, "expired"},
-	{berth.EventEvicted, "evicted"},
-	{berth.EventTooHeavy, "too heavy"},
+var kinds = []berth.EventKind{berth.EventHandoff, berth.EventExpired, berth.EventEvicted, berth.EventTooHeavy}
+
+func word(kind berth.EventKind) string {
+	if kind == berth.EventHandoff {
+		return "handed over"
+	}
+	return strings.ReplaceAll(string(kind), "_", " ")
 }
 
 // eventLines are the events, the newest first.
-func (m *Model) eventLines(room int) []line {
+func (m *Model) eventLines(room int) []string {
 	f := &m.view.Events
-	status := line{{"Events", &m.style.head}}
+	status := m.style.bold("Events")
 	for _, k := range kinds {
-		status = append(status, part{fmt.Sprintf("  %d %s", f.Counts[k.kind], k.word), nil})
+		status += fmt.Sprintf("  %d %s", f.Counts[k], word(k))
 	}
-	lines := []line{{}, status}
+	listening := m.style.dim("What waiters and holders are told; grants to those who did not wait, renewals and releases are silent.")
 	switch {
 	case f.Err != nil:
-		lines = append(lines, styled(&m.style.bad, "not listening: "+clean(short(f.Err))))
+		listening = m.style.bad("not listening: " + short(f.Err))
 	case !f.Listening:
-		lines = append(lines, styled(&m.style.dim, "not listening yet"))
-	default:
-		lines = append(lines, styled(&m.style.dim, "What waiters and holders are told; grants to those who did not wait, renewals and releases are silent."))
+		listening = m.style.dim("not listening yet")
 	}
-	lines = append(lines, line{}, styled(&m.style.head, cell("TIME", 10)+cell("EVENT", 13)+cell("SEMAPHORE", m.nameColumn())+" LEASE OR REQUEST"))
+	widths := []int{10, 13, max(min(m.width-52, 40), 12)}
+	lines := []string{"", status, listening, "", m.style.bold(cells(widths, "TIME", "EVENT", "SEMAPHORE") + " LEASE OR REQUEST")}
 	room = max(room-len(lines), 1)
 	m.from = max(0, min(m.from, len(f.Last)-room))
 	for i := len(f.Last) - 1 - m.from; i >= 0 && room > 0; i-- {
 		e := &f.Last[i]
-		look := &m.style.warn
-		if e.Kind == berth.EventHandoff {
-			look = nil
+		what := word(e.Kind)
+		if e.Kind != berth.EventHandoff {
+			what = m.style.warn(what)
 		}
-		word := string(e.Kind)
-		for _, k := range kinds {
-			if k.kind == e.Kind {
-				word = k.word
-			}
-		}
-		lines = append(lines, line{{cell(e.At.Format("15:04:05"), 10), nil}, {cell(word, 13), look}, {cell(clean(e.Name), m.nameColumn()) + " " + clean(e.ID), nil}})
+		lines = append(lines, cells(widths, e.At.Format("15:04:05"), what, clean(e.Name))+" "+clean(e.ID))
 		room--
 	}
 	return lines
 }
 
-func (m *Model) nameColumn() int { return max(min(m.width-52, 40), 12) }
-
 // helpLines are the keys.
-func (m *Model) helpLines(int) []line {
-	lines := []line{{}}
+func (m *Model) helpLines() []string {
+	lines := []string{""}
 	for _, k := range [][2]string{
 		{"arrows j k Home End", "move; PgUp and PgDn by a page"},
 		{"enter", "holders and queue of a semaphore; esc leads back"},
@@ -78,7 +69,7 @@ func (m *Model) helpLines(int) []line {
 		{"?", "this page"},
 		{"q", "end"},
 	} {
-		lines = append(lines, line{{"  " + cell(k[0], 20), &m.style.strong}, {k[1], nil}})
+		lines = append(lines, m.style.bold("  "+cell(k[0], 20))+k[1])
 	}
 	return lines
 }

@@ -37,14 +37,14 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 		m.leave()
 	case "y":
 		command := m.copyable()
-		m.say("copied: "+clean(command), false)
+		m.say(m.style.good, "copied: "+command)
 		return tea.SetClipboard(command)
 	default:
-		if by, moves := m.steps(key); moves {
+		if by := m.steps(key); by != 0 {
 			m.scroll(by)
-			return nil
+		} else {
+			m.verb(key)
 		}
-		return m.verb(key)
 	}
 	return nil
 }
@@ -63,84 +63,69 @@ func (m *Model) open(s screen) {
 
 // leave goes back by one screen; on the list it drops the filter.
 func (m *Model) leave() {
-	switch m.screen {
-	case listScreen:
+	if m.screen == listScreen {
 		m.filter, m.only = "", false
 		m.arrange()
-	case detailScreen:
-		m.screen = listScreen
-	default:
-		m.screen, m.back = m.back, listScreen
 	}
+	m.screen, m.back = m.back, listScreen
 }
 
-// steps is how far a key moves.
-func (m *Model) steps(key string) (by int, moves bool) {
+// steps is how far a key moves, or 0 if it does not.
+func (m *Model) steps(key string) int {
 	const all = 1 << 30
 	page := max(m.height-6, 1)
-	by, moves = map[string]int{
+	return map[string]int{
 		"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -page, "ctrl+b": -page, "pgdown": page, "ctrl+f": page,
 		"home": -all, "g": -all, "end": all, "G": all,
 	}[key]
-	return by, moves
 }
 
 func (m *Model) scroll(by int) {
 	switch m.screen {
 	case listScreen:
-		m.move(by)
-	case detailScreen:
-		table := 0
-		if m.queue {
-			table = 1
+		if n := len(m.visible); n > 0 {
+			m.selected = m.visible[max(0, min(m.index()+by, n-1))].Name
 		}
-		m.at[table] = max(0, min(m.at[table]+by, m.records()-1))
-		m.id[table] = ""
-		m.follow()
+	case detailScreen:
+		m.point(m.table, m.at[m.table]+by)
 	case eventsScreen:
 		m.from = max(0, min(m.from+by, len(m.view.Events.Last)-1))
 	}
 }
 
-// records is how many rows the table with the cursor has.
-func (m *Model) records() int {
-	switch s := m.detail.State; {
-	case s == nil:
-		return 0
-	case m.queue:
-		return len(s.Queue)
-	default:
-		return len(s.Leases)
+// verb handles the keys that have a meaning on one screen only, and those that change the
+// semaphore there.
+func (m *Model) verb(key string) {
+	switch m.screen {
+	case listScreen:
+		m.listKey(key)
+	case detailScreen:
+		if key == "tab" && len(m.records[queue]) > 0 {
+			m.table = queue - m.table
+		}
+	}
+	if s := m.subject(); s != nil {
+		m.operate(key, s)
 	}
 }
 
-// verb handles the keys that have a meaning on one screen only.
-func (m *Model) verb(key string) tea.Cmd {
-	if m.screen == listScreen {
-		switch key {
-		case "/":
-			m.typing = true
-		case "s":
-			m.sort, m.reverse = (m.sort+1)%len(berthwatch.Orders), false
-		case "S":
-			m.reverse = !m.reverse
-		case "c":
-			m.only = !m.only
-		case "enter":
-			if m.index() >= 0 {
-				m.name, m.screen, m.queue, m.at, m.id = m.selected, detailScreen, false, [2]int{}, [2]string{}
-				m.detail = m.cfg.Detail(m.name)
-			}
+func (m *Model) listKey(key string) {
+	switch key {
+	case "/":
+		m.typing = true
+	case "s":
+		m.sort, m.reverse = (m.sort+1)%len(berthwatch.Orders), false
+	case "S":
+		m.reverse = !m.reverse
+	case "c":
+		m.only = !m.only
+	case "enter":
+		if m.index() >= 0 {
+			m.name, m.screen, m.table, m.at, m.id = m.selected, detailScreen, holders, [2]int{}, [2]string{}
+			m.look()
 		}
-		m.arrange()
 	}
-	if m.screen == detailScreen && key == "tab" {
-		m.queue = !m.queue && m.detail.State != nil && len(m.detail.State.Queue) > 0
-	}
-	if s := m.subject(); s != nil {
-		return m.operate(key, s)
-	}
-	return nil
+	m.arrange()
 }
 
 // subject returns the semaphore that an action would change, or nil.
@@ -154,49 +139,39 @@ func (m *Model) subject() *berth.Summary {
 	return nil
 }
 
-func (m *Model) operate(key string, s *berth.Summary) tea.Cmd {
+func (m *Model) operate(key string, s *berth.Summary) {
 	switch key {
 	case "p":
 		verb := "pause"
 		if s.Paused {
 			verb = "resume"
 		}
-		return m.ask(berthwatch.Action{Verb: verb, Name: s.Name})
+		m.ask(berthwatch.Action{Verb: verb, Name: s.Name})
 	case "=":
-		return m.ask(berthwatch.Action{Verb: "pin", Name: s.Name, Limit: s.Limit})
+		m.ask(berthwatch.Action{Verb: "pin", Name: s.Name, Limit: s.Limit})
 	case "u":
-		if !s.Pinned {
-			m.say(clean(s.Name)+" is not pinned", true)
-			return nil
+		if s.Pinned {
+			m.ask(berthwatch.Action{Verb: "unpin", Name: s.Name})
+		} else {
+			m.say(m.style.bad, s.Name+" is not pinned")
 		}
-		return m.ask(berthwatch.Action{Verb: "unpin", Name: s.Name})
 	case "x", "X":
-		a, ok := m.evictee()
-		if !ok {
-			m.say("enter shows the holders and waiters, of which one can be evicted", true)
-			return nil
+		if a, ok := m.evictee(); ok {
+			a.Force = key == "X"
+			m.ask(a)
+		} else {
+			m.say(m.style.bad, "enter shows the holders and waiters, of which one can be evicted")
 		}
-		a.Force = key == "X"
-		return m.ask(a)
 	}
-	return nil
 }
 
 // evictee returns the eviction of the holder or waiter at the cursor.
-func (m *Model) evictee() (berthwatch.Action, bool) {
-	s := m.detail.State
-	if m.screen != detailScreen || s == nil {
-		return berthwatch.Action{}, false
+func (m *Model) evictee() (a berthwatch.Action, ok bool) {
+	if m.screen != detailScreen || len(m.records[m.table]) == 0 {
+		return a, false
 	}
-	if m.queue && m.at[1] < len(s.Queue) {
-		w := &s.Queue[m.at[1]]
-		return berthwatch.Action{Verb: "evict", Name: s.Name, ID: w.ID, Who: berthwatch.Person(w.Label, w.Host, w.PID)}, true
-	}
-	if m.at[0] < len(s.Leases) && !m.queue {
-		h := &s.Leases[m.at[0]]
-		return berthwatch.Action{Verb: "evict", Name: s.Name, ID: h.ID, Who: berthwatch.Person(h.Label, h.Host, h.PID)}, true
-	}
-	return berthwatch.Action{}, false
+	r := &m.records[m.table][m.at[m.table]]
+	return berthwatch.Action{Verb: "evict", Name: m.detail.State.Name, ID: r.id, Who: berthwatch.Person(r.label, r.host, r.pid)}, true
 }
 
 // copyable returns the command for the selection.
@@ -217,32 +192,30 @@ func (m *Model) filterKey(key, text string) {
 		m.typing = false
 	case "esc", "ctrl+c":
 		m.typing, m.filter = false, ""
-	case "backspace":
-		if r := []rune(m.filter); len(r) > 0 {
-			m.filter = string(r[:len(r)-1])
-		}
 	default:
-		m.insert(text)
+		m.edit(key, text)
 	}
 	m.arrange()
 }
 
-// insert adds text to what is being typed.
-func (m *Model) insert(text string) {
+// edit changes what is being typed, if anything: it adds text, or removes the last character.
+func (m *Model) edit(key, text string) {
+	to := &m.filter
+	switch d := m.dialog; {
+	case d != nil && d.at < len(d.fields):
+		to = &d.fields[d.at].text
+	case d != nil || !m.typing:
+		return
+	}
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return -1
 		}
 		return r
 	}, text)
-	to := &m.filter
-	if m.dialog != nil {
-		if m.dialog.at >= len(m.dialog.fields) {
-			return
-		}
-		to = &m.dialog.fields[m.dialog.at].text
-	}
-	if len(*to)+len(text) <= mostTyped {
+	if r := []rune(*to); key == "backspace" {
+		*to = string(r[:max(len(r)-1, 0)])
+	} else if len(*to)+len(text) <= mostTyped {
 		*to += text
 	}
 	m.arrange()

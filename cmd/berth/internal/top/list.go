@@ -7,23 +7,37 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/lipgloss/v2"
+
 	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/words"
 )
 
+// Plain returns all semaphores as text without colours, at most width columns wide.
+func Plain(v berthwatch.View, width int, ascii bool) string {
+	none := lipgloss.NewStyle().Render
+	m := &Model{style: style{none, none, none, none, none, none, none}, width: width, now: v.At, view: v}
+	m.arrange()
+	m.selected = "" // nobody is at the cursor
+	var b strings.Builder
+	for _, l := range append(m.header()[:1], m.listLines(len(m.visible)+2)...) {
+		b.WriteString(strings.TrimRight(scr.Fit(l, width), " ") + "\n")
+	}
+	if ascii {
+		return toASCII(b.String())
+	}
+	return b.String()
+}
+
 // arrange chooses and sorts the rows, and keeps the selection on its name.
 func (m *Model) arrange() {
-	rows := make([]berthwatch.Row, 0, len(m.view.Rows))
-	for _, r := range m.view.Rows {
-		if (!m.only || r.Waiting > 0 || r.Err != nil) && berthwatch.Match(r.Name, m.filter) {
-			rows = append(rows, r)
-		}
-	}
-	berthwatch.Sort(rows, berthwatch.Orders[m.sort], m.reverse)
-	m.visible = rows
-	if len(rows) > 0 && m.index() < 0 {
-		m.selected = rows[min(m.top, len(rows)-1)].Name
+	m.visible = slices.DeleteFunc(slices.Clone(m.view.Rows), func(r berthwatch.Row) bool {
+		return m.only && r.Waiting == 0 && r.Err == nil || !berthwatch.Match(r.Name, m.filter)
+	})
+	berthwatch.Sort(m.visible, berthwatch.Orders[m.sort], m.reverse)
+	if n := len(m.visible); n > 0 && m.index() < 0 {
+		m.selected = m.visible[min(m.top, n-1)].Name
 	}
 }
 
@@ -32,144 +46,107 @@ func (m *Model) index() int {
 	return slices.IndexFunc(m.visible, func(r berthwatch.Row) bool { return r.Name == m.selected })
 }
 
-// move moves the selection.
-func (m *Model) move(by int) {
-	if len(m.visible) == 0 {
-		return
-	}
-	m.selected = m.visible[max(0, min(m.index()+by, len(m.visible)-1))].Name
-}
-
 // header returns the first rows of every screen: the server and totals, and how fresh they
 // are.
-func (m *Model) header() []line {
+func (m *Model) header() []string {
 	v := &m.view
 	waiting, used := 0, 0
 	for _, r := range v.Rows {
 		waiting, used = waiting+r.Waiting, used+r.InUse
 	}
-	facts := []string{words.Plural(len(v.Rows), "semaphore"), fmt.Sprintf("%d in use", used), fmt.Sprintf("%d waiting", waiting)}
+	var facts []string
 	if m.server != "" {
-		facts = append([]string{clean(m.server)}, facts...)
+		facts = append(facts, clean(m.server))
 	}
+	facts = append(facts, words.Plural(len(v.Rows), "semaphore"), fmt.Sprintf("%d in use", used), fmt.Sprintf("%d waiting", waiting))
 	if v.Dropped > 0 {
 		facts = append(facts, fmt.Sprintf("%d more not looked at", v.Dropped))
 	}
 	if m.cfg.ReadOnly != "" {
 		facts = append(facts, "read-only")
 	}
-	first := line{{"berth top", &m.style.head}, {"  " + strings.Join(facts, " · "), nil}}
+	first := m.style.bold("berth top") + "  " + strings.Join(facts, " · ")
 	if m.frozen {
-		first = append(first, part{"  paused: space goes on", &m.style.warn})
+		first += m.style.warn("  paused: space goes on")
 	}
-	return []line{first, m.freshness()}
+	return []string{first, m.freshness()}
 }
 
 // freshness tells how old the data is, and what sampling costs.
-func (m *Model) freshness() line {
+func (m *Model) freshness() string {
 	v := &m.view
 	switch {
 	case v.Err != nil && v.At.IsZero():
-		return styled(&m.style.bad, clean(short(v.Err)))
+		return m.style.bad(short(v.Err))
 	case v.Err != nil:
-		return styled(&m.style.bad, "as of "+scr.Age(m.now.Sub(v.At))+" ago: "+clean(short(v.Err)))
+		return m.style.bad("as of " + scr.Age(m.now.Sub(v.At)) + " ago: " + short(v.Err))
 	case v.At.IsZero():
-		return styled(&m.style.dim, "looking …")
+		return m.style.dim("looking …")
 	}
-	text := fmt.Sprintf("every %s, which costs the server at most %s", scr.Age(v.Pace), cost(v.Cost))
+	cost := max(v.Cost, 100*time.Microsecond)
+	text := fmt.Sprintf("every %s, which costs the server at most %.1f ms", scr.Age(v.Pace), float64(cost)/float64(time.Millisecond))
 	if old := m.now.Sub(v.At); old > 2*v.Pace {
 		text = scr.Age(old) + " ago, " + text
 	}
 	switch {
 	case v.SearchErr != nil:
-		text += "; names cannot be searched for: " + clean(short(v.SearchErr))
+		text += "; names cannot be searched for: " + short(v.SearchErr)
 	case !v.Found:
 		text += "; still searching"
 	}
 	if m.filter != "" || m.only {
 		text += fmt.Sprintf("; %d of them shown", len(m.visible))
 	}
-	return styled(&m.style.dim, text)
+	return m.style.dim(text)
 }
 
-func cost(d time.Duration) string {
-	if d < 100*time.Microsecond {
-		return "0.1 ms"
+// columns returns the widths of the list's columns: name, bar, in use, waiting, oldest,
+// expiry and history. For the states, which come last, it leaves room.
+func (m *Model) columns() []int {
+	bar, expiry, spark, states := 7, 0, 0, 14
+	if m.width >= 80 {
+		expiry = 8
 	}
-	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + " ms"
-}
-
-// short is an error without the name of the program.
-func short(err error) string { return strings.TrimPrefix(err.Error(), "berth: ") }
-
-// columns has the widths of the columns for which there is room.
-type columns struct{ name, bar, spark, state int }
-
-const (
-	useColumn  = 9
-	waitColumn = 8
-	ageColumn  = 8
-)
-
-func columnsFor(width int) columns {
-	c := columns{bar: 6, state: 14}
-	if width >= 90 {
-		c.bar = 10
+	if m.width >= 90 {
+		bar = 11
 	}
-	if width >= 100 {
-		c.spark = 20
+	if m.width >= 100 {
+		spark = 22
 	}
-	if width >= 120 {
-		c.state, c.spark = 24, 30
+	if m.width >= 120 {
+		spark, states = 32, 24
 	}
-	fixed := c.bar + 1 + useColumn + waitColumn + ageColumn + 2 + c.state
-	if width >= 80 {
-		fixed += ageColumn
+	name := max(m.width-len(margin)-bar-9-8-8-expiry-spark-2-states-1, 12)
+	if m.cfg.History == nil && spark > 0 {
+		name, spark = name+spark-2, 0
 	}
-	if c.spark > 0 {
-		fixed += c.spark + 2
-	}
-	c.name = max(width-fixed-2, 12)
-	return c
+	return []int{name, bar, -9, -8, -8, -expiry, spark}
 }
 
 // listLines are the rows of the list.
-func (m *Model) listLines(room int) []line {
-	c := columnsFor(m.width)
-	if m.plain {
-		c.name, c.spark = c.name+c.spark, 0
-	}
-	lines := []line{{}, styled(&m.style.head, titles(c, m.width))}
+func (m *Model) listLines(room int) []string {
+	widths := m.columns()
+	titles := cells(widths, "NAME", "", "IN USE", "WAITING", "OLDEST", "EXPIRY", "  LAST 60 S")
+	lines := []string{"", m.style.bold(margin + titles + "  STATE")}
 	room = max(room-len(lines), 1)
 	at := max(m.index(), 0)
 	m.top = max(min(m.top, at, len(m.visible)-room), 0)
 	m.top = max(m.top, at-room+1)
 	for i := m.top; i < min(m.top+room, len(m.visible)); i++ {
 		r := &m.visible[i]
-		lines = append(lines, append(m.mark(r.Name == m.selected), m.rowLine(r, c)...))
+		lines = append(lines, m.row(r.Name == m.selected, m.semaphore(r, widths)))
 	}
-	if len(m.visible) == 0 && !m.view.At.IsZero() {
-		lines = append(lines, styled(&m.style.dim, m.nothing()))
+	switch {
+	case len(m.visible) > 0 || m.view.At.IsZero():
+	case len(m.view.Rows) > 0:
+		lines = append(lines, m.style.dim("None of them passes: "+m.choice()))
+	default:
+		lines = append(lines, m.style.dim("No semaphore is in use."))
 	}
 	return lines
 }
 
-// mark begins a row of a table.
-func (m *Model) mark(here bool) line {
-	if here {
-		return plain(cursor)
-	}
-	return plain(margin)
-}
-
-func (m *Model) nothing() string {
-	if len(m.view.Rows) > 0 {
-		return "None of them passes: " + m.choice()
-	}
-	return "No semaphore is in use."
-}
-
-// choice tells which semaphores are shown, and in which order.
+// choice tells which semaphores are shown.
 func (m *Model) choice() string {
 	var words []string
 	if m.filter != "" || m.typing {
@@ -181,67 +158,41 @@ func (m *Model) choice() string {
 	return strings.Join(words, ", ")
 }
 
-func titles(c columns, width int) string {
-	t := margin + cell("NAME", c.name) + " " + cell("", c.bar) + number("IN USE", useColumn) + number("WAITING", waitColumn) + number("OLDEST", ageColumn)
-	if width >= 80 {
-		t += number("EXPIRY", ageColumn)
-	}
-	if c.spark > 0 {
-		t += "  " + cell("LAST 60 S", c.spark)
-	}
-	return t + "  STATE"
-}
-
-func (m *Model) rowLine(r *berthwatch.Row, c columns) line {
-	name := cell(clean(r.Name), c.name) + " "
+// semaphore returns a row of the list.
+func (m *Model) semaphore(r *berthwatch.Row, widths []int) string {
+	states := strings.Join(r.States(), ", ")
 	if r.Err != nil || r.Idle {
-		rest := cell("", c.bar) + number("-", useColumn) + number("-", waitColumn) + number("-", ageColumn)
-		if m.width >= 80 {
-			rest += number("-", ageColumn)
-		}
-		if c.spark > 0 {
-			rest += "  " + cell("", c.spark)
-		}
-		look := &m.style.dim
+		look := m.style.dim
 		if r.Err != nil {
-			look = &m.style.bad
+			look = m.style.bad
 		}
-		return line{{name, nil}, {rest + "  ", &m.style.dim}, {states(r), look}}
+		return cell(clean(r.Name), widths[0]) + m.style.dim(cells(widths[1:], "", "-", "-", "-", "-", "")+"  ") + look(states)
 	}
-	use := &m.style.good
-	if r.InUse >= r.Limit {
-		use = &m.style.warn
+	use := m.style.good
+	switch {
+	case r.InUse > r.Limit:
+		use = m.style.bad
+	case r.InUse == r.Limit:
+		use = m.style.warn
 	}
-	if r.InUse > r.Limit {
-		use = &m.style.bad
-	}
-	waiting := part{number(strconv.Itoa(r.Waiting), waitColumn) + number(scr.AgeOrDash(r.OldestWait), ageColumn), nil}
+	wait := m.style.plain
 	if r.Waiting > 0 {
-		waiting.look = &m.style.strong
+		wait = m.style.bold
 	}
-	l := line{{name, nil}, {bar(r.InUse, r.Limit, c.bar), use}, {number(fmt.Sprintf("%d/%d", r.InUse, r.Limit), useColumn), nil}, waiting}
-	if m.width >= 80 {
-		l = append(l, part{number(scr.AgeOrDash(r.NextExpiry), ageColumn), nil})
-	}
-	if c.spark > 0 {
-		l = append(l, part{"  " + m.spark(r, c.spark), &m.style.dim})
-	}
-	return append(l, part{"  " + states(r), &m.style.warn})
+	return cells(widths, clean(r.Name), " "+use(bar(r.InUse, r.Limit, widths[1]-1)), fmt.Sprintf("%d/%d", r.InUse, r.Limit),
+		wait(strconv.Itoa(r.Waiting)), wait(scr.AgeOrDash(r.OldestWait)), scr.AgeOrDash(r.NextExpiry),
+		"  "+m.style.dim(m.spark(r, widths[6]-2))) + "  " + m.style.warn(states)
 }
-
-// states tells what is unusual.
-func states(r *berthwatch.Row) string { return strings.Join(r.States(), ", ") }
 
 // spark draws the permits in use in the last minute, with the waiters above the limit.
 func (m *Model) spark(r *berthwatch.Row, width int) string {
-	const span = time.Minute
-	points := m.cfg.History(r.Name, m.now.Add(-span))
-	heights := make([]int, width) // of demand, -1: not known
-	for i := range heights {
-		heights[i] = -1
+	if width <= 0 {
+		return ""
 	}
+	const span = time.Minute
+	heights := slices.Repeat([]int{-1}, width) // of demand, -1: not known
 	most := max(r.Limit, 1)
-	for _, p := range points {
+	for _, p := range m.cfg.History(r.Name, m.now.Add(-span)) {
 		demand := int(p.InUse + p.Waiting)
 		at := width - 1 - int(m.now.Sub(time.UnixMilli(p.At))*time.Duration(width)/span)
 		at = max(0, min(at, width-1))
@@ -254,13 +205,9 @@ func (m *Model) spark(r *berthwatch.Row, width int) string {
 			h = last // between two samples
 		}
 		last = h
-		switch {
-		case h < 0:
-			text[i] = ' '
-		case h == 0:
-			text[i] = ticks[0]
-		default:
-			text[i] = ticks[max(1, min(h*(len(ticks)-1)/most, len(ticks)-1))]
+		text[i] = ' '
+		if h >= 0 {
+			text[i] = ticks[max(min(h, 1), h*(len(ticks)-1)/most)]
 		}
 	}
 	return string(text)

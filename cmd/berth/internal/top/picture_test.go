@@ -63,7 +63,7 @@ func TestPicture(t *testing.T) {
 			Server: func(context.Context) string { return "redis 7.0.15" },
 			Do:     func(context.Context, berthwatch.Action) error { return nil },
 		})
-		m.Update(m.askServer()())
+		m.Update(m.askServer())
 		m.Update(tea.WindowSizeMsg{Width: 104, Height: 15})
 		step := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); e.Pass(frame) {

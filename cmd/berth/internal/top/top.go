@@ -4,13 +4,13 @@ package top
 
 import (
 	"context"
-	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
+	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 const (
@@ -50,7 +50,6 @@ type Model struct {
 	cfg           Config
 	style         style
 	width, height int
-	plain         bool // there is no history to draw
 	now           time.Time
 	server        string
 
@@ -68,16 +67,16 @@ type Model struct {
 	typing   bool // the filter is being typed
 	only     bool // contended ones
 
-	name   string // of the semaphore in detail
-	detail berthwatch.Detail
-	queue  bool      // the cursor is in the queue, not among the holders
-	at     [2]int    // where it is among the holders and in the queue
-	id     [2]string // whom it is at there, which it follows
-	from   int       // first event that is shown
+	name    string // of the semaphore in detail
+	detail  berthwatch.Detail
+	records [2][]record // of detail
+	table   int         // the one with the cursor
+	at      [2]int      // where it is in each table
+	id      [2]string   // whom it is at there, which it follows
+	from    int         // first event that is shown
 
 	dialog *dialog
 	note   string // the outcome of the last action
-	bad    bool   // which was a failure
 	until  time.Time
 }
 
@@ -98,14 +97,12 @@ type (
 func tick() tea.Cmd { return tea.Tick(frame, func(t time.Time) tea.Msg { return tickMsg(t) }) }
 
 // Init implements tea.Model.
-func (m *Model) Init() tea.Cmd { return tea.Batch(tick(), m.askServer()) }
+func (m *Model) Init() tea.Cmd { return tea.Batch(tick(), m.askServer) }
 
-func (m *Model) askServer() tea.Cmd {
-	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
-		defer cancel()
-		return serverMsg(m.cfg.Server(ctx))
-	}
+func (m *Model) askServer() tea.Msg {
+	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+	defer cancel()
+	return serverMsg(m.cfg.Server(ctx))
 }
 
 // Update implements tea.Model.
@@ -120,14 +117,17 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case doneMsg:
-		m.say(outcome(msg.action, msg.err), msg.err != nil)
+		what := msg.action.Verb + " " + clean(msg.action.Name) + ": "
+		if msg.err != nil {
+			m.say(m.style.bad, what+short(msg.err))
+		} else {
+			m.say(m.style.good, what+"done")
+		}
 		m.cfg.Refresh(msg.action.Name)
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case tea.PasteMsg:
-		if m.typing || m.dialog != nil {
-			m.insert(msg.Content)
-		}
+		m.edit("", msg.Content)
 	}
 	return m, nil
 }
@@ -138,51 +138,14 @@ func (m *Model) refresh() {
 		return
 	}
 	m.view = m.cfg.Look()
-	if name := m.focus(); name != "" {
-		m.detail = m.cfg.Detail(name)
+	if m.screen == detailScreen || m.back == detailScreen {
+		m.look()
 	}
 	m.arrange()
-	m.follow()
 }
 
-// follow keeps the cursor on the same holder or waiter while others come and go.
-func (m *Model) follow() {
-	s := m.detail.State
-	if s == nil {
-		return
-	}
-	for i, ids := range [2][]string{idsOf(s.Leases, func(h *berth.Holder) string { return h.ID }), idsOf(s.Queue, func(w *berth.Waiter) string { return w.ID })} {
-		if at := slices.Index(ids, m.id[i]); at >= 0 {
-			m.at[i] = at
-		}
-		m.at[i] = max(0, min(m.at[i], len(ids)-1))
-		m.id[i] = ""
-		if len(ids) > 0 {
-			m.id[i] = ids[m.at[i]]
-		}
-	}
-	m.queue = m.queue && len(s.Queue) > 0
-}
-
-func idsOf[T any](all []T, id func(*T) string) []string {
-	ids := make([]string, len(all))
-	for i := range all {
-		ids[i] = id(&all[i])
-	}
-	return ids
-}
-
-// focus returns the semaphore to be read in full.
-func (m *Model) focus() string {
-	if m.screen == detailScreen || m.back == detailScreen && m.screen != listScreen {
-		return m.name
-	}
-	return ""
-}
-
-func (m *Model) say(text string, bad bool) {
-	m.note, m.bad, m.until = text, bad, m.now.Add(remark)
-}
+// say shows text for a while, which may have come from other programs.
+func (m *Model) say(look look, text string) { m.note, m.until = look(clean(text)), m.now.Add(remark) }
 
 // View implements tea.Model.
 func (m *Model) View() tea.View {
@@ -204,9 +167,20 @@ func (m *Model) text() string {
 	case m.screen == eventsScreen:
 		lines = append(lines, m.eventLines(room)...)
 	case m.screen == helpScreen:
-		lines = append(lines, m.helpLines(room)...)
+		lines = append(lines, m.helpLines()...)
 	default:
 		lines = append(lines, m.listLines(room)...)
 	}
-	return m.style.page(lines, m.width, m.height, m.footer(), m.cfg.ASCII)
+	rows := make([]string, max(m.height, 1))
+	last := len(rows) - 1
+	copy(rows[:last], lines)
+	rows[last] = m.footer()
+	for i := range rows {
+		rows[i] = scr.Fit(rows[i], m.width)
+	}
+	text := strings.Join(rows, "\n")
+	if m.cfg.ASCII {
+		return toASCII(text)
+	}
+	return text
 }
