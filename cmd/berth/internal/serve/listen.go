@@ -48,7 +48,7 @@ func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *ber
 	if cfg.AccessLog {
 		pages = logged(pages, l, o.Logger)
 	}
-	scheme, srv := "http", newServer(pages, o.Logger)
+	scheme, srv := "http", l.server(pages, o.Logger)
 	if cfg.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(cfg.Cert, cfg.Key)
 		if err != nil {
@@ -56,39 +56,32 @@ func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *ber
 		}
 		scheme, srv.TLSConfig = "https", &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	listener, err := l.listen(ctx, cfg.Listen)
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
 		return err
 	}
 	all := []served{{srv, listener}}
 	ready(scheme + "://" + listener.Addr().String() + strings.TrimSuffix(cfg.BasePath, "/") + "/")
 	if cfg.MetricsListen != "" {
-		listener, err := l.listen(ctx, cfg.MetricsListen)
+		metrics, err := config.Listen(ctx, "tcp", cfg.MetricsListen)
 		if err != nil {
-			return errors.Join(err, all[0].listener.Close())
+			return errors.Join(err, listener.Close())
 		}
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", cfg.Metrics)
-		all = append(all, served{newServer(mux, o.Logger), listener})
-		ready("http://" + listener.Addr().String() + "/metrics")
+		all = append(all, served{l.server(mux, o.Logger), metrics})
+		ready("http://" + metrics.Addr().String() + "/metrics")
 	}
 	return runAll(ctx, all)
 }
 
-func newServer(h http.Handler, log *slog.Logger) *http.Server {
+func (l *login) server(h http.Handler, log *slog.Logger) *http.Server {
+	connections := &fair{exempt: l.trusts, open: map[netip.Addr]int{}}
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: mostHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		MaxHeaderBytes: mostHeader, ConnState: connections.count, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-}
-
-func (l *login) listen(ctx context.Context, address string) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	return &fair{Listener: listener, exempt: l.trusts, open: map[netip.Addr]int{}}, nil
 }
 
 // served is a server on its listener.
@@ -101,17 +94,15 @@ type served struct {
 func runAll(ctx context.Context, all []served) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	ended := make(chan error, len(all))
-	for _, s := range all {
-		go func() {
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, s := range all {
+		running.Go(func() {
 			defer stop()
-			ended <- s.run(ctx)
-		}()
+			errs[i] = s.run(ctx)
+		})
 	}
-	var errs []error
-	for range all {
-		errs = append(errs, <-ended)
-	}
+	running.Wait()
 	return errors.Join(errs...)
 }
 
@@ -140,66 +131,33 @@ func (s served) run(ctx context.Context) error {
 	return err
 }
 
-// fair gives each address a part of the connections.
+// fair gives each address a part of a server's connections.
 type fair struct {
-	net.Listener
 	exempt func(netip.Addr) bool // a proxy has those of all its users
 
 	mu   sync.Mutex
 	open map[netip.Addr]int
 }
 
-// Accept implements net.Listener.
-func (f *fair) Accept() (net.Conn, error) {
-	for {
-		conn, err := f.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		tcp, _ := conn.RemoteAddr().(*net.TCPAddr)
-		if tcp == nil {
-			return conn, nil
-		}
-		addr := tcp.AddrPort().Addr().Unmap()
-		if f.exempt(addr) {
-			return conn, nil
-		}
-		from := site(addr)
-		if f.enter(from) {
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { f.leave(from) })}, nil
-		}
-		conn.Close()
+// count is called when a connection changes its state, and closes a new one that is too many.
+func (f *fair) count(conn net.Conn, state http.ConnState) {
+	addr := remote(conn.RemoteAddr().String())
+	if f.exempt(addr) {
+		return
 	}
-}
-
-func (f *fair) enter(addr netip.Addr) bool {
+	from := site(addr)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open[addr] >= mostConnections {
-		return false
+	switch state {
+	case http.StateNew:
+		if f.open[from]++; f.open[from] > mostConnections {
+			conn.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		if f.open[from]--; f.open[from] == 0 {
+			delete(f.open, from)
+		}
 	}
-	f.open[addr]++
-	return true
-}
-
-func (f *fair) leave(addr netip.Addr) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.open[addr]--; f.open[addr] == 0 {
-		delete(f.open, addr)
-	}
-}
-
-// counted is a connection that counts until it is closed.
-type counted struct {
-	net.Conn
-	leave func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	c.leave()
-	return c.Conn.Close()
 }
 
 // logged logs each request, without its headers and query.

@@ -6,10 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"fmt"
-	"net"
+	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,26 +98,20 @@ func (l *login) wrap(next http.Handler) http.Handler {
 			return
 		case l.slowed(addr):
 			w.Header().Set("Retry-After", strconv.Itoa(int(failureSpan.Seconds())))
-			deny(w, http.StatusTooManyRequests, "Too many wrong passwords from your address: wait a minute.")
+			http.Error(w, "Too many wrong passwords from your address: wait a minute.", http.StatusTooManyRequests)
 			return
 		}
 		if l.accounts != nil {
 			w.Header().Set("WWW-Authenticate", `Basic realm="berth", charset="UTF-8"`)
 		}
-		deny(w, http.StatusUnauthorized, "Log in first.")
+		http.Error(w, "Log in first.", http.StatusUnauthorized)
 	})
-}
-
-func deny(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	fmt.Fprintln(w, text)
 }
 
 // identify returns the sender of a request, or no user, and counts wrong passwords against
 // the address that it came from.
 func (l *login) identify(r *http.Request, from netip.Addr) (u user) {
-	if l.UserHeader != "" && l.trusts(peer(r)) {
+	if l.UserHeader != "" && l.trusts(remote(r.RemoteAddr)) {
 		if names := r.Header.Values(l.UserHeader); len(names) == 1 && userName.MatchString(names[0]) {
 			return user{names[0], true}
 		}
@@ -202,14 +196,10 @@ func (l *login) fail(addr netip.Addr) {
 	defer l.mu.Unlock()
 	now := l.now()
 	if len(l.failures) >= mostAddresses {
-		for a, f := range l.failures {
-			if now.Sub(f.since) >= failureSpan {
-				delete(l.failures, a)
-			}
-		}
-		if len(l.failures) >= mostAddresses {
-			clear(l.failures)
-		}
+		maps.DeleteFunc(l.failures, func(_ netip.Addr, f failed) bool { return now.Sub(f.since) >= failureSpan })
+	}
+	if len(l.failures) >= mostAddresses {
+		clear(l.failures)
 	}
 	addr = site(addr)
 	f := l.failures[addr]
@@ -220,14 +210,10 @@ func (l *login) fail(addr netip.Addr) {
 	l.failures[addr] = f
 }
 
-// peer returns the address that a connection comes from.
-func peer(r *http.Request) netip.Addr {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	addr, _ := netip.ParseAddr(host)
-	return addr.Unmap().WithZone("")
+// remote returns the address of the other end of a connection.
+func remote(addrPort string) netip.Addr {
+	remote, _ := netip.ParseAddrPort(addrPort)
+	return remote.Addr().Unmap().WithZone("")
 }
 
 // site returns what counts as one address: an IPv6 /64, because its addresses usually belong
@@ -241,22 +227,17 @@ func site(addr netip.Addr) netip.Addr {
 }
 
 func (l *login) trusts(addr netip.Addr) bool {
-	for _, p := range l.trusted {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // address returns the address that a request comes from: the peer, or the one that trusted
 // proxies name.
 func (l *login) address(r *http.Request) netip.Addr {
-	addr := peer(r)
+	addr := remote(r.RemoteAddr)
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && l.trusts(addr); i-- {
-		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
+	for _, hop := range slices.Backward(hops) {
+		next, err := netip.ParseAddr(strings.TrimSpace(hop))
+		if err != nil || !l.trusts(addr) {
 			break
 		}
 		addr = next.Unmap().WithZone("")
