@@ -11,6 +11,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
@@ -31,9 +35,6 @@ const (
 	Warn Status = "WARN"
 	Fail Status = "FAIL"
 )
-
-// severity orders the statuses.
-func (s Status) severity() int { return slices.Index([]Status{OK, Warn, Fail}, s) }
 
 // Finding is the result of one check.
 type Finding struct {
@@ -72,9 +73,20 @@ const ownName = "berth-doctor-"
 // patient is the Redis that is being examined.
 type patient struct {
 	Config
+	client  *berth.Client
 	nodes   []node // the masters of a cluster, or the one server; at least one
 	infoErr error  // why INFO could not be read
 	own     string // the throw-away semaphore's name
+}
+
+// clustered reports whether it is used as a Cluster.
+func (p *patient) clustered() bool {
+	_, ok := p.Redis.(*redis.ClusterClient)
+	return ok
+}
+
+func (p *patient) store() *protocol.Store {
+	return protocol.NewStore(p.Redis, p.Prefix, p.own, os.Getpid(), "")
 }
 
 // node is one server.
@@ -82,13 +94,6 @@ type node struct {
 	addr string
 	rdb  redis.Cmdable
 	info map[string]string
-}
-
-// check is one of the doctor's checks.
-type check struct {
-	name string
-	of   scope
-	run  func(*patient, context.Context, node) Finding
 }
 
 // scope tells what a check is about.
@@ -101,8 +106,12 @@ const (
 	tries                      // it does more than look
 )
 
-// checks are in the order in which people should read them.
-var checks = []check{
+// checks are the doctor's checks, in the order in which people should read them.
+var checks = []struct {
+	name string
+	of   scope
+	run  func(*patient, context.Context, node) Finding
+}{
 	{"version", each | settings, (*patient).version},
 	{"cluster", settings, (*patient).cluster},
 	{"rights", settings | tries, (*patient).rights},
@@ -120,7 +129,13 @@ var checks = []check{
 // Examine runs all checks. It fails only if there is no Redis to examine, or ctx has ended;
 // all other errors are findings.
 func Examine(ctx context.Context, cfg Config) (*Report, error) {
-	p := &patient{Config: cfg, own: ownName + strings.ToLower(rand.Text()), nodes: []node{{rdb: cfg.Redis}}}
+	// The findings tell everything that this client would log.
+	client, err := berth.New(cfg.Redis, berth.Prefix(cfg.Prefix), berth.Logger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	p := &patient{Config: cfg, client: client, own: ownName + strings.ToLower(rand.Text()), nodes: []node{{rdb: cfg.Redis}}}
 	if err := p.reach(ctx); err != nil {
 		return nil, err
 	}
@@ -134,7 +149,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 		if cfg.Local && c.of&settings != 0 || cfg.Look && c.of&tries != 0 {
 			continue
 		}
-		report.add(c.name, p.ask(ctx, c)...)
+		report.add(c.name, p.ask(ctx, c.of, c.run)...)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -144,25 +159,29 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 
 // ask runs a check. Of several servers it returns the answers that are not OK, or
 // else the first.
-func (p *patient) ask(ctx context.Context, c check) []Finding {
-	one := func(n node) Finding {
+func (p *patient) ask(ctx context.Context, of scope, run func(*patient, context.Context, node) Finding) []Finding {
+	nodes := p.nodes
+	if of&each == 0 {
+		nodes = nodes[:1]
+	}
+	var good, bad []Finding
+	for _, n := range nodes {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-		defer cancel()
-		return c.run(p, ctx, n)
+		f := run(p, ctx, n)
+		cancel()
+		if len(nodes) > 1 {
+			f.Found = n.addr + ": " + f.Found
+		}
+		if f.Status == OK {
+			good = append(good, f)
+		} else {
+			bad = append(bad, f)
+		}
 	}
-	if len(p.nodes) == 1 || c.of&each == 0 {
-		return []Finding{one(p.nodes[0])}
-	}
-	var all []Finding
-	for _, n := range p.nodes {
-		f := one(n)
-		f.Found = n.addr + ": " + f.Found
-		all = append(all, f)
-	}
-	if bad := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Status == OK }); len(bad) > 0 {
+	if len(bad) > 0 {
 		return bad
 	}
-	return all[:1]
+	return good[:1]
 }
 
 func (r *Report) add(check string, findings ...Finding) {
@@ -171,6 +190,38 @@ func (r *Report) add(check string, findings ...Finding) {
 		r.Findings = append(r.Findings, f)
 		*map[Status]*int{OK: &r.OK, Warn: &r.Warn, Fail: &r.Fail}[f.Status]++
 	}
+}
+
+// Text lays the report out for people, in lines of at most width columns: the findings, and
+// below each that is not OK what to do. The words of servers, which may be anything, are
+// cleaned. With color the statuses have colours.
+func (r *Report) Text(width int, color bool) string {
+	widest := 0
+	for _, f := range r.Findings {
+		widest = max(widest, len(f.Check))
+	}
+	indent := strings.Repeat(" ", len("FAIL  ")+widest+2)
+	room := max(width-len(indent), 30)
+	var b strings.Builder
+	for _, f := range r.Findings {
+		head := f.Status.paint(color) + strings.Repeat(" ", len("FAIL  ")-len(f.Status))
+		fmt.Fprintf(&b, "%s%-*s  ", head, widest, f.Check)
+		lines := screen.Wrap(screen.Clean(f.Found), room, 0)
+		if f.Advice != "" {
+			lines = append(lines, screen.Wrap("→ "+screen.Clean(f.Advice), room, 0)...)
+		}
+		b.WriteString(strings.Join(lines, "\n"+indent) + "\n")
+	}
+	fmt.Fprintf(&b, "\n%d OK, %d WARN, %d FAIL\n", r.OK, r.Warn, r.Fail)
+	return b.String()
+}
+
+func (s Status) paint(color bool) string {
+	if !color {
+		return string(s)
+	}
+	code := map[Status]int{OK: 32, Warn: 33, Fail: 31}[s]
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, s)
 }
 
 // reach asks for a sign of life. A refusal is one, unless it refuses the login.
@@ -246,7 +297,8 @@ func fail(advice, format string, args ...any) Finding {
 
 // worse returns the worse of two findings, the first if they are alike.
 func worse(a, b Finding) Finding {
-	if b.Status.severity() > a.Status.severity() {
+	order := []Status{OK, Warn, Fail}
+	if slices.Index(order, b.Status) > slices.Index(order, a.Status) {
 		return b
 	}
 	return a
@@ -254,9 +306,6 @@ func worse(a, b Finding) Finding {
 
 // short returns an error in a few words: the server's, or that it did not answer.
 func short(err error) string {
-	if err == nil {
-		return ""
-	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer in time"
 	}

@@ -15,9 +15,8 @@ import (
 // channel.
 type right struct {
 	command string
-	lacks   string // what does without it; empty: nothing works
 	where   where
-	direct  bool // it is sent by itself; the others by a script
+	lacks   string // what does without it; empty: nothing works
 }
 
 // where tells which servers need a right.
@@ -31,31 +30,25 @@ const (
 
 // needed are the rights of docs/operations.md.
 var needed = slices.Concat(
-	[]right{
-		{command: "EVAL return(1) 0", direct: true},
-		{command: "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K", direct: true}, // return 1
-	},
-	// The server checks the rights before it refuses these arguments of HSET and ZADD.
-	scripted(everywhere, "TIME", "HSET K f v g", "HGET K f", "HMGET K f", "HLEN K", "EXISTS K", "PERSIST K", "HDEL K f",
+	// The script is "return 1". The server checks the rights before it refuses these arguments of HSET and ZADD.
+	vital(everywhere, "EVAL return(1) 0", "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K",
+		"TIME", "HSET K f v g", "HGET K f", "HMGET K f", "HLEN K", "EXISTS K", "PERSIST K", "HDEL K f",
 		"ZADD O none m", "ZCARD O", "ZCOUNT O 0 1", "ZRANK O m", "ZSCORE O m", "ZRANGE O 0 1", "ZRANGEBYSCORE O 0 1",
 		"ZREMRANGEBYSCORE O 5 6", "ZREM O m", "PEXPIREAT K 1", "DEL K O"),
-	scripted(alone, "PUBLISH C x"),
-	scripted(clustered, "SPUBLISH C x"),
+	vital(alone, "PUBLISH C x", "SUBSCRIBE C"),
+	vital(clustered, "SPUBLISH C x", "SSUBSCRIBE C", "CLUSTER SLOTS"),
 	[]right{
-		{command: "SUBSCRIBE C", where: alone, direct: true},
-		{command: "SSUBSCRIBE C", where: clustered, direct: true},
-		{command: "CLUSTER SLOTS", where: clustered, direct: true},
-		{command: "COMMAND COUNT", where: clustered, direct: true, lacks: "every call asks for it in vain first"},
-		{command: "PING", direct: true, lacks: "dead subscriptions are noticed late"},
-		{command: "INFO memory", direct: true, lacks: "keys get no TTL while they matter"},
-		{command: "SCAN 0", direct: true, lacks: "berth ls does not work"},
-		{command: "XADD K 0 f v", direct: true, lacks: "what operators do is not recorded"}, // 0 is no id
-		{command: "XREVRANGE K + -", direct: true, lacks: "berth audit does not work"},
-		{command: "PSUBSCRIBE", where: alone, direct: true, lacks: "berth top shows no events"},
+		{"COMMAND COUNT", clustered, "every call asks for it in vain first"},
+		{"PING", everywhere, "dead subscriptions are noticed late"},
+		{"INFO memory", everywhere, "keys get no TTL while they matter"},
+		{"SCAN 0", everywhere, "berth ls does not work"},
+		{"XADD K 0 f v", everywhere, "what operators do is not recorded"}, // 0 is no id
+		{"XREVRANGE K + -", everywhere, "berth audit does not work"},
+		{"PSUBSCRIBE", alone, "berth top shows no events"},
 	},
 )
 
-func scripted(where where, commands ...string) (all []right) {
+func vital(where where, commands ...string) (all []right) {
 	for _, c := range commands {
 		all = append(all, right{command: c, where: where})
 	}
@@ -73,11 +66,10 @@ func (r right) name() string {
 
 // rights tries every command that berth uses as this user, and tells which are denied.
 func (p *patient) rights(ctx context.Context, _ node) Finding {
-	_, isCluster := p.Redis.(*redis.ClusterClient)
 	var missing, without []string
 	var said error
 	for _, r := range needed {
-		if r.where != everywhere && (r.where == clustered) != isCluster {
+		if r.where != everywhere && (r.where == clustered) != p.clustered() {
 			continue
 		}
 		err := p.attempt(ctx, r)
@@ -115,9 +107,6 @@ func (p *patient) attempt(ctx context.Context, r right) error {
 	key := p.store().Key(p.own)
 	names := map[string]string{"K": key.State, "O": key.Order(), "C": p.channel()}
 	var args []any
-	if !r.direct {
-		args = append(args, "EVAL", "return redis.pcall(unpack(ARGV))", 2, key.State, key.Order())
-	}
 	for word := range strings.FieldsSeq(r.command) {
 		args = append(args, cmp.Or(names[word], word))
 	}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -27,32 +26,28 @@ func (p *patient) version(_ context.Context, n node) Finding {
 	parts := strings.Split(version+".0", ".")
 	major, err1 := strconv.Atoi(parts[0])
 	minor, err2 := strconv.Atoi(parts[1])
-	_, clustered := p.Redis.(*redis.ClusterClient)
 	switch {
 	case err1 != nil || err2 != nil:
-		return warn("Make sure that it is Redis 6.2 or later (7.0 for Cluster), or Valkey; give the user +info to have it checked.",
-			"the server does not tell its version%s", p.becauseOf())
+		f := p.untold("its version")
+		f.Advice = "Make sure that it is Redis 6.2 or later (7.0 for Cluster), or Valkey; give the user +info to have it checked."
+		return f
 	case major*100+minor < oldest:
 		return fail("Upgrade to 6.2 or later.", "%s %s lacks what berth's script uses", name, version)
 	case n.info["arch_bits"] == "32":
 		return fail("Use a build of 64 bits.", "%s %s is a build of 32 bits, whose numbers are too small for berth's script", name, version)
-	case clustered && major*100+minor < oldestCluster:
+	case p.clustered() && major*100+minor < oldestCluster:
 		return fail("Upgrade to 7.0 or later.", "%s %s has no sharded pub/sub, by which waiters in a Cluster are woken", name, version)
 	}
 	return found("%s %s", name, version)
 }
 
-// becauseOf tells why INFO has nothing.
-func (p *patient) becauseOf() string {
-	if p.infoErr == nil {
-		return ""
-	}
-	return " (" + short(p.infoErr) + ")"
-}
-
 // untold is the finding if INFO has nothing about a subject.
 func (p *patient) untold(what string) Finding {
-	return warn("Give the user +info, or look it up where the server is configured.", "the server does not tell %s%s", what, p.becauseOf())
+	f := warn("Give the user +info, or look it up where the server is configured.", "the server does not tell %s", what)
+	if p.infoErr != nil {
+		f.Found += " (" + short(p.infoErr) + ")"
+	}
+	return f
 }
 
 func (p *patient) cluster(ctx context.Context, _ node) Finding {
@@ -84,47 +79,28 @@ func (p *patient) memory(_ context.Context, n node) Finding {
 	}
 	used, _ := strconv.ParseFloat(n.info["used_memory"], 64)
 	most, _ := strconv.ParseFloat(n.info["maxmemory"], 64)
-	return worse(evictionFinding(policy, most), fullness(used, most))
-}
-
-func evictionFinding(policy string, most float64) Finding {
-	const advice = "Set maxmemory-policy noeviction, or give berth a server of its own."
+	usedText, mostText := n.info["used_memory_human"], n.info["maxmemory_human"]
+	evicts := strings.HasPrefix(policy, "allkeys")
+	const keep = "Set maxmemory-policy noeviction, or give berth a server of its own."
+	const free = "Raise maxmemory, or free some: at the limit, acquires are refused while releases pass."
 	switch {
-	case policy == "noeviction":
-		return found("nothing is evicted (maxmemory-policy noeviction, maxmemory %s)", memorySize(most))
-	case strings.HasPrefix(policy, "allkeys") && most > 0:
-		return fail(advice, "when memory is short (maxmemory %s) the server deletes semaphores like any other keys (%s): "+
-			"permits would be granted twice", memorySize(most), policy)
-	case strings.HasPrefix(policy, "allkeys"):
-		return warn(advice, "maxmemory-policy is %s: as soon as somebody sets maxmemory, the server may delete semaphores, "+
+	case evicts && most > 0:
+		return fail(keep, "when memory is short (maxmemory %s) the server deletes semaphores like any other keys (%s): "+
+			"permits would be granted twice", mostText, policy)
+	case most > 0 && used >= most:
+		return fail(free, "memory is full: %s of %s (maxmemory) in use", usedText, mostText)
+	case evicts:
+		return warn(keep, "maxmemory-policy is %s: as soon as somebody sets maxmemory, the server may delete semaphores, "+
 			"and permits would be granted twice", policy)
+	case most > 0 && used >= most*9/10:
+		return warn(free, "memory is nearly full: %s of %s (maxmemory) in use", usedText, mostText)
+	case policy == "noeviction" && most == 0:
+		return found("nothing is evicted (maxmemory-policy noeviction, maxmemory without bound)")
+	case policy == "noeviction":
+		return found("nothing is evicted (maxmemory-policy noeviction, maxmemory %s)", mostText)
 	}
 	return found("maxmemory-policy %s evicts only keys with a TTL, which berth's have none of while they are in use; "+
 		"idle keys stay until somebody lists them", policy)
-}
-
-func fullness(used, most float64) Finding {
-	const advice = "Raise maxmemory, or free some: at the limit, acquires are refused while releases pass."
-	switch {
-	case most > 0 && used >= most:
-		return fail(advice, "memory is full: %s of %s (maxmemory) in use", memorySize(used), memorySize(most))
-	case most > 0 && used >= most*9/10:
-		return warn(advice, "memory is nearly full: %s of %s (maxmemory) in use", memorySize(used), memorySize(most))
-	}
-	return found("%s in use", memorySize(used))
-}
-
-func memorySize(bytes float64) string {
-	if bytes == 0 {
-		return "without bound"
-	}
-	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
-		if bytes < 1024 {
-			return fmt.Sprintf("%.4g %s", bytes, unit)
-		}
-		bytes /= 1024
-	}
-	return fmt.Sprintf("%.4g TiB", bytes)
 }
 
 func (p *patient) persistence(ctx context.Context, n node) Finding {

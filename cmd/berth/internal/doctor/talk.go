@@ -53,10 +53,7 @@ func (p *patient) clock(ctx context.Context, n node) Finding {
 		if trip := got - sent; trip < nearest {
 			nearest, ahead = trip, server-(sent+got)/2
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
+		<-tick.C
 	}
 	return clockFinding(all, ahead, nearest, time.Since(began))
 }
@@ -152,7 +149,7 @@ func (p *patient) messages(ctx context.Context, _ node) Finding {
 
 // channel returns a channel among berth's that no client uses.
 func (p *patient) channel() string {
-	if _, ok := p.Redis.(*redis.ClusterClient); ok {
+	if p.clustered() {
 		return p.Prefix + ":{" + p.own + "}:doctor"
 	}
 	return p.Prefix + ":inbox:" + p.own
@@ -160,7 +157,7 @@ func (p *patient) channel() string {
 
 // subscribe opens a subscription to the channel.
 func (p *patient) subscribe(ctx context.Context) *redis.PubSub {
-	if _, ok := p.Redis.(*redis.ClusterClient); ok {
+	if p.clustered() {
 		return p.Redis.SSubscribe(ctx, p.channel())
 	}
 	return p.Redis.Subscribe(ctx, p.channel())
@@ -170,7 +167,7 @@ func (p *patient) hearOneself(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout/2)
 	defer cancel()
 	publish := p.Redis.Publish
-	if _, ok := p.Redis.(*redis.ClusterClient); ok {
+	if p.clustered() {
 		publish = p.Redis.SPublish
 	}
 	sub := p.subscribe(ctx)
@@ -206,7 +203,7 @@ func (p *patient) scripts(ctx context.Context, _ node) Finding {
 	}
 	var f Finding
 	for _, n := range p.nodes {
-		f = worse(f, p.busy(ctx, n))
+		f = worse(f, busy(ctx, n))
 	}
 	return f
 }
@@ -217,11 +214,8 @@ func scriptFailed(err error) Finding {
 }
 
 // busy is about the time after which a running script is reported as stuck.
-func (p *patient) busy(ctx context.Context, n node) Finding {
-	text, known := n.setting(ctx, "busy-reply-threshold")
-	if !known {
-		text, known = n.setting(ctx, "lua-time-limit")
-	}
+func busy(ctx context.Context, n node) Finding {
+	text, known := n.setting(ctx, "lua-time-limit") // since Redis 7 a second name of busy-reply-threshold
 	threshold, err := strconv.Atoi(text)
 	if known && err == nil && threshold > 0 && threshold < 100 {
 		return warn("Set busy-reply-threshold to its default, 5000.",

@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -22,28 +21,18 @@ const trialTTL = 5 * time.Second
 // and has one handed over to a waiter.
 func (p *patient) semaphore(ctx context.Context, _ node) Finding {
 	start := time.Now()
-	client, err := p.client()
-	if err != nil {
-		return fail("Give another --prefix.", "%s", short(err))
-	}
-	defer client.Close()
 	if err := p.sweep(); denied(err) {
 		return fail(trialAdvice(err), "no permit was tried, for what that writes may not be deleted: %s", short(err))
 	}
 	defer func() { _ = p.sweep() }() // what it leaves is gone by itself within minutes
-	if what, err := p.trial(ctx, client); err != nil {
+	if what, err := p.trial(ctx); err != nil {
 		return fail(trialAdvice(err), "%s failed: %s", what, short(err))
 	}
 	return found("a permit was taken, renewed, handed to a waiter and given back, in %v", rounded(time.Since(start)))
 }
 
-// client returns a client that logs nothing, because the findings tell everything.
-func (p *patient) client() (*berth.Client, error) {
-	return berth.New(p.Redis, berth.Prefix(p.Prefix), berth.Logger(slog.New(slog.DiscardHandler)))
-}
-
-func (p *patient) trial(ctx context.Context, client *berth.Client) (what string, err error) {
-	sem, err := client.Semaphore(p.own, 1, berth.TTL(trialTTL), berth.Label("berth doctor"))
+func (p *patient) trial(ctx context.Context) (what string, err error) {
+	sem, err := p.client.Semaphore(p.own, 1, berth.TTL(trialTTL), berth.Label("berth doctor"))
 	if err != nil {
 		return "naming a semaphore", err
 	}
@@ -62,31 +51,20 @@ func (p *patient) trial(ctx context.Context, client *berth.Client) (what string,
 
 // handOver queues a request, frees the permit, and checks that the request then has it.
 func handOver(ctx context.Context, sem *berth.Semaphore, lease *berth.Lease) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	queued, got := make(chan struct{}, 1), make(chan error, 1)
-	go func() {
-		next, err := sem.Acquire(ctx, berth.OnQueued(func(berth.Place) {
-			select {
-			case queued <- struct{}{}:
-			default:
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	free := sync.OnceFunc(func() {
+		go func() {
+			if err := lease.Release(); err != nil {
+				cancel(err)
 			}
-		}))
-		if err == nil {
-			err = next.Release()
-		}
-		got <- err
-	}()
-	select {
-	case <-queued:
-	case err := <-got:
-		return err
-	}
-	err := lease.Release()
+		}()
+	})
+	next, err := sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { free() }))
 	if err != nil {
-		cancel()
+		return cmp.Or(context.Cause(ctx), err)
 	}
-	return cmp.Or(err, <-got)
+	return next.Release()
 }
 
 // sweep deletes what the trial may have left, a tombstone for instance.
@@ -96,10 +74,6 @@ func (p *patient) sweep() error {
 	store := p.store()
 	_, err := store.Delete(ctx, store.Key(p.own))
 	return err
-}
-
-func (p *patient) store() *protocol.Store {
-	return protocol.NewStore(p.Redis, p.Prefix, p.own, os.Getpid(), "")
 }
 
 func trialAdvice(err error) string {
@@ -129,11 +103,6 @@ const (
 // keyspace reads every semaphore without changing it.
 func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	store := p.store()
-	client, err := p.client()
-	if err != nil {
-		return fail("Give another --prefix.", "%s", short(err))
-	}
-	defer client.Close()
 	names, err := store.Names(ctx)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -144,19 +113,15 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	}
 	var bad, left []string
 	looked := 0
-	for _, name := range names {
-		if looked == mostInspected || ctx.Err() != nil {
+	for _, name := range names[:min(len(names), mostInspected)] {
+		if ctx.Err() != nil {
 			break
 		}
 		looked++
-		what, err := inspect(ctx, store, name)
-		if err != nil {
-			return scanFailed(err)
-		}
-		if _, invalid := client.Semaphore(name, 1); invalid != nil {
-			what = "no name of berth's"
-		}
+		what, err := p.inspect(ctx, store, name)
 		switch {
+		case err != nil:
+			return scanFailed(err)
 		case what == "":
 		case strings.HasPrefix(name, ownName):
 			left = append(left, name)
@@ -164,10 +129,10 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 			bad = append(bad, fmt.Sprintf("%.60q: %s", name, what))
 		}
 	}
+	if more := len(bad) - mostNamed; more > 0 {
+		bad = append(bad[:mostNamed], fmt.Sprintf("and %d more", more))
+	}
 	switch {
-	case len(bad) > mostNamed:
-		bad = append(bad[:mostNamed], fmt.Sprintf("and %d more", len(bad)-mostNamed))
-		fallthrough
 	case len(bad) > 0:
 		return fail("Find out who writes to keys with berth's prefix; then `berth purge --yes NAME`, or delete the keys with redis-cli.",
 			"not all is berth's under %q; %s", p.Prefix, strings.Join(bad, "; "))
@@ -189,7 +154,10 @@ func scanFailed(err error) Finding {
 
 // inspect reads a semaphore, with its records unless they are very many, and
 // tells what is wrong with it, if anything.
-func inspect(ctx context.Context, store *protocol.Store, name string) (what string, err error) {
+func (p *patient) inspect(ctx context.Context, store *protocol.Store, name string) (what string, err error) {
+	if _, invalid := p.client.Semaphore(name, 1); invalid != nil {
+		return "no name of berth's", nil
+	}
 	snap, err := store.Inspect(ctx, store.Key(name), false)
 	if err == nil && snap.Holders+snap.Waiting <= mostRecords {
 		_, err = store.Inspect(ctx, store.Key(name), true)
