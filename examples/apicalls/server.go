@@ -47,35 +47,25 @@ func (a *api) reset() tally {
 // ServeHTTP implements http.Handler. A call takes some time; one above the limit is
 // refused with 429.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !a.enter() {
+	a.mu.Lock()
+	a.peak = max(a.peak, a.now+1)
+	if a.now == a.limit {
+		a.refused++
+		a.mu.Unlock()
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many calls at once", http.StatusTooManyRequests)
 		return
 	}
+	a.now++
+	a.mu.Unlock()
 	select {
 	case <-r.Context().Done():
 	case <-time.After(a.takes):
 	}
 	// Before the answer, because the next call may begin as soon as the client has it.
-	a.leave()
-	fmt.Fprintln(w, `{"things": 3}`)
-}
-
-func (a *api) enter() bool {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.peak = max(a.peak, a.now+1)
-	if a.now == a.limit {
-		a.refused++
-		return false
-	}
-	a.now++
-	return true
-}
-
-func (a *api) leave() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.now--
 	a.served++
+	a.mu.Unlock()
+	fmt.Fprintln(w, `{"things": 3}`)
 }

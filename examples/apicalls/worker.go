@@ -9,21 +9,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/examples/internal/store"
 )
 
-// job is what one worker process does.
+// job is what every worker process is told.
 type job struct {
-	Redis   string
-	URL     string
-	Clients int // goroutines that call at once
-	Calls   int // by each of them
-	Limit   int // concurrent calls of all processes; 0: no limit
+	Redis     string
+	URL       string // of the API
+	Processes int
+	Clients   int  // goroutines of a process that call at once
+	Calls     int  // by each of them
+	Limit     int  // concurrent calls that the API allows
+	Limited   bool // whether the processes keep to it
 }
 
 // result is what one worker process has seen.
@@ -33,67 +33,46 @@ type result struct {
 }
 
 // work is the whole of a worker process.
-func work(ctx context.Context, j job) (result, error) {
-	rdb, client, err := store.Client(j.Redis)
+func work(ctx context.Context, j job) (r result, err error) {
+	redis, err := store.Open(j.Redis)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
-	defer rdb.Close()
+	defer redis.Close()
+	client, err := berth.New(redis.Client)
+	if err != nil {
+		return r, err
+	}
 	defer client.Close()
 	caller, err := newCaller(client, j)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
-	defer caller.http.CloseIdleConnections()
-	return caller.all(ctx, j)
+	defer caller.CloseIdleConnections()
+	var sent atomic.Int64
+	r.Calls, err = stats.Measure(j.Clients, j.Calls, func(int) error { return call(ctx, caller, j.URL, &sent) })
+	r.Sent = int(sent.Load())
+	return r, err
 }
 
-// caller calls the API.
-type caller struct {
-	http *http.Client
-	url  string
-	log  stats.Log
-	sent atomic.Int64
-}
-
-// newCaller returns a caller that keeps to j.Limit, if there is one. This is all that a
-// program has to do; its calls stay as they are.
-func newCaller(client *berth.Client, j job) (*caller, error) {
+// newCaller returns the HTTP client for the API, which keeps to the limit if it is told to.
+// This is all that a program has to do; its calls stay as they are.
+func newCaller(client *berth.Client, j job) (*http.Client, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = j.Clients
-	c := &caller{http: &http.Client{Transport: base}, url: j.URL}
-	if j.Limit > 0 {
-		limited, err := berthhttp.NewTransport(client, "api", j.Limit, berthhttp.Base(base))
-		if err != nil {
-			return nil, err
-		}
-		c.http.Transport = limited
+	if !j.Limited {
+		return &http.Client{Transport: base}, nil
 	}
-	return c, nil
-}
-
-func (c *caller) all(ctx context.Context, j job) (result, error) {
-	var clients errgroup.Group
-	for range j.Clients {
-		clients.Go(func() error {
-			for range j.Calls {
-				if err := c.call(ctx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	err := clients.Wait()
-	return result{Calls: c.log.Times(), Sent: int(c.sent.Load())}, err
+	limited, err := berthhttp.NewTransport(client, "api", j.Limit, berthhttp.Base(base))
+	return &http.Client{Transport: limited}, err
 }
 
 // call repeats a call until it is not refused, with growing, random pauses, as a careful
-// client does that knows nothing of the others.
-func (c *caller) call(ctx context.Context) error {
-	defer c.log.Since(time.Now())
+// client does that knows nothing of the others. It counts the requests in sent.
+func call(ctx context.Context, caller *http.Client, url string, sent *atomic.Int64) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		status, err := c.once(ctx)
+		sent.Add(1)
+		status, err := get(ctx, caller, url)
 		switch {
 		case err != nil:
 			return err
@@ -110,13 +89,12 @@ func (c *caller) call(ctx context.Context) error {
 	}
 }
 
-func (c *caller) once(ctx context.Context) (status int, err error) {
-	c.sent.Add(1)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, http.NoBody)
+func get(ctx context.Context, caller *http.Client, url string) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
-	resp, err := c.http.Do(req)
+	resp, err := caller.Do(req)
 	if err != nil {
 		return 0, err
 	}

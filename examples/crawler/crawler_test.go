@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/examples/internal/fleet"
+	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/examples/internal/store"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	fleet.Main(work) // the worker processes are this binary
+	program.Worker(work) // the worker processes are this binary
 	redistest.Main(m)
 }
 
@@ -118,23 +119,23 @@ func TestCrawlSurvivesAKilledProcess(t *testing.T) {
 	j.TTL, j.Timeout = 5*time.Second, 10*time.Second // its pages are free again after twice the time-out
 	s.hold = make(chan struct{})
 	prepared(t, &j, s)
-	var workers []*fleet.Worker[struct{}]
+	var workers []*child.Process
 	for range 3 {
-		w, err := fleet.Start[struct{}](j)
+		w, err := program.Start(j)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { w.Kill(); w.Wait() })
+		t.Cleanup(w.Kill)
 		workers = append(workers, w)
 	}
 	<-s.full
 	workers[0].Kill()
-	if _, err := workers[0].Wait(); err == nil {
+	if err := workers[0].Wait(); err == nil {
 		t.Error("the killed worker ended well")
 	}
 	close(s.hold)
 	for _, w := range workers[1:] {
-		if _, err := w.Wait(); err != nil {
+		if err := w.Wait(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -163,7 +164,7 @@ func openFrontier(t *testing.T, j job) *frontier {
 		t.Fatal(err)
 	}
 	t.Cleanup(redis.Close)
-	return newFrontier(redis.Redis, j)
+	return newFrontier(redis.Client, j)
 }
 
 // prepared notes a crawl of s, as crawl does before it starts processes.

@@ -23,7 +23,6 @@ func startDemo() (addr string, seeds []string) {
 		case err != nil || n < 1 || n > pages[r.Host]:
 			http.NotFound(w, r)
 		default:
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			for next := 2 * n; next <= min(2*n+1, pages[r.Host]); next++ {
 				fmt.Fprintf(w, "<p><a href=/%d>page %d</a>", next, next)
 			}

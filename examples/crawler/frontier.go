@@ -20,19 +20,20 @@ var claimScript = redis.NewScript(claimText)
 // in Redis, so that a crawl outlives every process that works on it.
 //
 // The pages of a host are a sorted set. The score of a page that is left to fetch is the
-// time in ms at which it is due; the score of any other page is its outcome.
+// time in ms at which it is due, 1 if that is at once. The score of any other page is its
+// negative outcome.
 type frontier struct {
 	rdb   *redis.Client
 	job   job
 	rules map[string]rules // of the hosts that the crawl keeps to
 }
 
-// Scores. A new page is due at once; the others are outcomes.
+// What may become of a page.
 const (
-	due        = 1
-	fetched    = -1
-	failed     = -2
-	disallowed = -3
+	todo = iota
+	fetched
+	failed
+	disallowed
 )
 
 func newFrontier(rdb *redis.Client, j job) *frontier {
@@ -45,15 +46,15 @@ func newFrontier(rdb *redis.Client, j job) *frontier {
 
 func (f *frontier) hosts() []string { return slices.Sorted(maps.Keys(f.rules)) }
 
-func (f *frontier) key(of string) string { return "crawl:{" + f.job.Name + "}:" + of }
+func (f *frontier) key(host string) string { return "crawl:{" + f.job.Name + "}:" + host }
 
 // add adds pages to fetch. It ignores those that the crawl has seen already.
 func (f *frontier) add(ctx context.Context, pages []*url.URL) error {
 	_, err := f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, page := range pages {
-			seen := redis.Z{Score: due, Member: page.String()}
+			seen := redis.Z{Score: 1, Member: page.String()}
 			if !f.rules[hostOf(page)].allows(page) {
-				seen.Score = disallowed
+				seen.Score = -disallowed
 			}
 			p.ZAddNX(ctx, f.key(hostOf(page)), seen)
 		}
@@ -71,7 +72,7 @@ func (f *frontier) claim(ctx context.Context, host string) (string, error) {
 // finish adds the pages that a page links to, except those of other hosts, and then sets
 // the page's outcome: if this process or Redis dies in between, the page is claimed again.
 // It works even after Ctrl-C, so that the next run does not fetch the page again.
-func (f *frontier) finish(host, page string, outcome float64, links []*url.URL) {
+func (f *frontier) finish(host, page string, outcome int, links []*url.URL) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.job.TTL)
 	defer cancel()
 	known := f.rdb.ZCard(ctx, f.key(host)).Val()
@@ -79,13 +80,12 @@ func (f *frontier) finish(host, page string, outcome float64, links []*url.URL) 
 		return !clean(u) || f.rules[hostOf(u)].atOnce == 0 || hostOf(u) == host && known >= int64(f.job.Most)
 	})
 	if f.add(ctx, links) == nil {
-		f.rdb.ZAddXX(ctx, f.key(host), redis.Z{Score: outcome, Member: page})
+		f.rdb.ZAddXX(ctx, f.key(host), redis.Z{Score: float64(-outcome), Member: page})
 	}
 }
 
-// counts returns at 0 how many pages of hosts are left to fetch, and at 1 to 3 how many
-// were fetched, failed and were disallowed, all at one moment. Without Redis it fails
-// after a second.
+// counts returns how many pages of hosts are left to fetch, and how many have each outcome,
+// all at one moment. Without Redis it fails after a second.
 func (f *frontier) counts(hosts ...string) (n [4]int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -9,20 +9,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/berth-go/berth/examples/internal/fleet"
 	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/examples/internal/store"
 )
 
 func main() {
-	fleet.Main(work)
 	logging.Disable() // an outage is reported as progress
+	program.Worker(work)
 	var j job
 	flag.StringVar(&j.Redis, "redis", os.Getenv("REDIS_URL"), "`URL` of the Redis; default: an embedded store, and then nothing can be resumed")
 	flag.StringVar(&j.Name, "name", "crawl", "`name` of the crawl: the same one resumes it")
@@ -51,7 +49,7 @@ func main() {
 
 // crawl starts a crawl, or continues one, and prints its progress and summary.
 func crawl(ctx context.Context, out io.Writer, j job, seeds []string, processes int) error {
-	if j.PerHost < 1 || j.Total < 1 || j.Most < 1 || processes < 1 || j.Timeout <= 0 {
+	if min(j.PerHost, j.Total, j.Most, processes) < 1 || j.Timeout <= 0 {
 		return errors.New("give every number as 1 or more")
 	}
 	pages, err := j.start(ctx, newWeb(j), seeds)
@@ -65,13 +63,13 @@ func crawl(ctx context.Context, out io.Writer, j job, seeds []string, processes 
 	defer redis.Close()
 	fmt.Fprintln(out, redis)
 	j.Redis = redis.URL
-	f := newFrontier(redis.Redis, j)
+	f := newFrontier(redis.Client, j)
 	if err := f.add(ctx, pages); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := fleet.Run[struct{}](ctx, slices.Repeat([]job{j}, processes))
+		_, err := program.Workers[struct{}](ctx, processes, j)
 		ended <- err
 	}()
 	return errors.Join(progress(out, f, ended), summary(out, f))
@@ -88,7 +86,8 @@ func progress(out io.Writer, f *frontier, ended <-chan error) error {
 		if n, err := f.counts(f.hosts()...); err != nil {
 			fmt.Fprintln(out, "redis does not answer: nothing is fetched without a permit (Ctrl-C: leave the rest for later)")
 		} else {
-			fmt.Fprintf(out, "%4.0fs  %d to do  %d fetched  %d failed  %d disallowed\n", time.Since(start).Seconds(), n[0], n[1], n[2], n[3])
+			fmt.Fprintf(out, "%4.0fs  %d to do  %d fetched  %d failed  %d disallowed\n",
+				time.Since(start).Seconds(), n[todo], n[fetched], n[failed], n[disallowed])
 		}
 	}
 }
@@ -103,7 +102,7 @@ func summary(out io.Writer, f *frontier) error {
 			return err
 		}
 		r := f.rules[host]
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\n", host, r.atOnce, n[0], n[1], n[2], n[3], r.note)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%s\n", host, r.atOnce, n[todo], n[fetched], n[failed], n[disallowed], r.note)
 	}
 	return table.Flush()
 }

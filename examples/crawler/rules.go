@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -32,15 +31,16 @@ var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*([1-9
 // A limit on the rate becomes a limit on concurrency if each request holds its permit for
 // longer than it takes: one permit that is held for 2 seconds is a Crawl-delay of 2, three
 // permits that are held for 10 seconds are a Request-rate of 3/10s.
-func (j *job) rules(host string) rules {
+func (j job) rules(host string) rules {
 	file := j.Robots[host]
-	// A redirect may lead to another host, whose permit this process does not hold, so it
-	// counts as no file.
-	if class := file.Status / 100; class == 3 || class == 4 {
-		file = answer{Status: http.StatusNotFound}
+	class := file.Status / 100
+	if class != 2 {
+		// A redirect, too, counts as no file: it may lead to another host, whose permit this
+		// process does not hold.
+		file.Body = nil
 	}
-	robots, err := robotstxt.FromStatusAndBytes(file.Status, file.Body)
-	if err != nil || file.Status >= http.StatusInternalServerError {
+	robots, err := robotstxt.FromBytes(file.Body)
+	if err != nil || class < 2 || class > 4 {
 		return rules{atOnce: 1, note: fmt.Sprintf("no robots.txt (%d): nothing fetched", file.Status)}
 	}
 	r := rules{group: robots.FindGroup(agent), atOnce: j.PerHost}

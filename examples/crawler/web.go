@@ -54,9 +54,9 @@ func (j *job) start(ctx context.Context, web *http.Client, seeds []string) (page
 }
 
 // fetch fetches a page and returns its outcome and the pages that it links to.
-func fetch(ctx context.Context, web *http.Client, page string) (outcome float64, links []*url.URL) {
+func fetch(ctx context.Context, web *http.Client, page string) (outcome int, links []*url.URL) {
 	a := get(ctx, web, page)
-	if a.moved != nil {
+	if a.Status/100 == 3 && a.moved != nil {
 		return fetched, []*url.URL{a.moved}
 	}
 	doc, err := html.Parse(bytes.NewReader(a.Body))
@@ -77,29 +77,26 @@ func fetch(ctx context.Context, web *http.Client, page string) (outcome float64,
 type answer struct {
 	Status      int // 0: no complete answer
 	Body        []byte
-	page, moved *url.URL // moved: the target of a redirect, or nil
+	page, moved *url.URL // moved: where the page is instead, or nil
 }
 
-func get(ctx context.Context, web *http.Client, page string) answer {
+func get(ctx context.Context, web *http.Client, page string) (a answer) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
-		return answer{}
+		return a
 	}
 	req.Header.Set("User-Agent", agent+"/1.0")
 	resp, err := web.Do(req)
 	if err != nil {
-		return answer{}
+		return a
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	if err != nil {
-		return answer{}
+		return a
 	}
-	a := answer{Status: resp.StatusCode, Body: body, page: req.URL}
-	if a.Status/100 == 3 {
-		a.moved, _ = resp.Location() // nil if there is none
-	}
-	return a
+	moved, _ := resp.Location()
+	return answer{resp.StatusCode, body, req.URL, moved}
 }
 
 // clean normalizes the URL of a page, so that the crawl knows each page by one name. It

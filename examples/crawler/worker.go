@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-go/berth"
@@ -28,65 +27,63 @@ type job struct {
 
 // work is the whole of a worker process.
 func work(ctx context.Context, j job) (none struct{}, err error) {
-	logging.Disable()
-	rdb, client, err := store.Client(j.Redis, berth.Prefix("crawler"))
+	redis, err := store.Open(j.Redis)
 	if err != nil {
 		return none, err
 	}
-	defer rdb.Close()
+	defer redis.Close()
+	client, err := berth.New(redis.Client, berth.Prefix("crawler"))
+	if err != nil {
+		return none, err
+	}
 	defer client.Close()
-	return none, j.run(ctx, rdb, client, newWeb(j))
+	return none, j.run(ctx, redis.Client, client, newWeb(j))
 }
 
 // host is a host of the crawl. All processes share its semaphore, and the total.
 type host struct {
 	name       string
-	rules      rules
+	hold       time.Duration // for how long a request counts at least
 	sem, total *berth.Semaphore
 	frontier   *frontier
 	web        *http.Client
 }
 
 // run works until no page is left to fetch or ctx ends.
-func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
-	f := newFrontier(rdb, *j)
+func (j job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
+	f := newFrontier(rdb, j)
 	total, err := client.Semaphore("total", j.Total, berth.TTL(j.TTL))
 	if err != nil {
 		return err
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	for name, r := range f.rules {
-		all.Go(func() error {
-			// A lease must be able to outlast the host's delay without renewal; see step.
-			sem, err := client.Semaphore("host/"+name, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
-			if err != nil {
-				return err
-			}
-			h := host{name, r, sem, total, f, web}
-			for range r.atOnce {
-				all.Go(func() error { return h.run(ctx) })
-			}
-			return nil
-		})
+		for range r.atOnce {
+			all.Go(func() error {
+				// A lease must be able to outlast the host's delay without renewal; see step.
+				sem, err := client.Semaphore("host/"+name, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
+				if err != nil {
+					return err
+				}
+				host{name, r.hold, sem, total, f, web}.run(ctx)
+				return nil
+			})
+		}
 	}
 	return all.Wait()
 }
 
 // run fetches the host's pages, one after the other, until no host has any left.
-func (h host) run(ctx context.Context) error {
+func (h host) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if h.step(ctx) {
 			continue
 		}
-		if n, err := h.frontier.counts(h.frontier.hosts()...); err == nil && n[0] == 0 {
-			break
+		if n, err := h.frontier.counts(h.frontier.hosts()...); err == nil && n[todo] == 0 {
+			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
+		<-time.After(100 * time.Millisecond)
 	}
-	return nil // the end of ctx is not an error
 }
 
 // step fetches one page. It reports false if there is no page, or no permit for it.
@@ -96,7 +93,7 @@ func (h host) run(ctx context.Context) error {
 // wait. AcquireAll takes permits in the order of their names, and the host's name comes
 // before the total's: waiting for a slow host keeps no permit from the other hosts.
 func (h host) step(ctx context.Context) bool {
-	if n, err := h.frontier.counts(h.name); err != nil || n[0] == 0 {
+	if n, err := h.frontier.counts(h.name); err != nil || n[todo] == 0 {
 		return false
 	}
 	leases, err := berth.AcquireAll(ctx, h.sem, h.total)
@@ -106,7 +103,7 @@ func (h host) step(ctx context.Context) bool {
 	defer func() { _ = leases.Release() }()
 	// If this process or Redis dies now, the host's permit must not be granted again before
 	// the host's delay is over.
-	if time.Until(leases[0].ValidUntil()) < h.rules.hold {
+	if time.Until(leases[0].ValidUntil()) < h.hold {
 		return false
 	}
 	page, err := h.frontier.claim(ctx, h.name)
@@ -122,6 +119,6 @@ func (h host) step(ctx context.Context) bool {
 		_ = leases[1].Release() // the total; the host's permit counts for longer
 		h.frontier.finish(h.name, page, outcome, links)
 	}
-	<-time.After(time.Until(start.Add(h.rules.hold)))
+	<-time.After(time.Until(start.Add(h.hold)))
 	return true
 }

@@ -16,25 +16,26 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/examples/internal/fleet"
 	"github.com/berth-go/berth/examples/internal/postgres"
+	"github.com/berth-go/berth/examples/internal/program"
+	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
-	fleet.Main(work) // the worker processes are this binary
+	program.Worker(work) // the worker processes are this binary
 	redistest.Main(m)
 }
 
 // TestOnPostgreSQL shares one server between its parts.
 func TestOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	server, err := postgres.Start(t.Context())
+	server, err := postgres.Open(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	if err := seed(t.Context(), server.DSN(), 20_000); err != nil {
+	if err := seed(t.Context(), server.DSN, 20_000); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, *fixture){
@@ -49,7 +50,7 @@ func TestOnPostgreSQL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newFixture(t, server.DSN()))
+			test(t, newFixture(t, server.DSN))
 		})
 	}
 }
@@ -109,16 +110,15 @@ func (f *fixture) allBack(t *testing.T) {
 	lease.Release()
 }
 
-func (f *fixture) settings() settings {
-	return settings{
-		dsn: f.dsn, processes: 3, clients: 6, queries: 4, limit: 2, n: 20_000,
-	}
+// together runs n copies of f at once and returns the first error of any.
+func together(n int, f func() error) error {
+	_, err := stats.Measure(n, 1, func(int) error { return f() })
+	return err
 }
 
 func testFleet(t *testing.T, f *fixture) {
-	s := f.settings()
-	s.redis = redistest.Start(t).URL()
-	limited, err := s.phase(t.Context(), t.Name(), job{Clients: 6, Queries: 4, Limit: 2})
+	j := job{Redis: redistest.Start(t).URL(), DSN: f.dsn, Phase: t.Name(), Processes: 3, Clients: 6, Queries: 4, Limit: 2}
+	limited, err := j.inAllProcesses(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +128,13 @@ func testFleet(t *testing.T, f *fixture) {
 }
 
 func testColdReport(t *testing.T, f *fixture) {
-	s := f.settings()
-	s.redis = redistest.Start(t).URL()
-	free, err := s.phase(t.Context(), t.Name()+"a", job{Clients: 4, Report: "a"})
+	j := job{Redis: redistest.Start(t).URL(), DSN: f.dsn, Phase: t.Name() + "a", Processes: 3, Clients: 4, Report: "a"}
+	free, err := j.inAllProcesses(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := s.phase(t.Context(), t.Name()+"b", job{Clients: 4, Report: "b", Alone: true})
+	j.Phase, j.Report, j.Alone = t.Name()+"b", "b", true
+	alone, err := j.inAllProcesses(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,24 +225,22 @@ func testConnectionLeft(t *testing.T, f *fixture) {
 // stopped it, so for so long its permit must not be anybody else's.
 func testCancelled(t *testing.T, f *fixture) {
 	pool := f.pool(t)
-	w, err := watch(t.Context(), f.dsn, t.Name())
+	peak, err := watch(t.Context(), f.dsn, t.Name(), func() error {
+		cancelled(t, f, func(ctx context.Context) { pool.Exec(ctx, "SELECT pg_sleep(60)") })
+		return together(8, func() error {
+			for range 4 {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				pool.Exec(ctx, "SELECT pg_sleep(0.06), pg_sleep(60)")
+				cancel()
+			}
+			return nil
+		})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancelled(t, f, func(ctx context.Context) { pool.Exec(ctx, "SELECT pg_sleep(60)") })
-	together(8, func() error {
-		for range 4 {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			pool.Exec(ctx, "SELECT pg_sleep(0.06), pg_sleep(60)")
-			cancel()
-		}
-		return nil
-	})
-	if err := w.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if w.peak > 2 {
-		t.Errorf("%d queries at once, want 2 at most", w.peak)
+	if peak > 2 {
+		t.Errorf("%d queries at once, want 2 at most", peak)
 	}
 	f.allBack(t)
 }
@@ -327,20 +325,18 @@ func testSQL(t *testing.T, f *fixture) {
 func testSQLOnPool(t *testing.T, f *fixture) {
 	db := stdlib.OpenDBFromPool(f.pool(t))
 	defer db.Close()
-	w, err := watch(t.Context(), f.dsn, t.Name())
+	peak, err := watch(t.Context(), f.dsn, t.Name(), func() error {
+		cancelled(t, f, func(ctx context.Context) { db.ExecContext(ctx, "SELECT pg_sleep(60)") })
+		return together(8, func() error {
+			_, err := db.ExecContext(t.Context(), "SELECT pg_sleep(0.05)")
+			return err
+		})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancelled(t, f, func(ctx context.Context) { db.ExecContext(ctx, "SELECT pg_sleep(60)") })
-	err = together(8, func() error {
-		_, err := db.ExecContext(t.Context(), "SELECT pg_sleep(0.05)")
-		return err
-	})
-	if err := errors.Join(err, w.stop()); err != nil {
-		t.Fatal(err)
-	}
-	if w.peak > 2 {
-		t.Errorf("%d queries at once, want 2 at most", w.peak)
+	if peak > 2 {
+		t.Errorf("%d queries at once, want 2 at most", peak)
 	}
 	f.allBack(t)
 }
@@ -366,14 +362,14 @@ func TestDatabaseRefusesConnections(t *testing.T) {
 		t.Error(err)
 	}
 	f.allBack(t)
-	if err := run(t.Context(), new(bytes.Buffer), settings{dsn: f.dsn, processes: 1, clients: 1, queries: 1, limit: 1, n: 1}); err == nil {
+	if err := run(t.Context(), new(bytes.Buffer), job{DSN: f.dsn, Processes: 1, Clients: 1, Queries: 1, Limit: 1}, 1); err == nil {
 		t.Error("the program says nothing")
 	}
 }
 
 func TestSettingsOutOfBounds(t *testing.T) {
 	t.Parallel()
-	if err := run(t.Context(), new(bytes.Buffer), settings{processes: 1, clients: -1}); err == nil || !strings.Contains(err.Error(), "1 or more") {
+	if err := run(t.Context(), new(bytes.Buffer), job{Processes: 1, Clients: -1}, 1); err == nil || !strings.Contains(err.Error(), "1 or more") {
 		t.Error(err)
 	}
 }

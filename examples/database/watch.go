@@ -2,42 +2,43 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 )
 
 // running counts the server processes that work on a query for an application name.
 const running = `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state = 'active'`
 
-// watcher counts the running queries every 5 ms; it does not see a peak in between.
-type watcher struct {
-	cancel context.CancelFunc
-	done   chan error
-	peak   int // most queries that ran at once, as PostgreSQL says
-}
-
-func watch(ctx context.Context, dsn, name string) (*watcher, error) {
+// watch returns the most queries that ran at once during f, as PostgreSQL says. It counts
+// them every 5 ms and does not see a peak in between.
+func watch(ctx context.Context, dsn, name string, f func() error) (peak int, err error) {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	queries := context.WithoutCancel(ctx) // so that the last query is not cut off
-	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{cancel: cancel, done: make(chan error, 1)}
-	go func() {
-		defer conn.Close(queries)
-		for n := 0; err == nil && ctx.Err() == nil; <-time.After(5 * time.Millisecond) {
-			err = conn.QueryRow(queries, running, name).Scan(&n)
-			w.peak = max(w.peak, n)
+	ctx = context.WithoutCancel(ctx) // f decides when it ends
+	defer conn.Close(ctx)
+	ended := make(chan struct{})
+	var watcher errgroup.Group
+	watcher.Go(func() error {
+		for {
+			var n int
+			if err := conn.QueryRow(ctx, running, name).Scan(&n); err != nil {
+				return err
+			}
+			peak = max(peak, n)
+			select {
+			case <-ended:
+				return nil
+			case <-time.After(5 * time.Millisecond):
+			}
 		}
-		w.done <- err
-	}()
-	return w, nil
-}
-
-// stop ends the watch; peak may be read from then on.
-func (w *watcher) stop() error {
-	w.cancel()
-	return <-w.done
+	})
+	err = f()
+	close(ended)
+	err = errors.Join(err, watcher.Wait())
+	return peak, err
 }

@@ -3,28 +3,28 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/examples/internal/store"
 )
 
-// job is what one worker process does.
+// job is what every worker process is told.
 type job struct {
-	DSN     string
-	Redis   string
-	Phase   string // the name of its connections in pg_stat_activity
-	Clients int    // goroutines that query at once
-	Queries int    // by each of them
-	Limit   int    // concurrent queries of all processes; 0: no limit
-	Report  string // the report to read instead of plain queries; "": none
-	Alone   bool   // only one reader at a time computes the report
+	DSN       string
+	Redis     string
+	Phase     string // the name of its connections in pg_stat_activity
+	Processes int
+	Clients   int    // goroutines of a process that query at once
+	Queries   int    // by each of them
+	Limit     int    // concurrent queries of all processes; 0: no limit
+	Report    string // the report to read instead of plain queries; "": none
+	Alone     bool   // only one reader at a time computes the report
 }
 
 // result is what one worker process has seen.
@@ -45,22 +45,42 @@ const monthlyReport = `SELECT count(*) || ' customers, best ' || max(total)
 	FROM (SELECT a.customer, sum(a.amount * b.share) AS total FROM sale a, generate_series(1, 20) AS b(share) GROUP BY 1) AS t`
 
 // work is the whole of a worker process.
-func work(ctx context.Context, j job) (result, error) {
-	rdb, client, err := store.Client(j.Redis)
+func work(ctx context.Context, j job) (r result, err error) {
+	redis, err := store.Open(j.Redis)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
-	defer rdb.Close()
+	defer redis.Close()
+	client, err := berth.New(redis.Client)
+	if err != nil {
+		return r, err
+	}
 	defer client.Close()
 	pool, err := connect(ctx, client, j)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
 	defer pool.Close()
-	if j.Report != "" {
-		return readReports(ctx, rdb, client, pool, j)
+	if j.Report == "" {
+		return query(ctx, pool, j)
 	}
-	return query(ctx, pool, j)
+	var computed atomic.Int64
+	monthly := report{cache: redis.Client, key: j.Report, compute: func(ctx context.Context) (text string, err error) {
+		computed.Add(1)
+		err = pool.QueryRow(ctx, monthlyReport).Scan(&text)
+		return text, err
+	}}
+	if j.Alone {
+		if monthly.one, err = client.Semaphore("report:"+j.Report, 1); err != nil {
+			return r, err
+		}
+	}
+	r.Calls, err = stats.Measure(j.Clients, 1, func(int) error {
+		_, err := monthly.read(ctx)
+		return err
+	})
+	r.Computed = int(computed.Load())
+	return r, err
 }
 
 // connect opens a pool for all clients of the process, limited or not.
@@ -81,56 +101,20 @@ func connect(ctx context.Context, client *berth.Client, j job) (*pgxpool.Pool, e
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-func query(ctx context.Context, pool *pgxpool.Pool, j job) (result, error) {
-	var calls, queries stats.Log
-	err := together(j.Clients, func() error {
-		for range j.Queries {
-			start := time.Now()
-			conn, err := pool.Acquire(ctx) // here it waits for the permit
-			if err != nil {
-				return err
-			}
-			sent := time.Now()
-			_, err = conn.Exec(ctx, topCustomers)
-			queries.Since(sent)
-			conn.Release()
-			calls.Since(start)
-			if err != nil {
-				return err
-			}
+// query has all clients query the database.
+func query(ctx context.Context, pool *pgxpool.Pool, j job) (r result, err error) {
+	queries := make([]stats.Durations, j.Clients)
+	r.Calls, err = stats.Measure(j.Clients, j.Queries, func(client int) error {
+		conn, err := pool.Acquire(ctx) // here it waits for the permit
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	return result{Calls: calls.Times(), Queries: queries.Times()}, err
-}
-
-func readReports(ctx context.Context, rdb *redis.Client, client *berth.Client, pool *pgxpool.Pool, j job) (result, error) {
-	var calls stats.Log
-	var computed atomic.Int64
-	r := report{cache: rdb, key: j.Report, compute: func(ctx context.Context) (text string, err error) {
-		computed.Add(1)
-		err = pool.QueryRow(ctx, monthlyReport).Scan(&text)
-		return text, err
-	}}
-	if j.Alone {
-		var err error
-		if r.one, err = client.Semaphore("report:"+j.Report, 1); err != nil {
-			return result{}, err
-		}
-	}
-	err := together(j.Clients, func() error {
-		defer calls.Since(time.Now())
-		_, err := r.read(ctx)
+		defer conn.Release()
+		start := time.Now()
+		_, err = conn.Exec(ctx, topCustomers)
+		queries[client] = append(queries[client], time.Since(start))
 		return err
 	})
-	return result{Calls: calls.Times(), Computed: int(computed.Load())}, err
-}
-
-// together runs n copies of f at once and returns the first error of any.
-func together(n int, f func() error) error {
-	var all errgroup.Group
-	for range n {
-		all.Go(f)
-	}
-	return all.Wait()
+	r.Queries = slices.Concat(queries...)
+	return r, err
 }

@@ -36,25 +36,10 @@ type pass interface {
 	Token() int64
 }
 
-// fence is a database that accepts writes of the newest holder of each slot only.
-type fence struct{ pool *pgxpool.Pool }
-
-func newFence(ctx context.Context, dsn string) (*fence, error) {
-	pool, err := pgxpool.New(ctx, dsn)
-	if err != nil {
-		return nil, err
-	}
-	if _, err = pool.Exec(ctx, schema); err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return &fence{pool}, nil
-}
-
 // write runs do in a transaction on behalf of the holder of p. If p's lease is not the
 // newest of its slot, it writes nothing and fails with errStale.
-func (f *fence) write(ctx context.Context, p pass, do func(pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, f.pool, func(tx pgx.Tx) error {
+func write(ctx context.Context, db *pgxpool.Pool, p pass, do func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, raise, p.Name(), p.Slot(), p.Token())
 		if err != nil {
 			return err
@@ -72,13 +57,4 @@ func enter(ctx context.Context, writer string) func(pgx.Tx) error {
 		_, err := tx.Exec(ctx, "INSERT INTO entry (writer) VALUES ($1)", writer)
 		return err
 	}
-}
-
-// entries returns who has written, in order.
-func (f *fence) entries(ctx context.Context) ([]string, error) {
-	rows, err := f.pool.Query(ctx, "SELECT writer FROM entry ORDER BY at")
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/berth-go/berth/examples/internal/postgres"
 	"github.com/berth-go/berth/internal/redistest"
@@ -18,38 +20,50 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// started returns a fence in a database of its own.
-func started(t *testing.T) *fence {
+// started returns a database of its own with the tables of the fence.
+func started(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	server, err := postgres.Start(t.Context())
+	server, err := postgres.Open(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	f, err := newFence(t.Context(), server.DSN())
+	db, err := pgxpool.New(t.Context(), server.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(f.pool.Close)
-	return f
+	t.Cleanup(db.Close)
+	if _, err := db.Exec(t.Context(), schema); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// entries returns who has written, in order.
+func entries(ctx context.Context, db *pgxpool.Pool) ([]string, error) {
+	rows, err := db.Query(ctx, "SELECT writer FROM entry ORDER BY at")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // TestFenceCatchesAHolderThatLostItsLeaseInAFailover: a replica becomes master
 // before a grant has reached it, and grants the permit again.
 func TestFenceCatchesAHolderThatLostItsLeaseInAFailover(t *testing.T) {
 	t.Parallel()
-	f := started(t)
+	db := started(t)
 	master := redistest.Start(t, redistest.WithTCP())
 	successor := redistest.StartReplica(t, master)
 	successor.Promote(t)
 	var out bytes.Buffer
-	if err := story(t.Context(), &out, f, master.Client(t), successor.Client(t)); err != nil {
+	if err := story(t.Context(), &out, db, master.Client(t), successor.Client(t)); err != nil {
 		t.Errorf("%v\n%s", err, out.Bytes())
 	}
 	if !strings.Contains(out.String(), "A believes in its lease (true)") {
 		t.Errorf("A had heard of its loss, so nothing was shown:\n%s", out.Bytes())
 	}
-	if got, err := f.entries(t.Context()); err != nil || !slices.Equal(got, []string{"A", "B"}) {
+	if got, err := entries(t.Context(), db); err != nil || !slices.Equal(got, []string{"A", "B"}) {
 		t.Errorf("entries %v, %v", got, err)
 	}
 }
@@ -77,13 +91,13 @@ func (c card) Token() int64 { return c.token }
 // written in the order of its tokens, and slots do not touch each other.
 func TestTokensOnlyRise(t *testing.T) {
 	t.Parallel()
-	f := started(t)
+	db := started(t)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			for range 100 {
 				c := card{slot: rand.IntN(2), token: rand.Int64N(1000)}
-				err := f.write(t.Context(), c, enter(t.Context(), fmt.Sprintf("%d %d", c.slot, c.token)))
+				err := write(t.Context(), db, c, enter(t.Context(), fmt.Sprintf("%d %d", c.slot, c.token)))
 				if err != nil && !errors.Is(err, errStale) {
 					t.Error(err)
 				}
@@ -91,7 +105,7 @@ func TestTokensOnlyRise(t *testing.T) {
 		})
 	}
 	all.Wait()
-	written, err := f.entries(t.Context())
+	written, err := entries(t.Context(), db)
 	if err != nil || len(written) == 0 {
 		t.Fatalf("%d entries, %v", len(written), err)
 	}
@@ -111,7 +125,7 @@ func TestTokensOnlyRise(t *testing.T) {
 // TestNothingIsWrittenForAStalePass, and nothing is remembered of what failed.
 func TestNothingIsWrittenForAStalePass(t *testing.T) {
 	t.Parallel()
-	f := started(t)
+	db := started(t)
 	ctx := t.Context()
 	oops := errors.New("oops")
 	for _, step := range []struct {
@@ -126,12 +140,12 @@ func TestNothingIsWrittenForAStalePass(t *testing.T) {
 		{card{0, 9}, func(pgx.Tx) error { return oops }, oops},
 		{card{0, 6}, enter(ctx, "not fenced by what failed"), nil},
 	} {
-		if err := f.write(ctx, step.card, step.do); !errors.Is(err, step.want) {
+		if err := write(ctx, db, step.card, step.do); !errors.Is(err, step.want) {
 			t.Errorf("%+v: %v, want %v", step.card, err, step.want)
 		}
 	}
 	want := []string{"first", "again", "other slot", "not fenced by what failed"}
-	if got, err := f.entries(ctx); err != nil || !slices.Equal(got, want) {
+	if got, err := entries(ctx, db); err != nil || !slices.Equal(got, want) {
 		t.Errorf("entries %q, %v", got, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
@@ -25,55 +26,70 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, dsn string) error {
-	if dsn == "" {
-		server, err := postgres.Start(ctx)
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-		dsn = server.DSN()
-	}
-	f, err := newFence(ctx, dsn)
+	server, err := postgres.Open(ctx, dsn)
 	if err != nil {
 		return err
 	}
-	defer f.pool.Close()
+	defer server.Close()
+	db, err := pgxpool.New(ctx, server.DSN)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := db.Exec(ctx, schema); err != nil {
+		return err
+	}
 	// Two separate stores play a master and a replica that was promoted before it had
 	// received a grant.
-	var sides [2]*redis.Client
-	for i := range sides {
-		side, err := store.Open("")
-		if err != nil {
-			return err
-		}
-		defer side.Close()
-		sides[i] = side.Redis
+	master, err := store.Open("")
+	if err != nil {
+		return err
 	}
-	return story(ctx, out, f, sides[0], sides[1])
+	defer master.Close()
+	successor, err := store.Open("")
+	if err != nil {
+		return err
+	}
+	defer successor.Close()
+	return story(ctx, out, db, master.Client, successor.Client)
 }
 
 // story lets two clients hold the same permit: A still uses the old master, B its
 // successor.
-func story(ctx context.Context, out io.Writer, f *fence, master, successor redis.UniversalClient) error {
-	a, done, err := holder(ctx, master)
+func story(ctx context.Context, out io.Writer, db *pgxpool.Pool, master, successor redis.UniversalClient) error {
+	return hold(ctx, master, func(a *berth.Lease) error {
+		first := write(ctx, db, a, enter(ctx, "A"))
+		fmt.Fprintf(out, "A holds slot %d with token %d and writes: %v\n", a.Slot(), a.Token(), outcome(first))
+		fmt.Fprintln(out, "failover to a replica that has not received this grant; A still reaches the old master")
+		return hold(ctx, successor, func(b *berth.Lease) error {
+			second := write(ctx, db, b, enter(ctx, "B"))
+			fmt.Fprintf(out, "B holds slot %d with token %d and writes: %v\n", b.Slot(), b.Token(), outcome(second))
+			late := write(ctx, db, a, enter(ctx, "A"))
+			fmt.Fprintf(out, "A believes in its lease (%v) and writes: %v\n", a.Valid(), outcome(late))
+			if !errors.Is(late, errStale) {
+				return fmt.Errorf("the fence let a stale holder in: %w", late)
+			}
+			return nil
+		})
+	})
+}
+
+// hold calls f with a lease of the only permit.
+func hold(ctx context.Context, rdb redis.UniversalClient, f func(*berth.Lease) error) error {
+	client, err := berth.New(rdb)
 	if err != nil {
 		return err
 	}
-	defer done()
-	fmt.Fprintf(out, "A holds slot %d with token %d and writes: %v\n", a.Slot(), a.Token(), outcome(f.write(ctx, a, enter(ctx, "A"))))
-	fmt.Fprintln(out, "failover to a replica that has not received this grant; A still reaches the old master")
-	b, done, err := holder(ctx, successor)
+	defer client.Close()
+	sem, err := client.Semaphore("ledger", 1)
 	if err != nil {
 		return err
 	}
-	defer done()
-	fmt.Fprintf(out, "B holds slot %d with token %d and writes: %v\n", b.Slot(), b.Token(), outcome(f.write(ctx, b, enter(ctx, "B"))))
-	late := f.write(ctx, a, enter(ctx, "A"))
-	fmt.Fprintf(out, "A believes in its lease (%v) and writes: %v\n", a.Valid(), outcome(late))
-	if !errors.Is(late, errStale) {
-		return fmt.Errorf("the fence let a stale holder in: %w", late)
+	lease, err := sem.TryAcquire(ctx)
+	if err != nil {
+		return err
 	}
-	return nil
+	return f(lease)
 }
 
 func outcome(err error) string {
@@ -81,21 +97,4 @@ func outcome(err error) string {
 		return "refused, " + err.Error()
 	}
 	return "done"
-}
-
-// holder acquires the only permit and holds it until done is called.
-func holder(ctx context.Context, rdb redis.UniversalClient) (lease *berth.Lease, done func(), err error) {
-	client, err := berth.New(rdb)
-	if err != nil {
-		return nil, nil, err
-	}
-	done = func() { _ = client.Close() }
-	sem, err := client.Semaphore("ledger", 1)
-	if err == nil {
-		lease, err = sem.TryAcquire(ctx)
-	}
-	if err != nil {
-		done()
-	}
-	return lease, done, err
 }

@@ -12,7 +12,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -24,28 +23,25 @@ import (
 // timeout bounds the start and the end of a server.
 const timeout = 30 * time.Second
 
-// ErrMissing says that there is no PostgreSQL on this machine.
-var ErrMissing = errors.New("PostgreSQL's initdb is neither on PATH nor under /usr/lib/postgresql: " +
-	"install it with `apt-get install postgresql` (Debian, Ubuntu) or `brew install postgresql` (macOS)")
-
-// Server is a PostgreSQL that belongs to this process.
+// Server is a PostgreSQL that belongs to this process, or one that does not.
 type Server struct {
-	dir      string
-	bin      string
-	postgres *child.Process // nil: not started
+	DSN     string // the connection string; further settings can be appended to it
+	dir     string // "": not ours
+	process *child.Process
 }
 
-// Start makes a database cluster and runs a server on it.
-func Start(ctx context.Context) (*Server, error) {
-	bin, err := find()
+// Open returns the server at dsn, or starts one with a database of its own if dsn is
+// empty. Close it.
+func Open(ctx context.Context, dsn string) (*Server, error) {
+	if dsn != "" {
+		return &Server{DSN: dsn}, nil
+	}
+	// A short path, because a socket's path has at most about 100 bytes.
+	dir, err := os.MkdirTemp("/tmp", "berthpg")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin}
-	// A short path, because a socket's path has at most about 100 bytes.
-	if s.dir, err = os.MkdirTemp("/tmp", "berthpg"); err != nil {
-		return nil, err
-	}
+	s := &Server{DSN: "host=" + dir + " user=postgres database=postgres", dir: dir}
 	if err := s.start(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -53,20 +49,56 @@ func Start(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
-// DSN returns the connection string. Further settings can be appended to it.
-func (s *Server) DSN() string { return "host=" + s.dir + " user=postgres database=postgres" }
-
-// Close ends the server and deletes all that it stored.
+// Close ends a server that Open started, and deletes all that it stored.
 func (s *Server) Close() {
-	if s.postgres != nil {
-		_ = s.postgres.Cmd.Process.Signal(os.Interrupt) // PostgreSQL's "fast" shutdown
+	if s.process != nil {
+		_ = s.process.Cmd.Process.Signal(os.Interrupt) // PostgreSQL's "fast" shutdown
 		select {
-		case <-s.postgres.Done():
+		case <-s.process.Done():
 		case <-time.After(timeout):
-			s.postgres.Kill()
+			s.process.Kill()
 		}
 	}
-	_ = os.RemoveAll(s.dir)
+	_ = os.RemoveAll(s.dir) // nothing for ""
+}
+
+// start makes a database cluster and runs a server on it.
+func (s *Server) start(ctx context.Context) error {
+	bin, err := find()
+	if err != nil {
+		return err
+	}
+	attr, err := unprivileged(s.dir)
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(s.dir, "data")
+	// Every user who may enter the directory is the superuser; only this user may.
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres",
+		"--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+	initdb.SysProcAttr, initdb.Dir = attr, s.dir
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=",
+		"-c", "fsync=off", "-c", "max_connections=200", "-c", "max_parallel_workers_per_gather=0", "-c", "jit=off")
+	cmd.SysProcAttr, cmd.Dir = attr, s.dir
+	log, err := os.Create(filepath.Join(s.dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	process, err := child.Start(cmd)
+	if err != nil {
+		return err
+	}
+	s.process = process
+	if err := s.waitReady(ctx); err != nil {
+		text, _ := os.ReadFile(log.Name()) // only for a message
+		return fmt.Errorf("%w; its log: %s", err, text[max(0, len(text)-2000):])
+	}
+	return nil
 }
 
 // find returns the directory of PostgreSQL's programs. Debian keeps them off
@@ -77,81 +109,44 @@ func find() (string, error) {
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is valid
 	if len(found) == 0 {
-		return "", ErrMissing
+		return "", errors.New("PostgreSQL's initdb is neither on PATH nor under /usr/lib/postgresql: " +
+			"install it with `apt-get install postgresql` (Debian, Ubuntu) or `brew install postgresql` (macOS)")
 	}
 	return filepath.Dir(slices.Max(found)), nil
 }
 
-func (s *Server) start(ctx context.Context) error {
-	attr, err := s.unprivileged()
-	if err != nil {
-		return err
-	}
-	data := filepath.Join(s.dir, "data")
-	// Every user who may enter the directory is the superuser; only this user may.
-	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"), "-D", data, "-U", "postgres",
-		"--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
-	initdb.SysProcAttr, initdb.Dir = attr, s.dir
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	cmd := exec.Command(filepath.Join(s.bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=",
-		"-c", "fsync=off", "-c", "max_connections=200", "-c", "max_parallel_workers_per_gather=0", "-c", "jit=off")
-	cmd.SysProcAttr, cmd.Dir = attr, s.dir
-	log, err := os.Create(filepath.Join(s.dir, "log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd.Stderr = log
-	if s.postgres, err = child.Start(cmd); err != nil {
-		s.postgres = nil
-		return err
-	}
-	return s.waitReady(ctx)
-}
-
-// unprivileged returns the user to run PostgreSQL as, because it refuses to run as root.
-func (s *Server) unprivileged() (*syscall.SysProcAttr, error) {
-	attr := &syscall.SysProcAttr{}
+// unprivileged returns the user to run PostgreSQL as, because it refuses to run as root,
+// and gives dir to that user.
+func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
-		return attr, nil
+		return &syscall.SysProcAttr{}, nil
 	}
 	account, err := user.Lookup("postgres")
 	if err != nil {
 		return nil, fmt.Errorf("PostgreSQL does not run as root, and the user to run it as is missing: %w", err)
 	}
-	uid, err := strconv.ParseUint(account.Uid, 10, 32)
-	if err != nil {
+	var id syscall.Credential
+	if _, err := fmt.Sscan(account.Uid+" "+account.Gid, &id.Uid, &id.Gid); err != nil {
 		return nil, err
 	}
-	gid, err := strconv.ParseUint(account.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	return attr, os.Chown(s.dir, int(uid), int(gid))
+	return &syscall.SysProcAttr{Credential: &id}, os.Chown(dir, int(id.Uid), int(id.Gid))
 }
 
+// waitReady returns when the server answers, or fails if it ends or takes too long.
 func (s *Server) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		conn, err := pgx.Connect(ctx, s.DSN())
+	for {
+		conn, err := pgx.Connect(ctx, s.DSN)
 		if err == nil {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-s.postgres.Done():
-			return fmt.Errorf("PostgreSQL ended while it started; its log: %s", s.log())
+		case <-s.process.Done():
+			return errors.New("PostgreSQL ended while it started")
 		case <-ctx.Done():
-			return fmt.Errorf("PostgreSQL did not start: %w; its log: %s", err, s.log())
-		case <-time.After(pause):
+			return fmt.Errorf("PostgreSQL did not start: %w", err)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-func (s *Server) log() []byte {
-	text, _ := os.ReadFile(filepath.Join(s.dir, "log")) // only for a message
-	return text[max(0, len(text)-2000):]
 }

@@ -1,10 +1,11 @@
-// Package stats has the arithmetic of the examples' reports.
+// Package stats measures the calls of the examples' clients.
 package stats
 
 import (
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-go/berth/internal/quantile"
 )
@@ -12,38 +13,38 @@ import (
 // Durations are measured times.
 type Durations []time.Duration
 
+// Measure has so many clients call f at once, each of them so many times, one call after
+// the other, and returns how long the calls took. A client stops at its first error.
+func Measure(clients, calls int, f func(client int) error) (Durations, error) {
+	took := make([]Durations, clients)
+	var all errgroup.Group
+	for client := range clients {
+		all.Go(func() error {
+			for range calls {
+				start := time.Now()
+				if err := f(client); err != nil {
+					return err
+				}
+				took[client] = append(took[client], time.Since(start))
+			}
+			return nil
+		})
+	}
+	err := all.Wait()
+	return slices.Concat(took...), err
+}
+
 // Quantile returns the smallest of the times that at least the share q of all
 // do not exceed; 0 if there are none.
 func (d Durations) Quantile(q float64) time.Duration {
 	return Round(quantile.Of(slices.Sorted(slices.Values(d)), q))
 }
 
-// Round rounds a time for people to read.
+// Round rounds a time to three digits, for people to read, but no finer than to a µs.
 func Round(d time.Duration) time.Duration {
-	switch {
-	case d > 10*time.Second:
-		return d.Round(100 * time.Millisecond)
-	case d > 100*time.Millisecond:
-		return d.Round(time.Millisecond)
-	case d > time.Millisecond:
-		return d.Round(100 * time.Microsecond)
+	unit := time.Microsecond
+	for d >= 1000*unit {
+		unit *= 10
 	}
-	return d.Round(time.Microsecond)
+	return d.Round(unit)
 }
-
-// Log collects times from several goroutines.
-type Log struct {
-	mu    sync.Mutex
-	times Durations // guarded by mu
-}
-
-// Since adds the time since start.
-func (l *Log) Since(start time.Time) {
-	took := time.Since(start)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.times = append(l.times, took)
-}
-
-// Times returns the times. Since must not be called after it.
-func (l *Log) Times() Durations { return l.times }

@@ -7,21 +7,20 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/berth-go/berth"
 )
 
 // Store is a Redis that a program and its child processes share.
 type Store struct {
-	URL      string // for Client, in another process
-	Redis    *redis.Client
+	*redis.Client
+
+	URL      string               // for Open, in another process
 	embedded *miniredis.Miniredis // nil: none; its data end with this process
 }
 
 // Open returns the Redis at url, or starts an embedded one, on a free port of the
 // loopback interface, if url is empty. Close it.
-func Open(url string) (s *Store, err error) {
-	s = &Store{URL: url}
+func Open(url string) (*Store, error) {
+	s := &Store{URL: url}
 	if url == "" {
 		s.embedded = miniredis.NewMiniRedis()
 		s.embedded.ClockTTL(true) // keys expire with time, as in a real server
@@ -30,22 +29,7 @@ func Open(url string) (s *Store, err error) {
 		}
 		s.URL = "redis://" + s.embedded.Addr()
 	}
-	s.Redis, err = connect(s.URL)
-	return s, err
-}
-
-// Close closes the connections and ends an embedded store.
-func (s *Store) Close() {
-	_ = s.Redis.Close()
-	if s.embedded != nil {
-		s.embedded.Close()
-	}
-}
-
-// connect returns a client for a URL of the forms redis://, rediss:// and
-// unix://.
-func connect(url string) (*redis.Client, error) {
-	opts, err := redis.ParseURL(url)
+	opts, err := redis.ParseURL(s.URL)
 	if err != nil {
 		// Not the error itself, which quotes the URL with its password.
 		return nil, errors.New("the Redis URL is malformed: write redis://host:6379/0, rediss://… or unix:///path/to/socket")
@@ -54,18 +38,16 @@ func connect(url string) (*redis.Client, error) {
 	// dial 5 times for each of 4 attempts.
 	opts.ContextTimeoutEnabled = true
 	opts.DialerRetries = 1
-	return redis.NewClient(opts), nil
+	s.Client = redis.NewClient(opts)
+	return s, nil
 }
 
-// Client returns a Redis client for a URL, and a berth client that uses it. Close both,
-// the berth client first.
-func Client(url string, opts ...berth.ClientOption) (*redis.Client, *berth.Client, error) {
-	rdb, err := connect(url)
-	if err != nil {
-		return nil, nil, err
+// Close closes the connections and ends an embedded store.
+func (s *Store) Close() {
+	_ = s.Client.Close()
+	if s.embedded != nil {
+		s.embedded.Close()
 	}
-	client, err := berth.New(rdb, opts...)
-	return rdb, client, err
 }
 
 // String describes the store for the first line of a program's output.
