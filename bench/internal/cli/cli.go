@@ -55,9 +55,9 @@ func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.check != "" {
-		return check(ctx, o, stdout, stderr)
+		return o.compare(ctx, stdout, stderr)
 	}
-	return bench(ctx, o, stdout, stderr)
+	return o.bench(ctx, stdout, stderr)
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -103,7 +103,11 @@ func (o *options) complete(only, peers string) error {
 		return err
 	}
 	if peers != "" {
-		o.peers = with(o.peers)
+		chosen := o.peers
+		o.peers = slices.DeleteFunc(peer.All(), func(p *peer.Peer) bool {
+			compared := p.Key == peer.BerthKey || p.Kind == peer.Floor // with the others
+			return !compared && !slices.ContainsFunc(chosen, func(c *peer.Peer) bool { return c.Key == p.Key })
+		})
 	}
 	o.scale = scene.Full()
 	if o.quick {
@@ -111,17 +115,6 @@ func (o *options) complete(only, peers string) error {
 	}
 	o.scale.GoTimers = o.goTimers
 	return nil
-}
-
-// with adds berth and the floors, with which the others are compared.
-func with(chosen []*peer.Peer) (list []*peer.Peer) {
-	for _, p := range peer.All() {
-		same := func(c *peer.Peer) bool { return c.Key == p.Key }
-		if p.Key == peer.BerthKey || p.Kind == peer.Floor || slices.ContainsFunc(chosen, same) {
-			list = append(list, p)
-		}
-	}
-	return list
 }
 
 func list(w io.Writer) {

@@ -4,6 +4,7 @@ package redisd
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -52,26 +53,17 @@ func Ping(ctx context.Context, url string) error {
 
 // Clean removes every key that has the prefix anywhere in its name, and returns the
 // number of removed keys.
-func Clean(ctx context.Context, url, prefix string) (n int, err error) {
-	rdb := Client(url)
-	defer rdb.Close()
-	var batch []string
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
+func Clean(ctx context.Context, rdb *redis.Client, prefix string) (n int, err error) {
+	var keys []string
+	found := rdb.Scan(ctx, 0, "*"+prefix+"*", 1000).Iterator()
+	for found.Next(ctx) {
+		keys = append(keys, found.Val())
+	}
+	for batch := range slices.Chunk(keys, 500) {
+		if err := rdb.Unlink(ctx, batch...).Err(); err != nil {
+			return n, errors.Join(found.Err(), err)
 		}
 		n += len(batch)
-		err := rdb.Unlink(ctx, batch...).Err()
-		batch = batch[:0]
-		return err
 	}
-	keys := rdb.Scan(ctx, 0, "*"+prefix+"*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if batch = append(batch, keys.Val()); len(batch) == 500 {
-			if err := flush(); err != nil {
-				return n, err
-			}
-		}
-	}
-	return n, errors.Join(keys.Err(), flush())
+	return n, found.Err()
 }

@@ -22,7 +22,7 @@ func TestCleanRemovesThePrefixAndNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := Clean(t.Context(), url, prefix); err != nil || n != len(mine) {
+	if n, err := Clean(t.Context(), rdb, prefix); err != nil || n != len(mine) {
 		t.Errorf("%d keys removed, %v", n, err)
 	}
 	if n := rdb.DBSize(t.Context()).Val(); n != 2 {

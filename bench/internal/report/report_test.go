@@ -48,9 +48,7 @@ func fixed() *result.Report {
 			add("holders", "100,000", scene.Figure{Metric: "server-µs", Value: 1000 * v})
 		}
 	}
-	for _, b := range result.Targets() {
-		r.Verdicts = append(r.Verdicts, r.Judge(b))
-	}
+	r.JudgeAll(result.Targets())
 	return r
 }
 

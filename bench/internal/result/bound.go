@@ -53,6 +53,24 @@ func (r *Report) Judge(b Bound) Verdict {
 	return v
 }
 
+// JudgeAll sets the verdicts of the report.
+func (r *Report) JudgeAll(bounds []Bound) {
+	r.Verdicts = nil
+	for _, b := range bounds {
+		r.Verdicts = append(r.Verdicts, r.Judge(b))
+	}
+}
+
+// Missed returns the bounds that are not met, or were not measured.
+func (r *Report) Missed() (bounds []Bound) {
+	for _, v := range r.Verdicts {
+		if v.Result != Met {
+			bounds = append(bounds, v.Bound)
+		}
+	}
+	return bounds
+}
+
 func (r *Report) values(b Bound) []float64 {
 	values := r.Values(b.Scenario, b.Case, b.who(), b.Metric)
 	if b.Against == "" {

@@ -37,11 +37,7 @@ func contended() *Scenario {
 func openContended(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
 	s := peer.Shape{Name: e.name("contended"), Clients: processes, Workers: contenders, Limit: c.N}
 	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
-		var out *peer.Outcome
-		used, err := e.measured(ctx, func() (err error) {
-			out, err = d.Spin(ctx, peer.Load{For: e.Scale.Contended, Hold: hold, Times: true, GoTimers: e.Scale.GoTimers})
-			return err
-		})
+		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Contended, Hold: hold, Times: true, GoTimers: e.Scale.GoTimers})
 		if err != nil {
 			return nil, err
 		}

@@ -32,11 +32,7 @@ func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, e
 		return nil, err
 	}
 	entrant, err := e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
-		var out *peer.Outcome
-		used, err := e.measured(ctx, func() (err error) {
-			out, err = d.Spin(ctx, peer.Load{For: e.Scale.Slice, Times: true})
-			return err
-		})
+		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Slice, Times: true})
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +100,7 @@ func number(i int) float64 { return float64(i + 1) }
 
 func waiters() *Scenario {
 	return &Scenario{
-		Key: "waiters", Title: "Cost against waiters", Slices: 1, Most: 3, Open: openWaiters,
+		Key: "waiters", Title: "Cost against waiters", Slices: 1, Most: 3, Open: brief(waitersSlice),
 		Cases:    func(s Scale) []Case { return cases(s.Crowd) },
 		Length:   func(s Scale) time.Duration { return 4 * s.Slice },
 		Takes:    among(peer.BerthKey),
@@ -115,44 +111,42 @@ func waiters() *Scenario {
 	}
 }
 
-func openWaiters(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
-	return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) {
-		// The crowd exists during the slice only: a thousand waiters that cycle would
-		// disturb all other contestants.
-		taken, line, err := e.line(ctx, e.name("waiters"), c.N, true)
-		if err != nil {
-			return nil, err
-		}
-		defer line.Close()
-		taken()
-		if err := pauseFor(ctx, e.Scale.Slice); err != nil { // until the crowd cycles
-			return nil, err
-		}
-		before, err := line.State(ctx)
-		if err != nil {
-			return nil, err
-		}
-		var after crowd.State
-		used, err := e.measured(ctx, func() error {
-			if err := pauseFor(ctx, 3*e.Scale.Slice); err != nil {
-				return err
-			}
-			after, err = line.State(ctx)
+func waitersSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
+	// The crowd exists during the slice only: a thousand waiters that cycle would
+	// disturb all other contestants.
+	taken, line, err := e.line(ctx, e.name("waiters"), c.N, true)
+	if err != nil {
+		return nil, err
+	}
+	defer line.Close()
+	taken()
+	if err := measure.Pause(ctx, e.Scale.Slice); err != nil { // until the crowd cycles
+		return nil, err
+	}
+	before, err := line.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var after crowd.State
+	used, err := e.measured(ctx, func() error {
+		if err := measure.Pause(ctx, 3*e.Scale.Slice); err != nil {
 			return err
-		})
-		if err != nil {
-			return nil, err
 		}
-		turns := float64(after.Grants - before.Grants)
-		if turns == 0 {
-			return nil, errors.New("the permit did not change hands")
-		}
-		return []Figure{
-			{Metric: "server-µs", Value: used.Sent(peer.Berth().Sent).Usec / turns},
-			{Metric: "cpu-µs", Value: used.CPU * 1e6 / turns},
-			{Metric: "turns/s", Value: turns / (3 * e.Scale.Slice).Seconds()},
-		}, nil
-	}}, nil
+		after, err = line.State(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	turns := float64(after.Grants - before.Grants)
+	if turns == 0 {
+		return nil, errors.New("the permit did not change hands")
+	}
+	return []Figure{
+		{Metric: "server-µs", Value: used.Sent(peer.Berth().Sent).Usec / turns},
+		{Metric: "cpu-µs", Value: used.CPU * 1e6 / turns},
+		{Metric: "turns/s", Value: turns / (3 * e.Scale.Slice).Seconds()},
+	}, nil
 }
 
 // line makes n waiters wait for the only permit of a semaphore, which is taken until the
@@ -169,13 +163,4 @@ func (e *Env) line(ctx context.Context, name string, n int, cycle bool) (func(),
 		return nil, nil, err
 	}
 	return release, line, nil
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-go/berth/bench/internal/lend"
 	"github.com/berth-go/berth/bench/internal/peer"
 	"github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 const (
@@ -149,7 +150,7 @@ func (p *pools) wait(ctx context.Context) (longest time.Duration, err error) {
 			return longest, err
 		}
 		p.board.Take()
-		if err := pauseFor(ctx, 5*hold); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := measure.Pause(ctx, 5*hold); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return longest, err
 		}
 		p.board.Give()

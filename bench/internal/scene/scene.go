@@ -1,6 +1,4 @@
-// Package scene has the scenarios: what is measured, for which contestants, and how. A
-// Run interleaves short slices of measurement, so that all contestants are measured under
-// the same conditions.
+// Package scene has the scenarios: what is measured, for which contestants, and how.
 package scene
 
 import (
@@ -140,6 +138,22 @@ func (e *Env) measured(ctx context.Context, f func() error) (measure.Work, error
 	}
 	after, err := measure.Ask(ctx, e.Redis)
 	return after.Since(before), err
+}
+
+// spin puts a load on a contestant and returns what came of it, and what the server did meanwhile.
+func (e *Env) spin(ctx context.Context, d peer.Driver, l peer.Load) (out *peer.Outcome, used measure.Work, err error) {
+	used, err = e.measured(ctx, func() (err error) {
+		out, err = d.Spin(ctx, l)
+		return err
+	})
+	return out, used, err
+}
+
+// brief returns the Open of a scenario of berth alone, of which nothing remains between two slices.
+func brief(slice func(ctx context.Context, e *Env, c Case) ([]Figure, error)) func(context.Context, *Env, Case, *peer.Peer) (*Entrant, error) {
+	return func(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
+		return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) { return slice(ctx, e, c) }}, nil
+	}
 }
 
 // drive opens a contestant in a shape, to be measured by slice.

@@ -91,11 +91,7 @@ func openRate(each bool) func(context.Context, *Env, Case, *peer.Peer) (*Entrant
 func openCPU(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
 	s := peer.Shape{Name: e.name("cpu"), Clients: 1, Workers: c.N, Limit: enough, Each: c.Key == "spread"}
 	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
-		var out *peer.Outcome
-		used, err := e.measured(ctx, func() (err error) {
-			out, err = d.Spin(ctx, peer.Load{For: e.Scale.Slice})
-			return err
-		})
+		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Slice})
 		if err != nil {
 			return nil, err
 		}
