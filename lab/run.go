@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -117,25 +118,17 @@ var errGone = errors.New("redis does not answer any more")
 // some algorithms would patiently wait for it to come back.
 func watch(ctx context.Context, rdb redis.UniversalClient) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	tick := time.NewTicker(watchEvery)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if err := ping(ctx, rdb); err != nil && ctx.Err() == nil {
-					cancel(err)
-				}
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for measure.Pause(ctx, watchEvery) == nil {
+			if err := ping(ctx, rdb); err != nil && ctx.Err() == nil {
+				cancel(err)
 			}
 		}
-	}()
+	})
 	return ctx, func() {
 		cancel(nil)
-		<-done
+		watcher.Wait()
 	}
 }
 

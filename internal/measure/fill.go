@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,9 +26,20 @@ func AtOnce(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// AddMembers writes n members, as long as the identifiers of package classic, into a sorted set.
-// Making n acquires instead would take hours where the cost of each grows with the holders.
-func AddMembers(ctx context.Context, rdb redis.Cmdable, key string, n int, score func(i int) float64) error {
+// FillBasic writes what n acquires of classic.Basic, made at a time, would leave at a key. Making the
+// acquires instead would take hours where the cost of each grows with the holders.
+func FillBasic(ctx context.Context, rdb redis.Cmdable, key string, n int, at time.Time) error {
+	return addMembers(ctx, rdb, key, n, func(int) float64 { return float64(at.UnixMilli()) / 1000 })
+}
+
+// FillFair is FillBasic for classic.Fair.
+func FillFair(ctx context.Context, rdb redis.Cmdable, key string, n int, at time.Time) error {
+	return errors.Join(FillBasic(ctx, rdb, key, n, at), rdb.Set(ctx, key+":counter", n, 0).Err(),
+		addMembers(ctx, rdb, key+":owner", n, func(i int) float64 { return float64(i + 1) }))
+}
+
+// addMembers writes n members, as long as the identifiers of package classic, into a sorted set.
+func addMembers(ctx context.Context, rdb redis.Cmdable, key string, n int, score func(i int) float64) error {
 	const batch = 1000
 	for from := 0; from < n; from += batch {
 		var members []redis.Z

@@ -53,20 +53,15 @@ func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, e
 
 // fill makes n other holders of a permit, and returns a function that releases them.
 func (e *Env) fill(ctx context.Context, p *peer.Peer, name string, n int) (func(), error) {
-	add := func(suffix string, score func(int) float64) error {
-		return measure.AddMembers(ctx, e.Redis, e.Prefix+name+suffix, n, score)
-	}
 	switch p.Key {
 	case peer.BerthKey:
 		return e.lease(ctx, n, func(c *berth.Client, _ int) (*berth.Semaphore, error) {
 			return c.Semaphore(name, n+8, berth.TTL(long))
 		})
 	case "basic":
-		return func() {}, add("", future)
+		return func() {}, measure.FillBasic(ctx, e.Redis, e.Prefix+name, n, time.Now().Add(long))
 	case "fair":
-		// The keys that n acquires would leave; making them would take hours.
-		return func() {}, errors.Join(add("", future), add(":owner", number),
-			e.Redis.Set(ctx, e.Prefix+name+":counter", n, 0).Err())
+		return func() {}, measure.FillFair(ctx, e.Redis, e.Prefix+name, n, time.Now().Add(long))
 	default:
 		return func() {}, nil
 	}
@@ -92,11 +87,6 @@ func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) 
 	}
 	return closeAll, nil
 }
-
-// future returns a score of the chapter's semaphores that does not expire during the run.
-func future(int) float64 { return float64(time.Now().Add(long).UnixMilli()) / 1000 }
-
-func number(i int) float64 { return float64(i + 1) }
 
 func waiters() *Scenario {
 	return &Scenario{

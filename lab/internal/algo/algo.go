@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/classic"
 )
 
 // Setup configures one client of a semaphore.
@@ -70,10 +72,10 @@ type Algorithm struct {
 // All returns the algorithms in the order of the chapter, berth last.
 func All() []Algorithm {
 	return []Algorithm{
-		{Key: "basic", Title: "basic", Open: openBasic, Fill: fillBasic, Replies: 1},
-		{Key: "fair", Title: "fair", Open: openFair, Fill: fillFair, Replies: 1},
+		{Key: "basic", Title: "basic", Open: opener(classic.NewBasic), Fill: fillBasic, Replies: 1},
+		{Key: "fair", Title: "fair", Open: opener(classic.NewFair), Fill: fillFair, Replies: 1},
 		// The lock's own reply comes first.
-		{Key: "underlock", Title: "fair under lock", Open: openUnderLock, Fill: fillFair, Replies: 2},
+		{Key: "underlock", Title: "fair under lock", Open: opener(classic.NewFairUnderLock), Fill: fillFair, Replies: 2},
 		{Key: "berth", Title: "berth", Open: openBerth, Fill: fillBerth, Replies: 1, Queues: true},
 	}
 }

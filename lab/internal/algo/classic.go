@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/classic"
 	"github.com/berth-go/berth/internal/measure"
 )
@@ -24,23 +26,15 @@ type refresher interface {
 // classicClient implements Client with one of the chapter's semaphores.
 type classicClient struct{ semaphore }
 
-func openBasic(s Setup) (Client, error) {
-	return newClassicClient(classic.NewBasic(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
-}
-
-func openFair(s Setup) (Client, error) {
-	return newClassicClient(classic.NewFair(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
-}
-
-func openUnderLock(s Setup) (Client, error) {
-	return newClassicClient(classic.NewFairUnderLock(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...))
-}
-
-func newClassicClient[S semaphore](sem S, err error) (Client, error) {
-	if err != nil {
-		return nil, err
+// opener returns the Open of one of them.
+func opener[S semaphore](newSemaphore func(redis.UniversalClient, string, int, ...classic.Option) (S, error)) func(Setup) (Client, error) {
+	return func(s Setup) (Client, error) {
+		sem, err := newSemaphore(s.Redis, key(s.Prefix, s.Name), s.Limit, s.options()...)
+		if err != nil {
+			return nil, err
+		}
+		return classicClient{sem}, nil
 	}
-	return classicClient{sem}, nil
 }
 
 // options returns the chapter's parameters. The lock has the time-out of the permits, as
@@ -81,21 +75,10 @@ func (c classicClient) check(ctx context.Context, id string) bool {
 // Close implements Client. It does nothing, as the chapter's clients have no state.
 func (classicClient) Close() {}
 
-// fillBasic writes what n acquires of Basic would leave in Redis.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {
-	now := float64(time.Now().UnixMilli()) / 1000
-	return func() {}, measure.AddMembers(ctx, s.Redis, key(s.Prefix, s.Name), n, func(int) float64 { return now })
+	return func() {}, measure.FillBasic(ctx, s.Redis, key(s.Prefix, s.Name), n, time.Now())
 }
 
-// fillFair writes what n acquires of Fair would leave in Redis. Making the acquires would
-// take too long: each costs O(n), which is what the scenario shows.
 func fillFair(ctx context.Context, s Setup, n int) (func(), error) {
-	if _, err := fillBasic(ctx, s, n); err != nil {
-		return nil, err
-	}
-	name := key(s.Prefix, s.Name)
-	if err := s.Redis.Set(ctx, name+":counter", n, 0).Err(); err != nil {
-		return nil, err
-	}
-	return func() {}, measure.AddMembers(ctx, s.Redis, name+":owner", n, func(i int) float64 { return float64(i + 1) })
+	return func() {}, measure.FillFair(ctx, s.Redis, key(s.Prefix, s.Name), n, time.Now())
 }

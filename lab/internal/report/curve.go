@@ -14,7 +14,7 @@ func waitChart(list []*scene.Result) *chart.Chart {
 	for _, r := range list {
 		s := chart.Series{Key: r.Algorithm, Title: title(r.Title)}
 		for _, d := range r.Sorted {
-			s.Y = append(s.Y, millis(d))
+			s.Y = append(s.Y, scene.Millis(d))
 		}
 		all = append(all, s)
 	}

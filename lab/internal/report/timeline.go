@@ -53,7 +53,7 @@ type timeline struct {
 	Describe       string
 	window         judge.Span
 	laneY, laneH   float64
-	lanes          map[int]int
+	lanes          []int // the clients, from top to bottom
 	limit, highest int
 }
 
@@ -83,18 +83,16 @@ func newTimeline(r *scene.Result) *timeline {
 
 // assign gives each client that appears in the window a lane.
 func (t *timeline) assign(requests []judge.Request) {
-	t.lanes = map[int]int{}
-	var clients []int
 	for _, r := range requests {
-		if r.Asked < t.window.To && r.End > t.window.From && !slices.Contains(clients, r.Client) {
-			clients = append(clients, r.Client)
+		if t.shows(judge.Span{From: r.Asked, To: r.End}) && !slices.Contains(t.lanes, r.Client) {
+			t.lanes = append(t.lanes, r.Client)
 		}
 	}
-	slices.Sort(clients)
-	for lane, c := range clients {
-		t.lanes[c] = lane
-	}
+	slices.Sort(t.lanes)
 }
+
+// shows reports whether a span is in the window, at least in part.
+func (t *timeline) shows(s judge.Span) bool { return s.From < t.window.To && s.To > t.window.From }
 
 func (t *timeline) x(at time.Duration) float64 {
 	at = min(max(at, t.window.From), t.window.To)
@@ -108,72 +106,69 @@ func (t *timeline) level(holders int) float64 {
 }
 
 func (t *timeline) draw(r *scene.Result) {
-	requests := slices.Clone(r.Requests)
-	slices.SortStableFunc(requests, func(a, b judge.Request) int { return cmp.Compare(a.Asked, b.Asked) })
+	requests := slices.SortedStableFunc(slices.Values(r.Requests), func(a, b judge.Request) int { return cmp.Compare(a.Asked, b.Asked) })
 	for _, q := range requests {
-		lane, ok := t.lanes[q.Client]
-		if !ok || q.End <= t.window.From || q.Asked >= t.window.To {
+		if !t.shows(judge.Span{From: q.Asked, To: q.End}) {
 			continue
 		}
-		y := t.laneY + t.laneH*float64(lane)
-		waitEnd := q.End
+		lane := slices.Index(t.lanes, q.Client)
+		t.bar(lane, judge.Span{From: q.Asked, To: q.Asked + q.Waited()}, "wait", "client %d waits %s", q.Client, took(q.Waited()))
 		if q.Granted {
-			waitEnd = q.Start
+			t.bar(lane, q.Stopped, "stopped", "stopped")
 		}
-		t.bar(judge.Span{From: q.Asked, To: waitEnd}, y, "wait", fmt.Sprintf("client %d waits %s", q.Client, ms(millis(q.Waited()))))
-		if !q.Granted {
-			continue
-		}
-		t.bar(q.Stopped, y, "stopped", "stopped")
 		for _, s := range q.Beliefs() {
-			t.bar(s, y, "held", fmt.Sprintf("client %d holds for %s", q.Client, ms(millis(s.Length()))))
+			t.bar(lane, s, "held", "client %d holds for %s", q.Client, took(s.Length()))
 			for _, m := range r.Moments {
 				both := judge.Span{From: max(s.From, m.From), To: min(s.To, m.To)}
-				t.bar(both, y, "over", fmt.Sprintf("client %d holds, %d too many do", q.Client, m.By))
+				t.bar(lane, both, "over", "client %d holds, %d too many do", q.Client, m.By)
 			}
 		}
 	}
 	for _, m := range r.Moments {
-		if m.To > t.window.From && m.From < t.window.To {
-			x := t.x(m.From)
-			t.Over = append(t.Over, rect{X: x, Y: countTop, W: max(0.8, t.x(m.To)-x), H: t.AxisY - countTop, Title: fmt.Sprintf("%d too many", m.By)})
+		if t.shows(m.Span) {
+			t.Over = append(t.Over, t.box(m.Span, countTop, t.AxisY-countTop, "moment", fmt.Sprintf("%d too many", m.By)))
 		}
 	}
 }
 
-// bar draws a span of time in a lane, wide enough to be seen however short it is.
-func (t *timeline) bar(s judge.Span, y float64, class, title string) {
-	if s.Length() == 0 || s.To <= t.window.From || s.From >= t.window.To {
+// bar draws a span of time in a lane.
+func (t *timeline) bar(lane int, s judge.Span, class, format string, args ...any) {
+	if s.Length() == 0 || !t.shows(s) {
 		return
 	}
-	x, h, top := t.x(s.From), t.laneH*0.72, y+t.laneH*0.14
+	y, h := 0.14*t.laneH, 0.72*t.laneH
 	if class == "wait" {
-		h, top = max(0.6, t.laneH*0.16), y+t.laneH*0.42
+		y, h = 0.42*t.laneH, max(0.6, 0.16*t.laneH)
 	}
-	t.Bars = append(t.Bars, rect{X: x, Y: top, W: max(0.8, t.x(s.To)-x), H: h, Class: class, Title: title})
+	t.Bars = append(t.Bars, t.box(s, t.laneY+t.laneH*float64(lane)+y, h, class, fmt.Sprintf(format, args...)))
+}
+
+// box returns a box for a span of time, wide enough to be seen however short it is.
+func (t *timeline) box(s judge.Span, y, h float64, class, title string) rect {
+	x := t.x(s.From)
+	return rect{X: x, Y: y, W: max(0.8, t.x(s.To)-x), H: h, Class: class, Title: title}
 }
 
 // curves draws the number of holders and its excess over the limit.
 func (t *timeline) curves(levels []judge.Level) {
 	var curve, excess strings.Builder
-	n := 0
-	x := t.Left
-	fmt.Fprintf(&curve, "M%.1f %.1f", x, t.level(0))
-	fmt.Fprintf(&excess, "M%.1f %.1f", x, t.LimitY)
+	fmt.Fprintf(&curve, "M%.1f %.1f", t.Left, t.level(0))
+	fmt.Fprintf(&excess, "M%.1f %.1f", t.Left, t.LimitY)
 	step := func(x float64, n int) {
 		fmt.Fprintf(&curve, "H%.1fV%.1f", x, t.level(n))
 		fmt.Fprintf(&excess, "H%.1fV%.1f", x, t.level(max(n, t.limit)))
 	}
+	n := 0
+	for _, l := range levels {
+		if l.At <= t.window.From {
+			n = l.Holders
+		}
+	}
+	step(t.Left, n)
 	for _, l := range levels {
 		if l.At > t.window.From && l.At < t.window.To {
-			if x == t.Left {
-				step(x, n)
-			}
-			x = t.x(l.At)
-			step(x, l.Holders)
-		}
-		if l.At < t.window.To {
 			n = l.Holders
+			step(t.x(l.At), n)
 		}
 	}
 	step(t.Right, n)
@@ -225,4 +220,4 @@ func (t *timeline) caption(r *scene.Result) {
 	t.Describe = fmt.Sprintf("Timeline of %s: %d moments over the limit in the run.", t.Title, len(r.Moments))
 }
 
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func took(d time.Duration) string { return ms(scene.Millis(d)) }

@@ -7,7 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/measure"
 )
 
 const (
@@ -40,7 +42,7 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 	c := &Crash{}
 	soon := earliest(s.requests) + s.timeout*3/4
 	for _, w := range waiters {
-		c.BackMS = append(c.BackMS, millis(w.request.Start-killed))
+		c.BackMS = append(c.BackMS, Millis(w.request.Start-killed))
 		if w.request.Start < soon {
 			c.Early++
 		}
@@ -71,7 +73,7 @@ func earliest(requests []judge.Request) time.Duration {
 // killHolders lets processes hold all permits and clients wait for them, and kills the
 // processes. It returns when the clients have the permits.
 func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Duration, err error) {
-	var holders []*holder
+	var holders []*child.Process
 	defer func() {
 		for _, h := range holders {
 			h.Kill()
@@ -86,7 +88,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 	}
 	requests := make([]judge.Request, crashed)
 	for i, h := range holders {
-		at, err := h.next()
+		at, err := next(h)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -97,7 +99,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 	for i := range crashed {
 		waiting = append(waiting, s.await(ctx, i, s.clients[i]))
 	}
-	pause(ctx, settle)
+	_ = measure.Pause(ctx, settle)
 	killed = s.now()
 	for i, h := range holders {
 		h.Kill()
@@ -126,7 +128,7 @@ func (s *stage) killAcquirer(ctx context.Context) (float64, error) {
 		// If the client asks too late, a lock may have timed out already, and the result means
 		// nothing.
 		if w.request.Asked-died < s.timeout/4 {
-			return millis(w.request.Start - died), s.over(ctx, w)
+			return Millis(w.request.Start - died), s.over(ctx, w)
 		}
 		if err := s.over(ctx, w); err != nil {
 			return 0, err
@@ -140,7 +142,7 @@ func (s *stage) awaitAfterDeath(ctx context.Context) (died time.Duration, w wait
 		return 0, w, err
 	}
 	defer h.Kill()
-	last, err := h.next()
+	last, err := next(h)
 	if err != nil {
 		return 0, w, err
 	}
@@ -178,13 +180,13 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	defer h.Kill()
-	first, err := h.next()
+	first, err := next(h)
 	if err != nil {
 		return nil, err
 	}
 	other := s.await(ctx, 0, s.clients[0])
-	pause(ctx, pauseAfter)
-	if err := h.signal(unix.SIGSTOP); err != nil {
+	_ = measure.Pause(ctx, pauseAfter)
+	if err := h.Cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		return nil, err
 	}
 	stopped := judge.Span{From: s.now()}
@@ -192,15 +194,15 @@ func runPause(ctx context.Context, s *stage) (*Result, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	pause(ctx, pauseMore)
-	if err := h.finish(); err != nil {
+	_ = measure.Pause(ctx, pauseMore)
+	if err := h.Tell(struct{}{}); err != nil {
 		return nil, err
 	}
 	stopped.To = s.now()
-	if err := h.signal(unix.SIGCONT); err != nil {
+	if err := h.Cmd.Process.Signal(unix.SIGCONT); err != nil {
 		return nil, err
 	}
-	last, err := h.next()
+	last, err := next(h)
 	if err != nil {
 		return nil, err
 	}
@@ -223,9 +225,9 @@ func (s *stage) pauseResult(first, last report, stopped judge.Span, other judge.
 	r := s.result()
 	r.Clients = 2
 	r.Pause = &Pause{
-		StoppedMS: millis(stopped.Length()), Told: last.Told, Reported: last.Held,
-		AwakeMS:  millis(last.At - s.start - stopped.To),
-		OthersMS: millis(other.Start - stopped.From),
+		StoppedMS: Millis(stopped.Length()), Told: last.Told, Reported: last.Held,
+		AwakeMS:  Millis(last.At - s.start - stopped.To),
+		OthersMS: Millis(other.Start - stopped.From),
 	}
 	r.judged(s.requests, s.now())
 	return r

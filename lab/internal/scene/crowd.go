@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -23,28 +24,43 @@ type crowd struct {
 }
 
 func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, c.clients, c.off); err != nil {
+	r, err := s.watch(ctx, c.clients, c.off, c.hold, func() error {
+		end, cancel := lasting(ctx, s.env.Duration)
+		defer cancel()
+		return s.each(end, func(ctx context.Context, i int, rng *rand.Rand) (err error) {
+			for ctx.Err() == nil && err == nil {
+				err = s.use(ctx, i, rng, jitter(rng, c.hold))
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	view := c.hold * 60 / time.Duration(s.limit) // short enough to tell single leases apart
+	r.Window = judge.Worst(r.Moments, r.Window.To, view)
+	return r, nil
+}
+
+// watch opens n clients, has them used, which is the run, and judges it. Each of them holds its
+// permits for about hold.
+func (s *stage) watch(ctx context.Context, n int, off, hold time.Duration, use func() error) (*Result, error) {
+	if err := s.openWarm(ctx, n, off); err != nil {
 		return nil, err
 	}
 	before, sent := s.work(ctx), s.sent()
 	s.begin()
-	end, cancel := lasting(ctx, s.env.Duration)
-	defer cancel()
-	err := s.each(end, func(ctx context.Context, i int, rng *rand.Rand) error {
-		return c.live(ctx, s, i, rng)
-	})
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := use(); err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
 	run := s.now()
 	r := s.result()
 	r.judged(s.requests, run)
-	r.rated(s, c.hold, run, sent, before, s.work(ctx))
+	r.rated(s, hold, run, sent, before, s.work(ctx))
 	r.waited()
-	r.Window = judge.Worst(r.Moments, run, c.view(s.limit))
 	return r, nil
 }
 
@@ -59,26 +75,10 @@ func lasting(ctx context.Context, d time.Duration) (context.Context, context.Can
 	}
 }
 
-// view returns a length of time that is short enough to tell single leases apart.
-func (c crowd) view(limit int) time.Duration {
-	return time.Duration(float64(c.hold) * 60 / float64(limit))
-}
-
-// live runs a client until ctx ends.
-func (c crowd) live(ctx context.Context, s *stage, i int, rng *rand.Rand) error {
-	for ctx.Err() == nil {
-		hold := jitter(rng, c.hold)
-		if err := s.use(ctx, i, s.clients[i], rng, hold); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // use acquires a permit, holds it, releases it, and records what the client believed.
-func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, hold time.Duration) error {
+func (s *stage) use(ctx context.Context, i int, rng *rand.Rand, hold time.Duration) error {
 	r := judge.Request{Client: i, Asked: s.now()}
-	p, err := obtain(ctx, &noted{c, s, &r}, func() time.Duration { return jitter(rng, s.env.Poll) })
+	p, err := obtain(ctx, &noted{s.clients[i], s, &r}, func() time.Duration { return jitter(rng, s.env.Poll) })
 	if errors.Is(err, errOver) {
 		r.End = s.now()
 		s.record(r)
@@ -89,7 +89,11 @@ func (s *stage) use(ctx context.Context, i int, c algo.Client, rng *rand.Rand, h
 	}
 	// From here on the client believes that it holds the permit, whatever Redis says.
 	r.Granted, r.Start, r.Token = true, s.now(), p.Token
-	keep(ctx, p, hold)
+	select {
+	case <-time.After(hold):
+	case <-ctx.Done():
+	case <-p.Lost:
+	}
 	r.End = s.now()
 	s.record(r)
 	_, err = release(ctx, p)
@@ -114,17 +118,6 @@ func (n *noted) Acquire(ctx context.Context, _ func()) (*algo.Permit, bool, erro
 func (n *noted) answered() {
 	if n.r.Answered == 0 {
 		n.r.Answered = n.s.now()
-	}
-}
-
-// keep holds a permit for a while, or until its loss is reported.
-func keep(ctx context.Context, p *algo.Permit, hold time.Duration) {
-	timer := time.NewTimer(hold)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-p.Lost:
 	}
 }
 
@@ -191,40 +184,30 @@ type queue struct {
 }
 
 func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, q.requests, 0); err != nil {
+	var first time.Duration
+	r, err := s.watch(ctx, q.requests, 0, q.hold, func() error {
+		for s.now() < s.env.Duration && ctx.Err() == nil {
+			if err := q.round(ctx, s); err != nil {
+				return err
+			}
+			first = cmp.Or(first, s.now())
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	before, sent := s.work(ctx), s.sent()
-	s.begin()
-	var first time.Duration
-	for s.now() < s.env.Duration {
-		if err := q.round(ctx, s); err != nil {
-			return nil, err
-		}
-		if first == 0 {
-			first = s.now()
-		}
-	}
-	run := s.now()
-	r := s.result()
-	r.judged(s.requests, run)
-	r.rated(s, q.hold, run, sent, before, s.work(ctx))
 	r.Rate.Ideal = 0 // permits are not always wanted here
-	r.waited()
 	r.Window = judge.Span{To: first}
 	return r, nil
 }
 
 // round lets every client arrive once, in order.
 func (q queue) round(ctx context.Context, s *stage) error {
-	err := s.each(ctx, func(ctx context.Context, i int, rng *rand.Rand) error {
-		if !pause(ctx, time.Duration(i)*q.gap) {
+	return s.each(ctx, func(ctx context.Context, i int, rng *rand.Rand) error {
+		if measure.Pause(ctx, time.Duration(i)*q.gap) != nil {
 			return nil
 		}
-		return s.use(ctx, i, s.clients[i], rng, q.hold)
+		return s.use(ctx, i, rng, q.hold)
 	})
-	if err == nil {
-		err = ctx.Err()
-	}
-	return err
 }

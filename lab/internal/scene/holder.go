@@ -10,11 +10,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/lab/internal/algo"
 )
 
 // Some scenarios kill a holder, or stop and continue it. This takes a process instead of a
 // goroutine. A line of input tells the process to finish; the end of its input ends it.
+
+// holderTimeout bounds what a holder process may take to report.
+const holderTimeout = 15 * time.Second
 
 // step is how long a holder works before it checks again whether it may go on.
 const step = 5 * time.Millisecond
@@ -44,6 +49,31 @@ type report struct {
 
 // Role is the role of a holder process.
 const Role = "holder"
+
+// hire starts a holder process, which works from its grant until it is told to finish,
+// and for d after that.
+func (s *stage) hire(d time.Duration, dieAfter int) (*child.Process, error) {
+	p, err := child.Again(Role, order{
+		URL: s.env.URL, Algorithm: s.alg.Key, Setup: s.setup(nil, 0), Poll: s.env.Poll, Work: d, DieAfter: dieAfter,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot start a holder process: %w", err)
+	}
+	return p, nil
+}
+
+// next returns the next report of a holder process.
+func next(holder *child.Process) (r report, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), holderTimeout)
+	defer cancel()
+	if err := holder.Hear(ctx, &r); err != nil {
+		return r, fmt.Errorf("a holder process does not report: %w", err)
+	}
+	if r.Error != "" {
+		return r, fmt.Errorf("a holder process failed: %s", r.Error)
+	}
+	return r, nil
+}
 
 // Hold is the main function of a holder process.
 func Hold(ctx context.Context, text []byte, stdin io.Reader, stdout io.Writer) error {
@@ -138,7 +168,7 @@ func work(ctx context.Context, p *algo.Permit, finish <-chan struct{}, d time.Du
 		if u := p.Until(); !u.IsZero() {
 			until = u
 		}
-		if !pause(ctx, step) {
+		if measure.Pause(ctx, step) != nil {
 			break
 		}
 		select {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/measure"
 	"github.com/berth-go/berth/lab/internal/algo"
 	"github.com/berth-go/berth/lab/internal/wire"
 )
@@ -55,7 +56,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	r.Start = s.now()
 	next := s.await(ctx, 1, s.clients[1])
 	before := p.Until()
-	r.End = s.believed(p, func() { pause(ctx, settle) })
+	r.End = s.believed(p, func() { _ = measure.Pause(ctx, settle) })
 	s.record(r)
 	until := cmp.Or(p.Until(), before) // Until is zero if the lease is lost
 	victim.tap.CutNext(how)
@@ -73,7 +74,7 @@ func (s *stage) interrupt(ctx context.Context, how wire.Cut, cut *Cut) error {
 	if other.err != nil {
 		return other.err
 	}
-	back := millis(other.request.Start - r.End)
+	back := Millis(other.request.Start - r.End)
 	if how == wire.Request {
 		cut.Lost++
 		cut.LostBackMS = max(cut.LostBackMS, back)

@@ -107,7 +107,7 @@ func (r *Result) judged(requests []judge.Request, run time.Duration) {
 	v := judge.Limit(requests, r.Limit)
 	r.Moments = v.Moments
 	r.Limits = &Limits{
-		Moments: len(v.Moments), WorstOver: v.Worst, OverMS: millis(v.Over),
+		Moments: len(v.Moments), WorstOver: v.Worst, OverMS: Millis(v.Over),
 		OverShare: v.Over.Seconds() / run.Seconds(), Stolen: v.Stolen, MostHeld: v.Held,
 	}
 	r.Window = judge.Span{To: run}
@@ -118,8 +118,8 @@ func (r *Result) waited() {
 	r.Sorted = judge.Waits(r.Requests)
 	o := judge.Overtakings(r.Requests)
 	r.Waits = &Waits{
-		P50MS: millis(quantile.Of(r.Sorted, 0.5)), P99MS: millis(quantile.Of(r.Sorted, 0.99)),
-		MaxMS:    millis(quantile.Of(r.Sorted, 1)),
+		P50MS: Millis(quantile.Of(r.Sorted, 0.5)), P99MS: Millis(quantile.Of(r.Sorted, 0.99)),
+		MaxMS:    Millis(quantile.Of(r.Sorted, 1)),
 		Requests: o.Requests, Overtaken: o.Overtaken, MostBy: o.Most,
 	}
 }
@@ -134,4 +134,5 @@ func granted(requests []judge.Request) (n int) {
 	return n
 }
 
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+// Millis returns a duration in milliseconds.
+func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -4,6 +4,7 @@ package scene
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,15 +40,11 @@ func All() []Scenario {
 // names those that remain.
 func (sc Scenario) Run(ctx context.Context, env *Env, alg algo.Algorithm) (r *Result, err error) {
 	s := newStage(env, sc.Key, alg, sc.limit, sc.timeout)
-	r, err = sc.run(ctx, s)
-	closed := s.close(ctx)
-	switch {
-	case err != nil && closed != nil:
-		return nil, fmt.Errorf("%s, %s: %w\n%w", sc.Key, alg.Title, err, closed)
-	case err != nil:
-		return nil, fmt.Errorf("%s, %s: %w", sc.Key, alg.Title, err)
-	case closed != nil:
-		return nil, closed
+	if r, err = sc.run(ctx, s); err != nil {
+		err = fmt.Errorf("%s, %s: %w", sc.Key, alg.Title, err)
+	}
+	if err = errors.Join(err, s.close(ctx)); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

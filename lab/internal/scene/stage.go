@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/measure"
@@ -122,6 +123,14 @@ func (s *stage) openWarm(ctx context.Context, n int, off time.Duration) error {
 	return nil
 }
 
+// monotonic reads the machine's monotonic clock. It is the same for all processes, so what they
+// believed can be compared.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // fails only for clocks that do not exist
+	return time.Duration(ts.Nano())
+}
+
 // begin starts the time of the run.
 func (s *stage) begin() { s.start = monotonic() }
 
@@ -145,7 +154,7 @@ func (s *stage) sent() (n int64) {
 func (s *stage) result() *Result {
 	return &Result{
 		Scenario: s.scenario, Algorithm: s.alg.Key, Title: s.alg.Title,
-		Limit: s.limit, Clients: len(s.clients), TimeoutMS: millis(s.timeout),
+		Limit: s.limit, Clients: len(s.clients), TimeoutMS: Millis(s.timeout),
 	}
 }
 
@@ -194,7 +203,7 @@ func obtain(ctx context.Context, c algo.Client, poll func() time.Duration) (*alg
 		case err != nil:
 			return nil, err
 		}
-		if !pause(ctx, poll()) {
+		if measure.Pause(ctx, poll()) != nil {
 			return nil, errOver
 		}
 	}
@@ -202,15 +211,3 @@ func obtain(ctx context.Context, c algo.Client, poll func() time.Duration) (*alg
 
 // errOver says that the time of the run is over.
 var errOver = errors.New("the run is over")
-
-// pause waits for d and returns false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
