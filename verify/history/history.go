@@ -4,12 +4,14 @@
 package history
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Time is nanoseconds of the machine's monotonic clock.
@@ -29,6 +31,32 @@ func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 func Of(t time.Time) Time {
 	now := Now()
 	return now.Add(time.Until(t))
+}
+
+// Now returns the present time.
+func Now() Time { return read(unix.CLOCK_MONOTONIC) }
+
+// Wall returns the time of day and the present time, read as close together as
+// possible.
+func Wall() (wall time.Duration, at Time) {
+	best := time.Duration(Never)
+	for range 20 {
+		before := Now()
+		w := read(unix.CLOCK_REALTIME)
+		after := Now()
+		if d := after.Sub(before); d < best {
+			best, wall, at = d, time.Duration(w), before+(after-before)/2
+		}
+	}
+	return wall, at
+}
+
+func read(clock int32) Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		panic(err)
+	}
+	return Time(ts.Nano())
 }
 
 // Kind says what an event is.
@@ -82,22 +110,22 @@ type Event struct {
 	Op   int  `json:"op,omitempty"`
 	Kind Kind `json:"kind"`
 
-	Verb    Verb    `json:"verb,omitempty"`
-	Name    string  `json:"name,omitempty"`
-	Seat    int     `json:"seat,omitempty"`
-	Limit   int     `json:"limit,omitempty"`
-	Weight  int     `json:"weight,omitempty"`
-	TTL     int64   `json:"ttl,omitempty"` // milliseconds
-	Lease   int     `json:"lease,omitempty"`
-	Outcome Outcome `json:"outcome,omitempty"`
-	ID      string  `json:"id,omitempty"`
-	Token   int64   `json:"token,omitempty"`
-	Slot    int     `json:"slot,omitempty"`
-	Used    int     `json:"used,omitempty"` // busy: permits out
-	Again   bool    `json:"again,omitempty"`
-	Handle  string  `json:"handle,omitempty"` // argument of an Adopt, result of a Detach
-	Until   Time    `json:"until,omitempty"`
-	Text    string  `json:"text,omitempty"`
+	Verb    Verb          `json:"verb,omitempty"`
+	Name    string        `json:"name,omitempty"`
+	Seat    int           `json:"seat,omitempty"`
+	Limit   int           `json:"limit,omitempty"`
+	Weight  int           `json:"weight,omitempty"`
+	TTL     time.Duration `json:"ttl,omitempty"`
+	Lease   int           `json:"lease,omitempty"`
+	Outcome Outcome       `json:"outcome,omitempty"`
+	ID      string        `json:"id,omitempty"`
+	Token   int64         `json:"token,omitempty"`
+	Slot    int           `json:"slot,omitempty"`
+	Used    int           `json:"used,omitempty"`   // busy: permits out
+	Again   bool          `json:"again,omitempty"`  // the request may have got a second id
+	Handle  string        `json:"handle,omitempty"` // argument of an Adopt, result of a Detach
+	Until   Time          `json:"until,omitempty"`
+	Text    string        `json:"text,omitempty"`
 
 	// The rest describes a fault.
 	Target int  `json:"target,omitempty"` // the process that was struck; 0: the server
@@ -111,33 +139,22 @@ type Event struct {
 // SIGKILL of the process.
 type Writer struct {
 	proc int
-	mu   sync.Mutex
 	file *os.File
-	ops  int // guarded by mu
+	ops  atomic.Int64
 }
 
 // NewWriter returns the writer of process proc.
 func NewWriter(path string, proc int) (*Writer, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return &Writer{proc: proc, file: f}, nil
+	return &Writer{proc: proc, file: f}, err
 }
 
 // Op returns a number for a new operation of this process.
-func (w *Writer) Op() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ops++
-	return w.ops
-}
+func (w *Writer) Op() int { return int(w.ops.Add(1)) }
 
 // Write appends e, with the present time if e has none. A history with a gap would
 // be judged wrongly, so a failure ends the process.
 func (w *Writer) Write(e Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	e.Proc = w.proc
 	if e.At == 0 {
 		e.At = Now()
@@ -158,24 +175,20 @@ func (w *Writer) Close() error { return w.file.Close() }
 // Read returns the events of a file. It ignores an incomplete last line, whose
 // process was killed while writing it.
 func Read(path string) ([]Event, error) {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var all []Event
-	var broken error
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if broken != nil {
-			return nil, broken
-		}
+	for line := range bytes.Lines(text) {
 		var e Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			broken = fmt.Errorf("%s: line %d: %w", path, len(all)+1, err)
-			continue
+		err := json.Unmarshal(line, &e)
+		switch {
+		case err == nil:
+			all = append(all, e)
+		case bytes.HasSuffix(line, []byte("\n")):
+			return nil, fmt.Errorf("%s: line %d: %w", path, len(all)+1, err)
 		}
-		all = append(all, e)
 	}
-	return all, lines.Err()
+	return all, nil
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth/verify/history"
@@ -62,13 +63,15 @@ type Verdict struct {
 	HandOffs   int           // releases judged by L1
 	Free       time.Duration // for how long a permit was surely free where L2 and L3 are judged
 	Measured   map[string]time.Duration
-	Pictures   []Picture
+	Pictures   []string // histories that are not linearizable, as HTML that porcupine draws
 }
 
 // Judge judges a run.
 func Judge(run *Run, rules Rules) *Verdict {
 	v := &Verdict{Measured: map[string]time.Duration{}}
+	names := map[string][]*Op{}
 	for _, o := range run.Ops {
+		names[o.Name] = append(names[o.Name], o)
 		v.Requests++
 		switch o.Outcome {
 		case history.OK:
@@ -77,7 +80,6 @@ func Judge(run *Run, rules Rules) *Verdict {
 			v.Unknown++
 		}
 	}
-	names := run.byName()
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		ops := names[name]
 		v.tokens(name, ops, run, rules)
@@ -91,12 +93,19 @@ func Judge(run *Run, rules Rules) *Verdict {
 		if rules.Clock.Known {
 			v.refusals(ops, run)
 		}
+		if rules.Linear != "" && strings.HasPrefix(name, rules.Linear) {
+			v.linear(name, ops, run)
+		}
+	}
+	if queue := names[rules.Queue]; rules.Clock.Known && len(queue) > 0 {
+		v.handOffs(queue, run, rules)
+		v.besideFree(queue, run, rules)
+		v.crashes(queue, run)
+		v.heard("a grant was under way to its waiter", queue, run, rules)
 	}
 	if rules.Clock.Known {
-		v.liveness(names[rules.Queue], run, rules)
 		v.heard("a grant was under way to its waiter, with lost messages", names[rules.Deaf], run, rules)
 	}
-	v.linear(names, run, rules)
 	slices.SortStableFunc(v.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
 	return v
 }
@@ -112,10 +121,9 @@ func (v *Verdict) measure(what string, d time.Duration) {
 
 // Promises returns which promises were broken, each once.
 func (v *Verdict) Promises() []string {
-	var all []string
+	all := map[string]bool{}
 	for _, x := range v.Violations {
-		all = append(all, x.Promise)
+		all[x.Promise] = true
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Sorted(maps.Keys(all))
 }

@@ -27,7 +27,7 @@ func (d *diary) write(at history.Time, e history.Event) {
 // lease is a grant: asked, in line since (0: never), granted, returned, trusted.
 func (d *diary) lease(name string, asked, queued, granted, returned, until history.Time, slot int) int {
 	d.ops++
-	e := history.Event{Op: d.ops, Verb: history.Acquire, Name: name, Limit: 1, Weight: 1, TTL: 300, Kind: history.Invoke}
+	e := history.Event{Op: d.ops, Verb: history.Acquire, Name: name, Limit: 1, Weight: 1, TTL: 300 * time.Millisecond, Kind: history.Invoke}
 	d.write(asked, e)
 	if queued > 0 {
 		e.Kind = history.Queued
@@ -58,7 +58,7 @@ func (d *diary) over(lease int, name string, from, to history.Time, e history.Ev
 // adopt is a lease that was given away: asked for, moved, returned, trusted.
 func (d *diary) adopt(name, handle string, asked, moved, returned, until history.Time, slot int) int {
 	d.ops++
-	e := history.Event{Op: d.ops, Verb: history.Adopt, Name: name, Limit: 1, Weight: 1, TTL: 300, Handle: handle, Kind: history.Invoke}
+	e := history.Event{Op: d.ops, Verb: history.Adopt, Name: name, Limit: 1, Weight: 1, TTL: 300 * time.Millisecond, Handle: handle, Kind: history.Invoke}
 	d.write(asked, e)
 	e.Kind, e.Outcome, e.Token, e.Slot, e.Until = history.Return, history.OK, int64(moved*ms)/1000, slot, until*ms
 	d.write(returned, e)
@@ -73,7 +73,7 @@ func (d *diary) tooLate(name, handle string, asked, returned history.Time) {
 // inVain is an adopt that got no lease.
 func (d *diary) inVain(name, handle string, asked, returned history.Time, why history.Outcome) {
 	d.ops++
-	e := history.Event{Op: d.ops, Verb: history.Adopt, Name: name, Limit: 1, Weight: 1, TTL: 300, Handle: handle, Kind: history.Invoke}
+	e := history.Event{Op: d.ops, Verb: history.Adopt, Name: name, Limit: 1, Weight: 1, TTL: 300 * time.Millisecond, Handle: handle, Kind: history.Invoke}
 	d.write(asked, e)
 	e.Kind, e.Outcome = history.Return, why
 	d.write(returned, e)
@@ -96,7 +96,7 @@ func (d *diary) onlyTries() {
 // refused is a try that was told how many permits are in use.
 func (d *diary) refused(name string, used int, asked, returned history.Time) {
 	d.ops++
-	e := history.Event{Op: d.ops, Verb: history.Try, Name: name, Limit: 1, Weight: 1, TTL: 300, Kind: history.Invoke}
+	e := history.Event{Op: d.ops, Verb: history.Try, Name: name, Limit: 1, Weight: 1, TTL: 300 * time.Millisecond, Kind: history.Invoke}
 	d.write(asked, e)
 	e.Kind, e.Outcome, e.Used = history.Return, history.Busy, used
 	d.write(returned, e)

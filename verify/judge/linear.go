@@ -2,7 +2,6 @@ package judge
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,17 +17,11 @@ const (
 	timeout     = 20 * time.Second
 )
 
-// Picture is a history that is not linearizable, as porcupine draws it.
-type Picture struct {
-	Name string
-	HTML string
-}
-
 // request is an input of the model, answer its output.
 type request struct {
 	verb   verb
-	id     int // of the lease
-	to     int // move: its new id
+	id     string // of the lease
+	to     string // move: its new id
 	weight int
 	limit  int
 }
@@ -38,7 +31,7 @@ type verb string
 
 const (
 	take verb = "try"
-	move verb = "move"      // a lease gets another id: a handle's, or its adopter's
+	move verb = "move"      // a lease gets another id: a handle, or its adopter's
 	back verb = "give back" // a lease is released, or expires
 )
 
@@ -50,7 +43,7 @@ type answer struct {
 
 // state is the state of the model: the leases in force, by id, and the last token.
 type state struct {
-	out  string // "id:weight " for each, in order of id
+	out  string // "id " for each, in order
 	used int
 	last int64
 }
@@ -59,81 +52,67 @@ type state struct {
 // found room and got a larger token than all before. One that was refused was told
 // how many permits are in use. One whose outcome is unknown took permits if there
 // was room, or nothing.
-var permits = porcupine.NondeterministicModel{
-	Init:              func() []any { return []any{state{}} },
-	Step:              func(s, in, out any) []any { return step(s.(state), in.(request), out.(answer)) },
+var permits = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{state{}} },
+	Step: func(s, in, out any) []any {
+		if in.(request).verb == take {
+			return stepTake(s.(state), in.(request), out.(answer))
+		}
+		return stepLease(s.(state), in.(request), out.(answer))
+	},
 	DescribeOperation: func(in, out any) string { return describe(in.(request), out.(answer)) },
 	DescribeState:     func(s any) string { return s.(state).String() },
-}
+}).ToModel()
 
 // String implements fmt.Stringer, for porcupine to describe a history with.
 func (s state) String() string {
 	return fmt.Sprintf("%d out (%s), last token %d", s.used, strings.TrimSpace(s.out), s.last)
 }
 
-func step(s state, in request, out answer) []any {
-	mark := mark(in.id, in.weight)
-	switch in.verb {
-	case take:
-		return stepTake(s, mark, in, out)
-	case move:
-		return stepMove(s, mark, in, out)
-	}
-	if s.has(mark) {
-		return []any{s.without(mark, in.weight)}
-	}
-	if out.outcome == history.OK {
-		return nil
-	}
-	return []any{s}
-}
-
-func mark(id, weight int) string { return fmt.Sprintf("%d:%d ", id, weight) }
-
-func stepTake(s state, mark string, in request, out answer) []any {
+func stepTake(s state, in request, out answer) []any {
 	fits := s.used+in.weight <= in.limit
 	switch {
 	case out.outcome == history.OK && fits && out.token > s.last:
-		return []any{s.with(mark, in.weight, out.token)}
+		return []any{s.with(in.id, in.weight, out.token)}
 	case out.outcome == history.Busy && !fits && out.used == s.used:
 		return []any{s}
 	case out.outcome == history.Unknown && fits:
-		return []any{s, s.with(mark, in.weight, s.last)}
+		return []any{s, s.with(in.id, in.weight, s.last)}
 	case out.outcome == history.Unknown:
 		return []any{s}
 	}
 	return nil
 }
 
-// stepMove gives a lease its new id if it has the old one. A client that gives a
-// lease away does not learn the token that the lease gets by that.
-func stepMove(s state, old string, in request, out answer) []any {
-	if !s.has(old) {
+// stepLease ends a lease, or gives it its new id, if it has the old one. A client that
+// gives a lease away does not learn the token that the lease gets by that.
+func stepLease(s state, in request, out answer) []any {
+	if !strings.Contains(" "+s.out, " "+in.id+" ") {
 		if out.outcome == history.OK {
 			return nil
 		}
 		return []any{s}
 	}
-	moved := s.without(old, in.weight).with(mark(in.to, in.weight), in.weight, max(s.last, out.token))
+	ended := s.without(in.id, in.weight)
 	switch {
+	case in.verb == back:
+		return []any{ended}
 	case out.outcome == history.Unknown:
-		return []any{s, moved}
+		return []any{s, ended.with(in.to, in.weight, s.last)}
 	case out.outcome == history.OK && (out.token == 0 || out.token > s.last):
-		return []any{moved}
+		return []any{ended.with(in.to, in.weight, max(s.last, out.token))}
 	}
 	return nil
 }
 
-func (s state) has(mark string) bool { return strings.Contains(" "+s.out, " "+mark) }
-
-func (s state) without(mark string, weight int) state {
-	out := strings.TrimPrefix(strings.Replace(" "+s.out, " "+mark, " ", 1), " ")
-	return state{out, s.used - weight, s.last}
+func (s state) without(id string, weight int) state {
+	out := strings.Replace(" "+s.out, " "+id+" ", " ", 1)
+	return state{out[1:], s.used - weight, s.last}
 }
 
-// with adds a lease. It keeps the marks sorted, so that equal states compare equal.
-func (s state) with(mark string, weight int, token int64) state {
-	all := append(strings.SplitAfter(s.out, " "), mark)
+// with adds a lease. It keeps the ids sorted, so that equal states compare equal.
+func (s state) with(id string, weight int, token int64) state {
+	all := append(strings.SplitAfter(s.out, " "), id+" ")
 	slices.Sort(all)
 	return state{strings.Join(all, ""), s.used + weight, token}
 }
@@ -141,11 +120,11 @@ func (s state) with(mark string, weight int, token int64) state {
 func describe(in request, out answer) string {
 	switch in.verb {
 	case move:
-		return fmt.Sprintf("move %d to %d: %s %d", in.id, in.to, out.outcome, out.token)
+		return fmt.Sprintf("move %s to %s: %s %d", in.id, in.to, out.outcome, out.token)
 	case back:
-		return fmt.Sprintf("give back %d: %s", in.id, out.outcome)
+		return fmt.Sprintf("give back %s: %s", in.id, out.outcome)
 	}
-	s := fmt.Sprintf("try %d (weight %d of %d): %s", in.id, in.weight, in.limit, out.outcome)
+	s := fmt.Sprintf("try %s (weight %d of %d): %s", in.id, in.weight, in.limit, out.outcome)
 	switch out.outcome {
 	case history.OK:
 		s += fmt.Sprintf(" %d", out.token)
@@ -155,44 +134,30 @@ func describe(in request, out answer) string {
 	return s
 }
 
-// linear has porcupine check the history of every name that begins with rules.Linear.
-func (v *Verdict) linear(names map[string][]*Op, run *Run, rules Rules) {
-	model := permits.ToModel()
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if rules.Linear == "" || !strings.HasPrefix(name, rules.Linear) {
-			continue
-		}
-		ops, unknown := run.operations(names[name])
-		if unknown*mostUnknown > len(ops) || len(ops) > mostOps {
-			v.Skipped++
-			continue
-		}
-		v.Histories++
-		v.Checked += len(ops)
-		result, info := porcupine.CheckOperationsVerbose(model, ops, timeout)
-		if result == porcupine.Ok {
-			continue
-		}
-		var html strings.Builder
-		if err := porcupine.Visualize(model, info, &html); err == nil {
-			v.Pictures = append(v.Pictures, Picture{name, html.String()})
-		}
-		v.add("linearizability", name, names[name][0].Invoked, nil, "%d operations: porcupine says %s", len(ops), result)
+// linear has porcupine check a history.
+func (v *Verdict) linear(name string, ops []*Op, run *Run) {
+	all, unknown := run.operations(ops)
+	if unknown*mostUnknown > len(all) || len(all) > mostOps {
+		v.Skipped++
+		return
 	}
+	v.Histories++
+	v.Checked += len(all)
+	result, info := porcupine.CheckOperationsVerbose(permits, all, timeout)
+	if result == porcupine.Ok {
+		return
+	}
+	var html strings.Builder
+	if err := porcupine.Visualize(permits, info, &html); err == nil {
+		v.Pictures = append(v.Pictures, html.String())
+	}
+	v.add("linearizability", name, ops[0].Invoked, nil, "%d operations: porcupine says %s", len(all), result)
 }
 
 // operations translates a history into porcupine's operations and counts those whose
 // outcome is unknown. A lease that was not released ends when it may have expired.
 func (r *Run) operations(ops []*Op) ([]porcupine.Operation, int) {
-	t := &translation{run: r, clients: map[[2]int]int{}, ids: map[*Op]int{}, handles: map[string]int{}}
-	for _, o := range ops {
-		t.ids[o] = len(t.ids)
-		for _, h := range []string{o.Given, o.Handle} {
-			if _, ok := t.handles[h]; !ok {
-				t.handles[h] = -1 - len(t.handles)
-			}
-		}
-	}
+	t := &translation{run: r, clients: map[[2]int]int{}}
 	for _, o := range ops {
 		t.request(o)
 		if o.Held() {
@@ -206,8 +171,6 @@ func (r *Run) operations(ops []*Op) ([]porcupine.Operation, int) {
 type translation struct {
 	run     *Run
 	clients map[[2]int]int // by process and seat
-	ids     map[*Op]int    // of leases, from 0
-	handles map[string]int // of leases that were given away, below 0
 	all     []porcupine.Operation
 	unknown int
 }
@@ -221,12 +184,15 @@ func (t *translation) add(o *Op, in request, call, ret history.Time, out answer)
 	t.all = append(t.all, porcupine.Operation{ClientId: t.clients[who], Input: in, Output: out, Call: int64(call), Return: int64(ret)})
 }
 
+// id is the id of o's lease in the model; a lease that was given away has its handle.
+func (o *Op) id() string { return fmt.Sprintf("%d.%d", o.Proc, o.Op) }
+
 // request adds o's request. If its outcome is unknown it may have happened at any
 // time after its invocation, and what it got may have ended at any time.
 func (t *translation) request(o *Op) {
-	in := request{verb: take, id: t.ids[o]}
+	in := request{verb: take, id: o.id()}
 	if o.Verb == history.Adopt {
-		in = request{verb: move, id: t.handles[o.Handle], to: t.ids[o]}
+		in = request{verb: move, id: o.Handle, to: o.id()}
 	}
 	switch {
 	case o.Held():
@@ -239,7 +205,7 @@ func (t *translation) request(o *Op) {
 		t.unknown++
 		none := answer{outcome: history.Unknown}
 		t.add(o, in, o.Invoked, history.Never, none)
-		t.add(o, request{verb: back, id: t.ids[o]}, o.Invoked, history.Never, none)
+		t.add(o, request{verb: back, id: o.id()}, o.Invoked, history.Never, none)
 	}
 }
 
@@ -249,22 +215,20 @@ func (o *Op) late() bool { return o.Returned.Sub(o.Invoked) >= o.TTL }
 
 // end adds the end of o's lease.
 func (t *translation) end(o *Op) {
-	out, none := request{verb: back, id: t.ids[o]}, answer{outcome: history.Unknown}
+	in, done, none := request{verb: back, id: o.id()}, answer{outcome: history.OK}, answer{outcome: history.Unknown}
 	rel := o.Released
-	dead := t.run.killed(o.Proc)
 	switch {
 	case o.Given != "":
-		handle := t.handles[o.Given]
-		t.add(o, request{verb: move, id: out.id, to: handle}, rel.Invoked, rel.Returned, answer{outcome: history.OK})
+		t.add(o, request{verb: move, id: o.id(), to: o.Given}, rel.Invoked, rel.Returned, done)
 		if t.run.adopter(o) == nil { // it expires after a whole TTL
-			t.add(o, request{verb: back, id: handle}, rel.Invoked.Add(o.TTL-2*time.Millisecond), rel.Returned.Add(2*o.TTL), none)
+			t.add(o, request{verb: back, id: o.Given}, rel.Invoked.Add(o.TTL-2*time.Millisecond), rel.Returned.Add(2*o.TTL), none)
 		}
 	case rel.Outcome == history.OK:
-		t.add(o, out, rel.Invoked, rel.Returned, answer{outcome: history.OK})
+		t.add(o, in, rel.Invoked, rel.Returned, done)
 	case rel.Outcome == history.Gone:
-		t.add(o, out, min(rel.Invoked, o.Until), rel.Returned, answer{outcome: history.OK})
+		t.add(o, in, o.End(), rel.Returned, done)
 	default:
 		t.unknown++
-		t.add(o, out, min(rel.Invoked, o.Until), max(o.Until, min(dead, t.run.End)).Add(2*o.TTL), none)
+		t.add(o, in, o.End(), max(o.Until, min(t.run.killed(o.Proc), t.run.End)).Add(2*o.TTL), none)
 	}
 }

@@ -20,27 +20,18 @@ func (s span) overlaps(from, to history.Time) bool { return s.from <= to && from
 // troubled reports whether a fault struck o's client, or all clients, between from
 // and to or shortly before.
 func (r *Run) troubled(o *Op, from, to history.Time) bool {
-	return slices.ContainsFunc(r.Windows, func(w Window) bool {
-		return w.touches(o) && !w.Kill && span{w.From, w.To.Add(settle)}.overlaps(from, to)
-	})
+	return r.struck(from.Add(-settle), to, func(f history.Event) bool { return touches(f, o) && f.Text != Killed })
 }
 
-// stopped reports whether o's client was suspended or cut off during its request. A
-// grant that the server made to it then may be missing from the history.
-func (r *Run) stopped(o *Op) bool {
-	return slices.ContainsFunc(r.Windows, func(w Window) bool {
-		return w.Proc == o.Proc && span{w.From, w.To}.overlaps(o.Invoked, o.Returned)
-	})
-}
-
-// unheard reports whether o may have had a grant of which its client did not learn.
-// A request that was refused had one only if it was over by then: the server forgot
-// it, or it expired before the request was repeated.
+// unheard reports whether o may have had a grant of which its client did not learn. A
+// request that was refused had one only if it was over by then: the server forgot it,
+// or it expired before the request was repeated. Others may have had one that is
+// missing from the history if their client was suspended or cut off meanwhile.
 func (r *Run) unheard(o *Op) bool {
 	if o.Outcome == history.Busy {
 		return o.Returned.Sub(o.Invoked) >= o.TTL || r.broken(o.Invoked, o.Returned)
 	}
-	return !o.Held() || o.Again || r.stopped(o)
+	return !o.Held() || o.Again || r.struck(o.Invoked, o.Returned, func(f history.Event) bool { return f.Target == o.Proc })
 }
 
 // possession is the longest time for which the server may have counted o as a
@@ -86,23 +77,12 @@ func (o *Op) waiting(r *Run) span {
 	return span{o.Queued, end}
 }
 
-// liveness checks L1 to L4 on a semaphore whose weights are all 1.
-func (v *Verdict) liveness(ops []*Op, run *Run, rules Rules) {
-	if len(ops) == 0 {
-		return
-	}
-	v.handOffs(ops, run, rules)
-	v.besideFree(ops, run, rules)
-	v.heard("a grant was under way to its waiter", ops, run, rules)
-}
-
 // handOffs checks L1: if a waiter was in line for the whole time of a release, a
 // grant was made during the release. This holds however slow the machine is, because
 // a token tells when the server made the grant.
 func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 	tol := rules.Clock.Tolerance
-	granted := slices.DeleteFunc(grants(ops), func(o *Op) bool { return o.Verb == history.Adopt })
-	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Granted, b.Granted) })
+	handed := sorted(fresh(ops), granted)
 	var hidden []span // when a grant may have been made that is missing from the history
 	for _, o := range ops {
 		if o.Verb != history.Adopt && run.unheard(o) {
@@ -118,13 +98,13 @@ func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 			continue
 		}
 		v.HandOffs++
-		i, _ := slices.BinarySearchFunc(granted, r.Invoked.Add(-tol), func(o *Op, t history.Time) int { return cmp.Compare(o.Granted, t) })
-		if i < len(granted) && granted[i].Granted <= r.Returned.Add(tol) {
+		during := span{r.Invoked.Add(-tol), r.Returned.Add(tol)}
+		if slices.ContainsFunc(handed, func(g *Op) bool { return during.overlaps(g.Granted, g.Granted) }) {
 			continue
 		}
-		for _, w := range granted {
+		for _, w := range handed {
 			s := w.waiting(run)
-			if s.from != 0 && !w.Again && s.from < r.Invoked && s.to > r.Returned.Add(tol) && !run.troubled(w, r.Invoked.Add(-w.TTL), r.Returned) {
+			if s.from != 0 && !w.Again && s.from < r.Invoked && s.to > during.to && !run.troubled(w, r.Invoked.Add(-w.TTL), r.Returned) {
 				v.add("L1", o.Name, r.Returned, []*Op{o, w}, "a permit was given back, and the first in line had none until %v later", s.to.Sub(r.Returned))
 				break
 			}
@@ -132,43 +112,18 @@ func (v *Verdict) handOffs(ops []*Op, run *Run, rules Rules) {
 	}
 }
 
-// broken reports whether an assumption was broken between from and to.
-func (r *Run) broken(from, to history.Time) bool {
-	return slices.ContainsFunc(r.Windows, func(w Window) bool { return w.Breaks && span{w.From, w.To}.overlaps(from, to) })
-}
-
 // besideFree checks L2 and L3: no request waits while a permit is free. What a
 // crashed holder or waiter may have counts as taken for as long as it may have it: a
 // holder's TTL, a waiter's heartbeat TTL.
 func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
-	type edge struct {
-		at history.Time
-		by int
-	}
-	var edges []edge
-	for _, o := range ops {
-		if s := run.possession(o); s.from != 0 {
-			edges = append(edges, edge{s.from, 1}, edge{max(s.from, s.to), -1})
-		}
-	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-	var free []span
-	taken, limit, since := 0, ops[0].Limit, ops[0].Invoked
-	for _, e := range append(edges, edge{run.End, 0}) {
-		if taken < limit && e.at > since {
-			free = append(free, span{since, e.at})
-		}
-		taken, since = taken+e.by, e.at
-	}
 	var waits []span
 	for _, w := range ops {
 		if s := w.waiting(run); s.from != 0 && s.to > s.from && !run.troubled(w, s.from.Add(-w.TTL), s.to) {
 			waits = append(waits, s)
 		}
 	}
-	slices.SortFunc(waits, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	waits = join(waits)
-	for _, f := range join(free) {
+	for _, f := range run.free(ops) {
 		var sum time.Duration
 		for _, w := range waits {
 			sum += max(min(w.to, f.to, run.End).Sub(max(w.from, f.from)), 0)
@@ -179,52 +134,35 @@ func (v *Verdict) besideFree(ops []*Op, run *Run, rules Rules) {
 			v.add("L2", ops[0].Name, f.to, nil, "within %v in which a permit was free, somebody was in line for %v", f.to.Sub(f.from), sum)
 		}
 	}
-	v.crashes(ops, run)
 }
 
-// refusals checks L2 on a semaphore without waiters: a request is not refused if,
-// even in the worst case, there was room for it during all of the request.
-func (v *Verdict) refusals(ops []*Op, run *Run) {
-	type holding struct {
-		span
-		weight int
+// free returns the times in which a permit was surely free.
+func (r *Run) free(ops []*Op) []span {
+	type edge struct {
+		at history.Time
+		by int
 	}
-	var held []holding
-	longest := time.Duration(0)
+	edges := []edge{{r.End, 0}}
 	for _, o := range ops {
-		if o.Verb == history.Acquire {
-			return
-		}
-		if s := run.possession(o); s.from != 0 {
-			held = append(held, holding{s, o.Weight})
-			longest = max(longest, s.to.Sub(s.from))
+		if s := r.possession(o); s.from != 0 {
+			edges = append(edges, edge{s.from, 1}, edge{max(s.from, s.to), -1})
 		}
 	}
-	slices.SortFunc(held, func(a, b holding) int { return cmp.Compare(a.from, b.from) })
-	for _, o := range ops {
-		// A tombstone may be forgotten, too. Then a late copy of a request is granted,
-		// and its permits are out for a TTL although no client has them.
-		if o.Outcome != history.Busy || run.broken(o.Invoked.Add(-2*o.TTL), o.Returned) {
-			continue
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	var free []span
+	taken, limit, since := 0, ops[0].Limit, ops[0].Invoked
+	for _, e := range edges {
+		if taken < limit && e.at > since {
+			free = append(free, span{since, e.at})
 		}
-		sum := 0
-		from, _ := slices.BinarySearchFunc(held, o.Invoked.Add(-longest), func(h holding, t history.Time) int { return cmp.Compare(h.from, t) })
-		for _, h := range held[from:] {
-			if h.from > o.Returned {
-				break
-			}
-			if h.to >= o.Invoked {
-				sum += h.weight
-			}
-		}
-		if sum+o.Weight <= o.Limit {
-			v.add("L2", o.Name, o.Returned, []*Op{o}, "refused (%d permits in use) when at most %d of %d could be", o.Used, sum, o.Limit)
-		}
+		taken, since = taken+e.by, e.at
 	}
+	return join(free)
 }
 
 // join merges spans that touch.
 func join(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var all []span
 	for _, s := range spans {
 		if n := len(all); n > 0 && all[n-1].to >= s.from {
@@ -236,22 +174,53 @@ func join(spans []span) []span {
 	return all
 }
 
+// refusals checks L2 on a semaphore without waiters: a request is not refused if,
+// even in the worst case, there was room for it during all of the request.
+func (v *Verdict) refusals(ops []*Op, run *Run) {
+	held := map[*Op]span{}
+	for _, o := range ops {
+		if o.Verb == history.Acquire {
+			return
+		}
+		if s := run.possession(o); s.from != 0 {
+			held[o] = s
+		}
+	}
+	for _, o := range ops {
+		// A tombstone may be forgotten, too. Then a late copy of a request is granted,
+		// and its permits are out for a TTL although no client has them.
+		if o.Outcome != history.Busy || run.broken(o.Invoked.Add(-2*o.TTL), o.Returned) {
+			continue
+		}
+		sum := 0
+		for h, s := range held {
+			if s.overlaps(o.Invoked, o.Returned) {
+				sum += h.Weight
+			}
+		}
+		if sum+o.Weight <= o.Limit {
+			v.add("L2", o.Name, o.Returned, []*Op{o}, "refused (%d permits in use) when at most %d of %d could be", o.Used, sum, o.Limit)
+		}
+	}
+}
+
 // crashes measures for how long the slot of a killed holder was missing: until its
 // next grant.
 func (v *Verdict) crashes(ops []*Op, run *Run) {
-	granted := grants(ops)
-	for _, o := range granted {
+	leases := grants(ops)
+	for _, o := range leases {
 		dead := run.killed(o.Proc)
 		if dead == history.Never || o.Released.Invoked != history.Never || o.Granted > dead || o.Until < dead {
 			continue
 		}
 		next := history.Never
-		for _, g := range granted {
+		for _, g := range leases {
 			if g.Slot == o.Slot && g.Granted > o.Granted {
 				next = min(next, g.Granted)
 			}
 		}
-		if next != history.Never && !run.troubled(&Op{Proc: -1, Name: o.Name}, dead, next) {
+		anybody := &Op{Event: history.Event{Proc: -1, Name: o.Name}}
+		if next != history.Never && !run.troubled(anybody, dead, next) {
 			v.measure("a killed holder's slot was missing", next.Sub(dead))
 		}
 	}
@@ -261,13 +230,10 @@ func (v *Verdict) crashes(ops []*Op, run *Run) {
 // interval if the message was lost.
 func (v *Verdict) heard(what string, ops []*Op, run *Run, rules Rules) {
 	for _, o := range grants(ops) {
-		if o.Queued == 0 || o.Returned > run.End || run.broken(o.Invoked, o.Returned) {
+		if o.Queued == 0 || o.Returned > run.End || run.broken(o.Invoked, o.Returned) || run.troubled(o, o.Granted.Add(-o.TTL), o.Returned) {
 			continue
 		}
 		took := o.Returned.Sub(o.Granted)
-		if run.troubled(o, o.Granted.Add(-o.TTL), o.Returned) {
-			continue
-		}
 		v.measure(what, took)
 		if took > min(o.TTL, 10*time.Second)/3+rules.Slack/2 {
 			v.add("L4", o.Name, o.Returned, []*Op{o}, "it heard of its grant after %v", took)

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -9,25 +10,16 @@ import (
 
 // Op is one request for permits, and the lease that came of it.
 type Op struct {
-	Proc, Seat, N int
-	Verb          history.Verb
-	Name          string
-	Limit, Weight int
-	TTL           time.Duration
-	Invoked       history.Time
-	Queued        history.Time // when its client knew that it is in line; 0: never
-	Returned      history.Time // Never: its process ended first
-	Outcome       history.Outcome
-	Used          int // busy: permits out
-	Again         bool
-	Handle        string // what an Adopt was given
+	// Its return or, without one, its invocation. Until is the latest trust deadline that
+	// the holder saw.
+	history.Event
+
+	Invoked  history.Time
+	Queued   history.Time // when its client knew that it is in line; 0: never
+	Returned history.Time // Never: its process ended first
 
 	// The rest describes its lease.
-	ID       string
-	Token    int64
-	Slot     int
 	Granted  history.Time // by the server's clock; 0 where that cannot be known
-	Until    history.Time // latest trust deadline that its holder saw
 	Lost     history.Time // when its holder was told; Never
 	Dropped  history.Time // when its holder left it, because it had ended; Never
 	Released Call         // its release, or Detach; Invoked is Never when there was none
@@ -49,28 +41,28 @@ func (o *Op) Held() bool { return o.Outcome == history.OK }
 // End returns when the holder stopped believing in the lease.
 func (o *Op) End() history.Time { return min(o.Released.Invoked, o.Until) }
 
-// Window is a time in which something was wrong.
-type Window struct {
-	From, To history.Time
-	Proc     int    // the process that it struck; 0: all
-	Name     string // the semaphore that it struck; "": all
-	What     string
-	Breaks   bool // it breaks an assumption of guarantees.md: leases may be forgotten
-	Surely   bool // and they are
-	Queues   bool // waiters may be forgotten, leases are not
-	Steps    bool // the server's clock was stepped, back or forward
-	Kill     bool // Proc was killed at From
+func granted(o *Op) history.Time  { return o.Granted }
+func returned(o *Op) history.Time { return o.Returned }
+
+// sorted returns the operations in the order of a time.
+func sorted(ops []*Op, at func(*Op) history.Time) []*Op {
+	return slices.SortedFunc(slices.Values(ops), func(a, b *Op) int { return cmp.Compare(at(a), at(b)) })
 }
 
-// touches reports whether it struck o's process and semaphore.
-func (w *Window) touches(o *Op) bool {
-	return (w.Proc == 0 || w.Proc == o.Proc) && (w.Name == "" || w.Name == o.Name)
+// grants returns the requests that were granted.
+func grants(ops []*Op) []*Op {
+	return slices.DeleteFunc(slices.Clone(ops), func(o *Op) bool { return !o.Held() })
+}
+
+// fresh returns the requests that were granted permits that nobody had.
+func fresh(ops []*Op) []*Op {
+	return slices.DeleteFunc(grants(ops), func(o *Op) bool { return o.Verb == history.Adopt })
 }
 
 // Run is the history of a run.
 type Run struct {
-	Ops     []*Op
-	Windows []Window
+	Ops     []*Op            // in the order of their invocations
+	Faults  []history.Event  // the Target of each is the process that it struck; 0: all
 	End     history.Time     // when the storm was over and the clients were told to stop
 	Adopted map[string][]*Op // the Adopts of each handle, in order of their beginning
 }
@@ -88,10 +80,8 @@ type Clock struct {
 
 // NewClock returns the clock of a run that began and ended at these readings.
 func NewClock(wall [2]time.Duration, at [2]history.Time) Clock {
-	c := Clock{Known: true, Wall: wall, At: at}
 	slew := (wall[1] - wall[0]) - at[1].Sub(at[0])
-	c.Tolerance = 500*time.Microsecond + slew.Abs()/10
-	return c
+	return Clock{Known: true, Wall: wall, At: at, Tolerance: 500*time.Microsecond + slew.Abs()/10}
 }
 
 func (c Clock) at(token int64) history.Time {
@@ -103,84 +93,53 @@ func (c Clock) at(token int64) history.Time {
 	return c.At[0].Add(since + time.Duration(float64(since)*(rate-1)))
 }
 
-// key names an operation in a run.
-type key struct{ proc, op int }
-
 // Assemble makes a run of the events of all processes.
 func Assemble(events []history.Event, clock Clock) *Run {
-	slices.SortStableFunc(events, func(a, b history.Event) int { return int(a.At - b.At) })
+	slices.SortStableFunc(events, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
+	type key struct{ proc, op int }
 	run, ops := &Run{Adopted: map[string][]*Op{}}, map[key]*Op{}
 	for _, e := range events {
-		if e.Kind == history.Fault {
-			run.Windows = append(run.Windows, window(e))
-			continue
-		}
-		o := ops[key{e.Proc, e.Op}]
-		if e.Lease != 0 {
-			if o = ops[key{e.Proc, e.Lease}]; o != nil {
-				o.lease(e)
-			}
-			continue
-		}
-		if e.Kind == history.Invoke {
-			o = &Op{
-				Proc: e.Proc, Seat: e.Seat, N: e.Op, Verb: e.Verb, Name: e.Name, Limit: e.Limit, Weight: e.Weight,
-				TTL: time.Duration(e.TTL) * time.Millisecond, Invoked: e.At, Returned: history.Never, Outcome: history.Unknown,
-				Handle: e.Handle, Lost: history.Never, Dropped: history.Never, Released: noCall,
-			}
+		o := ops[key{e.Proc, cmp.Or(e.Lease, e.Op)}]
+		switch {
+		case e.Kind == history.Fault:
+			e.Target, e.Until = cmp.Or(e.Proc, e.Target), max(e.Until, e.At)
+			run.Faults = append(run.Faults, e)
+		case e.Kind == history.Invoke && e.Lease == 0:
+			o = &Op{Event: e, Invoked: e.At, Returned: history.Never, Lost: history.Never, Dropped: history.Never, Released: noCall}
+			o.Outcome = history.Unknown
 			ops[key{e.Proc, e.Op}] = o
 			run.Ops = append(run.Ops, o)
 			if e.Verb == history.Adopt {
 				run.Adopted[e.Handle] = append(run.Adopted[e.Handle], o)
 			}
-		}
-		if o != nil {
-			o.request(e, clock)
+		case o != nil:
+			o.learn(e, clock)
 		}
 	}
 	return run
 }
 
-func window(e history.Event) Window {
-	w := Window{
-		From: e.At, To: max(e.Until, e.At), Proc: e.Target, Name: e.Name, What: e.Text,
-		Breaks: e.Breaks, Surely: e.Surely, Queues: e.Queues, Steps: e.Steps, Kill: e.Text == Killed,
-	}
-	if e.Proc != 0 {
-		w.Proc = e.Proc
-	}
-	return w
-}
-
-// Killed is the storm's name for the SIGKILL of a client.
-const Killed = "client SIGKILL"
-
-func (o *Op) request(e history.Event, clock Clock) {
-	switch e.Kind {
-	case history.Queued:
-		o.Queued = e.At
-	case history.Return:
-		o.Returned, o.Outcome, o.Used, o.Again = e.At, e.Outcome, e.Used, e.Again
-		if o.Held() {
-			o.ID, o.Token, o.Slot, o.Until = e.ID, e.Token, e.Slot, e.Until
-			o.Granted = clock.at(e.Token)
-		}
-	}
-}
-
-func (o *Op) lease(e history.Event) {
+// learn adds what a later event says about the request or its lease.
+func (o *Op) learn(e history.Event, clock Clock) {
 	switch {
+	case e.Kind == history.Queued:
+		o.Queued = e.At
 	case e.Kind == history.Trust:
 		o.Until = max(o.Until, e.Until)
 	case e.Kind == history.Lost:
 		o.Lost = min(o.Lost, e.At)
+	case e.Lease == 0: // its return
+		o.Event, o.Returned = e, e.At
+		if o.Held() {
+			o.Granted = clock.at(e.Token)
+		}
 	case e.Verb == history.Drop:
 		o.Dropped = e.At
 	case e.Kind == history.Invoke:
 		o.Released.Verb, o.Released.Invoked = e.Verb, e.At
 	case e.Verb == history.Detach && e.Outcome == history.Refused: // it is held as before
 		o.Released = noCall
-	case e.Kind == history.Return:
+	default:
 		o.Released.Returned, o.Released.Outcome, o.Given = e.At, e.Outcome, e.Handle
 	}
 }
@@ -196,21 +155,32 @@ func (r *Run) adopter(o *Op) *Op {
 	return nil
 }
 
-// byName groups the operations by the name of their semaphore.
-func (r *Run) byName() map[string][]*Op {
-	names := map[string][]*Op{}
-	for _, o := range r.Ops {
-		names[o.Name] = append(names[o.Name], o)
-	}
-	return names
-}
+// Killed is the storm's name for the SIGKILL of a client.
+const Killed = "client SIGKILL"
 
 // killed returns when a process was killed, or Never.
 func (r *Run) killed(proc int) history.Time {
-	for _, w := range r.Windows {
-		if w.Kill && w.Proc == proc {
-			return w.From
+	for _, f := range r.Faults {
+		if f.Text == Killed && f.Target == proc {
+			return f.At
 		}
 	}
 	return history.Never
 }
+
+// struck reports whether one of the chosen faults was under way between from and to.
+func (r *Run) struck(from, to history.Time, choose func(history.Event) bool) bool {
+	return slices.ContainsFunc(r.Faults, func(f history.Event) bool { return choose(f) && span{f.At, f.Until}.overlaps(from, to) })
+}
+
+// touches reports whether a fault struck o's process and semaphore.
+func touches(f history.Event, o *Op) bool {
+	return (f.Target == 0 || f.Target == o.Proc) && (f.Name == "" || f.Name == o.Name)
+}
+
+// breaks and steps choose faults that break an assumption, or step the server's clock.
+func breaks(f history.Event) bool { return f.Breaks }
+func steps(f history.Event) bool  { return f.Steps }
+
+// broken reports whether an assumption was broken between from and to.
+func (r *Run) broken(from, to history.Time) bool { return r.struck(from, to, breaks) }

@@ -15,22 +15,19 @@ import (
 // An idle semaphore has no keys, so its tokens may go back when the server's clock
 // does. Between such steps they may not.
 func (v *Verdict) tokens(name string, ops []*Op, run *Run, rules Rules) {
-	for _, granted := range run.periods(grants(ops), func(w Window) bool { return w.Steps }) {
-		v.increase(name, granted, rules)
+	for _, period := range run.periods(grants(ops), steps) {
+		v.increase(name, period, rules)
 	}
 }
 
-func (v *Verdict) increase(name string, granted []*Op, rules Rules) {
-	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
-	byReturn := slices.Clone(granted)
-	slices.SortFunc(byReturn, func(a, b *Op) int { return cmp.Compare(a.Returned, b.Returned) })
+func (v *Verdict) increase(name string, leases []*Op, rules Rules) {
+	byReturn := sorted(leases, returned)
 	seen := map[int64]*Op{}
 	var highest *Op
-	next := 0
-	for _, o := range granted {
-		for ; next < len(byReturn) && byReturn[next].Returned < o.Invoked; next++ {
-			if highest == nil || byReturn[next].Token > highest.Token {
-				highest = byReturn[next]
+	for _, o := range leases {
+		for ; len(byReturn) > 0 && byReturn[0].Returned < o.Invoked; byReturn = byReturn[1:] {
+			if highest == nil || byReturn[0].Token > highest.Token {
+				highest = byReturn[0]
 			}
 		}
 		if highest != nil && o.Token <= highest.Token {
@@ -50,44 +47,34 @@ func (v *Verdict) increase(name string, granted []*Op, rules Rules) {
 	}
 }
 
-func grants(ops []*Op) []*Op {
-	var all []*Op
-	for _, o := range ops {
-		if o.Held() {
-			all = append(all, o)
-		}
-	}
-	return all
-}
-
 // limits checks S1, S3 and S7: of leases that no fault can have made the server
 // forget, those believed in at the same time have weights within the limit and
 // different slots. A belief begins when the holder knows of its grant (S1, S7), or,
 // more strictly, when the server makes it (S3: the trust deadline of an older holder
 // has passed by then).
 func (v *Verdict) limits(name string, ops []*Op, run *Run, rules Rules) {
-	for _, period := range run.periods(grants(ops), func(w Window) bool { return w.Breaks }) {
-		v.sweep("S1", name, period, func(o *Op) history.Time { return o.Returned })
+	for _, period := range run.periods(grants(ops), breaks) {
+		v.sweep("S1", name, period, returned)
 		if rules.Clock.Known {
 			v.sweep("S3", name, period, func(o *Op) history.Time { return o.Granted.Add(rules.Clock.Tolerance) })
 		}
 	}
 }
 
-// periods groups leases by the chosen windows between which they were granted. It
+// periods groups leases by the chosen faults between which they were granted. It
 // leaves out those that may have been granted within one.
-func (r *Run) periods(leases []*Op, splits func(Window) bool) [][]*Op {
+func (r *Run) periods(leases []*Op, choose func(history.Event) bool) map[int][]*Op {
 	periods := map[int][]*Op{}
 	for _, o := range leases {
 		period, sure := 0, true
-		for _, w := range r.Windows {
+		for _, f := range r.Faults {
 			from, to := o.Granted, o.Granted
 			if from == 0 {
 				from, to = o.Invoked, o.Returned
 			}
 			switch {
-			case !splits(w) || to < w.From:
-			case from > w.To:
+			case !choose(f) || to < f.At:
+			case from > f.Until:
 				period++
 			default:
 				sure = false
@@ -97,19 +84,13 @@ func (r *Run) periods(leases []*Op, splits func(Window) bool) [][]*Op {
 			periods[period] = append(periods[period], o)
 		}
 	}
-	var all [][]*Op
-	for _, p := range periods {
-		all = append(all, p)
-	}
-	return all
+	return periods
 }
 
 // sweep checks the weights and slots in force at each time that a belief begins.
 func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) history.Time) {
-	leases = slices.Clone(leases)
-	slices.SortFunc(leases, func(a, b *Op) int { return cmp.Compare(start(a), start(b)) })
 	var live []*Op
-	for _, o := range leases {
+	for _, o := range sorted(leases, start) {
 		at := start(o)
 		if o.End() <= at {
 			continue
@@ -132,21 +113,16 @@ func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) hist
 // order checks S4: a request that was made after a waiter knew of its place in line
 // is not granted before that waiter. A waiter that had to queue again is exempt.
 func (v *Verdict) order(name string, ops []*Op, run *Run) {
-	granted := slices.DeleteFunc(grants(ops), func(o *Op) bool { return o.Verb == history.Adopt })
-	slices.SortFunc(granted, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
-	for _, w := range granted {
+	leases := fresh(ops)
+	for _, w := range leases {
 		if w.Queued == 0 || w.Again || run.unqueued(w) {
 			continue
 		}
-		i, _ := slices.BinarySearchFunc(granted, w.Queued+1, func(o *Op, t history.Time) int { return cmp.Compare(o.Invoked, t) })
 		first := w
-		for _, o := range granted[i:] {
+		for _, o := range leases {
 			// A request that was made after w returned did not overtake it: its token may
 			// be lower because the clock was stepped back.
-			if o.Invoked >= w.Returned {
-				break
-			}
-			if o.Token < first.Token {
+			if o.Invoked > w.Queued && o.Invoked < w.Returned && o.Token < first.Token {
 				first = o
 			}
 		}
@@ -160,9 +136,7 @@ func (v *Verdict) order(name string, ops []*Op, run *Run) {
 // unqueued reports whether the server may have forgotten o's place in line, so that o
 // had to queue again.
 func (r *Run) unqueued(o *Op) bool {
-	return slices.ContainsFunc(r.Windows, func(w Window) bool {
-		return (w.Breaks || w.Queues) && w.touches(o) && span{w.From, w.To}.overlaps(o.Queued, o.Returned)
-	})
+	return r.struck(o.Queued, o.Returned, func(f history.Event) bool { return (f.Breaks || f.Queues) && touches(f, o) })
 }
 
 // told checks S6 where the server surely forgot leases. No renewal brings one back,
@@ -174,14 +148,14 @@ func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
 		if o.Lost != history.Never && o.Until > o.Lost.Add(o.TTL) && !run.lengthened(o) {
 			v.add("S6", name, o.Lost, []*Op{o}, "a lost lease was trusted again")
 		}
-		for _, w := range run.Windows {
-			if !w.Surely || o.Granted == 0 || o.Granted > w.From {
+		for _, f := range run.Faults {
+			if !f.Surely || o.Granted == 0 || o.Granted > f.At {
 				continue
 			}
-			if over := o.End().Sub(w.To.Add(o.TTL)); over > 0 {
-				v.add("S6", name, w.From, []*Op{o}, "trusted for %v longer than a TTL after it was forgotten (%s)", over, w.What)
+			if over := o.End().Sub(f.Until.Add(o.TTL)); over > 0 {
+				v.add("S6", name, f.At, []*Op{o}, "trusted for %v longer than a TTL after it was forgotten (%s)", over, f.Text)
 			}
-			v.toldSoon(name, o, w, run, rules)
+			v.toldSoon(name, o, f, run, rules)
 		}
 	}
 }
@@ -189,22 +163,65 @@ func (v *Verdict) told(name string, ops []*Op, run *Run, rules Rules) {
 // lengthened reports whether the server's clock was stepped back during o's request.
 // A grant that is read again after that lasts longer than its TTL, on the server too.
 func (r *Run) lengthened(o *Op) bool {
-	return slices.ContainsFunc(r.Windows, func(w Window) bool {
-		return w.Steps && !w.Breaks && span{w.From, w.To}.overlaps(o.Invoked, o.Returned)
-	})
+	return r.struck(o.Invoked, o.Returned, func(f history.Event) bool { return f.Steps && !f.Breaks })
 }
 
-func (v *Verdict) toldSoon(name string, o *Op, w Window, run *Run, rules Rules) {
+func (v *Verdict) toldSoon(name string, o *Op, f history.Event, run *Run, rules Rules) {
 	end := min(o.End(), o.Lost, o.Dropped, run.killed(o.Proc))
-	if end <= w.To || o.Returned > w.To || o.Dropped != history.Never {
+	if end <= f.Until || o.Returned > f.Until || o.Dropped != history.Never {
 		return // a Drop is of a lease that nobody renews
 	}
-	v.measure("a forgotten lease was believed in", end.Sub(w.To))
-	quiet := !slices.ContainsFunc(run.Windows, func(x Window) bool {
-		return x != w && (x.Proc == 0 || x.Proc == o.Proc) && span{x.From, x.To.Add(settle)}.overlaps(w.From, end)
-	})
+	late := end.Sub(f.Until)
+	v.measure("a forgotten lease was believed in", late)
+	disturbed := run.struck(f.At.Add(-settle), end, func(x history.Event) bool { return x != f && (x.Target == 0 || x.Target == o.Proc) })
 	// If the server was away for longer, holders can be told only after its return.
-	if quiet && w.To.Sub(w.From) < settle/40 && end.Sub(w.To) > o.TTL/3+rules.Slack/4 {
-		v.add("S6", name, w.From, []*Op{o}, "its holder was told only %v after it was forgotten (%s)", end.Sub(w.To), w.What)
+	if !disturbed && f.Until.Sub(f.At) < settle/40 && late > o.TTL/3+rules.Slack/4 {
+		v.add("S6", name, f.At, []*Op{o}, "its holder was told only %v after it was forgotten (%s)", late, f.Text)
+	}
+}
+
+// ended checks S6 the other way round: a holder is not told of a loss that did not
+// happen. In these runs only its holder ends a lease, so a report of a loss before
+// the trust deadline is wrong, unless the server may have forgotten the lease or the
+// outcome of a Detach is unknown.
+func (v *Verdict) ended(name string, ops []*Op, run *Run) {
+	for _, o := range grants(ops) {
+		if d := o.Released; d.Verb == history.Detach && d.Invoked < o.Lost && d.Outcome == history.Unknown {
+			continue
+		}
+		if early := o.Until.Sub(o.Lost); o.Lost != history.Never && early > time.Millisecond && !run.broken(o.Invoked, o.Lost) {
+			v.add("S6", name, o.Lost, []*Op{o}, "its holder was told of a loss %v before its trust deadline", early)
+		}
+	}
+}
+
+// handles checks S5 for leases that were given away. A handle may be delivered
+// twice, but only one client adopts its lease; and a client that is told that
+// another one was first had such a rival.
+func (v *Verdict) handles(name string, ops []*Op, run *Run) {
+	for _, o := range ops {
+		all := run.Adopted[o.Handle]
+		switch {
+		case o.Verb != history.Adopt:
+		case o.Held():
+			v.Adopted++
+			// The server may have forgotten an earlier adoption.
+			before := func(a *Op) bool {
+				return a.Held() && cmp.Or(cmp.Compare(a.Token, o.Token), cmp.Compare(a.Invoked, o.Invoked)) < 0 && !run.broken(a.Invoked, o.Returned)
+			}
+			if i := slices.IndexFunc(all, before); i >= 0 {
+				v.add("S5", name, o.Returned, []*Op{all[i], o}, "a lease was adopted twice, %v apart", o.Returned.Sub(all[i].Returned))
+			}
+		case o.Outcome == history.Taken:
+			v.TooLate++
+			// A client that was told of a loss may have adopted the lease with a request
+			// whose answer came only after the lease had expired.
+			rival := func(a *Op) bool {
+				return a != o && a.Invoked < o.Returned && (a.Held() || a.Outcome == history.Unknown || a.Outcome == history.Gone)
+			}
+			if !slices.ContainsFunc(all, rival) {
+				v.add("S5", name, o.Returned, []*Op{o}, "told that somebody else has adopted a lease, but nobody has")
+			}
+		}
 	}
 }

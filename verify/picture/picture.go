@@ -60,9 +60,9 @@ type bar struct {
 // Write writes index.html and porcupine's pictures to dir and returns the page's path.
 func Write(dir, title string, run *judge.Run, v *judge.Verdict) (string, error) {
 	out := view{Title: title, Summary: fmt.Sprintf("%d violations in %d requests", len(v.Violations), v.Requests)}
-	for i, p := range v.Pictures {
+	for i, html := range v.Pictures {
 		name := fmt.Sprintf("porcupine-%d.html", i+1)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(p.HTML), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(html), 0o600); err != nil {
 			return "", err
 		}
 		out.Pictures = append(out.Pictures, name)
@@ -107,9 +107,9 @@ func draw(run *judge.Run, x judge.Violation, start history.Time) scene {
 	add := func(a, b history.Time, class, label, title string) {
 		s.Bars = append(s.Bars, bar{Y: 14 * len(s.Bars), X: at(a), W: max(at(b)-at(a), 1), Class: class, Label: label, Title: title})
 	}
-	for _, w := range run.Windows {
-		if w.To >= from && w.From <= to && len(s.Bars) < mostBars/2 {
-			add(w.From, w.To, "fault", w.What, fmt.Sprintf("%s, process %d", w.What, w.Proc))
+	for _, f := range run.Faults {
+		if f.Until >= from && f.At <= to && len(s.Bars) < mostBars/2 {
+			add(f.At, f.Until, "fault", f.Text, fmt.Sprintf("%s, process %d", f.Text, f.Target))
 		}
 	}
 	for _, o := range run.Ops {
@@ -118,7 +118,7 @@ func draw(run *judge.Run, x judge.Violation, start history.Time) scene {
 			continue
 		}
 		row := len(s.Bars)
-		label := fmt.Sprintf("p%d.%d %s ×%d %s", o.Proc, o.N, o.Verb, o.Weight, o.Outcome)
+		label := fmt.Sprintf("p%d.%d %s ×%d %s", o.Proc, o.Op, o.Verb, o.Weight, o.Outcome)
 		title := fmt.Sprintf("%s token %d slot %d; trusted until %v", label, o.Token, o.Slot, o.Until.Sub(start))
 		class := "ask"
 		if mine {
@@ -130,9 +130,8 @@ func draw(run *judge.Run, x judge.Violation, start history.Time) scene {
 			s.Bars[row+1].Y = s.Bars[row].Y
 		}
 	}
-	for i, b := range s.Bars {
+	for _, b := range s.Bars {
 		s.Height = max(s.Height, b.Y+28)
-		_ = i
 	}
 	for i := range 11 {
 		t := from.Add(time.Duration(i) * to.Sub(from) / 10)

@@ -17,17 +17,17 @@ func TestPage(t *testing.T) {
 	at := func(n int) history.Time { return history.Time(n) * history.Time(time.Millisecond) }
 	op := func(n, from, to int) *judge.Op {
 		return &judge.Op{
-			Proc: 1, N: n, Verb: history.Try, Name: "<s>", Weight: 1, Invoked: at(from), Returned: at(to), Outcome: history.OK,
-			Until: at(to + 100), Released: judge.Call{Invoked: history.Never},
+			Event:   history.Event{Proc: 1, Op: n, Verb: history.Try, Name: "<s>", Weight: 1, Outcome: history.OK, Until: at(to + 100)},
+			Invoked: at(from), Returned: at(to), Released: judge.Call{Invoked: history.Never},
 		}
 	}
 	run := &judge.Run{
-		Ops:     []*judge.Op{op(1, 10, 12), op(2, 20, 25), op(3, 5000, 5001)},
-		Windows: []judge.Window{{From: at(15), To: at(40), What: "FLUSHALL"}},
+		Ops:    []*judge.Op{op(1, 10, 12), op(2, 20, 25), op(3, 5000, 5001)},
+		Faults: []history.Event{{At: at(15), Until: at(40), Text: "FLUSHALL"}},
 	}
 	v := &judge.Verdict{
 		Violations: []judge.Violation{{Promise: "S1", Name: "<s>", Text: "two at once", At: at(25), Ops: run.Ops[:2]}},
-		Pictures:   []judge.Picture{{Name: "<s>", HTML: "drawn"}},
+		Pictures:   []string{"drawn"},
 	}
 	dir := t.TempDir()
 	page, err := Write(dir, "keep, seed 1", run, v)

@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -42,16 +43,12 @@ func (s *storm) spawn() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	program := s.Program
-	if program == "" {
-		program = os.Args[0]
-	}
 	log, err := os.OpenFile(filepath.Join(s.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(program)
+	cmd := exec.Command(cmp.Or(s.Program, os.Args[0]))
 	cmd.Env = append(os.Environ(), worker.Env+"="+string(spec), "GOMAXPROCS=2", "GOMEMLIMIT=128MiB")
 	cmd.Stderr = log
 	if c.Process, err = child.Start(cmd); err != nil {
@@ -61,7 +58,8 @@ func (s *storm) spawn() {
 	s.workers[c.proc] = c
 }
 
-// victim chooses a living client, from the seed.
+// victim chooses a living client, from the seed, which no other fault will strike, and
+// returns nil if there is none.
 func (s *storm) victim() *client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,37 +67,32 @@ func (s *storm) victim() *client {
 	if len(procs) == 0 {
 		return nil
 	}
-	return s.workers[procs[s.rng.IntN(len(procs))]]
+	c := s.workers[procs[s.rng.IntN(len(procs))]]
+	delete(s.workers, c.proc)
+	return c
 }
 
 // killClient kills a client and starts a new one in its place.
-func killClient(s *storm) {
+func killClient(s *storm) history.Event {
 	c := s.victim()
 	if c == nil {
-		return
+		return history.Event{}
 	}
-	s.mu.Lock()
-	delete(s.workers, c.proc)
-	s.mu.Unlock()
-	from := history.Now()
 	c.Kill()
-	s.note(from, history.Event{Target: c.proc, Text: judge.Killed})
 	s.spawn()
+	return history.Event{Target: c.proc, Text: judge.Killed}
 }
 
 // stopClient suspends a client, up to twice its TTL, while other faults go on.
-func stopClient(s *storm) {
+func stopClient(s *storm) history.Event {
 	c := s.victim()
 	if c == nil {
-		return
+		return history.Event{}
 	}
 	d := s.between(50*time.Millisecond, 3*time.Second)
-	s.mu.Lock()
-	delete(s.workers, c.proc) // so that it is not killed until it goes on
-	s.mu.Unlock()
 	from := history.Now()
 	if c.Cmd.Process.Signal(syscall.SIGSTOP) != nil {
-		return
+		return history.Event{}
 	}
 	s.after.Go(func() {
 		pause(d)
@@ -109,6 +102,7 @@ func stopClient(s *storm) {
 		s.workers[c.proc] = c
 		s.mu.Unlock()
 	})
+	return history.Event{}
 }
 
 // dismiss tells all clients to release their leases and to end.

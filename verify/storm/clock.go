@@ -76,15 +76,13 @@ func (s *storm) skip(d time.Duration) {
 
 // stepClock steps the server's clock forward or back. Only a step forward makes the
 // server forget leases early.
-func stepClock(s *storm) {
+func stepClock(s *storm) history.Event {
 	by := s.between(-4*time.Second, 4*time.Second)
 	forward := by > s.shim.by
 	s.shim.stepped = true
-	from := history.Now()
 	s.shim.set(s, by)
-	what := "server clock stepped back"
 	if forward {
-		what = "server clock stepped forward"
+		return history.Event{Text: "server clock stepped forward", Breaks: true, Steps: true}
 	}
-	s.note(from, history.Event{Text: what, Breaks: forward, Steps: true})
+	return history.Event{Text: "server clock stepped back", Steps: true}
 }

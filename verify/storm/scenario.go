@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -24,14 +23,6 @@ type Scenario struct {
 	prepare func(s *storm) []redistest.Option
 }
 
-// linear returns the prefix of the names whose histories must be linearizable.
-func (c Scenario) linear() string {
-	if c.Keeps {
-		return "linear"
-	}
-	return ""
-}
-
 func (c Scenario) start(s *storm) *redistest.Server {
 	opts := []redistest.Option{redistest.WithConfig(append([]string{forgerRule}, c.config...)...)}
 	if c.prepare != nil {
@@ -41,9 +32,11 @@ func (c Scenario) start(s *storm) *redistest.Server {
 }
 
 // fault is something that may happen, with a probability in proportion to its weight.
+// It returns when it is over and says what it was; an empty event if it was nothing, or
+// is still under way and will record itself.
 type fault struct {
 	weight int
-	strike func(s *storm)
+	strike func(s *storm) history.Event
 }
 
 const quick = 600 * time.Millisecond
@@ -85,60 +78,46 @@ var (
 	Step  = Scenario{Name: "clock", pace: quick, faults: with(fault{5, stepClock}), prepare: shimClock}
 )
 
-// redis returns a client of the server, which is closed when the test ends.
-func (s *storm) redis() *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.server.Socket(), PoolSize: 1, ReadTimeout: 10 * time.Second, MaxRetries: -1})
-	s.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
 // do runs a command, which may fail, as the server may be in any state.
-func (s *storm) do(args ...any) error {
-	rdb := s.redis()
+func (s *storm) do(args ...any) *redis.Cmd {
+	rdb := s.server.Client(s, func(o *redis.Options) { o.PoolSize, o.ReadTimeout, o.MaxRetries = 1, 10*time.Second, -1 })
 	defer rdb.Close()
-	err := rdb.Do(context.Background(), args...).Err()
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	return err
+	return rdb.Do(context.Background(), args...)
 }
 
 // must runs a command and fails the test with it: the fault did not happen then.
 func (s *storm) must(args ...any) {
-	if err := s.do(args...); err != nil {
+	if err := s.do(args...).Err(); err != nil && !errors.Is(err, redis.Nil) {
 		s.Errorf("%v: %v", args, err)
 	}
 }
 
-func stopServer(s *storm) {
+func stopServer(s *storm) history.Event {
 	d := s.between(20*time.Millisecond, 2500*time.Millisecond)
-	from := history.Now()
 	s.server.Stop()
 	pause(d)
 	s.server.Cont()
-	s.note(from, history.Event{Text: "server SIGSTOP"})
+	return history.Event{Text: "server SIGSTOP"}
 }
 
-func restart(what history.Event) func(s *storm) {
-	return func(s *storm) {
-		from := history.Now()
+func restart(what history.Event) func(s *storm) history.Event {
+	return func(s *storm) history.Event {
 		s.server.Kill()
 		pause(s.between(0, 500*time.Millisecond))
 		s.server.Restart(s.TB)
-		s.note(from, what)
+		return what
 	}
 }
 
 // command returns a fault that consists of one command.
-func command(what history.Event, args ...any) func(s *storm) {
-	return func(s *storm) {
-		from := history.Now()
+func command(what history.Event, args ...any) func(s *storm) history.Event {
+	return func(s *storm) history.Event {
 		s.must(args...)
-		s.note(from, what)
+		return what
 	}
 }
 
-func clientKill(kind string) func(s *storm) {
+func clientKill(kind string) func(s *storm) history.Event {
 	return command(history.Event{Text: "CLIENT KILL TYPE " + kind}, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 }
 
@@ -153,33 +132,29 @@ var (
 )
 
 // noMemory returns a fault that leaves the server no memory, for at most the time most.
-func noMemory(most time.Duration, what history.Event) func(s *storm) {
-	return func(s *storm) {
-		from := history.Now()
+func noMemory(most time.Duration, what history.Event) func(s *storm) history.Event {
+	return func(s *storm) history.Event {
 		s.must("CONFIG", "SET", "maxmemory", 1)
 		pause(s.between(20*time.Millisecond, most))
 		s.must("CONFIG", "SET", "maxmemory", 0)
-		s.note(from, what)
+		return what
 	}
 }
 
-func clientPause(s *storm) {
+func clientPause(s *storm) history.Event {
 	d := s.between(50*time.Millisecond, 1500*time.Millisecond)
 	mode := "WRITE"
 	if s.rng.IntN(2) == 0 {
 		mode = "ALL"
 	}
-	from := history.Now()
 	s.must("CLIENT", "PAUSE", d.Milliseconds(), mode)
 	pause(d)
-	s.note(from, history.Event{Text: "CLIENT PAUSE " + mode})
+	return history.Event{Text: "CLIENT PAUSE " + mode}
 }
 
-func debugSleep(s *storm) {
-	d := s.between(50*time.Millisecond, time.Second)
-	from := history.Now()
-	s.must("DEBUG", "SLEEP", fmt.Sprintf("%.3f", d.Seconds()))
-	s.note(from, history.Event{Text: "DEBUG SLEEP"})
+func debugSleep(s *storm) history.Event {
+	s.must("DEBUG", "SLEEP", fmt.Sprintf("%.3f", s.between(50*time.Millisecond, time.Second).Seconds()))
+	return history.Event{Text: "DEBUG SLEEP"}
 }
 
 // halved lists the semaphores that may lose one of their keys. They cannot be used for
@@ -199,46 +174,30 @@ const halving = `
 
 // halve deletes one of the two keys of a semaphore. Nothing is granted then until all
 // leases have expired, and waiters have lost their places.
-func halve(s *storm) {
+func halve(s *storm) history.Event {
 	for _, i := range s.rng.Perm(len(halved)) {
-		which := 1 + s.rng.IntN(2)
+		which := s.rng.IntN(2)
 		key := s.prefix + ":{" + halved[i] + "}"
-		from := history.Now()
-		left, err := s.redis().Eval(context.Background(), halving, []string{key, key + ":order"}, which).Int64()
+		left, err := s.do("EVAL", halving, 2, key, key+":order", which+1).Int64()
 		if err != nil {
 			s.Errorf("delete a key of %s: %v", key, err)
-			return
+			return history.Event{}
 		}
 		if left >= 0 {
-			what := []string{"hash", "sorted set"}[which-1]
+			what := []string{"hash", "sorted set"}[which]
 			until := history.Now().Add(time.Duration(left) * time.Millisecond)
-			s.out.Write(history.Event{
-				At: from, Until: until, Kind: history.Fault, Name: halved[i], Queues: true, Text: "deleted: the " + what + " of " + halved[i],
-			})
-			return
+			return history.Event{Until: until, Name: halved[i], Queues: true, Text: "deleted: the " + what + " of " + halved[i]}
 		}
 	}
+	return history.Event{}
 }
 
 // evictSome writes other keys until the server has to evict some, berth's or others.
-func evictSome(s *storm) {
-	from := history.Now()
+func evictSome(s *storm) history.Event {
 	s.must("CONFIG", "SET", "maxmemory", "4mb")
 	for i := range 400 {
-		_ = s.do("SET", fmt.Sprintf("ballast%d", i), strings.Repeat("x", 10000), "PX", 2000)
+		s.do("SET", fmt.Sprintf("ballast%d", i), strings.Repeat("x", 10000), "PX", 2000)
 	}
 	s.must("CONFIG", "SET", "maxmemory", 0)
-	s.note(from, history.Event{Text: "maxmemory, allkeys-lru: some", Breaks: true})
-}
-
-// fillDisk fills the disk for a while, so that the AOF cannot be written.
-func fillDisk(s *storm) {
-	file := s.disk + "/ballast"
-	from := history.Now()
-	_ = os.WriteFile(file, make([]byte, 16<<20), 0o600) // it fails when the disk is full
-	pause(s.between(200*time.Millisecond, 2*time.Second))
-	if err := os.Remove(file); err != nil {
-		s.Error(err)
-	}
-	s.note(from, history.Event{Text: "disk full"})
+	return history.Event{Text: "maxmemory, allkeys-lru: some", Breaks: true}
 }

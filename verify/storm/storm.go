@@ -3,6 +3,7 @@
 package storm
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -25,7 +26,7 @@ type Order struct {
 	Scenario Scenario
 	Seed     uint64
 	Lasts    time.Duration // how long faults strike; the run takes some seconds more
-	Workers  int           // client processes at a time; default 4
+	Workers  int           // client processes at a time
 	Program  string        // the worker; default: this very binary, run with worker.Env
 	Out      string        // directory for histories and pictures of a failed run
 }
@@ -84,9 +85,6 @@ type Result struct {
 func Run(t testing.TB, o Order) *Result {
 	s := &storm{TB: t, Order: o, dir: t.TempDir(), prefix: "verify", workers: map[int]*client{}}
 	s.rng = rand.New(rand.NewPCG(o.Seed, 1))
-	if s.Workers == 0 {
-		s.Workers = 4
-	}
 	var err error
 	if s.out, err = history.NewWriter(filepath.Join(s.dir, "0.jsonl"), 0); err != nil {
 		t.Fatal(err)
@@ -109,7 +107,11 @@ func Run(t testing.TB, o Order) *Result {
 	clock.Known = s.shim == nil || !s.shim.stepped
 	run := judge.Assemble(s.events(), clock)
 	run.End = end
-	verdict := judge.Judge(run, judge.Rules{Clock: clock, Slack: slack, Linear: o.Scenario.linear(), Queue: "queue", Deaf: "deaf", Shared: "crowd"})
+	rules := judge.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd"}
+	if o.Scenario.Keeps {
+		rules.Linear = "linear"
+	}
+	verdict := judge.Judge(run, rules)
 	s.recovered(verdict)
 	res := &Result{Verdict: verdict, Run: run}
 	if len(verdict.Violations) > 0 {
@@ -123,8 +125,10 @@ func (s *storm) blow() {
 	end := time.Now().Add(s.Lasts)
 	for time.Now().Before(end) {
 		pause(s.between(s.Scenario.pace/10, s.Scenario.pace))
-		f := s.pick()
-		f.strike(s)
+		f, from := s.pick(), history.Now()
+		if e := f.strike(s); e != (history.Event{}) {
+			s.note(from, e)
+		}
 	}
 	s.after.Wait()
 }
@@ -162,9 +166,9 @@ func (s *storm) between(a, b time.Duration) time.Duration {
 
 func pause(d time.Duration) { <-time.After(d) }
 
-// note records a fault that began at from and has just ended.
+// note records a fault that began at from and has just ended, unless e says when it ends.
 func (s *storm) note(from history.Time, e history.Event) {
-	e.At, e.Until, e.Kind = from, history.Now(), history.Fault
+	e.At, e.Until, e.Kind = from, cmp.Or(e.Until, history.Now()), history.Fault
 	s.out.Write(e)
 }
 
@@ -210,7 +214,7 @@ func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
 func (r *Result) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d requests, %d grants, %d unknown; %d leases adopted, %d adopters too late; %d faults; porcupine: %d operations in %d histories, %d left out",
-		r.Requests, r.Grants, r.Unknown, r.Adopted, r.TooLate, len(r.Run.Windows), r.Checked, r.Histories, r.Skipped)
+		r.Requests, r.Grants, r.Unknown, r.Adopted, r.TooLate, len(r.Run.Faults), r.Checked, r.Histories, r.Skipped)
 	if r.HandOffs > 0 {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
 	}

@@ -3,92 +3,64 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/verify/history"
 )
 
-// offer is a lease that was given away, with what its adopter has to record.
-type offer struct {
-	Handle, Name  string
-	Limit, Weight int
-	TTL           int64 // milliseconds
-}
-
-// post puts copies of an offer where all processes find them. Each copy is delivered
-// once; two copies imitate a queue that delivers a message twice.
-func (u *user) post(o offer, copies int) {
+// post puts copies of an Adopt, as its adopter has to record it, where all processes
+// find them. Each copy is delivered once; two copies imitate a queue that delivers a
+// message twice.
+func (u *user) post(e history.Event, copies int) {
 	dir := filepath.Join(u.Handles, u.spec.Name)
-	text, err := json.Marshal(o)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	for i := 0; i < copies && err == nil; i++ {
-		name := filepath.Base(o.Handle) + "." + strconv.Itoa(i)
-		if err = os.WriteFile(filepath.Join(dir, "."+name), text, 0o600); err == nil {
-			err = os.Rename(filepath.Join(dir, "."+name), filepath.Join(dir, name))
-		}
-	}
-	if err != nil {
-		panic(err) // the directory is the run's own
+	must(os.MkdirAll(dir, 0o700))
+	text, err := json.Marshal(e)
+	must(err)
+	for i := range copies {
+		file := fmt.Sprintf("%s.%d", filepath.Base(e.Handle), i)
+		must(os.WriteFile(filepath.Join(u.Handles, file), text, 0o600))
+		must(os.Rename(filepath.Join(u.Handles, file), filepath.Join(dir, file)))
 	}
 }
 
-// fetch takes a copy of an offer made to this seat, if there is one.
-func (u *user) fetch() (o offer, ok bool) {
-	dir := filepath.Join(u.Handles, u.spec.Name)
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		panic(err)
-	}
-	for _, e := range entries {
-		mine := filepath.Join(dir, "."+e.Name()+".taken")
-		if strings.HasPrefix(e.Name(), ".") || os.Rename(filepath.Join(dir, e.Name()), mine) != nil {
-			continue // it is being written, or another process has it
+// fetch takes a copy of an Adopt that was posted to this seat, if there is one.
+func (u *user) fetch() (e history.Event, ok bool) {
+	files, err := filepath.Glob(filepath.Join(u.Handles, u.spec.Name, "*"))
+	must(err)
+	for _, file := range files {
+		mine := filepath.Join(u.Handles, filepath.Base(file))
+		if os.Rename(file, mine) != nil {
+			continue // another process has it
 		}
 		text, err := os.ReadFile(mine)
-		if err == nil {
-			err = json.Unmarshal(text, &o)
-		}
-		if err != nil {
-			panic(err)
-		}
+		must(err)
+		must(json.Unmarshal(text, &e))
 		_ = os.Remove(mine)
-		return o, true
+		return e, true
 	}
-	return o, false
+	return e, false
 }
 
-// adopt adopts a lease that was offered to this seat, if there is one, and records the
-// outcome. It returns nil if it has no lease.
+// must panics for an error that the run's directory or a seat's terms cannot cause.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// adopt adopts a lease that was given to this seat. It returns nil if it has none.
 func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
-	o, ok := u.fetch()
+	e, ok := u.fetch()
 	if !ok {
 		return nil
 	}
 	ctx, cancel := u.timeout(ctx)
 	defer cancel()
-	e := history.Event{
-		Op: u.out.Op(), Kind: history.Invoke, Verb: history.Adopt, Name: o.Name, Seat: u.seat,
-		Limit: o.Limit, Weight: o.Weight, TTL: o.TTL, Handle: o.Handle,
-	}
-	u.out.Write(e)
-	u.ids++
-	lease, err := u.client.Adopt(ctx, o.Handle, opts...)
-	if err != nil {
-		e.Kind = history.Return
-		e.Outcome, _, e.Text = outcome(err)
-		u.out.Write(e)
-		return nil
-	}
-	return u.holds(lease, e)
+	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) { return u.client.Adopt(ctx, e.Handle, opts...) })
 }
 
 // timeout returns a context that, one time in six, ends soon.

@@ -102,14 +102,12 @@ func (h *holding) detach() bool {
 	h.say(e)
 	handle, err := h.lease.Detach(ctx)
 	kept := err != nil && !h.lease.ValidUntil().IsZero()
-	e.Kind, e.Handle = history.Return, handle
-	switch {
-	case err == nil:
-		e.Outcome = history.OK
-	case kept:
-		e.Outcome, e.Text = history.Refused, err.Error()
-	default:
+	e.Kind, e.Handle, e.Outcome = history.Return, handle, history.OK
+	if err != nil {
 		e.Outcome, e.Text = history.Unknown, err.Error()
+	}
+	if kept {
+		e.Outcome = history.Refused
 	}
 	h.say(e)
 	if err == nil {
@@ -117,7 +115,8 @@ func (h *holding) detach() bool {
 		if h.one(3) {
 			copies = 2
 		}
-		h.post(offer{handle, h.event.Name, h.event.Limit, h.event.Weight, h.event.TTL}, copies)
+		was := h.event
+		h.post(history.Event{Verb: history.Adopt, Name: was.Name, Limit: was.Limit, Weight: was.Weight, TTL: was.TTL, Handle: handle}, copies)
 	}
 	return !kept
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -29,17 +30,9 @@ type user struct {
 }
 
 func (u *user) run(ctx context.Context) {
+	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait}[u.spec.Mode]
 	for ctx.Err() == nil {
-		switch u.spec.Mode {
-		case Linear:
-			u.linear(ctx)
-		case Late:
-			u.late(ctx)
-		case Crowd:
-			u.crowd(ctx)
-		default:
-			u.wait(ctx)
-		}
+		manner(ctx)
 	}
 }
 
@@ -123,60 +116,49 @@ func (u *user) wait(ctx context.Context) {
 	pause(ctx, u.between(0, 20*time.Millisecond))
 }
 
-// ask makes a request and records its outcome. It returns nil if it has no lease.
+// ask asks for permits. It returns nil if it got none.
 func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...berth.AcquireOption) *holding {
 	name := u.spec.Name
 	if u.spec.Mode == Linear {
 		name = fmt.Sprintf("%s.%d", name, history.Now().Sub(u.Start)/chapter)
 	}
 	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight))
-	if err != nil {
-		panic(err) // the spec is wrong
-	}
-	e := history.Event{
-		Op: u.out.Op(), Verb: verb, Name: name, Seat: u.seat, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL.Milliseconds(),
-	}
-	say := func(kind history.Kind) {
-		e.Kind = kind
-		u.out.Write(e)
-	}
-	say(history.Invoke)
-	var lease *berth.Lease
-	u.ids++
-	if verb == history.Try {
-		lease, err = sem.TryAcquire(ctx, opts...)
-	} else {
-		queued := e
-		queued.Kind = history.Queued
-		told := false
-		lease, err = sem.Acquire(ctx, append(opts, berth.OnQueued(func(berth.Place) {
-			if !told {
-				told = true
-				u.out.Write(queued)
-			}
+	must(err)
+	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL}
+	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) {
+		if verb == history.Try {
+			return sem.TryAcquire(ctx, opts...)
+		}
+		e.Kind = history.Queued
+		var told sync.Once
+		return sem.Acquire(ctx, append(opts, berth.OnQueued(func(berth.Place) {
+			told.Do(func() { u.out.Write(e) })
 		}))...)
-	}
+	})
+}
+
+// request makes a request and records it, as e describes it, and its outcome. It
+// returns nil if it has no lease.
+func (u *user) request(ctx context.Context, e history.Event, call func(e history.Event) (*berth.Lease, error)) *holding {
+	e.Op, e.Seat, e.Kind = u.out.Op(), u.seat, history.Invoke
+	u.out.Write(e)
+	u.ids++
+	lease, err := call(e)
+	e.Kind = history.Return
 	if err != nil {
 		e.Outcome, e.Used, e.Text = outcome(err)
-		say(history.Return)
+		u.out.Write(e)
 		if e.Outcome == history.Refused {
 			pause(ctx, 20*time.Millisecond) // the next request would probably be refused, too
 		}
 		return nil
 	}
-	return u.holds(lease, e)
-}
-
-// holds records the return of a request that got a lease.
-func (u *user) holds(lease *berth.Lease, e history.Event) *holding {
-	e.Kind, e.Outcome, e.ID, e.Token, e.Slot = history.Return, history.OK, lease.ID(), lease.Token(), lease.Slot()
-	e.Again = u.again(lease.ID())
-	h := &holding{user: u, lease: lease, event: e}
+	e.Outcome, e.ID, e.Token, e.Slot, e.Again = history.OK, lease.ID(), lease.Token(), lease.Slot(), u.again(lease.ID())
 	if until := lease.ValidUntil(); !until.IsZero() {
 		e.Until = history.Of(until)
 	}
-	h.until = e.Until
 	u.out.Write(e)
+	h := &holding{user: u, lease: lease, event: e, until: e.Until}
 	context.AfterFunc(lease.Context(), h.ended)
 	return h
 }
