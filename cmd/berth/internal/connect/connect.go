@@ -35,20 +35,14 @@ const (
 
 // Target is a parsed URL. It has no String method on purpose: it holds secrets.
 type Target struct {
-	kind    kind
-	network string                 // "tcp" or "unix"
-	dialer  Dialer                 // nil: by network and tls
-	tls     *tls.Config            // go-redis is not to know of it: dial shakes hands
-	opts    redis.UniversalOptions // those of the URL
+	kind kind
+	tls  *tls.Config            // go-redis is not to know of it: dial shakes hands
+	opts redis.UniversalOptions // those of the URL
 }
-
-// Dialer opens the connections of a client.
-type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Client returns a client for the target. It sends nothing.
 func (t *Target) Client() redis.UniversalClient {
 	o := t.opts
-	o.Dialer = t.dialer
 	if o.Dialer == nil {
 		o.Dialer = t.dial
 	}
@@ -58,21 +52,16 @@ func (t *Target) Client() redis.UniversalClient {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	// This avoids a handshake that only one managed service answers.
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	switch t.kind {
-	case sentinel:
-		return redis.NewFailoverClient(o.Failover())
-	case cluster:
+	o.IsClusterMode = t.kind == cluster
+	if o.IsClusterMode {
 		c := o.Cluster()
 		c.ClusterStateReloadInterval = clusterReload
 		return redis.NewClusterClient(c)
-	default:
-		simple := o.Simple()
-		simple.Network = t.network
-		return redis.NewClient(simple)
 	}
+	return redis.NewUniversalClient(&o)
 }
 
 // Through returns a client whose connections come from dial.
-func Through(dial Dialer) redis.UniversalClient {
-	return (&Target{network: "unix", dialer: dial, opts: redis.UniversalOptions{Addrs: []string{"local"}}}).Client()
+func Through(dial func(ctx context.Context, network, addr string) (net.Conn, error)) redis.UniversalClient {
+	return (&Target{opts: redis.UniversalOptions{Addrs: []string{"local"}, Dialer: dial}}).Client()
 }

@@ -1,11 +1,13 @@
 package connect
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,8 +33,8 @@ $BERTH_TLS_SERVER_NAME stand in for the first four where the URL has none.
 Sentinels have sentinel_username and sentinel_password.`
 
 // The errors of Parse consist of fixed words and of parts of the URL that cannot be secret.
-// The errors of net/url quote the input, and if a password was not percent-encoded, any part
-// of the input can be the password.
+// The errors of net/url, and of go-redis' functions for URLs, quote the input, and if a
+// password was not percent-encoded, any part of the input can be the password.
 var (
 	errForm = errors.New("it is not a valid URL; " +
 		"if the password has characters such as # / ? % @ : or a space, percent-encode them")
@@ -40,18 +42,17 @@ var (
 )
 
 var schemes = map[string]struct {
-	kind    kind
-	network string
-	tls     bool
-	port    string
+	kind kind
+	tls  bool
+	port string // empty: it is a socket
 }{
-	"redis":           {single, "tcp", false, "6379"},
-	"rediss":          {single, "tcp", true, "6379"},
-	"unix":            {single, "unix", false, ""},
-	"redis+sentinel":  {sentinel, "tcp", false, "26379"},
-	"rediss+sentinel": {sentinel, "tcp", true, "26379"},
-	"redis+cluster":   {cluster, "tcp", false, "6379"},
-	"rediss+cluster":  {cluster, "tcp", true, "6379"},
+	"redis":           {single, false, "6379"},
+	"rediss":          {single, true, "6379"},
+	"unix":            {single, false, ""},
+	"redis+sentinel":  {sentinel, false, "26379"},
+	"rediss+sentinel": {sentinel, true, "26379"},
+	"redis+cluster":   {cluster, false, "6379"},
+	"rediss+cluster":  {cluster, true, "6379"},
 }
 
 // Parse parses a URL. Its errors never contain any part of the input that could be a
@@ -62,26 +63,38 @@ func Parse(raw string) (*Target, error) {
 	if !ok || !known {
 		return nil, errScheme
 	}
-	authority, path := splitAuthority(rest)
+	end := strings.IndexAny(rest+"/", "/?#")
+	authority, path := rest[:end], rest[end:]
 	// The host is after the last @. Another @ after that means that a / ? or # in the
 	// password has ended the authority early.
-	if strings.Contains(path, "@") || strings.Contains(path, "#") {
+	if strings.ContainsAny(path, "@#") {
 		return nil, errForm
 	}
-	t := &Target{kind: form.kind, network: form.network}
-	hosts := authority
-	if i := strings.LastIndex(authority, "@"); i >= 0 {
-		hosts = authority[i+1:]
-		if err := t.userinfo(authority[:i]); err != nil {
+	path, query, _ := strings.Cut(path, "?")
+	path, err1 := url.PathUnescape(path)
+	options, err2 := url.ParseQuery(query)
+	if err1 != nil || err2 != nil {
+		return nil, errForm
+	}
+	t := &Target{kind: form.kind}
+	at := strings.LastIndex(authority, "@")
+	if at >= 0 {
+		if err := t.userinfo(authority[:at]); err != nil {
 			return nil, err
 		}
 	}
-	if form.network == "unix" {
-		if hosts != "" {
-			return nil, errors.New("a unix URL has no host: write unix:///path/to/socket")
+	hosts := authority[at+1:]
+	switch {
+	case form.port != "":
+		if err := cmp.Or(t.hosts(hosts, form.port), t.path(path)); err != nil {
+			return nil, err
 		}
-	} else if err := t.hosts(hosts, form.port); err != nil {
-		return nil, err
+	case hosts != "":
+		return nil, errors.New("a unix URL has no host: write unix:///path/to/socket")
+	case path == "" || path == "/":
+		return nil, errors.New("it has no path: write unix:///path/to/socket")
+	default:
+		t.opts.Addrs = []string{path}
 	}
 	if form.tls {
 		t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -89,14 +102,7 @@ func Parse(raw string) (*Target, error) {
 			t.tls.ServerName, _, _ = net.SplitHostPort(t.opts.Addrs[0])
 		}
 	}
-	return t, t.path(path)
-}
-
-func splitAuthority(rest string) (authority, path string) {
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		return rest[:i], rest[i:]
-	}
-	return rest, ""
+	return t, t.options(options)
 }
 
 func (t *Target) userinfo(s string) error {
@@ -130,47 +136,23 @@ func (t *Target) hosts(s, defaultPort string) error {
 }
 
 func hostPort(s, defaultPort string) (string, error) {
-	host, port := s, defaultPort
-	bare := strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]")
-	switch {
-	case bare:
-		host = s[1 : len(s)-1]
-	case strings.Contains(s, ":"):
-		h, p, err := net.SplitHostPort(s)
-		if err != nil {
-			return "", errForm
-		}
-		host, port = h, p
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port, err = net.SplitHostPort(s + ":" + defaultPort)
 	}
-	if strings.ContainsAny(host, "%[] \t\\") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+	if err != nil || strings.ContainsAny(host, "%[] \t\\") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
 		return "", errForm
-	}
-	if host == "" {
-		host = "localhost"
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "", errors.New("its port is not a number from 1 to 65535; " +
 			"if the password has a : or another special character, percent-encode it")
 	}
-	return net.JoinHostPort(host, port), nil
+	return net.JoinHostPort(cmp.Or(host, "localhost"), port), nil
 }
 
-// path parses the part after the hosts: the socket, the master, the database, and the
-// options for connecting.
+// path parses the part after the hosts: the master and the database.
 func (t *Target) path(s string) error {
-	path, query, _ := strings.Cut(s, "?")
-	path, err := url.PathUnescape(path)
-	if err != nil {
-		return errForm
-	}
-	if t.network == "unix" {
-		if path == "" || path == "/" {
-			return errors.New("it has no path: write unix:///path/to/socket")
-		}
-		t.opts.Addrs = []string{path}
-		return t.query(query)
-	}
-	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	parts := strings.FieldsFunc(s, func(r rune) bool { return r == '/' })
 	if t.kind == sentinel {
 		if len(parts) == 0 {
 			return errors.New("a sentinel URL needs the master's name: redis+sentinel://host:port/master")
@@ -180,12 +162,10 @@ func (t *Target) path(s string) error {
 	if len(parts) > 1 || t.kind == cluster && len(parts) > 0 && parts[0] != "0" {
 		return errors.New("its path has more than it can use; a Redis Cluster has database 0 only")
 	}
-	if len(parts) == 1 {
-		if err := t.database(parts[0]); err != nil {
-			return err
-		}
+	if len(parts) == 0 {
+		return nil
 	}
-	return t.query(query)
+	return t.database(parts[0])
 }
 
 func (t *Target) database(s string) error {
@@ -197,38 +177,31 @@ func (t *Target) database(s string) error {
 	return nil
 }
 
-func (t *Target) query(s string) error {
-	values, err := url.ParseQuery(s)
-	if err != nil {
-		return errForm
-	}
-	for key := range values {
-		value := values.Get(key)
+func (t *Target) options(options url.Values) error {
+	for name := range options {
+		value := options.Get(name)
+		var err error
 		switch {
-		case key == "db" && t.kind != cluster:
-			if err := t.database(value); err != nil {
-				return err
-			}
-		case key == "skip_verify" && t.tls != nil:
+		case name == "db" && t.kind != cluster:
+			err = t.database(value)
+		case name == "skip_verify" && t.tls != nil:
 			if t.tls.InsecureSkipVerify, err = strconv.ParseBool(value); err != nil {
-				return errors.New("its skip_verify is neither true nor false")
+				err = errors.New("its skip_verify is neither true nor false")
 			}
-		case (key == "ca_file" || key == "cert_file" || key == "key_file" || key == "server_name") && t.tls != nil:
-		case key == "sentinel_username" && t.kind == sentinel:
+		case slices.Contains([]string{"ca_file", "cert_file", "key_file", "server_name"}, name) && t.tls != nil: // see secure
+		case name == "sentinel_username" && t.kind == sentinel:
 			t.opts.SentinelUsername = value
-		case key == "sentinel_password" && t.kind == sentinel:
+		case name == "sentinel_password" && t.kind == sentinel:
 			t.opts.SentinelPassword = value
 		default:
-			return errUnknownOption(t.kind)
+			// The option may be the end of a password with a question mark.
+			known := map[kind]string{single: "db, and", sentinel: "db, sentinel_username, sentinel_password, and", cluster: "only"}[t.kind]
+			err = fmt.Errorf("it has an option that berth does not know here; known are %s "+
+				"with TLS (rediss…://) ca_file, cert_file, key_file, server_name and skip_verify", known)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return t.secure(values)
-}
-
-// errUnknownOption does not quote the option, which may be the end of a password with a
-// question mark.
-func errUnknownOption(k kind) error {
-	known := map[kind]string{single: "db, and", sentinel: "db, sentinel_username, sentinel_password, and", cluster: "only"}[k]
-	return fmt.Errorf("it has an option that berth does not know here; known are %s "+
-		"with TLS (rediss…://) ca_file, cert_file, key_file, server_name and skip_verify", known)
+	return t.secure(options)
 }

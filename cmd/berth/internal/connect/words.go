@@ -45,17 +45,12 @@ func (t *Target) dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // handshakeError adds advice to err.
 func handshakeError(err error) error {
-	var (
-		authority x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		record    tls.RecordHeaderError
-	)
 	switch {
-	case errors.As(err, &authority):
+	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return fmt.Errorf("%w: name your own authority by ca_file", err)
-	case errors.As(err, &hostname):
+	case errors.As(err, new(x509.HostnameError)):
 		return fmt.Errorf("%w: give the name in its certificate by server_name", err)
-	case errors.As(err, &record):
+	case errors.As(err, new(tls.RecordHeaderError)):
 		return fmt.Errorf("the server does not speak TLS: write redis in place of rediss (%w)", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no TLS handshake within %v: if the server does not speak TLS, write redis in place of rediss", dialTimeout)
@@ -100,7 +95,7 @@ type candid struct {
 
 // Read implements net.Conn.
 func (c *candid) Read(p []byte) (int, error) {
-	if err := c.ended(); err != nil {
+	if err := c.judge(nil, nil); err != nil {
 		return 0, err // nothing more may come
 	}
 	n, err := c.Conn.Read(p)
@@ -113,27 +108,16 @@ func (c *candid) Read(p []byte) (int, error) {
 // Write implements net.Conn.
 func (c *candid) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if err == nil || c.heard() {
-		return n, c.judge(nil, err)
+	c.mu.Lock()
+	silent := c.reads == 0
+	c.mu.Unlock()
+	if err != nil && silent { // what the server said may not have been read yet
+		words := make([]byte, 1024)
+		_ = c.SetReadDeadline(time.Now().Add(lastWords))
+		m, readErr := c.Conn.Read(words)
+		_ = c.judge(words[:m], readErr)
 	}
-	words := make([]byte, 1024)
-	_ = c.SetReadDeadline(time.Now().Add(lastWords))
-	m, readErr := c.Conn.Read(words)
-	_ = c.judge(words[:m], readErr)
 	return n, c.judge(nil, err)
-}
-
-// ended returns the error of a connection on which nothing more will come.
-func (c *candid) ended() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.final
-}
-
-func (c *candid) heard() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.reads > 0
 }
 
 // judge looks at what the server has sent, and replaces the network's error by what that
