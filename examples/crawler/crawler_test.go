@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/examples/internal/program"
-	"github.com/berth-go/berth/examples/internal/store"
 	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/redistest"
 )
@@ -115,10 +114,12 @@ func TestCrawlOnTheEmbeddedStore(t *testing.T) {
 
 func TestCrawlSurvivesAKilledProcess(t *testing.T) {
 	t.Parallel()
-	j, s, _ := newJob(t)
+	j, s, redis := newJob(t)
 	j.TTL, j.Timeout = 5*time.Second, 10*time.Second // its pages are free again after twice the time-out
 	s.hold = make(chan struct{})
-	prepared(t, &j, s)
+	if _, err := j.start(t.Context(), redis.Client(t), newWeb(j), s.seeds()); err != nil {
+		t.Fatal(err)
+	}
 	var workers []*child.Process
 	for range 3 {
 		w, err := program.Start(j)
@@ -155,28 +156,6 @@ func (s *site) again() (n int) {
 		h.mu.Unlock()
 	}
 	return n
-}
-
-func openFrontier(t *testing.T, j job) *frontier {
-	t.Helper()
-	redis, err := store.Open(j.Redis)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(redis.Close)
-	return newFrontier(redis.Client, j)
-}
-
-// prepared notes a crawl of s, as crawl does before it starts processes.
-func prepared(t *testing.T, j *job, s *site) {
-	t.Helper()
-	pages, err := j.start(t.Context(), newWeb(*j), s.seeds())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := openFrontier(t, *j).add(t.Context(), pages); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestCrawlIsResumed(t *testing.T) {
@@ -304,8 +283,7 @@ func TestRules(t *testing.T) {
 		"rate of nothing":             {200, "User-agent: *\nRequest-rate: 0/1", true, 2, 0},
 		"delay and rate":              {200, "User-agent: *\nCrawl-delay: 9\nRequest-rate: 3/1", true, 1, 9 * time.Second},
 	} {
-		j := job{PerHost: 2, Total: 7, Robots: map[string]answer{"http://x.test": {Status: tt.status, Body: []byte(tt.text)}}}
-		r := j.rules("http://x.test")
+		r := job{PerHost: 2, Total: 7}.rules(answer{Status: tt.status, Body: []byte(tt.text)})
 		if ok := r.allows(&url.URL{Path: "/x"}); ok != tt.allows || r.atOnce != tt.atOnce || r.hold != tt.hold {
 			t.Errorf("%s: allowed %v, %d at once for %v: want %v, %d, %v", name, ok, r.atOnce, r.hold, tt.allows, tt.atOnce, tt.hold)
 		}
@@ -317,7 +295,7 @@ func TestRules(t *testing.T) {
 func TestClaimRunsOut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Shared(t)
-	f := openFrontier(t, job{Redis: redis.URL(), Name: redis.Prefix(t), Most: 10, TTL: time.Minute, Timeout: -1, // it runs out at once
+	f := newFrontier(redis.Client(t), job{Name: redis.Prefix(t), Most: 10, TTL: time.Minute, Timeout: -1, // it runs out at once
 		Robots: map[string]answer{"http://a.test": {Status: 404}}})
 	page := &url.URL{Scheme: "http", Host: "a.test", Path: "/"}
 	if err := f.add(t.Context(), []*url.URL{page, page}); err != nil {

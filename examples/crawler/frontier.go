@@ -38,8 +38,8 @@ const (
 
 func newFrontier(rdb *redis.Client, j job) *frontier {
 	f := &frontier{rdb, j, map[string]rules{}}
-	for host := range j.Robots {
-		f.rules[host] = j.rules(host)
+	for host, file := range j.Robots {
+		f.rules[host] = j.rules(file)
 	}
 	return f
 }

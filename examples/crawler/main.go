@@ -52,21 +52,17 @@ func crawl(ctx context.Context, out io.Writer, j job, seeds []string, processes 
 	if min(j.PerHost, j.Total, j.Most, processes) < 1 || j.Timeout <= 0 {
 		return errors.New("give every number as 1 or more")
 	}
-	pages, err := j.start(ctx, newWeb(j), seeds)
-	if err != nil {
-		return err
-	}
 	redis, err := store.Open(j.Redis)
 	if err != nil {
 		return err
 	}
 	defer redis.Close()
-	fmt.Fprintln(out, redis)
 	j.Redis = redis.URL
-	f := newFrontier(redis.Client, j)
-	if err := f.add(ctx, pages); err != nil {
+	f, err := j.start(ctx, redis.Client, newWeb(j), seeds)
+	if err != nil {
 		return err
 	}
+	fmt.Fprintln(out, redis)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := program.Workers[struct{}](ctx, processes, j)

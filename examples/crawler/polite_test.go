@@ -52,11 +52,7 @@ func bubble(t *testing.T, j job, hosts []string, f func(*site, *berthtest.Store)
 		maps.DeleteFunc(s.hosts, func(name string, _ *siteHost) bool { return !slices.Contains(hosts, name) })
 		client := newWeb(j)
 		client.Transport.(*http.Transport).DialContext = listener.dial
-		pages, err := j.start(t.Context(), client, s.seeds())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := newFrontier(store.Redis(), j).add(t.Context(), pages); err != nil {
+		if _, err := j.start(t.Context(), store.Redis(), client, s.seeds()); err != nil {
 			t.Fatal(err)
 		}
 		var workers sync.WaitGroup

@@ -25,14 +25,13 @@ type rules struct {
 // Request-rate: 3/10s is a widespread extension: 3 pages in 10 seconds.
 var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*([1-9]\d{0,5})/(\d{1,6})([smh]?)`)
 
-// rules returns the rules in the host's robots.txt, by RFC 9309: no file (4xx) allows
-// everything, no answer (5xx, time-out) forbids everything.
+// rules returns the rules in a robots.txt, by RFC 9309: no file (4xx) allows everything, no
+// answer (5xx, time-out) forbids everything.
 //
 // A limit on the rate becomes a limit on concurrency if each request holds its permit for
 // longer than it takes: one permit that is held for 2 seconds is a Crawl-delay of 2, three
 // permits that are held for 10 seconds are a Request-rate of 3/10s.
-func (j job) rules(host string) rules {
-	file := j.Robots[host]
+func (j job) rules(file answer) rules {
 	class := file.Status / 100
 	if class != 2 {
 		// A redirect, too, counts as no file: it may lead to another host, whose permit this

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 )
@@ -33,9 +34,10 @@ func newWeb(j job) *http.Client {
 	}
 }
 
-// start reads the seeds, which name the crawl's hosts, and fetches the robots.txt of each
-// host for all processes.
-func (j *job) start(ctx context.Context, web *http.Client, seeds []string) (pages []*url.URL, err error) {
+// start adds the seeds, which name the crawl's hosts, to its frontier. It fetches the
+// robots.txt of each host, for all processes.
+func (j *job) start(ctx context.Context, rdb *redis.Client, web *http.Client, seeds []string) (*frontier, error) {
+	var pages []*url.URL
 	for _, seed := range seeds {
 		page, err := url.Parse(seed)
 		if err != nil || !clean(page) {
@@ -50,7 +52,8 @@ func (j *job) start(ctx context.Context, web *http.Client, seeds []string) (page
 			j.Robots[host] = get(ctx, web, host+"/robots.txt")
 		}
 	}
-	return pages, nil
+	f := newFrontier(rdb, *j)
+	return f, f.add(ctx, pages)
 }
 
 // fetch fetches a page and returns its outcome and the pages that it links to.

@@ -40,32 +40,32 @@ func work(ctx context.Context, j job) (none struct{}, err error) {
 	return none, j.run(ctx, redis.Client, client, newWeb(j))
 }
 
-// host is a host of the crawl. All processes share its semaphore, and the total.
-type host struct {
-	name       string
-	hold       time.Duration // for how long a request counts at least
-	sem, total *berth.Semaphore
-	frontier   *frontier
-	web        *http.Client
+// worker is a process that works on a crawl.
+type worker struct {
+	*frontier
+
+	web   *http.Client
+	total *berth.Semaphore
 }
 
-// run works until no page is left to fetch or ctx ends.
+// run works until no page is left to fetch or ctx ends. All processes share the semaphore
+// of each host, and the total.
 func (j job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
-	f := newFrontier(rdb, j)
 	total, err := client.Semaphore("total", j.Total, berth.TTL(j.TTL))
 	if err != nil {
 		return err
 	}
+	w := worker{newFrontier(rdb, j), web, total}
 	all, ctx := errgroup.WithContext(ctx)
-	for name, r := range f.rules {
+	for host, r := range w.rules {
 		for range r.atOnce {
 			all.Go(func() error {
 				// A lease must be able to outlast the host's delay without renewal; see step.
-				sem, err := client.Semaphore("host/"+name, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
+				sem, err := client.Semaphore("host/"+host, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
 				if err != nil {
 					return err
 				}
-				host{name, r.hold, sem, total, f, web}.run(ctx)
+				w.fetchAll(ctx, host, sem)
 				return nil
 			})
 		}
@@ -73,13 +73,13 @@ func (j job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, w
 	return all.Wait()
 }
 
-// run fetches the host's pages, one after the other, until no host has any left.
-func (h host) run(ctx context.Context) {
+// fetchAll fetches a host's pages, one after the other, until no host has any left.
+func (w worker) fetchAll(ctx context.Context, host string, sem *berth.Semaphore) {
 	for ctx.Err() == nil {
-		if h.step(ctx) {
+		if w.step(ctx, host, sem) {
 			continue
 		}
-		if n, err := h.frontier.counts(h.frontier.hosts()...); err == nil && n[todo] == 0 {
+		if n, err := w.counts(w.hosts()...); err == nil && n[todo] == 0 {
 			return
 		}
 		<-time.After(100 * time.Millisecond)
@@ -92,33 +92,34 @@ func (h host) run(ctx context.Context) {
 // permits come before the page, so that no process claims a page for which it then has to
 // wait. AcquireAll takes permits in the order of their names, and the host's name comes
 // before the total's: waiting for a slow host keeps no permit from the other hosts.
-func (h host) step(ctx context.Context) bool {
-	if n, err := h.frontier.counts(h.name); err != nil || n[todo] == 0 {
+func (w worker) step(ctx context.Context, host string, sem *berth.Semaphore) bool {
+	if n, err := w.counts(host); err != nil || n[todo] == 0 {
 		return false
 	}
-	leases, err := berth.AcquireAll(ctx, h.sem, h.total)
+	leases, err := berth.AcquireAll(ctx, sem, w.total)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = leases.Release() }()
 	// If this process or Redis dies now, the host's permit must not be granted again before
 	// the host's delay is over.
-	if time.Until(leases[0].ValidUntil()) < h.hold {
+	hold := w.rules[host].hold
+	if time.Until(leases[0].ValidUntil()) < hold {
 		return false
 	}
-	page, err := h.frontier.claim(ctx, h.name)
+	page, err := w.claim(ctx, host)
 	if err != nil {
 		return false
 	}
 	start := time.Now()
 	held, cancel := leases.Context()
 	defer cancel()
-	outcome, links := fetch(held, h.web, page)
+	outcome, links := fetch(held, w.web, page)
 	// After a loss of the leases the page is left to the next claim.
 	if leases.Valid() {
 		_ = leases[1].Release() // the total; the host's permit counts for longer
-		h.frontier.finish(h.name, page, outcome, links)
+		w.finish(host, page, outcome, links)
 	}
-	<-time.After(time.Until(start.Add(h.hold)))
+	<-time.After(time.Until(start.Add(hold)))
 	return true
 }

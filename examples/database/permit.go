@@ -69,15 +69,13 @@ func giveBack(conn *pgx.Conn) bool {
 // server process may still be busy: pgx cancels the query and waits for its end in the
 // background, and the permit is held until then.
 func giveBackClosing(conn *pgx.Conn) {
-	p := taken(conn)
-	if p == nil {
-		return // it was idle
+	if p := taken(conn); p != nil { // it was not idle
+		p.stop()
+		go func() {
+			<-conn.PgConn().CleanupDone() // pgx bounds it to 15 s
+			_ = p.lease.Release()
+		}()
 	}
-	p.stop()
-	go func() {
-		<-conn.PgConn().CleanupDone() // pgx bounds it to 15 s
-		_ = p.lease.Release()
-	}()
 }
 
 // cancelQuery has the server cancel conn's query, if the lease was lost.

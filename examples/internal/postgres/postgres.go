@@ -53,11 +53,8 @@ func Open(ctx context.Context, dsn string) (*Server, error) {
 func (s *Server) Close() {
 	if s.process != nil {
 		_ = s.process.Cmd.Process.Signal(os.Interrupt) // PostgreSQL's "fast" shutdown
-		select {
-		case <-s.process.Done():
-		case <-time.After(timeout):
-			s.process.Kill()
-		}
+		defer time.AfterFunc(timeout, s.process.Kill).Stop()
+		_ = s.process.Wait() // its exit status does not matter
 	}
 	_ = os.RemoveAll(s.dir) // nothing for ""
 }
