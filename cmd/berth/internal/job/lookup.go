@@ -72,11 +72,8 @@ func startError(name, path string, err error) error {
 
 // reason returns the innermost error, without the words that os adds.
 func reason(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return fmt.Errorf("cannot be executed: %w", err)
-		}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
 	}
+	return fmt.Errorf("cannot be executed: %w", err)
 }

@@ -1,3 +1,7 @@
+// Package job runs one command as env and flock do: in berth's own process group, so that
+// the terminal's keys, the shell's job control and a signal to the whole group reach the
+// command as if berth were not there. Signals that berth itself passes on also reach the
+// command's children.
 package job
 
 import (
@@ -9,16 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec tells what to start.
-type Spec struct {
-	Path string   // as Lookup returned it
-	Args []string // with the command's name as the first
-	Env  []string
-	// EndWithParent makes the system send TERM to the command when this process is killed.
-	// It works on Linux only.
-	EndWithParent bool
-}
-
 // Process is a started command. Only one goroutine uses it: processes are reaped only by
 // Collect, so a process number that is signalled still belongs to the same process.
 type Process struct {
@@ -26,26 +20,22 @@ type Process struct {
 	ended bool
 }
 
-// Start starts the command with the standard streams of this process, in its
-// process group. The caller must be watching for CHLD by then, on a thread that
-// lives as long as the process.
-func Start(spec Spec) (*Process, error) {
+// Start starts the program that Lookup found, with the standard streams of this process, in
+// its process group. The caller must be watching for CHLD by then, on a thread that lives as
+// long as the process. If tied, the system sends TERM to the command when this process is
+// killed, on Linux.
+func Start(path string, args, env []string, tied bool) (*Process, error) {
 	adoptOrphans()
 	sys := &syscall.SysProcAttr{}
-	if spec.EndWithParent {
+	if tied {
 		endWithParent(sys)
 	}
-	p, err := os.StartProcess(spec.Path, spec.Args, &os.ProcAttr{
-		Env:   spec.Env,
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   sys,
-	})
+	p, err := os.StartProcess(path, args, &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys})
 	if err != nil {
-		return nil, startError(spec.Args[0], spec.Path, err)
+		return nil, startError(args[0], path, err)
 	}
 	proc := &Process{pid: p.Pid}
-	// os.Process cannot report a stop, so Collect waits.
-	_ = p.Release()
+	_ = p.Release() // os.Process cannot report a stop, so Collect waits
 	return proc, nil
 }
 

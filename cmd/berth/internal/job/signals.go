@@ -29,25 +29,16 @@ func Catch() (<-chan os.Signal, func()) {
 	return ch, func() { signal.Stop(ch) }
 }
 
-// Control has the signals that matter once there is a command.
-type Control struct {
-	Child <-chan os.Signal // CHLD: call Process.Collect
-	Jobs  <-chan os.Signal // TSTP, CONT, and others that are for the command
-	stop  func()
-}
-
-// CatchControl catches them. It must be called before the command is started, so that no
-// change of the command is missed.
-func CatchControl() *Control {
-	child, jobs := make(chan os.Signal, 1), make(chan os.Signal, 16)
+// CatchControl returns the signals that matter once there is a command: CHLD, at which
+// Process.Collect is to be called, and TSTP, CONT and others that are for the command. It must
+// be called before the command is started, so that no change of the command is missed.
+func CatchControl() (child, jobs chan os.Signal) {
+	child, jobs = make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(child, unix.SIGCHLD)
 	signal.Notify(jobs, unix.SIGTSTP, unix.SIGCONT)
 	signal.Notify(jobs, unix.SIGWINCH, unix.SIGIO, unix.SIGXCPU, unix.SIGVTALRM) // the Go runtime would ignore them
-	return &Control{Child: child, Jobs: jobs, stop: func() { signal.Stop(child); signal.Stop(jobs) }}
+	return child, jobs
 }
-
-// Stop ends the catching.
-func (c *Control) Stop() { c.stop() }
 
 // Number returns the system's number of a signal.
 func Number(sig os.Signal) syscall.Signal {

@@ -26,19 +26,14 @@ func table() map[int]entry {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return nil
 	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	dirs, _ := os.ReadDir("/proc")
 	all := map[int]entry{}
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir.Name())
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		stat, err := os.ReadFile("/proc/" + dir.Name() + "/stat")
 		if err != nil {
 			continue // it has ended
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,18 +21,17 @@ var errSilent = errors.New("no answer")
 // itself. The zero value is ready to use as a hook of one client.
 type Health struct {
 	mu       sync.Mutex
-	last     int               // number of the last call
-	calls    map[int]time.Time // beginnings of those under way
-	answered time.Time         // the last answer
-	failing  time.Time         // the first failure since then
-	err      error             // the last failure
-	foreign  chan error        // what answers is no Redis
+	calls    []*time.Time // the beginnings of those under way, in order
+	answered time.Time    // the last answer
+	failing  time.Time    // the first failure since then
+	err      error        // the last failure
+	foreign  chan error   // what answers is no Redis
 }
 
 func (h *Health) lock() {
 	h.mu.Lock()
-	if h.calls == nil {
-		h.calls, h.foreign = map[int]time.Time{}, make(chan error, 1)
+	if h.foreign == nil {
+		h.foreign = make(chan error, 1)
 	}
 }
 
@@ -43,15 +43,13 @@ func (h *Health) Outage() (since time.Time, why error) {
 	if !h.failing.IsZero() {
 		return h.failing, h.err
 	}
-	for _, start := range h.calls {
-		if since.IsZero() || start.Before(since) {
-			since = start
-		}
+	if len(h.calls) == 0 {
+		return since, nil
 	}
-	if h.answered.After(since) {
+	if since = *h.calls[0]; h.answered.After(since) {
 		since = h.answered // others were answered meanwhile
 	}
-	if len(h.calls) > 0 && time.Since(since) > silence {
+	if time.Since(since) > silence {
 		return since, errSilent
 	}
 	return time.Time{}, nil
@@ -76,13 +74,12 @@ func (h *Health) Answered() bool {
 func (h *Health) begin() (end func(err error, handshake bool)) {
 	h.lock()
 	defer h.mu.Unlock()
-	h.last++
-	call := h.last
-	h.calls[call] = time.Now()
+	start := time.Now()
+	h.calls = append(h.calls, &start)
 	return func(err error, handshake bool) {
 		h.lock()
 		defer h.mu.Unlock()
-		delete(h.calls, call)
+		h.calls = slices.DeleteFunc(h.calls, func(c *time.Time) bool { return c == &start })
 		if !handshake || err != nil && !replied(err) {
 			h.note(err)
 		}
@@ -102,7 +99,7 @@ func (h *Health) note(err error) {
 			h.failing = time.Now()
 		}
 		h.err = err
-		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 			h.err = errSilent
 		}
 		if h.answered.IsZero() {

@@ -21,33 +21,17 @@ type line struct {
 // tellAfter is how long an outage lasts before it is written to a log.
 const tellAfter = 30 * time.Second
 
-func newLine(cfg Config) *line { return &line{cfg: cfg, since: time.Now()} }
-
-// ticks returns the clock that keeps the time waited up to date.
-func (l *line) ticks() *time.Ticker { return time.NewTicker(time.Second) }
-
-func (l *line) show(p berth.Place) {
-	l.place = &p
-	l.draw()
-}
-
+// draw shows the line. Where there is no terminal, it writes an outage to the log, once.
 func (l *line) draw() {
 	now := time.Now()
-	if since, _ := l.cfg.Health.Outage(); !since.IsZero() && now.Sub(since) >= tellAfter {
-		l.tellOnce(now.Sub(since))
+	since, _ := l.cfg.Health.Outage()
+	if away := now.Sub(since); !since.IsZero() && away >= tellAfter && !l.told && !l.cfg.Quiet && !l.cfg.Notices.terminal {
+		l.told = true
+		l.cfg.Notices.Printf("Redis has not answered for %s; still waiting", screen.Age(away))
 	}
 	if text := l.text(now); text != "" {
 		l.cfg.Notices.Status(l.cfg.Name, text+", waited "+screen.Age(now.Sub(l.since)))
 	}
-}
-
-// tellOnce writes an outage to a log. On a terminal, the line shows it.
-func (l *line) tellOnce(away time.Duration) {
-	if l.told || l.cfg.Quiet || l.cfg.Notices.terminal {
-		return
-	}
-	l.told = true
-	l.cfg.Notices.Printf("Redis has not answered for %s; still waiting", screen.Age(away))
 }
 
 // text returns why there is no permit yet. It is empty until Redis has answered.
@@ -81,8 +65,6 @@ func brief(err error) string {
 	text := err.Error()
 	return strings.TrimPrefix(text[strings.LastIndex(text, ": ")+1:], " ")
 }
-
-func (l *line) erase() { l.cfg.Notices.Erase() }
 
 // ordinal returns 1st, 2nd, 3rd, 4th …
 func ordinal(n int) string {

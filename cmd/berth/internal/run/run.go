@@ -103,8 +103,8 @@ func giveBack(cfg Config, lease *berth.Lease) (lost bool) {
 
 // lostText tells why a lease was lost that could be trusted until trust.
 func lostText(err error, trust time.Time) string {
-	var lost *berth.LostError
-	if !errors.As(err, &lost) {
+	lost, ok := errors.AsType[*berth.LostError](err)
+	if !ok {
 		return trimmed(err)
 	}
 	text := fmt.Sprintf("its lease is lost: %v", lost.Reason)
@@ -149,8 +149,5 @@ func start(cfg Config, lease *berth.Lease) (*job.Process, error) {
 	if !lease.Valid() {
 		return nil, exit.Errorf(exit.Lost, "the permit was lost before %s could start", cfg.commandName())
 	}
-	return job.Start(job.Spec{
-		Path: cfg.Path, Args: cfg.Command, Env: environment(lease),
-		EndWithParent: !cfg.WarnOnly,
-	})
+	return job.Start(cfg.Path, cfg.Command, environment(lease), !cfg.WarnOnly)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,8 @@ type supervisor struct {
 	cfg   Config
 	lease *berth.Lease
 	proc  *job.Process
+	child <-chan os.Signal // CHLD
+	jobs  <-chan os.Signal // those of job control
 
 	status *unix.WaitStatus // how the command ended, once it has
 	trust  time.Time        // the trust deadline, when last looked at
@@ -42,32 +45,35 @@ func supervise(cfg Config, lease *berth.Lease) error {
 		return exit.Signal(job.Number(sig))
 	default:
 	}
-	control := job.CatchControl()
-	defer control.Stop()
+	child, jobs := job.CatchControl()
+	defer signal.Stop(child)
+	defer signal.Stop(jobs)
 	proc, err := start(cfg, lease)
 	if err != nil {
 		return err
 	}
 	job.StayAwake()
-	s := &supervisor{cfg: cfg, lease: lease, proc: proc, gone: lease.Context().Done(), ends: time.Now().Add(cfg.MaxHold)}
+	s := &supervisor{
+		cfg: cfg, lease: lease, proc: proc, child: child, jobs: jobs, gone: lease.Context().Done(), ends: time.Now().Add(cfg.MaxHold),
+	}
 	s.timer = time.NewTimer(s.untilNotice())
 	defer s.timer.Stop()
 	if cfg.WarnOnly {
 		s.timer.Stop() // nothing is done ahead of the loss
 	}
-	return s.loop(control)
+	return s.loop()
 }
 
-func (s *supervisor) loop(control *job.Control) error {
+func (s *supervisor) loop() error {
 	for {
 		select {
-		case <-control.Child:
-			if s.collect(control) {
+		case <-s.child:
+			if s.collect() {
 				return s.result()
 			}
 		case sig := <-s.cfg.Signals:
 			s.pass(sig)
-		case sig := <-control.Jobs:
+		case sig := <-s.jobs:
 			if sig == unix.SIGCONT {
 				s.resume()
 			} else {
@@ -86,9 +92,9 @@ func (s *supervisor) loop(control *job.Control) error {
 
 // collect notes what has happened to the command, and reports whether all is over: with the
 // command's end or, if the lease is lost, with the end of all processes that it has started.
-func (s *supervisor) collect(control *job.Control) (over bool) {
+func (s *supervisor) collect() (over bool) {
 	if status, changed := s.proc.Collect(); changed && status.Stopped() {
-		s.stopped(control)
+		s.stopped()
 	} else if changed {
 		s.status = &status
 	}
@@ -114,12 +120,12 @@ func (s *supervisor) pass(sig os.Signal) {
 
 // stopped stops this process together with the command, unless the command has been
 // continued meanwhile.
-func (s *supervisor) stopped(control *job.Control) {
+func (s *supervisor) stopped() {
 	if !s.proc.Stopped() {
 		return
 	}
-	for len(control.Jobs) > 0 {
-		<-control.Jobs // a CONT from before this stop must not undo it
+	for len(s.jobs) > 0 {
+		<-s.jobs // a CONT from before this stop must not undo it
 	}
 	job.StopToo()
 }
@@ -183,7 +189,8 @@ func (s *supervisor) deadline() (over bool) {
 }
 
 // lose asks the command to end, and makes sure that it has ended at the trust deadline: TERM
-// now, KILL then. With WarnOnly the command keeps running without a permit.
+// now, KILL then. That is at once if the deadline is why the lease is lost; after an eviction
+// the command gets up to maxNotice. With WarnOnly it keeps running without a permit.
 func (s *supervisor) lose(cause error) {
 	if !s.lost {
 		s.lost = true
@@ -192,25 +199,17 @@ func (s *supervisor) lose(cause error) {
 	if s.cfg.WarnOnly {
 		return
 	}
-	s.timer.Reset(max(0, time.Until(s.killAt(cause))))
-}
-
-// killAt returns when the command is killed: at the trust deadline, which is now if that is
-// why the lease is lost. After an eviction there is time left until the deadline, of which
-// the command gets up to maxNotice.
-func (s *supervisor) killAt(cause error) time.Time {
-	if errors.Is(cause, berth.ErrEvicted) {
-		if latest := time.Now().Add(maxNotice); latest.Before(s.trust) {
-			s.trust = latest
-		}
-		return s.trust
-	}
-	if until := s.lease.ValidUntil(); !until.IsZero() {
-		s.trust = until // nobody has said yet that it is lost
-	} else {
+	until, latest := s.lease.ValidUntil(), time.Now().Add(maxNotice)
+	switch evicted := errors.Is(cause, berth.ErrEvicted); {
+	case evicted && latest.Before(s.trust):
+		s.trust = latest
+	case evicted:
+	case until.IsZero():
 		s.trust = time.Now()
+	default:
+		s.trust = until // nobody has said yet that it is lost
 	}
-	return s.trust
+	s.timer.Reset(time.Until(s.trust))
 }
 
 // warn tells the user, and the command unless it is to go on.

@@ -46,10 +46,9 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		lease, err := cfg.insist(ctx, berth.OnQueued(latest(places)))
 		got <- acquired{lease, err}
 	}()
-	line := newLine(cfg)
-	defer line.erase()
-	tick := line.ticks()
-	defer tick.Stop()
+	line := &line{cfg: cfg, since: time.Now()}
+	defer cfg.Notices.Erase()
+	tick := time.Tick(time.Second) // keeps the time waited up to date
 	for {
 		select {
 		case a := <-got:
@@ -59,8 +58,9 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		case err := <-cfg.Health.Foreign():
 			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		case place := <-places:
-			line.show(place)
-		case <-tick.C:
+			line.place = &place
+			line.draw()
+		case <-tick:
 			line.draw()
 		case sig := <-cfg.Signals:
 			leave()
@@ -85,19 +85,15 @@ func (cfg Config) insist(ctx context.Context, opts ...berth.AcquireOption) (*ber
 	}
 }
 
-// latest returns a callback that keeps the newest place in the channel and
-// never blocks.
+// latest returns a callback that keeps the newest place in the channel, which has room for
+// one, and never blocks.
 func latest(places chan berth.Place) func(berth.Place) {
 	return func(p berth.Place) {
 		for {
 			select {
 			case places <- p:
 				return
-			default:
-			}
-			select {
 			case <-places:
-			default:
 			}
 		}
 	}
@@ -127,7 +123,7 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 		}
 		return nil, cfg.refused(timedOut(cfg, line))
 	}
-	if busy := (*berth.BusyError)(nil); errors.As(a.err, &busy) {
+	if busy, ok := errors.AsType[*berth.BusyError](a.err); ok {
 		return nil, cfg.refused(busyText(cfg, busy))
 	}
 	if errors.Is(a.err, berth.ErrEvicted) { // told in any case: the code alone says something else
