@@ -110,14 +110,13 @@ func (s *Store) start(ctx context.Context) error {
 // reach returns a connection to a running store. The reply to a PING proves that the store
 // was not about to end.
 func reach(ctx context.Context, socket string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(startTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
+	deadline, _ := ctx.Deadline()
 	conn.SetDeadline(deadline)
 	if err := ping(conn); err != nil {
 		conn.Close()

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,17 +29,18 @@ const (
 func Serve(ctx context.Context, dir string, idle time.Duration) error {
 	closeInherited()
 	report := os.NewFile(readyFD, "ready")
-	server, unlock, err := open(ctx, dir)
+	server, held, err := open(ctx, dir)
+	message := readyMessage
 	if err != nil {
-		_, _ = io.WriteString(report, err.Error())
-		report.Close()
+		message = err.Error()
+	}
+	_, _ = io.WriteString(report, message)
+	report.Close()
+	if err != nil {
 		return err
 	}
-	// The lock is released last: a successor must not listen before we have ended.
-	defer func() { _ = unlock() }()
+	defer held.Close() // the last: a successor must not listen before we have ended
 	defer server.Close()
-	_, _ = io.WriteString(report, readyMessage)
-	report.Close()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,7 +72,7 @@ func closeInherited() {
 	}
 }
 
-func open(ctx context.Context, dir string) (server *Server, unlock func() error, err error) {
+func open(ctx context.Context, dir string) (server *Server, held *os.File, err error) {
 	if err := prepareDir(dir); err != nil {
 		return nil, nil, err
 	}
@@ -82,14 +84,8 @@ func open(ctx context.Context, dir string) (server *Server, unlock func() error,
 	}
 	// We have the lock, so an existing socket is a leftover.
 	socket := filepath.Join(dir, socketName)
-	if err = os.Remove(socket); errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err == nil {
-		err = redirectOutput(filepath.Join(dir, logName))
-	}
-	if err == nil {
-		err = notePID(l)
+	if err = os.Remove(socket); err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = cmp.Or(redirectOutput(filepath.Join(dir, logName)), notePID(l))
 	}
 	if err == nil {
 		server, err = Listen(socket)
@@ -98,7 +94,7 @@ func open(ctx context.Context, dir string) (server *Server, unlock func() error,
 		l.Close()
 		return nil, nil, err
 	}
-	return server, l.Close, nil
+	return server, l, nil
 }
 
 // notePID writes this process's number into the lock, for people.

@@ -2,7 +2,7 @@ package local
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -28,7 +28,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	clients int           // open connections
-	closing bool          // no more connections are taken
+	retired bool          // no more connections are taken
 	changed chan struct{} // closed and replaced when clients changes
 }
 
@@ -42,11 +42,7 @@ func Listen(socket string) (*Server, error) {
 		listener.Close()
 		return nil, err
 	}
-	s := &Server{
-		store:    miniredis.NewMiniRedis(),
-		listener: listener,
-		changed:  make(chan struct{}),
-	}
+	s := &Server{store: miniredis.NewMiniRedis(), listener: listener, changed: make(chan struct{})}
 	s.store.ClockTTL(true)
 	// The first Dial starts miniredis without a listener of its own.
 	conn, err := s.store.Dial()
@@ -61,45 +57,33 @@ func Listen(socket string) (*Server, error) {
 
 // Close ends the store and its connections.
 func (s *Server) Close() {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
 	s.listener.Close() // removes the socket
 	s.accepted.Wait()
 	s.store.Close()
 }
 
 func (s *Server) accept() {
-	srv := s.store.Server()
 	for {
 		conn, err := s.listener.Accept()
-		if err != nil {
-			if s.isClosing() {
-				return
-			}
-			<-time.After(100 * time.Millisecond) // out of files, most likely: others must close some
-			continue
-		}
-		if !s.count(+1) {
-			conn.Close()
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
+		case err != nil:
+			<-time.After(100 * time.Millisecond) // out of files, most likely: others must close some
+		case s.count(+1):
+			s.store.Server().ServeConn(&clientConn{Conn: conn, gone: sync.OnceFunc(func() { s.count(-1) })})
+		default:
+			conn.Close()
 		}
-		srv.ServeConn(&clientConn{Conn: conn, gone: sync.OnceFunc(func() { s.count(-1) })})
 	}
 }
 
-func (s *Server) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
-}
-
 // count notes that a client has connected or disconnected. It refuses clients once the store
-// ends.
+// has retired.
 func (s *Server) count(delta int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if delta > 0 && s.closing {
+	if delta > 0 && s.retired {
 		return false
 	}
 	s.clients += delta
@@ -108,30 +92,13 @@ func (s *Server) count(delta int) bool {
 	return true
 }
 
-// now returns how many clients there are, and a channel that closes when that
-// changes.
-func (s *Server) now() (clients int, changed <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.clients, s.changed
-}
-
-// retire stops accepting connections if no client has connected since now returned changed.
-func (s *Server) retire(changed <-chan struct{}) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.changed != changed {
-		return false
-	}
-	s.closing = true
-	return true
-}
-
 // waitIdle returns when there was no connection for d and nothing is in use. From then on no
 // connection is accepted.
 func (s *Server) waitIdle(ctx context.Context, d time.Duration) {
 	for ctx.Err() == nil {
-		clients, changed := s.now()
+		s.mu.Lock()
+		clients, changed := s.clients, s.changed
+		s.mu.Unlock()
 		var quiet <-chan time.Time
 		if clients == 0 {
 			quiet = time.After(d)
@@ -147,58 +114,47 @@ func (s *Server) waitIdle(ctx context.Context, d time.Duration) {
 	}
 }
 
+// retire stops accepting connections if no client has connected since s.changed was changed.
+func (s *Server) retire(changed chan struct{}) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = s.changed == changed
+	return s.retired
+}
+
 // inUse reports whether a lease, a waiter, a pin or a pause would be lost with the store. A
 // lease may have no connection: that of a shell script has none between "berth acquire" and
 // "berth release". On errors it returns true.
 func (s *Server) inUse(ctx context.Context) bool {
 	rdb := connect.Through(func(context.Context, string, string) (net.Conn, error) { return s.store.Dial() })
 	defer rdb.Close()
-	prefixes, err := keyPrefixes(ctx, rdb)
-	if err != nil {
-		return true
-	}
-	for _, prefix := range prefixes {
-		used, err := prefixInUse(ctx, rdb, prefix)
-		if err != nil || used {
+	seen := map[string]bool{}
+	for _, key := range s.store.Keys() {
+		// Before the hash tag is the prefix.
+		prefix, _, ok := strings.Cut(key, ":{")
+		if !ok || seen[prefix] {
+			continue
+		}
+		if prefixInUse(ctx, rdb, prefix) {
 			return true
 		}
+		seen[prefix] = true
 	}
 	return false
 }
 
-func prefixInUse(ctx context.Context, rdb redis.UniversalClient, prefix string) (bool, error) {
+func prefixInUse(ctx context.Context, rdb redis.UniversalClient, prefix string) bool {
 	client, err := berth.New(rdb, berth.Prefix(prefix))
 	if err != nil {
-		return false, nil // no prefix of berth's, nothing of berth's
+		return false // no prefix of berth's, nothing of berth's
 	}
 	defer client.Close()
 	for sem, err := range client.Inspector().List(ctx) {
-		if err != nil {
-			return false, err
-		}
-		if sem.Holders > 0 || sem.Waiting > 0 || sem.Pinned || sem.Paused {
-			return true, nil
+		if err != nil || sem.Holders > 0 || sem.Waiting > 0 || sem.Pinned || sem.Paused {
+			return true
 		}
 	}
-	return false, nil
-}
-
-// keyPrefixes returns the prefixes of the stored keys, which end before the hash tags.
-func keyPrefixes(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
-	seen := map[string]bool{}
-	var prefixes []string
-	iter := rdb.Scan(ctx, 0, "*", 1000).Iterator()
-	for iter.Next(ctx) {
-		prefix, _, ok := strings.Cut(iter.Val(), ":{")
-		if ok && !seen[prefix] {
-			seen[prefix] = true
-			prefixes = append(prefixes, prefix)
-		}
-	}
-	if err := iter.Err(); err != nil {
-		return nil, fmt.Errorf("scan: %w", err)
-	}
-	return prefixes, nil
+	return false
 }
 
 // clientConn counts itself as disconnected when it is closed, and drops a client that does
