@@ -56,10 +56,8 @@ func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) 
 	return node{c}, nil
 }
 
-// Close implements Driver.
 func (n node) Close() { n.Kill() }
 
-// Spin implements Driver.
 func (n node) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	var answer struct {
 		TookMS  float64
@@ -80,7 +78,6 @@ func (n node) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	return out, nil
 }
 
-// Pass implements Driver.
 func (n node) Pass(ctx context.Context, count int, pause, most time.Duration) ([]time.Duration, error) {
 	var answer struct{ TookMS []float64 }
 	request := map[string]any{"op": "pass", "n": count, "pauseMS": millis(pause), "mostMS": millis(most), "pollMS": millis(npmPoll)}

@@ -57,11 +57,15 @@ func words(name string) string { return strings.ReplaceAll(name, "-", " ") }
 // otherwise one for each case, whose columns are the metrics.
 func tables(r *result.Report, s *scene.Scenario) (list []chart.Table) {
 	metrics, cases := r.Metrics(s.Key), s.Cases(r.Scale)
-	if len(metrics) == 0 {
-		return nil // the run ended before it
-	}
 	if len(metrics) == 1 && len(cases) > 1 {
-		return []chart.Table{byCase(r, s, cases, metrics[0])}
+		t := chart.Table{Title: s.Title + ": " + words(metrics[0]) + ", medians (± half of their interval)"}
+		var columns []column
+		for _, c := range cases {
+			t.Heads = append(t.Heads, words(c.Key))
+			columns = append(columns, column{c.Key, metrics[0]})
+		}
+		t.Rows = rows(r, s, columns, halfRange)
+		return []chart.Table{t}
 	}
 	for _, c := range cases {
 		if t := byMetric(r, s, c.Key, metrics); len(t.Rows) > 0 {
@@ -71,58 +75,50 @@ func tables(r *result.Report, s *scene.Scenario) (list []chart.Table) {
 	return list
 }
 
-func byCase(r *result.Report, s *scene.Scenario, cases []scene.Case, metric string) chart.Table {
-	t := chart.Table{Title: s.Title + ": " + words(metric) + ", medians (± half of their interval)"}
-	for _, c := range cases {
-		t.Heads = append(t.Heads, words(c.Key))
+func byMetric(r *result.Report, s *scene.Scenario, caze string, metrics []string) (t chart.Table) {
+	var columns []column
+	for _, m := range metrics {
+		t.Heads = append(t.Heads, words(m))
+		columns = append(columns, column{caze, m})
 	}
-	for _, p := range r.Peers {
-		var cells []string
-		found := false
-		for _, c := range cases {
-			values := r.Values(s.Key, c.Key, p.Key, metric)
-			found = found || len(values) > 0
-			cells = append(cells, halfRange(values))
+	title, format := ": medians", middle
+	if len(metrics) <= 3 {
+		title, format = ": medians (interval)", spread
+	}
+	t.Rows = rows(r, s, columns, format)
+	if len(t.Rows) == 0 {
+		return t // the run ended before it
+	}
+	t.Title = s.Title + ", " + words(caze) + title + "; berth / it: " + words(metrics[0])
+	t.Heads = append(t.Heads, "berth / it")
+	berth := r.Values(s.Key, caze, "berth", metrics[0])
+	for i, row := range t.Rows {
+		ratio := ""
+		if ratios := result.Ratios(berth, r.Values(s.Key, caze, row.Key, metrics[0])); len(ratios) > 0 && row.Key != "berth" {
+			ratio = middle(ratios)
 		}
-		if found {
-			t.Rows = append(t.Rows, chart.Row{Key: p.Key, Title: p.Title, Cells: chart.Cells(cells...)})
-		}
+		t.Rows[i].Cells = append(row.Cells, chart.Cell{Text: ratio})
 	}
 	return t
 }
 
-func byMetric(r *result.Report, s *scene.Scenario, caze string, metrics []string) chart.Table {
-	t := chart.Table{Title: s.Title + ", " + words(caze) + ": medians"}
-	cell := middle
-	if len(metrics) <= 3 {
-		t.Title += " (interval)"
-		cell = spread
-	}
-	t.Title += "; berth / it: " + words(metrics[0])
-	for _, m := range metrics {
-		t.Heads = append(t.Heads, words(m))
-	}
-	t.Heads = append(t.Heads, "berth / it")
-	berth := r.Values(s.Key, caze, "berth", metrics[0])
+// column is a figure that each contestant may have.
+type column struct{ caze, metric string }
+
+// rows returns the rows of the contestants that have one of the figures.
+func rows(r *result.Report, s *scene.Scenario, columns []column, format func([]float64) string) (list []chart.Row) {
 	for _, p := range r.Peers {
-		var cells []string
-		found := false
-		for _, m := range metrics {
-			values := r.Values(s.Key, caze, p.Key, m)
+		row, found := chart.Row{Key: p.Key, Title: p.Title}, false
+		for _, c := range columns {
+			values := r.Values(s.Key, c.caze, p.Key, c.metric)
+			row.Cells = append(row.Cells, chart.Cell{Text: format(values)})
 			found = found || len(values) > 0
-			cells = append(cells, cell(values))
-		}
-		ratios := result.Ratios(berth, r.Values(s.Key, caze, p.Key, metrics[0]))
-		if p.Key == "berth" || len(ratios) == 0 {
-			cells = append(cells, "")
-		} else {
-			cells = append(cells, middle(ratios))
 		}
 		if found {
-			t.Rows = append(t.Rows, chart.Row{Key: p.Key, Title: p.Title, Cells: chart.Cells(cells...)})
+			list = append(list, row)
 		}
 	}
-	return t
+	return list
 }
 
 func middle(values []float64) string {
@@ -159,16 +155,9 @@ func halfRange(values []float64) string {
 func Verdicts(r *result.Report) chart.Table {
 	t := chart.Table{Heads: []string{"target", "measured", "interval", ""}}
 	for _, v := range r.Verdicts {
-		measured := ""
+		cells := chart.Cells(v.Limit(), "", interval(v.Summary), v.Result)
 		if v.Result != result.Unmeasured {
-			measured = Number(v.Center)
-		}
-		cells := chart.Cells(v.Limit(), measured, interval(v.Summary), v.Result)
-		switch v.Result {
-		case result.Met:
-			cells[3].Class = "good"
-		case result.Missed:
-			cells[3].Class = "bad"
+			cells[1].Text, cells[3] = Number(v.Center), chart.Judged(v.Result, v.Result == result.Met)
 		}
 		t.Rows = append(t.Rows, chart.Row{Title: sentence(r, v), Cells: cells})
 	}
