@@ -283,7 +283,7 @@ func TestRules(t *testing.T) {
 		"rate of nothing":             {200, "User-agent: *\nRequest-rate: 0/1", true, 2, 0},
 		"delay and rate":              {200, "User-agent: *\nCrawl-delay: 9\nRequest-rate: 3/1", true, 1, 9 * time.Second},
 	} {
-		r := job{PerHost: 2, Total: 7}.rules(answer{Status: tt.status, Body: []byte(tt.text)})
+		r := (&job{PerHost: 2, Total: 7}).rules(answer{Status: tt.status, Body: []byte(tt.text)})
 		if ok := r.allows(&url.URL{Path: "/x"}); ok != tt.allows || r.atOnce != tt.atOnce || r.hold != tt.hold {
 			t.Errorf("%s: allowed %v, %d at once for %v: want %v, %d, %v", name, ok, r.atOnce, r.hold, tt.allows, tt.atOnce, tt.hold)
 		}

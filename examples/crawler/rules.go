@@ -31,7 +31,7 @@ var requestRate = regexp.MustCompile(`(?im)^[ \t]*request-rate[ \t]*:[ \t]*([1-9
 // A limit on the rate becomes a limit on concurrency if each request holds its permit for
 // longer than it takes: one permit that is held for 2 seconds is a Crawl-delay of 2, three
 // permits that are held for 10 seconds are a Request-rate of 3/10s.
-func (j job) rules(file answer) rules {
+func (j *job) rules(file answer) rules {
 	class := file.Status / 100
 	if class != 2 {
 		// A redirect, too, counts as no file: it may lead to another host, whose permit this

@@ -50,12 +50,12 @@ type worker struct {
 
 // run works until no page is left to fetch or ctx ends. All processes share the semaphore
 // of each host, and the total.
-func (j job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
+func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
 	total, err := client.Semaphore("total", j.Total, berth.TTL(j.TTL))
 	if err != nil {
 		return err
 	}
-	w := worker{newFrontier(rdb, j), web, total}
+	w := worker{newFrontier(rdb, *j), web, total}
 	all, ctx := errgroup.WithContext(ctx)
 	for host, r := range w.rules {
 		for range r.atOnce {
