@@ -23,19 +23,19 @@ func TestMutants(t *testing.T) {
 	}
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		run(t, storm.Order{Scenario: storm.Clients, Program: built(t, nil)})
+		run(t, storm.Order{Scenario: storm.Clients, Program: built(t, mutants.Mutant{})})
 	})
 	for _, m := range mutants.All {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			hunt(t, &m)
+			hunt(t, m)
 		})
 	}
 }
 
 // hunt has storms strike a mutant until one of the promises that it should break
 // is seen to be broken.
-func hunt(t *testing.T, m *mutants.Mutant) {
+func hunt(t *testing.T, m mutants.Mutant) {
 	program := built(t, m)
 	first := *seed
 	if first == 0 {
@@ -66,12 +66,12 @@ func scenario(name string) storm.Scenario {
 	panic("no scenario " + name)
 }
 
-func built(t *testing.T, m *mutants.Mutant) string {
+func built(t *testing.T, m mutants.Mutant) string {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := mutants.Build(root, t.TempDir(), m)
+	program, err := m.Build(root, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"flag"
@@ -38,8 +39,7 @@ func check(pattern string, trails bool) error {
 	if err != nil {
 		return err
 	}
-	tools, err := findTools()
-	if err != nil {
+	if err := findTools(); err != nil {
 		return err
 	}
 	var stories []string
@@ -50,7 +50,7 @@ func check(pattern string, trails bool) error {
 		if !chosen.MatchString(r.model + " " + r.variant()) {
 			continue
 		}
-		res, err := tools.run(r)
+		res, err := r.run()
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", r.model, r.variant(), err)
 		}
@@ -77,24 +77,20 @@ func check(pattern string, trails bool) error {
 // line formats a row of the table, in Markdown.
 const line = "| %-7s | %-64s | %-12s | %-12s | %8s | %4s | %7s |%s\n"
 
-// tools are the programs that a run needs.
-type tools struct{ spin, cc string }
+// cc is the C compiler.
+var cc = cmp.Or(os.Getenv("CC"), "gcc")
 
-// findTools returns the tools, or an error that names all that are missing.
-func findTools() (*tools, error) {
-	t := &tools{spin: "spin", cc: "gcc"}
-	if cc := os.Getenv("CC"); cc != "" {
-		t.cc = cc
-	}
+// findTools returns an error that names all programs that a run needs and that are missing.
+func findTools() error {
 	var missing []string
-	if _, err := exec.LookPath(t.spin); err != nil {
+	if _, err := exec.LookPath("spin"); err != nil {
 		missing = append(missing, "spin is missing: apt-get install spin, or brew install spin")
 	}
-	if _, err := exec.LookPath(t.cc); err != nil {
-		missing = append(missing, t.cc+" is missing: apt-get install gcc libc6-dev, or xcode-select --install")
+	if _, err := exec.LookPath(cc); err != nil {
+		missing = append(missing, cc+" is missing: apt-get install gcc libc6-dev, or xcode-select --install")
 	}
 	if len(missing) > 0 {
-		return nil, errors.New(strings.Join(missing, "\nmodel: "))
+		return errors.New(strings.Join(missing, "\nmodel: "))
 	}
-	return t, nil
+	return nil
 }

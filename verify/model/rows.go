@@ -19,23 +19,21 @@ func (r row) expected() string {
 
 // variant returns the row's macros as the table shows them.
 func (r row) variant() string {
-	words := strings.Fields(r.macros)
 	if r.live {
-		words = append([]string{"(progress)"}, words...)
+		return strings.TrimSpace("(progress) " + r.macros)
 	}
-	return strings.Join(words, " ")
+	return r.macros
 }
 
 // defines returns the row's macros as arguments of the compiler.
-func (r row) defines() []string {
-	var d []string
+func (r row) defines() (all []string) {
 	if r.live {
-		d = append(d, "-DLIVE")
+		all = append(all, "-DLIVE")
 	}
 	for m := range strings.FieldsSeq(r.macros) {
-		d = append(d, "-D"+m)
+		all = append(all, "-D"+m)
 	}
-	return d
+	return all
 }
 
 // kind is a world in which messages arrive and no process dies or is late. As it has

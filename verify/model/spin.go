@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ type result struct {
 
 // run has spin generate a verifier of the model, compiles it and runs it, in a
 // directory of its own.
-func (t *tools) run(r row) (*result, error) {
+func (r row) run() (*result, error) {
 	dir, err := os.MkdirTemp("", "berth-model-")
 	if err != nil {
 		return nil, err
@@ -37,14 +38,15 @@ func (t *tools) run(r row) (*result, error) {
 	if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
 		return nil, err
 	}
-	if _, err := output(dir, t.spin, append([]string{"-a"}, append(r.defines(), file)...)...); err != nil {
+	compile, search := r.flags()
+	if _, err := output(dir, "spin", slices.Concat([]string{"-a"}, r.defines(), []string{file})...); err != nil {
 		return nil, err
 	}
-	if _, err := output(dir, t.cc, append(compilerFlags(r), "-o", "pan", "pan.c")...); err != nil {
+	if _, err := output(dir, cc, append(compile, "-o", "pan", "pan.c")...); err != nil {
 		return nil, err
 	}
 	start := time.Now()
-	out, err := output(dir, "./pan", searchFlags(r)...)
+	out, err := output(dir, "./pan", search...)
 	if err != nil {
 		return nil, err
 	}
@@ -54,39 +56,33 @@ func (t *tools) run(r row) (*result, error) {
 	}
 	res.seconds = time.Since(start).Seconds()
 	if res.verdict != "holds" {
-		err = t.explain(res, r, dir, string(text))
+		err = res.explain(r, dir, string(text))
 	}
 	return res, err
 }
 
-// compilerFlags returns the flags for the verifier's compiler. A breadth-first search
-// finds the shortest way to a broken assertion. Runs without progress need a
-// depth-first search, under weak fairness; it goes without partial order reduction,
-// which gains nothing where all state is shared.
-func compilerFlags(r row) []string {
-	flags := []string{"-w", "-O2", "-DMEMLIM=500"}
+// flags returns the flags for the verifier's compiler, and for the verifier. A
+// breadth-first search finds the shortest way to a broken assertion. Runs without
+// progress need a depth-first search, under weak fairness; it goes without partial order
+// reduction, which gains nothing where all state is shared. -A: assertions are the other
+// rows' matter.
+func (r row) flags() (compile, search []string) {
+	compile, search = []string{"-w", "-O2", "-DMEMLIM=500"}, []string{"-m1000000", "-w22"}
 	if r.live {
-		return append(flags, "-DNFAIR=3", "-DNOREDUCE")
+		return append(compile, "-DNFAIR=3", "-DNOREDUCE"), append(search, "-a", "-f", "-A")
 	}
-	return append(flags, "-DSAFETY", "-DBFS")
+	return append(compile, "-DSAFETY", "-DBFS"), search
 }
 
-func searchFlags(r row) []string {
-	flags := []string{"-m1000000", "-w22"}
-	if r.live {
-		return append(flags, "-a", "-f", "-A") // -A: assertions are the other rows' matter
-	}
-	return flags
-}
-
+// output runs a program and returns what it printed, also when it fails.
 func output(dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(out))
+		err = fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, bytes.TrimSpace(out))
 	}
-	return string(out), nil
+	return string(out), err
 }
 
 var (
@@ -100,16 +96,14 @@ var (
 
 // parse reads the verifier's report.
 func parse(out string) (*result, error) {
-	found, states := errorsLine.FindStringSubmatch(out), statesLine.FindStringSubmatch(out)
-	if found == nil || states == nil {
+	found, states := group(errorsLine, out), group(statesLine, out)
+	if found == "" || states == "" {
 		return nil, fmt.Errorf("no verdict:\n%s", strings.TrimSpace(out))
 	}
 	res := &result{verdict: "holds"}
-	res.states, _ = strconv.Atoi(states[1])
-	if m := memoryLine.FindStringSubmatch(out); m != nil {
-		res.megabytes, _ = strconv.ParseFloat(m[1], 64)
-	}
-	if found[1] != "0" {
+	res.states, _ = strconv.Atoi(states)
+	res.megabytes, _ = strconv.ParseFloat(group(memoryLine, out), 64)
+	if found != "0" {
 		res.verdict = "breaks ?"
 		return res, nil
 	}
@@ -119,20 +113,24 @@ func parse(out string) (*result, error) {
 	return res, nil
 }
 
-// explain replays the trail of a failure and adds to res which promise was broken,
-// and how.
-func (t *tools) explain(res *result, r row, dir, text string) error {
+// group returns what the first group of the first match holds, or "".
+func group(re *regexp.Regexp, text string) string {
+	if m := re.FindStringSubmatch(text); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// explain replays the trail of a failure and adds which promise was broken, and how.
+func (res *result) explain(r row, dir, text string) error {
 	// -T: no indentation by process. spin exits with 1 at a broken assertion.
-	args := append([]string{"-t", "-T"}, append(r.defines(), r.model+".pml")...)
-	cmd := exec.Command(t.spin, args...)
-	cmd.Dir = dir
-	out, _ := cmd.CombinedOutput()
-	broken, trail := readTrail(string(out), text)
+	out, _ := output(dir, "spin", slices.Concat([]string{"-t", "-T"}, r.defines(), []string{r.model + ".pml"})...)
+	broken, trail := readTrail(out, text)
 	if r.live {
-		broken = claim(text)
+		broken = group(claimed, text)
 	}
 	if broken == "" {
-		return fmt.Errorf("no promise is named where it failed:\n%s", bytes.TrimSpace(out))
+		return fmt.Errorf("no promise is named where it failed:\n%s", strings.TrimSpace(out))
 	}
 	res.verdict, res.trail = "breaks "+broken, trail
 	return nil
@@ -148,30 +146,17 @@ var (
 // readTrail returns the name of the broken promise, which is the first word of the
 // comment at the failed assertion, and the trail without spin's own remarks.
 func readTrail(out, text string) (broken, trail string) {
-	if at := failedAt.FindStringSubmatch(out); at != nil {
-		lines := strings.Split(text, "\n")
-		if n, _ := strconv.Atoi(at[1]); n <= len(lines) {
-			if m := promise.FindStringSubmatch(lines[n-1]); m != nil {
-				broken = m[1]
-			}
-		}
+	lines := strings.Split(text, "\n")
+	if n, err := strconv.Atoi(group(failedAt, out)); err == nil && n <= len(lines) {
+		broken = group(promise, lines[n-1])
 	}
-	var story []string
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "spin: trail ends") {
 			break
 		}
 		if !noise.MatchString(line) {
-			story = append(story, "    "+strings.TrimRight(line, "\n"))
+			trail += "    " + strings.TrimRight(line, "\n") + "\n"
 		}
 	}
-	return broken, strings.Join(story, "\n") + "\n"
-}
-
-// claim returns the name of a model's claim of progress.
-func claim(text string) string {
-	if m := claimed.FindStringSubmatch(text); m != nil {
-		return m[1]
-	}
-	return ""
+	return broken, trail
 }

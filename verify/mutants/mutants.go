@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -41,10 +40,8 @@ const (
 var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
 
 // All lists all mutants.
-var All = slices.Concat(grants, copies, moves, messages, halves)
-
-// grants are bugs in which request is granted, when and for how long.
-var grants = []Mutant{
+var All = []Mutant{
+	// Which request is granted, when and for how long.
 	{
 		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
 		Edits: []Edit{{script, "if reaping then\n", "reaping = false\nif reaping then\n"}},
@@ -108,10 +105,8 @@ var grants = []Mutant{
 			{script, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
 		},
 	},
-}
 
-// copies are bugs in requests that are repeated or late.
-var copies = []Mutant{
+	// Requests that are repeated or late.
 	{
 		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
 		Edits: []Edit{{script, "out[n] = '1 ' .. grant .. ' ' .. rest", "out[n] = '1 ' .. grant .. ' ' .. ttl"}},
@@ -135,10 +130,8 @@ var copies = []Mutant{
 		Name: "new-id", What: "a request whose outcome is not known is repeated with another id", Scenario: "clients", Caught: []string{"L2", "linearizability"},
 		Edits: []Edit{{end, "c.late = now.Add(protocol.Late)", "c.late = now.Add(protocol.Late)\n\t\t\tif op.Verb == protocol.Acquire {\n\t\t\t\tc.ID = c.newID()\n\t\t\t}"}},
 	},
-}
 
-// moves are bugs in leases that are given away.
-var moves = []Mutant{
+	// Leases that are given away.
 	{
 		Name: "move-copies", What: "the old id of a lease that has moved holds it too, and moves it again", Scenario: "clients", Caught: []string{"S5"},
 		Edits: []Edit{{
@@ -162,10 +155,8 @@ var moves = []Mutant{
 			{script, "slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. lasts .. ' ' .. more", "slot .. ' ' .. ceiling .. ' ' .. lasts .. ' ' .. more"},
 		},
 	},
-}
 
-// messages are bugs in clients that believe messages, which anyone may publish.
-var messages = []Mutant{
+	// Clients that believe messages, which anyone may publish.
 	{
 		Name: "forged-grant", What: "a message of a grant is believed, whatever it says", Scenario: "clients", Caught: []string{"S2"},
 		Edits: []Edit{{end, "if slot < 0 || slot >= limit || limit < c.Terms.Weight || token <= 0 || token/1000 > latest {", "if false {"}},
@@ -178,10 +169,8 @@ var messages = []Mutant{
 		Name: "guessable-ids", What: "who sees the channels can make up the ids", Scenario: "clients", Caught: []string{"S1", "S2", "S3", "S7"},
 		Edits: []Edit{{session, "ids(channel + \".\" + secret)", "ids(channel + \".\" + secret[:0])"}},
 	},
-}
 
-// halves are bugs in what follows the loss of one of the two keys.
-var halves = []Mutant{
+	// What follows the loss of one of the two keys.
 	{
 		Name: "hash-lost", What: "when the hash is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
 		Edits: []Edit{{script, "if lost > now then error", "if lost > now and state then error"}},
@@ -192,20 +181,16 @@ var halves = []Mutant{
 	},
 }
 
-// Build builds the worker with the mutant in it, or unchanged if m is nil, and returns
-// the program's path. root is berth's directory; the program and the changed files go
-// to dir.
-func Build(root, dir string, m *Mutant) (program string, err error) {
-	program = filepath.Join(dir, "worker")
-	args := []string{"build", "-o", program}
-	if m != nil {
-		overlay, err := m.overlay(root, dir)
-		if err != nil {
-			return "", err
-		}
-		args = append(args, "-overlay", overlay)
+// Build builds the worker with the mutant in it, or unchanged if the mutant has no edits,
+// and returns the program's path. root is berth's directory; the program and the changed
+// files go to dir.
+func (m Mutant) Build(root, dir string) (program string, err error) {
+	overlay, err := m.overlay(root, dir)
+	if err != nil {
+		return "", err
 	}
-	cmd := exec.Command("go", append(args, "./cmd/worker")...)
+	program = filepath.Join(dir, "worker")
+	cmd := exec.Command("go", "build", "-o", program, "-overlay", overlay, "./cmd/worker")
 	cmd.Dir = filepath.Join(root, "verify")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, text)
@@ -214,7 +199,7 @@ func Build(root, dir string, m *Mutant) (program string, err error) {
 }
 
 // overlay writes the changed files and the list that names them to the compiler.
-func (m *Mutant) overlay(root, dir string) (string, error) {
+func (m Mutant) overlay(root, dir string) (string, error) {
 	changed := map[string]string{}
 	for _, e := range m.Edits {
 		path := filepath.Join(root, e.File)

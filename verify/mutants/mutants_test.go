@@ -13,9 +13,9 @@ func TestMutantsApplyToTheSourceAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range All {
-		if _, err := All[i].overlay(root, t.TempDir()); err != nil {
-			t.Errorf("%s: %v", All[i].Name, err)
+	for _, m := range All {
+		if _, err := m.overlay(root, t.TempDir()); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
 }

@@ -48,13 +48,10 @@ func ofGo(file string, source []byte) []change {
 		return nil
 	}
 	lines := strings.Split(string(source), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
 	var all []change
 	add := func(from, to token.Pos, replacement string) {
 		f, t := fset.Position(from), fset.Position(to)
-		all = append(all, change{file, f.Line, f.Offset, t.Offset, lines[f.Line-1], string(source[f.Offset:t.Offset]), replacement})
+		all = append(all, change{file, f.Line, f.Offset, t.Offset, strings.TrimSpace(lines[f.Line-1]), string(source[f.Offset:t.Offset]), replacement})
 	}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -23,7 +23,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -152,7 +151,6 @@ func sources(pattern string) ([]string, error) {
 			files = append(files, p)
 		}
 	}
-	slices.Sort(files)
 	return files, nil
 }
 
@@ -166,24 +164,18 @@ func (c change) try(ctx context.Context, dir, tests string, source []byte, limit
 	if err != nil {
 		return false, err
 	}
-	out, err := goCommand(ctx, "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast",
-		fmt.Sprintf("-timeout=%v", limit), tests).CombinedOutput()
-	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast",
+		fmt.Sprintf("-timeout=%v", limit), tests)
+	cmd.Dir = root
+	// The interrupt ends the servers of the tests, too.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		return false, fmt.Errorf("%v: %w", c, err)
 	}
 	if bytes.Contains(out, []byte("[build failed]")) {
 		return false, errNoBuild
 	}
 	return err != nil, nil
-}
-
-// goCommand returns a command of Go that ends with ctx, and with it the servers that
-// its tests started.
-func goCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = root
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	return cmd
 }
