@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/child"
-	"github.com/berth-go/berth/internal/judge"
 )
 
 // NPM is npm's redis-semaphore, driven by npm/driver.js in one process of node.
@@ -59,38 +58,13 @@ func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) 
 func (n node) Close() { n.Kill() }
 
 func (n node) Spin(ctx context.Context, l Load) (*Outcome, error) {
-	var answer struct {
-		TookMS  float64
-		Each    []int
-		Beliefs [][3]float64
-	}
-	request := map[string]any{"op": "spin", "forMS": millis(l.For), "holdMS": millis(l.Hold), "times": l.Times}
-	if err := n.Ask(ctx, request, &answer); err != nil {
-		return nil, err
-	}
-	out := &Outcome{Took: fromMillis(answer.TookMS), Each: answer.Each}
-	for _, pairs := range answer.Each {
-		out.Pairs += pairs
-	}
-	for _, b := range answer.Beliefs {
-		out.Beliefs = append(out.Beliefs, judge.Request{Granted: true, Asked: fromMillis(b[0]), Start: fromMillis(b[1]), End: fromMillis(b[2])})
-	}
-	return out, nil
+	out := &Outcome{}
+	err := n.Ask(ctx, map[string]any{"op": "spin", "load": l}, out)
+	return out, err
 }
 
 func (n node) Pass(ctx context.Context, count int, pause, most time.Duration) ([]time.Duration, error) {
-	var answer struct{ TookMS []float64 }
-	request := map[string]any{"op": "pass", "n": count, "pauseMS": millis(pause), "mostMS": millis(most), "pollMS": millis(npmPoll)}
-	if err := n.Ask(ctx, request, &answer); err != nil {
-		return nil, err
-	}
-	var took []time.Duration
-	for _, ms := range answer.TookMS {
-		took = append(took, fromMillis(ms))
-	}
-	return took, nil
+	var answer struct{ Took []time.Duration }
+	err := n.Ask(ctx, map[string]any{"op": "pass", "n": count, "pause": pause, "most": most, "poll": npmPoll}, &answer)
+	return answer.Took, err
 }
-
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func fromMillis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

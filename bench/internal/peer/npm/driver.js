@@ -6,8 +6,9 @@ const { Semaphore } = require('redis-semaphore')
 
 let shape, clients = [], workers = []
 
-const now = () => performance.now()
-const wait = ms => new Promise(resolve => setTimeout(resolve, ms))
+// Times are nanoseconds, as Go's.
+const now = () => Math.round(performance.now() * 1e6)
+const wait = ns => new Promise(resolve => setTimeout(resolve, ns / 1e6))
 
 // connect opens the clients and gives each worker its semaphore. A worker whose
 // lock is lost must not end the process: its release will tell.
@@ -26,41 +27,41 @@ async function connect({ url, prefix, shape: s }) {
   return {}
 }
 
-// spin has every worker acquire and release for a while. Times are milliseconds.
-async function spin({ forMS, holdMS, times }) {
-  const begin = now(), each = workers.map(() => 0), beliefs = []
+// spin has every worker acquire and release for a while. Load and answer are Go's Load and Outcome.
+async function spin({ load }) {
+  const begin = now(), Each = workers.map(() => 0), Beliefs = []
   await Promise.all(workers.map(async (semaphore, w) => {
-    while (each[w] === 0 || now() - begin < forMS) {
-      const asked = now() - begin
+    while (Each[w] === 0 || now() - begin < load.For) {
+      const Asked = now() - begin
       await semaphore.acquire()
-      const had = now() - begin
-      if (holdMS > 0) await wait(holdMS)
-      const gave = now() - begin
+      const Start = now() - begin
+      if (load.Hold > 0) await wait(load.Hold)
+      const End = now() - begin
       await semaphore.release()
-      each[w]++
-      if (times) beliefs.push([asked, had, gave])
-      if (now() - begin >= forMS) return
+      Each[w]++
+      if (load.Times) Beliefs.push({ Granted: true, Asked, Start, End })
+      if (now() - begin >= load.For) return
     }
   }))
-  return { tookMS: now() - begin, each, beliefs }
+  return { Took: now() - begin, Pairs: Each.reduce((sum, n) => sum + n), Each, Beliefs }
 }
 
 // pass hands the permit to and fro between the first two workers.
-async function pass({ n, pauseMS, mostMS, pollMS }) {
-  const took = [], begin = now()
+async function pass({ n, pause, most, poll }) {
+  const Took = [], begin = now()
   let holder = 0
   await workers[0].acquire()
-  for (let i = 1; took.length < n && (i <= 3 || now() - begin < mostMS); i++) {
+  for (let i = 1; Took.length < n && (i <= 3 || now() - begin < most); i++) {
     const next = i % 2
     const waiting = workers[next].acquire().then(now)
-    await wait(pauseMS + Math.random() * pollMS)
+    await wait(pause + Math.random() * poll)
     const start = now(), gave = workers[holder].release()
-    took.push(await waiting - start)
+    Took.push(await waiting - start)
     await gave
     holder = next
   }
   await workers[holder].release()
-  return { tookMS: took }
+  return { Took }
 }
 
 const operations = { connect, spin, pass }
