@@ -22,7 +22,7 @@ func main() {
 	logging.Disable() // an outage is reported as progress
 	program.Worker(work)
 	var j job
-	flag.StringVar(&j.Redis, "redis", os.Getenv("REDIS_URL"), "`URL` of the Redis; default: an embedded store, and then nothing can be resumed")
+	flag.StringVar(&j.Redis, "redis", os.Getenv("REDIS_URL"), "`URL` of the Redis; default: an embedded store; then nothing can be resumed")
 	flag.StringVar(&j.Name, "name", "crawl", "`name` of the crawl: the same one resumes it")
 	flag.IntVar(&j.PerHost, "per-host", 2, "requests at once to a host whose robots.txt does not say")
 	flag.IntVar(&j.Total, "total", 16, "requests at once to all hosts together")
