@@ -19,11 +19,7 @@ import (
 )
 
 const (
-	headerTimeout = 5 * time.Second
-	readTimeout   = 10 * time.Second
-	writeTimeout  = 30 * time.Second // a check of the server takes long
-	idleTimeout   = time.Minute
-	mostHeader    = 64 << 10
+	mostHeader = 64 << 10
 	// mostConnections is how many connections an address may have.
 	mostConnections = 100
 	// shutdown is how long requests have to end.
@@ -79,8 +75,9 @@ func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *ber
 func (l *login) server(h http.Handler, log *slog.Logger) *http.Server {
 	connections := &fair{exempt: l.trusts, open: map[netip.Addr]int{}}
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: mostHeader, ConnState: connections.count, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Handler: h, MaxHeaderBytes: mostHeader, ConnState: connections.count, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		WriteTimeout: 30 * time.Second, // a check of the server takes long
 	}
 }
 
@@ -90,45 +87,34 @@ type served struct {
 	listener net.Listener
 }
 
-// runAll serves until ctx ends or one of them fails.
+// runAll serves until ctx ends or one of them fails, and lets requests end then.
 func runAll(ctx context.Context, all []served) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	errs := make([]error, len(all))
-	var running sync.WaitGroup
-	for i, s := range all {
-		running.Go(func() {
-			defer stop()
-			errs[i] = s.run(ctx)
-		})
+	failed := make(chan error, len(all))
+	for _, s := range all {
+		go func() {
+			if s.TLSConfig != nil {
+				failed <- s.ServeTLS(s.listener, "", "")
+			} else {
+				failed <- s.Serve(s.listener)
+			}
+		}()
 	}
-	running.Wait()
-	return errors.Join(errs...)
-}
-
-// run serves until ctx ends, and lets requests end then.
-func (s served) run(ctx context.Context) error {
-	failed := make(chan error, 1)
-	go func() {
-		if s.TLSConfig != nil {
-			failed <- s.ServeTLS(s.listener, "", "")
-		} else {
-			failed <- s.Serve(s.listener)
-		}
-	}()
+	var errs []error
 	select {
 	case err := <-failed:
-		return err
+		errs = append(errs, err)
 	case <-ctx.Done():
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdown)
 	defer cancel()
-	err := s.Shutdown(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = s.Close()
+	for _, s := range all {
+		err := s.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = s.Close()
+		}
+		errs = append(errs, err)
 	}
-	<-failed //nolint:errcheck // it says that it was closed
-	return err
+	return errors.Join(errs...)
 }
 
 // fair gives each address a part of a server's connections.

@@ -86,22 +86,19 @@ func bar(part, whole, width int) string {
 // ticks are the heights of a sparkline.
 var ticks = []rune("▁▂▃▄▅▆▇█")
 
+var ascii = strings.NewReplacer(
+	"█", "#", "░", ".", "▁", "_", "▂", ".", "▃", ":", "▄", "-", "▅", "=", "▆", "+", "▇", "*", "…", "~", "·", "|", "→", ">", "–", "-",
+)
+
 // toASCII replaces all characters that a terminal without Unicode cannot show.
 func toASCII(s string) string {
 	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r < 0x7f:
+	for _, r := range ascii.Replace(s) {
+		if r < 0x7f {
 			b.WriteRune(r)
-		case ascii[r] != 0:
-			b.WriteByte(ascii[r])
-		default:
+		} else {
 			b.WriteString(strings.Repeat("?", scr.Columns(string(r))))
 		}
 	}
 	return b.String()
-}
-
-var ascii = map[rune]byte{
-	'█': '#', '░': '.', '▁': '_', '▂': '.', '▃': ':', '▄': '-', '▅': '=', '▆': '+', '▇': '*', '…': '~', '·': '|', '→': '>', '–': '-',
 }

@@ -117,12 +117,11 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 	case doneMsg:
-		what := msg.action.Verb + " " + clean(msg.action.Name) + ": "
+		look, result := m.style.good, "done"
 		if msg.err != nil {
-			m.say(m.style.bad, what+short(msg.err))
-		} else {
-			m.say(m.style.good, what+"done")
+			look, result = m.style.bad, short(msg.err)
 		}
+		m.say(look, msg.action.Verb+" "+msg.action.Name+": "+result)
 		m.cfg.Refresh(msg.action.Name)
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
