@@ -88,9 +88,9 @@ type candid struct {
 	plain bool // without TLS, over TCP
 
 	mu    sync.Mutex
-	reads int   // guarded by mu; that brought something
-	said  error // guarded by mu; what to say if the connection ends now
-	final error // guarded by mu; what to say from now on
+	reads int    // guarded by mu; that brought something
+	text  string // guarded by mu; the beginning of what the last of them brought
+	final error  // guarded by mu; what to say from now on
 }
 
 // Read implements net.Conn.
@@ -127,38 +127,27 @@ func (c *candid) judge(text []byte, err error) error {
 	defer c.mu.Unlock()
 	if len(text) > 0 {
 		c.reads++
-		c.listen(string(text[:min(len(text), 1024)]))
+		c.text = string(text[:min(len(text), 1024)])
 	}
+	line, _, _ := strings.Cut(c.text, "\r\n")
 	alert, refused := certificateRefused(err)
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case c.final != nil:
-		return c.final
+	case c.reads == 1 && !strings.Contains("-+:$*_#,(!=%~>|", c.text[:1]):
+		c.final = refusal(fmt.Sprintf("what answers there is not Redis: it begins with %q", line[:min(len(line), 40)]))
 	case err == nil || isNet && timeout.Timeout():
 		return err
-	case c.said != nil:
-		c.final = c.said
-	case refused && c.reads == 0:
+	case c.reads == 1 && c.text[0] == '-':
+		c.final = refusal(sentences(line[1:]))
+	case c.reads == 0 && refused:
 		c.final = refusal(alert.Error())
-	case c.plain && c.reads == 0:
+	case c.reads == 0 && c.plain:
 		c.final = errors.New("the server hung up without a word: if it wants TLS, write rediss in place of redis")
 	default:
 		return err
 	}
 	return c.final
-}
-
-// listen records the beginning of what the server has sent. mu is held.
-func (c *candid) listen(text string) {
-	c.said = nil
-	line, _, _ := strings.Cut(text, "\r\n")
-	switch {
-	case c.reads > 1:
-	case text[0] == '-':
-		c.said = refusal(sentences(line[1:]))
-	case !strings.ContainsRune("+:$*_#,(!=%~>|", rune(text[0])):
-		c.final = refusal(fmt.Sprintf("what answers there is not Redis: it begins with %q", line[:min(len(line), 40)]))
-	}
 }
 
 // sentences shortens a server's text to the sentences that fit.
