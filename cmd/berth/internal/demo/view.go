@@ -49,6 +49,7 @@ func (e Event) String() string {
 
 // Live redraws one picture in place.
 type Live struct {
+	Silent
 	File  *os.File
 	Color bool
 	drawn int // lines on the screen
@@ -67,13 +68,6 @@ const (
 	logLines = 6
 	barWidth = 40
 )
-
-// Event implements View.
-func (v *Live) Event(s *State, e Event) {
-	if e.Loud {
-		v.Frame(s)
-	}
-}
 
 // Frame implements View.
 func (v *Live) Frame(s *State) {
