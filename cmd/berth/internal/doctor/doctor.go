@@ -106,12 +106,15 @@ const (
 	tries                      // it does more than look
 )
 
-// checks are the doctor's checks, in the order in which people should read them.
-var checks = []struct {
+// check is one of the doctor's checks.
+type check struct {
 	name string
 	of   scope
 	run  func(*patient, context.Context, node) Finding
-}{
+}
+
+// checks are in the order in which people should read them.
+var checks = []check{
 	{"version", each | settings, (*patient).version},
 	{"cluster", settings, (*patient).cluster},
 	{"rights", settings | tries, (*patient).rights},
@@ -149,7 +152,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 		if cfg.Local && c.of&settings != 0 || cfg.Look && c.of&tries != 0 {
 			continue
 		}
-		report.add(c.name, p.ask(ctx, c.of, c.run)...)
+		report.add(c.name, p.ask(ctx, c)...)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -159,15 +162,15 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 
 // ask runs a check. Of several servers it returns the answers that are not OK, or
 // else the first.
-func (p *patient) ask(ctx context.Context, of scope, run func(*patient, context.Context, node) Finding) []Finding {
+func (p *patient) ask(ctx context.Context, c check) []Finding {
 	nodes := p.nodes
-	if of&each == 0 {
+	if c.of&each == 0 {
 		nodes = nodes[:1]
 	}
 	var good, bad []Finding
 	for _, n := range nodes {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-		f := run(p, ctx, n)
+		f := c.run(p, ctx, n)
 		cancel()
 		if len(nodes) > 1 {
 			f.Found = n.addr + ": " + f.Found
