@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,43 +20,33 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 // returns its path. The errors exit with 127 when there is no such program and
 // with 126 when there is one that cannot be executed.
 func Lookup(name string) (string, error) {
-	path, err := lookPath(name)
-	switch {
-	case err == nil || errors.Is(err, exec.ErrDot):
-		// The user has put a dot into PATH; shells follow it, too.
-		return path, nil
-	case strings.Contains(name, "/"):
-		if errors.Is(err, fs.ErrNotExist) {
+	if strings.Contains(name, "/") {
+		path, err := exec.LookPath(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return "", exit.Errorf(exit.NotFound, "%s: no such file", name)
+		case err != nil:
+			return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, reason(err))
 		}
-		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, reason(err))
-	case onPath(name):
-		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, fs.ErrPermission)
-	default:
-		return "", exit.Errorf(exit.NotFound, "%s: command not found", name)
+		return path, nil
 	}
-}
-
-func lookPath(name string) (string, error) {
-	if _, set := os.LookupEnv("PATH"); set || strings.Contains(name, "/") {
-		return exec.LookPath(name)
+	dirs, set := os.LookupEnv("PATH")
+	if !set {
+		dirs = defaultPath
 	}
-	for _, dir := range filepath.SplitList(defaultPath) {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+	found := false
+	for _, dir := range filepath.SplitList(dirs) {
+		path := cmp.Or(dir, ".") + "/" + name
+		if _, err := exec.LookPath(path); err == nil {
 			return path, nil
 		}
+		info, err := os.Stat(path)
+		found = found || err == nil && !info.IsDir()
 	}
-	return "", exec.ErrNotFound
-}
-
-// onPath reports whether PATH has a file of that name, which then is not executable.
-func onPath(name string) bool {
-	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && !info.IsDir() {
-			return name != ""
-		}
+	if found {
+		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, fs.ErrPermission)
 	}
-	return false
+	return "", exit.Errorf(exit.NotFound, "%s: command not found", name)
 }
 
 // startError gives a failed start its exit code: the program was found before, so it is not

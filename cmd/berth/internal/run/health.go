@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -115,17 +115,14 @@ func replied(err error) bool {
 	return ok && !errors.Is(err, redis.Nil)
 }
 
-// noProtocol are the beginnings of the client's errors about an answer that is not in Redis's
-// protocol. They have no type; the answer is quoted at the end.
-var noProtocol = []string{"redis: can't parse", "redis: invalid reply"}
+// noProtocol matches the client's errors about an answer that is not in Redis's protocol. They
+// have no type; the answer is quoted at the end.
+var noProtocol = regexp.MustCompile(`(?s)redis: (?:can't parse|invalid reply)[^"]*(".*)`)
 
 // suspect delivers an error if err, about the first answer, is one of those. h.mu is held.
 func (h *Health) suspect(err error) {
-	for _, beginning := range noProtocol {
-		_, text, ok := strings.Cut(err.Error(), beginning)
-		if start := strings.IndexByte(text, '"'); ok && start >= 0 && len(h.foreign) == 0 {
-			h.foreign <- errors.New("what listens there is not Redis: it says " + text[start:])
-		}
+	if match := noProtocol.FindStringSubmatch(err.Error()); match != nil && len(h.foreign) == 0 {
+		h.foreign <- errors.New("what listens there is not Redis: it says " + match[1])
 	}
 }
 
@@ -139,11 +136,7 @@ func notReady(err error) bool {
 // handshake reports whether a command belongs to the beginning of a connection. A Redis that
 // is not ready for anything else answers it.
 func handshake(cmd redis.Cmder) bool {
-	switch cmd.Name() {
-	case "hello", "auth", "select", "client", "info":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"hello", "auth", "select", "client", "info"}, cmd.Name())
 }
 
 // DialHook implements redis.Hook. A connection alone is not an answer.

@@ -17,8 +17,6 @@ import (
 const (
 	// grace is how long after the end of the wait the library may take to return.
 	grace = 200 * time.Millisecond
-	// tenth is the precision of times in messages.
-	tenth = 100 * time.Millisecond
 	// leastPause and mostPause bound the pause before Redis is asked again.
 	leastPause = 50 * time.Millisecond
 	mostPause  = time.Second
@@ -114,28 +112,26 @@ func (cfg Config) left(got <-chan acquired, sig os.Signal) error {
 
 // outcome translates the result of the library for the command line.
 func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
-	if a.err == nil {
+	busy, isBusy := errors.AsType[*berth.BusyError](a.err)
+	switch err := a.err; {
+	case err == nil:
 		return a.lease, nil
-	}
-	if errors.Is(a.err, context.DeadlineExceeded) {
+	case errors.Is(err, context.DeadlineExceeded):
 		if err := cfg.unanswered(line.since); err != nil {
 			return nil, err
 		}
 		return nil, cfg.refused(timedOut(cfg, line))
-	}
-	if busy, ok := errors.AsType[*berth.BusyError](a.err); ok {
+	case isBusy:
 		return nil, cfg.refused(busyText(cfg, busy))
-	}
-	if errors.Is(a.err, berth.ErrEvicted) { // told in any case: the code alone says something else
+	case errors.Is(err, berth.ErrEvicted): // told in any case: the code alone says something else
 		return nil, exit.Errorf(cfg.NotAcquired, "%q: no permit: an operator took its place in the queue away", cfg.Name)
+	case exit.Of(err) == exit.NotAcquired: // too heavy: waiting would not have helped
+		return nil, &exit.Error{Code: cfg.NotAcquired, Err: err}
+	case errors.Is(err, berth.ErrCorrupt):
+		return nil, &exit.Error{Code: exit.Software, Err: err}
+	default:
+		return nil, err
 	}
-	if exit.Of(a.err) == exit.NotAcquired { // too heavy: waiting would not have helped
-		return nil, &exit.Error{Code: cfg.NotAcquired, Err: a.err}
-	}
-	if errors.Is(a.err, berth.ErrCorrupt) {
-		return nil, &exit.Error{Code: exit.Software, Err: a.err}
-	}
-	return nil, a.err
 }
 
 // unanswered returns why Redis has not answered, if that is why the wait ended. After a very
@@ -157,7 +153,7 @@ func (cfg Config) unanswered(since time.Time) error {
 	if notReady(why) {
 		what = "has not been ready"
 	}
-	return exit.Errorf(exit.Unavailable, "redis %s for %v: %w", what, time.Since(start).Round(tenth), why)
+	return exit.Errorf(exit.Unavailable, "redis %s for %v: %w", what, time.Since(start).Round(100*time.Millisecond), why)
 }
 
 // refused is the error of a wait without a permit. Its code tells everything, so a quiet run
