@@ -17,23 +17,16 @@ const (
 	timeout     = 20 * time.Second
 )
 
-// request is an input of the model, answer its output.
+// request is an input of the model, answer its output. Its verb is Try; Detach or Adopt,
+// by which a lease gets another id: a handle, or its adopter's; or Release, which is also
+// how a lease expires.
 type request struct {
-	verb   verb
+	verb   history.Verb
 	id     string // of the lease
-	to     string // move: its new id
+	to     string // its new id
 	weight int
 	limit  int
 }
-
-// verb is what a request does with a lease.
-type verb string
-
-const (
-	take verb = "try"
-	move verb = "move"      // a lease gets another id: a handle, or its adopter's
-	back verb = "give back" // a lease is released, or expires
-)
 
 type answer struct {
 	outcome history.Outcome
@@ -55,7 +48,7 @@ type state struct {
 var permits = (&porcupine.NondeterministicModel{
 	Init: func() []any { return []any{state{}} },
 	Step: func(s, in, out any) []any {
-		if in.(request).verb == take {
+		if in.(request).verb == history.Try {
 			return stepTake(s.(state), in.(request), out.(answer))
 		}
 		return stepLease(s.(state), in.(request), out.(answer))
@@ -95,7 +88,7 @@ func stepLease(s state, in request, out answer) []any {
 	}
 	ended := s.without(in.id, in.weight)
 	switch {
-	case in.verb == back:
+	case in.verb == history.Release:
 		return []any{ended}
 	case out.outcome == history.Unknown:
 		return []any{s, ended.with(in.to, in.weight, s.last)}
@@ -118,17 +111,11 @@ func (s state) with(id string, weight int, token int64) state {
 }
 
 func describe(in request, out answer) string {
-	switch in.verb {
-	case move:
-		return fmt.Sprintf("move %s to %s: %s %d", in.id, in.to, out.outcome, out.token)
-	case back:
-		return fmt.Sprintf("give back %s: %s", in.id, out.outcome)
-	}
-	s := fmt.Sprintf("try %s (weight %d of %d): %s", in.id, in.weight, in.limit, out.outcome)
-	switch out.outcome {
-	case history.OK:
+	s := fmt.Sprintf("%s %s %s (weight %d of %d): %s", in.verb, in.id, in.to, in.weight, in.limit, out.outcome)
+	if out.token > 0 {
 		s += fmt.Sprintf(" %d", out.token)
-	case history.Busy:
+	}
+	if out.outcome == history.Busy {
 		s += fmt.Sprintf(", %d in use", out.used)
 	}
 	return s
@@ -190,9 +177,9 @@ func (o *Op) id() string { return fmt.Sprintf("%d.%d", o.Proc, o.Op) }
 // request adds o's request. If its outcome is unknown it may have happened at any
 // time after its invocation, and what it got may have ended at any time.
 func (t *translation) request(o *Op) {
-	in := request{verb: take, id: o.id()}
+	in := request{verb: history.Try, id: o.id()}
 	if o.Verb == history.Adopt {
-		in = request{verb: move, id: o.Handle, to: o.id()}
+		in = request{verb: history.Adopt, id: o.Handle, to: o.id()}
 	}
 	switch {
 	case o.Held():
@@ -205,7 +192,7 @@ func (t *translation) request(o *Op) {
 		t.unknown++
 		none := answer{outcome: history.Unknown}
 		t.add(o, in, o.Invoked, history.Never, none)
-		t.add(o, request{verb: back, id: o.id()}, o.Invoked, history.Never, none)
+		t.add(o, request{verb: history.Release, id: o.id()}, o.Invoked, history.Never, none)
 	}
 }
 
@@ -215,13 +202,13 @@ func (o *Op) late() bool { return o.Returned.Sub(o.Invoked) >= o.TTL }
 
 // end adds the end of o's lease.
 func (t *translation) end(o *Op) {
-	in, done, none := request{verb: back, id: o.id()}, answer{outcome: history.OK}, answer{outcome: history.Unknown}
+	in, done, none := request{verb: history.Release, id: o.id()}, answer{outcome: history.OK}, answer{outcome: history.Unknown}
 	rel := o.Released
 	switch {
 	case o.Given != "":
-		t.add(o, request{verb: move, id: o.id(), to: o.Given}, rel.Invoked, rel.Returned, done)
+		t.add(o, request{verb: history.Detach, id: o.id(), to: o.Given}, rel.Invoked, rel.Returned, done)
 		if t.run.adopter(o) == nil { // it expires after a whole TTL
-			t.add(o, request{verb: back, id: o.Given}, rel.Invoked.Add(o.TTL-2*time.Millisecond), rel.Returned.Add(2*o.TTL), none)
+			t.add(o, request{verb: history.Release, id: o.Given}, rel.Invoked.Add(o.TTL-2*time.Millisecond), rel.Returned.Add(2*o.TTL), none)
 		}
 	case rel.Outcome == history.OK:
 		t.add(o, in, rel.Invoked, rel.Returned, done)

@@ -3,6 +3,7 @@
 package picture
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -71,23 +72,17 @@ func Write(dir, title string, run *judge.Run, v *judge.Verdict) (string, error) 
 	if len(run.Ops) > 0 {
 		start = run.Ops[0].Invoked
 	}
-	for i, x := range v.Violations {
-		if i == mostShown {
-			out.More = len(v.Violations) - i
-			break
-		}
+	shown := v.Violations[:min(len(v.Violations), mostShown)]
+	for _, x := range shown {
 		out.Shown = append(out.Shown, draw(run, x, start))
 	}
+	out.More = len(v.Violations) - len(shown)
+	var html bytes.Buffer
+	if err := page.Execute(&html, out); err != nil {
+		return "", err
+	}
 	path := filepath.Join(dir, "index.html")
-	f, err := os.Create(path)
-	if err != nil {
-		return "", err
-	}
-	if err := page.Execute(f, out); err != nil {
-		_ = f.Close()
-		return "", err
-	}
-	return path, f.Close()
+	return path, os.WriteFile(path, html.Bytes(), 0o600)
 }
 
 // draw returns the timeline of one violation: its operations, others on the same

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,8 +24,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 	if s.shim != nil {
 		s.shim.set(s, max(s.shim.by, 0)) // what waits for a clock that was stepped back need not be waited for
 	}
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: s.server.Socket()})
-	defer rdb.Close()
+	rdb := s.server.Client(s)
 	client, err := berth.New(rdb, berth.Prefix(s.prefix))
 	if err != nil {
 		s.Fatal(err)
@@ -41,7 +39,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 	}
 	var healing []worker.Seat
 	var longest time.Duration // they heal side by side
-	for _, seat := range slices.Concat(seats, []worker.Seat{queue, deaf, rough}) {
+	for _, seat := range allSeats {
 		err := s.whole(ctx, client, seat)
 		if d := heals(err); d > 0 {
 			healing, longest = append(healing, seat), max(longest, d)

@@ -34,9 +34,8 @@ type forger struct {
 // forge runs a forger until stop is called.
 func (s *storm) forge() (stop func()) {
 	connect := func(user, password string) *redis.Client {
-		return redis.NewClient(&redis.Options{
-			Network: "unix", Addr: s.server.Socket(), Username: user, Password: password,
-			Protocol: 2, DisableIdentity: true, PoolSize: 1, MaxRetries: -1,
+		return s.server.Client(s, func(o *redis.Options) {
+			o.Username, o.Password, o.Protocol, o.DisableIdentity, o.PoolSize, o.MaxRetries = user, password, 2, true, 1, -1
 		})
 	}
 	f := &forger{s.prefix, connect("forger", "forger"), connect("", ""), rand.New(rand.NewPCG(s.Seed, 2))}
@@ -45,24 +44,18 @@ func (s *storm) forge() (stop func()) {
 	done.Go(func() {
 		for ctx.Err() == nil {
 			f.forge(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+			pause(50 * time.Millisecond)
 		}
 	})
 	return func() {
 		cancel()
 		done.Wait()
-		_ = f.publish.Close()
-		_ = f.read.Close()
 	}
 }
 
 // forge publishes some messages, if the server can be reached.
 func (f *forger) forge(ctx context.Context) {
-	all := slices.Concat(seats, []worker.Seat{queue, deaf, rough})
-	seat := all[f.rng.IntN(len(all))]
+	seat := allSeats[f.rng.IntN(len(allSeats))]
 	key := f.prefix + ":{" + seat.Name + "}"
 	inbox := f.prefix + ":inbox:"
 	channels := f.publish.PubSubChannels(ctx, inbox+"*").Val()
@@ -88,10 +81,7 @@ func (f *forger) send(ctx context.Context, channel, key string, lines []string) 
 // learn from the list of channels.
 func (f *forger) guesses(channel string, seat worker.Seat) (lines []string) {
 	for n := range int64(100) {
-		id := channel + "." + strconv.FormatInt(n, 36)
-		if f.rng.IntN(2) == 0 {
-			id = channel + ".-" + strconv.FormatInt(n, 36)
-		}
+		id := channel + []string{".-", "."}[f.rng.IntN(2)] + strconv.FormatInt(n, 36)
 		if f.rng.IntN(4) == 0 {
 			lines = append(lines, "x "+id+" 2")
 		} else {

@@ -5,6 +5,7 @@ package storm
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -45,6 +46,8 @@ var (
 	queue = worker.Seat{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond}
 	deaf  = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
 	rough = worker.Seat{Mode: worker.Queue, Name: "rough", Limit: 2, TTL: 1500 * time.Millisecond}
+
+	allSeats = slices.Concat(seats, []worker.Seat{queue, deaf, rough})
 )
 
 const (
@@ -146,17 +149,11 @@ func (s *storm) settle() {
 
 // pick chooses a fault by weight.
 func (s *storm) pick() fault {
-	sum := 0
+	var lots []fault
 	for _, f := range s.Scenario.faults {
-		sum += f.weight
+		lots = append(lots, slices.Repeat([]fault{f}, f.weight)...)
 	}
-	n := s.rng.IntN(sum)
-	for _, f := range s.Scenario.faults {
-		if n -= f.weight; n < 0 {
-			return f
-		}
-	}
-	panic("unreachable")
+	return lots[s.rng.IntN(len(lots))]
 }
 
 // between returns a duration from a to b, from the seed.
@@ -218,14 +215,8 @@ func (r *Result) Summary() string {
 	if r.HandOffs > 0 {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
 	}
-	for _, what := range []string{
-		"somebody stood beside a free permit", "a grant was under way to its waiter",
-		"a grant was under way to its waiter, with lost messages",
-		"a killed holder's slot was missing", "a forgotten lease was believed in",
-	} {
-		if d, ok := r.Measured[what]; ok {
-			fmt.Fprintf(&b, "; %s for up to %v", what, d.Round(time.Millisecond))
-		}
+	for _, what := range slices.Sorted(maps.Keys(r.Measured)) {
+		fmt.Fprintf(&b, "; %s for up to %v", what, r.Measured[what].Round(time.Millisecond))
 	}
 	if r.Healed > 0 {
 		fmt.Fprintf(&b, "; %d semaphores had lost one of their keys, and healed", r.Healed)

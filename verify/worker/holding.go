@@ -43,21 +43,12 @@ func (h *holding) look() {
 
 // hold keeps the lease for d, or until it is lost or ctx ends.
 func (h *holding) hold(ctx context.Context, d time.Duration) {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	defer context.AfterFunc(h.lease.Context(), cancel)()
+	for ctx.Err() == nil {
 		h.look()
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return
-		case <-h.lease.Context().Done():
-			return
-		case <-ctx.Done():
-			return
-		}
+		pause(ctx, 10*time.Millisecond)
 	}
 }
 
@@ -83,13 +74,9 @@ func (h *holding) part(n int) {
 }
 
 func (h *holding) release() {
-	h.look()
-	e := history.Event{Op: h.out.Op(), Verb: history.Release, Kind: history.Invoke}
-	h.say(e)
-	err := h.lease.Release()
-	e.Kind = history.Return
-	e.Outcome, _, e.Text = outcome(err)
-	h.say(e)
+	h.end(history.Release, func(e *history.Event) {
+		e.Outcome, _, e.Text = outcome(h.lease.Release())
+	})
 }
 
 // detach gives the lease to the seat that finds its handle. It reports false if the
@@ -97,26 +84,38 @@ func (h *holding) release() {
 func (h *holding) detach() bool {
 	ctx, cancel := h.timeout(context.Background())
 	defer cancel()
-	h.look()
-	e := history.Event{Op: h.out.Op(), Verb: history.Detach, Kind: history.Invoke}
-	h.say(e)
-	handle, err := h.lease.Detach(ctx)
-	kept := err != nil && !h.lease.ValidUntil().IsZero()
-	e.Kind, e.Handle, e.Outcome = history.Return, handle, history.OK
-	if err != nil {
-		e.Outcome, e.Text = history.Unknown, err.Error()
-	}
-	if kept {
-		e.Outcome = history.Refused
-	}
-	h.say(e)
-	if err == nil {
+	kept := false
+	e := h.end(history.Detach, func(e *history.Event) {
+		var err error
+		e.Handle, err = h.lease.Detach(ctx)
+		kept = err != nil && !h.lease.ValidUntil().IsZero()
+		switch {
+		case err == nil:
+			e.Outcome = history.OK
+		case kept:
+			e.Outcome, e.Text = history.Refused, err.Error()
+		default:
+			e.Outcome, e.Text = history.Unknown, err.Error()
+		}
+	})
+	if e.Outcome == history.OK {
 		copies := 1
 		if h.one(3) {
 			copies = 2
 		}
 		was := h.event
-		h.post(history.Event{Verb: history.Adopt, Name: was.Name, Limit: was.Limit, Weight: was.Weight, TTL: was.TTL, Handle: handle}, copies)
+		h.post(history.Event{Verb: history.Adopt, Name: was.Name, Limit: was.Limit, Weight: was.Weight, TTL: was.TTL, Handle: e.Handle}, copies)
 	}
 	return !kept
+}
+
+// end records a call that ends the lease, and what it sets in the event of its return.
+func (h *holding) end(verb history.Verb, call func(*history.Event)) history.Event {
+	h.look()
+	e := history.Event{Op: h.out.Op(), Verb: verb, Kind: history.Invoke}
+	h.say(e)
+	e.Kind = history.Return
+	call(&e)
+	h.say(e)
+	return e
 }

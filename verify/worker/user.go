@@ -177,16 +177,14 @@ func (u *user) again(id string) bool {
 // error's text. A request that failed otherwise is unknown: it may have been executed,
 // and the client gives back later what it got.
 func outcome(err error) (history.Outcome, int, string) {
-	var (
-		busy *berth.BusyError
-		lost *berth.LostError
-	)
+	busy, _ := errors.AsType[*berth.BusyError](err)
+	lost, _ := errors.AsType[*berth.LostError](err)
 	switch {
 	case err == nil:
 		return history.OK, 0, ""
-	case errors.As(err, &busy):
+	case busy != nil:
 		return history.Busy, busy.InUse, ""
-	case errors.As(err, &lost) && lost.Reason == berth.LostAdopted:
+	case lost != nil && lost.Reason == berth.LostAdopted:
 		return history.Taken, 0, err.Error()
 	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased):
 		return history.Gone, 0, err.Error()
