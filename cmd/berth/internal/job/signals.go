@@ -51,14 +51,11 @@ func Number(sig os.Signal) syscall.Signal {
 // The system does not tell who sent a signal, so these signals count as keys whenever this
 // process is in the foreground.
 func FromKeys(sig os.Signal) bool {
-	return (sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGTSTP || sig == unix.SIGWINCH) && inForeground()
-}
-
-// inForeground reports whether this process's group has the controlling
-// terminal. Services and cron jobs have no such terminal.
-func inForeground() bool {
+	if sig != unix.SIGINT && sig != unix.SIGQUIT && sig != unix.SIGTSTP && sig != unix.SIGWINCH {
+		return false
+	}
 	tty := openTerminal()
-	if tty == nil {
+	if tty == nil { // in a service or a cron job
 		return false
 	}
 	defer tty.Close()
@@ -71,6 +68,7 @@ func openTerminal() *os.File {
 	return tty
 }
 
+// hasForeground reports whether this process's group has the terminal.
 func hasForeground(tty *os.File) bool {
 	pgrp, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && pgrp == unix.Getpgrp()
