@@ -48,7 +48,7 @@ func command(args []string, in io.Reader, stdout, stderr io.Writer) int {
 		if err != nil {
 			return err
 		}
-		return f.run(ctx, stdout)
+		return f.run(ctx, stdout, stderr)
 	})
 }
 
@@ -100,11 +100,11 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	if f.again, err = measure.ParseFlags("go run ./lab", fs, args); err != nil {
 		return nil, err
 	}
-	return f, f.complete(stderr)
+	return f, f.complete()
 }
 
 // complete checks the flags and fills in the rest.
-func (f *flags) complete(stderr io.Writer) (err error) {
+func (f *flags) complete() (err error) {
 	cfg := &f.cfg
 	if cfg.Duration < minDuration || cfg.Duration > maxDuration {
 		return measure.Errorf(measure.Usage, "--duration %v: it must be from %v to %v", cfg.Duration, minDuration, maxDuration)
@@ -118,16 +118,11 @@ func (f *flags) complete(stderr io.Writer) (err error) {
 	if cfg.Algorithms, err = measure.Choose("algorithm", f.algorithms, algo.All(), func(a algo.Algorithm) string { return a.Key }); err != nil {
 		return err
 	}
-	progress := measure.NewProgress("lab", stderr)
-	cfg.Step = func(n, all int, scenario, algorithm string) {
-		progress.Step(scenario, fmt.Sprintf("%d of %d, %s: %s", n, all, scenario, algorithm))
-	}
-	cfg.Done = progress.Done
 	return nil
 }
 
 // run runs the lab and writes the report.
-func (f *flags) run(ctx context.Context, stdout io.Writer) error {
+func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	var page *os.File
 	if f.html != "" {
 		var err error // open the file before the run, not after a minute of it
@@ -136,7 +131,12 @@ func (f *flags) run(ctx context.Context, stdout io.Writer) error {
 		}
 		defer page.Close()
 	}
+	progress := measure.NewProgress("lab", stderr)
+	f.cfg.Step = func(n, all int, scenario, algorithm string) {
+		progress.Step(scenario, fmt.Sprintf("%d of %d, %s: %s", n, all, scenario, algorithm))
+	}
 	rep, err := Run(ctx, f.cfg)
+	progress.Done()
 	if rep == nil || len(rep.Results) == 0 || ctx.Err() != nil {
 		return err
 	}

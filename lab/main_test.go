@@ -39,7 +39,7 @@ const brief = 250 * time.Millisecond
 func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 	cfg := Config{
 		Algorithms: algorithms, Env: scene.Env{Duration: brief, Poll: 5 * time.Millisecond, Seed: 1},
-		Step: func(int, int, string, string) {}, Done: func() {},
+		Step: func(int, int, string, string) {},
 	}
 	for _, sc := range scene.All() {
 		if slices.Contains(scenarios, sc.Key) {

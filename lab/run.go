@@ -22,9 +22,8 @@ type Config struct {
 	scene.Env  // without a URL it uses an embedded store
 	Scenarios  []scene.Scenario
 	Algorithms []algo.Algorithm
-	// Step is called when number n of all begins, Done after the last one.
+	// Step is called when number n of all begins.
 	Step func(n, all int, scenario, algorithm string)
-	Done func()
 }
 
 // Run runs every algorithm in every scenario. If it fails midway, the report has the
@@ -36,7 +35,6 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer done()
-	defer cfg.Done()
 	rdb := cfg.Connect()
 	defer rdb.Close()
 	rep := &report.Report{

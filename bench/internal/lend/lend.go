@@ -57,11 +57,10 @@ func Start(ctx context.Context, cfg Config) (*child.Process, error) {
 
 // Main is the main function of a process, which ends with its input.
 func Main(config []byte, in io.Reader, out io.Writer) error {
-	var cfg Config
-	err := json.Unmarshal(config, &cfg)
 	b := &borrowers{leave: func() {}}
+	err := json.Unmarshal(config, &b.cfg)
 	if err == nil {
-		b, err = come(cfg)
+		err = b.come()
 	}
 	defer func() { b.leave() }()
 	return child.Answer(in, out, func(w Work) (any, error) {
@@ -80,31 +79,28 @@ type borrowers struct {
 	leave   func()
 }
 
-// come returns borrowers that have used the semaphore once. They must leave, even if come
-// fails.
-func come(cfg Config) (*borrowers, error) {
-	b := &borrowers{cfg: cfg, leave: func() {}}
-	var err error
-	if b.board, err = OpenBoard(cfg.Board); err != nil {
-		return b, err
+// come opens what the borrowers need and uses the semaphore once. They must leave, even if it fails.
+func (b *borrowers) come() (err error) {
+	if b.board, err = OpenBoard(b.cfg.Board); err != nil {
+		return err
 	}
-	client, closeAll, err := peer.Dial(cfg.URL, cfg.Prefix)
+	client, closeAll, err := peer.Dial(b.cfg.URL, b.cfg.Prefix)
 	if err != nil {
-		return b, err
+		return err
 	}
 	b.leave = closeAll
-	sem, err := client.Semaphore(cfg.Name, cfg.Limit, berth.TTL(cfg.TTL))
+	sem, err := client.Semaphore(b.cfg.Name, b.cfg.Limit, berth.TTL(b.cfg.TTL))
 	if err != nil {
-		return b, err
+		return err
 	}
-	if b.acquire, err = acquireFrom(sem, cfg.Size); err != nil {
-		return b, err
+	if b.acquire, err = acquireFrom(sem, b.cfg.Size); err != nil {
+		return err
 	}
 	release, err := b.acquire(context.Background())
 	if err != nil {
-		return b, err
+		return err
 	}
-	return b, release()
+	return release()
 }
 
 // acquireFrom returns a function that borrows from a pool or, if size is 0, acquires from

@@ -65,21 +65,16 @@ func (d *goDriver) warm(ctx context.Context) error {
 func firstPair(ctx context.Context, acquire Acquire) (err error) {
 	for range 10 {
 		attempt, cancel := context.WithTimeout(ctx, grace)
-		err = pair(attempt, acquire)
+		release, failed := acquire(attempt)
+		if err = failed; err == nil {
+			err = release()
+		}
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			break
 		}
 	}
 	return err
-}
-
-func pair(ctx context.Context, acquire Acquire) error {
-	release, err := acquire(ctx)
-	if err != nil {
-		return err
-	}
-	return release()
 }
 
 func (d *goDriver) Close() {

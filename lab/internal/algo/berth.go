@@ -27,7 +27,7 @@ func openBerth(s Setup) (Client, error) {
 	return &own{client, sem}, nil
 }
 
-// Acquire implements Client. It waits in line. It asks again where a slow machine made Redis
+// Acquire waits in line. It asks again where a slow machine made Redis
 // answer too late, or the lease end before its grant arrived.
 func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error) {
 	inLine := berth.OnQueued(func(berth.Place) { queued() })
@@ -54,7 +54,6 @@ func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error)
 	}, true, nil
 }
 
-// Close implements Client.
 func (c *own) Close() { _ = c.client.Close() }
 
 // fillBerth makes n acquires, which the client sends together: see package commit.

@@ -48,7 +48,7 @@ func (s Setup) options() []classic.Option {
 	}
 }
 
-// Acquire implements Client. In the chapter a client is not told of a loss, and holders do not
+// Acquire has no queue. In the chapter a client is not told of a loss, and holders do not
 // watch the time. Its counter numbers requests and not grants, so the Token is 0.
 func (c classicClient) Acquire(ctx context.Context, _ func()) (*Permit, bool, error) {
 	id, ok, err := c.semaphore.Acquire(ctx)
@@ -72,7 +72,7 @@ func (c classicClient) check(ctx context.Context, id string) bool {
 	return held || err != nil
 }
 
-// Close implements Client. It does nothing, as the chapter's clients have no state.
+// Close does nothing, as the chapter's clients have no state.
 func (classicClient) Close() {}
 
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {

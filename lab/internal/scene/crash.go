@@ -106,7 +106,6 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 		requests[i].End = killed // a killed process believes nothing
 		s.record(requests[i])
 	}
-	holders = nil
 	for _, ch := range waiting {
 		w := <-ch
 		if w.err != nil {

@@ -77,12 +77,12 @@ func (t *Tap) Attach(rdb redis.UniversalClient) {
 	}
 }
 
+// hook is the redis.Hook of a Tap.
 type hook struct {
 	tap   *Tap
 	count bool
 }
 
-// DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
@@ -93,7 +93,6 @@ func (h hook) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// ProcessHook implements redis.Hook.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		h.sent(1)
@@ -101,7 +100,6 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook implements redis.Hook.
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.sent(len(cmds))
@@ -121,7 +119,6 @@ type conn struct {
 	tap *Tap
 }
 
-// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	how := None
 	if !handshake(p) {
@@ -172,7 +169,6 @@ func handshake(p []byte) bool {
 	return false
 }
 
-// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
