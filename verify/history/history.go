@@ -29,8 +29,7 @@ func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 // Of returns t, which has a monotonic reading, as a Time. If the process is
 // suspended during the call, the result is early, never late.
 func Of(t time.Time) Time {
-	now := Now()
-	return now.Add(time.Until(t))
+	return Now().Add(time.Until(t))
 }
 
 // Now returns the present time.

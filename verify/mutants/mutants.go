@@ -181,19 +181,19 @@ var All = []Mutant{
 	},
 }
 
-// Build builds the worker with the mutant in it, or unchanged if the mutant has no edits,
-// and returns the program's path. root is berth's directory; the program and the changed
-// files go to dir.
+// Build builds the tests of package verify, which are the client process of a storm, too,
+// with the mutant in it, or unchanged if the mutant has no edits. It returns the
+// program's path. root is berth's directory; the program and the changed files go to dir.
 func (m Mutant) Build(root, dir string) (program string, err error) {
 	overlay, err := m.overlay(root, dir)
 	if err != nil {
 		return "", err
 	}
 	program = filepath.Join(dir, "worker")
-	cmd := exec.Command("go", "build", "-o", program, "-overlay", overlay, "./cmd/worker")
+	cmd := exec.Command("go", "test", "-c", "-o", program, "-overlay", overlay, ".")
 	cmd.Dir = filepath.Join(root, "verify")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w: %s", err, text)
+		return "", fmt.Errorf("go test -c: %w: %s", err, text)
 	}
 	return program, nil
 }

@@ -26,32 +26,29 @@ func (s *storm) recovered(v *judge.Verdict) {
 	}
 	rdb := s.server.Client(s)
 	client, err := berth.New(rdb, berth.Prefix(s.prefix))
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.check(err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	check := func(seat worker.Seat, err error) {
-		if err != nil {
-			fail("recovery", seat.Name, "the whole limit cannot be had after everybody has gone: "+err.Error())
-		}
-	}
-	var healing []worker.Seat
+	errs := make([]error, len(allSeats))
 	var longest time.Duration // they heal side by side
-	for _, seat := range allSeats {
-		err := s.whole(ctx, client, seat)
-		if d := heals(err); d > 0 {
-			healing, longest = append(healing, seat), max(longest, d)
-			continue
+	for i, seat := range allSeats {
+		errs[i] = s.whole(ctx, client, seat)
+		if d := heals(errs[i]); d > 0 {
+			v.Healed++
+			longest = max(longest, d)
 		}
-		check(seat, err)
 	}
-	if v.Healed = len(healing); v.Healed > 0 {
+	if v.Healed > 0 {
 		s.skip(longest + time.Millisecond)
 	}
-	for _, seat := range healing {
-		check(seat, s.whole(ctx, client, seat))
+	for i, seat := range allSeats {
+		if heals(errs[i]) > 0 {
+			errs[i] = s.whole(ctx, client, seat)
+		}
+		if errs[i] != nil {
+			fail("recovery", seat.Name, "the whole limit cannot be had after everybody has gone: "+errs[i].Error())
+		}
 	}
 	if err := s.leftovers(client, rdb); err != nil {
 		fail("L5", "all", err.Error())

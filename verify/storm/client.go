@@ -40,20 +40,15 @@ func (s *storm) spawn() {
 		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Start: s.start, Seats: all,
 		History: filepath.Join(s.dir, fmt.Sprintf("%d.jsonl", c.proc)), Handles: filepath.Join(s.dir, "handles"), Faults: faults,
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.check(err)
 	log, err := os.OpenFile(filepath.Join(s.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.check(err)
 	defer log.Close()
 	cmd := exec.Command(cmp.Or(s.Program, os.Args[0]))
 	cmd.Env = append(os.Environ(), worker.Env+"="+string(spec), "GOMAXPROCS=2", "GOMEMLIMIT=128MiB")
 	cmd.Stderr = log
-	if c.Process, err = child.Start(cmd); err != nil {
-		s.Fatal(err)
-	}
+	c.Process, err = child.Start(cmd)
+	s.check(err)
 	s.Cleanup(c.Kill)
 	s.workers[c.proc] = c
 }

@@ -30,9 +30,7 @@ func shimClock(s *storm) []redistest.Option {
 		s.Skip("the server's clock is stepped by LD_PRELOAD, which is Linux's")
 	}
 	source, library := filepath.Join(s.dir, "shim.c"), filepath.Join(s.dir, "shim.so")
-	if err := os.WriteFile(source, shimSource, 0o600); err != nil {
-		s.Fatal(err)
-	}
+	s.check(os.WriteFile(source, shimSource, 0o600))
 	if text, err := exec.Command("cc", "-O1", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
 		s.Fatalf("cc: %v: %s", err, text)
 	}
@@ -45,15 +43,12 @@ func shimClock(s *storm) []redistest.Option {
 func (c *shim) set(s *storm, by time.Duration) {
 	c.by = by
 	f, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.check(err)
 	defer f.Close()
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], uint64(by.Microseconds()))
-	if _, err := f.WriteAt(b[:], 0); err != nil {
-		s.Fatal(err)
-	}
+	_, err = f.WriteAt(b[:], 0)
+	s.check(err)
 }
 
 // soonClock is shimClock on Linux and nothing elsewhere. With it the minutes that some

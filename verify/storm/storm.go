@@ -28,7 +28,7 @@ type Order struct {
 	Seed     uint64
 	Lasts    time.Duration // how long faults strike; the run takes some seconds more
 	Workers  int           // client processes at a time
-	Program  string        // the worker; default: this very binary, run with worker.Env
+	Program  string        // the worker, run with worker.Env; default: this very binary
 	Out      string        // directory for histories and pictures of a failed run
 }
 
@@ -89,9 +89,8 @@ func Run(t testing.TB, o Order) *Result {
 	s := &storm{TB: t, Order: o, dir: t.TempDir(), prefix: "verify", workers: map[int]*client{}}
 	s.rng = rand.New(rand.NewPCG(o.Seed, 1))
 	var err error
-	if s.out, err = history.NewWriter(filepath.Join(s.dir, "0.jsonl"), 0); err != nil {
-		t.Fatal(err)
-	}
+	s.out, err = history.NewWriter(filepath.Join(s.dir, "0.jsonl"), 0)
+	s.check(err)
 	defer s.out.Close()
 	s.server = o.Scenario.start(s)
 	wall, at := history.Wall()
@@ -121,6 +120,14 @@ func Run(t testing.TB, o Order) *Result {
 		res.Page = s.keep(run, verdict)
 	}
 	return res
+}
+
+// check ends the test if err is not nil.
+func (s *storm) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
 }
 
 // blow strikes with faults until the time is over.
@@ -172,15 +179,11 @@ func (s *storm) note(from history.Time, e history.Event) {
 // events reads all histories.
 func (s *storm) events() []history.Event {
 	files, err := filepath.Glob(filepath.Join(s.dir, "*.jsonl"))
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.check(err)
 	var all []history.Event
 	for _, f := range files {
 		events, err := history.Read(f)
-		if err != nil {
-			s.Fatal(err)
-		}
+		s.check(err)
 		all = append(all, events...)
 	}
 	return all
@@ -192,15 +195,13 @@ func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
 	dir := filepath.Join(s.Out, fmt.Sprintf("%s-%d", s.Scenario.Name, s.Seed))
 	if s.Out == "" {
 		var err error
-		if dir, err = os.MkdirTemp("", "berth-verify-"); err != nil {
-			s.Fatal(err)
-		}
+		dir, err = os.MkdirTemp("", "berth-verify-")
+		s.check(err)
 	}
 	if err := os.CopyFS(filepath.Join(dir, "history"), os.DirFS(s.dir)); err != nil {
 		s.Error(err)
 	}
-	title := fmt.Sprintf("%s, seed %d", s.Scenario.Name, s.Seed)
-	page, err := picture.Write(dir, title, run, v)
+	page, err := picture.Write(dir, fmt.Sprintf("%s, seed %d", s.Scenario.Name, s.Seed), run, v)
 	if err != nil {
 		s.Error(err)
 	}

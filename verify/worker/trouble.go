@@ -33,35 +33,33 @@ func (p *process) trouble(ctx context.Context) {
 		{"lost message", redistest.DropMessage, 0, testenv.IsMessage, 3},
 		{"late message", redistest.DelayMessage, 300 * time.Millisecond, testenv.IsMessage, 3},
 	}
+	inject := func(rule redistest.Rule, lasts time.Duration) {
+		i := p.net.Inject(rule)
+		pause(ctx, lasts)
+		i.Stop()
+		i.Release()
+	}
 	for ctx.Err() == nil {
 		pause(ctx, between(20, 250))
-		from := history.Now()
+		what, from := "", history.Now()
 		switch n := rng.IntN(40); {
 		case n == 0:
+			what = "network down"
 			p.net.Down()
 			pause(ctx, between(50, 2000))
 			p.net.Up()
-			p.failed(from, "network down")
 		case n < 3:
+			what = "connections cut"
 			p.net.CutAll()
-			p.failed(from, "connections cut")
 		case n < 13:
-			i := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1})
-			pause(ctx, between(20, 150))
-			i.Stop()
-			i.Release()
-			p.failed(from, "slow replies")
+			what = "slow replies"
+			inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1}, between(20, 150))
 		default:
 			k := kinds[rng.IntN(len(kinds))]
-			i := p.net.Inject(redistest.Rule{Match: k.match, Fault: k.fault, Times: 1 + rng.IntN(k.most)})
-			pause(ctx, between(20, 30)+k.lasts*time.Duration(rng.IntN(100))/100)
-			i.Stop()
-			i.Release()
-			p.failed(from, k.name)
+			what = k.name
+			rule := redistest.Rule{Match: k.match, Fault: k.fault, Times: 1 + rng.IntN(k.most)}
+			inject(rule, between(20, 30)+k.lasts*time.Duration(rng.IntN(100))/100)
 		}
+		p.out.Write(history.Event{At: from, Until: history.Now(), Kind: history.Fault, Text: what})
 	}
-}
-
-func (p *process) failed(from history.Time, what string) {
-	p.out.Write(history.Event{At: from, Until: history.Now(), Kind: history.Fault, Text: what})
 }

@@ -91,9 +91,7 @@ func run() error {
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, s := range spec.Seats {
-		if err := p.seat(ctx, &wg, i+1, s); err != nil {
-			return err
-		}
+		p.seat(ctx, &wg, i+1, s)
 	}
 	if spec.Faults {
 		wg.Go(func() { p.trouble(ctx) })
@@ -118,7 +116,7 @@ func (p *process) rand(part int) *rand.Rand {
 
 // seat starts a seat with a client of its own, so that every id that the client makes
 // belongs to the seat. A Crowd seat has three users of one client.
-func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) error {
+func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 	rng := p.rand(n)
 	opts := &redis.Options{Network: "unix", Addr: p.Socket, ContextTimeoutEnabled: rng.IntN(2) == 0}
 	// Some clients give up a call early and repeat it while the first copy is under way;
@@ -129,9 +127,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) e
 	p.wrap(s, opts, rng)
 	rdb := redis.NewClient(opts)
 	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
-	if err != nil {
-		return err
-	}
+	must(err)
 	users := 1
 	if s.Mode == Crowd {
 		users = 3
@@ -146,7 +142,6 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) e
 		_ = client.Close()
 		_ = rdb.Close()
 	})
-	return nil
 }
 
 // wrap puts a seat's client behind the process's network, or, if the seat is deaf,
