@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -41,6 +42,14 @@ var nearest = []struct{ files, tests string }{
 	{"internal/clock/server.go", "./internal/clock"},
 	{"internal/session/*", "./tests/..."},
 }
+
+const root = ".."
+
+// The files to change are those of a Linux build, without tests.
+var (
+	changed = regexp.MustCompile(`\.(go|lua)$`)
+	kept    = regexp.MustCompile(`(_test|doc|_other)\.go$`)
+)
 
 func main() {
 	var h hunt
@@ -78,12 +87,13 @@ func (h *hunt) run(ctx context.Context, only string) (err error) {
 	}
 	defer func() { _ = os.RemoveAll(h.dir) }()
 	for _, n := range nearest {
-		files, err := sources(n.files)
+		paths, err := filepath.Glob(filepath.Join(root, n.files))
 		if err != nil {
 			return err
 		}
-		for _, file := range files {
-			if !strings.Contains(file, only) {
+		for _, path := range paths {
+			file := strings.TrimPrefix(filepath.ToSlash(path), root+"/")
+			if !changed.MatchString(file) || kept.MatchString(file) || !strings.Contains(file, only) {
 				continue
 			}
 			if err := h.file(ctx, file, n.tests); err != nil {
@@ -132,26 +142,6 @@ func (h *hunt) file(ctx context.Context, file, tests string) error {
 	}
 	fmt.Printf("after %s: %d of %d noticed\n", file, h.noticed, h.tried)
 	return ctx.Err()
-}
-
-const root = ".."
-
-// sources returns the files that match a pattern and belong to a Linux build, without
-// tests.
-func sources(pattern string) ([]string, error) {
-	paths, err := filepath.Glob(filepath.Join(root, pattern))
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	for _, p := range paths {
-		p = strings.TrimPrefix(filepath.ToSlash(p), root+"/")
-		if ext := filepath.Ext(p); (ext == ".go" || ext == ".lua") &&
-			!strings.HasSuffix(p, "_test.go") && !strings.HasSuffix(p, "doc.go") && !strings.HasSuffix(p, "_other.go") {
-			files = append(files, p)
-		}
-	}
-	return files, nil
 }
 
 // try runs the tests with the change planted and reports whether one failed.
