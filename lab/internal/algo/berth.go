@@ -16,6 +16,14 @@ type own struct {
 }
 
 func openBerth(s Setup) (Client, error) {
+	c, err := newOwn(s)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func newOwn(s Setup) (*own, error) {
 	client, err := berth.New(s.Redis, berth.Prefix(s.Prefix))
 	if err != nil {
 		return nil, err
@@ -56,16 +64,23 @@ func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error)
 
 func (c *own) Close() { _ = c.client.Close() }
 
+// fillOne acquires a permit, with several attempts on a slow machine.
+func (c *own) fillOne(ctx context.Context) error {
+	for {
+		_, err := c.sem.TryAcquire(ctx)
+		if !errors.Is(err, berth.ErrUnreachable) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 // fillBerth makes n acquires, which the client sends together: see package commit.
 func fillBerth(ctx context.Context, s Setup, n int) (func(), error) {
-	c, err := openBerth(s)
+	c, err := newOwn(s)
 	if err != nil {
 		return nil, err
 	}
-	if err := measure.AtOnce(n, func(int) error {
-		_, _, err := c.Acquire(ctx, func() {}) // there is room
-		return err
-	}); err != nil {
+	if err := measure.AtOnce(n, func(int) error { return c.fillOne(ctx) }); err != nil {
 		c.Close()
 		return nil, err
 	}
