@@ -3,10 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -52,18 +50,21 @@ shell would have to quote are not offered.`,
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			generate := map[string]func(*bytes.Buffer) error{
-				"bash": func(b *bytes.Buffer) error { return cmd.Root().GenBashCompletionV2(b, true) },
-				"zsh":  func(b *bytes.Buffer) error { return cmd.Root().GenZshCompletion(b) },
-				"fish": func(b *bytes.Buffer) error { return cmd.Root().GenFishCompletion(b, true) },
-			}
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			var script bytes.Buffer
-			if err := generate[args[0]](&script); err != nil {
+			switch args[0] {
+			case "bash":
+				err = cmd.Root().GenBashCompletionV2(&script, true)
+			case "zsh":
+				err = cmd.Root().GenZshCompletion(&script)
+			case "fish":
+				err = cmd.Root().GenFishCompletion(&script, true)
+			}
+			if err != nil {
 				return err
 			}
 			return a.print(script.String())
-		}),
+		},
 	}
 }
 
@@ -87,9 +88,9 @@ func (a *app) addCompletion(root *cobra.Command) {
 	}
 	choices("top", "names", one)
 	choices("run", "on-lost", cobra.FixedCompletions([]string{"kill", "warn"}, cobra.ShellCompDirectiveNoFileComp))
-	choices("evict", "label", a.completeEvictees(func(v *evictee) string { return v.label }))
-	choices("evict", "host", a.completeEvictees(func(v *evictee) string { return v.host }))
-	choices("evict", "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.pid) }))
+	choices("evict", "label", a.completeEvictees(func(v *evictee) string { return v.Label }))
+	choices("evict", "host", a.completeEvictees(func(v *evictee) string { return v.Host }))
+	choices("evict", "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.PID) }))
 }
 
 func find(root *cobra.Command, name string) *cobra.Command {
@@ -154,38 +155,35 @@ func (a *app) completeEvict(cmd *cobra.Command, args []string, toComplete string
 	if len(args) == 0 || f.Changed("label") || f.Changed("host") || f.Changed("pid") {
 		return a.completeNames(-1, everyOne)(cmd, args, toComplete)
 	}
-	return a.offerEvictees(args[:1], func(v *evictee) string {
-		if slices.Contains(args, v.id) {
+	return a.completeEvictees(func(v *evictee) string {
+		if slices.Contains(args, v.ID) {
 			return ""
 		}
-		return v.id
-	})
+		return v.ID
+	})(cmd, args[:1], toComplete)
 }
 
 // completeEvictees offers what the leases of the semaphores named so far have.
 func (a *app) completeEvictees(of func(*evictee) string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.offerEvictees(args, of)
-	}
-}
-
-func (a *app) offerEvictees(args []string, of func(*evictee) string) ([]string, cobra.ShellCompDirective) {
-	return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
 		if len(args) == 0 {
 			args = []string{"*"}
 		}
-		names, _ := a.expand(in, args)
-		for _, name := range names {
-			state, err := viewed(ctx, in, name)
-			if err != nil {
-				continue
+		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
+			names, _ := a.expand(in, args)
+			for _, name := range names {
+				state, err := viewed(ctx, in, name)
+				if err != nil {
+					continue
+				}
+				for _, v := range everybody(state) {
+					about := fmt.Sprintf("%s %s of %s, pid %d, %s", v.role, v.Label, v.Host, v.PID, screen.Age(v.Held))
+					words = append(words, word(of(&v), about))
+				}
 			}
-			for _, v := range everybody(state) {
-				words = append(words, word(of(&v), fmt.Sprintf("%s %s of %s, pid %d, %s", v.role(), v.label, v.host, v.pid, screen.Age(v.since))))
-			}
-		}
-		return words
-	})
+			return words
+		})
+	}
 }
 
 // offer asks Redis for words. It offers none if Redis does not answer soon, or if this
@@ -211,12 +209,6 @@ func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]strin
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
-
-// errStartNothing: completion does not start the store.
-var errStartNothing = errors.New("it does not run")
-
-// noStore is a command that does not start.
-func noStore() *exec.Cmd { return &exec.Cmd{Err: errStartNothing} }
 
 // plain matches what every shell takes for a plain word: names and labels come from
 // other people's programs, and a completed word becomes part of a command line as if it

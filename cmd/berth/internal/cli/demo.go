@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/berth-go/berth/cmd/berth/internal/demo"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -24,8 +23,7 @@ const (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	cfg := demo.Config{}
-	var plain, asJSON bool
+	var cfg demo.Config
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it work, no Redis needed",
@@ -42,16 +40,16 @@ Exits with 1 if a promise was broken.`,
 	f.Var(value.Int(&cfg.Workers, 8), "workers", "how many worker processes")
 	f.VarP(value.Int(&cfg.Limit, 3), "limit", "n", "how many of them may work at once")
 	f.Var(value.Duration(&cfg.For, 8*time.Second), "for", "how long, 4s to 12s")
-	f.BoolVar(&plain, "plain", false, "lines instead of a live picture")
-	f.BoolVar(&asJSON, "json", false, "print only the summary, as JSON")
-	cmd.RunE = runs(func(*cobra.Command, []string) error {
+	plain := f.Bool("plain", false, "lines instead of a live picture")
+	asJSON := f.Bool("json", false, "print only the summary, as JSON")
+	cmd.RunE = func(*cobra.Command, []string) error {
 		if err := checkDemo(cfg); err != nil {
 			return err
 		}
 		cfg.Worker = func(args ...string) *exec.Cmd { return self(append([]string{workerName}, args...)...) }
-		cfg.View = a.demoView(plain, asJSON)
-		return a.demo(cfg, asJSON)
-	})
+		cfg.View = a.demoView(*plain, *asJSON)
+		return a.demo(cfg, *asJSON)
+	}
 	return cmd
 }
 
@@ -68,14 +66,13 @@ func checkDemo(cfg demo.Config) error {
 }
 
 func (a *app) demoView(plain, asJSON bool) demo.View {
-	out, isFile := a.stdout.(*os.File)
 	switch {
 	case asJSON:
 		return demo.Silent{}
-	case plain || !isFile || !term.IsTerminal(int(out.Fd())) || os.Getenv("TERM") == "dumb":
+	case plain || !isTerminal(a.stdout) || os.Getenv("TERM") == "dumb":
 		return demo.Plain{W: a.stdout}
 	default:
-		return &demo.Live{File: out, Color: os.Getenv("NO_COLOR") == ""}
+		return &demo.Live{File: a.stdout, Color: os.Getenv("NO_COLOR") == ""}
 	}
 }
 
@@ -84,22 +81,18 @@ func (a *app) demoView(plain, asJSON bool) demo.View {
 func (a *app) demo(cfg demo.Config, asJSON bool) error {
 	signals, stop := job.Catch()
 	defer stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	caught := make(chan os.Signal, 1)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
 	go func() {
 		select {
 		case sig := <-signals:
-			caught <- sig
-			cancel()
+			cancel(exit.Signal(job.Number(sig)))
 		case <-ctx.Done():
 		}
 	}()
 	summary, err := demo.Run(ctx, cfg)
-	select {
-	case sig := <-caught:
-		return exit.Signal(job.Number(sig))
-	default:
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if err != nil {
 		return err
@@ -116,22 +109,18 @@ func (a *app) demo(cfg demo.Config, asJSON bool) error {
 }
 
 func (a *app) demoWorkerCommand() *cobra.Command {
-	var limit, number int
 	cmd := &cobra.Command{
 		Use:    workerName,
 		Short:  "A worker of the demo (started by berth itself)",
 		Hidden: true,
 		Args:   takesNo("arguments"),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 1, "the semaphore's limit")
-	cmd.Flags().IntVar(&number, "number", 0, "this worker's number")
-	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
-		s, err := a.open()
-		if err != nil {
-			return err
-		}
-		defer s.Close(nil)
-		return demo.Work(cmd.Context(), s.client, limit, number, a.stdin, a.stdout)
-	})
+	limit := cmd.Flags().Int("limit", 1, "the semaphore's limit")
+	number := cmd.Flags().Int("number", 0, "this worker's number")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.with(func(s *session) error {
+			return demo.Work(cmd.Context(), s.client, *limit, *number, a.stdin, a.stdout)
+		})
+	}
 	return cmd
 }

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/words"
@@ -22,31 +22,22 @@ import (
 type eviction struct {
 	label, host string
 	pid         int
-	force, yes  bool
+	force       bool
 }
 
 // selects reports whether leases are chosen by flags, not by ids.
 func (e *eviction) selects() bool { return e.label != "" || e.host != "" || e.pid != 0 }
 
-// evictee is a lease or a waiter to evict.
+// evictee is a lease or a waiter to evict. A waiter is described as a holder, held since it
+// waits.
 type evictee struct {
-	semaphore, id, label, host string
-	pid, weight                int
-	since, left                time.Duration
-	holds                      bool
-	told                       bool // evicted before, and still there
-}
-
-func (v *evictee) role() string {
-	if v.holds {
-		return "holder"
-	}
-	return "waiter"
+	berth.Holder
+	semaphore, role string
 }
 
 // who describes it in a sentence.
 func (v *evictee) who() string {
-	return fmt.Sprintf("%s %s (%s, pid %d), lease %s", v.role(), cmp.Or(v.label, "-"), cmp.Or(v.host, "-"), v.pid, v.id)
+	return fmt.Sprintf("%s %s (%s, pid %d), lease %s", v.role, cmp.Or(v.Label, "-"), cmp.Or(v.Host, "-"), v.PID, v.ID)
 }
 
 func (a *app) evictCommand() *cobra.Command {
@@ -80,14 +71,13 @@ With --label, --host or --pid a NAME can be a quoted pattern, '*' for all.`,
 	f.StringVar(&e.host, "host", "", "those of this host")
 	f.IntVar(&e.pid, "pid", 0, "those of the process with this number")
 	f.BoolVar(&e.force, "force", false, "free the permits at once")
-	f.BoolVarP(&e.yes, "yes", "y", false, "do not ask")
-	a.reasonFlag(cmd)
-	cmd.RunE = runs(func(_ *cobra.Command, args []string) error { return a.evict(&e, args) })
+	a.verbFlags(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return a.evict(&e, args) }
 	return cmd
 }
 
 func (a *app) evict(e *eviction, args []string) error {
-	if err := a.mustAsk(e.yes, "an eviction cannot be undone"); err != nil {
+	if err := a.mustAsk("an eviction cannot be undone"); err != nil {
 		return err
 	}
 	return a.operate(func(in *berth.Inspector) (err error) {
@@ -98,7 +88,7 @@ func (a *app) evict(e *eviction, args []string) error {
 			}
 			ids = nil
 		}
-		before, err := a.inUse(in, names, args)
+		before, err := a.targets(in, names, args, false, "")
 		if err != nil {
 			return err
 		}
@@ -106,47 +96,25 @@ func (a *app) evict(e *eviction, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := a.confirm(e.yes, evicteesTable(list).text(screen.Width(a.stderr)), e.question(list)); err != nil {
+		if err := a.confirm(evicteesTable(list).text(screen.Width(a.stderr)), e.question(list)); err != nil {
 			return err
 		}
 		return a.evictAll(in, e, list, before)
 	})
 }
 
-// inUse returns the semaphores. One that is not in use is an error if args name it, and
-// otherwise left out.
-func (a *app) inUse(in *berth.Inspector, names, args []string) (all []*berth.State, err error) {
-	for _, name := range names {
-		state, err := look(in, name)
-		switch {
-		case err != nil:
-			return nil, err
-		case state != nil:
-			all = append(all, state)
-		case slices.Contains(args, name):
-			return nil, exit.Errorf(exit.Failure, "semaphore %q is not in use", name)
-		default:
-			a.leftOut(name)
-		}
-	}
-	if len(all) == 0 {
-		return nil, errNoneLeft
-	}
-	return all, nil
-}
-
 // find returns the leases and waiters to evict, by ids or by flags.
-func (e *eviction) find(states []*berth.State, ids []string) (found []evictee, err error) {
-	for _, s := range states {
-		for _, v := range everybody(s) {
+func (e *eviction) find(before []target, ids []string) (found []evictee, err error) {
+	for _, t := range before {
+		for _, v := range everybody(t.state) {
 			if e.wants(&v, ids) {
 				found = append(found, v)
 			}
 		}
 	}
 	for _, id := range ids {
-		if !slices.ContainsFunc(found, func(v evictee) bool { return v.id == id }) {
-			return nil, exit.Errorf(exit.Failure, "%q is neither a holder nor a waiter of %q", id, states[0].Name)
+		if !slices.ContainsFunc(found, func(v evictee) bool { return v.ID == id }) {
+			return nil, exit.Errorf(exit.Failure, "%q is neither a holder nor a waiter of %q", id, before[0].name)
 		}
 	}
 	if len(found) == 0 {
@@ -156,20 +124,22 @@ func (e *eviction) find(states []*berth.State, ids []string) (found []evictee, e
 }
 
 func (e *eviction) wants(v *evictee, ids []string) bool {
-	if slices.Contains(ids, v.id) {
-		return true
+	if !e.selects() {
+		return slices.Contains(ids, v.ID)
 	}
-	return e.selects() && (e.label == "" || e.label == v.label) && (e.host == "" || e.host == v.host) && (e.pid == 0 || e.pid == v.pid)
+	return (e.label == "" || e.label == v.Label) && (e.host == "" || e.host == v.Host) && (e.pid == 0 || e.pid == v.PID)
 }
 
 // everybody returns the waiters and the holders of a semaphore, in this order:
 // a permit that is freed must not go to somebody who is evicted next.
 func everybody(s *berth.State) (all []evictee) {
 	for _, w := range s.Queue {
-		all = append(all, evictee{s.Name, w.ID, w.Label, w.Host, w.PID, w.Weight, w.Waited, 0, false, false})
+		all = append(all, evictee{
+			berth.Holder{ID: w.ID, Label: w.Label, Host: w.Host, PID: w.PID, Weight: w.Weight, Held: w.Waited}, s.Name, "waiter",
+		})
 	}
 	for _, h := range s.Leases {
-		all = append(all, evictee{s.Name, h.ID, h.Label, h.Host, h.PID, h.Weight, h.Held, h.ExpiresIn, true, h.Evicting})
+		all = append(all, evictee{h, s.Name, "holder"})
 	}
 	return all
 }
@@ -177,52 +147,46 @@ func everybody(s *berth.State) (all []evictee) {
 func evicteesTable(list []evictee) *table {
 	t := newTable("NAME", "ROLE", "LABEL", "HOST", "PID", "WEIGHT", "SINCE", "LEASE")
 	for _, v := range list {
-		t.row(v.semaphore, v.role(), cmp.Or(v.label, "-"), cmp.Or(v.host, "-"), strconv.Itoa(v.pid), strconv.Itoa(v.weight), screen.Age(v.since), v.id)
+		t.row(v.semaphore, v.role, cmp.Or(v.Label, "-"), cmp.Or(v.Host, "-"),
+			strconv.Itoa(v.PID), strconv.Itoa(v.Weight), screen.Age(v.Held), v.ID)
 	}
 	return t
 }
 
 func (e *eviction) question(list []evictee) string {
-	holders := 0
+	count := map[string]int{}
 	for _, v := range list {
-		if v.holds {
-			holders++
-		}
+		count[v.role]++
 	}
 	var who []string
-	if holders > 0 {
-		who = append(who, words.Plural(holders, "holder"))
-	}
-	if waiters := len(list) - holders; waiters > 0 {
-		who = append(who, words.Plural(waiters, "waiter"))
+	for _, role := range []string{"holder", "waiter"} {
+		if count[role] > 0 {
+			who = append(who, words.Plural(count[role], role))
+		}
 	}
 	question := "Evict " + strings.Join(who, " and ")
-	if e.force && holders > 0 {
+	if e.force && count["holder"] > 0 {
 		question += ", whose permits are free even while they still work"
 	}
 	return question + "?"
 }
 
 // evictAll evicts them one by one, and describes each semaphore afterwards.
-func (a *app) evictAll(in *berth.Inspector, e *eviction, list []evictee, before []*berth.State) error {
+func (a *app) evictAll(in *berth.Inspector, e *eviction, list []evictee, before []target) error {
 	var errs []error
 	for _, v := range list {
-		evict := in.Evict
-		if e.force {
-			evict = in.ForceEvict
-		}
-		err := ask(func(ctx context.Context) error { return evict(ctx, v.semaphore, v.id) })
+		action := berthwatch.Action{Verb: "evict", Name: v.semaphore, ID: v.ID, Force: e.force}
+		err := ask(func(ctx context.Context) error { return action.Do(ctx, in) })
 		gone := errors.Is(err, berth.ErrNotFound)
-		if err != nil && !gone {
-			errs = append(errs, err)
-			continue
+		if err == nil || gone {
+			err = a.tell(v.semaphore, v.who()+": "+e.outcome(&v, gone))
 		}
-		errs = append(errs, a.tell(v.semaphore, v.who()+": "+e.outcome(&v, gone)))
+		errs = append(errs, err)
 	}
-	for _, old := range before {
-		now, err := look(in, old.Name)
+	for _, t := range before {
+		now, err := look(in, t.name)
 		if err == nil {
-			err = a.tell(old.Name, change(old, now))
+			err = a.tell(t.name, difference(t.state, now))
 		}
 		errs = append(errs, err)
 	}
@@ -233,13 +197,13 @@ func (e *eviction) outcome(v *evictee, gone bool) string {
 	switch {
 	case gone:
 		return "had gone already"
-	case !v.holds:
+	case v.role == "waiter":
 		return "is out of the queue"
 	case e.force:
 		return "its permits are free"
-	case v.told:
+	case v.Evicting:
 		return "nothing changed, it was told to stop before; --force frees its permits"
 	default:
-		return "is told to stop; its permits are free when it does, or in " + screen.Age(v.left)
+		return "is told to stop; its permits are free when it does, or in " + screen.Age(v.ExpiresIn)
 	}
 }

@@ -38,7 +38,7 @@ func FuzzRunFlags(f *testing.F) {
 		args := strings.Split(line, "\x00")
 		command, err := parseRun(client, args)
 		if err != nil {
-			if got := codeOf(err); got != exit.Usage {
+			if got := exit.Of(err); got != exit.Usage {
 				t.Fatalf("%q: code %d for %v", args, got, err)
 			}
 			return
@@ -66,7 +66,8 @@ func parseRun(client *berth.Client, args []string) (left []string, err error) {
 	cmd.SetErr(null)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	inner := errors.New("declared")
-	cmd.RunE = runs(func(cmd *cobra.Command, args []string) error {
+	cmd.SetFlagErrorFunc(flagError)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p, err := permitOf(cmd)
 		if err != nil {
 			return err
@@ -79,7 +80,7 @@ func parseRun(client *berth.Client, args []string) (left []string, err error) {
 		}
 		left = args
 		return inner
-	})
+	}
 	cmd.SetArgs(args)
 	if err := cmd.Execute(); !errors.Is(err, inner) {
 		return nil, err

@@ -1,12 +1,31 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
+
+// setHelp sets the help command, and makes --help of an unknown command an error.
+func (a *app) setHelp(root *cobra.Command) {
+	root.SetHelpCommand(helpCommand())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		args := cmd.Flags().Args()
+		if cmd == root && len(args) > 0 { // "berth nosuch --help"
+			a.unknown = a.noCommand(cmd, args)
+			return
+		}
+		help(cmd, args)
+	})
+}
 
 // helpCommand is cobra's own, except that an unknown command is an error.
 func helpCommand() *cobra.Command {
@@ -45,4 +64,115 @@ func suggestion(root *cobra.Command, args []string) string {
 		return ""
 	}
 	return ": did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// topics are help pages: "berth help redis" and "berth help exit".
+func topics() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:   "redis",
+		Short: "How berth finds its Redis (help page)",
+		Long: `berth uses the first of these that is set:
+
+  --redis URL
+  $BERTH_REDIS_URL
+  $REDIS_URL
+  this machine's own store: an embedded one that the processes of one user
+  share through a unix socket in $BERTH_STORE_DIR, by default /tmp/berth-UID,
+  root's in /run/berth. It is started when it is needed and goes when it has
+  been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds nothing.
+  Nothing is kept on disk.
+
+Forms of the URL:
+
+` + connect.Forms + `
+
+Percent-encode special characters in passwords. Prefer the environment to
+--redis for a URL with a password: the process list shows arguments to everyone.`,
+	}, {
+		Use:   "exit",
+		Short: "What the exit codes mean (help page)",
+		Long: `The exit codes of all commands:
+
+    0  it is done
+    1  the answer is no: for example, no such semaphore, or a check has failed
+   64  the command line, or a URL, is wrong
+   69  Redis cannot be reached, or refuses
+   74  the result could not be written
+   77  BERTH_READ_ONLY forbids it
+
+"berth run" and "berth acquire" have more:
+
+   70  the semaphore's keys are damaged: see "berth purge"
+   75  no permit in time, or evicted from the queue (-E changes it)
+   76  the lease was lost; "berth renew" and "berth release" have it too
+  126  the command cannot be executed
+  127  the command was not found
+  128+N  signal N ended the command, or the wait
+
+"berth run" exits otherwise as its command did.`,
+	}}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long: `Print the version of berth, the commit that it was built from, if that is known,
+the version of Go, and the system that it was built for.`,
+		Example: "  berth version",
+		GroupID: groupOther,
+		Args:    takesNo("arguments"),
+		RunE:    func(*cobra.Command, []string) error { return a.print(version() + "\n") },
+	}
+}
+
+// version says what this program was built from. "go install" of a version knows
+// no commit: there the version stands for it.
+func version() string {
+	name, commit := "(devel)", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		name, commit = cmp.Or(info.Main.Version, name), commitOf(info.Settings)
+	}
+	return fmt.Sprintf("berth %s%s %s %s/%s", name, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func commitOf(settings []debug.BuildSetting) string {
+	values := map[string]string{}
+	for _, s := range settings {
+		values[s.Key] = s.Value
+	}
+	revision := values["vcs.revision"]
+	if revision == "" {
+		return ""
+	}
+	text := " commit " + revision[:min(len(revision), 12)] + " of " + values["vcs.time"]
+	if values["vcs.modified"] == "true" {
+		text += ", modified"
+	}
+	return text
+}
+
+// takes refuses fewer arguments than least, and more than most unless that is
+// negative; what names them with a verb for errors, as in "the handle is".
+func takes(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		usage := cmd.Parent().CommandPath() + " " + cmd.Use
+		switch {
+		case len(args) < least:
+			return exit.Usagef("%s missing: %s", what, usage)
+		case most >= 0 && len(args) > most:
+			return exit.Usagef("%q is too much: %s", args[most], usage)
+		}
+		return nil
+	}
+}
+
+// takesNo refuses any arguments.
+func takesNo(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return exit.Usagef("%s takes no %s", cmd.CommandPath(), what)
+		}
+		return nil
+	}
 }

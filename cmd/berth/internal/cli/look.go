@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/cmd/berth/internal/doctor"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 	"github.com/berth-go/berth/internal/words"
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List the semaphores in use",
@@ -26,19 +29,20 @@ func (a *app) lsCommand() *cobra.Command {
 		GroupID: groupLook,
 		Args:    takesNo("names"),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = runs(func(*cobra.Command, []string) error {
-		return a.list(func(ctx context.Context, in *berth.Inspector) error {
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return a.with(func(s *session) error {
+			ctx, in := context.Background(), s.client.Inspector()
 			list, err := listed(ctx, in)
 			if err != nil && !errors.Is(err, berth.ErrCorrupt) {
 				return err
 			}
-			if asJSON {
+			if *asJSON {
 				return errors.Join(a.printJSON(list), err)
 			}
 			return errors.Join(a.print(listTable(list, reasons(ctx, in, list...)).text(a.columns())), err) // damaged ones hide no others
 		})
-	})
+	}
 	return cmd
 }
 
@@ -62,7 +66,6 @@ func listTable(list []berth.Summary, why berthwatch.Reasons) *table {
 }
 
 func (a *app) showCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show who holds a semaphore and who waits for it",
@@ -74,19 +77,19 @@ when NAME is not in use.`,
 		GroupID: groupLook,
 		Args:    takes(1, 1, "the semaphore's name is"),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
 			state, err := viewed(ctx, in, args[0])
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if *asJSON {
 				return a.printJSON(state)
 			}
 			return a.print(stateText(state, reasons(ctx, in, state.Summary), a.columns()))
 		})
-	})
+	}
 	return cmd
 }
 
@@ -96,15 +99,14 @@ func stateText(s *berth.State, why berthwatch.Reasons, columns int) string {
 	if state := stateWords(s.Summary, why); state != "" {
 		head += " (" + state + ")"
 	}
-	var b strings.Builder
-	b.WriteString(fill(head, columns) + "\n")
+	text := fill(head, columns) + "\n"
 	if len(s.Leases) > 0 {
-		b.WriteString("\n" + holdersTable(s.Leases).text(columns))
+		text += "\n" + holdersTable(s.Leases).text(columns)
 	}
 	if len(s.Queue) > 0 {
-		b.WriteString("\n" + waitersTable(s.Queue).text(columns))
+		text += "\n" + waitersTable(s.Queue).text(columns)
 	}
-	return b.String()
+	return text
 }
 
 func holdersTable(holders []berth.Holder) *table {
@@ -147,4 +149,107 @@ func stateWords(s berth.Summary, why berthwatch.Reasons) string {
 		all = append(all, "limit changed "+words.Plural(s.LimitChanges, "time"))
 	}
 	return strings.Join(all, "; ")
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "audit [NAME]",
+		Short: "Show who has changed what, when and why",
+		Long: `Show who has changed what, when and why, with "berth pin" and the other verbs:
+for all semaphores or for one, the latest first. Redis keeps about the last
+1,000 records. This needs the right to XREVRANGE. The verbs need that to XADD;
+without it they work, and say that they were not recorded.`,
+		Example: "  berth audit github-api\n  berth audit --since 24h --json | jq '.[].who'",
+		GroupID: groupLook,
+		Args:    takes(0, 1, ""),
+	}
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	cmd.Flags().Var(value.Duration(&since, 0), "since", "no older than this `DURATION` (default: all)")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if since < 0 {
+			return exit.Usagef("--since %v: it is negative", since)
+		}
+		name := strings.Join(args, "")
+		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
+			list := []berth.Audited{}
+			for e, err := range in.Audit(ctx) {
+				if err != nil {
+					return err
+				}
+				if since > 0 && time.Since(e.At) > since {
+					break
+				}
+				if name == "" || e.Name == name {
+					list = append(list, e)
+				}
+			}
+			if *asJSON {
+				return a.printJSON(list)
+			}
+			return a.print(auditTable(list).text(a.columns()))
+		})
+	}
+	return cmd
+}
+
+func auditTable(list []berth.Audited) *table {
+	t := newTable("TIME", "VERB", "NAME", "WHAT", "WHO", "REASON")
+	for _, e := range list {
+		why := e.Why
+		if e.Error != "" {
+			why = strings.TrimPrefix(why+"; ", "; ") + "outcome unknown: " + e.Error
+		}
+		t.row(e.At.Local().Format("2006-01-02 15:04:05"), e.Verb, e.Name, cmp.Or(subject(e), "-"), e.Who, why)
+	}
+	return t
+}
+
+// subject is what a verb changed, and from what.
+func subject(e berth.Audited) string {
+	switch {
+	case e.From == "" || e.From == e.What:
+		return e.What
+	case e.What == "":
+		return "was " + e.From
+	}
+	return e.From + " → " + e.What
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check a Redis for what berth needs of it",
+		Long: `Check whether a Redis has what berth needs, and explain each finding and what to
+do: version, rights, scripts, messages, memory and eviction, persistence,
+replication, clock, latency, Cluster, and foreign content in berth's keys. It
+only reads, except that it tries a semaphore of its own, which it removes.
+
+Exits with 1 when something failed, with 69 when Redis cannot be reached.`,
+		Example: `  berth doctor
+  berth doctor --json | jq '.findings[] | select(.status != "OK")'`,
+		GroupID: groupLook,
+		Args:    takesNo("arguments"),
+	}
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.with(func(s *session) error { return a.doctor(cmd.Context(), s, *asJSON) })
+	}
+	return cmd
+}
+
+func (a *app) doctor(ctx context.Context, s *session, asJSON bool) error {
+	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: s.local})
+	if err != nil {
+		return exit.Errorf(exit.Unavailable, "redis cannot be examined: %w", err)
+	}
+	if asJSON {
+		err = a.printJSON(report)
+	} else {
+		err = a.print(report.Text(a.page()))
+	}
+	if err == nil && report.Fail > 0 {
+		return exit.Code(exit.Failure)
+	}
+	return err
 }

@@ -6,23 +6,13 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
-
-// ask makes one request, which may take callTimeout. The time between requests is not
-// bounded: a person may think about a question for long.
-func ask(f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	err := f(ctx)
-	if errors.Is(err, context.DeadlineExceeded) { // ours: Redis does not answer
-		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
-	}
-	return err
-}
 
 // look returns the semaphore, nil when it is not in use.
 func look(in *berth.Inspector, name string) (*berth.State, error) {
@@ -40,13 +30,11 @@ func look(in *berth.Inspector, name string) (*berth.State, error) {
 // isPattern reports whether an argument is a pattern and not a name.
 func isPattern(arg string) bool { return strings.ContainsAny(arg, "*?[") }
 
-func anyPattern(args []string) bool { return slices.ContainsFunc(args, isPattern) }
-
 // expand replaces the patterns among args by the names in use that they match,
 // and drops repetitions. A pattern that matches nothing is an error.
 func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
 	var inUse, names []string
-	if anyPattern(args) {
+	if slices.ContainsFunc(args, isPattern) {
 		var err error
 		if inUse, err = a.namesInUse(in); err != nil {
 			return nil, err
@@ -62,11 +50,34 @@ func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
 	return names, nil
 }
 
-// errNoneLeft: none of the semaphores that the patterns matched is still in use.
-var errNoneLeft = exit.Errorf(exit.Failure, "no semaphore in use matches, nothing was changed")
+// target is a semaphore as a verb found it.
+type target struct {
+	name  string
+	state *berth.State // nil: not in use
+}
 
-// leftOut tells that a semaphore that a pattern matched is not in use any more.
-func (a *app) leftOut(name string) { a.complain(fmt.Errorf("left out: %s: %s", name, notInUse)) }
+// targets returns the semaphores as they are. One that is not in use is left out, with a
+// message, if only a pattern has matched it, unless create; if args name it, it is refused
+// with hint.
+func (a *app) targets(in *berth.Inspector, names, args []string, create bool, hint string) (found []target, err error) {
+	for _, name := range names {
+		state, err := look(in, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case state != nil || create:
+			found = append(found, target{name, state})
+		case slices.Contains(args, name):
+			return nil, exit.Errorf(exit.Failure, "semaphore %q is not in use%s", name, hint)
+		default:
+			a.complain(fmt.Errorf("left out: %s: %s", name, notInUse))
+		}
+	}
+	if len(found) == 0 {
+		return nil, exit.Errorf(exit.Failure, "no semaphore in use matches, nothing was changed")
+	}
+	return found, nil
+}
 
 // namesInUse lists the names of all semaphores but the damaged ones, which it
 // reports.
@@ -151,3 +162,63 @@ func match(arg string, names []string) ([]string, error) {
 // flat hides slashes, which have no meaning in a name, from path.Match.
 // No name has a line break.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\n") }
+
+const notInUse = "not in use"
+
+// standing describes a semaphore: its limit, what an operator has set, and how much of
+// it is in use. nil is a semaphore that is not in use.
+func standing(s *berth.State) string { return difference(s, s) }
+
+// difference describes a semaphore, with "old → new" where it has changed.
+func difference(before, after *berth.State) string {
+	switch {
+	case before == nil && after == nil:
+		return notInUse
+	case before == nil || after == nil:
+		return standing(before) + " → " + standing(after)
+	}
+	words := []string{"limit " + arrow(effective(before), effective(after))}
+	if before.Pinned || after.Pinned {
+		declared := arrow(screen.Declared(before.Declared), screen.Declared(after.Declared))
+		words = append(words, onOff("pinned", before.Pinned, after.Pinned), "declared "+declared)
+	}
+	if before.Paused || after.Paused {
+		words = append(words, onOff("paused", before.Paused, after.Paused))
+	}
+	words = append(words, arrow(before.InUse, after.InUse)+" in use", arrow(before.Waiting, after.Waiting)+" waiting")
+	return strings.Join(words, ", ")
+}
+
+// effective is the limit in force.
+func effective(s *berth.State) string {
+	if s.Pinned {
+		return strconv.Itoa(s.Limit)
+	}
+	return screen.Declared(s.Declared)
+}
+
+func arrow[T comparable](before, after T) string {
+	if before == after {
+		return fmt.Sprint(after)
+	}
+	return fmt.Sprintf("%v → %v", before, after)
+}
+
+func onOff(word string, before, after bool) string {
+	switch {
+	case before == after:
+		return word
+	case after:
+		return "now " + word
+	default:
+		return "no longer " + word
+	}
+}
+
+// sameSettings reports whether everything that an operator can set is equal.
+func sameSettings(a, b *berth.State) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Limit == b.Limit && a.Declared == b.Declared && a.Pinned == b.Pinned && a.Paused == b.Paused
+}

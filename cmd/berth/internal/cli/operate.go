@@ -1,16 +1,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/words"
@@ -26,121 +31,103 @@ Several names can be given. A quoted pattern stands for the names in use that it
 matches: * for any characters, ? for one, [a-z] for one of these, \ before what
 is to be taken as it is. With a pattern it asks first; --yes does not.`
 
-// setting is a verb: what it does to one semaphore, and what to say if that changes
-// nothing.
+// setting is a verb that changes a setting.
 type setting struct {
-	name    string
-	do      func(ctx context.Context, in *berth.Inspector, name string) error
-	already string // why nothing has changed
-	unused  string // what to do about a name that is not in use, after a semicolon
-	create  bool   // such a name is taken all the same
-	yes     bool
-	limit   int // that is to be in force, -1: any
+	use, short, long, example string
+	already                   string // why nothing has changed
+	unused                    string // what to do about a name that is not in use, after a semicolon
 }
 
-func (a *app) resizeCommand() *cobra.Command {
-	return a.limitVerb(cobra.Command{
-		Use:   "resize NAME... LIMIT",
-		Short: "Declare another limit",
-		Long: `Declare another limit, as a program would: it is in force until the next program
+var settings = []setting{{
+	use:   "resize NAME... LIMIT",
+	short: "Declare another limit",
+	long: `Declare another limit, as a program would: it is in force until the next program
 declares its own. With a larger limit waiters get permits at once; with a
 smaller one nothing is granted until there is room again. A pinned limit stays
-in force: then it exits with 1. To override programs use "berth pin".` + patternHelp,
-		Example: "  berth resize github-api 10",
-	}, setting{
-		already: "it was declared so",
-		unused:  `; "berth pin --create" sets a limit before its first use`,
-	}, (*berth.Inspector).Resize)
-}
-
-func (a *app) pinCommand() *cobra.Command {
-	return a.limitVerb(cobra.Command{
-		Use:   "pin NAME... LIMIT",
-		Short: "Fix the limit, whatever programs declare",
-		Long: `Fix the limit, whatever programs declare, until "berth unpin". With a limit of 0
+in force: then it exits with 1. To override programs use "berth pin".`,
+	example: "  berth resize github-api 10",
+	already: "it was declared so",
+	unused:  `; "berth pin --create" sets a limit before its first use`,
+}, {
+	use:   "pin NAME... LIMIT",
+	short: "Fix the limit, whatever programs declare",
+	long: `Fix the limit, whatever programs declare, until "berth unpin". With a limit of 0
 nothing is granted; holders keep their permits. A name that is not in use needs
---create.` + patternHelp,
-		Example: "  berth pin github-api 2\n  berth pin --yes 'api/*' 0",
-	}, setting{
-		already: "it was pinned so",
-		unused:  "; to pin it before its first use, add --create",
-	}, (*berth.Inspector).Pin)
+--create.`,
+	example: "  berth pin github-api 2\n  berth pin --yes 'api/*' 0",
+	already: "it was pinned so",
+	unused:  "; to pin it before its first use, add --create",
+}, {
+	use:     "unpin NAME...",
+	short:   "Let programs declare the limit again",
+	long:    "Let programs declare the limit again.",
+	example: "  berth unpin github-api",
+	already: "it was not pinned",
+}, {
+	use:   "pause NAME...",
+	short: "Grant nothing until resumed",
+	long: `Grant nothing until "berth resume". Holders keep their permits, and waiters
+their places. A name that is not in use needs --create.`,
+	example: "  berth pause deploy\n  berth pause --yes 'api/*'",
+	already: "it was paused",
+	unused:  "; to pause it before its first use, add --create",
+}, {
+	use:     "resume NAME...",
+	short:   "Grant permits again after a pause",
+	long:    "Grant permits again after \"berth pause\".",
+	example: "  berth resume deploy",
+	already: "it was not paused",
+}}
+
+// change is one call of a verb.
+type change struct {
+	setting
+	verb   string
+	create bool
+	limit  int // that is to be in force, -1: any
 }
 
-func (a *app) unpinCommand() *cobra.Command {
-	return a.nameVerb(cobra.Command{
-		Use:     "unpin NAME...",
-		Short:   "Let programs declare the limit again",
-		Long:    "Let programs declare the limit again." + patternHelp,
-		Example: "  berth unpin github-api",
-	}, setting{already: "it was not pinned"}, (*berth.Inspector).Unpin)
-}
-
-func (a *app) pauseCommand() *cobra.Command {
-	return a.nameVerb(cobra.Command{
-		Use:   "pause NAME...",
-		Short: "Grant nothing until resumed",
-		Long: `Grant nothing until "berth resume". Holders keep their permits, and waiters
-their places. A name that is not in use needs --create.` + patternHelp,
-		Example: "  berth pause deploy\n  berth pause --yes 'api/*'",
-	}, setting{
-		already: "it was paused",
-		unused:  "; to pause it before its first use, add --create",
-	}, (*berth.Inspector).Pause)
-}
-
-func (a *app) resumeCommand() *cobra.Command {
-	return a.nameVerb(cobra.Command{
-		Use:     "resume NAME...",
-		Short:   "Grant permits again after a pause",
-		Long:    "Grant permits again after \"berth pause\"." + patternHelp,
-		Example: "  berth resume deploy",
-	}, setting{already: "it was not paused"}, (*berth.Inspector).Resume)
-}
-
-// nameVerb is a verb with nothing but names.
-func (a *app) nameVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, context.Context, string) error) *cobra.Command {
-	v.limit = -1
-	v.do = func(ctx context.Context, in *berth.Inspector, name string) error { return do(in, ctx, name) }
-	cmd.Args = takes(1, -1, "the semaphore's name is")
-	cmd.RunE = runs(func(_ *cobra.Command, names []string) error { return a.set(v, names) })
-	return a.verbFlags(&cmd, &v)
-}
-
-// limitVerb is a verb with names and a limit.
-func (a *app) limitVerb(cmd cobra.Command, v setting, do func(*berth.Inspector, context.Context, string, int) error) *cobra.Command {
-	cmd.Args = takes(2, -1, "the semaphore's name or the limit is")
-	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
-		names, last := args[:len(args)-1], args[len(args)-1]
-		limit, err := strconv.Atoi(last)
-		if err != nil {
-			return exit.Usagef("the limit %q is not a number", last)
+func (a *app) settingCommand(s setting) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: s.use, Short: s.short, Long: s.long + patternHelp, Example: s.example, GroupID: groupRule,
+		Args: takes(1, -1, "the semaphore's name is"),
+	}
+	c := change{setting: s, verb: cmd.Name(), limit: -1}
+	limited := strings.HasSuffix(s.use, "LIMIT")
+	if limited {
+		cmd.Args = takes(2, -1, "the semaphore's name or the limit is")
+	}
+	a.verbFlags(cmd)
+	if c.verb == "pin" || c.verb == "pause" {
+		cmd.Flags().BoolVar(&c.create, "create", false, "also if the name is not in use")
+	}
+	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
+		if limited {
+			last := args[len(args)-1]
+			args = args[:len(args)-1]
+			if c.limit, err = strconv.Atoi(last); err != nil {
+				return exit.Usagef("the limit %q is not a number", last)
+			}
 		}
-		v.limit = limit
-		v.do = func(ctx context.Context, in *berth.Inspector, name string) error { return do(in, ctx, name, limit) }
-		return a.set(v, names)
-	})
-	return a.verbFlags(&cmd, &v)
-}
-
-func (a *app) verbFlags(cmd *cobra.Command, v *setting) *cobra.Command {
-	v.name = cmd.Name()
-	cmd.GroupID = groupRule
-	cmd.Flags().BoolVarP(&v.yes, "yes", "y", false, "do not ask")
-	a.reasonFlag(cmd)
-	if v.name == "pin" || v.name == "pause" {
-		cmd.Flags().BoolVar(&v.create, "create", false, "also if the name is not in use")
+		return a.change(&c, args)
 	}
 	return cmd
 }
 
-// set executes a verb. It changes nothing unless all names can be used.
-func (a *app) set(v setting, args []string) error {
-	if anyPattern(args) {
-		if v.create {
-			return exit.Usagef("--create needs names, not a pattern")
-		}
-		if err := a.mustAsk(v.yes, "a pattern can match more than was meant"); err != nil {
+// verbFlags defines the flags of every verb.
+func (a *app) verbFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for \"berth audit\" and whoever sees a pause or a pin")
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
+}
+
+// change executes a verb. It changes nothing unless all names can be used.
+func (a *app) change(c *change, args []string) error {
+	asks := slices.ContainsFunc(args, isPattern)
+	if asks && c.create {
+		return exit.Usagef("--create needs names, not a pattern")
+	}
+	if asks {
+		if err := a.mustAsk("a pattern can match more than was meant"); err != nil {
 			return err
 		}
 	}
@@ -149,81 +136,138 @@ func (a *app) set(v setting, args []string) error {
 		if err != nil {
 			return err
 		}
-		names, before, err := a.standings(in, names, args, v)
+		before, err := a.targets(in, names, args, c.create, ", nothing was changed"+c.unused)
 		if err != nil {
 			return err
 		}
-		if anyPattern(args) {
-			if err := a.confirm(v.yes, a.plan(names, before), v.question(len(names))); err != nil {
+		if asks {
+			plan := ""
+			for _, t := range before {
+				plan += sentence(t.name, standing(t.state), screen.Width(a.stderr))
+			}
+			if err := a.confirm(plan, c.question(len(before))); err != nil {
 				return err
 			}
 		}
 		var errs []error
-		for i, name := range names {
-			errs = append(errs, a.setOne(in, v, name, before[i]))
+		for _, t := range before {
+			errs = append(errs, a.changeOne(in, c, t))
 		}
 		return errors.Join(errs...)
 	})
 }
 
-func (v *setting) question(n int) string {
-	question := strings.ToUpper(v.name[:1]) + v.name[1:] + " " + words.Plural(n, "semaphore")
-	if v.limit >= 0 {
-		question += fmt.Sprintf(" to %d", v.limit)
+func (c *change) question(n int) string {
+	question := strings.ToUpper(c.verb[:1]) + c.verb[1:] + " " + words.Plural(n, "semaphore")
+	if c.limit >= 0 {
+		question += fmt.Sprintf(" to %d", c.limit)
 	}
 	return question + "?"
 }
 
-// standings returns the semaphores as they are, nil for one that is not in use and may
-// be created. Others that are not in use are refused if args name them, and left out,
-// with a message, if only a pattern has matched them.
-func (a *app) standings(in *berth.Inspector, names, args []string, v setting) (kept []string, states []*berth.State, err error) {
-	for _, name := range names {
-		state, err := look(in, name)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case state != nil || v.create:
-			kept, states = append(kept, name), append(states, state)
-		case slices.Contains(args, name):
-			return nil, nil, exit.Errorf(exit.Failure, "semaphore %q is not in use, nothing was changed%s", name, v.unused)
-		default:
-			a.leftOut(name)
-		}
-	}
-	if len(kept) == 0 {
-		return nil, nil, errNoneLeft
-	}
-	return kept, states, nil
-}
-
-// plan shows the semaphores that are to be changed.
-func (a *app) plan(names []string, states []*berth.State) (text string) {
-	for i, name := range names {
-		text += fill(screen.Clean(name+": "+standing(states[i])), screen.Width(a.stderr)) + "\n"
-	}
-	return text
-}
-
-func (a *app) setOne(in *berth.Inspector, v setting, name string, before *berth.State) error {
-	if err := ask(func(ctx context.Context) error { return v.do(ctx, in, name) }); err != nil {
+func (a *app) changeOne(in *berth.Inspector, c *change, t target) error {
+	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit}
+	if err := ask(func(ctx context.Context) error { return action.Do(ctx, in) }); err != nil {
 		return err
 	}
-	after, err := look(in, name)
+	after, err := look(in, t.name)
 	if err != nil {
 		return err
 	}
-	line := change(before, after)
-	if sameSettings(before, after) {
-		line += " (nothing changed: " + v.already + ")"
+	line := difference(t.state, after)
+	if sameSettings(t.state, after) {
+		line += " (nothing changed: " + c.already + ")"
 	}
-	if err := a.tell(name, line); err != nil {
+	if err := a.tell(t.name, line); err != nil {
 		return err
 	}
-	if v.limit >= 0 && after != nil && after.Pinned && after.Limit != v.limit {
-		return exit.Errorf(exit.Failure, "the limit of %q stays %d: it is pinned; use \"berth pin\" or \"berth unpin\"", name, after.Limit)
+	if c.limit >= 0 && after != nil && after.Pinned && after.Limit != c.limit {
+		return exit.Errorf(exit.Failure, "the limit of %q stays %d: it is pinned; use \"berth pin\" or \"berth unpin\"", t.name, after.Limit)
 	}
 	return nil
+}
+
+// operate runs an operator's verb, which may ask a person in between.
+func (a *app) operate(f func(in *berth.Inspector) error) error {
+	return a.with(func(s *session) error { return f(s.operator(a.reason)) })
+}
+
+// operator returns an Inspector that records changes as this user's.
+func (s *session) operator(why string) *berth.Inspector {
+	return s.client.Inspector().Because(whoami(), why)
+}
+
+// whoami is this user at this machine.
+func whoami() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	who := strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return -1
+	}, cmp.Or(name, "somebody")+"@"+cmp.Or(host, "unknown"))
+	return strings.ToValidUTF8(who[:min(len(who), 100)], "")
+}
+
+func (a *app) purgeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "purge NAME...",
+		Short: "Delete semaphores with everything in them",
+		Long: `Delete semaphores with everything in them: leases, queue, pin and pause. Holders
+learn of their loss when they renew, at the latest; until then the limit can be
+exceeded. It shows what there is, and asks; without a terminal it needs --yes.
+It takes names, not patterns.`,
+		Example: "  berth purge old-name\n  berth purge --yes test-1 test-2",
+		GroupID: groupRule,
+		Args:    takes(1, -1, "the semaphore's name is"),
+	}
+	a.verbFlags(cmd)
+	cmd.RunE = func(_ *cobra.Command, names []string) error { return a.purge(names) }
+	return cmd
+}
+
+func (a *app) purge(names []string) error {
+	if err := a.mustAsk("this deletes semaphores with their leases and queues"); err != nil {
+		return err
+	}
+	return a.operate(func(in *berth.Inspector) (err error) {
+		before, plan := make([]string, len(names)), ""
+		for i, name := range names {
+			if before[i], err = remains(in, name); err != nil {
+				return err
+			}
+			plan += sentence(name, before[i], screen.Width(a.stderr))
+		}
+		if err := a.confirm(plan, "Delete "+words.Plural(len(names), "semaphore")+", with leases and queues?"); err != nil {
+			return err
+		}
+		var errs []error
+		for i, name := range names {
+			err := ask(func(ctx context.Context) error { return in.Purge(ctx, name) })
+			if err == nil {
+				err = a.tell(name, before[i]+" → deleted")
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// remains describes what there is to delete. A damaged semaphore is not an error here,
+// because purge is the way to repair it.
+func remains(in *berth.Inspector, name string) (string, error) {
+	state, err := look(in, name)
+	if errors.Is(err, berth.ErrCorrupt) {
+		return "damaged", nil
+	}
+	if err == nil && state == nil {
+		err = exit.Errorf(exit.Failure, "semaphore %q is not in use, nothing was changed", name)
+	}
+	return standing(state), err
 }
 
 // tell prints the new state of a semaphore.
@@ -231,5 +275,9 @@ func (a *app) tell(name, what string) error {
 	if a.quiet {
 		return nil
 	}
-	return a.print(fill(screen.Clean(name+": "+what), a.columns()) + "\n")
+	return a.print(sentence(name, what, a.columns()))
+}
+
+func sentence(name, what string, columns int) string {
+	return fill(screen.Clean(name+": "+what), columns) + "\n"
 }

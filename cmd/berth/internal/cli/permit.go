@@ -2,29 +2,149 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/run"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
+const (
+	// handleTTL is the default for permits that no process renews: long enough
+	// for a script to get from one line to the next.
+	handleTTL = 10 * time.Minute
+	// maxHandle bounds what is read as a handle.
+	maxHandle = 4096
+)
+
+const runLong = `Run a command while holding a permit of the semaphore NAME.
+
+berth waits in line for the permit, keeps it while the command runs and gives
+it back when the command has ended, however it ended. The command is run as it
+is, without a shell, with berth's standard streams and in berth's process group.
+
+Signals work as with env and flock. The keys of a terminal (Ctrl-C, Ctrl-Z),
+the shell's job control and a hang-up reach the command as if berth were not
+there. A signal that is sent to berth alone is passed on to the command; HUP,
+INT, QUIT and TERM go to the processes that it has started too. A command that
+ignores a signal goes on, and berth with it; berth ends as the command did, by
+the same signal or with the same exit code. In the foreground of a terminal INT
+and QUIT are not passed on, because there they come from the keys: send TERM.
+While berth waits for the permit, a signal ends it at once.
+
+--wait bounds the whole wait: until then berth also waits for an outage of Redis
+to end, and then it gives up, whether Redis answers or not. Without --wait berth
+waits for ever, but fails if Redis cannot be reached at the beginning.
+
+If the lease is lost (Redis was unreachable for too long, or an operator evicted
+it) the command and the processes that it has started get TERM before the lease
+can no longer be trusted, and KILL at that moment; with --on-lost=warn they go
+on. On Linux the command gets TERM when berth itself is killed.
+
+The permit is released when the command itself has ended: processes that it
+leaves behind in the background are not waited for and not killed. When the
+command is suspended (Ctrl-Z), so is berth; after the TTL the permit is lost,
+and the command is ended when it is continued.
+
+The command's environment has BERTH_NAME, BERTH_LEASE, BERTH_TOKEN, BERTH_SLOT,
+BERTH_WEIGHT and BERTH_LIMIT. Slots are numbered from 0; no two holders have
+the same one.
+
+Exit codes:
+  the command's own, or 128+N if signal N ended it or ended the wait
+   64  the command line is wrong
+   69  Redis cannot be reached, or refuses
+   70  the semaphore's keys are damaged: see "berth purge"
+   75  no permit in time, or evicted from the queue (-E changes it)
+   76  the lease was lost
+  126  the command cannot be executed
+  127  the command was not found`
+
+const runExample = `  berth run backup -- rsync -a src/ host:dst/
+  berth run -n 5 -w 10m github-api -- ./sync.sh
+  berth run --no-wait -q report -- ./report
+  berth run -n 4 gpu -- sh -c 'CUDA_VISIBLE_DEVICES=$BERTH_SLOT ./train'`
+
+func (a *app) runCommand() *cobra.Command {
+	var p permitFlags
+	var onLost string
+	cmd := &cobra.Command{
+		Use:     "run [flags] NAME -- COMMAND [ARGUMENT...]",
+		Short:   "Run a command while holding a permit",
+		Long:    runLong,
+		Example: runExample,
+		GroupID: groupUse,
+		Args:    checkRunArgs,
+	}
+	p.define(cmd, berth.DefaultTTL)
+	cmd.Flags().Lookup("label").Usage += "\n(default: the command's name)"
+	cmd.Flags().StringVar(&onLost, "on-lost", "kill", "`WHAT` to do when the lease is lost: kill or warn")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name, command := args[0], args[1:]
+		if err := p.check(cmd); err != nil {
+			return err
+		}
+		if onLost != "kill" && onLost != "warn" {
+			return exit.Usagef("--on-lost %q: it is kill or warn", onLost)
+		}
+		path, err := job.Lookup(command[0]) // first of all: a command that does not exist must never take a permit
+		if err != nil {
+			return err
+		}
+		if p.label == "" {
+			p.label = defaultLabel(command[0])
+		}
+		return a.take(&p, name, func(_ *session, cfg run.Config) error {
+			cfg.Path, cfg.Command, cfg.WarnOnly = path, command, onLost == "warn"
+			return run.Run(cfg)
+		})
+	}
+	return cmd
+}
+
+// checkRunArgs insists on the separator: without it, a flag of the command's
+// would be taken for one of berth's.
+func checkRunArgs(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case len(args) == 0:
+		return exit.Usagef("a semaphore's name and a command are missing: berth run NAME -- COMMAND")
+	case dash < 0:
+		return exit.Usagef("the -- before the command is missing: berth run %s -- COMMAND", args[0])
+	case dash == 0:
+		return exit.Usagef("the semaphore's name is missing before the --")
+	case dash > 1:
+		return exit.Usagef("one name is expected before the --, but there are %d: %s", dash, strings.Join(args[:dash], " "))
+	case len(args) == dash || args[dash] == "":
+		return exit.Usagef("the command after the -- is missing")
+	}
+	return nil
+}
+
+// defaultLabel is the command's base name, if that can be a label.
+func defaultLabel(command string) string {
+	label := screen.Clean(filepath.Base(command))
+	return strings.ToValidUTF8(label[:min(len(label), berth.MaxLabel)], "")
+}
+
 // permitFlags are the flags of the commands that take a permit.
 type permitFlags struct {
-	limit      int
-	weight     int
-	wait       time.Duration
-	noWait     bool
-	queueLimit int
-	ttl        time.Duration
-	label      string
-	headStart  time.Duration
-	maxHold    time.Duration
-	code       int
+	limit, weight, queueLimit     int
+	wait, ttl, headStart, maxHold time.Duration
+	noWait                        bool
+	label                         string
+	code                          int
 }
 
 func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
@@ -65,34 +185,177 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 }
 
 // semaphore returns the semaphore with the options of the flags.
-func (p *permitFlags) semaphore(client *berth.Client, name string, more ...berth.Option) (*berth.Semaphore, error) {
-	opts := []berth.Option{
-		berth.TTL(p.ttl), berth.Weight(p.weight), berth.Label(p.label), berth.MaxHold(p.maxHold),
-	}
+func (p *permitFlags) semaphore(client *berth.Client, name string, opts ...berth.Option) (*berth.Semaphore, error) {
+	opts = append(opts, berth.TTL(p.ttl), berth.Weight(p.weight), berth.Label(p.label), berth.MaxHold(p.maxHold))
 	if p.queueLimit >= 0 {
 		opts = append(opts, berth.QueueLimit(p.queueLimit))
 	}
-	return client.Semaphore(name, p.limit, append(opts, more...)...)
+	return client.Semaphore(name, p.limit, opts...)
 }
 
-// acquire is a function that gets a permit.
-type acquire func(context.Context, ...berth.AcquireOption) (*berth.Lease, error)
-
-// ahead returns get with the head start of the flags.
-func (p *permitFlags) ahead(get acquire) acquire {
-	return func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error) {
-		return get(ctx, append(opts, berth.HeadStart(p.headStart))...)
+// take opens a session, and calls f with what waits for a permit.
+func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) error, opts ...berth.Option) error {
+	// From here on a signal leaves the queue instead of leaving a ghost in it.
+	signals, stop := job.Catch()
+	defer stop()
+	s, err := a.open()
+	if err != nil {
+		return err
 	}
-}
-
-// config returns the configuration for getting a permit.
-func (p *permitFlags) config(a *app, s *session, sem *berth.Semaphore, signals <-chan os.Signal) run.Config {
+	defer s.Close(signals)
+	sem, err := p.semaphore(s.client, name, opts...)
+	if err != nil {
+		return err
+	}
 	cfg := run.Config{
-		Name: sem.Name(), TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Acquire: p.ahead(sem.Acquire), Health: s.health, Ping: s.ping,
+		Name: name, TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Once: p.noWait, Health: s.health,
+		Ping:        func(ctx context.Context) error { return s.rdb.Ping(ctx).Err() },
 		NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: run.NewNotices(a.stderr, a.quiet),
 	}
+	get := sem.Acquire
 	if p.noWait {
-		cfg.Wait, cfg.Once, cfg.Acquire = s.timeout, true, p.ahead(sem.TryAcquire)
+		get, cfg.Wait = sem.TryAcquire, answerTimeout
+		if s.local {
+			cfg.Wait = startTimeout
+		}
 	}
-	return cfg
+	cfg.Acquire = func(ctx context.Context, more ...berth.AcquireOption) (*berth.Lease, error) {
+		return get(ctx, append(more, berth.HeadStart(p.headStart))...)
+	}
+	return f(s, cfg)
+}
+
+func (a *app) acquireCommand() *cobra.Command {
+	var p permitFlags
+	cmd := &cobra.Command{
+		Use:   "acquire [flags] NAME",
+		Short: "Take a permit and print its handle",
+		Long: `Take a permit of the semaphore NAME and print a handle for it.
+
+For scripts that cannot use "berth run". No process renews the permit: it is
+lost after --ttl unless "berth renew" is called with the handle in time.
+
+Exit codes are those of "berth run".`,
+		Example: `  handle=$(berth acquire -n 2 -w 1m --ttl 5m deploy) || exit
+  ./deploy
+  berth release "$handle"`,
+		GroupID: groupUse,
+		Args:    takes(1, 1, "the semaphore's name is"),
+	}
+	p.define(cmd, handleTTL)
+	cmd.Flags().Lookup("ttl").Usage = "how long the permit lasts unless it is renewed"
+	asJSON := cmd.Flags().Bool("json", false, "print the handle with the permit's particulars")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := p.check(cmd); err != nil {
+			return err
+		}
+		return a.take(&p, args[0], func(s *session, cfg run.Config) error {
+			lease, err := run.Wait(cfg)
+			if err != nil {
+				return err
+			}
+			return a.handOut(s.client, lease, *asJSON, cfg.Signals)
+		}, berth.WithoutRenewal())
+	}
+	return cmd
+}
+
+// handle is what "acquire --json" prints.
+type handle struct {
+	Handle  string `json:"handle"`
+	Name    string `json:"name"`
+	Lease   string `json:"lease"`
+	Token   int64  `json:"token"`
+	Slot    int    `json:"slot"`
+	Weight  int    `json:"weight"`
+	Limit   int    `json:"limit"`
+	ValidMS int64  `json:"valid_ms"`
+}
+
+// handOut prints the handle. If that fails, or a signal has come meanwhile, it gives the permit
+// back: the caller would go on, or never learn of it.
+func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, signals <-chan os.Signal) error {
+	out := handle{
+		Name: lease.Name(), Token: lease.Token(), Slot: lease.Slot(),
+		Weight: lease.Weight(), Limit: lease.Limit(), ValidMS: time.Until(lease.ValidUntil()).Milliseconds(),
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	text, err := lease.Detach(ctx)
+	if err != nil {
+		return err
+	}
+	out.Handle, out.Lease = text, leaseOf(text)
+	select {
+	case sig := <-signals:
+		err = exit.Signal(job.Number(sig))
+	default:
+		if asJSON {
+			err = a.printJSON(out)
+		} else {
+			err = a.print(text + "\n")
+		}
+	}
+	if err != nil {
+		return errors.Join(err, client.ReleaseHandle(ctx, text))
+	}
+	return nil
+}
+
+// leaseOf is the id of a detached lease, as "berth show" has it.
+func leaseOf(handle string) string { return handle[strings.LastIndex(handle, "/")+1:] }
+
+func (a *app) renewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "renew HANDLE",
+		Short: "Keep a permit from \"berth acquire\" for another TTL",
+		Long: `Keep a permit from "berth acquire" for another TTL. A lease that has expired
+cannot be renewed: another process may have the permit. HANDLE can be - to read
+it from standard input. Exits with 76 when the lease is lost.`,
+		Example: `  berth renew "$handle" || exit`,
+		GroupID: groupUse,
+		Args:    takes(1, 1, "the handle is"),
+	}
+	asJSON := cmd.Flags().Bool("json", false, "print how long it lasts now")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return a.withHandle(args[0], func(ctx context.Context, client *berth.Client, text string) error {
+			left, err := client.RenewHandle(ctx, text)
+			if err != nil || !*asJSON {
+				return err
+			}
+			return a.printJSON(map[string]any{"handle": text, "lease": leaseOf(text), "valid_ms": left.Milliseconds()})
+		})
+	}
+	return cmd
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "release HANDLE",
+		Short: "Release a permit from \"berth acquire\"",
+		Long: `Release a permit from "berth acquire". HANDLE can be - to read it from standard
+input. Exits with 76 when the lease was lost before.`,
+		Example: `  berth release "$handle"`,
+		GroupID: groupUse,
+		Args:    takes(1, 1, "the handle is"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withHandle(args[0], func(ctx context.Context, client *berth.Client, text string) error {
+				return client.ReleaseHandle(ctx, text)
+			})
+		},
+	}
+}
+
+// withHandle calls f with a handle: the argument, or what is on standard input if that is "-".
+func (a *app) withHandle(text string, f func(ctx context.Context, client *berth.Client, text string) error) error {
+	if text == "-" {
+		b, err := io.ReadAll(io.LimitReader(a.stdin, maxHandle))
+		if err != nil {
+			return fmt.Errorf("read the handle: %w", err)
+		}
+		if text = strings.TrimSpace(string(b)); text == "" {
+			return exit.Usagef("no handle on standard input")
+		}
+	}
+	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.client, text) })
 }

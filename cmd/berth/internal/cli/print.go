@@ -1,10 +1,10 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"unicode/utf16"
@@ -18,7 +18,7 @@ import (
 
 // print writes to standard output. An error there is a failure of the command.
 func (a *app) print(s string) error {
-	_, err := io.WriteString(a.stdout, s)
+	_, err := a.stdout.WriteString(s)
 	if errors.Is(err, unix.EPIPE) {
 		return exit.Signal(unix.SIGPIPE) // as if it had ended us, and as silent
 	}
@@ -28,21 +28,15 @@ func (a *app) print(s string) error {
 	return nil
 }
 
-// columns returns the width of the terminal on standard output, or 0.
-func (a *app) columns() int {
-	out, isFile := a.stdout.(*os.File)
-	if !isFile || !term.IsTerminal(int(out.Fd())) {
-		return 0
-	}
-	return screen.Width(out)
-}
-
 // printJSON writes one JSON value.
-func (a *app) printJSON(v any) error {
+func (a *app) printJSON(v any) error { return a.printIndented(v, "  ") }
+
+// printIndented is printJSON with another indent. With "" the value is one line.
+func (a *app) printIndented(v any, indent string) error {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
+	enc.SetIndent("", indent)
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
@@ -55,15 +49,63 @@ func (a *app) printJSON(v any) error {
 func escape(text string) string {
 	var b strings.Builder
 	for _, r := range text {
-		switch {
-		case r == '\n' || screen.Clean(string(r)) == string(r):
+		if r == '\n' || screen.Clean(string(r)) == string(r) {
 			b.WriteRune(r)
-		case r < 1<<16:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.String()
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// columns returns the width of the terminal on standard output, or 0.
+func (a *app) columns() int {
+	if !isTerminal(a.stdout) {
+		return 0
+	}
+	return screen.Width(a.stdout)
+}
+
+// widest is the longest line of prose that is pleasant to read.
+const widest = 100
+
+// page returns how wide text on standard output may be, and whether it may have colours.
+func (a *app) page() (width int, color bool) {
+	if !isTerminal(a.stdout) {
+		return widest, false
+	}
+	return min(screen.Width(a.stdout), widest), os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// interactive reports whether a question can be shown and answered.
+func (a *app) interactive() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
+
+// mustAsk refuses, before anything else happens, an action that needs a confirmation
+// when there is no terminal to ask on.
+func (a *app) mustAsk(why string) error {
+	if a.yes || a.interactive() {
+		return nil
+	}
+	return exit.Usagef("%s: add --yes to do it without being asked", why)
+}
+
+// confirm shows a plan and asks, unless --yes is set. Any answer but yes means no.
+func (a *app) confirm(plan, question string) error {
+	if a.yes {
+		return nil
+	}
+	fmt.Fprintf(a.stderr, "%s%s [y/N] ", plan, question)
+	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(a.stderr) // the cursor stands behind the question
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return exit.Errorf(exit.Failure, "nothing was changed")
 }

@@ -4,15 +4,14 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
@@ -20,20 +19,16 @@ import (
 // app is what the commands share: where they read and write, and the flags
 // that every one of them has.
 type app struct {
-	args   []string
-	stdin  io.Reader
-	stdout io.Writer
-	stderr *os.File
+	args                  []string
+	stdin, stdout, stderr *os.File
 
-	redisURL string
-	prefix   string
-	quiet    bool
+	redisURL, prefix string
+	quiet            bool
 
-	reason string // of an operator's verb
-
-	unknown error // that help was asked for a command that is not there
-
-	startNothing bool // this machine's own store is used only if it runs
+	reason       string // of an operator's verb
+	yes          bool   // do what a verb would ask about
+	unknown      error  // that help was asked for a command that is not there
+	startNothing bool   // this machine's own store is used only if it runs
 }
 
 // Main runs berth with the arguments after its name and returns the exit code.
@@ -51,7 +46,7 @@ func Main(args []string) int {
 	}
 	a.report(cmd, err)
 	exit.Die(err)
-	return codeOf(err)
+	return exit.Of(err)
 }
 
 // Root returns the commands, for documentation and tests.
@@ -70,30 +65,17 @@ func survivable(f *os.File) *os.File {
 	return os.NewFile(uintptr(fd), f.Name())
 }
 
-// codeOf returns the exit code of an error. Errors without a code are about the command
-// line, as all of cobra's are.
-func codeOf(err error) int {
-	var ran *ranError
-	if err == nil || errors.As(err, &ran) {
-		return exit.Of(err)
-	}
-	if own, ok := errors.AsType[*exit.Error](err); ok {
-		return own.Code
-	}
-	return exit.Usage
-}
-
 // report prints what went wrong, a sentence for each error, and where to find help.
 func (a *app) report(cmd *cobra.Command, err error) {
 	var own *exit.Error
 	if err == nil || errors.As(err, &own) && own.Err == nil {
 		return
 	}
-	if codeOf(err) == exit.Unavailable {
+	if exit.Of(err) == exit.Unavailable {
 		err = a.explain(err)
 	}
 	a.complain(err)
-	if codeOf(err) == exit.Usage {
+	if exit.Of(err) == exit.Usage {
 		fmt.Fprintf(a.stderr, "Try '%s --help'.\n", cmd.CommandPath())
 	}
 }
@@ -105,25 +87,8 @@ func (a *app) complain(err error) {
 	}
 }
 
-// ranError marks the error of a command that ran: it is not about the command line unless
-// it has that code.
-type ranError struct{ err error }
-
-// Error implements error.
-func (e *ranError) Error() string { return e.err.Error() }
-
-// Unwrap returns the command's error.
-func (e *ranError) Unwrap() error { return e.err }
-
-// runs wraps a command's function.
-func runs(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := f(cmd, args); err != nil {
-			return &ranError{err}
-		}
-		return nil
-	}
-}
+// flagError marks cobra's complaints about flags as errors of the command line.
+func flagError(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) }
 
 const (
 	groupUse   = "use"
@@ -131,6 +96,24 @@ const (
 	groupRule  = "rule"
 	groupOther = "other"
 )
+
+// readOnlyVariable keeps an operator's shell from changing anything.
+const readOnlyVariable = "BERTH_READ_ONLY"
+
+// readOnly reports whether it is set. Values that are neither yes nor no count as yes.
+func readOnly() bool {
+	v := os.Getenv(readOnlyVariable)
+	on, err := strconv.ParseBool(v)
+	return on || err != nil && v != ""
+}
+
+// allowed refuses an operator's verb while it is set.
+func allowed(cmd *cobra.Command, _ []string) error {
+	if cmd.GroupID == groupRule && readOnly() {
+		return exit.Errorf(exit.NoPermission, "nothing was changed: %s is set", readOnlyVariable)
+	}
+	return nil
+}
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -148,7 +131,10 @@ permit comes back when its holder crashes.`,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          a.noCommand,
+
+		PersistentPreRunE: allowed,
 	}
+	root.SetFlagErrorFunc(flagError)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.CompletionOptions.DisableDefaultCmd = true // ours is in its place
@@ -161,16 +147,7 @@ permit comes back when its holder crashes.`,
 		&cobra.Group{ID: groupRule, Title: "Operate:"},
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
-	root.SetHelpCommand(helpCommand())
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		args := cmd.Flags().Args()
-		if cmd == root && len(args) > 0 { // "berth nosuch --help"
-			a.unknown = a.noCommand(cmd, args)
-			return
-		}
-		help(cmd, args)
-	})
+	a.setHelp(root)
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
@@ -178,11 +155,15 @@ permit comes back when its holder crashes.`,
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
 		a.lsCommand(), a.showCommand(), a.topCommand(), a.serveCommand(), a.auditCommand(), a.doctorCommand(),
-		writes(a.resizeCommand()), writes(a.pinCommand()), writes(a.unpinCommand()),
-		writes(a.pauseCommand()), writes(a.resumeCommand()), writes(a.evictCommand()), writes(a.purgeCommand()),
-		a.demoCommand(), a.demoWorkerCommand(), a.storeCommand(),
-		a.completionCommand(), a.versionCommand(), connectTopic(), exitTopic(),
 	)
+	for _, s := range settings {
+		root.AddCommand(a.settingCommand(s))
+	}
+	root.AddCommand(
+		a.evictCommand(), a.purgeCommand(), a.demoCommand(), a.demoWorkerCommand(), a.storeCommand(),
+		a.completionCommand(), a.versionCommand(),
+	)
+	root.AddCommand(topics()...)
 	a.addCompletion(root)
 	return root
 }
@@ -195,56 +176,4 @@ func (a *app) noCommand(cmd *cobra.Command, args []string) error {
 		return exit.Code(exit.Usage)
 	}
 	return exit.Usagef("unknown command %q%s", args[0], suggestion(cmd, args))
-}
-
-// connectTopic is a help page: "berth help redis".
-func connectTopic() *cobra.Command {
-	return &cobra.Command{
-		Use:   "redis",
-		Short: "How berth finds its Redis (help page)",
-		Long: `berth uses the first of these that is set:
-
-  --redis URL
-  $BERTH_REDIS_URL
-  $REDIS_URL
-  this machine's own store: an embedded one that the processes of one user
-  share through a unix socket in $BERTH_STORE_DIR, by default /tmp/berth-UID,
-  root's in /run/berth. It is started when it is needed and goes when it has
-  been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds nothing.
-  Nothing is kept on disk.
-
-Forms of the URL:
-
-` + connect.Forms + `
-
-Percent-encode special characters in passwords. Prefer the environment to
---redis for a URL with a password: the process list shows arguments to everyone.`,
-	}
-}
-
-// exitTopic is a help page: "berth help exit".
-func exitTopic() *cobra.Command {
-	return &cobra.Command{
-		Use:   "exit",
-		Short: "What the exit codes mean (help page)",
-		Long: `The exit codes of all commands:
-
-    0  it is done
-    1  the answer is no: for example, no such semaphore, or a check has failed
-   64  the command line, or a URL, is wrong
-   69  Redis cannot be reached, or refuses
-   74  the result could not be written
-   77  BERTH_READ_ONLY forbids it
-
-"berth run" and "berth acquire" have more:
-
-   70  the semaphore's keys are damaged: see "berth purge"
-   75  no permit in time, or evicted from the queue (-E changes it)
-   76  the lease was lost; "berth renew" and "berth release" have it too
-  126  the command cannot be executed
-  127  the command was not found
-  128+N  signal N ended the command, or the wait
-
-"berth run" exits otherwise as its command did.`,
-	}
 }

@@ -48,17 +48,16 @@ Users are lines of a file that no other user may read:
 The role is view or operate; operate also needs --allow-write. A proxy that has
 its own login names the user in the header of --user-header.`
 
-// serveFlags are the flags of "berth serve" that are not part of serve.Config.
+// serveFlags are the flags of "berth serve", most of them in the form that their packages have.
 type serveFlags struct {
-	every         time.Duration
-	names, hosts  []string
-	namesFile     string
-	group         []string
-	requireReason bool
+	serve.Config
+	web       berthweb.Options
+	watch     berthwatch.Options
+	namesFile string
+	group     []string
 }
 
 func (a *app) serveCommand() *cobra.Command {
-	var cfg serve.Config
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -71,83 +70,75 @@ func (a *app) serveCommand() *cobra.Command {
 		Args:    takesNo("arguments"),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&cfg.Listen, "listen", "127.0.0.1:7357", "the `ADDRESS:PORT` to listen on")
-	flags.StringSliceVar(&f.hosts, "allow-host", nil, "another host `NAME` of the pages, besides localhost and the\naddress")
-	flags.StringVar(&cfg.BasePath, "base-path", "", "the `PATH` prefix of requests, if no proxy strips it")
-	flags.BoolVar(&cfg.AllowWrite, "allow-write", false, "let users with the role operate make changes")
-	flags.BoolVar(&f.requireReason, "require-reason", false, "refuse changes without a reason")
-	flags.StringVar(&cfg.AuthFile, "auth-file", "", "`FILE` of users with passwords")
-	flags.StringVar(&cfg.TokenFile, "token-file", "", "`FILE` of programs with tokens")
-	flags.StringVar(&cfg.UserHeader, "user-header", "", "the `NAME` of the header in which a trusted proxy names the\nuser, who may then operate")
-	flags.StringSliceVar(&cfg.TrustedProxies, "trusted-proxy", nil, "`NETWORK` of the proxies whose headers are believed")
-	flags.StringVar(&cfg.Cert, "tls-cert", "", "`FILE` with the certificate")
-	flags.StringVar(&cfg.Key, "tls-key", "", "`FILE` with its key")
-	flags.BoolVar(&cfg.BehindTLSProxy, "behind-tls-proxy", false, "a proxy in front speaks TLS")
-	flags.StringSliceVar(&f.names, "names", nil, "look at these `NAMES`, with commas between, and search for no\nothers")
+	flags.StringVar(&f.Listen, "listen", "127.0.0.1:7357", "the `ADDRESS:PORT` to listen on")
+	flags.StringSliceVar(&f.web.Hosts, "allow-host", nil, "another host `NAME` of the pages, besides localhost and the\naddress")
+	flags.StringVar(&f.BasePath, "base-path", "", "the `PATH` prefix of requests, if no proxy strips it")
+	flags.BoolVar(&f.AllowWrite, "allow-write", false, "let users with the role operate make changes")
+	flags.BoolVar(&f.web.RequireReason, "require-reason", false, "refuse changes without a reason")
+	flags.StringVar(&f.AuthFile, "auth-file", "", "`FILE` of users with passwords")
+	flags.StringVar(&f.TokenFile, "token-file", "", "`FILE` of programs with tokens")
+	flags.StringVar(&f.UserHeader, "user-header", "", "the `NAME` of the header in which a trusted proxy names the\nuser, who may then operate")
+	flags.StringSliceVar(&f.TrustedProxies, "trusted-proxy", nil, "`NETWORK` of the proxies whose headers are believed")
+	flags.StringVar(&f.Cert, "tls-cert", "", "`FILE` with the certificate")
+	flags.StringVar(&f.Key, "tls-key", "", "`FILE` with its key")
+	flags.BoolVar(&f.BehindTLSProxy, "behind-tls-proxy", false, "a proxy in front speaks TLS")
+	flags.StringSliceVar(&f.watch.Names, "names", nil, "look at these `NAMES`, with commas between, and search for no\nothers")
 	flags.StringVar(&f.namesFile, "names-file", "", "the same from a `FILE`, a name a line")
-	flags.Var(value.Duration(&f.every, time.Second), "every", "how often to look, at least 250ms")
-	flags.StringVar(&cfg.MetricsListen, "metrics-listen", "", "the `ADDRESS:PORT` of /metrics for Prometheus, without a login")
+	flags.Var(value.Duration(&f.watch.Every, time.Second), "every", "how often to look, at least 250ms")
+	flags.StringVar(&f.MetricsListen, "metrics-listen", "", "the `ADDRESS:PORT` of /metrics for Prometheus, without a login")
 	flags.StringSliceVar(&f.group, "group", nil, "count the semaphores together that match this `PATTERN`, in\nthe metrics")
-	flags.BoolVar(&cfg.AccessLog, "access-log", false, "write a line for each request to standard error")
-	cmd.RunE = runs(func(cmd *cobra.Command, _ []string) error {
+	flags.BoolVar(&f.AccessLog, "access-log", false, "write a line for each request to standard error")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(flags.Changed("names")); err != nil {
 			return err
 		}
-		if len(f.group) > 0 && cfg.MetricsListen == "" {
-			return exit.Usagef("--group needs --metrics-listen")
-		}
-		if cfg.AllowWrite && readOnly() {
-			return exit.Errorf(exit.NoPermission, "--allow-write: %s is set", readOnlyVariable)
-		}
-		if err := cfg.Check(); err != nil {
-			return exit.Usagef("%w", err)
-		}
-		return a.serve(cmd.Context(), cfg, &f)
-	})
+		return a.with(func(s *session) error { return a.serve(cmd.Context(), s, &f) }, f.watch.Names...)
+	}
 	cmd.AddCommand(a.hashCommand())
 	return cmd
 }
 
 // check reads the names, and refuses invalid combinations.
 func (f *serveFlags) check(named bool) error {
-	if f.every < leastEvery {
-		return exit.Usagef("--every %v: at least %v", f.every, leastEvery)
+	if f.watch.Every < leastEvery {
+		return exit.Usagef("--every %v: at least %v", f.watch.Every, leastEvery)
 	}
+	names := f.watch.Names
 	if f.namesFile != "" {
 		text, err := os.ReadFile(f.namesFile)
 		if err != nil {
 			return exit.Usagef("--names-file: %w", err)
 		}
-		f.names = append(f.names, strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })...)
+		names = append(names, strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })...)
 	}
-	if (named || f.namesFile != "") && len(f.names) == 0 {
+	slices.Sort(names)
+	f.watch.Names, f.watch.Leases = slices.Compact(names), f.MetricsListen != ""
+	switch {
+	case (named || f.namesFile != "") && len(names) == 0:
 		return exit.Usagef("--names, --names-file: they name none")
+	case len(f.group) > 0 && f.MetricsListen == "":
+		return exit.Usagef("--group needs --metrics-listen")
+	case f.AllowWrite && readOnly():
+		return exit.Errorf(exit.NoPermission, "--allow-write: %s is set", readOnlyVariable)
 	}
-	slices.Sort(f.names)
-	f.names = slices.Compact(f.names)
+	if err := f.Check(); err != nil {
+		return exit.Usagef("%w", err)
+	}
 	return nil
 }
 
-func (a *app) serve(ctx context.Context, cfg serve.Config, f *serveFlags) error {
-	s, err := a.openFor(f.names)
-	if err != nil {
-		return err
-	}
-	defer s.Close(nil)
+func (a *app) serve(ctx context.Context, s *session, f *serveFlags) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	in := s.client.Inspector()
-	sampler := berthwatch.New(in, berthwatch.Options{Names: f.names, Every: f.every, Leases: cfg.MetricsListen != ""})
-	if cfg.Metrics, err = metrics(sampler, in, f.group); err != nil {
+	sampler := berthwatch.New(in, f.watch)
+	if f.Metrics, err = metrics(sampler, in, f.group); err != nil {
 		return err
 	}
 	defer start(sampler)()
-	options := berthweb.Options{
-		Hosts: f.hosts, RequireReason: f.requireReason, Command: a.commandLine(), Version: version(),
-		Logger: slog.New(slog.NewTextHandler(a.stderr, nil)),
-		Doctor: func(ctx context.Context) ([]berthweb.Finding, error) { return a.looked(ctx, s) },
-	}
-	err = serve.Serve(ctx, cfg, sampler, in, options, func(url string) { fmt.Fprintf(a.stderr, "berth: serving %s\n", url) })
+	f.web.Command, f.web.Version, f.web.Logger = a.commandLine(), version(), slog.New(slog.NewTextHandler(a.stderr, nil))
+	f.web.Doctor = func(ctx context.Context) ([]berthweb.Finding, error) { return a.looked(ctx, s) }
+	err = serve.Serve(ctx, f.Config, sampler, in, f.web, func(url string) { fmt.Fprintf(a.stderr, "berth: serving %s\n", url) })
 	if err != nil {
 		return exit.Errorf(exit.Failure, "the pages cannot be served: %w", err)
 	}
@@ -167,8 +158,7 @@ func metrics(sampler *berthwatch.Sampler, in *berth.Inspector, group []string) (
 
 // looked returns what the doctor finds by only reading.
 func (a *app) looked(ctx context.Context, s *session) ([]berthweb.Finding, error) {
-	source, _ := a.redisSource()
-	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: source == "", Look: true})
+	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: s.local, Look: true})
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +170,6 @@ func (a *app) looked(ctx context.Context, s *session) ([]berthweb.Finding, error
 }
 
 func (a *app) hashCommand() *cobra.Command {
-	var role string
 	cmd := &cobra.Command{
 		Use:   "hash-password USER",
 		Short: "Print a line for an auth file",
@@ -189,18 +178,18 @@ standard input; on a terminal it is asked for, and not shown.`,
 		Example: `  berth serve hash-password --role operate ann >> users`,
 		Args:    takes(1, 1, "the user's name is"),
 	}
-	cmd.Flags().StringVar(&role, "role", "view", "what the user may do: view or operate")
-	cmd.RunE = runs(func(_ *cobra.Command, args []string) error {
+	role := cmd.Flags().String("role", "view", "what the user may do: view or operate")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		password, err := a.password()
 		if err != nil {
 			return err
 		}
-		line, err := serve.Hash(args[0], password, role)
+		line, err := serve.Hash(args[0], password, *role)
 		if err != nil {
 			return exit.Usagef("%w", err)
 		}
 		return a.print(line + "\n")
-	})
+	}
 	return cmd
 }
 
@@ -212,10 +201,10 @@ func (a *app) password() (string, error) {
 		return readPassword(int(os.Stdin.Fd()))
 	}
 	line, err := bufio.NewReader(io.LimitReader(a.stdin, 1<<12)).ReadString('\n')
-	if errors.Is(err, io.EOF) {
-		err = nil
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
 	}
-	return strings.TrimRight(line, "\r\n"), err
+	return strings.TrimRight(line, "\r\n"), nil
 }
 
 // readPassword reads a line from a terminal without echo. A signal that ends it restores the

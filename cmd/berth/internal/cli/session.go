@@ -8,15 +8,20 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 	"github.com/berth-go/berth/cmd/berth/internal/run"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
@@ -40,44 +45,56 @@ const (
 
 // session is an open connection to wherever the semaphores are.
 type session struct {
-	rdb     redis.UniversalClient
-	client  *berth.Client
-	health  *run.Health
-	timeout time.Duration // answerTimeout or startTimeout
+	rdb    redis.UniversalClient
+	client *berth.Client
+	health *run.Health
+	local  bool // it is this machine's own store
 }
 
 // open returns a session for the Redis of the flags and the environment. It sends
 // nothing yet.
 func (a *app) open() (*session, error) {
-	rdb, err := a.redis()
-	if err != nil {
-		return nil, err
+	source, raw := a.redisSource()
+	s := &session{local: source == "", health: &run.Health{}}
+	if s.local {
+		store, err := a.ownStore()
+		if err != nil {
+			return nil, err
+		}
+		s.rdb = connect.Through(store.Dial)
+	} else {
+		target, err := connect.Parse(raw)
+		if err != nil {
+			return nil, exit.Usagef("the Redis URL from %s cannot be used: %w", source, err)
+		}
+		s.rdb = target.Client()
 	}
-	s := &session{rdb: rdb, health: &run.Health{}, timeout: answerTimeout}
-	if source, _ := a.redisSource(); source == "" {
-		s.timeout = startTimeout
-	}
-	rdb.AddHook(s.health)
-	if s.client, err = berth.New(rdb, berth.Prefix(a.prefix), berth.Logger(slog.New(warnings{a}))); err != nil {
-		rdb.Close()
+	s.rdb.AddHook(s.health)
+	var err error
+	if s.client, err = berth.New(s.rdb, berth.Prefix(a.prefix), berth.Logger(slog.New(warnings{a}))); err != nil {
+		s.rdb.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// openFor is open for semaphores of these names, which must be valid.
-func (a *app) openFor(names []string) (*session, error) {
-	s, err := a.open()
+// ownStore returns this machine's own store, which need not run yet.
+func (a *app) ownStore() (*local.Store, error) {
+	dir, err := local.Dir()
 	if err != nil {
-		return nil, err
+		return nil, exit.Usagef("%w", err)
 	}
-	for _, name := range names {
-		if _, err := s.client.Semaphore(name, 0); err != nil {
-			s.Close(nil)
-			return nil, err
-		}
+	if _, err := idleTime(); err != nil {
+		return nil, exit.Usagef("%w", err)
 	}
-	return s, nil
+	if !a.quiet {
+		fmt.Fprintf(a.stderr, "berth: no Redis configured: using this machine's own store (%s)\n", dir)
+	}
+	store := &local.Store{Dir: dir, Command: func() *exec.Cmd { return a.storeProcess(dir) }}
+	if err := store.Check(); err != nil {
+		return nil, exit.Errorf(exit.Unavailable, "%w", err)
+	}
+	return store, nil
 }
 
 // Close gives back what is held, cancels what waits, and disconnects. It ends early when
@@ -98,35 +115,6 @@ func (s *session) Close(interrupt <-chan os.Signal) {
 	case <-interrupt:
 	case <-time.After(timeout):
 	}
-}
-
-func (a *app) redis() (redis.UniversalClient, error) {
-	source, raw := a.redisSource()
-	if source == "" {
-		dir, err := local.Dir()
-		if err != nil {
-			return nil, exit.Usagef("%w", err)
-		}
-		if _, err := idleTime(); err != nil {
-			return nil, exit.Usagef("%w", err)
-		}
-		if !a.quiet {
-			fmt.Fprintf(a.stderr, "berth: no Redis configured: using this machine's own store (%s)\n", dir)
-		}
-		store := &local.Store{Dir: dir, Command: func() *exec.Cmd { return storeProcess(dir) }}
-		if a.startNothing {
-			store.Command = noStore
-		}
-		if err := store.Check(); err != nil {
-			return nil, exit.Errorf(exit.Unavailable, "%w", err)
-		}
-		return connect.Through(store.Dial), nil
-	}
-	target, err := connect.Parse(raw)
-	if err != nil {
-		return nil, exit.Usagef("the Redis URL from %s cannot be used: %w", source, err)
-	}
-	return target.Client(), nil
 }
 
 // redisSource returns the URL and where it comes from, or two empty strings.
@@ -168,9 +156,33 @@ func self(args ...string) *exec.Cmd {
 // storeProcess returns the command that serves this machine's own store. It gets only one
 // setting of the environment, because it outlives this process and must not keep its
 // secrets.
-func storeProcess(dir string) *exec.Cmd {
+func (a *app) storeProcess(dir string) *exec.Cmd {
+	if a.startNothing {
+		return &exec.Cmd{Err: errors.New("it does not run")}
+	}
 	cmd := self(storeName, "--dir", dir)
 	cmd.Env = []string{"BERTH_LOCAL_IDLE=" + os.Getenv("BERTH_LOCAL_IDLE")}
+	return cmd
+}
+
+// storeCommand is the process behind local mode; see package local.
+func (a *app) storeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    storeName,
+		Short:  "Serve this machine's own store (started by berth itself)",
+		Hidden: true,
+		Args:   takesNo("arguments"),
+	}
+	dir := cmd.Flags().String("dir", "", "where its socket is")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		idle, err := idleTime()
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+		defer stop()
+		return local.Serve(ctx, *dir, idle)
+	}
 	return cmd
 }
 
@@ -187,31 +199,82 @@ func idleTime() (time.Duration, error) {
 	return d, nil
 }
 
-func (s *session) ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
-
-// with opens a session for f.
-func (a *app) with(f func(s *session) error) error {
+// with opens a session for f, about semaphores of these names, which must be valid.
+func (a *app) with(f func(s *session) error, names ...string) error {
 	s, err := a.open()
 	if err != nil {
 		return err
 	}
 	defer s.Close(nil)
+	for _, name := range names {
+		if _, err := s.client.Semaphore(name, 0); err != nil {
+			return err
+		}
+	}
 	return f(s)
 }
 
-// call runs one short request against the semaphores.
+// ask makes one request, which may take callTimeout. The time between requests is not
+// bounded: a person may think about a question for long.
+func ask(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	err := f(ctx)
+	if errors.Is(err, context.DeadlineExceeded) { // ours: Redis does not answer
+		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
+	}
+	return err
+}
+
+// call opens a session for one request.
 func (a *app) call(f func(ctx context.Context, s *session) error) error {
 	return a.with(func(s *session) error {
 		return ask(func(ctx context.Context) error { return f(ctx, s) })
 	})
 }
 
-// list runs a request through an Inspector that goes through all names.
-func (a *app) list(f func(ctx context.Context, in *berth.Inspector) error) error {
-	return a.with(func(s *session) error { return f(context.Background(), s.client.Inspector()) })
-}
-
-// inspect runs one short request through an Inspector.
+// inspect opens a session for one request through an Inspector.
 func (a *app) inspect(f func(ctx context.Context, in *berth.Inspector) error) error {
 	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.client.Inspector()) })
 }
+
+// warnings writes the library's warnings to standard error, in the form of the
+// command's own.
+type warnings struct{ app *app }
+
+// Enabled implements slog.Handler.
+func (w warnings) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && !w.app.quiet
+}
+
+// Handle implements slog.Handler. It drops warnings about broken connections, which the
+// command itself tells if they matter to it, but not what Redis has replied.
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
+	text := "berth: " + strings.TrimPrefix(r.Message, "berth: ")
+	sep, broke := ": ", false
+	values := map[string]slog.Value{}
+	r.Attrs(func(a slog.Attr) bool {
+		values[a.Key] = a.Value
+		if err, ok := a.Value.Any().(error); ok {
+			_, reply := err.(redis.Error) //nolint:errorlint // a reply by itself, and not why a connection failed
+			broke = broke || !reply
+		}
+		text += fmt.Sprintf("%s%s %v", sep, a.Key, a.Value)
+		sep = ", "
+		return true
+	})
+	if broke {
+		return nil
+	}
+	if strings.HasSuffix(r.Message, "changed the limit in force") {
+		text = fmt.Sprintf("berth: limit of %v changed from %v to %v", values["semaphore"], values["from"], values["to"])
+	}
+	_, err := fmt.Fprintln(w.app.stderr, screen.Clean(text))
+	return err
+}
+
+// WithAttrs implements slog.Handler. The library does not use it.
+func (w warnings) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+// WithGroup implements slog.Handler.
+func (w warnings) WithGroup(string) slog.Handler { return w }

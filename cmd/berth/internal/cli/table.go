@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -13,11 +14,7 @@ const gap = 2
 // come from other people's programs.
 type table struct{ rows [][]string }
 
-func newTable(header ...string) *table {
-	t := &table{}
-	t.row(header...)
-	return t
-}
+func newTable(header ...string) *table { return &table{rows: [][]string{header}} }
 
 // row adds a row with as many cells as the header.
 func (t *table) row(cells ...string) {
@@ -31,40 +28,36 @@ func (t *table) row(cells ...string) {
 // table if that fits, else with the last column on lines of its own, else with a line for
 // each value.
 func (t *table) text(columns int) string {
-	last := len(t.rows[0]) - 1
-	text := t.grid(last + 1)
-	if !fits(text, columns) {
-		text = t.grid(last)
+	all := len(t.rows[0])
+	for _, text := range []string{t.grid(all), t.grid(all - 1)} {
+		if fits(text, columns) {
+			return text
+		}
 	}
-	if !fits(text, columns) {
-		text = t.list()
-	}
-	return text
+	return t.list()
 }
 
 func fits(text string, columns int) bool {
-	if columns == 0 {
-		return true
-	}
-	for line := range strings.Lines(text) {
-		if screen.Columns(strings.TrimSuffix(line, "\n")) > columns {
-			return false
-		}
-	}
-	return true
+	tooWide := func(line string) bool { return screen.Columns(line) > columns }
+	return columns == 0 || !slices.ContainsFunc(strings.Split(text, "\n"), tooWide)
 }
 
 // grid lines up the first n columns. The others follow each row on lines of
 // their own, unless they are empty.
 func (t *table) grid(n int) string {
-	widths := t.widths(n)
+	widths := make([]int, n)
+	for _, row := range t.rows {
+		for i, cell := range row[:n] {
+			widths[i] = max(widths[i], screen.Columns(cell))
+		}
+	}
 	var b strings.Builder
 	for _, row := range t.rows {
-		var line strings.Builder
+		line := ""
 		for i, cell := range row[:n] {
-			line.WriteString(pad(cell, widths[i]+gap))
+			line += pad(cell, widths[i]+gap)
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 		for _, cell := range row[n:] {
 			if cell != "" {
 				b.WriteString(strings.Repeat(" ", gap) + cell + "\n")
@@ -74,33 +67,21 @@ func (t *table) grid(n int) string {
 	return b.String()
 }
 
-// widths returns how wide each of the first n columns is.
-func (t *table) widths(n int) []int {
-	widths := make([]int, n)
-	for _, row := range t.rows {
-		for i, cell := range row[:n] {
-			widths[i] = max(widths[i], screen.Columns(cell))
-		}
-	}
-	return widths
-}
-
 // list has a line for each value that is not empty, and a blank one between rows.
 func (t *table) list() string {
-	names := &table{}
+	width := 0
 	for _, name := range t.rows[0] {
-		names.row(name)
+		width = max(width, screen.Columns(name))
 	}
-	width := names.widths(1)[0] + gap
 	var rows []string
 	for _, row := range t.rows[1:] {
-		var b strings.Builder
+		text := ""
 		for i, cell := range row {
 			if cell != "" {
-				b.WriteString(pad(t.rows[0][i], width) + cell + "\n")
+				text += pad(t.rows[0][i], width+gap) + cell + "\n"
 			}
 		}
-		rows = append(rows, b.String())
+		rows = append(rows, text)
 	}
 	return strings.Join(rows, "\n")
 }

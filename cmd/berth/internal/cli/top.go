@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +13,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -35,8 +34,7 @@ const (
 
 // topFlags are the flags of "berth top".
 type topFlags struct {
-	every                  time.Duration
-	names                  []string
+	berthwatch.Options
 	once, asJSON, readOnly bool
 }
 
@@ -61,37 +59,32 @@ Without a terminal it prints the semaphores once, as with --once.`,
 		Args:    takesNo("arguments"),
 	}
 	flags := cmd.Flags()
-	flags.Var(value.Duration(&f.every, time.Second), "every", "how often to look, at least 250ms")
-	flags.StringSliceVar(&f.names, "names", nil, "look at these `NAMES`, with commas between, and search for no\nothers")
+	flags.Var(value.Duration(&f.Every, time.Second), "every", "how often to look, at least 250ms")
+	flags.StringSliceVar(&f.Names, "names", nil, "look at these `NAMES`, with commas between, and search for no\nothers")
 	flags.BoolVar(&f.once, "once", false, "print one picture and end")
 	flags.BoolVar(&f.asJSON, "json", false, "print a line of JSON for each look")
 	flags.BoolVar(&f.readOnly, "read-only", false, "change nothing, whatever the keys")
-	cmd.RunE = runs(func(*cobra.Command, []string) error {
-		if flags.Changed("names") && len(f.names) == 0 {
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if flags.Changed("names") && len(f.Names) == 0 {
 			return exit.Usagef("--names: it names none")
 		}
-		return a.top(f)
-	})
+		if f.Every < leastEvery {
+			return exit.Usagef("--every %v: at least %v", f.Every, leastEvery)
+		}
+		return a.with(func(s *session) error { return a.top(s, f) }, f.Names...)
+	}
 	return cmd
 }
 
-func (a *app) top(f topFlags) error {
-	if f.every < leastEvery {
-		return exit.Usagef("--every %v: at least %v", f.every, leastEvery)
-	}
-	s, err := a.openFor(f.names)
-	if err != nil {
-		return err
-	}
-	defer s.Close(nil)
-	sampler := berthwatch.New(s.client.Inspector(), berthwatch.Options{Names: f.names, Every: f.every})
-	switch out, isFile := a.stdout.(*os.File); {
-	case f.once || !f.asJSON && (!isFile || !term.IsTerminal(int(out.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) || os.Getenv("TERM") == "dumb"):
+func (a *app) top(s *session, f topFlags) error {
+	sampler := berthwatch.New(s.client.Inspector(), f.Options)
+	switch {
+	case f.once || !f.asJSON && (!isTerminal(a.stdout) || !isTerminal(a.stdin) || os.Getenv("TERM") == "dumb"):
 		return a.topOnce(sampler, f.asJSON)
 	case f.asJSON:
-		return a.topLines(sampler, f.every)
+		return a.topLines(sampler, f.Every)
 	default:
-		return a.topScreen(s, sampler, f, out)
+		return a.topScreen(s, sampler, f.readOnly)
 	}
 }
 
@@ -102,13 +95,9 @@ func (a *app) topOnce(sampler *berthwatch.Sampler, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return a.printLine(v.Sample())
+		return a.printIndented(v.Sample(), "")
 	}
-	width := a.columns()
-	if width == 0 {
-		width = plainWidth
-	}
-	return a.print(top.Plain(v, width, asciiOnly()))
+	return a.print(top.Plain(v, cmp.Or(a.columns(), plainWidth), asciiOnly()))
 }
 
 // topLines prints a line for each sample, until a signal comes or the reader has gone.
@@ -123,7 +112,7 @@ func (a *app) topLines(sampler *berthwatch.Sampler, every time.Duration) error {
 		sample := v.Sample()
 		if v.Whole && v.At.After(last) || sample.Error != failed {
 			last, failed = v.At, sample.Error
-			if err := a.printLine(sample); err != nil {
+			if err := a.printIndented(sample, ""); err != nil {
 				return err
 			}
 		}
@@ -146,31 +135,23 @@ func start(sampler *berthwatch.Sampler) (stop func()) {
 	}
 }
 
-// printLine writes one JSON value in one line.
-func (a *app) printLine(v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return a.print(escape(string(b)) + "\n")
-}
-
 // topScreen shows the semaphores live.
-func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, f topFlags, out *os.File) error {
+func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, forbidden bool) error {
 	a.quiet = true // what is written beside the picture spoils it
 	defer start(sampler)()
 	cfg := top.Config{
-		Look: sampler.Look, Detail: sampler.Detail, Refresh: sampler.Refresh, History: sampler.History, ASCII: asciiOnly(), Command: a.commandLine(),
-		Do:     func(ctx context.Context, act berthwatch.Action) error { return act.Do(ctx, a.operator(s, act.Reason)) },
+		Look: sampler.Look, Detail: sampler.Detail, Refresh: sampler.Refresh, History: sampler.History,
+		ASCII: asciiOnly(), Command: a.commandLine(),
+		Do:     func(ctx context.Context, act berthwatch.Action) error { return act.Do(ctx, s.operator(act.Reason)) },
 		Server: s.describe,
 	}
 	switch {
-	case f.readOnly:
+	case forbidden:
 		cfg.ReadOnly = "--read-only"
 	case readOnly():
 		cfg.ReadOnly = readOnlyVariable + " is set"
 	}
-	_, err := tea.NewProgram(top.New(cfg), tea.WithInput(os.Stdin), tea.WithOutput(out), tea.WithFPS(framesPerSecond)).Run()
+	_, err := tea.NewProgram(top.New(cfg), tea.WithInput(a.stdin), tea.WithOutput(a.stdout), tea.WithFPS(framesPerSecond)).Run()
 	switch {
 	case errors.Is(err, tea.ErrInterrupted):
 		return exit.Signal(unix.SIGINT)
@@ -206,13 +187,7 @@ func (s *session) describe(ctx context.Context) string {
 
 // asciiOnly reports whether the terminal can show only ASCII.
 func asciiOnly() bool {
-	if os.Getenv("TERM") == "dumb" {
-		return true
-	}
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := strings.ToLower(os.Getenv(name)); v != "" {
-			return !strings.Contains(v, "utf-8") && !strings.Contains(v, "utf8")
-		}
-	}
-	return false
+	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
+	utf8 := strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
+	return os.Getenv("TERM") == "dumb" || locale != "" && !utf8
 }
