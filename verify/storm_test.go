@@ -22,7 +22,8 @@ var (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(worker.Env) != "" {
-		os.Exit(worker.Main())
+		worker.Main()
+		return
 	}
 	flag.Parse()
 	os.Exit(m.Run())

@@ -45,13 +45,6 @@ func (u *user) fetch() (e history.Event, ok bool) {
 	return e, false
 }
 
-// must panics for an error that the run's directory or a seat's terms cannot cause.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
 // adopt adopts a lease that was given to this seat. It returns nil if it has none.
 func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
 	e, ok := u.fetch()

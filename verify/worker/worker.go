@@ -7,7 +7,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -66,27 +65,13 @@ const (
 )
 
 // Main is the main function of a worker process. When its standard input ends it
-// releases everything and returns the exit status.
-func Main() int {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "worker:", err)
-		return 1
-	}
-	return 0
-}
-
-func run() error {
+// releases everything and returns.
+func Main() {
 	var spec Spec
-	if err := json.Unmarshal([]byte(os.Getenv(Env)), &spec); err != nil {
-		return err
-	}
+	must(json.Unmarshal([]byte(os.Getenv(Env)), &spec))
 	out, err := history.NewWriter(spec.History, spec.Proc)
-	if err != nil {
-		return err
-	}
-	clean := &cleaner{}
-	defer clean.run()
-	p := &process{Spec: spec, out: out, clean: clean, net: redistest.NewFaults(clean)}
+	must(err)
+	p := &process{Spec: spec, out: out, net: redistest.NewFaults(cleaner{})}
 	ctx, cancel := child.Until(context.Background(), os.Stdin)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -97,16 +82,21 @@ func run() error {
 		wg.Go(func() { p.trouble(ctx) })
 	}
 	wg.Wait()
-	return nil
+}
+
+// must panics for an error that a correct spec and a working directory cannot cause.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 // process is the state that the seats share.
 type process struct {
 	Spec
 
-	out   *history.Writer
-	net   *redistest.Faults
-	clean *cleaner
+	out *history.Writer
+	net *redistest.Faults
 }
 
 // rand returns the source of random numbers of one part of the process.
@@ -152,24 +142,19 @@ func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
 		return
 	}
 	opts.ReadTimeout = 0
-	net := redistest.NewFaults(p.clean)
+	net := redistest.NewFaults(cleaner{})
 	net.Inject(redistest.Rule{Fault: redistest.DropMessage, Times: -1, Match: func(c redistest.Command) bool {
 		return testenv.IsMessage(c) && rng.IntN(2) == 0
 	}})
 	net.Wrap(opts)
 }
 
-// cleaner is the part of a testing.TB that redistest.NewFaults needs.
-type cleaner struct{ funcs []func() }
+// cleaner is the part of a testing.TB that redistest.NewFaults needs. Its networks end
+// with the process.
+type cleaner struct{}
 
-// Cleanup implements testing.TB: run calls f.
-func (c *cleaner) Cleanup(f func()) { c.funcs = append(c.funcs, f) }
-
-func (c *cleaner) run() {
-	for _, f := range c.funcs {
-		f()
-	}
-}
+// Cleanup implements testing.TB.
+func (cleaner) Cleanup(func()) {}
 
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
