@@ -51,7 +51,8 @@ func ofGo(file string, source []byte) []change {
 	var all []change
 	add := func(from, to token.Pos, replacement string) {
 		f, t := fset.Position(from), fset.Position(to)
-		all = append(all, change{file, f.Line, f.Offset, t.Offset, strings.TrimSpace(lines[f.Line-1]), string(source[f.Offset:t.Offset]), replacement})
+		where, old := strings.TrimSpace(lines[f.Line-1]), string(source[f.Offset:t.Offset])
+		all = append(all, change{file, f.Line, f.Offset, t.Offset, where, old, replacement})
 	}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {
