@@ -32,7 +32,7 @@ import (
 )
 
 // nearest lists the files to change and the tests that must notice. The session has
-// no tests of its own; the tests of the promises run through it.
+// no tests of its own; those of the promises and of the pool run through it.
 var nearest = []struct{ files, tests string }{
 	{"internal/protocol/*", "./internal/protocol"},
 	{"internal/claim/*", "./internal/claim"},
@@ -40,7 +40,7 @@ var nearest = []struct{ files, tests string }{
 	{"internal/keeper/*", "./internal/keeper"},
 	{"internal/inbox/*", "./internal/inbox"},
 	{"internal/clock/server.go", "./internal/clock"},
-	{"internal/session/*", "./tests/..."},
+	{"internal/session/*", "./tests/... ./berthpool"},
 }
 
 const root = ".."
@@ -154,8 +154,8 @@ func (c change) try(ctx context.Context, dir, tests string, source []byte, limit
 	if err != nil {
 		return false, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast",
-		fmt.Sprintf("-timeout=%v", limit), tests)
+	args := []string{"test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", fmt.Sprintf("-timeout=%v", limit)}
+	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(tests)...)...)
 	cmd.Dir = root
 	// The interrupt ends the servers of the tests, too.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
