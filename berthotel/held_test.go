@@ -2,6 +2,7 @@ package berthotel
 
 import (
 	"testing"
+	"time"
 
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
@@ -17,7 +18,12 @@ func TestNothingIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := berthtest.New(t)
-	sem, err := store.Client(berth.Hook(o.hooks())).Semaphore("a", 1)
+	hooks, over := o.hooks(), make(chan struct{}, 1)
+	told := func(f func(*berth.Lease, time.Duration, error)) func(*berth.Lease, time.Duration, error) {
+		return func(l *berth.Lease, held time.Duration, err error) { f(l, held, err); over <- struct{}{} }
+	}
+	hooks.Released, hooks.Lost = told(hooks.Released), told(hooks.Lost)
+	sem, err := store.Client(berth.Hook(hooks)).Semaphore("a", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +37,7 @@ func TestNothingIsKept(t *testing.T) {
 		}
 		end(lease)
 		_ = lease.Release()
+		<-over // the hook of a loss runs in another goroutine, and may outlast the loss
 	}
 	o.held.Range(func(lease, _ any) bool {
 		t.Errorf("kept: %v", lease)
