@@ -44,6 +44,7 @@ func TestOnPostgreSQL(t *testing.T) {
 		"permits come back from failed queries": testQueryFails,
 		"permits come back with any connection": testConnectionLeft,
 		"a cancelled query keeps its permit":    testCancelled,
+		"no ping without a permit":              testPing,
 		"a lost lease stops the query":          testLost,
 		"database/sql":                          testSQL,
 		"database/sql on a limited pool":        testSQLOnPool,
@@ -258,6 +259,44 @@ func cancelled(t *testing.T, f *fixture, query func(context.Context)) {
 	waitRunning(t, f.dsn, t.Name())
 	cancel()
 	<-done
+}
+
+// A pool pings connections that have not been used for a second, and a ping is a query.
+func testPing(t *testing.T, f *fixture) {
+	pool := f.pool(t, func(config *pgxpool.Config) {
+		config.MaxConns = 1
+		if ping := config.ShouldPing; ping != nil {
+			config.ShouldPing = func(ctx context.Context, p pgxpool.ShouldPingParams) bool {
+				p.IdleDuration = time.Hour
+				return ping(ctx, p)
+			}
+			return
+		}
+		config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return true }
+	})
+	if _, err := pool.Exec(t.Context(), "SELECT 1"); err != nil {
+		t.Fatal(err)
+	}
+	lease, err := f.sem.Acquire(t.Context(), berth.Weight(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := pool.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire without a permit: %v", err)
+	}
+	watch, err := pgx.Connect(t.Context(), f.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close(t.Context())
+	var last string
+	err = watch.QueryRow(t.Context(), "SELECT query FROM pg_stat_activity WHERE application_name = $1", t.Name()).Scan(&last)
+	if err != nil || last != "SELECT 1" {
+		t.Errorf("the connection's last query is %q, %v; want the one that had a permit", last, err)
+	}
 }
 
 func testLost(t *testing.T, f *fixture) {

@@ -27,8 +27,10 @@ func limitPool(config *pgxpool.Config, sem *berth.Semaphore) {
 		// A query whose lease is lost may be one too many for the database.
 		stop := context.AfterFunc(lease.Context(), func() { cancelQuery(conn, lease) })
 		conn.PgConn().CustomData()[permitKey] = &permit{lease, stop}
-		return true, nil
+		return conn.Ping(ctx) == nil, nil // if not, the pool takes another connection
 	}
+	// The pool's own ping comes before PrepareConn, and would be a query without a permit.
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	config.AfterRelease = giveBack
 	// pgxpool does not call AfterRelease for a connection that it discards because it is
 	// broken, too old, or in the middle of a transaction.
