@@ -41,7 +41,8 @@ func (p *process) trouble(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		pause(ctx, between(20, 250))
-		what, from := "", history.Now()
+		var what string
+		from := history.Now()
 		switch n := rng.IntN(40); {
 		case n == 0:
 			what = "network down"

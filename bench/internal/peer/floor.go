@@ -59,6 +59,7 @@ type command func(ctx context.Context, rdb redis.Cmdable, key string) error
 func set(ctx context.Context, rdb redis.Cmdable, key string) error {
 	return rdb.Set(ctx, key, "v", lockTTL).Err()
 }
+
 func del(ctx context.Context, rdb redis.Cmdable, key string) error { return rdb.Del(ctx, key).Err() }
 
 func runTrivial(ctx context.Context, rdb redis.Cmdable, key string) error {

@@ -97,7 +97,7 @@ func byMetric(r *result.Report, s *scene.Scenario, caze string, metrics []string
 		if ratios := result.Ratios(berth, r.Values(s.Key, caze, row.Key, metrics[0])); len(ratios) > 0 && row.Key != "berth" {
 			ratio = middle(ratios)
 		}
-		t.Rows[i].Cells = append(row.Cells, chart.Cell{Text: ratio})
+		t.Rows[i].Cells = append(t.Rows[i].Cells, chart.Cell{Text: ratio})
 	}
 	return t
 }

@@ -205,7 +205,7 @@ func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
 func (q queue) round(ctx context.Context, s *stage) error {
 	return s.each(ctx, func(ctx context.Context, i int, rng *rand.Rand) error {
 		if measure.Pause(ctx, time.Duration(i)*q.gap) != nil {
-			return nil
+			return nil //nolint:nilerr // the scene is over
 		}
 		return s.use(ctx, i, rng, q.hold)
 	})

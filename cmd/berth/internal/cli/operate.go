@@ -141,11 +141,11 @@ func (a *app) change(c *change, args []string) error {
 			return err
 		}
 		if asks {
-			plan := ""
+			var plan strings.Builder
 			for _, t := range before {
-				plan += sentence(t.name, standing(t.state), screen.Width(a.stderr))
+				plan.WriteString(sentence(t.name, standing(t.state), screen.Width(a.stderr)))
 			}
-			if err := a.confirm(plan, c.question(len(before))); err != nil {
+			if err := a.confirm(plan.String(), c.question(len(before))); err != nil {
 				return err
 			}
 		}

@@ -53,11 +53,11 @@ func (t *table) grid(n int) string {
 	}
 	var b strings.Builder
 	for _, row := range t.rows {
-		line := ""
+		var line strings.Builder
 		for i, cell := range row[:n] {
-			line += pad(cell, widths[i]+gap)
+			line.WriteString(pad(cell, widths[i]+gap))
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 		for _, cell := range row[n:] {
 			if cell != "" {
 				b.WriteString(strings.Repeat(" ", gap) + cell + "\n")
@@ -75,13 +75,13 @@ func (t *table) list() string {
 	}
 	var rows []string
 	for _, row := range t.rows[1:] {
-		text := ""
+		var text strings.Builder
 		for i, cell := range row {
 			if cell != "" {
-				text += pad(t.rows[0][i], width+gap) + cell + "\n"
+				text.WriteString(pad(t.rows[0][i], width+gap) + cell + "\n")
 			}
 		}
-		rows = append(rows, text)
+		rows = append(rows, text.String())
 	}
 	return strings.Join(rows, "\n")
 }

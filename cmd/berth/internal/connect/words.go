@@ -134,7 +134,7 @@ func (c *candid) judge(text []byte, err error) error {
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case c.final != nil:
-	case c.reads == 1 && !strings.Contains("-+:$*_#,(!=%~>|", c.text[:1]):
+	case c.reads == 1 && strings.IndexByte("-+:$*_#,(!=%~>|", c.text[0]) < 0:
 		c.final = refusal(fmt.Sprintf("what answers there is not Redis: it begins with %q", line[:min(len(line), 40)]))
 	case err == nil || isNet && timeout.Timeout():
 		return err

@@ -156,7 +156,7 @@ func scanFailed(err error) Finding {
 // tells what is wrong with it, if anything.
 func (p *patient) inspect(ctx context.Context, store *protocol.Store, name string) (what string, err error) {
 	if _, invalid := p.client.Semaphore(name, 1); invalid != nil {
-		return "no name of berth's", nil
+		return "no name of berth's", nil //nolint:nilerr // that is the finding
 	}
 	snap, err := store.Inspect(ctx, store.Key(name), false)
 	if err == nil && snap.Holders+snap.Waiting <= mostRecords {

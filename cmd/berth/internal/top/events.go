@@ -20,9 +20,9 @@ func word(kind berth.EventKind) string {
 // eventLines are the events, the newest first.
 func (m *Model) eventLines(room int) []string {
 	f := &m.view.Events
-	status := m.style.bold("Events")
+	status := []string{m.style.bold("Events")}
 	for _, k := range kinds {
-		status += fmt.Sprintf("  %d %s", f.Counts[k], word(k))
+		status = append(status, fmt.Sprintf("%d %s", f.Counts[k], word(k)))
 	}
 	listening := m.style.dim("What waiters and holders are told; grants to those who did not wait, renewals and releases are silent.")
 	switch {
@@ -32,7 +32,7 @@ func (m *Model) eventLines(room int) []string {
 		listening = m.style.dim("not listening yet")
 	}
 	widths := []int{10, 13, max(min(m.width-52, 40), 12)}
-	lines := []string{"", status, listening, "", m.style.bold(cells(widths, "TIME", "EVENT", "SEMAPHORE") + " LEASE OR REQUEST")}
+	lines := []string{"", strings.Join(status, "  "), listening, "", m.style.bold(cells(widths, "TIME", "EVENT", "SEMAPHORE") + " LEASE OR REQUEST")}
 	room = max(room-len(lines), 1)
 	m.from = max(0, min(m.from, len(f.Last)-room))
 	for i := len(f.Last) - 1 - m.from; i >= 0 && room > 0; i-- {
