@@ -77,6 +77,7 @@ func firstPair(ctx context.Context, acquire Acquire) (err error) {
 	return err
 }
 
+// Close implements Driver.
 func (d *goDriver) Close() {
 	var wg sync.WaitGroup
 	for _, client := range d.clients {
@@ -88,6 +89,7 @@ func (d *goDriver) Close() {
 // grace is how much longer a load lasts if no worker got a permit.
 const grace = 5 * time.Second
 
+// Spin implements Driver.
 func (d *goDriver) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -181,6 +183,7 @@ func (s *spinner) run(ctx context.Context) (err error) {
 	return nil
 }
 
+// Pass implements Driver.
 func (d *goDriver) Pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
 	release, err := d.workers[0](ctx)
 	if err != nil {

@@ -150,10 +150,12 @@ func (p *publisher) listen() {
 	}
 }
 
+// Spin implements Driver.
 func (p *publisher) Spin(context.Context, Load) (*Outcome, error) {
 	return nil, errors.New("a message cannot be held")
 }
 
+// Pass implements Driver.
 func (p *publisher) Pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
 	var took []time.Duration
 	for end := time.Now().Add(most); len(took) < n && time.Now().Before(end); {
@@ -179,6 +181,7 @@ func (p *publisher) Pass(ctx context.Context, n int, pause, most time.Duration) 
 	return took, nil
 }
 
+// Close implements Driver.
 func (p *publisher) Close() {
 	_ = p.sub.Close()
 	for range p.heard { // let listen see it

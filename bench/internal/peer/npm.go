@@ -55,14 +55,17 @@ func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) 
 	return node{c}, nil
 }
 
+// Close implements Driver.
 func (n node) Close() { n.Kill() }
 
+// Spin implements Driver.
 func (n node) Spin(ctx context.Context, l Load) (*Outcome, error) {
 	out := &Outcome{}
 	err := n.Ask(ctx, map[string]any{"op": "spin", "load": l}, out)
 	return out, err
 }
 
+// Pass implements Driver.
 func (n node) Pass(ctx context.Context, count int, pause, most time.Duration) ([]time.Duration, error) {
 	var answer struct{ Took []time.Duration }
 	err := n.Ask(ctx, map[string]any{"op": "pass", "n": count, "pause": pause, "most": most, "poll": npmPoll}, &answer)

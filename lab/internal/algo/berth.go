@@ -62,6 +62,7 @@ func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error)
 	}, true, nil
 }
 
+// Close implements Client.
 func (c *own) Close() { _ = c.client.Close() }
 
 // fillOne acquires a permit, with several attempts on a slow machine.

@@ -107,6 +107,7 @@ type noted struct {
 	r *judge.Request
 }
 
+// Acquire implements algo.Client.
 func (n *noted) Acquire(ctx context.Context, _ func()) (*algo.Permit, bool, error) {
 	n.r.Called = n.s.now()
 	p, ok, err := n.Client.Acquire(ctx, n.answered)

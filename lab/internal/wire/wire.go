@@ -83,6 +83,7 @@ type hook struct {
 	count bool
 }
 
+// DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := next(ctx, network, addr)
@@ -93,6 +94,7 @@ func (h hook) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
+// ProcessHook implements redis.Hook.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		h.sent(1)
@@ -100,6 +102,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook implements redis.Hook.
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.sent(len(cmds))
@@ -119,6 +122,7 @@ type conn struct {
 	tap *Tap
 }
 
+// Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	how := None
 	if !handshake(p) {
@@ -169,6 +173,7 @@ func handshake(p []byte) bool {
 	return false
 }
 
+// Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
