@@ -15,9 +15,8 @@ import (
 )
 
 const (
-	// mostOps bounds the operations of one call, so that it takes the server about a
-	// millisecond.
-	mostOps = protocol.MaxOps
+	// mostIDs bounds the ids of one call, so that it takes the server about a millisecond.
+	mostIDs = protocol.MaxIDs
 	// A call is given up after mostTimeout, or earlier if its operations ask for that, but
 	// not before leastTimeout. Then another one starts, on another connection, and the
 	// outcome of the first is unknown.
@@ -73,6 +72,8 @@ type Call[T any] struct {
 	Wire     []protocol.Op // of Ops, in their order
 	Sent     clock.Instant
 	Deadline clock.Instant // when it is given up
+
+	ids int // that Wire names
 }
 
 // Put makes the next call send the operation of op; if op is in flight, the call after
@@ -145,8 +146,8 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Dur
 	timeout = mostTimeout
 	n := 0
 	for _, w := range *line {
-		if len(c.Ops) == mostOps {
-			break
+		if c.ids+protocol.MostNamed > mostIDs {
+			break // the next operation may be a move
 		}
 		n++
 		if w.op.state != queued || w.op.ticks != w.ticks {
@@ -161,6 +162,7 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Dur
 		w.op.state = inFlight
 		c.Ops = append(c.Ops, w.op)
 		c.Wire = append(c.Wire, op)
+		c.ids += op.Named()
 	}
 	rest := copy(*line, (*line)[n:])
 	clear((*line)[rest:])

@@ -18,18 +18,19 @@ const born = clock.Instant(1000 * time.Hour)
 type item struct {
 	op      Op[*item]
 	id      string
+	verb    protocol.Verb
 	nothing bool // it wants nothing any more
 	timeout time.Duration
 }
 
 func newItem(n int) *item {
-	i := &item{id: fmt.Sprint(n), timeout: time.Hour}
+	i := &item{id: fmt.Sprint(n), verb: protocol.Renew, timeout: time.Hour}
 	i.op.Of = i
 	return i
 }
 
 func prepare(i *item, _ clock.Instant) (protocol.Op, time.Duration, bool) {
-	return protocol.Op{Verb: protocol.Renew, ID: i.id}, i.timeout, !i.nothing
+	return protocol.Op{Verb: i.verb, ID: i.id}, i.timeout, !i.nothing
 }
 
 func ids(c *Call[*item]) (all []string) {
@@ -128,20 +129,46 @@ func TestReleaseOvertakes(t *testing.T) {
 	wantCall(t, q.Next(born, prepare), "2", "1")
 }
 
-// TestCallIsBounded by operations, and the rest goes with the next.
+// TestCallIsBounded by the ids that the protocol allows, of which a move names two. The
+// rest goes with the next calls, in its order.
 func TestCallIsBounded(t *testing.T) {
 	t.Parallel()
-	var q Queue[*item]
-	var want []string
-	for n := range mostOps + 3 {
-		i := newItem(n)
-		q.Put(&i.op, false)
-		want = append(want, i.id)
+	for name, moves := range map[string]func(n int) bool{
+		"no move":    func(int) bool { return false },
+		"one move":   func(n int) bool { return n == protocol.MaxIDs-1 },
+		"every 2nd":  func(n int) bool { return n%2 == 0 },
+		"moves only": func(int) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var q Queue[*item]
+			var want, got []string
+			for n := range 3 * protocol.MaxIDs {
+				i := newItem(n)
+				if moves(n) {
+					i.verb = protocol.Move
+				}
+				q.Put(&i.op, false)
+				want = append(want, i.id)
+			}
+			for len(got) < len(want) {
+				call := q.Next(born, prepare)
+				named := 0
+				for i := range call.Wire {
+					named += call.Wire[i].Named()
+				}
+				got = append(got, ids(call)...)
+				if named > protocol.MaxIDs || named <= protocol.MaxIDs-protocol.MostNamed && len(got) < len(want) {
+					t.Fatalf("a call names %d ids, want %d at most, and no more than a move less", named, protocol.MaxIDs)
+				}
+				q.Return(call)
+				q.Reuse(call)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("sent %v, want %v", got, want)
+			}
+		})
 	}
-	first := q.Next(born, prepare)
-	wantCall(t, first, want[:mostOps]...)
-	q.Return(first)
-	wantCall(t, q.Next(born, prepare), want[mostOps:]...)
 }
 
 // TestTimeoutIsTheLeast of those in the call, within bounds.

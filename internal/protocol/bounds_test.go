@@ -27,7 +27,7 @@ func (r *rig) crowd() int {
 func fill(t failer, r *rig, n int, terms *Terms) []string {
 	t.Helper()
 	all := ids(n)
-	for some := range slices.Chunk(all, MaxOps) {
+	for some := range slices.Chunk(all, MaxIDs) {
 		r.do(t, 0, each(Op{Verb: Acquire, Terms: terms}, some...)...)
 	}
 	r.notes(t)
@@ -207,9 +207,9 @@ func TestInspectCountsOfACrowd(t *testing.T) {
 func TestFullCalls(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, r *rig) {
-		const n = 2 * MaxOps
+		const n = 2 * MaxIDs
 		all := ids(n)
-		held, queued := all[:MaxOps], all[MaxOps:]
+		held, queued := all[:MaxIDs], all[MaxIDs:]
 		want := func(code Code, op Op, ids []string) {
 			t.Helper()
 			_, got := r.do(t, 0, each(op, ids...)...)
@@ -219,7 +219,7 @@ func TestFullCalls(t *testing.T) {
 				}
 			}
 		}
-		acquire := Op{Verb: Acquire, Terms: terms(MaxOps)}
+		acquire := Op{Verb: Acquire, Terms: terms(MaxIDs)}
 		want(Granted, acquire, held)
 		want(Queued, acquire, queued)
 		want(Granted, acquire, held) // again
@@ -231,15 +231,15 @@ func TestFullCalls(t *testing.T) {
 		drain(t, r)
 		want(Granted, Op{Verb: Heartbeat, TTL: time.Minute}, queued)
 		var moves []Op
-		for _, id := range queued[:MaxOps/2] {
+		for _, id := range queued[:MaxIDs/2] {
 			moves = append(moves, Op{Verb: Move, ID: id, To: "moved." + id})
 		}
 		if _, got := r.do(t, 0, moves...); got[0].Code != Moved || got[len(got)-1].Code != Moved {
 			t.Fatalf("moved: %+v", got)
 		}
-		want(Gone, Op{Verb: Evict, Flag: true}, queued[:MaxOps/2])
-		want(Released, Op{Verb: Release, Flag: true}, queued[MaxOps/2:])
-		if s := r.dump(t).state(t); s.Used != MaxOps/2 || s.Tombs != MaxOps {
+		want(Gone, Op{Verb: Evict, Flag: true}, queued[:MaxIDs/2])
+		want(Released, Op{Verb: Release, Flag: true}, queued[MaxIDs/2:])
+		if s := r.dump(t).state(t); s.Used != MaxIDs/2 || s.Tombs != MaxIDs {
 			t.Errorf("at the end: %+v", s)
 		}
 	})
@@ -252,7 +252,7 @@ func TestManyGroupsInOneCall(t *testing.T) {
 	for _, limit := range []int{1000, 1} {
 		onBoth(t, true, func(t *testing.T, r *rig) {
 			var ops []Op
-			for i, id := range ids(MaxOps) {
+			for i, id := range ids(MaxIDs) {
 				ops = append(ops, Op{Verb: Acquire, ID: id, Terms: terms(limit, func(t *Terms) { t.Label = fmt.Sprint(i) })})
 			}
 			reply, got := r.do(t, 0, ops...)

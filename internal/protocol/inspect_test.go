@@ -50,7 +50,7 @@ func TestNobodyIsMissedBetweenTwoPages(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			t.Parallel()
 			onBoth(t, true, func(t *testing.T, r *rig) {
-				for part := range slices.Chunk(each(Op{Verb: Acquire, Terms: terms(len(holders))}, all...), MaxOps) {
+				for part := range slices.Chunk(each(Op{Verb: Acquire, Terms: terms(len(holders))}, all...), MaxIDs) {
 					r.do(t, 0, part...)
 				}
 				r.do(t, 0, each(Op{Verb: Heartbeat, TTL: time.Hour}, waiters[:50]...)...) // these are read last

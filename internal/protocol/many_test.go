@@ -107,7 +107,7 @@ func TestFreeSlotsBeyondAPage(t *testing.T) {
 	t.Parallel()
 	onBoth(t, false, func(t *testing.T, r *rig) {
 		all := fill(t, r, 3*chunk, terms(4*chunk))
-		for some := range slices.Chunk(all[1:len(all)-1], MaxOps) {
+		for some := range slices.Chunk(all[1:len(all)-1], MaxIDs) {
 			r.do(t, 0, each(Op{Verb: Release}, some...)...)
 		}
 		_, got := r.do(t, 1, each(Op{Verb: Acquire, Terms: terms(4 * chunk)}, "s1.1", "s1.2", "s1.3")...)

@@ -203,7 +203,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("A", "3005001 -1 0 1 0 -1 0 0 0 0 0 0 0 0 0 0 0")
 	f.Add("A", "1 5 2")
 	f.Fuzz(func(t *testing.T, verbs, reply string) {
-		if len(verbs) > MaxOps/2 {
+		if len(verbs) > MaxIDs/2 {
 			return
 		}
 		checkGarbled(t, reply, asked(verbs), false)

@@ -103,7 +103,7 @@ func (s *Store) Prepare(t *Terms) *Terms {
 // a server time of notAfter (milliseconds) at the latest; 0 is any time. On success every
 // Op has its Result. On failure none has, and the error is a *Failure, which tells whether
 // the step did not happen or its outcome is unknown; a call that came too late is refused,
-// with Reply.Now set. A call that names an id twice, lacks one, or has more than MaxOps is
+// with Reply.Now set. A call that names an id twice, lacks one, or has more than MaxIDs is
 // rejected with ErrRequest and not sent. go-redis does not retry the call: only the caller
 // knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply, error) {

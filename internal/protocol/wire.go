@@ -13,8 +13,12 @@ import (
 // transition.lua.
 const Late = 10 * time.Second
 
-// MaxOps bounds the ids of one call, two for each Move. It is PAGE in transition.lua.
-const MaxOps = 250
+// MaxIDs bounds the ids of one call, and MostNamed those of one Op. MaxIDs is PAGE in
+// transition.lua.
+const (
+	MaxIDs    = 250
+	MostNamed = 2
+)
 
 // Verb is an operation of the state machine.
 type Verb byte
@@ -84,6 +88,18 @@ type Op struct {
 	Result Result
 }
 
+// Named returns how many ids the operation names.
+func (o *Op) Named() int {
+	switch {
+	case !o.Verb.named():
+		return 0
+	case o.Verb == Move:
+		return 2
+	default:
+		return 1
+	}
+}
+
 // Result is the script's answer to an Op. Which fields are set depends on Code.
 type Result struct {
 	Code      Code
@@ -150,8 +166,8 @@ func check(ops []Op) error {
 			return fmt.Errorf("%w: an operation names no id", ErrRequest)
 		case twice:
 			return fmt.Errorf("%w: id %q is named twice", ErrRequest, id)
-		case len(seen) > MaxOps:
-			return fmt.Errorf("%w: more than %d ids in one call", ErrRequest, MaxOps)
+		case len(seen) > MaxIDs:
+			return fmt.Errorf("%w: more than %d ids in one call", ErrRequest, MaxIDs)
 		}
 		return nil
 	}

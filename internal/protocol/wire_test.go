@@ -189,10 +189,10 @@ func TestCallsThatAreNotSent(t *testing.T) {
 		ops  []Op
 		want error
 	}{
-		"as many ids as may be":         {releases(MaxOps), sent},
-		"one id too many":               {releases(MaxOps + 1), ErrRequest},
-		"as many moves as may be":       {moves(MaxOps / 2), sent},
-		"one move too many":             {moves(MaxOps/2 + 1), ErrRequest},
+		"as many ids as may be":         {releases(MaxIDs), sent},
+		"one id too many":               {releases(MaxIDs + 1), ErrRequest},
+		"as many moves as may be":       {moves(MaxIDs / 2), sent},
+		"one move too many":             {moves(MaxIDs/2 + 1), ErrRequest},
 		"an id twice":                   {each(Op{Verb: Release}, "1", "2", "1"), ErrRequest},
 		"an id twice, by two verbs":     {[]Op{{Verb: Release, ID: "1"}, {Verb: Acquire, ID: "1", Terms: terms(1)}}, ErrRequest},
 		"moved, and released":           {[]Op{{Verb: Move, ID: "1", To: "2"}, {Verb: Release, ID: "1"}}, ErrRequest},

@@ -198,3 +198,39 @@ func TestReleasedHandleServesAllForWhomThereIsRoom(t *testing.T) {
 		e.Within(start, 0, 0, "all have been granted")
 	})
 }
+
+// TestManyHandlesAtOnce: a handle takes twice the room of another operation in a call. Nobody
+// who shares the call is turned away.
+func TestManyHandlesAtOnce(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		const n = 300 // more than fit into a call
+		p, q := e.Peer(), e.Peer()
+		s := p.Sem(4 * n)
+		kept, given := make([]*berth.Lease, n), make([]*berth.Lease, n)
+		for i := range n {
+			kept[i], given[i] = e.Hold(s), e.Hold(s)
+		}
+		ended := make(chan error)
+		start := func(f func() error) { go func() { ended <- f() }() }
+		for i := range n {
+			start(kept[i].Release)
+			start(func() error {
+				handle, err := given[i].Detach(e.Ctx)
+				if err != nil {
+					return err
+				}
+				lease, err := q.Adopt(e.Ctx, handle)
+				if err != nil {
+					return err
+				}
+				return lease.Release()
+			})
+			start(func() error { return s.Do(e.Ctx, func(context.Context) error { return nil }) })
+		}
+		for range 3 * n {
+			if err := <-ended; err != nil {
+				e.Error(err)
+			}
+		}
+	})
+}
