@@ -22,6 +22,18 @@ type bound struct {
 
 func (b bound) slack(i Instant) int64 { return max(0, i.Sub(b.seen).Milliseconds()/100) }
 
+// Vague bounds by how much Latest of a Sharp clock may be off because of the time since a
+// reply was seen.
+const Vague = time.Second
+
+// Sharp reports whether Latest at instant i says enough: after a long pause, slack would let
+// a copy of a request run long after all was done that could make it harmless.
+func (c *Server) Sharp(i Instant) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known && c.most.slack(i) <= Vague.Milliseconds()
+}
+
 // Known reports whether any reply was seen.
 func (c *Server) Known() bool {
 	c.mu.Lock()

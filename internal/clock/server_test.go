@@ -34,6 +34,19 @@ func TestTightestBoundOfTheServersClockCounts(t *testing.T) {
 	}
 }
 
+// TestClockIsSharpForAsLongAsItSays: until the clocks may have run apart by Vague.
+func TestClockIsSharpForAsLongAsItSays(t *testing.T) {
+	t.Parallel()
+	var c Server
+	if c.Sharp(at(0)) {
+		t.Error("sharp before anything was seen")
+	}
+	c.See(1_000_000, at(0), at(time.Second))
+	if last := at(100*Vague + 99*time.Millisecond); !c.Sharp(last) || c.Sharp(last.Add(time.Millisecond)) {
+		t.Errorf("sharp %v and %v after the request", c.Sharp(last), c.Sharp(last.Add(time.Millisecond)))
+	}
+}
+
 // TestStepsOfTheServersClockAreSeen, in both directions, and believed at once.
 func TestStepsOfTheServersClockAreSeen(t *testing.T) {
 	t.Parallel()

@@ -42,12 +42,13 @@ func (s *Semaphore) run(call *commit.Call[*Claim]) {
 	}
 }
 
-// send makes one call. Until the server's clock has been seen, nothing can be said
-// about the latest time at which a copy may run; so an empty call comes first.
+// send makes one call. Until the server's clock has been seen, or when that was long ago, too
+// little can be said about the latest time at which a copy may run; so an empty call comes
+// first.
 func (s *Semaphore) send(call *commit.Call[*Claim]) (protocol.Reply, error) {
 	wait := call.Deadline.Sub(call.Sent)
 	ctx := &bounded{s.session.ctx, time.Now().Add(wait)}
-	if !s.clock.Known() {
+	if !s.clock.Sharp(call.Deadline) {
 		sent := clock.Now()
 		reply, err := s.session.store.Do(ctx, s.key, 0, nil)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -70,6 +71,24 @@ func TestLateAcquire(t *testing.T) {
 			l.Errorf("a late copy was granted to nobody: %+v", st)
 		}
 		l.NothingLeft(1, lease.Token())
+	})
+}
+
+// TestLateAcquireAfterAPause: nothing was heard of the server's clock for so long that little is
+// known of it, and the copy arrives when the tombstone has gone.
+func TestLateAcquireAfterAPause(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(l *lab) {
+		s := l.sem(l.faulty(), 1)
+		for _, pause := range []time.Duration{time.Minute, 10 * time.Minute, 40 * time.Minute} {
+			l.Release(l.Hold(s))
+			l.Pass(pause)
+			late := l.delay("A")
+			l.Release(l.Hold(s))
+			l.Pass(protocol.Late + 500*time.Millisecond)
+			late.arrives()
+			l.NothingLeft(1, 0)
+		}
 	})
 }
 
