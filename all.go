@@ -29,13 +29,17 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err != nil {
 		return nil, err
 	}
-	leases := make(Leases, len(sems))
+	leases, whole := make(Leases, len(sems)), false
+	defer func() {
+		if !whole { // one failed, or a hook panicked
+			_ = leases.Release()
+		}
+	}()
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for _, i := range order {
 		lease, err := sems[i].Acquire(wait)
 		if err != nil {
-			_ = leases.Release()
 			if cause := context.Cause(wait); ctx.Err() == nil && errors.Is(cause, ErrLost) {
 				err = cause
 			}
@@ -45,6 +49,7 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 		held := lease.Context()
 		defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
 	}
+	whole = true
 	return leases, nil
 }
 

@@ -31,6 +31,20 @@ func TestPanicInAHookLeavesNoLease(t *testing.T) {
 	})
 }
 
+func TestPanicInAHookLeavesNoneOfSeveralLeases(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer(berth.Hook(berth.Hooks{
+			AcquireDone: func(_ context.Context, a berth.AcquireInfo, _ *berth.Lease, _ error) {
+				if a.Name == "z" {
+					panic("done")
+				}
+			},
+		}))
+		panics(e, func() { _, _ = berth.AcquireAll(e.Ctx, p.Named("a", 1), p.Named("z", 1)) })
+		e.Release(e.Hold(p.Named("a", 1)))
+	})
+}
+
 func TestPanicInOnQueuedLeavesNoRequest(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p, q := e.Peer(), e.Peer()
