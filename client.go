@@ -91,9 +91,10 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 // Adopt returns within 5 seconds, or when ctx ends. It fails with ErrHandle when
 // handle is not of this version and prefix, with a *LostError when the lease has
 // expired or was adopted, with ErrInvalid, ErrClosed or ErrNotReplicated, and with
-// ErrUnreachable, ErrRefused or ErrCorrupt when Redis is the reason. If Redis did
-// not answer, or ctx ended, the lease may have been adopted: then it is released in
-// the background; otherwise the handle is still valid.
+// ErrUnreachable, ErrRefused or ErrCorrupt when Redis is the reason. After ErrHandle,
+// ErrInvalid, ErrRefused and ErrCorrupt the handle is as good as it was. After
+// ErrNotReplicated the lease was adopted, and after ErrUnreachable, ErrClosed and ctx's
+// end it may have been: then it is released in the background.
 func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) (*Lease, error) {
 	if err := validContext(ctx); err != nil {
 		return nil, err

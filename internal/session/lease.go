@@ -20,9 +20,15 @@ type Claim struct {
 	m        claim.Claim
 	op       commit.Op[*Claim]
 	deadline keeper.Entry[*Claim]
-	callers  []chan error // that wait for an outcome
-	released bool         // by its holder
-	onEnd    func(error)  // told once, when the holder can no longer rely on the lease
+	callers  []caller    // that wait for an outcome
+	released bool        // by its holder
+	onEnd    func(error) // told once, when the holder can no longer rely on the lease
+}
+
+// caller waits for the outcome of what it asked for.
+type caller struct {
+	done    chan error  // has room for the outcome
+	success claim.State // in which success leaves the claim
 }
 
 func (s *Semaphore) newClaim(terms *protocol.Terms, manual bool) *Claim {
@@ -48,8 +54,12 @@ func (c *Claim) tell(s *Semaphore) {
 
 // report tells callers the outcome.
 func (c *Claim) report() {
-	for _, done := range c.callers {
-		done <- c.m.Outcome // has room for the one
+	for _, caller := range c.callers {
+		outcome := c.m.Outcome
+		if outcome == nil && c.m.State != caller.success {
+			outcome = c.over() // what worked out is that another goroutine gave it back
+		}
+		caller.done <- outcome
 	}
 	c.callers = nil
 }
@@ -87,16 +97,16 @@ func (c *Claim) OnEnd(f func(error)) {
 	}
 }
 
-// ask passes an event to a lease in one of the states, and returns a channel for the
-// outcome.
-func (c *Claim) ask(event func() claim.Effect, states ...claim.State) (<-chan error, error) {
+// ask passes an event, which with success leads to a state, to a lease in one of the states,
+// and returns a channel for the outcome.
+func (c *Claim) ask(event func() claim.Effect, success claim.State, states ...claim.State) (<-chan error, error) {
 	c.sem.mu.Lock()
 	defer c.sem.unlock()
-	return c.asked(event, states...)
+	return c.asked(event, success, states...)
 }
 
 // asked is ask for callers that hold sem.mu.
-func (c *Claim) asked(event func() claim.Effect, states ...claim.State) (<-chan error, error) {
+func (c *Claim) asked(event func() claim.Effect, success claim.State, states ...claim.State) (<-chan error, error) {
 	ok := false
 	for _, state := range states {
 		ok = ok || c.m.State == state
@@ -105,7 +115,7 @@ func (c *Claim) asked(event func() claim.Effect, states ...claim.State) (<-chan 
 		return nil, c.over()
 	}
 	done := make(chan error, 1)
-	c.callers = append(c.callers, done)
+	c.callers = append(c.callers, caller{done, success})
 	c.sem.do(c, event)
 	c.sem.dispatch()
 	return done, nil
@@ -122,7 +132,7 @@ func (c *Claim) over() error {
 // Renew renews the lease now, within claim.Timeout. On success the holder may rely
 // on it for a TTL.
 func (c *Claim) Renew(ctx context.Context) error {
-	done, err := c.ask(func() claim.Effect { return c.m.Renew(clock.Now()) }, claim.Held)
+	done, err := c.ask(func() claim.Effect { return c.m.Renew(clock.Now()) }, claim.Held, claim.Held)
 	if err != nil {
 		return err
 	}
@@ -155,7 +165,7 @@ func (c *Claim) releaseOnce() (<-chan error, error) {
 	if c.released {
 		return nil, claim.ErrReleased
 	}
-	done, err := c.asked(func() claim.Effect { return c.m.Release(now) }, claim.Held, claim.Lost)
+	done, err := c.asked(func() claim.Effect { return c.m.Release(now) }, claim.Ended, claim.Held, claim.Lost)
 	c.released = c.m.State != claim.Detaching // if that is refused, the lease is as it was
 	return done, err
 }
@@ -163,7 +173,7 @@ func (c *Claim) releaseOnce() (<-chan error, error) {
 // Detach moves the lease to id, which can be adopted, within claim.Timeout. When Redis
 // refuses, the lease is unchanged; after any other failure it is over, and is given back.
 func (c *Claim) Detach(ctx context.Context, id string) error {
-	done, err := c.ask(func() claim.Effect { return c.m.Detach(id, clock.Now()) }, claim.Held)
+	done, err := c.ask(func() claim.Effect { return c.m.Detach(id, clock.Now()) }, claim.Ended, claim.Held)
 	if err != nil {
 		return err
 	}

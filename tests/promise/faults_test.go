@@ -173,6 +173,28 @@ func TestLateCopyOfARenewalRevivesNothing(t *testing.T) {
 	})
 }
 
+// A renewal under way when the lease is given back has not worked out.
+func TestRenewalOfALeaseGivenBackMeanwhile(t *testing.T) {
+	for what, giveBack := range map[string]func(context.Context, *berth.Lease) error{
+		"released": func(_ context.Context, l *berth.Lease) error { return l.Release() },
+		"detached": func(ctx context.Context, l *berth.Lease) error { _, err := l.Detach(ctx); return err },
+	} {
+		t.Run(what, func(t *testing.T) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				p := e.Peer()
+				l := e.Hold(p.Sem(1, berth.WithoutRenewal()))
+				late := p.Net.Inject(redistest.Rule{Match: testenv.Carries("R"), Fault: redistest.Delay})
+				renewed := make(chan error, 1)
+				go func() { renewed <- l.Renew(e.Ctx) }()
+				testenv.Receive(e, "renewal", late.Hit())
+				e.Must(giveBack(e.Ctx, l))
+				e.WantErr(testenv.Receive(e, "answer to Renew", renewed), berth.ErrReleased)
+				late.Release()
+			})
+		})
+	}
+}
+
 // A message about a grant may be older than everything that happened since.
 func TestLateMessageDoesNotTakeADetachedLease(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
