@@ -88,7 +88,7 @@ func (s *step) again(i int, t *Terms, p *member) Result {
 		p.deadline = s.now + t.Heartbeat.Milliseconds()
 		return s.queued(i, p)
 	default:
-		return Result{Code: Gone}
+		return gone(p)
 	}
 }
 

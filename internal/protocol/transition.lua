@@ -400,7 +400,7 @@ while heads[h] do
         if cap ~= '0' then rest = math.min(rest, cap - now) end -- of a hand-off in this call
         out[n] = '1 ' .. grant .. ' ' .. rest
       else
-        out[n] = absent(record) and '6 0'
+        out[n] = absent(record)
       end
     elseif w > limit and limit > 0 then
       out[n] = '5 ' .. limit

@@ -207,6 +207,21 @@ func TestEvictAWaiter(t *testing.T) {
 	})
 }
 
+// The answer that it waits is lost: it hears of the eviction when it asks again.
+func TestEvictAWaiterThatDoesNotKnowItsPlace(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		first := e.Hold(p.Sem(1))
+		q.Net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowReply})
+		out := e.Start(q.Sem(1))
+		e.UntilWaiting(1)
+		e.Must(e.Inspector.Evict(e.Ctx, testenv.Name, e.Show().Queue[0].ID))
+		out.Refused(berth.ErrEvicted)
+		e.Release(first)
+		e.Idle()
+	})
+}
+
 // The way out of whatever is stored.
 func TestPurge(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
