@@ -53,22 +53,18 @@ type permit struct {
 // take waits for a permit for r. On failure it returns the reason, and nothing is held.
 // A request whose context has ended gets no permit.
 func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
-	w := &attempt{limiter: l, began: time.Now(), name: l.name}
-	var lease *berth.Lease
-	away := l.outage.known(r.Context())
-	err := away
-	if away == nil {
-		lease, err = w.acquire(r)
-		if errors.Is(err, berth.ErrUnreachable) {
-			away = l.outage.unanswered(r.Context())
-		}
+	w := &attempt{limiter: l, began: time.Now(), name: l.name, away: l.outage.known(r.Context())}
+	lease, err := w.acquire(r)
+	away := w.away
+	if away == nil && errors.Is(err, berth.ErrUnreachable) {
+		away = l.outage.unanswered(r.Context())
 	}
 	switch {
 	case r.Context().Err() != nil:
 		// The grant came as the context ended: it will not be used.
 		giveBack(lease, l.logger)
 		err = cmp.Or(err, r.Context().Err())
-	case away != nil && l.failOpen:
+	case away != nil && l.failOpen && errors.Is(err, berth.ErrUnreachable): // and not for an invalid limit
 		l.outage.report(away, false)
 		if l.onOpen != nil {
 			l.onOpen(r, away)
@@ -88,14 +84,17 @@ type attempt struct {
 	limiter *limiter
 	name    string
 	began   time.Time
+	away    error                       // why Redis is known not to be reachable; nil: it is not known
 	place   atomic.Pointer[berth.Place] // when last heard of
 }
 
 func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 	l := a.limiter
-	defer l.waiting.Add(-1)
-	if n := l.waiting.Add(1); l.maxWaiting > 0 && n > int64(l.maxWaiting) {
-		return nil, ErrMaxWaiting
+	if a.away == nil { // else it does not wait, and those in the queue do not keep it from passing
+		defer l.waiting.Add(-1)
+		if n := l.waiting.Add(1); l.maxWaiting > 0 && n > int64(l.maxWaiting) {
+			return nil, ErrMaxWaiting
+		}
 	}
 	limit := l.limit
 	if l.key != nil {
@@ -129,11 +128,15 @@ func (a *attempt) answered(err error) bool {
 }
 
 // wait acquires within MaxWait and AnswerWithin. The latter no longer applies after
-// the first answer, such as a place in the queue.
+// the first answer, such as a place in the queue. In an outage that is known it sends
+// nothing and fails at once, but the client's hooks run, so that they count the request.
 func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []berth.AcquireOption) (*berth.Lease, error) {
 	l := a.limiter
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
+	if a.away != nil {
+		cancel(a.away)
+	}
 	answer := time.AfterFunc(l.answerWithin, func() { cancel(errSilence) })
 	defer answer.Stop()
 	if l.maxWait == 0 {
@@ -164,7 +167,7 @@ func (a *attempt) late() error {
 // reason replaces the context's error by our own reason for ending the wait.
 func (a *attempt) reason(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if err != nil && (cause == ErrMaxWait || cause == errSilence) { //nolint:errorlint // as they were given
+	if err != nil && cause != nil && (cause == ErrMaxWait || cause == errSilence || cause == a.away) { //nolint:errorlint // as they were given
 		return cause
 	}
 	return err

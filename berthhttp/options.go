@@ -99,7 +99,8 @@ func AnswerWithin(d time.Duration) Option { return func(c *config) { c.answerWit
 
 // FailOpen lets requests pass without a permit, and so without a limit or a MaxHold,
 // while Redis cannot be reached. That is logged, and f, unless nil, is called for each
-// such request with the reason. By default such requests are refused.
+// such request with the reason; to the client's hooks it is a request that failed with
+// berth.ErrUnreachable. By default such requests are refused.
 //
 // A request that had no answer within AnswerWithin waits until berth.Client.Reach has
 // found out whether Redis can be reached, which takes 3 seconds more if Redis is

@@ -99,6 +99,66 @@ func TestFailOpen(t *testing.T) {
 	}
 }
 
+// TestHooksSeeEveryRequestOfAnOutage: those that are not sent, too, whether they are refused
+// or pass, or metrics would stand still while Redis is away.
+func TestHooksSeeEveryRequestOfAnOutage(t *testing.T) {
+	for how, opts := range map[string][]berthhttp.Option{"closed": nil, "open": {berthhttp.FailOpen(nil)}} {
+		for wait, bound := range map[string]time.Duration{"waits": -1, "tries": 0} {
+			for name, fail := range outages {
+				t.Run(how+" "+wait+" "+name, func(t *testing.T) {
+					bubble(t, func(t *testing.T, store *berthtest.Store) {
+						started, unreachable := 0, 0
+						client := store.Client(berth.Hook(berth.Hooks{
+							AcquireStart: func(ctx context.Context, _ berth.AcquireInfo) context.Context {
+								started++
+								return ctx
+							},
+							AcquireDone: func(_ context.Context, a berth.AcquireInfo, _ *berth.Lease, err error) {
+								if a.Name == "api/api.test" && a.Try == (bound == 0) && errors.Is(err, berth.ErrUnreachable) {
+									unreachable++
+								}
+							},
+						}))
+						tr := newTransport(t, client, 1, append(opts, endless, berthhttp.MaxWait(bound))...)
+						fail(store)
+						for n := 1; n <= 5; n++ {
+							if resp, err := tr.RoundTrip(get(t.Context(), t, api)); err == nil {
+								defer resp.Body.Close()
+							}
+							if started != n || unreachable != n {
+								t.Fatalf("after %d requests the hooks have seen %d, of them %d unreachable", n, started, unreachable)
+							}
+							if n == 1 {
+								<-time.After(lookTime) // until the outage is known
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestOutageMakesNoLimitValid: a request that Limits refuses does not pass in an outage.
+func TestOutageMakesNoLimitValid(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		limits := map[string]int{"/a": 1}
+		h := newHandler(t, store.Client(), 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), berthhttp.FailOpen(nil),
+			berthhttp.Key(func(r *http.Request) string { return r.URL.Path }),
+			berthhttp.Limits(func(key string) int { return limits[key] }))
+		store.Down()
+		for _, c := range []struct {
+			path   string
+			status int
+		}{{"/none", http.StatusInternalServerError}, {"/a", http.StatusOK}, {"/none", http.StatusInternalServerError}} {
+			rec := httptest.NewRecorder()
+			if h.ServeHTTP(rec, get(t.Context(), t, c.path)); rec.Code != c.status {
+				t.Errorf("%s was answered %d, want %d", c.path, rec.Code, c.status)
+			}
+		}
+	})
+}
+
 // TestOneAsksForAll: while Redis is away, one request a second finds out.
 func TestOneAsksForAll(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
