@@ -59,6 +59,11 @@ func NewHandler(client *berth.Client, name string, limit int, next http.Handler,
 // it is blocked in reading or writing, it is unblocked. The server must support
 // deadlines, as that of net/http does (http.ResponseController).
 //
+// The same holds on a connection that next has hijacked, if the request asked for it
+// by an Upgrade header or CONNECT. Hijacking clears deadlines, and next may set its own,
+// so these are set again every 5 seconds until next returns. A next that hijacks other
+// requests must itself end when the context does.
+//
 // A client that disconnects while it waits loses its place, and one that has
 // disconnected when its turn comes is not served. With HTTP/1, the net/http server
 // notices a disconnect only once the request body has been read.

@@ -14,9 +14,10 @@ const lastWords = 5 * time.Second
 
 // service is a request that is served with a permit.
 type service struct {
-	permit *permit
-	writer http.ResponseWriter
-	body   bool // the request has one
+	permit   *permit
+	writer   http.ResponseWriter
+	body     bool // the request has one
+	switches bool // the request asks to switch protocols, so the handler may hijack its connection
 
 	mu   sync.Mutex
 	lost bool // guarded by mu; the lease was lost while the handler was at work
@@ -25,11 +26,18 @@ type service struct {
 
 // serve calls next to serve r.
 func serve(p *permit, next http.Handler, w http.ResponseWriter, r *http.Request) {
-	s := &service{permit: p, writer: w, body: r.Body != nil && r.Body != http.NoBody}
+	s := &service{permit: p, writer: w, body: r.Body != nil && r.Body != http.NoBody, switches: switches(r)}
 	ctx, unbind := p.bind(r.Context(), s.lose)
 	defer unbind()
 	defer s.end()
 	next.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// switches reports whether r asks to go on without HTTP. Nothing tells whether a handler
+// has hijacked the connection, and the read deadline of other requests without a body must
+// not be set: the server reads then, to notice a disconnect, and would take it for one.
+func switches(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "")
 }
 
 // lose unblocks what the end of the context does not: a handler that waits for its
@@ -42,14 +50,33 @@ func (s *service) lose() {
 		return
 	}
 	s.lost = true
+	s.cut(lastWords)
+	s.permit.limiter.logger.Warn("berthhttp: a lease was lost while its request was served; the request's context has ended",
+		"name", lost.Name, "held", time.Since(s.permit.since).Round(time.Millisecond), "error", lost)
+}
+
+// cut makes reading fail at once, and writing after the time that is left for it. mu is
+// held.
+func (s *service) cut(left time.Duration) {
 	now := time.Now()
 	control := http.NewResponseController(s.writer)
-	if s.body {
+	if s.body || s.switches {
 		_ = control.SetReadDeadline(now)
 	}
-	_ = control.SetWriteDeadline(now.Add(lastWords))
-	s.permit.limiter.logger.Warn("berthhttp: a lease was lost while its request was served; the request was ended",
-		"name", lost.Name, "held", now.Sub(s.permit.since).Round(time.Millisecond), "error", lost)
+	_ = control.SetWriteDeadline(now.Add(left))
+	if s.switches {
+		time.AfterFunc(lastWords, s.cutAgain)
+	}
+}
+
+// cutAgain is for a handler that has hijacked the connection: that clears the deadlines,
+// also after the loss, and the handler may have set its own.
+func (s *service) cutAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.cut(0)
+	}
 }
 
 // end returns the connection to the server.
@@ -58,7 +85,7 @@ func (s *service) end() {
 	defer s.mu.Unlock()
 	s.over = true
 	// The handler may have seen the loss before lose came here.
-	if s.body && (s.lost || s.permit.lost() != nil) {
+	if (s.body || s.switches) && (s.lost || s.permit.lost() != nil) {
 		closeAfterReply(s.writer)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -133,7 +134,7 @@ func TestSlowBody(t *testing.T) {
 		if _, err := slow.in.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("the connection with half a request on it is open: %v", err)
 		}
-		if log.count("the request was ended") != 1 {
+		if log.count("lease was lost while its request was served") != 1 {
 			t.Errorf("log: %s", log)
 		}
 	})
@@ -184,6 +185,62 @@ func TestHandlerThatGoesOn(t *testing.T) {
 	})
 }
 
+// TestLossEndsASwitchedConnection: a handler that waits for its client on a connection that it
+// has hijacked does not outlast its lease, although hijacking clears all deadlines.
+func TestLossEndsASwitchedConnection(t *testing.T) {
+	const upgrade, tunnel = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n"
+	read := func(conn net.Conn) error {
+		_, err := conn.Read(make([]byte, 1))
+		return err
+	}
+	write := func(conn net.Conn) error {
+		_, err := conn.Write([]byte("x"))
+		return err
+	}
+	for name, c := range map[string]struct {
+		request string
+		late    bool // it hijacks after the loss
+		wait    func(net.Conn) error
+		held    time.Duration
+	}{
+		"read":           {upgrade, false, read, time.Second},
+		"read tunnel":    {tunnel, false, read, time.Second},
+		"write":          {upgrade, false, write, 6 * time.Second},
+		"hijacked late":  {upgrade, true, read, 6 * time.Second},
+		"late and write": {upgrade, true, write, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				client := store.Client()
+				var held time.Duration
+				var failed error
+				dial := dialServer(t, newHandler(t, client, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					began := time.Now()
+					if c.late {
+						<-r.Context().Done()
+						<-time.After(time.Second)
+					}
+					conn, _, err := http.NewResponseController(w).Hijack()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
+					failed = c.wait(conn)
+					held = time.Since(began)
+				}), berthhttp.MaxHold(time.Second)))
+				p := dial()
+				p.send(t, c.request)
+				<-time.After(10 * time.Second)
+				if held.Round(100*time.Millisecond) != c.held || !errors.Is(failed, os.ErrDeadlineExceeded) {
+					t.Errorf("the handler waited for %v and got %v, want %v", held, failed, c.held)
+				}
+				want(t, client, "work", 0, 0)
+			})
+		})
+	}
+}
+
 // TestConnectionAfterALoss: what is done to a request's connection does not harm
 // the requests that come after it. One with a body is closed.
 func TestConnectionAfterALoss(t *testing.T) {
@@ -191,10 +248,11 @@ func TestConnectionAfterALoss(t *testing.T) {
 		request string
 		open    bool
 	}{
-		"no body":   {"GET /lose HTTP/1.1\r\nHost: x\r\n\r\n", true},
-		"read body": {"POST /lose HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nread", false},
-		"left body": {"POST /leave HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nleft", false},
-		"streams":   {"POST /stream HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nleft", false},
+		"no body":                  {"GET /lose HTTP/1.1\r\nHost: x\r\n\r\n", true},
+		"read body":                {"POST /lose HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nread", false},
+		"left body":                {"POST /leave HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nleft", false},
+		"streams":                  {"POST /stream HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nleft", false},
+		"upgrade that is not made": {"GET /lose HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *berthtest.Store) {
@@ -215,6 +273,7 @@ func TestConnectionAfterALoss(t *testing.T) {
 				p.answer(t)
 				<-time.After(time.Minute) // for deadlines to pass that were left behind
 				if !c.open {
+					_ = p.SetReadDeadline(time.Now().Add(time.Second))
 					if _, err := p.in.ReadByte(); !errors.Is(err, io.EOF) {
 						t.Errorf("the connection is open: %v", err)
 					}
