@@ -324,6 +324,8 @@ func TestInvalidArguments(t *testing.T) {
 			"status 200":          handler(ok, berthhttp.Status(200)),
 			"base of handler":     handler(ok, berthhttp.Base(http.DefaultTransport)),
 			"callers of handler":  handler(ok, berthhttp.RecordCallers()),
+			"limits, no key":      handler(ok, berthhttp.Limits(func(string) int { return 1 })),
+			"limits, nil key":     transport(client, "x", 1, berthhttp.Key(nil), berthhttp.Limits(func(string) int { return 1 })),
 		} {
 			if !errors.Is(err, berth.ErrInvalid) {
 				t.Errorf("%s: %v, want ErrInvalid", what, err)

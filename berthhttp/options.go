@@ -59,7 +59,7 @@ func Key(f func(*http.Request) string) Option { return func(c *config) { c.key =
 // Limits sets a function that returns the limit for a key, in place of the limit given
 // to NewTransport or NewHandler. Requests for which it returns less than 1 are refused.
 // It must not block, and should return the same in all processes: the last limit
-// declared is in force.
+// declared is in force. It needs a Key.
 func Limits(f func(key string) int) Option { return func(c *config) { c.limits = f } }
 
 // LeaseOptions sets options for all leases, such as berth.TTL or berth.QueueLimit.
@@ -149,6 +149,9 @@ func (c config) with(opts []Option) (config, error) {
 	}
 	if c.maxWaiting < 0 {
 		return c, &berth.InvalidError{What: "MaxWaiting", Reason: fmt.Sprintf("%d is below 0", c.maxWaiting)}
+	}
+	if c.limits != nil && c.key == nil {
+		return c, &berth.InvalidError{What: "Limits", Reason: "there is no Key whose limits it could tell: add Key, or leave Limits out"}
 	}
 	if c.logger == nil {
 		c.logger = slog.Default()
