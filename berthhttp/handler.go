@@ -1,6 +1,8 @@
 package berthhttp
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -78,7 +80,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, why *RefusedError) {
-	if r.Context().Err() != nil {
+	// At a deadline, which is the server's own, the client is still there.
+	if errors.Is(r.Context().Err(), context.Canceled) {
 		w.WriteHeader(http.StatusServiceUnavailable) // for logs: nobody will read it
 		return
 	}

@@ -178,6 +178,32 @@ func TestClientGoneWhileWaiting(t *testing.T) {
 	})
 }
 
+// TestDeadlineInTheQueueIsAnswered: the client of a request whose context had a deadline is
+// still there, and gets the answer of any other refusal.
+func TestDeadlineInTheQueueIsAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client, g := store.Client(), make(gate)
+		var why error
+		h := newHandler(t, client, 1, g, berthhttp.MaxWait(time.Hour), berthhttp.Refuse(
+			func(w http.ResponseWriter, _ *http.Request, refused *berthhttp.RefusedError) {
+				why = refused
+				w.WriteHeader(refused.Status)
+			}))
+		_, first := serve(t, h, get(t.Context(), t, "/"))
+		want(t, client, "work", 1, 0)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, get(ctx, t, "/"))
+		if rec.Code != http.StatusTooManyRequests || rec.Header().Get("Retry-After") == "" || !errors.Is(why, context.DeadlineExceeded) {
+			t.Errorf("answered %d, header %v, because %v", rec.Code, rec.Header(), why)
+		}
+		want(t, client, "work", 1, 0)
+		close(g)
+		<-first
+	})
+}
+
 // TestClientGoneAtItsTurn: the grant and the client's leaving cross. It is not
 // served, and its permit does not stay.
 func TestClientGoneAtItsTurn(t *testing.T) {
