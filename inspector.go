@@ -22,10 +22,11 @@ import (
 // concurrent use.
 //
 // Each method makes a few calls to Redis, each of which ends within 2 seconds, or when
-// ctx ends; List may spend a minute on the names. The errors of all methods are
-// ErrInvalid, ErrUnreachable (there was no answer, and a change may have been made:
-// repeat it), ErrRefused, ErrCorrupt (nothing was changed; see Purge) and ctx's error;
-// a method that can also return ErrNotFound says so.
+// ctx ends; for 500 holders or 250 waiters there is one more. List may spend a minute on
+// the names. The errors of all methods are ErrInvalid, ErrUnreachable (there was no
+// answer, and a change may have been made: repeat it), ErrRefused, ErrCorrupt (nothing
+// was changed; see Purge) and ctx's error; a method that can also return ErrNotFound says
+// so.
 type Inspector struct {
 	store  *protocol.Store
 	rdb    redis.UniversalClient
@@ -166,13 +167,14 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 	if err := in.apply(ctx, name); err != nil {
 		return nil, err
 	}
-	snap, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (*protocol.Snapshot, error) {
-		return in.store.Inspect(ctx, in.store.Key(name), records)
-	})
+	found, err := in.sample(ctx, []string{name}, records)
+	if err == nil {
+		err = found[0].Err
+	}
 	if err != nil {
 		return nil, failed(ctx, name, err)
 	}
-	return snap, inUse(name, snap)
+	return found[0].Snapshot, inUse(name, found[0].Snapshot)
 }
 
 // errRemnant: a semaphore is idle, but one of its keys is there: the other was lost.

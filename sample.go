@@ -57,7 +57,9 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 			for i, name := range part {
 				st := &State{Summary: Summary{Name: name}}
 				err := err
-				if err == nil {
+				if err != nil {
+					err = failed(ctx, "", err)
+				} else {
 					st, err = sampled(ctx, name, found[i])
 				}
 				if !yield(st, err) || err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) {
@@ -68,19 +70,21 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 	}
 }
 
-// sample reads some semaphores in one pipeline.
+// sample reads some semaphores, each page of all in one pipeline.
 func (in *Inspector) sample(ctx context.Context, names []string, records bool) ([]protocol.Found, error) {
 	keys := make([]protocol.Key, len(names))
 	for i, name := range names {
 		keys[i] = in.store.Key(name)
 	}
-	found, err := session.Bounded(ctx, mostCall, func(ctx context.Context) ([]protocol.Found, error) {
-		return in.store.InspectAll(ctx, keys, records), nil
-	})
-	if err != nil {
-		return nil, failed(ctx, "", err)
+	inspection := in.store.Inspection(keys, records)
+	for more := true; more; {
+		var err error
+		more, err = session.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) { return inspection.Next(ctx), nil })
+		if err != nil {
+			return nil, err
+		}
 	}
-	return found, nil
+	return inspection.Found(), nil
 }
 
 // sampled turns what was found into a State, which always has the semaphore's name.

@@ -148,15 +148,15 @@ func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	begun, wanted := time.Now(), s.wanted(name)
 	var state *berth.State
 	var why []string
-	cost, err := s.cost(ctx, 1, func() error {
+	cost, err := s.cost(ctx, func() (trips int, err error) {
 		for st, err := range s.in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
 			if err != nil {
-				return err
+				return 0, err
 			}
 			state = st
 		}
 		why = s.whys(ctx, state)
-		return nil
+		return 1 + (len(state.Leases)+2*len(state.Queue))/500, nil // a waiter has two members
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -108,6 +108,33 @@ func TestAgesOfLeases(t *testing.T) {
 	})
 }
 
+// TestLongQueueKeepsNothingFromView: to read it takes longer than a call may take.
+func TestLongQueueKeepsNothingFromView(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		const waiters = 600
+		p := e.Peer()
+		e.Hold(p.Named("a", 1))
+		e.Hold(p.Sem(1))
+		for range waiters {
+			e.Start(p.Sem(1))
+		}
+		e.UntilWaiting(waiters)
+		s, m := start(e, 1, func(o *Options) { o.Leases = true })
+		m.sample.Store(int64(900 * time.Millisecond))
+		st, err := e.Inspector.Show(e.Ctx, testenv.Name)
+		if err != nil || len(st.Leases) != 1 || len(st.Queue) != waiters {
+			e.Errorf("Show: %v", err)
+		}
+		v, detail := lookAt(e, s, testenv.Name, 30*time.Second)
+		if v.Err != nil || len(v.Rows) != 3 || v.Rows[2].Waiting != waiters || v.Rows[0].Oldest.IsZero() || !v.Rows[2].Oldest.IsZero() {
+			e.Errorf("%v, rows %+v", v.Err, v.Rows)
+		}
+		if detail.Err != nil || detail.State == nil || len(detail.State.Queue) != waiters {
+			e.Errorf("in full: %v", detail.Err)
+		}
+	})
+}
+
 // TestLeasesAreNotReadForNothing: only who asks for their ages pays for them.
 func TestLeasesAreNotReadForNothing(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

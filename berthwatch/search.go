@@ -41,9 +41,9 @@ func (s *Sampler) walk(ctx context.Context, round int) error {
 	for cursor := ""; ; {
 		var names []string
 		var next string
-		cost, err := s.cost(ctx, 1, func() (err error) {
+		cost, err := s.cost(ctx, func() (trips int, err error) {
 			names, next, err = s.in.Names(ctx, cursor, step)
-			return err
+			return 1, err
 		})
 		if err != nil {
 			return err

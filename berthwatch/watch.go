@@ -42,7 +42,8 @@ type Row struct {
 	Idle bool  // it has no holder and no waiter, and is neither pinned nor paused: the numbers are 0
 	Err  error // it is damaged, or of a newer layout: the numbers are 0
 
-	// Only with Options.Leases and up to 500 holders. Zero: there is none, or it is unknown.
+	// Only with Options.Leases and up to 500 holders and waiters. Zero: there is none, or it is
+	// unknown.
 	Oldest  time.Time // since when its oldest lease is held
 	Ceiling time.Time // when the first lease reaches its MaxHold
 }
@@ -232,7 +233,7 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	s.mu.Unlock()
 	slices.Sort(names)
 	rows := make([]Row, 0, len(names))
-	cost, err := s.cost(ctx, (len(names)+99)/100, func() error {
+	cost, err := s.cost(ctx, func() (trips int, err error) {
 		for st, err := range s.in.Sample(ctx, names, berth.SampleOptions{}) {
 			switch {
 			case err == nil:
@@ -242,15 +243,13 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 			case errors.Is(err, berth.ErrCorrupt):
 				rows = append(rows, Row{Summary: st.Summary, Err: err})
 			default:
-				return err
+				return 0, err
 			}
 		}
-		return nil
+		return (len(names) + 99) / 100, nil
 	})
 	if err == nil && whole && s.cfg.Leases {
-		var more time.Duration
-		more, err = s.leases(ctx, rows)
-		cost += more
+		cost += s.leases(ctx, rows)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,15 +264,16 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	return cost
 }
 
-// cost calls f, which makes the given number of round trips, and returns an upper bound of
-// the server's time for that: the time that f took, less that of the network.
-func (s *Sampler) cost(ctx context.Context, trips int, f func() error) (time.Duration, error) {
+// cost calls f, which returns how many round trips it made, and returns an upper bound of the
+// server's time for that: the time that f took, less that of the network.
+func (s *Sampler) cost(ctx context.Context, f func() (trips int, err error)) (time.Duration, error) {
 	before, err := s.trip(ctx)
 	if err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	if err := f(); err != nil {
+	trips, err := f()
+	if err != nil {
 		return 0, err
 	}
 	took := time.Since(start)

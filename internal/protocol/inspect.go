@@ -56,35 +56,55 @@ type Record struct {
 // Inspect reads a semaphore without changing it, and if records is set its holders and
 // waiters, too. For a semaphore that does not exist, Snapshot.Exists is false.
 func (s *Store) Inspect(ctx context.Context, k Key, records bool) (*Snapshot, error) {
-	found := s.InspectAll(ctx, []Key{k}, records)
+	in := s.Inspection([]Key{k}, records)
+	for more := true; more; {
+		more = in.Next(ctx)
+	}
+	found := in.Found()
 	return found[0].Snapshot, found[0].Err
 }
 
-// Found is the result of InspectAll for one semaphore: a Snapshot or an error.
+// Inspection is Inspect for several semaphores, page by page, so that its caller can bound
+// the time for each page.
+type Inspection struct {
+	store     *Store
+	all, left []*reading
+	records   bool
+}
+
+// Inspection begins an inspection. It sends nothing.
+func (s *Store) Inspection(keys []Key, records bool) *Inspection {
+	all := make([]*reading, len(keys))
+	for i, k := range keys {
+		all[i] = &reading{key: k, from: lowest, leases: map[string]*Record{}}
+	}
+	return &Inspection{store: s, all: all, left: slices.Clone(all), records: records}
+}
+
+// Next reads the next page of each semaphore, all in one pipeline, and reports whether there
+// are more.
+func (in *Inspection) Next(ctx context.Context) (more bool) {
+	count := 0
+	if in.records {
+		count = page
+	}
+	in.store.turn(ctx, in.left, count)
+	in.left = slices.DeleteFunc(in.left, func(r *reading) bool { return r.done })
+	return len(in.left) > 0
+}
+
+// Found is the result of an Inspection for one semaphore: a Snapshot or an error.
 type Found struct {
 	*Snapshot
 	Err error
 }
 
-// InspectAll is Inspect for several semaphores, page by page, each page of all in one
-// pipeline.
-func (s *Store) InspectAll(ctx context.Context, keys []Key, records bool) []Found {
-	all := make([]*reading, len(keys))
-	for i, k := range keys {
-		all[i] = &reading{key: k, from: lowest, leases: map[string]*Record{}}
-	}
-	count := 0
-	if records {
-		count = page
-	}
-	for left := slices.Clone(all); len(left) > 0; {
-		s.turn(ctx, left, count)
-		left = slices.DeleteFunc(left, func(r *reading) bool { return r.done })
-	}
-	found := make([]Found, len(keys))
-	for i, r := range all {
+// Found returns the results, when there are no more pages.
+func (in *Inspection) Found() []Found {
+	found := make([]Found, len(in.all))
+	for i, r := range in.all {
 		if found[i].Err = r.err; r.err == nil {
-			found[i].Snapshot = r.snapshot(records)
+			found[i].Snapshot = r.snapshot(in.records)
 		}
 	}
 	return found
