@@ -31,6 +31,8 @@ func public(name string, err error) error {
 		return publicLost(lost)
 	case errors.As(err, &short):
 		return &NotReplicatedError{Name: name, Want: short.Want, Got: short.Got, Err: short.Err}
+	case errors.Is(err, claim.ErrDetached):
+		return fmt.Errorf("%w (semaphore %q)", ErrDetached, name)
 	case errors.Is(err, claim.ErrReleased):
 		return fmt.Errorf("%w (semaphore %q)", ErrReleased, name)
 	case errors.Is(err, session.ErrClosed):

@@ -22,6 +22,8 @@ var (
 	ErrEvicted = errors.New("berth: evicted by an operator")
 	// ErrReleased: the lease was released or detached before this call.
 	ErrReleased = errors.New("berth: lease was already given back")
+	// ErrDetached: a Detach ended the lease. It is ErrReleased, too.
+	ErrDetached = fmt.Errorf("%w by Detach", ErrReleased)
 	// ErrClosed: the Client was closed.
 	ErrClosed = errors.New("berth: client is closed")
 	// ErrInvalid: an argument is out of bounds. Nothing was sent.

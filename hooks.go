@@ -11,7 +11,7 @@ import (
 // Hooks are functions that berth calls for the events of a client's leases; nil ones
 // are skipped. They run in the goroutine of the event and must not block. An adopted
 // lease has only the events Released and Lost. Detach and the client's Close cause no
-// event, but end the lease's context.
+// event, but end the lease's context, with the causes ErrDetached and ErrClosed.
 type Hooks struct {
 	// AcquireStart is called before a request is sent. The context that it returns,
 	// for example one with a span, is passed to the request's other hooks; when it

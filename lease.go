@@ -52,9 +52,9 @@ func newLease(ctx context.Context, c *Client, held *session.Claim) *Lease {
 
 // Context returns a context that ends when the lease does. Its cause (context.Cause)
 // is a *LostError, which is ErrLost to errors.Is, when the lease is lost, at the trust
-// deadline at the latest; ErrReleased after Release or Detach; and ErrClosed after
-// Close. It has the values of Acquire's context but not its deadline or
-// cancellation, which only bound the wait.
+// deadline at the latest; ErrReleased after Release; ErrDetached, which is ErrReleased
+// too, after Detach; and ErrClosed after Close. It has the values of Acquire's context
+// but not its deadline or cancellation, which only bound the wait.
 func (l *Lease) Context() context.Context {
 	first := false
 	l.once.Do(func() {

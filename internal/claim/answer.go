@@ -248,7 +248,7 @@ func (c *Claim) answerDetach(r *protocol.Result, a *Answer) Effect {
 	if r.Code != protocol.Moved {
 		return c.end(c.lostBy(r, a.Got))
 	}
-	return c.end(ErrReleased) | c.report(nil)
+	return c.end(ErrDetached) | c.report(nil)
 }
 
 func (c *Claim) answerRelease(r *protocol.Result, a *Answer) Effect {

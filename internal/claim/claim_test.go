@@ -193,7 +193,7 @@ var steps = []step{
 	{"refused", adopting, func(l *life) Effect { return l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now) }, Ended, Wake | Report, errRejected},
 	{"cancelled", adopting, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake, ErrReleased},
 
-	{"detached", detaching, func(l *life) Effect { return l.answer(moved) }, Ended, Wake | Report, ErrReleased},
+	{"detached", detaching, func(l *life) Effect { return l.answer(moved) }, Ended, Wake | Report, ErrDetached},
 	{"rejected", detaching, func(l *life) Effect { return l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now) }, Held, Wake | Report, nil},
 	{"rejected after an unknown outcome", detaching, func(l *life) Effect {
 		l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)

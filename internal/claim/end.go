@@ -12,6 +12,9 @@ import (
 // ErrReleased: the lease was released before.
 var ErrReleased = errors.New("the lease was given back")
 
+// ErrDetached: a Detach ended the lease. It is ErrReleased, too.
+var ErrDetached = fmt.Errorf("%w by Detach", ErrReleased)
+
 // Refusal is the error of a request that the server refused. Nothing was taken.
 type Refusal struct {
 	Name   string

@@ -181,7 +181,7 @@ func (c *Claim) Detach(ctx context.Context, id string) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		c.sem.abandon(c, claim.ErrReleased)
+		c.sem.abandon(c, claim.ErrDetached)
 		select {
 		case err := <-done: // the answer had come already
 			if err == nil {

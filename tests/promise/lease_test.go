@@ -237,7 +237,7 @@ func TestDetachAndAdopt(t *testing.T) {
 		first := e.Hold(p.Sem(3, berth.TTL(1500*time.Millisecond), berth.Label("job"), berth.Weight(2)))
 		handle, err := first.Detach(context.Background())
 		e.Must(err)
-		if first.Valid() || !errors.Is(context.Cause(first.Context()), berth.ErrReleased) {
+		if first.Valid() || !errors.Is(context.Cause(first.Context()), berth.ErrDetached) {
 			e.Errorf("after Detach: valid %v, cause %v", first.Valid(), context.Cause(first.Context()))
 		}
 		e.WantErr(first.Release(), berth.ErrReleased)
@@ -307,6 +307,7 @@ func TestDetachWhoseContextEnds(t *testing.T) {
 				e.Must(p.ReleaseHandle(e.Ctx, handle))
 			}
 			synctest.Wait()
+			e.WantErr(context.Cause(l.Context()), berth.ErrDetached)
 			e.Idle()
 		}
 	})
