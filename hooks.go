@@ -90,7 +90,11 @@ func (a *acquisition) end(l *Lease, err error) error {
 }
 
 func (h *Hooks) released(l *Lease, err error) {
-	if h.Released != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrClosed) && l.told.CompareAndSwap(false, true) {
+	over := errors.Is(err, ErrReleased)
+	if errors.Is(err, ErrClosed) { // Close ended the lease, or it cut short the Release that did
+		over = !errors.Is(context.Cause(l.Context()), ErrReleased)
+	}
+	if h.Released != nil && !over && l.told.CompareAndSwap(false, true) {
 		h.Released(l, time.Since(l.since), err)
 	}
 }

@@ -2,7 +2,9 @@ package promise_test
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -89,6 +91,23 @@ func TestEachLeaseEndsForOneHook(t *testing.T) {
 		e.Must(p.Close())
 		e.WantErr(l.Release(), berth.ErrClosed)
 		want("closed, then released", 1, 1)
+	})
+}
+
+// A Release that the client's Close cuts short has ended its lease, and so the hook hears of it.
+func TestReleaseThatCloseCutsShort(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		var told []error
+		p := e.Peer(berth.Hook(berth.Hooks{Released: func(_ *berth.Lease, _ time.Duration, err error) { told = append(told, err) }}))
+		l := e.Hold(p.Sem(1))
+		p.Net.Inject(redistest.Rule{Fault: redistest.Delay, Times: -1})
+		released := make(chan error, 1)
+		go func() { released <- l.Release() }()
+		synctest.Wait()
+		e.Must(p.Close())
+		if err := testenv.Receive(e, "end of Release", released); !slices.Equal(told, []error{err}) {
+			e.Errorf("Release returned %v, the hook heard of %v", err, told)
+		}
 	})
 }
 
