@@ -2,6 +2,7 @@ package berthotel
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -119,8 +120,7 @@ func (o *observer) done(ctx context.Context, a berth.AcquireInfo, l *berth.Lease
 	}
 	h := &hold{observer: o, lease: l, ctx: r.caller, since: time.Now(), span: o.startLease(r, l)}
 	o.held.Store(l, h)
-	// No hook is called when the client is closed or the lease is detached.
-	context.AfterFunc(l.Context(), func() { h.end(time.Since(h.since), context.Cause(l.Context())) })
+	context.AfterFunc(l.Context(), h.over)
 }
 
 // ended is both Released and Lost. A lease that is not known was adopted, or its end was
@@ -139,6 +139,17 @@ type hold struct {
 	since    time.Time
 	span     trace.Span
 	once     sync.Once
+}
+
+// over records an end of which no hook may tell: the client was closed, or the lease
+// detached. A Release ends the context before it asks Redis; its hook follows, with a
+// loss that it may find there.
+func (h *hold) over() {
+	cause := context.Cause(h.lease.Context())
+	if errors.Is(cause, berth.ErrReleased) && !errors.Is(cause, berth.ErrDetached) {
+		return
+	}
+	h.end(time.Since(h.since), cause)
 }
 
 // end records the first of several reports of the lease's end. The others wait for that,

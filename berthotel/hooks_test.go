@@ -269,6 +269,30 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestLossFoundByReleaseIsCounted once, although Release has ended the lease's context before it
+// learned of the loss.
+func TestLossFoundByReleaseIsCounted(t *testing.T) {
+	observe(t, func(w *world) {
+		lease := w.acquire(w.semaphore("a", 1))
+		w.store.DropMessages(true)
+		if err := w.store.Client().Inspector().ForceEvict(w.Context(), "a", lease.ID()); err != nil {
+			w.Fatal(err)
+		}
+		if err := lease.Release(); !errors.Is(err, berth.ErrEvicted) {
+			w.Fatalf("Release: %v", err)
+		}
+		w.want(
+			"hold.duration{berth.semaphore.name=a,error.type=evicted} 1 in 0.000 s",
+			"leases.granted{berth.semaphore.name=a} 1",
+			"leases.lost{berth.semaphore.name=a,error.type=evicted} 1",
+			"wait.duration{berth.semaphore.name=a} 1 in 0.000 s",
+		)
+		if s := spanNamed(w, "berth.lease"); s.Status().Code != codes.Error {
+			w.Errorf("the lease's span has status %v", s.Status())
+		}
+	})
+}
+
 func TestNamesAreBounded(t *testing.T) {
 	observe(t, func(w *world) {
 		for _, name := range []string{"a/1", "a/2", "b/1", "c/1", "d/1"} {
