@@ -95,6 +95,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, status int, name s
 		plain(w, http.StatusInternalServerError, "This page could not be made.")
 		return
 	}
+	w.Header().Set("Berth-Page", "1") // the script shows nothing else in a page's place
 	send(w, r, status, "text/html; charset=utf-8", b.Bytes())
 }
 

@@ -150,6 +150,24 @@ func TestHostileNames(t *testing.T) {
 	})
 }
 
+// TestPagesSayThatTheyAreOurs, whatever their status, whole and in part, and nothing else does: so
+// the script does not show a proxy's page in their place.
+func TestPagesSayThatTheyAreOurs(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		e.Must(e.Inspector.Pin(e.Ctx, "api", 3))
+		for target, want := range map[string]string{
+			"/": "1", "/s?name=api": "1", "/s?name=none": "1", "/audit": "1", "/doctor": "1", "/about": "1", "/act?verb=pause&name=api": "1",
+			"/?fragment=1": "1", "/s?name=none&fragment=1": "1", "/act?verb=pause&name=api&fragment=1": "1",
+			"/nosuch": "", "/s?fragment=1": "", "/healthz": "", "/static/app.js": "", "/api/v1/semaphores": "",
+		} {
+			if rec := w.do(request(http.MethodGet, target, "")); rec.Header().Get("Berth-Page") != want {
+				e.Errorf("%s: status %d, headers %v", target, rec.Code, rec.Header())
+			}
+		}
+	})
+}
+
 // TestNothingNewIsNotSentAgain: a picture that has not changed is 304, and one that has is not.
 func TestNothingNewIsNotSentAgain(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

@@ -300,6 +300,29 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 	})
 }
 
+// TestPagesOfOthersAreNotShown: while a proxy or a login answers in the server's place, the page
+// stays, and says that it is not up to date.
+func TestPagesOfOthersAreNotShown(t *testing.T) {
+	e := testenv.Shared(t)
+	e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url))
+	b.says("0/4")
+	const instead = "window.realFetch ??= window.fetch; window.fetch = async () => new Response('<h1>foreign</h1>', {status: %d, headers: {'Content-Type': 'text/html'}}), true"
+	for status, says := range map[int]string{502: "its server says 502", 200: "log in again, by loading it again"} {
+		eval[bool](b, fmt.Sprintf(instead, status))
+		b.says("This page is not up to date: " + says)
+		if text := eval[string](b, "document.body.innerText"); !strings.Contains(text, "0/4") || strings.Contains(text, "foreign") {
+			t.Errorf("status %d: the page says:\n%s", status, text)
+		}
+	}
+	e.Must(e.Inspector.Pin(e.Ctx, "api", 5))
+	eval[bool](b, "window.fetch = window.realFetch, true")
+	b.says("0/5")
+	b.until("it says no more", "document.getElementById('lost').hidden")
+}
+
 // TestServerGoesAndComesBack: the page says so, and asks less often.
 func TestServerGoesAndComesBack(t *testing.T) {
 	e := testenv.Shared(t)

@@ -50,10 +50,14 @@ async function look() {
   if (mine === current) later(pause);
 }
 
+// ours tells our pages from others that come in their place: a proxy's errors, a login.
+function ours(answer) {
+  return answer.headers.has("Berth-Page");
+}
+
 // take shows an answer, unless it is none of our pages.
 async function take(answer, mine) {
-  const page = (answer.headers.get("Content-Type") ?? "").startsWith("text/html");
-  if (!page) throw new Error(answer.status === 401 ? "log in again, by loading it again" : `its server says ${answer.status}`);
+  if (!ours(answer)) throw new Error(answer.ok || answer.status === 401 ? "log in again, by loading it again" : `its server says ${answer.status}`);
   const text = await answer.text();
   if (mine !== current || reading()) return;
   tag = answer.headers.get("ETag") ?? "";
@@ -162,7 +166,7 @@ async function ask(url) {
   opener = document.activeElement?.id ?? "";
   try {
     const answer = await fetch(fragment(url), { cache: "no-store", signal: AbortSignal.timeout(10000) });
-    if (!answer.ok) throw new Error(`status ${answer.status}`);
+    if (!answer.ok || !ours(answer)) throw new Error(`status ${answer.status}`);
     const question = await answer.text();
     await released();
     show(dialog, question);
