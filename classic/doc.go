@@ -37,7 +37,9 @@
 // Bad arguments are ErrInvalid and nothing is sent. Errors of Redis and of the
 // context are wrapped. The caller's client is used as it is and never closed;
 // if it repeats commands whose reply was lost (go-redis does, by default), a
-// release that did succeed can report that the permit had timed out.
+// release that did succeed can report that the permit had timed out, and the
+// acquire of a lock that did succeed can report not ok, while its own identifier
+// holds the lock until the time-out.
 //
 // All types may be used by several goroutines at once.
 package classic

@@ -47,8 +47,10 @@ func NewLock(rdb redis.UniversalClient, name string, opts ...Option) (*Lock, err
 
 // Acquire tries to get the lock for at most wait, a try per millisecond; 0
 // means one try. With ok, id holds it until Release or the lock's time-out.
-// Without, another client had it all the time. After an error, a context that
-// ended included, the lock may be held until its time-out.
+// Without, each try found it taken: by another client or, if the Redis client
+// repeated a SET whose reply was lost, by the first copy of that, until the
+// time-out. After an error, a context that ended included, the lock may be held
+// until its time-out.
 func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (id string, ok bool, err error) {
 	if wait < 0 {
 		return "", false, invalid("wait %v: give 0 or more", wait)

@@ -40,9 +40,9 @@ func NewFairUnderLock(rdb redis.UniversalClient, name string, limit int, opts ..
 
 // Acquire tries once to get a permit, and for its lock wait (WithLockWait) to
 // get the lock before. With ok, id holds the permit like one of Fair. Without,
-// there was no room, or other clients had the lock all the time. After an error
-// id may hold a place until its time-out, and the lock may be held until its
-// own. A lock that cannot be released is no error: it runs out.
+// there was no room, or the lock was taken all the time (see Lock.Acquire). After
+// an error id may hold a place until its time-out, and the lock may be held until
+// its own. A lock that cannot be released is no error: it runs out.
 func (s *FairUnderLock) Acquire(ctx context.Context) (id string, ok bool, err error) {
 	key, ok, err := s.lock.Acquire(ctx, s.lock.lockWait)
 	if err != nil || !ok {
