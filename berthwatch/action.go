@@ -59,14 +59,30 @@ func (a Action) Args() []string {
 	if strings.HasPrefix(a.Name, "-") {
 		args = append(args, "--")
 	}
-	args = append(args, a.Name)
 	switch a.Verb {
 	case "pin", "resize":
-		args = append(args, strconv.Itoa(a.Limit))
+		args = append(args, literal(a.Name), strconv.Itoa(a.Limit))
+	case "pause", "resume", "unpin":
+		args = append(args, literal(a.Name))
 	case "evict":
-		args = append(args, a.ID)
+		args = append(args, a.Name, a.ID)
+	default: // purge, and show, take names
+		args = append(args, a.Name)
 	}
 	return args
+}
+
+// patternSpecial escapes what means something in a pattern. A ] alone means nothing.
+var patternSpecial = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
+// literal returns the argument that stands for one name where the command line takes
+// patterns. Unescaped, jobs[1] would be the pattern of another semaphore, jobs1. An argument
+// without *, ? and [ is not a pattern, and a backslash in it is itself.
+func literal(name string) string {
+	if strings.ContainsAny(name, "*?[") {
+		return patternSpecial.Replace(name)
+	}
+	return name
 }
 
 // shellSafe matches what every shell takes for a plain word.

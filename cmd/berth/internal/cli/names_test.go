@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-go/berth/berthwatch"
+)
+
+// What the live views show as the command that does the same is about that semaphore, and
+// about no other that its name matches when it is read as a pattern.
+func TestShownCommandChangesThatSemaphoreOnly(t *testing.T) {
+	names := []string{
+		"jobs[1]", "jobs1", "a*", "ab", "a?", `a\*`, `a\b`, `a\b*`, `\`, `\[`, "[", "[]", "[a-z]", "x", "a/*", "a/b", "]", "-*", "-x", "--force", "*", "?",
+	}
+	for _, verb := range []string{"pause", "resume", "pin", "unpin", "resize"} {
+		for _, name := range names {
+			args := named(t, berthwatch.Action{Verb: verb, Name: name, Limit: 1}.Args())
+			if verb == "pin" || verb == "resize" {
+				args = args[:len(args)-1]
+			}
+			var found []string
+			for _, arg := range args {
+				matched, err := match(arg, names)
+				if err != nil {
+					t.Errorf("%s of %q: %v", verb, name, err)
+				}
+				found = append(found, matched...)
+			}
+			if !slices.Equal(found, []string{name}) {
+				t.Errorf("%s of %q: the command is about %q", verb, name, found)
+			}
+		}
+	}
+	for _, name := range names { // these take names
+		for _, verb := range []string{"show", "purge"} {
+			if got := named(t, berthwatch.Action{Verb: verb, Name: name}.Args()); !slices.Equal(got, []string{name}) {
+				t.Errorf("%s of %q: the command is about %q", verb, name, got)
+			}
+		}
+		if got := named(t, berthwatch.Action{Verb: "evict", Name: name, ID: "a.1-1"}.Args()); !slices.Equal(got, []string{name, "a.1-1"}) {
+			t.Errorf("evict of %q: the command is about %q", name, got)
+		}
+	}
+}
+
+// named returns what the verb gets of a command line, without flags.
+func named(t *testing.T, words []string) (args []string) {
+	t.Helper()
+	cmd := find(Root(), words[0])
+	cmd.RunE = func(_ *cobra.Command, given []string) error {
+		args = given
+		return nil
+	}
+	root := cmd.Root()
+	root.SetArgs(words)
+	root.SetErr(io.Discard)
+	if err := root.Execute(); err != nil {
+		t.Fatalf("%q: %v", words, err)
+	}
+	return args
+}
