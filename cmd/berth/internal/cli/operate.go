@@ -117,6 +117,7 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 // verbFlags defines the flags of every verb.
 func (a *app) verbFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for \"berth audit\" and whoever sees a pause or a pin")
+	mayBeEmpty(cmd.Flags(), "reason")
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
 }
 

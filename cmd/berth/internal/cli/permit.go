@@ -158,6 +158,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.Lookup("queue-limit").DefValue = "" // -1 means nothing to a reader
 	f.Var(value.Duration(&p.ttl, ttl), "ttl", "how long the permit is missing after a crash of its\nholder")
 	f.StringVar(&p.label, "label", "", "what \"berth show\" shows beside the permit")
+	mayBeEmpty(f, "label")
 	f.Var(value.Duration(&p.headStart, 0), "head-start", "queue as if this much earlier")
 	f.Var(value.Duration(&p.maxHold, 0), "max-hold", "lose the permit after this long, renewed or not\n(default: never)")
 	f.VarP(value.Int(&p.code, exit.NotAcquired), "conflict-exit-code", "E", "exit `CODE` when there was no permit in time")

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -108,7 +109,7 @@ func readOnly() bool {
 }
 
 // allowed refuses an operator's verb while it is set.
-func allowed(cmd *cobra.Command, _ []string) error {
+func allowed(cmd *cobra.Command) error {
 	if cmd.GroupID == groupRule && readOnly() {
 		return exit.Errorf(exit.NoPermission, "nothing was changed: %s is set", readOnlyVariable)
 	}
@@ -132,7 +133,7 @@ permit comes back when its holder crashes.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          a.noCommand,
 
-		PersistentPreRunE: allowed,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmp.Or(noEmptyFlags(cmd), allowed(cmd)) },
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetOut(a.stdout)

@@ -73,6 +73,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.Listen, "listen", "127.0.0.1:7357", "the `ADDRESS:PORT` to listen on")
 	flags.StringSliceVar(&f.web.Hosts, "allow-host", nil, "another host `NAME` of the pages, besides localhost and the\naddress")
 	flags.StringVar(&f.BasePath, "base-path", "", "the `PATH` prefix of requests, if no proxy strips it")
+	mayBeEmpty(flags, "base-path")
 	flags.BoolVar(&f.AllowWrite, "allow-write", false, "let users with the role operate make changes")
 	flags.BoolVar(&f.web.RequireReason, "require-reason", false, "refuse changes without a reason")
 	flags.StringVar(&f.AuthFile, "auth-file", "", "`FILE` of users with passwords")
