@@ -20,8 +20,9 @@ const (
 	// listens, or why it does not.
 	readyFD      = 3
 	readyMessage = "ready"
-	// checkEvery is how often a store checks that its socket still exists.
-	checkEvery = time.Minute
+	// checkEvery is how often a store checks that its socket still exists. For so long two
+	// stores may each grant the whole limit after a clean-up; to look costs microseconds.
+	checkEvery = time.Second
 )
 
 // Serve runs the store's process: it serves dir until ctx ends or the store has been idle for
