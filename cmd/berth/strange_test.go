@@ -115,6 +115,7 @@ func TestErrorsNameTheServer(t *testing.T) {
 		"wrong password": {"redis://berth:hunter3@" + plain.Addr(), plain.Addr(), "check user and password in the URL"},
 		"no TLS there":   {"rediss://" + plain.Addr(), plain.Addr(), "if the server does not speak TLS, write redis in place of rediss"},
 		"no Cluster":     {"redis+cluster://" + plain.Addr(), plain.Addr(), "it is not a Cluster: use redis://"},
+		"no sentinel":    {"redis+sentinel://" + plain.Addr() + "/main", plain.Addr(), "it is not a sentinel: use redis://"},
 		"a sentinel":     {"redis://" + sentinel.Addr(), sentinel.Addr(), "this is a sentinel: use redis+sentinel://" + sentinel.Addr() + "/main"},
 		"wrong master":   {"redis+sentinel://" + sentinel.Addr() + "/nomaster", sentinel.Addr(), `berth: the sentinels know no master "nomaster"`},
 	} {

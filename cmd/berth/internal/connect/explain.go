@@ -36,6 +36,8 @@ func (t *Target) advice(text string) string {
 		return "check user and password in the URL"
 	case t.tls != nil && (strings.Contains(text, "no answer") || strings.Contains(text, "not answered within")):
 		return "if the server does not speak TLS, write redis in place of rediss"
+	case t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, "nknown command"):
+		return "it is not a sentinel: use " + scheme + "://"
 	case t.kind == cluster && strings.Contains(text, "cluster support disabled"):
 		return "it is not a Cluster: use " + scheme + "://"
 	case t.kind == single && strings.Contains(text, "nknown command"):
