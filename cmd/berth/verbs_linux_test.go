@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 // What cannot be undone is shown and asked for; what is not a yes is a no.
 func TestVerbsAskOnATerminal(t *testing.T) {
@@ -56,6 +60,44 @@ func TestEvictShowsWhomItMeans(t *testing.T) {
 	term.expect("its permits are free")
 	term.expect("s: limit 2, 2 → 1 in use, 0 waiting")
 	term.expect("code 0")
+}
+
+// A password is not shown, even where the prompt is not: standard error may be a file.
+func TestPasswordIsNotShown(t *testing.T) {
+	t.Parallel()
+	term := verbTerminal(t)
+	for _, where := range []string{"", " 2>err"} {
+		term.send("berth serve hash-password ann" + where + "\n")
+		if !eventually(func() bool { return !term.echoes() }) {
+			t.Fatalf("%q: what is typed is shown", where)
+		}
+		term.send("hunter2\n")
+		term.expect("ann:pbkdf2-sha256$")
+		term.expect(":view")
+		if !term.echoes() {
+			t.Errorf("%q: what is typed is not shown afterwards", where)
+		}
+	}
+	term.mute("hunter2")
+}
+
+// echoes reports whether the terminal shows what is typed.
+func (term *terminal) echoes() (on bool) {
+	term.t.Helper()
+	conn, err := term.master.SyscallConn()
+	if err != nil {
+		term.t.Fatal(err)
+	}
+	_ = conn.Control(func(fd uintptr) {
+		var state *unix.Termios
+		if state, err = unix.IoctlGetTermios(int(fd), unix.TCGETS); err == nil {
+			on = state.Lflag&unix.ECHO != 0
+		}
+	})
+	if err != nil {
+		term.t.Fatal(err)
+	}
+	return on
 }
 
 func verbTerminal(t *testing.T) *terminal {

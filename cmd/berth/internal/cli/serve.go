@@ -196,7 +196,7 @@ standard input; on a terminal it is asked for, and not shown.`,
 
 // password reads one line.
 func (a *app) password() (string, error) {
-	if a.interactive() {
+	if isTerminal(a.stdin) { // wherever the prompt goes: it would show what is typed
 		fmt.Fprint(a.stderr, "Password: ")
 		defer fmt.Fprintln(a.stderr)
 		return readPassword(int(os.Stdin.Fd()))
