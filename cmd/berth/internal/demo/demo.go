@@ -10,7 +10,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/berth-go/berth/cmd/berth/internal/local"
@@ -40,12 +39,11 @@ type Config struct {
 
 // Run runs the demo to its end, or until ctx ends, and returns what it showed.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
-	dir, err := os.MkdirTemp("", "berth-demo-")
+	dir, socket, err := local.TempSocket("berth-demo-")
 	if err != nil {
 		return Summary{}, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	socket := filepath.Join(dir, "sock")
 	server, err := local.Listen(socket)
 	if err != nil {
 		return Summary{}, err

@@ -88,6 +88,17 @@ func prepareDir(dir string) error {
 	return nil
 }
 
+// TempSocket makes a directory, whose name begins with prefix, and returns it with the path of
+// a socket in it. Where TMPDIR is too long for a socket, it is in /tmp.
+func TempSocket(prefix string) (dir, socket string, err error) {
+	parent := os.TempDir()
+	if len(filepath.Join(parent, prefix+"4294967295", socketName)) > maxSocketPath { // the longest that MkdirTemp makes
+		parent = "/tmp"
+	}
+	dir, err = os.MkdirTemp(parent, prefix)
+	return dir, filepath.Join(dir, socketName), err
+}
+
 // checkParents refuses a path on which another user could replace dir: each directory above
 // it must belong to root or to this user, and if others can write to one, it must have the
 // sticky bit.
