@@ -57,7 +57,7 @@ type BusyError struct {
 	InUse      int           // permits out
 	Limit      int           // limit in force
 	Waiting    int           // waiters in the queue
-	NextExpiry time.Duration // until the next lease or waiter expires unless renewed; 0 when unknown
+	NextExpiry time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
 	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
 	Paused     bool          // an operator has paused the semaphore
 }

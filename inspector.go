@@ -49,7 +49,7 @@ type Summary struct {
 	Holders      int           `json:"holders"`       // leases that are held
 	Waiting      int           `json:"waiting"`       // waiters in the queue
 	OldestWait   time.Duration `json:"-"`             // how long the first in the queue has waited; 0 when the queue is empty
-	NextExpiry   time.Duration `json:"-"`             // until the next lease or waiter expires unless renewed; 0 when there is none
+	NextExpiry   time.Duration `json:"-"`             // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none
 	Expired      int           `json:"expired"`       // holders and waiters that have expired but are still counted: the next call removes them
 	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit
 }

@@ -28,7 +28,7 @@ type (
 	summaryJSON struct {
 		*plainSummary
 		OldestWait millis `json:"oldest_wait_ms"` // how long the first in the queue has waited
-		NextExpiry millis `json:"next_expiry_ms"` // until the next lease or waiter expires unless renewed; 0: there is none
+		NextExpiry millis `json:"next_expiry_ms"` // until the next lease or waiter expires unless renewed, at the earliest; 0: there is none
 	}
 	stateJSON struct {
 		summaryJSON

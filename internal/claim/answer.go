@@ -59,7 +59,7 @@ func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
 	if r.Code != protocol.Heavy {
 		why.Limit = a.Limit()
 	}
-	if a.Next > 0 {
+	if a.Next > 0 && a.Holders+a.Waiting > 0 { // else it is a tombstone's
 		why.Next = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
 	}
 	if a.Got < c.late {

@@ -301,17 +301,19 @@ func TestRefusalTellsWhy(t *testing.T) {
 		from   func(*life)
 		answer protocol.Result
 		next   int64
+		there  int // hold or wait
 		want   Refusal
 	}{
-		"busy":                   {asking, protocol.Result{Code: protocol.Busy, Limit: 9}, now + 2500, Refusal{Code: protocol.Busy, Limit: 3, Next: 2500 * time.Millisecond}},
-		"busy, nobody expires":   {asking, protocol.Result{Code: protocol.Busy}, 0, Refusal{Code: protocol.Busy, Limit: 3}},
-		"full, due already":      {asking, protocol.Result{Code: protocol.Full}, now - 5, Refusal{Code: protocol.Full, Limit: 3, Next: time.Millisecond}},
-		"too heavy":              {asking, protocol.Result{Code: protocol.Heavy, Limit: 9}, 0, Refusal{Code: protocol.Heavy, Limit: 9}},
-		"too heavy in the queue": {waiting, gone(protocol.TooHeavy), 0, Refusal{Code: protocol.Heavy, Limit: 3}},
+		"busy":                   {asking, protocol.Result{Code: protocol.Busy, Limit: 9}, now + 2500, 1, Refusal{Code: protocol.Busy, Limit: 3, Next: 2500 * time.Millisecond}},
+		"busy, nobody expires":   {asking, protocol.Result{Code: protocol.Busy}, 0, 0, Refusal{Code: protocol.Busy, Limit: 3}},
+		"busy, of a tombstone":   {asking, protocol.Result{Code: protocol.Busy}, now + 2500, 0, Refusal{Code: protocol.Busy, Limit: 3}},
+		"full, due already":      {asking, protocol.Result{Code: protocol.Full}, now - 5, 1, Refusal{Code: protocol.Full, Limit: 3, Next: time.Millisecond}},
+		"too heavy":              {asking, protocol.Result{Code: protocol.Heavy, Limit: 9}, 0, 0, Refusal{Code: protocol.Heavy, Limit: 9}},
+		"too heavy in the queue": {waiting, gone(protocol.TooHeavy), 0, 0, Refusal{Code: protocol.Heavy, Limit: 3}},
 	} {
 		l := newLife()
 		test.from(l)
-		l.answer(test.answer, func(a *Answer) { a.Next = test.next })
+		l.answer(test.answer, func(a *Answer) { a.Next, a.Waiting = test.next, test.there })
 		got, ok := errors.AsType[*Refusal](l.Err)
 		if !ok || got.Name != "name" || got.Weight != 1 || got.Code != test.want.Code || got.Limit != test.want.Limit || got.Next != test.want.Next {
 			t.Errorf("%s: %+v, want %+v", name, l.Err, test.want)

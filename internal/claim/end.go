@@ -22,7 +22,7 @@ type Refusal struct {
 	Weight int
 	Limit  int // in force
 	protocol.State
-	Next time.Duration // until something may run out; 0: unknown
+	Next time.Duration // until a lease or waiter may run out, at the earliest; 0: there is none
 }
 
 // Error implements error.

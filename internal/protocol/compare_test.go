@@ -201,6 +201,7 @@ func compareSnapshot(t failer, r *rig, m *model) {
 		}
 		want := m.snapshot(got.Now)
 		want.Next, want.Slots, want.Till, want.Lapses = got.Next, got.Slots, got.Till, got.Lapses
+		compareNext(t, want, got.Next, records)
 		if !m.exists {
 			want = &Snapshot{Now: got.Now}
 		}
@@ -210,6 +211,21 @@ func compareSnapshot(t failer, r *rig, m *model) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("inspect, with records: %v\n got %+v\nwant %+v", records, got, want)
 		}
+	}
+}
+
+// compareNext checks when the next lease or waiter is said to expire: exactly with records, and
+// at the earliest without.
+func compareNext(t failer, s *Snapshot, got int64, records bool) {
+	t.Helper()
+	next := int64(0)
+	for _, r := range slices.Concat(s.Leases, s.Queue) {
+		if next == 0 || r.Expires < next {
+			next = r.Expires
+		}
+	}
+	if got > next || got == 0 && next > 0 || records && got != next {
+		t.Fatalf("inspect, with records: %v: the next expires at %d, want %d", records, got, next)
 	}
 }
 

@@ -24,7 +24,7 @@ const page = 500
 // Snapshot is the state of one semaphore. Records are read in pages: if there are more than
 // a few hundred they are not of a single moment, but those of leases and waiters that exist
 // throughout the reading are included. Expired ones are included until a call of Do removes
-// them.
+// them. Next is about leases and waiters alone: 0 if there is none, and with records exact.
 type Snapshot struct {
 	Exists bool
 	Now    int64 // server time, ms
@@ -205,8 +205,8 @@ func (r *reading) snapshot(records bool) *Snapshot {
 			next = l.Expires
 		}
 	}
-	if snap.Next > 0 && snap.Next <= snap.Now {
-		snap.Next = next // that of the state may be a tombstone's
+	if next > 0 || snap.Next <= snap.Now || snap.Holders+snap.Waiting == 0 {
+		snap.Next = next // that of the state may be a tombstone's, or of before a renewal
 	}
 	if !records {
 		return snap

@@ -6,7 +6,8 @@
 -- ARGV[2]  how many of that score to leave out. Nobody is missed who holds or waits
 --          from page to page: renewals only raise a score, and ranks would shift
 -- ARGV[3]  how many members to read, at most 1000; 0: the first of the queue and, if
---          something has run out, the first 250 deadlines
+--          something has run out, the first 250 deadlines, or the first 10 if there are
+--          tombstones, whose deadlines are nobody's
 -- Returns  { now (ms), state or "", member, score, record or "", ... }: the queue comes
 --          first, in its order, then free slots, then deadlines, the earliest first. Where
 --          one key was lost and no lease can live any more: a state in which nobody is
@@ -72,8 +73,9 @@ if ARGV[3] ~= '0' then
   page = call('ZRANGEBYSCORE', ORDER, ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[3])
 else
   page = waiting and waiting ~= '0' and call('ZRANGE', ORDER, '0', '0', 'WITHSCORES') or {}
-  if nearest and nearest ~= '0' and nearest + 0 <= now then
-    for _, v in ipairs(call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', '250')) do
+  local due = nearest and nearest ~= '0' and nearest + 0 <= now
+  if due or tombs and tombs ~= '0' then -- else the nearest deadline is that of somebody who is there
+    for _, v in ipairs(call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', due and '250' or '10')) do
       page[#page + 1] = v
     end
   end

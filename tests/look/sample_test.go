@@ -64,6 +64,34 @@ func TestSampleIsWhatShowSays(t *testing.T) {
 	})
 }
 
+// TestNextExpiryIsOfThoseWhoAreThere, and not of the tombstones of those who have gone.
+func TestNextExpiryIsOfThoseWhoAreThere(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		// A handle's lease has a new id, and the old one tells for a minute where it went.
+		_, err := e.Hold(p.Sem(1, berth.TTL(10*time.Minute))).Detach(e.Ctx)
+		e.Must(err)
+		// An evicted one tells for a minute that it was evicted.
+		gone := e.Hold(p.Named("gone", 1, berth.TTL(10*time.Minute)))
+		e.Must(e.Inspector.Pin(e.Ctx, "gone", 0))
+		e.Must(e.Inspector.ForceEvict(e.Ctx, "gone", gone.ID()))
+		for _, records := range []bool{false, true} {
+			states, errs := sampled(e, berth.SampleOptions{Records: records}, testenv.Name, "gone")
+			e.Must(errors.Join(errs[testenv.Name], errs["gone"]))
+			if next := states[testenv.Name].NextExpiry; next < 9*time.Minute || next > 10*time.Minute {
+				e.Errorf("with records %v: the lease expires in %v", records, next)
+			}
+			if s := states["gone"]; s.Holders+s.Waiting > 0 || s.NextExpiry != 0 {
+				e.Errorf("with records %v: nobody is there, and expires in %v: %+v", records, s.NextExpiry, s.Summary)
+			}
+		}
+		var busy *berth.BusyError
+		if err := e.Try(p.Named("gone", 1)); !errors.As(err, &busy) || busy.NextExpiry != 0 {
+			e.Errorf("nobody is there: refused with %+v", err)
+		}
+	})
+}
+
 // timeless is a state as JSON, without its times.
 func timeless(t *testing.T, s *berth.State) string {
 	t.Helper()

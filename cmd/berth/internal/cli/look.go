@@ -22,9 +22,11 @@ import (
 
 func (a *app) lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List the semaphores in use",
-		Long:    "List the semaphores in use: their limits, and how many hold and wait.",
+		Use:   "ls",
+		Short: "List the semaphores in use",
+		Long: `List the semaphores in use: their limits, and how many hold and wait. NEXT
+EXPIRY is how long it takes at least until a lease or a waiter expires that is
+not renewed.`,
 		Example: "  berth ls\n  berth ls --json | jq '.[] | select(.waiting > 0).name'",
 		GroupID: groupLook,
 		Args:    takesNo("names"),
