@@ -89,11 +89,11 @@ type Op struct {
 }
 
 // Named returns how many ids the operation names.
-func (o *Op) Named() int {
+func (op *Op) Named() int {
 	switch {
-	case !o.Verb.named():
+	case !op.Verb.named():
 		return 0
-	case o.Verb == Move:
+	case op.Verb == Move:
 		return 2
 	default:
 		return 1

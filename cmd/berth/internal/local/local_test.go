@@ -186,7 +186,7 @@ func TestEndsSoonAfterItsDirectoryIsRemoved(t *testing.T) {
 			if err := remove(socket); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * time.Second) // of the bubble
+			<-time.After(2 * time.Second) // of the bubble
 			synctest.Wait()
 			if ended == 0 {
 				t.Errorf("%s: the store is still there after 2s", what)
