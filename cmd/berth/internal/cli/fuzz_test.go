@@ -60,7 +60,7 @@ func parseRun(client *berth.Client, args []string) (left []string, err error) {
 		return nil, err
 	}
 	defer null.Close()
-	a := &app{stdin: null, stdout: null, stderr: null}
+	a := newApp(null, null, null)
 	cmd := a.runCommand()
 	cmd.SetOut(null)
 	cmd.SetErr(null)

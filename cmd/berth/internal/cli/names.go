@@ -70,13 +70,19 @@ func (a *app) targets(in *berth.Inspector, names, args []string, create bool, hi
 		case slices.Contains(args, name):
 			return nil, exit.Errorf(exit.Failure, "semaphore %q is not in use%s", name, hint)
 		default:
-			a.complain(fmt.Errorf("left out: %s: %s", name, notInUse))
+			a.leaveOut(fmt.Errorf("%s: %s", name, notInUse))
 		}
 	}
 	if len(found) == 0 {
 		return nil, exit.Errorf(exit.Failure, "no semaphore in use matches, nothing was changed")
 	}
 	return found, nil
+}
+
+// leaveOut tells why some semaphores are left out, before there is a question or a result.
+func (a *app) leaveOut(err error) {
+	a.complain(fmt.Errorf("left out: %w", err))
+	a.notices.Flush(lastWords)
 }
 
 // namesInUse lists the names of all semaphores but the damaged ones, which it
@@ -87,7 +93,7 @@ func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {
 		return nil, err
 	}
 	if err != nil {
-		a.complain(fmt.Errorf("left out: %w", err))
+		a.leaveOut(err)
 	}
 	var names []string
 	for _, s := range list {

@@ -4,24 +4,29 @@ package cli
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
-	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
 )
+
+// lastWords is how long the end of this process, or what it writes next to standard output,
+// waits for its messages to be written.
+const lastWords = 500 * time.Millisecond
 
 // app is what the commands share: where they read and write, and the flags
 // that every one of them has.
 type app struct {
 	args                  []string
 	stdin, stdout, stderr *os.File
+	notices               *run.Notices // on stderr, for what must not wait for its reader
 
 	redisURL, prefix string
 	quiet            bool
@@ -38,7 +43,8 @@ func Main(args []string) int {
 	// tells their effects.
 	logging.Disable()
 	cobra.EnableCommandSorting = false // they are in the order in which people need them
-	a := &app{args: args, stdin: os.Stdin, stdout: survivable(os.Stdout), stderr: survivable(os.Stderr)}
+	a := newApp(os.Stdin, survivable(os.Stdout), survivable(os.Stderr))
+	a.args = args
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
@@ -46,13 +52,18 @@ func Main(args []string) int {
 		err = a.unknown
 	}
 	a.report(cmd, err)
+	a.notices.Flush(lastWords)
 	exit.Die(err)
 	return exit.Of(err)
 }
 
 // Root returns the commands, for documentation and tests.
 func Root() *cobra.Command {
-	return (&app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}).root()
+	return newApp(os.Stdin, os.Stdout, os.Stderr).root()
+}
+
+func newApp(stdin, stdout, stderr *os.File) *app {
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, notices: run.NewNotices(stderr)}
 }
 
 // survivable returns another descriptor of f. The Go runtime ends the process when a write
@@ -77,14 +88,14 @@ func (a *app) report(cmd *cobra.Command, err error) {
 	}
 	a.complain(err)
 	if exit.Of(err) == exit.Usage {
-		fmt.Fprintf(a.stderr, "Try '%s --help'.\n", cmd.CommandPath())
+		a.notices.Println("Try '" + cmd.CommandPath() + " --help'.")
 	}
 }
 
 // complain writes an error to standard error, and joined errors on a line each.
 func (a *app) complain(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintf(a.stderr, "berth: %s\n", screen.Clean(strings.TrimPrefix(line, "berth: ")))
+		a.notices.Printf("%s", strings.TrimPrefix(line, "berth: "))
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 	"github.com/berth-go/berth/cmd/berth/internal/run"
-	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
@@ -88,7 +87,8 @@ func (a *app) ownStore() (*local.Store, error) {
 		return nil, exit.Usagef("%w", err)
 	}
 	if !a.quiet {
-		fmt.Fprintf(a.stderr, "berth: no Redis configured: using this machine's own store (%s)\n", dir)
+		a.notices.Printf("no Redis configured: using this machine's own store (%s)", dir)
+		a.notices.Flush(lastWords) // before what is written to standard output
 	}
 	store := &local.Store{Dir: dir, Command: func() *exec.Cmd { return a.storeProcess(dir) }}
 	if err := store.Check(); err != nil {
@@ -250,7 +250,7 @@ func (w warnings) Enabled(_ context.Context, level slog.Level) bool {
 // Handle implements slog.Handler. It drops warnings about broken connections, which the
 // command itself tells if they matter to it, but not what Redis has replied.
 func (w warnings) Handle(_ context.Context, r slog.Record) error {
-	text := "berth: " + strings.TrimPrefix(r.Message, "berth: ")
+	text := strings.TrimPrefix(r.Message, "berth: ")
 	sep, broke := ": ", false
 	values := map[string]slog.Value{}
 	r.Attrs(func(a slog.Attr) bool {
@@ -267,10 +267,10 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 		return nil
 	}
 	if strings.HasSuffix(r.Message, "changed the limit in force") {
-		text = fmt.Sprintf("berth: limit of %v changed from %v to %v", values["semaphore"], values["from"], values["to"])
+		text = fmt.Sprintf("limit of %v changed from %v to %v", values["semaphore"], values["from"], values["to"])
 	}
-	_, err := fmt.Fprintln(w.app.stderr, screen.Clean(text))
-	return err
+	w.app.notices.Printf("%s", text)
+	return nil
 }
 
 // WithAttrs implements slog.Handler. The library does not use it.

@@ -19,28 +19,42 @@ const (
 	narrow = 60
 	// leastName is how much of a semaphore's name stays in the line.
 	leastName = 8
+	// mostPending is how many bytes are kept for a reader that does not read.
+	mostPending = 64 << 10
 )
 
 // Notices writes to standard error: sentences, and on a terminal one line of
 // status that is replaced in place.
+//
+// Its methods do not wait for the file: a pipe that nobody reads, or a terminal after Ctrl-S,
+// must not keep berth from ending a command whose lease is lost. What is not written yet is
+// kept for Flush, and what is too much is dropped.
 type Notices struct {
-	mu       sync.Mutex
 	file     *os.File
 	terminal bool
-	status   bool // a status line is on the screen
+
+	mu      sync.Mutex
+	status  bool          // a status line is on the screen
+	pending []byte        // what drain will write next
+	idle    chan struct{} // closed when drain has written all; nil if it does not run
 }
 
-// NewNotices returns the notices on file. Quiet ones have no status.
-func NewNotices(file *os.File, quiet bool) *Notices {
-	return &Notices{file: file, terminal: !quiet && term.IsTerminal(int(file.Fd()))}
+// NewNotices returns the notices on file.
+func NewNotices(file *os.File) *Notices {
+	return &Notices{file: file, terminal: term.IsTerminal(int(file.Fd()))}
 }
 
 // Printf writes one sentence on a line of its own.
 func (n *Notices) Printf(format string, args ...any) {
+	n.Println("berth: " + fmt.Sprintf(format, args...))
+}
+
+// Println writes a line as it is.
+func (n *Notices) Println(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.erase()
-	n.write("berth: " + screen.Clean(fmt.Sprintf(format, args...)) + "\n")
+	n.write(screen.Clean(text) + "\n")
 }
 
 // Status shows a line until the next Status, Printf or Erase: a semaphore's name, which is
@@ -87,8 +101,50 @@ func (n *Notices) erase() {
 	}
 }
 
-// write ignores errors: the command must run even if nobody reads the notices.
-func (n *Notices) write(s string) { _, _ = n.file.WriteString(s) }
+// write hands s to drain. n.mu is held.
+func (n *Notices) write(s string) {
+	if len(n.pending)+len(s) > mostPending {
+		return
+	}
+	n.pending = append(n.pending, s...)
+	if n.idle == nil {
+		n.idle = make(chan struct{})
+		go n.drain()
+	}
+}
+
+// drain writes until nothing is pending. It ignores errors: the command must run even if
+// nobody reads the notices.
+func (n *Notices) drain() {
+	for text := n.next(); len(text) > 0; text = n.next() {
+		_, _ = n.file.Write(text)
+	}
+}
+
+// next takes what is pending. If that is nothing, drain ends, and the next write starts another.
+func (n *Notices) next() (text []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if text, n.pending = n.pending, nil; len(text) == 0 {
+		close(n.idle)
+		n.idle = nil
+	}
+	return text
+}
+
+// Flush waits until all has been written, but no longer than d.
+func (n *Notices) Flush(d time.Duration) {
+	n.mu.Lock()
+	idle := n.idle
+	n.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-time.After(d):
+	}
+}
 
 // line is the status line that tells a user at a terminal why the command has not started
 // yet. It is updated in place, and erased when the command starts.
@@ -104,9 +160,12 @@ const tellAfter = 30 * time.Second
 
 // draw shows the line. Where there is no terminal, it writes an outage to the log, once.
 func (l *line) draw() {
+	if l.cfg.Quiet {
+		return
+	}
 	now := time.Now()
 	since, _ := l.cfg.Health.Outage()
-	if away := now.Sub(since); !since.IsZero() && away >= tellAfter && !l.told && !l.cfg.Quiet && !l.cfg.Notices.terminal {
+	if away := now.Sub(since); !since.IsZero() && away >= tellAfter && !l.told && !l.cfg.Notices.terminal {
 		l.told = true
 		l.cfg.Notices.Printf("Redis has not answered for %s; still waiting", screen.Age(away))
 	}

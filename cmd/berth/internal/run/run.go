@@ -19,6 +19,9 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
+// flushPause is how long the command's start waits for notices to be written.
+const flushPause = 100 * time.Millisecond
+
 // Config is one run.
 type Config struct {
 	Name    string   // of the semaphore
@@ -39,7 +42,7 @@ type Config struct {
 	Ping   func(ctx context.Context) error
 	// NotAcquired is the exit code when there was no permit in time.
 	NotAcquired int
-	// Quiet prints nothing when there was no permit in time.
+	// Quiet shows no status, and prints nothing when there was no permit in time.
 	Quiet bool
 	// WarnOnly leaves the command running when the lease is lost.
 	WarnOnly bool
@@ -149,5 +152,6 @@ func start(cfg Config, lease *berth.Lease) (*job.Process, error) {
 	if !lease.Valid() {
 		return nil, exit.Errorf(exit.Lost, "the permit was lost before %s could start", cfg.commandName())
 	}
+	cfg.Notices.Flush(flushPause) // what berth says stands before what the command says
 	return job.Start(cfg.Path, cfg.Command, environment(lease), !cfg.WarnOnly)
 }

@@ -190,14 +190,24 @@ func (s *supervisor) deadline() (over bool) {
 
 // lose asks the command to end, and makes sure that it has ended at the trust deadline: TERM
 // now, KILL then. That is at once if the deadline is why the lease is lost; after an eviction
-// the command gets up to maxNotice. With WarnOnly it keeps running without a permit.
+// the command gets up to maxNotice. With WarnOnly it keeps running without a permit. The user is
+// told last: nothing that is said may delay a signal.
 func (s *supervisor) lose(cause error) {
-	if !s.lost {
-		s.lost = true
-		s.warn(cause)
+	text := lostText(cause, s.trust) // as long as that is the lease's own deadline
+	if !s.cfg.WarnOnly {
+		s.end(cause)
 	}
-	if s.cfg.WarnOnly {
-		return
+	if !s.lost {
+		s.warn(text)
+	}
+	s.lost = true
+}
+
+// end sends TERM, once, and sets the timer for KILL.
+func (s *supervisor) end(cause error) {
+	if !s.lost {
+		s.proc.SignalAll(unix.SIGTERM)
+		s.proc.SignalAll(unix.SIGCONT) // what is suspended gets its TERM when it goes on
 	}
 	until, latest := s.lease.ValidUntil(), time.Now().Add(maxNotice)
 	switch evicted := errors.Is(cause, berth.ErrEvicted); {
@@ -212,17 +222,13 @@ func (s *supervisor) lose(cause error) {
 	s.timer.Reset(time.Until(s.trust))
 }
 
-// warn tells the user, and the command unless it is to go on.
-func (s *supervisor) warn(cause error) {
+// warn tells the user what is lost and what comes of it.
+func (s *supervisor) warn(text string) {
 	what := "ending " + s.cfg.commandName()
 	if s.cfg.WarnOnly {
 		what = s.cfg.commandName() + " goes on without it"
 	}
-	s.cfg.Notices.Printf("%s: %s", what, lostText(cause, s.trust))
-	if !s.cfg.WarnOnly {
-		s.proc.SignalAll(unix.SIGTERM)
-		s.proc.SignalAll(unix.SIGCONT) // what is suspended gets its TERM when it goes on
-	}
+	s.cfg.Notices.Printf("%s: %s", what, text)
 }
 
 // result is the command's own exit code, or what shells make of a signal.

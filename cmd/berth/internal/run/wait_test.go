@@ -30,7 +30,7 @@ func waited(t *testing.T, cfg Config, acquire func(h *Health) acquire) (took tim
 		cfg.Name, cfg.Weight, cfg.NotAcquired = "s", 1, exit.NotAcquired
 		cfg.Health = &Health{}
 		if cfg.Notices == nil {
-			cfg.Notices = NewNotices(null, false)
+			cfg.Notices = NewNotices(null)
 		}
 		cfg.Acquire = acquire(cfg.Health)
 		cfg.Ping = func(ctx context.Context) error {
@@ -118,7 +118,7 @@ func TestLogTellsAnOutageOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer log.Close()
-		_, _ = waited(t, Config{Wait: 5 * time.Minute, Quiet: quiet, Notices: NewNotices(log, quiet)}, hangs(time.Hour))
+		_, _ = waited(t, Config{Wait: 5 * time.Minute, Quiet: quiet, Notices: NewNotices(log)}, hangs(time.Hour))
 		if text, err := os.ReadFile(log.Name()); err != nil || string(text) != want {
 			t.Errorf("quiet %v: it says %q, %v", quiet, text, err)
 		}
@@ -169,7 +169,7 @@ func TestWaitNamesTheLastTrouble(t *testing.T) {
 				defer null.Close()
 				_, err = Wait(Config{
 					Name: "s", Weight: 1, Wait: 20 * time.Second, NotAcquired: exit.NotAcquired, Acquire: sem.Acquire, Health: health,
-					Notices: NewNotices(null, false), Ping: func(ctx context.Context) error { return store.Redis().Ping(ctx).Err() },
+					Notices: NewNotices(null), Ping: func(ctx context.Context) error { return store.Redis().Ping(ctx).Err() },
 				})
 				<-done // before the store goes
 				if exit.Of(err) != tt.code || !strings.Contains(err.Error(), tt.says) {
