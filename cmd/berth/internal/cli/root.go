@@ -83,11 +83,12 @@ func (a *app) report(cmd *cobra.Command, err error) {
 	if err == nil || errors.As(err, &own) && own.Err == nil {
 		return
 	}
-	if exit.Of(err) == exit.Unavailable {
+	kind := exit.Kind(err)
+	if kind == exit.Unavailable {
 		err = a.explain(err)
 	}
 	a.complain(err)
-	if exit.Of(err) == exit.Usage {
+	if kind == exit.Usage {
 		a.notices.Println("Try '" + cmd.CommandPath() + " --help'.")
 	}
 }

@@ -39,9 +39,10 @@ const (
 // Error is an error with the code to exit with. A nil Err prints nothing: the
 // code alone is the message, as when a command's own code is passed on.
 type Error struct {
-	Code   int
-	Err    error
-	signal syscall.Signal // what ended it, or 0
+	Code    int
+	Err     error
+	signal  syscall.Signal // what ended it, or 0
+	refusal bool           // there was no permit; the user chooses the code for that
 }
 
 // Error implements error.
@@ -57,6 +58,18 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Code returns an error that exits with code and says nothing.
 func Code(code int) error { return &Error{Code: code} }
+
+// Refusal returns an error of a wait without a permit, with the code that the user has chosen.
+func Refusal(code int, err error) error { return &Error{Code: code, Err: err, refusal: true} }
+
+// Kind is Of, but NotAcquired for every Refusal: the user's code may be one that means something
+// else in another error.
+func Kind(err error) int {
+	if own, ok := errors.AsType[*Error](err); ok && own.refusal {
+		return NotAcquired
+	}
+	return Of(err)
+}
 
 // Signal returns the silent error of something ended by sig: 128+n, as shells do.
 func Signal(sig syscall.Signal) error { return &Error{Code: signalBase + int(sig), signal: sig} }

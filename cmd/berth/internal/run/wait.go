@@ -124,9 +124,9 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	case isBusy:
 		return nil, cfg.refused(busyText(cfg, busy))
 	case errors.Is(err, berth.ErrEvicted): // told in any case: the code alone says something else
-		return nil, exit.Errorf(cfg.NotAcquired, "%q: no permit: an operator took its place in the queue away", cfg.Name)
+		return nil, exit.Refusal(cfg.NotAcquired, fmt.Errorf("%q: no permit: an operator took its place in the queue away", cfg.Name))
 	case exit.Of(err) == exit.NotAcquired: // too heavy: waiting would not have helped
-		return nil, &exit.Error{Code: cfg.NotAcquired, Err: err}
+		return nil, exit.Refusal(cfg.NotAcquired, err)
 	case errors.Is(err, berth.ErrCorrupt):
 		return nil, &exit.Error{Code: exit.Software, Err: err}
 	default:
@@ -162,7 +162,7 @@ func (cfg Config) refused(text string) error {
 	if cfg.Quiet {
 		return exit.Code(cfg.NotAcquired)
 	}
-	return exit.Errorf(cfg.NotAcquired, "%s", text)
+	return exit.Refusal(cfg.NotAcquired, errors.New(text))
 }
 
 // busyText words the library's refusal for a shell user.
