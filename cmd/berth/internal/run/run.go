@@ -62,8 +62,8 @@ func Run(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	err = supervise(cfg, lease)
-	if exit.Of(err) == exit.Lost {
+	started, err := supervise(cfg, lease)
+	if !started || exit.Of(err) == exit.Lost { // err tells it all
 		abandon(lease)
 		return err
 	}
@@ -73,8 +73,8 @@ func Run(cfg Config) error {
 	return err
 }
 
-// abandon releases a lease that is lost, or nearly so, but waits for that no longer than the
-// lease can last.
+// abandon releases a lease of which there is nothing more to tell, and waits for that no longer
+// than the lease can last.
 func abandon(lease *berth.Lease) {
 	released := make(chan struct{})
 	until := time.Until(lease.ValidUntil())
@@ -146,12 +146,25 @@ func start(cfg Config, lease *berth.Lease) (*job.Process, error) {
 		ctx, cancel := context.WithDeadline(lease.Context(), lease.ValidUntil())
 		defer cancel()
 		if err := lease.Renew(ctx); err != nil {
-			return nil, fmt.Errorf("the permit was lost before %s could start: %w", cfg.commandName(), err)
+			return nil, notStarted(cfg, lease, err)
 		}
 	}
-	if !lease.Valid() {
-		return nil, exit.Errorf(exit.Lost, "the permit was lost before %s could start", cfg.commandName())
-	}
 	cfg.Notices.Flush(flushPause) // what berth says stands before what the command says
+	if !lease.Valid() {
+		return nil, notStarted(cfg, lease, context.Cause(lease.Context()))
+	}
 	return job.Start(cfg.Path, cfg.Command, environment(lease), !cfg.WarnOnly)
+}
+
+// notStarted is the error of a start without a lease that could be trusted. The end of a lease may
+// be known by its deadline alone, before the library has told why.
+func notStarted(cfg Config, lease *berth.Lease, why error) error {
+	switch {
+	case lease.Valid():
+		return fmt.Errorf("%s was not started: its lease could not be renewed: %w", cfg.commandName(), why)
+	case errors.Is(why, berth.ErrLost):
+		return exit.Errorf(exit.Lost, "%s was not started: %s", cfg.commandName(), lostText(why, time.Now()))
+	default:
+		return exit.Errorf(exit.Lost, "%s was not started: its lease has run out", cfg.commandName())
+	}
 }

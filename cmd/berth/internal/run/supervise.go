@@ -38,11 +38,11 @@ type supervisor struct {
 	timer  *time.Timer      // the next look at the trust deadline
 }
 
-// supervise runs the command to its end.
-func supervise(cfg Config, lease *berth.Lease) error {
+// supervise runs the command to its end, if it can be started.
+func supervise(cfg Config, lease *berth.Lease) (started bool, err error) {
 	select {
 	case sig := <-cfg.Signals: // it came while the permit did
-		return exit.Signal(job.Number(sig))
+		return false, exit.Signal(job.Number(sig))
 	default:
 	}
 	child, jobs := job.CatchControl()
@@ -50,7 +50,7 @@ func supervise(cfg Config, lease *berth.Lease) error {
 	defer signal.Stop(jobs)
 	proc, err := start(cfg, lease)
 	if err != nil {
-		return err
+		return false, err
 	}
 	job.StayAwake()
 	s := &supervisor{
@@ -61,7 +61,7 @@ func supervise(cfg Config, lease *berth.Lease) error {
 	if cfg.WarnOnly {
 		s.timer.Stop() // nothing is done ahead of the loss
 	}
-	return s.loop()
+	return true, s.loop()
 }
 
 func (s *supervisor) loop() error {
