@@ -49,8 +49,8 @@ waits for ever, but fails if Redis cannot be reached at the beginning.
 
 If the lease is lost (Redis was unreachable for too long, or an operator evicted
 it) the command and the processes that it has started get TERM before the lease
-can no longer be trusted, and KILL at that moment; with --on-lost=warn they go
-on. On Linux the command gets TERM when berth itself is killed.
+can no longer be trusted, and KILL at that moment. On Linux the command gets
+TERM when berth itself is killed. With --on-lost=warn it goes on in both cases.
 
 The permit is released when the command itself has ended: processes that it
 leaves behind in the background are not waited for and not killed. When the
