@@ -41,7 +41,8 @@ INT, QUIT and TERM go to the processes that it has started too. A command that
 ignores a signal goes on, and berth with it; berth ends as the command did, by
 the same signal or with the same exit code. In the foreground of a terminal INT
 and QUIT are not passed on, because there they come from the keys: send TERM.
-While berth waits for the permit, a signal ends it at once.
+While berth waits for the permit, a signal ends it at once; if Redis has just
+stopped answering, within two seconds.
 
 --wait bounds the whole wait: until then berth also waits for an outage of Redis
 to end, and then it gives up, whether Redis answers or not. Without --wait berth

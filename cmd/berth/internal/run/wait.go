@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// grace is how long after the end of the wait the library may take to return.
+	// grace is how long after the end of the wait the library may take to return, and after a
+	// signal if Redis is away.
 	grace = 200 * time.Millisecond
 	// leastPause and mostPause bound the pause before Redis is asked again.
 	leastPause = 50 * time.Millisecond
@@ -97,15 +98,21 @@ func latest(places chan berth.Place) func(berth.Place) {
 	}
 }
 
-// left gives back a permit that was granted just as the signal came. A second signal does
-// not wait for that: then the permit is free within the TTL.
+// left gives back a permit that was granted just as the signal came, and lets the library leave
+// the queue. A second signal does not wait for that, nor for a Redis that is known to be away: then
+// the permit and the place are free within the TTL.
 func (cfg Config) left(got <-chan acquired, sig os.Signal) error {
+	var away <-chan time.Time
+	if since, _ := cfg.Health.Outage(); !since.IsZero() {
+		away = time.After(grace)
+	}
 	select {
 	case a := <-got:
 		if a.lease != nil {
 			giveBack(cfg, a.lease)
 		}
 	case <-cfg.Signals:
+	case <-away:
 	}
 	return exit.Signal(job.Number(sig))
 }

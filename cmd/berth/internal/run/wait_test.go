@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -195,5 +197,41 @@ func TestWaitEndsForWhatIsNoRedis(t *testing.T) {
 		if took > 0 || exit.Of(err) != exit.Unavailable || err.Error() != want {
 			t.Errorf("code %d after %v: %v", exit.Of(err), took, err)
 		}
+	}
+}
+
+// A signal ends a wait at once while Redis is known to be away, and otherwise as soon as the
+// place in the queue is given up.
+func TestSignalEndsAWait(t *testing.T) {
+	const library = 2 * time.Second // what it takes to notice that there is no answer
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for name, tt := range map[string]struct{ after, took time.Duration }{
+		"Redis is away":       {time.Minute, grace},
+		"it may only be slow": {silence / 2, library},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				signals, health := make(chan os.Signal, 1), &Health{}
+				time.AfterFunc(tt.after, func() { signals <- unix.SIGTERM })
+				start := time.Now()
+				_, err := Wait(Config{
+					Name: "s", Weight: 1, Health: health, Notices: NewNotices(null), Signals: signals,
+					Acquire: func(ctx context.Context, _ ...berth.AcquireOption) (*berth.Lease, error) {
+						health.begin()
+						<-ctx.Done()
+						<-time.After(library)
+						return nil, ctx.Err()
+					},
+				})
+				if took := time.Since(start); took != tt.after+tt.took || exit.Of(err) != 128+int(unix.SIGTERM) {
+					t.Errorf("code %d after %v", exit.Of(err), took)
+				}
+				<-time.After(library) // for what is still under way
+			})
+		})
 	}
 }
