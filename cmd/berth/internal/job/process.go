@@ -20,17 +20,25 @@ type Process struct {
 	ended bool
 }
 
+// shell runs scripts that do not say what runs them.
+const shell = "/bin/sh"
+
 // Start starts the program that Lookup found, with the standard streams of this process, in
 // its process group. The caller must be watching for CHLD by then, on a thread that lives as
 // long as the process. If tied, the system sends TERM to the command when this process is
-// killed, on Linux.
+// killed, on Linux. As with execvp, and so with env and flock, /bin/sh runs a program that the
+// system does not know how to execute: a script without "#!".
 func Start(path string, args, env []string, tied bool) (*Process, error) {
 	adoptOrphans()
 	sys := &syscall.SysProcAttr{}
 	if tied {
 		endWithParent(sys)
 	}
-	p, err := os.StartProcess(path, args, &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys})
+	attr := &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: sys}
+	p, err := os.StartProcess(path, args, attr)
+	if errors.Is(err, unix.ENOEXEC) {
+		p, err = os.StartProcess(shell, append([]string{shell, path}, args[1:]...), attr)
+	}
 	if err != nil {
 		return nil, startError(args[0], path, err)
 	}
