@@ -251,13 +251,13 @@ func (w warnings) Enabled(_ context.Context, level slog.Level) bool {
 // command itself tells if they matter to it, but not what Redis has replied.
 func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	text := strings.TrimPrefix(r.Message, "berth: ")
-	sep, broke := ": ", false
+	sep, broke, tell := ": ", false, w.app.notices.Printf
 	values := map[string]slog.Value{}
 	r.Attrs(func(a slog.Attr) bool {
 		values[a.Key] = a.Value
 		if err, ok := a.Value.Any().(error); ok {
 			_, reply := err.(redis.Error) //nolint:errorlint // a reply by itself, and not why a connection failed
-			broke = broke || !reply
+			broke, tell = broke || !reply, w.app.notices.Warnf
 		}
 		text += fmt.Sprintf("%s%s %v", sep, a.Key, a.Value)
 		sep = ", "
@@ -269,7 +269,7 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	if strings.HasSuffix(r.Message, "changed the limit in force") {
 		text = fmt.Sprintf("limit of %v changed from %v to %v", values["semaphore"], values["from"], values["to"])
 	}
-	w.app.notices.Printf("%s", text)
+	tell("%s", text)
 	return nil
 }
 

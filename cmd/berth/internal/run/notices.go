@@ -21,6 +21,8 @@ const (
 	leastName = 8
 	// mostPending is how many bytes are kept for a reader that does not read.
 	mostPending = 64 << 10
+	// mostHeld is how many warnings are held back.
+	mostHeld = 16
 )
 
 // Notices writes to standard error: sentences, and on a terminal one line of
@@ -35,6 +37,8 @@ type Notices struct {
 
 	mu      sync.Mutex
 	status  bool          // a status line is on the screen
+	holding bool          // Warnf keeps its sentences in held
+	held    []string      // at most mostHeld
 	pending []byte        // what drain will write next
 	idle    chan struct{} // closed when drain has written all; nil if it does not run
 }
@@ -53,8 +57,40 @@ func (n *Notices) Printf(format string, args ...any) {
 func (n *Notices) Println(text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.println(text)
+}
+
+func (n *Notices) println(text string) {
 	n.erase()
 	n.write(screen.Clean(text) + "\n")
+}
+
+// Warnf is Printf for what Redis refuses beside a request. Between hold and release it is held
+// back: if Redis then refuses the request too, that error is all there is to say.
+func (n *Notices) Warnf(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch text := "berth: " + fmt.Sprintf(format, args...); {
+	case !n.holding:
+		n.println(text)
+	case len(n.held) < mostHeld:
+		n.held = append(n.held, text)
+	}
+}
+
+func (n *Notices) hold() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.holding = true
+}
+
+func (n *Notices) release() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, text := range n.held {
+		n.println(text)
+	}
+	n.holding, n.held = false, nil
 }
 
 // Status shows a line until the next Status, Printf or Erase: a semaphore's name, which is

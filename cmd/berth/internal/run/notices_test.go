@@ -49,3 +49,31 @@ func TestNoticesDoNotWaitForTheirReader(t *testing.T) {
 		last = number
 	}
 }
+
+// What Redis refuses beside a request is told once Redis serves the request, and then at once.
+func TestWarningsWaitForAPlace(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	n := NewNotices(w)
+	n.hold()
+	for i := range 2 * mostHeld {
+		n.Warnf("held %d", i)
+	}
+	n.Printf("something else")
+	n.release()
+	n.Warnf("at once")
+	n.Flush(time.Minute)
+	w.Close()
+	var want strings.Builder
+	want.WriteString("berth: something else\n")
+	for i := range mostHeld {
+		fmt.Fprintf(&want, "berth: held %d\n", i)
+	}
+	want.WriteString("berth: at once\n")
+	if all, err := io.ReadAll(r); err != nil || string(all) != want.String() {
+		t.Errorf("%q, %v", all, err)
+	}
+}

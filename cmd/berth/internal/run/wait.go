@@ -39,6 +39,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		defer leave()
 		over = time.After(cfg.Wait + grace)
 	}
+	cfg.Notices.hold() // until Redis is known to serve the request
 	places := make(chan berth.Place, 1)
 	got := make(chan acquired, 1)
 	go func() {
@@ -58,6 +59,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		case place := <-places:
 			line.place = &place
+			cfg.Notices.release()
 			line.draw()
 		case <-tick:
 			line.draw()
@@ -122,6 +124,7 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	busy, isBusy := errors.AsType[*berth.BusyError](a.err)
 	switch err := a.err; {
 	case err == nil:
+		cfg.Notices.release()
 		return a.lease, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		if err := cfg.unanswered(line.since); err != nil {
