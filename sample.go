@@ -70,13 +70,17 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 	}
 }
 
-// sample reads some semaphores, each page of all in one pipeline.
+// sample reads some semaphores, each page of all in one pipeline. Heartbeats move waiters to
+// the last page: of a queue that is longer and farther away than can be read between two of
+// them, there is no end.
 func (in *Inspector) sample(ctx context.Context, names []string, records bool) ([]protocol.Found, error) {
 	keys := make([]protocol.Key, len(names))
 	for i, name := range names {
 		keys[i] = in.store.Key(name)
 	}
 	inspection := in.store.Inspection(keys, records)
+	ctx, cancel := context.WithTimeout(ctx, mostScan)
+	defer cancel()
 	for more := true; more; {
 		var err error
 		more, err = session.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) { return inspection.Next(ctx), nil })

@@ -10,6 +10,8 @@ import (
 const (
 	// glance is how long a semaphore is read in full after a call of Detail.
 	glance = 10 * time.Second
+	// mostDetail bounds the time for one, in which the others, and the list, get older.
+	mostDetail = 5 * time.Second
 	// mostDetails bounds how many semaphores are remembered in full.
 	mostDetails = 64
 )
@@ -146,16 +148,18 @@ func (s *Sampler) wanted(name string) int {
 // detail reads one semaphore with its records, and returns the cost.
 func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	begun, wanted := time.Now(), s.wanted(name)
+	bounded, cancel := context.WithTimeout(ctx, mostDetail)
+	defer cancel()
 	var state *berth.State
 	var why []string
-	cost, err := s.cost(ctx, func() (trips int, err error) {
-		for st, err := range s.in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
+	cost, err := s.cost(bounded, func() (trips int, err error) {
+		for st, err := range s.in.Sample(bounded, []string{name}, berth.SampleOptions{Records: true}) {
 			if err != nil {
 				return 0, err
 			}
 			state = st
 		}
-		why = s.whys(ctx, state)
+		why = s.whys(bounded, state)
 		return 1 + (len(state.Leases)+2*len(state.Queue))/500, nil // a waiter has two members
 	})
 	s.mu.Lock()
@@ -167,6 +171,9 @@ func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	}
 	if c.tried = wanted; c.wanted == wanted { // else it was changed meanwhile
 		c.next = begun.Add(s.cfg.Every)
+	}
+	if bounded.Err() != nil { // it cannot be read in this time: what that cost is not known
+		c.next = begun.Add(share * mostDetail)
 	}
 	if c.Err = err; err == nil && state != nil {
 		c.State, c.At, c.Why = state, time.Now(), why

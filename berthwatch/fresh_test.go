@@ -135,6 +135,29 @@ func TestLongQueueKeepsNothingFromView(t *testing.T) {
 	})
 }
 
+// TestQueueWithoutAnEnd: its heartbeats are faster than the reader. The list goes on.
+func TestQueueWithoutAnEnd(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		const waiters = 1500
+		p := e.Peer()
+		s := p.Sem(1, berth.TTL(1500*time.Millisecond))
+		e.Hold(s)
+		for range waiters {
+			e.Start(s)
+		}
+		e.UntilWaiting(waiters)
+		sampler, m := start(e, 0, nil)
+		m.sample.Store(int64(400 * time.Millisecond))
+		v, detail := lookAt(e, sampler, testenv.Name, 100*time.Second)
+		if age := time.Since(v.At); age > time.Minute || len(v.Rows) != 1 {
+			e.Errorf("the list is %v old: %v, rows %+v", age, v.Err, v.Rows)
+		}
+		if detail.Err == nil {
+			e.Errorf("in full: %+v", detail)
+		}
+	})
+}
+
 // TestLeasesAreNotReadForNothing: only who asks for their ages pays for them.
 func TestLeasesAreNotReadForNothing(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

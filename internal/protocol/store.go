@@ -153,14 +153,20 @@ func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
 	return true, "", errors.New("INFO memory names no maxmemory_policy")
 }
 
-// Delete removes a semaphore's keys. It reports whether there were any.
+// Delete removes a semaphore's keys. It reports whether there were any. go-redis does not
+// repeat it: the second copy would find none.
 func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
+	del := func(keys ...any) (int64, error) {
+		cmd := newOnce(ctx, append([]any{"del"}, keys...))
+		_ = s.rdb.Process(ctx, cmd) // its error is the command's
+		return cmd.Int64()
+	}
 	// Both at once: a call in between would find half of a semaphore.
-	gone, err := s.rdb.Del(ctx, k.State, k.Order()).Result()
+	gone, err := del(k.State, k.Order())
 	if redis.HasErrorPrefix(err, "TRYAGAIN") { // their slot is moving, and they are apart
 		var order int64
-		if gone, err = s.rdb.Del(ctx, k.State).Result(); err == nil {
-			order, err = s.rdb.Del(ctx, k.Order()).Result()
+		if gone, err = del(k.State); err == nil {
+			order, err = del(k.Order())
 		}
 		gone += order
 	}

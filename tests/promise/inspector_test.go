@@ -240,6 +240,17 @@ func TestPurge(t *testing.T) {
 	})
 }
 
+// The first copy has done it, and a second one would find nothing.
+func TestPurgeWhoseAnswerIsLost(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Sem(1))
+		operator := e.Peer()
+		operator.Net.Inject(redistest.Rule{Match: redistest.Named("DEL"), Fault: redistest.SwallowReplyAndClose})
+		e.WantErr(operator.Inspector().Purge(e.Ctx, testenv.Name), berth.ErrUnreachable)
+		e.WantErr(operator.Inspector().Purge(e.Ctx, testenv.Name), berth.ErrNotFound)
+	})
+}
+
 // Bad arguments of the Inspector are refused before anything is sent.
 func TestInspectorRefusesBadArguments(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
