@@ -22,8 +22,8 @@ import (
 // concurrent use.
 //
 // Each method makes a few calls to Redis, each of which ends within 2 seconds, or when
-// ctx ends; for 500 holders or 250 waiters there is one more. List may spend a minute on
-// the names. The errors of all methods are ErrInvalid, ErrUnreachable (there was no
+// ctx ends; for 500 holders or 250 waiters there is one more. The names of List, and the
+// holders and waiters of one semaphore, may take a minute. The errors of all methods are ErrInvalid, ErrUnreachable (there was no
 // answer, and a change may have been made: repeat it), ErrRefused, ErrCorrupt (nothing
 // was changed; see Purge) and ctx's error; a method that can also return ErrNotFound says
 // so.
@@ -159,7 +159,7 @@ func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 // How long one call may take, whatever the Redis client does.
 const (
 	mostCall = 2 * time.Second
-	mostScan = time.Minute
+	mostScan = time.Minute // of many calls
 )
 
 // snapshot removes what has expired, and then reads.
@@ -209,7 +209,7 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 	}
 	for err == nil && reply.More {
 		if reply, err = call(0, nil); err != nil && len(ops) > 0 {
-			err = protocol.Unsure(err) // they have been executed
+			err = protocol.Unsure("it was done", err)
 		}
 	}
 	if err != nil {

@@ -249,7 +249,7 @@ func (c *Claim) expire(now clock.Instant) Effect {
 	}
 	switch c.State {
 	case Asking, Confirming:
-		return c.leave(err, now)
+		return c.leave(c.moved(err), now)
 	case Adopting:
 		return c.leave(c.moved(err), now)
 	case Detaching:

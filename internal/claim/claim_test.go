@@ -190,6 +190,11 @@ var steps = []step{
 	{"adopted before", adopting, func(l *life) Effect {
 		return l.answer(protocol.Result{Code: protocol.Gone, Reason: protocol.WasMoved, Owner: "1/host"})
 	}, Ended, Wake | Report, &LostError{Cause: AdoptedAway}},
+	{"adopted, and the renewal after it refused", adopting, func(l *life) Effect {
+		l.Terms.MinReplicas = 1
+		l.answer(moved)
+		return l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now)
+	}, Leaving, Send | Wake, protocol.ErrUnknown},
 	{"refused", adopting, func(l *life) Effect { return l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now) }, Ended, Wake | Report, errRejected},
 	{"cancelled", adopting, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake, ErrReleased},
 

@@ -162,7 +162,7 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	case c.State == Adopting:
 		return c.leave(c.moved(err), now)
 	case c.State == Asking, c.State == Queued, c.State == Confirming:
-		return c.leave(err, now)
+		return c.leave(c.moved(err), now)
 	case c.State == Detaching && op.Verb == protocol.Move && c.copies == 0:
 		c.other = ""
 		return c.held(now) | c.notRenewed(err, now)
@@ -176,10 +176,14 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	return 0
 }
 
-// moved is the error of a move that failed.
+// moved is the error of a move that failed, or of what had to follow one that did not: the
+// handle is worth nothing then.
 func (c *Claim) moved(err error) error {
-	if c.copies > 0 {
-		return protocol.Unsure(err)
+	switch {
+	case c.adopted && c.State == Confirming:
+		return protocol.Unsure("the lease was adopted", err)
+	case c.copies > 0:
+		return protocol.Unsure(protocol.NoReply, err)
 	}
 	return err
 }

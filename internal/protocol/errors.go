@@ -68,14 +68,17 @@ func (i inner) Error() string { return i.err.Error() }
 // As implements the interface of errors.As.
 func (i inner) As(target any) bool { return errors.As(i.err, target) }
 
-// Unsure returns the error of an operation that failed with err after an earlier copy had no
-// answer: even if it was refused now, that copy may have been executed. So the result is
-// always ErrUnknown.
-func Unsure(err error) error {
+// NoReply is what comes before many an Unsure error.
+const NoReply = "no answer to an earlier request"
+
+// Unsure returns the error of something that failed with err after what has, or may have,
+// been executed before: an earlier copy that had no answer (NoReply), or the first of
+// several steps. So the result is always ErrUnknown, even if err is a refusal.
+func Unsure(before string, err error) error {
 	if errors.Is(err, ErrUnknown) {
 		return err
 	}
-	return &Failure{Kind: ErrUnknown, Err: fmt.Errorf("no answer to an earlier request, and then: %w", inner{err})}
+	return &Failure{Kind: ErrUnknown, Err: fmt.Errorf("%s, and then: %w", before, inner{err})}
 }
 
 // passing are error codes of a server that will be able to answer later. They are searched

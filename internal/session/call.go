@@ -98,6 +98,7 @@ func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, er
 // take passes on the outcome of a call, which came at got.
 func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
 	if reply.Now != 0 {
+		s.session.answered.Store(true)
 		if step := s.clock.See(reply.Now, call.Sent, got); step.Abs() > time.Second {
 			s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
 		}
@@ -153,7 +154,7 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 	now := clock.Now()
 	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
 	// If nothing ever answered, retrying would only hide a wrong address.
-	neverConnected := !s.clock.Known() && protocol.NoConnection(err)
+	neverConnected := !s.session.answered.Load() && protocol.NoConnection(err)
 	for i, op := range call.Ops {
 		wire := &call.Wire[i]
 		s.do(op.Of, func() claim.Effect {

@@ -35,7 +35,7 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 		}
 		useless := errors.Is(err, protocol.ErrRejected)
 		if again = again || errors.Is(err, protocol.ErrUnknown); again {
-			err = protocol.Unsure(err)
+			err = protocol.Unsure(protocol.NoReply, err)
 		}
 		if useless {
 			return result, again, err

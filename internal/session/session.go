@@ -49,13 +49,14 @@ type Session struct {
 	channel string        // the beginning of its ids, and the only part of them in the names of channels
 	newID   func() string // of a claim
 
-	opening sync.Once
-	opened  chan struct{}
-	asking  atomic.Bool     // the eviction policy is being asked for
-	unwell  atomic.Int64    // when a failed renewal was last logged; 0: never
-	ctx     context.Context //nolint:containedctx // the session's life
-	cancel  context.CancelFunc
-	closed  chan struct{} // Close has done its work
+	opening  sync.Once
+	opened   chan struct{}
+	asking   atomic.Bool     // the eviction policy is being asked for
+	answered atomic.Bool     // Redis has, to some call
+	unwell   atomic.Int64    // when a failed renewal was last logged; 0: never
+	ctx      context.Context //nolint:containedctx // the session's life
+	cancel   context.CancelFunc
+	closed   chan struct{} // Close has done its work
 
 	mu      sync.Mutex
 	sems    map[string]weak.Pointer[Semaphore] // guarded by mu; by key

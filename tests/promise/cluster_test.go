@@ -1,6 +1,7 @@
 package promise_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,6 +52,24 @@ func TestClusterSubscriptionsEndWithTheirUse(t *testing.T) {
 	}
 	if !kept.Valid() {
 		t.Error("the lease was lost")
+	}
+}
+
+// A program uses new names all the time. That a node has never answered for one of them does
+// not mean that its address is wrong.
+func TestNewNameWaitsForAClusterThatHasAnswered(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartMasters(t, 1)
+	client := must(berth.New(cluster.Client(t, func(o *redis.ClusterOptions) { o.DialerRetries = 1 })))
+	t.Cleanup(func() { _ = client.Close() })
+	if err := must(must(client.Semaphore("old", 1)).Acquire(t.Context())).Release(); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Nodes[0].Kill()
+	start := time.Now()
+	_, err := must(client.Semaphore("new", 1)).Acquire(t.Context())
+	if took := time.Since(start); took < 4*time.Second || !errors.Is(err, berth.ErrUnreachable) {
+		t.Errorf("after %v: %v", took, err)
 	}
 }
 
