@@ -23,10 +23,10 @@ import (
 //
 // Each method makes a few calls to Redis, each of which ends within 2 seconds, or when
 // ctx ends; for 500 holders or 250 waiters there is one more. The names of List, and the
-// holders and waiters of one semaphore, may take a minute. The errors of all methods are ErrInvalid, ErrUnreachable (there was no
-// answer, and a change may have been made: repeat it), ErrRefused, ErrCorrupt (nothing
-// was changed; see Purge) and ctx's error; a method that can also return ErrNotFound says
-// so.
+// holders and waiters of one semaphore, may take a minute. The errors of all methods are
+// ErrInvalid, ErrUnreachable (there was no answer, and a change may have been made:
+// repeat it), ErrRefused, ErrCorrupt (nothing was changed; see Purge) and ctx's error;
+// a method that can also return ErrNotFound says so.
 type Inspector struct {
 	store  *protocol.Store
 	rdb    redis.UniversalClient
