@@ -19,7 +19,7 @@ const mostStorms = 12
 // that there is none. The library as it is, built in the same way, must pass.
 func TestMutants(t *testing.T) {
 	if !*planted {
-		t.Skip("builds berth a dozen times: run it with -mutants, or make verify")
+		t.Skip("builds berth once for each planted bug: run it with -mutants, or make verify")
 	}
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
