@@ -11,19 +11,21 @@ import (
 
 // Listen subscribes to pattern, calls standing, and then calls deliver for each message to
 // a channel that matches. It returns the error when ctx ends, the connection breaks or
-// deliver fails, and does not reconnect. Patterns do not match shard channels.
+// deliver fails, and does not reconnect. A connection that the client is still making when
+// ctx ends is left to end by itself. Patterns do not match shard channels.
 func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, standing func(), deliver func(channel, payload string) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	conn := rdb.PSubscribe(ctx) // to nothing: it connects with the first command
+	conn, err := psubscribe(ctx, rdb, pattern)
+	if err != nil {
+		cancel()
+		return err
+	}
 	var reading sync.WaitGroup
 	defer func() {
 		cancel()
 		_ = conn.Close()
 		reading.Wait()
 	}()
-	if err := conn.PSubscribe(ctx, pattern); err != nil {
-		return err
-	}
 	var heard atomic.Int64
 	heard.Store(time.Now().UnixNano())
 	broken := make(chan error, 1)
@@ -57,6 +59,32 @@ func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, stan
 				}
 			}
 		}
+	}
+}
+
+// psubscribe makes a connection and sends the request on it. It returns ctx's error as soon
+// as ctx ends, whatever the client's time-outs are.
+func psubscribe(ctx context.Context, rdb redis.UniversalClient, pattern string) (*redis.PubSub, error) {
+	conn := bounded(rdb, quiet).PSubscribe(ctx) // to nothing: it connects with the first command
+	var err error
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		err = conn.PSubscribe(ctx, pattern)
+	}()
+	select {
+	case <-sent:
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	case <-ctx.Done():
+		go func() {
+			<-sent // the dial may hang, and Close would wait for it
+			_ = conn.Close()
+		}()
+		return nil, ctx.Err()
 	}
 }
 

@@ -131,7 +131,7 @@ func (n *node) serve() error {
 		return nil // unsubscribed meanwhile
 	}
 	n.in.mu.Lock()
-	client := n.bounded()
+	client := bounded(n.client, n.in.quiet)
 	n.in.mu.Unlock()
 	ctx, cancel := context.WithCancel(n.in.ctx)
 	conn := client.Subscribe(ctx) // to nothing: it connects with the first command
@@ -153,15 +153,15 @@ func (n *node) serve() error {
 	return n.tend(ctx, conn, broken)
 }
 
-// bounded returns the client with a time-out: without one, n would wait for ever for a
-// server that is silent from the beginning. The caller holds in.mu.
-func (n *node) bounded() redis.UniversalClient {
-	if c, ok := n.client.(*redis.Client); ok {
-		if t := c.Options().ReadTimeout; t <= 0 || t > n.in.quiet {
-			return c.WithTimeout(n.in.quiet)
+// bounded returns rdb with a time-out of at most longest: without one, the connection's
+// first command would wait for ever for a server that is silent from the beginning.
+func bounded(rdb redis.UniversalClient, longest time.Duration) redis.UniversalClient {
+	if c, ok := rdb.(*redis.Client); ok {
+		if t := c.Options().ReadTimeout; t <= 0 || t > longest {
+			return c.WithTimeout(longest)
 		}
 	}
-	return n.client
+	return rdb
 }
 
 // tend sends requests and checks that the connection is alive, until the reader tells that

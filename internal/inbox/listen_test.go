@@ -1,0 +1,67 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/redistest"
+)
+
+// TestListenEndsWithItsContextWhileConnecting: the server is silent from the beginning, or
+// the dial hangs, and the client's options bound nothing. No connection is left either, as
+// soon as the client gives up.
+func TestListenEndsWithItsContextWhileConnecting(t *testing.T) {
+	free := func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -1, -1 }
+	for what, opts := range map[string][]func(*redis.Options){"default": nil, "without time-outs": {free}} {
+		inBubbleNamed(t, "silent server, "+what, func(w *world) {
+			w.net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
+			dial := func(o *redis.Options) { o.Dialer = w.net.Dialer(redistest.Embedded(w.embedded)) }
+			endsWithContext(w, w.client(append(opts, dial)...))
+			<-time.After(time.Minute)
+			synctest.Wait()
+			if n := w.embedded.CurrentConnectionCount(); n != 0 {
+				w.Errorf("%d connections are left", n)
+			}
+		})
+	}
+	inBubbleNamed(t, "hung dial", func(w *world) {
+		hangs := make(chan struct{})
+		endsWithContext(w, w.client(func(o *redis.Options) {
+			o.Dialer = func(context.Context, string, string) (net.Conn, error) {
+				<-hangs
+				return w.embedded.Dial()
+			}
+		}))
+		close(hangs)
+		synctest.Wait()
+		if n := w.embedded.CurrentConnectionCount(); n != 0 {
+			w.Errorf("%d connections are left", n)
+		}
+	})
+}
+
+// endsWithContext fails the test unless Listen returns at the very end of its context. It is
+// for use in a bubble.
+func endsWithContext(w *world, rdb *redis.Client) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+	defer cancel()
+	start, ended := time.Now(), make(chan error, 1)
+	go func() {
+		ended <- Listen(ctx, rdb, "*", func() { w.Error("it stands") }, func(string, string) error { return nil })
+	}()
+	select {
+	case err := <-ended:
+		if took := time.Since(start); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("returned after %v: %v", took, err)
+		}
+	case <-time.After(timeout):
+		w.Errorf("not returned after %v", timeout)
+	}
+}
