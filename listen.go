@@ -49,6 +49,9 @@ const mostMessages = 2000
 // It reads the messages that berth publishes to clients, and so costs the server one
 // more copy of each. f must not block.
 //
+// Redis publishes across databases: Listen also hears the semaphores that have the same
+// prefix in the other databases of the server. Use different prefixes.
+//
 // Listen does not reconnect: after an error no more events come, and the caller may
 // call it again. The error is ErrUnreachable if the connection could not be made, or
 // broke; ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
