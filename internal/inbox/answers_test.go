@@ -80,6 +80,43 @@ func TestRefusedSubscription(t *testing.T) {
 	})
 }
 
+// TestRecurrenceIsLogged: a refusal is logged, and its channel is left. Once another
+// subscription stands, the next refusal is news.
+func TestRecurrenceIsLogged(t *testing.T) {
+	onServer(t, func(w *world) {
+		w.real.Do(w, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "resetchannels")
+		o := open(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
+		o.Subscribe("c")
+		eventually(w, "a warning", func() bool { return o.logs("WARN") == 1 })
+		o.Unsubscribe("c")
+		w.real.Do(w, "ACL", "SETUSER", "narrow", "allchannels")
+		o.listen("c")
+		o.Unsubscribe("c")
+		eventually(w, "the channel to be left", func() bool { return w.channels() == 0 })
+		w.real.Do(w, "ACL", "SETUSER", "narrow", "resetchannels")
+		o.Subscribe("c")
+		eventually(w, "a second warning", func() bool { return o.logs("WARN") == 2 })
+	})
+}
+
+// TestLastingRefusalIsLoggedOnce, although the channels that it meets come and go.
+func TestLastingRefusalIsLoggedOnce(t *testing.T) {
+	onServer(t, func(w *world) {
+		w.real.Do(w, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "resetchannels")
+		o := open(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
+		o.trying = time.Hour
+		for range 5 {
+			<-o.Subscribe("c")
+			eventually(w, "a warning", func() bool { return o.logs("WARN") > 0 })
+			o.Unsubscribe("c")
+		}
+		o.Close() // a refusal is logged after its channel's chan is closed
+		if n := o.logs("WARN"); n != 1 {
+			w.Errorf("%d warnings: %s", n, &o.logged)
+		}
+	})
+}
+
 // relay is a dialer that hands what the server sends to alter, which writes to the
 // client what it likes.
 func relay(dial redistest.DialFunc, alter func(client net.Conn, data []byte)) redistest.DialFunc {

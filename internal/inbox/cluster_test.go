@@ -326,6 +326,24 @@ func TestClusterAway(t *testing.T) {
 	}
 }
 
+// TestClusterAwayIsOverForOthers: the channel of which the log was told is left before the
+// nodes are there. Another one tells that they are.
+func TestClusterAwayIsOverForOthers(t *testing.T) {
+	t.Parallel()
+	net := redistest.NewFaults(t)
+	net.Down()
+	cluster := redistest.StartCluster(t, redistest.Steady)
+	o := open(t, cluster.Client(t, func(o *redis.ClusterOptions) { o.Dialer = net.Dialer(nil) }))
+	<-o.Subscribe("left")
+	eventually(t, "a warning", func() bool { return o.logs("WARN") == 1 })
+	o.Unsubscribe("left")
+	net.Up()
+	o.listen("other")
+	if o.logs("WARN") != 1 || o.logs("INFO") != 1 {
+		t.Errorf("one outage: %s", &o.logged)
+	}
+}
+
 // TestClusterUnknownIsAskedSlowly: as long as no node can be reached, the inbox asks
 // for them every two seconds.
 func TestClusterUnknownIsAskedSlowly(t *testing.T) {

@@ -67,7 +67,7 @@ type Inbox struct {
 	subs     map[string]*subscription   // guarded by mu; by channel: those that are wanted
 	unrouted map[*subscription]struct{} // guarded by mu; those of subs that no node has
 	nodes    map[string]*node           // guarded by mu; by address
-	warned   map[string]struct{}        // guarded by mu; what the log was told of and is not over
+	troubled map[string]troubled        // guarded by mu; by topic: what the log was told of and is not over
 }
 
 // subscription is a channel that is wanted. Inbox.mu guards it.
@@ -76,12 +76,14 @@ type subscription struct {
 	tried   <-chan struct{}
 	endTry  func() // closes tried
 
-	state     state
-	node      *node         // who has it, if it is not unrouted
-	due       time.Time     // when the router looks at it, if it is unrouted
-	pause     time.Duration // before due; 0 once the subscription stands
-	complaint string        // what the log was told of it, "" for nothing
+	state state
+	node  *node         // who has it, if it is not unrouted
+	due   time.Time     // when the router looks at it, if it is unrouted
+	pause time.Duration // before due; 0 once the subscription stands
 }
+
+// troubled are the subscriptions of subs that met the same trouble.
+type troubled map[*subscription]struct{}
 
 // state is the state of a subscription.
 type state int
@@ -101,13 +103,14 @@ const (
 // are lost. Both are called from goroutines of the inbox, in a Cluster from several at
 // once. They must not block. They may call Subscribe and Unsubscribe, but not Close.
 //
-// Errors are logged once for each outage, and so is its end.
+// Errors are logged once for each outage, and so is its end, unless the channels that met
+// it are unsubscribed before.
 func Open(rdb redis.UniversalClient, deliver func(payload string), resumed func(channel string), log *slog.Logger) *Inbox {
 	in := &Inbox{
 		rdb: rdb, deliver: deliver, resumed: resumed, log: log,
 		quiet: quiet, trying: trying, wake: make(chan struct{}, 1),
 		subs: map[string]*subscription{}, unrouted: map[*subscription]struct{}{},
-		nodes: map[string]*node{}, warned: map[string]struct{}{},
+		nodes: map[string]*node{}, troubled: map[string]troubled{},
 	}
 	in.cluster, _ = rdb.(*redis.ClusterClient)
 	in.ctx, in.cancel = context.WithCancel(context.Background())
@@ -156,6 +159,9 @@ func (in *Inbox) Unsubscribe(channel string) {
 	}
 	delete(in.subs, channel)
 	delete(in.unrouted, s)
+	for _, subs := range in.troubled {
+		delete(subs, s)
+	}
 	s.endTry()
 	if s.node != nil {
 		s.node.leave(s)
@@ -203,28 +209,53 @@ func (in *Inbox) reload() {
 	}
 }
 
-// warn logs an error of topic, which is a node or a kind of refusal, unless topic already
-// has one.
-func (in *Inbox) warn(topic string, err error) {
-	if in.ctx.Err() != nil {
-		return
+// unknownNodes is the topic while the client knows no node of a Cluster.
+const unknownNodes = "cluster"
+
+// trouble notes that subs met an error of topic, which is a node, unknownNodes or a kind of
+// refusal. It returns whether that is news for warn. The caller holds mu.
+func (in *Inbox) trouble(topic string, subs ...*subscription) (news bool) {
+	if len(subs) == 0 {
+		return false
 	}
-	in.mu.Lock()
-	_, known := in.warned[topic]
-	in.warned[topic] = struct{}{}
-	in.mu.Unlock()
-	if !known {
+	if in.troubled[topic] == nil {
+		in.troubled[topic], news = troubled{}, true
+	}
+	for _, s := range subs {
+		in.troubled[topic][s] = struct{}{}
+	}
+	return news
+}
+
+// recovered ends the topics that s met, and that of its node, because s stands. It returns
+// them for over. The caller holds mu.
+func (in *Inbox) recovered(s *subscription, node string) (topics []string) {
+	for topic, subs := range in.troubled {
+		_, met := subs[s]
+		switch {
+		case met, topic == node, topic == unknownNodes:
+			topics = append(topics, topic)
+		case len(subs) > 0:
+			continue
+		}
+		// All channels that met one of the other topics are unsubscribed, so its end cannot be
+		// seen. Unsubscribe keeps it until a subscription stands: without that, one outage would
+		// be logged for each channel that comes and goes.
+		delete(in.troubled, topic)
+	}
+	return topics
+}
+
+// warn logs an error that is news.
+func (in *Inbox) warn(topic string, err error) {
+	if in.ctx.Err() == nil {
 		in.log.Warn("berth: subscription broke; waiting falls back to heartbeats until it is back", "where", topic, "error", err)
 	}
 }
 
-// over logs the end of topic's errors, if warn has logged any.
-func (in *Inbox) over(topic string) {
-	in.mu.Lock()
-	_, known := in.warned[topic]
-	delete(in.warned, topic)
-	in.mu.Unlock()
-	if known {
+// over logs the end of the errors of topics.
+func (in *Inbox) over(topics []string) {
+	for _, topic := range topics {
 		in.log.Info("berth: subscription is back", "where", topic)
 	}
 }

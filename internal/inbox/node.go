@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -307,18 +308,18 @@ func (n *node) follow() {
 // broke pauses after a connection that failed. Meanwhile the client looks up which nodes
 // serve the channels now.
 func (n *node) broke(err error) {
-	if !n.idle() {
-		n.in.warn(n.topic(), err)
-	}
-	n.in.reload()
 	n.in.mu.Lock()
+	news := n.in.trouble(n.topic(), slices.Collect(maps.Values(n.subs))...)
 	for _, s := range n.subs {
-		s.complaint = cmp.Or(s.complaint, n.topic())
 		s.endTry()
 	}
 	pause := n.pause
 	n.pause = min(2*n.pause, mostPause)
 	n.in.mu.Unlock()
+	if news {
+		n.in.warn(n.topic(), err)
+	}
+	n.in.reload()
 	select {
 	case <-n.in.ctx.Done():
 	case <-time.After(pause):

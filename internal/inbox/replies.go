@@ -96,11 +96,9 @@ func (n *node) confirmed(channel string) {
 		return
 	}
 	s.state, s.pause, n.pause = standing, 0, leastPause
-	complaint := s.complaint
-	s.complaint = ""
+	over := in.recovered(s, n.topic())
 	in.mu.Unlock()
-	in.over(n.topic())
-	in.over(complaint)
+	in.over(over)
 	in.resumed(channel)
 	s.endTry()
 }
@@ -142,16 +140,13 @@ func (n *node) refused(err redis.Error) error {
 		longest = refusedPause
 	}
 	// A moved slot is not worth a warning until attempts to find its node have failed.
-	trouble := word != "MOVED" || r.sub.pause >= longest
-	if trouble {
-		r.sub.complaint = word
-	}
+	news := (word != "MOVED" || r.sub.pause >= longest) && n.in.trouble(word, r.sub)
 	delete(n.live, r.channel)
 	delete(n.subs, r.channel)
 	n.in.reload()
 	n.in.postpone(r.sub, longest)
 	n.in.mu.Unlock()
-	if trouble {
+	if news {
 		n.in.warn(word, err)
 	}
 	return nil

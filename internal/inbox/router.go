@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -86,14 +85,17 @@ func (in *Inbox) server(channel string) (addr string, client redis.UniversalClie
 
 // unknown postpones subscriptions whose nodes cannot be found out.
 func (in *Inbox) unknown(subs []*subscription, err error) {
-	const topic = "cluster"
-	in.warn(topic, err)
+	var wanted []*subscription
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	for _, s := range subs {
-		if _, wanted := in.unrouted[s]; wanted {
-			s.complaint = cmp.Or(s.complaint, topic)
+		if _, ok := in.unrouted[s]; ok {
+			wanted = append(wanted, s)
 			in.postpone(s, mostPause)
 		}
+	}
+	news := in.trouble(unknownNodes, wanted...)
+	in.mu.Unlock()
+	if news {
+		in.warn(unknownNodes, err)
 	}
 }
