@@ -72,29 +72,29 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names
 // masterFrom returns the master with the first address that is not below addr, or nil, and
 // the next master's address, or "".
 func masterFrom(ctx context.Context, c *redis.ClusterClient, addr string) (node redis.Cmdable, here, after string, err error) {
-	var mu sync.Mutex
-	masters := map[string]redis.Cmdable{}
-	err = c.ForEachMaster(ctx, func(_ context.Context, m *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		masters[m.Options().Addr] = m
-		return nil
-	})
+	nodes, err := masters(ctx, c)
 	if err != nil {
 		return nil, "", "", classify(err)
 	}
-	var addrs []string
-	for a := range masters {
-		if a >= addr {
-			addrs = append(addrs, a)
-		}
-	}
-	slices.Sort(addrs)
-	if len(addrs) == 0 {
+	nodes = slices.DeleteFunc(nodes, func(m *redis.Client) bool { return m.Options().Addr < addr })
+	slices.SortFunc(nodes, func(a, b *redis.Client) int { return strings.Compare(a.Options().Addr, b.Options().Addr) })
+	if len(nodes) == 0 {
 		return nil, "", "", nil
 	}
-	if len(addrs) > 1 {
-		after = addrs[1]
+	if len(nodes) > 1 {
+		after = nodes[1].Options().Addr
 	}
-	return masters[addrs[0]], addrs[0], after, nil
+	return nodes[0], nodes[0].Options().Addr, after, nil
+}
+
+// masters returns the nodes that have slots. The cluster is asked for them anew.
+func masters(ctx context.Context, c *redis.ClusterClient) (all []*redis.Client, err error) {
+	var mu sync.Mutex
+	err = c.ForEachMaster(ctx, func(_ context.Context, m *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, m)
+		return nil
+	})
+	return all, err
 }
