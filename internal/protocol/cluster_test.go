@@ -155,6 +155,12 @@ func forAnHour(t *Terms) { t.TTL, t.Heartbeat = time.Hour, time.Hour }
 
 func held() [][]Op { return [][]Op{ask(0, 2, 1, forAnHour)} }
 
+// onReplicas makes a call wait for a replica, of which there is none.
+func onReplicas(ops []Op) []Op {
+	ops[0].Replicas = 1
+	return ops
+}
+
 func crowded() [][]Op {
 	wants := func(id int) []Op { return ask(id, 2, 1, forAnHour) }
 	return [][]Op{append(wants(0), wants(1)...), append(wants(2), wants(3)...)}
@@ -196,6 +202,12 @@ func TestOpenSlot(t *testing.T) {
 			s.want(ask(2, 2, 1), Queued)
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
+		}},
+		"a lease has moved that replicas must have": {held(), func(s *inSlot) {
+			s.move(s.key.State)
+			s.Nodes[s.to].Do(s.T, "SCRIPT", "FLUSH") // its text has to follow where the hash went
+			s.want(onReplicas(renew(0)), Renewed)
+			s.want(onReplicas(ask(1, 2, 1)), Granted)
 		}},
 		"another one would need a second key": {held(), func(s *inSlot) {
 			s.refused("renew", "release", "acquire again")

@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,10 +45,37 @@ func (s *Store) execute(ctx context.Context, step *script, k Key, args []any, wa
 		return "", acks{}, &Failure{Kind: ErrRefused, Err: err}
 	}
 	text, a, err := step.runAndWait(ctx, node, args, want)
+	if addr, ask := redis.IsAskError(err); ask { // until the slot is closed, which may take long
+		if target := masterAt(ctx, cluster, addr); target != nil {
+			return step.runAndWait(ctx, importing{target}, args, want)
+		}
+	}
 	if redirected(err) {
 		cluster.ReloadState(ctx)
 	}
 	return text, a, err
+}
+
+// masterAt returns the master with this address, or nil if none with slots has it.
+func masterAt(ctx context.Context, cluster *redis.ClusterClient, addr string) *redis.Client {
+	all, _ := masters(ctx, cluster)                       // without them the call is refused, and made again
+	bare := strings.NewReplacer("[", "", "]", "").Replace // Redis writes no brackets around an IPv6 address
+	for _, m := range all {
+		if bare(m.NodeAddress()) == bare(addr) {
+			return m
+		}
+	}
+	return nil
+}
+
+// importing is a node to which the keys of an open slot are moving.
+type importing struct{ *redis.Client }
+
+// Pipeline returns one whose next command may use such keys: ASKING is good for one.
+func (i importing) Pipeline() redis.Pipeliner {
+	p := i.Client.Pipeline()
+	p.Do(context.Background(), "asking") // only put in line
+	return p
 }
 
 // runAndWait is run with a WAIT behind the script.

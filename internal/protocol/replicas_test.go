@@ -31,9 +31,16 @@ func (s *scripted) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessP
 	return func(_ context.Context, cmds []redis.Cmder) error {
 		answer := s.answers[0]
 		s.answers = s.answers[1:]
-		for i, cmd := range cmds {
+		for _, cmd := range cmds {
 			s.got = append(s.got, cmd.Args())
-			switch value := answer[i].(type) {
+			if cmd.Name() == "asking" {
+				continue
+			}
+			value := answer[0]
+			if cmd.Name() == "wait" {
+				value = answer[1]
+			}
+			switch value := value.(type) {
 			case error:
 				cmd.SetErr(value)
 			case string:
@@ -60,7 +67,10 @@ func replicated(t *testing.T, answers ...[2]any) map[string]func() (*Store, *scr
 		"cluster": func() (*Store, *scripted) {
 			node := &scripted{answers: answers}
 			rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
-				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+				return []redis.ClusterSlot{
+					{End: 16382, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}},
+					{Start: 16383, End: 16383, Nodes: []redis.ClusterNode{{Addr: "[::1]:2"}}},
+				}, nil
 			}})
 			t.Cleanup(func() { _ = rdb.Close() })
 			rdb.OnNewNode(func(c *redis.Client) { c.AddHook(node) })
@@ -139,6 +149,27 @@ func TestReplicasOfASlotThatMoved(t *testing.T) {
 		wantKind(t, err, ErrRefused, nil)
 		if errors.Is(err, ErrRejected) {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestReplicasOfAKeyThatMoved: while its slot is open, the step and its WAIT go where the
+// key is, behind an ASKING.
+func TestReplicasOfAKeyThatMoved(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{"127.0.0.1:1", "::1:2"} {
+		ask, unknown := replyError("ASK 3999 "+addr), replyError("NOSCRIPT No matching script. Please use EVAL.")
+		s, node := replicated(t, [2]any{ask, 0}, [2]any{unknown, 0}, [2]any{granted, 2})["cluster"]()
+		ops := []Op{{Verb: Acquire, ID: "1", Terms: terms(3), Replicas: 1}}
+		if reply, err := s.Do(t.Context(), s.Key("name"), 0, ops); err != nil || reply.Replicas != 2 {
+			t.Errorf("%s: %+v, %v", addr, reply, err)
+		}
+		var names []any
+		for _, args := range node.got {
+			names = append(names, args[0])
+		}
+		if want := []any{"evalsha", "wait", "asking", "evalsha", "wait", "asking", "eval", "wait"}; !reflect.DeepEqual(names, want) {
+			t.Errorf("%s: %v", addr, names)
 		}
 	}
 }

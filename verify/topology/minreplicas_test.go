@@ -85,7 +85,7 @@ func handOver(t *testing.T, sem *berth.Semaphore, holder *berth.Client) {
 }
 
 // TestMinReplicasInACluster: WAIT goes to the node that has the semaphore, also
-// after the slot has moved.
+// after the slot has moved, and when only its keys have.
 func TestMinReplicasInACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.Steady)
@@ -104,6 +104,13 @@ func TestMinReplicasInACluster(t *testing.T) {
 		}
 		must(0, client.Inspector().ForceEvict(t.Context(), "safe", st.Leases[0].ID))(t)
 	}
+	from := cluster.Owner(t, slot)
+	to := (from + 1) % 3
+	cluster.OpenSlot(t, slot, to) // and it stays open
+	if keys := cluster.Nodes[from].Do(t, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any); len(keys) > 0 {
+		cluster.MoveKeys(t, from, to, keys...)
+	}
+	must(0, must(sem.Acquire(t.Context()))(t).Release())(t)
 	three := must(sem.With(berth.MinReplicas(3)))(t)
 	if _, err := three.Acquire(t.Context()); !errors.Is(err, berth.ErrNotReplicated) {
 		t.Errorf("3 replicas of the 1 that there is: %v", err)
