@@ -139,18 +139,45 @@ func redirected(err error) bool {
 
 // Evicts asks the server for its eviction policy, and reports whether memory pressure
 // deletes only keys with a TTL. Where it can delete any key a TTL does no harm, and removes
-// the other key if only one was deleted. An error means that the policy is not known.
-func (s *Store) Evicts(ctx context.Context) (bool, string, error) {
-	info, err := s.rdb.Info(ctx, "memory").Result()
+// the other key if only one was deleted. In a Cluster all masters are asked: one that
+// deletes keys with a TTL is enough, and the policy is the one that can delete most. An
+// error means that the policy is not known.
+func (s *Store) Evicts(ctx context.Context) (evicts bool, policy string, err error) {
+	nodes := []redis.Cmdable{s.rdb}
+	if c, ok := s.rdb.(*redis.ClusterClient); ok { // it would ask any one of its nodes
+		all, err := masters(ctx, c)
+		if err != nil {
+			return true, "", err
+		}
+		nodes = nil
+		for _, m := range all {
+			nodes = append(nodes, m)
+		}
+	}
+	for _, node := range nodes {
+		one, err := policyOf(ctx, node)
+		if err != nil {
+			return true, "", err
+		}
+		evicts = evicts || strings.HasPrefix(one, "volatile")
+		if policy == "" || policy == "noeviction" || strings.HasPrefix(one, "allkeys") {
+			policy = one
+		}
+	}
+	return evicts, policy, nil
+}
+
+func policyOf(ctx context.Context, rdb redis.Cmdable) (string, error) {
+	info, err := rdb.Info(ctx, "memory").Result()
 	if err != nil {
-		return true, "", err
+		return "", err
 	}
 	for line := range strings.Lines(info) {
 		if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok {
-			return strings.HasPrefix(policy, "volatile"), policy, nil
+			return policy, nil
 		}
 	}
-	return true, "", errors.New("INFO memory names no maxmemory_policy")
+	return "", errors.New("INFO memory names no maxmemory_policy")
 }
 
 // Delete removes a semaphore's keys. It reports whether there were any. go-redis does not

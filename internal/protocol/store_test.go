@@ -80,6 +80,37 @@ func TestEvicts(t *testing.T) {
 	}
 }
 
+// TestOneMasterThatEvictsIsEnough: a Cluster evicts keys with a TTL if one of its masters
+// does, and a policy under which any key may go is what the caller hears of.
+func TestOneMasterThatEvictsIsEnough(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartMasters(t, 3)
+	s := NewStore(cluster.Client(t), "berth", "s0", 1, "host")
+	for _, test := range []struct {
+		policies [3]string
+		evicts   bool
+		policy   string
+	}{
+		{[3]string{"noeviction", "noeviction", "noeviction"}, false, "noeviction"},
+		{[3]string{"noeviction", "volatile-lru", "noeviction"}, true, "volatile-lru"},
+		{[3]string{"noeviction", "allkeys-lru", "noeviction"}, false, "allkeys-lru"},
+		{[3]string{"volatile-ttl", "noeviction", "allkeys-lru"}, true, "allkeys-lru"},
+	} {
+		for i, policy := range test.policies {
+			cluster.Nodes[i].Do(t, "CONFIG", "SET", "maxmemory-policy", policy)
+		}
+		for range 20 { // a single node would be a random one
+			if evicts, policy, err := s.Evicts(t.Context()); evicts != test.evicts || policy != test.policy || err != nil {
+				t.Fatalf("%v: evicts %v, policy %q, %v", test.policies, evicts, policy, err)
+			}
+		}
+	}
+	cluster.Nodes[2].Do(t, "ACL", "SETUSER", "default", "-info")
+	if evicts, _, err := s.Evicts(t.Context()); !evicts || err == nil {
+		t.Errorf("one that does not tell: evicts %v, %v", evicts, err)
+	}
+}
+
 func TestLimitInForce(t *testing.T) {
 	t.Parallel()
 	for _, s := range []State{{Declared: 3, Pin: -1}, {Declared: 5, Pin: 3}} {
