@@ -23,6 +23,7 @@ func (s *Session) resumed(channel string) {
 		if sem := s.find(strings.TrimSuffix(channel, ":"+s.channel)); sem != nil {
 			sem.recheck()
 		}
+		s.askPolicySoon()
 		return
 	}
 	for _, sem := range s.active() {

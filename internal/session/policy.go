@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/berth-go/berth/internal/clock"
 )
 
 // Pauses between attempts to learn the eviction policy grow from the first to the second.
@@ -12,7 +14,31 @@ const (
 	mostPolicyPause  = time.Hour
 	// mostPolicyCall bounds one attempt.
 	mostPolicyCall = 2 * time.Second
+	// policyDelay is how long in a Cluster a new subscription waits for others to ask for the
+	// policy with it: there is one for each semaphore. By then the nodes know who is a master.
+	policyDelay = 5 * time.Second
+	// policyPause is how long the next such question comes after one at the earliest: where names
+	// come and go, so do subscriptions.
+	policyPause = time.Minute
 )
+
+// askPolicySoon has all that call it until the next question ask once.
+func (s *Session) askPolicySoon() {
+	if !s.soon.CompareAndSwap(false, true) {
+		return
+	}
+	delay := policyDelay
+	if asked := clock.Instant(s.asked.Load()); asked != 0 {
+		delay = max(delay, asked.Add(policyPause).Sub(clock.Now()))
+	}
+	time.AfterFunc(delay, func() {
+		s.asked.Store(int64(clock.Now()))
+		s.soon.Store(false) // before asking: what changes from now on is not in the answer
+		if s.ctx.Err() == nil {
+			s.askPolicy()
+		}
+	})
+}
 
 // askPolicy asks the server for its eviction policy, and retries in the background if that
 // fails. Until the policy is known, keys carry no TTL while they matter.
@@ -45,10 +71,14 @@ func (s *Session) learnPolicy(first bool) (known bool) {
 	evicts, policy, err := s.store.Evicts(ctx)
 	s.store.Evicting(evicts)
 	switch {
+	case err == nil && policy == s.policy: // it has been warned of
 	case err == nil && strings.HasPrefix(policy, "allkeys"):
 		s.log.Warn("berth: this server may evict any key, so leases can vanish under memory pressure; use noeviction", "policy", policy)
 	case err != nil && first && s.ctx.Err() == nil:
 		s.log.Debug("berth: the eviction policy is not known; keys get no TTL while they matter", "error", err)
+	}
+	if err == nil {
+		s.policy = policy
 	}
 	return err == nil
 }

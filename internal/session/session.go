@@ -52,6 +52,9 @@ type Session struct {
 	opening  sync.Once
 	opened   chan struct{}
 	asking   atomic.Bool     // the eviction policy is being asked for
+	soon     atomic.Bool     // it is about to be
+	asked    atomic.Int64    // when it was last asked for because of a subscription; 0: never
+	policy   string          // guarded by asking; as the last answer was
 	answered atomic.Bool     // Redis has, to some call
 	unwell   atomic.Int64    // when a failed renewal was last logged; 0: never
 	ctx      context.Context //nolint:containedctx // the session's life

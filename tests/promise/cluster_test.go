@@ -1,10 +1,13 @@
 package promise_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,4 +97,52 @@ func TestClusterHolderAsksWhenItsSubscriptionIsBack(t *testing.T) {
 	if !lease.Valid() {
 		t.Error("the lease was lost")
 	}
+}
+
+// A subscription that is back may be to another server, a promoted replica: if that one
+// evicts keys with a TTL, those in use get none any more. What was warned of before is not
+// warned of again.
+func TestClusterClientAsksForThePolicyAgain(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartMasters(t, 2)
+	cluster.Nodes[0].Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	rdb := cluster.Client(t)
+	warnings := new(policyWarnings)
+	client := must(berth.New(rdb, berth.Logger(slog.New(slog.NewTextHandler(warnings, nil)))))
+	t.Cleanup(func() { _ = client.Close() })
+	_ = must(must(client.Semaphore("renewed", 1, berth.TTL(3*time.Second))).Acquire(t.Context()))
+	awaitTTL := func(want bool) {
+		t.Helper()
+		for deadline := time.After(3 * time.Minute); ; {
+			ttl, err := rdb.PTTL(t.Context(), "berth:{renewed}").Result()
+			if err == nil && ttl > 0 == want {
+				return
+			}
+			select {
+			case <-deadline:
+				t.Fatalf("the TTL is %v, %v", ttl, err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	awaitTTL(true)
+	cluster.Nodes[1].Do(t, "CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+	for _, node := range cluster.Nodes {
+		node.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	}
+	awaitTTL(false)
+	if n := warnings.Load(); n != 1 {
+		t.Errorf("warned %d times", n)
+	}
+}
+
+// policyWarnings counts the lines of a log about a policy.
+type policyWarnings struct{ atomic.Int64 }
+
+// Write implements io.Writer.
+func (w *policyWarnings) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("allkeys-lru")) {
+		w.Add(1)
+	}
+	return len(line), nil
 }
