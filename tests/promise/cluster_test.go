@@ -136,6 +136,32 @@ func TestClusterClientAsksForThePolicyAgain(t *testing.T) {
 	}
 }
 
+// A call whose keys are on the node where an open slot goes needs the right to ASKING.
+func TestClusterOpenSlotNeedsTheRight(t *testing.T) {
+	t.Parallel()
+	rights, clustered := redistest.LeastRights(t, "../..")
+	cluster := redistest.StartMasters(t, 2)
+	slot := cluster.Slot(t, "{open}")
+	cluster.OpenSlot(t, slot, 1-cluster.Owner(t, slot))
+	try := func(more ...string) error {
+		for _, node := range cluster.Nodes {
+			allow(t, node, "berth", slices.Concat(rights, clustered, more))
+		}
+		rdb := cluster.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "berth", "secret" })
+		lease, err := must(rightsClient(t, rdb).Semaphore("open", 1)).TryAcquire(t.Context())
+		if err != nil {
+			return err
+		}
+		return lease.Release()
+	}
+	if err := try(); !errors.Is(err, berth.ErrRefused) {
+		t.Errorf("without it: %v", err)
+	}
+	if err := try("+asking"); err != nil {
+		t.Errorf("with it: %v", err)
+	}
+}
+
 // policyWarnings counts the lines of a log about a policy.
 type policyWarnings struct{ atomic.Int64 }
 
