@@ -148,7 +148,7 @@ func TestQueueWithoutAnEnd(t *testing.T) {
 		e.UntilWaiting(waiters)
 		sampler, m := start(e, 0, nil)
 		m.sample.Store(int64(400 * time.Millisecond))
-		v, detail := lookAt(e, sampler, testenv.Name, 100*time.Second)
+		v, detail := lookAt(e, sampler, testenv.Name, 70*time.Second)
 		if age := time.Since(v.At); age > time.Minute || len(v.Rows) != 1 {
 			e.Errorf("the list is %v old: %v, rows %+v", age, v.Err, v.Rows)
 		}
