@@ -237,7 +237,7 @@ func TestLateCopyOfAMovedAcquire(t *testing.T) {
 			}
 			for _, after := range []time.Duration{0, time.Second, Late - time.Millisecond, Late} {
 				r.mr.SetTime(start.Add(after))
-				if got := r.by(t, 0, acquire); got.Code != Gone {
+				if got := r.by(t, 0, acquire); got.Code != Gone || got.Reason != WasMoved {
 					t.Errorf("%s, after %v: %+v", name, after, got)
 				}
 			}

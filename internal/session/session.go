@@ -32,7 +32,8 @@ import (
 
 // No copy of a request may be executed after its tombstone has gone: the time in which an
 // acquire is retried, with its last call and what is not known of the server's clock, must
-// stay below protocol.Late, or this does not compile. docs/model.md, row LATE=2, shows what would happen otherwise.
+// stay below protocol.Late, or this does not compile. docs/model.md, row LATE=2, shows what
+// would happen otherwise.
 const _ = uint(protocol.Late - claim.Timeout - commit.MostDelay - clock.Vague)
 
 // mostOpening is how long the first request waits until messages can arrive.
