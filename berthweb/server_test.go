@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
 	"github.com/berth-go/berth/internal/testenv"
@@ -162,7 +161,7 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 func TestTenThousand(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		t := e.T
-		pinAll(t, e.Inspector.Inspector, 10_000)
+		pinAll(t, e.Inspector.Pin, 10_000)
 		p := e.Peer()
 		w := open(e, p, nil)
 		for !w.sampler.Look().Whole {
@@ -184,13 +183,14 @@ func TestTenThousand(t *testing.T) {
 	})
 }
 
-func pinAll(t testing.TB, in *berth.Inspector, n int) {
+func pinAll(t testing.TB, pin func(context.Context, string, int) error, n int) {
 	t.Helper()
 	var wg sync.WaitGroup
-	for worker := range 8 { // who travel together
+	const workers = 100 // who travel together
+	for worker := range workers {
 		wg.Go(func() {
-			for i := worker; i < n; i += 8 {
-				if err := in.Pin(t.Context(), fmt.Sprint("n", i), 5); err != nil {
+			for i := worker; i < n; i += workers {
+				if err := pin(t.Context(), fmt.Sprint("n", i), 5); err != nil {
 					t.Error(err)
 					return
 				}
@@ -204,7 +204,7 @@ func pinAll(t testing.TB, in *berth.Inspector, n int) {
 func BenchmarkFirstPage(b *testing.B) {
 	e := testenv.NewBench(b)
 	in := e.Client(b).Inspector()
-	pinAll(b, in, 10_000)
+	pinAll(b, in.Pin, 10_000)
 	sampler := berthwatch.New(in, berthwatch.Options{})
 	pages, err := berthweb.New(sampler, in, berthweb.Options{})
 	if err != nil {

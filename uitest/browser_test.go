@@ -196,6 +196,7 @@ type served struct {
 
 	mu     sync.Mutex
 	counts map[string]int // of requests, by their filter
+	asked  chan struct{}  // closed at the next request
 }
 
 // count is how many requests there were with a filter.
@@ -205,10 +206,28 @@ func (s *served) count(filter string) int {
 	return s.counts[filter]
 }
 
+// asks waits for n more requests with a filter.
+func (s *served) asks(filter string, n int) {
+	s.Helper()
+	for end, deadline := s.count(filter)+n, time.After(timeout); ; {
+		s.mu.Lock()
+		count, asked := s.counts[filter], s.asked
+		s.mu.Unlock()
+		if count >= end {
+			return
+		}
+		select {
+		case <-asked:
+		case <-deadline:
+			s.Fatalf("%d requests with the filter %q, want %d", count, filter, end)
+		}
+	}
+}
+
 // serve serves pages about what in sees, for an operator.
 func serve(e *testenv.Env, in *berth.Inspector) *served {
 	e.Helper()
-	s := &served{Env: e, counts: map[string]int{}}
+	s := &served{Env: e, counts: map[string]int{}, asked: make(chan struct{})}
 	sampler := berthwatch.New(in, berthwatch.Options{})
 	pages, err := berthweb.New(sampler, in, berthweb.Options{
 		User:    func(*http.Request) (string, bool) { return "ann@ops-1", true },
@@ -234,6 +253,8 @@ func serve(e *testenv.Env, in *berth.Inspector) *served {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.counts[r.URL.Query().Get("q")]++
+		close(s.asked)
+		s.asked = make(chan struct{})
 		s.mu.Unlock()
 		pages.ServeHTTP(w, r)
 	}))

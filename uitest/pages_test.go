@@ -240,7 +240,6 @@ func TestSixteenTabs(t *testing.T) {
 		tabs = append(tabs, b)
 	}
 	for round := range 3 {
-
 		e.Hold(e.Peer().Named("first", 1+round))
 		e.Must(e.Inspector.Pin(e.Ctx, "first", 10+round))
 		var wg sync.WaitGroup
@@ -248,7 +247,6 @@ func TestSixteenTabs(t *testing.T) {
 			wg.Go(func() { b.says(fmt.Sprintf("/%d", 10+round)) })
 		}
 		wg.Wait()
-
 	}
 }
 
@@ -264,15 +262,9 @@ func TestHiddenPagesAskForNothing(t *testing.T) {
 	const hide = "Object.defineProperty(document, 'hidden', {value: %v, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))"
 	eval[bool](hidden, fmt.Sprintf(hide, true))
 	seen.run(call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}), chromedp.Navigate(s.url+"?q=ap"))
-	looks := func(n int) {
-		for end := s.count("ap") + n; s.count("ap") < end; {
-			eval[bool](seen, "true") // a round trip to the browser
-			e.Must(e.Ctx.Err())
-		}
-	}
-	looks(1) // what was under way has ended
+	s.asks("ap", 1) // what was under way has ended
 	before := s.count("api")
-	looks(3)
+	s.asks("ap", 3)
 	if n := s.count("api") - before; n > 0 {
 		t.Errorf("%d requests while the page is hidden", n)
 	}

@@ -65,23 +65,18 @@ func (c *own) Acquire(ctx context.Context, queued func()) (*Permit, bool, error)
 // Close implements Client.
 func (c *own) Close() { _ = c.client.Close() }
 
-// fillOne acquires a permit, with several attempts on a slow machine.
-func (c *own) fillOne(ctx context.Context) error {
-	for {
-		_, err := c.sem.TryAcquire(ctx)
-		if !errors.Is(err, berth.ErrUnreachable) || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// fillBerth makes n acquires, which the client sends together: see package commit.
+// fillBerth makes n acquires, which the client sends together: see package commit. On a slow
+// machine they wait for what an attempt of theirs was granted too late, and is given back.
 func fillBerth(ctx context.Context, s Setup, n int) (func(), error) {
 	c, err := newOwn(s)
 	if err != nil {
 		return nil, err
 	}
-	if err := measure.AtOnce(n, func(int) error { return c.fillOne(ctx) }); err != nil {
+	one := func(int) error {
+		_, _, err := c.Acquire(ctx, func() {})
+		return err
+	}
+	if err := measure.AtOnce(n, one); err != nil {
 		c.Close()
 		return nil, err
 	}
