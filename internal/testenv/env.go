@@ -202,7 +202,7 @@ func (e *Env) Tick() time.Duration {
 	if e.Exact {
 		return 100 * time.Millisecond
 	}
-	return time.Millisecond
+	return 10 * time.Millisecond
 }
 
 // Slack is how much later than planned something may come: under exact time the
