@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -23,18 +24,17 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// templates are the pages: each has the block "page", and "live", what changes of it.
-var templates = parse("list", "semaphore", "audit", "doctor", "about", "act")
-
-func parse(names ...string) map[string]*template.Template {
+// templates are the pages: each has the block "page", and "live", what changes of it. Programs
+// that serve no pages need not wait for them at their start.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range names {
+	for _, name := range []string{"list", "semaphore", "audit", "doctor", "about", "act"} {
 		all[name] = template.Must(template.New("layout.html").Funcs(template.FuncMap{
 			"clean": words.Clean, "age": age, "left": left, "who": berthwatch.Person, "plural": words.Plural, "badge": badge,
 		}).ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
 	}
 	return all
-}
+})
 
 func age(d time.Duration) string {
 	if d <= 0 {
@@ -90,7 +90,7 @@ func (s *site) render(w http.ResponseWriter, r *http.Request, status int, name s
 		block = "live"
 	}
 	var b bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&b, block, data); err != nil {
+	if err := templates()[name].ExecuteTemplate(&b, block, data); err != nil {
 		s.Logger.Error("berthweb: a page could not be made", "page", name, "error", err)
 		plain(w, http.StatusInternalServerError, "This page could not be made.")
 		return

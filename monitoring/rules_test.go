@@ -11,6 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// ruleTests are promtool's tests of berth-alerts.yaml.
+var ruleTests = []string{"berth-alerts_test.yaml", "berth-alerts-days_test.yaml"}
+
 // rule is one of berth-alerts.yaml.
 type rule struct {
 	Record, Alert, Expr string
@@ -41,7 +44,7 @@ func rules(t *testing.T) (all []rule) {
 // TestRulesAreWhatPrometheusTakes, and promtool's tests of them pass.
 func TestRulesAreWhatPrometheusTakes(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"check", "rules", "berth-alerts.yaml"}, {"test", "rules", "berth-alerts_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "berth-alerts.yaml"}, append([]string{"test", "rules"}, ruleTests...)} {
 		if out, err := promtool(t, "", args...); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
@@ -97,24 +100,26 @@ func TestEachAlertTellsWhatToDo(t *testing.T) {
 // TestEachAlertIsTested once firing and once not.
 func TestEachAlertIsTested(t *testing.T) {
 	t.Parallel()
-	var file struct {
-		Tests []struct {
-			Alerts []struct {
-				Name string `yaml:"alertname"`
-				Want []any  `yaml:"exp_alerts"`
-			} `yaml:"alert_rule_test"`
-		}
-	}
-	if err := yaml.Unmarshal([]byte(read(t, "berth-alerts_test.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
 	fires, quiet := map[string]bool{}, map[string]bool{}
-	for _, test := range file.Tests {
-		for _, a := range test.Alerts {
-			if len(a.Want) > 0 {
-				fires[a.Name] = true
-			} else {
-				quiet[a.Name] = true
+	for _, name := range ruleTests {
+		var file struct {
+			Tests []struct {
+				Alerts []struct {
+					Name string `yaml:"alertname"`
+					Want []any  `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		if err := yaml.Unmarshal([]byte(read(t, name)), &file); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range file.Tests {
+			for _, a := range test.Alerts {
+				if len(a.Want) > 0 {
+					fires[a.Name] = true
+				} else {
+					quiet[a.Name] = true
+				}
 			}
 		}
 	}

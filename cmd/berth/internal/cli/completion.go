@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +138,7 @@ func programs(prefix string) (words []string) {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {
-			if !strings.HasPrefix(e.Name(), prefix) || slices.Contains(words, e.Name()) || !plain.MatchString(e.Name()) {
+			if !strings.HasPrefix(e.Name(), prefix) || slices.Contains(words, e.Name()) || !plain(e.Name()) {
 				continue
 			}
 			if _, err := job.Lookup(filepath.Join(dir, e.Name())); err == nil {
@@ -210,18 +211,28 @@ func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]strin
 	}
 }
 
-// plain matches what every shell takes for a plain word: names and labels come from
-// other people's programs, and a completed word becomes part of a command line as if it
-// had been typed.
-var plain = regexp.MustCompile(`^[\pL\pN_][\pL\pN_./:@%+,-]*$`)
+// plain reports whether every shell takes text for a plain word: names and labels come
+// from other people's programs, and a completed word becomes part of a command line as if
+// it had been typed.
+func plain(text string) bool {
+	first, _ := utf8.DecodeRuneInString(text)
+	return letter(first) && !strings.ContainsFunc(text, special)
+}
 
-// special matches what does not belong in a description.
-var special = regexp.MustCompile(`[^\pL\pN_./:@%+,\- ]`)
+func letter(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
+
+// special is what means something to some shell.
+func special(r rune) bool { return !letter(r) && !strings.ContainsRune("./:@%+,-", r) }
 
 // word is one completion with its description, "" if it cannot be offered.
 func word(text, description string) string {
-	if !plain.MatchString(text) {
+	if !plain(text) {
 		return ""
 	}
-	return cobra.CompletionWithDesc(text, special.ReplaceAllString(description, "?"))
+	return cobra.CompletionWithDesc(text, strings.Map(func(r rune) rune {
+		if special(r) && r != ' ' {
+			return '?'
+		}
+		return r
+	}, description))
 }
