@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
@@ -95,7 +96,9 @@ func (w *web) until(target, part string) {
 		if strings.Contains(rec.Body.String(), part) {
 			return
 		}
-		if w.Ctx.Err() != nil {
+		select {
+		case <-time.After(w.Tick()):
+		case <-w.Ctx.Done():
 			w.Fatalf("%s: status %d, without %q: %s", target, rec.Code, part, rec.Body)
 		}
 	}

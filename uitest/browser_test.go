@@ -154,7 +154,7 @@ func eval[T any](b *tab, script string) T {
 // until waits until a script is true. While a page gives way to another, it is not.
 func (b *tab) until(what, script string) {
 	b.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.After(timeout); ; {
 		if ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script)); ok && err == nil {

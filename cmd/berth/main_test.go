@@ -289,7 +289,7 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until text program args...")
 	}
-	if !eventually(func() bool {
+	if !poll(200*time.Millisecond, func() bool { // a process each time: others need the CPU
 		_ = ts.Exec(args[1], args[2:]...)
 		return strings.Contains(ts.ReadFile("stdout"), args[0])
 	}) {
@@ -312,8 +312,10 @@ func running(pid int) bool {
 
 // eventually polls for what another process does to a file or a terminal,
 // which cannot be waited for in another way.
-func eventually(ok func() bool) bool {
-	tick := time.NewTicker(2 * time.Millisecond)
+func eventually(ok func() bool) bool { return poll(10*time.Millisecond, ok) }
+
+func poll(every time.Duration, ok func() bool) bool {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	deadline := time.After(timeout)
 	for !ok() {

@@ -349,7 +349,7 @@ func (term *terminal) suspend() {
 
 // shows waits for text for a while, and takes it as expect does.
 func (term *terminal) shows(text string, d time.Duration) bool {
-	tick := time.NewTicker(2 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for over := time.After(d); ; {
 		if term.take(text) {

@@ -189,7 +189,9 @@ func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	}
 	open[0].Close()
 	for !alive(dial()) {
-		if e.Ctx.Err() != nil {
+		select {
+		case <-time.After(e.Tick()):
+		case <-e.Ctx.Done():
 			t.Fatal("a closed connection makes no room")
 		}
 	}
