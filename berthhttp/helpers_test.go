@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -131,6 +133,15 @@ func (l *logs) option() berthhttp.Option {
 }
 
 func (l *logs) count(s string) int { return strings.Count(l.String(), s) }
+
+// requests is how many requests without a permit it tells of.
+func (l *logs) requests() (n int) {
+	for _, m := range regexp.MustCompile(`requests=(\d+)`).FindAllStringSubmatch(l.String(), -1) {
+		i, _ := strconv.Atoi(m[1])
+		n += i
+	}
+	return n
+}
 
 // gauge counts what runs at once.
 type gauge struct {
