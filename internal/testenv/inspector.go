@@ -15,6 +15,11 @@ type Inspector struct {
 	e *Env
 }
 
+// Because is that of berth.Inspector.
+func (in *Inspector) Because(actor, reason string) *Inspector {
+	return &Inspector{in.Inspector.Because(actor, reason), in.e}
+}
+
 // Show is that of berth.Inspector.
 func (in *Inspector) Show(ctx context.Context, name string) (st *berth.State, err error) {
 	err = in.e.Timely(func() (err error) {

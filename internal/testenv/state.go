@@ -140,14 +140,7 @@ func (e *Env) NothingLeft(limit int, above int64) {
 	}
 	s, err := e.Client(e.Redis).Semaphore(Name, limit, berth.TTL(e.TTL))
 	e.Must(err)
-	var all *berth.Lease
-	err = e.Timely(func() (err error) {
-		all, err = s.TryAcquire(e.Ctx, berth.Weight(limit))
-		return err
-	})
-	if err != nil {
-		e.Fatalf("the whole limit: %v", err)
-	}
+	all := e.Hold(s, berth.Weight(limit))
 	if all.Token() <= above || all.Slot() != 0 {
 		e.Errorf("token %d after %d, slot %d", all.Token(), above, all.Slot())
 	}

@@ -37,9 +37,10 @@ func TestGrantMessageLost(t *testing.T) {
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
 		lease, took := l.handOff(holder, waiting)
-		if took > l.interval() || lost.Hits() == 0 {
-			l.Errorf("served after %v, interval %v, messages lost: %d", took, l.interval(), lost.Hits())
+		if took > l.interval()+l.Slack() {
+			l.Errorf("served after %v, interval %v", took, l.interval())
 		}
+		testenv.Receive(l, "message to lose", lost.Hit())
 		if !lease.Valid() {
 			l.Error("granted, but not valid")
 		}

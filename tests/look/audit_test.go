@@ -155,7 +155,7 @@ func TestAuditWithoutRights(t *testing.T) {
 
 func TestAuditRefusesUnsafeTexts(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
-		for _, in := range []*berth.Inspector{
+		for _, in := range []*testenv.Inspector{
 			e.Inspector.Because("", "why"), e.Inspector.Because("a\x1b[31m", ""), e.Inspector.Because("a", "b\nc"), e.Inspector.Because("a", strings.Repeat("x", 501)),
 		} {
 			e.WantErr(in.Pause(e.Ctx, testenv.Name), berth.ErrInvalid)

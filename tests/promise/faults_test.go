@@ -47,7 +47,7 @@ type faulty struct {
 }
 
 func newFaulty(e *testenv.Env, rule redistest.Rule) *faulty {
-	ttl := 1200 * time.Millisecond
+	ttl := 3 * time.Second
 	if e.Exact {
 		ttl = e.TTL
 	}

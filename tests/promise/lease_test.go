@@ -234,7 +234,7 @@ func TestOnQueuedTellsThePlace(t *testing.T) {
 func TestDetachAndAdopt(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p, q := e.Peer(), e.Peer()
-		first := e.Hold(p.Sem(3, berth.TTL(1500*time.Millisecond), berth.Label("job"), berth.Weight(2)))
+		first := e.Hold(p.Sem(3, berth.TTL(6*time.Second), berth.Label("job"), berth.Weight(2)))
 		handle, err := first.Detach(context.Background())
 		e.Must(err)
 		if first.Valid() || !errors.Is(context.Cause(first.Context()), berth.ErrDetached) {
@@ -252,7 +252,7 @@ func TestDetachAndAdopt(t *testing.T) {
 			e.Errorf("adopted %+v", l)
 		}
 		e.Holds(l)
-		e.Pass(2 * time.Second)
+		e.Pass(l.TTL() + l.TTL()/3)
 		if !l.Valid() {
 			e.Error("the adopted lease was not renewed")
 		}

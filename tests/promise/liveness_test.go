@@ -148,9 +148,7 @@ func TestLostMessageCostsAtMostOneHeartbeatInterval(t *testing.T) {
 		start := time.Now()
 		lease := r.Granted()
 		e.Within(start, 0, min(e.TTL, 10*time.Second)/3, "granted without the message")
-		if drop.Hits() == 0 {
-			e.Error("there was no message to lose")
-		}
+		testenv.Receive(e, "message to lose", drop.Hit()) // the connection that it came by may be read later
 		e.Holds(lease)
 	})
 }

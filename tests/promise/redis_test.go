@@ -392,7 +392,7 @@ func halved(e *testenv.Env, suffix string, most time.Duration) {
 	s := e.Peer().Sem(limit)
 	start := time.Now()
 	for got := 0; got < limit; {
-		_, err := s.TryAcquire(e.Ctx)
+		err := e.Try(s)
 		if err == nil {
 			got++
 			for _, l := range held {
