@@ -336,7 +336,7 @@ func TestSlowBodyOnTheWire(t *testing.T) {
 				t.Errorf("reading returned %v, the context's cause is %v", err, context.Cause(r.Context()))
 			}
 			http.Error(w, "too slow", http.StatusRequestTimeout)
-		}), patient, berthhttp.MaxHold(200*time.Millisecond))
+		}), patient, berthhttp.MaxHold(3*time.Second))
 		srv, base := start(t, h, http2)
 		pr, pw := io.Pipe()
 		defer pw.Close()

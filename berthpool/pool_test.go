@@ -218,16 +218,16 @@ func TestIdleLeasesGoBack(t *testing.T) {
 	each(t, func(e *env) {
 		pool := e.pool(e.Peer().Sem(3), 3)
 		a, b, c := e.borrow(pool), e.borrow(pool), e.borrow(pool)
-		e.finish(a, b)
 		start := time.Now()
+		e.finish(a, b)
 		for time.Since(start) < berthpool.DefaultIdle-100*time.Millisecond {
 			e.finish(e.borrow(pool)) // b each time
 			e.Pass(10 * time.Millisecond)
 		}
 		e.untilPool(pool, "one idle lease less", func(s berthpool.Stats) bool { return s.Idle < 2 })
 		e.Within(start, berthpool.DefaultIdle, berthpool.DefaultIdle, "the first idle lease went")
-		e.finish(c)
 		start = time.Now()
+		e.finish(c)
 		e.untilEmpty(pool)
 		e.Within(start, berthpool.DefaultIdle, berthpool.DefaultIdle+e.Tick(), "the last one went")
 		e.UntilNoKeys(3 * time.Second)

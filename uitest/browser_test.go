@@ -53,7 +53,7 @@ func browser(t *testing.T) context.Context {
 	} {
 		options = append(options, chromedp.Flag(name, true))
 	}
-	bounded, cancel := context.WithTimeout(context.Background(), 2*timeout)
+	bounded, cancel := context.WithTimeout(context.Background(), 10*timeout)
 	t.Cleanup(cancel)
 	allocator, end := chromedp.NewExecAllocator(bounded, options...)
 	t.Cleanup(end)

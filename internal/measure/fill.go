@@ -10,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// AtOnce calls f for 0 to n-1, many at once, until all are done or some have failed.
+// AtOnce calls f for 0 to n-1, many at once, until all are done or some have failed. Of the
+// errors, which are mostly the same, it returns one.
 func AtOnce(n int, f func(i int) error) error {
 	const workers = 512
 	errs := make([]error, min(n, workers))
@@ -23,7 +24,12 @@ func AtOnce(n int, f func(i int) error) error {
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // FillBasic writes what n acquires of classic.Basic, made at a time, would leave at a key. Making the

@@ -151,7 +151,11 @@ func (e *Env) QueueUntil(ctx context.Context, s *berth.Semaphore, opts ...berth.
 	select {
 	case <-queued:
 	case <-r.Done:
-		e.Fatalf("it did not queue: lease %v, error %v", r.Lease, r.Err)
+		select {
+		case <-queued: // and was granted before this goroutine looked
+		default:
+			e.Fatalf("it did not queue: lease %v, error %v", r.Lease, r.Err)
+		}
 	}
 	return r
 }

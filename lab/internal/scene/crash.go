@@ -1,7 +1,9 @@
 package scene
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -102,8 +104,11 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 	_ = measure.Pause(ctx, settle)
 	killed = s.now()
 	for i, h := range holders {
-		h.Kill()
 		requests[i].End = killed // a killed process believes nothing
+		if end, ok := told(h); ok {
+			requests[i].End = min(killed, end-s.start)
+		}
+		h.Kill()
 		s.record(requests[i])
 	}
 	for _, ch := range waiting {
@@ -114,6 +119,21 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 		got = append(got, w)
 	}
 	return got, killed, nil
+}
+
+// told returns since when a holder has known that its permit is lost: on a slow machine it may
+// run out before the holder is killed.
+func told(holder *child.Process) (time.Duration, bool) {
+	select {
+	case raw := <-holder.Said:
+		var r report
+		if json.Unmarshal(raw, &r) != nil || !r.Told {
+			return 0, false
+		}
+		return cmp.Or(r.Until, r.At), true
+	default:
+		return 0, false
+	}
 }
 
 // killAcquirer kills a process in the middle of its acquire and returns the time until
