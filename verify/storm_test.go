@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	lasts   = flag.Duration("storm", 3*time.Second, "how long each storm lasts")
+	lasts   = flag.Duration("storm", 4*time.Second, "how long each storm lasts")
 	soak    = flag.Duration("soak", 0, "repeat the storms, with new seeds, for so long")
 	seed    = flag.Uint64("seed", 0, "seed of the faults; 0: a new one")
 	procs   = flag.Int("procs", 4, "client processes at a time")
