@@ -21,7 +21,7 @@ import (
 )
 
 // Timeout bounds every wait for a server: to answer, to stand still, to end.
-const Timeout = 20 * time.Second
+const Timeout = time.Minute
 
 // Config is how a server is started. The zero one listens on a unix socket and keeps
 // no data.

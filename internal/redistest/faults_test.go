@@ -26,7 +26,7 @@ func eachBackend(t *testing.T, test func(*testing.T, *Faults, backend)) {
 			t.Cleanup(m.Close)
 			test(t, NewFaults(t), func(f *Faults, opts ...func(*redis.Options)) *redis.Client {
 				o := &redis.Options{Addr: "127.0.0.1:1", Dialer: Embedded(m)}
-				return newClient(t, o, append(opts, f.Wrap))
+				return newClient(t, o, slices.Concat([]func(*redis.Options){Patient}, opts, []func(*redis.Options){f.Wrap}))
 			})
 		})
 	})
@@ -34,7 +34,7 @@ func eachBackend(t *testing.T, test func(*testing.T, *Faults, backend)) {
 		t.Parallel()
 		s := Start(t)
 		test(t, NewFaults(t), func(f *Faults, opts ...func(*redis.Options)) *redis.Client {
-			return s.Client(t, append(opts, f.Wrap)...)
+			return s.Client(t, slices.Concat([]func(*redis.Options){Patient}, opts, []func(*redis.Options){f.Wrap})...)
 		})
 	})
 }
@@ -51,6 +51,18 @@ func newClient(t *testing.T, o *redis.Options, opts []func(*redis.Options)) *red
 // impatient makes a client that gives up soon and asks once: for calls that are
 // never answered.
 func impatient(o *redis.Options) { o.ReadTimeout, o.MaxRetries = 200*time.Millisecond, -1 }
+
+// connected returns c when it has a connection, although it may be impatient: a command that
+// gives up while it connects is never sent, and meets no fault.
+func connected(t *testing.T, c *redis.Client) *redis.Client {
+	t.Helper()
+	for deadline := time.Now().Add(redisserver.Timeout); c.Ping(t.Context()).Err() != nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("no connection")
+		}
+	}
+	return c
+}
 
 // resp2 speaks the older protocol, in which nothing marks a push.
 func resp2(o *redis.Options) { o.Protocol = 2 }
@@ -100,7 +112,7 @@ func TestRequestFaults(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			eachBackend(t, func(t *testing.T, f *Faults, connect backend) {
-				struck, other := connect(f, impatient), connect(f)
+				struck, other := connected(t, connect(f, impatient)), connect(f)
 				if tt.ok {
 					struck = other
 				}
@@ -142,7 +154,7 @@ func TestRetriesAreCounted(t *testing.T) {
 func TestDelayedRequestOutlivesItsClient(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, f *Faults, connect backend) {
-		c, other := connect(f, impatient), connect(f)
+		c, other := connected(t, connect(f, impatient)), connect(f)
 		i := f.Inject(Rule{Match: IsScript, Fault: Delay})
 		if got, err := incr(t.Context(), c); err == nil {
 			t.Fatalf("a held request returned %d", got)
@@ -190,7 +202,7 @@ func TestDelayedReplyArrives(t *testing.T) {
 func TestPipelineKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, f *Faults, connect backend) {
-		impatient, other := connect(f, impatient), connect(f)
+		impatient, other := connected(t, connect(f, impatient)), connect(f)
 		f.Inject(Rule{Match: IsScript, Fault: Duplicate})
 		run := func(c *redis.Client) []redis.Cmder {
 			p := c.Pipeline()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -95,10 +96,16 @@ func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Clien
 	return c
 }
 
+// Patient makes a client wait for a server that a busy machine holds up, instead of sending
+// the command again, which the server would then execute twice.
+func Patient(o *redis.Options) { o.ReadTimeout = time.Minute }
+
 // Do runs one command on a new connection and returns the reply. An error fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1})
+	o := &redis.Options{Network: "unix", Addr: s.Socket(), PoolSize: 1}
+	Patient(o)
+	c := redis.NewClient(o)
 	defer c.Close()
 	reply, err := c.Do(context.Background(), args...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {

@@ -14,7 +14,7 @@ import (
 )
 
 // formTimeout bounds the wait until several servers agree.
-const formTimeout = 30 * time.Second
+const formTimeout = 2 * time.Minute
 
 // eager makes a master send its data to a new replica without delay. A diskless master
 // first waits for other replicas that may need the data, too, and then for an
