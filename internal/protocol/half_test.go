@@ -165,7 +165,7 @@ func TestHalfOfAPausedSemaphore(t *testing.T) {
 func TestHalfOfAPausedSemaphoreAndAUserWithoutRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	r := newRig(t, server.Client(t), nil, server.Prefix(t), false)
+	r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), false)
 	weak := NewStore(without(t, server, "-zadd"), r.prefix, "s0", 100, "host")
 	plain(t, r)
 	r.do(t, 0, Op{Verb: Pause, Flag: true})
@@ -201,7 +201,7 @@ func TestHalfHealsOnAServer(t *testing.T) {
 		for _, key := range []string{"STATE", "ORDER"} {
 			t.Run(fmt.Sprintf("%s,keeps=%v", key, keeps), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, server.Client(t), nil, server.Prefix(t), keeps)
+				r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
 				short := terms(2, func(t *Terms) { t.TTL = 200 * time.Millisecond })
 				_, got := r.do(t, 0, each(Op{Verb: Acquire, Terms: short}, ids(2)...)...)
 				wantCodes(t, got, Granted, Granted)

@@ -18,7 +18,7 @@ import (
 // checks that a refusal changed nothing.
 func starved(t *testing.T, server *redistest.Server, keeps bool, lay setup, ops []Op) error {
 	t.Helper()
-	r := newRig(t, server.Client(t), nil, server.Prefix(t), keeps)
+	r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
 	lay(t, r)
 	before := r.raw(t)
 	server.Do(t, "CONFIG", "SET", "maxmemory", "1")
@@ -138,7 +138,7 @@ func TestFreedSlotWhenMemoryIsShort(t *testing.T) {
 func without(t *testing.T, server *redistest.Server, rights ...any) *redis.Client {
 	t.Helper()
 	server.Do(t, append([]any{"ACL", "SETUSER", "weak", "on", ">secret", "~*", "&*", "+@all"}, rights...)...)
-	return server.Client(t, func(o *redis.Options) { o.Username, o.Password = "weak", "secret" })
+	return server.Client(t, redistest.Patient, func(o *redis.Options) { o.Username, o.Password = "weak", "secret" })
 }
 
 // TestWhatIsForbiddenChangesNothing: a user who may not ZADD does all of a step, where it
@@ -151,7 +151,7 @@ func TestWhatIsForbiddenChangesNothing(t *testing.T) {
 		"compact": compact, "lone": lone, "plain": plain, "furnish": furnish, "inherits": inherits, "hole": hole, "overdue": overdueTombs,
 	} {
 		for _, keeps := range []bool{false, true} {
-			r := newRig(t, server.Client(t), nil, server.Prefix(t), keeps)
+			r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
 			s := NewStore(weak, r.prefix, "s0", 100, "host")
 			s.Evicting(!keeps)
 			calls := map[string][]Op{"two releases": each(Op{Verb: Release}, "s0.2", "s0.3"), "release and move": {{Verb: Release, ID: "s0.3"}, {Verb: Move, ID: "s0.2", To: "s2.2"}}}

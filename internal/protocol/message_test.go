@@ -105,7 +105,7 @@ func TestPrefixThatBeginsLikeAShard(t *testing.T) {
 func TestUserWhoMayNotPublish(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	r := newRig(t, server.Client(t), nil, server.Prefix(t), false)
+	r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), false)
 	weak := NewStore(without(t, server, "-publish"), r.prefix, "s0", 100, "host")
 	r.do(t, 0, append(ask(0, 1, 1), ask(1, 1, 1)...)...)
 	r.notes(t)

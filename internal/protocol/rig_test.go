@@ -79,7 +79,7 @@ func newEmbedded(t testing.TB) (*miniredis.Miniredis, *redis.Client) {
 func onServer(t testing.TB, keeps bool) *rig {
 	t.Helper()
 	server := redistest.Shared(t)
-	return newRig(t, server.Client(t), nil, server.Prefix(t), keeps)
+	return newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
 }
 
 // onBoth runs a test on an embedded store and on a real server.
@@ -136,7 +136,7 @@ func resultsOf(ops []Op) []Result {
 // sorted, by process. A message of its own marks the end.
 func (r *rig) notes(t failer) map[string][]string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	barrier := r.prefix + ":inbox:barrier"
 	if err := r.rdb.Publish(ctx, barrier, "").Err(); err != nil {

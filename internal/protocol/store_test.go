@@ -66,7 +66,7 @@ func TestChannels(t *testing.T) {
 func TestEvicts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	r := newRig(t, server.Client(t), nil, server.Prefix(t), false)
+	r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), false)
 	for policy, want := range map[string]bool{"noeviction": false, "volatile-ttl": true, "volatile-lru": true, "allkeys-lru": false} {
 		if err := r.rdb.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
 			t.Fatal(err)
