@@ -34,7 +34,9 @@ const (
 	warmUp = 500 * time.Millisecond
 	// recovery is how long the workers may take until everybody was served again. It is
 	// generous: it is to find those who hang, not those who wait for a slow machine.
-	recovery = 2 * time.Minute
+	recovery = 5 * time.Minute
+	// keepers is how many workers never let go of what they have.
+	keepers = 2
 )
 
 // rounds is how often a test strikes.
@@ -64,11 +66,12 @@ type stay struct {
 // workers are clients that share a semaphore: two keepers who never let go of what
 // they have, and others who come and go.
 type workers struct {
-	clients []*berth.Client
-	name    string
-	stop    context.CancelFunc
-	done    sync.WaitGroup
-	all     []*worker
+	sems []*berth.Semaphore // of one client each
+	name string
+	stop context.CancelFunc
+	done sync.WaitGroup
+	all  []*worker
+	rest sync.RWMutex // held for reading by those who come and go, for as long as they do
 }
 
 // worker is one of them.
@@ -80,7 +83,6 @@ type worker struct {
 	stays   []stay    // guarded by mu
 	granted time.Time // guarded by mu; when it last got a lease
 	held    time.Time // guarded by mu; when it last had one
-	pushed  time.Time // guarded by mu; when it began to wait for a lease that came by message
 	refused []error   // guarded by mu; why Acquire failed
 }
 
@@ -93,12 +95,16 @@ func startWorkers(t *testing.T, connect func() redis.UniversalClient, opts ...be
 	for i := range 4 {
 		client := must(berth.New(connect()))(t)
 		t.Cleanup(func() { _ = client.Close() })
-		c.clients = append(c.clients, client)
 		sem := must(client.Semaphore(c.name, limit, append([]berth.Option{berth.TTL(ttl)}, opts...)...))(t)
+		c.sems = append(c.sems, sem)
 		for j := range 3 {
-			h := &worker{sem: sem, keeper: j == 0 && i < 2}
+			h := &worker{sem: sem, keeper: j == 0 && i < keepers}
 			c.all = append(c.all, h)
-			c.done.Go(func() { h.work(ctx) })
+			c.done.Go(func() {
+				for ctx.Err() == nil {
+					c.turn(ctx, h)
+				}
+			})
 		}
 	}
 	t.Cleanup(func() { cancel(); c.done.Wait() })
@@ -118,31 +124,31 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-func (h *worker) work(ctx context.Context) {
-	for ctx.Err() == nil {
-		began, queued := time.Now(), false
-		lease, err := h.sem.Acquire(ctx, berth.OnQueued(func(berth.Place) { queued = true }))
-		if err != nil {
-			h.mu.Lock()
-			h.refused = append(h.refused, err)
-			h.mu.Unlock()
-			wait(ctx, 20*time.Millisecond)
-			continue
-		}
-		now := time.Now()
-		s := stay{asked: began, from: now, to: now, slot: lease.Slot(), token: lease.Token()}
-		h.mu.Lock()
-		h.granted = s.from
-		if queued && s.from.Sub(began) < ttl/6 { // it would ask by itself after a third
-			h.pushed = began
-		}
-		h.mu.Unlock()
-		h.stay(ctx, lease, &s)
-		_ = lease.Release() // where it fails the lease is over all the same
-		h.mu.Lock()
-		h.stays = append(h.stays, s)
-		h.mu.Unlock()
+// turn is one lease of a worker, or one attempt to get one.
+func (c *workers) turn(ctx context.Context, h *worker) {
+	if !h.keeper {
+		c.rest.RLock()
+		defer c.rest.RUnlock()
 	}
+	began := time.Now()
+	lease, err := h.sem.Acquire(ctx)
+	if err != nil {
+		h.mu.Lock()
+		h.refused = append(h.refused, err)
+		h.mu.Unlock()
+		wait(ctx, 20*time.Millisecond)
+		return
+	}
+	now := time.Now()
+	s := stay{asked: began, from: now, to: now, slot: lease.Slot(), token: lease.Token()}
+	h.mu.Lock()
+	h.granted = s.from
+	h.mu.Unlock()
+	h.stay(ctx, lease, &s)
+	_ = lease.Release() // where it fails the lease is over all the same
+	h.mu.Lock()
+	h.stays = append(h.stays, s)
+	h.mu.Unlock()
 }
 
 // stay holds the lease and looks all the time whether it may.
@@ -209,25 +215,44 @@ func (c *workers) served(t *testing.T, when string, since time.Time) (first, las
 	}
 }
 
-// hears returns when everybody who waits in line was woken by a message since,
-// and tells how long that took.
+// hears returns when each client was woken by a message, and tells how long after since
+// that was. Those who come and go rest meanwhile: a line of them may take longer than the
+// time between two heartbeats.
 func (c *workers) hears(t *testing.T, since time.Time) time.Duration {
 	t.Helper()
-	for _, h := range c.all {
-		for !h.keeper && !h.pushedAfter(since) {
-			if time.Since(since) > recovery {
-				t.Fatalf("somebody still waits for its heartbeats after %v", recovery)
+	c.rest.Lock()
+	defer c.rest.Unlock()
+	give := time.Now().Add(recovery)
+	for i := range c.sems {
+		for !c.woken(t.Context(), i) {
+			if time.Now().After(give) {
+				t.Fatalf("client %d still waits for its heartbeats after %v", i, recovery)
 			}
-			wait(t.Context(), time.Millisecond)
+			wait(t.Context(), 10*time.Millisecond)
 		}
 	}
 	return time.Since(since)
 }
 
-func (h *worker) pushedAfter(since time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.pushed.After(since)
+// woken has a client wait in line until another one releases, and reports whether it had its
+// lease before it would have asked by itself.
+func (c *workers) woken(ctx context.Context, i int) bool {
+	before, err := c.sems[(i+1)%len(c.sems)].Acquire(ctx, berth.Weight(limit-keepers))
+	if err != nil {
+		return false
+	}
+	defer before.Release() // a second time does no harm
+	began, queued := time.Now(), false
+	after, err := c.sems[i].Acquire(ctx, berth.OnQueued(func(berth.Place) {
+		queued = true
+		_ = before.Release()
+	}))
+	if err != nil {
+		return false
+	}
+	took := time.Since(began)
+	_ = after.Release()
+	return queued && took < ttl/6 // it would ask after a third
 }
 
 // complaints are the last errors of every worker.
