@@ -32,15 +32,22 @@ func onBoth(t *testing.T, body func(*testing.T, store)) {
 		m := miniredis.RunT(t)
 		m.ClockTTL(true)
 		body(t, newStore(t, "sem", func(t testing.TB) *redis.Client {
-			c := redis.NewClient(&redis.Options{Addr: m.Addr()})
-			t.Cleanup(func() { _ = c.Close() })
-			return c
+			return patient(t, "tcp", m.Addr())
 		}))
 	})
 	t.Run("real", func(t *testing.T) {
 		s := redistest.Shared(t)
-		body(t, newStore(t, s.Prefix(t), func(t testing.TB) *redis.Client { return s.Client(t) }))
+		body(t, newStore(t, s.Prefix(t), func(t testing.TB) *redis.Client { return s.Client(t, redistest.Patient) }))
 	})
+}
+
+// patient returns a client that does not send a command again because the machine is busy.
+func patient(t testing.TB, network, addr string) *redis.Client {
+	o := &redis.Options{Network: network, Addr: addr}
+	redistest.Patient(o)
+	c := redis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func newStore(t testing.TB, name string, client func(testing.TB) *redis.Client) store {
@@ -66,16 +73,26 @@ var all = map[string]constructor{
 	"basic": newBasic, "fair": newFair, "fair under lock": newFairUnderLock,
 }
 
+// steps is the clock of semaphores that are given no other one. It is a millisecond later each
+// time, however long that takes on a busy machine: no permit times out by itself.
+var steps = func() classic.Option {
+	at := newClock()
+	return classic.WithClock(func() time.Time {
+		at.advance(time.Millisecond)
+		return at.now()
+	})
+}()
+
 func newBasic(t testing.TB, rdb *redis.Client, name string, limit int, opts ...classic.Option) semaphore {
 	t.Helper()
-	s, err := classic.NewBasic(rdb, name, limit, opts...)
+	s, err := classic.NewBasic(rdb, name, limit, append([]classic.Option{steps}, opts...)...)
 	noError(t, err)
 	return s
 }
 
 func newFair(t testing.TB, rdb *redis.Client, name string, limit int, opts ...classic.Option) semaphore {
 	t.Helper()
-	s, err := classic.NewFair(rdb, name, limit, opts...)
+	s, err := classic.NewFair(rdb, name, limit, append([]classic.Option{steps}, opts...)...)
 	noError(t, err)
 	return s
 }
@@ -84,7 +101,7 @@ func newFair(t testing.TB, rdb *redis.Client, name string, limit int, opts ...cl
 // a loaded machine the chapter's 10 ms are a matter of luck.
 func newFairUnderLock(t testing.TB, rdb *redis.Client, name string, limit int, opts ...classic.Option) semaphore {
 	t.Helper()
-	opts = append([]classic.Option{classic.WithLockWait(time.Minute), classic.WithLockTimeout(time.Minute)}, opts...)
+	opts = append([]classic.Option{steps, classic.WithLockWait(time.Minute), classic.WithLockTimeout(time.Minute)}, opts...)
 	s, err := classic.NewFairUnderLock(rdb, name, limit, opts...)
 	noError(t, err)
 	return s

@@ -13,8 +13,11 @@ import (
 	"github.com/berth-go/berth/classic"
 )
 
+// newLock makes a lock that does not run out while a busy machine goes on, unless the options
+// say otherwise.
 func newLock(t testing.TB, rdb *redis.Client, name string, opts ...classic.Option) *classic.Lock {
 	t.Helper()
+	opts = append([]classic.Option{classic.WithLockTimeout(time.Hour)}, opts...)
 	l, err := classic.NewLock(rdb, name, opts...)
 	noError(t, err)
 	return l

@@ -54,8 +54,7 @@ func TestEachBehavesLikeTheModelWhenNothingOverlaps(t *testing.T) {
 	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
 			m := miniredis.RunT(t)
-			rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-			t.Cleanup(func() { _ = rdb.Close() })
+			rdb := patient(t, "tcp", m.Addr())
 			rapid.Check(t, func(rt *rapid.T) {
 				m.FlushAll()
 				walk(t, rt, rdb, c)

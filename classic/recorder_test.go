@@ -45,9 +45,7 @@ func record(t *testing.T, network, addr string) *recorder {
 
 // client returns a client that is heard. It is closed before the recorder.
 func (r *recorder) client(t *testing.T) *redis.Client {
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: r.socket})
-	t.Cleanup(func() { _ = c.Close() })
-	return c
+	return patient(t, "unix", r.socket)
 }
 
 // take returns what was sent since the last call, without the handshakes of

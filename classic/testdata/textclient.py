@@ -124,8 +124,8 @@ def lock_release(conn, world, name, id):
 
 # The fair semaphore under the lock.
 
-def locked_acquire(conn, world, name, limit, timeout=10, wait=0.01):
-    key = lock_acquire(conn, world, name, wait=wait)
+def locked_acquire(conn, world, name, limit, timeout=10, wait=0.01, lock_timeout=10):
+    key = lock_acquire(conn, world, name, wait=wait, lock_timeout=lock_timeout)
     if key is None:
         return None
     try:
@@ -146,7 +146,7 @@ def crowd(conn, world, name, limit, threads, rounds):
         for _ in range(rounds):
             me = None
             while me is None:
-                me = locked_acquire(conn, world, name, limit, timeout=60, wait=60)
+                me = locked_acquire(conn, world, name, limit, timeout=60, wait=60, lock_timeout=60)
             inside = conn.incr(name + ":inside")
             with guard:
                 most[0] = max(most[0], inside)
