@@ -15,6 +15,9 @@ type Inspector struct {
 	e *Env
 }
 
+// Patient returns in as an Inspector that asks again, too.
+func (e *Env) Patient(in *berth.Inspector) *Inspector { return &Inspector{in, e} }
+
 // Because is that of berth.Inspector.
 func (in *Inspector) Because(actor, reason string) *Inspector {
 	return &Inspector{in.Inspector.Because(actor, reason), in.e}
@@ -27,6 +30,20 @@ func (in *Inspector) Show(ctx context.Context, name string) (st *berth.State, er
 		return err
 	})
 	return st, err
+}
+
+// Ping is that of berth.Inspector.
+func (in *Inspector) Ping(ctx context.Context) error {
+	return in.e.Timely(func() error { return in.Inspector.Ping(ctx) })
+}
+
+// Server is that of berth.Inspector.
+func (in *Inspector) Server(ctx context.Context) (s berth.Server, err error) {
+	err = in.e.Timely(func() (err error) {
+		s, err = in.Inspector.Server(ctx)
+		return err
+	})
+	return s, err
 }
 
 // Names is that of berth.Inspector.
