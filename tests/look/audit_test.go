@@ -94,7 +94,7 @@ func TestAuditLeavesOutWhatWasRefused(t *testing.T) {
 			options.Username, options.Password = "berth", "secret"
 			e.Options = options
 			var log bytes.Buffer
-			in := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector()
+			in := e.Patient(e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector())
 			e.WantErr(in.Because("ann", "because").Pause(e.Ctx, testenv.Name), berth.ErrRefused)
 			if strings.Contains(log.String(), "not recorded") {
 				e.Errorf("logged %s", log.String())
@@ -139,7 +139,7 @@ func TestAuditWithoutRights(t *testing.T) {
 		options.Username, options.Password = "berth", "secret"
 		e.Options = options
 		var log bytes.Buffer
-		in := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector()
+		in := e.Patient(e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector())
 		e.Must(in.Because("ann", "because").Pause(e.Ctx, testenv.Name))
 		if st := e.Show(); !st.Paused {
 			t.Error("it is not paused")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // TestLookingAtACluster: names come from all masters, one after another, and a sample
@@ -19,7 +20,7 @@ func TestLookingAtACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	in := client.Inspector()
+	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(client.Inspector())
 	var want []string
 	for i := range 60 {
 		want = append(want, fmt.Sprintf("n%02d", i))

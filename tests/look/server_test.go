@@ -29,7 +29,7 @@ func TestServerTellsWhatItIs(t *testing.T) {
 func TestPingTellsWhenRedisIsAway(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p := e.Peer()
-		e.Must(p.Inspector().Ping(e.Ctx))
+		e.Must(e.Patient(p.Inspector()).Ping(e.Ctx))
 		p.Net.Down()
 		if err := p.Inspector().Ping(e.Ctx); !errors.Is(err, berth.ErrUnreachable) {
 			e.Errorf("while it is away: %v", err)
