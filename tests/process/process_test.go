@@ -49,7 +49,7 @@ func TestProcesses(t *testing.T) {
 // holderKilled: its permit is back within its TTL, without anybody's doing.
 func holderKilled(e *testenv.Env) {
 	holder := holding(e, 1)
-	waiting := e.Queue(e.Peer().Sem(1))
+	waiting := e.Follow(e.Peer().Sem(1))
 	start := time.Now()
 	holder.Kill()
 	lease := waiting.Granted()
@@ -64,7 +64,7 @@ func allHoldersKilled(e *testenv.Env) {
 	for range limit {
 		holders = append(holders, holding(e, limit))
 	}
-	waiting := e.Queue(e.Peer().Sem(limit), berth.Weight(limit))
+	waiting := e.Follow(e.Peer().Sem(limit), berth.Weight(limit))
 	start := time.Now()
 	for _, h := range holders {
 		h.Kill()

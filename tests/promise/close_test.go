@@ -58,7 +58,7 @@ func TestClosedClientRefuses(t *testing.T) {
 		e.WantErr(err, berth.ErrClosed)
 		e.WantErr(p.ReleaseHandle(e.Ctx, handle), berth.ErrClosed)
 		e.Unchanged(before)
-		_, err = p.Inspector().Show(e.Ctx, testenv.Name)
+		_, err = e.Patient(p.Inspector()).Show(e.Ctx, testenv.Name)
 		e.Must(err)
 	})
 }
@@ -123,7 +123,11 @@ func TestCloseRacingRequests(t *testing.T) {
 			for range 8 {
 				wg.Go(func() {
 					for {
-						l, err := p.Sem(3).Acquire(e.Ctx)
+						var l *berth.Lease
+						err := e.Timely(func() (err error) {
+							l, err = p.Sem(3).Acquire(e.Ctx)
+							return err
+						})
 						if err != nil {
 							e.WantErr(err, berth.ErrClosed)
 							return

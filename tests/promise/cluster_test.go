@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // In a cluster each semaphore has a channel of its own. A process has one connection
@@ -155,11 +156,15 @@ func TestClusterOpenSlotNeedsTheRight(t *testing.T) {
 			allow(t, node, "berth", slices.Concat(rights, clustered, more))
 		}
 		rdb := cluster.Client(t, func(o *redis.ClusterOptions) { o.Username, o.Password = "berth", "secret" })
-		lease, err := must(rightsClient(t, rdb).Semaphore("open", 1)).TryAcquire(t.Context())
-		if err != nil {
-			return err
-		}
-		return lease.Release()
+		sem := must(rightsClient(t, rdb).Semaphore("open", 1))
+		e := &testenv.Env{T: t, Ctx: t.Context()}
+		return e.Timely(func() error {
+			lease, err := sem.TryAcquire(t.Context())
+			if err != nil {
+				return err
+			}
+			return lease.Release()
+		})
 	}
 	if err := try(); !errors.Is(err, berth.ErrRefused) {
 		t.Errorf("without it: %v", err)

@@ -277,9 +277,15 @@ func TestOutageLongerThanTheTTL(t *testing.T) {
 
 func TestServerStoppedLongerThanTheTTL(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
-		l := e.Hold(e.Peer().Sem(1, berth.TTL(e.TTL)))
-		r := e.Queue(e.Peer().Sem(1, berth.TTL(e.TTL)))
-		e.Server.Stop()
+		holder, waiter := e.Peer().Sem(1, berth.TTL(e.TTL)), e.Peer().Sem(1)
+		var r *testenv.Request
+		l := e.Struck(holder, func() {
+			r = e.Follow(waiter)
+			e.Server.Stop()
+		}, func() {
+			e.Server.Cont()
+			e.Release(r.Granted())
+		})
 		lost := e.Lost(l)
 		e.Server.Cont()
 		if lost.Reason != berth.LostUntrusted {
@@ -321,8 +327,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 func TestOutageIsNotMistakenForMaxHold(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p := e.Peer()
-		l := e.Hold(p.Sem(1, berth.TTL(e.TTL), berth.MaxHold(time.Hour)))
-		p.Net.Down()
+		l := e.Struck(p.Sem(1, berth.TTL(e.TTL), berth.MaxHold(time.Hour)), p.Net.Down, p.Net.Up)
 		if lost := e.Lost(l); lost.Reason != berth.LostUntrusted {
 			e.Errorf("told %q", lost.Reason)
 		}

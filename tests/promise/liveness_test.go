@@ -50,7 +50,7 @@ func TestCrashedHolderFreesPermitWithinTTL(t *testing.T) {
 		holder, waiter := e.Peer(), e.Peer()
 		start := time.Now()
 		dead := e.Hold(holder.Sem(1, berth.TTL(e.TTL)))
-		r := e.Queue(waiter.Sem(1))
+		r := e.Follow(waiter.Sem(1))
 		holder.Crash()
 		lease := r.Granted()
 		e.Within(start, e.TTL, 2*e.TTL, "the permit came back")
