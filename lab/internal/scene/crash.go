@@ -17,7 +17,7 @@ import (
 const (
 	crashed = 3 // holders that are killed, and waiters for their permits
 	// crashTimeout bounds the wait for a crashed holder's permit.
-	crashTimeout = 30 * time.Second
+	crashTimeout = 2 * time.Minute
 )
 
 func crashes() Scenario {

@@ -14,7 +14,7 @@ import (
 )
 
 // releaseTimeout bounds a release at the end of a run.
-const releaseTimeout = 5 * time.Second
+const releaseTimeout = 20 * time.Second
 
 // crowd describes clients that acquire a permit, hold it for a while, and start over.
 type crowd struct {

@@ -19,7 +19,7 @@ import (
 // goroutine. A line of input tells the process to finish; the end of its input ends it.
 
 // holderTimeout bounds what a holder process may take to report.
-const holderTimeout = 15 * time.Second
+const holderTimeout = time.Minute
 
 // step is how long a holder works before it checks again whether it may go on.
 const step = 5 * time.Millisecond

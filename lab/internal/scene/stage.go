@@ -17,7 +17,7 @@ import (
 
 const (
 	// cleanTimeout bounds the cleaning up after the end.
-	cleanTimeout = 3 * time.Second
+	cleanTimeout = 20 * time.Second
 	// settle is the time that a client gets to be in line before something happens.
 	settle = 30 * time.Millisecond
 )

@@ -30,7 +30,7 @@ const (
 var ErrCut = errors.New("lab: the connection was cut")
 
 // replyTimeout bounds the wait for a reply that the client will not see.
-const replyTimeout = 5 * time.Second
+const replyTimeout = 20 * time.Second
 
 // Tap watches the connections of one or more clients.
 type Tap struct {
