@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -85,9 +84,9 @@ func (f *frontier) finish(host, page string, outcome int, links []*url.URL) {
 }
 
 // counts returns how many pages of hosts are left to fetch, and how many have each outcome,
-// all at one moment. Without Redis it fails after a second.
+// all at one moment. It waits for Redis for as long as a lease lasts.
 func (f *frontier) counts(hosts ...string) (n [4]int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), f.job.TTL)
 	defer cancel()
 	counts, err := f.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, host := range hosts {
