@@ -94,7 +94,7 @@ func ExampleRefusedError() {
 		panic(err)
 	}
 	client := &http.Client{Transport: transport}
-	sem, err := store.Client().Semaphore("api", 1) // another process has the permit
+	sem, err := store.Client().Semaphore("api", 1, berth.TTL(time.Hour)) // another process has the permit
 	if err != nil {
 		panic(err)
 	}
@@ -110,5 +110,5 @@ func ExampleRefusedError() {
 	if errors.As(err, &refused) && errors.As(err, &busy) {
 		fmt.Printf("%s: %d of %d in use, try again in %v\n", refused.Name, busy.InUse, busy.Limit, refused.RetryAfter)
 	}
-	// Output: api: 1 of 1 in use, try again in 30s
+	// Output: api: 1 of 1 in use, try again in 1m0s
 }

@@ -252,6 +252,7 @@ func TestLostLeaseEndsTheRequest(t *testing.T) {
 			lease, _ := berth.FromContext(r.Context())
 			store.Lose(lease)
 			<-r.Context().Done()
+			synctest.Wait() // a handler that has returned is not told of
 			cause = context.Cause(r.Context())
 		}), log.option())
 		h.ServeHTTP(httptest.NewRecorder(), get(t.Context(), t, "/"))

@@ -115,7 +115,7 @@ func TestConnectionsAreReused(t *testing.T) {
 		client := &http.Client{Transport: newTransport(t, berthtest.New(t).Client(), 1, berthhttp.Base(base), patient)}
 		// On a slow machine net/http itself gives up a connection now and then: one that
 		// has not heard for 50 ms that the request is written, when the answer is there.
-		for range 10 {
+		for range 100 {
 			made := 0
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
 				if !c.Reused {
@@ -269,7 +269,7 @@ func TestProxy(t *testing.T) {
 	client := store.Client()
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = newTransport(t, client, 1, berthhttp.Base(base), patient, berthhttp.Key(nil))
-	front, frontBase := start(t, newHandler(t, client, 1, proxy, patient), false)
+	front, frontBase := start(t, newHandler(t, client, 1, proxy, patient, berthhttp.MaxHold(time.Hour)), false)
 	conn := upgrade(t.Context(), t, frontBase, front.URL)
 	echo(t, conn, "through")
 	if a, b := state(t, client, "api").InUse, state(t, client, "work").InUse; a != 1 || b != 1 {
@@ -363,7 +363,7 @@ func TestClientDisconnects(t *testing.T) {
 		h := newHandler(t, client, 1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			served.enter()
 			g.ServeHTTP(w, r)
-		}), berthhttp.MaxWait(time.Hour), patient)
+		}), berthhttp.MaxWait(time.Hour), berthhttp.MaxHold(time.Hour), patient)
 		srv, base := start(t, h, http2)
 		first := make(chan error)
 		go func() {
@@ -405,7 +405,7 @@ func TestHandlerOverReplicas(t *testing.T) {
 	store := berthtest.New(t)
 	var wg sync.WaitGroup
 	for range 2 {
-		srv, base := start(t, newHandler(t, store.Client(), limit, work, berthhttp.MaxWait(time.Minute), patient), false)
+		srv, base := start(t, newHandler(t, store.Client(), limit, work, berthhttp.MaxWait(time.Hour), patient), false)
 		for range calls / 2 {
 			wg.Go(func() {
 				resp, err := base.RoundTrip(get(t.Context(), t, srv.URL))
