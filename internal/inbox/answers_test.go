@@ -55,8 +55,7 @@ func TestAnswerToAnEarlierRequest(t *testing.T) {
 func TestRefusedSubscription(t *testing.T) {
 	onServer(t, func(w *world) {
 		w.real.Do(w, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "resetchannels", "&open*")
-		o := open(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
-		o.trying = time.Hour
+		o := patiently(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
 		<-o.Subscribe("closed")
 		<-o.Subscribe("shut")
 		<-o.Subscribe("open")
@@ -85,7 +84,7 @@ func TestRefusedSubscription(t *testing.T) {
 func TestRecurrenceIsLogged(t *testing.T) {
 	onServer(t, func(w *world) {
 		w.real.Do(w, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "resetchannels")
-		o := open(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
+		o := patiently(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
 		o.Subscribe("c")
 		eventually(w, "a warning", func() bool { return o.logs("WARN") == 1 })
 		o.Unsubscribe("c")
@@ -103,8 +102,7 @@ func TestRecurrenceIsLogged(t *testing.T) {
 func TestLastingRefusalIsLoggedOnce(t *testing.T) {
 	onServer(t, func(w *world) {
 		w.real.Do(w, "ACL", "SETUSER", "narrow", "on", ">secret", "+@all", "resetchannels")
-		o := open(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
-		o.trying = time.Hour
+		o := patiently(w, w.client(func(o *redis.Options) { o.Username, o.Password = "narrow", "secret" }))
 		for range 5 {
 			<-o.Subscribe("c")
 			eventually(w, "a warning", func() bool { return o.logs("WARN") > 0 })

@@ -170,7 +170,7 @@ func TestNothingIsDeliveredAfterClose(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			o := open(w, w.rdb)
+			o := patiently(w, w.rdb)
 			o.listen("c")
 			o.await(event{message: "m"}, 10)
 			o.Close()

@@ -33,6 +33,7 @@ func startFleet(t *testing.T, cluster *redistest.Cluster, n int, looks bool, opt
 		o.ContextTimeoutEnabled, o.DialerRetries = true, 1
 		if o.ClusterStateReloadInterval = time.Second; !looks {
 			o.ClusterStateReloadInterval = time.Hour
+			o.ReadTimeout = timeout // or what a busy machine holds up would be sent again
 		}
 	}}, opts...)
 	f.rdb = f.cluster.Client(t, opts...)

@@ -19,7 +19,7 @@ import (
 // the owner is told of each.
 func TestCutConnectionResumes(t *testing.T) {
 	everywhere(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		o.listen("a", "b", "c")
 		for round := range 5 {
 			if w.real != nil && round%2 == 0 {
@@ -45,7 +45,7 @@ func TestCutConnectionResumes(t *testing.T) {
 // told to look.
 func TestNothingIsMissedSilently(t *testing.T) {
 	onServer(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		o.listen("c")
 		publisher := w.client()
 		for i := range 3000 {
@@ -209,7 +209,7 @@ func TestFailedAttemptIsTold(t *testing.T) {
 
 func TestServerKilledAndBack(t *testing.T) {
 	onServer(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		o.listen("c")
 		for round := range 3 {
 			w.real.Kill()

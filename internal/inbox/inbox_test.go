@@ -15,7 +15,7 @@ import (
 
 func TestMessagesAreDelivered(t *testing.T) {
 	everywhere(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		channels := []string{
 			"plain", "berth:{name}:abcdefghij", "with space", "line\r\nbreak\n", "*[a-z]\\?", "\x00\xff", "", "é🚢\u202e", "a}b{c", strings.Repeat("long", 1000),
 		}
@@ -58,7 +58,7 @@ func TestOldProtocol(t *testing.T) {
 // and has been told that the subscription stands.
 func TestTriedMeansSubscribed(t *testing.T) {
 	everywhere(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		for i := range 20 {
 			c := fmt.Sprint("c", i)
 			<-o.Subscribe(c)
@@ -73,7 +73,7 @@ func TestTriedMeansSubscribed(t *testing.T) {
 
 func TestSubscribingTwiceIsOnce(t *testing.T) {
 	everywhere(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		first, second := o.Subscribe("c"), o.Subscribe("c")
 		if first != second {
 			w.Error("two attempts")
@@ -94,7 +94,7 @@ func TestSubscribingTwiceIsOnce(t *testing.T) {
 // delivered, and the other channels stay.
 func TestUnsubscribeEndsDelivery(t *testing.T) {
 	everywhere(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		o.listen("gone", "stays")
 		late := w.net.Inject(redistest.Rule{Match: redistest.Named("message"), Fault: redistest.DelayMessage})
 		w.publish("gone", "late", 1)
@@ -119,7 +119,7 @@ func TestUnsubscribeEndsDelivery(t *testing.T) {
 // subscribed each time that its chan says so, and in the end.
 func TestChannelComesBack(t *testing.T) {
 	everywhere(t, func(w *world) {
-		o := open(w, w.rdb)
+		o := patiently(w, w.rdb)
 		for i := range 50 {
 			<-o.Subscribe("c")
 			payload := fmt.Sprint("m", i)
