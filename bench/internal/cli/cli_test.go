@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 func tiny() scene.Scale {
 	return scene.Scale{
 		Slice: 20 * time.Millisecond, Contended: 60 * time.Millisecond, Workers: []int{1, 4}, Crowd: []int{2, 20},
-		Memory: 40, Processes: 2, Idle: 100 * time.Millisecond, Leases: 20, LeaseTTL: 200 * time.Millisecond,
+		Memory: 40, Processes: 2, Idle: 100 * time.Millisecond, Leases: 20, LeaseTTL: 3 * time.Second,
 		Watch: 200 * time.Millisecond, Handoffs: 5,
 		PoolTTL: 10 * time.Second, Elsewhere: 200 * time.Millisecond,
 	}
@@ -92,19 +93,24 @@ func TestEveryContestantHasFigures(t *testing.T) {
 		t.Run(s.Key, func(t *testing.T) {
 			t.Parallel()
 			server, url := start(t)
-			dir := t.TempDir()
-			o := parsed(t, "--redis", url, "--only", s.Key, "--rounds", "1", "--out", filepath.Join(dir, "j"), "--html", filepath.Join(dir, "h"))
-			var stdout, stderr bytes.Buffer
-			if err := o.run(t.Context(), &stdout, &stderr); err != nil {
-				t.Fatalf("%v\n%s", err, stderr.String())
+			file, page := filepath.Join(t.TempDir(), "j"), filepath.Join(t.TempDir(), "h")
+			var table string
+			var names []string
+			// A contestant for whom Redis was too slow has no figure, and gets another chance.
+			for try := 0; try < attempts && (try == 0 || len(missing(s, names)) > 0); try++ {
+				o := parsed(t, "--redis", url, "--only", s.Key, "--rounds", "1", "--out", file, "--html", page)
+				table += insist(t, o)
+				names = append(names, read(t, file)...)
 			}
-			complete(t, s, read(t, filepath.Join(dir, "j")))
+			for _, name := range missing(s, names) {
+				t.Errorf("no figure of %s", name)
+			}
 			for _, title := range []string{"berth", s.Title} {
-				if !strings.Contains(stdout.String(), title) {
+				if !strings.Contains(table, title) {
 					t.Errorf("%q is not in the table", title)
 				}
 			}
-			if page, err := os.ReadFile(filepath.Join(dir, "h")); err != nil || !bytes.Contains(page, []byte(s.Title)) {
+			if page, err := os.ReadFile(page); err != nil || !bytes.Contains(page, []byte(s.Title)) {
 				t.Errorf("the page lacks the scenario (%v)", err)
 			}
 			noKeys(t, server)
@@ -112,16 +118,38 @@ func TestEveryContestantHasFigures(t *testing.T) {
 	}
 }
 
-func complete(t *testing.T, s *scene.Scenario, names []string) {
+// attempts is how often something is measured that a slow machine may keep from being measured.
+const attempts = 5
+
+// insist runs a benchmark, and runs it again where the server did not answer in time. It
+// returns the table.
+func insist(t *testing.T, o *options) string {
 	t.Helper()
+	var err error
+	var stdout, stderr bytes.Buffer
+	for range attempts {
+		stdout.Reset()
+		if err = o.run(t.Context(), &stdout, &stderr); err == nil || measure.Code(t.Context(), err) != measure.Unavailable {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	return stdout.String()
+}
+
+// missing returns the contestants in cases of a scenario that have no figure.
+func missing(s *scene.Scenario, names []string) (missing []string) {
 	for _, c := range s.Cases(tiny()) {
 		for _, p := range peer.All() {
 			name := strings.ToUpper(s.Key[:1]) + s.Key[1:] + "/" + c.Key + "/" + p.Key
 			if s.Takes(p, c) && p.Missing() == "" && !slices.Contains(names, name) {
-				t.Errorf("%s %s has no figure of %s", s.Key, c.Key, p.Key)
+				missing = append(missing, name)
 			}
 		}
 	}
+	return missing
 }
 
 // cancelling calls cancel when a line that contains a word is written.
@@ -142,16 +170,26 @@ func TestInterruptedRunLeavesAPartialReportAndNoKeys(t *testing.T) {
 	t.Parallel()
 	server, url := start(t)
 	dir := t.TempDir()
-	o := parsed(t, "--redis", url, "--only", "pair,contended,holders", "--peers", "basic", "--rounds", "3",
-		"--out", filepath.Join(dir, "j"), "--html", filepath.Join(dir, "h"))
-	ctx, cancel := context.WithCancel(t.Context())
-	stderr := &cancelling{word: "contended", cancel: cancel} // in the second scenario
 	var stdout bytes.Buffer
-	err := o.run(ctx, &stdout, stderr)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
+	var names []string
+	// On a slow machine berth may have no figure of the first scenario.
+	for try := 0; try < attempts && !slices.Contains(names, "Pair/1/berth"); try++ {
+		o := parsed(t, "--redis", url, "--only", "pair,contended,holders", "--peers", "basic", "--rounds", "3",
+			"--out", filepath.Join(dir, "j"), "--html", filepath.Join(dir, "h"))
+		ctx, cancel := context.WithCancel(t.Context())
+		stderr := &cancelling{word: "contended", cancel: cancel} // in the second scenario
+		stdout.Reset()
+		err := o.run(ctx, &stdout, stderr)
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			if measure.Code(t.Context(), err) == measure.Unavailable { // before it began
+				continue
+			}
+			t.Errorf("error %v", err)
+		}
+		names = read(t, filepath.Join(dir, "j"))
 	}
-	if names := read(t, filepath.Join(dir, "j")); !slices.Contains(names, "Pair/1/berth") {
+	if !slices.Contains(names, "Pair/1/berth") {
 		t.Errorf("measured: %q", names)
 	}
 	page, _ := os.ReadFile(filepath.Join(dir, "h"))
@@ -266,6 +304,9 @@ const (
 	unknown    = `{"scenario": "cpu", "case": "nowhere", "metric": "commands", "at_most": 1000}`
 )
 
+// tooSlow matches a contestant that has no figure, because Redis did not answer it in time.
+var tooSlow = regexp.MustCompile(`not measured: (pair|cpu) `)
+
 func TestCheckPassesWhatIsMetAndFailsWhatIsNot(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -281,9 +322,17 @@ func TestCheckPassesWhatIsMetAndFailsWhatIsNot(t *testing.T) {
 			t.Parallel()
 			_, url := start(t)
 			page := filepath.Join(t.TempDir(), "h")
-			o := parsed(t, "--redis", url, "--check", expecting(t, tt.expectations), "--rounds", "1", "--html", page)
+			var err error
 			var stdout, stderr bytes.Buffer
-			err := o.run(t.Context(), &stdout, &stderr)
+			for range attempts {
+				o := parsed(t, "--redis", url, "--check", expecting(t, tt.expectations), "--rounds", "1", "--html", page)
+				stdout.Reset()
+				stderr.Reset()
+				err = o.run(t.Context(), &stdout, &stderr)
+				if measure.Code(t.Context(), err) != measure.Unavailable && !tooSlow.MatchString(stderr.String()) {
+					break
+				}
+			}
 			if (err == nil) != tt.passes || !strings.Contains(stdout.String(), tt.says) {
 				t.Errorf("%v\n%s%s", err, stdout.String(), stderr.String())
 			}
