@@ -388,15 +388,17 @@ func TestSpansOfRefusals(t *testing.T) {
 
 // TestDefaultsDoNothing: without providers, hooks are harmless.
 func TestDefaultsDoNothing(t *testing.T) {
-	hooks, err := berthotel.Hooks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sem, err := berthtest.New(t).Client(berth.Hook(hooks)).Semaphore("a", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sem.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		hooks, err := berthotel.Hooks()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sem, err := berthtest.New(t).Client(berth.Hook(hooks)).Semaphore("a", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sem.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -50,11 +50,11 @@ func TestBelowAnyPath(t *testing.T) {
 			w.until(c.base+"/", "s?name=other")
 			w.until(c.base+"/s?name=other", "0 of 2")
 			w.until(c.base+"/s?name=api/v1+%3Cx%3E", "1 of 3")
-			crawl(t, front)
+			crawl(e, front)
 
-			resp, err := front.Client().PostForm(front.URL+"/x/y/act", url.Values{"verb": {"pause"}, "name": {"other"}, "answer": {"yes"}})
-			e.Must(err)
-			text := body(t, resp)
+			resp, text := prompt(e, func() (*http.Response, error) {
+				return front.Client().PostForm(front.URL+"/x/y/act", url.Values{"verb": {"pause"}, "name": {"other"}, "answer": {"yes"}})
+			})
 			if resp.StatusCode != http.StatusOK || resp.Request.URL.Path != "/x/y/s" || !strings.Contains(text, "It is paused.") {
 				t.Errorf("after a form: %s: %d %s", resp.Request.URL, resp.StatusCode, text)
 			}
@@ -72,8 +72,22 @@ func TestBelowAnyPath(t *testing.T) {
 	}
 }
 
+// prompt makes a request until Redis has the time to answer, and reads the answer.
+func prompt(e *testenv.Env, ask func() (*http.Response, error)) (*http.Response, string) {
+	e.Helper()
+	for {
+		resp, err := ask()
+		e.Must(err)
+		if text := body(e, resp); resp.StatusCode != http.StatusServiceUnavailable {
+			return resp, text
+		}
+		e.Pass(e.Tick())
+	}
+}
+
 // crawl fetches all that can be reached from the list.
-func crawl(t *testing.T, front *httptest.Server) {
+func crawl(e *testenv.Env, front *httptest.Server) {
+	t := e.T
 	t.Helper()
 	start, err := url.Parse(front.URL + "/x/y/")
 	if err != nil {
@@ -83,11 +97,7 @@ func crawl(t *testing.T, front *httptest.Server) {
 	for queue := []*url.URL{start}; len(queue) > 0; {
 		at := queue[0]
 		queue = queue[1:]
-		resp, err := front.Client().Get(at.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := body(t, resp)
+		resp, text := prompt(e, func() (*http.Response, error) { return front.Client().Get(at.String()) })
 		if resp.StatusCode != http.StatusOK && at.Path != "/x/y/act" || !strings.HasPrefix(resp.Request.URL.Path, "/x/y/") {
 			t.Errorf("%s: status %d, at %s", at, resp.StatusCode, resp.Request.URL)
 		}
@@ -141,16 +151,20 @@ func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 		w.get("/about")
 		w.get("/api/v1/semaphores")
 		w.until("/readyz", "ok") // on a slow machine Redis may not answer within its second
-		if rec := w.do(request(http.MethodGet, "/audit", "")); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "NOPERM") {
+		ask := func(target string) func() *httptest.ResponseRecorder {
+			return func() *httptest.ResponseRecorder { return w.do(request(http.MethodGet, target, "")) }
+		}
+		if rec := w.prompt(ask("/audit")); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "NOPERM") {
 			t.Errorf("the audit: %d %s", rec.Code, rec.Body)
 		}
-		if rec := w.order("resume", `{"name":"api"}`); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"code": "refused"`) {
+		resume := func() *httptest.ResponseRecorder { return w.order("resume", `{"name":"api"}`) }
+		if rec := w.prompt(resume); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"code": "refused"`) {
 			t.Errorf("a change: %d %s", rec.Code, rec.Body)
 		}
 		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", "viewer", "-scan").Err())
 		w = open(e, e.Peer(), nil)
 		w.until("/", "Names cannot be searched for: redis refused")
-		if rec := w.do(request(http.MethodGet, "/api/v1/semaphores", "")); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"code": "refused"`) {
+		if rec := w.prompt(ask("/api/v1/semaphores")); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"code": "refused"`) {
 			t.Errorf("a list without names: %d %s", rec.Code, rec.Body)
 		}
 	})
