@@ -34,7 +34,7 @@ func (t *table) text(columns int) string {
 			return text
 		}
 	}
-	return t.list()
+	return t.list(columns)
 }
 
 func fits(text string, columns int) bool {
@@ -67,8 +67,9 @@ func (t *table) grid(n int) string {
 	return b.String()
 }
 
-// list has a line for each value that is not empty, and a blank one between rows.
-func (t *table) list() string {
+// list has a line for each value that is not empty, or several if the value has words and is
+// too long, and a blank one between rows.
+func (t *table) list(columns int) string {
 	width := 0
 	for _, name := range t.rows[0] {
 		width = max(width, screen.Columns(name))
@@ -78,7 +79,15 @@ func (t *table) list() string {
 		var text strings.Builder
 		for i, cell := range row {
 			if cell != "" {
-				text.WriteString(pad(t.rows[0][i], width+gap) + cell + "\n")
+				lines := []string{cell}
+				if !fits(cell, columns-width-gap) {
+					lines = screen.Wrap(cell, columns-width-gap, 0)
+				}
+				head := pad(t.rows[0][i], width+gap)
+				for _, line := range lines {
+					text.WriteString(head + line + "\n")
+					head = pad("", width+gap)
+				}
 			}
 		}
 		rows = append(rows, text.String())

@@ -54,6 +54,20 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
+// A value of several words breaks between them; an id, which people copy, stays whole.
+func TestListsBreakBetweenWords(t *testing.T) {
+	tab := newTable("NAME", "STATE")
+	tab.row("abcdefghijklmnop.1", "pinned by ann@ops-1, declared none")
+	want := "" +
+		"NAME   abcdefghijklmnop.1\n" +
+		"STATE  pinned by\n" +
+		"       ann@ops-1,\n" +
+		"       declared none\n"
+	if got := tab.text(20); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // What could rearrange the screen does not reach it.
 func TestTablesAreClean(t *testing.T) {
 	tab := newTable("NAME")
