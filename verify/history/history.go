@@ -20,6 +20,10 @@ type Time int64
 // Never is later than every Time.
 const Never Time = 1<<63 - 1
 
+// Late is how much later than planned a process may do something on a machine that has time for
+// it. More is recorded as a fault.
+const Late = 250 * time.Millisecond
+
 // Add returns the time d later.
 func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 

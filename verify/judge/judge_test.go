@@ -161,6 +161,17 @@ func TestJudge(t *testing.T) {
 			d.release(d.lease("queue", 5000, 0, 5001, 5002, 5900, 0), "queue", 5003, 5004)
 			d.lease("queue", 5005, 5006, 5600, 5601, 5900, 0)
 		}, "L2"},
+		{"a waiter hears of its grant too late", func(d *diary) {
+			d.lease("queue", 5005, 5006, 5040, 5240, 5330, 0)
+		}, "L4"},
+		{"a waiter stands still while its grant is under way", func(d *diary) {
+			d.lease("queue", 5005, 5006, 5040, 5240, 5330, 0)
+			d.fault(5050, 5230, history.Event{Proc: 1, Text: "client stood still"})
+		}, ""},
+		{"a waiter hears too late, while another stands still", func(d *diary) {
+			d.lease("queue", 5005, 5006, 5040, 5240, 5330, 0)
+			d.fault(5050, 5230, history.Event{Proc: 2, Text: "client stood still"})
+		}, "L4"},
 	})
 }
 

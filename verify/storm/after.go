@@ -70,14 +70,16 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*seat.TTL+slack)
+	ctx, cancel := context.WithTimeout(ctx, 2*seat.TTL+10*slack) // who leaks permits leaks them for good
 	defer cancel()
 	for {
 		lease, err := sem.Acquire(ctx, berth.Weight(seat.Limit))
 		if err == nil {
 			err = lease.Release()
 		}
-		if !errors.Is(err, berth.ErrLost) { // a machine that stands still for a TTL loses the lease before its release
+		// A machine that stands still for a TTL loses the lease before its release, and one whose
+		// server does has no answer.
+		if ctx.Err() != nil || !errors.Is(err, berth.ErrLost) && !errors.Is(err, berth.ErrUnreachable) {
 			return err
 		}
 	}
@@ -88,12 +90,15 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 func (s *storm) leftovers(client *berth.Client, rdb *redis.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	end := time.Now().Add(15 * time.Second)
+	end := time.Now().Add(30 * time.Second)
 	for {
 		var longest time.Duration // they heal side by side
+		unlisted := false
 		for _, err := range client.Inspector().List(ctx) {
 			if d := heals(err); d > 0 {
 				longest = max(longest, d)
+			} else if errors.Is(err, berth.ErrUnreachable) && time.Now().Before(end) {
+				unlisted = true // the machine is busy
 			} else if err != nil {
 				return err
 			}
@@ -105,7 +110,7 @@ func (s *storm) leftovers(client *berth.Client, rdb *redis.Client) error {
 			}
 		}
 		switch {
-		case left == "":
+		case left == "" && !unlisted:
 			return nil
 		case longest > 0:
 			s.skip(longest + time.Millisecond)

@@ -105,7 +105,7 @@ func (s *storm) dismiss() {
 	for _, c := range s.workers {
 		c.Leave()
 	}
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(patience)
 	for _, c := range s.workers {
 		select {
 		case <-c.Done():
@@ -114,7 +114,7 @@ func (s *storm) dismiss() {
 				s.Errorf("client %d ended with code %d: %.2000s", c.proc, code, text)
 			}
 		case <-timeout:
-			s.Errorf("client %d did not end within 30 s of being told to", c.proc)
+			s.Errorf("client %d did not end within %v of being told to", c.proc, patience)
 			return
 		}
 	}

@@ -80,7 +80,7 @@ var (
 
 // do runs a command, which may fail, as the server may be in any state.
 func (s *storm) do(args ...any) *redis.Cmd {
-	rdb := s.server.Client(s, func(o *redis.Options) { o.PoolSize, o.ReadTimeout, o.MaxRetries = 1, 10*time.Second, -1 })
+	rdb := s.server.Client(s, func(o *redis.Options) { o.PoolSize, o.ReadTimeout, o.MaxRetries = 1, patience, -1 })
 	defer rdb.Close()
 	return rdb.Do(context.Background(), args...)
 }

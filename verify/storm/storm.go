@@ -53,6 +53,9 @@ var (
 const (
 	slack = 2 * time.Second // what a busy machine may add to a bound
 	calm  = time.Second     // after the last fault
+	// patience bounds the wait for something that is bound to happen: it is to find what
+	// hangs, not what is slow.
+	patience = 2 * time.Minute
 )
 
 // storm is a run under way.
@@ -98,12 +101,13 @@ func Run(t testing.TB, o Order) *Result {
 	for range s.Workers {
 		s.spawn()
 	}
-	stop := s.forge()
+	stop, unwatch := s.forge(), s.watch()
 	s.blow()
 	stop()
 	s.settle()
 	end := history.Now()
 	s.dismiss()
+	unwatch()
 	wallEnd, atEnd := history.Wall()
 	clock := judge.NewClock([2]time.Duration{wall, wallEnd}, [2]history.Time{at, atEnd})
 	clock.Known = s.shim == nil || !s.shim.stepped

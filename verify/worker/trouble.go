@@ -64,3 +64,16 @@ func (p *process) trouble(ctx context.Context) {
 		p.out.Write(history.Event{At: from, Until: history.Now(), Kind: history.Fault, Text: what})
 	}
 }
+
+// watch records when the process stood still because the machine is busy. What it should have
+// done meanwhile is not judged by the clock.
+func (p *process) watch(ctx context.Context) {
+	for last := history.Now(); ctx.Err() == nil; {
+		pause(ctx, history.Late/5)
+		now := history.Now()
+		if now.Sub(last) > history.Late {
+			p.out.Write(history.Event{At: last, Until: now, Kind: history.Fault, Text: "client stood still"})
+		}
+		last = now
+	}
+}

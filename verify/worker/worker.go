@@ -78,6 +78,7 @@ func Main() {
 	for i, s := range spec.Seats {
 		p.seat(ctx, &wg, i+1, s)
 	}
+	wg.Go(func() { p.watch(ctx) })
 	if spec.Faults {
 		wg.Go(func() { p.trouble(ctx) })
 	}
