@@ -135,7 +135,7 @@ func populate(t *testing.T, url string) {
 		{"acquire", "--label", "$(touch trap)", "held"},
 		{"acquire", "--label", "slow", "waits"},
 	} {
-		if code, stderr := berth(url, args...); code != 0 {
+		if code, stderr := served(url, args...); code != 0 {
 			t.Fatalf("berth %q: %s", args, stderr)
 		}
 	}

@@ -32,6 +32,15 @@ func outputs(url string, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
+// servedOutputs is outputs on a Redis that serves berth, if not always in time.
+func servedOutputs(url string, args ...string) (stdout, stderr string) {
+	patiently(func() (bool, string) {
+		stdout, stderr = outputs(url, args...)
+		return false, stderr
+	})
+	return stdout, stderr
+}
+
 // wantCalm fails if a text could do more to a terminal than fill lines.
 func wantCalm(t *testing.T, what, text string) {
 	t.Helper()
@@ -71,7 +80,7 @@ func TestHostileText(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	id := haunt(t, server.Client(t))
-	stdout, stderr := outputs(server.URL(), "show", "s", "--json")
+	stdout, stderr := servedOutputs(server.URL(), "show", "s", "--json")
 	var state struct{ Leases, Queue []struct{ Label string } }
 	if err := json.Unmarshal([]byte(stdout), &state); err != nil || len(state.Leases) != 1 || len(state.Queue) != 1 {
 		t.Fatalf("%v: %s%s", err, stdout, stderr)
@@ -152,7 +161,7 @@ func TestSecrets(t *testing.T) {
 func TestCommandInheritsItsUsersEnvironment(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	stdout, _ := outputs(server.URL(), "run", "s", "--", "sh", "-c", `echo "$BERTH_REDIS_URL"`)
+	stdout, _ := servedOutputs(server.URL(), "run", "s", "--", "sh", "-c", `echo "$BERTH_REDIS_URL"`)
 	if stdout != server.URL()+"\n" {
 		t.Errorf("it has %q", stdout)
 	}

@@ -25,7 +25,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 	term, home := openTerminal(t, url, "bash", "--norc", "--noprofile", "--noediting", "-i")
 	term.dir = home
-	term.send("berth run -n 1 --label the-holder queue-of-two -- sleep 100 & berth run -n 1 -w 2m queue-of-two -- sleep 100 &\n") // no Redis any more: neither stays
+	term.send("berth run -n 1 --label the-holder queue-of-two -- sleep 1000 & berth run -n 1 -w 1h queue-of-two -- sleep 1000 &\n") // no Redis any more: neither stays
 	if !eventually(func() bool { return strings.Contains(berth("show", "queue-of-two"), "1 waiting") }) {
 		t.Fatal("nobody waits")
 	}
@@ -80,7 +80,9 @@ func TestTopOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	end(0)
-	if got := berth("show", "queue-of-two"); !strings.Contains(got, "paused") {
+	var got string
+	patiently(func() (bool, string) { got = berth("show", "queue-of-two"); return false, got })
+	if !strings.Contains(got, "paused") {
 		t.Errorf("it was resumed without being told to:\n%s", got)
 	}
 	term.send("kill %1 %2; wait\n")
