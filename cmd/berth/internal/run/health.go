@@ -81,14 +81,15 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 		defer h.mu.Unlock()
 		h.calls = slices.DeleteFunc(h.calls, func(c *time.Time) bool { return c == &start })
 		if !handshake || err != nil && !replied(err) {
-			h.note(err)
+			h.note(err, start)
 		}
 	}
 }
 
 // note handles the outcome of a call. An error that Redis has replied is an answer, too,
-// unless it will pass; an error of the caller's own context tells nothing. h.mu is held.
-func (h *Health) note(err error) {
+// unless it will pass; an error of the caller's own context tells nothing. An outage has begun
+// with the first call that fails, at start, or with the last answer since. h.mu is held.
+func (h *Health) note(err error, start time.Time) {
 	switch {
 	case err == nil, replied(err) && !notReady(err):
 		h.answered, h.failing = time.Now(), time.Time{}
@@ -96,7 +97,9 @@ func (h *Health) note(err error) {
 		return
 	default:
 		if h.failing.IsZero() {
-			h.failing = time.Now()
+			if h.failing = start; h.answered.After(start) {
+				h.failing = h.answered
+			}
 		}
 		h.err = err
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
@@ -142,10 +145,11 @@ func handshake(cmd redis.Cmder) bool {
 // DialHook implements redis.Hook. A connection alone is not an answer.
 func (h *Health) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		start := time.Now()
 		conn, err := next(ctx, network, addr)
 		if err != nil {
 			h.lock()
-			h.note(err)
+			h.note(err, start)
 			h.mu.Unlock()
 		}
 		return conn, err

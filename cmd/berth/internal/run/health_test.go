@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +53,13 @@ func TestHealth(t *testing.T) {
 		if !h.Answered() {
 			t.Error("it has not answered")
 		}
+
+		stuck = h.begin()
+		<-time.After(2 * silence)
+		want(2*silence, errSilent)
+		stuck(os.ErrDeadlineExceeded, false)
+		want(2*silence, errSilent) // it began with the call, and not with its end
+		h.begin()(nil, false)
 
 		loading := errReply("LOADING Redis is loading the dataset in memory")
 		h.begin()(loading, false)
