@@ -69,7 +69,7 @@ func handOver(ctx context.Context, sem *berth.Semaphore, lease *berth.Lease) err
 
 // sweep deletes what the trial may have left, a tombstone for instance.
 func (p *patient) sweep() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	store := p.store()
 	_, err := store.Delete(ctx, store.Key(p.own))
