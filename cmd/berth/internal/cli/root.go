@@ -164,7 +164,7 @@ permit comes back when its holder crashes.`,
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, and nothing when\nthere was no permit in time: the exit code tells")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, give no warnings\n(of a changed limit, say), and say nothing when there was no\npermit in time: the exit code tells")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
 		a.lsCommand(), a.showCommand(), a.topCommand(), a.serveCommand(), a.auditCommand(), a.doctorCommand(),

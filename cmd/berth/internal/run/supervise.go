@@ -157,12 +157,15 @@ func (s *supervisor) notice() time.Duration {
 	return min(lasts/4, maxNotice)
 }
 
-// runsOut returns why the lease is about to expire. Within a TTL of the end of MaxHold, a
-// renewal could not have extended it by a whole TTL.
+// runsOut returns why the lease is about to expire, or has expired while berth was suspended.
+// Within a TTL of the end of MaxHold, a renewal could not have extended it by a whole TTL.
 func (s *supervisor) runsOut() error {
 	away, _ := s.cfg.Health.Outage()
 	if s.cfg.MaxHold > 0 && away.IsZero() && time.Until(s.ends) < s.cfg.TTL {
 		return fmt.Errorf("it reaches its --max-hold of %v", s.cfg.MaxHold)
+	}
+	if time.Until(s.trust) <= 0 {
+		return errors.New("its lease could not be renewed and has run out")
 	}
 	return errors.New("its lease could not be renewed and is about to run out")
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,6 +17,26 @@ func TestNoticeIsAPartOfTheLease(t *testing.T) {
 		s := &supervisor{cfg: Config{TTL: tt.ttl, MaxHold: tt.maxHold}}
 		if got := s.notice(); got != tt.want {
 			t.Errorf("TTL %v, at most %v: %v, want %v", tt.ttl, tt.maxHold, got, tt.want)
+		}
+	}
+}
+
+// A lease that ran out while berth was suspended is not said to be about to.
+func TestWhyALeaseEnds(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		maxHold     time.Duration
+		trust, ends time.Time
+		want        string
+	}{
+		{0, now.Add(time.Hour), now, "about to run out"},
+		{0, now.Add(-time.Second), now, "has run out"},
+		{time.Hour, now.Add(-time.Second), now.Add(time.Hour), "has run out"},
+		{time.Hour, now.Add(-time.Second), now, "its --max-hold of 1h"},
+	} {
+		s := &supervisor{cfg: Config{TTL: time.Minute, MaxHold: tt.maxHold, Health: new(Health)}, trust: tt.trust, ends: tt.ends}
+		if got := s.runsOut().Error(); !strings.Contains(got, tt.want) {
+			t.Errorf("at most %v: %q, want %q", tt.maxHold, got, tt.want)
 		}
 	}
 }
