@@ -78,9 +78,14 @@ var (
 	Step  = Scenario{Name: "clock", pace: quick, faults: with(fault{5, stepClock}), prepare: shimClock}
 )
 
+// client returns a client for the storm's own commands, which are sent once.
+func (s *storm) client() *redis.Client {
+	return s.server.Client(s, func(o *redis.Options) { o.PoolSize, o.ReadTimeout, o.MaxRetries = 1, patience, -1 })
+}
+
 // do runs a command, which may fail, as the server may be in any state.
 func (s *storm) do(args ...any) *redis.Cmd {
-	rdb := s.server.Client(s, func(o *redis.Options) { o.PoolSize, o.ReadTimeout, o.MaxRetries = 1, patience, -1 })
+	rdb := s.client()
 	defer rdb.Close()
 	return rdb.Do(context.Background(), args...)
 }
@@ -195,8 +200,10 @@ func halve(s *storm) history.Event {
 // evictSome writes other keys until the server has to evict some, berth's or others.
 func evictSome(s *storm) history.Event {
 	s.must("CONFIG", "SET", "maxmemory", "4mb")
+	rdb := s.client()
+	defer rdb.Close()
 	for i := range 400 {
-		s.do("SET", fmt.Sprintf("ballast%d", i), strings.Repeat("x", 10000), "PX", 2000)
+		rdb.Do(context.Background(), "SET", fmt.Sprintf("ballast%d", i), strings.Repeat("x", 10000), "PX", 2000)
 	}
 	s.must("CONFIG", "SET", "maxmemory", 0)
 	return history.Event{Text: "maxmemory, allkeys-lru: some", Breaks: true}
