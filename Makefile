@@ -18,8 +18,8 @@ help: ## Show this list
 setup: ## Install what the tests need, where that is possible
 	@scripts/setup
 
-test: setup ## Vet and test every module, with the race detector
-	@scripts/test
+test: setup ## Vet and test every module, with the race detector (ARGS=flags of go test)
+	@scripts/test $(ARGS)
 
 lint: $(GOLANGCI) ## Run golangci-lint on every module
 	@scripts/each-module "$(CURDIR)/$(GOLANGCI)" run ./...
