@@ -60,6 +60,9 @@ type exercise struct {
 	ctx  context.Context
 	rdb  func(dial redistest.DialFunc) redis.UniversalClient
 	mine *berth.Client
+	// heard reports whether somebody subscribes to the channel of a semaphore. It is nil where
+	// a process has one channel for all of them.
+	heard func(name string) bool
 }
 
 // run returns what went wrong.
@@ -79,6 +82,7 @@ func (e *exercise) run() error {
 		{"pinned", e.pinned},
 		{"paused", e.paused},
 		{"handle", e.handle},
+		{"unused", e.unused},
 	} {
 		if err := step.do(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", step.name, err))
@@ -304,6 +308,37 @@ func (e *exercise) handle() error {
 	return l.Release()
 }
 
+// unused is a semaphore that is not used any more while another one still is: the process
+// gives up its channel.
+func (e *exercise) unused() error {
+	if e.heard == nil {
+		return nil
+	}
+	kept, err := e.sem(e.mine, "kept", 1).Acquire(e.ctx)
+	if err != nil {
+		return err
+	}
+	l, err := e.sem(e.mine, "unused", 1).Acquire(e.ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{e.until(func() bool { return e.heard("kept") && e.heard("unused") }), l.Release()}
+	errs = append(errs, e.until(func() bool { return !e.heard("unused") }), kept.Release())
+	return errors.Join(errs...)
+}
+
+// until looks again and again.
+func (e *exercise) until(ok func() bool) error {
+	for !ok() {
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
+	return nil
+}
+
 // onceClosing returns a callback that closes c at its first call.
 func onceClosing(c chan struct{}) func(berth.Place) {
 	first := true
@@ -329,11 +364,17 @@ func exerciser(t *testing.T, clustered bool, rights []string) (*exercise, *redis
 	s := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("cluster-enabled yes"))
 	s.Do(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
 	allow(t, s, "berth", rights)
-	return &exercise{t: t, ctx: t.Context(), rdb: func(dial redistest.DialFunc) redis.UniversalClient {
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr()}, Username: "berth", Password: "secret", Dialer: dial})
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}}, s
+	return &exercise{
+		t: t, ctx: t.Context(),
+		rdb: func(dial redistest.DialFunc) redis.UniversalClient {
+			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Addr()}, Username: "berth", Password: "secret", Dialer: dial})
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		},
+		heard: func(name string) bool {
+			return len(s.Do(t, "PUBSUB", "SHARDCHANNELS", "berth:{"+name+"}*").([]any)) > 0
+		},
+	}, s
 }
 
 // TestDocumentedRightsSuffice: everything works for a user with the rights that

@@ -247,7 +247,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 		p := &patient{Config: Config{Prefix: "berth"}, own: "berth-doctor-rights"}
 		p.Redis = dialAs(t, server, url, fmt.Sprint("user", i), slices.Delete(slices.Clone(rights), i, i+1))
 		f := p.rights(t.Context(), node{})
-		optional := []string{"+command", "+ping", "+info", "+scan"}
+		optional := []string{"+command", "+sunsubscribe", "+ping", "+info", "+scan"}
 		if want := slices.Contains(optional, right); !strings.Contains(f.Found, right) || f.Status == OK || (f.Status == Warn) != want {
 			t.Errorf("without %s: %+v", right, f)
 		}

@@ -45,6 +45,7 @@ var needed = slices.Concat(
 		{"XADD K 0 f v", everywhere, "what operators do is not recorded"}, // 0 is no id
 		{"XREVRANGE K + -", everywhere, "berth audit does not work"},
 		{"PSUBSCRIBE", alone, "berth top shows no events"},
+		{"SUNSUBSCRIBE", clustered, "subscriptions of names that are not used any more stay"},
 	},
 )
 
@@ -102,6 +103,14 @@ func (p *patient) attempt(ctx context.Context, r right) error {
 		}
 		defer sub.Close()
 		_, err := sub.Receive(ctx)
+		if r.name() == "+sunsubscribe" {
+			if err != nil {
+				return nil // that is for +ssubscribe to tell
+			}
+			if err = sub.SUnsubscribe(ctx); err == nil {
+				_, err = sub.Receive(ctx)
+			}
+		}
 		return err
 	}
 	key := p.store().Key(p.own)
