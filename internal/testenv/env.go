@@ -170,7 +170,7 @@ func (e *Env) WantErr(err, want error) {
 func (e *Env) Timely(request func() error) (err error) {
 	e.Helper()
 	late := false
-	for range 20 {
+	for range 60 {
 		start := time.Now()
 		err = request()
 		now := errors.Is(err, berth.ErrUnreachable) && time.Since(start) >= 2*time.Second
