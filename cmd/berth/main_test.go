@@ -140,7 +140,7 @@ func params(dir string, setup func(*testscript.Env) error) testscript.Params {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": cmdExits, "start": cmdStart, "signal": cmdSignal, "ended": cmdEnded, "await": cmdAwait,
-			"gone": cmdGone, "until": cmdUntil,
+			"gone": cmdGone, "until": cmdUntil, "purges": cmdPurges,
 		},
 		RequireExplicitExec: true,
 	}
@@ -159,6 +159,26 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	if got := exitCode(err); strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit code %d, want %s (%v)", got, args[0], err)
+	}
+}
+
+// cmdPurges is "purges NAME REGEXP": deletes a semaphore, of which berth must say that. If it
+// had no answer, it may have deleted the semaphore nevertheless.
+func cmdPurges(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: purges name regexp")
+	}
+	var err error
+	tries := 0
+	patiently(func() (done bool, said string) {
+		tries++
+		err = ts.Exec("berth", "purge", "--yes", args[0])
+		return err == nil, ts.ReadFile("stderr")
+	})
+	switch {
+	case tries > 1 && strings.Contains(ts.ReadFile("stderr"), "is not in use, nothing was changed"):
+	case err != nil || !regexp.MustCompile(args[1]).MatchString(ts.ReadFile("stdout")):
+		ts.Fatalf("purge: %v, want %s", err, args[1])
 	}
 }
 

@@ -118,7 +118,7 @@ func on(t *testing.T, s *redistest.Server, prefix string) *Env {
 	t.Helper()
 	e := &Env{T: t, TTL: 2 * time.Second, Prefix: prefix, Server: s}
 	e.Options = redis.Options{Network: "unix", Addr: s.Socket()}
-	e.open(8 * time.Minute)
+	e.open(20 * time.Minute)
 	return e
 }
 
@@ -241,8 +241,8 @@ func Receive[T any](t testing.TB, what string, ch <-chan T) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(time.Minute):
-		t.Fatalf("no %s within a minute", what)
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("no %s within 5 minutes", what)
 		panic("unreachable")
 	}
 }

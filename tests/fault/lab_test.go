@@ -131,7 +131,7 @@ func (l *lab) waitFor(what string, ok func() bool) {
 	defer tick.Stop()
 	bound := 30 * time.Second
 	if !l.Exact {
-		bound = 5 * time.Minute // beside much else, a machine takes its time
+		bound = 15 * time.Minute // beside much else, a machine takes its time
 	}
 	timeout := time.After(bound)
 	for !ok() {

@@ -80,7 +80,7 @@ func TestOperatorStruck(t *testing.T) {
 }
 
 func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
-	s := l.sem(l.healthy(), 1, berth.TTL(berth.DefaultTTL)) // nothing runs out meanwhile
+	s := l.sem(l.healthy(), 1, berth.TTL(long))
 	holder := l.Hold(s)
 	ctx, cancel := context.WithCancel(l.Ctx)
 	first, second := l.queued(ctx, s, 1), l.queued(ctx, s, 2)
@@ -128,7 +128,7 @@ func (l *lab) clear(holder *berth.Lease, waiting ...<-chan outcome) {
 			l.Release(o.lease)
 		}
 	}
-	if err := holder.Release(); err != nil && !errors.Is(err, berth.ErrEvicted) {
+	if err := l.GiveBack(holder); err != nil && !errors.Is(err, berth.ErrEvicted) {
 		l.Errorf("Release: %v", err)
 	}
 	_ = l.Inspector.Unpin(l.Context(), "s")  // there may be nothing to unpin,
@@ -143,7 +143,7 @@ func TestOperatorsWordStruck(t *testing.T) {
 	server := redistest.Start(t)
 	var all []strike
 	for name := range faults {
-		for _, op := range []operation{{"resume", "Z", struckResume}, {"unpin", "P", struckUnpin}, {"evict a holder", "E", struckEvict}} {
+		for _, op := range []operation{{"resume", "Z", long, struckResume}, {"unpin", "P", long, struckUnpin}, {"evict a holder", "E", long, struckEvict}} {
 			all = append(all, strike{op, name})
 		}
 	}

@@ -19,22 +19,30 @@ import (
 type operation struct {
 	name string
 	verb string
+	ttl  time.Duration // on a real machine, which may be slow
 	run  func(l *lab, strike func() *redistest.Injection)
 }
 
+// Nothing runs out within long. In soon, a renewal and heartbeats come.
+const (
+	long = 5 * time.Minute
+	soon = 15 * time.Second
+)
+
+// The longest are the first.
 var operations = []operation{
-	{"acquire granted", "A", struckGrant},
-	{"acquire queued", "A", struckQueue},
-	{"acquire busy", "A", struckBusy},
-	{"acquire given up", "A", struckGivenUp},
-	{"cancel", "L", struckCancel},
-	{"release", "L", struckRelease},
-	{"release with a waiter", "L", struckHandOff},
-	{"renew", "R", struckRenew},
-	{"renewal", "R", struckRenewal},
-	{"heartbeat", "H", struckHeartbeat},
-	{"adopt", "M", struckAdopt},
-	{"close", "L", struckClose},
+	{"renewal", "R", soon, struckRenewal},
+	{"heartbeat", "H", soon, struckHeartbeat},
+	{"acquire granted", "A", long, struckGrant},
+	{"acquire queued", "A", long, struckQueue},
+	{"acquire busy", "A", long, struckBusy},
+	{"acquire given up", "A", long, struckGivenUp},
+	{"cancel", "L", long, struckCancel},
+	{"release", "L", long, struckRelease},
+	{"release with a waiter", "L", long, struckHandOff},
+	{"renew", "R", long, struckRenew},
+	{"adopt", "M", long, struckAdopt},
+	{"close", "L", long, struckClose},
 }
 
 // faults are what can happen to one request. All of them leave the caller of a
@@ -78,6 +86,9 @@ func TestRequestStruck(t *testing.T) {
 func (s strike) String() string { return s.name + ": " + s.fault }
 
 func (s strike) test(l *lab) {
+	if !l.Exact {
+		l.TTL = s.ttl
+	}
 	var injection *redistest.Injection
 	s.run(l, func() *redistest.Injection {
 		injection = l.net.Inject(redistest.Rule{Match: testenv.Carries(s.verb), Fault: faults[s.fault]})
@@ -348,15 +359,20 @@ func struckHeartbeat(l *lab, strike func() *redistest.Injection) {
 }
 
 func struckAdopt(l *lab, strike func() *redistest.Injection) {
-	handle, err := l.Hold(l.sem(l.healthy(), 1)).Detach(context.Background())
-	if err != nil {
-		l.Fatal(err)
-	}
-	strike()
-	lease, err := l.faulty().Adopt(l.Ctx, handle)
-	if err != nil {
-		l.Fatalf("Adopt: %v", err)
-	}
+	var lease *berth.Lease
+	l.Must(l.Timely(func() error { // of a handle that may have been adopted there is no other try
+		if err := l.Inspector.Purge(l.Ctx, testenv.Name); err != nil && !errors.Is(err, berth.ErrNotFound) {
+			return err
+		}
+		handle, err := l.Hold(l.sem(l.healthy(), 1)).Detach(l.Ctx)
+		if err != nil {
+			return err
+		}
+		struck := strike()
+		lease, err = l.faulty().Adopt(l.Ctx, handle)
+		struck.Stop()
+		return err
+	}))
 	if st := l.Show(); st.Holders != 1 || st.Leases[0].ID != lease.ID() || !lease.Valid() {
 		l.Errorf("the server has %+v, adopted is %s, valid: %v", st, lease.ID(), lease.Valid())
 	}

@@ -204,6 +204,7 @@ func TestReleasedHandleServesAllForWhomThereIsRoom(t *testing.T) {
 func TestManyHandlesAtOnce(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		const n = 300 // more than fit into a call
+		slow := 0     // on a real machine that has no time for an answer
 		p, q := e.Peer(), e.Peer()
 		s := p.Sem(4 * n)
 		kept, given := make([]*berth.Lease, n), make([]*berth.Lease, n)
@@ -228,9 +229,16 @@ func TestManyHandlesAtOnce(t *testing.T) {
 			start(func() error { return s.Do(e.Ctx, func(context.Context) error { return nil }) })
 		}
 		for range 3 * n {
-			if err := <-ended; err != nil {
+			switch err := <-ended; {
+			case err == nil:
+			case !e.Exact && errors.Is(err, berth.ErrUnreachable):
+				slow++
+			default:
 				e.Error(err)
 			}
+		}
+		if slow == 3*n {
+			e.Error("none of them had an answer: nothing was tested")
 		}
 	})
 }
