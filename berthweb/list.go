@@ -20,8 +20,9 @@ const (
 	// stuck is for how many semaphores with waiters the list tells who has held longest,
 	// for which they are read in full.
 	stuck = 12
-	// A limit is flapping if it has changed so often in so many minutes.
-	flaps    = 4
+	// A limit is flapping if it has changed so often in so many minutes, as in the alert
+	// BerthLimitFlapping.
+	flaps    = 5
 	flapSpan = 15 * time.Minute
 )
 

@@ -97,12 +97,12 @@ Percent-encode special characters in passwords. Prefer the environment to
     1  the answer is no: for example, no such semaphore, or a check has failed
    64  the command line, or a URL, is wrong
    69  Redis cannot be reached, or refuses
+   70  a semaphore's keys are damaged: see "berth purge"
    74  the result could not be written
    77  BERTH_READ_ONLY forbids it
 
 "berth run" and "berth acquire" have more:
 
-   70  the semaphore's keys are damaged: see "berth purge"
    75  no permit in time, or evicted from the queue (-E changes it)
    76  the lease was lost; "berth renew" and "berth release" have it too
   126  the command cannot be executed

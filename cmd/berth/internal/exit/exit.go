@@ -120,6 +120,8 @@ func Of(err error) int {
 		return Unavailable
 	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased):
 		return Lost
+	case errors.Is(err, berth.ErrCorrupt):
+		return Software
 	case errors.Is(err, berth.ErrBusy), errors.Is(err, berth.ErrQueueFull),
 		errors.Is(err, berth.ErrTooHeavy), errors.Is(err, berth.ErrEvicted),
 		errors.Is(err, context.DeadlineExceeded):

@@ -137,8 +137,6 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 		return nil, exit.Refusal(cfg.NotAcquired, fmt.Errorf("%q: no permit: an operator took its place in the queue away", cfg.Name))
 	case exit.Of(err) == exit.NotAcquired: // too heavy: waiting would not have helped
 		return nil, exit.Refusal(cfg.NotAcquired, err)
-	case errors.Is(err, berth.ErrCorrupt):
-		return nil, &exit.Error{Code: exit.Software, Err: err}
 	default:
 		return nil, err
 	}
