@@ -67,6 +67,7 @@ func start(e *testenv.Env, n int, change func(*Options)) (*Sampler, *meter) {
 	for i := range n {
 		e.Must(e.Inspector.Pin(e.Ctx, fmt.Sprint("n", i), 5))
 	}
+	connect(e, 4)
 	m := &meter{}
 	e.Redis.AddHook(m)
 	o := Options{}
@@ -74,6 +75,21 @@ func start(e *testenv.Env, n int, change func(*Options)) (*Sampler, *meter) {
 		change(&o)
 	}
 	return run(e, e.Inspector.Inspector, o), m
+}
+
+// connect fills the pool: a call that must connect first takes longer, and which one that is
+// would be a matter of luck.
+func connect(e *testenv.Env, n int) {
+	e.Helper()
+	var conns []*redis.Conn
+	for range n {
+		c := e.Redis.Conn()
+		e.Must(c.Ping(e.Ctx).Err())
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		e.Must(c.Close())
+	}
 }
 
 func run(e *testenv.Env, in *berth.Inspector, o Options) *Sampler {
