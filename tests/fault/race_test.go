@@ -156,18 +156,18 @@ func TestEveryWaiterCancels(t *testing.T) {
 		s, other := l.sem(l.faulty(), 1), l.sem(l.faulty(), 1)
 		holder := l.Hold(s)
 		ctx, cancel := context.WithCancel(l.Ctx)
-		var all []<-chan outcome
+		var all []*testenv.Request
 		for i := range 50 {
-			all = append(all, acquiring(ctx, []*berth.Semaphore{s, other}[i%2]))
+			all = append(all, l.QueueUntil(ctx, []*berth.Semaphore{s, other}[i%2]))
 		}
 		l.waitFor("all in line", func() bool { return l.Show().Waiting == len(all) })
 		go cancel()
 		l.Release(holder)
 		highest := holder.Token()
-		for _, ch := range all {
-			if o := testenv.Receive(l, "end of the wait", ch); o.err == nil {
-				highest = max(highest, o.lease.Token())
-				l.Release(o.lease)
+		for _, r := range all {
+			if testenv.Receive(l, "end of the wait", r.Done); r.Err == nil {
+				highest = max(highest, r.Lease.Token())
+				l.Release(r.Lease)
 			}
 		}
 		l.NothingLeft(1, highest)
