@@ -259,16 +259,24 @@ func TestContendedCommands(t *testing.T) {
 					l.Release(l.Hold(s)) // connects
 					sems = append(sems, s)
 				}
-				before, start := l.net.Count("EVALSHA"), time.Now()
 				ld := l.load(64+5, sems...)
-				ld.more(600)
-				ld.stop()
-				ld.wg.Wait()
-				calls, beats := l.net.Count("EVALSHA")-before, int(64*time.Since(start)/(10*time.Second/3))
-				t.Logf("%d calls for %d acquires, in the time of %d heartbeats", calls, ld.count(), beats)
-				if calls > ld.count()*21/10+beats+2*64 { // those that were cancelled at the end
+				ld.more(64)
+				var calls, acquires, beats int
+				for range 5 { // calls that a slow machine does not answer in time are repeated
+					before, had, start := l.net.Count("EVALSHA"), ld.count(), time.Now()
+					ld.more(600)
+					calls, acquires = l.net.Count("EVALSHA")-before, ld.count()-had
+					beats = int(64 * time.Since(start) / (10 * time.Second / 3))
+					if calls <= acquires*21/10+beats+64 { // those that are under way
+						break
+					}
+				}
+				t.Logf("%d calls for %d acquires, in the time of %d heartbeats", calls, acquires, beats)
+				if calls > acquires*21/10+beats+64 {
 					t.Error("too many")
 				}
+				ld.stop()
+				ld.wg.Wait()
 				ld.check(t, 5)
 				l.NothingLeft(5, 0)
 			})

@@ -403,7 +403,7 @@ func halved(e *testenv.Env, suffix string, most time.Duration) {
 			continue
 		}
 		corrupt, ok := errors.AsType[*berth.CorruptError](err)
-		if !ok || corrupt.Heals <= 0 || corrupt.Heals > most {
+		if !ok || corrupt.Heals <= 0 || corrupt.Heals > most+e.Slack() { // tombstones of requests that a slow machine repeats last longer
 			e.Fatalf("refused because of %v", err)
 		}
 		e.Within(start, 0, most, "it heals")
