@@ -52,7 +52,7 @@ func TestBelowAnyPath(t *testing.T) {
 			w.until(c.base+"/s?name=api/v1+%3Cx%3E", "1 of 3")
 			crawl(e, front)
 
-			resp, text := prompt(e, func() (*http.Response, error) {
+			resp, text := prompt(e, func() (*http.Response, error) { //nolint:bodyclose // prompt closes it
 				return front.Client().PostForm(front.URL+"/x/y/act", url.Values{"verb": {"pause"}, "name": {"other"}, "answer": {"yes"}})
 			})
 			if resp.StatusCode != http.StatusOK || resp.Request.URL.Path != "/x/y/s" || !strings.Contains(text, "It is paused.") {
@@ -97,7 +97,7 @@ func crawl(e *testenv.Env, front *httptest.Server) {
 	for queue := []*url.URL{start}; len(queue) > 0; {
 		at := queue[0]
 		queue = queue[1:]
-		resp, text := prompt(e, func() (*http.Response, error) { return front.Client().Get(at.String()) })
+		resp, text := prompt(e, func() (*http.Response, error) { return front.Client().Get(at.String()) }) //nolint:bodyclose // prompt closes it
 		if resp.StatusCode != http.StatusOK && at.Path != "/x/y/act" || !strings.HasPrefix(resp.Request.URL.Path, "/x/y/") {
 			t.Errorf("%s: status %d, at %s", at, resp.StatusCode, resp.Request.URL)
 		}
