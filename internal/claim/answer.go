@@ -18,6 +18,7 @@ type Answer struct {
 // the claim's state has changed meanwhile, the result may be irrelevant.
 func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	r := &op.Result
+	c.sent = false
 	switch {
 	case op.Verb == protocol.Acquire && c.State == Asking:
 		return c.answerAcquire(r, a)
@@ -45,7 +46,7 @@ func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
 		return c.queued(r, a)
 	case r.Code == protocol.Gone:
 		return c.gone(r, a)
-	case r.Code == protocol.Busy && a.More:
+	case (r.Code == protocol.Busy || r.Code == protocol.Full) && a.More:
 		return Send // what has run out was not yet taken out to its end: no verdict yet
 	default:
 		return c.refuse(r, a)

@@ -95,6 +95,7 @@ type Claim struct {
 	giveUp clock.Instant // Leaving: when it has expired by itself
 
 	adopted bool // it never asked for permits
+	sent    bool // an operation of it is under way
 	look    bool // Asking: once in the queue, it asks again at once, because a message told of a grant
 	renew   bool // Held: the operation is a renewal, and not just a look
 	capped  bool // renewed up to its MaxHold, which nothing can extend
@@ -180,7 +181,7 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, timeout time.Duration, ok
 	default:
 		return op, 0, false
 	}
-	if c.heard == 0 {
+	if c.sent = true; c.heard == 0 {
 		c.heard = now
 	}
 	return op, timeout, true
@@ -248,9 +249,7 @@ func (c *Claim) expire(now clock.Instant) Effect {
 		err = protocol.NoAnswer()
 	}
 	switch c.State {
-	case Asking, Confirming:
-		return c.leave(c.moved(err), now)
-	case Adopting:
+	case Asking, Confirming, Adopting:
 		return c.leave(c.moved(err), now)
 	case Detaching:
 		return c.notDetached(c.moved(err), now)

@@ -129,6 +129,9 @@ var steps = []step{
 		l.Failed(&protocol.Op{Verb: protocol.Acquire}, errUnknown, l.now)
 		return l.Rejected(&protocol.Op{Verb: protocol.Acquire}, errRejected, l.now)
 	}, Leaving, Send | Wake, errRejected},
+	{"full, and more has run out", asking, func(l *life) Effect {
+		return l.answer(protocol.Result{Code: protocol.Full}, func(a *Answer) { a.More = true })
+	}, Asking, Send, nil},
 	{"cancelled", asking, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake, ErrReleased},
 	{"heard of the grant first", asking, func(l *life) Effect { return l.HeardGrant(7, 1, 3, l.now, 1) }, Held, Wake, nil},
 
@@ -194,6 +197,12 @@ var steps = []step{
 		l.Terms.MinReplicas = 1
 		l.answer(moved)
 		return l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now)
+	}, Leaving, Send | Wake, protocol.ErrUnknown},
+	{"refused, and under way again at the end", adopting, func(l *life) Effect {
+		l.Failed(&protocol.Op{Verb: protocol.Move}, errRefused, l.now)
+		l.sent()
+		l.pass(Timeout)
+		return l.Tick(l.now)
 	}, Leaving, Send | Wake, protocol.ErrUnknown},
 	{"refused", adopting, func(l *life) Effect { return l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now) }, Ended, Wake | Report, errRejected},
 	{"cancelled", adopting, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake, ErrReleased},

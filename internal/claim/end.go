@@ -123,6 +123,9 @@ func (c *Claim) leave(why error, now clock.Instant) Effect {
 	}
 	c.State, c.due, c.until, c.cause, c.copies = Leaving, clock.Never, clock.Never, nil, 0
 	c.giveUp = max(c.Trust, now.Add(c.Lease.TTL)).Add(Timeout)
+	if c.Lease.TTL == 0 { // that of a lease to adopt, which the server has not told
+		c.giveUp = clock.Never
+	}
 	if c.Err == nil {
 		c.Err = why
 	}
@@ -141,7 +144,7 @@ func (c *Claim) end(why error) Effect {
 // Failed handles a call with op that was refused for the moment, or whose outcome is not
 // known. The claim's operation is tried again until Tick gives it up.
 func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
-	c.cause = err
+	c.cause, c.sent = err, false
 	if errors.Is(err, protocol.ErrUnknown) {
 		if op.Verb == protocol.Acquire || op.Verb == protocol.Move {
 			c.late = now.Add(protocol.Late)
@@ -156,12 +159,11 @@ func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 // Rejected handles a call with op that did not happen, and that is useless to repeat until
 // its cause is mended.
 func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
+	c.sent = false
 	switch {
 	case c.State == Asking && op.Verb == protocol.Acquire && now >= c.late, c.State == Adopting && c.copies == 0:
 		return c.end(err) // no copy was sent by an earlier call
-	case c.State == Adopting:
-		return c.leave(c.moved(err), now)
-	case c.State == Asking, c.State == Queued, c.State == Confirming:
+	case c.State == Adopting, c.State == Asking, c.State == Queued, c.State == Confirming:
 		return c.leave(c.moved(err), now)
 	case c.State == Detaching && op.Verb == protocol.Move && c.copies == 0:
 		c.other = ""
@@ -177,12 +179,13 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 }
 
 // moved is the error of a move that failed, or of what had to follow one that did not: the
-// handle is worth nothing then.
+// handle is worth nothing then. For requests for permits the last refusal is told, because it
+// says what to mend: whatever a copy of theirs may have got is given back.
 func (c *Claim) moved(err error) error {
 	switch {
-	case c.adopted && c.State == Confirming:
+	case c.State == Confirming && c.adopted:
 		return protocol.Unsure("the lease was adopted", err)
-	case c.copies > 0:
+	case c.copies > 0, c.sent && (c.State == Adopting || c.State == Detaching):
 		return protocol.Unsure(protocol.NoReply, err)
 	}
 	return err

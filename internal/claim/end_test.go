@@ -272,3 +272,19 @@ func TestMoveMayHaveHappenedBeforeItWasRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestAdoptionOfUnknownOutcomeIsGivenBackUntilRedisAnswers: the lease may last for any time.
+func TestAdoptionOfUnknownOutcomeIsGivenBackUntilRedisAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLife()
+	adopting(l)
+	l.Terms.TTL, l.Lease.TTL = 0, 0
+	l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)
+	l.pass(Timeout)
+	l.Tick(l.now)
+	l.pass(24 * time.Hour)
+	l.Tick(l.now)
+	if op, _, ok := l.Op(l.now); l.State != Leaving || !ok || op.Verb != protocol.Release {
+		t.Errorf("state %d, %+v", l.State, op)
+	}
+}

@@ -8,6 +8,7 @@ package commit
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth/internal/clock"
@@ -158,6 +159,10 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Dur
 			w.op.state = idle
 			continue
 		}
+		if op.Verb == protocol.Move && c.names(op.ID) {
+			n-- // two adopt one lease: the second learns of the first by the next call
+			break
+		}
 		timeout = min(timeout, most)
 		w.op.state = inFlight
 		c.Ops = append(c.Ops, w.op)
@@ -168,6 +173,11 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Dur
 	clear((*line)[rest:])
 	*line = (*line)[:rest]
 	return timeout
+}
+
+// names reports whether the call has an operation on id. The protocol allows one.
+func (c *Call[T]) names(id string) bool {
+	return slices.ContainsFunc(c.Wire, func(op protocol.Op) bool { return op.ID == id || op.To == id })
 }
 
 // Return ends a call; false: it was given up before, and its answer does not matter.

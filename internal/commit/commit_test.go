@@ -171,6 +171,23 @@ func TestCallIsBounded(t *testing.T) {
 	}
 }
 
+// TestMovesOfOneLeaseTravelApart: a call must not name an id twice, or nothing of it happens.
+func TestMovesOfOneLeaseTravelApart(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	for _, n := range []int{1, 1, 2, 1, 3} {
+		i := newItem(n)
+		i.verb = protocol.Move
+		q.Put(&i.op, false)
+	}
+	for _, want := range [][]string{{"1"}, {"1", "2"}, {"1", "3"}} {
+		call := q.Next(born, prepare)
+		wantCall(t, call, want...)
+		q.Return(call)
+		q.Reuse(call)
+	}
+}
+
 // TestTimeoutIsTheLeast of those in the call, within bounds.
 func TestTimeoutIsTheLeast(t *testing.T) {
 	t.Parallel()

@@ -193,7 +193,9 @@ func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
 	if redis.HasErrorPrefix(err, "TRYAGAIN") { // their slot is moving, and they are apart
 		var order int64
 		if gone, err = del(k.State); err == nil {
-			order, err = del(k.Order())
+			if order, err = del(k.Order()); err != nil {
+				return false, Unsure("one of the semaphore's two keys was deleted", classify(err))
+			}
 		}
 		gone += order
 	}

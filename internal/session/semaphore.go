@@ -230,9 +230,12 @@ func (s *Semaphore) do(c *Claim, event func() claim.Effect) {
 	}
 }
 
-// end forgets c.
+// end forgets c, once: an event may still come for what has ended.
 func (s *Semaphore) end(c *Claim) {
 	s.queue.Remove(&c.op)
+	if s.claims[c.m.ID] != c {
+		return
+	}
 	delete(s.claims, c.m.ID)
 	if len(s.claims) > 0 {
 		return

@@ -44,6 +44,41 @@ func TestHandleIsGoodForOneAdoption(t *testing.T) {
 	})
 }
 
+// Of those who adopt a lease at the same time in one process, one has it and the others are told
+// so; what else that process asks of the semaphore meanwhile works.
+func TestOneHandleAdoptedByManyAtOnce(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p, q := e.Peer(), e.Peer()
+		handle, err := e.Hold(p.Sem(2)).Detach(e.Ctx)
+		e.Must(err)
+		other := e.Hold(q.Sem(2))
+		const adopters = 20
+		failed := make(chan error, adopters)
+		for range adopters {
+			go func() {
+				_, err := q.Adopt(e.Ctx, handle)
+				failed <- err
+			}()
+		}
+		e.Release(other)
+		adopted := 0
+		for range adopters {
+			err := testenv.Receive(e, "end of an adoption", failed)
+			lost, ok := errors.AsType[*berth.LostError](err)
+			switch {
+			case err == nil:
+				adopted++
+			case !e.Exact && errors.Is(err, berth.ErrUnreachable): // no answer in its 5 seconds
+			case !ok || lost.Reason != berth.LostAdopted:
+				e.Errorf("told %v", err)
+			}
+		}
+		if st := e.Show(); adopted != 1 || st.Holders != 1 {
+			e.Errorf("%d have adopted it, state %+v", adopted, st)
+		}
+	})
+}
+
 // After some minutes the server has forgotten an adoption, and nobody takes the lease for one
 // that has expired.
 func TestHandleThatTheServerHasForgotten(t *testing.T) {
