@@ -126,7 +126,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	age := time.Since(v.At)
 	out.add(sampleAge, age.Seconds())
 	out.add(sampleDuration, v.Cost.Seconds())
-	if age > stale {
+	if age > stale || !v.Found { // the first names would pass for all, and keep series of their own
 		return
 	}
 	if s := c.ask(ctx, away); s != (berth.Server{}) {

@@ -213,6 +213,21 @@ func TestAScrapeWaitsASecondAtMost(t *testing.T) {
 	})
 }
 
+// TestAPartOfTheNamesIsNotExported: the first that a search finds would pass for all.
+func TestAPartOfTheNamesIsNotExported(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Named("a", 5))
+		p := e.Peer()
+		x := export(e, p.Client, berthprom.Options{})
+		searching := p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Match: redistest.Named("scan"), Times: -1})
+		got, _ := x.scrape()
+		x.want(got, map[string]float64{`berth_semaphores{state="all"}`: -1})
+		searching.Stop()
+		got = x.until(func(got map[string]float64) bool { return got[of("leases", "a")] == 1 })
+		x.want(got, map[string]float64{`berth_semaphores{state="all"}`: 1})
+	})
+}
+
 // TestScrapesDoNotAskRedis more often than the sampler does, and that is every five seconds.
 func TestScrapesDoNotAskRedis(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

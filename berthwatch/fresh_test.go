@@ -39,8 +39,11 @@ func TestWaitForTheFirstSample(t *testing.T) {
 			t.Errorf("%d samples for a hundred looks", n-before)
 		}
 		e.Pass(10 * time.Minute)
-		if v, took := fresh(e, s); time.Since(v.At) > time.Second || took > 500*time.Millisecond {
-			t.Errorf("after a sleep: %v old, after %v", time.Since(v.At), took)
+		if err := e.Peer().Inspector().Pin(t.Context(), "new", 1); err != nil {
+			t.Fatal(err)
+		}
+		if v, took := fresh(e, s); len(v.Rows) != 4 || !v.Whole || time.Since(v.At) > time.Second || took > 500*time.Millisecond {
+			t.Errorf("after a sleep: %d rows, %v old, after %v", len(v.Rows), time.Since(v.At), took)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package berthwatch
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -52,17 +53,21 @@ func (r *ring) newest() *Point {
 	if len(r.points) == 0 {
 		return nil
 	}
-	return &r.points[(r.next+len(r.points)-1)%len(r.points)]
+	return r.at(len(r.points) - 1)
 }
 
-// between appends the points from one moment until before another, in ms.
-func (r *ring) between(from, to int64, points []Point) []Point {
+// at returns a point, counted from the oldest.
+func (r *ring) at(i int) *Point { return &r.points[(r.next+i)%len(r.points)] }
+
+// between yields the points from one moment until before another, in ms, as long as that
+// returns true, and reports whether it did.
+func (r *ring) between(from, to int64, yield func(Point) bool) bool {
 	for i := range r.points {
-		if p := r.points[(r.next+i)%len(r.points)]; p.At >= from && p.At < to {
-			points = append(points, p)
+		if p := r.at(i); p.At >= from && p.At < to && !yield(*p) {
+			return false
 		}
 	}
-	return points
+	return true
 }
 
 // add remembers a point in the fine ring, and the peaks of each interval in the wide one.
@@ -108,20 +113,38 @@ func (s *Sampler) History(name string, since time.Time) []Point {
 	if t == nil || len(t.fine.points) == 0 {
 		return nil
 	}
-	from, first := since.UnixMilli(), t.fine.points[t.fine.next%len(t.fine.points)].At
-	return t.fine.between(max(from, first), math.MaxInt64, t.wide.between(from, first, nil))
+	return slices.Collect(t.since(since))
+}
+
+// since returns the points since a moment, the oldest first. The intervals of the wide ring
+// end where the fine ring begins: one that goes on in it would tell later numbers first.
+func (t *track) since(moment time.Time) iter.Seq[Point] {
+	return func(yield func(Point) bool) {
+		from, first := moment.UnixMilli(), t.fine.at(0).At
+		whole := first / coarse.Milliseconds() * coarse.Milliseconds()
+		_ = t.wide.between(from, whole, yield) && t.fine.between(max(from, first), math.MaxInt64, yield)
+	}
 }
 
 // LimitChanges returns how often the limit of a semaphore has changed since a moment, as
 // far as its history goes back.
 func (s *Sampler) LimitChanges(name string, since time.Time) int {
-	points, changes := s.History(name, since), int32(0)
-	for i := 1; i < len(points); i++ {
-		before, now := points[i-1].LimitChanges, points[i].LimitChanges
-		if now < before { // the count began again when the semaphore's keys were gone
-			before = 0
-		}
-		changes += now - before
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.names[name]
+	if t == nil || len(t.fine.points) == 0 {
+		return 0
 	}
-	return int(changes)
+	changes, last := 0, int32(-1)
+	for p := range t.since(since) {
+		switch {
+		case last < 0: // the first
+		case p.LimitChanges < last: // the count began again when the semaphore's keys were gone
+			changes += int(p.LimitChanges)
+		default:
+			changes += int(p.LimitChanges - last)
+		}
+		last = p.LimitChanges
+	}
+	return changes
 }

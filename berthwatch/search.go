@@ -64,8 +64,9 @@ func (s *Sampler) walk(ctx context.Context, round int) error {
 		}
 	}
 	s.view.Search = time.Since(begun)
-	if s.dropped = dropped; !s.view.Found {
-		s.view.Found = true
+	s.view.Found = true
+	if s.dropped = dropped; !s.whole {
+		s.whole = true
 		signal(s.first)
 	}
 	return nil

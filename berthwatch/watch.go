@@ -52,7 +52,7 @@ type Row struct {
 type View struct {
 	Rows    []Row     // by name
 	At      time.Time // of Rows; zero: there are none yet
-	Whole   bool      // Rows has all names, as far as a search can tell
+	Whole   bool      // Rows has all names, as far as a search can tell that has ended since the sampler woke up
 	Err     error     // of the last attempt, if that failed
 	Cost    time.Duration
 	Pace    time.Duration // between samples
@@ -71,13 +71,14 @@ type Sampler struct {
 	cfg   Options
 	wake  chan struct{} // capacity 1: somebody looks
 	kick  chan struct{} // capacity 1: a semaphore is to be read in full
-	first chan struct{} // capacity 1: the first search is complete
+	first chan struct{} // capacity 1: the first search since it woke up is complete
 
 	mu      sync.Mutex
 	view    View
 	looked  time.Time
 	awake   bool
 	fresh   bool                // it has sampled since it woke up
+	whole   bool                // names are all, as of a search since then
 	news    chan struct{}       // closed at the next attempt to read anything
 	names   map[string]*track   // what is sampled
 	details map[string]*closeUp // what is read in full
@@ -131,6 +132,7 @@ func (s *Sampler) Run(ctx context.Context) {
 		if s.idle() {
 			continue // an old look
 		}
+		s.rouse(true)
 		awake, sleep := context.WithCancel(ctx)
 		var others sync.WaitGroup
 		if len(s.cfg.Names) == 0 {
@@ -140,6 +142,7 @@ func (s *Sampler) Run(ctx context.Context) {
 		s.sample(awake)
 		sleep()
 		others.Wait()
+		s.rouse(false)
 	}
 }
 
@@ -157,7 +160,7 @@ func (s *Sampler) Once(ctx context.Context) (View, error) {
 		}
 	}
 	s.mu.Lock()
-	s.dropped, s.view.Found = dropped, true
+	s.dropped, s.view.Found, s.whole = dropped, true, true
 	s.mu.Unlock()
 	s.list(ctx)
 	v := s.Look()
@@ -172,8 +175,6 @@ func (s *Sampler) idle() bool {
 
 // sample samples until ctx ends, or there was no look for a while.
 func (s *Sampler) sample(ctx context.Context) {
-	s.rouse(true)
-	defer s.rouse(false)
 	nextList, nextDetail := time.Now(), time.Now()
 	for ctx.Err() == nil && !s.idle() {
 		now := time.Now()
@@ -203,11 +204,12 @@ func (s *Sampler) sample(ctx context.Context) {
 	}
 }
 
-// rouse sets whether the sampler is awake.
+// rouse sets whether the sampler is awake. What came into use while it slept is known only
+// after the next search.
 func (s *Sampler) rouse(awake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.awake, s.fresh = awake, false
+	s.awake, s.fresh, s.whole = awake, false, len(s.cfg.Names) > 0
 }
 
 func later(a, b time.Time) time.Time {
@@ -229,7 +231,7 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	for name := range s.names {
 		names = append(names, name)
 	}
-	whole := s.view.Found
+	whole := s.whole
 	s.mu.Unlock()
 	slices.Sort(names)
 	rows := make([]Row, 0, len(names))

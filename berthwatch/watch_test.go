@@ -302,6 +302,23 @@ func TestLimitChangesWhenTheServerCountsAgain(t *testing.T) {
 	}
 }
 
+// TestLimitChangesAreCountedOnceInBothRings: an interval of the wide one that goes on in the
+// fine one says what came later.
+func TestLimitChangesAreCountedOnceInBothRings(t *testing.T) {
+	r := Row{Summary: berth.Summary{Name: "a", LimitChanges: 40}}
+	s := fed(0, []Row{r}, nil)
+	for round := range 2 * mostPoints {
+		if round == 5 { // in the middle of an interval
+			r.LimitChanges++
+		}
+		s.view.At = time.Unix(int64(round), 0)
+		s.remember([]Row{r})
+		if n := s.LimitChanges("a", time.Time{}); n > 1 {
+			t.Fatalf("after %d samples, %d changes, want 1", round, n)
+		}
+	}
+}
+
 // TestSamplerIsBounded in the number of names.
 func TestSamplerIsBounded(t *testing.T) {
 	s := New(nil, Options{})

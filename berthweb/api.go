@@ -152,8 +152,12 @@ func (s *site) historyJSON(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	s.look(r, "")
+	v, _ := s.look(r, "")
 	points := s.sampler.History(name, time.Now().Add(-time.Duration(minutes)*time.Minute))
+	if err := v.Err; err != nil || len(points) == 0 && !v.Whole {
+		s.fail(w, r, cmp.Or[error](err, v.SearchErr, errNotYet))
+		return
+	}
 	s.answer(w, r, http.StatusOK, struct {
 		Name   string             `json:"name"`
 		Points []berthwatch.Point `json:"points"`

@@ -80,7 +80,7 @@ func (s *site) is(r *berthwatch.Row, state string) bool {
 	case "pinned":
 		return r.Pinned
 	case "flapping":
-		return r.LimitChanges >= flaps && s.sampler.LimitChanges(r.Name, time.Now().Add(-flapSpan)) >= flaps
+		return s.sampler.LimitChanges(r.Name, time.Now().Add(-flapSpan)) >= flaps
 	case "damaged":
 		return r.Err != nil
 	}

@@ -221,7 +221,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 		begun := time.Now()
 		w.wants(w.get("/"), ">api<", `<p class="stale">As of `, "ago: ")
 		w.wants(w.get("/s?name=api"), "0 of 3", `<p class="stale">As of `)
-		for _, target := range []string{"/api/v1/semaphores", "/api/v1/semaphore?name=api", "/readyz", "/api/v1/audit"} {
+		for _, target := range []string{"/api/v1/semaphores", "/api/v1/semaphore?name=api", "/api/v1/history?name=api", "/readyz", "/api/v1/audit"} {
 			if rec := w.do(request(http.MethodGet, target, "")); rec.Code != http.StatusServiceUnavailable {
 				t.Errorf("%s: status %d: %s", target, rec.Code, rec.Body)
 			}

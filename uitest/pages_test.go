@@ -342,3 +342,44 @@ func TestServerGoesAndComesBack(t *testing.T) {
 	b.says("0/5")
 	b.until("it says no more", "document.getElementById('lost').hidden")
 }
+
+// TestMarkedTextStays, and the page says that it stands still.
+func TestMarkedTextStays(t *testing.T) {
+	e := testenv.Shared(t)
+	e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url))
+	b.says("0/4")
+	eval[bool](b, "getSelection().selectAllChildren(document.querySelector('a.row')), true")
+	e.Must(e.Inspector.Pin(e.Ctx, "api", 5))
+	b.says("This page stands still while text in it is marked.")
+	b.says("0/4")
+	eval[bool](b, "getSelection().removeAllRanges(), true")
+	b.says("0/5")
+	b.until("it says no more", "document.getElementById('lost').hidden")
+}
+
+// TestTheLastQuestionCounts: the answer to an earlier one, which comes late, changes nothing in
+// the dialog that is open.
+func TestTheLastQuestionCounts(t *testing.T) {
+	e := testenv.Shared(t)
+	e.Hold(e.Peer().Named("api", 5))
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url + "s?name=api"))
+	b.says("1 of 5")
+	eval[bool](b, `window.realFetch = window.fetch, window.fetch = (url, o) => !String(url).includes("verb=pause") ? realFetch(url, o) :
+		new Promise((answer, fail) => {
+			window.late = () => realFetch(url).then(answer);
+			o.signal.addEventListener("abort", () => fail(o.signal.reason));
+		}), true`)
+	b.run(chromedp.Click("#act-pause"), chromedp.SetValue("#limit", "3"), chromedp.Click("#act-pin"))
+	b.says("berth pin api 3")
+	eval[bool](b, "late(), true")
+	s.asks("", 3) // the late answer is there, and then looks at the page
+	b.says("berth pin api 3")
+	if text := eval[string](b, "document.getElementById('dialog').innerText"); strings.Contains(text, "pause") {
+		t.Errorf("the question has become another:\n%s", text)
+	}
+}

@@ -35,9 +35,11 @@ async function look() {
   try {
     const headers = tag ? { "If-None-Match": tag } : {};
     const answer = await fetch(fragment(location.href), { headers, cache: "no-store", signal: mine.signal });
-    if (answer.status !== 304) await take(answer, mine);
+    const shown = answer.status === 304 || (await take(answer, mine));
+    if (mine !== current) return;
     pause = every;
-    lost.hidden = true;
+    if (!shown) lost.textContent = "This page stands still while text in it is marked.";
+    lost.hidden = shown;
   } catch (e) {
     if (mine !== current) return; // another one is under way
     pause = Math.min(pause * 2, longest);
@@ -55,13 +57,14 @@ function ours(answer) {
   return answer.headers.has("Berth-Page");
 }
 
-// take shows an answer, unless it is none of our pages.
+// take shows an answer, unless it is none of our pages, and tells whether it did.
 async function take(answer, mine) {
   if (!ours(answer)) throw new Error(answer.ok || answer.status === 401 ? "log in again, by loading it again" : `its server says ${answer.status}`);
   const text = await answer.text();
-  if (mine !== current || reading()) return;
+  if (mine !== current || reading()) return false;
   tag = answer.headers.get("ETag") ?? "";
   show(live, text);
+  return true;
 }
 
 // reading tells whether somebody has marked text, which must not go away.
@@ -151,6 +154,7 @@ document.addEventListener("keydown", (e) => {
 
 // Asking: the page with the question, in a dialog. Its forms work without us.
 
+let asked = null; // the last question that was asked for
 let opener = "";
 let pressed = false; // Enter
 
@@ -163,17 +167,23 @@ async function released() {
 }
 
 async function ask(url) {
+  asked?.abort();
+  const mine = (asked = new AbortController());
+  const giveUp = setTimeout(() => mine.abort(), 10000);
   opener = document.activeElement?.id ?? "";
   try {
-    const answer = await fetch(fragment(url), { cache: "no-store", signal: AbortSignal.timeout(10000) });
+    const answer = await fetch(fragment(url), { cache: "no-store", signal: mine.signal });
     if (!answer.ok || !ours(answer)) throw new Error(`status ${answer.status}`);
     const question = await answer.text();
     await released();
+    if (mine !== asked || dialog.open) return; // a question that is shown never changes
     show(dialog, question);
     dialog.showModal();
     dialog.querySelector("[value=no]").focus();
   } catch {
-    location.href = url; // it says what is wrong
+    if (mine === asked) location.href = url; // it says what is wrong
+  } finally {
+    clearTimeout(giveUp);
   }
 }
 
