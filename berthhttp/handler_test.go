@@ -146,7 +146,7 @@ func TestMaxWaiting(t *testing.T) {
 		}
 		<-time.After(11 * time.Second) // both have been refused
 		_, last := serve(t, h, get(t.Context(), t, "/d"))
-		want(t, client, "work//d", 1, 0)
+		want(t, client, "work/%2Fd", 1, 0)
 		close(g)
 		<-last
 	})

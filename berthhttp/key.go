@@ -31,7 +31,8 @@ func ByHost(r *http.Request) string {
 // nameOf returns the name of key's semaphore. Different keys have different
 // names, and every name is valid: bytes that could harm a key, a channel or a
 // screen are escaped as in a URL, and what is too long ends in its hash. A tilde
-// marks the hash, and so is escaped elsewhere.
+// marks the hash, and so is escaped elsewhere; so is a slash, or a key could name
+// the semaphores of another limit, whose name begins with this one's and a slash.
 func nameOf(base, key string) string {
 	var b strings.Builder
 	for i := 0; i < len(key) && b.Len() <= mostKey; i++ {
@@ -47,7 +48,7 @@ func nameOf(base, key string) string {
 func escape(b *strings.Builder, c byte) {
 	const digits = "0123456789ABCDEF"
 	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._:@/[]", c) >= 0:
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._:@[]", c) >= 0:
 		b.WriteByte(c)
 	default:
 		b.WriteByte('%')

@@ -14,7 +14,7 @@ import (
 // hostile are keys that strangers may send.
 var hostile = []string{
 	"", " ", "\t", "a\nb", "a\x00b", "}", "}x", "{", "a}b{c", strings.Repeat("a", 1<<20), strings.Repeat("é", 200), "\xff\xfe",
-	"\u202egnp.exe", "\U0001f6a2", "*[a-z]\\", "x:order", "<script>", "'\"; redis.call('FLUSHALL')", "é", "e\u0301", "%7B", "~", "..%2f",
+	"\u202egnp.exe", "\U0001f6a2", "*[a-z]\\", "x:order", "<script>", "'\"; redis.call('FLUSHALL')", "é", "e\u0301", "%7B", "~", "..%2f", "../x", "x/y",
 	strings.Repeat("a", mostKey), strings.Repeat("a", mostKey+1), strings.Repeat("a", mostKey) + "~", strings.Repeat("}", mostKey),
 }
 
@@ -32,9 +32,12 @@ func TestNames(t *testing.T) {
 			t.Errorf("keys %.40q and %.40q have the name %q", key, other, name)
 		}
 		seen[name] = key
+		if strings.Contains(strings.TrimPrefix(name, base+"/"), "/") {
+			t.Errorf("key %.40q has the name %q: a limit %q may have that", key, name, base+"/…")
+		}
 	}
 	for key, want := range map[string]string{
-		"acme": "b/acme", "API.example:8080": "b/API.example:8080", "a b": "b/a%20b", "~": "b/%7E", "/x": "b//x", "[::1]:80": "b/[::1]:80",
+		"acme": "b/acme", "API.example:8080": "b/API.example:8080", "a b": "b/a%20b", "~": "b/%7E", "x/y": "b/x%2Fy", "[::1]:80": "b/[::1]:80",
 	} {
 		if got := nameOf("b", key); got != want {
 			t.Errorf("the name of %q is %q, want %q", key, got, want)

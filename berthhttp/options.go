@@ -51,7 +51,8 @@ type config struct {
 }
 
 // Key sets the function that returns a request's key; requests with equal keys share a
-// limit. Any string is valid, and the empty string is a key like any other. With nil,
+// limit. Any string is valid, and the empty string is a key like any other. The semaphore
+// of a key is called NAME/KEY, so no other semaphore's name must begin with NAME/. With nil,
 // all requests share one limit. The default is ByHost for a Transport and nil for a
 // Handler.
 func Key(f func(*http.Request) string) Option { return func(c *config) { c.key = f } }

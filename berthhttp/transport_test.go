@@ -365,7 +365,7 @@ func TestLimitsPerKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := state(t, client, "api//abc"); s.Limit != 4 || s.InUse != 1 {
+		if s := state(t, client, "api/%2Fabc"); s.Limit != 4 || s.InUse != 1 {
 			t.Errorf("the semaphore is %+v", s)
 		}
 		resp.Body.Close()
