@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,6 +84,26 @@ func TestLoseGivesThePermitToTheNext(t *testing.T) {
 		}
 		if err := mine.Release(); !errors.Is(err, berth.ErrLost) {
 			t.Errorf("Release of the lost lease returned %v", err)
+		}
+	})
+}
+
+// TestLoseWhileTheHolderRenews: a renewal just before the lease ends does not save it.
+func TestLoseWhileTheHolderRenews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		mine := acquire(t, semaphore(t, store.Client(), 1))
+		var renewals sync.WaitGroup
+		renewals.Go(func() {
+			for range 10 {
+				time.Sleep(500 * time.Microsecond)
+				_ = mine.Renew(context.Background())
+			}
+		})
+		store.Lose(mine)
+		renewals.Wait()
+		if mine.Valid() {
+			t.Error("the lost lease is still valid")
 		}
 	})
 }

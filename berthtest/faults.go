@@ -87,14 +87,20 @@ func (s *Store) reachable() bool {
 	return !s.down && s.pace.get() == 0
 }
 
-// expire shortens the lease to a millisecond, and makes the store remove it then.
+// expire shortens the lease to a millisecond, and makes the store remove it then. A renewal
+// that comes in between has it begin again.
 func (s *Store) expire(lease *berth.Lease) error {
 	const least = time.Millisecond
-	if err := s.apply(lease, protocol.Op{Verb: protocol.Renew, ID: lease.ID(), TTL: least}); err != nil {
-		return err
+	for there := true; there; there = s.keeperOf(lease) != nil {
+		if err := s.apply(lease, protocol.Op{Verb: protocol.Renew, ID: lease.ID(), TTL: least}); err != nil {
+			return err
+		}
+		<-time.After(2 * least)
+		if err := s.apply(lease, protocol.Op{Verb: protocol.Heartbeat, ID: lease.ID(), TTL: least}); err != nil {
+			return err
+		}
 	}
-	<-time.After(2 * least)
-	return s.apply(lease, protocol.Op{Verb: protocol.Heartbeat, ID: lease.ID(), TTL: least})
+	return nil
 }
 
 // apply runs an operation on a lease past all faults, as another process.
