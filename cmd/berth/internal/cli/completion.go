@@ -19,6 +19,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
 // completionTimeout is how long TAB waits at most, unless $BERTH_COMPLETION_TIMEOUT is
@@ -195,7 +196,7 @@ func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]strin
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	timeout, err := time.ParseDuration(os.Getenv("BERTH_COMPLETION_TIMEOUT"))
+	timeout, err := value.ParseDuration(os.Getenv("BERTH_COMPLETION_TIMEOUT"))
 	if err != nil {
 		timeout = completionTimeout
 	}

@@ -100,7 +100,7 @@ func (a *app) demo(cfg demo.Config, asJSON bool) error {
 	if asJSON {
 		err = a.printJSON(summary)
 	} else {
-		err = summary.Print(a.stdout)
+		err = a.print(summary.Text())
 	}
 	if err == nil && !summary.OK() {
 		return exit.Code(exit.Failure)

@@ -81,15 +81,16 @@ when NAME is not in use.`,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
-			state, err := viewed(ctx, in, args[0])
+		return a.with(func(s *session) error {
+			in := s.client.Inspector()
+			state, err := viewed(context.Background(), in, args[0]) // in many calls where many wait
 			if err != nil {
 				return err
 			}
 			if *asJSON {
 				return a.printJSON(state)
 			}
-			return a.print(stateText(state, reasons(ctx, in, state.Summary), a.columns()))
+			return a.print(stateText(state, reasons(context.Background(), in, state.Summary), a.columns()))
 		})
 	}
 	return cmd

@@ -63,3 +63,20 @@ func named(t *testing.T, words []string) (args []string) {
 	}
 	return args
 }
+
+// TestCommandsAreForTheSameServer: what top and the pages show to copy must not act on another.
+func TestCommandsAreForTheSameServer(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ url, prefix, want string }{
+		{"", "berth", "berth"},
+		{"", "blue green", "berth --prefix 'blue green'"},
+		{"redis://staging:6379", "berth", "berth --redis redis://staging:6379"},
+		{"redis://staging/1?a=b&c=d", "x", "berth --redis 'redis://staging/1?a=b&c=d' --prefix x"},
+		{"redis://ann:secret@staging", "berth", "berth --redis URL"},
+		{"redis+sentinel://h:1/m?sentinel_password=secret", "berth", "berth --redis URL"},
+	} {
+		if got := (&app{redisURL: test.url, prefix: test.prefix}).commandLine(); got != test.want {
+			t.Errorf("%q, %q: %s, want %s", test.url, test.prefix, got, test.want)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -281,9 +280,11 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, sig
 		Name: lease.Name(), Token: lease.Token(), Slot: lease.Slot(),
 		Weight: lease.Weight(), Limit: lease.Limit(), ValidMS: time.Until(lease.ValidUntil()).Milliseconds(),
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	text, err := lease.Detach(ctx)
+	var text string
+	err := ask(func(ctx context.Context) (err error) {
+		text, err = lease.Detach(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -298,10 +299,13 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, sig
 			err = a.print(text + "\n")
 		}
 	}
-	if err != nil {
-		return errors.Join(err, client.ReleaseHandle(ctx, text))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if kept := ask(func(ctx context.Context) error { return client.ReleaseHandle(ctx, text) }); kept != nil {
+		a.notices.Printf("the permit could not be given back and is free again within %v: %s", lease.TTL(), strings.TrimPrefix(kept.Error(), "berth: "))
+	}
+	return err
 }
 
 // leaseOf is the id of a detached lease, as "berth show" has it.

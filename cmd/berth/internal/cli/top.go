@@ -161,12 +161,20 @@ func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, forbidden bool)
 	return nil
 }
 
-// commandLine returns the beginning of a command that does the same to the same semaphores.
+// commandLine returns the beginning of a command that does the same to the same semaphores. A
+// URL with a password is not shown: in its place stands a word that is none.
 func (a *app) commandLine() string {
-	if a.prefix != "berth" {
-		return "berth --prefix " + a.prefix
+	line := []string{"berth"}
+	switch url := a.redisURL; {
+	case strings.Contains(url, "@") || strings.Contains(strings.ToLower(url), "password"):
+		line = append(line, "--redis", "URL")
+	case url != "":
+		line = append(line, "--redis", url)
 	}
-	return "berth"
+	if a.prefix != "berth" {
+		line = append(line, "--prefix", a.prefix)
+	}
+	return berthwatch.Quote(line)
 }
 
 // describe describes the server, as far as it tells.

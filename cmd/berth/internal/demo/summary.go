@@ -2,7 +2,6 @@ package demo
 
 import (
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -41,8 +40,8 @@ func (s Summary) OK() bool {
 	return s.LimitKept && s.OrderKept && s.Grants > 0 && (s.Crash == nil || s.Crash.CameBack)
 }
 
-// Print writes the summary for people.
-func (s Summary) Print(w io.Writer) error {
+// Text is the summary for people.
+func (s Summary) Text() string {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-17s %s\n", name, fmt.Sprintf(format, args...))
@@ -63,8 +62,7 @@ func (s Summary) Print(w io.Writer) error {
 			row("", "the permit was NOT SEEN TO COME BACK")
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 func verdict(ok bool, good, bad string) string {

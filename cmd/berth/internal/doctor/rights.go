@@ -76,6 +76,8 @@ func (p *patient) rights(ctx context.Context, _ node) Finding {
 		err := p.attempt(ctx, r)
 		switch name := p.lacking(r, err); {
 		case err == nil || !denied(err) && redis.HasErrorPrefix(err, "") && !redis.HasErrorPrefix(err, "CLUSTERDOWN"):
+		case !denied(err) && ctx.Err() != nil:
+			return warn("The network is slow: try them from a machine nearer to the server.", "there are more rights than could be tried within %v", checkTimeout)
 		case !denied(err):
 			return untried("The rights could not be tried", "", err)
 		case r.lacks != "":

@@ -114,11 +114,11 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	var bad, left []string
 	looked := 0
 	for _, name := range names[:min(len(names), mostInspected)] {
-		if ctx.Err() != nil {
+		what, err := p.inspect(ctx, store, name)
+		if err != nil && ctx.Err() != nil {
 			break
 		}
 		looked++
-		what, err := p.inspect(ctx, store, name)
 		switch {
 		case err != nil:
 			return scanFailed(err)

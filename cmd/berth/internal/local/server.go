@@ -24,6 +24,8 @@ const writeTimeout = 2 * time.Second
 type Server struct {
 	store    *miniredis.Miniredis
 	listener *net.UnixListener
+	socket   string
+	file     os.FileInfo    // of the socket
 	accepted sync.WaitGroup // the accept loop
 
 	mu      sync.Mutex
@@ -38,11 +40,19 @@ func Listen(socket string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(socket, 0o600); err != nil {
+	listener.SetUnlinkOnClose(false) // by then there may be another one's socket
+	err = os.Chmod(socket, 0o600)
+	var file os.FileInfo
+	if err == nil {
+		file, err = os.Lstat(socket)
+	}
+	if err != nil {
 		listener.Close()
 		return nil, err
 	}
-	s := &Server{store: miniredis.NewMiniRedis(), listener: listener, changed: make(chan struct{})}
+	s := &Server{
+		store: miniredis.NewMiniRedis(), listener: listener, socket: socket, file: file, changed: make(chan struct{}),
+	}
 	s.store.ClockTTL(true)
 	// The first Dial starts miniredis without a listener of its own.
 	conn, err := s.store.Dial()
@@ -55,9 +65,13 @@ func Listen(socket string) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the store and its connections.
+// Close ends the store and its connections. It removes the socket, unless that was replaced by
+// another store's: somebody may have removed the directory while this store ran.
 func (s *Server) Close() {
-	s.listener.Close() // removes the socket
+	if now, err := os.Lstat(s.socket); err == nil && os.SameFile(s.file, now) {
+		_ = os.Remove(s.socket)
+	}
+	s.listener.Close()
 	s.accepted.Wait()
 	s.store.Close()
 }

@@ -111,7 +111,7 @@ func (cfg Config) left(got <-chan acquired, sig os.Signal) error {
 	select {
 	case a := <-got:
 		if a.lease != nil {
-			giveBack(cfg, a.lease)
+			abandon(a.lease)
 		}
 	case <-cfg.Signals:
 	case <-away:

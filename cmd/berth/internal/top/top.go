@@ -131,9 +131,13 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// refresh takes the sampler's present data.
+// refresh takes the sampler's present data. What is frozen gets none, but a semaphore that was
+// opened since is read once.
 func (m *Model) refresh() {
 	if m.frozen {
+		if m.screen == detailScreen && m.detail.State == nil {
+			m.look()
+		}
 		return
 	}
 	m.view = m.cfg.Look()
