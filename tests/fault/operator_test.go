@@ -124,8 +124,14 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 func (l *lab) clear(holder *berth.Lease, waiting ...<-chan outcome) {
 	l.Helper()
 	for _, ch := range waiting {
-		if o := testenv.Receive(l, "end of the wait", ch); o.err == nil {
-			l.Release(o.lease)
+		o := testenv.Receive(l, "end of the wait", ch)
+		if o.err != nil {
+			continue
+		}
+		// A grant lasts for a heartbeat's TTL, until the waiter hears of it and renews it.
+		err := l.GiveBack(o.lease)
+		if lost, ok := errors.AsType[*berth.LostError](err); err != nil && (l.Exact || !ok || lost.Reason != berth.LostExpired) {
+			l.Errorf("Release of a waiter's lease: %v", err)
 		}
 	}
 	if err := l.GiveBack(holder); err != nil && !errors.Is(err, berth.ErrEvicted) {
