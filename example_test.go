@@ -100,11 +100,15 @@ func ExampleWaitError() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_, err = api.Acquire(ctx)
+	lease, err := api.Acquire(ctx)
 	if wait, ok := errors.AsType[*berth.WaitError](err); ok && wait.Queued {
 		p := wait.Place
 		fmt.Printf("%d of %d in use, %d ahead of us\n", p.InUse, p.Limit, p.Ahead)
 	}
+	if err != nil {
+		return
+	}
+	defer lease.Release()
 	// Output: 1 of 1 in use, 0 ahead of us
 }
 
