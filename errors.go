@@ -34,7 +34,8 @@ var (
 	// ErrUnreachable: Redis did not answer in time. The request may have been
 	// executed; berth undoes it in the background or lets it expire.
 	ErrUnreachable = errors.New("berth: redis does not answer")
-	// ErrRefused: Redis refused the request. Nothing was changed.
+	// ErrRefused: Redis refused the request. Nothing was changed, except that an
+	// Acquire may have tried before without an answer: what that got is given back.
 	ErrRefused = errors.New("berth: redis refused")
 	// ErrNotReplicated: fewer replicas than MinReplicas confirmed the grant, or its
 	// renewal. A grant was given back.
