@@ -96,7 +96,7 @@ func TestLoseWhileTheHolderRenews(t *testing.T) {
 		var renewals sync.WaitGroup
 		renewals.Go(func() {
 			for range 10 {
-				time.Sleep(500 * time.Microsecond)
+				<-time.After(500 * time.Microsecond)
 				_ = mine.Renew(context.Background())
 			}
 		})
