@@ -109,17 +109,16 @@ func (s *Sampler) remember(rows []Row) {
 func (s *Sampler) History(name string, since time.Time) []Point {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.names[name]
-	if t == nil || len(t.fine.points) == 0 {
-		return nil
-	}
-	return slices.Collect(t.since(since))
+	return slices.Collect(s.names[name].since(since))
 }
 
-// since returns the points since a moment, the oldest first. The intervals of the wide ring
+// since returns the points since a moment, the oldest first; of nil none. The intervals of the wide ring
 // end where the fine ring begins: one that goes on in it would tell later numbers first.
 func (t *track) since(moment time.Time) iter.Seq[Point] {
 	return func(yield func(Point) bool) {
+		if t == nil || len(t.fine.points) == 0 {
+			return
+		}
 		from, first := moment.UnixMilli(), t.fine.at(0).At
 		whole := first / coarse.Milliseconds() * coarse.Milliseconds()
 		_ = t.wide.between(from, whole, yield) && t.fine.between(max(from, first), math.MaxInt64, yield)
@@ -131,12 +130,8 @@ func (t *track) since(moment time.Time) iter.Seq[Point] {
 func (s *Sampler) LimitChanges(name string, since time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.names[name]
-	if t == nil || len(t.fine.points) == 0 {
-		return 0
-	}
 	changes, last := 0, int32(-1)
-	for p := range t.since(since) {
+	for p := range s.names[name].since(since) {
 		switch {
 		case last < 0: // the first
 		case p.LimitChanges < last: // the count began again when the semaphore's keys were gone

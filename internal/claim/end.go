@@ -183,7 +183,7 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 // says what to mend: whatever a copy of theirs may have got is given back.
 func (c *Claim) moved(err error) error {
 	switch {
-	case c.State == Confirming && c.adopted:
+	case c.adopted && c.State == Confirming:
 		return protocol.Unsure("the lease was adopted", err)
 	case c.copies > 0, c.sent && (c.State == Adopting || c.State == Detaching):
 		return protocol.Unsure(protocol.NoReply, err)

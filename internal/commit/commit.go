@@ -160,7 +160,9 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Dur
 			continue
 		}
 		if op.Verb == protocol.Move && c.names(op.ID) {
-			n-- // two adopt one lease: the second learns of the first by the next call
+			// Two adopt one lease: the second learns of the first by the next call. Until then
+			// its owner takes it for sent, which only makes the owner careful.
+			n--
 			break
 		}
 		timeout = min(timeout, most)

@@ -1,0 +1,96 @@
+package berthwatch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// TestHistoryOfTheBusiest: a thousand have one.
+func TestHistoryOfTheBusiest(t *testing.T) {
+	rows := make([]Row, 2*mostHistories)
+	for i := range rows {
+		rows[i] = Row{Summary: berth.Summary{Name: fmt.Sprint("n", i), Waiting: i}}
+	}
+	s := fed(5, rows, func(int, *Row) {})
+	kept := 0
+	for _, r := range rows {
+		if points := s.History(r.Name, time.Time{}); len(points) > 0 {
+			kept++
+			if len(points) != 5 || r.Waiting < mostHistories {
+				t.Fatalf("history of %+v: %d points", r, len(points))
+			}
+		}
+	}
+	if kept != mostHistories {
+		t.Errorf("%d histories", kept)
+	}
+}
+
+// fed is a sampler that has seen rows so many times, a second apart.
+func fed(rounds int, rows []Row, change func(round int, r *Row)) *Sampler {
+	s := New(nil, Options{Names: []string{"a"}})
+	for _, r := range rows {
+		s.add([]string{r.Name}, 1)
+	}
+	for round := range rounds {
+		for i := range rows {
+			change(round, &rows[i])
+		}
+		s.view.At = time.Unix(int64(round), 0)
+		s.remember(rows)
+	}
+	return s
+}
+
+// TestHistoryOfAnHour: five minutes point by point, and before that the peaks of 12 seconds
+// each.
+func TestHistoryOfAnHour(t *testing.T) {
+	const rounds = 4200
+	s := fed(rounds, []Row{{Summary: berth.Summary{Name: "a"}}}, func(round int, r *Row) { r.InUse, r.Limit = round%24, round })
+	points := s.History("a", time.Time{})
+	if len(points) < mostPoints+270 || points[0].At > (rounds-3600)*1000 || points[0].InUse%12 != 11 {
+		t.Fatalf("%d points from %+v", len(points), points[0])
+	}
+	for i := 1; i < len(points); i++ {
+		if step := points[i].At - points[i-1].At; step < 1000 || step > coarse.Milliseconds() {
+			t.Fatalf("points %d ms apart", step)
+		}
+	}
+	if last := s.History("a", time.Unix(rounds-60, 0)); len(last) != 60 || last[59].Limit != rounds-1 {
+		t.Fatalf("%d points in the last minute", len(last))
+	}
+}
+
+// TestLimitChangesWhenTheServerCountsAgain: it has forgotten an idle semaphore's count.
+func TestLimitChangesWhenTheServerCountsAgain(t *testing.T) {
+	s := New(nil, Options{})
+	s.add([]string{"n"}, 1)
+	start := time.Now()
+	for i, n := range []int{8, 10, 0, 0, 6} {
+		s.view.At = start.Add(time.Duration(i) * time.Second)
+		s.remember([]Row{{Summary: berth.Summary{Name: "n", LimitChanges: n}}})
+	}
+	if n := s.LimitChanges("n", start); n != 8 {
+		t.Errorf("%d changes, want 2 and 6", n)
+	}
+}
+
+// TestLimitChangesAreCountedOnceInBothRings: an interval of the wide one that goes on in the
+// fine one says what came later.
+func TestLimitChangesAreCountedOnceInBothRings(t *testing.T) {
+	r := Row{Summary: berth.Summary{Name: "a", LimitChanges: 40}}
+	s := fed(0, []Row{r}, nil)
+	for round := range 2 * mostPoints {
+		if round == 5 { // in the middle of an interval
+			r.LimitChanges++
+		}
+		s.view.At = time.Unix(int64(round), 0)
+		s.remember([]Row{r})
+		if n := s.LimitChanges("a", time.Time{}); n > 1 {
+			t.Fatalf("after %d samples, %d changes, want 1", round, n)
+		}
+	}
+}
