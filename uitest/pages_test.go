@@ -293,15 +293,22 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 	})
 }
 
-// TestPagesOfOthersAreNotShown: while a proxy or a login answers in the server's place, the page
-// stays, and says that it is not up to date.
-func TestPagesOfOthersAreNotShown(t *testing.T) {
+// pinned is the list of one semaphore, which is pinned to 4.
+func pinned(t *testing.T) (*testenv.Env, *tab) {
+	t.Helper()
 	e := testenv.Shared(t)
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
 	s := serve(e, e.Inspector.Inspector)
 	b := newTab(browser(t), t)
 	b.run(chromedp.Navigate(s.url))
 	b.says("0/4")
+	return e, b
+}
+
+// TestPagesOfOthersAreNotShown: while a proxy or a login answers in the server's place, the page
+// stays, and says that it is not up to date.
+func TestPagesOfOthersAreNotShown(t *testing.T) {
+	e, b := pinned(t)
 	const instead = "window.realFetch ??= window.fetch; window.fetch = async () => new Response('<h1>foreign</h1>', {status: %d, headers: {'Content-Type': 'text/html'}}), true"
 	for status, says := range map[int]string{502: "its server says 502", 200: "log in again, by loading it again"} {
 		eval[bool](b, fmt.Sprintf(instead, status))
@@ -318,13 +325,8 @@ func TestPagesOfOthersAreNotShown(t *testing.T) {
 
 // TestServerGoesAndComesBack: the page says so, and asks less often.
 func TestServerGoesAndComesBack(t *testing.T) {
-	e := testenv.Shared(t)
-	e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
-	s := serve(e, e.Inspector.Inspector)
-	b := newTab(browser(t), t)
+	e, b := pinned(t)
 	b.expect = "Failed to load resource"
-	b.run(chromedp.Navigate(s.url))
-	b.says("0/4")
 	const swap = "window.realFetch ??= window.fetch; window.fetch = %s"
 	const silence = "This page is not up to date: its server does not answer. It tries again "
 	// What it said stays known, however late this test looks: after how many tries, too.
@@ -345,12 +347,7 @@ func TestServerGoesAndComesBack(t *testing.T) {
 
 // TestMarkedTextStays, and the page says that it stands still.
 func TestMarkedTextStays(t *testing.T) {
-	e := testenv.Shared(t)
-	e.Must(e.Inspector.Pin(e.Ctx, "api", 4))
-	s := serve(e, e.Inspector.Inspector)
-	b := newTab(browser(t), t)
-	b.run(chromedp.Navigate(s.url))
-	b.says("0/4")
+	e, b := pinned(t)
 	eval[bool](b, "getSelection().selectAllChildren(document.querySelector('a.row')), true")
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 5))
 	b.says("This page stands still while text in it is marked.")
