@@ -154,6 +154,21 @@ func TestManyWaitersTooHeavy(t *testing.T) {
 	})
 }
 
+// TestWaiterTooHeavyHearsWhenAPauseEnds: a pin while the semaphore is paused weighs nobody,
+// and what is given back later may be long in coming.
+func TestWaiterTooHeavyHearsWhenAPauseEnds(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		heavy := terms(3, func(t *Terms) { t.Weight = 3 })
+		r.do(t, 0, Op{Verb: Acquire, ID: "s0.1", Terms: heavy}, Op{Verb: Acquire, ID: "s0.2", Terms: heavy})
+		r.do(t, 0, Op{Verb: Pause, Flag: true}, Op{Verb: Pin, N: 2})
+		heard := slices.Concat(drain(t, r, Op{Verb: Pause})...)
+		if want := fmt.Sprintf("x s0.2 %d", TooHeavy); !slices.Equal(heard, []string{want}) {
+			t.Errorf("heard at the end of the pause: %q, want %q", heard, want)
+		}
+	})
+}
+
 // TestNextDeadlineIsExactAfterOneHasPassed: until then it is a lower bound; if it stayed
 // one, every call would look for what is due.
 func TestNextDeadlineIsExactAfterOneHasPassed(t *testing.T) {

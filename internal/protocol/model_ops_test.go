@@ -34,7 +34,7 @@ func (s *step) apply(i int, op *Op) Result {
 	case Pin:
 		s.pin = op.N
 	case Pause:
-		s.paused = op.Flag
+		s.paused, s.weighed = op.Flag, -1 // a pin while it was paused has weighed nobody
 	}
 	return Result{}
 }

@@ -119,7 +119,7 @@ type step struct {
 	vague   map[int]bool        // results whose Ahead is not specified
 	notes   map[string][]string // process → lines
 	before  []*member           // the queue before the operations
-	weighed int                 // the limit before them
+	weighed int                 // the limit before them; -1 with a pause
 	more    bool
 	numbers int // tokens and tickets given
 }
@@ -232,7 +232,8 @@ func (s *step) lease(p *member, wanted int64) {
 
 // pump grants the head of the queue while it fits. Nobody behind the head is
 // looked at: that is the whole of fairness. It looks at as many waiters as there
-// are free permits, at all where the limit has changed, and at no more than chunk.
+// are free permits, at all where the limit has changed or a pause has ended, and at no
+// more than chunk.
 func (s *step) pump() {
 	room := s.limit() - s.used()
 	if s.limit() != s.weighed {

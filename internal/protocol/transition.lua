@@ -227,7 +227,7 @@ while verb ~= '' and verb ~= 'A' do
     if declared ~= '0' and param ~= declared then changes = changes + 1 end
     declared = param
   elseif verb == 'P' then pin = param
-  elseif verb == 'Z' then paused = param
+  elseif verb == 'Z' then paused, limit = param, -1       -- a pin while it was paused has weighed nobody
   elseif verb == 'H' or verb == 'R' or verb == 'M' then ttl, more = match(param, '^(%d+) ?(.*)$') end
   for k = i, i + heads[h + 1] - 1, verb == 'M' and 2 or 1 do
     local id, record = ids[k], got[k - from]
