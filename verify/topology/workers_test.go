@@ -28,7 +28,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 const (
 	ttl = 3 * time.Second // its heartbeat interval is a second
 	// lasting is the TTL where no lease may be lost, however slow the machine is.
-	lasting = 20 * time.Second
+	lasting = time.Minute
 	limit   = 4
 	// warmUp is how long the workers work before something strikes.
 	warmUp = 500 * time.Millisecond
