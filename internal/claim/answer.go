@@ -25,7 +25,7 @@ func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	case op.Verb == protocol.Heartbeat && c.State == Queued:
 		return c.answerHeartbeat(r, a)
 	case op.Verb == protocol.Heartbeat && c.State == Held:
-		return c.answerLook(r, a)
+		return c.answerLook(op, a)
 	case op.Verb == protocol.Renew && (c.State == Held || c.State == Confirming):
 		return c.answerRenew(r, a)
 	case op.Verb == protocol.Move && c.State == Adopting:
@@ -149,15 +149,27 @@ func (c *Claim) answerHeartbeat(r *protocol.Result, a *Answer) Effect {
 
 // answerLook handles the server's answer about a lease that its holder renews, after a
 // message told of its end.
-func (c *Claim) answerLook(r *protocol.Result, a *Answer) Effect {
-	switch r.Code {
-	case protocol.Granted, protocol.Queued: // queued: it was sent before a message told of the grant
+func (c *Claim) answerLook(op *protocol.Op, a *Answer) Effect {
+	r := &op.Result
+	switch {
+	case r.Code == protocol.Granted && !c.forgotten(r):
 		return 0
-	case protocol.Evicting:
+	case r.Code == protocol.Queued && op.TTL > 0: // a heartbeat, sent before a message told of the grant
+		return 0
+	case r.Code == protocol.Granted, r.Code == protocol.Queued:
+		return c.lose(c.lost(Vanished), a.Got)
+	case r.Code == protocol.Evicting:
 		return c.lose(c.lost(Evicted), a.Got)
 	default:
 		return c.end(c.lostBy(r, a.Got))
 	}
+}
+
+// forgotten reports whether r is of another grant than the holder's. A failover can forget a
+// hand-off: then its waiter waits again, and is granted again, maybe with another slot. That
+// grant is given back with the claim.
+func (c *Claim) forgotten(r *protocol.Result) bool {
+	return c.State == Held && (r.Token != c.Lease.Token || r.Slot != c.Lease.Slot)
 }
 
 // gone handles the answer that the server does not have a claim that waits, or is about
@@ -180,6 +192,8 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 
 func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
 	switch {
+	case r.Code == protocol.Renewed && c.forgotten(r):
+		return c.lose(c.lost(Vanished), a.Got)
 	case r.Code == protocol.Renewed && a.Replicas < c.Terms.MinReplicas:
 		return c.unreplicated(a)
 	case r.Code == protocol.Renewed:
@@ -196,6 +210,7 @@ func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
 }
 
 func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
+	c.Lease.Token, c.Lease.Slot = r.Token, r.Slot // of what replicas have confirmed
 	c.Trust = trust(a.Sent, r.Remaining)
 	c.capped = r.Remaining < c.Lease.TTL.Truncate(time.Millisecond)
 	switch {

@@ -69,14 +69,18 @@ func granted(left time.Duration) protocol.Result {
 	return protocol.Result{Code: protocol.Granted, Token: 7, Slot: 1, Remaining: left}
 }
 
+func renewal(left time.Duration) protocol.Result {
+	return protocol.Result{Code: protocol.Renewed, Token: 7, Slot: 1, Remaining: left}
+}
+
 func gone(r protocol.Reason) protocol.Result {
 	return protocol.Result{Code: protocol.Gone, Reason: r}
 }
 
 var (
 	queued  = protocol.Result{Code: protocol.Queued, Ahead: 2}
-	renewed = protocol.Result{Code: protocol.Renewed, Remaining: ttl}
-	moved   = protocol.Result{Code: protocol.Moved, Token: 9, Slot: 1, Remaining: ttl, Weight: 2, TTL: ttl, Label: "job"}
+	renewed = renewal(ttl)
+	moved   = protocol.Result{Code: protocol.Moved, Token: 7, Slot: 1, Remaining: ttl, Weight: 2, TTL: ttl, Label: "job"}
 
 	errUnknown  = &protocol.Failure{Kind: protocol.ErrUnknown, Err: errors.New("reset")}
 	errRefused  = &protocol.Failure{Kind: protocol.ErrRefused, Err: errors.New("loading")}
@@ -161,7 +165,7 @@ var steps = []step{
 
 	{"renewed", confirming, func(l *life) Effect { return l.answer(renewed) }, Held, Wake | Report, nil},
 	{"renewed for too short a time", confirming, func(l *life) Effect {
-		return l.answer(protocol.Result{Code: protocol.Renewed, Remaining: ttl}, func(a *Answer) { a.Got = a.Sent.Add(ttl) })
+		return l.answer(renewed, func(a *Answer) { a.Got = a.Sent.Add(ttl) })
 	}, Confirming, Send, nil},
 	{"gone", confirming, func(l *life) Effect { return l.answer(gone(protocol.Expired)) }, Asking, Send, nil},
 	{"asked to stop", confirming, func(l *life) Effect {
@@ -401,7 +405,7 @@ func TestCappedLeaseIsNotRenewed(t *testing.T) {
 	l := newLife(func(t *protocol.Terms) { t.MaxHold = time.Minute })
 	held(l)
 	l.Renew(l.now)
-	l.answer(protocol.Result{Code: protocol.Renewed, Remaining: time.Second})
+	l.answer(renewal(time.Second))
 	if l.Next() != l.Trust {
 		t.Errorf("something is due %v before the trust deadline", l.Trust.Sub(l.Next()))
 	}

@@ -51,7 +51,7 @@ func TestNextDeadline(t *testing.T) {
 		"held, renewed to its ceiling": {func(l *life) {
 			held(l)
 			l.Renew(l.now)
-			l.answer(protocol.Result{Code: protocol.Renewed, Remaining: 10 * time.Second})
+			l.answer(renewal(10 * time.Second))
 		}, 10*time.Second - time.Millisecond - 100*time.Millisecond - trip},
 		"adopted, with less than its TTL": {func(l *life) {
 			adopting(l)
@@ -142,7 +142,7 @@ func TestGrantIsToldAsItCame(t *testing.T) {
 	}{
 		"by reply":   {held, own},
 		"by message": {func(l *life) { waiting(l); l.HeardGrant(7, 1, 3, l.now, 1) }, own},
-		"by another": {func(l *life) { adopting(l); l.answer(moved) }, Lease{Token: 9, Slot: 1, Limit: 3, Weight: 2, TTL: ttl, Label: "job"}},
+		"by another": {func(l *life) { adopting(l); l.answer(moved) }, Lease{Token: 7, Slot: 1, Limit: 3, Weight: 2, TTL: ttl, Label: "job"}},
 		"by reply, pinned": {func(l *life) {
 			asking(l)
 			l.answer(granted(ttl), func(a *Answer) { a.Pin = 2 })
@@ -191,6 +191,53 @@ func TestMessageThatCannotBeTrue(t *testing.T) {
 	held(l)
 	if l.HeardGrant(8, 2, 3, l.now, 1) != 0 || l.Lease.Token != 7 {
 		t.Error("a second grant changed a lease")
+	}
+}
+
+// TestForgottenGrantIsNotTakenForAnother: a server that has lost a hand-off, and made it again,
+// renews the new one. Its slot and token are not those that the holder works with.
+func TestForgottenGrantIsNotTakenForAnother(t *testing.T) {
+	t.Parallel()
+	another := func(code protocol.Code, token int64, slot int) protocol.Result {
+		return protocol.Result{Code: code, Token: token, Slot: slot, Remaining: ttl}
+	}
+	look := func(t *protocol.Terms) { t.TTL = time.Hour }
+	for name, test := range map[string]struct {
+		manual bool
+		answer protocol.Result
+		state  State
+	}{
+		"renewed":            {false, renewed, Held},
+		"another token":      {false, another(protocol.Renewed, 8, 1), Lost},
+		"another slot":       {false, another(protocol.Renewed, 7, 2), Lost},
+		"there":              {true, granted(ttl), Held},
+		"there, new token":   {true, another(protocol.Granted, 8, 1), Lost},
+		"there, new slot":    {true, another(protocol.Granted, 7, 2), Lost},
+		"a waiter once more": {true, queued, Lost},
+	} {
+		l := newLife(look)
+		l.Manual = test.manual
+		l.Ask(l.now)
+		l.answer(granted(time.Hour))
+		l.HeardEnd() // a hint that something was lost
+		l.answer(test.answer)
+		if l.State != test.state {
+			t.Errorf("%s: state %v, want %v", name, l.State, test.state)
+		}
+		if l.State == Lost && l.Err.(*LostError).Cause != Vanished { //nolint:errorlint,forcetypeassert // as it was given
+			t.Errorf("%s: lost by %v", name, l.Err)
+		}
+		if l.Lease.Token != 7 || l.Lease.Slot != 1 {
+			t.Errorf("%s: token %d, slot %d", name, l.Lease.Token, l.Lease.Slot)
+		}
+	}
+	// What was not told to anybody yet may become another one.
+	l := newLife(func(t *protocol.Terms) { t.MinReplicas = 1 })
+	l.Ask(l.now)
+	l.answer(granted(ttl))
+	l.answer(another(protocol.Renewed, 8, 2), func(a *Answer) { a.Replicas = 1 })
+	if l.State != Held || l.Lease.Token != 8 || l.Lease.Slot != 2 {
+		t.Errorf("confirmed: %+v", l.Lease)
 	}
 }
 
@@ -325,7 +372,7 @@ func TestRefusalTellsWhy(t *testing.T) {
 func late(a *Answer) { a.Got = a.Sent.Add(ttl) }
 
 // short has a renewal answered that reached the lease's ceiling.
-func short(l *life) { l.answer(protocol.Result{Code: protocol.Renewed, Remaining: time.Second}) }
+func short(l *life) { l.answer(renewal(time.Second)) }
 
 // TestRenewalAskedForMeanwhile: the answer to the one before does not settle it.
 func TestRenewalAskedForMeanwhile(t *testing.T) {

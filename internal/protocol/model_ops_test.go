@@ -168,7 +168,9 @@ func (s *step) renew(op *Op, p *member) Result {
 		return Result{Code: Evicting, Remaining: milliseconds(p.deadline - s.now)}
 	}
 	s.lease(p, s.now+op.TTL.Milliseconds())
-	return Result{Code: Renewed, Remaining: milliseconds(p.deadline - s.now)}
+	r := s.held(p)
+	r.Code = Renewed
+	return r
 }
 
 // move gives the lease p to another id; there is what that id already is.

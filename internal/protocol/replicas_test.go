@@ -85,7 +85,7 @@ const granted = "5000 0 0 1 3 -1 0 0 1 1 0 0 1 77 900 0 0 1 0 77 900"
 // the reply tells how many have it.
 func TestMostReplicasAreAwaited(t *testing.T) {
 	t.Parallel()
-	for name, start := range replicated(t, [2]any{granted + " 7 5 6 0", 2}) {
+	for name, start := range replicated(t, [2]any{granted + " 7 0 77 5 6 0", 2}) {
 		s, node := start()
 		ops := []Op{
 			{Verb: Acquire, ID: "1", Terms: terms(3), Replicas: 1},
@@ -93,7 +93,7 @@ func TestMostReplicasAreAwaited(t *testing.T) {
 			{Verb: Renew, ID: "3", TTL: time.Second, Replicas: 2},
 		}
 		// Renewals come first on the wire.
-		node.answers[0][0] = strings.TrimSuffix(granted, "1 0 77 900") + "7 5 6 0 1 0 77 900"
+		node.answers[0][0] = strings.TrimSuffix(granted, "1 0 77 900") + "7 0 77 5 6 0 1 0 77 900"
 		reply, err := s.Do(t.Context(), s.Key("name"), 0, ops)
 		if err != nil || reply.Replicas != 2 || reply.Unwaited != nil {
 			t.Fatalf("%s: %+v, %v", name, reply, err)

@@ -91,9 +91,9 @@ func TestRepliesThatFit(t *testing.T) {
 		{"A", " 6 0", []Result{{Code: Gone}}},
 		{"H", " 2 -1", []Result{{Code: Queued, Ahead: -1}}},
 		{"H", " 8 250", []Result{{Code: Evicting, Remaining: 250 * time.Millisecond}}},
-		{"R", " 7 250", []Result{{Code: Renewed, Remaining: 250 * time.Millisecond}}},
+		{"R", " 7 3 88 250", []Result{{Code: Renewed, Slot: 3, Token: 88, Remaining: 250 * time.Millisecond}}},
 		{"R", " 6 3", []Result{{Code: Gone, Reason: Evicted}}},
-		{"R", " 7 -250", []Result{{Code: Renewed, Remaining: -250 * time.Millisecond}}},
+		{"R", " 7 3 88 -250", []Result{{Code: Renewed, Slot: 3, Token: 88, Remaining: -250 * time.Millisecond}}},
 		{"L", " 9", []Result{{Code: Released}}},
 		{"L", " 10", []Result{{Code: Cancelled}}},
 		{"L", " 12 7 1/h;g 0", []Result{{Code: Gone, Reason: WasMoved, Owner: "1/h;g 0"}}},
@@ -110,7 +110,7 @@ func TestRepliesThatFit(t *testing.T) {
 			{Code: Released},
 		}},
 		{"DLPZ", " 9", []Result{{}, {Code: Released}, {}, {}}},
-		{"R", " 7 9223372036854775807", []Result{{Code: Renewed, Remaining: milliseconds(longest)}}},
+		{"R", " 7 3 88 9223372036854775807", []Result{{Code: Renewed, Slot: 3, Token: 88, Remaining: milliseconds(longest)}}},
 	} {
 		for status, more := range []bool{false, true} {
 			s, ops := canned(t, fmt.Sprint("3005001 ", status, " 8 ", numbers, test.results), nil), asked(test.verbs)

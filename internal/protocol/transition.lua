@@ -31,7 +31,7 @@
 --          (the last two numbers 0, if the lease is compact), and for each id
 --            A  1 slot token remaining | 2 ahead | 3 busy | 4 full | 5 limit (too heavy) | gone
 --            H  1 slot token remaining | 2 ahead (-1: not asked for) | 8 remaining | gone
---            R  7 remaining | 8 remaining (asked to stop) | gone
+--            R  7 slot token remaining | 8 remaining (asked to stop) | gone
 --            L  9 released | 10 cancelled | gone       E  9 | 10 | 8 0 | gone
 --            M  11 slot token remaining weight ttl bytes label | gone
 --            gone: 6 reason | 12 bytes owner (moved, to that owner)
@@ -98,7 +98,7 @@ if ARGV[3] and not ARGV[4] then
       call('HDEL', STATE, '')                           -- see "write", below, on servers without memory
       call('HSET', STATE, 'state', mine .. token .. ' ' .. deadline .. ' ' .. lapse .. ' ' .. sub(state, at))
       if lapse ~= expires then call('PEXPIREAT', STATE, lapse) end
-      return stamp .. ' 0 ' .. limit .. ' 1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' 0 0 7 ' .. ttl
+      return stamp .. ' 0 ' .. limit .. ' 1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' 0 0 7 0 ' .. token .. ' ' .. ttl
     end
   end
 end
@@ -268,10 +268,10 @@ while verb ~= '' and verb ~= 'A' do
       adds[a + 1], adds[a + 2], a = deadline(now + ttl), id, a + 2
       out[n] = '2 ' .. (more == '1' and call('ZRANK', ORDER, 'q' .. id) or -1)
     elseif verb == 'R' and kind == 'h' then
-      local ceiling, lasts = match(record, '^h %d+ %d+ %d+ (%d+) (%d+) ')
+      local grant, ceiling, lasts = match(record, '^h %d+ (%d+ %d+) (%d+) (%d+) ')
       if not lasts then corrupt('record', record) end
       adds[a + 1], adds[a + 2], a = deadline(now + (ttl == '0' and lasts or ttl), ceiling), id, a + 2
-      out[n] = '7 ' .. adds[a - 1] - now
+      out[n] = '7 ' .. grant .. ' ' .. adds[a - 1] - now
     elseif verb == 'R' or verb == 'H' then
       local grant = match(record, '^[he] %d+ (%d+ %d+) ') or corrupt('record', record)
       out[n] = (kind == 'e' and '8 ' or '1 ' .. grant .. ' ') .. remaining(id)

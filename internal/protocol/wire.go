@@ -103,8 +103,8 @@ func (op *Op) Named() int {
 // Result is the script's answer to an Op. Which fields are set depends on Code.
 type Result struct {
 	Code      Code
-	Token     int64         // Granted, Moved
-	Slot      int           // Granted, Moved
+	Token     int64         // Granted, Moved, Renewed
+	Slot      int           // Granted, Moved, Renewed
 	Remaining time.Duration // Granted, Moved, Renewed, Evicting: of the lease, from the moment of execution
 	Limit     int           // Heavy: in force
 	Ahead     int           // Queued: waiters in front; -1 when not asked for
@@ -325,7 +325,7 @@ func (c *cursor) decode(op *Op) {
 	}
 	r.Code = Code(c.int())
 	switch r.Code {
-	case Granted:
+	case Granted, Renewed:
 		r.Slot, r.Token, r.Remaining = c.int(), c.next(), c.duration()
 	case Queued:
 		r.Ahead = c.int()
@@ -335,7 +335,7 @@ func (c *cursor) decode(op *Op) {
 		r.Reason = Reason(c.int())
 	case movedAway:
 		r.Code, r.Reason, r.Owner = Gone, WasMoved, c.text()
-	case Renewed, Evicting:
+	case Evicting:
 		r.Remaining = c.duration()
 	case Moved:
 		r.Slot, r.Token, r.Remaining = c.int(), c.next(), c.duration()

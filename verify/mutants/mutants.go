@@ -61,7 +61,7 @@ var All = []Mutant{
       sets[s + 1], sets[s + 2], s = id, 'h 1 ' .. slots .. ' ' .. number() .. ' 0 ' .. ttl .. ' 1/x;y z', s + 2
       adds[a + 1], adds[a + 2], a = deadline(now + ttl), id, a + 2
       used, holders, slots = used + 1, holders + 1, slots + 1
-      out[n] = '7 ' .. ttl
+      out[n] = '7 0 ' .. last .. ' ' .. ttl
     elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
 `,
 		}},
