@@ -210,7 +210,9 @@ func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
 }
 
 func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
-	c.Lease.Token, c.Lease.Slot = r.Token, r.Slot // of what replicas have confirmed
+	if c.State == Confirming { // a holder reads them without a lock
+		c.Lease.Token, c.Lease.Slot = r.Token, r.Slot
+	}
 	c.Trust = trust(a.Sent, r.Remaining)
 	c.capped = r.Remaining < c.Lease.TTL.Truncate(time.Millisecond)
 	switch {
