@@ -28,6 +28,18 @@ var ErrMaxWaiting = errors.New("berthhttp: MaxWaiting requests wait already")
 // errSilence: Redis has not said anything within AnswerWithin, or MaxWait.
 var errSilence = fmt.Errorf("%w in time", berth.ErrUnreachable)
 
+// refusedSoFar is the error of a wait that ended because Redis had given no permit in time, and
+// said why. Unlike the cause that ended the wait, it is not berth.ErrUnreachable.
+type refusedSoFar struct{ error }
+
+// Is reports whether target is in the error's chain.
+func (e refusedSoFar) Is(target error) bool {
+	return target != berth.ErrUnreachable && errors.Is(e.error, target)
+}
+
+// As finds target in the error's chain.
+func (e refusedSoFar) As(target any) bool { return errors.As(e.error, target) }
+
 // RefusedError tells why a request got no permit. The request was not sent, or not
 // served, and it holds no permit.
 //
@@ -56,7 +68,8 @@ func (e *RefusedError) Error() string {
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Timeout reports whether the wait took too long. It implements net.Error.
+// Timeout reports whether the wait took too long, as that of a net.Error does; an
+// http.Client's error asks it.
 func (e *RefusedError) Timeout() bool {
 	return errors.Is(e.Err, context.DeadlineExceeded)
 }

@@ -115,16 +115,16 @@ func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 		opts = append(opts, l.perRequest(r)...)
 	}
 	lease, err := a.wait(r.Context(), sem, opts)
-	if a.answered(err) {
+	if answered(err) {
 		l.outage.over()
 	}
 	return lease, err
 }
 
-// answered reports whether Redis has answered the request at all.
-func (a *attempt) answered(err error) bool {
-	return err == nil || a.place.Load() != nil || errors.Is(err, berth.ErrBusy) ||
-		errors.Is(err, berth.ErrQueueFull) || errors.Is(err, berth.ErrTooHeavy)
+// answered reports whether Redis has just answered. That a request was in the queue says
+// nothing: it may have come there long ago.
+func answered(err error) bool {
+	return err == nil || errors.Is(err, berth.ErrBusy) || errors.Is(err, berth.ErrQueueFull) || errors.Is(err, berth.ErrTooHeavy)
 }
 
 // wait acquires within MaxWait and AnswerWithin. The latter no longer applies after
@@ -150,6 +150,7 @@ func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []bert
 	opts = append(opts, berth.OnQueued(func(p berth.Place) {
 		answer.Stop()
 		a.place.Store(&p)
+		l.outage.over()
 	}))
 	lease, err := sem.Acquire(ctx, opts...)
 	return lease, a.reason(ctx, err)
@@ -167,6 +168,9 @@ func (a *attempt) late() error {
 // reason replaces the context's error by our own reason for ending the wait.
 func (a *attempt) reason(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
+	if cause == errSilence && errors.Is(err, berth.ErrRefused) { //nolint:errorlint // as it was given
+		return refusedSoFar{err} // it was not silent
+	}
 	if err != nil && cause != nil && (cause == ErrMaxWait || cause == errSilence || cause == a.away) { //nolint:errorlint // as they were given
 		return cause
 	}

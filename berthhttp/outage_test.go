@@ -285,7 +285,40 @@ func TestOwnQueueIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestRefusalsDoNotOpen: a Redis that says no can be reached.
+// TestEndOfAnOldWaitIsNoAnswer: a request that was queued before Redis went silent, and whose
+// time is up, does not say that Redis is there.
+func TestEndOfAnOldWaitIsNoAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client := store.Client()
+		sem, err := client.Semaphore("work", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sem.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		opened := 0
+		h := newHandler(t, client, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+			berthhttp.FailOpen(func(*http.Request, error) { opened++ }))
+		answer := func() int {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, get(t.Context(), t, "/"))
+			return rec.Code
+		}
+		old := make(chan int)
+		go func() { old <- answer() }() // ends during the look at Redis of the next request
+		<-time.After(berthhttp.DefaultMaxWait - berthhttp.DefaultAnswerWithin - time.Second)
+		store.Slow(time.Hour)
+		if code := answer(); code != http.StatusOK || opened != 1 {
+			t.Errorf("answered %d, opened %d times", code, opened)
+		}
+		if code := <-old; code != http.StatusTooManyRequests {
+			t.Errorf("the old one was answered %d", code)
+		}
+	})
+}
+
+// TestRefusalsDoNotOpen: a Redis that says no can be reached, and what it says is told.
 func TestRefusalsDoNotOpen(t *testing.T) {
 	opened := berthhttp.FailOpen(func(_ *http.Request, why error) { t.Errorf("it opened: %v", why) })
 	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was served") })
@@ -301,11 +334,19 @@ func TestRefusalsDoNotOpen(t *testing.T) {
 		if rec.Code != http.StatusServiceUnavailable {
 			t.Errorf("answered %d", rec.Code)
 		}
+		tr := newTransport(t, client, 1, opened, berthhttp.AnswerWithin(berthhttp.DefaultAnswerWithin),
+			berthhttp.Base(roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("a request was sent") })))
+		_, err = tr.RoundTrip(get(t.Context(), t, api))
+		if errors.Is(err, berth.ErrUnreachable) || !errors.Is(err, berth.ErrRefused) && !errors.Is(err, berth.ErrCorrupt) {
+			t.Errorf("RoundTrip returned %v", err)
+		}
 	}
 	t.Run("corrupt", func(t *testing.T) {
 		bubble(t, func(t *testing.T, store *berthtest.Store) {
-			if err := store.Redis().Set(t.Context(), "berth:{work}", "?", 0).Err(); err != nil {
-				t.Fatal(err)
+			for _, key := range []string{"berth:{work}", "berth:{api/api.test}"} {
+				if err := store.Redis().Set(t.Context(), key, "?", 0).Err(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			refused(t, store.Redis())
 		})

@@ -93,8 +93,8 @@ var kinds = []struct {
 	err  error
 	kind string
 }{
+	{berth.ErrRefused, "refused_by_redis"}, // also where the wait was ended as if Redis were silent
 	{berth.ErrUnreachable, "unreachable"},
-	{berth.ErrRefused, "refused_by_redis"},
 	{berth.ErrCorrupt, "corrupt"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "cancelled"},
