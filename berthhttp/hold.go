@@ -71,12 +71,15 @@ func (h *hold) warn() {
 	h.permit.limiter.logger.Warn("berthhttp: a response was not read and closed within MaxHold; its permit is taken back", attrs...)
 }
 
+// ours is how the names of this package's functions begin.
+const ours = "github.com/berth-go/berth/berthhttp."
+
 // caller returns the first function and line outside net/http and this package.
 func caller(pcs []uintptr) string {
 	frames := runtime.CallersFrames(pcs)
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, "net/http.") || !more {
+		if !strings.HasPrefix(f.Function, "net/http.") && !strings.HasPrefix(f.Function, ours) || !more {
 			return fmt.Sprintf("%s (%s:%d)", f.Function, f.File, f.Line)
 		}
 	}
