@@ -111,7 +111,7 @@ func invalid(what, reason string) error { return &berth.InvalidError{What: what,
 // goroutine that already waited when the request was sent, except that an eviction ends
 // only one wait. While Redis does not answer, Acquire returns within 10 seconds, after
 // the request in flight and one more have failed; but if all leases of the pool are
-// lent, it waits for a loan to end.
+// lent or have requests in the queue, which outlast an outage, it waits for one of them.
 func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
 	if err := p.admit(ctx); err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
 //
 // On success the caller has the loan and must release it. On failure it has nothing.
 // The error is a *berth.BusyError (berth.ErrBusy) when no permit is free. Usually it
-// comes from Redis; but if all leases of the pool are lent or a goroutine waits for
-// one, the pool itself returns it, with the permits of the pool as InUse and Limit and
+// comes from Redis; but if all leases of the pool are lent, or on their way from or to
+// Redis, or a goroutine waits for one, the pool itself returns it, with the permits of the pool as InUse and Limit and
 // its waiting goroutines as Waiting. Other errors are those of Acquire.
 func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	if err := p.admit(ctx); err != nil {
