@@ -83,6 +83,9 @@ func unsent(err error) error {
 // which is harmless.
 func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, err error) *commit.Call[*Claim] {
 	got := clock.Exact()
+	if reply.Now != 0 {
+		s.session.heard.Store(int64(got))
+	}
 	s.mu.Lock()
 	defer s.unlock()
 	if s.queue.Return(call) {
@@ -98,7 +101,6 @@ func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, er
 // take passes on the outcome of a call, which came at got.
 func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
 	if reply.Now != 0 {
-		s.session.answered.Store(true)
 		if step := s.clock.See(reply.Now, call.Sent, got); step.Abs() > time.Second {
 			s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
 		}
@@ -154,7 +156,7 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 	now := clock.Now()
 	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
 	// If nothing ever answered, retrying would only hide a wrong address.
-	neverConnected := !s.session.answered.Load() && protocol.NoConnection(err)
+	neverConnected := s.session.heard.Load() == 0 && protocol.NoConnection(err)
 	for i, op := range call.Ops {
 		wire := &call.Wire[i]
 		s.do(op.Of, func() claim.Effect {

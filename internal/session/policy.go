@@ -65,11 +65,19 @@ func (s *Session) askPolicy() {
 	}()
 }
 
+// policyAnswer is what Store.Evicts returns.
+type policyAnswer struct {
+	evicts bool
+	policy string
+}
+
 func (s *Session) learnPolicy(first bool) (known bool) {
-	ctx, cancel := context.WithTimeout(s.ctx, mostPolicyCall)
-	defer cancel()
-	evicts, policy, err := s.store.Evicts(ctx)
-	s.store.Evicting(evicts)
+	a, err := Bounded(s.ctx, mostPolicyCall, func(ctx context.Context) (a policyAnswer, err error) {
+		a.evicts, a.policy, err = s.store.Evicts(ctx)
+		return a, err
+	})
+	policy := a.policy
+	s.store.Evicting(a.evicts || err != nil)
 	switch {
 	case err == nil && policy == s.policy: // it has been warned of
 	case err == nil && strings.HasPrefix(policy, "allkeys"):

@@ -50,17 +50,17 @@ type Session struct {
 	channel string        // the beginning of its ids, and the only part of them in the names of channels
 	newID   func() string // of a claim
 
-	opening  sync.Once
-	opened   chan struct{}
-	asking   atomic.Bool     // the eviction policy is being asked for
-	soon     atomic.Bool     // it is about to be
-	asked    atomic.Int64    // when it was last asked for because of a subscription; 0: never
-	policy   string          // guarded by asking; as the last answer was
-	answered atomic.Bool     // Redis has, to some call
-	unwell   atomic.Int64    // when a failed renewal was last logged; 0: never
-	ctx      context.Context //nolint:containedctx // the session's life
-	cancel   context.CancelFunc
-	closed   chan struct{} // Close has done its work
+	opening sync.Once
+	opened  chan struct{}
+	asking  atomic.Bool     // the eviction policy is being asked for
+	soon    atomic.Bool     // it is about to be
+	asked   atomic.Int64    // when it was last asked for because of a subscription; 0: never
+	policy  string          // guarded by asking; as the last answer was
+	heard   atomic.Int64    // the clock.Instant of the last answer to a call; 0: none yet
+	unwell  atomic.Int64    // when a failed renewal was last logged; 0: never
+	ctx     context.Context //nolint:containedctx // the session's life
+	cancel  context.CancelFunc
+	closed  chan struct{} // Close has done its work
 
 	mu      sync.Mutex
 	sems    map[string]weak.Pointer[Semaphore] // guarded by mu; by key

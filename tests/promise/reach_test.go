@@ -9,7 +9,26 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
 )
+
+// TestReachOfACrowdedServer: one that keeps a new connection waiting, because of all the
+// others, and answers calls, is there.
+func TestReachOfACrowdedServer(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		sem := p.Sem(1)
+		p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Match: redistest.Named("ping"), Times: -1})
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { e.Must(e.Hold(sem).Release()) })
+		e.Must(p.Reach(e.Ctx))
+		e.Within(began, 3*time.Second, 3*time.Second, "found out")
+		if err := p.Reach(e.Ctx); !errors.Is(err, berth.ErrUnreachable) {
+			e.Errorf("when no call is answered: %v", err)
+		}
+	})
+}
 
 // TestReach: whether Redis is there, not whether it is quick or willing.
 func TestReach(t *testing.T) {
