@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,7 @@ func run(t *testing.T, o storm.Order) {
 		t.Error(v)
 	}
 	if res.Page != "" {
-		t.Errorf("run it again with: go test ./verify -run '%s' -seed %d -storm %v\nsee %s", t.Name(), o.Seed, o.Lasts, res.Page)
+		name, _, _ := strings.Cut(t.Name(), "#") // of a soak's later rounds
+		t.Errorf("run it again with: go test ./verify -run '%s' -seed %d -storm %v -mutants=%v\nsee %s", name, o.Seed, o.Lasts, *planted, res.Page)
 	}
 }

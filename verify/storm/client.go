@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -64,6 +65,11 @@ func (s *storm) victim() *client {
 	}
 	c := s.workers[procs[s.rng.IntN(len(procs))]]
 	delete(s.workers, c.proc)
+	select {
+	case <-c.Done(): // not by a fault
+		s.crashed(c)
+	default:
+	}
 	return c
 }
 
@@ -100,6 +106,17 @@ func stopClient(s *storm) history.Event {
 	return history.Event{}
 }
 
+// crashed fails the storm for a client that has ended by itself.
+func (s *storm) crashed(c *client) {
+	s.Errorf("client %d ended with code %d: %.2000s", c.proc, c.Cmd.ProcessState.ExitCode(), s.complaints())
+}
+
+// complaints is what the clients have written on standard error.
+func (s *storm) complaints() []byte {
+	text, _ := os.ReadFile(filepath.Join(s.dir, "stderr"))
+	return text
+}
+
 // dismiss tells all clients to release their leases and to end.
 func (s *storm) dismiss() {
 	for _, c := range s.workers {
@@ -109,13 +126,19 @@ func (s *storm) dismiss() {
 	for _, c := range s.workers {
 		select {
 		case <-c.Done():
-			if code := c.Cmd.ProcessState.ExitCode(); code != 0 {
-				text, _ := os.ReadFile(filepath.Join(s.dir, "stderr"))
-				s.Errorf("client %d ended with code %d: %.2000s", c.proc, code, text)
+			if c.Cmd.ProcessState.ExitCode() != 0 {
+				s.crashed(c)
 			}
 		case <-timeout:
 			s.Errorf("client %d did not end within %v of being told to", c.proc, patience)
 			return
+		}
+	}
+	// Of those that were killed, too: their exit code says nothing.
+	text := s.complaints()
+	for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
+		if at := bytes.Index(text, []byte(bad)); at >= 0 {
+			s.Errorf("of a client: %.4000s", text[at:])
 		}
 	}
 }
