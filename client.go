@@ -2,6 +2,7 @@ package berth
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"time"
@@ -22,15 +23,20 @@ type Client struct {
 	hooks   Hooks
 }
 
-// New returns a Client that uses rdb, which remains the caller's: berth neither
+// New returns a Client that uses rdb, a *redis.Client or *redis.ClusterClient, which
+// remains the caller's: berth neither
 // closes nor reconfigures it. New sends nothing; if Redis is unreachable, the first
 // call reports it. The only error is an *InvalidError.
 func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		return nil, &InvalidError{"client", "it is nil"}
 	}
-	if _, ok := rdb.(*redis.Ring); ok {
+	switch rdb.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	case *redis.Ring:
 		return nil, &InvalidError{"client", "a Ring forgets keys when its shards change: use one of its servers, or a Cluster"}
+	default:
+		return nil, &InvalidError{"client", fmt.Sprintf("a %T hides whether it is a Cluster: give the go-redis client in it, with its hooks", rdb)}
 	}
 	cfg := clientConfig{prefix: "berth"}
 	for _, o := range opts {

@@ -176,7 +176,11 @@ func TestBadClients(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
 	defer rdb.Close()
 	var none *redis.Client
-	for given, rdb := range map[string]redis.UniversalClient{"nil": nil, "nil pointer": none} {
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	for given, rdb := range map[string]redis.UniversalClient{
+		"nil": nil, "nil pointer": none, "ring": ring, "wrapped": struct{ *redis.Client }{rdb},
+	} {
 		_, err := berth.New(rdb)
 		invalid(e, err, "client", given)
 	}
