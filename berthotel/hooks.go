@@ -44,11 +44,14 @@ func Group(f func(name string) string) Option { return func(c *config) { c.group
 // together as "_other", so that untrusted keys cannot flood a backend.
 func MaxNames(n int) Option { return func(c *config) { c.maxNames = n } }
 
-// Hooks returns hooks for berth.Hook. It fails with the meter provider's error if that
-// refuses an instrument.
+// Hooks returns hooks for berth.Hook. It fails with a *berth.InvalidError if an option is nil,
+// and with the meter provider's error if that refuses an instrument.
 func Hooks(opts ...Option) (berth.Hooks, error) {
 	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), maxNames: DefaultMaxNames}
 	for _, o := range opts {
+		if o == nil {
+			return berth.Hooks{}, &berth.InvalidError{What: "option", Reason: "it is nil"}
+		}
 		o(&c)
 	}
 	o, err := newObserver(c)
