@@ -386,13 +386,13 @@ func TestSpansOfRefusals(t *testing.T) {
 	})
 }
 
-// TestDefaultsDoNothing: without providers, hooks are harmless.
 func TestNilOptionIsRefused(t *testing.T) {
 	if _, err := berthotel.Hooks(nil); !errors.Is(err, berth.ErrInvalid) {
 		t.Errorf("Hooks returned %v, want ErrInvalid", err)
 	}
 }
 
+// TestDefaultsDoNothing: without providers, hooks are harmless.
 func TestDefaultsDoNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks, err := berthotel.Hooks()
