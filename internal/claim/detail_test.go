@@ -224,7 +224,7 @@ func TestForgottenGrantIsNotTakenForAnother(t *testing.T) {
 		if l.State != test.state {
 			t.Errorf("%s: state %v, want %v", name, l.State, test.state)
 		}
-		if l.State == Lost && l.Err.(*LostError).Cause != Vanished { //nolint:errorlint,forcetypeassert // as it was given
+		if l.State == Lost && l.Err.(*LostError).Cause != Vanished { //nolint:forcetypeassert // as it was given
 			t.Errorf("%s: lost by %v", name, l.Err)
 		}
 		if l.Lease.Token != 7 || l.Lease.Slot != 1 {
