@@ -210,7 +210,7 @@ func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
 }
 
 func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
-	if c.State == Confirming { // a holder reads them without a lock
+	if c.State == Confirming { // and not Held: a holder reads them without a lock
 		c.Lease.Token, c.Lease.Slot = r.Token, r.Slot
 	}
 	c.Trust = trust(a.Sent, r.Remaining)

@@ -69,10 +69,6 @@ func granted(left time.Duration) protocol.Result {
 	return protocol.Result{Code: protocol.Granted, Token: 7, Slot: 1, Remaining: left}
 }
 
-func renewal(left time.Duration) protocol.Result {
-	return protocol.Result{Code: protocol.Renewed, Token: 7, Slot: 1, Remaining: left}
-}
-
 func gone(r protocol.Reason) protocol.Result {
 	return protocol.Result{Code: protocol.Gone, Reason: r}
 }
