@@ -317,6 +317,24 @@ func TestBodyNeverClosed(t *testing.T) {
 	})
 }
 
+// TestCallerIsAboveAllTransports: where one limit stands behind another, too, the warning names
+// who made the request.
+func TestCallerIsAboveAllTransports(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client, log := store.Client(), new(logs)
+		inner := newTransport(t, client, 2, endless, log.option(), berthhttp.RecordCallers())
+		outer := newTransport(t, client, 2, berthhttp.Base(inner))
+		leaks := http.Client{Transport: outer}
+		if _, err := leaks.Do(get(t.Context(), t, api)); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(berthhttp.DefaultTransportMaxHold + time.Second)
+		if log.count("MaxHold") != 1 || log.count("TestCallerIsAboveAllTransports") != 1 {
+			t.Errorf("the warning does not say where: %s", log)
+		}
+	})
+}
+
 func TestNoWarningForOtherEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
 		log := new(logs)
