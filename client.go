@@ -24,9 +24,8 @@ type Client struct {
 }
 
 // New returns a Client that uses rdb, a *redis.Client or *redis.ClusterClient, which
-// remains the caller's: berth neither
-// closes nor reconfigures it. New sends nothing; if Redis is unreachable, the first
-// call reports it. The only error is an *InvalidError.
+// remains the caller's: berth neither closes nor reconfigures it. New sends nothing; if
+// Redis is unreachable, the first call reports it. The only error is an *InvalidError.
 func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		return nil, &InvalidError{"client", "it is nil"}

@@ -151,8 +151,9 @@ func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
 // On success the caller has the loan and must release it. On failure it has nothing.
 // The error is a *berth.BusyError (berth.ErrBusy) when no permit is free. Usually it
 // comes from Redis; but if all leases of the pool are lent, or on their way from or to
-// Redis, or a goroutine waits for one, the pool itself returns it, with the permits of the pool as InUse and Limit and
-// its waiting goroutines as Waiting. Other errors are those of Acquire.
+// Redis, or a goroutine waits for one, the pool itself returns it, with the permits of
+// the pool as InUse and Limit and its waiting goroutines as Waiting. Other errors are
+// those of Acquire.
 func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	if err := p.admit(ctx); err != nil {
 		return nil, err
