@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -289,20 +290,34 @@ func shortTempDir() string {
 	return "/tmp"
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that was free a moment ago and
-// leaves room for the cluster bus, 10000 above it.
-func FreePort() (int, error) {
-	for {
-		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
+// Servers have ports of 10000 to 22767, with the bus of a Cluster 10000 above: outside the range
+// from which Linux, macOS and Windows choose ports for connections. So none of these takes
+// the port of a server that is away for a while.
+const (
+	firstPort, ports, busOffset = 10000, 12768, 10000
+
+	_ = uint(32768 - (firstPort + ports + busOffset)) // where those of Linux begin
+)
+
+// FreePort returns a TCP port of 127.0.0.1 that was free a moment ago, as was the one for the
+// bus of a Cluster.
+func FreePort() (port int, err error) {
+	for range 100 {
+		port = firstPort + rand.IntN(ports)
+		if err = free(port); err == nil {
+			err = free(port + busOffset)
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			return 0, err
-		}
-		if port+10000 < 1<<16 {
+		if err == nil {
 			return port, nil
 		}
 	}
+	return 0, fmt.Errorf("no free port from %d on: %w", firstPort, err)
+}
+
+func free(port int) error {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
