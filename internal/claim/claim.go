@@ -147,19 +147,25 @@ func (c *Claim) Adopt(id string, start clock.Instant) Effect {
 	return Send
 }
 
-// Op returns the operation that the claim wants in a call made at now; false: none. That
-// call may take timeout at most, which leaves time for a second one.
-func (c *Claim) Op(now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool) {
-	op.ID, timeout = c.ID, Timeout
+// Patience is how long a call that carries the claim's operation may take, which leaves time
+// for a second one.
+func (c *Claim) Patience() time.Duration {
+	patience := Timeout
 	if c.Lease.TTL > 0 {
-		timeout = c.Lease.TTL / 3
+		patience = c.Lease.TTL / 3
 	}
+	if c.State == Asking && !c.Terms.Wait {
+		patience = min(patience, TryTimeout/2)
+	}
+	return patience
+}
+
+// Op returns the operation that the claim wants in a call made at now; false: none.
+func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
+	op.ID = c.ID
 	switch c.State {
 	case Asking:
 		op.Verb, op.Terms = protocol.Acquire, c.Terms
-		if !c.Terms.Wait {
-			timeout = min(timeout, TryTimeout/2)
-		}
 	case Queued:
 		op.Verb, op.TTL, op.Flag = protocol.Heartbeat, c.Terms.Heartbeat, c.Places
 	case Confirming:
@@ -179,12 +185,12 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, timeout time.Duration, ok
 			op.ID = c.other
 		}
 	default:
-		return op, 0, false
+		return op, false
 	}
 	if c.sent = true; c.heard == 0 {
 		c.heard = now
 	}
-	return op, timeout, true
+	return op, true
 }
 
 // Next returns when Tick must be called next, or Never.

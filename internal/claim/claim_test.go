@@ -38,7 +38,7 @@ func newLife(change ...func(*protocol.Terms)) *life {
 
 // sent has the claim's operation sent now.
 func (l *life) sent() protocol.Op {
-	op, _, ok := l.Op(l.now)
+	op, ok := l.Op(l.now)
 	if !ok {
 		panic("nothing to send")
 	}
@@ -295,7 +295,7 @@ func TestOperationOfEachState(t *testing.T) {
 	} {
 		l := newLife()
 		test.from(l)
-		op, _, ok := l.Op(l.now)
+		op, ok := l.Op(l.now)
 		op.Terms = nil
 		if !ok || op != test.want {
 			t.Errorf("%s: %+v, %v, want %+v", test.name, op, ok, test.want)
@@ -304,7 +304,7 @@ func TestOperationOfEachState(t *testing.T) {
 	for name, from := range map[string]func(*life){"lost": lost, "ended": func(l *life) { l.Cancel(ErrReleased, l.now) }} {
 		l := newLife()
 		from(l)
-		if op, _, ok := l.Op(l.now); ok {
+		if op, ok := l.Op(l.now); ok {
 			t.Errorf("%s: sends %+v", name, op)
 		}
 	}
@@ -489,7 +489,7 @@ func TestTryIsGivenUpSooner(t *testing.T) {
 	t.Parallel()
 	l := newLife(func(t *protocol.Terms) { t.Wait = false })
 	l.Ask(l.now)
-	if _, timeout, _ := l.Op(l.now); timeout > TryTimeout/2 {
+	if timeout := l.Patience(); timeout > TryTimeout/2 {
 		t.Errorf("a call may take %v", timeout)
 	}
 	if d := l.Next().Sub(l.now); d != TryTimeout {

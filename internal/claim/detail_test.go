@@ -126,7 +126,7 @@ func TestCallTimeout(t *testing.T) {
 	} {
 		l := newLife(test.change)
 		test.from(l)
-		if _, got, _ := l.Op(l.now); got != test.want {
+		if got := l.Patience(); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

@@ -284,7 +284,7 @@ func TestAdoptionOfUnknownOutcomeIsGivenBackUntilRedisAnswers(t *testing.T) {
 	l.Tick(l.now)
 	l.pass(24 * time.Hour)
 	l.Tick(l.now)
-	if op, _, ok := l.Op(l.now); l.State != Leaving || !ok || op.Verb != protocol.Release {
+	if op, ok := l.Op(l.now); l.State != Leaving || !ok || op.Verb != protocol.Release {
 		t.Errorf("state %d, %+v", l.State, op)
 	}
 }

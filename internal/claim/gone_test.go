@@ -18,7 +18,7 @@ func made(t *testing.T) *Claim {
 		return "id" + strconv.Itoa(n)
 	})
 	c.Ask(at(time.Second))
-	if _, _, ok := c.Op(at(time.Second)); !ok {
+	if _, ok := c.Op(at(time.Second)); !ok {
 		t.Fatal("nothing is sent")
 	}
 	return &c
@@ -33,7 +33,7 @@ func TestStaleGrantIsNotBelieved(t *testing.T) {
 	for _, reason := range []protocol.Reason{protocol.Unknown, protocol.Expired} {
 		c := made(t)
 		old := c.ID
-		op, _, _ := c.Op(at(3 * time.Second))
+		op, _ := c.Op(at(3 * time.Second))
 		op.Result = protocol.Result{Code: protocol.Gone, Reason: reason}
 		c.Answered(&op, &Answer{Sent: at(3 * time.Second), Got: at(3 * time.Second)})
 		if c.State != Asking || c.ID == old {
@@ -47,10 +47,10 @@ func TestStaleGrantIsNotBelieved(t *testing.T) {
 func TestAdoptedLeaseThatIsGoneIsLost(t *testing.T) {
 	c := Make("s", &protocol.Terms{}, func() string { return "id" })
 	c.Adopt("handle", at(time.Second))
-	op, _, _ := c.Op(at(time.Second))
+	op, _ := c.Op(at(time.Second))
 	op.Result = protocol.Result{Code: protocol.Moved, Token: 1, Weight: 1, Remaining: time.Second, TTL: time.Second}
 	c.Answered(&op, &Answer{Sent: at(time.Second), Got: at(3 * time.Second)}) // too late to be relied on
-	if op, _, _ = c.Op(at(3 * time.Second)); op.Verb != protocol.Renew {
+	if op, _ = c.Op(at(3 * time.Second)); op.Verb != protocol.Renew {
 		t.Fatalf("%c is sent", op.Verb)
 	}
 	op.Result = protocol.Result{Code: protocol.Gone, Reason: protocol.Expired}

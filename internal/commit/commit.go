@@ -38,6 +38,7 @@ type Queue[T any] struct {
 	others   []waiting[T]
 	probe    bool // a call is wanted, even an empty one
 	call     *Call[T]
+	giveUpAt clock.Instant // the call in flight: its Deadline, or earlier for what waits behind it
 	spare    *Call[T]
 
 	pause   time.Duration // after the next failure
@@ -72,7 +73,7 @@ type Call[T any] struct {
 	Ops      []*Op[T]
 	Wire     []protocol.Op // of Ops, in their order
 	Sent     clock.Instant
-	Deadline clock.Instant // when it is given up
+	Deadline clock.Instant // when it is given up at the latest
 
 	ids int // that Wire names
 }
@@ -114,6 +115,12 @@ func (q *Queue[T]) Probe() { q.probe = true }
 // Busy reports whether a call is in flight.
 func (q *Queue[T]) Busy() bool { return q.call != nil }
 
+// Hurry bounds how long the call in flight, if there is one, keeps an operation waiting that
+// was put at now, and whose own call may take timeout at most.
+func (q *Queue[T]) Hurry(now clock.Instant, timeout time.Duration) {
+	q.giveUpAt = min(q.giveUpAt, now.Add(max(timeout, leastTimeout)))
+}
+
 // Prepare returns the operation that t wants at now, and how long its call may take at
 // most; false: none.
 type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool)
@@ -138,7 +145,7 @@ func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 		return nil
 	}
 	call.Deadline = now.Add(max(timeout, leastTimeout))
-	q.call, q.probe = call, false
+	q.call, q.giveUpAt, q.probe = call, call.Deadline, false
 	return call
 }
 
@@ -203,7 +210,7 @@ func (q *Queue[T]) Return(call *Call[T]) bool {
 // Overdue returns the call in flight if it is to be given up at now. It may still be
 // executed.
 func (q *Queue[T]) Overdue(now clock.Instant) *Call[T] {
-	if q.call != nil && now >= q.call.Deadline {
+	if q.call != nil && now >= q.giveUpAt {
 		return q.call
 	}
 	return nil
@@ -235,7 +242,7 @@ func (q *Queue[T]) Failed(now clock.Instant, fresh bool) {
 func (q *Queue[T]) Wakeup() clock.Instant {
 	switch {
 	case q.call != nil:
-		return q.call.Deadline
+		return q.giveUpAt
 	case q.retryAt > 0 && (q.probe || len(q.releases)+len(q.others) > 0):
 		return q.retryAt
 	default:

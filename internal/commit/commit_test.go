@@ -227,6 +227,37 @@ func TestGivenUpCallIsDropped(t *testing.T) {
 	}
 }
 
+// TestCallDoesNotDelayTheImpatient: what is put while a call is in flight bounds how long it
+// waits for that call, but never makes the call longer, nor the next one shorter.
+func TestCallDoesNotDelayTheImpatient(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	q.Probe()
+	call := q.Next(born, prepare)
+	put := born.Add(50 * time.Millisecond)
+	for _, step := range []struct{ timeout, want time.Duration }{
+		{time.Hour, mostTimeout},
+		{300 * time.Millisecond, 350 * time.Millisecond},
+		{400 * time.Millisecond, 350 * time.Millisecond},
+		{time.Nanosecond, 50*time.Millisecond + leastTimeout},
+	} {
+		q.Put(&a.op, false)
+		q.Hurry(put, step.timeout)
+		at := born.Add(step.want)
+		if q.Wakeup() != at || q.Overdue(at-1) != nil || q.Overdue(at) != call {
+			t.Fatalf("after %v: it is given up after %v, want %v", step.timeout, q.Wakeup().Sub(born), step.want)
+		}
+	}
+	if call.Deadline.Sub(born) != mostTimeout {
+		t.Errorf("the deadline that the server was told became %v", call.Deadline.Sub(born))
+	}
+	q.Return(call)
+	if call = q.Next(put, prepare); q.Wakeup() != call.Deadline || call.Deadline.Sub(put) != mostTimeout {
+		t.Errorf("the next call is given up after %v", q.Wakeup().Sub(put))
+	}
+}
+
 // TestPausesGrow between failing calls and end with a success. The first repetition
 // after an unknown outcome comes at once: a connection may have broken while idle.
 func TestPausesGrow(t *testing.T) {

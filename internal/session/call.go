@@ -31,8 +31,11 @@ func (s *Semaphore) next() *commit.Call[*Claim] {
 	return s.queue.Next(clock.Now(), (*Claim).want)
 }
 
-// want returns the operation that c wants at now.
-func (c *Claim) want(now clock.Instant) (protocol.Op, time.Duration, bool) { return c.m.Op(now) }
+// want returns the operation that c wants at now, and how long its call may take.
+func (c *Claim) want(now clock.Instant) (protocol.Op, time.Duration, bool) {
+	op, ok := c.m.Op(now)
+	return op, c.m.Patience(), ok
+}
 
 // run makes calls until there is nothing left to send.
 func (s *Semaphore) run(call *commit.Call[*Claim]) {

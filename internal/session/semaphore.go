@@ -213,6 +213,9 @@ func (s *Semaphore) do(c *Claim, event func() claim.Effect) {
 	}
 	if effect&claim.Send != 0 {
 		s.queue.Put(&c.op, c.m.State == claim.Leaving)
+		if s.queue.Busy() {
+			s.queue.Hurry(clock.Now(), c.m.Patience())
+		}
 	}
 	if c.m.ID != id {
 		delete(s.claims, id)
