@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,17 @@ func (s *inSlot) refused(but ...string) {
 		}
 		if after := s.stored(); !maps.Equal(after, before) {
 			s.Fatalf("%s: changed\n%q\nto\n%q", name, before, after)
+		}
+	}
+}
+
+// unseen wants a look to be refused, too, and not to tell of damage alone.
+func (s *inSlot) unseen() {
+	s.Helper()
+	for _, records := range []bool{true, false} {
+		seen, err := s.store.Inspect(context.Background(), s.key, records)
+		if !errors.Is(err, ErrRefused) || errors.Is(err, ErrCorrupt) && !strings.Contains(err.Error(), "while their slot moves") {
+			s.Errorf("a look: %+v, %v", seen, err)
 		}
 	}
 }
@@ -249,6 +261,7 @@ func TestHalfMovedInAnOpenSlot(t *testing.T) {
 		"the hash has moved": {crowded(), func(s *inSlot) {
 			s.move(s.key.State)
 			s.refused()
+			s.unseen()
 			s.move(s.key.Order())
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)
@@ -256,6 +269,7 @@ func TestHalfMovedInAnOpenSlot(t *testing.T) {
 		"the sorted set has moved": {crowded(), func(s *inSlot) {
 			s.move(s.key.Order())
 			s.refused()
+			s.unseen()
 			s.move(s.key.State)
 			s.want(back(0), Released)
 			s.want(beat(2), Granted)

@@ -39,7 +39,11 @@ type Failure struct {
 func (f *Failure) Error() string {
 	switch {
 	case f.Heals > 0:
-		return fmt.Sprintf("one of the semaphore's two keys was lost: leases may live for another %v; it heals by itself then (%v)", f.Heals, f.Err)
+		lost := "one of the semaphore's two keys was lost"
+		if f.Kind == ErrRefused {
+			lost += ", or is still on another node while their slot moves"
+		}
+		return fmt.Sprintf("%s: leases may live for another %v; it heals by itself then (%v)", lost, f.Heals, f.Err)
 	case f.Detail != nil:
 		return fmt.Sprintf("%v (%v)", f.Detail, f.Err)
 	}

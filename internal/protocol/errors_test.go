@@ -156,6 +156,9 @@ func TestHalfTellsWhenItHeals(t *testing.T) {
 			if f.Heals != want || want > 0 && !strings.Contains(err.Error(), want.String()) {
 				t.Errorf("%q: heals in %v, want %v; %v", text, f.Heals, want, err)
 			}
+			if strings.Contains(err.Error(), "slot moves") != (kind == ErrRefused) {
+				t.Errorf("%q: %v", text, err)
+			}
 		}
 	}
 }

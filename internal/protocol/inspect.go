@@ -103,7 +103,7 @@ type Found struct {
 func (in *Inspection) Found() []Found {
 	found := make([]Found, len(in.all))
 	for i, r := range in.all {
-		if found[i].Err = r.err; r.err == nil {
+		if found[i].Err = in.store.moving(r.err); r.err == nil {
 			found[i].Snapshot = r.snapshot(in.records)
 		}
 	}
