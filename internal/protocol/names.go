@@ -1,11 +1,10 @@
 package protocol
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -31,24 +30,29 @@ func (s *Store) Names(ctx context.Context) ([]string, error) {
 // NamesFrom makes one step of a walk through the keyspace, which looks at about budget
 // keys. It returns the names of the semaphores among them, in no order and perhaps some
 // twice, and the cursor of the next step. The cursor is "" before the first step and after
-// the last. In a Cluster the walk goes from master to master.
+// the last. In a Cluster the walk goes from master to master, and begins again when other
+// nodes have become masters: theirs may be the keys that it has passed by.
 func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
-	at, addr, _ := strings.Cut(cmp.Or(cursor, "0"), " ")
-	from, err := strconv.ParseUint(at, 10, 64)
+	at, err := parseWalk(cursor)
 	if err != nil {
-		return nil, "", &Failure{Kind: ErrRejected, Err: fmt.Errorf("%w: %.40q is not a cursor", ErrRequest, cursor)}
+		return nil, "", err
 	}
 	var node redis.Cmdable = s.rdb
-	here, after := "", ""
+	last := true
 	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		if node, here, after, err = masterFrom(ctx, c, addr); err != nil || node == nil {
-			return nil, "", err
+		all, err := masters(ctx, c)
+		if err != nil {
+			return nil, "", classify(err)
 		}
-		if here != addr {
-			from = 0 // the master of the last step has gone
+		if len(all) == 0 {
+			return nil, "", nil
 		}
+		if is := fingerprint(all); at.masters != is || at.node >= len(all) {
+			at = walk{masters: is}
+		}
+		node, last = all[at.node], at.node == len(all)-1
 	}
-	keys, to, err := node.Scan(ctx, from, s.prefix+":{*", int64(budget)).Result()
+	keys, to, err := node.Scan(ctx, at.scan, s.prefix+":{*", int64(budget)).Result()
 	if err != nil {
 		return nil, "", classify(err)
 	}
@@ -60,31 +64,45 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	switch {
-	case to != 0:
-		next = strings.TrimSpace(fmt.Sprint(to, " ", here))
-	case after != "":
-		next = "0 " + after
+	if at.scan = to; to == 0 {
+		if last {
+			return names, "", nil
+		}
+		at.node++
 	}
-	return names, next, nil
+	return names, at.String(), nil
 }
 
-// masterFrom returns the master with the first address that is not below addr, or nil, and
-// the next master's address, or "".
-func masterFrom(ctx context.Context, c *redis.ClusterClient, addr string) (node redis.Cmdable, here, after string, err error) {
-	nodes, err := masters(ctx, c)
-	if err != nil {
-		return nil, "", "", classify(err)
+// walk is where a walk through the keyspace goes on.
+type walk struct {
+	scan    uint64 // the cursor of SCAN, on
+	node    int    // the master with this number, of those
+	masters uint32 // whose addresses have this fingerprint
+}
+
+// String returns the cursor for w.
+func (w walk) String() string { return fmt.Sprintf("%d %d %08x", w.scan, w.node, w.masters) }
+
+// parseWalk reads a cursor.
+func parseWalk(cursor string) (w walk, err error) {
+	if cursor == "" {
+		return w, nil
 	}
-	nodes = slices.DeleteFunc(nodes, func(m *redis.Client) bool { return m.Options().Addr < addr })
-	slices.SortFunc(nodes, func(a, b *redis.Client) int { return strings.Compare(a.Options().Addr, b.Options().Addr) })
-	if len(nodes) == 0 {
-		return nil, "", "", nil
+	if _, err := fmt.Sscanf(cursor, "%d %d %x", &w.scan, &w.node, &w.masters); err != nil || w.String() != cursor || w.node < 0 {
+		return w, &Failure{Kind: ErrRejected, Err: fmt.Errorf("%w: %.40q is not a cursor", ErrRequest, cursor)}
 	}
-	if len(nodes) > 1 {
-		after = nodes[1].Options().Addr
+	return w, nil
+}
+
+// fingerprint sorts nodes by address, and returns a number that differs for others.
+func fingerprint(nodes []*redis.Client) uint32 {
+	addr := func(n *redis.Client) string { return n.Options().Addr }
+	slices.SortFunc(nodes, func(a, b *redis.Client) int { return strings.Compare(addr(a), addr(b)) })
+	h := fnv.New32a()
+	for _, n := range nodes {
+		fmt.Fprintln(h, addr(n))
 	}
-	return nodes[0], nodes[0].Options().Addr, after, nil
+	return h.Sum32()
 }
 
 // masters returns the nodes that have slots. The cluster is asked for them anew.
