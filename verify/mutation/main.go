@@ -8,8 +8,8 @@
 //
 // A build sees a change through -overlay; the files stay as they are. A change that
 // does not compile is replaced by another one in the same file. Each change that no
-// test noticed is printed with its file and line. Ctrl-C ends the run and prints the
-// summary so far.
+// test noticed is printed with its file and line. Tests that fail without any change would
+// notice everything: they end the run. Ctrl-C ends it and prints the summary so far.
 package main
 
 import (
@@ -87,6 +87,7 @@ func (h *hunt) run(ctx context.Context, only string) (err error) {
 	}
 	defer func() { _ = os.RemoveAll(h.dir) }()
 	for _, n := range nearest {
+		sound := h.show
 		paths, err := filepath.Glob(filepath.Join(root, n.files))
 		if err != nil {
 			return err
@@ -96,12 +97,31 @@ func (h *hunt) run(ctx context.Context, only string) (err error) {
 			if !changed.MatchString(file) || kept.MatchString(file) || !strings.Contains(file, only) {
 				continue
 			}
+			if !sound {
+				if err := h.control(ctx, file, n.tests); err != nil {
+					return err
+				}
+				sound = true
+			}
 			if err := h.file(ctx, file, n.tests); err != nil {
 				return err
 			}
 		}
 	}
 	return ctx.Err()
+}
+
+// control runs the tests of a file as it is; they must pass.
+func (h *hunt) control(ctx context.Context, file, tests string) error {
+	source, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return err
+	}
+	failed, err := change{file: file}.try(ctx, h.dir, tests, source, h.limit)
+	if err == nil && failed && ctx.Err() == nil {
+		err = fmt.Errorf("go test %s fails, or takes longer than %v, without any change", tests, h.limit)
+	}
+	return err
 }
 
 // file tries a sample of the changes of one file.
