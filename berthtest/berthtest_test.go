@@ -108,6 +108,43 @@ func TestLoseWhileTheHolderRenews(t *testing.T) {
 	})
 }
 
+// TestLoseWhileOthersAsk: the call of another client may be the one that takes the lease out.
+func TestLoseWhileOthersAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		mine := acquire(t, semaphore(t, store.Client(), 1))
+		other := semaphore(t, store.Client(), 1)
+		var asked sync.WaitGroup
+		asked.Go(func() {
+			<-time.After(1500 * time.Microsecond)
+			if lease, err := other.TryAcquire(context.Background()); err != nil {
+				t.Errorf("TryAcquire after the lease has run out: %v", err)
+			} else {
+				defer lease.Release()
+			}
+		})
+		store.Lose(mine)
+		asked.Wait()
+		if mine.Valid() {
+			t.Error("the lost lease is still valid")
+		}
+	})
+}
+
+// TestLoseOfAnOldLease: the store has forgotten by then why it is gone.
+func TestLoseOfAnOldLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		mine := acquire(t, semaphore(t, store.Client(), 1))
+		time.Sleep(time.Minute)
+		store.Lose(mine)
+		var lost *berth.LostError
+		if cause := context.Cause(mine.Context()); !errors.As(cause, &lost) || lost.Reason != berth.LostVanished {
+			t.Errorf("the lease's context has cause %v, want LostVanished", cause)
+		}
+	})
+}
+
 func TestEvict(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		store := berthtest.New(t)

@@ -2,6 +2,7 @@ package berthtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -52,9 +53,10 @@ func (s *Store) DropMessages(drop bool) {
 
 // Lose ends a lease as if it had not been renewed in time: its permits are granted to
 // the next waiter at once, and its holder is told. When Lose returns, the lease's
-// context has ended with a *berth.LostError of reason LostExpired; after Down or Slow,
-// it ends only when the holder learns of it. Lose fails the test if the lease is already
-// over.
+// context has ended with a *berth.LostError of reason LostExpired, or LostVanished when the
+// lease was granted more than ten seconds ago, because the store remembers no longer why.
+// After Down or Slow, it ends only when the holder learns of it. Lose fails the test if the
+// lease is already over.
 func (s *Store) Lose(lease *berth.Lease) {
 	if err := s.expire(lease); err != nil {
 		s.fail("berthtest: Lose: %v", err)
@@ -87,27 +89,36 @@ func (s *Store) reachable() bool {
 	return !s.down && s.pace.get() == 0
 }
 
-// expire shortens the lease to a millisecond, and makes the store remove it then. A renewal
-// that comes in between has it begin again.
+// expire shortens the lease to a millisecond, and makes the store remove it then, unless
+// somebody's call has done so. A renewal that comes in between has it begin again.
 func (s *Store) expire(lease *berth.Lease) error {
 	const least = time.Millisecond
-	for there := true; there; there = s.keeperOf(lease) != nil {
-		if err := s.apply(lease, protocol.Op{Verb: protocol.Renew, ID: lease.ID(), TTL: least}); err != nil {
-			return err
-		}
+	shorten := protocol.Op{Verb: protocol.Renew, ID: lease.ID(), TTL: least}
+	remove := protocol.Op{Verb: protocol.Heartbeat, ID: lease.ID(), TTL: least}
+	err := s.apply(lease, shorten)
+	if err != nil {
+		return err
+	}
+	for err == nil {
 		<-time.After(2 * least)
-		if err := s.apply(lease, protocol.Op{Verb: protocol.Heartbeat, ID: lease.ID(), TTL: least}); err != nil {
-			return err
+		if err = s.apply(lease, remove); err == nil {
+			err = s.apply(lease, shorten)
 		}
 	}
-	return nil
+	if errors.Is(err, errOver) {
+		return nil
+	}
+	return err
 }
 
-// apply runs an operation on a lease past all faults, as another process.
+var errOver = errors.New("the lease is over, or is of another store")
+
+// apply runs an operation on a lease past all faults, as another process; errOver: there is
+// none.
 func (s *Store) apply(lease *berth.Lease, op protocol.Op) error {
 	st := s.keeperOf(lease)
 	if st == nil {
-		return fmt.Errorf("lease %s of semaphore %q is over, or is of another store", lease.ID(), lease.Name())
+		return fmt.Errorf("lease %s of semaphore %q: %w", lease.ID(), lease.Name(), errOver)
 	}
 	_, err := st.Do(context.Background(), st.Key(lease.Name()), 0, []protocol.Op{op})
 	return err
