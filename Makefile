@@ -45,7 +45,7 @@ model: ## Check the models of the protocol with spin (ARGS=-trails: and show how
 	@scripts/setup models
 	@cd verify && nice go run ./model $(ARGS)
 
-verify: setup ## Storms of faults over client processes, and planted bugs that they must catch (minutes)
+verify: setup ## Storms of faults over client processes, planted bugs that they must catch, topologies (minutes)
 	@cd verify && nice go test -count=1 -v -timeout 30m -storm $(or $(DURATION),15s) -mutants .
 	@cd verify && BERTH_TOPOLOGY_ROUNDS=8 nice go test -count=1 -v -timeout 1h ./topology
 
