@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,9 +31,10 @@ func (s *storm) recovered(v *judge.Verdict) {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	errs := make([]error, len(allSeats))
+	seats := s.seatsLeft(ctx, rdb)
+	errs := make([]error, len(seats))
 	var longest time.Duration // they heal side by side
-	for i, seat := range allSeats {
+	for i, seat := range seats {
 		errs[i] = s.whole(ctx, client, seat)
 		if d := heals(errs[i]); d > 0 {
 			v.Healed++
@@ -42,7 +44,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 	if v.Healed > 0 {
 		s.skip(longest + time.Millisecond)
 	}
-	for i, seat := range allSeats {
+	for i, seat := range seats {
 		if heals(errs[i]) > 0 {
 			errs[i] = s.whole(ctx, client, seat)
 		}
@@ -53,6 +55,24 @@ func (s *storm) recovered(v *judge.Verdict) {
 	if err := s.leftovers(client, rdb); err != nil {
 		fail("L5", "all", err.Error())
 	}
+}
+
+// seatsLeft returns the seats to look at. A linear one stands for many semaphores, each used
+// for a while; those that still have a hash are looked at.
+func (s *storm) seatsLeft(ctx context.Context, rdb *redis.Client) (seats []worker.Seat) {
+	for _, seat := range allSeats {
+		if seat.Mode != worker.Linear {
+			seats = append(seats, seat)
+			continue
+		}
+		keys, err := rdb.Keys(ctx, s.prefix+":{"+seat.Name+".*}").Result()
+		s.check(err)
+		for _, key := range keys {
+			seat.Name = strings.TrimSuffix(strings.TrimPrefix(key, s.prefix+":{"), "}")
+			seats = append(seats, seat)
+		}
+	}
+	return seats
 }
 
 // heals returns the time after which a semaphore that lost one of its keys heals, or 0
