@@ -94,7 +94,10 @@ func connectRueidislock(url, prefix string) (*Client, error) {
 	if err != nil {
 		return nil, measure.ErrURL
 	}
-	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: option, KeyPrefix: prefix})
+	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: option, KeyPrefix: prefix,
+		KeyMajority: 1, NoLoopTracking: true, // what its README advises for one server of today
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,9 @@ func contended() *Scenario {
 		},
 		About: "One semaphore with 5 permits, or with 1 for the sake of the locks, 64 goroutines in 8 clients, permits held for 1 ms: by a timer " +
 			"of the kernel on Linux, because Go's are late where little else wakes the process; npm's by node's timers. \"held µs\" is what came " +
-			"of it. \"commands\" are those sent, for each acquire. \"overtaken %\": somebody called acquire more than 5 ms later and had the permit " +
-			"more than 5 ms earlier, by the clock of the process in which all clients are. \"most held\" is how many believed to hold a permit at once.",
+			"of it. Waits are those of requests that got a permit. \"commands\" are those sent, for each acquire. \"overtaken %\": somebody " +
+			"called acquire more than 5 ms later and had the permit more than 5 ms earlier, by the clock of the process in which all " +
+			"clients are. \"most held\" is how many believed to hold a permit at once.",
 	}
 }
 
