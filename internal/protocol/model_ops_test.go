@@ -199,8 +199,11 @@ func (s *step) move(op *Op, p, there *member) Result {
 func (s *step) release(op *Op, p *member) Result {
 	until := s.now + Late.Milliseconds()
 	if p == nil || p.state == dead {
-		if p == nil && op.Flag {
+		switch {
+		case p == nil && op.Flag:
 			s.bury(op.ID, WasReleased, until)
+		case op.Flag:
+			p.deadline = max(p.deadline, until)
 		}
 		return gone(p)
 	}

@@ -152,3 +152,41 @@ func TestMaxHoldDoesNotPutOffTheEndOfTheKeys(t *testing.T) {
 		}
 	})
 }
+
+// A release that left a tombstone as it was, although a copy of the acquire could still come
+// after that: it was granted to nobody.
+func TestReleaseOutlastsLateCopies(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []Reason{Expired, Evicted, WasReleased} {
+		r := embedded(t, false)
+		start := time.Unix(1_790_000_000, 0)
+		at := func(d time.Duration) { r.mr.SetTime(start.Add(d)) }
+		acquire := Op{Verb: Acquire, ID: "s0.1", Terms: terms(1, func(t *Terms) { t.TTL, t.Heartbeat = time.Second, time.Second })}
+		release := Op{Verb: Release, ID: "s0.1", Flag: true}
+		at(0)
+		r.do(t, 0, acquire)
+		ends := Late // the tombstone does
+		switch reason {
+		case Evicted:
+			r.do(t, 0, Op{Verb: Evict, ID: "s0.1", Flag: true})
+			ends = told * time.Millisecond
+		case WasReleased:
+			r.do(t, 0, release)
+		}
+		at(2 * time.Second)
+		r.do(t, 0, each(Op{Verb: Acquire, Terms: terms(1)}, "s0.2")...)
+		r.do(t, 0, Op{Verb: Release, ID: "s0.2"})
+		at(ends - 100*time.Millisecond)
+		_, got := r.do(t, 0, release)
+		if wantCodes(t, got, Gone); got[0].Reason != reason {
+			t.Errorf("reason %v, want %v", got[0].Reason, reason)
+		}
+		at(ends + Late - 200*time.Millisecond)
+		if _, got = r.do(t, 0, acquire); got[0].Code != Gone {
+			t.Errorf("after reason %v, a late copy got %v", reason, got[0].Code)
+		}
+		at(ends + Late)
+		_, got = r.do(t, 0, acquire) // the tombstone has gone
+		wantCodes(t, got, Granted)
+	}
+}

@@ -261,8 +261,11 @@ while verb ~= '' and verb ~= 'A' do
       if verb == 'X' then
         if not record then corrupt('no record for', id) end
         tombs, g, gone[g + 1] = tombs - 1, g + 1, id
-      elseif verb == 'L' and param == '1' and not record then
-        buried = now + LATE
+      elseif verb == 'L' and param == '1' then
+        if not record then buried = now + LATE
+        elseif remaining(id) < LATE then                -- it answers for earlier copies; another one may be under way
+          adds[a + 1], adds[a + 2], a = deadline(now + LATE), id, a + 2
+        end
       end
     elseif verb == 'H' and kind == 'w' then
       adds[a + 1], adds[a + 2], a = deadline(now + ttl), id, a + 2
