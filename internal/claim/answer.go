@@ -278,8 +278,14 @@ func (c *Claim) answerRelease(r *protocol.Result, a *Answer) Effect {
 	switch {
 	case !c.wasHeld:
 		out = c.Err
-	case r.Code == protocol.Gone && (!c.live || c.copies == 0):
+	case r.Code == protocol.Gone && (!c.live || c.copies == 0 && !c.ranOut(r, a)):
 		out = c.lostBy(r, a.Got)
 	}
 	return c.end(c.Err) | c.report(out)
+}
+
+// ranOut reports whether a lease that was held until its release may have ended by itself
+// since: Redis refused for so long.
+func (c *Claim) ranOut(r *protocol.Result, a *Answer) bool {
+	return c.Trust <= a.Got && (r.Reason == protocol.Expired || r.Reason == protocol.Unknown)
 }

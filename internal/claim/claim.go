@@ -256,9 +256,9 @@ func (c *Claim) expire(now clock.Instant) Effect {
 	}
 	switch c.State {
 	case Asking, Confirming, Adopting:
-		return c.leave(c.moved(err), now)
+		return c.leave(c.unsure(err), now)
 	case Detaching:
-		return c.notDetached(c.moved(err), now)
+		return c.notDetached(c.unsure(err), now)
 	case Held:
 		return c.report(err)
 	case Leaving:

@@ -164,12 +164,12 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	case c.State == Asking && op.Verb == protocol.Acquire && now >= c.late, c.State == Adopting && c.copies == 0:
 		return c.end(err) // no copy was sent by an earlier call
 	case c.State == Adopting, c.State == Asking, c.State == Queued, c.State == Confirming:
-		return c.leave(c.moved(err), now)
+		return c.leave(c.unsure(err), now)
 	case c.State == Detaching && op.Verb == protocol.Move && c.copies == 0:
 		c.other = ""
 		return c.held(now) | c.notRenewed(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move:
-		return c.notDetached(c.moved(err), now)
+		return c.notDetached(c.unsure(err), now)
 	case c.State == Held && op.Verb == protocol.Renew:
 		return c.notRenewed(err, now)
 	case c.State == Leaving && op.Verb == protocol.Release:
@@ -178,14 +178,15 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	return 0
 }
 
-// moved is the error of a move that failed, or of what had to follow one that did not: the
+// unsure is the error of a move or a release that failed: of unknown outcome, if an earlier copy
+// may have been executed. So is the error of what had to follow a move that did not fail: the
 // handle is worth nothing then. For requests for permits the last refusal is told, because it
 // says what to mend: whatever a copy of theirs may have got is given back.
-func (c *Claim) moved(err error) error {
+func (c *Claim) unsure(err error) error {
 	switch {
 	case c.adopted && c.State == Confirming:
 		return protocol.Unsure("the lease was adopted", err)
-	case c.copies > 0, c.sent && (c.State == Adopting || c.State == Detaching):
+	case c.copies > 0, c.sent && (c.State == Adopting || c.State == Detaching || c.State == Leaving):
 		return protocol.Unsure(protocol.NoReply, err)
 	}
 	return err
@@ -257,9 +258,9 @@ func (c *Claim) Release(now clock.Instant) Effect {
 // that.
 func (c *Claim) notReleased(err error) Effect {
 	if !c.live {
-		err = c.Err
+		return c.report(c.Err)
 	}
-	return c.report(err)
+	return c.report(c.unsure(err))
 }
 
 // Detach begins to move the lease to id, which can be adopted; Report tells the outcome.

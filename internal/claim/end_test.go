@@ -37,34 +37,75 @@ func TestBothIDsOfAFailedDetachAreReleased(t *testing.T) {
 func TestReleaseTellsTheTruth(t *testing.T) {
 	t.Parallel()
 	live, past := func(*life) {}, func(l *life) { l.now = l.Trust }
-	released, vanished := protocol.Result{Code: protocol.Released}, gone(protocol.Unknown)
+	fails := func(l *life, err error) {
+		op := l.sent()
+		l.Failed(&op, err, l.now)
+	}
+	once, unknown := func(*life) {}, func(l *life) { fails(l, errUnknown) }
+	refused := func(l *life) {
+		fails(l, errRefused)
+		l.now = l.Trust
+	}
+	released, vanished, expired := protocol.Result{Code: protocol.Released}, gone(protocol.Unknown), gone(protocol.Expired)
 	for _, test := range []struct {
 		name   string
 		when   func(*life)
-		copies int
+		then   func(*life)
 		answer protocol.Result
 		lost   bool
 	}{
-		{"in time", live, 0, released, false},
-		{"in time, but gone", live, 0, vanished, true},
-		{"in time, gone after an unknown outcome", live, 1, vanished, false},
-		{"in time, at the second try", live, 1, released, false},
-		{"after the trust deadline, and gone", past, 0, vanished, true},
-		{"after the trust deadline, gone after an unknown outcome", past, 1, vanished, true},
-		{"after the trust deadline, but still there", past, 0, released, false},
-		{"after the trust deadline, still there at the second try", past, 1, released, false},
+		{"in time", live, once, released, false},
+		{"in time, but gone", live, once, vanished, true},
+		{"in time, gone after an unknown outcome", live, unknown, vanished, false},
+		{"in time, at the second try", live, unknown, released, false},
+		{"in time, gone after a refusal for as long as it lasts", live, refused, vanished, false},
+		{"in time, expired after a refusal for as long as it lasts", live, refused, expired, false},
+		{"in time, evicted before a refusal for as long as it lasts", live, refused, gone(protocol.Evicted), true},
+		{"after the trust deadline, and gone", past, once, vanished, true},
+		{"after the trust deadline, gone after an unknown outcome", past, unknown, vanished, true},
+		{"after the trust deadline, but still there", past, once, released, false},
+		{"after the trust deadline, still there at the second try", past, unknown, released, false},
 	} {
 		l := newLife()
 		held(l)
 		test.when(l)
 		l.Release(l.now)
-		for range test.copies {
-			op := l.sent()
-			l.Failed(&op, errUnknown, l.now)
-		}
+		test.then(l)
 		effect := l.answer(test.answer)
 		if _, isLost := errors.AsType[*LostError](l.Outcome); isLost != test.lost || l.Outcome != nil && !test.lost || effect&Report == 0 {
 			t.Errorf("%s: %v, want lost: %v", test.name, l.Outcome, test.lost)
+		}
+	}
+}
+
+// TestReleaseOfUnknownOutcomeIsNoRefusal: an earlier copy may have freed the permit.
+func TestReleaseOfUnknownOutcomeIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	rejected := &protocol.Failure{Kind: protocol.ErrRejected, Err: errors.New("NOPERM")}
+	for name, test := range map[string]struct {
+		first, last error
+		want        error
+	}{
+		"refused":               {errRefused, errRefused, protocol.ErrRefused},
+		"rejected":              {errRefused, rejected, protocol.ErrRejected},
+		"unknown, and refused":  {errUnknown, errRefused, protocol.ErrUnknown},
+		"unknown, and rejected": {errUnknown, rejected, protocol.ErrUnknown},
+	} {
+		l := newLife()
+		held(l)
+		l.Release(l.now)
+		op := l.sent()
+		l.Failed(&op, test.first, l.now)
+		op = l.sent()
+		if errors.Is(test.last, protocol.ErrRejected) {
+			l.Rejected(&op, test.last, l.now)
+		} else {
+			l.Failed(&op, test.last, l.now)
+			l.pass(Timeout)
+			l.Tick(l.now)
+		}
+		if !errors.Is(l.Outcome, test.want) {
+			t.Errorf("%s: %v, want %v", name, l.Outcome, test.want)
 		}
 	}
 }
