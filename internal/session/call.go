@@ -52,12 +52,12 @@ func (s *Semaphore) send(call *commit.Call[*Claim]) (protocol.Reply, error) {
 	wait := call.Deadline.Sub(call.Sent)
 	ctx := &bounded{s.session.ctx, time.Now().Add(wait)}
 	if !s.clock.Sharp(call.Deadline) {
-		sent := clock.Now()
+		sent := clock.Exact()
 		reply, err := s.session.store.Do(ctx, s.key, 0, nil)
 		if err != nil {
 			return reply, unsent(err)
 		}
-		s.clock.See(reply.Now, sent, clock.Now())
+		s.seeClock(&reply, sent, clock.Exact())
 	}
 	return s.session.store.Do(ctx, s.key, s.clock.Latest(call.Deadline), call.Wire)
 }
@@ -104,9 +104,7 @@ func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, er
 // take passes on the outcome of a call, which came at got.
 func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
 	if reply.Now != 0 {
-		if step := s.clock.See(reply.Now, call.Sent, got); step.Abs() > time.Second {
-			s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
-		}
+		s.seeClock(&reply, call.Sent, got)
 	}
 	s.lastErr = err
 	if err != nil {
@@ -115,6 +113,13 @@ func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err er
 		s.answered(call, &claim.Answer{Sent: call.Sent, Got: got, Reply: reply})
 	}
 	s.queue.Reuse(call)
+}
+
+// seeClock takes the server's time from a reply, and logs if the server's clock was stepped.
+func (s *Semaphore) seeClock(reply *protocol.Reply, sent, got clock.Instant) {
+	if step := s.clock.See(reply.Now, sent, got); step.Abs() > time.Second {
+		s.session.log.Warn("berth: the server's clock was stepped; leases may end early or late", "by", step)
+	}
 }
 
 // answered tells the claims what the server did.
@@ -234,10 +239,15 @@ func (s *Semaphore) rearm() {
 	if s.waiting > 0 {
 		next = min(next, s.nearest)
 	}
-	if next == clock.Never || s.stopped || s.alarm != 0 && s.alarm <= next {
+	if next == clock.Never || s.stopped {
 		return
 	}
-	s.alarm = next
+	// By the timer's clock: after a suspension it would fire late, and seem early.
+	at := next.Awake()
+	if s.alarm != 0 && s.alarm <= at {
+		return
+	}
+	s.alarm = at
 	d := max(next.Sub(clock.Now()), 0)
 	if s.timer == nil {
 		s.timer = time.AfterFunc(d, s.tick)

@@ -132,7 +132,7 @@ func (c *Claim) over() error {
 // Renew renews the lease now, within claim.Timeout. On success the holder may rely
 // on it for a TTL.
 func (c *Claim) Renew(ctx context.Context) error {
-	done, err := c.ask(func() claim.Effect { return c.m.Renew(clock.Now()) }, claim.Held, claim.Held)
+	done, err := c.ask(func() claim.Effect { return c.m.Renew(clock.Exact()) }, claim.Held, claim.Held)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (c *Claim) releaseOnce() (<-chan error, error) {
 // Detach moves the lease to id, which can be adopted, within claim.Timeout. When Redis
 // refuses, the lease is unchanged; after any other failure it is over, and is given back.
 func (c *Claim) Detach(ctx context.Context, id string) error {
-	done, err := c.ask(func() claim.Effect { return c.m.Detach(id, clock.Now()) }, claim.Ended, claim.Held)
+	done, err := c.ask(func() claim.Effect { return c.m.Detach(id, clock.Exact()) }, claim.Ended, claim.Held)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (c *Claim) Detach(ctx context.Context, id string) error {
 // when Redis does not answer. After any failure but a refusal the lease may have been
 // adopted, and is given back.
 func (s *Semaphore) Adopt(ctx context.Context, id string, terms *protocol.Terms, manual bool) (*Claim, error) {
-	start := clock.Now()
+	start := clock.Exact()
 	c := s.newClaim(terms, manual)
 	if err := s.open(ctx, c); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type Semaphore struct {
 	deadlines keeper.Deadlines[*Claim]
 	nearest   clock.Instant // when something may run out at the server
 	timer     *time.Timer
-	alarm     clock.Instant // when timer fires; 0: not set
+	alarm     clock.Instant // when timer fires, by the clock of timers; 0: not set
 	lastErr   error         // of the last call, nil when it succeeded
 	hanging   int           // calls that were given up and have not returned
 	warned    clock.Instant // of a changed limit
@@ -72,7 +72,7 @@ func (s *Semaphore) later(f func()) { s.after = append(s.after, f) }
 // manual leaves renewal to the holder. onPlace, if not nil, is called in this goroutine
 // whenever Acquire learns that the place in the queue has changed.
 func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(claim.Place)) (*Claim, error) {
-	start := clock.Now()
+	start := clock.Exact()
 	c := s.newClaim(terms, manual)
 	c.m.Places = onPlace != nil
 	if err := s.open(ctx, c); err != nil {
