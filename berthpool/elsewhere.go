@@ -60,30 +60,10 @@ func (p *Pool) onAnswer(others, here int) {
 	}
 }
 
-// alarm is a timer for the earliest of the times that were asked for.
-type alarm struct {
-	timer *time.Timer
-	at    clock.Instant // when it fires; 0: it is not set
-}
-
-func (a *alarm) stop() {
-	if a.timer != nil {
-		a.timer.Stop()
-	}
-}
-
 // wakeBy makes sure that tick is called at the given time or earlier.
 func (p *Pool) wakeBy(at clock.Instant) {
-	a := &p.alarm
-	if p.closed || a.at != 0 && a.at <= at {
-		return
-	}
-	a.at = at
-	d := max(at.Sub(clock.Now()), 0)
-	if a.timer == nil {
-		a.timer = time.AfterFunc(d, p.tick)
-	} else {
-		a.timer.Reset(d)
+	if !p.closed {
+		p.alarm.Set(at)
 	}
 }
 
@@ -95,7 +75,7 @@ func (p *Pool) tick() {
 	if p.closed {
 		return
 	}
-	p.alarm.at = 0
+	p.alarm.Rang()
 	now := clock.Now()
 	n := 0
 	for n < len(p.idle) && p.idle[n].since.Add(p.keep) <= now {

@@ -175,7 +175,7 @@ func (p *Pool) close() {
 	}
 	p.closed = true
 	p.unwatch()
-	p.alarm.stop()
+	p.alarm.Stop()
 	p.releaseOldest(len(p.idle))
 	p.cancel(len(p.requests))
 	for w := p.waiters.pop(); w != nil; w = p.waiters.pop() {

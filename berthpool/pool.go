@@ -59,7 +59,7 @@ type Pool struct {
 	requests  []*request     // Acquires at Redis that somebody waits for, in their order
 	canceling int            // Acquires at Redis that were canceled
 	elsewhere elsewhere
-	alarm     alarm
+	alarm     clock.Alarm   // calls tick
 	exact     clock.Instant // when the clock was last asked for suspensions
 	closed    bool
 }
@@ -94,6 +94,7 @@ func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 		return nil, invalid("WithoutRenewal", "a pool's leases outlast many loans, and nobody could renew them")
 	}
 	p := &Pool{sem: sem, inner: inner, weight: terms.Weight, size: size, keep: cfg.idle}
+	p.alarm = clock.NewAlarm(p.tick)
 	p.unwatch = inner.Watch(p.onAnswer)
 	return p, nil
 }

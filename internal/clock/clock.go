@@ -31,9 +31,10 @@ func init() { base.Store(int64(suspended())) }
 // yet. That is safe for timers and for the time at which a request is sent, but not for
 // deciding whether a lease is still valid, nor for a bound that begins now: it would be over
 // at once. In a testing/synctest bubble it follows the bubble's clock.
-func Now() Instant {
-	return Instant(epoch + time.Since(start) + time.Duration(slept.Load()))
-}
+func Now() Instant { return awake() + Instant(slept.Load()) }
+
+// awake returns the present instant by Go's own clock.
+func awake() Instant { return Instant(epoch + time.Since(start)) }
 
 // Exact returns the present instant, including any suspension. The wall clock goes on during
 // a suspension and the monotonic clock does not, so the system is asked, by two system calls,
@@ -74,10 +75,6 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 
 // Sub returns how much later i is than j.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
-
-// Awake returns the instant by Go's own clock, which timers follow: it stands still while the
-// machine is suspended, as far as Exact has seen that.
-func (i Instant) Awake() Instant { return i - Instant(slept.Load()) }
 
 // Time returns the instant by the wall clock as it is set now. A deadline comes out early if
 // the process is stopped between the readings of the two clocks, and never late.

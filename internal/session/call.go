@@ -12,7 +12,7 @@ import (
 )
 
 // dispatch starts a call if there is something to send, none is in flight and no
-// pause is on, and sets the timer. s.mu is held.
+// pause is on, and sets the alarm. s.mu is held.
 func (s *Semaphore) dispatch() {
 	if call := s.next(); call != nil {
 		s.session.workers.do(job{s, call})
@@ -208,7 +208,7 @@ func (s *Semaphore) tick() {
 	if s.stopped {
 		return
 	}
-	s.alarm = 0
+	s.alarm.Rang()
 	now := clock.Exact()
 	if call := s.queue.Overdue(now); call != nil {
 		s.queue.Return(call)
@@ -230,7 +230,7 @@ func (s *Semaphore) tick() {
 	s.dispatch()
 }
 
-// rearm sets the timer for what comes next. s.mu is held.
+// rearm sets the alarm for what comes next. s.mu is held.
 func (s *Semaphore) rearm() {
 	_, next := s.deadlines.First()
 	if s.hanging < mostHanging { // else the first that returns goes on
@@ -239,19 +239,7 @@ func (s *Semaphore) rearm() {
 	if s.waiting > 0 {
 		next = min(next, s.nearest)
 	}
-	if next == clock.Never || s.stopped {
-		return
-	}
-	// By the timer's clock: after a suspension it would fire late, and seem early.
-	at := next.Awake()
-	if s.alarm != 0 && s.alarm <= at {
-		return
-	}
-	s.alarm = at
-	d := max(next.Sub(clock.Now()), 0)
-	if s.timer == nil {
-		s.timer = time.AfterFunc(d, s.tick)
-	} else {
-		s.timer.Reset(d)
+	if !s.stopped {
+		s.alarm.Set(next)
 	}
 }

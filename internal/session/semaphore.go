@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
@@ -30,8 +29,7 @@ type Semaphore struct {
 	queue     commit.Queue[*Claim]
 	deadlines keeper.Deadlines[*Claim]
 	nearest   clock.Instant // when something may run out at the server
-	timer     *time.Timer
-	alarm     clock.Instant // when timer fires, by the clock of timers; 0: not set
+	alarm     clock.Alarm   // calls tick
 	lastErr   error         // of the last call, nil when it succeeded
 	hanging   int           // calls that were given up and have not returned
 	warned    clock.Instant // of a changed limit
@@ -47,6 +45,7 @@ func newSemaphore(s *Session, name string, key protocol.Key) *Semaphore {
 	if sem.clock == nil {
 		sem.clock = new(clock.Server)
 	}
+	sem.alarm = clock.NewAlarm(sem.tick)
 	return sem
 }
 
@@ -303,7 +302,5 @@ func (s *Semaphore) stop() {
 	for _, c := range s.claims {
 		s.do(c, func() claim.Effect { return c.m.Drop(ErrClosed) })
 	}
-	if s.timer != nil {
-		s.timer.Stop()
-	}
+	s.alarm.Stop()
 }
