@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -76,11 +77,20 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		if r.Err != nil {
 			continue // it is counted in berth_semaphores
 		}
-		seen[r.Name] = r.LimitChanges
+		n, known := r.LimitChanges, true
+		if r.Idle { // the server may remember the count for a while, and then shows it again
+			n, known = f.seen[r.Name]
+		}
+		if known {
+			seen[r.Name] = n
+		}
+		if r.Expired > 0 && r.Expired == r.Holders+r.Waiting {
+			r = buried(r)
+		}
 		into(found, f.label(r.Name)).merge(&series{
 			inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
 			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned,
-			changes: f.changed(r.Name, r.LimitChanges),
+			changes: f.changed(r.Name, n),
 		})
 	}
 	f.seen = seen
@@ -92,6 +102,16 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 	}
 	f.changes = changes
 	return all
+}
+
+// buried returns the row of a semaphore with nobody but the dead, as it will be after the next
+// request, which removes them. There may be none for long.
+func buried(r berthwatch.Row) berthwatch.Row {
+	b := berthwatch.Row{Summary: berth.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned}
+	if !b.Idle {
+		b.Limit, b.Declared, b.Paused, b.Pinned = r.Limit, r.Declared, r.Paused, r.Pinned
+	}
+	return b
 }
 
 // changed returns by how much a count has grown. A semaphore's count begins again when its

@@ -133,3 +133,37 @@ func TestChangesOfSumsDoNotJump(t *testing.T) {
 	look(1, map[string]int{"g/1": 100, "g/2": 201})
 	look(3, map[string]int{"g/1": 2, "g/2": 201})
 }
+
+// TestIdleMomentsDoNotCountChangesAgain: the server may remember a count while nobody is there.
+func TestIdleMomentsDoNotCountChangesAgain(t *testing.T) {
+	f := fold{most: 5}
+	look := func(want float64, idle bool, changes int) {
+		t.Helper()
+		row := berthwatch.Row{Summary: berth.Summary{Name: "a", LimitChanges: changes}, Idle: idle}
+		if got := f.of([]berthwatch.Row{row}, time.Unix(0, 0))["a"].changes; got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	look(0, false, 2)
+	look(0, true, 0)
+	look(0, false, 2)
+	look(1, false, 3)
+	look(1, true, 0)
+	look(3, false, 2) // it had forgotten
+}
+
+// TestDeadDoNotWait: where keys have no TTL, what crashed clients left stays until somebody asks.
+func TestDeadDoNotWait(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		dead := berth.Summary{Name: "a", Limit: 2, InUse: 2, Holders: 1, Waiting: 3, OldestWait: time.Hour, Expired: 4, Pinned: pinned}
+		f := fold{most: 5}
+		got := f.of([]berthwatch.Row{{Summary: dead}}, time.Unix(0, 0))["a"]
+		if got.permits != 0 || got.leases != 0 || got.waiting != 0 || got.oldestWait != 0 || got.inUse != pinned || (got.limit > 0) != pinned {
+			t.Errorf("pinned %v, all dead: %+v", pinned, got)
+		}
+		dead.Expired--
+		if got := f.of([]berthwatch.Row{{Summary: dead}}, time.Unix(0, 0))["a"]; got.waiting != 3 || !got.inUse {
+			t.Errorf("one is alive: %+v", got)
+		}
+	}
+}

@@ -100,7 +100,7 @@ func (p *patient) memory(_ context.Context, n node) Finding {
 		return found("nothing is evicted (maxmemory-policy noeviction, maxmemory %s)", mostText)
 	}
 	return found("maxmemory-policy %s evicts only keys with a TTL, which berth's have none of while they are in use; "+
-		"idle keys stay until somebody lists them", policy)
+		"what crashed clients leave stays until the next request", policy)
 }
 
 func (p *patient) persistence(ctx context.Context, n node) Finding {
