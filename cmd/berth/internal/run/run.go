@@ -139,21 +139,43 @@ func environment(lease *berth.Lease) []string {
 	)}).Environ()
 }
 
-// start starts the command. It first renews a lease of which less than half a TTL is left:
-// one that came by a hand-off can begin with less than its TTL.
-func start(cfg Config, lease *berth.Lease) (*job.Process, error) {
+// ready makes everything ready for the start of the command. It renews a lease of which less
+// than half a TTL is left: one that came by a hand-off can begin with less than its TTL. The
+// error says why the command must not be started; a signal is a reason, because one that came
+// until now has reached this process alone.
+func ready(cfg Config, lease *berth.Lease) error {
 	if time.Until(lease.ValidUntil()) < cfg.TTL/2 {
-		ctx, cancel := context.WithDeadline(lease.Context(), lease.ValidUntil())
-		defer cancel()
-		if err := lease.Renew(ctx); err != nil {
-			return nil, notStarted(cfg, lease, err)
+		if err := renew(cfg, lease); err != nil {
+			return err
 		}
 	}
 	cfg.Notices.Flush(flushPause) // what berth says stands before what the command says
 	if !lease.Valid() {
-		return nil, notStarted(cfg, lease, context.Cause(lease.Context()))
+		return notStarted(cfg, lease, context.Cause(lease.Context()))
 	}
-	return job.Start(cfg.Path, cfg.Command, environment(lease), !cfg.WarnOnly)
+	select {
+	case sig := <-cfg.Signals:
+		return exit.Signal(job.Number(sig))
+	default:
+		return nil
+	}
+}
+
+// renew renews the lease of a command that is to be started, until a signal comes.
+func renew(cfg Config, lease *berth.Lease) error {
+	ctx, cancel := context.WithDeadline(lease.Context(), lease.ValidUntil())
+	defer cancel()
+	renewed := make(chan error, 1)
+	go func() { renewed <- lease.Renew(ctx) }()
+	select {
+	case sig := <-cfg.Signals:
+		return exit.Signal(job.Number(sig))
+	case err := <-renewed:
+		if err != nil {
+			err = notStarted(cfg, lease, err)
+		}
+		return err
+	}
 }
 
 // notStarted is the error of a start without a lease that could be trusted. The end of a lease may

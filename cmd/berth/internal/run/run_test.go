@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -44,5 +46,31 @@ func TestLeaseLostBeforeTheStart(t *testing.T) {
 	notices.Flush(time.Minute)
 	if text, err := os.ReadFile(log.Name()); err != nil || len(text) > 0 {
 		t.Errorf("it also says %q, %v", text, err)
+	}
+}
+
+// A signal that comes before the command's start is for berth alone: it ends the renewal that
+// may come first, and the command is not started.
+func TestSignalBeforeTheStart(t *testing.T) {
+	for name, maxHold := range map[string]time.Duration{"a whole TTL is left": 0, "a renewal comes first": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			store := berthtest.New(t)
+			sem, err := store.Client().Semaphore("s", 1, berth.MaxHold(maxHold))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease, err := sem.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.Slow(time.Hour)
+			signals := make(chan os.Signal, 1)
+			signals <- unix.SIGINT
+			cfg := Config{Command: []string{"sh"}, TTL: berth.DefaultTTL, MaxHold: maxHold, Signals: signals, Notices: NewNotices(os.Stderr)}
+			if err := ready(cfg, lease); exit.Of(err) != 128+int(unix.SIGINT) {
+				t.Errorf("code %d: %v", exit.Of(err), err)
+			}
+			store.Slow(0)
+		})
 	}
 }

@@ -40,15 +40,13 @@ type supervisor struct {
 
 // supervise runs the command to its end, if it can be started.
 func supervise(cfg Config, lease *berth.Lease) (started bool, err error) {
-	select {
-	case sig := <-cfg.Signals: // it came while the permit did
-		return false, exit.Signal(job.Number(sig))
-	default:
+	if err := ready(cfg, lease); err != nil {
+		return false, err
 	}
-	child, jobs := job.CatchControl()
+	child, jobs := job.CatchControl() // not before: until now Ctrl-Z is for this process
 	defer signal.Stop(child)
 	defer signal.Stop(jobs)
-	proc, err := start(cfg, lease)
+	proc, err := job.Start(cfg.Path, cfg.Command, environment(lease), !cfg.WarnOnly)
 	if err != nil {
 		return false, err
 	}
