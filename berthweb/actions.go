@@ -97,25 +97,12 @@ func (s *site) act(r *http.Request, o *order) error {
 	// The change is made even if the browser does not wait.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), mostAct)
 	defer cancel()
-	if err = s.inUse(ctx, &a); err == nil {
-		err = a.Do(ctx, s.in.Because(who, a.Reason))
-	}
+	err = a.Do(ctx, s.in.Because(who, a.Reason))
 	s.Logger.Info("berth: an operator's action", "verb", a.Verb, "semaphore", a.Name, "limit", a.Limit, "id", a.ID, "force", a.Force,
 		"who", who, "why", a.Reason, "error", err)
 	s.audited.forget()
 	s.sampler.Refresh(a.Name)
 	return err
-}
-
-// inUse refuses to pin or pause an idle semaphore: a mistyped name would create one.
-func (s *site) inUse(ctx context.Context, a *berthwatch.Action) error {
-	if a.Verb != "pin" && a.Verb != "pause" {
-		return nil
-	}
-	for _, err := range s.in.Sample(ctx, []string{a.Name}, berth.SampleOptions{}) {
-		return err
-	}
-	return ctx.Err()
 }
 
 // askData is the page that asks before an action.

@@ -139,7 +139,14 @@ func (m *Model) subject() *berth.Summary {
 	return nil
 }
 
+// idle reports whether nobody uses the semaphore that is selected in the list.
+func (m *Model) idle() bool { return m.screen == listScreen && m.visible[m.index()].Idle }
+
 func (m *Model) operate(key string, s *berth.Summary) {
+	if (key == "p" || key == "=") && m.idle() {
+		m.say(m.style.bad, s.Name+" is not in use")
+		return
+	}
 	switch key {
 	case "p":
 		verb := "pause"

@@ -76,6 +76,16 @@ func names(d *desk) (all []string) {
 	return all
 }
 
+// TestIdleIsNotPinnedOrPaused: its limit is not known, and 0 would be offered.
+func TestIdleIsNotPinnedOrPaused(t *testing.T) {
+	d := sit(t, berthwatch.Row{Summary: berth.Summary{Name: "idle"}, Idle: true})
+	for _, key := range []string{"=", "p"} {
+		d.press(key)
+		d.wants("idle is not in use")
+		d.press("esc")
+	}
+}
+
 func TestListIsSortedAndFiltered(t *testing.T) {
 	d := sit(t, sem("api/a", 1, 9, 0), sem("api/b", 2, 2, 5), sem("db", 4, 4, 7), berthwatch.Row{Summary: berth.Summary{Name: "idle"}, Idle: true})
 	for _, step := range []struct {
