@@ -23,22 +23,30 @@ type Action struct {
 	Reason string
 }
 
-// Do makes the change through in. To record it, pass an Inspector that Because returned. A
-// semaphore that is not in use can be neither paused nor pinned, because a mistyped name would
-// create one: the error is berth.ErrNotFound then.
+// DoInUse is Do, but neither pauses nor pins a semaphore that is not in use, because a mistyped
+// name would create one: the error is berth.ErrNotFound then.
+func (a Action) DoInUse(ctx context.Context, in *berth.Inspector) error {
+	if a.Verb == "pause" || a.Verb == "pin" {
+		for _, err := range in.Sample(ctx, []string{a.Name}, berth.SampleOptions{}) {
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return a.Do(ctx, in)
+}
+
+// Do makes the change through in. To record it, pass an Inspector that Because returned.
 func (a Action) Do(ctx context.Context, in *berth.Inspector) error {
 	switch a.Verb {
 	case "pause":
-		if err := inUse(ctx, in, a.Name); err != nil {
-			return err
-		}
 		return in.Pause(ctx, a.Name)
 	case "resume":
 		return in.Resume(ctx, a.Name)
 	case "pin":
-		if err := inUse(ctx, in, a.Name); err != nil {
-			return err
-		}
 		return in.Pin(ctx, a.Name, a.Limit)
 	case "unpin":
 		return in.Unpin(ctx, a.Name)
@@ -53,14 +61,6 @@ func (a Action) Do(ctx context.Context, in *berth.Inspector) error {
 		return in.Evict(ctx, a.Name, a.ID)
 	}
 	return &berth.InvalidError{What: "verb", Reason: fmt.Sprintf("%.20q is not a verb", a.Verb)}
-}
-
-// inUse returns an error that is berth.ErrNotFound if nobody uses the semaphore.
-func inUse(ctx context.Context, in *berth.Inspector, name string) error {
-	for _, err := range in.Sample(ctx, []string{name}, berth.SampleOptions{}) {
-		return err
-	}
-	return ctx.Err()
 }
 
 // Args returns the arguments of the berth command that makes the same change.

@@ -97,7 +97,7 @@ func (s *site) act(r *http.Request, o *order) error {
 	// The change is made even if the browser does not wait.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), mostAct)
 	defer cancel()
-	err = a.Do(ctx, s.in.Because(who, a.Reason))
+	err = a.DoInUse(ctx, s.in.Because(who, a.Reason))
 	s.Logger.Info("berth: an operator's action", "verb", a.Verb, "semaphore", a.Name, "limit", a.Limit, "id", a.ID, "force", a.Force,
 		"who", who, "why", a.Reason, "error", err)
 	s.audited.forget()

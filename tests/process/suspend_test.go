@@ -38,7 +38,7 @@ func onASleeper(t *testing.T, body func(s *sleeper)) {
 func (s *sleeper) pass(d time.Duration) {
 	const step = 100 * time.Millisecond
 	for ; d > 0; d -= step {
-		time.Sleep(min(d, step))
+		s.Pass(min(d, step))
 		s.Embedded.SetTime(time.Now().Add(s.ahead))
 	}
 }

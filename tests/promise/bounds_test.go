@@ -193,10 +193,10 @@ func TestHangingCallCostsNoShortLease(t *testing.T) {
 		e.Must(err)
 
 		l := e.Hold(short)
-		time.Sleep(300 * time.Millisecond) // it is renewed after a third of its TTL
+		e.Pass(300 * time.Millisecond) // it is renewed after a third of its TTL
 		muted.Swap(new(atomic.Bool)).Store(true)
 		e.Hold(long)
-		time.Sleep(3 * time.Second)
+		e.Pass(3 * time.Second)
 		if l.Context().Err() != nil {
 			e.Errorf("the lease was lost: %v", context.Cause(l.Context()))
 		}

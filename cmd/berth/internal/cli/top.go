@@ -142,7 +142,9 @@ func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, forbidden bool)
 	cfg := top.Config{
 		Look: sampler.Look, Detail: sampler.Detail, Refresh: sampler.Refresh, History: sampler.History,
 		ASCII: asciiOnly(), Command: a.commandLine(),
-		Do:     func(ctx context.Context, act berthwatch.Action) error { return act.Do(ctx, s.operator(act.Reason)) },
+		Do: func(ctx context.Context, act berthwatch.Action) error {
+			return act.DoInUse(ctx, s.operator(act.Reason))
+		},
 		Server: s.describe,
 	}
 	switch {
