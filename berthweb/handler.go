@@ -34,7 +34,7 @@ const (
 	// ready is the bound for /readyz.
 	ready = time.Second
 	// mostBody is how long the body of a request may be.
-	mostBody = 4 << 10
+	mostBody = 8 << 10
 )
 
 // Options configures the pages. All fields are optional.

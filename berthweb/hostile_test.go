@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ type attempt struct {
 const (
 	form = "Content-Type: application/x-www-form-urlencoded"
 	typ  = "Content-Type: application/json"
-	big  = 5000
+	big  = 9000
 )
 
 var attempts = []attempt{
@@ -102,6 +103,9 @@ var attempts = []attempt{
 	{"a form for JSON", "POST", "/api/v1/pause", "name=api", form, 415},
 	{"JSON as text, as a foreign page can send it", "POST", "/api/v1/pause", `{"name":"api"}`, "Content-Type: text/plain", 415},
 	{"a long form", "POST", "/act", "verb=pause&name=api&answer=yes&reason=" + strings.Repeat("x", big), form, 413},
+	{"the longest names, in letters of three bytes", "POST", "/act", url.Values{
+		"verb": {"purge"}, "answer": {"yes"}, "name": {strings.Repeat("数", 170)}, "confirm": {strings.Repeat("数", 170)}, "reason": {strings.Repeat("数", 160)},
+	}.Encode(), form, 404},
 	{"long JSON", "POST", "/api/v1/pause", `{"name":"api","reason":"` + strings.Repeat("x", big) + `"}`, typ, 413},
 	{"JSON that is none", "POST", "/api/v1/pause", `{"name":`, typ, 400},
 	{"JSON with more behind", "POST", "/api/v1/pause", `{"name":"api"} {}`, typ, 400},
