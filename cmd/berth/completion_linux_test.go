@@ -102,6 +102,11 @@ func TestCompletion(t *testing.T) {
 			term.complete("berth ls --js", "on", "", "漢字")
 			term.complete("berth comp", "letion", " tcsh", "one of bash, zsh, fish")
 
+			if err := os.WriteFile(filepath.Join(home, "users"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			term.complete("berth serve --auth-file "+home+"/us", "ers", " --help", "with the certificate")
+
 			before := len(term.shown())
 			term.send("berth show \t\t")
 			term.expect("deep/name")

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -89,6 +90,12 @@ func (a *app) addCompletion(root *cobra.Command) {
 		}
 	}
 	choices("top", "names", one)
+	choices("serve", "names", one)
+	find(root, "serve").Flags().VisitAll(func(f *pflag.Flag) {
+		if kind, _ := pflag.UnquoteUsage(f); kind == "FILE" {
+			choices("serve", f.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+		}
+	})
 	choices("run", "on-lost", cobra.FixedCompletions([]string{"kill", "warn"}, cobra.ShellCompDirectiveNoFileComp))
 	choices("evict", "label", a.completeEvictees(func(v *evictee) string { return v.Label }))
 	choices("evict", "host", a.completeEvictees(func(v *evictee) string { return v.Host }))
