@@ -102,6 +102,15 @@ func (d *diary) refused(name string, used int, asked, returned history.Time) {
 	d.write(returned, e)
 }
 
+// unanswered is a try that had no answer.
+func (d *diary) unanswered(name string, asked, returned history.Time) {
+	d.ops++
+	e := history.Event{Op: d.ops, Verb: history.Try, Name: name, Limit: 1, Weight: 1, TTL: 300 * time.Millisecond, Kind: history.Invoke}
+	d.write(asked, e)
+	e.Kind, e.Outcome = history.Return, history.Unknown
+	d.write(returned, e)
+}
+
 func (d *diary) fault(from, to history.Time, e history.Event) {
 	e.At, e.Until, e.Kind = from*ms, to*ms, history.Fault
 	d.events = append(d.events, e)
@@ -181,6 +190,18 @@ func TestRefusals(t *testing.T) {
 			d.refused("tries", 1, 10, 290)
 			d.refused("tries", 1, 100, 101)
 		}, "L2"},
+		{"refused for a request without an answer", func(d *diary) {
+			d.unanswered("tries", 10, 500)
+			d.refused("tries", 1, 600, 601)
+		}, ""},
+		{"refused long after a request without an answer", func(d *diary) {
+			d.unanswered("tries", 10, 500)
+			d.refused("tries", 1, 1000, 1001)
+		}, "L2"},
+		{"refused for a request without an answer, after the storm's end", func(d *diary) {
+			d.unanswered("tries", stormEnd-100, stormEnd+500)
+			d.refused("tries", 1, stormEnd+600, stormEnd+601)
+		}, ""},
 		{"refused for a grant that ran out before its request was repeated", func(d *diary) {
 			d.refused("tries", 1, 10, 500)
 			d.refused("tries", 1, 100, 101)
@@ -311,13 +332,16 @@ type story struct {
 	want string
 }
 
+// stormEnd is when the storm of a story ends.
+const stormEnd = 10000
+
 func judged(t *testing.T, stories []story) {
 	t.Helper()
 	for _, c := range stories {
 		t.Run(c.name, func(t *testing.T) {
 			d := &diary{}
 			c.make(d)
-			v := d.verdict(10000)
+			v := d.verdict(stormEnd)
 			if got := strings.Join(v.Promises(), " "); got != c.want {
 				t.Errorf("saw %q, want %q: %v", got, c.want, v.Violations)
 			}
@@ -336,7 +360,7 @@ func TestWhoAskedLaterDidNotOvertake(t *testing.T) {
 		d.release(d.lease("s", 5, 6, 40, 41, 300, 0), "s", 45, 46)
 		d.lease("s", c.asked[0], 0, 30, 62, 300, 0)
 		d.lease("s", c.asked[1], 0, 20, 62, 300, 0)
-		if v := d.verdict(10000); slices.Contains(v.Promises(), "S4") != c.overtook {
+		if v := d.verdict(stormEnd); slices.Contains(v.Promises(), "S4") != c.overtook {
 			t.Errorf("asked at %d: %v", c.asked, v.Violations)
 		}
 	}
@@ -349,7 +373,7 @@ func TestLinear(t *testing.T) {
 		id := d.lease("linear.0", 10, 0, 11, 12, 300, 0)
 		d.refused("linear.0", used, 13, 14)
 		d.release(id, "linear.0", 15, 16)
-		v := d.verdict(10000)
+		v := d.verdict(stormEnd)
 		if got := slices.Contains(v.Promises(), "linearizability"); got != (used == 2) || v.Histories != 1 {
 			t.Errorf("%d in use: %v, %d histories", used, v.Violations, v.Histories)
 		}
@@ -395,7 +419,7 @@ func TestLinearMoves(t *testing.T) {
 		d := &diary{}
 		d.detach(d.lease("linear.0", 10, 0, 11, 12, 300, 0), "linear.0", "h", 20, 22)
 		c.make(d)
-		v := d.verdict(10000)
+		v := d.verdict(stormEnd)
 		if ok := !slices.Contains(v.Promises(), "linearizability"); ok != c.ok || v.Histories != 1 {
 			t.Errorf("%s: %v, %d histories", name, v.Violations, v.Histories)
 		}

@@ -189,7 +189,9 @@ func (v *Verdict) refusals(ops []*Op, run *Run) {
 	for _, o := range ops {
 		// A tombstone may be forgotten, too. Then a late copy of a request is granted,
 		// and its permits are out for a TTL although no client has them.
-		if o.Outcome != history.Busy || run.broken(o.Invoked.Add(-2*o.TTL), o.Returned) {
+		// After the end clients leave, and do not tell what their requests, which may yet be
+		// granted, have come to.
+		if o.Outcome != history.Busy || o.Returned > run.End || run.broken(o.Invoked.Add(-2*o.TTL), o.Returned) {
 			continue
 		}
 		sum := 0
