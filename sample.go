@@ -35,7 +35,8 @@ const (
 //
 // ErrNotFound (the semaphore is idle, and neither pinned nor paused) and a *CorruptError
 // (it is damaged, or a newer berth wrote it) concern only the semaphore that is named in
-// the State yielded with them. Any other error is yielded last.
+// the State yielded with them. With ErrNotFound it also has Summary.LimitChanges, which the
+// server remembers for a while, and counts on from. Any other error is yielded last.
 func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
 		if err := validContext(ctx); err != nil {
@@ -98,6 +99,7 @@ func sampled(ctx context.Context, name string, found protocol.Found) (*State, er
 		return st, failed(ctx, name, found.Err)
 	}
 	if err := inUse(name, found.Snapshot); err != nil {
+		st.LimitChanges = found.Changes
 		return st, err
 	}
 	return state(name, found.Snapshot), nil

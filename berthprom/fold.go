@@ -77,20 +77,15 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		if r.Err != nil {
 			continue // it is counted in berth_semaphores
 		}
-		n, known := r.LimitChanges, true
-		if r.Idle { // the server may remember the count for a while, and then shows it again
-			n, known = f.seen[r.Name]
-		}
-		if known {
-			seen[r.Name] = n
-		}
+		seen[r.Name] = r.LimitChanges
+		changes := f.changed(r.Name, r.LimitChanges)
 		if r.Expired > 0 && r.Expired == r.Holders+r.Waiting {
 			r = buried(r)
 		}
 		into(found, f.label(r.Name)).merge(&series{
 			inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
 			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned,
-			changes: f.changed(r.Name, n),
+			changes: changes,
 		})
 	}
 	f.seen = seen

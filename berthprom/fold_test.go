@@ -134,24 +134,6 @@ func TestChangesOfSumsDoNotJump(t *testing.T) {
 	look(3, map[string]int{"g/1": 2, "g/2": 201})
 }
 
-// TestIdleMomentsDoNotCountChangesAgain: the server may remember a count while nobody is there.
-func TestIdleMomentsDoNotCountChangesAgain(t *testing.T) {
-	f := fold{most: 5}
-	look := func(want float64, idle bool, changes int) {
-		t.Helper()
-		row := berthwatch.Row{Summary: berth.Summary{Name: "a", LimitChanges: changes}, Idle: idle}
-		if got := f.of([]berthwatch.Row{row}, time.Unix(0, 0))["a"].changes; got != want {
-			t.Errorf("%v, want %v", got, want)
-		}
-	}
-	look(0, false, 2)
-	look(0, true, 0)
-	look(0, false, 2)
-	look(1, false, 3)
-	look(1, true, 0)
-	look(3, false, 2) // it had forgotten
-}
-
 // TestDeadDoNotWait: where keys have no TTL, what crashed clients left stays until somebody asks.
 func TestDeadDoNotWait(t *testing.T) {
 	for _, pinned := range []bool{false, true} {

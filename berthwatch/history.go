@@ -96,9 +96,6 @@ func (s *Sampler) remember(rows []Row) {
 	}
 	for _, r := range rows {
 		if t := s.names[r.Name]; t != nil { // the search may have dropped it meanwhile
-			if last := t.fine.newest(); r.Idle && last != nil { // the server may yet remember them
-				r.LimitChanges = int(last.LimitChanges)
-			}
 			t.add(Point{
 				At: s.view.At.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
 				OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)), LimitChanges: int32(min(r.LimitChanges, 1<<31-1)),

@@ -64,24 +64,17 @@ func TestHistoryOfAnHour(t *testing.T) {
 	}
 }
 
-// TestLimitChangesAfterIdleMoments: the server remembers the count for a while, or has forgotten
-// it and counts again.
-func TestLimitChangesAfterIdleMoments(t *testing.T) {
-	for want, counts := range map[int][]int{
-		2:  {8, 10, -1, -1, 10},
-		8:  {8, 10, -1, -1, 6},
-		10: {8, 10, -1, 2, 6, -1, 6, 2},
-	} {
-		s := New(nil, Options{})
-		s.add([]string{"n"}, 1)
-		start := time.Now()
-		for i, n := range counts {
-			s.view.At = start.Add(time.Duration(i) * time.Second)
-			s.remember([]Row{{Summary: berth.Summary{Name: "n", LimitChanges: max(n, 0)}, Idle: n < 0}})
-		}
-		if n := s.LimitChanges("n", start); n != want {
-			t.Errorf("%v: %d changes, want %d", counts, n, want)
-		}
+// TestLimitChangesWhenTheServerCountsAgain: it has forgotten an idle semaphore's count.
+func TestLimitChangesWhenTheServerCountsAgain(t *testing.T) {
+	s := New(nil, Options{})
+	s.add([]string{"n"}, 1)
+	start := time.Now()
+	for i, n := range []int{8, 10, 0, 0, 6} {
+		s.view.At = start.Add(time.Duration(i) * time.Second)
+		s.remember([]Row{{Summary: berth.Summary{Name: "n", LimitChanges: n}}})
+	}
+	if n := s.LimitChanges("n", start); n != 8 {
+		t.Errorf("%d changes, want 2 and 6", n)
 	}
 }
 

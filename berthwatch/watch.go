@@ -39,7 +39,7 @@ type Options struct {
 // Row describes one semaphore.
 type Row struct {
 	berth.Summary
-	Idle bool  // it has no holder and no waiter, and is neither pinned nor paused: the numbers are 0
+	Idle bool  // it has no holder and no waiter, and is neither pinned nor paused: the numbers are 0, but for LimitChanges
 	Err  error // it is damaged, or of a newer layout: the numbers are 0
 
 	// Only with Options.Leases and up to 500 holders and waiters. Zero: there is none, or it is

@@ -306,3 +306,28 @@ func TestLookingNeedsNoRightToWrite(t *testing.T) {
 		}
 	})
 }
+
+// TestIdleKeepsItsLimitChanges for as long as the server remembers them: whoever adds up their
+// growth must not take those before an idle moment for new.
+func TestIdleKeepsItsLimitChanges(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		first, second := e.Hold(p.Sem(2)), e.Hold(p.Sem(3))
+		look := func(want error) {
+			e.Helper()
+			for st, err := range e.Inspector.Sample(e.Ctx, []string{testenv.Name}, berth.SampleOptions{}) {
+				if !errors.Is(err, want) || st.LimitChanges != 1 {
+					e.Errorf("%d changes, %v", st.LimitChanges, err)
+				}
+			}
+		}
+		look(nil)
+		handle, err := second.Detach(e.Ctx) // what has moved is remembered
+		e.Must(err)
+		e.Must(p.Client.ReleaseHandle(e.Ctx, handle))
+		e.Release(first)
+		look(berth.ErrNotFound)
+		e.Hold(p.Sem(3))
+		look(nil)
+	})
+}
