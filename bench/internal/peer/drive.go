@@ -185,6 +185,20 @@ func (s *spinner) run(ctx context.Context) (err error) {
 
 // Pass implements Driver.
 func (d *goDriver) Pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
+	// A lock library may miss the message of a release, and its waiter would wait for ever.
+	ctx, cancel := context.WithTimeoutCause(ctx, most+grace, errNotHandedOver)
+	defer cancel()
+	took, err := d.pass(ctx, n, pause, most)
+	if err != nil && errors.Is(context.Cause(ctx), errNotHandedOver) {
+		err = fmt.Errorf("%w within %v", errNotHandedOver, most+grace)
+	}
+	return took, err
+}
+
+// errNotHandedOver says that a waiter was never told of a release.
+var errNotHandedOver = errors.New("a permit did not change hands")
+
+func (d *goDriver) pass(ctx context.Context, n int, pause, most time.Duration) ([]time.Duration, error) {
 	release, err := d.workers[0](ctx)
 	if err != nil {
 		return nil, err

@@ -110,6 +110,35 @@ func TestPassEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// One lock library misses releases now and then. It loses its figure, and the others keep theirs.
+func TestPassEndsWhereAWaiterIsNeverTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		deaf := &Peer{Key: "deaf", Title: "deaf", Connect: func(string, string) (*Client, error) {
+			taken := make(chan struct{}, 1)
+			return &Client{Close: func() {}, Semaphore: func(string, int) (Acquire, error) {
+				return func(ctx context.Context) (Release, error) {
+					select {
+					case taken <- struct{}{}:
+						return func() error { <-taken; return nil }, nil
+					default: // nothing ends this wait but its context
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+				}, nil
+			}}, nil
+		}}
+		d, err := deaf.Drive(t.Context(), "", "", Shape{Name: "x", Clients: 1, Workers: 2, Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if took, err := d.Pass(t.Context(), 3, 3*time.Millisecond, time.Second); !errors.Is(err, errNotHandedOver) || len(took) > 0 {
+			t.Errorf("%v, %v", took, err)
+		}
+	})
+}
+
 func TestKeysOfContestantsAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
