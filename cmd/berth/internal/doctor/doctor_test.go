@@ -373,6 +373,36 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// A semaphore that heals by itself is named, without the advice to purge it: after a purge there
+// could be more holders than the limit.
+func TestHalfLostSemaphoreIsNotToBePurged(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
+	client, err := berth.New(server.Client(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	sem, _ := client.Semaphore("half", 2)
+	for range 2 { // a single holder needs one key alone
+		if _, err := sem.Acquire(t.Context(), berth.TTL(10*time.Minute), berth.WithoutRenewal()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := server.Do(t, "DEL", "berth:{half}:order"); n != int64(1) {
+		t.Fatalf("%v keys deleted", n)
+	}
+	f := examine(t, server.URL())["keyspace"]
+	if f.Status != Warn || !strings.Contains(f.Found, `"half": heals by itself in 1`) || strings.Contains(f.Advice, "berth purge") {
+		t.Errorf("%+v", f)
+	}
+	server.Do(t, "SET", "berth:{text}", "x")
+	f = examine(t, server.URL())["keyspace"]
+	if f.Status != Fail || !strings.Contains(f.Found, `"half": heals by itself in`) || !strings.Contains(f.Found, `"text": not berth's content`) {
+		t.Errorf("with another's key: %+v", f)
+	}
+}
+
 // dump is everything that is stored, deadlines aside: the holder is renewed.
 func dump(t *testing.T, rdb *redis.Client) string {
 	t.Helper()

@@ -111,10 +111,10 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	case err != nil:
 		return scanFailed(err)
 	}
-	var bad, left []string
+	var bad, half, left []string
 	looked := 0
 	for _, name := range names[:min(len(names), mostInspected)] {
-		what, err := p.inspect(ctx, store, name)
+		what, heals, err := p.inspect(ctx, store, name)
 		if err != nil && ctx.Err() != nil {
 			break
 		}
@@ -125,17 +125,19 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 		case what == "":
 		case strings.HasPrefix(name, ownName):
 			left = append(left, name)
+		case heals:
+			half = append(half, fmt.Sprintf("%.60q: %s", name, what))
 		default:
 			bad = append(bad, fmt.Sprintf("%.60q: %s", name, what))
 		}
 	}
-	if more := len(bad) - mostNamed; more > 0 {
-		bad = append(bad[:mostNamed], fmt.Sprintf("and %d more", more))
-	}
 	switch {
 	case len(bad) > 0:
 		return fail("Find out who writes to keys with berth's prefix; then `berth purge --yes NAME`, or delete the keys with redis-cli.",
-			"not all is berth's under %q; %s", p.Prefix, strings.Join(bad, "; "))
+			"not all is berth's under %q; %s", p.Prefix, someOf(append(bad, half...)))
+	case len(half) > 0:
+		return warn("Wait: after a purge there could be more holders than the limit. Find out who deletes keys: memory above, or a program with berth's prefix.",
+			"one of two keys was lost; %s", someOf(half))
 	case len(left) > 0:
 		return warn("Delete them as a user who may: berth purge --yes "+strings.Join(left, " "),
 			"%s that an earlier berth doctor could not delete: %s", words.Plural(len(left), "semaphore"), strings.Join(left, ", "))
@@ -145,6 +147,14 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	return found("%s, all sound", words.Plural(len(names), "semaphore"))
 }
 
+// someOf names the first few.
+func someOf(all []string) string {
+	if more := len(all) - mostNamed; more > 0 {
+		all = append(all[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
 func scanFailed(err error) Finding {
 	if denied(err) {
 		return warn("Give the user the rights in docs/operations.md, SCAN included.", "the semaphores may not be looked at (%s)", short(err))
@@ -152,21 +162,24 @@ func scanFailed(err error) Finding {
 	return fail("Look at the server's log.", "the semaphores could not be looked at (%s)", short(err))
 }
 
-// inspect reads a semaphore, with its records unless they are very many, and
-// tells what is wrong with it, if anything.
-func (p *patient) inspect(ctx context.Context, store *protocol.Store, name string) (what string, err error) {
+// inspect reads a semaphore, with its records unless they are very many, and tells what is
+// wrong with it, if anything, and whether that heals by itself.
+func (p *patient) inspect(ctx context.Context, store *protocol.Store, name string) (what string, heals bool, err error) {
 	if _, invalid := p.client.Semaphore(name, 1); invalid != nil {
-		return "no name of berth's", nil //nolint:nilerr // that is the finding
+		return "no name of berth's", false, nil //nolint:nilerr // that is the finding
 	}
 	snap, err := store.Inspect(ctx, store.Key(name), false)
 	if err == nil && snap.Holders+snap.Waiting <= mostRecords {
 		_, err = store.Inspect(ctx, store.Key(name), true)
 	}
+	failure, _ := errors.AsType[*protocol.Failure](err)
 	switch {
 	case errors.Is(err, protocol.ErrVersion):
-		return "written by a newer berth", nil
+		return "written by a newer berth", false, nil
+	case failure != nil && failure.Heals > 0:
+		return "heals by itself in " + words.Age(failure.Heals), true, nil
 	case errors.Is(err, protocol.ErrCorrupt):
-		return "not berth's content", nil
+		return "not berth's content", false, nil
 	}
-	return "", err
+	return "", false, err
 }
