@@ -38,7 +38,7 @@ func newLimiter(client *berth.Client, name string, limit int, cfg config) (*limi
 	}
 	l := &limiter{config: cfg, client: client, name: name, limit: limit}
 	l.outage.log = cfg.logger.With("limit", name)
-	l.outage.open, l.outage.reach = cfg.failOpen, client.Reach
+	l.outage.open, l.outage.patience, l.outage.reach = cfg.failOpen, cfg.answerWithin, client.Reach
 	return l, nil
 }
 

@@ -71,6 +71,32 @@ func TestLooksAreRare(t *testing.T) {
 	})
 }
 
+// A request that looks again during an outage, and is refused in any case, waits for Redis no
+// longer than another does; one that may pass waits for the result.
+func TestLookingAgainTakesNoLongerThanAnAnswer(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const look, patience = 3 * time.Second, time.Second
+			o := &outage{
+				log: slog.New(slog.DiscardHandler), open: open, patience: patience,
+				reach: func(context.Context) error { <-time.After(look); return berth.ErrUnreachable },
+			}
+			_ = o.unanswered(t.Context())
+			<-time.After(look + lookEvery)
+			for _, want := range []time.Duration{patience, 0} { // the second comes while the first's look is under way
+				if open {
+					want = min(want*3, look)
+				}
+				began := time.Now()
+				if err := o.known(t.Context()); err == nil || time.Since(began) != want {
+					t.Errorf("fails open %v: %v after %v, want %v", open, err, time.Since(began), want)
+				}
+			}
+			<-time.After(look)
+		})
+	}
+}
+
 // deadlines is a ResponseWriter whose connection may already serve the next request.
 type deadlines struct {
 	*httptest.ResponseRecorder

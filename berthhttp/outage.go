@@ -22,9 +22,10 @@ const (
 // finds out. During an outage requests are not sent to Redis: one request a second
 // looks again, and the others get the last result at once.
 type outage struct {
-	log   *slog.Logger
-	open  bool // FailOpen
-	reach func(context.Context) error
+	log      *slog.Logger
+	open     bool          // FailOpen
+	patience time.Duration // for how long a request that is refused in any case waits for a look
+	reach    func(context.Context) error
 
 	mu      sync.Mutex
 	err     error         // guarded by mu; why Redis cannot be reached; nil: it can, as far as is known
@@ -42,6 +43,11 @@ func (o *outage) known(ctx context.Context) error {
 	if o.err == nil || o.looking != nil || time.Since(o.looked) < lookEvery {
 		defer o.mu.Unlock()
 		return o.err
+	}
+	if !o.open {
+		bounded, cancel := context.WithTimeout(ctx, o.patience)
+		defer cancel()
+		ctx = bounded
 	}
 	return o.await(ctx)
 }

@@ -49,8 +49,9 @@ func NewTransport(client *berth.Client, name string, limit int, opts ...Option) 
 // switch of protocols, when the connection is closed.
 //
 // If the lease is lost meanwhile, the request is cancelled: RoundTrip, or reading the
-// body, fails with berth.ErrLost. If a body is neither read nor closed, its lease is
-// lost at MaxHold, and a warning is logged.
+// body, fails with berth.ErrLost. What the base has read ahead of the body can still be
+// read. If a body is neither read nor closed, its lease is lost at MaxHold, and a warning
+// is logged.
 //
 // A request that gets no permit is not sent; the error is a *RefusedError.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
