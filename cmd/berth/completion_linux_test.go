@@ -99,6 +99,7 @@ func TestCompletion(t *testing.T) {
 			term.complete("berth evict --yes --label sl", "ow", "waits", "is told to stop")
 			term.complete("berth run --on-lost w", "arn", " s -- echo do\"\"ne", "done")
 			term.complete("berth run s -- basenam", "e", " /x/ba\"\"se", "base")
+			term.complete("berth serve hash-password --role op", "erate", " --help", "not shown")
 			term.complete("berth ls --js", "on", "", "漢字")
 			term.complete("berth comp", "letion", " tcsh", "one of bash, zsh, fish")
 

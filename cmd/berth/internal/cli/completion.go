@@ -84,27 +84,35 @@ func (a *app) addCompletion(root *cobra.Command) {
 	} {
 		find(root, name).ValidArgsFunction = f
 	}
-	choices := func(command, flag string, f cobra.CompletionFunc) {
-		if err := find(root, command).RegisterFlagCompletionFunc(flag, f); err != nil {
+	serve := find(root, "serve")
+	complete := func(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+		if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 			panic(err) // there is no such flag, which a test would have shown
 		}
 	}
-	choices("top", "names", one)
-	choices("serve", "names", one)
-	find(root, "serve").Flags().VisitAll(func(f *pflag.Flag) {
+	complete(find(root, "top"), "names", one)
+	complete(serve, "names", one)
+	serve.Flags().VisitAll(func(f *pflag.Flag) {
 		if kind, _ := pflag.UnquoteUsage(f); kind == "FILE" {
-			choices("serve", f.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+			complete(serve, f.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 		}
 	})
-	choices("run", "on-lost", cobra.FixedCompletions([]string{"kill", "warn"}, cobra.ShellCompDirectiveNoFileComp))
-	choices("evict", "label", a.completeEvictees(func(v *evictee) string { return v.Label }))
-	choices("evict", "host", a.completeEvictees(func(v *evictee) string { return v.Host }))
-	choices("evict", "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.PID) }))
+	complete(find(serve, "hash-password"), "role", oneOf("view", "operate"))
+	complete(find(root, "run"), "on-lost", oneOf("kill", "warn"))
+	evict := find(root, "evict")
+	complete(evict, "label", a.completeEvictees(func(v *evictee) string { return v.Label }))
+	complete(evict, "host", a.completeEvictees(func(v *evictee) string { return v.Host }))
+	complete(evict, "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.PID) }))
 }
 
-func find(root *cobra.Command, name string) *cobra.Command {
-	i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
-	return root.Commands()[i]
+// oneOf offers what a flag can be.
+func oneOf(all ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func find(parent *cobra.Command, name string) *cobra.Command {
+	i := slices.IndexFunc(parent.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
+	return parent.Commands()[i]
 }
 
 func everyOne(berth.Summary) bool { return true }

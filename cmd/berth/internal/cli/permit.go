@@ -303,7 +303,7 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, sig
 		return nil
 	}
 	if kept := ask(func(ctx context.Context) error { return client.ReleaseHandle(ctx, text) }); kept != nil {
-		a.notices.Printf("the permit could not be given back and is free again within %v: %s", lease.TTL(), strings.TrimPrefix(kept.Error(), "berth: "))
+		a.notices.Printf("%s", run.Kept(lease.TTL(), kept))
 	}
 	return err
 }

@@ -99,9 +99,17 @@ func giveBack(cfg Config, lease *berth.Lease) (lost bool) {
 		cfg.Notices.Printf("the permit was lost before %s had ended: %s", cfg.commandName(), lostText(err, trust))
 		return true
 	default:
-		cfg.Notices.Printf("the permit could not be given back and is free again within %v: %s", cfg.TTL, trimmed(err))
+		cfg.Notices.Printf("%s", Kept(cfg.TTL, err))
 		return false
 	}
+}
+
+// Kept tells of a permit that could not be given back because of err.
+func Kept(ttl time.Duration, err error) string {
+	if errors.Is(err, berth.ErrCorrupt) { // which says for itself what becomes of the semaphore
+		return "the permit could not be given back: " + trimmed(err)
+	}
+	return fmt.Sprintf("the permit could not be given back and is free again within %v: %s", ttl, trimmed(err))
 }
 
 // lostText tells why a lease was lost that could be trusted until trust.

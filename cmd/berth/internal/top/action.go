@@ -70,10 +70,13 @@ func (d *dialog) chosen() berthwatch.Action {
 	return a
 }
 
+// typing reports whether a field has the cursor, and not an answer.
+func (d *dialog) typing() bool { return d.at < len(d.fields) }
+
 // dialogKey handles a key while the dialog is open.
 func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	d := m.dialog
-	typing := d.at < len(d.fields)
+	typing := d.typing()
 	switch key := k.String(); {
 	case key == "esc", key == "ctrl+c", !typing && (key == "n" || key == "N" || key == "q"):
 		m.dialog = nil
@@ -151,6 +154,8 @@ func (m *Model) dialogLines() []string {
 // footer returns the last row: the result of an action, or the keys.
 func (m *Model) footer() string {
 	switch {
+	case m.dialog != nil && m.dialog.typing():
+		return m.style.dim("enter goes on · up and down move · esc back")
 	case m.dialog != nil:
 		return m.style.dim("y yes · n no · up to the reason · enter chooses · esc back")
 	case m.typing:

@@ -209,7 +209,7 @@ func (m *Model) filterKey(key, text string) {
 func (m *Model) edit(key, text string) {
 	to := &m.filter
 	switch d := m.dialog; {
-	case d != nil && d.at < len(d.fields):
+	case d != nil && d.typing():
 		to = &d.fields[d.at].text
 	case d != nil || !m.typing:
 		return

@@ -246,6 +246,16 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// TestFooterNamesTheKeysThatWork: while a text has the cursor, y and n are letters of it.
+func TestFooterNamesTheKeysThatWork(t *testing.T) {
+	d := inDetail(t)
+	d.press("p")
+	d.wants("y yes")
+	d.press("up")
+	d.wants("enter goes on")
+	d.lacks("y yes")
+}
+
 // TestForceNeedsTheName: typed as it is, or nothing happens.
 func TestForceNeedsTheName(t *testing.T) {
 	d := inDetail(t)
