@@ -56,7 +56,8 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 // Close releases every lease, cancels every waiting request, and stops renewals and
 // the subscription. It returns within 8 seconds, whatever Redis does; leases that
 // could not be released expire by themselves. The contexts of leases end with cause
-// ErrClosed, and later requests and calls on those leases fail with it. Close always
+// ErrClosed, and later requests and calls on those leases fail with it (a second Release
+// of one that was released before, with ErrReleased). Close always
 // returns nil. The redis client stays open, and Inspectors still work. A second Close
 // waits for the first.
 func (c *Client) Close() error {
@@ -73,7 +74,9 @@ func (c *Client) Close() error {
 // pinned takes precedence. A limit of 0 declares none: the limit in force applies, or
 // 1 if nobody holds the semaphore, waits for it or has pinned it.
 //
-// opts are the defaults for its leases. The only error is an *InvalidError.
+// A name has 1 to MaxName bytes of UTF-8, no braces, which mark a Cluster's hash tag, and
+// no control characters. opts are the defaults for its leases. The only error is an
+// *InvalidError.
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {
 	if err := validName(name); err != nil {
 		return nil, err

@@ -179,8 +179,8 @@ func (e *LostError) Is(target error) bool {
 func (e *LostError) Unwrap() error { return e.Err }
 
 // WaitError is the error of a request whose context ended. It is the context's error
-// to errors.Is, and also ErrUnreachable or ErrRefused if the last call to Redis
-// failed so.
+// to errors.Is. Before it was in the queue it is also ErrUnreachable or ErrRefused, if
+// the last call to Redis failed so.
 type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue; Place tells where

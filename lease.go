@@ -129,7 +129,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 // It returns within 5 seconds, whatever Redis does, and takes no context, because an
 // ended context must not keep a permit. It returns nil when the lease was held until
 // now, a *LostError when it was lost before, ErrReleased when it was released before,
-// and ErrUnreachable, ErrRefused or ErrCorrupt when Redis did not do it. Then berth
+// ErrClosed when Client.Close did that, and ErrUnreachable, ErrRefused or ErrCorrupt when Redis did not do it. Then berth
 // retries in the background, unless trying again is useless (a right is missing), and the
 // lease expires after its TTL. In every case the lease is over for its holder.
 func (l *Lease) Release() error {

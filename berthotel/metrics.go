@@ -103,7 +103,6 @@ var kinds = []struct {
 	{berth.ErrTooHeavy, "too_heavy"},
 	{berth.ErrEvicted, "evicted"},
 	{berth.ErrClosed, "closed"},
-	{berth.ErrInvalid, "invalid"},
 }
 
 func kindOf(err error) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -172,29 +173,11 @@ func TestEveryCallHasItsOwnBound(t *testing.T) {
 // keep a short lease from being renewed in time on another connection.
 func TestHangingCallCostsNoShortLease(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
-		var muted atomic.Pointer[atomic.Bool] // of the connections that are dialled from now on
-		muted.Store(new(atomic.Bool))
-		hang := make(chan struct{})
-		e.Cleanup(func() { close(hang) })
-		o := e.Options
-		dial := o.Dialer
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, network, addr)
-			return &muteConn{conn, muted.Load(), hang}, err
-		}
-		rdb := redis.NewClient(&o)
-		e.Cleanup(func() { _ = rdb.Close() })
-		c, err := berth.New(rdb, berth.Prefix(e.Prefix))
-		e.Must(err)
-		e.Cleanup(func() { _ = c.Close() })
-		short, err := c.Semaphore(testenv.Name, 2, berth.TTL(time.Second))
-		e.Must(err)
-		long, err := c.Semaphore(testenv.Name, 2, berth.TTL(30*time.Second))
-		e.Must(err)
-
+		p := e.Peer()
+		short, long := p.Sem(2, berth.TTL(time.Second)), p.Sem(2, berth.TTL(30*time.Second))
 		l := e.Hold(short)
 		e.Pass(300 * time.Millisecond) // it is renewed after a third of its TTL
-		muted.Swap(new(atomic.Bool)).Store(true)
+		p.Net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest})
 		e.Hold(long)
 		e.Pass(3 * time.Second)
 		if l.Context().Err() != nil {
