@@ -69,7 +69,7 @@ func TestWorkerStopsWhenItsLeaseIsLost(t *testing.T) {
 		err = sem.Do(t.Context(), func(ctx context.Context) error {
 			lease, _ := berth.FromContext(ctx)
 			store.Lose(lease)
-			return work(ctx) // must come back soon
+			return work(ctx) // must come back soon, with context.Cause(ctx)
 		})
 		if !errors.Is(err, berth.ErrLost) {
 			t.Errorf("Do returned %v", err)
