@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,10 @@ func TestStorm(t *testing.T) {
 	}
 }
 
+// turns bounds how many storms run at once. More of them slow each other down on few CPUs, and
+// last longer: all then take twice the CPU time for the same tests.
+var turns = make(chan struct{}, runtime.NumCPU()+1)
+
 // round runs every scenario once.
 func round(t *testing.T) {
 	for _, s := range []storm.Scenario{
@@ -48,6 +53,8 @@ func round(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			if *soak == 0 {
 				t.Parallel()
+				turns <- struct{}{}
+				defer func() { <-turns }()
 			}
 			run(t, storm.Order{Scenario: s})
 		})
