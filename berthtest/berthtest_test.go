@@ -136,7 +136,7 @@ func TestLoseOfAnOldLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := berthtest.New(t)
 		mine := acquire(t, semaphore(t, store.Client(), 1))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		store.Lose(mine)
 		var lost *berth.LostError
 		if cause := context.Cause(mine.Context()); !errors.As(cause, &lost) || lost.Reason != berth.LostVanished {

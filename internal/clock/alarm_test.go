@@ -17,7 +17,7 @@ func TestAlarmRingsAtTheEarliest(t *testing.T) {
 				defer a.Stop()
 				a.Set(Never)
 				a.Set(Exact().Add(time.Hour))
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				Suspend(slept)
 				began := time.Now()
 				a.Set(Exact().Add(time.Second))

@@ -40,7 +40,7 @@ func (f *Failure) Error() string {
 	switch {
 	case f.Heals > 0:
 		lost := "one of the semaphore's two keys was lost"
-		if f.Kind == ErrRefused {
+		if errors.Is(f.Kind, ErrRefused) {
 			lost += ", or is still on another node while their slot moves"
 		}
 		return fmt.Sprintf("%s: leases may live for another %v; it heals by itself then (%v)", lost, f.Heals, f.Err)

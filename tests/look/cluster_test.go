@@ -44,7 +44,7 @@ func TestWalkSurvivesAFailover(t *testing.T) {
 		o.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {
 			node := redis.NewClient(&redis.Options{Addr: first})
 			defer node.Close()
-			slots, err := node.ClusterSlots(ctx).Result()
+			slots, err := node.ClusterSlots(ctx).Result() //nolint:staticcheck // it is what the option wants, and go-redis itself asks
 			for i := range slots {
 				for j := range slots[i].Nodes {
 					slots[i].Nodes[j].Addr = (*names.Load())[slots[i].Nodes[j].Addr]

@@ -324,7 +324,7 @@ func TestIdleKeepsItsLimitChanges(t *testing.T) {
 		look(nil)
 		handle, err := second.Detach(e.Ctx) // what has moved is remembered
 		e.Must(err)
-		e.Must(p.Client.ReleaseHandle(e.Ctx, handle))
+		e.Must(p.ReleaseHandle(e.Ctx, handle))
 		e.Release(first)
 		look(berth.ErrNotFound)
 		e.Hold(p.Sem(3))

@@ -68,7 +68,7 @@ func TestRequestsAfterASuspension(t *testing.T) {
 		"Detach": func(s *sleeper, _ *berth.Semaphore, held *berth.Lease) error {
 			handle, err := held.Detach(s.Ctx)
 			if err == nil {
-				return s.peer.Client.ReleaseHandle(s.Ctx, handle)
+				return s.peer.ReleaseHandle(s.Ctx, handle)
 			}
 			return err
 		},
@@ -76,7 +76,7 @@ func TestRequestsAfterASuspension(t *testing.T) {
 			handle, err := held.Detach(s.Ctx)
 			s.Must(err)
 			s.suspend(10 * time.Second)
-			return take(s.peer.Client.Adopt(s.Ctx, handle))
+			return take(s.peer.Adopt(s.Ctx, handle))
 		},
 	}
 	for name, request := range requests {
