@@ -133,7 +133,7 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	}
 	switch {
 	case len(bad) > 0:
-		return fail("Find out who writes to keys with berth's prefix; then `berth purge --yes NAME`, or delete the keys with redis-cli.",
+		return fail("Find out who writes to keys with berth's prefix; leave alone what heals by itself; for the rest, `berth purge --yes NAME`, or delete the keys with redis-cli.",
 			"not all is berth's under %q; %s", p.Prefix, someOf(append(bad, half...)))
 	case len(half) > 0:
 		return warn("Wait: after a purge there could be more holders than the limit. Find out who deletes keys: memory above, or a program with berth's prefix.",
