@@ -56,10 +56,9 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 // Close releases every lease, cancels every waiting request, and stops renewals and
 // the subscription. It returns within 8 seconds, whatever Redis does; leases that
 // could not be released expire by themselves. The contexts of leases end with cause
-// ErrClosed, and later requests and calls on those leases fail with it (a second Release
-// of one that was released before, with ErrReleased). Close always
-// returns nil. The redis client stays open, and Inspectors still work. A second Close
-// waits for the first.
+// ErrClosed, and later requests and calls on those leases fail with it; a second Release
+// of a lease fails with ErrReleased. Close always returns nil. The redis client stays
+// open, and Inspectors still work. A second Close waits for the first.
 func (c *Client) Close() error {
 	c.session.Close()
 	return nil
