@@ -125,7 +125,7 @@ type Event struct {
 	Token   int64         `json:"token,omitempty"`
 	Slot    int           `json:"slot,omitempty"`
 	Used    int           `json:"used,omitempty"`   // busy: permits out
-	Again   bool          `json:"again,omitempty"`  // the request may have got a second id
+	Again   bool          `json:"again,omitempty"`  // ok: the request may have got a second id; busy: it was repeated, and its client closed before At
 	Handle  string        `json:"handle,omitempty"` // argument of an Adopt, result of a Detach
 	Until   Time          `json:"until,omitempty"`
 	Text    string        `json:"text,omitempty"`

@@ -102,6 +102,19 @@ func (d *diary) refused(name string, used int, asked, returned history.Time) {
 	d.write(returned, e)
 }
 
+// repeated is a try that was refused when it was repeated, up to when its client had closed.
+func (d *diary) repeated(name string, used int, asked, returned history.Time) {
+	d.refused(name, used, asked, returned)
+	d.events[len(d.events)-1].Again = true
+}
+
+// pad adds so many grants that an operation whose outcome is unknown is few enough.
+func (d *diary) pad(name string) {
+	for at := history.Time(1000); at < 1200; at += 10 {
+		d.release(d.lease(name, at, 0, at+1, at+2, at+300, 0), name, at+3, at+4)
+	}
+}
+
 // unanswered is a try that had no answer.
 func (d *diary) unanswered(name string, asked, returned history.Time) {
 	d.ops++
@@ -206,6 +219,14 @@ func TestRefusals(t *testing.T) {
 			d.refused("tries", 1, 10, 500)
 			d.refused("tries", 1, 100, 101)
 		}, ""},
+		{"refused for a late copy of a request that was refused", func(d *diary) {
+			d.repeated("tries", 1, 10, 60)
+			d.refused("tries", 1, 50, 51)
+		}, ""},
+		{"refused when the late copy has been given back", func(d *diary) {
+			d.repeated("tries", 1, 10, 60)
+			d.refused("tries", 1, 70, 71)
+		}, "L2"},
 	})
 }
 
@@ -383,6 +404,20 @@ func TestLinear(t *testing.T) {
 	}
 }
 
+// TestLinearLateCopy: a copy of a request that was refused may find room, until its client
+// has closed.
+func TestLinearLateCopy(t *testing.T) {
+	for asked, ok := range map[history.Time]bool{50: true, 70: false} {
+		d := &diary{}
+		d.repeated("linear.0", 1, 10, 60)
+		d.refused("linear.0", 1, asked, asked+1)
+		d.pad("linear.0")
+		if v := d.verdict(stormEnd); slices.Contains(v.Promises(), "linearizability") == ok || v.Histories != 1 {
+			t.Errorf("refused at %d: %v, %d histories", asked, v.Violations, v.Histories)
+		}
+	}
+}
+
 // TestLinearMoves: a lease that moves takes no permit and frees none.
 func TestLinearMoves(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -411,9 +446,7 @@ func TestLinearMoves(t *testing.T) {
 		"adopted, and told when it had run out": {func(d *diary) {
 			d.inVain("linear.0", "h", 24, 400, history.Gone)
 			d.tooLate("linear.0", "h", 30, 40)
-			for at := history.Time(1000); at < 1200; at += 10 { // one outcome of so many may be unknown
-				d.release(d.lease("linear.0", at, 0, at+1, at+2, at+300, 0), "linear.0", at+3, at+4)
-			}
+			d.pad("linear.0")
 		}, true},
 	} {
 		d := &diary{}

@@ -175,7 +175,8 @@ func (t *translation) add(o *Op, in request, call, ret history.Time, out answer)
 func (o *Op) id() string { return fmt.Sprintf("%d.%d", o.Proc, o.Op) }
 
 // request adds o's request. If its outcome is unknown it may have happened at any
-// time after its invocation, and what it got may have ended at any time.
+// time after its invocation, and what it got may have ended at any time: if it was
+// refused after a repetition, by the time of its return.
 func (t *translation) request(o *Op) {
 	in := request{verb: history.Try, id: o.id()}
 	if o.Verb == history.Adopt {
@@ -188,6 +189,12 @@ func (t *translation) request(o *Op) {
 		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.Gone})
 	case o.Outcome == history.Busy && !t.run.unheard(o):
 		t.add(o, in, o.Invoked, o.Returned, answer{outcome: history.Busy, used: o.Used})
+	case o.Outcome == history.Busy && o.Again:
+		t.unknown++
+		none, end := answer{outcome: history.Unknown}, request{verb: history.Release, id: o.id()}
+		t.add(o, in, o.Invoked, o.Returned, none)
+		t.add(o, end, o.Invoked, o.Returned, none)
+		t.add(o, end, o.Returned+1, o.Returned+1, none)
 	default:
 		t.unknown++
 		none := answer{outcome: history.Unknown}

@@ -24,12 +24,14 @@ func (r *Run) troubled(o *Op, from, to history.Time) bool {
 }
 
 // unheard reports whether o may have had a grant of which its client did not learn. A
-// request that was refused had one only if it was over by then: the server forgot it,
-// or it expired before the request was repeated. Others may have had one that is
-// missing from the history if their client was suspended or cut off meanwhile.
+// request that was refused had one only if it was over by then: the server forgot it;
+// it expired before the request was repeated; or a first copy of it, which came after the
+// repetition was refused, was granted, and given back by the release that follows a refusal.
+// Others may have had one that is missing from the history if their client was suspended
+// or cut off meanwhile.
 func (r *Run) unheard(o *Op) bool {
 	if o.Outcome == history.Busy {
-		return o.Returned.Sub(o.Invoked) >= o.TTL || r.broken(o.Invoked, o.Returned)
+		return o.Again || o.Returned.Sub(o.Invoked) >= o.TTL || r.broken(o.Invoked, o.Returned)
 	}
 	return !o.Held() || o.Again || r.struck(o.Invoked, o.Returned, func(f history.Event) bool { return f.Target == o.Proc })
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/verify/history"
 )
@@ -17,16 +19,21 @@ import (
 // chapter is the time for which all Linear users use the same semaphore.
 const chapter = 1500 * time.Millisecond
 
+// gaveUp is less than the time after which Close leaves what it cannot give back.
+const gaveUp = 4 * time.Second
+
 // user uses its semaphore again and again, in the manner of its seat.
 type user struct {
 	*process
 
-	spec   Seat
-	seat   int
-	rng    *rand.Rand
-	client *berth.Client
-	sole   bool  // no other user shares client
-	ids    int64 // number of ids that client has made, if sole
+	spec     Seat
+	seat     int
+	rng      *rand.Rand
+	rdb      *redis.Client
+	client   *berth.Client
+	patience time.Duration // after which client repeats a request; 0: long
+	sole     bool          // no other user shares client
+	ids      int64         // number of ids that client has made, if sole
 }
 
 func (u *user) run(ctx context.Context) {
@@ -143,10 +150,14 @@ func (u *user) request(ctx context.Context, e history.Event, call func(e history
 	e.Op, e.Seat, e.Kind = u.out.Op(), u.seat, history.Invoke
 	u.out.Write(e)
 	u.ids++
+	asked := history.Now()
 	lease, err := call(e)
 	e.Kind = history.Return
 	if err != nil {
 		e.Outcome, e.Used, e.Text = outcome(err)
+		if e.Outcome == history.Busy && u.sole && u.patience > 0 && history.Now().Sub(asked) >= u.patience {
+			e.Again, e.Outcome = true, u.settle()
+		}
 		u.out.Write(e)
 		if e.Outcome == history.Refused {
 			pause(ctx, 20*time.Millisecond) // the next request would probably be refused, too
@@ -161,6 +172,22 @@ func (u *user) request(ctx context.Context, e history.Event, call func(e history
 	h := &holding{user: u, lease: lease, event: e, until: e.Until}
 	context.AfterFunc(lease.Context(), h.ended)
 	return h
+}
+
+// settle waits until the client has given back what a first copy of a request may have got
+// that was refused when it was repeated: the client does so by itself, but only Close tells
+// when it has. It returns what is known of the request then.
+func (u *user) settle() history.Outcome {
+	start := history.Now()
+	must(u.client.Close())
+	settled := history.Now().Sub(start) < gaveUp
+	client, err := berth.New(u.rdb, berth.Prefix(u.Prefix))
+	must(err)
+	u.client, u.ids = client, 0
+	if !settled {
+		return history.Unknown
+	}
+	return history.Busy
 }
 
 // again reports whether the request may have got a second id, and with it a later

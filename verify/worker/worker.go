@@ -116,21 +116,23 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
 	p.wrap(s, opts, rng)
+	patience := opts.ReadTimeout
 	rdb := redis.NewClient(opts)
 	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
 	must(err)
-	users := 1
+	users := make([]*user, 1)
 	if s.Mode == Crowd {
-		users = 3
+		users = make([]*user, 3)
 	}
 	var seats sync.WaitGroup
 	for i := range users {
-		u := &user{process: p, spec: s, seat: n, rng: p.rand(n + 100*(i+1)), client: client, sole: users == 1}
+		u := &user{process: p, spec: s, seat: n, rng: p.rand(n + 100*(i+1)), rdb: rdb, client: client, patience: patience, sole: len(users) == 1}
 		seats.Go(func() { u.run(ctx) })
+		users[i] = u
 	}
 	wg.Go(func() {
 		seats.Wait()
-		_ = client.Close()
+		_ = users[0].client.Close()
 		_ = rdb.Close()
 	})
 }
