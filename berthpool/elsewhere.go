@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/session"
 )
 
-// What the pool knows of waiters for the same semaphore that are not its own: those of
-// other processes, and of callers of its Client that do not use the pool. Each answer of
-// Redis tells how many there are. Pool.mu is held in all of this file, except where a
-// function says that it takes it.
+// What the pool knows of waiters for the same semaphore that are not its own, those of
+// other processes and of callers of its Client that do not use the pool; and of a limit that
+// has become smaller than what is in use. Each answer of Redis tells. Pool.mu is held in all
+// of this file, except where a function says that it takes it.
 
 const (
 	// A pool that has leases asks when it was told nothing for longInterval; or for
@@ -21,7 +22,7 @@ const (
 
 type elsewhere struct {
 	waiting int           // as last told
-	owed    int           // leases that go back to them when loans end
+	owed    int           // leases that go back when loans end
 	told    clock.Instant // when the pool was last told, or asked
 	seen    clock.Instant // when some waited, as last told
 }
@@ -34,23 +35,25 @@ func (e *elsewhere) interval(now clock.Instant) time.Duration {
 	return longInterval
 }
 
-// onAnswer is told how many waiters there are in other processes, and how many in this
-// one. They are owed as many leases: idle ones at once, lent ones when their loans end;
-// leases that are being released count. It takes mu.
-func (p *Pool) onAnswer(others, here int) {
+// onAnswer is told of waiters in other processes and in this one, and of permits that an
+// operator has taken from the limit. The pool owes a lease to each waiter, and the permits
+// to the operator: idle leases at once, lent ones when their loans end; leases that are
+// being released count. It takes mu.
+func (p *Pool) onAnswer(seen session.Sighting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return
 	}
-	others += max(here-len(p.requests)-p.canceling, 0)
+	others := seen.Others + max(seen.Here-len(p.requests)-p.canceling, 0)
 	now := clock.Now()
 	e := &p.elsewhere
 	e.waiting, e.told = others, now
 	if others > 0 {
 		e.seen = now
 	}
-	e.owed = max(others-p.releasing, 0)
+	taken := (seen.Excess + p.weight - 1) / p.weight
+	e.owed = max(max(others, taken)-p.releasing, 0)
 	if n := min(e.owed, len(p.idle)); n > 0 {
 		e.owed -= n
 		p.releaseOldest(n)

@@ -37,8 +37,8 @@ func Idle(d time.Duration) Option { return func(c *config) { c.idle = d } }
 
 // Pool keeps leases of a semaphore and lends them to the goroutines of this process:
 // one lease backs one loan at a time. Borrowing an idle lease costs no call to Redis. A
-// lease is released when other processes wait for it, or when it was not borrowed for a
-// while.
+// lease is released when other processes wait for it, when an operator makes the limit
+// smaller than what is in use or pauses grants, or when it was not borrowed for a while.
 //
 // Make one Pool for each semaphore and share it: it is safe for concurrent use.
 type Pool struct {

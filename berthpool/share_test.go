@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthpool"
+	"github.com/berth-go/berth/internal/testenv"
 )
 
 // What a pool owes to the limit, and to those who wait elsewhere.
@@ -279,6 +280,45 @@ func TestPoolGivesIdleLeasesToHeavyWaitersElsewhere(t *testing.T) {
 		e.Release(e.Hold(e.Peer().Sem(4), berth.Weight(4)))
 		e.Within(start, 0, time.Second+20*time.Millisecond, "served elsewhere")
 	})
+}
+
+// A pool whose goroutines always want its leases gives back what an operator takes away,
+// within a second and the end of a loan, and has them again afterwards.
+func TestBusyPoolObeysTheOperator(t *testing.T) {
+	type change func(in *testenv.Inspector, ctx context.Context) error
+	pin := func(limit int) change {
+		return func(in *testenv.Inspector, ctx context.Context) error { return in.Pin(ctx, testenv.Name, limit) }
+	}
+	unpin := func(in *testenv.Inspector, ctx context.Context) error { return in.Unpin(ctx, testenv.Name) }
+	pause := func(in *testenv.Inspector, ctx context.Context) error { return in.Pause(ctx, testenv.Name) }
+	resume := func(in *testenv.Inspector, ctx context.Context) error { return in.Resume(ctx, testenv.Name) }
+	for name, c := range map[string]struct {
+		do, undo change
+		leases   int // that stay
+	}{
+		"pin 2": {pin(2), unpin, 1},
+		"pin 0": {pin(0), unpin, 0},
+		"pause": {pause, resume, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(e *env) {
+				pool := e.pool(e.Peer().Sem(6, berth.Weight(2)), 3)
+				stop := e.keepBusy(pool, 8)
+				e.untilPool(pool, "busy", func(s berthpool.Stats) bool { return s.Leases == 3 && s.Waiting > 0 })
+				start := time.Now()
+				e.Must(c.do(e.Inspector, e.Ctx))
+				e.untilPool(pool, "told", func(s berthpool.Stats) bool { return s.Leases == c.leases })
+				e.Within(start, 0, time.Second+20*time.Millisecond, "told")
+				e.Pass(2 * time.Second) // time for more answers
+				if s := pool.Stats(); s.Leases > c.leases {
+					e.Errorf("%d leases", s.Leases)
+				}
+				e.Must(c.undo(e.Inspector, e.Ctx))
+				e.untilPool(pool, "whole again", func(s berthpool.Stats) bool { return s.Leases == 3 })
+				stop()
+			})
+		})
+	}
 }
 
 // Two busy pools take turns.

@@ -137,10 +137,12 @@ func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
 		s.do(op.Of, func() claim.Effect { return op.Of.m.Answered(&call.Wire[i], a) })
 	}
 	s.warnOfLimit(call, a)
-	others := max(a.Waiting-s.waiting, 0)
+	seen := Sighting{Others: max(a.Waiting-s.waiting, 0), Here: s.waiting, Excess: max(a.Used-a.Limit(), 0)}
+	if a.Paused {
+		seen.Excess = a.Used
+	}
 	for f := range s.watchers {
-		here := s.waiting
-		s.later(func() { (*f)(others, here) })
+		s.later(func() { (*f)(seen) })
 	}
 }
 

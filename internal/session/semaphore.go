@@ -33,7 +33,7 @@ type Semaphore struct {
 	lastErr   error         // of the last call, nil when it succeeded
 	hanging   int           // calls that were given up and have not returned
 	warned    clock.Instant // of a changed limit
-	watchers  map[*func(others, here int)]struct{}
+	watchers  map[*func(Sighting)]struct{}
 	after     []func()      // to be run once mu is free
 	drained   chan struct{} // closed when there are no claims; made by drain
 	closed    bool          // nothing new is admitted
@@ -249,15 +249,24 @@ func (s *Semaphore) end(c *Claim) {
 	}
 }
 
-// Watch calls f after every answer with the number of waiters in the queue: here are the
-// claims of this process, others all the rest, which may include claims of this process that
-// are being cancelled, or that were granted by a message still under way. f must not block.
-// It is called until stop is called, and perhaps once more.
-func (s *Semaphore) Watch(f func(others, here int)) (stop func()) {
+// Sighting is what an answer tells of a semaphore.
+type Sighting struct {
+	// Waiters in the queue: Here are the claims of this process; Others are all the rest,
+	// which may include claims of this process that are being cancelled, or that were
+	// granted by a message still under way.
+	Others, Here int
+	// Excess is how many permits in use are too many: beyond the limit in force, or all
+	// while grants are paused.
+	Excess int
+}
+
+// Watch calls f after every answer. f must not block. It is called until stop is called,
+// and perhaps once more.
+func (s *Semaphore) Watch(f func(Sighting)) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watchers == nil {
-		s.watchers = map[*func(others, here int)]struct{}{}
+		s.watchers = map[*func(Sighting)]struct{}{}
 	}
 	s.watchers[&f] = struct{}{}
 	return func() {
