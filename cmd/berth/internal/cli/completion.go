@@ -125,7 +125,7 @@ func (a *app) completeNames(most int, ok func(berth.Summary) bool) cobra.Complet
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
-			list, _ := listed(ctx, in)
+			list, _, _ := listed(ctx, in)
 			for _, s := range list {
 				if ok(s) && !slices.Contains(args, s.Name) {
 					words = append(words, word(s.Name, fmt.Sprintf("%d of %d in use, %d waiting", s.InUse, s.Limit, s.Waiting)))
@@ -187,7 +187,7 @@ func (a *app) completeEvictees(of func(*evictee) string) cobra.CompletionFunc {
 			args = []string{"*"}
 		}
 		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
-			names, _ := a.expand(in, args)
+			names, _, _ := expand(in, args)
 			for _, name := range names {
 				state, err := viewed(ctx, in, name)
 				if err != nil {

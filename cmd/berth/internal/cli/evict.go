@@ -82,8 +82,9 @@ func (a *app) evict(e *eviction, args []string) error {
 	}
 	return a.operate(func(in *berth.Inspector) (err error) {
 		names, ids := args[:1], args[1:]
+		var left error
 		if e.selects() {
-			if names, err = a.expand(in, args); err != nil {
+			if names, left, err = a.chosen(in, args); err != nil {
 				return err
 			}
 			ids = nil
@@ -99,7 +100,7 @@ func (a *app) evict(e *eviction, args []string) error {
 		if err := a.confirm(evicteesTable(list).text(screen.Width(a.stderr)), e.question(list)); err != nil {
 			return err
 		}
-		return a.evictAll(in, e, list, before)
+		return cmp.Or(a.evictAll(in, e, list, before), left)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,14 +37,19 @@ not renewed.`,
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return a.with(func(s *session) error {
 			ctx, in := context.Background(), s.client.Inspector()
-			list, err := listed(ctx, in)
-			if err != nil && !errors.Is(err, berth.ErrCorrupt) {
+			list, damaged, err := listed(ctx, in)
+			if err != nil {
 				return err
 			}
 			if *asJSON {
-				return errors.Join(a.printJSON(list), err)
+				err = a.printJSON(list)
+			} else {
+				err = a.print(listTable(list, reasons(ctx, in, list...)).text(a.columns()))
 			}
-			return errors.Join(a.print(listTable(list, reasons(ctx, in, list...)).text(a.columns())), err) // damaged ones hide no others
+			for _, name := range slices.Sorted(maps.Keys(damaged)) { // they hide no others
+				err = errors.Join(err, damaged[name])
+			}
+			return err
 		})
 	}
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -27,23 +28,53 @@ func look(in *berth.Inspector, name string) (*berth.State, error) {
 func isPattern(arg string) bool { return strings.ContainsAny(arg, "*?[") }
 
 // expand replaces the patterns among args by the names in use that they match,
-// and drops repetitions. A pattern that matches nothing is an error.
-func (a *app) expand(in *berth.Inspector, args []string) ([]string, error) {
-	var inUse, names []string
+// and drops repetitions. A pattern that matches nothing is an error. Semaphores that match
+// and cannot be read are left out: unread tells why.
+func expand(in *berth.Inspector, args []string) (names []string, unread []error, err error) {
+	var inUse []string
+	var broken map[string]error
 	if slices.ContainsFunc(args, isPattern) {
-		var err error
-		if inUse, err = a.namesInUse(in); err != nil {
-			return nil, err
+		list, damaged, err := listed(context.Background(), in)
+		if err != nil {
+			return nil, nil, err
 		}
+		inUse, broken = slices.Collect(maps.Keys(damaged)), damaged
+		for _, s := range list {
+			inUse = append(inUse, s.Name)
+		}
+		slices.Sort(inUse)
 	}
 	for _, arg := range args {
 		found, err := match(arg, inUse)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		names = append(names, slices.DeleteFunc(found, func(n string) bool { return slices.Contains(names, n) })...)
+		for _, name := range found {
+			switch {
+			case isPattern(arg) && broken[name] != nil:
+				unread = append(unread, broken[name])
+				delete(broken, name) // it is told once
+			case !slices.Contains(names, name):
+				names = append(names, name)
+			}
+		}
 	}
-	return names, nil
+	return names, unread, nil
+}
+
+// chosen is expand for a verb: it tells what is left out before there is a question or a
+// result. The error left is for the end, when the others are done: it exits with the code of
+// a semaphore that cannot be read, and says nothing more.
+func (a *app) chosen(in *berth.Inspector, args []string) (names []string, left, err error) {
+	names, unread, err := expand(in, args)
+	for _, why := range unread {
+		a.leaveOut(why)
+		left = exit.Code(exit.Software)
+	}
+	if err == nil && len(names) == 0 {
+		err = left
+	}
+	return names, left, err
 }
 
 // target is a semaphore as a verb found it.
@@ -75,47 +106,32 @@ func (a *app) targets(in *berth.Inspector, names, args []string, create bool, hi
 	return found, nil
 }
 
-// leaveOut tells why some semaphores are left out, before there is a question or a result.
+// leaveOut tells why a semaphore is left out.
 func (a *app) leaveOut(err error) {
-	a.complain(fmt.Errorf("left out: %w", err))
+	a.complain(fmt.Errorf("left out: %s", strings.TrimPrefix(err.Error(), "berth: ")))
 	a.notices.Flush(lastWords)
 }
 
-// namesInUse lists the names of all semaphores but the damaged ones, which it
-// reports.
-func (a *app) namesInUse(in *berth.Inspector) ([]string, error) {
-	list, err := listed(context.Background(), in)
-	if err != nil && !errors.Is(err, berth.ErrCorrupt) {
-		return nil, err
-	}
-	if err != nil {
-		a.leaveOut(err)
-	}
-	var names []string
-	for _, s := range list {
-		names = append(names, s.Name)
-	}
-	return names, nil
-}
-
-// listed returns the semaphores that can be read, and an error for the others. It takes longer
-// the more keys the server has; each call to the server is bounded.
-func listed(ctx context.Context, in *berth.Inspector) ([]berth.Summary, error) {
+// listed returns the semaphores that can be read, and why the others cannot, by name. It
+// takes longer the more keys the server has; each call to the server is bounded.
+func listed(ctx context.Context, in *berth.Inspector) ([]berth.Summary, map[string]error, error) {
 	names, err := allNames(ctx, in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all := []berth.Summary{} // JSON has an empty array for "none"
-	var errs []error
+	damaged := map[string]error{}
 	for st, err := range in.Sample(ctx, names, berth.SampleOptions{}) {
 		switch {
 		case err == nil:
 			all = append(all, st.Summary)
+		case errors.Is(err, berth.ErrCorrupt):
+			damaged[st.Name] = err
 		case !errors.Is(err, berth.ErrNotFound): // what has just gone is not listed
-			errs = append(errs, err)
+			return nil, nil, err
 		}
 	}
-	return all, errors.Join(errs...)
+	return all, damaged, nil
 }
 
 // allNames walks the keyspace to its end.

@@ -121,7 +121,8 @@ func (a *app) verbFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
 }
 
-// change executes a verb. It changes nothing unless all names can be used.
+// change executes a verb. It changes nothing unless all names can be used. What a pattern
+// matches and cannot be read is left out, and the error at the end.
 func (a *app) change(c *change, args []string) error {
 	asks := slices.ContainsFunc(args, isPattern)
 	if asks && c.create {
@@ -133,7 +134,7 @@ func (a *app) change(c *change, args []string) error {
 		}
 	}
 	return a.operate(func(in *berth.Inspector) error {
-		names, err := a.expand(in, args)
+		names, left, err := a.chosen(in, args)
 		if err != nil {
 			return err
 		}
@@ -154,7 +155,7 @@ func (a *app) change(c *change, args []string) error {
 		for _, t := range before {
 			errs = append(errs, a.changeOne(in, c, t))
 		}
-		return errors.Join(errs...)
+		return cmp.Or(errors.Join(errs...), left)
 	})
 }
 
@@ -177,7 +178,11 @@ func (a *app) changeOne(in *berth.Inspector, c *change, t target) error {
 	}
 	line := difference(t.state, after)
 	if sameSettings(t.state, after) {
-		line += " (nothing changed: " + c.already + ")"
+		line += " (nothing changed: " + c.already
+		if a.reason != "" {
+			line += "; the reason is not recorded"
+		}
+		line += ")"
 	}
 	if err := a.tell(t.name, line); err != nil {
 		return err
@@ -231,10 +236,11 @@ It takes names, not patterns.`,
 	return cmd
 }
 
-func (a *app) purge(names []string) error {
+func (a *app) purge(args []string) error {
 	if err := a.mustAsk("this deletes semaphores with their leases and queues"); err != nil {
 		return err
 	}
+	names := slices.Compact(slices.Sorted(slices.Values(args)))
 	return a.operate(func(in *berth.Inspector) (err error) {
 		before, plan := make([]string, len(names)), ""
 		for i, name := range names {
@@ -259,10 +265,11 @@ func (a *app) purge(names []string) error {
 }
 
 // remains describes what there is to delete. A damaged semaphore is not an error here,
-// because purge is the way to repair it.
+// because purge is the way to repair it. One that a newer berth wrote is: its permits are
+// in order, and in use.
 func remains(in *berth.Inspector, name string) (string, error) {
 	state, err := look(in, name)
-	if errors.Is(err, berth.ErrCorrupt) {
+	if bad, ok := errors.AsType[*berth.CorruptError](err); ok && !bad.Newer {
 		return "damaged", nil
 	}
 	if err == nil && state == nil {

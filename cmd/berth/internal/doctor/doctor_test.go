@@ -363,6 +363,12 @@ func TestForeignKeys(t *testing.T) {
 	if after := dump(t, rdb); after != before {
 		t.Errorf("it changed\n%s\nto\n%s", before, after)
 	}
+	for _, name := range []string{"text", "damaged", "\x1b[2Jred"} {
+		server.Do(t, "DEL", "berth:{"+name+"}")
+	}
+	if f := examine(t, server.URL())["keyspace"]; f.Status != Fail || strings.Contains(f.Advice, "purge") || !strings.Contains(f.Advice, "Upgrade") {
+		t.Errorf("a newer one alone: %+v", f)
+	}
 }
 
 // A semaphore that heals by itself is named, without the advice to purge it: after a purge there

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -111,10 +112,10 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	case err != nil:
 		return scanFailed(err)
 	}
-	var bad, half, left []string
+	var bad, half, ahead, left []string
 	looked := 0
 	for _, name := range names[:min(len(names), mostInspected)] {
-		what, heals, err := p.inspect(ctx, store, name)
+		what, kind, err := p.inspect(ctx, store, name)
 		if err != nil && ctx.Err() != nil {
 			break
 		}
@@ -125,7 +126,9 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 		case what == "":
 		case strings.HasPrefix(name, ownName):
 			left = append(left, name)
-		case heals:
+		case kind == newer:
+			ahead = append(ahead, fmt.Sprintf("%.60q: %s", name, what))
+		case kind == healing:
 			half = append(half, fmt.Sprintf("%.60q: %s", name, what))
 		default:
 			bad = append(bad, fmt.Sprintf("%.60q: %s", name, what))
@@ -133,8 +136,10 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	}
 	switch {
 	case len(bad) > 0:
-		return fail("Find out who writes to keys with berth's prefix; leave alone what heals by itself; for the rest, `berth purge --yes NAME`, or delete the keys with redis-cli.",
-			"not all is berth's under %q; %s", p.Prefix, someOf(append(bad, half...)))
+		return fail("Find out who writes to keys with berth's prefix; leave alone what heals by itself, and what a newer berth wrote; for the rest, `berth purge --yes NAME`, or delete the keys with redis-cli.",
+			"not all is berth's under %q; %s", p.Prefix, someOf(slices.Concat(bad, ahead, half)))
+	case len(ahead) > 0:
+		return fail("Upgrade this berth, and leave the keys alone: others use them.", "not all can be read by this berth; %s", someOf(append(ahead, half...)))
 	case len(half) > 0:
 		return warn("Wait: after a purge there could be more holders than the limit. Find out who deletes keys: memory above, or a program with berth's prefix.",
 			"one of two keys was lost; %s", someOf(half))
@@ -162,11 +167,20 @@ func scanFailed(err error) Finding {
 	return fail("Look at the server's log.", "the semaphores could not be looked at (%s)", short(err))
 }
 
+// kind is a kind of what is wrong with a semaphore.
+type kind int
+
+const (
+	foreign kind = iota // not berth's content
+	healing             // one of two keys was lost; it heals by itself
+	newer               // in order, but this berth cannot read it
+)
+
 // inspect reads a semaphore, with its records unless they are very many, and tells what is
-// wrong with it, if anything, and whether that heals by itself.
-func (p *patient) inspect(ctx context.Context, store *protocol.Store, name string) (what string, heals bool, err error) {
+// wrong with it, if anything.
+func (p *patient) inspect(ctx context.Context, store *protocol.Store, name string) (what string, kind kind, err error) {
 	if _, invalid := p.client.Semaphore(name, 1); invalid != nil {
-		return "no name of berth's", false, nil //nolint:nilerr // that is the finding
+		return "no name of berth's", foreign, nil //nolint:nilerr // that is the finding
 	}
 	snap, err := store.Inspect(ctx, store.Key(name), false)
 	if err == nil && snap.Holders+snap.Waiting <= mostRecords {
@@ -175,11 +189,11 @@ func (p *patient) inspect(ctx context.Context, store *protocol.Store, name strin
 	failure, _ := errors.AsType[*protocol.Failure](err)
 	switch {
 	case errors.Is(err, protocol.ErrVersion):
-		return "written by a newer berth", false, nil
+		return "written by a newer berth", newer, nil
 	case failure != nil && failure.Heals > 0:
-		return "heals by itself in " + words.Age(failure.Heals), true, nil
+		return "heals by itself in " + words.Age(failure.Heals), healing, nil
 	case errors.Is(err, protocol.ErrCorrupt):
-		return "not berth's content", false, nil
+		return "not berth's content", foreign, nil
 	}
-	return "", false, err
+	return "", foreign, err
 }

@@ -26,7 +26,7 @@ const (
 	Failure       = 1   // the answer is no: for example, no such semaphore
 	Usage         = 64  // the command line, or a URL, is wrong
 	Unavailable   = 69  // Redis is unreachable, or refuses
-	Software      = 70  // the semaphore's keys are damaged
+	Software      = 70  // the semaphore's keys are damaged, or of a newer berth
 	Output        = 74  // the result could not be written
 	NotAcquired   = 75  // no permit in time, or evicted from the queue; trying later may help
 	Lost          = 76  // the lease was lost
