@@ -65,7 +65,7 @@ Exit codes:
   the command's own, or 128+N if signal N ended it or ended the wait
    64  the command line is wrong
    69  Redis cannot be reached, or refuses
-   70  the semaphore's keys are damaged: see "berth purge"
+   70  the keys are damaged (see "berth purge"), or of a newer berth: upgrade
    75  no permit in time, or evicted from the queue (-E changes it)
    76  the lease was lost
   126  the command cannot be executed
@@ -207,6 +207,9 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	sem, err := p.semaphore(s.client, name, opts...)
 	if err != nil {
 		return err
+	}
+	if !a.quiet && os.Getenv(run.NameVariable) == name {
+		a.notices.Printf("this runs inside \"berth run %s\", which has a permit of it: if there is no other, this waits for itself", name)
 	}
 	cfg := run.Config{
 		Name: name, TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Once: p.noWait, Health: s.health,

@@ -134,11 +134,14 @@ func lostText(err error, trust time.Time) string {
 
 func (cfg Config) commandName() string { return filepath.Base(cfg.Command[0]) }
 
+// NameVariable has the name of the semaphore in a command's environment.
+const NameVariable = "BERTH_NAME"
+
 // environment returns this process's environment with the variables of the lease, which
 // replace those of an outer berth run.
 func environment(lease *berth.Lease) []string {
 	return (&exec.Cmd{Env: append(os.Environ(),
-		"BERTH_NAME="+lease.Name(),
+		NameVariable+"="+lease.Name(),
 		"BERTH_LEASE="+lease.ID(),
 		"BERTH_TOKEN="+strconv.FormatInt(lease.Token(), 10),
 		"BERTH_SLOT="+strconv.Itoa(lease.Slot()),
