@@ -117,13 +117,14 @@ func TestNoPermission(t *testing.T) {
 // to do where the URL is of the wrong kind.
 func TestErrorsNameTheServer(t *testing.T) {
 	t.Parallel()
-	plain := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("user berth on >hunter2 ~* &* +@all"))
+	plain := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("user berth on >hunter2 ~* &* +@all", "user poor on >hunter4 ~* &* +@all -time -scan"))
 	_, port, _ := net.SplitHostPort(plain.Addr())
 	sentinel := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("sentinel monitor main 127.0.0.1 "+port+" 1"),
 		func(c *redisserver.Config) { c.Args = append(c.Args, "--sentinel") })
 	for name, test := range map[string]struct{ url, where, want string }{
 		"nobody":         {"redis://u:hunter2@127.0.0.1:1", "127.0.0.1:1", "connection refused"},
 		"wrong password": {"redis://berth:hunter3@" + plain.Addr(), plain.Addr(), "check user and password in the URL"},
+		"no right":       {"redis://poor:hunter4@" + plain.Addr(), plain.Addr(), `"berth doctor" names the rights that are missing`},
 		"no TLS there":   {"rediss://" + plain.Addr(), plain.Addr(), "if the server does not speak TLS, write redis in place of rediss"},
 		"no Cluster":     {"redis+cluster://" + plain.Addr(), plain.Addr(), "it is not a Cluster: use redis://"},
 		"no sentinel":    {"redis+sentinel://" + plain.Addr() + "/main", plain.Addr(), "it is not a sentinel: use redis://"},
@@ -160,7 +161,7 @@ func TestDoctorReportsOnce(t *testing.T) {
 	}
 }
 
-// A damaged semaphore is left out by a pattern, in the way of no other, and
+// A damaged semaphore is left out by a pattern that matches it, in the way of no other, and
 // purged by its name.
 func TestDamagedSemaphore(t *testing.T) {
 	t.Parallel()
@@ -170,19 +171,39 @@ func TestDamagedSemaphore(t *testing.T) {
 	if code, stderr := served(url, "pin", "--create", "good", "3"); code != 0 {
 		t.Fatal(stderr)
 	}
-	code, stderr := served(url, "pause", "--yes", "*")
-	if code != 0 || !strings.Contains(stderr, "left out:") || !strings.Contains(stderr, `"bad"`) {
-		t.Errorf("pause: exit code %d: %s", code, stderr)
+	for pattern, want := range map[string]int{"*": 70, "b*": 70, "g*": 0} {
+		code, stderr := served(url, "pause", "--yes", pattern)
+		if code != want || (want != 0) != strings.Contains(stderr, `berth: left out: stored state is not berth's: semaphore "bad"`) {
+			t.Errorf("pause %s: exit code %d: %s", pattern, code, stderr)
+		}
+		if stdout, _ := servedOutputs(url, "show", "good"); pattern != "b*" && !strings.Contains(stdout, "paused") {
+			t.Errorf("pause %s: %s", pattern, stdout)
+		}
+		served(url, "resume", "good")
 	}
 	for _, args := range [][]string{{"pause", "bad"}, {"show", "bad"}, {"ls"}, {"run", "bad", "--", "true"}, {"acquire", "--no-wait", "bad"}} {
 		if code, stderr := served(url, args...); code != 70 {
 			t.Errorf("%v: exit code %d, want 70: %s", args, code, stderr)
 		}
 	}
-	if stdout, stderr := servedOutputs(url, "purge", "--yes", "bad"); stdout != "bad: damaged → deleted\n" {
+	if stdout, stderr := servedOutputs(url, "purge", "--yes", "bad", "bad"); stdout != "bad: damaged → deleted\n" || stderr != "" {
 		t.Errorf("purge: %s%s", stdout, stderr)
 	}
-	if stdout, stderr := servedOutputs(url, "show", "good"); !strings.Contains(stdout, "paused") {
-		t.Errorf("show: %s%s", stdout, stderr)
+}
+
+// What a newer berth wrote is in order, and in use: a pattern that should have stopped it fails,
+// and purge leaves it alone.
+func TestNewerSemaphoreIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	url := server.URL()
+	server.Do(t, "HSET", "berth:{newer}", "state", "2 x")
+	for _, args := range [][]string{{"pin", "--yes", "*", "0"}, {"evict", "--yes", "--label", "x", "*"}, {"purge", "--yes", "newer"}} {
+		if code, stderr := served(url, args...); code != 70 || !strings.Contains(stderr, "upgrade this client") {
+			t.Errorf("%v: exit code %d: %s", args, code, stderr)
+		}
+	}
+	if n := server.Do(t, "EXISTS", "berth:{newer}"); n != int64(1) {
+		t.Errorf("it is gone: %v", n)
 	}
 }

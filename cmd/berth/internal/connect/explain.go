@@ -34,6 +34,8 @@ func (t *Target) advice(text string) string {
 	switch {
 	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"):
 		return "check user and password in the URL"
+	case strings.Contains(text, "NOPERM"), strings.Contains(text, "can't run this command"):
+		return `"berth doctor" names the rights that are missing`
 	case t.tls != nil && (strings.Contains(text, "no answer") || strings.Contains(text, "not answered within")):
 		return "if the server does not speak TLS, write redis in place of rediss"
 	case t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, "nknown command"):

@@ -77,15 +77,24 @@ func prepareDir(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory: remove it, or set %s to another path", dir, DirEnv)
+		return fmt.Errorf("%s is not a directory: %s", dir, other(dir, "remove it"))
 	}
 	if owner := ownerOf(info); owner != os.Geteuid() {
 		return fmt.Errorf("%s belongs to user %d: set %s to a directory of yours", dir, owner, DirEnv)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return fmt.Errorf("%s can be entered by others (mode %04o): chmod 700 it, or remove it", dir, perm)
+		return fmt.Errorf("%s can be entered by others (mode %04o): %s", dir, perm, other(dir, "chmod 700 it, or remove it"))
 	}
 	return nil
+}
+
+// other is the advice to use another directory, unless dir is the one that nobody chose:
+// then it is what mends it. What somebody chose by mistake may be anything, even /tmp.
+func other(dir, mend string) string {
+	if dir == DefaultDir() {
+		return mend
+	}
+	return fmt.Sprintf("set %s to a directory of its own; it need not exist", DirEnv)
 }
 
 // TempSocket makes a directory, whose name begins with prefix, and returns it with the path of
