@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -13,17 +14,25 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
-// setHelp sets the help command, and makes --help of an unknown command an error.
+// setHelp sets the help command, and makes --help an error where it is of an unknown command,
+// or cannot be written: cobra drops errors there.
 func (a *app) setHelp(root *cobra.Command) {
 	root.SetHelpCommand(helpCommand())
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		args := cmd.Flags().Args()
 		if cmd == root && len(args) > 0 { // "berth nosuch --help"
-			a.unknown = a.noCommand(cmd, args)
+			a.unhelped = a.noCommand(cmd, args)
 			return
 		}
+		if cmd.OutOrStdout() != io.Writer(a.stdout) { // it is not the result
+			help(cmd, args)
+			return
+		}
+		var text strings.Builder
+		cmd.SetOut(&text)
 		help(cmd, args)
+		a.unhelped = a.print(text.String())
 	})
 }
 
@@ -51,7 +60,6 @@ func helpCommand() *cobra.Command {
 				return exit.Usagef("there is no command %q to help with%s", strings.Join(args, " "), suggestion(cmd.Root(), args))
 			}
 			about.InitDefaultHelpFlag()
-			about.InitDefaultVersionFlag()
 			return about.Help()
 		},
 	}
@@ -97,7 +105,7 @@ Percent-encode special characters in passwords. Prefer the environment to
     1  the answer is no: for example, no such semaphore, or a check has failed
    64  the command line, or a URL, is wrong
    69  Redis cannot be reached, or refuses
-   70  a semaphore's keys are damaged: see "berth purge"
+   70  the keys are damaged (see "berth purge"), or of a newer berth: upgrade
    74  the result could not be written
    77  BERTH_READ_ONLY forbids it
 

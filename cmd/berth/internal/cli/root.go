@@ -33,7 +33,7 @@ type app struct {
 
 	reason       string // of an operator's verb
 	yes          bool   // do what a verb would ask about
-	unknown      error  // that help was asked for a command that is not there
+	unhelped     error  // why there was no help
 	startNothing bool   // this machine's own store is used only if it runs
 }
 
@@ -49,7 +49,7 @@ func Main(args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	if err == nil {
-		err = a.unknown
+		err = a.unhelped
 	}
 	a.report(cmd, err)
 	a.notices.Flush(lastWords)
@@ -151,8 +151,6 @@ permit comes back when its holder crashes.`,
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.CompletionOptions.DisableDefaultCmd = true // ours is in its place
-	root.Version = version()
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version")
 	root.AddGroup(
 		&cobra.Group{ID: groupUse, Title: "Take permits:"},
@@ -164,7 +162,7 @@ permit comes back when its holder crashes.`,
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, give no warnings\n(of a changed limit, say), and say nothing when there was no\npermit in time: the exit code tells")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, of what an\noperator's command did, and when there was no permit in\ntime, and give no warnings (of a changed limit, say): the\nexit code tells")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
 		a.lsCommand(), a.showCommand(), a.topCommand(), a.serveCommand(), a.auditCommand(), a.doctorCommand(),
@@ -183,6 +181,9 @@ permit comes back when its holder crashes.`,
 
 // noCommand handles a call without a command, or with an unknown one.
 func (a *app) noCommand(cmd *cobra.Command, args []string) error {
+	if asked, _ := cmd.Flags().GetBool("version"); asked {
+		return a.print(version() + "\n")
+	}
 	if len(args) == 0 {
 		cmd.SetOut(a.stderr)
 		_ = cmd.Help()
