@@ -130,7 +130,7 @@ func checkParents(dir string) error {
 				return err
 			}
 		} else if info.Mode()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("others can write to %s (mode %04o) and replace %s: chmod go-w it, or set %s to another path",
+			return fmt.Errorf("others can write to %s (mode %04o) and replace %s: set %s to another path",
 				at, info.Mode().Perm(), dir, DirEnv)
 		}
 		if at == filepath.Dir(at) {
