@@ -105,6 +105,18 @@ func (a *app) addCompletion(root *cobra.Command) {
 	complete(evict, "pid", a.completeEvictees(func(v *evictee) string { return strconv.Itoa(v.PID) }))
 }
 
+// shorten makes the flags' descriptions fit a shell's list, of which cobra shows the first line
+// as it stands: without line breaks and the marks around a value's name.
+func shorten(cmd *cobra.Command) {
+	marks := strings.NewReplacer("`", "", "\n", " ")
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) { f.Usage = marks.Replace(f.Usage) })
+	}
+	for _, c := range cmd.Commands() {
+		shorten(c)
+	}
+}
+
 // oneOf offers what a flag can be.
 func oneOf(all ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)

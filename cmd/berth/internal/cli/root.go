@@ -176,6 +176,9 @@ permit comes back when its holder crashes.`,
 	)
 	root.AddCommand(topics()...)
 	a.addCompletion(root)
+	if len(a.args) > 0 && a.args[0] == cobra.ShellCompRequestCmd {
+		shorten(root)
+	}
 	return root
 }
 
