@@ -54,7 +54,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		case a := <-got:
 			return cfg.outcome(a, line)
 		case <-over:
-			return cfg.outcome(acquired{err: ctx.Err()}, line)
+			return cfg.outcome(acquired{err: context.DeadlineExceeded}, line) // ctx may be late to learn of it
 		case err := <-cfg.Health.Foreign():
 			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		case place := <-places:
