@@ -133,7 +133,22 @@ func openPTY(t *testing.T) (master, slave *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keepOutput(t, slave)
 	return master, slave
+}
+
+// keepOutput has a key that sends a signal not throw away what a program has just written, as it
+// does otherwise: where the reader is slow that would be what a test waits for.
+func keepOutput(t *testing.T, slave *os.File) {
+	t.Helper()
+	mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode.Lflag |= unix.NOFLSH
+	if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, mode); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (term *terminal) read() {
@@ -343,7 +358,9 @@ func (term *terminal) suspend() {
 		term.send("\x1a")
 		return term.shows("Stopped", 200*time.Millisecond)
 	}) {
-		term.t.Fatal("it was not stopped")
+		term.mu.Lock()
+		defer term.mu.Unlock()
+		term.t.Fatalf("it was not stopped: %q", term.seen.String())
 	}
 }
 
