@@ -33,6 +33,7 @@ func (l *lab) handOff(holder *berth.Lease, waiting <-chan outcome) (*berth.Lease
 
 func TestGrantMessageLost(t *testing.T) {
 	everywhere(t, func(l *lab) {
+		l.unhurried()
 		lost := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DropMessage, Times: -1})
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
@@ -53,6 +54,7 @@ func TestGrantMessageLost(t *testing.T) {
 // back, and the next one waits. It must not be taken for a grant.
 func TestGrantMessageLate(t *testing.T) {
 	everywhere(t, func(l *lab) {
+		l.unhurried()
 		late := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 		c := l.faulty()
 		holder := l.Hold(l.sem(l.healthy(), 1))
@@ -101,6 +103,7 @@ func TestLossMessageLost(t *testing.T) {
 // next heartbeat.
 func TestQueueMessageLost(t *testing.T) {
 	everywhere(t, func(l *lab) {
+		l.unhurried()
 		l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DropMessage, Times: -1})
 		holder := l.Hold(l.sem(l.healthy(), 2))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 2), 1, berth.Weight(2))
@@ -122,6 +125,7 @@ func TestQueueMessageLost(t *testing.T) {
 // breaks, so it is lost for good. The new subscription looks at the state.
 func TestSubscriptionCutAtTheGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
+		l.unhurried()
 		onItsWay := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
@@ -190,6 +194,7 @@ func TestDroppedWaiterOutlastsAnotherOutage(t *testing.T) {
 // message on. Waiters are served by their heartbeats, and a new subscription
 // replaces the dead one.
 func halfOpen(l *lab) {
+	l.unhurried()
 	c := l.faulty()
 	silent := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 	holder := l.Hold(l.sem(l.healthy(), 1))

@@ -60,7 +60,7 @@ func TestCancelRacesGrant(t *testing.T) {
 // are on their way, and the waiter gives up. It gives back what it never saw.
 func TestCancelAfterGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.TTL = max(l.TTL, 30*time.Second)
+		l.unhurried()
 		for !l.cancelAfterGrant() {
 			if l.Exact {
 				l.Fatal("a heartbeat brought the grant")
@@ -152,7 +152,7 @@ func TestHeadCancels(t *testing.T) {
 // it. Nothing sticks.
 func TestEveryWaiterCancels(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.TTL = max(l.TTL, 30*time.Second) // on a slow machine all must be in line at once
+		l.unhurried() // all must be in line at once
 		s, other := l.sem(l.faulty(), 1), l.sem(l.faulty(), 1)
 		holder := l.Hold(s)
 		ctx, cancel := context.WithCancel(l.Ctx)
