@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"syscall"
@@ -192,12 +193,30 @@ func judge(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, ours := range []error{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL,
-	} {
-		if errors.Is(err, ours) {
-			return err
+	if _, lookup := errors.AsType[*net.DNSError](err); lookup {
+		// It does not tell why it failed: without a descriptor, "no such host".
+		if why := noDescriptor(); ours(why) {
+			return fmt.Errorf("%w: %w", why, err)
 		}
 	}
+	if ours(err) {
+		return err
+	}
 	return fmt.Errorf("%w: %w", ErrAway, err)
+}
+
+// ours reports whether err is the lack of something on this machine.
+func ours(err error) bool {
+	return slices.ContainsFunc([]error{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL,
+	}, func(lack error) bool { return errors.Is(err, lack) })
+}
+
+// noDescriptor returns why no file can be opened now, or nil.
+func noDescriptor() error {
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
