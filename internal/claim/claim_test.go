@@ -132,7 +132,7 @@ var steps = []step{
 	{"full, and more has run out", asking, func(l *life) Effect {
 		return l.answer(protocol.Result{Code: protocol.Full}, func(a *Answer) { a.More = true })
 	}, Asking, Send, nil},
-	{"cancelled", asking, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake, ErrReleased},
+	{"cancelled", asking, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake | Report, ErrReleased},
 	{"heard of the grant first", asking, func(l *life) Effect { return l.HeardGrant(7, 1, 3, l.now, 1) }, Held, Wake, nil},
 
 	{"heartbeat", waiting, func(l *life) Effect { l.pass(heartbeat / 3); return l.Tick(l.now) }, Queued, Send, nil},
@@ -157,7 +157,7 @@ var steps = []step{
 	{"rejected", waiting, func(l *life) Effect {
 		return l.Rejected(&protocol.Op{Verb: protocol.Heartbeat}, errRejected, l.now)
 	}, Leaving, Send | Wake, errRejected},
-	{"cancelled", waiting, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake, ErrReleased},
+	{"cancelled", waiting, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake | Report, ErrReleased},
 
 	{"renewed", confirming, func(l *life) Effect { return l.answer(renewed) }, Held, Wake | Report, nil},
 	{"renewed for too short a time", confirming, func(l *life) Effect {
@@ -205,7 +205,7 @@ var steps = []step{
 		return l.Tick(l.now)
 	}, Leaving, Send | Wake, protocol.ErrUnknown},
 	{"refused", adopting, func(l *life) Effect { return l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now) }, Ended, Wake | Report, errRejected},
-	{"cancelled", adopting, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake, ErrReleased},
+	{"cancelled", adopting, func(l *life) Effect { return l.Cancel(ErrReleased, l.now) }, Leaving, Send | Wake | Report, ErrReleased},
 
 	{"detached", detaching, func(l *life) Effect { return l.answer(moved) }, Ended, Wake | Report, ErrDetached},
 	{"rejected", detaching, func(l *life) Effect { return l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now) }, Held, Wake | Report, nil},

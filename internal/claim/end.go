@@ -276,12 +276,14 @@ func (c *Claim) notDetached(err error, now clock.Instant) Effect {
 	return effect | c.report(err)
 }
 
-// Cancel gives the claim back, in whatever state it is.
+// Cancel gives the claim back, in whatever state it is. Who waits for an outcome is told at
+// once: nothing bounds the wait for the answer.
 func (c *Claim) Cancel(why error, now clock.Instant) Effect {
 	if c.State == Leaving || c.State == Ended {
 		return 0
 	}
-	return c.leave(why, now)
+	effect := c.leave(why, now)
+	return effect | c.report(c.Err)
 }
 
 // Drop ends the claim without telling the server, after the last call.

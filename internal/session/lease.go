@@ -165,8 +165,15 @@ func (c *Claim) releaseOnce() (<-chan error, error) {
 	if c.released {
 		return nil, claim.ErrReleased
 	}
+	var renewals []caller
+	if c.m.State == claim.Held { // they are over, and their bound is earlier than that of a release
+		renewals, c.callers = c.callers, nil
+	}
 	done, err := c.asked(func() claim.Effect { return c.m.Release(now) }, claim.Ended, claim.Held, claim.Lost)
 	c.released = c.m.State != claim.Detaching // if that is refused, the lease is as it was
+	for _, renewal := range renewals {
+		renewal.done <- c.over()
+	}
 	return done, err
 }
 

@@ -169,6 +169,48 @@ func TestEveryCallHasItsOwnBound(t *testing.T) {
 	}
 }
 
+// TestOvertakenRenewalKeepsItsBound: whatever else is done with the lease while Redis is silent,
+// Renew returns in time, and tells that the lease is over.
+func TestOvertakenRenewalKeepsItsBound(t *testing.T) {
+	for what, overtake := range map[string]func(*testenv.Env, *testenv.Peer, *berth.Lease){
+		"Detach, and its context ends": func(e *testenv.Env, _ *testenv.Peer, l *berth.Lease) {
+			ctx, cancel := context.WithTimeout(e.Ctx, time.Second)
+			defer cancel()
+			if _, err := l.Detach(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				e.Errorf("Detach: %v", err)
+			}
+		},
+		"Release": func(e *testenv.Env, _ *testenv.Peer, l *berth.Lease) {
+			if err := l.Release(); !errors.Is(err, berth.ErrUnreachable) {
+				e.Errorf("Release: %v", err)
+			}
+		},
+		"Close": func(_ *testenv.Env, p *testenv.Peer, _ *berth.Lease) { _ = p.Client.Close() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				p := e.Peer()
+				l := e.Hold(p.Sem(1, berth.TTL(time.Hour)))
+				p.Net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest, Times: -1})
+				began, renewed := time.Now(), make(chan struct{})
+				go func() {
+					defer close(renewed)
+					err := l.Renew(context.Background())
+					if took := time.Since(began); took > callBound {
+						e.Errorf("Renew took %v, want %v at most", took, callBound)
+					}
+					if !errors.Is(err, berth.ErrReleased) && !errors.Is(err, berth.ErrClosed) {
+						e.Errorf("Renew: %v", err)
+					}
+				}()
+				e.Pass(time.Second)
+				overtake(e, p, l)
+				<-renewed
+			})
+		})
+	}
+}
+
 // TestHangingCallCostsNoShortLease: a call that carries others' wishes, and hangs, does not
 // keep a short lease from being renewed in time on another connection.
 func TestHangingCallCostsNoShortLease(t *testing.T) {
