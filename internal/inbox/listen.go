@@ -26,12 +26,11 @@ func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, stan
 		_ = conn.Close()
 		reading.Wait()
 	}()
-	var heard atomic.Int64
-	heard.Store(time.Now().UnixNano())
+	server := pulse{began: time.Now()}
 	broken := make(chan error, 1)
 	reading.Go(func() {
 		broken <- hear(ctx, conn, func(msg any) error {
-			heard.Store(time.Now().UnixNano())
+			server.heard.Store(int64(time.Since(server.began)))
 			switch msg := msg.(type) {
 			case *redis.Subscription:
 				standing()
@@ -41,7 +40,7 @@ func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, stan
 			return nil
 		})
 	})
-	watch := time.NewTicker(quiet)
+	watch := time.NewTimer(quiet)
 	defer watch.Stop()
 	for {
 		select {
@@ -50,16 +49,39 @@ func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, stan
 		case err := <-broken:
 			return err
 		case <-watch.C:
-			switch silent := time.Since(time.Unix(0, heard.Load())); {
-			case silent >= 2*quiet:
-				return errSilent
-			case silent >= quiet:
-				if err := conn.Ping(ctx); err != nil {
-					return err
-				}
+			next, ping, err := server.check(time.Since(server.began))
+			if err == nil && ping {
+				err = conn.Ping(ctx)
 			}
+			if err != nil {
+				return err
+			}
+			watch.Reset(next)
 		}
 	}
+}
+
+// pulse tells whether a server is still there. Its times are since it began, so that nobody can
+// set the clock meanwhile.
+type pulse struct {
+	began time.Time
+	heard atomic.Int64  // when the server last sent something
+	asked time.Duration // when the last PING was sent
+}
+
+// check looks at now, and returns when to look next. If the server has been silent for too long,
+// it wants a PING; if it has not answered that in time, it fails. Without a PING a silence says
+// nothing: this process may have been held up.
+func (p *pulse) check(now time.Duration) (next time.Duration, ping bool, err error) {
+	heard := time.Duration(p.heard.Load())
+	if left := max(heard, p.asked) + quiet - now; left > 0 {
+		return left, false, nil
+	}
+	if p.asked > heard {
+		return 0, false, errSilent
+	}
+	p.asked = now
+	return quiet, true, nil
 }
 
 // psubscribe makes a connection and sends the request on it. It returns ctx's error as soon

@@ -65,3 +65,47 @@ func endsWithContext(w *world, rdb *redis.Client) {
 		w.Errorf("not returned after %v", timeout)
 	}
 }
+
+// TestListenNoticesAHalfOpenSocket after 10 seconds, and bears a quiet one.
+func TestListenNoticesAHalfOpenSocket(t *testing.T) {
+	inBubble(t, func(w *world) {
+		stands, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- Listen(w.Context(), w.rdb, "*", func() { close(stands) }, func(string, string) error { return nil })
+		}()
+		<-stands
+		select {
+		case err := <-ended:
+			w.Fatalf("in a quiet hour: %v", err)
+		case <-time.After(time.Hour):
+		}
+		w.net.Inject(redistest.Rule{Match: redistest.Named("PING"), Fault: redistest.SwallowReply})
+		start := time.Now()
+		if err := <-ended; !errors.Is(err, errSilent) || time.Since(start) > 2*quiet {
+			w.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}
+
+// TestListenEndsNoConnectionUnasked: a process that was held up, for however long, has to send
+// a PING first.
+func TestListenEndsNoConnectionUnasked(t *testing.T) {
+	const late = time.Minute
+	var p pulse
+	if _, ping, err := p.check(late); !ping || err != nil {
+		t.Fatalf("after it was held up: PING %v, %v", ping, err)
+	}
+	p.heard.Store(int64(late + time.Second))
+	if next, ping, err := p.check(late + 2*time.Second); next != quiet-time.Second || ping || err != nil {
+		t.Errorf("after the answer: next in %v, PING %v, %v", next, ping, err)
+	}
+	if _, ping, err := p.check(2 * late); !ping || err != nil {
+		t.Fatalf("after it was held up again: PING %v, %v", ping, err)
+	}
+	if next, ping, err := p.check(2*late + time.Second); next != quiet-time.Second || ping || err != nil {
+		t.Errorf("before the answer is overdue: next in %v, PING %v, %v", next, ping, err)
+	}
+	if _, _, err := p.check(2*late + quiet); !errors.Is(err, errSilent) {
+		t.Errorf("without an answer: %v", err)
+	}
+}
