@@ -41,9 +41,14 @@ func (s *Session) askPolicySoon() {
 }
 
 // askPolicy asks the server for its eviction policy, and retries in the background if that
-// fails. Until the policy is known, keys carry no TTL while they matter.
+// fails, at once if it is called again. Until the policy is known, keys carry no TTL while they
+// matter.
 func (s *Session) askPolicy() {
 	if !s.asking.CompareAndSwap(false, true) {
+		select {
+		case s.again <- struct{}{}:
+		default:
+		}
 		return
 	}
 	if s.learnPolicy(true) {
@@ -56,6 +61,8 @@ func (s *Session) askPolicy() {
 			select {
 			case <-s.ctx.Done():
 				return
+			case <-s.again: // after an outage, say: what kept it from knowing may be over
+				pause = leastPolicyPause
 			case <-time.After(pause):
 			}
 			if s.learnPolicy(false) {

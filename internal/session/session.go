@@ -53,6 +53,7 @@ type Session struct {
 	opening sync.Once
 	opened  chan struct{}
 	asking  atomic.Bool     // the eviction policy is being asked for
+	again   chan struct{}   // there is a new reason to ask for it; capacity 1
 	soon    atomic.Bool     // it is about to be
 	asked   atomic.Int64    // when it was last asked for because of a subscription; 0: never
 	policy  string          // guarded by asking; as the last answer was
@@ -73,7 +74,8 @@ type Session struct {
 func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	channel, secret := randomName()
 	s := &Session{
-		log: log, channel: channel, newID: ids(channel + "." + secret), opened: make(chan struct{}), closed: make(chan struct{}),
+		log: log, channel: channel, newID: ids(channel + "." + secret), again: make(chan struct{}, 1),
+		opened: make(chan struct{}), closed: make(chan struct{}),
 		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{},
 	}
 	s.store = protocol.NewStore(rdb, prefix, channel, os.Getpid(), hostname())

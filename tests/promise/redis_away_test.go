@@ -128,3 +128,25 @@ func TestSilentRedisIsNotTheCallersDeadline(t *testing.T) {
 		}
 	})
 }
+
+// TestEvictionPolicyIsAskedForWithANewSubscription, even if it has been asked for in vain for so
+// long that the next question is far away.
+func TestEvictionPolicyIsAskedForWithANewSubscription(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		lost := p.Net.Inject(redistest.Rule{Match: redistest.Named("INFO"), Fault: redistest.Reset, Times: -1})
+		e.Hold(p.Sem(1))
+		e.Pass(20 * time.Minute)
+		lost.Stop()
+		before := p.Net.Count("INFO")
+		e.Pass(time.Minute)
+		if n := p.Net.Count("INFO") - before; n != 0 {
+			e.Fatalf("asked %d times in a minute, after 20 in vain", n)
+		}
+		p.Net.CutAll()
+		e.Pass(time.Minute)
+		if n := p.Net.Count("INFO") - before; n == 0 {
+			e.Error("not asked within a minute of the new subscription")
+		}
+	})
+}
