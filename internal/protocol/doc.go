@@ -24,8 +24,9 @@
 //  5. applies the acquires, in order
 //
 // It computes all this first and writes at the end, so an error leaves nothing half
-// done. Each step is bounded: what is left over is reported by Reply.More, and the
-// next call goes on with it.
+// done, as long as the user has all rights (docs/decisions/0012 tells of others). Each
+// step is bounded: what is left over is reported by Reply.More, and the next call goes
+// on with it.
 //
 // There are two tiers. A lease of weight 1 without MaxHold that is alone on its
 // semaphore is compact: one field of one key, which its acquire, its renewals and
@@ -127,7 +128,7 @@
 // A step that gives back or keeps what is there begins with a removal of nothing, and
 // so it passes: releases, renewals, heartbeats, moves, repeated acquires, and whatever
 // else is in their call. New acquires do not pass, unless their call has also taken out
-// what was due.
+// what was due, or the keys' TTL.
 //
 // # Failures
 //

@@ -141,43 +141,75 @@ func without(t *testing.T, server *redistest.Server, rights ...any) *redis.Clien
 	return server.Client(t, redistest.Patient, func(o *redis.Options) { o.Username, o.Password = "weak", "secret" })
 }
 
-// TestWhatIsForbiddenChangesNothing: a user who may not ZADD does all of a step, where it
-// does not need that, or nothing of it.
+// TestWhatIsForbiddenChangesNothing: a user who lacks a right does all of a step, where it does
+// not need that, or nothing of it.
 func TestWhatIsForbiddenChangesNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	weak := without(t, server, "-zadd")
-	for name, lay := range map[string]setup{
+	lays := map[string]setup{
 		"compact": compact, "lone": lone, "plain": plain, "furnish": furnish, "inherits": inherits, "hole": hole, "overdue": overdueTombs,
+	}
+	for right, lays := range map[string]map[string]setup{
+		"-zadd": lays, "-persist": lays,
 	} {
-		for _, keeps := range []bool{false, true} {
-			r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
-			s := NewStore(weak, r.prefix, "s0", 100, "host")
-			s.Evicting(!keeps)
-			calls := map[string][]Op{"two releases": each(Op{Verb: Release}, "s0.2", "s0.3"), "release and move": {{Verb: Release, ID: "s0.3"}, {Verb: Move, ID: "s0.2", To: "s2.2"}}}
-			for probe, op := range probes() {
-				calls[probe] = []Op{op}
+		weak := without(t, server, right)
+		for name, lay := range lays {
+			for _, keeps := range []bool{false, true} {
+				r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
+				s := NewStore(weak, r.prefix, "s0", 100, "host")
+				s.Evicting(!keeps)
+				calls := map[string][]Op{"two releases": each(Op{Verb: Release}, "s0.2", "s0.3"), "release and move": {{Verb: Release, ID: "s0.3"}, {Verb: Move, ID: "s0.2", To: "s2.2"}}}
+				for probe, op := range probes() {
+					calls[probe] = []Op{op}
+				}
+				for call, ops := range calls {
+					lay(t, r)
+					allOrNothing(t, right+", "+name+", "+call, r, s, ops)
+				}
 			}
-			for call, ops := range calls {
+		}
+	}
+}
+
+// allOrNothing has s do ops, and fails the test if it does half of that.
+func allOrNothing(t *testing.T, what string, r *rig, s *Store, ops []Op) {
+	t.Helper()
+	before := r.raw(t)
+	_, err := s.Do(t.Context(), r.key, 0, ops)
+	after := r.raw(t)
+	if err == nil {
+		after.state(t)
+		return
+	}
+	if before.fields["s1.1"] != "" && after.fields["s1.1"] == "" { // to take out what is due is a step of its own
+		delete(before.fields, "s1.1")
+		before.fields["state"], after.fields["state"] = "", ""
+		before.scores, after.scores = nil, nil
+	}
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("%s: %v, and changed\n%v\nto\n%v", what, err, before, after)
+	}
+	if !reflect.DeepEqual(resultsOf(ops), make([]Result, len(ops))) {
+		t.Errorf("%s: %v, and results %+v", what, err, resultsOf(ops))
+	}
+}
+
+// TestWithoutTheRightToExpireKeys everything works, and the keys stay.
+func TestWithoutTheRightToExpireKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	weak := without(t, server, "-pexpireat")
+	for name, lay := range map[string]setup{"nothing": func(t failer, r *rig) { r.reset(t) }, "compact": compact, "plain": plain, "furnish": furnish} {
+		for _, keeps := range []bool{false, true} {
+			for probe, op := range probes() {
+				r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
 				lay(t, r)
-				before := r.raw(t)
-				_, err := s.Do(t.Context(), r.key, 0, ops)
-				after := r.raw(t)
-				if name == "overdue" { // to take out what is due is a step of its own
-					delete(before.fields, "s1.1")
-					delete(after.fields, "s1.1")
-					before.fields["state"], after.fields["state"] = "", ""
-					before.scores, after.scores = nil, nil
+				s := NewStore(weak, r.prefix, "s0", 100, "host")
+				s.Evicting(false)
+				if _, err := s.Do(t.Context(), r.key, 0, []Op{op}); err != nil {
+					t.Errorf("%s, %s, keeps=%v: %v", name, probe, keeps, err)
 				}
-				if err != nil && !reflect.DeepEqual(before, after) {
-					t.Errorf("%s, %s, keeps=%v: %v, and changed\n%v\nto\n%v", name, call, keeps, err, before, after)
-				}
-				if err != nil && !reflect.DeepEqual(resultsOf(ops), make([]Result, len(ops))) {
-					t.Errorf("%s, %s: %v, and results %+v", name, call, err, resultsOf(ops))
-				}
-				if err == nil {
-					after.state(t)
-				}
+				r.raw(t).state(t)
 			}
 		}
 	}

@@ -46,7 +46,7 @@
 -- of a step, and Lua itself writes those above 10^14 inexactly.
 
 local STATE, ARGV = KEYS[1], ARGV
-local call, format, match, sub = redis.call, string.format, string.match, string.sub
+local call, try, format, match, sub = redis.call, redis.pcall, string.format, string.match, string.sub
 --              declared   pin  paused changes used holders waiting tombs slots last nearest till  lapses
 local FORM = '^1 (%d+) (%-?%d+) ([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])$'
 local NOBODY = '1 0 -1 0 0 0 0 0 0 0 0 0 0 0' -- "state" of a semaphore that has no keys
@@ -77,7 +77,7 @@ if ARGV[3] and not ARGV[4] then
       local deadline, expires = format('%d', now + ttl), '0'
       if POLICY == '1' then expires = format('%d', now + ttl + GRAIN) end
       call('HSET', STATE, 'state', mine .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. head)
-      if expires ~= '0' then call('PEXPIREAT', STATE, expires) end
+      if expires ~= '0' then try('PEXPIREAT', STATE, expires) end
       return stamp .. ' 0 0 1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. stamp .. ' ' .. deadline .. ' 0 0 1 0 ' .. stamp .. ' ' .. ttl
     end
   elseif verb == 'R' and head ~= 'R0' or head == 'L0' then
@@ -97,7 +97,7 @@ if ARGV[3] and not ARGV[4] then
       if expires ~= '0' and deadline + 1000 > expires + 0 then lapse = format('%d', now + ttl + GRAIN) end
       call('HDEL', STATE, '')                           -- see "write", below, on servers without memory
       call('HSET', STATE, 'state', mine .. token .. ' ' .. deadline .. ' ' .. lapse .. ' ' .. sub(state, at))
-      if lapse ~= expires then call('PEXPIREAT', STATE, lapse) end
+      if lapse ~= expires then try('PEXPIREAT', STATE, lapse) end
       return stamp .. ' 0 ' .. limit .. ' 1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' 0 0 7 0 ' .. token .. ' ' .. ttl
     end
   end
@@ -126,11 +126,11 @@ if sub(state or '', 1, 10) == '1 compact ' then
   local record = 'h 1 0 ' .. token .. ' 0 ' .. sub(state, tail)
   local lapses = expires == '0' and '0' or '1'
   if expires == '0' then expires = format('%d', deadline + GRAIN) end
-  state = '1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' ' .. expires .. ' ' .. lapses
   if eager or ARGV[3] == id then call('ZREM', ORDER, '') end -- see "write", below, on servers without memory
+  state = '1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' ' .. expires .. ' ' .. lapses
   call('ZADD', ORDER, '4000000000', NOTE, deadline, id)
   call('HSET', STATE, id, record, 'state', state)
-  if lapses == '1' then call('PEXPIREAT', ORDER, expires) end
+  if lapses == '1' then try('PEXPIREAT', ORDER, expires) end
 end
 
 local declared, pin, paused, changes, used, holders, waiting, tombs, slots, last, nearest, till, lapses
@@ -434,7 +434,8 @@ end
 -- Everything was checked, and nothing changed, until here. A server that is out of memory
 -- refuses the first write of a script if it could grow, and none after one that could not:
 -- a removal of nobody in front lets releases, renewals and heartbeats pass. ZADD comes
--- before other removals: if the user may not ZADD, nothing has happened.
+-- before other removals, and PERSIST before all: if the user may not do that, nothing has
+-- happened. PEXPIREAT comes last, and its errors are ignored: a lack of TTLs is bearable.
 
 local kept, full = pin ~= '-1' or paused == '1', used + waiting + tombs > 0 -- full: ORDER is to be there
 if not kept and not full and seq < us then
@@ -469,6 +470,7 @@ else
     declared, pin, paused, changes, used, holders, waiting, tombs, slots, last, nearest, till, lapse)
   if text ~= state then sets[s + 1], sets[s + 2], s, state = 'state', text, s + 2, text end
 
+  if lapses == '1' and lapse == '0' then call('PERSIST', STATE) call('PERSIST', ORDER) end
   local leavers = others or gone                        -- from ORDER
   if others then for k = 1, g do others[#others + 1] = gone[k] end end
   if (eager or reaping) and (a > 0 or caps or s > 0 and #leavers == 0) then call('ZREM', ORDER, '') end
@@ -484,10 +486,8 @@ else
   if g > 0 then call('HDEL', STATE, unpack(gone, 1, g)) end
   if lapse == '1' then
     local later = lapses == '0' or till ~= was_till
-    if later then call('PEXPIREAT', STATE, till) end
-    if full and (later or not ordered) then call('PEXPIREAT', ORDER, till) end
-  elseif lapses == '1' then
-    call('PERSIST', STATE) call('PERSIST', ORDER)
+    if later then try('PEXPIREAT', STATE, till) end
+    if full and (later or not ordered) then try('PEXPIREAT', ORDER, till) end
   end
 end
 
@@ -496,7 +496,7 @@ if notes then
   -- A message is a hint. A user who may not publish must not end in half a step: errors are ignored.
   for channel, message in pairs(notes) do
     local shard = sub(channel, 1, 1) == ':'
-    redis.pcall(shard and 'SPUBLISH' or 'PUBLISH', (shard and STATE or match(STATE, '^[^{]*') .. 'inbox:') .. channel, message)
+    try(shard and 'SPUBLISH' or 'PUBLISH', (shard and STATE or match(STATE, '^[^{]*') .. 'inbox:') .. channel, message)
   end
 end
 if not reaping then return stamp .. ' ' .. status .. ' ' .. was .. ' ' .. (state or NOBODY) .. ' ' .. table.concat(out, ' ', 1, n) end
