@@ -127,6 +127,7 @@ if sub(state or '', 1, 10) == '1 compact ' then
   local lapses = expires == '0' and '0' or '1'
   if expires == '0' then expires = format('%d', deadline + GRAIN) end
   if eager or ARGV[3] == id then call('ZREM', ORDER, '') end -- see "write", below, on servers without memory
+  call('HSET', STATE, 'state', state)                   -- as it is: if the user may not HSET, nothing has happened
   state = '1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' ' .. expires .. ' ' .. lapses
   call('ZADD', ORDER, '4000000000', NOTE, deadline, id)
   call('HSET', STATE, id, record, 'state', state)
