@@ -3,6 +3,7 @@ package berth
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
@@ -106,9 +107,13 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 }
 
 // refusal translates an error for the caller. A request that QueueLimit(0) kept from
-// waiting was refused by a full queue.
+// waiting was refused by a full queue; the caller of one that was evicted never had a lease
+// to lose.
 func (s *Semaphore) refusal(err error, wait bool) error {
 	err = public(s.name, err)
+	if errors.Is(err, ErrEvicted) {
+		return fmt.Errorf("%w: a request for semaphore %q, which holds nothing", ErrEvicted, s.name)
+	}
 	if busy := (*BusyError)(nil); errors.As(err, &busy) && wait {
 		busy.QueueFull = true
 	}

@@ -213,7 +213,7 @@ func outcome(err error) (history.Outcome, int, string) {
 		return history.Busy, busy.InUse, ""
 	case lost != nil && lost.Reason == berth.LostAdopted:
 		return history.Taken, 0, err.Error()
-	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased):
+	case errors.Is(err, berth.ErrLost), errors.Is(err, berth.ErrReleased), errors.Is(err, berth.ErrEvicted):
 		return history.Gone, 0, err.Error()
 	case errors.Is(err, berth.ErrRefused), errors.Is(err, berth.ErrCorrupt):
 		return history.Refused, 0, err.Error()
