@@ -23,7 +23,7 @@ type limiter struct {
 	holds  meter
 	outage outage
 
-	waiting atomic.Int64 // requests
+	waiting atomic.Int64 // requests in take, except those of a known outage
 }
 
 func newLimiter(client *berth.Client, name string, limit int, cfg config) (*limiter, error) {
@@ -54,6 +54,12 @@ type permit struct {
 // A request whose context has ended gets no permit.
 func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	w := &attempt{limiter: l, began: time.Now(), name: l.name, away: l.outage.known(r.Context())}
+	if w.away == nil { // else it does not wait, and those in the queue do not keep it from passing
+		defer l.waiting.Add(-1)
+		if n := l.waiting.Add(1); l.maxWaiting > 0 && n > int64(l.maxWaiting) {
+			return nil, w.refusal(ErrMaxWaiting)
+		}
+	}
 	lease, err := w.acquire(r)
 	away := w.away
 	if away == nil && errors.Is(err, berth.ErrUnreachable) {
@@ -90,12 +96,6 @@ type attempt struct {
 
 func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 	l := a.limiter
-	if a.away == nil { // else it does not wait, and those in the queue do not keep it from passing
-		defer l.waiting.Add(-1)
-		if n := l.waiting.Add(1); l.maxWaiting > 0 && n > int64(l.maxWaiting) {
-			return nil, ErrMaxWaiting
-		}
-	}
 	limit := l.limit
 	if l.key != nil {
 		key := l.key(r)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -412,4 +413,44 @@ func TestHandlerWithoutRedis(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMaxWaitingInAnOutage: a request that waits until it is known whether it may pass counts
+// among those that wait; once that is known, all pass.
+func TestMaxWaitingInAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		var inside, passed, refused atomic.Int32
+		h := newHandler(t, store.Client(), 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { passed.Add(1) }),
+			berthhttp.MaxWaiting(10), berthhttp.FailOpen(nil))
+		store.Slow(time.Hour)
+		var all sync.WaitGroup
+		defer all.Wait()
+		crowd := func() {
+			for range 20 {
+				inside.Add(1)
+				all.Go(func() {
+					defer inside.Add(-1)
+					rec := httptest.NewRecorder()
+					h.ServeHTTP(rec, get(t.Context(), t, "/"))
+					if rec.Code == http.StatusTooManyRequests {
+						refused.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		crowd()
+		<-time.After(berthhttp.DefaultAnswerWithin + 500*time.Millisecond) // they wait for the look by now
+		crowd()
+		if n := inside.Load(); n > 10 {
+			t.Errorf("%d requests wait, %d are refused", n, refused.Load())
+		}
+		<-time.After(lookTime)
+		before := refused.Load()
+		crowd()
+		all.Wait()
+		if passed.Load() < 20 || refused.Load() != before {
+			t.Errorf("%d requests have passed, %d were refused during a known outage", passed.Load(), refused.Load()-before)
+		}
+	})
 }
