@@ -22,7 +22,8 @@ func (maxWait) Error() string { return "berthhttp: waited for MaxWait" }
 // Is reports whether target is context.DeadlineExceeded.
 func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// ErrMaxWaiting: MaxWaiting requests of this process already wait.
+// ErrMaxWaiting: MaxWaiting requests of this process already wait, and no permit was free for
+// this one, or too many others were asking for one.
 var ErrMaxWaiting = errors.New("berthhttp: MaxWaiting requests wait already")
 
 // errSilence: Redis has not said anything within AnswerWithin, or MaxWait.

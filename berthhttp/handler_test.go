@@ -121,8 +121,8 @@ func TestHandlerRefuses(t *testing.T) {
 	}
 }
 
-// TestMaxWaiting: so many wait, whatever their keys; one more is refused at once,
-// and those that are served do not count.
+// TestMaxWaiting: so many wait, whatever their keys; one more is refused at once unless a permit
+// of its key is free, and those that are served do not count.
 func TestMaxWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
 		client, g := store.Client(), make(gate)
@@ -130,9 +130,7 @@ func TestMaxWaiting(t *testing.T) {
 		h := newHandler(t, client, 1, g, berthhttp.MaxWaiting(2), berthhttp.MaxWait(10*time.Second),
 			berthhttp.Key(func(r *http.Request) string { return r.URL.Path }),
 			berthhttp.Refuse(func(w http.ResponseWriter, r *http.Request, refused *berthhttp.RefusedError) {
-				if r.URL.Path == "/d" {
-					why = refused
-				}
+				why = refused
 				w.WriteHeader(refused.Status)
 			}))
 		for _, path := range []string{"/a", "/b", "/c", "/a", "/b"} { // three are served
@@ -140,14 +138,17 @@ func TestMaxWaiting(t *testing.T) {
 			synctest.Wait()
 		}
 		began, rec := time.Now(), httptest.NewRecorder()
-		h.ServeHTTP(rec, get(t.Context(), t, "/d"))
+		h.ServeHTTP(rec, get(t.Context(), t, "/c"))
 		if rec.Code != http.StatusTooManyRequests || !errors.Is(why, berthhttp.ErrMaxWaiting) || time.Since(began) != 0 {
 			t.Errorf("answered %d after %v because %v", rec.Code, time.Since(began), why)
 		}
-		<-time.After(11 * time.Second) // both have been refused
-		_, last := serve(t, h, get(t.Context(), t, "/d"))
+		_, free := serve(t, h, get(t.Context(), t, "/d")) // whose key nobody uses
 		want(t, client, "work/%2Fd", 1, 0)
+		<-time.After(11 * time.Second) // both have been refused
+		_, last := serve(t, h, get(t.Context(), t, "/e"))
+		want(t, client, "work/%2Fe", 1, 0)
 		close(g)
+		<-free
 		<-last
 	})
 }

@@ -56,8 +56,11 @@ func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	w := &attempt{limiter: l, began: time.Now(), name: l.name, away: l.outage.known(r.Context())}
 	if w.away == nil { // else it does not wait, and those in the queue do not keep it from passing
 		defer l.waiting.Add(-1)
-		if n := l.waiting.Add(1); l.maxWaiting > 0 && n > int64(l.maxWaiting) {
-			return nil, w.refusal(ErrMaxWaiting)
+		if n := int(l.waiting.Add(1)); l.maxWaiting > 0 && n > l.maxWaiting {
+			if n > l.maxWaiting+tries(l.maxWaiting) {
+				return nil, w.refusal(ErrMaxWaiting)
+			}
+			w.once = true
 		}
 	}
 	lease, err := w.acquire(r)
@@ -85,12 +88,17 @@ func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	return &permit{limiter: l, lease: lease, since: time.Now()}, nil
 }
 
+// tries is how many requests at once may ask for a permit that is free while maxWaiting
+// requests wait: so that those who wait for one key do not lock out the others.
+func tries(maxWaiting int) int { return (maxWaiting + 9) / 10 }
+
 // attempt is one request's attempt to get a permit.
 type attempt struct {
 	limiter *limiter
 	name    string
 	began   time.Time
 	away    error                       // why Redis is known not to be reachable; nil: it is not known
+	once    bool                        // it must not wait: MaxWaiting requests do
 	place   atomic.Pointer[berth.Place] // when last heard of
 }
 
@@ -139,8 +147,11 @@ func (a *attempt) wait(parent context.Context, sem *berth.Semaphore, opts []bert
 	}
 	answer := time.AfterFunc(l.answerWithin, func() { cancel(errSilence) })
 	defer answer.Stop()
-	if l.maxWait == 0 {
+	if l.maxWait == 0 || a.once {
 		lease, err := sem.TryAcquire(ctx, opts...)
+		if a.once && errors.Is(err, berth.ErrBusy) {
+			err = fmt.Errorf("%w: %w", ErrMaxWaiting, err)
+		}
 		return lease, a.reason(ctx, err)
 	}
 	if l.maxWait > 0 {

@@ -81,10 +81,15 @@ func PerRequest(f func(*http.Request) []berth.AcquireOption) Option {
 func MaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } }
 
 // MaxWaiting bounds how many requests of this process wait for a permit at once, over
-// all keys; 0 is no bound. Further requests are refused at once with ErrMaxWaiting, so
-// that clients that choose their keys can neither fill this process's memory with
-// waiting requests nor make it ask Redis for more than it can answer in time. The
-// default is DefaultMaxWaiting for a Handler, and no bound for a Transport.
+// all keys; 0 is no bound. So clients that choose their keys can neither fill this
+// process's memory with waiting requests nor make it ask Redis for more than it can
+// answer in time. The default is DefaultMaxWaiting for a Handler, and no bound for a
+// Transport.
+//
+// Further requests get a permit if one is free, and else are refused with ErrMaxWaiting.
+// A tenth as many as may wait ask for one at once; those beyond are refused unasked. So
+// one busy key can take the waiting room of all others, but not their permits;
+// berth.QueueLimit bounds the queue of each key.
 func MaxWaiting(n int) Option { return func(c *config) { c.maxWaiting = n } }
 
 // MaxHold bounds how long a request may keep its permit; 0 is no bound. After that the
