@@ -45,9 +45,11 @@ func (e refusedSoFar) As(target any) bool { return errors.As(e.error, target) }
 // served, and it holds no permit.
 //
 // Err is the reason, for errors.Is and errors.As: ErrMaxWait, ErrMaxWaiting,
-// berth.ErrQueueFull or berth.ErrBusy (a *berth.BusyError), the context's error, or,
-// when Redis is the reason, berth.ErrUnreachable, berth.ErrRefused or
-// berth.ErrCorrupt.
+// berth.ErrQueueFull or berth.ErrBusy (a *berth.BusyError), berth.ErrTooHeavy,
+// berth.ErrEvicted (an operator took its place in the queue), berth.ErrLost (the lease was
+// lost before it could be used), berth.ErrInvalid (the request's limit or options),
+// berth.ErrClosed, the context's error, or, when Redis is the reason,
+// berth.ErrUnreachable, berth.ErrRefused, berth.ErrCorrupt or berth.ErrNotReplicated.
 type RefusedError struct {
 	Name       string        // of the semaphore
 	Waited     time.Duration // until now
@@ -85,12 +87,14 @@ func byRedis(err error) bool {
 		errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrNotReplicated)
 }
 
-// statusOf returns the status for a refusal, where limited is that for a limit.
-func statusOf(err error, limited int) int {
+// statusOf returns the status for a refusal, where limited is that for a limit. A weight above the
+// limit declared, and not only above one that an operator has pinned, is never granted.
+func statusOf(err error, declared, limited int) int {
+	heavy, _ := errors.AsType[*berth.TooHeavyError](err)
 	switch {
 	case byRedis(err), errors.Is(err, berth.ErrClosed), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable
-	case errors.Is(err, berth.ErrInvalid):
+	case errors.Is(err, berth.ErrInvalid), heavy != nil && heavy.Weight > declared:
 		return http.StatusInternalServerError
 	}
 	return limited

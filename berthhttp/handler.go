@@ -95,7 +95,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, why *RefusedError) {
 	line := "busy"
 	switch {
 	case why.Status == http.StatusInternalServerError:
-		line = "the limit for this request is not valid"
+		line = "the limit or the weight of this request is not valid"
 	case byRedis(why.Err):
 		line = "temporarily unavailable"
 	case why.Ahead == 1:

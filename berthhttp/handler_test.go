@@ -365,6 +365,33 @@ func TestInvalidArguments(t *testing.T) {
 	})
 }
 
+// TestWeightAboveTheLimit: to come again helps only where an operator has lowered the limit.
+func TestWeightAboveTheLimit(t *testing.T) {
+	for name, c := range map[string]struct{ declared, pinned, status int }{
+		"declared": {declared: 2, status: http.StatusInternalServerError},
+		"pinned":   {declared: 3, pinned: 2, status: http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, store *berthtest.Store) {
+				client := store.Client()
+				h := newHandler(t, client, c.declared, http.NotFoundHandler(),
+					berthhttp.PerRequest(func(*http.Request) []berth.AcquireOption { return []berth.AcquireOption{berth.Weight(3)} }))
+				if c.pinned > 0 {
+					_, first := serve(t, h, get(t.Context(), t, "/")) // which makes the semaphore
+					<-first
+					if err := client.Inspector().Pin(t.Context(), "work", c.pinned); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rec, done := serve(t, h, get(t.Context(), t, "/"))
+				if <-done; rec.Code != c.status {
+					t.Errorf("answered %d, want %d: %s", rec.Code, c.status, rec.Body)
+				}
+			})
+		})
+	}
+}
+
 // TestMissingReplicasAreNotTheLimit: the client is not told to come back when a permit is free.
 func TestMissingReplicasAreNotTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {

@@ -53,7 +53,7 @@ type permit struct {
 // take waits for a permit for r. On failure it returns the reason, and nothing is held.
 // A request whose context has ended gets no permit.
 func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
-	w := &attempt{limiter: l, began: time.Now(), name: l.name, away: l.outage.known(r.Context())}
+	w := &attempt{limiter: l, began: time.Now(), name: l.name, limit: l.limit, away: l.outage.known(r.Context())}
 	if w.away == nil { // else it does not wait, and those in the queue do not keep it from passing
 		defer l.waiting.Add(-1)
 		if n := int(l.waiting.Add(1)); l.maxWaiting > 0 && n > l.maxWaiting {
@@ -96,6 +96,7 @@ func tries(maxWaiting int) int { return (maxWaiting + 9) / 10 }
 type attempt struct {
 	limiter *limiter
 	name    string
+	limit   int // declared
 	began   time.Time
 	away    error                       // why Redis is known not to be reachable; nil: it is not known
 	once    bool                        // it must not wait: MaxWaiting requests do
@@ -104,17 +105,16 @@ type attempt struct {
 
 func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 	l := a.limiter
-	limit := l.limit
 	if l.key != nil {
 		key := l.key(r)
 		a.name = nameOf(l.name, key)
 		if l.limits != nil {
-			if limit = l.limits(key); limit < 1 { // to a semaphore, 0 would declare none
-				return nil, &berth.InvalidError{What: "limit", Reason: fmt.Sprintf("it is %d for %q, and less than 1", limit, a.name)}
+			if a.limit = l.limits(key); a.limit < 1 { // to a semaphore, 0 would declare none
+				return nil, &berth.InvalidError{What: "limit", Reason: fmt.Sprintf("it is %d for %q, and less than 1", a.limit, a.name)}
 			}
 		}
 	}
-	sem, err := l.client.Semaphore(a.name, limit, l.lease...)
+	sem, err := l.client.Semaphore(a.name, a.limit, l.lease...)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (a *attempt) reason(ctx context.Context, err error) error {
 func (a *attempt) refusal(err error) *RefusedError {
 	e := &RefusedError{
 		Name: a.name, Waited: time.Since(a.began), Ahead: -1, Err: err,
-		RetryAfter: leastRetry, Status: statusOf(err, a.limiter.status),
+		RetryAfter: leastRetry, Status: statusOf(err, a.limit, a.limiter.status),
 	}
 	if byRedis(err) {
 		return e

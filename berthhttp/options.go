@@ -70,7 +70,7 @@ func LeaseOptions(opts ...berth.Option) Option {
 
 // PerRequest sets a function that returns more options for a request's lease, such as
 // berth.Weight, berth.HeadStart or berth.Label; berth.OnQueued has no effect here. A
-// request whose options are invalid is refused.
+// request whose options are invalid, or whose weight is above the limit, is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) Option {
 	return func(c *config) { c.perRequest = f }
 }
