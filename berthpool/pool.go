@@ -178,7 +178,9 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	p.work.Add(1) // under mu: Close waits for it
 	p.mu.Unlock()
 	defer p.work.Done()
-	l, err := p.pooled(p.sem.TryAcquire(ctx))
+	alone, stop := newBare(ctx)
+	defer stop()
+	l, err := p.pooled(p.sem.TryAcquire(alone))
 	if err = p.tried(l, err); err != nil {
 		return nil, err
 	}
@@ -252,11 +254,16 @@ func (p *Pool) admit(ctx context.Context) error {
 
 // ended is the error of a wait that ctx has ended.
 func (p *Pool) ended(ctx context.Context) error {
+	return &berth.WaitError{Name: p.sem.Name(), Err: whyEnded(ctx)}
+}
+
+// whyEnded returns ctx's error, and its cause.
+func whyEnded(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
-		err = fmt.Errorf("%w: %w", err, cause)
+		return fmt.Errorf("%w: %w", err, cause)
 	}
-	return &berth.WaitError{Name: p.sem.Name(), Err: err}
+	return err
 }
 
 func (p *Pool) closedError() error { return closedError{p.sem.Name()} }
