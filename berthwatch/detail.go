@@ -22,6 +22,7 @@ type Detail struct {
 	At    time.Time    // of State
 	Err   error        // why State is not up to date; with ErrNotFound the semaphore is idle
 	Why   []string     // who paused or pinned it, and why
+	Old   bool         // the rest is from before a time in which nobody looked, or before a Refresh
 }
 
 // closeUp is what the sampler keeps of a semaphore that is looked at.
@@ -39,7 +40,10 @@ type closeUp struct {
 func (s *Sampler) Detail(name string) Detail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closeUp(name).Detail
+	c := s.closeUp(name)
+	d := c.Detail
+	d.Old = c.tried != c.wanted
+	return d
 }
 
 // closeUp notes that a semaphore is looked at. s.mu is held.

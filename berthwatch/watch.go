@@ -52,7 +52,7 @@ type Row struct {
 type View struct {
 	Rows    []Row     // by name
 	At      time.Time // of Rows; zero: there are none yet
-	Whole   bool      // Rows has all names, as far as a search can tell that has ended since the sampler woke up
+	Whole   bool      // Rows was sampled since the sampler woke up, and has all names, as far as a search since then can tell
 	Err     error     // of the last attempt, if that failed
 	Cost    time.Duration
 	Pace    time.Duration // between samples
@@ -205,11 +205,12 @@ func (s *Sampler) sample(ctx context.Context) {
 }
 
 // rouse sets whether the sampler is awake. What came into use while it slept is known only
-// after the next search.
+// after the next search, and nothing of what it knew is up to date before the next sample.
 func (s *Sampler) rouse(awake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.awake, s.fresh, s.whole = awake, false, len(s.cfg.Names) > 0
+	s.view.Whole = false
 }
 
 func later(a, b time.Time) time.Time {

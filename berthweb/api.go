@@ -131,12 +131,11 @@ func (s *site) semaphoreJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v, d := s.look(r, name)
-	if err := errors.Join(d.Err, v.Err); err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	if d.State == nil {
-		s.fail(w, r, errNotYet)
+	if err := v.Err; err != nil || d.Old || d.Err != nil || d.State == nil {
+		if !d.Old {
+			err = errors.Join(d.Err, err)
+		}
+		s.fail(w, r, cmp.Or[error](err, errNotYet))
 		return
 	}
 	st := *d.State
@@ -154,7 +153,7 @@ func (s *site) historyJSON(w http.ResponseWriter, r *http.Request) {
 	}
 	v, _ := s.look(r, "")
 	points := s.sampler.History(name, time.Now().Add(-time.Duration(minutes)*time.Minute))
-	if err := v.Err; err != nil || len(points) == 0 && !v.Whole {
+	if err := v.Err; err != nil || !v.Whole && (len(points) == 0 || old(&v, v.At)) {
 		s.fail(w, r, cmp.Or[error](err, v.SearchErr, errNotYet))
 		return
 	}

@@ -69,16 +69,21 @@ func (s *site) page(r *http.Request, title, here string) page {
 	return p
 }
 
+// old reports whether what is known since a moment should have been read again by now.
+func old(v *berthwatch.View, at time.Time) bool {
+	return !at.IsZero() && time.Since(at) > 3*v.Pace+timeout
+}
+
 // freshness notes how old the data is, and why.
 func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
-	old := time.Since(at)
+	age := words.Age(time.Since(at))
 	switch {
 	case err != nil && at.IsZero():
 		p.Stale = "Nothing is known yet: " + short(err)
 	case err != nil:
-		p.Stale = "As of " + words.Age(old) + " ago: " + short(err)
-	case !at.IsZero() && old > 3*v.Pace+timeout:
-		p.Stale = "As of " + words.Age(old) + " ago"
+		p.Stale = "As of " + age + " ago: " + short(err)
+	case old(v, at):
+		p.Stale = "As of " + age + " ago"
 	}
 	p.Live = true
 }

@@ -1,14 +1,18 @@
 package berthweb_test
 
 import (
+	"context"
 	"fmt"
 	"html"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
@@ -239,6 +243,52 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 		e.Pass(10 * time.Second)
 		w.lacks(w.get("/s?name=api"), `<p class="stale">`)
 		w.lacks(w.get("/"), `<p class="stale">`)
+	})
+}
+
+// slow is a hook after which every call takes that long.
+type slow struct{ atomic.Int64 }
+
+func (s *slow) wait() { <-time.After(time.Duration(s.Load())) }
+
+func (s *slow) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.wait()
+		return next(ctx, cmd)
+	}
+}
+
+func (s *slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.wait()
+		return next(ctx, cmds)
+	}
+}
+
+// TestWhatNobodyLookedAtIsNotTheAnswer: where Redis is slow when somebody looks again, pages say
+// how old what they show is, and JSON says 503 until there is an answer.
+func TestWhatNobodyLookedAtIsNotTheAnswer(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p, delay := e.Peer(), new(slow)
+		p.Redis.AddHook(delay)
+		w := open(e, p, nil)
+		e.Hold(e.Peer().Named("api", 3))
+		for _, target := range []string{"/api/v1/semaphores", "/api/v1/semaphore?name=api", "/api/v1/history?name=api&minutes=60"} {
+			delay.Store(0)
+			w.wants(w.get(target), `"in_use": 1`)
+			e.Pass(3 * time.Minute) // nobody looks
+			delay.Store(int64(900 * time.Millisecond))
+			rec := w.do(request(http.MethodGet, target, ""))
+			if rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "not_yet") {
+				e.Errorf("%s: status %d: %s", target, rec.Code, rec.Body)
+			}
+			e.Pass(5 * time.Second)
+			w.wants(w.get(target), `"in_use": 1`)
+		}
+		e.Pass(3 * time.Minute)
+		w.wants(w.get("/"), `<p class="stale">As of `)
 	})
 }
 
