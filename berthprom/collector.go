@@ -96,21 +96,23 @@ func NewCollector(s *berthwatch.Sampler, in *berth.Inspector, o Options) (*Colle
 }
 
 // Close stops the sampler that New made. The Collector goes on exporting its last sample
-// until that is stale.
+// until that is stale, with berth_up 0 after a few times the sampler's pace.
 func (c *Collector) Close() { c.end() }
 
 // Collect implements prometheus.Collector. It waits for Redis for at most a second.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	c.sampler.Wait(ctx, "")
+	fresh := c.sampler.Wait(ctx, "")
 	v := c.sampler.Look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := sink(ch)
 	out.add(buildInfo, 1, version, goVersion)
 	away := cmp.Or(v.Err, v.SearchErr)
-	out.add(up, number(away == nil && !v.At.IsZero()))
+	age := time.Since(v.At)
+	// That there is no error says nothing when a sleep has just ended, or the sampler has.
+	out.add(up, number(away == nil && !v.At.IsZero() && (fresh || age <= 3*v.Pace+scrapeTimeout)))
 	out.add(dropped, float64(v.Dropped))
 	if v.Found {
 		out.add(scanDuration, v.Search.Seconds())
@@ -123,7 +125,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if v.At.IsZero() {
 		return
 	}
-	age := time.Since(v.At)
 	out.add(sampleAge, age.Seconds())
 	out.add(sampleDuration, v.Cost.Seconds())
 	if age > stale || !v.Found { // the first names would pass for all, and keep series of their own

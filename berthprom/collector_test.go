@@ -213,6 +213,34 @@ func TestAScrapeWaitsASecondAtMost(t *testing.T) {
 	})
 }
 
+// TestUpIsNotWhatWasOnce: a silent Redis is not up when scrapes begin again, nor is one that
+// nobody asks any more; and for nobody's answer no scrape waits.
+func TestUpIsNotWhatWasOnce(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Named("a", 5))
+		p := e.Peer()
+		c, err := berthprom.New(p.Client, berthprom.Options{})
+		e.Must(err)
+		x := serve(e, c)
+		x.until(func(got map[string]float64) bool { return got["berth_up"] == 1 })
+		e.Pass(2 * time.Minute) // without a scrape
+		hung := p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
+		got, _ := x.scrape()
+		x.want(got, map[string]float64{"berth_up": 0, of("leases", "a"): 1})
+		hung.Stop()
+		p.Net.CutAll()
+		x.until(func(got map[string]float64) bool { return got["berth_up"] == 1 })
+		c.Close()
+		for _, want := range []float64{1, 0} {
+			got, took := x.scrape()
+			if x.want(got, map[string]float64{"berth_up": want}); took > 0 {
+				e.Errorf("after Close a scrape took %v", took)
+			}
+			e.Pass(30 * time.Second)
+		}
+	})
+}
+
 // TestAPartOfTheNamesIsNotExported: the first that a search finds would pass for all.
 func TestAPartOfTheNamesIsNotExported(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

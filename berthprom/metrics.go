@@ -58,7 +58,7 @@ var (
 var (
 	semaphores     = gauge("semaphores", "Semaphores in use, by state. One may have several states.", "state")
 	events         = counter("events_total", "Events that were heard since the exporter began. Absent while it does not hear any.", "event")
-	up             = gauge("up", "Whether Redis has answered the last time, and may be searched for names.")
+	up             = gauge("up", "Whether Redis has answered the last time, not long ago, and may be searched for names.")
 	sampleAge      = gauge("sample_age_seconds", "Time since the sample that the other metrics are made of.")
 	sampleDuration = gauge("sample_duration_seconds", "Time that Redis has spent on that sample, at most.")
 	scanDuration   = gauge("scan_duration_seconds", "Time that the last search for names took, with its pauses; 0 where they are given.")

@@ -92,9 +92,9 @@ func (s *Sampler) Refresh(name string) {
 }
 
 // Wait waits until there is a sample of all semaphores that was taken since the sampler
-// woke up and, unless name is "", a Detail of name that is up to date. It returns earlier if
-// an attempt to read them failed, or ctx ends.
-func (s *Sampler) Wait(ctx context.Context, name string) {
+// woke up and, unless name is "", a Detail of name that is up to date; or until an attempt
+// to read them has failed. It reports false if ctx or Run ended before.
+func (s *Sampler) Wait(ctx context.Context, name string) bool {
 	for {
 		s.mu.Lock()
 		signal(s.wake)
@@ -105,13 +105,14 @@ func (s *Sampler) Wait(ctx context.Context, name string) {
 			c := s.closeUp(name)
 			ready = ready && c.tried == c.wanted
 		}
+		ended := s.ended
 		s.mu.Unlock()
-		if ready {
-			return
+		if ready || ended {
+			return ready
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-news:
 		}
 	}

@@ -77,6 +77,7 @@ type Sampler struct {
 	view    View
 	looked  time.Time
 	awake   bool
+	ended   bool                // Run has
 	fresh   bool                // it has sampled since it woke up
 	whole   bool                // names are all, as of a search since then
 	news    chan struct{}       // closed at the next attempt to read anything
@@ -123,6 +124,8 @@ func (s *Sampler) Look() View {
 
 // Run works until ctx ends.
 func (s *Sampler) Run(ctx context.Context) {
+	s.setEnded(false)
+	defer s.setEnded(true)
 	for {
 		select {
 		case <-ctx.Done():
@@ -144,6 +147,13 @@ func (s *Sampler) Run(ctx context.Context) {
 		others.Wait()
 		s.rouse(false)
 	}
+}
+
+func (s *Sampler) setEnded(ended bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = ended
+	s.tell()
 }
 
 // Once finds all names and samples them once, without Run.
