@@ -59,6 +59,7 @@ func statusOf(err error) int {
 // codeOf returns a stable word for an error, advice what to do, and the error's text.
 func codeOf(err error) (code, hint, text string) {
 	var bad *badRequest
+	corrupt, _ := errors.AsType[*berth.CorruptError](err)
 	switch {
 	case errors.As(err, &bad):
 		return bad.code, bad.hint, bad.text
@@ -66,6 +67,10 @@ func codeOf(err error) (code, hint, text string) {
 		return "invalid", "", short(err)
 	case errors.Is(err, berth.ErrNotFound):
 		return "not_found", "It may be idle: nobody holds and nobody waits.", short(err)
+	case corrupt != nil && corrupt.Newer: // its permits are in use
+		return "newer", "Upgrade this berth; leave the keys alone.", short(err)
+	case corrupt != nil && corrupt.Heals > 0:
+		return "damaged", "It heals by itself: wait, and leave the keys alone.", short(err)
 	case errors.Is(err, berth.ErrCorrupt):
 		return "damaged", "See what wrote to its keys; purge is the way out.", short(err)
 	case errors.Is(err, berth.ErrRefused):

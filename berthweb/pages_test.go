@@ -89,6 +89,41 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 	})
 }
 
+// TestPurgeIsNoAdviceForWhatIsSound: not where a newer berth works with it, and not where it
+// heals by itself.
+func TestPurgeIsNoAdviceForWhatIsSound(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
+		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
+		e.Must(e.Redis.Set(e.Ctx, key("bad"), "x", 0).Err())
+		p := e.Peer()
+		e.Hold(p.Named("half", 1, berth.TTL(time.Minute)))
+		e.Queue(p.Named("half", 1, berth.TTL(time.Minute)))
+		p.Crash()
+		e.Must(e.Redis.Del(e.Ctx, key("half")).Err())
+		for name, want := range map[string]struct {
+			code, hint string
+			purge      bool
+		}{
+			"newer": {"newer", "leave the keys alone", false},
+			"half":  {"damaged", "It heals by itself", true}, // who cannot wait may
+			"bad":   {"damaged", "purge is the way out", true},
+		} {
+			rec := w.do(request(http.MethodGet, "/api/v1/semaphore?name="+name, ""))
+			if rec.Code != http.StatusConflict {
+				e.Errorf("%s: status %d", name, rec.Code)
+			}
+			w.wants(rec.Body.String(), `"code": "`+want.code+`"`, want.hint)
+			page := w.get("/s?name=" + name)
+			w.wants(page, want.hint)
+			if strings.Contains(page, `id="act-purge"`) != want.purge {
+				e.Errorf("%s: the page offers a purge: %v", name, !want.purge)
+			}
+		}
+	})
+}
+
 // names are of other people's programs, and meant to break a page.
 var names = []string{
 	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "' onmouseover='alert(1)", "javascript:alert(1)", "a/b?c=d&e#f%2F..", "../../etc/passwd", "//evil.example",

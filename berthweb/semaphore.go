@@ -53,7 +53,7 @@ type semaphoreData struct {
 	Blocked         string
 	Reasons         []string
 	Problem         string // it cannot be read
-	Damaged, Idle   bool
+	Damaged, Idle   bool   // damaged: and no newer berth wrote it, so that a purge is a way out
 	Slots           []slot
 	Holders         []berth.Holder
 	Waiters         []waiter
@@ -114,7 +114,8 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 		d.freshness(v, v.At, nil)
 		return http.StatusNotFound
 	case errors.Is(detail.Err, berth.ErrCorrupt):
-		d.Damaged, d.Problem = true, short(detail.Err)
+		code, hint, text := codeOf(detail.Err)
+		d.Damaged, d.Problem = code == "damaged", text+". "+hint
 		row := berthwatch.Row{Err: detail.Err}
 		d.Badges = row.States()
 		d.freshness(v, v.At, nil)
