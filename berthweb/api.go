@@ -73,6 +73,8 @@ func codeOf(err error) (code, hint, text string) {
 		return "damaged", "It heals by itself: wait, and leave the keys alone.", short(err)
 	case errors.Is(err, berth.ErrCorrupt):
 		return "damaged", "See what wrote to its keys; purge is the way out.", short(err)
+	case errors.Is(err, berth.ErrRefused) && (strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "NOAUTH")):
+		return "refused", "Check user and password in the URL of Redis.", short(err)
 	case errors.Is(err, berth.ErrRefused):
 		return "refused", "The user of Redis needs the rights in docs/operations.md.", short(err)
 	}

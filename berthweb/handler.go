@@ -171,12 +171,12 @@ func (s *site) healthz(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
 
-// readyz tells whether Redis answers.
+// readyz tells whether Redis answers, and not with a refusal.
 func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), ready)
 	defer cancel()
 	if s.in.Ping(ctx) != nil {
-		plain(w, http.StatusServiceUnavailable, "redis does not answer")
+		plain(w, http.StatusServiceUnavailable, "redis does not answer, or refuses")
 		return
 	}
 	plain(w, http.StatusOK, "ok")

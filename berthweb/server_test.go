@@ -125,6 +125,19 @@ func crawl(e *testenv.Env, front *httptest.Server) {
 	}
 }
 
+// TestWrongPasswordIsNoMissingRight: what to mend is in the URL, and Redis is not silent.
+func TestWrongPasswordIsNoMissingRight(t *testing.T) {
+	testenv.OwnServer(t, []string{"requirepass hunter2"}, func(e *testenv.Env) {
+		for password, word := range map[string]string{"hunter3": "WRONGPASS", "": "NOAUTH"} {
+			e.Options.Password = password
+			w := open(e, e.Peer(), nil)
+			w.until("/api/v1/semaphores", word)
+			w.until("/api/v1/semaphores", "Check user and password")
+			w.until("/readyz", "or refuses")
+		}
+	})
+}
+
 // TestReadOnlyNeedsNoRightToWrite: the pages work for a user of Redis who has no right to
 // change anything.
 func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
