@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -64,6 +65,30 @@ func (s *site) strip(w http.ResponseWriter, r *http.Request) *http.Request {
 	u.Path, u.RawPath = path, ""
 	stripped.URL = &u
 	return &stripped
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+// validHost refuses a host that no request could be for.
+func validHost(host string) error {
+	_, name, found := strings.Cut(host, "://")
+	if !found {
+		name = host
+	}
+	name, _, _ = strings.Cut(name, "/")
+	if h, _, err := net.SplitHostPort(name); err == nil {
+		name = h
+	}
+	_, notAddr := netip.ParseAddr(strings.Trim(name, "[]"))
+	switch {
+	case host == "*":
+		return nil
+	case notAddr != nil && !hostName.MatchString(name):
+		return &berth.InvalidError{What: "host", Reason: fmt.Sprintf("%q is not a name: write each in full, or * for all", host)}
+	case name != host:
+		return &berth.InvalidError{What: "host", Reason: fmt.Sprintf("%q is more than a name: write %q", host, name)}
+	}
+	return nil
 }
 
 // knownHost reports whether a request is for one of our names.

@@ -40,20 +40,22 @@ const (
 // Options configures the pages. All fields are optional.
 type Options struct {
 	// User returns the sender of a request, as the audit names them, and whether they may
-	// make changes. nil: nobody may make changes.
+	// make changes. The name of somebody who may is 1 to 128 bytes of printable text. nil:
+	// nobody may make changes.
 	User func(*http.Request) (name string, mayWrite bool)
 	// Login wraps the handler of everything but /healthz and /readyz, to check who may
 	// look. It is called after the checks of the request's host and origin. nil: everybody
 	// may look.
 	Login func(http.Handler) http.Handler
-	// Hosts are the host names of the pages. Requests for other names are refused, because
+	// Hosts are the host names of the pages, without a port. Requests for other names are refused, because
 	// a foreign site could make its name resolve to this server (DNS rebinding). localhost
 	// and the address of the connection are always accepted; "*" accepts all.
 	Hosts []string
 	// Origins are other origins, as in "https://ops.example.com", whose pages may also send
 	// changes.
 	Origins []string
-	// BasePath is the prefix of the paths of requests, if no proxy or handler strips it.
+	// BasePath is the prefix of the paths of requests, as in "/berth", if no proxy or handler
+	// strips it.
 	BasePath string
 	// RequireReason refuses changes without a reason.
 	RequireReason bool
@@ -93,12 +95,22 @@ type site struct {
 type route map[string]http.HandlerFunc
 
 // New returns a handler for the pages and the JSON of what sampler sees. in makes the
-// changes and reads the audit. The caller must run the sampler. New fails if one of
-// Options.Origins is malformed.
+// changes and reads the audit. The caller must run the sampler. New fails if Options.Hosts,
+// Origins or BasePath are malformed.
 func New(sampler *berthwatch.Sampler, in *berth.Inspector, o Options) (http.Handler, error) {
 	s := &site{Options: o, sampler: sampler, in: in, cross: http.NewCrossOriginProtection()}
 	s.Command = cmp.Or(o.Command, "berth")
 	s.BasePath = strings.TrimRight(o.BasePath, "/")
+	if s.BasePath != "" && s.BasePath[0] != '/' {
+		return nil, &berth.InvalidError{What: "base path", Reason: fmt.Sprintf("%q does not begin with /: write %q", o.BasePath, "/"+s.BasePath)}
+	}
+	s.Hosts = nil
+	for _, host := range o.Hosts {
+		if err := validHost(host); err != nil {
+			return nil, err
+		}
+		s.Hosts = append(s.Hosts, strings.Trim(strings.TrimSuffix(host, "."), "[]")) // as requests are compared
+	}
 	if s.User == nil {
 		s.User = func(*http.Request) (string, bool) { return "", false }
 	}

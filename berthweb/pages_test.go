@@ -455,9 +455,27 @@ func TestNobodyIsAskedTwice(t *testing.T) {
 	})
 }
 
-// TestBadOrigins are refused by New.
-func TestBadOrigins(t *testing.T) {
-	if _, err := berthweb.New(nil, nil, berthweb.Options{Origins: []string{"ops.example.com/"}}); err == nil {
-		t.Error("it is taken")
+// TestOptionsThatCannotWork are refused by New, with what to write instead.
+func TestOptionsThatCannotWork(t *testing.T) {
+	for _, c := range []struct {
+		options berthweb.Options
+		advice  string
+	}{
+		{berthweb.Options{Origins: []string{"ops.example.com/"}}, ""},
+		{berthweb.Options{Hosts: []string{"*", "ops.example.com:8443"}}, `write "ops.example.com"`},
+		{berthweb.Options{Hosts: []string{"https://ops.example.com/berth"}}, `write "ops.example.com"`},
+		{berthweb.Options{Hosts: []string{"[2001:db8::1]:8443"}}, `write "2001:db8::1"`},
+		{berthweb.Options{Hosts: []string{"*.example.com"}}, "write each in full"},
+		{berthweb.Options{Hosts: []string{""}}, "write each in full"},
+		{berthweb.Options{BasePath: "berth/"}, `write "/berth"`},
+	} {
+		if _, err := berthweb.New(nil, nil, c.options); err == nil || !strings.Contains(err.Error(), c.advice) {
+			t.Errorf("%+v: %v", c.options, err)
+		}
+	}
+	for _, o := range []berthweb.Options{{Hosts: []string{"*", "ops", "Ops.example.com.", "2001:db8::1", "192.0.2.1"}}, {BasePath: "/"}, {BasePath: "/a/b/"}} {
+		if _, err := berthweb.New(nil, nil, o); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -125,6 +125,10 @@ func (f *serveFlags) check(named bool) error {
 	if err := f.Check(); err != nil {
 		return exit.Usagef("%w", err)
 	}
+	_, err := berthweb.New(nil, nil, f.web) // which has only the hosts by now
+	if invalid, ok := errors.AsType[*berth.InvalidError](err); ok {
+		return exit.Usagef("--allow-host %s", invalid.Reason)
+	}
 	return nil
 }
 
