@@ -56,8 +56,13 @@ type Collector struct {
 }
 
 // New returns a Collector with a sampler of its own, which works until Close. It fails with
-// berth.ErrInvalid when a pattern is malformed.
+// berth.ErrInvalid when a pattern is malformed, or no semaphore can have one of the names.
 func New(client *berth.Client, o Options) (*Collector, error) {
+	for _, name := range o.Watch.Names {
+		if _, err := client.Semaphore(name, 1); err != nil {
+			return nil, err
+		}
+	}
 	o.Watch.Leases = true
 	o.Watch.Every = cmp.Or(o.Watch.Every, pace)
 	in := client.Inspector()

@@ -376,7 +376,7 @@ func TestManyNamesMakeFewSeries(t *testing.T) {
 // TestWhatCannotBeIsRefused with ErrInvalid.
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
-		for _, o := range []berthprom.Options{{Group: []string{"a", "["}}, {Names: -1}} {
+		for _, o := range []berthprom.Options{{Group: []string{"a", "["}}, {Names: -1}, {Watch: berthwatch.Options{Names: []string{"a", "{b}"}}}} {
 			if _, err := berthprom.New(e.Peer().Client, o); !errors.Is(err, berth.ErrInvalid) {
 				e.Errorf("%+v: %v", o, err)
 			}

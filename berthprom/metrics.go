@@ -122,14 +122,14 @@ var eventKinds = []berth.EventKind{berth.EventHandoff, berth.EventExpired, berth
 func count(rows []berthwatch.Row) map[string]int {
 	n := map[string]int{"all": 0, "contended": 0, "paused": 0, "pinned": 0, "damaged": 0, "newer": 0}
 	for _, r := range rows {
-		if !r.Idle {
+		if !r.Idle && !errors.Is(r.Err, berth.ErrInvalid) {
 			n["all"]++
 		}
 		var damage *berth.CorruptError
 		switch {
 		case errors.As(r.Err, &damage) && damage.Newer:
 			n["newer"]++
-		case r.Err != nil:
+		case r.Err != nil && !errors.Is(r.Err, berth.ErrInvalid): // for which there are no keys
 			n["damaged"]++
 		}
 		for state, is := range map[string]bool{"contended": r.Waiting > 0, "paused": r.Paused, "pinned": r.Pinned} {

@@ -74,6 +74,8 @@ func (r *Row) States() []string {
 		return []string{"newer layout"}
 	case errors.As(r.Err, &corrupt) && corrupt.Heals > 0:
 		return []string{"half lost, heals in " + words.Age(corrupt.Heals)}
+	case errors.Is(r.Err, berth.ErrInvalid):
+		return []string{"invalid name"}
 	case r.Err != nil:
 		return []string{"damaged"}
 	case r.Idle:

@@ -30,7 +30,7 @@ const (
 
 // Options configures a Sampler.
 type Options struct {
-	Names []string      // the semaphores to sample; none: all that are found
+	Names []string      // the semaphores to sample; none: all that are found. One that is invalid is a Row with Err
 	Every time.Duration // between samples, or longer if they are expensive; 0: a second
 	// Leases makes one sample of about ten read leases, too, for Row.Oldest and Ceiling.
 	Leases bool
@@ -40,7 +40,7 @@ type Options struct {
 type Row struct {
 	berth.Summary
 	Idle bool  // it has no holder and no waiter, and is neither pinned nor paused: the numbers are 0, but for LimitChanges
-	Err  error // it is damaged, or of a newer layout: the numbers are 0
+	Err  error // it is damaged, or of a newer layout, or can have no such name: the numbers are 0
 
 	// Only with Options.Leases and up to 500 holders and waiters. Zero: there is none, or it is
 	// unknown.
@@ -82,6 +82,7 @@ type Sampler struct {
 	whole   bool                // names are all, as of a search since then
 	news    chan struct{}       // closed at the next attempt to read anything
 	names   map[string]*track   // what is sampled
+	invalid []Row               // of the names given, those that no semaphore can have
 	details map[string]*closeUp // what is read in full
 	dropped int
 	round   int // of the search
@@ -245,21 +246,10 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	whole := s.whole
 	s.mu.Unlock()
 	slices.Sort(names)
-	rows := make([]Row, 0, len(names))
+	var rows []Row
 	cost, err := s.cost(ctx, func() (trips int, err error) {
-		for st, err := range s.in.Sample(ctx, names, berth.SampleOptions{}) {
-			switch {
-			case err == nil:
-				rows = append(rows, Row{Summary: st.Summary})
-			case errors.Is(err, berth.ErrNotFound):
-				rows = append(rows, Row{Summary: st.Summary, Idle: true})
-			case errors.Is(err, berth.ErrCorrupt):
-				rows = append(rows, Row{Summary: st.Summary, Err: err})
-			default:
-				return 0, err
-			}
-		}
-		return (len(names) + 99) / 100, nil
+		rows, err = s.read(ctx, names)
+		return (len(names) + 99) / 100, err
 	})
 	if err == nil && whole && s.cfg.Leases {
 		cost += s.leases(ctx, rows)
@@ -275,6 +265,40 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 	s.view.Whole = whole
 	s.remember(rows)
 	return cost
+}
+
+// read samples semaphores, and puts names aside that none can have.
+func (s *Sampler) read(ctx context.Context, names []string) ([]Row, error) {
+	rows := make([]Row, 0, len(names))
+	for st, err := range s.in.Sample(ctx, names, berth.SampleOptions{}) {
+		switch {
+		case err == nil:
+			rows = append(rows, Row{Summary: st.Summary})
+		case errors.Is(err, berth.ErrNotFound):
+			rows = append(rows, Row{Summary: st.Summary, Idle: true})
+		case errors.Is(err, berth.ErrCorrupt):
+			rows = append(rows, Row{Summary: st.Summary, Err: err})
+		case errors.Is(err, berth.ErrInvalid): // of this name, before anything was sent
+			s.setAside(Row{Summary: st.Summary, Err: err})
+			return s.read(ctx, slices.DeleteFunc(names, func(name string) bool { return name == st.Name }))
+		default:
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.invalid) > 0 {
+		rows = append(rows, s.invalid...)
+		slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return rows, nil
+}
+
+func (s *Sampler) setAside(r Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.names, r.Name)
+	s.invalid = append(s.invalid, r)
 }
 
 // cost calls f, which returns how many round trips it made, and returns an upper bound of the

@@ -268,6 +268,24 @@ func TestSamplerOfGivenNames(t *testing.T) {
 	})
 }
 
+// TestInvalidNamesHideNoOthers: each is a row that says so.
+func TestInvalidNamesHideNoOthers(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		s, _ := start(e, 3, func(c *Options) { c.Names = []string{"n1", "a{1}", "n2", ""} })
+		for range 2 {
+			v := lookFor(e, s, time.Minute)
+			if v.Err != nil || !v.Whole || len(v.Rows) != 4 || v.Rows[2].Limit != 5 || v.Rows[3].Limit != 5 {
+				e.Fatalf("%v, rows %+v", v.Err, v.Rows)
+			}
+			for i, name := range []string{"", "a{1}"} {
+				if r := v.Rows[i]; r.Name != name || !errors.Is(r.Err, berth.ErrInvalid) || r.States()[0] != "invalid name" {
+					e.Errorf("row %+v", r)
+				}
+			}
+		}
+	})
+}
+
 // TestSamplerKeepsWhatItHasWhileRedisIsAway.
 func TestSamplerKeepsWhatItHasWhileRedisIsAway(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
