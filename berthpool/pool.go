@@ -178,9 +178,15 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	p.work.Add(1) // under mu: Close waits for it
 	p.mu.Unlock()
 	defer p.work.Done()
-	alone, stop := newBare(ctx)
-	defer stop()
+	// The lease remembers the context of its Acquire, and is kept for others: it must not keep
+	// the values of its first borrower's.
+	alone, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
 	l, err := p.pooled(p.sem.TryAcquire(alone))
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = p.ended(ctx)
+	}
 	if err = p.tried(l, err); err != nil {
 		return nil, err
 	}
@@ -254,16 +260,11 @@ func (p *Pool) admit(ctx context.Context) error {
 
 // ended is the error of a wait that ctx has ended.
 func (p *Pool) ended(ctx context.Context) error {
-	return &berth.WaitError{Name: p.sem.Name(), Err: whyEnded(ctx)}
-}
-
-// whyEnded returns ctx's error, and its cause.
-func whyEnded(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
-		return fmt.Errorf("%w: %w", err, cause)
+		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return err
+	return &berth.WaitError{Name: p.sem.Name(), Err: err}
 }
 
 func (p *Pool) closedError() error { return closedError{p.sem.Name()} }
