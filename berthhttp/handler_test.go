@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,11 +127,11 @@ func TestHandlerRefuses(t *testing.T) {
 func TestMaxWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
 		client, g := store.Client(), make(gate)
-		var why error
+		var why atomic.Pointer[berthhttp.RefusedError]
 		h := newHandler(t, client, 1, g, berthhttp.MaxWaiting(2), berthhttp.MaxWait(10*time.Second),
 			berthhttp.Key(func(r *http.Request) string { return r.URL.Path }),
 			berthhttp.Refuse(func(w http.ResponseWriter, r *http.Request, refused *berthhttp.RefusedError) {
-				why = refused
+				why.Store(refused)
 				w.WriteHeader(refused.Status)
 			}))
 		for _, path := range []string{"/a", "/b", "/c", "/a", "/b"} { // three are served
@@ -139,8 +140,8 @@ func TestMaxWaiting(t *testing.T) {
 		}
 		began, rec := time.Now(), httptest.NewRecorder()
 		h.ServeHTTP(rec, get(t.Context(), t, "/c"))
-		if rec.Code != http.StatusTooManyRequests || !errors.Is(why, berthhttp.ErrMaxWaiting) || time.Since(began) != 0 {
-			t.Errorf("answered %d after %v because %v", rec.Code, time.Since(began), why)
+		if rec.Code != http.StatusTooManyRequests || !errors.Is(why.Load(), berthhttp.ErrMaxWaiting) || time.Since(began) != 0 {
+			t.Errorf("answered %d after %v because %v", rec.Code, time.Since(began), why.Load())
 		}
 		_, free := serve(t, h, get(t.Context(), t, "/d")) // whose key nobody uses
 		want(t, client, "work/%2Fd", 1, 0)
