@@ -9,7 +9,7 @@ import (
 
 // Sample is the JSON form of a View: a line of "berth top --json".
 type Sample struct {
-	At         time.Time       `json:"at"`
+	At         time.Time       `json:"at,omitzero"`
 	Cost       float64         `json:"cost_ms"` // of the server's time, at most
 	Semaphores []berth.Summary `json:"semaphores"`
 	Damaged    []Damaged       `json:"damaged"`

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -410,5 +411,9 @@ func TestPlainAndJSON(t *testing.T) {
 	s := v.Sample()
 	if len(s.Semaphores) != 1 || len(s.Damaged) != 1 || !s.Damaged[0].Newer || !s.At.Equal(start) {
 		t.Errorf("sample %+v", s)
+	}
+	none := berthwatch.View{Err: errors.New("away")}
+	if text, err := json.Marshal(none.Sample()); err != nil || strings.Contains(string(text), `"at"`) {
+		t.Errorf("before the first sample: %s, %v", text, err)
 	}
 }
