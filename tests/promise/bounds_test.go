@@ -185,7 +185,7 @@ func TestOvertakenRenewalKeepsItsBound(t *testing.T) {
 				e.Errorf("Release: %v", err)
 			}
 		},
-		"Close": func(_ *testenv.Env, p *testenv.Peer, _ *berth.Lease) { _ = p.Client.Close() },
+		"Close": func(_ *testenv.Env, p *testenv.Peer, _ *berth.Lease) { _ = p.Close() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			testenv.Embedded(t, func(e *testenv.Env) {
