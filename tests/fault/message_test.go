@@ -16,10 +16,11 @@ import (
 // interval is how often a waiter of the lab is heard from: every third of its
 // heartbeat TTL, which is the lease's or 10 s. A busy machine may take longer.
 func (l *lab) interval() time.Duration {
+	ttl := min(l.TTL, 10*time.Second)
 	if l.Exact {
-		return min(l.TTL, 10*time.Second)/3 + 10*time.Millisecond
+		return ttl/3 + 10*time.Millisecond
 	}
-	return l.TTL
+	return ttl
 }
 
 // handOff has holder release and returns the waiter's lease and how long that took.
