@@ -116,7 +116,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
 	p.wrap(s, opts, rng)
-	patience := opts.ReadTimeout
+	patience := opts.ReadTimeout // before NewClient fills in its default
 	rdb := redis.NewClient(opts)
 	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
 	must(err)
