@@ -142,7 +142,8 @@ var colour = map[string]string{
 	"32": `fill="#7ee787"`, "33": `fill="#e3b341"`, "1;31": `font-weight="bold" fill="#ff7b72"`,
 }
 
-// svg draws screens of so many columns, one below the other.
+// svg draws screens of so many columns, one below the other. Each text asks for its spaces by
+// itself: browsers do not take xml:space from the root, which is for other viewers.
 func svg(screens []string, columns int) string {
 	const w, h, edge = 8.4, 18.0, 14.0
 	var b strings.Builder
@@ -157,7 +158,7 @@ func svg(screens []string, columns int) string {
 					fmt.Fprintf(&body, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#c9d1d9\"/>\n", x, y+4, w*float64(scr.Columns(s)), h)
 				}
 				if trimmed := strings.TrimRight(s, " "); trimmed != "" {
-					fmt.Fprintf(&body, "<text x=\"%.1f\" y=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\" %s>%s</text>\n", x, y+h, w*float64(scr.Columns(trimmed)), colour[look], html.EscapeString(trimmed))
+					fmt.Fprintf(&body, "<text x=\"%.1f\" y=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\" style=\"white-space:pre\" %s>%s</text>\n", x, y+h, w*float64(scr.Columns(trimmed)), colour[look], html.EscapeString(trimmed))
 				}
 				x += w * float64(scr.Columns(s))
 			}
