@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // AcquireAll takes a lease of each semaphore, with their default options, or of none.
@@ -22,7 +24,7 @@ import (
 // servers, because then there is no order. On failure it holds nothing: it releases
 // what it had, which takes up to 5 seconds more.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, err
 	}
 	order, err := byName(sems)

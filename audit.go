@@ -12,7 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/internal/session"
+	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // The length of the audit, and of its texts.
@@ -57,7 +58,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	if in.who == "" {
 		return &InvalidError{"who", "it is empty"}
 	}
-	if err := cmp.Or(validText("who", in.who, maxWho), validText("reason", in.why, maxWhy)); err != nil {
+	if err := cmp.Or(invalid("who", rules.Text(in.who, maxWho)), invalid("reason", rules.Text(in.why, maxWhy))); err != nil {
 		return err
 	}
 	from, same := in.before(ctx, verb, name, what)
@@ -75,7 +76,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 		values = append(values, "error", err.Error())
 	}
 	// The change is recorded even if the caller no longer waits.
-	_, lost := session.Bounded(context.WithoutCancel(ctx), mostCall, func(ctx context.Context) (string, error) {
+	_, lost := protocol.Bounded(context.WithoutCancel(ctx), mostCall, func(ctx context.Context) (string, error) {
 		return in.rdb.XAdd(ctx, &redis.XAddArgs{Stream: in.auditKey(), MaxLen: auditLength, Approx: true, Values: values}).Result()
 	})
 	if lost != nil {
@@ -87,7 +88,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 // before returns the limit that a verb is about to change, "" if it changes none or
 // there is none yet, and whether the semaphore is already as the verb would leave it.
 func (in *Inspector) before(ctx context.Context, verb, name, what string) (from string, same bool) {
-	if validName(name) != nil {
+	if rules.Name(name, MaxName) != "" {
 		return "", false
 	}
 	for st, err := range in.Sample(ctx, []string{name}, SampleOptions{}) {
@@ -118,12 +119,12 @@ func (in *Inspector) auditKey() string { return in.prefix + ":audit" }
 // permission for XREVRANGE), or ctx's error.
 func (in *Inspector) Audit(ctx context.Context) iter.Seq2[Audited, error] {
 	return func(yield func(Audited, error) bool) {
-		if err := validContext(ctx); err != nil {
+		if err := invalid("context", rules.Context(ctx)); err != nil {
 			yield(Audited{}, err)
 			return
 		}
 		for from := "+"; ; {
-			page, err := session.Bounded(ctx, mostCall, func(ctx context.Context) ([]redis.XMessage, error) {
+			page, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) ([]redis.XMessage, error) {
 				return in.rdb.XRevRangeN(ctx, in.auditKey(), from, "-", auditPage).Result()
 			})
 			if err != nil {

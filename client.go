@@ -2,13 +2,12 @@ package berth
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/internal/rules"
 	"github.com/berth-go/berth/internal/session"
 )
 
@@ -27,15 +26,8 @@ type Client struct {
 // remains the caller's: berth neither closes nor reconfigures it. New sends nothing; if
 // Redis is unreachable, the first call reports it. The only error is an *InvalidError.
 func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
-	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
-		return nil, &InvalidError{"client", "it is nil"}
-	}
-	switch rdb.(type) {
-	case *redis.Client, *redis.ClusterClient:
-	case *redis.Ring:
-		return nil, &InvalidError{"client", "a Ring forgets keys when its shards change: use one of its servers, or a Cluster"}
-	default:
-		return nil, &InvalidError{"client", fmt.Sprintf("a %T hides whether it is a Cluster: give the go-redis client in it, with its hooks", rdb)}
+	if err := invalid("client", rules.Client(rdb)); err != nil {
+		return nil, err
 	}
 	cfg := clientConfig{prefix: "berth"}
 	for _, o := range opts {
@@ -44,7 +36,7 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 		}
 		o(&cfg)
 	}
-	if err := validPrefix(cfg.prefix); err != nil {
+	if err := invalid("prefix", rules.Prefix(cfg.prefix)); err != nil {
 		return nil, err
 	}
 	if cfg.logger == nil {
@@ -77,10 +69,10 @@ func (c *Client) Close() error {
 // no control characters. opts are the defaults for its leases. The only error is an
 // *InvalidError.
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {
-	if err := validName(name); err != nil {
+	if err := invalid("name", rules.Name(name, MaxName)); err != nil {
 		return nil, err
 	}
-	if err := validLimit(limit, 0); err != nil {
+	if err := invalid("limit", rules.Limit(limit, 0, MaxLimit)); err != nil {
 		return nil, err
 	}
 	cfg, err := with(defaults, opts)
@@ -103,7 +95,7 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 // ErrNotReplicated the lease was adopted, and after ErrUnreachable, ErrClosed and ctx's
 // end it may have been: then it is released in the background.
 func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) (*Lease, error) {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, err
 	}
 	h, err := parseHandle(handle, c.prefix)

@@ -262,3 +262,12 @@ func (e *InvalidError) Error() string { return "berth: invalid " + e.What + ": "
 
 // Is reports whether target is ErrInvalid.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// invalid is the error for an argument that breaks a rule; nil: there is no reason, and it
+// breaks none.
+func invalid(what, reason string) error {
+	if reason == "" {
+		return nil
+	}
+	return &InvalidError{what, reason}
+}

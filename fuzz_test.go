@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // The targets run their seeds as tests; `go test -fuzz NAME .` looks for more.
@@ -35,7 +36,7 @@ func FuzzHandle(f *testing.F) {
 			}
 			return
 		}
-		if validName(h.name) != nil || h.prefix != "berth" || !leaseID.MatchString(h.id) {
+		if rules.Name(h.name, MaxName) != "" || h.prefix != "berth" || rules.ID(h.id) != "" {
 			t.Fatalf("accepted %+v", h)
 		}
 		if again, err := parseHandle(h.String(), "berth"); err != nil || again != h {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // handle names a detached lease that can be adopted. Its text is
@@ -19,10 +20,8 @@ type handle struct{ prefix, name, id string }
 
 const handleMark = "berth1"
 
-var (
-	handleID = regexp.MustCompile(`^[a-z2-7]{8}\.[a-z2-7]{18}$`)
-	leaseID  = regexp.MustCompile(`^[a-z2-7]{8}\.[a-z2-7]{18}(-[a-z0-9]{1,13})?$`)
-)
+// handleID is the id of a lease that was detached.
+var handleID = regexp.MustCompile(`^[a-z2-7]{8}\.[a-z2-7]{18}$`)
 
 // String returns the handle's text: printable ASCII, without spaces.
 func (h handle) String() string {
@@ -44,7 +43,7 @@ func parseHandle(text, prefix string) (handle, error) {
 	h.prefix, err1 = url.PathUnescape(part[1])
 	h.name, err2 = url.PathUnescape(part[2])
 	h.id = part[3]
-	if err1 != nil || err2 != nil || validName(h.name) != nil {
+	if err1 != nil || err2 != nil || rules.Name(h.name, MaxName) != "" {
 		return handle{}, fmt.Errorf("%w: it is altered", ErrHandle)
 	}
 	if h.prefix != prefix {
@@ -76,7 +75,7 @@ func (c *Client) ReleaseHandle(ctx context.Context, handle string) error {
 
 // handled does one operation on a detached lease.
 func (c *Client) handled(ctx context.Context, text string, op protocol.Op) (protocol.Result, error) {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return protocol.Result{}, err
 	}
 	h, err := parseHandle(text, c.prefix)

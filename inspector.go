@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/protocol"
-	"github.com/berth-go/berth/internal/session"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // Inspector reads and administers semaphores by name. The command line and the
@@ -107,16 +107,16 @@ func (c *Client) Inspector() *Inspector {
 // the list.
 func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
-		if err := validContext(ctx); err != nil {
+		if err := invalid("context", rules.Context(ctx)); err != nil {
 			yield(Summary{}, err)
 			return
 		}
-		names, err := session.Bounded(ctx, mostScan, in.store.Names)
+		names, err := protocol.Bounded(ctx, mostScan, in.store.Names)
 		if err != nil {
 			yield(Summary{}, failed(ctx, "", err))
 			return
 		}
-		names = slices.DeleteFunc(names, func(name string) bool { return validName(name) != nil })
+		names = slices.DeleteFunc(names, func(name string) bool { return rules.Name(name, MaxName) != "" })
 		for st, err := range in.Sample(ctx, names, SampleOptions{}) {
 			switch {
 			case err == nil && st.Expired > 0:
@@ -195,11 +195,11 @@ func inUse(name string, s *protocol.Snapshot) error {
 // server's clock, and the operations count no later than they can be waited for: a word that
 // the network delivers after it was given up would undo what was said since.
 func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
-	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
+	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, MaxName))); err != nil {
 		return err
 	}
 	call := func(notAfter int64, ops []protocol.Op) (protocol.Reply, error) {
-		return session.Bounded(ctx, mostCall, func(ctx context.Context) (protocol.Reply, error) {
+		return protocol.Bounded(ctx, mostCall, func(ctx context.Context) (protocol.Reply, error) {
 			return in.store.Do(ctx, in.store.Key(name), notAfter, ops)
 		})
 	}
@@ -232,7 +232,7 @@ func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) er
 // another limit changes it again; Pin prevents that. The error is ErrNotFound when the
 // semaphore is idle: then there is nothing to change.
 func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
-	if err := validLimit(limit, 1); err != nil {
+	if err := invalid("limit", rules.Limit(limit, 1, MaxLimit)); err != nil {
 		return err
 	}
 	return in.audited(ctx, "resize", name, strconv.Itoa(limit), func() error {
@@ -243,7 +243,7 @@ func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 // Pin sets a limit that takes precedence over every declaration until Unpin, even
 // while the semaphore is idle. A limit of 0 stops all grants.
 func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
-	if err := validLimit(limit, 0); err != nil {
+	if err := invalid("limit", rules.Limit(limit, 0, MaxLimit)); err != nil {
 		return err
 	}
 	return in.audited(ctx, "pin", name, strconv.Itoa(limit), func() error {
@@ -292,8 +292,8 @@ func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
 }
 
 func (in *Inspector) evict(ctx context.Context, name, id string, force bool) error {
-	if !leaseID.MatchString(id) {
-		return &InvalidError{"id", fmt.Sprintf("%.40q is not a lease id", id)}
+	if err := invalid("id", rules.ID(id)); err != nil {
+		return err
 	}
 	ops := []protocol.Op{{Verb: protocol.Evict, ID: id, Flag: force}}
 	if err := in.apply(ctx, name, ops...); err != nil {
@@ -314,10 +314,10 @@ func (in *Inspector) Purge(ctx context.Context, name string) error {
 }
 
 func (in *Inspector) purge(ctx context.Context, name string) error {
-	if err := cmp.Or(validContext(ctx), validName(name)); err != nil {
+	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, MaxName))); err != nil {
 		return err
 	}
-	found, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) {
+	found, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) {
 		return in.store.Delete(ctx, in.store.Key(name))
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/rules"
 	"github.com/berth-go/berth/internal/session"
 )
 
@@ -119,7 +120,7 @@ func (l *Lease) ValidUntil() time.Time {
 // other error leaves the trust deadline (ValidUntil) as it was. Renew returns within
 // 5 seconds, or when ctx ends.
 func (l *Lease) Renew(ctx context.Context) error {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return err
 	}
 	return public(l.Name(), l.claim.Renew(ctx))
@@ -150,7 +151,7 @@ func (l *Lease) Release() error {
 // a refusal that lasted for 5 seconds) the lease is over, and berth releases it in
 // the background. Valid tells the two apart.
 func (l *Lease) Detach(ctx context.Context) (string, error) {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return "", err
 	}
 	h := handle{prefix: l.client.prefix, name: l.Name(), id: session.NewHandle()}

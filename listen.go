@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/inbox"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // EventKind tells what happened.
@@ -58,7 +59,7 @@ const mostMessages = 2000
 // messages a second, so that a listener cannot slow Redis down; ErrUnsupported in a
 // Redis Cluster, where each node has its own messages; and ctx's error.
 func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return err
 	}
 	if in.store.Sharded() {
@@ -93,8 +94,8 @@ func (d *feed) take(channel, payload string) error {
 	}
 	key, lines, _ := strings.Cut(payload, "\n")
 	name, ok := d.name(key)
-	if !ok || !strings.HasPrefix(channel, d.inboxes) || validName(name) != nil {
-		return nil //nolint:nilerr // not one of ours
+	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, MaxName) != "" {
+		return nil // not one of ours
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
 		words := strings.Fields(line)

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // Bounds of arguments. A value outside them is an *InvalidError, and nothing is sent.
@@ -123,7 +124,7 @@ func program() string {
 		}
 		return -1
 	}, name)
-	if name = name[:min(len(name), MaxLabel)]; validText("label", name, MaxLabel) != nil {
+	if name = name[:min(len(name), MaxLabel)]; rules.Text(name, MaxLabel) != "" {
 		return ""
 	}
 	return name
@@ -237,5 +238,5 @@ func (c *config) validate() error {
 	if c.replicas < 0 || c.replicas > mostReplicas {
 		return &InvalidError{"MinReplicas", fmt.Sprintf("%d is outside 0 to %d", c.replicas, mostReplicas)}
 	}
-	return validText("label", c.label, MaxLabel)
+	return invalid("label", rules.Text(c.label, MaxLabel))
 }

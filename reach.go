@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-go/berth/internal/reach"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // Reach reports whether Redis can be reached. It makes a connection of its own, so
@@ -16,7 +17,7 @@ import (
 // descriptor or port is left. It takes 3 seconds if the server is silent, and at most 10,
 // or 13 with a Cluster.
 func (c *Client) Reach(ctx context.Context) error {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return err
 	}
 	err := c.session.Reach(ctx)

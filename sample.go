@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
-	"github.com/berth-go/berth/internal/session"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // SampleOptions says what Sample reads.
@@ -39,12 +39,12 @@ const (
 // server remembers for a while, and counts on from. Any other error is yielded last.
 func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
-		if err := validContext(ctx); err != nil {
+		if err := invalid("context", rules.Context(ctx)); err != nil {
 			yield(&State{}, err)
 			return
 		}
 		for _, name := range names {
-			if err := validName(name); err != nil {
+			if err := invalid("name", rules.Name(name, MaxName)); err != nil {
 				yield(&State{Summary: Summary{Name: name}}, err)
 				return
 			}
@@ -84,7 +84,7 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 	defer cancel()
 	for more := true; more; {
 		var err error
-		more, err = session.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) { return inspection.Next(ctx), nil })
+		more, err = protocol.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) { return inspection.Next(ctx), nil })
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func sampled(ctx context.Context, name string, found protocol.Found) (*State, er
 // The walk finds all semaphores that have keys throughout, and perhaps others that have
 // keys for some of that time.
 func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, "", err
 	}
 	if budget < 1 || budget > 10000 {
@@ -124,7 +124,7 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 		names []string
 		next  string
 	}
-	found, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (s step, err error) {
+	found, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (s step, err error) {
 		s.names, s.next, err = in.store.NamesFrom(ctx, cursor, budget)
 		return s, err
 	})
@@ -134,7 +134,7 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 	if err != nil {
 		return nil, "", failed(ctx, "", err)
 	}
-	return slices.DeleteFunc(found.names, func(name string) bool { return validName(name) != nil }), found.next, nil
+	return slices.DeleteFunc(found.names, func(name string) bool { return rules.Name(name, MaxName) != "" }), found.next, nil
 }
 
 func state(name string, s *protocol.Snapshot) *State {

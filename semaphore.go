@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/rules"
 	"github.com/berth-go/berth/internal/session"
 )
 
@@ -86,7 +87,7 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 		}
 		cfg, terms = &own, own.terms(s.limit, wait)
 	}
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, err
 	}
 	call := s.client.hooks.begin(ctx, s, cfg, wait)

@@ -4,7 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/berth-go/berth/internal/session"
+	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // Server describes a Redis server; fields that it does not report are "".
@@ -17,10 +18,10 @@ type Server struct {
 // Ping makes one round trip, which costs the server next to nothing, and reports
 // whether Redis answers.
 func (in *Inspector) Ping(ctx context.Context) error {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return err
 	}
-	if _, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (string, error) { return in.rdb.Ping(ctx).Result() }); err != nil {
+	if _, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (string, error) { return in.rdb.Ping(ctx).Result() }); err != nil {
 		return asked(ctx, err)
 	}
 	return nil
@@ -29,10 +30,10 @@ func (in *Inspector) Ping(ctx context.Context) error {
 // Server asks the server by INFO; in a Redis Cluster, one of its nodes. ErrRefused
 // means that the user may not ask.
 func (in *Inspector) Server(ctx context.Context) (Server, error) {
-	if err := validContext(ctx); err != nil {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return Server{}, err
 	}
-	text, err := session.Bounded(ctx, mostCall, func(ctx context.Context) (string, error) { return in.rdb.Info(ctx).Result() })
+	text, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (string, error) { return in.rdb.Info(ctx).Result() })
 	if err != nil {
 		return Server{}, asked(ctx, err)
 	}

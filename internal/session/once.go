@@ -56,7 +56,7 @@ type outcome struct {
 
 // once makes one call.
 func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op) (outcome, error) {
-	return Bounded(ctx, mostOnce, func(ctx context.Context) (outcome, error) {
+	return protocol.Bounded(ctx, mostOnce, func(ctx context.Context) (outcome, error) {
 		var o outcome
 		reply, err := s.store.Do(ctx, key, 0, ops)
 		if o.more = reply.More; len(ops) > 0 {
@@ -68,27 +68,3 @@ func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op
 
 // oncePause is the pause between two attempts.
 const oncePause = 50 * time.Millisecond
-
-// Bounded calls f and returns its result. After d, or when ctx ends, it returns an error of
-// unknown outcome instead, and leaves f to end by itself: a Redis client may have no
-// time-outs.
-func Bounded[T any](ctx context.Context, d time.Duration, f func(context.Context) (T, error)) (T, error) {
-	type outcome struct {
-		value T
-		err   error
-	}
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	done := make(chan outcome, 1)
-	go func() {
-		value, err := f(ctx)
-		done <- outcome{value, err}
-	}()
-	select {
-	case o := <-done:
-		return o.value, o.err
-	case <-ctx.Done():
-		var none T
-		return none, protocol.NoAnswer()
-	}
-}

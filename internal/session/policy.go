@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // Pauses between attempts to learn the eviction policy grow from the first to the second.
@@ -79,7 +80,7 @@ type policyAnswer struct {
 }
 
 func (s *Session) learnPolicy(first bool) (known bool) {
-	a, err := Bounded(s.ctx, mostPolicyCall, func(ctx context.Context) (a policyAnswer, err error) {
+	a, err := protocol.Bounded(s.ctx, mostPolicyCall, func(ctx context.Context) (a policyAnswer, err error) {
 		a.evicts, a.policy, err = s.store.Evicts(ctx)
 		return a, err
 	})
