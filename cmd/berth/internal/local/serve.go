@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/cmd/berth/internal/private"
 )
 
 const (
@@ -86,7 +87,7 @@ func open(ctx context.Context, dir string) (server *Server, held *os.File, err e
 	// We have the lock, so an existing socket is a leftover.
 	socket := filepath.Join(dir, socketName)
 	if err = os.Remove(socket); err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = cmp.Or(redirectOutput(filepath.Join(dir, logName)), notePID(l))
+		err = cmp.Or(redirectOutput(filepath.Join(dir, logName)), private.NotePID(l))
 	}
 	if err == nil {
 		server, err = Listen(socket)
@@ -96,15 +97,6 @@ func open(ctx context.Context, dir string) (server *Server, held *os.File, err e
 		return nil, nil, err
 	}
 	return server, l, nil
-}
-
-// notePID writes this process's number into the lock, for people.
-func notePID(lock *os.File) error {
-	if err := lock.Truncate(0); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(lock, os.Getpid())
-	return err
 }
 
 // redirectOutput sends the process's standard error, for example a panic, to a file, because

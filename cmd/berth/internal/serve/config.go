@@ -11,6 +11,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"github.com/berth-go/berth/cmd/berth/internal/private"
 )
 
 // Config has the flags of the command line.
@@ -43,7 +45,7 @@ func (c *Config) Check() error {
 		return errors.New("--tls-cert and --tls-key go together")
 	case c.UserHeader != "" && len(c.TrustedProxies) == 0:
 		return errors.New("--user-header needs --trusted-proxy: without it, everybody could claim to be any user")
-	case !loopback(host) && !c.login():
+	case !private.Loopback(host) && !c.login():
 		return fmt.Errorf("--listen %s is open to others: add --auth-file, --token-file or --user-header, or listen on 127.0.0.1", c.Listen)
 	case c.login() && !tls && !c.BehindTLSProxy:
 		return errors.New("passwords and tokens would go in plain text: add --tls-cert and --tls-key, or --behind-tls-proxy if a proxy in front does it")
@@ -55,7 +57,7 @@ func (c *Config) Check() error {
 	if _, err := c.proxies(); err != nil {
 		return err
 	}
-	return c.private()
+	return c.secrets()
 }
 
 // login reports whether users must log in.
@@ -66,24 +68,14 @@ var (
 	token    = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 )
 
-// loopback reports whether only this machine reaches an address.
-func loopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
-}
-
-// private refuses files with secrets that other users can read.
-func (c *Config) private() error {
+// secrets refuses files with secrets that other users can read.
+func (c *Config) secrets() error {
 	for flag, name := range map[string]string{"--auth-file": c.AuthFile, "--token-file": c.TokenFile, "--tls-key": c.Key} {
 		if name == "" {
 			continue
 		}
-		info, err := os.Stat(name)
-		if err != nil {
+		if err := private.CheckSecret(name); err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
-		}
-		if info.Mode().Perm()&0o077 != 0 {
-			return fmt.Errorf("%s %s: others may use it (mode %04o): chmod 600", flag, name, info.Mode().Perm())
 		}
 	}
 	return nil
