@@ -21,6 +21,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
+	"github.com/berth-go/berth/cmd/berth/internal/view"
 )
 
 // completionTimeout is how long TAB waits at most, unless $BERTH_COMPLETION_TIMEOUT is
@@ -137,7 +138,7 @@ func (a *app) completeNames(most int, ok func(berth.Summary) bool) cobra.Complet
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
-			list, _, _ := listed(ctx, in)
+			list, _, _ := view.List(ctx, in)
 			for _, s := range list {
 				if ok(s) && !slices.Contains(args, s.Name) {
 					words = append(words, word(s.Name, fmt.Sprintf("%d of %d in use, %d waiting", s.InUse, s.Limit, s.Waiting)))
@@ -201,7 +202,7 @@ func (a *app) completeEvictees(of func(*evictee) string) cobra.CompletionFunc {
 		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
 			names, _, _ := expand(in, args)
 			for _, name := range names {
-				state, err := viewed(ctx, in, name)
+				state, err := view.Show(ctx, in, name)
 				if err != nil {
 					continue
 				}

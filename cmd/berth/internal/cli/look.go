@@ -19,6 +19,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
+	"github.com/berth-go/berth/cmd/berth/internal/view"
 	"github.com/berth-go/berth/internal/words"
 )
 
@@ -37,7 +38,7 @@ not renewed.`,
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return a.with(func(s *session) error {
 			ctx, in := context.Background(), s.client.Inspector()
-			list, damaged, err := listed(ctx, in)
+			list, damaged, err := view.List(ctx, in)
 			if err != nil {
 				return err
 			}
@@ -90,7 +91,7 @@ when NAME is not in use.`,
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.with(func(s *session) error {
 			in := s.client.Inspector()
-			state, err := viewed(context.Background(), in, args[0]) // in many calls where many wait
+			state, err := view.Show(context.Background(), in, args[0]) // in many calls where many wait
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/view"
 )
 
 // look returns the semaphore, nil when it is not in use.
@@ -34,7 +35,7 @@ func expand(in *berth.Inspector, args []string) (names []string, unread []error,
 	var inUse []string
 	var broken map[string]error
 	if slices.ContainsFunc(args, isPattern) {
-		list, damaged, err := listed(context.Background(), in)
+		list, damaged, err := view.List(context.Background(), in)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,50 +111,6 @@ func (a *app) targets(in *berth.Inspector, names, args []string, create bool, hi
 func (a *app) leaveOut(err error) {
 	a.complain(fmt.Errorf("left out: %s", strings.TrimPrefix(err.Error(), "berth: ")))
 	a.notices.Flush(lastWords)
-}
-
-// listed returns the semaphores that can be read, and why the others cannot, by name. It
-// takes longer the more keys the server has; each call to the server is bounded.
-func listed(ctx context.Context, in *berth.Inspector) ([]berth.Summary, map[string]error, error) {
-	names, err := allNames(ctx, in)
-	if err != nil {
-		return nil, nil, err
-	}
-	all := []berth.Summary{} // JSON has an empty array for "none"
-	damaged := map[string]error{}
-	for st, err := range in.Sample(ctx, names, berth.SampleOptions{}) {
-		switch {
-		case err == nil:
-			all = append(all, st.Summary)
-		case errors.Is(err, berth.ErrCorrupt):
-			damaged[st.Name] = err
-		case !errors.Is(err, berth.ErrNotFound): // what has just gone is not listed
-			return nil, nil, err
-		}
-	}
-	return all, damaged, nil
-}
-
-// allNames walks the keyspace to its end.
-func allNames(ctx context.Context, in *berth.Inspector) (all []string, err error) {
-	for cursor := ""; ; {
-		var names []string
-		if names, cursor, err = in.Names(ctx, cursor, 1000); err != nil {
-			return nil, err
-		}
-		if all = append(all, names...); cursor == "" {
-			slices.Sort(all)
-			return slices.Compact(all), nil
-		}
-	}
-}
-
-// viewed returns one semaphore with its records, without changing anything.
-func viewed(ctx context.Context, in *berth.Inspector, name string) (*berth.State, error) {
-	for st, err := range in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
-		return st, err
-	}
-	return nil, ctx.Err()
 }
 
 // match returns the names that arg stands for: itself, unless it is a pattern.
