@@ -35,6 +35,9 @@ type Inspector struct {
 
 	because  bool // changes are recorded, with who and why
 	who, why string
+
+	live  bool // see Live
+	spent func(time.Duration)
 }
 
 // Summary describes one semaphore in short. In JSON, durations are in milliseconds and
@@ -159,6 +162,7 @@ func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 // How long one call may take, whatever the Redis client does.
 const (
 	mostCall = 2 * time.Second
+	mostLive = 10 * time.Second
 	mostScan = time.Minute // of many calls
 )
 

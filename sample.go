@@ -80,15 +80,17 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 		keys[i] = in.store.Key(name)
 	}
 	inspection := in.store.Inspection(keys, records)
+	inspection.Timed = in.spent != nil
 	ctx, cancel := context.WithTimeout(ctx, mostScan)
 	defer cancel()
 	for more := true; more; {
 		var err error
-		more, err = protocol.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) { return inspection.Next(ctx), nil })
+		more, err = protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (bool, error) { return inspection.Next(ctx), nil })
 		if err != nil {
 			return nil, err
 		}
 	}
+	in.meter(inspection.Spent, inspection.Told)
 	return inspection.Found(), nil
 }
 
@@ -120,13 +122,8 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 	if budget < 1 || budget > 10000 {
 		return nil, "", &InvalidError{"budget", fmt.Sprintf("%d is outside 1 to 10000", budget)}
 	}
-	type step struct {
-		names []string
-		next  string
-	}
-	found, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (s step, err error) {
-		s.names, s.next, err = in.store.NamesFrom(ctx, cursor, budget)
-		return s, err
+	found, err := protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (protocol.Step, error) {
+		return in.store.NamesFrom(ctx, cursor, budget, in.spent != nil)
 	})
 	if errors.Is(err, protocol.ErrRequest) {
 		return nil, "", &InvalidError{"cursor", fmt.Sprintf("%.40q was not returned by Names", cursor)}
@@ -134,7 +131,34 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 	if err != nil {
 		return nil, "", failed(ctx, "", err)
 	}
-	return slices.DeleteFunc(found.names, func(name string) bool { return rules.Name(name, MaxName) != "" }), found.next, nil
+	in.meter(found.Spent, found.Told)
+	return slices.DeleteFunc(found.Names, func(name string) bool { return rules.Name(name, MaxName) != "" }), found.Next, nil
+}
+
+// Live returns an Inspector for a view that goes on, such as a dashboard. Its Sample and Names
+// wait for an answer for up to 10 seconds and not 2, because one that comes late is still of use.
+// If spent is not nil they call it with the time that the server took, by its own clock, for what
+// they have read. Where the server does not tell, as for Sample in a Redis Cluster, spent is not
+// called.
+func (in *Inspector) Live(spent func(time.Duration)) *Inspector {
+	other := *in
+	other.live, other.spent = true, spent
+	return &other
+}
+
+// patience is how long Sample and Names wait for an answer.
+func (in *Inspector) patience() time.Duration {
+	if in.live {
+		return mostLive
+	}
+	return mostCall
+}
+
+// meter tells who called Live of the server's time.
+func (in *Inspector) meter(spent time.Duration, told bool) {
+	if in.spent != nil && told {
+		in.spent(spent)
+	}
 }
 
 func state(name string, s *protocol.Snapshot) *State {

@@ -67,6 +67,14 @@ func (s *Store) Inspect(ctx context.Context, k Key, records bool) (*Snapshot, er
 // Inspection is Inspect for several semaphores, page by page, so that its caller can bound
 // the time for each page.
 type Inspection struct {
+	// Timed asks the server for its time before and after each page, in the same pipeline.
+	Timed bool
+	// Spent is the server's time for the pages so far, whatever the network and this process
+	// took, if Told is set. It is not without Timed, and in a Cluster, where a pipeline goes to
+	// several servers.
+	Spent time.Duration
+	Told  bool
+
 	store     *Store
 	all, left []*reading
 	records   bool
@@ -88,7 +96,9 @@ func (in *Inspection) Next(ctx context.Context) (more bool) {
 	if in.records {
 		count = page
 	}
-	in.store.turn(ctx, in.left, count)
+	spent, told := in.store.turn(ctx, in.left, count, in.Timed && !in.store.Sharded())
+	in.Spent += spent
+	in.Told = told
 	in.left = slices.DeleteFunc(in.left, func(r *reading) bool { return r.done })
 	return len(in.left) > 0
 }
@@ -110,42 +120,56 @@ func (in *Inspection) Found() []Found {
 	return found
 }
 
-// turn reads the next page of each.
-func (s *Store) turn(ctx context.Context, all []*reading, count int) {
+// turn reads the next page of each. If timed is set it returns the server's time for them, if
+// the server told.
+func (s *Store) turn(ctx context.Context, all []*reading, count int, timed bool) (spent time.Duration, told bool) {
 	if len(all) == 0 {
-		return
+		return 0, timed
 	}
 	args := func(r *reading) []any { return []any{"evalsha", s.look.sha, 1, r.key.State, r.from, r.skip, count} }
-	if len(all) == 1 {
+	if len(all) == 1 && !timed {
 		fields, err := s.look.slice(ctx, s.rdb, args(all[0]))
 		all[0].take(fields, err, count)
-		return
+		return 0, false
 	}
-	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.Cmd, len(all))
-	for i, r := range all {
-		cmds[i] = redis.NewCmd(ctx, args(r)...)
-		_ = pipe.Process(ctx, cmds[i]) // only queues it
-	}
-	_, _ = pipe.Exec(ctx)
+	spent, told = inPipeline(ctx, s.rdb, timed, func(pipe redis.Pipeliner) {
+		for i, r := range all {
+			cmds[i] = redis.NewCmd(ctx, args(r)...)
+			_ = pipe.Process(ctx, cmds[i]) // only queues it
+		}
+	})
 	var unknown []*reading // where the server does not know the script
 	for i, r := range all {
-		fields, err := cmds[i].Slice()
-		switch {
-		case redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT"):
+		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
 			unknown = append(unknown, r)
-		case cmds[i].Err() != nil:
-			r.take(nil, classify(cmds[i].Err()), count)
-		case err != nil:
-			r.take(nil, &Failure{Kind: ErrUnknown, Err: err}, count)
-		default:
-			r.take(fields, nil, count)
+		} else {
+			fields, err := list(cmds[i])
+			r.take(fields, err, count)
 		}
 	}
 	if len(unknown) > 0 { // the first of them sends the script
-		s.turn(ctx, unknown[:1], count)
-		s.turn(ctx, unknown[1:], count)
+		s.turn(ctx, unknown[:1], count, false)
+		more, _ := s.turn(ctx, unknown[1:], count, timed)
+		spent += more
 	}
+	return spent, told
+}
+
+// inPipeline sends what fill queues. If timed is set it asks the server for its time before and
+// after that, and returns the difference, if the server told.
+func inPipeline(ctx context.Context, rdb redis.Cmdable, timed bool, fill func(redis.Pipeliner)) (spent time.Duration, told bool) {
+	pipe := rdb.Pipeline()
+	if !timed {
+		fill(pipe)
+		_, _ = pipe.Exec(ctx) // each command has its error
+		return 0, false
+	}
+	before := pipe.Time(ctx)
+	fill(pipe)
+	after := pipe.Time(ctx)
+	_, _ = pipe.Exec(ctx)
+	return max(after.Val().Sub(before.Val()), 0), before.Err() == nil && after.Err() == nil
 }
 
 // reading is a Snapshot that is read page by page.

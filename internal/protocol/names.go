@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,62 +16,77 @@ import (
 func (s *Store) Names(ctx context.Context) ([]string, error) {
 	var all []string
 	for cursor := ""; ; {
-		names, next, err := s.NamesFrom(ctx, cursor, 500)
+		step, err := s.NamesFrom(ctx, cursor, 500, false)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, names...)
-		if cursor = next; cursor == "" {
+		all = append(all, step.Names...)
+		if cursor = step.Next; cursor == "" {
 			slices.Sort(all)
 			return slices.Compact(all), nil // a name's keys may come in several steps
 		}
 	}
 }
 
-// NamesFrom makes one step of a walk through the keyspace, which looks at about budget
-// keys. It returns the names of the semaphores among them, in no order and perhaps some
-// twice, and the cursor of the next step. The cursor is "" before the first step and after
-// the last. In a Cluster the walk goes from master to master, and begins again when other
-// nodes have become masters: theirs may be the keys that it has passed by.
-func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
+// Step is one step of a walk through the keyspace.
+type Step struct {
+	Names []string      // sorted, each once in this step
+	Next  string        // the cursor of the next step; "": there is none
+	Spent time.Duration // the server's time for it, if Told
+	Told  bool
+}
+
+// NamesFrom makes the step of a walk through the keyspace that begins at cursor, "" at first,
+// and looks at about budget keys. If timed is set it asks for the server's time. In a Cluster
+// the walk goes from master to master, and begins again when other nodes have become masters:
+// theirs may be the keys that it has passed by.
+func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int, timed bool) (step Step, err error) {
 	at, err := parseWalk(cursor)
 	if err != nil {
-		return nil, "", err
+		return step, err
 	}
 	var node redis.Cmdable = s.rdb
 	last := true
 	if c, ok := s.rdb.(*redis.ClusterClient); ok {
 		all, err := masters(ctx, c)
 		if err != nil {
-			return nil, "", classify(err)
+			return step, classify(err)
 		}
 		if len(all) == 0 {
-			return nil, "", nil
+			return step, nil
 		}
 		if is := fingerprint(all); at.masters != is || at.node >= len(all) {
 			at = walk{masters: is}
 		}
 		node, last = all[at.node], at.node == len(all)-1
 	}
-	keys, to, err := node.Scan(ctx, at.scan, s.prefix+":{*", int64(budget)).Result()
+	var scan *redis.ScanCmd
+	ask := func(on redis.Cmdable) { scan = on.Scan(ctx, at.scan, s.prefix+":{*", int64(budget)) }
+	if timed {
+		step.Spent, step.Told = inPipeline(ctx, node, true, func(pipe redis.Pipeliner) { ask(pipe) })
+	} else {
+		ask(node)
+	}
+	keys, to, err := scan.Result()
 	if err != nil {
-		return nil, "", classify(err)
+		return step, classify(err)
 	}
 	for _, key := range keys {
 		// The hash may have been lost, and the sorted set still tell of leases.
 		if name, ok := s.Name(strings.TrimSuffix(key, orderSuffix)); ok {
-			names = append(names, name)
+			step.Names = append(step.Names, name)
 		}
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
+	slices.Sort(step.Names)
+	step.Names = slices.Compact(step.Names)
 	if at.scan = to; to == 0 {
 		if last {
-			return names, "", nil
+			return step, nil
 		}
 		at.node++
 	}
-	return names, at.String(), nil
+	step.Next = at.String()
+	return step, nil
 }
 
 // walk is where a walk through the keyspace goes on.

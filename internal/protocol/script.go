@@ -45,6 +45,14 @@ func (sc *script) slice(ctx context.Context, rdb processor, args []any) ([]any, 
 	if err != nil {
 		return nil, err
 	}
+	return list(cmd.Cmd)
+}
+
+// list returns the reply of a script that was executed, a list.
+func list(cmd *redis.Cmd) ([]any, error) {
+	if err := cmd.Err(); err != nil {
+		return nil, classify(err)
+	}
 	fields, err := cmd.Slice()
 	if err != nil {
 		return nil, &Failure{Kind: ErrUnknown, Err: err}
