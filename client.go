@@ -53,7 +53,7 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 // could not be released expire by themselves. The contexts of leases end with cause
 // ErrClosed, and later requests and calls on those leases fail with it; a second Release
 // of a lease fails with ErrReleased. Close always returns nil. The redis client stays
-// open, and Inspectors still work. A second Close waits for the first.
+// open, and a berthadmin.Inspector still works. A second Close waits for the first.
 func (c *Client) Close() error {
 	c.session.Close()
 	return nil

@@ -110,10 +110,27 @@ func classify(err error) *Failure {
 	return &Failure{Kind: ErrUnknown, Err: err}
 }
 
-// Unanswered reports whether Redis gave no answer, or none that could be understood.
-func (f *Failure) Unanswered() bool {
+// Meaning is what a Failure means to whoever asked.
+type Meaning int
+
+// The meanings of a Failure.
+const (
+	Unreachable Meaning = iota // Redis gave no answer, or none that could be understood; or the outcome is unknown
+	Refused                    // nothing was changed
+	Corrupt                    // nothing was changed: the keys hold something that this client does not understand
+)
+
+// Means returns what f means to whoever asked.
+func (f *Failure) Means() Meaning {
+	if f.Detail != nil {
+		return Corrupt
+	}
 	_, said := errors.AsType[redis.Error](f.Err)
-	return !said && !errors.Is(f.Err, errLate) && !errors.Is(f.Err, redis.ErrClosed)
+	said = said || errors.Is(f.Err, errLate) || errors.Is(f.Err, redis.ErrClosed)
+	if errors.Is(f.Kind, ErrUnknown) || !said {
+		return Unreachable
+	}
+	return Refused
 }
 
 // NoConnection reports whether err is that no connection could be made.

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 	"github.com/berth-go/berth/internal/redistest"
@@ -262,7 +263,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
 	client := clientOf(t, server.Client(t))
-	if err := client.Inspector().Pin(t.Context(), "idle", 1); err != nil { // something to look at
+	if err := berthadmin.Of(client).Pin(t.Context(), "idle", 1); err != nil { // something to look at
 		t.Fatal(err)
 	}
 	least, _ := redistest.LeastRights(t, "../../../..")

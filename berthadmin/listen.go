@@ -1,4 +1,4 @@
-package berth
+package berthadmin
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/inbox"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -54,8 +55,8 @@ const mostMessages = 2000
 // prefix in the other databases of the server. Use different prefixes.
 //
 // Listen does not reconnect: after an error no more events come, and the caller may
-// call it again. The error is ErrUnreachable if the connection could not be made, or
-// broke; ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
+// call it again. The error is berth.ErrUnreachable if the connection could not be made, or
+// broke; berth.ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
 // messages a second, so that a listener cannot slow Redis down; ErrUnsupported in a
 // Redis Cluster, where each node has its own messages; and ctx's error.
 func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
@@ -94,7 +95,7 @@ func (d *feed) take(channel, payload string) error {
 	}
 	key, lines, _ := strings.Cut(payload, "\n")
 	name, ok := d.name(key)
-	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, MaxName) != "" {
+	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, berth.MaxName) != "" {
 		return nil // not one of ours
 	}
 	for line := range strings.SplitSeq(lines, "\n") {
