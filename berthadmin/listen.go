@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/inbox"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
 
@@ -66,9 +67,8 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 	if in.store.Sharded() {
 		return fmt.Errorf("%w: the messages of a Redis Cluster cannot be listened to as a whole", ErrUnsupported)
 	}
-	feed := feed{f: f, inboxes: in.prefix + ":inbox:", name: in.store.Name}
-	// Users have the right to this very pattern, and not to narrower ones.
-	err := inbox.Listen(ctx, in.rdb, in.prefix+":*", func() { f(Event{Kind: EventListening}) }, feed.take)
+	feed := feed{f: f, store: in.store}
+	err := inbox.Listen(ctx, in.rdb, in.store.AllChannels(), func() { f(Event{Kind: EventListening}) }, feed.take)
 	if errors.Is(err, ErrFlood) {
 		return err
 	}
@@ -77,9 +77,8 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 
 // feed turns messages into events.
 type feed struct {
-	f       func(Event)
-	inboxes string // what their channels begin with
-	name    func(key string) (string, bool)
+	f     func(Event)
+	store *protocol.Store
 
 	second time.Time // when counting began
 	count  int
@@ -94,8 +93,8 @@ func (d *feed) take(channel, payload string) error {
 		return fmt.Errorf("%w: above %d a second", ErrFlood, mostMessages)
 	}
 	key, lines, _ := strings.Cut(payload, "\n")
-	name, ok := d.name(key)
-	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, berth.MaxName) != "" {
+	name, ok := d.store.Name(key)
+	if !ok || !d.store.IsChannel(channel) || rules.Name(name, berth.MaxName) != "" {
 		return nil // not one of ours
 	}
 	for line := range strings.SplitSeq(lines, "\n") {

@@ -50,22 +50,6 @@ func (s *Store) Evicting(yes bool) {
 	}
 }
 
-// Sharded reports whether messages go through shard channels, one for each
-// semaphore, as they must in a Redis Cluster.
-func (s *Store) Sharded() bool {
-	_, ok := s.rdb.(*redis.ClusterClient)
-	return ok
-}
-
-// Channel returns the channel for messages to this process about the semaphore with this
-// key; without a cluster it is the same for all semaphores.
-func (s *Store) Channel(k Key) string {
-	if s.Sharded() {
-		return k.State + ":" + s.channel
-	}
-	return s.prefix + ":inbox:" + s.channel
-}
-
 // Key names a semaphore in Redis: its hash, and with a suffix its sorted set,
 // which have the same hash tag and so live in one slot of a cluster.
 type Key struct {

@@ -20,7 +20,7 @@ func (s *Session) hear(payload string) {
 // all claims concerned ask; and the server may be another one, with another policy.
 func (s *Session) resumed(channel string) {
 	if s.store.Sharded() {
-		if sem := s.find(strings.TrimSuffix(channel, ":"+s.channel)); sem != nil {
+		if sem := s.find(s.store.StateOf(channel)); sem != nil {
 			sem.recheck()
 		}
 		s.askPolicySoon()

@@ -191,7 +191,7 @@ func (s *Session) prepare() {
 			case <-tried:
 			case <-s.ctx.Done():
 			}
-		}(s.box.Subscribe(s.store.Channel(protocol.Key{})))
+		}(s.box.Subscribe(s.store.Channel("")))
 	}
 	s.askPolicy()
 }
