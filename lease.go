@@ -76,7 +76,7 @@ func (l *Lease) Context() context.Context {
 // Name returns the semaphore's name.
 func (l *Lease) Name() string { return l.claim.Name() }
 
-// ID returns the lease's id, as the CLI and berthadmin show it.
+// ID returns the lease's id, as the CLI and Inspector show it.
 func (l *Lease) ID() string { return l.id }
 
 // Slot returns the lowest number, from 0, that no other lease had at the grant. No

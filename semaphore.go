@@ -33,7 +33,7 @@ func newSemaphore(c *Client, inner *session.Semaphore, name string, limit int, c
 func (s *Semaphore) Name() string { return s.name }
 
 // Limit returns the limit that this program declares. The limit in force may be
-// another program's or a pin: see berthadmin.Inspector.Show.
+// another program's or a pin: see Inspector.Show.
 func (s *Semaphore) Limit() int { return s.limit }
 
 // With returns the same semaphore with other defaults for its leases, and leaves s

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/internal/redistest"
@@ -84,17 +83,17 @@ func get(ctx context.Context, t *testing.T, url string) *http.Request {
 
 // state returns what the store knows of a semaphore; idle, all is 0. On a slow machine it asks
 // again: the Inspector waits for 2 seconds.
-func state(t *testing.T, c *berth.Client, name string) berthadmin.Summary {
+func state(t *testing.T, c *berth.Client, name string) berth.Summary {
 	t.Helper()
-	s, err := berthadmin.Of(c).Show(context.Background(), name)
+	s, err := c.Inspector().Show(context.Background(), name)
 	for range 20 {
 		if !errors.Is(err, berth.ErrUnreachable) {
 			break
 		}
-		s, err = berthadmin.Of(c).Show(context.Background(), name)
+		s, err = c.Inspector().Show(context.Background(), name)
 	}
 	if errors.Is(err, berth.ErrNotFound) {
-		return berthadmin.Summary{}
+		return berth.Summary{}
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,7 @@
 // held, how many requests wait and for how long, what operators have set, and the state of
 // the server.
 //
-//	in, err := berthadmin.New(rdb, berthadmin.Options{})
-//	metrics, err := berthprom.New(in, berthprom.Options{})
+//	metrics, err := berthprom.New(client, berthprom.Options{})
 //	registry.MustRegister(metrics)
 //	defer metrics.Close()
 //

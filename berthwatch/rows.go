@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/words"
 )
 
@@ -101,7 +100,7 @@ func (r *Row) States() []string {
 }
 
 // Blocked tells in a sentence why the first in the queue waits, and who has held longest.
-func Blocked(s *berthadmin.State) string {
+func Blocked(s *berth.State) string {
 	if len(s.Queue) == 0 {
 		return "Nobody waits."
 	}
@@ -113,7 +112,7 @@ func Blocked(s *berthadmin.State) string {
 }
 
 // WaitsFor tells what the waiter at a place of the queue waits for.
-func WaitsFor(s *berthadmin.State, place int) string {
+func WaitsFor(s *berth.State, place int) string {
 	w := s.Queue[place]
 	free := s.Limit - s.InUse
 	switch {
@@ -134,7 +133,7 @@ func WaitsFor(s *berthadmin.State, place int) string {
 }
 
 // Longest returns the holder who has held longest, or nil.
-func Longest(s *berthadmin.State) (longest *berthadmin.Holder) {
+func Longest(s *berth.State) (longest *berth.Holder) {
 	for i := range s.Leases {
 		if longest == nil || s.Leases[i].Held > longest.Held {
 			longest = &s.Leases[i]

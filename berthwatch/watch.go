@@ -2,8 +2,7 @@
 // and exporters of metrics. However many views there are, Redis is asked once, for at most
 // 2 % of its time, and not at all when nobody looks. It writes nothing to Redis.
 //
-//	in, err := berthadmin.New(rdb, berthadmin.Options{})
-//	sampler := berthwatch.New(in, berthwatch.Options{})
+//	sampler := berthwatch.New(client.Inspector(), berthwatch.Options{})
 //	go sampler.Run(ctx)
 //	view := sampler.Look()
 package berthwatch
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 )
 
 const (
@@ -40,7 +38,7 @@ type Options struct {
 
 // Row describes one semaphore.
 type Row struct {
-	berthadmin.Summary
+	berth.Summary
 	Idle bool  // it has no holder and no waiter, and is neither pinned nor paused: the numbers are 0, but for LimitChanges
 	Err  error // it is damaged, or of a newer layout, or can have no such name: the numbers are 0
 
@@ -69,7 +67,7 @@ type View struct {
 
 // Sampler is safe for concurrent use.
 type Sampler struct {
-	in    *berthadmin.Inspector
+	in    *berth.Inspector
 	cfg   Options
 	wake  chan struct{} // capacity 1: somebody looks
 	kick  chan struct{} // capacity 1: a semaphore is to be read in full
@@ -97,7 +95,7 @@ type Sampler struct {
 }
 
 // New returns a Sampler that does nothing before Run.
-func New(in *berthadmin.Inspector, o Options) *Sampler {
+func New(in *berth.Inspector, o Options) *Sampler {
 	if o.Every <= 0 {
 		o.Every = time.Second
 	}
@@ -272,7 +270,7 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 // read samples semaphores, and puts names aside that none can have.
 func (s *Sampler) read(ctx context.Context, names []string) ([]Row, error) {
 	rows := make([]Row, 0, len(names))
-	for st, err := range s.in.Sample(ctx, names, berthadmin.SampleOptions{}) {
+	for st, err := range s.in.Sample(ctx, names, berth.SampleOptions{}) {
 		switch {
 		case err == nil:
 			rows = append(rows, Row{Summary: st.Summary})

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -35,7 +34,7 @@ type slot struct {
 
 // waiter is a waiter, and what it waits for.
 type waiter struct {
-	berthadmin.Waiter
+	berth.Waiter
 	For string
 }
 
@@ -46,7 +45,7 @@ func (w waiter) Place() int { return w.Ahead + 1 }
 type semaphoreData struct {
 	page
 	Name            string
-	State           *berthadmin.State // nil: it is idle, unreadable, or not read yet
+	State           *berth.State // nil: it is idle, unreadable, or not read yet
 	Row             berthwatch.Row
 	Bar             int
 	Look            string
@@ -56,12 +55,12 @@ type semaphoreData struct {
 	Problem         string // it cannot be read
 	Damaged, Idle   bool   // damaged: and no newer berth wrote it, so that a purge is a way out
 	Slots           []slot
-	Holders         []berthadmin.Holder
+	Holders         []berth.Holder
 	Waiters         []waiter
 	HolderPart      part
 	WaiterPart      part
 	Charts          []chart
-	Audit           []berthadmin.Audited
+	Audit           []berth.Audited
 	Commands        []string // the commands that show and do the same
 	Limit, MaxLimit int      // for the forms
 }

@@ -30,8 +30,8 @@ var (
 // Failure is an error of Do: its kind, and the client's error.
 type Failure struct {
 	Kind   error         // ErrRefused, ErrRejected or ErrUnknown
-	Detail error         // ErrCorrupt, ErrVersion or nil
-	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and leases may live for so long; 0: it was not that
+	Detail error         // ErrCorrupt, ErrVersion, ErrRequest or nil
+	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and what it told of ends in so long; 0: it was not that
 	Err    error
 }
 
@@ -43,7 +43,7 @@ func (f *Failure) Error() string {
 		if errors.Is(f.Kind, ErrRefused) {
 			lost += ", or is still on another node while their slot moves"
 		}
-		return fmt.Sprintf("%s: leases may live for another %v; it heals by itself then (%v)", lost, f.Heals, f.Err)
+		return fmt.Sprintf("%s: it heals by itself in %v, when the last of what was there has ended (%v)", lost, f.Heals, f.Err)
 	case f.Detail != nil:
 		return fmt.Sprintf("%v (%v)", f.Detail, f.Err)
 	}
@@ -110,27 +110,10 @@ func classify(err error) *Failure {
 	return &Failure{Kind: ErrUnknown, Err: err}
 }
 
-// Meaning is what a Failure means to whoever asked.
-type Meaning int
-
-// The meanings of a Failure.
-const (
-	Unreachable Meaning = iota // Redis gave no answer, or none that could be understood; or the outcome is unknown
-	Refused                    // nothing was changed
-	Corrupt                    // nothing was changed: the keys hold something that this client does not understand
-)
-
-// Means returns what f means to whoever asked.
-func (f *Failure) Means() Meaning {
-	if f.Detail != nil {
-		return Corrupt
-	}
+// Unanswered reports whether Redis gave no answer, or none that could be understood.
+func (f *Failure) Unanswered() bool {
 	_, said := errors.AsType[redis.Error](f.Err)
-	said = said || errors.Is(f.Err, errLate) || errors.Is(f.Err, redis.ErrClosed)
-	if errors.Is(f.Kind, ErrUnknown) || !said {
-		return Unreachable
-	}
-	return Refused
+	return !said && !errors.Is(f.Err, errLate) && !errors.Is(f.Err, redis.ErrClosed)
 }
 
 // NoConnection reports whether err is that no connection could be made.
@@ -146,6 +129,8 @@ func classifyReply(err error) *Failure {
 		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Err: err}
 	case strings.Contains(text, "BERTHVERSION"):
 		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: err}
+	case strings.Contains(text, "BERTHREQUEST"):
+		return &Failure{Kind: ErrRejected, Detail: ErrRequest, Err: err}
 	case strings.Contains(text, "BERTHHALF"):
 		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Heals: heals(text), Err: err}
 	}

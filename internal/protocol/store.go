@@ -1,9 +1,11 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 
@@ -21,7 +23,6 @@ type Store struct {
 	channel string // of the process
 	owner   string // as records name it
 	step    atomic.Pointer[script]
-	look    *script
 	steps   processor // executes steps: rdb, or a pipeline before it
 }
 
@@ -29,7 +30,7 @@ type Store struct {
 // requests begin with channel and a dot. Until Evicting is called, it assumes that the
 // server evicts keys with a TTL. NewStore sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, channel string, pid int, host string) *Store {
-	s := &Store{rdb: rdb, prefix: prefix, channel: channel, look: newScript(inspect), steps: rdb}
+	s := &Store{rdb: rdb, prefix: prefix, channel: channel, steps: rdb}
 	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could delay the others
 		s.steps = &pipeline{rdb: single}
 	}
@@ -48,6 +49,22 @@ func (s *Store) Evicting(yes bool) {
 	} else {
 		s.step.Store(whereKeysStay)
 	}
+}
+
+// Sharded reports whether messages go through shard channels, one for each
+// semaphore, as they must in a Redis Cluster.
+func (s *Store) Sharded() bool {
+	_, ok := s.rdb.(*redis.ClusterClient)
+	return ok
+}
+
+// Channel returns the channel for messages to this process about the semaphore with this
+// key; without a cluster it is the same for all semaphores.
+func (s *Store) Channel(k Key) string {
+	if s.Sharded() {
+		return k.State + ":" + s.channel
+	}
+	return s.prefix + ":inbox:" + s.channel
 }
 
 // Key names a semaphore in Redis: its hash, and with a suffix its sorted set,
@@ -164,9 +181,13 @@ func policyOf(ctx context.Context, rdb redis.Cmdable) (string, error) {
 	return "", errors.New("INFO memory names no maxmemory_policy")
 }
 
-// Delete removes a semaphore's keys. It reports whether there were any. go-redis does not
-// repeat it: the second copy would find none.
+// Delete removes a semaphore's keys, whatever they hold, but for a newer layout, which is
+// refused with ErrVersion. It reports whether there were any. go-redis does not repeat it:
+// the second copy would find none.
 func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
+	if newer, err := s.newer(ctx, k); err != nil || newer {
+		return false, cmp.Or(err, error(&Failure{Kind: ErrRejected, Detail: ErrVersion, Err: errors.New("nothing was deleted")}))
+	}
 	del := func(keys ...any) (int64, error) {
 		cmd := newOnce(ctx, append([]any{"del"}, keys...))
 		_ = s.rdb.Process(ctx, cmd) // its error is the command's
@@ -188,3 +209,18 @@ func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
 	}
 	return gone > 0, nil
 }
+
+// newer reports whether the keys have a layout that this package does not know. A key of
+// another type has none.
+func (s *Store) newer(ctx context.Context, k Key) (bool, error) {
+	text, err := s.rdb.HGet(ctx, k.State, "state").Result()
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return false, classify(err)
+	}
+	return isNewer(text), nil
+}
+
+// newerState is "state" with another number in front, or with more numbers than there are.
+var newerState = regexp.MustCompile(`^(?:[2-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}`)
+
+func isNewer(state string) bool { return newerState.MatchString(state) }

@@ -88,7 +88,7 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	return s
 }
 
-// Store returns the store, for what needs no claims.
+// Store returns the store, for inspection and administration, which need no claims.
 func (s *Session) Store() *protocol.Store { return s.store }
 
 // randomName returns 128 random bits in two parts: no two sessions share both, and the
@@ -191,7 +191,7 @@ func (s *Session) prepare() {
 			case <-tried:
 			case <-s.ctx.Done():
 			}
-		}(s.box.Subscribe(s.store.Channel("")))
+		}(s.box.Subscribe(s.store.Channel(protocol.Key{})))
 	}
 	s.askPolicy()
 }

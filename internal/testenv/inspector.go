@@ -6,26 +6,25 @@ import (
 	"iter"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 )
 
 // Inspector is the Inspector of a test. Where the embedded one gives up after 2 seconds
 // because the machine is busy, it asks again.
 type Inspector struct {
-	*berthadmin.Inspector
+	*berth.Inspector
 	e *Env
 }
 
 // Patient returns in as an Inspector that asks again, too.
-func (e *Env) Patient(in *berthadmin.Inspector) *Inspector { return &Inspector{in, e} }
+func (e *Env) Patient(in *berth.Inspector) *Inspector { return &Inspector{in, e} }
 
-// Because is that of berthadmin.Inspector.
+// Because is that of berth.Inspector.
 func (in *Inspector) Because(actor, reason string) *Inspector {
 	return &Inspector{in.Inspector.Because(actor, reason), in.e}
 }
 
-// Show is that of berthadmin.Inspector.
-func (in *Inspector) Show(ctx context.Context, name string) (st *berthadmin.State, err error) {
+// Show is that of berth.Inspector.
+func (in *Inspector) Show(ctx context.Context, name string) (st *berth.State, err error) {
 	err = in.e.Timely(func() (err error) {
 		st, err = in.Inspector.Show(ctx, name)
 		return err
@@ -33,13 +32,13 @@ func (in *Inspector) Show(ctx context.Context, name string) (st *berthadmin.Stat
 	return st, err
 }
 
-// Ping is that of berthadmin.Inspector.
+// Ping is that of berth.Inspector.
 func (in *Inspector) Ping(ctx context.Context) error {
 	return in.e.Timely(func() error { return in.Inspector.Ping(ctx) })
 }
 
-// Server is that of berthadmin.Inspector.
-func (in *Inspector) Server(ctx context.Context) (s berthadmin.Server, err error) {
+// Server is that of berth.Inspector.
+func (in *Inspector) Server(ctx context.Context) (s berth.Server, err error) {
 	err = in.e.Timely(func() (err error) {
 		s, err = in.Inspector.Server(ctx)
 		return err
@@ -47,7 +46,7 @@ func (in *Inspector) Server(ctx context.Context) (s berthadmin.Server, err error
 	return s, err
 }
 
-// Names is that of berthadmin.Inspector.
+// Names is that of berth.Inspector.
 func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
 	err = in.e.Timely(func() (err error) {
 		names, next, err = in.Inspector.Names(ctx, cursor, budget)
@@ -56,57 +55,57 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 	return names, next, err
 }
 
-// Sample is that of berthadmin.Inspector.
-func (in *Inspector) Sample(ctx context.Context, names []string, o berthadmin.SampleOptions) iter.Seq2[*berthadmin.State, error] {
+// Sample is that of berth.Inspector.
+func (in *Inspector) Sample(ctx context.Context, names []string, o berth.SampleOptions) iter.Seq2[*berth.State, error] {
 	return timely(in.e, in.Inspector.Sample(ctx, names, o))
 }
 
-// List is that of berthadmin.Inspector.
-func (in *Inspector) List(ctx context.Context) iter.Seq2[berthadmin.Summary, error] {
+// List is that of berth.Inspector.
+func (in *Inspector) List(ctx context.Context) iter.Seq2[berth.Summary, error] {
 	return timely(in.e, in.Inspector.List(ctx))
 }
 
-// Audit is that of berthadmin.Inspector.
-func (in *Inspector) Audit(ctx context.Context) iter.Seq2[berthadmin.Audited, error] {
+// Audit is that of berth.Inspector.
+func (in *Inspector) Audit(ctx context.Context) iter.Seq2[berth.Audited, error] {
 	return timely(in.e, in.Inspector.Audit(ctx))
 }
 
-// Resize is that of berthadmin.Inspector.
+// Resize is that of berth.Inspector.
 func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	return in.change(func() error { return in.Inspector.Resize(ctx, name, limit) })
 }
 
-// Pin is that of berthadmin.Inspector.
+// Pin is that of berth.Inspector.
 func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	return in.change(func() error { return in.Inspector.Pin(ctx, name, limit) })
 }
 
-// Unpin is that of berthadmin.Inspector.
+// Unpin is that of berth.Inspector.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Unpin(ctx, name) })
 }
 
-// Pause is that of berthadmin.Inspector.
+// Pause is that of berth.Inspector.
 func (in *Inspector) Pause(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Pause(ctx, name) })
 }
 
-// Resume is that of berthadmin.Inspector.
+// Resume is that of berth.Inspector.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Resume(ctx, name) })
 }
 
-// Evict is that of berthadmin.Inspector.
+// Evict is that of berth.Inspector.
 func (in *Inspector) Evict(ctx context.Context, name, id string) error {
 	return in.change(func() error { return in.Inspector.Evict(ctx, name, id) })
 }
 
-// ForceEvict is that of berthadmin.Inspector.
+// ForceEvict is that of berth.Inspector.
 func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
 	return in.change(func() error { return in.Inspector.ForceEvict(ctx, name, id) })
 }
 
-// Purge is that of berthadmin.Inspector.
+// Purge is that of berth.Inspector.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Purge(ctx, name) })
 }

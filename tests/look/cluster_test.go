@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -59,7 +58,7 @@ func TestWalkSurvivesAFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(berthadmin.Of(client))
+	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(client.Inspector())
 	var want, seen []string
 	for i := range 30 {
 		want = append(want, fmt.Sprintf("n%02d", i))
@@ -87,7 +86,7 @@ func TestLookingAtACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(berthadmin.Of(client))
+	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(client.Inspector())
 	var want []string
 	for i := range 60 {
 		want = append(want, fmt.Sprintf("n%02d", i))
@@ -99,7 +98,7 @@ func TestLookingAtACluster(t *testing.T) {
 		t.Errorf("%d steps, names %q", steps, names)
 	}
 	i := 0
-	for st, err := range in.Sample(t.Context(), want, berthadmin.SampleOptions{}) {
+	for st, err := range in.Sample(t.Context(), want, berth.SampleOptions{}) {
 		if err != nil || st.Name != want[i] || st.Limit != i {
 			t.Fatalf("%d: %+v, %v", i, st, err)
 		}

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
@@ -47,7 +46,6 @@ const (
 type session struct {
 	rdb    redis.UniversalClient
 	client *berth.Client
-	in     *berthadmin.Inspector // of the client
 	health *run.Health
 	local  bool // it is this machine's own store
 }
@@ -76,7 +74,6 @@ func (a *app) open() (*session, error) {
 		s.rdb.Close()
 		return nil, err
 	}
-	s.in = berthadmin.Of(s.client)
 	return s, nil
 }
 
@@ -210,7 +207,7 @@ func (a *app) with(f func(s *session) error, names ...string) error {
 	}
 	defer s.Close(nil)
 	for _, name := range names {
-		if err := berthadmin.CheckName(name); err != nil {
+		if _, err := s.client.Semaphore(name, 0); err != nil {
 			return err
 		}
 	}
@@ -237,8 +234,8 @@ func (a *app) call(f func(ctx context.Context, s *session) error) error {
 }
 
 // inspect opens a session for one request through an Inspector.
-func (a *app) inspect(f func(ctx context.Context, in *berthadmin.Inspector) error) error {
-	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.in) })
+func (a *app) inspect(f func(ctx context.Context, in *berth.Inspector) error) error {
+	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.client.Inspector()) })
 }
 
 // warnings writes the library's warnings to standard error, in the form of the

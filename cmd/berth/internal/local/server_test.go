@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 )
 
@@ -63,7 +62,7 @@ func TestInUse(t *testing.T) {
 	must(lease.Release())
 	want(false, "after its release")
 
-	in := berthadmin.Of(client)
+	in := client.Inspector()
 	must(in.Pin(ctx, "s", 1))
 	want(true, "with a pin")
 	must(in.Unpin(ctx, "s"))

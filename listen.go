@@ -1,14 +1,12 @@
-package berthadmin
+package berth
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/inbox"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
@@ -33,7 +31,9 @@ const (
 )
 
 // eventReasons are the reasons of messages that are events.
-var eventReasons = map[string]EventKind{"2": EventExpired, "3": EventEvicted, "4": EventTooHeavy}
+var eventReasons = map[protocol.Reason]EventKind{
+	protocol.Expired: EventExpired, protocol.Evicted: EventEvicted, protocol.AskedToStop: EventEvicted, protocol.TooHeavy: EventTooHeavy,
+}
 
 // Event is something that happened to a holder or waiter.
 type Event struct {
@@ -56,8 +56,8 @@ const mostMessages = 2000
 // prefix in the other databases of the server. Use different prefixes.
 //
 // Listen does not reconnect: after an error no more events come, and the caller may
-// call it again. The error is berth.ErrUnreachable if the connection could not be made, or
-// broke; berth.ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
+// call it again. The error is ErrUnreachable if the connection could not be made, or
+// broke; ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
 // messages a second, so that a listener cannot slow Redis down; ErrUnsupported in a
 // Redis Cluster, where each node has its own messages; and ctx's error.
 func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
@@ -67,8 +67,9 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 	if in.store.Sharded() {
 		return fmt.Errorf("%w: the messages of a Redis Cluster cannot be listened to as a whole", ErrUnsupported)
 	}
-	feed := feed{f: f, store: in.store}
-	err := inbox.Listen(ctx, in.rdb, in.store.AllChannels(), func() { f(Event{Kind: EventListening}) }, feed.take)
+	feed := feed{f: f, inboxes: in.prefix + ":inbox:", name: in.store.Name}
+	// Users have the right to this very pattern, and not to narrower ones.
+	err := inbox.Listen(ctx, in.rdb, in.prefix+":*", func() { f(Event{Kind: EventListening}) }, feed.take)
 	if errors.Is(err, ErrFlood) {
 		return err
 	}
@@ -77,8 +78,9 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 
 // feed turns messages into events.
 type feed struct {
-	f     func(Event)
-	store *protocol.Store
+	f       func(Event)
+	inboxes string // what their channels begin with
+	name    func(key string) (string, bool)
 
 	second time.Time // when counting began
 	count  int
@@ -92,22 +94,18 @@ func (d *feed) take(channel, payload string) error {
 	if d.count++; d.count > mostMessages {
 		return fmt.Errorf("%w: above %d a second", ErrFlood, mostMessages)
 	}
-	key, lines, _ := strings.Cut(payload, "\n")
-	name, ok := d.store.Name(key)
-	if !ok || !d.store.IsChannel(channel) || rules.Name(name, berth.MaxName) != "" {
+	key, notes := protocol.ReadMessage(payload)
+	name, ok := d.name(key)
+	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, MaxName) != "" {
 		return nil // not one of ours
 	}
-	for line := range strings.SplitSeq(lines, "\n") {
-		words := strings.Fields(line)
+	for n := range notes {
+		kind := eventReasons[n.Reason]
 		switch {
-		case len(words) == 5 && words[0] == "g":
-			e := Event{Kind: EventHandoff, Name: name, ID: words[1]}
-			e.Token, _ = strconv.ParseInt(words[2], 10, 64)
-			e.Slot, _ = strconv.Atoi(words[3])
-			e.Limit, _ = strconv.Atoi(words[4])
-			d.f(e)
-		case len(words) == 3 && words[0] == "x" && eventReasons[words[2]] != "":
-			d.f(Event{Kind: eventReasons[words[2]], Name: name, ID: words[1]})
+		case n.Granted:
+			d.f(Event{Kind: EventHandoff, Name: name, ID: n.ID, Token: n.Token, Slot: n.Slot, Limit: n.Limit})
+		case kind != "":
+			d.f(Event{Kind: kind, Name: name, ID: n.ID})
 		}
 	}
 	return nil

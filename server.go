@@ -1,4 +1,4 @@
-package berthadmin
+package berth
 
 import (
 	"context"
