@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -80,14 +81,24 @@ func publicLost(l *claim.LostError) error {
 // publicFailure translates a failure of Redis; err is f, or wraps it.
 func publicFailure(name string, f *protocol.Failure, err error) error {
 	kind := ErrRefused
-	switch {
-	case f.Detail != nil:
+	switch f.Means() {
+	case protocol.Corrupt:
 		return &CorruptError{Name: name, Heals: f.Heals, Newer: errors.Is(f, protocol.ErrVersion), Err: err}
-	case errors.Is(f, protocol.ErrUnknown), f.Unanswered():
+	case protocol.Unreachable:
 		kind = ErrUnreachable
+	case protocol.Refused:
 	}
 	if name == "" {
 		return fmt.Errorf("%w: %w", kind, err)
 	}
 	return fmt.Errorf("%w: semaphore %q: %w", kind, name, err)
+}
+
+// failed translates an error for the caller, whose context may be its reason.
+func failed(ctx context.Context, name string, err error) error {
+	err = public(name, err)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return err
 }

@@ -45,10 +45,6 @@ var (
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
 	// ErrNotFound: there is no such semaphore, holder or waiter.
 	ErrNotFound = errors.New("berth: not found")
-	// ErrUnsupported: this kind of server does not support it.
-	ErrUnsupported = errors.New("berth: not supported")
-	// ErrFlood: there were more messages than Listen accepts, and it has stopped.
-	ErrFlood = errors.New("berth: too many messages to listen to")
 )
 
 // BusyError tells why TryAcquire found no room, or the state of a full queue. It is

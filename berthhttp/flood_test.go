@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/internal/redistest"
 )
@@ -191,7 +192,7 @@ func (f *flooded) connections(t *testing.T) int {
 func (f *flooded) nothingLeft(t *testing.T, goroutines int) {
 	t.Helper()
 	eventually(t, "all permits come back", func() bool {
-		for s, err := range f.client.Inspector().List(context.Background()) {
+		for s, err := range berthadmin.Of(f.client).List(context.Background()) {
 			if err != nil && !errors.Is(err, berth.ErrUnreachable) {
 				t.Fatal(err)
 			}

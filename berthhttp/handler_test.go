@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
 )
@@ -380,7 +381,7 @@ func TestWeightAboveTheLimit(t *testing.T) {
 				if c.pinned > 0 {
 					_, first := serve(t, h, get(t.Context(), t, "/")) // which makes the semaphore
 					<-first
-					if err := client.Inspector().Pin(t.Context(), "work", c.pinned); err != nil {
+					if err := berthadmin.Of(client).Pin(t.Context(), "work", c.pinned); err != nil {
 						t.Fatal(err)
 					}
 				}

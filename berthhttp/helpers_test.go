@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/internal/redistest"
@@ -83,17 +84,17 @@ func get(ctx context.Context, t *testing.T, url string) *http.Request {
 
 // state returns what the store knows of a semaphore; idle, all is 0. On a slow machine it asks
 // again: the Inspector waits for 2 seconds.
-func state(t *testing.T, c *berth.Client, name string) berth.Summary {
+func state(t *testing.T, c *berth.Client, name string) berthadmin.Summary {
 	t.Helper()
-	s, err := c.Inspector().Show(context.Background(), name)
+	s, err := berthadmin.Of(c).Show(context.Background(), name)
 	for range 20 {
 		if !errors.Is(err, berth.ErrUnreachable) {
 			break
 		}
-		s, err = c.Inspector().Show(context.Background(), name)
+		s, err = berthadmin.Of(c).Show(context.Background(), name)
 	}
 	if errors.Is(err, berth.ErrNotFound) {
-		return berth.Summary{}
+		return berthadmin.Summary{}
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@
 //	berth.client.leases.lost        leases lost; error.type: expired, untrusted, max_hold, evicted, …
 //	berth.client.requests.refused   requests refused; error.type: busy, queue_full, too_heavy, …
 //
-// For the numbers of the whole fleet use berthprom or berth.Inspector.
+// For the numbers of the whole fleet use berthprom or berthadmin.Inspector.
 //
 // The spans are berth.acquire for each request, with a child berth.wait for its time in
 // the queue; and berth.lease for the time in which the lease was held, a child of the

@@ -10,6 +10,7 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthtest"
 )
 
@@ -19,7 +20,7 @@ var ends = map[string]func(*berthtest.Store, *berth.Client, *berth.Lease){
 	"lost":     func(s *berthtest.Store, _ *berth.Client, l *berth.Lease) { s.Lose(l) },
 	"lost, as Release finds": func(s *berthtest.Store, _ *berth.Client, l *berth.Lease) {
 		s.DropMessages(true)
-		_ = s.Client().Inspector().ForceEvict(context.Background(), l.Name(), l.ID())
+		_ = berthadmin.Of(s.Client()).ForceEvict(context.Background(), l.Name(), l.ID())
 		_ = l.Release()
 	},
 	"detached": func(_ *berthtest.Store, _ *berth.Client, l *berth.Lease) { _, _ = l.Detach(context.Background()) },

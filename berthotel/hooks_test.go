@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthotel"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/internal/redistest"
@@ -275,7 +276,7 @@ func TestLossFoundByReleaseIsCounted(t *testing.T) {
 	observe(t, func(w *world) {
 		lease := w.acquire(w.semaphore("a", 1))
 		w.store.DropMessages(true)
-		if err := w.store.Client().Inspector().ForceEvict(w.Context(), "a", lease.ID()); err != nil {
+		if err := berthadmin.Of(w.store.Client()).ForceEvict(w.Context(), "a", lease.ID()); err != nil {
 			w.Fatal(err)
 		}
 		if err := lease.Release(); !errors.Is(err, berth.ErrEvicted) {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthpool"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
@@ -78,7 +79,7 @@ func TestLostIdleLeasesLeaveThePool(t *testing.T) {
 		e.finish(a, b)
 		e.Must(e.Inspector.Evict(e.Ctx, testenv.Name, b.ID()))
 		e.untilPool(pool, "one lease less", func(s berthpool.Stats) bool { return s == berthpool.Stats{Leases: 1, Idle: 1} })
-		e.Until("given back", func(s *berth.State) bool { return s.Holders == 1 })
+		e.Until("given back", func(s *berthadmin.State) bool { return s.Holders == 1 })
 		l := e.borrow(pool)
 		if l.ID() != a.ID() {
 			e.Errorf("lent %s, want %s", l.ID(), a.ID())
@@ -262,7 +263,7 @@ func TestClose(t *testing.T) {
 		e.finish(idle)
 		e.Must(pool.Close())
 		if !e.Exact { // Close may have gone on while a busy machine was still at it
-			e.Until("one lease", func(s *berth.State) bool { return s.Holders == 1 })
+			e.Until("one lease", func(s *berthadmin.State) bool { return s.Holders == 1 })
 		}
 		e.holdsLoans(lent)
 		if !lent.Valid() || lent.Context().Err() != nil {
@@ -314,7 +315,7 @@ func TestCloseDuringATryAcquire(t *testing.T) {
 		e.WantErr(<-failed, berth.ErrClosed)
 		<-closed
 		if !e.Exact { // an attempt that was too slow is given back in the background
-			e.Until("given back", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
+			e.Until("given back", func(s *berthadmin.State) bool { return s.Holders+s.Waiting == 0 })
 		}
 		e.Idle()
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthpool"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -74,8 +75,8 @@ func (e *env) giveBack(b holding) {
 	start := time.Now()
 	err := b.Release()
 	if !e.Exact && errors.Is(err, berth.ErrUnreachable) && time.Since(start) >= 5*time.Second {
-		e.Until("given back", func(s *berth.State) bool {
-			return !slices.ContainsFunc(s.Leases, func(l berth.Holder) bool { return l.ID == b.ID() })
+		e.Until("given back", func(s *berthadmin.State) bool {
+			return !slices.ContainsFunc(s.Leases, func(l berthadmin.Holder) bool { return l.ID == b.ID() })
 		})
 		return
 	}
@@ -158,7 +159,7 @@ func (e *env) untilPool(p *berthpool.Pool, what string, ok func(berthpool.Stats)
 func (e *env) untilEmpty(p *berthpool.Pool) {
 	e.Helper()
 	e.untilPool(p, "empty", func(s berthpool.Stats) bool { return s == berthpool.Stats{} })
-	e.Until("nobody holds", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
+	e.Until("nobody holds", func(s *berthadmin.State) bool { return s.Holders+s.Waiting == 0 })
 }
 
 func second[T any](_ T, err error) error { return err }

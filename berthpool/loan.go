@@ -65,7 +65,7 @@ func (l *Loan) Context() context.Context {
 // Name returns the semaphore's name.
 func (l *Loan) Name() string { return l.lease.Name() }
 
-// ID returns the lease's id, as the CLI and berth.Inspector show it.
+// ID returns the lease's id, as the CLI and berthadmin show it.
 func (l *Loan) ID() string { return l.lease.ID() }
 
 // Slot returns the lease's slot. No other loan or lease has it while this loan lasts.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -46,26 +47,25 @@ type Options struct {
 // Collector is a prometheus.Collector. It is safe for concurrent use.
 type Collector struct {
 	sampler *berthwatch.Sampler
-	in      *berth.Inspector
+	in      *berthadmin.Inspector
 	end     func()
 
 	mu       sync.Mutex // guards the rest
 	fold     fold
-	server   berth.Server // as of serverAt; zero: it did not say
+	server   berthadmin.Server // as of serverAt; zero: it did not say
 	serverAt time.Time
 }
 
 // New returns a Collector with a sampler of its own, which works until Close. It fails with
 // berth.ErrInvalid when a pattern is malformed, or no semaphore can have one of the names.
-func New(client *berth.Client, o Options) (*Collector, error) {
+func New(in *berthadmin.Inspector, o Options) (*Collector, error) {
 	for _, name := range o.Watch.Names {
-		if _, err := client.Semaphore(name, 1); err != nil {
+		if err := berthadmin.CheckName(name); err != nil {
 			return nil, err
 		}
 	}
 	o.Watch.Leases = true
 	o.Watch.Every = cmp.Or(o.Watch.Every, pace)
-	in := client.Inspector()
 	s := berthwatch.New(in, o.Watch)
 	c, err := NewCollector(s, in, o)
 	if err != nil {
@@ -85,7 +85,7 @@ func New(client *berth.Client, o Options) (*Collector, error) {
 // that the sampler uses. The ages of leases are among the metrics if the sampler was made
 // with berthwatch.Options.Leases. It fails with berth.ErrInvalid when a pattern is
 // malformed.
-func NewCollector(s *berthwatch.Sampler, in *berth.Inspector, o Options) (*Collector, error) {
+func NewCollector(s *berthwatch.Sampler, in *berthadmin.Inspector, o Options) (*Collector, error) {
 	if o.Names < 0 {
 		return nil, &berth.InvalidError{What: "number of names", Reason: fmt.Sprintf("%d is below 0", o.Names)}
 	}
@@ -135,7 +135,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if age > stale || !v.Found { // the first names would pass for all, and keep series of their own
 		return
 	}
-	if s := c.ask(ctx, away); s != (berth.Server{}) {
+	if s := c.ask(ctx, away); s != (berthadmin.Server{}) {
 		out.add(redisInfo, 1, s.Version, s.Policy, s.Role)
 	}
 	for state, n := range count(v.Rows) {
@@ -148,7 +148,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 
 // ask returns what the server reports about itself, at most a minute old. It does not ask a
 // server that is unreachable.
-func (c *Collector) ask(ctx context.Context, away error) berth.Server {
+func (c *Collector) ask(ctx context.Context, away error) berthadmin.Server {
 	if away == nil && time.Since(c.serverAt) >= believed {
 		// One that had no time to answer is asked again by the next scrape; without the
 		// right it says nothing.

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthprom"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/internal/redistest"
@@ -33,9 +34,9 @@ type exporter struct {
 }
 
 // export starts one.
-func export(e *testenv.Env, client *berth.Client, o berthprom.Options) *exporter {
+func export(e *testenv.Env, in *berthadmin.Inspector, o berthprom.Options) *exporter {
 	e.Helper()
-	c, err := berthprom.New(client, o)
+	c, err := berthprom.New(in, o)
 	e.Must(err)
 	e.Cleanup(c.Close)
 	return serve(e, c)
@@ -116,7 +117,7 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
 		e.Must(e.Redis.Set(e.Ctx, key("damaged"), "x", 0).Err())
 		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
-		x := export(e, p.Client, berthprom.Options{})
+		x := export(e, p.Inspector(), berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {
 			_, whole := got[of("lease_oldest_seconds", "a")] // since the first search has come to its end
 			return got["berth_up"] == 1 && got[`berth_semaphores{state="all"}`] == 4 && whole
@@ -146,7 +147,7 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 func TestWhatHasGoneIdle(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		held := e.Hold(e.Peer().Named("a", 5))
-		x := export(e, e.Peer().Client, berthprom.Options{Watch: berthwatch.Options{Names: []string{"a"}, Every: 100 * time.Millisecond}})
+		x := export(e, e.Peer().Inspector(), berthprom.Options{Watch: berthwatch.Options{Names: []string{"a"}, Every: 100 * time.Millisecond}})
 		x.until(func(got map[string]float64) bool { return got[of("permits_in_use", "a")] == 1 })
 		e.Release(held)
 		got := x.until(func(got map[string]float64) bool { return got[of("permits_in_use", "a")] == 0 })
@@ -160,7 +161,7 @@ func TestWhatHasGoneIdle(t *testing.T) {
 // TestEventsAreCounted, and are absent where nothing is heard.
 func TestEventsAreCounted(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
-		x := export(e, e.Peer().Client, berthprom.Options{})
+		x := export(e, e.Peer().Inspector(), berthprom.Options{})
 		x.until(func(got map[string]float64) bool {
 			_, heard := got[`berth_events_total{event="evicted"}`]
 			return heard
@@ -174,7 +175,7 @@ func TestEventsAreCounted(t *testing.T) {
 
 		deaf := e.Peer()
 		deaf.Net.Inject(redistest.Rule{Match: redistest.Named("PSUBSCRIBE"), Fault: redistest.Reset, Times: -1})
-		x = export(e, deaf.Client, berthprom.Options{})
+		x = export(e, deaf.Inspector(), berthprom.Options{})
 		got, _ = x.scrape()
 		x.want(got, map[string]float64{"berth_up": 1, `berth_events_total{event="handoff"}`: -1})
 	})
@@ -186,7 +187,7 @@ func TestAScrapeWaitsASecondAtMost(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		e.Hold(e.Peer().Named("a", 5))
 		p := e.Peer()
-		x := export(e, p.Client, berthprom.Options{})
+		x := export(e, p.Inspector(), berthprom.Options{})
 		hung := p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1})
 		got, took := x.scrape()
 		x.want(got, map[string]float64{"berth_up": 0, "berth_sample_age_seconds": -1, of("leases", "a"): -1})
@@ -219,7 +220,7 @@ func TestUpIsNotWhatWasOnce(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		e.Hold(e.Peer().Named("a", 5))
 		p := e.Peer()
-		c, err := berthprom.New(p.Client, berthprom.Options{})
+		c, err := berthprom.New(p.Inspector(), berthprom.Options{})
 		e.Must(err)
 		x := serve(e, c)
 		x.until(func(got map[string]float64) bool { return got["berth_up"] == 1 })
@@ -246,7 +247,7 @@ func TestAPartOfTheNamesIsNotExported(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		e.Hold(e.Peer().Named("a", 5))
 		p := e.Peer()
-		x := export(e, p.Client, berthprom.Options{})
+		x := export(e, p.Inspector(), berthprom.Options{})
 		searching := p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Match: redistest.Named("scan"), Times: -1})
 		got, _ := x.scrape()
 		x.want(got, map[string]float64{`berth_semaphores{state="all"}`: -1})
@@ -261,7 +262,7 @@ func TestScrapesDoNotAskRedis(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		e.Hold(e.Peer().Named("a", 5))
 		p := e.Peer()
-		x := export(e, p.Client, berthprom.Options{})
+		x := export(e, p.Inspector(), berthprom.Options{})
 		x.scrape()
 		p.Net.ResetCounts()
 		for range 1000 {
@@ -310,7 +311,7 @@ func TestHostileNamesDoNotBreakAScrape(t *testing.T) {
 		}
 		p := e.Peer()
 		p.Redis.AddHook(strangeServer{})
-		x := export(e, p.Client, berthprom.Options{})
+		x := export(e, p.Inspector(), berthprom.Options{})
 		info := "berth_redis_info{policy=\"\uFFFDx\",role=\"\\\"\",version=\"redis \uFFFD\"}"
 		got := x.until(func(got map[string]float64) bool {
 			return got[`berth_semaphores{state="pinned"}`] == float64(len(hostile)) && got[info] == 1
@@ -353,7 +354,7 @@ func TestManyNamesMakeFewSeries(t *testing.T) {
 		e.Hold(p.Named("n30", 2))
 		e.Hold(p.Named("n40", 2), berth.Weight(2))
 		e.Queue(p.Named("n40", 2))
-		x := export(e, p.Client, berthprom.Options{Names: 3, Group: []string{"api/*", "*/x"}})
+		x := export(e, p.Inspector(), berthprom.Options{Names: 3, Group: []string{"api/*", "*/x"}})
 		got, _ := x.scrape()
 		x.want(got, map[string]float64{
 			of("permits_limit", "api/*"): 50, of("permits_in_use", "api/*"): 50, of("leases", "api/*"): 50,
@@ -377,7 +378,7 @@ func TestManyNamesMakeFewSeries(t *testing.T) {
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		for _, o := range []berthprom.Options{{Group: []string{"a", "["}}, {Names: -1}, {Watch: berthwatch.Options{Names: []string{"a", "{b}"}}}} {
-			if _, err := berthprom.New(e.Peer().Client, o); !errors.Is(err, berth.ErrInvalid) {
+			if _, err := berthprom.New(e.Peer().Inspector(), o); !errors.Is(err, berth.ErrInvalid) {
 				e.Errorf("%+v: %v", o, err)
 			}
 		}
@@ -396,7 +397,7 @@ func TestAUserWhoOnlyLooksIsEnough(t *testing.T) {
 		}
 		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", append([]string{"on", ">secret"}, strings.Fields(string(rights[1]))...)...).Err())
 		e.Options.Username, e.Options.Password = "viewer", "secret"
-		x := export(e, e.Peer().Client, berthprom.Options{})
+		x := export(e, e.Peer().Inspector(), berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {
 			_, heard := got[`berth_events_total{event="handoff"}`]
 			return heard && got[of("leases", "a")] == 1 && got["berth_up"] == 1
@@ -408,7 +409,7 @@ func TestAUserWhoOnlyLooksIsEnough(t *testing.T) {
 		}
 		// Who may not even search for names is told so, and not that there are none.
 		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", "-scan").Err())
-		x = export(e, e.Peer().Client, berthprom.Options{})
+		x = export(e, e.Peer().Inspector(), berthprom.Options{})
 		x.until(func(got map[string]float64) bool { return got["berth_up"] == 0 && got["berth_sample_age_seconds"] > 0 })
 	})
 }

@@ -2,7 +2,8 @@
 // held, how many requests wait and for how long, what operators have set, and the state of
 // the server.
 //
-//	metrics, err := berthprom.New(client, berthprom.Options{})
+//	in, err := berthadmin.New(rdb, berthadmin.Options{})
+//	metrics, err := berthprom.New(in, berthprom.Options{})
 //	registry.MustRegister(metrics)
 //	defer metrics.Close()
 //

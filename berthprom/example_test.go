@@ -13,8 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthprom"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/internal/testenv"
@@ -29,7 +30,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	err = sem.Do(context.Background(), func(context.Context) error { return program(client, scrape) })
+	err = sem.Do(context.Background(), func(context.Context) error { return program(store.Redis(), scrape) })
 	if err != nil {
 		panic(err)
 	}
@@ -40,8 +41,12 @@ func Example() {
 	// berth_up 1
 }
 
-func program(client *berth.Client, work func()) error {
-	metrics, err := berthprom.New(client, berthprom.Options{Group: []string{"api/*"}})
+func program(rdb redis.UniversalClient, work func()) error {
+	in, err := berthadmin.New(rdb, berthadmin.Options{})
+	if err != nil {
+		return err
+	}
+	metrics, err := berthprom.New(in, berthprom.Options{Group: []string{"api/*"}})
 	if err != nil {
 		return err
 	}
@@ -101,7 +106,7 @@ func TestSnippetsAreExamplesThatRun(t *testing.T) {
 // TestThePageHasEveryMetric, with its labels, and no other.
 func TestThePageHasEveryMetric(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
-		c, err := berthprom.New(e.Peer().Client, berthprom.Options{})
+		c, err := berthprom.New(e.Peer().Inspector(), berthprom.Options{})
 		e.Must(err)
 		defer c.Close()
 		descs := make(chan *prometheus.Desc, 100)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -102,7 +102,7 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 // buried returns the row of a semaphore with nobody but the dead, as it will be after the next
 // request, which removes them. There may be none for long.
 func buried(r berthwatch.Row) berthwatch.Row {
-	b := berthwatch.Row{Summary: berth.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned}
+	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned}
 	if !b.Idle {
 		b.Limit, b.Declared, b.Paused, b.Pinned = r.Limit, r.Declared, r.Paused, r.Pinned
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -30,7 +30,7 @@ func (w *world) step() []berthwatch.Row {
 			continue
 		}
 		if row == nil || w.r.IntN(10) == 0 { // new keys: it counts from 0 again
-			row = &berthwatch.Row{Summary: berth.Summary{Name: name}}
+			row = &berthwatch.Row{Summary: berthadmin.Summary{Name: name}}
 		}
 		row.InUse, row.Waiting, row.Limit = w.r.IntN(5), w.r.IntN(3), w.r.IntN(9)
 		row.LimitChanges += w.r.IntN(3)
@@ -87,7 +87,7 @@ func TestFoldLosesNothing(t *testing.T) {
 // rows makes semaphores with so many permits in use.
 func rows(inUse map[string]int) (all []berthwatch.Row) {
 	for name, n := range inUse {
-		all = append(all, berthwatch.Row{Summary: berth.Summary{Name: name, InUse: n}, Idle: n == 0})
+		all = append(all, berthwatch.Row{Summary: berthadmin.Summary{Name: name, InUse: n}, Idle: n == 0})
 	}
 	return all
 }
@@ -121,7 +121,7 @@ func TestChangesOfSumsDoNotJump(t *testing.T) {
 		t.Helper()
 		var all []berthwatch.Row
 		for name, n := range changes {
-			all = append(all, berthwatch.Row{Summary: berth.Summary{Name: name, LimitChanges: n}})
+			all = append(all, berthwatch.Row{Summary: berthadmin.Summary{Name: name, LimitChanges: n}})
 		}
 		if got := f.of(all, time.Unix(0, 0))["g/*"].changes; got != want {
 			t.Errorf("%v of %v, want %v", got, changes, want)
@@ -137,7 +137,7 @@ func TestChangesOfSumsDoNotJump(t *testing.T) {
 // TestDeadDoNotWait: where keys have no TTL, what crashed clients left stays until somebody asks.
 func TestDeadDoNotWait(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
-		dead := berth.Summary{Name: "a", Limit: 2, InUse: 2, Holders: 1, Waiting: 3, OldestWait: time.Hour, Expired: 4, Pinned: pinned}
+		dead := berthadmin.Summary{Name: "a", Limit: 2, InUse: 2, Holders: 1, Waiting: 3, OldestWait: time.Hour, Expired: 4, Pinned: pinned}
 		f := fold{most: 5}
 		got := f.of([]berthwatch.Row{{Summary: dead}}, time.Unix(0, 0))["a"]
 		if got.permits != 0 || got.leases != 0 || got.waiting != 0 || got.oldestWait != 0 || got.inUse != pinned || (got.limit > 0) != pinned {

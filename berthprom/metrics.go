@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -116,7 +117,7 @@ func number(b bool) float64 {
 	return 0
 }
 
-var eventKinds = []berth.EventKind{berth.EventHandoff, berth.EventExpired, berth.EventEvicted, berth.EventTooHeavy}
+var eventKinds = []berthadmin.EventKind{berthadmin.EventHandoff, berthadmin.EventExpired, berthadmin.EventEvicted, berthadmin.EventTooHeavy}
 
 // count counts semaphores by state.
 func count(rows []berthwatch.Row) map[string]int {

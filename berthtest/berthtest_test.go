@@ -145,6 +145,23 @@ func TestLoseOfAnOldLease(t *testing.T) {
 	})
 }
 
+// TestInspectorSeesTheStore, and meets the same faults as its clients.
+func TestInspectorSeesTheStore(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		lease := acquire(t, semaphore(t, store.Client(), 2))
+		st, err := store.Inspector().Show(t.Context(), "jobs")
+		if err != nil || st.InUse != 1 || st.Leases[0].ID != lease.ID() {
+			t.Errorf("the inspector shows %+v, %v", st, err)
+		}
+		store.Down()
+		if _, err := store.Inspector().Show(t.Context(), "jobs"); !errors.Is(err, berth.ErrUnreachable) {
+			t.Errorf("while Redis is down: %v", err)
+		}
+		store.Up()
+	})
+}
+
 func TestEvict(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		store := berthtest.New(t)

@@ -68,7 +68,7 @@ func (s *Store) Lose(lease *berth.Lease) {
 	}
 }
 
-// Evict evicts a lease as berth.Inspector.ForceEvict does: its permits are granted to the
+// Evict evicts a lease as berthadmin.Inspector.ForceEvict does: its permits are granted to the
 // next waiter at once, and the context of its holder ends with berth.ErrEvicted when the
 // message arrives. Evict fails the test if the lease is already over.
 func (s *Store) Evict(lease *berth.Lease) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -125,6 +126,16 @@ func (s *Store) Client(opts ...berth.ClientOption) *berth.Client {
 	}
 	s.onClose(func() { _ = client.Close() })
 	return client
+}
+
+// Inspector returns an Inspector for the semaphores of the store, subject to the same
+// faults as its clients. For clients with a prefix of their own use berthadmin.Of.
+func (s *Store) Inspector() *berthadmin.Inspector {
+	in, err := berthadmin.New(s.rdb, berthadmin.Options{})
+	if err != nil {
+		s.fail("berthtest: %v", err)
+	}
+	return in
 }
 
 // Redis returns a Redis client of the store, subject to the same faults: for code that

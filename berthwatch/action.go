@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // Action is a change that an operator makes to a semaphore, in the words of the command
@@ -25,9 +26,9 @@ type Action struct {
 
 // DoInUse is Do, but neither pauses nor pins a semaphore that is not in use, because a mistyped
 // name would create one: the error is berth.ErrNotFound then.
-func (a Action) DoInUse(ctx context.Context, in *berth.Inspector) error {
+func (a Action) DoInUse(ctx context.Context, in *berthadmin.Inspector) error {
 	if a.Verb == "pause" || a.Verb == "pin" {
-		for _, err := range in.Sample(ctx, []string{a.Name}, berth.SampleOptions{}) {
+		for _, err := range in.Sample(ctx, []string{a.Name}, berthadmin.SampleOptions{}) {
 			if err != nil {
 				return err
 			}
@@ -40,7 +41,7 @@ func (a Action) DoInUse(ctx context.Context, in *berth.Inspector) error {
 }
 
 // Do makes the change through in. To record it, pass an Inspector that Because returned.
-func (a Action) Do(ctx context.Context, in *berth.Inspector) error {
+func (a Action) Do(ctx context.Context, in *berthadmin.Inspector) error {
 	switch a.Verb {
 	case "pause":
 		return in.Pause(ctx, a.Name)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 const (
@@ -18,11 +18,11 @@ const (
 
 // Detail describes one semaphore in full.
 type Detail struct {
-	State *berth.State // with its records; nil: not read yet. It is never changed
-	At    time.Time    // of State
-	Err   error        // why State is not up to date; with ErrNotFound the semaphore is idle
-	Why   []string     // who paused or pinned it, and why
-	Old   bool         // the rest is from before a time in which nobody looked, or before a Refresh
+	State *berthadmin.State // with its records; nil: not read yet. It is never changed
+	At    time.Time         // of State
+	Err   error             // why State is not up to date; with ErrNotFound the semaphore is idle
+	Why   []string          // who paused or pinned it, and why
+	Old   bool              // the rest is from before a time in which nobody looked, or before a Refresh
 }
 
 // closeUp is what the sampler keeps of a semaphore that is looked at.
@@ -155,10 +155,10 @@ func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	begun, wanted := time.Now(), s.wanted(name)
 	bounded, cancel := context.WithTimeout(ctx, mostDetail)
 	defer cancel()
-	var state *berth.State
+	var state *berthadmin.State
 	var why []string
 	cost, err := s.cost(bounded, func() (trips int, err error) {
-		for st, err := range s.in.Sample(bounded, []string{name}, berth.SampleOptions{Records: true}) {
+		for st, err := range s.in.Sample(bounded, []string{name}, berthadmin.SampleOptions{Records: true}) {
 			if err != nil {
 				return 0, err
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 const (
@@ -16,16 +17,16 @@ const (
 
 // Event is an event and when it was received.
 type Event struct {
-	berth.Event
+	berthadmin.Event
 	At time.Time
 }
 
 // Feed is what the sampler knows of events.
 type Feed struct {
 	Listening bool
-	Err       error                   // why no events come
-	Last      []Event                 // the newest last
-	Counts    map[berth.EventKind]int // since the sampler began, as far as it listened
+	Err       error                        // why no events come
+	Last      []Event                      // the newest last
+	Counts    map[berthadmin.EventKind]int // since the sampler began, as far as it listened
 }
 
 // listen receives events until ctx ends, or an error shows that retrying is useless.
@@ -40,9 +41,9 @@ func (s *Sampler) listen(ctx context.Context) {
 		s.mu.Unlock()
 		pause := afterBreak
 		switch {
-		case errors.Is(err, berth.ErrUnsupported), errors.Is(err, berth.ErrRefused):
+		case errors.Is(err, berthadmin.ErrUnsupported), errors.Is(err, berth.ErrRefused):
 			return
-		case errors.Is(err, berth.ErrFlood):
+		case errors.Is(err, berthadmin.ErrFlood):
 			pause = afterFlood
 		}
 		rest(ctx, pause)
@@ -50,8 +51,8 @@ func (s *Sampler) listen(ctx context.Context) {
 }
 
 // hear handles an event. If the search has not found its semaphore yet, the event adds it.
-func (s *Sampler) hear(e berth.Event) {
-	if e.Kind == berth.EventListening {
+func (s *Sampler) hear(e berthadmin.Event) {
+	if e.Kind == berthadmin.EventListening {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.view.Events.Listening, s.view.Events.Err = true, nil
@@ -73,7 +74,7 @@ func (s *Sampler) hear(e berth.Event) {
 		f.Last = append(f.Last[:0], f.Last[1:]...)
 	}
 	f.Last = append(f.Last, Event{e, time.Now()})
-	counts := map[berth.EventKind]int{e.Kind: f.Counts[e.Kind] + 1}
+	counts := map[berthadmin.EventKind]int{e.Kind: f.Counts[e.Kind] + 1}
 	for kind, n := range f.Counts {
 		if kind != e.Kind {
 			counts[kind] = n

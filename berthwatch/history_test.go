@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // TestHistoryOfTheBusiest: a thousand have one.
 func TestHistoryOfTheBusiest(t *testing.T) {
 	rows := make([]Row, 2*mostHistories)
 	for i := range rows {
-		rows[i] = Row{Summary: berth.Summary{Name: fmt.Sprint("n", i), Waiting: i}}
+		rows[i] = Row{Summary: berthadmin.Summary{Name: fmt.Sprint("n", i), Waiting: i}}
 	}
 	s := fed(5, rows, func(int, *Row) {})
 	kept := 0
@@ -49,7 +49,7 @@ func fed(rounds int, rows []Row, change func(round int, r *Row)) *Sampler {
 // each.
 func TestHistoryOfAnHour(t *testing.T) {
 	const rounds = 4200
-	s := fed(rounds, []Row{{Summary: berth.Summary{Name: "a"}}}, func(round int, r *Row) { r.InUse, r.Limit = round%24, round })
+	s := fed(rounds, []Row{{Summary: berthadmin.Summary{Name: "a"}}}, func(round int, r *Row) { r.InUse, r.Limit = round%24, round })
 	points := s.History("a", time.Time{})
 	if len(points) < mostPoints+270 || points[0].At > (rounds-3600)*1000 || points[0].InUse%12 != 11 {
 		t.Fatalf("%d points from %+v", len(points), points[0])
@@ -71,7 +71,7 @@ func TestLimitChangesWhenTheServerCountsAgain(t *testing.T) {
 	start := time.Now()
 	for i, n := range []int{8, 10, 0, 0, 6} {
 		s.view.At = start.Add(time.Duration(i) * time.Second)
-		s.remember([]Row{{Summary: berth.Summary{Name: "n", LimitChanges: n}}})
+		s.remember([]Row{{Summary: berthadmin.Summary{Name: "n", LimitChanges: n}}})
 	}
 	if n := s.LimitChanges("n", start); n != 8 {
 		t.Errorf("%d changes, want 2 and 6", n)
@@ -81,7 +81,7 @@ func TestLimitChangesWhenTheServerCountsAgain(t *testing.T) {
 // TestLimitChangesAreCountedOnceInBothRings: an interval of the wide one that goes on in the
 // fine one says what came later.
 func TestLimitChangesAreCountedOnceInBothRings(t *testing.T) {
-	r := Row{Summary: berth.Summary{Name: "a", LimitChanges: 40}}
+	r := Row{Summary: berthadmin.Summary{Name: "a", LimitChanges: 40}}
 	s := fed(0, []Row{r}, nil)
 	for round := range 2 * mostPoints {
 		if round == 5 { // in the middle of an interval

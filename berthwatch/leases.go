@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 const (
@@ -56,7 +57,7 @@ func (s *Sampler) readLeases(ctx context.Context, rows []Row) (read map[string]a
 		return read, 0
 	}
 	cost, err := s.cost(ctx, func() (trips int, err error) {
-		for st, err := range s.in.Sample(ctx, names, berth.SampleOptions{Records: true}) {
+		for st, err := range s.in.Sample(ctx, names, berthadmin.SampleOptions{Records: true}) {
 			switch {
 			case err == nil:
 				read[st.Name] = agesOf(st.Leases)
@@ -73,7 +74,7 @@ func (s *Sampler) readLeases(ctx context.Context, rows []Row) (read map[string]a
 }
 
 // agesOf leaves out expired leases, which have no holder any more.
-func agesOf(leases []berth.Holder) (a ages) {
+func agesOf(leases []berthadmin.Holder) (a ages) {
 	now := time.Now()
 	for _, l := range leases {
 		if l.Expired {

@@ -5,18 +5,18 @@ import (
 	"iter"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // Reasons tell who paused and pinned semaphores, as far as the audit goes back.
 type Reasons map[string]settings
 
 // settings are the last entries about a semaphore's pause and pin.
-type settings struct{ pause, pin *berth.Audited }
+type settings struct{ pause, pin *berthadmin.Audited }
 
 // ReasonsIn collects the reasons from an audit, as Inspector.Audit yields it. It stops at an
 // error, for example when the user may not read the audit.
-func ReasonsIn(audit iter.Seq2[berth.Audited, error]) Reasons {
+func ReasonsIn(audit iter.Seq2[berthadmin.Audited, error]) Reasons {
 	all := Reasons{}
 	for e, err := range audit {
 		if err != nil {
@@ -60,7 +60,7 @@ func (r Reasons) Pin(name string) string {
 const remembered = 10 * time.Second
 
 // whys are the reasons for what operators have set.
-func (s *Sampler) whys(ctx context.Context, st *berth.State) (all []string) {
+func (s *Sampler) whys(ctx context.Context, st *berthadmin.State) (all []string) {
 	if st == nil || !st.Paused && !st.Pinned {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (s *Sampler) whys(ctx context.Context, st *berth.State) (all []string) {
 	return all
 }
 
-func sentence(text, verb string, e *berth.Audited) string {
+func sentence(text, verb string, e *berthadmin.Audited) string {
 	if e == nil || e.Verb != verb {
 		return text // or by somebody whom the audit does not know
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/words"
 )
 
@@ -100,7 +101,7 @@ func (r *Row) States() []string {
 }
 
 // Blocked tells in a sentence why the first in the queue waits, and who has held longest.
-func Blocked(s *berth.State) string {
+func Blocked(s *berthadmin.State) string {
 	if len(s.Queue) == 0 {
 		return "Nobody waits."
 	}
@@ -112,7 +113,7 @@ func Blocked(s *berth.State) string {
 }
 
 // WaitsFor tells what the waiter at a place of the queue waits for.
-func WaitsFor(s *berth.State, place int) string {
+func WaitsFor(s *berthadmin.State, place int) string {
 	w := s.Queue[place]
 	free := s.Limit - s.InUse
 	switch {
@@ -133,7 +134,7 @@ func WaitsFor(s *berth.State, place int) string {
 }
 
 // Longest returns the holder who has held longest, or nil.
-func Longest(s *berth.State) (longest *berth.Holder) {
+func Longest(s *berthadmin.State) (longest *berthadmin.Holder) {
 	for i := range s.Leases {
 		if longest == nil || s.Leases[i].Held > longest.Held {
 			longest = &s.Leases[i]

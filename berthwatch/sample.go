@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // Sample is the JSON form of a View: a line of "berth top --json".
 type Sample struct {
-	At         time.Time       `json:"at,omitzero"`
-	Cost       float64         `json:"cost_ms"` // of the server's time, at most
-	Semaphores []berth.Summary `json:"semaphores"`
-	Damaged    []Damaged       `json:"damaged"`
-	Error      string          `json:"error,omitempty"` // why the sample is not up to date
+	At         time.Time            `json:"at,omitzero"`
+	Cost       float64              `json:"cost_ms"` // of the server's time, at most
+	Semaphores []berthadmin.Summary `json:"semaphores"`
+	Damaged    []Damaged            `json:"damaged"`
+	Error      string               `json:"error,omitempty"` // why the sample is not up to date
 }
 
 // Damaged is a semaphore that cannot be read.
@@ -33,7 +34,7 @@ func (v *View) failure() error {
 
 // Sample returns the JSON form of v, without idle semaphores.
 func (v *View) Sample() Sample {
-	s := Sample{At: v.At.UTC(), Cost: float64(v.Cost.Microseconds()) / 1000, Semaphores: []berth.Summary{}, Damaged: []Damaged{}}
+	s := Sample{At: v.At.UTC(), Cost: float64(v.Cost.Microseconds()) / 1000, Semaphores: []berthadmin.Summary{}, Damaged: []Damaged{}}
 	for _, r := range v.Rows {
 		switch {
 		case r.Err != nil:

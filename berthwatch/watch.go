@@ -2,7 +2,8 @@
 // and exporters of metrics. However many views there are, Redis is asked once, for at most
 // 2 % of its time, and not at all when nobody looks. It writes nothing to Redis.
 //
-//	sampler := berthwatch.New(client.Inspector(), berthwatch.Options{})
+//	in, err := berthadmin.New(rdb, berthadmin.Options{})
+//	sampler := berthwatch.New(in, berthwatch.Options{})
 //	go sampler.Run(ctx)
 //	view := sampler.Look()
 package berthwatch
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 const (
@@ -38,7 +40,7 @@ type Options struct {
 
 // Row describes one semaphore.
 type Row struct {
-	berth.Summary
+	berthadmin.Summary
 	Idle bool  // it has no holder and no waiter, and is neither pinned nor paused: the numbers are 0, but for LimitChanges
 	Err  error // it is damaged, or of a newer layout, or can have no such name: the numbers are 0
 
@@ -67,7 +69,7 @@ type View struct {
 
 // Sampler is safe for concurrent use.
 type Sampler struct {
-	in    *berth.Inspector
+	in    *berthadmin.Inspector
 	cfg   Options
 	wake  chan struct{} // capacity 1: somebody looks
 	kick  chan struct{} // capacity 1: a semaphore is to be read in full
@@ -95,7 +97,7 @@ type Sampler struct {
 }
 
 // New returns a Sampler that does nothing before Run.
-func New(in *berth.Inspector, o Options) *Sampler {
+func New(in *berthadmin.Inspector, o Options) *Sampler {
 	if o.Every <= 0 {
 		o.Every = time.Second
 	}
@@ -270,7 +272,7 @@ func (s *Sampler) list(ctx context.Context) time.Duration {
 // read samples semaphores, and puts names aside that none can have.
 func (s *Sampler) read(ctx context.Context, names []string) ([]Row, error) {
 	rows := make([]Row, 0, len(names))
-	for st, err := range s.in.Sample(ctx, names, berth.SampleOptions{}) {
+	for st, err := range s.in.Sample(ctx, names, berthadmin.SampleOptions{}) {
 		switch {
 		case err == nil:
 			rows = append(rows, Row{Summary: st.Summary})

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -92,7 +93,7 @@ func connect(e *testenv.Env, n int) {
 	}
 }
 
-func run(e *testenv.Env, in *berth.Inspector, o Options) *Sampler {
+func run(e *testenv.Env, in *berthadmin.Inspector, o Options) *Sampler {
 	s := New(in, o)
 	ctx, stop := context.WithCancel(e.Ctx)
 	done := make(chan struct{})
@@ -155,7 +156,7 @@ func TestSamplerSeesAll(t *testing.T) {
 		if !v.Rows[1].Idle || v.Rows[1].Name != "gone" {
 			t.Errorf("what has gone: %+v", v.Rows[1])
 		}
-		if f := v.Events; !f.Listening || f.Counts[berth.EventHandoff] != 1 || len(f.Last) != 1 || f.Last[0].Name != testenv.Name {
+		if f := v.Events; !f.Listening || f.Counts[berthadmin.EventHandoff] != 1 || len(f.Last) != 1 || f.Last[0].Name != testenv.Name {
 			t.Errorf("events %+v", f)
 		}
 		if points := s.History(testenv.Name, time.Now().Add(-4*time.Second)); len(points) < 3 || len(points) > 6 || points[0].Waiting != 1 || points[len(points)-1].Waiting != 0 {

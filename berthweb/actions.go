@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -157,7 +158,7 @@ func (s *site) ask(w http.ResponseWriter, r *http.Request, o *order, failed erro
 }
 
 // whose returns who holds or waits with an id, or "".
-func whose(st *berth.State, id string) string {
+func whose(st *berthadmin.State, id string) string {
 	if st == nil {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthweb"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -19,37 +20,37 @@ type anAction struct {
 	form          url.Values
 	json          string
 	before        func(*testenv.Env)
-	check         func(*berth.State) bool // nil: it is gone
+	check         func(*berthadmin.State) bool // nil: it is gone
 }
 
 // TestEachAction, by a form and by JSON: the question shows the command, the change is made,
 // and the audit names who made it and why.
 func TestEachAction(t *testing.T) {
 	for _, a := range []anAction{
-		{verb: "pause", command: "berth pause api", check: func(s *berth.State) bool { return s.Paused }},
+		{verb: "pause", command: "berth pause api", check: func(s *berthadmin.State) bool { return s.Paused }},
 		{
-			verb: "resume", command: "berth resume api", check: func(s *berth.State) bool { return !s.Paused },
+			verb: "resume", command: "berth resume api", check: func(s *berthadmin.State) bool { return !s.Paused },
 			before: func(e *testenv.Env) { e.Must(e.Inspector.Pause(e.Ctx, "api")) },
 		},
 		{
 			verb: "pin", command: "berth pin api 0", form: url.Values{"limit": {"0"}}, json: `,"limit":0`,
-			check: func(s *berth.State) bool { return s.Pinned && s.Limit == 0 },
+			check: func(s *berthadmin.State) bool { return s.Pinned && s.Limit == 0 },
 		},
 		{
-			verb: "unpin", command: "berth unpin api", check: func(s *berth.State) bool { return !s.Pinned },
+			verb: "unpin", command: "berth unpin api", check: func(s *berthadmin.State) bool { return !s.Pinned },
 			before: func(e *testenv.Env) { e.Must(e.Inspector.Pin(e.Ctx, "api", 9)) },
 		},
 		{
 			verb: "resize", command: "berth resize api 7", form: url.Values{"limit": {"7"}}, json: `,"limit":7`,
-			check: func(s *berth.State) bool { return s.Limit == 7 && !s.Pinned },
+			check: func(s *berthadmin.State) bool { return s.Limit == 7 && !s.Pinned },
 		},
 		{
 			verb: "evict", command: "berth evict api LEASE", form: url.Values{"id": {"LEASE"}}, json: `,"id":"LEASE"`,
-			check: func(s *berth.State) bool { return s.Leases[0].Evicting },
+			check: func(s *berthadmin.State) bool { return s.Leases[0].Evicting },
 		},
 		{
 			verb: "evict", command: "berth evict --force api LEASE", form: url.Values{"id": {"LEASE"}, "force": {"1"}, "confirm": {"api"}}, json: `,"id":"LEASE","force":true,"confirm":"api"`,
-			check: func(s *berth.State) bool { return len(s.Leases) == 1 },
+			check: func(s *berthadmin.State) bool { return len(s.Leases) == 1 },
 		},
 		{verb: "purge", command: "berth purge api", form: url.Values{"confirm": {"api"}}, json: `,"confirm":"api"`},
 	} {

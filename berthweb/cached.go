@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // How long answers are used, and how long they may take. The doctor takes half a second for
@@ -54,8 +54,8 @@ func (c *cached[T]) forget() {
 }
 
 // readAudit reads the whole audit, whose length is bounded.
-func (s *site) readAudit(ctx context.Context) ([]berth.Audited, error) {
-	all := []berth.Audited{}
+func (s *site) readAudit(ctx context.Context) ([]berthadmin.Audited, error) {
+	all := []berthadmin.Audited{}
 	for e, err := range s.in.Audit(ctx) {
 		if err != nil {
 			return nil, err

@@ -1,9 +1,10 @@
 // Package berthweb shows semaphores in a browser, and to programs as JSON: which of them
 // are stuck, who holds and who waits. Authorized operators can pause, pin and evict.
 //
-//	sampler := berthwatch.New(client.Inspector(), berthwatch.Options{})
+//	in, err := berthadmin.New(rdb, berthadmin.Options{})
+//	sampler := berthwatch.New(in, berthwatch.Options{})
 //	go sampler.Run(ctx)
-//	pages, err := berthweb.New(sampler, client.Inspector(), berthweb.Options{})
+//	pages, err := berthweb.New(sampler, in, berthweb.Options{})
 //	http.Handle("/berth/", http.StripPrefix("/berth", pages))
 //
 // The pages show names, hosts and labels; the program must decide who may see them
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -81,14 +83,14 @@ type Finding struct {
 type site struct {
 	Options
 	sampler *berthwatch.Sampler
-	in      *berth.Inspector
+	in      *berthadmin.Inspector
 	routes  map[string]route
 	cross   *http.CrossOriginProtection
 	login   http.Handler // serve, behind Options.Login
 
-	audited  cached[[]berth.Audited]
+	audited  cached[[]berthadmin.Audited]
 	examined cached[[]Finding]
-	server   cached[berth.Server]
+	server   cached[berthadmin.Server]
 }
 
 // route has the handlers of a path, by method.
@@ -97,7 +99,7 @@ type route map[string]http.HandlerFunc
 // New returns a handler for the pages and the JSON of what sampler sees. in makes the
 // changes and reads the audit. The caller must run the sampler. New fails if Options.Hosts,
 // Origins or BasePath are malformed.
-func New(sampler *berthwatch.Sampler, in *berth.Inspector, o Options) (http.Handler, error) {
+func New(sampler *berthwatch.Sampler, in *berthadmin.Inspector, o Options) (http.Handler, error) {
 	s := &site{Options: o, sampler: sampler, in: in, cross: http.NewCrossOriginProtection()}
 	s.Command = cmp.Or(o.Command, "berth")
 	s.BasePath = strings.TrimRight(o.BasePath, "/")

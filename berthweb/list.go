@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/internal/words"
 )
@@ -249,7 +249,7 @@ func (s *site) who(r *http.Request, entries []entry) {
 		e := &entries[i]
 		if (e.Paused || e.Pinned) && reasons == nil {
 			audit, err := s.audit(r, "")
-			reasons = berthwatch.ReasonsIn(func(yield func(berth.Audited, error) bool) {
+			reasons = berthwatch.ReasonsIn(func(yield func(berthadmin.Audited, error) bool) {
 				for i := 0; err == nil && i < len(audit) && yield(audit[i], nil); i++ {
 				}
 			})

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/internal/words"
 )
@@ -147,7 +147,7 @@ func (s *site) auditPage(w http.ResponseWriter, r *http.Request) {
 	p := struct {
 		page
 		Name    string
-		Entries []berth.Audited
+		Entries []berthadmin.Audited
 		Error   string
 	}{page: s.page(r, "Audit", "audit"), Name: name}
 	entries, err := s.audit(r, name)
@@ -159,12 +159,12 @@ func (s *site) auditPage(w http.ResponseWriter, r *http.Request) {
 }
 
 // audit returns the audit of one semaphore, or of all.
-func (s *site) audit(r *http.Request, name string) ([]berth.Audited, error) {
+func (s *site) audit(r *http.Request, name string) ([]berthadmin.Audited, error) {
 	all, err := s.audited.get(r.Context(), auditFor, mostAsk, s.readAudit)
 	if name == "" || err != nil {
 		return all, err
 	}
-	entries := []berth.Audited{}
+	entries := []berthadmin.Audited{}
 	for _, e := range all {
 		if e.Name == name {
 			entries = append(entries, e)
@@ -197,7 +197,7 @@ func (s *site) aboutPage(w http.ResponseWriter, r *http.Request) {
 	p := struct {
 		page
 		Version, Command string
-		Server           berth.Server
+		Server           berthadmin.Server
 		ServerError      string
 		View             berthwatch.View
 		Cost             string

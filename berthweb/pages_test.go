@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
 	"github.com/berth-go/berth/internal/testenv"
@@ -54,7 +55,7 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		w.get("/readyz")
 
 		var found struct {
-			Semaphores []berth.Summary
+			Semaphores []berthadmin.Summary
 			Damaged    []berthwatch.Damaged
 			Total      int
 			Next       string
@@ -67,7 +68,7 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		if len(found.Damaged) != 1 || found.Damaged[0].Name != "bad" {
 			t.Errorf("damaged: %+v", found)
 		}
-		var st berth.State
+		var st berthadmin.State
 		w.json("/api/v1/semaphore?name=deploy/production", &st)
 		if len(st.Leases) != 1 || st.Leases[0].Label != "release" || len(st.Queue) != 1 {
 			t.Errorf("state: %+v", st)
@@ -77,7 +78,7 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		if len(history.Points) == 0 || history.Points[0].InUse != 1 {
 			t.Errorf("history: %+v", history)
 		}
-		var audit []berth.Audited
+		var audit []berthadmin.Audited
 		w.json("/api/v1/audit?name=api", &audit)
 		if len(audit) != 3 || audit[2].Who != "ann" {
 			t.Errorf("audit: %+v", audit)
@@ -181,7 +182,7 @@ func TestHostileNames(t *testing.T) {
 			if !found {
 				t.Errorf("no link to %q", name)
 			}
-			var st berth.State
+			var st berthadmin.State
 			if w.json("/api/v1/semaphore?name="+url.QueryEscape(name), &st); st.Name != name {
 				t.Errorf("%q as JSON: %q", name, st.Name)
 			}
@@ -415,7 +416,7 @@ func TestManyHoldersComeInPages(t *testing.T) {
 			t.Errorf("%d rows", n)
 		}
 		w.wants(w.get("/s?name=api&holders=400"), "401 to 450 of 450")
-		var st berth.State
+		var st berthadmin.State
 		if w.json("/api/v1/semaphore?name=api&holders=7", &st); len(st.Leases) != 7 || st.Holders != 450 {
 			t.Errorf("%d leases of %d", len(st.Leases), st.Holders)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -34,7 +35,7 @@ type slot struct {
 
 // waiter is a waiter, and what it waits for.
 type waiter struct {
-	berth.Waiter
+	berthadmin.Waiter
 	For string
 }
 
@@ -45,7 +46,7 @@ func (w waiter) Place() int { return w.Ahead + 1 }
 type semaphoreData struct {
 	page
 	Name            string
-	State           *berth.State // nil: it is idle, unreadable, or not read yet
+	State           *berthadmin.State // nil: it is idle, unreadable, or not read yet
 	Row             berthwatch.Row
 	Bar             int
 	Look            string
@@ -55,12 +56,12 @@ type semaphoreData struct {
 	Problem         string // it cannot be read
 	Damaged, Idle   bool   // damaged: and no newer berth wrote it, so that a purge is a way out
 	Slots           []slot
-	Holders         []berth.Holder
+	Holders         []berthadmin.Holder
 	Waiters         []waiter
 	HolderPart      part
 	WaiterPart      part
 	Charts          []chart
-	Audit           []berth.Audited
+	Audit           []berthadmin.Audited
 	Commands        []string // the commands that show and do the same
 	Limit, MaxLimit int      // for the forms
 }

@@ -230,7 +230,7 @@ func pinAll(t testing.TB, pin func(context.Context, string, int) error, n int) {
 // BenchmarkFirstPage is the list of 10,000 semaphores, once they were sampled.
 func BenchmarkFirstPage(b *testing.B) {
 	e := testenv.NewBench(b)
-	in := e.Client(b).Inspector()
+	in := e.Inspect(b)
 	pinAll(b, in.Pin, 10_000)
 	sampler := berthwatch.New(in, berthwatch.Options{})
 	pages, err := berthweb.New(sampler, in, berthweb.Options{})

@@ -140,7 +140,7 @@ func TestPrometheusScrapesAndEvaluates(t *testing.T) {
 	e.Hold(p.Named("api", 4))
 	e.Hold(p.Named("api", 4))
 	e.Hold(p.Named("api", 4))
-	metrics, err := berthprom.New(p.Client, berthprom.Options{})
+	metrics, err := berthprom.New(p.Inspector(), berthprom.Options{})
 	e.Must(err)
 	defer metrics.Close()
 	registry := prometheus.NewRegistry()

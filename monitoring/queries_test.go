@@ -205,7 +205,7 @@ func exported(e *testenv.Env) exposition {
 	hooks, err := berthotel.Hooks(
 		berthotel.MeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))), berthotel.TracerProvider(noop.NewTracerProvider()))
 	e.Must(err)
-	metrics, err := berthprom.New(e.Peer().Client, berthprom.Options{Watch: berthwatch.Options{Every: 50 * time.Millisecond}})
+	metrics, err := berthprom.New(e.Peer().Inspector(), berthprom.Options{Watch: berthwatch.Options{Every: 50 * time.Millisecond}})
 	e.Must(err)
 	defer metrics.Close()
 	e.Must(registry.Register(metrics))

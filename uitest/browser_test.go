@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
 	"github.com/berth-go/berth/internal/testenv"
@@ -229,7 +229,7 @@ func (s *served) asks(filter string, n int) {
 }
 
 // serve serves pages about what in sees, for an operator.
-func serve(e *testenv.Env, in *berth.Inspector) *served {
+func serve(e *testenv.Env, in *berthadmin.Inspector) *served {
 	e.Helper()
 	sampler := berthwatch.New(in, berthwatch.Options{})
 	s := &served{Env: e, sampler: sampler, counts: map[string]int{}, asked: make(chan struct{})}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/redistest"
@@ -206,7 +207,7 @@ func untilNobodyWaits(t *testing.T, redis *redistest.Server) {
 	defer client.Close()
 	for waiting := -1; waiting != 0; {
 		sum := 0
-		for s, err := range client.Inspector().List(t.Context()) {
+		for s, err := range berthadmin.Of(client).List(t.Context()) {
 			if sum += s.Waiting; err != nil { // the machine is too busy for Redis
 				sum++
 			}

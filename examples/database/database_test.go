@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/examples/internal/postgres"
 	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/examples/internal/stats"
@@ -321,12 +322,12 @@ func testLost(t *testing.T, f *fixture) {
 		conn.Release()
 		failed <- err
 	}()
-	state, err := f.client.Inspector().Show(t.Context(), "database")
+	state, err := berthadmin.Of(f.client).Show(t.Context(), "database")
 	if err != nil || len(state.Leases) != 1 {
 		t.Fatalf("%v, %v", state, err)
 	}
 	waitRunning(t, f.dsn, t.Name())
-	if err := f.client.Inspector().ForceEvict(t.Context(), "database", state.Leases[0].ID); err != nil {
+	if err := berthadmin.Of(f.client).ForceEvict(t.Context(), "database", state.Leases[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	var pg *pgconn.PgError

@@ -1,9 +1,13 @@
-// Package bridge gives package berthpool access to internals of package berth that are
-// not part of its API. Importing berth here would make a cycle, so package berth sets the
-// functions when it is initialized.
+// Package bridge gives packages berthpool and berthadmin access to internals of package
+// berth that are not part of its API. Importing berth here would make a cycle, so package
+// berth sets the functions when it is initialized.
 package bridge
 
 import (
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
@@ -16,3 +20,6 @@ var Semaphore func(sem any) (inner *session.Semaphore, terms *protocol.Terms, ma
 // Trust returns until when the holder of a *berth.Lease may rely on it, or the zero Instant
 // if the lease is over. Renewals only ever move it to a later time.
 var Trust func(lease any) clock.Instant
+
+// Admin returns what a *berth.Client has for looking at semaphores and changing them.
+var Admin func(client any) (store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger)

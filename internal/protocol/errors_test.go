@@ -175,18 +175,25 @@ func TestRedirectionsThatGoRedisDoesNotFollow(t *testing.T) {
 	}
 }
 
-// TestUnanswered: whether Redis said something that was understood.
-func TestUnanswered(t *testing.T) {
+// TestFailuresMean that Redis gave no answer, refused, or has what it cannot be asked for.
+func TestFailuresMean(t *testing.T) {
 	t.Parallel()
-	for err, want := range map[error]bool{
-		io.EOF: true, context.DeadlineExceeded: true, redis.ErrPoolTimeout: true,
-		replyError("OOM command not allowed"): false, redis.ErrClosed: false, errLate: false,
+	for err, want := range map[error]Meaning{
+		io.EOF: Unreachable, context.DeadlineExceeded: Unreachable, redis.ErrPoolTimeout: Unreachable,
+		replyError("OOM command not allowed"): Refused, replyError("NOPERM"): Refused, redis.ErrClosed: Refused,
+		replyError("BERTHCORRUPT x"): Corrupt, replyError("BERTHVERSION 9"): Corrupt, replyError("BERTHHALF 5"): Corrupt,
 	} {
-		if got := classify(err).Unanswered(); got != want {
-			t.Errorf("%v: unanswered %v, want %v", err, got, want)
+		if got := classify(err).Means(); got != want {
+			t.Errorf("%v: means %v, want %v", err, got, want)
 		}
 	}
-	if f := NoAnswer(); !f.Unanswered() || !errors.Is(f, ErrUnknown) {
-		t.Errorf("no answer: %v", f)
+	if late := (&Failure{Kind: ErrRefused, Err: errLate}); late.Means() != Refused {
+		t.Errorf("%v: means %v", late, late.Means())
+	}
+	unsure := Unsure(NoReply, classify(replyError("OOM command not allowed")))
+	for _, err := range []error{NoAnswer(), unsure} {
+		if f, _ := errors.AsType[*Failure](err); f.Means() != Unreachable || !errors.Is(f, ErrUnknown) {
+			t.Errorf("%v: means %v", err, f.Means())
+		}
 	}
 }

@@ -9,8 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed transition.lua
-var transition string
+var (
+	//go:embed transition.lua
+	transition string
+	//go:embed inspect.lua
+	inspect string
+)
 
 // The transition comes in two variants, for servers that evict what carries a TTL
 // under memory pressure and for the others: an argument would cost more in each call.

@@ -1,25 +1,26 @@
 package session
 
 import (
-	"iter"
+	"strconv"
 	"strings"
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
-	"github.com/berth-go/berth/internal/protocol"
 )
 
-// hear handles a message.
+// hear handles a message: the key, then a line for each event.
 func (s *Session) hear(payload string) {
-	key, notes := protocol.ReadMessage(payload)
+	s.seen()
+	key, lines, _ := strings.Cut(payload, "\n")
 	if sem := s.find(key); sem != nil {
-		sem.hear(notes)
+		sem.hear(lines)
 	}
 }
 
 // resumed is called whenever a subscription is new. Messages may have been lost before, so
 // all claims concerned ask; and the server may be another one, with another policy.
 func (s *Session) resumed(channel string) {
+	s.seen()
 	if s.store.Sharded() {
 		if sem := s.find(strings.TrimSuffix(channel, ":"+s.channel)); sem != nil {
 			sem.recheck()
@@ -33,28 +34,38 @@ func (s *Session) resumed(channel string) {
 	go s.askPolicy()
 }
 
-// hear handles the lines of a message. One that does not tell of a grant is a reason to ask.
-func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
+// hear handles events: a kind, an id, and the kind's values.
+func (s *Semaphore) hear(lines string) {
 	now := clock.Exact()
 	s.mu.Lock()
 	defer s.unlock()
-	for n := range notes {
-		c := s.claims[n.ID]
-		if c == nil {
+	for line := range strings.SplitSeq(lines, "\n") {
+		f := strings.Fields(line)
+		if len(f) < 2 || s.claims[f[1]] == nil {
 			continue
 		}
+		c := s.claims[f[1]]
 		s.do(c, func() claim.Effect {
-			if !n.Granted {
+			if f[0] != "g" || len(f) != 5 {
 				return c.m.HeardEnd()
 			}
 			latest := int64(0)
 			if s.clock.Known() {
 				latest = s.clock.Latest(now)
 			}
-			return c.m.HeardGrant(n.Token, n.Slot, n.Limit, now, latest)
+			return c.m.HeardGrant(number(f[2]), int(number(f[3])), int(number(f[4])), now, latest)
 		})
 	}
 	s.dispatch()
+}
+
+// number parses a number; what is not a number is -1.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // recheck makes all waiters and holders ask now: messages may have been lost, and after a

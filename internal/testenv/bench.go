@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -37,6 +38,16 @@ func (e *Bench) Client(b *testing.B) *berth.Client {
 	}
 	b.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// Inspect returns an Inspector of all its semaphores.
+func (e *Bench) Inspect(b *testing.B) *berthadmin.Inspector {
+	b.Helper()
+	in, err := berthadmin.New(e.Redis, berthadmin.Options{Prefix: e.Prefix})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return in
 }
 
 // Semaphore returns a semaphore of a client of its own.

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -136,7 +137,7 @@ func (e *Env) open(bound time.Duration) {
 	}
 	e.Redis = redis.NewClient(&o)
 	e.Cleanup(func() { _ = e.Redis.Close() })
-	e.Inspector = &Inspector{e.Client(e.Redis).Inspector(), e}
+	e.Inspector = e.Patient(e.Inspect(e.Redis))
 }
 
 // Client returns a client of the library on rdb, which is closed with the test.
@@ -146,6 +147,14 @@ func (e *Env) Client(rdb redis.UniversalClient, opts ...berth.ClientOption) *ber
 	e.Must(err)
 	e.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// Inspect returns an Inspector on rdb, for the semaphores of this Env.
+func (e *Env) Inspect(rdb redis.UniversalClient) *berthadmin.Inspector {
+	e.Helper()
+	in, err := berthadmin.New(rdb, berthadmin.Options{Prefix: e.Prefix})
+	e.Must(err)
+	return in
 }
 
 // Must ends the test if err is not nil.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -47,6 +48,9 @@ func (e *Env) Peer(opts ...berth.ClientOption) *Peer {
 	p.Client = e.Client(p.Redis, opts...)
 	return p
 }
+
+// Inspector returns an Inspector on the process's client.
+func (p *Peer) Inspector() *berthadmin.Inspector { return berthadmin.Of(p.Client) }
 
 // Crash ends the process as a kill does, as far as Redis can tell: its
 // connections close, and it neither renews nor releases any more.
@@ -149,7 +153,7 @@ func (e *Env) untilGone(l *berth.Lease) {
 			return
 		}
 		e.Must(err)
-		if !slices.ContainsFunc(st.Leases, func(h berth.Holder) bool { return h.ID == l.ID() }) {
+		if !slices.ContainsFunc(st.Leases, func(h berthadmin.Holder) bool { return h.ID == l.ID() }) {
 			return
 		}
 		e.Pass(e.Tick())

@@ -6,25 +6,26 @@ import (
 	"iter"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // Inspector is the Inspector of a test. Where the embedded one gives up after 2 seconds
 // because the machine is busy, it asks again.
 type Inspector struct {
-	*berth.Inspector
+	*berthadmin.Inspector
 	e *Env
 }
 
 // Patient returns in as an Inspector that asks again, too.
-func (e *Env) Patient(in *berth.Inspector) *Inspector { return &Inspector{in, e} }
+func (e *Env) Patient(in *berthadmin.Inspector) *Inspector { return &Inspector{in, e} }
 
-// Because is that of berth.Inspector.
+// Because is that of berthadmin.Inspector.
 func (in *Inspector) Because(actor, reason string) *Inspector {
 	return &Inspector{in.Inspector.Because(actor, reason), in.e}
 }
 
-// Show is that of berth.Inspector.
-func (in *Inspector) Show(ctx context.Context, name string) (st *berth.State, err error) {
+// Show is that of berthadmin.Inspector.
+func (in *Inspector) Show(ctx context.Context, name string) (st *berthadmin.State, err error) {
 	err = in.e.Timely(func() (err error) {
 		st, err = in.Inspector.Show(ctx, name)
 		return err
@@ -32,13 +33,13 @@ func (in *Inspector) Show(ctx context.Context, name string) (st *berth.State, er
 	return st, err
 }
 
-// Ping is that of berth.Inspector.
+// Ping is that of berthadmin.Inspector.
 func (in *Inspector) Ping(ctx context.Context) error {
 	return in.e.Timely(func() error { return in.Inspector.Ping(ctx) })
 }
 
-// Server is that of berth.Inspector.
-func (in *Inspector) Server(ctx context.Context) (s berth.Server, err error) {
+// Server is that of berthadmin.Inspector.
+func (in *Inspector) Server(ctx context.Context) (s berthadmin.Server, err error) {
 	err = in.e.Timely(func() (err error) {
 		s, err = in.Inspector.Server(ctx)
 		return err
@@ -46,7 +47,7 @@ func (in *Inspector) Server(ctx context.Context) (s berth.Server, err error) {
 	return s, err
 }
 
-// Names is that of berth.Inspector.
+// Names is that of berthadmin.Inspector.
 func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
 	err = in.e.Timely(func() (err error) {
 		names, next, err = in.Inspector.Names(ctx, cursor, budget)
@@ -55,57 +56,57 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 	return names, next, err
 }
 
-// Sample is that of berth.Inspector.
-func (in *Inspector) Sample(ctx context.Context, names []string, o berth.SampleOptions) iter.Seq2[*berth.State, error] {
+// Sample is that of berthadmin.Inspector.
+func (in *Inspector) Sample(ctx context.Context, names []string, o berthadmin.SampleOptions) iter.Seq2[*berthadmin.State, error] {
 	return timely(in.e, in.Inspector.Sample(ctx, names, o))
 }
 
-// List is that of berth.Inspector.
-func (in *Inspector) List(ctx context.Context) iter.Seq2[berth.Summary, error] {
+// List is that of berthadmin.Inspector.
+func (in *Inspector) List(ctx context.Context) iter.Seq2[berthadmin.Summary, error] {
 	return timely(in.e, in.Inspector.List(ctx))
 }
 
-// Audit is that of berth.Inspector.
-func (in *Inspector) Audit(ctx context.Context) iter.Seq2[berth.Audited, error] {
+// Audit is that of berthadmin.Inspector.
+func (in *Inspector) Audit(ctx context.Context) iter.Seq2[berthadmin.Audited, error] {
 	return timely(in.e, in.Inspector.Audit(ctx))
 }
 
-// Resize is that of berth.Inspector.
+// Resize is that of berthadmin.Inspector.
 func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	return in.change(func() error { return in.Inspector.Resize(ctx, name, limit) })
 }
 
-// Pin is that of berth.Inspector.
+// Pin is that of berthadmin.Inspector.
 func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	return in.change(func() error { return in.Inspector.Pin(ctx, name, limit) })
 }
 
-// Unpin is that of berth.Inspector.
+// Unpin is that of berthadmin.Inspector.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Unpin(ctx, name) })
 }
 
-// Pause is that of berth.Inspector.
+// Pause is that of berthadmin.Inspector.
 func (in *Inspector) Pause(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Pause(ctx, name) })
 }
 
-// Resume is that of berth.Inspector.
+// Resume is that of berthadmin.Inspector.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Resume(ctx, name) })
 }
 
-// Evict is that of berth.Inspector.
+// Evict is that of berthadmin.Inspector.
 func (in *Inspector) Evict(ctx context.Context, name, id string) error {
 	return in.change(func() error { return in.Inspector.Evict(ctx, name, id) })
 }
 
-// ForceEvict is that of berth.Inspector.
+// ForceEvict is that of berthadmin.Inspector.
 func (in *Inspector) ForceEvict(ctx context.Context, name, id string) error {
 	return in.change(func() error { return in.Inspector.ForceEvict(ctx, name, id) })
 }
 
-// Purge is that of berth.Inspector.
+// Purge is that of berthadmin.Inspector.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
 	return in.change(func() error { return in.Inspector.Purge(ctx, name) })
 }

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // Listed returns all that a list yields, its errors joined.
-func Listed(list iter.Seq2[berth.Summary, error]) (all []berth.Summary, err error) {
+func Listed(list iter.Seq2[berthadmin.Summary, error]) (all []berthadmin.Summary, err error) {
 	for s, one := range list {
 		if one == nil {
 			all = append(all, s)
@@ -22,18 +23,18 @@ func Listed(list iter.Seq2[berth.Summary, error]) (all []berth.Summary, err erro
 }
 
 // Show returns what the server has of the semaphore: an empty State if it is idle.
-func (e *Env) Show() *berth.State {
+func (e *Env) Show() *berthadmin.State {
 	e.Helper()
 	st, err := e.Inspector.Show(e.Ctx, Name)
 	if errors.Is(err, berth.ErrNotFound) {
-		return &berth.State{}
+		return &berthadmin.State{}
 	}
 	e.Must(err)
 	return st
 }
 
 // Until asks the server again and again, for what announces itself to nobody.
-func (e *Env) Until(what string, ok func(*berth.State) bool) {
+func (e *Env) Until(what string, ok func(*berthadmin.State) bool) {
 	e.Helper()
 	for !ok(e.Show()) {
 		select {
@@ -47,7 +48,7 @@ func (e *Env) Until(what string, ok func(*berth.State) bool) {
 // UntilWaiting waits until n requests are in the queue of the server.
 func (e *Env) UntilWaiting(n int) {
 	e.Helper()
-	e.Until(fmt.Sprint(n, " waiting"), func(s *berth.State) bool { return s.Waiting == n })
+	e.Until(fmt.Sprint(n, " waiting"), func(s *berthadmin.State) bool { return s.Waiting == n })
 }
 
 // Holds fails unless exactly these leases are out, by token.
@@ -138,7 +139,7 @@ func (e *Env) Unchanged(before map[string]string) {
 func (e *Env) NothingLeft(limit int, above int64) {
 	e.Helper()
 	start := time.Now()
-	e.Until("nothing held, nobody waiting", func(s *berth.State) bool { return s.Holders+s.Waiting+s.InUse == 0 })
+	e.Until("nothing held, nobody waiting", func(s *berthadmin.State) bool { return s.Holders+s.Waiting+s.InUse == 0 })
 	if took := time.Since(start); took > 20*time.Second && e.Exact {
 		e.Errorf("given back after %v: it may have run out", took)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -83,7 +84,7 @@ func everyOperation(l *lab) {
 	<-time.After(l.TTL) // renewals and heartbeats
 	cancel()
 	testenv.Receive(l, "end of the wait", waiting)
-	in := l.Patient(c.Inspector())
+	in := l.Patient(berthadmin.Of(c))
 	for _, err := range []error{
 		in.Resize(l.Ctx, "s", 3), in.Pin(l.Ctx, "s", 3), in.Unpin(l.Ctx, "s"),
 		in.Pause(l.Ctx, "s"), in.Resume(l.Ctx, "s"), in.Evict(l.Ctx, "s", second.ID()),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -16,8 +17,8 @@ import (
 type verdict struct {
 	name string
 	verb string
-	ask  func(ctx context.Context, in *berth.Inspector) error
-	done func(st *berth.State) bool
+	ask  func(ctx context.Context, in *berthadmin.Inspector) error
+	done func(st *berthadmin.State) bool
 	// again is the answer to asking again when it has happened already.
 	again error
 }
@@ -27,24 +28,26 @@ type verdict struct {
 func verdicts(holder, waiter string) []verdict {
 	return []verdict{
 		{
-			"resize", "D", func(ctx context.Context, in *berth.Inspector) error { return in.Resize(ctx, "s", 2) },
-			func(st *berth.State) bool { return st.Limit == 2 && st.LimitChanges == 1 && st.Holders == 2 }, nil,
+			"resize", "D", func(ctx context.Context, in *berthadmin.Inspector) error { return in.Resize(ctx, "s", 2) },
+			func(st *berthadmin.State) bool { return st.Limit == 2 && st.LimitChanges == 1 && st.Holders == 2 }, nil,
 		},
 		{
-			"pin", "P", func(ctx context.Context, in *berth.Inspector) error { return in.Pin(ctx, "s", 2) },
-			func(st *berth.State) bool { return st.Limit == 2 && st.Pinned && st.Holders == 2 }, nil,
+			"pin", "P", func(ctx context.Context, in *berthadmin.Inspector) error { return in.Pin(ctx, "s", 2) },
+			func(st *berthadmin.State) bool { return st.Limit == 2 && st.Pinned && st.Holders == 2 }, nil,
 		},
 		{
-			"pause", "Z", func(ctx context.Context, in *berth.Inspector) error { return in.Pause(ctx, "s") },
-			func(st *berth.State) bool { return st.Paused && st.Holders == 1 }, nil,
+			"pause", "Z", func(ctx context.Context, in *berthadmin.Inspector) error { return in.Pause(ctx, "s") },
+			func(st *berthadmin.State) bool { return st.Paused && st.Holders == 1 }, nil,
 		},
 		{
-			"evict a waiter", "E", func(ctx context.Context, in *berth.Inspector) error { return in.Evict(ctx, "s", waiter) },
-			func(st *berth.State) bool { return st.Waiting == 1 && st.Queue[0].ID != waiter }, berth.ErrNotFound,
+			"evict a waiter", "E", func(ctx context.Context, in *berthadmin.Inspector) error { return in.Evict(ctx, "s", waiter) },
+			func(st *berthadmin.State) bool { return st.Waiting == 1 && st.Queue[0].ID != waiter }, berth.ErrNotFound,
 		},
 		{
-			"evict a holder by force", "E", func(ctx context.Context, in *berth.Inspector) error { return in.ForceEvict(ctx, "s", holder) },
-			func(st *berth.State) bool { return st.Holders == 1 && st.Leases[0].ID == waiter && st.Waiting == 1 }, berth.ErrNotFound,
+			"evict a holder by force", "E", func(ctx context.Context, in *berthadmin.Inspector) error { return in.ForceEvict(ctx, "s", holder) },
+			func(st *berthadmin.State) bool {
+				return st.Holders == 1 && st.Leases[0].ID == waiter && st.Waiting == 1
+			}, berth.ErrNotFound,
 		},
 	}
 }
@@ -85,7 +88,7 @@ func (l *lab) strikeVerdict(n int, fault redistest.Fault) {
 	ctx, cancel := context.WithCancel(l.Ctx)
 	first, second := l.queued(ctx, s, 1), l.queued(ctx, s, 2)
 	v := verdicts(holder.ID(), l.Show().Queue[0].ID)[n]
-	in := l.faulty().Inspector()
+	in := berthadmin.Of(l.faulty())
 	l.Must(l.Timely(func() error { // connects
 		_, err := in.Show(l.Ctx, "s")
 		return err
@@ -163,7 +166,7 @@ func TestLateWordOfAnOperator(t *testing.T) {
 	inBubble(t, func(l *lab) {
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		late := l.net.Inject(redistest.Rule{Match: testenv.Carries("Z", "P"), Fault: redistest.Delay, Times: 2})
-		in := l.faulty().Inspector()
+		in := berthadmin.Of(l.faulty())
 		l.WantErr(in.Pause(l.Ctx, "s"), berth.ErrUnreachable)
 		l.WantErr(in.Pin(l.Ctx, "s", 3), berth.ErrUnreachable)
 		l.Must(l.Inspector.Pin(l.Ctx, "s", 2))
@@ -200,7 +203,7 @@ func (l *lab) insist(ask func(ctx context.Context) error) (sure bool, err error)
 }
 
 func struckResume(l *lab, strike func() *redistest.Injection) {
-	in := l.faulty().Inspector()
+	in := berthadmin.Of(l.faulty())
 	_, _ = l.insist(func(ctx context.Context) error { return in.Pause(ctx, "s") })
 	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
 	strike()
@@ -211,7 +214,7 @@ func struckResume(l *lab, strike func() *redistest.Injection) {
 }
 
 func struckUnpin(l *lab, strike func() *redistest.Injection) {
-	in := l.faulty().Inspector()
+	in := berthadmin.Of(l.faulty())
 	_, _ = l.insist(func(ctx context.Context) error { return in.Pin(ctx, "s", 0) })
 	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
 	strike()
@@ -226,7 +229,7 @@ func struckEvict(l *lab, strike func() *redistest.Injection) {
 	lease := l.Hold(l.sem(l.healthy(), 1))
 	held := lease.Context()
 	waiting := l.queued(l.Ctx, l.sem(l.healthy(), 1), 1)
-	in := l.faulty().Inspector()
+	in := berthadmin.Of(l.faulty())
 	strike()
 	_, _ = l.insist(func(ctx context.Context) error { return in.Evict(ctx, "s", lease.ID()) })
 	testenv.Receive(l, "end of the lease", held.Done())

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
 // audit returns what Audit yields.
-func audit(e *testenv.Env) (all []berth.Audited) {
+func audit(e *testenv.Env) (all []berthadmin.Audited) {
 	e.Helper()
 	for a, err := range e.Inspector.Audit(e.Ctx) {
 		e.Must(err)
@@ -139,16 +140,22 @@ func TestAuditWithoutRights(t *testing.T) {
 		options.Username, options.Password = "berth", "secret"
 		e.Options = options
 		var log bytes.Buffer
-		in := e.Patient(e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector())
-		e.Must(in.Because("ann", "because").Pause(e.Ctx, testenv.Name))
-		if st := e.Show(); !st.Paused {
-			t.Error("it is not paused")
-		}
-		if text := log.String(); !strings.Contains(text, "not recorded in the audit") || !strings.Contains(text, "NOPERM") {
-			t.Errorf("logged %q", text)
-		}
-		for _, err := range in.Audit(e.Ctx) {
-			e.WantErr(err, berth.ErrRefused)
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		own, err := berthadmin.New(e.Peer().Redis, berthadmin.Options{Prefix: e.Prefix, Logger: logger})
+		e.Must(err)
+		for i, in := range []*berthadmin.Inspector{e.Peer(berth.Logger(logger)).Inspector(), own} {
+			in := e.Patient(in)
+			log.Reset()
+			e.Must(in.Because("ann", "because").Pin(e.Ctx, testenv.Name, i+1))
+			if st := e.Show(); st.Limit != i+1 {
+				t.Errorf("the limit is %d", st.Limit)
+			}
+			if text := log.String(); !strings.Contains(text, "not recorded in the audit") || !strings.Contains(text, "NOPERM") {
+				t.Errorf("logged %q", text)
+			}
+			for _, err := range in.Audit(e.Ctx) {
+				e.WantErr(err, berth.ErrRefused)
+			}
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -18,11 +18,11 @@ import (
 // holders and three waiters.
 func BenchmarkSample(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000} {
-		for what, o := range map[string]berth.SampleOptions{"summaries": {}, "records": {Records: true}} {
+		for what, o := range map[string]berthadmin.SampleOptions{"summaries": {}, "records": {Records: true}} {
 			b.Run(fmt.Sprint(what, "/", n), func(b *testing.B) {
 				e := testenv.NewBench(b)
 				names := furnish(b, e, n)
-				eye := e.Client(b).Inspector()
+				eye := e.Inspect(b)
 				look := func() {
 					for _, err := range eye.Sample(b.Context(), names, o) {
 						if err != nil {
@@ -53,7 +53,7 @@ func BenchmarkNames(b *testing.B) {
 	if _, err := pipe.Exec(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	eye := e.Client(b).Inspector()
+	eye := e.Inspect(b)
 	before := busy(b, e)
 	for b.Loop() {
 		for cursor, begun := "", false; cursor != "" || !begun; begun = true {

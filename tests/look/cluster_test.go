@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -58,7 +59,7 @@ func TestWalkSurvivesAFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(client.Inspector())
+	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(berthadmin.Of(client))
 	var want, seen []string
 	for i := range 30 {
 		want = append(want, fmt.Sprintf("n%02d", i))
@@ -86,7 +87,7 @@ func TestLookingAtACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(client.Inspector())
+	in := (&testenv.Env{T: t, Ctx: t.Context()}).Patient(berthadmin.Of(client))
 	var want []string
 	for i := range 60 {
 		want = append(want, fmt.Sprintf("n%02d", i))
@@ -98,7 +99,7 @@ func TestLookingAtACluster(t *testing.T) {
 		t.Errorf("%d steps, names %q", steps, names)
 	}
 	i := 0
-	for st, err := range in.Sample(t.Context(), want, berth.SampleOptions{}) {
+	for st, err := range in.Sample(t.Context(), want, berthadmin.SampleOptions{}) {
 		if err != nil || st.Name != want[i] || st.Limit != i {
 			t.Fatalf("%d: %+v, %v", i, st, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -50,7 +51,7 @@ func TestLiveTellsTheServersTime(t *testing.T) {
 		}
 		begun, calls, spent := time.Now(), 0, time.Duration(0)
 		in := p.Inspector().Live(func(d time.Duration) { calls, spent = calls+1, spent+d })
-		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
+		for _, o := range []berthadmin.SampleOptions{{}, {Records: true}} {
 			for _, err := range in.Sample(e.Ctx, names[:25], o) {
 				e.Must(err)
 			}
@@ -78,10 +79,10 @@ func TestLiveWaitsForLateAnswers(t *testing.T) {
 		in := p.Inspector()
 		e.Must(in.Ping(e.Ctx))
 		p.Redis.AddHook(lag(2500 * time.Millisecond))
-		for _, err := range in.Sample(e.Ctx, []string{"a"}, berth.SampleOptions{}) {
+		for _, err := range in.Sample(e.Ctx, []string{"a"}, berthadmin.SampleOptions{}) {
 			e.WantErr(err, berth.ErrUnreachable)
 		}
-		for _, err := range in.Live(nil).Sample(e.Ctx, []string{"a"}, berth.SampleOptions{}) {
+		for _, err := range in.Live(nil).Sample(e.Ctx, []string{"a"}, berthadmin.SampleOptions{}) {
 			e.Must(err)
 		}
 		_, _, err := in.Names(e.Ctx, "", 100)

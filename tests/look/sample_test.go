@@ -15,14 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
 // sampled returns what Sample yields, by name, and the errors.
-func sampled(e *testenv.Env, o berth.SampleOptions, names ...string) (map[string]*berth.State, map[string]error) {
+func sampled(e *testenv.Env, o berthadmin.SampleOptions, names ...string) (map[string]*berthadmin.State, map[string]error) {
 	e.Helper()
-	states, errs := map[string]*berth.State{}, map[string]error{}
+	states, errs := map[string]*berthadmin.State{}, map[string]error{}
 	for st, err := range e.Inspector.Sample(e.Ctx, names, o) {
 		states[st.Name], errs[st.Name] = st, err
 	}
@@ -30,9 +31,9 @@ func sampled(e *testenv.Env, o berth.SampleOptions, names ...string) (map[string
 }
 
 // one is the sample, with records, of the semaphore that tests use.
-func one(e *testenv.Env) *berth.State {
+func one(e *testenv.Env) *berthadmin.State {
 	e.Helper()
-	states, errs := sampled(e, berth.SampleOptions{Records: true}, testenv.Name)
+	states, errs := sampled(e, berthadmin.SampleOptions{Records: true}, testenv.Name)
 	e.Must(errs[testenv.Name])
 	return states[testenv.Name]
 }
@@ -56,7 +57,7 @@ func TestSampleIsWhatShowSays(t *testing.T) {
 		if s := got.Leases[0].Session; s == "" || s != got.Queue[0].Session || s == got.Leases[1].Session {
 			t.Errorf("sessions %+v, %+v", got.Leases, got.Queue)
 		}
-		brief, _ := sampled(e, berth.SampleOptions{}, testenv.Name)
+		brief, _ := sampled(e, berthadmin.SampleOptions{}, testenv.Name)
 		s := brief[testenv.Name]
 		if s.OldestWait < 19*time.Millisecond || s.OldestWait > time.Minute || s.NextExpiry <= 0 || s.Expired > 0 || len(s.Leases)+len(s.Queue) > 0 {
 			t.Errorf("without records: %+v", s)
@@ -76,7 +77,7 @@ func TestNextExpiryIsOfThoseWhoAreThere(t *testing.T) {
 		e.Must(e.Inspector.Pin(e.Ctx, "gone", 0))
 		e.Must(e.Inspector.ForceEvict(e.Ctx, "gone", gone.ID()))
 		for _, records := range []bool{false, true} {
-			states, errs := sampled(e, berth.SampleOptions{Records: records}, testenv.Name, "gone")
+			states, errs := sampled(e, berthadmin.SampleOptions{Records: records}, testenv.Name, "gone")
 			e.Must(errors.Join(errs[testenv.Name], errs["gone"]))
 			if next := states[testenv.Name].NextExpiry; next < 9*time.Minute || next > 10*time.Minute {
 				e.Errorf("with records %v: the lease expires in %v", records, next)
@@ -93,7 +94,7 @@ func TestNextExpiryIsOfThoseWhoAreThere(t *testing.T) {
 }
 
 // timeless is a state as JSON, without its times.
-func timeless(t *testing.T, s *berth.State) string {
+func timeless(t *testing.T, s *berthadmin.State) string {
 	t.Helper()
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -117,9 +118,9 @@ func TestSampleLeavesWhatHasRunOut(t *testing.T) {
 			p.Crash()
 			e.Pass(2*e.TTL + 15*time.Second*time.Duration(btoi(e.Exact)))
 			before := e.Keys()
-			brief, errs := sampled(e, berth.SampleOptions{}, name)
+			brief, errs := sampled(e, berthadmin.SampleOptions{}, name)
 			e.Must(errs[name])
-			full, _ := sampled(e, berth.SampleOptions{Records: true}, name)
+			full, _ := sampled(e, berthadmin.SampleOptions{Records: true}, name)
 			e.Unchanged(before)
 			if s := full[name]; s.Holders != limit || s.InUse != limit || s.Expired < limit || !s.Leases[0].Expired || s.Leases[0].ExpiresIn != 0 {
 				t.Errorf("%s: with records %+v", name, s)
@@ -155,7 +156,7 @@ func TestSampleOfThoseThatAreDamaged(t *testing.T) {
 		}
 		e.Must(e.Redis.Del(e.Ctx, key("hash lost"), key("set lost")+":order").Err())
 		names := []string{"sound", "foreign", "nothing", "newer", "hash lost", "set lost"}
-		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
+		for _, o := range []berthadmin.SampleOptions{{}, {Records: true}} {
 			states, errs := sampled(e, o, names...)
 			if err := errs["sound"]; err != nil || states["sound"].Holders != 1 {
 				t.Errorf("sound: %+v, %v", states["sound"], err)
@@ -184,7 +185,7 @@ func TestSampleOfMany(t *testing.T) {
 			e.Hold(p.Named("n7", 1))
 		}
 		slices.Reverse(names)
-		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
+		for _, o := range []berthadmin.SampleOptions{{}, {Records: true}} {
 			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
 			i := 0
 			for st, err := range e.Inspector.Sample(e.Ctx, names, o) {
@@ -239,8 +240,8 @@ func TestNamesStepByStep(t *testing.T) {
 	})
 }
 
-func firstError(in *berth.Inspector, names ...string) error {
-	for _, err := range in.Sample(context.Background(), names, berth.SampleOptions{}) {
+func firstError(in *berthadmin.Inspector, names ...string) error {
+	for _, err := range in.Sample(context.Background(), names, berthadmin.SampleOptions{}) {
 		if err != nil {
 			return err
 		}
@@ -281,15 +282,15 @@ func TestLookingNeedsNoRightToWrite(t *testing.T) {
 		client, err := berth.New(viewer(t, s))
 		e.Must(err)
 		t.Cleanup(func() { _ = client.Close() })
-		e.Inspector.Inspector = client.Inspector()
+		e.Inspector.Inspector = berthadmin.Of(client)
 		heard := listen(e)
-		heard.await(berth.EventListening, "")
+		heard.await(berthadmin.EventListening, "")
 		names, _, err := e.Inspector.Names(e.Ctx, "", 1000)
 		e.Must(err)
 		if slices.Sort(names); !slices.Equal(names, []string{"alone", testenv.Name}) {
 			t.Errorf("names %q", names)
 		}
-		for _, o := range []berth.SampleOptions{{}, {Records: true}} {
+		for _, o := range []berthadmin.SampleOptions{{}, {Records: true}} {
 			states, errs := sampled(e, o, names...)
 			e.Must(errors.Join(errs["alone"], errs[testenv.Name]))
 			if st := states[testenv.Name]; st.Holders != 1 || st.Waiting != 1 {
@@ -297,7 +298,7 @@ func TestLookingNeedsNoRightToWrite(t *testing.T) {
 			}
 		}
 		e.Must(held.Release())
-		heard.await(berth.EventHandoff, next.Granted().ID())
+		heard.await(berthadmin.EventHandoff, next.Granted().ID())
 		if tried := s.Denied(t); len(tried) > 0 {
 			t.Errorf("it was denied %v", tried)
 		}
@@ -315,7 +316,7 @@ func TestIdleKeepsItsLimitChanges(t *testing.T) {
 		first, second := e.Hold(p.Sem(2)), e.Hold(p.Sem(3))
 		look := func(want error) {
 			e.Helper()
-			for st, err := range e.Inspector.Sample(e.Ctx, []string{testenv.Name}, berth.SampleOptions{}) {
+			for st, err := range e.Inspector.Sample(e.Ctx, []string{testenv.Name}, berthadmin.SampleOptions{}) {
 				if !errors.Is(err, want) || st.LimitChanges != 1 {
 					e.Errorf("%d changes, %v", st.LimitChanges, err)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -79,7 +80,7 @@ func allHoldersKilled(e *testenv.Env) {
 func allHoldersKilledUnseen(e *testenv.Env) {
 	holding(e, 2).Kill()
 	holding(e, 2).Kill()
-	e.Until("run out", func(s *berth.State) bool { return s.Holders == 0 })
+	e.Until("run out", func(s *berthadmin.State) bool { return s.Holders == 0 })
 	lease := e.Hold(e.Peer().Sem(2), berth.Weight(2))
 	e.Release(lease)
 	e.NothingLeft(2, lease.Token())

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -27,6 +28,7 @@ func TestBadNames(t *testing.T) {
 		for _, bad := range badNames() {
 			_, err := p.Semaphore(bad, 1)
 			invalid(e, err, "name", fmt.Sprintf("name %.20q", bad))
+			invalid(e, berthadmin.CheckName(bad), "name", fmt.Sprintf("name %.20q", bad))
 		}
 		nothingSent(e, p)
 	})
@@ -41,6 +43,7 @@ func TestOddNames(t *testing.T) {
 			"KEYS[1]", strings.Repeat("é", berth.MaxName/2), "settings", "$-1\\r\\n",
 		}
 		for _, name := range names {
+			e.Must(berthadmin.CheckName(name))
 			l := e.Hold(p.Named(name, 1))
 			if l.Name() != name || l.Slot() != 0 {
 				e.Errorf("%q became %q, slot %d", name, l.Name(), l.Slot())
@@ -183,14 +186,22 @@ func TestBadClients(t *testing.T) {
 	} {
 		_, err := berth.New(rdb)
 		invalid(e, err, "client", given)
+		_, err = berthadmin.New(rdb, berthadmin.Options{})
+		invalid(e, err, "client", given)
 	}
 	_, err := berth.New(rdb, nil)
 	invalid(e, err, "option", "nil option")
 	for _, bad := range []string{"", " ", "a b", "a{b", "a}b", "é", "a\n", "a*", "a/b", strings.Repeat("x", 65), "a?", "[a]"} {
 		_, err := berth.New(rdb, berth.Prefix(bad))
 		invalid(e, err, "prefix", fmt.Sprintf("%q", bad))
+		if bad != "" { // the default
+			_, err = berthadmin.New(rdb, berthadmin.Options{Prefix: bad})
+			invalid(e, err, "prefix", fmt.Sprintf("%q", bad))
+		}
 	}
 	_, err = berth.New(rdb, berth.Prefix("My-app.v2:locks_"))
+	e.Must(err)
+	_, err = berthadmin.New(rdb, berthadmin.Options{Prefix: "My-app.v2:locks_"})
 	e.Must(err)
 }
 

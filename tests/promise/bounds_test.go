@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -133,19 +134,19 @@ func TestEveryCallHasItsOwnBound(t *testing.T) {
 			return func() error { return c.ReleaseHandle(ctx, handle) }
 		}},
 		"Show": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { _, err := c.Inspector().Show(ctx, testenv.Name); return err }
+			return func() error { _, err := berthadmin.Of(c).Show(ctx, testenv.Name); return err }
 		}},
 		"Pin": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { return c.Inspector().Pin(ctx, testenv.Name, 1) }
+			return func() error { return berthadmin.Of(c).Pin(ctx, testenv.Name, 1) }
 		}},
 		"Pause": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { return c.Inspector().Pause(ctx, testenv.Name) }
+			return func() error { return berthadmin.Of(c).Pause(ctx, testenv.Name) }
 		}},
 		"Purge": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { return c.Inspector().Purge(ctx, testenv.Name) }
+			return func() error { return berthadmin.Of(c).Purge(ctx, testenv.Name) }
 		}},
 		"List": {time.Minute, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { _, err := testenv.Listed(c.Inspector().List(ctx)); return err }
+			return func() error { _, err := testenv.Listed(berthadmin.Of(c).List(ctx)); return err }
 		}},
 		"Close":  {closeBound, func(e *testenv.Env, c *berth.Client) func() error { e.Hold(ready(e, c)); return c.Close }},
 		"second": {closeBound, func(e *testenv.Env, c *berth.Client) func() error { e.Hold(ready(e, c)); go c.Close(); return c.Close }},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -112,7 +113,7 @@ func (f *faulty) cancel() {
 	f.inject()
 	r.Cancel()
 	r.Refused(context.Canceled)
-	f.Until("cancelled", func(s *berth.State) bool { return s.Waiting == 0 })
+	f.Until("cancelled", func(s *berthadmin.State) bool { return s.Waiting == 0 })
 	f.struck()
 	f.Holds(first)
 }
@@ -268,7 +269,7 @@ func TestOutageLongerThanTheTTL(t *testing.T) {
 			e.Error("still valid")
 		}
 		e.WantErr(lost, berth.ErrUnreachable)
-		e.Until("expired", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
+		e.Until("expired", func(s *berthadmin.State) bool { return s.Holders+s.Waiting == 0 })
 		p.Net.Up()
 		q.Net.Up()
 		e.Release(r.Granted())

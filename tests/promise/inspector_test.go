@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -312,7 +313,7 @@ func TestInspectorPages(t *testing.T) {
 		for range holders {
 			e.Start(s)
 		}
-		e.Until("all hold", func(s *berth.State) bool { return s.Holders == holders })
+		e.Until("all hold", func(s *berthadmin.State) bool { return s.Holders == holders })
 		for range waiters {
 			e.Start(s)
 		}

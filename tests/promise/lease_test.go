@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -298,7 +299,7 @@ func TestAdoptOfWhatIsGone(t *testing.T) {
 			handle, err = e.Hold(p.Sem(1, berth.TTL(e.TTL))).Detach(context.Background())
 			return err
 		}))
-		e.Until("expired", func(s *berth.State) bool { return s.Holders == 0 })
+		e.Until("expired", func(s *berthadmin.State) bool { return s.Holders == 0 })
 		_, err := q.Adopt(e.Ctx, handle)
 		e.WantErr(err, berth.ErrLost)
 		e.Idle()
@@ -418,7 +419,7 @@ func TestReleaseIsBounded(t *testing.T) {
 		e.WantErr(l.Release(), berth.ErrUnreachable)
 		e.Within(start, time.Second, 10*time.Second, "gave up")
 		hung.Stop()
-		e.Until("released in the background", func(s *berth.State) bool { return s.Holders == 0 })
+		e.Until("released in the background", func(s *berthadmin.State) bool { return s.Holders == 0 })
 		e.Within(start, 0, 20*time.Second, "released")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -131,7 +132,7 @@ func TestDeadWaiterInTheMiddleIsSkipped(t *testing.T) {
 		dead.Crash()
 		e.Release(first)
 		second := before.Granted()
-		e.Until("the dead waiter dropped", func(s *berth.State) bool { return s.Waiting == 1 })
+		e.Until("the dead waiter dropped", func(s *berthadmin.State) bool { return s.Waiting == 1 })
 		e.Release(second)
 		after.Granted()
 	})
@@ -198,7 +199,7 @@ func TestKeysOfCrashedHoldersDisappear(t *testing.T) {
 			}
 		}
 		e.Pass(e.TTL)
-		e.Until("expired", func(s *berth.State) bool { return s.Holders == 0 })
+		e.Until("expired", func(s *berthadmin.State) bool { return s.Holders == 0 })
 		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
 		e.Must(err)
 		if len(all) > 0 {
@@ -265,7 +266,7 @@ func TestCancelRacingAGrantLeavesNothingBehind(t *testing.T) {
 			} else if !errors.Is(r.Err, context.Canceled) {
 				e.Fatal(r.Err)
 			}
-			e.Until("idle", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
+			e.Until("idle", func(s *berthadmin.State) bool { return s.Holders+s.Waiting == 0 })
 		}
 		e.Logf("granted/cancelled: %v", outcomes)
 	})
@@ -310,6 +311,6 @@ func TestCancelledWaitReturnsAtOnce(t *testing.T) {
 		r.Refused(context.Canceled)
 		e.Within(start, 0, 0, "returned")
 		<-held.Hit()
-		e.Until("gone", func(s *berth.State) bool { return s.Waiting == 0 })
+		e.Until("gone", func(s *berthadmin.State) bool { return s.Waiting == 0 })
 	})
 }

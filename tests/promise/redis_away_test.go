@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -50,7 +51,7 @@ func TestRefusedConnectionIsReported(t *testing.T) {
 	if err != nil && strings.Count(err.Error(), "refused") != 1 {
 		t.Errorf("the error repeats itself: %v", err)
 	}
-	if _, err := testenv.Listed(nobodyThere(t).Inspector().List(t.Context())); !errors.Is(err, berth.ErrUnreachable) {
+	if _, err := testenv.Listed(berthadmin.Of(nobodyThere(t)).List(t.Context())); !errors.Is(err, berth.ErrUnreachable) {
 		t.Errorf("List: %v", err)
 	}
 }
@@ -123,7 +124,7 @@ func TestSilentRedisIsNotTheCallersDeadline(t *testing.T) {
 		if _, err = sem.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire with a deadline: %v", err)
 		}
-		if _, err = testenv.Listed(c.Inspector().List(ctx)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err = testenv.Listed(berthadmin.Of(c).List(ctx)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("List with a deadline: %v", err)
 		}
 	})

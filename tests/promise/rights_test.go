@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -97,7 +98,7 @@ func (e *exercise) sem(c *berth.Client, name string, limit int, opts ...berth.Op
 
 // operates returns an Inspector that asks again where a slow machine takes 2 seconds.
 func (e *exercise) operates() *testenv.Inspector {
-	return (&testenv.Env{T: e.t, Ctx: e.t.Context()}).Patient(e.mine.Inspector())
+	return (&testenv.Env{T: e.t, Ctx: e.t.Context()}).Patient(berthadmin.Of(e.mine))
 }
 
 // wait queues a request, which is given back once it is granted.

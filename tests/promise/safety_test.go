@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
@@ -155,7 +156,7 @@ func TestWeightsNeverExceedTheLimitOnABadNetwork(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		e.Until("idle", func(s *berth.State) bool { return s.Holders+s.Waiting == 0 })
+		e.Until("idle", func(s *berthadmin.State) bool { return s.Holders+s.Waiting == 0 })
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 	"github.com/berth-go/berth/internal/testenv"
 )
@@ -90,7 +91,7 @@ func TestWithTellsThatTheLeaseWasNotGivenBack(t *testing.T) {
 			})
 			e.WantErr(err, want)
 			hung.Stop()
-			e.Until("given back in the background", func(s *berth.State) bool { return s.Holders == 0 })
+			e.Until("given back in the background", func(s *berthadmin.State) bool { return s.Holders == 0 })
 		}
 	})
 }
@@ -240,7 +241,7 @@ func TestAcquireAllIsToldOfALossWhileItWaits(t *testing.T) {
 			_, err := berth.AcquireAll(e.Ctx, p.Named("z", 1), p.Sem(1), p.Named("a", 1))
 			failed <- err
 		}()
-		e.Until("holding", func(s *berth.State) bool { return s.Holders == 1 })
+		e.Until("holding", func(s *berthadmin.State) bool { return s.Holders == 1 })
 		e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, e.Show().Leases[0].ID))
 		err := <-failed
 		var lost *berth.LostError

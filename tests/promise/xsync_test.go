@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testenv"
 )
 
@@ -142,7 +143,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		_, err = s.Acquire(shift)
 		e.WantErr(err, context.Canceled)
 		e.WantErr(err, errShift)
-		e.Until("gone", func(s *berth.State) bool { return s.Waiting == 0 })
+		e.Until("gone", func(s *berthadmin.State) bool { return s.Waiting == 0 })
 		e.Holds(first)
 	})
 }

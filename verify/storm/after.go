@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/verify/history"
 	"github.com/berth-go/berth/verify/judge"
 	"github.com/berth-go/berth/verify/worker"
@@ -52,7 +53,7 @@ func (s *storm) recovered(v *judge.Verdict) {
 			fail("recovery", seat.Name, "the whole limit cannot be had after everybody has gone: "+errs[i].Error())
 		}
 	}
-	if err := s.leftovers(client, rdb); err != nil {
+	if err := s.leftovers(rdb); err != nil {
 		fail("L5", "all", err.Error())
 	}
 }
@@ -107,14 +108,18 @@ func (s *storm) whole(ctx context.Context, client *berth.Client, seat worker.Sea
 
 // leftovers lists all semaphores, which removes what crashed holders left, until no
 // key without a TTL remains.
-func (s *storm) leftovers(client *berth.Client, rdb *redis.Client) error {
+func (s *storm) leftovers(rdb *redis.Client) error {
+	in, err := berthadmin.New(rdb, berthadmin.Options{Prefix: s.prefix})
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	end := time.Now().Add(30 * time.Second)
 	for {
 		var longest time.Duration // they heal side by side
 		unlisted := false
-		for _, err := range client.Inspector().List(ctx) {
+		for _, err := range in.List(ctx) {
 			if d := heals(err); d > 0 {
 				longest = max(longest, d)
 			} else if errors.Is(err, berth.ErrUnreachable) && time.Now().Before(end) {

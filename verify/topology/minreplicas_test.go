@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/redistest"
 )
 
@@ -150,16 +151,16 @@ func TestMinReplicasInACluster(t *testing.T) {
 			cluster.Migrate(t, slot, (cluster.Owner(t, slot)+1)%3)
 		}
 		handOver(t, sem, other)
-		var st *berth.State
+		var st *berthadmin.State
 		must(0, patient(func() (err error) {
-			st, err = client.Inspector().Show(t.Context(), "safe")
+			st, err = berthadmin.Of(client).Show(t.Context(), "safe")
 			return err
 		}, berth.ErrUnreachable))(t)
 		if len(st.Leases) != 1 {
 			t.Fatalf("%d leases", len(st.Leases))
 		}
 		err := patient(func() error {
-			return client.Inspector().ForceEvict(t.Context(), "safe", st.Leases[0].ID)
+			return berthadmin.Of(client).ForceEvict(t.Context(), "safe", st.Leases[0].ID)
 		}, berth.ErrUnreachable)
 		if err != nil && !errors.Is(err, berth.ErrNotFound) { // then an attempt without an answer has done it
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -80,8 +80,8 @@ func (a *app) addCompletion(root *cobra.Command) {
 	for name, f := range map[string]cobra.CompletionFunc{
 		"run": a.completeRun, "acquire": one, "show": one, "evict": a.completeEvict,
 		"resize": many, "pin": many, "pause": many, "purge": many,
-		"unpin":  a.completeNames(-1, func(s berth.Summary) bool { return s.Pinned }),
-		"resume": a.completeNames(-1, func(s berth.Summary) bool { return s.Paused }),
+		"unpin":  a.completeNames(-1, func(s berthadmin.Summary) bool { return s.Pinned }),
+		"resume": a.completeNames(-1, func(s berthadmin.Summary) bool { return s.Paused }),
 	} {
 		find(root, name).ValidArgsFunction = f
 	}
@@ -128,16 +128,16 @@ func find(parent *cobra.Command, name string) *cobra.Command {
 	return parent.Commands()[i]
 }
 
-func everyOne(berth.Summary) bool { return true }
+func everyOne(berthadmin.Summary) bool { return true }
 
 // completeNames offers the names that ok accepts and args do not have, for the
 // first most arguments, or for all of them.
-func (a *app) completeNames(most int, ok func(berth.Summary) bool) cobra.CompletionFunc {
+func (a *app) completeNames(most int, ok func(berthadmin.Summary) bool) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
+		return a.offer(func(ctx context.Context, in *berthadmin.Inspector) (words []string) {
 			list, _, _ := view.List(ctx, in)
 			for _, s := range list {
 				if ok(s) && !slices.Contains(args, s.Name) {
@@ -199,7 +199,7 @@ func (a *app) completeEvictees(of func(*evictee) string) cobra.CompletionFunc {
 		if len(args) == 0 {
 			args = []string{"*"}
 		}
-		return a.offer(func(ctx context.Context, in *berth.Inspector) (words []string) {
+		return a.offer(func(ctx context.Context, in *berthadmin.Inspector) (words []string) {
 			names, _, _ := expand(in, args)
 			for _, name := range names {
 				state, err := view.Show(ctx, in, name)
@@ -218,7 +218,7 @@ func (a *app) completeEvictees(of func(*evictee) string) cobra.CompletionFunc {
 
 // offer asks Redis for words. It offers none if Redis does not answer soon, or if this
 // machine's own store is not running: completion does not start it.
-func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]string, cobra.ShellCompDirective) {
+func (a *app) offer(f func(context.Context, *berthadmin.Inspector) []string) ([]string, cobra.ShellCompDirective) {
 	a.quiet, a.startNothing = true, true
 	s, err := a.open()
 	if err != nil {
@@ -231,7 +231,7 @@ func (a *app) offer(f func(context.Context, *berth.Inspector) []string) ([]strin
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	found := make(chan []string, 1)
-	go func() { found <- f(ctx, s.client.Inspector()) }()
+	go func() { found <- f(ctx, s.in) }()
 	select {
 	case words := <-found:
 		return slices.DeleteFunc(words, func(w string) bool { return w == "" }), cobra.ShellCompDirectiveNoFileComp

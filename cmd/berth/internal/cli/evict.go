@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -31,7 +32,7 @@ func (e *eviction) selects() bool { return e.label != "" || e.host != "" || e.pi
 // evictee is a lease or a waiter to evict. A waiter is described as a holder, held since it
 // waits.
 type evictee struct {
-	berth.Holder
+	berthadmin.Holder
 	semaphore, role string
 }
 
@@ -80,7 +81,7 @@ func (a *app) evict(e *eviction, args []string) error {
 	if err := a.mustAsk("an eviction cannot be undone"); err != nil {
 		return err
 	}
-	return a.operate(func(in *berth.Inspector) (err error) {
+	return a.operate(func(in *berthadmin.Inspector) (err error) {
 		names, ids := args[:1], args[1:]
 		var left error
 		if e.selects() {
@@ -133,10 +134,10 @@ func (e *eviction) wants(v *evictee, ids []string) bool {
 
 // everybody returns the waiters and the holders of a semaphore, in this order:
 // a permit that is freed must not go to somebody who is evicted next.
-func everybody(s *berth.State) (all []evictee) {
+func everybody(s *berthadmin.State) (all []evictee) {
 	for _, w := range s.Queue {
 		all = append(all, evictee{
-			berth.Holder{ID: w.ID, Label: w.Label, Host: w.Host, PID: w.PID, Weight: w.Weight, Held: w.Waited}, s.Name, "waiter",
+			berthadmin.Holder{ID: w.ID, Label: w.Label, Host: w.Host, PID: w.PID, Weight: w.Weight, Held: w.Waited}, s.Name, "waiter",
 		})
 	}
 	for _, h := range s.Leases {
@@ -173,7 +174,7 @@ func (e *eviction) question(list []evictee) string {
 }
 
 // evictAll evicts them one by one, and describes each semaphore afterwards.
-func (a *app) evictAll(in *berth.Inspector, e *eviction, list []evictee, before []target) error {
+func (a *app) evictAll(in *berthadmin.Inspector, e *eviction, list []evictee, before []target) error {
 	var errs []error
 	for _, v := range list {
 		action := berthwatch.Action{Verb: "evict", Name: v.semaphore, ID: v.ID, Force: e.force}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/doctor"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -37,7 +37,7 @@ not renewed.`,
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return a.with(func(s *session) error {
-			ctx, in := context.Background(), s.client.Inspector()
+			ctx, in := context.Background(), s.in
 			list, damaged, err := view.List(ctx, in)
 			if err != nil {
 				return err
@@ -57,7 +57,7 @@ not renewed.`,
 }
 
 // reasons reads the audit if anything is paused or pinned.
-func reasons(ctx context.Context, in *berth.Inspector, list ...berth.Summary) berthwatch.Reasons {
+func reasons(ctx context.Context, in *berthadmin.Inspector, list ...berthadmin.Summary) berthwatch.Reasons {
 	for _, s := range list {
 		if s.Paused || s.Pinned {
 			return berthwatch.ReasonsIn(in.Audit(ctx))
@@ -66,7 +66,7 @@ func reasons(ctx context.Context, in *berth.Inspector, list ...berth.Summary) be
 	return nil
 }
 
-func listTable(list []berth.Summary, why berthwatch.Reasons) *table {
+func listTable(list []berthadmin.Summary, why berthwatch.Reasons) *table {
 	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "OLDEST WAIT", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
 		t.row(s.Name, strconv.Itoa(s.InUse), strconv.Itoa(s.Limit), strconv.Itoa(s.Holders),
@@ -90,7 +90,7 @@ when NAME is not in use.`,
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.with(func(s *session) error {
-			in := s.client.Inspector()
+			in := s.in
 			state, err := view.Show(context.Background(), in, args[0]) // in many calls where many wait
 			if err != nil {
 				return err
@@ -104,7 +104,7 @@ when NAME is not in use.`,
 	return cmd
 }
 
-func stateText(s *berth.State, why berthwatch.Reasons, columns int) string {
+func stateText(s *berthadmin.State, why berthwatch.Reasons, columns int) string {
 	head := fmt.Sprintf("%s: %d of %d in use by %s, %d waiting", screen.Clean(s.Name),
 		s.InUse, s.Limit, words.Plural(len(s.Leases), "holder"), len(s.Queue))
 	if state := stateWords(s.Summary, why); state != "" {
@@ -120,7 +120,7 @@ func stateText(s *berth.State, why berthwatch.Reasons, columns int) string {
 	return text
 }
 
-func holdersTable(holders []berth.Holder) *table {
+func holdersTable(holders []berthadmin.Holder) *table {
 	t := newTable("SLOT", "HOLDER", "HOST", "PID", "WEIGHT", "HELD", "EXPIRES IN", "LEASE")
 	for _, h := range holders {
 		expires := screen.Expiry(h.ExpiresIn, h.Expired)
@@ -136,7 +136,7 @@ func holdersTable(holders []berth.Holder) *table {
 	return t
 }
 
-func waitersTable(waiters []berth.Waiter) *table {
+func waitersTable(waiters []berthadmin.Waiter) *table {
 	t := newTable("PLACE", "WAITER", "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
 		t.row(strconv.Itoa(w.Ahead+1), cmp.Or(w.Label, "-"), cmp.Or(w.Host, "-"), strconv.Itoa(w.PID),
@@ -145,7 +145,7 @@ func waitersTable(waiters []berth.Waiter) *table {
 	return t
 }
 
-func stateWords(s berth.Summary, why berthwatch.Reasons) string {
+func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 	var all []string
 	if s.Paused {
 		all = append(all, why.Pause(s.Name))
@@ -182,8 +182,8 @@ without it they work, and say that they were not recorded.`,
 			return exit.Usagef("--since %v: it is negative", since)
 		}
 		name := strings.Join(args, "")
-		return a.inspect(func(ctx context.Context, in *berth.Inspector) error {
-			list := []berth.Audited{}
+		return a.inspect(func(ctx context.Context, in *berthadmin.Inspector) error {
+			list := []berthadmin.Audited{}
 			for e, err := range in.Audit(ctx) {
 				if err != nil {
 					return err
@@ -204,7 +204,7 @@ without it they work, and say that they were not recorded.`,
 	return cmd
 }
 
-func auditTable(list []berth.Audited) *table {
+func auditTable(list []berthadmin.Audited) *table {
 	t := newTable("TIME", "VERB", "NAME", "WHAT", "WHO", "REASON")
 	for _, e := range list {
 		why := e.Why
@@ -217,7 +217,7 @@ func auditTable(list []berth.Audited) *table {
 }
 
 // subject is what a verb changed, and from what.
-func subject(e berth.Audited) string {
+func subject(e berthadmin.Audited) string {
 	switch {
 	case e.From == "" || e.From == e.What:
 		return e.What

@@ -11,13 +11,14 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/view"
 )
 
 // look returns the semaphore, nil when it is not in use.
-func look(in *berth.Inspector, name string) (*berth.State, error) {
+func look(in *berthadmin.Inspector, name string) (*berthadmin.State, error) {
 	state, err := in.Show(context.Background(), name) // it takes many calls where many wait
 	if errors.Is(err, berth.ErrNotFound) {
 		return nil, nil //nolint:nilnil // not in use is an answer, and nil is a state without anything
@@ -31,7 +32,7 @@ func isPattern(arg string) bool { return strings.ContainsAny(arg, "*?[") }
 // expand replaces the patterns among args by the names in use that they match,
 // and drops repetitions. A pattern that matches nothing is an error. Semaphores that match
 // and cannot be read are left out: unread tells why.
-func expand(in *berth.Inspector, args []string) (names []string, unread []error, err error) {
+func expand(in *berthadmin.Inspector, args []string) (names []string, unread []error, err error) {
 	var inUse []string
 	var broken map[string]error
 	if slices.ContainsFunc(args, isPattern) {
@@ -66,7 +67,7 @@ func expand(in *berth.Inspector, args []string) (names []string, unread []error,
 // chosen is expand for a verb: it tells what is left out before there is a question or a
 // result. The error left is for the end, when the others are done: it exits with the code of
 // a semaphore that cannot be read, and says nothing more.
-func (a *app) chosen(in *berth.Inspector, args []string) (names []string, left, err error) {
+func (a *app) chosen(in *berthadmin.Inspector, args []string) (names []string, left, err error) {
 	names, unread, err := expand(in, args)
 	for _, why := range unread {
 		a.leaveOut(why)
@@ -81,13 +82,13 @@ func (a *app) chosen(in *berth.Inspector, args []string) (names []string, left, 
 // target is a semaphore as a verb found it.
 type target struct {
 	name  string
-	state *berth.State // nil: not in use
+	state *berthadmin.State // nil: not in use
 }
 
 // targets returns the semaphores as they are. One that is not in use is left out, with a
 // message, if only a pattern has matched it, unless create; if args name it, it is refused
 // with hint.
-func (a *app) targets(in *berth.Inspector, names, args []string, create bool, hint string) (found []target, err error) {
+func (a *app) targets(in *berthadmin.Inspector, names, args []string, create bool, hint string) (found []target, err error) {
 	for _, name := range names {
 		state, err := look(in, name)
 		switch {
@@ -142,10 +143,10 @@ const notInUse = "not in use"
 
 // standing describes a semaphore: its limit, what an operator has set, and how much of
 // it is in use. nil is a semaphore that is not in use.
-func standing(s *berth.State) string { return difference(s, s) }
+func standing(s *berthadmin.State) string { return difference(s, s) }
 
 // difference describes a semaphore, with "old → new" where it has changed.
-func difference(before, after *berth.State) string {
+func difference(before, after *berthadmin.State) string {
 	switch {
 	case before == nil && after == nil:
 		return notInUse
@@ -165,7 +166,7 @@ func difference(before, after *berth.State) string {
 }
 
 // effective is the limit in force.
-func effective(s *berth.State) string {
+func effective(s *berthadmin.State) string {
 	if s.Pinned {
 		return strconv.Itoa(s.Limit)
 	}
@@ -191,7 +192,7 @@ func onOff(word string, before, after bool) string {
 }
 
 // sameSettings reports whether everything that an operator can set is equal.
-func sameSettings(a, b *berth.State) bool {
+func sameSettings(a, b *berthadmin.State) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -133,7 +134,7 @@ func (a *app) change(c *change, args []string) error {
 			return err
 		}
 	}
-	return a.operate(func(in *berth.Inspector) error {
+	return a.operate(func(in *berthadmin.Inspector) error {
 		names, left, err := a.chosen(in, args)
 		if err != nil {
 			return err
@@ -167,7 +168,7 @@ func (c *change) question(n int) string {
 	return question + "?"
 }
 
-func (a *app) changeOne(in *berth.Inspector, c *change, t target) error {
+func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
 	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit}
 	if err := ask(func(ctx context.Context) error { return action.Do(ctx, in) }); err != nil {
 		return err
@@ -194,13 +195,13 @@ func (a *app) changeOne(in *berth.Inspector, c *change, t target) error {
 }
 
 // operate runs an operator's verb, which may ask a person in between.
-func (a *app) operate(f func(in *berth.Inspector) error) error {
+func (a *app) operate(f func(in *berthadmin.Inspector) error) error {
 	return a.with(func(s *session) error { return f(s.operator(a.reason)) })
 }
 
 // operator returns an Inspector that records changes as this user's.
-func (s *session) operator(why string) *berth.Inspector {
-	return s.client.Inspector().Because(whoami(), why)
+func (s *session) operator(why string) *berthadmin.Inspector {
+	return s.in.Because(whoami(), why)
 }
 
 // whoami is this user at this machine.
@@ -241,7 +242,7 @@ func (a *app) purge(args []string) error {
 		return err
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(args)))
-	return a.operate(func(in *berth.Inspector) (err error) {
+	return a.operate(func(in *berthadmin.Inspector) (err error) {
 		before, plan := make([]string, len(names)), ""
 		for i, name := range names {
 			if before[i], err = remains(in, name); err != nil {
@@ -267,7 +268,7 @@ func (a *app) purge(args []string) error {
 // remains describes what there is to delete. A damaged semaphore is not an error here,
 // because purge is the way to repair it. One that a newer berth wrote is: its permits are
 // in order, and in use.
-func remains(in *berth.Inspector, name string) (string, error) {
+func remains(in *berthadmin.Inspector, name string) (string, error) {
 	state, err := look(in, name)
 	if bad, ok := errors.AsType[*berth.CorruptError](err); ok && !bad.Newer {
 		return "damaged", nil

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthprom"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
@@ -135,7 +136,7 @@ func (f *serveFlags) check(named bool) error {
 func (a *app) serve(ctx context.Context, s *session, f *serveFlags) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	in := s.client.Inspector()
+	in := s.in
 	sampler := berthwatch.New(in, f.watch)
 	if f.Metrics, err = metrics(sampler, in, f.group); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (a *app) serve(ctx context.Context, s *session, f *serveFlags) (err error) 
 }
 
 // metrics are what Prometheus gets: of the semaphores, and of this process.
-func metrics(sampler *berthwatch.Sampler, in *berth.Inspector, group []string) (http.Handler, error) {
+func metrics(sampler *berthwatch.Sampler, in *berthadmin.Inspector, group []string) (http.Handler, error) {
 	semaphores, err := berthprom.NewCollector(sampler, in, berthprom.Options{Group: group})
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
@@ -46,6 +47,7 @@ const (
 type session struct {
 	rdb    redis.UniversalClient
 	client *berth.Client
+	in     *berthadmin.Inspector // of the client
 	health *run.Health
 	local  bool // it is this machine's own store
 }
@@ -74,6 +76,7 @@ func (a *app) open() (*session, error) {
 		s.rdb.Close()
 		return nil, err
 	}
+	s.in = berthadmin.Of(s.client)
 	return s, nil
 }
 
@@ -207,7 +210,7 @@ func (a *app) with(f func(s *session) error, names ...string) error {
 	}
 	defer s.Close(nil)
 	for _, name := range names {
-		if _, err := s.client.Semaphore(name, 0); err != nil {
+		if err := berthadmin.CheckName(name); err != nil {
 			return err
 		}
 	}
@@ -234,8 +237,8 @@ func (a *app) call(f func(ctx context.Context, s *session) error) error {
 }
 
 // inspect opens a session for one request through an Inspector.
-func (a *app) inspect(f func(ctx context.Context, in *berth.Inspector) error) error {
-	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.client.Inspector()) })
+func (a *app) inspect(f func(ctx context.Context, in *berthadmin.Inspector) error) error {
+	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.in) })
 }
 
 // warnings writes the library's warnings to standard error, in the form of the

@@ -77,7 +77,7 @@ Without a terminal it prints the semaphores once, as with --once.`,
 }
 
 func (a *app) top(s *session, f topFlags) error {
-	sampler := berthwatch.New(s.client.Inspector(), f.Options)
+	sampler := berthwatch.New(s.in, f.Options)
 	switch {
 	case f.once || !f.asJSON && (!isTerminal(a.stdout) || !isTerminal(a.stdin) || os.Getenv("TERM") == "dumb"):
 		return a.topOnce(sampler, f.asJSON)
@@ -181,7 +181,7 @@ func (a *app) commandLine() string {
 
 // describe describes the server, as far as it tells.
 func (s *session) describe(ctx context.Context) string {
-	server, err := s.client.Inspector().Server(ctx)
+	server, err := s.in.Server(ctx)
 	if err != nil {
 		return ""
 	}

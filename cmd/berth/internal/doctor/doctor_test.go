@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 	"github.com/berth-go/berth/internal/redistest"
@@ -262,7 +263,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
 	client := clientOf(t, server.Client(t))
-	if err := client.Inspector().Pin(t.Context(), "idle", 1); err != nil { // something to look at
+	if err := berthadmin.Of(client).Pin(t.Context(), "idle", 1); err != nil { // something to look at
 		t.Fatal(err)
 	}
 	least, _ := redistest.LeastRights(t, "../../../..")
@@ -314,7 +315,7 @@ func TestNothingIsWrittenThatStays(t *testing.T) {
 	server := redistest.Start(t)
 	least, _ := redistest.LeastRights(t, "../../../..")
 	rights := slices.DeleteFunc(least, func(r string) bool {
-		return slices.Contains([]string{"+del", "+hdel", "+zrem", "+pexpireat"}, r)
+		return slices.Contains([]string{"+del", "+hdel", "+zrem", "+zremrangebyscore", "+pexpireat"}, r)
 	})
 	report := insist(t, Config{Redis: dialAs(t, server, server.URL(), "poor", rights), Prefix: "berth"})
 	if f := byCheck(t, report)["semaphore"]; f.Status != Fail || !strings.Contains(f.Found, "may not be deleted") {

@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 )
 
@@ -158,12 +158,11 @@ func (s *Server) inUse(ctx context.Context) bool {
 }
 
 func prefixInUse(ctx context.Context, rdb redis.UniversalClient, prefix string) bool {
-	client, err := berth.New(rdb, berth.Prefix(prefix))
+	in, err := berthadmin.New(rdb, berthadmin.Options{Prefix: prefix})
 	if err != nil {
 		return false // no prefix of berth's, nothing of berth's
 	}
-	defer client.Close()
-	for sem, err := range client.Inspector().List(ctx) {
+	for sem, err := range in.List(ctx) {
 		if err != nil || sem.Holders > 0 || sem.Waiting > 0 || sem.Pinned || sem.Paused {
 			return true
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 )
 
@@ -62,7 +63,7 @@ func TestInUse(t *testing.T) {
 	must(lease.Release())
 	want(false, "after its release")
 
-	in := client.Inspector()
+	in := berthadmin.Of(client)
 	must(in.Pin(ctx, "s", 1))
 	want(true, "with a pin")
 	must(in.Unpin(ctx, "s"))

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
@@ -130,13 +131,13 @@ func TestLogTellsAnOutageOnce(t *testing.T) {
 // A place in the queue is no reason any more when Redis has stopped answering.
 func TestWaitNamesTheLastTrouble(t *testing.T) {
 	for name, tt := range map[string]struct {
-		meanwhile func(*berthtest.Store, *berth.Inspector)
+		meanwhile func(*berthtest.Store, *berthadmin.Inspector)
 		code      int
 		says      string
 	}{
-		"nothing": {func(*berthtest.Store, *berth.Inspector) {}, exit.NotAcquired, `no permit of "s" within 20s: 1 of 1 in use, 0 ahead in the queue`},
-		"silent":  {func(s *berthtest.Store, _ *berth.Inspector) { s.Slow(time.Hour) }, exit.Unavailable, "redis has not answered for "},
-		"evicted": {func(_ *berthtest.Store, in *berth.Inspector) {
+		"nothing": {func(*berthtest.Store, *berthadmin.Inspector) {}, exit.NotAcquired, `no permit of "s" within 20s: 1 of 1 in use, 0 ahead in the queue`},
+		"silent":  {func(s *berthtest.Store, _ *berthadmin.Inspector) { s.Slow(time.Hour) }, exit.Unavailable, "redis has not answered for "},
+		"evicted": {func(_ *berthtest.Store, in *berthadmin.Inspector) {
 			state, err := in.Show(context.Background(), "s")
 			if err != nil || len(state.Queue) != 1 {
 				t.Errorf("%+v, %v", state, err)
@@ -162,7 +163,7 @@ func TestWaitNamesTheLastTrouble(t *testing.T) {
 				done := make(chan struct{})
 				time.AfterFunc(time.Second, func() {
 					defer close(done)
-					tt.meanwhile(store, client.Inspector())
+					tt.meanwhile(store, berthadmin.Of(client))
 				})
 				null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 				if err != nil {

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
 )
@@ -28,7 +28,7 @@ const (
 
 // Serve serves the pages until ctx ends, and calls ready with their URL. It fails if Check
 // refuses cfg.
-func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *berth.Inspector, o berthweb.Options, ready func(url string)) error {
+func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *berthadmin.Inspector, o berthweb.Options, ready func(url string)) error {
 	if err := cfg.Check(); err != nil {
 		return err
 	}

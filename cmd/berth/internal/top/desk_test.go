@@ -9,7 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -104,21 +104,21 @@ func (d *desk) lacks(parts ...string) {
 }
 
 func sem(name string, used, limit, waiting int) berthwatch.Row {
-	return berthwatch.Row{Summary: berth.Summary{
+	return berthwatch.Row{Summary: berthadmin.Summary{
 		Name: name, InUse: used, Limit: limit, Declared: limit, Holders: used, Waiting: waiting,
 		OldestWait: time.Duration(waiting) * time.Minute, NextExpiry: 20 * time.Second,
 	}}
 }
 
 // full is a semaphore with two holders of weight 1 and 2, and two waiters.
-func full() *berth.State {
-	return &berth.State{
-		Summary: berth.Summary{Name: "api", InUse: 3, Limit: 3, Declared: 3, Holders: 2, Waiting: 2},
-		Leases: []berth.Holder{
+func full() *berthadmin.State {
+	return &berthadmin.State{
+		Summary: berthadmin.Summary{Name: "api", InUse: 3, Limit: 3, Declared: 3, Holders: 2, Waiting: 2},
+		Leases: []berthadmin.Holder{
 			{ID: "aaaaaaaa.1", Label: "red", Host: "web-1", PID: 11, Weight: 1, Held: time.Hour, ExpiresIn: 20 * time.Second, Until: time.Minute},
 			{ID: "aaaaaaaa.2", Label: "blue", Host: "web-2", PID: 12, Weight: 2, Held: time.Minute, Expired: true},
 		},
-		Queue: []berth.Waiter{
+		Queue: []berthadmin.Waiter{
 			{ID: "bbbbbbbb.1", Label: "first", Host: "web-3", PID: 13, Weight: 2, Waited: 42 * time.Second, ExpiresIn: 9 * time.Second},
 			{ID: "bbbbbbbb.2", Label: "second", Host: "web-4", PID: 14, Weight: 1, Ahead: 1, Waited: time.Second, ExpiresIn: 9 * time.Second},
 		},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/words"
@@ -30,7 +31,7 @@ type record struct {
 }
 
 // recordsOf returns the rows of both tables.
-func recordsOf(s *berth.State) (all [2][]record) {
+func recordsOf(s *berthadmin.State) (all [2][]record) {
 	for i := range s.Leases {
 		h := &s.Leases[i]
 		all[holders] = append(all[holders],
@@ -108,7 +109,7 @@ func (m *Model) detailLines(room int) []string {
 	return append(lines, m.tableLines(queue, max(room-most, 1))...)
 }
 
-func (m *Model) summaryLine(s *berth.State) string {
+func (m *Model) summaryLine(s *berthadmin.State) string {
 	text := fmt.Sprintf("%s  %s %d in use by %s, %d waiting; limit %d", m.style.bold(clean(s.Name)), bar(s.InUse, s.Limit, 10), s.InUse,
 		words.Plural(s.Holders, "holder"), s.Waiting, s.Limit)
 	if s.Pinned {

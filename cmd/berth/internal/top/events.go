@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // kinds are the events in the order in which they are counted on the screen.
-var kinds = []berth.EventKind{berth.EventHandoff, berth.EventExpired, berth.EventEvicted, berth.EventTooHeavy}
+var kinds = []berthadmin.EventKind{berthadmin.EventHandoff, berthadmin.EventExpired, berthadmin.EventEvicted, berthadmin.EventTooHeavy}
 
-func word(kind berth.EventKind) string {
-	if kind == berth.EventHandoff {
+func word(kind berthadmin.EventKind) string {
+	if kind == berthadmin.EventHandoff {
 		return "handed over"
 	}
 	return strings.ReplaceAll(string(kind), "_", " ")
@@ -38,7 +38,7 @@ func (m *Model) eventLines(room int) []string {
 	for i := len(f.Last) - 1 - m.from; i >= 0 && room > 0; i-- {
 		e := &f.Last[i]
 		what := word(e.Kind)
-		if e.Kind != berth.EventHandoff {
+		if e.Kind != berthadmin.EventHandoff {
 			what = m.style.warn(what)
 		}
 		lines = append(lines, cells(widths, e.At.Format("15:04:05"), what, clean(e.Name))+" "+clean(e.ID))

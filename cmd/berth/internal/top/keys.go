@@ -5,7 +5,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -129,7 +129,7 @@ func (m *Model) listKey(key string) {
 }
 
 // subject returns the semaphore that an action would change, or nil.
-func (m *Model) subject() *berth.Summary {
+func (m *Model) subject() *berthadmin.Summary {
 	switch {
 	case m.screen == detailScreen && m.detail.State != nil:
 		return &m.detail.State.Summary
@@ -142,7 +142,7 @@ func (m *Model) subject() *berth.Summary {
 // idle reports whether nobody uses the semaphore that is selected in the list.
 func (m *Model) idle() bool { return m.screen == listScreen && m.visible[m.index()].Idle }
 
-func (m *Model) operate(key string, s *berth.Summary) {
+func (m *Model) operate(key string, s *berthadmin.Summary) {
 	if (key == "p" || key == "=") && m.idle() {
 		m.say(m.style.bad, s.Name+" is not in use")
 		return

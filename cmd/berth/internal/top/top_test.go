@@ -13,6 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 )
@@ -23,10 +24,10 @@ func TestEveryScreenFits(t *testing.T) {
 	state := full()
 	var events []berthwatch.Event
 	for i, name := range hostile {
-		rows = append(rows, sem(name, i, 5, i), berthwatch.Row{Summary: berth.Summary{Name: name + "!"}, Err: &berth.CorruptError{Name: name, Err: errors.New(name)}})
-		state.Leases = append(state.Leases, berth.Holder{ID: name, Label: name, Host: name})
-		state.Queue = append(state.Queue, berth.Waiter{ID: name, Label: name, Host: name, Ahead: i + 2})
-		events = append(events, berthwatch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: name, ID: name}, At: start})
+		rows = append(rows, sem(name, i, 5, i), berthwatch.Row{Summary: berthadmin.Summary{Name: name + "!"}, Err: &berth.CorruptError{Name: name, Err: errors.New(name)}})
+		state.Leases = append(state.Leases, berthadmin.Holder{ID: name, Label: name, Host: name})
+		state.Queue = append(state.Queue, berthadmin.Waiter{ID: name, Label: name, Host: name, Ahead: i + 2})
+		events = append(events, berthwatch.Event{Event: berthadmin.Event{Kind: berthadmin.EventExpired, Name: name, ID: name}, At: start})
 	}
 	for _, err := range []error{nil, errors.New("\x1b[31m" + strings.Repeat("away ", 100))} {
 		for _, size := range []tea.WindowSizeMsg{{Width: 60, Height: 24}, {Width: 80, Height: 24}, {Width: 200, Height: 60}, {Width: 61, Height: 7}, {Width: 20, Height: 3}, {Width: 1, Height: 1}} {
@@ -79,7 +80,7 @@ func names(d *desk) (all []string) {
 
 // TestIdleIsNotPinnedOrPaused: its limit is not known, and 0 would be offered.
 func TestIdleIsNotPinnedOrPaused(t *testing.T) {
-	d := sit(t, berthwatch.Row{Summary: berth.Summary{Name: "idle"}, Idle: true})
+	d := sit(t, berthwatch.Row{Summary: berthadmin.Summary{Name: "idle"}, Idle: true})
 	for _, key := range []string{"=", "p"} {
 		d.press(key)
 		d.wants("idle is not in use")
@@ -88,7 +89,7 @@ func TestIdleIsNotPinnedOrPaused(t *testing.T) {
 }
 
 func TestListIsSortedAndFiltered(t *testing.T) {
-	d := sit(t, sem("api/a", 1, 9, 0), sem("api/b", 2, 2, 5), sem("db", 4, 4, 7), berthwatch.Row{Summary: berth.Summary{Name: "idle"}, Idle: true})
+	d := sit(t, sem("api/a", 1, 9, 0), sem("api/b", 2, 2, 5), sem("db", 4, 4, 7), berthwatch.Row{Summary: berthadmin.Summary{Name: "idle"}, Idle: true})
 	for _, step := range []struct {
 		keys []string
 		want string
@@ -154,17 +155,17 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 	d.wants("3 in use by 2 holders, 2 waiting; limit 3", "red", "web-1:11", "aaaaaaaa.1", "expired", "The first in the queue waits for 2 permits of 2 holders; red (web-1:11) has held longest",
 		"those ahead (1)")
 	for what, c := range map[string]struct {
-		change func(*berth.State)
+		change func(*berthadmin.State)
 		want   string
 	}{
-		"paused":    {func(s *berth.State) { s.Paused = true }, `waits for "berth resume"`},
-		"frozen":    {func(s *berth.State) { s.Pinned, s.Limit = true, 0 }, "waits for another limit than 0"},
-		"one":       {func(s *berth.State) { s.Leases = s.Leases[:1] }, "waits for 2 permits of red (web-1:11)"},
-		"partly":    {func(s *berth.State) { s.InUse = 2 }, "waits for 1 permit of 2 holders"},
-		"next":      {func(s *berth.State) { s.InUse = 1 }, "waits for its turn, which is now"},
-		"nobody":    {func(s *berth.State) { s.Queue = nil }, "Nobody waits."},
-		"evicted":   {func(s *berth.State) { s.Leases[0].Evicting = true }, "aaaaaaaa.1, told to stop"},
-		"unlabeled": {func(s *berth.State) { s.Leases[0].Label = "" }, "holders; web-1:11 has held longest"},
+		"paused":    {func(s *berthadmin.State) { s.Paused = true }, `waits for "berth resume"`},
+		"frozen":    {func(s *berthadmin.State) { s.Pinned, s.Limit = true, 0 }, "waits for another limit than 0"},
+		"one":       {func(s *berthadmin.State) { s.Leases = s.Leases[:1] }, "waits for 2 permits of red (web-1:11)"},
+		"partly":    {func(s *berthadmin.State) { s.InUse = 2 }, "waits for 1 permit of 2 holders"},
+		"next":      {func(s *berthadmin.State) { s.InUse = 1 }, "waits for its turn, which is now"},
+		"nobody":    {func(s *berthadmin.State) { s.Queue = nil }, "Nobody waits."},
+		"evicted":   {func(s *berthadmin.State) { s.Leases[0].Evicting = true }, "aaaaaaaa.1, told to stop"},
+		"unlabeled": {func(s *berthadmin.State) { s.Leases[0].Label = "" }, "holders; web-1:11 has held longest"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := inDetail(t)
@@ -191,7 +192,7 @@ func TestCursorFollowsWhomItIsAt(t *testing.T) {
 	d := inDetail(t)
 	d.press("down")
 	s := full()
-	s.Leases = append([]berth.Holder{{ID: "cccccccc.1"}}, s.Leases[1], s.Leases[0])
+	s.Leases = append([]berthadmin.Holder{{ID: "cccccccc.1"}}, s.Leases[1], s.Leases[0])
 	d.sees.State = s
 	d.tick()
 	d.press("x")
@@ -323,10 +324,10 @@ func TestStates(t *testing.T) {
 	paused, pinned, frozen, expired := sem("paused1", 0, 2, 0), sem("pinned1", 0, 2, 0), sem("frozen1", 0, 0, 0), sem("expired1", 3, 2, 0)
 	paused.Paused, pinned.Pinned, frozen.Pinned, expired.Expired = true, true, true, 2
 	d := sit(t, paused, pinned, frozen, expired,
-		berthwatch.Row{Summary: berth.Summary{Name: "damaged1"}, Err: &berth.CorruptError{Err: errors.New("x")}},
-		berthwatch.Row{Summary: berth.Summary{Name: "newer1"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
-		berthwatch.Row{Summary: berth.Summary{Name: "half1"}, Err: &berth.CorruptError{Heals: time.Minute, Err: errors.New("x")}},
-		berthwatch.Row{Summary: berth.Summary{Name: "idle1"}, Idle: true})
+		berthwatch.Row{Summary: berthadmin.Summary{Name: "damaged1"}, Err: &berth.CorruptError{Err: errors.New("x")}},
+		berthwatch.Row{Summary: berthadmin.Summary{Name: "newer1"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
+		berthwatch.Row{Summary: berthadmin.Summary{Name: "half1"}, Err: &berth.CorruptError{Heals: time.Minute, Err: errors.New("x")}},
+		berthwatch.Row{Summary: berthadmin.Summary{Name: "idle1"}, Idle: true})
 	for _, l := range strings.Split(d.screen(), "\n")[4:12] {
 		name := strings.Fields(strings.TrimPrefix(l, ">"))[0]
 		if word := strings.TrimSuffix(name, "1"); strings.Count(l, word) < 2 && name != "newer1" && name != "half1" {
@@ -339,15 +340,15 @@ func TestStates(t *testing.T) {
 func TestEvents(t *testing.T) {
 	d := sit(t, sem("api", 3, 3, 2))
 	d.press("e")
-	d.shows.Events = berthwatch.Feed{Listening: true, Counts: map[berth.EventKind]int{berth.EventExpired: 2}}
+	d.shows.Events = berthwatch.Feed{Listening: true, Counts: map[berthadmin.EventKind]int{berthadmin.EventExpired: 2}}
 	for i := range 40 {
-		d.shows.Events.Last = append(d.shows.Events.Last, berthwatch.Event{Event: berth.Event{Kind: berth.EventExpired, Name: fmt.Sprint("n", i), ID: "x"}, At: start})
+		d.shows.Events.Last = append(d.shows.Events.Last, berthwatch.Event{Event: berthadmin.Event{Kind: berthadmin.EventExpired, Name: fmt.Sprint("n", i), ID: "x"}, At: start})
 	}
 	d.tick()
 	d.wants("2 expired", "n39")
 	d.press("end")
 	d.wants("n0 ")
-	d.shows.Events.Listening, d.shows.Events.Err = false, berth.ErrFlood
+	d.shows.Events.Listening, d.shows.Events.Err = false, berthadmin.ErrFlood
 	d.tick()
 	d.wants("not listening: too many messages")
 	d.press("esc")
@@ -401,8 +402,8 @@ func TestSparkline(t *testing.T) {
 func TestPlainAndJSON(t *testing.T) {
 	v := berthwatch.View{At: start, Rows: []berthwatch.Row{
 		sem("api", 3, 3, 2),
-		{Summary: berth.Summary{Name: "bad"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
-		{Summary: berth.Summary{Name: "idle"}, Idle: true},
+		{Summary: berthadmin.Summary{Name: "bad"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
+		{Summary: berthadmin.Summary{Name: "idle"}, Idle: true},
 	}}
 	text := Plain(v, 80, true)
 	if strings.ContainsAny(text, "\x1b>") || !strings.Contains(text, " api ") || !strings.Contains(text, "newer layout") || strings.Count(text, "\n") != 6 {

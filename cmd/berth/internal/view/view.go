@@ -8,18 +8,19 @@ import (
 	"slices"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // List returns the semaphores that can be read, sorted by name, and why the others cannot, by
 // name. It takes longer the more keys the server has; each call to the server is bounded.
-func List(ctx context.Context, in *berth.Inspector) ([]berth.Summary, map[string]error, error) {
+func List(ctx context.Context, in *berthadmin.Inspector) ([]berthadmin.Summary, map[string]error, error) {
 	names, err := allNames(ctx, in)
 	if err != nil {
 		return nil, nil, err
 	}
-	all := []berth.Summary{} // JSON has an empty array for "none"
+	all := []berthadmin.Summary{} // JSON has an empty array for "none"
 	damaged := map[string]error{}
-	for st, err := range in.Sample(ctx, names, berth.SampleOptions{}) {
+	for st, err := range in.Sample(ctx, names, berthadmin.SampleOptions{}) {
 		switch {
 		case err == nil:
 			all = append(all, st.Summary)
@@ -33,7 +34,7 @@ func List(ctx context.Context, in *berth.Inspector) ([]berth.Summary, map[string
 }
 
 // allNames walks the keyspace to its end.
-func allNames(ctx context.Context, in *berth.Inspector) (all []string, err error) {
+func allNames(ctx context.Context, in *berthadmin.Inspector) (all []string, err error) {
 	for cursor := ""; ; {
 		var names []string
 		if names, cursor, err = in.Names(ctx, cursor, 1000); err != nil {
@@ -48,8 +49,8 @@ func allNames(ctx context.Context, in *berth.Inspector) (all []string, err error
 
 // Show returns one semaphore with its records. The error is berth.ErrNotFound when it is not
 // in use.
-func Show(ctx context.Context, in *berth.Inspector, name string) (*berth.State, error) {
-	for st, err := range in.Sample(ctx, []string{name}, berth.SampleOptions{Records: true}) {
+func Show(ctx context.Context, in *berthadmin.Inspector, name string) (*berthadmin.State, error) {
+	for st, err := range in.Sample(ctx, []string{name}, berthadmin.SampleOptions{Records: true}) {
 		return st, err
 	}
 	return nil, ctx.Err()

@@ -1,4 +1,4 @@
-package berth
+package berthadmin
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -33,10 +34,11 @@ const (
 // holders and waiters that have expired: they have Expired set, Summary.Expired counts
 // them, and so do the other numbers, until the next call to their semaphore.
 //
-// ErrNotFound (the semaphore is idle, and neither pinned nor paused) and a *CorruptError
-// (it is damaged, or a newer berth wrote it) concern only the semaphore that is named in
-// the State yielded with them. With ErrNotFound it also has Summary.LimitChanges, which the
-// server remembers for a while, and counts on from. Any other error is yielded last.
+// berth.ErrNotFound (the semaphore is idle, and neither pinned nor paused) and a
+// *berth.CorruptError (it is damaged, or a newer berth wrote it) concern only the semaphore
+// that is named in the State yielded with them. With berth.ErrNotFound it also has
+// Summary.LimitChanges, which the server remembers for a while, and counts on from. Any
+// other error is yielded last.
 func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
 		if err := invalid("context", rules.Context(ctx)); err != nil {
@@ -44,7 +46,7 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 			return
 		}
 		for _, name := range names {
-			if err := invalid("name", rules.Name(name, MaxName)); err != nil {
+			if err := invalid("name", rules.Name(name, berth.MaxName)); err != nil {
 				yield(&State{Summary: Summary{Name: name}}, err)
 				return
 			}
@@ -63,7 +65,7 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 				} else {
 					st, err = sampled(ctx, name, found[i])
 				}
-				if !yield(st, err) || err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) {
+				if !yield(st, err) || err != nil && !errors.Is(err, berth.ErrNotFound) && !errors.Is(err, berth.ErrCorrupt) {
 					return
 				}
 			}
@@ -120,19 +122,19 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 		return nil, "", err
 	}
 	if budget < 1 || budget > 10000 {
-		return nil, "", &InvalidError{"budget", fmt.Sprintf("%d is outside 1 to 10000", budget)}
+		return nil, "", &berth.InvalidError{What: "budget", Reason: fmt.Sprintf("%d is outside 1 to 10000", budget)}
 	}
 	found, err := protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (protocol.Step, error) {
 		return in.store.NamesFrom(ctx, cursor, budget, in.spent != nil)
 	})
 	if errors.Is(err, protocol.ErrRequest) {
-		return nil, "", &InvalidError{"cursor", fmt.Sprintf("%.40q was not returned by Names", cursor)}
+		return nil, "", &berth.InvalidError{What: "cursor", Reason: fmt.Sprintf("%.40q was not returned by Names", cursor)}
 	}
 	if err != nil {
 		return nil, "", failed(ctx, "", err)
 	}
 	in.meter(found.Spent, found.Told)
-	return slices.DeleteFunc(found.Names, func(name string) bool { return rules.Name(name, MaxName) != "" }), found.Next, nil
+	return slices.DeleteFunc(found.Names, func(name string) bool { return rules.Name(name, berth.MaxName) != "" }), found.Next, nil
 }
 
 // Live returns an Inspector for a view that goes on, such as a dashboard. Its Sample and Names

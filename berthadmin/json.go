@@ -1,4 +1,4 @@
-package berth
+package berthadmin
 
 import (
 	"encoding/json"

@@ -1,14 +1,15 @@
-package berth
+package berthadmin
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/inbox"
-	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
 
@@ -31,9 +32,7 @@ const (
 )
 
 // eventReasons are the reasons of messages that are events.
-var eventReasons = map[protocol.Reason]EventKind{
-	protocol.Expired: EventExpired, protocol.Evicted: EventEvicted, protocol.AskedToStop: EventEvicted, protocol.TooHeavy: EventTooHeavy,
-}
+var eventReasons = map[string]EventKind{"2": EventExpired, "3": EventEvicted, "4": EventTooHeavy}
 
 // Event is something that happened to a holder or waiter.
 type Event struct {
@@ -56,8 +55,8 @@ const mostMessages = 2000
 // prefix in the other databases of the server. Use different prefixes.
 //
 // Listen does not reconnect: after an error no more events come, and the caller may
-// call it again. The error is ErrUnreachable if the connection could not be made, or
-// broke; ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
+// call it again. The error is berth.ErrUnreachable if the connection could not be made, or
+// broke; berth.ErrRefused if the user may not subscribe to "PREFIX:*"; ErrFlood above 2,000
 // messages a second, so that a listener cannot slow Redis down; ErrUnsupported in a
 // Redis Cluster, where each node has its own messages; and ctx's error.
 func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
@@ -94,18 +93,22 @@ func (d *feed) take(channel, payload string) error {
 	if d.count++; d.count > mostMessages {
 		return fmt.Errorf("%w: above %d a second", ErrFlood, mostMessages)
 	}
-	key, notes := protocol.ReadMessage(payload)
+	key, lines, _ := strings.Cut(payload, "\n")
 	name, ok := d.name(key)
-	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, MaxName) != "" {
+	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, berth.MaxName) != "" {
 		return nil // not one of ours
 	}
-	for n := range notes {
-		kind := eventReasons[n.Reason]
+	for line := range strings.SplitSeq(lines, "\n") {
+		words := strings.Fields(line)
 		switch {
-		case n.Granted:
-			d.f(Event{Kind: EventHandoff, Name: name, ID: n.ID, Token: n.Token, Slot: n.Slot, Limit: n.Limit})
-		case kind != "":
-			d.f(Event{Kind: kind, Name: name, ID: n.ID})
+		case len(words) == 5 && words[0] == "g":
+			e := Event{Kind: EventHandoff, Name: name, ID: words[1]}
+			e.Token, _ = strconv.ParseInt(words[2], 10, 64)
+			e.Slot, _ = strconv.Atoi(words[3])
+			e.Limit, _ = strconv.Atoi(words[4])
+			d.f(e)
+		case len(words) == 3 && words[0] == "x" && eventReasons[words[2]] != "":
+			d.f(Event{Kind: eventReasons[words[2]], Name: name, ID: words[1]})
 		}
 	}
 	return nil

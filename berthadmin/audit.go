@@ -1,10 +1,9 @@
-package berth
+package berthadmin
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -56,7 +56,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 		return do()
 	}
 	if in.who == "" {
-		return &InvalidError{"who", "it is empty"}
+		return &berth.InvalidError{What: "who", Reason: "it is empty"}
 	}
 	if err := cmp.Or(invalid("who", rules.Text(in.who, maxWho)), invalid("reason", rules.Text(in.why, maxWhy))); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	if err == nil && same {
 		return nil
 	}
-	for _, unchanged := range []error{ErrInvalid, ErrNotFound, ErrRefused, ErrCorrupt} {
+	for _, unchanged := range []error{berth.ErrInvalid, berth.ErrNotFound, berth.ErrRefused, berth.ErrCorrupt} {
 		if errors.Is(err, unchanged) {
 			return err
 		}
@@ -88,7 +88,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 // before returns the limit that a verb is about to change, "" if it changes none or
 // there is none yet, and whether the semaphore is already as the verb would leave it.
 func (in *Inspector) before(ctx context.Context, verb, name, what string) (from string, same bool) {
-	if rules.Name(name, MaxName) != "" {
+	if rules.Name(name, berth.MaxName) != "" {
 		return "", false
 	}
 	for st, err := range in.Sample(ctx, []string{name}, SampleOptions{}) {
@@ -115,7 +115,7 @@ func (in *Inspector) before(ctx context.Context, verb, name, what string) (from 
 func (in *Inspector) auditKey() string { return in.prefix + ":audit" }
 
 // Audit yields the changes made by Inspectors that Because returned, the latest first.
-// An error is yielded last: ErrUnreachable, ErrRefused (the Redis user needs
+// An error is yielded last: berth.ErrUnreachable, berth.ErrRefused (the Redis user needs
 // permission for XREVRANGE), or ctx's error.
 func (in *Inspector) Audit(ctx context.Context) iter.Seq2[Audited, error] {
 	return func(yield func(Audited, error) bool) {
@@ -155,16 +155,4 @@ func entry(m redis.XMessage) Audited {
 		At: time.UnixMilli(ms), Verb: text("verb"), Name: text("name"), What: text("what"), From: text("from"),
 		Who: text("who"), Why: text("why"), Error: text("error"),
 	}
-}
-
-// asked translates the error of a command that does not belong to the protocol.
-func asked(ctx context.Context, err error) error {
-	kind := ErrUnreachable
-	if _, refused := errors.AsType[redis.Error](err); refused {
-		kind = ErrRefused
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("berth: %w", ctx.Err())
-	}
-	return fmt.Errorf("%w: %w", kind, err)
 }

@@ -1,4 +1,4 @@
-package berth
+package berthadmin
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -21,12 +22,12 @@ import (
 // web pages use it; programs that only take permits do not need it. It is safe for
 // concurrent use.
 //
-// Each method makes a few calls to Redis, each of which ends within 2 seconds, or when
-// ctx ends; for 500 holders or 250 waiters there is one more. The names of List, and the
+// Each method makes a few calls to Redis, each of which ends within 2 seconds, or when ctx
+// ends; for 500 holders or 250 waiters there is one more. The names of List, and the
 // holders and waiters of one semaphore, may take a minute. The errors of all methods are
-// ErrInvalid, ErrUnreachable (there was no answer, and a change may have been made:
-// repeat it), ErrRefused, ErrCorrupt (nothing was changed; see Purge) and ctx's error;
-// a method that can also return ErrNotFound says so.
+// berth.ErrInvalid, berth.ErrUnreachable (there was no answer, and a change may have been
+// made: repeat it), berth.ErrRefused, berth.ErrCorrupt (nothing was changed; see Purge) and
+// ctx's error; a method that can also return berth.ErrNotFound says so.
 type Inspector struct {
 	store  *protocol.Store
 	rdb    redis.UniversalClient
@@ -98,16 +99,11 @@ type Waiter struct {
 	Expired   bool          `json:"expired"` // its heartbeats ended, and the next call to the semaphore removes it
 }
 
-// Inspector returns an Inspector for the semaphores of this client's Redis and prefix.
-func (c *Client) Inspector() *Inspector {
-	return &Inspector{store: c.session.Store(), rdb: c.rdb, prefix: c.prefix, log: c.log}
-}
-
-// List yields all semaphores that have keys on this Redis under the client's prefix,
-// sorted by name. It walks the keyspace by SCAN, and removes holders and waiters that
-// have expired, and a key whose other half was lost, once nothing in it can be alive. For
-// a damaged semaphore (ErrCorrupt) it yields the name and the error; any other error ends
-// the list.
+// List yields all semaphores that have keys on this Redis under the client's prefix, sorted
+// by name. It walks the keyspace by SCAN, and removes holders and waiters that have
+// expired, and a key whose other half was lost, once nothing in it can be alive. For a
+// damaged semaphore (berth.ErrCorrupt) it yields the name and the error; any other error
+// ends the list.
 func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
 		if err := invalid("context", rules.Context(ctx)); err != nil {
@@ -119,7 +115,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 			yield(Summary{}, failed(ctx, "", err))
 			return
 		}
-		names = slices.DeleteFunc(names, func(name string) bool { return rules.Name(name, MaxName) != "" })
+		names = slices.DeleteFunc(names, func(name string) bool { return rules.Name(name, berth.MaxName) != "" })
 		for st, err := range in.Sample(ctx, names, SampleOptions{}) {
 			switch {
 			case err == nil && st.Expired > 0:
@@ -129,10 +125,10 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 					continue
 				}
 			}
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, berth.ErrNotFound) {
 				continue // nothing was left of it
 			}
-			if !yield(st.Summary, err) || err != nil && !errors.Is(err, ErrCorrupt) {
+			if !yield(st.Summary, err) || err != nil && !errors.Is(err, berth.ErrCorrupt) {
 				return
 			}
 		}
@@ -150,7 +146,7 @@ func (in *Inspector) reap(ctx context.Context, st *State) error {
 
 // Show returns one semaphore in full: holders sorted by token, waiters in the order of
 // the queue. First it removes holders and waiters that have expired. The error is
-// ErrNotFound when the semaphore is idle, and neither pinned nor paused.
+// berth.ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	snap, err := in.snapshot(ctx, name, true)
 	if err != nil {
@@ -182,9 +178,9 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 }
 
 // errRemnant: a semaphore is idle, but one of its keys is there: the other was lost.
-var errRemnant = fmt.Errorf("%w: one of its two keys was lost, and the other has only what has expired", ErrNotFound)
+var errRemnant = fmt.Errorf("%w: one of its two keys was lost, and the other has only what has expired", berth.ErrNotFound)
 
-// inUse fails with ErrNotFound for a semaphore that is idle and not pinned or paused.
+// inUse fails with berth.ErrNotFound for a semaphore that is idle and not pinned or paused.
 func inUse(name string, s *protocol.Snapshot) error {
 	switch {
 	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting > 0):
@@ -192,14 +188,14 @@ func inUse(name string, s *protocol.Snapshot) error {
 	case s.Remnant:
 		return fmt.Errorf("%w (semaphore %q)", errRemnant, name)
 	}
-	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
+	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", berth.ErrNotFound, name)
 }
 
 // apply runs operations. Without any it removes what has expired. The first call tells the
 // server's clock, and the operations count no later than they can be waited for: a word that
 // the network delivers after it was given up would undo what was said since.
 func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
-	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, MaxName))); err != nil {
+	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, berth.MaxName))); err != nil {
 		return err
 	}
 	call := func(notAfter int64, ops []protocol.Op) (protocol.Reply, error) {
@@ -233,10 +229,10 @@ func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) er
 
 // Resize declares a limit, as an acquire does: waiters that now fit are granted at
 // once, and holders above the limit keep their leases. The next acquire that declares
-// another limit changes it again; Pin prevents that. The error is ErrNotFound when the
+// another limit changes it again; Pin prevents that. The error is berth.ErrNotFound when the
 // semaphore is idle: then there is nothing to change.
 func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
-	if err := invalid("limit", rules.Limit(limit, 1, MaxLimit)); err != nil {
+	if err := invalid("limit", rules.Limit(limit, 1, berth.MaxLimit)); err != nil {
 		return err
 	}
 	return in.audited(ctx, "resize", name, strconv.Itoa(limit), func() error {
@@ -247,7 +243,7 @@ func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 // Pin sets a limit that takes precedence over every declaration until Unpin, even
 // while the semaphore is idle. A limit of 0 stops all grants.
 func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
-	if err := invalid("limit", rules.Limit(limit, 0, MaxLimit)); err != nil {
+	if err := invalid("limit", rules.Limit(limit, 0, berth.MaxLimit)); err != nil {
 		return err
 	}
 	return in.audited(ctx, "pin", name, strconv.Itoa(limit), func() error {
@@ -256,7 +252,7 @@ func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 }
 
 // Unpin removes the pin, and the declared limit is in force again: waiters that now
-// fit are granted at once. The error is ErrNotFound when the semaphore is idle, and
+// fit are granted at once. The error is berth.ErrNotFound when the semaphore is idle, and
 // neither pinned nor paused.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
 	return in.audited(ctx, "unpin", name, "", func() error {
@@ -281,8 +277,8 @@ func (in *Inspector) Resume(ctx context.Context, name string) error {
 }
 
 // Evict removes a waiter from the queue, or asks a holder to stop: the context of its
-// lease ends with ErrEvicted, the lease is no longer renewed, and its permits are free
-// when it is released or expires. The error is ErrNotFound when there is no lease or
+// lease ends with berth.ErrEvicted, the lease is no longer renewed, and its permits are free
+// when it is released or expires. The error is berth.ErrNotFound when there is no lease or
 // waiter with this id.
 func (in *Inspector) Evict(ctx context.Context, name, id string) error {
 	return in.audited(ctx, "evict", name, id, func() error { return in.evict(ctx, name, id, false) })
@@ -304,7 +300,7 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 		return err
 	}
 	if ops[0].Result.Code == protocol.Gone {
-		return fmt.Errorf("%w: %s is neither a holder nor a waiter of semaphore %q", ErrNotFound, id, name)
+		return fmt.Errorf("%w: %s is neither a holder nor a waiter of semaphore %q", berth.ErrNotFound, id, name)
 	}
 	return nil
 }
@@ -312,13 +308,13 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 // Purge deletes the semaphore's keys, whatever they hold, including a pin or a pause.
 // Holders lose their leases at their next renewal, and until then the limit can be
 // exceeded; waiters queue again. Purge repairs a semaphore that is ErrCorrupt. The error
-// is ErrNotFound when there are no keys.
+// is berth.ErrNotFound when there are no keys.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
 	return in.audited(ctx, "purge", name, "", func() error { return in.purge(ctx, name) })
 }
 
 func (in *Inspector) purge(ctx context.Context, name string) error {
-	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, MaxName))); err != nil {
+	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, berth.MaxName))); err != nil {
 		return err
 	}
 	found, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) {
@@ -328,16 +324,7 @@ func (in *Inspector) purge(ctx context.Context, name string) error {
 		return failed(ctx, name, err)
 	}
 	if !found {
-		return fmt.Errorf("%w: semaphore %q has no keys", ErrNotFound, name)
+		return fmt.Errorf("%w: semaphore %q has no keys", berth.ErrNotFound, name)
 	}
 	return nil
-}
-
-// failed translates an error for the caller, whose context may be its reason.
-func failed(ctx context.Context, name string, err error) error {
-	err = public(name, err)
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
-	}
-	return err
 }
