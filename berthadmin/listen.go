@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/inbox"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
 
@@ -32,7 +31,9 @@ const (
 )
 
 // eventReasons are the reasons of messages that are events.
-var eventReasons = map[string]EventKind{"2": EventExpired, "3": EventEvicted, "4": EventTooHeavy}
+var eventReasons = map[protocol.Reason]EventKind{
+	protocol.Expired: EventExpired, protocol.Evicted: EventEvicted, protocol.AskedToStop: EventEvicted, protocol.TooHeavy: EventTooHeavy,
+}
 
 // Event is something that happened to a holder or waiter.
 type Event struct {
@@ -66,9 +67,8 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 	if in.store.Sharded() {
 		return fmt.Errorf("%w: the messages of a Redis Cluster cannot be listened to as a whole", ErrUnsupported)
 	}
-	feed := feed{f: f, inboxes: in.prefix + ":inbox:", name: in.store.Name}
-	// Users have the right to this very pattern, and not to narrower ones.
-	err := inbox.Listen(ctx, in.rdb, in.prefix+":*", func() { f(Event{Kind: EventListening}) }, feed.take)
+	feed := feed{f: f, store: in.store}
+	err := inbox.Listen(ctx, in.rdb, in.store.AllChannels(), func() { f(Event{Kind: EventListening}) }, feed.take)
 	if errors.Is(err, ErrFlood) {
 		return err
 	}
@@ -77,9 +77,8 @@ func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
 
 // feed turns messages into events.
 type feed struct {
-	f       func(Event)
-	inboxes string // what their channels begin with
-	name    func(key string) (string, bool)
+	f     func(Event)
+	store *protocol.Store
 
 	second time.Time // when counting began
 	count  int
@@ -93,22 +92,18 @@ func (d *feed) take(channel, payload string) error {
 	if d.count++; d.count > mostMessages {
 		return fmt.Errorf("%w: above %d a second", ErrFlood, mostMessages)
 	}
-	key, lines, _ := strings.Cut(payload, "\n")
-	name, ok := d.name(key)
-	if !ok || !strings.HasPrefix(channel, d.inboxes) || rules.Name(name, berth.MaxName) != "" {
+	key, notes := protocol.ReadMessage(payload)
+	name, ok := d.store.Name(key)
+	if !ok || !d.store.IsChannel(channel) || rules.Name(name, berth.MaxName) != "" {
 		return nil // not one of ours
 	}
-	for line := range strings.SplitSeq(lines, "\n") {
-		words := strings.Fields(line)
+	for n := range notes {
+		kind := eventReasons[n.Reason]
 		switch {
-		case len(words) == 5 && words[0] == "g":
-			e := Event{Kind: EventHandoff, Name: name, ID: words[1]}
-			e.Token, _ = strconv.ParseInt(words[2], 10, 64)
-			e.Slot, _ = strconv.Atoi(words[3])
-			e.Limit, _ = strconv.Atoi(words[4])
-			d.f(e)
-		case len(words) == 3 && words[0] == "x" && eventReasons[words[2]] != "":
-			d.f(Event{Kind: eventReasons[words[2]], Name: name, ID: words[1]})
+		case n.Granted:
+			d.f(Event{Kind: EventHandoff, Name: name, ID: n.ID, Token: n.Token, Slot: n.Slot, Limit: n.Limit})
+		case kind != "":
+			d.f(Event{Kind: kind, Name: name, ID: n.ID})
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func wantEmpty(t failer, r *rig) {
 	t.Helper()
 	d := r.dump(t)
 	s := d.state(t)
-	if len(d.scores) > 0 || len(d.fields) > 1 || s.Holders+s.Waiting+s.Tombs > 0 || r.mr == nil && d.exists() {
+	if len(d.scores) > 0 || len(d.fields) > 1 || s.Holders+s.Waiting+s.Marks > 0 || r.mr == nil && d.exists() {
 		t.Fatalf("left: %.1000s", d)
 	}
 }
@@ -102,7 +102,7 @@ func TestTenThousandLeasesExpireAtOnce(t *testing.T) {
 			t.Errorf("%d holders heard of their loss, want %d", len(lost), len(all))
 		}
 		// On a real server time goes on, and tombstones with it.
-		if s := r.dump(t).state(t); s.Used != 1 || s.Holders != 1 || s.Waiting != 0 || s.Tombs != n && r.mr != nil {
+		if s := r.dump(t).state(t); s.Used != 1 || s.Holders != 1 || s.Waiting != 0 || s.Marks != n && r.mr != nil {
 			t.Errorf("after all expired: %+v", s)
 		}
 		r.do(t, 1, Op{Verb: Release, ID: "s1.1"})
@@ -134,6 +134,33 @@ func TestTenThousandWaitersAndALimitForAll(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatHasRunOutIsGoneForEveryOperation: also where more has run out than one call takes
+// out, and the id that is named is not among that.
+func TestWhatHasRunOutIsGoneForEveryOperation(t *testing.T) {
+	t.Parallel()
+	for _, op := range []Op{
+		{Verb: Renew, TTL: time.Minute}, {Verb: Heartbeat, TTL: time.Minute}, {Verb: Release}, {Verb: Release, Flag: true}, {Verb: Evict}, {Verb: Evict, Flag: true},
+		{Verb: Move, To: "s1.9"}, {Verb: Acquire, Terms: terms(1000, func(t *Terms) { t.Wait = false })},
+	} {
+		r := embedded(t, false)
+		all := fill(t, r, 2*chunk+10, terms(2*chunk))
+		r.mr.SetTime(start.Add(terms(1).TTL))
+		for _, id := range []string{all[0], "s0.99", all[len(all)-1]} { // the last one waits, and has run out, too
+			op.ID = id
+			_, got := r.do(t, 0, op)
+			switch code := got[0].Code; {
+			case op.Verb != Acquire && code != Gone, op.Verb == Acquire && code != Granted && code != Busy:
+				t.Errorf("%c of %s: %+v", op.Verb, id, got[0])
+			case op.Verb == Acquire && code == Granted && got[0].Token < start.Add(terms(1).TTL).UnixMicro():
+				t.Errorf("%s has its old lease again: %+v", id, got[0])
+			}
+			if record := r.raw(t).fields[id]; op.Verb != Acquire && record != "" && record[0] != 'x' {
+				t.Errorf("%c of %s: it has %q", op.Verb, id, record)
+			}
+		}
+	}
 }
 
 // TestManyWaitersTooHeavy: a call looks at as many waiters as there are free permits.
@@ -254,7 +281,7 @@ func TestFullCalls(t *testing.T) {
 		}
 		want(Gone, Op{Verb: Evict, Flag: true}, queued[:MaxIDs/2])
 		want(Released, Op{Verb: Release, Flag: true}, queued[MaxIDs/2:])
-		if s := r.dump(t).state(t); s.Used != MaxIDs/2 || s.Tombs != MaxIDs {
+		if s := r.dump(t).state(t); s.Used != MaxIDs/2 || s.Marks != MaxIDs {
 			t.Errorf("at the end: %+v", s)
 		}
 	})

@@ -41,7 +41,7 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 func (m *model) numbersOf() State {
 	return State{
 		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
-		Holders: len(m.all(holding)), Waiting: len(m.queue), Tombs: len(m.all(dead)), Last: m.last,
+		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)), Last: m.last,
 	}
 }
 
@@ -89,9 +89,8 @@ func compareDump(t failer, m *model, d dump) {
 		t.Fatalf("state %+v, want %+v", got, m.numbersOf())
 	}
 	want.fields["state"] = d.fields["state"]
-	_, rows := d.freeSlots()
-	for _, row := range rows { // checkSlots judges them
-		want.scores[row] = d.scores[row]
+	for _, slot := range d.freeSlots() { // checkSlots judges them
+		want.scores[strconv.Itoa(slot)] = float64(slot)
 	}
 	if !reflect.DeepEqual(d.fields, want.fields) || !reflect.DeepEqual(d.scores, want.scores) {
 		t.Fatalf("stored\n%v\nwant\n%v", d, want)
@@ -101,7 +100,7 @@ func compareDump(t failer, m *model, d dump) {
 // checkSlots checks that each number below slots is held by one or is free.
 func checkSlots(t failer, m *model, d dump) {
 	t.Helper()
-	numbers, _ := d.freeSlots()
+	numbers := d.freeSlots()
 	for _, p := range m.all(holding) {
 		numbers = append(numbers, p.slot)
 	}
@@ -124,7 +123,7 @@ func (m *model) dump() dump {
 		d.fields[id] = p.record()
 		d.scores[id] = float64(p.deadline)
 		if p.state == waiting {
-			d.scores["q"+id] = float64(p.score)
+			d.scores["#"+id] = float64(p.score)
 		}
 	}
 	return d

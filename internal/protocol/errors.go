@@ -30,8 +30,8 @@ var (
 // Failure is an error of Do: its kind, and the client's error.
 type Failure struct {
 	Kind   error         // ErrRefused, ErrRejected or ErrUnknown
-	Detail error         // ErrCorrupt, ErrVersion or nil
-	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and leases may live for so long; 0: it was not that
+	Detail error         // ErrCorrupt, ErrVersion, ErrRequest or nil
+	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and what it told of ends in so long; 0: it was not that
 	Err    error
 }
 
@@ -43,7 +43,7 @@ func (f *Failure) Error() string {
 		if errors.Is(f.Kind, ErrRefused) {
 			lost += ", or is still on another node while their slot moves"
 		}
-		return fmt.Sprintf("%s: leases may live for another %v; it heals by itself then (%v)", lost, f.Heals, f.Err)
+		return fmt.Sprintf("%s: it heals by itself in %v, when the last of what was there has ended (%v)", lost, f.Heals, f.Err)
 	case f.Detail != nil:
 		return fmt.Sprintf("%v (%v)", f.Detail, f.Err)
 	}
@@ -146,6 +146,8 @@ func classifyReply(err error) *Failure {
 		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Err: err}
 	case strings.Contains(text, "BERTHVERSION"):
 		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: err}
+	case strings.Contains(text, "BERTHREQUEST"):
+		return &Failure{Kind: ErrRejected, Detail: ErrRequest, Err: err}
 	case strings.Contains(text, "BERTHHALF"):
 		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Heals: heals(text), Err: err}
 	}
@@ -167,21 +169,7 @@ func heals(text string) time.Duration {
 // errLate: the call reached the server after the latest time at which it may run.
 var errLate = errors.New("the request was under way for too long")
 
-// TooLate reports whether err is that a call reached the server after the latest time at which
-// it may run: nothing of it happened, and Redis, or the way to it, is slow.
-func TooLate(err error) bool { return errors.Is(err, errLate) }
-
 // NoAnswer is the failure of a call that was given up.
-func NoAnswer() *Failure { return &Failure{Kind: ErrUnknown, Err: errNoAnswer} }
-
-var errNoAnswer = errors.New("no answer in time")
-
-// Silent reports whether err is only that nothing has been heard in time, as opposed to a
-// connection that broke or a server that refused: Redis, or this process, may be slow.
-func Silent(err error) bool {
-	if errors.Is(err, errNoAnswer) || errors.Is(err, errUnsent) || errors.Is(err, redis.ErrPoolTimeout) {
-		return true
-	}
-	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
+func NoAnswer() *Failure {
+	return &Failure{Kind: ErrUnknown, Err: errors.New("no answer in time")}
 }

@@ -25,7 +25,7 @@ func FuzzStored(f *testing.F) {
 		"h 1 1 5 0 30000 {foreign}key/1/h ", "h 1 1 5 0 30000 berth:{name}/1/h ", "e 1 1 5 0 30000 :1/h ",
 	} {
 		f.Add(uint8(i), value, "s0.2", float64(1_790_000_000_000), uint8(i*5)) //nolint:gosec // small
-		f.Add(uint8(i+1), value, "q"+value, -float64(1<<52), uint8(i*3+1))     //nolint:gosec // small
+		f.Add(uint8(i+1), value, "#"+value, -float64(1<<52), uint8(i*3+1))     //nolint:gosec // small
 		f.Add(uint8(i+2), "x "+value, "0", float64(i)/2, uint8(i*7+2))         //nolint:gosec // small
 		f.Add(uint8(i+3), value+" 1/h", value, math.Inf(i%2*2-1), uint8(i*11)) //nolint:gosec // small
 	}

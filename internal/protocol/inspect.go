@@ -16,9 +16,12 @@ import (
 const (
 	lowest    = "-inf"  // below all scores
 	deadlines = 1 << 32 // the least score of a deadline
+	front     = 1 << 53 // above all tokens: up to here the script's numbers are exact
+
+	queuePrefix = "#" // in front of an id: its place in the queue
 )
 
-// page is how many members one call of inspect.lua reads.
+// page is how many members one call reads.
 const page = 500
 
 // Snapshot is the state of one semaphore. Records are read in pages: if there are more than
@@ -126,9 +129,13 @@ func (s *Store) turn(ctx context.Context, all []*reading, count int, timed bool)
 	if len(all) == 0 {
 		return 0, timed
 	}
-	args := func(r *reading) []any { return []any{"evalsha", s.look.sha, 1, r.key.State, r.from, r.skip, count} }
+	step := s.step.Load()
+	args := func(r *reading) []any {
+		look := fmt.Sprintf("I%s %d %d", r.from, r.skip, count)
+		return append(append([]any{"evalsha", step.sha}, r.key.call...), 0, 1, look, 0)
+	}
 	if len(all) == 1 && !timed {
-		fields, err := s.look.slice(ctx, s.rdb, args(all[0]))
+		fields, err := step.slice(ctx, s.rdb, args(all[0]))
 		all[0].take(fields, err, count)
 		return 0, false
 	}
@@ -285,21 +292,17 @@ func (s *Snapshot) readState(fields []any) error {
 		return nil
 	}
 	s.Exists = true
-	version, _, _ := strings.Cut(state, " ")
-	if n, err := strconv.ParseUint(version, 10, 31); err == nil && n > layout {
-		return &Failure{Kind: ErrRejected, Detail: ErrVersion, Err: fmt.Errorf("layout %d", n)}
-	}
 	c := cursor{rest: state}
 	s.State = c.state()
 	if c.bad || c.rest != "" {
 		return corrupt("state", state)
 	}
-	s.Remnant = s.Next > 0 && s.Used+s.Holders+s.Waiting+s.Tombs == 0
+	s.Remnant = s.Next > 0 && s.Used+s.Holders+s.Waiting+s.Marks == 0
 	return nil
 }
 
 // collect adds one member of the sorted set: a place in the queue, or a deadline with its
-// record. It ignores free slots and tombstones.
+// record. It ignores free slots and marks.
 func (r *reading) collect(member, score, record string) error {
 	at, err := strconv.ParseFloat(score, 64)
 	switch {
@@ -313,7 +316,7 @@ func (r *reading) collect(member, score, record string) error {
 			}
 			r.snap.Oldest = w.Since
 		}
-		r.queue = append(r.queue, strings.TrimPrefix(member, "q"))
+		r.queue = append(r.queue, strings.TrimPrefix(member, queuePrefix))
 		return nil
 	case at < deadlines || record == "" || strings.HasPrefix(record, "x "):
 		return nil

@@ -33,7 +33,7 @@ func holdersOf(d dump) (out []stored) {
 func waitersOf(d dump) (out []stored) {
 	for id, record := range d.fields {
 		if strings.HasPrefix(record, "w ") {
-			out = append(out, stored{id: id, queueScore: d.scores["q"+id]})
+			out = append(out, stored{id: id, queueScore: d.scores["#"+id]})
 		}
 	}
 	slices.SortFunc(out, func(a, b stored) int {

@@ -122,28 +122,28 @@ func TestFreeSlotsBeyondAPage(t *testing.T) {
 	})
 }
 
-// TestFreeSlotsAreKeptInRows: neighbours that are free together are one member, the lowest
-// are given out, and what is left of a row stays one.
-func TestFreeSlotsAreKeptInRows(t *testing.T) {
+// TestFreeSlots: the lowest are given out, the others are kept, and the highest are forgotten
+// by the call that frees them.
+func TestFreeSlots(t *testing.T) {
 	t.Parallel()
 	onBoth(t, false, func(t *testing.T, r *rig) {
-		all, fresh, limit := fill(t, r, 120, terms(120)), ids(140)[120:], terms(120)
+		all, fresh, limit := fill(t, r, 20, terms(20)), ids(40)[20:], terms(20)
 		acquire, release := Op{Verb: Acquire, Terms: limit}, Op{Verb: Release}
 		for _, step := range []struct {
-			ops   []Op
-			slots []int // of those that acquire
-			rows  []string
+			ops        []Op
+			slots      []int // of those that acquire
+			free       []int
+			heldOrFree int
 		}{
-			{each(release, all[6], all[2], all[5], all[3], all[4]), nil, []string{"2-6"}},
-			{each(acquire, fresh[:2]...), []int{2, 3}, []string{"4-6"}},
-			{each(release, all[98], all[9], all[0], all[8], all[99], all[100]), nil, []string{"0", "4-6", "8-9", "98-100"}},
-			{each(acquire, fresh[2]), []int{0}, []string{"4-6", "8-9", "98-100"}},
-			{append(each(release, all[7]), each(acquire, fresh[3])...), []int{4}, []string{"5-7", "8-9", "98-100"}},
-			{append(each(release, fresh[0], fresh[1]), each(acquire, fresh[4:6]...)...), []int{2, 3}, []string{"5-9", "98-100"}},
-			{append(each(release, all[117], all[119]), each(acquire, fresh[6:10]...)...), []int{5, 6, 7, 8}, []string{"117", "9", "98-100"}},
-			{each(release, all[118]), nil, []string{"117", "9", "98-100"}}, // the last are forgotten
-			{each(acquire, fresh[10:14]...), []int{9, 98, 99, 100}, nil},   // the last row, too
-			{each(acquire, fresh[14:16]...), []int{117, 118}, nil},
+			{each(release, all[6], all[2], all[5], all[3], all[4]), nil, []int{2, 3, 4, 5, 6}, 20},
+			{each(acquire, fresh[:2]...), []int{2, 3}, []int{4, 5, 6}, 20},
+			{append(each(release, all[9], all[0]), each(acquire, fresh[2])...), []int{0}, []int{4, 5, 6, 9}, 20},
+			{each(release, all[17], all[19]), nil, []int{4, 5, 6, 9, 17}, 19},
+			{each(release, all[18]), nil, []int{4, 5, 6, 9, 17}, 18}, // 17 was freed before
+			{append(each(release, all[7]), each(acquire, fresh[3:7]...)...), []int{4, 5, 6, 7}, []int{9, 17}, 18},
+			{each(acquire, fresh[7:10]...), []int{9, 17, 18}, nil, 19},
+			{each(acquire, fresh[10]), []int{19}, nil, 20},
+			{each(release, slices.Concat(all[1:2], all[8:9], all[10:17], fresh[:11])...), nil, nil, 0},
 		} {
 			_, got := r.do(t, 0, step.ops...)
 			var slots []int
@@ -152,34 +152,49 @@ func TestFreeSlotsAreKeptInRows(t *testing.T) {
 					slots = append(slots, got[i].Slot)
 				}
 			}
-			_, rows := r.dump(t).freeSlots()
-			slices.Sort(rows)
-			if !slices.Equal(slots, step.slots) || !slices.Equal(rows, step.rows) {
-				t.Fatalf("%s\ngave slots %v, left %q, want %v, %q", opsString(step.ops), slots, rows, step.slots, step.rows)
+			d := r.dump(t)
+			if !slices.Equal(slots, step.slots) || !slices.Equal(d.freeSlots(), step.free) || d.state(t).Slots != step.heldOrFree {
+				t.Fatalf("%s\ngave slots %v, want %v; want %v and %d free or held\n%v", opsString(step.ops), slots, step.slots, step.free, step.heldOrFree, d)
 			}
 		}
 	})
 }
 
-// TestForeignRowsGiveNoSlots: rows of free slots that cannot be, or that are not as many slots
-// as are free, are damage.
-func TestForeignRowsGiveNoSlots(t *testing.T) {
+// TestFreeSlotsOfNobody: they are kept beside tombstones, and go with the sorted set.
+func TestFreeSlotsOfNobody(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, r *rig) {
+		all := fill(t, r, 3, terms(3))
+		r.do(t, 0, each(Op{Verb: Release, Flag: true}, all[0])...)
+		r.do(t, 0, each(Op{Verb: Release, Flag: true}, all[1:]...)...)
+		if d := r.dump(t); d.state(t).Marks != 3 || !slices.Equal(d.freeSlots(), []int{0}) {
+			t.Fatalf("left\n%v", d)
+		}
+		if got := r.one(t, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)}); got.Slot != 0 {
+			t.Errorf("granted %+v", got)
+		}
+		r.do(t, 0, Op{Verb: Release, ID: "s0.9"})
+		overdue(t, r)
+		r.do(t, 0)
+		wantEmpty(t, r)
+	})
+}
+
+// TestForeignFreeSlots: members that are no free slots, or not as many as are free, are
+// damage.
+func TestForeignFreeSlots(t *testing.T) {
 	t.Parallel()
 	onBoth(t, false, func(t *testing.T, r *rig) {
-		for _, rows := range [][]string{
-			{"0", "5-6"}, {"0-3", "5-6"}, {"0-2", "2-3"}, {"0-2", "6-5"}, {"0-2", "5-60"}, {"0-2", "5-"}, {"0-2", "5-x"},
-		} {
+		for _, forged := range [][2]string{{"2", "x"}, {"2", "02"}, {"2", "2.0"}, {"2", "-2"}, {"1", "3"}, {"1", "20"}, {"2", "0-2"}} {
 			r.reset(t)
 			all := fill(t, r, 10, terms(20))
-			r.do(t, 0, each(Op{Verb: Release}, all[0], all[1], all[2], all[5], all[6])...)
-			command(nil, "ZREM", "ORDER", "0-2", "5-6").do(t, r)
-			for _, row := range rows {
-				command(nil, "ZADD", "ORDER", row[:1], row).do(t, r)
-			}
+			r.do(t, 0, each(Op{Verb: Release}, all[:3]...)...)
+			command(nil, "ZREM", "ORDER", forged[0]).do(t, r)
+			command(nil, "ZADD", "ORDER", forged[0], forged[1]).do(t, r)
 			before := r.raw(t)
 			_, err := r.stores[1].Do(t.Context(), r.key, 0, each(Op{Verb: Acquire, Terms: terms(20)}, "s1.1", "s1.2", "s1.3"))
 			if !errors.Is(err, ErrCorrupt) || !reflect.DeepEqual(r.raw(t), before) {
-				t.Errorf("%q: %v\n%v", rows, err, r.raw(t))
+				t.Errorf("%q: %v\n%v", forged, err, r.raw(t))
 			}
 		}
 	})
@@ -193,7 +208,7 @@ func TestHandOffsBesideOneWhoLeft(t *testing.T) {
 		const limit, waiters, free = 1000, 600, 600
 		all := fill(t, r, limit+waiters, terms(limit))
 		r.do(t, 0, Op{Verb: Pause, Flag: true})
-		for some := range slices.Chunk(all[:free], chunk) { // the hand-offs wait, and the slots are stored in three rows
+		for some := range slices.Chunk(all[:free], chunk) { // the hand-offs wait, and the slots are stored
 			r.do(t, 0, each(Op{Verb: Release}, some...)...)
 		}
 		lines := drain(t, r, Op{Verb: Pause}, Op{Verb: Release, ID: all[len(all)-1]})
@@ -204,8 +219,8 @@ func TestHandOffsBesideOneWhoLeft(t *testing.T) {
 		if len(granted) != waiters-1 {
 			t.Errorf("%d granted, want %d", len(granted), waiters-1)
 		}
-		if slots, rows := r.dump(t).freeSlots(); len(slots) != free-(waiters-1) {
-			t.Errorf("free slots %v, stored as %v", slots, rows)
+		if slots := r.dump(t).freeSlots(); len(slots) != free-(waiters-1) {
+			t.Errorf("free slots %v", slots)
 		}
 		drain(t, r, each(Op{Verb: Release}, all[free:free+chunk]...)...)
 	})

@@ -148,18 +148,20 @@ func TestWhatIsForbiddenChangesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	lays := map[string]setup{
 		"compact": compact, "lone": lone, "plain": plain, "furnish": furnish, "inherits": inherits, "hole": hole, "overdue": overdueTombs,
+		"nothing": func(t failer, r *rig) { r.reset(t) },
 	}
-	for right, lays := range map[string]map[string]setup{
-		"-zadd": lays, "-persist": lays,
-		"-hset": {"compact": compact}, // else see docs/decisions/0012
-	} {
+	for _, right := range []string{"-zadd", "-persist", "-hset", "-zrem", "-hdel", "-del"} {
 		weak := without(t, server, right)
 		for name, lay := range lays {
 			for _, keeps := range []bool{false, true} {
 				r := newRig(t, server.Client(t, redistest.Patient), nil, server.Prefix(t), keeps)
 				s := NewStore(weak, r.prefix, "s0", 100, "host")
 				s.Evicting(!keeps)
-				calls := map[string][]Op{"two releases": each(Op{Verb: Release}, "s0.2", "s0.3"), "release and move": {{Verb: Release, ID: "s0.3"}, {Verb: Move, ID: "s0.2", To: "s2.2"}}}
+				calls := map[string][]Op{
+					"two releases":     each(Op{Verb: Release}, "s0.2", "s0.3"),
+					"release and move": {{Verb: Release, ID: "s0.3"}, {Verb: Move, ID: "s0.2", To: "s2.2"}},
+					"all leave":        each(Op{Verb: Release}, "s0.1", "s0.2", "s0.3", "s0.4", "s0.5"),
+				}
 				for probe, op := range probes() {
 					calls[probe] = []Op{op}
 				}

@@ -19,7 +19,7 @@ func TestChannelTellsNoID(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, r *rig) {
 		for id, channel := range map[string]string{
-			"s1.secret.7": "s1", "s1.s2.s0": "s1", "s1..": "s1", "s1": "s1", "s1-x.y": "s1-x",
+			"s1.secret.7": "s1", "s1.s2.s0": "s1", "s1..": "s1", "1.x": "1", "s1x.y": "s1x",
 		} {
 			for _, how := range []struct {
 				op   Op
@@ -75,9 +75,9 @@ func TestGrantTellsTheLimitInForce(t *testing.T) {
 				r.notes(t)
 				_, got := r.do(t, 0, Op{Verb: Resize, N: limit}, Op{Verb: Pin, N: pin}, back(0)[0])
 				token := r.dump(t).state(t).Last
-				want := fmt.Sprintf("g s0.2 %d 0 %d", token, max(limit, pin))
+				want := fmt.Sprintf("g s0.2 0 %d %d", token, max(limit, pin))
 				if pin > 0 {
-					want = fmt.Sprintf("g s0.2 %d 0 %d", token, pin)
+					want = fmt.Sprintf("g s0.2 0 %d %d", token, pin)
 				}
 				if heard := r.notes(t)["s0"]; len(heard) != 1 || heard[0] != want {
 					t.Errorf("limit %d, pin %d, %+v: heard %q, want %q", limit, pin, got, heard, want)

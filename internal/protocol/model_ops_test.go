@@ -219,11 +219,12 @@ func (s *step) evict(op *Op, p *member) Result {
 	if p == nil || p.state == dead {
 		return gone(p)
 	}
-	s.tell(p, "x %s %d", p.id, Evicted)
 	if p.state == holding && !op.Flag {
+		s.tell(p, "x %s %d", p.id, AskedToStop)
 		p.evicting = true
 		return Result{Code: Evicting}
 	}
+	s.tell(p, "x %s %d", p.id, Evicted)
 	r := Result{Code: left(p)}
 	s.leave(p, Evicted, s.now+told)
 	return r

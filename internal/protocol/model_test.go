@@ -9,7 +9,6 @@ import (
 // The bounds of transition.lua.
 const (
 	chunk = 250
-	front = 1 << 53
 	told  = 60000
 )
 
@@ -170,7 +169,13 @@ func (s *step) reap() int {
 		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.id, b.id))
 	})
 	if len(due) >= chunk {
-		due, s.more = due[:chunk], true
+		rest := due[chunk:]
+		due, s.more = due[:chunk:chunk], true
+		for _, p := range rest { // nobody finds what has run out
+			if slices.ContainsFunc(s.ops, func(op Op) bool { return op.ID == p.id || op.To == p.id }) {
+				due = append(due, p)
+			}
+		}
 	}
 	for _, p := range due {
 		if p.state == dead {
@@ -262,7 +267,7 @@ func (s *step) handOff(p *member) {
 	s.queue = s.queue[1:]
 	s.grant(p, p.maxHold)
 	s.lease(p, p.deadline)
-	s.tell(p, "g %s %d %d %d", p.id, p.token, p.slot, s.limit())
+	s.tell(p, "g %s %d %d %d", p.id, p.slot, p.token, s.limit())
 }
 
 // settle ends a pass: ties in the queue are broken by id, and what is idle is

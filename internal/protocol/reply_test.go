@@ -65,7 +65,7 @@ func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 const numbers = "1 9 -1 0 2 6 5 4 3 7 88 99 111 1"
 
 var inNumbers = State{
-	Declared: 9, Pin: -1, Changes: 2, Used: 6, Holders: 5, Waiting: 4, Tombs: 3, Slots: 7, Last: 88, Next: 99, Till: 111, Lapses: true,
+	Declared: 9, Pin: -1, Changes: 2, Used: 6, Holders: 5, Waiting: 4, Marks: 3, Slots: 7, Last: 88, Next: 99, Till: 111, Lapses: true,
 }
 
 // asked are an acquire for each verb A, a renewal for each R, and so on.
@@ -210,7 +210,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestSnapshotsThatAreNone: what inspect.lua never answers is not taken for a state.
+// TestSnapshotsThatAreNone: what the script never answers to a look is not taken for a state.
 func TestSnapshotsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []any{
@@ -235,7 +235,7 @@ func TestSnapshotsThatAreNone(t *testing.T) {
 // FuzzInspect feeds foreign content to what reads it for operators.
 func FuzzInspect(f *testing.F) {
 	f.Add(numbers, "s0.1", "1790000000000", "h 1 0 5 0 30000 1/h;g label")
-	f.Add("2 3", "qs0.1", "-5", "w 1 0 5 0 30000 1/h;g ")
+	f.Add("2 3", "#s0.1", "-5", "w 1 0 5 0 30000 1/h;g ")
 	f.Add(numbers, "", "inf", "x 1")
 	f.Add("", "s0.1", "1790000000000", "x 5 1/h;g")
 	f.Fuzz(func(t *testing.T, state, member, score, record string) {

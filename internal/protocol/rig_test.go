@@ -229,31 +229,15 @@ func (d dump) state(t failer) State {
 
 func (d dump) exists() bool { return len(d.fields)+len(d.scores) > 0 }
 
-// slotRow is a member of the zset that stands for free slots: "2", or "4-7".
-var slotRow = regexp.MustCompile(`^(\d+)(?:-(\d+))?$`)
-
-// freeSlots are the free slots, and the members of the zset that stand for them.
-func (d dump) freeSlots() (slots []int, rows []string) {
-	for row, score := range d.scores {
-		m := slotRow.FindStringSubmatch(row)
-		if m == nil {
-			continue
-		}
-		from, _ := strconv.Atoi(m[1])
-		to, err := strconv.Atoi(m[2])
-		if err != nil {
-			to = from
-		}
-		if score != float64(from) {
-			continue
-		}
-		rows = append(rows, row)
-		for n := from; n <= to; n++ {
+// freeSlots are the members of the zset that stand for free slots.
+func (d dump) freeSlots() (slots []int) {
+	for member, score := range d.scores {
+		if n, err := strconv.Atoi(member); err == nil && score == float64(n) {
 			slots = append(slots, n)
 		}
 	}
 	slices.Sort(slots)
-	return slots, rows
+	return slots
 }
 
 // String prints a dump the same way every time.

@@ -9,12 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed transition.lua
-	transition string
-	//go:embed inspect.lua
-	inspect string
-)
+//go:embed transition.lua
+var transition string
 
 // The transition comes in two variants, for servers that evict what carries a TTL
 // under memory pressure and for the others: an argument would cost more in each call.

@@ -1,9 +1,11 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 
@@ -21,17 +23,16 @@ type Store struct {
 	channel string // of the process
 	owner   string // as records name it
 	step    atomic.Pointer[script]
-	look    *script
-	pipe    *pipeline // nil with several nodes, of which one could delay the others
+	steps   processor // executes steps: rdb, or a pipeline before it
 }
 
 // NewStore returns the store of a process, which runs as pid on host. The ids of its
 // requests begin with channel and a dot. Until Evicting is called, it assumes that the
 // server evicts keys with a TTL. NewStore sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, channel string, pid int, host string) *Store {
-	s := &Store{rdb: rdb, prefix: prefix, channel: channel, look: newScript(inspect)}
-	if single, ok := rdb.(*redis.Client); ok {
-		s.pipe = newPipeline(single)
+	s := &Store{rdb: rdb, prefix: prefix, channel: channel, steps: rdb}
+	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could delay the others
+		s.steps = &pipeline{rdb: single}
 	}
 	s.step.Store(whereKeysMayGo)
 	s.owner = fmt.Sprintf("%d/%s;%s", pid, host, client)
@@ -48,22 +49,6 @@ func (s *Store) Evicting(yes bool) {
 	} else {
 		s.step.Store(whereKeysStay)
 	}
-}
-
-// Sharded reports whether messages go through shard channels, one for each
-// semaphore, as they must in a Redis Cluster.
-func (s *Store) Sharded() bool {
-	_, ok := s.rdb.(*redis.ClusterClient)
-	return ok
-}
-
-// Channel returns the channel for messages to this process about the semaphore with this
-// key; without a cluster it is the same for all semaphores.
-func (s *Store) Channel(k Key) string {
-	if s.Sharded() {
-		return k.State + ":" + s.channel
-	}
-	return s.prefix + ":inbox:" + s.channel
 }
 
 // Key names a semaphore in Redis: its hash, and with a suffix its sorted set,
@@ -105,28 +90,20 @@ func (s *Store) Prepare(t *Terms) *Terms {
 // the step did not happen or its outcome is unknown; a call that came too late is refused,
 // with Reply.Now set. A call that names an id twice, lacks one, or has more than MaxIDs is
 // rejected with ErrRequest and not sent. go-redis does not retry the call: only the caller
-// knows what a second copy may do. Do returns before the answer only if ctx ends while the
-// step has not left this process: then it is refused.
+// knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply, error) {
-	type outcome struct {
-		reply Reply
-		err   error
+	if err := check(ops); err != nil {
+		return Reply{}, &Failure{Kind: ErrRejected, Err: err}
 	}
-	done := make(chan outcome, 1)
-	step := s.Trip(ctx, k, notAfter, ops, func(r Reply, err error) { done <- outcome{r, err} })
-	if flight := step.Start(); flight != nil {
-		go flight.Fly() // which may go on with the steps of others
+	step := s.step.Load()
+	args := append(make([]any, 0, 12+len(ops)), "evalsha", step.sha)
+	args = append(append(args, k.call...), notAfter)
+	text, acks, err := s.execute(ctx, step, k, appendOps(args, ops, s.owner), replicas(ops))
+	if err != nil {
+		return Reply{}, s.moving(err)
 	}
-	select {
-	case o := <-done:
-		return o.reply, o.err
-	case <-ctx.Done():
-		if step.Drop() {
-			return Reply{}, ErrUnsent()
-		}
-	}
-	o := <-done
-	return o.reply, o.err
+	r := Reply{Replicas: acks.n, Unwaited: acks.err}
+	return r, r.decode(text, ops)
 }
 
 // moving turns what a call meets in a cluster while a slot moves into a passing refusal. One
@@ -188,9 +165,13 @@ func policyOf(ctx context.Context, rdb redis.Cmdable) (string, error) {
 	return "", errors.New("INFO memory names no maxmemory_policy")
 }
 
-// Delete removes a semaphore's keys. It reports whether there were any. go-redis does not
-// repeat it: the second copy would find none.
+// Delete removes a semaphore's keys, whatever they hold, but for a newer layout, which is
+// refused with ErrVersion. It reports whether there were any. go-redis does not repeat it:
+// the second copy would find none.
 func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
+	if newer, err := s.newer(ctx, k); err != nil || newer {
+		return false, cmp.Or(err, error(&Failure{Kind: ErrRejected, Detail: ErrVersion, Err: errors.New("nothing was deleted")}))
+	}
 	del := func(keys ...any) (int64, error) {
 		cmd := newOnce(ctx, append([]any{"del"}, keys...))
 		_ = s.rdb.Process(ctx, cmd) // its error is the command's
@@ -212,3 +193,18 @@ func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
 	}
 	return gone > 0, nil
 }
+
+// newer reports whether the keys have a layout that this package does not know. A key of
+// another type has none.
+func (s *Store) newer(ctx context.Context, k Key) (bool, error) {
+	text, err := s.rdb.HGet(ctx, k.State, "state").Result()
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return false, classify(err)
+	}
+	return isNewer(text), nil
+}
+
+// newerState is "state" with another number in front, or with more numbers than there are.
+var newerState = regexp.MustCompile(`^(?:[2-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}`)
+
+func isNewer(state string) bool { return newerState.MatchString(state) }

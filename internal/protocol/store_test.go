@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -55,11 +56,17 @@ func TestChannels(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{})
 	t.Cleanup(func() { _ = cluster.Close() })
 	one, many := canned(t, nil, nil), NewStore(cluster, "berth", "s0", 1, "host")
-	if one.Channel(one.Key("a")) != one.Channel(one.Key("b")) || one.Sharded() {
+	if one.Channel(one.Key("a").State) != one.Channel(one.Key("b").State) || one.Sharded() {
 		t.Error("a process needs one channel only")
 	}
-	if many.Channel(many.Key("a")) != "berth:{a}:s0" || !many.Sharded() {
-		t.Errorf("shard channel %q", many.Channel(many.Key("a")))
+	if mine := one.Channel(""); !one.IsChannel(mine) || one.IsChannel("x"+mine) || !strings.HasPrefix(mine, strings.TrimSuffix(one.AllChannels(), "*")) {
+		t.Errorf("channel %q, pattern %q", mine, one.AllChannels())
+	}
+	if key := many.Key("a").State; many.StateOf(many.Channel(key)) != key {
+		t.Errorf("shard channel %q is that of %q", many.Channel(key), many.StateOf(many.Channel(key)))
+	}
+	if many.Channel(many.Key("a").State) != "berth:{a}:s0" || !many.Sharded() {
+		t.Errorf("shard channel %q", many.Channel(many.Key("a").State))
 	}
 }
 

@@ -54,7 +54,7 @@ func TestForeignMembers(t *testing.T) {
 	t.Parallel()
 	var damages []damage
 	for _, score := range []any{"+inf", "-inf", 1e308, -1e308, 0.5, 0, 3, int64(1 << 32), 1790000000000.5, float64(1 << 53)} {
-		for _, member := range []string{"", "foreign", "q", "7", "qs0.9"} {
+		for _, member := range []string{"", "foreign", "#", "7", "#s0.9"} {
 			damages = append(damages, command(ErrCorrupt, "ZADD", "ORDER", score, member))
 		}
 	}
@@ -62,14 +62,14 @@ func TestForeignMembers(t *testing.T) {
 		damages = append(damages, command(ErrCorrupt, "ZREM", "ORDER", member))
 	}
 	tryAll(t, damages, furnish, plain, lone)
-	tryAll(t, []damage{command(ErrCorrupt, "ZREM", "ORDER", "qs0.4"), command(ErrCorrupt, "ZREM", "ORDER", "0")}, furnish)
+	tryAll(t, []damage{command(ErrCorrupt, "ZREM", "ORDER", "#s0.4"), command(ErrCorrupt, "ZREM", "ORDER", "0")}, furnish)
 }
 
 func TestForeignScores(t *testing.T) {
 	t.Parallel()
 	var damages []damage
 	for _, score := range []any{"+inf", "-inf", 1e308, -1e308, 0.5, 0, -0.5, 3, int64(1 << 32), 1790000000000.5, float64(1 << 53)} {
-		for _, member := range []string{"s0.2", "s0.4", "qs0.4", "0", "s1.1", note} {
+		for _, member := range []string{"s0.2", "s0.4", "#s0.4", "0", "s1.1", note} {
 			damages = append(damages, command(nil, "ZADD", "ORDER", "XX", score, member))
 		}
 	}
@@ -277,12 +277,19 @@ func TestNewerLayout(t *testing.T) {
 		both(command(nil, "DEL", "STATE", "ORDER"), command(ErrVersion, "HSET", "STATE", "state", "2 ")),
 		both(command(nil, "DEL", "ORDER"), command(ErrVersion, "HSET", "STATE", "state", "3 compact s0.2 5 1800000000000 0 A")),
 	})
+	tryAll(t, []damage{field(ErrVersion, 13, "0 15"), field(ErrVersion, 13, "1 0 0 5")}, furnish, plain, lone)
 	everywhere(t, func(t *testing.T, r *rig) {
 		for _, lay := range []setup{furnish, compact} {
 			lay(t, r)
 			field(nil, 0, "2").do(t, r)
+			before := r.exactly(t)
 			_, err := r.stores[0].Inspect(t.Context(), r.key, true)
 			wantKind(t, err, ErrRejected, ErrVersion)
+			_, err = r.stores[0].Delete(t.Context(), r.key)
+			wantKind(t, err, ErrRejected, ErrVersion)
+			if after := r.exactly(t); !reflect.DeepEqual(before, after) {
+				t.Errorf("changed\n%q\nto\n%q", before, after)
+			}
 		}
 	})
 }

@@ -1,504 +1,784 @@
--- One call of this script is one atomic step of one semaphore. This header is the protocol's
--- specification; doc.go, beside it, gives the reasons.
+-- One call of this script is one atomic step of one semaphore, or one look at it. This header is
+-- the specification, in two parts: what is stored and sent, which all clients of a semaphore
+-- share; and what is asked and answered, which is between a client and the text that it sends.
+-- doc.go, beside this file, gives the reasons, and says what a client owes.
 --
--- KEYS[1]  hash PREFIX:{NAME}: "state" (see FORM), and by its id a record of each
---            h weight slot token ceiling ttl owner label    lease (e: its holder is asked to stop)
---            w weight 0 ticket maxhold ttl owner label      waiter
---            x reason                                       tombstone; x 5 owner: of a moved id
---          KEYS[1]:order is a sorted set in the same cluster slot, not declared, because a cluster
---          refuses two keys of which one does not exist while their slot moves. Its scores are
---            below 0       the queue: member "q"..id, score ticket - head start - 2^53
---            from 0        free slots: member is one, "3", or a row, "5-7"; score is the first
---            from 2^32     deadlines: member id, score in ms of server time
---            and NOTE between the last two, for as long as there is the set
---          A lease that nobody else has come near is in "state" alone, without the set:
---            1 compact ID token deadline expires HEAD       HEAD as its acquire sent it
--- Ids      begin with the channel of their process, up to the first dot. An owner is
---          pid/host;client, with ":" in front if it hears shard channels.
--- ARGV     bound head id                   one operation on one id; or
---          bound n head count ... id ...   n groups of operations, then all their ids; or
---          bound                           nothing but what is due
---   bound  the latest server time (ms) at which this call may run; 0: any
---   heads  A wait weight maxhold limit heartbeat headstart qlimit ttl owner label   acquire
---          H heartbeat places (1: the place is wanted)    R ttl    L tomb (release, cancel)
---          M ttl owner (move; ids in pairs: old new)      E force (evict)
---          D limit    P limit (-1: unpin)    Z paused     for operators, in groups of count 0
---          The verb touches its first parameter. Acquires come last. Times are in ms. At most qlimit
---          wait; limit 0 declares none; ttl 0 of R and M is the lease's. At most 250 ids, each once.
--- POLICY   set in front of this line: "1" where the keys may carry a TTL, else "0"
--- Returns  numbers with spaces between: time (us), status (0 done, 1 done: call again without operations, -1 too
---          late: not done; the rest is nobody's then), the limit declared before, "state" as it is now
---          (the last two numbers 0, if the lease is compact), and for each id
---            A  1 slot token remaining | 2 ahead | 3 busy | 4 full | 5 limit (too heavy) | gone
---            H  1 slot token remaining | 2 ahead (-1: not asked for) | 8 remaining | gone
---            R  7 slot token remaining | 8 remaining (asked to stop) | gone
---            L  9 released | 10 cancelled | gone       E  9 | 10 | 8 0 | gone
---            M  11 slot token remaining weight ttl bytes label | gone
---            gone: 6 reason | 12 bytes owner (moved, to that owner)
---          reason  0 unknown, 1 released, 2 expired, 3 evicted, 4 too heavy
--- Messages go to PREFIX:inbox:CHANNEL, or to the shard channel KEYS[1]:CHANNEL if the owner has a
---          ":" in front: KEYS[1], and lines "g id token slot limit" (granted), "x id reason"
--- Errors   BERTHCORRUPT, BERTHVERSION, BERTHCLOCK; BERTHHALF ms: one of the two keys is lost, leases
---          may live for so long, and it heals then. Nothing was changed.
--- Cost     O(log n) for each id and grant. Needs a server of 64 bits (%d).
+-- STORED AND SENT
 --
--- Numbers that are only copied stay the text that they were: to convert them would cost a tenth
--- of a step, and Lua itself writes those above 10^14 inexactly.
+-- KEYS[1]        is PREFIX:{NAME}, a hash. It has the field "state", and by its id a record of each
+--   h weight slot token ceiling ttl owner label   lease; no renewal goes beyond ceiling (0: none)
+--   e the same                                    lease whose holder was asked to stop
+--   w weight 0 ticket maxhold ttl owner label     waiter (maxhold 0: none)
+--   x reason                                      mark: a tombstone, which answers for an id that has
+--                                                 ended; "x 5 owner" for one that was moved to owner
+--                A mark is a record with a deadline that nobody holds or waits for.
+-- KEYS[1]:order  is a sorted set in the same slot of a cluster. What its scores mean:
+--   below 0        the queue: the member is "#" and the id, the score is turn - 2^53, and a turn is
+--                  the ticket minus the head start
+--   from 0         free slots: member and score are the number of the slot
+--   4000000000     the member NOTE, for as long as there is the set
+--   from 2^32      deadlines: the member is the id of a record, the score is server time in ms
+-- "state"        is 1 declared pin paused changes used holders waiting marks slots last nearest till lapses
+--   declared       the limit that was declared last; 0: none yet       pin  limit by an operator; -1: none
+--   paused         1: nobody is granted                                changes  of the declared limit
+--   used           permits in use: the weights of all holders          holders, waiting, marks  how many
+--   slots          numbers given out: those below are held or free     last  token or ticket
+--   nearest        no deadline is before this time (ms); 0: there is none
+--   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
+--                or, where one lease is alone, and there is no sorted set and no record,
+--                1 compact id token deadline expires HEAD
+--   expires        when the key does (ms); 0: never                    HEAD  A..., as the acquire said it
+--                Another number in front, or more numbers, are a newer layout: BERTHVERSION.
+-- Numbers        are decimal, without leading zeros, and have at most 12 digits; tokens, tickets and
+--                times in us 16. Times are of the server's clock, durations are in ms.
+-- An id          is CHANNEL.REST. The channel of its process has letters and digits; the rest is
+--                anything without spaces. An id never means two requests.
+-- An owner       is pid/host;client, and may go on with ;key=value. It has no spaces. A ":" in front
+--                says that its process hears shard channels.
+-- A label        is the rest of its text, whatever bytes it has; it may be empty.
+-- Tickets and    are numbers of one sequence: max(last + 1, now in us).
+-- tokens
+-- Messages       go to PREFIX:inbox:CHANNEL, or where the owner has ":" in front to the shard channel
+--                KEYS[1]:CHANNEL. A message is KEYS[1] and, each on a line of its own,
+--   g id slot token limit    the waiter was granted; limit is the one in force
+--   x id reason              it has ended, or (6) is asked to stop
+--                Who does not know a line, or finds more on it, asks the server about the id.
+-- Reasons        0 unknown, 1 released, 2 expired, 3 evicted, 4 too heavy, 5 moved, 6 asked to stop
+--
+-- ASKED AND ANSWERED
+--
+-- KEYS           KEYS[1], and KEYS[1]:order behind it or not: a cluster refuses two keys of which one
+--                does not exist while their slot moves, and other servers refuse what is not named
+-- POLICY         is set in front of this text: '1' where the keys may have a TTL, else '0'
+-- ARGV           bound head id                    one operation on one id, or
+--                bound n head count ... id ...    n groups of operations, then all their ids, or
+--                bound                            nothing but what is due
+--   bound          the latest server time (ms) at which the call may run; 0: any
+--   head           a verb, and its words behind it with single spaces between. "+": at least 1.
+--     A wait weight+ maxhold limit heartbeat+ headstart qlimit ttl+ owner label    acquire
+--       wait 1: may be queued, if fewer than qlimit are. limit 0: declares none
+--     H heartbeat+ places     of a waiter; places 1: where it stands is wanted
+--     R ttl                   renew; ttl 0: the lease's
+--     L tomb                  release, or leave the queue. tomb 1: a copy of the acquire may be under way
+--     M ttl owner             move; its ids come in pairs, old and new. ttl 0: the lease's
+--     E force                 evict. force 0: ask the holder to stop
+--     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause
+--     I from skip count       look, alone in its call and of no ids: answers a page of "count" members
+--                             of the sorted set, at most 1000, of which the first has at least the
+--                             score "from" ("-inf" at first) and "skip" of that score are left out.
+--                             count 0: the first of the queue and some of the nearest deadlines
+--   count          of the ids of a group. Acquires come last. At most 250 ids in all, each of them once:
+--                  that is for the client to see to, and the only thing that is not checked
+-- Answer         numbers with spaces between: now (us), status (0 done; 1 done, and more is to be done:
+--                call again without operations; -1 too late, not done, and the rest is nobody's), the
+--                limit that was declared before, "state" (the last two 0 where a lease is alone), and
+--                for each id
+--     A  1 slot token remaining | 2 ahead | 3 busy | 4 queue full | 5 limit (heavier than that) | gone
+--     H  1 slot token remaining | 2 ahead (-1: not asked for) | 8 remaining | gone
+--     R  7 slot token remaining | 8 remaining (asked to stop, not renewed) | gone
+--     L  9 released | 10 left the queue | gone
+--     M  11 slot token remaining weight ttl bytes label | gone
+--     E  9 | 10 | 8 0 | gone
+--     gone: 6 reason | 12 bytes owner (moved, to that owner)
+-- Answer to I    a list: now (ms), "state" or "", and member, score, record or "" of each member. A lease
+--                alone is shown as the record that it stands for. What is left of lost keys, and may
+--                go, is shown as a state in which nobody is there and something is due.
+-- Errors         BERTHREQUEST word (it does not fit the grammar), BERTHCORRUPT what (berth did not write
+--                that), BERTHVERSION (a newer layout), BERTHCLOCK, BERTHHALF ms (one key was lost; what the
+--                other tells of ends in so long, and then it heals). Nothing was changed.
+-- Cost           O(log n) for each id and each grant. Needs a server of 64 bits (%d), and Lua 5.1 to 5.4.
+--
+-- Numbers that are only copied stay the text that they were, and others become text by format: making
+-- text of a number costs as much as four calls of a function, and Lua 5.1 rounds from 10^14.
 
 local STATE, ARGV = KEYS[1], ARGV
-local call, try, format, match, sub = redis.call, redis.pcall, string.format, string.match, string.sub
---              declared   pin  paused changes used holders waiting tombs slots last nearest till  lapses
-local FORM = '^1 (%d+) (%-?%d+) ([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])$'
-local NOBODY = '1 0 -1 0 0 0 0 0 0 0 0 0 0 0' -- "state" of a semaphore that has no keys
-local NOTE = 'berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes, so Redis keeps a skip list'
-local DEADLINES, FRONT, CENTURY = 4294967296, 9007199254740992, 3e12
-local PAGE = 250                                        -- reaped, or granted, at most in one call
-local LATE = 10000                                      -- ms; no copy of a request runs later than this after it
-local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
-local GRAIN = 60000                                     -- ms; the keys' TTL moves in steps of this
+local call, try = redis.call, redis.pcall
+local format, match, find, sub = string.format, string.match, string.find, string.sub
 
-local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
+local NOBODY = '1 0 -1 0 0 0 0 0 0 0 0 0 0 0'           -- "state" where there are no keys
+local ALONE = ' -1 0 0 1 1 0 0 1 '                      -- its numbers from pin to slots, where a lease is alone
+local DEADLINES = 4294967296                            -- the least score of a deadline
+local GRAIN = 60000                                     -- ms; the keys' TTL moves in steps of this
+local ID = '^%w+%.%S+$'
 
 local clock = call('TIME')
-local stamp = clock[1] .. sub('00000' .. clock[2], -6)  -- us, as text
+local micros = clock[2]
+if #micros < 6 then micros = sub('00000' .. micros, -6) end
+local stamp = clock[1] .. micros                        -- us, as text
 local us = stamp + 0
-local now = (us - us % 1000) / 1000
-if ARGV[1] ~= '0' and now > ARGV[1] + 0 then return stamp .. ' -1 0 ' .. NOBODY end
+local now = math.floor(us / 1000)
+local bound = ARGV[1]
+if bound ~= '0' then
+  bound = tonumber(bound)
+  if not bound or bound < 1 or bound % 1 ~= 0 then error('BERTHREQUEST bound ' .. tostring(ARGV[1])) end
+  if now > bound then return stamp .. ' -1 0 ' .. NOBODY end
+end
 if now < DEADLINES then error('BERTHCLOCK the server says that it is 1970: set its clock') end
 
--- ---- a compact lease: granted, renewed and released while nobody else comes near it ----
-local state                                             -- nil: not read, or not there
+-- ==== The first tier: a lease that nobody else comes near is one field of the hash ====
+--
+-- It is granted, renewed and released here. Whatever does not fit goes on to the second tier, which
+-- looks at everything, and says what is wrong with a request.
+
+local stored                                            -- the text of "state"; nil: not read yet; false: none
 if ARGV[3] and not ARGV[4] then
-  local head, mine = ARGV[2], '1 compact ' .. ARGV[3] .. ' '
-  local verb = sub(head, 1, 1)
-  if verb == 'A' and call('EXISTS', STATE) == 0 then
-    local limit, ttl = match(head, '^A[01] 1 0 ([1-9]%d*) %d+ %d+ %d+ (%d+) ')
-    if limit and call('EXISTS', STATE .. ':order') == 0 then
-      local deadline, expires = format('%d', now + ttl), '0'
-      if POLICY == '1' then expires = format('%d', now + ttl + GRAIN) end
-      call('HSET', STATE, 'state', mine .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. head)
-      if expires ~= '0' then try('PEXPIREAT', STATE, expires) end
-      return stamp .. ' 0 0 1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. stamp .. ' ' .. deadline .. ' 0 0 1 0 ' .. stamp .. ' ' .. ttl
-    end
-  elseif verb == 'R' and head ~= 'R0' or head == 'L0' then
-    state = call('HGET', STATE, 'state')
-    local token, deadline, expires, at, limit
-    if state and sub(state, 1, #mine) == mine then
-      token, deadline, expires, at, limit = match(state, '^(%d+) (%d+) (%d+) ()A[01] 1 0 (%d+) ', #mine + 1)
-    end
-    if not token or deadline + 0 <= now then
-      -- it is not, or no longer, that lease's alone
-    elseif verb == 'L' and token + 0 < us then
-      call('HDEL', STATE, 'state')
-      return stamp .. ' 0 ' .. limit .. ' ' .. NOBODY .. ' 9'
-    elseif verb == 'R' and (expires ~= '0') == (POLICY == '1') then
-      local ttl, lapse = sub(head, 2), expires
-      deadline = format('%d', now + ttl)
-      if expires ~= '0' and deadline + 1000 > expires + 0 then lapse = format('%d', now + ttl + GRAIN) end
-      call('HDEL', STATE, '')                           -- see "write", below, on servers without memory
-      call('HSET', STATE, 'state', mine .. token .. ' ' .. deadline .. ' ' .. lapse .. ' ' .. sub(state, at))
-      if lapse ~= expires then try('PEXPIREAT', STATE, lapse) end
-      return stamp .. ' 0 ' .. limit .. ' 1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' 0 0 7 0 ' .. token .. ' ' .. ttl
-    end
-  end
-end
-
--- ---- what is asked: groups of operations ----
-local ORDER = STATE .. ':order'
-local asked, first = { ARGV[2], ARGV[2] and 1 }, 3      -- head, count, head, count ...; where the ids begin
-if ARGV[4] then
-  first = 3 + 2 * ARGV[2]
-  asked = { unpack(ARGV, 3, first - 1) }
-end
-
--- Where something is due, it is taken out first, in a pass of its own: the operations find
--- nothing that is past its deadline.
-local status, was, due, eager = 0, nil, nil, sub(asked[1] or '', 1, 1) ~= 'A' -- eager: passes when memory is short
-while true do
-
--- ---- read ----
-state = state or call('HGET', STATE, 'state')
-if sub(state or '', 1, 10) == '1 compact ' then
-  local id, token, deadline, expires, limit, tail =
-    match(state, '^1 compact (%S+) (%d+) (%d+) (%d+) A[01] 1 0 (%d+) %d+ %d+ %d+ ()%d+ %S+ ')
-  if not id or deadline + 0 < DEADLINES or deadline - now > CENTURY or expires - now > CENTURY
-    or call('EXISTS', ORDER) > 0 or call('HLEN', STATE) > 1 then corrupt('state', state) end
-  local record = 'h 1 0 ' .. token .. ' 0 ' .. sub(state, tail)
-  local lapses = expires == '0' and '0' or '1'
-  if expires == '0' then expires = format('%d', deadline + GRAIN) end
-  if eager or ARGV[3] == id then call('ZREM', ORDER, '') end -- see "write", below, on servers without memory
-  call('HSET', STATE, 'state', state)                   -- as it is: if the user may not HSET, nothing has happened
-  state = '1 ' .. limit .. ' -1 0 0 1 1 0 0 1 ' .. token .. ' ' .. deadline .. ' ' .. expires .. ' ' .. lapses
-  call('ZADD', ORDER, '4000000000', NOTE, deadline, id)
-  call('HSET', STATE, id, record, 'state', state)
-  if lapses == '1' then try('PEXPIREAT', ORDER, expires) end
-end
-
-local declared, pin, paused, changes, used, holders, waiting, tombs, slots, last, nearest, till, lapses
-local limit, seq, soon, stored, ordered                 -- stored: free slots, in rows in ORDER; ordered: ORDER is there
-repeat
-  declared, pin, paused, changes, used, holders, waiting, tombs, slots, last, nearest, till, lapses = match(state or NOBODY, FORM)
-  if not lapses then
-    if (match(state, '^(%d+) ') or 0) + 0 > 1 then error('BERTHVERSION ' .. sub(state, 1, 80)) end
-    corrupt('state', state)
-  end
-  used, holders, waiting, tombs, slots = used + 0, holders + 0, waiting + 0, tombs + 0, slots + 0
-  limit, seq, soon = (pin == '-1' and declared or pin) + 0, last + 0, nearest + 0
-  stored, ordered = slots - holders, used + waiting + tombs > 0
-  if stored < 0 or holders > used or holders == 0 and used + slots > 0 or used + slots + waiting + limit > 1e12 or limit < 0
-    or seq >= FRONT or soon - now > CENTURY or #declared > 12 or #changes > 12 or #till > 14 then corrupt('state', state) end
-  -- Both keys have what they should have, or the loss of one shows here. What is left tells
-  -- until when leases may live; after that it is removed, but for what operators have set.
-  local members, lost = call('ZCARD', ORDER), nil
-  local rows = stored > 0 and members > 0 and call('ZCOUNT', ORDER, '0', '2147483648') or 0
-  if members ~= (ordered and 1 + holders + 2 * waiting + tombs + rows or 0) or rows > stored or rows == 0 and stored > 0 then
-    if state and members == 0 then
-      lost = used + waiting > 0 and till + 0 or 0       -- tombstones alone may go
-    elseif not state and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == 4e9 and call('EXISTS', STATE) == 0 then
-      lost = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
-    end
-    if not lost or lost - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', state) end
-    if lost > now then error('BERTHHALF ' .. lost - now) end
-    call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
-    state = state and format('1 %s %s %s %s 0 0 0 0 0 %s 0 %s 0', declared, pin, paused, changes, last, till)
-    if state then call('HSET', STATE, 'state', state) end
-  elseif not state and call('EXISTS', STATE) > 0 then corrupt('hash without state:', STATE) end
-until not lost
-was = was or declared
-
-local ids, i, heads, got = ARGV, first, asked, nil      -- i: where the next id is
-local reaping = soon > 0 and soon <= now and not due
-if reaping then
-  due = call('ZRANGEBYSCORE', ORDER, DEADLINES, now, 'LIMIT', 0, PAGE)
-  ids, i, heads = due, 1, { 'X', #due }
-  status = #due == PAGE and 1 or 0
-  soon = status == 1 and now or (call('ZRANGEBYSCORE', ORDER, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 0) + 0
-  if soon - now > CENTURY then corrupt('deadline', soon) end
-  nearest = format('%d', soon)
-end
-if ids[i + 1] then got = call('HMGET', STATE, unpack(ids, i)) else got = { ids[i] and call('HGET', STATE, ids[i]) } end
-local from = i - 1                                      -- the record of ids[k] is got[k - from]
-
--- What is to be written, and told.
-local sets, s, adds, a = { nil, nil, nil, nil }, 0, { nil, nil, nil, nil }, 0 -- pairs for HSET and ZADD
-local gone, g, others, notes, caps = {}, 0, nil, nil, nil -- ids that go from both keys, members that go; for ZADD LT
-local out, n = { nil }, 0                               -- the answers
-local free, f, known, ends, names = {}, 1, {}, {}, {}   -- free slots, place of the next, rows in ORDER, where rows end, as text
-local passed, furthest = nil, 0                         -- waiter that was granted or left: its record, or false; last deadline
-
-local function tell(id, shard, line)                    -- tells the process of id; shard: ":" for a shard channel
-  notes = notes or {}
-  local channel = shard .. match(id, '^[^.]*')
-  notes[channel] = (notes[channel] or STATE) .. '\n' .. line
-end
-
-local function number()                                 -- the next token or ticket
-  if seq < us then seq, last = us, stamp else seq = seq + 1 last = format('%d', seq) end
-  return last
-end
-
-local function deadline(at, ceiling, cap)               -- as a score, no later than the ceiling; cap: it puts nothing off
-  if ceiling and ceiling ~= '0' and ceiling + 0 < at then at = ceiling + 0 end
-  if at < DEADLINES or at - now > CENTURY then corrupt('deadline', at) end
-  if at > furthest and not cap then furthest = at end
-  local score = format('%d', at)
-  if soon == 0 or at < soon then soon, nearest = at, score end
-  return score
-end
-
-local function remaining(id)                            -- what is left of a stored deadline
-  local left = math.floor(call('ZSCORE', ORDER, id) or corrupt('no deadline for', id)) - now
-  if not (left > -CENTURY and left < CENTURY) then corrupt('deadline of', id) end
-  return left
-end
-
-local function absent(record)                           -- the answer for an id that has no lease, or must give it up
-  local kind = sub(record or '', 1, 1)
-  if not record or kind == 'w' then return '6 0' elseif kind == 'e' then return '6 3' end
-  local owner, reason = match(record, '^x 5 (.+)$'), match(record, '^x ([1-4])$')
-  if not owner and not reason then corrupt('record', record) end
-  return owner and '12 ' .. #owner .. ' ' .. owner or '6 ' .. reason
-end
-
--- ---- those who leave, and signs of life ----
-local h, verb = 1, sub(heads[1] or '', 1, 1)
-while verb ~= '' and verb ~= 'A' do
-  local param, ttl, more = sub(heads[h], 2), nil, nil
-  if verb == 'D' then
-    if declared ~= '0' and param ~= declared then changes = changes + 1 end
-    declared = param
-  elseif verb == 'P' then pin = param
-  elseif verb == 'Z' then paused, limit = param, -1       -- a pin while it was paused has weighed nobody
-  elseif verb == 'H' or verb == 'R' or verb == 'M' then ttl, more = match(param, '^(%d+) ?(.*)$') end
-  for k = i, i + heads[h + 1] - 1, verb == 'M' and 2 or 1 do
-    local id, record = ids[k], got[k - from]
-    local kind = record and sub(record, 1, 1)
-    local buried, reason = 0, 1                         -- until when a tombstone answers, and what
-    n = n + 1
-    if verb == 'L' and kind == 'h' and param == '0' then -- a release, as most are
-      local weight, slot = match(record, '^h (%d+) (%d+) ')
-      if not weight then corrupt('record', record) end
-      used, holders, g, out[n] = used - weight, holders - 1, g + 1, '9'
-      local at = slot + 0
-      free[#free + 1], names[at], gone[g] = at, slot, id
-    elseif verb == 'M' then
-      local new, moved, left = ids[k + 1], got[k + 1 - from], nil
-      if moved then                                     -- a repetition
-        left = remaining(new)
-      elseif kind == 'h' then
-        local weight, slot, ceiling, lasts, label = match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')
-        if not weight then corrupt('record', record) end
-        if ttl ~= '0' then lasts = ttl end
-        moved = 'h ' .. weight .. ' ' .. slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. lasts .. ' ' .. more .. ' ' .. label
-        sets[s + 1], sets[s + 2], s = new, moved, s + 2
-        adds[a + 1], adds[a + 2], a = deadline(now + lasts, ceiling), new, a + 2
-        left, buried, reason = adds[a - 1] - now, now + TOLD, '5 ' .. more
+  local head, id = ARGV[2], ARGV[3]
+  if sub(head, 1, 1) == 'A' then
+    if call('EXISTS', STATE) == 0 then
+      local limit, beat, start, qlimit, ttl =           -- of weight 1, and without a maxhold
+        match(head, '^A[01] 1 0 ([1-9]%d*) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) :?%d+/%S+ ')
+      if ttl and #limit < 13 and #beat < 13 and #start < 13 and #qlimit < 13 and #ttl < 13
+        and (start == '0' or start >= '1') and (qlimit == '0' or qlimit >= '1') and find(id, ID)
+        and call('EXISTS', STATE .. ':order') == 0 then
+        local deadline, expires = format('%d', now + ttl), '0'
+        if POLICY == '1' then expires = format('%d', now + ttl + GRAIN) end
+        call('HSET', STATE, 'state', '1 compact ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. head)
+        if expires ~= '0' then try('PEXPIREAT', STATE, expires) end
+        return stamp .. ' 0 0 1 ' .. limit .. ALONE .. stamp .. ' ' .. deadline .. ' 0 0 1 0 ' .. stamp .. ' ' .. ttl
       end
-      local weight, slot, token, lasts, label = match(moved or '', '^h (%d+) (%d+) (%d+) %d+ (%d+) %S+ (.*)$')
-      out[n] = not weight and absent(moved or record)
-        or '11 ' .. slot .. ' ' .. token .. ' ' .. left .. ' ' .. weight .. ' ' .. lasts .. ' ' .. #label .. ' ' .. label
-    elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
-      out[n] = absent(record)
-      if verb == 'X' then
-        if not record then corrupt('no record for', id) end
-        tombs, g, gone[g + 1] = tombs - 1, g + 1, id
-      elseif verb == 'L' and param == '1' then
-        if not record then buried = now + LATE
-        elseif remaining(id) < LATE then                -- it answers for earlier copies; another one may be under way
-          adds[a + 1], adds[a + 2], a = deadline(now + LATE), id, a + 2
+    end
+  else
+    local renewal = match(head, '^R([1-9]%d*)$')
+    if renewal and #renewal < 13 or head == 'L0' then
+      stored = call('HGET', STATE, 'state')
+      local owned, token, deadline, expires, at, limit =
+        match(stored or '', '^1 compact (%S+) (%d+) (%d+) (%d+) ()A[01] 1 0 (%d+) ')
+      if owned == id and deadline + 0 > now then        -- else it is not, or no longer, that lease's alone
+        if not renewal and token + 0 < us then          -- the clock has passed the token: nobody needs to remember it
+          call('HDEL', STATE, 'state')
+          return stamp .. ' 0 ' .. limit .. ' ' .. NOBODY .. ' 9'
+        elseif renewal and (expires ~= '0') == (POLICY == '1') then
+          local later = expires
+          deadline = format('%d', now + renewal)
+          if expires ~= '0' and deadline + 1000 > expires + 0 then later = format('%d', now + renewal + GRAIN) end
+          call('HDEL', STATE, '')                       -- so that it passes when memory is short: see "write"
+          call('HSET', STATE, 'state', '1 compact ' .. id .. ' ' .. token .. ' ' .. deadline .. ' ' .. later .. ' ' .. sub(stored, at))
+          if later ~= expires then try('PEXPIREAT', STATE, later) end
+          return stamp .. ' 0 ' .. limit .. ' 1 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' 0 0 7 0 ' .. token .. ' ' .. renewal
         end
       end
-    elseif verb == 'H' and kind == 'w' then
-      adds[a + 1], adds[a + 2], a = deadline(now + ttl), id, a + 2
-      out[n] = '2 ' .. (more == '1' and call('ZRANK', ORDER, 'q' .. id) or -1)
-    elseif verb == 'R' and kind == 'h' then
-      local grant, ceiling, lasts = match(record, '^h %d+ (%d+ %d+) (%d+) (%d+) ')
-      if not lasts then corrupt('record', record) end
-      adds[a + 1], adds[a + 2], a = deadline(now + (ttl == '0' and lasts or ttl), ceiling), id, a + 2
-      out[n] = '7 ' .. grant .. ' ' .. adds[a - 1] - now
-    elseif verb == 'R' or verb == 'H' then
-      local grant = match(record, '^[he] %d+ (%d+ %d+) ') or corrupt('record', record)
-      out[n] = (kind == 'e' and '8 ' or '1 ' .. grant .. ' ') .. remaining(id)
-    elseif verb == 'E' and param == '0' and kind ~= 'w' then
-      tell(id, match(record, '^[he] %d+ %d+ %d+ %d+ %d+ (:?)%d') or corrupt('record', record), 'x ' .. id .. ' 3')
-      sets[s + 1], sets[s + 2], s = id, 'e' .. sub(record, 2), s + 2
-      out[n] = '8 0'
-    else
-      local weight, slot, since, shard = match(record, '^[hew] (%d+) (%d+) (%d+) %d+ %d+ (:?)%d')
-      if not weight then corrupt('record', record) end
-      if kind == 'w' then
-        waiting, others, passed, out[n] = waiting - 1, others or {}, passed or {}, '10'
-        others[#others + 1], passed[id] = 'q' .. id, false
-      else
-        used, holders, out[n] = used - weight, holders - 1, '9'
-        free[#free + 1] = slot + 0
-      end
-      if verb == 'L' then
-        buried = param == '1' and now + LATE or 0
-      else
-        reason = verb == 'E' and 3 or 2
-        buried = verb == 'E' and now + TOLD or math.floor(since / 1000) + LATE
-        tell(id, shard, 'x ' .. id .. ' ' .. reason)
-      end
-      if buried <= now then g = g + 1 gone[g] = id end
-    end
-    if buried > now then
-      tombs = tombs + 1
-      sets[s + 1], sets[s + 2], s = id, 'x ' .. reason, s + 2
-      adds[a + 1], adds[a + 2], a = deadline(buried), id, a + 2
     end
   end
-  i, h = i + heads[h + 1], h + 2
-  verb = sub(heads[h] or '', 1, 1)
-end
-if used < holders or holders < 0 or waiting < 0 or tombs < 0 or holders == 0 and used > 0 then corrupt('state', state) end
-for k = h, #heads, 2 do                                 -- what newcomers declare counts for those who wait, too
-  local wanted = match(heads[k], '^A[01] %d+ %d+ (%d+) ')
-  if wanted == '0' then wanted = declared == '0' and '1' or declared end
-  if wanted ~= declared and declared ~= '0' then changes = changes + 1 end
-  declared = wanted
-end
--- ---- hand-offs: grant the head of the queue while it fits ----
-local room, before = 0, limit                           -- room: how many waiters are looked at
-limit = (pin == '-1' and declared or pin) + 0
-if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
-  room = math.max(math.min(limit == before and limit - used or waiting, waiting, PAGE), 0)
-end
-if stored > 0 and (verb == 'A' or room > 0) then
-  local most, count, past = room, 0, -1
-  for k = h + 1, #heads, 2 do most = most + heads[k] end
-  local rows, wanted = call('ZRANGEBYSCORE', ORDER, '0', '2147483648', 'LIMIT', '0', most), most
-  for _, row in ipairs(rows) do
-    local from, to = match(row, '^(%d+)%-?(%d*)$')
-    from = (from or corrupt('free slots', row)) + 0
-    to = to == '' and from or to + 0
-    if from <= past or to < from or to >= slots then corrupt('free slots', row) end
-    local till = math.min(to, from + wanted - 1)        -- what nobody can want stays together
-    for slot = from, till do free[#free + 1] = slot end
-    if till < to then free[#free + 1], ends[till + 1] = till + 1, to end
-    past, count, wanted, known[row] = to, count + to - from + 1, wanted - (till - from + 1), true
-  end
-  if count > stored or #rows < most and count < stored then corrupt('free slots: state', state) end
-end
-if free[2] then table.sort(free) end
-
-if room > 0 then
-  local heirs = call('ZRANGE', ORDER, '0', room - 1 + (others and #others or 0))
-  for k = 1, #heirs do heirs[k] = sub(heirs[k], 2) end
-  local records = call('HMGET', STATE, unpack(heirs))
-  passed, others, status = passed or {}, others or {}, 1
-  for k = 1, #heirs do
-    local id = heirs[k]
-    local weight, maxhold, at, shard = match(records[k] or '', '^w (%d+) 0 %d+ (%d+) ()%d+ (:?)%d')
-    if not weight then corrupt('waiter ' .. id, records[k]) end
-    if passed[id] ~= false then room = room - 1 end
-    if passed[id] == false or room < 0 then             -- it has just left, or is for the next call: free has no slot
-    elseif weight + 0 > limit then                      -- it would block the queue for ever
-      waiting, tombs, others[#others + 1], passed[id] = waiting - 1, tombs + 1, 'q' .. id, 'x 4'
-      sets[s + 1], sets[s + 2], s = id, 'x 4', s + 2
-      adds[a + 1], adds[a + 2], a = deadline(now + TOLD), id, a + 2
-      tell(id, shard, 'x ' .. id .. ' 4')
-    elseif used + weight > limit then
-      status = 0                                        -- nobody overtakes it
-      break
-    else
-      -- A hand-off leaves the deadline as it is: a dead waiter costs those behind it
-      -- nothing beyond the time at which it would have been dropped.
-      local slot, ceiling = free[f], '0'
-      if slot then f = f + 1 else slot, slots = slots, slots + 1 end
-      slot = format('%d', slot)
-      if maxhold ~= '0' then
-        ceiling, caps = format('%d', now + maxhold), caps or {}
-        caps[#caps + 1], caps[#caps + 2] = deadline(now + maxhold, nil, true), id
-      end
-      used, holders, waiting = used + weight, holders + 1, waiting - 1
-      passed[id] = 'h ' .. weight .. ' ' .. slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. sub(records[k], at)
-      others[#others + 1] = 'q' .. id
-      sets[s + 1], sets[s + 2], s = id, passed[id], s + 2
-      tell(id, shard, 'g ' .. id .. ' ' .. last .. ' ' .. slot .. ' ' .. (pin == '-1' and declared or pin))
-    end
-  end
-  if waiting == 0 or used >= limit then status = 0 end
 end
 
--- ---- newcomers: granted, queued or refused ----
-while heads[h] do
-  local wait, weight, maxhold, heartbeat, start, qlimit, at, ttl =
-    match(heads[h], '^A([01]) (%d+) (%d+) %d+ (%d+) (%d+) (%d+) ()(%d+) ')
-  local ceiling, tail, left, score = '0', sub(heads[h], at), ttl, nil
-  if maxhold ~= '0' then ceiling, left = format('%d', now + maxhold), math.min(ttl + 0, maxhold + 0) end
-  local w = weight + 0
-  local head, terms = 'h ' .. weight .. ' ', ' ' .. ceiling .. ' ' .. tail
-  for k = i, i + heads[h + 1] - 1 do
-    local id = ids[k]
-    local record = passed and passed[id]
-    if record == nil then record = got[k - from] end
-    n = n + 1
-    if record then                                      -- a repetition, or a copy that comes late
-      local kind, grant, cap = match(record, '^([hew]) %d+ (%d+ %d+) (%d+) ')
-      if kind == 'w' then
-        out[n], eager = '2 ' .. (call('ZRANK', ORDER, 'q' .. id) or corrupt('not in the queue:', id)), true
-        adds[a + 1], adds[a + 2], a = deadline(now + heartbeat), id, a + 2
-      elseif kind then
-        local rest = remaining(id)
-        if cap ~= '0' then rest = math.min(rest, cap - now) end -- of a hand-off in this call
-        out[n] = '1 ' .. grant .. ' ' .. rest
-      else
-        out[n] = absent(record)
-      end
-    elseif w > limit and limit > 0 then
-      out[n] = '5 ' .. limit
-    elseif waiting == 0 and used + w <= limit and paused == '0' then
-      local slot = free[f]
-      if slot then f = f + 1 else slot, slots = slots, slots + 1 end
-      slot = names[slot] or format('%d', slot)
-      used, holders, score = used + w, holders + 1, score or deadline(now + left)
-      sets[s + 1], sets[s + 2], s = id, head .. slot .. ' ' .. number() .. terms, s + 2
-      adds[a + 1], adds[a + 2], a = score, id, a + 2
-      out[n] = '1 ' .. slot .. ' ' .. last .. ' ' .. left
-    elseif wait == '0' or waiting >= qlimit + 0 then
-      out[n] = wait == '0' and '3' or '4'
-    else
-      sets[s + 1], sets[s + 2], s = id, 'w ' .. weight .. ' 0 ' .. number() .. ' ' .. maxhold .. ' ' .. tail, s + 2
-      local turn = format('%d', seq - start * 1000 - FRONT)
-      adds[a + 1], adds[a + 2], adds[a + 3], adds[a + 4], a = deadline(now + heartbeat), id, turn, 'q' .. id, a + 4
-      out[n] = '2 ' .. (start == '0' and waiting or call('ZCOUNT', ORDER, '-inf', '(' .. turn))
-      waiting = waiting + 1
-      if start ~= '0' and used < limit and paused == '0' then status = 1 end -- it may be the head, and fit
-    end
-  end
-  i, h = i + heads[h + 1], h + 2
-end
+-- ==== The second tier ====
 
--- ---- write ----
+local floor, unpack = math.floor, table.unpack or unpack
+local ORDER = STATE .. ':order'
+local NOTE = 'berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes, so Redis keeps a skip list'
+local PLACE = '4000000000'                              -- the score of NOTE
+local FRONT = 9007199254740992                          -- 2^53: up to here doubles are exact
+local CENTURY = 3000000000000                           -- ms; no deadline is further away
+local MOST = 4000000000000                              -- used + slots + waiting + limit is not above this
+local PAGE = 250                                        -- so many are reaped, or looked at in the queue, in one call
+local LATE = 10000                                      -- ms; no copy of a request runs later than this after it
+local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
+
+local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
+local function refuse(what, value) error('BERTHREQUEST ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
+
+-- ---- The door: what is asked is checked whole, before anything is read or written ----
+
+local groups, arrivals = {}, {}                         -- what is asked, and behind it the acquires
+local named, before = 0, 2                              -- how many ids there are, and what is before them in ARGV
+local newcomers = 0                                     -- how many of them acquire
+local looks                                             -- the words of I
+local firstHead, lastHead = 2, ARGV[2] and 2 or 0
+if ARGV[4] then
+  before = 2 + 2 * (match(ARGV[2], '^%d%d?%d?$') or refuse('number of groups', ARGV[2]))
+  firstHead, lastHead = 3, before
+end
+for k = firstHead, lastHead, 2 do
+  local head, count = ARGV[k] or refuse('number of groups', ARGV[2]), 1
+  if ARGV[4] then count = (match(ARGV[k + 1] or '', '^%d%d?%d?$') or refuse('count', ARGV[k + 1])) + 0 end
+  local verb = sub(head, 1, 1)
+  local form =                                          -- what it looks like; captured are its words
+    verb == 'A' and '^A([01]) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (:?%d+/%S+ .*)$' or
+    verb == 'L' and '^L([01])$' or
+    verb == 'R' and '^R(%d+)$' or
+    verb == 'H' and '^H([1-9]%d*) ([01])$' or
+    verb == 'M' and '^M(%d+) (:?%d+/%S+)$' or
+    verb == 'E' and '^E([01])$'
+  local ofIDs = form and true or false                  -- those of no ids follow
+  form = form or
+    verb == 'D' and '^D(%d+)$' or
+    verb == 'P' and '^P(%-?%d+)$' or
+    verb == 'Z' and '^Z([01])$' or
+    verb == 'I' and '^I([%w.+-]+) (%d+) (%d+)$' or refuse('verb', head)
+  local words = { match(head, form) }
+  if not words[1] then                                  -- which is the first word that does not fit?
+    local is, n, fits = {}, 0, ''
+    for word in string.gmatch(sub(head, 2), '%S+') do is[#is + 1] = word end
+    for part in string.gmatch(form, '%S+') do
+      n, fits = n + 1, fits .. string.gsub(part, '[()]', '')
+      if not match(head, fits .. ' ') and not match(head, fits .. '$') then refuse('word', (is[n] or 'none') .. ' in ' .. head) end
+      fits = fits .. ' '
+    end
+    refuse('head', head)
+  end
+  for w = verb == 'I' and 2 or 1, verb == 'A' and 8 or verb == 'M' and 1 or #words do
+    local n = words[w]
+    if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
+  end
+  if arrivals[1] and verb ~= 'A' then refuse('behind an acquire:', head) end
+  if verb == 'I' then
+    looks = words
+    if lastHead > 4 or words[3] + 0 > 1000 then refuse('look', head) end
+  end
+  if ofIDs ~= (count > 0) or verb == 'M' and count % 2 > 0 then refuse('count ' .. count .. ' of', head) end
+  -- An id that may come to be stored is looked at whole. Any other only must not be the one field
+  -- that is no record: whatever else it is, nothing is known of it.
+  local stores = verb == 'A' or verb == 'M' or head == 'L1'
+  for n = before + named + 1, before + named + count do
+    local id = ARGV[n]
+    if id == 'state' or stores and not find(id or '', ID) then refuse('id', id) end
+  end
+  local group = { verb = verb, words = words, first = named + 1, last = named + count }
+  named = named + count
+  if verb == 'A' then
+    arrivals[#arrivals + 1], newcomers = group, newcomers + count
+  else
+    groups[#groups + 1] = group
+  end
+end
+if named ~= (ARGV[2] and #ARGV - before or 0) or named > PAGE then refuse('number of ids', #ARGV - before) end
+local keeps = groups[1] or not arrivals[1]              -- somebody leaves or stays, or nobody comes
+
+-- ---- A pass has these sections: read, look, reap, operate, pump, admit, write, publish ----
 --
--- Everything was checked, and nothing changed, until here. A server that is out of memory
--- refuses the first write of a script if it could grow, and none after one that could not:
--- a removal of nobody in front lets releases, renewals and heartbeats pass. ZADD comes
--- before other removals, and PERSIST before all: if the user may not do that, nothing has
--- happened. PEXPIREAT comes last, and its errors are ignored: a lack of TTLs is bearable.
+-- There is one pass, or there are two: where something is due, the first takes it out and does
+-- nothing else. So operations never find what is past its deadline.
+--
+-- The numbers of the semaphore are local variables, and what happens once is no function: that is
+-- for speed. A closure is made anew in each call, at about 700 instructions of the server and 100 for
+-- each variable that it refers to; and a field of a table costs as much as five variables.
 
-local kept, full = pin ~= '-1' or paused == '1', used + waiting + tombs > 0 -- full: ORDER is to be there
-if not kept and not full and seq < us then
-  -- The last token need not be remembered: the server's clock is past it.
-  if state then call('DEL', STATE) end
-  if ordered then call('DEL', ORDER) end
-  state = nil
-else
-  if used == 0 then slots, free, known = 0, {}, {} end -- which are free is not worth a member
-  local k = #free
-  while k >= f do                                       -- what is left is stored in rows
-    local high = ends[free[k]] or free[k]
-    while k > f and (ends[free[k - 1]] or free[k - 1]) == free[k] - 1 do k = k - 1 end
-    local low = names[free[k]] or format('%d', free[k])
-    local row = high > free[k] and low .. '-' .. format('%d', high) or low
-    if high >= slots then corrupt('slot', high)
-    elseif high == slots - 1 then slots = free[k]
-    elseif known[row] then known[row] = nil             -- it stays
-    else adds[a + 1], adds[a + 2], a = low, row, a + 2 end
-    k = k - 1
+local status, was = 0, nil                              -- of the answer
+local weighAll = false                                  -- each waiter is looked at: it may have become too heavy
+local reaped = false                                    -- the first pass was made, or is not needed
+while true do
+  -- ---- read: what is stored, and whether it can be true ----
+  stored = stored or call('HGET', STATE, 'state')
+
+  -- A lease that is alone is brought into the general layout. That changes nothing else.
+  if sub(stored or '', 1, 10) == '1 compact ' then
+    local id, token, deadline, expires, limit, terms =
+      match(stored, '^1 compact (%S+) (%d+) (%d+) (%d+) A[01] 1 0 (%d+) %d+ %d+ %d+ ()%d+ %S+ ')
+    if not terms or deadline + 0 < DEADLINES or deadline - now > CENTURY or expires - now > CENTURY
+      or call('EXISTS', ORDER) > 0 or call('HLEN', STATE) > 1 then corrupt('state', stored) end
+    local record = 'h 1 0 ' .. token .. ' 0 ' .. sub(stored, terms)
+    local ends = expires == '0' and format('%d 0', deadline + GRAIN) or expires .. ' 1'
+    local state = '1 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' ' .. ends
+    if looks then return looks[1] == '-inf' and { now, state, id, deadline, record } or { now, state } end
+    if keeps or ARGV[3] == id then call('ZREM', ORDER, '') end -- for the order of writes see "write"
+    call('HSET', STATE, 'state', stored)
+    call('ZADD', ORDER, PLACE, NOTE, deadline, id)
+    call('HSET', STATE, id, record, 'state', state)
+    if expires ~= '0' then try('PEXPIREAT', ORDER, expires) end
+    stored = state
   end
-  for row in pairs(known) do others = others or {} others[#others + 1] = row end
-  if full and not ordered then adds[a + 1], adds[a + 2], a = '4000000000', NOTE, a + 2 end
 
-  -- The keys carry a TTL, but not where what has one is evicted first, while their loss would matter.
-  local was_till, lapse = till, not kept and (POLICY == '1' or used + waiting == 0) and '1' or '0'
-  if used + waiting == 0 and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
-  if furthest > 0 and furthest + 1000 > till + 0 then till = format('%d', furthest + GRAIN) end
-  if not full then nearest, till = '0', lapse == '1' and format('%d', now + 1000) or till end
-  if used + waiting == 0 and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end
-  local text = format('1 %s %s %s %s %d %d %d %d %d %s %s %s %s',
-    declared, pin, paused, changes, used, holders, waiting, tombs, slots, last, nearest, till, lapse)
-  if text ~= state then sets[s + 1], sets[s + 2], s, state = 'state', text, s + 2, text end
-
-  if lapses == '1' and lapse == '0' then call('PERSIST', STATE) call('PERSIST', ORDER) end
-  local leavers = others or gone                        -- from ORDER
-  if others then for k = 1, g do others[#others + 1] = gone[k] end end
-  if (eager or reaping) and (a > 0 or caps or s > 0 and #leavers == 0) then call('ZREM', ORDER, '') end
-  if a > 0 then call('ZADD', ORDER, unpack(adds, 1, a)) end
-  if caps then call('ZADD', ORDER, 'LT', unpack(caps)) end
-  if ordered and not full then
-    call('DEL', ORDER)
-  elseif ordered then
-    if #leavers > 0 then call('ZREM', ORDER, unpack(leavers)) end
-    if used == 0 and stored > 0 then call('ZREMRANGEBYSCORE', ORDER, '0', '2147483648') end
+  local declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
+    match(stored or NOBODY, '^1 (%d+) (%-?%d+) ([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])(.*)$')
+  if more ~= '' then
+    if more and find(more, '^ %d') or (match(stored, '^(%d+) ') or 0) + 0 > 1 then error('BERTHVERSION ' .. sub(stored, 1, 80)) end
+    corrupt('state', stored)
   end
-  if s > 0 then call('HSET', STATE, unpack(sets, 1, s)) end
-  if g > 0 then call('HDEL', STATE, unpack(gone, 1, g)) end
-  if lapse == '1' then
-    local later = lapses == '0' or till ~= was_till
-    if later then try('PEXPIREAT', STATE, till) end
-    if full and (later or not ordered) then try('PEXPIREAT', ORDER, till) end
+  used, holders, waiting, marks, slots = used + 0, holders + 0, waiting + 0, marks + 0, slots + 0
+  local limit = (pin == '-1' and declared or pin) + 0   -- the one in force
+  local seq, soon = last + 0, nearest + 0
+  local free = slots - holders                          -- how many slots are members of ORDER
+  local ordered = used + waiting + marks > 0            -- there is ORDER
+  if free < 0 or holders > used or holders == 0 and used > 0 or limit < 0 or used + slots + waiting + limit > MOST
+    or not ordered and slots > 0 or seq >= FRONT or soon - now > CENTURY or #declared > 12 or #changes > 12 or #till > 14 then
+    corrupt('state', stored)
   end
-end
 
--- ---- tell, and answer ----
-if notes then
+  -- The number of members shows the loss of one of the two keys. What is left tells how long leases
+  -- may live. After that it is removed, but for what operators have set.
+  local members, alive = call('ZCARD', ORDER), nil      -- alive: until when
+  if members ~= (ordered and 1 + slots + 2 * waiting + marks or 0)
+    or free > 0 and call('ZCOUNT', ORDER, '0', '2147483648') ~= free then
+    if stored and members == 0 then
+      alive = used + waiting > 0 and till + 0 or 0      -- marks alone may go
+    elseif not stored and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == PLACE + 0 and call('EXISTS', STATE) == 0 then
+      alive = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
+    end
+    if not alive or alive - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
+    if alive > now then error('BERTHHALF ' .. format('%d', alive - now)) end
+    used, holders, waiting, marks, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
+    local state = format('1 %s %s %s %s 0 0 0 0 0 %s ', declared, pin, paused, changes, last)
+    if looks then return { now, state .. format('%d %d 0', alive, alive) } end
+    if keeps then call('ZREM', ORDER, '') end           -- for the order of writes see "write"
+    if stored then call('HSET', STATE, 'state', stored) end
+    call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
+    stored = stored and state .. '0 ' .. till .. ' 0'
+    if stored then call('HSET', STATE, 'state', stored) end
+  elseif not stored and call('EXISTS', STATE) > 0 then corrupt('hash without state:', STATE) end
+  was = was or declared
+
+  -- ---- look: answer a page of it ----
+  if looks then
+    local page, ids = {}, {}
+    if looks[3] ~= '0' then
+      page = call('ZRANGEBYSCORE', ORDER, looks[1], '+inf', 'WITHSCORES', 'LIMIT', looks[2], looks[3])
+    else
+      if waiting > 0 then page = call('ZRANGE', ORDER, '0', '0', 'WITHSCORES') end
+      local due = soon > 0 and soon <= now
+      if due or marks > 0 then                          -- else the nearest deadline is that of somebody who is there
+        local some = call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', due and '250' or '10')
+        for k = 1, #some do page[#page + 1] = some[k] end
+      end
+    end
+    for k = 1, #page, 2 do ids[#ids + 1] = sub(page[k + 1], 1, 1) == '-' and sub(page[k], 2) or page[k] end
+    local records, answer = ids[1] and call('HMGET', STATE, unpack(ids)), { now, stored or '' }
+    for k = 1, #ids do
+      local n = #answer
+      answer[n + 1], answer[n + 2], answer[n + 3] = page[2 * k - 1], page[2 * k], records[k] or ''
+    end
+    return answer
+  end
+
+  -- What is going to be written, told and answered.
+  local fields, scores = { nil, nil, nil, nil }, { nil, nil, nil, nil } -- pairs for HSET, and for ZADD
+  local caps                                            -- pairs for ZADD LT, which only brings forward
+  local goneIDs, goneMembers = {}, {}                   -- who goes from both keys, and members that go
+  local notes                                           -- messages, by channel
+  local answers, answered = { nil }, 0
+  local changed, left = nil, 0                          -- waiters: their new record, or false if they left; how many did
+  local freed, nextFree = {}, 1                         -- free slots, and which of them is given out next
+  local nameOf, isMember = {}, {}                       -- the text of those that were freed now, and of those in ORDER
+  local furthest = 0                                    -- the latest deadline that was set
+
+  -- ---- what several sections need ----
+  local function put(id, record)                        -- into the hash
+    local n = #fields
+    fields[n + 1], fields[n + 2] = id, record
+  end
+
+  local function deadline(at)                           -- as a score
+    if at < DEADLINES or at - now > CENTURY then corrupt('deadline', at) end
+    local score = format('%d', at)
+    if soon == 0 or at < soon then soon, nearest = at, score end
+    return score
+  end
+
+  local function expire(id, at)                         -- sets the deadline of id
+    local n = #scores
+    scores[n + 1], scores[n + 2] = deadline(at), id
+    if at > furthest then furthest = at end
+  end
+
+  local function remaining(id)                          -- what is left until a stored deadline
+    local rest = floor(call('ZSCORE', ORDER, id) or corrupt('no deadline for', id)) - now
+    if not (rest > -CENTURY and rest < CENTURY) then corrupt('deadline of', id) end
+    return rest
+  end
+
+  local function number()                               -- the next token or ticket
+    if seq < us then
+      seq, last = us, stamp
+    else
+      seq = seq + 1
+      last = format('%d', seq)
+    end
+    return last
+  end
+
+  local function tell(id, record, line)                 -- tells the process of a lease or waiter
+    local shard = match(record, '^%l %d+ %d+ %d+ %d+ %d+ (:?)%d') or corrupt('record', record)
+    local channel = shard .. match(id, '^[^.]*')
+    notes = notes or {}
+    notes[channel] = (notes[channel] or STATE) .. '\n' .. line
+  end
+
+  local function absent(record)                         -- the answer for an id that has no lease, or must give it up
+    local kind = sub(record or '', 1, 1)
+    if not record or kind == 'w' then return '6 0' end
+    if kind == 'e' then return '6 3' end
+    local owner, reason = match(record, '^x 5 (.+)$'), match(record, '^x ([1-4])$')
+    if not owner and not reason then corrupt('record', record) end
+    return owner and '12 ' .. format('%d', #owner) .. ' ' .. owner or '6 ' .. reason
+  end
+
+  -- Ends a lease or a wait. A tombstone tells of it until the time "at", or, if that is nil, until no
+  -- copy of the acquire can come any more.
+  local function leave(id, record, reason, at)
+    local kind, weight, slot, since = match(record, '^([hew]) (%d+) (%d+) (%d+) ')
+    if kind == 'w' then
+      changed = changed or {}
+      waiting, left, changed[id] = waiting - 1, left + 1, false
+      goneMembers[#goneMembers + 1] = '#' .. id
+    elseif kind then
+      local n = slot + 0
+      used, holders = used - weight, holders - 1
+      freed[#freed + 1], nameOf[n] = n, slot
+    else corrupt('record', record) end
+    at = at or floor(since / 1000) + LATE
+    if at > now then
+      marks = marks + 1
+      put(id, 'x ' .. reason)
+      expire(id, at)
+    else
+      goneIDs[#goneIDs + 1] = id
+    end
+    return kind == 'w' and '10' or '9'
+  end
+
+  local function takeSlot()                             -- the lowest that is free, as text
+    local slot = freed[nextFree]
+    if not slot then
+      slots = slots + 1
+      return format('%d', slots - 1)
+    end
+    nextFree = nextFree + 1
+    local member = isMember[slot]
+    if member then goneMembers[#goneMembers + 1] = member end
+    return member or nameOf[slot]
+  end
+
+  -- ---- reap: take out what is due ----
+  local reaping = not reaped and soon > 0 and soon <= now
+  reaped = true
+  if reaping then
+    local due = call('ZRANGEBYSCORE', ORDER, DEADLINES, now, 'LIMIT', '0', PAGE)
+    if #due < PAGE then
+      soon = (call('ZRANGEBYSCORE', ORDER, '(' .. format('%d', now), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 0) + 0
+      if soon - now > CENTURY then corrupt('deadline', soon) end
+    else                                                -- more may be due: the next call goes on
+      status, soon = 1, now
+      local taken = {}
+      for k = 1, #due do taken[due[k]] = true end
+      for k = before + 1, #ARGV do                      -- but none of those that are named here may be
+        local id = ARGV[k]
+        local at = not taken[id] and call('ZSCORE', ORDER, id)
+        if at and at + 0 >= DEADLINES and at + 0 <= now then due[#due + 1], taken[id] = id, true end
+      end
+    end
+    nearest = format('%d', soon)
+    local records = due[1] and call('HMGET', STATE, unpack(due))
+    for k = 1, #due do
+      local id, record = due[k], records[k] or corrupt('no record for', due[k])
+      if find(record, '^[hew] ') then
+        tell(id, record, 'x ' .. id .. ' 2')
+        leave(id, record, 2)
+      else
+        absent(record)                                  -- a tombstone, or damage
+        marks, goneIDs[#goneIDs + 1] = marks - 1, id
+      end
+    end
+  end
+
+  -- ---- operate: those who leave, signs of life, and operators ----
+  local limitBefore = limit
+  local got = {}                                        -- the record of ARGV[before + k] is got[k], or false
+  if named == 1 and not reaping then got[1] = call('HGET', STATE, ARGV[before + 1])
+  elseif named > 1 and not reaping then got = call('HMGET', STATE, unpack(ARGV, before + 1)) end
+  for g = 1, reaping and 0 or #groups do
+    local group = groups[g]
+    local verb, param, second = group.verb, group.words[1], group.words[2]
+    if verb == 'D' then
+      if declared ~= '0' and param ~= declared then changes = changes + 1 end
+      declared = param
+    elseif verb == 'P' then
+      pin = param
+    elseif verb == 'Z' then
+      paused, weighAll = param, true                    -- a pin while it was paused has weighed nobody
+    end
+    local plain = verb == 'L' and param == '0'
+    for k = group.first, group.last, verb == 'M' and 2 or 1 do
+      local id, record = ARGV[before + k], got[k]
+      local answer, weight, slot
+      if plain then weight, slot = match(record or '', '^h (%d+) (%d+) ') end
+      local kind = not weight and record and sub(record, 1, 1)
+      if weight then                                    -- a release, as most are: what "leave" would do, without a tombstone
+        local n = slot + 0
+        used, holders, answer = used - weight, holders - 1, '9'
+        freed[#freed + 1], nameOf[n], goneIDs[#goneIDs + 1] = n, slot, id
+      elseif verb == 'L' then
+        if record and kind ~= 'x' then
+          answer = leave(id, record, 1, param == '1' and now + LATE or 0)
+        else
+          answer = absent(record)
+          if param == '1' and not record then
+            marks = marks + 1
+            put(id, 'x 1')
+            expire(id, now + LATE)
+          elseif param == '1' and remaining(id) < LATE then -- it answers for older copies, and another may be under way
+            expire(id, now + LATE)
+          end
+        end
+      elseif verb == 'M' then
+        -- The lease gets another id, with all that it has but the token. The old id keeps a tombstone.
+        local new, moved, rest = ARGV[before + k + 1], got[k + 1], nil
+        if moved then                                   -- a repetition, if it is a lease
+          rest = find(moved, '^h ') and remaining(new)
+        elseif kind == 'h' then
+          local size, place, ceiling, ttl, label = match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')
+          if not label then corrupt('record', record) end
+          if param ~= '0' then ttl = param end
+          rest = ttl + 0
+          if ceiling ~= '0' and ceiling - now < rest then rest = ceiling - now end
+          moved = 'h ' .. size .. ' ' .. place .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second .. ' ' .. label
+          put(new, moved)
+          expire(new, now + rest)
+          marks = marks + 1
+          put(id, 'x 5 ' .. second)
+          expire(id, now + TOLD)
+        end
+        local size, place, token, ttl, label = match(moved or '', '^h (%d+) (%d+) (%d+) %d+ (%d+) %S+ (.*)$')
+        answer = label and format('11 %s %s %d %s %s %d ', place, token, rest, size, ttl, #label) .. label or absent(moved or record)
+      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
+        answer = absent(record)
+      elseif verb == 'E' then
+        if param == '1' or kind == 'w' then
+          tell(id, record, 'x ' .. id .. ' 3')
+          answer = leave(id, record, 3, now + TOLD)
+        else
+          tell(id, record, 'x ' .. id .. ' 6')
+          put(id, 'e' .. sub(record, 2))
+          answer = '8 0'
+        end
+      elseif kind == 'w' then                           -- a heartbeat
+        expire(id, now + param)
+        answer = '2 ' .. format('%d', second == '1' and call('ZRANK', ORDER, '#' .. id) or -1)
+      else                                              -- a renewal, or the heartbeat of one who was granted meanwhile
+        local grant, ceiling, ttl = match(record, '^[he] %d+ (%d+ %d+) (%d+) (%d+) ')
+        if not grant then corrupt('record', record) end
+        if kind == 'e' then
+          answer = '8 ' .. format('%d', remaining(id))
+        elseif verb == 'H' then
+          answer = '1 ' .. grant .. ' ' .. format('%d', remaining(id))
+        else
+          local rest = (param == '0' and ttl or param) + 0
+          if ceiling ~= '0' and ceiling - now < rest then rest = ceiling - now end
+          expire(id, now + rest)
+          answer = '7 ' .. grant .. ' ' .. format('%d', rest)
+        end
+      end
+      answered = answered + 1
+      answers[answered] = answer
+    end
+  end
+  if used < holders or holders < 0 or waiting < 0 or marks < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
+  for g = 1, reaping and 0 or #arrivals do              -- what newcomers declare counts for those who wait, too
+    local wanted = arrivals[g].words[4]
+    if wanted == '0' then wanted = declared == '0' and '1' or declared end
+    if wanted ~= declared and declared ~= '0' then changes = changes + 1 end
+    declared = wanted
+  end
+  limit = (pin == '-1' and declared or pin) + 0
+
+  -- ---- pump: the head of the queue is granted while it fits, and nobody overtakes it ----
+  local entering = reaping and 0 or newcomers
+  local room = 0                                        -- how many waiters are looked at
+  if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
+    room = waiting
+    if not weighAll and limit == limitBefore and limit - used < room then room = limit - used end
+    if room > PAGE then room = PAGE end
+    if room < 0 then room = 0 end
+  end
+  if free > 0 and room + entering > 0 then              -- the lowest stored free slots, as many as can be given out
+    local most, past = room + entering, -1
+    local stock = call('ZRANGEBYSCORE', ORDER, '0', '2147483648', 'WITHSCORES', 'LIMIT', '0', most)
+    for k = 1, #stock, 2 do
+      if stock[k] ~= stock[k + 1] then corrupt('free slot', stock[k]) end
+      local slot = stock[k] + 0
+      if slot <= past or slot % 1 ~= 0 or nameOf[slot] then corrupt('free slot', stock[k]) end
+      freed[#freed + 1], isMember[slot], past = slot, stock[k], slot
+    end
+  end
+  if freed[2] then table.sort(freed) end
+  if freed[1] and freed[#freed] >= slots then corrupt('slot', freed[#freed]) end
+  if room > 0 then
+    changed = changed or {}
+    status = 1                                          -- unless the queue is empty, or all is taken, or the head does not fit
+    local heads = call('ZRANGE', ORDER, '0', room - 1 + left)
+    for k = 1, #heads do heads[k] = sub(heads[k], 2) end
+    local records = call('HMGET', STATE, unpack(heads))
+    for k = 1, #heads do
+      local id, record = heads[k], records[k]
+      local weight, maxhold, terms = match(record or '', '^w (%d+) 0 %d+ (%d+) ()%d+ :?%d')
+      if not terms then corrupt('waiter ' .. id, record) end
+      if changed[id] ~= false then                      -- else it has just left
+        room = room - 1
+        if room < 0 then break end                      -- it is for the next call: no free slot was read for it
+        if weight + 0 > limit then                      -- it would block the queue for ever
+          tell(id, record, 'x ' .. id .. ' 4')
+          leave(id, record, 4, now + TOLD)
+          changed[id] = 'x 4'
+        elseif used + weight > limit then
+          status = 0
+          break
+        else
+          -- A hand-off leaves the deadline as it is: a dead waiter costs those behind it nothing
+          -- beyond the time at which it would have been dropped.
+          local slot, ceiling = takeSlot(), '0'
+          if maxhold ~= '0' then
+            ceiling, caps = deadline(now + maxhold), caps or {}
+            caps[#caps + 1], caps[#caps + 2] = ceiling, id
+          end
+          used, holders, waiting = used + weight, holders + 1, waiting - 1
+          record = 'h ' .. weight .. ' ' .. slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. sub(record, terms)
+          put(id, record)
+          changed[id], goneMembers[#goneMembers + 1] = record, '#' .. id
+          tell(id, record, 'g ' .. id .. ' ' .. slot .. ' ' .. last .. ' ' .. (pin == '-1' and declared or pin))
+        end
+      end
+    end
+    if waiting == 0 or used >= limit then status = 0 end
+  end
+
+  -- ---- admit: newcomers are granted, queued or refused ----
+  for g = 1, reaping and 0 or #arrivals do
+    local group = arrivals[g]
+    local wait, weight, maxhold, _, beat, start, qlimit, ttl, owner = unpack(group.words)
+    local size, ceiling, lasts = weight + 0, '0', ttl
+    local score                                         -- the deadline of those who are granted
+    if maxhold ~= '0' then
+      ceiling = format('%d', now + maxhold)
+      if maxhold + 0 < ttl + 0 then lasts = maxhold end
+    end
+    local lease, terms, rest = 'h ' .. weight .. ' ', ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner, ' ' .. lasts
+    for k = group.first, group.last do
+      local id, record = ARGV[before + k], got[k]
+      local answer
+      if changed and changed[id] ~= nil then record = changed[id] end
+      if record then                                    -- a repetition, or a copy that comes late
+        local kind, grant, cap = match(record, '^([hew]) %d+ (%d+ %d+) (%d+) ')
+        if kind == 'w' then
+          keeps = true
+          expire(id, now + beat)
+          answer = '2 ' .. format('%d', call('ZRANK', ORDER, '#' .. id) or corrupt('not in the queue:', id))
+        elseif kind then
+          local held = remaining(id)
+          if cap ~= '0' and cap - now < held then held = cap - now end -- of a hand-off in this call
+          answer = '1 ' .. grant .. ' ' .. format('%d', held)
+        else
+          answer = absent(record)
+        end
+      elseif size > limit and limit > 0 then
+        answer = '5 ' .. (pin == '-1' and declared or pin)
+      elseif waiting == 0 and used + size <= limit and paused == '0' then
+        local slot = takeSlot()
+        used, holders = used + size, holders + 1
+        if not score then
+          score = deadline(now + lasts)
+          if now + lasts > furthest then furthest = now + lasts end
+        end
+        local f, n = #fields, #scores
+        fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. number() .. terms
+        scores[n + 1], scores[n + 2] = score, id
+        answer = '1 ' .. slot .. ' ' .. last .. rest
+      elseif wait == '0' then
+        answer = '3'
+      elseif waiting >= qlimit + 0 then
+        answer = '4'
+      else
+        put(id, 'w ' .. weight .. ' 0 ' .. number() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. owner)
+        expire(id, now + beat)
+        local turn, n = format('%d', seq - start * 1000 - FRONT), #scores
+        scores[n + 1], scores[n + 2] = turn, '#' .. id
+        local ahead = waiting
+        if start ~= '0' then
+          ahead = call('ZCOUNT', ORDER, '-inf', '(' .. turn)
+          if used < limit and paused == '0' then status = 1 end -- it may be the head, and fit
+        end
+        answer = '2 ' .. format('%d', ahead)
+        waiting = waiting + 1
+      end
+      answered = answered + 1
+      answers[answered] = answer
+    end
+  end
+
+  -- ---- write ----
+  --
+  -- Everything was checked, and nothing changed, until here.
+  local nobody = used + waiting == 0
+  local kept = pin ~= '-1' or paused ~= '0'             -- an operator's word is not forgotten
+  local full = not nobody or marks > 0                  -- there is to be ORDER
+  if not kept and not full and seq < us then            -- the clock has passed the last token: nothing is to be remembered
+    if stored then call('DEL', STATE) end
+    if ordered then call('DEL', ORDER) end
+    stored = false
+  else
+    -- Free slots become members of ORDER, but the highest are forgotten.
+    if not full then slots, nextFree = 0, #freed + 1 end
+    for k = #freed, nextFree, -1 do
+      local slot = freed[k]
+      local member = isMember[slot]
+      if slot == slots - 1 then
+        slots = slot
+        if member then goneMembers[#goneMembers + 1] = member end
+      elseif not member then
+        local n = #scores
+        scores[n + 1], scores[n + 2] = nameOf[slot], nameOf[slot]
+      end
+    end
+    if full and not ordered then
+      local n = #scores
+      scores[n + 1], scores[n + 2] = PLACE, NOTE
+    end
+
+    -- The keys have a TTL, but not where what has one is evicted first, while their loss would matter.
+    local lapsed, tillBefore = lapses, till
+    lapses = not kept and (POLICY == '1' or nobody) and '1' or '0'
+    if nobody and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
+    if furthest > 0 and furthest + 1000 > till + 0 then till = format('%d', furthest + GRAIN) end
+    if not full then
+      nearest = '0'
+      if lapses == '1' then till = format('%d', now + 1000) end
+    end
+    if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token is known
+    local state = format('1 %s %s %s %s %d %d %d %d %d %s %s %s %s',
+      declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
+    local unchanged = stored
+    if state ~= stored then
+      put('state', state)
+      stored = state
+    end
+
+    -- The order of commands is what keeps half a step from happening.
+    --  * A server that is out of memory refuses the first write of a script if it could grow, and
+    --    none after one that could not. A removal of nobody in front lets releases, renewals and
+    --    heartbeats pass; newcomers begin with what such a server refuses.
+    --  * A user may lack the right to a command. Each is tried on nobody before the first real
+    --    change; the first real one needs no trial. PERSIST does no harm. The errors of PEXPIREAT
+    --    are ignored: a lack of TTLs is bearable.
+    if lapsed == '1' and lapses == '0' then call('PERSIST', STATE) call('PERSIST', ORDER) end
+    local passes, ends = keeps or reaping, ordered and not full
+    local adds, removes = not ends and (scores[1] or caps), not ends and (goneIDs[1] or goneMembers[1])
+    if passes and (fields[1] or adds or removes) then call('ZREM', ORDER, '') end
+    if adds then call('ZADD', ORDER, 'XX', '0', '') end
+    if removes and not passes then call('ZREM', ORDER, '') end
+    if goneIDs[1] then call('HDEL', STATE, '') end
+    if ends then
+      call('HSET', STATE, 'state', unchanged)
+      call('DEL', ORDER)
+    end
+    if fields[1] then call('HSET', STATE, unpack(fields)) end
+    if scores[1] and adds then call('ZADD', ORDER, unpack(scores)) end
+    if caps and adds then call('ZADD', ORDER, 'LT', unpack(caps)) end
+    if goneMembers[1] and removes then call('ZREM', ORDER, unpack(goneMembers)) end
+    if goneIDs[1] and removes then call('ZREM', ORDER, unpack(goneIDs)) end
+    if goneIDs[1] then call('HDEL', STATE, unpack(goneIDs)) end
+    if lapses == '1' then
+      local later = lapsed == '0' or till ~= tillBefore
+      if later then try('PEXPIREAT', STATE, till) end
+      if full and (later or not ordered) then try('PEXPIREAT', ORDER, till) end
+    end
+  end
+
+  -- ---- publish ----
+  --
   -- A message is a hint. A user who may not publish must not end in half a step: errors are ignored.
-  for channel, message in pairs(notes) do
-    local shard = sub(channel, 1, 1) == ':'
-    try(shard and 'SPUBLISH' or 'PUBLISH', (shard and STATE or match(STATE, '^[^{]*') .. 'inbox:') .. channel, message)
+  for channel, message in pairs(notes or {}) do
+    if sub(channel, 1, 1) == ':' then
+      try('SPUBLISH', STATE .. channel, message)
+    else
+      try('PUBLISH', match(STATE, '^[^{]*') .. 'inbox:' .. channel, message)
+    end
   end
-end
-if not reaping then return stamp .. ' ' .. status .. ' ' .. was .. ' ' .. (state or NOBODY) .. ' ' .. table.concat(out, ' ', 1, n) end
+  if not reaping then return stamp .. ' ' .. format('%d ', status) .. was .. ' ' .. (stored or NOBODY) .. ' ' .. table.concat(answers, ' ') end
 end

@@ -147,9 +147,10 @@ const (
 	Evicted
 	TooHeavy
 	WasMoved
+	AskedToStop // in messages: the lease goes on, but will not be renewed
 )
 
-// ErrRequest: the protocol does not allow the call. Nothing was sent.
+// ErrRequest: the protocol does not allow the call. Nothing was changed.
 var ErrRequest = errors.New("invalid request")
 
 // check refuses calls that the script does not expect.
@@ -346,7 +347,7 @@ func (c *cursor) decode(op *Op) {
 	}
 }
 
-// State are the numbers of a semaphore, FORM in transition.lua.
+// State are the numbers of a semaphore: "state" in transition.lua.
 type State struct {
 	Declared int
 	Pin      int // -1: none
@@ -355,7 +356,7 @@ type State struct {
 	Used     int // permits in use
 	Holders  int
 	Waiting  int
-	Tombs    int
+	Marks    int   // tombstones
 	Slots    int   // held or free
 	Last     int64 // the last token or ticket
 	Next     int64 // ms: something may run out then; 0: never
@@ -378,7 +379,7 @@ const layout = 1
 func (c *cursor) state() (s State) {
 	c.bad = c.next() != layout || c.bad
 	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() == 1, c.int()
-	s.Used, s.Holders, s.Waiting, s.Tombs, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
+	s.Used, s.Holders, s.Waiting, s.Marks, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
 	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
 	return s
 }

@@ -26,7 +26,7 @@ func (h *shards) use(s *Session, key protocol.Key, live bool) {
 		if _, ok := h.unused[key.State]; ok {
 			delete(h.unused, key.State)
 		} else {
-			s.box.Subscribe(s.store.Channel(key))
+			s.box.Subscribe(s.store.Channel(key.State))
 		}
 		return
 	}
@@ -47,7 +47,7 @@ func (h *shards) sweep(s *Session) {
 		if time.Since(since) < linger {
 			return false
 		}
-		s.box.Unsubscribe(key + ":" + s.channel)
+		s.box.Unsubscribe(s.store.Channel(key))
 		return true
 	})
 	h.timer = nil

@@ -101,6 +101,7 @@ func TestListenIgnoresWhatIsNoMessageOfBerths(t *testing.T) {
 			{":inbox:a", key},
 			{":inbox:a", key + "\ng a b"},
 			{":inbox:a", key + "\nx a 9"},
+			{":inbox:a", key + "\ng a 0 1 1 more"},
 			{":inbox:a", "x\nx a 2"},
 			{":other", key + "\nx a 2"},
 			{":inbox:a", e.Prefix + ":{\x1b}\nx a 2"},

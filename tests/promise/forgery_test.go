@@ -30,10 +30,13 @@ func TestForgedMessagesGrantNothingAndEndNothing(t *testing.T) {
 		id := e.Show().Queue[0].ID
 		const token = 1_000_000
 		for _, guess := range []string{channel(id), channel(id) + "-1", channel(id) + ".-1", channel(id) + ".1", "*"} {
-			publish(fmt.Sprintf("g %s %d 0 1", guess, token))
+			publish(fmt.Sprintf("g %s 0 %d 1", guess, token))
 			publish("x " + guess + " 3")
 		}
-		for _, grant := range []string{"1000000 -7 1", "1000000 1 1", "9007199254740991 0 1", "0 0 1", "-1 0 1", "1000000 0 0", "1000000", "x y z"} {
+		for _, grant := range []string{
+			"-7 1000000 1", "1 1000000 1", "0 9007199254740991 1", "0 9007199254740993 1", "0 0 1", "0 -1 1", "0 1000000 0", "0 1000000 99999999999",
+			"0 1000000 1 more", "0 1000000", "x y z",
+		} {
 			before := q.Net.Count("EVALSHA")
 			publish("g " + id + " " + grant)
 			for q.Net.Count("EVALSHA") == before { // it asks the server

@@ -189,7 +189,7 @@ func TestOutOfMemory(t *testing.T) {
 // least rights that do.
 func TestUsersWithFewRights(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
-		const data = " +hget +hmget +hset +hdel +hlen +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore +zrank +zcard" +
+		const data = " +hget +hmget +hset +hdel +hlen +zadd +zrem +zrange +zrangebyscore +zscore +zcount +zrank +zcard" +
 			" +del +exists +persist +pexpireat +time +publish"
 		rights := map[string]string{
 			"noscripts": "~berth:* resetchannels &berth:* +ping +subscribe" + data,

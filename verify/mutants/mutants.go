@@ -39,30 +39,36 @@ const (
 // so that a change behind it takes effect.
 var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
 
+// movedTombstone is where a lease that moves leaves a tombstone.
+const movedTombstone = `          marks = marks + 1
+          put(id, 'x 5 ' .. second)
+          expire(id, now + TOLD)
+`
+
 // All lists all mutants.
 var All = []Mutant{
 	// Which request is granted, when and for how long.
 	{
 		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
-		Edits: []Edit{{script, "if reaping then\n", "reaping = false\nif reaping then\n"}},
+		Edits: []Edit{{script, "  reaped = true\n", "  reaped, reaping = true, false\n"}},
 	},
 	{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{{
 			script, "if not reaping and status == 0 and waiting > 0",
-			"if not reaping and sub(asked[1] or '', 1, 1) ~= 'L' and status == 0 and waiting > 0",
+			"if not reaping and not (groups[1] and groups[1].verb == 'L') and status == 0 and waiting > 0",
 		}},
 	},
 	{
 		Name: "renew-recreates", What: "a renewal grants what it does not find", Scenario: "flush", Caught: []string{"S6"},
 		Edits: []Edit{{
-			script, "    elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then\n",
-			`    elseif verb == 'R' and not record then
-      sets[s + 1], sets[s + 2], s = id, 'h 1 ' .. slots .. ' ' .. number() .. ' 0 ' .. ttl .. ' 1/x;y z', s + 2
-      adds[a + 1], adds[a + 2], a = deadline(now + ttl), id, a + 2
-      used, holders, slots = used + 1, holders + 1, slots + 1
-      out[n] = '7 0 ' .. last .. ' ' .. ttl
-    elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
+			script, "      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then\n",
+			`      elseif verb == 'R' and not record then
+        put(id, 'h 1 ' .. takeSlot() .. ' ' .. number() .. ' 0 ' .. param .. ' 1/x;y z')
+        expire(id, now + param)
+        used, holders = used + 1, holders + 1
+        answer = '7 0 ' .. last .. ' ' .. param
+      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
 `,
 		}},
 	},
@@ -71,21 +77,21 @@ var All = []Mutant{
 		Edits: []Edit{
 			notAlone,
 			{
-				script, "if seq < us then seq, last = us, stamp else seq = seq + 1 last = format('%d', seq) end",
-				"seq = seq + 1 last = format('%d', seq)",
+				script, "    if seq < us then\n      seq, last = us, stamp\n    else\n",
+				"    if false then\n    else\n",
 			},
 		},
 	},
 	{
 		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{{
-			script, "call('ZRANGE', ORDER, '0', room - 1 + (others and #others or 0))",
-			"call('ZRANGE', ORDER, waiting + (others and #others or 0) - room, waiting + (others and #others or 0) - 1)",
+			script, "call('ZRANGE', ORDER, '0', room - 1 + left)",
+			"call('ZRANGE', ORDER, waiting + left - room, waiting + left - 1)",
 		}},
 	},
 	{
 		Name: "barging", What: "a newcomer that fits passes the queue", Scenario: "clients", Caught: []string{"S4"},
-		Edits: []Edit{{script, "elseif waiting == 0 and used + w <= limit", "elseif used + weight <= limit"}},
+		Edits: []Edit{{script, "elseif waiting == 0 and used + size <= limit", "elseif used + size <= limit"}},
 	},
 	{
 		Name: "trust-from-reply", What: "the trust deadline is counted from the reply", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
@@ -100,22 +106,22 @@ var All = []Mutant{
 			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n"},
 			{store, "\"sync/atomic\"\n", "\"sync/atomic\"\n\t\"time\"\n"},
 			{store, "k.call...), notAfter)", "k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)\n\t_ = notAfter"},
-			{script, "local clock = call('TIME')\n", ""},
-			{script, "local stamp = clock[1] .. sub('00000' .. clock[2], -6)", "local stamp = ARGV[1]"},
-			{script, "if ARGV[1] ~= '0' and now > ARGV[1] + 0 then", "if false then"},
+			{script, "local clock = call('TIME')\n", "local clock = { '', ARGV[1] }\n"},
+			{script, "if bound ~= '0' then", "if false then"},
 		},
 	},
 
 	// Requests that are repeated or late.
 	{
 		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{script, "out[n] = '1 ' .. grant .. ' ' .. rest", "out[n] = '1 ' .. grant .. ' ' .. ttl"}},
+		Edits: []Edit{{script, "answer = '1 ' .. grant .. ' ' .. format('%d', held)", "answer = '1 ' .. grant .. rest"}},
 	},
 	{
 		Name: "no-tombstone", What: "a release leaves no tombstone for late copies", Scenario: "clients", Caught: []string{"L2", "linearizability"},
 		Edits: []Edit{
-			{script, "buried = param == '1' and now + LATE or 0", "buried = 0"},
-			{script, "buried = now + LATE\n", "buried = 0\n"},
+			{script, "leave(id, record, 1, param == '1' and now + LATE or 0)", "leave(id, record, 1, 0)"},
+			{script, "if param == '1' and not record then", "if param == '1' and not record and false then"},
+			{script, "elseif param == '1' and remaining(id) < LATE then", "elseif param == '1' and record and remaining(id) < LATE then"},
 		},
 	},
 	{
@@ -124,7 +130,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"L2", "linearizability", "recovery"},
-		Edits: []Edit{{script, "if record then                                      -- a repetition", "if false then                                       -- a repetition"}},
+		Edits: []Edit{{script, "if record then                                    -- a repetition", "if false then                                     -- a repetition"}},
 	},
 	{
 		Name: "new-id", What: "a request whose outcome is not known is repeated with another id", Scenario: "clients", Caught: []string{"L2", "linearizability"},
@@ -135,24 +141,24 @@ var All = []Mutant{
 	{
 		Name: "move-copies", What: "the old id of a lease that has moved holds it too, and moves it again", Scenario: "clients", Caught: []string{"S5"},
 		Edits: []Edit{{
-			script, "left, buried, reason = adds[a - 1] - now, now + TOLD, '5 ' .. more",
-			"left, used, holders, slots = adds[a - 1] - now, used + weight, holders + 1, slots + 1",
+			script, movedTombstone,
+			"          used, holders, slots = used + size, holders + 1, slots + 1\n",
 		}},
 	},
 	{
 		Name: "move-not-idempotent", What: "a repeated move is told that the lease was moved before", Scenario: "clients", Caught: []string{"S5"},
-		Edits: []Edit{{script, "if moved then                                     -- a repetition", "moved = nil\n      if moved then                                     -- a repetition"}},
+		Edits: []Edit{{script, "if moved then                                   -- a repetition", "moved = nil\n        if moved then                                   -- a repetition"}},
 	},
 	{
 		Name: "move-without-tombstone", What: "a lease that moves leaves no tombstone for late copies of its acquire", Scenario: "clients",
 		Caught: []string{"L2", "linearizability"},
-		Edits:  []Edit{{script, "left, buried, reason = adds[a - 1] - now, now + TOLD, '5 ' .. more", "left, g = adds[a - 1] - now, g + 1 gone[g] = id"}},
+		Edits:  []Edit{{script, movedTombstone, "          goneIDs[#goneIDs + 1] = id\n"}},
 	},
 	{
 		Name: "move-keeps-token", What: "a lease that moves keeps its token", Scenario: "clients", Caught: []string{"S2"},
 		Edits: []Edit{
 			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) %S+ (.*)$')"},
-			{script, "slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. lasts .. ' ' .. more", "slot .. ' ' .. ceiling .. ' ' .. lasts .. ' ' .. more"},
+			{script, "place .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second"},
 		},
 	},
 
@@ -173,11 +179,11 @@ var All = []Mutant{
 	// What follows the loss of one of the two keys.
 	{
 		Name: "hash-lost", What: "when the hash is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{script, "if lost > now then error", "if lost > now and state then error"}},
+		Edits: []Edit{{script, "if alive > now then error", "if alive > now and stored then error"}},
 	},
 	{
 		Name: "set-lost", What: "when the sorted set is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{script, "if lost > now then error", "if lost > now and not state then error"}},
+		Edits: []Edit{{script, "if alive > now then error", "if alive > now and not stored then error"}},
 	},
 }
 

@@ -100,7 +100,7 @@ var luaRules = []struct {
 	{regexp.MustCompile(`'0'`), "'1'"},
 	{regexp.MustCompile(`\btrue\b`), "false"},
 	{regexp.MustCompile(`\bfalse\b`), "true"},
-	{regexp.MustCompile(`\bcall\('(DEL|HDEL|HSET|PERSIST|PEXPIREAT|ZADD|ZREM|ZREMRANGEBYSCORE|PUBLISH)', (?:[^()]|\([^()]*\))*\)`), "local _"},
+	{regexp.MustCompile(`\bcall\('(DEL|HDEL|HSET|PERSIST|PEXPIREAT|ZADD|ZREM|PUBLISH)', (?:[^()]|\([^()]*\))*\)`), "local _"},
 }
 
 // ofLua does the same to a script, line by line, outside its comments.

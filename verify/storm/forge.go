@@ -85,7 +85,7 @@ func (f *forger) guesses(channel string, seat worker.Seat) (lines []string) {
 		if f.rng.IntN(4) == 0 {
 			lines = append(lines, "x "+id+" 2")
 		} else {
-			lines = append(lines, fmt.Sprintf("g %s %d %d %d", id, time.Now().UnixMicro(), f.rng.IntN(seat.Limit), seat.Limit))
+			lines = append(lines, fmt.Sprintf("g %s %d %d %d", id, f.rng.IntN(seat.Limit), time.Now().UnixMicro(), seat.Limit))
 		}
 	}
 	return lines
@@ -114,12 +114,15 @@ func (f *forger) lie(id string, seat worker.Seat) string {
 		"x " + id + " " + strconv.Itoa(f.rng.IntN(7)),
 		"x " + id,
 		"g " + id,
-		fmt.Sprintf("g %s %d %d %d", id, now, seat.Limit, seat.Limit),
-		fmt.Sprintf("g %s %d -7 %d", id, now, seat.Limit),
-		fmt.Sprintf("g %s %d 0 0", id, now),
-		fmt.Sprintf("g %s %d 0 %d", id, now+time.Hour.Microseconds(), seat.Limit),
-		fmt.Sprintf("g %s 9007199254740991 0 %d", id, seat.Limit),
-		fmt.Sprintf("g %s -1 0 %d", id, seat.Limit),
+		fmt.Sprintf("g %s %d %d %d", id, seat.Limit, now, seat.Limit),
+		fmt.Sprintf("g %s -7 %d %d", id, now, seat.Limit),
+		fmt.Sprintf("g %s 0 %d 0", id, now),
+		fmt.Sprintf("g %s 0 %d 99999999999", id, now),
+		fmt.Sprintf("g %s 0 %d %d", id, now+time.Hour.Microseconds(), seat.Limit),
+		fmt.Sprintf("g %s 0 9007199254740991 %d", id, seat.Limit),
+		fmt.Sprintf("g %s 0 -1 %d", id, seat.Limit),
+		fmt.Sprintf("g %s 0 %d %d more", id, now, seat.Limit),
+		fmt.Sprintf("e %s", id),
 		fmt.Sprintf("g %s x y z", id),
 	}
 	return lies[f.rng.IntN(len(lies))]

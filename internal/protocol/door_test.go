@@ -1,0 +1,396 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The door: a request that does not fit the grammar is refused whole, in both tiers, and
+// nothing is changed; and what the script stores of others, it reads back.
+
+// heads is the grammar of transition.lua's header: what each verb looks like. All but those
+// of operators are of ids.
+var heads = func() map[byte]*regexp.Regexp {
+	const flag, number, positive, owner = `[01]`, `(?:0|[1-9]\d{0,11})`, `[1-9]\d{0,11}`, `:?\d+/[^\s]+`
+	forms := map[byte][]string{
+		'A': {flag, positive, number, number, positive, number, number, positive, owner, `(?s:.*)`},
+		'H': {positive, flag}, 'R': {number}, 'L': {flag}, 'M': {number, owner}, 'E': {flag},
+		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag},
+	}
+	out := map[byte]*regexp.Regexp{}
+	for verb, words := range forms {
+		out[verb] = regexp.MustCompile(`\A` + string(rune(verb)) + strings.Join(words, " ") + `\z`)
+	}
+	return out
+}()
+
+var (
+	goodID    = regexp.MustCompile(`\A[A-Za-z0-9]+\.[^\s]+\z`)
+	goodCount = regexp.MustCompile(`\A\d{1,3}\z`)
+)
+
+// fits reports whether a request fits the grammar.
+func fits(args []string) bool {
+	if bound, err := strconv.ParseInt(args[0], 10, 64); err != nil || bound < 0 {
+		return false
+	}
+	switch args = args[1:]; len(args) {
+	case 0:
+		return true
+	case 1:
+		return false
+	case 2:
+		return fitsOne(args[0], args[1])
+	}
+	if !goodCount.MatchString(args[0]) {
+		return false
+	}
+	groups, _ := strconv.Atoi(args[0])
+	if 1+2*groups > len(args) {
+		return false
+	}
+	ids := args[1+2*groups:]
+	if len(ids) > MaxIDs {
+		return false
+	}
+	acquires := false
+	for g := range groups {
+		head, text := args[1+2*g], args[2+2*g]
+		if !goodCount.MatchString(text) || acquires && head[:min(1, len(head))] != "A" {
+			return false
+		}
+		count, _ := strconv.Atoi(text)
+		if count > len(ids) || !fitsGroup(head, ids[:count]) {
+			return false
+		}
+		acquires, ids = acquires || head[0] == 'A', ids[count:]
+	}
+	return len(ids) == 0
+}
+
+func fitsOne(head, id string) bool { return fitsGroup(head, []string{id}) }
+
+func fitsGroup(head string, ids []string) bool {
+	if head == "" || heads[head[0]] == nil || !heads[head[0]].MatchString(head) {
+		return false
+	}
+	verb := Verb(head[0])
+	if verb.named() != (len(ids) > 0) || verb == Move && len(ids)%2 > 0 {
+		return false
+	}
+	for _, id := range ids {
+		if id == "state" || (verb == Acquire || verb == Move || head == "L1") && !goodID.MatchString(id) {
+			return false
+		}
+	}
+	return true
+}
+
+// send makes a call with these arguments, as a client in another language may.
+func (r *rig) send(args ...string) (string, error) {
+	step := r.stores[0].step.Load()
+	all := append([]any{"evalsha", step.sha}, r.key.call...)
+	for _, a := range args {
+		all = append(all, a)
+	}
+	return step.line(context.Background(), r.rdb, all)
+}
+
+// mustFit sends a request, and wants it done where it fits the grammar, and otherwise refused
+// with nothing changed.
+func (r *rig) mustFit(t failer, args []string) {
+	t.Helper()
+	before := r.exactly(t)
+	_, err := r.send(args...)
+	switch {
+	case fits(args):
+		if err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+	case !errors.Is(err, ErrRequest) || !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "BERTHREQUEST "):
+		t.Fatalf("%q: %v, want ErrRequest", args, err)
+	default:
+		if after := r.exactly(t); !reflect.DeepEqual(before, after) {
+			t.Fatalf("%q was refused, and changed\n%q\nto\n%q", args, before, after)
+		}
+	}
+}
+
+// exactly is what is stored, byte by byte.
+func (r *rig) exactly(t failer) (out []any) {
+	t.Helper()
+	for _, key := range []string{r.key.State, r.key.Order()} {
+		ctx := context.Background()
+		pipe := r.rdb.Pipeline()
+		kind, lapse := pipe.Type(ctx, key), pipe.PExpireTime(ctx, key)
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatalf("%v", err)
+		}
+		switch kind.Val() {
+		case "hash":
+			out = append(out, lapse.Val(), r.rdb.HGetAll(ctx, key).Val())
+		case "zset":
+			out = append(out, lapse.Val(), r.rdb.ZRangeWithScores(ctx, key, 0, -1).Val())
+		case "none":
+			out = append(out, nil, nil)
+		}
+	}
+	return out
+}
+
+// soundAfterAll checks that what is stored can be read by everybody.
+func (r *rig) soundAfterAll(t failer) {
+	t.Helper()
+	r.raw(t).state(t)
+	if _, err := r.stores[0].Inspect(context.Background(), r.key, true); err != nil {
+		t.Fatalf("%v\n%v", err, r.raw(t))
+	}
+}
+
+const anOwner = "1/host;py0.1"
+
+// head of an acquire with one word replaced.
+func acquireHead(place int, word string) string {
+	words := strings.SplitN("1 1 0 3 10000 0 100 30000 "+anOwner+" a label", " ", 10)
+	words[place] = word
+	return "A" + strings.Join(words, " ")
+}
+
+// badRequests are requests, each with one thing wrong, and the word that is named.
+func badRequests() map[string][]string {
+	bad := map[string][]string{}
+	add := func(names string, args ...string) { bad[strings.Join(args, "|")] = append([]string{names}, args...) }
+	for place := range 8 {
+		for _, word := range []string{"x", "-1", "1.5", "1e3", "0x10", "07", "1234567890123", "nan", "inf", strings.Repeat("9", 400)} {
+			add(word[:min(len(word), 20)], "0", acquireHead(place, word), "a.1")
+			add(word[:min(len(word), 20)], "0", "1", acquireHead(place, word), "1", "a.1")
+		}
+	}
+	for _, place := range []int{1, 4, 7} {
+		add("0", "0", acquireHead(place, "0"), "a.1")
+	}
+	add("2", "0", acquireHead(0, "2"), "a.1")
+	for _, owner := range []string{"py-worker", "/host", "1/", "1", ":/x", "::1/h"} {
+		add(owner, "0", acquireHead(8, owner), "a.1")
+	}
+	add("none", "0", "A1 1 0 3 10000 0 100 30000 "+anOwner, "a.1") // a label may be empty, but has its space
+	add("none", "0", "A1 1 0 3", "a.1")
+	for _, head := range []string{"H", "H0 1", "H1000", "H1000 2", "H1000 1 1", "L", "L2", "L00", "L0 ", "R", "R-1", "R1e3", "R9999999999999", "R05", "E", "E2", "M0", "M0 " + anOwner + " x", "M0 host"} {
+		add("", "0", head, "a.1")
+	}
+	for _, head := range []string{"", " ", "X", "a", "Q1", "l0", "\n"} {
+		add("verb", "0", head, "a.1")
+	}
+	for _, head := range []string{"D", "D-1", "Dx", "D1 1", "P", "P-2", "P-01", "Z", "Z2", "Z400", "I", "I0", "I-inf 0", "I-inf 0 1001", "I-inf x 0"} {
+		add("", "0", "1", head, "0")
+	}
+	for _, id := range []string{"", "state", "a b.1", "a.1 2", "a.1\n", "1", "12", "!pause", "#a.1", "a.", ".a", "a", "a-b.1"} {
+		add("id", "0", acquireHead(0, "1"), id)
+		add("id", "0", "L1", id)
+		add("id", "0", "1", "M0 "+anOwner, "2", "a.1", id)
+		add("id", "0", "1", acquireHead(0, "1"), "2", "a.1", id)
+	}
+	for _, head := range []string{"L0", "R5000", "H1000 1", "E1"} {
+		add("id state", "0", head, "state")
+	}
+	for _, bound := range []string{"", "x", "-5", "1.5", "nan", "inf"} {
+		add("bound", bound, "L0", "a.1")
+		add("bound", bound)
+	}
+	for _, args := range [][]string{
+		{"0", "L0"}, {"0", "L0", "a.1", "a.2"}, {"0", "1", "L0", "1"}, {"0", "1", "L0", "2", "a.1"}, {"0", "2", "L0", "1", "a.1"},
+		{"0", "1", "L0", "x", "a.1"}, {"0", "x", "L0", "1", "a.1"}, {"0", "1", "L0", "0"}, {"0", "1", "D5", "1", "a.1"}, {"0", "D5"}, {"0", "1"},
+		{"0", "1", "M0 " + anOwner, "1", "a.1"}, {"0", "2", acquireHead(0, "1"), "1", "L0", "1", "a.8", "a.9"}, {"0", "999", "L0", "1", "a.1"},
+		{"0", "1", "L0", "1", "a.1", "a.2"}, {"0", "2", "I-inf 0 1", "0", "D1", "0"}, {"0", "0", "L0", "1", "a.1"}, {"0", "1", "L0", "-1", "a.1"},
+		append([]string{"0", "1", "L0", "251"}, ids(251)...),
+	} {
+		add("", args...)
+	}
+	return bad
+}
+
+// furnished are states of a semaphore: none, one lease alone, and all kinds of records.
+func furnished() map[string]setup {
+	return map[string]setup{
+		"nothing": func(t failer, r *rig) { r.reset(t) }, "compact": compact, "furnish": furnish,
+	}
+}
+
+// TestBadRequestsAreRefused: with the word that is wrong, and nothing changed.
+func TestBadRequestsAreRefused(t *testing.T) {
+	t.Parallel()
+	onBoth(t, true, func(t *testing.T, r *rig) {
+		for name, lay := range furnished() {
+			lay(t, r)
+			for _, request := range badRequests() {
+				names, args := request[0], request[1:]
+				if args[0] == "0" && len(args) > 1 && fits(args) {
+					t.Fatalf("%q is said to fit", args)
+				}
+				before := r.exactly(t)
+				_, err := r.send(args...)
+				if !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), "BERTHREQUEST ") || !strings.Contains(err.Error(), names) {
+					t.Errorf("%s, %.200q: %v, want it to name %q", name, args, err, names)
+				}
+				if after := r.exactly(t); !reflect.DeepEqual(before, after) {
+					t.Fatalf("%s, %.200q: %v, and changed\n%q\nto\n%q", name, args, err, before, after)
+				}
+			}
+			r.soundAfterAll(t)
+		}
+	})
+}
+
+var (
+	genNumber = shared(rapid.SampledFrom([]string{"0", "1", "2", "3", "250", "5000", "30000", "999999999999"}))
+	genMore   = shared(rapid.SampledFrom([]string{"1", "1", "1", "2", "40", "30000", "999999999999"}))
+	genBit    = shared(rapid.SampledFrom([]string{"0", "1"}))
+	genOwner  = shared(rapid.SampledFrom([]string{anOwner, ":7/h", "1/host;go0.1;zone=b;x=", "0/\xff{}/;", "12345678901234567890/h"}))
+	genLabel  = shared(rapid.SampledFrom([]string{"", "a label", " ", "\n", "h 1 0 5", "\x00\xff", "1 compact a.1 5", strings.Repeat("long ", 100)}))
+	genAnyID  = shared(rapid.SampledFrom([]string{"s0.1", "s0.2", "s1.3", "s1.4", "q.5", "qs0.1", "1.6", "s0..", "s0.#s0.1", "s0.!x\xff", "s2.state"}))
+	genWrong  = shared(rapid.SampledFrom([]string{"", "x", "-1", "-2", "1.5", "1e3", "007", "00", "9999999999999", "nan", "state", "0", "1", "5", "s0.1", " ", anOwner}))
+)
+
+// genHead draws what is asked of one id, or of the semaphore.
+var genHead = shared(rapid.Custom(func(t *rapid.T) string {
+	draw := func(gens ...*rapid.Generator[string]) string {
+		var words []string
+		for _, g := range gens {
+			words = append(words, g.Draw(t, "word"))
+		}
+		return strings.Join(words, " ")
+	}
+	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z"}).Draw(t, "verb"); verb {
+	case "A":
+		return "A" + draw(genBit, genMore, genNumber, genNumber, genMore, genNumber, genNumber, genMore, genOwner, genLabel)
+	case "H":
+		return "H" + draw(genMore, genBit)
+	case "M":
+		return "M" + draw(genNumber, genOwner)
+	case "R", "D":
+		return verb + draw(genNumber)
+	case "P":
+		return "P" + rapid.OneOf(genNumber, rapid.Just("-1"), rapid.Just("-1")).Draw(t, "pin")
+	default:
+		return verb + draw(genBit)
+	}
+}))
+
+// genRequest draws a request that fits.
+var genRequest = shared(rapid.Custom(func(t *rapid.T) []string {
+	all := rapid.SliceOfNDistinct(genAnyID, 0, 6, rapid.ID[string]).Draw(t, "ids")
+	if len(all) > 0 && rapid.Bool().Draw(t, "single") {
+		if head := genHead.Draw(t, "head"); Verb(head[0]).named() && head[0] != 'M' {
+			return []string{"0", head, all[0]}
+		}
+	}
+	var groups, acquires, first, last []string
+	for len(all) > 0 {
+		head := genHead.Draw(t, "head")
+		count := rapid.IntRange(1, len(all)).Draw(t, "count")
+		switch {
+		case !Verb(head[0]).named():
+			groups = append(groups, head, "0")
+			continue
+		case head[0] == 'M' && count%2 > 0:
+			continue
+		case head[0] == 'A':
+			acquires, last = append(acquires, head, strconv.Itoa(count)), append(last, all[:count]...)
+		default:
+			groups, first = append(groups, head, strconv.Itoa(count)), append(first, all[:count]...)
+		}
+		all = all[count:]
+	}
+	heads := append(groups, acquires...)
+	if len(heads) == 0 {
+		return []string{"0"}
+	}
+	return append(append(append([]string{"0", strconv.Itoa(len(heads) / 2)}, heads...), first...), last...)
+}))
+
+// genAnyRequest draws a request that fits, and one with a word of it replaced, left out or
+// doubled, which mostly does not.
+var genAnyRequest = shared(rapid.Custom(func(t *rapid.T) []string {
+	args := genRequest.Draw(t, "request")
+	if rapid.Bool().Draw(t, "fits") {
+		return args
+	}
+	if len(args) == 1 {
+		return args
+	}
+	i := rapid.IntRange(1, len(args)-1).Draw(t, "argument")
+	words := strings.Split(args[i], " ")
+	w := rapid.IntRange(0, len(words)-1).Draw(t, "place")
+	switch rapid.IntRange(0, 3).Draw(t, "how") {
+	case 0:
+		words = append(words[:w:w], words[w+1:]...)
+	case 1:
+		words = append(words[:w+1:w+1], words[w:]...)
+	default:
+		wrong := genWrong.Draw(t, "wrong")
+		if w == 0 && i > 0 && words[0] != "" && rapid.Bool().Draw(t, "behind the verb") {
+			wrong = words[0][:1] + wrong
+		}
+		words[w] = wrong
+	}
+	broken := append([]string(nil), args...)
+	broken[i] = strings.Join(words, " ")
+	if rapid.IntRange(0, 9).Draw(t, "less") == 0 {
+		broken = broken[:len(broken)-1]
+	}
+	if len(broken) == 0 || twice(broken) {
+		return args
+	}
+	return broken
+}))
+
+// twice reports whether an argument other than a count is there twice: that each id is named
+// once is for the client to see to.
+func twice(args []string) bool {
+	seen := map[string]bool{}
+	for _, a := range args {
+		if len(a) > 2 && seen[a] {
+			return true
+		}
+		seen[a] = true
+	}
+	return false
+}
+
+// TestDoor: whatever is asked, in whatever order, is done or refused, and nobody finds then
+// what berth cannot read.
+func TestDoor(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("keeps=%v", keeps), func(t *testing.T) {
+			onBoth(t, keeps, func(t *testing.T, r *rig) {
+				rapid.Check(t, func(t *rapid.T) { checkDoor(t, r) })
+			})
+		})
+	}
+}
+
+func checkDoor(t *rapid.T, r *rig) {
+	clock := start
+	if r.mr != nil {
+		r.mr.SetTime(clock)
+	}
+	r.reset(t)
+	for _, args := range rapid.SliceOfN(genAnyRequest, 1, 12).Draw(t, "requests") {
+		if r.mr != nil {
+			clock = clock.Add(span(0, time.Microsecond, time.Millisecond, 40*time.Second).Draw(t, "pause"))
+			r.mr.SetTime(clock)
+		}
+		r.mustFit(t, args)
+		r.soundAfterAll(t)
+	}
+}
