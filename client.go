@@ -111,7 +111,7 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 // berth renews it. A handle can be adopted once; a second Adopt gets a *LostError
 // that names the first adopter.
 //
-// Adopt returns within 5 seconds, or when ctx ends. It fails with ErrHandle when
+// Adopt returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with ErrHandle when
 // handle is not of this version and prefix, with a *LostError when the lease has
 // expired or was adopted, with ErrInvalid, ErrClosed or ErrNotReplicated, and with
 // ErrUnreachable, ErrRefused or ErrCorrupt when Redis is the reason. After ErrHandle,

@@ -117,8 +117,10 @@ func (l *Lease) ValidUntil() time.Time {
 // Renew renews the lease now; unless WithoutRenewal is set, berth also does so by
 // itself. On success the lease lasts another TTL, or until MaxHold. A *LostError
 // means that it is over, ErrReleased and ErrClosed that it was released before. Any
-// other error leaves the trust deadline (ValidUntil) as it was. Renew returns within
-// 5 seconds, or when ctx ends.
+// other error leaves the trust deadline (ValidUntil) as it was; with WithoutRenewal it
+// stays so until the next Renew, even if Redis renewed the lease and only answers later.
+// Only after ctx's end may the renewal still take effect. Renew returns when ctx ends, or
+// when Redis has been silent for 5 seconds.
 func (l *Lease) Renew(ctx context.Context) error {
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return err
@@ -144,7 +146,7 @@ func (l *Lease) Release() error {
 // TTL for that; from then on berth neither renews nor releases it, and this Lease is
 // over. The handle is a secret: it is all that is needed to take the lease.
 //
-// Detach returns within 5 seconds, or when ctx ends. It fails with a *LostError,
+// Detach returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with a *LostError,
 // ErrReleased or ErrClosed when the lease was over before, and with ErrRefused or
 // ErrCorrupt when Redis refuses permanently, for example for lack of a permission:
 // then the lease is unchanged. After any other failure (ErrUnreachable, ctx's error,

@@ -60,9 +60,10 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 // Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or ErrNotReplicated.
 //
 // Acquire returns when ctx ends, whatever Redis does. Until the request is in the
-// queue, Acquire waits for Redis for at most 5 seconds, or, where nothing listens,
-// until go-redis stops dialling, which takes 1 to 2 seconds by default. A request in
-// the queue outlasts an outage of Redis.
+// queue, Acquire gives up when Redis has been silent for 5 seconds, or has refused for
+// that long, or, where nothing listens, when go-redis stops dialling, which takes 1 to 2
+// seconds by default. While answers come, however late, it goes on. A request in the
+// queue outlasts an outage of Redis.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, true, opts)
 }

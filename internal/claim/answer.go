@@ -18,10 +18,12 @@ type Answer struct {
 // the claim's state has changed meanwhile, the result may be irrelevant.
 func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	r := &op.Result
-	c.sent = false
+	c.sent, c.took = false, a.Got.Sub(a.Sent)
 	switch {
 	case op.Verb == protocol.Acquire && c.State == Asking:
 		return c.answerAcquire(r, a)
+	case op.Verb == protocol.Acquire && c.State == Queued && r.Code == protocol.Granted && op.ID == c.ID:
+		return c.granted(r, a) // the place was told by a late answer to an earlier copy
 	case op.Verb == protocol.Heartbeat && c.State == Queued:
 		return c.answerHeartbeat(r, a)
 	case op.Verb == protocol.Heartbeat && c.State == Held:
@@ -37,6 +39,44 @@ func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	}
 	return 0
 }
+
+// AnsweredLate handles the result of op in a call that was given up. The operation has been
+// sent again, or will be. What the late answer grants counts like any other: it tells what the
+// server did, and the trust in it is counted from when that call was sent. Any other answer
+// says less than the one that the repetition will get.
+func (c *Claim) AnsweredLate(op *protocol.Op, a *Answer) Effect {
+	r, code := &op.Result, op.Result.Code
+	c.took = a.Got.Sub(a.Sent)
+	switch {
+	case op.Verb == protocol.Move && op.ID == c.ID && c.State == Detaching && code == protocol.Moved:
+		return c.answerDetach(r, a)
+	case op.Verb == protocol.Move && op.To == c.ID && c.State == Adopting && code == protocol.Moved:
+		return c.answerAdopt(r, a) | Settled
+	case op.Verb == protocol.Release && op.ID == c.leaves() && c.State == Leaving:
+		return c.answerRelease(r, a)
+	case op.ID != c.ID: // that of an earlier request
+		return 0
+	case op.Verb == protocol.Acquire && c.State == Asking && code != protocol.Gone:
+		return c.answerAcquire(r, a) | Settled
+	case c.State == Queued && code == protocol.Granted:
+		return c.granted(r, a) | Settled
+	case op.Verb == protocol.Heartbeat && c.State == Queued && code == protocol.Queued:
+		return c.queued(r, a) | Settled
+	case op.Verb == protocol.Renew && code == protocol.Renewed && c.extends(r, a):
+		return c.answerRenew(r, a) | Settled
+	}
+	return 0
+}
+
+// extends reports whether a late renewal gives the claim more trust than it has.
+func (c *Claim) extends(r *protocol.Result, a *Answer) bool {
+	return (c.State == Held || c.State == Confirming) && trust(a.Sent, r.Remaining) > c.Trust &&
+		!c.forgotten(r) && !c.renewalOver()
+}
+
+// renewalOver reports whether the holder, who renews the lease by hand, was told that its
+// renewal failed: then no answer moves the trust deadline.
+func (c *Claim) renewalOver() bool { return c.State == Held && c.Manual && !c.renew }
 
 func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
 	switch {
@@ -73,8 +113,8 @@ func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
 // request outlasts every outage.
 func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	c.State, c.until, c.cause = Queued, clock.Never, nil
-	c.heard = a.Sent
-	c.due = a.Got.Add(c.Terms.Heartbeat / 3)
+	c.heard = max(c.heard, a.Sent)
+	c.due = max(a.Sent.Add(c.Terms.Heartbeat/3), a.Got) // the place lasts from when the server set it
 	ahead := c.Place.Ahead
 	if r.Ahead >= 0 {
 		ahead = r.Ahead
@@ -125,12 +165,12 @@ func trust(from clock.Instant, d time.Duration) clock.Instant {
 	return from.Add(d - time.Millisecond - d.Truncate(time.Millisecond)/100)
 }
 
-// schedule sets the next renewal: after a third of what is left, so that there is
-// time for failures.
+// schedule sets the next renewal: after a third of what is left, so that there is time for
+// failures. What an answer takes is not left: it must come while the lease is trusted.
 func (c *Claim) schedule(now clock.Instant) {
 	c.due, c.renew = clock.Never, false
 	if !c.Manual && !c.capped {
-		c.due = now.Add(c.Trust.Sub(now) / 3)
+		c.due = now.Add(max(0, c.Trust.Sub(now)-c.took) / 3)
 	}
 }
 
@@ -196,6 +236,8 @@ func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
 		return c.lose(c.lost(Vanished), a.Got)
 	case r.Code == protocol.Renewed && a.Replicas < c.Terms.MinReplicas:
 		return c.unreplicated(a)
+	case r.Code == protocol.Renewed && c.renewalOver():
+		return 0
 	case r.Code == protocol.Renewed:
 		return c.renewed(r, a)
 	case c.State == Held && r.Code == protocol.Evicting:

@@ -36,8 +36,9 @@ import (
 
 // Bounds of waiting for Redis, never of waiting in the queue.
 const (
-	// Timeout is how long Acquire, Release and the like are retried while Redis does not
-	// answer or refuses for the moment.
+	// Timeout is how long Acquire, Release and the like are retried while Redis is silent or
+	// refuses for the moment. A Redis that gives signs of life, however late it answers, is not
+	// silent.
 	Timeout = 5 * time.Second
 	// TryTimeout is the same for requests that do not wait in the queue.
 	TryTimeout = 2 * time.Second
@@ -64,16 +65,18 @@ type Effect int
 
 // The effects.
 const (
-	Send   Effect = 1 << iota // send Op with the next call
-	Wake                      // State, Place or Err has changed: wake the goroutine that waits for that
-	Report                    // tell the callers of Renew, Release and Detach the Outcome
+	Send    Effect = 1 << iota // send Op with the next call
+	Wake                       // State, Place or Err has changed: wake the goroutine that waits for that
+	Report                     // tell the callers of Renew, Release and Detach the Outcome
+	Settled                    // Op is not needed any more: take it back, if it has not been sent
 )
 
 // Claim is one request for permits.
 type Claim struct {
 	Terms  *protocol.Terms
-	Manual bool // its holder renews it
-	Places bool // its place in the queue is wanted
+	Manual bool          // its holder renews it
+	Places bool          // its place in the queue is wanted
+	Alive  clock.Instant // when Redis last gave a sign of life, as the owner knows at a Tick
 
 	ID      string
 	State   State
@@ -92,6 +95,7 @@ type Claim struct {
 	due    clock.Instant // when the next sign of life is to be sent; Never while one is under way
 	until  clock.Instant // when the wait for an answer is over
 	asked  clock.Instant // when its holder asked for a renewal
+	took   time.Duration // how long the last answer took
 	giveUp clock.Instant // Leaving: when it has expired by itself
 
 	adopted bool // it never asked for permits
@@ -131,8 +135,8 @@ func Make(name string, terms *protocol.Terms, newID func() string) Claim {
 	}
 }
 
-// Ask begins the acquire of a request made at start. Redis must answer within Timeout, or
-// TryTimeout, of that.
+// Ask begins the acquire of a request made at start. Redis must not be silent for Timeout; a
+// request that does not wait must be answered within TryTimeout.
 func (c *Claim) Ask(start clock.Instant) Effect {
 	c.until = start.Add(Timeout)
 	if !c.Terms.Wait {
@@ -147,17 +151,30 @@ func (c *Claim) Adopt(id string, start clock.Instant) Effect {
 	return Send
 }
 
-// Patience is how long a call that carries the claim's operation may take, which leaves time
-// for a second one.
-func (c *Claim) Patience() time.Duration {
-	patience := Timeout
-	if c.Lease.TTL > 0 {
-		patience = c.Lease.TTL / 3
+// Patience is how long a call made at now that carries the claim's operation may take until
+// another copy is sent, on another connection: half of the time that there is, or less, but
+// longer than the last answer took. The answer to the first copy counts when it comes all the
+// same.
+func (c *Claim) Patience(now clock.Instant) time.Duration {
+	return max(c.base(now), c.took+c.took/2)
+}
+
+// base is the patience with a Redis of which nothing is known.
+func (c *Claim) base(now clock.Instant) time.Duration {
+	switch {
+	case c.State == Held && c.renew && c.until == clock.Never: // else somebody waits for it
+		return c.Trust.Sub(now) / 2
+	case c.State == Queued:
+		return c.Terms.Heartbeat / 3
 	}
+	most := Timeout / 2
 	if c.State == Asking && !c.Terms.Wait {
-		patience = min(patience, TryTimeout/2)
+		most = TryTimeout / 2
 	}
-	return patience
+	if c.Lease.TTL > 0 { // else it is a lease to adopt, whose TTL the server has not told
+		most = min(most, c.Lease.TTL/3)
+	}
+	return most
 }
 
 // Op returns the operation that the claim wants in a call made at now; false: none.
@@ -180,10 +197,7 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 			op.Verb, op.TTL, op.Replicas = protocol.Heartbeat, 0, 0
 		}
 	case Leaving:
-		op.Verb, op.Flag = protocol.Release, now < c.late // a tombstone for the copy that may be under way
-		if c.other != "" {
-			op.ID = c.other
-		}
+		op.Verb, op.ID, op.Flag = protocol.Release, c.leaves(), now < c.late // a tombstone for the copy that may be under way
 	default:
 		return op, false
 	}
@@ -191,6 +205,14 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 		c.heard = now
 	}
 	return op, true
+}
+
+// leaves returns the id that is released next while the claim is Leaving.
+func (c *Claim) leaves() string {
+	if c.other != "" {
+		return c.other
+	}
+	return c.ID
 }
 
 // Next returns when Tick must be called next, or Never.
@@ -246,9 +268,13 @@ func (c *Claim) sign() Effect {
 	return Send
 }
 
-// expire handles the lack of an answer. A request is given up; a renewal or a release
-// goes on, but its callers are told.
+// expire handles the lack of an answer. A request is given up, unless Redis only answers
+// late; a release goes on, and the renewals that are due, but callers are told.
 func (c *Claim) expire(now clock.Instant) Effect {
+	if more := c.Alive.Add(Timeout); more > now && c.mayGoOn() {
+		c.until = more
+		return 0
+	}
 	c.until = clock.Never
 	err := c.cause
 	if err == nil {
@@ -260,12 +286,36 @@ func (c *Claim) expire(now clock.Instant) Effect {
 	case Detaching:
 		return c.notDetached(c.unsure(err), now)
 	case Held:
-		return c.report(err)
+		return c.renewalFailed(err)
 	case Leaving:
 		return c.notReleased(err)
 	default:
 		return 0
 	}
+}
+
+// mayGoOn reports whether a request goes on for as long as Redis gives signs of life: it
+// waits for an answer, and whoever made it can end it. A release cannot be ended, and a
+// request that does not wait has its own bound.
+func (c *Claim) mayGoOn() bool {
+	switch {
+	case c.State == Leaving:
+		return false
+	case !c.Terms.Wait && (c.State == Asking || c.State == Confirming && !c.adopted):
+		return false
+	}
+	return c.cause == nil || protocol.Silent(c.cause)
+}
+
+// renewalFailed tells the callers of Renew why. For a lease that its holder renews it is
+// over: what the server may yet answer moves nothing.
+func (c *Claim) renewalFailed(err error) Effect {
+	effect := c.report(err)
+	if c.Manual {
+		c.renew = false
+		effect |= Settled
+	}
+	return effect
 }
 
 func (c *Claim) report(err error) Effect {

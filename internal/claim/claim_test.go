@@ -489,7 +489,7 @@ func TestTryIsGivenUpSooner(t *testing.T) {
 	t.Parallel()
 	l := newLife(func(t *protocol.Terms) { t.Wait = false })
 	l.Ask(l.now)
-	if timeout := l.Patience(); timeout > TryTimeout/2 {
+	if timeout := l.Patience(l.now); timeout > TryTimeout/2 {
 		t.Errorf("a call may take %v", timeout)
 	}
 	if d := l.Next().Sub(l.now); d != TryTimeout {

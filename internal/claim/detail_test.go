@@ -30,14 +30,14 @@ func TestNextDeadline(t *testing.T) {
 		"asking":                      {asking, Timeout},
 		"asking, without waiting":     {func(l *life) { l.Terms.Wait = false; asking(l) }, TryTimeout},
 		"asking again":                {failed(asking, protocol.Acquire, errRefused), Timeout},
-		"queued":                      {waiting, heartbeat / 3},
+		"queued":                      {waiting, heartbeat/3 - trip},
 		"queued, a heartbeat is sent": {func(l *life) { waiting(l); l.pass(heartbeat / 3); l.Tick(l.now) }, never},
 		"queued, news may be lost":    {func(l *life) { waiting(l); l.HeardEnd() }, never},
 		"confirming":                  {confirming, Timeout - trip},
 		"adopting":                    {adopting, Timeout},
 		"detaching":                   {detaching, Timeout},
 		"detaching, shortly before":   {func(l *life) { held(l); l.now = l.Trust.Add(-time.Second); l.Detach("h", l.now) }, time.Second},
-		"held":                        {held, (trusted - trip) / 3},
+		"held":                        {held, (trusted - 2*trip) / 3},
 		"held by hand":                {func(l *life) { l.Manual = true; held(l) }, trusted - trip},
 		"held, a renewal is sent":     {func(l *life) { held(l); l.pass(ttl / 3); l.Tick(l.now) }, trusted - trip - ttl/3},
 		"held, renewal asked for":     {func(l *life) { held(l); l.Renew(l.now) }, Timeout},
@@ -58,8 +58,8 @@ func TestNextDeadline(t *testing.T) {
 			m := moved
 			m.Remaining = 10 * time.Second
 			l.answer(m)
-		}, (10*time.Second - time.Millisecond - 100*time.Millisecond - trip) / 3},
-		"adopted":   {func(l *life) { adopting(l); l.answer(moved) }, (trusted - trip) / 3},
+		}, (10*time.Second - time.Millisecond - 100*time.Millisecond - 2*trip) / 3},
+		"adopted":   {func(l *life) { adopting(l); l.answer(moved) }, (trusted - 2*trip) / 3},
 		"lost":      {lost, ttl + Timeout},
 		"releasing": {releasing, Timeout},
 		"releasing, told": {
@@ -118,15 +118,17 @@ func TestCallTimeout(t *testing.T) {
 		from   func(*life)
 		want   time.Duration
 	}{
-		"of a lease":                 {func(*protocol.Terms) {}, asking, ttl / 3},
+		"of a lease":                 {func(*protocol.Terms) {}, asking, Timeout / 2},
 		"of one who does not wait":   {func(t *protocol.Terms) { t.Wait = false }, asking, TryTimeout / 2},
 		"of a short one":             {func(t *protocol.Terms) { t.Wait, t.TTL = false, time.Second }, asking, time.Second / 3},
-		"of a handle":                {func(t *protocol.Terms) { t.TTL = 0 }, adopting, Timeout},
-		"of one who waits in a line": {func(t *protocol.Terms) { t.TTL = 9 * time.Second }, waiting, 3 * time.Second},
+		"of a handle":                {func(t *protocol.Terms) { t.TTL = 0 }, adopting, Timeout / 2},
+		"of one who waits in a line": {func(t *protocol.Terms) { t.TTL = 5 * time.Minute }, waiting, heartbeat / 3},
+		"of one asked for":           {func(*protocol.Terms) {}, func(l *life) { held(l); l.Renew(l.now) }, Timeout / 2},
+		"of a renewal":               {func(*protocol.Terms) {}, func(l *life) { held(l); l.pass(ttl / 3); l.Tick(l.now) }, (trusted - trip - ttl/3) / 2},
 	} {
 		l := newLife(test.change)
 		test.from(l)
-		if got := l.Patience(); got != test.want {
+		if got := l.Patience(l.now); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

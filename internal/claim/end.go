@@ -122,7 +122,7 @@ func (c *Claim) leave(why error, now clock.Instant) Effect {
 		c.other = "" // that id is for others to adopt, if it has not moved
 	}
 	c.State, c.due, c.until, c.cause, c.copies = Leaving, clock.Never, clock.Never, nil, 0
-	c.giveUp = max(c.Trust, now.Add(c.Lease.TTL)).Add(Timeout)
+	c.giveUp = max(c.Trust, now.Add(c.Lease.TTL), c.late).Add(Timeout)
 	if c.Lease.TTL == 0 { // that of a lease to adopt, which the server has not told
 		c.giveUp = clock.Never
 	}

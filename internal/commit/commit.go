@@ -1,12 +1,13 @@
 // Package commit implements group commit: a semaphore has at most one call to Redis in
 // flight. Operations that come meanwhile gather, and the next call carries them all; when
 // no call is in flight, an operation is sent at once. After a call that failed, its
-// operations are tried again, with growing pauses.
+// operations are tried again, with growing pauses, in the order in which their owners came.
 //
 // A Queue does nothing by itself: its owner makes the calls and holds the lock.
 package commit
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -18,28 +19,27 @@ import (
 const (
 	// mostIDs bounds the ids of one call, so that it takes the server about a millisecond.
 	mostIDs = protocol.MaxIDs
-	// A call is given up after mostTimeout, or earlier if its operations ask for that, but
-	// not before leastTimeout. Then another one starts, on another connection, and the
-	// outcome of the first is unknown.
-	mostTimeout  = 2 * time.Second
+	// A call is given up when its operations ask for that, but not before leastTimeout; an
+	// empty one after emptyTimeout. Then another one starts, on another connection, and the
+	// outcome of the first is unknown until its answer comes, late.
+	emptyTimeout = 2 * time.Second
 	leastTimeout = 100 * time.Millisecond
 	// Pauses between failing calls grow from the first to the second.
 	leastPause = 10 * time.Millisecond
 	mostPause  = time.Second
 )
 
-// MostDelay bounds the time from when an operation is put into a queue whose calls
-// fail until the call that carries it is given up.
-const MostDelay = mostPause + mostPause/2 + mostTimeout
-
 // Queue gathers operations; T is the type of their owners. The zero value is empty.
 type Queue[T any] struct {
-	releases []waiting[T] // they travel first, for they free what the others want
-	others   []waiting[T]
-	probe    bool // a call is wanted, even an empty one
-	call     *Call[T]
-	giveUpAt clock.Instant // the call in flight: its Deadline, or earlier for what waits behind it
-	spare    *Call[T]
+	releases  []waiting[T] // they travel first, for they free what the others want
+	others    []waiting[T] // sorted by when their owners came, unless unsorted
+	unsorted  bool
+	came      uint64 // owners so far
+	probe     bool   // a call is wanted, even an empty one
+	call      *Call[T]
+	giveUpAt  clock.Instant // the call in flight: its Deadline, or earlier for what waits behind it
+	spare     *Call[T]
+	overtaken bool // see Overtake
 
 	pause   time.Duration // after the next failure
 	retryAt clock.Instant
@@ -50,6 +50,7 @@ type Op[T any] struct {
 	Of T
 
 	state state
+	came  uint64 // its place among the owners; 0: it has asked for nothing yet
 	ticks uint32 // how often it was put in, or taken out; tells a place in the queue from an older one
 	again bool   // in flight, and to be sent once more
 }
@@ -71,7 +72,8 @@ type waiting[T any] struct {
 // Call is one call to Redis.
 type Call[T any] struct {
 	Ops      []*Op[T]
-	Wire     []protocol.Op // of Ops, in their order
+	Wire     []protocol.Op  // of Ops, in their order
+	Trip     *protocol.Trip // the owner's; nil: the call was not started
 	Sent     clock.Instant
 	Deadline clock.Instant // when it is given up at the latest
 
@@ -93,10 +95,28 @@ func (q *Queue[T]) Put(op *Op[T], release bool) {
 	}
 	op.state = queued
 	op.ticks++
+	if op.came == 0 {
+		q.came++
+		op.came = q.came
+	}
+	place := waiting[T]{op, op.ticks}
 	if release {
-		q.releases = append(q.releases, waiting[T]{op, op.ticks})
-	} else {
-		q.others = append(q.others, waiting[T]{op, op.ticks})
+		q.releases = append(q.releases, place)
+		return
+	}
+	// What a call that failed carried has its place before what came meanwhile: else an outage
+	// would turn the order of this process's requests.
+	if n := len(q.others); n > 0 && q.others[n-1].op.came > op.came {
+		q.unsorted = true
+	}
+	q.others = append(q.others, place)
+}
+
+// sort puts others into the order of their owners.
+func (q *Queue[T]) sort() {
+	if q.unsorted {
+		slices.SortStableFunc(q.others, func(a, b waiting[T]) int { return cmp.Compare(a.op.came, b.op.came) })
+		q.unsorted = false
 	}
 }
 
@@ -112,12 +132,22 @@ func (q *Queue[T]) Remove(op *Op[T]) {
 // Probe makes sure that another call is made, even an empty one.
 func (q *Queue[T]) Probe() { q.probe = true }
 
+// Has reports whether call is in flight: it was not given up.
+func (q *Queue[T]) Has(call *Call[T]) bool { return q.call == call }
+
 // Busy reports whether a call is in flight.
 func (q *Queue[T]) Busy() bool { return q.call != nil }
+
+// Overtake notes that a call which was made before the one in flight has been answered since:
+// that one has met a slower connection, and what comes now need not wait for it.
+func (q *Queue[T]) Overtake() { q.overtaken = q.call != nil }
 
 // Hurry bounds how long the call in flight, if there is one, keeps an operation waiting that
 // was put at now, and whose own call may take timeout at most.
 func (q *Queue[T]) Hurry(now clock.Instant, timeout time.Duration) {
+	if q.overtaken {
+		timeout = 0
+	}
 	q.giveUpAt = min(q.giveUpAt, now.Add(max(timeout, leastTimeout)))
 }
 
@@ -137,21 +167,27 @@ func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 		call = new(Call[T])
 	}
 	call.Sent = now
-	timeout := mostTimeout
-	timeout = min(timeout, call.fill(&q.releases, prepare))
-	timeout = min(timeout, call.fill(&q.others, prepare))
-	if len(call.Ops) == 0 && !q.probe {
-		q.spare = call
-		return nil
+	q.sort()
+	timeout := min(call.fill(&q.releases, prepare), call.fill(&q.others, prepare))
+	if len(call.Ops) == 0 {
+		if !q.probe {
+			q.spare = call
+			return nil
+		}
+		timeout = emptyTimeout
 	}
 	call.Deadline = now.Add(max(timeout, leastTimeout))
-	q.call, q.giveUpAt, q.probe = call, call.Deadline, false
+	q.call, q.giveUpAt, q.probe, q.overtaken = call, call.Deadline, false, false
 	return call
 }
 
-// fill moves operations from line to the call while there is room.
+// longest is longer than any call takes.
+const longest = time.Duration(1<<63 - 1)
+
+// fill moves operations from line to the call while there is room, and returns the least of
+// their timeouts.
 func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Duration) {
-	timeout = mostTimeout
+	timeout = longest
 	n := 0
 	for _, w := range *line {
 		if c.ids+protocol.MostNamed > mostIDs {

@@ -118,6 +118,34 @@ func TestWhatNobodyWantsIsNotSent(t *testing.T) {
 	wantCall(t, q.Next(born, prepare), "1", "2")
 }
 
+// TestOrderOutlastsFailures: what a call that failed carried goes before what came while it was
+// in flight, however often calls fail, and whatever wants to go again first.
+func TestOrderOutlastsFailures(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	items := make([]*item, 9)
+	var want []string
+	for n := range items {
+		items[n] = newItem(n)
+		want = append(want, items[n].id)
+	}
+	now := born
+	for n := 0; n < len(items); n += 3 {
+		for _, i := range items[n : n+3] {
+			q.Put(&i.op, false)
+		}
+		call := q.Next(now, prepare)
+		wantCall(t, call, want[:n+3]...)
+		q.Return(call)
+		q.Failed(now, true)
+		for i := n + 2; i >= 0; i-- {
+			q.Put(&items[i].op, false)
+		}
+		now = max(now, q.retryAt)
+	}
+	wantCall(t, q.Next(now, prepare), want...)
+}
+
 // TestReleaseOvertakes what the same item wanted before, and others.
 func TestReleaseOvertakes(t *testing.T) {
 	t.Parallel()
@@ -193,7 +221,7 @@ func TestTimeoutIsTheLeast(t *testing.T) {
 	t.Parallel()
 	for want, timeouts := range map[time.Duration][]time.Duration{
 		300 * time.Millisecond: {time.Second, 300 * time.Millisecond},
-		mostTimeout:            {time.Hour},
+		time.Hour:              {2 * time.Hour, time.Hour},
 		leastTimeout:           {time.Hour, time.Nanosecond},
 	} {
 		var q Queue[*item]
@@ -237,7 +265,7 @@ func TestCallDoesNotDelayTheImpatient(t *testing.T) {
 	call := q.Next(born, prepare)
 	put := born.Add(50 * time.Millisecond)
 	for _, step := range []struct{ timeout, want time.Duration }{
-		{time.Hour, mostTimeout},
+		{time.Hour, emptyTimeout},
 		{300 * time.Millisecond, 350 * time.Millisecond},
 		{400 * time.Millisecond, 350 * time.Millisecond},
 		{time.Nanosecond, 50*time.Millisecond + leastTimeout},
@@ -249,12 +277,34 @@ func TestCallDoesNotDelayTheImpatient(t *testing.T) {
 			t.Fatalf("after %v: it is given up after %v, want %v", step.timeout, q.Wakeup().Sub(born), step.want)
 		}
 	}
-	if call.Deadline.Sub(born) != mostTimeout {
-		t.Errorf("the deadline that the server was told became %v", call.Deadline.Sub(born))
+	if call.Deadline.Sub(born) != emptyTimeout {
+		t.Errorf("the call's own deadline became %v", call.Deadline.Sub(born))
 	}
 	q.Return(call)
-	if call = q.Next(put, prepare); q.Wakeup() != call.Deadline || call.Deadline.Sub(put) != mostTimeout {
+	if call = q.Next(put, prepare); q.Wakeup() != call.Deadline || call.Deadline.Sub(put) != a.timeout {
 		t.Errorf("the next call is given up after %v", q.Wakeup().Sub(put))
+	}
+}
+
+// TestOvertakenCallDelaysNobody: a call made earlier was answered since, so what is put now waits
+// the least; the next call is like any other.
+func TestOvertakenCallDelaysNobody(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	q.Put(&a.op, false)
+	call := q.Next(born, prepare)
+	q.Overtake()
+	q.Put(&a.op, false)
+	q.Hurry(born, time.Hour)
+	if at := born.Add(leastTimeout); q.Overdue(at) != call || q.Overdue(at-1) != nil {
+		t.Errorf("it is given up after %v", q.Wakeup().Sub(born))
+	}
+	q.Return(call)
+	q.Next(born, prepare)
+	q.Hurry(born, time.Minute)
+	if at := born.Add(time.Minute); q.Wakeup() != at {
+		t.Errorf("the next call is given up after %v", q.Wakeup().Sub(born))
 	}
 }
 
@@ -419,25 +469,5 @@ func TestCallTellsWhenItWasSent(t *testing.T) {
 	}
 	if places := q.others[:1]; places[0].op != nil {
 		t.Error("the queue keeps an operation that was sent")
-	}
-}
-
-// TestMostDelayBoundsAllPauses: the last of the pauses that grow, and the call after it.
-func TestMostDelayBoundsAllPauses(t *testing.T) {
-	t.Parallel()
-	var q Queue[*item]
-	a := newItem(1)
-	q.Put(&a.op, false)
-	now := born
-	for range 50 {
-		call := q.Next(now, prepare)
-		q.Return(call)
-		q.Failed(now, false)
-		q.Put(&a.op, false)
-		again := q.Wakeup()
-		if delay := again.Sub(now) + mostTimeout; delay > MostDelay {
-			t.Fatalf("%v until a call is given up, MostDelay is %v", delay, MostDelay)
-		}
-		now = again
 	}
 }

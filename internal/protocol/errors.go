@@ -169,7 +169,21 @@ func heals(text string) time.Duration {
 // errLate: the call reached the server after the latest time at which it may run.
 var errLate = errors.New("the request was under way for too long")
 
+// TooLate reports whether err is that a call reached the server after the latest time at which
+// it may run: nothing of it happened, and Redis, or the way to it, is slow.
+func TooLate(err error) bool { return errors.Is(err, errLate) }
+
 // NoAnswer is the failure of a call that was given up.
-func NoAnswer() *Failure {
-	return &Failure{Kind: ErrUnknown, Err: errors.New("no answer in time")}
+func NoAnswer() *Failure { return &Failure{Kind: ErrUnknown, Err: errNoAnswer} }
+
+var errNoAnswer = errors.New("no answer in time")
+
+// Silent reports whether err is only that nothing has been heard in time, as opposed to a
+// connection that broke or a server that refused: Redis, or this process, may be slow.
+func Silent(err error) bool {
+	if errors.Is(err, errNoAnswer) || errors.Is(err, errUnsent) || errors.Is(err, redis.ErrPoolTimeout) {
+		return true
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
 }

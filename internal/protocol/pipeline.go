@@ -1,160 +1,169 @@
 package protocol
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Calls of different semaphores share pipelines: while some are in flight, the next calls
-// gather, and one pipeline then carries them all. A call is sent at once while fewer than
-// mostInFlight pipelines are in flight, so this costs a lone call nothing.
+// Trips of different semaphores share pipelines: while some are in flight, the next trips
+// gather, and one pipeline then carries them all. A trip is sent at once while fewer than
+// mostInFlight pipelines are in flight, so this costs a lone one nothing.
 // docs/decisions/0011-calls-travel-together.md tells what it gains.
 
 const (
-	// mostInFlight is how many pipelines may be in flight before calls gather.
+	// mostInFlight is how many pipelines may be in flight before trips gather.
 	mostInFlight = 3
 	// mostQueued bounds a pipeline, whose replies come back together.
 	mostQueued = 40
 	// hangs is how long pipelines may keep others waiting: if they take longer, their
-	// connections hang or the server is busy, and the next one uses another connection.
+	// connections hang or the server is busy, and the next one uses another connection. While
+	// those hang, too, the time doubles, so that an outage takes few connections and
+	// goroutines, however long it lasts and however many trips wait for its end.
 	hangs = 20 * time.Millisecond
 )
 
-// errUnsent: the call's time was over before it was sent.
-var errUnsent = errors.New("waited in this process for too long behind other calls")
-
-// pipeline is where calls gather on their way to one server.
+// pipeline is where trips gather on their way to one server.
 type pipeline struct {
 	rdb *redis.Client
 
 	mu         sync.Mutex
 	inFlight   int // pipelines of this generation
+	landing    int // flights that have their replies, and will soon take what gathers
 	generation int // a new one begins when all in flight hang: those no longer count
-	started    time.Time
-	waiting    []*queued
-	idle       sync.Pool // of *queued
+	hangs      time.Duration
+	started    time.Time // the latest pipeline
+	waiting    []*Trip   // those that were dropped stay for a while
+	dropped    int       // of waiting
 }
 
-// queued is a command that is waiting or under way.
-type queued struct {
-	ctx        context.Context //nolint:containedctx // the call's
-	cmd        redis.Cmder
-	lead       chan batch // gets one value: the batch that it is to send, or nil when another sent it
-	generation int        // of that batch
-}
+func newPipeline(rdb *redis.Client) *pipeline { return &pipeline{rdb: rdb, hangs: hangs} }
 
-// batch has the commands of one pipeline; the caller of the first one sends it.
-type batch []*queued
-
-// Process executes cmd, alone or with others. The error is also cmd's.
-func (p *pipeline) Process(ctx context.Context, cmd redis.Cmder) error {
-	q, ok := p.idle.Get().(*queued)
-	if !ok {
-		q = &queued{lead: make(chan batch, 1)}
-	}
-	q.ctx, q.cmd = ctx, cmd
-	if b := p.join(q); b != nil {
-		p.send(b, q.generation)
-	}
-	q.ctx, q.cmd = nil, nil
-	p.idle.Put(q) // nothing else refers to it any more
-	return cmd.Err()
-}
-
-// join returns the batch that q's caller must send, at once if there is room in flight, or
-// nil when another caller has sent q.
-func (p *pipeline) join(q *queued) batch {
+// join returns the flight of st, if it may start at once, or nil when st waits for one that
+// is under way.
+func (p *pipeline) join(st *Trip) *Flight {
 	p.mu.Lock()
-	if p.inFlight >= mostInFlight && time.Since(p.started) > hangs {
-		p.inFlight, p.generation = 0, p.generation+1
+	defer p.mu.Unlock()
+	if st.stage == tripDropped {
+		return nil
 	}
-	if p.inFlight < mostInFlight {
-		b := append(batch{q}, p.take(mostQueued-1)...)
-		q.generation = p.start()
-		p.mu.Unlock()
-		return b
+	if p.inFlight >= mostInFlight && time.Since(p.started) > p.hangs {
+		p.inFlight, p.generation, p.hangs = 0, p.generation+1, 2*p.hangs
 	}
-	p.waiting = append(p.waiting, q)
-	p.mu.Unlock()
-	return <-q.lead // there will be one: every batch returns, and starts the next
+	if p.inFlight >= mostInFlight || p.landing > 0 {
+		st.stage = tripWaits
+		p.waiting = append(p.waiting, st)
+		return nil
+	}
+	f := &Flight{pipe: p}
+	p.take(f, mostQueued-1)
+	st.stage = tripSent
+	f.trips = append(f.trips, st)
+	p.start(f)
+	return f
 }
 
-// start notes that a batch starts, and returns its generation. p.mu is held.
-func (p *pipeline) start() int {
+// start notes that f starts. p.mu is held.
+func (p *pipeline) start(f *Flight) {
 	p.inFlight++
 	p.started = time.Now()
-	return p.generation
+	f.generation = p.generation
 }
 
-// take takes up to n commands that wait. p.mu is held.
-func (p *pipeline) take(n int) batch {
-	n = min(n, len(p.waiting))
-	b := append(batch(nil), p.waiting[:n]...)
-	p.waiting = append(p.waiting[:0], p.waiting[n:]...)
-	return b
-}
-
-// send sends b, wakes the callers of its commands, and starts a batch of the commands that
-// have gathered meanwhile.
-func (p *pipeline) send(b batch, generation int) {
-	b.call(p.rdb)
-	p.mu.Lock()
-	if generation == p.generation {
-		p.inFlight--
-	}
-	var next batch
-	if p.inFlight < mostInFlight {
-		if next = p.take(mostQueued); len(next) > 0 {
-			next[0].generation = p.start()
+// take moves up to n trips that wait to f. p.mu is held.
+func (p *pipeline) take(f *Flight, n int) {
+	used := 0
+	f.trips = f.trips[:0]
+	for _, st := range p.waiting {
+		if len(f.trips) == n {
+			break
 		}
-	}
-	p.mu.Unlock()
-	if len(next) > 0 {
-		next[0].lead <- next
-	}
-	for _, q := range b[1:] {
-		q.lead <- nil
-	}
-}
-
-// call executes the commands of b; each has its own error. Those whose time is over are not
-// sent: their callers have given them up, and sent another copy.
-func (b batch) call(rdb *redis.Client) {
-	now := time.Now()
-	var live batch
-	for _, q := range b {
-		if deadline, ok := q.ctx.Deadline(); ok && now.After(deadline) {
-			q.cmd.SetErr(errUnsent)
+		used++
+		if st.stage == tripDropped {
+			p.dropped--
 			continue
 		}
-		live = append(live, q)
+		st.stage = tripSent
+		f.trips = append(f.trips, st)
 	}
-	switch len(live) {
-	case 0:
-	case 1:
-		_ = rdb.Process(live[0].ctx, live[0].cmd)
-	default:
-		pipe := rdb.Pipeline()
-		for _, q := range live {
-			_ = pipe.Process(q.ctx, q.cmd) // only queues it
-		}
-		_, _ = pipe.Exec(live.patient())
+	rest := copy(p.waiting, p.waiting[used:])
+	clear(p.waiting[rest:])
+	p.waiting = p.waiting[:rest]
+}
+
+// land notes that f has its replies. The trips that their outcomes lead to need no goroutine
+// of their own: f takes them.
+func (p *pipeline) land(f *Flight) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.landing++
+	if f.generation == p.generation {
+		p.hangs = hangs
 	}
 }
 
-// patient returns the context of the command that waits longest, whose deadline may become
-// that of the connection. The others give up by themselves.
-func (b batch) patient() context.Context {
-	most := b[0]
-	for _, q := range b[1:] {
-		end, ends := q.ctx.Deadline()
-		if latest, limited := most.ctx.Deadline(); limited && (!ends || end.After(latest)) {
-			most = q
+// launch reports whether st may leave without the pipeline, and notes that it does.
+func (p *pipeline) launch(st *Trip) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if st.stage == tripDropped {
+		return false
+	}
+	st.stage = tripSent
+	return true
+}
+
+// next ends the flight, whose trips have their outcomes, and loads it with those that have
+// gathered meanwhile; false: there are none, or enough others are in flight.
+func (p *pipeline) next(f *Flight) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.landing--
+	if f.generation == p.generation {
+		p.inFlight--
+	}
+	if p.inFlight >= mostInFlight {
+		return false
+	}
+	if p.take(f, mostQueued); len(f.trips) == 0 {
+		if cap(p.waiting) > 16*mostQueued { // an outage is over
+			p.waiting = nil
+		}
+		return false
+	}
+	p.start(f)
+	return true
+}
+
+// drop takes st out of the line, and reports whether it could: it has not been sent.
+func (p *pipeline) drop(st *Trip) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch st.stage {
+	case tripFresh:
+	case tripWaits:
+		if p.dropped++; p.dropped > len(p.waiting)/2 {
+			st.stage = tripDropped
+			p.compact()
+			return true
+		}
+	default:
+		return false
+	}
+	st.stage = tripDropped
+	return true
+}
+
+// compact removes what was dropped, so that each drop costs little, and memory follows what
+// still waits. p.mu is held.
+func (p *pipeline) compact() {
+	kept := p.waiting[:0]
+	for _, st := range p.waiting {
+		if st.stage != tripDropped {
+			kept = append(kept, st)
 		}
 	}
-	return most.ctx
+	clear(p.waiting[len(kept):])
+	p.waiting, p.dropped = kept, 0
 }

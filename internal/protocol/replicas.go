@@ -33,7 +33,7 @@ func replicas(ops []Op) (most int) {
 // the node that has the keys.
 func (s *Store) execute(ctx context.Context, step *script, k Key, args []any, want int) (string, acks, error) {
 	if want == 0 {
-		text, err := step.line(ctx, s.steps, args)
+		text, err := step.line(ctx, s.rdb, args)
 		return text, acks{}, err
 	}
 	cluster, ok := s.rdb.(*redis.ClusterClient)

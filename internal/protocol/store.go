@@ -23,16 +23,16 @@ type Store struct {
 	channel string // of the process
 	owner   string // as records name it
 	step    atomic.Pointer[script]
-	steps   processor // executes steps: rdb, or a pipeline before it
+	pipe    *pipeline // nil with several nodes, of which one could delay the others
 }
 
 // NewStore returns the store of a process, which runs as pid on host. The ids of its
 // requests begin with channel and a dot. Until Evicting is called, it assumes that the
 // server evicts keys with a TTL. NewStore sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, channel string, pid int, host string) *Store {
-	s := &Store{rdb: rdb, prefix: prefix, channel: channel, steps: rdb}
-	if single, ok := rdb.(*redis.Client); ok { // with several nodes, one could delay the others
-		s.steps = &pipeline{rdb: single}
+	s := &Store{rdb: rdb, prefix: prefix, channel: channel}
+	if single, ok := rdb.(*redis.Client); ok {
+		s.pipe = newPipeline(single)
 	}
 	s.step.Store(whereKeysMayGo)
 	s.owner = fmt.Sprintf("%d/%s;%s", pid, host, client)
@@ -90,20 +90,28 @@ func (s *Store) Prepare(t *Terms) *Terms {
 // the step did not happen or its outcome is unknown; a call that came too late is refused,
 // with Reply.Now set. A call that names an id twice, lacks one, or has more than MaxIDs is
 // rejected with ErrRequest and not sent. go-redis does not retry the call: only the caller
-// knows what a second copy may do.
+// knows what a second copy may do. Do returns before the answer only if ctx ends while the
+// step has not left this process: then it is refused.
 func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply, error) {
-	if err := check(ops); err != nil {
-		return Reply{}, &Failure{Kind: ErrRejected, Err: err}
+	type outcome struct {
+		reply Reply
+		err   error
 	}
-	step := s.step.Load()
-	args := append(make([]any, 0, 12+len(ops)), "evalsha", step.sha)
-	args = append(append(args, k.call...), notAfter)
-	text, acks, err := s.execute(ctx, step, k, appendOps(args, ops, s.owner), replicas(ops))
-	if err != nil {
-		return Reply{}, s.moving(err)
+	done := make(chan outcome, 1)
+	step := s.Trip(ctx, k, notAfter, ops, func(r Reply, err error) { done <- outcome{r, err} })
+	if flight := step.Start(); flight != nil {
+		go flight.Fly() // which may go on with the steps of others
 	}
-	r := Reply{Replicas: acks.n, Unwaited: acks.err}
-	return r, r.decode(text, ops)
+	select {
+	case o := <-done:
+		return o.reply, o.err
+	case <-ctx.Done():
+		if step.Drop() {
+			return Reply{}, ErrUnsent()
+		}
+	}
+	o := <-done
+	return o.reply, o.err
 }
 
 // moving turns what a call meets in a cluster while a slot moves into a passing refusal. One

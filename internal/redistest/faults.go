@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -125,6 +126,7 @@ type Faults struct {
 	counts     map[string]int     // guarded by mu
 	links      map[*link]struct{} // guarded by mu
 	down       bool               // guarded by mu; dials are refused
+	late       time.Duration      // guarded by mu; see Latency
 	wg         sync.WaitGroup     // goroutines of links
 }
 
@@ -227,6 +229,20 @@ func (f *Faults) Up() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.down = false
+}
+
+// Latency makes what servers send from now on, handshakes and messages included, arrive d later,
+// in its order. Requests arrive at once.
+func (f *Faults) Latency(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.late = d
+}
+
+func (f *Faults) latency() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.late
 }
 
 func (f *Faults) isDown() bool {

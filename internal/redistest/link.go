@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // bufferSize is large enough for a client to send a whole pipeline while its first request
@@ -34,6 +35,7 @@ type link struct {
 type delivery struct {
 	raw   []byte
 	after *Injection // held until its release; nil: not held
+	due   time.Time  // not delivered before
 	last  bool       // the link is cut after it
 }
 
@@ -64,6 +66,20 @@ func (l *link) cut() {
 func (l *link) hold(i *Injection) bool {
 	select {
 	case <-i.released:
+		return true
+	case <-l.gone:
+		return false
+	}
+}
+
+// wait waits until due. It reports false if the link was cut first.
+func (l *link) wait(due time.Time) bool {
+	d := time.Until(due)
+	if d <= 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
 		return true
 	case <-l.gone:
 		return false
@@ -201,6 +217,7 @@ func (l *link) drained() bool {
 
 // queue adds a delivery for the client.
 func (l *link) queue(d delivery) {
+	d.due = time.Now().Add(l.faults.latency())
 	l.mu.Lock()
 	l.mailbox = append(l.mailbox, d)
 	l.mu.Unlock()
@@ -219,7 +236,7 @@ func (l *link) deliver() {
 		l.mailbox = nil
 		l.mu.Unlock()
 		for _, d := range box {
-			if d.last || d.after != nil && !l.hold(d.after) {
+			if !l.wait(d.due) || d.last || d.after != nil && !l.hold(d.after) {
 				return
 			}
 			_, _ = l.client.Write(d.raw) // carryRequests notices if the client has closed

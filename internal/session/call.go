@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
@@ -11,16 +12,17 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// dispatch starts a call if there is something to send, none is in flight and no
-// pause is on, and sets the alarm. s.mu is held.
+// dispatch readies a call if there is something to send, none is in flight and no pause is
+// on, and sets the alarm. s.mu is held; unlock starts the call.
 func (s *Semaphore) dispatch() {
 	if call := s.next(); call != nil {
-		s.session.workers.do(job{s, call})
+		s.starting = call
 	}
 	s.rearm()
 }
 
-// mostHanging bounds the goroutines that wait for a client which never returns.
+// mostHanging bounds the calls of a semaphore that were given up and have no outcome yet: a
+// client without time-outs may never return.
 const mostHanging = 8
 
 // next returns the next call. Most of the time one is in flight, which is all that it looks at.
@@ -28,43 +30,95 @@ func (s *Semaphore) next() *commit.Call[*Claim] {
 	if s.stopped || s.hanging == mostHanging || s.queue.Busy() {
 		return nil
 	}
-	return s.queue.Next(clock.Now(), (*Claim).want)
+	call := s.queue.Next(clock.Now(), (*Claim).want)
+	if call != nil {
+		s.prepare(call)
+	}
+	return call
 }
 
 // want returns the operation that c wants at now, and how long its call may take.
 func (c *Claim) want(now clock.Instant) (protocol.Op, time.Duration, bool) {
 	op, ok := c.m.Op(now)
-	return op, c.m.Patience(), ok
+	return op, c.m.Patience(now), ok
 }
 
-// run makes calls until there is nothing left to send.
-func (s *Semaphore) run(call *commit.Call[*Claim]) {
-	for call != nil {
-		reply, err := s.send(call)
-		call = s.complete(call, reply, err)
+// How long after its sending an acquire, or a move, may be executed. What a client that died
+// had under way holds permits that nobody uses, so this is little, until Redis says that a call
+// came too late: then it doubles, up to the second. The release of what nobody wants any more
+// leaves a tombstone, which must last longer than that, even where little is known of the
+// server's clock; or this does not compile.
+const (
+	leastUnderWay = 2 * time.Second
+	mostUnderWay  = 8 * time.Second
+)
+
+const _ = uint(protocol.Late - mostUnderWay - clock.Vague)
+
+// prepare makes the trip of call. It is bounded only if it has operations of which a late copy
+// does harm. Until the server's clock has been seen, or when that was long ago, too little can
+// be said about the latest time at which a copy may run; so an empty trip comes first.
+func (s *Semaphore) prepare(call *commit.Call[*Claim]) {
+	ctx := &bounded{s.session.ctx, time.Now().Add(useful(call))}
+	run := func(notAfter int64) *protocol.Trip {
+		return s.session.store.Trip(ctx, s.key, notAfter, call.Wire, func(r protocol.Reply, err error) { s.complete(call, r, err) })
 	}
-}
-
-// send makes one call. Until the server's clock has been seen, or when that was long ago, too
-// little can be said about the latest time at which a copy may run; so an empty call comes
-// first.
-func (s *Semaphore) send(call *commit.Call[*Claim]) (protocol.Reply, error) {
-	wait := call.Deadline.Sub(call.Sent)
-	ctx := &bounded{s.session.ctx, time.Now().Add(wait)}
-	if !s.clock.Sharp(call.Deadline) {
+	latest := call.Sent.Add(max(s.underWay, leastUnderWay))
+	switch {
+	case !slices.ContainsFunc(call.Wire, takes):
+		call.Trip = run(0)
+	case s.clock.Sharp(latest):
+		call.Trip = run(s.clock.Latest(latest))
+	default:
 		sent := clock.Exact()
-		reply, err := s.session.store.Do(ctx, s.key, 0, nil)
-		if err != nil {
-			return reply, unsent(err)
-		}
-		s.seeClock(&reply, sent, clock.Exact())
+		call.Trip = s.session.store.Trip(ctx, s.key, 0, nil, func(r protocol.Reply, err error) {
+			if err != nil {
+				s.complete(call, r, unsent(err))
+				return
+			}
+			s.seeClock(&r, sent, clock.Exact())
+			if !s.follow(call, run(s.clock.Latest(latest))) {
+				s.complete(call, r, protocol.ErrUnsent())
+			}
+		})
 	}
-	return s.session.store.Do(ctx, s.key, s.clock.Latest(call.Deadline), call.Wire)
+}
+
+// takes reports whether a late copy of op could take what nobody wants any more.
+func takes(op protocol.Op) bool { return op.Verb == protocol.Acquire || op.Verb == protocol.Move }
+
+// mostUseful bounds how long a call is worth a connection.
+const mostUseful = 30 * time.Second
+
+// useful is how long an answer to call, which may come late, is likely to be of use.
+func useful(call *commit.Call[*Claim]) time.Duration {
+	return min(3*call.Deadline.Sub(call.Sent), mostUseful)
+}
+
+// follow starts the second trip of a call, unless the call was given up.
+func (s *Semaphore) follow(call *commit.Call[*Claim], trip *protocol.Trip) bool {
+	s.mu.Lock()
+	wanted := s.queue.Has(call)
+	if wanted {
+		call.Trip = trip
+	}
+	s.mu.Unlock()
+	if wanted {
+		s.start(trip)
+	}
+	return wanted
+}
+
+// start puts a trip on its way. s.mu is free.
+func (s *Semaphore) start(trip *protocol.Trip) {
+	if flight := trip.Start(); flight != nil {
+		s.session.workers.do(flight)
+	}
 }
 
 // bounded is a context with a deadline for those that ask for one, as go-redis does
-// with ContextTimeoutEnabled. It needs no timer of its own: the call is given up at
-// its deadline in any case.
+// with ContextTimeoutEnabled. It needs no timer of its own: the call is given up
+// before its deadline in any case.
 type bounded struct {
 	context.Context //nolint:containedctx // this is a context
 	deadline        time.Time
@@ -81,38 +135,49 @@ func unsent(err error) error {
 	return err
 }
 
-// complete handles the outcome of call and returns the next one, if there is one. The
-// outcome of a call that was given up is dropped: its operations have been sent again,
-// which is harmless.
-func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, err error) *commit.Call[*Claim] {
+// complete handles the outcome of call, and starts the next one if there is one.
+func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, err error) {
 	got := clock.Exact()
 	if reply.Now != 0 {
 		s.session.heard.Store(int64(got))
 	}
 	s.mu.Lock()
 	defer s.unlock()
+	if reply.Now != 0 {
+		s.seeClock(&reply, call.Sent, got)
+	}
 	if s.queue.Return(call) {
 		s.take(call, reply, err, got)
+		s.queue.Reuse(call)
 	} else {
 		s.hanging--
+		s.takeLate(call, reply, err, got)
 	}
-	next := s.next()
-	s.rearm()
-	return next
+	s.dispatch()
 }
 
 // take passes on the outcome of a call, which came at got.
 func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
-	if reply.Now != 0 {
-		s.seeClock(&reply, call.Sent, got)
-	}
 	s.lastErr = err
 	if err != nil {
 		s.failed(call, err)
 	} else {
 		s.answered(call, &claim.Answer{Sent: call.Sent, Got: got, Reply: reply})
 	}
-	s.queue.Reuse(call)
+}
+
+// takeLate passes on the answer to a call that was given up: its operations were sent again,
+// or are about to be, but what the server did is as true as if it had been told in time.
+func (s *Semaphore) takeLate(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
+	if err != nil {
+		return
+	}
+	s.queue.Succeeded()
+	s.queue.Overtake()
+	a := &claim.Answer{Sent: call.Sent, Got: got, Reply: reply}
+	for i, op := range call.Ops {
+		s.do(op.Of, func() claim.Effect { return op.Of.m.AnsweredLate(&call.Wire[i], a) })
+	}
 }
 
 // seeClock takes the server's time from a reply, and logs if the server's clock was stepped.
@@ -125,6 +190,9 @@ func (s *Semaphore) seeClock(reply *protocol.Reply, sent, got clock.Instant) {
 // answered tells the claims what the server did.
 func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
 	s.queue.Succeeded()
+	if a.Got.Sub(a.Sent) < leastUnderWay/2 {
+		s.underWay = 0
+	}
 	s.nearest = clock.Never
 	if a.Next > 0 {
 		// Counted from the reply, the server's clock has certainly reached it by then.
@@ -137,6 +205,7 @@ func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
 		s.do(op.Of, func() claim.Effect { return op.Of.m.Answered(&call.Wire[i], a) })
 	}
 	s.warnOfLimit(call, a)
+	s.session.warnOfTTL(s.name, call, a.Got.Sub(a.Sent))
 	seen := Sighting{Others: max(a.Waiting-s.waiting, 0), Here: s.waiting, Excess: max(a.Used-a.Limit(), 0)}
 	if a.Paused {
 		seen.Excess = a.Used
@@ -161,9 +230,34 @@ func (s *Semaphore) warnOfLimit(call *commit.Call[*Claim], a *claim.Answer) {
 	}
 }
 
+// warnOfTTL logs, once for all semaphores, that a lease lasts for too few round trips to be kept
+// when one of them fails.
+func (s *Session) warnOfTTL(name string, call *commit.Call[*Claim], trip time.Duration) {
+	if trip < shortestTrip || s.short.Load() {
+		return
+	}
+	for i := range call.Wire {
+		ttl := call.Wire[i].TTL
+		if call.Wire[i].Verb == protocol.Renew && ttl < leastTrips*trip && s.short.CompareAndSwap(false, true) {
+			s.log.Warn("berth: the TTL is short for the time that Redis takes to answer: leases may be lost", "semaphore", name, "ttl", ttl, "answer_took", trip)
+			return
+		}
+	}
+}
+
+// A TTL below leastTrips round trips is worth a warning, unless they are so short that this
+// process, and not the network, takes the time.
+const (
+	leastTrips   = 3
+	shortestTrip = 5 * time.Millisecond
+)
+
 // failed tells the claims that nothing happened, or that the outcome is not known.
 func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 	now := clock.Now()
+	if protocol.TooLate(err) {
+		s.underWay = min(2*max(s.underWay, leastUnderWay), mostUnderWay)
+	}
 	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
 	// If nothing ever answered, retrying would only hide a wrong address.
 	neverConnected := s.session.heard.Load() == 0 && protocol.NoConnection(err)
@@ -213,16 +307,14 @@ func (s *Semaphore) tick() {
 	s.alarm.Rang()
 	now := clock.Exact()
 	if call := s.queue.Overdue(now); call != nil {
-		s.queue.Return(call)
-		s.hanging++
-		s.lastErr = protocol.NoAnswer()
-		s.failed(call, s.lastErr)
+		s.giveUp(call)
 	}
 	for {
 		c, at := s.deadlines.First()
 		if at > now && (at == clock.Never || !c.m.Soon(now)) {
 			break
 		}
+		c.m.Alive = s.session.alive()
 		s.do(c, func() claim.Effect { return c.m.Tick(now) })
 	}
 	if s.waiting > 0 && s.nearest <= now {
@@ -230,6 +322,20 @@ func (s *Semaphore) tick() {
 		s.queue.Probe()
 	}
 	s.dispatch()
+}
+
+// giveUp ends the wait for a call. What has not left this process is taken back; else the
+// outcome is unknown until it comes.
+func (s *Semaphore) giveUp(call *commit.Call[*Claim]) {
+	s.queue.Return(call)
+	if call.Trip.Drop() { // it is not used again: another goroutine may be about to start it
+		s.lastErr = protocol.ErrUnsent()
+	} else {
+		s.lastErr = protocol.NoAnswer()
+		s.hanging++
+		s.session.lookForLife()
+	}
+	s.failed(call, s.lastErr)
 }
 
 // rearm sets the alarm for what comes next. s.mu is held.

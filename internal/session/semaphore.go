@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
@@ -27,10 +28,12 @@ type Semaphore struct {
 	claims    map[string]*Claim
 	waiting   int // claims that are queued
 	queue     commit.Queue[*Claim]
+	starting  *commit.Call[*Claim] // to be started once mu is free
 	deadlines keeper.Deadlines[*Claim]
 	nearest   clock.Instant // when something may run out at the server
 	alarm     clock.Alarm   // calls tick
 	lastErr   error         // of the last call, nil when it succeeded
+	underWay  time.Duration // how long a call may be on its way to Redis, if that is more than leastUnderWay
 	hanging   int           // calls that were given up and have not returned
 	warned    clock.Instant // of a changed limit
 	watchers  map[*func(Sighting)]struct{}
@@ -49,11 +52,18 @@ func newSemaphore(s *Session, name string, key protocol.Key) *Semaphore {
 	return sem
 }
 
-// unlock frees mu and then runs what must not run under it.
+// unlock frees mu and then starts a call, and runs what must not run under it.
 func (s *Semaphore) unlock() {
-	after := s.after
-	s.after = nil
+	after, call := s.after, s.starting
+	s.after, s.starting = nil, nil
+	var trip *protocol.Trip
+	if call != nil {
+		trip = call.Trip
+	}
 	s.mu.Unlock()
+	if trip != nil {
+		s.start(trip)
+	}
 	for _, f := range after {
 		f()
 	}
@@ -210,10 +220,14 @@ func (s *Semaphore) do(c *Claim, event func() claim.Effect) {
 			s.waiting++
 		}
 	}
+	if effect&claim.Settled != 0 {
+		s.queue.Remove(&c.op)
+	}
 	if effect&claim.Send != 0 {
 		s.queue.Put(&c.op, c.m.State == claim.Leaving)
 		if s.queue.Busy() {
-			s.queue.Hurry(clock.Now(), c.m.Patience())
+			now := clock.Now()
+			s.queue.Hurry(now, c.m.Patience(now))
 		}
 	}
 	if c.m.ID != id {

@@ -25,16 +25,9 @@ import (
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
-	"github.com/berth-go/berth/internal/commit"
 	"github.com/berth-go/berth/internal/inbox"
 	"github.com/berth-go/berth/internal/protocol"
 )
-
-// No copy of a request may be executed after its tombstone has gone: the time in which an
-// acquire is retried, with its last call and what is not known of the server's clock, must
-// stay below protocol.Late, or this does not compile. docs/model.md, row LATE=2, shows what
-// would happen otherwise.
-const _ = uint(protocol.Late - claim.Timeout - commit.MostDelay - clock.Vague)
 
 // mostOpening is how long the first request waits until messages can arrive.
 const mostOpening = claim.TryTimeout / 2
@@ -58,6 +51,9 @@ type Session struct {
 	asked   atomic.Int64    // when it was last asked for because of a subscription; 0: never
 	policy  string          // guarded by asking; as the last answer was
 	heard   atomic.Int64    // the clock.Instant of the last answer to a call; 0: none yet
+	sign    atomic.Int64    // the clock.Instant of the last other sign of life; 0: none yet
+	looking atomic.Bool     // for a sign of life
+	short   atomic.Bool     // a TTL that is too short was logged
 	unwell  atomic.Int64    // when a failed renewal was last logged; 0: never
 	ctx     context.Context //nolint:containedctx // the session's life
 	cancel  context.CancelFunc
@@ -177,6 +173,7 @@ func (s *Session) open(ctx context.Context) error {
 	select {
 	case <-s.opened:
 	case <-timeout.C:
+		s.lookForLife()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -1,58 +1,52 @@
 package session
 
-import "github.com/berth-go/berth/internal/commit"
+import "github.com/berth-go/berth/internal/protocol"
 
 // workers are the goroutines that make a session's calls. Some of them stay when they
 // have nothing to do: a call goes deep into the Redis client, and on the way there the
 // stack of a new goroutine would be copied three times, which costs more than everything
 // else that berth does for a call.
 type workers struct {
-	jobs chan job        // unbuffered: taken only by a worker that has nothing to do
-	idle chan struct{}   // has an element for each worker that waits
-	done <-chan struct{} // closed when the session is
+	jobs chan *protocol.Flight // unbuffered: taken only by a worker that has nothing to do
+	idle chan struct{}         // has an element for each worker that waits
+	done <-chan struct{}       // closed when the session is
 }
 
 // mostIdle is how many workers wait when there is nothing to do.
 const mostIdle = 8
 
-// job is a call and its semaphore.
-type job struct {
-	sem  *Semaphore
-	call *commit.Call[*Claim]
-}
-
 func newWorkers(done <-chan struct{}) *workers {
-	return &workers{jobs: make(chan job), idle: make(chan struct{}, mostIdle), done: done}
+	return &workers{jobs: make(chan *protocol.Flight), idle: make(chan struct{}, mostIdle), done: done}
 }
 
-// do gives j to an idle worker, or to a new one. It does not wait.
-func (w *workers) do(j job) {
+// do gives f to an idle worker, or to a new one. It does not wait.
+func (w *workers) do(f *protocol.Flight) {
 	select {
-	case w.jobs <- j:
+	case w.jobs <- f:
 	default:
-		go w.work(j)
+		go w.work(f)
 	}
 }
 
-// work does j and then waits for other jobs, until enough other workers wait.
-func (w *workers) work(j job) {
-	for ok := true; ok; j, ok = w.next() {
-		j.sem.run(j.call)
+// work flies f and then waits for other flights, until enough other workers wait.
+func (w *workers) work(f *protocol.Flight) {
+	for ok := true; ok; f, ok = w.next() {
+		f.Fly()
 	}
 }
 
-// next waits for a job; false: enough others already wait, or the session is closed.
-func (w *workers) next() (job, bool) {
+// next waits for a flight; false: enough others already wait, or the session is closed.
+func (w *workers) next() (*protocol.Flight, bool) {
 	select {
 	case w.idle <- struct{}{}:
 	default:
-		return job{}, false
+		return nil, false
 	}
 	select {
-	case j := <-w.jobs:
+	case f := <-w.jobs:
 		<-w.idle
-		return j, true
+		return f, true
 	case <-w.done:
-		return job{}, false
+		return nil, false
 	}
 }

@@ -32,8 +32,11 @@ type order struct {
 }
 
 func TestMain(m *testing.M) {
-	if role, order := kids.Role(); role == client {
+	switch role, order := kids.Role(); role {
+	case client:
 		os.Exit(childMain(order))
+	case starved:
+		os.Exit(starvedMain(order))
 	}
 	testenv.Main(m)
 }

@@ -1,0 +1,185 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// Slow is not dead: a Redis whose answers come late, in order, loses nobody a lease, a place or
+// a request.
+
+// patient is a client whose own time-outs are longer than the answers take. It does not ask for
+// maintenance notifications: go-redis waits for a mutex where two handshakes do at once, and
+// the time of a bubble stands still meanwhile.
+func (l *lab) patient() *berth.Client {
+	l.Helper()
+	return l.Client(l.connect(l.net, func(o *redis.Options) {
+		o.ReadTimeout = time.Minute
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	}))
+}
+
+// TestLateAnswersLoseNoLease: from the first grant on every answer is late, for at least two
+// renewals, and the lease stays the holder's; then it is handed to the next waiter.
+func TestLateAnswersLoseNoLease(t *testing.T) {
+	for name, test := range map[string]struct{ ttl, late, lasts time.Duration }{
+		"TTL 30 s, answers 2.2 s late": {30 * time.Second, 2200 * time.Millisecond, time.Minute},
+		"TTL 5 m, answers 8 s late":    {5 * time.Minute, 8 * time.Second, 2 * time.Minute},
+		"TTL 5 s, answers 2.2 s late":  {5 * time.Second, 2200 * time.Millisecond, 20 * time.Second},
+		"TTL 1 s, answers 0.3 s late":  {time.Second, 300 * time.Millisecond, 20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(l *lab) {
+				if !l.Exact && test.ttl < 30*time.Second {
+					return // a busy machine may need as long: exact time tells
+				}
+				l.TTL = test.ttl
+				holder := l.Hold(l.sem(l.patient(), 1))
+				waiting := l.queued(l.Ctx, l.sem(l.patient(), 1), 1)
+				l.net.Latency(test.late)
+				l.Pass(test.lasts)
+				st := l.Show()
+				if !holder.Valid() || st.Holders != 1 || st.Leases[0].ID != holder.ID() || st.Waiting != 1 {
+					l.Fatalf("after %v: valid: %v (%v), the server has %+v", test.lasts, holder.Valid(), context.Cause(holder.Context()), st)
+				}
+				l.released(holder, test.late)
+				l.released(l.granted(waiting), test.late)
+			})
+		})
+	}
+}
+
+// released gives a lease back while answers are late. Release itself waits for 5 s at most.
+func (l *lab) released(lease *berth.Lease, late time.Duration) {
+	l.Helper()
+	if err := lease.Release(); err != nil && (late < 5*time.Second || !errors.Is(err, berth.ErrUnreachable)) {
+		l.Errorf("Release: %v", err)
+	}
+}
+
+// TestLateAnswersEndNoRequest: answers are late from the first handshake on, by more than a
+// request waits for a silent Redis in all, and a request with time left goes on.
+func TestLateAnswersEndNoRequest(t *testing.T) {
+	for _, late := range []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond} {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			everywhere(t, func(l *lab) {
+				l.unhurried()
+				s := l.sem(l.patient(), 1)
+				l.net.Latency(late)
+				ctx, cancel := context.WithTimeout(l.Ctx, time.Minute)
+				defer cancel()
+				lease, err := s.Acquire(ctx)
+				l.Must(err)
+				l.Must(lease.Renew(ctx))
+				handle, err := lease.Detach(ctx)
+				l.Must(err)
+				again, err := l.patient().Adopt(ctx, handle)
+				l.Must(err)
+				l.Must(again.Release())
+			})
+		})
+	}
+}
+
+// TestOutageKeepsTheOrderOfAProcess: requests that came one after the other while Redis did not
+// answer are granted in that order when it does.
+func TestOutageKeepsTheOrderOfAProcess(t *testing.T) {
+	const apart, requests = 350 * time.Millisecond, 12
+	for _, outage := range []time.Duration{1500 * time.Millisecond, 3 * time.Second, 4500 * time.Millisecond, 9 * time.Second} {
+		t.Run(fmt.Sprint(outage), func(t *testing.T) {
+			t.Parallel()
+			t.Run("embedded", func(t *testing.T) {
+				inBubble(t, func(l *lab) {
+					kept := l.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.Delay, Times: -1})
+					l.inOrder(l.sem(l.patient(), 1), requests, apart, outage, func() { kept.Stop(); kept.Release() })
+				})
+			})
+			t.Run("redis", func(t *testing.T) {
+				onServer(t, redistest.Start(t), func(l *lab) {
+					l.unhurried()
+					s := l.sem(l.patient(), 1)
+					l.Release(l.Hold(s))
+					l.Server.Stop()
+					l.inOrder(s, requests, apart, outage, l.Server.Cont)
+				})
+			})
+		})
+	}
+}
+
+// inOrder makes requests during an outage, and checks the order of their grants. One that has
+// waited for longer than Acquire waits for a silent Redis may fail, and so may all those before
+// it.
+func (l *lab) inOrder(s *berth.Semaphore, requests int, apart, outage time.Duration, end func()) {
+	l.Helper()
+	var mu sync.Mutex
+	var granted, failed []int
+	var done sync.WaitGroup
+	over := time.AfterFunc(outage, end)
+	defer over.Stop()
+	for n := range requests {
+		if n > 0 {
+			l.Pass(apart)
+		}
+		done.Go(func() {
+			lease, err := s.Acquire(l.Ctx)
+			mu.Lock()
+			if err != nil {
+				failed = append(failed, n)
+			} else {
+				granted = append(granted, n)
+			}
+			mu.Unlock()
+			if err == nil {
+				l.Must(lease.Release())
+			}
+		})
+	}
+	done.Wait()
+	if !slices.IsSorted(granted) || len(granted)+len(failed) != requests {
+		l.Errorf("granted in the order %v, failed %v", granted, failed)
+	}
+	if outage < 5*time.Second && len(failed) > 0 {
+		l.Errorf("requests %v failed in an outage of %v", failed, outage)
+	}
+	l.NothingLeft(1, 0)
+}
+
+// TestFailedRenewalMovesNothing: a renewal that its holder was told has failed does not move the
+// trust deadline when its answer comes.
+func TestFailedRenewalMovesNothing(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		l.unhurried()
+		lease := l.Hold(l.sem(l.patient(), 1), berth.WithoutRenewal())
+		until := lease.ValidUntil()
+		kept := l.net.Inject(redistest.Rule{Match: testenv.Carries("R"), Fault: redistest.DelayReply, Times: -1})
+		l.Pass(100 * time.Millisecond)
+		l.WantErr(lease.Renew(l.Ctx), berth.ErrUnreachable)
+		kept.Release()
+		kept.Stop()
+		l.Show()
+		for range 20 {
+			l.Pass(50 * time.Millisecond)
+			if moved := lease.ValidUntil().Sub(until); moved.Abs() > 20*time.Millisecond {
+				l.Fatalf("the deadline moved by %v after the renewal had failed", moved)
+			}
+		}
+		l.Must(lease.Renew(l.Ctx))
+		if !lease.ValidUntil().After(until) {
+			l.Error("a renewal after one that failed moved nothing")
+		}
+		l.Release(lease)
+	})
+}

@@ -1,0 +1,97 @@
+//go:build unix
+
+package process_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	kids "github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// starved is the role of a process with one CPU and many goroutines that compute.
+const starved = "starved"
+
+// renewals is how many TTLs the process keeps its leases.
+const renewals = 4
+
+// TestBusyProcessKeepsItsLeases: one CPU, and 300 goroutines that never wait. Whoever renews a key
+// by a few lines on go-redis in such a process keeps it, and so does berth. Where the machine is so
+// busy that even those lines lose their key, it is tried again.
+func TestBusyProcessKeepsItsLeases(t *testing.T) {
+	t.Parallel()
+	e := testenv.Shared(t)
+	e.TTL = 12 * time.Second // each of 300 goroutines may compute for 10 ms before the next one
+	for range 5 {
+		p, err := kids.Again(starved, order{"unix", e.Server.Socket(), e.Prefix, 1, e.TTL})
+		e.Must(err)
+		e.Cleanup(p.Kill)
+		var control, berth bool
+		line := (&child{p, e}).line("what was kept")
+		if _, err := fmt.Sscanf(line, "control %t berth %t", &control, &berth); err != nil {
+			t.Fatalf("the process says %q: %v", line, err)
+		}
+		if berth {
+			return
+		}
+		if control {
+			t.Fatal("berth lost its lease, and three lines on go-redis kept their key")
+		}
+	}
+	t.Error("the machine is too busy to tell: nobody kept anything, five times")
+}
+
+// starvedMain keeps a lease and a key for a few TTLs, and says which it lost.
+func starvedMain(text []byte) int {
+	var o order
+	if err := json.Unmarshal(text, &o); err != nil {
+		return complain(err)
+	}
+	runtime.GOMAXPROCS(1)
+	rdb := redis.NewClient(&redis.Options{Network: o.Network, Addr: o.Addr})
+	client, err := berth.New(rdb, berth.Prefix(o.Prefix))
+	if err != nil {
+		return complain(err)
+	}
+	s, err := client.Semaphore("starved", 1, berth.TTL(o.TTL))
+	if err != nil {
+		return complain(err)
+	}
+	ctx := context.Background()
+	lease, err := s.Acquire(ctx)
+	if err != nil {
+		return complain(err)
+	}
+	key := o.Prefix + ":control"
+	if err := rdb.Set(ctx, key, 1, o.TTL).Err(); err != nil {
+		return complain(err)
+	}
+	for range 300 {
+		go compute()
+	}
+	kept, third := true, time.NewTicker(o.TTL/3)
+	for range 3 * renewals {
+		<-third.C
+		kept = rdb.PExpire(ctx, key, o.TTL).Val() && kept
+	}
+	say("control %v berth %v", kept, lease.Valid())
+	return 0
+}
+
+// compute keeps a CPU busy for ever.
+func compute() {
+	for x := rand.Uint64(); ; x = x*x + 1 {
+		if x == 0 {
+			say("unlikely")
+		}
+	}
+}
