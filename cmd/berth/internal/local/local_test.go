@@ -3,7 +3,6 @@ package local
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth/internal/redistest"
@@ -158,40 +156,6 @@ func TestAnotherAfterAKill(t *testing.T) {
 	defer again.Close()
 	if process() == first {
 		t.Error("no second store was started")
-	}
-}
-
-// After its directory was removed the next command starts another store, and two stores would
-// grant twice the limit: the first ends while somebody who watches would hardly notice.
-func TestEndsSoonAfterItsDirectoryIsRemoved(t *testing.T) {
-	dir := t.TempDir()
-	for what, remove := range map[string]func(socket string) error{
-		"removed":  func(string) error { return os.RemoveAll(dir) },
-		"replaced": func(socket string) error { return os.Rename(socket+".new", socket) },
-	} {
-		socket := filepath.Join(dir, "sock")
-		for _, name := range []string{socket, socket + ".new"} {
-			if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(name, nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		synctest.Test(t, func(t *testing.T) {
-			var ended time.Duration
-			begin := time.Now()
-			go func() {
-				watchSocket(t.Context(), socket)
-				ended = time.Since(begin)
-			}()
-			synctest.Wait() // it has seen the socket
-			if err := remove(socket); err != nil {
-				t.Fatal(err)
-			}
-			<-time.After(2 * time.Second) // of the bubble
-			synctest.Wait()
-			if ended == 0 {
-				t.Errorf("%s: the store is still there after 2s", what)
-			}
-		})
 	}
 }
 

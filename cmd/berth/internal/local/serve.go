@@ -21,9 +21,6 @@ const (
 	// listens, or why it does not.
 	readyFD      = 3
 	readyMessage = "ready"
-	// checkEvery is how often a store checks that its socket still exists. For so long two
-	// stores may each grant the whole limit after a clean-up; to look costs microseconds.
-	checkEvery = time.Second
 )
 
 // Serve runs the store's process: it serves dir until ctx ends or the store has been idle for
@@ -48,7 +45,8 @@ func Serve(ctx context.Context, dir string, idle time.Duration) error {
 	defer cancel()
 	go func() {
 		defer cancel()
-		watchSocket(ctx, filepath.Join(dir, socketName))
+		// The next command will start another store, and two would each grant the whole limit.
+		server.socket.Watch(ctx)
 	}()
 	server.waitIdle(ctx, idle)
 	return nil
@@ -108,27 +106,4 @@ func redirectOutput(path string) error {
 	}
 	defer f.Close()
 	return unix.Dup2(int(f.Fd()), 2)
-}
-
-// watchSocket returns when the socket has been removed or replaced, for example by a clean-up
-// of the directory. Then this store cannot be reached any more, and the next command starts
-// another one; two stores would each grant the whole limit.
-func watchSocket(ctx context.Context, socket string) {
-	first, err := os.Lstat(socket)
-	if err != nil {
-		return
-	}
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			now, err := os.Lstat(socket)
-			if err != nil || !os.SameFile(first, now) {
-				return
-			}
-		}
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
+	"github.com/berth-go/berth/cmd/berth/internal/private"
 )
 
 // writeTimeout is how long a client may leave its replies unread. The store publishes under
@@ -23,9 +23,7 @@ const writeTimeout = 2 * time.Second
 // Server is an embedded store on a unix socket.
 type Server struct {
 	store    *miniredis.Miniredis
-	listener *net.UnixListener
-	socket   string
-	file     os.FileInfo    // of the socket
+	socket   *private.Socket
 	accepted sync.WaitGroup // the accept loop
 
 	mu      sync.Mutex
@@ -36,23 +34,11 @@ type Server struct {
 
 // Listen starts a store on the socket. Close ends it.
 func Listen(socket string) (*Server, error) {
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	listener, err := private.Listen(socket)
 	if err != nil {
 		return nil, err
 	}
-	listener.SetUnlinkOnClose(false) // by then there may be another one's socket
-	err = os.Chmod(socket, 0o600)
-	var file os.FileInfo
-	if err == nil {
-		file, err = os.Lstat(socket)
-	}
-	if err != nil {
-		listener.Close()
-		return nil, err
-	}
-	s := &Server{
-		store: miniredis.NewMiniRedis(), listener: listener, socket: socket, file: file, changed: make(chan struct{}),
-	}
+	s := &Server{store: miniredis.NewMiniRedis(), socket: listener, changed: make(chan struct{})}
 	s.store.ClockTTL(true)
 	// The first Dial starts miniredis without a listener of its own.
 	conn, err := s.store.Dial()
@@ -65,20 +51,16 @@ func Listen(socket string) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the store and its connections. It removes the socket, unless that was replaced by
-// another store's: somebody may have removed the directory while this store ran.
+// Close ends the store and its connections.
 func (s *Server) Close() {
-	if now, err := os.Lstat(s.socket); err == nil && os.SameFile(s.file, now) {
-		_ = os.Remove(s.socket)
-	}
-	s.listener.Close()
+	s.socket.Close()
 	s.accepted.Wait()
 	s.store.Close()
 }
 
 func (s *Server) accept() {
 	for {
-		conn, err := s.listener.Accept()
+		conn, err := s.socket.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return

@@ -2,8 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -72,31 +70,4 @@ func TestInUse(t *testing.T) {
 	want(true, "while paused")
 	must(in.Resume(ctx, "s"))
 	want(false, "when resumed")
-}
-
-// TestCloseLeavesTheSocketOfAnother: after a clean-up of the directory, another store listens there.
-func TestCloseLeavesTheSocketOfAnother(t *testing.T) {
-	t.Parallel()
-	socket := filepath.Join(t.TempDir(), socketName)
-	first, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(socket); err != nil {
-		t.Fatal(err)
-	}
-	second, err := Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.Close()
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatalf("the other store cannot be reached: %v", err)
-	}
-	conn.Close()
-	second.Close()
-	if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its own socket is left: %v", err)
-	}
 }
