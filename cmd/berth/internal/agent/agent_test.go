@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// TestStopEndsEverything in order: no new grants, waiters leave, holders are asked to stop and
+// lose the permit after the grace.
+func TestStopEndsEverything(t *testing.T) {
+	each(t, func(w *world) {
+		keeps, ends := w.holds(2), w.holds(2)
+		waiter := w.waits(2)
+		start := time.Now()
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			w.stop()
+		}()
+		for _, p := range []*program{keeps, ends} {
+			if e := p.wants("stop"); e.Reason != "shutdown" || e.Remaining != 10000 {
+				w.Errorf("a holder is told %+v", e)
+			}
+		}
+		if e := waiter.wants("refused"); e.Status != 503 || e.Error != "stopping" {
+			w.Errorf("a waiter is told %+v", e)
+		}
+		e := w.ask(3).next()
+		if e.Status != 503 || e.Error != "stopping" || e.header.Get("Retry-After") != "1" {
+			w.Errorf("a newcomer is told %+v", e)
+		}
+		if status, _ := w.get("/healthz"); status != 503 {
+			w.Errorf("the health is %d", status)
+		}
+		ends.conn.Close()
+		w.untilHeld(1)
+		if e := keeps.wants("lost"); e.Reason != "shutdown" {
+			w.Errorf("after the grace it is told %+v", e)
+		}
+		w.Within(start, 10*time.Second, 12*time.Second, "the grace")
+		<-stopped
+		w.Idle()
+	})
+}
+
+// TestStopIsQuickWithoutHolders: the grace is theirs.
+func TestStopIsQuickWithoutHolders(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{Grace: time.Hour})
+		w.holds(1).conn.Close()
+		w.untilHeld(0)
+		start := time.Now()
+		w.stop()
+		w.Within(start, 0, time.Second, "the end")
+	})
+}
+
+// TestSemaphoresAsTheCommandsShowThem: the same JSON.
+func TestSemaphoresAsTheCommandsShowThem(t *testing.T) {
+	each(t, func(w *world) {
+		if status, text := w.get("/v1/semaphores"); status != 200 || strings.TrimSpace(text) != "[]" {
+			w.Errorf("without any: %d, %s", status, text)
+		}
+		w.holds(1, `"label":"import"`)
+		w.waits(1)
+		var list []berthadmin.Summary
+		if _, text := w.get("/v1/semaphores"); json.Unmarshal([]byte(text), &list) != nil || len(list) != 1 || list[0].Waiting != 1 {
+			w.Errorf("the list is %s", text)
+		}
+		var state berthadmin.State
+		_, text := w.get("/v1/semaphores/" + testenv.Name)
+		if json.Unmarshal([]byte(text), &state) != nil || len(state.Leases) != 1 || !strings.HasPrefix(state.Leases[0].Label, "import") {
+			w.Errorf("the semaphore is %s", text)
+		}
+		w.send(post(`{"name":"a/b c"}`)).wants("granted")
+		for _, path := range []string{"a/b%20c", "a%2Fb%20c"} {
+			if status, text := w.get("/v1/semaphores/" + path); status != 200 || !strings.Contains(text, `"name":"a/b c"`) {
+				w.Errorf("%s: %d, %s", path, status, text)
+			}
+		}
+	})
+}
+
+// TestMetricsCount what clients get, and have no names in them.
+func TestMetricsCount(t *testing.T) {
+	each(t, func(w *world) {
+		p, q := w.holds(1), w.waits(1)
+		w.ask(1, `"wait_ms":0`).wants("refused")
+		for metric, want := range map[string]float64{
+			"berth_agent_holding": 1, "berth_agent_waiting": 1,
+			`berth_agent_requests_total{outcome="granted"}`: 1, `berth_agent_requests_total{outcome="busy"}`: 1,
+		} {
+			if got := w.count(metric); got != want {
+				w.Errorf("%s is %v, want %v", metric, got, want)
+			}
+		}
+		p.conn.Close()
+		q.wants("granted")
+		q.conn.Close()
+		w.untilHeld(0)
+		w.stop()
+		for metric, want := range map[string]float64{
+			"berth_agent_holding": 0, "berth_agent_waiting": 0, "berth_agent_connections": 0,
+		} {
+			if got := w.count(metric); got != want {
+				w.Errorf("at the end %s is %v, want %v", metric, got, want)
+			}
+		}
+	})
+}
+
+// TestAThousandHolds in one agent, of one semaphore and of many, go as they came.
+func TestAThousandHolds(t *testing.T) {
+	each(t, func(w *world) {
+		const limit, many, names = 300, 1000, 50
+		all := make([]*program, many)
+		var asked sync.WaitGroup
+		for i := range all {
+			asked.Go(func() {
+				name := testenv.Name
+				if i%2 == 1 {
+					name = fmt.Sprintf("other-%d", i%names)
+				}
+				all[i] = w.insists(post(fmt.Sprintf(`{"name":%q,"limit":%d}`, name, limit)))
+			})
+		}
+		asked.Wait()
+		w.Until("the limit", func(s *berthadmin.State) bool { return s.InUse == limit && s.Waiting == many/2-limit })
+		for _, p := range all {
+			p.conn.Close()
+		}
+		w.Until("the end", func(s *berthadmin.State) bool { return s.InUse+s.Waiting == 0 })
+		w.stop()
+		if list, err := testenv.Listed(w.Inspector.List(w.Ctx)); len(list) > 0 || err != nil {
+			w.Errorf("left are %v, %v", list, err)
+		}
+	})
+}
+
+// FuzzRequest: no body makes the agent do anything but read it or refuse it.
+func FuzzRequest(f *testing.F) {
+	for _, s := range []string{`{"name":"a","limit":5,"wait_ms":0}`, `{"name":"a","ttl_ms":10,"label":"x"}`, `[]`, `{"name":1}`, "\xff", `{"a":{"b":[1,2,{}]}}`} {
+		f.Add([]byte(s))
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	f.Cleanup(func() { rdb.Close() })
+	client, err := berth.New(rdb)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, refused := parse(body)
+		if (r == nil) == (refused == nil) {
+			t.Fatalf("%q: %+v and %+v", body, r, refused)
+		}
+		if refused != nil {
+			if refused.Status != 400 || len(refused.Fields) > mostWrong || len(refused.bytes()) > 20*(64*6+200) {
+				t.Errorf("%q: %+v", body, refused)
+			}
+			return
+		}
+		if _, err := client.Semaphore(r.name, r.limit, berth.Label(r.label)); err != nil {
+			t.Errorf("%q was accepted, and is %v", body, err)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+const (
+	mostBody = 64 << 10
+	// readTimeout is how long a request may take to come.
+	readTimeout = 5 * time.Second
+	// writeTimeout is how long a client may leave no room for a line.
+	writeTimeout = time.Second
+	// farewell bounds how long, and mostUnread how much, is read of what a refused client
+	// still sends: it would not see the refusal if the connection were reset.
+	farewell   = time.Second
+	mostUnread = 1 << 20
+)
+
+// Why a hold ends on the client's or the agent's side.
+var (
+	errGone     = errors.New("the connection has ended")
+	errDone     = errors.New("the client is done")
+	errSilent   = errors.New("the client was silent for longer than its beat_ms")
+	errSlow     = errors.New("the client does not read")
+	errStopping = errors.New("the agent is about to end")
+)
+
+// hold is one request on a connection of its own, from its body to its end.
+type hold struct {
+	agent *Agent
+	conn  net.Conn
+	input io.Reader // what the client sends
+	*request
+
+	ctx    context.Context         //nolint:containedctx // the connection's
+	cancel context.CancelCauseFunc // with one of the errors above; the first one counts
+
+	held   atomic.Bool // a permit is held, and beats are due
+	begun  bool        // the status was written, and lines follow
+	queued bool        // it counts as waiting
+}
+
+// take makes a hold of a connection, and returns when the connection is the hold's.
+func (a *Agent) take(w http.ResponseWriter, r *http.Request) {
+	conn, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil { // HTTP/2, which is not served
+		(&refusal{Status: http.StatusHTTPVersionNotSupported, Code: "invalid", Message: "use HTTP/1.1"}).write(w)
+		return
+	}
+	conn.SetDeadline(time.Now().Add(readTimeout))
+	h := &hold{agent: a, conn: conn}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	body := &upload{length: r.ContentLength, chunked: r.ContentLength < 0, buf: buf.Reader, waits: r.Header.Get("Expect") != ""}
+	a.connections.Go(func() { h.run(body) }) // so that net/http forgets the request
+}
+
+// upload is a request's body, before it is read.
+type upload struct {
+	length  int64
+	chunked bool
+	buf     *bufio.Reader
+	waits   bool // the client waits to be told that it may send the body
+}
+
+// run serves the connection to its end.
+func (h *hold) run(body *upload) {
+	defer h.cancel(nil)
+	defer h.conn.Close()
+	refused := h.read(body)
+	if refused != nil {
+		h.refuse(refused)
+		h.drain()
+		return
+	}
+	if refused = h.agent.enter(h.name); refused != nil {
+		h.refuse(refused)
+		return
+	}
+	defer h.agent.leave(h.name)
+	h.agent.connections.Go(h.listen)
+	h.serve()
+}
+
+// read reads the request, and leaves input at what comes after it: the rest of a chunked body,
+// or whatever the client writes after a body with a length.
+func (h *hold) read(body *upload) *refusal {
+	if body.length > mostBody {
+		return refusedSize
+	}
+	if body.waits {
+		if _, err := io.WriteString(h.conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
+			return refusedLate
+		}
+	}
+	var text []byte
+	var err error
+	if body.chunked {
+		line := bufio.NewReader(httputil.NewChunkedReader(body.buf))
+		h.input = line
+		text, err = readLine(line)
+	} else {
+		text = make([]byte, body.length)
+		_, err = io.ReadFull(body.buf, text)
+		h.input = h.conn // what was sent together with the body counts for nothing yet
+	}
+	switch {
+	case errors.Is(err, errTooLong):
+		return refusedSize
+	case err != nil:
+		return refusedLate
+	}
+	h.conn.SetDeadline(time.Time{})
+	var refused *refusal
+	h.request, refused = parse(text)
+	return refused
+}
+
+var errTooLong = errors.New("too long")
+
+// readLine reads to the end of a line, or of the input.
+func readLine(r *bufio.Reader) (line []byte, err error) {
+	for len(line) <= mostBody {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil, errors.Is(err, io.EOF):
+			return line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+	return nil, errTooLong
+}
+
+// listen reads until the connection ends. Whatever comes is a sign of life.
+func (h *hold) listen() {
+	var some [64]byte
+	for {
+		n, err := h.input.Read(some[:])
+		if n > 0 && h.held.Load() {
+			h.expectBeat()
+		}
+		if err != nil {
+			h.cancel(ended(err))
+			return
+		}
+	}
+}
+
+// ended is why reading has ended.
+func ended(err error) error {
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, io.EOF):
+		return errDone // or gone: it may not even be there to read the answer
+	case ok && timeout.Timeout():
+		return errSilent
+	}
+	return errGone
+}
+
+// expectBeat gives the client another beat_ms. Once a permit is held, a deadline is set by each
+// beat and by the grant: whichever comes last is right.
+func (h *hold) expectBeat() {
+	if h.beat > 0 {
+		h.conn.SetReadDeadline(time.Now().Add(h.beat))
+	}
+}
+
+// serve acquires the permit and looks after it.
+func (h *hold) serve() {
+	lease, err := h.acquire()
+	h.agent.counts.waits(h, false)
+	if err != nil {
+		h.refuse(h.notGranted(err))
+		return
+	}
+	h.agent.counts.granted()
+	k := &kept{hold: h, lease: lease, over: lease.Context().Done()}
+	k.keep()
+}
+
+// acquire waits for the permit until the connection ends. The agent's end is one, too.
+func (h *hold) acquire() (*berth.Lease, error) {
+	sem, err := h.agent.client.Semaphore(h.name, h.limit)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(h.agent.running, func() { h.cancel(errStopping) })()
+	get, ctx := sem.Acquire, h.ctx
+	if h.wait != nil && *h.wait == 0 {
+		get = sem.TryAcquire
+	} else if h.wait != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *h.wait)
+		defer cancel()
+	}
+	label := labelled(h.label, h.conn)
+	return get(ctx, append(h.options, berth.Label(label), berth.OnQueued(h.tellPlace))...)
+}
+
+// tellPlace runs in the goroutine of the acquire, which goes on when the line is written. A
+// client that does not read is soon ended by it.
+func (h *hold) tellPlace(p berth.Place) {
+	h.agent.counts.waits(h, true)
+	h.say(queuedLine{"queued", p.Ahead, p.InUse, p.Limit, p.Paused})
+}
+
+// notGranted is what a client is told that got no permit. One that is gone is told nothing.
+func (h *hold) notGranted(err error) *refusal {
+	switch cause := context.Cause(h.ctx); {
+	case cause == nil:
+		return refusalOf(err)
+	case errors.Is(cause, errStopping):
+		return refusedStopping
+	}
+	return nil
+}
+
+const (
+	head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+	// lineSize is more than most lines have.
+	lineSize = 256
+)
+
+// say writes a line, and before the first one the status. If the client does not make room for
+// it, the hold is over.
+func (h *hold) say(line any) {
+	out := bytes.NewBuffer(make([]byte, 0, lineSize))
+	if !h.begun {
+		out.WriteString(head)
+		h.begun = true
+	}
+	_ = json.NewEncoder(out).Encode(line) // lines have nothing that JSON has not
+	h.send(out.Bytes())
+}
+
+func (h *hold) send(b []byte) {
+	h.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := h.conn.Write(b); err != nil {
+		h.cancel(errSlow) // or gone, which listen sees, too
+	}
+}
+
+// refuse tells the client why it gets no permit; nil: nobody is there.
+func (h *hold) refuse(r *refusal) {
+	h.agent.counts.refused(r)
+	switch {
+	case r == nil:
+	case h.begun:
+		h.say(refusedLine{"refused", *r})
+	default:
+		h.send(r.bytes())
+	}
+}
+
+// drain reads what a client still sends that was refused before it had sent everything, and
+// then lets the connection end.
+func (h *hold) drain() {
+	if half, ok := unwrap(h.conn).(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		h.conn.SetReadDeadline(time.Now().Add(farewell))
+		_, _ = io.CopyN(io.Discard, h.conn, mostUnread)
+	}
+}
+
+// cause is why the hold ended: the first reason.
+func (h *hold) cause() error { return cmp.Or(context.Cause(h.ctx), errGone) }

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/berth-go/berth"
+)
+
+// The lines of an answer. All times are in milliseconds.
+type (
+	queuedLine struct {
+		Event  string `json:"event"`
+		Ahead  int    `json:"ahead"`  // waiters in front
+		InUse  int    `json:"in_use"` // permits out
+		Limit  int    `json:"limit"`  // in force
+		Paused bool   `json:"paused"` // by an operator
+	}
+	grantedLine struct {
+		Event string `json:"event"`
+		Slot  int    `json:"slot"`
+		Token int64  `json:"token"`
+		Limit int    `json:"limit"` // in force at the grant
+		left
+	}
+	renewedLine struct {
+		Event string `json:"event"`
+		left
+	}
+	// left is until when a holder may rely on its permit.
+	left struct {
+		UntilBoot int64 `json:"until_boot_ms"` // by this machine's CLOCK_BOOTTIME
+		Remaining int64 `json:"remaining_ms"`  // when the line was written
+	}
+	stopLine struct {
+		Event     string `json:"event"`
+		Reason    string `json:"reason"`       // evicted or shutdown
+		Remaining int64  `json:"remaining_ms"` // until the permit is taken back
+	}
+	lostLine struct {
+		Event   string `json:"event"`
+		Reason  string `json:"reason"`
+		Message string `json:"message"`
+	}
+	releasedLine struct {
+		Event   string `json:"event"`
+		Message string `json:"message,omitempty"` // why it is not certain
+	}
+	refusedLine struct {
+		Event string `json:"event"`
+		refusal
+	}
+)
+
+// lostReasons are the library's in a word.
+var lostReasons = map[berth.LostReason]string{
+	berth.LostUntrusted: "untrusted", berth.LostExpired: "expired", berth.LostMaxHold: "max_hold", berth.LostEvicted: "evicted",
+	berth.LostVanished: "vanished", berth.LostReleased: "released", berth.LostAdopted: "adopted", berth.LostUnknown: "unknown",
+}
+
+// lostTo is the line for a lease that is lost, or that the agent's own end has ended.
+func lostTo(err error) lostLine {
+	reason := "shutdown"
+	if lost, ok := errors.AsType[*berth.LostError](err); ok {
+		reason = lostReasons[lost.Reason]
+	}
+	return lostLine{"lost", reason, plain(err)}
+}
+
+// plain is an error's text without the library's name in front.
+func plain(err error) string { return strings.TrimPrefix(err.Error(), "berth: ") }

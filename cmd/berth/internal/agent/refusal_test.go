@@ -1,0 +1,271 @@
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+// TestBadInputIsRefused with 400 and the name of each field that is wrong, and changes nothing.
+func TestBadInputIsRefused(t *testing.T) {
+	each(t, func(w *world) {
+		for _, c := range []struct{ body, wrong string }{
+			{`{}`, "name"},
+			{`{"limit":1}`, "name"},
+			{`{"name":""}`, "name"},
+			{`{"name":" "}`, "name"},
+			{`{"name":5}`, "name"},
+			{`{"name":null}`, "name"},
+			{`{"name":["s"]}`, "name"},
+			{`{"name":"a{b}"}`, "name"},
+			{`{"name":"a\u0000"}`, "name"},
+			{`{"name":"` + strings.Repeat("x", berth.MaxName+1) + `"}`, "name"},
+			{`{"name":"s","name":"s"}`, "name"},
+			{`{"name":"s","limit":-1}`, "limit"},
+			{`{"name":"s","limit":"1"}`, "limit"},
+			{`{"name":"s","limit":1.5}`, "limit"},
+			{`{"name":"s","limit":1e3}`, "limit"},
+			{`{"name":"s","limit":null}`, "limit"},
+			{`{"name":"s","limit":true}`, "limit"},
+			{`{"name":"s","limit":99999999999999999999}`, "limit"},
+			{`{"name":"s","limit":1073741825}`, "limit"},
+			{`{"name":"s","weight":0}`, "weight"},
+			{`{"name":"s","queue_limit":-1}`, "queue_limit"},
+			{`{"name":"s","ttl_ms":9}`, "ttl_ms"},
+			{`{"name":"s","ttl_ms":2592000001}`, "ttl_ms"},
+			{`{"name":"s","max_hold_ms":1}`, "max_hold_ms"},
+			{`{"name":"s","head_start_ms":-1}`, "head_start_ms"},
+			{`{"name":"s","wait_ms":-1}`, "wait_ms"},
+			{`{"name":"s","beat_ms":1}`, "beat_ms"},
+			{`{"name":"s","label":"a\nb"}`, "label"},
+			{`{"name":"s","label":{}}`, "label"},
+			{`{"name":"s","label":"` + strings.Repeat("x", berth.MaxLabel) + `"}`, "label"},
+			{`{"name":"s","Limit":1}`, "Limit"},
+			{`{"name":"s","rate":1}`, "rate"},
+			{`{"name":"s","":1}`, ""},
+			{`{"nosuch":1,"limit":-1,"weight":0,"wait_ms":"x"}`, "limit,name,nosuch,wait_ms,weight"},
+			{``, "-"},
+			{`null`, "-"},
+			{`[]`, "-"},
+			{`"name"`, "-"},
+			{`{"name":"s"`, "-"},
+			{`{"name":"s"}}`, "-"},
+			{`{"name":"s"} {"name":"s"}`, "-"},
+			{`{"name":}`, "-"},
+			{`{name:"s"}`, "-"},
+			{"{\"name\":\"\xff\"}", "-"},
+			{`name=s&limit=1`, "-"},
+		} {
+			e := w.send(post(c.body)).next()
+			if e.Status != http.StatusBadRequest || e.Error != "invalid" || e.Message == "" {
+				w.Errorf("%.60s: %+v", c.body, e)
+			}
+			if got := strings.Join(sorted(e.Fields), ","); c.wrong != "-" && got != c.wrong || c.wrong == "-" && len(e.Fields) > 0 {
+				w.Errorf("%.60s: wrong are %v, want %v", c.body, e.Fields, c.wrong)
+			}
+		}
+		w.Idle()
+		if keys := w.Keys(); len(keys) > 0 {
+			w.Errorf("keys were made: %v", keys)
+		}
+	})
+}
+
+func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// TestRefusals have the status that HTTP has for them, and say what to do.
+func TestRefusals(t *testing.T) {
+	each(t, func(w *world) {
+		w.holds(1)
+		long := strings.Repeat(" ", mostBody)
+		for _, c := range []struct {
+			text   string
+			status int
+			code   string
+		}{
+			{post(`{"name":"s","limit":1,"wait_ms":0}`), 409, "busy"},
+			{post(`{"name":"s","limit":1,"queue_limit":0}`), 409, "queue_full"},
+			{post(`{"name":"s","limit":1,"weight":2}`), 409, "too_heavy"},
+			{post(`{"name":"s","limit":1}` + long), 413, "too_large"},
+			{"POST /v1/hold HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\n\r\n{", 413, "too_large"},
+			{"POST /v1/hold HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n20000\r\n" + strings.Repeat("x", 0x20000), 413, "too_large"},
+			{"POST /v1/hold HTTP/1.1\r\nHost: a\r\n\r\n", 400, "invalid"},
+			{"GET /v1/hold HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method"},
+			{"PUT /v1/hold HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 405, "method"},
+			{"DELETE /v1/semaphores/s HTTP/1.1\r\nHost: a\r\n\r\n", 405, "method"},
+			{"POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 405, "method"},
+			{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 404, "no_such_path"},
+			{"POST /v1/hold/ HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 404, "no_such_path"},
+			{"POST /v1/pause HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", 404, "no_such_path"},
+			{"GET /v1/semaphores/nosuch HTTP/1.1\r\nHost: a\r\n\r\n", 404, "not_in_use"},
+			{"GET /v1/semaphores/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, "invalid"},
+			{"GET /v1/semaphores/a%7Bb HTTP/1.1\r\nHost: a\r\n\r\n", 400, "invalid"},
+		} {
+			e := w.send(c.text).next()
+			if e.Status != c.status || e.Error != c.code || e.Message == "" || c.status == 405 && e.header.Get("Allow") == "" {
+				w.Errorf("%.60q: %+v", c.text, e)
+			}
+		}
+		w.untilHeld(1)
+	})
+}
+
+// TestAHalfRequestIsEnded: a connection that sends a part of a request does not stay.
+func TestAHalfRequestIsEnded(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{})
+		for text, status := range map[string]int{
+			"":          0,
+			"POST /v1/": 0,
+			"POST /v1/hold HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n{":               408,
+			"POST /v1/hold HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{": 408,
+		} {
+			start := time.Now()
+			p := w.send(text)
+			if got := p.next(); got.Status != status {
+				w.Errorf("%q: %+v", text, got)
+			}
+			w.Within(start, readTimeout, readTimeout+time.Second, "the end")
+		}
+	})
+}
+
+// TestRedisAwayAndBack: refused while it is away, and granted again after it.
+func TestRedisAwayAndBack(t *testing.T) {
+	each(t, func(w *world) {
+		p := w.holds(2)
+		w.peer.Net.Down()
+		e := w.ask(2).next()
+		if e.Status != http.StatusServiceUnavailable || e.Error != "redis" || e.header.Get("Retry-After") != "1" {
+			w.Errorf("without Redis: %+v", e)
+		}
+		if status, _ := w.get("/healthz"); status != http.StatusServiceUnavailable {
+			w.Errorf("health without Redis: %d", status)
+		}
+		w.peer.Net.Up()
+		w.holds(2)
+		if status, text := w.get("/healthz"); status != http.StatusOK || !strings.Contains(text, "ok") {
+			w.Errorf("health with Redis: %d, %s", status, text)
+		}
+		p.conn.Close()
+		w.untilHeld(1)
+	})
+}
+
+// TestAWaiterOutlastsAnOutage, and has its place after it.
+func TestAWaiterOutlastsAnOutage(t *testing.T) {
+	each(t, func(w *world) {
+		lease := w.Hold(w.Peer().Sem(1))
+		p := w.waits(1)
+		w.peer.Net.Down()
+		<-time.After(time.Second)
+		w.peer.Net.Up()
+		w.Release(lease)
+		p.wants("granted")
+	})
+}
+
+// TestNoRight is 403, and names the right.
+func TestNoRight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(testenv.Shared(t), Options{})
+	w.Must(w.Redis.Do(w.Ctx, "ACL", "SETUSER", "agent-looks", "on", ">x", "~*", "&*", "+@all", "-evalsha", "-eval", "-fcall").Err())
+	w.Options.Username, w.Options.Password = "agent-looks", "x"
+	other := newWorld(w.Env, Options{})
+	if e := other.ask(1).next(); e.Status != http.StatusForbidden || e.Error != "forbidden" || !strings.Contains(e.Message, "NOPERM") {
+		w.Errorf("without the right: %+v", e)
+	}
+}
+
+// TestDamagedKeys are no reason to hang.
+func TestDamagedKeys(t *testing.T) {
+	each(t, func(w *world) {
+		w.holds(2)
+		for key := range w.Keys() {
+			w.Must(w.Redis.Set(w.Ctx, key, "x", 0).Err())
+		}
+		if e := w.ask(2).next(); e.Status != http.StatusInternalServerError || e.Error != "damaged" {
+			w.Errorf("with foreign keys: %+v", e)
+		}
+	})
+}
+
+// TestTokenIsNeeded for everything but the health, where one is set.
+func TestTokenIsNeeded(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{Token: "secret"})
+		request := func(path, header string) string { return "GET " + path + " HTTP/1.1\r\nHost: a\r\n" + header + "\r\n" }
+		for text, status := range map[string]int{
+			request("/v1/semaphores", ""):                                 401,
+			request("/v1/semaphores", "Authorization: Bearer secre\r\n"):  401,
+			request("/v1/semaphores", "Authorization: Basic secret\r\n"):  401,
+			request("/v1/semaphores", "Authorization: Bearer secret\r\n"): 200,
+			request("/metrics", ""):                                       401,
+			request("/nosuch", ""):                                        401,
+			request("/healthz", ""):                                       200,
+			post(`{"name":"s"}`):                                          401,
+			"POST /v1/hold HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\nContent-Length: 12\r\n\r\n{\"name\":\"s\"}": 200,
+		} {
+			if got := w.status(text); got != status {
+				w.Errorf("%q: %d, want %d", text, got, status)
+			}
+		}
+	})
+}
+
+// TestBounds: too many connections and too many names are refused, and free again later.
+func TestBounds(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{Connections: 3, Names: 2})
+		ask := func(name string) *program { return w.send(post(fmt.Sprintf(`{"name":%q}`, name))) }
+		a, b := ask("a"), ask("b")
+		a.wants("granted")
+		b.wants("granted")
+		if e := ask("c").next(); e.Status != http.StatusTooManyRequests || e.Error != "too_many_names" || e.header.Get("Retry-After") != "1" {
+			w.Errorf("a third name: %+v", e)
+		}
+		again := ask("a")
+		again.wants("queued")
+		if e := ask("a").next(); e.Status != http.StatusTooManyRequests || e.Error != "too_many_connections" {
+			w.Errorf("a fourth connection: %+v", e)
+		}
+		b.conn.Close()
+		b.wants("")
+		for {
+			c := ask("c")
+			if e := c.next(); e.Event == "granted" {
+				break
+			}
+		}
+	})
+}
+
+// get asks for a page.
+func (w *world) get(path string) (status int, text string) {
+	w.Helper()
+	conn := w.connect("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	w.Must(err)
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	w.Must(err)
+	return answer.StatusCode, string(b)
+}
+
+// status sends a request and returns the status of the answer.
+func (w *world) status(text string) int {
+	w.Helper()
+	answer, err := http.ReadResponse(bufio.NewReader(w.connect(text)), nil)
+	w.Must(err)
+	defer answer.Body.Close()
+	return answer.StatusCode
+}

@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/rules"
+)
+
+const (
+	// leastBeat bounds beat_ms: a program that must write more often would do little else.
+	leastBeat = 100 * time.Millisecond
+	// mostLabel leaves room in a label for the process that asks.
+	mostLabel = berth.MaxLabel - len(" pid=4294967295 uid=4294967295")
+	// mostWrong is how many wrong fields an answer names.
+	mostWrong = 20
+)
+
+// request is what a client asks for.
+type request struct {
+	name    string
+	limit   int
+	label   string
+	wait    *time.Duration // nil: for as long as the connection lasts
+	beat    time.Duration  // 0: it need not write
+	options []berth.AcquireOption
+}
+
+// field is a term of a request: its name in JSON, and a function that sets it or returns why
+// it cannot.
+type field struct {
+	name string
+	set  func(*request, json.RawMessage) (reason string)
+}
+
+// fields are the terms. Any other is refused.
+var fields = []field{
+	{"name", text(berth.MaxName, rules.Name, func(r *request, s string) { r.name = s })},
+	{"limit", number(0, berth.MaxLimit, func(r *request, n int) { r.limit = n })},
+	{"weight", number(1, berth.MaxLimit, option(berth.Weight))},
+	{"queue_limit", number(0, berth.MaxLimit, option(berth.QueueLimit))},
+	{"ttl_ms", millis(berth.MinTTL, option(berth.TTL))},
+	{"max_hold_ms", millis(berth.MinTTL, option(berth.MaxHold))},
+	{"head_start_ms", millis(0, option(berth.HeadStart))},
+	{"wait_ms", millis(0, func(r *request, d time.Duration) { r.wait = &d })},
+	{"beat_ms", millis(leastBeat, func(r *request, d time.Duration) { r.beat = d })},
+	{"label", text(mostLabel, rules.Text, func(r *request, s string) { r.label = s })},
+}
+
+// option returns what sets an option of the library.
+func option[T any, O berth.AcquireOption](of func(T) O) func(*request, T) {
+	return func(r *request, v T) { r.options = append(r.options, of(v)) }
+}
+
+// number reads a whole number from least to most.
+func number(least, most int, set func(*request, int)) func(*request, json.RawMessage) string {
+	return func(r *request, raw json.RawMessage) string {
+		n, err := strconv.Atoi(string(raw))
+		switch {
+		case errors.Is(err, strconv.ErrRange) || err == nil && (n < least || n > most):
+			return fmt.Sprintf("%.20s is outside %d to %d", raw, least, most)
+		case err != nil:
+			return "it must be a whole number"
+		}
+		set(r, n)
+		return ""
+	}
+}
+
+// millis reads a duration in milliseconds, of at most MaxTTL.
+func millis(least time.Duration, set func(*request, time.Duration)) func(*request, json.RawMessage) string {
+	return number(int(least.Milliseconds()), int(berth.MaxTTL.Milliseconds()), func(r *request, n int) {
+		set(r, time.Duration(n)*time.Millisecond)
+	})
+}
+
+// text reads a string that keeps a rule.
+func text(most int, rule func(string, int) string, set func(*request, string)) func(*request, json.RawMessage) string {
+	return func(r *request, raw json.RawMessage) string {
+		var s *string
+		if err := json.Unmarshal(raw, &s); err != nil || s == nil {
+			return "it must be a string"
+		}
+		set(r, *s)
+		return rule(*s, most)
+	}
+}
+
+// parse reads a request. The refusal names each field that is wrong.
+func parse(body []byte) (*request, *refusal) {
+	given, err := object(body)
+	if err != nil {
+		return nil, invalid(err.Error(), nil)
+	}
+	r, wrong := &request{}, map[string]string{}
+	for name, raw := range given.values {
+		reason := "there is no such field"
+		for _, f := range fields {
+			if f.name == name {
+				reason = f.set(r, raw)
+			}
+		}
+		if given.twice[name] {
+			reason = "it is given twice"
+		}
+		if reason != "" && len(wrong) < mostWrong {
+			wrong[fmt.Sprintf("%.64s", name)] = reason
+		}
+	}
+	if _, ok := given.values["name"]; !ok {
+		wrong["name"] = "it is missing"
+	}
+	if len(wrong) > 0 {
+		return nil, invalid("", wrong)
+	}
+	return r, nil
+}
+
+// given are the members of an object, in no order.
+type given struct {
+	values map[string]json.RawMessage
+	twice  map[string]bool
+}
+
+// object reads one JSON object. It is stricter than a map: of two members with one name
+// neither can be meant, and what is not UTF-8 would be replaced.
+func object(body []byte) (*given, error) {
+	const want = `send one JSON object, such as {"name":"api","limit":5}`
+	if !utf8.Valid(body) {
+		return nil, errors.New("the body is not UTF-8: " + want)
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, errors.New("the body is no JSON object: " + want)
+	}
+	g := &given{map[string]json.RawMessage{}, map[string]bool{}}
+	for dec.More() {
+		key, err := dec.Token()
+		var raw json.RawMessage
+		if err == nil {
+			err = dec.Decode(&raw)
+		}
+		name, ok := key.(string)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("the body is no JSON object: %w: %s", errors.Join(err), want)
+		}
+		_, g.twice[name] = g.values[name]
+		g.values[name] = raw
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, errors.New("the body is not whole: " + want)
+	}
+	if rest := bytes.TrimSpace(body[dec.InputOffset():]); len(rest) > 0 {
+		return nil, errors.New("there is more than one JSON value: " + want)
+	}
+	return g, nil
+}

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
+)
+
+const (
+	mostHeader = 16 << 10
+	// idleTimeout is how long a connection may be open without a request.
+	idleTimeout = time.Minute
+	// shutdown is how long answers about semaphores have to end.
+	shutdown = 5 * time.Second
+)
+
+// Serve serves connections of l until ctx ends, and then stops the agent. Until that is done
+// it accepts connections and refuses them.
+func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler: a, MaxHeaderBytes: mostHeader, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: log.New(io.Discard, "", 0), // only clients that broke off
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(&bounded{Listener: l, agent: a}) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	a.Stop()
+	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdown)
+	defer cancel()
+	if srv.Shutdown(timeout) != nil {
+		srv.Close()
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// bounded is a listener that accepts a bounded number of connections.
+type bounded struct {
+	net.Listener
+	agent *Agent
+	open  atomic.Int64
+}
+
+// Accept implements net.Listener. A connection too many is told so, and closed.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		conn, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if b.open.Add(1) <= int64(b.agent.options.Connections) {
+			b.agent.counts.connections.Inc()
+			return &counted{Conn: conn, closed: sync.OnceFunc(func() {
+				b.open.Add(-1)
+				b.agent.counts.connections.Dec()
+			})}, nil
+		}
+		b.open.Add(-1)
+		b.agent.counts.refused(refusedCrowd)
+		conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_, _ = conn.Write(refusedCrowd.bytes())
+		conn.Close()
+	}
+}
+
+// counted is a connection that counts itself as closed.
+type counted struct {
+	net.Conn
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// unwrap returns the connection as it was accepted.
+func unwrap(conn net.Conn) net.Conn {
+	if c, ok := conn.(*counted); ok {
+		return c.Conn
+	}
+	return conn
+}
+
+// labelled is the label of a request: what its client calls itself, or else the program's
+// name, and which process it is, if that can be known.
+func labelled(label string, conn net.Conn) string {
+	program, process := peer(conn)
+	if screen.Clean(program) != program {
+		program = ""
+	}
+	return strings.TrimSpace(cmp.Or(label, program, "agent") + process)
+}

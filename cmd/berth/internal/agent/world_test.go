@@ -1,0 +1,277 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// world is an agent with a Redis, and programs that use it: over pipes in a bubble, and over a
+// unix socket beside a real server.
+type world struct {
+	*testenv.Env
+	peer  *testenv.Peer
+	agent *Agent
+	dial  func() (net.Conn, error)
+	stop  func() // the agent, once
+}
+
+func each(t *testing.T, body func(w *world)) {
+	t.Helper()
+	testenv.Each(t, func(e *testenv.Env) { body(newWorld(e, Options{Grace: 10 * time.Second})) })
+}
+
+func newWorld(e *testenv.Env, o Options) *world {
+	e.Helper()
+	w := &world{Env: e, peer: e.Peer()}
+	w.agent = New(w.peer.Client, o)
+	var l net.Listener
+	if e.Exact {
+		pipes := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		l, w.dial = pipes, pipes.dial
+	} else {
+		l, w.dial = w.socket()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.agent.Serve(ctx, l) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := testenv.Receive(w, "end of the agent", ended); err != nil {
+			w.Errorf("the agent ended with %v", err)
+		}
+	})
+	e.Cleanup(w.stop)
+	return w
+}
+
+// socket is a real one.
+func (w *world) socket() (net.Listener, func() (net.Conn, error)) {
+	dir, err := os.MkdirTemp("", "berth") // t.TempDir can be too long for a socket
+	w.Must(err)
+	w.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", path)
+	w.Must(err)
+	return narrow{l}, func() (net.Conn, error) { return net.Dial("unix", path) }
+}
+
+// narrow is a listener whose connections have room for a few lines that nobody reads.
+type narrow struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (n narrow) Accept() (net.Conn, error) {
+	conn, err := n.Listener.Accept()
+	if socket, ok := conn.(*net.UnixConn); ok {
+		err = socket.SetWriteBuffer(1) // the least that there is
+	}
+	return conn, err
+}
+
+// pipes is a listener without sockets.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) dial() (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Accept implements net.Listener.
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// event is any line, or a refusal.
+type event struct {
+	Event     string            `json:"event"`
+	Status    int               `json:"status"`
+	Error     string            `json:"error"`
+	Reason    string            `json:"reason"`
+	Message   string            `json:"message"`
+	Fields    map[string]string `json:"fields"`
+	Ahead     int               `json:"ahead"`
+	Slot      int               `json:"slot"`
+	Token     int64             `json:"token"`
+	Limit     int               `json:"limit"`
+	UntilBoot int64             `json:"until_boot_ms"`
+	Remaining int64             `json:"remaining_ms"`
+	header    http.Header
+}
+
+// program is a client of the agent. It reads all that it is sent.
+type program struct {
+	w      *world
+	conn   net.Conn
+	events chan event // closed when the connection has ended
+}
+
+// connect dials, and sends text, for as long as the agent reads it.
+func (w *world) connect(text string) net.Conn {
+	w.Helper()
+	conn, err := w.dial()
+	w.Must(err)
+	w.Cleanup(func() { conn.Close() })
+	go func() { _, _ = io.WriteString(conn, text) }()
+	return conn
+}
+
+// post is a request for a permit with a body.
+func post(body string) string {
+	return fmt.Sprintf("POST /v1/hold HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// ask sends a request for a permit of the tests' semaphore, with more fields.
+func (w *world) ask(limit int, fields ...string) *program {
+	w.Helper()
+	all := append([]string{fmt.Sprintf(`"name":%q,"limit":%d`, testenv.Name, limit)}, fields...)
+	return w.send(post("{" + strings.Join(all, ",") + "}"))
+}
+
+// send sends any request.
+func (w *world) send(text string) *program {
+	w.Helper()
+	p := &program{w: w, conn: w.connect(text), events: make(chan event, 10000)}
+	go p.read()
+	return p
+}
+
+func (p *program) read() {
+	defer close(p.events)
+	in := bufio.NewReader(p.conn)
+	answer, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	lines := json.NewDecoder(answer.Body)
+	for {
+		e := event{Status: answer.StatusCode, header: answer.Header}
+		if lines.Decode(&e) != nil {
+			return
+		}
+		if answer.StatusCode != http.StatusOK {
+			e.Event = "refused"
+		}
+		p.events <- e
+	}
+}
+
+// next returns the next line; its event is "" when the connection has ended.
+func (p *program) next() event {
+	p.w.Helper()
+	return testenv.Receive(p.w, "line", p.events)
+}
+
+// wants waits for a line with an event, after any that tell of the place or of renewals.
+func (p *program) wants(name string) event {
+	p.w.Helper()
+	for {
+		e := p.next()
+		if e.Event == name {
+			return e
+		}
+		if e.Event != "queued" && e.Event != "renewed" {
+			p.w.Fatalf("got the line %+v, want %q", e, name)
+		}
+	}
+}
+
+// holds asks for a permit, and waits for it.
+func (w *world) holds(limit int, fields ...string) *program {
+	w.Helper()
+	p := w.ask(limit, fields...)
+	p.wants("granted")
+	return p
+}
+
+// waits asks for a permit, and returns once it stands in the queue.
+func (w *world) waits(limit int, fields ...string) *program {
+	w.Helper()
+	p := w.ask(limit, fields...)
+	p.wants("queued")
+	return p
+}
+
+// insists sends a request until it is queued or granted: a busy machine may be too slow for the
+// time that a request has to come, or that Redis has to answer.
+func (w *world) insists(text string) *program {
+	w.Helper()
+	for {
+		p := w.send(text)
+		if e := p.next(); e.Event == "queued" || e.Event == "granted" {
+			return p
+		} else if w.Exact || e.Event != "refused" || e.Error != "redis" && e.Error != "incomplete" {
+			w.Errorf("the request is refused: %+v", e)
+			return p
+		}
+	}
+}
+
+// lease is what Redis knows of the only holder.
+func (w *world) lease() berthadmin.Holder {
+	w.Helper()
+	st := w.Show()
+	if len(st.Leases) != 1 {
+		w.Fatalf("there are %d leases, want 1", len(st.Leases))
+	}
+	return st.Leases[0]
+}
+
+// untilHeld waits until so many permits are out.
+func (w *world) untilHeld(n int) {
+	w.Helper()
+	w.Until(fmt.Sprintf("%d holders", n), func(s *berthadmin.State) bool { return len(s.Leases) == n })
+}
+
+// count is the value of one of the agent's metrics.
+func (w *world) count(metric string) (value float64) {
+	w.Helper()
+	answer := httptest.NewRecorder()
+	w.agent.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(answer.Body.String()) {
+		if rest, ok := strings.CutPrefix(line, metric+" "); ok {
+			_, err := fmt.Sscan(rest, &value)
+			w.Must(err)
+		}
+	}
+	return value
+}
