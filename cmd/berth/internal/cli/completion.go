@@ -93,11 +93,13 @@ func (a *app) addCompletion(root *cobra.Command) {
 	}
 	complete(find(root, "top"), "names", one)
 	complete(serve, "names", one)
-	serve.Flags().VisitAll(func(f *pflag.Flag) {
-		if kind, _ := pflag.UnquoteUsage(f); kind == "FILE" {
-			complete(serve, f.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
-		}
-	})
+	for _, cmd := range []*cobra.Command{serve, find(root, "agent")} {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if kind, _ := pflag.UnquoteUsage(f); kind == "FILE" || kind == "PATH" && f.Name == "listen" {
+				complete(cmd, f.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+			}
+		})
+	}
 	complete(find(serve, "hash-password"), "role", oneOf("view", "operate"))
 	complete(find(root, "run"), "on-lost", oneOf("kill", "warn"))
 	evict := find(root, "evict")

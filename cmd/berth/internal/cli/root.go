@@ -164,7 +164,7 @@ permit comes back when its holder crashes.`,
 	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, of what an\noperator's command did, and when there was no permit in\ntime, and give no warnings (of a changed limit, say): the\nexit code tells")
 	root.AddCommand(
-		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(),
+		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.agentCommand(),
 		a.lsCommand(), a.showCommand(), a.topCommand(), a.serveCommand(), a.auditCommand(), a.doctorCommand(),
 	)
 	for _, s := range settings {
