@@ -31,26 +31,26 @@ vuln: ## Look for known vulnerabilities in what the modules call
 	@scripts/each-module go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 bench: ## Measure berth beside its peers and the floors, minutes (ARGS=--help: what else it can do)
-	@! command -v npm >/dev/null || npm install --prefix bench/internal/peer/npm --no-audit --no-fund \
+	@! command -v npm >/dev/null || npm install --prefix dev/bench/internal/peer/npm --no-audit --no-fund \
 		--no-package-lock --ignore-scripts --loglevel=error || echo "npm install failed: redis-semaphore does not take part" >&2
-	@go run ./bench $(ARGS)
+	@go run ./dev/bench $(ARGS)
 
-bench-check: ## Compare ratios of speed with bench/expectations.json, two minutes at most
-	@go run ./bench --quick --rounds 3 --check bench/expectations.json $(ARGS)
+bench-check: ## Compare ratios of speed with dev/bench/expectations.json, two minutes at most
+	@go run ./dev/bench --quick --rounds 3 --check dev/bench/expectations.json $(ARGS)
 
 gobench: setup ## Run the Go benchmarks of every module (BENCH=pattern, COUNT=repetitions)
 	@scripts/each-module go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
 
 model: ## Check the models of the protocol with spin (ARGS=-trails: and show how they fail)
 	@scripts/setup models
-	@cd verify && nice go run ./model $(ARGS)
+	@nice go run ./dev/verify/model $(ARGS)
 
 verify: setup ## Storms of faults over client processes, planted bugs that they must catch, topologies (minutes)
-	@cd verify && nice go test -count=1 -v -timeout 30m -storm $(or $(DURATION),15s) -mutants .
-	@cd verify && BERTH_TOPOLOGY_ROUNDS=8 nice go test -count=1 -v -timeout 1h ./topology
+	@nice go test ./dev/verify -count=1 -v -timeout 30m -storm $(or $(DURATION),15s) -mutants
+	@BERTH_TOPOLOGY_ROUNDS=8 nice go test ./dev/verify/topology -count=1 -v -timeout 1h
 
 soak: setup ## Storms with new seeds for DURATION, by default an hour
-	@cd verify && nice go test -count=1 -v -timeout 0 -run TestStorm -storm 1m -soak $(or $(DURATION),1h) .
+	@nice go test ./dev/verify -count=1 -v -timeout 0 -run TestStorm -storm 1m -soak $(or $(DURATION),1h)
 
 demo: ## Watch workers share a small limit; needs nothing but Go
 	@go run ./cmd/berth demo

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/quantile"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // The benchmarks measure berth beside the least that Redis could do, in the same

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // flooded is a Handler of two permits for each tenant, on a real server, that

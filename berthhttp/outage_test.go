@@ -17,7 +17,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // outages are the ways in which Redis can fail to answer.

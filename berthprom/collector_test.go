@@ -21,8 +21,8 @@ import (
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthprom"
 	"github.com/berth-go/berth/berthwatch"
-	"github.com/berth-go/berth/internal/redistest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthprom"
 	"github.com/berth-go/berth/berthtest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // A program that exports what is on Redis, and what a scrape shows of it.

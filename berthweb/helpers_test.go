@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

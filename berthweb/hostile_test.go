@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/berthweb"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // attempt is a request, and what comes of it.

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestPagesAnswerWhatIsStuckAndWhoHasIt, as JSON too.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestBelowAnyPath, with a proxy that strips it, one that does not, and as a part of a program:

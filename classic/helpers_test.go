@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/classic"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

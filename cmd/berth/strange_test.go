@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-go/berth/internal/redisserver"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redisserver"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // berth runs the program and returns its exit code and standard error.

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/examples/internal/program"
-	"github.com/berth-go/berth/internal/child"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // asProgram, in the environment, makes this binary the program.

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-go/berth/examples/internal/postgres"
 	"github.com/berth-go/berth/examples/internal/program"
 	"github.com/berth-go/berth/examples/internal/stats"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) {

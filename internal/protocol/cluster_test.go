@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // A slot of a cluster that is open, as a reshard leaves it that was interrupted: one node

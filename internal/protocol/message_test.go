@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // Messages: where they go, and what they tell.

@@ -13,7 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // calls is a store on a network that fails on command, in a bubble of

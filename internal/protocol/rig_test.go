@@ -15,7 +15,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // failer is what *testing.T and *rapid.T have in common here.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
-	"github.com/berth-go/berth/internal/redistest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // verdict is an operator's request under a fault: done is what the operator

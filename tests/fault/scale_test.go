@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/redistest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 const many = 10_000

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/redistest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // Slow is not dead: a Redis whose answers come late, in order, loses nobody a lease, a place or

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/redistest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestLateAcquireAfterVerdict: a copy of a request is still under way when the

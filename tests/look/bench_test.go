@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/protocol"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // BenchmarkSample measures what a live view costs the server: its own count of the time

@@ -4,7 +4,7 @@ package look_test
 import (
 	"testing"
 
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

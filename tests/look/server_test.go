@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestServerTellsWhatItIs, and a user who may not ask is told so.

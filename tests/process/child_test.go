@@ -16,9 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	kids "github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/clock"
-	"github.com/berth-go/berth/internal/testenv"
+	kids "github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // client is the role in which the test binary runs itself, with an order.

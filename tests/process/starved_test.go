@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	kids "github.com/berth-go/berth/internal/child"
-	"github.com/berth-go/berth/internal/testenv"
+	kids "github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // starved is the role of a process with one CPU and many goroutines that compute.

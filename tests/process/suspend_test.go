@@ -9,8 +9,8 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/clock"
-	"github.com/berth-go/berth/internal/redistest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // A machine that was suspended goes on, and Redis was there all the time. These tests do not run

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // The ways in which a limit grows, each with the waiters that it wakes.

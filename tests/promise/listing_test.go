@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestListingLeavesTheKeysTTL: an operator's client, which does not know whether

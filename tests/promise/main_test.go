@@ -3,7 +3,7 @@ package promise_test
 import (
 	"testing"
 
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/redistest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // TestMinReplicasWithoutReplicas: nothing is held after the refusal, and the
 // permit comes back at once, not at its expiry. With replicas, and what happens
-// at a failover: verify/topology.
+// at a failover: dev/verify/topology.
 func TestMinReplicasWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Shared(t)

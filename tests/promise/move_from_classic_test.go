@@ -7,7 +7,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/classic"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestMoveFromClassicNeverExceedsTheLimit takes the steps of docs/chapter.md, while old and new

@@ -9,8 +9,8 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
-	"github.com/berth-go/berth/internal/redistest"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestReachOfACrowdedServer: one that keeps a new connection waiting, because of all the

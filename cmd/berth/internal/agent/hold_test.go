@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestLinesTellWhatHappens: a place in the queue, the grant, and each renewal.

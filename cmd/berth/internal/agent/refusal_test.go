@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestBadInputIsRefused with 400 and the name of each field that is wrong, and changes nothing.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/berthadmin"
-	"github.com/berth-go/berth/internal/testenv"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }

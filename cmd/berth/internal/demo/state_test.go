@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/testkit/judge"
 )
 
 const unit = time.Millisecond

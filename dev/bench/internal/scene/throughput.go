@@ -1,0 +1,105 @@
+package scene
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/berth-go/berth/dev/bench/internal/peer"
+	"github.com/berth-go/berth/internal/testkit/quantile"
+)
+
+// enough is a limit that the workers do not reach.
+const enough = 1000
+
+// turn is how long a single goroutine works at a time. The kernel runs client and server
+// now on one CPU and now on two, where a round trip takes three times as long. Many short
+// turns meet both states, a few long ones may not.
+func turn(s Scale) time.Duration { return s.Slice / 3 }
+
+func throughput() []*Scenario {
+	slice := func(s Scale) time.Duration { return s.Slice }
+	workers := func(s Scale) []Case { return cases(s.Workers) }
+	rated := func(p *peer.Peer, _ Case) bool { return p.Key != peer.PublishKey && p.Key != peer.TokensKey }
+	return []*Scenario{
+		{
+			Key: "pair", Title: "One goroutine acquires and releases", Slices: 12, Cases: only("1"), Takes: rated, Length: turn, Open: openPair,
+			About: "One goroutine, one semaphore with room, nobody else: how long an acquire and its release take.",
+		},
+		{
+			Key: "hot", Title: "Many goroutines, one semaphore with room for all", Slices: 1, Cases: workers, Takes: rated, Length: slice, Open: openRate(false),
+			About: "Pairs per second of one process. Locks, which have room for one, and SET+DEL: each goroutine has a name of its own.",
+		},
+		{
+			Key: "spread", Title: "Many goroutines, a semaphore each", Slices: 1, Cases: workers, Takes: rated, Length: slice, Open: openRate(true),
+			About: "Pairs per second of one process whose goroutines have nothing to do with each other.",
+		},
+		{
+			Key: "cpu", Title: "What a pair costs the server", Slices: 1, Takes: rated, Length: slice, Open: openCPU,
+			Cases: func(s Scale) []Case {
+				most := slices.Max(s.Workers)
+				return []Case{{"alone", 1}, {"spread", most}, {"batched", most}}
+			},
+			About: "alone: one goroutine. spread: 256 goroutines on as many semaphores, so that requests come together but each is for itself. " +
+				"batched: 256 goroutines on one semaphore. \"cpu µs\" is the CPU time of the server's main thread, with its share of reading and writing; " +
+				"\"server µs\" the time in commands by INFO commandstats, in which the server may have had to wait for a CPU.",
+		},
+	}
+}
+
+func openPair(ctx context.Context, e *Env, _ Case, p *peer.Peer) (*Entrant, error) {
+	s := peer.Shape{Name: e.name("pair"), Clients: 1, Workers: 1, Limit: 5}
+	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+		out, err := d.Spin(ctx, peer.Load{For: turn(e.Scale), Times: true})
+		if err != nil {
+			return nil, err
+		}
+		// The time from one request to the next, because a pair includes the release.
+		took := make([]time.Duration, 0, len(out.Beliefs))
+		for i, b := range out.Beliefs {
+			end := out.Took
+			if i+1 < len(out.Beliefs) {
+				end = out.Beliefs[i+1].Asked
+			}
+			took = append(took, end-b.Asked)
+		}
+		return quantiles(micros(took)), nil
+	})
+}
+
+// quantiles returns the figures of latencies.
+func quantiles(us []float64) []Figure {
+	return []Figure{
+		{Metric: "p50-µs", Value: quantile.Of(us, 0.5), Samples: us},
+		{Metric: "p99-µs", Value: quantile.Of(us, 0.99)},
+	}
+}
+
+func openRate(each bool) func(context.Context, *Env, Case, *peer.Peer) (*Entrant, error) {
+	return func(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
+		s := peer.Shape{Name: e.name("rate"), Clients: 1, Workers: c.N, Limit: enough, Each: each}
+		return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+			out, err := d.Spin(ctx, peer.Load{For: e.Scale.Slice})
+			if err != nil {
+				return nil, err
+			}
+			return []Figure{{Metric: "pairs/s", Value: out.PerSecond()}}, nil
+		})
+	}
+}
+
+func openCPU(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
+	s := peer.Shape{Name: e.name("cpu"), Clients: 1, Workers: c.N, Limit: enough, Each: c.Key == "spread"}
+	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Slice})
+		if err != nil {
+			return nil, err
+		}
+		sent, n := used.Sent(p.Sent), float64(out.Pairs)
+		return []Figure{
+			{Metric: "cpu-µs", Value: used.CPU * 1e6 / n},
+			{Metric: "server-µs", Value: sent.Usec / n},
+			{Metric: "commands", Value: sent.Calls / n},
+		}, nil
+	})
+}

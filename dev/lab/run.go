@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/dev/internal/measure"
+	"github.com/berth-go/berth/dev/lab/internal/algo"
+	"github.com/berth-go/berth/dev/lab/internal/report"
+	"github.com/berth-go/berth/dev/lab/internal/scene"
+)
+
+// Config configures a run.
+type Config struct {
+	scene.Env  // without a URL it uses an embedded store
+	Scenarios  []scene.Scenario
+	Algorithms []algo.Algorithm
+	// Step is called when number n of all begins.
+	Step func(n, all int, scenario, algorithm string)
+}
+
+// Run runs every algorithm in every scenario. If it fails midway, the report has the
+// results so far.
+func Run(ctx context.Context, cfg Config) (*report.Report, error) {
+	began := time.Now()
+	done, err := cfg.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	rdb := cfg.Connect()
+	defer rdb.Close()
+	rep := &report.Report{
+		At: began.UTC().Truncate(time.Second), Embedded: cfg.Embedded, CPUs: runtime.NumCPU(),
+		Seed: cfg.Seed, DurationMS: cfg.Duration.Milliseconds(),
+		PollMS: float64(cfg.Poll.Microseconds()) / 1000, Scenarios: cfg.Scenarios,
+	}
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return nil, measure.Errorf(measure.Unavailable, "redis cannot be used: %w", err)
+	}
+	if rep.Store = "the embedded store"; !cfg.Embedded {
+		rep.Store = "Redis " + measure.Version(ctx, rdb)
+	}
+	err = cfg.runAll(ctx, rdb, rep)
+	rep.TookSecond = time.Since(began).Seconds()
+	rep.Complete = err == nil
+	if err != nil {
+		rep.Failure = err.Error()
+	}
+	return rep, err
+}
+
+func (cfg *Config) runAll(ctx context.Context, rdb redis.UniversalClient, rep *report.Report) error {
+	ctx, stop := watch(ctx, rdb)
+	defer stop()
+	all, n := len(cfg.Scenarios)*len(cfg.Algorithms), 0
+	for _, sc := range cfg.Scenarios {
+		for _, alg := range cfg.Algorithms {
+			n++
+			cfg.Step(n, all, sc.Title, alg.Title)
+			res, err := sc.Run(ctx, &cfg.Env, alg)
+			if err != nil {
+				return failure(ctx, rdb, fmt.Errorf("after %d of %d: %w", n-1, all, err))
+			}
+			rep.Results = append(rep.Results, res)
+		}
+	}
+	return nil
+}
+
+// failure returns err, or errGone if it failed because Redis does not answer.
+func failure(ctx context.Context, rdb redis.UniversalClient, err error) error {
+	gone := context.Cause(ctx)
+	if ctx.Err() == nil {
+		gone = ping(ctx, rdb)
+	}
+	if errors.Is(gone, errGone) {
+		return measure.Errorf(measure.Unavailable, "%w: %w", gone, err)
+	}
+	return err
+}
+
+// open prepares the environment of the scenarios, and returns a function that ends it.
+func (cfg *Config) open() (done func(), err error) {
+	cfg.Prefix, done = measure.NewPrefix("berth-lab-"), func() {}
+	if cfg.URL == "" {
+		store := miniredis.NewMiniRedis()
+		store.ClockTTL(true)
+		if err := store.Start(); err != nil {
+			return nil, err
+		}
+		cfg.Embedded, cfg.URL, done = true, "redis://"+store.Addr(), store.Close
+	}
+	if cfg.Connect, err = scene.Connector(cfg.URL); err != nil {
+		return nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
+	}
+	return done, nil
+}
+
+const (
+	watchEvery   = 250 * time.Millisecond
+	watchTimeout = 10 * time.Second
+)
+
+// errGone says that Redis stopped answering during the run.
+var errGone = errors.New("redis does not answer any more")
+
+// watch returns a context that ends with errGone when Redis stops answering:
+// some algorithms would patiently wait for it to come back.
+func watch(ctx context.Context, rdb redis.UniversalClient) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		for measure.Pause(ctx, watchEvery) == nil {
+			if err := ping(ctx, rdb); err != nil && ctx.Err() == nil {
+				cancel(err)
+			}
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		watcher.Wait()
+	}
+}
+
+// ping returns an errGone if Redis does not answer. It tries twice, because one connection
+// may have been cut.
+func ping(ctx context.Context, rdb redis.UniversalClient) error {
+	var err error
+	for range 2 {
+		once, cancel := context.WithTimeout(ctx, watchTimeout)
+		err = rdb.Ping(once).Err()
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%w: %w", errGone, err)
+}

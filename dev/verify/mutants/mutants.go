@@ -1,0 +1,244 @@
+// Package mutants lists bugs to plant: changes of berth's source that a build sees
+// through -overlay, so that the library needs no hooks for them and its files stay as
+// they are. Each breaks one mechanism that a promise depends on, and a storm must
+// notice it.
+package mutants
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Mutant is a planted bug.
+type Mutant struct {
+	Name  string
+	What  string
+	Edits []Edit
+	// Scenario is the storm that must notice it.
+	Scenario string
+	// Caught lists the promises of which the storm must see at least one broken.
+	Caught []string
+}
+
+// Edit replaces every occurrence of Old in a file; there must be at least one.
+type Edit struct{ File, Old, New string }
+
+const (
+	script  = "internal/protocol/transition.lua"
+	store   = "internal/protocol/store.go"
+	answer  = "internal/claim/answer.go"
+	end     = "internal/claim/end.go"
+	session = "internal/session/session.go"
+)
+
+// notAlone removes the script's short way for a lease on an otherwise idle semaphore,
+// so that a change behind it takes effect.
+var notAlone = Edit{script, "if ARGV[3] and not ARGV[4] then", "if false then"}
+
+// movedTombstone is where a lease that moves leaves a tombstone.
+const movedTombstone = `          marks = marks + 1
+          put(id, 'x 5 ' .. second)
+          expire(id, now + TOLD)
+`
+
+// All lists all mutants.
+var All = []Mutant{
+	// Which request is granted, when and for how long.
+	{
+		Name: "no-reap", What: "what has run out is not removed", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{{script, "  reaped = true\n", "  reaped, reaping = true, false\n"}},
+	},
+	{
+		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
+		Edits: []Edit{{
+			script, "if not reaping and status == 0 and waiting > 0",
+			"if not reaping and not (groups[1] and groups[1].verb == 'L') and status == 0 and waiting > 0",
+		}},
+	},
+	{
+		Name: "renew-recreates", What: "a renewal grants what it does not find", Scenario: "flush", Caught: []string{"S6"},
+		Edits: []Edit{{
+			script, "      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then\n",
+			`      elseif verb == 'R' and not record then
+        put(id, 'h 1 ' .. takeSlot() .. ' ' .. number() .. ' 0 ' .. param .. ' 1/x;y z')
+        expire(id, now + param)
+        used, holders = used + 1, holders + 1
+        answer = '7 0 ' .. last .. ' ' .. param
+      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
+`,
+		}},
+	},
+	{
+		Name: "token-counter", What: "tokens come from a counter that goes with the keys", Scenario: "clients", Caught: []string{"S2"},
+		Edits: []Edit{
+			notAlone,
+			{
+				script, "    if seq < us then\n      seq, last = us, stamp\n    else\n",
+				"    if false then\n    else\n",
+			},
+		},
+	},
+	{
+		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
+		Edits: []Edit{{
+			script, "call('ZRANGE', ORDER, '0', room - 1 + left)",
+			"call('ZRANGE', ORDER, waiting + left - room, waiting + left - 1)",
+		}},
+	},
+	{
+		Name: "barging", What: "a newcomer that fits passes the queue", Scenario: "clients", Caught: []string{"S4"},
+		Edits: []Edit{{script, "elseif waiting == 0 and used + size <= limit", "elseif used + size <= limit"}},
+	},
+	{
+		Name: "trust-from-reply", What: "the trust deadline is counted from the reply", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{
+			{answer, "c.hold(a.Sent, a.Got,", "c.hold(a.Got, a.Got,"},
+			{answer, "c.Trust = trust(a.Sent,", "c.Trust = trust(a.Got,"},
+		},
+	},
+	{
+		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
+		Edits: []Edit{
+			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n"},
+			{store, "\"sync/atomic\"\n", "\"sync/atomic\"\n\t\"time\"\n"},
+			{store, "k.call...), notAfter)", "k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)\n\t_ = notAfter"},
+			{script, "local clock = call('TIME')\n", "local clock = { '', ARGV[1] }\n"},
+			{script, "if bound ~= '0' then", "if false then"},
+		},
+	},
+
+	// Requests that are repeated or late.
+	{
+		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{script, "answer = '1 ' .. grant .. ' ' .. format('%d', held)", "answer = '1 ' .. grant .. rest"}},
+	},
+	{
+		Name: "no-tombstone", What: "a release leaves no tombstone for late copies", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{
+			{script, "leave(id, record, 1, param == '1' and now + LATE or 0)", "leave(id, record, 1, 0)"},
+			{script, "if param == '1' and not record then", "if param == '1' and not record and false then"},
+			{script, "elseif param == '1' and remaining(id) < LATE then", "elseif param == '1' and record and remaining(id) < LATE then"},
+		},
+	},
+	{
+		Name: "no-tombstone-when-refused", What: "a refused request forgets its copies that are under way", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{{answer, "if a.Got < c.late {", "if false {"}},
+	},
+	{
+		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"L2", "linearizability", "recovery"},
+		Edits: []Edit{{script, "if record then                                    -- a repetition", "if false then                                     -- a repetition"}},
+	},
+	{
+		Name: "new-id", What: "a request whose outcome is not known is repeated with another id", Scenario: "clients", Caught: []string{"L2", "linearizability"},
+		Edits: []Edit{{end, "c.late = now.Add(protocol.Late)", "c.late = now.Add(protocol.Late)\n\t\t\tif op.Verb == protocol.Acquire {\n\t\t\t\tc.ID = c.newID()\n\t\t\t}"}},
+	},
+
+	// Leases that are given away.
+	{
+		Name: "move-copies", What: "the old id of a lease that has moved holds it too, and moves it again", Scenario: "clients", Caught: []string{"S5"},
+		Edits: []Edit{{
+			script, movedTombstone,
+			"          used, holders, slots = used + size, holders + 1, slots + 1\n",
+		}},
+	},
+	{
+		Name: "move-not-idempotent", What: "a repeated move is told that the lease was moved before", Scenario: "clients", Caught: []string{"S5"},
+		Edits: []Edit{{script, "if moved then                                   -- a repetition", "moved = nil\n        if moved then                                   -- a repetition"}},
+	},
+	{
+		Name: "move-without-tombstone", What: "a lease that moves leaves no tombstone for late copies of its acquire", Scenario: "clients",
+		Caught: []string{"L2", "linearizability"},
+		Edits:  []Edit{{script, movedTombstone, "          goneIDs[#goneIDs + 1] = id\n"}},
+	},
+	{
+		Name: "move-keeps-token", What: "a lease that moves keeps its token", Scenario: "clients", Caught: []string{"S2"},
+		Edits: []Edit{
+			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) %S+ (.*)$')"},
+			{script, "place .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second"},
+		},
+	},
+
+	// Clients that believe messages, which anyone may publish.
+	{
+		Name: "forged-grant", What: "a message of a grant is believed, whatever it says", Scenario: "clients", Caught: []string{"S2"},
+		Edits: []Edit{{end, "if slot < 0 || slot >= limit || limit < c.Terms.Weight || token <= 0 || token/1000 > latest {", "if false {"}},
+	},
+	{
+		Name: "forged-end", What: "a message of a lease's end ends it", Scenario: "clients", Caught: []string{"S6"},
+		Edits: []Edit{{end, "c.due, c.renew = clock.Never, c.renew || !c.Manual", "return c.lose(c.lost(Evicted), c.Trust)"}},
+	},
+	{
+		Name: "guessable-ids", What: "who sees the channels can make up the ids", Scenario: "clients", Caught: []string{"S1", "S2", "S3", "S7"},
+		Edits: []Edit{{session, "ids(channel + \".\" + secret)", "ids(channel + \".\" + secret[:0])"}},
+	},
+
+	// What follows the loss of one of the two keys.
+	{
+		Name: "hash-lost", What: "when the hash is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{script, "if alive > now then error", "if alive > now and stored then error"}},
+	},
+	{
+		Name: "set-lost", What: "when the sorted set is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{script, "if alive > now then error", "if alive > now and not stored then error"}},
+	},
+}
+
+// Build builds the tests of package verify, which are the client process of a storm, too,
+// with the mutant in it, or unchanged if the mutant has no edits. It returns the
+// program's path. root is berth's directory; the program and the changed files go to dir.
+func (m Mutant) Build(root, dir string) (program string, err error) {
+	overlay, err := m.overlay(root, dir)
+	if err != nil {
+		return "", err
+	}
+	program = filepath.Join(dir, "worker")
+	cmd := exec.Command("go", "test", "-c", "-o", program, "-overlay", overlay, ".")
+	cmd.Dir = filepath.Join(root, "dev", "verify")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go test -c: %w: %s", err, text)
+	}
+	return program, nil
+}
+
+// overlay writes the changed files and the list that names them to the compiler.
+func (m Mutant) overlay(root, dir string) (string, error) {
+	changed := map[string]string{}
+	for _, e := range m.Edits {
+		path := filepath.Join(root, e.File)
+		text, ok := changed[path]
+		if !ok {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			text = string(raw)
+		}
+		if !strings.Contains(text, e.Old) {
+			return "", fmt.Errorf("%s has changed: it has no %q to replace", e.File, e.Old)
+		}
+		changed[path] = strings.ReplaceAll(text, e.Old, e.New)
+	}
+	return Overlay(dir, changed)
+}
+
+// Overlay writes changed texts of files, by absolute path, to dir and returns the path
+// of the list for "go build -overlay".
+func Overlay(dir string, changed map[string]string) (list string, err error) {
+	replace := map[string]string{}
+	for path, text := range changed {
+		replace[path] = filepath.Join(dir, filepath.Base(path))
+		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	list = filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, raw, 0o600)
+}

@@ -1,0 +1,170 @@
+// Package worker is a client process of a run. It has some seats, each of which
+// acquires and releases permits in its own manner and records what it asked, what it
+// was told, and for how long it believed in its leases. Its network fails as a seed
+// decides.
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
+)
+
+// Env is the variable that holds a worker's Spec as JSON.
+const Env = "BERTH_VERIFY_WORKER"
+
+// Spec describes a worker.
+type Spec struct {
+	Socket, Prefix string
+	History        string // the file to append to
+	Handles        string // the directory in which detached leases are offered
+	Proc           int    // unique in the run
+	Seed           uint64
+	Start          history.Time // of the run
+	Faults         bool         // its network fails
+	Seats          []Seat
+}
+
+// Seat is one user of one semaphore.
+type Seat struct {
+	Mode  Mode
+	Name  string
+	Limit int
+	TTL   time.Duration
+	Deaf  bool // half of the messages to it are lost, and nothing else fails
+}
+
+// Mode is the manner in which a seat uses its semaphore.
+type Mode string
+
+// The modes.
+const (
+	// Linear never waits, and changes to another semaphore after a while, so that
+	// histories are short enough for the checker.
+	Linear Mode = "linear"
+	// Queue waits for one permit and holds it briefly or for more than a TTL,
+	// sometimes without renewal and without ever releasing it.
+	Queue Mode = "queue"
+	// Mix is Queue with weights.
+	Mix Mode = "mix"
+	// Late tries without renewal, and mostly lets the lease expire.
+	Late Mode = "late"
+	// Crowd is several users of one client, most of whom stop waiting early.
+	Crowd Mode = "crowd"
+)
+
+// Main is the main function of a worker process. When its standard input ends it
+// releases everything and returns.
+func Main() {
+	var spec Spec
+	must(json.Unmarshal([]byte(os.Getenv(Env)), &spec))
+	out, err := history.NewWriter(spec.History, spec.Proc)
+	must(err)
+	p := &process{Spec: spec, out: out, net: redistest.NewFaults(cleaner{})}
+	ctx, cancel := child.Until(context.Background(), os.Stdin)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, s := range spec.Seats {
+		p.seat(ctx, &wg, i+1, s)
+	}
+	wg.Go(func() { p.watch(ctx) })
+	if spec.Faults {
+		wg.Go(func() { p.trouble(ctx) })
+	}
+	wg.Wait()
+}
+
+// must panics for an error that a correct spec and a working directory cannot cause.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// process is the state that the seats share.
+type process struct {
+	Spec
+
+	out *history.Writer
+	net *redistest.Faults
+}
+
+// rand returns the source of random numbers of one part of the process.
+func (p *process) rand(part int) *rand.Rand {
+	return rand.New(rand.NewPCG(p.Seed, uint64(p.Proc)<<16+uint64(part)))
+}
+
+// seat starts a seat with a client of its own, so that every id that the client makes
+// belongs to the seat. A Crowd seat has three users of one client.
+func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
+	rng := p.rand(n)
+	opts := &redis.Options{Network: "unix", Addr: p.Socket, ContextTimeoutEnabled: rng.IntN(2) == 0}
+	// Some clients give up a call early and repeat it while the first copy is under way;
+	// others wait for a reply however late it is.
+	if p.Faults && (s.Mode == Linear || (p.Proc/2+n)%2 == 0) {
+		opts.ReadTimeout = 40 * time.Millisecond
+	}
+	p.wrap(s, opts, rng)
+	patience := opts.ReadTimeout // before NewClient fills in its default
+	rdb := redis.NewClient(opts)
+	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
+	must(err)
+	users := make([]*user, 1)
+	if s.Mode == Crowd {
+		users = make([]*user, 3)
+	}
+	var seats sync.WaitGroup
+	for i := range users {
+		u := &user{process: p, spec: s, seat: n, rng: p.rand(n + 100*(i+1)), rdb: rdb, client: client, patience: patience, sole: len(users) == 1}
+		seats.Go(func() { u.run(ctx) })
+		users[i] = u
+	}
+	wg.Go(func() {
+		seats.Wait()
+		_ = users[0].client.Close()
+		_ = rdb.Close()
+	})
+}
+
+// wrap puts a seat's client behind the process's network, or, if the seat is deaf,
+// behind one that only loses messages, whose cost has a bound of its own.
+func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
+	if !s.Deaf {
+		p.net.Wrap(opts)
+		return
+	}
+	opts.ReadTimeout = 0
+	net := redistest.NewFaults(cleaner{})
+	net.Inject(redistest.Rule{Fault: redistest.DropMessage, Times: -1, Match: func(c redistest.Command) bool {
+		return testenv.IsMessage(c) && rng.IntN(2) == 0
+	}})
+	net.Wrap(opts)
+}
+
+// cleaner is the part of a testing.TB that redistest.NewFaults needs. Its networks end
+// with the process.
+type cleaner struct{}
+
+// Cleanup implements testing.TB.
+func (cleaner) Cleanup(func()) {}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,35 @@
+package testenv
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/berth-go/berth/internal/testkit/redistest"
+)
+
+// IsMessage matches what is published, not the confirmations of subscriptions.
+func IsMessage(c redistest.Command) bool { return len(c) > 0 && c[0] == "message" }
+
+// Carries matches the requests that carry one of these operations (protocol.Verb).
+func Carries(verbs ...string) func(redistest.Command) bool {
+	return func(c redistest.Command) bool {
+		return slices.ContainsFunc(Verbs(c), func(v string) bool { return slices.Contains(verbs, v) })
+	}
+}
+
+// Verbs returns the operations that a request to the script carries: groups of a
+// head that begins with the verb, a number of ids, and ids; or one head, and its id.
+func Verbs(c redistest.Command) (all []string) {
+	const first = 5 // behind EVALSHA, the hash, the number of keys, the key and the bound
+	if !redistest.IsScript(c) || len(c) <= first {
+		return nil
+	}
+	if len(c) == first+2 {
+		return []string{c[first][:1]}
+	}
+	groups, _ := strconv.Atoi(c[first])
+	for i := range groups {
+		all = append(all, c[first+1+2*i][:1])
+	}
+	return all
+}
