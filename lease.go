@@ -21,7 +21,7 @@ import (
 // Slot, the highest Token it has seen, and refuse smaller ones.
 type Lease struct {
 	client *Client
-	claim  *session.Claim
+	claim  *session.Request
 	id     string
 	grant  claim.Lease
 	since  time.Time
@@ -42,7 +42,7 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 	return l, ok
 }
 
-func newLease(ctx context.Context, c *Client, held *session.Claim) *Lease {
+func newLease(ctx context.Context, c *Client, held *session.Request) *Lease {
 	l := &Lease{client: c, claim: held, since: time.Now(), parent: ctx}
 	l.id, l.grant = held.Lease()
 	if c.hooks.Lost != nil {

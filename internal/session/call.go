@@ -26,21 +26,21 @@ func (s *Semaphore) dispatch() {
 const mostHanging = 8
 
 // next returns the next call. Most of the time one is in flight, which is all that it looks at.
-func (s *Semaphore) next() *commit.Call[*Claim] {
+func (s *Semaphore) next() *commit.Call[*Request] {
 	if s.stopped || s.hanging == mostHanging || s.queue.Busy() {
 		return nil
 	}
-	call := s.queue.Next(clock.Now(), (*Claim).want)
+	call := s.queue.Next(clock.Now(), (*Request).want)
 	if call != nil {
 		s.prepare(call)
 	}
 	return call
 }
 
-// want returns the operation that c wants at now, and how long its call may take.
-func (c *Claim) want(now clock.Instant) (protocol.Op, time.Duration, bool) {
-	op, ok := c.m.Op(now)
-	return op, c.m.Patience(now), ok
+// want returns the operation that r wants at now, and how long its call may take.
+func (r *Request) want(now clock.Instant) (protocol.Op, time.Duration, bool) {
+	op, ok := r.claim.Op(now)
+	return op, r.claim.Patience(now), ok
 }
 
 // How long after its sending an acquire, or a move, may be executed. What a client that died
@@ -58,10 +58,10 @@ const _ = uint(protocol.Late - mostUnderWay - clock.Vague)
 // prepare makes the trip of call. It is bounded only if it has operations of which a late copy
 // does harm. Until the server's clock has been seen, or when that was long ago, too little can
 // be said about the latest time at which a copy may run; so an empty trip comes first.
-func (s *Semaphore) prepare(call *commit.Call[*Claim]) {
+func (s *Semaphore) prepare(call *commit.Call[*Request]) {
 	ctx := &bounded{s.session.ctx, time.Now().Add(useful(call))}
 	run := func(notAfter int64) *protocol.Trip {
-		return s.session.store.Trip(ctx, s.key, notAfter, call.Wire, func(r protocol.Reply, err error) { s.complete(call, r, err) })
+		return s.session.store.Trip(ctx, s.key, notAfter, call.Wire, func(reply protocol.Reply, err error) { s.complete(call, reply, err) })
 	}
 	latest := call.Sent.Add(max(s.underWay, leastUnderWay))
 	switch {
@@ -71,14 +71,14 @@ func (s *Semaphore) prepare(call *commit.Call[*Claim]) {
 		call.Trip = run(s.clock.Latest(latest))
 	default:
 		sent := clock.Exact()
-		call.Trip = s.session.store.Trip(ctx, s.key, 0, nil, func(r protocol.Reply, err error) {
+		call.Trip = s.session.store.Trip(ctx, s.key, 0, nil, func(reply protocol.Reply, err error) {
 			if err != nil {
-				s.complete(call, r, unsent(err))
+				s.complete(call, reply, unsent(err))
 				return
 			}
-			s.seeClock(&r, sent, clock.Exact())
+			s.seeClock(&reply, sent, clock.Exact())
 			if !s.follow(call, run(s.clock.Latest(latest))) {
-				s.complete(call, r, protocol.ErrUnsent())
+				s.complete(call, reply, protocol.ErrUnsent())
 			}
 		})
 	}
@@ -91,12 +91,12 @@ func takes(op protocol.Op) bool { return op.Verb == protocol.Acquire || op.Verb 
 const mostUseful = 30 * time.Second
 
 // useful is how long an answer to call, which may come late, is likely to be of use.
-func useful(call *commit.Call[*Claim]) time.Duration {
+func useful(call *commit.Call[*Request]) time.Duration {
 	return min(3*call.Deadline.Sub(call.Sent), mostUseful)
 }
 
 // follow starts the second trip of a call, unless the call was given up.
-func (s *Semaphore) follow(call *commit.Call[*Claim], trip *protocol.Trip) bool {
+func (s *Semaphore) follow(call *commit.Call[*Request], trip *protocol.Trip) bool {
 	s.mu.Lock()
 	wanted := s.queue.Has(call)
 	if wanted {
@@ -136,7 +136,7 @@ func unsent(err error) error {
 }
 
 // complete handles the outcome of call, and starts the next one if there is one.
-func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, err error) {
+func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, err error) {
 	got := clock.Exact()
 	if reply.Now != 0 {
 		s.session.heard.Store(int64(got))
@@ -157,7 +157,7 @@ func (s *Semaphore) complete(call *commit.Call[*Claim], reply protocol.Reply, er
 }
 
 // take passes on the outcome of a call, which came at got.
-func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
+func (s *Semaphore) take(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
 	s.lastErr = err
 	if err != nil {
 		s.failed(call, err)
@@ -168,7 +168,7 @@ func (s *Semaphore) take(call *commit.Call[*Claim], reply protocol.Reply, err er
 
 // takeLate passes on the answer to a call that was given up: its operations were sent again,
 // or are about to be, but what the server did is as true as if it had been told in time.
-func (s *Semaphore) takeLate(call *commit.Call[*Claim], reply protocol.Reply, err error, got clock.Instant) {
+func (s *Semaphore) takeLate(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
 	if err != nil {
 		return
 	}
@@ -176,7 +176,7 @@ func (s *Semaphore) takeLate(call *commit.Call[*Claim], reply protocol.Reply, er
 	s.queue.Overtake()
 	a := &claim.Answer{Sent: call.Sent, Got: got, Reply: reply}
 	for i, op := range call.Ops {
-		s.do(op.Of, func() claim.Effect { return op.Of.m.AnsweredLate(&call.Wire[i], a) })
+		s.apply(op.Of, op.Of.claim.AnsweredLate(&call.Wire[i], a))
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *Semaphore) seeClock(reply *protocol.Reply, sent, got clock.Instant) {
 }
 
 // answered tells the claims what the server did.
-func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
+func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 	s.queue.Succeeded()
 	if a.Got.Sub(a.Sent) < leastUnderWay/2 {
 		s.underWay = 0
@@ -202,7 +202,7 @@ func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
 		s.queue.Probe()
 	}
 	for i, op := range call.Ops {
-		s.do(op.Of, func() claim.Effect { return op.Of.m.Answered(&call.Wire[i], a) })
+		s.apply(op.Of, op.Of.claim.Answered(&call.Wire[i], a))
 	}
 	s.warnOfLimit(call, a)
 	s.session.warnOfTTL(s.name, call, a.Got.Sub(a.Sent))
@@ -216,7 +216,7 @@ func (s *Semaphore) answered(call *commit.Call[*Claim], a *claim.Answer) {
 }
 
 // warnOfLimit logs that a declaration of this process replaced another limit.
-func (s *Semaphore) warnOfLimit(call *commit.Call[*Claim], a *claim.Answer) {
+func (s *Semaphore) warnOfLimit(call *commit.Call[*Request], a *claim.Answer) {
 	const often = time.Minute
 	if a.Was == 0 || a.Was == a.Declared || s.warned != 0 && a.Got.Sub(s.warned) < often {
 		return
@@ -232,7 +232,7 @@ func (s *Semaphore) warnOfLimit(call *commit.Call[*Claim], a *claim.Answer) {
 
 // warnOfTTL logs, once for all semaphores, that a lease lasts for too few round trips to be kept
 // when one of them fails.
-func (s *Session) warnOfTTL(name string, call *commit.Call[*Claim], trip time.Duration) {
+func (s *Session) warnOfTTL(name string, call *commit.Call[*Request], trip time.Duration) {
 	if trip < shortestTrip || s.short.Load() {
 		return
 	}
@@ -253,7 +253,7 @@ const (
 )
 
 // failed tells the claims that nothing happened, or that the outcome is not known.
-func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
+func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 	now := clock.Now()
 	if protocol.TooLate(err) {
 		s.underWay = min(2*max(s.underWay, leastUnderWay), mostUnderWay)
@@ -262,13 +262,12 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 	// If nothing ever answered, retrying would only hide a wrong address.
 	neverConnected := s.session.heard.Load() == 0 && protocol.NoConnection(err)
 	for i, op := range call.Ops {
-		wire := &call.Wire[i]
-		s.do(op.Of, func() claim.Effect {
-			if rejected || neverConnected && wire.Verb == protocol.Acquire {
-				return op.Of.m.Rejected(wire, err, now)
-			}
-			return op.Of.m.Failed(wire, err, now)
-		})
+		r, wire := op.Of, &call.Wire[i]
+		if rejected || neverConnected && wire.Verb == protocol.Acquire {
+			s.apply(r, r.claim.Rejected(wire, err, now))
+		} else {
+			s.apply(r, r.claim.Failed(wire, err, now))
+		}
 	}
 	s.session.warnOfRenewal(s.name, call, err, now)
 	if rejected {
@@ -282,7 +281,7 @@ func (s *Semaphore) failed(call *commit.Call[*Claim], err error) {
 
 // warnOfRenewal logs that leases of a semaphore are not renewed, once a minute for all
 // semaphores together, because an outage concerns them all.
-func (s *Session) warnOfRenewal(name string, call *commit.Call[*Claim], err error, now clock.Instant) {
+func (s *Session) warnOfRenewal(name string, call *commit.Call[*Request], err error, now clock.Instant) {
 	renews := false
 	for i := range call.Wire { // not a copy: a call that was given up may yet write its Result
 		renews = renews || call.Wire[i].Verb == protocol.Renew
@@ -310,12 +309,12 @@ func (s *Semaphore) tick() {
 		s.giveUp(call)
 	}
 	for {
-		c, at := s.deadlines.First()
-		if at > now && (at == clock.Never || !c.m.Soon(now)) {
+		r, at := s.deadlines.First()
+		if at > now && (at == clock.Never || !r.claim.Soon(now)) {
 			break
 		}
-		c.m.Alive = s.session.alive()
-		s.do(c, func() claim.Effect { return c.m.Tick(now) })
+		r.claim.Alive = s.session.alive()
+		s.apply(r, r.claim.Tick(now))
 	}
 	if s.waiting > 0 && s.nearest <= now {
 		s.nearest = clock.Never
@@ -326,7 +325,7 @@ func (s *Semaphore) tick() {
 
 // giveUp ends the wait for a call. What has not left this process is taken back; else the
 // outcome is unknown until it comes.
-func (s *Semaphore) giveUp(call *commit.Call[*Claim]) {
+func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 	s.queue.Return(call)
 	if call.Trip.Drop() { // it is not used again: another goroutine may be about to start it
 		s.lastErr = protocol.ErrUnsent()

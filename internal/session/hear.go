@@ -3,7 +3,6 @@ package session
 import (
 	"iter"
 
-	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
 )
@@ -40,22 +39,25 @@ func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
 	s.mu.Lock()
 	defer s.unlock()
 	for n := range notes {
-		c := s.claims[n.ID]
-		if c == nil {
-			continue
+		r := s.requests[n.ID]
+		switch {
+		case r == nil:
+		case n.Granted:
+			s.apply(r, r.claim.HeardGrant(n.Token, n.Slot, n.Limit, now, s.latest(now)))
+		default:
+			s.apply(r, r.claim.HeardEnd())
 		}
-		s.do(c, func() claim.Effect {
-			if !n.Granted {
-				return c.m.HeardEnd()
-			}
-			latest := int64(0)
-			if s.clock.Known() {
-				latest = s.clock.Latest(now)
-			}
-			return c.m.HeardGrant(n.Token, n.Slot, n.Limit, now, latest)
-		})
 	}
 	s.dispatch()
+}
+
+// latest returns the latest time that the server's clock can show at now, or 0 if nothing is
+// known of it.
+func (s *Semaphore) latest(now clock.Instant) int64 {
+	if !s.clock.Known() {
+		return 0
+	}
+	return s.clock.Latest(now)
 }
 
 // recheck makes all waiters and holders ask now: messages may have been lost, and after a
@@ -63,8 +65,8 @@ func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
 func (s *Semaphore) recheck() {
 	s.mu.Lock()
 	defer s.unlock()
-	for _, c := range s.claims {
-		s.do(c, c.m.HeardEnd)
+	for _, r := range s.requests {
+		s.apply(r, r.claim.HeardEnd())
 	}
 	s.dispatch()
 }

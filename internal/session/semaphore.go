@@ -1,9 +1,7 @@
 package session
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -25,11 +23,11 @@ type Semaphore struct {
 	clock   *clock.Server
 
 	mu        sync.Mutex // guards what follows
-	claims    map[string]*Claim
+	requests  map[string]*Request
 	waiting   int // claims that are queued
-	queue     commit.Queue[*Claim]
-	starting  *commit.Call[*Claim] // to be started once mu is free
-	deadlines keeper.Deadlines[*Claim]
+	queue     commit.Queue[*Request]
+	starting  *commit.Call[*Request] // to be started once mu is free
+	deadlines keeper.Deadlines[*Request]
 	nearest   clock.Instant // when something may run out at the server
 	alarm     clock.Alarm   // calls tick
 	lastErr   error         // of the last call, nil when it succeeded
@@ -44,7 +42,7 @@ type Semaphore struct {
 }
 
 func newSemaphore(s *Session, name string, key protocol.Key) *Semaphore {
-	sem := &Semaphore{session: s, name: name, key: key, claims: map[string]*Claim{}, clock: s.clock, nearest: clock.Never}
+	sem := &Semaphore{session: s, name: name, key: key, requests: map[string]*Request{}, clock: s.clock, nearest: clock.Never}
 	if sem.clock == nil {
 		sem.clock = new(clock.Server)
 	}
@@ -71,189 +69,58 @@ func (s *Semaphore) unlock() {
 
 func (s *Semaphore) later(f func()) { s.after = append(s.after, f) }
 
-// Acquire asks for permits on terms and, if terms.Wait is set, waits in the queue until ctx
-// ends. On success it returns a claim that is held. Otherwise nothing is taken, or what may
-// have been taken is given back in the background; the error is a *claim.Refusal,
-// *claim.LostError, *claim.Unreplicated, *protocol.Failure, *Ended or ErrClosed. While Redis
-// does not answer, Acquire returns within claim.Timeout of its start, or within
-// claim.TryTimeout if it does not wait.
-//
-// manual leaves renewal to the holder. onPlace, if not nil, is called in this goroutine
-// whenever Acquire learns that the place in the queue has changed.
-func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(claim.Place)) (*Claim, error) {
-	start := clock.Exact()
-	c := s.newClaim(terms, manual)
-	c.m.Places = onPlace != nil
-	if err := s.open(ctx, c); err != nil {
-		return nil, err
+// apply carries out what an event asks of r's owner. s.mu is held; dispatch must follow.
+func (s *Semaphore) apply(r *Request, effect claim.Effect) {
+	s.recount(r)
+	if effect&claim.Settled != 0 {
+		s.queue.Remove(&r.op)
 	}
-	if err := s.begin(c, func() claim.Effect { return c.m.Ask(start) }); err != nil {
-		return nil, err
-	}
-	return s.await(ctx, c, onPlace)
-}
-
-// open waits until messages can arrive, and refuses contexts that have ended.
-func (s *Semaphore) open(ctx context.Context, c *Claim) error {
-	if ctx.Err() != nil || s.session.open(ctx) != nil {
-		return &Ended{Name: s.name, Err: ended(ctx), Place: c.m.Place}
-	}
-	return nil
-}
-
-// begin admits c and sends its first operation.
-func (s *Semaphore) begin(c *Claim, first func() claim.Effect) error {
-	s.mu.Lock()
-	defer s.unlock()
-	if s.closed {
-		return ErrClosed
-	}
-	if len(s.claims) == 0 {
-		if err := s.session.enlist(s, true); err != nil {
-			return err
+	if effect&claim.Send != 0 {
+		s.queue.Put(&r.op, r.claim.State == claim.Leaving)
+		if s.queue.Busy() {
+			now := clock.Now()
+			s.queue.Hurry(now, r.claim.Patience(now))
 		}
 	}
-	s.claims[c.m.ID] = c
-	s.do(c, first)
-	s.dispatch()
-	return nil
-}
-
-// await waits until c is held, is refused, or ctx ends.
-func (s *Semaphore) await(ctx context.Context, c *Claim, onPlace func(claim.Place)) (*Claim, error) {
-	var told claim.Place
-	for {
-		select {
-		case <-c.wake:
-		case <-ctx.Done():
-			return nil, s.cancel(ctx, c)
-		}
-		s.mu.Lock()
-		state, place, err := c.m.State, c.m.Place, c.m.Err
-		s.mu.Unlock()
-		switch state {
-		case claim.Held:
-			return c, nil
-		case claim.Lost:
-			s.abandon(c, err) // before anybody could use it
-			return nil, err
-		case claim.Leaving, claim.Ended:
-			return nil, err
-		case claim.Queued:
-			if onPlace != nil && place != told {
-				told = place
-				s.tellPlace(c, onPlace, place)
-			}
-		}
+	if effect&claim.Wake != 0 {
+		r.tell(s)
+	}
+	if effect&claim.Report != 0 {
+		r.report()
+	}
+	s.deadlines.Set(&r.deadline, r.claim.Next())
+	if r.claim.State == claim.Ended {
+		s.end(r)
 	}
 }
 
-// tellPlace calls onPlace. If that panics, nobody waits for c any more.
-func (s *Semaphore) tellPlace(c *Claim, onPlace func(claim.Place), place claim.Place) {
-	returned := false
-	defer func() {
-		if !returned {
-			s.abandon(c, claim.ErrReleased)
-		}
-	}()
-	onPlace(place)
-	returned = true
-}
-
-// cancel ends c because ctx has ended, and returns an error with its place.
-func (s *Semaphore) cancel(ctx context.Context, c *Claim) error {
-	s.mu.Lock()
-	defer s.unlock()
-	why := &Ended{Name: s.name, Err: ended(ctx), Queued: c.m.State == claim.Queued, Place: c.m.Place}
-	if c.m.State == claim.Asking {
-		why.Failure = s.lastErr
-	}
-	s.do(c, func() claim.Effect { return c.m.Cancel(claim.ErrReleased, clock.Now()) })
-	s.dispatch()
-	return why
-}
-
-// abandon ends c for a holder or waiter that no longer wants it, without waiting.
-func (s *Semaphore) abandon(c *Claim, why error) {
-	s.mu.Lock()
-	defer s.unlock()
-	s.do(c, func() claim.Effect { return c.m.Cancel(why, clock.Now()) })
-	s.dispatch()
-}
-
-// Ended is the error of a wait whose context ended.
-type Ended struct {
-	Name    string
-	Err     error // the context's
-	Failure error // why Redis had not answered; nil: it had, or there was no time
-	Queued  bool
-	Place   claim.Place // if Queued
-}
-
-// Error implements error.
-func (e *Ended) Error() string { return fmt.Sprintf("semaphore %q: %v", e.Name, e.Err) }
-
-// Unwrap returns the context's error, and that of Redis.
-func (e *Ended) Unwrap() []error {
-	if e.Failure == nil {
-		return []error{e.Err}
-	}
-	return []error{e.Err, e.Failure}
-}
-
-func ended(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return ctx.Err()
-}
-
-// do passes an event to c and carries out its effects. s.mu is held; dispatch must follow.
-func (s *Semaphore) do(c *Claim, event func() claim.Effect) {
-	was, id := c.m.State, c.m.ID
-	effect := event()
-	if is := c.m.State; was != is {
-		if was == claim.Queued {
+// recount brings what the semaphore has counted of r up to date with the state and the id that
+// an event has left.
+func (s *Semaphore) recount(r *Request) {
+	if is := r.claim.State; is != r.state {
+		if r.state == claim.Queued {
 			s.waiting--
 		}
 		if is == claim.Queued {
 			s.waiting++
 		}
+		r.state = is
 	}
-	if effect&claim.Settled != 0 {
-		s.queue.Remove(&c.op)
+	if r.claim.ID != r.id && s.requests[r.id] == r {
+		delete(s.requests, r.id)
+		s.requests[r.claim.ID] = r
 	}
-	if effect&claim.Send != 0 {
-		s.queue.Put(&c.op, c.m.State == claim.Leaving)
-		if s.queue.Busy() {
-			now := clock.Now()
-			s.queue.Hurry(now, c.m.Patience(now))
-		}
-	}
-	if c.m.ID != id {
-		delete(s.claims, id)
-		s.claims[c.m.ID] = c
-	}
-	if effect&claim.Wake != 0 {
-		c.tell(s)
-	}
-	if effect&claim.Report != 0 {
-		c.report()
-	}
-	s.deadlines.Set(&c.deadline, c.m.Next())
-	if c.m.State == claim.Ended {
-		s.end(c)
-	}
+	r.id = r.claim.ID
 }
 
-// end forgets c, once: an event may still come for what has ended.
-func (s *Semaphore) end(c *Claim) {
-	s.queue.Remove(&c.op)
-	if s.claims[c.m.ID] != c {
+// end forgets r, once: an event may still come for what has ended.
+func (s *Semaphore) end(r *Request) {
+	s.queue.Remove(&r.op)
+	if s.requests[r.claim.ID] != r {
 		return
 	}
-	delete(s.claims, c.m.ID)
-	if len(s.claims) > 0 {
+	delete(s.requests, r.claim.ID)
+	if len(s.requests) > 0 {
 		return
 	}
 	_ = s.session.enlist(s, false)
@@ -304,14 +171,14 @@ func (s *Semaphore) drain() <-chan struct{} {
 	defer s.unlock()
 	s.closed = true
 	done := make(chan struct{})
-	if len(s.claims) == 0 {
+	if len(s.requests) == 0 {
 		close(done)
 		return done
 	}
 	s.drained = done
 	now := clock.Now()
-	for _, c := range s.claims {
-		s.do(c, func() claim.Effect { return c.m.Cancel(ErrClosed, now) })
+	for _, r := range s.requests {
+		s.apply(r, r.claim.Cancel(ErrClosed, now))
 	}
 	s.dispatch()
 	return done
@@ -322,8 +189,8 @@ func (s *Semaphore) stop() {
 	s.mu.Lock()
 	defer s.unlock()
 	s.closed, s.stopped = true, true
-	for _, c := range s.claims {
-		s.do(c, func() claim.Effect { return c.m.Drop(ErrClosed) })
+	for _, r := range s.requests {
+		s.apply(r, r.claim.Drop(ErrClosed))
 	}
 	s.alarm.Stop()
 }

@@ -1,0 +1,159 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// Acquire asks for permits on terms and, if terms.Wait is set, waits in the queue until ctx
+// ends. On success it returns a request that is held. Otherwise nothing is taken, or what may
+// have been taken is given back in the background; the error is a *claim.Refusal,
+// *claim.LostError, *claim.Unreplicated, *protocol.Failure, *Ended or ErrClosed. Acquire
+// returns when Redis has been silent for claim.Timeout, or within claim.TryTimeout if it does
+// not wait.
+//
+// manual leaves renewal to the holder. onPlace, if not nil, is called in this goroutine
+// whenever Acquire learns that the place in the queue has changed.
+func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(claim.Place)) (*Request, error) {
+	start := clock.Exact()
+	r := s.newRequest(terms, manual)
+	r.claim.Places = onPlace != nil
+	return s.request(ctx, r, r.claim.Ask(start), onPlace)
+}
+
+// Adopt takes over the lease called id, which its holder has given away by Detach. It fails
+// with a *claim.LostError when there is no such lease any more, and when Redis has been silent
+// for claim.Timeout. After any failure but a refusal the lease may have been adopted, and is
+// given back.
+func (s *Semaphore) Adopt(ctx context.Context, id string, terms *protocol.Terms, manual bool) (*Request, error) {
+	start := clock.Exact()
+	r := s.newRequest(terms, manual)
+	return s.request(ctx, r, r.claim.Adopt(id, start), nil)
+}
+
+// request sends the first operation of r and waits until r is held, is refused, or ctx ends.
+//
+// Messages must be able to arrive before that operation is sent: the grant that it leads to may
+// be told by one at once. From admit on other goroutines move the claim: whoever has the answer
+// to a call, a message or a time-out. Each of them sets the state before it signals wake, which
+// has room for one signal: so whatever happened before a look is seen by that look, and what
+// happens after it leads to another one.
+func (s *Semaphore) request(ctx context.Context, r *Request, first claim.Effect, onPlace func(claim.Place)) (*Request, error) {
+	if ctx.Err() != nil || s.session.open(ctx) != nil {
+		return nil, &Ended{Name: s.name, Err: ended(ctx)}
+	}
+	if err := s.admit(r, first); err != nil {
+		return nil, err
+	}
+	for told := (claim.Place{}); ; {
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return nil, s.cancel(ctx, r)
+		}
+		switch state, place, err := r.look(); state {
+		case claim.Held:
+			return r, nil
+		case claim.Lost: // before anybody could use it
+			s.abandon(r, err)
+			return nil, err
+		case claim.Leaving, claim.Ended:
+			return nil, err
+		case claim.Queued:
+			if onPlace != nil && place != told {
+				told = place
+				s.tellPlace(r, onPlace, place)
+			}
+		}
+	}
+}
+
+// admit counts r among the requests of the semaphore, and sends its first operation.
+func (s *Semaphore) admit(r *Request, first claim.Effect) error {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	if len(s.requests) == 0 {
+		if err := s.session.enlist(s, true); err != nil {
+			return err
+		}
+	}
+	s.requests[r.id] = r
+	s.apply(r, first)
+	s.dispatch()
+	return nil
+}
+
+// look returns what has become of the request so far.
+func (r *Request) look() (claim.State, claim.Place, error) {
+	r.sem.mu.Lock()
+	defer r.sem.mu.Unlock()
+	return r.claim.State, r.claim.Place, r.claim.Err
+}
+
+// tellPlace calls onPlace. If that panics, nobody waits for r any more.
+func (s *Semaphore) tellPlace(r *Request, onPlace func(claim.Place), place claim.Place) {
+	returned := false
+	defer func() {
+		if !returned {
+			s.abandon(r, claim.ErrReleased)
+		}
+	}()
+	onPlace(place)
+	returned = true
+}
+
+// cancel ends r because ctx has ended, and returns an error with its place.
+func (s *Semaphore) cancel(ctx context.Context, r *Request) error {
+	s.mu.Lock()
+	defer s.unlock()
+	why := &Ended{Name: s.name, Err: ended(ctx), Queued: r.claim.State == claim.Queued, Place: r.claim.Place}
+	if r.claim.State == claim.Asking {
+		why.Failure = s.lastErr
+	}
+	s.apply(r, r.claim.Cancel(claim.ErrReleased, clock.Now()))
+	s.dispatch()
+	return why
+}
+
+// abandon ends r for a holder or waiter that no longer wants it, without waiting.
+func (s *Semaphore) abandon(r *Request, why error) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.apply(r, r.claim.Cancel(why, clock.Now()))
+	s.dispatch()
+}
+
+// Ended is the error of a wait whose context ended.
+type Ended struct {
+	Name    string
+	Err     error // the context's
+	Failure error // why Redis had not answered; nil: it had, or there was no time
+	Queued  bool
+	Place   claim.Place // if Queued
+}
+
+// Error implements error.
+func (e *Ended) Error() string { return fmt.Sprintf("semaphore %q: %v", e.Name, e.Err) }
+
+// Unwrap returns the context's error, and that of Redis.
+func (e *Ended) Unwrap() []error {
+	if e.Failure == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Failure}
+}
+
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
