@@ -7,7 +7,6 @@ import (
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/protocol"
-	"github.com/berth-go/berth/internal/session"
 )
 
 // public translates an error of the inner packages for users. It is the only place
@@ -20,7 +19,7 @@ func public(name string, err error) error {
 		refusal *claim.Refusal
 		lost    *claim.LostError
 		short   *claim.Unreplicated
-		ended   *session.Ended
+		ended   *claim.WaitError
 		failure *protocol.Failure
 	)
 	switch {
@@ -36,7 +35,7 @@ func public(name string, err error) error {
 		return fmt.Errorf("%w (semaphore %q)", ErrDetached, name)
 	case errors.Is(err, claim.ErrReleased):
 		return fmt.Errorf("%w (semaphore %q)", ErrReleased, name)
-	case errors.Is(err, session.ErrClosed):
+	case errors.Is(err, claim.ErrClosed):
 		return ErrClosed
 	case errors.As(err, &failure):
 		return publicFailure(name, failure, err)
@@ -44,7 +43,7 @@ func public(name string, err error) error {
 	return fmt.Errorf("berth: %w", err)
 }
 
-func publicEnded(e *session.Ended) error {
+func publicEnded(e *claim.WaitError) error {
 	err := e.Err
 	if e.Failure != nil {
 		err = fmt.Errorf("%w: %w", err, public("", e.Failure))
@@ -66,12 +65,9 @@ func publicRefusal(r *claim.Refusal) error {
 	}
 }
 
+// publicLost translates a loss. LostReason lists the reasons in the order of claim.Cause.
 func publicLost(l *claim.LostError) error {
-	reasons := map[claim.Cause]LostReason{
-		claim.Untrusted: LostUntrusted, claim.Expired: LostExpired, claim.MaxHold: LostMaxHold, claim.Evicted: LostEvicted,
-		claim.Vanished: LostVanished, claim.GivenBack: LostReleased, claim.AdoptedAway: LostAdopted, claim.Absent: LostUnknown,
-	}
-	e := &LostError{Name: l.Name, ID: l.ID, Reason: reasons[l.Cause], By: l.By}
+	e := &LostError{Name: l.Name, ID: l.ID, Reason: LostReason(l.Cause), By: l.By}
 	if l.Err != nil {
 		e.Err = public(l.Name, l.Err)
 	}

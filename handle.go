@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -90,25 +91,7 @@ func (c *Client) handled(ctx context.Context, text string, op protocol.Op) (prot
 	case result.Code == protocol.Gone && result.Reason == protocol.WasReleased && op.Verb == protocol.Release && again:
 		return result, nil // by the copy whose outcome was not known
 	case result.Code == protocol.Gone, result.Code == protocol.Evicting:
-		return result, lostHandle(h, &result)
+		return result, publicLost(claim.LostBy(h.name, h.id, &result))
 	}
 	return result, nil
-}
-
-// lostHandle is the error for a detached lease that does not exist any more.
-func lostHandle(h handle, r *protocol.Result) error {
-	e := &LostError{Name: h.name, ID: h.id, By: r.Owner}
-	switch {
-	case r.Code == protocol.Evicting || r.Reason == protocol.Evicted:
-		e.Reason = LostEvicted
-	case r.Reason == protocol.WasMoved:
-		e.Reason = LostAdopted
-	case r.Reason == protocol.WasReleased:
-		e.Reason = LostReleased
-	case r.Reason == protocol.Expired:
-		e.Reason = LostExpired
-	default:
-		e.Reason = LostUnknown
-	}
-	return e
 }

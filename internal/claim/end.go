@@ -2,71 +2,10 @@ package claim
 
 import (
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
 )
-
-// ErrReleased: the lease was released before.
-var ErrReleased = errors.New("the lease was given back")
-
-// ErrDetached: a Detach ended the lease. It is ErrReleased, too.
-var ErrDetached = fmt.Errorf("%w by Detach", ErrReleased)
-
-// Refusal is the error of a request that the server refused. Nothing was taken.
-type Refusal struct {
-	Name   string
-	Code   protocol.Code // Busy, Full or Heavy
-	Weight int
-	Limit  int // in force
-	protocol.State
-	Next time.Duration // until a lease or waiter may run out, at the earliest; 0: there is none
-}
-
-// Error implements error.
-func (r *Refusal) Error() string { return fmt.Sprintf("refused with code %d", r.Code) }
-
-// Cause tells how a lease, or a place in the queue, was lost.
-type Cause int
-
-// The causes.
-const (
-	Untrusted   Cause = iota // not renewed until the trust deadline
-	Expired                  // the server says that it has run out
-	MaxHold                  // it reached its cap
-	Evicted                  // an operator took it
-	Vanished                 // the server does not know it, although it cannot have run out
-	GivenBack                // somebody released it by its id
-	AdoptedAway              // somebody adopted it
-	Absent                   // the server does not know it, and it may have ended in any way
-)
-
-// LostError is the error of a claim that ended before its holder gave it back.
-type LostError struct {
-	Name, ID string
-	Cause    Cause
-	By       string // AdoptedAway: the owner
-	Err      error  // why renewals failed
-}
-
-// Error implements error.
-func (l *LostError) Error() string {
-	return fmt.Sprintf("lease %s lost (%d): %v", l.ID, l.Cause, l.Err)
-}
-
-// Unwrap returns the error of the last renewal, if that is the cause.
-func (l *LostError) Unwrap() error { return l.Err }
-
-// Unreplicated is the error of a grant or renewal that too few replicas have.
-type Unreplicated struct {
-	Want, Got int
-	Err       error // the server refused to count replicas
-}
-
-// Error implements error.
-func (u *Unreplicated) Error() string { return fmt.Sprintf("%d of %d replicas", u.Got, u.Want) }
 
 func (c *Claim) lost(cause Cause) *LostError {
 	id := c.ID
@@ -88,18 +27,12 @@ func (c *Claim) untrusted() error {
 
 // lostBy is the error for a loss that the server tells of.
 func (c *Claim) lostBy(r *protocol.Result, now clock.Instant) error {
-	why := c.lost(Vanished)
+	why := LostBy(c.name, c.lost(Vanished).ID, r)
 	switch {
-	case r.Code == protocol.Evicting || r.Reason == protocol.Evicted:
-		why.Cause = Evicted
-	case r.Reason == protocol.WasMoved:
-		why.Cause, why.By = AdoptedAway, r.Owner
-	case r.Reason == protocol.WasReleased:
-		why.Cause = GivenBack
-	case r.Reason == protocol.Expired, c.Trust != 0 && c.Trust <= now:
+	case why.Cause == Absent && c.Trust != 0 && c.Trust <= now:
 		why.Cause = Expired
-	case c.Trust == 0: // it was never this claim's
-		why.Cause = Absent
+	case why.Cause == Absent && c.Trust != 0: // else it was never this claim's
+		why.Cause = Vanished
 	}
 	return why
 }

@@ -13,7 +13,7 @@ import (
 // Acquire asks for permits on terms and, if terms.Wait is set, waits in the queue until ctx
 // ends. On success it returns a request that is held. Otherwise nothing is taken, or what may
 // have been taken is given back in the background; the error is a *claim.Refusal,
-// *claim.LostError, *claim.Unreplicated, *protocol.Failure, *Ended or ErrClosed. Acquire
+// *claim.LostError, *claim.Unreplicated, *protocol.Failure, *claim.WaitError or claim.ErrClosed. Acquire
 // returns when Redis has been silent for claim.Timeout, or within claim.TryTimeout if it does
 // not wait.
 //
@@ -45,7 +45,7 @@ func (s *Semaphore) Adopt(ctx context.Context, id string, terms *protocol.Terms,
 // happens after it leads to another one.
 func (s *Semaphore) request(ctx context.Context, r *Request, first claim.Effect, onPlace func(claim.Place)) (*Request, error) {
 	if ctx.Err() != nil || s.session.open(ctx) != nil {
-		return nil, &Ended{Name: s.name, Err: ended(ctx)}
+		return nil, &claim.WaitError{Name: s.name, Err: ended(ctx)}
 	}
 	if err := s.admit(r, first); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Semaphore) admit(r *Request, first claim.Effect) error {
 	s.mu.Lock()
 	defer s.unlock()
 	if s.closed {
-		return ErrClosed
+		return claim.ErrClosed
 	}
 	if len(s.requests) == 0 {
 		if err := s.session.enlist(s, true); err != nil {
@@ -114,7 +114,7 @@ func (s *Semaphore) tellPlace(r *Request, onPlace func(claim.Place), place claim
 func (s *Semaphore) cancel(ctx context.Context, r *Request) error {
 	s.mu.Lock()
 	defer s.unlock()
-	why := &Ended{Name: s.name, Err: ended(ctx), Queued: r.claim.State == claim.Queued, Place: r.claim.Place}
+	why := &claim.WaitError{Name: s.name, Err: ended(ctx), Queued: r.claim.State == claim.Queued, Place: r.claim.Place}
 	if r.claim.State == claim.Asking {
 		why.Failure = s.lastErr
 	}
@@ -131,26 +131,7 @@ func (s *Semaphore) abandon(r *Request, why error) {
 	s.dispatch()
 }
 
-// Ended is the error of a wait whose context ended.
-type Ended struct {
-	Name    string
-	Err     error // the context's
-	Failure error // why Redis had not answered; nil: it had, or there was no time
-	Queued  bool
-	Place   claim.Place // if Queued
-}
-
-// Error implements error.
-func (e *Ended) Error() string { return fmt.Sprintf("semaphore %q: %v", e.Name, e.Err) }
-
-// Unwrap returns the context's error, and that of Redis.
-func (e *Ended) Unwrap() []error {
-	if e.Failure == nil {
-		return []error{e.Err}
-	}
-	return []error{e.Err, e.Failure}
-}
-
+// ended returns ctx's error, with its cause.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)

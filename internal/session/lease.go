@@ -143,7 +143,7 @@ func (r *Request) Renew(ctx context.Context) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return &Ended{Name: r.sem.name, Err: ended(ctx)}
+		return &claim.WaitError{Name: r.sem.name, Err: ended(ctx)}
 	}
 }
 
@@ -199,6 +199,6 @@ func (r *Request) Detach(ctx context.Context, id string) error {
 			}
 		default:
 		}
-		return &Ended{Name: r.sem.name, Err: ended(ctx)}
+		return &claim.WaitError{Name: r.sem.name, Err: ended(ctx)}
 	}
 }

@@ -15,11 +15,11 @@ const mostOnce = 2 * time.Second
 // Do executes one operation on the semaphore called name. The operation must be harmless to
 // repeat: while Redis does not answer, or refuses for the moment, it is tried again, for
 // claim.Timeout at most, or until ctx ends. again tells that the outcome of an earlier
-// attempt is not known; then every failure is protocol.ErrUnknown. Do fails with ErrClosed
+// attempt is not known; then every failure is protocol.ErrUnknown. Do fails with claim.ErrClosed
 // when the session is closed.
 func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result protocol.Result, again bool, err error) {
 	if s.isClosing() {
-		return result, false, ErrClosed
+		return result, false, claim.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, claim.Timeout)
 	defer cancel()

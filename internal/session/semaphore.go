@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	"github.com/berth-go/berth/internal/keeper"
 	"github.com/berth-go/berth/internal/protocol"
 )
-
-// ErrClosed: the session was closed.
-var ErrClosed = errors.New("session is closed")
 
 // Semaphore has the claims of this process on one semaphore.
 type Semaphore struct {
@@ -178,19 +174,19 @@ func (s *Semaphore) drain() <-chan struct{} {
 	s.drained = done
 	now := clock.Now()
 	for _, r := range s.requests {
-		s.apply(r, r.claim.Cancel(ErrClosed, now))
+		s.apply(r, r.claim.Cancel(claim.ErrClosed, now))
 	}
 	s.dispatch()
 	return done
 }
 
-// stop ends all activity. Claims that are left end with ErrClosed.
+// stop ends all activity. Claims that are left end with claim.ErrClosed.
 func (s *Semaphore) stop() {
 	s.mu.Lock()
 	defer s.unlock()
 	s.closed, s.stopped = true, true
 	for _, r := range s.requests {
-		s.apply(r, r.claim.Drop(ErrClosed))
+		s.apply(r, r.claim.Drop(claim.ErrClosed))
 	}
 	s.alarm.Stop()
 }

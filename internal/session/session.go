@@ -204,13 +204,13 @@ func (s *Session) active() []*Semaphore {
 	return all
 }
 
-// enlist notes whether sem has claims. It fails with ErrClosed if it has and the session is
+// enlist notes whether sem has claims. It fails with claim.ErrClosed if it has and the session is
 // closed.
 func (s *Session) enlist(sem *Semaphore, live bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if live && s.closing {
-		return ErrClosed
+		return claim.ErrClosed
 	}
 	if live {
 		s.live[sem] = struct{}{}
@@ -230,7 +230,7 @@ func (s *Session) isClosing() bool {
 }
 
 // Close releases all leases and cancels all waits, for at most claim.Timeout, and stops
-// everything. Claims end with ErrClosed. A second Close waits for the first.
+// everything. Claims end with claim.ErrClosed. A second Close waits for the first.
 func (s *Session) Close() {
 	s.mu.Lock()
 	first := !s.closing
