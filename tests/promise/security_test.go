@@ -46,23 +46,18 @@ func (tp *tap) note(cmds ...redis.Cmder) {
 	}
 }
 
-// scriptTexts returns the scripts as the files have them, the first behind a line
-// that tells the eviction policy.
-func scriptTexts(t testing.TB) []string {
+// scriptTexts returns the script as the file has it, behind a line that tells the eviction
+// policy.
+func scriptTexts(t testing.TB) (all []string) {
 	t.Helper()
-	var texts [2]string
-	for i, file := range []string{"transition", "inspect"} {
-		text, err := os.ReadFile("../../internal/protocol/" + file + ".lua")
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts[i] = string(text)
+	text, err := os.ReadFile("../../internal/protocol/transition.lua")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var all []string
 	for _, policy := range []string{"0", "1"} {
-		all = append(all, "local POLICY = '"+policy+"' "+texts[0])
+		all = append(all, "local POLICY = '"+policy+"' "+string(text))
 	}
-	return append(all, texts[1])
+	return all
 }
 
 // TestScriptsAreConstant: whatever a name or a label looks like, it is data. The
