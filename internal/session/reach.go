@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/reach"
 )
 
-// Reach is Store.Reach, and nil if Redis has answered a call meanwhile: a server with more
+// Reach is reach.Redis, and nil if Redis has answered a call meanwhile: a server with more
 // to do than it can keeps a new connection waiting, but it is there.
 func (s *Session) Reach(ctx context.Context) error {
 	began := clock.Exact()
-	err := s.store.Reach(ctx)
+	err := reach.Redis(ctx, s.rdb)
 	if s.heard.Load() >= int64(began) {
 		return nil
 	}
@@ -31,7 +32,7 @@ func (s *Session) lookForLife() {
 	}
 	go func() {
 		defer s.looking.Store(false)
-		if s.store.Reach(s.ctx) == nil {
+		if reach.Redis(s.ctx, s.rdb) == nil {
 			s.seen()
 		}
 	}()

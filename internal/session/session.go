@@ -34,6 +34,7 @@ const mostOpening = claim.TryTimeout / 2
 
 // Session is safe for concurrent use.
 type Session struct {
+	rdb     redis.UniversalClient
 	store   *protocol.Store
 	log     *slog.Logger
 	box     *inbox.Inbox
@@ -70,7 +71,7 @@ type Session struct {
 func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	channel, secret := randomName()
 	s := &Session{
-		log: log, channel: channel, newID: ids(channel + "." + secret), again: make(chan struct{}, 1),
+		rdb: rdb, log: log, channel: channel, newID: ids(channel + "." + secret), again: make(chan struct{}, 1),
 		opened: make(chan struct{}), closed: make(chan struct{}),
 		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{},
 	}
