@@ -83,26 +83,6 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// TestSnippetsAreExamplesThatRun: each Go snippet of the page stands, line for line, in an
-// example.
-func TestSnippetsAreExamplesThatRun(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	indent := regexp.MustCompile(`(?m)^\s+`)
-	snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(page(t), -1)
-	if len(snippets) == 0 {
-		t.Error("the page shows no Go")
-	}
-	for _, s := range snippets {
-		if !strings.Contains(indent.ReplaceAllString(string(source), ""), indent.ReplaceAllString(s[1], "")) {
-			t.Errorf("this snippet is no example that runs:\n%s", s[1])
-		}
-	}
-}
-
 // TestThePageHasEveryMetric, with its labels, and no other.
 func TestThePageHasEveryMetric(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

@@ -110,17 +110,15 @@ func parse(name string) (*source, error) {
 	return s, nil
 }
 
-// library selects the code that users of the library link: no tests, no
-// support for tests and for measuring, no other modules.
+// library selects the code that users of the library link: no tests, no support for tests,
+// no other modules.
 func library(all []*source) []*source {
 	return slices.DeleteFunc(slices.Clone(all), func(s *source) bool {
 		return s.isTest || s.module != "." || isSupport(s.dir())
 	})
 }
 
-func isSupport(dir string) bool {
-	return slices.ContainsFunc([]string{"berthtest", "internal/testkit", "tests"}, func(parent string) bool { return within(dir, parent) })
-}
+func isSupport(dir string) bool { return within(dir, "berthtest") || within(dir, "internal/testkit") }
 
 func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, parent+"/")
@@ -182,27 +180,70 @@ func isStandard(importPath string) bool {
 	return !strings.Contains(host, ".")
 }
 
-// TestNothingImportsUpwards: API → session → protocol → Redis is the only way.
+// TestNothingImportsUpwards: API → session → claim, commit, keeper, inbox → protocol → Redis is
+// the only way, and a package knows no more of it than it needs.
 func TestNothingImportsUpwards(t *testing.T) {
 	t.Parallel()
-	lib := library(sources(t))
-	uses := map[string][]string{} // directory → directories of the library that it imports
-	for _, s := range lib {
+	all := sources(t)
+	for _, s := range all {
+		if s.isTest || s.module != "." {
+			continue
+		}
 		for _, target := range s.imports {
-			if dir, ours := local(target); ours {
-				uses[s.dir()] = append(uses[s.dir()], dir)
+			if to, ours := local(target); ours && !mayImport(s, to) {
+				t.Errorf("%s imports %s: CONTRIBUTING.md tells what is above what", s.path, target)
 			}
 		}
 	}
-	for from, targets := range uses {
-		for _, to := range targets {
-			switch {
-			case within(from, "internal") && !within(to, "internal"):
-				t.Errorf("%s imports %s: internal packages know nothing above them", from, to)
-			case from == "." && !within(to, "internal"):
-				t.Errorf("the root imports %s, which is built on top of it", to)
-			case from == "internal/protocol" && len(uses[to]) > 0:
-				t.Errorf("internal/protocol imports %s, which is no leaf: it imports %v", to, uses[to])
+}
+
+// mayImport tells whether a file of the library, or of what tests it, may import one of its
+// packages.
+func mayImport(s *source, to string) bool {
+	among := func(dirs ...string) bool { return slices.Contains(dirs, to) }
+	if to == "internal/bridge" && s.path != "berthadmin/admin.go" {
+		return s.dir() == "." || s.dir() == "berthpool"
+	}
+	switch dir := s.dir(); dir {
+	case ".":
+		return within(to, "internal") && !among("internal/inbox", "internal/words")
+	case "berthadmin":
+		return among(".", "internal/protocol", "internal/inbox", "internal/rules", "internal/bridge")
+	case "internal/protocol", "internal/clock", "internal/reach", "internal/rules", "internal/words":
+		return false
+	default:
+		inside := !within(dir, "internal") || within(to, "internal")
+		return inside || within(dir, "internal/testkit") && among(".", "berthadmin")
+	}
+}
+
+// TestImportRulesRefuse what they are there for.
+func TestImportRulesRefuse(t *testing.T) {
+	t.Parallel()
+	for file, targets := range map[string]string{
+		"client.go":                     "berthadmin berthpool internal/inbox internal/words",
+		"berthadmin/audit.go":           "internal/session internal/claim internal/bridge berthwatch",
+		"berthwatch/watch.go":           "internal/bridge",
+		"internal/protocol/store.go":    "internal/reach internal/clock .",
+		"internal/session/call.go":      ". berthadmin internal/bridge",
+		"internal/testkit/judge/run.go": "berthwatch berthtest",
+	} {
+		for _, to := range strings.Fields(targets) {
+			if mayImport(&source{path: file}, to) {
+				t.Errorf("%s may import %s", file, to)
+			}
+		}
+	}
+	for file, targets := range map[string]string{
+		"bridge.go":                       "internal/bridge internal/session",
+		"berthadmin/admin.go":             ". internal/bridge internal/protocol",
+		"berthpool/pool.go":               ". internal/bridge internal/session",
+		"internal/session/call.go":        "internal/claim internal/protocol",
+		"internal/testkit/testenv/env.go": ". berthadmin internal/protocol internal/testkit/redistest",
+	} {
+		for _, to := range strings.Fields(targets) {
+			if !mayImport(&source{path: file}, to) {
+				t.Errorf("%s may not import %s", file, to)
 			}
 		}
 	}
