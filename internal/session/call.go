@@ -151,6 +151,7 @@ func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, 
 		s.queue.Reuse(call)
 	} else {
 		s.hanging--
+		call.Trip = nil
 		s.takeLate(call, reply, err, got)
 	}
 	s.dispatch()
@@ -332,7 +333,7 @@ func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 	} else {
 		s.lastErr = protocol.NoAnswer()
 		s.hanging++
-		s.session.lookForLife()
+		s.mayBeDead(call)
 	}
 	s.failed(call, s.lastErr)
 }

@@ -33,6 +33,9 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 			}
 			return done.result, again, nil
 		}
+		if protocol.Silent(err) {
+			s.mayBeStale(key)
+		}
 		useless := errors.Is(err, protocol.ErrRejected)
 		if again = again || errors.Is(err, protocol.ErrUnknown); again {
 			err = protocol.Unsure(protocol.NoReply, err)
@@ -63,6 +66,15 @@ func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op
 			o.result = ops[0].Result
 		}
 		return o, err
+	})
+}
+
+// mayBeStale is Semaphore.mayBeDead for an attempt that took mostOnce.
+func (s *Session) mayBeStale(key protocol.Key) {
+	s.lookForLife(func(took time.Duration) {
+		if mostOnce > deadAfter*took {
+			s.checkIdle(key, took)
+		}
 	})
 }
 

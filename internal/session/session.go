@@ -174,7 +174,7 @@ func (s *Session) open(ctx context.Context) error {
 	select {
 	case <-s.opened:
 	case <-timeout.C:
-		s.lookForLife()
+		s.lookForLife(func(time.Duration) {})
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -216,6 +216,16 @@ func (f *Faults) CutAll() {
 	}
 }
 
+// Forget makes the network forget every connection that there is, as a NAT or a load balancer does
+// with those that were idle: what either side sends on them is swallowed, and nobody is told.
+func (f *Faults) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for l := range f.links {
+		l.forgotten.Store(true)
+	}
+}
+
 // Down closes every connection and refuses new ones until Up.
 func (f *Faults) Down() {
 	f.mu.Lock()

@@ -301,3 +301,21 @@ func TestCutAllAndDown(t *testing.T) {
 		}
 	})
 }
+
+// TestForget: what is sent on a connection that was there is swallowed, and the next one works.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, f *Faults, connect backend) {
+		struck, other := connected(t, connect(f, impatient)), connect(f)
+		f.Forget()
+		if _, err := incr(t.Context(), struck); err == nil {
+			t.Error("an answer on a connection that was forgotten")
+		}
+		for _, c := range []*redis.Client{struck, other} {
+			if _, err := incr(t.Context(), connected(t, c)); err != nil {
+				t.Errorf("on a new connection: %v", err)
+			}
+		}
+		runs(t, other, 2)
+	})
+}

@@ -22,6 +22,7 @@ type link struct {
 	once   sync.Once
 
 	subscribed atomic.Bool // the client has sent a subscription
+	forgotten  atomic.Bool // see Faults.Forget
 
 	mu      sync.Mutex
 	waiting []fate        // guarded by mu; requests without a reply yet, oldest first
@@ -97,7 +98,7 @@ func (l *link) carryRequests() {
 		}
 		i := l.faults.sent(f.text)
 		switch fate := fateOf(i); {
-		case hung:
+		case hung, l.forgotten.Load():
 		case fate.fault == Reset:
 			l.cut()
 			return
@@ -171,7 +172,7 @@ func (l *link) carryReplies() {
 		}
 		how := l.fateOf(f)
 		switch {
-		case hung, how.drop, how.fault == DropMessage:
+		case hung, l.forgotten.Load(), how.drop, how.fault == DropMessage:
 		case how.fault == SwallowReplyAndClose:
 			return
 		case how.fault == SwallowReply:

@@ -1,0 +1,76 @@
+package fault_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/berth-go/berth"
+)
+
+// pooled is a client with n idle connections.
+func (l *lab) pooled(n int) *redis.Client {
+	l.Helper()
+	rdb := l.connect(l.net, func(o *redis.Options) {
+		o.ReadTimeout = 3 * time.Second // go-redis' own
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	})
+	var conns []*redis.Conn
+	for range n {
+		conn := rdb.Conn()
+		l.Must(conn.Ping(l.Ctx).Err())
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		l.Must(conn.Close())
+	}
+	if idle := rdb.PoolStats().IdleConns; idle != uint32(n) {
+		l.Fatalf("%d idle connections, want %d", idle, n)
+	}
+	return rdb
+}
+
+// TestForgottenConnectionsLoseNoCall: a NAT or a load balancer has forgotten every connection of
+// the pool, and tells nobody. One of them costs a call its first try; the others cost nothing.
+func TestForgottenConnectionsLoseNoCall(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		l.unhurried()
+		rdb := l.pooled(8)
+		s := l.sem(l.Client(rdb), 1)
+		l.Release(l.Hold(s))
+		l.net.Forget()
+		for n, most := range []time.Duration{time.Second + 20*time.Millisecond, 0, 0} {
+			began := time.Now()
+			var lease *berth.Lease
+			l.Must(l.Timely(func() (err error) {
+				lease, err = s.TryAcquire(l.Ctx)
+				return err
+			}))
+			if took := time.Since(began); l.Exact && took > most {
+				l.Errorf("request %d took %v, want %v at most", n, took, most)
+			}
+			l.Release(lease)
+		}
+		l.waitFor("the dead connections closed", func() bool { return !l.Exact || rdb.PoolStats().TotalConns == 1 })
+		l.NothingLeft(1, 0)
+	})
+}
+
+// TestForgottenConnectionsLoseNoHandle: the same for what acts on a lease by its handle.
+func TestForgottenConnectionsLoseNoHandle(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(l *lab) {
+		rdb := l.pooled(8)
+		c := l.Client(rdb)
+		handle, err := l.Hold(l.sem(c, 1)).Detach(l.Ctx)
+		l.Must(err)
+		l.net.Forget()
+		began := time.Now()
+		l.Must(c.ReleaseHandle(l.Ctx, handle))
+		if took := time.Since(began); took > 2*time.Second+100*time.Millisecond {
+			l.Errorf("ReleaseHandle took %v", took)
+		}
+	})
+}
