@@ -41,7 +41,7 @@ var (
 	// renewal. A grant was given back.
 	ErrNotReplicated = errors.New("berth: too few replicas have it")
 	// ErrCorrupt: the semaphore's keys hold something that berth did not write, or
-	// one of them was lost. Nothing was changed.
+	// that only a newer berth can read, or one of them was lost. Nothing was changed.
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
 	// ErrNotFound: there is no such semaphore, holder or waiter.
 	ErrNotFound = errors.New("berth: not found")
@@ -203,7 +203,8 @@ func (e *WaitError) Error() string {
 func (e *WaitError) Unwrap() error { return e.Err }
 
 // CorruptError tells that the keys of a semaphore hold something that berth did not
-// write, or that one of its two keys was lost. It is ErrCorrupt.
+// write, or that only a newer berth can read, or that one of its two keys was lost. It
+// is ErrCorrupt.
 type CorruptError struct {
 	Name  string
 	Heals time.Duration // until it heals by itself: one key was lost, and leases may live until then; 0: it does not
@@ -213,6 +214,9 @@ type CorruptError struct {
 
 // Error implements error.
 func (e *CorruptError) Error() string {
+	if e.Newer {
+		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
+	}
 	return fmt.Sprintf("%v: semaphore %q: %v", ErrCorrupt, e.Name, e.Err)
 }
 

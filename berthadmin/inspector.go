@@ -219,7 +219,7 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 }
 
 // change applies op to a semaphore that is in use, and otherwise fails with
-// ErrNotFound.
+// berth.ErrNotFound.
 func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) error {
 	if _, err := in.snapshot(ctx, name, false); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (in *Inspector) Pause(ctx context.Context, name string) error {
 	})
 }
 
-// Resume ends a pause: waiters that fit are granted at once. The error is ErrNotFound
+// Resume ends a pause: waiters that fit are granted at once. The error is berth.ErrNotFound
 // when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
 	return in.audited(ctx, "resume", name, "", func() error {
@@ -307,8 +307,9 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 
 // Purge deletes the semaphore's keys, whatever they hold, including a pin or a pause.
 // Holders lose their leases at their next renewal, and until then the limit can be
-// exceeded; waiters queue again. Purge repairs a semaphore that is ErrCorrupt. The error
-// is berth.ErrNotFound when there are no keys.
+// exceeded; waiters queue again. Purge repairs a semaphore that is berth.ErrCorrupt, but
+// leaves alone what a newer berth wrote, whose permits are in use: the error is a
+// *berth.CorruptError with Newer set. It is berth.ErrNotFound when there are no keys.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
 	return in.audited(ctx, "purge", name, "", func() error { return in.purge(ctx, name) })
 }

@@ -27,7 +27,7 @@ func (in *Inspector) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Server asks the server by INFO; in a Redis Cluster, one of its nodes. ErrRefused
+// Server asks the server by INFO; in a Redis Cluster, one of its nodes. berth.ErrRefused
 // means that the user may not ask.
 func (in *Inspector) Server(ctx context.Context) (Server, error) {
 	if err := invalid("context", rules.Context(ctx)); err != nil {
