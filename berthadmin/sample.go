@@ -86,13 +86,14 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 	ctx, cancel := context.WithTimeout(ctx, mostScan)
 	defer cancel()
 	for more := true; more; {
+		before := inspection.Spent
 		var err error
 		more, err = protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (bool, error) { return inspection.Next(ctx), nil })
 		if err != nil {
 			return nil, err
 		}
+		in.meter(inspection.Spent-before, inspection.Told)
 	}
-	in.meter(inspection.Spent, inspection.Told)
 	return inspection.Found(), nil
 }
 
@@ -137,11 +138,11 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 	return slices.DeleteFunc(found.Names, func(name string) bool { return rules.Name(name, berth.MaxName) != "" }), found.Next, nil
 }
 
-// Live returns an Inspector for a view that goes on, such as a dashboard. Its Sample and Names
-// wait for an answer for up to 10 seconds and not 2, because one that comes late is still of use.
-// If spent is not nil they call it with the time that the server took, by its own clock, for what
-// they have read. Where the server does not tell, as for Sample in a Redis Cluster, spent is not
-// called.
+// Live returns an Inspector for a view that goes on, such as a dashboard. Its Sample, Names and
+// Ping wait for each answer for up to 10 seconds and not 2, because one that comes late is still
+// of use. If spent is not nil, Sample and Names call it with the time that each answer took the
+// server, by the server's own clock. Where the server does not tell, as for Sample in a Redis
+// Cluster, spent is not called.
 func (in *Inspector) Live(spent func(time.Duration)) *Inspector {
 	other := *in
 	other.live, other.spent = true, spent

@@ -21,7 +21,7 @@ func (in *Inspector) Ping(ctx context.Context) error {
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return err
 	}
-	if _, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (string, error) { return in.rdb.Ping(ctx).Result() }); err != nil {
+	if _, err := protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (string, error) { return in.rdb.Ping(ctx).Result() }); err != nil {
 		return asked(ctx, err)
 	}
 	return nil

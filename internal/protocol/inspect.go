@@ -156,7 +156,8 @@ func (s *Store) turn(ctx context.Context, all []*reading, count int, timed bool)
 		}
 	}
 	if len(unknown) > 0 { // the first of them sends the script
-		s.turn(ctx, unknown[:1], count, false)
+		fields, err := step.slice(ctx, s.rdb, step.whole(args(unknown[0])))
+		unknown[0].take(fields, err, count)
 		more, _ := s.turn(ctx, unknown[1:], count, timed)
 		spent += more
 	}
