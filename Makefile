@@ -61,8 +61,9 @@ build: ## Build the command line into bin/berth
 build-all: ## Compile for every platform that berth supports
 	@nice scripts/build-all
 
-pictures: ## Draw docs/img/architecture.svg; needs graphviz
+pictures: ## Draw the SVG pictures of the docs; needs graphviz
 	@dot -Tsvg docs/img/architecture.dot -o docs/img/architecture.svg
+	@cd cmd/berth && go test ./internal/top -count=1 -run TestPicture -picture "$(CURDIR)/docs/img/top.svg"
 
 man: ## Write the manual pages into dist/man
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cmd/berth/internal/man dist/man

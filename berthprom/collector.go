@@ -122,6 +122,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if v.Found {
 		out.add(scanDuration, v.Search.Seconds())
 	}
+	if !v.NamesAt.IsZero() {
+		out.add(namesAge, time.Since(v.NamesAt).Seconds())
+	}
 	if v.Events.Listening {
 		for _, kind := range eventKinds {
 			out.add(events, float64(v.Events.Counts[kind]), string(kind))

@@ -134,7 +134,7 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		})
 		for key, most := range map[string]float64{
 			of("queue_oldest_wait_seconds", "a"): 120, of("lease_oldest_seconds", "a"): 120, of("lease_ceiling_seconds", "a"): 3600,
-			"berth_sample_age_seconds": 120, "berth_sample_duration_seconds": 120, "berth_scan_duration_seconds": 120,
+			"berth_sample_age_seconds": 120, "berth_sample_duration_seconds": 120, "berth_scan_duration_seconds": 120, "berth_names_age_seconds": 120,
 		} {
 			if v, ok := got[key]; !ok || v < 0 || v > most {
 				t.Errorf("%s is %v (%v)", key, v, ok)
@@ -209,6 +209,36 @@ func TestAScrapeWaitsASecondAtMost(t *testing.T) {
 			}
 			if _, shown := got[of("leases", "a")]; shown != (got["berth_sample_age_seconds"] <= 300) {
 				e.Fatalf("%v s after it went: what was, is shown: %v", away, shown)
+			}
+		}
+	})
+}
+
+// TestUpFallsWithinThreeSeconds of an outage, though the next sample is far, and rises as soon;
+// while a Redis that answers late is up.
+func TestUpFallsWithinThreeSeconds(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		e.Hold(e.Peer().Named("a", 5))
+		for _, names := range [][]string{nil, {"a"}} {
+			p := e.Peer()
+			x := export(e, p.Inspector(), berthprom.Options{Watch: berthwatch.Options{Names: names, Every: time.Minute}})
+			x.until(func(got map[string]float64) bool { return got["berth_up"] == 1 })
+			e.Pass(20 * time.Second)
+			for name, begin := range map[string]func() (end func()){
+				"it refuses": func() func() { p.Net.Down(); return p.Net.Up },
+				"it hangs":   func() func() { return p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Times: -1}).Stop },
+			} {
+				end := begin()
+				e.Pass(3 * time.Second)
+				got, _ := x.scrape()
+				if got["berth_up"] != 0 || got["berth_sample_age_seconds"] < 3 {
+					e.Errorf("%s: up is %v, and the sample %v s old", name, got["berth_up"], got["berth_sample_age_seconds"])
+				}
+				end()
+				e.Pass(3 * time.Second)
+				if got, _ = x.scrape(); got["berth_up"] != 1 {
+					e.Errorf("%s: up is %v after it", name, got["berth_up"])
+				}
 			}
 		}
 	})

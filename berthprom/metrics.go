@@ -59,9 +59,10 @@ var (
 var (
 	semaphores     = gauge("semaphores", "Semaphores in use, by state. One may have several states.", "state")
 	events         = counter("events_total", "Events that were heard since the exporter began. Absent while it does not hear any.", "event")
-	up             = gauge("up", "Whether Redis has answered the last time, not long ago, and may be searched for names.")
+	up             = gauge("up", "Whether Redis answers, however late, is sampled, and may be searched for names. It is 0 within 3 seconds of an outage.")
 	sampleAge      = gauge("sample_age_seconds", "Time since the sample that the other metrics are made of.")
-	sampleDuration = gauge("sample_duration_seconds", "Time that Redis has spent on that sample, at most.")
+	sampleDuration = gauge("sample_duration_seconds", "Time that Redis spends on a sample.")
+	namesAge       = gauge("names_age_seconds", "Time since the last complete search for names began: semaphores that came into use since may be missing. Absent where names are given.")
 	scanDuration   = gauge("scan_duration_seconds", "Time that the last search for names took, with its pauses; 0 where they are given.")
 	dropped        = gauge("names_dropped", "Semaphores that are not looked at, because there are too many.")
 	redisInfo      = gauge("redis_info", "What Redis says of itself; in a Cluster, one of its nodes.", "version", "policy", "role")

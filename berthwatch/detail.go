@@ -11,7 +11,7 @@ const (
 	// glance is how long a semaphore is read in full after a call of Detail.
 	glance = 10 * time.Second
 	// mostDetail bounds the time for one, in which the others, and the list, get older.
-	mostDetail = 5 * time.Second
+	mostDetail = 10 * time.Second
 	// mostDetails bounds how many semaphores are remembered in full.
 	mostDetails = 64
 )
@@ -32,6 +32,7 @@ type closeUp struct {
 	next   time.Time // when it is to be read again
 	wanted int       // grows when what was read becomes outdated
 	tried  int       // wanted, when the last attempt began
+	costs  usual
 }
 
 // Detail returns what is known of a semaphore with its holders and waiters, and keeps the
@@ -100,11 +101,12 @@ func (s *Sampler) Wait(ctx context.Context, name string) bool {
 		signal(s.wake)
 		s.looked = time.Now()
 		ready, news := s.view.Err != nil || s.view.SearchErr != nil || s.view.Whole, s.news
-		ready = ready && s.awake && s.fresh
+		ready = ready && s.fresh
 		if name != "" {
 			c := s.closeUp(name)
 			ready = ready && c.tried == c.wanted
 		}
+		ready = s.awake && (ready || s.pulse.err != nil)
 		ended := s.ended
 		s.mu.Unlock()
 		if ready || ended {
@@ -150,38 +152,57 @@ func (s *Sampler) wanted(name string) int {
 	return 0
 }
 
-// detail reads one semaphore with its records, and returns the cost.
+// detail reads one semaphore with its records, and returns what that usually costs.
 func (s *Sampler) detail(ctx context.Context, name string) time.Duration {
 	begun, wanted := time.Now(), s.wanted(name)
 	bounded, cancel := context.WithTimeout(ctx, mostDetail)
 	defer cancel()
 	var state *berthadmin.State
 	var why []string
-	cost, err := s.cost(bounded, func() (trips int, err error) {
-		for st, err := range s.in.Sample(bounded, []string{name}, berthadmin.SampleOptions{Records: true}) {
-			if err != nil {
-				return 0, err
-			}
-			state = st
+	cost, err := s.gauge.cost(bounded, func(in *berthadmin.Inspector) (trips int, err error) {
+		err = s.ask(bounded, func(ctx context.Context) error {
+			state, err = inFull(ctx, in, name)
+			return err
+		})
+		if err != nil {
+			return 0, err
 		}
 		why = s.whys(bounded, state)
 		return 1 + (len(state.Leases)+2*len(state.Queue))/500, nil // a waiter has two members
 	})
+	if state != nil {
+		s.inUse(name)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.tell()
 	c := s.details[name]
 	if c == nil || ctx.Err() != nil {
-		return cost
+		return 0
 	}
 	if c.tried = wanted; c.wanted == wanted { // else it was changed meanwhile
 		c.next = begun.Add(s.cfg.Every)
 	}
-	if bounded.Err() != nil { // it cannot be read in this time: what that cost is not known
-		c.next = begun.Add(share * mostDetail)
+	if bounded.Err() != nil { // it cannot be read in this time, which the others shall not wait for
+		c.next = later(c.next, begun.Add(2*share*cost))
+		cost = 0
+	} else if err == nil {
+		c.costs.add(cost, 1)
+		cost = c.costs.cost()
 	}
-	if c.Err = err; err == nil && state != nil {
+	if c.Err = err; err == nil {
 		c.State, c.At, c.Why = state, time.Now(), why
 	}
 	return cost
+}
+
+// inFull reads one semaphore with its records.
+func inFull(ctx context.Context, in *berthadmin.Inspector, name string) (state *berthadmin.State, err error) {
+	for st, err := range in.Sample(ctx, []string{name}, berthadmin.SampleOptions{Records: true}) {
+		if err != nil {
+			return nil, err
+		}
+		state = st
+	}
+	return state, nil
 }

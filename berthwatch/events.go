@@ -32,7 +32,7 @@ type Feed struct {
 // listen receives events until ctx ends, or an error shows that retrying is useless.
 func (s *Sampler) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := s.in.Listen(ctx, s.hear)
+		err := s.in.Listen(ctx, s.note)
 		s.mu.Lock()
 		s.view.Events.Listening = false
 		if ctx.Err() == nil {
@@ -50,20 +50,15 @@ func (s *Sampler) listen(ctx context.Context) {
 	}
 }
 
-// hear handles an event. If the search has not found its semaphore yet, the event adds it.
-func (s *Sampler) hear(e berthadmin.Event) {
+// note handles an event. If the search has not found its semaphore yet, the event adds it.
+func (s *Sampler) note(e berthadmin.Event) {
 	if e.Kind == berthadmin.EventListening {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.view.Events.Listening, s.view.Events.Err = true, nil
 		return
 	}
-	s.mu.Lock()
-	round := s.round
-	s.mu.Unlock()
-	if len(s.cfg.Names) == 0 {
-		s.add([]string{e.Name}, round)
-	}
+	s.inUse(e.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.names[e.Name] == nil {

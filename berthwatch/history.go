@@ -29,7 +29,7 @@ type Point struct {
 
 // track is the history of one semaphore.
 type track struct {
-	found      int // in which round of the search it was last found
+	found      time.Time // when it was last known to be in use
 	fine, wide ring
 }
 
@@ -83,7 +83,7 @@ func (t *track) add(p Point) {
 }
 
 // remember adds a point to the histories of the busiest semaphores. s.mu is held.
-func (s *Sampler) remember(rows []Row) {
+func (s *Sampler) remember(rows []Row, at time.Time) {
 	if len(rows) > mostHistories {
 		rows = slices.Clone(rows)
 		slices.SortFunc(rows, s.busier)
@@ -97,7 +97,7 @@ func (s *Sampler) remember(rows []Row) {
 	for _, r := range rows {
 		if t := s.names[r.Name]; t != nil { // the search may have dropped it meanwhile
 			t.add(Point{
-				At: s.view.At.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
+				At: at.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
 				OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)), LimitChanges: int32(min(r.LimitChanges, 1<<31-1)),
 			})
 		}

@@ -33,14 +33,13 @@ func TestHistoryOfTheBusiest(t *testing.T) {
 func fed(rounds int, rows []Row, change func(round int, r *Row)) *Sampler {
 	s := New(nil, Options{Names: []string{"a"}})
 	for _, r := range rows {
-		s.add([]string{r.Name}, 1)
+		s.add([]string{r.Name}, time.Unix(0, 0))
 	}
 	for round := range rounds {
 		for i := range rows {
 			change(round, &rows[i])
 		}
-		s.view.At = time.Unix(int64(round), 0)
-		s.remember(rows)
+		s.remember(rows, time.Unix(int64(round), 0))
 	}
 	return s
 }
@@ -67,11 +66,10 @@ func TestHistoryOfAnHour(t *testing.T) {
 // TestLimitChangesWhenTheServerCountsAgain: it has forgotten an idle semaphore's count.
 func TestLimitChangesWhenTheServerCountsAgain(t *testing.T) {
 	s := New(nil, Options{})
-	s.add([]string{"n"}, 1)
+	s.add([]string{"n"}, time.Now())
 	start := time.Now()
 	for i, n := range []int{8, 10, 0, 0, 6} {
-		s.view.At = start.Add(time.Duration(i) * time.Second)
-		s.remember([]Row{{Summary: berthadmin.Summary{Name: "n", LimitChanges: n}}})
+		s.remember([]Row{{Summary: berthadmin.Summary{Name: "n", LimitChanges: n}}}, start.Add(time.Duration(i)*time.Second))
 	}
 	if n := s.LimitChanges("n", start); n != 8 {
 		t.Errorf("%d changes, want 2 and 6", n)
@@ -87,8 +85,7 @@ func TestLimitChangesAreCountedOnceInBothRings(t *testing.T) {
 		if round == 5 { // in the middle of an interval
 			r.LimitChanges++
 		}
-		s.view.At = time.Unix(int64(round), 0)
-		s.remember([]Row{r})
+		s.remember([]Row{r}, time.Unix(int64(round), 0))
 		if n := s.LimitChanges("a", time.Time{}); n > 1 {
 			t.Fatalf("after %d samples, %d changes, want 1", round, n)
 		}

@@ -30,6 +30,8 @@ func (s *Sampler) leases(ctx context.Context, rows []Row) (cost time.Duration) {
 	s.mu.Unlock()
 	if due {
 		known, cost = s.readLeases(ctx, rows)
+		s.leaseCosts.add(cost, 1)
+		cost = s.leaseCosts.cost()
 		s.mu.Lock()
 		s.ages, s.agesAt = known, time.Now()
 		s.mu.Unlock()
@@ -56,8 +58,8 @@ func (s *Sampler) readLeases(ctx context.Context, rows []Row) (read map[string]a
 	if len(names) == 0 {
 		return read, 0
 	}
-	cost, err := s.cost(ctx, func() (trips int, err error) {
-		for st, err := range s.in.Sample(ctx, names, berthadmin.SampleOptions{Records: true}) {
+	cost, err := s.gauge.cost(ctx, func(in *berthadmin.Inspector) (trips int, err error) {
+		for st, err := range in.Sample(ctx, names, berthadmin.SampleOptions{Records: true}) {
 			switch {
 			case err == nil:
 				read[st.Name] = agesOf(st.Leases)

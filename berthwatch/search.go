@@ -3,68 +3,79 @@ package berthwatch
 import (
 	"context"
 	"time"
+
+	"github.com/berth-go/berth/berthadmin"
 )
 
 const (
 	// step is how many keys the server looks at in one call of the search.
 	step = 1000
-	// between is the least time from the beginning of one search to the next.
+	// lap is the least time from the beginning of one search to the next, for each step: in a
+	// keyspace of one step, what comes into use is found within two seconds.
+	lap = 1500 * time.Millisecond
+	// between is the most of it: a large keyspace is not searched all the time.
 	between = 30 * time.Second
+	// kept is how long a name is sampled that is not found any more.
+	kept = 2 * between
 )
+
+// walker walks through the names again and again.
+type walker struct {
+	*gauge
+	costs usual // of a step
+	steps int   // of the last walk
+}
 
 // search walks through the names again and again, slowly, until ctx ends.
 func (s *Sampler) search(ctx context.Context) {
-	for ctx.Err() == nil {
+	w := &walker{gauge: newGauge(s.in), steps: 1}
+	for last := (time.Time{}); ctx.Err() == nil; {
 		begun := time.Now()
-		s.mu.Lock()
-		s.round++
-		round := s.round
-		s.mu.Unlock()
-		err := s.walk(ctx, round)
+		err := s.walk(ctx, w, begun, last)
 		s.mu.Lock()
 		if ctx.Err() == nil {
 			s.view.SearchErr = err
 		}
 		s.mu.Unlock()
-		pause := time.Until(begun.Add(between))
 		if err != nil {
-			pause = afterBreak
+			rest(ctx, afterBreak)
+			continue
 		}
-		rest(ctx, pause)
+		last = begun
+		next := begun.Add(min(time.Duration(w.steps)*max(lap, s.cfg.Every), between))
+		rest(ctx, max(time.Until(next), w.pause()))
 	}
 }
 
-// walk goes once through all names, and drops those that neither it nor the walk before it
-// has found.
-func (s *Sampler) walk(ctx context.Context, round int) error {
-	begun, dropped := time.Now(), 0
-	for cursor := ""; ; {
-		var names []string
-		var next string
-		cost, err := s.cost(ctx, func() (trips int, err error) {
-			names, next, err = s.in.Names(ctx, cursor, step)
-			return 1, err
-		})
+// pause is the time after a step, of which the server spends its share.
+func (w *walker) pause() time.Duration { return (share - 1) * w.costs.cost() }
+
+// walk goes once through all names, and drops those that neither it nor the walk before it,
+// which began at last, has found for a while.
+func (s *Sampler) walk(ctx context.Context, w *walker, begun, last time.Time) error {
+	dropped := 0
+	for cursor, steps := "", 1; ; steps++ {
+		names, next, err := s.step(ctx, w, cursor)
 		if err != nil {
 			return err
 		}
-		dropped += s.add(names, round)
-		if !rest(ctx, (share-1)*cost) {
-			return ctx.Err()
-		}
+		dropped += s.add(names, begun)
 		if cursor = next; cursor == "" {
+			w.steps = steps
 			break
+		}
+		if !rest(ctx, w.pause()) {
+			return ctx.Err()
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, t := range s.names {
-		if t.found < round-1 {
+		if t.found.Before(last) && begun.Sub(t.found) >= kept {
 			delete(s.names, name)
 		}
 	}
-	s.view.Search = time.Since(begun)
-	s.view.Found = true
+	s.view.Search, s.view.NamesAt, s.view.Found = time.Since(begun), begun, true
 	if s.dropped = dropped; !s.whole {
 		s.whole = true
 		signal(s.first)
@@ -72,8 +83,36 @@ func (s *Sampler) walk(ctx context.Context, round int) error {
 	return nil
 }
 
-// add adds names to those that are sampled, and returns how many it had no room for.
-func (s *Sampler) add(names []string, round int) (dropped int) {
+// step makes one step of a walk, and measures it when that is due.
+func (s *Sampler) step(ctx context.Context, w *walker, cursor string) (names []string, next string, err error) {
+	read := func(in *berthadmin.Inspector) (trips int, err error) {
+		err = s.ask(ctx, func(ctx context.Context) error {
+			names, next, err = in.Names(ctx, cursor, step)
+			return err
+		})
+		return 1, err
+	}
+	if !w.costs.due(1, lap) {
+		_, err = read(w.plain)
+		return names, next, err
+	}
+	cost, err := w.cost(ctx, read)
+	if err == nil {
+		w.costs.add(cost, 1)
+	}
+	return names, next, err
+}
+
+// inUse adds a name that was heard of or looked at, and need not be searched for.
+func (s *Sampler) inUse(name string) {
+	if len(s.cfg.Names) == 0 {
+		s.add([]string{name}, time.Now())
+	}
+}
+
+// add adds names that were in use at a moment to those that are sampled, and returns how many
+// it had no room for.
+func (s *Sampler) add(names []string, at time.Time) (dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
@@ -85,8 +124,10 @@ func (s *Sampler) add(names []string, round int) (dropped int) {
 		case t == nil:
 			t = &track{}
 			s.names[name] = t
+			s.added = append(s.added, name)
+			signal(s.kick)
 		}
-		t.found = max(t.found, round)
+		t.found = later(t.found, at)
 	}
 	return dropped
 }

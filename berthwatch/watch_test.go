@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,11 +20,16 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// meter is a server's time: each pipeline and each SCAN takes so long as is set.
+// meter is a server's time: each reading and each SCAN takes so long as is set, by its own clock,
+// too, if it tells.
 type meter struct {
 	sample, scan atomic.Int64 // nanoseconds
+	busy         atomic.Int64 // what this process takes beside
+	mute         atomic.Bool  // the server does not tell
+	steps        atomic.Int64 // of a walk through the names; 0 is one
 	samples      atomic.Int64 // how many there were
 	scans        atomic.Int64
+	commands     atomic.Int64 // of all kinds
 	spent        atomic.Int64 // all of it
 }
 
@@ -33,31 +39,55 @@ func (m *meter) DialHook(next redis.DialHook) redis.DialHook {
 
 func (m *meter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		<-time.After(network)
-		switch cmd.Name() {
-		case "scan":
-			m.scans.Add(1)
-			m.spend(m.scan.Load())
-		case "evalsha":
-			m.samples.Add(1)
-			m.spend(m.sample.Load())
-		}
-		return next(ctx, cmd)
+		return m.serve([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
 
 func (m *meter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		<-time.After(network)
-		m.samples.Add(1)
-		m.spend(m.sample.Load())
-		return next(ctx, cmds)
+		return m.serve(cmds, func() error { return next(ctx, cmds) })
 	}
 }
 
-func (m *meter) spend(ns int64) {
-	m.spent.Add(ns)
-	<-time.After(time.Duration(ns))
+// serve has the server execute commands in its time.
+func (m *meter) serve(cmds []redis.Cmder, next func() error) error {
+	m.commands.Add(int64(len(cmds)))
+	<-time.After(network)
+	spent := int64(0)
+	switch kind := cmds[len(cmds)/2].Name(); kind {
+	case "evalsha":
+		m.samples.Add(1)
+		spent = m.sample.Load()
+	case "scan":
+		m.scans.Add(1)
+		spent = m.scan.Load()
+	}
+	m.spent.Add(spent)
+	<-time.After(time.Duration(spent))
+	err := next()
+	<-time.After(time.Duration(m.busy.Load()))
+	if scan, ok := cmds[len(cmds)/2].(*redis.ScanCmd); ok && err == nil {
+		m.split(scan)
+	}
+	if before, timed := cmds[0].(*redis.TimeCmd); timed {
+		after := cmds[len(cmds)-1].(*redis.TimeCmd)
+		after.SetVal(before.Val().Add(time.Duration(spent)))
+		if m.mute.Load() {
+			after.SetErr(errors.New("ERR unknown command 'time'"))
+		}
+	}
+	return err
+}
+
+// split makes a walk take several steps, of which the first finds all.
+func (m *meter) split(scan *redis.ScanCmd) {
+	keys, _ := scan.Val()
+	at, _ := strconv.ParseInt(fmt.Sprint(scan.Args()[1]), 10, 64)
+	next := at + 1
+	if next >= m.steps.Load() {
+		next = 0
+	}
+	scan.SetVal(keys, uint64(next))
 }
 
 // network is what it takes beside.
@@ -209,22 +239,30 @@ func TestSamplerTakesTwoPercentAtMost(t *testing.T) {
 func TestSearchTakesItsTime(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
-		s, m := start(e, 10, nil)
-		lookFor(e, s, 10*time.Second)
-		if n := m.scans.Load(); n != 1 {
-			t.Errorf("%d scans in ten seconds", n)
+		s, m := start(e, 1, nil)
+		scans := func(span time.Duration) int64 {
+			before := m.scans.Load()
+			lookFor(e, s, span)
+			return m.scans.Load() - before
 		}
-		lookFor(e, s, 5*time.Minute)
-		if n := m.scans.Load(); n < 10 || n > 12 {
-			t.Errorf("%d scans in five minutes", n)
+		// The larger the keyspace, the fewer walks, up to one in 30 seconds.
+		for _, c := range []struct{ steps, least, most int64 }{{1, 78, 81}, {7, 77, 88}, {100, 400, 501}} {
+			m.steps.Store(c.steps)
+			lookFor(e, s, 2*between)
+			if n := scans(2 * time.Minute); n < c.least || n > c.most {
+				t.Errorf("%d scans in two minutes, with %d steps a walk", n, c.steps)
+			}
 		}
-		m.scan.Store(int64(time.Second))
-		lookFor(e, s, between)
-		before := m.spent.Load()
-		const span = 10 * time.Minute
-		lookFor(e, s, span)
-		if part := float64(m.spent.Load()-before) / float64(span); part > 0.021 || part < 0.015 {
-			t.Errorf("a slow search took %.2f %%", 100*part)
+		for _, steps := range []int64{1, 5} {
+			m.steps.Store(steps)
+			m.scan.Store(int64(time.Second))
+			lookFor(e, s, 3*time.Minute)
+			before := m.spent.Load()
+			const span = 10 * time.Minute
+			lookFor(e, s, span)
+			if part := float64(m.spent.Load()-before) / float64(span); part > 0.021 || part < 0.015 {
+				t.Errorf("a slow search of %d steps took %.2f %%", steps, 100*part)
+			}
 		}
 	})
 }
@@ -314,7 +352,7 @@ func TestSamplerIsBounded(t *testing.T) {
 	for i := range mostNames + 5000 {
 		names = append(names, fmt.Sprint("n", i))
 	}
-	if dropped := s.add(names, 1); dropped != 5000 || len(s.names) != mostNames {
+	if dropped := s.add(names, time.Now()); dropped != 5000 || len(s.names) != mostNames {
 		t.Errorf("%d names, %d dropped", len(s.names), dropped)
 	}
 }

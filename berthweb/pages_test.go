@@ -311,19 +311,27 @@ func TestWhatNobodyLookedAtIsNotTheAnswer(t *testing.T) {
 		p.Redis.AddHook(delay)
 		w := open(e, p, nil)
 		e.Hold(e.Peer().Named("api", 3))
-		for _, target := range []string{"/api/v1/semaphores", "/api/v1/semaphore?name=api", "/api/v1/history?name=api&minutes=60"} {
+		for target, c := range map[string]struct {
+			late time.Duration
+			code string
+		}{
+			"/api/v1/semaphores":                  {1300 * time.Millisecond, "not_yet"},
+			"/api/v1/semaphore?name=api":          {1300 * time.Millisecond, "not_yet"},
+			"/api/v1/history?name=api&minutes=60": {2500 * time.Millisecond, "unreachable"},
+		} {
 			delay.Store(0)
 			w.wants(w.get(target), `"in_use": 1`)
 			e.Pass(3 * time.Minute) // nobody looks
-			delay.Store(int64(900 * time.Millisecond))
+			delay.Store(int64(c.late))
 			rec := w.do(request(http.MethodGet, target, ""))
-			if rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "not_yet") {
+			if rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), c.code) {
 				e.Errorf("%s: status %d: %s", target, rec.Code, rec.Body)
 			}
 			e.Pass(5 * time.Second)
 			w.wants(w.get(target), `"in_use": 1`)
 		}
 		e.Pass(3 * time.Minute)
+		delay.Store(int64(2500 * time.Millisecond))
 		w.wants(w.get("/"), `<p class="stale">As of `)
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -86,4 +87,33 @@ func TestTopOnATerminal(t *testing.T) {
 		t.Errorf("it was resumed without being told to:\n%s", got)
 	}
 	term.send("kill %1 %2; wait\n")
+}
+
+// TestTopShowsWhatBegins while it is open, as the README's second command, and when it ends.
+func TestTopShowsWhatBegins(t *testing.T) {
+	t.Parallel()
+	url, stop, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	term, _ := openTerminal(t, url, "bash", "--norc", "--noprofile", "--noediting", "-i")
+	term.send("berth top\n")
+	term.expect("as of ")
+	term.expect("No semaphore is in use.")
+	job := exec.Command("berth", "--redis", url, "run", "-n", "2", "nap", "--", "cat")
+	held, err := job.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := job.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term.expect("nap")
+	term.expect("1/2")
+	if err := errors.Join(held.Close(), job.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	term.expect("idle")
+	term.send("q")
 }

@@ -72,30 +72,39 @@ func (m *Model) header() []string {
 	return []string{first, m.freshness()}
 }
 
-// freshness tells how old the data is, and what sampling costs.
+// knownNames is up to which age the search for names is taken for granted.
+const knownNames = 3 * time.Second
+
+// freshness returns how old what is shown is, and what sampling costs.
 func (m *Model) freshness() string {
-	v := &m.view
+	v, at := &m.view, m.view.At
+	if m.screen == detailScreen && m.detail.State != nil {
+		at = m.detail.At
+	}
+	old := max(m.now.Sub(at), 0)
 	switch {
-	case v.Err != nil && v.At.IsZero():
+	case v.Err != nil && at.IsZero():
 		return m.style.bad(short(v.Err))
 	case v.Err != nil:
-		return m.style.bad("as of " + scr.Age(m.now.Sub(v.At)) + " ago: " + short(v.Err))
-	case v.At.IsZero():
+		return m.style.bad("as of " + scr.Age(old) + " ago: " + short(v.Err))
+	case at.IsZero():
 		return m.style.dim("looking …")
 	}
 	cost := max(v.Cost, 100*time.Microsecond)
-	text := fmt.Sprintf("every %s, which costs the server at most %.1f ms", scr.Age(v.Pace), float64(cost)/float64(time.Millisecond))
-	if old := m.now.Sub(v.At); old > 2*v.Pace {
-		text = scr.Age(old) + " ago, " + text
-	}
-	switch {
+	text := fmt.Sprintf("as of %s ago, sampling every %s, %.1f ms of the server's time each", scr.Age(old), scr.Age(v.Pace), float64(cost)/float64(time.Millisecond))
+	switch names := m.now.Sub(v.NamesAt); {
 	case v.SearchErr != nil:
 		text += "; names cannot be searched for: " + short(v.SearchErr)
 	case !v.Found:
 		text += "; still searching"
+	case !v.NamesAt.IsZero() && names > knownNames:
+		text += "; names as of " + scr.Age(names) + " ago"
 	}
 	if m.filter != "" || m.only {
 		text += fmt.Sprintf("; %d of them shown", len(m.visible))
+	}
+	if old > 3*v.Pace+knownNames {
+		return m.style.warn(text)
 	}
 	return m.style.dim(text)
 }

@@ -114,6 +114,34 @@ func TestListIsSortedAndFiltered(t *testing.T) {
 	d.wants("None of them passes: /none")
 }
 
+// TestAgeIsAlwaysShown: of the list or of the semaphore in detail, and of the names where the
+// search for them is seldom.
+func TestAgeIsAlwaysShown(t *testing.T) {
+	d := sit(t, sem("a", 1, 1, 3))
+	d.shows.Found, d.shows.Pace = true, time.Second
+	for _, c := range []struct {
+		list, detail, names time.Duration
+		keys                []string
+		want, not           string
+	}{
+		{400 * time.Millisecond, 0, time.Second, nil, "as of 0.4s ago", "names"},
+		{30 * time.Second, 0, 90 * time.Second, nil, "as of 30s ago", ""},
+		{time.Second, 0, 90 * time.Second, nil, "names as of 1m30s ago", ""},
+		{30 * time.Second, 2 * time.Second, 0, []string{"enter"}, "as of 2.0s ago", "30s"},
+	} {
+		d.shows.At, d.shows.NamesAt, d.sees.State, d.sees.At = d.now.Add(-c.list), d.now.Add(-c.names), full(), d.now.Add(-c.detail)
+		d.press(c.keys...)
+		d.refresh()
+		d.wants(c.want)
+		if head := strings.Split(d.screen(), "\n")[1]; c.not != "" && strings.Contains(head, c.not) {
+			t.Errorf("%q has %q", head, c.not)
+		}
+	}
+	d.shows.Err = berth.ErrUnreachable
+	d.refresh()
+	d.wants("as of 2.0s ago: redis does not answer")
+}
+
 // TestCursorStaysWithItsName while the order changes around it.
 func TestCursorStaysWithItsName(t *testing.T) {
 	d := sit(t, sem("a", 1, 1, 3), sem("b", 1, 1, 2), sem("c", 1, 1, 1))
