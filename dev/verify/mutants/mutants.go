@@ -33,6 +33,7 @@ const (
 	answer  = "internal/claim/answer.go"
 	end     = "internal/claim/end.go"
 	session = "internal/session/session.go"
+	call    = "internal/session/call.go"
 )
 
 // notAlone removes the script's short way for a lease on an otherwise idle semaphore,
@@ -99,6 +100,10 @@ var All = []Mutant{
 			{answer, "c.hold(a.Sent, a.Got,", "c.hold(a.Got, a.Got,"},
 			{answer, "c.Trust = trust(a.Sent,", "c.Trust = trust(a.Got,"},
 		},
+	},
+	{
+		Name: "late-trust-from-reply", What: "a late answer is trusted from when it came", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
+		Edits: []Edit{{call, "	a := &claim.Answer{Sent: call.Sent, Got: got, Reply: reply}\n	for", "	a := &claim.Answer{Sent: got, Got: got, Reply: reply}\n	for"}},
 	},
 	{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},

@@ -9,6 +9,15 @@ import (
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
+// slow makes everything from the server come late for a while, by 50 ms to 5 s, which changes.
+func (p *process) slow(ctx context.Context, between func(a, b int) time.Duration) {
+	defer p.net.Latency(0)
+	for range 3 {
+		p.net.Latency(between(50, 500) * time.Duration(between(1, 11)/time.Millisecond))
+		pause(ctx, between(200, 2000))
+	}
+}
+
 // trouble makes the process's network fail until ctx ends.
 func (p *process) trouble(ctx context.Context) {
 	rng := p.rand(0)
@@ -52,6 +61,9 @@ func (p *process) trouble(ctx context.Context) {
 		case n < 3:
 			what = "connections cut"
 			p.net.CutAll()
+		case n < 5:
+			what = "slow link"
+			p.slow(ctx, between)
 		case n < 13:
 			what = "slow replies"
 			inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1}, between(20, 150))
