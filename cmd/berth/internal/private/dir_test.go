@@ -144,3 +144,49 @@ func TestLockIsHeldByOne(t *testing.T) {
 	}
 	second.Close()
 }
+
+// TestLockWaitsItsTurn: a lock that is held is had when it is free, and whether it is held can
+// be asked without taking it.
+func TestLockWaitsItsTurn(t *testing.T) {
+	path := filepath.Join(own(t), "lock")
+	held := func() bool {
+		t.Helper()
+		is, err := Locked(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	if held() {
+		t.Error("a lock that does not exist is held")
+	}
+	first, err := Lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan *os.File)
+	go func() {
+		f, err := Lock(t.Context(), path)
+		if err != nil {
+			t.Error(err)
+		}
+		second <- f
+	}()
+	select {
+	case <-second:
+		t.Fatal("two have it")
+	default:
+	}
+	if !held() {
+		t.Error("a lock that is held is free")
+	}
+	first.Close()
+	f := <-second
+	if !held() {
+		t.Error("who waited does not have it")
+	}
+	f.Close()
+	if held() {
+		t.Error("nobody has it, and it is held")
+	}
+}
