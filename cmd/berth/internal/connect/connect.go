@@ -17,6 +17,8 @@ import (
 const (
 	dialTimeout = 3 * time.Second
 	ioTimeout   = 3 * time.Second
+	// never is longer than anybody waits for a connection.
+	never = 365 * 24 * time.Hour
 	// keepAlive is that of go-redis.
 	keepAlive = 5 * time.Minute
 	// clusterReload is how often a cluster's topology is read again, so that a dead master
@@ -38,6 +40,7 @@ type Target struct {
 	kind kind
 	tls  *tls.Config            // go-redis is not to know of it: dial shakes hands
 	opts redis.UniversalOptions // those of the URL
+	near bool                   // see Through
 }
 
 // Client returns a client for the target. It sends nothing.
@@ -50,6 +53,9 @@ func (t *Target) Client() redis.UniversalClient {
 	o.MaxRetries = -1 // berth repeats what may be repeated
 	o.DialerRetries = 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	if t.near {
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = never, -1, -1
+	}
 	// This avoids a handshake that only one managed service answers.
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.IsClusterMode = t.kind == cluster
@@ -61,7 +67,9 @@ func (t *Target) Client() redis.UniversalClient {
 	return redis.NewUniversalClient(&o)
 }
 
-// Through returns a client whose connections come from dial.
+// Through returns a client whose connections come from dial, and lead to a process of this
+// machine. Only contexts bound its calls: when such a process ends, so do its connections,
+// and while it lives it will answer, however busy the machine is.
 func Through(dial func(ctx context.Context, network, addr string) (net.Conn, error)) redis.UniversalClient {
-	return (&Target{opts: redis.UniversalOptions{Addrs: []string{"local"}, Dialer: dial}}).Client()
+	return (&Target{near: true, opts: redis.UniversalOptions{Addrs: []string{"local"}, Dialer: dial}}).Client()
 }

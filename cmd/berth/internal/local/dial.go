@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +12,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/berth-go/berth/cmd/berth/internal/private"
 )
 
-// startTimeout bounds the start of a store, including the end of its predecessor.
-const startTimeout = 30 * time.Second
+// pause is how long a store that is about to end, or that more clients want to connect to
+// than its socket can queue, is left alone.
+const pause = 10 * time.Millisecond
 
 // Store is this user's store, running or not.
 type Store struct {
@@ -25,7 +29,8 @@ type Store struct {
 }
 
 // Dial connects to the store, and starts one if there is none. It has the signature of a
-// Redis client's Dialer; the address is not used.
+// Redis client's Dialer; the address is not used. It waits for as long as ctx and the store's
+// process live: a store that does not answer has not had the time yet.
 //
 // Every connection can start a store, not only the first one of a program: when the store
 // was killed, its clients must learn from the next one that their leases are lost, instead
@@ -34,16 +39,17 @@ func (s *Store) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	if conn, err := reach(ctx, s.socket()); err == nil {
-		return conn, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	conn, err := s.startAndConnect(ctx)
+	conn, err := reach(ctx, s.socket())
 	if err != nil {
-		return nil, fmt.Errorf("local store: %w", err)
+		conn, err = s.startAndConnect(ctx)
 	}
-	return conn, nil
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("local store: %w", err)
 }
 
 // Check makes the store's directory, or tells why the existing one cannot be used.
@@ -68,9 +74,20 @@ func (s *Store) startAndConnect(ctx context.Context) (net.Conn, error) {
 		if err == nil || ctx.Err() != nil {
 			return conn, err
 		}
-		// Once more, if it has ended again meanwhile because it was idle.
-		if err := s.start(ctx); err != nil {
+		lives, err := private.Locked(filepath.Join(s.Dir, storeLockName))
+		switch {
+		case err != nil:
 			return nil, err
+		case lives:
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		default:
+			// Once more, if it has ended again meanwhile because it was idle.
+			if err := s.start(ctx); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
@@ -110,33 +127,31 @@ func (s *Store) start(ctx context.Context) error {
 // reach returns a connection to a running store. The reply to a PING proves that the store
 // was not about to end.
 func reach(ctx context.Context, socket string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline()
-	conn.SetDeadline(deadline)
-	if err := ping(conn); err != nil {
+	answer, err := ask(ctx, conn, "PING")
+	if err == nil && answer != "+PONG\r\n" {
+		err = errors.New("something else answers there")
+	}
+	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("connect to %s: %w", socket, err)
 	}
-	conn.SetDeadline(time.Time{})
 	return conn, nil
 }
 
-func ping(conn net.Conn) error {
-	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
-		return err
+// ask sends a command without arguments and returns the first line of the answer, for which it
+// waits until ctx ends.
+func ask(ctx context.Context, conn net.Conn, command string) (answer string, err error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	_, err = fmt.Fprintf(conn, "*1\r\n$%d\r\n%s\r\n", len(command), command)
+	if err == nil {
+		answer, err = bufio.NewReader(conn).ReadString('\n') // nothing follows that could be lost
 	}
-	const pong = "+PONG\r\n"
-	reply := make([]byte, len(pong))
-	if _, err := io.ReadFull(conn, reply); err != nil {
-		return err
+	if !stop() { // the deadline may still come
+		return "", context.Cause(ctx)
 	}
-	if string(reply) != pong {
-		return errors.New("something else answers there")
-	}
-	return nil
+	return answer, err
 }

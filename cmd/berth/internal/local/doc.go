@@ -11,6 +11,11 @@
 //	            successor waits for it, so that there are never two stores with
 //	            different states.
 //
+// While the store's process lives, it is waited for: it has the lock, or a connection to it
+// that has not ended. On a busy machine its answers may be late, but they come. So that a
+// thousand commands at once do not give up one after the other and ask again, a command first
+// waits at the store's door, which a few pass at a time (door.go).
+//
 // A store that ends closes its socket first. A client that connects at that moment gets no
 // answer to the PING with which every connection begins, and starts over with the lock.
 //

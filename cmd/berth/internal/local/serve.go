@@ -21,6 +21,8 @@ const (
 	// listens, or why it does not.
 	readyFD      = 3
 	readyMessage = "ready"
+	// mostEnding is how long a store waits for the end of the one before it.
+	mostEnding = 30 * time.Second
 )
 
 // Serve runs the store's process: it serves dir until ctx ends or the store has been idle for
@@ -76,7 +78,7 @@ func open(ctx context.Context, dir string) (server *Server, held *os.File, err e
 	if err := prepareDir(dir); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, mostEnding)
 	defer cancel()
 	l, err := lock(ctx, dir, storeLockName)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/berthadmin"
@@ -25,6 +26,7 @@ type Server struct {
 	store    *miniredis.Miniredis
 	socket   *private.Socket
 	accepted sync.WaitGroup // the accept loop
+	door     *door
 
 	mu      sync.Mutex
 	clients int           // open connections
@@ -47,8 +49,25 @@ func Listen(socket string) (*Server, error) {
 		return nil, err
 	}
 	conn.Close()
+	if err := s.addCommands(); err != nil {
+		s.Close()
+		return nil, err
+	}
 	s.accepted.Go(s.accept)
 	return s, nil
+}
+
+// addCommands adds what miniredis does not have.
+func (s *Server) addCommands() error {
+	s.store.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if cmd != "INFO" || len(args) != 1 || !strings.EqualFold(args[0], "memory") {
+			return false
+		}
+		c.WriteBulk("# Memory\r\nmaxmemory_policy:noeviction\r\n") // or each client would go on asking
+		return true
+	})
+	s.door = newDoor(s.store.Ctx.Done())
+	return s.store.Server().Register(enterCommand, s.door.serve)
 }
 
 // Close ends the store and its connections.
