@@ -178,7 +178,7 @@ func (a *app) evictAll(in *berthadmin.Inspector, e *eviction, list []evictee, be
 	var errs []error
 	for _, v := range list {
 		action := berthwatch.Action{Verb: "evict", Name: v.semaphore, ID: v.ID, Force: e.force}
-		err := ask(func(ctx context.Context) error { return action.Do(ctx, in) })
+		err := a.ask(func(ctx context.Context) error { return action.Do(ctx, in) })
 		gone := errors.Is(err, berth.ErrNotFound)
 		if err == nil || gone {
 			err = a.tell(v.semaphore, v.who()+": "+e.outcome(&v, gone))

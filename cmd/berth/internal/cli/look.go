@@ -250,7 +250,7 @@ Exits with 1 when something failed, with 69 when Redis cannot be reached.`,
 }
 
 func (a *app) doctor(ctx context.Context, s *session, asJSON bool) error {
-	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: s.local})
+	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: s.local != nil})
 	if err != nil {
 		return exit.Errorf(exit.Unavailable, "redis cannot be examined: %w", err)
 	}

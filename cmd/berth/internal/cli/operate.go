@@ -170,7 +170,7 @@ func (c *change) question(n int) string {
 
 func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
 	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit}
-	if err := ask(func(ctx context.Context) error { return action.Do(ctx, in) }); err != nil {
+	if err := a.ask(func(ctx context.Context) error { return action.Do(ctx, in) }); err != nil {
 		return err
 	}
 	after, err := look(in, t.name)
@@ -255,7 +255,7 @@ func (a *app) purge(args []string) error {
 		}
 		var errs []error
 		for i, name := range names {
-			err := ask(func(ctx context.Context) error { return in.Purge(ctx, name) })
+			err := a.ask(func(ctx context.Context) error { return in.Purge(ctx, name) })
 			if err == nil {
 				err = a.tell(name, before[i]+" → deleted")
 			}

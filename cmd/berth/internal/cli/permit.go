@@ -45,7 +45,10 @@ stopped answering, within two seconds.
 
 --wait bounds the whole wait: until then berth also waits for an outage of Redis
 to end, and then it gives up, whether Redis answers or not. Without --wait berth
-waits for ever, but fails if Redis cannot be reached at the beginning.
+waits for ever, but fails if Redis cannot be reached at the beginning. This
+machine's own store is always waited for while its process lives; --no-wait
+gives it a minute. A lease that is lost before the command was started is asked
+for again.
 
 If the lease is lost (Redis was unreachable for too long, or an operator evicted
 it) the command and the processes that it has started get TERM before the lease
@@ -199,11 +202,13 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	// From here on a signal leaves the queue instead of leaving a ghost in it.
 	signals, stop := job.Catch()
 	defer stop()
+	began := time.Now()
 	s, err := a.open()
 	if err != nil {
 		return err
 	}
-	defer s.Close(signals)
+	most := closeTimeout
+	defer func() { s.Close(signals, most) }()
 	sem, err := p.semaphore(s.client, name, opts...)
 	if err != nil {
 		return err
@@ -212,21 +217,44 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 		a.notices.Printf("this runs inside \"berth run %s\", which has a permit of it: if there is no other, this waits for itself", name)
 	}
 	cfg := run.Config{
-		Name: name, TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Once: p.noWait, Health: s.health,
-		Ping:        func(ctx context.Context) error { return s.rdb.Ping(ctx).Err() },
+		Name: name, TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Once: p.noWait, Patient: s.local != nil,
+		Health: s.health, Ping: func(ctx context.Context) error { return s.rdb.Ping(ctx).Err() },
 		NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: a.notices,
 	}
 	get := sem.Acquire
 	if p.noWait {
 		get, cfg.Wait = sem.TryAcquire, answerTimeout
-		if s.local {
-			cfg.Wait = startTimeout
+		if cfg.Patient {
+			cfg.Wait = localTimeout
 		}
 	}
-	cfg.Acquire = func(ctx context.Context, more ...berth.AcquireOption) (*berth.Lease, error) {
-		return get(ctx, append(more, berth.HeadStart(p.headStart))...)
+	cfg.Acquire = func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error) {
+		leave, err := s.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		return get(ctx, berth.HeadStart(p.headStart), berth.OnQueued(func(place berth.Place) {
+			leave()
+			queued(place)
+		}))
 	}
-	return f(s, cfg)
+	var end time.Time
+	if cfg.Wait > 0 {
+		end = began.Add(cfg.Wait)
+	}
+	err = f(s, cfg)
+	most = closing(err, end)
+	return err
+}
+
+// closing returns how long the clean-up may take. A user who has bounded the wait by end has
+// bounded all of it; what is not given back by then expires soon.
+func closing(err error, end time.Time) time.Duration {
+	if kind := exit.Kind(err); end.IsZero() || kind != exit.NotAcquired && kind != exit.Unavailable {
+		return closeTimeout
+	}
+	return min(closeTimeout, max(time.Until(end), 0)+awayTimeout)
 }
 
 func (a *app) acquireCommand() *cobra.Command {
@@ -284,7 +312,7 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, sig
 		Weight: lease.Weight(), Limit: lease.Limit(), ValidMS: time.Until(lease.ValidUntil()).Milliseconds(),
 	}
 	var text string
-	err := ask(func(ctx context.Context) (err error) {
+	err := a.ask(func(ctx context.Context) (err error) {
 		text, err = lease.Detach(ctx)
 		return err
 	})
@@ -305,7 +333,7 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, sig
 	if err == nil {
 		return nil
 	}
-	if kept := ask(func(ctx context.Context) error { return client.ReleaseHandle(ctx, text) }); kept != nil {
+	if kept := a.ask(func(ctx context.Context) error { return client.ReleaseHandle(ctx, text) }); kept != nil {
 		a.notices.Printf("%s", run.Kept(lease.TTL(), kept))
 	}
 	return err

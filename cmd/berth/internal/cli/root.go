@@ -30,6 +30,7 @@ type app struct {
 
 	redisURL, prefix string
 	quiet            bool
+	timeout          time.Duration // of one request
 
 	reason       string // of an operator's verb
 	yes          bool   // do what a verb would ask about
@@ -63,7 +64,7 @@ func Root() *cobra.Command {
 }
 
 func newApp(stdin, stdout, stderr *os.File) *app {
-	return &app{stdin: stdin, stdout: stdout, stderr: stderr, notices: run.NewNotices(stderr)}
+	return &app{stdin: stdin, stdout: stdout, stderr: stderr, notices: run.NewNotices(stderr), timeout: callTimeout}
 }
 
 // survivable returns another descriptor of f. The Go runtime ends the process when a write

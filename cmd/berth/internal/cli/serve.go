@@ -164,7 +164,7 @@ func metrics(sampler *berthwatch.Sampler, in *berthadmin.Inspector, group []stri
 
 // looked returns what the doctor finds by only reading.
 func (a *app) looked(ctx context.Context, s *session) ([]berthweb.Finding, error) {
-	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: s.local, Look: true})
+	report, err := doctor.Examine(ctx, doctor.Config{Redis: s.rdb, Prefix: a.prefix, Local: s.local != nil, Look: true})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strings"
 	"time"
 
@@ -30,15 +31,16 @@ const (
 	defaultIdle = 30 * time.Second
 	// callTimeout bounds the commands that ask one thing and print the answer.
 	callTimeout = 5 * time.Second
+	// localTimeout is the same for this machine's own store, and for --no-wait. While the
+	// store's process lives it will answer, but on a busy machine that may take long.
+	localTimeout = time.Minute
 	// closeTimeout bounds the clean-up at the end. What is not given back by then expires
 	// by itself.
 	closeTimeout = 2 * time.Second
 	// awayTimeout is the same while Redis does not answer anyway.
 	awayTimeout = 200 * time.Millisecond
-	// answerTimeout is how long --no-wait waits for Redis, and startTimeout how long for
-	// this machine's own store, which may have to be started.
+	// answerTimeout is how long --no-wait waits for Redis.
 	answerTimeout = 1500 * time.Millisecond
-	startTimeout  = 10 * time.Second
 
 	storeName = "local-store" // the hidden command that serves it
 )
@@ -49,20 +51,20 @@ type session struct {
 	client *berth.Client
 	in     *berthadmin.Inspector // of the client
 	health *run.Health
-	local  bool // it is this machine's own store
+	local  *local.Store // this machine's own store, if that is where they are
 }
 
 // open returns a session for the Redis of the flags and the environment. It sends
 // nothing yet.
 func (a *app) open() (*session, error) {
 	source, raw := a.redisSource()
-	s := &session{local: source == "", health: &run.Health{}}
-	if s.local {
+	s := &session{health: &run.Health{}}
+	if source == "" {
 		store, err := a.ownStore()
 		if err != nil {
 			return nil, err
 		}
-		s.rdb = connect.Through(store.Dial)
+		s.local, s.rdb = store, connect.Through(store.Dial)
 	} else {
 		target, err := connect.Parse(raw)
 		if err != nil {
@@ -97,21 +99,51 @@ func (a *app) ownStore() (*local.Store, error) {
 	if err := store.Check(); err != nil {
 		return nil, exit.Errorf(exit.Unavailable, "%w", err)
 	}
+	a.timeout = localTimeout
+	a.notices.Rename(inLocalWords)
 	return store, nil
 }
 
-// Close gives back what is held, cancels what waits, and disconnects. It ends early when
-// interrupt delivers, or when Redis does not answer: the rest expires by itself.
-func (s *session) Close(interrupt <-chan os.Signal) {
+// enter waits until this machine's own store has time for the first request, after which the
+// caller must call leave. A Redis has time for everybody.
+func (s *session) enter(ctx context.Context) (leave func(), err error) {
+	if s.local == nil {
+		return func() {}, nil
+	}
+	err = s.health.Watch(func() error {
+		leave, err = s.local.Enter(ctx)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		err = exit.Errorf(exit.Unavailable, "%w", err)
+	}
+	return leave, err
+}
+
+// inLocalWords replaces Redis in a message about this machine's own store, except in what is
+// quoted: a name.
+func inLocalWords(text string) string {
+	return redisWord.ReplaceAllStringFunc(text, func(match string) string {
+		if match[0] == '"' {
+			return match
+		}
+		return redisWord.ReplaceAllString(match, "${1}the local store$2")
+	})
+}
+
+var redisWord = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|(^|[\s(])[Rr]edis([\s:,;?)]|$)`)
+
+// Close gives back what is held, cancels what waits, and disconnects, for as long as timeout. It
+// ends early when interrupt delivers, or when Redis does not answer: the rest expires by itself.
+func (s *session) Close(interrupt <-chan os.Signal, timeout time.Duration) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		_ = s.client.Close()
 		_ = s.rdb.Close()
 	}()
-	timeout := closeTimeout
 	if since, _ := s.health.Outage(); !since.IsZero() {
-		timeout = awayTimeout
+		timeout = min(timeout, awayTimeout)
 	}
 	select {
 	case <-closed:
@@ -208,23 +240,32 @@ func (a *app) with(f func(s *session) error, names ...string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close(nil)
+	defer s.Close(nil, closeTimeout)
 	for _, name := range names {
 		if err := berthadmin.CheckName(name); err != nil {
 			return err
 		}
 	}
+	var leave func()
+	err = a.ask(func(ctx context.Context) error {
+		leave, err = s.enter(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer leave()
 	return f(s)
 }
 
-// ask makes one request, which may take callTimeout. The time between requests is not
-// bounded: a person may think about a question for long.
-func ask(f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+// ask makes one request, which may take a.timeout. The time between requests is not bounded:
+// a person may think about a question for long.
+func (a *app) ask(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), a.timeout)
 	defer cancel()
 	err := f(ctx)
 	if errors.Is(err, context.DeadlineExceeded) { // ours: Redis does not answer
-		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", callTimeout)
+		return exit.Errorf(exit.Unavailable, "redis has not answered within %v", a.timeout)
 	}
 	return err
 }
@@ -232,7 +273,7 @@ func ask(f func(ctx context.Context) error) error {
 // call opens a session for one request.
 func (a *app) call(f func(ctx context.Context, s *session) error) error {
 	return a.with(func(s *session) error {
-		return ask(func(ctx context.Context) error { return f(ctx, s) })
+		return a.ask(func(ctx context.Context) error { return f(ctx, s) })
 	})
 }
 

@@ -21,11 +21,12 @@ var errSilent = errors.New("no answer")
 // itself. The zero value is ready to use as a hook of one client.
 type Health struct {
 	mu       sync.Mutex
-	calls    []*time.Time // the beginnings of those under way, in order
-	answered time.Time    // the last answer
-	failing  time.Time    // the first failure since then
-	err      error        // the last failure
-	foreign  chan error   // what answers is no Redis
+	calls    []*time.Time  // the beginnings of those under way, in order
+	answered time.Time     // the last answer,
+	took     time.Duration // and how long it took
+	failing  time.Time     // the first failure since then
+	err      error         // the last failure
+	foreign  chan error    // what answers is no Redis
 }
 
 func (h *Health) lock() {
@@ -37,7 +38,11 @@ func (h *Health) lock() {
 
 // Outage returns since when Redis has not answered, and why; or the zero time if it answers,
 // as far as is known.
-func (h *Health) Outage() (since time.Time, why error) {
+func (h *Health) Outage() (since time.Time, why error) { return h.Silent(silence) }
+
+// Silent is Outage, with least as the time that a call may take before Redis counts as silent.
+// It may take longer where the last answer did: slow is not away.
+func (h *Health) Silent(least time.Duration) (since time.Time, why error) {
 	h.lock()
 	defer h.mu.Unlock()
 	if !h.failing.IsZero() {
@@ -49,10 +54,18 @@ func (h *Health) Outage() (since time.Time, why error) {
 	if since = *h.calls[0]; h.answered.After(since) {
 		since = h.answered // others were answered meanwhile
 	}
-	if time.Since(since) > silence {
+	if time.Since(since) > max(least, 2*h.took) {
 		return since, errSilent
 	}
 	return time.Time{}, nil
+}
+
+// Watch counts f as a call.
+func (h *Health) Watch(f func() error) error {
+	end := h.begin()
+	err := f()
+	end(err, false)
+	return err
 }
 
 // Foreign returns a channel that delivers an error if the server is not a Redis, so that it
@@ -93,6 +106,7 @@ func (h *Health) note(err error, start time.Time) {
 	switch {
 	case err == nil, replied(err) && !notReady(err):
 		h.answered, h.failing = time.Now(), time.Time{}
+		h.took = h.answered.Sub(start)
 	case errors.Is(err, context.Canceled), errors.Is(err, redis.ErrClosed):
 		return
 	default:

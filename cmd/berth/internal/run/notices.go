@@ -34,6 +34,7 @@ const (
 type Notices struct {
 	file     *os.File
 	terminal bool
+	rename   func(string) string // see Rename
 
 	mu      sync.Mutex
 	status  bool          // a status line is on the screen
@@ -45,7 +46,14 @@ type Notices struct {
 
 // NewNotices returns the notices on file.
 func NewNotices(file *os.File) *Notices {
-	return &Notices{file: file, terminal: term.IsTerminal(int(file.Fd()))}
+	return &Notices{file: file, terminal: term.IsTerminal(int(file.Fd())), rename: func(text string) string { return text }}
+}
+
+// Rename sets what replaces words in all that is written from now on.
+func (n *Notices) Rename(f func(text string) string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rename = f
 }
 
 // Printf writes one sentence on a line of its own.
@@ -62,7 +70,7 @@ func (n *Notices) Println(text string) {
 
 func (n *Notices) println(text string) {
 	n.erase()
-	n.write(screen.Clean(text) + "\n")
+	n.write(screen.Clean(n.rename(text)) + "\n")
 }
 
 // Warnf is Printf for what Redis refuses beside a request. Between hold and release it is held
@@ -104,7 +112,7 @@ func (n *Notices) Status(name, text string) {
 	}
 	n.status = true
 	// One column stays free: a full last column wraps on some terminals.
-	n.write("\r" + statusLine(screen.Clean(name), screen.Clean(text), screen.Width(n.file)-1) + "\x1b[K")
+	n.write("\r" + statusLine(screen.Clean(name), screen.Clean(n.rename(text)), screen.Width(n.file)-1) + "\x1b[K")
 }
 
 // statusLine fits a status into a number of columns. If they are few, the least important
@@ -194,6 +202,18 @@ type line struct {
 // tellAfter is how long an outage lasts before it is written to a log.
 const tellAfter = 30 * time.Second
 
+// ticks keeps the time waited up to date, and finds out when an outage is to be told.
+func (l *line) ticks() <-chan time.Time {
+	switch {
+	case l.cfg.Quiet:
+		return nil
+	case l.cfg.Notices.terminal:
+		return time.Tick(time.Second)
+	default: // to wake up often is what costs most where thousands wait
+		return time.Tick(tellAfter / 3)
+	}
+}
+
 // draw shows the line. Where there is no terminal, it writes an outage to the log, once.
 func (l *line) draw() {
 	if l.cfg.Quiet {
@@ -212,7 +232,12 @@ func (l *line) draw() {
 
 // text returns why there is no permit yet. It is empty until Redis has answered.
 func (l *line) text(now time.Time) string {
-	if since, why := l.cfg.Health.Outage(); !since.IsZero() {
+	since, why := l.cfg.Health.Outage()
+	switch {
+	case since.IsZero():
+	case l.cfg.Patient:
+		return "waiting for Redis for " + screen.Age(now.Sub(since))
+	default:
 		return fmt.Sprintf("Redis away for %s (%s)", screen.Age(now.Sub(since)), brief(why))
 	}
 	p := l.place

@@ -35,8 +35,12 @@ type Config struct {
 	Wait time.Duration
 	// Once: Acquire does not wait in the queue, and returns within Wait.
 	Once bool
-	// Acquire gets the permit. It ends when ctx does.
-	Acquire func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error)
+	// Patient: what serves the semaphore is known to live, so that no answer is no reason to
+	// end the wait.
+	Patient bool
+	// Acquire gets the permit. It ends when ctx does, and calls queued, if it waits in the
+	// queue, with each new place.
+	Acquire func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error)
 	// Health is a hook of the Redis client of Acquire and Ping.
 	Health *Health
 	Ping   func(ctx context.Context) error
@@ -52,18 +56,45 @@ type Config struct {
 	Notices *Notices
 }
 
+// mostLate is how many leases in a row may be lost before the command could be started.
+const mostLate = 10
+
 // Run waits for a permit, runs the command, and returns the error with berth's exit code. The
-// permit has been released by then.
+// permit has been released by then. A lease that is lost before the command was started has
+// done no harm: while there is time, Run waits for another one.
 //
 // It must be called on a thread that lives as long as the process, because the system ends
 // the command together with the thread that started it.
 func Run(cfg Config) error {
-	lease, err := Wait(cfg)
-	if err != nil {
-		return err
+	over := time.Now().Add(cfg.Wait)
+	for round := 1; ; round++ {
+		lease, err := Wait(cfg)
+		if err != nil {
+			return err
+		}
+		started, err := supervise(cfg, lease)
+		if started {
+			return finish(cfg, lease, err)
+		}
+		abandon(lease)
+		if round == mostLate || !errors.As(err, new(late)) || !cfg.until(over) {
+			return err
+		}
 	}
-	started, err := supervise(cfg, lease)
-	if !started || exit.Of(err) == exit.Lost { // err tells it all
+}
+
+// until cuts the wait so that it ends at over. It reports whether there is anything left.
+func (cfg *Config) until(over time.Time) bool {
+	if cfg.Wait == 0 {
+		return true
+	}
+	cfg.Wait = time.Until(over)
+	return cfg.Wait > 0
+}
+
+// finish gives back the lease of a command that has ended with err.
+func finish(cfg Config, lease *berth.Lease, err error) error {
+	if exit.Of(err) == exit.Lost { // err tells it all
 		abandon(lease)
 		return err
 	}
@@ -189,15 +220,28 @@ func renew(cfg Config, lease *berth.Lease) error {
 	}
 }
 
+// late is the error of a lease that came to its end, or could not be renewed, before the
+// command was started. Another one may be better.
+type late struct{ error }
+
+// Unwrap returns the error.
+func (l late) Unwrap() error { return l.error }
+
 // notStarted is the error of a start without a lease that could be trusted. The end of a lease may
 // be known by its deadline alone, before the library has told why.
 func notStarted(cfg Config, lease *berth.Lease, why error) error {
 	switch {
 	case lease.Valid():
-		return fmt.Errorf("%s was not started: its lease could not be renewed: %w", cfg.commandName(), why)
-	case errors.Is(why, berth.ErrLost):
+		return late{fmt.Errorf("%s was not started: its lease could not be renewed: %w", cfg.commandName(), why)}
+	case errors.Is(why, berth.ErrEvicted):
 		return exit.Errorf(exit.Lost, "%s was not started: %s", cfg.commandName(), lostText(why, time.Now()))
+	case errors.Is(why, berth.ErrLost):
+		why = exit.Errorf(exit.Lost, "%s was not started: %s", cfg.commandName(), lostText(why, time.Now()))
 	default:
-		return exit.Errorf(exit.Lost, "%s was not started: its lease has run out", cfg.commandName())
+		why = exit.Errorf(exit.Lost, "%s was not started: its lease has run out", cfg.commandName())
 	}
+	if cfg.MaxHold > 0 && cfg.MaxHold < cfg.TTL {
+		return why // another one would not last longer
+	}
+	return late{why}
 }

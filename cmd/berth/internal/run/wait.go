@@ -21,6 +21,11 @@ const (
 	// leastPause and mostPause bound the pause before Redis is asked again.
 	leastPause = 50 * time.Millisecond
 	mostPause  = time.Second
+	// leastSilence is how long Redis must have been silent at the end of a short wait, for
+	// that to be the reason.
+	leastSilence = 250 * time.Millisecond
+	// headStart is how much earlier Redis is asked for a last sign of life.
+	headStart = 10 * time.Millisecond
 )
 
 type acquired struct {
@@ -33,26 +38,31 @@ type acquired struct {
 func Wait(cfg Config) (*berth.Lease, error) {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
-	var over <-chan time.Time
+	var nearly, over <-chan time.Time
 	if cfg.Wait > 0 {
 		ctx, leave = context.WithTimeout(ctx, cfg.Wait)
 		defer leave()
+		nearly = time.After(cfg.Wait - cfg.silence() - headStart)
 		over = time.After(cfg.Wait + grace)
 	}
+	asking, enough := context.WithCancel(context.Background())
+	defer enough()
 	cfg.Notices.hold() // until Redis is known to serve the request
 	places := make(chan berth.Place, 1)
 	got := make(chan acquired, 1)
 	go func() {
-		lease, err := cfg.insist(ctx, berth.OnQueued(latest(places)))
+		lease, err := cfg.insist(ctx, latest(places))
 		got <- acquired{lease, err}
 	}()
 	line := &line{cfg: cfg, since: time.Now()}
 	defer cfg.Notices.Erase()
-	tick := time.Tick(time.Second) // keeps the time waited up to date
+	tick := line.ticks()
 	for {
 		select {
 		case a := <-got:
 			return cfg.outcome(a, line)
+		case <-nearly: // or nobody would know whether Redis is there: the queue is asked for only now and then
+			go func() { _ = cfg.Ping(asking) }() // Health sees what comes of it
 		case <-over:
 			return cfg.outcome(acquired{err: context.DeadlineExceeded}, line) // ctx may be late to learn of it
 		case err := <-cfg.Health.Foreign():
@@ -70,12 +80,16 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	}
 }
 
+// silence is how long Redis must have been silent for that to be why a wait has ended.
+func (cfg Config) silence() time.Duration { return min(max(cfg.Wait/4, leastSilence), silence) }
+
 // insist acquires. If the user has set a time to wait, it outlasts an outage of Redis within
 // that; otherwise it fails if Redis cannot be reached at the beginning.
-func (cfg Config) insist(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error) {
+func (cfg Config) insist(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error) {
+	waits := cfg.Patient || cfg.Wait > 0 && !cfg.Once
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		lease, err := cfg.Acquire(ctx, opts...)
-		if err == nil || cfg.Wait == 0 || cfg.Once || !errors.Is(err, berth.ErrUnreachable) && !notReady(err) {
+		lease, err := cfg.Acquire(ctx, queued)
+		if err == nil || !waits || !errors.Is(err, berth.ErrUnreachable) && !notReady(err) {
 			return lease, err
 		}
 		select {
@@ -150,7 +164,7 @@ func (cfg Config) unanswered(since time.Time) error {
 		defer cancel()
 		_ = cfg.Ping(ctx) // Health sees what comes of it
 	}
-	start, why := cfg.Health.Outage()
+	start, why := cfg.Health.Silent(cfg.silence())
 	switch {
 	case !cfg.Health.Answered():
 		start, why = since, cmp.Or(why, errSilent)

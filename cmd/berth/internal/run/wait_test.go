@@ -19,7 +19,14 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
-type acquire = func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error)
+// acquireOf is what a command makes of a semaphore.
+func acquireOf(sem *berth.Semaphore) acquire {
+	return func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error) {
+		return sem.Acquire(ctx, berth.OnQueued(queued))
+	}
+}
+
+type acquire = func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error)
 
 // waited runs Wait in a bubble of its own and returns how long it took.
 func waited(t *testing.T, cfg Config, acquire func(h *Health) acquire) (took time.Duration, err error) {
@@ -53,7 +60,7 @@ func waited(t *testing.T, cfg Config, acquire func(h *Health) acquire) (took tim
 // hangs is a Redis that does not answer and a library that does not notice.
 func hangs(until time.Duration) func(h *Health) acquire {
 	return func(h *Health) acquire {
-		return func(context.Context, ...berth.AcquireOption) (*berth.Lease, error) {
+		return func(context.Context, func(berth.Place)) (*berth.Lease, error) {
 			h.begin()
 			<-time.After(until)
 			return nil, berth.ErrUnreachable
@@ -88,7 +95,7 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	refused := fmt.Errorf("%w: connection refused", berth.ErrUnreachable)
 	refusing := func(h *Health) acquire {
 		start := time.Now()
-		return func(context.Context, ...berth.AcquireOption) (*berth.Lease, error) {
+		return func(context.Context, func(berth.Place)) (*berth.Lease, error) {
 			end := h.begin()
 			if time.Since(start) < outage {
 				end(refused, false)
@@ -107,6 +114,11 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	}
 	if took, err := waited(t, Config{}, refusing); !errors.Is(err, berth.ErrUnreachable) || took > 0 {
 		t.Errorf("without a time: %v after %v", err, took)
+	}
+	for _, cfg := range []Config{{Patient: true}, {Patient: true, Once: true, Wait: time.Minute}} {
+		if took, err := waited(t, cfg, refusing); err != nil || took < outage || took > outage+mostPause {
+			t.Errorf("of what is known to live, once: %v: %v after %v", cfg.Once, err, took)
+		}
 	}
 	if took, err := waited(t, Config{Wait: time.Second, Once: true}, refusing); !errors.Is(err, berth.ErrUnreachable) || took > 0 {
 		t.Errorf("without waiting: %v after %v", err, took)
@@ -130,14 +142,23 @@ func TestLogTellsAnOutageOnce(t *testing.T) {
 
 // A place in the queue is no reason any more when Redis has stopped answering.
 func TestWaitNamesTheLastTrouble(t *testing.T) {
+	nothing := func(*berthtest.Store, *berthadmin.Inspector) {}
+	slow := func(d time.Duration) func(s *berthtest.Store, _ *berthadmin.Inspector) {
+		return func(s *berthtest.Store, _ *berthadmin.Inspector) { s.Slow(d) }
+	}
 	for name, tt := range map[string]struct {
-		meanwhile func(*berthtest.Store, *berthadmin.Inspector)
+		wait      time.Duration
+		meanwhile func(*berthtest.Store, *berthadmin.Inspector) // a second later
 		code      int
 		says      string
 	}{
-		"nothing": {func(*berthtest.Store, *berthadmin.Inspector) {}, exit.NotAcquired, `no permit of "s" within 20s: 1 of 1 in use, 0 ahead in the queue`},
-		"silent":  {func(s *berthtest.Store, _ *berthadmin.Inspector) { s.Slow(time.Hour) }, exit.Unavailable, "redis has not answered for "},
-		"evicted": {func(_ *berthtest.Store, in *berthadmin.Inspector) {
+		"nothing":          {20 * time.Second, nothing, exit.NotAcquired, `no permit of "s" within 20s: 1 of 1 in use, 0 ahead in the queue`},
+		"nothing, soon":    {2 * time.Second, nothing, exit.NotAcquired, `no permit of "s" within 2s: 1 of 1 in use, 0 ahead in the queue`},
+		"nothing, at once": {10 * time.Millisecond, nothing, exit.NotAcquired, `no permit of "s" within 10ms: 1 of 1 in use, 0 ahead in the queue`},
+		"silent":           {20 * time.Second, slow(time.Hour), exit.Unavailable, "redis has not answered for "},
+		"silent, soon":     {2 * time.Second, slow(time.Hour), exit.Unavailable, "redis has not answered for 500ms: no answer"},
+		"slow, soon":       {3 * time.Second, slow(time.Second / 2), exit.NotAcquired, `no permit of "s" within 3s: 1 of 1 in use, 0 ahead in the queue`},
+		"evicted": {20 * time.Second, func(_ *berthtest.Store, in *berthadmin.Inspector) {
 			state, err := in.Show(context.Background(), "s")
 			if err != nil || len(state.Queue) != 1 {
 				t.Errorf("%+v, %v", state, err)
@@ -170,13 +191,15 @@ func TestWaitNamesTheLastTrouble(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer null.Close()
+				start := time.Now()
 				_, err = Wait(Config{
-					Name: "s", Weight: 1, Wait: 20 * time.Second, NotAcquired: exit.NotAcquired, Acquire: sem.Acquire, Health: health,
+					Name: "s", Weight: 1, Wait: tt.wait, NotAcquired: exit.NotAcquired, Acquire: acquireOf(sem), Health: health,
 					Notices: NewNotices(null), Ping: func(ctx context.Context) error { return store.Redis().Ping(ctx).Err() },
 				})
+				took := time.Since(start)
 				<-done // before the store goes
-				if exit.Of(err) != tt.code || !strings.Contains(err.Error(), tt.says) {
-					t.Errorf("code %d: %v", exit.Of(err), err)
+				if exit.Of(err) != tt.code || !strings.Contains(err.Error(), tt.says) || took > tt.wait {
+					t.Errorf("code %d after %v: %v", exit.Of(err), took, err)
 				}
 			})
 		})
@@ -189,7 +212,7 @@ func TestWaitEndsForWhatIsNoRedis(t *testing.T) {
 		`redis: invalid reply: "<!DOCTYPE HTML>\n"`:                `what listens there is not Redis: it says "<!DOCTYPE HTML>\n"`,
 	} {
 		took, err := waited(t, Config{Wait: time.Minute}, func(h *Health) acquire {
-			return func(ctx context.Context, _ ...berth.AcquireOption) (*berth.Lease, error) {
+			return func(ctx context.Context, _ func(berth.Place)) (*berth.Lease, error) {
 				h.begin()(errors.New(said), true)
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -221,7 +244,7 @@ func TestSignalEndsAWait(t *testing.T) {
 				start := time.Now()
 				_, err := Wait(Config{
 					Name: "s", Weight: 1, Health: health, Notices: NewNotices(null), Signals: signals,
-					Acquire: func(ctx context.Context, _ ...berth.AcquireOption) (*berth.Lease, error) {
+					Acquire: func(ctx context.Context, _ func(berth.Place)) (*berth.Lease, error) {
 						health.begin()
 						<-ctx.Done()
 						<-time.After(library)
