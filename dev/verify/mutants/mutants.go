@@ -29,7 +29,7 @@ type Edit struct{ File, Old, New string }
 
 const (
 	script  = "internal/protocol/transition.lua"
-	store   = "internal/protocol/store.go"
+	trip    = "internal/protocol/trip.go"
 	answer  = "internal/claim/answer.go"
 	end     = "internal/claim/end.go"
 	session = "internal/session/session.go"
@@ -108,9 +108,8 @@ var All = []Mutant{
 	{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
 		Edits: []Edit{
-			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n"},
-			{store, "\"sync/atomic\"\n", "\"sync/atomic\"\n\t\"time\"\n"},
-			{store, "k.call...), notAfter)", "k.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)\n\t_ = notAfter"},
+			{trip, "\"errors\"\n", "\"errors\"\n\t\"os\"\n\t\"time\"\n"},
+			{trip, "st.key.call...), st.notAfter)", "st.key.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
 			{script, "local clock = call('TIME')\n", "local clock = { '', ARGV[1] }\n"},
 			{script, "if bound ~= '0' then", "if false then"},
 		},
