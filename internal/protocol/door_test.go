@@ -23,7 +23,7 @@ var heads = func() map[byte]*regexp.Regexp {
 	const flag, number, positive, owner = `[01]`, `(?:0|[1-9]\d{0,11})`, `[1-9]\d{0,11}`, `:?\d+/[^\s]+`
 	forms := map[byte][]string{
 		'A': {flag, positive, number, number, positive, number, number, positive, owner, `(?s:.*)`},
-		'H': {positive, flag}, 'R': {number}, 'L': {flag}, 'M': {number, owner}, 'E': {flag},
+		'H': {number, flag}, 'R': {number}, 'L': {flag}, 'M': {number, owner}, 'E': {flag},
 		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag},
 	}
 	out := map[byte]*regexp.Regexp{}
@@ -184,7 +184,7 @@ func badRequests() map[string][]string {
 	}
 	add("none", "0", "A1 1 0 3 10000 0 100 30000 "+anOwner, "a.1") // a label may be empty, but has its space
 	add("none", "0", "A1 1 0 3", "a.1")
-	for _, head := range []string{"H", "H0 1", "H1000", "H1000 2", "H1000 1 1", "L", "L2", "L00", "L0 ", "R", "R-1", "R1e3", "R9999999999999", "R05", "E", "E2", "M0", "M0 " + anOwner + " x", "M0 host"} {
+	for _, head := range []string{"H", "H-1 1", "H05 1", "H1000", "H1000 2", "H1000 1 1", "L", "L2", "L00", "L0 ", "R", "R-1", "R1e3", "R9999999999999", "R05", "E", "E2", "M0", "M0 " + anOwner + " x", "M0 host"} {
 		add("", "0", head, "a.1")
 	}
 	for _, head := range []string{"", " ", "X", "a", "Q1", "l0", "\n"} {
@@ -273,7 +273,7 @@ var genHead = shared(rapid.Custom(func(t *rapid.T) string {
 	case "A":
 		return "A" + draw(genBit, genMore, genNumber, genNumber, genMore, genNumber, genNumber, genMore, genOwner, genLabel)
 	case "H":
-		return "H" + draw(genMore, genBit)
+		return "H" + draw(genNumber, genBit)
 	case "M":
 		return "M" + draw(genNumber, genOwner)
 	case "R", "D":

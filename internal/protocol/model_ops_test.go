@@ -152,7 +152,9 @@ func (s *step) heartbeat(i int, op *Op, p *member) Result {
 	case p.state == holding:
 		return s.held(p)
 	}
-	p.deadline = s.now + op.TTL.Milliseconds()
+	if op.TTL > 0 {
+		p.deadline = s.now + op.TTL.Milliseconds()
+	}
 	if op.Flag {
 		return s.queued(i, p)
 	}

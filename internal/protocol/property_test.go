@@ -69,9 +69,11 @@ var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 	case Move:
 		op.To = genID.Draw(t, "to")
 		op.TTL = span(0, 0, 30*time.Second, 40*time.Millisecond).Draw(t, "ttl")
-	case Heartbeat, Renew:
+	case Heartbeat:
+		op.TTL = span(15*time.Second, 5*time.Millisecond, 40*time.Millisecond, 0).Draw(t, "ttl")
+		op.Flag = rapid.Bool().Draw(t, "places")
+	case Renew:
 		op.TTL = span(15*time.Second, 5*time.Millisecond, 40*time.Millisecond).Draw(t, "ttl")
-		op.Flag = op.Verb == Heartbeat && rapid.Bool().Draw(t, "places")
 	case Release, Evict:
 		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "flag")
 	case Pause:

@@ -57,7 +57,7 @@
 --   head           a verb, and its words behind it with single spaces between. "+": at least 1.
 --     A wait weight+ maxhold limit heartbeat+ headstart qlimit ttl+ owner label    acquire
 --       wait 1: may be queued, if fewer than qlimit are. limit 0: declares none
---     H heartbeat+ places     of a waiter; places 1: where it stands is wanted
+--     H heartbeat places      of a waiter; 0: its place lasts as before. places 1: where it stands is wanted
 --     R ttl                   renew; ttl 0: the lease's
 --     L tomb                  release, or leave the queue. tomb 1: a copy of the acquire may be under way
 --     M ttl owner             move; its ids come in pairs, old and new. ttl 0: the lease's
@@ -196,7 +196,7 @@ for k = firstHead, lastHead, 2 do
     verb == 'A' and '^A([01]) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (:?%d+/%S+ .*)$' or
     verb == 'L' and '^L([01])$' or
     verb == 'R' and '^R(%d+)$' or
-    verb == 'H' and '^H([1-9]%d*) ([01])$' or
+    verb == 'H' and '^H(%d+) ([01])$' or
     verb == 'M' and '^M(%d+) (:?%d+/%S+)$' or
     verb == 'E' and '^E([01])$'
   local ofIDs = form and true or false                  -- those of no ids follow
@@ -540,7 +540,7 @@ while true do
           answer = '8 0'
         end
       elseif kind == 'w' then                           -- a heartbeat
-        expire(id, now + param)
+        if param ~= '0' then expire(id, now + param) end
         answer = '2 ' .. format('%d', second == '1' and call('ZRANK', ORDER, '#' .. id) or -1)
       else                                              -- a renewal, or the heartbeat of one who was granted meanwhile
         local grant, ceiling, ttl = match(record, '^[he] %d+ (%d+ %d+) (%d+) (%d+) ')

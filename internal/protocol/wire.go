@@ -78,7 +78,7 @@ type Op struct {
 	ID    string
 	To    string        // Move: the new id
 	Terms *Terms        // Acquire
-	TTL   time.Duration // Renew; Heartbeat: the heartbeat's; Move: 0 keeps the lease's
+	TTL   time.Duration // Renew; Heartbeat: the heartbeat's, 0 only looks; Move: 0 keeps the lease's
 	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused
 	// Replicas makes Do wait until so many replicas have the operation, and with it all
 	// earlier ones; Reply tells how many have.
