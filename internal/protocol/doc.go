@@ -100,10 +100,11 @@
 // # What is stored
 //
 // Two keys in one slot of a cluster, PREFIX:{NAME} and PREFIX:{NAME}:order; the header
-// of transition.lua tells what is in them. Only the first is declared: while a slot
-// moves, a cluster refuses every call that declares two keys of which one is not
-// there. So a compact lease and an idle semaphore work whatever their slot does, and
-// others work while their two keys are on one node.
+// of transition.lua tells what is in them. In a cluster only the first is declared: while
+// a slot moves, it refuses every call that declares two keys of which one is not there. So
+// a compact lease and an idle semaphore work whatever their slot does, and others work
+// while their two keys are on one node. Elsewhere both are declared, because some servers
+// want that; so does a client of a cluster that has said so.
 //
 // The keys have a TTL, unless operators have pinned or paused the semaphore. Another
 // exception are servers with a volatile-* policy, which evict keys with a TTL first: there

@@ -98,7 +98,7 @@ func fitsGroup(head string, ids []string) bool {
 // send makes a call with these arguments, as a client in another language may.
 func (r *rig) send(args ...string) (string, error) {
 	step := r.stores[0].step.Load()
-	all := append([]any{"evalsha", step.sha}, r.key.call...)
+	all := append([]any{"evalsha", step.sha}, r.stores[0].keys(r.key)...)
 	for _, a := range args {
 		all = append(all, a)
 	}

@@ -30,7 +30,7 @@ var (
 // Failure is an error of Do: its kind, and the client's error.
 type Failure struct {
 	Kind   error         // ErrRefused, ErrRejected or ErrUnknown
-	Detail error         // ErrCorrupt, ErrVersion, ErrRequest or nil
+	Detail error         // ErrCorrupt, ErrVersion, ErrRequest, an *Unfit or nil
 	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and what it told of ends in so long; 0: it was not that
 	Err    error
 }
@@ -150,6 +150,9 @@ func classifyReply(err error) *Failure {
 		return &Failure{Kind: ErrRejected, Detail: ErrRequest, Err: err}
 	case strings.Contains(text, "BERTHHALF"):
 		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Heals: heals(text), Err: err}
+	}
+	if u := unfitness(text); u != nil {
+		return &Failure{Kind: ErrRejected, Detail: u, Err: err}
 	}
 	for _, code := range passing {
 		if strings.Contains(text, code) {

@@ -132,7 +132,7 @@ func (s *Store) turn(ctx context.Context, all []*reading, count int, timed bool)
 	step := s.step.Load()
 	args := func(r *reading) []any {
 		look := fmt.Sprintf("I%s %d %d", r.from, r.skip, count)
-		return append(append([]any{"evalsha", step.sha}, r.key.call...), 0, 1, look, 0)
+		return append(append([]any{"evalsha", step.sha}, s.keys(r.key)...), 0, 1, look, 0)
 	}
 	if len(all) == 1 && !timed {
 		fields, err := step.slice(ctx, s.rdb, args(all[0]))

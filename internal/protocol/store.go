@@ -24,13 +24,17 @@ type Store struct {
 	owner   string // as records name it
 	step    atomic.Pointer[script]
 	pipe    *pipeline // nil with several nodes, of which one could delay the others
+
+	both       atomic.Bool // calls declare both keys of a semaphore
+	undeclared func()      // called when they begin to, because the server wants it
 }
 
 // NewStore returns the store of a process, which runs as pid on host. The ids of its
 // requests begin with channel and a dot. Until Evicting is called, it assumes that the
 // server evicts keys with a TTL. NewStore sends nothing.
 func NewStore(rdb redis.UniversalClient, prefix, channel string, pid int, host string) *Store {
-	s := &Store{rdb: rdb, prefix: prefix, channel: channel}
+	s := &Store{rdb: rdb, prefix: prefix, channel: channel, undeclared: func() {}}
+	s.both.Store(!s.Sharded())
 	if single, ok := rdb.(*redis.Client); ok {
 		s.pipe = newPipeline(single)
 	}
@@ -51,11 +55,17 @@ func (s *Store) Evicting(yes bool) {
 	}
 }
 
+// OnUndeclared has f called when a Cluster first refuses a call because it wants all keys of
+// a script declared. From then on calls declare both, at a price: while a slot moves, what
+// needs one of its keys alone is refused as well, until the move is over. It must be called
+// before the first call.
+func (s *Store) OnUndeclared(f func()) { s.undeclared = f }
+
 // Key names a semaphore in Redis: its hash, and with a suffix its sorted set,
 // which have the same hash tag and so live in one slot of a cluster.
 type Key struct {
-	State string
-	call  []any // the number of keys, and the key
+	State     string
+	one, both []any // the number of keys, and the keys
 }
 
 // Order is the name of the sorted set.
@@ -66,7 +76,16 @@ const orderSuffix = ":order"
 // Key returns the key of the semaphore called name.
 func (s *Store) Key(name string) Key {
 	state := s.prefix + ":{" + name + "}"
-	return Key{State: state, call: []any{1, state}}
+	return Key{State: state, one: []any{1, state}, both: []any{2, state, state + orderSuffix}}
+}
+
+// keys are those that a call declares. Outside a Cluster that is both; in one, of two keys
+// that are in an open slot one may be missing, and then the call is refused.
+func (s *Store) keys(k Key) []any {
+	if s.both.Load() {
+		return k.both
+	}
+	return k.one
 }
 
 // Name returns the name of the semaphore whose hash this is.
@@ -121,6 +140,12 @@ func (s *Store) moving(err error) error {
 	f, ok := errors.AsType[*Failure](err)
 	if ok && s.Sharded() && (f.Heals > 0 || redirected(f.Err)) {
 		f.Kind = ErrRefused
+	}
+	if ok && s.Sharded() && errors.Is(f.Detail, undeclared) { // the next one declares both
+		f.Kind = ErrRefused
+		if s.both.CompareAndSwap(false, true) {
+			s.undeclared()
+		}
 	}
 	return err
 }

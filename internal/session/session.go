@@ -76,6 +76,9 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{},
 	}
 	s.store = protocol.NewStore(rdb, prefix, channel, os.Getpid(), hostname())
+	s.store.OnUndeclared(func() {
+		log.Warn("berth: this Cluster wants all keys of a script declared; from now on a call is also refused while its slot moves, although it needs one key alone")
+	})
 	if !s.store.Sharded() {
 		s.clock = new(clock.Server)
 	}

@@ -107,8 +107,8 @@ func (tp *tap) check(t testing.TB, prefix string, texts []string) {
 		if command == "eval" && !slices.Contains(texts, text) || command == "evalsha" && !regexp.MustCompile(`^[0-9a-f]{40}$`).MatchString(text) {
 			t.Errorf("the script is %.100q", text)
 		}
-		if key := fmt.Sprint(args[3]); fmt.Sprint(args[2]) != "1" || !strings.HasPrefix(key, prefix+":{") {
-			t.Errorf("%v keys: %q", args[2], key)
+		if key := fmt.Sprint(args[3]); fmt.Sprint(args[2]) != "2" || !strings.HasPrefix(key, prefix+":{") || fmt.Sprint(args[4]) != key+":order" {
+			t.Errorf("%v keys: %q, %q", args[2], key, args[4])
 		}
 	}
 	if scripts == 0 {

@@ -20,7 +20,7 @@ func Carries(verbs ...string) func(redistest.Command) bool {
 // Verbs returns the operations that a request to the script carries: groups of a
 // head that begins with the verb, a number of ids, and ids; or one head, and its id.
 func Verbs(c redistest.Command) (all []string) {
-	const first = 5 // behind EVALSHA, the hash, the number of keys, the key and the bound
+	first := 4 + redistest.Declares(c) // behind EVALSHA, the hash, the number of keys, the keys and the bound
 	if !redistest.IsScript(c) || len(c) <= first {
 		return nil
 	}

@@ -77,9 +77,15 @@ func (p *patient) sweep() error {
 	return err
 }
 
+// sentence makes one of words that begin in lower case.
+func sentence(words string) string { return strings.ToUpper(words[:1]) + words[1:] + "." }
+
 func trialAdvice(err error) string {
 	text := err.Error()
+	unfit, isUnfit := errors.AsType[*protocol.Unfit](err)
 	switch {
+	case isUnfit:
+		return sentence(unfit.Do)
 	case strings.Contains(text, "READONLY"), strings.Contains(text, "read only replica"):
 		return "Connect to the master."
 	case strings.Contains(text, "OOM"), strings.Contains(text, "used memory >"):
