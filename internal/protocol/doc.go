@@ -71,18 +71,14 @@
 //
 // # Trust
 //
-// A holder may rely on its lease until
-//
-//	trusted until = request sent + lease remaining - margin
-//
-// where the request is the one whose reply told of the lease (acquire, renew or
-// move) and the instant is local and monotonic. The server counts from when it
-// executed the request, which is later. The margin covers the millisecond in which
-// the server counts, and clocks that run apart by up to a hundredth. When a message
-// tells of the grant there is no such request. But the grant came after the waiter's
-// last acknowledged heartbeat was sent, and kept its deadline:
-//
-//	trusted until = heartbeat sent + min(heartbeat TTL, MaxHold) - margin
+// A holder may rely on its lease until what remained of it has passed since the request
+// was sent whose reply told so, by a local monotonic clock, less a margin. The server
+// counts from when it executed the request, which is later. The margin, a millisecond and
+// a hundredth, covers the millisecond in which the server counts, and clocks that run
+// apart by up to a hundredth. When a message tells of the grant there is no such request.
+// But the grant came after the waiter's last acknowledged heartbeat was sent, and kept its
+// deadline: so the lease lasts for a heartbeat TTL from then, or for MaxHold if that is
+// less.
 //
 // # Numbers
 //
@@ -147,34 +143,92 @@
 //
 // # What a client owes
 //
-// The script believes its callers. Packages clock, claim, commit and session do what
-// follows; a client in another language has to do it, too.
+// The script believes its callers. Packages clock, claim, commit, session and inbox do
+// what follows; a client in another language has to do it, too.
 //
-//   - The script is the text "local POLICY = '1' " and then transition.lua, byte for
-//     byte, so that all clients share one. It is '0' where maxmemory_policy is
-//     volatile-*, and as long as the policy is not known.
-//   - An id is the channel of the process (8 letters and digits), a dot, and what
-//     nobody guesses; it has letters, digits, dots and hyphens. A name, an owner and a
-//     label have no control characters, an owner no space.
-//   - A process subscribes before its first acquire: to PREFIX:inbox:CHANNEL (the
-//     prefix is "berth"), or with SSUBSCRIBE to KEYS[1]:CHANNEL, and then its owner
-//     begins with a colon.
-//   - Its first call is empty, and tells the server's time. From then on the bound of a
-//     call is the latest that the server's clock can show when the call is given up
-//     (clock.Server.Latest). It is 0 where a call may come late without harm. Nobody
-//     repeats an acquire later than LATE after its first attempt, unless it has waited in
-//     the queue: each copy has its bound.
-//   - A waiter sends a heartbeat every third of its heartbeat TTL (10 s, or the TTL if
-//     that is less). A holder renews after a third of what it trusts.
-//   - Who has waiters makes a call, with the bound alone, when the nearest deadline of
-//     "state" has passed. Nobody else takes out what has run out: a crashed holder's
-//     permit comes back by this.
-//   - After status 1 it makes a call with the bound alone, at once. The operations of
-//     the first were done.
-//   - A release says tomb 1 while a copy of its acquire may be under way.
-//   - After "gone" a waiter asks again with a new id: the old one may have a tombstone,
-//     and a late message may tell of a grant that is over.
-//   - After an acquire without an answer, a message that tells of its grant is a reason
-//     to ask, no more: a server that has lost its data may have granted the repetition,
-//     with another token.
+// The script. Its text is "local POLICY = '1' " and then transition.lua, byte for byte, so
+// that all clients share one. It is '0' where the line maxmemory_policy of INFO memory
+// begins with "volatile-" (in a Cluster: on any master), and as long as that is not known.
+// It is asked for before the first acquire and whenever a subscription is new, because the
+// server may be another one. EVALSHA that is answered NOSCRIPT has changed nothing: EVAL
+// follows. The Redis client must not repeat a call by itself.
+//
+// Names. The script takes any id that its header allows. berth's tools take those alone
+// that match [a-z2-7]{8}\.[a-z2-7]{18}(-[a-z0-9]{1,13})?: the channel of the process, a
+// secret that nobody guesses, and a number. One who is to adopt a lease gets the handle
+// berth1/PREFIX/NAME/ID, with PREFIX and NAME escaped as in a URL's path; that id has no
+// number. A prefix has 1 to 64 letters, digits and . _ : - and is "berth" by default. A
+// name has at most 512 bytes of UTF-8, a label 256; neither has control characters, and a
+// name no braces. The host in an owner has letters, digits and . _ - and at most 48 of
+// them. Channel and secret are drawn at random when a process starts. A process that was
+// forked draws its own, makes its own connections, and has no leases.
+//
+// Messages. A process subscribes before its first acquire: to PREFIX:inbox:CHANNEL, or with
+// SSUBSCRIBE to KEYS[1]:CHANNEL, and then its owner begins with a colon. It waits for that
+// for a second at most: without messages, waiting is only slower. Whenever a subscription is
+// new, all its waiters send H and all its holders renew, at once: messages may have been
+// lost, and data, too. A PING must be answered within five seconds.
+//
+// Clock. Local instants are of a monotonic clock that counts suspension (CLOCK_BOOTTIME on
+// Linux); below, sent and got are when a request left and its reply came.
+//
+// Bound. The offset of a reply is its "now" in ms - sent + 1. The least that was seen
+// counts, plus a hundredth of its age, so the server's clock shows at most
+//
+//	latest(t) = t + offset + age/100 + 1
+//
+// A reply that is later than latest(got) shows that the clock was stepped: its offset counts
+// from then on. The bound of A and M is latest(sent + 2000), because a late copy would take
+// what nobody wants; that of all else is 0. Where nothing was heard yet, or the age is above
+// 100 s, an empty call comes first. After status -1 nothing has happened, and the next
+// attempt has the same id and twice the time, up to 8000 instead of 2000. All this together
+// is below LATE.
+//
+// Trust. A holder relies on its lease until
+//
+//	sent + remaining - 1 - remaining/100
+//
+// of the answer 1, 7 or 11 that tells of it, whichever copy of the request it answers; an
+// answer that comes late counts as well, if it gives more. Answer 8 gives none: the holder is
+// told to stop, and releases. A message g gives trust from the last request about the id that
+// was answered 2, or from the acquire if the message comes before its answer:
+//
+//	sent + min(heartbeat, maxhold) - 1 - a hundredth of that
+//
+// unless a copy of the acquire is of unknown outcome, slot >= limit, weight > limit, or
+// token/1000 > latest(now): then it is a reason to send H. What is granted for too short a
+// time to be used is renewed first.
+//
+// Signs of life. A waiter sends H every third of its heartbeat TTL (10 s, or the TTL if that
+// is less), counted from sent. A holder renews after a third of what it trusts, less what
+// the last answer took. If no answer comes within half of what is left then, it sends the
+// same again, on another connection. A message x, or a line that is not known, is no reason
+// to stop, but one to send this at once; for a lease that its holder renews by hand, H 0 0.
+//
+// Nearest. Who has waiters makes a call with the bound alone when "nearest" of the last reply
+// has passed, counted from got, and a millisecond more. Nobody else takes out what has run
+// out: a crashed holder's permit comes back by this. All who wait come at the same moment,
+// the first finds something, and the others an empty call. Jitter is allowed, and delays
+// that permit by as much.
+//
+// Status 1. A call with the bound alone follows, at once, and again while it is answered so.
+// The operations of the first were done; but 3 and 4 are no verdict then, and the acquire is
+// sent again with its id. If such a call fails, whoever comes next does the rest.
+//
+// Gone. A waiter that is answered 6 asks again with a new id, at the end of the queue: the
+// old one may have a tombstone, and a late message may tell of a grant that is over. After
+// reason 3 and 4 it does not: it was evicted, or is too heavy. A holder that is answered 6 or
+// 12 has lost its lease, or, if it is being released after a copy of its own, has given it
+// back. An answer 1 or 7 with another token or slot than the holder's is a loss, too: a
+// failover has forgotten the grant, and what it tells of is to be released.
+//
+// Failures. Refused, and to be tried again after 10 ms, twice that, up to a second, each with
+// some jitter: no connection; no free one in the pool; LOADING, READONLY, NOREPLICAS,
+// CLUSTERDOWN, TRYAGAIN, MASTERDOWN, BUSY, OOM, MISCONF, "max number of clients", "non local
+// key", and in a Cluster MOVED, ASK and BERTHHALF while a slot moves. Rejected, and to be
+// told to the caller: every other error that the server says. Unknown: everything else, a
+// time-out or a connection that broke. It is repeated with the same id. Who gives up, or is
+// answered 3, 4 or 5, within LATE of a copy of unknown outcome, releases with tomb 1, and
+// repeats that until it is answered. A holder whose renewal fails keeps its lease until its
+// trust ends.
 package protocol
