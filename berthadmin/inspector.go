@@ -72,7 +72,8 @@ type Holder struct {
 	Label     string        `json:"label"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
-	Client    string        `json:"client"` // implementation and version
+	Client    string        `json:"client"`          // implementation and version
+	Extra     string        `json:"extra,omitempty"` // what else its client says: key=value;key=value
 	Weight    int           `json:"weight"`
 	TTL       time.Duration `json:"-"`
 	Slot      int           `json:"slot"`
@@ -92,6 +93,7 @@ type Waiter struct {
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
 	Client    string        `json:"client"`
+	Extra     string        `json:"extra,omitempty"`
 	Weight    int           `json:"weight"`
 	Ahead     int           `json:"ahead"` // waiters in front of it
 	Waited    time.Duration `json:"-"`

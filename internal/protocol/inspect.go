@@ -53,6 +53,7 @@ type Record struct {
 	PID      int
 	Host     string
 	Client   string // implementation and version
+	Extra    string // what else its owner says: key=value;key=value
 	Label    string
 }
 
@@ -344,6 +345,7 @@ func parseRecord(s string) (*Record, bool) {
 	pid, host, _ := strings.Cut(strings.TrimPrefix(owner, ":"), "/")
 	r.PID, _ = strconv.Atoi(pid)
 	r.Host, r.Client, _ = strings.Cut(host, ";")
+	r.Client, r.Extra, _ = strings.Cut(r.Client, ";")
 	switch kind {
 	case "h", "e":
 	case "w":

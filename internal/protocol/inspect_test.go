@@ -89,3 +89,25 @@ func TestNobodyIsMissedBetweenTwoPages(t *testing.T) {
 		})
 	}
 }
+
+// TestOwnersSayMore: what an owner says behind its client is kept apart from it, for a holder
+// and for a waiter.
+func TestOwnersSayMore(t *testing.T) {
+	t.Parallel()
+	onBoth(t, true, func(t *testing.T, r *rig) {
+		for _, id := range []string{"p0.1", "p0.2"} {
+			if _, err := r.send("0", "A1 1 0 1 10000 0 9 30000 7/host;py1;zone=b;job=4 nightly run", id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		snap, err := r.stores[0].Inspect(t.Context(), r.key, true)
+		if err != nil || len(snap.Leases) != 1 || len(snap.Queue) != 1 {
+			t.Fatalf("%+v, %v", snap, err)
+		}
+		for _, got := range []Record{snap.Leases[0], snap.Queue[0]} {
+			if got.PID != 7 || got.Host != "host" || got.Client != "py1" || got.Extra != "zone=b;job=4" || got.Label != "nightly run" {
+				t.Errorf("read as %+v", got)
+			}
+		}
+	})
+}
