@@ -124,9 +124,13 @@ func TestHostileText(t *testing.T) {
 		{"--prefix", arg, "ls"},
 		{"run", "-n", arg, "s", "--", "true"},
 	} {
-		stdout, stderr := outputs(server.URL(), args...)
+		inJSON, run := args[len(args)-1] == "--json", outputs
+		if inJSON {
+			run = servedOutputs
+		}
+		stdout, stderr := run(server.URL(), args...)
 		wantCalm(t, strings.Join(args, " "), stdout+stderr)
-		if args[len(args)-1] == "--json" && !json.Valid([]byte(stdout)) {
+		if inJSON && !json.Valid([]byte(stdout)) {
 			t.Errorf("%v: no JSON: %q", args, stdout)
 		}
 	}
