@@ -449,3 +449,34 @@ func TestCloseLeavesNoGoroutines(t *testing.T) { // not in parallel: the gorouti
 	e.Release(all)
 	e.finish(lent)
 }
+
+// Who comes after a request was sent does not share its failure, but has a request of its own.
+func TestLaterWaitersOutlastAFailedRequest(t *testing.T) {
+	each(t, func(e *env) {
+		requests, sent := make(chan struct{}), make(chan struct{})
+		pool := e.pool(e.Peer(berth.Hook(berth.Hooks{
+			AcquireStart: func(ctx context.Context, _ berth.AcquireInfo) context.Context {
+				sent <- struct{}{}
+				<-requests
+				return ctx
+			},
+		})).Sem(1, berth.QueueLimit(1)), 1)
+		defer close(requests)
+		all := e.Hold(e.Peer().Sem(1))
+		elsewhere := e.Queue(e.Peer().Sem(1)) // now the queue is full
+		first := e.wait(pool)
+		<-sent
+		second := e.wait(pool) // for whom there is no room
+		requests <- struct{}{}
+		first.refused(berth.ErrQueueFull)
+		select {
+		case <-sent:
+		case <-second.done:
+			e.Fatalf("it shared the failure: %v", second.err)
+		}
+		e.Release(all)
+		e.Release(elsewhere.Granted())
+		requests <- struct{}{}
+		e.finish(second.lent())
+	})
+}

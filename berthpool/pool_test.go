@@ -416,3 +416,29 @@ func TestInvalidArgumentsAreRefused(t *testing.T) {
 		e.Idle()
 	})
 }
+
+// When a loan has begun, nobody believes in the one before it any more: its context and all that
+// was derived from it are over.
+func TestLoanBeginsAfterTheOneBeforeItHasEnded(t *testing.T) {
+	each(t, func(e *env) {
+		pool := e.pool(e.Peer().Sem(1), 1, kept)
+		loan := e.borrow(pool)
+		for range 5 {
+			var derived []context.Context
+			for range 5000 { // so many that their end takes a while
+				ctx, cancel := context.WithCancel(loan.Context())
+				defer cancel()
+				derived = append(derived, ctx)
+			}
+			next := e.wait(pool)
+			go e.finish(loan)
+			loan = next.lent()
+			for _, ctx := range derived {
+				if ctx.Err() == nil {
+					e.Fatal("two believe in one lease")
+				}
+			}
+		}
+		e.finish(loan)
+	})
+}

@@ -296,6 +296,7 @@ func TestBusyPoolObeysTheOperator(t *testing.T) {
 		do, undo change
 		leases   int // that stay
 	}{
+		"pin 5": {pin(5), unpin, 2}, // a permit is taken, and a lease has two
 		"pin 2": {pin(2), unpin, 1},
 		"pin 0": {pin(0), unpin, 0},
 		"pause": {pause, resume, 0},

@@ -1,0 +1,119 @@
+package berthpool_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthpool"
+)
+
+// How many leases a pool has and asks for.
+
+// ledger counts the leases that a client has, asks for, or gives back.
+type ledger struct {
+	mu      sync.Mutex
+	out     int
+	most    int
+	fetched int
+}
+
+func (l *ledger) add(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out += n
+	l.most = max(l.most, l.out)
+}
+
+// hooks keep the ledger. At the beginning and the end of each request, pause lets others come
+// meanwhile.
+func (l *ledger) hooks(pause func()) berth.ClientOption {
+	return berth.Hook(berth.Hooks{
+		AcquireStart: func(ctx context.Context, _ berth.AcquireInfo) context.Context {
+			l.add(1)
+			pause()
+			return ctx
+		},
+		AcquireDone: func(_ context.Context, _ berth.AcquireInfo, _ *berth.Lease, err error) {
+			if err != nil {
+				pause()
+				l.add(-1)
+				return
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.fetched++
+		},
+		Released: func(*berth.Lease, time.Duration, error) {
+			pause()
+			l.add(-1)
+		},
+	})
+}
+
+// Whatever goroutines do at once, what a pool has, asks for and gives back is never more than
+// its size.
+func TestPoolNeverOutgrowsItsSize(t *testing.T) {
+	each(t, func(e *env) {
+		const size = 2
+		var l ledger
+		pool := e.pool(e.Peer(l.hooks(func() { e.Pass(time.Millisecond) })).Sem(8), size, berthpool.Idle(0))
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				for range e.Many(200) {
+					ctx, cancel := context.WithTimeout(e.Ctx, time.Duration(1+rand.N(5))*time.Millisecond)
+					acquire := pool.Acquire
+					if i%2 == 0 {
+						acquire = pool.TryAcquire
+					}
+					if loan, err := acquire(ctx); err == nil {
+						e.giveBack(loan)
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		if l.most != size {
+			e.Errorf("a pool of %d had %d leases or requests at once", size, l.most)
+		}
+	})
+}
+
+// A pool that is larger than the limit always has requests in the queue. They are not taken for
+// those of others, for whom leases would have to go back.
+func TestPoolAboveTheLimitKeepsItsLeases(t *testing.T) {
+	each(t, func(e *env) {
+		const limit = 2
+		var l ledger
+		p := e.Peer(l.hooks(func() {}))
+		pool := e.pool(p.Sem(limit, berth.TTL(time.Hour)), 2*limit, kept)
+		stop := e.keepBusy(pool, 4*limit)
+		e.UntilWaiting(limit)
+		for n := p.Net.Count("evalsha"); p.Net.Count("evalsha") < n+5; { // answers tell of the queue
+			e.Pass(e.Tick())
+		}
+		stop()
+		if l.fetched != limit {
+			e.Errorf("%d leases were fetched for a limit of %d", l.fetched, limit)
+		}
+	})
+}
+
+// A pool keeps its leases for many TTLs, as long as they are renewed.
+func TestPoolKeepsItsLeasesForManyTTLs(t *testing.T) {
+	exactly(t, func(e *env) {
+		var l ledger
+		pool := e.pool(e.Peer(l.hooks(func() {})).Sem(1, berth.TTL(e.TTL)), 1, kept)
+		for start := time.Now(); time.Since(start) < 20*e.TTL; e.Pass(e.TTL / 5) {
+			e.finish(e.borrow(pool))
+		}
+		if l.fetched != 1 {
+			e.Errorf("%d leases were fetched, and none was lost", l.fetched)
+		}
+	})
+}
