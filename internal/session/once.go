@@ -40,15 +40,20 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 		if again = again || errors.Is(err, protocol.ErrUnknown); again {
 			err = protocol.Unsure(protocol.NoReply, err)
 		}
-		if useless {
+		if useless || !rest(ctx) {
 			return result, again, err
-		}
-		select {
-		case <-ctx.Done():
-			return result, again, err
-		case <-time.After(oncePause):
 		}
 	}
+}
+
+// rest makes the pause before another attempt; false: ctx has ended, and an attempt would only
+// make the outcome of the last one uncertain.
+func rest(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(oncePause):
+	}
+	return ctx.Err() == nil
 }
 
 // outcome is that of one call.

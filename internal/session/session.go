@@ -59,12 +59,12 @@ type Session struct {
 	ctx     context.Context //nolint:containedctx // the session's life
 	cancel  context.CancelFunc
 	closed  chan struct{} // Close has done its work
+	shards  shards        // in a cluster
 
 	mu      sync.Mutex
 	sems    map[string]weak.Pointer[Semaphore] // guarded by mu; by key
 	live    map[*Semaphore]struct{}            // guarded by mu; those with claims
 	closing bool                               // guarded by mu
-	shards  shards                             // guarded by mu
 }
 
 // New returns a session. It sends nothing.
@@ -85,6 +85,8 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.workers = newWorkers(s.ctx.Done())
 	s.box = inbox.Open(rdb, s.hear, s.resumed, log)
+	s.shards.subscribe = func(key string) { s.box.Subscribe(s.store.Channel(key)) }
+	s.shards.unsubscribe = func(key string) { s.box.Unsubscribe(s.store.Channel(key)) }
 	return s
 }
 
@@ -222,7 +224,7 @@ func (s *Session) enlist(sem *Semaphore, live bool) error {
 		delete(s.live, sem)
 	}
 	if s.store.Sharded() {
-		s.shards.use(s, sem.key, live)
+		s.shards.use(sem.key.State, live)
 	}
 	return nil
 }
@@ -265,8 +267,6 @@ func (s *Session) Close() {
 	for _, sem := range s.active() {
 		sem.stop()
 	}
-	s.mu.Lock()
 	s.shards.stop()
-	s.mu.Unlock()
 	s.box.Close()
 }

@@ -1,0 +1,137 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// policy sets what INFO says: a policy, an error, or nothing at all.
+func (s *server) policy(answer string) {
+	s.on("info", func(ctx context.Context, cmd redis.Cmder, _ func() error) error {
+		switch answer {
+		case "hang":
+			return hang(ctx, cmd)
+		case "NOPERM":
+			return refuse(cmd, answer)
+		}
+		cmd.(*redis.StringCmd).SetVal("# Memory\r\nmaxmemory_policy:" + answer + "\r\n")
+		return nil
+	})
+}
+
+// script returns the hash of the script that a call runs: keys carry a TTL in one and not in
+// the other.
+func (s *server) script() any {
+	_, _ = s.store.Do(s.Context(), s.store.Key("a"), 0, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.args["evalsha"][1]
+}
+
+// TestKeysCarryATTLOnlyWhereItIsKnownToBeHarmless: not where the server does not tell, in
+// whatever way.
+func TestKeysCarryATTLOnlyWhereItIsKnownToBeHarmless(t *testing.T) {
+	inBubble(t, func(s *server) {
+		without := s.script()
+		for _, answer := range []string{"noeviction", "volatile-lru", "allkeys-lfu", "hang", "noeviction", "NOPERM"} {
+			s.policy(answer)
+			s.askPolicy()
+			if harmless := answer == "noeviction" || answer == "allkeys-lfu"; (s.script() != without) != harmless {
+				s.Errorf("%s: keys carry a TTL: %v", answer, !harmless)
+			}
+			if answer == "hang" { // it is asked for in the background
+				s.policy("volatile-ttl")
+				<-time.After(leastPolicyPause)
+				synctest.Wait()
+			}
+		}
+	})
+}
+
+// TestPolicyIsAskedForUntilItIsKnown, ever less often, but soon when there is a new reason.
+func TestPolicyIsAskedForUntilItIsKnown(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.policy("NOPERM")
+		s.askPolicy()
+		<-time.After(5*time.Hour + time.Minute)
+		sent := s.sent("info")
+		var pauses []time.Duration
+		for i := range sent[1:] {
+			pauses = append(pauses, sent[i+1]-sent[i])
+		}
+		var want []time.Duration
+		for pause := leastPolicyPause; pause < mostPolicyPause; pause *= 2 {
+			want = append(want, pause)
+		}
+		want = append(want, mostPolicyPause, mostPolicyPause)
+		if !slices.Equal(pauses[:min(len(pauses), len(want))], want) {
+			s.Errorf("asked after %v", pauses)
+		}
+		before := len(sent)
+		s.askPolicy()
+		synctest.Wait()
+		<-time.After((2+4)*leastPolicyPause + time.Millisecond)
+		if n := len(s.sent("info")) - before; n != 3 { // at once, and after short pauses
+			s.Errorf("asked %d times after a new reason", n)
+		}
+		s.policy("noeviction")
+		<-time.After(time.Minute)
+		before = len(s.sent("info"))
+		<-time.After(5 * time.Hour)
+		if n := len(s.sent("info")) - before; n > 0 {
+			s.Errorf("asked %d times when it was known", n)
+		}
+		s.askPolicy()
+		if n := len(s.sent("info")) - before; n != 1 {
+			s.Errorf("asked %d times when it may be another one", n)
+		}
+	})
+}
+
+// TestPolicyThatIsDangerousIsToldOnce, and again when it is back.
+func TestPolicyThatIsDangerousIsToldOnce(t *testing.T) {
+	inBubble(t, func(s *server) {
+		for _, c := range []struct {
+			answer   string
+			warnings int
+		}{{"volatile-lru", 0}, {"allkeys-lru", 1}, {"allkeys-lru", 1}, {"allkeys-random", 2}, {"noeviction", 2}, {"allkeys-lru", 3}} {
+			s.policy(c.answer)
+			s.askPolicy()
+			if n := s.warnings(); n != c.warnings {
+				s.Errorf("%s: %d warnings, want %d", c.answer, n, c.warnings)
+			}
+		}
+	})
+}
+
+// TestManySubscriptionsAskOnce: in a Cluster there is one for each semaphore.
+func TestManySubscriptionsAskOnce(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.policy("noeviction")
+		for range 100 {
+			s.askPolicySoon()
+		}
+		<-time.After(policyDelay - time.Millisecond)
+		s.askPolicySoon()
+		for range 10 * 60 { // names come and go for ten minutes
+			<-time.After(time.Second)
+			s.askPolicySoon()
+		}
+		sent := s.sent("info")
+		if len(sent) < 10 || len(sent) > 12 || sent[0] != policyDelay || sent[1] < policyDelay+policyPause {
+			s.Errorf("asked after %v", sent)
+		}
+		<-time.After(policyPause)
+		before := time.Since(s.begun)
+		s.askPolicySoon()
+		<-time.After(policyPause)
+		if sent = s.sent("info"); sent[len(sent)-1] != before+policyDelay {
+			s.Errorf("after a pause asked after %v, want %v", sent[len(sent)-1], before+policyDelay)
+		}
+	})
+}
