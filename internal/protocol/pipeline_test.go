@@ -171,17 +171,88 @@ func TestCallThatWasGivenUpIsNotSent(t *testing.T) {
 }
 
 // TestHastyCallDoesNotCutOffOthers: a pipeline waits for its reply as long as the most patient
-// of its calls.
+// of its calls, whether that one has a deadline or none, and wherever it stands.
 func TestHastyCallDoesNotCutOffOthers(t *testing.T) {
+	for what, patience := range map[string]time.Duration{"for ever": 0, "an hour": time.Hour} {
+		for _, order := range [][]string{{"hasty", "patient"}, {"patient", "hasty"}} {
+			t.Run(fmt.Sprint(order[0], " first, ", what), func(t *testing.T) {
+				withCalls(t, func(p *calls) {
+					held := p.occupy(redistest.DelayReply)
+					hasty, cancel := context.WithTimeout(p.Context(), 10*time.Millisecond)
+					defer cancel()
+					patient := p.Context()
+					if patience > 0 {
+						patient, cancel = context.WithTimeout(patient, patience)
+						defer cancel()
+					}
+					for _, name := range order {
+						p.acquire(map[string]context.Context{"hasty": hasty, "patient": patient}[name], name, 1, nil)
+					}
+					slow := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: 1})
+					held.Release()
+					<-time.After(11 * time.Millisecond) // of the bubble
+					slow.Release()
+				})
+			})
+		}
+	}
+}
+
+// TestHangingPipelinesThatComeBack: they have their answers, and count no more: those that
+// travel meanwhile are as many as they would be without them, and so are those that follow.
+func TestHangingPipelinesThatComeBack(t *testing.T) {
 	withCalls(t, func(p *calls) {
-		held := p.occupy(redistest.DelayReply)
-		ctx, cancel := context.WithTimeout(p.Context(), 10*time.Millisecond)
-		defer cancel()
-		p.acquire(ctx, "hasty", 1, nil)
-		p.acquire(p.Context(), "patient", 1, nil)
-		slow := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: 1})
+		hung := p.occupy(redistest.DelayReply)
+		<-time.After(hangs + time.Millisecond) // of the bubble
+		held := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: mostInFlight})
+		p.acquire(p.Context(), "on other connections", mostInFlight, nil)
+		hung.Release()
+		synctest.Wait()
+		sent := p.net.Count("evalsha")
+		p.acquire(p.Context(), "gathers", 1, nil)
+		if n := p.net.Count("evalsha") - sent; n != 0 {
+			p.Error("more calls are in flight than there should be")
+		}
 		held.Release()
-		<-time.After(11 * time.Millisecond) // of the bubble
-		slow.Release()
+		p.done.Wait()
+		held = p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: mostInFlight})
+		sent = p.net.Count("evalsha")
+		p.acquire(p.Context(), "afterwards", mostInFlight, nil)
+		if n := p.net.Count("evalsha") - sent; n != mostInFlight {
+			p.Errorf("%d calls in flight, want %d", n, mostInFlight)
+		}
+		held.Release()
+	})
+}
+
+// TestOutageTakesFewConnections: while all hang, the time after which others start doubles; it
+// is the old one as soon as there is an answer.
+func TestOutageTakesFewConnections(t *testing.T) {
+	withCalls(t, func(p *calls) {
+		p.acquire(p.Context(), "first", 1, nil) // the server knows the script
+		flights := 0
+		send := func(span time.Duration) (sent int) {
+			before := flights
+			for end := time.Now().Add(span); time.Now().Before(end); <-time.After(time.Millisecond) {
+				trip := p.store.Trip(p.Context(), p.store.Key("a"), 0, nil, func(Reply, error) {})
+				if flight := trip.Start(); flight != nil {
+					flights++
+					p.done.Go(flight.Fly)
+				}
+			}
+			return flights - before
+		}
+		silent := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1})
+		if n := send(2 * time.Second); n > 8*mostInFlight {
+			p.Errorf("%d connections for an outage of two seconds", n)
+		}
+		silent.Stop()
+		silent.Release()
+		p.done.Wait()
+		silent = p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1})
+		if n := send(2*hangs - time.Millisecond); n != 2*mostInFlight {
+			p.Errorf("%d connections at the beginning of the next outage, want %d", n, 2*mostInFlight)
+		}
+		silent.Release()
 	})
 }
