@@ -1,4 +1,5 @@
-// Package repo_test is about the repository: its source, its modules and its pages.
+// Package repo_test is about the repository: its source, its modules and its pages. Run it
+// with -count=1, as make test does: go test takes no notice of changes outside a module.
 package repo_test
 
 import (
