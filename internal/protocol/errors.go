@@ -104,7 +104,9 @@ func classify(err error) *Failure {
 	switch {
 	case errors.Is(err, redis.ErrClosed):
 		return &Failure{Kind: ErrRejected, Err: err}
-	case NoConnection(err), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, errUnsent):
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return &Failure{Kind: ErrRefused, Err: usedUp(err)} // nothing was sent
+	case NoConnection(err), errors.Is(err, errUnsent):
 		return &Failure{Kind: ErrRefused, Err: err} // nothing was sent
 	}
 	return &Failure{Kind: ErrUnknown, Err: err}
@@ -179,12 +181,22 @@ func TooLate(err error) bool { return errors.Is(err, errLate) }
 // NoAnswer is the failure of a call that was given up.
 func NoAnswer() *Failure { return &Failure{Kind: ErrUnknown, Err: errNoAnswer} }
 
+// NoConnectionFree is the failure of a call that was given up while Redis answers, but the
+// client's pool has no connection to spare. It may be sent when there is one.
+func NoConnectionFree() *Failure {
+	return &Failure{Kind: ErrUnknown, Err: usedUp(redis.ErrPoolTimeout)}
+}
+
+func usedUp(err error) error {
+	return fmt.Errorf("the Redis client's pool has no free connection: give berth a client of its own, or raise PoolSize (%w)", err)
+}
+
 var errNoAnswer = errors.New("no answer in time")
 
 // Silent reports whether err is only that nothing has been heard in time, as opposed to a
 // connection that broke or a server that refused: Redis, or this process, may be slow.
 func Silent(err error) bool {
-	if errors.Is(err, errNoAnswer) || errors.Is(err, errUnsent) || errors.Is(err, redis.ErrPoolTimeout) {
+	if errors.Is(err, errNoAnswer) || errors.Is(err, errUnsent) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return true
 	}
 	timeout, ok := errors.AsType[net.Error](err)

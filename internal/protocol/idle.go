@@ -60,6 +60,16 @@ func (s *Store) serverOf(ctx context.Context, k Key) *redis.Client {
 	return nil
 }
 
+// UsedUp reports whether calls wait for a connection of the client's pool, and there is none.
+func (s *Store) UsedUp() bool {
+	rdb, ok := s.rdb.(*redis.Client)
+	if !ok {
+		return false
+	}
+	pool := rdb.PoolStats()
+	return pool.PendingRequests > 0 && pool.IdleConns == 0 && int(pool.TotalConns) >= rdb.Options().PoolSize
+}
+
 // sentMark is an argument that is called when its command is written: then the command has its
 // connection.
 type sentMark func()

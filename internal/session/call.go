@@ -331,11 +331,20 @@ func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 	if call.Trip.Drop() { // it is not used again: another goroutine may be about to start it
 		s.lastErr = protocol.ErrUnsent()
 	} else {
-		s.lastErr = protocol.NoAnswer()
+		s.lastErr = s.noAnswer(call)
 		s.hanging++
 		s.mayBeDead(call)
 	}
 	s.failed(call, s.lastErr)
+}
+
+// noAnswer is the failure of a call that was given up after it was sent: if Redis has answered since
+// on another connection, it may be that the application uses up the pool, with BLPOP say.
+func (s *Semaphore) noAnswer(call *commit.Call[*Request]) error {
+	if s.session.alive() > call.Sent && s.session.store.UsedUp() {
+		return protocol.NoConnectionFree()
+	}
+	return protocol.NoAnswer()
 }
 
 // rearm sets the alarm for what comes next. s.mu is held.

@@ -72,7 +72,7 @@ func (s *Session) checkIdle(k protocol.Key, took time.Duration) {
 }
 
 // restart gives up the call in flight, which was sent on a connection of the old pool, most
-// likely a dead one, too.
+// likely a dead one, too; or it waits for one, because the pool is used up: then it fails so.
 func (s *Semaphore) restart() {
 	s.mu.Lock()
 	defer s.unlock()

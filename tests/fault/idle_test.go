@@ -1,6 +1,8 @@
 package fault_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
 // pooled is a client with n idle connections.
@@ -71,6 +74,35 @@ func TestForgottenConnectionsLoseNoHandle(t *testing.T) {
 		l.Must(c.ReleaseHandle(l.Ctx, handle))
 		if took := time.Since(began); took > 2*time.Second+100*time.Millisecond {
 			l.Errorf("ReleaseHandle took %v", took)
+		}
+	})
+}
+
+// TestUsedUpPoolIsNamed: the application's blocking commands have all connections of a small pool.
+// Redis is idle, and the error does not blame it alone.
+func TestUsedUpPoolIsNamed(t *testing.T) {
+	t.Parallel()
+	onServer(t, redistest.Start(t), func(l *lab) {
+		rdb := l.connect(nil, func(o *redis.Options) { o.PoolSize = 2 })
+		s := l.sem(l.Client(rdb), 1)
+		l.Release(l.Hold(s))
+		var conns []*redis.Conn
+		for range 2 {
+			conn := rdb.Conn()
+			l.Must(conn.Ping(l.Ctx).Err())
+			conns = append(conns, conn)
+		}
+		began := time.Now()
+		for named := false; !named; { // a busy machine may not hear of Redis in time
+			_, err := s.TryAcquire(l.Ctx)
+			l.WantErr(err, berth.ErrUnreachable)
+			named = errors.Is(err, redis.ErrPoolTimeout) && strings.Contains(err.Error(), "a client of its own")
+			if err == nil || !named && time.Since(began) > time.Minute {
+				l.Fatalf("the pool is not named: %v", err)
+			}
+		}
+		for _, conn := range conns {
+			l.Must(conn.Close())
 		}
 	})
 }
