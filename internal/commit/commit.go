@@ -8,6 +8,7 @@ package commit
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -27,6 +28,9 @@ const (
 	// Pauses between failing calls grow from the first to the second.
 	leastPause = 10 * time.Millisecond
 	mostPause  = time.Second
+	// mostHanging bounds the calls that were given up and have no outcome yet: a client without
+	// time-outs may never return.
+	mostHanging = 8
 )
 
 // Queue gathers operations; T is the type of their owners. The zero value is empty.
@@ -39,10 +43,14 @@ type Queue[T any] struct {
 	call      *Call[T]
 	giveUpAt  clock.Instant // the call in flight: its Deadline, or earlier for what waits behind it
 	spare     *Call[T]
-	overtaken bool // see Overtake
+	overtaken bool // see AnsweredLate
+	hanging   int  // calls that were given up after they were sent, and have no outcome
+	stopped   bool // nothing more is sent
 
+	err     error         // of the last call
 	pause   time.Duration // after the next failure
 	retryAt clock.Instant
+	lookAt  clock.Instant // see Look; 0: never
 }
 
 // Op is the place of one owner in a queue: at most one operation of it is under way.
@@ -77,7 +85,8 @@ type Call[T any] struct {
 	Sent     clock.Instant
 	Deadline clock.Instant // when it is given up at the latest
 
-	ids int // that Wire names
+	ids   int  // that Wire names
+	hangs bool // it was given up after it was sent, and has no outcome
 }
 
 // Put makes the next call send the operation of op; if op is in flight, the call after
@@ -138,10 +147,6 @@ func (q *Queue[T]) Has(call *Call[T]) bool { return q.call == call }
 // Busy reports whether a call is in flight.
 func (q *Queue[T]) Busy() bool { return q.call != nil }
 
-// Overtake notes that a call which was made before the one in flight has been answered since:
-// that one has met a slower connection, and what comes now need not wait for it.
-func (q *Queue[T]) Overtake() { q.overtaken = q.call != nil }
-
 // Hurry bounds how long the call in flight, if there is one, keeps an operation waiting that
 // was put at now, and whose own call may take timeout at most.
 func (q *Queue[T]) Hurry(now clock.Instant, timeout time.Duration) {
@@ -155,10 +160,13 @@ func (q *Queue[T]) Hurry(now clock.Instant, timeout time.Duration) {
 // most; false: none.
 type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool)
 
+// Ready reports whether no call is in flight and another one may be, so that Next may return it.
+func (q *Queue[T]) Ready() bool { return q.call == nil && !q.stopped && q.hanging < mostHanging }
+
 // Next returns the next call, which is then in flight; nil if none may start now, or
 // nothing is wanted.
 func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
-	if q.call != nil || now < q.retryAt || !q.probe && len(q.releases)+len(q.others) == 0 {
+	if !q.Ready() || now < q.retryAt || !q.wanted() {
 		return nil
 	}
 	call := q.spare
@@ -180,6 +188,9 @@ func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 	q.call, q.giveUpAt, q.probe, q.overtaken = call, call.Deadline, false, false
 	return call
 }
+
+// wanted reports whether there is something to send.
+func (q *Queue[T]) wanted() bool { return q.probe || len(q.releases)+len(q.others) > 0 }
 
 // longest is longer than any call takes.
 const longest = time.Duration(1<<63 - 1)
@@ -225,11 +236,16 @@ func (c *Call[T]) names(id string) bool {
 	return slices.ContainsFunc(c.Wire, func(op protocol.Op) bool { return op.ID == id || op.To == id })
 }
 
-// Return ends a call; false: it was given up before, and its answer does not matter.
-// Otherwise the caller must tell the owners of its operations the outcome, put those that
-// are still wanted into the queue again, and give the call back by Reuse.
+// Return ends a call that has its outcome; false: it was given up before, so its operations
+// were sent again, or will be. Otherwise the caller must tell the owners of its operations the
+// outcome, put those that are still wanted into the queue again, and give the call back by
+// Reuse.
 func (q *Queue[T]) Return(call *Call[T]) bool {
 	if q.call != call {
+		if call.hangs {
+			call.hangs = false
+			q.hanging--
+		}
 		return false
 	}
 	q.call = nil
@@ -243,10 +259,24 @@ func (q *Queue[T]) Return(call *Call[T]) bool {
 	return true
 }
 
+// GiveUp ends the wait for the call in flight as Return does, but leaves it to whoever has
+// started it. If it was sent its outcome is unknown, until it comes to Return.
+func (q *Queue[T]) GiveUp(sent bool) {
+	call := q.call
+	q.Return(call)
+	if sent {
+		call.hangs = true
+		q.hanging++
+	}
+}
+
+// Hangs reports whether call was sent and given up, and has no outcome yet.
+func (q *Queue[T]) Hangs(call *Call[T]) bool { return call.hangs }
+
 // Overdue returns the call in flight if it is to be given up at now. It may still be
 // executed.
 func (q *Queue[T]) Overdue(now clock.Instant) *Call[T] {
-	if q.call != nil && now >= q.giveUpAt {
+	if q.call != nil && !q.stopped && now >= q.giveUpAt {
 		return q.call
 	}
 	return nil
@@ -260,28 +290,64 @@ func (q *Queue[T]) Reuse(call *Call[T]) {
 	q.spare = call
 }
 
-// Succeeded notes that a call was answered.
-func (q *Queue[T]) Succeeded() { q.pause, q.retryAt = 0, 0 }
+// Answered notes that the call in flight was answered.
+func (q *Queue[T]) Answered() { q.err, q.pause, q.retryAt = nil, 0, 0 }
 
-// Failed notes that a call failed; the next one comes after a pause. If its outcome is not
-// known (fresh), only the connection may have broken, and the first repetition comes at
-// once.
-func (q *Queue[T]) Failed(now clock.Instant, fresh bool) {
-	if q.pause > 0 || !fresh {
+// AnsweredLate notes that a call which was given up has been answered. The one in flight, which
+// was made after it, has met a slower connection: what comes now need not wait for it.
+func (q *Queue[T]) AnsweredLate() {
+	q.pause, q.retryAt = 0, 0
+	q.overtaken = q.call != nil
+}
+
+// Failed notes that a call failed. The next one comes after a pause, but for two errors: if the
+// outcome is not known, only the connection may have broken, and the first repetition comes at
+// once; and what was rejected is not repeated.
+func (q *Queue[T]) Failed(now clock.Instant, err error) {
+	q.err = err
+	if errors.Is(err, protocol.ErrRejected) {
+		return
+	}
+	if q.pause > 0 || !errors.Is(err, protocol.ErrUnknown) {
 		q.retryAt = now.Add(q.pause/2 + rand.N(max(q.pause, leastPause)))
 	}
 	q.pause = min(max(2*q.pause, leastPause), mostPause)
 }
 
-// Wakeup returns when the owner must look again: to give up a call, or to make one after a
-// pause.
-func (q *Queue[T]) Wakeup() clock.Instant {
-	switch {
-	case q.call != nil:
-		return q.giveUpAt
-	case q.retryAt > 0 && (q.probe || len(q.releases)+len(q.others) > 0):
-		return q.retryAt
-	default:
-		return clock.Never
+// Err returns why the last call failed, or nil if it was answered before it was given up.
+func (q *Queue[T]) Err() error { return q.err }
+
+// Look sets when a call is wanted, even an empty one, because somebody waits for what runs out
+// then; 0: never.
+func (q *Queue[T]) Look(at clock.Instant) { q.lookAt = at }
+
+// Due reports whether the time that Look set has come, once.
+func (q *Queue[T]) Due(now clock.Instant) bool {
+	if q.lookAt == 0 || q.lookAt > now {
+		return false
 	}
+	q.lookAt = 0
+	return true
+}
+
+// Stop ends the queue: nothing more is sent.
+func (q *Queue[T]) Stop() { q.stopped = true }
+
+// Wakeup returns when the owner must look again: to give up a call, or to make one, after a
+// pause or because it is Due.
+func (q *Queue[T]) Wakeup() clock.Instant {
+	next := clock.Never
+	switch {
+	case q.stopped:
+		return clock.Never
+	case q.hanging == mostHanging: // the first that returns goes on
+	case q.call != nil:
+		next = q.giveUpAt
+	case q.retryAt > 0 && q.wanted():
+		next = q.retryAt
+	}
+	if q.lookAt > 0 {
+		next = min(next, q.lookAt)
+	}
+	return next
 }

@@ -137,7 +137,7 @@ func TestOrderOutlastsFailures(t *testing.T) {
 		call := q.Next(now, prepare)
 		wantCall(t, call, want[:n+3]...)
 		q.Return(call)
-		q.Failed(now, true)
+		q.Failed(now, protocol.NoAnswer())
 		for i := n + 2; i >= 0; i-- {
 			q.Put(&items[i].op, false)
 		}
@@ -294,7 +294,7 @@ func TestOvertakenCallDelaysNobody(t *testing.T) {
 	a := newItem(1)
 	q.Put(&a.op, false)
 	call := q.Next(born, prepare)
-	q.Overtake()
+	q.AnsweredLate()
 	q.Put(&a.op, false)
 	q.Hurry(born, time.Hour)
 	if at := born.Add(leastTimeout); q.Overdue(at) != call || q.Overdue(at-1) != nil {
@@ -315,14 +315,14 @@ func TestPausesGrow(t *testing.T) {
 	var q Queue[*item]
 	a := newItem(1)
 	now := born
-	fail := func(fresh bool) time.Duration {
+	fail := func(err error) time.Duration {
 		q.Put(&a.op, false)
 		call := q.Next(now, prepare)
 		if call == nil {
 			t.Fatal("no call")
 		}
 		q.Return(call)
-		q.Failed(now, fresh)
+		q.Failed(now, err)
 		q.Put(&a.op, false)
 		if q.Next(now, prepare) != nil {
 			q.Return(q.call)
@@ -332,18 +332,18 @@ func TestPausesGrow(t *testing.T) {
 		now = now.Add(pause)
 		return pause
 	}
-	if pause := fail(true); pause != 0 {
+	if pause := fail(protocol.NoAnswer()); pause != 0 {
 		t.Fatalf("a pause of %v after the first unknown outcome", pause)
 	}
 	longest := time.Duration(0)
 	for range 20 {
-		longest = max(longest, fail(true))
+		longest = max(longest, fail(protocol.NoAnswer()))
 	}
 	if longest > mostPause+mostPause/2 || longest < mostPause/2 {
 		t.Errorf("pauses grow up to %v", longest)
 	}
-	q.Succeeded()
-	if pause := fail(false); pause <= 0 || pause > leastPause {
+	q.Answered()
+	if pause := fail(protocol.ErrUnsent()); pause <= 0 || pause > leastPause {
 		t.Errorf("a pause of %v after the first refusal", pause)
 	}
 }
@@ -417,24 +417,29 @@ func TestNothingIsForgottenOrDoubled(t *testing.T) {
 			}
 			q.Return(call)
 		}
-		sent := map[*item]bool{}
-		for call = q.Next(born, prepare); call != nil; call = q.Next(born, prepare) {
-			for _, op := range call.Ops {
-				sent[op.Of] = true
-			}
-			q.Return(call)
-		}
-		for i := range wanted {
-			if !sent[i] {
-				t.Fatalf("%s was forgotten", i.id)
-			}
-		}
-		for i := range sent {
-			if !wanted[i] {
-				t.Fatalf("%s is sent, and nobody wants it", i.id)
-			}
-		}
+		sendsJust(t, &q, wanted)
 	})
+}
+
+// sendsJust makes calls until nothing is wanted any more, and wants them to carry what is wanted.
+func sendsJust(t *rapid.T, q *Queue[*item], wanted map[*item]bool) {
+	sent := map[*item]bool{}
+	for call := q.Next(born, prepare); call != nil; call = q.Next(born, prepare) {
+		for _, op := range call.Ops {
+			sent[op.Of] = true
+		}
+		q.Return(call)
+	}
+	for i := range wanted {
+		if !sent[i] {
+			t.Fatalf("%s was forgotten", i.id)
+		}
+	}
+	for i := range sent {
+		if !wanted[i] {
+			t.Fatalf("%s is sent, and nobody wants it", i.id)
+		}
+	}
 }
 
 func cmpOr(a, b *Call[*item]) *Call[*item] {
@@ -469,5 +474,89 @@ func TestCallTellsWhenItWasSent(t *testing.T) {
 	}
 	if places := q.others[:1]; places[0].op != nil {
 		t.Error("the queue keeps an operation that was sent")
+	}
+}
+
+// TestFewCallsHang: while so many calls have been given up and have no outcome that another one
+// would most likely hang, too, nothing is sent. The first outcome makes room.
+func TestFewCallsHang(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	var hanging []*Call[*item]
+	for range mostHanging {
+		q.Put(&a.op, false)
+		call := q.Next(born, prepare)
+		wantCall(t, call, "1")
+		q.GiveUp(true)
+		if !q.Hangs(call) || q.Busy() {
+			t.Fatal("what was given up is in flight, and does not hang")
+		}
+		hanging = append(hanging, call)
+	}
+	q.Put(&a.op, false)
+	if q.Ready() || q.Next(born, prepare) != nil || q.Wakeup() != clock.Never {
+		t.Fatalf("with %d hanging calls there is another one", mostHanging)
+	}
+	first := hanging[0]
+	if q.Return(first) || q.Hangs(first) || q.Return(first) {
+		t.Error("an outcome that comes late counts as one in time")
+	}
+	wantCall(t, q.Next(born, prepare), "1")
+	q.GiveUp(false) // it never left
+	if !q.Ready() {
+		t.Error("what was not sent hangs")
+	}
+}
+
+// TestLookIsDueOnce: at its time the owner is woken, and told once.
+func TestLookIsDueOnce(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	if at := born.Add(time.Second); q.Due(at) || q.Wakeup() != clock.Never {
+		t.Error("a look that nobody asked for")
+	}
+	at := born.Add(time.Minute)
+	q.Look(at)
+	if q.Wakeup() != at || q.Due(at-1) || !q.Due(at) || q.Due(at) || q.Wakeup() != clock.Never {
+		t.Error("it is not due once, at its time")
+	}
+}
+
+// TestStoppedQueueSendsNothing: neither what is wanted, nor again what is in flight.
+func TestStoppedQueueSendsNothing(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	q.Put(&a.op, false)
+	call := q.Next(born, prepare)
+	q.Look(born)
+	q.Stop()
+	if q.Overdue(clock.Never) != nil || q.Wakeup() != clock.Never {
+		t.Error("a stopped queue wants to be looked at")
+	}
+	q.Return(call)
+	q.Put(&a.op, false)
+	q.Probe()
+	if q.Ready() || q.Next(born, prepare) != nil {
+		t.Error("a stopped queue has another call")
+	}
+}
+
+// TestErrIsOfTheLastCall: a late answer does not excuse the call that was given up.
+func TestErrIsOfTheLastCall(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	why := protocol.NoAnswer()
+	q.Failed(born, why)
+	if q.AnsweredLate(); q.Err() != error(why) { //nolint:errorlint // this one
+		t.Errorf("after a late answer: %v", q.Err())
+	}
+	if q.Answered(); q.Err() != nil {
+		t.Errorf("after an answer in time: %v", q.Err())
+	}
+	rejected := &protocol.Failure{Kind: protocol.ErrRejected}
+	if q.Failed(born, rejected); q.Err() != error(rejected) || q.retryAt != 0 { //nolint:errorlint // this one
+		t.Errorf("what was rejected is repeated after a pause; error %v", q.Err())
 	}
 }

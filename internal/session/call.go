@@ -21,13 +21,9 @@ func (s *Semaphore) dispatch() {
 	s.rearm()
 }
 
-// mostHanging bounds the calls of a semaphore that were given up and have no outcome yet: a
-// client without time-outs may never return.
-const mostHanging = 8
-
 // next returns the next call. Most of the time one is in flight, which is all that it looks at.
 func (s *Semaphore) next() *commit.Call[*Request] {
-	if s.stopped || s.hanging == mostHanging || s.queue.Busy() {
+	if !s.queue.Ready() {
 		return nil
 	}
 	call := s.queue.Next(clock.Now(), (*Request).want)
@@ -147,19 +143,16 @@ func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, 
 		s.seeClock(&reply, call.Sent, got)
 	}
 	if s.queue.Return(call) {
-		s.take(call, reply, err, got)
+		s.outcome(call, reply, err, got)
 		s.queue.Reuse(call)
 	} else {
-		s.hanging--
-		call.Trip = nil
-		s.takeLate(call, reply, err, got)
+		s.lateOutcome(call, reply, err, got)
 	}
 	s.dispatch()
 }
 
-// take passes on the outcome of a call, which came at got.
-func (s *Semaphore) take(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
-	s.lastErr = err
+// outcome passes on the outcome of a call, which came at got.
+func (s *Semaphore) outcome(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
 	if err != nil {
 		s.failed(call, err)
 	} else {
@@ -167,14 +160,13 @@ func (s *Semaphore) take(call *commit.Call[*Request], reply protocol.Reply, err 
 	}
 }
 
-// takeLate passes on the answer to a call that was given up: its operations were sent again,
+// lateOutcome passes on the answer to a call that was given up: its operations were sent again,
 // or are about to be, but what the server did is as true as if it had been told in time.
-func (s *Semaphore) takeLate(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
+func (s *Semaphore) lateOutcome(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
 	if err != nil {
 		return
 	}
-	s.queue.Succeeded()
-	s.queue.Overtake()
+	s.queue.AnsweredLate()
 	a := &claim.Answer{Sent: call.Sent, Got: got, Reply: reply}
 	for i, op := range call.Ops {
 		s.apply(op.Of, op.Of.claim.AnsweredLate(&call.Wire[i], a))
@@ -190,14 +182,9 @@ func (s *Semaphore) seeClock(reply *protocol.Reply, sent, got clock.Instant) {
 
 // answered tells the claims what the server did.
 func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
-	s.queue.Succeeded()
+	s.queue.Answered()
 	if a.Got.Sub(a.Sent) < leastUnderWay/2 {
 		s.underWay = 0
-	}
-	s.nearest = clock.Never
-	if a.Next > 0 {
-		// Counted from the reply, the server's clock has certainly reached it by then.
-		s.nearest = a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
 	}
 	if a.More {
 		s.queue.Probe()
@@ -205,6 +192,7 @@ func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 	for i, op := range call.Ops {
 		s.apply(op.Of, op.Of.claim.Answered(&call.Wire[i], a))
 	}
+	s.queue.Look(s.nearest(a))
 	s.warnOfLimit(call, a)
 	s.session.warnOfTTL(s.name, call, a.Got.Sub(a.Sent))
 	seen := Sighting{Others: max(a.Waiting-s.waiting, 0), Here: s.waiting, Excess: max(a.Used-a.Limit(), 0)}
@@ -214,6 +202,15 @@ func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 	for f := range s.watchers {
 		s.later(func() { (*f)(seen) })
 	}
+}
+
+// nearest returns when something may run out at the server that claims here wait for; 0: never.
+func (s *Semaphore) nearest(a *claim.Answer) clock.Instant {
+	if a.Next == 0 || s.waiting == 0 {
+		return 0
+	}
+	// Counted from the reply, the server's clock has certainly reached it by then.
+	return a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
 }
 
 // warnOfLimit logs that a declaration of this process replaced another limit.
@@ -247,9 +244,10 @@ func (s *Session) warnOfTTL(name string, call *commit.Call[*Request], trip time.
 }
 
 // A TTL below leastTrips round trips is worth a warning, unless they are so short that this
-// process, and not the network, takes the time.
+// process, and not the network, takes the time. A renewal that needs a new connection takes three
+// of them, and begins when one third is over.
 const (
-	leastTrips   = 3
+	leastTrips   = 5
 	shortestTrip = 5 * time.Millisecond
 )
 
@@ -259,7 +257,7 @@ func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 	if protocol.TooLate(err) {
 		s.underWay = min(2*max(s.underWay, leastUnderWay), mostUnderWay)
 	}
-	unknown, rejected := errors.Is(err, protocol.ErrUnknown), errors.Is(err, protocol.ErrRejected)
+	rejected := errors.Is(err, protocol.ErrRejected)
 	// If nothing ever answered, retrying would only hide a wrong address.
 	neverConnected := s.session.heard.Load() == 0 && protocol.NoConnection(err)
 	for i, op := range call.Ops {
@@ -271,13 +269,10 @@ func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 		}
 	}
 	s.session.warnOfRenewal(s.name, call, err, now)
-	if rejected {
-		return
-	}
-	if s.waiting > 0 { // the call may have been the one that a lease elsewhere had run out for
+	if s.waiting > 0 && !rejected { // the call may have been the one that a lease elsewhere had run out for
 		s.queue.Probe()
 	}
-	s.queue.Failed(now, unknown)
+	s.queue.Failed(now, err)
 }
 
 // warnOfRenewal logs that leases of a semaphore are not renewed, once a minute for all
@@ -301,9 +296,6 @@ func (s *Session) warnOfRenewal(name string, call *commit.Call[*Request], err er
 func (s *Semaphore) tick() {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.stopped {
-		return
-	}
 	s.alarm.Rang()
 	now := clock.Exact()
 	if call := s.queue.Overdue(now); call != nil {
@@ -317,8 +309,7 @@ func (s *Semaphore) tick() {
 		r.claim.Alive = s.session.alive()
 		s.apply(r, r.claim.Tick(now))
 	}
-	if s.waiting > 0 && s.nearest <= now {
-		s.nearest = clock.Never
+	if s.queue.Due(now) && s.waiting > 0 {
 		s.queue.Probe()
 	}
 	s.dispatch()
@@ -327,15 +318,15 @@ func (s *Semaphore) tick() {
 // giveUp ends the wait for a call. What has not left this process is taken back; else the
 // outcome is unknown until it comes.
 func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
-	s.queue.Return(call)
-	if call.Trip.Drop() { // it is not used again: another goroutine may be about to start it
-		s.lastErr = protocol.ErrUnsent()
-	} else {
-		s.lastErr = s.noAnswer(call)
-		s.hanging++
-		s.mayBeDead(call)
+	dropped := call.Trip.Drop() // it is not used again: another goroutine may be about to start it
+	s.queue.GiveUp(!dropped)
+	if dropped {
+		s.failed(call, protocol.ErrUnsent())
+		return
 	}
-	s.failed(call, s.lastErr)
+	err := s.noAnswer(call)
+	s.mayBeDead(call)
+	s.failed(call, err)
 }
 
 // noAnswer is the failure of a call that was given up after it was sent: if Redis has answered since
@@ -350,13 +341,5 @@ func (s *Semaphore) noAnswer(call *commit.Call[*Request]) error {
 // rearm sets the alarm for what comes next. s.mu is held.
 func (s *Semaphore) rearm() {
 	_, next := s.deadlines.First()
-	if s.hanging < mostHanging { // else the first that returns goes on
-		next = min(next, s.queue.Wakeup())
-	}
-	if s.waiting > 0 {
-		next = min(next, s.nearest)
-	}
-	if !s.stopped {
-		s.alarm.Set(next)
-	}
+	s.alarm.Set(min(next, s.queue.Wakeup()))
 }

@@ -56,7 +56,7 @@ const idlePatience = time.Second
 func (s *Semaphore) mayBeDead(call *commit.Call[*Request]) {
 	s.session.lookForLife(func(took time.Duration) {
 		s.mu.Lock()
-		dead := call.Trip != nil && clock.Exact().Sub(call.Sent) > deadAfter*took
+		dead := s.queue.Hangs(call) && clock.Exact().Sub(call.Sent) > deadAfter*took
 		s.mu.Unlock()
 		if dead {
 			s.session.checkIdle(s.key, took)
@@ -76,7 +76,7 @@ func (s *Session) checkIdle(k protocol.Key, took time.Duration) {
 func (s *Semaphore) restart() {
 	s.mu.Lock()
 	defer s.unlock()
-	if call := s.queue.Overdue(clock.Never); call != nil && !s.stopped {
+	if call := s.queue.Overdue(clock.Never); call != nil {
 		s.giveUp(call)
 	}
 	s.dispatch()

@@ -24,21 +24,17 @@ type Semaphore struct {
 	queue     commit.Queue[*Request]
 	starting  *commit.Call[*Request] // to be started once mu is free
 	deadlines keeper.Deadlines[*Request]
-	nearest   clock.Instant // when something may run out at the server
 	alarm     clock.Alarm   // calls tick
-	lastErr   error         // of the last call, nil when it succeeded
 	underWay  time.Duration // how long a call may be on its way to Redis, if that is more than leastUnderWay
-	hanging   int           // calls that were given up and have not returned
 	warned    clock.Instant // of a changed limit
 	watchers  map[*func(Sighting)]struct{}
 	after     []func()      // to be run once mu is free
 	drained   chan struct{} // closed when there are no claims; made by drain
 	closed    bool          // nothing new is admitted
-	stopped   bool          // nothing more is sent
 }
 
 func newSemaphore(s *Session, name string, key protocol.Key) *Semaphore {
-	sem := &Semaphore{session: s, name: name, key: key, requests: map[string]*Request{}, clock: s.clock, nearest: clock.Never}
+	sem := &Semaphore{session: s, name: name, key: key, requests: map[string]*Request{}, clock: s.clock}
 	if sem.clock == nil {
 		sem.clock = new(clock.Server)
 	}
@@ -184,7 +180,8 @@ func (s *Semaphore) drain() <-chan struct{} {
 func (s *Semaphore) stop() {
 	s.mu.Lock()
 	defer s.unlock()
-	s.closed, s.stopped = true, true
+	s.closed = true
+	s.queue.Stop()
 	for _, r := range s.requests {
 		s.apply(r, r.claim.Drop(claim.ErrClosed))
 	}
