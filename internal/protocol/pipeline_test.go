@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"net"
 	"slices"
 	"sync"
@@ -254,5 +255,39 @@ func TestOutageTakesFewConnections(t *testing.T) {
 			p.Errorf("%d connections at the beginning of the next outage, want %d", n, 2*mostInFlight)
 		}
 		silent.Release()
+	})
+}
+
+// TestOutageCostsFewFlights: while Redis is silent, what waits costs no goroutine, the pipelines
+// that are tried grow rarer, and what was given up leaves nothing.
+func TestOutageCostsFewFlights(t *testing.T) {
+	withCalls(t, func(p *calls) {
+		p.acquire(p.Context(), "first", 1, nil)
+		p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest, Times: -1})
+		const trips, lasts = 20_000, 2 * time.Second
+		var flights []*Flight
+		var waiting []*Trip
+		for i := range trips {
+			st := p.store.Trip(p.Context(), p.store.Key(fmt.Sprint(i)), 0, []Op{{Verb: Acquire, ID: fmt.Sprint("s0.", i), Terms: terms(1)}}, func(Reply, error) {})
+			if flight := st.Start(); flight != nil {
+				flights = append(flights, flight)
+				p.done.Go(flight.Fly)
+			} else {
+				waiting = append(waiting, st)
+			}
+			<-time.After(lasts / trips) // of the bubble
+		}
+		// Each round of mostInFlight waits twice as long as the one before it.
+		most := mostInFlight * (2 + bits.Len(uint(lasts/hangs)))
+		if n := len(flights); n > most || n < 2*mostInFlight {
+			p.Errorf("%d flights in %v, want %d at most", n, lasts, most)
+		}
+		for _, st := range waiting {
+			st.Drop()
+		}
+		pipe := p.store.pipe
+		if len(pipe.waiting) > 0 || pipe.dropped > 0 || slices.ContainsFunc(pipe.waiting[:cap(pipe.waiting)], func(st *Trip) bool { return st != nil }) {
+			p.Errorf("%d trips are left, %d of them dropped", len(pipe.waiting), pipe.dropped)
+		}
 	})
 }
