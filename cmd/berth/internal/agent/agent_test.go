@@ -131,7 +131,7 @@ func TestAThousandHolds(t *testing.T) {
 				if i%2 == 1 {
 					name = fmt.Sprintf("other-%d", i%names)
 				}
-				all[i] = w.insists(post(fmt.Sprintf(`{"name":%q,"limit":%d}`, name, limit)))
+				all[i] = w.insists(post(fmt.Sprintf(`{"name":%q,"limit":%d,"ttl_ms":600000}`, name, limit)), "queued", "granted")
 			})
 		}
 		asked.Wait()

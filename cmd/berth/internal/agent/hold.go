@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"sync/atomic"
 	"time"
 
@@ -18,9 +16,8 @@ import (
 )
 
 const (
-	mostBody = 64 << 10
-	// readTimeout is how long a request may take to come.
-	readTimeout = 5 * time.Second
+	// readTimeout is how long a request may take to come. A busy machine needs some of it.
+	readTimeout = 30 * time.Second
 	// writeTimeout is how long a client may leave no room for a line.
 	writeTimeout = time.Second
 	// farewell bounds how long, and mostUnread how much, is read of what a refused client
@@ -60,19 +57,10 @@ func (a *Agent) take(w http.ResponseWriter, r *http.Request) {
 		(&refusal{Status: http.StatusHTTPVersionNotSupported, Code: "invalid", Message: "use HTTP/1.1"}).write(w)
 		return
 	}
-	conn.SetDeadline(time.Now().Add(readTimeout))
 	h := &hold{agent: a, conn: conn}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	body := &upload{length: r.ContentLength, chunked: r.ContentLength < 0, buf: buf.Reader, waits: r.Header.Get("Expect") != ""}
 	a.connections.Go(func() { h.run(body) }) // so that net/http forgets the request
-}
-
-// upload is a request's body, before it is read.
-type upload struct {
-	length  int64
-	chunked bool
-	buf     *bufio.Reader
-	waits   bool // the client waits to be told that it may send the body
 }
 
 // run serves the connection to its end.
@@ -92,92 +80,6 @@ func (h *hold) run(body *upload) {
 	defer h.agent.leave(h.name)
 	h.agent.connections.Go(h.listen)
 	h.serve()
-}
-
-// read reads the request, and leaves input at what comes after it: the rest of a chunked body,
-// or whatever the client writes after a body with a length.
-func (h *hold) read(body *upload) *refusal {
-	if body.length > mostBody {
-		return refusedSize
-	}
-	if body.waits {
-		if _, err := io.WriteString(h.conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
-			return refusedLate
-		}
-	}
-	var text []byte
-	var err error
-	if body.chunked {
-		line := bufio.NewReader(httputil.NewChunkedReader(body.buf))
-		h.input = line
-		text, err = readLine(line)
-	} else {
-		text = make([]byte, body.length)
-		_, err = io.ReadFull(body.buf, text)
-		h.input = h.conn // what was sent together with the body counts for nothing yet
-	}
-	switch {
-	case errors.Is(err, errTooLong):
-		return refusedSize
-	case err != nil:
-		return refusedLate
-	}
-	h.conn.SetDeadline(time.Time{})
-	var refused *refusal
-	h.request, refused = parse(text)
-	return refused
-}
-
-var errTooLong = errors.New("too long")
-
-// readLine reads to the end of a line, or of the input.
-func readLine(r *bufio.Reader) (line []byte, err error) {
-	for len(line) <= mostBody {
-		part, err := r.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case err == nil, errors.Is(err, io.EOF):
-			return line, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		}
-	}
-	return nil, errTooLong
-}
-
-// listen reads until the connection ends. Whatever comes is a sign of life.
-func (h *hold) listen() {
-	var some [64]byte
-	for {
-		n, err := h.input.Read(some[:])
-		if n > 0 && h.held.Load() {
-			h.expectBeat()
-		}
-		if err != nil {
-			h.cancel(ended(err))
-			return
-		}
-	}
-}
-
-// ended is why reading has ended.
-func ended(err error) error {
-	timeout, ok := errors.AsType[net.Error](err)
-	switch {
-	case errors.Is(err, io.EOF):
-		return errDone // or gone: it may not even be there to read the answer
-	case ok && timeout.Timeout():
-		return errSilent
-	}
-	return errGone
-}
-
-// expectBeat gives the client another beat_ms. Once a permit is held, a deadline is set by each
-// beat and by the grant: whichever comes last is right.
-func (h *hold) expectBeat() {
-	if h.beat > 0 {
-		h.conn.SetReadDeadline(time.Now().Add(h.beat))
-	}
 }
 
 // serve acquires the permit and looks after it.

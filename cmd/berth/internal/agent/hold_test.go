@@ -1,39 +1,48 @@
 package agent
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // TestLinesTellWhatHappens: a place in the queue, the grant, and each renewal.
 func TestLinesTellWhatHappens(t *testing.T) {
 	each(t, func(w *world) {
-		first := w.ask(1, `"ttl_ms":3000`)
-		a := first.wants("granted")
-		if a.Slot != 0 || a.Limit != 1 || a.Token == 0 || a.Remaining <= 0 || a.Remaining > 3000 {
-			w.Errorf("the first grant: %+v", a)
-		}
-		second := w.ask(1)
-		if e := second.next(); e.Event != "queued" || e.Ahead != 0 || e.Limit != 1 {
-			w.Errorf("the second is told %+v", e)
-		}
-		third := w.ask(1)
-		if e := third.next(); e.Event != "queued" || e.Ahead != 1 {
-			w.Errorf("the third is told %+v", e)
-		}
-		renewed := first.next()
-		if renewed.Event != "renewed" || renewed.Remaining <= 2000 || !w.Exact && renewed.UntilBoot <= a.UntilBoot {
-			w.Errorf("after a third of the TTL: %+v, was %+v", renewed, a)
-		}
-		first.conn.Close()
-		if b := second.wants("granted"); b.Token <= a.Token {
-			w.Errorf("the second grant: %+v, after %+v", b, a)
-		}
+		w.inTime(func() (late bool) {
+			start := time.Now()
+			first := w.ask(1, `"ttl_ms":3000`)
+			a := first.until("granted")
+			second := w.ask(1)
+			b := second.next()
+			third := w.ask(1)
+			c := third.next()
+			slow := w.slow(start, 2*time.Second)
+			r := first.next()
+			first.conn.Close()
+			d := second.until("granted")
+			second.conn.Close()
+			third.conn.Close()
+			switch {
+			case slow || w.late(a) || w.late(b) || w.late(c) || w.late(d) || w.late(r):
+				return true
+			case a.Slot != 0 || a.Limit != 1 || a.Token == 0 || a.Remaining <= 0 || a.Remaining > 3000:
+				w.Errorf("the first grant: %+v", a)
+			case b.Event != "queued" || b.Ahead != 0 || b.Limit != 1 || c.Event != "queued" || c.Ahead != 1:
+				w.Errorf("in the queue: %+v and %+v", b, c)
+			case r.Event != "renewed" || r.Remaining <= 2000 || !w.Exact && r.UntilBoot <= a.UntilBoot:
+				w.Errorf("after a third of the TTL: %+v, was %+v", r, a)
+			case d.Token <= a.Token:
+				w.Errorf("the second grant: %+v, after %+v", d, a)
+			}
+			return false
+		})
 	})
 }
 
@@ -71,16 +80,30 @@ func TestTheTrustDeadlineIsNoLaterThanRedisSays(t *testing.T) {
 // TestEvictedHolderIsAskedToStop, and told when it may no longer believe.
 func TestEvictedHolderIsAskedToStop(t *testing.T) {
 	each(t, func(w *world) {
-		p := w.holds(1, `"ttl_ms":3000`)
-		w.Must(w.Inspector.Evict(w.Ctx, testenv.Name, w.lease().ID))
-		if e := p.wants("stop"); e.Reason != "evicted" || e.Remaining <= 0 || e.Remaining > 3000 {
-			w.Errorf("the holder is told %+v", e)
-		}
-		if e := p.wants("lost"); e.Reason != "evicted" || e.Message == "" {
-			w.Errorf("at the deadline it is told %+v", e)
-		}
-		p.wants("")
-		w.Idle()
+		w.inTime(func() (late bool) {
+			start := time.Now()
+			p := w.ask(1, `"ttl_ms":3000`)
+			defer p.conn.Close()
+			p.until("granted")
+			holders := w.Show().Leases
+			if w.slow(start, 2*time.Second) {
+				return true
+			}
+			w.Must(w.Inspector.Evict(w.Ctx, testenv.Name, holders[0].ID))
+			e := p.until("stop")
+			if w.slow(start, 2*time.Second) {
+				return true
+			}
+			if e.Reason != "evicted" || e.Remaining <= 0 || e.Remaining > 3000 {
+				w.Errorf("the holder is told %+v", e)
+			}
+			if e := p.wants("lost"); e.Reason != "evicted" || e.Message == "" {
+				w.Errorf("at the deadline it is told %+v", e)
+			}
+			p.wants("")
+			return false
+		})
+		w.untilHeld(0)
 	})
 }
 
@@ -131,12 +154,19 @@ func TestLostLeaseIsTold(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	each(t, func(w *world) {
 		w.holds(1)
-		start := time.Now()
-		e := w.ask(1, `"wait_ms":500`).wants("refused")
-		w.Within(start, 500*time.Millisecond, time.Second, "the refusal")
-		if e.Error != "timeout" || e.Status != 409 || !strings.Contains(e.Message, "0 ahead") {
-			w.Errorf("it is told %+v", e)
-		}
+		w.inTime(func() (late bool) {
+			start := time.Now()
+			p := w.ask(1, `"wait_ms":500`)
+			first, last := p.next(), p.next()
+			if !w.Exact && first.Event != "queued" || w.late(last) {
+				return true
+			}
+			w.Within(start, 500*time.Millisecond, time.Second, "the refusal")
+			if last.Event != "refused" || last.Error != "timeout" || last.Status != 409 || !strings.Contains(last.Message, "0 ahead") {
+				w.Errorf("it is told %+v", last)
+			}
+			return false
+		})
 		w.untilHeld(1)
 	})
 }
@@ -145,31 +175,96 @@ func TestWaitEnds(t *testing.T) {
 // often as it said keeps it.
 func TestSilentHolderGivesItsPermitBack(t *testing.T) {
 	each(t, func(w *world) {
-		p := w.holds(1, `"beat_ms":500`)
-		for range 5 {
-			<-time.After(100 * time.Millisecond)
-			_, err := p.conn.Write([]byte("\n"))
-			w.Must(err)
-		}
-		next := w.waits(1)
-		start := time.Now()
-		if e := p.wants("lost"); e.Reason != "silent" {
-			w.Errorf("it is told %+v", e)
-		}
-		next.wants("granted")
-		w.Within(start, 0, 500*time.Millisecond, "the end of the silence")
-		p.wants("")
-		next.conn.Close()
+		w.inTime(func() (late bool) {
+			p, late := w.beats(asks(1, `"beat_ms":2000`), "\n")
+			if late {
+				return true
+			}
+			next := w.ask(1)
+			defer next.conn.Close()
+			start := time.Now()
+			if e := p.wants("lost"); e.Reason != "silent" {
+				w.Errorf("it is told %+v", e)
+			}
+			if e := next.until("granted"); w.late(e) {
+				return true
+			}
+			w.Within(start, 0, 2*time.Second, "the end of the silence")
+			p.wants("")
+			return false
+		})
 		w.untilHeld(0)
 	})
+}
+
+// beats takes a permit by a request with a beat of two seconds, and writes often enough for
+// longer than that. It returns late if it could not.
+func (w *world) beats(text, beat string) (p *program, late bool) {
+	w.Helper()
+	const agreed = 2 * time.Second
+	last := time.Now()
+	p = w.send(text)
+	if p.until("granted"); w.slow(last, agreed) {
+		p.conn.Close()
+		return p, true
+	}
+	for range 6 {
+		w.Pass(agreed / 4)
+		before := time.Now()
+		_, err := p.conn.Write([]byte(beat))
+		if w.slow(last, agreed) {
+			p.conn.Close()
+			return p, true
+		}
+		w.Must(err)
+		last = before
+	}
+	return p, false
+}
+
+// TestABeatThatIsReadLateCounts: it was there in time, and the agent was too slow.
+func TestABeatThatIsReadLateCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(testenv.Shared(t), Options{})
+	l, dial := w.socket()
+	t.Cleanup(func() { l.Close() })
+	theirs, err := dial()
+	w.Must(err)
+	defer theirs.Close()
+	ours, err := l.Accept()
+	w.Must(err)
+	defer ours.Close()
+	h := &hold{conn: ours, request: &request{beat: time.Hour}}
+	h.held.Store(true)
+	for _, beat := range []string{"\n", ""} {
+		_, err := theirs.Write([]byte(beat))
+		w.Must(err)
+		h.conn.SetReadDeadline(time.Unix(1, 0)) // as if it had passed while the agent had no CPU
+		got := make([]byte, 10)
+		if n, err := (punctual{h}).Read(got); string(got[:n]) != beat || (err == nil) != (beat != "") {
+			w.Errorf("of %q it reads %q, %v", beat, got[:n], err)
+		}
+	}
 }
 
 // TestFrozenHolderWithoutBeatKeepsItsPermit: nothing else was agreed.
 func TestFrozenHolderWithoutBeatKeepsItsPermit(t *testing.T) {
 	each(t, func(w *world) {
-		w.send(post(`{"name":"s","limit":1,"ttl_ms":1000}`)).wants("granted")
-		<-time.After(3 * time.Second)
-		w.untilHeld(1)
+		w.inTime(func() (late bool) {
+			p := w.ask(1, fmt.Sprintf(`"ttl_ms":%d`, w.TTL.Milliseconds()))
+			defer p.conn.Close()
+			if e := p.until("granted"); w.late(e) {
+				return true
+			}
+			for range 4 { // longer than the TTL
+				if e := p.next(); w.late(e) {
+					return true
+				} else if e.Event != "renewed" {
+					w.Errorf("it is told %+v", e)
+				}
+			}
+			return false
+		})
 	})
 }
 
@@ -194,15 +289,21 @@ func TestAClientThatDoesNotReadIsEnded(t *testing.T) {
 func TestASlowReaderOfASocketIsEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(testenv.Shared(t), Options{})
-	for range 20 { // a slow machine may lose the lease first
+	w.inTime(func() (late bool) {
+		before := w.ends()
 		w.connect(post(`{"name":"s","limit":1,"ttl_ms":1000}`))
-		w.untilHeld(1)
-		w.untilHeld(0)
-		if w.count(`berth_agent_holds_ended_total{reason="slow"}`) > 0 {
-			return
-		}
+		w.Until("the end of the hold", func(*berthadmin.State) bool { return w.ends() > before })
+		return w.count(`berth_agent_holds_ended_total{reason="slow"}`) == 0
+	})
+}
+
+// ends is how many holds have ended.
+func (w *world) ends() (n float64) {
+	w.Helper()
+	for _, reason := range []string{"slow", "untrusted", "expired"} {
+		n += w.count(fmt.Sprintf("berth_agent_holds_ended_total{reason=%q}", reason))
 	}
-	w.Error("no hold was ended because its client does not read")
+	return n
 }
 
 // TestClientThatShutsDownItsHalfIsTold when its permit was given back.
@@ -222,17 +323,17 @@ func TestClientThatShutsDownItsHalfIsTold(t *testing.T) {
 func TestChunkedRequestLastsAsLongAsItsBody(t *testing.T) {
 	each(t, func(w *world) {
 		const start = "POST /v1/hold HTTP/1.1\r\nHost: agent\r\nTransfer-Encoding: chunked\r\n\r\n"
-		p := w.send(start + "1c\r\n{\"name\":\"s\",\"beat_ms\":500}\n\n\r\n")
-		p.wants("granted")
-		for range 5 {
-			<-time.After(200 * time.Millisecond)
-			_, err := p.conn.Write([]byte("1\r\n\n\r\n"))
+		w.inTime(func() (late bool) {
+			p, late := w.beats(start+"1d\r\n{\"name\":\"s\",\"beat_ms\":2000}\n\n\r\n", "1\r\n\n\r\n")
+			if late {
+				return true
+			}
+			_, err := p.conn.Write([]byte("0\r\n\r\n"))
 			w.Must(err)
-		}
-		_, err := p.conn.Write([]byte("0\r\n\r\n"))
-		w.Must(err)
-		p.wants("released")
-		w.Idle()
+			p.wants("released")
+			w.Idle()
+			return false
+		})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,11 +160,16 @@ func post(body string) string {
 	return fmt.Sprintf("POST /v1/hold HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// ask sends a request for a permit of the tests' semaphore, with more fields.
+// asks is a request for a permit of the tests' semaphore, with more fields.
+func asks(limit int, fields ...string) string {
+	all := append([]string{fmt.Sprintf(`"name":%q,"limit":%d`, testenv.Name, limit)}, fields...)
+	return post("{" + strings.Join(all, ",") + "}")
+}
+
+// ask sends such a request.
 func (w *world) ask(limit int, fields ...string) *program {
 	w.Helper()
-	all := append([]string{fmt.Sprintf(`"name":%q,"limit":%d`, testenv.Name, limit)}, fields...)
-	return w.send(post("{" + strings.Join(all, ",") + "}"))
+	return w.send(asks(limit, fields...))
 }
 
 // send sends any request.
@@ -201,47 +207,85 @@ func (p *program) next() event {
 	return testenv.Receive(p.w, "line", p.events)
 }
 
+// until waits for a line with one of these events. It returns another one instead that tells
+// neither of the place nor of a renewal.
+func (p *program) until(names ...string) event {
+	p.w.Helper()
+	for {
+		if e := p.next(); slices.Contains(names, e.Event) || e.Event != "queued" && e.Event != "renewed" {
+			return e
+		}
+	}
+}
+
 // wants waits for a line with an event, after any that tell of the place or of renewals.
 func (p *program) wants(name string) event {
 	p.w.Helper()
-	for {
-		e := p.next()
-		if e.Event == name {
-			return e
-		}
-		if e.Event != "queued" && e.Event != "renewed" {
-			p.w.Fatalf("got the line %+v, want %q", e, name)
+	e := p.until(name)
+	if e.Event != name {
+		p.w.Fatalf("got the line %+v, want %q", e, name)
+	}
+	return e
+}
+
+// late reports whether an event only tells that a real machine is too slow: to answer a request
+// in time, or for the time of a lease. A bubble is not.
+func (w *world) late(e event) bool {
+	return !w.Exact && (e.Error == "redis" || e.Error == "incomplete" || e.Event == "" || e.Reason == "untrusted" || e.Reason == "expired")
+}
+
+// slow reports whether a real machine took longer for something than it should.
+func (w *world) slow(since time.Time, most time.Duration) bool {
+	return !w.Exact && time.Since(since) >= most
+}
+
+// inTime lets something happen that takes less time than a slow machine may have for it: then
+// it returns late, and is begun again.
+func (w *world) inTime(story func() (late bool)) {
+	w.Helper()
+	for range 20 {
+		if !story() || w.Exact || w.Failed() {
+			return
 		}
 	}
+	w.Error("the machine was too slow for it, twenty times")
 }
 
 // holds asks for a permit, and waits for it.
 func (w *world) holds(limit int, fields ...string) *program {
 	w.Helper()
-	p := w.ask(limit, fields...)
-	p.wants("granted")
-	return p
+	return w.insists(asks(limit, fields...), "granted")
 }
 
 // waits asks for a permit, and returns once it stands in the queue.
 func (w *world) waits(limit int, fields ...string) *program {
 	w.Helper()
-	p := w.ask(limit, fields...)
-	p.wants("queued")
-	return p
+	return w.insists(asks(limit, fields...), "queued")
 }
 
-// insists sends a request until it is queued or granted: a busy machine may be too slow for the
-// time that a request has to come, or that Redis has to answer.
-func (w *world) insists(text string) *program {
+// insists sends a request until it gets a line with one of these events: a busy machine may be
+// too slow for the time that a request has to come, or that Redis has to answer.
+func (w *world) insists(text string, names ...string) *program {
 	w.Helper()
 	for {
 		p := w.send(text)
-		if e := p.next(); e.Event == "queued" || e.Event == "granted" {
+		e := p.until(names...)
+		if slices.Contains(names, e.Event) {
 			return p
-		} else if w.Exact || e.Event != "refused" || e.Error != "redis" && e.Error != "incomplete" {
-			w.Errorf("the request is refused: %+v", e)
+		} else if !w.late(e) {
+			w.Errorf("got the line %+v, want one of %q", e, names)
 			return p
+		}
+		p.conn.Close()
+	}
+}
+
+// refused sends a request until it is refused, and not because the machine is busy.
+func (w *world) refused(text string) event {
+	w.Helper()
+	for {
+		if e := w.send(text).next(); !w.late(e) {
+			return e
 		}
 	}
 }
