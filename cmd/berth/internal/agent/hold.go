@@ -9,8 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
 )
@@ -18,8 +21,6 @@ import (
 const (
 	// readTimeout is how long a request may take to come. A busy machine needs some of it.
 	readTimeout = 30 * time.Second
-	// writeTimeout is how long a client may leave no room for a line.
-	writeTimeout = time.Second
 	// farewell bounds how long, and mostUnread how much, is read of what a refused client
 	// still sends: it would not see the refusal if the connection were reset.
 	farewell   = time.Second
@@ -151,9 +152,12 @@ func (h *hold) say(line any) {
 }
 
 func (h *hold) send(b []byte) {
-	h.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if _, err := h.conn.Write(b); err != nil {
-		h.cancel(errSlow) // or gone, which listen sees, too
+	switch err := write(unwrap(h.conn), b); {
+	case err == nil:
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, io.ErrShortWrite), errors.Is(err, os.ErrDeadlineExceeded):
+		h.cancel(errSlow)
+	default:
+		h.cancel(errGone) // listen sees it, too
 	}
 }
 

@@ -285,10 +285,33 @@ func TestAClientThatDoesNotReadIsEnded(t *testing.T) {
 	})
 }
 
+// TestAReaderThatIsLateIsNotEnded: there is room for its lines, and they are there when it reads.
+func TestAReaderThatIsLateIsNotEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(testenv.Shared(t), Options{})
+	w.inTime(func() (late bool) {
+		p := &program{w: w, conn: w.connect(asks(1, `"ttl_ms":2000`)), events: make(chan event, 100)}
+		defer p.conn.Close()
+		w.Pass(2 * writeTimeout)
+		go p.read()
+		if e := p.until("granted"); w.late(e) || e.Event != "granted" {
+			return true
+		}
+		for range 3 {
+			if e := p.next(); w.late(e) {
+				return true
+			} else if e.Event != "renewed" {
+				w.Errorf("it is told %+v", e)
+			}
+		}
+		return false
+	})
+}
+
 // TestASlowReaderOfASocketIsEnded when its buffers are full.
 func TestASlowReaderOfASocketIsEnded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(testenv.Shared(t), Options{})
+	w := newWorldOn(testenv.Shared(t), Options{}, func(l net.Listener) net.Listener { return narrow{l} })
 	w.inTime(func() (late bool) {
 		before := w.ends()
 		w.connect(post(`{"name":"s","limit":1,"ttl_ms":1000}`))

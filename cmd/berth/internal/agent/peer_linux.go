@@ -7,27 +7,48 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
-// peer returns the process at the other end of a unix socket: the program's name, and its
-// number and user for a label. A process of another container has no number here.
-func peer(conn net.Conn) (program, process string) {
+// peer is a process at the other end of a unix socket.
+type peer struct{ who *unix.Ucred }
+
+// peerOf returns the process at the other end of conn, if that can be known.
+func peerOf(conn net.Conn) (p peer) {
 	socket, ok := unwrap(conn).(*net.UnixConn)
 	if !ok {
-		return "", ""
+		return p
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return "", ""
+		return p
 	}
-	var who *unix.Ucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) { who, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || failed != nil {
-		return "", ""
+	_ = raw.Control(func(fd uintptr) { p.who, _ = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return p
+}
+
+// program is the name of its program; "" if it is not known, or not fit to be shown.
+func (p peer) program() string {
+	if p.who == nil || p.who.Pid == 0 {
+		return ""
 	}
-	if who.Pid == 0 {
-		return "", fmt.Sprintf(" uid=%d", who.Uid)
+	comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.who.Pid))
+	name := strings.TrimSpace(string(comm))
+	if screen.Clean(name) != name {
+		return ""
 	}
-	comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", who.Pid))
-	return strings.TrimSpace(string(comm)), fmt.Sprintf(" pid=%d uid=%d", who.Pid, who.Uid)
+	return name
+}
+
+// String is its number and its user, for a label. A process of another container has no number
+// here.
+func (p peer) String() string {
+	switch {
+	case p.who == nil:
+		return ""
+	case p.who.Pid == 0:
+		return fmt.Sprintf(" uid=%d", p.who.Uid)
+	}
+	return fmt.Sprintf(" pid=%d uid=%d", p.who.Pid, p.who.Uid)
 }

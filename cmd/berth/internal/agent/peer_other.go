@@ -5,4 +5,11 @@ package agent
 import "net"
 
 // peer is not known here.
-func peer(net.Conn) (program, process string) { return "", "" }
+type peer struct{}
+
+func peerOf(net.Conn) peer { return peer{} }
+
+func (peer) program() string { return "" }
+
+// String implements fmt.Stringer.
+func (peer) String() string { return "" }

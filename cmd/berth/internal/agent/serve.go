@@ -8,12 +8,9 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 const (
@@ -73,8 +70,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 		}
 		b.open.Add(-1)
 		b.agent.counts.refused(refusedCrowd)
-		conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-		_, _ = conn.Write(refusedCrowd.bytes())
+		_ = write(conn, refusedCrowd.bytes())
 		conn.Close()
 	}
 }
@@ -102,9 +98,9 @@ func unwrap(conn net.Conn) net.Conn {
 // labelled is the label of a request: what its client calls itself, or else the program's
 // name, and which process it is, if that can be known.
 func labelled(label string, conn net.Conn) string {
-	program, process := peer(conn)
-	if screen.Clean(program) != program {
-		program = ""
+	p := peerOf(conn)
+	if label == "" {
+		label = cmp.Or(p.program(), "agent")
 	}
-	return strings.TrimSpace(cmp.Or(label, program, "agent") + process)
+	return label + p.String()
 }

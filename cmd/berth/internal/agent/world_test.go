@@ -40,6 +40,12 @@ func each(t *testing.T, body func(w *world)) {
 
 func newWorld(e *testenv.Env, o Options) *world {
 	e.Helper()
+	return newWorldOn(e, o, func(l net.Listener) net.Listener { return l })
+}
+
+// newWorldOn is newWorld with a listener that on makes of the socket's.
+func newWorldOn(e *testenv.Env, o Options, on func(net.Listener) net.Listener) *world {
+	e.Helper()
 	w := &world{Env: e, peer: e.Peer()}
 	w.agent = New(w.peer.Client, o)
 	var l net.Listener
@@ -48,6 +54,7 @@ func newWorld(e *testenv.Env, o Options) *world {
 		l, w.dial = pipes, pipes.dial
 	} else {
 		l, w.dial = w.socket()
+		l = on(l)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -70,7 +77,7 @@ func (w *world) socket() (net.Listener, func() (net.Conn, error)) {
 	path := filepath.Join(dir, "s")
 	l, err := net.Listen("unix", path)
 	w.Must(err)
-	return narrow{l}, func() (net.Conn, error) { return net.Dial("unix", path) }
+	return l, func() (net.Conn, error) { return net.Dial("unix", path) }
 }
 
 // narrow is a listener whose connections have room for a few lines that nobody reads.
