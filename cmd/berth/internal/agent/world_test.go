@@ -17,11 +17,65 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/internal/testkit/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if role, config := child.Role(); role != "" {
+		if err := runAgent(config); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	testenv.Main(m)
+}
+
+// agentConfig is what an agent in a process of its own gets.
+type agentConfig struct{ Path, Network, Addr, Prefix string }
+
+// startAgent starts one, which is killed with the test, and returns when it listens.
+func startAgent(t testing.TB, c agentConfig) *child.Process {
+	t.Helper()
+	p, err := child.Again("agent", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	var listens string
+	if err := p.Hear(context.Background(), &listens); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// runAgent is what that process does.
+func runAgent(config []byte) error {
+	var c agentConfig
+	if err := json.Unmarshal(config, &c); err != nil {
+		return err
+	}
+	rdb := redis.NewClient(&redis.Options{Network: c.Network, Addr: c.Addr})
+	defer rdb.Close()
+	client, err := berth.New(rdb, berth.Prefix(c.Prefix))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, stop := child.Until(context.Background(), os.Stdin)
+	defer stop()
+	l, err := Listen(ctx, c.Path)
+	if err != nil {
+		return err
+	}
+	fmt.Println(`"listens"`)
+	return New(client, Options{Grace: time.Second}).Serve(ctx, l)
+}
 
 // world is an agent with a Redis, and programs that use it: over pipes in a bubble, and over a
 // unix socket beside a real server.

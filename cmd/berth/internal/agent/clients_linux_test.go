@@ -1,0 +1,317 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/testkit/testenv"
+)
+
+var update = flag.Bool("update", false, "copy the files of clients into docs/agent.md")
+
+// clientsDir is where the clients are.
+const clientsDir = "../../../../clients"
+
+// language is one of clients, with the program of testdata/clients that uses it.
+type language struct {
+	name, interpreter, client, driver string
+	poor                              bool // it can only run a command
+}
+
+var languages = []language{
+	{"python", "python3", "berth.py", "driver.py", false},
+	{"node", "node", "berth.mjs", "driver.mjs", false},
+	{"ruby", "ruby", "berth.rb", "driver.rb", false},
+	{"bash", "bash", "berth.sh", "driver.sh", true},
+}
+
+// office is an agent's process, with a program in one language that uses it, and a Go program
+// beside it.
+type office struct {
+	*testenv.Env
+	language
+	goes  *testenv.Peer
+	agent *child.Process
+	path  string // of the agent's socket
+}
+
+func newOffice(t *testing.T, l language) *office {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	e := testenv.Shared(t)
+	return &office{Env: e, language: l, goes: e.Peer(), path: filepath.Join(dir, "a", "agent.sock")}
+}
+
+// open starts the agent if it does not run.
+func (o *office) open() {
+	o.Helper()
+	if o.agent == nil {
+		o.agent = startAgent(o, agentConfig{Path: o.path, Network: o.Options.Network, Addr: o.Options.Addr, Prefix: o.Prefix})
+	}
+}
+
+// killAgent leaves the socket's file behind, for the next agent to find.
+func (o *office) killAgent() {
+	o.agent.Kill()
+	o.agent = nil
+}
+
+// driver is a program in another language.
+type driver struct {
+	*child.Process
+	*office
+}
+
+// program starts one that asks for a permit, which it cannot lose because the machine is slow.
+func (o *office) program(terms string) *driver {
+	o.Helper()
+	clients, err := filepath.Abs(clientsDir)
+	o.Must(err)
+	if _, err := exec.LookPath(o.interpreter); err != nil {
+		o.Fatalf("%v: install %s, as scripts/setup does", err, o.interpreter)
+	}
+	cmd := exec.Command(o.interpreter, filepath.Join("testdata/clients", o.driver), testenv.Name, "1",
+		strings.Replace(`{"ttl_ms":600000,`+terms[1:], ",}", "}", 1))
+	cmd.Env = append(os.Environ(), "BERTH_AGENT_SOCKET="+o.path, "CLIENT="+filepath.Join(clients, o.client),
+		"PYTHONPATH="+clients, "PYTHONDONTWRITEBYTECODE=1", "RUBYLIB="+clients)
+	p, err := child.Start(cmd)
+	o.Must(err)
+	o.Cleanup(p.Kill)
+	return &driver{p, o}
+}
+
+// says fails unless this is what the program says next.
+func (d *driver) says(want string) {
+	d.Helper()
+	ctx, cancel := context.WithTimeout(d.Ctx, 5*time.Minute)
+	defer cancel()
+	var got string
+	if err := d.Hear(ctx, &got); err != nil || got != want {
+		d.Fatalf("it says %q, %v, want %q", got, err, want)
+	}
+}
+
+// told tells the program something, and fails unless it says this.
+func (d *driver) told(word, want string) {
+	d.Helper()
+	d.Must(d.Tell(word))
+	d.says(want)
+}
+
+// holds starts a program that has the permit.
+func (o *office) holds(terms string) *driver {
+	o.Helper()
+	d := o.program(terms)
+	d.says("granted 0")
+	return d
+}
+
+// next is the Go program, which gets the permit before the TTL could give it back.
+func (o *office) next() *berth.Lease {
+	o.Helper()
+	start := time.Now()
+	lease := o.Hold(o.goes.Sem(1), berth.TTL(10*time.Minute))
+	o.Within(start, 0, 5*time.Minute, "the next grant")
+	return lease
+}
+
+// TestClients: each language shares a limit with Go, and loses its permit and nothing else.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t, l)
+			for _, story := range []func(*office){
+				released, killed, killedInQueue, refused, evicted, frozen, beating, deserted, desertedInQueue, lonely,
+			} {
+				o.open()
+				story(o)
+				if err := o.Inspector.Purge(o.Ctx, testenv.Name); err != nil && !errors.Is(err, berth.ErrNotFound) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// released: a permit that was given back is free, and not only soon.
+func released(o *office) {
+	d := o.holds(`{}`)
+	if st := o.Show(); st.InUse != 1 || st.Limit != 1 {
+		o.Errorf("while it holds: %+v", st.Summary)
+	}
+	if o.poor { // curl does not wait for the end
+		d.told("release", "released")
+		o.Release(o.next())
+		return
+	}
+	d.told("valid", "valid true")
+	d.told("release", "released")
+	lease, err := o.goes.Sem(1).TryAcquire(o.Ctx)
+	if errors.Is(err, berth.ErrUnreachable) { // the machine is slow
+		return
+	}
+	o.Must(err)
+	o.Release(lease)
+}
+
+// killed: the next one has the permit long before the TTL.
+func killed(o *office) {
+	d := o.holds(`{}`)
+	d.Kill()
+	o.Release(o.next())
+}
+
+// killedInQueue: nobody waits for it.
+func killedInQueue(o *office) {
+	lease := o.next()
+	d := o.program(`{}`)
+	o.UntilWaiting(1)
+	d.Kill()
+	o.UntilWaiting(0)
+	o.Release(lease)
+	o.Release(o.next())
+}
+
+// refused: the program is told why.
+func refused(o *office) {
+	lease := o.next()
+	o.program(`{"wait_ms":0}`).says("refused busy")
+	o.program(`{"wait_ms":100}`).says("refused timeout")
+	o.program(`{"nosuch":0}`).says("refused invalid")
+	o.Release(lease)
+}
+
+// evicted: the program is asked to stop.
+func evicted(o *office) {
+	d := o.holds(`{}`)
+	o.Must(o.Inspector.Evict(o.Ctx, testenv.Name, o.Show().Leases[0].ID))
+	d.says("stop")
+	if !o.poor {
+		o.Must(d.Tell("release"))
+	}
+	d.says("lost")
+	o.Release(o.next())
+}
+
+// frozen: it hangs, its connection stays open, and its permit goes to the next.
+func frozen(o *office) {
+	d := o.holds(`{"beat_ms":1000}`)
+	o.Must(d.Cmd.Process.Signal(unix.SIGSTOP))
+	o.Release(o.next())
+	d.Kill()
+}
+
+// beating: a program that gives signs of life keeps its permit, and is told when it is too late.
+func beating(o *office) {
+	if o.poor {
+		return // its command has no connection to write to
+	}
+	w := world{Env: o.Env}
+	w.inTime(func() (late bool) {
+		last := time.Now()
+		d := o.holds(`{"beat_ms":4000}`)
+		defer d.Kill()
+		for range 5 {
+			o.Pass(time.Second)
+			before := time.Now()
+			o.Must(d.Tell("beat"))
+			var said string
+			o.Must(d.Hear(o.Ctx, &said))
+			if w.slow(last, 4*time.Second) {
+				return true
+			}
+			if said != "beat" {
+				o.Errorf("it says %q, not having been silent", said)
+			}
+			last = before
+		}
+		d.says("stop")
+		o.Must(d.Tell("release"))
+		d.says("lost")
+		return false
+	})
+}
+
+// deserted: the agent has died, and nobody renews the lease.
+func deserted(o *office) {
+	d := o.holds(`{}`)
+	o.killAgent()
+	d.says("stop")
+	if !o.poor {
+		d.told("valid", "valid false")
+		o.Must(d.Tell("release"))
+	}
+	d.says("lost")
+}
+
+// desertedInQueue: the program is told that the agent has died.
+func desertedInQueue(o *office) {
+	lease := o.next()
+	d := o.program(`{}`)
+	o.UntilWaiting(1)
+	o.killAgent()
+	d.says(map[bool]string{false: "refused gone", true: "refused "}[o.poor])
+	o.Release(lease)
+}
+
+// lonely: the agent has died, and its socket is still there.
+func lonely(o *office) {
+	o.killAgent()
+	d := o.program(`{}`)
+	var said string
+	if err := d.Hear(o.Ctx, &said); err != nil || !strings.HasPrefix(said, "refused ") {
+		o.Errorf("without an agent it says %q, %v", said, err)
+	}
+}
+
+// TestClientsAreOnThePage, as they are.
+func TestClientsAreOnThePage(t *testing.T) {
+	t.Parallel()
+	const page = "../../../../docs/agent.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	block := regexp.MustCompile("(?s)<!-- clients/([a-z.]+) -->\n\n```([a-z]+)\n(.*?)```\n")
+	now := block.ReplaceAllStringFunc(string(text), func(old string) string {
+		m := block.FindStringSubmatch(old)
+		client, err := os.ReadFile(filepath.Join(clientsDir, m[1]))
+		if err != nil {
+			t.Error(err)
+		}
+		seen = append(seen, m[1])
+		return strings.Replace(old, m[3], string(client), 1)
+	})
+	for _, l := range languages {
+		if !slices.Contains(seen, l.client) {
+			t.Errorf("%s has no %s", page, l.client)
+		}
+	}
+	if now == string(text) {
+		return
+	}
+	if *update {
+		err = os.WriteFile(page, []byte(now), 0o644)
+	}
+	t.Errorf("%s has other clients than clients/; updated: %v, %v: go test -run TestClientsAreOnThePage . -update", page, *update, err)
+}

@@ -1,0 +1,29 @@
+# Holds a permit and does what standard input says. Both sides speak JSON.
+require "berth"
+$stdout.sync = true
+def say(*words) = puts(JSON.generate(words.join(" ")))
+begin
+  Berth.hold(ARGV[0], Integer(ARGV[1]), **JSON.parse(ARGV[2], symbolize_names: true)) do |lease|
+    say "granted", lease.slot
+    Thread.new do
+      sleep 0.01 until lease.stop
+      say "stop"
+    end
+    while (line = $stdin.gets)
+      case JSON.parse(line)
+      when "beat"
+        lease.beat
+        say "beat"
+      when "valid" then say "valid", lease.valid?
+      else break
+      end
+    end
+  end
+  say "released"
+rescue Berth::Refused => e
+  say "refused", e.message[/\w+/]
+rescue SystemCallError => e # there is no agent
+  say "refused", e.message
+rescue Berth::Lost
+  say "lost"
+end
