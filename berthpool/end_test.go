@@ -436,9 +436,9 @@ func TestCloseLeavesNoGoroutines(t *testing.T) { // not in parallel: the gorouti
 	left := func() error {
 		return goleak.Find(leaks,
 			goleak.IgnoreAnyFunction(internal+"session.(*workers).work"),
-			goleak.IgnoreAnyFunction(internal+"redistest.(*link).carryRequests"),
-			goleak.IgnoreAnyFunction(internal+"redistest.(*link).carryReplies"),
-			goleak.IgnoreAnyFunction(internal+"redistest.(*link).deliver"))
+			goleak.IgnoreAnyFunction(internal+"testkit/redistest.(*link).carryRequests"),
+			goleak.IgnoreAnyFunction(internal+"testkit/redistest.(*link).carryReplies"),
+			goleak.IgnoreAnyFunction(internal+"testkit/redistest.(*link).deliver"))
 	}
 	start := time.Now()
 	for err := left(); err != nil; err = left() { // it waits for less than half a second

@@ -24,6 +24,9 @@ const Never Time = 1<<63 - 1
 // it. More is recorded as a fault.
 const Late = 250 * time.Millisecond
 
+// StoodStill is the name of that fault.
+const StoodStill = "client stood still"
+
 // Add returns the time d later.
 func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 

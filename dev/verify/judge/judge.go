@@ -31,6 +31,12 @@ type Rules struct {
 	Queue string
 	// Deaf is like Queue, but its clients lose messages, and nothing else.
 	Deaf string
+	// Line is the prefix of the names on each of which the users of one client wait in line.
+	Line string
+	// Slow is a name with room for all, whose clients hear everything so late, and nothing else
+	// happens to them.
+	Slow string
+	Late time.Duration
 	// Shared is the name on which several users share a client, so that nothing
 	// is known about places in line.
 	Shared string
@@ -38,7 +44,7 @@ type Rules struct {
 
 // Violation is a broken promise.
 type Violation struct {
-	Promise string // S1 to S7, L1 to L5, or linearizability
+	Promise string // S1 to S7, L1 to L6, or linearizability
 	Name    string
 	Text    string
 	At      history.Time
@@ -59,6 +65,8 @@ type Verdict struct {
 	Checked    int           // operations that porcupine checked
 	Histories  int           // and in how many histories
 	Skipped    int           // histories with too many unknown outcomes
+	Turns      int           // pairs of requests of one client judged by S4
+	Served     int           // requests judged by L6
 	Healed     int           // semaphores that lacked one of their two keys at the end
 	HandOffs   int           // releases judged by L1
 	Free       time.Duration // for how long a permit was surely free where L2 and L3 are judged
@@ -87,6 +95,9 @@ func Judge(run *Run, rules Rules) *Verdict {
 		if name != rules.Shared {
 			v.order(name, ops, run)
 		}
+		if rules.Line != "" && strings.HasPrefix(name, rules.Line) {
+			v.turns(ops, run)
+		}
 		v.told(name, ops, run, rules)
 		v.ended(name, ops, run)
 		v.handles(name, ops, run)
@@ -103,6 +114,7 @@ func Judge(run *Run, rules Rules) *Verdict {
 		v.crashes(queue, run)
 		v.heard("a grant was under way to its waiter", queue, run, rules)
 	}
+	v.served(names[rules.Slow], run, rules)
 	if rules.Clock.Known {
 		v.heard("a grant was under way to its waiter, with lost messages", names[rules.Deaf], run, rules)
 	}

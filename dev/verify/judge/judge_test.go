@@ -129,12 +129,19 @@ func (d *diary) fault(from, to history.Time, e history.Event) {
 	d.events = append(d.events, e)
 }
 
+const (
+	slackOfTests = 100 * time.Millisecond
+	lateness     = 50 * time.Millisecond
+)
+
 // verdict judges the diary; the server's clock is the monotonic one.
 func (d *diary) verdict(end history.Time) *Verdict {
 	clock := NewClock([2]time.Duration{0, time.Hour}, [2]history.Time{0, history.Time(time.Hour)})
 	run := Assemble(d.events, clock)
 	run.End = end * ms
-	return Judge(run, Rules{Clock: clock, Slack: 100 * time.Millisecond, Queue: "queue", Linear: "linear"})
+	return Judge(run, Rules{
+		Clock: clock, Slack: slackOfTests, Queue: "queue", Linear: "linear", Line: "line.", Slow: "slow", Late: lateness,
+	})
 }
 
 // TestJudge: what the judge must see, and what it must let pass.

@@ -155,8 +155,11 @@ func (r *Run) adopter(o *Op) *Op {
 	return nil
 }
 
-// Killed is the storm's name for the SIGKILL of a client.
-const Killed = "client SIGKILL"
+// The storm's names for the SIGKILL and the SIGSTOP of a client.
+const (
+	Killed    = "client SIGKILL"
+	Suspended = "client SIGSTOP"
+)
 
 // killed returns when a process was killed, or Never.
 func (r *Run) killed(proc int) history.Time {

@@ -34,6 +34,7 @@ const (
 	end     = "internal/claim/end.go"
 	session = "internal/session/session.go"
 	call    = "internal/session/call.go"
+	commit  = "internal/commit/commit.go"
 )
 
 // notAlone removes the script's short way for a lease on an otherwise idle semaphore,
@@ -109,7 +110,7 @@ var All = []Mutant{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
 		Edits: []Edit{
 			{trip, "\"errors\"\n", "\"errors\"\n\t\"os\"\n\t\"time\"\n"},
-			{trip, "st.key.call...), st.notAfter)", "st.key.call...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
+			{trip, "st.store.keys(st.key)...), st.notAfter)", "st.store.keys(st.key)...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
 			{script, "local clock = call('TIME')\n", "local clock = { '', ARGV[1] }\n"},
 			{script, "if bound ~= '0' then", "if false then"},
 		},
@@ -139,6 +140,16 @@ var All = []Mutant{
 	{
 		Name: "new-id", What: "a request whose outcome is not known is repeated with another id", Scenario: "clients", Caught: []string{"L2", "linearizability"},
 		Edits: []Edit{{end, "c.late = now.Add(protocol.Late)", "c.late = now.Add(protocol.Late)\n\t\t\tif op.Verb == protocol.Acquire {\n\t\t\t\tc.ID = c.newID()\n\t\t\t}"}},
+	},
+
+	// Redis that answers, only late.
+	{
+		Name: "late-answer-dropped", What: "the answer to a call that was given up is dropped", Scenario: "clients", Caught: []string{"L6"},
+		Edits: []Edit{{call, "	if err != nil {\n		return\n	}\n	s.queue.AnsweredLate()", "	if true {\n		return\n	}\n	s.queue.AnsweredLate()"}},
+	},
+	{
+		Name: "order-turned", What: "what a failed call carried goes behind what came meanwhile", Scenario: "clients", Caught: []string{"S4"},
+		Edits: []Edit{{commit, "q.unsorted = true", "q.unsorted = false"}},
 	},
 
 	// Leases that are given away.

@@ -33,9 +33,9 @@ func (s *storm) spawn() {
 	defer s.mu.Unlock()
 	s.procs++
 	c := &client{proc: s.procs}
-	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue, deaf})
+	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue, deaf, slow})
 	if faults {
-		all = slices.Concat(seats, []worker.Seat{rough, rough})
+		all = slices.Concat(seats, []worker.Seat{rough, rough, line})
 	}
 	spec, err := json.Marshal(worker.Spec{
 		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Start: s.start, Seats: all,
@@ -98,7 +98,7 @@ func stopClient(s *storm) history.Event {
 	s.after.Go(func() {
 		pause(d)
 		_ = c.Cmd.Process.Signal(syscall.SIGCONT)
-		s.note(from, history.Event{Target: c.proc, Text: "client SIGSTOP"})
+		s.note(from, history.Event{Target: c.proc, Text: judge.Suspended})
 		s.mu.Lock()
 		s.workers[c.proc] = c
 		s.mu.Unlock()

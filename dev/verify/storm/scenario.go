@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -57,10 +59,10 @@ var (
 		faults: with(
 			fault{2, stopServer}, fault{2, restart(history.Event{Text: "server SIGKILL, AOF always"})},
 			fault{2, clientKill("normal")}, fault{2, clientKill("pubsub")}, fault{2, clientPause},
-			fault{4, scriptFlush}, fault{2, debugSleep},
+			fault{4, scriptFlush}, fault{2, debugSleep}, fault{2, compute},
 		),
 	}
-	Clients = Scenario{Name: "clients", pace: 3 * time.Second, Keeps: true, faults: with(fault{2, scriptFlush})}
+	Clients = Scenario{Name: "clients", pace: 3 * time.Second, Keeps: true, faults: with(fault{2, scriptFlush}, fault{2, compute})}
 	Memory  = Scenario{Name: "oom", pace: quick, Keeps: true, config: []string{"maxmemory-policy noeviction"}, faults: with(fault{6, outOfMemory})}
 	Disk    = Scenario{Name: "disk", pace: quick, Keeps: true, config: aof("everysec"), faults: with(fault{5, fillDisk}), prepare: mountDisk}
 	Half    = Scenario{Name: "half", pace: quick, Keeps: true, faults: with(fault{15, halve}), prepare: soonClock}
@@ -161,6 +163,24 @@ func debugSleep(s *storm) history.Event {
 	s.must("DEBUG", "SLEEP", fmt.Sprintf("%.3f", s.between(50*time.Millisecond, time.Second).Seconds()))
 	return history.Event{Text: "DEBUG SLEEP"}
 }
+
+// compute takes the machine's CPUs for a while. That is no excuse for anything but what the
+// clients find out by themselves, that they stood still.
+func compute(s *storm) history.Event {
+	end := time.Now().Add(s.between(50*time.Millisecond, 800*time.Millisecond))
+	var all sync.WaitGroup
+	for range runtime.NumCPU() {
+		all.Go(func() {
+			for time.Now().Before(end) {
+			}
+		})
+	}
+	all.Wait()
+	return history.Event{Target: nobody, Text: "busy CPUs"}
+}
+
+// nobody is the target of what happens and excuses nobody.
+const nobody = -1
 
 // halved lists the semaphores that may lose one of their keys. They cannot be used for
 // up to a minute then, so those whose liveness is judged are not among them.

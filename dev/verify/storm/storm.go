@@ -45,9 +45,11 @@ var (
 	}
 	queue = worker.Seat{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond}
 	deaf  = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
+	line  = worker.Seat{Mode: worker.Line, Name: "line", Limit: 1, TTL: 6 * time.Second}
+	slow  = worker.Seat{Mode: worker.Brief, Name: "slow", Limit: 16, TTL: time.Second, Late: 400 * time.Millisecond}
 	rough = worker.Seat{Mode: worker.Queue, Name: "rough", Limit: 2, TTL: 1500 * time.Millisecond}
 
-	allSeats = slices.Concat(seats, []worker.Seat{queue, deaf, rough})
+	allSeats = slices.Concat(seats, []worker.Seat{queue, deaf, line, slow, rough})
 )
 
 const (
@@ -113,7 +115,7 @@ func Run(t testing.TB, o Order) *Result {
 	clock.Known = s.shim == nil || !s.shim.stepped
 	run := judge.Assemble(s.events(), clock)
 	run.End = end
-	rules := judge.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd"}
+	rules := judge.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Slow: slow.Name, Late: slow.Late}
 	if o.Scenario.Keeps {
 		rules.Linear = "linear"
 	}
@@ -219,6 +221,9 @@ func (r *Result) Summary() string {
 		r.Requests, r.Grants, r.Unknown, r.Adopted, r.TooLate, len(r.Run.Faults), r.Checked, r.Histories, r.Skipped)
 	if r.HandOffs > 0 {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
+	}
+	if r.Turns > 0 {
+		fmt.Fprintf(&b, "; %d turns within clients judged", r.Turns)
 	}
 	for _, what := range slices.Sorted(maps.Keys(r.Measured)) {
 		fmt.Fprintf(&b, "; %s for up to %v", what, r.Measured[what].Round(time.Millisecond))

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
@@ -18,7 +19,24 @@ func (p *process) slow(ctx context.Context, between func(a, b int) time.Duration
 	}
 }
 
-// trouble makes the process's network fail until ctx ends.
+// compute takes the CPUs from everything else in this process for d.
+func compute(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			for sum := 0; ctx.Err() == nil; {
+				for i := range 100_000 {
+					sum += i
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// trouble makes the process's network fail, and its CPUs scarce, until ctx ends.
 func (p *process) trouble(ctx context.Context) {
 	rng := p.rand(0)
 	between := func(a, b int) time.Duration { return time.Duration(a+rng.IntN(b-a)) * time.Millisecond }
@@ -64,7 +82,10 @@ func (p *process) trouble(ctx context.Context) {
 		case n < 5:
 			what = "slow link"
 			p.slow(ctx, between)
-		case n < 13:
+		case n < 7:
+			what = "busy CPUs"
+			compute(ctx, between(50, 800))
+		case n < 15:
 			what = "slow replies"
 			inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: -1}, between(20, 150))
 		default:
@@ -84,7 +105,7 @@ func (p *process) watch(ctx context.Context) {
 		pause(ctx, history.Late/5)
 		now := history.Now()
 		if now.Sub(last) > history.Late {
-			p.out.Write(history.Event{At: last, Until: now, Kind: history.Fault, Text: "client stood still"})
+			p.out.Write(history.Event{At: last, Until: now, Kind: history.Fault, Text: history.StoodStill})
 		}
 		last = now
 	}

@@ -37,7 +37,7 @@ type user struct {
 }
 
 func (u *user) run(ctx context.Context) {
-	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait}[u.spec.Mode]
+	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait, Line: u.stand, Brief: u.stop}[u.spec.Mode]
 	for ctx.Err() == nil {
 		manner(ctx)
 	}
@@ -88,6 +88,27 @@ func (u *user) crowd(ctx context.Context) {
 	pause(ctx, u.between(0, 10*time.Millisecond))
 }
 
+// stand waits in line, with others of its client before and behind it.
+func (u *user) stand(ctx context.Context) {
+	u.visit(ctx, u.between(0, 20*time.Millisecond))
+	pause(ctx, u.between(0, 600*time.Millisecond))
+}
+
+func (u *user) stop(ctx context.Context) {
+	u.visit(ctx, 0)
+	pause(ctx, u.between(0, 100*time.Millisecond))
+}
+
+// visit waits for a permit and holds it for d.
+func (u *user) visit(ctx context.Context, d time.Duration) {
+	wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if h := u.ask(wait, history.Acquire, 1); h != nil {
+		h.hold(ctx, d)
+		h.release()
+	}
+}
+
 func (u *user) wait(ctx context.Context) {
 	weight := 1
 	if u.spec.Mode == Mix {
@@ -128,6 +149,9 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 	name := u.spec.Name
 	if u.spec.Mode == Linear {
 		name = fmt.Sprintf("%s.%d", name, history.Now().Sub(u.Start)/chapter)
+	}
+	if u.spec.Mode == Line { // nobody else's crash may keep the line waiting
+		name = fmt.Sprintf("%s.%d", name, u.Proc)
 	}
 	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight))
 	must(err)

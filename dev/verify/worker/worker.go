@@ -42,7 +42,8 @@ type Seat struct {
 	Name  string
 	Limit int
 	TTL   time.Duration
-	Deaf  bool // half of the messages to it are lost, and nothing else fails
+	Deaf  bool          // half of the messages to it are lost, and nothing else fails
+	Late  time.Duration // everything from the server comes so late, and nothing else fails
 }
 
 // Mode is the manner in which a seat uses its semaphore.
@@ -62,6 +63,11 @@ const (
 	Late Mode = "late"
 	// Crowd is several users of one client, most of whom stop waiting early.
 	Crowd Mode = "crowd"
+	// Line is several users of one client, who ask one after the other for the permit of a
+	// semaphore of their own, and wait.
+	Line Mode = "line"
+	// Brief waits for one permit and gives it back at once.
+	Brief Mode = "brief"
 )
 
 // Main is the main function of a worker process. When its standard input ends it
@@ -106,7 +112,7 @@ func (p *process) rand(part int) *rand.Rand {
 }
 
 // seat starts a seat with a client of its own, so that every id that the client makes
-// belongs to the seat. A Crowd seat has three users of one client.
+// belongs to the seat. A Crowd or Line seat has several users of one client.
 func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 	rng := p.rand(n)
 	opts := &redis.Options{Network: "unix", Addr: p.Socket, ContextTimeoutEnabled: rng.IntN(2) == 0}
@@ -121,8 +127,11 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
 	must(err)
 	users := make([]*user, 1)
-	if s.Mode == Crowd {
+	switch s.Mode {
+	case Crowd:
 		users = make([]*user, 3)
+	case Line:
+		users = make([]*user, 4)
 	}
 	var seats sync.WaitGroup
 	for i := range users {
@@ -137,19 +146,22 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 	})
 }
 
-// wrap puts a seat's client behind the process's network, or, if the seat is deaf,
-// behind one that only loses messages, whose cost has a bound of its own.
+// wrap puts a seat's client behind the process's network, or, if the seat is deaf or late,
+// behind one that only loses messages, or is only late, whose cost has a bound of its own.
 func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
-	if !s.Deaf {
+	if !s.Deaf && s.Late == 0 {
 		p.net.Wrap(opts)
 		return
 	}
 	opts.ReadTimeout = 0
 	net := redistest.NewFaults(cleaner{})
+	net.Wrap(opts)
+	if net.Latency(s.Late); !s.Deaf {
+		return
+	}
 	net.Inject(redistest.Rule{Fault: redistest.DropMessage, Times: -1, Match: func(c redistest.Command) bool {
 		return testenv.IsMessage(c) && rng.IntN(2) == 0
 	}})
-	net.Wrap(opts)
 }
 
 // cleaner is the part of a testing.TB that redistest.NewFaults needs. Its networks end

@@ -1,0 +1,56 @@
+package judge
+
+import (
+	"time"
+
+	"github.com/berth-go/berth/dev/verify/history"
+)
+
+// turns checks S4 among the users of a client: one that asks when another has waited for a while
+// is not granted before it. How long that is, a busy machine decides: a request may be made a
+// little later than its client says so.
+func (v *Verdict) turns(ops []*Op, run *Run) {
+	for i, w := range ops {
+		if !w.Held() || run.displaced(w) {
+			continue
+		}
+		for _, o := range ops[i+1:] {
+			if !o.Held() || o.Invoked < w.Invoked.Add(history.Late) || o.Invoked > w.Returned {
+				continue
+			}
+			if v.Turns++; o.Token < w.Token {
+				v.add("S4", w.Name, o.Returned, []*Op{w, o}, "granted before a request of its client that came %v earlier", o.Invoked.Sub(w.Invoked))
+			}
+		}
+	}
+}
+
+// displaced reports whether the server may have forgotten o's place, or its client may not have
+// come to ask for it.
+func (r *Run) displaced(o *Op) bool {
+	return r.struck(o.Invoked, o.Returned, func(f history.Event) bool {
+		return touches(f, o) && (f.Breaks || f.Queues || f.Text == history.StoodStill || f.Text == Suspended)
+	})
+}
+
+// served checks L6: where there is room, a request whose answers are only late is granted, or
+// ends in another way, within a few answers.
+func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
+	bound := 5*rules.Late + rules.Slack
+	for _, o := range ops {
+		end := min(o.Returned, run.killed(o.Proc), run.End)
+		from := o.Invoked
+		overdue := func(to history.Time) bool { return min(to, end).Sub(from) > bound }
+		late := false
+		for _, f := range run.Faults { // in the order of their beginnings, as events are
+			if touches(f, o) && f.Until.Add(settle) > o.Invoked {
+				late = late || overdue(f.At)
+				from = max(from, f.Until.Add(settle))
+			}
+		}
+		if late = late || overdue(end); late {
+			v.add("L6", o.Name, end, []*Op{o}, "it was not served for %v, although it was only late to hear of it", end.Sub(o.Invoked).Round(time.Millisecond))
+		}
+		v.Served++
+	}
+}

@@ -1,0 +1,78 @@
+package judge
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/dev/verify/history"
+)
+
+// TestTurnsWithinAClient: who came later is not granted earlier, unless the client may have
+// asked for both at once, or the server may have forgotten a place.
+func TestTurnsWithinAClient(t *testing.T) {
+	const late = history.Time(history.Late / time.Millisecond)
+	for what, c := range map[string]struct {
+		second history.Time // asked
+		fault  history.Event
+		ok     bool
+	}{
+		"turned":               {10 + late, history.Event{}, false},
+		"turned in trouble":    {10 + late, history.Event{Target: 1, Text: "half-open"}, false},
+		"almost at once":       {9 + late, history.Event{}, true},
+		"its client stood":     {10 + late, history.Event{Target: 1, Text: history.StoodStill}, true},
+		"another client stood": {10 + late, history.Event{Target: 2, Text: history.StoodStill}, false},
+		"all was forgotten":    {10 + late, history.Event{Breaks: true}, true},
+	} {
+		d := &diary{}
+		d.release(d.lease("line.1", 10, 0, 900, 901, 2000, 0), "line.1", 950, 951)
+		d.release(d.lease("line.1", c.second, 0, 800, 801, 2000, 0), "line.1", 850, 851)
+		if c.fault != (history.Event{}) {
+			d.fault(100, 110, c.fault)
+		}
+		v := d.verdict(stormEnd)
+		if slices.Contains(v.Promises(), "S4") == c.ok {
+			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Turns)
+		}
+	}
+	d := &diary{} // in turn
+	d.release(d.lease("line.1", 10, 0, 500, 501, 2000, 0), "line.1", 550, 551)
+	d.release(d.lease("line.1", 400, 0, 600, 601, 2000, 0), "line.1", 650, 651)
+	if v := d.verdict(stormEnd); len(v.Violations) > 0 || v.Turns != 1 {
+		t.Errorf("in turn: %v, %d judged", v.Violations, v.Turns)
+	}
+}
+
+// TestSlowIsServed within a few answers, unless something else than its link was in the way.
+func TestSlowIsServed(t *testing.T) {
+	const bound = history.Time((5*lateness + slackOfTests) / time.Millisecond)
+	const settled = history.Time(settle / time.Millisecond)
+	for what, c := range map[string]struct {
+		returned history.Time // 0: never
+		fault    history.Event
+		ok       bool
+	}{
+		"in time":                {10 + bound, history.Event{}, true},
+		"too late":               {11 + bound, history.Event{}, false},
+		"never":                  {0, history.Event{}, false},
+		"something in the way":   {100 + settled + bound, history.Event{Target: 1, Text: "x"}, true},
+		"long after that":        {100 + settled + bound + 1, history.Event{Target: 1, Text: "x"}, false},
+		"something in another's": {11 + bound, history.Event{Target: 2, Text: "x"}, false},
+		"nobody's excuse":        {11 + bound, history.Event{Target: -1, Text: "x"}, false},
+		"killed":                 {0, history.Event{Target: 1, Text: Killed}, true},
+	} {
+		d := &diary{}
+		if c.returned > 0 {
+			d.release(d.lease("slow", 10, 0, 12, c.returned, 20_000, 0), "slow", c.returned+1, c.returned+2)
+		} else {
+			d.unanswered("slow", 10, 30_000)
+		}
+		if c.fault != (history.Event{}) {
+			d.fault(90, 100, c.fault)
+		}
+		v := d.verdict(20_000)
+		if slices.Contains(v.Promises(), "L6") == c.ok || v.Served != 1 {
+			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Served)
+		}
+	}
+}
