@@ -103,7 +103,7 @@ func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
 	if a.Next > 0 && a.Holders+a.Waiting > 0 { // else it is a tombstone's
 		why.Next = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
 	}
-	if a.Got < c.late {
+	if a.Got < c.copyUntil {
 		return c.leave(why, a.Got)
 	}
 	return c.end(why)
@@ -225,7 +225,7 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 	case c.adopted:
 		return c.end(c.lostBy(r, a.Got))
 	}
-	c.ID, c.late, c.look = c.newID(), 0, false
+	c.ID, c.copyUntil, c.look = c.newID(), 0, false
 	c.State, c.heard, c.due = Asking, 0, clock.Never
 	return Send
 }
@@ -300,7 +300,7 @@ func (c *Claim) answerAdopt(r *protocol.Result, a *Answer) Effect {
 	c.Lease = Lease{Token: r.Token, Slot: r.Slot, Limit: a.Limit(), Weight: r.Weight, TTL: r.TTL, Label: r.Label}
 	// Less than a whole TTL may be due to its MaxHold, or to a move that was answered at
 	// the second try: the first renewal will tell.
-	c.other, c.late = "", 0
+	c.moving.other, c.copyUntil = "", 0
 	return c.hold(a.Sent, a.Got, r.Remaining, true)
 }
 
@@ -312,15 +312,15 @@ func (c *Claim) answerDetach(r *protocol.Result, a *Answer) Effect {
 }
 
 func (c *Claim) answerRelease(r *protocol.Result, a *Answer) Effect {
-	if c.other != "" {
-		c.other = ""
+	if c.moving.other != "" {
+		c.moving.other = ""
 		return Send // the other id that it may have had
 	}
 	var out error
 	switch {
-	case !c.wasHeld:
+	case !c.leaving.wasHeld:
 		out = c.Err
-	case r.Code == protocol.Gone && (!c.live || c.copies == 0 && !c.ranOut(r, a)):
+	case r.Code == protocol.Gone && (!c.leaving.live || c.leaving.copies == 0 && !c.ranOut(r, a)):
 		out = c.lostBy(r, a.Got)
 	}
 	return c.end(c.Err) | c.report(out)

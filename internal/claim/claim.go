@@ -88,26 +88,38 @@ type Claim struct {
 
 	name  string
 	newID func() string
-	other string // Adopting: the id that it has until then; Detaching, and Leaving after that: the one that it may have
 
-	heard  clock.Instant // when the request was sent that set its deadline as a waiter; 0: nothing was sent
-	late   clock.Instant // until when a copy of its acquire, or of its move, may be executed
-	due    clock.Instant // when the next sign of life is to be sent; Never while one is under way
-	until  clock.Instant // when the wait for an answer is over
-	asked  clock.Instant // when its holder asked for a renewal
-	took   time.Duration // how long the last answer took
-	giveUp clock.Instant // Leaving: when it has expired by itself
+	heard     clock.Instant // when the request was sent that set its deadline as a waiter; 0: nothing was sent
+	copyUntil clock.Instant // until when a copy of its acquire, or of its move, may be executed
+	due       clock.Instant // when the next sign of life is to be sent; Never while one is under way
+	until     clock.Instant // when the wait for an answer is over
+	asked     clock.Instant // when its holder asked for a renewal
+	took      time.Duration // how long the last answer took
 
 	adopted bool // it never asked for permits
 	sent    bool // an operation of it is under way
 	look    bool // Asking: once in the queue, it asks again at once, because a message told of a grant
 	renew   bool // Held: the operation is a renewal, and not just a look
 	capped  bool // renewed up to its MaxHold, which nothing can extend
-	wasHeld bool // Leaving: its holder had not been told of a loss when it gave it back,
-	live    bool // and could rely on it until then
-	copies  int  // Adopting, Detaching: moves of unknown outcome; Leaving: releases
+
+	moving  moving
+	leaving leaving
 
 	cause error // of the last failure of an operation that is still wanted
+}
+
+// moving is what a claim knows that moves a lease from one id to another.
+type moving struct {
+	other  string // Adopting: the id that it has until then; Detaching, and Leaving after that: the one that it may have
+	copies int    // moves of unknown outcome
+}
+
+// leaving is what a claim knows that is Leaving.
+type leaving struct {
+	giveUp  clock.Instant // when it has expired by itself
+	copies  int           // releases of unknown outcome
+	wasHeld bool          // its holder had not been told of a loss when it gave it back,
+	live    bool          // and could rely on it until then
 }
 
 // Lease is the content of a grant.
@@ -147,7 +159,7 @@ func (c *Claim) Ask(start clock.Instant) Effect {
 
 // Adopt begins to move the lease called id to this claim.
 func (c *Claim) Adopt(id string, start clock.Instant) Effect {
-	c.State, c.adopted, c.other, c.until = Adopting, true, id, start.Add(Timeout)
+	c.State, c.adopted, c.moving.other, c.until = Adopting, true, id, start.Add(Timeout)
 	return Send
 }
 
@@ -188,16 +200,16 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 	case Confirming:
 		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
 	case Adopting:
-		op.Verb, op.ID, op.To, op.TTL = protocol.Move, c.other, c.ID, c.Terms.TTL
+		op.Verb, op.ID, op.To, op.TTL = protocol.Move, c.moving.other, c.ID, c.Terms.TTL
 	case Detaching:
-		op.Verb, op.To, op.TTL = protocol.Move, c.other, c.Lease.TTL
+		op.Verb, op.To, op.TTL = protocol.Move, c.moving.other, c.Lease.TTL
 	case Held:
 		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
 		if !c.renew {
 			op.Verb, op.TTL, op.Replicas = protocol.Heartbeat, 0, 0
 		}
 	case Leaving:
-		op.Verb, op.ID, op.Flag = protocol.Release, c.leaves(), now < c.late // a tombstone for the copy that may be under way
+		op.Verb, op.ID, op.Flag = protocol.Release, c.leaves(), now < c.copyUntil // a tombstone for the copy that may be under way
 	default:
 		return op, false
 	}
@@ -209,8 +221,8 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 
 // leaves returns the id that is released next while the claim is Leaving.
 func (c *Claim) leaves() string {
-	if c.other != "" {
-		return c.other
+	if c.moving.other != "" {
+		return c.moving.other
 	}
 	return c.ID
 }
@@ -223,7 +235,7 @@ func (c *Claim) Next() clock.Instant {
 	case Lost:
 		return c.dropped()
 	case Leaving:
-		return min(c.giveUp, c.until)
+		return min(c.leaving.giveUp, c.until)
 	case Ended:
 		return clock.Never
 	default:
@@ -252,7 +264,7 @@ func (c *Claim) Tick(now clock.Instant) Effect {
 	switch {
 	case (c.State == Held || c.State == Detaching) && c.Trust <= now:
 		return c.lose(c.untrusted(), now)
-	case c.State == Lost && c.dropped() <= now, c.State == Leaving && c.giveUp <= now:
+	case c.State == Lost && c.dropped() <= now, c.State == Leaving && c.leaving.giveUp <= now:
 		return c.end(c.Err)
 	case c.until <= now:
 		return c.expire(now)

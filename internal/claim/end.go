@@ -10,7 +10,7 @@ import (
 func (c *Claim) lost(cause Cause) *LostError {
 	id := c.ID
 	if c.State == Adopting {
-		id = c.other
+		id = c.moving.other
 	}
 	return &LostError{Name: c.name, ID: id, Cause: cause}
 }
@@ -52,12 +52,13 @@ func (c *Claim) leave(why error, now clock.Instant) Effect {
 		return c.end(why)
 	}
 	if c.State == Adopting {
-		c.other = "" // that id is for others to adopt, if it has not moved
+		c.moving.other = "" // that id is for others to adopt, if it has not moved
 	}
-	c.State, c.due, c.until, c.cause, c.copies = Leaving, clock.Never, clock.Never, nil, 0
-	c.giveUp = max(c.Trust, now.Add(c.Lease.TTL), c.late).Add(Timeout)
+	c.State, c.due, c.until, c.cause = Leaving, clock.Never, clock.Never, nil
+	c.moving.copies, c.leaving.copies = 0, 0
+	c.leaving.giveUp = max(c.Trust, now.Add(c.Lease.TTL), c.copyUntil).Add(Timeout)
 	if c.Lease.TTL == 0 { // that of a lease to adopt, which the server has not told
-		c.giveUp = clock.Never
+		c.leaving.giveUp = clock.Never
 	}
 	if c.Err == nil {
 		c.Err = why
@@ -79,11 +80,14 @@ func (c *Claim) end(why error) Effect {
 func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 	c.cause, c.sent = err, false
 	if errors.Is(err, protocol.ErrUnknown) {
-		if op.Verb == protocol.Acquire || op.Verb == protocol.Move {
-			c.late = now.Add(protocol.Late)
-		}
-		if op.Verb == protocol.Move || op.Verb == protocol.Release {
-			c.copies++
+		switch op.Verb {
+		case protocol.Acquire:
+			c.copyUntil = now.Add(protocol.Late)
+		case protocol.Move:
+			c.copyUntil = now.Add(protocol.Late)
+			c.moving.copies++
+		case protocol.Release:
+			c.leaving.copies++
 		}
 	}
 	return Send
@@ -94,12 +98,12 @@ func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	c.sent = false
 	switch {
-	case c.State == Asking && op.Verb == protocol.Acquire && now >= c.late, c.State == Adopting && c.copies == 0:
+	case c.State == Asking && op.Verb == protocol.Acquire && now >= c.copyUntil, c.State == Adopting && c.moving.copies == 0:
 		return c.end(err) // no copy was sent by an earlier call
 	case c.State == Adopting, c.State == Asking, c.State == Queued, c.State == Confirming:
 		return c.leave(c.unsure(err), now)
-	case c.State == Detaching && op.Verb == protocol.Move && c.copies == 0:
-		c.other = ""
+	case c.State == Detaching && op.Verb == protocol.Move && c.moving.copies == 0:
+		c.moving.other = ""
 		return c.held(now) | c.notRenewed(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move:
 		return c.notDetached(c.unsure(err), now)
@@ -119,7 +123,7 @@ func (c *Claim) unsure(err error) error {
 	switch {
 	case c.adopted && c.State == Confirming:
 		return protocol.Unsure("the lease was adopted", err)
-	case c.copies > 0, c.sent && (c.State == Adopting || c.State == Detaching || c.State == Leaving):
+	case c.moving.copies+c.leaving.copies > 0, c.sent && (c.State == Adopting || c.State == Detaching || c.State == Leaving):
 		return protocol.Unsure(protocol.NoReply, err)
 	}
 	return err
@@ -137,7 +141,7 @@ func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, late
 	}
 	// Where the outcome of a copy is unknown, the grant may be that copy's, on a server that has
 	// since lost its data and has executed another one: with another token and slot.
-	if c.late > 0 {
+	if c.copyUntil > 0 {
 		c.look = c.State == Asking
 		return c.HeardEnd()
 	}
@@ -177,8 +181,8 @@ func (c *Claim) Renew(now clock.Instant) Effect {
 // lease was held until the end if that is before the trust deadline.
 func (c *Claim) Release(now clock.Instant) Effect {
 	if c.State == Held {
-		c.wasHeld, c.live, c.Err = true, now < c.Trust, ErrReleased
-		if !c.live {
+		c.leaving.wasHeld, c.leaving.live, c.Err = true, now < c.Trust, ErrReleased
+		if !c.leaving.live {
 			c.Err = c.untrusted()
 		}
 	}
@@ -190,7 +194,7 @@ func (c *Claim) Release(now clock.Instant) Effect {
 // notReleased reports that Redis did not take a lease back, or, if it was lost before,
 // that.
 func (c *Claim) notReleased(err error) Effect {
-	if !c.live {
+	if !c.leaving.live {
 		return c.report(c.Err)
 	}
 	return c.report(c.unsure(err))
@@ -198,7 +202,7 @@ func (c *Claim) notReleased(err error) Effect {
 
 // Detach begins to move the lease to id, which can be adopted; Report tells the outcome.
 func (c *Claim) Detach(id string, now clock.Instant) Effect {
-	c.State, c.other, c.due, c.until, c.copies = Detaching, id, clock.Never, now.Add(Timeout), 0
+	c.State, c.moving, c.due, c.until = Detaching, moving{other: id}, clock.Never, now.Add(Timeout)
 	return Send
 }
 
