@@ -11,7 +11,7 @@
 // state itself. A connection that breaks without a sign, such as a half-open socket, is
 // noticed after 10 seconds.
 //
-// The methods of an Inbox never wait for the network, except Close, which waits for at
+// The methods of an Inbox never wait for the network, except Wait, which waits for at
 // most 2 seconds.
 //
 // Each Inbox has a goroutine that finds out which node serves a channel (router.go), and
@@ -43,8 +43,8 @@ const (
 	linger = 2 * time.Second
 	// trying bounds how long callers wait for the first attempt to subscribe.
 	trying = 2 * time.Second
-	// mostClosing bounds Close.
-	mostClosing = 2 * time.Second
+	// mostWaiting bounds Wait.
+	mostWaiting = 2 * time.Second
 )
 
 // Inbox has the subscriptions of one process. It is safe for concurrent use.
@@ -58,7 +58,6 @@ type Inbox struct {
 	quiet, trying time.Duration // the constants; a test may set them before the first Subscribe
 
 	ctx     context.Context //nolint:containedctx // the life of the goroutines, not a request's
-	cancel  context.CancelFunc
 	running sync.WaitGroup
 	wake    chan struct{} // for the router; capacity 1
 
@@ -95,36 +94,36 @@ const (
 	standing              // the server has confirmed it
 )
 
-// Open returns an inbox on rdb without subscriptions. rdb must be a client of a single
-// server, of Sentinel or of a Cluster. It remains the caller's: the inbox never closes it.
+// Open returns an inbox on rdb without subscriptions, which lives until ctx ends. rdb must be a
+// client of a single server, of Sentinel or of a Cluster. It remains the caller's: the inbox
+// never closes it.
 //
 // deliver gets the payload of every message. resumed is called with the channel when its
 // subscription is established, and again after every reconnect: messages sent meanwhile
 // are lost. Both are called from goroutines of the inbox, in a Cluster from several at
-// once. They must not block. They may call Subscribe and Unsubscribe, but not Close.
+// once. They must not block. They may call Subscribe and Unsubscribe, but not Wait.
 //
 // Errors are logged once for each outage, and so is its end, unless the channels that met
 // it are unsubscribed before.
-func Open(rdb redis.UniversalClient, deliver func(payload string), resumed func(channel string), log *slog.Logger) *Inbox {
+func Open(ctx context.Context, rdb redis.UniversalClient, deliver func(payload string), resumed func(channel string), log *slog.Logger) *Inbox {
 	in := &Inbox{
-		rdb: rdb, deliver: deliver, resumed: resumed, log: log,
+		ctx: ctx, rdb: rdb, deliver: deliver, resumed: resumed, log: log,
 		quiet: quiet, trying: trying, wake: make(chan struct{}, 1),
 		subs: map[string]*subscription{}, unrouted: map[*subscription]struct{}{},
 		nodes: map[string]*node{}, troubled: map[string]troubled{},
 	}
 	in.cluster, _ = rdb.(*redis.ClusterClient)
-	in.ctx, in.cancel = context.WithCancel(context.Background())
 	return in
 }
 
-// Subscribe subscribes to channel until Unsubscribe or Close, and does not wait. A second
+// Subscribe subscribes to channel until Unsubscribe or the inbox's end, and does not wait. A second
 // Subscribe to a channel changes nothing. In a Cluster, channel is a shard channel, whose
 // slot is that of its hash tag.
 //
 // The returned chan is closed after the first attempt, successful or not, and after 2
 // seconds if that takes longer. If the attempt was successful, resumed has been called
 // before. The chan is closed at once while the channel's server is known to be
-// unreachable, and after Close.
+// unreachable, and after the inbox's end.
 func (in *Inbox) Subscribe(channel string) (tried <-chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -168,13 +167,12 @@ func (in *Inbox) Unsubscribe(channel string) {
 	}
 }
 
-// Close ends all subscriptions and returns when nothing will be delivered any more. It
-// waits for at most 2 seconds: a connection that the client is still making by then is
-// left to end by itself, and delivers nothing. A second Close does the same.
-func (in *Inbox) Close() {
-	in.mu.Lock()
-	in.cancel() // under mu: Subscribe starts nothing after it
-	in.mu.Unlock()
+// Wait returns when nothing will be delivered any more, after the end of the context that Open
+// was given. It waits for at most 2 seconds: a connection that the client is still making by
+// then is left to end by itself, and delivers nothing.
+func (in *Inbox) Wait() {
+	in.mu.Lock()   // a Subscribe that has not seen the end yet starts what it starts before
+	in.mu.Unlock() //nolint:staticcheck // this one is not empty
 	done := make(chan struct{})
 	go func() {
 		in.running.Wait()
@@ -182,7 +180,7 @@ func (in *Inbox) Close() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(mostClosing):
+	case <-time.After(mostWaiting):
 	}
 }
 

@@ -39,6 +39,7 @@ type event struct{ resumed, message string }
 type owner struct {
 	testing.TB
 	*Inbox
+	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	events  []event       // guarded by mu
@@ -51,9 +52,21 @@ func open(t testing.TB, rdb redis.UniversalClient) *owner {
 	o := &owner{TB: t, changed: make(chan struct{}, 1)}
 	deliver := func(payload string) { o.note(event{message: payload}) }
 	resumed := func(channel string) { o.note(event{resumed: channel}) }
-	o.Inbox = Open(rdb, deliver, resumed, slog.New(slog.NewTextHandler(o, nil)))
+	o.Inbox, o.cancel = opened(rdb, deliver, resumed, slog.New(slog.NewTextHandler(o, nil)))
 	t.Cleanup(o.Close)
 	return o
+}
+
+// opened returns a new inbox, and what ends it.
+func opened(rdb redis.UniversalClient, deliver, resumed func(string), log *slog.Logger) (*Inbox, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	return Open(ctx, rdb, deliver, resumed, log), cancel
+}
+
+// Close ends the inbox and waits.
+func (o *owner) Close() {
+	o.cancel()
+	o.Wait()
 }
 
 // patiently is open for tests in which no connection breaks unseen: on a busy machine neither

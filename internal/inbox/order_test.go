@@ -132,7 +132,7 @@ func TestAnswersComeInOrder(t *testing.T) {
 func TestEachChannelWaitsForItself(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for range 20 { // the order of a map is any
-			in := Open(w.rdb, nil, nil, nil)
+			in, cancel := opened(w.rdb, nil, nil, nil)
 			for i, pause := range []time.Duration{7 * time.Second, time.Second, 3 * time.Second} {
 				in.unroute(&subscription{channel: string(rune('a' + i))}, pause)
 			}
@@ -154,7 +154,8 @@ func TestEachChannelWaitsForItself(t *testing.T) {
 			if due, next := in.due(); len(due) > 0 || next != nil {
 				w.Error("there is another one")
 			}
-			in.Close()
+			cancel()
+			in.Wait()
 		}
 	})
 }
