@@ -2,6 +2,7 @@ package berthpool_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -55,33 +56,45 @@ func (l *ledger) hooks(pause func()) berth.ClientOption {
 }
 
 // Whatever goroutines do at once, what a pool has, asks for and gives back is never more than
-// its size.
+// its size, whether Redis has room or its requests wait in the queue until they are canceled.
 func TestPoolNeverOutgrowsItsSize(t *testing.T) {
-	each(t, func(e *env) {
-		const size = 2
-		var l ledger
-		pool := e.pool(e.Peer(l.hooks(func() { e.Pass(time.Millisecond) })).Sem(8), size, berthpool.Idle(0))
-		var wg sync.WaitGroup
-		for i := range 12 {
-			wg.Go(func() {
-				for range e.Many(200) {
-					ctx, cancel := context.WithTimeout(e.Ctx, time.Duration(1+rand.N(5))*time.Millisecond)
-					acquire := pool.Acquire
-					if i%2 == 0 {
-						acquire = pool.TryAcquire
-					}
-					if loan, err := acquire(ctx); err == nil {
-						e.giveBack(loan)
-					}
-					cancel()
+	for _, limit := range []int{8, 1} {
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
+			each(t, func(e *env) {
+				const size = 2
+				var l ledger
+				pool := e.pool(e.Peer(l.hooks(func() { e.Pass(time.Millisecond) })).Sem(limit), size, berthpool.Idle(0))
+				var wg sync.WaitGroup
+				for i := range 12 {
+					wg.Go(func() {
+						acquire := pool.Acquire
+						if i%2 == 0 {
+							acquire = pool.TryAcquire
+						}
+						for range e.Many(200) {
+							e.briefly(acquire)
+						}
+					})
+				}
+				wg.Wait()
+				if l.most != size {
+					e.Errorf("a pool of %d had %d leases or requests at once", size, l.most)
 				}
 			})
-		}
-		wg.Wait()
-		if l.most != size {
-			e.Errorf("a pool of %d had %d leases or requests at once", size, l.most)
-		}
-	})
+		})
+	}
+}
+
+// briefly borrows, if that takes a few milliseconds at most, and gives back.
+func (e *env) briefly(acquire func(context.Context) (*berthpool.Loan, error)) {
+	ctx, cancel := context.WithTimeout(e.Ctx, time.Duration(1+rand.N(5))*time.Millisecond)
+	defer cancel()
+	if loan, err := acquire(ctx); err == nil {
+		e.Pass(time.Duration(rand.N(3)) * time.Millisecond)
+		e.giveBack(loan)
+		return
+	}
+	e.Pass(time.Duration(rand.N(30)) * time.Millisecond) // time for a request to be canceled
 }
 
 // A pool that is larger than the limit always has requests in the queue. They are not taken for

@@ -40,7 +40,11 @@ func TestKeysCarryATTLOnlyWhereItIsKnownToBeHarmless(t *testing.T) {
 		without := s.script()
 		for _, answer := range []string{"noeviction", "volatile-lru", "allkeys-lfu", "hang", "noeviction", "NOPERM"} {
 			s.policy(answer)
+			start := time.Now()
 			s.askPolicy()
+			if took := time.Since(start); took > mostPolicyCall {
+				s.Errorf("%s: the first request has waited for %v", answer, took)
+			}
 			if harmless := answer == "noeviction" || answer == "allkeys-lfu"; (s.script() != without) != harmless {
 				s.Errorf("%s: keys carry a TTL: %v", answer, !harmless)
 			}
