@@ -28,6 +28,9 @@ type refusal struct {
 	retry   time.Duration     // when it makes sense to ask again; 0: it is not known
 }
 
+// refusedRedis is the code where Redis does not answer, or refuses.
+const refusedRedis = "redis"
+
 // soon is when to ask again after what passes.
 const soon = time.Second
 
@@ -70,7 +73,7 @@ func refusalOf(err error) *refusal {
 		return with(http.StatusForbidden, "forbidden")
 	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, berth.ErrRefused), errors.Is(err, berth.ErrLost):
 		r.retry = soon
-		return with(http.StatusServiceUnavailable, "redis")
+		return with(http.StatusServiceUnavailable, refusedRedis)
 	case errors.Is(err, context.DeadlineExceeded):
 		r.Message = timeoutText(err)
 		return with(http.StatusConflict, "timeout")

@@ -42,6 +42,7 @@ expires.`
 type agentFlags struct {
 	agent.Options
 	listen, tokenFile string
+	probe             bool
 }
 
 func (a *app) agentCommand() *cobra.Command {
@@ -52,7 +53,8 @@ func (a *app) agentCommand() *cobra.Command {
 		Long:  agentLong,
 		Example: `  berth agent
   berth agent --listen /run/app/agent.sock
-  berth agent --listen 127.0.0.1:7358 --token-file token`,
+  berth agent --listen 127.0.0.1:7358 --token-file token
+  berth agent --check`,
 		GroupID: groupUse,
 		Args:    takesNo("arguments"),
 	}
@@ -62,9 +64,13 @@ func (a *app) agentCommand() *cobra.Command {
 	flags.Var(value.Duration(&f.Grace, 10*time.Second), "grace", "how long holders have to stop when the agent ends")
 	flags.Var(value.Int(&f.Connections, agent.DefaultConnections), "max-connections", "how many connections there can be")
 	flags.Var(value.Int(&f.Names, agent.DefaultNames), "max-names", "how many semaphores can be in use through the agent")
+	flags.BoolVar(&f.probe, "check", false, "ask the agent that runs there whether it takes requests, and\nexit with 0 or 69; it may do so without Redis")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err
+		}
+		if f.probe {
+			return a.checkAgent(cmd.Context(), f.listen)
 		}
 		return a.with(func(s *session) error { return a.agent(cmd.Context(), s, &f) })
 	}
@@ -99,11 +105,24 @@ func (f *agentFlags) check() (err error) {
 		return exit.Usagef("--max-names %d: it must be at least 1", f.Names)
 	case !agent.IsAddress(f.listen):
 		return nil
-	case f.Token == "":
+	case f.Token == "" && !f.probe:
 		return exit.Usagef("--listen %s: every program of this machine could take permits: add --token-file", f.listen)
 	}
 	if err := agent.CheckAddress(f.listen); err != nil {
 		return exit.Usagef("--listen: %w", err)
+	}
+	return nil
+}
+
+// checkAgent is for the probes of whoever starts an agent. One that cannot reach Redis is no reason
+// to start another.
+func (a *app) checkAgent(ctx context.Context, where string) error {
+	away, err := agent.Check(ctx, where)
+	if err != nil {
+		return exit.Errorf(exit.Unavailable, "%s: %w", where, err)
+	}
+	if away != "" {
+		a.notices.Warnf("the agent takes requests, but refuses them: %s", away)
 	}
 	return nil
 }
