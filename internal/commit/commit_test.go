@@ -549,14 +549,14 @@ func TestErrIsOfTheLastCall(t *testing.T) {
 	var q Queue[*item]
 	why := protocol.NoAnswer()
 	q.Failed(born, why)
-	if q.AnsweredLate(); q.Err() != error(why) { //nolint:errorlint // this one
+	if q.AnsweredLate(); q.Err() != error(why) {
 		t.Errorf("after a late answer: %v", q.Err())
 	}
 	if q.Answered(); q.Err() != nil {
 		t.Errorf("after an answer in time: %v", q.Err())
 	}
 	rejected := &protocol.Failure{Kind: protocol.ErrRejected}
-	if q.Failed(born, rejected); q.Err() != error(rejected) || q.retryAt != 0 { //nolint:errorlint // this one
+	if q.Failed(born, rejected); q.Err() != error(rejected) || q.retryAt != 0 {
 		t.Errorf("what was rejected is repeated after a pause; error %v", q.Err())
 	}
 }

@@ -141,8 +141,14 @@ func TestTenThousandWaitersAndALimitForAll(t *testing.T) {
 func TestWhatHasRunOutIsGoneForEveryOperation(t *testing.T) {
 	t.Parallel()
 	for _, op := range []Op{
-		{Verb: Renew, TTL: time.Minute}, {Verb: Heartbeat, TTL: time.Minute}, {Verb: Release}, {Verb: Release, Flag: true}, {Verb: Evict}, {Verb: Evict, Flag: true},
-		{Verb: Move, To: "s1.9"}, {Verb: Acquire, Terms: terms(1000, func(t *Terms) { t.Wait = false })},
+		{Verb: Renew, TTL: time.Minute},
+		{Verb: Heartbeat, TTL: time.Minute},
+		{Verb: Release},
+		{Verb: Release, Flag: true},
+		{Verb: Evict},
+		{Verb: Evict, Flag: true},
+		{Verb: Move, To: "s1.9"},
+		{Verb: Acquire, Terms: terms(1000, func(t *Terms) { t.Wait = false })},
 	} {
 		r := embedded(t, false)
 		all := fill(t, r, 2*chunk+10, terms(2*chunk))
