@@ -122,11 +122,11 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 }
 
 // TestSnippetsAreExamplesThatRun: every Go snippet of a page stands, line for line, in
-// an example.
+// an example that tests run, or in a program of examples.
 func TestSnippetsAreExamplesThatRun(t *testing.T) {
 	var examples strings.Builder
 	for _, s := range sources(t) {
-		if path.Base(s.path) == "example_test.go" {
+		if path.Base(s.path) == "example_test.go" || strings.HasPrefix(s.path, "examples/") {
 			examples.WriteString(unindented(string(s.text)))
 		}
 	}
@@ -145,7 +145,8 @@ func TestSnippetsAreExamplesThatRun(t *testing.T) {
 			}
 			_, body := parser.ParseExpr("func() {" + s[1] + "}")
 			_, file := parser.ParseFile(token.NewFileSet(), page, "package p\n"+s[1], 0)
-			if body != nil && file != nil {
+			_, whole := parser.ParseFile(token.NewFileSet(), page, s[1], 0)
+			if body != nil && file != nil && whole != nil {
 				t.Errorf("%s: this snippet is not whole: %v\n%s", page, body, s[1])
 			}
 		}
