@@ -34,7 +34,7 @@ var heads = func() map[byte]*regexp.Regexp {
 }()
 
 var (
-	goodID    = regexp.MustCompile(`\A[A-Za-z0-9]+\.[^\s]+\z`)
+	goodID    = regexp.MustCompile(`\A[A-Za-z0-9]+\.[^ \n]+\z`)
 	goodCount = regexp.MustCompile(`\A\d{1,3}\z`)
 )
 

@@ -32,7 +32,7 @@
 -- Numbers        are decimal, without leading zeros, and have at most 12 digits; tokens, tickets and
 --                times in us 16. Times are of the server's clock, durations are in ms.
 -- An id          is CHANNEL.REST. The channel of its process has letters and digits; the rest is
---                anything without spaces. An id never means two requests.
+--                anything without spaces and line feeds. An id never means two requests.
 -- An owner       is pid/host;client, and may go on with ;key=value. It has no spaces. A ":" in front
 --                says that its process hears shard channels.
 -- A label        is the rest of its text, whatever bytes it has; it may be empty.
@@ -228,10 +228,20 @@ for k = firstHead, lastHead, 2 do
   if ofIDs ~= (count > 0) or verb == 'M' and count % 2 > 0 then refuse('count ' .. count .. ' of', head) end
   -- An id that may come to be stored is looked at whole. Any other only must not be the one field
   -- that is no record: whatever else it is, nothing is known of it.
-  local stores = verb == 'A' or verb == 'M' or head == 'L1'
-  for n = before + named + 1, before + named + count do
-    local id = ARGV[n]
-    if id == 'state' or stores and not find(id or '', ID) then refuse('id', id) end
+  local first, last = before + named + 1, before + named + count
+  if last > #ARGV then refuse('number of ids', #ARGV - before) end
+  if verb == 'A' or verb == 'M' or head == 'L1' then
+    local all, channel = table.concat(ARGV, '', first, last), ' '
+    if find(all, ' ', 1, true) or find(all, '\n', 1, true) then refuse('id', all) end
+    for n = first, last do                              -- mostly of one channel: a pattern for each is dear
+      local id = ARGV[n]
+      if find(id, channel, 1, true) ~= 1 then channel = match(id, '^%w+%.') or refuse('id', id) end
+      if #id == #channel then refuse('id', id) end
+    end
+  else
+    for n = first, last do
+      if ARGV[n] == 'state' then refuse('id', ARGV[n]) end
+    end
   end
   local group = { verb = verb, words = words, first = named + 1, last = named + count }
   named = named + count
