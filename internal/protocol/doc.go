@@ -195,9 +195,9 @@
 //
 //	sent + min(heartbeat, maxhold) - 1 - a hundredth of that
 //
-// unless a copy of the acquire is of unknown outcome, slot >= limit, weight > limit, or
-// token/1000 > latest(now): then it is a reason to send H. What is granted for too short a
-// time to be used is renewed first.
+// unless a copy of the acquire is of unknown outcome, slot >= limit, weight > limit, limit >
+// 2^30, or token/1000 > latest(now): anybody may have sent it, and then it is a reason to
+// send H. What is granted for too short a time to be used is renewed first.
 //
 // Signs of life. A waiter sends H every third of its heartbeat TTL (10 s, or the TTL if that
 // is less), counted from sent. A holder renews after a third of what it trusts, less what

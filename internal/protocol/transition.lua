@@ -124,12 +124,13 @@ local stored                                            -- the text of "state"; 
 if ARGV[3] and not ARGV[4] then
   local head, id = ARGV[2], ARGV[3]
   if sub(head, 1, 1) == 'A' then
-    if call('EXISTS', STATE) == 0 then
+    local order = STATE .. ':order'                     -- both at once where both are declared: 3 % of a pair
+    if (KEYS[2] == order and call('EXISTS', STATE, order) or call('EXISTS', STATE)) == 0 then
       local limit, beat, start, qlimit, ttl =           -- of weight 1, and without a maxhold
         match(head, '^A[01] 1 0 ([1-9]%d*) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) :?%d+/%S+ ')
       if ttl and #limit < 13 and #beat < 13 and #start < 13 and #qlimit < 13 and #ttl < 13
         and (start == '0' or start >= '1') and (qlimit == '0' or qlimit >= '1') and find(id, ID)
-        and call('EXISTS', STATE .. ':order') == 0 then
+        and (KEYS[2] == order or call('EXISTS', order) == 0) then
         local deadline, expires = format('%d', now + ttl), '0'
         if POLICY == '1' then expires = format('%d', now + ttl + GRAIN) end
         call('HSET', STATE, 'state', '1 compact ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. head)

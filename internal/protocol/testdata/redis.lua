@@ -60,7 +60,11 @@ local function of(key) return key == ORDER and set or hash end
 
 local commands = {
   TIME = function() return { string.format('%d', math.floor(time / 1000000)), string.format('%d', time % 1000000) } end,
-  EXISTS = function(a) return next(of(a[1])) and 1 or 0 end,
+  EXISTS = function(a)
+    local n = 0
+    for _, key in ipairs(a) do n = n + (next(of(key)) and 1 or 0) end
+    return n
+  end,
   HLEN = function() return count(hash) end,
   HGET = function(a) return hash[a[2]] or false end,
   HMGET = function(a) local out = {} for k = 2, #a do out[k - 1] = hash[a[k]] or false end return out end,
