@@ -46,6 +46,9 @@ func (s *storm) spawn() {
 	s.check(err)
 	defer log.Close()
 	cmd := exec.Command(cmp.Or(s.Program, os.Args[0]))
+	if s.Python != nil && c.proc%4 == 1 {
+		cmd = exec.Command(s.Python[0], s.Python[1:]...)
+	}
 	cmd.Env = append(os.Environ(), worker.Env+"="+string(spec), "GOMAXPROCS=2", "GOMEMLIMIT=128MiB")
 	cmd.Stderr = log
 	c.Process, err = child.Start(cmd)
@@ -136,7 +139,7 @@ func (s *storm) dismiss() {
 	}
 	// Of those that were killed, too: their exit code says nothing.
 	text := s.complaints()
-	for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
+	for _, bad := range []string{"panic: ", "fatal error: ", "DATA RACE", "Traceback"} {
 		if at := bytes.Index(text, []byte(bad)); at >= 0 {
 			s.Errorf("of a client: %.4000s", text[at:])
 		}

@@ -29,6 +29,7 @@ type Order struct {
 	Lasts    time.Duration // how long faults strike; the run takes some seconds more
 	Workers  int           // client processes at a time
 	Program  string        // the worker, run with worker.Env; default: this very binary
+	Python   []string      // a command that every fourth client is, if it is set: it speaks the protocol, too
 	Out      string        // directory for histories and pictures of a failed run
 }
 
