@@ -27,12 +27,13 @@ func TestLineText(t *testing.T) {
 		weight int
 		want   string
 	}{
-		"not asked yet": {nil, 1, ""},
-		"third":         {&berth.Place{Ahead: 2, InUse: 5, Limit: 5}, 1, "3rd in line, 5 of 5 in use"},
-		"next":          {&berth.Place{InUse: 5, Limit: 5}, 1, "next in line, 5 of 5 in use"},
-		"heavy":         {&berth.Place{InUse: 3, Limit: 5}, 3, "next in line, 3 of 5 in use"},
-		"room for it":   {&berth.Place{InUse: 1, Limit: 3}, 1, "paused by an operator, 1 of 3 in use"},
-		"frozen":        {&berth.Place{InUse: 0, Limit: 0}, 1, "next in line, 0 of 0 in use"},
+		"not asked yet":  {nil, 1, ""},
+		"third":          {&berth.Place{Ahead: 2, InUse: 5, Limit: 5}, 1, "3rd in line, 5 of 5 in use"},
+		"next":           {&berth.Place{InUse: 5, Limit: 5}, 1, "next in line, 5 of 5 in use"},
+		"heavy":          {&berth.Place{InUse: 3, Limit: 5}, 3, "next in line, 3 of 5 in use"},
+		"room for it":    {&berth.Place{InUse: 1, Limit: 3}, 1, "paused by an operator, 1 of 3 in use"},
+		"room behind it": {&berth.Place{Ahead: 2, InUse: 1, Limit: 3}, 1, "3rd in line, 1 of 3 in use"},
+		"frozen":         {&berth.Place{InUse: 0, Limit: 0}, 1, "next in line, 0 of 0 in use"},
 	} {
 		l := &line{cfg: Config{Weight: tt.weight, Health: &Health{}}, place: tt.place}
 		if got := l.text(time.Now()); got != tt.want {
@@ -74,6 +75,16 @@ func TestStatusLineFits(t *testing.T) {
 		if got != tt.want || screen.Columns(got) > tt.columns {
 			t.Errorf("%s in %d columns: %q, want %q", tt.name, tt.columns, got, tt.want)
 		}
+	}
+}
+
+// What serves the semaphore is known to live: that it does not answer is no outage.
+func TestLineWaitsPatiently(t *testing.T) {
+	health := &Health{}
+	health.begin()(errors.New("connection refused"), false)
+	l := &line{cfg: Config{Weight: 1, Health: health, Patient: true}}
+	if got, want := l.text(time.Now()), "waiting for Redis for 0.0s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

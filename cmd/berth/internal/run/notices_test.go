@@ -1,12 +1,15 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 // Who tells something does not wait until it is read. What is kept is in order and whole, and
@@ -64,6 +67,8 @@ func TestWarningsWaitForAPlace(t *testing.T) {
 	}
 	n.Printf("something else")
 	n.release()
+	n.hold()
+	n.release() // there is nothing more to tell
 	n.Warnf("at once")
 	n.Flush(time.Minute)
 	w.Close()
@@ -75,5 +80,78 @@ func TestWarningsWaitForAPlace(t *testing.T) {
 	want.WriteString("berth: at once\n")
 	if all, err := io.ReadAll(r); err != nil || string(all) != want.String() {
 		t.Errorf("%q, %v", all, err)
+	}
+}
+
+// said returns what write says, on a terminal or not, where every berth is a boat.
+func said(t *testing.T, terminal bool, write func(*Notices)) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	n := NewNotices(w)
+	n.terminal = terminal
+	n.Rename(func(text string) string { return strings.ReplaceAll(text, "berth", "boat") })
+	write(n)
+	n.Flush(time.Minute)
+	w.Close()
+	all, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
+}
+
+// A sentence takes the place of the status line, once, and both speak of what the user knows.
+func TestSentencesReplaceTheStatusLine(t *testing.T) {
+	write := func(n *Notices) {
+		n.Status("a", "berth is next in line")
+		n.Println("the berth is here")
+		n.Printf("and gone")
+	}
+	for terminal, want := range map[bool]string{
+		true:  "\rberth: a: boat is next in line\x1b[K\r\x1b[Kthe boat is here\nboat: and gone\n",
+		false: "the boat is here\nboat: and gone\n",
+	} {
+		if got := said(t, terminal, write); got != want {
+			t.Errorf("on a terminal %v: %q, want %q", terminal, got, want)
+		}
+	}
+}
+
+// The status line leaves the last column free: in a full one some terminals wrap.
+func TestStatusLineLeavesTheLastColumn(t *testing.T) {
+	line := said(t, true, func(n *Notices) { n.Status("a", strings.Repeat("x", 500)) })
+	line = strings.TrimSuffix(strings.TrimPrefix(line, "\r"), "\x1b[K")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if got, want := screen.Columns(line), screen.Width(w)-1; got != want {
+		t.Errorf("%d columns, want %d", got, want)
+	}
+}
+
+// With --quiet neither a status nor an outage is told.
+func TestQuietTellsNothing(t *testing.T) {
+	health := new(Health)
+	health.begin()(errors.New("connection refused"), false)
+	health.failing = time.Now().Add(-2 * tellAfter)
+	for _, terminal := range []bool{true, false} {
+		for _, quiet := range []bool{true, false} {
+			var told bool
+			text := said(t, terminal, func(n *Notices) {
+				l := &line{cfg: Config{Name: "a", Weight: 1, Health: health, Notices: n, Quiet: quiet}}
+				told = l.ticks() != nil
+				l.draw()
+			})
+			if told == quiet || (text == "") != quiet {
+				t.Errorf("on a terminal %v, quiet %v: %q", terminal, quiet, text)
+			}
+		}
 	}
 }

@@ -157,7 +157,7 @@ func TestWaitNamesTheLastTrouble(t *testing.T) {
 		"nothing, at once": {10 * time.Millisecond, nothing, exit.NotAcquired, `no permit of "s" within 10ms: 1 of 1 in use, 0 ahead in the queue`},
 		"silent":           {20 * time.Second, slow(time.Hour), exit.Unavailable, "redis has not answered for "},
 		"silent, soon":     {2 * time.Second, slow(time.Hour), exit.Unavailable, "redis has not answered for 500ms: no answer"},
-		"slow, soon":       {3 * time.Second, slow(time.Second / 2), exit.NotAcquired, `no permit of "s" within 3s: 1 of 1 in use, 0 ahead in the queue`},
+		"slow, soon":       {3 * time.Second, slow(400 * time.Millisecond), exit.NotAcquired, `no permit of "s" within 3s: 1 of 1 in use, 0 ahead in the queue`},
 		"evicted": {20 * time.Second, func(_ *berthtest.Store, in *berthadmin.Inspector) {
 			state, err := in.Show(context.Background(), "s")
 			if err != nil || len(state.Queue) != 1 {
