@@ -131,7 +131,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "no-tombstone-when-refused", What: "a refused request forgets its copies that are under way", Scenario: "clients", Caught: []string{"L2", "linearizability"},
-		Edits: []Edit{{answer, "if a.Got < c.late {", "if false {"}},
+		Edits: []Edit{{answer, "if a.Got < c.copyUntil {", "if false {"}},
 	},
 	{
 		Name: "not-idempotent", What: "a repeated request takes its permits again", Scenario: "clients", Caught: []string{"L2", "linearizability", "recovery"},
@@ -139,7 +139,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "new-id", What: "a request whose outcome is not known is repeated with another id", Scenario: "clients", Caught: []string{"L2", "linearizability"},
-		Edits: []Edit{{end, "c.late = now.Add(protocol.Late)", "c.late = now.Add(protocol.Late)\n\t\t\tif op.Verb == protocol.Acquire {\n\t\t\t\tc.ID = c.newID()\n\t\t\t}"}},
+		Edits: []Edit{{end, "case protocol.Acquire:\n\t\t\tc.copyUntil = now.Add(protocol.Late)", "case protocol.Acquire:\n\t\t\tc.ID, c.copyUntil = c.newID(), now.Add(protocol.Late)"}},
 	},
 
 	// Redis that answers, only late.
