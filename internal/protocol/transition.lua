@@ -99,7 +99,7 @@ local NOBODY = '1 0 -1 0 0 0 0 0 0 0 0 0 0 0'           -- "state" where there a
 local ALONE = ' -1 0 0 1 1 0 0 1 '                      -- its numbers from pin to slots, where a lease is alone
 local DEADLINES = 4294967296                            -- the least score of a deadline
 local GRAIN = 60000                                     -- ms; the keys' TTL moves in steps of this
-local ID = '^%w+%.%S+$'
+local ID = '^%w+%.%S+$'                                 -- of a lease that may be alone
 
 local clock = call('TIME')
 local micros = clock[2]
@@ -253,7 +253,7 @@ for k = firstHead, lastHead, 2 do
   end
 end
 if named ~= (ARGV[2] and #ARGV - before or 0) or named > PAGE then refuse('number of ids', #ARGV - before) end
-local keeps = groups[1] or not arrivals[1]              -- somebody leaves or stays, or nobody comes
+local keeps = groups[1] or not arrivals[1]              -- not all of it is for newcomers: it passes when memory is short
 
 -- ---- A pass has these sections: read, look, reap, operate, pump, admit, write, publish ----
 --
@@ -585,6 +585,7 @@ while true do
   local room = 0                                        -- how many waiters are looked at
   if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
     room = waiting
+    -- Each takes at least one permit. But after a change of the limit others may have become too heavy.
     if not weighAll and limit == limitBefore and limit - used < room then room = limit - used end
     if room > PAGE then room = PAGE end
     if room < 0 then room = 0 end
@@ -604,7 +605,7 @@ while true do
   if room > 0 then
     changed = changed or {}
     status = 1                                          -- unless the queue is empty, or all is taken, or the head does not fit
-    local heads = call('ZRANGE', ORDER, '0', room - 1 + left)
+    local heads = call('ZRANGE', ORDER, '0', room - 1 + left) -- those who left in this call are still there
     for k = 1, #heads do heads[k] = sub(heads[k], 2) end
     local records = call('HMGET', STATE, unpack(heads))
     for k = 1, #heads do
@@ -736,6 +737,7 @@ while true do
     local lapsed, tillBefore = lapses, till
     lapses = not kept and (POLICY == '1' or nobody) and '1' or '0'
     if nobody and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
+    -- It is at least a second past every deadline, and moves by more, so that few calls have to set it.
     if furthest > 0 and furthest + 1000 > till + 0 then till = format('%d', furthest + GRAIN) end
     if not full then
       nearest = '0'
