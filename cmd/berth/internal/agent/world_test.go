@@ -253,6 +253,7 @@ func (p *program) read() {
 	for {
 		e := event{Status: answer.StatusCode, header: answer.Header}
 		if lines.Decode(&e) != nil {
+			_, _ = io.Copy(io.Discard, in) // the end of the body may not be that of the connection
 			return
 		}
 		if answer.StatusCode != http.StatusOK {
