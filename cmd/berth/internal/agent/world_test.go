@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -60,6 +61,7 @@ func runAgent(config []byte) error {
 	if err := json.Unmarshal(config, &c); err != nil {
 		return err
 	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // what it warns of is meant
 	rdb := redis.NewClient(&redis.Options{Network: c.Network, Addr: c.Addr})
 	defer rdb.Close()
 	client, err := berth.New(rdb, berth.Prefix(c.Prefix))
