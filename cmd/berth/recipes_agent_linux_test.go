@@ -1,0 +1,129 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// stubs stand in for what the blocks of docs/agent-recipes.md import.
+var stubs = map[string]string{
+	"celery.py": `
+class Retry(Exception): pass
+class Task:
+    def retry(self, exc, countdown): return Retry(str(exc))
+def shared_task(**_): return lambda f: lambda *args: f(Task(), *args)
+`,
+	"django/http.py": `
+class HttpResponse:
+    def __init__(self, content, status=200, headers=None): self.status_code = status
+`,
+	"crm.py": `
+import os
+def export(account, stop=None):
+    with open(os.path.dirname(os.path.abspath(__file__)) + "/calls", "a") as f: f.write("export %s\n" % account)
+`,
+	"crm.mjs": `
+import { appendFileSync } from "node:fs";
+export const exportAccount = (account) => appendFileSync(new URL("calls", import.meta.url), "export " + account + "\n");
+`,
+}
+
+// TestAgentRecipes: every block of the page takes a permit of one limit, and calls nothing while
+// others have it all.
+func TestAgentRecipes(t *testing.T) {
+	t.Parallel()
+	blocks := readBlocks(t, "../../docs/agent-recipes.md")
+	if len(blocks) != 5 {
+		t.Errorf("the page has %d blocks, want 5", len(blocks))
+	}
+	for _, b := range blocks {
+		t.Run(b.key, func(t *testing.T) {
+			t.Parallel()
+			k := newKitchen(t)
+			k.serve()
+			if out, code := k.run(k.service(b, "60000")); code != 0 {
+				t.Errorf("exit code %d, %s", code, out)
+			}
+			k.wantCalls("export 42")
+			if err := os.Remove(filepath.Join(k.dir, "calls")); err != nil {
+				t.Fatal(err)
+			}
+			if _, code := k.run(command{args: []string{"berth", "acquire", "-n", "5", "-W", "5", "--ttl", "1h", "crm"}}); code != 0 {
+				t.Fatal("no permits for the test")
+			}
+			out, _ := k.run(k.service(b, "100"))
+			k.wantCalls("")
+			if !strings.Contains(out, "Retry") && b.key == "Celery 1" || b.key == "Django 1" && strings.TrimSpace(out) != "503" {
+				t.Errorf("while it is busy: %s", out)
+			}
+		})
+	}
+}
+
+// serve starts an agent, and puts what the blocks need into the directory.
+func (k *kitchen) serve() {
+	k.t.Helper()
+	socket := filepath.Join(k.dir, "agent", "agent.sock")
+	k.env = append(k.env, "BERTH_AGENT_SOCKET="+socket)
+	agent := exec.Command("berth", "agent")
+	agent.Env = k.env
+	if err := agent.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() {
+		_ = agent.Process.Signal(unix.SIGTERM)
+		_ = agent.Wait()
+	})
+	if !eventually(func() bool { _, err := os.Stat(socket); return err == nil }) {
+		k.t.Fatal("the agent does not listen")
+	}
+	files := map[string]string{"export": program}
+	maps.Copy(files, stubs)
+	for _, name := range []string{"berth.py", "berth.mjs", "berth.sh"} {
+		text, err := os.ReadFile(filepath.Join("../../clients", name))
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		files[name] = string(text)
+	}
+	for name, text := range files {
+		k.write(name, text)
+	}
+}
+
+func (k *kitchen) write(name, text string) {
+	k.t.Helper()
+	path := filepath.Join(k.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// service is what runs a block, which waits for so many milliseconds.
+func (k *kitchen) service(b block, wait string) command {
+	text := regexp.MustCompile(`(wait_ms\W+)[0-9_]+`).ReplaceAllString(b.text, "${1}"+wait)
+	text = regexp.MustCompile(`-w \w+`).ReplaceAllString(text, "-w "+wait+"ms")
+	name, _, _ := strings.Cut(regexp.MustCompile(`^(# |// )`).ReplaceAllString(text, ""), "\n")
+	switch b.lang {
+	case "python":
+		k.write(name, text)
+		call := map[string]string{
+			"tasks.py": "import tasks; tasks.export('42')", "views.py": "import views; print(views.export(None, '42').status_code)",
+		}[name]
+		return command{args: []string{"python3", "-B", "-c", call}}
+	case "js":
+		k.write(name, text)
+		return command{args: []string{"node", "--input-type=module", "-e", `import { exportAccount } from "./export.mjs"; await exportAccount("42")`}}
+	}
+	return command{args: []string{b.lang, "-c", text}}
+}
