@@ -227,9 +227,13 @@ func beating(o *office) {
 	}
 	w := world{Env: o.Env}
 	w.inTime(func() (late bool) {
-		last := time.Now()
 		d := o.holds(`{"beat_ms":4000}`)
 		defer d.Kill()
+		holders := o.Show().Leases
+		if len(holders) == 0 {
+			return true
+		}
+		last := time.Now().Add(-holders[0].Held) // it may have been slow to say that it is granted
 		for range 5 {
 			o.Pass(time.Second)
 			before := time.Now()
