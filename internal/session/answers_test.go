@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
 )
@@ -326,5 +328,57 @@ func TestMessageOvertakesItsAnswer(t *testing.T) {
 		s.sound(r)
 		<-time.After(ttl)
 		s.sound(r)
+	})
+}
+
+// TestPlaceIsToldWhenItChanges: once for each place, however many heartbeats are answered.
+func TestPlaceIsToldWhenItChanges(t *testing.T) {
+	inBubble(t, func(s *server) {
+		w := &waiter{server: s, sem: s.Semaphore("n")}
+		for _, id := range []string{other, "other.2"} {
+			w.must(protocol.Op{Verb: protocol.Acquire, ID: id, Terms: terms(true)})
+		}
+		go func() { // the one in front leaves the queue after some heartbeats
+			<-time.After(8 * time.Second)
+			w.must(protocol.Op{Verb: protocol.Release, ID: "other.2"})
+			<-time.After(8 * time.Second)
+			w.must(protocol.Op{Verb: protocol.Release, ID: other})
+		}()
+		var told []int
+		if _, err := w.sem.Acquire(context.Background(), terms(true), false, func(p claim.Place) { told = append(told, p.Ahead) }); err != nil {
+			s.Fatal(err)
+		}
+		if !slices.Equal(told, []int{1, 0}) {
+			s.Errorf("told %v waiters in front", told)
+		}
+	})
+}
+
+// TestChangedLimitIsLogged: a declaration that changes the limit in force is warned of, and of one
+// semaphore once a minute at most.
+func TestChangedLimitIsLogged(t *testing.T) {
+	inBubble(t, func(s *server) {
+		w := &waiter{server: s, sem: s.Semaphore("n")}
+		lasting := *terms(false)
+		lasting.TTL = time.Hour
+		w.must(protocol.Op{Verb: protocol.Acquire, ID: other, Terms: &lasting}) // or the limit would be forgotten
+		for _, step := range []struct {
+			limit, warnings int
+			pause           time.Duration
+		}{{2, 1, 0}, {2, 1, 0}, {3, 1, 30 * time.Second}, {3, 1, 40 * time.Second}, {4, 2, 0}} {
+			<-time.After(step.pause)
+			of := *terms(false)
+			of.Limit = step.limit
+			r, err := w.sem.Acquire(context.Background(), &of, false, nil)
+			if err != nil {
+				s.Fatal(err)
+			}
+			if err := r.Release(); err != nil {
+				s.Error(err)
+			}
+			if n := s.warnings(); n != step.warnings {
+				s.Errorf("limit %d: %d warnings, want %d", step.limit, n, step.warnings)
+			}
+		}
 	})
 }
