@@ -104,10 +104,10 @@ func plant(t *testing.T, old, new string) []string {
 	return append(command[:len(command)-1], filepath.Join(dir, "dev/verify/python/worker.py"))
 }
 
-// beside runs body with a server that keeps its data.
+// beside runs body with a server that keeps its data. Its leases do not run out on a busy machine.
 func beside(t *testing.T, body func(e *testenv.Env)) {
 	testenv.OwnServer(t, []string{"appendonly yes", "appendfsync always"}, func(e *testenv.Env) {
-		e.TTL = 2 * time.Second
+		e.TTL = time.Minute
 		body(e)
 	})
 }
@@ -151,7 +151,8 @@ func line(what string, args ...any) json.RawMessage {
 }
 
 const (
-	take    = `"acquire", "name": "` + testenv.Name + `", "limit": 1, "ttl": 2000`
+	take    = `"acquire", "name": "` + testenv.Name + `", "limit": 1, "ttl": 60000`
+	brief   = `"acquire", "name": "` + testenv.Name + `", "limit": 1, "ttl": 2000`
 	release = `"release"`
 	look    = `"ended", "most": 0`
 	end     = `"ended", "most": 30`
@@ -195,12 +196,13 @@ func TestPythonIsEvicted(t *testing.T) {
 // with its slot and a larger token.
 func TestKilledBesidePython(t *testing.T) {
 	beside(t, func(e *testenv.Env) {
+		e.TTL = 2 * time.Second
 		p, killed := startPorter(t, e), startPorter(t, e)
-		theirs := killed.ask(take)
+		theirs := killed.ask(brief)
 		killed.Kill()
 		peer := e.Peer()
 		ours := e.Hold(peer.Sem(1, berth.TTL(e.TTL)))
-		e.Must(p.Tell(line(take)))
+		e.Must(p.Tell(line(brief)))
 		e.Until("the client in Python waits", func(s *berthadmin.State) bool {
 			return len(s.Queue) == 1 && s.Queue[0].Extra == "port=proof"
 		})
