@@ -324,18 +324,14 @@ func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 		s.failed(call, protocol.ErrUnsent())
 		return
 	}
-	err := s.noAnswer(call)
-	s.mayBeDead(call)
-	s.failed(call, err)
-}
-
-// noAnswer is the failure of a call that was given up after it was sent: if Redis has answered since
-// on another connection, it may be that the application uses up the pool, with BLPOP say.
-func (s *Semaphore) noAnswer(call *commit.Call[*Request]) error {
+	// If Redis has answered since on another connection, it may be that the application uses up
+	// the pool, with BLPOP say.
 	if s.session.alive() > call.Sent && s.session.store.UsedUp() {
-		return protocol.NoConnectionFree()
+		s.failed(call, protocol.NoConnectionFree())
+		return
 	}
-	return protocol.NoAnswer()
+	s.mayBeDead(call)
+	s.failed(call, protocol.NoAnswer())
 }
 
 // rearm sets the alarm for what comes next. s.mu is held.

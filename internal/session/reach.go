@@ -51,8 +51,8 @@ const deadAfter = 4
 // idlePatience is how long an idle connection may take to answer, at least.
 const idlePatience = time.Second
 
-// mayBeDead looks whether Redis is silent, or just the connection of call, which was given up. s.mu
-// is held.
+// mayBeDead looks whether Redis is silent, or just the connection of call, which was given up, or
+// the pool is used up. s.mu is held.
 func (s *Semaphore) mayBeDead(call *commit.Call[*Request]) {
 	s.session.lookForLife(func(took time.Duration) {
 		s.mu.Lock()
@@ -60,6 +60,8 @@ func (s *Semaphore) mayBeDead(call *commit.Call[*Request]) {
 		s.mu.Unlock()
 		if dead {
 			s.session.checkIdle(s.key, took)
+		}
+		if dead || s.session.store.UsedUp() {
 			s.restart()
 		}
 	})
