@@ -270,8 +270,8 @@ func (q *Queue[T]) GiveUp(sent bool) {
 	}
 }
 
-// Hangs reports whether call was sent and given up, and has no outcome yet.
-func (q *Queue[T]) Hangs(call *Call[T]) bool { return call.hangs }
+// Hangs reports whether c was sent and given up, and has no outcome yet.
+func (c *Call[T]) Hangs() bool { return c.hangs }
 
 // Overdue returns the call in flight if it is to be given up at now. It may still be
 // executed.

@@ -169,21 +169,7 @@ func acquireHead(place int, word string) string {
 func badRequests() map[string][]string {
 	bad := map[string][]string{}
 	add := func(names string, args ...string) { bad[strings.Join(args, "|")] = append([]string{names}, args...) }
-	for place := range 8 {
-		for _, word := range []string{"x", "-1", "1.5", "1e3", "0x10", "07", "1234567890123", "nan", "inf", strings.Repeat("9", 400)} {
-			add(word[:min(len(word), 20)], "0", acquireHead(place, word), "a.1")
-			add(word[:min(len(word), 20)], "0", "1", acquireHead(place, word), "1", "a.1")
-		}
-	}
-	for _, place := range []int{1, 4, 7} {
-		add("0", "0", acquireHead(place, "0"), "a.1")
-	}
-	add("2", "0", acquireHead(0, "2"), "a.1")
-	for _, owner := range []string{"py-worker", "/host", "1/", "1", ":/x", "::1/h"} {
-		add(owner, "0", acquireHead(8, owner), "a.1")
-	}
-	add("none", "0", "A1 1 0 3 10000 0 100 30000 "+anOwner, "a.1") // a label may be empty, but has its space
-	add("none", "0", "A1 1 0 3", "a.1")
+	addBadAcquires(add)
 	for _, head := range []string{"H", "H-1 1", "H05 1", "H1000", "H1000 2", "H1000 1 1", "L", "L2", "L00", "L0 ", "R", "R-1", "R1e3", "R9999999999999", "R05", "E", "E2", "M0", "M0 " + anOwner + " x", "M0 host"} {
 		add("", "0", head, "a.1")
 	}
@@ -230,6 +216,25 @@ func badRequests() map[string][]string {
 		add("", args...)
 	}
 	return bad
+}
+
+// addBadAcquires adds acquires with one word wrong.
+func addBadAcquires(add func(names string, args ...string)) {
+	for place := range 8 {
+		for _, word := range []string{"x", "-1", "1.5", "1e3", "0x10", "07", "1234567890123", "nan", "inf", strings.Repeat("9", 400)} {
+			add(word[:min(len(word), 20)], "0", acquireHead(place, word), "a.1")
+			add(word[:min(len(word), 20)], "0", "1", acquireHead(place, word), "1", "a.1")
+		}
+	}
+	for _, place := range []int{1, 4, 7} {
+		add("0", "0", acquireHead(place, "0"), "a.1")
+	}
+	add("2", "0", acquireHead(0, "2"), "a.1")
+	for _, owner := range []string{"py-worker", "/host", "1/", "1", ":/x", "::1/h"} {
+		add(owner, "0", acquireHead(8, owner), "a.1")
+	}
+	add("none", "0", "A1 1 0 3 10000 0 100 30000 "+anOwner, "a.1") // a label may be empty, but has its space
+	add("none", "0", "A1 1 0 3", "a.1")
 }
 
 // furnished are states of a semaphore: none, one lease alone, and all kinds of records.

@@ -56,7 +56,7 @@ const idlePatience = time.Second
 func (s *Semaphore) mayBeDead(call *commit.Call[*Request]) {
 	s.session.lookForLife(func(took time.Duration) {
 		s.mu.Lock()
-		dead := s.queue.Hangs(call) && clock.Exact().Sub(call.Sent) > deadAfter*took
+		dead := call.Hangs() && clock.Exact().Sub(call.Sent) > deadAfter*took
 		s.mu.Unlock()
 		if dead {
 			s.session.checkIdle(s.key, took)

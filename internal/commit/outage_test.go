@@ -1,0 +1,93 @@
+package commit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// TestFewCallsHang: while so many calls have been given up and have no outcome that another one
+// would most likely hang, too, nothing is sent. The first outcome makes room.
+func TestFewCallsHang(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	var hanging []*Call[*item]
+	for range mostHanging {
+		q.Put(&a.op, false)
+		call := q.Next(born, prepare)
+		wantCall(t, call, "1")
+		q.GiveUp(true)
+		if !call.Hangs() || q.Busy() {
+			t.Fatal("what was given up is in flight, and does not hang")
+		}
+		hanging = append(hanging, call)
+	}
+	q.Put(&a.op, false)
+	if q.Ready() || q.Next(born, prepare) != nil || q.Wakeup() != clock.Never {
+		t.Fatalf("with %d hanging calls there is another one", mostHanging)
+	}
+	first := hanging[0]
+	if q.Return(first) || first.Hangs() || q.Return(first) {
+		t.Error("an outcome that comes late counts as one in time")
+	}
+	wantCall(t, q.Next(born, prepare), "1")
+	q.GiveUp(false) // it never left
+	if !q.Ready() {
+		t.Error("what was not sent hangs")
+	}
+}
+
+// TestLookIsDueOnce: at its time the owner is woken, and told once.
+func TestLookIsDueOnce(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	if at := born.Add(time.Second); q.Due(at) || q.Wakeup() != clock.Never {
+		t.Error("a look that nobody asked for")
+	}
+	at := born.Add(time.Minute)
+	q.Look(at)
+	if q.Wakeup() != at || q.Due(at-1) || !q.Due(at) || q.Due(at) || q.Wakeup() != clock.Never {
+		t.Error("it is not due once, at its time")
+	}
+}
+
+// TestStoppedQueueSendsNothing: neither what is wanted, nor again what is in flight.
+func TestStoppedQueueSendsNothing(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a := newItem(1)
+	q.Put(&a.op, false)
+	call := q.Next(born, prepare)
+	q.Look(born)
+	q.Stop()
+	if q.Overdue(clock.Never) != nil || q.Wakeup() != clock.Never {
+		t.Error("a stopped queue wants to be looked at")
+	}
+	q.Return(call)
+	q.Put(&a.op, false)
+	q.Probe()
+	if q.Ready() || q.Next(born, prepare) != nil {
+		t.Error("a stopped queue has another call")
+	}
+}
+
+// TestErrIsOfTheLastCall: a late answer does not excuse the call that was given up.
+func TestErrIsOfTheLastCall(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	why := protocol.NoAnswer()
+	q.Failed(born, why)
+	if q.AnsweredLate(); q.Err() != error(why) {
+		t.Errorf("after a late answer: %v", q.Err())
+	}
+	if q.Answered(); q.Err() != nil {
+		t.Errorf("after an answer in time: %v", q.Err())
+	}
+	rejected := &protocol.Failure{Kind: protocol.ErrRejected}
+	if q.Failed(born, rejected); q.Err() != error(rejected) || q.retryAt != 0 {
+		t.Errorf("what was rejected is repeated after a pause; error %v", q.Err())
+	}
+}
