@@ -117,7 +117,7 @@ type Meaning int
 
 // The meanings of a Failure.
 const (
-	Unreachable Meaning = iota // Redis gave no answer, or none that could be understood; or the outcome is unknown
+	Unreachable Meaning = iota // Redis gave no answer, none in time or none that could be understood; or the outcome is unknown
 	Refused                    // nothing was changed
 	Corrupt                    // nothing was changed: the keys hold something that this client does not understand
 )
@@ -128,7 +128,7 @@ func (f *Failure) Means() Meaning {
 		return Corrupt
 	}
 	_, said := errors.AsType[redis.Error](f.Err)
-	said = said || errors.Is(f.Err, errLate) || errors.Is(f.Err, redis.ErrClosed)
+	said = said || errors.Is(f.Err, redis.ErrClosed)
 	if errors.Is(f.Kind, ErrUnknown) || !said {
 		return Unreachable
 	}
@@ -175,7 +175,8 @@ func heals(text string) time.Duration {
 var errLate = errors.New("the request was under way for too long")
 
 // TooLate reports whether err is that a call reached the server after the latest time at which
-// it may run: nothing of it happened, and Redis, or the way to it, is slow.
+// it may run: nothing of it happened, and Redis, or the way to it, is slow. Whoever asked is told
+// what all are told for whom Redis was too slow, whichever way its slowness showed.
 func TooLate(err error) bool { return errors.Is(err, errLate) }
 
 // NoAnswer is the failure of a call that was given up.

@@ -187,7 +187,7 @@ func TestFailuresMean(t *testing.T) {
 			t.Errorf("%v: means %v, want %v", err, got, want)
 		}
 	}
-	if late := (&Failure{Kind: ErrRefused, Err: errLate}); late.Means() != Refused {
+	if late := (&Failure{Kind: ErrRefused, Err: errLate}); late.Means() != Unreachable {
 		t.Errorf("%v: means %v", late, late.Means())
 	}
 	unsure := Unsure(NoReply, classify(replyError("OOM command not allowed")))

@@ -274,8 +274,9 @@ func TestAClientThatDoesNotReadIsEnded(t *testing.T) {
 		w := newWorld(e, Options{})
 		deaf := w.connect(post(`{"name":"s","limit":1}`)) // a pipe has no room for what is not read
 		start := time.Now()
+		w.Until("a grant that nobody reads", func(s *berthadmin.State) bool { return len(s.Leases) == 1 })
 		w.holds(1)
-		w.Within(start, 0, 2*writeTimeout, "the end of the one that does not read")
+		w.Within(start, writeTimeout, 2*writeTimeout, "the end of the one that does not read")
 		w.connect(post(`{"name":"s","limit":1}`))
 		w.UntilWaiting(1)
 		w.UntilWaiting(0)
