@@ -229,7 +229,7 @@ func TestImportRulesRefuse(t *testing.T) {
 		"internal/session/call.go":      ". berthadmin internal/bridge",
 		"internal/testkit/judge/run.go": "berthwatch berthtest",
 	} {
-		for _, to := range strings.Fields(targets) {
+		for to := range strings.FieldsSeq(targets) {
 			if mayImport(&source{path: file}, to) {
 				t.Errorf("%s may import %s", file, to)
 			}
@@ -242,7 +242,7 @@ func TestImportRulesRefuse(t *testing.T) {
 		"internal/session/call.go":        "internal/claim internal/protocol",
 		"internal/testkit/testenv/env.go": ". berthadmin internal/protocol internal/testkit/redistest",
 	} {
-		for _, to := range strings.Fields(targets) {
+		for to := range strings.FieldsSeq(targets) {
 			if !mayImport(&source{path: file}, to) {
 				t.Errorf("%s may not import %s", file, to)
 			}

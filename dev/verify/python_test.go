@@ -80,7 +80,7 @@ func TestPlantedInPython(t *testing.T) {
 }
 
 // plant returns the command of the client in Python with every old text replaced.
-func plant(t *testing.T, old, new string) []string {
+func plant(t *testing.T, old, planted string) []string {
 	dir := t.TempDir()
 	for _, file := range []string{"dev/verify/python/berth.py", "dev/verify/python/worker.py", "internal/protocol/transition.lua"} {
 		text, err := os.ReadFile(filepath.Join("../..", file))
@@ -94,7 +94,7 @@ func plant(t *testing.T, old, new string) []string {
 			if !strings.Contains(string(text), old) {
 				t.Fatalf("%s has changed: it has no %q to replace", file, old)
 			}
-			text = []byte(strings.ReplaceAll(string(text), old, new))
+			text = []byte(strings.ReplaceAll(string(text), old, planted))
 		}
 		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func TestPythonAdoptsAndGivesAway(t *testing.T) {
 		handle, err := first.Detach(e.Ctx)
 		e.Must(err)
 		theirs := p.ask(`"adopt", "handle": %q`, handle)
-		last, err := peer.Client.Adopt(e.Ctx, p.ask(`"detach"`).Handle)
+		last, err := peer.Adopt(e.Ctx, p.ask(`"detach"`).Handle)
 		e.Must(err)
 		if theirs.Slot != first.Slot() || last.Slot() != first.Slot() || theirs.Token <= first.Token() || last.Token() <= theirs.Token {
 			t.Errorf("tokens %d, %d, %d", first.Token(), theirs.Token, last.Token())

@@ -14,7 +14,7 @@ import (
 func (p *process) slow(ctx context.Context, between func(a, b int) time.Duration) {
 	defer p.net.Latency(0)
 	for range 3 {
-		p.net.Latency(between(50, 500) * time.Duration(between(1, 11)/time.Millisecond))
+		p.net.Latency(between(50, 500) * time.Duration(between(1, 11).Milliseconds()))
 		pause(ctx, between(200, 2000))
 	}
 }

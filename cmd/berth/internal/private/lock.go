@@ -38,7 +38,7 @@ func await(ctx context.Context, f *os.File) (*os.File, error) {
 		return got(f, err)
 	case <-ctx.Done():
 		go func() {
-			<-locked
+			<-locked //nolint:errcheck // the lock or not: closing gives it back
 			f.Close()
 		}()
 		return nil, fmt.Errorf("lock %s: %w: %w", f.Name(), ErrLocked, context.Cause(ctx))

@@ -77,19 +77,21 @@ func Run(cfg Config) error {
 			return finish(cfg, lease, err)
 		}
 		abandon(lease)
-		if round == mostLate || !errors.As(err, new(late)) || !cfg.until(over) {
+		left, more := cfg.until(over)
+		if round == mostLate || !errors.As(err, new(late)) || !more {
 			return err
 		}
+		cfg.Wait = left
 	}
 }
 
-// until cuts the wait so that it ends at over. It reports whether there is anything left.
-func (cfg *Config) until(over time.Time) bool {
+// until returns the wait that ends at over, and whether there is anything left of it.
+func (cfg Config) until(over time.Time) (left time.Duration, more bool) {
 	if cfg.Wait == 0 {
-		return true
+		return 0, true
 	}
-	cfg.Wait = time.Until(over)
-	return cfg.Wait > 0
+	left = time.Until(over)
+	return left, left > 0
 }
 
 // finish gives back the lease of a command that has ended with err.

@@ -110,8 +110,8 @@ func TestWaitIsNotBegunAnew(t *testing.T) {
 			over := time.Now().Add(tt.wait)
 			<-time.After(tt.passed)
 			cfg := Config{Wait: tt.wait}
-			if more := cfg.until(over); more != tt.more || cfg.Wait != tt.left {
-				t.Errorf("%v of %v have passed: %v left, %v", tt.passed, tt.wait, cfg.Wait, more)
+			if left, more := cfg.until(over); more != tt.more || left != tt.left {
+				t.Errorf("%v of %v have passed: %v left, %v", tt.passed, tt.wait, left, more)
 			}
 		}
 	})
