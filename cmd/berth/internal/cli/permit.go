@@ -219,7 +219,7 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	cfg := run.Config{
 		Name: name, TTL: p.ttl, MaxHold: p.maxHold, Weight: p.weight, Wait: p.wait, Once: p.noWait, Patient: s.local != nil,
 		Health: s.health, Ping: func(ctx context.Context) error { return s.rdb.Ping(ctx).Err() },
-		NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: a.notices,
+		Why: s.setter(name), NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: a.notices,
 	}
 	get := sem.Acquire
 	if p.noWait {

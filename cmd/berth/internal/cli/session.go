@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/connect"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
@@ -80,6 +81,17 @@ func (a *app) open() (*session, error) {
 	}
 	s.in = berthadmin.Of(s.client)
 	return s, nil
+}
+
+// setter returns what tells who paused or pinned a semaphore, as far as the audit goes back.
+func (s *session) setter(name string) func(ctx context.Context, place berth.Place) string {
+	return func(ctx context.Context, place berth.Place) string {
+		why := berthwatch.ReasonsIn(s.in.Audit(ctx))
+		if place.Paused {
+			return why.Pause(name)
+		}
+		return why.Pin(name)
+	}
 }
 
 // ownStore returns this machine's own store, which need not run yet.

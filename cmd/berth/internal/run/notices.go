@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -196,6 +197,7 @@ type line struct {
 	cfg   Config
 	since time.Time
 	place *berth.Place // nil while not in the queue
+	why   string       // who paused or pinned it, and why; "" if that is not known
 	told  bool         // the outage was written to a log
 }
 
@@ -245,20 +247,32 @@ func (l *line) text(now time.Time) string {
 		return ""
 	}
 	where := "next in line"
-	switch {
-	case l.paused():
-		where = "paused by an operator"
-	case p.Ahead > 0:
+	if p.Ahead > 0 {
 		where = ordinal(p.Ahead+1) + " in line"
+	}
+	switch {
+	case p.Paused:
+		return fmt.Sprintf("%s, %d of %d in use", l.operator("paused"), p.InUse, p.Limit)
+	case p.Pinned:
+		return fmt.Sprintf("%s, %d in use, limit %d, %s", where, p.InUse, p.Limit, l.operator("pinned"))
 	}
 	return fmt.Sprintf("%s, %d of %d in use", where, p.InUse, p.Limit)
 }
 
-// paused reports whether the first in the queue waits although there is room for it.
-func (l *line) paused() bool {
-	p := l.place
-	return p != nil && p.Ahead == 0 && p.InUse+l.cfg.Weight <= p.Limit
+// see takes a new place in the queue. It reports whether an operator has set what was not set
+// before, so that who it was is to be found out.
+func (l *line) see(place berth.Place) (news bool) {
+	before := l.place
+	l.place = &place
+	if before != nil && before.Paused == place.Paused && before.Pinned == place.Pinned && before.Limit == place.Limit {
+		return false
+	}
+	l.why = ""
+	return place.Paused || place.Pinned
 }
+
+// operator returns what an operator has done, with who it was if that is known.
+func (l *line) operator(done string) string { return cmp.Or(l.why, done+" by an operator") }
 
 // brief returns the end of a network error, which says what is wrong; the addresses before
 // it are long.

@@ -41,6 +41,9 @@ type Config struct {
 	// Acquire gets the permit. It ends when ctx does, and calls queued, if it waits in the
 	// queue, with each new place.
 	Acquire func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error)
+	// Why tells who paused or pinned the semaphore where the request waits, and why; "" if that
+	// is not known. nil: it is never known.
+	Why func(ctx context.Context, place berth.Place) string
 	// Health is a hook of the Redis client of Acquire and Ping.
 	Health *Health
 	Ping   func(ctx context.Context) error

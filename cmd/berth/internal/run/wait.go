@@ -54,6 +54,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		lease, err := cfg.insist(ctx, latest(places))
 		got <- acquired{lease, err}
 	}()
+	var whys <-chan string // of the last setting: what is still told about an older one is not read
 	line := &line{cfg: cfg, since: time.Now()}
 	defer cfg.Notices.Erase()
 	tick := line.ticks()
@@ -68,8 +69,12 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		case err := <-cfg.Health.Foreign():
 			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		case place := <-places:
-			line.place = &place
+			if line.see(place) {
+				whys = cfg.operator(asking, place)
+			}
 			cfg.Notices.release()
+			line.draw()
+		case line.why = <-whys:
 			line.draw()
 		case <-tick:
 			line.draw()
@@ -98,6 +103,15 @@ func (cfg Config) insist(ctx context.Context, queued func(berth.Place)) (*berth.
 			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 	}
+}
+
+// operator finds out who paused or pinned the semaphore. The channel has room for the answer.
+func (cfg Config) operator(ctx context.Context, place berth.Place) <-chan string {
+	told := make(chan string, 1)
+	if cfg.Why != nil {
+		go func() { told <- cfg.Why(ctx, place) }()
+	}
+	return told
 }
 
 // latest returns a callback that keeps the newest place in the channel, which has room for
@@ -205,8 +219,10 @@ func timedOut(cfg Config, line *line) string {
 	switch {
 	case p == nil:
 		return text
-	case line.paused():
-		return fmt.Sprintf("%s: it is paused: %d of %d in use", text, p.InUse, p.Limit)
+	case p.Paused:
+		return fmt.Sprintf("%s: %s; %d of %d in use%s", text, line.operator("paused"), p.InUse, p.Limit, cfg.needs())
+	case p.Pinned:
+		return fmt.Sprintf("%s: %d in use, limit %d%s, %s; %d ahead in the queue", text, p.InUse, p.Limit, cfg.needs(), line.operator("pinned"), p.Ahead)
 	}
 	return fmt.Sprintf("%s: %d of %d in use%s, %d ahead in the queue", text, p.InUse, p.Limit, cfg.needs(), p.Ahead)
 }
