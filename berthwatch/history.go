@@ -24,7 +24,8 @@ type Point struct {
 	Limit        int32 `json:"limit"`
 	Waiting      int32 `json:"waiting"`
 	OldestWait   int32 `json:"oldest_wait_s"`
-	LimitChanges int32 `json:"limit_changes"` // until then
+	LimitChanges int32 `json:"limit_changes"`  // until then
+	Idle         bool  `json:"idle,omitempty"` // it was not in use, and had no limit
 }
 
 // track is the history of one semaphore.
@@ -79,7 +80,10 @@ func (t *track) add(p Point) {
 		return
 	}
 	last.InUse, last.Waiting, last.OldestWait = max(last.InUse, p.InUse), max(last.Waiting, p.Waiting), max(last.OldestWait, p.OldestWait)
-	last.Limit, last.LimitChanges = p.Limit, p.LimitChanges
+	last.LimitChanges, last.Idle = p.LimitChanges, last.Idle && p.Idle
+	if !p.Idle {
+		last.Limit = p.Limit
+	}
 }
 
 // remember adds a point to the histories of the busiest semaphores. s.mu is held.
@@ -99,6 +103,7 @@ func (s *Sampler) remember(rows []Row, at time.Time) {
 			t.add(Point{
 				At: at.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
 				OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)), LimitChanges: int32(min(r.LimitChanges, 1<<31-1)),
+				Idle: r.Idle,
 			})
 		}
 	}

@@ -27,7 +27,7 @@ func sparkline(points []berthwatch.Point, now time.Time) spark {
 	last := points[len(points)-1]
 	box := picture{now, time.Minute, sparkWidth, sparkHeight, most}
 	return spark{
-		Line:  box.path(points, true, func(p berthwatch.Point) int32 { return p.InUse + p.Waiting }),
+		Line:  box.path(points, true, demand),
 		Label: fmt.Sprintf("Last minute: peak %d, last %d", peak, last.InUse+last.Waiting),
 	}
 }
@@ -36,27 +36,33 @@ func sparkline(points []berthwatch.Point, now time.Time) spark {
 type chart struct {
 	Title                string
 	Used, Limit, Waiting string // paths
-	Most                 int32  // at the upper edge
+	Most                 int32  // at the upper line
 	From                 string // when the left edge is
+	Minutes              int    // from there to now
+	Now                  int64  // in ms; 0: there are no points
 	Label                string // the same in words
 }
 
 func newChart(points []berthwatch.Point, now time.Time, span time.Duration, title, from string) chart {
-	c := chart{Title: title, From: from, Most: 1, Label: title + ": nothing is known yet"}
-	var used, waiting int32
+	c := chart{Title: title, From: from, Minutes: int(span / time.Minute), Most: 1, Label: title + ": nothing is known yet"}
+	var mostUsed, mostWaiting int32
 	for _, p := range points {
 		c.Most = max(c.Most, p.InUse, p.Waiting, p.Limit)
-		used, waiting = max(used, p.InUse), max(waiting, p.Waiting)
+		mostUsed, mostWaiting = max(mostUsed, p.InUse), max(mostWaiting, p.Waiting)
 	}
 	if len(points) == 0 {
 		return c
 	}
+	c.Now = now.UnixMilli()
 	box := picture{now, span, chartWidth, chartHeight, c.Most}
-	c.Used = box.path(points, true, func(p berthwatch.Point) int32 { return p.InUse })
-	c.Limit = box.path(points, false, func(p berthwatch.Point) int32 { return p.Limit })
-	c.Waiting = box.path(points, false, func(p berthwatch.Point) int32 { return p.Waiting })
+	c.Used = box.path(points, true, used)
+	c.Limit = box.path(points, false, limit)
+	c.Waiting = box.path(points, false, waiting)
 	last := points[len(points)-1]
-	c.Label = fmt.Sprintf("%s: in use at most %d, now %d; waiting at most %d, now %d; limit %d", title, used, last.InUse, waiting, last.Waiting, last.Limit)
+	c.Label = fmt.Sprintf("%s: in use at most %d, now %d; waiting at most %d, now %d", title, mostUsed, last.InUse, mostWaiting, last.Waiting)
+	if !last.Idle {
+		c.Label += fmt.Sprintf("; limit %d", last.Limit)
+	}
 	return c
 }
 
@@ -68,19 +74,28 @@ type picture struct {
 	most          int32 // at the upper edge
 }
 
+// value is what is drawn of a point, and whether there is anything.
+type value func(berthwatch.Point) (int32, bool)
+
+func used(p berthwatch.Point) (int32, bool)    { return p.InUse, true }
+func waiting(p berthwatch.Point) (int32, bool) { return p.Waiting, true }
+func demand(p berthwatch.Point) (int32, bool)  { return p.InUse + p.Waiting, true }
+func limit(p berthwatch.Point) (int32, bool)   { return p.Limit, !p.Idle }
+
 // path draws a value over time, with a step at each change, as a line or as the area below
-// it. There is a gap for times without samples.
-func (c *picture) path(points []berthwatch.Point, area bool, value func(berthwatch.Point) int32) string {
+// it. There is a gap for times without samples, and where there is no value.
+func (c *picture) path(points []berthwatch.Point, area bool, of value) string {
 	var b strings.Builder
-	gap := max(c.span.Milliseconds()/15, 10_000)
-	base := c.height - 1
-	lastY, lastAt := 0, int64(0)
+	base, lastY := c.height-1, 0
 	for i, p := range points {
+		v, is := of(p)
+		if !is {
+			continue
+		}
 		x := c.width - int((c.now.UnixMilli()-p.At)*int64(c.width)/c.span.Milliseconds())
 		x = max(0, min(x, c.width))
-		y := base - int(int64(value(p))*int64(c.height-c.height/10-2)/int64(c.most))
-		begins := i == 0 || p.At-lastAt > gap
-		ends := i == len(points)-1 || points[i+1].At-p.At > gap
+		y := base - int(int64(v)*int64(c.height-c.height/10-2)/int64(c.most))
+		begins, ends := !c.joined(points, i, of), !c.joined(points, i+1, of)
 		switch {
 		case begins && area:
 			fmt.Fprintf(&b, "M%d,%dV%d", x, base, y)
@@ -94,7 +109,18 @@ func (c *picture) path(points []berthwatch.Point, area bool, value func(berthwat
 		if ends && area {
 			fmt.Fprintf(&b, "V%dZ", base)
 		}
-		lastY, lastAt = y, p.At
+		lastY = y
 	}
 	return b.String()
+}
+
+// joined reports whether there is no gap between points i-1 and i.
+func (c *picture) joined(points []berthwatch.Point, i int, of value) bool {
+	gap := max(c.span.Milliseconds()/15, 10_000)
+	if i == 0 || i == len(points) || points[i].At-points[i-1].At > gap {
+		return false
+	}
+	_, before := of(points[i-1])
+	_, here := of(points[i])
+	return before && here
 }

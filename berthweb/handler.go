@@ -61,6 +61,9 @@ type Options struct {
 	BasePath string
 	// RequireReason refuses changes without a reason.
 	RequireReason bool
+	// Redis names the server, and the prefix if there are several, for people: it stands in the
+	// header and the title of each page. It must hold no password. "" shows none.
+	Redis string
 	// Command is the beginning of the commands that are shown; "" is "berth".
 	Command string
 	// Doctor checks the server without changing anything. nil: there is no doctor page.

@@ -206,7 +206,7 @@ func TestWhoMayOnlyLook(t *testing.T) {
 			}
 		}
 		text := w.get("/s?name=api")
-		w.wants(text, "read-only", "berth pause api")
+		w.wants(text, "read-only", "berth pause --reason REASON api")
 		w.lacks(text, "data-ask", `href="act`)
 		st, err := e.Inspector.Show(e.Ctx, "api")
 		e.Must(err)

@@ -53,6 +53,7 @@ func left(d time.Duration, expired bool) string {
 // page is the data that all pages have.
 type page struct {
 	Title, Here string
+	Redis       string // which server it is
 	User        string
 	Write       bool   // the user may change things
 	Doctor      bool   // there is such a page
@@ -63,7 +64,7 @@ type page struct {
 }
 
 func (s *site) page(r *http.Request, title, here string) page {
-	p := page{Title: title, Here: here, Doctor: s.Doctor != nil}
+	p := page{Title: title, Here: here, Redis: s.Redis, Doctor: s.Doctor != nil}
 	p.User, p.Write = s.User(r)
 	p.Note = verbs[r.URL.Query().Get("done")]
 	return p

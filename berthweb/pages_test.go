@@ -40,7 +40,7 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 			t.Error("whom most wait for is not first")
 		}
 		one := w.get("/s?name=deploy/production")
-		w.wants(one, "1 of 1", "The first in the queue waits for 1 permit of release (", html.EscapeString(l.ID()), "evict", "1m00s", "berth pause deploy/production")
+		w.wants(one, "1 of 1", "The first in the queue waits for 1 permit of release (", html.EscapeString(l.ID()), "evict", "1m00s", "berth pause --reason REASON deploy/production", "berth pin --reason REASON deploy/production 1", "berth audit deploy/production", "berth evict --reason REASON deploy/production "+html.EscapeString(l.ID()))
 		w.wants(w.get("/s?name=api"), "Paused by ann", "API migration")
 		w.wants(w.get("/s?name=bad"), "damaged", "Purge")
 		w.wants(w.get("/audit"), "API migration", "ann", `href="s?name=api"`)
@@ -132,7 +132,7 @@ var names = []string{
 }
 
 // allowed are the elements of our pages, and their attributes.
-var allowed = regexp.MustCompile(`^</?(?:!doctype|html|head|meta|title|link|script|body|a|header|nav|p|main|h[12]|form|label|input|button|div|dl|dt|dd|table|caption|thead|tbody|tr|th|td|span|b|svg|rect|path|ol|ul|li|figure|figcaption|details|summary|code|kbd|dialog|br)(?: (?:[a-z-]+(?:="[^"<>]*")?|viewBox="[^"]*"|preserveAspectRatio="none"))* ?/?>$`)
+var allowed = regexp.MustCompile(`^</?(?:!doctype|html|head|meta|title|link|script|body|a|header|nav|p|main|h[12]|form|label|input|button|div|dl|dt|dd|table|caption|thead|tbody|tr|th|td|span|b|svg|rect|path|ol|ul|li|figure|figcaption|details|summary|code|kbd|dialog|output|br)(?: (?:[a-z-]+(?:="[^"<>]*")?|viewBox="[^"]*"|preserveAspectRatio="none"))* ?/?>$`)
 
 // TestHostileNames: whatever names, labels and reasons are, a page has our elements alone, and
 // its links lead to what they name.
@@ -487,4 +487,33 @@ func TestOptionsThatCannotWork(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestEveryPageNamesItsRedis, in the title, the head and before a change: two consoles look alike.
+func TestEveryPageNamesItsRedis(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, func(o *berthweb.Options) { o.Redis = "redis.example:6379/2, prefix <a>" })
+		e.Hold(e.Peer().Named("api", 5))
+		const where = "redis.example:6379/2, prefix &lt;a&gt;"
+		for _, page := range []string{"/", "/s?name=api", "/audit", "/doctor", "/about", "/act?verb=pause&name=api"} {
+			w.wants(w.get(page), " · berth · "+where+"</title>", `these pages">`+where+"</p>")
+		}
+		w.wants(w.get("/act?verb=pause&name=api"), "Server: "+where)
+	})
+}
+
+// TestSlotsAreDrawnWhereEachHolderHasOne: beside a heavy lease they would contradict the bar.
+func TestSlotsAreDrawnWhereEachHolderHasOne(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		sem := e.Peer().Named("api", 5)
+		e.Hold(sem)
+		const slots = `<ol class="slots"`
+		w.wants(w.get("/s?name=api"), slots)
+		e.Hold(sem, berth.Weight(2))
+		e.Pass(5 * time.Second)
+		if strings.Contains(w.get("/s?name=api"), slots) {
+			t.Error("a lease of 2 permits has one slot, and the others look free")
+		}
+	})
 }

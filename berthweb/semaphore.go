@@ -81,11 +81,8 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d := semaphoreData{page: s.page(r, name, "semaphore"), Name: name, Reasons: detail.Why, MaxLimit: berth.MaxLimit}
-	for _, verb := range []string{"show", "pause", "resume", "pin", "unpin", "purge"} {
-		words := berthwatch.Action{Verb: verb, Name: name, Limit: 1}.Args()
-		d.Commands = append(d.Commands, s.Command+" "+berthwatch.Quote(words))
-	}
 	status := d.state(&v, &detail)
+	d.Commands = s.commands(name, d.State)
 	d.records(q, h, f)
 	now := time.Now()
 	history := s.sampler.History(name, now.Add(-time.Hour))
@@ -98,6 +95,32 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 		d.Audit = audit[:min(len(audit), mostAudited)]
 	}
 	s.render(w, r, status, "semaphore", &d)
+}
+
+// commands returns the commands that show and change a semaphore. st is nil if it is not known.
+func (s *site) commands(name string, st *berthadmin.State) (all []string) {
+	action := func(verb string) { // with a reason, which the audit keeps
+		a := berthwatch.Action{Verb: verb, Name: name, Reason: "REASON"}
+		if st != nil {
+			a.Limit = st.Limit
+		}
+		all = append(all, s.Command+" "+berthwatch.Quote(a.Args()))
+	}
+	look := func(words ...string) { all = append(all, s.Command+" "+berthwatch.Quote(words)) }
+	look(berthwatch.Action{Verb: "show", Name: name}.Args()...)
+	look("audit", name)
+	if st != nil {
+		action("pause")
+		action("resume")
+		action("pin")
+		action("unpin")
+		if len(st.Leases) > 0 {
+			a := berthwatch.Action{Verb: "evict", Name: name, ID: st.Leases[0].ID, Reason: "REASON"}
+			look(a.Args()...)
+		}
+	}
+	action("purge")
+	return all
 }
 
 // first returns the index of the first point since a moment.
@@ -157,7 +180,8 @@ func (d *semaphoreData) records(q url.Values, holders, waiters int) {
 	for i := max(d.WaiterPart.First-1, 0); i < d.WaiterPart.Last; i++ {
 		d.Waiters = append(d.Waiters, waiter{st.Queue[i], berthwatch.WaitsFor(st, i)})
 	}
-	if st.Limit > mostSlots || st.Limit < 2 {
+	heavy := slices.ContainsFunc(st.Leases, func(h berthadmin.Holder) bool { return h.Weight != 1 })
+	if st.Limit > mostSlots || st.Limit < 2 || heavy { // a heavy lease has one slot, and several permits
 		return
 	}
 	d.Slots = make([]slot, st.Limit)

@@ -84,6 +84,7 @@ function show(place, html) {
     if (same) same.value = f.value;
   }
   if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
+  tell();
 }
 
 if (live) {
@@ -96,6 +97,73 @@ if (live) {
   addEventListener("online", look);
   later(every);
 }
+
+// Values: what a chart shows at the pointer, or where the arrow keys have moved to. They are
+// asked for when somebody looks so closely.
+
+let probe = null; // the chart's id, the place in it from 0 to 1, and the points that are known
+
+function lookAt(svg, at) {
+  if (!svg.dataset.now) return;
+  const same = probe?.id === svg.id ? probe : null;
+  probe = { id: svg.id, at: Math.min(1, Math.max(0, at)), points: same?.points ?? [], asked: same?.asked ?? 0 };
+  tell();
+}
+
+async function learn(mine, minutes) {
+  mine.asked = Date.now();
+  const u = new URL("api/v1/history", location.href);
+  u.searchParams.set("name", new URL(location.href).searchParams.get("name"));
+  u.searchParams.set("minutes", minutes);
+  try {
+    const answer = await fetch(u, { cache: "no-store" });
+    if (!answer.ok || probe?.id !== mine.id) return;
+    probe.points = (await answer.json()).points;
+    tell();
+  } catch {
+    // the page says that its server does not answer
+  }
+}
+
+// tell writes the values below the chart.
+function tell() {
+  const svg = probe && document.getElementById(probe.id);
+  if (!svg) return;
+  const { minutes, now } = svg.dataset;
+  if (Date.now() - probe.asked > every) learn(probe, minutes);
+  const moment = now - (1 - probe.at) * minutes * 60000;
+  const point = probe.points.findLast((p) => p.at_ms <= moment);
+  const x = probe.at * 600;
+  svg.querySelector(".cursor").setAttribute("d", `M${x},0V90`);
+  const values = point && `${point.in_use}${point.idle ? "" : ` of ${point.limit}`} in use, ${point.waiting} waiting`;
+  document.querySelector(`output[for=${svg.id}]`).textContent =
+    `${new Date(moment).toLocaleTimeString()}: ${values ?? (probe.points.length ? "not known" : "…")}`;
+}
+
+function leave(svg) {
+  if (probe?.id !== svg.id || svg === document.activeElement) return;
+  probe = null;
+  svg.querySelector(".cursor").removeAttribute("d");
+  document.querySelector(`output[for=${svg.id}]`).textContent = "";
+}
+
+const chartOf = (e) => e.target.closest?.("svg.chart");
+
+document.addEventListener("pointermove", (e) => {
+  const svg = chartOf(e);
+  if (!svg) return;
+  const box = svg.getBoundingClientRect();
+  lookAt(svg, (e.clientX - box.left) / box.width);
+});
+document.addEventListener("pointerout", (e) => chartOf(e) && leave(chartOf(e)));
+document.addEventListener("focusin", (e) => chartOf(e) && probe?.id !== chartOf(e).id && lookAt(chartOf(e), 1));
+document.addEventListener("focusout", (e) => chartOf(e) && setTimeout(leave, 0, chartOf(e)));
+document.addEventListener("keydown", (e) => {
+  const steps = { ArrowLeft: -0.02, ArrowRight: 0.02, Home: -1, End: 1 };
+  if (!chartOf(e) || !(e.key in steps)) return;
+  e.preventDefault();
+  lookAt(chartOf(e), (probe?.at ?? 1) + steps[e.key]);
+});
 
 // Filtering while one types. The address follows, so that it can be kept.
 
@@ -234,4 +302,18 @@ document.addEventListener("keydown", (e) => {
   e.preventDefault();
   const fields = [...form.elements].filter((f) => f.type !== "hidden");
   fields[fields.indexOf(e.target) + 1]?.focus();
+});
+
+// Copying a command, where the browser lets pages do that.
+
+if (navigator.clipboard) for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+document.addEventListener("click", async (e) => {
+  if (!e.target.matches("[data-copy]")) return;
+  try {
+    await navigator.clipboard.writeText(e.target.parentElement.querySelector("code").textContent);
+    e.target.textContent = "Copied";
+  } catch {
+    e.target.textContent = "Not allowed";
+  }
+  setTimeout(() => (e.target.textContent = "Copy"), 2000);
 });

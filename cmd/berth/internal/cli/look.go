@@ -45,7 +45,7 @@ not renewed.`,
 			if *asJSON {
 				err = a.printJSON(list)
 			} else {
-				err = a.print(listTable(list, reasons(ctx, in, list...)).text(a.columns()))
+				err = a.print(a.heading() + listTable(list, reasons(ctx, in, list...)).text(a.columns()))
 			}
 			for _, name := range slices.Sorted(maps.Keys(damaged)) { // they hide no others
 				err = errors.Join(err, damaged[name])
@@ -257,7 +257,7 @@ func (a *app) doctor(ctx context.Context, s *session, asJSON bool) error {
 	if asJSON {
 		err = a.printJSON(report)
 	} else {
-		err = a.print(report.Text(a.page()))
+		err = a.print("Server: " + a.where + "\n\n" + report.Text(a.page()))
 	}
 	if err == nil && report.Fail > 0 {
 		return exit.Code(exit.Failure)

@@ -70,6 +70,15 @@ func (a *app) columns() int {
 	return screen.Width(a.stdout)
 }
 
+// heading names the server for a person who looks at a terminal. Programs that read the output
+// get only what was asked for.
+func (a *app) heading() string {
+	if !isTerminal(a.stdout) {
+		return ""
+	}
+	return "Server: " + a.where + "\n"
+}
+
 // widest is the longest line of prose that is pleasant to read.
 const widest = 100
 
@@ -98,7 +107,7 @@ func (a *app) confirm(plan, question string) error {
 	if a.yes {
 		return nil
 	}
-	fmt.Fprintf(a.stderr, "%s%s [y/N] ", plan, question)
+	fmt.Fprintf(a.stderr, "%sServer: %s\n%s [y/N] ", plan, a.where, question)
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if err != nil {
 		fmt.Fprintln(a.stderr) // the cursor stands behind the question

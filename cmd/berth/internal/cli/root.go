@@ -29,6 +29,7 @@ type app struct {
 	notices               *run.Notices // on stderr, for what must not wait for its reader
 
 	redisURL, prefix string
+	where            string // the server and the prefix, for people; open sets it
 	quiet            bool
 	timeout          time.Duration // of one request
 
@@ -111,6 +112,9 @@ const (
 	groupOther = "other"
 )
 
+// defaultPrefix is the library's.
+const defaultPrefix = "berth"
+
 // readOnlyVariable keeps an operator's shell from changing anything.
 const readOnlyVariable = "BERTH_READ_ONLY"
 
@@ -162,7 +166,7 @@ permit comes back when its holder crashes.`,
 	a.setHelp(root)
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
-	f.StringVar(&a.prefix, "prefix", "berth", "what all keys begin with")
+	f.StringVar(&a.prefix, "prefix", defaultPrefix, "what all keys begin with")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, of what an\noperator's command did, and when there was no permit in\ntime, and give no warnings (of a changed limit, say): the\nexit code tells")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.agentCommand(),

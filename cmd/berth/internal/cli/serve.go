@@ -142,7 +142,7 @@ func (a *app) serve(ctx context.Context, s *session, f *serveFlags) (err error) 
 		return err
 	}
 	defer start(sampler)()
-	f.web.Command, f.web.Version, f.web.Logger = a.commandLine(), version(), slog.New(slog.NewTextHandler(a.stderr, nil))
+	f.web.Redis, f.web.Command, f.web.Version, f.web.Logger = a.where, a.commandLine(), version(), slog.New(slog.NewTextHandler(a.stderr, nil))
 	f.web.Doctor = func(ctx context.Context) ([]berthweb.Finding, error) { return a.looked(ctx, s) }
 	err = serve.Serve(ctx, f.Config, sampler, in, f.web, func(url string) { fmt.Fprintf(a.stderr, "berth: serving %s\n", url) })
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 	"github.com/berth-go/berth/cmd/berth/internal/run"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
 )
 
@@ -65,14 +66,18 @@ func (a *app) open() (*session, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.local, s.rdb = store, connect.Through(store.Dial)
+		s.local, s.rdb, a.where = store, connect.Through(store.Dial), "this machine's own store"
 	} else {
 		target, err := connect.Parse(raw)
 		if err != nil {
 			return nil, exit.Usagef("the Redis URL from %s cannot be used: %w", source, err)
 		}
-		s.rdb = target.Client()
+		s.rdb, a.where = target.Client(), target.Where()
 	}
+	if a.prefix != defaultPrefix {
+		a.where += ", prefix " + a.prefix
+	}
+	a.where = screen.Clean(a.where)
 	s.rdb.AddHook(s.health)
 	var err error
 	if s.client, err = berth.New(s.rdb, berth.Prefix(a.prefix), berth.Logger(slog.New(warnings{a}))); err != nil {

@@ -145,7 +145,7 @@ func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, forbidden bool)
 		Do: func(ctx context.Context, act berthwatch.Action) error {
 			return act.DoInUse(ctx, s.operator(act.Reason))
 		},
-		Server: s.describe,
+		Where: a.where, Server: s.describe,
 	}
 	switch {
 	case forbidden:
@@ -173,7 +173,7 @@ func (a *app) commandLine() string {
 	case url != "":
 		line = append(line, "--redis", url)
 	}
-	if a.prefix != "berth" {
+	if a.prefix != defaultPrefix {
 		line = append(line, "--prefix", a.prefix)
 	}
 	return berthwatch.Quote(line)

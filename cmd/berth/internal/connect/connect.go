@@ -6,7 +6,9 @@ package connect
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,6 +43,20 @@ type Target struct {
 	tls  *tls.Config            // go-redis is not to know of it: dial shakes hands
 	opts redis.UniversalOptions // those of the URL
 	near bool                   // see Through
+}
+
+// Where names the server for people: its address and database, without any secret.
+func (t *Target) Where() string {
+	at := strings.Join(t.opts.Addrs, ",")
+	switch {
+	case t.kind == sentinel:
+		return fmt.Sprintf("%s/%d at the sentinels %s", t.opts.MasterName, t.opts.DB, at)
+	case t.kind == cluster:
+		return "the Cluster at " + at
+	case strings.HasPrefix(at, "/"):
+		return fmt.Sprintf("%s, database %d", at, t.opts.DB)
+	}
+	return fmt.Sprintf("%s/%d", at, t.opts.DB)
 }
 
 // Client returns a client for the target. It sends nothing.

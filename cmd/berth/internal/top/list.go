@@ -55,6 +55,9 @@ func (m *Model) header() []string {
 		waiting, used = waiting+r.Waiting, used+r.InUse
 	}
 	var facts []string
+	if m.cfg.Where != "" {
+		facts = append(facts, m.cfg.Where)
+	}
 	if m.server != "" {
 		facts = append(facts, clean(m.server))
 	}

@@ -29,6 +29,7 @@ type Config struct {
 	Refresh  func(name string) // what was changed is to be read again
 	History  func(name string, since time.Time) []berthwatch.Point
 	Do       func(context.Context, berthwatch.Action) error
+	Where    string                       // which Redis it is, and which prefix
 	Server   func(context.Context) string // what the server says of itself, "" if it does not
 	Command  string                       // what the commands that are shown begin with: berth, and its flags
 	ReadOnly string                       // why nothing may be changed; "": it may
@@ -154,7 +155,7 @@ func (m *Model) say(look look, text string) { m.note, m.until = look(clean(text)
 func (m *Model) View() tea.View {
 	v := tea.NewView(m.text())
 	v.AltScreen = true
-	v.WindowTitle = "berth top"
+	v.WindowTitle = strings.TrimSpace("berth top " + m.cfg.Where)
 	return v
 }
 
