@@ -105,24 +105,22 @@ func Blocked(s *berthadmin.State) string {
 	if len(s.Queue) == 0 {
 		return "Nobody waits."
 	}
-	text := "The first in the queue waits for " + WaitsFor(s, 0)
+	text := "The first in the queue waits for " + waitsFor(s)
 	if first := Longest(s); first != nil && len(s.Leases) > 1 && !s.Paused && s.Limit > 0 && s.Limit-s.InUse < s.Queue[0].Weight {
 		text += "; " + Person(first.Label, first.Host, first.PID) + " has held longest"
 	}
 	return text + "."
 }
 
-// WaitsFor tells what the waiter at a place of the queue waits for.
-func WaitsFor(s *berthadmin.State, place int) string {
-	w := s.Queue[place]
+// waitsFor tells what the first in the queue waits for.
+func waitsFor(s *berthadmin.State) string {
+	w := s.Queue[0]
 	free := s.Limit - s.InUse
 	switch {
 	case s.Paused:
 		return "\"berth resume\""
 	case s.Limit == 0:
 		return "another limit than 0"
-	case place > 0:
-		return fmt.Sprintf("those ahead (%d)", place)
 	case free >= w.Weight:
 		return "its turn, which is now"
 	}

@@ -33,11 +33,8 @@ type slot struct {
 	Who  string
 }
 
-// waiter is a waiter, and what it waits for.
-type waiter struct {
-	berthadmin.Waiter
-	For string
-}
+// waiter is a waiter.
+type waiter struct{ berthadmin.Waiter }
 
 // Place is where a waiter is in the queue, from 1.
 func (w waiter) Place() int { return w.Ahead + 1 }
@@ -178,7 +175,7 @@ func (d *semaphoreData) records(q url.Values, holders, waiters int) {
 	d.Holders = st.Leases[max(d.HolderPart.First-1, 0):d.HolderPart.Last]
 	d.WaiterPart = parted(q, "waiters", waiters, len(st.Queue))
 	for i := max(d.WaiterPart.First-1, 0); i < d.WaiterPart.Last; i++ {
-		d.Waiters = append(d.Waiters, waiter{st.Queue[i], berthwatch.WaitsFor(st, i)})
+		d.Waiters = append(d.Waiters, waiter{st.Queue[i]})
 	}
 	heavy := slices.ContainsFunc(st.Leases, func(h berthadmin.Holder) bool { return h.Weight != 1 })
 	if st.Limit > mostSlots || st.Limit < 2 || heavy { // a heavy lease has one slot, and several permits

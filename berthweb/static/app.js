@@ -140,11 +140,12 @@ function tell() {
     `${new Date(moment).toLocaleTimeString()}: ${values ?? (probe.points.length ? "not known" : "…")}`;
 }
 
-function leave(svg) {
-  if (probe?.id !== svg.id || svg === document.activeElement) return;
+// leave is called also when the page has replaced the chart: then the new one has the focus.
+function leave(id) {
+  if (probe?.id !== id || document.activeElement?.id === id) return;
   probe = null;
-  svg.querySelector(".cursor").removeAttribute("d");
-  document.querySelector(`output[for=${svg.id}]`).textContent = "";
+  document.getElementById(id)?.querySelector(".cursor").removeAttribute("d");
+  for (const output of document.querySelectorAll(`output[for=${id}]`)) output.textContent = "";
 }
 
 const chartOf = (e) => e.target.closest?.("svg.chart");
@@ -155,9 +156,9 @@ document.addEventListener("pointermove", (e) => {
   const box = svg.getBoundingClientRect();
   lookAt(svg, (e.clientX - box.left) / box.width);
 });
-document.addEventListener("pointerout", (e) => chartOf(e) && leave(chartOf(e)));
+document.addEventListener("pointerout", (e) => chartOf(e) && leave(chartOf(e).id));
 document.addEventListener("focusin", (e) => chartOf(e) && probe?.id !== chartOf(e).id && lookAt(chartOf(e), 1));
-document.addEventListener("focusout", (e) => chartOf(e) && setTimeout(leave, 0, chartOf(e)));
+document.addEventListener("focusout", (e) => chartOf(e) && setTimeout(leave, 0, chartOf(e).id));
 document.addEventListener("keydown", (e) => {
   const steps = { ArrowLeft: -0.02, ArrowRight: 0.02, Home: -1, End: 1 };
   if (!chartOf(e) || !(e.key in steps)) return;

@@ -380,3 +380,46 @@ func TestTheLastQuestionCounts(t *testing.T) {
 		t.Errorf("the question has become another:\n%s", text)
 	}
 }
+
+// TestChartTellsItsValues at the pointer and where the arrow keys lead, and goes on to do so while
+// the page follows what happens.
+func TestChartTellsItsValues(t *testing.T) {
+	e := testenv.Shared(t)
+	sem := e.Peer().Named("api", 5)
+	e.Hold(sem)
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url + "s?name=api"))
+	b.says("1 of 5")
+	const told = `document.querySelector("output[for=chart-5]").textContent`
+	b.until("the chart has points", `document.getElementById("chart-5").dataset.now > 0`)
+	b.run(chromedp.Focus("#chart-5"))
+	b.until("it tells the last value", told+`.endsWith(": 1 of 5 in use, 0 waiting")`)
+	e.Hold(sem)
+	b.until("it tells the new one", told+`.endsWith(": 2 of 5 in use, 0 waiting")`)
+	if got := eval[string](b, focus); got != "chart-5" {
+		t.Errorf("the focus is on %q", got)
+	}
+	b.run(chromedp.KeyEvent(kb.Home))
+	b.until("nothing is known of five minutes ago", told+`.endsWith(": not known")`)
+	eval[bool](b, `document.activeElement.blur() === undefined`)
+	b.until("nothing is told any more", told+` === ""`)
+	box := `document.getElementById("chart-5").getBoundingClientRect()`
+	x, y := eval[float64](b, box+".right - 1"), eval[float64](b, box+".top + 20")
+	b.run(call(input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseMoved, X: x, Y: y}))
+	b.until("the pointer has it told", told+`.endsWith(": 2 of 5 in use, 0 waiting")`)
+	b.shot("chart")
+}
+
+// TestCommandsCanBeCopied, with the limit in force.
+func TestCommandsCanBeCopied(t *testing.T) {
+	e := testenv.Shared(t)
+	e.Hold(e.Peer().Named("api", 5))
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url + "s?name=api"))
+	b.says("1 of 5")
+	eval[bool](b, `!!(navigator.clipboard.writeText = async (text) => { window.copied = text })`)
+	b.run(chromedp.Click(".commands summary"), chromedp.Click(".commands li:nth-child(5) [data-copy]"))
+	b.until("it is copied", `window.copied === "berth pin --reason REASON api 5"`)
+}

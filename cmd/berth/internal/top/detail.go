@@ -130,7 +130,7 @@ func (m *Model) tableLines(table, room int) []string {
 	all := m.records[table]
 	titles, rest := []string{"SLOT", "HOLDER", " HOST:PID", "WEIGHT", "HELD", "EXPIRES", "ENDS"}, "LEASE"
 	if table == queue {
-		titles, rest = []string{"PLACE", "WAITER", " HOST:PID", "WEIGHT", "WAITED", "EXPIRES", ""}, "WAITS FOR"
+		titles, rest = []string{"PLACE", "WAITER", " HOST:PID", "WEIGHT", "WAITED", "EXPIRES", ""}, "REQUEST"
 	}
 	widths := m.detailColumns(table)
 	from := max(0, min(m.at[table]-room/2, len(all)-room))
@@ -142,12 +142,7 @@ func (m *Model) tableLines(table, room int) []string {
 	for i := from; i < to; i++ {
 		r := &all[i]
 		text := cells(widths, strconv.Itoa(r.number), cmp.Or(clean(r.label), "-"), " "+r.where(), strconv.Itoa(r.weight),
-			scr.Age(r.since), scr.Expiry(r.expires, r.expired), scr.AgeOrDash(r.ends)) + "  "
-		if table == queue {
-			text += clean(berthwatch.WaitsFor(m.detail.State, i))
-		} else {
-			text += clean(r.id)
-		}
+			scr.Age(r.since), scr.Expiry(r.expires, r.expired), scr.AgeOrDash(r.ends)) + "  " + clean(r.id)
 		if r.evicting {
 			text += ", told to stop"
 		}

@@ -180,8 +180,7 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 	if d.focus != "api" {
 		t.Errorf("focus on %q", d.focus)
 	}
-	d.wants("3 in use by 2 holders, 2 waiting; limit 3", "red", "web-1:11", "aaaaaaaa.1", "expired", "The first in the queue waits for 2 permits of 2 holders; red (web-1:11) has held longest",
-		"those ahead (1)")
+	d.wants("3 in use by 2 holders, 2 waiting; limit 3", "red", "web-1:11", "aaaaaaaa.1", "expired", "The first in the queue waits for 2 permits of 2 holders; red (web-1:11) has held longest")
 	for what, c := range map[string]struct {
 		change func(*berthadmin.State)
 		want   string
