@@ -24,7 +24,7 @@
 //  5. applies the acquires, in order
 //
 // It computes all this first and writes at the end, so an error leaves nothing half
-// done, as long as the user has all rights (docs/decisions/0012 tells of others). Each
+// done, as long as the user has all rights (docs/decisions/0011 tells of others). Each
 // step is bounded: what is left over is reported by Reply.More, and the next call goes
 // on with it.
 //

@@ -10,7 +10,7 @@ import (
 // Trips of different semaphores share pipelines: while some are in flight, the next trips
 // gather, and one pipeline then carries them all. A trip is sent at once while fewer than
 // mostInFlight pipelines are in flight, so this costs a lone one nothing.
-// docs/decisions/0011-calls-travel-together.md tells what it gains.
+// docs/decisions/0010-calls-travel-together.md tells what it gains.
 
 const (
 	// mostInFlight is how many pipelines may be in flight before trips gather.

@@ -27,7 +27,7 @@ func TestQuorumOfThreeNodesAdmitsThreeHoldersForALimitOfTwo(t *testing.T) {
 		}
 	}
 	if holders != 3 {
-		t.Errorf("%d holders have a majority; docs/decisions/0009-no-quorum.md says 3", holders)
+		t.Errorf("%d holders have a majority; docs/decisions/0008-no-quorum.md says 3", holders)
 	}
 }
 
