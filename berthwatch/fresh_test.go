@@ -48,6 +48,34 @@ func TestWaitForTheFirstSample(t *testing.T) {
 	})
 }
 
+// TestSleepEndsAnError: what failed before it says nothing of now, so who waits is told of neither
+// the error nor a part of the list.
+func TestSleepEndsAnError(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		start(e, 3, nil)
+		p := e.Peer()
+		s := run(e, p.Inspector(), Options{})
+		lookFor(e, s, 5*time.Second)
+		p.Net.Down()
+		if v := lookFor(e, s, 20*time.Second); v.Err == nil || v.SearchErr == nil {
+			e.Errorf("in an outage: %v, and of the search %v", v.Err, v.SearchErr)
+		}
+		e.Pass(2 * idle)
+		p.Net.Up()
+		for delay, match := range map[time.Duration]func(redistest.Command) bool{
+			100 * time.Millisecond: redistest.IsScript, 200 * time.Millisecond: redistest.Named("SCAN"),
+		} {
+			held := p.Net.Inject(redistest.Rule{Match: match, Fault: redistest.DelayReply, Times: -1})
+			time.AfterFunc(delay, held.Release)
+		}
+		s.Look()
+		e.Pass(time.Millisecond) // it is awake, and has read nothing yet
+		if v, took := fresh(e, s); v.Err != nil || v.SearchErr != nil || !v.Whole || len(v.Rows) != 3 {
+			e.Errorf("after %v: %v, of the search %v, %d rows, all: %v", took, v.Err, v.SearchErr, len(v.Rows), v.Whole)
+		}
+	})
+}
+
 // TestWaitGivesUp when ctx ends, and at once when sampling fails.
 func TestWaitGivesUp(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

@@ -200,7 +200,7 @@ func (s *Sampler) rouse(awake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.awake, s.fresh, s.whole = awake, false, len(s.cfg.Names) > 0
-	s.view.Whole = false
+	s.view.Whole, s.view.SearchErr = false, nil
 	s.pulse = pulse{asked: time.Now(), heard: time.Now()}
 }
 
