@@ -76,6 +76,33 @@ func TestSleepEndsAnError(t *testing.T) {
 	})
 }
 
+// TestRowsFromBeforeASleepAreNotWhole: neither who looks first, nor while the search after it has
+// found names that the sample under way lacks.
+func TestRowsFromBeforeASleepAreNotWhole(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		s, m := start(e, 3, nil)
+		lookFor(e, s, 5*time.Second)
+		e.Pass(2 * idle)
+		e.Must(e.Peer().Inspector().Pin(e.Ctx, "new", 1))
+		m.sample.Store(int64(time.Second))
+		if v := s.Look(); v.Whole {
+			e.Errorf("the first look: %+v", v)
+		}
+		found := false
+		for range 40 {
+			e.Pass(100 * time.Millisecond)
+			v := s.Look()
+			if v.Whole && len(v.Rows) != 4 {
+				e.Fatalf("without what came into use meanwhile: %+v", v)
+			}
+			found = found || v.Whole
+		}
+		if !found {
+			e.Error("it is never whole")
+		}
+	})
+}
+
 // TestWaitGivesUp when ctx ends, and at once when sampling fails.
 func TestWaitGivesUp(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

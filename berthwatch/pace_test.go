@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -76,6 +77,42 @@ func TestServerThatDoesNotTell(t *testing.T) {
 		m.mute.Store(false)
 		if v := lookFor(e, s, 3*time.Minute); v.Cost != 2*time.Second {
 			t.Errorf("when it tells: cost %v", v.Cost)
+		}
+	})
+}
+
+// TestGauge: where the server does not tell, one slow round trip makes nothing look cheaper; and when
+// it tells again, that costs no more requests than before.
+func TestGauge(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		_, m := start(e, 1, nil)
+		g := newGauge(e.Inspector.Inspector)
+		const sample = 15 * time.Millisecond
+		m.sample.Store(int64(sample))
+		read := func(in *berthadmin.Inspector) (trips int, err error) {
+			m.busy.Store(0) // what went before was slow
+			for _, err = range in.Sample(e.Ctx, []string{"n0"}, berthadmin.SampleOptions{}) {
+			}
+			return 1, err
+		}
+		measure := func(want time.Duration) (commands int64) {
+			e.Helper()
+			before := m.commands.Load()
+			if got, err := g.cost(e.Ctx, read); got != want || err != nil {
+				e.Errorf("%v, %v, want %v", got, err, want)
+			}
+			return m.commands.Load() - before
+		}
+		measure(sample)
+		usual := measure(sample)
+		m.mute.Store(true)
+		measure(mostTrip) // with the network
+		m.busy.Store(int64(time.Second))
+		measure(sample)
+		m.mute.Store(false)
+		measure(sample)
+		if n := measure(sample); n != usual {
+			e.Errorf("when it tells again, %d commands, want %d", n, usual)
 		}
 	})
 }
