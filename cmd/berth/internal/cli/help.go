@@ -83,19 +83,21 @@ func topics() []*cobra.Command {
 
   --redis URL
   $BERTH_REDIS_URL
+  $BERTH_REDIS_URL_FILE, a file with the URL
   $REDIS_URL
   this machine's own store: an embedded one that the processes of one user
   share through a unix socket in $BERTH_STORE_DIR, by default /tmp/berth-UID,
   root's in /run/berth. It is started when it is needed and goes when it has
   been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds nothing.
-  Nothing is kept on disk.
+  Nothing is kept on disk. The URL local: names it where $REDIS_URL is set.
 
 Forms of the URL:
 
 ` + connect.Forms + `
 
 Percent-encode special characters in passwords. Prefer the environment to
---redis for a URL with a password: the process list shows arguments to everyone.`,
+--redis for a URL with a password: the process list shows arguments to everyone. Commands of "berth run" inherit
+the environment, with the URL, unless --no-inherit-url is given.`,
 	}, {
 		Use:   "exit",
 		Short: "What the exit codes mean (help page)",

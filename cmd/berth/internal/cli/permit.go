@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -82,6 +83,7 @@ const runExample = `  berth run backup -- rsync -a src/ host:dst/
 func (a *app) runCommand() *cobra.Command {
 	var p permitFlags
 	var onLost string
+	var hide bool
 	cmd := &cobra.Command{
 		Use:     "run [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short:   "Run a command while holding a permit",
@@ -93,6 +95,7 @@ func (a *app) runCommand() *cobra.Command {
 	p.define(cmd, berth.DefaultTTL)
 	cmd.Flags().Lookup("label").Usage += "\n(default: the command's name)"
 	cmd.Flags().StringVar(&onLost, "on-lost", "kill", "`WHAT` to do when the lease is lost: kill or warn")
+	cmd.Flags().BoolVar(&hide, "no-inherit-url", false, "keep the variables with the Redis URL from the command")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, command := args[0], args[1:]
 		if err := p.check(cmd); err != nil {
@@ -109,7 +112,7 @@ func (a *app) runCommand() *cobra.Command {
 			p.label = defaultLabel(command[0])
 		}
 		return a.take(&p, name, func(_ *session, cfg run.Config) error {
-			cfg.Path, cfg.Command, cfg.WarnOnly = path, command, onLost == "warn"
+			cfg.Path, cfg.Command, cfg.WarnOnly, cfg.HideURL = path, command, onLost == "warn", hide
 			return run.Run(cfg)
 		})
 	}
@@ -282,6 +285,7 @@ Exit codes are those of "berth run".`,
 			return err
 		}
 		return a.take(&p, args[0], func(s *session, cfg run.Config) error {
+			cfg.Signals = a.untilUnread(cfg.Signals)
 			lease, err := run.Wait(cfg)
 			if err != nil {
 				return err
@@ -290,6 +294,27 @@ Exit codes are those of "berth run".`,
 		}, berth.WithoutRenewal())
 	}
 	return cmd
+}
+
+// untilUnread adds to the signals a SIGPIPE for when nobody can read the handle any more: the
+// script that wanted it was killed, and a permit would be missing until the handle expires.
+func (a *app) untilUnread(signals <-chan os.Signal) <-chan os.Signal {
+	all := make(chan os.Signal)
+	go func() {
+		for tick := time.Tick(time.Second); ; {
+			select {
+			case sig := <-signals:
+				all <- sig
+			case <-tick:
+				out := []unix.PollFd{{Fd: int32(a.stdout.Fd())}}
+				if n, err := unix.Poll(out, 0); err == nil && n > 0 && out[0].Revents&unix.POLLERR != 0 {
+					all <- unix.SIGPIPE
+					return
+				}
+			}
+		}
+	}()
+	return all
 }
 
 // handle is what "acquire --json" prints.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,10 @@ type session struct {
 // open returns a session for the Redis of the flags and the environment. It sends
 // nothing yet.
 func (a *app) open() (*session, error) {
-	source, raw := a.redisSource()
+	source, raw, err := a.redisSource()
+	if err != nil {
+		return nil, err
+	}
 	s := &session{health: &run.Health{}}
 	if source == "" {
 		store, err := a.ownStore()
@@ -79,7 +83,6 @@ func (a *app) open() (*session, error) {
 	}
 	a.where = screen.Clean(a.where)
 	s.rdb.AddHook(s.health)
-	var err error
 	if s.client, err = berth.New(s.rdb, berth.Prefix(a.prefix), berth.Logger(slog.New(warnings{a}))); err != nil {
 		s.rdb.Close()
 		return nil, err
@@ -108,7 +111,7 @@ func (a *app) ownStore() (*local.Store, error) {
 	if _, err := idleTime(); err != nil {
 		return nil, exit.Usagef("%w", err)
 	}
-	if !a.quiet {
+	if !a.quiet && !a.namedLocal() && isTerminal(a.stderr) { // cron would mail it each time
 		a.notices.Printf("no Redis configured: using this machine's own store (%s)", dir)
 		a.notices.Flush(lastWords) // before what is written to standard output
 	}
@@ -169,22 +172,43 @@ func (s *session) Close(interrupt <-chan os.Signal, timeout time.Duration) {
 	}
 }
 
-// redisSource returns the URL and where it comes from, or two empty strings.
-func (a *app) redisSource() (source, raw string) {
-	if a.redisURL != "" {
-		return "--redis", a.redisURL
+// localURL names this machine's own store, where another URL would be found otherwise.
+const localURL = "local:"
+
+// redisSource returns the URL and where it comes from, or two empty strings for this machine's
+// own store.
+func (a *app) redisSource() (source, raw string, err error) {
+	switch {
+	case a.namedLocal():
+		return "", "", nil
+	case a.redisURL != "":
+		return "--redis", a.redisURL, nil
 	}
-	for _, name := range []string{"BERTH_REDIS_URL", "REDIS_URL"} {
-		if raw := os.Getenv(name); raw != "" {
-			return "$" + name, raw
+	for _, name := range []string{run.URLVariable, run.URLFileVariable, run.SharedURLVariable} {
+		value := os.Getenv(name)
+		switch {
+		case value == "":
+		case name == run.URLFileVariable:
+			text, err := os.ReadFile(value)
+			if err != nil {
+				return "", "", exit.Usagef("$%s: %w", name, err)
+			}
+			return "$" + name, strings.TrimSpace(string(text)), nil
+		default:
+			return "$" + name, value, nil
 		}
 	}
-	return "", ""
+	return "", "", nil
+}
+
+// namedLocal reports whether the user has named this machine's own store.
+func (a *app) namedLocal() bool {
+	return cmp.Or(a.redisURL, os.Getenv(run.URLVariable)) == localURL
 }
 
 // explain adds to an error about Redis which server it is, and where its URL comes from.
 func (a *app) explain(err error) error {
-	source, raw := a.redisSource()
+	source, raw, _ := a.redisSource() // open has told what is wrong with it
 	target, invalid := connect.Parse(raw)
 	op, network := errors.AsType[*net.OpError](err)
 	if invalid != nil || network && op.Op == "listen" { // it is this machine's own store, or a port of this machine

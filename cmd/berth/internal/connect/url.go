@@ -15,6 +15,7 @@ import (
 // Forms lists the forms of URLs that Parse accepts, for messages and help.
 const Forms = `  redis://[user:password@]host[:port][/db]
   rediss://…                                        (TLS)
+  valkey://… and valkeys://…                        (the same)
   unix://[user:password@]/path/to/socket[?db=N]
   redis+sentinel://[user:password@]host[:port][,host…]/master[/db]
   redis+cluster://[user:password@]host[:port][,host…]
@@ -30,7 +31,9 @@ Options follow a question mark, with & between them. For TLS:
 
 $BERTH_TLS_CA_FILE, $BERTH_TLS_CERT_FILE, $BERTH_TLS_KEY_FILE and
 $BERTH_TLS_SERVER_NAME stand in for the first four where the URL has none.
-Sentinels have sentinel_username and sentinel_password.`
+Sentinels have sentinel_username and sentinel_password. client_name and protocol
+are as in other clients; berth ignores options of other clients that only tune
+their pools, time-outs and replies.`
 
 // The errors of Parse consist of fixed words and of parts of the URL that cannot be secret.
 // The errors of net/url, and of go-redis' functions for URLs, quote the input, and if a
@@ -48,6 +51,8 @@ var schemes = map[string]struct {
 }{
 	"redis":           {single, false, "6379"},
 	"rediss":          {single, true, "6379"},
+	"valkey":          {single, false, "6379"},
+	"valkeys":         {single, true, "6379"},
 	"unix":            {single, false, ""},
 	"redis+sentinel":  {sentinel, false, "26379"},
 	"rediss+sentinel": {sentinel, true, "26379"},
@@ -58,6 +63,9 @@ var schemes = map[string]struct {
 // Parse parses a URL. Its errors never contain any part of the input that could be a
 // password, even if the URL is malformed because of its password.
 func Parse(raw string) (*Target, error) {
+	if path, ok := strings.CutPrefix(raw, "unix:/"); ok && !strings.HasPrefix(path, "/") {
+		raw = "unix:///" + path // as other clients write it
+	}
 	scheme, rest, ok := strings.Cut(raw, "://")
 	form, known := schemes[strings.ToLower(scheme)]
 	if !ok || !known {
@@ -177,31 +185,85 @@ func (t *Target) database(s string) error {
 	return nil
 }
 
-func (t *Target) options(options url.Values) error {
+// tuning are options of other clients that change nothing for berth: redis-py, ioredis, go-redis,
+// redis-rb and Lettuce tune with them what berth does itself, or the form of replies.
+var tuning = strings.Fields(`timeout socket_timeout socket_connect_timeout connect_timeout connectTimeout
+	commandTimeout dial_timeout read_timeout write_timeout pool_timeout pool_size pool_fifo max_connections
+	min_idle_conns max_idle_conns max_active_conns idle_timeout conn_max_idle_time conn_max_lifetime
+	max_retries min_retry_backoff max_retry_backoff dialer_retries maxRetriesPerRequest retry_on_timeout
+	reconnect_attempts health_check_interval socket_keepalive keepAlive noDelay lazyConnect
+	enableReadyCheck enableOfflineQueue decode_responses encoding encoding_errors family
+	context_timeout_enabled single_connection_client identity_suffix disable_identity`)
+
+// renamed are the options of redis-py that have another name here.
+var renamed = map[string]string{"ssl_ca_certs": "ca_file", "ssl_certfile": "cert_file", "ssl_keyfile": "key_file"}
+
+func (t *Target) options(given url.Values) error {
+	options := url.Values{}
+	for name, values := range given {
+		options[cmp.Or(renamed[name], name)] = values
+	}
 	for name := range options {
-		value := options.Get(name)
-		var err error
-		switch {
-		case name == "db" && t.kind != cluster:
-			err = t.database(value)
-		case name == "skip_verify" && t.tls != nil:
-			if t.tls.InsecureSkipVerify, err = strconv.ParseBool(value); err != nil {
-				err = errors.New("its skip_verify is neither true nor false")
-			}
-		case slices.Contains([]string{"ca_file", "cert_file", "key_file", "server_name"}, name) && t.tls != nil: // see secure
-		case name == "sentinel_username" && t.kind == sentinel:
-			t.opts.SentinelUsername = value
-		case name == "sentinel_password" && t.kind == sentinel:
-			t.opts.SentinelPassword = value
-		default:
-			// The option may be the end of a password with a question mark.
-			known := map[kind]string{single: "db, and", sentinel: "db, sentinel_username, sentinel_password, and", cluster: "only"}[t.kind]
-			err = fmt.Errorf("it has an option that berth does not know here; known are %s "+
-				"with TLS (rediss…://) ca_file, cert_file, key_file, server_name and skip_verify", known)
-		}
-		if err != nil {
+		if err := t.option(name, options.Get(name)); err != nil {
 			return err
 		}
 	}
 	return t.secure(options)
+}
+
+func (t *Target) option(name, value string) error {
+	secure := t.tls != nil
+	switch {
+	case name == "db" && t.kind != cluster:
+		return t.database(value)
+	case name == "client_name":
+		t.opts.ClientName = value
+	case name == "protocol":
+		return t.protocol(value)
+	case name == "skip_verify" && secure:
+		skip, err := strconv.ParseBool(value)
+		if err != nil {
+			return errors.New("its skip_verify is neither true nor false")
+		}
+		t.tls.InsecureSkipVerify = skip
+	case name == "ssl_cert_reqs" && secure:
+		return t.verify(value)
+	case name == "ssl_check_hostname" && secure:
+		if check, err := strconv.ParseBool(value); err != nil || !check {
+			return errors.New("berth always checks the certificate's name: in place of ssl_check_hostname, write the name that it has with server_name")
+		}
+	case slices.Contains([]string{"ca_file", "cert_file", "key_file", "server_name"}, name) && secure: // see secure
+	case name == "sentinel_username" && t.kind == sentinel:
+		t.opts.SentinelUsername = value
+	case name == "sentinel_password" && t.kind == sentinel:
+		t.opts.SentinelPassword = value
+	case slices.Contains(tuning, name), strings.HasPrefix(name, "ssl_") && !secure:
+	default:
+		// The option may be the end of a password with a question mark.
+		known := map[kind]string{single: "db, client_name, protocol, and", sentinel: "db, client_name, protocol, sentinel_username, sentinel_password, and",
+			cluster: "client_name, protocol, and"}[t.kind]
+		return fmt.Errorf("it has an option that berth does not know here; known are %s "+
+			"with TLS (rediss…://) ca_file, cert_file, key_file, server_name and skip_verify", known)
+	}
+	return nil
+}
+
+func (t *Target) protocol(value string) error {
+	if value != "2" && value != "3" {
+		return errors.New("its protocol is neither 2 nor 3")
+	}
+	t.opts.Protocol = int(value[0] - '0')
+	return nil
+}
+
+// verify reads redis-py's ssl_cert_reqs. A server always has a certificate, so optional is required.
+func (t *Target) verify(value string) error {
+	switch strings.TrimPrefix(strings.ToLower(value), "cert_") {
+	case "none":
+		t.tls.InsecureSkipVerify = true
+	case "optional", "required":
+	default:
+		return errors.New("its ssl_cert_reqs is neither none, optional nor required")
+	}
+	return nil
 }

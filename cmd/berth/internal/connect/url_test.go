@@ -34,6 +34,12 @@ func TestParse(t *testing.T) {
 				Username: "u", Password: "p", DB: 5, SentinelPassword: "sp",
 			},
 		},
+		{url: "valkey://h", want: addrs("h:6379")},
+		{url: "valkeys://h:7", want: addrs("h:7"), tls: true},
+		{url: "unix:/run/r.sock", want: addrs("/run/r.sock")},
+		{url: "redis://h?client_name=app&protocol=2", want: redis.UniversalOptions{Addrs: []string{"h:6379"}, ClientName: "app", Protocol: 2}},
+		{url: "redis://h?pool_size=9&socket_timeout=5&decode_responses=True&family=6&ssl_cert_reqs=none", want: addrs("h:6379")},
+		{url: "rediss://h?ssl_cert_reqs=required&ssl_check_hostname=true", want: addrs("h:6379"), tls: true},
 		{url: "redis+cluster://a:1,b:2", kind: cluster, want: addrs("a:1", "b:2")},
 		{url: "rediss+cluster://a:1", kind: cluster, want: addrs("a:1"), tls: true},
 	}
@@ -73,6 +79,7 @@ func TestParseErrorsKeepSecrets(t *testing.T) {
 		"redis+cluster://user:hunter2@a:1/3", "redis+cluster://user:hunter2@a:1?db=1",
 		"redis://user:hunter2@host?skip_verify=1", "redis://user:hunter2@ho%st", "redis://user:hunter2@host?%zz",
 		"redis://user:hunter2@host\x00:1x", "rediss://user:hunter2@host?skip_verify=hunter2", "rediss://user:hunter2@host?skip_verify",
+		"rediss://user:hunter2@host?ssl_cert_reqs=hunter2", "rediss://user:hunter2@host?ssl_check_hostname=false", "redis://user:hunter2@host?protocol=hunter2",
 	}
 	for _, raw := range bad {
 		t.Run(raw, func(t *testing.T) {

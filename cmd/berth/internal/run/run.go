@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -53,6 +55,8 @@ type Config struct {
 	Quiet bool
 	// WarnOnly leaves the command running when the lease is lost.
 	WarnOnly bool
+	// HideURL keeps the Redis URL out of the command's environment.
+	HideURL bool
 	// Signals are the fatal signals of this process; see job.Catch.
 	Signals <-chan os.Signal
 	// Notices is where messages to the user go.
@@ -170,13 +174,29 @@ func lostText(err error, trust time.Time) string {
 
 func (cfg Config) commandName() string { return filepath.Base(cfg.Command[0]) }
 
+// The variables with the Redis URL, of which the first that is set counts: berth's own, that of a
+// file which has it, and the one that many platforms set for an application.
+const (
+	URLVariable       = "BERTH_REDIS_URL"
+	URLFileVariable   = "BERTH_REDIS_URL_FILE"
+	SharedURLVariable = "REDIS_URL"
+)
+
 // NameVariable has the name of the semaphore in a command's environment.
 const NameVariable = "BERTH_NAME"
 
 // environment returns this process's environment with the variables of the lease, which
-// replace those of an outer berth run.
-func environment(lease *berth.Lease) []string {
-	return (&exec.Cmd{Env: append(os.Environ(),
+// replace those of an outer berth run. The URLs, which may have a password, are left out if the
+// command is not to know them.
+func (cfg Config) environment(lease *berth.Lease) []string {
+	inherited := os.Environ()
+	if cfg.HideURL {
+		inherited = slices.DeleteFunc(inherited, func(v string) bool {
+			name, _, _ := strings.Cut(v, "=")
+			return name == URLVariable || name == URLFileVariable || name == SharedURLVariable
+		})
+	}
+	return (&exec.Cmd{Env: append(inherited,
 		NameVariable+"="+lease.Name(),
 		"BERTH_LEASE="+lease.ID(),
 		"BERTH_TOKEN="+strconv.FormatInt(lease.Token(), 10),

@@ -46,7 +46,7 @@ func supervise(cfg Config, lease *berth.Lease) (started bool, err error) {
 	child, jobs := job.CatchControl() // not before: until now Ctrl-Z is for this process
 	defer signal.Stop(child)
 	defer signal.Stop(jobs)
-	proc, err := job.Start(cfg.Path, cfg.Command, environment(lease), !cfg.WarnOnly)
+	proc, err := job.Start(cfg.Path, cfg.Command, cfg.environment(lease), !cfg.WarnOnly)
 	if err != nil {
 		return false, err
 	}
