@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"time"
 
@@ -245,10 +246,13 @@ func readOrder(r *http.Request) (o order, err error) {
 	return o, validName(o.Name)
 }
 
-// unreadable is the error for a body that is too long or malformed.
+// unreadable is the error for a body that is too long, late or malformed.
 func unreadable(err error) error {
 	if tooLong, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &badRequest{http.StatusRequestEntityTooLarge, "length", "The body is longer than " + strconv.FormatInt(tooLong.Limit, 10) + " bytes.", ""}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &badRequest{http.StatusRequestTimeout, "timeout", "The body did not arrive in time.", "Send it again."}
 	}
 	return &badRequest{http.StatusBadRequest, "body", "The body cannot be read.", ""}
 }

@@ -13,6 +13,7 @@ import (
 const (
 	auditFor  = 10 * time.Second
 	doctorFor = 30 * time.Second
+	errorFor  = time.Second // whatever was asked: Redis may be back
 
 	mostAsk     = 5 * time.Second
 	mostExamine = 25 * time.Second // below writeTimeout
@@ -31,6 +32,9 @@ type cached[T any] struct {
 func (c *cached[T]) get(ctx context.Context, old, most time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err != nil {
+		old = errorFor
+	}
 	if c.at.IsZero() || time.Since(c.at) >= old {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most) // it is for others, too
 		defer cancel()

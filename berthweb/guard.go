@@ -142,7 +142,7 @@ func (e *badRequest) Error() string { return e.text }
 // validName refuses a text that cannot be a name before it is used.
 func validName(name string) error {
 	if name == "" || len(name) > berth.MaxName {
-		return &badRequest{http.StatusBadRequest, "name", "The name of a semaphore is missing, or too long.", "Add ?name=NAME."}
+		return &badRequest{http.StatusBadRequest, "name", "The name of a semaphore is missing, or too long.", "Give name: a parameter of the query, or a field of the body."}
 	}
 	return nil
 }

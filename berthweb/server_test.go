@@ -3,6 +3,8 @@ package berthweb_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
@@ -250,4 +253,17 @@ func BenchmarkFirstPage(b *testing.B) {
 			b.Fatal(rec.Code)
 		}
 	}
+}
+
+// TestBodyThatIsLateIsATimeout, which a program may try again, and no bad request.
+func TestBodyThatIsLateIsATimeout(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		r := request(http.MethodPost, "/api/v1/pause", "")
+		r.Header.Set("Content-Type", "application/json")
+		r.Body = io.NopCloser(iotest.ErrReader(&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}))
+		if rec := w.do(r); rec.Code != http.StatusRequestTimeout {
+			e.Errorf("status %d: %s", rec.Code, rec.Body)
+		}
+	})
 }

@@ -147,7 +147,7 @@ func (n *node) refused(err redis.Error) error {
 	n.in.postpone(r.sub, longest)
 	n.in.mu.Unlock()
 	if news {
-		n.in.warn(word, err)
+		n.in.warn(n.topic(), err)
 	}
 	return nil
 }

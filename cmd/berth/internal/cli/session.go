@@ -351,6 +351,10 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 	if broke {
 		return nil
 	}
+	if strings.Contains(r.Message, "subscription broke") {
+		w.app.notices.SlowWaitf("hand-offs are slow: %v", values["error"])
+		return nil
+	}
 	if strings.HasSuffix(r.Message, "changed the limit in force") {
 		text = fmt.Sprintf("limit of %v changed from %v to %v", values["semaphore"], values["from"], values["to"])
 	}

@@ -40,9 +40,16 @@ type Notices struct {
 	mu      sync.Mutex
 	status  bool          // a status line is on the screen
 	holding bool          // Warnf keeps its sentences in held
-	held    []string      // at most mostHeld
+	waited  bool          // the request is in the queue, or was
+	held    []warning     // at most mostHeld
 	pending []byte        // what drain will write next
 	idle    chan struct{} // closed when drain has written all; nil if it does not run
+}
+
+// warning is a sentence that is held back.
+type warning struct {
+	text    string
+	waiting bool // it concerns only those who wait
 }
 
 // NewNotices returns the notices on file.
@@ -77,13 +84,28 @@ func (n *Notices) println(text string) {
 // Warnf is Printf for what Redis refuses beside a request. Between hold and release it is held
 // back: if Redis then refuses the request too, that error is all there is to say.
 func (n *Notices) Warnf(format string, args ...any) {
+	n.warn(warning{text: "berth: " + fmt.Sprintf(format, args...)})
+}
+
+// SlowWaitf is Warnf for what makes only a wait longer: it is dropped where there is none.
+func (n *Notices) SlowWaitf(format string, args ...any) {
+	n.warn(warning{text: "berth: " + fmt.Sprintf(format, args...), waiting: true})
+}
+
+func (n *Notices) warn(w warning) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch text := "berth: " + fmt.Sprintf(format, args...); {
+	switch {
 	case !n.holding:
-		n.println(text)
+		n.show(w)
 	case len(n.held) < mostHeld:
-		n.held = append(n.held, text)
+		n.held = append(n.held, w)
+	}
+}
+
+func (n *Notices) show(w warning) {
+	if n.waited || !w.waiting {
+		n.println(w.text)
 	}
 }
 
@@ -93,11 +115,13 @@ func (n *Notices) hold() {
 	n.holding = true
 }
 
-func (n *Notices) release() {
+// release shows what was held back: Redis serves the request, which waits in the queue or not.
+func (n *Notices) release(waits bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, text := range n.held {
-		n.println(text)
+	n.waited = n.waited || waits
+	for _, w := range n.held {
+		n.show(w)
 	}
 	n.holding, n.held = false, nil
 }

@@ -62,18 +62,26 @@ func TestWarningsWaitForAPlace(t *testing.T) {
 	defer r.Close()
 	n := NewNotices(w)
 	n.hold()
+	n.SlowWaitf("a wait is slow, and there is none")
+	n.hold()
+	n.release(false)
+	n.SlowWaitf("a wait is slow, and there is none")
+	n.hold()
+	n.SlowWaitf("a wait is slow")
+	n.release(true)
+	n.hold()
 	for i := range 2 * mostHeld {
 		n.Warnf("held %d", i)
 	}
 	n.Printf("something else")
-	n.release()
+	n.release(false)
 	n.hold()
-	n.release() // there is nothing more to tell
+	n.release(false) // there is nothing more to tell
 	n.Warnf("at once")
 	n.Flush(time.Minute)
 	w.Close()
 	var want strings.Builder
-	want.WriteString("berth: something else\n")
+	want.WriteString("berth: a wait is slow\nberth: something else\n")
 	for i := range mostHeld {
 		fmt.Fprintf(&want, "berth: held %d\n", i)
 	}

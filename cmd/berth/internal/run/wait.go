@@ -72,7 +72,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 			if line.see(place) {
 				whys = cfg.operator(asking, place)
 			}
-			cfg.Notices.release()
+			cfg.Notices.release(true)
 			line.draw()
 		case line.why = <-whys:
 			line.draw()
@@ -152,7 +152,7 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 	busy, isBusy := errors.AsType[*berth.BusyError](a.err)
 	switch err := a.err; {
 	case err == nil:
-		cfg.Notices.release()
+		cfg.Notices.release(false)
 		return a.lease, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		if err := cfg.unanswered(line.since); err != nil {
