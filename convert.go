@@ -52,16 +52,23 @@ func publicEnded(e *claim.WaitError) error {
 }
 
 func publicPlace(p claim.Place) Place {
-	return Place{Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned}
+	return Place{
+		Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned,
+		Rate: p.Rate.N, Window: p.Rate.Per, Spent: p.Spent, RetryAfter: p.Rest,
+	}
 }
 
 func publicRefusal(r *claim.Refusal) error {
-	if r.Code == protocol.Heavy {
+	switch r.Code {
+	case protocol.Heavy:
 		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Limit: r.Limit}
+	case protocol.Costly:
+		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Limit: r.Limit, Cost: r.Cost, Rate: r.Rate.N, Window: r.Rate.Per}
 	}
 	return &BusyError{
 		Name: r.Name, InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused,
 		NextExpiry: r.Next, QueueFull: r.Code == protocol.Full,
+		Rate: r.Rate.N, Window: r.Rate.Per, Spent: r.Spent, RetryAfter: r.Rest,
 	}
 }
 

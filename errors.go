@@ -14,8 +14,9 @@ var (
 	ErrBusy = errors.New("berth: semaphore is busy")
 	// ErrQueueFull: the queue already has QueueLimit waiters. Nothing was taken.
 	ErrQueueFull = errors.New("berth: queue is full")
-	// ErrTooHeavy: the weight is above the limit in force, so waiting is useless.
-	ErrTooHeavy = errors.New("berth: weight is above the limit")
+	// ErrTooHeavy: the weight is above the limit in force, or the cost above the rate, so
+	// waiting is useless.
+	ErrTooHeavy = errors.New("berth: weight is above the limit, or cost above the rate")
 	// ErrLost: the lease is over, or can no longer be relied on.
 	ErrLost = errors.New("berth: lease is lost")
 	// ErrEvicted: an operator took the lease, or the place in the queue, away.
@@ -57,18 +58,40 @@ type BusyError struct {
 	NextExpiry time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
 	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
 	Paused     bool          // an operator has paused the semaphore
+
+	Rate   int           // costs of so much are granted in any time of length Window; 0: there is no rate
+	Window time.Duration // see Rate
+	Spent  int           // the costs of the grants that count for the rate
+	// RetryAfter is how long the rate alone keeps the request out, if nobody else comes; 0:
+	// it does not. There may be no room for longer.
+	RetryAfter time.Duration
 }
 
 // Error implements error.
 func (e *BusyError) Error() string {
 	what, hint := fmt.Sprintf("semaphore %q is busy", e.Name), "wait with Acquire or try again later"
+	if e.RetryAfter > 0 {
+		hint = fmt.Sprintf("wait with Acquire or try again in %v", e.RetryAfter)
+	}
 	if e.QueueFull {
 		what, hint = fmt.Sprintf("the queue of semaphore %q is full", e.Name), "try again later or raise QueueLimit"
 	}
 	if e.Paused {
 		hint = "it is paused by an operator"
 	}
-	return fmt.Sprintf("berth: %s: %d of %d in use, %d waiting: %s", what, e.InUse, e.Limit, e.Waiting, hint)
+	return fmt.Sprintf("berth: %s: %s, %d waiting: %s", what, standing(e.InUse, e.Limit, e.Spent, e.Rate, e.Window), e.Waiting, hint)
+}
+
+// standing tells how much of a limit and of a rate is used.
+func standing(used, limit, spent, rate int, window time.Duration) string {
+	s := fmt.Sprintf("%d of %d in use", used, limit)
+	if limit == NoLimit {
+		s = fmt.Sprintf("%d in use", used)
+	}
+	if rate > 0 {
+		s += fmt.Sprintf(", %d of %d spent in %v", spent, rate, window)
+	}
+	return s
 }
 
 // Is reports whether target is the sentinel of this refusal.
@@ -79,16 +102,23 @@ func (e *BusyError) Is(target error) bool {
 	return target == ErrBusy
 }
 
-// TooHeavyError tells the weight of a request and the limit below it. It is
-// ErrTooHeavy.
+// TooHeavyError tells the weight of a request and the limit below it, or its cost and the
+// rate below that. It is ErrTooHeavy.
 type TooHeavyError struct {
 	Name   string
 	Weight int
 	Limit  int // limit in force, which an operator's pin may have set
+	Cost   int // above Rate; 0: it is the weight that is above the limit
+	Rate   int // in force
+	Window time.Duration
 }
 
 // Error implements error.
 func (e *TooHeavyError) Error() string {
+	if e.Cost > 0 {
+		return fmt.Sprintf("berth: cost %d is above the rate of %d in %v of semaphore %q: ask for less or raise the rate",
+			e.Cost, e.Rate, e.Window, e.Name)
+	}
 	return fmt.Sprintf("berth: weight %d is above the limit %d of semaphore %q: ask for less or raise the limit",
 		e.Weight, e.Limit, e.Name)
 }
@@ -189,7 +219,8 @@ func (e *WaitError) Error() string {
 	if !e.Queued {
 		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
 	}
-	s := fmt.Sprintf("berth: semaphore %q: %v in the queue, %d ahead, %d of %d in use", e.Name, e.Err, e.Place.Ahead, e.Place.InUse, e.Place.Limit)
+	p := &e.Place
+	s := fmt.Sprintf("berth: semaphore %q: %v in the queue, %d ahead, %s", e.Name, e.Err, p.Ahead, standing(p.InUse, p.Limit, p.Spent, p.Rate, p.Window))
 	switch {
 	case e.Place.Paused:
 		s += "; it is paused by an operator"

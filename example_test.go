@@ -159,3 +159,62 @@ func ExampleAcquireAll() {
 	fmt.Println(len(leases), leases.Valid())
 	// Output: 2 true
 }
+
+// 20 calls at once, and 60 a minute.
+func ExampleRate() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	api, err := client.Semaphore("llm", 20, berth.Rate(60, time.Minute))
+	if err != nil {
+		panic(err)
+	}
+	for range 60 {
+		lease, err := api.TryAcquire(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		if err := lease.Release(); err != nil { // which gives nothing of the rate back
+			panic(err)
+		}
+	}
+
+	_, err = api.TryAcquire(context.Background())
+	var busy *berth.BusyError
+	fmt.Println(errors.As(err, &busy), busy.InUse, busy.Spent, busy.RetryAfter > 30*time.Second)
+	// Output: true 0 60 true
+}
+
+// A request says what it costs of the rate: here, tokens of a language model.
+func ExampleCost() {
+	store := berthtest.Start()
+	defer store.Close()
+	client, ctx := store.Client(), context.Background()
+	api, err := client.Semaphore("llm", 20, berth.Rate(90_000, time.Minute))
+	if err != nil {
+		panic(err)
+	}
+	lease, err := api.Acquire(ctx, berth.Cost(1200))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = lease.Release() }()
+	_, err = api.Acquire(ctx, berth.Cost(100_000))
+	fmt.Println(errors.Is(err, berth.ErrTooHeavy))
+	// Output: true
+}
+
+// A rate alone: any number may run at once.
+func ExampleRate_only() {
+	store := berthtest.Start()
+	defer store.Close()
+	client, ctx := store.Client(), context.Background()
+	send := func(context.Context) error { return nil }
+	mail, err := client.Semaphore("mail", berth.NoLimit, berth.Rate(5, time.Second))
+	if err != nil {
+		panic(err)
+	}
+	err = mail.Do(ctx, send)
+	fmt.Println(err)
+	// Output: <nil>
+}

@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,9 +16,12 @@ import (
 
 // Bounds of arguments. A value outside them is an *InvalidError, and nothing is sent.
 const (
-	// MaxLimit bounds limits, weights and queue limits; the sum of two fits 32 bits.
+	// MaxLimit bounds limits, weights, queue limits, rates and costs; the sum of two fits 32 bits.
 	MaxLimit = 1 << 30
-	// MinTTL and MaxTTL bound TTL. MaxTTL also bounds MaxHold and HeadStart.
+	// NoLimit is the limit of a semaphore that only a Rate limits.
+	NoLimit = MaxLimit
+	// MinTTL and MaxTTL bound TTL, MaxHold and the window of a Rate. MaxTTL also bounds
+	// HeadStart.
 	MinTTL = 10 * time.Millisecond
 	MaxTTL = 30 * 24 * time.Hour
 	// DefaultTTL is how long a lease lasts without renewal, unless TTL is given.
@@ -108,6 +112,8 @@ type config struct {
 	noRenewal  bool
 	replicas   int
 	onQueued   func(Place)
+	rate       protocol.Rate
+	cost       int // 0: the weight
 }
 
 var defaults = config{ttl: DefaultTTL, weight: 1, queueLimit: MaxLimit, label: program()}
@@ -139,6 +145,29 @@ func TTL(d time.Duration) AdoptOption { return renewalOption(func(c *config) { c
 // Weight sets how many permits the lease takes; the default is 1. A weight above the
 // limit in force is refused (ErrTooHeavy).
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
+
+// Rate adds a rate to the limit: in any time of length per, by the server's clock, the costs
+// of the grants sum to at most n. The cost of a lease is its weight, or what Cost says. What
+// counts is the grant, whatever becomes of the lease: a release or a crash gives nothing back.
+// A renewal, Detach and Adopt are no grants.
+//
+// There is one queue, first come, first served: a request is granted when there are permits
+// for its weight and the rate has room for its cost, and until then nobody overtakes it. It
+// wakes up by itself, at most a hundredth of per later than the rate allows.
+//
+// n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL; Rate(0, 0), the
+// default, declares no rate and leaves the one in force as it is. All programs should declare
+// the same: the last declaration is in force, as with limits, and what was granted before
+// counts as it did. A rate is forgotten with the semaphore, when nothing is held, waits or
+// counts for it.
+func Rate(n int, per time.Duration) Option {
+	return leaseOption(func(c *config) { c.rate = protocol.Rate{N: n, Per: per} })
+}
+
+// Cost sets what the lease costs of the semaphore's Rate, for example the tokens of a
+// request to a language model: 1 to MaxLimit; the default is the weight. A cost above the
+// rate in force is refused (ErrTooHeavy). Without a rate it has no effect.
+func Cost(n int) Option { return leaseOption(func(c *config) { c.cost = cmp.Or(n, -1) }) }
 
 // Label sets a text that operators see with the lease, for example the name of a job:
 // at most MaxLabel bytes of UTF-8. The default is the program's name. berth shows it
@@ -193,6 +222,12 @@ type Place struct {
 	Waiting int // waiters in the queue, this one included
 	Paused  bool
 	Pinned  bool // an operator has set the limit
+
+	Rate   int           // costs of so much are granted in any time of length Window; 0: there is no rate
+	Window time.Duration // see Rate
+	Spent  int           // the costs of the grants that count for the rate
+	// RetryAfter is how long the rate alone keeps the request waiting, at the least; 0: it does not.
+	RetryAfter time.Duration
 }
 
 // with returns c as opts change it.
@@ -207,6 +242,7 @@ func with[O AcquireOption](c config, opts []O) (config, error) {
 	// The server counts whole milliseconds; a fraction would make every renewal
 	// look as if MaxHold had cut it short.
 	c.ttl, c.maxHold = c.ttl.Truncate(time.Millisecond), c.maxHold.Truncate(time.Millisecond)
+	c.rate.Per = c.rate.Per.Truncate(time.Millisecond)
 	return c, err
 }
 
@@ -215,7 +251,7 @@ func (c *config) terms(limit int, wait bool) *protocol.Terms {
 	return &protocol.Terms{
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
-		MinReplicas: c.replicas,
+		MinReplicas: c.replicas, Rate: c.rate, Cost: c.cost,
 	}
 }
 
@@ -234,6 +270,17 @@ func (c *config) validate() error {
 	}
 	if c.queueLimit < 0 || c.queueLimit > MaxLimit {
 		return &InvalidError{"QueueLimit", fmt.Sprintf("%d is outside 0 to %d", c.queueLimit, MaxLimit)}
+	}
+	if c.rate != (protocol.Rate{}) {
+		if c.rate.N < 1 || c.rate.N > MaxLimit {
+			return &InvalidError{"Rate", fmt.Sprintf("%d is outside 1 to %d", c.rate.N, MaxLimit)}
+		}
+		if c.rate.Per < MinTTL || c.rate.Per > MaxTTL {
+			return &InvalidError{"Rate", fmt.Sprintf("a window of %v is outside %v to %v", c.rate.Per, MinTTL, MaxTTL)}
+		}
+	}
+	if c.cost < 0 || c.cost > MaxLimit {
+		return &InvalidError{"Cost", fmt.Sprintf("%d is outside 1 to %d", max(c.cost, 0), MaxLimit)}
 	}
 	if c.replicas < 0 || c.replicas > mostReplicas {
 		return &InvalidError{"MinReplicas", fmt.Sprintf("%d is outside 0 to %d", c.replicas, mostReplicas)}

@@ -55,7 +55,11 @@ type Summary struct {
 	OldestWait   time.Duration `json:"-"`             // how long the first in the queue has waited; 0 when the queue is empty
 	NextExpiry   time.Duration `json:"-"`             // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none
 	Expired      int           `json:"expired"`       // holders and waiters that have expired but are still counted: the next call removes them
-	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit
+	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit, or the rate
+	Rate         int           `json:"rate"`          // costs of so much are granted in any time of length Window; 0: there is no rate
+	Window       time.Duration `json:"-"`             // of the rate
+	Spent        int           `json:"spent"`         // the costs of the grants that count for the rate
+	RetryAfter   time.Duration `json:"-"`             // until the rate lets in a cost of 1, if nobody else comes: exact in Show, and at the least in a list; 0: it does
 }
 
 // State describes one semaphore in full.
@@ -95,6 +99,7 @@ type Waiter struct {
 	Client    string        `json:"client"`
 	Extra     string        `json:"extra,omitempty"`
 	Weight    int           `json:"weight"`
+	Cost      int           `json:"cost"`  // of the rate
 	Ahead     int           `json:"ahead"` // waiters in front of it
 	Waited    time.Duration `json:"-"`
 	ExpiresIn time.Duration `json:"-"`       // until it expires without another heartbeat
@@ -182,10 +187,11 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 // errRemnant: a semaphore is idle, but one of its keys is there: the other was lost.
 var errRemnant = fmt.Errorf("%w: one of its two keys was lost, and the other has only what has expired", berth.ErrNotFound)
 
-// inUse fails with berth.ErrNotFound for a semaphore that is idle and not pinned or paused.
+// inUse fails with berth.ErrNotFound for a semaphore that is idle and not pinned or paused, and
+// of whose rate nothing is spent.
 func inUse(name string, s *protocol.Snapshot) error {
 	switch {
-	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting > 0):
+	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting+s.Spent > 0):
 		return nil
 	case s.Remnant:
 		return fmt.Errorf("%w (semaphore %q)", errRemnant, name)

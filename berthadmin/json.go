@@ -29,6 +29,8 @@ type (
 		*plainSummary
 		OldestWait millis `json:"oldest_wait_ms"` // how long the first in the queue has waited
 		NextExpiry millis `json:"next_expiry_ms"` // until the next lease or waiter expires unless renewed, at the earliest; 0: there is none
+		Window     millis `json:"window_ms"`      // of the rate
+		RetryAfter millis `json:"retry_after_ms"` // until the rate lets in a cost of 1; 0: it does
 	}
 	stateJSON struct {
 		summaryJSON
@@ -50,7 +52,13 @@ type (
 )
 
 func newSummaryJSON(s *Summary) summaryJSON {
-	return summaryJSON{(*plainSummary)(s), millis(s.OldestWait), millis(s.NextExpiry)}
+	return summaryJSON{(*plainSummary)(s), millis(s.OldestWait), millis(s.NextExpiry), millis(s.Window), millis(s.RetryAfter)}
+}
+
+// durations sets those of s.
+func (v *summaryJSON) durations(s *Summary) {
+	s.OldestWait, s.NextExpiry = time.Duration(v.OldestWait), time.Duration(v.NextExpiry)
+	s.Window, s.RetryAfter = time.Duration(v.Window), time.Duration(v.RetryAfter)
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -62,7 +70,7 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 func (s *Summary) UnmarshalJSON(b []byte) error {
 	v := summaryJSON{plainSummary: (*plainSummary)(s)}
 	err := json.Unmarshal(b, &v)
-	s.OldestWait, s.NextExpiry = time.Duration(v.OldestWait), time.Duration(v.NextExpiry)
+	v.durations(s)
 	return err
 }
 
@@ -75,7 +83,7 @@ func (s State) MarshalJSON() ([]byte, error) {
 func (s *State) UnmarshalJSON(b []byte) error {
 	v := stateJSON{summaryJSON: summaryJSON{plainSummary: (*plainSummary)(&s.Summary)}}
 	err := json.Unmarshal(b, &v)
-	s.OldestWait, s.NextExpiry = time.Duration(v.OldestWait), time.Duration(v.NextExpiry)
+	v.durations(&s.Summary)
 	s.Leases, s.Queue = v.Leases, v.Queue
 	return err
 }

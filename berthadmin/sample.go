@@ -174,7 +174,7 @@ func state(name string, s *protocol.Snapshot) *State {
 	}
 	for i, r := range s.Queue {
 		st.Queue = append(st.Queue, Waiter{
-			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Weight: r.Weight, Ahead: i,
+			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Weight: r.Weight, Cost: r.Cost, Ahead: i,
 			Waited: since(s, r.Since), ExpiresIn: until(s, r.Expires), Expired: r.Expires <= s.Now,
 		})
 	}
@@ -191,6 +191,7 @@ func summary(name string, s *protocol.Snapshot) Summary {
 	sum := Summary{
 		Name: name, Limit: s.Limit(), Declared: s.Declared, Pinned: s.Pin >= 0, Paused: s.Paused, InUse: s.Used,
 		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Next), Expired: s.Expired, LimitChanges: s.Changes,
+		Rate: s.Rate.N, Window: s.Rate.Per, Spent: s.Spent, RetryAfter: s.Rest(1),
 	}
 	if s.Oldest > 0 {
 		sum.OldestWait = since(s, s.Oldest)

@@ -54,7 +54,7 @@ type RefusedError struct {
 	Name       string        // of the semaphore
 	Waited     time.Duration // until now
 	Ahead      int           // requests in line in front of it when last heard of; -1: not known
-	RetryAfter time.Duration // when another try may succeed, an estimate of 1 s to 1 min
+	RetryAfter time.Duration // when another try may succeed, an estimate of 1 s to 1 min, or later if a rate leaves no room before
 	Status     int           // what a Handler answers
 	Err        error
 }
@@ -88,13 +88,14 @@ func byRedis(err error) bool {
 }
 
 // statusOf returns the status for a refusal, where limited is that for a limit. A weight above the
-// limit declared, and not only above one that an operator has pinned, is never granted.
+// limit declared, and not only above one that an operator has pinned, is never granted; nor is a
+// cost above the rate.
 func statusOf(err error, declared, limited int) int {
 	heavy, _ := errors.AsType[*berth.TooHeavyError](err)
 	switch {
 	case byRedis(err), errors.Is(err, berth.ErrClosed), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable
-	case errors.Is(err, berth.ErrInvalid), heavy != nil && heavy.Weight > declared:
+	case errors.Is(err, berth.ErrInvalid), heavy != nil && (heavy.Cost > 0 || heavy.Weight > declared):
 		return http.StatusInternalServerError
 	}
 	return limited

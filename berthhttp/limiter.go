@@ -198,9 +198,11 @@ func (a *attempt) refusal(err error) *RefusedError {
 	}
 	stand := standing{ahead: -1}
 	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
-		stand = standing{ahead: busy.Waiting, limit: busy.Limit, next: busy.NextExpiry}
+		stand = standing{ahead: busy.Waiting, limit: busy.Limit, next: busy.NextExpiry, rest: busy.RetryAfter}
+		stand.rate, stand.window, stand.spent = busy.Rate, busy.Window, busy.Spent
 	} else if p := a.place.Load(); p != nil {
-		stand = standing{ahead: p.Ahead, limit: p.Limit}
+		stand = standing{ahead: p.Ahead, limit: p.Limit, rest: p.RetryAfter}
+		stand.rate, stand.window, stand.spent = p.Rate, p.Window, p.Spent
 	}
 	e.Ahead = stand.ahead
 	e.RetryAfter = stand.retryAfter(a.limiter.holds.mean())

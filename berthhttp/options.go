@@ -92,6 +92,12 @@ func MaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } 
 // berth.QueueLimit bounds the queue of each key.
 func MaxWaiting(n int) Option { return func(c *config) { c.maxWaiting = n } }
 
+// Rate adds a rate to the limit: at most n requests, or costs of n, are let through in any
+// time of length per, for each key. berth.Rate tells more; PerRequest can give berth.Cost. Where
+// only the rate is to limit, the limit is berth.NoLimit. Rate(n, per) is short for
+// LeaseOptions(berth.Rate(n, per)).
+func Rate(n int, per time.Duration) Option { return LeaseOptions(berth.Rate(n, per)) }
+
 // MaxHold bounds how long a request may keep its permit; 0 is no bound. After that the
 // lease is lost, and the request ends as ServeHTTP and RoundTrip describe. MaxHold(d)
 // is short for LeaseOptions(berth.MaxHold(d)). The default is DefaultMaxHold for a

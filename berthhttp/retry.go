@@ -3,6 +3,8 @@ package berthhttp
 import (
 	"sync"
 	"time"
+
+	"github.com/berth-go/berth"
 )
 
 // The bounds of Retry-After: with less, clients come back too early; with more, they
@@ -17,13 +19,40 @@ type standing struct {
 	ahead int           // waiters in front; -1: not known
 	limit int           // in force
 	next  time.Duration // until a lease runs out unless it is renewed; 0: not known
+
+	rate   int // 0: there is none
+	window time.Duration
+	spent  int
+	rest   time.Duration // for so long the rate alone keeps the request out, at the least
+}
+
+// rateRoom is when the rate will have room, at the least: not before rest, and not before
+// those ahead have been granted, at a cost of 1 each.
+func (s standing) rateRoom() time.Duration {
+	if s.rate == 0 {
+		return 0
+	}
+	windows := (s.spent + max(s.ahead, 0)) / s.rate // that are full until then
+	return max(s.rest, time.Duration(windows-1)*s.window)
 }
 
 // retryAfter estimates when a permit may be free: the waiters ahead are served first,
 // limit of them at a time, each round for as long as permits were held lately. A lease
 // that expires ends its round earlier. The result is in whole seconds, as in the
-// header.
+// header. It is not before the rate has room.
 func (s standing) retryAfter(hold time.Duration) time.Duration {
+	room := s.rateRoom()
+	if over := room % time.Second; over > 0 {
+		room += time.Second - over
+	}
+	return max(s.holdRoom(hold), room)
+}
+
+// holdRoom is when those who hold permits may have given them back.
+func (s standing) holdRoom(hold time.Duration) time.Duration {
+	if s.limit == berth.NoLimit {
+		return leastRetry
+	}
 	round := hold
 	if s.next > 0 && (round == 0 || s.next < round) {
 		round = s.next

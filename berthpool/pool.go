@@ -69,7 +69,8 @@ type Pool struct {
 // when it is no longer used.
 //
 // The only error is a *berth.InvalidError. MaxHold and WithoutRenewal on sem are
-// invalid, too: leases would end while they back loans.
+// invalid, too: leases would end while they back loans. So is a Rate, which counts
+// grants: one lease backs many loans.
 func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 	cfg := config{idle: DefaultIdle}
 	for _, o := range opts {
@@ -88,6 +89,8 @@ func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 	}
 	inner, terms, manual := bridge.Semaphore(sem)
 	switch {
+	case terms.Rate.N > 0:
+		return nil, invalid("Rate", "a rate counts grants, and a pool makes many loans of one grant: take leases of the semaphore itself, or use With(berth.Rate(0, 0)) if loans are to be free")
 	case terms.MaxHold > 0:
 		return nil, invalid("MaxHold", "a pool's leases outlast many loans: use With(berth.MaxHold(0))")
 	case manual:

@@ -116,7 +116,7 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		e.Must(e.Inspector.Pause(e.Ctx, "b"))
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
 		e.Must(e.Redis.Set(e.Ctx, key("damaged"), "x", 0).Err())
-		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
+		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "3 what comes next").Err())
 		x := export(e, p.Inspector(), berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {
 			_, whole := got[of("lease_oldest_seconds", "a")] // since the first search has come to its end

@@ -96,7 +96,7 @@ func TestPurgeIsNoAdviceForWhatIsSound(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		w := open(e, nil, nil)
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
-		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "2 what comes next").Err())
+		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "3 what comes next").Err())
 		e.Must(e.Redis.Set(e.Ctx, key("bad"), "x", 0).Err())
 		p := e.Peer()
 		e.Hold(p.Named("half", 1, berth.TTL(time.Minute)))

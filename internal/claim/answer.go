@@ -96,9 +96,14 @@ func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
 // refuse ends a claim that the server refused. A copy of the request may still be under
 // way and find room when it arrives: the release leaves a tombstone against that.
 func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
-	why := &Refusal{Name: c.name, Code: r.Code, Weight: c.Terms.Weight, State: a.State, Limit: r.Limit}
-	if r.Code != protocol.Heavy {
-		why.Limit = a.Limit()
+	why := &Refusal{
+		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Cost: c.Terms.Costs(), Limit: a.Limit(), State: a.State, Rest: r.Rest,
+	}
+	switch r.Code { // of what is idle the state does not tell
+	case protocol.Heavy:
+		why.Limit = r.Limit
+	case protocol.Costly:
+		why.Rate = r.Rate
 	}
 	if a.Next > 0 && a.Holders+a.Waiting > 0 { // else it is a tombstone's
 		why.Next = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
@@ -119,7 +124,13 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	if r.Ahead >= 0 {
 		ahead = r.Ahead
 	}
-	c.Place = Place{Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0}
+	c.Place = Place{
+		Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0,
+		Rate: a.Rate, Spent: a.Spent,
+	}
+	if a.Rate.N > 0 && a.Spent+c.Terms.Costs() > a.Rate.N { // nothing leaves the window before the nearest deadline
+		c.Place.Rest = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
+	}
 	var effect Effect
 	if c.look { // the grant may have come after this answer was made
 		c.look, c.due, effect = false, clock.Never, Send
@@ -221,6 +232,9 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 	case r.Reason == protocol.Evicted:
 		return c.end(c.lost(Evicted))
 	case r.Reason == protocol.TooHeavy:
+		if a.Rate.N > 0 && c.Terms.Costs() > a.Rate.N {
+			return c.refuse(&protocol.Result{Code: protocol.Costly, Rate: a.Rate}, a)
+		}
 		return c.refuse(&protocol.Result{Code: protocol.Heavy, Limit: a.Limit()}, a)
 	case c.adopted:
 		return c.end(c.lostBy(r, a.Got))

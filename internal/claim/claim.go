@@ -136,6 +136,9 @@ type Lease struct {
 type Place struct {
 	Ahead, Used, Limit, Waiting int
 	Paused, Pinned              bool
+	Rate                        protocol.Rate
+	Spent                       int
+	Rest                        time.Duration // for so long, at the least, the rate alone does not let it in
 }
 
 // Make returns a claim that asks for a lease of the semaphore called name on terms.

@@ -23,10 +23,12 @@ var ErrDetached = fmt.Errorf("%w by Detach", ErrReleased)
 // Refusal is the error of a request that the server refused. Nothing was taken.
 type Refusal struct {
 	Name   string
-	Code   protocol.Code // Busy, Full or Heavy
+	Code   protocol.Code // Busy, Full, Heavy or Costly
 	Weight int
 	Limit  int // in force
 	protocol.State
+	Cost int
+	Rest time.Duration // for so long the rate alone does not let it in
 	Next time.Duration // until a lease or waiter may run out, at the earliest; 0: there is none
 }
 

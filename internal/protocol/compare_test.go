@@ -34,16 +34,30 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 	if acquires := slices.ContainsFunc(s.ops, func(op Op) bool { return op.Verb == Acquire }); acquires && reply.Was != s.was {
 		t.Fatalf("limit %d was declared before, want %d", reply.Was, s.was)
 	}
+	if s.rated() && reply.WasRate != s.wasRate {
+		t.Fatalf("rate %v was declared before, want %v", reply.WasRate, s.wasRate)
+	}
 	checkBound(t, s.model, reply.Next)
 }
 
 // numbersOf are the numbers that a model fixes; slots and times are lower bounds.
 func (m *model) numbersOf() State {
-	return State{
+	s := State{
+		Rate: m.rate, Spent: m.spent(),
 		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
-		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)), Last: m.last,
+		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.counts), Last: m.last,
 	}
+	if n := len(m.counts); n > 0 {
+		if last := m.counts[n-1]; !last.shut {
+			s.newest = bucket{last.since, last.sum}
+		}
+	}
+	s.index = m.index
+	return s
 }
+
+// rated reports whether there is a rate, or something counts for one.
+func (m *model) rated() bool { return m.rate.N > 0 || len(m.counts) > 0 }
 
 // matches reports whether got has the numbers that a model fixes.
 func matches(got, want State) bool {
@@ -57,6 +71,11 @@ func checkBound(t failer, m *model, next int64) {
 	for _, p := range m.members {
 		if next == 0 || next > p.deadline {
 			t.Fatalf("next deadline is said to be %d, but that of %s is %d", next, p.id, p.deadline)
+		}
+	}
+	for _, c := range m.counts {
+		if next == 0 || next > c.until {
+			t.Fatalf("next deadline is said to be %d, but %d count until %d", next, c.sum, c.until)
 		}
 	}
 }
@@ -126,13 +145,18 @@ func (m *model) dump() dump {
 			d.scores["#"+id] = float64(p.score)
 		}
 	}
+	for _, c := range m.counts {
+		name := fmt.Sprint("!r", c.index)
+		d.scores[note], d.scores[name] = place, float64(c.until)
+		d.fields[name] = fmt.Sprintf("r %d %d", c.sum, c.until)
+	}
 	return d
 }
 
 func (p *member) record() string {
 	switch {
 	case p.state == waiting:
-		return fmt.Sprintf("w %d 0 %d %d %d %s %s", p.weight, p.ticket, p.maxHold, p.ttl, p.owner, p.label)
+		return fmt.Sprintf("w %d %d %d %d %d %s %s", p.weight, p.cost, p.ticket, p.maxHold, p.ttl, p.owner, p.label)
 	case p.state == dead && p.reason == WasMoved:
 		return fmt.Sprintf("x %d %s", p.reason, p.owner)
 	case p.state == dead:
@@ -170,18 +194,24 @@ func compareLapse(t failer, r *rig, m *model, now int64, d dump) {
 		t.Fatalf("keys vanish: %v, at %d; want %v, at %d or later\n%v", numbers.Lapses, numbers.Till, lapses, least, d)
 	}
 	// Where only tombstones are left, they last for a minute, and the keys for another.
-	live := len(m.queue)+len(m.all(holding)) > 0
+	live := m.live()
 	if latest := max(least, now+60_000) + 60_000; lapses && !live && numbers.Till > latest {
 		t.Fatalf("keys vanish at %d, nobody holds or waits, want at %d at the latest\n%v", numbers.Till, latest, d)
 	}
 }
 
+// live reports whether there is more than tombstones.
+func (m *model) live() bool { return len(m.queue)+len(m.all(holding))+len(m.counts) > 0 }
+
 // leastLapse is the earliest time at which the keys may vanish, and whether they
 // will.
 func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
-	live := len(m.queue)+len(m.all(holding)) > 0
+	live := m.live()
 	for _, p := range m.members {
 		at = max(at, p.deadline+1000)
+	}
+	for _, c := range m.counts {
+		at = max(at, c.until+1000)
 	}
 	lapses = m.pin < 0 && !m.paused && (keeps || !live)
 	if lapses && !live {
@@ -205,7 +235,7 @@ func compareSnapshot(t failer, r *rig, m *model) {
 			want = &Snapshot{Now: got.Now}
 		}
 		if !records {
-			want.Leases, want.Queue = nil, nil
+			want.Leases, want.Queue, want.Counted = nil, nil, got.Counted
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("inspect, with records: %v\n got %+v\nwant %+v", records, got, want)
@@ -238,6 +268,12 @@ func (m *model) snapshot(now int64) *Snapshot {
 	for _, p := range m.queue {
 		s.Queue = append(s.Queue, p.view())
 	}
+	for _, c := range m.counts {
+		s.Counted = append(s.Counted, Counted{c.sum, c.until})
+	}
+	slices.SortFunc(s.Counted, func(a, b Counted) int {
+		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
+	})
 	if len(s.Queue) > 0 {
 		s.Oldest = s.Queue[0].Since
 	}
@@ -255,6 +291,9 @@ func (p *member) view() Record {
 	v := Record{ID: p.id, Weight: p.weight, Expires: p.deadline, TTL: milliseconds(p.ttl), Label: p.label, Since: p.ticket / 1000}
 	v.PID, _ = strconv.Atoi(pid)
 	v.Host, v.Client, _ = strings.Cut(rest, ";")
+	if p.state == waiting {
+		v.Cost = cmp.Or(p.cost, p.weight)
+	}
 	if p.state == holding {
 		v.Slot, v.Token, v.Since, v.Ceiling, v.Evicting = p.slot, p.token, p.token/1000, p.ceiling, p.evicting
 	}

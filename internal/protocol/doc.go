@@ -93,6 +93,18 @@
 // A slot is the lowest number that no live lease has. At a grant there are never
 // more leases than the limit, so it is below the limit.
 //
+// # Rates
+//
+// A rate bounds the costs of the grants in any window. Each grant would have to be
+// remembered for a window, so those of a hundredth of the window are kept in one sum,
+// a mark with a deadline like a tombstone's: when the last of them has left the window
+// it is reaped, and what waits is pumped in the same call. A grant counts for at most a
+// hundredth of the window too long and never too short: the deadline is a millisecond
+// later than the window, because the script counts in whole ones. A sum belongs to no
+// lease, so nothing that happens to a lease gives it back. Who waits calls at the nearest
+// deadline of "state", as for a crashed holder. What was granted without a rate in force
+// is not counted.
+//
 // # What is stored
 //
 // Two keys in one slot of a cluster, PREFIX:{NAME} and PREFIX:{NAME}:order; the header

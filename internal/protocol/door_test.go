@@ -24,7 +24,7 @@ var heads = func() map[byte]*regexp.Regexp {
 	forms := map[byte][]string{
 		'A': {flag, positive, number, number, positive, number, number, positive, owner, `(?s:.*)`},
 		'H': {number, flag}, 'R': {number}, 'L': {flag}, 'M': {number, owner}, 'E': {flag},
-		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag},
+		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag}, 'Q': {number, number},
 	}
 	out := map[byte]*regexp.Regexp{}
 	for verb, words := range forms {
@@ -65,25 +65,44 @@ func fits(args []string) bool {
 	acquires := false
 	for g := range groups {
 		head, text := args[1+2*g], args[2+2*g]
-		if !goodCount.MatchString(text) || acquires && head[:min(1, len(head))] != "A" {
+		if !goodCount.MatchString(text) || acquires && !isAcquire(head) {
 			return false
 		}
 		count, _ := strconv.Atoi(text)
 		if count > len(ids) || !fitsGroup(head, ids[:count]) {
 			return false
 		}
-		acquires, ids = acquires || head[0] == 'A', ids[count:]
+		acquires, ids = acquires || isAcquire(head), ids[count:]
 	}
 	return len(ids) == 0
 }
 
+func isAcquire(head string) bool { return strings.HasPrefix(head, "A") || strings.HasPrefix(head, "B") }
+
 func fitsOne(head, id string) bool { return fitsGroup(head, []string{id}) }
 
+// ratedHead is what stands before an acquire with a rate.
+var ratedHead = regexp.MustCompile(`\AB(0|[1-9]\d{0,11}) (0|[1-9]\d{0,11}) (0|[1-9]\d{0,11}) (A)`)
+
+func rateFits(rate, window string) bool {
+	n, _ := strconv.Atoi(rate)
+	ms, _ := strconv.Atoi(window)
+	return n == 0 && ms == 0 || n >= 1 && n <= 1<<30 && ms >= 10 && ms <= 30*24*3600*1000
+}
+
 func fitsGroup(head string, ids []string) bool {
+	if m := ratedHead.FindStringSubmatch(head); m != nil {
+		cost, _ := strconv.Atoi(m[3])
+		return rateFits(m[1], m[2]) && cost <= 1<<30 && m[4] == "A" && fitsGroup(head[len(m[0])-1:], ids)
+	}
 	if head == "" || heads[head[0]] == nil || !heads[head[0]].MatchString(head) {
 		return false
 	}
 	verb := Verb(head[0])
+	if verb == SetRate {
+		words := strings.Fields(head[1:])
+		return len(ids) == 0 && rateFits(words[0], words[1])
+	}
 	if verb.named() != (len(ids) > 0) || verb == Move && len(ids)%2 > 0 {
 		return false
 	}
@@ -173,12 +192,21 @@ func badRequests() map[string][]string {
 	for _, head := range []string{"H", "H-1 1", "H05 1", "H1000", "H1000 2", "H1000 1 1", "L", "L2", "L00", "L0 ", "R", "R-1", "R1e3", "R9999999999999", "R05", "E", "E2", "M0", "M0 " + anOwner + " x", "M0 host"} {
 		add("", "0", head, "a.1")
 	}
-	for _, head := range []string{"", " ", "X", "a", "Q1", "l0", "\n"} {
+	for _, head := range []string{"", " ", "X", "a", "l0", "\n"} {
 		add("verb", "0", head, "a.1")
 	}
 	for _, head := range []string{"D", "D-1", "Dx", "D1 1", "P", "P-2", "P-01", "Z", "Z2", "Z400", "I", "I0", "I-inf 0", "I-inf 0 1001", "I-inf x 0"} {
 		add("", "0", "1", head, "0")
 	}
+	for _, rate := range []string{"", "1", "1 0", "0 1", "1 9", "1 2592000001", "1073741825 1000", "01 1000", "1 01000", "-1 1000", "1 1000 1", "x 10", "1 1e3"} {
+		add("", "0", "1", "Q"+rate, "0")
+		add("", "0", "B"+rate+" 1 "+acquireHead(0, "1"), "a.1")
+	}
+	for _, cost := range []string{"", "x", "-1", "01", "1073741825", "1 1", "1e3"} {
+		add("", "0", "B1 1000 "+cost+" "+acquireHead(0, "1"), "a.1")
+	}
+	add("", "0", "B1 1000 1 L0", "a.1")
+	add("", "0", "B1 1000 1", "a.1")
 	for _, id := range []string{"", "state", "a b.1", "a.1 2", "a.1\n", "1", "12", "!pause", "#a.1", "a.", ".a", "a", "a-b.1"} {
 		add("id", "0", acquireHead(0, "1"), id)
 		add("id", "0", "L1", id)
@@ -270,13 +298,15 @@ func TestBadRequestsAreRefused(t *testing.T) {
 }
 
 var (
-	genNumber = shared(rapid.SampledFrom([]string{"0", "1", "2", "3", "250", "5000", "30000", "999999999999"}))
-	genMore   = shared(rapid.SampledFrom([]string{"1", "1", "1", "2", "40", "30000", "999999999999"}))
-	genBit    = shared(rapid.SampledFrom([]string{"0", "1"}))
-	genOwner  = shared(rapid.SampledFrom([]string{anOwner, ":7/h", "1/host;go0.1;zone=b;x=", "0/\xff{}/;", "12345678901234567890/h"}))
-	genLabel  = shared(rapid.SampledFrom([]string{"", "a label", " ", "\n", "h 1 0 5", "\x00\xff", "1 compact a.1 5", strings.Repeat("long ", 100)}))
-	genAnyID  = shared(rapid.SampledFrom([]string{"s0.1", "s0.2", "s1.3", "s1.4", "q.5", "qs0.1", "1.6", "s0..", "s0.#s0.1", "s0.!x\xff", "s2.state"}))
-	genWrong  = shared(rapid.SampledFrom([]string{"", "x", "-1", "-2", "1.5", "1e3", "007", "00", "9999999999999", "nan", "state", "0", "1", "5", "s0.1", " ", anOwner}))
+	genNumber    = shared(rapid.SampledFrom([]string{"0", "1", "2", "3", "250", "5000", "30000", "999999999999"}))
+	genMore      = shared(rapid.SampledFrom([]string{"1", "1", "1", "2", "40", "30000", "999999999999"}))
+	genRateWords = shared(rapid.SampledFrom([]string{"0 0", "1 10", "5 1000", "250 40", "1073741824 2592000000"}))
+	genCostWord  = shared(rapid.SampledFrom([]string{"0", "1", "3", "1073741824"}))
+	genBit       = shared(rapid.SampledFrom([]string{"0", "1"}))
+	genOwner     = shared(rapid.SampledFrom([]string{anOwner, ":7/h", "1/host;go0.1;zone=b;x=", "0/\xff{}/;", "12345678901234567890/h"}))
+	genLabel     = shared(rapid.SampledFrom([]string{"", "a label", " ", "\n", "h 1 0 5", "\x00\xff", "1 compact a.1 5", strings.Repeat("long ", 100)}))
+	genAnyID     = shared(rapid.SampledFrom([]string{"s0.1", "s0.2", "s1.3", "s1.4", "q.5", "qs0.1", "1.6", "s0..", "s0.#s0.1", "s0.!x\xff", "s2.state"}))
+	genWrong     = shared(rapid.SampledFrom([]string{"", "x", "-1", "-2", "1.5", "1e3", "007", "00", "9999999999999", "nan", "state", "0", "1", "5", "s0.1", " ", anOwner}))
 )
 
 // genHead draws what is asked of one id, or of the semaphore.
@@ -288,9 +318,15 @@ var genHead = shared(rapid.Custom(func(t *rapid.T) string {
 		}
 		return strings.Join(words, " ")
 	}
-	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z"}).Draw(t, "verb"); verb {
-	case "A":
-		return "A" + draw(genBit, genMore, genNumber, genNumber, genMore, genNumber, genNumber, genMore, genOwner, genLabel)
+	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z", "B", "B", "Q"}).Draw(t, "verb"); verb {
+	case "Q":
+		return "Q" + genRateWords.Draw(t, "rate")
+	case "A", "B":
+		before := ""
+		if verb == "B" {
+			before = "B" + genRateWords.Draw(t, "rate") + " " + genCostWord.Draw(t, "cost") + " "
+		}
+		return before + "A" + draw(genBit, genMore, genNumber, genNumber, genMore, genNumber, genNumber, genMore, genOwner, genLabel)
 	case "H":
 		return "H" + draw(genNumber, genBit)
 	case "M":
@@ -322,7 +358,7 @@ var genRequest = shared(rapid.Custom(func(t *rapid.T) []string {
 			continue
 		case head[0] == 'M' && count%2 > 0:
 			continue
-		case head[0] == 'A':
+		case isAcquire(head):
 			acquires, last = append(acquires, head, strconv.Itoa(count)), append(last, all[:count]...)
 		default:
 			groups, first = append(groups, head, strconv.Itoa(count)), append(first, all[:count]...)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,17 +33,25 @@ type Snapshot struct {
 	Exists bool
 	Now    int64 // server time, ms
 	State
-	Remnant bool     // one of its two keys was lost, and leases have run out: the next call of Do removes the other
-	Oldest  int64    // ms: the first in the queue was queued; 0: nobody waits
-	Expired int      // leases and waiters that have expired; without records, 250 at most
-	Leases  []Record // by token
-	Queue   []Record // in order
+	Remnant bool      // one of its two keys was lost, and leases have run out: the next call of Do removes the other
+	Oldest  int64     // ms: the first in the queue was queued; 0: nobody waits
+	Expired int       // leases and waiters that have expired; without records, 250 at most
+	Leases  []Record  // by token
+	Queue   []Record  // in order
+	Counted []Counted // what counts for the rate, the earliest end first; with records
+}
+
+// Counted is what grants of one time cost in sum, which counts for the rate until some time.
+type Counted struct {
+	Sum   int
+	Until int64 // ms
 }
 
 // Record is one lease, or one waiter.
 type Record struct {
 	ID       string
 	Weight   int
+	Cost     int   // waiter: of the rate
 	Slot     int   // lease
 	Token    int64 // lease
 	Since    int64 // ms: granted, or queued
@@ -88,7 +97,7 @@ type Inspection struct {
 func (s *Store) Inspection(keys []Key, records bool) *Inspection {
 	all := make([]*reading, len(keys))
 	for i, k := range keys {
-		all[i] = &reading{key: k, from: lowest, leases: map[string]*Record{}}
+		all[i] = &reading{key: k, from: lowest, leases: map[string]*Record{}, counted: map[string]Counted{}}
 	}
 	return &Inspection{store: s, all: all, left: slices.Clone(all), records: records}
 }
@@ -183,14 +192,15 @@ func inPipeline(ctx context.Context, rdb redis.Cmdable, timed bool, fill func(re
 
 // reading is a Snapshot that is read page by page.
 type reading struct {
-	key    Key
-	from   string // the score at which the next page begins
-	skip   int    // how many of that score have been read
-	snap   Snapshot
-	leases map[string]*Record // waiters too, by id
-	queue  []string           // ids
-	done   bool               // all is read, or err
-	err    error
+	key     Key
+	from    string // the score at which the next page begins
+	skip    int    // how many of that score have been read
+	snap    Snapshot
+	leases  map[string]*Record // waiters too, by id
+	counted map[string]Counted // by the name of their mark
+	queue   []string           // ids
+	done    bool               // all is read, or err
+	err     error
 }
 
 // take adds a page of so many members.
@@ -229,6 +239,9 @@ func (r *reading) advance(first, last string, count int) {
 // snapshot returns what was read.
 func (r *reading) snapshot(records bool) *Snapshot {
 	snap := &r.snap
+	snap.Counted = slices.SortedFunc(maps.Values(r.counted), func(a, b Counted) int {
+		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
+	})
 	next := int64(0)
 	for _, l := range r.leases {
 		if l.Expires <= snap.Now {
@@ -322,6 +335,8 @@ func (r *reading) collect(member, score, record string) error {
 		return nil
 	case at < deadlines || record == "" || strings.HasPrefix(record, "x "):
 		return nil
+	case strings.HasPrefix(record, "r "):
+		return r.count(member, record)
 	}
 	l, ok := parseRecord(record)
 	if !ok {
@@ -332,10 +347,38 @@ func (r *reading) collect(member, score, record string) error {
 	return nil
 }
 
+// count adds what counts for the rate: r sum until.
+func (r *reading) count(member, record string) error {
+	c := cursor{rest: strings.TrimPrefix(record, "r ")}
+	n := Counted{Sum: c.int(), Until: c.next()}
+	if c.bad || c.rest != "" {
+		return corrupt("record", record)
+	}
+	r.counted[member] = n
+	return nil
+}
+
+// Rest returns how long the rate alone does not let in what costs so much, if nobody else
+// comes: 0 if it does. It is exact to the millisecond for a Snapshot with records; for
+// another it is a lower bound.
+func (s *Snapshot) Rest(cost int) time.Duration {
+	over := s.Spent + cost - s.Rate.N
+	if s.Rate.N == 0 || over <= 0 {
+		return 0
+	}
+	until := s.Now + 1
+	for _, n := range s.Counted { // the earliest first
+		if over > 0 {
+			over, until = over-n.Sum, n.Until
+		}
+	}
+	return time.Duration(max(until-s.Now, 1)) * time.Millisecond
+}
+
 // parseRecord reads a lease or a waiter:
 //
 //	h weight slot token ceiling ttl owner label
-//	w weight 0 ticket maxhold ttl owner label
+//	w weight cost ticket maxhold ttl owner label
 func parseRecord(s string) (*Record, bool) {
 	kind, rest, _ := strings.Cut(s, " ")
 	c := cursor{rest: rest}
@@ -349,6 +392,7 @@ func parseRecord(s string) (*Record, bool) {
 	switch kind {
 	case "h", "e":
 	case "w":
+		r.Cost = cmp.Or(r.Slot, r.Weight)
 		r.Token, r.Slot, r.Ceiling = 0, 0, 0
 	default:
 		return nil, false

@@ -58,10 +58,20 @@ func highestLimit(t failer, before, after dump, ops []Op) int {
 	return limit
 }
 
-// judge remembers the highest token seen.
-type judge struct{ last int64 }
+// judge remembers the highest token seen, and what was granted under the rate in force.
+type judge struct {
+	last   int64
+	rate   Rate
+	grants []grant
+}
 
-// check fails if a step broke S1, S2, S4 or S7.
+// grant is what was granted in one step.
+type grant struct {
+	us   int64
+	cost int
+}
+
+// check fails if a step broke S1, S2, S4, S7 or R1.
 func (j *judge) check(t failer, c call, before, after dump) {
 	t.Helper()
 	var granted []stored
@@ -81,9 +91,50 @@ func (j *judge) check(t failer, c call, before, after dump) {
 		}
 	}
 	j.tokens(t, before, after, granted)
+	j.spend(t, c, before, after, granted)
 	for _, p := range granted {
 		checkOrder(t, c, p, before, after)
 	}
+}
+
+// spend checks R1: in no window that begins after a change of the rate the grants cost more.
+func (j *judge) spend(t failer, c call, before, after dump, granted []stored) {
+	t.Helper()
+	if rate := after.state(t).Rate; rate != j.rate {
+		j.rate, j.grants = rate, nil
+	}
+	if j.rate.N == 0 {
+		return
+	}
+	for _, p := range granted {
+		if !moved(c.ops, p.id) {
+			j.grants = append(j.grants, grant{c.us, costOf(c, before, p.id)})
+		}
+	}
+	sum := 0
+	for _, g := range j.grants {
+		if g.us > c.us-j.rate.Per.Microseconds() {
+			sum += g.cost
+		}
+	}
+	if sum > j.rate.N {
+		t.Fatalf("R1: grants of one window cost %d, and the rate is %v\n%v", sum, j.rate, after)
+	}
+}
+
+// costOf is what the grant of id in a step cost. A waiter whose time was up came anew.
+func costOf(c call, before dump, id string) int {
+	if record, ok := strings.CutPrefix(before.fields[id], "w "); ok && before.scores[id] > float64(c.now) {
+		var weight, cost int
+		_, _ = fmt.Sscanf(record, "%d %d", &weight, &cost)
+		return cmp.Or(cost, weight)
+	}
+	for i := range c.ops {
+		if c.ops[i].ID == id && c.ops[i].Terms != nil {
+			return c.ops[i].Terms.Costs()
+		}
+	}
+	return 0
 }
 
 // tokens checks S2. A lease that is new carries a token above all before it.

@@ -35,6 +35,8 @@ func (s *step) apply(i int, op *Op) Result {
 		s.pin = op.N
 	case Pause:
 		s.paused, s.weighed = op.Flag, -1 // a pin while it was paused has weighed nobody
+	case SetRate:
+		s.wanted = op.Rate
 	}
 	return Result{}
 }
@@ -58,6 +60,9 @@ func (s *step) declares(t *Terms) {
 	case s.declared == 0:
 		s.declare(1)
 	}
+	if t.Rate.N > 0 {
+		s.wanted = t.Rate
+	}
 }
 
 func (s *step) acquire(i int, op *Op) Result {
@@ -68,12 +73,14 @@ func (s *step) acquire(i int, op *Op) Result {
 		return s.again(i, t, p)
 	case t.Weight > s.limit() && s.limit() > 0: // a limit of 0 is a freeze, not a size
 		return Result{Code: Heavy, Limit: s.limit()}
-	case len(s.queue) == 0 && !s.paused && s.used()+t.Weight <= s.limit():
+	case s.rate.N > 0 && t.Costs() > s.rate.N:
+		return Result{Code: Costly, Rate: s.rate}
+	case len(s.queue) == 0 && !s.paused && s.used()+t.Weight <= s.limit() && s.affords(t.Costs()):
 		return s.enter(op)
 	case !t.Wait:
-		return Result{Code: Busy}
+		return Result{Code: Busy, Rest: s.rest(t.Costs())}
 	case len(s.queue) >= t.QueueLimit:
-		return Result{Code: Full}
+		return Result{Code: Full, Rest: s.rest(t.Costs())}
 	default:
 		return s.enqueue(op)
 	}
@@ -95,6 +102,7 @@ func (s *step) again(i int, t *Terms, p *member) Result {
 func (s *step) enter(op *Op) Result {
 	p := s.join(op)
 	s.grant(p, op.Terms.MaxHold.Milliseconds())
+	s.charge(op.Terms.Costs())
 	s.lease(p, s.now+op.Terms.TTL.Milliseconds())
 	return s.held(p)
 }
@@ -111,7 +119,7 @@ func (s *step) join(op *Op) *member {
 func (s *step) enqueue(op *Op) Result {
 	r := Result{Code: Queued, Ahead: len(s.queue)}
 	p, start := s.join(op), op.Terms.HeadStart.Milliseconds()
-	p.state, p.ticket, p.maxHold = waiting, s.number(), op.Terms.MaxHold.Milliseconds()
+	p.state, p.ticket, p.maxHold, p.cost = waiting, s.number(), op.Terms.MaxHold.Milliseconds(), op.Terms.Cost
 	p.deadline = s.now + op.Terms.Heartbeat.Milliseconds()
 	p.score = p.ticket - start*1000 - front
 	at := slices.IndexFunc(s.queue, func(w *member) bool { return w.score > p.score })
@@ -126,7 +134,7 @@ func (s *step) enqueue(op *Op) Result {
 				r.Ahead++
 			}
 		}
-		s.more = s.more || s.used() < s.limit() && !s.paused
+		s.more = s.more || s.used() < s.limit() && !s.paused && s.affords(1)
 	}
 	return r
 }

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // The bounds of transition.lua.
 const (
-	chunk = 250
-	told  = 60000
+	chunk  = 250
+	looked = 25
+	told   = 60000
 )
 
 // note is NOTE in transition.lua, a member of every sorted set, and place its score.
@@ -30,6 +32,20 @@ type model struct {
 	members  map[string]*member
 	queue    []*member // the waiters, in order
 	exists   bool      // whether keys are left
+
+	rate   Rate
+	index  int        // how many counts there were since nothing counted
+	counts []*counted // what was granted, and has not left the window; the oldest first
+}
+
+// counted is what grants of a time that begins at since cost in sum. It counts until the last
+// of them has left the window.
+type counted struct {
+	index int   // its number
+	since int64 // ms
+	sum   int
+	until int64 // ms
+	shut  bool  // no more is added: the rate was changed
 }
 
 // member is a holder, a waiter or a tombstone.
@@ -42,6 +58,7 @@ type member struct {
 	ttl      int64 // ms, as asked for
 	deadline int64 // ms
 
+	cost    int   // waiter: of the rate; 0: its weight
 	ticket  int64 // waiter
 	maxHold int64 // waiter: ms, 0 for none
 	score   int64 // waiter: the order of the queue
@@ -61,6 +78,62 @@ const (
 	waiting state = 'w'
 	dead    state = 'x'
 )
+
+// spent is what counts for the rate.
+func (m *model) spent() (sum int) {
+	for _, c := range m.counts {
+		sum += c.sum
+	}
+	return sum
+}
+
+// affords reports whether the rate lets in what costs so much.
+func (m *model) affords(cost int) bool { return m.rate.N == 0 || m.spent()+cost <= m.rate.N }
+
+// charge counts a grant. What is granted within a hundredth of the window is kept together, and
+// leaves it with the last.
+func (s *step) charge(cost int) {
+	if s.rate.N == 0 {
+		return
+	}
+	window := s.rate.Per.Milliseconds()
+	last := len(s.counts) - 1
+	if last < 0 || s.counts[last].shut || s.now < s.counts[last].since || 100*(s.now-s.counts[last].since) >= window {
+		s.index++
+		s.counts = append(s.counts, &counted{index: s.index, since: s.now})
+		last++
+	}
+	s.counts[last].sum += cost
+	s.counts[last].until = s.now + window + 1 // a millisecond for what the clock is beyond s.now
+}
+
+// rest is how long the rate alone keeps out what costs so much.
+func (s *step) rest(cost int) time.Duration {
+	if s.affords(cost) {
+		return 0
+	}
+	over, until := s.spent()+cost-s.rate.N, int64(0)
+	for _, c := range s.counts {
+		if over > 0 {
+			over, until = over-c.sum, c.until
+		}
+	}
+	return milliseconds(until - s.now)
+}
+
+// setRate changes the rate. What was granted counts for as long as it did before.
+func (s *step) setRate(rate Rate) {
+	if rate == s.rate {
+		return
+	}
+	if s.rate.N > 0 {
+		s.changes++
+	}
+	s.rate, s.weighed = rate, -1
+	for _, c := range s.counts {
+		c.shut = true
+	}
+}
 
 func newModel() *model {
 	return &model{pin: -1, members: map[string]*member{}}
@@ -114,11 +187,13 @@ type step struct {
 	*model
 	call
 	was     int                 // the limit declared before
+	wasRate Rate                // the rate declared before
 	results []Result            // of the operations, in their order
 	vague   map[int]bool        // results whose Ahead is not specified
 	notes   map[string][]string // process → lines
 	before  []*member           // the queue before the operations
-	weighed int                 // the limit before them; -1 with a pause
+	weighed int                 // the limit before them; -1 with a pause, or another rate
+	wanted  Rate                // the rate that they declare
 	more    bool
 	numbers int // tokens and tickets given
 }
@@ -129,13 +204,13 @@ func (m *model) run(c call) (s *step, ok bool) {
 		return nil, false
 	}
 	s = &step{
-		model: m, call: c, was: m.declared, notes: map[string][]string{},
+		model: m, call: c, was: m.declared, wasRate: m.rate, notes: map[string][]string{},
 		vague: map[int]bool{}, results: make([]Result, len(c.ops)),
 	}
 	if s.reap() > 0 {
 		s.settle() // reaping is a pass of its own
 	}
-	s.before, s.weighed = slices.Clone(s.queue), s.limit()
+	s.before, s.weighed, s.wanted = slices.Clone(s.queue), s.limit(), s.rate
 	for i := range c.ops {
 		if c.ops[i].Verb != Acquire {
 			s.results[i] = s.apply(i, &c.ops[i])
@@ -146,6 +221,7 @@ func (m *model) run(c call) (s *step, ok bool) {
 			s.declares(c.ops[i].Terms)
 		}
 	}
+	s.setRate(s.wanted)
 	s.pump()
 	for i := range c.ops {
 		if c.ops[i].Verb == Acquire {
@@ -185,7 +261,9 @@ func (s *step) reap() int {
 		s.tell(p, "x %s %d", p.id, Expired)
 		s.leave(p, Expired, p.lastCopy())
 	}
-	return len(due)
+	before := len(s.counts)
+	s.counts = slices.DeleteFunc(s.counts, func(c *counted) bool { return c.until <= s.now })
+	return len(due) + before - len(s.counts)
 }
 
 // lastCopy is the time until which copies of the member's acquire may come:
@@ -237,10 +315,13 @@ func (s *step) lease(p *member, wanted int64) {
 
 // pump grants the head of the queue while it fits. Nobody behind the head is
 // looked at: that is the whole of fairness. It looks at as many waiters as there
-// are free permits, at all where the limit has changed or a pause has ended, and at no
-// more than chunk.
+// are free permits, at all where the limit or the rate has changed or a pause has ended, and
+// at no more than chunk; and where there is a rate, at no more than it has room for, and few.
 func (s *step) pump() {
 	room := s.limit() - s.used()
+	if s.rate.N > 0 {
+		room = min(room, s.rate.N-s.spent(), looked)
+	}
 	if s.limit() != s.weighed {
 		room = len(s.queue)
 	}
@@ -250,22 +331,23 @@ func (s *step) pump() {
 	}
 	for _, head := range slices.Clone(s.queue[:room]) {
 		switch {
-		case head.weight > s.limit(): // it would block the queue for ever
+		case head.weight > s.limit(), s.rate.N > 0 && cmp.Or(head.cost, head.weight) > s.rate.N: // it would block the queue for ever
 			s.tell(head, "x %s %d", head.id, TooHeavy)
 			s.leave(head, TooHeavy, s.now+told)
-		case s.used()+head.weight > s.limit():
+		case s.used()+head.weight > s.limit(), !s.affords(cmp.Or(head.cost, head.weight)):
 			return
 		default:
 			s.handOff(head)
 		}
 	}
-	s.more = len(s.queue) > 0 && s.used() < s.limit()
+	s.more = len(s.queue) > 0 && s.used() < s.limit() && s.affords(1)
 }
 
 // handOff makes a waiter a holder. Its deadline is that of its last heartbeat.
 func (s *step) handOff(p *member) {
 	s.queue = s.queue[1:]
 	s.grant(p, p.maxHold)
+	s.charge(cmp.Or(p.cost, p.weight))
 	s.lease(p, p.deadline)
 	s.tell(p, "g %s %d %d %d", p.id, p.slot, p.token, s.limit())
 }
@@ -276,7 +358,10 @@ func (s *step) settle() {
 	slices.SortStableFunc(s.queue, func(a, b *member) int {
 		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.id, b.id))
 	})
-	idle := len(s.members) == 0 && s.pin < 0 && !s.paused
+	if len(s.counts) == 0 {
+		s.index = 0
+	}
+	idle := len(s.members)+len(s.counts) == 0 && s.pin < 0 && !s.paused
 	// The last number must be remembered while the clock is not past it.
 	if idle && s.last < s.us {
 		*s.model = *newModel()

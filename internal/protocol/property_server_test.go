@@ -90,6 +90,11 @@ func (m *model) clone() *model {
 		other := *p
 		c.members[id] = &other
 	}
+	c.counts = nil
+	for _, n := range m.counts {
+		other := *n
+		c.counts = append(c.counts, &other)
+	}
 	for _, p := range m.queue {
 		c.queue = append(c.queue, c.members[p.id])
 	}

@@ -52,11 +52,16 @@ var genTerms = shared(rapid.Custom(func(t *rapid.T) *Terms {
 		MaxHold:    span(0, 0, 0, 20*time.Millisecond, 10*time.Second).Draw(t, "maxhold"),
 		Limit:      rapid.SampledFrom([]int{3, 3, 3, 3, 3, 0, 1, 2, 4, 6}).Draw(t, "limit"),
 		Label:      rapid.SampledFrom([]string{"", "", "a label", "h 1 2"}).Draw(t, "label"),
+		Rate:       genRate.Draw(t, "rate"),
+		Cost:       rapid.SampledFrom([]int{0, 0, 0, 1, 3, 5}).Draw(t, "cost"),
 	}
 }))
 
+// genRate draws one of few rates, so that most calls leave it as it is; none, most of the time.
+var genRate = shared(rapid.SampledFrom([]Rate{{}, {}, {}, {}, {4, 20 * time.Millisecond}, {4, 20 * time.Millisecond}, {2, 3 * time.Second}, {5, time.Hour}}))
+
 // lots are the verbs, the likelier the more often.
-const lots = "AAAAAAAAAAHHLLLLLRRMMEDPZ"
+const lots = "AAAAAAAAAAHHLLLLLRRMMEDPZQ"
 
 var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 	op := Op{Verb: Verb(lots[rapid.IntRange(0, len(lots)-1).Draw(t, "verb")])}
@@ -78,6 +83,8 @@ var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "flag")
 	case Pause:
 		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "paused")
+	case SetRate:
+		op.Rate = genRate.Draw(t, "rate")
 	case Resize:
 		op.N = rapid.IntRange(1, 6).Draw(t, "limit")
 	case Pin:

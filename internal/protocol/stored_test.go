@@ -271,17 +271,17 @@ func foreignNumbers(want error, places ...int) (damages []damage) {
 func TestNewerLayout(t *testing.T) {
 	t.Parallel()
 	tryAll(t, []damage{
-		field(ErrVersion, 0, "2"), // of a compact lease, too
+		field(ErrVersion, 0, "3"), // of a compact lease, too
 		field(ErrVersion, 0, "10"),
-		command(ErrVersion, "HSET", "STATE", "state", "2 a b c"),
-		both(command(nil, "DEL", "STATE", "ORDER"), command(ErrVersion, "HSET", "STATE", "state", "2 ")),
+		command(ErrVersion, "HSET", "STATE", "state", "3 a b c"),
+		both(command(nil, "DEL", "STATE", "ORDER"), command(ErrVersion, "HSET", "STATE", "state", "3 ")),
 		both(command(nil, "DEL", "ORDER"), command(ErrVersion, "HSET", "STATE", "state", "3 compact s0.2 5 1800000000000 0 A")),
 	})
 	tryAll(t, []damage{field(ErrVersion, 13, "0 15"), field(ErrVersion, 13, "1 0 0 5")}, furnish, plain, lone)
 	everywhere(t, func(t *testing.T, r *rig) {
 		for _, lay := range []setup{furnish, compact} {
 			lay(t, r)
-			field(nil, 0, "2").do(t, r)
+			field(nil, 0, "3").do(t, r)
 			before := r.exactly(t)
 			_, err := r.stores[0].Inspect(t.Context(), r.key, true)
 			wantKind(t, err, ErrRejected, ErrVersion)
@@ -298,6 +298,27 @@ func TestNewerLayout(t *testing.T) {
 func TestOlderLayout(t *testing.T) {
 	t.Parallel()
 	tryAll(t, []damage{field(ErrCorrupt, 0, "0"), command(ErrCorrupt, "HSET", "STATE", "settings", "1 3 -1 0 0", "state", "0")})
+}
+
+// rated has a holder and a waiter, and a rate of which something is spent.
+func rated(t failer, r *rig) {
+	t.Helper()
+	r.reset(t)
+	rate := func(t *Terms) { t.Rate, t.Weight = Rate{3, time.Hour}, 2 }
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(3, rate)})
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.4", Terms: terms(3, rate)})
+}
+
+// TestDamagedRate: what cannot be a rate is damage, and more than is known is a newer layout.
+func TestDamagedRate(t *testing.T) {
+	t.Parallel()
+	const rate, window, spent, since, bucket = 14, 15, 16, 17, 18
+	tryAll(t, []damage{
+		field(ErrCorrupt, rate, "0"), field(ErrCorrupt, window, "0"), field(ErrCorrupt, rate, "x"), field(ErrCorrupt, rate, "-1"),
+		field(ErrCorrupt, spent, "1"), field(ErrCorrupt, spent, "1234567890123"), field(ErrCorrupt, since, "0"), field(ErrCorrupt, bucket, "0"),
+		field(ErrCorrupt, bucket, "9"), field(ErrCorrupt, 0, "1 3 -1 0 0 1 1 0 0 1 5 6 7 0 "),
+		field(ErrVersion, 0, "3"), field(ErrVersion, 19, "1 0"),
+	}, rated)
 }
 
 // TestFlush: a database that was emptied in the middle is a new beginning, with tokens

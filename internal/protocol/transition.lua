@@ -8,9 +8,11 @@
 -- KEYS[1]        is PREFIX:{NAME}, a hash. It has the field "state", and by its id a record of each
 --   h weight slot token ceiling ttl owner label   lease; no renewal goes beyond ceiling (0: none)
 --   e the same                                    lease whose holder was asked to stop
---   w weight 0 ticket maxhold ttl owner label     waiter (maxhold 0: none)
+--   w weight cost ticket maxhold ttl owner label  waiter (cost 0: the weight; maxhold 0: none)
 --   x reason                                      mark: a tombstone, which answers for an id that has
 --                                                 ended; "x 5 owner" for one that was moved to owner
+--   r sum until                                   mark "!r" and a number: what grants of one time cost
+--                                                 in sum, which counts for the rate until that time (ms)
 --                A mark is a record with a deadline that nobody holds or waits for.
 -- KEYS[1]:order  is a sorted set in the same slot of a cluster. What its scores mean:
 --   below 0        the queue: the member is "#" and the id, the score is turn - 2^53, and a turn is
@@ -25,6 +27,11 @@
 --   slots          numbers given out: those below are held or free     last  token or ticket
 --   nearest        no deadline is before this time (ms); 0: there is none
 --   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
+--                or, where there is a rate or something counts for one, 2, the same numbers, and
+--                rate window spent since bucket index
+--   rate, window   costs of so much are granted in any time of so long (ms); 0 0: there is no rate
+--   spent          the sums of all "!r"                                since  when the newest began (ms); 0: there is none
+--   bucket, index  sum and number of the newest "!r"
 --                or, where one lease is alone, and there is no sorted set and no record,
 --                1 compact id token deadline expires HEAD
 --   expires        when the key does (ms); 0: never                    HEAD  A..., as the acquire said it
@@ -57,12 +64,15 @@
 --   head           a verb, and its words behind it with single spaces between. "+": at least 1.
 --     A wait weight+ maxhold limit heartbeat+ headstart qlimit ttl+ owner label    acquire
 --       wait 1: may be queued, if fewer than qlimit are. limit 0: declares none
+--     B rate window cost A... acquire, with a rate. cost 0: the weight. rate and window 0: declares
+--                             none. window from 10 to 30 days, rate and cost up to 2^30
 --     H heartbeat places      of a waiter; 0: its place lasts as before. places 1: where it stands is wanted
 --     R ttl                   renew; ttl 0: the lease's
 --     L tomb                  release, or leave the queue. tomb 1: a copy of the acquire may be under way
 --     M ttl owner             move; its ids come in pairs, old and new. ttl 0: the lease's
 --     E force                 evict. force 0: ask the holder to stop
 --     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause
+--     Q rate window           for operators, of no ids: declare a rate; 0 0: none
 --     I from skip count       look, alone in its call and of no ids: answers a page of "count" members
 --                             of the sorted set, at most 1000, of which the first has at least the
 --                             score "from" ("-inf" at first) and "skip" of that score are left out.
@@ -71,9 +81,11 @@
 --                  that is for the client to see to, and the only thing that is not checked
 -- Answer         numbers with spaces between: now (us), status (0 done; 1 done, and more is to be done:
 --                call again without operations; -1 too late, not done, and the rest is nobody's), the
---                limit that was declared before, "state" (the last two 0 where a lease is alone), and
---                for each id
---     A  1 slot token remaining | 2 ahead | 3 busy | 4 queue full | 5 limit (heavier than that) | gone
+--                limit that was declared before, "state" (the last two 0 where a lease is alone), behind
+--                a "state" of 2 the rate and the window that were declared before, and for each id
+--     A  1 slot token remaining | 2 ahead | 3 rest (busy) | 4 rest (queue full)
+--        | 5 limit (heavier than that) | 13 rate window (costs more than that) | gone
+--        rest: for so long the rate alone does not let it in; 0: it would, or that is not known
 --     H  1 slot token remaining | 2 ahead (-1: not asked for) | 8 remaining | gone
 --     R  7 slot token remaining | 8 remaining (asked to stop, not renewed) | gone
 --     L  9 released | 10 left the queue | gone
@@ -174,9 +186,16 @@ local MOST = 4000000000000                              -- used + slots + waitin
 local PAGE = 250                                        -- so many are reaped, or looked at in the queue, in one call
 local LATE = 10000                                      -- ms; no copy of a request runs later than this after it
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
+local BUCKET = '!r'                                     -- the names of what counts for the rate; ids begin with no "!"
+local BUCKETS = 102                                     -- there are not more of them, if the window is as it was
+local LOOKED = 25                                       -- so many waiters are looked at in one call, where there is a rate
 
 local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
 local function refuse(what, value) error('BERTHREQUEST ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
+local function isRate(rate, window)                     -- or both are 0
+  return rate == '0' and window == '0' or window and #rate < 11 and #window < 11 and sub(rate, 1, 1) ~= '0'
+    and sub(window, 1, 1) ~= '0' and rate + 0 <= 1073741824 and window + 0 >= 10 and window + 0 <= 2592000000
+end
 
 -- ---- The door: what is asked is checked whole, before anything is read or written ----
 
@@ -193,6 +212,13 @@ for k = firstHead, lastHead, 2 do
   local head, count = ARGV[k] or refuse('number of groups', ARGV[2]), 1
   if ARGV[4] then count = (match(ARGV[k + 1] or '', '^%d%d?%d?$') or refuse('count', ARGV[k + 1])) + 0 end
   local verb = sub(head, 1, 1)
+  local rate, window, cost
+  if verb == 'B' then                                   -- the rest is an A
+    local at
+    rate, window, cost, at = match(head, '^B(%d+) (%d+) (%d+) ()A')
+    if not isRate(rate, window) or #cost > 10 or cost + 0 > 1073741824 or cost < '1' and cost ~= '0' then refuse('rate', head) end
+    head, verb = sub(head, at), 'A'
+  end
   local form =                                          -- what it looks like; captured are its words
     verb == 'A' and '^A([01]) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (:?%d+/%S+ .*)$' or
     verb == 'L' and '^L([01])$' or
@@ -205,6 +231,7 @@ for k = firstHead, lastHead, 2 do
     verb == 'D' and '^D(%d+)$' or
     verb == 'P' and '^P(%-?%d+)$' or
     verb == 'Z' and '^Z([01])$' or
+    verb == 'Q' and '^Q(%d+) (%d+)$' or
     verb == 'I' and '^I([%w.+-]+) (%d+) (%d+)$' or refuse('verb', head)
   local words = { match(head, form) }
   if not words[1] then                                  -- which is the first word that does not fit?
@@ -221,6 +248,7 @@ for k = firstHead, lastHead, 2 do
     local n = words[w]
     if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
   end
+  if verb == 'Q' and not isRate(words[1], words[2]) then refuse('rate', head) end
   if arrivals[1] and verb ~= 'A' then refuse('behind an acquire:', head) end
   if verb == 'I' then
     looks = words
@@ -245,6 +273,7 @@ for k = firstHead, lastHead, 2 do
     end
   end
   local group = { verb = verb, words = words, first = named + 1, last = named + count }
+  if rate then group.rate, group.window, group.cost = rate + 0, window + 0, cost end
   named = named + count
   if verb == 'A' then
     arrivals[#arrivals + 1], newcomers = group, newcomers + count
@@ -265,6 +294,7 @@ local keeps = groups[1] or not arrivals[1]              -- not all of it is for 
 -- each variable that it refers to; and a field of a table costs as much as five variables.
 
 local status, was = 0, nil                              -- of the answer
+local wasRate                                           -- and the rate and window before, as text
 local weighAll = false                                  -- each waiter is looked at: it may have become too heavy
 local reaped = false                                    -- the first pass was made, or is not needed
 while true do
@@ -289,10 +319,19 @@ while true do
     stored = state
   end
 
-  local declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
-    match(stored or NOBODY, '^1 (%d+) (%-?%d+) ([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])(.*)$')
+  local version, declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
+    match(stored or NOBODY, '^([12]) (%d+) (%-?%d+) ([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])(.*)$')
+  local rate, window, spent, since, bucket, index = 0, 0, 0, 0, 0, 0
+  if version == '2' then
+    rate, window, spent, since, bucket, index, more = match(more, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
+    if not more or #rate > 12 or #window > 12 or #spent > 12 or #since > 13 or #bucket > 12 or #index > 12 then corrupt('state', stored) end
+    rate, window, spent, since, bucket, index = rate + 0, window + 0, spent + 0, since + 0, bucket + 0, index + 0
+    if (rate == 0) ~= (window == 0) or (since == 0) ~= (bucket == 0) or bucket > spent or rate + spent == 0 or marks + 0 == 0 and spent > 0 then
+      corrupt('state', stored)
+    end
+  end
   if more ~= '' then
-    if more and find(more, '^ %d') or (match(stored, '^(%d+) ') or 0) + 0 > 1 then error('BERTHVERSION ' .. sub(stored, 1, 80)) end
+    if more and find(more, '^ %d') or (match(stored, '^(%d+) ') or 0) + 0 > 2 then error('BERTHVERSION ' .. sub(stored, 1, 80)) end
     corrupt('state', stored)
   end
   used, holders, waiting, marks, slots = used + 0, holders + 0, waiting + 0, marks + 0, slots + 0
@@ -311,22 +350,24 @@ while true do
   if members ~= (ordered and 1 + slots + 2 * waiting + marks or 0)
     or free > 0 and call('ZCOUNT', ORDER, '0', '2147483648') ~= free then
     if stored and members == 0 then
-      alive = used + waiting > 0 and till + 0 or 0      -- marks alone may go
+      alive = used + waiting + spent > 0 and till + 0 or 0 -- tombstones alone may go
     elseif not stored and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == PLACE + 0 and call('EXISTS', STATE) == 0 then
       alive = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
     end
     if not alive or alive - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
     if alive > now then error('BERTHHALF ' .. format('%d', alive - now)) end
     used, holders, waiting, marks, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
-    local state = format('1 %s %s %s %s 0 0 0 0 0 %s ', declared, pin, paused, changes, last)
-    if looks then return { now, state .. format('%d %d 0', alive, alive) } end
+    spent, since, bucket, index = 0, 0, 0, 0
+    local state = format('%s %s %s %s %s 0 0 0 0 0 %s ', rate > 0 and '2' or '1', declared, pin, paused, changes, last)
+    local rates = rate > 0 and format(' %d %d 0 0 0 0', rate, window) or ''
+    if looks then return { now, state .. format('%d %d 0', alive, alive) .. rates } end
     if keeps then call('ZREM', ORDER, '') end           -- for the order of writes see "write"
     if stored then call('HSET', STATE, 'state', stored) end
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
-    stored = stored and state .. '0 ' .. till .. ' 0'
+    stored = stored and state .. '0 ' .. till .. ' 0' .. rates
     if stored then call('HSET', STATE, 'state', stored) end
   elseif not stored and call('EXISTS', STATE) > 0 then corrupt('hash without state:', STATE) end
-  was = was or declared
+  if not was then was, wasRate = declared, version == '2' and format(' %d %d', rate, window) or ' 0 0' end
 
   -- ---- look: answer a page of it ----
   if looks then
@@ -360,6 +401,7 @@ while true do
   local freed, nextFree = {}, 1                         -- free slots, and which of them is given out next
   local nameOf, isMember = {}, {}                       -- the text of those that were freed now, and of those in ORDER
   local furthest = 0                                    -- the latest deadline that was set
+  local charged = 0                                     -- what the grants of this pass cost
 
   -- ---- what several sections need ----
   local function put(id, record)                        -- into the hash
@@ -415,7 +457,7 @@ while true do
   -- Ends a lease or a wait. A tombstone tells of it until the time "at", or, if that is nil, until no
   -- copy of the acquire can come any more.
   local function leave(id, record, reason, at)
-    local kind, weight, slot, since = match(record, '^([hew]) (%d+) (%d+) (%d+) ')
+    local kind, weight, slot, begun = match(record, '^([hew]) (%d+) (%d+) (%d+) ')
     if kind == 'w' then
       changed = changed or {}
       waiting, left, changed[id] = waiting - 1, left + 1, false
@@ -425,7 +467,7 @@ while true do
       used, holders = used - weight, holders - 1
       freed[#freed + 1], nameOf[n] = n, slot
     else corrupt('record', record) end
-    at = at or floor(since / 1000) + LATE
+    at = at or floor(begun / 1000) + LATE
     if at > now then
       marks = marks + 1
       put(id, 'x ' .. reason)
@@ -474,14 +516,20 @@ while true do
         tell(id, record, 'x ' .. id .. ' 2')
         leave(id, record, 2)
       else
-        absent(record)                                  -- a tombstone, or damage
+        local sum = match(record, '^r (%d+) %d+$')
+        if sum then                                     -- its grants have left the window
+          spent = spent - sum
+          if id == BUCKET .. format('%d', index) then since, bucket = 0, 0 end
+        else
+          absent(record)                                -- a tombstone, or damage
+        end
         marks, goneIDs[#goneIDs + 1] = marks - 1, id
       end
     end
   end
 
   -- ---- operate: those who leave, signs of life, and operators ----
-  local limitBefore = limit
+  local limitBefore, wantedRate, wantedWindow = limit, rate, window
   local got = {}                                        -- the record of ARGV[before + k] is got[k], or false
   if named == 1 and not reaping then got[1] = call('HGET', STATE, ARGV[before + 1])
   elseif named > 1 and not reaping then got = call('HMGET', STATE, unpack(ARGV, before + 1)) end
@@ -495,6 +543,8 @@ while true do
       pin = param
     elseif verb == 'Z' then
       paused, weighAll = param, true                    -- a pin while it was paused has weighed nobody
+    elseif verb == 'Q' then
+      wantedRate, wantedWindow = param + 0, second + 0
     end
     local plain = verb == 'L' and param == '0'
     for k = group.first, group.last, verb == 'M' and 2 or 1 do
@@ -571,12 +621,18 @@ while true do
       answers[answered] = answer
     end
   end
-  if used < holders or holders < 0 or waiting < 0 or marks < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
+  if used < holders or holders < 0 or waiting < 0 or marks < 0 or spent < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
   for g = 1, reaping and 0 or #arrivals do              -- what newcomers declare counts for those who wait, too
-    local wanted = arrivals[g].words[4]
+    local group = arrivals[g]
+    local wanted = group.words[4]
     if wanted == '0' then wanted = declared == '0' and '1' or declared end
     if wanted ~= declared and declared ~= '0' then changes = changes + 1 end
     declared = wanted
+    if group.rate and group.rate > 0 then wantedRate, wantedWindow = group.rate, group.window end
+  end
+  if wantedRate ~= rate or wantedWindow ~= window then
+    if rate > 0 then changes = changes + 1 end
+    rate, window, weighAll, since, bucket = wantedRate, wantedWindow, true, 0, 0
   end
   limit = (pin == '-1' and declared or pin) + 0
 
@@ -585,8 +641,11 @@ while true do
   local room = 0                                        -- how many waiters are looked at
   if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
     room = waiting
-    -- Each takes at least one permit. But after a change of the limit others may have become too heavy.
-    if not weighAll and limit == limitBefore and limit - used < room then room = limit - used end
+    if not weighAll and limit == limitBefore then       -- after a change others may have become too heavy
+      -- Each takes at least one permit. Where there is a rate, the head often does not fit though there are permits.
+      if limit - used < room then room = limit - used end
+      if rate > 0 then room = math.min(room, rate - spent, LOOKED) end
+    end
     if room > PAGE then room = PAGE end
     if room < 0 then room = 0 end
   end
@@ -610,16 +669,17 @@ while true do
     local records = call('HMGET', STATE, unpack(heads))
     for k = 1, #heads do
       local id, record = heads[k], records[k]
-      local weight, maxhold, terms = match(record or '', '^w (%d+) 0 %d+ (%d+) ()%d+ :?%d')
+      local weight, cost, maxhold, terms = match(record or '', '^w (%d+) (%d+) %d+ (%d+) ()%d+ :?%d')
       if not terms then corrupt('waiter ' .. id, record) end
+      if cost == '0' then cost = weight end
       if changed[id] ~= false then                      -- else it has just left
         room = room - 1
         if room < 0 then break end                      -- it is for the next call: no free slot was read for it
-        if weight + 0 > limit then                      -- it would block the queue for ever
+        if weight + 0 > limit or rate > 0 and cost + 0 > rate then -- it would block the queue for ever
           tell(id, record, 'x ' .. id .. ' 4')
           leave(id, record, 4, now + TOLD)
           changed[id] = 'x 4'
-        elseif used + weight > limit then
+        elseif used + weight > limit or rate > 0 and spent + cost > rate then
           status = 0
           break
         else
@@ -631,6 +691,7 @@ while true do
             caps[#caps + 1], caps[#caps + 2] = ceiling, id
           end
           used, holders, waiting = used + weight, holders + 1, waiting - 1
+          if rate > 0 then spent, charged = spent + cost, charged + cost end
           record = 'h ' .. weight .. ' ' .. slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. sub(record, terms)
           put(id, record)
           changed[id], goneMembers[#goneMembers + 1] = record, '#' .. id
@@ -638,14 +699,17 @@ while true do
         end
       end
     end
-    if waiting == 0 or used >= limit then status = 0 end
+    if waiting == 0 or used >= limit or rate > 0 and spent >= rate then status = 0 end
   end
 
   -- ---- admit: newcomers are granted, queued or refused ----
+  local counts                                          -- sums and ends of all "!r" in a row; nil: not read
+  local begins = since == 0 or now < since or now - since >= window / 100 -- what is granted now has a "!r" of its own
   for g = 1, reaping and 0 or #arrivals do
     local group = arrivals[g]
     local wait, weight, maxhold, _, beat, start, qlimit, ttl, owner = unpack(group.words)
     local size, ceiling, lasts = weight + 0, '0', ttl
+    local cost = group.cost and group.cost ~= '0' and group.cost + 0 or size
     local score                                         -- the deadline of those who are granted
     if maxhold ~= '0' then
       ceiling = format('%d', now + maxhold)
@@ -671,9 +735,12 @@ while true do
         end
       elseif size > limit and limit > 0 then
         answer = '5 ' .. (pin == '-1' and declared or pin)
-      elseif waiting == 0 and used + size <= limit and paused == '0' then
+      elseif rate > 0 and cost > rate then
+        answer = format('13 %d %d', rate, window)
+      elseif waiting == 0 and used + size <= limit and paused == '0' and (rate == 0 or spent + cost <= rate) then
         local slot = takeSlot()
         used, holders = used + size, holders + 1
+        if rate > 0 then spent, charged = spent + cost, charged + cost end
         if not score then
           score = deadline(now + lasts)
           if now + lasts > furthest then furthest = now + lasts end
@@ -682,19 +749,35 @@ while true do
         fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. number() .. terms
         scores[n + 1], scores[n + 2] = score, id
         answer = '1 ' .. slot .. ' ' .. last .. rest
-      elseif wait == '0' then
-        answer = '3'
-      elseif waiting >= qlimit + 0 then
-        answer = '4'
+      elseif wait == '0' or waiting >= qlimit + 0 then
+        answer = wait == '0' and '3 0' or '4 0'
+        if rate > 0 and spent + cost > rate then        -- until when would it not fit, if nobody else came?
+          if not counts then
+            local names = {}
+            counts = {}
+            for n = math.max(index - BUCKETS, 0), index do names[#names + 1] = BUCKET .. format('%d', n) end
+            local records = call('HMGET', STATE, unpack(names))
+            for n = 1, #names do
+              local sum, ends = match(records[n] or '', '^r (%d+) (%d+)$')
+              if sum then counts[#counts + 1], counts[#counts + 2] = sum + 0, ends - now end
+            end
+          end
+          local over, wanted = spent + cost - rate, window + 1 -- if it has to wait for what was granted in this call
+          for n = 1, (begins or charged == 0) and #counts or #counts - 2, 2 do
+            if over > 0 then over, wanted = over - counts[n], counts[n + 1] end
+          end
+          if over > 0 then wanted = window + 1 end
+          answer = sub(answer, 1, 2) .. format('%d', wanted)
+        end
       else
-        put(id, 'w ' .. weight .. ' 0 ' .. number() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. owner)
+        put(id, 'w ' .. weight .. ' ' .. (group.cost or '0') .. ' ' .. number() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. owner)
         expire(id, now + beat)
         local turn, n = format('%d', seq - start * 1000 - FRONT), #scores
         scores[n + 1], scores[n + 2] = turn, '#' .. id
         local ahead = waiting
         if start ~= '0' then
           ahead = call('ZCOUNT', ORDER, '-inf', '(' .. turn)
-          if used < limit and paused == '0' then status = 1 end -- it may be the head, and fit
+          if used < limit and paused == '0' and (rate == 0 or spent < rate) then status = 1 end -- it may be the head, and fit
         end
         answer = '2 ' .. format('%d', ahead)
         waiting = waiting + 1
@@ -702,6 +785,16 @@ while true do
       answered = answered + 1
       answers[answered] = answer
     end
+  end
+
+  if charged > 0 then                                   -- what was granted counts until it has left the window
+    if begins then
+      since, bucket, index, marks = now, 0, index + 1, marks + 1
+    end
+    bucket = bucket + charged
+    local name, ends = BUCKET .. format('%d', index), now + window + 1 -- "now" is up to a millisecond behind the clock
+    put(name, format('r %d %d', bucket, ends))
+    expire(name, ends)
   end
 
   -- ---- write ----
@@ -735,8 +828,8 @@ while true do
 
     -- The keys have a TTL, but not where what has one is evicted first, while their loss would matter.
     local lapsed, tillBefore = lapses, till
-    lapses = not kept and (POLICY == '1' or nobody) and '1' or '0'
-    if nobody and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
+    lapses = not kept and (POLICY == '1' or nobody and spent == 0) and '1' or '0'
+    if nobody and spent == 0 and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
     -- It is at least a second past every deadline, and moves by more, so that few calls have to set it.
     if furthest > 0 and furthest + 1000 > till + 0 then till = format('%d', furthest + GRAIN) end
     if not full then
@@ -746,6 +839,10 @@ while true do
     if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token is known
     local state = format('1 %s %s %s %s %d %d %d %d %d %s %s %s %s',
       declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
+    if rate + spent > 0 then
+      if spent == 0 then index = 0 end
+      state = '2' .. sub(state, 2) .. format(' %d %d %d %d %d %d', rate, window, spent, since, bucket, index)
+    end
     local unchanged = stored
     if state ~= stored then
       put('state', state)
@@ -793,5 +890,9 @@ while true do
       try('PUBLISH', match(STATE, '^[^{]*') .. 'inbox:' .. channel, message)
     end
   end
-  if not reaping then return stamp .. ' ' .. format('%d ', status) .. was .. ' ' .. (stored or NOBODY) .. ' ' .. table.concat(answers, ' ') end
+  if not reaping then
+    local state = stored or NOBODY
+    if sub(state, 1, 1) == '2' then state = state .. wasRate end
+    return stamp .. ' ' .. format('%d ', status) .. was .. ' ' .. state .. ' ' .. table.concat(answers, ' ')
+  end
 end

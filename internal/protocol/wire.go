@@ -32,13 +32,14 @@ const (
 	Move      Verb = 'M' // a lease to another id, whose owner holds it from then on
 	Evict     Verb = 'E'
 
-	Resize Verb = 'D'
-	Pin    Verb = 'P'
-	Pause  Verb = 'Z'
+	Resize  Verb = 'D'
+	Pin     Verb = 'P'
+	Pause   Verb = 'Z'
+	SetRate Verb = 'Q'
 )
 
 // named reports whether the operation concerns an id.
-func (v Verb) named() bool { return v != Resize && v != Pin && v != Pause }
+func (v Verb) named() bool { return v != Resize && v != Pin && v != Pause && v != SetRate }
 
 // Terms are the parameters of an acquire. Neighbouring acquires with equal terms share
 // them on the wire. Terms must not be changed once used.
@@ -51,6 +52,8 @@ type Terms struct {
 	QueueLimit int
 	MaxHold    time.Duration // 0: none
 	Limit      int           // the declared limit; 0 declares none: the one in force, or 1
+	Rate       Rate          // the declared rate; the zero Rate declares none: the one in force, or none
+	Cost       int           // what the lease costs of the rate; 0: its weight
 	Label      string
 
 	MinReplicas int // is not sent; renewals put it into Op.Replicas
@@ -58,9 +61,35 @@ type Terms struct {
 	head any // the encoding, if a store has prepared it
 }
 
+// Rate is how much cost may be granted in any time of length Per. Grants count when they are
+// made, whatever becomes of their leases.
+type Rate struct {
+	N   int // 0: there is no rate
+	Per time.Duration
+}
+
+// String implements fmt.Stringer.
+func (r Rate) String() string {
+	if r.N == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d in %v", r.N, r.Per)
+}
+
+// Costs returns what a lease on these terms costs of a rate.
+func (t *Terms) Costs() int {
+	if t.Cost > 0 {
+		return t.Cost
+	}
+	return t.Weight
+}
+
 // encode returns the head of an acquire by owner.
 func (t *Terms) encode(owner string) string {
-	b := make([]byte, 0, 64+len(owner)+len(t.Label))
+	b := make([]byte, 0, 96+len(owner)+len(t.Label))
+	if t.Rate.N > 0 || t.Cost > 0 {
+		b = fmt.Appendf(b, "B%d %d %d ", t.Rate.N, t.Rate.Per.Milliseconds(), t.Cost)
+	}
 	b = append(b, byte(Acquire), bit(t.Wait))
 	for _, n := range [...]int64{
 		int64(t.Weight), t.MaxHold.Milliseconds(), int64(t.Limit), t.Heartbeat.Milliseconds(),
@@ -83,7 +112,8 @@ type Op struct {
 	// Replicas makes Do wait until so many replicas have the operation, and with it all
 	// earlier ones; Reply tells how many have.
 	Replicas int
-	N        int // Resize, Pin: the limit; Pin: -1 unpins
+	N        int  // Resize, Pin: the limit; Pin: -1 unpins
+	Rate     Rate // SetRate: the zero Rate takes it away
 
 	Result Result
 }
@@ -107,6 +137,8 @@ type Result struct {
 	Slot      int           // Granted, Moved, Renewed
 	Remaining time.Duration // Granted, Moved, Renewed, Evicting: of the lease, from the moment of execution
 	Limit     int           // Heavy: in force
+	Rate      Rate          // Costly: in force
+	Rest      time.Duration // Busy, Full: for so long the rate alone would not let it in; 0: it would
 	Ahead     int           // Queued: waiters in front; -1 when not asked for
 	Reason    Reason        // Gone
 	Owner     string        // Gone, if WasMoved: whose the lease is now
@@ -132,6 +164,7 @@ const (
 	Released  Code = 9
 	Cancelled Code = 10
 	Moved     Code = 11
+	Costly    Code = 13 // it costs more than the rate
 
 	movedAway Code = 12 // Gone, because it was moved, and to whom
 )
@@ -268,6 +301,8 @@ func (op *Op) head(owner string) any {
 		return "L0"
 	case Evict, Pause:
 		return string([]byte{byte(op.Verb), bit(op.Flag)})
+	case SetRate:
+		return "Q" + strconv.Itoa(op.Rate.N) + " " + millis(op.Rate.Per)
 	default:
 		return string(rune(op.Verb)) + strconv.Itoa(op.N)
 	}
@@ -332,6 +367,8 @@ func (c *cursor) decode(op *Op) {
 		r.Ahead = c.int()
 	case Heavy:
 		r.Limit = c.int()
+	case Costly:
+		r.Rate = c.rate()
 	case Gone:
 		r.Reason = Reason(c.int())
 	case movedAway:
@@ -341,7 +378,9 @@ func (c *cursor) decode(op *Op) {
 	case Moved:
 		r.Slot, r.Token, r.Remaining = c.int(), c.next(), c.duration()
 		r.Weight, r.TTL, r.Label = c.int(), c.duration(), c.text()
-	case Busy, Full, Released, Cancelled:
+	case Busy, Full:
+		r.Rest = c.duration()
+	case Released, Cancelled:
 	default:
 		c.bad = true
 	}
@@ -356,12 +395,24 @@ type State struct {
 	Used     int // permits in use
 	Holders  int
 	Waiting  int
-	Marks    int   // tombstones
+	Marks    int   // tombstones, and what counts for the rate
 	Slots    int   // held or free
 	Last     int64 // the last token or ticket
 	Next     int64 // ms: something may run out then; 0: never
 	Till     int64 // ms: all deadlines have passed by then; 0: there are none, or the reply is about a compact lease
 	Lapses   bool  // the keys carry a TTL, which ends at Till
+
+	Rate  Rate
+	Spent int // the costs of the grants that count for the rate
+
+	newest bucket // what is being granted
+	index  int    // its number
+}
+
+// bucket is a time in which grants were made.
+type bucket struct {
+	since int64 // ms
+	sum   int
 }
 
 // Limit returns the limit in force.
@@ -372,17 +423,27 @@ func (s *State) Limit() int {
 	return s.Declared
 }
 
-// layout is the version of the stored data that this package writes.
-const layout = 1
+// The layouts of the stored data: one where there is no rate, and one with its numbers.
+const (
+	layout      = 1
+	layoutRated = 2
+)
 
 // state reads the numbers of a semaphore.
 func (c *cursor) state() (s State) {
-	c.bad = c.next() != layout || c.bad
+	version := c.next()
+	c.bad = version != layout && version != layoutRated || c.bad
 	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() == 1, c.int()
 	s.Used, s.Holders, s.Waiting, s.Marks, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
 	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
+	if version == layoutRated {
+		s.Rate, s.Spent = c.rate(), c.int()
+		s.newest.since, s.newest.sum, s.index = c.next(), c.int(), c.int()
+	}
 	return s
 }
+
+func (c *cursor) rate() Rate { return Rate{N: c.int(), Per: c.duration()} }
 
 // Reply is the part of an answer that does not depend on the operations.
 type Reply struct {
@@ -390,6 +451,8 @@ type Reply struct {
 	More  bool  // the work was bounded: call again at once
 	Was   int   // the limit that was declared before the call; 0: none
 	State       // after the call
+
+	WasRate Rate // the rate that was declared before the call, where there is one now
 
 	Replicas int   // how many have what the call wrote; 0 unless an Op asked
 	Unwaited error // the server refused to count them
@@ -402,7 +465,11 @@ func (r *Reply) decode(text string, ops []Op) error {
 	status := c.next()
 	r.More = status == 1
 	r.Was = c.int()
+	rated := strings.HasPrefix(c.rest, "2 ")
 	r.State = c.state()
+	if rated {
+		r.WasRate = c.rate()
+	}
 	if status == -1 && c.rest == "" && !c.bad {
 		return &Failure{Kind: ErrRefused, Err: errLate}
 	}

@@ -45,7 +45,7 @@ func TestAcquiresComeLast(t *testing.T) {
 	if order != "LDRAA" {
 		t.Errorf("sent as %s", order)
 	}
-	s := canned(t, "5000 0 0 "+numbers+" 9 6 0 3 1 2 77 900", nil)
+	s := canned(t, "5000 0 0 "+numbers+" 9 6 0 3 0 1 2 77 900", nil)
 	if _, err := s.Do(t.Context(), s.Key("name"), 0, ops); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +106,13 @@ func parseArgs(t failer, args []string) (ops []Op) {
 
 // parseHead returns the operation that a head stands for; the owner must be someone.
 func parseHead(head string) Op {
+	var rate Rate
+	cost := 0
+	if head[0] == 'B' {
+		before, rest, _ := strings.Cut(head, " A")
+		p := strings.Fields(before[1:])
+		rate, cost, head = Rate{number(p[0]), inMillis(p[1])}, number(p[2]), "A"+rest
+	}
 	op := Op{Verb: Verb(head[0])}
 	p := strings.SplitN(head[1:], " ", 10)
 	switch op.Verb {
@@ -113,7 +120,7 @@ func parseHead(head string) Op {
 		mustBe(p[8], someone)
 		op.Terms = &Terms{
 			Wait: p[0] == "1", Weight: number(p[1]), MaxHold: inMillis(p[2]), Limit: number(p[3]), Heartbeat: inMillis(p[4]),
-			HeadStart: inMillis(p[5]), QueueLimit: number(p[6]), TTL: inMillis(p[7]), Label: p[9],
+			HeadStart: inMillis(p[5]), QueueLimit: number(p[6]), TTL: inMillis(p[7]), Label: p[9], Rate: rate, Cost: cost,
 		}
 	case Heartbeat:
 		op.TTL, op.Flag = inMillis(p[0]), p[1] == "1"
@@ -124,6 +131,8 @@ func parseHead(head string) Op {
 		op.TTL = inMillis(p[0])
 	case Release, Evict, Pause:
 		op.Flag = p[0] == "1"
+	case SetRate:
+		op.Rate = Rate{number(p[0]), inMillis(p[1])}
 	default:
 		op.N = number(p[0])
 	}

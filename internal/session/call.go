@@ -213,14 +213,22 @@ func (s *Semaphore) nearest(a *claim.Answer) clock.Instant {
 	return a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
 }
 
-// warnOfLimit logs that a declaration of this process replaced another limit.
+// warnOfLimit logs that a declaration of this process replaced another limit, or another rate.
 func (s *Semaphore) warnOfLimit(call *commit.Call[*Request], a *claim.Answer) {
 	const often = time.Minute
-	if a.Was == 0 || a.Was == a.Declared || s.warned != 0 && a.Got.Sub(s.warned) < often {
+	limit := a.Was != 0 && a.Was != a.Declared
+	rate := a.WasRate.N != 0 && a.WasRate != a.Rate
+	if !limit && !rate || s.warned != 0 && a.Got.Sub(s.warned) < often {
 		return
 	}
 	for i := range call.Wire {
-		if t := call.Wire[i].Terms; t != nil && t.Limit == a.Declared {
+		t := call.Wire[i].Terms
+		if t != nil && rate && t.Rate == a.Rate {
+			s.warned = a.Got
+			s.session.log.Warn("berth: a declaration changed the rate in force", "semaphore", s.name, "from", a.WasRate, "to", a.Rate)
+			return
+		}
+		if t != nil && limit && t.Limit == a.Declared {
 			s.warned = a.Got
 			s.session.log.Warn("berth: a declaration changed the limit in force", "semaphore", s.name, "from", a.Was, "to", a.Declared)
 			return

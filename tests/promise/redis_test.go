@@ -287,7 +287,7 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 // would give them out again.
 func TestNewerLayoutIsRefused(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
-		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", "state", "2 whatever comes").Err())
+		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", "state", "3 whatever comes").Err())
 		before := e.Keys()
 		_, err := e.Peer().Sem(1).Acquire(e.Ctx)
 		for what, err := range map[string]error{"acquire": err, "purge": e.Inspector.Purge(e.Ctx, testenv.Name)} {

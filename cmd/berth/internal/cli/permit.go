@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -77,6 +78,7 @@ Exit codes:
 
 const runExample = `  berth run backup -- rsync -a src/ host:dst/
   berth run -n 5 -w 10m github-api -- ./sync.sh
+  berth run -n 20 --rate 60/1m llm -- ./call
   berth run --no-wait -q report -- ./report
   berth run -n 4 gpu -- sh -c 'CUDA_VISIBLE_DEVICES=$BERTH_SLOT ./train'`
 
@@ -147,6 +149,8 @@ func defaultLabel(command string) string {
 // permitFlags are the flags of the commands that take a permit.
 type permitFlags struct {
 	limit, weight, queueLimit     int
+	rate                          value.Rate
+	cost                          int
 	wait, ttl, headStart, maxHold time.Duration
 	noWait                        bool
 	label                         string
@@ -158,6 +162,9 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.VarP(value.Int(&p.limit, 0), "limit", "n", "how many permits the semaphore has (default: as many as\nit has now, 1 if it is new)")
 	f.Lookup("limit").DefValue = "" // 0 means nothing to a reader
 	f.VarP(value.Int(&p.weight, 1), "weight", "W", "how many of them to take")
+	f.Var(&p.rate, "rate", "grant at most `N/DURATION`, whatever is given back\nmeanwhile: 60/1m, 5/1s (default: the one that it has)")
+	f.Var(value.Int(&p.cost, 0), "cost", "what the permit costs of the rate (default: its weight)")
+	f.Lookup("cost").DefValue = "" // 0 means nothing to a reader
 	f.VarP(value.Duration(&p.wait, 0), "wait", "w", "give up after this `DURATION`: 90s, 10m or 2h; a plain\nnumber is seconds (default: never)")
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
 	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
@@ -185,6 +192,10 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 		return exit.Usagef("--queue-limit %d: it is negative", p.queueLimit)
 	case f.Changed("limit") && p.limit < 1:
 		return exit.Usagef("--limit %d: it must be at least 1", p.limit)
+	case f.Changed("cost") && p.cost < 1:
+		return exit.Usagef("--cost %d: it must be at least 1", p.cost)
+	case f.Changed("rate") && cmp.Or(p.cost, p.weight) > p.rate.N:
+		return exit.Usagef("a cost of %d is above --rate %v: no wait would be long enough", cmp.Or(p.cost, p.weight), &p.rate)
 	case f.Changed("limit") && p.weight > p.limit:
 		return exit.Usagef("--weight %d is above --limit %d: no wait would be long enough", p.weight, p.limit)
 	}
@@ -194,6 +205,10 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 // semaphore returns the semaphore with the options of the flags.
 func (p *permitFlags) semaphore(client *berth.Client, name string, opts ...berth.Option) (*berth.Semaphore, error) {
 	opts = append(opts, berth.TTL(p.ttl), berth.Weight(p.weight), berth.Label(p.label), berth.MaxHold(p.maxHold))
+	opts = append(opts, berth.Rate(p.rate.N, p.rate.Per))
+	if p.cost > 0 {
+		opts = append(opts, berth.Cost(p.cost))
+	}
 	if p.queueLimit >= 0 {
 		opts = append(opts, berth.QueueLimit(p.queueLimit))
 	}

@@ -351,7 +351,7 @@ func TestForeignKeys(t *testing.T) {
 		t.Errorf("a sound semaphore: %+v", f)
 	}
 	server.Do(t, "SET", "berth:{text}", "x")
-	server.Do(t, "HSET", "berth:{newer}", "state", "2 x")
+	server.Do(t, "HSET", "berth:{newer}", "state", "3 x")
 	server.Do(t, "HSET", "berth:{damaged}", "state", "1 12x")
 	server.Do(t, "HSET", "berth:{\x1b[2Jred}", "state", "1 1 -1 0 0 0 0 0 0 0 0 0 0 0")
 	before := dump(t, rdb)

@@ -54,6 +54,40 @@ func Int(p *int, def int) pflag.Value {
 	return flag[int]{p, "int", parseInt}
 }
 
+// Rate is a count and a window, N/DURATION: 60/1m, 5/1s or 90000/1h.
+type Rate struct {
+	N   int
+	Per time.Duration
+}
+
+// Set implements pflag.Value. "N/s", "N/m" and "N/h" are short for a window of one.
+func (r *Rate) Set(s string) error {
+	count, window, _ := strings.Cut(s, "/")
+	if window == "s" || window == "m" || window == "h" {
+		window = "1" + window
+	}
+	n, bad := parseInt(count)
+	per, err := ParseDuration(window)
+	if bad != nil || err != nil || n < 1 || per <= 0 {
+		return errRate
+	}
+	*r = Rate{n, per}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*Rate) Type() string { return "rate" }
+
+// String implements pflag.Value.
+func (r *Rate) String() string {
+	if r.N == 0 {
+		return ""
+	}
+	return strconv.Itoa(r.N) + "/" + r.Per.String()
+}
+
+var errRate = errors.New("not a rate, like 60/1m or 5/1s")
+
 // flag implements pflag.Value.
 type flag[T int | time.Duration] struct {
 	p     *T
