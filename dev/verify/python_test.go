@@ -231,3 +231,22 @@ func TestPythonOutlivesARestart(t *testing.T) {
 		e.Idle()
 	})
 }
+
+// TestPythonHeedsARate: what it is granted counts for the rate that a client in Go has declared,
+// and what it asks for beyond that is refused.
+func TestPythonHeedsARate(t *testing.T) {
+	beside(t, func(e *testenv.Env) {
+		p := startPorter(t, e)
+		e.Release(e.Hold(e.Peer().Sem(1, berth.TTL(e.TTL), berth.Rate(2, time.Hour))))
+		p.ask(take)
+		p.ask(release)
+		if s := e.Show(); s.Spent != 2 || s.Rate != 2 {
+			t.Errorf("%+v", s.Summary)
+		}
+		for more, want := range map[string]string{`, "wait": false`: "Busy: 3 ", `, "cost": 3`: "Busy: 13 2 3600000"} {
+			if err := p.Ask(e.Ctx, line(take+more), new(told)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("asked for%s it says %v", more, err)
+			}
+		}
+	})
+}

@@ -122,6 +122,9 @@ type Event struct {
 	Limit   int           `json:"limit,omitempty"`
 	Weight  int           `json:"weight,omitempty"`
 	TTL     time.Duration `json:"ttl,omitempty"`
+	Rate    int           `json:"rate,omitempty"` // with Per: the semaphore's rate
+	Per     time.Duration `json:"per,omitempty"`
+	Cost    int           `json:"cost,omitempty"` // of the rate; 0: the weight
 	Lease   int           `json:"lease,omitempty"`
 	Outcome Outcome       `json:"outcome,omitempty"`
 	ID      string        `json:"id,omitempty"`

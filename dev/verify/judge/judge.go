@@ -44,7 +44,7 @@ type Rules struct {
 
 // Violation is a broken promise.
 type Violation struct {
-	Promise string // S1 to S7, L1 to L6, or linearizability
+	Promise string // S1 to S7, R1, L1 to L6, or linearizability
 	Name    string
 	Text    string
 	At      history.Time
@@ -68,6 +68,8 @@ type Verdict struct {
 	Turns      int           // pairs of requests of one client judged by S4
 	Served     int           // requests judged by L6
 	Healed     int           // semaphores that lacked one of their two keys at the end
+	Windows    int           // windows of a rate judged by R1
+	Fullest    float64       // and what the fullest had of what it may have
 	HandOffs   int           // releases judged by L1
 	Free       time.Duration // for how long a permit was surely free where L2 and L3 are judged
 	Measured   map[string]time.Duration
@@ -92,6 +94,7 @@ func Judge(run *Run, rules Rules) *Verdict {
 		ops := names[name]
 		v.tokens(name, ops, run, rules)
 		v.limits(name, ops, run, rules)
+		v.rates(name, ops, run)
 		if name != rules.Shared {
 			v.order(name, ops, run)
 		}

@@ -116,6 +116,44 @@ var All = []Mutant{
 		},
 	},
 
+	// Rates.
+	{
+		Name: "rate-lost-reply", What: "a grant is not counted when its reply is lost", Scenario: "clients", Caught: []string{"R1"},
+		Edits: []Edit{{
+			script, "          answer = '1 ' .. grant .. ' ' .. format('%d', held)\n",
+			`          answer = '1 ' .. grant .. ' ' .. format('%d', held)
+          if bucket > cost then
+            spent, bucket = spent - cost, bucket - cost
+            put(BUCKET .. format('%d', index), format('r %d %d', bucket, now + window + 1))
+          end
+`,
+		}},
+	},
+	{
+		Name: "rate-forgets", What: "a window forgets what it had when a holder crashes", Scenario: "clients", Caught: []string{"R1"},
+		Edits: []Edit{{
+			script, "        leave(id, record, 2)\n",
+			`        leave(id, record, 2)
+        for n = math.max(index - BUCKETS, 0), spent > 0 and index or -1 do
+          local name = BUCKET .. format('%d', n)
+          local at = call('ZSCORE', ORDER, name)
+          if at and at + 0 > now then
+            spent = spent - match(call('HGET', STATE, name), '^r (%d+)')
+            marks, goneIDs[#goneIDs + 1] = marks - 1, name
+          end
+        end
+        since, bucket, index = 0, 0, index + BUCKETS + 1
+`,
+		}},
+	},
+	{
+		Name: "rate-overtaken", What: "a head that is too costly for now is overtaken", Scenario: "clients", Caught: []string{"S4"},
+		Edits: []Edit{{
+			script, "        elseif used + weight > limit or rate > 0 and spent + cost > rate then\n",
+			"        elseif rate > 0 and used + weight <= limit and spent + cost > rate then\n          status = 0\n        elseif used + weight > limit then\n",
+		}},
+	},
+
 	// Requests that are repeated or late.
 	{
 		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},

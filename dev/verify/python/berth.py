@@ -54,6 +54,8 @@ class Reply:
         self.limit = state[1] if state[2] < 0 else state[2]
         self.used, self.nearest = state[5], state[11]
         self.sent, self.got, self.answer = sent, now(), words[17] if len(words) > 17 else ''
+        if state[0] == 2:                   # there is a rate: six numbers more of it, and what was declared before
+            self.answer = ''.join(self.answer.split(' ', 8)[8:])
         self.code, *self.rest = [int(w) if w.lstrip('-').isdigit() else w for w in self.answer.split(' ')] if self.answer else [0]
 
 
@@ -214,9 +216,12 @@ class Client:
 
     # ---- requests ----
 
-    def acquire(self, name, limit, ttl, weight=1, wait=True, end=None, label='', keep=True, queued=lambda: None):
+    def acquire(self, name, limit, ttl, weight=1, wait=True, end=None, label='', keep=True, queued=lambda: None, rate=0, per=0, cost=0):
         """Takes permits. Raises Busy, Gone (evicted), or a Failure; at the time "end" it gives up."""
-        return Request(self, name, limit, ttl, weight, wait, end, label, queued).run(keep)
+        request = Request(self, name, limit, ttl, weight, wait, end, label, queued)
+        if rate or cost:
+            request.head = f'B{rate} {per} {cost} {request.head}'
+        return request.run(keep)
 
     def adopt(self, handle, keep=True):
         """Takes over the lease that was given away with a handle."""
@@ -272,7 +277,7 @@ class Request:
         except Unknown:
             self.cancel(now() + LATE)
             raise
-        if reply.code in (3, 4, 5):
+        if reply.code in (3, 4, 5, 13):
             busy = Busy(reply.answer)
             busy.used, busy.again = reply.used, bool(self.late)
             self.cancel(self.late)

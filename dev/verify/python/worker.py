@@ -41,6 +41,7 @@ class User:
 
     def __init__(self, spec, seat, n, out, client, ended):
         self.spec, self.mode, self.name, self.limit, self.ttl = spec, seat['Mode'], seat['Name'], seat['Limit'], seat['TTL'] // MS
+        self.rate, self.per = seat['Rate'], seat['Per']
         self.n, self.out, self.client, self.ended = n, out, client, ended
         self.rng = random.Random(f'{spec["Seed"]} {spec["Proc"]} {n}')
 
@@ -90,9 +91,11 @@ class User:
         name = self.name
         if self.mode == 'linear':
             name += f'.{(time.monotonic_ns() - self.spec["Start"]) // (1500 * MS)}'
-        event = {'verb': verb, 'name': name, 'limit': self.limit, 'weight': weight, 'ttl': self.ttl * MS}
+        event = {'verb': verb, 'name': name, 'limit': self.limit, 'weight': weight, 'ttl': self.ttl * MS, 'rate': self.rate, 'per': self.per}
+        event['cost'] = self.rng.randint(0, self.rate // 2)
         return self.request(event, lambda queued: self.client.acquire(
-            name, self.limit, self.ttl, weight, verb == 'acquire', now() + most if most else None, keep=keep, queued=queued, label='python'))
+            name, self.limit, self.ttl, weight, verb == 'acquire', now() + most if most else None, keep=keep, queued=queued, label='python',
+            rate=self.rate, per=self.per // MS, cost=event['cost']))
 
     def adopt(self, keep=True):
         mine = pathlib.Path(self.spec['Handles'])
@@ -105,7 +108,7 @@ class User:
             return self.request(event, lambda queued: self.client.adopt(event['handle'], keep))
 
     def request(self, event, call):
-        event = {key: event[key] for key in ('verb', 'name', 'limit', 'weight', 'ttl', 'handle') if key in event}
+        event = {key: event[key] for key in ('verb', 'name', 'limit', 'weight', 'ttl', 'rate', 'per', 'cost', 'handle') if key in event}
         event.update(op=self.out.next(), seat=self.n)
         self.out.write(kind='invoke', **event)
         number = self.client.number

@@ -184,14 +184,14 @@ const nobody = -1
 
 // halved lists the semaphores that may lose one of their keys. They cannot be used for
 // up to a minute then, so those whose liveness is judged are not among them.
-var halved = []string{"mix", "later", "latest", "crowd", "rough"}
+var halved = []string{"mix", "rate", "later", "latest", "crowd", "rough"}
 
 // halving deletes one of a semaphore's two keys, if both exist, and returns the number
 // of milliseconds for which, according to the other key, leases may live then.
 const halving = `
 	local state = redis.call('HGET', KEYS[1], 'state')
 	if not state or redis.call('EXISTS', KEYS[2]) == 0 then return -1 end
-	local till = string.match(state, '(%d+) [01]$')
+	local till = string.match(state, '^' .. string.rep('%S+ ', 12) .. '(%d+)')
 	if ARGV[1] == '1' then till = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] end
 	redis.call('DEL', KEYS[ARGV[1] + 0])
 	local now = redis.call('TIME')

@@ -39,6 +39,7 @@ var (
 	seats = []worker.Seat{
 		{Mode: worker.Linear, Name: "linear", Limit: 3, TTL: 3 * time.Second},
 		{Mode: worker.Mix, Name: "mix", Limit: 5, TTL: 1500 * time.Millisecond},
+		{Mode: worker.Brief, Name: "rate", Limit: 5, TTL: time.Second, Rate: 20, Per: 300 * time.Millisecond},
 		{Mode: worker.Late, Name: "late", Limit: 1, TTL: 300 * time.Millisecond},
 		{Mode: worker.Late, Name: "later", Limit: 1, TTL: 300 * time.Millisecond},
 		{Mode: worker.Late, Name: "latest", Limit: 1, TTL: 600 * time.Millisecond},
@@ -222,6 +223,9 @@ func (r *Result) Summary() string {
 		r.Requests, r.Grants, r.Unknown, r.Adopted, r.TooLate, len(r.Run.Faults), r.Checked, r.Histories, r.Skipped)
 	if r.HandOffs > 0 {
 		fmt.Fprintf(&b, "; %d hand-offs judged; a permit free for %v", r.HandOffs, r.Free.Round(time.Millisecond))
+	}
+	if r.Windows > 0 {
+		fmt.Fprintf(&b, "; %d windows of a rate judged, the fullest %.0f %% full", r.Windows, 100*r.Fullest)
 	}
 	if r.Turns > 0 {
 		fmt.Fprintf(&b, "; %d turns within clients judged", r.Turns)

@@ -153,9 +153,13 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 	if u.spec.Mode == Line { // nobody else's crash may keep the line waiting
 		name = fmt.Sprintf("%s.%d", name, u.Proc)
 	}
-	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight))
+	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight), berth.Rate(u.spec.Rate, u.spec.Per))
 	must(err)
-	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL}
+	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL, Rate: u.spec.Rate, Per: u.spec.Per}
+	if u.spec.Rate > 0 && u.one(2) { // else it costs its weight
+		e.Cost = 1 + u.rng.IntN(u.spec.Rate/2)
+		opts = append(opts, berth.Cost(e.Cost))
+	}
 	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) {
 		if verb == history.Try {
 			return sem.TryAcquire(ctx, opts...)

@@ -42,6 +42,8 @@ type Seat struct {
 	Name  string
 	Limit int
 	TTL   time.Duration
+	Rate  int // costs of so much in any time of length Per; 0: no rate
+	Per   time.Duration
 	Deaf  bool          // half of the messages to it are lost, and nothing else fails
 	Late  time.Duration // everything from the server comes so late, and nothing else fails
 }
