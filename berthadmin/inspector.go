@@ -127,7 +127,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 			switch {
 			case err == nil && st.Expired > 0:
 				err = in.reap(ctx, st)
-			case errors.Is(err, errRemnant):
+			case errors.Is(err, errLeft):
 				if err = in.apply(ctx, st.Name); err == nil {
 					continue
 				}
@@ -184,8 +184,8 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 	return found[0].Snapshot, inUse(name, found[0].Snapshot)
 }
 
-// errRemnant: a semaphore is idle, but one of its keys is there: the other was lost.
-var errRemnant = fmt.Errorf("%w: one of its two keys was lost, and the other has only what has expired", berth.ErrNotFound)
+// errLeft: a semaphore is idle, but keys are there, with what has expired. One may have been lost.
+var errLeft = fmt.Errorf("%w: what is left of it has expired", berth.ErrNotFound)
 
 // inUse fails with berth.ErrNotFound for a semaphore that is idle and not pinned or paused, and
 // of whose rate nothing is spent.
@@ -193,8 +193,8 @@ func inUse(name string, s *protocol.Snapshot) error {
 	switch {
 	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting+s.Spent > 0):
 		return nil
-	case s.Remnant:
-		return fmt.Errorf("%w (semaphore %q)", errRemnant, name)
+	case s.Remnant, s.Stale:
+		return fmt.Errorf("%w (semaphore %q)", errLeft, name)
 	}
 	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", berth.ErrNotFound, name)
 }

@@ -269,6 +269,10 @@ func (m *model) snapshot(now int64) *Snapshot {
 		s.Queue = append(s.Queue, p.view())
 	}
 	for _, c := range m.counts {
+		if c.until <= now {
+			s.Spent, s.Stale = s.Spent-c.sum, true
+			continue
+		}
 		s.Counted = append(s.Counted, Counted{c.sum, c.until})
 	}
 	slices.SortFunc(s.Counted, func(a, b Counted) int {

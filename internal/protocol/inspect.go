@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +37,8 @@ type Snapshot struct {
 	Expired int       // leases and waiters that have expired; without records, 250 at most
 	Leases  []Record  // by token
 	Queue   []Record  // in order
-	Counted []Counted // what counts for the rate, the earliest end first; with records
+	Counted []Counted // what counts for the rate, the earliest end first; without records, some of it
+	Stale   bool      // something has left the rate's window: Spent is without it, and the next call of Do removes it
 }
 
 // Counted is what grants of one time cost in sum, which counts for the rate until some time.
@@ -239,9 +239,7 @@ func (r *reading) advance(first, last string, count int) {
 // snapshot returns what was read.
 func (r *reading) snapshot(records bool) *Snapshot {
 	snap := &r.snap
-	snap.Counted = slices.SortedFunc(maps.Values(r.counted), func(a, b Counted) int {
-		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
-	})
+	snap.count(r.counted)
 	next := int64(0)
 	for _, l := range r.leases {
 		if l.Expires <= snap.Now {
@@ -270,6 +268,20 @@ func (r *reading) snapshot(records bool) *Snapshot {
 	}
 	slices.SortFunc(snap.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
 	return snap
+}
+
+// count takes in what counts for the rate, and leaves out what does no longer.
+func (s *Snapshot) count(all map[string]Counted) {
+	for _, n := range all {
+		if n.Until > s.Now {
+			s.Counted = append(s.Counted, n)
+		} else {
+			s.Spent, s.Stale = s.Spent-n.Sum, true
+		}
+	}
+	slices.SortFunc(s.Counted, func(a, b Counted) int {
+		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
+	})
 }
 
 func corrupt(what, value string) error {
