@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -35,6 +36,7 @@ type AcquireInfo struct {
 	Name   string
 	Label  string
 	Weight int
+	Cost   int           // of the Rate, if there is one
 	Limit  int           // declared
 	Try    bool          // TryAcquire
 	Queued bool          // it waited in the queue; known only with Hooks.Queued or OnQueued
@@ -52,7 +54,7 @@ type acquisition struct {
 
 func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
 	a := acquisition{hooks: h, ctx: ctx, start: time.Now()}
-	a.info = AcquireInfo{Name: s.name, Label: cfg.label, Weight: cfg.weight, Limit: s.limit, Try: !wait}
+	a.info = AcquireInfo{Name: s.name, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
 	if h.AcquireStart != nil {
 		a.ctx = h.AcquireStart(ctx, a.info)
 	}

@@ -368,6 +368,30 @@ func TestSpans(t *testing.T) {
 	})
 }
 
+// TestSpansTellOfARate: what a request costs, and what is spent while it waits.
+func TestSpansTellOfARate(t *testing.T) {
+	observe(t, func(w *world) {
+		sem, err := w.semaphore("a", 1).With(berth.Rate(5, time.Minute))
+		if err != nil {
+			w.Fatal(err)
+		}
+		for range 2 {
+			lease, err := sem.Acquire(w.Context(), berth.Cost(3))
+			if err != nil {
+				w.Fatal(err)
+			}
+			_ = lease.Release()
+		}
+		wait, acquire := spanNamed(w, "berth.wait"), spanNamed(w, "berth.acquire")
+		if place := wait.Events()[0].Attributes; !slices.Contains(place, attribute.Int("berth.rate", 5)) || !slices.Contains(place, attribute.Int("berth.rate.spent", 3)) {
+			w.Errorf("its place has %v", place)
+		}
+		if cost := attribute.Int("berth.cost", 3); !slices.Contains(acquire.Attributes(), cost) {
+			w.Errorf("the acquire has %v", acquire.Attributes())
+		}
+	})
+}
+
 func TestSpansOfRefusals(t *testing.T) {
 	observe(t, func(w *world) {
 		sem := w.semaphore("a", 1)

@@ -14,6 +14,7 @@ func (o *observer) startAcquire(ctx context.Context, a berth.AcquireInfo) (conte
 	return o.tracer.Start(ctx, "berth.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		nameKey.String(a.Name),
 		attribute.Int("berth.weight", a.Weight),
+		attribute.Int("berth.cost", a.Cost),
 		attribute.Int("berth.limit", a.Limit),
 		attribute.Bool("berth.try", a.Try),
 	))
@@ -21,11 +22,15 @@ func (o *observer) startAcquire(ctx context.Context, a berth.AcquireInfo) (conte
 
 // addPlace records the request's place in the queue, at first and after each change.
 func addPlace(wait trace.Span, p berth.Place) {
-	wait.AddEvent("berth.place", trace.WithAttributes(
+	attrs := []attribute.KeyValue{
 		attribute.Int("berth.ahead", p.Ahead),
 		attribute.Int("berth.in_use", p.InUse),
 		attribute.Int("berth.waiting", p.Waiting),
-	))
+	}
+	if p.Rate > 0 {
+		attrs = append(attrs, attribute.Int("berth.rate", p.Rate), attribute.Int("berth.rate.spent", p.Spent))
+	}
+	wait.AddEvent("berth.place", trace.WithAttributes(attrs...))
 }
 
 func endAcquire(span trace.Span, l *berth.Lease, err error) {

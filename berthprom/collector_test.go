@@ -114,13 +114,14 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		e.Queue(p.Named("a", 5), berth.Weight(2))
 		e.Must(e.Inspector.Pin(e.Ctx, "a", 4))
 		e.Must(e.Inspector.Pause(e.Ctx, "b"))
+		e.Release(e.Hold(p.Named("r", berth.NoLimit, berth.Rate(60, time.Hour)), berth.Cost(7)))
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
 		e.Must(e.Redis.Set(e.Ctx, key("damaged"), "x", 0).Err())
 		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "3 what comes next").Err())
 		x := export(e, p.Inspector(), berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {
 			_, whole := got[of("lease_oldest_seconds", "a")] // since the first search has come to its end
-			return got["berth_up"] == 1 && got[`berth_semaphores{state="all"}`] == 4 && whole
+			return got["berth_up"] == 1 && got[`berth_semaphores{state="all"}`] == 5 && whole
 		})
 		x.want(got, map[string]float64{
 			of("permits_limit", "a"): 4, of("permits_declared", "a"): 5, of("permits_in_use", "a"): 4,
@@ -128,6 +129,8 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 			of("limit_changes_total", "a"): 0,
 			of("paused", "b"):              1, of("queue_oldest_wait_seconds", "b"): -1, of("lease_oldest_seconds", "b"): -1,
 			of("permits_in_use", "damaged"): -1, of("permits_in_use", "newer"): -1,
+			of("rate_costs", "r"): 60, of("rate_window_seconds", "r"): 3600, of("rate_spent", "r"): 7, of("permits_in_use", "r"): 0,
+			of("rate_costs", "a"): -1, of("rate_spent", "a"): -1,
 			`berth_semaphores{state="contended"}`: 1, `berth_semaphores{state="paused"}`: 1, `berth_semaphores{state="pinned"}`: 1,
 			`berth_semaphores{state="damaged"}`: 1, `berth_semaphores{state="newer"}`: 1,
 			"berth_names_dropped": 0,

@@ -26,6 +26,8 @@ type series struct {
 	oldestWait                                time.Duration
 	oldest, ceiling                           time.Time
 	paused, pinned                            bool
+	rate, spent                               int // 0: there is no rate
+	window                                    time.Duration
 	changes                                   float64
 }
 
@@ -49,6 +51,9 @@ func (s *series) merge(o *series) {
 	s.oldestWait = max(s.oldestWait, o.oldestWait)
 	s.oldest, s.ceiling = earlier(s.oldest, o.oldest), earlier(s.ceiling, o.ceiling)
 	s.paused, s.pinned = s.paused || o.paused, s.pinned || o.pinned
+	s.rate += o.rate
+	s.spent += o.spent
+	s.window = max(s.window, o.window)
 	s.changes += o.changes
 }
 
@@ -85,7 +90,7 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		into(found, f.label(r.Name)).merge(&series{
 			inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
 			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned,
-			changes: changes,
+			rate: r.Rate, spent: r.Spent, window: r.Window, changes: changes,
 		})
 	}
 	f.seen = seen
@@ -102,8 +107,9 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 // buried returns the row of a semaphore with nobody but the dead, as it will be after the next
 // request, which removes them. There may be none for long.
 func buried(r berthwatch.Row) berthwatch.Row {
-	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned}
+	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned && r.Spent == 0}
 	if !b.Idle {
+		b.Rate, b.Window, b.Spent = r.Rate, r.Window, r.Spent
 		b.Limit, b.Declared, b.Paused, b.Pinned = r.Limit, r.Declared, r.Paused, r.Pinned
 	}
 	return b

@@ -52,7 +52,10 @@ var (
 	leaseCeiling    = gauge("lease_ceiling_seconds", "Time until the next lease comes to its MaxHold. Absent where none has one, and above 500 holders and waiters.", nameLabel)
 	paused          = gauge("paused", "Whether an operator has paused it.", nameLabel)
 	pinned          = gauge("pinned", "Whether an operator has pinned its limit.", nameLabel)
-	limitChanges    = counter("limit_changes_total", "Declarations that have changed the limit, as far as the exporter has seen.", nameLabel)
+	rate            = gauge("rate_costs", "Costs that may be granted in any window of its rate. Absent where there is no rate.", nameLabel)
+	rateWindow      = gauge("rate_window_seconds", "Length of the windows of its rate. Absent where there is no rate.", nameLabel)
+	rateSpent       = gauge("rate_spent", "Costs of the grants that count for its rate. Absent where there is no rate.", nameLabel)
+	limitChanges    = counter("limit_changes_total", "Declarations that have changed the limit or the rate, as far as the exporter has seen.", nameLabel)
 )
 
 // Of the server, and of the exporter.
@@ -105,6 +108,11 @@ func (out sink) series(label string, s *series, at time.Time) {
 	}
 	if !s.ceiling.IsZero() {
 		out.add(leaseCeiling, max(s.ceiling.Sub(at).Seconds(), 0), label)
+	}
+	if s.rate > 0 {
+		out.add(rate, float64(s.rate), label)
+		out.add(rateWindow, s.window.Seconds(), label)
+		out.add(rateSpent, float64(s.spent), label)
 	}
 	out.add(paused, number(s.paused), label)
 	out.add(pinned, number(s.pinned), label)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/berth-go/berth"
 )
 
 const (
@@ -128,6 +130,14 @@ func (t *track) since(moment time.Time) iter.Seq[Point] {
 		whole := first / coarse.Milliseconds() * coarse.Milliseconds()
 		_ = t.wide.between(from, whole, yield) && t.fine.between(max(from, first), math.MaxInt64, yield)
 	}
+}
+
+// Drawn is the limit for a chart; 0 for berth.NoLimit, beside which nothing else could be seen.
+func (p *Point) Drawn() int32 {
+	if p.Limit == berth.NoLimit {
+		return 0
+	}
+	return p.Limit
 }
 
 // LimitChanges returns how often the limit of a semaphore has changed since a moment, as

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,6 +95,9 @@ func (r *Row) States() []string {
 	if r.InUse > r.Limit {
 		all = append(all, "over limit")
 	}
+	if r.RetryAfter > 0 {
+		all = append(all, "rate spent")
+	}
 	if r.Expired > 0 {
 		all = append(all, fmt.Sprintf("%d expired", r.Expired))
 	}
@@ -121,6 +125,8 @@ func waitsFor(s *berthadmin.State) string {
 		return "\"berth resume\""
 	case s.Limit == 0:
 		return "another limit than 0"
+	case free >= w.Weight && s.Rate > 0 && s.Spent+w.Cost > s.Rate:
+		return "the rate: " + Rate(&s.Summary)
 	case free >= w.Weight:
 		return "its turn, which is now"
 	}
@@ -129,6 +135,27 @@ func waitsFor(s *berthadmin.State) string {
 		return text + " of " + Person(s.Leases[0].Label, s.Leases[0].Host, s.Leases[0].PID)
 	}
 	return text + " of " + words.Plural(len(s.Leases), "holder")
+}
+
+// Rate tells how much of a rate is spent, and how soon there may be room if there is none; "" if
+// there is no rate.
+func Rate(s *berthadmin.Summary) string {
+	if s.Rate == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d spent in %s", s.Spent, s.Rate, words.Age(s.Window))
+	if s.RetryAfter > 0 {
+		text += ", room in " + words.Age(s.RetryAfter)
+	}
+	return text
+}
+
+// Limit is a limit as text: "any" for berth.NoLimit, which a rate alone has.
+func Limit(n int) string {
+	if n == berth.NoLimit {
+		return "any"
+	}
+	return strconv.Itoa(n)
 }
 
 // Longest returns the holder who has held longest, or nil.

@@ -22,7 +22,7 @@ func sparkline(points []berthwatch.Point, now time.Time) spark {
 	}
 	peak, most := int32(0), int32(1)
 	for _, p := range points {
-		peak, most = max(peak, p.InUse+p.Waiting), max(most, p.InUse+p.Waiting, p.Limit)
+		peak, most = max(peak, p.InUse+p.Waiting), max(most, p.InUse+p.Waiting, p.Drawn())
 	}
 	last := points[len(points)-1]
 	box := picture{now, time.Minute, sparkWidth, sparkHeight, most}
@@ -47,7 +47,7 @@ func newChart(points []berthwatch.Point, now time.Time, span time.Duration, titl
 	c := chart{Title: title, From: from, Minutes: int(span / time.Minute), Most: 1, Label: title + ": nothing is known yet"}
 	var mostUsed, mostWaiting int32
 	for _, p := range points {
-		c.Most = max(c.Most, p.InUse, p.Waiting, p.Limit)
+		c.Most = max(c.Most, p.InUse, p.Waiting, p.Drawn())
 		mostUsed, mostWaiting = max(mostUsed, p.InUse), max(mostWaiting, p.Waiting)
 	}
 	if len(points) == 0 {
@@ -61,7 +61,7 @@ func newChart(points []berthwatch.Point, now time.Time, span time.Duration, titl
 	last := points[len(points)-1]
 	c.Label = fmt.Sprintf("%s: in use at most %d, now %d; waiting at most %d, now %d", title, mostUsed, last.InUse, mostWaiting, last.Waiting)
 	if !last.Idle {
-		c.Label += fmt.Sprintf("; limit %d", last.Limit)
+		c.Label += "; limit " + berthwatch.Limit(int(last.Limit))
 	}
 	return c
 }
@@ -80,7 +80,7 @@ type value func(berthwatch.Point) (int32, bool)
 func used(p berthwatch.Point) (int32, bool)    { return p.InUse, true }
 func waiting(p berthwatch.Point) (int32, bool) { return p.Waiting, true }
 func demand(p berthwatch.Point) (int32, bool)  { return p.InUse + p.Waiting, true }
-func limit(p berthwatch.Point) (int32, bool)   { return p.Limit, !p.Idle }
+func limit(p berthwatch.Point) (int32, bool)   { return p.Drawn(), !p.Idle && p.Limit == p.Drawn() }
 
 // path draws a value over time, with a step at each change, as a line or as the area below
 // it. There is a gap for times without samples, and where there is no value.

@@ -286,7 +286,7 @@ func badge(state string) string {
 	switch state {
 	case "idle":
 		return "dim"
-	case "paused", "pinned", "flapping":
+	case "paused", "pinned", "flapping", "rate spent":
 		return "warn"
 	}
 	return "bad"

@@ -90,6 +90,23 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 	})
 }
 
+// TestPagesShowARate: what is spent, when there is room, and that there is no limit.
+func TestPagesShowARate(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		sem := e.Peer().Named("llm", berth.NoLimit, berth.Rate(3, time.Minute))
+		e.Hold(sem, berth.Cost(2))
+		e.Queue(sem, berth.Cost(3))
+		w.get("/")
+		e.Pass(10 * time.Second)
+		w.wants(w.get("/"), ">llm<", "1/any")
+		w.wants(w.get("/s?name=llm"), "1 of any", "2 of 3 spent in 1m00s", "waits for the rate: 2 of 3")
+		e.Hold(e.Peer().Named("mail", berth.NoLimit, berth.Rate(1, time.Minute)))
+		e.Pass(2 * time.Second)
+		w.wants(w.get("/"), `<span class="badge warn">rate spent</span>`)
+	})
+}
+
 // TestPurgeIsNoAdviceForWhatIsSound: not where a newer berth works with it, and not where it
 // heals by itself.
 func TestPurgeIsNoAdviceForWhatIsSound(t *testing.T) {

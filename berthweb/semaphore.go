@@ -212,6 +212,9 @@ func parted(q url.Values, key string, from, all int) part {
 // Whole reports whether all are shown.
 func (p part) Whole() bool { return p.First <= 1 && p.Last == p.All }
 
+// Rate is what is spent of its rate.
+func (d *semaphoreData) Rate() string { return berthwatch.Rate(&d.State.Summary) }
+
 // Sentence returns a reason as a sentence.
 func (d *semaphoreData) Sentence(reason string) string {
 	return strings.ToUpper(reason[:1]) + reason[1:] + "."

@@ -135,7 +135,7 @@ function tell() {
   const point = probe.points.findLast((p) => p.at_ms <= moment);
   const x = probe.at * 600;
   svg.querySelector(".cursor").setAttribute("d", `M${x},0V90`);
-  const values = point && `${point.in_use}${point.idle ? "" : ` of ${point.limit}`} in use, ${point.waiting} waiting`;
+  const values = point && `${point.in_use}${point.idle || point.limit === 2 ** 30 ? "" : ` of ${point.limit}`} in use, ${point.waiting} waiting`;
   document.querySelector(`output[for=${svg.id}]`).textContent =
     `${new Date(moment).toLocaleTimeString()}: ${values ?? (probe.points.length ? "not known" : "…")}`;
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/doctor"
@@ -70,7 +69,7 @@ func reasons(ctx context.Context, in *berthadmin.Inspector, list ...berthadmin.S
 func listTable(list []berthadmin.Summary, why berthwatch.Reasons) *table {
 	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "OLDEST WAIT", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
-		t.row(s.Name, strconv.Itoa(s.InUse), limitWord(s.Limit), strconv.Itoa(s.Holders),
+		t.row(s.Name, strconv.Itoa(s.InUse), berthwatch.Limit(s.Limit), strconv.Itoa(s.Holders),
 			strconv.Itoa(s.Waiting), screen.AgeOrDash(s.OldestWait), screen.AgeOrDash(s.NextExpiry), stateWords(s, why))
 	}
 	return t
@@ -107,7 +106,7 @@ when NAME is not in use.`,
 
 func stateText(s *berthadmin.State, why berthwatch.Reasons, columns int) string {
 	head := fmt.Sprintf("%s: %d of %s in use by %s, %d waiting", screen.Clean(s.Name),
-		s.InUse, limitWord(s.Limit), words.Plural(len(s.Leases), "holder"), len(s.Queue))
+		s.InUse, berthwatch.Limit(s.Limit), words.Plural(len(s.Leases), "holder"), len(s.Queue))
 	if state := stateWords(s.Summary, why); state != "" {
 		head += " (" + state + ")"
 	}
@@ -146,14 +145,6 @@ func waitersTable(waiters []berthadmin.Waiter) *table {
 	return t
 }
 
-// limitWord is a limit, which a rate alone need not have.
-func limitWord(limit int) string {
-	if limit == berth.NoLimit {
-		return "any"
-	}
-	return strconv.Itoa(limit)
-}
-
 func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 	var all []string
 	if s.Paused {
@@ -162,8 +153,8 @@ func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 	if s.Pinned {
 		all = append(all, why.Pin(s.Name)+", declared "+screen.Declared(s.Declared))
 	}
-	if s.Rate > 0 {
-		all = append(all, rateWords(s))
+	if rate := berthwatch.Rate(&s); rate != "" {
+		all = append(all, rate)
 	}
 	if s.Expired > 0 {
 		all = append(all, fmt.Sprintf("%d expired", s.Expired))
@@ -172,15 +163,6 @@ func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 		all = append(all, "limit changed "+words.Plural(s.LimitChanges, "time"))
 	}
 	return strings.Join(all, "; ")
-}
-
-// rateWords is what is spent of a rate, and when there is room if there is none.
-func rateWords(s berthadmin.Summary) string {
-	text := fmt.Sprintf("%d of %d spent in %v", s.Spent, s.Rate, screen.Age(s.Window))
-	if s.RetryAfter > 0 {
-		text += ", room in " + screen.Age(s.RetryAfter)
-	}
-	return text
 }
 
 func (a *app) auditCommand() *cobra.Command {

@@ -110,13 +110,16 @@ func (m *Model) detailLines(room int) []string {
 }
 
 func (m *Model) summaryLine(s *berthadmin.State) string {
-	text := fmt.Sprintf("%s  %s %d in use by %s, %d waiting; limit %d", m.style.bold(clean(s.Name)), bar(s.InUse, s.Limit, 10), s.InUse,
-		words.Plural(s.Holders, "holder"), s.Waiting, s.Limit)
+	text := fmt.Sprintf("%s  %s %d in use by %s, %d waiting; limit %s", m.style.bold(clean(s.Name)), bar(s.InUse, s.Limit, 10), s.InUse,
+		words.Plural(s.Holders, "holder"), s.Waiting, berthwatch.Limit(s.Limit))
 	if s.Pinned {
 		text += ", pinned; programs declare " + scr.Declared(s.Declared)
 	}
 	if s.LimitChanges > 0 {
 		text += ", changed " + words.Plural(s.LimitChanges, "time")
+	}
+	if rate := berthwatch.Rate(&s.Summary); rate != "" {
+		text += "; " + rate
 	}
 	if s.Paused {
 		text += m.style.warn("; paused")

@@ -191,7 +191,7 @@ func (m *Model) semaphore(r *berthwatch.Row, widths []int) string {
 	if r.Waiting > 0 {
 		wait = m.style.bold
 	}
-	return cells(widths, clean(r.Name), " "+use(bar(r.InUse, r.Limit, widths[1]-1)), fmt.Sprintf("%d/%d", r.InUse, r.Limit),
+	return cells(widths, clean(r.Name), " "+use(bar(r.InUse, r.Limit, widths[1]-1)), fmt.Sprintf("%d/%s", r.InUse, berthwatch.Limit(r.Limit)),
 		wait(strconv.Itoa(r.Waiting)), wait(scr.AgeOrDash(r.OldestWait)), scr.AgeOrDash(r.NextExpiry),
 		"  "+m.style.dim(m.spark(r, widths[6]-2))) + "  " + m.style.warn(states)
 }
@@ -203,9 +203,10 @@ func (m *Model) spark(r *berthwatch.Row, width int) string {
 	}
 	const span = time.Minute
 	heights := slices.Repeat([]int{-1}, width) // of demand, -1: not known
-	most := max(r.Limit, 1)
+	most := 1
 	for _, p := range m.cfg.History(r.Name, m.now.Add(-span)) {
 		demand := int(p.InUse + p.Waiting)
+		most = max(most, int(p.Drawn()))
 		at := width - 1 - int(m.now.Sub(time.UnixMilli(p.At))*time.Duration(width)/span)
 		at = max(0, min(at, width-1))
 		heights[at] = max(heights[at], demand)

@@ -185,11 +185,15 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 		change func(*berthadmin.State)
 		want   string
 	}{
-		"paused":    {func(s *berthadmin.State) { s.Paused = true }, `waits for "berth resume"`},
-		"frozen":    {func(s *berthadmin.State) { s.Pinned, s.Limit = true, 0 }, "waits for another limit than 0"},
-		"one":       {func(s *berthadmin.State) { s.Leases = s.Leases[:1] }, "waits for 2 permits of red (web-1:11)"},
-		"partly":    {func(s *berthadmin.State) { s.InUse = 2 }, "waits for 1 permit of 2 holders"},
-		"next":      {func(s *berthadmin.State) { s.InUse = 1 }, "waits for its turn, which is now"},
+		"paused": {func(s *berthadmin.State) { s.Paused = true }, `waits for "berth resume"`},
+		"frozen": {func(s *berthadmin.State) { s.Pinned, s.Limit = true, 0 }, "waits for another limit than 0"},
+		"one":    {func(s *berthadmin.State) { s.Leases = s.Leases[:1] }, "waits for 2 permits of red (web-1:11)"},
+		"partly": {func(s *berthadmin.State) { s.InUse = 2 }, "waits for 1 permit of 2 holders"},
+		"next":   {func(s *berthadmin.State) { s.InUse = 1 }, "waits for its turn, which is now"},
+		"costly": {func(s *berthadmin.State) {
+			s.InUse, s.Queue[0].Cost, s.Rate, s.Spent, s.Window, s.RetryAfter = 1, 9, 60, 52, time.Minute, 3*time.Second
+		}, "waits for the rate: 52 of 60 spent in 1m00s, room in 3.0s"},
+		"rated":     {func(s *berthadmin.State) { s.Rate, s.Spent, s.Window = 60, 12, time.Minute }, "limit 3; 12 of 60 spent in 1m00s"},
 		"nobody":    {func(s *berthadmin.State) { s.Queue = nil }, "Nobody waits."},
 		"evicted":   {func(s *berthadmin.State) { s.Leases[0].Evicting = true }, "aaaaaaaa.1, told to stop"},
 		"unlabeled": {func(s *berthadmin.State) { s.Leases[0].Label = "" }, "holders; web-1:11 has held longest"},
@@ -350,18 +354,20 @@ func TestRedisAway(t *testing.T) {
 func TestStates(t *testing.T) {
 	paused, pinned, frozen, expired := sem("paused1", 0, 2, 0), sem("pinned1", 0, 2, 0), sem("frozen1", 0, 0, 0), sem("expired1", 3, 2, 0)
 	paused.Paused, pinned.Pinned, frozen.Pinned, expired.Expired = true, true, true, 2
-	d := sit(t, paused, pinned, frozen, expired,
+	rated := sem("spent1", 1, berth.NoLimit, 0)
+	rated.Rate, rated.Spent, rated.Window, rated.RetryAfter = 60, 60, time.Minute, 3*time.Second
+	d := sit(t, paused, pinned, frozen, expired, rated,
 		berthwatch.Row{Summary: berthadmin.Summary{Name: "damaged1"}, Err: &berth.CorruptError{Err: errors.New("x")}},
 		berthwatch.Row{Summary: berthadmin.Summary{Name: "newer1"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},
 		berthwatch.Row{Summary: berthadmin.Summary{Name: "half1"}, Err: &berth.CorruptError{Heals: time.Minute, Err: errors.New("x")}},
 		berthwatch.Row{Summary: berthadmin.Summary{Name: "idle1"}, Idle: true})
-	for _, l := range strings.Split(d.screen(), "\n")[4:12] {
+	for _, l := range strings.Split(d.screen(), "\n")[4:13] {
 		name := strings.Fields(strings.TrimPrefix(l, ">"))[0]
 		if word := strings.TrimSuffix(name, "1"); strings.Count(l, word) < 2 && name != "newer1" && name != "half1" {
 			t.Errorf("%q does not say %q", l, word)
 		}
 	}
-	d.wants("newer layout", "half lost, heals in 1m00s", "over limit, 2 expired")
+	d.wants("newer layout", "half lost, heals in 1m00s", "over limit, 2 expired", "1/any", "rate spent")
 }
 
 func TestEvents(t *testing.T) {
@@ -423,6 +429,12 @@ func TestSparkline(t *testing.T) {
 	row := d.visible[0]
 	if got := d.spark(&row, 12); got != "▁▂▂▃▃▅▅▆▆███" {
 		t.Errorf("drew %q", got)
+	}
+	d.cfg.History = func(string, time.Time) []berthwatch.Point {
+		return []berthwatch.Point{{At: start.Add(time.Minute).UnixMilli(), InUse: 3, Limit: berth.NoLimit}}
+	}
+	if got := d.spark(&row, 3); got != "  █" {
+		t.Errorf("without a limit it drew %q", got)
 	}
 }
 
