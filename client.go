@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,14 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), rdb: rdb, prefix: cfg.prefix, log: cfg.logger, hooks: cfg.hooks}, nil
 }
 
+// made refuses a nil or zero Client, as one has that ignored the error of New.
+func (c *Client) made() error {
+	if c == nil || c.session == nil {
+		return &InvalidError{"client", "it was not made by New, or New failed: look at its error"}
+	}
+	return nil
+}
+
 // Close releases every lease, cancels every waiting request, and stops renewals and
 // the subscription. It returns within 8 seconds, whatever Redis does; leases that
 // could not be released expire by themselves. The contexts of leases end with cause
@@ -55,7 +64,9 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 // of a lease fails with ErrReleased. Close always returns nil. The redis client stays
 // open, and a berthadmin.Inspector still works. A second Close waits for the first.
 func (c *Client) Close() error {
-	c.session.Close()
+	if c.made() == nil { // there is nothing to close otherwise
+		c.session.Close()
+	}
 	return nil
 }
 
@@ -67,7 +78,7 @@ func (c *Client) Close() error {
 // descriptor or port is left. It takes 3 seconds if the server is silent, and at most 10,
 // or 13 with a Cluster.
 func (c *Client) Reach(ctx context.Context) error {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return err
 	}
 	err := c.session.Reach(ctx)
@@ -93,7 +104,7 @@ func (c *Client) Reach(ctx context.Context) error {
 // no control characters. opts are the defaults for its leases. The only error is an
 // *InvalidError.
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {
-	if err := invalid("name", rules.Name(name, MaxName)); err != nil {
+	if err := cmp.Or(c.made(), invalid("name", rules.Name(name, MaxName))); err != nil {
 		return nil, err
 	}
 	if err := invalid("limit", rules.Limit(limit, 0, MaxLimit)); err != nil {
@@ -119,7 +130,7 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 // ErrNotReplicated the lease was adopted, and after ErrUnreachable, ErrClosed and ctx's
 // end it may have been: then it is released in the background.
 func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) (*Lease, error) {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return nil, err
 	}
 	h, err := parseHandle(handle, c.prefix)

@@ -1,6 +1,7 @@
 package berth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -76,7 +77,7 @@ func (c *Client) ReleaseHandle(ctx context.Context, handle string) error {
 
 // handled does one operation on a detached lease.
 func (c *Client) handled(ctx context.Context, text string, op protocol.Op) (protocol.Result, error) {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return protocol.Result{}, err
 	}
 	h, err := parseHandle(text, c.prefix)

@@ -16,7 +16,7 @@ import (
 type Hooks struct {
 	// AcquireStart is called before a request is sent. The context that it returns,
 	// for example one with a span, is passed to the request's other hooks; when it
-	// ends, so does the wait.
+	// ends, so does the wait. If it returns nil, the request's own context is passed.
 	AcquireStart func(ctx context.Context, a AcquireInfo) context.Context
 	// Queued is called when the request is in the queue, and whenever it learns that
 	// its place has changed.
@@ -56,7 +56,7 @@ func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool)
 	a := acquisition{hooks: h, ctx: ctx, start: time.Now()}
 	a.info = AcquireInfo{Name: s.name, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
 	if h.AcquireStart != nil {
-		a.ctx = h.AcquireStart(ctx, a.info)
+		a.ctx = cmp.Or(h.AcquireStart(ctx, a.info), ctx)
 	}
 	return a
 }

@@ -51,12 +51,25 @@ func newLease(ctx context.Context, c *Client, held *session.Request) *Lease {
 	return l
 }
 
+// none reports whether l is nil or zero, as one has that ignored the error of an Acquire. It is over.
+func (l *Lease) none() bool { return l == nil || l.claim == nil }
+
+// ended is the context of no lease.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrReleased)
+	return ctx
+}()
+
 // Context returns a context that ends when the lease does. Its cause (context.Cause)
 // is a *LostError, which is ErrLost to errors.Is, when the lease is lost, at the trust
 // deadline at the latest; ErrReleased after Release; ErrDetached, which is ErrReleased
 // too, after Detach; and ErrClosed after Close. It has the values of Acquire's context
 // but not its deadline or cancellation, which only bound the wait.
 func (l *Lease) Context() context.Context {
+	if l.none() {
+		return ended
+	}
 	first := false
 	l.once.Do(func() {
 		ctx := context.WithValue(context.WithoutCancel(l.parent), leaseKey{}, l)
@@ -103,11 +116,14 @@ func (l *Lease) TTL() time.Duration { return l.grant.TTL }
 // Valid reports whether the lease can be relied on at this moment. It sends nothing:
 // until the trust deadline the server cannot have granted the permit to another
 // holder. Unlike Context, it is correct even just after the process was suspended.
-func (l *Lease) Valid() bool { return l.claim.Valid() }
+func (l *Lease) Valid() bool { return !l.none() && l.claim.Valid() }
 
 // ValidUntil returns the trust deadline, until which the holder can rely on the
 // lease. Renewals extend it. It is zero when the lease is over.
 func (l *Lease) ValidUntil() time.Time {
+	if l.none() {
+		return time.Time{}
+	}
 	if at := l.claim.Trust(); at > 0 {
 		return at.Time()
 	}
@@ -122,6 +138,9 @@ func (l *Lease) ValidUntil() time.Time {
 // Only after ctx's end may the renewal still take effect. Renew returns when ctx ends, or
 // when Redis has been silent for 5 seconds.
 func (l *Lease) Renew(ctx context.Context) error {
+	if l.none() {
+		return ErrReleased
+	}
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return err
 	}
@@ -136,6 +155,9 @@ func (l *Lease) Renew(ctx context.Context) error {
 // retries in the background, unless trying again is useless (a right is missing), and the
 // lease expires after its TTL. In every case the lease is over for its holder.
 func (l *Lease) Release() error {
+	if l.none() {
+		return ErrReleased
+	}
 	err := public(l.Name(), l.claim.Release())
 	l.client.hooks.released(l, err)
 	return err
@@ -153,6 +175,9 @@ func (l *Lease) Release() error {
 // a refusal that lasted for 5 seconds) the lease is over, and berth releases it in
 // the background. Valid tells the two apart.
 func (l *Lease) Detach(ctx context.Context) (string, error) {
+	if l.none() {
+		return "", ErrReleased
+	}
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return "", err
 	}

@@ -39,6 +39,9 @@ func (s *Semaphore) Limit() int { return s.limit }
 // With returns the same semaphore with other defaults for its leases, and leaves s
 // unchanged. It sends nothing. The only error is an *InvalidError.
 func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
+	if err := s.made(); err != nil {
+		return nil, err
+	}
 	cfg, err := with(s.config, opts)
 	if err != nil {
 		return nil, err
@@ -76,7 +79,18 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lea
 	return s.acquire(ctx, false, opts)
 }
 
+// made refuses a nil or zero Semaphore.
+func (s *Semaphore) made() error {
+	if s == nil || s.client == nil {
+		return &InvalidError{"semaphore", "it was not made by Client.Semaphore, or that failed: look at its error"}
+	}
+	return nil
+}
+
 func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption) (*Lease, error) {
+	if err := s.made(); err != nil {
+		return nil, err
+	}
 	cfg, terms := &s.config, s.wait
 	if !wait {
 		terms = s.try
@@ -130,6 +144,9 @@ func (s *Semaphore) refusal(err error, wait bool) error {
 // be released and will expire. Do takes as long as Acquire, fn and Release do, and
 // does not return before fn.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
+	if fn == nil {
+		return &InvalidError{"function", "it is nil"}
+	}
 	lease, err := s.Acquire(ctx, opts...)
 	if err != nil {
 		return err

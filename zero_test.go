@@ -1,0 +1,75 @@
+package berth_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testkit/testenv"
+)
+
+// TestWhatWasNotMadeIsRefusedInWords: a program that ignored an error learns of it, and does not
+// crash at the first call.
+func TestWhatWasNotMadeIsRefusedInWords(t *testing.T) {
+	ctx := t.Context()
+	second := func(_ any, err error) error { return err }
+	for name, client := range map[string]*berth.Client{"nil": nil, "zero": {}} {
+		for call, err := range map[string]error{
+			"Semaphore":     second(client.Semaphore("a", 1)),
+			"Adopt":         second(client.Adopt(ctx, "handle")),
+			"RenewHandle":   second(client.RenewHandle(ctx, "handle")),
+			"ReleaseHandle": client.ReleaseHandle(ctx, "handle"),
+			"Reach":         client.Reach(ctx),
+		} {
+			if !errors.Is(err, berth.ErrInvalid) {
+				t.Errorf("%s of a %s client: %v", call, name, err)
+			}
+		}
+		if err := client.Close(); err != nil {
+			t.Errorf("Close of a %s client: %v", name, err)
+		}
+	}
+	for name, sem := range map[string]*berth.Semaphore{"nil": nil, "zero": {}} {
+		for call, err := range map[string]error{
+			"Acquire":    second(sem.Acquire(ctx)),
+			"TryAcquire": second(sem.TryAcquire(ctx)),
+			"Do":         sem.Do(ctx, func(context.Context) error { return nil }),
+			"With":       second(sem.With()),
+		} {
+			if !errors.Is(err, berth.ErrInvalid) {
+				t.Errorf("%s of a %s semaphore: %v", call, name, err)
+			}
+		}
+	}
+}
+
+// TestNoLeaseIsOver: one that a failed Acquire did not return may be released, as defers do.
+func TestNoLeaseIsOver(t *testing.T) {
+	for name, lease := range map[string]*berth.Lease{"nil": nil, "zero": {}} {
+		_, detach := lease.Detach(t.Context())
+		for call, err := range map[string]error{
+			"Release": lease.Release(), "Renew": lease.Renew(t.Context()), "Detach": detach, "Context": context.Cause(lease.Context()),
+		} {
+			if !errors.Is(err, berth.ErrReleased) {
+				t.Errorf("%s of a %s lease: %v", call, name, err)
+			}
+		}
+		if lease.Valid() || !lease.ValidUntil().IsZero() {
+			t.Errorf("a %s lease is valid", name)
+		}
+	}
+}
+
+// TestDoOfNothingTakesNoPermit, and a hook that returns no context stops no request.
+func TestDoOfNothingTakesNoPermit(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer(berth.Hook(berth.Hooks{AcquireStart: func(context.Context, berth.AcquireInfo) context.Context { return nil }}))
+		s := p.Sem(1)
+		e.WantErr(s.Do(e.Ctx, nil), berth.ErrInvalid)
+		if keys := e.Keys(); len(keys) > 0 {
+			e.Errorf("it left %v", keys)
+		}
+		e.Must(s.Do(e.Ctx, func(context.Context) error { return nil }))
+	})
+}
