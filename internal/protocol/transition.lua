@@ -63,26 +63,27 @@
 --   bound          the latest server time (ms) at which the call may run; 0: any
 --   head           a verb, and its words behind it with single spaces between. "+": at least 1.
 --     A wait weight+ maxhold limit heartbeat+ headstart qlimit ttl+ owner label    acquire
---       wait 1: may be queued, if fewer than qlimit are. limit 0: declares none
+--       wait 1: may be queued, if fewer than qlimit are. limit 0: the declared one, or 1 if there is none
 --     B rate window cost A... acquire, with a rate. cost 0: the weight. rate and window 0: declares
 --                             none. window from 10 to 30 days, rate and cost up to 2^30
---     H heartbeat places      of a waiter; 0: its place lasts as before. places 1: where it stands is wanted
+--     H heartbeat places      of a waiter; 0: its place does not last longer. places 1: where it stands is wanted
 --     R ttl                   renew; ttl 0: the lease's
 --     L tomb                  release, or leave the queue. tomb 1: a copy of the acquire may be under way
 --     M ttl owner             move; its ids come in pairs, old and new. ttl 0: the lease's
 --     E force                 evict. force 0: ask the holder to stop
---     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause
+--     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause. A limit is forgotten
+--                             when nobody is there any more, a pin and a pause are not
 --     Q rate window           for operators, of no ids: declare a rate; 0 0: none
 --     I from skip count       look, alone in its call and of no ids: answers a page of "count" members
 --                             of the sorted set, at most 1000, of which the first has at least the
 --                             score "from" ("-inf" at first) and "skip" of that score are left out.
 --                             count 0: the first of the queue and some of the nearest deadlines
---   count          of the ids of a group. Acquires come last. At most 250 ids in all, each of them once:
---                  that is for the client to see to, and the only thing that is not checked
+--   count          of the ids of a group. Acquires come last. At most 250 ids in all, each of them once,
+--                  which the script does not check: it is for the client to see to
 -- Answer         numbers with spaces between: now (us), status (0 done; 1 done, and more is to be done:
 --                call again without operations; -1 too late, not done, and the rest is nobody's), the
 --                limit that was declared before, "state" (the last two 0 where a lease is alone), behind
---                a "state" of 2 the rate and the window that were declared before, and for each id
+--                a "state" of 2 the rate and the window that were declared before, and for each id (M: each pair)
 --     A  1 slot token remaining | 2 ahead | 3 rest (busy) | 4 rest (queue full)
 --        | 5 limit (heavier than that) | 13 rate window (costs more than that) | gone
 --        rest: for so long the rate alone does not let it in; 0: it would, or that is not known
@@ -97,7 +98,8 @@
 --                go, is shown as a state in which nobody is there and something is due.
 -- Errors         BERTHREQUEST word (it does not fit the grammar), BERTHCORRUPT what (berth did not write
 --                that), BERTHVERSION (a newer layout), BERTHCLOCK, BERTHHALF ms (one key was lost; what the
---                other tells of ends in so long, and then it heals). Nothing was changed.
+--                other tells of ends in so long, and then it heals). Nothing of what was asked was done.
+--                A server puts words of its own around them.
 -- Cost           O(log n) for each id and each grant. Needs a server of 64 bits (%d), and Lua 5.1 to 5.4.
 --
 -- Numbers that are only copied stay the text that they were, and others become text by format: making
@@ -136,7 +138,7 @@ local stored                                            -- the text of "state"; 
 if ARGV[3] and not ARGV[4] then
   local head, id = ARGV[2], ARGV[3]
   if sub(head, 1, 1) == 'A' then
-    local order = STATE .. ':order'                     -- both at once where both are declared: 3 % of a pair
+    local order = STATE .. ':order'                     -- both at once where both are declared saves 3 % of a pair of calls
     if (KEYS[2] == order and call('EXISTS', STATE, order) or call('EXISTS', STATE)) == 0 then
       local limit, beat, start, qlimit, ttl =           -- of weight 1, and without a maxhold
         match(head, '^A[01] 1 0 ([1-9]%d*) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) :?%d+/%S+ ')
@@ -182,9 +184,9 @@ local NOTE = 'berth: queue < 0 <= free slots < this < deadlines (ms); over 64 by
 local PLACE = '4000000000'                              -- the score of NOTE
 local FRONT = 9007199254740992                          -- 2^53: up to here doubles are exact
 local CENTURY = 3000000000000                           -- ms; no deadline is further away
-local MOST = 4000000000000                              -- used + slots + waiting + limit is not above this
+local MOST = 4000000000000                              -- used + slots + waiting + limit, of 12 digits each, is not above this
 local PAGE = 250                                        -- so many are reaped, or looked at in the queue, in one call
-local LATE = 10000                                      -- ms; no copy of a request runs later than this after it
+local LATE = 10000                                      -- ms; so long after an acquire, at most, a copy of it runs (its "bound" sees to that)
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
 local BUCKET = '!r'                                     -- the names of what counts for the rate; ids begin with no "!"
 local BUCKETS = 102                                     -- there are not more of them, if the window is as it was
@@ -197,16 +199,16 @@ local function isRate(rate, window)                     -- or both are 0
     and sub(window, 1, 1) ~= '0' and rate + 0 <= 1073741824 and window + 0 >= 10 and window + 0 <= 2592000000
 end
 
--- ---- The door: what is asked is checked whole, before anything is read or written ----
+-- ---- The door: what is asked is checked whole, before this tier reads or writes ----
 
 local groups, arrivals = {}, {}                         -- what is asked, and behind it the acquires
-local named, before = 0, 2                              -- how many ids there are, and what is before them in ARGV
+local named, offset = 0, 2                              -- how many ids there are, and what is before them in ARGV
 local newcomers = 0                                     -- how many of them acquire
 local looks                                             -- the words of I
 local firstHead, lastHead = 2, ARGV[2] and 2 or 0
 if ARGV[4] then
-  before = 2 + 2 * (match(ARGV[2], '^%d%d?%d?$') or refuse('number of groups', ARGV[2]))
-  firstHead, lastHead = 3, before
+  offset = 2 + 2 * (match(ARGV[2], '^%d%d?%d?$') or refuse('number of groups', ARGV[2]))
+  firstHead, lastHead = 3, offset
 end
 for k = firstHead, lastHead, 2 do
   local head, count = ARGV[k] or refuse('number of groups', ARGV[2]), 1
@@ -257,8 +259,8 @@ for k = firstHead, lastHead, 2 do
   if ofIDs ~= (count > 0) or verb == 'M' and count % 2 > 0 then refuse('count ' .. count .. ' of', head) end
   -- An id that may come to be stored is looked at whole. Any other only must not be the one field
   -- that is no record: whatever else it is, nothing is known of it.
-  local first, last = before + named + 1, before + named + count
-  if last > #ARGV then refuse('number of ids', #ARGV - before) end
+  local first, last = offset + named + 1, offset + named + count
+  if last > #ARGV then refuse('number of ids', #ARGV - offset) end
   if verb == 'A' or verb == 'M' or head == 'L1' then
     local all, channel = table.concat(ARGV, '', first, last), ' '
     if find(all, ' ', 1, true) or find(all, '\n', 1, true) then refuse('id', all) end
@@ -281,8 +283,8 @@ for k = firstHead, lastHead, 2 do
     groups[#groups + 1] = group
   end
 end
-if named ~= (ARGV[2] and #ARGV - before or 0) or named > PAGE then refuse('number of ids', #ARGV - before) end
-local keeps = groups[1] or not arrivals[1]              -- not all of it is for newcomers: it passes when memory is short
+if named ~= (ARGV[2] and #ARGV - offset or 0) or named > PAGE then refuse('number of ids', #ARGV - offset) end
+local keeps = groups[1] or not arrivals[1]              -- it is to pass when memory is short (see "write"): not all of it is for newcomers
 
 -- ---- A pass has these sections: read, look, reap, operate, pump, admit, write, publish ----
 --
@@ -295,7 +297,7 @@ local keeps = groups[1] or not arrivals[1]              -- not all of it is for 
 
 local status, was = 0, nil                              -- of the answer
 local wasRate                                           -- and the rate and window before, as text
-local weighAll = false                                  -- each waiter is looked at: it may have become too heavy
+local weighAll = false                                  -- waiters are looked at though nothing is free: they may have become too heavy
 local reaped = false                                    -- the first pass was made, or is not needed
 while true do
   -- ---- read: what is stored, and whether it can be true ----
@@ -346,21 +348,21 @@ while true do
 
   -- The number of members shows the loss of one of the two keys. What is left tells how long leases
   -- may live. After that it is removed, but for what operators have set.
-  local members, alive = call('ZCARD', ORDER), nil      -- alive: until when
+  local members, holdsUntil = call('ZCARD', ORDER), nil      -- until when somebody may hold
   if members ~= (ordered and 1 + slots + 2 * waiting + marks or 0)
     or free > 0 and call('ZCOUNT', ORDER, '0', '2147483648') ~= free then
     if stored and members == 0 then
-      alive = used + waiting + spent > 0 and till + 0 or 0 -- tombstones alone may go
+      holdsUntil = used + waiting + spent > 0 and till + 0 or 0 -- tombstones alone may go: at worst a late copy is granted, and expires
     elseif not stored and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == PLACE + 0 and call('EXISTS', STATE) == 0 then
-      alive = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
+      holdsUntil = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
     end
-    if not alive or alive - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
-    if alive > now then error('BERTHHALF ' .. format('%d', alive - now)) end
+    if not holdsUntil or holdsUntil - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
+    if holdsUntil > now then error('BERTHHALF ' .. format('%d', holdsUntil - now)) end
     used, holders, waiting, marks, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
     spent, since, bucket, index = 0, 0, 0, 0
     local state = format('%s %s %s %s %s 0 0 0 0 0 %s ', rate > 0 and '2' or '1', declared, pin, paused, changes, last)
     local rates = rate > 0 and format(' %d %d 0 0 0 0', rate, window) or ''
-    if looks then return { now, state .. format('%d %d 0', alive, alive) .. rates } end
+    if looks then return { now, state .. format('%d %d 0', holdsUntil, holdsUntil) .. rates } end
     if keeps then call('ZREM', ORDER, '') end           -- for the order of writes see "write"
     if stored then call('HSET', STATE, 'state', stored) end
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
@@ -397,9 +399,10 @@ while true do
   local goneIDs, goneMembers = {}, {}                   -- who goes from both keys, and members that go
   local notes                                           -- messages, by channel
   local answers, answered = { nil }, 0
-  local changed, left = nil, 0                          -- waiters: their new record, or false if they left; how many did
+  local changed                                         -- waiters' new records, false of those who left
+  local left = 0                                        -- how many left
   local freed, nextFree = {}, 1                         -- free slots, and which of them is given out next
-  local nameOf, isMember = {}, {}                       -- the text of those that were freed now, and of those in ORDER
+  local freedText, storedText = {}, {}                       -- their texts: of those that were freed now, and of those in ORDER
   local furthest = 0                                    -- the latest deadline that was set
   local charged = 0                                     -- what the grants of this pass cost
 
@@ -409,7 +412,7 @@ while true do
     fields[n + 1], fields[n + 2] = id, record
   end
 
-  local function deadline(at)                           -- as a score
+  local function scoreOf(at)                            -- a deadline as a score; it may be the nearest
     if at < DEADLINES or at - now > CENTURY then corrupt('deadline', at) end
     local score = format('%d', at)
     if soon == 0 or at < soon then soon, nearest = at, score end
@@ -418,7 +421,7 @@ while true do
 
   local function expire(id, at)                         -- sets the deadline of id
     local n = #scores
-    scores[n + 1], scores[n + 2] = deadline(at), id
+    scores[n + 1], scores[n + 2] = scoreOf(at), id
     if at > furthest then furthest = at end
   end
 
@@ -428,7 +431,7 @@ while true do
     return rest
   end
 
-  local function number()                               -- the next token or ticket
+  local function nextNumber()                           -- a token or ticket
     if seq < us then
       seq, last = us, stamp
     else
@@ -445,7 +448,7 @@ while true do
     notes[channel] = (notes[channel] or STATE) .. '\n' .. line
   end
 
-  local function absent(record)                         -- the answer for an id that has no lease, or must give it up
+  local function absent(record)                         -- the answer for an id that has no lease, or an evicted one
     local kind = sub(record or '', 1, 1)
     if not record or kind == 'w' then return '6 0' end
     if kind == 'e' then return '6 3' end
@@ -465,7 +468,7 @@ while true do
     elseif kind then
       local n = slot + 0
       used, holders = used - weight, holders - 1
-      freed[#freed + 1], nameOf[n] = n, slot
+      freed[#freed + 1], freedText[n] = n, slot
     else corrupt('record', record) end
     at = at or floor(begun / 1000) + LATE
     if at > now then
@@ -485,9 +488,9 @@ while true do
       return format('%d', slots - 1)
     end
     nextFree = nextFree + 1
-    local member = isMember[slot]
+    local member = storedText[slot]
     if member then goneMembers[#goneMembers + 1] = member end
-    return member or nameOf[slot]
+    return member or freedText[slot]
   end
 
   -- ---- reap: take out what is due ----
@@ -502,7 +505,7 @@ while true do
       status, soon = 1, now
       local taken = {}
       for k = 1, #due do taken[due[k]] = true end
-      for k = before + 1, #ARGV do                      -- but none of those that are named here may be
+      for k = offset + 1, #ARGV do                      -- and no id that is named here may stay overdue
         local id = ARGV[k]
         local at = not taken[id] and call('ZSCORE', ORDER, id)
         if at and at + 0 >= DEADLINES and at + 0 <= now then due[#due + 1], taken[id] = id, true end
@@ -530,9 +533,9 @@ while true do
 
   -- ---- operate: those who leave, signs of life, and operators ----
   local limitBefore, wantedRate, wantedWindow = limit, rate, window
-  local got = {}                                        -- the record of ARGV[before + k] is got[k], or false
-  if named == 1 and not reaping then got[1] = call('HGET', STATE, ARGV[before + 1])
-  elseif named > 1 and not reaping then got = call('HMGET', STATE, unpack(ARGV, before + 1)) end
+  local got = {}                                        -- the record of ARGV[offset + k] is got[k], or false
+  if named == 1 and not reaping then got[1] = call('HGET', STATE, ARGV[offset + 1])
+  elseif named > 1 and not reaping then got = call('HMGET', STATE, unpack(ARGV, offset + 1)) end
   for g = 1, reaping and 0 or #groups do
     local group = groups[g]
     local verb, param, second = group.verb, group.words[1], group.words[2]
@@ -542,20 +545,20 @@ while true do
     elseif verb == 'P' then
       pin = param
     elseif verb == 'Z' then
-      paused, weighAll = param, true                    -- a pin while it was paused has weighed nobody
+      paused, weighAll = param, true                    -- limits that were set meanwhile have been compared with nobody's weight
     elseif verb == 'Q' then
       wantedRate, wantedWindow = param + 0, second + 0
     end
     local plain = verb == 'L' and param == '0'
     for k = group.first, group.last, verb == 'M' and 2 or 1 do
-      local id, record = ARGV[before + k], got[k]
+      local id, record = ARGV[offset + k], got[k]
       local answer, weight, slot
       if plain then weight, slot = match(record or '', '^h (%d+) (%d+) ') end
       local kind = not weight and record and sub(record, 1, 1)
       if weight then                                    -- a release, as most are: what "leave" would do, without a tombstone
         local n = slot + 0
         used, holders, answer = used - weight, holders - 1, '9'
-        freed[#freed + 1], nameOf[n], goneIDs[#goneIDs + 1] = n, slot, id
+        freed[#freed + 1], freedText[n], goneIDs[#goneIDs + 1] = n, slot, id
       elseif verb == 'L' then
         if record and kind ~= 'x' then
           answer = leave(id, record, 1, param == '1' and now + LATE or 0)
@@ -571,7 +574,7 @@ while true do
         end
       elseif verb == 'M' then
         -- The lease gets another id, with all that it has but the token. The old id keeps a tombstone.
-        local new, moved, rest = ARGV[before + k + 1], got[k + 1], nil
+        local new, moved, rest = ARGV[offset + k + 1], got[k + 1], nil
         if moved then                                   -- a repetition, if it is a lease
           rest = find(moved, '^h ') and remaining(new)
         elseif kind == 'h' then
@@ -580,7 +583,7 @@ while true do
           if param ~= '0' then ttl = param end
           rest = ttl + 0
           if ceiling ~= '0' and ceiling - now < rest then rest = ceiling - now end
-          moved = 'h ' .. size .. ' ' .. place .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second .. ' ' .. label
+          moved = 'h ' .. size .. ' ' .. place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second .. ' ' .. label
           put(new, moved)
           expire(new, now + rest)
           marks = marks + 1
@@ -639,6 +642,7 @@ while true do
   -- ---- pump: the head of the queue is granted while it fits, and nobody overtakes it ----
   local entering = reaping and 0 or newcomers
   local room = 0                                        -- how many waiters are looked at
+  -- With a status of 1 more is due: the head may have expired, and the next call goes on.
   if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
     room = waiting
     if not weighAll and limit == limitBefore then       -- after a change others may have become too heavy
@@ -655,8 +659,8 @@ while true do
     for k = 1, #stock, 2 do
       if stock[k] ~= stock[k + 1] then corrupt('free slot', stock[k]) end
       local slot = stock[k] + 0
-      if slot <= past or slot % 1 ~= 0 or nameOf[slot] then corrupt('free slot', stock[k]) end
-      freed[#freed + 1], isMember[slot], past = slot, stock[k], slot
+      if slot <= past or slot % 1 ~= 0 or freedText[slot] then corrupt('free slot', stock[k]) end
+      freed[#freed + 1], storedText[slot], past = slot, stock[k], slot
     end
   end
   if freed[2] then table.sort(freed) end
@@ -683,16 +687,16 @@ while true do
           status = 0
           break
         else
-          -- A hand-off leaves the deadline as it is: a dead waiter costs those behind it nothing
-          -- beyond the time at which it would have been dropped.
+          -- A hand-off leaves the deadline that the last heartbeat has set: if the waiter's process
+          -- is dead, its permit is free at the time at which its place would have been.
           local slot, ceiling = takeSlot(), '0'
           if maxhold ~= '0' then
-            ceiling, caps = deadline(now + maxhold), caps or {}
+            ceiling, caps = scoreOf(now + maxhold), caps or {}
             caps[#caps + 1], caps[#caps + 2] = ceiling, id
           end
           used, holders, waiting = used + weight, holders + 1, waiting - 1
           if rate > 0 then spent, charged = spent + cost, charged + cost end
-          record = 'h ' .. weight .. ' ' .. slot .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. sub(record, terms)
+          record = 'h ' .. weight .. ' ' .. slot .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. sub(record, terms)
           put(id, record)
           changed[id], goneMembers[#goneMembers + 1] = record, '#' .. id
           tell(id, record, 'g ' .. id .. ' ' .. slot .. ' ' .. last .. ' ' .. (pin == '-1' and declared or pin))
@@ -717,7 +721,7 @@ while true do
     end
     local lease, terms, rest = 'h ' .. weight .. ' ', ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner, ' ' .. lasts
     for k = group.first, group.last do
-      local id, record = ARGV[before + k], got[k]
+      local id, record = ARGV[offset + k], got[k]
       local answer
       if changed and changed[id] ~= nil then record = changed[id] end
       if record then                                    -- a repetition, or a copy that comes late
@@ -742,11 +746,11 @@ while true do
         used, holders = used + size, holders + 1
         if rate > 0 then spent, charged = spent + cost, charged + cost end
         if not score then
-          score = deadline(now + lasts)
+          score = scoreOf(now + lasts)
           if now + lasts > furthest then furthest = now + lasts end
         end
         local f, n = #fields, #scores
-        fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. number() .. terms
+        fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. nextNumber() .. terms
         scores[n + 1], scores[n + 2] = score, id
         answer = '1 ' .. slot .. ' ' .. last .. rest
       elseif wait == '0' or waiting >= qlimit + 0 then
@@ -770,7 +774,7 @@ while true do
           answer = sub(answer, 1, 2) .. format('%d', wanted)
         end
       else
-        put(id, 'w ' .. weight .. ' ' .. (group.cost or '0') .. ' ' .. number() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. owner)
+        put(id, 'w ' .. weight .. ' ' .. (group.cost or '0') .. ' ' .. nextNumber() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. owner)
         expire(id, now + beat)
         local turn, n = format('%d', seq - start * 1000 - FRONT), #scores
         scores[n + 1], scores[n + 2] = turn, '#' .. id
@@ -801,7 +805,7 @@ while true do
   --
   -- Everything was checked, and nothing changed, until here.
   local nobody = used + waiting == 0
-  local kept = pin ~= '-1' or paused ~= '0'             -- an operator's word is not forgotten
+  local kept = pin ~= '-1' or paused ~= '0'             -- a pin and a pause are not forgotten
   local full = not nobody or marks > 0                  -- there is to be ORDER
   if not kept and not full and seq < us then            -- the clock has passed the last token: nothing is to be remembered
     if stored then call('DEL', STATE) end
@@ -812,13 +816,13 @@ while true do
     if not full then slots, nextFree = 0, #freed + 1 end
     for k = #freed, nextFree, -1 do
       local slot = freed[k]
-      local member = isMember[slot]
+      local member = storedText[slot]
       if slot == slots - 1 then
         slots = slot
         if member then goneMembers[#goneMembers + 1] = member end
       elseif not member then
         local n = #scores
-        scores[n + 1], scores[n + 2] = nameOf[slot], nameOf[slot]
+        scores[n + 1], scores[n + 2] = freedText[slot], freedText[slot]
       end
     end
     if full and not ordered then
@@ -826,7 +830,8 @@ while true do
       scores[n + 1], scores[n + 2] = PLACE, NOTE
     end
 
-    -- The keys have a TTL, but not where what has one is evicted first, while their loss would matter.
+    -- The keys have a TTL. Under a policy that evicts first what has one (volatile-*, POLICY 0) they
+    -- have it only while their loss would not matter.
     local lapsed, tillBefore = lapses, till
     lapses = not kept and (POLICY == '1' or nobody and spent == 0) and '1' or '0'
     if nobody and spent == 0 and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
@@ -836,7 +841,7 @@ while true do
       nearest = '0'
       if lapses == '1' then till = format('%d', now + 1000) end
     end
-    if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token is known
+    if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token outlives a clock that is behind
     local state = format('1 %s %s %s %s %d %d %d %d %d %s %s %s %s',
       declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
     if rate + spent > 0 then

@@ -66,7 +66,7 @@ var All = []Mutant{
 		Edits: []Edit{{
 			script, "      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then\n",
 			`      elseif verb == 'R' and not record then
-        put(id, 'h 1 ' .. takeSlot() .. ' ' .. number() .. ' 0 ' .. param .. ' 1/x;y z')
+        put(id, 'h 1 ' .. takeSlot() .. ' ' .. nextNumber() .. ' 0 ' .. param .. ' 1/x;y z')
         expire(id, now + param)
         used, holders = used + 1, holders + 1
         answer = '7 0 ' .. last .. ' ' .. param
@@ -211,7 +211,7 @@ var All = []Mutant{
 		Name: "move-keeps-token", What: "a lease that moves keeps its token", Scenario: "clients", Caught: []string{"S2"},
 		Edits: []Edit{
 			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) %S+ (.*)$')"},
-			{script, "place .. ' ' .. number() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second"},
+			{script, "place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second"},
 		},
 	},
 
@@ -232,11 +232,11 @@ var All = []Mutant{
 	// What follows the loss of one of the two keys.
 	{
 		Name: "hash-lost", What: "when the hash is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{script, "if alive > now then error", "if alive > now and stored then error"}},
+		Edits: []Edit{{script, "if holdsUntil > now then error", "if holdsUntil > now and stored then error"}},
 	},
 	{
 		Name: "set-lost", What: "when the sorted set is lost, the rest is removed at once", Scenario: "half", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{script, "if alive > now then error", "if alive > now and not stored then error"}},
+		Edits: []Edit{{script, "if holdsUntil > now then error", "if holdsUntil > now and not stored then error"}},
 	},
 }
 
