@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,10 +132,12 @@ func TestHangingPipelinesHoldNobodyUp(t *testing.T) {
 			p.Error("a call did not gather")
 		}
 		<-time.After(hangs + time.Millisecond) // of the bubble
+		slow := p.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.DelayReply, Times: 1})
 		p.acquire(p.Context(), "next", 1, nil)
 		if p.net.Count("evalsha") != 1+mostInFlight+4 {
 			p.Errorf("%d calls after %v", p.net.Count("evalsha"), time.Since(gathered))
 		}
+		slow.Release()
 	})
 }
 
@@ -161,12 +164,14 @@ func TestCallThatWasGivenUpIsNotSent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(p.Context(), 10*time.Millisecond)
 		defer cancel()
 		p.acquire(ctx, "late", 2, ErrRefused)
+		const patient = 4
+		p.acquire(p.Context(), "patient", patient, nil)
 		<-time.After(11 * time.Millisecond) // of the bubble
 		sent := p.net.Count("evalsha")
 		held.Release()
 		p.done.Wait()
-		if n := p.net.Count("evalsha"); n != sent {
-			p.Errorf("%d calls were sent after they had been given up", n-sent)
+		if n := p.net.Count("evalsha"); n != sent+patient {
+			p.Errorf("%d calls were sent after they had been given up", n-sent-patient)
 		}
 	})
 }
@@ -255,6 +260,101 @@ func TestOutageTakesFewConnections(t *testing.T) {
 			p.Errorf("%d connections at the beginning of the next outage, want %d", n, 2*mostInFlight)
 		}
 		silent.Release()
+	})
+}
+
+// TestWhatAnOutcomeLeadsToTravelsOn: it goes with the flight that brought the outcome, and takes no
+// other connection.
+func TestWhatAnOutcomeLeadsToTravelsOn(t *testing.T) {
+	withCalls(t, func(p *calls) {
+		p.acquire(p.Context(), "first", 1, nil) // the server knows the script
+		const trips = 5
+		outcomes := 0
+		var again func(Reply, error)
+		start := func() *Flight { return p.store.Trip(p.Context(), p.store.Key("a"), 0, nil, again).Start() }
+		again = func(_ Reply, err error) {
+			if err != nil {
+				p.Error(err)
+			}
+			if outcomes++; outcomes < trips && start() != nil {
+				p.Error("it takes another flight")
+			}
+		}
+		if flight := start(); flight != nil {
+			flight.Fly()
+		}
+		if outcomes != trips {
+			p.Errorf("%d outcomes", outcomes)
+		}
+	})
+}
+
+// TestCrowdLeavesNoMemory when it has been served.
+func TestCrowdLeavesNoMemory(t *testing.T) {
+	withCalls(t, func(p *calls) {
+		held := p.occupy(redistest.DelayReply)
+		const most = 16 * mostQueued
+		for range 2 * most {
+			p.done.Add(1)
+			p.store.Trip(p.Context(), p.store.Key("a"), 0, nil, func(Reply, error) { p.done.Done() }).Start()
+		}
+		held.Release()
+		p.done.Wait()
+		synctest.Wait()
+		if n := cap(p.store.pipe.waiting); n > most {
+			p.Errorf("there is room for %d calls", n)
+		}
+	})
+}
+
+// lateReplies is a client whose pipelines have their replies late.
+type lateReplies time.Duration
+
+func (lateReplies) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (l lateReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return l.wait(next(ctx, cmd), cmd)
+	}
+}
+
+func (l lateReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.wait(next(ctx, cmds), cmds[0])
+	}
+}
+
+func (l lateReplies) wait(err error, cmd redis.Cmder) error {
+	if cmd.Name() == "evalsha" { // not what makes a connection ready
+		<-time.After(time.Duration(l)) // of the bubble
+	}
+	return err
+}
+
+// TestSlowRedisTakesFewConnections: an answer to a pipeline that was no longer waited for does not
+// say that those which travel now will be answered at once.
+func TestSlowRedisTakesFewConnections(t *testing.T) {
+	withCalls(t, func(p *calls) {
+		p.acquire(p.Context(), "first", 1, nil) // the server knows the script
+		const late = time.Second
+		p.store.rdb.(*redis.Client).AddHook(lateReplies(late))
+		var flying, peak atomic.Int64
+		for end := time.Now().Add(4 * late); time.Now().Before(end); <-time.After(time.Millisecond) {
+			trip := p.store.Trip(p.Context(), p.store.Key("a"), 0, nil, func(Reply, error) {})
+			if flight := trip.Start(); flight != nil {
+				peak.Store(max(peak.Load(), flying.Add(1)))
+				p.done.Go(func() {
+					defer flying.Add(-1)
+					flight.Fly()
+				})
+			}
+		}
+		// Each round of mostInFlight waits twice as long as the one before it.
+		if most := int64(mostInFlight * (2 + bits.Len(uint(late/hangs)))); peak.Load() > most {
+			p.Errorf("%d pipelines at once, want %d at most", peak.Load(), most)
+		}
 	})
 }
 
