@@ -319,44 +319,6 @@ func TestEndOfAnOldWaitIsNoAnswer(t *testing.T) {
 	})
 }
 
-// TestGrantEndsAnOutage: when a request that was in line before it is served, Redis is back, and those
-// who come after it need a permit again.
-func TestGrantEndsAnOutage(t *testing.T) {
-	bubble(t, func(t *testing.T, store *berthtest.Store) {
-		client, log := store.Client(), new(logs)
-		sem, err := store.Client().Semaphore("work", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease, err := sem.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		opened, served := 0, make(chan struct{}, 3)
-		h := newHandler(t, client, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served <- struct{}{} }),
-			log.option(), berthhttp.FailOpen(func(*http.Request, error) { opened++ }), berthhttp.MaxWait(time.Minute))
-		ask := func() { h.ServeHTTP(httptest.NewRecorder(), get(t.Context(), t, "/")) }
-		go ask()
-		want(t, client, "work", 1, 1)
-		store.Slow(time.Hour)
-		ask()
-		<-served
-		if opened != 1 {
-			t.Errorf("in an outage it opened %d times", opened)
-		}
-		store.Slow(0)
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
-		<-served
-		ask()
-		<-served
-		if opened != 1 || log.count("redis is back") != 1 {
-			t.Errorf("after it, it opened; log: %s", log)
-		}
-	})
-}
-
 // TestRefusalsDoNotOpen: a Redis that says no can be reached, and what it says is told.
 func TestRefusalsDoNotOpen(t *testing.T) {
 	opened := berthhttp.FailOpen(func(_ *http.Request, why error) { t.Errorf("it opened: %v", why) })
