@@ -42,7 +42,7 @@ func TestKeysCarryATTLOnlyWhereItIsKnownToBeHarmless(t *testing.T) {
 			s.policy(answer)
 			start := time.Now()
 			s.askPolicy()
-			if took := time.Since(start); took > mostPolicyCall {
+			if took := time.Since(start); took > 2*time.Second {
 				s.Errorf("%s: the first request has waited for %v", answer, took)
 			}
 			if harmless := answer == "noeviction" || answer == "allkeys-lfu"; (s.script() != without) != harmless {
