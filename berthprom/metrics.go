@@ -42,8 +42,8 @@ const nameLabel = "berth_semaphore_name"
 
 // Of a semaphore, or of several that are counted together.
 var (
-	permitsLimit    = gauge("permits_limit", "Permits that may be out at once: the pin, or what was last declared. Absent while idle.", nameLabel)
-	permitsDeclared = gauge("permits_declared", "Limit that programs have last declared. Absent while idle.", nameLabel)
+	permitsLimit    = gauge("permits_limit", "Permits that may be out at once: the pin, or what was last declared. Absent while there is none.", nameLabel)
+	permitsDeclared = gauge("permits_declared", "Limit that programs have last declared. Absent while there is none.", nameLabel)
 	permitsInUse    = gauge("permits_in_use", "Permits that are out.", nameLabel)
 	leases          = gauge("leases", "Leases that are out.", nameLabel)
 	requestsWaiting = gauge("requests_waiting", "Requests in the queue.", nameLabel)
@@ -93,8 +93,10 @@ func (out sink) add(m metric, value float64, labels ...string) {
 
 // series sends the metrics of a label, as of at.
 func (out sink) series(label string, s *series, at time.Time) {
-	if s.inUse {
+	if s.inUse && (s.pinned || s.declared > 0) { // its 0 would mean that it is frozen
 		out.add(permitsLimit, float64(s.limit), label)
+	}
+	if s.inUse && s.declared > 0 {
 		out.add(permitsDeclared, float64(s.declared), label)
 	}
 	out.add(permitsInUse, float64(s.permits), label)

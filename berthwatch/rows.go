@@ -150,13 +150,20 @@ func Rate(s *berthadmin.Summary) string {
 	return text
 }
 
-// Limit is a limit as text: "any" for berth.NoLimit, which a rate alone has.
-func Limit(n int) string {
-	if n == berth.NoLimit {
+// Limit is the limit in force as text: "none" if no program has declared one and no operator has
+// pinned one, and "any" for berth.NoLimit, which a rate alone has.
+func Limit(s *berthadmin.Summary) string {
+	switch {
+	case Undeclared(s):
+		return "none"
+	case s.Limit == berth.NoLimit:
 		return "any"
 	}
-	return strconv.Itoa(n)
+	return strconv.Itoa(s.Limit)
 }
+
+// Undeclared reports whether there is no limit yet: its 0 does not freeze anything.
+func Undeclared(s *berthadmin.Summary) bool { return !s.Pinned && s.Declared == 0 }
 
 // Longest returns the holder who has held longest, or nil.
 func Longest(s *berthadmin.State) (longest *berthadmin.Holder) {

@@ -474,3 +474,15 @@ func TestDetailsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestLimitInWords: a limit that nobody has declared is none, and not the 0 that freezes.
+func TestLimitInWords(t *testing.T) {
+	for want, s := range map[string]berthadmin.Summary{
+		"none": {}, "0": {Pinned: true}, "5": {Limit: 5, Declared: 5}, "2": {Limit: 2, Pinned: true},
+		"any": {Limit: berth.NoLimit, Declared: berth.NoLimit},
+	} {
+		if got := Limit(&s); got != want {
+			t.Errorf("%+v: %s, want %s", s, got, want)
+		}
+	}
+}

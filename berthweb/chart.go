@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -60,8 +61,8 @@ func newChart(points []berthwatch.Point, now time.Time, span time.Duration, titl
 	c.Waiting = box.path(points, false, waiting)
 	last := points[len(points)-1]
 	c.Label = fmt.Sprintf("%s: in use at most %d, now %d; waiting at most %d, now %d", title, mostUsed, last.InUse, mostWaiting, last.Waiting)
-	if !last.Idle {
-		c.Label += "; limit " + berthwatch.Limit(int(last.Limit))
+	if !last.Idle && last.Limit != berth.NoLimit {
+		c.Label += fmt.Sprintf("; limit %d", last.Limit)
 	}
 	return c
 }

@@ -69,7 +69,7 @@ func reasons(ctx context.Context, in *berthadmin.Inspector, list ...berthadmin.S
 func listTable(list []berthadmin.Summary, why berthwatch.Reasons) *table {
 	t := newTable("NAME", "IN USE", "LIMIT", "HOLDERS", "WAITING", "OLDEST WAIT", "NEXT EXPIRY", "STATE")
 	for _, s := range list {
-		t.row(s.Name, strconv.Itoa(s.InUse), berthwatch.Limit(s.Limit), strconv.Itoa(s.Holders),
+		t.row(s.Name, strconv.Itoa(s.InUse), berthwatch.Limit(&s), strconv.Itoa(s.Holders),
 			strconv.Itoa(s.Waiting), screen.AgeOrDash(s.OldestWait), screen.AgeOrDash(s.NextExpiry), stateWords(s, why))
 	}
 	return t
@@ -106,7 +106,7 @@ when NAME is not in use.`,
 
 func stateText(s *berthadmin.State, why berthwatch.Reasons, columns int) string {
 	head := fmt.Sprintf("%s: %d of %s in use by %s, %d waiting", screen.Clean(s.Name),
-		s.InUse, berthwatch.Limit(s.Limit), words.Plural(len(s.Leases), "holder"), len(s.Queue))
+		s.InUse, berthwatch.Limit(&s.Summary), words.Plural(len(s.Leases), "holder"), len(s.Queue))
 	if state := stateWords(s.Summary, why); state != "" {
 		head += " (" + state + ")"
 	}

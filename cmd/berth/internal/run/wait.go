@@ -12,6 +12,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
+	"github.com/berth-go/berth/cmd/berth/internal/screen"
 )
 
 const (
@@ -210,7 +211,14 @@ func busyText(cfg Config, busy *berth.BusyError) string {
 	if busy.Paused {
 		what += ", it is paused"
 	}
-	return fmt.Sprintf("%q: %s: %d of %d in use%s, %d waiting", busy.Name, what, busy.InUse, busy.Limit, cfg.needs(), busy.Waiting)
+	text := fmt.Sprintf("%q: %s: %d of %d in use%s, %d waiting", busy.Name, what, busy.InUse, busy.Limit, cfg.needs(), busy.Waiting)
+	if busy.Rate > 0 {
+		text += fmt.Sprintf(", %d of %d spent in %s", busy.Spent, busy.Rate, screen.Age(busy.Window))
+	}
+	if busy.RetryAfter > 0 {
+		text += ", room in " + screen.Age(busy.RetryAfter)
+	}
+	return text
 }
 
 func timedOut(cfg Config, line *line) string {

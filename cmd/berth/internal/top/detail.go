@@ -111,7 +111,7 @@ func (m *Model) detailLines(room int) []string {
 
 func (m *Model) summaryLine(s *berthadmin.State) string {
 	text := fmt.Sprintf("%s  %s %d in use by %s, %d waiting; limit %s", m.style.bold(clean(s.Name)), bar(s.InUse, s.Limit, 10), s.InUse,
-		words.Plural(s.Holders, "holder"), s.Waiting, berthwatch.Limit(s.Limit))
+		words.Plural(s.Holders, "holder"), s.Waiting, berthwatch.Limit(&s.Summary))
 	if s.Pinned {
 		text += ", pinned; programs declare " + scr.Declared(s.Declared)
 	}

@@ -191,7 +191,7 @@ func (m *Model) semaphore(r *berthwatch.Row, widths []int) string {
 	if r.Waiting > 0 {
 		wait = m.style.bold
 	}
-	return cells(widths, clean(r.Name), " "+use(bar(r.InUse, r.Limit, widths[1]-1)), fmt.Sprintf("%d/%s", r.InUse, berthwatch.Limit(r.Limit)),
+	return cells(widths, clean(r.Name), " "+use(bar(r.InUse, r.Limit, widths[1]-1)), fmt.Sprintf("%d/%s", r.InUse, berthwatch.Limit(&r.Summary)),
 		wait(strconv.Itoa(r.Waiting)), wait(scr.AgeOrDash(r.OldestWait)), scr.AgeOrDash(r.NextExpiry),
 		"  "+m.style.dim(m.spark(r, widths[6]-2))) + "  " + m.style.warn(states)
 }
