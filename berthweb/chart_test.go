@@ -13,7 +13,7 @@ import (
 func TestChartHasNoLimitWhileIdle(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	var points []berthwatch.Point
-	for s := int64(0); s < 60; s++ {
+	for s := range int64(60) {
 		p := berthwatch.Point{At: now.UnixMilli() - 1000*(60-s), Limit: 5, InUse: 2}
 		if p.Idle = s >= 20 && s < 40; p.Idle {
 			p.Limit, p.InUse = 0, 0

@@ -88,7 +88,7 @@ func TestMoveAndRenewalCostNothing(t *testing.T) {
 		e.Must(l.Renew(e.Ctx))
 		handle, err := l.Detach(e.Ctx)
 		e.Must(err)
-		if l, err = to.Client.Adopt(e.Ctx, handle); err != nil {
+		if l, err = to.Adopt(e.Ctx, handle); err != nil {
 			e.Fatal(err)
 		}
 		if st := e.Show(); st.Spent != 1 || st.Rate != 2 || st.Window != time.Hour {
@@ -213,7 +213,7 @@ func TestBadRates(t *testing.T) {
 			berth.Rate(1, 0), berth.Rate(1, 9*time.Millisecond), berth.Rate(1, 30*24*time.Hour+1), berth.Rate(1, -time.Second),
 			berth.Cost(0), berth.Cost(-3), berth.Cost(berth.MaxLimit + 1),
 		} {
-			if _, err := p.Client.Semaphore(testenv.Name, 1, bad); !errors.Is(err, berth.ErrInvalid) {
+			if _, err := p.Semaphore(testenv.Name, 1, bad); !errors.Is(err, berth.ErrInvalid) {
 				e.Errorf("%v", err)
 			}
 		}

@@ -240,8 +240,10 @@ func (t *Target) option(name, value string) error {
 	case slices.Contains(tuning, name), strings.HasPrefix(name, "ssl_") && !secure:
 	default:
 		// The option may be the end of a password with a question mark.
-		known := map[kind]string{single: "db, client_name, protocol, and", sentinel: "db, client_name, protocol, sentinel_username, sentinel_password, and",
-			cluster: "client_name, protocol, and"}[t.kind]
+		known := map[kind]string{
+			single: "db, client_name, protocol, and", cluster: "client_name, protocol, and",
+			sentinel: "db, client_name, protocol, sentinel_username, sentinel_password, and",
+		}[t.kind]
 		return fmt.Errorf("it has an option that berth does not know here; known are %s "+
 			"with TLS (rediss…://) ca_file, cert_file, key_file, server_name and skip_verify", known)
 	}
