@@ -1,9 +1,12 @@
 package connect
 
 import (
+	"context"
+	"net"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -96,14 +99,49 @@ func TestParseErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
-func TestClients(t *testing.T) {
+// timing is how long a client waits, and how often it tries.
+type timing struct {
+	dial, read, write time.Duration // 0: as long as the caller
+	dials, repeats    int
+	contexts          bool // the caller's deadlines count
+}
+
+// TestClientsGiveUpSoon, and repeat nothing: berth knows what may be repeated.
+func TestClientsGiveUpSoon(t *testing.T) {
+	want := timing{3 * time.Second, 3 * time.Second, 3 * time.Second, 1, 0, true}
 	for _, raw := range []string{"redis://h", "rediss://h", "unix:///s", "redis+sentinel://h/m", "redis+cluster://h"} {
 		target, err := Parse(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := target.Client().Close(); err != nil {
+		var got timing
+		rdb := target.Client()
+		switch rdb := rdb.(type) {
+		case *redis.Client:
+			o := rdb.Options()
+			got = timing{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.DialerRetries, max(o.MaxRetries, 0), o.ContextTimeoutEnabled}
+		case *redis.ClusterClient:
+			o := rdb.Options()
+			got = timing{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.DialerRetries, max(o.MaxRetries, 0), o.ContextTimeoutEnabled}
+			if o.ClusterStateReloadInterval != time.Second {
+				t.Errorf("it leaves a dead master after %v", o.ClusterStateReloadInterval)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", raw, got, want)
+		}
+		if err := rdb.Close(); err != nil {
 			t.Errorf("%s: %v", raw, err)
 		}
+	}
+}
+
+// TestProcessOfThisMachineIsWaitedFor, as long as the caller does.
+func TestProcessOfThisMachineIsWaitedFor(t *testing.T) {
+	rdb := Through(func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }).(*redis.Client)
+	defer rdb.Close()
+	o := rdb.Options()
+	if o.ReadTimeout > 0 || o.WriteTimeout > 0 || o.DialTimeout < 24*time.Hour || !o.ContextTimeoutEnabled || o.MaxRetries > 0 {
+		t.Errorf("time-outs %v, %v, %v, by contexts: %v, %d repetitions", o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled, o.MaxRetries)
 	}
 }
