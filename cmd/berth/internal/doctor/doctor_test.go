@@ -309,6 +309,27 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestLookTriesNothing: it reads settings, and neither writes, publishes nor searches.
+func TestLookTriesNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
+	all := byCheck(t, insist(t, Config{Redis: dial(t, server.URL()), Prefix: "berth", Look: true}))
+	for _, check := range []string{"version", "memory", "persistence", "replication", "clock", "latency"} {
+		if all[check].Found == "" {
+			t.Errorf("no word of %s", check)
+		}
+	}
+	stats, _ := server.Do(t, "INFO", "commandstats").(string)
+	for _, command := range []string{"eval", "evalsha", "hset", "publish", "subscribe", "scan"} {
+		if strings.Contains(stats, "cmdstat_"+command+":") {
+			t.Errorf("it has sent %s", command)
+		}
+	}
+	if !strings.Contains(stats, "cmdstat_info:") {
+		t.Errorf("no statistics: %q", stats)
+	}
+}
+
 // A user who may write but not delete leaves nothing behind.
 func TestNothingIsWrittenThatStays(t *testing.T) {
 	t.Parallel()
