@@ -138,7 +138,7 @@ func TestServesUsersOverTLS(t *testing.T) {
 			t.Errorf("a stranger gets %s: status %d", path, status)
 		}
 	}
-	if status, text := get("ann", "s?name=api&password=hunter2"); status != http.StatusOK || !strings.Contains(text, "ann@127.0.0.1 · may act") {
+	if status, text := get("ann", "s?name=api&password=hunter2"); status != http.StatusOK || !strings.Contains(text, "ann@127.0.0.1 · can edit") {
 		t.Errorf("ann gets %d %s", status, text)
 	}
 	r, err := http.NewRequestWithContext(e.Ctx, http.MethodPost, at.String()+"api/v1/pause", strings.NewReader(`{"name":"api","reason":"why not"}`))

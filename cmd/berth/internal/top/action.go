@@ -49,7 +49,7 @@ func (m *Model) ask(a berthwatch.Action) {
 	if a.WantsName() {
 		d.fields = append(d.fields, &field{"type the name to go on", "", func(s string) bool { return s == a.Name }})
 	}
-	d.fields = append(d.fields, &field{"reason, if you like", "", func(string) bool { return true }})
+	d.fields = append(d.fields, &field{"reason (optional)", "", func(string) bool { return true }})
 	if len(d.fields) == 1 {
 		d.at = d.no()
 	}
@@ -163,7 +163,7 @@ func (m *Model) footer() string {
 	case m.note != "" && m.now.Before(m.until):
 		return m.note
 	case m.screen == detailScreen:
-		return m.style.dim("esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q end")
+		return m.style.dim("esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q quit")
 	case m.screen == listScreen:
 		text := "by " + berthwatch.Orders[m.sort]
 		if m.reverse {
@@ -172,7 +172,7 @@ func (m *Model) footer() string {
 		if c := m.choice(); c != "" {
 			text += ", " + c
 		}
-		return m.style.bold(text) + m.style.dim(" · enter detail · / filter · s sort · c contended · e events · p pause · ? keys · q end")
+		return m.style.bold(text) + m.style.dim(" · enter detail · / filter · s sort · c contended · e events · p pause · ? keys · q quit")
 	}
-	return m.style.dim("esc back · up down move · q end")
+	return m.style.dim("esc back · up down move · q quit")
 }

@@ -52,12 +52,12 @@ func (m *Model) helpLines() []string {
 	lines := []string{""}
 	for _, k := range [][2]string{
 		{"arrows j k Home End", "move; PgUp and PgDn by a page"},
-		{"enter", "holders and queue of a semaphore; esc leads back"},
+		{"enter", "holders and queue of a semaphore; esc goes back"},
 		{"/", "show names with this in them, or matching a pattern such as api/*"},
 		{"s  S", "sort by another column; the other way round"},
 		{"c", "contended ones only"},
 		{"e", "what holders and waiters are told"},
-		{"space", "stop the picture; it goes on with the next"},
+		{"space", "pause the display, and resume it"},
 		{"tab", "from the holders to the queue and back"},
 		{"y", "copy the command for what is selected, by OSC 52"},
 		{"", ""},
@@ -67,7 +67,7 @@ func (m *Model) helpLines() []string {
 		{"", "Each shows the command that does the same, and asks first."},
 		{"", ""},
 		{"?", "this page"},
-		{"q", "end"},
+		{"q", "quit"},
 	} {
 		lines = append(lines, m.style.bold("  "+cell(k[0], 20))+k[1])
 	}

@@ -70,7 +70,7 @@ func (m *Model) header() []string {
 	}
 	first := m.style.bold("berth top") + "  " + strings.Join(facts, " · ")
 	if m.frozen {
-		first += m.style.warn("  paused: space goes on")
+		first += m.style.warn("  paused: space resumes")
 	}
 	return []string{first, m.freshness()}
 }

@@ -399,7 +399,7 @@ func TestPausedDisplayLooksAtNothing(t *testing.T) {
 	if d.looks != before {
 		t.Errorf("it looked %d times", d.looks-before)
 	}
-	d.wants("space goes on")
+	d.wants("space resumes")
 	d.send(tea.KeyPressMsg{Code: tea.KeySpace, Text: " "})
 	d.tick()
 	if d.looks == before {
