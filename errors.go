@@ -57,13 +57,13 @@ type BusyError struct {
 	Waiting    int           // waiters in the queue
 	NextExpiry time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
 	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
-	Paused     bool          // an operator has paused the semaphore
+	Paused     bool          // the semaphore is paused, until RetryAfter or, if that is 0, until an operator resumes it
 
 	Rate   int           // costs of so much are granted in any time of length Window; 0: there is no rate
 	Window time.Duration // see Rate
 	Spent  int           // the costs of the grants that count for the rate
-	// RetryAfter is how long the rate alone keeps the request out, if nobody else comes; 0:
-	// it does not. There may be no room for longer.
+	// RetryAfter is how long the rate, or a pause that ends, keeps the request out, if nobody
+	// else comes; 0: neither does. There may be no room for longer.
 	RetryAfter time.Duration
 }
 
@@ -78,6 +78,9 @@ func (e *BusyError) Error() string {
 	}
 	if e.Paused {
 		hint = "it is paused by an operator"
+	}
+	if e.Paused && e.RetryAfter > 0 {
+		hint = fmt.Sprintf("it is paused, for %v", e.RetryAfter)
 	}
 	return fmt.Sprintf("berth: %s: %s, %d waiting: %s", what, standing(e.InUse, e.Limit, e.Spent, e.Rate, e.Window), e.Waiting, hint)
 }
@@ -222,9 +225,11 @@ func (e *WaitError) Error() string {
 	p := &e.Place
 	s := fmt.Sprintf("berth: semaphore %q: %v in the queue, %d ahead, %s", e.Name, e.Err, p.Ahead, standing(p.InUse, p.Limit, p.Spent, p.Rate, p.Window))
 	switch {
-	case e.Place.Paused:
+	case p.Paused && p.RetryAfter > 0:
+		s += fmt.Sprintf("; it is paused, for %v", p.RetryAfter)
+	case p.Paused:
 		s += "; it is paused by an operator"
-	case e.Place.Pinned:
+	case p.Pinned:
 		s += "; an operator has pinned the limit"
 	}
 	return s

@@ -205,6 +205,24 @@ func ExampleCost() {
 }
 
 // A rate alone: any number may run at once.
+func ExampleSemaphore_Cooldown() {
+	store := berthtest.Start()
+	defer store.Close()
+	client, ctx := store.Client(), context.Background()
+	api, err := client.Semaphore("llm", 20)
+	if err != nil {
+		panic(err)
+	}
+	err = api.Cooldown(ctx, 30*time.Second)
+	if err != nil {
+		panic(err)
+	}
+	_, err = api.TryAcquire(ctx)
+	var busy *berth.BusyError
+	fmt.Println(errors.As(err, &busy), busy.Paused, busy.RetryAfter > 20*time.Second)
+	// Output: true true true
+}
+
 func ExampleRate_only() {
 	store := berthtest.Start()
 	defer store.Close()

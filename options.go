@@ -226,7 +226,8 @@ type Place struct {
 	Rate   int           // costs of so much are granted in any time of length Window; 0: there is no rate
 	Window time.Duration // see Rate
 	Spent  int           // the costs of the grants that count for the rate
-	// RetryAfter is how long the rate alone keeps the request waiting, at the least; 0: it does not.
+	// RetryAfter is how long the rate, or a pause that ends, keeps the request waiting, at the
+	// least; 0: neither does.
 	RetryAfter time.Duration
 }
 

@@ -1,9 +1,12 @@
 package berth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
@@ -120,6 +123,30 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 	_ = call.end(lease, nil)
 	returned = true
 	return lease, nil
+}
+
+// Cooldown pauses the semaphore for d, for all programs: nobody is granted before then. Holders
+// keep their leases, and waiters their places; the first of them is granted when d has passed,
+// and nobody has to resume it. It is for a program that is told to hold still, as by an answer
+// 429 with Retry-After. A longer pause is not shortened, whether a program or an operator set it.
+//
+// d is in whole milliseconds, from MinTTL to MaxTTL. Cooldown returns within 5 seconds, or when
+// ctx ends, and can be repeated. After ErrRefused, ErrCorrupt, ErrClosed and ErrInvalid nothing
+// has changed; after ErrUnreachable and ctx's error it may have been paused.
+func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
+	if err := invalid("context", rules.Context(ctx)); err != nil {
+		return err
+	}
+	if d < MinTTL || d > MaxTTL {
+		return &InvalidError{"pause", fmt.Sprintf("%v is outside %v to %v", d, MinTTL, MaxTTL)}
+	}
+	host, _ := os.Hostname()
+	who := fmt.Sprintf("%s (%s:%d)", cmp.Or(s.config.label, "a program"), cmp.Or(host, "unknown"), os.Getpid())
+	_, _, err := s.client.session.Do(ctx, s.name, protocol.Op{Verb: protocol.Cool, TTL: d, Who: who})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("berth: semaphore %q: %w: %w", s.name, ctx.Err(), err)
+	}
+	return public(s.name, err)
 }
 
 // refusal translates an error for the caller. A request that QueueLimit(0) kept from

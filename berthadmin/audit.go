@@ -29,7 +29,7 @@ type Audited struct {
 	At    time.Time `json:"at"`   // by the server's clock
 	Verb  string    `json:"verb"` // resize, pin, unpin, pause, resume, evict, "evict --force" or purge
 	Name  string    `json:"name"` // of the semaphore
-	What  string    `json:"what"` // the limit, or the id of the lease or request; else ""
+	What  string    `json:"what"` // the limit, the length of a pause, or the id of the lease or request; else ""
 	From  string    `json:"from"` // of resize, pin and unpin, the limit before, as far as it could be read; else ""
 	Who   string    `json:"who"`
 	Why   string    `json:"why"`
@@ -104,7 +104,8 @@ func (in *Inspector) before(ctx context.Context, verb, name, what string) (from 
 		case "unpin":
 			return limit, !st.Pinned
 		case "pause":
-			return "", st.Paused
+			d, _ := time.ParseDuration(what) // 0: without end
+			return "", st.Paused && (st.PausedFor == 0 || d > 0 && st.PausedFor >= d)
 		case "resume":
 			return "", !st.Paused
 		}

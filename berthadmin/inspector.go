@@ -59,6 +59,8 @@ type Summary struct {
 	Rate         int           `json:"rate"`          // costs of so much are granted in any time of length Window; 0: there is no rate
 	Window       time.Duration `json:"-"`             // of the rate
 	Spent        int           `json:"spent"`         // the costs of the grants that count for the rate
+	PausedFor    time.Duration `json:"-"`             // until its pause ends by itself; 0: it is not paused, or until Resume
+	PausedBy     string        `json:"paused_by"`     // who set the pause that ends by itself; else ""
 	RetryAfter   time.Duration `json:"-"`             // until the rate lets in a cost of 1, if nobody else comes: exact in Show, and at the least in a list; 0: it does
 }
 
@@ -273,6 +275,17 @@ func (in *Inspector) Unpin(ctx context.Context, name string) error {
 func (in *Inspector) Pause(ctx context.Context, name string) error {
 	return in.audited(ctx, "pause", name, "", func() error {
 		return in.apply(ctx, name, protocol.Op{Verb: protocol.Pause, Flag: true})
+	})
+}
+
+// PauseFor is Pause for a time: it ends by itself when d has passed, or before by Resume. A longer
+// pause is not shortened. d is in whole milliseconds, from berth.MinTTL to berth.MaxTTL.
+func (in *Inspector) PauseFor(ctx context.Context, name string, d time.Duration) error {
+	if d < berth.MinTTL || d > berth.MaxTTL {
+		return &berth.InvalidError{What: "pause", Reason: fmt.Sprintf("%v is outside %v to %v", d, berth.MinTTL, berth.MaxTTL)}
+	}
+	return in.audited(ctx, "pause", name, d.String(), func() error {
+		return in.apply(ctx, name, protocol.Op{Verb: protocol.Cool, TTL: d, Who: cmp.Or(in.who, "an operator")})
 	})
 }
 

@@ -31,6 +31,7 @@ type (
 		NextExpiry millis `json:"next_expiry_ms"` // until the next lease or waiter expires unless renewed, at the earliest; 0: there is none
 		Window     millis `json:"window_ms"`      // of the rate
 		RetryAfter millis `json:"retry_after_ms"` // until the rate lets in a cost of 1; 0: it does
+		PausedFor  millis `json:"paused_for_ms"`  // until a pause ends by itself
 	}
 	stateJSON struct {
 		summaryJSON
@@ -52,13 +53,13 @@ type (
 )
 
 func newSummaryJSON(s *Summary) summaryJSON {
-	return summaryJSON{(*plainSummary)(s), millis(s.OldestWait), millis(s.NextExpiry), millis(s.Window), millis(s.RetryAfter)}
+	return summaryJSON{(*plainSummary)(s), millis(s.OldestWait), millis(s.NextExpiry), millis(s.Window), millis(s.RetryAfter), millis(s.PausedFor)}
 }
 
 // durations sets those of s.
 func (v *summaryJSON) durations(s *Summary) {
 	s.OldestWait, s.NextExpiry = time.Duration(v.OldestWait), time.Duration(v.NextExpiry)
-	s.Window, s.RetryAfter = time.Duration(v.Window), time.Duration(v.RetryAfter)
+	s.Window, s.RetryAfter, s.PausedFor = time.Duration(v.Window), time.Duration(v.RetryAfter), time.Duration(v.PausedFor)
 }
 
 // MarshalJSON implements json.Marshaler.

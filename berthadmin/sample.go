@@ -193,6 +193,9 @@ func summary(name string, s *protocol.Snapshot) Summary {
 		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Next), Expired: s.Expired, LimitChanges: s.Changes,
 		Rate: s.Rate.N, Window: s.Rate.Per, Spent: s.Spent, RetryAfter: s.Rest(1),
 	}
+	if s.Ends > 0 {
+		sum.PausedFor, sum.PausedBy = until(s, s.Ends), s.Who
+	}
 	if s.Oldest > 0 {
 		sum.OldestWait = since(s, s.Oldest)
 	}

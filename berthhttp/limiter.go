@@ -47,6 +47,7 @@ func newLimiter(client *berth.Client, name string, limit int, cfg config) (*limi
 type permit struct {
 	limiter *limiter
 	lease   *berth.Lease
+	sem     *berth.Semaphore // nil: it has no lease
 	since   time.Time
 }
 
@@ -64,6 +65,7 @@ func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 		}
 	}
 	lease, err := w.acquire(r)
+	sem := w.sem
 	away := w.away
 	if away == nil && errors.Is(err, berth.ErrUnreachable) {
 		away = l.outage.unanswered(r.Context())
@@ -85,7 +87,7 @@ func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	if err != nil {
 		return nil, w.refusal(err)
 	}
-	return &permit{limiter: l, lease: lease, since: time.Now()}, nil
+	return &permit{limiter: l, lease: lease, sem: sem, since: time.Now()}, nil
 }
 
 // tries is how many requests at once may ask for a permit that is free while maxWaiting
@@ -97,6 +99,7 @@ type attempt struct {
 	limiter *limiter
 	name    string
 	limit   int // declared
+	sem     *berth.Semaphore
 	began   time.Time
 	away    error                       // why Redis is known not to be reachable; nil: it is not known
 	once    bool                        // it must not wait: MaxWaiting requests do
@@ -118,6 +121,7 @@ func (a *attempt) acquire(r *http.Request) (*berth.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.sem = sem
 	var opts []berth.AcquireOption
 	if l.perRequest != nil {
 		opts = append(opts, l.perRequest(r)...)

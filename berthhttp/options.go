@@ -1,6 +1,7 @@
 package berthhttp
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -45,6 +46,7 @@ type config struct {
 
 	base    http.RoundTripper // Transport only
 	callers bool              // Transport only
+	obey    time.Duration     // Transport only; 0: an answer's Retry-After is not obeyed
 
 	status int                                                     // Handler only
 	refuse func(http.ResponseWriter, *http.Request, *RefusedError) // Handler only
@@ -128,6 +130,13 @@ func FailOpen(f func(r *http.Request, why error)) Option {
 // slog.Default().
 func Logger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
+// ObeyRetryAfter makes a Transport obey an API that says when to come back: when an answer is 429
+// or 503 and has the header Retry-After, in seconds or as a date, the semaphore of the request
+// is paused for so long, at most for the time most, in all programs that share it
+// (berth.Semaphore.Cooldown). The answer is returned as it is, and not sent again. It is only
+// for a Transport. most is from berth.MinTTL to berth.MaxTTL.
+func ObeyRetryAfter(most time.Duration) Option { return func(c *config) { c.obey = cmp.Or(most, -1) } }
+
 // Base sets the transport that sends the requests; the default is
 // http.DefaultTransport. It is for a Transport only.
 func Base(rt http.RoundTripper) Option { return func(c *config) { c.base = rt } }
@@ -175,12 +184,15 @@ func (c config) onlyTransport() error {
 	if c.status != 0 || c.refuse != nil {
 		return &berth.InvalidError{What: "option", Reason: "Status and Refuse are for a Handler"}
 	}
+	if c.obey != 0 && (c.obey < berth.MinTTL || c.obey > berth.MaxTTL) {
+		return &berth.InvalidError{What: "ObeyRetryAfter", Reason: fmt.Sprintf("%v is outside %v to %v", max(c.obey, 0), berth.MinTTL, berth.MaxTTL)}
+	}
 	return nil
 }
 
 func (c config) onlyHandler() error {
-	if c.base != nil || c.callers {
-		return &berth.InvalidError{What: "option", Reason: "Base and RecordCallers are for a Transport"}
+	if c.base != nil || c.callers || c.obey != 0 {
+		return &berth.InvalidError{What: "option", Reason: "Base, RecordCallers and ObeyRetryAfter are for a Transport"}
 	}
 	if c.status != 0 && (c.status < 400 || c.status > 599) {
 		return &berth.InvalidError{What: "Status", Reason: fmt.Sprintf("%d is outside 400 to 599", c.status)}

@@ -96,6 +96,7 @@ func send(p *permit, base http.RoundTripper, req *http.Request) (*http.Response,
 		return nil, errNoResponse
 	}
 	resp.Request = req
+	p.obey(req.Context(), resp)
 	kept, err = h.keep(resp)
 	if err != nil {
 		return nil, err

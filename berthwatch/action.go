@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
@@ -16,10 +17,11 @@ import (
 type Action struct {
 	Verb  string // pause, resume, pin, unpin, resize, evict or purge
 	Name  string
-	Limit int    // pin, resize
-	ID    string // evict: of the lease or request
-	Who   string // evict: who holds or waits with it
-	Force bool   // evict
+	Limit int           // pin, resize
+	For   time.Duration // pause: how long; 0: until resumed
+	ID    string        // evict: of the lease or request
+	Who   string        // evict: who holds or waits with it
+	Force bool          // evict
 
 	Reason string
 }
@@ -44,6 +46,9 @@ func (a Action) DoInUse(ctx context.Context, in *berthadmin.Inspector) error {
 func (a Action) Do(ctx context.Context, in *berthadmin.Inspector) error {
 	switch a.Verb {
 	case "pause":
+		if a.For > 0 {
+			return in.PauseFor(ctx, a.Name, a.For)
+		}
 		return in.Pause(ctx, a.Name)
 	case "resume":
 		return in.Resume(ctx, a.Name)
@@ -69,6 +74,9 @@ func (a Action) Args() []string {
 	args := []string{a.Verb}
 	if a.Force {
 		args = append(args, "--force")
+	}
+	if a.For > 0 {
+		args = append(args, "--for", a.For.String())
 	}
 	if a.Reason != "" {
 		args = append(args, "--reason", a.Reason)

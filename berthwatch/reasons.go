@@ -1,6 +1,7 @@
 package berthwatch
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -51,6 +52,9 @@ func (r Reasons) Pause(name string) string {
 	return sentence("paused", "pause", r[name].pause)
 }
 
+// Paused is Pause for a semaphore that is paused: a pause that ends by itself tells who set it.
+func (r Reasons) Paused(s *berthadmin.Summary) string { return cmp.Or(Paused(s), r.Pause(s.Name)) }
+
 // Pin tells the same about a pin.
 func (r Reasons) Pin(name string) string {
 	return sentence("pinned", "pin", r[name].pin)
@@ -74,7 +78,7 @@ func (s *Sampler) whys(ctx context.Context, st *berthadmin.State) (all []string)
 		s.mu.Unlock()
 	}
 	if st.Paused {
-		all = append(all, r.Pause(st.Name))
+		all = append(all, r.Paused(&st.Summary))
 	}
 	if st.Pinned {
 		all = append(all, r.Pin(st.Name))

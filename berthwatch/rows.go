@@ -121,6 +121,8 @@ func waitsFor(s *berthadmin.State) string {
 	w := s.Queue[0]
 	free := s.Limit - s.InUse
 	switch {
+	case s.PausedFor > 0:
+		return "the end of a pause in " + words.Age(s.PausedFor)
 	case s.Paused:
 		return "\"berth resume\""
 	case s.Limit == 0:
@@ -135,6 +137,14 @@ func waitsFor(s *berthadmin.State) string {
 		return text + " of " + Person(s.Leases[0].Label, s.Leases[0].Host, s.Leases[0].PID)
 	}
 	return text + " of " + words.Plural(len(s.Leases), "holder")
+}
+
+// Paused tells how long a pause lasts that ends by itself, and who set it; "" if there is none.
+func Paused(s *berthadmin.Summary) string {
+	if s.PausedFor == 0 {
+		return ""
+	}
+	return "paused for " + words.Age(s.PausedFor) + " by " + words.Clean(s.PausedBy)
 }
 
 // Rate tells how much of a rate is spent, and how soon there may be room if there is none; "" if

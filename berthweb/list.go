@@ -256,7 +256,7 @@ func (s *site) who(r *http.Request, entries []entry) {
 		}
 		switch {
 		case e.Paused:
-			e.Who = reasons.Pause(e.Name)
+			e.Who = reasons.Paused(&e.Summary)
 		case e.Pinned:
 			e.Who = reasons.Pin(e.Name)
 		case e.Waiting > 0 && left > 0:

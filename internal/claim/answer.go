@@ -97,7 +97,7 @@ func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
 // way and find room when it arrives: the release leaves a tombstone against that.
 func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
 	why := &Refusal{
-		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Cost: c.Terms.Costs(), Limit: a.Limit(), State: a.State, Rest: r.Rest,
+		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Cost: c.Terms.Costs(), Limit: a.Limit(), State: a.State, Rest: max(r.Rest, a.paused()),
 	}
 	switch r.Code { // of what is idle the state does not tell
 	case protocol.Heavy:
@@ -131,6 +131,7 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	if a.Rate.N > 0 && a.Spent+c.Terms.Costs() > a.Rate.N { // nothing leaves the window before the nearest deadline
 		c.Place.Rest = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
 	}
+	c.Place.Rest = max(c.Place.Rest, a.paused())
 	var effect Effect
 	if c.look { // the grant may have come after this answer was made
 		c.look, c.due, effect = false, clock.Never, Send
@@ -139,6 +140,14 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 		effect |= Wake
 	}
 	return effect
+}
+
+// paused is for how long nobody is granted; 0: it is not paused, or without end.
+func (a *Answer) paused() time.Duration {
+	if a.Ends == 0 {
+		return 0
+	}
+	return time.Duration(max(a.Ends-a.Now, 1)) * time.Millisecond
 }
 
 // granted handles a grant in a reply. The lease has r.Remaining left when the request is

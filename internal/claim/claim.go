@@ -138,7 +138,7 @@ type Place struct {
 	Paused, Pinned              bool
 	Rate                        protocol.Rate
 	Spent                       int
-	Rest                        time.Duration // for so long, at the least, the rate alone does not let it in
+	Rest                        time.Duration // for so long, at the least, the rate or a pause does not let it in
 }
 
 // Make returns a claim that asks for a lease of the semaphore called name on terms.

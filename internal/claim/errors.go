@@ -28,7 +28,7 @@ type Refusal struct {
 	Limit  int // in force
 	protocol.State
 	Cost int
-	Rest time.Duration // for so long the rate alone does not let it in
+	Rest time.Duration // for so long the rate or a pause does not let it in
 	Next time.Duration // until a lease or waiter may run out, at the earliest; 0: there is none
 }
 

@@ -37,6 +37,9 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 	if s.rated() && reply.WasRate != s.wasRate {
 		t.Fatalf("rate %v was declared before, want %v", reply.WasRate, s.wasRate)
 	}
+	if reply.Ends != s.ends {
+		t.Fatalf("it is said to be paused until %d, want %d", reply.Ends, s.ends)
+	}
 	checkBound(t, s.model, reply.Next)
 }
 
@@ -47,6 +50,10 @@ func (m *model) numbersOf() State {
 		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
 		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.counts), Last: m.last,
 	}
+	if m.ends > 0 {
+		s.Ends = m.ends
+		s.Marks++
+	}
 	if n := len(m.counts); n > 0 {
 		if last := m.counts[n-1]; !last.shut {
 			s.newest = bucket{last.since, last.sum}
@@ -56,11 +63,13 @@ func (m *model) numbersOf() State {
 	return s
 }
 
-// rated reports whether there is a rate, or something counts for one.
-func (m *model) rated() bool { return m.rate.N > 0 || len(m.counts) > 0 }
+// rated reports whether the numbers of a rate are kept.
+func (m *model) rated() bool { return m.rate.N > 0 || len(m.counts) > 0 || m.ends > 0 }
 
-// matches reports whether got has the numbers that a model fixes.
+// matches reports whether got has the numbers that a model fixes. When a pause ends is not
+// among those that are stored.
 func matches(got, want State) bool {
+	got.Ends, want.Ends = 0, 0
 	got.Slots, got.Next, got.Till, got.Lapses = 0, 0, 0, false
 	return got == want
 }
@@ -77,6 +86,9 @@ func checkBound(t failer, m *model, next int64) {
 		if next == 0 || next > c.until {
 			t.Fatalf("next deadline is said to be %d, but %d count until %d", next, c.sum, c.until)
 		}
+	}
+	if m.ends > 0 && (next == 0 || next > m.ends) {
+		t.Fatalf("next deadline is said to be %d, but a pause ends at %d", next, m.ends)
 	}
 }
 
@@ -150,6 +162,9 @@ func (m *model) dump() dump {
 		d.scores[note], d.scores[name] = place, float64(c.until)
 		d.fields[name] = fmt.Sprintf("r %d %d", c.sum, c.until)
 	}
+	if m.ends > 0 {
+		d.scores[note], d.scores["!p"], d.fields["!p"] = place, float64(m.ends), "p "+m.who
+	}
 	return d
 }
 
@@ -201,7 +216,7 @@ func compareLapse(t failer, r *rig, m *model, now int64, d dump) {
 }
 
 // live reports whether there is more than tombstones.
-func (m *model) live() bool { return len(m.queue)+len(m.all(holding))+len(m.counts) > 0 }
+func (m *model) live() bool { return len(m.queue)+len(m.all(holding))+len(m.counts) > 0 || m.ends > 0 }
 
 // leastLapse is the earliest time at which the keys may vanish, and whether they
 // will.
@@ -213,7 +228,10 @@ func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
 	for _, c := range m.counts {
 		at = max(at, c.until+1000)
 	}
-	lapses = m.pin < 0 && !m.paused && (keeps || !live)
+	if m.ends > 0 {
+		at = max(at, m.ends+1000)
+	}
+	lapses = m.pin < 0 && (!m.paused || m.ends > 0) && (keeps || !live)
 	if lapses && !live {
 		at = max(at, now+1, int64(math.Ceil(float64(m.last)/1000))+1000)
 	}
@@ -260,7 +278,7 @@ func compareNext(t failer, s *Snapshot, got int64, records bool) {
 
 // snapshot is what Inspect should read at the time now.
 func (m *model) snapshot(now int64) *Snapshot {
-	s := &Snapshot{Exists: m.exists, Now: now, State: m.numbersOf()}
+	s := &Snapshot{Exists: m.exists, Now: now, State: m.numbersOf(), Who: m.who}
 	for _, p := range m.all(holding) {
 		s.Leases = append(s.Leases, p.view())
 	}
@@ -278,6 +296,9 @@ func (m *model) snapshot(now int64) *Snapshot {
 	slices.SortFunc(s.Counted, func(a, b Counted) int {
 		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
 	})
+	if s.Ends > 0 && s.Ends <= now {
+		s.Paused, s.Ends, s.Who, s.Stale = false, 0, "", true
+	}
 	if len(s.Queue) > 0 {
 		s.Oldest = s.Queue[0].Since
 	}

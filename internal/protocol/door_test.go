@@ -25,6 +25,7 @@ var heads = func() map[byte]*regexp.Regexp {
 		'A': {flag, positive, number, number, positive, number, number, positive, owner, `(?s:.*)`},
 		'H': {number, flag}, 'R': {number}, 'L': {flag}, 'M': {number, owner}, 'E': {flag},
 		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag}, 'Q': {number, number},
+		'W': {positive, `(?s:.*)`},
 	}
 	out := map[byte]*regexp.Regexp{}
 	for verb, words := range forms {
@@ -318,9 +319,11 @@ var genHead = shared(rapid.Custom(func(t *rapid.T) string {
 		}
 		return strings.Join(words, " ")
 	}
-	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z", "B", "B", "Q"}).Draw(t, "verb"); verb {
+	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z", "B", "B", "Q", "W"}).Draw(t, "verb"); verb {
 	case "Q":
 		return "Q" + genRateWords.Draw(t, "rate")
+	case "W":
+		return "W" + draw(genMore, genLabel)
 	case "A", "B":
 		before := ""
 		if verb == "B" {

@@ -37,8 +37,9 @@ type Snapshot struct {
 	Expired int       // leases and waiters that have expired; without records, 250 at most
 	Leases  []Record  // by token
 	Queue   []Record  // in order
+	Who     string    // wants the pause that ends
 	Counted []Counted // what counts for the rate, the earliest end first; without records, some of it
-	Stale   bool      // something has left the rate's window: Spent is without it, and the next call of Do removes it
+	Stale   bool      // something has left the rate's window, or a pause has ended: this is without it, and the next call of Do removes it
 }
 
 // Counted is what grants of one time cost in sum, which counts for the rate until some time.
@@ -240,6 +241,9 @@ func (r *reading) advance(first, last string, count int) {
 func (r *reading) snapshot(records bool) *Snapshot {
 	snap := &r.snap
 	snap.count(r.counted)
+	if snap.Ends > 0 && snap.Ends <= snap.Now {
+		snap.Paused, snap.Ends, snap.Who, snap.Stale = false, 0, "", true
+	}
 	next := int64(0)
 	for _, l := range r.leases {
 		if l.Expires <= snap.Now {
@@ -349,6 +353,9 @@ func (r *reading) collect(member, score, record string) error {
 		return nil
 	case strings.HasPrefix(record, "r "):
 		return r.count(member, record)
+	case strings.HasPrefix(record, "p "):
+		r.snap.Ends, r.snap.Who = int64(at), strings.TrimPrefix(record, "p ")
+		return nil
 	}
 	l, ok := parseRecord(record)
 	if !ok {

@@ -71,7 +71,7 @@ type grant struct {
 	cost int
 }
 
-// check fails if a step broke S1, S2, S4, S7 or R1.
+// check fails if a step broke S1, S2, S4, S7 or R1, or granted during a pause.
 func (j *judge) check(t failer, c call, before, after dump) {
 	t.Helper()
 	var granted []stored
@@ -92,6 +92,7 @@ func (j *judge) check(t failer, c call, before, after dump) {
 	}
 	j.tokens(t, before, after, granted)
 	j.spend(t, c, before, after, granted)
+	checkPause(t, c, before, after, granted)
 	for _, p := range granted {
 		checkOrder(t, c, p, before, after)
 	}
@@ -119,6 +120,21 @@ func (j *judge) spend(t failer, c call, before, after dump, granted []stored) {
 	}
 	if sum > j.rate.N {
 		t.Fatalf("R1: grants of one window cost %d, and the rate is %v\n%v", sum, j.rate, after)
+	}
+}
+
+// checkPause checks that nothing is granted while it is paused, unless somebody resumes, or the
+// pause has come to its end.
+func checkPause(t failer, c call, before, after dump, granted []stored) {
+	t.Helper()
+	ends := before.scores["!p"]
+	if !before.state(t).Paused || ends > 0 && ends <= float64(c.now) || slices.ContainsFunc(c.ops, func(op Op) bool { return op.Verb == Pause && !op.Flag }) {
+		return
+	}
+	for _, p := range granted {
+		if !moved(c.ops, p.id) {
+			t.Fatalf("%s was granted during a pause\n%v", p.id, after)
+		}
 	}
 }
 

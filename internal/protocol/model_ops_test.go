@@ -34,11 +34,20 @@ func (s *step) apply(i int, op *Op) Result {
 	case Pin:
 		s.pin = op.N
 	case Pause:
-		s.paused, s.weighed = op.Flag, -1 // a pin while it was paused has weighed nobody
+		s.paused, s.weighed, s.ends, s.who = op.Flag, -1, 0, "" // a pin while it was paused has weighed nobody
+	case Cool:
+		s.cool(s.now+op.TTL.Milliseconds()+1, op.Who) // a millisecond for what the clock is beyond s.now
 	case SetRate:
 		s.wanted = op.Rate
 	}
 	return Result{}
+}
+
+// cool pauses until ends, unless it is paused for longer.
+func (s *step) cool(ends int64, who string) {
+	if !s.paused || s.ends > 0 && s.ends < ends {
+		s.paused, s.ends, s.who = true, ends, who
+	}
 }
 
 // declare takes over a limit that code declares, for what follows in the call too.

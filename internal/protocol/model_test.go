@@ -33,6 +33,9 @@ type model struct {
 	queue    []*member // the waiters, in order
 	exists   bool      // whether keys are left
 
+	ends int64  // ms: so long it is paused, if that ends by itself
+	who  string // wants that
+
 	rate   Rate
 	index  int        // how many counts there were since nothing counted
 	counts []*counted // what was granted, and has not left the window; the oldest first
@@ -194,6 +197,7 @@ type step struct {
 	before  []*member           // the queue before the operations
 	weighed int                 // the limit before them; -1 with a pause, or another rate
 	wanted  Rate                // the rate that they declare
+	thawed  bool                // a pause has just ended by itself
 	more    bool
 	numbers int // tokens and tickets given
 }
@@ -210,7 +214,10 @@ func (m *model) run(c call) (s *step, ok bool) {
 	if s.reap() > 0 {
 		s.settle() // reaping is a pass of its own
 	}
-	s.before, s.weighed, s.wanted = slices.Clone(s.queue), s.limit(), s.rate
+	s.before, s.wanted = slices.Clone(s.queue), s.rate
+	if !s.thawed {
+		s.weighed = s.limit()
+	}
 	for i := range c.ops {
 		if c.ops[i].Verb != Acquire {
 			s.results[i] = s.apply(i, &c.ops[i])
@@ -262,6 +269,10 @@ func (s *step) reap() int {
 		s.leave(p, Expired, p.lastCopy())
 	}
 	before := len(s.counts)
+	if s.ends > 0 && s.ends <= s.now {
+		s.paused, s.ends, s.who, s.thawed, s.weighed = false, 0, "", true, -1
+		before++
+	}
 	s.counts = slices.DeleteFunc(s.counts, func(c *counted) bool { return c.until <= s.now })
 	return len(due) + before - len(s.counts)
 }

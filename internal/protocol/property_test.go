@@ -61,7 +61,7 @@ var genTerms = shared(rapid.Custom(func(t *rapid.T) *Terms {
 var genRate = shared(rapid.SampledFrom([]Rate{{}, {}, {}, {}, {4, 20 * time.Millisecond}, {4, 20 * time.Millisecond}, {2, 3 * time.Second}, {5, time.Hour}}))
 
 // lots are the verbs, the likelier the more often.
-const lots = "AAAAAAAAAAHHLLLLLRRMMEDPZQ"
+const lots = "AAAAAAAAAAAHHLLLLLRRMMEDPZQW"
 
 var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 	op := Op{Verb: Verb(lots[rapid.IntRange(0, len(lots)-1).Draw(t, "verb")])}
@@ -85,6 +85,9 @@ var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "paused")
 	case SetRate:
 		op.Rate = genRate.Draw(t, "rate")
+	case Cool:
+		op.TTL = span(time.Millisecond, 20*time.Millisecond, time.Second, time.Hour).Draw(t, "for")
+		op.Who = rapid.SampledFrom([]string{"", "ann@ops-1", "a b\n"}).Draw(t, "who")
 	case Resize:
 		op.N = rapid.IntRange(1, 6).Draw(t, "limit")
 	case Pin:

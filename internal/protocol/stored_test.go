@@ -321,6 +321,26 @@ func TestDamagedRate(t *testing.T) {
 	}, rated)
 }
 
+// cooled has a holder and a waiter, and a pause that ends.
+func cooled(t failer, r *rig) {
+	t.Helper()
+	r.reset(t)
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(3)})
+	r.do(t, 0, Op{Verb: Cool, TTL: time.Hour, Who: "ann"})
+	r.do(t, 0, Op{Verb: Acquire, ID: "s0.4", Terms: terms(3)})
+}
+
+// TestDamagedPause: a pause that ends has a mark, and a layout, of its own.
+func TestDamagedPause(t *testing.T) {
+	t.Parallel()
+	const paused = 3
+	tryAll(t, []damage{
+		field(ErrCorrupt, paused, "3"), field(ErrCorrupt, paused, "0"),
+		field(ErrVersion, 0, "3"), field(ErrVersion, 19, "0 0"),
+	}, cooled)
+	tryAll(t, []damage{field(ErrCorrupt, paused, "2")}, furnish, plain, lone)
+}
+
 // TestFlush: a database that was emptied in the middle is a new beginning, with tokens
 // above all that were given.
 func TestFlush(t *testing.T) {

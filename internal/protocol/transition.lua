@@ -11,6 +11,7 @@
 --   w weight cost ticket maxhold ttl owner label  waiter (cost 0: the weight; maxhold 0: none)
 --   x reason                                      mark: a tombstone, which answers for an id that has
 --                                                 ended; "x 5 owner" for one that was moved to owner
+--   p who                                         mark "!p": nobody is granted before its deadline, as who wants
 --   r sum until                                   mark "!r" and a number: what grants of one time cost
 --                                                 in sum, which counts for the rate until that time (ms)
 --                A mark is a record with a deadline that nobody holds or waits for.
@@ -22,12 +23,13 @@
 --   from 2^32      deadlines: the member is the id of a record, the score is server time in ms
 -- "state"        is 1 declared pin paused changes used holders waiting marks slots last nearest till lapses
 --   declared       the limit that was declared last; 0: none yet       pin  limit by an operator; -1: none
---   paused         1: nobody is granted                                changes  of the declared limit
+--   paused         1: nobody is granted; 2: nobody, while there is "!p"
+--   changes        of the declared limit, and of the rate
 --   used           permits in use: the weights of all holders          holders, waiting, marks  how many
 --   slots          numbers given out: those below are held or free     last  token or ticket
 --   nearest        no deadline is before this time (ms); 0: there is none
 --   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
---                or, where there is a rate or something counts for one, 2, the same numbers, and
+--                or, where there is a rate, or something counts for one, or paused is 2, 2, the same numbers, and
 --                rate window spent since bucket index
 --   rate, window   costs of so much are granted in any time of so long (ms); 0 0: there is no rate
 --   spent          the sums of all "!r"                                since  when the newest began (ms); 0: there is none
@@ -73,6 +75,7 @@
 --     E force                 evict. force 0: ask the holder to stop
 --     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause. A limit is forgotten
 --                             when nobody is there any more, a pin and a pause are not
+--     W for+ who              of no ids: pause for so long, unless it is paused for longer; Z ends that
 --     Q rate window           for operators, of no ids: declare a rate; 0 0: none
 --     I from skip count       look, alone in its call and of no ids: answers a page of "count" members
 --                             of the sorted set, at most 1000, of which the first has at least the
@@ -83,7 +86,8 @@
 -- Answer         numbers with spaces between: now (us), status (0 done; 1 done, and more is to be done:
 --                call again without operations; -1 too late, not done, and the rest is nobody's), the
 --                limit that was declared before, "state" (the last two 0 where a lease is alone), behind
---                a "state" of 2 the rate and the window that were declared before, and for each id (M: each pair)
+--                a "state" of 2 the rate and the window that were declared before and the time until which
+--                it is paused (ms; 0: it is not, or without end), and for each id (M: each pair)
 --     A  1 slot token remaining | 2 ahead | 3 rest (busy) | 4 rest (queue full)
 --        | 5 limit (heavier than that) | 13 rate window (costs more than that) | gone
 --        rest: for so long the rate alone does not let it in; 0: it would, or that is not known
@@ -189,6 +193,7 @@ local PAGE = 250                                        -- so many are reaped, o
 local LATE = 10000                                      -- ms; so long after an acquire, at most, a copy of it runs (its "bound" sees to that)
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
 local BUCKET = '!r'                                     -- the names of what counts for the rate; ids begin with no "!"
+local COOL = '!p'                                       -- the name of a pause that ends
 local BUCKETS = 102                                     -- there are not more of them, if the window is as it was
 local LOOKED = 25                                       -- so many waiters are looked at in one call, where there is a rate
 
@@ -234,6 +239,7 @@ for k = firstHead, lastHead, 2 do
     verb == 'P' and '^P(%-?%d+)$' or
     verb == 'Z' and '^Z([01])$' or
     verb == 'Q' and '^Q(%d+) (%d+)$' or
+    verb == 'W' and '^W([1-9]%d*) (.*)$' or
     verb == 'I' and '^I([%w.+-]+) (%d+) (%d+)$' or refuse('verb', head)
   local words = { match(head, form) }
   if not words[1] then                                  -- which is the first word that does not fit?
@@ -246,7 +252,7 @@ for k = firstHead, lastHead, 2 do
     end
     refuse('head', head)
   end
-  for w = verb == 'I' and 2 or 1, verb == 'A' and 8 or verb == 'M' and 1 or #words do
+  for w = verb == 'I' and 2 or 1, verb == 'A' and 8 or (verb == 'M' or verb == 'W') and 1 or #words do
     local n = words[w]
     if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
   end
@@ -322,13 +328,14 @@ while true do
   end
 
   local version, declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
-    match(stored or NOBODY, '^([12]) (%d+) (%-?%d+) ([01]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])(.*)$')
+    match(stored or NOBODY, '^([12]) (%d+) (%-?%d+) ([012]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])(.*)$')
   local rate, window, spent, since, bucket, index = 0, 0, 0, 0, 0, 0
   if version == '2' then
     rate, window, spent, since, bucket, index, more = match(more, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
     if not more or #rate > 12 or #window > 12 or #spent > 12 or #since > 13 or #bucket > 12 or #index > 12 then corrupt('state', stored) end
     rate, window, spent, since, bucket, index = rate + 0, window + 0, spent + 0, since + 0, bucket + 0, index + 0
-    if (rate == 0) ~= (window == 0) or (since == 0) ~= (bucket == 0) or bucket > spent or rate + spent == 0 or marks + 0 == 0 and spent > 0 then
+    if (rate == 0) ~= (window == 0) or (since == 0) ~= (bucket == 0) or bucket > spent or rate + spent == 0 and paused ~= '2'
+      or marks + 0 == 0 and (spent > 0 or paused == '2') then
       corrupt('state', stored)
     end
   end
@@ -342,7 +349,7 @@ while true do
   local free = slots - holders                          -- how many slots are members of ORDER
   local ordered = used + waiting + marks > 0            -- there is ORDER
   if free < 0 or holders > used or holders == 0 and used > 0 or limit < 0 or used + slots + waiting + limit > MOST
-    or not ordered and slots > 0 or seq >= FRONT or soon - now > CENTURY or #declared > 12 or #changes > 12 or #till > 14 then
+    or not ordered and slots > 0 or seq >= FRONT or soon - now > CENTURY or paused == '2' and version == '1' or #declared > 12 or #changes > 12 or #till > 14 then
     corrupt('state', stored)
   end
 
@@ -352,7 +359,7 @@ while true do
   if members ~= (ordered and 1 + slots + 2 * waiting + marks or 0)
     or free > 0 and call('ZCOUNT', ORDER, '0', '2147483648') ~= free then
     if stored and members == 0 then
-      holdsUntil = used + waiting + spent > 0 and till + 0 or 0 -- tombstones alone may go: at worst a late copy is granted, and expires
+      holdsUntil = (used + waiting + spent > 0 or paused == '2') and till + 0 or 0 -- tombstones alone may go: at worst a late copy is granted, and expires
     elseif not stored and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == PLACE + 0 and call('EXISTS', STATE) == 0 then
       holdsUntil = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
     end
@@ -360,6 +367,7 @@ while true do
     if holdsUntil > now then error('BERTHHALF ' .. format('%d', holdsUntil - now)) end
     used, holders, waiting, marks, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
     spent, since, bucket, index = 0, 0, 0, 0
+    if paused == '2' then paused = '0' end
     local state = format('%s %s %s %s %s 0 0 0 0 0 %s ', rate > 0 and '2' or '1', declared, pin, paused, changes, last)
     local rates = rate > 0 and format(' %d %d 0 0 0 0', rate, window) or ''
     if looks then return { now, state .. format('%d %d 0', holdsUntil, holdsUntil) .. rates } end
@@ -378,6 +386,10 @@ while true do
       page = call('ZRANGEBYSCORE', ORDER, looks[1], '+inf', 'WITHSCORES', 'LIMIT', looks[2], looks[3])
     else
       if waiting > 0 then page = call('ZRANGE', ORDER, '0', '0', 'WITHSCORES') end
+      if paused == '2' then
+        local n = #page
+        page[n + 1], page[n + 2] = COOL, call('ZSCORE', ORDER, COOL) or corrupt('no deadline for', COOL)
+      end
       local due = soon > 0 and soon <= now
       if due or marks > 0 then                          -- else the nearest deadline is that of somebody who is there
         local some = call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', due and '250' or '10')
@@ -405,6 +417,7 @@ while true do
   local freedText, storedText = {}, {}                       -- their texts: of those that were freed now, and of those in ORDER
   local furthest = 0                                    -- the latest deadline that was set
   local charged = 0                                     -- what the grants of this pass cost
+  local who, ends                                       -- of a pause: who wants it, or false: it ends now; and its end
 
   -- ---- what several sections need ----
   local function put(id, record)                        -- into the hash
@@ -523,6 +536,9 @@ while true do
         if sum then                                     -- its grants have left the window
           spent = spent - sum
           if id == BUCKET .. format('%d', index) then since, bucket = 0, 0 end
+        elseif id == COOL then
+          if paused ~= '2' or sub(record, 1, 2) ~= 'p ' then corrupt('record', record) end
+          paused, weighAll = '0', true
         else
           absent(record)                                -- a tombstone, or damage
         end
@@ -532,7 +548,7 @@ while true do
   end
 
   -- ---- operate: those who leave, signs of life, and operators ----
-  local limitBefore, wantedRate, wantedWindow = limit, rate, window
+  local limitBefore, wantedRate, wantedWindow, pausedBefore = limit, rate, window, paused
   local got = {}                                        -- the record of ARGV[offset + k] is got[k], or false
   if named == 1 and not reaping then got[1] = call('HGET', STATE, ARGV[offset + 1])
   elseif named > 1 and not reaping then got = call('HMGET', STATE, unpack(ARGV, offset + 1)) end
@@ -545,7 +561,11 @@ while true do
     elseif verb == 'P' then
       pin = param
     elseif verb == 'Z' then
-      paused, weighAll = param, true                    -- limits that were set meanwhile have been compared with nobody's weight
+      paused, weighAll, who = param, true, false        -- limits that were set meanwhile have been compared with nobody's weight
+    elseif verb == 'W' then
+      local wanted = now + param + 1                    -- "now" is up to a millisecond behind the clock
+      local is = who and ends or paused == '2' and now + remaining(COOL) or paused == '1' and wanted or 0
+      if wanted > is then paused, who, ends = '2', second, wanted end
     elseif verb == 'Q' then
       wantedRate, wantedWindow = param + 0, second + 0
     end
@@ -623,6 +643,13 @@ while true do
       answered = answered + 1
       answers[answered] = answer
     end
+  end
+  if who then
+    if pausedBefore ~= '2' then marks = marks + 1 end
+    put(COOL, 'p ' .. who)
+    expire(COOL, ends)
+  elseif pausedBefore == '2' and paused ~= '2' then
+    marks, goneIDs[#goneIDs + 1] = marks - 1, COOL
   end
   if used < holders or holders < 0 or waiting < 0 or marks < 0 or spent < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
   for g = 1, reaping and 0 or #arrivals do              -- what newcomers declare counts for those who wait, too
@@ -805,7 +832,7 @@ while true do
   --
   -- Everything was checked, and nothing changed, until here.
   local nobody = used + waiting == 0
-  local kept = pin ~= '-1' or paused ~= '0'             -- a pin and a pause are not forgotten
+  local kept = pin ~= '-1' or paused == '1'             -- a pin, and a pause without end, are not forgotten
   local full = not nobody or marks > 0                  -- there is to be ORDER
   if not kept and not full and seq < us then            -- the clock has passed the last token: nothing is to be remembered
     if stored then call('DEL', STATE) end
@@ -833,8 +860,9 @@ while true do
     -- The keys have a TTL. Under a policy that evicts first what has one (volatile-*, POLICY 0) they
     -- have it only while their loss would not matter.
     local lapsed, tillBefore = lapses, till
-    lapses = not kept and (POLICY == '1' or nobody and spent == 0) and '1' or '0'
-    if nobody and spent == 0 and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
+    local matters = not nobody or spent > 0 or paused == '2'
+    lapses = not kept and (POLICY == '1' or not matters) and '1' or '0'
+    if not matters and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
     -- It is at least a second past every deadline, and moves by more, so that few calls have to set it.
     if furthest > 0 and furthest + 1000 > till + 0 then till = format('%d', furthest + GRAIN) end
     if not full then
@@ -844,7 +872,7 @@ while true do
     if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token outlives a clock that is behind
     local state = format('1 %s %s %s %s %d %d %d %d %d %s %s %s %s',
       declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
-    if rate + spent > 0 then
+    if rate + spent > 0 or paused == '2' then
       if spent == 0 then index = 0 end
       state = '2' .. sub(state, 2) .. format(' %d %d %d %d %d %d', rate, window, spent, since, bucket, index)
     end
@@ -897,7 +925,9 @@ while true do
   end
   if not reaping then
     local state = stored or NOBODY
-    if sub(state, 1, 1) == '2' then state = state .. wasRate end
+    if sub(state, 1, 1) == '2' then
+      state = state .. wasRate .. (paused == '2' and format(' %d', ends or call('ZSCORE', ORDER, COOL)) or ' 0')
+    end
     return stamp .. ' ' .. format('%d ', status) .. was .. ' ' .. state .. ' ' .. table.concat(answers, ' ')
   end
 end

@@ -36,10 +36,17 @@ const (
 	Pin     Verb = 'P'
 	Pause   Verb = 'Z'
 	SetRate Verb = 'Q'
+	Cool    Verb = 'W' // a pause that ends by itself
 )
 
 // named reports whether the operation concerns an id.
-func (v Verb) named() bool { return v != Resize && v != Pin && v != Pause && v != SetRate }
+func (v Verb) named() bool {
+	switch v {
+	case Resize, Pin, Pause, SetRate, Cool:
+		return false
+	}
+	return true
+}
 
 // Terms are the parameters of an acquire. Neighbouring acquires with equal terms share
 // them on the wire. Terms must not be changed once used.
@@ -107,13 +114,14 @@ type Op struct {
 	ID    string
 	To    string        // Move: the new id
 	Terms *Terms        // Acquire
-	TTL   time.Duration // Renew; Heartbeat: the heartbeat's, 0 only looks; Move: 0 keeps the lease's
+	TTL   time.Duration // Renew; Heartbeat: the heartbeat's, 0 only looks; Move: 0 keeps the lease's; Cool: how long
 	Flag  bool          // Heartbeat: the place is wanted; Release: leave a tombstone; Evict: force; Pause: paused
 	// Replicas makes Do wait until so many replicas have the operation, and with it all
 	// earlier ones; Reply tells how many have.
 	Replicas int
-	N        int  // Resize, Pin: the limit; Pin: -1 unpins
-	Rate     Rate // SetRate: the zero Rate takes it away
+	N        int    // Resize, Pin: the limit; Pin: -1 unpins
+	Rate     Rate   // SetRate: the zero Rate takes it away
+	Who      string // Cool: who wants it
 
 	Result Result
 }
@@ -303,6 +311,8 @@ func (op *Op) head(owner string) any {
 		return string([]byte{byte(op.Verb), bit(op.Flag)})
 	case SetRate:
 		return "Q" + strconv.Itoa(op.Rate.N) + " " + millis(op.Rate.Per)
+	case Cool:
+		return "W" + millis(op.TTL) + " " + op.Who
 	default:
 		return string(rune(op.Verb)) + strconv.Itoa(op.N)
 	}
@@ -391,8 +401,9 @@ type State struct {
 	Declared int
 	Pin      int // -1: none
 	Paused   bool
-	Changes  int // declarations that changed the limit
-	Used     int // permits in use
+	Ends     int64 // ms: so long it is paused; 0: it is not, or without end
+	Changes  int   // declarations that changed the limit
+	Used     int   // permits in use
 	Holders  int
 	Waiting  int
 	Marks    int   // tombstones, and what counts for the rate
@@ -423,20 +434,20 @@ func (s *State) Limit() int {
 	return s.Declared
 }
 
-// The layouts of the stored data: one where there is no rate, and one with its numbers.
+// The layouts of the stored data: the usual one, and one for a rate, or a pause that ends.
 const (
-	layout      = 1
-	layoutRated = 2
+	layout     = 1
+	layoutMore = 2
 )
 
 // state reads the numbers of a semaphore.
 func (c *cursor) state() (s State) {
 	version := c.next()
-	c.bad = version != layout && version != layoutRated || c.bad
-	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() == 1, c.int()
+	c.bad = version != layout && version != layoutMore || c.bad
+	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() != 0, c.int()
 	s.Used, s.Holders, s.Waiting, s.Marks, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
 	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
-	if version == layoutRated {
+	if version == layoutMore {
 		s.Rate, s.Spent = c.rate(), c.int()
 		s.newest.since, s.newest.sum, s.index = c.next(), c.int(), c.int()
 	}
@@ -465,10 +476,10 @@ func (r *Reply) decode(text string, ops []Op) error {
 	status := c.next()
 	r.More = status == 1
 	r.Was = c.int()
-	rated := strings.HasPrefix(c.rest, "2 ")
+	more := strings.HasPrefix(c.rest, "2 ")
 	r.State = c.state()
-	if rated {
-		r.WasRate = c.rate()
+	if more {
+		r.WasRate, r.Ends = c.rate(), c.next()
 	}
 	if status == -1 && c.rest == "" && !c.bad {
 		return &Failure{Kind: ErrRefused, Err: errLate}

@@ -114,6 +114,11 @@ func parseHead(head string) Op {
 		rate, cost, head = Rate{number(p[0]), inMillis(p[1])}, number(p[2]), "A"+rest
 	}
 	op := Op{Verb: Verb(head[0])}
+	if op.Verb == Cool {
+		lasts, who, _ := strings.Cut(head[1:], " ")
+		op.TTL, op.Who = inMillis(lasts), who
+		return op
+	}
 	p := strings.SplitN(head[1:], " ", 10)
 	switch op.Verb {
 	case Acquire:

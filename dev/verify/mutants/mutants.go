@@ -154,6 +154,11 @@ var All = []Mutant{
 		}},
 	},
 
+	{
+		Name: "pause-endless", What: "a pause that should end by itself does not", Scenario: "clients", Caught: []string{"recovery"},
+		Edits: []Edit{{script, "          paused, weighAll = '0', true\n", "          paused, weighAll = '1', true\n"}},
+	},
+
 	// Requests that are repeated or late.
 	{
 		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},

@@ -156,6 +156,9 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight), berth.Rate(u.spec.Rate, u.spec.Per))
 	must(err)
 	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL, Rate: u.spec.Rate, Per: u.spec.Per}
+	if u.spec.Rate > 0 && u.one(50) { // all hold still for a moment
+		_ = sem.Cooldown(ctx, u.between(20*time.Millisecond, 200*time.Millisecond))
+	}
 	if u.spec.Rate > 0 && u.one(2) { // else it costs its weight
 		e.Cost = 1 + u.rng.IntN(u.spec.Rate/2)
 		opts = append(opts, berth.Cost(e.Cost))

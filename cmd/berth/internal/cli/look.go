@@ -148,7 +148,7 @@ func waitersTable(waiters []berthadmin.Waiter) *table {
 func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 	var all []string
 	if s.Paused {
-		all = append(all, why.Pause(s.Name))
+		all = append(all, why.Paused(&s))
 	}
 	if s.Pinned {
 		all = append(all, why.Pin(s.Name)+", declared "+screen.Declared(s.Declared))

@@ -159,7 +159,11 @@ func difference(before, after *berthadmin.State) string {
 		words = append(words, onOff("pinned", before.Pinned, after.Pinned), "declared "+declared)
 	}
 	if before.Paused || after.Paused {
-		words = append(words, onOff("paused", before.Paused, after.Paused))
+		paused := onOff("paused", before.Paused, after.Paused)
+		if after.PausedFor > 0 {
+			paused += " for " + screen.Age(after.PausedFor)
+		}
+		words = append(words, paused)
 	}
 	words = append(words, arrow(before.InUse, after.InUse)+" in use", arrow(before.Waiting, after.Waiting)+" waiting")
 	return strings.Join(words, ", ")
@@ -196,5 +200,5 @@ func sameSettings(a, b *berthadmin.State) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Limit == b.Limit && a.Declared == b.Declared && a.Pinned == b.Pinned && a.Paused == b.Paused
+	return a.Limit == b.Limit && a.Declared == b.Declared && a.Pinned == b.Pinned && a.Paused == b.Paused && a.PausedFor >= b.PausedFor
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 	"github.com/berth-go/berth/internal/words"
 )
 
@@ -67,9 +69,10 @@ nothing is granted; holders keep their permits. A name that is not in use needs
 }, {
 	use:   "pause NAME...",
 	short: "Grant nothing until resumed",
-	long: `Grant nothing until "berth resume". Holders keep their permits, and waiters
-their places. A name that is not in use needs --create.`,
-	example: "  berth pause deploy\n  berth pause --yes 'api/*'",
+	long: `Grant nothing until "berth resume", or for a time. Holders keep their permits,
+and waiters their places. A longer pause is not shortened by --for. A name that
+is not in use needs --create.`,
+	example: "  berth pause deploy\n  berth pause --for 30s github-api\n  berth pause --yes 'api/*'",
 	already: "it was paused",
 	unused:  "; to pause it before its first use, add --create",
 }, {
@@ -85,7 +88,8 @@ type change struct {
 	setting
 	verb   string
 	create bool
-	limit  int // that is to be in force, -1: any
+	limit  int           // that is to be in force, -1: any
+	lasts  time.Duration // pause: how long; 0: until resumed
 }
 
 func (a *app) settingCommand(s setting) *cobra.Command {
@@ -102,7 +106,14 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 	if c.verb == "pin" || c.verb == "pause" {
 		cmd.Flags().BoolVar(&c.create, "create", false, "also if the name is not in use")
 	}
-	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
+	if c.verb == "pause" {
+		cmd.Flags().Var(value.Duration(&c.lasts, 0), "for", "end it after this `DURATION`: 30s, 10m (default: only\n\"berth resume\" ends it)")
+		cmd.Flags().Lookup("for").DefValue = "" // 0 means nothing to a reader
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if cmd.Flags().Changed("for") && c.lasts < berth.MinTTL {
+			return exit.Usagef("--for %v: it must be at least %v", c.lasts, berth.MinTTL)
+		}
 		if limited {
 			last := args[len(args)-1]
 			args = args[:len(args)-1]
@@ -169,7 +180,7 @@ func (c *change) question(n int) string {
 }
 
 func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
-	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit}
+	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit, For: c.lasts}
 	if err := a.ask(func(ctx context.Context) error { return action.Do(ctx, in) }); err != nil {
 		return err
 	}

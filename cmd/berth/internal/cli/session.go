@@ -94,6 +94,9 @@ func (a *app) open() (*session, error) {
 // setter returns what tells who paused or pinned a semaphore, as far as the audit goes back.
 func (s *session) setter(name string) func(ctx context.Context, place berth.Place) string {
 	return func(ctx context.Context, place berth.Place) string {
+		if place.Paused && place.RetryAfter > 0 {
+			return "paused, for " + screen.Age(place.RetryAfter)
+		}
 		why := berthwatch.ReasonsIn(s.in.Audit(ctx))
 		if place.Paused {
 			return why.Pause(name)

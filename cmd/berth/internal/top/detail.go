@@ -122,7 +122,7 @@ func (m *Model) summaryLine(s *berthadmin.State) string {
 		text += "; " + rate
 	}
 	if s.Paused {
-		text += m.style.warn("; paused")
+		text += m.style.warn("; " + cmp.Or(berthwatch.Paused(&s.Summary), "paused"))
 	}
 	return text
 }

@@ -186,6 +186,10 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 		want   string
 	}{
 		"paused": {func(s *berthadmin.State) { s.Paused = true }, `waits for "berth resume"`},
+		"cooling": {func(s *berthadmin.State) {
+			s.Paused, s.PausedFor, s.PausedBy = true, 12*time.Second, "sync\x1b (web-3:7)"
+		}, "paused for 12s by sync\ufffd (web-3:7)"},
+		"cooled": {func(s *berthadmin.State) { s.Paused, s.PausedFor = true, 12*time.Second }, "waits for the end of a pause in 12s"},
 		"frozen": {func(s *berthadmin.State) { s.Pinned, s.Limit = true, 0 }, "waits for another limit than 0"},
 		"one":    {func(s *berthadmin.State) { s.Leases = s.Leases[:1] }, "waits for 2 permits of red (web-1:11)"},
 		"partly": {func(s *berthadmin.State) { s.InUse = 2 }, "waits for 1 permit of 2 holders"},
