@@ -24,6 +24,7 @@ type Client struct {
 	prefix  string
 	log     *slog.Logger
 	hooks   Hooks
+	levels  levels // of AcquireAll
 }
 
 // New returns a Client that uses rdb, a *redis.Client or *redis.ClusterClient, which

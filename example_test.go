@@ -223,6 +223,26 @@ func ExampleSemaphore_Cooldown() {
 	// Output: true true true
 }
 
+func ExampleLevel() {
+	store := berthtest.Start()
+	defer store.Close()
+	client, ctx, customer := store.Client(), context.Background(), "7"
+	tenant, err := client.Semaphore("llm/tenant/"+customer, 2)
+	if err != nil {
+		panic(err)
+	}
+	all, err := client.Semaphore("llm", 20, berth.Level(1), berth.Rate(90_000, time.Minute))
+	if err != nil {
+		panic(err)
+	}
+	leases, err := berth.AcquireAll(ctx, all, tenant)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(leases[0].Name(), leases[1].Name(), leases.Release())
+	// Output: llm llm/tenant/7 <nil>
+}
+
 func ExampleRate_only() {
 	store := berthtest.Start()
 	defer store.Close()

@@ -13,10 +13,11 @@ import (
 )
 
 // AcquireAll takes a lease of each semaphore, with their default options, or of none.
-// It acquires them in the order of their names, so that callers that list the same
-// semaphores in different orders cannot deadlock; the leases are returned in the order
-// of the arguments. While it waits for one semaphore it holds those before it, so give
-// the semaphores with the longest waits names that sort first.
+// It acquires them in the order of their Level and then of their names, so that callers that
+// list the same semaphores in different orders cannot deadlock; the leases are returned in the
+// order of the arguments. While it waits for one semaphore it holds those before it, so take
+// narrow limits first, and wide ones, which others need, last: see Level. A weight or a cost for
+// one of them is set by Semaphore.With.
 //
 // AcquireAll waits until ctx ends. Its error is that of the first Acquire that failed;
 // a *LostError if a lease is lost while it waits for another; or ErrInvalid if a
@@ -27,7 +28,7 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, err
 	}
-	order, err := byName(sems)
+	order, err := inOrder(sems)
 	if err != nil {
 		return nil, err
 	}
@@ -55,25 +56,51 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	return leases, nil
 }
 
-// byName returns the indexes of sems in the order of their names. No semaphore may
+// inOrder returns the indexes of sems in the order of their levels and names. No semaphore may
 // be named twice: it could wait for itself.
-func byName(sems []*Semaphore) ([]int, error) {
+func inOrder(sems []*Semaphore) ([]int, error) {
 	order := make([]int, len(sems))
 	for i, s := range sems {
 		if s == nil {
 			return nil, &InvalidError{"semaphore", "it is nil"}
 		}
 		order[i] = i
+		s.client.levels.check(s)
+	}
+	named := map[[2]string]bool{}
+	for _, s := range sems {
+		id := [2]string{s.name, s.client.prefix}
+		if named[id] {
+			return nil, &InvalidError{"semaphores", fmt.Sprintf("%q is named twice and could wait for itself: use Weight, or other names on another server", s.name)}
+		}
+		named[id] = true
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(sems[a].name, sems[b].name), cmp.Compare(sems[a].client.prefix, sems[b].client.prefix))
+		return cmp.Or(cmp.Compare(sems[a].config.level, sems[b].config.level), cmp.Compare(sems[a].name, sems[b].name), cmp.Compare(sems[a].client.prefix, sems[b].client.prefix))
 	})
-	for i := 1; i < len(order); i++ {
-		if a, b := sems[order[i-1]], sems[order[i]]; a.name == b.name && a.client.prefix == b.client.prefix {
-			return nil, &InvalidError{"semaphores", fmt.Sprintf("%q is named twice and could wait for itself: use Weight, or other names on another server", a.name)}
-		}
-	}
 	return order, nil
+}
+
+// levels remembers the level that each name of a client has had in AcquireAll.
+type levels struct {
+	mu     sync.Mutex
+	of     map[string]int
+	warned bool
+}
+
+// check warns, once, of a name with two levels: callers that order them differently can deadlock.
+func (l *levels) check(s *Semaphore) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, known := l.of[s.name]
+	if l.of == nil {
+		l.of = map[string]int{}
+	}
+	l.of[s.name] = s.config.level
+	if known && before != s.config.level && !l.warned {
+		l.warned = true
+		s.client.log.Warn("berth: a semaphore was given two levels, so calls of AcquireAll can wait for each other", "semaphore", s.name, "levels", []int{before, s.config.level})
+	}
 }
 
 // Leases are the leases that AcquireAll returns. Its methods skip nil elements.

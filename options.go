@@ -34,6 +34,8 @@ const (
 const (
 	// mostReplicas bounds MinReplicas, to catch mistakes.
 	mostReplicas = 100
+	// mostLevel bounds Level, to catch mistakes.
+	mostLevel = 1000
 	// mostHeartbeat is how long a waiter stays in the queue without a heartbeat,
 	// unless its TTL is shorter. A lease granted by a hand-off lasts as long at first.
 	mostHeartbeat = 10 * time.Second
@@ -114,6 +116,7 @@ type config struct {
 	onQueued   func(Place)
 	rate       protocol.Rate
 	cost       int // 0: the weight
+	level      int
 }
 
 var defaults = config{ttl: DefaultTTL, weight: 1, queueLimit: MaxLimit, label: program()}
@@ -168,6 +171,13 @@ func Rate(n int, per time.Duration) Option {
 // request to a language model: 1 to MaxLimit; the default is the weight. A cost above the
 // rate in force is refused (ErrTooHeavy). Without a rate it has no effect.
 func Cost(n int) Option { return leaseOption(func(c *config) { c.cost = cmp.Or(n, -1) }) }
+
+// Level sets the semaphore's place in AcquireAll: lower levels are acquired first, and equal ones
+// in the order of their names. Give narrow limits, such as that of one tenant, a lower level than
+// the wide ones that they share: who waits for a narrow one then holds nothing of a wide one. n is
+// 0, the default, to 1000. All programs should give a name the same level, because callers with
+// different orders can deadlock; a Client warns, once, of two levels in its own process.
+func Level(n int) Option { return leaseOption(func(c *config) { c.level = n }) }
 
 // Label sets a text that operators see with the lease, for example the name of a job:
 // at most MaxLabel bytes of UTF-8. The default is the program's name. berth shows it
@@ -282,6 +292,9 @@ func (c *config) validate() error {
 	}
 	if c.cost < 0 || c.cost > MaxLimit {
 		return &InvalidError{"Cost", fmt.Sprintf("%d is outside 1 to %d", max(c.cost, 0), MaxLimit)}
+	}
+	if c.level < 0 || c.level > mostLevel {
+		return &InvalidError{"Level", fmt.Sprintf("%d is outside 0 to %d", c.level, mostLevel)}
 	}
 	if c.replicas < 0 || c.replicas > mostReplicas {
 		return &InvalidError{"MinReplicas", fmt.Sprintf("%d is outside 0 to %d", c.replicas, mostReplicas)}

@@ -18,8 +18,9 @@ type Transport struct {
 // by default each host. Programs that use the same name share the limit. The only error
 // is a *berth.InvalidError.
 //
-// For several limits on one request, such as one for all hosts besides those for each,
-// stack Transports by Base, in the same order everywhere.
+// For several limits on one request, such as one for all tenants besides those for each, stack
+// Transports by Base, in the same order everywhere: the narrow limit outside, because a request
+// that waits for an inner one holds its permits of the outer ones.
 func NewTransport(client *berth.Client, name string, limit int, opts ...Option) (*Transport, error) {
 	cfg := config{
 		key: ByHost, maxWait: -1, answerWithin: DefaultTransportAnswerWithin,
