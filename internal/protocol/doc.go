@@ -23,10 +23,10 @@
 //     a head that is heavier than the limit is removed and told so
 //  5. applies the acquires, in order
 //
-// It computes all this first and writes at the end, so an error leaves nothing half
-// done, as long as the user has all rights (docs/decisions/0011 tells of others). Each
-// step is bounded: what is left over is reported by Reply.More, and the next call goes
-// on with it.
+// It computes all this first and writes at the end, after it has tried on nobody each
+// command that the user may lack the right to, so an error leaves nothing half done. Each
+// step is bounded: what is left over is reported by Reply.More, and the next call goes on
+// with it.
 //
 // There are two tiers. A lease of weight 1 without MaxHold that is alone on its
 // semaphore is compact: one field of one key, which its acquire, its renewals and
