@@ -62,9 +62,9 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, berth.ErrNotFound):
 		return with(http.StatusNotFound, "not_in_use")
 	case errors.Is(err, berth.ErrBusy):
-		return with(http.StatusConflict, "busy")
+		return with(r.lateOr(err), "busy")
 	case errors.Is(err, berth.ErrQueueFull):
-		return with(http.StatusConflict, "queue_full")
+		return with(r.lateOr(err), "queue_full")
 	case errors.Is(err, berth.ErrTooHeavy):
 		return with(http.StatusConflict, "too_heavy")
 	case errors.Is(err, berth.ErrEvicted):
@@ -83,6 +83,17 @@ func refusalOf(err error) *refusal {
 		return with(http.StatusInternalServerError, "damaged")
 	}
 	return r
+}
+
+// lateOr is the status of a refusal for lack of room: where a rate or a pause says when there can
+// be room, it is one that HTTP clients know how to wait for.
+func (r *refusal) lateOr(err error) int {
+	busy, _ := errors.AsType[*berth.BusyError](err)
+	if busy == nil || busy.RetryAfter == 0 {
+		return http.StatusConflict
+	}
+	r.retry = busy.RetryAfter
+	return http.StatusTooManyRequests
 }
 
 // timeoutText tells where in the queue a wait has ended.
@@ -108,7 +119,7 @@ func forbidden(err error) bool {
 func (r *refusal) header() http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-store"}}
 	if r.retry > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(r.retry.Seconds())))
+		h.Set("Retry-After", strconv.FormatInt(int64((r.retry+time.Second-1)/time.Second), 10)) // not before there is room
 	}
 	if r == refusedToken {
 		h.Set("WWW-Authenticate", `Bearer realm="berth agent"`)

@@ -50,7 +50,13 @@ func TestBadInputIsRefused(t *testing.T) {
 			{`{"name":"s","label":{}}`, "label"},
 			{`{"name":"s","label":"` + strings.Repeat("x", berth.MaxLabel) + `"}`, "label"},
 			{`{"name":"s","Limit":1}`, "Limit"},
-			{`{"name":"s","rate":1}`, "rate"},
+			{`{"name":"s","rate":1}`, "per_ms"},
+			{`{"name":"s","per_ms":1000}`, "rate"},
+			{`{"name":"s","rate":0,"per_ms":1000}`, "rate"},
+			{`{"name":"s","rate":1073741825,"per_ms":1000}`, "rate"},
+			{`{"name":"s","rate":1,"per_ms":9}`, "per_ms"},
+			{`{"name":"s","rate":1,"per_ms":2592000001}`, "per_ms"},
+			{`{"name":"s","cost":0}`, "cost"},
 			{`{"name":"s","":1}`, ""},
 			{`{"nosuch":1,"limit":-1,"weight":0,"wait_ms":"x"}`, "limit,name,nosuch,wait_ms,weight"},
 			{``, "-"},
@@ -81,6 +87,27 @@ func TestBadInputIsRefused(t *testing.T) {
 }
 
 func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// TestRateIsShared: the agent's programs get no more in a window than the rate, and a refusal says
+// when there is room.
+func TestRateIsShared(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{})
+		const terms = `{"name":"s","limit":9,"rate":5,"per_ms":10000,`
+		for _, cost := range []string{"1", "4"} {
+			p := w.send(post(terms + `"cost":` + cost + `}`))
+			p.wants("granted")
+			e.Must(p.conn.Close())
+		}
+		got := w.send(post(terms + `"wait_ms":0}`)).wants("refused")
+		if retry := got.header.Get("Retry-After"); got.Status != 429 || got.Error != "busy" || retry != "10" && retry != "11" {
+			e.Errorf("it is told %+v, Retry-After %q", got, retry)
+		}
+		if got := w.send(post(terms + `"cost":6}`)).wants("refused"); got.Status != 409 || got.Error != "too_heavy" {
+			e.Errorf("a cost above the rate is told %+v", got)
+		}
+	})
+}
 
 // TestRefusals have the status that HTTP has for them, and say what to do.
 func TestRefusals(t *testing.T) {

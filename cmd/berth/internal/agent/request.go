@@ -16,6 +16,8 @@ import (
 const (
 	// leastBeat bounds beat_ms: a program that must write more often would do little else.
 	leastBeat = 100 * time.Millisecond
+	// leastPer is the shortest window of a rate.
+	leastPer = 10 * time.Millisecond
 	// mostLabel leaves room in a label for the process that asks.
 	mostLabel = berth.MaxLabel - len(" pid=4294967295 uid=4294967295")
 	// mostWrong is how many wrong fields an answer names.
@@ -29,6 +31,8 @@ type request struct {
 	label   string
 	wait    *time.Duration // nil: for as long as the connection lasts
 	beat    time.Duration  // 0: it need not write
+	rate    int            // 0: it declares none
+	per     time.Duration  // of the rate
 	options []berth.AcquireOption
 }
 
@@ -43,6 +47,9 @@ type field struct {
 var fields = []field{
 	{"name", text(berth.MaxName, rules.Name, func(r *request, s string) { r.name = s })},
 	{"limit", number(0, berth.MaxLimit, func(r *request, n int) { r.limit = n })},
+	{"rate", number(1, berth.MaxLimit, func(r *request, n int) { r.rate = n })},
+	{"per_ms", millis(leastPer, func(r *request, d time.Duration) { r.per = d })},
+	{"cost", number(1, berth.MaxLimit, option(berth.Cost))},
 	{"weight", number(1, berth.MaxLimit, option(berth.Weight))},
 	{"queue_limit", number(0, berth.MaxLimit, option(berth.QueueLimit))},
 	{"ttl_ms", millis(berth.MinTTL, option(berth.TTL))},
@@ -59,23 +66,23 @@ func option[T any, O berth.AcquireOption](of func(T) O) func(*request, T) {
 }
 
 // number reads a whole number from least to most.
-func number(least, most int, set func(*request, int)) func(*request, json.RawMessage) string {
+func number[N int | int64](least, most N, set func(*request, N)) func(*request, json.RawMessage) string {
 	return func(r *request, raw json.RawMessage) string {
-		n, err := strconv.Atoi(string(raw))
+		n, err := strconv.ParseInt(string(raw), 10, 64)
 		switch {
-		case errors.Is(err, strconv.ErrRange) || err == nil && (n < least || n > most):
+		case errors.Is(err, strconv.ErrRange) || err == nil && (n < int64(least) || n > int64(most)):
 			return fmt.Sprintf("%.20s is outside %d to %d", raw, least, most)
 		case err != nil:
 			return "it must be a whole number"
 		}
-		set(r, n)
+		set(r, N(n))
 		return ""
 	}
 }
 
 // millis reads a duration in milliseconds, of at most MaxTTL.
 func millis(least time.Duration, set func(*request, time.Duration)) func(*request, json.RawMessage) string {
-	return number(int(least.Milliseconds()), int(berth.MaxTTL.Milliseconds()), func(r *request, n int) {
+	return number(least.Milliseconds(), berth.MaxTTL.Milliseconds(), func(r *request, n int64) {
 		set(r, time.Duration(n)*time.Millisecond)
 	})
 }
@@ -115,6 +122,14 @@ func parse(body []byte) (*request, *refusal) {
 	}
 	if _, ok := given.values["name"]; !ok {
 		wrong["name"] = "it is missing"
+	}
+	switch {
+	case r.rate > 0 && r.per > 0:
+		r.options = append(r.options, berth.Rate(r.rate, r.per))
+	case r.rate > 0:
+		wrong["per_ms"] = "it is missing: a rate is so much per so many milliseconds"
+	case r.per > 0:
+		wrong["rate"] = "it is missing: a rate is so much per so many milliseconds"
 	}
 	if len(wrong) > 0 {
 		return nil, invalid("", wrong)
