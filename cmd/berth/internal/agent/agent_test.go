@@ -68,23 +68,23 @@ func TestStopIsQuickWithoutHolders(t *testing.T) {
 // TestSemaphoresAsTheCommandsShowThem: the same JSON.
 func TestSemaphoresAsTheCommandsShowThem(t *testing.T) {
 	each(t, func(w *world) {
-		if status, text := w.get("/v1/semaphores"); status != 200 || strings.TrimSpace(text) != "[]" {
+		if status, text := w.shown("/v1/semaphores"); status != 200 || strings.TrimSpace(text) != "[]" {
 			w.Errorf("without any: %d, %s", status, text)
 		}
 		w.holds(1, `"label":"import"`)
 		w.waits(1)
 		var list []berthadmin.Summary
-		if _, text := w.get("/v1/semaphores"); json.Unmarshal([]byte(text), &list) != nil || len(list) != 1 || list[0].Waiting != 1 {
+		if _, text := w.shown("/v1/semaphores"); json.Unmarshal([]byte(text), &list) != nil || len(list) != 1 || list[0].Waiting != 1 {
 			w.Errorf("the list is %s", text)
 		}
 		var state berthadmin.State
-		_, text := w.get("/v1/semaphores/" + testenv.Name)
+		_, text := w.shown("/v1/semaphores/" + testenv.Name)
 		if json.Unmarshal([]byte(text), &state) != nil || len(state.Leases) != 1 || !strings.HasPrefix(state.Leases[0].Label, "import") {
 			w.Errorf("the semaphore is %s", text)
 		}
-		w.send(post(`{"name":"a/b c"}`)).wants("granted")
+		w.insists(post(`{"name":"a/b c"}`), "granted")
 		for _, path := range []string{"a/b%20c", "a%2Fb%20c"} {
-			if status, text := w.get("/v1/semaphores/" + path); status != 200 || !strings.Contains(text, `"name":"a/b c"`) {
+			if status, text := w.shown("/v1/semaphores/" + path); status != 200 || !strings.Contains(text, `"name":"a/b c"`) {
 				w.Errorf("%s: %d, %s", path, status, text)
 			}
 		}

@@ -286,6 +286,16 @@ func (w *world) get(path string) (status int, text string) {
 	return answer.StatusCode, string(b)
 }
 
+// shown is get for a page that asks Redis, which a busy machine may not let answer in time.
+func (w *world) shown(path string) (status int, text string) {
+	w.Helper()
+	for {
+		if status, text = w.get(path); w.Exact || status != http.StatusServiceUnavailable {
+			return status, text
+		}
+	}
+}
+
 // status sends a request and returns the status of the answer.
 func (w *world) status(text string) int {
 	w.Helper()
