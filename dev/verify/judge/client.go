@@ -36,7 +36,7 @@ func (r *Run) displaced(o *Op) bool {
 // served checks L6: where there is room, a request whose answers are only late is granted, or
 // ends in another way, within a few answers.
 func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
-	bound := 5*rules.Late + 2*rules.Slack // each of its answers may wait for the machine, too
+	bound := 5*rules.Late + rules.Slack
 	for _, o := range ops {
 		end := min(o.Returned, run.killed(o.Proc), run.End)
 		from := o.Invoked

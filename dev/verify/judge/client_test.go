@@ -45,7 +45,7 @@ func TestTurnsWithinAClient(t *testing.T) {
 
 // TestSlowIsServed within a few answers, unless something else than its link was in the way.
 func TestSlowIsServed(t *testing.T) {
-	const bound = history.Time((5*lateness + 2*slackOfTests) / time.Millisecond)
+	const bound = history.Time((5*lateness + slackOfTests) / time.Millisecond)
 	const settled = history.Time(settle / time.Millisecond)
 	for what, c := range map[string]struct {
 		returned history.Time // 0: never
