@@ -171,9 +171,6 @@ func (s *Semaphore) refusal(err error, wait bool) error {
 // be released and will expire. Do takes as long as Acquire, fn and Release do, and
 // does not return before fn.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
-		return err
-	}
 	if fn == nil {
 		return &InvalidError{"function", "it is nil"}
 	}

@@ -1,6 +1,7 @@
 package promise_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -159,7 +160,7 @@ func TestNilContexts(t *testing.T) {
 		for what, call := range map[string]func() error{
 			"Acquire":    func() error { _, err := s.Acquire(nil); return err },
 			"TryAcquire": func() error { _, err := s.TryAcquire(nil); return err },
-			"Do":         func() error { return s.Do(nil, nil) },
+			"Do":         func() error { return s.Do(nil, func(context.Context) error { return nil }) },
 			"AcquireAll": func() error { _, err := berth.AcquireAll(nil, s); return err },
 			"Adopt":      func() error { _, err := p.Adopt(nil, "berth1.x"); return err },
 			"List":       func() error { _, err := testenv.Listed(p.Inspector().List(nil)); return err },
