@@ -114,6 +114,7 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		e.Queue(p.Named("a", 5), berth.Weight(2))
 		e.Must(e.Inspector.Pin(e.Ctx, "a", 4))
 		e.Must(e.Inspector.Pause(e.Ctx, "b"))
+		e.Must(e.Inspector.PauseFor(e.Ctx, "c", time.Hour))
 		e.Release(e.Hold(p.Named("r", berth.NoLimit, berth.Rate(60, time.Hour)), berth.Cost(7)))
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
 		e.Must(e.Redis.Set(e.Ctx, key("damaged"), "x", 0).Err())
@@ -121,22 +122,23 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		x := export(e, p.Inspector(), berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {
 			_, whole := got[of("lease_oldest_seconds", "a")] // since the first search has come to its end
-			return got["berth_up"] == 1 && got[`berth_semaphores{state="all"}`] == 5 && whole
+			return got["berth_up"] == 1 && got[`berth_semaphores{state="all"}`] == 6 && whole
 		})
 		x.want(got, map[string]float64{
 			of("permits_limit", "a"): 4, of("permits_declared", "a"): 5, of("permits_in_use", "a"): 4,
 			of("leases", "a"): 2, of("requests_waiting", "a"): 1, of("pinned", "a"): 1, of("paused", "a"): 0,
 			of("limit_changes_total", "a"): 0,
 			of("paused", "b"):              1, of("queue_oldest_wait_seconds", "b"): -1, of("lease_oldest_seconds", "b"): -1,
+			of("paused", "c"): 1, of("pause_remaining_seconds", "b"): -1,
 			of("permits_in_use", "damaged"): -1, of("permits_in_use", "newer"): -1,
 			of("rate_costs", "r"): 60, of("rate_window_seconds", "r"): 3600, of("rate_spent", "r"): 7, of("permits_in_use", "r"): 0,
 			of("rate_costs", "a"): -1, of("rate_spent", "a"): -1,
-			`berth_semaphores{state="contended"}`: 1, `berth_semaphores{state="paused"}`: 1, `berth_semaphores{state="pinned"}`: 1,
+			`berth_semaphores{state="contended"}`: 1, `berth_semaphores{state="paused"}`: 2, `berth_semaphores{state="pinned"}`: 1,
 			`berth_semaphores{state="damaged"}`: 1, `berth_semaphores{state="newer"}`: 1,
 			"berth_names_dropped": 0,
 		})
 		for key, most := range map[string]float64{
-			of("queue_oldest_wait_seconds", "a"): 120, of("lease_oldest_seconds", "a"): 120, of("lease_ceiling_seconds", "a"): 3600,
+			of("queue_oldest_wait_seconds", "a"): 120, of("lease_oldest_seconds", "a"): 120, of("lease_ceiling_seconds", "a"): 3600, of("pause_remaining_seconds", "c"): 3700,
 			"berth_sample_age_seconds": 120, "berth_sample_duration_seconds": 120, "berth_scan_duration_seconds": 120, "berth_names_age_seconds": 120,
 		} {
 			if v, ok := got[key]; !ok || v < 0 || v > most {

@@ -26,7 +26,8 @@ type series struct {
 	oldestWait                                time.Duration
 	oldest, ceiling                           time.Time
 	paused, pinned                            bool
-	rate, spent                               int // 0: there is no rate
+	pauseFor                                  time.Duration // until a pause ends by itself; 0: none does
+	rate, spent                               int           // 0: there is no rate
 	window                                    time.Duration
 	changes                                   float64
 }
@@ -51,6 +52,7 @@ func (s *series) merge(o *series) {
 	s.oldestWait = max(s.oldestWait, o.oldestWait)
 	s.oldest, s.ceiling = earlier(s.oldest, o.oldest), earlier(s.ceiling, o.ceiling)
 	s.paused, s.pinned = s.paused || o.paused, s.pinned || o.pinned
+	s.pauseFor = max(s.pauseFor, o.pauseFor)
 	s.rate += o.rate
 	s.spent += o.spent
 	s.window = max(s.window, o.window)
@@ -89,7 +91,7 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		}
 		into(found, f.label(r.Name)).merge(&series{
 			inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
-			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned,
+			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned, pauseFor: r.PausedFor,
 			rate: r.Rate, spent: r.Spent, window: r.Window, changes: changes,
 		})
 	}
@@ -110,7 +112,7 @@ func buried(r berthwatch.Row) berthwatch.Row {
 	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned && r.Spent == 0}
 	if !b.Idle {
 		b.Rate, b.Window, b.Spent = r.Rate, r.Window, r.Spent
-		b.Limit, b.Declared, b.Paused, b.Pinned = r.Limit, r.Declared, r.Paused, r.Pinned
+		b.Limit, b.Declared, b.Paused, b.Pinned, b.PausedFor = r.Limit, r.Declared, r.Paused, r.Pinned, r.PausedFor
 	}
 	return b
 }

@@ -51,6 +51,7 @@ var (
 	oldestLease     = gauge("lease_oldest_seconds", "How long the oldest lease has been held. Absent above 500 holders and waiters.", nameLabel)
 	leaseCeiling    = gauge("lease_ceiling_seconds", "Time until the next lease comes to its MaxHold. Absent where none has one, and above 500 holders and waiters.", nameLabel)
 	paused          = gauge("paused", "Whether an operator has paused it.", nameLabel)
+	pauseRemaining  = gauge("pause_remaining_seconds", "Time until its pause ends by itself. Absent where none does.", nameLabel)
 	pinned          = gauge("pinned", "Whether an operator has pinned its limit.", nameLabel)
 	rate            = gauge("rate_costs", "Costs that may be granted in any window of its rate. Absent where there is no rate.", nameLabel)
 	rateWindow      = gauge("rate_window_seconds", "Length of the windows of its rate. Absent where there is no rate.", nameLabel)
@@ -117,6 +118,9 @@ func (out sink) series(label string, s *series, at time.Time) {
 		out.add(rateSpent, float64(s.spent), label)
 	}
 	out.add(paused, number(s.paused), label)
+	if s.pauseFor > 0 {
+		out.add(pauseRemaining, s.pauseFor.Seconds(), label)
+	}
 	out.add(pinned, number(s.pinned), label)
 	out.add(limitChanges, s.changes, label)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // Action is a change that an operator makes to a semaphore, in the words of the command
@@ -76,7 +77,7 @@ func (a Action) Args() []string {
 		args = append(args, "--force")
 	}
 	if a.For > 0 {
-		args = append(args, "--for", a.For.String())
+		args = append(args, "--for", words.Duration(a.For))
 	}
 	if a.Reason != "" {
 		args = append(args, "--reason", a.Reason)
@@ -125,6 +126,22 @@ func Quote(words []string) string {
 	return strings.Join(out, " ")
 }
 
+// ParseFor reads how long a pause is to last, as the command line does: 30s, 10m, or a plain number
+// of seconds. "" is 0: until resumed. The error is berth.ErrInvalid.
+func ParseFor(text string) (time.Duration, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	d, err := words.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, &berth.InvalidError{What: "pause", Reason: fmt.Sprintf("%.20q is %v", text, err)}
+	case d < berth.MinTTL || d > berth.MaxTTL:
+		return 0, &berth.InvalidError{What: "pause", Reason: fmt.Sprintf("%v is outside %v to %v", d, berth.MinTTL, words.Duration(berth.MaxTTL))}
+	}
+	return d, nil
+}
+
 // WantsName reports whether the operator must type the semaphore's name to confirm, because
 // the effect on holders cannot be undone.
 func (a Action) WantsName() bool { return a.Force || a.Verb == "purge" }
@@ -132,6 +149,8 @@ func (a Action) WantsName() bool { return a.Force || a.Verb == "purge" }
 // Effect describes, in sentences, what the action does to holders and waiters.
 func (a Action) Effect() []string {
 	switch {
+	case a.Verb == "pause" && a.For > 0:
+		return []string{"No more permits are granted for " + words.Duration(a.For) + ", or until \"berth resume\". A longer pause is not shortened. Holders keep theirs, and waiters their places."}
 	case a.Verb == "pause":
 		return []string{"No more permits are granted until \"berth resume\". Holders keep theirs, and waiters their places."}
 	case a.Verb == "resume":

@@ -1,7 +1,6 @@
 package berthwatch
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -52,8 +51,18 @@ func (r Reasons) Pause(name string) string {
 	return sentence("paused", "pause", r[name].pause)
 }
 
-// Paused is Pause for a semaphore that is paused: a pause that ends by itself tells who set it.
-func (r Reasons) Paused(s *berthadmin.Summary) string { return cmp.Or(Paused(s), r.Pause(s.Name)) }
+// Paused is Pause for a semaphore that is paused: a pause that ends by itself tells who set it, and
+// the audit adds why.
+func (r Reasons) Paused(s *berthadmin.Summary) string {
+	text := Paused(s)
+	if text == "" {
+		return r.Pause(s.Name)
+	}
+	if e := r[s.Name].pause; e != nil && e.Verb == "pause" && e.Who == s.PausedBy && e.Why != "" {
+		text += ": " + e.Why
+	}
+	return text
+}
 
 // Pin tells the same about a pin.
 func (r Reasons) Pin(name string) string {

@@ -384,6 +384,10 @@ func TestReasons(t *testing.T) {
 		e.Must(ann.Pin(e.Ctx, "c", 2))
 		e.Must(ann.Purge(e.Ctx, "c"))
 		e.Must(e.Inspector.Pin(e.Ctx, "c", 2))
+		e.Must(ann.PauseFor(e.Ctx, "d", time.Hour))
+		timed := func(who string) *berthadmin.Summary {
+			return &berthadmin.Summary{Name: "d", Paused: true, PausedFor: time.Minute, PausedBy: who}
+		}
 		r := ReasonsIn(e.Inspector.Audit(e.Ctx))
 		at := Clock(time.Now(), time.Now())
 		for _, c := range [][2]string{
@@ -391,6 +395,8 @@ func TestReasons(t *testing.T) {
 			{r.Pin("a"), "pinned by bob " + at},
 			{r.Pause("b"), "paused"},
 			{r.Pin("c"), "pinned"},
+			{r.Paused(timed("ann")), "paused for 1m00s by ann: moving"},
+			{r.Paused(timed("a program")), "paused for 1m00s by a program"},
 			{Reasons(nil).Pin("x"), "pinned"},
 		} {
 			if c[0] != c[1] {

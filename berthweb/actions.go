@@ -31,6 +31,7 @@ type order struct {
 	Verb    string `json:"-"`
 	Name    string `json:"name"`
 	Limit   *int   `json:"limit"`
+	For     string `json:"for"` // pause: how long, as in "10m"; "": until resumed
 	ID      string `json:"id"`
 	Force   bool   `json:"force"`
 	Reason  string `json:"reason"`
@@ -39,7 +40,7 @@ type order struct {
 
 // formOrder reads an order from a form or a link.
 func formOrder(v url.Values) (o order, err error) {
-	o = order{Verb: v.Get("verb"), Name: v.Get("name"), ID: v.Get("id"), Force: v.Get("force") == "1", Reason: v.Get("reason"), Confirm: v.Get("confirm")}
+	o = order{Verb: v.Get("verb"), Name: v.Get("name"), For: v.Get("for"), ID: v.Get("id"), Force: v.Get("force") == "1", Reason: v.Get("reason"), Confirm: v.Get("confirm")}
 	if v.Get("limit") != "" {
 		n, err := number(v, "limit", 0, 0, berth.MaxLimit)
 		if err != nil {
@@ -53,7 +54,7 @@ func formOrder(v url.Values) (o order, err error) {
 	return o, validName(o.Name)
 }
 
-// action returns the order in the words of the command line.
+// action returns the order in the words of the command line, as far as it can be carried out.
 func (o *order) action() (a berthwatch.Action, err error) {
 	a = berthwatch.Action{Verb: o.Verb, Name: o.Name, Reason: o.Reason}
 	switch o.Verb {
@@ -62,13 +63,15 @@ func (o *order) action() (a berthwatch.Action, err error) {
 			return a, &badRequest{http.StatusBadRequest, "limit", "The limit is missing.", ""}
 		}
 		a.Limit = *o.Limit
+	case "pause":
+		a.For, err = berthwatch.ParseFor(o.For)
 	case "evict":
 		if o.ID == "" {
 			return a, &badRequest{http.StatusBadRequest, "id", "The id of the lease or request is missing.", ""}
 		}
 		a.ID, a.Force = o.ID, o.Force
 	}
-	return a, nil
+	return a, err
 }
 
 // mayWrite refuses users who may only look.
@@ -100,7 +103,7 @@ func (s *site) act(r *http.Request, o *order) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), mostAct)
 	defer cancel()
 	err = a.DoInUse(ctx, s.in.Because(who, a.Reason))
-	s.Logger.Info("berth: an operator's action", "verb", a.Verb, "semaphore", a.Name, "limit", a.Limit, "id", a.ID, "force", a.Force,
+	s.Logger.Info("berth: an operator's action", "verb", a.Verb, "semaphore", a.Name, "limit", a.Limit, "for", a.For, "id", a.ID, "force", a.Force,
 		"who", who, "why", a.Reason, "error", err)
 	s.audited.forget()
 	s.sampler.Refresh(a.Name)
@@ -112,7 +115,8 @@ type askData struct {
 	page
 	Order         order
 	Action        berthwatch.Action
-	Head, Tail    string // of the command; a reason goes between
+	Command       string
+	Head, Tail    string // of the command; a time and a reason go between
 	Sentences     []string
 	WantsReason   bool
 	Problem, Hint string
@@ -133,7 +137,7 @@ func (s *site) askPage(w http.ResponseWriter, r *http.Request) {
 // ask shows what the action would do, and why the last attempt failed.
 func (s *site) ask(w http.ResponseWriter, r *http.Request, o *order, failed error) {
 	a, err := o.action()
-	if err != nil {
+	if err != nil && failed == nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -144,8 +148,9 @@ func (s *site) ask(w http.ResponseWriter, r *http.Request, o *order, failed erro
 		}
 	}
 	d := askData{page: s.page(r, a.Verb+" "+a.Name, "act"), Order: *o, Action: a, Sentences: a.Effect(), WantsReason: s.RequireReason}
+	d.Command = s.Command + " " + berthwatch.Quote(a.Args())
 	bare := a
-	bare.Reason = ""
+	bare.Reason, bare.For = "", 0
 	words := bare.Args()
 	head := 1
 	if a.Force {

@@ -29,6 +29,10 @@ func TestEachAction(t *testing.T) {
 	for _, a := range []anAction{
 		{verb: "pause", command: "berth pause api", check: func(s *berthadmin.State) bool { return s.Paused }},
 		{
+			verb: "pause", command: "berth pause --for 10m api", form: url.Values{"for": {"600"}}, json: `,"for":"10m"`,
+			check: func(s *berthadmin.State) bool { return s.PausedFor > 9*time.Minute && s.PausedFor < 11*time.Minute },
+		},
+		{
 			verb: "resume", command: "berth resume api", check: func(s *berthadmin.State) bool { return !s.Paused },
 			before: func(e *testenv.Env) { e.Must(e.Inspector.Pause(e.Ctx, "api")) },
 		},
@@ -172,6 +176,8 @@ func TestWhatIsWrongWithAnAnswer(t *testing.T) {
 			{url.Values{"verb": {"evict"}, "id": {l.ID()}, "force": {"1"}, "reason": {"x"}}, 400, "the name was not typed as it is"},
 			{url.Values{"verb": {"evict"}, "id": {"aaaaaaaa.aaaaaaaaaaaaaaaaaa"}, "reason": {"x"}}, 404, "neither holds nor waits"},
 			{url.Values{"verb": {"pause"}, "reason": {"a\u202eb"}}, 400, "reason"},
+			{url.Values{"verb": {"pause"}, "reason": {"x"}, "for": {"soon"}}, 400, `value="soon"`},
+			{url.Values{"verb": {"pause"}, "reason": {"x"}, "for": {"0"}}, 400, "0s is outside 10ms to 720h"},
 		} {
 			c.values.Set("name", "api")
 			c.values.Set("answer", "yes")

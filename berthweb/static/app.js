@@ -283,7 +283,7 @@ dialog.addEventListener("close", () => {
   document.getElementById(opener)?.focus();
 });
 
-// The command follows the reason. Enter in a field goes on to the next one: the answer is
+// The command follows what is typed. Enter in a field goes on to the next one: the answer is
 // No until somebody chooses another.
 
 function quote(word) {
@@ -292,9 +292,11 @@ function quote(word) {
 
 document.addEventListener("input", (e) => {
   const command = document.getElementById("command");
-  if (e.target.id !== "reason" || !command) return;
-  const reason = e.target.value.trim();
-  command.textContent = `${command.dataset.head} ${reason ? `--reason ${quote(reason)} ` : ""}${command.dataset.tail}`;
+  if (!e.target.dataset.flag || !command) return;
+  const flags = [...e.target.form.querySelectorAll("[data-flag]")]
+    .filter((f) => f.value.trim())
+    .map((f) => `${f.dataset.flag} ${quote(f.value.trim())}`);
+  command.textContent = [command.dataset.head, ...flags, command.dataset.tail].join(" ");
 });
 
 document.addEventListener("keydown", (e) => {

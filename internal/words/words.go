@@ -2,7 +2,10 @@
 package words
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -44,4 +47,33 @@ func Plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+var errDuration = errors.New("not a duration such as 90s, 10m or 2h; a plain number is seconds")
+
+// ParseDuration parses a duration in Go's form, or a plain number of seconds, with or without
+// a fraction, as sleep and flock accept it.
+func ParseDuration(s string) (time.Duration, error) {
+	if d, err := time.ParseDuration(s); err == nil {
+		return d, nil
+	}
+	if strings.Trim(strings.TrimPrefix(s, "-"), "0123456789.") != "" {
+		return 0, errDuration
+	}
+	seconds, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.Abs(seconds) > math.MaxInt64/float64(time.Second) {
+		return 0, errDuration
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// Duration formats a duration as ParseDuration reads it: 90s is 1m30s, and an hour 1h.
+func Duration(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
 }

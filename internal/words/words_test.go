@@ -37,3 +37,31 @@ func TestAge(t *testing.T) {
 		}
 	}
 }
+
+func TestPlainNumbersAreSeconds(t *testing.T) {
+	for in, want := range map[string]time.Duration{
+		"10": 10 * time.Second, "0": 0, "0.5": 500 * time.Millisecond, ".25": 250 * time.Millisecond, "-1": -time.Second,
+		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "250ms": 250 * time.Millisecond, "-1s": -time.Second,
+	} {
+		if got, err := ParseDuration(in); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "soon", "1e3", "0x10", "inf", "NaN", "1_000", "10 s", "1d", "99999999999", "1.2.3", ".", "--1", "9223372036.9"} {
+		if got, err := ParseDuration(in); err == nil {
+			t.Errorf("%q: %v, want an error", in, got)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for in, want := range map[time.Duration]string{
+		0: "0s", 90 * time.Second: "1m30s", 10 * time.Minute: "10m", time.Hour: "1h", 90 * time.Minute: "1h30m",
+		time.Hour + time.Second: "1h0m1s", 250 * time.Millisecond: "250ms", 20 * time.Hour: "20h",
+	} {
+		got := Duration(in)
+		if back, err := ParseDuration(got); got != want || err != nil || back != in {
+			t.Errorf("Duration(%v) = %q, want %q; it is read as %v, %v", in, got, want, back, err)
+		}
+	}
+}

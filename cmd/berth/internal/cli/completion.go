@@ -20,8 +20,8 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
-	"github.com/berth-go/berth/cmd/berth/internal/value"
 	"github.com/berth-go/berth/cmd/berth/internal/view"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // completionTimeout is how long TAB waits at most, unless $BERTH_COMPLETION_TIMEOUT is
@@ -226,7 +226,7 @@ func (a *app) offer(f func(context.Context, *berthadmin.Inspector) []string) ([]
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	timeout, err := value.ParseDuration(os.Getenv("BERTH_COMPLETION_TIMEOUT"))
+	timeout, err := words.ParseDuration(os.Getenv("BERTH_COMPLETION_TIMEOUT"))
 	if err != nil {
 		timeout = completionTimeout
 	}

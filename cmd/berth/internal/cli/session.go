@@ -26,7 +26,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/local"
 	"github.com/berth-go/berth/cmd/berth/internal/run"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
-	"github.com/berth-go/berth/cmd/berth/internal/value"
+	"github.com/berth-go/berth/internal/words"
 )
 
 const (
@@ -271,7 +271,7 @@ func idleTime() (time.Duration, error) {
 	if s == "" {
 		return defaultIdle, nil
 	}
-	d, err := value.ParseDuration(s)
+	d, err := words.ParseDuration(s)
 	if err != nil || d <= 0 {
 		return 0, errors.New("BERTH_LOCAL_IDLE is not a duration such as 30s")
 	}

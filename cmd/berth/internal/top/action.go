@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
 )
@@ -22,16 +23,19 @@ type dialog struct {
 // field is a text that the user types.
 type field struct {
 	label, text string
-	ok          func(text string) bool
+	put         func(a *berthwatch.Action, text string) bool // into the action; false: it cannot be
+}
+
+// ok reports whether the text is as it must be.
+func (f *field) ok() bool { return f.put(&berthwatch.Action{}, f.text) }
+
+// wrong returns the first field whose text is not as it must be, or -1.
+func (d *dialog) wrong() int {
+	return slices.IndexFunc(d.fields, func(f *field) bool { return !f.ok() })
 }
 
 func (d *dialog) no() int  { return len(d.fields) }
 func (d *dialog) yes() int { return len(d.fields) + 1 }
-
-// ready reports whether everything was typed as it must be.
-func (d *dialog) ready() bool {
-	return !slices.ContainsFunc(d.fields, func(f *field) bool { return !f.ok(f.text) })
-}
 
 // ask opens the dialog for an action, unless nothing may be changed.
 func (m *Model) ask(a berthwatch.Action) {
@@ -39,21 +43,41 @@ func (m *Model) ask(a berthwatch.Action) {
 		m.say(m.style.bad, "nothing is changed: "+m.cfg.ReadOnly+". The command is: "+m.command(a))
 		return
 	}
-	d := &dialog{action: a}
+	d := &dialog{action: a, fields: fieldsOf(a)}
+	if a.Verb != "pin" && !a.WantsName() {
+		d.at = d.no() // nothing must be typed
+	}
+	m.dialog = d
+}
+
+// fieldsOf are the fields of the dialog for an action.
+func fieldsOf(a berthwatch.Action) (all []*field) {
 	if a.Verb == "pin" {
-		d.fields = append(d.fields, &field{"limit", strconv.Itoa(a.Limit), func(s string) bool {
-			n, err := strconv.Atoi(s)
-			return err == nil && n >= 0 && n <= 1_000_000
+		all = append(all, &field{"limit", strconv.Itoa(a.Limit), func(a *berthwatch.Action, text string) bool {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 || n > berth.MaxLimit {
+				return false
+			}
+			a.Limit = n
+			return true
+		}})
+	}
+	if a.Verb == "pause" {
+		all = append(all, &field{"for, such as 10m (empty: until resumed)", "", func(a *berthwatch.Action, text string) (ok bool) {
+			d, err := berthwatch.ParseFor(text)
+			if err == nil {
+				a.For = d
+			}
+			return err == nil
 		}})
 	}
 	if a.WantsName() {
-		d.fields = append(d.fields, &field{"type the name to go on", "", func(s string) bool { return s == a.Name }})
+		all = append(all, &field{"type the name to go on", "", func(_ *berthwatch.Action, text string) bool { return text == a.Name }})
 	}
-	d.fields = append(d.fields, &field{"reason (optional)", "", func(string) bool { return true }})
-	if len(d.fields) == 1 {
-		d.at = d.no()
-	}
-	m.dialog = d
+	return append(all, &field{"reason (optional)", "", func(a *berthwatch.Action, text string) bool {
+		a.Reason = strings.TrimSpace(text)
+		return true
+	}})
 }
 
 func (m *Model) command(a berthwatch.Action) string {
@@ -63,9 +87,8 @@ func (m *Model) command(a berthwatch.Action) string {
 // chosen returns the action with the typed texts.
 func (d *dialog) chosen() berthwatch.Action {
 	a := d.action
-	a.Reason = strings.TrimSpace(d.fields[len(d.fields)-1].text)
-	if a.Verb == "pin" {
-		a.Limit, _ = strconv.Atoi(d.fields[0].text)
+	for _, f := range d.fields {
+		f.put(&a, f.text)
 	}
 	return a
 }
@@ -98,8 +121,8 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 
 // act executes the action in the background.
 func (m *Model) act() tea.Cmd {
-	if !m.dialog.ready() {
-		m.dialog.at = 0
+	if at := m.dialog.wrong(); at >= 0 {
+		m.dialog.at = at
 		return nil
 	}
 	a := m.dialog.chosen()
@@ -133,13 +156,13 @@ func (m *Model) dialogLines() []string {
 			mark, text = "> ", text+"_"
 		}
 		look := m.style.good
-		if !f.ok(f.text) {
+		if !f.ok() {
 			look = m.style.warn
 		}
 		lines = append(lines, mark+f.label+": "+look(text), "")
 	}
 	no, yes := " No ", " Yes "
-	if !d.ready() {
+	if d.wrong() >= 0 {
 		yes = m.style.dim(yes)
 	}
 	switch d.at {

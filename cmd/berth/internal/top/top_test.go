@@ -243,6 +243,7 @@ func TestActions(t *testing.T) {
 		want    berthwatch.Action
 	}{
 		{"pause", nil, []string{"p"}, "berth pause api", berthwatch.Action{Verb: "pause", Name: "api"}},
+		{"pause for a time", nil, []string{"p", "up", "up", "1", "0", "m", "enter", "enter"}, "berth pause --for 10m api", berthwatch.Action{Verb: "pause", Name: "api", For: 10 * time.Minute}},
 		{"resume", func(d *desk) { d.sees.State.Paused = true }, []string{"p"}, "berth resume api", berthwatch.Action{Verb: "resume", Name: "api"}},
 		{"pin", nil, []string{"=", "backspace", "1", "7", "enter", "enter"}, "berth pin api 17", berthwatch.Action{Verb: "pin", Name: "api", Limit: 17}},
 		{"unpin", func(d *desk) { d.sees.State.Pinned = true }, []string{"u"}, "berth unpin api", berthwatch.Action{Verb: "unpin", Name: "api"}},
@@ -303,7 +304,7 @@ func TestForceNeedsTheName(t *testing.T) {
 		}
 		d.press("esc")
 	}
-	for _, limit := range []string{"", "-1", "x", "99999999"} {
+	for _, limit := range []string{"", "-1", "x", "9999999999"} {
 		d.press("=", "backspace")
 		d.send(tea.PasteMsg{Content: limit})
 		if d.press("enter", "enter", "y") != nil || d.dialog == nil {

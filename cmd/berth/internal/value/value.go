@@ -5,34 +5,16 @@ package value
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/berth-go/berth/internal/words"
 )
 
-var (
-	errDuration = errors.New("not a duration such as 90s, 10m or 2h; a plain number is seconds")
-	errInt      = errors.New("not a whole number, or too large")
-)
-
-// ParseDuration parses a duration in Go's form, or a plain number of seconds, with or without
-// a fraction, as sleep and flock accept it.
-func ParseDuration(s string) (time.Duration, error) {
-	if d, err := time.ParseDuration(s); err == nil {
-		return d, nil
-	}
-	if strings.Trim(strings.TrimPrefix(s, "-"), "0123456789.") != "" {
-		return 0, errDuration
-	}
-	seconds, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.Abs(seconds) > math.MaxInt64/float64(time.Second) {
-		return 0, errDuration
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
-}
+var errInt = errors.New("not a whole number, or too large")
 
 func parseInt(s string) (int, error) {
 	n, err := strconv.Atoi(s)
@@ -45,7 +27,7 @@ func parseInt(s string) (int, error) {
 // Duration returns a flag for *p, which becomes the default.
 func Duration(p *time.Duration, def time.Duration) pflag.Value {
 	*p = def
-	return flag[time.Duration]{p, "duration", ParseDuration}
+	return flag[time.Duration]{p, "duration", words.ParseDuration}
 }
 
 // Int returns a flag for *p, which becomes the default.
@@ -67,7 +49,7 @@ func (r *Rate) Set(s string) error {
 		window = "1" + window
 	}
 	n, bad := parseInt(count)
-	per, err := ParseDuration(window)
+	per, err := words.ParseDuration(window)
 	if bad != nil || err != nil || n < 1 || per <= 0 {
 		return errRate
 	}
