@@ -38,7 +38,7 @@ const brief = 250 * time.Millisecond
 
 func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 	cfg := Config{
-		Algorithms: algorithms, Env: scene.Env{Duration: brief, Poll: 5 * time.Millisecond, Seed: 1},
+		Algorithms: algorithms, Env: scene.Env{Embedded: true, Duration: brief, Poll: 5 * time.Millisecond, Seed: 1},
 		Step: func(int, int, string, string) {},
 	}
 	for _, sc := range scene.All() {
@@ -50,7 +50,7 @@ func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 }
 
 func at(url string, cfg Config) Config {
-	cfg.URL = url
+	cfg.URL, cfg.Embedded = url, false
 	return cfg
 }
 
@@ -366,6 +366,7 @@ func TestBadInput(t *testing.T) {
 		{[]string{"extra"}, measure.Usage, "extra"},
 		{[]string{"--duration", "2h"}, measure.Usage, "--duration"},
 		{[]string{"--poll", "0"}, measure.Usage, "--poll"},
+		{[]string{"--embedded", "--redis", "redis://h"}, measure.Usage, "two stores"},
 		{[]string{"--redis", "http://u:hunter2@h"}, measure.Usage, "redis://"},
 		{[]string{"--redis", "redis+cluster://u:hunter2@h:port"}, measure.Usage, "redis://"},
 		{[]string{"--redis", "redis+sentinel://u:hunter2@h:port"}, measure.Usage, "redis://"},
@@ -376,6 +377,9 @@ func TestBadInput(t *testing.T) {
 		code := command(tt.args, nil, &out, &msg)
 		if code != tt.code || !strings.Contains(msg.String(), tt.want) || strings.Contains(msg.String(), "hunter2") {
 			t.Errorf("%v: exit code %d, want %d; %s", tt.args, code, tt.code, msg.String())
+		}
+		if n := strings.Count(msg.String(), "\n"); n != 1 {
+			t.Errorf("%v: %d lines, not one:\n%s", tt.args, n, msg.String())
 		}
 		if out.Len() > 0 {
 			t.Errorf("%v: printed %q", tt.args, out.String())
@@ -421,6 +425,30 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
+func TestStartsARedisServerWhereThereIsOne(t *testing.T) {
+	cfg := config(nil)
+	cfg.Embedded = false
+	done, err := cfg.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if cfg.Embedded || !strings.HasPrefix(cfg.URL, "unix://") {
+		t.Errorf("embedded %v, URL %q", cfg.Embedded, cfg.URL)
+	}
+	t.Setenv("PATH", "")
+	t.Setenv("BERTH_REDIS_SERVER", "")
+	cfg = config(nil)
+	cfg.Embedded = false
+	if done, err = cfg.open(); err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if !cfg.Embedded {
+		t.Errorf("without a redis-server it ran on %q", cfg.URL)
+	}
+}
+
 // A Redis that only the environment names is not put under load.
 func TestEnvironmentIsNotUsed(t *testing.T) {
 	s := redistest.Start(t)
@@ -432,7 +460,7 @@ func TestEnvironmentIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, msg bytes.Buffer
-	if code := command([]string{"--scenario", "release", "--algorithm", "berth", "--duration", "100ms"}, nil, &out, &msg); code != measure.OK {
+	if code := command([]string{"--scenario", "release", "--algorithm", "berth", "--duration", "100ms", "--embedded"}, nil, &out, &msg); code != measure.OK {
 		t.Fatalf("exit code %d: %s", code, msg.String())
 	}
 	after, err := measure.Ask(t.Context(), rdb)

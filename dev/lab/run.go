@@ -15,11 +15,12 @@ import (
 	"github.com/berth-go/berth/dev/lab/internal/algo"
 	"github.com/berth-go/berth/dev/lab/internal/report"
 	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/internal/testkit/redisserver"
 )
 
 // Config configures a run.
 type Config struct {
-	scene.Env  // without a URL it uses an embedded store
+	scene.Env  // without a URL it runs on a redis-server of its own; if Embedded is set, on the embedded store
 	Scenarios  []scene.Scenario
 	Algorithms []algo.Algorithm
 	// Step is called when number n of all begins.
@@ -91,17 +92,39 @@ func failure(ctx context.Context, rdb redis.UniversalClient, err error) error {
 func (cfg *Config) open() (done func(), err error) {
 	cfg.Prefix, done = measure.NewPrefix("berth-lab-"), func() {}
 	if cfg.URL == "" {
-		store := miniredis.NewMiniRedis()
-		store.ClockTTL(true)
-		if err := store.Start(); err != nil {
+		if done, err = cfg.start(); err != nil {
 			return nil, err
 		}
-		cfg.Embedded, cfg.URL, done = true, "redis://"+store.Addr(), store.Close
 	}
 	if cfg.Connect, err = scene.Connector(cfg.URL); err != nil {
 		return nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
 	}
 	return done, nil
+}
+
+// start starts the lab's own store: a redis-server, or the embedded one if that is wanted or there
+// is no redis-server on this machine. Both take part in the scenarios through the same commands, but
+// the embedded one runs in this process: on a busy machine it is so slow that figures about
+// contention say little.
+func (cfg *Config) start() (done func(), err error) {
+	if !cfg.Embedded {
+		server, err := redisserver.Start(redisserver.Config{})
+		if err == nil {
+			cfg.URL = server.URL()
+			return server.Close, nil
+		}
+		if !errors.Is(err, redisserver.ErrMissing) {
+			return nil, measure.Errorf(measure.Unavailable, "a redis-server of the lab's own: %w; --embedded needs none", err)
+		}
+		cfg.Embedded = true
+	}
+	store := miniredis.NewMiniRedis()
+	store.ClockTTL(true)
+	if err := store.Start(); err != nil {
+		return nil, err
+	}
+	cfg.URL = "redis://" + store.Addr()
+	return store.Close, nil
 }
 
 const (

@@ -3,6 +3,7 @@ package measure
 import (
 	"errors"
 	"flag"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -41,12 +42,17 @@ func Choose[T any](what, words string, all []T, key func(T) string) ([]T, error)
 
 // ParseFlags parses a command line that has only flags. If the seed is not among them, it sets a
 // random one. It returns the flags that repeat the run: those that were given, except for names of
-// files and the URL, which may have a password.
+// files and the URL, which may have a password. The help is printed only for those who ask for it.
 func ParseFlags(program string, fs *flag.FlagSet, args []string) (again string, err error) {
+	usage, out := fs.Usage, fs.Output()
+	fs.Usage = func() {} // Parse would print all of it beside each error
+	fs.SetOutput(io.Discard)
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fs.SetOutput(out)
+		usage()
 		return "", err
 	} else if err != nil {
-		return "", Errorf(Usage, "see --help")
+		return "", Errorf(Usage, "%w; see --help", err)
 	}
 	if fs.NArg() > 0 {
 		return "", Errorf(Usage, "unexpected argument %q; see --help", fs.Arg(0))

@@ -268,15 +268,18 @@ func (s *Server) poll(what string, ok func() bool) error {
 	return nil
 }
 
-// Find returns the program to run, or one sentence on how to get it.
+// ErrMissing means that there is no redis-server to run. It says how to get one.
+var ErrMissing = errors.New("redis-server is not on PATH: install it with " +
+	"`apt-get install redis-server` (Debian, Ubuntu) or `brew install redis` (macOS), or name one in BERTH_REDIS_SERVER")
+
+// Find returns the program to run, or ErrMissing.
 func Find() (string, error) {
 	if program := os.Getenv("BERTH_REDIS_SERVER"); program != "" {
 		return program, nil
 	}
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		return "", errors.New("redis-server is not on PATH: install it with " +
-			"`apt-get install redis-server` (Debian, Ubuntu) or `brew install redis` (macOS), or name one in BERTH_REDIS_SERVER")
+		return "", ErrMissing
 	}
 	return program, nil
 }
