@@ -24,6 +24,7 @@ type Client struct {
 	prefix  string
 	log     *slog.Logger
 	hooks   Hooks
+	server  string // for hooks
 	levels  levels // of AcquireAll
 }
 
@@ -47,7 +48,28 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if cfg.logger == nil {
 		cfg.logger = slog.Default()
 	}
-	return &Client{session: session.New(rdb, cfg.prefix, cfg.logger), rdb: rdb, prefix: cfg.prefix, log: cfg.logger, hooks: cfg.hooks}, nil
+	return &Client{
+		session: session.New(rdb, cfg.prefix, cfg.logger),
+		rdb:     rdb, prefix: cfg.prefix, log: cfg.logger, hooks: cfg.hooks, server: address(rdb),
+	}, nil
+}
+
+// failover is what go-redis has for an address where sentinels know it.
+const failover = "FailoverClient"
+
+// address returns the address that rdb was given, the first one of a cluster.
+func address(rdb redis.UniversalClient) string {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		if addr := rdb.Options().Addr; addr != failover {
+			return addr
+		}
+	case *redis.ClusterClient:
+		if addrs := rdb.Options().Addrs; len(addrs) > 0 {
+			return addrs[0]
+		}
+	}
+	return ""
 }
 
 // made refuses a nil or zero Client, as one has that ignored the error of New.

@@ -23,6 +23,9 @@ type Hooks struct {
 	Queued func(ctx context.Context, a AcquireInfo, p Place)
 	// AcquireDone is called with the lease, or with the error.
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
+	// Do is called by Semaphore.Do before it runs its function, with the function's context. The
+	// function gets the context that Do returns, for example one with a span; nil: the given one.
+	Do func(ctx context.Context, l *Lease) context.Context
 	// Released is called after the Release that ends a lease, with its error and
 	// how long the lease was held. For each lease it is called or Lost is, once, and
 	// neither for one that Close or Detach ends.
@@ -34,6 +37,7 @@ type Hooks struct {
 // AcquireInfo describes a request to hooks.
 type AcquireInfo struct {
 	Name   string
+	Server string // address of the Redis, as the client was given it; of a cluster the first, "" if unknown
 	Label  string
 	Weight int
 	Cost   int           // of the Rate, if there is one
@@ -54,11 +58,19 @@ type acquisition struct {
 
 func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
 	a := acquisition{hooks: h, ctx: ctx, start: time.Now()}
-	a.info = AcquireInfo{Name: s.name, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
+	a.info = AcquireInfo{Name: s.name, Server: s.client.server, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
 	if h.AcquireStart != nil {
 		a.ctx = cmp.Or(h.AcquireStart(ctx, a.info), ctx)
 	}
 	return a
+}
+
+// inside returns the context for the function of Do.
+func (h *Hooks) inside(ctx context.Context, l *Lease) context.Context {
+	if h.Do == nil {
+		return ctx
+	}
+	return cmp.Or(h.Do(ctx, l), ctx)
 }
 
 // onPlace returns a function that passes places in the queue to f and the hook; nil

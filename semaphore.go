@@ -188,7 +188,7 @@ func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts
 	defer cancel(nil)
 	held := lease.Context()
 	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
-	err = fn(inner)
+	err = fn(s.client.hooks.inside(inner, lease))
 	released = true
 	if after := lease.Release(); err == nil {
 		return after

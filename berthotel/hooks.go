@@ -3,6 +3,7 @@ package berthotel
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -69,15 +70,31 @@ type observer struct {
 }
 
 func newObserver(c config) (*observer, error) {
-	m, err := newMeters(c.meters.Meter(scope), newNames(c.group, c.maxNames))
+	version := version()
+	m, err := newMeters(c.meters.Meter(scope, metric.WithInstrumentationVersion(version)), newNames(c.group, c.maxNames))
 	if err != nil {
 		return nil, err
 	}
-	return &observer{meters: m, tracer: c.tracers.Tracer(scope)}, nil
+	return &observer{meters: m, tracer: c.tracers.Tracer(scope, trace.WithInstrumentationVersion(version))}, nil
+}
+
+// version returns the version of this module in the program that uses it, "" if it was not built
+// from a release.
+func version() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == scope && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return ""
 }
 
 func (o *observer) hooks() berth.Hooks {
-	return berth.Hooks{AcquireStart: o.start, Queued: o.queued, AcquireDone: o.done, Released: o.ended, Lost: o.ended}
+	return berth.Hooks{AcquireStart: o.start, Queued: o.queued, AcquireDone: o.done, Do: o.inside, Released: o.ended, Lost: o.ended}
 }
 
 // request follows one acquire. Its hooks run one after the other.
@@ -124,6 +141,14 @@ func (o *observer) done(ctx context.Context, a berth.AcquireInfo, l *berth.Lease
 	h := &hold{observer: o, lease: l, ctx: r.caller, since: time.Now(), span: o.startLease(r, l)}
 	o.held.Store(l, h)
 	context.AfterFunc(l.Context(), h.over)
+}
+
+// inside makes the spans of Do's function children of the lease's span.
+func (o *observer) inside(ctx context.Context, l *berth.Lease) context.Context {
+	if h, ok := o.held.Load(l); ok {
+		return trace.ContextWithSpan(ctx, h.(*hold).span)
+	}
+	return ctx
 }
 
 // ended is both Released and Lost. A lease that is not known was adopted, or its end was

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -366,6 +367,58 @@ func TestSpans(t *testing.T) {
 			w.Errorf("the acquire has status %v", acquire.Status())
 		}
 	})
+}
+
+func TestSpansInsideDoAreChildrenOfTheLease(t *testing.T) {
+	observe(t, func(w *world) {
+		var inside sdktrace.ReadOnlySpan
+		err := w.semaphore("a", 1).Do(w.Context(), func(ctx context.Context) error {
+			_, span := w.traces.Tracer("test").Start(ctx, "query")
+			span.End()
+			inside = spanNamed(w, "query")
+			return nil
+		})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if held := spanNamed(w, "berth.lease"); inside.Parent().SpanID() != held.SpanContext().SpanID() {
+			w.Errorf("the parent is %v, and the lease's span %v", inside.Parent().SpanID(), held.SpanContext().SpanID())
+		}
+	})
+}
+
+// TestSpansNameTheServer as the client was given it: a host and a port, or a socket.
+func TestSpansNameTheServer(t *testing.T) {
+	for addr, want := range map[string][]attribute.KeyValue{
+		"db.example:6380": {attribute.String("server.address", "db.example"), attribute.Int("server.port", 6380)},
+		"[::1]:6379":      {attribute.String("server.address", "::1"), attribute.Int("server.port", 6379)},
+		"/run/redis.sock": {attribute.String("server.address", "/run/redis.sock")},
+	} {
+		spans := tracetest.NewSpanRecorder()
+		hooks, err := berthotel.Hooks(berthotel.TracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		defer rdb.Close()
+		client, err := berth.New(rdb, berth.Hook(hooks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		sem, err := client.Semaphore("a", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, _ = sem.TryAcquire(ctx) // nothing is sent
+		for _, kv := range want {
+			if got := spans.Ended()[0].Attributes(); !slices.Contains(got, kv) {
+				t.Errorf("%s: no %v in %v", addr, kv, got)
+			}
+		}
+	}
 }
 
 // TestSpansTellOfARate: what a request costs, and what is spent while it waits.

@@ -2,6 +2,8 @@ package berthotel
 
 import (
 	"context"
+	"net"
+	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -11,13 +13,26 @@ import (
 )
 
 func (o *observer) startAcquire(ctx context.Context, a berth.AcquireInfo) (context.Context, trace.Span) {
-	return o.tracer.Start(ctx, "berth.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+	return o.tracer.Start(ctx, "berth.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(server(a.Server)...), trace.WithAttributes(
 		nameKey.String(a.Name),
 		attribute.Int("berth.weight", a.Weight),
 		attribute.Int("berth.cost", a.Cost),
 		attribute.Int("berth.limit", a.Limit),
 		attribute.Bool("berth.try", a.Try),
 	))
+}
+
+// server returns the attributes of an address: a host and a port, or the path of a socket.
+func server(addr string) []attribute.KeyValue {
+	if addr == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(addr)
+	number, nerr := strconv.Atoi(port)
+	if err != nil || nerr != nil {
+		return []attribute.KeyValue{attribute.String("server.address", addr)}
+	}
+	return []attribute.KeyValue{attribute.String("server.address", host), attribute.Int("server.port", number)}
 }
 
 // addPlace records the request's place in the queue, at first and after each change.
