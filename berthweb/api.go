@@ -132,7 +132,8 @@ func (s *site) semaphoreJSON(w http.ResponseWriter, r *http.Request) {
 	name := q.Get("name")
 	holders, errH := number(q, "holders", recordsPage, 0, mostLimit)
 	waiters, errW := number(q, "waiters", recordsPage, 0, mostLimit)
-	err := errors.Join(validName(name), errH, errW)
+	find, errQ := filterIn(q)
+	err := errors.Join(validName(name), errH, errW, errQ)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -146,9 +147,12 @@ func (s *site) semaphoreJSON(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	st := *d.State
-	st.Leases, st.Queue = st.Leases[:min(holders, len(st.Leases))], st.Queue[:min(waiters, len(st.Queue))]
+	st.Leases, st.Queue = first(finder(find).holders(st.Leases), holders), first(finder(find).waiters(st.Queue), waiters)
 	s.answer(w, r, http.StatusOK, st)
 }
+
+// first returns the first n of all; it is never nil, which JSON would show.
+func first[T any](all []T, n int) []T { return append([]T{}, all[:min(n, len(all))]...) }
 
 func (s *site) historyJSON(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()

@@ -38,13 +38,14 @@ type choice struct {
 
 // chosen reads a choice from a query. Unknown words are an error.
 func chosen(q url.Values) (c choice, err error) {
-	c = choice{Filter: q.Get("q"), State: q.Get("state"), Order: q.Get("sort"), Reverse: q.Get("reverse") == "1"}
+	c = choice{State: q.Get("state"), Order: q.Get("sort"), Reverse: q.Get("reverse") == "1"}
+	if c.Filter, err = filterIn(q); err != nil {
+		return c, err
+	}
 	if c.Order == "" {
 		c.Order = berthwatch.Orders[0]
 	}
 	switch {
-	case len(c.Filter) > 256:
-		return c, &badRequest{http.StatusBadRequest, "q", "The filter is longer than 256 bytes.", ""}
 	case c.State != "" && !slices.Contains(states, c.State):
 		return c, &badRequest{http.StatusBadRequest, "state", "There is no such state.", fmt.Sprint("One of ", states, ".")}
 	case !slices.Contains(berthwatch.Orders, c.Order):
@@ -159,6 +160,7 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 	}
 	v, _ := s.look(r, "")
 	d := listData{page: s.page(r, "Semaphores", "list"), choice: c, Total: len(v.Rows), Dropped: v.Dropped}
+	d.Search = &search{"./", c.Filter, "part of a name, or api/*", map[string]string{"state": c.State, "sort": c.Order, "reverse": q.Get("reverse")}}
 	d.freshness(&v, v.At, v.Err)
 	if d.Searching = !v.Whole && v.Err == nil; v.SearchErr != nil && v.Err == nil {
 		d.Stale, d.Searching = "Names cannot be searched for: "+short(v.SearchErr), false
@@ -184,7 +186,7 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 	if v.At.IsZero() && v.Err != nil {
 		status = http.StatusServiceUnavailable
 	}
-	s.render(w, r, status, "list", &d)
+	s.renderLive(w, r, status, "list", &d.page, &d)
 }
 
 // head is the header of a column, by which the list can be sorted.

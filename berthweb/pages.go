@@ -55,12 +55,35 @@ type page struct {
 	Title, Here string
 	Redis       string // which server it is
 	User        string
-	Write       bool   // the user may change things
-	Doctor      bool   // there is such a page
-	Stale       string // how old the data is, and why; "": it is fresh
+	Write       bool      // the user may change things
+	Doctor      bool      // there is such a page
+	At          time.Time // of the data; zero: it has none, or tells its times itself
+	Stale       string    // how old it is, and why; "": it is fresh
+	Search      *search   // nil: the page cannot be filtered
 	Searching   bool
 	Note        string // what has been done
 	Live        bool   // it updates itself
+}
+
+// search is the form that filters what a page shows.
+type search struct {
+	Action, Text, Hint string
+	Keep               map[string]string // the rest of the query
+}
+
+// Rest is what of Keep is not empty.
+func (f *search) Rest() map[string]string {
+	rest := maps.Clone(f.Keep)
+	maps.DeleteFunc(rest, func(_, value string) bool { return value == "" })
+	return rest
+}
+
+// filterIn reads a filter from a query.
+func filterIn(q url.Values) (string, error) {
+	if len(q.Get("q")) > 256 {
+		return "", &badRequest{http.StatusBadRequest, "q", "The filter is longer than 256 bytes.", ""}
+	}
+	return q.Get("q"), nil
 }
 
 func (s *site) page(r *http.Request, title, here string) page {
@@ -75,8 +98,12 @@ func old(v *berthwatch.View, at time.Time) bool {
 	return !at.IsZero() && time.Since(at) > 3*v.Pace+timeout
 }
 
+// Age is how old the data is, in ms.
+func (p *page) Age() int64 { return max(time.Since(p.At).Milliseconds(), 0) }
+
 // freshness notes how old the data is, and why.
 func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
+	p.At = at
 	age := words.Age(time.Since(at))
 	switch {
 	case err != nil && at.IsZero():
@@ -87,6 +114,15 @@ func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
 		p.Stale = "As of " + age + " ago"
 	}
 	p.Live = true
+}
+
+// renderLive is render for a page that updates itself. The age of its data travels beside it: it is
+// another each time, also where nothing has changed.
+func (s *site) renderLive(w http.ResponseWriter, r *http.Request, status int, name string, p *page, data any) {
+	if !p.At.IsZero() {
+		w.Header().Set("Berth-Age", strconv.FormatInt(p.Age(), 10))
+	}
+	s.render(w, r, status, name, data)
 }
 
 // render answers with a page, or with only its live part.
@@ -178,7 +214,6 @@ func (s *site) doctorPage(w http.ResponseWriter, r *http.Request) {
 	p := struct {
 		page
 		Findings []Finding
-		At       time.Time
 		Error    string
 	}{page: s.page(r, "Doctor", "doctor")}
 	if s.Doctor == nil {

@@ -2,6 +2,7 @@ package berthweb
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,7 +24,37 @@ const (
 // part tells which records are shown, of how many.
 type part struct {
 	First, Last, All int
+	Of               int // All before the filter
 	Prev, Next       string
+}
+
+// finder is what holders and waiters are filtered by: a part of a label, host or process number, a
+// pattern of one, or the beginning of an id.
+type finder string
+
+func (f finder) finds(id, label, host string, pid int) bool {
+	process := strconv.Itoa(pid)
+	return strings.HasPrefix(id, string(f)) || slices.ContainsFunc([]string{label, host, process, host + ":" + process}, func(text string) bool {
+		return berthwatch.Match(text, string(f))
+	})
+}
+
+func (f finder) holders(all []berthadmin.Holder) (found []berthadmin.Holder) {
+	for _, h := range all {
+		if f.finds(h.ID, h.Label, h.Host, h.PID) {
+			found = append(found, h)
+		}
+	}
+	return found
+}
+
+func (f finder) waiters(all []berthadmin.Waiter) (found []berthadmin.Waiter) {
+	for _, w := range all {
+		if f.finds(w.ID, w.Label, w.Host, w.PID) {
+			found = append(found, w)
+		}
+	}
+	return found
 }
 
 // slot is one of the slots of a semaphore, and who has it.
@@ -68,7 +99,8 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 	name := q.Get("name")
 	h, errH := number(q, "holders", 0, 0, mostFrom)
 	f, errW := number(q, "waiters", 0, 0, mostFrom)
-	if err := errors.Join(validName(name), errH, errW); err != nil {
+	find, errQ := filterIn(q)
+	if err := errors.Join(validName(name), errH, errW, errQ); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -80,10 +112,11 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 	d := semaphoreData{page: s.page(r, name, "semaphore"), Name: name, Reasons: detail.Why, MaxLimit: berth.MaxLimit}
 	status := d.state(&v, &detail)
 	d.Commands = s.commands(name, d.State)
-	d.records(q, h, f)
+	d.Search = &search{"s?" + url.Values{"name": {name}}.Encode(), find, "label, host or process of a holder or waiter", map[string]string{"name": name}}
+	d.records(q, h, f, finder(find))
 	now := time.Now()
 	history := s.sampler.History(name, now.Add(-time.Hour))
-	recent := history[first(history, now.Add(-5*time.Minute)):]
+	recent := history[at(history, now.Add(-5*time.Minute)):]
 	d.Charts = []chart{
 		newChart(recent, now, 5*time.Minute, "Last 5 minutes", "5 min ago"),
 		newChart(history, now, time.Hour, "Last hour", "1 h ago"),
@@ -91,7 +124,7 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 	if audit, err := s.audit(r, name); err == nil {
 		d.Audit = audit[:min(len(audit), mostAudited)]
 	}
-	s.render(w, r, status, "semaphore", &d)
+	s.renderLive(w, r, status, "semaphore", &d.page, &d)
 }
 
 // commands returns the commands that show and change a semaphore. st is nil if it is not known.
@@ -120,8 +153,8 @@ func (s *site) commands(name string, st *berthadmin.State) (all []string) {
 	return all
 }
 
-// first returns the index of the first point since a moment.
-func first(points []berthwatch.Point, since time.Time) int {
+// at returns the index of the first point since a moment.
+func at(points []berthwatch.Point, since time.Time) int {
 	i, _ := slices.BinarySearchFunc(points, since.UnixMilli(), func(p berthwatch.Point, at int64) int { return int(p.At - at) })
 	return i
 }
@@ -166,17 +199,24 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 }
 
 // records fills in the holders and waiters that are shown.
-func (d *semaphoreData) records(q url.Values, holders, waiters int) {
+func (d *semaphoreData) records(q url.Values, holders, waiters int, find finder) {
 	st := d.State
 	if st == nil {
 		return
 	}
-	d.HolderPart = parted(q, "holders", holders, len(st.Leases))
-	d.Holders = st.Leases[max(d.HolderPart.First-1, 0):d.HolderPart.Last]
-	d.WaiterPart = parted(q, "waiters", waiters, len(st.Queue))
+	leases, queue := find.holders(st.Leases), find.waiters(st.Queue)
+	d.HolderPart = parted(q, "holders", holders, len(leases), len(st.Leases))
+	d.Holders = leases[max(d.HolderPart.First-1, 0):d.HolderPart.Last]
+	d.WaiterPart = parted(q, "waiters", waiters, len(queue), len(st.Queue))
 	for i := max(d.WaiterPart.First-1, 0); i < d.WaiterPart.Last; i++ {
-		d.Waiters = append(d.Waiters, waiter{st.Queue[i]})
+		d.Waiters = append(d.Waiters, waiter{queue[i]})
 	}
+	d.slots()
+}
+
+// slots fills in the slots, where each holder has one.
+func (d *semaphoreData) slots() {
+	st := d.State
 	heavy := slices.ContainsFunc(st.Leases, func(h berthadmin.Holder) bool { return h.Weight != 1 })
 	if st.Limit > mostSlots || st.Limit < 2 || heavy { // a heavy lease has one slot, and several permits
 		return
@@ -196,10 +236,10 @@ func (d *semaphoreData) records(q url.Values, holders, waiters int) {
 	}
 }
 
-// parted returns the part of the records that begins at from.
-func parted(q url.Values, key string, from, all int) part {
+// parted returns the part that begins at from of all records that pass the filter.
+func parted(q url.Values, key string, from, all, of int) part {
 	from = min(from, max(all-1, 0))
-	p := part{First: min(from+1, all), Last: min(from+recordsPage, all), All: all}
+	p := part{First: min(from+1, all), Last: min(from+recordsPage, all), All: all, Of: of}
 	if from > 0 {
 		p.Prev = with(q, key, strconv.Itoa(max(from-recordsPage, 0)))
 	}
@@ -209,8 +249,20 @@ func parted(q url.Values, key string, from, all int) part {
 	return p
 }
 
-// Whole reports whether all are shown.
-func (p part) Whole() bool { return p.First <= 1 && p.Last == p.All }
+// Which tells which are shown; "" if all are.
+func (p part) Which() string {
+	text := ""
+	if p.First > 1 || p.Last < p.All {
+		text = fmt.Sprintf("%d to %d of ", p.First, p.Last)
+	}
+	switch {
+	case p.All < p.Of:
+		return fmt.Sprintf("%s%d that pass the filter, of %d", text, p.All, p.Of)
+	case text != "":
+		return text + strconv.Itoa(p.All)
+	}
+	return ""
+}
 
 // Rate is what is spent of its rate.
 func (d *semaphoreData) Rate() string { return berthwatch.Rate(&d.State.Summary) }

@@ -1,11 +1,16 @@
 package berthweb_test
 
 import (
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthweb"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
@@ -56,5 +61,56 @@ func TestFlapping(t *testing.T) {
 			e.Pass(time.Minute)
 		}
 		w.lacks(w.get("/?state=flapping"), ">api<")
+	})
+}
+
+// TestHoldersAndWaitersAreFiltered by label, host, process and id, on the page and in JSON.
+func TestHoldersAndWaitersAreFiltered(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		red, blue := e.Peer().Named("api", 3, berth.Label("red")), e.Peer().Named("api", 3, berth.Label("blue"))
+		e.Hold(red)
+		e.Hold(red)
+		l := e.Hold(blue)
+		e.Queue(blue)
+		for q, want := range map[string]struct {
+			leases, queue int
+			says          string
+		}{
+			"":                              {3, 1, ">Holders </h2>"},
+			"RED":                           {2, 0, "2 that pass the filter, of 3"},
+			"bl*":                           {1, 1, "1 that pass the filter, of 3"},
+			strconv.Itoa(os.Getpid()):       {3, 1, ">Holders </h2>"},
+			":" + strconv.Itoa(os.Getpid()): {3, 1, ">Queue </h2>"},
+			l.ID():                          {1, 0, "0 that pass the filter, of 1"},
+			"nobody":                        {0, 0, "0 that pass the filter, of 3"},
+		} {
+			target := "s?" + url.Values{"name": {"api"}, "q": {q}}.Encode()
+			w.wants(w.get("/"+target), want.says, "3 of 3</b> in use")
+			var st berthadmin.State
+			if w.json("/api/v1/"+strings.Replace(target, "s?", "semaphore?", 1), &st); len(st.Leases) != want.leases || len(st.Queue) != want.queue || st.Holders != 3 {
+				e.Errorf("%q: %d leases, %d waiters: %+v", q, len(st.Leases), len(st.Queue), st)
+			}
+		}
+	})
+}
+
+// TestAgeOfTheDataIsAlwaysTold: in the page, and beside each of its parts.
+func TestAgeOfTheDataIsAlwaysTold(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		e.Must(e.Inspector.Pin(e.Ctx, "api", 3))
+		for _, target := range []string{"/", "/?fragment=1", "/s?name=api", "/s?name=api&fragment=1", "/s?name=idle"} {
+			w.get("/")
+			e.Pass(700 * time.Millisecond)
+			rec := w.do(request(http.MethodGet, target, ""))
+			age, err := strconv.Atoi(rec.Header().Get("Berth-Age"))
+			if err != nil || age < 0 || age > 1100 {
+				e.Errorf("%s: the age is %q", target, rec.Header().Get("Berth-Age"))
+			}
+			if whole := !strings.Contains(target, "fragment"); strings.Contains(rec.Body.String(), ">as of ") != whole {
+				e.Errorf("%s: whole %v: %s", target, whole, rec.Body)
+			}
+		}
 	})
 }

@@ -37,6 +37,7 @@ async function look() {
     const answer = await fetch(fragment(location.href), { headers, cache: "no-store", signal: mine.signal });
     const shown = answer.status === 304 || (await take(answer, mine));
     if (mine !== current) return;
+    if (shown) known(answer.headers.get("Berth-Age"));
     pause = every;
     if (!shown) lost.textContent = "This page stands still while text in it is marked.";
     lost.hidden = shown;
@@ -50,6 +51,29 @@ async function look() {
     clearTimeout(giveUp);
   }
   if (mine === current) later(pause);
+}
+
+// The age of the data, which grows until newer data is here.
+
+const age = document.getElementById("age");
+let asOf = null; // on the browser's own clock
+
+function known(ms) {
+  if (ms === null || !age) return;
+  asOf = performance.now() - ms;
+  tellAge();
+}
+
+function tellAge() {
+  if (asOf === null) return;
+  const s = Math.max(0, Math.round((performance.now() - asOf) / 1000));
+  age.textContent = `as of ${s < 100 ? `${s} s` : `${Math.round(s / 60)} min`} ago`;
+  age.classList.toggle("odd", s > 10);
+}
+
+if (age) {
+  known(age.dataset.age);
+  setInterval(tellAge, 1000);
 }
 
 // ours tells our pages from others that come in their place: a proxy's errors, a login.
@@ -176,8 +200,7 @@ function applyFilter() {
     if (value) u.searchParams.set(key, value);
     else u.searchParams.delete(key);
   }
-  u.searchParams.delete("cursor");
-  u.searchParams.delete("done");
+  for (const place of ["cursor", "holders", "waiters", "done"]) u.searchParams.delete(place);
   history.replaceState(null, "", u);
   tag = "";
   look();

@@ -1,0 +1,51 @@
+package browser
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testkit/testenv"
+)
+
+// TestHoldersAreFilteredWhileOneTypes, and stay so while others come and go.
+func TestHoldersAreFilteredWhileOneTypes(t *testing.T) {
+	e := testenv.Shared(t)
+	p := e.Peer()
+	for i := range 4 {
+		e.Hold(p.Named("api", 9, berth.Label(fmt.Sprint("red-", i))))
+	}
+	blue := p.Named("api", 9, berth.Label("blue"))
+	e.Hold(blue)
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url + "s?name=api"))
+	b.says("5 of 9 in use")
+	b.run(chromedp.SendKeys("#q", "BLUE"))
+	b.says("1 that pass the filter, of 5")
+	if got := eval[string](b, "location.search"); got != "?name=api&q=BLUE" {
+		t.Errorf("the address is %q", got)
+	}
+	e.Hold(blue)
+	b.says("2 that pass the filter, of 6")
+	b.says("6 of 9 in use")
+	if got := eval[string](b, "[...document.querySelectorAll('tbody th')].map((th) => th.innerText.split(' ')[0]).join() + document.querySelector('#q').value"); got != "blue,blueBLUE" {
+		t.Errorf("it shows %s", got)
+	}
+}
+
+// TestAgeOfTheDataGrows until newer data is here, and is never left out.
+func TestAgeOfTheDataGrows(t *testing.T) {
+	e, b := pinned(t)
+	b.expect = "Failed to load resource"
+	const age = "document.getElementById('age').textContent"
+	b.until("it is young", age+".match(/^as of [0-3] s ago$/) !== null")
+	eval[bool](b, "window.realFetch = window.fetch, window.fetch = () => Promise.reject(new TypeError('away')), true")
+	b.until("it grows", age+".match(/^as of ([4-9]|[1-9][0-9]+) s ago$/) !== null")
+	eval[bool](b, "window.fetch = window.realFetch, dispatchEvent(new Event('online')), true")
+	e.Must(e.Inspector.Pin(e.Ctx, "api", 5))
+	b.says("0/5")
+	b.until("it is young again", age+".match(/^as of [0-3] s ago$/) !== null")
+}
