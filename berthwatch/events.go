@@ -61,9 +61,12 @@ func (s *Sampler) note(e berthadmin.Event) {
 	s.inUse(e.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.names[e.Name] == nil {
+	t := s.names[e.Name]
+	if t == nil {
 		return
 	}
+	t.hear(e.Kind)
+	s.total.hear(e.Kind)
 	f := &s.view.Events
 	if len(f.Last) == mostEvents {
 		f.Last = append(f.Last[:0], f.Last[1:]...)

@@ -11,7 +11,7 @@ import (
 
 const (
 	// mostPoints is how many points a ring has, and mostHistories how many semaphores
-	// have a history, which is two rings. With 32 bytes a point that is 20 MB.
+	// have a history, which is two rings. With 40 bytes a point that is 24 MB.
 	mostPoints    = 300
 	mostHistories = 1000
 	// coarse is the time between two points in the second ring, which goes back for an
@@ -27,6 +27,8 @@ type Point struct {
 	Waiting      int32 `json:"waiting"`
 	OldestWait   int32 `json:"oldest_wait_s"`
 	LimitChanges int32 `json:"limit_changes"`  // until then
+	Handoffs     int32 `json:"handoffs"`       // grants to waiters that were heard of until then
+	Expired      int32 `json:"expired"`        // leases and waiters that were heard to expire until then
 	Idle         bool  `json:"idle,omitempty"` // it was not in use, and had no limit
 }
 
@@ -34,6 +36,8 @@ type Point struct {
 type track struct {
 	found      time.Time // when it was last known to be in use
 	fine, wide ring
+
+	handoffs, expired int32 // events
 }
 
 // ring is the last points of a semaphore.
@@ -82,7 +86,7 @@ func (t *track) add(p Point) {
 		return
 	}
 	last.InUse, last.Waiting, last.OldestWait = max(last.InUse, p.InUse), max(last.Waiting, p.Waiting), max(last.OldestWait, p.OldestWait)
-	last.LimitChanges, last.Idle = p.LimitChanges, last.Idle && p.Idle
+	last.LimitChanges, last.Handoffs, last.Expired, last.Idle = p.LimitChanges, p.Handoffs, p.Expired, last.Idle && p.Idle
 	if !p.Idle {
 		last.Limit = p.Limit
 	}
@@ -95,20 +99,25 @@ func (s *Sampler) remember(rows []Row, at time.Time) {
 		slices.SortFunc(rows, s.busier)
 		for _, r := range rows[mostHistories:] {
 			if t := s.names[r.Name]; t != nil {
-				t.fine, t.wide = ring{}, ring{}
+				*t = track{found: t.found}
 			}
 		}
 		rows = rows[:mostHistories]
 	}
 	for _, r := range rows {
 		if t := s.names[r.Name]; t != nil { // the search may have dropped it meanwhile
-			t.add(Point{
-				At: at.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
-				OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)), LimitChanges: int32(min(r.LimitChanges, 1<<31-1)),
-				Idle: r.Idle,
-			})
+			t.record(&r, at)
 		}
 	}
+}
+
+// record adds a point.
+func (t *track) record(r *Row, at time.Time) {
+	t.add(Point{
+		At: at.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
+		OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)), LimitChanges: int32(min(r.LimitChanges, 1<<31-1)),
+		Handoffs: t.handoffs, Expired: t.expired, Idle: r.Idle,
+	})
 }
 
 // History returns the points of a semaphore since a moment, the oldest first: every sample

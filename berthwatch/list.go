@@ -85,6 +85,7 @@ func (s *Sampler) list(ctx context.Context, among time.Duration) time.Duration {
 	s.view.Rows, s.view.At, s.view.Cost, s.view.Pace = rows, time.Now(), cost, s.paced(cost, share)
 	s.view.Whole = whole
 	s.remember(rows, s.view.At)
+	s.sum(rows, s.view.At)
 	return s.paced(cost, among)
 }
 

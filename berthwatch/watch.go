@@ -85,6 +85,7 @@ type Sampler struct {
 	whole   bool                // names are all, as of a search since then
 	news    chan struct{}       // closed at the next attempt to read anything
 	names   map[string]*track   // what is sampled
+	total   track               // of all together
 	added   []string            // to names, since the last sample of all began
 	invalid []Row               // of the names given, those that no semaphore can have
 	details map[string]*closeUp // what is read in full

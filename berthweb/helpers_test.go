@@ -162,10 +162,13 @@ var (
 	attribute = regexp.MustCompile(`\s([a-zA-Z-]+)="([^"]*)"`)
 )
 
-// links are the targets of all links, forms, scripts, styles and images of a page.
+// links are the targets of all links, forms, scripts, styles and images of a page, but for our docs.
 func links(text string) (all []string) {
 	for _, t := range tag.FindAllString(text, -1) {
 		for _, a := range attribute.FindAllStringSubmatch(t, -1) {
+			if strings.HasPrefix(a[2], "https://github.com/berth-go/berth/blob/main/docs/") && strings.Contains(t, `rel="noreferrer"`) {
+				continue
+			}
 			if a[1] == "href" || a[1] == "src" || a[1] == "action" && !strings.Contains(t, `method="post"`) {
 				all = append(all, html.UnescapeString(a[2]))
 			}

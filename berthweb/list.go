@@ -128,7 +128,7 @@ type entry struct {
 	Sound  bool // it can be read, and is not idle
 	Bar    int  // of 100
 	Look   string
-	States []string
+	Badges []badge
 	Spark  spark
 	Who    string // who paused or pinned it, or has held longest if there are waiters
 }
@@ -144,6 +144,7 @@ type listData struct {
 	Used       int
 	Waiting    int
 	Oldest     time.Duration
+	Flow       flow
 	Dropped    int
 	Matching   int
 	First      int // number of the first that is shown
@@ -168,6 +169,7 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 	for i := range v.Rows {
 		d.Used, d.Waiting, d.Oldest = d.Used+v.Rows[i].InUse, d.Waiting+v.Rows[i].Waiting, max(d.Oldest, v.Rows[i].OldestWait)
 	}
+	d.Flow = s.flow("", v.Events)
 	rows, counts := s.choose(v.Rows, c)
 	d.links(q, counts)
 	from, to := c.slice(len(rows))
@@ -227,7 +229,8 @@ func (d *listData) links(q url.Values, counts map[string]int) {
 }
 
 func (s *site) entry(r *berthwatch.Row, now time.Time) entry {
-	e := entry{Row: *r, Sound: r.Err == nil && !r.Idle, Bar: share(r.InUse, r.Limit), States: r.States()}
+	states := r.States()
+	e := entry{Row: *r, Sound: r.Err == nil && !r.Idle, Bar: share(r.InUse, r.Limit)}
 	switch {
 	case r.InUse > r.Limit:
 		e.Look = "bad"
@@ -236,10 +239,11 @@ func (s *site) entry(r *berthwatch.Row, now time.Time) entry {
 	}
 	if e.Sound {
 		if s.is(r, "flapping") {
-			e.States = append(e.States, "flapping")
+			states = append(states, "flapping")
 		}
 		e.Spark = sparkline(s.sampler.History(r.Name, now.Add(-time.Minute)), now)
 	}
+	e.Badges = badges(r.Name, states)
 	return e
 }
 
@@ -281,17 +285,6 @@ func share(part, whole int) int {
 		return 100
 	}
 	return max(part*100/whole, 2)
-}
-
-// badge returns the style of a state's badge.
-func badge(state string) string {
-	switch state {
-	case "idle":
-		return "dim"
-	case "paused", "pinned", "flapping", "rate spent":
-		return "warn"
-	}
-	return "bad"
 }
 
 // Where tells which of the rows are shown.

@@ -30,7 +30,7 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"list", "semaphore", "audit", "doctor", "about", "act"} {
 		all[name] = template.Must(template.New("layout.html").Funcs(template.FuncMap{
-			"clean": words.Clean, "age": age, "left": left, "who": berthwatch.Person, "plural": words.Plural, "badge": badge, "limit": func(s berthadmin.Summary) string { return berthwatch.Limit(&s) },
+			"clean": words.Clean, "age": age, "left": left, "who": berthwatch.Person, "plural": words.Plural, "help": help, "limit": func(s berthadmin.Summary) string { return berthwatch.Limit(&s) },
 		}).ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
 	}
 	return all

@@ -35,7 +35,7 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
 		e.Pass(time.Minute)
 		list := w.get("/")
-		w.wants(list, ">deploy/production<", "1/1", "1m00s", `<span class="badge warn">paused</span>`, `<span class="badge bad">damaged</span>`, "3 semaphores", `aria-sort="descending"`)
+		w.wants(list, ">deploy/production<", "1/1", "1m00s", `class="badge warn" href="https://github.com/berth-go/berth/blob/main/docs/runbook.md#berthforgotten" rel="noreferrer" title="what to do">paused</a>`, `>damaged</a>`, "3 semaphores", `aria-sort="descending"`)
 		if strings.Index(list, ">deploy/production<") > strings.Index(list, ">api<") {
 			t.Error("whom most wait for is not first")
 		}
@@ -103,7 +103,7 @@ func TestPagesShowARate(t *testing.T) {
 		w.wants(w.get("/s?name=llm"), "1 of any", "2 of 3 spent in 1m00s", "waits for the rate: 2 of 3")
 		e.Hold(e.Peer().Named("mail", berth.NoLimit, berth.Rate(1, time.Minute)))
 		e.Pass(2 * time.Second)
-		w.wants(w.get("/"), `<span class="badge warn">rate spent</span>`)
+		w.wants(w.get("/"), `>rate spent</a>`)
 	})
 }
 

@@ -78,7 +78,9 @@ type semaphoreData struct {
 	Row             berthwatch.Row
 	Bar             int
 	Look            string
-	Badges          []string
+	Badges          []badge
+	Flow            flow
+	Waited          []time.Duration // p50, p95 and p99 of those who wait
 	Blocked         string
 	Reasons         []string
 	Problem         string // it cannot be read
@@ -121,6 +123,7 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 		newChart(recent, now, 5*time.Minute, "Last 5 minutes", "5 min ago"),
 		newChart(history, now, time.Hour, "Last hour", "1 h ago"),
 	}
+	d.Flow = s.flow(name, v.Events)
 	if audit, err := s.audit(r, name); err == nil {
 		d.Audit = audit[:min(len(audit), mostAudited)]
 	}
@@ -171,7 +174,7 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 		code, hint, text := codeOf(detail.Err)
 		d.Damaged, d.Problem = code == "damaged", text+". "+hint
 		row := berthwatch.Row{Err: detail.Err}
-		d.Badges = row.States()
+		d.Badges = badges(d.Name, row.States())
 		d.freshness(v, v.At, nil)
 		return http.StatusOK
 	}
@@ -187,7 +190,8 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 	}
 	st := detail.State
 	d.State, d.Row = st, berthwatch.Row{Summary: st.Summary}
-	d.Badges, d.Blocked = d.Row.States(), berthwatch.Blocked(st)
+	d.Badges, d.Blocked = badges(d.Name, d.Row.States()), berthwatch.Blocked(st)
+	d.Waited = berthwatch.Waited(st.Queue, 50, 95, 99)
 	d.Bar = share(st.InUse, st.Limit)
 	if st.InUse >= st.Limit {
 		d.Look = "full"
@@ -263,6 +267,9 @@ func (p part) Which() string {
 	}
 	return ""
 }
+
+// Percentiles are the names of Waited.
+func (d *semaphoreData) Percentiles() []string { return []string{"waiting, p50", "p95", "p99"} }
 
 // Rate is what is spent of its rate.
 func (d *semaphoreData) Rate() string { return berthwatch.Rate(&d.State.Summary) }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthweb"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -112,5 +113,32 @@ func TestAgeOfTheDataIsAlwaysTold(t *testing.T) {
 				e.Errorf("%s: whole %v: %s", target, whole, rec.Body)
 			}
 		}
+	})
+}
+
+// TestPagesTellWhatWasHeard: hand-offs a second, expiries, how long waiters have waited so far, and
+// where the rest is.
+func TestPagesTellWhatWasHeard(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		p := e.Peer()
+		e.Hold(p.Named("api", 1, berth.TTL(time.Second), berth.WithoutRenewal()))
+		w.get("/s?name=api")
+		e.Pass(500 * time.Millisecond)
+		for range 3 {
+			e.Queue(p.Named("api", 1))
+		}
+		for range 10 { // the lease expires, and the first waiter has the next
+			e.Pass(time.Second)
+			w.get("/s?name=api")
+		}
+		heard := []string{`<dt>handed over a second</dt><dd>0.1</dd>`, `<dt>expired in an hour</dt><dd>1</dd>`}
+		w.wants(w.get("/"), heard...)
+		w.wants(w.get("/s?name=api"), append(heard, `<dt>waiting, p50</dt><dd>9.5s</dd>`, `<dt>p99</dt><dd>9.5s</dd>`, "docs/telemetry.md#metrics", "docs/runbook.md#berthqueueold")...)
+
+		deaf := e.Peer()
+		deaf.Net.Inject(redistest.Rule{Match: redistest.Named("PSUBSCRIBE"), Fault: redistest.Reset, Times: -1})
+		w = open(e, deaf, nil)
+		w.wants(w.get("/"), `<dt>handed over a second</dt><dd>–</dd>`, `<dt>expired in an hour</dt><dd>–</dd>`)
 	})
 }
