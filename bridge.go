@@ -1,7 +1,9 @@
 package berth
 
 import (
+	"context"
 	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -11,7 +13,7 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Packages berthpool and berthadmin build on these, and nobody else is to.
+// Packages berthpool, berthadmin and berthhttp build on these, and nobody else is to.
 func init() {
 	bridge.Semaphore = func(sem any) (*session.Semaphore, *protocol.Terms, bool) {
 		s := sem.(*Semaphore) //nolint:forcetypeassert // by berthpool.New
@@ -23,5 +25,20 @@ func init() {
 	bridge.Admin = func(client any) (*protocol.Store, redis.UniversalClient, string, *slog.Logger) {
 		c := client.(*Client) //nolint:forcetypeassert // by berthadmin.Of
 		return c.session.Store(), c.rdb, c.prefix, c.log
+	}
+	bridge.Order = func(sems any) ([]int, error) {
+		return inOrder(sems.([]*Semaphore)) //nolint:forcetypeassert // by berthhttp
+	}
+	bridge.Look = func(ctx context.Context, within time.Duration, sem, opts any) (*protocol.Snapshot, *protocol.Terms, error) {
+		s := sem.(*Semaphore)                              //nolint:forcetypeassert // by berthhttp
+		cfg, err := with(s.config, opts.([]AcquireOption)) //nolint:forcetypeassert // by berthhttp
+		if err != nil {
+			return nil, nil, err
+		}
+		terms, store := cfg.terms(s.limit, false), s.client.session.Store()
+		snap, err := protocol.Bounded(ctx, within, func(ctx context.Context) (*protocol.Snapshot, error) {
+			return store.Look(ctx, store.Key(s.name), terms.Costs())
+		})
+		return snap, terms, public(s.name, err)
 	}
 }

@@ -18,6 +18,8 @@
 //		berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }))
 //	http.Handle("/reports/", limited)
 //
+// And adds more limits, such as one for all tenants beside those for each: narrow first, wide last.
+//
 // The context of a request that holds a permit ends when the lease is lost;
 // berth.FromContext returns the lease. The lease is lost at the latest at MaxHold: by
 // default after a minute for a Handler, and after 15 minutes for a Transport. While

@@ -42,7 +42,8 @@ func (e refusedSoFar) Is(target error) bool {
 func (e refusedSoFar) As(target any) bool { return errors.As(e.error, target) }
 
 // RefusedError tells why a request got no permit. The request was not sent, or not
-// served, and it holds no permit.
+// served, and it holds no permit. Of several limits it is about the one that refused the request,
+// but RetryAfter is not before all may have room.
 //
 // Err is the reason, for errors.Is and errors.As: ErrMaxWait, ErrMaxWaiting,
 // berth.ErrQueueFull or berth.ErrBusy (a *berth.BusyError), berth.ErrTooHeavy,
@@ -54,7 +55,7 @@ type RefusedError struct {
 	Name       string        // of the semaphore
 	Waited     time.Duration // until now
 	Ahead      int           // requests in line in front of it when last heard of; -1: not known
-	RetryAfter time.Duration // when another try may succeed, an estimate of 1 s to 1 min, or later if a rate leaves no room before
+	RetryAfter time.Duration // when another try may succeed, an estimate of 1 s to 1 min, or later if a rate, or a pause, leaves no room before
 	Status     int           // what a Handler answers
 	Err        error
 }

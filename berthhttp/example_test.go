@@ -112,3 +112,37 @@ func ExampleRefusedError() {
 	}
 	// Output: api: 1 of 1 in use, try again in 1m0s
 }
+
+// Each tenant has 2 calls at once, and all together have 20 at once and 60 a minute: narrow first,
+// wide last. A request that waits for its tenant holds nothing that others need.
+func ExampleAnd() {
+	store := berthtest.Start()
+	defer store.Close()
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	defer model.Close()
+
+	client := store.Client()
+	transport, err := berthhttp.NewTransport(client, "llm/tenant", 2, // 2 at once for each tenant
+		berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }),
+		berthhttp.And("llm", 20, // and 20 at once, 60 a minute, for all
+			berthhttp.Rate(60, time.Minute),
+			berthhttp.ObeyRetryAfter(time.Minute)))
+	if err != nil {
+		panic(err)
+	}
+	calls := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+
+	req, err := http.NewRequest(http.MethodGet, model.URL, nil)
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("X-Tenant", "acme")
+	resp, err := calls.Do(req)
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(string(text), err)
+	// Output: hello <nil>
+}

@@ -21,14 +21,14 @@ type Handler struct {
 
 // NewHandler returns a Handler that lets next serve limit requests at once, or that
 // many for each Key. Handlers with the same name share the limit, across replicas and
-// routes. The only error is a *berth.InvalidError.
+// routes. And adds more limits. The only error is a *berth.InvalidError.
 func NewHandler(client *berth.Client, name string, limit int, next http.Handler, opts ...Option) (*Handler, error) {
 	if next == nil {
 		return nil, &berth.InvalidError{What: "handler", Reason: "it is nil"}
 	}
 	cfg, err := config{
-		maxWait: DefaultMaxWait, maxWaiting: DefaultMaxWaiting, answerWithin: DefaultAnswerWithin,
-		lease: []berth.Option{berth.MaxHold(DefaultMaxHold)},
+		rules:   []rule{{name: name, limit: limit}},
+		maxWait: DefaultMaxWait, maxWaiting: DefaultMaxWaiting, answerWithin: DefaultAnswerWithin, maxHold: DefaultMaxHold,
 	}.with(opts)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func NewHandler(client *berth.Client, name string, limit int, next http.Handler,
 	if cfg.refuse == nil {
 		cfg.refuse = refuse
 	}
-	l, err := newLimiter(client, name, limit, cfg)
+	l, err := newLimiter(client, cfg)
 	if err != nil {
 		return nil, err
 	}

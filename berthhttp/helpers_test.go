@@ -176,3 +176,16 @@ func (g *gauge) read() (now, peak, all int) {
 	defer g.mu.Unlock()
 	return g.now, g.peak, g.all
 }
+
+// evict takes the only lease of a semaphore away at once.
+func evict(t *testing.T, c *berth.Client, name string) {
+	t.Helper()
+	in := berthadmin.Of(c)
+	st, err := in.Show(context.Background(), name)
+	if err != nil || len(st.Leases) != 1 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	if err := in.ForceEvict(context.Background(), name, st.Leases[0].ID); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -112,8 +112,8 @@ func (h *hold) keep(resp *http.Response) (bool, error) {
 		return false, h.explain(context.Cause(h.ctx))
 	}
 	c := conn{rw, h}
-	if lease := h.permit.lease; lease != nil {
-		h.stop = context.AfterFunc(lease.Context(), func() {
+	if held := h.permit.held; held != nil {
+		h.stop = context.AfterFunc(held, func() {
 			h.ended()
 			_ = rw.Close()
 		})

@@ -122,7 +122,7 @@ func TestLateLoss(t *testing.T) {
 		}
 		l := &limiter{config: config{logger: slog.New(slog.DiscardHandler)}}
 		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-		s := &service{permit: &permit{limiter: l, lease: lease}, writer: w, body: true}
+		s := &service{permit: &permit{limiter: l, held: lease.Context()}, writer: w, body: true}
 		store.Lose(lease)
 		s.end()
 		s.lose()

@@ -10,21 +10,24 @@ import (
 	"github.com/berth-go/berth"
 )
 
-// obey pauses the request's semaphore if the answer says when to come back. It does so before
-// the caller has the answer, so that the caller's next request finds the pause.
+// obey pauses the semaphores of the request that are to be, if the answer says when to come back.
+// It does so before the caller has the answer, so that the caller's next request finds the pause.
 func (p *permit) obey(ctx context.Context, resp *http.Response) {
 	l := p.limiter
-	if l.obey == 0 || p.sem == nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return
 	}
-	d := min(comeBack(resp.Header, time.Now()), l.obey)
-	if d < berth.MinTTL {
-		return
-	}
+	d := comeBack(resp.Header, time.Now())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.answerWithin)
 	defer cancel()
-	if err := p.sem.Cooldown(ctx, d); err != nil {
-		l.logger.Warn("berthhttp: the answer said when to come back, but others could not be told", "semaphore", p.sem.Name(), "error", err)
+	for i, k := range p.asks {
+		d := min(d, l.rules[i].obey)
+		if d < berth.MinTTL {
+			continue
+		}
+		if err := k.sem.Cooldown(ctx, d); err != nil {
+			l.logger.Warn("berthhttp: the answer said when to come back, but others could not be told", "semaphore", k.name, "error", err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -30,13 +31,29 @@ const (
 
 // Option configures NewTransport or NewHandler. Some options are valid for only one of
 // them, as their comments tell, and an error for the other.
-type Option func(*config)
+type Option interface{ apply(c *config) }
+
+// LimitOption is an Option about one limit: that of NewTransport or NewHandler, or one that And
+// adds.
+type LimitOption interface {
+	Option
+	set(r *rule)
+}
+
+type (
+	wholeOption func(*config)
+	limitOption func(*rule)
+)
+
+func (o wholeOption) apply(c *config) { o(c) }
+
+func (o limitOption) apply(c *config) { o(&c.rules[0]) }
+func (o limitOption) set(r *rule)     { o(r) }
 
 type config struct {
-	key          func(*http.Request) string // nil: one semaphore for all
-	limits       func(key string) int
-	lease        []berth.Option
-	perRequest   func(*http.Request) []berth.AcquireOption
+	rules        []rule        // the first is that of NewTransport or NewHandler
+	bad          error         // of an option
+	maxHold      time.Duration // the default
 	maxWait      time.Duration // negative: no bound but the request's context
 	maxWaiting   int           // 0: no bound
 	answerWithin time.Duration
@@ -46,7 +63,6 @@ type config struct {
 
 	base    http.RoundTripper // Transport only
 	callers bool              // Transport only
-	obey    time.Duration     // Transport only; 0: an answer's Retry-After is not obeyed
 
 	status int                                                     // Handler only
 	refuse func(http.ResponseWriter, *http.Request, *RefusedError) // Handler only
@@ -57,30 +73,30 @@ type config struct {
 // of a key is called NAME/KEY, so no other semaphore's name must begin with NAME/. With nil,
 // all requests share one limit. The default is ByHost for a Transport and nil for a
 // Handler.
-func Key(f func(*http.Request) string) Option { return func(c *config) { c.key = f } }
+func Key(f func(*http.Request) string) LimitOption { return limitOption(func(r *rule) { r.key = f }) }
 
 // Limits sets a function that returns the limit for a key, in place of the limit given
 // to NewTransport or NewHandler. Requests for which it returns less than 1 are refused.
 // It must not block, and should return the same in all processes: the last limit
 // declared is in force. It needs a Key.
-func Limits(f func(key string) int) Option { return func(c *config) { c.limits = f } }
+func Limits(f func(key string) int) LimitOption { return limitOption(func(r *rule) { r.limits = f }) }
 
 // LeaseOptions sets options for all leases, such as berth.TTL or berth.QueueLimit.
-func LeaseOptions(opts ...berth.Option) Option {
-	return func(c *config) { c.lease = append(c.lease, opts...) }
+func LeaseOptions(opts ...berth.Option) LimitOption {
+	return limitOption(func(r *rule) { r.lease = append(r.lease, opts...) })
 }
 
 // PerRequest sets a function that returns more options for a request's lease, such as
 // berth.Weight, berth.HeadStart or berth.Label; berth.OnQueued has no effect here. A
 // request whose options are invalid, or whose weight is above the limit, is refused.
-func PerRequest(f func(*http.Request) []berth.AcquireOption) Option {
-	return func(c *config) { c.perRequest = f }
+func PerRequest(f func(*http.Request) []berth.AcquireOption) LimitOption {
+	return limitOption(func(r *rule) { r.perRequest = f })
 }
 
 // MaxWait bounds the time in the queue. With 0 requests do not wait; with a negative d
 // only the request's context bounds the wait. The default is DefaultMaxWait for a
 // Handler, and no bound for a Transport.
-func MaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } }
+func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.maxWait = d }) }
 
 // MaxWaiting bounds how many requests of this process wait for a permit at once, over
 // all keys; 0 is no bound. So clients that choose their keys can neither fill this
@@ -92,24 +108,24 @@ func MaxWait(d time.Duration) Option { return func(c *config) { c.maxWait = d } 
 // A tenth as many as may wait ask for one at once; those beyond are refused unasked. So
 // one busy key can take the waiting room of all others, but not their permits;
 // berth.QueueLimit bounds the queue of each key.
-func MaxWaiting(n int) Option { return func(c *config) { c.maxWaiting = n } }
+func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.maxWaiting = n }) }
 
 // Rate adds a rate to the limit: at most n requests, or costs of n, are let through in any
 // time of length per, for each key. berth.Rate tells more; PerRequest can give berth.Cost. Where
 // only the rate is to limit, the limit is berth.NoLimit. Rate(n, per) is short for
 // LeaseOptions(berth.Rate(n, per)).
-func Rate(n int, per time.Duration) Option { return LeaseOptions(berth.Rate(n, per)) }
+func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate(n, per)) }
 
 // MaxHold bounds how long a request may keep its permit; 0 is no bound. After that the
 // lease is lost, and the request ends as ServeHTTP and RoundTrip describe. MaxHold(d)
 // is short for LeaseOptions(berth.MaxHold(d)). The default is DefaultMaxHold for a
 // Handler, and DefaultTransportMaxHold for a Transport.
-func MaxHold(d time.Duration) Option { return LeaseOptions(berth.MaxHold(d)) }
+func MaxHold(d time.Duration) LimitOption { return LeaseOptions(berth.MaxHold(d)) }
 
 // AnswerWithin bounds how long a request waits for the first answer of Redis. After
 // that it is refused, or passes if FailOpen is set. The default is DefaultAnswerWithin
 // for a Handler, and DefaultTransportAnswerWithin for a Transport.
-func AnswerWithin(d time.Duration) Option { return func(c *config) { c.answerWithin = d } }
+func AnswerWithin(d time.Duration) Option { return wholeOption(func(c *config) { c.answerWithin = d }) }
 
 // FailOpen lets requests pass without a permit, and so without a limit or a MaxHold,
 // while Redis cannot be reached. That is logged, and f, unless nil, is called for each
@@ -122,48 +138,54 @@ func AnswerWithin(d time.Duration) Option { return func(c *config) { c.answerWit
 // Redis, and the request is refused; so is a request that Redis refuses, for example
 // because it is out of memory.
 func FailOpen(f func(r *http.Request, why error)) Option {
-	return func(c *config) { c.failOpen, c.onOpen = true, f }
+	return wholeOption(func(c *config) { c.failOpen, c.onOpen = true, f })
 }
 
 // Logger sets the log for what can be told to no caller: an outage, a body that is never
 // closed, a lease that is lost while a request is served. The default is
 // slog.Default().
-func Logger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
+func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.logger = l }) }
 
 // ObeyRetryAfter makes a Transport obey an API that says when to come back: when an answer is 429
 // or 503 and has the header Retry-After, in seconds or as a date, the semaphore of the request
 // is paused for so long, at most for the time most, in all programs that share it
-// (berth.Semaphore.Cooldown). The answer is returned as it is, and not sent again. It is only
-// for a Transport. most is from berth.MinTTL to berth.MaxTTL.
-func ObeyRetryAfter(most time.Duration) Option { return func(c *config) { c.obey = cmp.Or(most, -1) } }
+// (berth.Semaphore.Cooldown). Of several limits, that one is paused to which the option is given.
+// The answer is returned as it is, and not sent again. It is only for a Transport. most is from
+// berth.MinTTL to berth.MaxTTL.
+func ObeyRetryAfter(most time.Duration) LimitOption {
+	return limitOption(func(r *rule) { r.obey = cmp.Or(most, -1) })
+}
 
 // Base sets the transport that sends the requests; the default is
 // http.DefaultTransport. It is for a Transport only.
-func Base(rt http.RoundTripper) Option { return func(c *config) { c.base = rt } }
+func Base(rt http.RoundTripper) Option { return wholeOption(func(c *config) { c.base = rt }) }
 
 // RecordCallers records for each request where in the program it was made, for the
 // warning about a body that is never closed. It costs about a microsecond for each
 // request. It is for a Transport only.
-func RecordCallers() Option { return func(c *config) { c.callers = true } }
+func RecordCallers() Option { return wholeOption(func(c *config) { c.callers = true }) }
 
 // Status sets the status of a refusal, 400 to 599; the default is 429, Too Many
 // Requests. If Redis is the reason, the status is always 503. It is for a Handler only.
-func Status(code int) Option { return func(c *config) { c.status = code } }
+func Status(code int) Option { return wholeOption(func(c *config) { c.status = code }) }
 
 // Refuse sets a function that answers refused requests, in place of a line of text.
 // Status and Retry-After are in why; the header Retry-After is already set. It is for a
 // Handler only.
 func Refuse(f func(w http.ResponseWriter, r *http.Request, why *RefusedError)) Option {
-	return func(c *config) { c.refuse = f }
+	return wholeOption(func(c *config) { c.refuse = f })
 }
 
 // with applies opts and checks the result.
 func (c config) with(opts []Option) (config, error) {
 	for _, o := range opts {
 		if o == nil {
-			return c, &berth.InvalidError{What: "option", Reason: "it is nil"}
+			return c, nilOption()
 		}
-		o(&c)
+		o.apply(&c)
+	}
+	if c.bad != nil {
+		return c, c.bad
 	}
 	if c.answerWithin <= 0 {
 		return c, &berth.InvalidError{What: "AnswerWithin", Reason: fmt.Sprintf("%v is not above 0", c.answerWithin)}
@@ -171,27 +193,29 @@ func (c config) with(opts []Option) (config, error) {
 	if c.maxWaiting < 0 {
 		return c, &berth.InvalidError{What: "MaxWaiting", Reason: fmt.Sprintf("%d is below 0", c.maxWaiting)}
 	}
-	if c.limits != nil && c.key == nil {
-		return c, &berth.InvalidError{What: "Limits", Reason: "there is no Key whose limits it could tell: add Key, or leave Limits out"}
-	}
 	if c.logger == nil {
 		c.logger = slog.Default()
 	}
 	return c, nil
 }
 
+func nilOption() error { return &berth.InvalidError{What: "option", Reason: "it is nil"} }
+
 func (c config) onlyTransport() error {
 	if c.status != 0 || c.refuse != nil {
 		return &berth.InvalidError{What: "option", Reason: "Status and Refuse are for a Handler"}
 	}
-	if c.obey != 0 && (c.obey < berth.MinTTL || c.obey > berth.MaxTTL) {
-		return &berth.InvalidError{What: "ObeyRetryAfter", Reason: fmt.Sprintf("%v is outside %v to %v", max(c.obey, 0), berth.MinTTL, berth.MaxTTL)}
+	for _, r := range c.rules {
+		if r.obey != 0 && (r.obey < berth.MinTTL || r.obey > berth.MaxTTL) {
+			return &berth.InvalidError{What: "ObeyRetryAfter", Reason: fmt.Sprintf("%v is outside %v to %v", max(r.obey, 0), berth.MinTTL, berth.MaxTTL)}
+		}
 	}
 	return nil
 }
 
 func (c config) onlyHandler() error {
-	if c.base != nil || c.callers || c.obey != 0 {
+	obeys := slices.ContainsFunc(c.rules, func(r rule) bool { return r.obey != 0 })
+	if c.base != nil || c.callers || obeys {
 		return &berth.InvalidError{What: "option", Reason: "Base, RecordCallers and ObeyRetryAfter are for a Transport"}
 	}
 	if c.status != 0 && (c.status < 400 || c.status > 599) {

@@ -30,7 +30,7 @@ type standing struct {
 // those ahead have been granted, at a cost of 1 each.
 func (s standing) rateRoom() time.Duration {
 	if s.rate == 0 {
-		return 0
+		return s.rest // of a pause
 	}
 	windows := (s.spent + max(s.ahead, 0)) / s.rate // that are full until then
 	return max(s.rest, time.Duration(windows-1)*s.window)
@@ -41,11 +41,12 @@ func (s standing) rateRoom() time.Duration {
 // that expires ends its round earlier. The result is in whole seconds, as in the
 // header. It is not before the rate has room.
 func (s standing) retryAfter(hold time.Duration) time.Duration {
-	room := s.rateRoom()
-	if over := room % time.Second; over > 0 {
-		room += time.Second - over
-	}
-	return max(s.holdRoom(hold), room)
+	return max(s.holdRoom(hold), seconds(s.rateRoom()))
+}
+
+// seconds rounds d up to whole seconds.
+func seconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
 }
 
 // holdRoom is when those who hold permits may have given them back.
@@ -62,8 +63,7 @@ func (s standing) holdRoom(hold time.Duration) time.Duration {
 	if round > mostRetry/time.Duration(rounds) {
 		return mostRetry
 	}
-	d := time.Duration(rounds)*round + time.Second - 1
-	return max(d.Truncate(time.Second), leastRetry)
+	return max(seconds(time.Duration(rounds)*round), leastRetry)
 }
 
 // meter is a moving average of how long permits are held.

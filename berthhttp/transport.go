@@ -15,16 +15,12 @@ type Transport struct {
 }
 
 // NewTransport returns a Transport that lets limit requests run at once for each key,
-// by default each host. Programs that use the same name share the limit. The only error
-// is a *berth.InvalidError.
-//
-// For several limits on one request, such as one for all tenants besides those for each, stack
-// Transports by Base, in the same order everywhere: the narrow limit outside, because a request
-// that waits for an inner one holds its permits of the outer ones.
+// by default each host. Programs that use the same name share the limit. And adds more limits,
+// such as one for all tenants besides those for each. The only error is a *berth.InvalidError.
 func NewTransport(client *berth.Client, name string, limit int, opts ...Option) (*Transport, error) {
 	cfg := config{
-		key: ByHost, maxWait: -1, answerWithin: DefaultTransportAnswerWithin,
-		lease: []berth.Option{berth.MaxHold(DefaultTransportMaxHold)},
+		rules:   []rule{{name: name, limit: limit, key: ByHost}},
+		maxWait: -1, answerWithin: DefaultTransportAnswerWithin, maxHold: DefaultTransportMaxHold,
 	}
 	cfg, err := cfg.with(opts)
 	if err != nil {
@@ -33,7 +29,7 @@ func NewTransport(client *berth.Client, name string, limit int, opts ...Option) 
 	if err := cfg.onlyTransport(); err != nil {
 		return nil, err
 	}
-	l, err := newLimiter(client, name, limit, cfg)
+	l, err := newLimiter(client, cfg)
 	if err != nil {
 		return nil, err
 	}

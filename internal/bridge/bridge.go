@@ -1,10 +1,12 @@
-// Package bridge gives packages berthpool and berthadmin access to internals of package
-// berth that are not part of its API. Importing berth here would make a cycle, so package
+// Package bridge gives packages berthpool, berthadmin and berthhttp access to internals of
+// package berth that are not part of its API. Importing berth here would make a cycle, so package
 // berth sets the functions when it is initialized.
 package bridge
 
 import (
+	"context"
 	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,3 +25,11 @@ var Trust func(lease any) clock.Instant
 
 // Admin returns what a *berth.Client has for looking at semaphores and changing them.
 var Admin func(client any) (store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger)
+
+// Order returns the indexes of a []*berth.Semaphore in the order in which AcquireAll takes them, or
+// its error.
+var Order func(sems any) ([]int, error)
+
+// Look reads the state of a *berth.Semaphore, and returns it with the terms of a request that has
+// the given []berth.AcquireOption. It changes nothing. Snapshot.Rest is exact for that request.
+var Look func(ctx context.Context, within time.Duration, sem, opts any) (*protocol.Snapshot, *protocol.Terms, error)

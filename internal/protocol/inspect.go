@@ -78,6 +78,16 @@ func (s *Store) Inspect(ctx context.Context, k Key, records bool) (*Snapshot, er
 	return found[0].Snapshot, found[0].Err
 }
 
+// Look is Inspect without records, but Snapshot.Rest is exact for a request of this cost, unless
+// so many hold or wait that reading the marks between them would take more than a page.
+func (s *Store) Look(ctx context.Context, k Key, cost int) (*Snapshot, error) {
+	snap, err := s.Inspect(ctx, k, false)
+	if err != nil || snap.Rest(cost) == 0 || snap.Slots+2*snap.Waiting+snap.Marks >= page {
+		return snap, err
+	}
+	return s.Inspect(ctx, k, true)
+}
+
 // Inspection is Inspect for several semaphores, page by page, so that its caller can bound
 // the time for each page.
 type Inspection struct {

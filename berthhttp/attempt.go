@@ -1,0 +1,222 @@
+package berthhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/bridge"
+)
+
+// attempt is one request's attempt to get a permit of each limit.
+type attempt struct {
+	limiter *limiter
+	request *http.Request
+	began   time.Time
+	away    error // why Redis is known not to be reachable; nil: it is not known
+	once    bool  // it must not wait: MaxWaiting requests do
+
+	asks   []ask // in the order of the rules; empty: nothing was asked
+	order  []int // in which they are taken
+	taken  int   // how many of them were
+	leases berth.Leases
+	cancel context.CancelCauseFunc
+
+	place atomic.Pointer[berth.Place] // in the queue of the one that is asked for, when last heard of
+	heard atomic.Bool                 // Redis has answered
+}
+
+// acquire takes a permit of each limit, or of none.
+func (a *attempt) acquire() (berth.Leases, error) {
+	if err := a.prepare(); err != nil {
+		return nil, err
+	}
+	l := a.limiter
+	ctx, cancel := context.WithCancelCause(a.request.Context())
+	defer cancel(nil)
+	a.cancel = cancel
+	if a.away != nil {
+		cancel(a.away)
+	}
+	if l.maxWait > 0 {
+		bound := time.AfterFunc(l.maxWait, func() { cancel(a.late()) })
+		defer bound.Stop()
+	}
+	whole := false
+	defer func() {
+		if !whole { // one failed, or a hook panicked
+			giveBack(a.leases, l.logger)
+		}
+	}()
+	for _, i := range a.order {
+		lease, err := a.one(ctx, &a.asks[i])
+		if answered(err) {
+			a.heard.Store(true)
+			l.outage.over()
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.leases[i] = lease
+		a.taken++
+		if a.taken < len(a.order) { // while it waits for the next it must not lose this one
+			held := lease.Context()
+			defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+		}
+	}
+	whole = true
+	return a.leases, nil
+}
+
+// prepare asks each rule, and finds the order.
+func (a *attempt) prepare() (err error) {
+	l := a.limiter
+	a.asks, a.leases = make([]ask, len(l.rules)), make(berth.Leases, len(l.rules))
+	sems := make([]*berth.Semaphore, len(l.rules))
+	for i := range l.rules {
+		if a.asks[i], err = l.rules[i].ask(l.client, a.request); err != nil {
+			a.order = []int{i} // it is to blame
+			return err
+		}
+		sems[i] = a.asks[i].sem
+	}
+	a.order = []int{0}
+	if len(sems) > 1 {
+		order, err := bridge.Order(sems)
+		if err != nil {
+			return err
+		}
+		a.order = order
+	}
+	return nil
+}
+
+// answered reports whether Redis has just answered. That a request was in the queue says
+// nothing: it may have come there long ago.
+func answered(err error) bool {
+	return err == nil || errors.Is(err, berth.ErrBusy) || errors.Is(err, berth.ErrQueueFull) || errors.Is(err, berth.ErrTooHeavy)
+}
+
+// one takes one permit within MaxWait and AnswerWithin. The latter no longer applies after
+// the first answer, such as a place in the queue. In an outage that is known it sends
+// nothing and fails at once, but the client's hooks run, so that they count the request.
+func (a *attempt) one(ctx context.Context, k *ask) (*berth.Lease, error) {
+	l := a.limiter
+	a.place.Store(nil)
+	answer := time.AfterFunc(l.answerWithin, func() { a.cancel(errSilence) })
+	defer answer.Stop()
+	if l.maxWait == 0 || a.once {
+		lease, err := k.sem.TryAcquire(ctx, k.opts...)
+		if a.once && errors.Is(err, berth.ErrBusy) {
+			err = fmt.Errorf("%w: %w", ErrMaxWaiting, err)
+		}
+		return lease, a.reason(ctx, err)
+	}
+	heard := berth.OnQueued(func(p berth.Place) {
+		answer.Stop()
+		a.place.Store(&p)
+		a.heard.Store(true)
+		l.outage.over()
+	})
+	lease, err := k.sem.Acquire(ctx, slices.Concat(k.opts, []berth.AcquireOption{heard})...)
+	return lease, a.reason(ctx, err)
+}
+
+// late is the reason of a wait that ended at its bound: a request to which Redis has said
+// nothing has waited for Redis.
+func (a *attempt) late() error {
+	if !a.heard.Load() {
+		return errSilence
+	}
+	return ErrMaxWait
+}
+
+// reason replaces the context's error by our own reason for ending the wait, or by the end of a
+// lease that was held meanwhile.
+func (a *attempt) reason(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause == errSilence && errors.Is(err, berth.ErrRefused) { //nolint:errorlint // as it was given
+		return refusedSoFar{err} // it was not silent
+	}
+	if err == nil || cause == nil {
+		return err
+	}
+	if cause == ErrMaxWait || cause == errSilence || cause == a.away || errors.Is(cause, berth.ErrLost) { //nolint:errorlint // as they were given
+		return cause
+	}
+	return err
+}
+
+func (a *attempt) refusal(err error) *RefusedError {
+	l := a.limiter
+	blamed := ask{name: l.rules[0].name, limit: l.rules[0].limit}
+	if len(a.order) > 0 {
+		blamed = a.asks[a.order[min(a.taken, len(a.order)-1)]]
+	}
+	e := &RefusedError{
+		Name: blamed.name, Waited: time.Since(a.began), Ahead: -1, Err: err,
+		RetryAfter: leastRetry, Status: statusOf(err, blamed.limit, l.status),
+	}
+	if byRedis(err) {
+		return e
+	}
+	stand := a.standing(err)
+	e.Ahead = stand.ahead
+	e.RetryAfter = max(stand.retryAfter(l.holds.mean()), a.others())
+	return e
+}
+
+// standing is what is known of the queue of the limit that has refused.
+func (a *attempt) standing(err error) standing {
+	stand := standing{ahead: -1}
+	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
+		stand = standing{ahead: busy.Waiting, limit: busy.Limit, next: busy.NextExpiry, rest: busy.RetryAfter}
+		stand.rate, stand.window, stand.spent = busy.Rate, busy.Window, busy.Spent
+	} else if p := a.place.Load(); p != nil {
+		stand = standing{ahead: p.Ahead, limit: p.Limit, rest: p.RetryAfter}
+		stand.rate, stand.window, stand.spent = p.Rate, p.Window, p.Spent
+	}
+	return stand
+}
+
+// others estimates when the limits that have not refused may all have room for another try. It
+// asks Redis, unless the request's context has ended, and its caller with it.
+func (a *attempt) others() (d time.Duration) {
+	if a.request.Context().Err() != nil {
+		return 0
+	}
+	until := time.Now().Add(a.limiter.answerWithin)
+	for i, k := range a.order {
+		if i != a.taken && a.asks[k].sem != nil {
+			d = max(d, a.other(&a.asks[k], i < a.taken, time.Until(until)))
+		}
+	}
+	return d
+}
+
+// other estimates it for one of them. If it was taken, this request held its permit until now, so
+// that there is one; but the rate has counted the grant.
+func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration {
+	snap, terms, err := bridge.Look(a.request.Context(), within, k.sem, k.opts)
+	if err != nil || !snap.Exists {
+		return 0
+	}
+	in := func(at int64) time.Duration {
+		if at == 0 {
+			return 0
+		}
+		return max(time.Duration(at-snap.Now)*time.Millisecond, 0)
+	}
+	s := standing{limit: snap.Limit(), next: in(snap.Next), spent: snap.Spent}
+	s.rate, s.window, s.rest = snap.Rate.N, snap.Rate.Per, max(snap.Rest(terms.Costs()), in(snap.Ends))
+	if taken || snap.Waiting == 0 && snap.Used+terms.Weight <= s.limit && (!snap.Paused || snap.Ends > 0) {
+		return seconds(s.rateRoom())
+	}
+	s.ahead = snap.Waiting
+	return s.retryAfter(a.limiter.holds.mean())
+}
