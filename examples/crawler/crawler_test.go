@@ -297,7 +297,7 @@ func TestRules(t *testing.T) {
 		text   string
 		allows bool
 		atOnce int
-		hold   time.Duration
+		per    time.Duration
 	}{
 		"no answer":                   {0, "", false, 1, 0},
 		"none":                        {404, "User-agent: *\nDisallow: /", true, 2, 0},
@@ -320,8 +320,8 @@ func TestRules(t *testing.T) {
 		"delay and rate":              {200, "User-agent: *\nCrawl-delay: 9\nRequest-rate: 3/1", true, 1, 9 * time.Second},
 	} {
 		r := (&job{PerHost: 2, Total: 7}).rules(answer{Status: tt.status, Body: []byte(tt.text)})
-		if ok := r.allows(&url.URL{Path: "/x"}); ok != tt.allows || r.atOnce != tt.atOnce || r.hold != tt.hold {
-			t.Errorf("%s: allowed %v, %d at once for %v: want %v, %d, %v", name, ok, r.atOnce, r.hold, tt.allows, tt.atOnce, tt.hold)
+		if ok := r.allows(&url.URL{Path: "/x"}); ok != tt.allows || r.atOnce != tt.atOnce || r.per != tt.per {
+			t.Errorf("%s: allowed %v, %d at once for %v: want %v, %d, %v", name, ok, r.atOnce, r.per, tt.allows, tt.atOnce, tt.per)
 		}
 	}
 }

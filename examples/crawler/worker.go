@@ -51,7 +51,7 @@ type worker struct {
 // run works until no page is left to fetch or ctx ends. All processes share the semaphore
 // of each host, and the total.
 func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, web *http.Client) error {
-	total, err := client.Semaphore("total", j.Total, berth.TTL(j.TTL))
+	total, err := client.Semaphore("total", j.Total, berth.TTL(j.TTL), berth.Level(1))
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,7 @@ func (j *job) run(ctx context.Context, rdb *redis.Client, client *berth.Client, 
 	for host, r := range w.rules {
 		for range r.atOnce {
 			all.Go(func() error {
-				// A lease must be able to outlast the host's delay without renewal; see step.
-				sem, err := client.Semaphore("host/"+host, r.atOnce, berth.TTL(max(j.TTL, 2*r.hold)))
+				sem, err := client.Semaphore("host/"+host, r.atOnce, r.options(j.TTL)...)
 				if err != nil {
 					return err
 				}
@@ -90,8 +89,8 @@ func (w worker) fetchAll(ctx context.Context, host string, sem *berth.Semaphore)
 //
 // Without a permit nothing is fetched, so the crawl stands still while Redis is away. The
 // permits come before the page, so that no process claims a page for which it then has to
-// wait. AcquireAll takes permits in the order of their names, and the host's name comes
-// before the total's: waiting for a slow host keeps no permit from the other hosts.
+// wait. AcquireAll takes the total last, because of its Level: waiting for a slow host keeps no
+// permit from the other hosts.
 func (w worker) step(ctx context.Context, host string, sem *berth.Semaphore) bool {
 	if n, err := w.counts(host); err != nil || n[todo] == 0 {
 		return false
@@ -101,25 +100,16 @@ func (w worker) step(ctx context.Context, host string, sem *berth.Semaphore) boo
 		return false
 	}
 	defer func() { _ = leases.Release() }()
-	// If this process or Redis dies now, the host's permit must not be granted again before
-	// the host's delay is over.
-	hold := w.rules[host].hold
-	if time.Until(leases[0].ValidUntil()) < hold {
-		return false
-	}
 	page, err := w.claim(ctx, host)
 	if err != nil {
 		return false
 	}
-	start := time.Now()
 	held, cancel := leases.Context()
 	defer cancel()
 	outcome, links := fetch(held, w.web, page)
 	// After a loss of the leases the page is left to the next claim.
 	if leases.Valid() {
-		_ = leases[1].Release() // the total; the host's permit counts for longer
 		w.finish(host, page, outcome, links)
 	}
-	<-time.After(time.Until(start.Add(hold)))
 	return true
 }

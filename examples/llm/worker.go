@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/examples/internal/stats"
+	"github.com/berth-go/berth/examples/internal/store"
+)
+
+// job is what every worker process is told.
+type job struct {
+	Redis         string
+	URL           string // of the API
+	Way           string // one of ways
+	Processes     int
+	Greedy, Small int // calls of a tenant
+	Limit, Rate   int // calls that the API allows, at once and in a Minute
+	Minute        time.Duration
+}
+
+// work is the whole of a worker process. It returns how long the calls of each tenant took, from
+// the first attempt to the answer.
+func work(ctx context.Context, j job) (map[string]stats.Durations, error) {
+	redis, err := store.Open(j.Redis)
+	if err != nil {
+		return nil, err
+	}
+	defer redis.Close()
+	client, err := berth.New(redis.Client)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	caller, err := newCaller(client, j)
+	if err != nil {
+		return nil, err
+	}
+	defer caller.CloseIdleConnections()
+	var mu sync.Mutex
+	waits := map[string]stats.Durations{}
+	var all errgroup.Group
+	for _, tenant := range tenants {
+		clients, calls := 1, j.Small
+		if tenant == "greedy" {
+			clients, calls = j.Greedy, 1
+		}
+		all.Go(func() error {
+			took, err := stats.Measure(clients, calls, func(int) error { return call(ctx, caller, j.URL, tenant) })
+			mu.Lock()
+			defer mu.Unlock()
+			waits[tenant] = took
+			return err
+		})
+	}
+	return waits, all.Wait()
+}
+
+// newCaller returns the HTTP client for the API, which keeps to what the API allows if it is told
+// to. This is all that a program has to do; its calls stay as they are.
+func newCaller(client *berth.Client, j job) (*http.Client, error) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = j.Limit
+	if j.Way == "no limit" {
+		return &http.Client{Transport: base}, nil
+	}
+	// The time from a grant to the API differs, so the rate has a little longer than the API asks.
+	limited, err := berthhttp.NewTransport(client, "llm", j.Limit, berthhttp.Key(nil),
+		berthhttp.Rate(j.Rate, j.Minute+j.Minute/20),
+		berthhttp.ObeyRetryAfter(j.Minute),
+		berthhttp.Base(base))
+	return &http.Client{Transport: limited}, err
+}
+
+// call repeats a call until it is not refused, with growing, random pauses, as a careful client
+// does that knows nothing of the others.
+func call(ctx context.Context, caller *http.Client, url, tenant string) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		status, err := ask(ctx, caller, url, tenant)
+		switch {
+		case err != nil:
+			return err
+		case status == http.StatusOK:
+			return nil
+		case status != http.StatusTooManyRequests:
+			return fmt.Errorf("the API answers with status %d", status)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}
+
+func ask(ctx context.Context, caller *http.Client, url, tenant string) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("X-Tenant", tenant)
+	resp, err := caller.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close() // releases the permit, at the latest
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
