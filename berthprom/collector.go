@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"sync"
 	"time"
 
@@ -89,10 +88,8 @@ func NewCollector(s *berthwatch.Sampler, in *berthadmin.Inspector, o Options) (*
 	if o.Names < 0 {
 		return nil, &berth.InvalidError{What: "number of names", Reason: fmt.Sprintf("%d is below 0", o.Names)}
 	}
-	for _, pattern := range o.Group {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, &berth.InvalidError{What: "group", Reason: fmt.Sprintf("%.40q is not a pattern", pattern)}
-		}
+	if err := berthwatch.Groups(o.Group).Check(); err != nil {
+		return nil, err
 	}
 	return &Collector{
 		sampler: s, in: in, end: func() {},

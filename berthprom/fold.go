@@ -3,9 +3,7 @@ package berthprom
 import (
 	"cmp"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-go/berth/berthadmin"
@@ -69,7 +67,7 @@ func earlier(a, b time.Time) time.Time {
 
 // fold turns semaphores into a bounded number of series.
 type fold struct {
-	group []string
+	group berthwatch.Groups
 	most  int
 
 	kept    map[string]time.Time // labels with a series of their own: when something last went on there
@@ -89,7 +87,7 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		if r.Expired > 0 && r.Expired == r.Holders+r.Waiting {
 			r = buried(r)
 		}
-		into(found, f.label(r.Name)).merge(&series{
+		into(found, f.group.Of(r.Name)).merge(&series{
 			inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
 			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned, pauseFor: r.PausedFor,
 			rate: r.Rate, spent: r.Spent, window: r.Window, changes: changes,
@@ -165,16 +163,3 @@ func into(all map[string]*series, label string) *series {
 	}
 	return all[label]
 }
-
-// label is the label under which a semaphore is counted.
-func (f *fold) label(name string) string {
-	for _, pattern := range f.group {
-		if ok, _ := path.Match(flat(pattern), flat(name)); ok {
-			return pattern
-		}
-	}
-	return name
-}
-
-// flat hides slashes, which have no meaning in a name, from path.Match.
-func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }

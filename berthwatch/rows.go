@@ -61,7 +61,6 @@ func Sort(rows []Row, order string, reverse bool) {
 func Match(name, filter string) bool {
 	name, filter = strings.ToLower(name), strings.ToLower(filter)
 	if strings.ContainsAny(filter, "*?[") {
-		flat := strings.NewReplacer("/", "\n") // which are nothing special in a name
 		ok, err := path.Match(flat.Replace(filter), flat.Replace(name))
 		return ok || err != nil && strings.Contains(name, filter)
 	}

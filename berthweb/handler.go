@@ -59,6 +59,9 @@ type Options struct {
 	// BasePath is the prefix of the paths of requests, as in "/berth", if no proxy or handler
 	// strips it.
 	BasePath string
+	// Group has patterns such as "api/*", for names with keys in them: the list shows the
+	// semaphores that match one as a row with their totals, until asked for each of them.
+	Group []string
 	// RequireReason refuses changes without a reason.
 	RequireReason bool
 	// Redis names the server, and the prefix if there are several, for people: it stands in the
@@ -115,6 +118,9 @@ func New(sampler *berthwatch.Sampler, in *berthadmin.Inspector, o Options) (http
 			return nil, err
 		}
 		s.Hosts = append(s.Hosts, strings.Trim(strings.TrimSuffix(host, "."), "[]")) // as requests are compared
+	}
+	if err := berthwatch.Groups(o.Group).Check(); err != nil {
+		return nil, err
 	}
 	if s.User == nil {
 		s.User = func(*http.Request) (string, bool) { return "", false }

@@ -33,12 +33,13 @@ var states = []string{"contended", "paused", "pinned", "flapping", "damaged"}
 type choice struct {
 	Filter, State, Order string
 	Reverse              bool
+	Group                string // 1: keyed names are one row, 0: they are not; "": with Options.Group
 	from, limit          int
 }
 
 // chosen reads a choice from a query. Unknown words are an error.
 func chosen(q url.Values) (c choice, err error) {
-	c = choice{State: q.Get("state"), Order: q.Get("sort"), Reverse: q.Get("reverse") == "1"}
+	c = choice{State: q.Get("state"), Order: q.Get("sort"), Reverse: q.Get("reverse") == "1", Group: q.Get("group")}
 	if c.Filter, err = filterIn(q); err != nil {
 		return c, err
 	}
@@ -130,6 +131,7 @@ type entry struct {
 	Look   string
 	Badges []badge
 	Spark  spark
+	URL    string // of its page; of a group, the list of its semaphores
 	Who    string // who paused or pinned it, or has held longest if there are waiters
 }
 
@@ -147,7 +149,10 @@ type listData struct {
 	Flow       flow
 	Dropped    int
 	Matching   int
-	First      int // number of the first that is shown
+	Rows       int // fewer, where some are grouped
+	Grouped    bool
+	GroupURL   string // the other way; "": there is nothing to group
+	First      int    // number of the first that is shown
 	Last       int
 	Prev, Next string
 }
@@ -161,7 +166,7 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 	}
 	v, _ := s.look(r, "")
 	d := listData{page: s.page(r, "Semaphores", "list"), choice: c, Total: len(v.Rows), Dropped: v.Dropped}
-	d.Search = &search{"./", c.Filter, "part of a name, or api/*", map[string]string{"state": c.State, "sort": c.Order, "reverse": q.Get("reverse")}}
+	d.Search = &search{"./", c.Filter, "part of a name, or api/*", map[string]string{"state": c.State, "sort": c.Order, "reverse": q.Get("reverse"), "group": c.Group}}
 	d.freshness(&v, v.At, v.Err)
 	if d.Searching = !v.Whole && v.Err == nil; v.SearchErr != nil && v.Err == nil {
 		d.Stale, d.Searching = "Names cannot be searched for: "+short(v.SearchErr), false
@@ -172,8 +177,10 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 	d.Flow = s.flow("", v.Events)
 	rows, counts := s.choose(v.Rows, c)
 	d.links(q, counts)
+	d.Matching = len(rows)
+	rows, groups := s.fold(&d, q, rows)
 	from, to := c.slice(len(rows))
-	d.First, d.Last, d.Matching = min(from+1, len(rows)), to, len(rows)
+	d.First, d.Last, d.Rows = min(from+1, len(rows)), to, len(rows)
 	if from > 0 {
 		d.Prev = with(q, "cursor", strconv.Itoa(max(from-c.limit, 0)))
 	}
@@ -181,7 +188,7 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 		d.Next = with(q, "cursor", strconv.Itoa(to))
 	}
 	for i := range rows[from:to] {
-		d.Entries = append(d.Entries, s.entry(&rows[from+i], v.At))
+		d.Entries = append(d.Entries, s.entry(&rows[from+i], groups[rows[from+i].Name], q, v.At))
 	}
 	s.who(r, d.Entries)
 	status := http.StatusOK
@@ -189,6 +196,21 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	s.renderLive(w, r, status, "list", &d.page, &d)
+}
+
+// fold groups the rows if that is wanted, and returns the groups by their names.
+func (s *site) fold(d *listData, q url.Values, rows []berthwatch.Row) ([]berthwatch.Row, map[string]*group) {
+	of, some := s.grouping(rows)
+	if d.Grouped = d.Group == "1" || d.Group == "" && len(s.Group) > 0; !d.Grouped {
+		if some {
+			d.GroupURL = with(q, "group", "1", "cursor", "")
+		}
+		return rows, nil
+	}
+	d.GroupURL = with(q, "group", "0", "cursor", "")
+	rows, groups := grouped(rows, of)
+	berthwatch.Sort(rows, d.Order, d.Reverse)
+	return rows, groups
 }
 
 // head is the header of a column, by which the list can be sorted.
@@ -228,8 +250,8 @@ func (d *listData) links(q url.Values, counts map[string]int) {
 	}
 }
 
-func (s *site) entry(r *berthwatch.Row, now time.Time) entry {
-	states := r.States()
+// entry returns how a row is shown; g is the group that it stands for, or nil.
+func (s *site) entry(r *berthwatch.Row, g *group, q url.Values, now time.Time) entry {
 	e := entry{Row: *r, Sound: r.Err == nil && !r.Idle, Bar: share(r.InUse, r.Limit)}
 	switch {
 	case r.InUse > r.Limit:
@@ -237,11 +259,19 @@ func (s *site) entry(r *berthwatch.Row, now time.Time) entry {
 	case r.InUse == r.Limit:
 		e.Look = "full"
 	}
+	since := now.Add(-time.Minute)
+	if g != nil {
+		e.URL, e.Who, e.Badges = "./"+with(q, "q", g.Name, "group", "0", "cursor", ""), g.who(), badges(g.Name, g.states())
+		e.Spark = sparkline(g.history(s.sampler, since), now)
+		return e
+	}
+	e.URL = "s?" + url.Values{"name": {r.Name}}.Encode()
+	states := r.States()
 	if e.Sound {
 		if s.is(r, "flapping") {
 			states = append(states, "flapping")
 		}
-		e.Spark = sparkline(s.sampler.History(r.Name, now.Add(-time.Minute)), now)
+		e.Spark = sparkline(s.sampler.History(r.Name, since), now)
 	}
 	e.Badges = badges(r.Name, states)
 	return e
@@ -253,7 +283,7 @@ func (s *site) who(r *http.Request, entries []entry) {
 	left := stuck
 	for i := range entries {
 		e := &entries[i]
-		if (e.Paused || e.Pinned) && reasons == nil {
+		if (e.Paused || e.Pinned) && e.Who == "" && reasons == nil {
 			audit, err := s.audit(r, "")
 			reasons = berthwatch.ReasonsIn(func(yield func(berthadmin.Audited, error) bool) {
 				for i := 0; err == nil && i < len(audit) && yield(audit[i], nil); i++ {
@@ -261,6 +291,7 @@ func (s *site) who(r *http.Request, entries []entry) {
 			})
 		}
 		switch {
+		case e.Who != "": // a group
 		case e.Paused:
 			e.Who = reasons.Paused(&e.Summary)
 		case e.Pinned:
@@ -289,8 +320,12 @@ func share(part, whole int) int {
 
 // Where tells which of the rows are shown.
 func (d *listData) Where() string {
-	if d.Last-d.First+1 >= d.Matching {
-		return words.Plural(d.Matching, "semaphore")
+	all := words.Plural(d.Matching, "semaphore")
+	if d.Rows < d.Matching {
+		all += fmt.Sprintf(" in %d rows", d.Rows)
 	}
-	return fmt.Sprintf("%d to %d of %s", d.First, d.Last, words.Plural(d.Matching, "semaphore"))
+	if d.Last-d.First+1 >= d.Rows {
+		return all
+	}
+	return fmt.Sprintf("%d to %d of %s", d.First, d.Last, all)
 }

@@ -121,7 +121,7 @@ func crawl(e *testenv.Env, front *httptest.Server) {
 			}
 		}
 	}
-	for _, path := range []string{"static/app.js", "static/style.css", "static/icon.svg", "audit", "doctor", "about", "api/v1/semaphores", "s?name=api%2fv1%20%3cx%3e", "readyz"} {
+	for _, path := range []string{"static/app.js", "static/style.css", "static/icon.svg", "audit", "doctor", "about", "api/v1/semaphores", "s?name=api%2Fv1+%3Cx%3E", "readyz"} {
 		if !seen[front.URL+"/x/y/"+path] {
 			t.Errorf("%s was not reached", path)
 		}

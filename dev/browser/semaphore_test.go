@@ -2,9 +2,11 @@ package browser
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/testkit/testenv"
@@ -48,4 +50,29 @@ func TestAgeOfTheDataGrows(t *testing.T) {
 	e.Must(e.Inspector.Pin(e.Ctx, "api", 5))
 	b.says("0/5")
 	b.until("it is young again", age+".match(/^as of [0-3] s ago$/) !== null")
+}
+
+// TestKeyedNamesAreGrouped and opened by the keyboard, and stay so while the page follows.
+func TestKeyedNamesAreGrouped(t *testing.T) {
+	e := testenv.Shared(t)
+	p := e.Peer()
+	for _, key := range []string{"acme", "globex", "hooli"} {
+		e.Hold(p.Named("api/"+key, 3))
+	}
+	e.Hold(p.Named("deploy", 1))
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url))
+	b.says("api/hooli")
+	b.run(chromedp.Click("#group"))
+	b.says("4 semaphores in 2 rows")
+	b.says("3/9")
+	e.Hold(p.Named("api/acme", 3))
+	b.says("4/9")
+	b.shot("grouped")
+	b.run(chromedp.Focus("a.row[id='s-api/*']"), chromedp.KeyEvent(kb.Enter))
+	b.says("api/hooli")
+	if text := eval[string](b, "document.querySelector('#live').innerText + document.querySelector('#q').value"); strings.Contains(text, "deploy") || !strings.HasSuffix(text, "api/*") {
+		t.Errorf("the page says:\n%s", text)
+	}
 }

@@ -88,7 +88,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.namesFile, "names-file", "", "the same from a `FILE`, a name a line")
 	flags.Var(value.Duration(&f.watch.Every, time.Second), "every", "how often to look, at least 250ms")
 	flags.StringVar(&f.MetricsListen, "metrics-listen", "", "the `ADDRESS:PORT` of /metrics for Prometheus, without a login")
-	flags.StringSliceVar(&f.group, "group", nil, "count the semaphores together that match this `PATTERN`, in\nthe metrics")
+	flags.StringSliceVar(&f.group, "group", nil, "count the semaphores together that match this `PATTERN`, on\nthe list and in the metrics")
 	flags.BoolVar(&f.AccessLog, "access-log", false, "write a line for each request to standard error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(flags.Changed("names")); err != nil {
@@ -118,8 +118,6 @@ func (f *serveFlags) check(named bool) error {
 	switch {
 	case (named || f.namesFile != "") && len(names) == 0:
 		return exit.Usagef("--names, --names-file: they name none")
-	case len(f.group) > 0 && f.MetricsListen == "":
-		return exit.Usagef("--group needs --metrics-listen")
 	case f.AllowWrite && readOnly():
 		return exit.Errorf(exit.NoPermission, "--allow-write: %s is set", readOnlyVariable)
 	}
@@ -142,6 +140,7 @@ func (a *app) serve(ctx context.Context, s *session, f *serveFlags) (err error) 
 		return err
 	}
 	defer start(sampler)()
+	f.web.Group = f.group
 	f.web.Redis, f.web.Command, f.web.Version, f.web.Logger = a.where, a.commandLine(), version(), slog.New(slog.NewTextHandler(a.stderr, nil))
 	f.web.Doctor = func(ctx context.Context) ([]berthweb.Finding, error) { return a.looked(ctx, s) }
 	err = serve.Serve(ctx, f.Config, sampler, in, f.web, func(url string) { fmt.Fprintf(a.stderr, "berth: serving %s\n", url) })
