@@ -100,9 +100,8 @@ func (q *Queue[T]) Put(op *Op[T], release bool) {
 		if !release {
 			return
 		}
-		q.Remove(op) // it may have been something else before
 	}
-	op.state = queued
+	op.state = queued // and its former place, if it has one, is void
 	op.ticks++
 	if op.came == 0 {
 		q.came++

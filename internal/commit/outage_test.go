@@ -91,3 +91,41 @@ func TestErrIsOfTheLastCall(t *testing.T) {
 		t.Errorf("what was rejected is repeated after a pause; error %v", q.Err())
 	}
 }
+
+// TestPausesDouble: each is twice the one before, give or take a half of it.
+func TestPausesDouble(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	q.Failed(born, protocol.NoAnswer())
+	for pause := leastPause; pause < mostPause; pause *= 2 {
+		q.Failed(born, protocol.NoAnswer())
+		if got := q.retryAt.Sub(born); got < pause/2 || got >= pause+pause/2 {
+			t.Errorf("a pause of %v, want about %v", got, pause)
+		}
+	}
+}
+
+// TestFailureBeforeOneOther: what failed goes before the only operation that came meanwhile, too.
+func TestFailureBeforeOneOther(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	a, b := newItem(1), newItem(2)
+	q.Put(&a.op, false)
+	call := q.Next(born, prepare)
+	q.Put(&b.op, false)
+	if !q.Has(call) || !q.Return(call) || q.Has(call) {
+		t.Error("a call is in flight until it returns")
+	}
+	q.Put(&a.op, false)
+	wantCall(t, q.Next(born, prepare), "1", "2")
+}
+
+// TestNothingToSendWakesNobody: not even as the pause after a failure ends.
+func TestNothingToSendWakesNobody(t *testing.T) {
+	t.Parallel()
+	var q Queue[*item]
+	q.Failed(born, protocol.ErrUnsent())
+	if q.Wakeup() != clock.Never {
+		t.Errorf("woken %v after the failure", q.Wakeup().Sub(born))
+	}
+}
