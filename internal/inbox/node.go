@@ -217,7 +217,7 @@ func (n *node) take() []request {
 		s := n.subs[channel]
 		_, live := n.live[channel]
 		switch {
-		case s != nil && s.state == assigned:
+		case s != nil: // and assigned: what was asked is not in todo
 			s.state = asked
 			n.live[channel] = struct{}{}
 			batch = append(batch, request{subscribe, channel, s, now})
