@@ -55,6 +55,7 @@ func publicPlace(p claim.Place) Place {
 	return Place{
 		Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned,
 		Rate: p.Rate.N, Window: p.Rate.Per, Spent: p.Spent, RetryAfter: p.Rest,
+		Tenant: p.Tenant,
 	}
 }
 

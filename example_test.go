@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthtest"
 )
 
@@ -255,4 +256,27 @@ func ExampleRate_only() {
 	err = mail.Do(ctx, send)
 	fmt.Println(err)
 	// Output: <nil>
+}
+
+// A customer with many requests leaves room between them for those of others, where there is a
+// queue.
+func ExampleTenant() {
+	store := berthtest.Start()
+	defer store.Close()
+	client, ctx, customer := store.Client(), context.Background(), "7"
+	api, err := client.Semaphore("llm", 20)
+	if err != nil {
+		panic(err)
+	}
+	lease, err := api.Acquire(ctx, berth.Tenant(customer, time.Second))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = lease.Release() }()
+	st, err := berthadmin.Of(client).Show(ctx, "llm")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(st.Leases[0].Tenant)
+	// Output: 7
 }

@@ -41,6 +41,7 @@ type AcquireInfo struct {
 	Label  string
 	Weight int
 	Cost   int           // of the Rate, if there is one
+	Tenant string        // for whom; "": it names none
 	Limit  int           // declared
 	Try    bool          // TryAcquire
 	Queued bool          // it waited in the queue; known only with Hooks.Queued or OnQueued
@@ -59,6 +60,9 @@ type acquisition struct {
 func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
 	a := acquisition{hooks: h, ctx: ctx, start: time.Now()}
 	a.info = AcquireInfo{Name: s.name, Server: s.client.server, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
+	if cfg.tenant != nil {
+		a.info.Tenant = cfg.tenant.key
+	}
 	if h.AcquireStart != nil {
 		a.ctx = cmp.Or(h.AcquireStart(ctx, a.info), ctx)
 	}

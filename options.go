@@ -29,6 +29,10 @@ const (
 	// MaxName and MaxLabel bound names and labels, in bytes.
 	MaxName  = 512
 	MaxLabel = 256
+	// MaxTenant bounds the keys of tenants, in characters, and MaxPace their pace, which is
+	// MinTTL at the least.
+	MaxTenant = 64
+	MaxPace   = 24 * time.Hour
 )
 
 const (
@@ -117,6 +121,12 @@ type config struct {
 	rate       protocol.Rate
 	cost       int // 0: the weight
 	level      int
+	tenant     *tenant // nil: none
+}
+
+type tenant struct {
+	key  string
+	pace time.Duration
 }
 
 var defaults = config{ttl: DefaultTTL, weight: 1, queueLimit: MaxLimit, label: program()}
@@ -171,6 +181,24 @@ func Rate(n int, per time.Duration) Option {
 // request to a language model: 1 to MaxLimit; the default is the weight. A cost above the
 // rate in force is refused (ErrTooHeavy). Without a rate it has no effect.
 func Cost(n int) Option { return leaseOption(func(c *config) { c.cost = cmp.Or(n, -1) }) }
+
+// Tenant says for whom the request is made, and keeps tenants from pushing each other out: where
+// there is a queue, the requests of one tenant stand in it as though they had come pace apart, or
+// weight times pace. So a tenant with a thousand requests leaves room between them, and the
+// requests of others go there. It only orders the queue: nothing is idle because of it, and where
+// nobody waits it does nothing. What a tenant asked for is forgotten when the queue is empty.
+//
+// Among the requests of one tenant, and among those without one, it is first come, first served.
+// No request is overtaken by one that comes later than its turn. The price is that a tenant whose
+// requests come in pairs waits longer for the second, so it is a policy to choose and not a
+// default. A pace well below the usual time between two requests of an ordinary tenant costs
+// little, and still holds a burst back; docs/limits.md has figures.
+//
+// key is 1 to MaxTenant characters without spaces and control characters, for example the number
+// of a customer. Operators see it. pace is in whole milliseconds, from MinTTL to MaxPace.
+func Tenant(key string, pace time.Duration) Option {
+	return leaseOption(func(c *config) { c.tenant = &tenant{key, pace} })
+}
 
 // Level sets the semaphore's place in AcquireAll: lower levels are acquired first, and equal ones
 // in the order of their names. Give narrow limits, such as that of one tenant, a lower level than
@@ -233,6 +261,8 @@ type Place struct {
 	Paused  bool
 	Pinned  bool // an operator has set the limit
 
+	Tenant string // for whom the request is made; see Tenant
+
 	Rate   int           // costs of so much are granted in any time of length Window; 0: there is no rate
 	Window time.Duration // see Rate
 	Spent  int           // the costs of the grants that count for the rate
@@ -259,10 +289,15 @@ func with[O AcquireOption](c config, opts []O) (config, error) {
 
 // terms are the config in the protocol's words.
 func (c *config) terms(limit int, wait bool) *protocol.Terms {
+	var owner tenant
+	if c.tenant != nil {
+		owner = *c.tenant
+	}
 	return &protocol.Terms{
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
 		MinReplicas: c.replicas, Rate: c.rate, Cost: c.cost,
+		Tenant: owner.key, Pace: owner.pace,
 	}
 }
 
@@ -293,6 +328,9 @@ func (c *config) validate() error {
 	if c.cost < 0 || c.cost > MaxLimit {
 		return &InvalidError{"Cost", fmt.Sprintf("%d is outside 1 to %d", max(c.cost, 0), MaxLimit)}
 	}
+	if err := c.tenant.validate(); err != nil {
+		return err
+	}
 	if c.level < 0 || c.level > mostLevel {
 		return &InvalidError{"Level", fmt.Sprintf("%d is outside 0 to %d", c.level, mostLevel)}
 	}
@@ -300,4 +338,14 @@ func (c *config) validate() error {
 		return &InvalidError{"MinReplicas", fmt.Sprintf("%d is outside 0 to %d", c.replicas, mostReplicas)}
 	}
 	return invalid("label", rules.Text(c.label, MaxLabel))
+}
+
+func (t *tenant) validate() error {
+	if t == nil {
+		return nil
+	}
+	if t.pace < MinTTL || t.pace > MaxPace {
+		return &InvalidError{"Tenant", fmt.Sprintf("a pace of %v is outside %v to %v", t.pace, MinTTL, MaxPace)}
+	}
+	return invalid("Tenant", rules.Key(t.key, MaxTenant))
 }

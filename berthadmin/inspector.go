@@ -80,6 +80,7 @@ type Holder struct {
 	PID       int           `json:"pid"`
 	Client    string        `json:"client"`          // implementation and version
 	Extra     string        `json:"extra,omitempty"` // what else its client says: key=value;key=value
+	Tenant    string        `json:"tenant"`          // for whom it was acquired; "": nobody
 	Weight    int           `json:"weight"`
 	TTL       time.Duration `json:"-"`
 	Slot      int           `json:"slot"`
@@ -100,6 +101,7 @@ type Waiter struct {
 	PID       int           `json:"pid"`
 	Client    string        `json:"client"`
 	Extra     string        `json:"extra,omitempty"`
+	Tenant    string        `json:"tenant"` // for whom it waits, and where, as berth.Tenant says; "": nobody
 	Weight    int           `json:"weight"`
 	Cost      int           `json:"cost"`  // of the rate
 	Ahead     int           `json:"ahead"` // waiters in front of it

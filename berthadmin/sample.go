@@ -168,13 +168,13 @@ func state(name string, s *protocol.Snapshot) *State {
 	st := &State{Summary: summary(name, s), Leases: []Holder{}, Queue: []Waiter{}}
 	for _, r := range s.Leases {
 		st.Leases = append(st.Leases, Holder{
-			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Weight: r.Weight, TTL: r.TTL, Slot: r.Slot, Token: r.Token,
+			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Tenant: r.Tenant, Weight: r.Weight, TTL: r.TTL, Slot: r.Slot, Token: r.Token,
 			Held: since(s, r.Since), ExpiresIn: until(s, r.Expires), Until: until(s, r.Ceiling), Evicting: r.Evicting, Expired: r.Expires <= s.Now,
 		})
 	}
 	for i, r := range s.Queue {
 		st.Queue = append(st.Queue, Waiter{
-			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Weight: r.Weight, Cost: r.Cost, Ahead: i,
+			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Tenant: r.Tenant, Weight: r.Weight, Cost: r.Cost, Ahead: i,
 			Waited: since(s, r.Since), ExpiresIn: until(s, r.Expires), Expired: r.Expires <= s.Now,
 		})
 	}

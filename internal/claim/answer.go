@@ -126,7 +126,7 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	}
 	c.Place = Place{
 		Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0,
-		Rate: a.Rate, Spent: a.Spent,
+		Rate: a.Rate, Spent: a.Spent, Tenant: c.Terms.Tenant,
 	}
 	if a.Rate.N > 0 && a.Spent+c.Terms.Costs() > a.Rate.N { // nothing leaves the window before the nearest deadline
 		c.Place.Rest = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond

@@ -136,6 +136,7 @@ type Lease struct {
 type Place struct {
 	Ahead, Used, Limit, Waiting int
 	Paused, Pinned              bool
+	Tenant                      string
 	Rate                        protocol.Rate
 	Spent                       int
 	Rest                        time.Duration // for so long, at the least, the rate or a pause does not let it in

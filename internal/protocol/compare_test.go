@@ -48,7 +48,8 @@ func (m *model) numbersOf() State {
 	s := State{
 		Rate: m.rate, Spent: m.spent(),
 		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
-		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.counts), Last: m.last,
+		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.counts) + len(m.turns), Last: m.last,
+		epoch: m.epoch,
 	}
 	if m.ends > 0 {
 		s.Ends = m.ends
@@ -64,7 +65,7 @@ func (m *model) numbersOf() State {
 }
 
 // rated reports whether the numbers of a rate are kept.
-func (m *model) rated() bool { return m.rate.N > 0 || len(m.counts) > 0 || m.ends > 0 }
+func (m *model) rated() bool { return m.rate.N > 0 || len(m.counts) > 0 || m.ends > 0 || m.epoch > 0 }
 
 // matches reports whether got has the numbers that a model fixes. When a pause ends is not
 // among those that are stored.
@@ -85,6 +86,11 @@ func checkBound(t failer, m *model, next int64) {
 	for _, c := range m.counts {
 		if next == 0 || next > c.until {
 			t.Fatalf("next deadline is said to be %d, but %d count until %d", next, c.sum, c.until)
+		}
+	}
+	for tenant, turn := range m.turns {
+		if next == 0 || next > turn.deadline {
+			t.Fatalf("next deadline is said to be %d, but that of %s's turn is %d", next, tenant, turn.deadline)
 		}
 	}
 	if m.ends > 0 && (next == 0 || next > m.ends) {
@@ -162,6 +168,10 @@ func (m *model) dump() dump {
 		d.scores[note], d.scores[name] = place, float64(c.until)
 		d.fields[name] = fmt.Sprintf("r %d %d", c.sum, c.until)
 	}
+	for tenant, turn := range m.turns {
+		d.scores[note], d.scores["!t"+tenant] = place, float64(turn.deadline)
+		d.fields["!t"+tenant] = fmt.Sprintf("t %d %d", turn.next, turn.epoch)
+	}
 	if m.ends > 0 {
 		d.scores[note], d.scores["!p"], d.fields["!p"] = place, float64(m.ends), "p "+m.who
 	}
@@ -171,7 +181,7 @@ func (m *model) dump() dump {
 func (p *member) record() string {
 	switch {
 	case p.state == waiting:
-		return fmt.Sprintf("w %d %d %d %d %d %s %s", p.weight, p.cost, p.ticket, p.maxHold, p.ttl, p.owner, p.label)
+		return fmt.Sprintf("w %d %d %d %d %d %s %s", p.weight, p.cost, p.ticket, p.maxHold, p.ttl, p.ownerFor(), p.label)
 	case p.state == dead && p.reason == WasMoved:
 		return fmt.Sprintf("x %d %s", p.reason, p.owner)
 	case p.state == dead:
@@ -181,7 +191,15 @@ func (p *member) record() string {
 	if p.evicting {
 		kind = "e"
 	}
-	return fmt.Sprintf("%s %d %d %d %d %d %s %s", kind, p.weight, p.slot, p.token, p.ceiling, p.ttl, p.owner, p.label)
+	return fmt.Sprintf("%s %d %d %d %d %d %s %s", kind, p.weight, p.slot, p.token, p.ceiling, p.ttl, p.ownerFor(), p.label)
+}
+
+// ownerFor is the owner, and behind it the tenant.
+func (p *member) ownerFor() string {
+	if p.tenant == "" {
+		return p.owner
+	}
+	return p.owner + ";tenant=" + p.tenant
 }
 
 // compareLapse checks when the keys will vanish by themselves: never while that
@@ -227,6 +245,9 @@ func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
 	}
 	for _, c := range m.counts {
 		at = max(at, c.until+1000)
+	}
+	for _, turn := range m.turns {
+		at = max(at, turn.deadline+1000)
 	}
 	if m.ends > 0 {
 		at = max(at, m.ends+1000)
@@ -313,7 +334,7 @@ func (m *model) snapshot(now int64) *Snapshot {
 // view is a member as an operator sees it.
 func (p *member) view() Record {
 	pid, rest, _ := strings.Cut(p.owner, "/")
-	v := Record{ID: p.id, Weight: p.weight, Expires: p.deadline, TTL: milliseconds(p.ttl), Label: p.label, Since: p.ticket / 1000}
+	v := Record{ID: p.id, Weight: p.weight, Expires: p.deadline, TTL: milliseconds(p.ttl), Label: p.label, Tenant: p.tenant, Since: p.ticket / 1000}
 	v.PID, _ = strconv.Atoi(pid)
 	v.Host, v.Client, _ = strings.Cut(rest, ";")
 	if p.state == waiting {

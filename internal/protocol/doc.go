@@ -86,8 +86,8 @@
 // sequence: max(last + 1, now in microseconds). It needs no counter that lives for
 // ever: keys are deleted only while the clock is past the last token, and so the
 // tokens that come after are above it. It stays below 2^53, where Lua's doubles are
-// exact, until the year 2255. A waiter's score is its ticket minus its head start,
-// so a head start moves it by exactly that time. Numbers are written by %d: Lua's own
+// exact, until the year 2255. A waiter's score is its turn minus its head start, so a
+// head start moves it by exactly that time. Numbers are written by %d: Lua's own
 // conversion keeps 14 digits. Those that are only copied stay text.
 //
 // A slot is the lowest number that no live lease has. At a grant there are never
@@ -104,6 +104,20 @@
 // lease, so nothing that happens to a lease gives it back. Who waits calls at the nearest
 // deadline of "state", as for a crashed holder. What was granted without a rate in force
 // is not counted.
+//
+// # Tenants
+//
+// A waiter's turn, by which the queue is ordered, is its ticket, or later: where its tenant's
+// last waiter stands, and pace times its weight behind that. A head start is taken off what
+// results, so that it does the same for all. Where the next of a tenant stands is a mark. It
+// counts for as long as somebody waits, told by the epoch, a number that changes with each
+// queue: so no step has to forget all tenants one by one. The marks end on full minutes, and
+// those that still count then get another one. A newcomer that is granted at once neither reads
+// nor writes a mark, and what orders the queue never keeps its head from being granted.
+//
+// Why not fair queueing, which needs no pace: its clock is the tag of what was granted last,
+// so each grant would have to read and write it, and a waiter's place would depend on how long
+// others hold.
 //
 // # What is stored
 //

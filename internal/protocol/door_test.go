@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -78,12 +80,23 @@ func fits(args []string) bool {
 	return len(ids) == 0
 }
 
-func isAcquire(head string) bool { return strings.HasPrefix(head, "A") || strings.HasPrefix(head, "B") }
+func isAcquire(head string) bool { return head != "" && strings.Contains("ABT", head[:1]) }
 
 func fitsOne(head, id string) bool { return fitsGroup(head, []string{id}) }
 
 // ratedHead is what stands before an acquire with a rate.
 var ratedHead = regexp.MustCompile(`\AB(0|[1-9]\d{0,11}) (0|[1-9]\d{0,11}) (0|[1-9]\d{0,11}) (A)`)
+
+// pacedHead is what stands before an acquire for a tenant, and paced what tells the tenant.
+var (
+	pacedHead = regexp.MustCompile(`\AT([1-9]\d{1,7}) [AB]`)
+	paced     = regexp.MustCompile(`\A(?:B\d+ \d+ \d+ )?A[01](?: \d+){7} [^\s;]+(?:;[^\s;]*)*?;tenant=([^\s]+) `)
+)
+
+func tenantFits(head string) bool {
+	m := paced.FindStringSubmatch(head)
+	return m != nil && utf8.RuneCountInString(m[1]) <= 64 && !strings.ContainsFunc(m[1], unicode.IsControl)
+}
 
 func rateFits(rate, window string) bool {
 	n, _ := strconv.Atoi(rate)
@@ -92,6 +105,11 @@ func rateFits(rate, window string) bool {
 }
 
 func fitsGroup(head string, ids []string) bool {
+	if m := pacedHead.FindStringSubmatch(head); m != nil {
+		pace, _ := strconv.Atoi(m[1])
+		rest := head[len(m[0])-1:]
+		return pace <= 24*3600*1000 && tenantFits(rest) && fitsGroup(rest, ids)
+	}
 	if m := ratedHead.FindStringSubmatch(head); m != nil {
 		cost, _ := strconv.Atoi(m[3])
 		return rateFits(m[1], m[2]) && cost <= 1<<30 && m[4] == "A" && fitsGroup(head[len(m[0])-1:], ids)
@@ -206,6 +224,17 @@ func badRequests() map[string][]string {
 	for _, cost := range []string{"", "x", "-1", "01", "1073741825", "1 1", "1e3"} {
 		add("", "0", "B1 1000 "+cost+" "+acquireHead(0, "1"), "a.1")
 	}
+	for _, pace := range []string{"", "0", "9", "05", "-10", "86400001", "x", "1e3", "1000 acme", "123456789012"} {
+		add("pace", "0", "T"+pace+" "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
+	}
+	for _, tenant := range []string{"", "\x01", "a\x7f", strings.Repeat("ü", 65), strings.Repeat("a", 65), strings.Repeat("\xbf", 257)} {
+		add("tenant", "0", "T1000 "+acquireHead(8, anOwner+";tenant="+tenant), "a.1")
+	}
+	add("tenant", "0", "T1000 "+acquireHead(0, "1"), "a.1")
+	add("tenant", "0", "T1000 "+acquireHead(9, "x;tenant=label "), "a.1")
+	add("", "0", "T1000 L0", "a.1")
+	add("", "0", "T1000 T1000 "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
+	add("", "0", "1", "T1000 "+acquireHead(8, anOwner+";tenant=acme"), "0")
 	add("", "0", "B1 1000 1 L0", "a.1")
 	add("", "0", "B1 1000 1", "a.1")
 	for _, id := range []string{"", "state", "a b.1", "a.1 2", "a.1\n", "1", "12", "!pause", "#a.1", "a.", ".a", "a", "a-b.1"} {
@@ -299,15 +328,17 @@ func TestBadRequestsAreRefused(t *testing.T) {
 }
 
 var (
-	genNumber    = shared(rapid.SampledFrom([]string{"0", "1", "2", "3", "250", "5000", "30000", "999999999999"}))
-	genMore      = shared(rapid.SampledFrom([]string{"1", "1", "1", "2", "40", "30000", "999999999999"}))
-	genRateWords = shared(rapid.SampledFrom([]string{"0 0", "1 10", "5 1000", "250 40", "1073741824 2592000000"}))
-	genCostWord  = shared(rapid.SampledFrom([]string{"0", "1", "3", "1073741824"}))
-	genBit       = shared(rapid.SampledFrom([]string{"0", "1"}))
-	genOwner     = shared(rapid.SampledFrom([]string{anOwner, ":7/h", "1/host;go0.1;zone=b;x=", "0/\xff{}/;", "12345678901234567890/h"}))
-	genLabel     = shared(rapid.SampledFrom([]string{"", "a label", " ", "\n", "h 1 0 5", "\x00\xff", "1 compact a.1 5", strings.Repeat("long ", 100)}))
-	genAnyID     = shared(rapid.SampledFrom([]string{"s0.1", "s0.2", "s1.3", "s1.4", "q.5", "qs0.1", "1.6", "s0..", "s0.#s0.1", "s0.!x\xff", "s2.state"}))
-	genWrong     = shared(rapid.SampledFrom([]string{"", "x", "-1", "-2", "1.5", "1e3", "007", "00", "9999999999999", "nan", "state", "0", "1", "5", "s0.1", " ", anOwner}))
+	genNumber      = shared(rapid.SampledFrom([]string{"0", "1", "2", "3", "250", "5000", "30000", "999999999999"}))
+	genMore        = shared(rapid.SampledFrom([]string{"1", "1", "1", "2", "40", "30000", "999999999999"}))
+	genRateWords   = shared(rapid.SampledFrom([]string{"0 0", "1 10", "5 1000", "250 40", "1073741824 2592000000"}))
+	genCostWord    = shared(rapid.SampledFrom([]string{"0", "1", "3", "1073741824"}))
+	genPaceWord    = shared(rapid.SampledFrom([]string{"10", "1000", "86400000"}))
+	genTenantOwner = shared(rapid.SampledFrom([]string{anOwner + ";tenant=acme", anOwner + ";tenant=acme", ":7/h;;x=y;tenant=a;tenant=b", "1/host;tenant=" + strings.Repeat("\u00fc", 64), "1/h;tenant=\xff"}))
+	genBit         = shared(rapid.SampledFrom([]string{"0", "1"}))
+	genOwner       = shared(rapid.SampledFrom([]string{anOwner, ":7/h", "1/host;go0.1;zone=b;x=", "0/\xff{}/;", "12345678901234567890/h"}))
+	genLabel       = shared(rapid.SampledFrom([]string{"", "a label", " ", "\n", "h 1 0 5", "\x00\xff", "1 compact a.1 5", strings.Repeat("long ", 100)}))
+	genAnyID       = shared(rapid.SampledFrom([]string{"s0.1", "s0.2", "s1.3", "s1.4", "q.5", "qs0.1", "1.6", "s0..", "s0.#s0.1", "s0.!x\xff", "s2.state"}))
+	genWrong       = shared(rapid.SampledFrom([]string{"", "x", "-1", "-2", "1.5", "1e3", "007", "00", "9999999999999", "nan", "state", "0", "1", "5", "s0.1", " ", anOwner}))
 )
 
 // genHead draws what is asked of one id, or of the semaphore.
@@ -319,17 +350,20 @@ var genHead = shared(rapid.Custom(func(t *rapid.T) string {
 		}
 		return strings.Join(words, " ")
 	}
-	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z", "B", "B", "Q", "W"}).Draw(t, "verb"); verb {
+	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z", "B", "B", "T", "T", "Q", "W"}).Draw(t, "verb"); verb {
 	case "Q":
 		return "Q" + genRateWords.Draw(t, "rate")
 	case "W":
 		return "W" + draw(genMore, genLabel)
-	case "A", "B":
-		before := ""
+	case "A", "B", "T":
+		before, owner := "", genOwner
+		if verb == "T" {
+			before, owner = "T"+genPaceWord.Draw(t, "pace")+" ", genTenantOwner
+		}
 		if verb == "B" {
 			before = "B" + genRateWords.Draw(t, "rate") + " " + genCostWord.Draw(t, "cost") + " "
 		}
-		return before + "A" + draw(genBit, genMore, genNumber, genNumber, genMore, genNumber, genNumber, genMore, genOwner, genLabel)
+		return before + "A" + draw(genBit, genMore, genNumber, genNumber, genMore, genNumber, genNumber, genMore, owner, genLabel)
 	case "H":
 		return "H" + draw(genNumber, genBit)
 	case "M":

@@ -64,6 +64,7 @@ type Record struct {
 	Host     string
 	Client   string // implementation and version
 	Extra    string // what else its owner says: key=value;key=value
+	Tenant   string // for whom it acquires; "": nobody
 	Label    string
 }
 
@@ -359,7 +360,7 @@ func (r *reading) collect(member, score, record string) error {
 		}
 		r.queue = append(r.queue, strings.TrimPrefix(member, queuePrefix))
 		return nil
-	case at < deadlines || record == "" || strings.HasPrefix(record, "x "):
+	case at < deadlines || record == "" || strings.HasPrefix(record, "x ") || strings.HasPrefix(record, "t "):
 		return nil
 	case strings.HasPrefix(record, "r "):
 		return r.count(member, record)
@@ -413,6 +414,7 @@ func parseRecord(s string) (*Record, bool) {
 	c := cursor{rest: rest}
 	r := &Record{Weight: c.int(), Slot: c.int(), Token: c.next(), Ceiling: c.next(), TTL: c.duration(), Evicting: kind == "e"}
 	owner, label, ok := strings.Cut(c.rest, " ")
+	owner, r.Tenant, _ = strings.Cut(owner, ownsFor)
 	r.Label, r.Since = label, r.Token/1000
 	pid, host, _ := strings.Cut(strings.TrimPrefix(owner, ":"), "/")
 	r.PID, _ = strconv.Atoi(pid)

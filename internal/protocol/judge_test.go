@@ -16,6 +16,8 @@ type stored struct {
 	weight, slot         int
 	token, ceiling       int64
 	deadline, queueScore float64
+	ticket               int64
+	tenant               string
 }
 
 func holdersOf(d dump) (out []stored) {
@@ -32,8 +34,12 @@ func holdersOf(d dump) (out []stored) {
 
 func waitersOf(d dump) (out []stored) {
 	for id, record := range d.fields {
-		if strings.HasPrefix(record, "w ") {
-			out = append(out, stored{id: id, queueScore: d.scores["#"+id]})
+		if rest, ok := strings.CutPrefix(record, "w "); ok {
+			words := strings.SplitN(rest, " ", 7)
+			p := stored{id: id, queueScore: d.scores["#"+id]}
+			_, _ = fmt.Sscan(words[2], &p.ticket)
+			_, p.tenant, _ = strings.Cut(words[5], ";tenant=")
+			out = append(out, p)
 		}
 	}
 	slices.SortFunc(out, func(a, b stored) int {
@@ -63,6 +69,7 @@ type judge struct {
 	last   int64
 	rate   Rate
 	grants []grant
+	starts map[string]int64 // head starts of waiters, in µs
 }
 
 // grant is what was granted in one step.
@@ -71,7 +78,7 @@ type grant struct {
 	cost int
 }
 
-// check fails if a step broke S1, S2, S4, S7 or R1, or granted during a pause.
+// check fails if a step broke S1, S2, S4, S7, R1, T1 or T2, or granted during a pause.
 func (j *judge) check(t failer, c call, before, after dump) {
 	t.Helper()
 	var granted []stored
@@ -93,6 +100,7 @@ func (j *judge) check(t failer, c call, before, after dump) {
 	j.tokens(t, before, after, granted)
 	j.spend(t, c, before, after, granted)
 	checkPause(t, c, before, after, granted)
+	j.turns(t, c, before, after)
 	for _, p := range granted {
 		checkOrder(t, c, p, before, after)
 	}
@@ -121,6 +129,32 @@ func (j *judge) spend(t failer, c call, before, after dump, granted []stored) {
 	if sum > j.rate.N {
 		t.Fatalf("R1: grants of one window cost %d, and the rate is %v\n%v", sum, j.rate, after)
 	}
+}
+
+// turns checks where newcomers stand, by ticket and head start, which T1 and T2 follow from: with
+// those of their tenant before them, and without a tenant, or as the first in the queue, by their
+// ticket.
+func (j *judge) turns(t failer, c call, before, after dump) {
+	t.Helper()
+	was, is, starts := waitersOf(before), waitersOf(after), map[string]int64{}
+	slices.SortFunc(is, func(a, b stored) int { return cmp.Compare(a.ticket, b.ticket) })
+	latest := map[string]float64{} // turns, without head starts
+	for i, w := range is {
+		start, known := j.starts[w.id]
+		if !known || !slices.Contains(was, w) {
+			start = headStartOf(c.ops, w.id) * 1000
+		}
+		starts[w.id] = start
+		turn := w.queueScore + front + float64(start)
+		if turn < float64(w.ticket) || turn > float64(w.ticket)+24*3600e6 || (w.tenant == "" || i == 0 && len(was) == 0) && turn != float64(w.ticket) {
+			t.Fatalf("T2: %s of %q came at %d and stands at %.0f\n%v", w.id, w.tenant, w.ticket, turn, after)
+		}
+		if turn <= latest[w.tenant] {
+			t.Fatalf("T1: %s of %q came at %d and stands at %.0f, before another\n%v", w.id, w.tenant, w.ticket, turn, after)
+		}
+		latest[w.tenant] = turn
+	}
+	j.starts = starts
 }
 
 // checkPause checks that nothing is granted while it is paused, unless somebody resumes, or the

@@ -118,34 +118,60 @@ func (s *step) enter(op *Op) Result {
 
 func (s *step) join(op *Op) *member {
 	t := op.Terms
-	p := &member{id: op.ID, weight: t.Weight, owner: s.owner, label: t.Label, ttl: t.TTL.Milliseconds()}
+	p := &member{id: op.ID, weight: t.Weight, owner: s.owner, tenant: t.Tenant, label: t.Label, ttl: t.TTL.Milliseconds()}
 	s.members[op.ID] = p
 	return p
 }
 
-// enqueue puts a waiter behind everybody whose ticket, less its head start, is
-// not later.
+// enqueue puts a waiter behind everybody whose turn is not later.
 func (s *step) enqueue(op *Op) Result {
 	r := Result{Code: Queued, Ahead: len(s.queue)}
 	p, start := s.join(op), op.Terms.HeadStart.Milliseconds()
 	p.state, p.ticket, p.maxHold, p.cost = waiting, s.number(), op.Terms.MaxHold.Milliseconds(), op.Terms.Cost
 	p.deadline = s.now + op.Terms.Heartbeat.Milliseconds()
-	p.score = p.ticket - start*1000 - front
+	p.score = s.turnOf(op.Terms, p.ticket) - start*1000 - front
 	at := slices.IndexFunc(s.queue, func(w *member) bool { return w.score > p.score })
 	if at < 0 {
 		at = len(s.queue)
 	}
 	s.queue = slices.Insert(s.queue, at, p)
-	if start > 0 {
+	if start > 0 || s.epoch > 0 {
+		gone := 0
 		r.Ahead = 0
 		for _, w := range s.before {
 			if w.score < p.score {
 				r.Ahead++
 			}
+			if !slices.Contains(s.queue, w) {
+				gone++
+			}
 		}
-		s.more = s.more || s.used() < s.limit() && !s.paused && s.affords(1)
+		s.more = s.more || r.Ahead <= gone && s.used() < s.limit() && !s.paused && s.affords(1)
 	}
 	return r
+}
+
+// turnOf is where who came with a ticket stands in the queue, and moves the turn of its tenant.
+func (s *step) turnOf(t *Terms, ticket int64) int64 {
+	if len(s.queue) == 0 {
+		s.epoch = 0
+	}
+	if t.Tenant == "" {
+		return ticket
+	}
+	if s.epoch == 0 {
+		s.epoch = ticket
+	}
+	at := s.turns[t.Tenant]
+	if at == nil || at.epoch != s.epoch {
+		at = &turn{epoch: s.epoch}
+		s.turns[t.Tenant] = at
+	}
+	stands := max(ticket, at.next)
+	day := 24 * time.Hour.Microseconds()
+	apart := int64(min(float64(t.Pace.Microseconds())*float64(t.Weight), float64(2*day)))
+	at.next, at.deadline = min(stands+apart, ticket+day), s.nextMinute()
+	return stands
 }
 
 func (s *step) held(p *member) Result {

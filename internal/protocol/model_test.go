@@ -36,9 +36,19 @@ type model struct {
 	ends int64  // ms: so long it is paused, if that ends by itself
 	who  string // wants that
 
+	turns map[string]*turn // of tenants
+	epoch int64            // of the turns that count; 0: none does
+
 	rate   Rate
 	index  int        // how many counts there were since nothing counted
 	counts []*counted // what was granted, and has not left the window; the oldest first
+}
+
+// turn is where the next waiter of a tenant stands.
+type turn struct {
+	next     int64 // µs
+	epoch    int64
+	deadline int64 // ms
 }
 
 // counted is what grants of a time that begins at since cost in sum. It counts until the last
@@ -57,6 +67,7 @@ type member struct {
 	state    state
 	weight   int
 	owner    string
+	tenant   string
 	label    string
 	ttl      int64 // ms, as asked for
 	deadline int64 // ms
@@ -139,7 +150,7 @@ func (s *step) setRate(rate Rate) {
 }
 
 func newModel() *model {
-	return &model{pin: -1, members: map[string]*member{}}
+	return &model{pin: -1, members: map[string]*member{}, turns: map[string]*turn{}}
 }
 
 func (m *model) limit() int {
@@ -268,7 +279,7 @@ func (s *step) reap() int {
 		s.tell(p, "x %s %d", p.id, Expired)
 		s.leave(p, Expired, p.lastCopy())
 	}
-	before := len(s.counts)
+	before := len(s.counts) + s.reapTurns()
 	if s.ends > 0 && s.ends <= s.now {
 		s.paused, s.ends, s.who, s.thawed, s.weighed = false, 0, "", true, -1
 		before++
@@ -276,6 +287,23 @@ func (s *step) reap() int {
 	s.counts = slices.DeleteFunc(s.counts, func(c *counted) bool { return c.until <= s.now })
 	return len(due) + before - len(s.counts)
 }
+
+// reapTurns removes the turns that count no more, once a minute, and returns how many it has
+// looked at.
+func (s *step) reapTurns() (due int) {
+	for tenant, t := range s.turns {
+		if t.deadline > s.now {
+			continue
+		}
+		due++
+		if t.deadline = s.nextMinute(); t.epoch != s.epoch || t.next <= s.us {
+			delete(s.turns, tenant)
+		}
+	}
+	return due
+}
+
+func (s *step) nextMinute() int64 { return s.now - s.now%60_000 + 60_000 }
 
 // lastCopy is the time until which copies of the member's acquire may come:
 // Late after it was granted or queued.
@@ -372,7 +400,10 @@ func (s *step) settle() {
 	if len(s.counts) == 0 {
 		s.index = 0
 	}
-	idle := len(s.members)+len(s.counts) == 0 && s.pin < 0 && !s.paused
+	if len(s.queue) == 0 {
+		s.epoch = 0
+	}
+	idle := len(s.members)+len(s.counts)+len(s.turns) == 0 && s.pin < 0 && !s.paused
 	// The last number must be remembered while the clock is not past it.
 	if idle && s.last < s.us {
 		*s.model = *newModel()

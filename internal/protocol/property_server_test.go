@@ -90,6 +90,11 @@ func (m *model) clone() *model {
 		other := *p
 		c.members[id] = &other
 	}
+	c.turns = map[string]*turn{}
+	for tenant, t := range m.turns {
+		other := *t
+		c.turns[tenant] = &other
+	}
 	c.counts = nil
 	for _, n := range m.counts {
 		other := *n

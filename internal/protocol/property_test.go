@@ -42,7 +42,12 @@ var genID = shared(rapid.Custom(func(t *rapid.T) string {
 }))
 
 var genTerms = shared(rapid.Custom(func(t *rapid.T) *Terms {
+	tenant, pace := genTenant.Draw(t, "tenant"), time.Duration(0)
+	if tenant != "" {
+		pace = span(time.Second, 10*time.Millisecond, 24*time.Hour).Draw(t, "pace")
+	}
 	return &Terms{
+		Tenant: tenant, Pace: pace,
 		Wait:       rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "wait"),
 		Weight:     rapid.SampledFrom([]int{1, 1, 1, 2, 3, 4}).Draw(t, "weight"),
 		TTL:        span(30*time.Second, 30*time.Second, 5*time.Millisecond, 40*time.Millisecond, 2*time.Second).Draw(t, "ttl"),
@@ -56,6 +61,9 @@ var genTerms = shared(rapid.Custom(func(t *rapid.T) *Terms {
 		Cost:       rapid.SampledFrom([]int{0, 0, 0, 1, 3, 5}).Draw(t, "cost"),
 	}
 }))
+
+// genTenant draws one of few tenants; none, most of the time.
+var genTenant = shared(rapid.SampledFrom([]string{"", "", "", "acme", "acme", "b;tenant=x", "ü"}))
 
 // genRate draws one of few rates, so that most calls leave it as it is; none, most of the time.
 var genRate = shared(rapid.SampledFrom([]Rate{{}, {}, {}, {}, {4, 20 * time.Millisecond}, {4, 20 * time.Millisecond}, {2, 3 * time.Second}, {5, time.Hour}}))

@@ -238,6 +238,6 @@ func (s *Store) newer(ctx context.Context, k Key) (bool, error) {
 }
 
 // newerState is "state" with another number in front, or with more numbers than there are.
-var newerState = regexp.MustCompile(`^(?:[3-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}|^2 \d+ -?\d+(?: \d+){18}`)
+var newerState = regexp.MustCompile(`^(?:[3-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}|^2 \d+ -?\d+(?: \d+){19}`)
 
 func isNewer(state string) bool { return newerState.MatchString(state) }

@@ -317,7 +317,7 @@ func TestDamagedRate(t *testing.T) {
 		field(ErrCorrupt, rate, "0"), field(ErrCorrupt, window, "0"), field(ErrCorrupt, rate, "x"), field(ErrCorrupt, rate, "-1"),
 		field(ErrCorrupt, spent, "1"), field(ErrCorrupt, spent, "1234567890123"), field(ErrCorrupt, since, "0"), field(ErrCorrupt, bucket, "0"),
 		field(ErrCorrupt, bucket, "9"), field(ErrCorrupt, 0, "1 3 -1 0 0 1 1 0 0 1 5 6 7 0 "),
-		field(ErrVersion, 0, "3"), field(ErrVersion, 19, "1 0"),
+		field(ErrVersion, 0, "3"), field(ErrVersion, 20, "0 0"),
 	}, rated)
 }
 
@@ -336,7 +336,7 @@ func TestDamagedPause(t *testing.T) {
 	const paused = 3
 	tryAll(t, []damage{
 		field(ErrCorrupt, paused, "3"), field(ErrCorrupt, paused, "0"),
-		field(ErrVersion, 0, "3"), field(ErrVersion, 19, "0 0"),
+		field(ErrVersion, 0, "3"), field(ErrVersion, 20, "0 0"),
 	}, cooled)
 	tryAll(t, []damage{field(ErrCorrupt, paused, "2")}, furnish, plain, lone)
 }

@@ -14,10 +14,12 @@
 --   p who                                         mark "!p": nobody is granted before its deadline, as who wants
 --   r sum until                                   mark "!r" and a number: what grants of one time cost
 --                                                 in sum, which counts for the rate until that time (ms)
+--   t turn epoch                                mark "!t" and a tenant: where its next waiter stands (us), or
+--                                                 behind that; of another epoch, or earlier than now, it counts no more
 --                A mark is a record with a deadline that nobody holds or waits for.
 -- KEYS[1]:order  is a sorted set in the same slot of a cluster. What its scores mean:
 --   below 0        the queue: the member is "#" and the id, the score is turn - 2^53, and a turn is
---                  the ticket minus the head start
+--                  the ticket, or later by its tenant's "!t", minus the head start
 --   from 0         free slots: member and score are the number of the slot
 --   4000000000     the member NOTE, for as long as there is the set
 --   from 2^32      deadlines: the member is the id of a record, the score is server time in ms
@@ -29,11 +31,12 @@
 --   slots          numbers given out: those below are held or free     last  token or ticket
 --   nearest        no deadline is before this time (ms); 0: there is none
 --   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
---                or, where there is a rate, or something counts for one, or paused is 2, 2, the same numbers, and
---                rate window spent since bucket index
+--                or, where there is a rate, or something counts for one, or paused is 2, or there is an epoch,
+--                2, the same numbers, and rate window spent since bucket index epoch
 --   rate, window   costs of so much are granted in any time of so long (ms); 0 0: there is no rate
 --   spent          the sums of all "!r"                                since  when the newest began (ms); 0: there is none
 --   bucket, index  sum and number of the newest "!r"
+--   epoch          ticket of the first waiter with a tenant since the queue was empty; 0: there was none
 --                or, where one lease is alone, and there is no sorted set and no record,
 --                1 compact id token deadline expires HEAD
 --   expires        when the key does (ms); 0: never                    HEAD  A..., as the acquire said it
@@ -43,7 +46,8 @@
 -- An id          is CHANNEL.REST. The channel of its process has letters and digits; the rest is
 --                anything without spaces and line feeds. An id never means two requests.
 -- An owner       is pid/host;client, and may go on with ;key=value. It has no spaces. A ":" in front
---                says that its process hears shard channels.
+--                says that its process hears shard channels. ";tenant=" is the last key: what is
+--                behind the first of them is the tenant, 1 to 64 characters without control characters.
 -- A label        is the rest of its text, whatever bytes it has; it may be empty.
 -- Tickets and    are numbers of one sequence: max(last + 1, now in us).
 -- tokens
@@ -68,10 +72,12 @@
 --       wait 1: may be queued, if fewer than qlimit are. limit 0: the declared one, or 1 if there is none
 --     B rate window cost A... acquire, with a rate. cost 0: the weight. rate and window 0: declares
 --                             none. window from 10 to 30 days, rate and cost up to 2^30
+--     T pace A... or B... acquire for the owner's tenant, whose waiters stand as though they had come
+--                             weight times pace apart, from 10 to a day
 --     H heartbeat places      of a waiter; 0: its place does not last longer. places 1: where it stands is wanted
 --     R ttl                   renew; ttl 0: the lease's
 --     L tomb                  release, or leave the queue. tomb 1: a copy of the acquire may be under way
---     M ttl owner             move; its ids come in pairs, old and new. ttl 0: the lease's
+--     M ttl owner             move; its ids come in pairs, old and new. ttl 0: the lease's. The tenant stays
 --     E force                 evict. force 0: ask the holder to stop
 --     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause. A limit is forgotten
 --                             when nobody is there any more, a pin and a pause are not
@@ -194,6 +200,11 @@ local LATE = 10000                                      -- ms; so long after an 
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
 local BUCKET = '!r'                                     -- the names of what counts for the rate; ids begin with no "!"
 local COOL = '!p'                                       -- the name of a pause that ends
+local TURN = '!t'                                       -- what the names of tenants' turns begin with
+local DAY = 86400000000                                 -- us; no turn is further ahead than this
+-- A "!t" has a deadline on the next full minute, and for as long as it counts gets another then. So
+-- many end in one reaping, and what is left of lost keys heals soon, however far ahead a turn is.
+local minute = now - now % GRAIN + GRAIN
 local BUCKETS = 102                                     -- there are not more of them, if the window is as it was
 local LOOKED = 25                                       -- so many waiters are looked at in one call, where there is a rate
 
@@ -219,7 +230,14 @@ for k = firstHead, lastHead, 2 do
   local head, count = ARGV[k] or refuse('number of groups', ARGV[2]), 1
   if ARGV[4] then count = (match(ARGV[k + 1] or '', '^%d%d?%d?$') or refuse('count', ARGV[k + 1])) + 0 end
   local verb = sub(head, 1, 1)
-  local rate, window, cost
+  local rate, window, cost, pace
+  if verb == 'T' then                                   -- the rest is a B or an A
+    local at
+    pace, at = match(head, '^T([1-9]%d*) ()[AB]')
+    if not pace or #pace > 8 or pace + 0 < 10 or pace + 0 > 86400000 then refuse('pace', head) end
+    head = sub(head, at)
+    verb = sub(head, 1, 1)
+  end
   if verb == 'B' then                                   -- the rest is an A
     local at
     rate, window, cost, at = match(head, '^B(%d+) (%d+) (%d+) ()A')
@@ -282,6 +300,12 @@ for k = firstHead, lastHead, 2 do
   end
   local group = { verb = verb, words = words, first = named + 1, last = named + count }
   if rate then group.rate, group.window, group.cost = rate + 0, window + 0, cost end
+  if pace then
+    local tenant = match(words[9], '^%S-;tenant=(%S+) ') or refuse('tenant', 'none in ' .. words[9])
+    local _, letters = string.gsub(tenant, '[^\128-\191]', '') -- characters of UTF-8
+    if letters > 64 or #tenant > 256 or find(tenant, '%c') then refuse('tenant', tenant) end
+    group.mark, group.step = TURN .. tenant, pace * 1e3 * words[2]
+  end
   named = named + count
   if verb == 'A' then
     arrivals[#arrivals + 1], newcomers = group, newcomers + count
@@ -329,13 +353,13 @@ while true do
 
   local version, declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
     match(stored or NOBODY, '^([12]) (%d+) (%-?%d+) ([012]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])(.*)$')
-  local rate, window, spent, since, bucket, index = 0, 0, 0, 0, 0, 0
+  local rate, window, spent, since, bucket, index, epoch = 0, 0, 0, 0, 0, 0, 0
   if version == '2' then
-    rate, window, spent, since, bucket, index, more = match(more, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-    if not more or #rate > 12 or #window > 12 or #spent > 12 or #since > 13 or #bucket > 12 or #index > 12 then corrupt('state', stored) end
-    rate, window, spent, since, bucket, index = rate + 0, window + 0, spent + 0, since + 0, bucket + 0, index + 0
-    if (rate == 0) ~= (window == 0) or (since == 0) ~= (bucket == 0) or bucket > spent or rate + spent == 0 and paused ~= '2'
-      or marks + 0 == 0 and (spent > 0 or paused == '2') then
+    rate, window, spent, since, bucket, index, epoch, more = match(more, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
+    if not more or #rate > 12 or #window > 12 or #spent > 12 or #since > 13 or #bucket > 12 or #index > 12 or #epoch > 16 then corrupt('state', stored) end
+    rate, window, spent, since, bucket, index, epoch = rate + 0, window + 0, spent + 0, since + 0, bucket + 0, index + 0, epoch + 0
+    if (rate == 0) ~= (window == 0) or (since == 0) ~= (bucket == 0) or bucket > spent or rate + spent + epoch == 0 and paused ~= '2'
+      or marks + 0 == 0 and (spent > 0 or paused == '2') or epoch > 0 and (waiting + 0 == 0 or epoch > last + 0) then
       corrupt('state', stored)
     end
   end
@@ -366,10 +390,10 @@ while true do
     if not holdsUntil or holdsUntil - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
     if holdsUntil > now then error('BERTHHALF ' .. format('%d', holdsUntil - now)) end
     used, holders, waiting, marks, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
-    spent, since, bucket, index = 0, 0, 0, 0
+    spent, since, bucket, index, epoch = 0, 0, 0, 0, 0
     if paused == '2' then paused = '0' end
     local state = format('%s %s %s %s %s 0 0 0 0 0 %s ', rate > 0 and '2' or '1', declared, pin, paused, changes, last)
-    local rates = rate > 0 and format(' %d %d 0 0 0 0', rate, window) or ''
+    local rates = rate > 0 and format(' %d %d 0 0 0 0 0', rate, window) or ''
     if looks then return { now, state .. format('%d %d 0', holdsUntil, holdsUntil) .. rates } end
     if keeps then call('ZREM', ORDER, '') end           -- for the order of writes see "write"
     if stored then call('HSET', STATE, 'state', stored) end
@@ -532,7 +556,7 @@ while true do
         tell(id, record, 'x ' .. id .. ' 2')
         leave(id, record, 2)
       else
-        local sum = match(record, '^r (%d+) %d+$')
+        local sum, turn, of = match(record, '^r (%d+) %d+$'), nil, nil
         if sum then                                     -- its grants have left the window
           spent = spent - sum
           if id == BUCKET .. format('%d', index) then since, bucket = 0, 0 end
@@ -540,15 +564,17 @@ while true do
           if paused ~= '2' or sub(record, 1, 2) ~= 'p ' then corrupt('record', record) end
           paused, weighAll = '0', true
         else
-          absent(record)                                -- a tombstone, or damage
+          turn, of = match(record, '^t (%d+) (%d+)$')
+          if not turn then absent(record) end           -- a tombstone, or damage
         end
-        marks, goneIDs[#goneIDs + 1] = marks - 1, id
+        if turn and of + 0 == epoch and turn + 0 > us then expire(id, minute)
+        else marks, goneIDs[#goneIDs + 1] = marks - 1, id end
       end
     end
   end
 
   -- ---- operate: those who leave, signs of life, and operators ----
-  local limitBefore, wantedRate, wantedWindow, pausedBefore = limit, rate, window, paused
+  local limitBefore, wantedRate, wantedWindow, pausedBefore, stood = limit, rate, window, paused, waiting
   local got = {}                                        -- the record of ARGV[offset + k] is got[k], or false
   if named == 1 and not reaping then got[1] = call('HGET', STATE, ARGV[offset + 1])
   elseif named > 1 and not reaping then got = call('HMGET', STATE, unpack(ARGV, offset + 1)) end
@@ -598,12 +624,13 @@ while true do
         if moved then                                   -- a repetition, if it is a lease
           rest = find(moved, '^h ') and remaining(new)
         elseif kind == 'h' then
-          local size, place, ceiling, ttl, label = match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')
+          local size, place, ceiling, ttl, owner, label = match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) (%S+) (.*)$')
           if not label then corrupt('record', record) end
           if param ~= '0' then ttl = param end
           rest = ttl + 0
           if ceiling ~= '0' and ceiling - now < rest then rest = ceiling - now end
-          moved = 'h ' .. size .. ' ' .. place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second .. ' ' .. label
+          owner = second .. (match(owner, ';tenant=.*$') or '')
+          moved = 'h ' .. size .. ' ' .. place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner .. ' ' .. label
           put(new, moved)
           expire(new, now + rest)
           marks = marks + 1
@@ -735,6 +762,8 @@ while true do
 
   -- ---- admit: newcomers are granted, queued or refused ----
   local counts                                          -- sums and ends of all "!r" in a row; nil: not read
+  local turns                                           -- of tenants, by the names of their marks: where their next stand
+  local gone = stood - waiting                          -- who has left the queue in this call, and is in ORDER still
   local begins = since == 0 or now < since or now - since >= window / 100 -- what is granted now has a "!r" of its own
   for g = 1, reaping and 0 or #arrivals do
     local group = arrivals[g]
@@ -803,12 +832,27 @@ while true do
       else
         put(id, 'w ' .. weight .. ' ' .. (group.cost or '0') .. ' ' .. nextNumber() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. owner)
         expire(id, now + beat)
-        local turn, n = format('%d', seq - start * 1000 - FRONT), #scores
+        local place, mark = seq, group.mark
+        if waiting == 0 then epoch = 0 end              -- the turns of another queue do not count for this one
+        if mark then
+          if epoch == 0 then epoch = seq end
+          turns = turns or {}
+          if not turns[mark] then
+            local is = call('HGET', STATE, mark)
+            local turn, of = match(is or 't 0 0', '^t (%d+) (%d+)$')
+            if not turn then corrupt('record', is) end
+            if not is then marks = marks + 1 end
+            turns[mark] = of + 0 == epoch and turn + 0 or 0
+          end
+          if turns[mark] > place then place = turns[mark] end
+          turns[mark] = math.min(place + group.step, seq + DAY)
+        end
+        local turn, n = format('%d', place - start * 1000 - FRONT), #scores
         scores[n + 1], scores[n + 2] = turn, '#' .. id
         local ahead = waiting
-        if start ~= '0' then
+        if start ~= '0' or epoch > 0 then               -- it may stand before others
           ahead = call('ZCOUNT', ORDER, '-inf', '(' .. turn)
-          if used < limit and paused == '0' and (rate == 0 or spent < rate) then status = 1 end -- it may be the head, and fit
+          if ahead <= gone and used < limit and paused == '0' and (rate == 0 or spent < rate) then status = 1 end -- it may be the head, and fit
         end
         answer = '2 ' .. format('%d', ahead)
         waiting = waiting + 1
@@ -818,6 +862,10 @@ while true do
     end
   end
 
+  for mark, turn in pairs(turns or {}) do
+    put(mark, format('t %d %d', turn, epoch))
+    expire(mark, minute)
+  end
   if charged > 0 then                                   -- what was granted counts until it has left the window
     if begins then
       since, bucket, index, marks = now, 0, index + 1, marks + 1
@@ -872,9 +920,10 @@ while true do
     if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token outlives a clock that is behind
     local state = format('1 %s %s %s %s %d %d %d %d %d %s %s %s %s',
       declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
-    if rate + spent > 0 or paused == '2' then
+    if waiting == 0 then epoch = 0 end
+    if rate + spent + epoch > 0 or paused == '2' then
       if spent == 0 then index = 0 end
-      state = '2' .. sub(state, 2) .. format(' %d %d %d %d %d %d', rate, window, spent, since, bucket, index)
+      state = '2' .. sub(state, 2) .. format(' %d %d %d %d %d %d %d', rate, window, spent, since, bucket, index, epoch)
     end
     local unchanged = stored
     if state ~= stored then

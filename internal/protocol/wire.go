@@ -61,6 +61,8 @@ type Terms struct {
 	Limit      int           // the declared limit; 0 declares none: the one in force, or 1
 	Rate       Rate          // the declared rate; the zero Rate declares none: the one in force, or none
 	Cost       int           // what the lease costs of the rate; 0: its weight
+	Tenant     string        // whose the lease is; "": nobody's
+	Pace       time.Duration // waiters of the tenant stand as though they had come so far apart, times weight
 	Label      string
 
 	MinReplicas int // is not sent; renewals put it into Op.Replicas
@@ -91,9 +93,16 @@ func (t *Terms) Costs() int {
 	return t.Weight
 }
 
+// ownsFor stands between an owner and the tenant for whom it acquires.
+const ownsFor = ";tenant="
+
 // encode returns the head of an acquire by owner.
 func (t *Terms) encode(owner string) string {
 	b := make([]byte, 0, 96+len(owner)+len(t.Label))
+	if t.Tenant != "" {
+		b = fmt.Appendf(b, "T%d ", t.Pace.Milliseconds())
+		owner += ownsFor + t.Tenant
+	}
 	if t.Rate.N > 0 || t.Cost > 0 {
 		b = fmt.Appendf(b, "B%d %d %d ", t.Rate.N, t.Rate.Per.Milliseconds(), t.Cost)
 	}
@@ -406,7 +415,7 @@ type State struct {
 	Used     int   // permits in use
 	Holders  int
 	Waiting  int
-	Marks    int   // tombstones, and what counts for the rate
+	Marks    int   // tombstones, what counts for the rate, and the turns of tenants
 	Slots    int   // held or free
 	Last     int64 // the last token or ticket
 	Next     int64 // ms: something may run out then; 0: never
@@ -418,6 +427,7 @@ type State struct {
 
 	newest bucket // what is being granted
 	index  int    // its number
+	epoch  int64  // of the turns of tenants that count; 0: none does
 }
 
 // bucket is a time in which grants were made.
@@ -434,7 +444,7 @@ func (s *State) Limit() int {
 	return s.Declared
 }
 
-// The layouts of the stored data: the usual one, and one for a rate, or a pause that ends.
+// The layouts of the stored data: the usual one, and one for a rate, a pause that ends, or tenants.
 const (
 	layout     = 1
 	layoutMore = 2
@@ -449,7 +459,7 @@ func (c *cursor) state() (s State) {
 	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
 	if version == layoutMore {
 		s.Rate, s.Spent = c.rate(), c.int()
-		s.newest.since, s.newest.sum, s.index = c.next(), c.int(), c.int()
+		s.newest.since, s.newest.sum, s.index, s.epoch = c.next(), c.int(), c.int(), c.next()
 	}
 	return s
 }

@@ -107,7 +107,12 @@ func parseArgs(t failer, args []string) (ops []Op) {
 // parseHead returns the operation that a head stands for; the owner must be someone.
 func parseHead(head string) Op {
 	var rate Rate
+	var pace time.Duration
 	cost := 0
+	if head[0] == 'T' {
+		before, rest, _ := strings.Cut(head[1:], " ")
+		pace, head = inMillis(before), rest
+	}
 	if head[0] == 'B' {
 		before, rest, _ := strings.Cut(head, " A")
 		p := strings.Fields(before[1:])
@@ -122,10 +127,12 @@ func parseHead(head string) Op {
 	p := strings.SplitN(head[1:], " ", 10)
 	switch op.Verb {
 	case Acquire:
-		mustBe(p[8], someone)
+		owner, tenant, _ := strings.Cut(p[8], ";tenant=")
+		mustBe(owner, someone)
 		op.Terms = &Terms{
 			Wait: p[0] == "1", Weight: number(p[1]), MaxHold: inMillis(p[2]), Limit: number(p[3]), Heartbeat: inMillis(p[4]),
 			HeadStart: inMillis(p[5]), QueueLimit: number(p[6]), TTL: inMillis(p[7]), Label: p[9], Rate: rate, Cost: cost,
+			Tenant: tenant, Pace: pace,
 		}
 	case Heartbeat:
 		op.TTL, op.Flag = inMillis(p[0]), p[1] == "1"

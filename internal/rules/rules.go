@@ -82,6 +82,19 @@ func Text(s string, most int) string {
 	return ""
 }
 
+// Key bounds the key of a tenant: characters that are visible one by one.
+func Key(key string, most int) string {
+	if n := utf8.RuneCountInString(key); n < 1 || n > most {
+		return fmt.Sprintf("a key of %d characters is outside 1 to %d", n, most)
+	}
+	for _, r := range key {
+		if unicode.IsSpace(r) {
+			return fmt.Sprintf("its key contains the space %U", r)
+		}
+	}
+	return Text(key, utf8.UTFMax*most)
+}
+
 // Prefix bounds the prefix of keys and channels.
 func Prefix(prefix string) string {
 	if prefix == "" || len(prefix) > 64 {

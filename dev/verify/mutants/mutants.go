@@ -215,8 +215,8 @@ var All = []Mutant{
 	{
 		Name: "move-keeps-token", What: "a lease that moves keeps its token", Scenario: "clients", Caught: []string{"S2"},
 		Edits: []Edit{
-			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) %S+ (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) %S+ (.*)$')"},
-			{script, "place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. second"},
+			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) (%S+) (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) (%S+) (.*)$')"},
+			{script, "place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner"},
 		},
 	},
 

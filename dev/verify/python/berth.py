@@ -54,8 +54,8 @@ class Reply:
         self.limit = state[1] if state[2] < 0 else state[2]
         self.used, self.nearest = state[5], state[11]
         self.sent, self.got, self.answer = sent, now(), words[17] if len(words) > 17 else ''
-        if state[0] == 2:                   # six numbers more of a rate, what was declared before, and when a pause ends
-            self.answer = ''.join(self.answer.split(' ', 9)[9:])
+        if state[0] == 2:                   # seven numbers more of a rate and of tenants, what was declared before, and when a pause ends
+            self.answer = ''.join(self.answer.split(' ', 10)[10:])
         self.code, *self.rest = [int(w) if w.lstrip('-').isdigit() else w for w in self.answer.split(' ')] if self.answer else [0]
 
 
