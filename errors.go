@@ -160,7 +160,7 @@ var lostReasons = [...]string{
 	LostExpired:   "it expired on the server",
 	LostMaxHold:   "it was held for its MaxHold",
 	LostEvicted:   "an operator evicted it",
-	LostVanished:  "the server does not know it, although it cannot have expired: was Redis restarted without its data?",
+	LostVanished:  "the server does not know it, although it cannot have expired: has Redis lost its data, or has its clock been set?",
 	LostReleased:  "it was released by its id",
 	LostAdopted:   "it was adopted",
 	LostUnknown:   "the server does not know it: it expired, was released or adopted, or Redis has lost it",
@@ -250,7 +250,7 @@ type CorruptError struct {
 
 // Error implements error.
 func (e *CorruptError) Error() string {
-	if e.Newer {
+	if e.Newer || e.Heals > 0 { // berth wrote it
 		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
 	}
 	return fmt.Sprintf("%v: semaphore %q: %v", ErrCorrupt, e.Name, e.Err)

@@ -43,11 +43,27 @@ func (f *Failure) Error() string {
 		if errors.Is(f.Kind, ErrRefused) {
 			lost += ", or is still on another node while their slot moves"
 		}
-		return fmt.Sprintf("%s: it heals by itself in %v, when the last of what was there has ended (%v)", lost, f.Heals, f.Err)
+		return fmt.Sprintf("%s: it heals automatically in %v, when the last lease or waiter of which it told has ended", lost, f.Heals)
 	case f.Detail != nil:
-		return fmt.Sprintf("%v (%v)", f.Detail, f.Err)
+		return fmt.Sprintf("%v (%s)", f.Detail, plainly(f.Err))
 	}
-	return f.Err.Error()
+	return plainly(f.Err)
+}
+
+// plainly returns the text of err without what a server puts around an error from inside a script:
+// the line, and the script's hash.
+func plainly(err error) string {
+	text := err.Error()
+	if !strings.Contains(text, "user_script") {
+		return text
+	}
+	if at := strings.LastIndex(text, " script: "); at >= 0 {
+		text = text[:at]
+	}
+	if at := strings.Index(text, "BERTH"); at >= 0 {
+		text = text[at:]
+	}
+	return text
 }
 
 // Unwrap returns the kind, the detail and the error, but hides a context's error from

@@ -19,7 +19,7 @@ func TestLocalStoreIsNotCalledRedis(t *testing.T) {
 	for text, want := range map[string]string{
 		fmt.Sprint(berth.ErrUnreachable):               "berth: the local store does not answer",
 		fmt.Sprintf("%v: %q", berth.ErrRefused, "s"):   `berth: the local store refused: "s"`,
-		fmt.Sprint(berth.LostVanished):                 "the server does not know it, although it cannot have expired: was the local store restarted without its data?",
+		fmt.Sprint(berth.LostVanished):                 "the server does not know it, although it cannot have expired: has the local store lost its data, or has its clock been set?",
 		"redis: connection pool timeout":               "the local store: connection pool timeout",
 		"berth: Redis has not answered for 30s":        "berth: the local store has not answered for 30s",
 		"redis (redis), Redis":                         "the local store (the local store), the local store",
