@@ -33,6 +33,10 @@ type Failure struct {
 	Detail error         // ErrCorrupt, ErrVersion, ErrRequest, an *Unfit or nil
 	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and what it told of ends in so long; 0: it was not that
 	Err    error
+	// ByClient: the Redis client failed before it sent anything, for a reason of its own: its Limiter,
+	// a hook, the provider of its credentials, or a server whose certificate it does not accept.
+	// With ErrRefused.
+	ByClient bool
 }
 
 // Error implements error. It does not name the kind, which the caller puts into words.
@@ -44,6 +48,8 @@ func (f *Failure) Error() string {
 			lost += ", or is still on another node while their slot moves"
 		}
 		return fmt.Sprintf("%s: it heals automatically in %v, when the last lease or waiter of which it told has ended", lost, f.Heals)
+	case f.ByClient:
+		return fmt.Sprintf("the Redis client sent nothing: %v", f.Err)
 	case f.Detail != nil:
 		return fmt.Sprintf("%v (%s)", f.Detail, plainly(f.Err))
 	}
@@ -144,11 +150,17 @@ func (f *Failure) Means() Meaning {
 		return Corrupt
 	}
 	_, said := errors.AsType[redis.Error](f.Err)
-	said = said || errors.Is(f.Err, redis.ErrClosed)
+	said = said || f.ByClient || errors.Is(f.Err, redis.ErrClosed)
 	if errors.Is(f.Kind, ErrUnknown) || !said {
 		return Unreachable
 	}
 	return Refused
+}
+
+// ByClient reports whether err is a Failure for which the Redis client alone is the reason.
+func ByClient(err error) bool {
+	f, ok := errors.AsType[*Failure](err)
+	return ok && f.ByClient
 }
 
 // NoConnection reports whether err is that no connection could be made.

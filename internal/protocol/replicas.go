@@ -85,7 +85,7 @@ func (sc *script) runAndWait(ctx context.Context, rdb redis.Cmdable, args []any,
 		text, a, err = pipe(ctx, rdb, sc.whole(args), want)
 	}
 	if err != nil {
-		return "", acks{}, classify(err)
+		return "", acks{}, classifyCall(err, args)
 	}
 	return text, a, nil
 }

@@ -40,6 +40,11 @@ func (cannedReply) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessP
 
 func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
+		for _, arg := range cmd.Args() { // as on the way to a connection
+			if b, ok := arg.(*bound); ok {
+				b.written = true
+			}
+		}
 		if c.err != nil {
 			cmd.SetErr(c.err)
 			return c.err

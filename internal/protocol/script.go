@@ -78,7 +78,7 @@ func process[C redis.Cmder](
 		err = rdb.Process(ctx, cmd)
 	}
 	if err != nil {
-		return cmd, classify(err)
+		return cmd, classifyCall(err, args)
 	}
 	return cmd, nil
 }

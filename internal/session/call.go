@@ -266,11 +266,12 @@ func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 		s.underWay = min(2*max(s.underWay, leastUnderWay), mostUnderWay)
 	}
 	rejected := errors.Is(err, protocol.ErrRejected)
-	// If nothing ever answered, retrying would only hide a wrong address.
-	neverConnected := s.session.heard.Load() == 0 && protocol.NoConnection(err)
+	// If nothing ever answered, retrying would only hide a wrong address. And what the client itself
+	// refuses is not for berth to try again; only whoever holds or waits does, as in an outage.
+	hopeless := s.session.heard.Load() == 0 && protocol.NoConnection(err) || protocol.ByClient(err)
 	for i, op := range call.Ops {
 		r, wire := op.Of, &call.Wire[i]
-		if rejected || neverConnected && wire.Verb == protocol.Acquire {
+		if rejected || hopeless && wire.Verb == protocol.Acquire {
 			s.apply(r, r.claim.Rejected(wire, err, now))
 		} else {
 			s.apply(r, r.claim.Failed(wire, err, now))

@@ -36,7 +36,7 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 		if protocol.Silent(err) {
 			s.mayBeStale(key)
 		}
-		useless := errors.Is(err, protocol.ErrRejected)
+		useless := errors.Is(err, protocol.ErrRejected) || protocol.ByClient(err)
 		if again = again || errors.Is(err, protocol.ErrUnknown); again {
 			err = protocol.Unsure(protocol.NoReply, err)
 		}
