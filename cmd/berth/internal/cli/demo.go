@@ -38,7 +38,7 @@ Exits with 1 if a promise was broken.`,
 	}
 	f := cmd.Flags()
 	f.Var(value.Int(&cfg.Workers, 8), "workers", "how many worker processes")
-	f.VarP(value.Int(&cfg.Limit, 3), "limit", "n", "how many of them may work at once")
+	f.VarP(value.Int(&cfg.Limit, 3), "limit", "n", "workers at once")
 	f.Var(value.Duration(&cfg.For, 8*time.Second), "for", "how long, 4s to 12s")
 	plain := f.Bool("plain", false, "lines instead of a live picture")
 	asJSON := f.Bool("json", false, "print only the summary, as JSON")

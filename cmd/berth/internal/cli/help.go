@@ -74,7 +74,7 @@ func suggestion(root *cobra.Command, args []string) string {
 	return ": did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// topics are help pages: "berth help redis" and "berth help exit".
+// topics are help pages: "berth help redis", "berth help exit" and "berth help signals".
 func topics() []*cobra.Command {
 	return []*cobra.Command{{
 		Use:   "redis",
@@ -96,8 +96,27 @@ Forms of the URL:
 ` + connect.Forms + `
 
 Percent-encode special characters in passwords. Prefer the environment to
---redis for a URL with a password: the process list shows arguments to everyone. Commands of "berth run" inherit
-the environment, with the URL, unless --no-inherit-url is given.`,
+--redis for a URL with a password: the process list shows arguments to everyone.
+Commands of "berth run" inherit the environment, with the URL, unless
+--no-inherit-url is given.`,
+	}, {
+		Use:   "signals",
+		Short: "What signals do to \"berth run\" (help page)",
+		Long: `The command of "berth run" is in berth's process group. The keys of a terminal
+(Ctrl-C, Ctrl-Z), the shell's job control and a hang-up reach the command as if
+berth were not there.
+
+Sent to berth alone, a signal is passed on to the command. HUP, INT, QUIT and
+TERM also go to the processes that the command has started. In the foreground of
+a terminal INT and QUIT are not passed on, because there they come from the
+keys: send TERM. A command that ignores a signal goes on, and berth with it.
+berth ends as the command did, by the same signal or with the same exit code.
+
+While berth waits for the permit, a signal ends it at once; if Redis has just
+stopped answering, within two seconds.
+
+When the command is suspended (Ctrl-Z), so is berth: after the TTL the permit is
+lost, and the command is ended when it is continued.`,
 	}, {
 		Use:   "exit",
 		Short: "What the exit codes mean (help page)",

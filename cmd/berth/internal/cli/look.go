@@ -28,8 +28,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:   "ls",
 		Short: "List the semaphores in use",
 		Long: `List the semaphores in use: their limits, and how many hold and wait. NEXT
-EXPIRY is how long it takes at least until a lease or a waiter expires that is
-not renewed.`,
+EXPIRY is the soonest that an unrenewed lease or waiter can expire.`,
 		Example: "  berth ls\n  berth ls --json | jq '.[] | select(.waiting > 0).name'",
 		GroupID: groupLook,
 		Args:    takesNo("names"),

@@ -31,19 +31,10 @@ const (
 
 const runLong = `Run a command while holding a permit of the semaphore NAME.
 
-berth waits in line for the permit, keeps it while the command runs and gives
-it back when the command has ended, however it ended. The command is run as it
-is, without a shell, with berth's standard streams and in berth's process group.
-
-Signals work as with env and flock. The keys of a terminal (Ctrl-C, Ctrl-Z),
-the shell's job control and a hang-up reach the command as if berth were not
-there. A signal that is sent to berth alone is passed on to the command; HUP,
-INT, QUIT and TERM go to the processes that it has started too. A command that
-ignores a signal goes on, and berth with it; berth ends as the command did, by
-the same signal or with the same exit code. In the foreground of a terminal INT
-and QUIT are not passed on, because there they come from the keys: send TERM.
-While berth waits for the permit, a signal ends it at once; if Redis has just
-stopped answering, within two seconds.
+berth waits in the queue for the permit, keeps it while the command runs, and
+gives it back when the command has ended, however it ended. The command is run
+as it is, without a shell, with berth's standard streams. Signals work as with
+env and flock; "berth help signals" has the details.
 
 --wait bounds the whole wait: until then berth also waits for an outage of Redis
 to end, and then it gives up, whether Redis answers or not. Without --wait berth
@@ -54,27 +45,24 @@ for again.
 
 If the lease is lost (Redis was unreachable for too long, or an operator evicted
 it) the command and the processes that it has started get TERM before the lease
-can no longer be trusted, and KILL at that moment. On Linux the command gets
-TERM when berth itself is killed. With --on-lost=warn it goes on in both cases.
+can no longer be trusted, and KILL at that moment.
+
+If berth itself is killed (KILL, out of memory), its permit is free again after
+the TTL. On Linux the command gets TERM then, but the processes that it has
+started do not: they may work on beside the next holder. Let the command end
+them when it gets TERM, or let a service manager end the whole group. With
+--on-lost=warn the command goes on in both cases.
 
 The permit is released when the command itself has ended: processes that it
-leaves behind in the background are not waited for and not killed. When the
-command is suspended (Ctrl-Z), so is berth; after the TTL the permit is lost,
-and the command is ended when it is continued.
+leaves behind in the background are not waited for and not killed.
 
 The command's environment has BERTH_NAME, BERTH_LEASE, BERTH_TOKEN, BERTH_SLOT,
 BERTH_WEIGHT and BERTH_LIMIT. Slots are numbered from 0; no two holders have
 the same one.
 
-Exit codes:
-  the command's own, or 128+N if signal N ended it or ended the wait
-   64  the command line is wrong
-   69  Redis cannot be reached, or refuses
-   70  the keys are damaged (see "berth purge"), or of a newer berth: upgrade
-   75  no permit in time, or evicted from the queue (-E changes it)
-   76  the lease was lost
-  126  the command cannot be executed
-  127  the command was not found`
+Exits as the command does. If there was no permit in time, it exits with 75
+(-E changes that); if the lease was lost, with 76. "berth help exit" has all
+exit codes.`
 
 const runExample = `  berth run backup -- rsync -a src/ host:dst/
   berth run -n 5 -w 10m github-api -- ./sync.sh
@@ -161,7 +149,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f := cmd.Flags()
 	f.VarP(value.Int(&p.limit, 0), "limit", "n", "how many permits the semaphore has (default: as many as\nit has now, 1 if it is new)")
 	f.Lookup("limit").DefValue = "" // 0 means nothing to a reader
-	f.VarP(value.Int(&p.weight, 1), "weight", "W", "how many of them to take")
+	f.VarP(value.Int(&p.weight, 1), "weight", "W", "permits to take")
 	f.Var(&p.rate, "rate", "grant at most `N/DURATION`, whatever is given back\nmeanwhile: 60/1m, 5/1s (default: the one that it has)")
 	f.Var(value.Int(&p.cost, 0), "cost", "what the permit costs of the rate (default: its weight)")
 	f.Lookup("cost").DefValue = "" // 0 means nothing to a reader
@@ -172,7 +160,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.Var(value.Duration(&p.ttl, ttl), "ttl", "how long the permit is missing after a crash of its\nholder")
 	f.StringVar(&p.label, "label", "", "what \"berth show\" shows beside the permit")
 	mayBeEmpty(f, "label")
-	f.Var(value.Duration(&p.headStart, 0), "head-start", "queue as if this much earlier")
+	f.Var(value.Duration(&p.headStart, 0), "head-start", "queue ahead of requests that came up to this much\nearlier")
 	f.Var(value.Duration(&p.maxHold, 0), "max-hold", "lose the permit after this long, renewed or not\n(default: never)")
 	f.VarP(value.Int(&p.code, exit.NotAcquired), "conflict-exit-code", "E", "exit `CODE` when there was no permit in time")
 }

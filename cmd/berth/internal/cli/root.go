@@ -167,7 +167,7 @@ permit comes back when its holder crashes.`,
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", defaultPrefix, "what all keys begin with")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing of this machine's own store, of what an\noperator's command did, and when there was no permit in\ntime, and give no warnings (of a changed limit, say): the\nexit code tells")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print no notices, results or warnings; errors still\nappear")
 	root.AddCommand(
 		a.runCommand(), a.acquireCommand(), a.renewCommand(), a.releaseCommand(), a.agentCommand(),
 		a.lsCommand(), a.showCommand(), a.topCommand(), a.serveCommand(), a.auditCommand(), a.doctorCommand(),
