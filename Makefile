@@ -32,7 +32,7 @@ vuln: ## Look for known vulnerabilities in what the modules call
 
 bench: ## Measure berth beside its peers and the floors, minutes (ARGS=--help: what else it can do)
 	@! command -v npm >/dev/null || npm install --prefix dev/bench/internal/peer/npm --no-audit --no-fund \
-		--no-package-lock --ignore-scripts --loglevel=error || echo "npm install failed: redis-semaphore does not take part" >&2
+		--no-package-lock --ignore-scripts --loglevel=error || echo "npm install failed: redis-semaphore and Bottleneck do not take part" >&2
 	@go run ./dev/bench $(ARGS)
 
 bench-check: ## Compare ratios of speed with dev/bench/expectations.json, two minutes at most

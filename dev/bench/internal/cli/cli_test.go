@@ -37,7 +37,7 @@ func tiny() scene.Scale {
 		Slice: 20 * time.Millisecond, Contended: 60 * time.Millisecond, Workers: []int{1, 4}, Crowd: []int{2, 20},
 		Memory: 40, Processes: 2, Idle: 100 * time.Millisecond, Leases: 20, LeaseTTL: 3 * time.Second,
 		Watch: 200 * time.Millisecond, Handoffs: 5,
-		PoolTTL: 10 * time.Second, Elsewhere: 200 * time.Millisecond,
+		PoolTTL: 10 * time.Second, Elsewhere: 200 * time.Millisecond, Flow: time.Second,
 	}
 }
 

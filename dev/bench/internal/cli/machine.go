@@ -28,6 +28,7 @@ func (o *options) describe(ctx context.Context, rep *result.Report, redis string
 	wanted := map[string]string{
 		"github.com/redis/go-redis/v9": "go-redis", "github.com/bsm/redislock": "redislock",
 		"github.com/go-redsync/redsync/v4": "redsync", "github.com/redis/rueidis": "rueidis",
+		"github.com/go-redis/redis_rate/v10": "redis_rate", "github.com/ulule/limiter/v3": "limiter",
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

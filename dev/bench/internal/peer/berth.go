@@ -16,6 +16,7 @@ func Berth() *Peer {
 		Key: BerthKey, Title: "berth", Kind: Semaphore, Queues: true,
 		About: "default options: a queue, slots, fencing tokens, TTL 30 s with renewals, loss detection",
 		Sent:  scripts,
+		Rater: berthRate,
 		Connect: func(url, prefix string) (*Client, error) {
 			c, closeAll, err := Dial(url, prefix)
 			if err != nil {

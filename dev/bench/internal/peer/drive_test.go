@@ -147,7 +147,7 @@ func TestKeysOfContestantsAreUnique(t *testing.T) {
 			t.Errorf("contestant %+v", p)
 		}
 		seen[p.Key] = true
-		if (p.Connect == nil) == (p.Open == nil) {
+		if pairs := (p.Connect == nil) != (p.Open == nil); pairs == (p.Kind == Rate) || p.Kind == Rate && p.Rater == nil {
 			t.Errorf("%s: one way to open it, please", p.Key)
 		}
 	}

@@ -29,12 +29,12 @@ func npmDir() string {
 	return filepath.Join(filepath.Dir(file), "npm")
 }
 
-// npmMissing returns why npm's redis-semaphore cannot take part, or "" if it can.
-func npmMissing() string {
+// npmMissing returns why a package of npm cannot take part, or "" if it can.
+func npmMissing(name string) string {
 	if _, err := exec.LookPath("node"); err != nil {
 		return "node is not on PATH"
 	}
-	if _, err := os.Stat(filepath.Join(npmDir(), "node_modules", "redis-semaphore")); err != nil {
+	if _, err := os.Stat(filepath.Join(npmDir(), "node_modules", name)); err != nil {
 		return "it is not installed: make bench does so"
 	}
 	return ""

@@ -24,6 +24,7 @@ type Kind string
 const (
 	Semaphore Kind = "semaphore"
 	Lock      Kind = "lock"  // one holder at a time; where a scenario has room for all, each goroutine uses its own name
+	Rate      Kind = "rate"  // limits how often, not how many at once
 	Floor     Kind = "floor" // limits nothing, or not safely
 )
 
@@ -43,8 +44,10 @@ type Peer struct {
 	// Connect makes one client, with its own connections, whose keys begin with the
 	// prefix. It is nil for contestants with their own Driver.
 	Connect func(url, prefix string) (*Client, error)
-	// Open returns the Driver of a contestant without Connect.
+	// Open returns the Driver of a contestant without Connect. One of a Rate has neither.
 	Open func(ctx context.Context, url, prefix string, s Shape) (Driver, error)
+	// Rater opens a contestant that limits a rate; nil: it does not.
+	Rater func(ctx context.Context, url, prefix string, f Flow) (Rater, error)
 }
 
 // Client is one client of a contestant.
@@ -125,13 +128,16 @@ type Driver interface {
 
 // All returns every contestant, berth first, the floors last.
 func All() []*Peer {
-	return slices.Concat([]*Peer{Berth()}, locks(), chapter(), []*Peer{NPM()}, floors())
+	return slices.Concat([]*Peer{Berth()}, locks(), chapter(), []*Peer{NPM()}, raters(), floors())
 }
 
 // Missing returns why a contestant cannot take part, or "" if it can.
 func (p *Peer) Missing() string {
-	if p.Key == "npm" {
-		return npmMissing()
+	switch p.Key {
+	case "npm":
+		return npmMissing("redis-semaphore")
+	case "bottleneck":
+		return npmMissing("bottleneck")
 	}
 	return ""
 }

@@ -76,6 +76,8 @@ func charts(r *result.Report, s *scene.Scenario) []*chart.Chart {
 		return []*chart.Chart{growth(r, s, "server-µs", "Server time for a pair", "live holders")}
 	case "waiters":
 		return []*chart.Chart{growth(r, s, "server-µs", "Server time for a turn of the permit", "waiters")}
+	case "rate":
+		return []*chart.Chart{bars(r, s.Key, "100", "commands", "Commands sent for each grant")}
 	default:
 		return nil
 	}

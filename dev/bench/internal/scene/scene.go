@@ -46,6 +46,7 @@ type Scale struct {
 	Handoffs  int           // most hand-offs in one slice
 	PoolTTL   time.Duration // TTL of the leases in pools
 	Elsewhere time.Duration // for which another process waits for one of these leases
+	Flow      time.Duration // of a rate, in whole seconds
 	GoTimers  bool          // measure the time of holding with Go's timers
 }
 
@@ -55,7 +56,7 @@ func Full() Scale {
 		Slice: 300 * time.Millisecond, Contended: 1500 * time.Millisecond, Workers: []int{1, 16, 64, 256},
 		Crowd: []int{10, 1000, 100_000}, Memory: 100_000, Processes: 10, Idle: 20 * time.Second,
 		Leases: 10_000, LeaseTTL: 30 * time.Second, Watch: 20 * time.Second, Handoffs: 50,
-		PoolTTL: 30 * time.Second, Elsewhere: 12 * time.Second,
+		PoolTTL: 30 * time.Second, Elsewhere: 12 * time.Second, Flow: 5 * time.Second,
 	}
 }
 
@@ -65,7 +66,7 @@ func Quick() Scale {
 		Slice: 150 * time.Millisecond, Contended: 700 * time.Millisecond, Workers: []int{1, 16, 64, 256},
 		Crowd: []int{10, 1000, 10_000}, Memory: 10_000, Processes: 2, Idle: 10 * time.Second,
 		Leases: 10_000, LeaseTTL: 6 * time.Second, Watch: 6 * time.Second, Handoffs: 30,
-		PoolTTL: 3 * time.Second, Elsewhere: 3 * time.Second,
+		PoolTTL: 3 * time.Second, Elsewhere: 3 * time.Second, Flow: 2 * time.Second,
 	}
 }
 
@@ -106,7 +107,7 @@ type Figure struct {
 
 // All returns the scenarios in the order of a run.
 func All() []*Scenario {
-	return slices.Concat(throughput(), []*Scenario{contended(), handoff(), holders(), waiters(), memory(), renewals(), pool()})
+	return slices.Concat(throughput(), []*Scenario{contended(), handoff(), holders(), waiters(), memory(), renewals(), pool(), rate()})
 }
 
 func cases(numbers []int) []Case {

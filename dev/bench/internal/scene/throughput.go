@@ -20,22 +20,24 @@ func turn(s Scale) time.Duration { return s.Slice / 3 }
 func throughput() []*Scenario {
 	slice := func(s Scale) time.Duration { return s.Slice }
 	workers := func(s Scale) []Case { return cases(s.Workers) }
-	rated := func(p *peer.Peer, _ Case) bool { return p.Key != peer.PublishKey && p.Key != peer.TokensKey }
+	paired := func(p *peer.Peer, _ Case) bool {
+		return p.Key != peer.PublishKey && p.Key != peer.TokensKey && p.Kind != peer.Rate
+	}
 	return []*Scenario{
 		{
-			Key: "pair", Title: "One goroutine acquires and releases", Slices: 12, Cases: only("1"), Takes: rated, Length: turn, Open: openPair,
+			Key: "pair", Title: "One goroutine acquires and releases", Slices: 12, Cases: only("1"), Takes: paired, Length: turn, Open: openPair,
 			About: "One goroutine, one semaphore with room, nobody else: how long an acquire and its release take.",
 		},
 		{
-			Key: "hot", Title: "Many goroutines, one semaphore with room for all", Slices: 1, Cases: workers, Takes: rated, Length: slice, Open: openRate(false),
+			Key: "hot", Title: "Many goroutines, one semaphore with room for all", Slices: 1, Cases: workers, Takes: paired, Length: slice, Open: openRate(false),
 			About: "Pairs per second of one process. Locks, which have room for one, and SET+DEL: each goroutine has a name of its own.",
 		},
 		{
-			Key: "spread", Title: "Many goroutines, a semaphore each", Slices: 1, Cases: workers, Takes: rated, Length: slice, Open: openRate(true),
+			Key: "spread", Title: "Many goroutines, a semaphore each", Slices: 1, Cases: workers, Takes: paired, Length: slice, Open: openRate(true),
 			About: "Pairs per second of one process whose goroutines have nothing to do with each other.",
 		},
 		{
-			Key: "cpu", Title: "What a pair costs the server", Slices: 1, Takes: rated, Length: slice, Open: openCPU,
+			Key: "cpu", Title: "What a pair costs the server", Slices: 1, Takes: paired, Length: slice, Open: openCPU,
 			Cases: func(s Scale) []Case {
 				most := slices.Max(s.Workers)
 				return []Case{{"alone", 1}, {"spread", most}, {"batched", most}}

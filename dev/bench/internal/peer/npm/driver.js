@@ -1,8 +1,7 @@
-// Drives npm's redis-semaphore for the benchmarks: one request per line on
+// Drives npm's redis-semaphore, and npm's Bottleneck, for the benchmarks: one request per line on
 // stdin, one answer per line on stdout, both JSON; it ends with its stdin.
 'use strict'
 const Redis = require('ioredis')
-const { Semaphore } = require('redis-semaphore')
 
 let shape, clients = [], workers = []
 
@@ -13,6 +12,7 @@ const wait = ns => new Promise(resolve => setTimeout(resolve, ns / 1e6))
 // connect opens the clients and gives each worker its semaphore. A worker whose
 // lock is lost must not end the process: its release will tell.
 async function connect({ url, prefix, shape: s }) {
+  const { Semaphore } = require('redis-semaphore')
   shape = s
   clients = Array.from({ length: s.Clients }, () => new Redis(url))
   await Promise.all(clients.map(c => c.ping()))
@@ -64,7 +64,47 @@ async function pass({ n, pause, most, poll }) {
   return { Took }
 }
 
-const operations = { connect, spin, pass }
+let flow, raters = [], redis
+
+// rate opens the clients of Bottleneck, which share a rate. Flow is Go's.
+async function rate({ url, id, flow: f }) {
+  const Bottleneck = require('bottleneck')
+  flow = { ...f, id }
+  redis = new Redis(url)
+  raters = Array.from({ length: f.Clients }, () => {
+    const connection = new Bottleneck.IORedisConnection({ client: new Redis(url) })
+    return new Bottleneck({ id, connection, datastore: 'ioredis', minTime: 1000 / f.Rate })
+  })
+  await Promise.all(raters.map(r => r.ready()))
+  return {}
+}
+
+// run has every worker schedule an empty job again and again. The answer is Go's Flowed.
+async function run({ most }) {
+  const begin = now(), Each = Array.from({ length: flow.Workers }, () => 0), Grants = [], Waits = []
+  const worker = async w => {
+    while (now() - begin < most) {
+      const asked = now()
+      const at = await raters[w % raters.length].schedule(async () => now() - begin)
+      if (at >= most) return
+      Each[w]++
+      Grants.push({ From: at, To: at })
+      Waits.push(Math.round(now() - asked))
+    }
+  }
+  await Promise.race([wait(most), Promise.all(Each.map((_, w) => worker(w)))])
+  return { Grants, Waits, Each }
+}
+
+// forget removes what Bottleneck has stored.
+async function forget() {
+  await Promise.all(raters.map(r => r.stop({ dropWaitingJobs: true }).catch(() => {})))
+  const keys = await redis.keys(`b_${flow.id}_*`)
+  if (keys.length > 0) await redis.del(...keys)
+  return {}
+}
+
+const operations = { connect, spin, pass, rate, run, forget }
 
 async function main() {
   const lines = require('node:readline').createInterface({ input: process.stdin })
