@@ -1,14 +1,13 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +18,6 @@ import (
 	"github.com/berth-go/berth/internal/testkit/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
-
-var update = flag.Bool("update", false, "copy the files of clients into docs/agent.md")
 
 // clientsDir is where the clients are.
 const clientsDir = "../../../../clients"
@@ -287,7 +284,7 @@ func lonely(o *office) {
 	}
 }
 
-// TestClientsAreOnThePage, as they are.
+// TestClientsAreOnThePage, each with a link to its file and a line of code that the file has.
 func TestClientsAreOnThePage(t *testing.T) {
 	t.Parallel()
 	const page = "../../../../docs/agent.md"
@@ -295,27 +292,16 @@ func TestClientsAreOnThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seen []string
-	block := regexp.MustCompile("(?s)<!-- clients/([a-z.]+) -->\n\n```([a-z]+)\n(.*?)```\n")
-	now := block.ReplaceAllStringFunc(string(text), func(old string) string {
-		m := block.FindStringSubmatch(old)
-		client, err := os.ReadFile(filepath.Join(clientsDir, m[1]))
-		if err != nil {
-			t.Error(err)
-		}
-		seen = append(seen, m[1])
-		return strings.Replace(old, m[3], string(client), 1)
-	})
 	for _, l := range languages {
-		if !slices.Contains(seen, l.client) {
-			t.Errorf("%s has no %s", page, l.client)
+		link := regexp.QuoteMeta("[" + l.client + "](../clients/" + l.client + ")")
+		use := regexp.MustCompile(link + ":\\s+`([^`]+)`").FindSubmatch(text)
+		if use == nil {
+			t.Errorf("%s does not link to %s and show its use", page, l.client)
+			continue
+		}
+		client, err := os.ReadFile(filepath.Join(clientsDir, l.client))
+		if err != nil || !bytes.Contains(client, use[1]) {
+			t.Errorf("%s does not have %q, which %s shows: %v", l.client, use[1], page, err)
 		}
 	}
-	if now == string(text) {
-		return
-	}
-	if *update {
-		err = os.WriteFile(page, []byte(now), 0o644)
-	}
-	t.Errorf("%s has other clients than clients/; updated: %v, %v: go test -run TestClientsAreOnThePage . -update", page, *update, err)
 }
