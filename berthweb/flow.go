@@ -1,10 +1,10 @@
 package berthweb
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // flow is what was heard of a semaphore, or of all, for people.
@@ -25,20 +25,7 @@ func (s *site) flow(name string, events berthwatch.Feed) flow {
 	}
 	now := time.Now()
 	return flow{
-		Handoffs: figure(s.sampler.Flow(name, now.Add(-5*time.Minute)).PerSecond()),
+		Handoffs: words.Figure(s.sampler.Flow(name, now.Add(-5*time.Minute)).PerSecond()),
 		Expired:  s.sampler.Flow(name, now.Add(-time.Hour)).Expired,
 	}
-}
-
-// figure is a number with the digits that matter.
-func figure(f float64) string {
-	switch {
-	case f == 0:
-		return "0"
-	case f < 0.095:
-		return fmt.Sprintf("%.2f", f)
-	case f < 9.95:
-		return fmt.Sprintf("%.1f", f)
-	}
-	return fmt.Sprintf("%.0f", f)
 }

@@ -45,10 +45,10 @@ func TestKeyedNamesAreOneRow(t *testing.T) {
 				e.Pass(2 * time.Second)
 				one := w.get(c.one)
 				w.wants(one, fmt.Sprintf(`>%s</a> <a id="badge-paused-%s"`, c.insert, c.insert), ">1 paused</a>", "<span>6/9</span>", "3 semaphores, 1 waiting for api/c",
-					"5 semaphores in 3 rows", ">"+c.alone+"<", `aria-current="true">keys together</a>`, `aria-label="Last minute: peak 7, last 7"`)
+					"5 semaphores in 3 rows", ">"+c.alone+"<", `aria-current="true">grouped</a>`, `aria-label="Last minute: peak 7, last 7"`)
 				w.lacks(one, ">api/a<", ">api/c<")
 				each := w.get(c.each)
-				w.wants(each, ">api/a<", ">api/b<", ">api/c<", ">keys together</a>")
+				w.wants(each, ">api/a<", ">api/b<", ">api/c<", ">grouped</a>")
 				w.lacks(each, c.insert+"</a>")
 				w.wants(w.get("/?q=api/*&group=0"), ">api/a<", `class="foot">3 semaphores`)
 			})

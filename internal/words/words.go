@@ -77,3 +77,16 @@ func Duration(d time.Duration) string {
 	}
 	return s
 }
+
+// Figure formats a number with the digits that matter: 0.04, 1.3, 27.
+func Figure(f float64) string {
+	switch {
+	case f == 0:
+		return "0"
+	case f < 0.095:
+		return fmt.Sprintf("%.2f", f)
+	case f < 9.95:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.0f", f)
+}

@@ -65,3 +65,11 @@ func TestDuration(t *testing.T) {
 		}
 	}
 }
+
+func TestFigure(t *testing.T) {
+	for in, want := range map[float64]string{0: "0", 0.04: "0.04", 0.099: "0.1", 1.26: "1.3", 9.96: "10", 27.4: "27"} {
+		if got := Figure(in); got != want {
+			t.Errorf("Figure(%v) = %q, want %q", in, got, want)
+		}
+	}
+}

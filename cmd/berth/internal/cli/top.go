@@ -140,7 +140,7 @@ func (a *app) topScreen(s *session, sampler *berthwatch.Sampler, forbidden bool)
 	a.quiet = true // what is written beside the picture spoils it
 	defer start(sampler)()
 	cfg := top.Config{
-		Look: sampler.Look, Detail: sampler.Detail, Refresh: sampler.Refresh, History: sampler.History,
+		Look: sampler.Look, Detail: sampler.Detail, Refresh: sampler.Refresh, History: sampler.History, Flow: sampler.Flow,
 		ASCII: asciiOnly(), Command: a.commandLine(),
 		Do: func(ctx context.Context, act berthwatch.Action) error {
 			return act.DoInUse(ctx, s.operator(act.Reason))

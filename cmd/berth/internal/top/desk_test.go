@@ -35,6 +35,9 @@ func sit(t *testing.T, rows ...berthwatch.Row) *desk {
 		Detail:  func(name string) berthwatch.Detail { d.focus = name; return d.sees },
 		Refresh: func(name string) { d.focus = name },
 		History: func(string, time.Time) []berthwatch.Point { return nil },
+		Flow: func(string, time.Time) berthwatch.Flow {
+			return berthwatch.Flow{Handoffs: 13, Expired: 2, Over: 10 * time.Second}
+		},
 		Do:      func(_ context.Context, a berthwatch.Action) error { d.done = append(d.done, a); return d.fails },
 		Server:  func(context.Context) string { return "redis 7" },
 		Command: "berth",

@@ -124,6 +124,21 @@ func (m *Model) summaryLine(s *berthadmin.State) string {
 	if s.Paused {
 		text += m.style.warn("; " + cmp.Or(berthwatch.Paused(&s.Summary), "paused"))
 	}
+	if heard := m.heard(s.Name); heard != "" {
+		text += "; " + heard
+	}
+	return text
+}
+
+// heard tells what was heard of a semaphore; "" if nothing can be.
+func (m *Model) heard(name string) string {
+	if !m.view.Events.Listening {
+		return ""
+	}
+	text := words.Figure(m.cfg.Flow(name, m.now.Add(-5*time.Minute)).PerSecond()) + " handed over a second"
+	if n := m.cfg.Flow(name, m.now.Add(-time.Hour)).Expired; n > 0 {
+		text += m.style.warn(fmt.Sprintf(", %d expired in an hour", n))
+	}
 	return text
 }
 

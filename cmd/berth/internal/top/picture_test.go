@@ -59,7 +59,7 @@ func TestPicture(t *testing.T) {
 		s := berthwatch.New(e.Inspector.Inspector, berthwatch.Options{})
 		working.Go(func() { s.Run(ctx) })
 		m := New(Config{
-			Look: s.Look, Detail: s.Detail, Refresh: s.Refresh, History: s.History, Command: "berth",
+			Look: s.Look, Detail: s.Detail, Refresh: s.Refresh, History: s.History, Flow: s.Flow, Command: "berth",
 			Server: func(context.Context) string { return "redis 7.0.15" },
 			Do:     func(context.Context, berthwatch.Action) error { return nil },
 		})

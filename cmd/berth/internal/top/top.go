@@ -28,6 +28,7 @@ type Config struct {
 	Detail   func(name string) berthwatch.Detail
 	Refresh  func(name string) // what was changed is to be read again
 	History  func(name string, since time.Time) []berthwatch.Point
+	Flow     func(name string, since time.Time) berthwatch.Flow
 	Do       func(context.Context, berthwatch.Action) error
 	Where    string                       // which Redis it is, and which prefix
 	Server   func(context.Context) string // what the server says of itself, "" if it does not

@@ -222,6 +222,15 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 	}
 }
 
+// TestDetailTellsWhatWasHeard, where anything can be.
+func TestDetailTellsWhatWasHeard(t *testing.T) {
+	d := inDetail(t)
+	d.lacks("handed over")
+	d.shows.Events.Listening = true
+	d.tick()
+	d.wants("limit 3; 1.3 handed over a second, 2 expired in an hour")
+}
+
 // TestCursorFollowsWhomItIsAt: holders come and go between a look and a key.
 func TestCursorFollowsWhomItIsAt(t *testing.T) {
 	d := inDetail(t)
