@@ -87,7 +87,9 @@ func publicFailure(name string, f *protocol.Failure, err error) error {
 	kind := ErrRefused
 	switch f.Means() {
 	case protocol.Corrupt:
-		return &CorruptError{Name: name, Heals: f.Heals, Newer: errors.Is(f, protocol.ErrVersion), Err: err}
+		return &CorruptError{
+			Name: name, Heals: f.Heals, Newer: errors.Is(f, protocol.ErrVersion), Older: errors.Is(f, protocol.ErrOlder), Err: err,
+		}
 	case protocol.Unreachable:
 		kind = ErrUnreachable
 	case protocol.Refused:

@@ -245,12 +245,13 @@ type CorruptError struct {
 	Name  string
 	Heals time.Duration // until it heals by itself: one key was lost, and leases may live until then; 0: it does not
 	Newer bool          // a later version of berth wrote it, which this one cannot read: upgrade
+	Older bool          // a version before 0.1 wrote it: end its programs, then purge the semaphore
 	Err   error
 }
 
 // Error implements error.
 func (e *CorruptError) Error() string {
-	if e.Newer || e.Heals > 0 { // berth wrote it
+	if e.Newer || e.Older || e.Heals > 0 { // berth wrote it
 		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
 	}
 	return fmt.Sprintf("%v: semaphore %q: %v", ErrCorrupt, e.Name, e.Err)

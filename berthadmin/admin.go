@@ -93,7 +93,9 @@ func public(name string, err error) error {
 	kind := berth.ErrRefused
 	switch f.Means() {
 	case protocol.Corrupt:
-		return &berth.CorruptError{Name: name, Heals: f.Heals, Newer: errors.Is(f, protocol.ErrVersion), Err: err}
+		return &berth.CorruptError{
+			Name: name, Heals: f.Heals, Newer: errors.Is(f, protocol.ErrVersion), Older: errors.Is(f, protocol.ErrOlder), Err: err,
+		}
 	case protocol.Unreachable:
 		kind = berth.ErrUnreachable
 	case protocol.Refused:

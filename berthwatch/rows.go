@@ -73,6 +73,8 @@ func (r *Row) States() []string {
 	switch {
 	case errors.As(r.Err, &corrupt) && corrupt.Newer:
 		return []string{"newer layout"}
+	case errors.As(r.Err, &corrupt) && corrupt.Older:
+		return []string{"older layout"}
 	case errors.As(r.Err, &corrupt) && corrupt.Heals > 0:
 		return []string{"half lost, heals in " + words.Age(corrupt.Heals)}
 	case errors.Is(r.Err, berth.ErrInvalid):

@@ -69,6 +69,8 @@ func codeOf(err error) (code, hint, text string) {
 		return "not_found", "It may be idle: nobody holds and nobody waits.", short(err)
 	case corrupt != nil && corrupt.Newer: // its permits are in use
 		return "newer", "Upgrade this berth; leave the keys alone.", short(err)
+	case corrupt != nil && corrupt.Older:
+		return "older", "End the programs of the older version, then purge it.", short(err)
 	case corrupt != nil && corrupt.Heals > 0:
 		return "damaged", "It heals by itself: wait, and leave the keys alone.", short(err)
 	case errors.Is(err, berth.ErrCorrupt):

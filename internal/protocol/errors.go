@@ -22,15 +22,16 @@ var (
 	// ErrUnknown: it may have happened, and may still happen until Late.
 	ErrUnknown = errors.New("redis did not answer")
 
-	// ErrCorrupt and ErrVersion are rejections by the script itself.
+	// ErrCorrupt, ErrOlder and ErrVersion are rejections by the script itself.
 	ErrCorrupt = errors.New("the semaphore's keys hold something that berth did not write: look at them, then `berth purge` the semaphore")
+	ErrOlder   = errors.New("the semaphore's keys were written by an older berth: end the programs of that version, then `berth purge` the semaphore")
 	ErrVersion = errors.New("the semaphore's keys have a newer layout: upgrade this client")
 )
 
 // Failure is an error of Do: its kind, and the client's error.
 type Failure struct {
 	Kind   error         // ErrRefused, ErrRejected or ErrUnknown
-	Detail error         // ErrCorrupt, ErrVersion, ErrRequest, an *Unfit or nil
+	Detail error         // ErrCorrupt, ErrOlder, ErrVersion, ErrRequest, an *Unfit or nil
 	Heals  time.Duration // with ErrCorrupt: one of the two keys was lost, and what it told of ends in so long; 0: it was not that
 	Err    error
 	// ByClient: the Redis client failed before it sent anything, for a reason of its own: its Limiter,
@@ -172,6 +173,8 @@ func NoConnection(err error) bool {
 func classifyReply(err error) *Failure {
 	text := err.Error()
 	switch {
+	case strings.Contains(text, "BERTHCORRUPT of an older berth"):
+		return &Failure{Kind: ErrRejected, Detail: ErrOlder, Err: err}
 	case strings.Contains(text, "BERTHCORRUPT"), strings.Contains(text, "WRONGTYPE"):
 		return &Failure{Kind: ErrRejected, Detail: ErrCorrupt, Err: err}
 	case strings.Contains(text, "BERTHVERSION"):

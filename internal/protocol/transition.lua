@@ -400,7 +400,10 @@ while true do
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
     stored = stored and state .. '0 ' .. till .. ' 0' .. rates
     if stored then call('HSET', STATE, 'state', stored) end
-  elseif not stored and call('EXISTS', STATE) > 0 then corrupt('hash without state:', STATE) end
+  elseif not stored and call('EXISTS', STATE) > 0 then
+    if call('HEXISTS', STATE, 'settings') == 1 then corrupt('of an older berth:', STATE) end
+    corrupt('hash without state:', STATE)
+  end
   if not was then was, wasRate = declared, version == '2' and format(' %d %d', rate, window) or ' 0 0' end
 
   -- ---- look: answer a page of it ----

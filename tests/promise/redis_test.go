@@ -283,23 +283,6 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A newer layout is refused, and not for being foreign: its permits are in use. A purge
-// would give them out again.
-func TestNewerLayoutIsRefused(t *testing.T) {
-	testenv.Each(t, func(e *testenv.Env) {
-		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", "state", "3 whatever comes").Err())
-		before := e.Keys()
-		_, err := e.Peer().Sem(1).Acquire(e.Ctx)
-		for what, err := range map[string]error{"acquire": err, "purge": e.Inspector.Purge(e.Ctx, testenv.Name)} {
-			bad, ok := errors.AsType[*berth.CorruptError](err)
-			if !ok || !bad.Newer || !strings.Contains(err.Error(), "newer layout: upgrade") || strings.Contains(err.Error(), "not berth's") {
-				e.Errorf("%s: told %v", what, err)
-			}
-		}
-		e.Unchanged(before)
-	})
-}
-
 // Keys of the semaphore that vanish one by one are a loss, never a mix-up: either
 // it goes on, or says that it cannot, and then Purge helps.
 func TestHalfOfTheKeysVanishes(t *testing.T) {

@@ -177,7 +177,7 @@ func scanFailed(err error) Finding {
 type kind int
 
 const (
-	foreign kind = iota // not berth's content
+	foreign kind = iota // not this berth's content
 	healing             // one of two keys was lost; it heals by itself
 	newer               // in order, but this berth cannot read it
 )
@@ -198,6 +198,8 @@ func (p *patient) inspect(ctx context.Context, store *protocol.Store, name strin
 		return "written by a newer berth", newer, nil
 	case failure != nil && failure.Heals > 0:
 		return "heals by itself in " + words.Age(failure.Heals), healing, nil
+	case errors.Is(err, protocol.ErrOlder):
+		return "written by an older berth, whose programs must end before a purge", foreign, nil
 	case errors.Is(err, protocol.ErrCorrupt):
 		return "not berth's content", foreign, nil
 	}
