@@ -429,7 +429,7 @@ func TestSpansTellOfARate(t *testing.T) {
 			w.Fatal(err)
 		}
 		for range 2 {
-			lease, err := sem.Acquire(w.Context(), berth.Cost(3))
+			lease, err := sem.Acquire(w.Context(), berth.Cost(3), berth.Tenant("acme", time.Second))
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -439,7 +439,8 @@ func TestSpansTellOfARate(t *testing.T) {
 		if place := wait.Events()[0].Attributes; !slices.Contains(place, attribute.Int("berth.rate", 5)) || !slices.Contains(place, attribute.Int("berth.rate.spent", 3)) {
 			w.Errorf("its place has %v", place)
 		}
-		if cost := attribute.Int("berth.cost", 3); !slices.Contains(acquire.Attributes(), cost) {
+		cost, tenant := attribute.Int("berth.cost", 3), attribute.String("berth.tenant", "acme")
+		if !slices.Contains(acquire.Attributes(), cost) || !slices.Contains(acquire.Attributes(), tenant) {
 			w.Errorf("the acquire has %v", acquire.Attributes())
 		}
 	})

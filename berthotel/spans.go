@@ -13,13 +13,17 @@ import (
 )
 
 func (o *observer) startAcquire(ctx context.Context, a berth.AcquireInfo) (context.Context, trace.Span) {
-	return o.tracer.Start(ctx, "berth.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(server(a.Server)...), trace.WithAttributes(
+	attrs := append(server(a.Server),
 		nameKey.String(a.Name),
 		attribute.Int("berth.weight", a.Weight),
 		attribute.Int("berth.cost", a.Cost),
 		attribute.Int("berth.limit", a.Limit),
 		attribute.Bool("berth.try", a.Try),
-	))
+	)
+	if a.Tenant != "" {
+		attrs = append(attrs, attribute.String("berth.tenant", a.Tenant))
+	}
+	return o.tracer.Start(ctx, "berth.acquire", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
 }
 
 // server returns the attributes of an address: a host and a port, or the path of a socket.

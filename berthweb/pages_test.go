@@ -107,6 +107,19 @@ func TestPagesShowARate(t *testing.T) {
 	})
 }
 
+// TestPagesShowTenants: of holders and of waiters, and they are found by them.
+func TestPagesShowTenants(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		sem := e.Peer().Named("llm", 1)
+		e.Hold(sem, berth.Tenant("acme<b>", time.Second))
+		e.Queue(sem, berth.Tenant("globex", time.Second))
+		w.get("/s?name=llm")
+		e.Pass(10 * time.Second)
+		w.wants(w.get("/s?name=llm"), "for acme&lt;b&gt;<", "for globex<")
+	})
+}
+
 // TestPurgeIsNoAdviceForWhatIsSound: not where a newer berth works with it, and not where it
 // heals by itself.
 func TestPurgeIsNoAdviceForWhatIsSound(t *testing.T) {

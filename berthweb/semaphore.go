@@ -28,20 +28,20 @@ type part struct {
 	Prev, Next       string
 }
 
-// finder is what holders and waiters are filtered by: a part of a label, host or process number, a
+// finder is what holders and waiters are filtered by: a part of a label, tenant, host or process number, a
 // pattern of one, or the beginning of an id.
 type finder string
 
-func (f finder) finds(id, label, host string, pid int) bool {
+func (f finder) finds(id, label, tenant, host string, pid int) bool {
 	process := strconv.Itoa(pid)
-	return strings.HasPrefix(id, string(f)) || slices.ContainsFunc([]string{label, host, process, host + ":" + process}, func(text string) bool {
+	return strings.HasPrefix(id, string(f)) || slices.ContainsFunc([]string{label, tenant, host, process, host + ":" + process}, func(text string) bool {
 		return berthwatch.Match(text, string(f))
 	})
 }
 
 func (f finder) holders(all []berthadmin.Holder) (found []berthadmin.Holder) {
 	for _, h := range all {
-		if f.finds(h.ID, h.Label, h.Host, h.PID) {
+		if f.finds(h.ID, h.Label, h.Tenant, h.Host, h.PID) {
 			found = append(found, h)
 		}
 	}
@@ -50,7 +50,7 @@ func (f finder) holders(all []berthadmin.Holder) (found []berthadmin.Holder) {
 
 func (f finder) waiters(all []berthadmin.Waiter) (found []berthadmin.Waiter) {
 	for _, w := range all {
-		if f.finds(w.ID, w.Label, w.Host, w.PID) {
+		if f.finds(w.ID, w.Label, w.Tenant, w.Host, w.PID) {
 			found = append(found, w)
 		}
 	}

@@ -139,6 +139,7 @@ type permitFlags struct {
 	limit, weight, queueLimit     int
 	rate                          value.Rate
 	cost                          int
+	tenant                        value.Tenant
 	wait, ttl, headStart, maxHold time.Duration
 	noWait                        bool
 	label                         string
@@ -153,6 +154,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.Var(&p.rate, "rate", "grant at most `N/DURATION`, whatever is given back\nmeanwhile: 60/1m, 5/1s (default: the one that it has)")
 	f.Var(value.Int(&p.cost, 0), "cost", "what the permit costs of the rate (default: its weight)")
 	f.Lookup("cost").DefValue = "" // 0 means nothing to a reader
+	f.Var(&p.tenant, "tenant", "whose request it is, `KEY[/PACE]`: those of one tenant\nqueue as though they had come PACE apart (default: 1s)")
 	f.VarP(value.Duration(&p.wait, 0), "wait", "w", "give up after this `DURATION`: 90s, 10m or 2h; a plain\nnumber is seconds (default: never)")
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
 	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
@@ -196,6 +198,9 @@ func (p *permitFlags) semaphore(client *berth.Client, name string, opts ...berth
 	opts = append(opts, berth.Rate(p.rate.N, p.rate.Per))
 	if p.cost > 0 {
 		opts = append(opts, berth.Cost(p.cost))
+	}
+	if p.tenant.Key != "" {
+		opts = append(opts, berth.Tenant(p.tenant.Key, p.tenant.Pace))
 	}
 	if p.queueLimit >= 0 {
 		opts = append(opts, berth.QueueLimit(p.queueLimit))

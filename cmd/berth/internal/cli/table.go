@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -22,6 +23,21 @@ func (t *table) row(cells ...string) {
 		cells[i] = screen.Clean(cell)
 	}
 	t.rows = append(t.rows, cells)
+}
+
+// withoutEmpty leaves out a column of which all cells are empty, and writes "-" for the empty ones
+// of another.
+func (t *table) withoutEmpty(column string) *table {
+	at := slices.Index(t.rows[0], column)
+	empty := !slices.ContainsFunc(t.rows[1:], func(row []string) bool { return row[at] != "" })
+	for i, row := range t.rows {
+		if empty {
+			t.rows[i] = slices.Delete(row, at, at+1)
+		} else {
+			row[at] = cmp.Or(row[at], "-")
+		}
+	}
+	return t
 }
 
 // text lays the table out for a terminal with so many columns, 0 for any number: as a

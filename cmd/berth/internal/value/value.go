@@ -70,6 +70,43 @@ func (r *Rate) String() string {
 
 var errRate = errors.New("not a rate, like 60/1m or 5/1s")
 
+// Tenant is a key and a pace, KEY or KEY/PACE: acme, acme/500ms. A key may have slashes: what is
+// behind the last is a pace if it is a duration.
+type Tenant struct {
+	Key  string
+	Pace time.Duration
+}
+
+// usualPace is that of a tenant without one.
+const usualPace = time.Second
+
+// Set implements pflag.Value.
+func (t *Tenant) Set(s string) error {
+	*t = Tenant{s, usualPace}
+	if i := strings.LastIndexByte(s, '/'); i >= 0 {
+		if pace, err := words.ParseDuration(s[i+1:]); err == nil {
+			*t = Tenant{s[:i], pace}
+		}
+	}
+	if t.Key == "" {
+		return errTenant
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*Tenant) Type() string { return "tenant" }
+
+// String implements pflag.Value.
+func (t *Tenant) String() string {
+	if t.Key == "" {
+		return ""
+	}
+	return t.Key + "/" + t.Pace.String()
+}
+
+var errTenant = errors.New("not a tenant, like acme or acme/500ms")
+
 // flag implements pflag.Value.
 type flag[T int | time.Duration] struct {
 	p     *T
