@@ -105,7 +105,8 @@ func (s *Sampler) remember(rows []Row, at time.Time) {
 		rows = rows[:mostHistories]
 	}
 	for _, r := range rows {
-		if t := s.names[r.Name]; t != nil { // the search may have dropped it meanwhile
+		// The search may have dropped it meanwhile. Of a damaged one nothing is known: its history has a gap.
+		if t := s.names[r.Name]; t != nil && r.Err == nil {
 			t.record(&r, at)
 		}
 	}

@@ -2,9 +2,11 @@ package berthwatch
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 )
 
@@ -60,6 +62,22 @@ func TestHistoryOfAnHour(t *testing.T) {
 	}
 	if last := s.History("a", time.Unix(rounds-60, 0)); len(last) != 60 || last[59].Limit != rounds-1 {
 		t.Fatalf("%d points in the last minute", len(last))
+	}
+}
+
+// TestDamagedLeavesAGap: its numbers are not known, and not 0.
+func TestDamagedLeavesAGap(t *testing.T) {
+	s := fed(6, []Row{{Summary: berthadmin.Summary{Name: "a", Limit: 3}}}, func(round int, r *Row) {
+		if r.Err = nil; round > 1 && round < 5 {
+			r.Err = berth.ErrCorrupt
+		}
+	})
+	var at []int64
+	for _, p := range s.History("a", time.Time{}) {
+		at = append(at, p.At)
+	}
+	if !slices.Equal(at, []int64{0, 1000, 5000}) {
+		t.Errorf("points at %v", at)
 	}
 }
 
