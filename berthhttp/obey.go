@@ -25,7 +25,9 @@ func (p *permit) obey(ctx context.Context, resp *http.Response) {
 		if d < berth.MinTTL {
 			continue
 		}
-		if err := k.sem.Cooldown(ctx, d); err != nil {
+		if err := k.sem.Cooldown(ctx, d); err == nil {
+			l.logger.Info("berthhttp: paused for all programs, as the answer asks", "semaphore", k.name, "status", resp.StatusCode, "pause", d)
+		} else {
 			l.logger.Warn("berthhttp: the answer said when to come back, but others could not be told", "semaphore", k.name, "error", err)
 		}
 	}
