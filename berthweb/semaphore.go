@@ -114,7 +114,7 @@ func (s *site) semaphorePage(w http.ResponseWriter, r *http.Request) {
 	d := semaphoreData{page: s.page(r, name, "semaphore"), Name: name, Reasons: detail.Why, MaxLimit: berth.MaxLimit}
 	status := d.state(&v, &detail)
 	d.Commands = s.commands(name, d.State)
-	d.Search = &search{"s?" + url.Values{"name": {name}}.Encode(), find, "label, host or process of a holder or waiter", map[string]string{"name": name}}
+	d.Search = &search{"s?" + url.Values{"name": {name}}.Encode(), find, "label, tenant, host or process", map[string]string{"name": name}}
 	d.records(q, h, f, finder(find))
 	now := time.Now()
 	history := s.sampler.History(name, now.Add(-time.Hour))
