@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+
+	"github.com/berth-go/berth"
 )
 
 const (
@@ -28,21 +30,39 @@ func ByHost(r *http.Request) string {
 	return host + ":" + port
 }
 
+// ByHeader returns a function, for Key and Tenant, that returns the value of a request's header, or
+// the empty string if there is none.
+func ByHeader(name string) func(*http.Request) string {
+	return func(r *http.Request) string { return r.Header.Get(name) }
+}
+
 // nameOf returns the name of key's semaphore. Different keys have different
 // names, and every name is valid: bytes that could harm a key, a channel or a
 // screen are escaped as in a URL, and what is too long ends in its hash. A tilde
 // marks the hash, and so is escaped elsewhere; so is a slash, or a key could name
 // the semaphores of another limit, whose name begins with this one's and a slash.
-func nameOf(base, key string) string {
+func nameOf(base, key string) string { return base + "/" + escaped(key, mostKey, mostKey) }
+
+// tenantOf returns the key of a tenant, in the same way.
+func tenantOf(key string) string {
+	return escaped(key, berth.MaxTenant, berth.MaxTenant-len("~")-hex.EncodedLen(hashed))
+}
+
+// hashed is how many bytes of a hash are used.
+const hashed = 16
+
+// escaped returns the escaped key if that has at most so many bytes, and else the beginning of it,
+// as long as shown, and its hash.
+func escaped(key string, most, shown int) string {
 	var b strings.Builder
-	for i := 0; i < len(key) && b.Len() <= mostKey; i++ {
+	for i := 0; i < len(key) && b.Len() <= most; i++ {
 		escape(&b, key[i])
 	}
-	if b.Len() <= mostKey {
-		return base + "/" + b.String()
+	if b.Len() <= most {
+		return b.String()
 	}
 	sum := sha256.Sum256([]byte(key))
-	return base + "/" + b.String()[:mostKey] + "~" + hex.EncodeToString(sum[:16])
+	return b.String()[:shown] + "~" + hex.EncodeToString(sum[:hashed])
 }
 
 func escape(b *strings.Builder, c byte) {

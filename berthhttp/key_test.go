@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/rules"
 )
 
 // hostile are keys that strangers may send.
@@ -119,5 +120,19 @@ func TestMeter(t *testing.T) {
 	m.add(16 * time.Second)
 	if got := m.mean(); got != 9*time.Second {
 		t.Errorf("the mean is %v", got)
+	}
+}
+
+func TestTenantsOfAnyKeyAreValidAndDiffer(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range []string{"a", "A", "a b", "a%20b", "\x00", "ü", "\xff", "~", strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("x", 66), strings.Repeat("\n", 1000)} {
+		tenant := tenantOf(key)
+		if why := rules.Key(tenant, berth.MaxTenant); why != "" {
+			t.Errorf("%q is tenant %q: %s", key, tenant, why)
+		}
+		if other, twice := seen[tenant]; twice {
+			t.Errorf("%q and %q are one tenant", key, other)
+		}
+		seen[tenant] = key
 	}
 }

@@ -116,6 +116,14 @@ func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.maxWaitin
 // LeaseOptions(berth.Rate(n, per)).
 func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate(n, per)) }
 
+// Tenant says for whom a request waits, so that a tenant with many requests leaves room between them
+// for those of others, as though they came pace apart: berth.Tenant tells more. f, such as
+// ByHeader("X-Tenant"), returns the tenant's key; any string is valid, and a request with an empty
+// one is nobody's. Unlike with Key, all tenants share one limit.
+func Tenant(f func(*http.Request) string, pace time.Duration) LimitOption {
+	return limitOption(func(r *rule) { r.tenant, r.pace = f, pace })
+}
+
 // MaxHold bounds how long a request may keep its permit; 0 is no bound. After that the
 // lease is lost, and the request ends as ServeHTTP and RoundTrip describe. MaxHold(d)
 // is short for LeaseOptions(berth.MaxHold(d)). The default is DefaultMaxHold for a

@@ -16,7 +16,9 @@ type rule struct {
 	limits     func(key string) int
 	lease      []berth.Option
 	perRequest func(*http.Request) []berth.AcquireOption
-	obey       time.Duration // Transport only; 0: an answer's Retry-After is not obeyed
+	tenant     func(*http.Request) string // nil: requests have no tenant
+	pace       time.Duration              // of a tenant
+	obey       time.Duration              // Transport only; 0: an answer's Retry-After is not obeyed
 }
 
 // And adds a limit: a request then needs a permit of each. name, limit and opts are as for
@@ -54,7 +56,10 @@ func (r *rule) ready(client *berth.Client, place int, maxHold time.Duration) err
 		return &berth.InvalidError{What: "Limits", Reason: "there is no Key whose limits it could tell: add Key, or leave Limits out"}
 	}
 	r.lease = append([]berth.Option{berth.Level(place), berth.MaxHold(maxHold)}, r.lease...)
-	_, err := client.Semaphore(r.name, r.limit, r.lease...)
+	sem, err := client.Semaphore(r.name, r.limit, r.lease...)
+	if err == nil && r.tenant != nil {
+		_, err = sem.With(berth.Tenant("a", r.pace))
+	}
 	return err
 }
 
@@ -75,8 +80,13 @@ func (r *rule) ask(client *berth.Client, req *http.Request) (ask, error) {
 		return a, err
 	}
 	a.sem = sem
+	if r.tenant != nil {
+		if tenant := r.tenant(req); tenant != "" {
+			a.opts = append(a.opts, berth.Tenant(tenantOf(tenant), r.pace))
+		}
+	}
 	if r.perRequest != nil {
-		a.opts = r.perRequest(req)
+		a.opts = append(a.opts, r.perRequest(req)...)
 	}
 	return a, nil
 }

@@ -37,7 +37,7 @@ func main() {
 var tenants = []string{"greedy", "small-1", "small-2"}
 
 // ways are how the processes keep to what the API allows.
-var ways = []string{"no limit", "one queue"}
+var ways = []string{"no limit", "one queue", "tenants"}
 
 // run has the calls made in each way, and prints a line for each tenant.
 func run(ctx context.Context, out io.Writer, j job, takes time.Duration) error {

@@ -74,10 +74,16 @@ func newCaller(client *berth.Client, j job) (*http.Client, error) {
 		return &http.Client{Transport: base}, nil
 	}
 	// The time from a grant to the API differs, so the rate has a little longer than the API asks.
-	limited, err := berthhttp.NewTransport(client, "llm", j.Limit, berthhttp.Key(nil),
+	opts := []berthhttp.Option{
+		berthhttp.Key(nil),
 		berthhttp.Rate(j.Rate, j.Minute+j.Minute/20),
 		berthhttp.ObeyRetryAfter(j.Minute),
-		berthhttp.Base(base))
+		berthhttp.Base(base),
+	}
+	if j.Way == "tenants" {
+		opts = append(opts, berthhttp.Tenant(berthhttp.ByHeader("X-Tenant"), time.Second))
+	}
+	limited, err := berthhttp.NewTransport(client, "llm", j.Limit, opts...)
 	return &http.Client{Transport: limited}, err
 }
 

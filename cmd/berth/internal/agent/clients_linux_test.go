@@ -137,7 +137,7 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
-				released, killed, killedInQueue, refused, evicted, frozen, beating, deserted, desertedInQueue, lonely,
+				released, ofTenant, killed, killedInQueue, refused, evicted, frozen, beating, deserted, desertedInQueue, lonely,
 			} {
 				o.open()
 				story(o)
@@ -147,6 +147,16 @@ func TestClients(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ofTenant: a client passes on whose request it is.
+func ofTenant(o *office) {
+	d := o.holds(`{"tenant":"acme","pace_ms":500}`)
+	if st := o.Show(); len(st.Leases) != 1 || st.Leases[0].Tenant != "acme" {
+		o.Errorf("the holders are %+v", st.Leases)
+	}
+	d.told("release", "released")
+	o.Release(o.next())
 }
 
 // released: a permit that was given back is free, and not only soon.

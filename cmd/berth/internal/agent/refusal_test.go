@@ -57,6 +57,12 @@ func TestBadInputIsRefused(t *testing.T) {
 			{`{"name":"s","rate":1,"per_ms":9}`, "per_ms"},
 			{`{"name":"s","rate":1,"per_ms":2592000001}`, "per_ms"},
 			{`{"name":"s","cost":0}`, "cost"},
+			{`{"name":"s","tenant":""}`, "tenant"},
+			{`{"name":"s","tenant":"a b"}`, "tenant"},
+			{`{"name":"s","tenant":"` + strings.Repeat("x", berth.MaxTenant+1) + `"}`, "tenant"},
+			{`{"name":"s","tenant":"a","pace_ms":9}`, "pace_ms"},
+			{`{"name":"s","tenant":"a","pace_ms":86400001}`, "pace_ms"},
+			{`{"name":"s","pace_ms":1000}`, "tenant"},
 			{`{"name":"s","":1}`, ""},
 			{`{"nosuch":1,"limit":-1,"weight":0,"wait_ms":"x"}`, "limit,name,nosuch,wait_ms,weight"},
 			{``, "-"},
@@ -105,6 +111,28 @@ func TestRateIsShared(t *testing.T) {
 		}
 		if got := w.send(post(terms + `"cost":6}`)).wants("refused"); got.Status != 409 || got.Error != "too_heavy" {
 			e.Errorf("a cost above the rate is told %+v", got)
+		}
+	})
+}
+
+// TestTenantsShareTheQueue: a tenant's burst leaves room between its requests for others', and
+// operators see whose they are.
+func TestTenantsShareTheQueue(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{})
+		const terms = `{"name":"s","limit":1,"tenant":`
+		first := w.send(post(terms + `"greedy","pace_ms":60000}`))
+		first.wants("granted")
+		for _, tenant := range []string{`"greedy","pace_ms":60000}`, `"greedy","pace_ms":60000}`, `"small"}`} {
+			w.send(post(terms + tenant)).wants("queued")
+		}
+		st := e.Show()
+		var queue []string
+		for _, waiter := range st.Queue {
+			queue = append(queue, waiter.Tenant)
+		}
+		if got := strings.Join(queue, " "); got != "greedy small greedy" || st.Leases[0].Tenant != "greedy" {
+			e.Errorf("in the queue are %s behind %q", got, st.Leases[0].Tenant)
 		}
 	})
 }

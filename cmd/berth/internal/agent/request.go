@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ const (
 	leastBeat = 100 * time.Millisecond
 	// leastPer is the shortest window of a rate.
 	leastPer = 10 * time.Millisecond
+	// pace is that of a tenant without pace_ms.
+	pace = time.Second
 	// mostLabel leaves room in a label for the process that asks.
 	mostLabel = berth.MaxLabel - len(" pid=4294967295 uid=4294967295")
 	// mostWrong is how many wrong fields an answer names.
@@ -33,6 +36,8 @@ type request struct {
 	beat    time.Duration  // 0: it need not write
 	rate    int            // 0: it declares none
 	per     time.Duration  // of the rate
+	tenant  string         // "": it is nobody's
+	pace    time.Duration  // of the tenant; 0: it says none
 	options []berth.AcquireOption
 }
 
@@ -49,6 +54,8 @@ var fields = []field{
 	{"limit", number(0, berth.MaxLimit, func(r *request, n int) { r.limit = n })},
 	{"rate", number(1, berth.MaxLimit, func(r *request, n int) { r.rate = n })},
 	{"per_ms", millis(leastPer, func(r *request, d time.Duration) { r.per = d })},
+	{"tenant", text(berth.MaxTenant, rules.Key, func(r *request, s string) { r.tenant = s })},
+	{"pace_ms", number(berth.MinTTL.Milliseconds(), berth.MaxPace.Milliseconds(), func(r *request, n int64) { r.pace = time.Duration(n) * time.Millisecond })},
 	{"cost", number(1, berth.MaxLimit, option(berth.Cost))},
 	{"weight", number(1, berth.MaxLimit, option(berth.Weight))},
 	{"queue_limit", number(0, berth.MaxLimit, option(berth.QueueLimit))},
@@ -130,6 +137,13 @@ func parse(body []byte) (*request, *refusal) {
 		wrong["per_ms"] = "it is missing: a rate is so much per so many milliseconds"
 	case r.per > 0:
 		wrong["rate"] = "it is missing: a rate is so much per so many milliseconds"
+	}
+	_, named := given.values["tenant"]
+	switch {
+	case named:
+		r.options = append(r.options, berth.Tenant(r.tenant, cmp.Or(r.pace, pace)))
+	case r.pace > 0:
+		wrong["tenant"] = "it is missing: a pace is a tenant's"
 	}
 	if len(wrong) > 0 {
 		return nil, invalid("", wrong)
