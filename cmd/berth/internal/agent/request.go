@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/value"
 	"github.com/berth-go/berth/internal/rules"
 )
 
@@ -19,8 +20,6 @@ const (
 	leastBeat = 100 * time.Millisecond
 	// leastPer is the shortest window of a rate.
 	leastPer = 10 * time.Millisecond
-	// pace is that of a tenant without pace_ms.
-	pace = time.Second
 	// mostLabel leaves room in a label for the process that asks.
 	mostLabel = berth.MaxLabel - len(" pid=4294967295 uid=4294967295")
 	// mostWrong is how many wrong fields an answer names.
@@ -53,17 +52,17 @@ var fields = []field{
 	{"name", text(berth.MaxName, rules.Name, func(r *request, s string) { r.name = s })},
 	{"limit", number(0, berth.MaxLimit, func(r *request, n int) { r.limit = n })},
 	{"rate", number(1, berth.MaxLimit, func(r *request, n int) { r.rate = n })},
-	{"per_ms", millis(leastPer, func(r *request, d time.Duration) { r.per = d })},
+	{"per_ms", millis(leastPer, berth.MaxTTL, func(r *request, d time.Duration) { r.per = d })},
 	{"tenant", text(berth.MaxTenant, rules.Key, func(r *request, s string) { r.tenant = s })},
-	{"pace_ms", number(berth.MinTTL.Milliseconds(), berth.MaxPace.Milliseconds(), func(r *request, n int64) { r.pace = time.Duration(n) * time.Millisecond })},
+	{"pace_ms", millis(berth.MinTTL, berth.MaxPace, func(r *request, d time.Duration) { r.pace = d })},
 	{"cost", number(1, berth.MaxLimit, option(berth.Cost))},
 	{"weight", number(1, berth.MaxLimit, option(berth.Weight))},
 	{"queue_limit", number(0, berth.MaxLimit, option(berth.QueueLimit))},
-	{"ttl_ms", millis(berth.MinTTL, option(berth.TTL))},
-	{"max_hold_ms", millis(berth.MinTTL, option(berth.MaxHold))},
-	{"head_start_ms", millis(0, option(berth.HeadStart))},
-	{"wait_ms", millis(0, func(r *request, d time.Duration) { r.wait = &d })},
-	{"beat_ms", millis(leastBeat, func(r *request, d time.Duration) { r.beat = d })},
+	{"ttl_ms", millis(berth.MinTTL, berth.MaxTTL, option(berth.TTL))},
+	{"max_hold_ms", millis(berth.MinTTL, berth.MaxTTL, option(berth.MaxHold))},
+	{"head_start_ms", millis(0, berth.MaxTTL, option(berth.HeadStart))},
+	{"wait_ms", millis(0, berth.MaxTTL, func(r *request, d time.Duration) { r.wait = &d })},
+	{"beat_ms", millis(leastBeat, berth.MaxTTL, func(r *request, d time.Duration) { r.beat = d })},
 	{"label", text(mostLabel, rules.Text, func(r *request, s string) { r.label = s })},
 }
 
@@ -87,9 +86,9 @@ func number[N int | int64](least, most N, set func(*request, N)) func(*request, 
 	}
 }
 
-// millis reads a duration in milliseconds, of at most MaxTTL.
-func millis(least time.Duration, set func(*request, time.Duration)) func(*request, json.RawMessage) string {
-	return number(least.Milliseconds(), berth.MaxTTL.Milliseconds(), func(r *request, n int64) {
+// millis reads a duration in milliseconds, from least to most.
+func millis(least, most time.Duration, set func(*request, time.Duration)) func(*request, json.RawMessage) string {
+	return number(least.Milliseconds(), most.Milliseconds(), func(r *request, n int64) {
 		set(r, time.Duration(n)*time.Millisecond)
 	})
 }
@@ -141,7 +140,7 @@ func parse(body []byte) (*request, *refusal) {
 	_, named := given.values["tenant"]
 	switch {
 	case named:
-		r.options = append(r.options, berth.Tenant(r.tenant, cmp.Or(r.pace, pace)))
+		r.options = append(r.options, berth.Tenant(r.tenant, cmp.Or(r.pace, value.UsualPace)))
 	case r.pace > 0:
 		wrong["tenant"] = "it is missing: a pace is a tenant's"
 	}

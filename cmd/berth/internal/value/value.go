@@ -77,12 +77,12 @@ type Tenant struct {
 	Pace time.Duration
 }
 
-// usualPace is that of a tenant without one.
-const usualPace = time.Second
+// UsualPace is that of a tenant without one.
+const UsualPace = time.Second
 
 // Set implements pflag.Value.
 func (t *Tenant) Set(s string) error {
-	*t = Tenant{s, usualPace}
+	*t = Tenant{s, UsualPace}
 	if i := strings.LastIndexByte(s, '/'); i >= 0 {
 		if pace, err := words.ParseDuration(s[i+1:]); err == nil {
 			*t = Tenant{s[:i], pace}
