@@ -1,0 +1,128 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/claim"
+)
+
+// acquire returns a lease of a semaphore with room for two.
+func (s *server) acquire() *Request {
+	s.Helper()
+	of := *terms(true)
+	of.Limit = 2
+	r, err := s.Semaphore("n").Acquire(context.Background(), &of, false, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+// TestEachCallerIsToldOnce: who is told again, and does not listen, would hold up everybody.
+func TestEachCallerIsToldOnce(t *testing.T) {
+	inBubble(t, func(s *server) {
+		r := s.acquire()
+		for range 5 {
+			if err := r.Renew(context.Background()); err != nil {
+				s.Error(err)
+			}
+		}
+		if err := r.Release(); err != nil {
+			s.Error(err)
+		}
+		if err := r.Renew(context.Background()); !errors.Is(err, claim.ErrReleased) {
+			s.Errorf("after the release: %v", err)
+		}
+	})
+}
+
+// TestMessageIsASignOfLife: while messages come, Redis is not away.
+func TestMessageIsASignOfLife(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.acquire()
+		<-time.After(time.Second)
+		before := s.alive()
+		if s.hear("of something else"); s.alive().Sub(before) < time.Second/2 {
+			s.Error("it is not one")
+		}
+	})
+}
+
+// TestFailedRenewalIsWarnedOf, and nothing else that is tried again.
+func TestFailedRenewalIsWarnedOf(t *testing.T) {
+	inBubble(t, func(s *server) {
+		refused := func(_ context.Context, cmd redis.Cmder, _ func() error) error { return refuse(cmd, "LOADING") }
+		s.onFirst("A", refused)
+		r := s.acquire()
+		if s.warnings() > 0 {
+			s.Errorf("a refused acquire: %s", &s.logged)
+		}
+		s.onFirst("R", refused)
+		<-time.After(ttl)
+		if s.warnings() != 1 || !r.Valid() {
+			s.Errorf("a refused renewal: %d warnings, the lease is valid: %v", s.warnings(), r.Valid())
+		}
+	})
+}
+
+// TestNewSubscriptionAsksAtOnce: what was told meanwhile was lost, of holders too.
+func TestNewSubscriptionAsksAtOnce(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.acquire()
+		before := len(s.sent("evalsha"))
+		s.resumed(s.store.Channel(""))
+		<-time.After(time.Second)
+		if n := len(s.sent("evalsha")) - before; n != 1 {
+			s.Errorf("%d calls", n)
+		}
+	})
+}
+
+// TestCloseGivesBackEveryLease, also when another one of the semaphore was given back before.
+func TestCloseGivesBackEveryLease(t *testing.T) {
+	inBubble(t, func(s *server) {
+		first, second := s.acquire(), s.acquire()
+		if err := first.Release(); err != nil {
+			s.Error(err)
+		}
+		if s.Close(); second.Valid() || len(s.onServer().Leases) > 0 {
+			s.Errorf("left: %+v", s.onServer().Leases)
+		}
+	})
+}
+
+// TestNothingIsSentAfterClose, although Redis has taken nothing back by then.
+func TestNothingIsSentAfterClose(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.acquire()
+		s.on("evalsha", func(ctx context.Context, cmd redis.Cmder, _ func() error) error { return hang(ctx, cmd) })
+		began := time.Now()
+		if s.Close(); time.Since(began) != claim.Timeout {
+			s.Errorf("it took %v", time.Since(began))
+		}
+		synctest.Wait()
+		before := len(s.sent("evalsha"))
+		<-time.After(time.Hour)
+		if n := len(s.sent("evalsha")) - before; n > 0 {
+			s.Errorf("%d calls after it", n)
+		}
+	})
+}
+
+// TestClosedUnused: the first request of a session that is closed fails at once.
+func TestClosedUnused(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.Close()
+		began := time.Now()
+		_, err := s.Semaphore("n").Acquire(context.Background(), terms(true), false, nil)
+		if took := time.Since(began); !errors.Is(err, claim.ErrClosed) || took > 0 {
+			s.Errorf("%v after %v", err, took)
+		}
+	})
+}
