@@ -103,9 +103,14 @@ func randomName() (channel, secret string) {
 	return name[:8], name[8:]
 }
 
-// hostname returns this machine's name for operators, cut down to what is safe in a record.
+// hostname returns this machine's name for operators.
 func hostname() string {
 	name, _ := os.Hostname()
+	return plain(name)
+}
+
+// plain returns name, cut down to what is safe in a record.
+func plain(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
 			return r

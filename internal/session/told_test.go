@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,4 +126,47 @@ func TestClosedUnused(t *testing.T) {
 			s.Errorf("%v after %v", err, took)
 		}
 	})
+}
+
+// TestUnusedSemaphoreIsDrained at once.
+func TestUnusedSemaphoreIsDrained(t *testing.T) {
+	inBubble(t, func(s *server) {
+		select {
+		case <-s.Semaphore("n").drain():
+		default:
+			s.Error("Close would wait for it")
+		}
+	})
+}
+
+// TestWaiterThatPanicsLeavesTheQueue, and at once.
+func TestWaiterThatPanicsLeavesTheQueue(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.acquire()
+		s.acquire()
+		func() {
+			defer func() { _ = recover() }()
+			of := *terms(true)
+			of.Limit = 2
+			_, err := s.Semaphore("n").Acquire(context.Background(), &of, false, func(claim.Place) { panic("its place") })
+			s.Errorf("it went on: %v", err)
+		}()
+		<-time.After(100 * time.Millisecond)
+		if snap := s.onServer(); len(snap.Queue) > 0 {
+			s.Errorf("it is still in the queue: %+v", snap.Queue)
+		}
+	})
+}
+
+// TestPlainNames of hosts are told as they are, and others without what would not be safe.
+func TestPlainNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"az-AZ_09.example": "az-AZ_09.example", "with space;and=more/": "withspaceandmore", "é": "unknown", "": "unknown",
+		strings.Repeat("x", 50): strings.Repeat("x", 48),
+	} {
+		if got := plain(name); got != want {
+			t.Errorf("%q is told as %q", name, got)
+		}
+	}
 }
