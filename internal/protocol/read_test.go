@@ -144,3 +144,14 @@ func TestWalkOfOtherMastersBeginsAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestLongestRenewalOfALoneLease: a number with more than twelve digits is no TTL, also for a lease
+// that nobody else has come near, which is renewed in a short way.
+func TestLongestRenewalOfALoneLease(t *testing.T) {
+	t.Parallel()
+	onBoth(t, true, func(t *testing.T, r *rig) {
+		r.one(t, Op{Verb: Acquire, ID: "s0.a", Terms: terms(1)})
+		r.mustFit(t, []string{"0", "R999999999999", "s0.a"})
+		r.mustFit(t, []string{"0", "R1000000000000", "s0.a"})
+	})
+}
