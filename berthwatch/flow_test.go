@@ -52,10 +52,8 @@ func TestWaited(t *testing.T) {
 	for i := range queue { // with head starts, the first in the queue need not have waited longest
 		queue[i].Waited = time.Duration(1+(i*37)%100) * time.Second
 	}
-	for n, want := range map[int][]time.Duration{0: {0, 0, 0}, 1: {1, 1, 1}, 100: {50, 95, 99}} {
-		for i := range want {
-			want[i] *= time.Second
-		}
+	const s = time.Second
+	for n, want := range map[int][]time.Duration{0: {0, 0, 0}, 1: {s, s, s}, 100: {50 * s, 95 * s, 99 * s}} {
 		if got := Waited(queue[:n], 50, 95, 99); !slices.Equal(got, want) {
 			t.Errorf("of %d: %v, want %v", n, got, want)
 		}
