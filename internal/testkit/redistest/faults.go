@@ -163,7 +163,8 @@ func (f *Faults) Dialer(dial DialFunc) DialFunc {
 	}
 }
 
-var errDown = errors.New("redistest: the network is down")
+// errDown is a net.Error, as that of a real dial.
+var errDown error = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("redistest: the network is down")}
 
 // Inject adds a rule after the existing ones. The first rule that matches a command picks
 // it, so a command meets at most one fault.
