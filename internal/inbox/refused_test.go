@@ -42,7 +42,7 @@ func TestRefusedChannelLeavesItsNode(t *testing.T) {
 		b.owner.subs["c"] = s
 		b.take()
 		if err := b.refused(word("NOPERM")); err != nil || !b.idle() || len(b.live) > 0 {
-			w.Errorf("it has %d channels, %d of them live; %v", len(b.node.subs), len(b.live), err)
+			w.Errorf("it has %d channels, %d of them live; %v", len(b.subs), len(b.live), err)
 		}
 		due := s.due
 		if b.surrender(); s.due != due {

@@ -24,7 +24,7 @@ type server struct {
 	arrive, leave func(now time.Duration, j int) (granted []int)
 }
 
-// event is the arrival of a job, or the end of its lease.
+// occasion is the arrival of a job, or the end of its lease.
 type occasion struct {
 	at     time.Duration
 	leaves bool
@@ -33,9 +33,9 @@ type occasion struct {
 
 type occasions []occasion
 
-func (o occasions) Len() int           { return len(o) }
-func (o occasions) Less(i, k int) bool { return o[i].at < o[k].at }
-func (o occasions) Swap(i, k int)      { o[i], o[k] = o[k], o[i] }
+func (o *occasions) Len() int           { return len(*o) }
+func (o *occasions) Less(i, k int) bool { return (*o)[i].at < (*o)[k].at }
+func (o *occasions) Swap(i, k int)      { (*o)[i], (*o)[k] = (*o)[k], (*o)[i] }
 func (o *occasions) Push(x any)        { *o = append(*o, x.(occasion)) } //nolint:forcetypeassert // as heap does
 func (o *occasions) Pop() any {
 	all := *o

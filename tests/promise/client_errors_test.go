@@ -68,11 +68,11 @@ var inTheWay = map[string]func(e *testenv.Env, b *breaker) *testenv.Peer{
 // TestWhatTheRedisClientRefusesIsRefusedAtOnce, and not told as a Redis that does not answer.
 func TestWhatTheRedisClientRefusesIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, make := range inTheWay {
+	for name, peer := range inTheWay {
 		t.Run(name, func(t *testing.T) {
 			testenv.Each(t, func(e *testenv.Env) {
 				b := &breaker{}
-				sem := make(e, b).Sem(1)
+				sem := peer(e, b).Sem(1)
 				b.open.Store(true)
 				start := time.Now()
 				_, tried := sem.TryAcquire(e.Ctx)

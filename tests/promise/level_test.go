@@ -37,7 +37,7 @@ func TestWideLimitIsTakenLast(t *testing.T) {
 			e.Errorf("%d in use of %s", st.InUse, r.leases[0].Name())
 		}
 		e.Must(r.leases.Release())
-		if _, err := p.Client.Semaphore("all", 20, berth.Level(-1)); !errors.Is(err, berth.ErrInvalid) {
+		if _, err := p.Semaphore("all", 20, berth.Level(-1)); !errors.Is(err, berth.ErrInvalid) {
 			e.Errorf("level -1: %v", err)
 		}
 	})

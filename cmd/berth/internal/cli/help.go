@@ -74,12 +74,16 @@ func suggestion(root *cobra.Command, args []string) string {
 	return ": did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// topics are help pages: "berth help redis", "berth help exit" and "berth help signals".
+// topics are help pages: "berth help redis", "berth help signals" and "berth help exit".
 func topics() []*cobra.Command {
-	return []*cobra.Command{{
-		Use:   "redis",
-		Short: "How berth finds its Redis (help page)",
-		Long: `berth uses the first of these that is set:
+	return []*cobra.Command{
+		{Use: "redis", Short: "How berth finds its Redis (help page)", Long: helpRedis},
+		{Use: "signals", Short: "What signals do to \"berth run\" (help page)", Long: helpSignals},
+		{Use: "exit", Short: "What the exit codes mean (help page)", Long: helpExit},
+	}
+}
+
+const helpRedis = `berth uses the first of these that is set:
 
   --redis URL
   $BERTH_REDIS_URL
@@ -98,11 +102,9 @@ Forms of the URL:
 Percent-encode special characters in passwords. Prefer the environment to
 --redis for a URL with a password: the process list shows arguments to everyone.
 Commands of "berth run" inherit the environment, with the URL, unless
---no-inherit-url is given.`,
-	}, {
-		Use:   "signals",
-		Short: "What signals do to \"berth run\" (help page)",
-		Long: `The command of "berth run" is in berth's process group. The keys of a terminal
+--no-inherit-url is given.`
+
+const helpSignals = `The command of "berth run" is in berth's process group. The keys of a terminal
 (Ctrl-C, Ctrl-Z), the shell's job control and a hang-up reach the command as if
 berth were not there.
 
@@ -116,11 +118,9 @@ While berth waits for the permit, a signal ends it at once; if Redis has just
 stopped answering, within two seconds.
 
 When the command is suspended (Ctrl-Z), so is berth: after the TTL the permit is
-lost, and the command is ended when it is continued.`,
-	}, {
-		Use:   "exit",
-		Short: "What the exit codes mean (help page)",
-		Long: `The exit codes of all commands:
+lost, and the command is ended when it is continued.`
+
+const helpExit = `The exit codes of all commands:
 
     0  it is done
     1  the answer is no: for example, no such semaphore, or a check has failed
@@ -138,9 +138,7 @@ lost, and the command is ended when it is continued.`,
   127  the command was not found
   128+N  signal N ended the command, or the wait
 
-"berth run" exits otherwise as its command did.`,
-	}}
-}
+"berth run" exits otherwise as its command did.`
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{

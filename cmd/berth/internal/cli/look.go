@@ -120,7 +120,7 @@ func stateText(s *berthadmin.State, why berthwatch.Reasons, columns int) string 
 }
 
 func holdersTable(holders []berthadmin.Holder) *table {
-	t := newTable("SLOT", "HOLDER", "TENANT", "HOST", "PID", "WEIGHT", "HELD", "EXPIRES IN", "LEASE")
+	t := newTable("SLOT", "HOLDER", tenantColumn, "HOST", "PID", "WEIGHT", "HELD", "EXPIRES IN", "LEASE")
 	for _, h := range holders {
 		expires := screen.Expiry(h.ExpiresIn, h.Expired)
 		if h.Until > 0 {
@@ -132,16 +132,16 @@ func holdersTable(holders []berthadmin.Holder) *table {
 		t.row(strconv.Itoa(h.Slot), cmp.Or(h.Label, "-"), h.Tenant, cmp.Or(h.Host, "-"), strconv.Itoa(h.PID),
 			strconv.Itoa(h.Weight), screen.Age(h.Held), expires, h.ID)
 	}
-	return t.withoutEmpty("TENANT")
+	return t.withTenants()
 }
 
 func waitersTable(waiters []berthadmin.Waiter) *table {
-	t := newTable("PLACE", "WAITER", "TENANT", "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
+	t := newTable("PLACE", "WAITER", tenantColumn, "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
 		t.row(strconv.Itoa(w.Ahead+1), cmp.Or(w.Label, "-"), w.Tenant, cmp.Or(w.Host, "-"), strconv.Itoa(w.PID),
 			strconv.Itoa(w.Weight), screen.Age(w.Waited), screen.Expiry(w.ExpiresIn, w.Expired), w.ID)
 	}
-	return t.withoutEmpty("TENANT")
+	return t.withTenants()
 }
 
 func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {

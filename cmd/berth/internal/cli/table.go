@@ -25,10 +25,11 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// withoutEmpty leaves out a column of which all cells are empty, and writes "-" for the empty ones
-// of another.
-func (t *table) withoutEmpty(column string) *table {
-	at := slices.Index(t.rows[0], column)
+const tenantColumn = "TENANT"
+
+// withTenants leaves out the column of tenants if nobody has one, and writes "-" for those without.
+func (t *table) withTenants() *table {
+	at := slices.Index(t.rows[0], tenantColumn)
 	empty := !slices.ContainsFunc(t.rows[1:], func(row []string) bool { return row[at] != "" })
 	for i, row := range t.rows {
 		if empty {

@@ -92,19 +92,19 @@ func TestSentencesFitTheTerminal(t *testing.T) {
 }
 
 // A column of which all cells are empty is left out; otherwise its empty cells are marked.
-func TestEmptyColumnsAreLeftOut(t *testing.T) {
+func TestTenantsAreAColumnWhereThereAreSome(t *testing.T) {
 	for tenant, want := range map[string]string{
 		"":     "HOLDER  PID\na       1\nb       2\n",
 		"acme": "HOLDER  TENANT  PID\na       acme    1\nb       -       2\n",
 	} {
-		tab := newTable("HOLDER", "TENANT", "PID")
+		tab := newTable("HOLDER", tenantColumn, "PID")
 		tab.row("a", tenant, "1")
 		tab.row("b", "", "2")
-		if got := tab.withoutEmpty("TENANT").text(0); got != want {
+		if got := tab.withTenants().text(0); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
-	if got := newTable("HOLDER", "TENANT").withoutEmpty("TENANT").text(0); got != "HOLDER\n" {
+	if got := newTable("HOLDER", tenantColumn).withTenants().text(0); got != "HOLDER\n" {
 		t.Errorf("got %q", got)
 	}
 }
