@@ -36,7 +36,7 @@ type occasions []occasion
 func (o *occasions) Len() int           { return len(*o) }
 func (o *occasions) Less(i, k int) bool { return (*o)[i].at < (*o)[k].at }
 func (o *occasions) Swap(i, k int)      { (*o)[i], (*o)[k] = (*o)[k], (*o)[i] }
-func (o *occasions) Push(x any)        { *o = append(*o, x.(occasion)) } //nolint:forcetypeassert // as heap does
+func (o *occasions) Push(x any)         { *o = append(*o, x.(occasion)) } //nolint:forcetypeassert // as heap does
 func (o *occasions) Pop() any {
 	all := *o
 	last := all[len(all)-1]
