@@ -124,7 +124,9 @@ type Event struct {
 	TTL     time.Duration `json:"ttl,omitempty"`
 	Rate    int           `json:"rate,omitempty"` // with Per: the semaphore's rate
 	Per     time.Duration `json:"per,omitempty"`
-	Cost    int           `json:"cost,omitempty"` // of the rate; 0: the weight
+	Cost    int           `json:"cost,omitempty"`   // of the rate; 0: the weight
+	Tenant  string        `json:"tenant,omitempty"` // for whom it is; with Pace
+	Pace    time.Duration `json:"pace,omitempty"`
 	Lease   int           `json:"lease,omitempty"`
 	Outcome Outcome       `json:"outcome,omitempty"`
 	ID      string        `json:"id,omitempty"`

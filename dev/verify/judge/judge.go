@@ -37,6 +37,8 @@ type Rules struct {
 	// happens to them.
 	Slow string
 	Late time.Duration
+	// Tenants is the name of a semaphore whose requests are for tenants.
+	Tenants string
 	// Shared is the name on which several users share a client, so that nothing
 	// is known about places in line.
 	Shared string
@@ -44,7 +46,7 @@ type Rules struct {
 
 // Violation is a broken promise.
 type Violation struct {
-	Promise string // S1 to S7, R1, L1 to L6, or linearizability
+	Promise string // S1 to S7, R1, T1, T2, L1 to L6, or linearizability
 	Name    string
 	Text    string
 	At      history.Time
@@ -66,6 +68,7 @@ type Verdict struct {
 	Histories  int           // and in how many histories
 	Skipped    int           // histories with too many unknown outcomes
 	Turns      int           // pairs of requests of one client judged by S4
+	Tenants    int           // pairs of requests judged by T1 and T2
 	Served     int           // requests judged by L6
 	Healed     int           // semaphores that lacked one of their two keys at the end
 	Windows    int           // windows of a rate judged by R1
@@ -95,7 +98,11 @@ func Judge(run *Run, rules Rules) *Verdict {
 		v.tokens(name, ops, run, rules)
 		v.limits(name, ops, run, rules)
 		v.rates(name, ops, run)
-		if name != rules.Shared {
+		switch name {
+		case rules.Shared:
+		case rules.Tenants:
+			v.tenants(name, ops, run, rules)
+		default:
 			v.order(name, ops, run)
 		}
 		if rules.Line != "" && strings.HasPrefix(name, rules.Line) {

@@ -154,6 +154,16 @@ var All = []Mutant{
 		}},
 	},
 
+	// Tenants.
+	{
+		Name: "turn-kept", What: "a tenant's turn is kept after the queue was empty", Scenario: "clients", Caught: []string{"T2"},
+		Edits: []Edit{{script, "turns[mark] = of + 0 == epoch and turn + 0 or 0", "turns[mark] = turn + 0"}},
+	},
+	{
+		Name: "turns-mirrored", What: "each further request of a tenant stands before the last one, not behind it", Scenario: "clients", Caught: []string{"T1"},
+		Edits: []Edit{{script, "if turns[mark] > place then place = turns[mark] end", "if turns[mark] > place then place = place - turns[mark] + seq end"}},
+	},
+
 	{
 		Name: "pause-endless", What: "a pause that should end by itself does not", Scenario: "clients", Caught: []string{"recovery"},
 		Edits: []Edit{{script, "          paused, weighAll = '0', true\n", "          paused, weighAll = '1', true\n"}},

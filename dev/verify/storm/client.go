@@ -33,9 +33,9 @@ func (s *storm) spawn() {
 	defer s.mu.Unlock()
 	s.procs++
 	c := &client{proc: s.procs}
-	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue, deaf, slow})
+	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue, deaf, slow, shared, shared})
 	if faults {
-		all = slices.Concat(seats, []worker.Seat{rough, rough, line})
+		all = slices.Concat(seats, []worker.Seat{rough, rough, line, shared, shared})
 	}
 	spec, err := json.Marshal(worker.Spec{
 		Socket: s.server.Socket(), Prefix: s.prefix, Proc: c.proc, Seed: s.Seed, Start: s.start, Seats: all,

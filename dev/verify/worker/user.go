@@ -37,7 +37,7 @@ type user struct {
 }
 
 func (u *user) run(ctx context.Context) {
-	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait, Line: u.stand, Brief: u.stop}[u.spec.Mode]
+	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait, Line: u.stand, Brief: u.stop, Tenants: u.burst}[u.spec.Mode]
 	for ctx.Err() == nil {
 		manner(ctx)
 	}
@@ -97,6 +97,29 @@ func (u *user) stand(ctx context.Context) {
 func (u *user) stop(ctx context.Context) {
 	u.visit(ctx, 0)
 	pause(ctx, u.between(0, 100*time.Millisecond))
+}
+
+// A burst of tenants comes every burstEvery, and half of that time is without new requests.
+const burstEvery = 800 * time.Millisecond
+
+func (u *user) burst(ctx context.Context) {
+	into := history.Now().Sub(u.Start) % burstEvery
+	if into > burstEvery/2 {
+		pause(ctx, burstEvery-into)
+	}
+	u.visit(ctx, u.between(0, 10*time.Millisecond))
+}
+
+// tenant returns for whom the next request is: half of all are for one, a few are for nobody.
+func (u *user) tenant() string {
+	const tenants = 100
+	switch {
+	case u.one(2):
+		return "greedy"
+	case u.one(10):
+		return ""
+	}
+	return fmt.Sprint("t", 1+u.rng.IntN(tenants-1))
 }
 
 // visit waits for a permit and holds it for d.
@@ -162,6 +185,12 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 	if u.spec.Rate > 0 && u.one(2) { // else it costs its weight
 		e.Cost = 1 + u.rng.IntN(u.spec.Rate/2)
 		opts = append(opts, berth.Cost(e.Cost))
+	}
+	if u.spec.Mode == Tenants {
+		if e.Tenant = u.tenant(); e.Tenant != "" {
+			e.Pace = u.spec.Pace
+			opts = append(opts, berth.Tenant(e.Tenant, e.Pace))
+		}
 	}
 	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) {
 		if verb == history.Try {

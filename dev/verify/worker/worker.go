@@ -44,6 +44,7 @@ type Seat struct {
 	TTL   time.Duration
 	Rate  int // costs of so much in any time of length Per; 0: no rate
 	Per   time.Duration
+	Pace  time.Duration // of tenants
 	Deaf  bool          // half of the messages to it are lost, and nothing else fails
 	Late  time.Duration // everything from the server comes so late, and nothing else fails
 }
@@ -70,6 +71,9 @@ const (
 	Line Mode = "line"
 	// Brief waits for one permit and gives it back at once.
 	Brief Mode = "brief"
+	// Tenants waits for one permit on behalf of one of a hundred tenants, of which one is greedy,
+	// or of none. All do so at the same times, and the queue is empty between them.
+	Tenants Mode = "tenants"
 )
 
 // Main is the main function of a worker process. When its standard input ends it
