@@ -167,7 +167,7 @@ func TestDamagedSemaphore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	url := server.URL()
-	server.Do(t, "HSET", "berth:{bad}", "settings", "garbage")
+	server.Do(t, "HSET", "berth:{bad}", "state", "garbage")
 	if code, stderr := served(url, "pin", "--create", "good", "3"); code != 0 {
 		t.Fatal(stderr)
 	}
