@@ -224,11 +224,12 @@ func exported(e *testenv.Env) exposition {
 	other := e.Peer()
 	e.Hold(other.Named("d", 1, berth.MaxHold(time.Hour)))
 	e.Queue(other.Named("d", 1))
+	e.Must(other.Named("d", 1).Cooldown(e.Ctx, time.Hour))
 	for {
 		x := gather(e, registry)
 		missing := slices.ContainsFunc([]string{
 			"berth_client_leases_lost_total", "berth_events_total", "berth_queue_oldest_wait_seconds",
-			"berth_lease_ceiling_seconds", "berth_redis_info",
+			"berth_lease_ceiling_seconds", "berth_redis_info", "berth_pause_remaining_seconds",
 		}, func(name string) bool { return !x.metrics[name] })
 		if !missing {
 			return x
