@@ -327,8 +327,8 @@ class Request:
 
     def believe(self, words, acked):
         """The grant that a message tells of, or None: it is a reason to ask."""
-        if words[0] != 'g' or len(words) != 5 or self.late:
-            return None
+        if words[0] != 'g' or len(words) != 5 or words[1] != self.id or self.late:
+            return None                     # another id: that of an earlier place, which was lost
         slot, token, limit = (int(w) if w.isdigit() else -1 for w in words[2:])
         if not 0 <= slot < limit <= 1 << 30 or limit < self.weight or not 0 < token // 1000 <= self.client.latest(now()):
             return None
@@ -343,7 +343,7 @@ class Lease:
 
     def __init__(self, client, name, id, ttl, weight, slot, token, until, keep):
         self.client, self.name, self.id, self.ttl, self.weight = client, name, id, ttl, weight
-        self.slot, self.token, self.until, self.why = slot, token, until, None
+        self.slot, self.token, self.until, self.why, self.moving = slot, token, until, None, False
         self.over, self.wake, self.took, self.failed = threading.Event(), threading.Event(), 0, False
         self.lost = lambda: None
         if until <= now() and not self.renew(500):
@@ -379,7 +379,7 @@ class Lease:
         if reply.code == 7 and (self.slot, self.token) == tuple(reply.rest[:2]):
             self.until, self.took, self.failed = max(self.until, trust(reply.sent, reply.rest[2])), reply.got - reply.sent, False
             return now() < self.until
-        if not self.over.is_set():
+        if not self.over.is_set() and not self.moving:  # else it is the move that tells what became of it
             self.end('evicted' if reply.code == 8 else reply.answer)
         return False
 
@@ -402,12 +402,15 @@ class Lease:
 
     def detach(self):
         """Gives the lease away, and returns the handle with which it can be adopted."""
-        new = draw(8) + '.' + draw(18)
+        new, self.moving = draw(8) + '.' + draw(18), True
         try:
             reply, _ = self.client.insist(self.name, 'M0 ' + self.client.owner, self.id, new, under_way=2000)
         except Unknown:
             self.end()
             self.client.give_back(self.name, self.id, new)
+            raise
+        except Failure:
+            self.moving = False             # it is held as before
             raise
         self.end()
         if reply.code != 11:
