@@ -23,12 +23,10 @@ const starved = "starved"
 
 // TestBusyProcessKeepsItsLeases: one CPU, and 300 goroutines that compute. Whoever renews a key by
 // a few lines on go-redis in such a process keeps it, and so does berth. Where the machine is so
-// busy that even those lines lose their key, it is tried again, with more time. So is it where berth
-// alone lost, once: on such a machine a single answer decides who does.
+// busy that even those lines lose their key, it is tried again, with more time.
 func TestBusyProcessKeepsItsLeases(t *testing.T) {
 	t.Parallel()
 	e := testenv.Shared(t)
-	lost := 0 // although the key was kept
 	for e.TTL = 3 * time.Second; e.TTL < time.Minute; e.TTL *= 2 {
 		p, err := kids.Again(starved, order{"unix", e.Server.Socket(), e.Prefix, 1, e.TTL})
 		e.Must(err)
@@ -44,13 +42,10 @@ func TestBusyProcessKeepsItsLeases(t *testing.T) {
 			return
 		}
 		if control {
-			lost++
-		}
-		if lost == 2 {
-			t.Fatal("berth lost its lease twice, and three lines on go-redis kept their key")
+			t.Fatal("berth lost its lease, and three lines on go-redis kept their key")
 		}
 	}
-	t.Error("the machine is too busy to tell: berth kept nothing")
+	t.Error("the machine is too busy to tell: nobody kept anything")
 }
 
 // starvedMain keeps a lease and a key for a few TTLs, and says which it lost.
