@@ -15,6 +15,7 @@ import (
 
 // Packages berthpool, berthadmin and berthhttp build on these, and nobody else is to.
 func init() {
+	bridge.Failed = failed
 	bridge.Semaphore = func(sem any) (*session.Semaphore, *protocol.Terms, bool) {
 		s := sem.(*Semaphore) //nolint:forcetypeassert // by berthpool.New
 		return s.inner, s.wait, s.config.noRenewal

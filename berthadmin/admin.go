@@ -75,37 +75,6 @@ func invalid(what, reason string) error {
 	return &berth.InvalidError{What: what, Reason: reason}
 }
 
-// failed translates an error for the caller, whose context may be its reason.
-func failed(ctx context.Context, name string, err error) error {
-	err = public(name, err)
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
-	}
-	return err
-}
-
-// public translates an error of the protocol into one of package berth.
-func public(name string, err error) error {
-	f, ok := errors.AsType[*protocol.Failure](err)
-	if !ok {
-		return fmt.Errorf("berth: %w", err)
-	}
-	kind := berth.ErrRefused
-	switch f.Means() {
-	case protocol.Corrupt:
-		return &berth.CorruptError{
-			Name: name, Heals: f.Heals, Newer: errors.Is(f, protocol.ErrVersion), Older: errors.Is(f, protocol.ErrOlder), Err: err,
-		}
-	case protocol.Unreachable:
-		kind = berth.ErrUnreachable
-	case protocol.Refused:
-	}
-	if name == "" {
-		return fmt.Errorf("%w: %w", kind, err)
-	}
-	return fmt.Errorf("%w: semaphore %q: %w", kind, name, err)
-}
-
 // asked translates the error of a command that does not belong to the protocol.
 func asked(ctx context.Context, err error) error {
 	kind := berth.ErrUnreachable

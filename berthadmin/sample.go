@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/bridge"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -61,7 +62,7 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 				st := &State{Summary: Summary{Name: name}}
 				err := err
 				if err != nil {
-					err = failed(ctx, "", err)
+					err = bridge.Failed(ctx, "", err)
 				} else {
 					st, err = sampled(ctx, name, found[i])
 				}
@@ -101,7 +102,7 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 func sampled(ctx context.Context, name string, found protocol.Found) (*State, error) {
 	st := &State{Summary: Summary{Name: name}}
 	if found.Err != nil {
-		return st, failed(ctx, name, found.Err)
+		return st, bridge.Failed(ctx, name, found.Err)
 	}
 	if err := inUse(name, found.Snapshot); err != nil {
 		st.LimitChanges = found.Changes
@@ -132,7 +133,7 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 		return nil, "", &berth.InvalidError{What: "cursor", Reason: fmt.Sprintf("%.40q was not returned by Names", cursor)}
 	}
 	if err != nil {
-		return nil, "", failed(ctx, "", err)
+		return nil, "", bridge.Failed(ctx, "", err)
 	}
 	in.meter(found.Spent, found.Told)
 	return slices.DeleteFunc(found.Names, func(name string) bool { return rules.Name(name, berth.MaxName) != "" }), found.Next, nil

@@ -26,6 +26,9 @@ var Trust func(lease any) clock.Instant
 // Admin returns what a *berth.Client has for looking at semaphores and changing them.
 var Admin func(client any) (store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger)
 
+// Failed translates an error of the inner packages for a caller, whose context may be its reason.
+var Failed func(ctx context.Context, name string, err error) error
+
 // Order returns the indexes of a []*berth.Semaphore in the order in which AcquireAll takes them, or
 // its error.
 var Order func(sems any) ([]int, error)
