@@ -146,25 +146,32 @@ func NewFaults(t interface{ Cleanup(func()) }) *Faults {
 func (f *Faults) Wrap(o *redis.Options) { o.Dialer = f.Dialer(o.Dialer) }
 
 // Dialer returns a dialer whose connections go through f. It makes them with dial, or over
-// the real network if dial is nil.
+// the real network if dial is nil. Its errors are those of a network, whatever dial's are.
 func (f *Faults) Dialer(dial DialFunc) DialFunc {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if f.isDown() {
-			return nil, errDown
-		}
-		server, err := dial(ctx, network, addr)
+		conn, err := f.dial(ctx, dial, network, addr)
 		if err != nil {
-			return nil, err
+			return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 		}
-		return f.connect(server)
+		return conn, nil
 	}
 }
 
-// errDown is a net.Error, as that of a real dial.
-var errDown error = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("redistest: the network is down")}
+func (f *Faults) dial(ctx context.Context, dial DialFunc, network, addr string) (net.Conn, error) {
+	if f.isDown() {
+		return nil, errDown
+	}
+	server, err := dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return f.connect(server)
+}
+
+var errDown = errors.New("redistest: the network is down")
 
 // Inject adds a rule after the existing ones. The first rule that matches a command picks
 // it, so a command meets at most one fault.

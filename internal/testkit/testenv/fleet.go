@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -30,19 +29,7 @@ func (e *Env) Peer(opts ...berth.ClientOption) *Peer {
 	e.Helper()
 	p := &Peer{e: e, Net: redistest.NewFaults(e.T)}
 	o := e.Options
-	if o.Dialer == nil {
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}
-	}
-	dial := p.Net.Dialer(o.Dialer)
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil { // as the real network words it
-			err = &net.OpError{Op: "dial", Net: network, Err: err}
-		}
-		return conn, err
-	}
+	p.Net.Wrap(&o)
 	p.Redis = redis.NewClient(&o)
 	e.Cleanup(func() { _ = p.Redis.Close() })
 	p.Client = e.Client(p.Redis, opts...)
