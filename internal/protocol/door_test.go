@@ -217,26 +217,8 @@ func badRequests() map[string][]string {
 	for _, head := range []string{"D", "D-1", "Dx", "D1 1", "P", "P-2", "P-01", "Z", "Z2", "Z400", "I", "I0", "I-inf 0", "I-inf 0 1001", "I-inf x 0"} {
 		add("", "0", "1", head, "0")
 	}
-	for _, rate := range []string{"", "1", "1 0", "0 1", "1 9", "1 2592000001", "1073741825 1000", "01 1000", "1 01000", "-1 1000", "1 1000 1", "x 10", "1 1e3"} {
-		add("", "0", "1", "Q"+rate, "0")
-		add("", "0", "B"+rate+" 1 "+acquireHead(0, "1"), "a.1")
-	}
-	for _, cost := range []string{"", "x", "-1", "01", "1073741825", "1 1", "1e3"} {
-		add("", "0", "B1 1000 "+cost+" "+acquireHead(0, "1"), "a.1")
-	}
-	for _, pace := range []string{"", "0", "9", "05", "-10", "86400001", "x", "1e3", "1000 acme", "123456789012"} {
-		add("pace", "0", "T"+pace+" "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
-	}
-	for _, tenant := range []string{"", "\x01", "a\x7f", strings.Repeat("ü", 65), strings.Repeat("a", 65), strings.Repeat("\xbf", 257)} {
-		add("tenant", "0", "T1000 "+acquireHead(8, anOwner+";tenant="+tenant), "a.1")
-	}
-	add("tenant", "0", "T1000 "+acquireHead(0, "1"), "a.1")
-	add("tenant", "0", "T1000 "+acquireHead(9, "x;tenant=label "), "a.1")
-	add("", "0", "T1000 L0", "a.1")
-	add("", "0", "T1000 T1000 "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
-	add("", "0", "1", "T1000 "+acquireHead(8, anOwner+";tenant=acme"), "0")
-	add("", "0", "B1 1000 1 L0", "a.1")
-	add("", "0", "B1 1000 1", "a.1")
+	addBadRates(add)
+	addBadTenants(add)
 	for _, id := range []string{"", "state", "a b.1", "a.1 2", "a.1\n", "1", "12", "!pause", "#a.1", "a.", ".a", "a", "a-b.1"} {
 		add("id", "0", acquireHead(0, "1"), id)
 		add("id", "0", "L1", id)
@@ -274,6 +256,34 @@ func badRequests() map[string][]string {
 		add("", args...)
 	}
 	return bad
+}
+
+// addBadRates adds what is no rate, or no cost.
+func addBadRates(add func(names string, args ...string)) {
+	for _, rate := range []string{"", "1", "1 0", "0 1", "1 9", "1 2592000001", "1073741825 1000", "01 1000", "1 01000", "-1 1000", "1 1000 1", "x 10", "1 1e3"} {
+		add("", "0", "1", "Q"+rate, "0")
+		add("", "0", "B"+rate+" 1 "+acquireHead(0, "1"), "a.1")
+	}
+	for _, cost := range []string{"", "x", "-1", "01", "1073741825", "1 1", "1e3"} {
+		add("", "0", "B1 1000 "+cost+" "+acquireHead(0, "1"), "a.1")
+	}
+	add("", "0", "B1 1000 1 L0", "a.1")
+	add("", "0", "B1 1000 1", "a.1")
+}
+
+// addBadTenants adds what is no pace, or no tenant.
+func addBadTenants(add func(names string, args ...string)) {
+	for _, pace := range []string{"", "0", "9", "05", "-10", "86400001", "x", "1e3", "1000 acme", "123456789012"} {
+		add("pace", "0", "T"+pace+" "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
+	}
+	for _, tenant := range []string{"", "\x01", "a\x7f", strings.Repeat("ü", 65), strings.Repeat("a", 65), strings.Repeat("\xbf", 257)} {
+		add("tenant", "0", "T1000 "+acquireHead(8, anOwner+";tenant="+tenant), "a.1")
+	}
+	add("tenant", "0", "T1000 "+acquireHead(0, "1"), "a.1")
+	add("tenant", "0", "T1000 "+acquireHead(9, "x;tenant=label "), "a.1")
+	add("", "0", "T1000 L0", "a.1")
+	add("", "0", "T1000 T1000 "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
+	add("", "0", "1", "T1000 "+acquireHead(8, anOwner+";tenant=acme"), "0")
 }
 
 // addBadAcquires adds acquires with one word wrong.

@@ -69,16 +69,3 @@ func (s *Store) UsedUp() bool {
 	pool := rdb.PoolStats()
 	return pool.PendingRequests > 0 && pool.IdleConns == 0 && int(pool.TotalConns) >= rdb.Options().PoolSize
 }
-
-// sentMark is an argument that is called when its command is written: then the command has its
-// connection.
-type sentMark func()
-
-// MarshalBinary implements encoding.BinaryMarshaler.
-func (m sentMark) MarshalBinary() ([]byte, error) {
-	m()
-	return []byte(m.String()), nil
-}
-
-// String implements fmt.Stringer, for hooks that print commands.
-func (sentMark) String() string { return "berth" }

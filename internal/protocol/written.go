@@ -30,6 +30,19 @@ func (b *bound) MarshalBinary() ([]byte, error) {
 // String is for hooks that print commands.
 func (b *bound) String() string { return strconv.FormatInt(b.latest, 10) }
 
+// sentMark is an argument that is called when its command is written: then the command has its
+// connection.
+type sentMark func()
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (m sentMark) MarshalBinary() ([]byte, error) {
+	m()
+	return []byte(m.String()), nil
+}
+
+// String implements fmt.Stringer, for hooks that print commands.
+func (sentMark) String() string { return "berth" }
+
 // written reports whether the call of a script with args was given to a connection, or may have
 // been.
 func written(args []any) bool {
