@@ -10,7 +10,7 @@ const docs = "https://github.com/berth-go/berth/blob/main/docs/"
 
 // helps are the sections about a state.
 var helps = map[string]string{
-	"paused":       "runbook.md#berthforgotten",
+	"paused":       "runbook.md#berthpaused",
 	"pinned":       "runbook.md#berthforgotten",
 	"frozen":       "runbook.md#berthfrozen",
 	"expired":      "runbook.md#berthdeadholders",
@@ -18,6 +18,7 @@ var helps = map[string]string{
 	"damaged":      "runbook.md#berthdamaged",
 	"half lost":    "runbook.md#berthdamaged",
 	"newer layout": "runbook.md#berthdamaged",
+	"older layout": "runbook.md#berthdamaged",
 	"rate spent":   "limits.md",
 	"old queue":    "runbook.md#berthqueueold",
 	"metrics":      "telemetry.md#metrics",

@@ -19,7 +19,7 @@ func TestHelpIsThere(t *testing.T) {
 		}
 	}
 	for state, want := range map[string]string{
-		"2 expired": "runbook.md#berthdeadholders", "half lost, heals in 3.0s": "runbook.md#berthdamaged", "3 paused": "runbook.md#berthforgotten",
+		"2 expired": "runbook.md#berthdeadholders", "half lost, heals in 3.0s": "runbook.md#berthdamaged", "3 paused": "runbook.md#berthpaused",
 	} {
 		if got := help(state); got != docs+want {
 			t.Errorf("%s: %q", state, got)

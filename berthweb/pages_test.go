@@ -1,18 +1,14 @@
 package berthweb_test
 
 import (
-	"context"
 	"fmt"
 	"html"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
@@ -35,7 +31,7 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
 		e.Pass(time.Minute)
 		list := w.get("/")
-		w.wants(list, ">deploy/production<", "1/1", "1m00s", `class="badge warn" href="https://github.com/berth-go/berth/blob/main/docs/runbook.md#berthforgotten" rel="noreferrer" title="what to do">paused</a>`, `>damaged</a>`, "3 semaphores", `aria-sort="descending"`)
+		w.wants(list, ">deploy/production<", "1/1", "1m00s", `class="badge warn" href="https://github.com/berth-go/berth/blob/main/docs/runbook.md#berthpaused" rel="noreferrer" title="what to do">paused</a>`, `>damaged</a>`, "3 semaphores", `aria-sort="descending"`)
 		if strings.Index(list, ">deploy/production<") > strings.Index(list, ">api<") {
 			t.Error("whom most wait for is not first")
 		}
@@ -271,117 +267,6 @@ func TestNothingNewIsNotSentAgain(t *testing.T) {
 				t.Errorf("%s after a change: status %d", target, rec.Code)
 			}
 			e.Must(e.Inspector.Pin(e.Ctx, "api", 3))
-		}
-	})
-}
-
-// TestRedisGoesAndComesBack: the last picture stays, and says how old it is; JSON says 503.
-func TestRedisGoesAndComesBack(t *testing.T) {
-	testenv.Embedded(t, func(e *testenv.Env) {
-		t := e.T
-		p := e.Peer()
-		w := open(e, p, nil)
-		e.Must(e.Inspector.Pin(e.Ctx, "api", 3))
-		w.get("/s?name=api")
-		p.Net.Down()
-		for range 20 { // somebody keeps looking
-			e.Pass(2 * time.Second)
-			w.do(request(http.MethodGet, "/s?name=api", ""))
-			w.do(request(http.MethodGet, "/", ""))
-		}
-		begun := time.Now()
-		w.wants(w.get("/"), ">api<", `<p class="stale">As of `, "ago: ")
-		w.wants(w.get("/s?name=api"), "0 of 3", `<p class="stale">As of `)
-		for _, target := range []string{"/api/v1/semaphores", "/api/v1/semaphore?name=api", "/api/v1/history?name=api", "/readyz", "/api/v1/audit"} {
-			if rec := w.do(request(http.MethodGet, target, "")); rec.Code != http.StatusServiceUnavailable {
-				t.Errorf("%s: status %d: %s", target, rec.Code, rec.Body)
-			}
-		}
-		if rec := w.order("pause", `{"name":"api"}`); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "unreachable") {
-			t.Errorf("a change: %d %s", rec.Code, rec.Body)
-		}
-		if d := time.Since(begun); d > 30*time.Second {
-			t.Errorf("the answers took %v", d)
-		}
-		w.get("/healthz")
-		p.Net.Up()
-		e.Pass(10 * time.Second)
-		w.get("/s?name=api")
-		e.Pass(10 * time.Second)
-		w.lacks(w.get("/s?name=api"), `<p class="stale">`)
-		w.lacks(w.get("/"), `<p class="stale">`)
-	})
-}
-
-// slow is a hook after which every call takes that long.
-type slow struct{ atomic.Int64 }
-
-func (s *slow) wait() { <-time.After(time.Duration(s.Load())) }
-
-func (s *slow) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (s *slow) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		s.wait()
-		return next(ctx, cmd)
-	}
-}
-
-func (s *slow) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		s.wait()
-		return next(ctx, cmds)
-	}
-}
-
-// TestWhatNobodyLookedAtIsNotTheAnswer: where Redis is slow when somebody looks again, pages say
-// how old what they show is, and JSON says 503 until there is an answer.
-func TestWhatNobodyLookedAtIsNotTheAnswer(t *testing.T) {
-	testenv.Embedded(t, func(e *testenv.Env) {
-		p, delay := e.Peer(), new(slow)
-		p.Redis.AddHook(delay)
-		w := open(e, p, nil)
-		e.Hold(e.Peer().Named("api", 3))
-		for target, c := range map[string]struct {
-			late time.Duration
-			code string
-		}{
-			"/api/v1/semaphores":                  {1300 * time.Millisecond, "not_yet"},
-			"/api/v1/semaphore?name=api":          {1300 * time.Millisecond, "not_yet"},
-			"/api/v1/history?name=api&minutes=60": {2500 * time.Millisecond, "unreachable"},
-		} {
-			delay.Store(0)
-			w.wants(w.get(target), `"in_use": 1`)
-			e.Pass(3 * time.Minute) // nobody looks
-			delay.Store(int64(c.late))
-			rec := w.do(request(http.MethodGet, target, ""))
-			if rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), c.code) {
-				e.Errorf("%s: status %d: %s", target, rec.Code, rec.Body)
-			}
-			e.Pass(5 * time.Second)
-			w.wants(w.get(target), `"in_use": 1`)
-		}
-		e.Pass(3 * time.Minute)
-		delay.Store(int64(2500 * time.Millisecond))
-		w.wants(w.get("/"), `<p class="stale">As of `)
-	})
-}
-
-// TestRedisWasNeverThere: that is an error, and no empty list.
-func TestRedisWasNeverThere(t *testing.T) {
-	testenv.Embedded(t, func(e *testenv.Env) {
-		t := e.T
-		p := e.Peer()
-		p.Net.Down()
-		w := open(e, p, nil)
-		for range 4 {
-			w.do(request(http.MethodGet, "/", ""))
-		}
-		for _, target := range []string{"/", "/s?name=api"} {
-			rec := w.do(request(http.MethodGet, target, ""))
-			if rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "Nothing is known yet") || strings.Contains(rec.Body.String(), "No semaphore is in use") {
-				t.Errorf("%s: %d %s", target, rec.Code, rec.Body)
-			}
 		}
 	})
 }
