@@ -17,9 +17,11 @@ import (
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-// served gives leases back as they come, and returns the labels in the order of the tokens.
-func served(e *testenv.Env, requests ...*testenv.Request) string {
+// wantServed gives a lease back, and then those of the requests as they come. Their labels, in the
+// order of the tokens, must be want.
+func wantServed(e *testenv.Env, want string, first *berth.Lease, requests ...*testenv.Request) {
 	e.Helper()
+	e.Release(first)
 	var leases []*berth.Lease
 	var done sync.WaitGroup
 	for _, r := range requests {
@@ -39,7 +41,9 @@ func served(e *testenv.Env, requests ...*testenv.Request) string {
 	for _, l := range leases {
 		labels = append(labels, l.Label())
 	}
-	return strings.Join(labels, " ")
+	if got := strings.Join(labels, " "); got != want {
+		e.Errorf("served %s, want %s", got, want)
+	}
 }
 
 // asTenant is a request for a tenant, whose label is what the test calls it.
@@ -60,10 +64,7 @@ func TestTenantsShare(t *testing.T) {
 			e.Queue(sem, berth.Label("nobody1")), asTenant(e, sem, "small1", time.Hour), e.Queue(sem, berth.Label("nobody2")),
 			asTenant(e, sem, "small2", time.Hour),
 		}
-		e.Release(first)
-		if got, want := served(e, rs...), "big1 nobody1 small1 nobody2 big2 small2 big3"; got != want {
-			e.Errorf("served %s, want %s", got, want)
-		}
+		wantServed(e, "big1 nobody1 small1 nobody2 big2 small2 big3", first, rs...)
 	})
 }
 
@@ -78,10 +79,7 @@ func TestHeavyRequestOfATenantLeavesMoreRoom(t *testing.T) {
 			asTenant(e, sem, "c2", 2*time.Hour, berth.Weight(3)), asTenant(e, sem, "b2", 30*time.Minute, berth.Weight(3)),
 			asTenant(e, sem, "b3", 30*time.Minute, berth.Weight(3)),
 		}
-		e.Release(first)
-		if got, want := served(e, rs...), "a1 b1 c1 a2 b2 b3 c2"; got != want {
-			e.Errorf("served %s, want %s", got, want)
-		}
+		wantServed(e, "a1 b1 c1 a2 b2 b3 c2", first, rs...)
 	})
 }
 
@@ -97,10 +95,7 @@ func TestTenantIsNotOvertakenAfterItsTurn(t *testing.T) {
 		rs = append(rs, e.Queue(sem, berth.Label("late")), asTenant(e, sem, "c1", time.Minute))
 		e.Pass(30 * time.Minute) // turns that have passed are forgotten, and nothing changes
 		rs = append(rs, asTenant(e, sem, "a4", time.Minute), asTenant(e, sem, "b2", time.Minute))
-		e.Release(first)
-		if got, want := served(e, rs...), "a1 b1 a2 late c1 a3 a4 b2"; got != want {
-			e.Errorf("served %s, want %s", got, want)
-		}
+		wantServed(e, "a1 b1 a2 late c1 a3 a4 b2", first, rs...)
 	})
 }
 
@@ -139,10 +134,7 @@ func TestTurnsAreForgottenWhenTheQueueWasEmpty(t *testing.T) {
 		e.Release(a[1].Granted())
 		last := a[2].Granted() // the queue is empty
 		rs := []*testenv.Request{asTenant(e, sem, "a4", time.Hour), asTenant(e, sem, "b1", time.Hour)}
-		e.Release(last)
-		if got, want := served(e, rs...), "a4 b1"; got != want {
-			e.Errorf("served %s, want %s", got, want)
-		}
+		wantServed(e, "a4 b1", last, rs...)
 	})
 }
 
@@ -162,10 +154,7 @@ func TestRepeatedRequestOfATenantKeepsItsTurn(t *testing.T) {
 				if lost.Hits() == 0 {
 					e.Error("the fault did not happen")
 				}
-				e.Release(first)
-				if got, want := served(e, rs...), "a1 b1 a2 b2"; got != want {
-					e.Errorf("served %s, want %s", got, want)
-				}
+				wantServed(e, "a1 b1 a2 b2", first, rs...)
 			})
 		})
 	}
@@ -180,10 +169,7 @@ func TestHeadStartOfATenant(t *testing.T) {
 			asTenant(e, sem, "a1", time.Hour), asTenant(e, sem, "a2", time.Hour), asTenant(e, sem, "b1", time.Hour),
 			asTenant(e, sem, "a3", time.Hour, berth.HeadStart(90*time.Minute)), asTenant(e, sem, "b2", time.Hour, berth.HeadStart(45*time.Minute)),
 		}
-		e.Release(first)
-		if got, want := served(e, rs...), "a1 b1 b2 a3 a2"; got != want {
-			e.Errorf("served %s, want %s", got, want)
-		}
+		wantServed(e, "a1 b1 b2 a3 a2", first, rs...)
 	})
 }
 

@@ -61,7 +61,7 @@ func (m *Model) helpLines() []string {
 		{"tab", "from the holders to the queue and back"},
 		{"y", "copy the command for what is selected, by OSC 52"},
 		{"", ""},
-		{"p", "pause, if you like for a time, or resume"},
+		{"p", "pause, optionally for a time; resume"},
 		{"=  u", "pin the limit; unpin it"},
 		{"x  X", "evict the selected holder or waiter; with --force"},
 		{"", "Each shows the command that does the same, and asks first."},
