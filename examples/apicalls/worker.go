@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/examples/internal/careful"
 	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/examples/internal/store"
 )
@@ -67,38 +65,13 @@ func newCaller(client *berth.Client, j job) (*http.Client, error) {
 	return &http.Client{Transport: limited}, err
 }
 
-// call repeats a call until it is not refused, with growing, random pauses, as a careful
-// client does that knows nothing of the others. It counts the requests in sent.
+// call makes a call, and counts the requests in sent.
 func call(ctx context.Context, caller *http.Client, url string, sent *atomic.Int64) error {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		sent.Add(1)
-		status, err := get(ctx, caller, url)
-		switch {
-		case err != nil:
-			return err
-		case status == http.StatusOK:
-			return nil
-		case status != http.StatusTooManyRequests:
-			return fmt.Errorf("the API answers with status %d", status)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
-	}
-}
-
-func get(ctx context.Context, caller *http.Client, url string) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	resp, err := caller.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close() // releases the permit, at the latest
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, err
+	n, err := careful.Call(caller, req, 10*time.Millisecond, time.Second)
+	sent.Add(int64(n))
+	return err
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/examples/internal/careful"
 	"github.com/berth-go/berth/examples/internal/stats"
 	"github.com/berth-go/berth/examples/internal/store"
 )
@@ -87,38 +85,13 @@ func newCaller(client *berth.Client, j job) (*http.Client, error) {
 	return &http.Client{Transport: limited}, err
 }
 
-// call repeats a call until it is not refused, with growing, random pauses, as a careful client
-// does that knows nothing of the others.
+// call makes a call for a tenant.
 func call(ctx context.Context, caller *http.Client, url, tenant string) error {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		status, err := ask(ctx, caller, url, tenant)
-		switch {
-		case err != nil:
-			return err
-		case status == http.StatusOK:
-			return nil
-		case status != http.StatusTooManyRequests:
-			return fmt.Errorf("the API answers with status %d", status)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
-	}
-}
-
-func ask(ctx context.Context, caller *http.Client, url, tenant string) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	req.Header.Set("X-Tenant", tenant)
-	resp, err := caller.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close() // releases the permit, at the latest
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, err
+	_, err = careful.Call(caller, req, 50*time.Millisecond, 2*time.Second)
+	return err
 }
