@@ -12,10 +12,11 @@ import (
 )
 
 // BenchmarkScript is what the steps cost the server, by its own account (INFO
-// commandstats), beside two trivial scripts. A pair is an acquire and a release; in "crowd" every acquire
-// queues and every release hands off; in "renew" it is one renewal of a lease that
-// is alone; "batch n" has n operations in each call, and "mixed" 64, with more releases
-// and more acquires in turn.
+// commandstats), beside two trivial scripts. A pair is an acquire and a release. In "crowd"
+// every acquire queues and every release hands off; in "rated" it does so with a rate, in
+// "tenants" for five tenants in turn. In "renew" it is one renewal of a lease that is alone.
+// "batch n" has n operations in each call, and "mixed" 64, with more releases and more
+// acquires in turn.
 func BenchmarkScript(b *testing.B) {
 	rdb := redistest.Start(b).Client(b)
 	b.Cleanup(func() { rdb.ShutdownNoSave(context.Background()) }) // so that scripts/instructions gets its report
@@ -30,7 +31,13 @@ func BenchmarkScript(b *testing.B) {
 	st := NewStore(rdb, "bench", "abcdefghij", 12345, "host")
 	st.Evicting(false)
 	b.Run("idle", func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
-	b.Run("crowd", func(b *testing.B) { benchCrowd(b, rdb, st) })
+	b.Run("crowd", func(b *testing.B) { benchCrowd(b, rdb, st, func(int, *Terms) {}) })
+	b.Run("rated", func(b *testing.B) {
+		benchCrowd(b, rdb, st, func(_ int, t *Terms) { t.Rate = Rate{N: 1 << 30, Per: time.Second} })
+	})
+	b.Run("tenants", func(b *testing.B) {
+		benchCrowd(b, rdb, st, func(i int, t *Terms) { t.Tenant, t.Pace = fmt.Sprint("tenant", i%5), time.Second })
+	})
 	b.Run("renew", func(b *testing.B) { benchRenew(b, rdb, st) })
 	b.Run("mixed", func(b *testing.B) { benchMixed(b, rdb, st) })
 	for _, n := range []int{16, 64} {
@@ -98,17 +105,23 @@ func benchMixed(b *testing.B, rdb *redis.Client, st *Store) {
 	mustDo(b, st, k, release(held))
 }
 
-func benchCrowd(b *testing.B, rdb *redis.Client, st *Store) {
+// benchCrowd has ten waiters; set completes the terms of request i.
+func benchCrowd(b *testing.B, rdb *redis.Client, st *Store, set func(i int, t *Terms)) {
 	b.Helper()
-	terms, k := benchTerms(1), st.Key("crowd")
+	k := st.Key(b.Name())
+	acquire := func(i int) {
+		terms := benchTerms(1)
+		set(i, terms)
+		mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(i), Terms: terms}})
+	}
 	const waiters = 10
 	for i := range waiters {
-		mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(i), Terms: terms}})
+		acquire(i)
 	}
 	last := 0
 	measure(b, rdb, 1, func(i int) {
 		mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(i)}})
-		mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(i + waiters), Terms: terms}})
+		acquire(i + waiters)
 		last = i
 	})
 	for i := range waiters {
