@@ -75,6 +75,9 @@ func invalid(what, reason string) error {
 	return &berth.InvalidError{What: what, Reason: reason}
 }
 
+// failed translates an error of the store, as the library does.
+func failed(ctx context.Context, name string, err error) error { return bridge.Failed(ctx, name, err) }
+
 // asked translates the error of a command that does not belong to the protocol.
 func asked(ctx context.Context, err error) error {
 	kind := berth.ErrUnreachable

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/bridge"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -124,7 +123,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 		}
 		names, err := protocol.Bounded(ctx, mostScan, in.store.Names)
 		if err != nil {
-			yield(Summary{}, bridge.Failed(ctx, "", err))
+			yield(Summary{}, failed(ctx, "", err))
 			return
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return rules.Name(name, berth.MaxName) != "" })
@@ -184,7 +183,7 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 		err = found[0].Err
 	}
 	if err != nil {
-		return nil, bridge.Failed(ctx, name, err)
+		return nil, failed(ctx, name, err)
 	}
 	return found[0].Snapshot, inUse(name, found[0].Snapshot)
 }
@@ -226,7 +225,7 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 		}
 	}
 	if err != nil {
-		return bridge.Failed(ctx, name, err)
+		return failed(ctx, name, err)
 	}
 	return nil
 }
@@ -346,7 +345,7 @@ func (in *Inspector) purge(ctx context.Context, name string) error {
 		return in.store.Delete(ctx, in.store.Key(name))
 	})
 	if err != nil {
-		return bridge.Failed(ctx, name, err)
+		return failed(ctx, name, err)
 	}
 	if !found {
 		return fmt.Errorf("%w: semaphore %q has no keys", berth.ErrNotFound, name)

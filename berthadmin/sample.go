@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/bridge"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -62,7 +61,7 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 				st := &State{Summary: Summary{Name: name}}
 				err := err
 				if err != nil {
-					err = bridge.Failed(ctx, "", err)
+					err = failed(ctx, "", err)
 				} else {
 					st, err = sampled(ctx, name, found[i])
 				}
@@ -102,7 +101,7 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 func sampled(ctx context.Context, name string, found protocol.Found) (*State, error) {
 	st := &State{Summary: Summary{Name: name}}
 	if found.Err != nil {
-		return st, bridge.Failed(ctx, name, found.Err)
+		return st, failed(ctx, name, found.Err)
 	}
 	if err := inUse(name, found.Snapshot); err != nil {
 		st.LimitChanges = found.Changes
@@ -133,7 +132,7 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 		return nil, "", &berth.InvalidError{What: "cursor", Reason: fmt.Sprintf("%.40q was not returned by Names", cursor)}
 	}
 	if err != nil {
-		return nil, "", bridge.Failed(ctx, "", err)
+		return nil, "", failed(ctx, "", err)
 	}
 	in.meter(found.Spent, found.Told)
 	return slices.DeleteFunc(found.Names, func(name string) bool { return rules.Name(name, berth.MaxName) != "" }), found.Next, nil
