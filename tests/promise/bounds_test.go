@@ -79,79 +79,86 @@ func (c *muteConn) SetDeadline(time.Time) error      { return nil }
 func (c *muteConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *muteConn) SetWriteDeadline(time.Time) error { return nil }
 
+// boundedSemaphore is what the calls are about.
+func boundedSemaphore(e *testenv.Env, c *berth.Client) *berth.Semaphore {
+	s, err := c.Semaphore(testenv.Name, 2)
+	e.Must(err)
+	return s
+}
+
+// boundedCalls are the calls and their bounds. Each prepares something while the client answers,
+// and returns the call.
+var boundedCalls = map[string]struct {
+	most    time.Duration
+	prepare func(e *testenv.Env, c *berth.Client) (call func() error)
+}{
+	"TryAcquire": {tryBound, func(e *testenv.Env, c *berth.Client) func() error {
+		s := boundedSemaphore(e, c)
+		return func() error { _, err := s.TryAcquire(e.Ctx); return err }
+	}},
+	"Acquire": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		s := boundedSemaphore(e, c)
+		return func() error { _, err := s.Acquire(e.Ctx); return err }
+	}},
+	"Do": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		s := boundedSemaphore(e, c)
+		return func() error { return s.Do(e.Ctx, func(context.Context) error { return nil }) }
+	}},
+	"AcquireAll": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		s := boundedSemaphore(e, c)
+		return func() error { _, err := berth.AcquireAll(e.Ctx, s); return err }
+	}},
+	"Release": {callBound, func(e *testenv.Env, c *berth.Client) func() error { return e.Hold(boundedSemaphore(e, c)).Release }},
+	"Renew": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		l := e.Hold(boundedSemaphore(e, c))
+		return func() error { return l.Renew(e.Ctx) }
+	}},
+	"Detach": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		l := e.Hold(boundedSemaphore(e, c))
+		return func() error { _, err := l.Detach(e.Ctx); return err }
+	}},
+	"Adopt": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		handle, err := e.Hold(boundedSemaphore(e, c)).Detach(e.Ctx)
+		e.Must(err)
+		return func() error { _, err := c.Adopt(e.Ctx, handle); return err }
+	}},
+	"RenewHandle": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		handle, err := e.Hold(boundedSemaphore(e, c)).Detach(e.Ctx)
+		e.Must(err)
+		return func() error { _, err := c.RenewHandle(e.Ctx, handle); return err }
+	}},
+	"ReleaseHandle": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
+		handle, err := e.Hold(boundedSemaphore(e, c)).Detach(e.Ctx)
+		e.Must(err)
+		return func() error { return c.ReleaseHandle(e.Ctx, handle) }
+	}},
+	"Show": {inspectorBound, func(e *testenv.Env, c *berth.Client) func() error {
+		return func() error { _, err := berthadmin.Of(c).Show(e.Ctx, testenv.Name); return err }
+	}},
+	"Pin": {inspectorBound, func(e *testenv.Env, c *berth.Client) func() error {
+		return func() error { return berthadmin.Of(c).Pin(e.Ctx, testenv.Name, 1) }
+	}},
+	"Pause": {inspectorBound, func(e *testenv.Env, c *berth.Client) func() error {
+		return func() error { return berthadmin.Of(c).Pause(e.Ctx, testenv.Name) }
+	}},
+	"Purge": {inspectorBound, func(e *testenv.Env, c *berth.Client) func() error {
+		return func() error { return berthadmin.Of(c).Purge(e.Ctx, testenv.Name) }
+	}},
+	"List": {time.Minute, func(e *testenv.Env, c *berth.Client) func() error {
+		return func() error { _, err := testenv.Listed(berthadmin.Of(c).List(e.Ctx)); return err }
+	}},
+	"Close": {closeBound, func(e *testenv.Env, c *berth.Client) func() error { e.Hold(boundedSemaphore(e, c)); return c.Close }},
+	"second": {closeBound, func(e *testenv.Env, c *berth.Client) func() error {
+		e.Hold(boundedSemaphore(e, c))
+		go c.Close()
+		return c.Close
+	}},
+}
+
 // TestEveryCallHasItsOwnBound: of a client that never returns, from its first call or
 // from some moment on.
 func TestEveryCallHasItsOwnBound(t *testing.T) {
-	ctx := context.Background()
-	ready := func(e *testenv.Env, c *berth.Client) *berth.Semaphore {
-		s, err := c.Semaphore(testenv.Name, 2)
-		e.Must(err)
-		return s
-	}
-	// Each prepares something while the client answers, and returns the call.
-	calls := map[string]struct {
-		most    time.Duration
-		prepare func(e *testenv.Env, c *berth.Client) (call func() error)
-	}{
-		"TryAcquire": {tryBound, func(e *testenv.Env, c *berth.Client) func() error {
-			s := ready(e, c)
-			return func() error { _, err := s.TryAcquire(ctx); return err }
-		}},
-		"Acquire": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			s := ready(e, c)
-			return func() error { _, err := s.Acquire(ctx); return err }
-		}},
-		"Do": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			s := ready(e, c)
-			return func() error { return s.Do(ctx, func(context.Context) error { return nil }) }
-		}},
-		"AcquireAll": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			s := ready(e, c)
-			return func() error { _, err := berth.AcquireAll(ctx, s); return err }
-		}},
-		"Release": {callBound, func(e *testenv.Env, c *berth.Client) func() error { return e.Hold(ready(e, c)).Release }},
-		"Renew": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			l := e.Hold(ready(e, c))
-			return func() error { return l.Renew(ctx) }
-		}},
-		"Detach": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			l := e.Hold(ready(e, c))
-			return func() error { _, err := l.Detach(ctx); return err }
-		}},
-		"Adopt": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			handle, err := e.Hold(ready(e, c)).Detach(ctx)
-			e.Must(err)
-			return func() error { _, err := c.Adopt(ctx, handle); return err }
-		}},
-		"RenewHandle": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			handle, err := e.Hold(ready(e, c)).Detach(ctx)
-			e.Must(err)
-			return func() error { _, err := c.RenewHandle(ctx, handle); return err }
-		}},
-		"ReleaseHandle": {callBound, func(e *testenv.Env, c *berth.Client) func() error {
-			handle, err := e.Hold(ready(e, c)).Detach(ctx)
-			e.Must(err)
-			return func() error { return c.ReleaseHandle(ctx, handle) }
-		}},
-		"Show": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { _, err := berthadmin.Of(c).Show(ctx, testenv.Name); return err }
-		}},
-		"Pin": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { return berthadmin.Of(c).Pin(ctx, testenv.Name, 1) }
-		}},
-		"Pause": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { return berthadmin.Of(c).Pause(ctx, testenv.Name) }
-		}},
-		"Purge": {inspectorBound, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { return berthadmin.Of(c).Purge(ctx, testenv.Name) }
-		}},
-		"List": {time.Minute, func(_ *testenv.Env, c *berth.Client) func() error {
-			return func() error { _, err := testenv.Listed(berthadmin.Of(c).List(ctx)); return err }
-		}},
-		"Close":  {closeBound, func(e *testenv.Env, c *berth.Client) func() error { e.Hold(ready(e, c)); return c.Close }},
-		"second": {closeBound, func(e *testenv.Env, c *berth.Client) func() error { e.Hold(ready(e, c)); go c.Close(); return c.Close }},
-	}
-	for what, call := range calls {
+	for what, call := range boundedCalls {
 		t.Run(what, func(t *testing.T) {
 			testenv.Embedded(t, func(e *testenv.Env) {
 				c, mute := muteClient(e)
