@@ -116,13 +116,28 @@ func (e *eviction) find(before []target, ids []string) (found []evictee, err err
 	}
 	for _, id := range ids {
 		if !slices.ContainsFunc(found, func(v evictee) bool { return v.ID == id }) {
-			return nil, exit.Errorf(exit.Failure, "%q is neither a holder nor a waiter of %q", id, before[0].name)
+			return nil, exit.Errorf(exit.Failure, "%q is neither a holder nor a waiter of %q%s", id, before[0].name, flagFor(id, before[0].state))
 		}
 	}
 	if len(found) == 0 {
 		return nil, exit.Errorf(exit.Failure, "no holder and no waiter is chosen by these flags")
 	}
 	return found, nil
+}
+
+// flagFor tells the flag for what was given in place of an id.
+func flagFor(word string, s *berthadmin.State) string {
+	for _, v := range everybody(s) {
+		switch word {
+		case v.Label:
+			return "; to choose by label, use --label"
+		case v.Host:
+			return "; to choose by host, use --host"
+		case strconv.Itoa(v.PID):
+			return "; to choose by process, use --pid"
+		}
+	}
+	return ""
 }
 
 func (e *eviction) wants(v *evictee, ids []string) bool {

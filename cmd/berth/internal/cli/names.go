@@ -26,6 +26,21 @@ func look(in *berthadmin.Inspector, name string) (*berthadmin.State, error) {
 	return state, err
 }
 
+// unused is the refusal of a name or pattern because no semaphore in use has it.
+type unused struct{ error }
+
+func unusedf(format string, args ...any) error { return unused{exit.Errorf(exit.Failure, format, args...)} }
+
+func (u unused) Unwrap() error { return u.error }
+
+// located adds the store that was asked to such a refusal: the semaphore may be in another.
+func (a *app) located(err error) error {
+	if _, ok := errors.AsType[unused](err); ok || errors.Is(err, berth.ErrNotFound) {
+		return fmt.Errorf("%w (server: %s)", err, a.where)
+	}
+	return err
+}
+
 // isPattern reports whether an argument is a pattern and not a name.
 func isPattern(arg string) bool { return strings.ContainsAny(arg, "*?[") }
 
@@ -97,13 +112,13 @@ func (a *app) targets(in *berthadmin.Inspector, names, args []string, create boo
 		case state != nil || create:
 			found = append(found, target{name, state})
 		case slices.Contains(args, name):
-			return nil, exit.Errorf(exit.Failure, "semaphore %q is not in use%s", name, hint)
+			return nil, unusedf("semaphore %q is not in use%s", name, hint)
 		default:
 			a.leaveOut(fmt.Errorf("%s: %s", name, notInUse))
 		}
 	}
 	if len(found) == 0 {
-		return nil, exit.Errorf(exit.Failure, "no semaphore in use matches, nothing was changed")
+		return nil, unusedf("no semaphore in use matches, nothing was changed")
 	}
 	return found, nil
 }
@@ -130,7 +145,7 @@ func match(arg string, names []string) ([]string, error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, exit.Errorf(exit.Failure, "no semaphore in use matches %q", arg)
+		return nil, unusedf("no semaphore in use matches %q", arg)
 	}
 	return found, nil
 }

@@ -285,7 +285,7 @@ func remains(in *berthadmin.Inspector, name string) (string, error) {
 		return "damaged", nil
 	}
 	if err == nil && state == nil {
-		err = exit.Errorf(exit.Failure, "semaphore %q is not in use, nothing was changed", name)
+		err = unusedf("semaphore %q is not in use, nothing was changed", name)
 	}
 	return standing(state), err
 }

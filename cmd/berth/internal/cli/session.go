@@ -299,7 +299,7 @@ func (a *app) with(f func(s *session) error, names ...string) error {
 		return err
 	}
 	defer leave()
-	return f(s)
+	return a.located(f(s))
 }
 
 // ask makes one request, which may take a.timeout. The time between requests is not bounded:
