@@ -183,8 +183,8 @@ func Rate(n int, per time.Duration) Option {
 func Cost(n int) Option { return leaseOption(func(c *config) { c.cost = cmp.Or(n, -1) }) }
 
 // Tenant says for whom the request is made, and keeps tenants from pushing each other out: where
-// there is a queue, the requests of one tenant stand in it as though they had come pace apart, or
-// weight times pace. So a tenant with a thousand requests leaves room between them, and the
+// there is a queue, the requests of one tenant stand in it as though each had come its weight times
+// pace before the next. So a tenant with a thousand requests leaves room between them, and the
 // requests of others go there. It only orders the queue: nothing is idle because of it, and where
 // nobody waits it does nothing. What a tenant asked for is forgotten when the queue is empty.
 //

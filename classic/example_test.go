@@ -3,10 +3,12 @@ package classic_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/classic"
 )
 
@@ -35,4 +37,44 @@ func ExampleFairUnderLock() {
 		fmt.Println("released properly:", properly, err)
 	}
 	// Output: released properly: true <nil>
+}
+
+// A program on its way from the chapter's semaphore to berth takes a permit of both.
+func ExampleFair() {
+	store := berthtest.Start() // any Redis will do
+	defer store.Close()
+	old, err := classic.NewFair(store.Redis(), "semaphore:remote", 5)
+	if err != nil {
+		panic(err)
+	}
+	next, err := store.Client().Semaphore("remote", 5)
+	if err != nil {
+		panic(err)
+	}
+	call := func(context.Context) error {
+		fmt.Println("calling, with a permit of both")
+		return nil
+	}
+
+	err = next.Do(context.Background(), func(ctx context.Context) error {
+		for {
+			id, ok, err := old.Acquire(ctx)
+			if err != nil {
+				return err
+			}
+			if ok {
+				defer old.Release(context.WithoutCancel(ctx), id)
+				return call(ctx)
+			}
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+	fmt.Println(err)
+	// Output:
+	// calling, with a permit of both
+	// <nil>
 }

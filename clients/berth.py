@@ -24,7 +24,9 @@ class hold:
         own = "/run/berth" if os.geteuid() == 0 and os.path.isdir("/run") else "/tmp/berth-%d" % os.geteuid()
         own, path = os.environ.get("BERTH_STORE_DIR", own), os.environ.get("BERTH_AGENT_SOCKET")
         if not path and os.lstat(own).st_uid != os.geteuid(): raise PermissionError("another user made " + own)
-        self._socket.connect(path or own + "/agent.sock")
+        path = path or own + "/agent.sock"
+        try: self._socket.connect(path)
+        except OSError as e: raise OSError(e.errno, str(e.strerror or e) + " (is berth agent running?)", path) from None
         self._socket.sendall(b"POST /v1/hold HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
         answer = {"event": "queued"}
         while self._lines.readline().strip(): pass  # the status and headers: the lines have it all

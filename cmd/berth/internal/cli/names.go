@@ -29,7 +29,9 @@ func look(in *berthadmin.Inspector, name string) (*berthadmin.State, error) {
 // unused is the refusal of a name or pattern because no semaphore in use has it.
 type unused struct{ error }
 
-func unusedf(format string, args ...any) error { return unused{exit.Errorf(exit.Failure, format, args...)} }
+func unusedf(format string, args ...any) error {
+	return unused{exit.Errorf(exit.Failure, format, args...)}
+}
 
 func (u unused) Unwrap() error { return u.error }
 
