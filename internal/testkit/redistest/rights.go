@@ -17,13 +17,30 @@ func LeastRights(t testing.TB, root string) (rights, clustered []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := regexp.MustCompile(`(?s)user berth on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
-	if rule == nil {
-		t.Fatal("docs/operations.md has no ACL rule")
-	}
+	rule := userRule(t, doc, "berth")
 	more := regexp.MustCompile("A Cluster needs `(.*?)` as well").FindSubmatch(doc)
 	if more == nil {
 		t.Fatal("docs/operations.md does not tell what a Cluster needs")
 	}
-	return strings.Fields(string(rule[1])), strings.Fields(string(more[1]))
+	return rule, strings.Fields(string(more[1]))
+}
+
+// ViewerRights returns the ACL rights of a user who only looks, from the same page.
+func ViewerRights(t testing.TB, root string) []string {
+	t.Helper()
+	doc, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return userRule(t, doc, "viewer")
+}
+
+// userRule returns the rights of a user in an ACL rule of a page.
+func userRule(t testing.TB, doc []byte, user string) []string {
+	t.Helper()
+	rule := regexp.MustCompile(`(?s)user ` + user + ` on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
+	if rule == nil {
+		t.Fatalf("docs/operations.md has no ACL rule for %s", user)
+	}
+	return strings.Fields(string(rule[1]))
 }

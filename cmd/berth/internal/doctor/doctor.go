@@ -77,6 +77,7 @@ type patient struct {
 	nodes   []node // the masters of a cluster, or the one server; at least one
 	infoErr error  // why INFO could not be read
 	own     string // the throw-away semaphore's name
+	looks   bool   // the user may only look; the rights told so
 }
 
 // clustered reports whether it is used as a Cluster.

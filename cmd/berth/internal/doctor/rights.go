@@ -65,6 +65,42 @@ func (r right) name() string {
 	return "+" + words[0]
 }
 
+// writes are rights of which a user who only looks has none. Of the others that berth needs, takers
+// are those that such a user can do without, by docs/operations.md.
+var (
+	writes = []string{"+hset", "+hdel", "+zadd", "+zrem", "+del"}
+	takers = slices.Concat(writes, []string{
+		"+persist", "+pexpireat", "+zrank", "+publish", "+subscribe", "+spublish", "+ssubscribe", "+sunsubscribe", "+xadd", "+info",
+	})
+)
+
+// onlyLooks reports whether a user without these rights is one who only looks.
+func onlyLooks(missing []string) bool {
+	for _, name := range writes {
+		if !slices.Contains(missing, name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(missing, func(name string) bool { return !slices.Contains(takers, name) })
+}
+
+// unchecked is the finding of a check that needs what a user who only looks may not do.
+func unchecked(what string) Finding {
+	return warn("Run berth doctor as the user of the programs, too.", "not checked: this user may not %s", what)
+}
+
+// looker is the finding about a user who only looks, and lacks these other rights.
+func looker(advice string, without []string) Finding {
+	without = slices.DeleteFunc(without, func(right string) bool {
+		name, _, _ := strings.Cut(right, " ")
+		return slices.Contains(takers, name)
+	})
+	if len(without) > 0 {
+		return warn(advice, "this user may only look, and lacks %s", strings.Join(without, ", "))
+	}
+	return found("this user may only look: berth ls, show, top and serve work")
+}
+
 // rights tries every command that berth uses as this user, and tells which are denied.
 func (p *patient) rights(ctx context.Context, _ node) Finding {
 	var missing, without []string
@@ -87,6 +123,9 @@ func (p *patient) rights(ctx context.Context, _ node) Finding {
 		}
 	}
 	advice := fmt.Sprintf("Give the user the rights in docs/operations.md, with ~%s:* and &%[1]s:*.", p.Prefix)
+	if p.looks = onlyLooks(missing); p.looks {
+		return looker(advice, without)
+	}
 	switch {
 	case len(missing) > 0:
 		return fail(advice, "the user may not do what berth needs: %s (%s)", strings.Join(append(missing, without...), ", "), short(said))

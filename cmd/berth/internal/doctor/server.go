@@ -43,7 +43,11 @@ func (p *patient) version(_ context.Context, n node) Finding {
 
 // untold is the finding if INFO has nothing about a subject.
 func (p *patient) untold(what string) Finding {
-	f := warn("Give the user +info, or look it up where the server is configured.", "the server does not tell %s", what)
+	const advice = "Give the user +info, or look it up where the server is configured."
+	if denied(p.infoErr) {
+		return warn(advice, "not checked: this user may not use INFO, which tells %s", what)
+	}
+	f := warn(advice, "the server does not tell %s", what)
 	if p.infoErr != nil {
 		f.Found += " (" + short(p.infoErr) + ")"
 	}
