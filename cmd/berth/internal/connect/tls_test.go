@@ -79,6 +79,21 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestFullServerWithTLS: Redis cannot tell a client over TLS that it has too many, so berth does.
+func TestFullServerWithTLS(t *testing.T) {
+	server, addr, _ := redistest.StartTLS(t, redistest.WithConfig("maxclients 1"))
+	if err := server.Client(t).Ping(t.Context()).Err(); err != nil { // the one
+		t.Fatal(err)
+	}
+	file := func(name string) string { return filepath.Join(server.CertDir(), name) }
+	url := "rediss://" + addr + "?ca_file=" + file("ca.pem") + "&cert_file=" + file("cert.pem") + "&key_file=" + file("key.pem")
+	for range 3 {
+		if err := ping(t, url); err == nil || !strings.Contains(err.Error(), "maxclients") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // TestTLSFiles: each problem with a file is one sentence, which names the setting
 // and not what it holds.
 func TestTLSFiles(t *testing.T) {

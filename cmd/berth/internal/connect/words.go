@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -54,6 +56,10 @@ func handshakeError(err error) error {
 		return fmt.Errorf("the server does not speak TLS: write redis in place of rediss (%w)", err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no TLS handshake within %v: if the server does not speak TLS, write redis in place of rediss", dialTimeout)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		// A Redis that is full says so in plain text only, before the handshake: over TLS nothing comes.
+		return fmt.Errorf("the server hung up during the TLS handshake: it may have as many clients as maxclients allows, or not speak TLS (%w)", err)
 	}
 	err, _ = certificateRefused(err)
 	return err
