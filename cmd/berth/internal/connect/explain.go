@@ -2,7 +2,9 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -18,10 +20,13 @@ const askTimeout = time.Second
 // password.
 func (t *Target) Explain(err error, source string) string {
 	text := err.Error()
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && !op.Timeout() { // there is an answer: it was no
+		text = strings.Replace(text, "redis does not answer: ", "no connection: ", 1)
+	}
 	if t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, redis.Nil.Error()) {
 		text = fmt.Sprintf("the sentinels know no master %q", t.opts.MasterName) // go-redis takes that for sentinels that are away
 	} else if advice := t.advice(text); advice != "" {
-		text += ": " + advice
+		text = strings.TrimSuffix(text, ".") + ": " + advice
 	}
 	return fmt.Sprintf("%s (%s, from %s)", text, strings.Join(t.opts.Addrs, ", "), source)
 }
@@ -32,6 +37,10 @@ func (t *Target) advice(text string) string {
 		scheme = "rediss"
 	}
 	switch {
+	case strings.Contains(text, "no such host"):
+		return "check the host in the URL"
+	case strings.Contains(text, "connection refused"):
+		return "nothing listens there: check address and port, and whether Redis runs"
 	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"):
 		return "check user and password in the URL"
 	case strings.Contains(text, "NOPERM"), strings.Contains(text, "can't run this command"):
