@@ -147,11 +147,16 @@ func probe(t *testing.T, r *rig, d damage, before dump, name string, op Op) {
 		t.Errorf("%s, %s: takes it for a half: %v", d.name, name, err)
 	case err == nil:
 		checkPassed(t, r, d, after, name, ops[0])
-	case !errors.Is(err, ErrRejected) || !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion):
+	case !errors.Is(err, ErrRejected) || !tellsOfLayout(err):
 		t.Errorf("%s, %s: untyped error %v", d.name, name, err)
 	case !reflect.DeepEqual(after, before):
 		t.Errorf("%s, %s: error %v, but changed\n%.2000s\nto\n%.2000s", d.name, name, err, before, after)
 	}
+}
+
+// tellsOfLayout reports whether an error says what is wrong with the keys.
+func tellsOfLayout(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) || errors.Is(err, ErrOlder)
 }
 
 // healsIn is when an error says that a half heals.
@@ -185,7 +190,7 @@ func inspectDamaged(t *testing.T, r *rig, d damage, lay setup) {
 	d.do(t, r)
 	for _, records := range []bool{true, false} {
 		_, err := r.stores[0].Inspect(context.Background(), r.key, records)
-		if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+		if err != nil && !tellsOfLayout(err) {
 			t.Errorf("%s: inspect, with records: %v: error %v", d.name, records, err)
 		}
 	}

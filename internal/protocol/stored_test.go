@@ -300,6 +300,17 @@ func TestOlderLayout(t *testing.T) {
 	tryAll(t, []damage{field(ErrCorrupt, 0, "0"), command(ErrCorrupt, "HSET", "STATE", "settings", "1 3 -1 0 0", "state", "0")})
 }
 
+// TestLayoutBeforeTheFirst: fields that berth had before its keys were told by "state" are an older
+// berth's, and others are damage.
+func TestLayoutBeforeTheFirst(t *testing.T) {
+	t.Parallel()
+	empty := func(t failer, r *rig) { r.reset(t) }
+	tryAll(t, []damage{
+		command(ErrOlder, "HSET", "STATE", "settings", "1 3 -1 0 0", "counts", "1 1 0 0 1 0 0 0"),
+		command(ErrCorrupt, "HSET", "STATE", "counts", "1 1 0 0 1 0 0 0"),
+	}, empty)
+}
+
 // rated has a holder and a waiter, and a rate of which something is spent.
 func rated(t failer, r *rig) {
 	t.Helper()
