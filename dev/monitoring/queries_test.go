@@ -57,7 +57,7 @@ func TestTheDashboardIsWhole(t *testing.T) {
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
 	}
-	if !slices.Equal(variables, []string{"datasource", "job", "semaphore"}) || len(d.Panels) != 12 {
+	if !slices.Equal(variables, []string{"datasource", "job", "semaphore"}) || len(d.Panels) != 15 {
 		t.Errorf("%d panels, variables %v", len(d.Panels), variables)
 	}
 	ids, places := map[int]bool{}, map[string]bool{}
@@ -222,14 +222,14 @@ func exported(e *testenv.Env) exposition {
 	_, err = p.Named("c", 1).TryAcquire(e.Ctx)
 	e.WantErr(err, berth.ErrUnreachable)
 	other := e.Peer()
-	e.Hold(other.Named("d", 1, berth.MaxHold(time.Hour)))
+	e.Hold(other.Named("d", 1, berth.MaxHold(time.Hour), berth.Rate(10, time.Minute)))
 	e.Queue(other.Named("d", 1))
 	e.Must(other.Named("d", 1).Cooldown(e.Ctx, time.Hour))
 	for {
 		x := gather(e, registry)
 		missing := slices.ContainsFunc([]string{
 			"berth_client_leases_lost_total", "berth_events_total", "berth_queue_oldest_wait_seconds",
-			"berth_lease_ceiling_seconds", "berth_redis_info", "berth_pause_remaining_seconds",
+			"berth_lease_ceiling_seconds", "berth_redis_info", "berth_pause_remaining_seconds", "berth_rate_spent",
 		}, func(name string) bool { return !x.metrics[name] })
 		if !missing {
 			return x
