@@ -138,7 +138,8 @@ func (h *hunt) survivors(ctx context.Context, dir, folder string, chosen []*chan
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range of {
+	for k, n := range of {
+		fmt.Fprintf(os.Stderr, "\r%s: change %d of %d, %d not noticed ", folder, k+1, len(of), len(left))
 		by, err := s.try(ctx, n, chosen[n-1])
 		if err != nil {
 			return nil, err
@@ -150,6 +151,7 @@ func (h *hunt) survivors(ctx context.Context, dir, folder string, chosen []*chan
 			fmt.Println(cmp.Or(by, "nothing in "+folder), "noticed", chosen[n-1])
 		}
 	}
+	fmt.Fprintln(os.Stderr)
 	return left, nil
 }
 
