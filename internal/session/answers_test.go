@@ -226,6 +226,9 @@ func behind(t *testing.T, body func(w *waiter)) {
 		if err := r.Release(); err != nil {
 			s.Error(err)
 		}
+		if left := s.active(); len(left) > 0 {
+			s.Errorf("the semaphore is still live, and will never be forgotten")
+		}
 	})
 }
 
@@ -379,6 +382,17 @@ func TestChangedLimitIsLogged(t *testing.T) {
 			if n := s.warnings(); n != step.warnings {
 				s.Errorf("limit %d: %d warnings, want %d", step.limit, n, step.warnings)
 			}
+		}
+	})
+}
+
+// TestWaiterThatLostItsPlaceIsForgottenToo: it asks again with another id, and is found by that one.
+func TestWaiterThatLostItsPlaceIsForgottenToo(t *testing.T) {
+	behind(t, func(w *waiter) {
+		w.must(protocol.Op{Verb: protocol.Release, ID: w.id})
+		<-time.After(ttl)
+		if queue := w.onServer().Queue; len(queue) != 1 || queue[0].ID == w.id {
+			w.Errorf("it has not asked again: %+v", queue)
 		}
 	})
 }

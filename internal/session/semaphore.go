@@ -118,7 +118,6 @@ func (s *Semaphore) end(r *Request) {
 	_ = s.session.enlist(s, false)
 	if s.drained != nil {
 		close(s.drained)
-		s.drained = nil
 	}
 }
 
@@ -176,11 +175,10 @@ func (s *Semaphore) drain() <-chan struct{} {
 	return done
 }
 
-// stop ends all activity. Claims that are left end with claim.ErrClosed.
+// stop ends all activity after drain. Claims that are left end with claim.ErrClosed.
 func (s *Semaphore) stop() {
 	s.mu.Lock()
 	defer s.unlock()
-	s.closed = true
 	s.queue.Stop()
 	for _, r := range s.requests {
 		s.apply(r, r.claim.Drop(claim.ErrClosed))

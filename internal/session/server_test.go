@@ -74,6 +74,13 @@ func (s *server) warnings() int {
 	return strings.Count(s.logged.String(), "level=WARN")
 }
 
+// warned reports whether the log has these words.
+func (s *server) warned(words string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.logged.String(), words)
+}
+
 // Write implements io.Writer, for the log.
 func (s *server) Write(line []byte) (int, error) {
 	s.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // acquire returns a lease of a semaphore with room for two.
@@ -72,6 +73,49 @@ func TestFailedRenewalIsWarnedOf(t *testing.T) {
 	})
 }
 
+// TestShortTTLIsWarnedOf, where an answer takes more than a fifth of it.
+func TestShortTTLIsWarnedOf(t *testing.T) {
+	const told = "the TTL is short"
+	for took, want := range map[time.Duration]bool{ttl/5 - time.Second: false, ttl/5 + time.Second: true} {
+		t.Run(took.String(), func(t *testing.T) {
+			inBubble(t, func(s *server) {
+				s.acquire()
+				s.onFirst("R", func(_ context.Context, _ redis.Cmder, pass func() error) error {
+					<-time.After(took)
+					return pass()
+				})
+				<-time.After(2 * ttl)
+				if s.warned(told) != want {
+					s.Errorf("an answer after %v: %s", took, &s.logged)
+				}
+			})
+		})
+	}
+}
+
+// TestChangedRateIsWarnedOf, and one that stays is not.
+func TestChangedRateIsWarnedOf(t *testing.T) {
+	const told = "a declaration changed the rate in force"
+	inBubble(t, func(s *server) {
+		declare := func(n int) {
+			of := *terms(false)
+			of.Limit, of.Rate = 9, protocol.Rate{N: n, Per: time.Hour}
+			if _, err := s.Semaphore("n").Acquire(context.Background(), &of, false, nil); err != nil {
+				s.Fatal(err)
+			}
+		}
+		declare(10)
+		declare(10)
+		if s.warned(told) {
+			s.Errorf("it is the same: %s", &s.logged)
+		}
+		declare(20)
+		if !s.warned(told) {
+			s.Errorf("it is not told: %s", &s.logged)
+		}
+	})
+}
+
 // TestNewSubscriptionAsksAtOnce: what was told meanwhile was lost, of holders too.
 func TestNewSubscriptionAsksAtOnce(t *testing.T) {
 	inBubble(t, func(s *server) {
@@ -92,8 +136,8 @@ func TestCloseGivesBackEveryLease(t *testing.T) {
 		if err := first.Release(); err != nil {
 			s.Error(err)
 		}
-		if s.Close(); second.Valid() || len(s.onServer().Leases) > 0 {
-			s.Errorf("left: %+v", s.onServer().Leases)
+		if s.Close(); second.Valid() || len(s.onServer().Leases) > 0 || s.warnings() > 0 {
+			s.Errorf("left: %+v, %s", s.onServer().Leases, &s.logged)
 		}
 	})
 }
@@ -106,6 +150,9 @@ func TestNothingIsSentAfterClose(t *testing.T) {
 		began := time.Now()
 		if s.Close(); time.Since(began) != claim.Timeout {
 			s.Errorf("it took %v", time.Since(began))
+		}
+		if !s.warned("closed before everything was given back") {
+			s.Errorf("it is not told: %s", &s.logged)
 		}
 		synctest.Wait()
 		before := len(s.sent("evalsha"))
