@@ -34,11 +34,12 @@ func (r *Run) displaced(o *Op) bool {
 }
 
 // served checks L6: where there is room, a request whose answers are only late is granted, or
-// ends in another way, within a few answers.
+// ends in another way, within a few answers. How late an answer is, plain commands of the same
+// client show: on a busy machine it is later than the link makes it.
 func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
-	bound := 5*rules.Late + rules.Slack
 	for _, o := range ops {
 		end := min(o.Returned, run.killed(o.Proc), run.End)
+		bound := 5*max(rules.Late, run.slowest(o, end)) + rules.Slack
 		from := o.Invoked
 		overdue := func(to history.Time) bool { return min(to, end).Sub(from) > bound }
 		late := false
@@ -53,4 +54,15 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 		}
 		v.Served++
 	}
+}
+
+// slowest returns how long the slowest plain command of o's process took, of those that were under
+// way before end.
+func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
+	for _, p := range r.Pings {
+		if p.Proc == o.Proc && p.Until > o.Invoked && p.At < end {
+			took = max(took, p.Until.Sub(p.At))
+		}
+	}
+	return took
 }

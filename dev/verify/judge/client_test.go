@@ -43,6 +43,38 @@ func TestTurnsWithinAClient(t *testing.T) {
 	}
 }
 
+// ping is a plain command of a process.
+func (d *diary) ping(at history.Time, proc int, took time.Duration) {
+	d.events = append(d.events, history.Event{At: at * ms, Until: (at * ms).Add(took), Proc: proc, Kind: history.Ping})
+}
+
+// TestSlowMachineIsNoFault where plain commands of the same process, at the same time, are as slow.
+func TestSlowMachineIsNoFault(t *testing.T) {
+	const slower = 3 * lateness
+	const bound = history.Time((5*slower + slackOfTests) / time.Millisecond)
+	for what, c := range map[string]struct {
+		asked, took history.Time // of the request
+		at          history.Time // of the command
+		proc        int
+		ok          bool
+	}{
+		"as slow":              {10, bound, 100, 1, true},
+		"slower":               {10, bound + 1, 100, 1, false},
+		"in another process":   {10, bound, 100, 2, false},
+		"before":               {1010, bound, 100, 1, false},
+		"afterwards":           {10, bound, 2000, 1, false},
+		"when it was made":     {10, bound, 0, 1, true},
+		"slow until the grant": {10, bound, 9 + bound, 1, true},
+	} {
+		d, returned := &diary{}, c.asked+c.took
+		d.ping(c.at, c.proc, slower)
+		d.release(d.lease("slow", c.asked, 0, c.asked+2, returned, 20_000, 0), "slow", returned+1, returned+2)
+		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == c.ok || v.Served != 1 {
+			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Served)
+		}
+	}
+}
+
 // TestSlowIsServed within a few answers, unless something else than its link was in the way.
 func TestSlowIsServed(t *testing.T) {
 	const bound = history.Time((5*lateness + slackOfTests) / time.Millisecond)
@@ -62,6 +94,7 @@ func TestSlowIsServed(t *testing.T) {
 		"killed":                 {0, history.Event{Target: 1, Text: Killed}, true},
 	} {
 		d := &diary{}
+		d.ping(5, 1, lateness)
 		if c.returned > 0 {
 			d.release(d.lease("slow", 10, 0, 12, c.returned, 20_000, 0), "slow", c.returned+1, c.returned+2)
 		} else {

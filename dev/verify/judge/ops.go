@@ -63,6 +63,7 @@ func fresh(ops []*Op) []*Op {
 type Run struct {
 	Ops     []*Op            // in the order of their invocations
 	Faults  []history.Event  // the Target of each is the process that it struck; 0: all
+	Pings   []history.Event  // plain commands of clients that hear everything late
 	End     history.Time     // when the storm was over and the clients were told to stop
 	Adopted map[string][]*Op // the Adopts of each handle, in order of their beginning
 }
@@ -104,6 +105,8 @@ func Assemble(events []history.Event, clock Clock) *Run {
 		case e.Kind == history.Fault:
 			e.Target, e.Until = cmp.Or(e.Proc, e.Target), max(e.Until, e.At)
 			run.Faults = append(run.Faults, e)
+		case e.Kind == history.Ping:
+			run.Pings = append(run.Pings, e)
 		case e.Kind == history.Invoke && e.Lease == 0:
 			o = &Op{Event: e, Invoked: e.At, Returned: history.Never, Lost: history.Never, Dropped: history.Never, Released: noCall}
 			o.Outcome = history.Unknown

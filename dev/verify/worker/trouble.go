@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth/dev/verify/history"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
@@ -108,5 +110,16 @@ func (p *process) watch(ctx context.Context) {
 			p.out.Write(history.Event{At: last, Until: now, Kind: history.Fault, Text: history.StoodStill})
 		}
 		last = now
+	}
+}
+
+// measure records how long plain commands take on the network of a seat, until ctx ends. What is
+// slow for them, too, is the machine.
+func (p *process) measure(ctx context.Context, rdb *redis.Client) {
+	for ctx.Err() == nil {
+		sent := history.Now()
+		_ = rdb.Ping(ctx).Err()
+		p.out.Write(history.Event{At: sent, Until: history.Now(), Kind: history.Ping})
+		pause(ctx, history.Late/5)
 	}
 }

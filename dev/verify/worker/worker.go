@@ -145,6 +145,9 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 		seats.Go(func() { u.run(ctx) })
 		users[i] = u
 	}
+	if s.Late > 0 {
+		seats.Go(func() { p.measure(ctx, rdb) })
+	}
 	wg.Go(func() {
 		seats.Wait()
 		_ = users[0].client.Close()
