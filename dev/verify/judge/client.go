@@ -57,10 +57,11 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 }
 
 // slowest returns how long the slowest plain command of o's process took, of those that were under
-// way before end.
+// way before end and that no fault held up: what a fault takes is not counted against o anyway.
 func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
+	touching := func(f history.Event) bool { return touches(f, o) }
 	for _, p := range r.Pings {
-		if p.Proc == o.Proc && p.Until > o.Invoked && p.At < end {
+		if p.Proc == o.Proc && p.Until > o.Invoked && p.At < end && !r.struck(p.At, p.Until, touching) {
 			took = max(took, p.Until.Sub(p.At))
 		}
 	}

@@ -73,6 +73,15 @@ func TestSlowMachineIsNoFault(t *testing.T) {
 			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Served)
 		}
 	}
+	d := &diary{} // a fault held the command up, and ended before the request could be overdue
+	d.ping(20, 1, slower)
+	d.fault(30, 40, history.Event{Target: 1, Text: "x"})
+	settled := 40 + history.Time(settle/time.Millisecond)
+	returned := settled + bound
+	d.release(d.lease("slow", 10, 0, 12, returned, 20_000, 0), "slow", returned+1, returned+2)
+	if v := d.verdict(20_000); !slices.Contains(v.Promises(), "L6") {
+		t.Error("what a fault held up is taken for a slow machine")
+	}
 }
 
 // TestSlowIsServed within a few answers, unless something else than its link was in the way.
