@@ -147,14 +147,17 @@ func TestSubscriptionCutAtTheGrant(t *testing.T) {
 // TestNetworkDownAtTheGrant: as above, but the network stays away for a while.
 func TestNetworkDownAtTheGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.TTL = max(l.TTL, 15*time.Second) // on a slow machine no heartbeat is due before the network goes
+		l.TTL = max(l.TTL, 15*time.Second)
 		onItsWay := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
 		behind := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
+		// A heartbeat that a slow machine lets come before the network goes would take the permit.
+		heartbeats := l.net.Inject(redistest.Rule{Match: redistest.IsScript, Fault: redistest.SwallowRequest, Times: -1})
 		l.Release(holder)
 		testenv.Receive(l, "message", onItsWay.Hit())
 		l.net.Down()
+		heartbeats.Stop()
 		// The hand-off runs out unused, and the next in line is served.
 		second := l.granted(behind)
 		l.net.Up()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -253,16 +252,8 @@ func firstError(in *berthadmin.Inspector, names ...string) error {
 // those who only look.
 func viewer(t *testing.T, s *redistest.Server) *redis.Client {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := regexp.MustCompile(`(?s)user viewer on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
-	if rule == nil {
-		t.Fatal("docs/operations.md has no ACL rule for viewers")
-	}
 	args := []any{"ACL", "SETUSER", "viewer", "reset", "on", ">secret"}
-	for right := range strings.FieldsSeq(string(rule[1])) {
+	for _, right := range redistest.ViewerRights(t, "../..") {
 		args = append(args, right)
 	}
 	s.Do(t, args...)
