@@ -32,9 +32,9 @@ var (
 	// ErrHandle: the text is not a handle of this version, or has another prefix.
 	// Nothing was sent.
 	ErrHandle = errors.New("berth: not a lease handle")
-	// ErrUnreachable: Redis did not answer in time. The request may have been
-	// executed; berth undoes it in the background or lets it expire.
-	ErrUnreachable = errors.New("berth: redis does not answer")
+	// ErrUnreachable: there was no connection to Redis, or no answer in time. The request
+	// may have been executed; berth undoes it in the background or lets it expire.
+	ErrUnreachable = errors.New("berth: redis is unreachable")
 	// ErrRefused: Redis refused the request. Nothing was changed, except that an
 	// Acquire may have tried before without an answer: what that got is given back.
 	ErrRefused = errors.New("berth: redis refused")

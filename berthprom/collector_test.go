@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -424,13 +422,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 func TestAUserWhoOnlyLooksIsEnough(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		e.Hold(e.Peer().Named("a", 5))
-		doc, err := os.ReadFile("../docs/operations.md")
-		e.Must(err)
-		rights := regexp.MustCompile(`(?s)user viewer on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
-		if rights == nil {
-			t.Fatal("docs/operations.md does not tell the rights of a user who only looks")
-		}
-		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", append([]string{"on", ">secret"}, strings.Fields(string(rights[1]))...)...).Err())
+		rights := append([]string{"on", ">secret"}, redistest.ViewerRights(t, "..")...)
+		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", rights...).Err())
 		e.Options.Username, e.Options.Password = "viewer", "secret"
 		x := export(e, e.Peer().Inspector(), berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {

@@ -10,7 +10,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/berthweb"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -146,17 +146,8 @@ func TestWrongPasswordIsNoMissingRight(t *testing.T) {
 func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		t := e.T
-		doc, err := os.ReadFile("../docs/operations.md")
-		e.Must(err)
-		rule := regexp.MustCompile(`(?s)user viewer on >PASSWORD (.*?)\n\n`).FindSubmatch(doc)
-		if rule == nil {
-			t.Fatal("docs/operations.md has no rule for viewers")
-		}
-		args := []any{"ACL", "SETUSER", "viewer", "reset", "on", ">secret"}
-		for right := range strings.FieldsSeq(string(rule[1])) {
-			args = append(args, right)
-		}
-		e.Must(e.Redis.Do(e.Ctx, args...).Err())
+		rights := append([]string{"on", ">secret"}, redistest.ViewerRights(t, "..")...)
+		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", rights...).Err())
 		e.Hold(e.Peer().Named("api", 3))
 		e.Must(e.Inspector.Because("ann", "").Pause(e.Ctx, "api"))
 		e.Options.Username, e.Options.Password = "viewer", "secret"

@@ -183,7 +183,7 @@ func cmdPurges(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // noAnswer is how berth says that Redis has not answered in time.
-var noAnswer = regexp.MustCompile(`redis (does not answer|has not answered)`)
+var noAnswer = regexp.MustCompile(`redis (is unreachable|has not answered)`)
 
 // patiently runs berth, and again if that is not done and Redis has not answered: some of
 // its commands give Redis a second or two, which a busy machine may not have for it.

@@ -285,7 +285,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 		b.says("0/4")
 		e.Server.Kill()
 		b.says("As of ")
-		b.says("ago: redis does not answer")
+		b.says("ago: redis is unreachable")
 		b.says("0/4")
 		b.shot("away")
 		e.Server.Restart(e.T)

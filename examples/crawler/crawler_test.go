@@ -230,7 +230,7 @@ func TestInterruptWhileRedisIsAway(t *testing.T) {
 	s.hold = make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := told{text: "redis does not answer", f: cancel}
+	out := told{text: "redis is unreachable", f: cancel}
 	done := make(chan error, 1)
 	go func() { done <- crawl(ctx, &out, j, s.seeds(), 2) }()
 	<-s.full

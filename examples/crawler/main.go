@@ -80,7 +80,7 @@ func progress(out io.Writer, f *frontier, ended <-chan error) error {
 		case <-tick:
 		}
 		if n, err := f.counts(f.hosts()...); err != nil {
-			fmt.Fprintln(out, "redis does not answer: nothing is fetched without a permit (Ctrl-C: leave the rest for later)")
+			fmt.Fprintln(out, "redis is unreachable: nothing is fetched without a permit (Ctrl-C: leave the rest for later)")
 		} else {
 			fmt.Fprintf(out, "%4.0fs  %d to do  %d fetched  %d failed  %d disallowed\n",
 				time.Since(start).Seconds(), n[todo], n[fetched], n[failed], n[disallowed])

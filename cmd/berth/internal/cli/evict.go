@@ -129,6 +129,7 @@ func (e *eviction) find(before []target, ids []string) (found []evictee, err err
 func flagFor(word string, s *berthadmin.State) string {
 	for _, v := range everybody(s) {
 		switch word {
+		case "": // what an unset variable of a shell leaves
 		case v.Label:
 			return "; to choose by label, use --label"
 		case v.Host:

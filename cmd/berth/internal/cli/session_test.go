@@ -17,13 +17,13 @@ import (
 // TestLocalStoreIsNotCalledRedis, in whatever the library, its client or the command says.
 func TestLocalStoreIsNotCalledRedis(t *testing.T) {
 	for text, want := range map[string]string{
-		fmt.Sprint(berth.ErrUnreachable):               "berth: the local store does not answer",
+		fmt.Sprint(berth.ErrUnreachable):               "berth: the local store is unreachable",
 		fmt.Sprintf("%v: %q", berth.ErrRefused, "s"):   `berth: the local store refused: "s"`,
 		fmt.Sprint(berth.LostVanished):                 "the server does not know it, although it cannot have expired: has the local store lost its data, or has its clock been set?",
 		"redis: connection pool timeout":               "the local store: connection pool timeout",
 		"berth: Redis has not answered for 30s":        "berth: the local store has not answered for 30s",
 		"redis (redis), Redis":                         "the local store (the local store), the local store",
-		`no permit of "redis does not answer"`:         `no permit of "redis does not answer"`,
+		`no permit of "redis is unreachable"`:          `no permit of "redis is unreachable"`,
 		`"a \\"redis b" redis`:                         `"a \\"redis b" the local store`,
 		"connect to /srv/redis/sock, $BERTH_REDIS_URL": "connect to /srv/redis/sock, $BERTH_REDIS_URL",
 		"rediscover redistribution":                    "rediscover redistribution",

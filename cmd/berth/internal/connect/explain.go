@@ -2,9 +2,7 @@ package connect
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -20,9 +18,6 @@ const askTimeout = time.Second
 // password.
 func (t *Target) Explain(err error, source string) string {
 	text := err.Error()
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && !op.Timeout() { // there is an answer: it was no
-		text = strings.Replace(text, "redis does not answer: ", "no connection: ", 1)
-	}
 	if t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, redis.Nil.Error()) {
 		text = fmt.Sprintf("the sentinels know no master %q", t.opts.MasterName) // go-redis takes that for sentinels that are away
 	} else if advice := t.advice(text); advice != "" {

@@ -29,7 +29,7 @@ func examine(t *testing.T, url string) map[string]Finding {
 }
 
 // noAnswer matches what the doctor finds where a busy machine keeps Redis from answering.
-var noAnswer = regexp.MustCompile(`does not answer|not answered within|in time|i/o timeout|deadline exceeded|be searched within`)
+var noAnswer = regexp.MustCompile(`is unreachable|not answered within|in time|i/o timeout|deadline exceeded|be searched within`)
 
 // insist runs the doctor, and again where Redis did not answer it in time.
 func insist(t *testing.T, cfg Config) *Report {

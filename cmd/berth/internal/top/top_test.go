@@ -139,7 +139,7 @@ func TestAgeIsAlwaysShown(t *testing.T) {
 	}
 	d.shows.Err = berth.ErrUnreachable
 	d.refresh()
-	d.wants("as of 2.0s ago: redis does not answer")
+	d.wants("as of 2.0s ago: redis is unreachable")
 }
 
 // TestCursorStaysWithItsName while the order changes around it.
@@ -351,9 +351,9 @@ func TestCopyIsTheCommandForWhatIsSelected(t *testing.T) {
 // TestRedisAway: what was last known stays, with its age and the reason.
 func TestRedisAway(t *testing.T) {
 	d := sit(t, sem("api", 3, 3, 2))
-	d.shows.Err = errors.New("berth: redis does not answer: gone fishing")
+	d.shows.Err = errors.New("berth: redis is unreachable: gone fishing")
 	d.send(tickMsg(start.Add(12 * time.Second)))
-	d.wants("as of 12s ago: redis does not answer: gone fishing", ">api")
+	d.wants("as of 12s ago: redis is unreachable: gone fishing", ">api")
 	d.shows.Err, d.shows.At = nil, start.Add(13*time.Second)
 	d.send(tickMsg(start.Add(13 * time.Second)))
 	d.lacks("gone fishing")
