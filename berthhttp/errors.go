@@ -27,7 +27,7 @@ func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded
 var ErrMaxWaiting = errors.New("berthhttp: MaxWaiting requests wait already")
 
 // errSilence: Redis has not said anything within AnswerWithin, or MaxWait.
-var errSilence = fmt.Errorf("%w in time", berth.ErrUnreachable)
+var errSilence = fmt.Errorf("%w: no answer in time", berth.ErrUnreachable)
 
 // refusedSoFar is the error of a wait that ended because Redis had given no permit in time, and
 // said why. Unlike the cause that ended the wait, it is not berth.ErrUnreachable.

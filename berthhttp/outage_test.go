@@ -278,7 +278,7 @@ func TestOwnQueueIsNoOutage(t *testing.T) {
 				close(queue)
 				rec := httptest.NewRecorder()
 				h.ServeHTTP(rec, get(t.Context(), t, "/"))
-				if rec.Code != http.StatusOK || served != 1 || log.count("redis is away") != 0 || log.count("not answer in time") != 1 {
+				if rec.Code != http.StatusOK || served != 1 || log.count("redis is away") != 0 || log.count("no answer in time") != 1 {
 					t.Errorf("then answered %d, served %d; log: %s", rec.Code, served, log)
 				}
 			})

@@ -42,7 +42,7 @@ func newJob(t *testing.T) (job, *site, *redistest.Server) {
 	redis := redistest.Start(t)
 	j := job{
 		Redis: redis.URL(), Name: "test", Connect: s.addr(), PerHost: 2, Total: 7, Most: 150,
-		Timeout: time.Minute, TTL: 5 * time.Minute,
+		Timeout: 10 * time.Minute, TTL: 5 * time.Minute,
 	}
 	return j, s, redis
 }

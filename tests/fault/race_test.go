@@ -28,7 +28,7 @@ func TestCancelRacesGrant(t *testing.T) {
 				if round%3 == 1 {
 					<-ctx.Done()
 				}
-				released <- holder.Release()
+				released <- l.GiveBack(holder)
 			}()
 			if round%3 == 2 {
 				l.waitFor("released", func() bool { return len(released) == 1 })

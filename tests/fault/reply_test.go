@@ -302,7 +302,7 @@ func struckRenew(l *lab, strike func() *redistest.Injection) {
 	lease := l.Hold(l.sem(l.faulty(), 1, berth.WithoutRenewal()))
 	before := lease.ValidUntil()
 	strike()
-	if err := lease.Renew(l.Ctx); err != nil {
+	if err := l.Timely(func() error { return lease.Renew(l.Ctx) }); err != nil {
 		l.Errorf("Renew: %v", err)
 	}
 	l.checkTrust(lease)

@@ -221,10 +221,18 @@ func evicted(o *office) {
 
 // frozen: it hangs, its connection stays open, and its permit goes to the next.
 func frozen(o *office) {
-	d := o.holds(`{"beat_ms":1000}`)
-	o.Must(d.Cmd.Process.Signal(unix.SIGSTOP))
-	o.Release(o.next())
-	d.Kill()
+	w := world{Env: o.Env}
+	w.inTime(func() (late bool) {
+		d := o.holds(`{"beat_ms":1000}`)
+		defer d.Kill()
+		err := d.Cmd.Process.Signal(unix.SIGSTOP)
+		if errors.Is(err, os.ErrProcessDone) { // it had no CPU for a second, and has lost its permit
+			return true
+		}
+		o.Must(err)
+		o.Release(o.next())
+		return false
+	})
 }
 
 // beating: a program that gives signs of life keeps its permit, and is told when it is too late.
