@@ -93,8 +93,13 @@ func TestCloseWithTenThousandWaiters(t *testing.T) {
 		start := time.Now()
 		e.Must(p.Close())
 		took := time.Since(start)
+		if most := 2*time.Second + e.Slack(); took > most {
+			e.Errorf("closed after %v, want at most %v", took, most)
+		}
 		wg.Wait()
-		e.Within(start, 0, 2*time.Second, "closed")
+		if e.Exact { // ten thousand goroutines need the CPU of a real machine to end
+			e.Within(start, 0, 2*time.Second, "all told")
+		}
 		close(errs)
 		for err := range errs {
 			if !errors.Is(err, berth.ErrClosed) {

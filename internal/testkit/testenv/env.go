@@ -219,12 +219,12 @@ func (e *Env) Tick() time.Duration {
 }
 
 // Slack is how much later than planned something may come: under exact time the
-// whole milliseconds of the protocol, in real time more than a busy machine takes.
+// whole milliseconds of the protocol, in real time what a busy machine may take.
 func (e *Env) Slack() time.Duration {
 	if e.Exact {
 		return 5 * time.Millisecond
 	}
-	return time.Minute
+	return 20 * time.Second
 }
 
 // Within fails unless the time since start is at least least and, give or take
