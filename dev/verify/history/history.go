@@ -78,7 +78,7 @@ const (
 	Trust  Kind = "trust" // the trust deadline as the holder just saw it: Until
 	Lost   Kind = "lost"  // the lease's context ended with ErrLost
 	Fault  Kind = "fault" // something was wrong from At to Until
-	Ping   Kind = "ping"  // a plain command beside the requests, under way from At to Until
+	Ping   Kind = "ping"  // a plain command beside the requests: written at At and, with an Until, at its end
 )
 
 // Verb is an operation.

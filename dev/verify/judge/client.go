@@ -57,13 +57,27 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 }
 
 // slowest returns how long the slowest plain command of o's process took, of those that were under
-// way before end and that no fault held up: what a fault takes is not counted against o anyway.
+// way before end, beside the times of faults: those are not counted against o anyway.
 func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
-	touching := func(f history.Event) bool { return touches(f, o) }
-	for _, p := range r.Pings {
-		if p.Proc == o.Proc && p.Until > o.Invoked && p.At < end && !r.struck(p.At, p.Until, touching) {
-			took = max(took, p.Until.Sub(p.At))
+	var faults []span
+	for _, f := range r.Faults {
+		if touches(f, o) {
+			faults = append(faults, span{f.At, f.Until})
 		}
+	}
+	faults = join(faults)
+	for _, p := range r.Pings {
+		if p.Proc != o.Proc || p.Until <= o.Invoked || p.At >= end {
+			continue
+		}
+		if p.Until == history.Never { // its process was killed meanwhile
+			p.Until = end
+		}
+		by := p.Until.Sub(p.At)
+		for _, f := range faults {
+			by -= max(min(f.to, p.Until).Sub(max(f.from, p.At)), 0)
+		}
+		took = max(took, by)
 	}
 	return took
 }

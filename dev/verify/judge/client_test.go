@@ -73,14 +73,48 @@ func TestSlowMachineIsNoFault(t *testing.T) {
 			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Served)
 		}
 	}
-	d := &diary{} // a fault held the command up, and ended before the request could be overdue
-	d.ping(20, 1, slower)
-	d.fault(30, 40, history.Event{Target: 1, Text: "x"})
-	settled := 40 + history.Time(settle/time.Millisecond)
-	returned := settled + bound
-	d.release(d.lease("slow", 10, 0, 12, returned, 20_000, 0), "slow", returned+1, returned+2)
-	if v := d.verdict(20_000); !slices.Contains(v.Promises(), "L6") {
-		t.Error("what a fault held up is taken for a slow machine")
+}
+
+// TestFaultIsNoSlowMachine: of a plain command that a fault held up, the rest of its time counts.
+func TestFaultIsNoSlowMachine(t *testing.T) {
+	const took, held = 5 * lateness, 3 * lateness
+	bound := func(of time.Duration) history.Time { return history.Time((5*of + slackOfTests) / time.Millisecond) }
+	over := 30 + history.Time((held+settle)/time.Millisecond) // the fault, and what is not judged after it
+	for what, c := range map[string]struct {
+		struck   int // the process
+		returned history.Time
+		ok       bool
+	}{
+		"in time":            {1, over + bound(took-held), true},
+		"too late":           {1, over + bound(took-held) + 1, false},
+		"a fault of another": {2, 10 + bound(took), true},
+		"too late in spite":  {2, 10 + bound(took) + 1, false},
+	} {
+		d := &diary{}
+		d.ping(20, 1, took)
+		d.fault(30, 30+history.Time(held/time.Millisecond), history.Event{Target: c.struck, Text: "x"})
+		d.fault(40, 50, history.Event{Target: c.struck, Text: "at the same time"})
+		d.release(d.lease("slow", 10, 0, 12, c.returned, 20_000, 0), "slow", c.returned+1, c.returned+2)
+		if v := d.verdict(30_000); slices.Contains(v.Promises(), "L6") == c.ok {
+			t.Errorf("%s: %v", what, v.Violations)
+		}
+	}
+}
+
+// TestSlowMachineWithoutAnAnswer: a plain command that is under way when its process is killed is
+// as slow as the request that is not served meanwhile.
+func TestSlowMachineWithoutAnAnswer(t *testing.T) {
+	for answered, ok := range map[history.Time]bool{0: true, 100: false} {
+		d := &diary{}
+		d.events = append(d.events, history.Event{At: 12 * ms, Proc: 1, Kind: history.Ping})
+		if answered > 0 {
+			d.ping(12, 1, time.Duration(answered*ms))
+		}
+		d.unanswered("slow", 10, 30_000)
+		d.fault(15_000, 15_001, history.Event{Target: 1, Text: Killed})
+		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == ok {
+			t.Errorf("answered after %d ms: %v", answered, v.Violations)
+		}
 	}
 }
 

@@ -114,10 +114,12 @@ func (p *process) watch(ctx context.Context) {
 }
 
 // measure records how long plain commands take on the network of a seat, until ctx ends. What is
-// slow for them, too, is the machine.
+// slow for them, too, is the machine. That one is under way is recorded before it is sent: its
+// process may be killed before it is answered.
 func (p *process) measure(ctx context.Context, rdb *redis.Client) {
 	for ctx.Err() == nil {
 		sent := history.Now()
+		p.out.Write(history.Event{At: sent, Kind: history.Ping})
 		_ = rdb.Ping(ctx).Err()
 		p.out.Write(history.Event{At: sent, Until: history.Now(), Kind: history.Ping})
 		pause(ctx, history.Late/5)
