@@ -57,15 +57,15 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 }
 
 // slowest returns how long the slowest plain command of o's process took, of those that were under
-// way before end, beside the times of faults: those are not counted against o anyway.
+// way before end. Only the times in which o is judged count: not those of faults, nor what follows.
 func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
-	var faults []span
+	var spared []span
 	for _, f := range r.Faults {
 		if touches(f, o) {
-			faults = append(faults, span{f.At, f.Until})
+			spared = append(spared, span{f.At, f.Until.Add(settle)})
 		}
 	}
-	faults = join(faults)
+	spared = join(spared)
 	for _, p := range r.Pings {
 		if p.Proc != o.Proc || p.Until <= o.Invoked || p.At >= end {
 			continue
@@ -74,8 +74,8 @@ func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
 			p.Until = end
 		}
 		by := p.Until.Sub(p.At)
-		for _, f := range faults {
-			by -= max(min(f.to, p.Until).Sub(max(f.from, p.At)), 0)
+		for _, s := range spared {
+			by -= max(min(s.to, p.Until).Sub(max(s.from, p.At)), 0)
 		}
 		took = max(took, by)
 	}
