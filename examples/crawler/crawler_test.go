@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/examples/internal/program"
@@ -347,6 +349,33 @@ func TestClaimRunsOut(t *testing.T) {
 	}
 	if n, err := f.counts(hostOf(page)); err != nil || n != [4]int64{0, 1} {
 		t.Errorf("%v, %v", n, err)
+	}
+}
+
+// An answer that is later than the client's read time-out is waited for: the claim is not
+// repeated, so that no second page is taken.
+func TestLateAnswerTakesOnePage(t *testing.T) {
+	t.Parallel()
+	server, net := redistest.Shared(t), redistest.NewFaults(t)
+	rdb := server.Client(t, net.Wrap, func(o *redis.Options) { o.ReadTimeout = 20 * time.Millisecond })
+	f := newFrontier(rdb, job{
+		Name: server.Prefix(t), Most: 10, TTL: time.Minute, Timeout: time.Hour,
+		Robots: map[string]answer{"http://a.test": {Status: 404}},
+	})
+	var pages []*url.URL
+	for _, path := range []string{"/1", "/2", "/3"} {
+		pages = append(pages, &url.URL{Scheme: "http", Host: "a.test", Path: path})
+	}
+	for f.add(t.Context(), pages) != nil && t.Context().Err() == nil { // a busy machine connects later than that
+	}
+	net.Latency(100 * time.Millisecond)
+	got, err := f.claim(t.Context(), "http://a.test")
+	if err != nil || got != pages[0].String() {
+		t.Errorf("%q, %v", got, err)
+	}
+	left := server.Client(t).ZCount(t.Context(), f.key("http://a.test"), "1", "1")
+	if n, err := left.Result(); err != nil || n != 2 {
+		t.Errorf("%d of 3 pages are left, %v", n, err)
 	}
 }
 

@@ -35,8 +35,11 @@ const (
 	disallowed
 )
 
+// newFrontier returns the frontier of a crawl. It waits for an answer of Redis for as long as a
+// lease lasts: go-redis repeats a command whose answer is late, and a claim that is repeated
+// takes a second page, and leaves the first until its time is over.
 func newFrontier(rdb *redis.Client, j job) *frontier {
-	f := &frontier{rdb, j, map[string]rules{}}
+	f := &frontier{rdb.WithTimeout(j.TTL), j, map[string]rules{}}
 	for host, file := range j.Robots {
 		f.rules[host] = j.rules(file)
 	}
@@ -65,6 +68,8 @@ func (f *frontier) add(ctx context.Context, pages []*url.URL) error {
 // claim returns a page of host that is due, or redis.Nil if there is none. A page that is
 // not finished within twice the time-out of a request is given out again.
 func (f *frontier) claim(ctx context.Context, host string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.job.TTL)
+	defer cancel()
 	return claimScript.Run(ctx, f.rdb, []string{f.key(host)}, 2*f.job.Timeout.Milliseconds()).Text()
 }
 
