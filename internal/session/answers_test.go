@@ -226,6 +226,7 @@ func behind(t *testing.T, body func(w *waiter)) {
 		if err := r.Release(); err != nil {
 			s.Error(err)
 		}
+		synctest.Wait() // who releases is told before the semaphore is forgotten
 		if left := s.active(); len(left) > 0 {
 			s.Errorf("the semaphore is still live, and will never be forgotten")
 		}
