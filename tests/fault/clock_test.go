@@ -73,7 +73,7 @@ func everyOperation(l *lab) {
 	c := l.faulty()
 	s := l.sem(c, 2, berth.MaxHold(time.Hour), berth.Label("job"), berth.QueueLimit(9))
 	first, second := l.Hold(s), l.Hold(s, berth.HeadStart(time.Second))
-	if err := first.Renew(l.Ctx); err != nil {
+	if err := l.Renew(first); err != nil {
 		l.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(l.Ctx)

@@ -177,7 +177,7 @@ func TestFailedRenewalMovesNothing(t *testing.T) {
 				l.Fatalf("the deadline moved by %v after the renewal had failed", moved)
 			}
 		}
-		l.Must(lease.Renew(l.Ctx))
+		l.Must(l.Renew(lease))
 		if !lease.ValidUntil().After(until) {
 			l.Error("a renewal after one that failed moved nothing")
 		}

@@ -75,7 +75,7 @@ func TestWhatTheRedisClientRefusesIsRefusedAtOnce(t *testing.T) {
 				sem := peer(e, b).Sem(1)
 				b.open.Store(true)
 				start := time.Now()
-				_, tried := sem.TryAcquire(e.Ctx)
+				tried := e.Try(sem)
 				_, waited := sem.Acquire(e.Ctx)
 				for _, err := range []error{tried, waited, sem.Cooldown(e.Ctx, time.Second)} {
 					if !errors.Is(err, berth.ErrRefused) || errors.Is(err, berth.ErrUnreachable) || !errors.Is(err, errOpen) {
@@ -108,7 +108,7 @@ func TestLeaseAndPlaceOutlastABreaker(t *testing.T) {
 				b.open.Store(true)
 				e.WantErr(held.Renew(e.Ctx), berth.ErrRefused)
 				b.open.Store(false)
-				e.Must(held.Renew(e.Ctx))
+				e.Must(e.Renew(held))
 				waiter.Waits()
 				e.Release(held)
 				e.Release(waiter.Granted())

@@ -121,7 +121,7 @@ func (f *faulty) cancel() {
 func (f *faulty) renew() {
 	l := f.Hold(f.sem)
 	f.inject()
-	f.Must(l.Renew(f.Ctx))
+	f.Must(f.Renew(l))
 	f.struck()
 	trusts(f.Env, l, "renewed")
 	f.Holds(l)
@@ -166,7 +166,7 @@ func TestLateCopyOfARenewalRevivesNothing(t *testing.T) {
 		p := e.Peer()
 		l := e.Hold(p.Sem(1, berth.WithoutRenewal()))
 		late := p.Net.Inject(redistest.Rule{Match: testenv.Carries("R"), Fault: redistest.Delay})
-		e.Must(l.Renew(e.Ctx)) // by a second try
+		e.Must(e.Renew(l)) // by a second try
 		e.Release(l)
 		late.Release()
 		synctest.Wait()
@@ -224,7 +224,7 @@ func TestScriptFlushIsNotNoticed(t *testing.T) {
 			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
 			l := e.Hold(s)
 			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
-			e.Must(l.Renew(e.Ctx))
+			e.Must(e.Renew(l))
 			e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
 			e.Release(l)
 		}
@@ -241,7 +241,7 @@ func TestClosedConnectionsAreSurvived(t *testing.T) {
 		r := e.Queue(s)
 		for range 5 {
 			p.Net.CutAll()
-			e.Must(l.Renew(e.Ctx))
+			e.Must(e.Renew(l))
 		}
 		p.Net.CutAll()
 		e.Release(l)

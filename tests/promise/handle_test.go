@@ -142,7 +142,7 @@ func TestFormerOwnerHasNoPartInTheLease(t *testing.T) {
 		p, q := e.Peer(), e.Peer()
 		first := e.Hold(p.Sem(1, berth.WithoutRenewal()))
 		late := p.Net.Inject(redistest.Rule{Match: testenv.Carries("R"), Fault: redistest.Delay})
-		e.Must(first.Renew(e.Ctx)) // by a second try
+		e.Must(e.Renew(first)) // by a second try
 		handle, err := first.Detach(e.Ctx)
 		e.Must(err)
 		lease, err := q.Adopt(e.Ctx, handle)

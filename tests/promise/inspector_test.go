@@ -105,7 +105,7 @@ func TestPauseStopsGrantsUntilResume(t *testing.T) {
 			e.Errorf("told %v", err)
 		}
 		r := e.Queue(p.Sem(2))
-		e.Must(first.Renew(e.Ctx))
+		e.Must(e.Renew(first))
 		e.Holds(first)
 		e.Release(first)
 		r.Waits()

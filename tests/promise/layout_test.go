@@ -15,7 +15,7 @@ func TestOlderLayoutIsTold(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", "settings", "1 5 -1 0 0", "counts", "1 1 0 0 1 0 0 0").Err())
 		sem := e.Peer().Sem(1)
-		_, err := sem.TryAcquire(e.Ctx)
+		err := e.Try(sem)
 		bad, ok := errors.AsType[*berth.CorruptError](err)
 		if !ok || !bad.Older || bad.Newer || !strings.Contains(err.Error(), "older berth: end the programs") || strings.Contains(err.Error(), "not berth's") {
 			t.Errorf("error %v", err)

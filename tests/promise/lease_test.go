@@ -90,7 +90,7 @@ func TestWithoutRenewal(t *testing.T) {
 			start = time.Now()
 			l = e.Hold(p.Sem(1, berth.TTL(e.TTL), berth.WithoutRenewal()))
 			e.Pass(e.TTL / 4)
-			return l.Renew(e.Ctx)
+			return e.Renew(l)
 		}))
 		lost := e.Lost(l)
 		e.Within(start, e.TTL, e.TTL+e.TTL/4, "lost")

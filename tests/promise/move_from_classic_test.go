@@ -84,7 +84,11 @@ func (m *move) takesOld() (end func()) {
 // takesBerth begins work as a program does in the end.
 func (m *move) takesBerth() (end func()) {
 	m.Helper()
-	lease, err := m.new.TryAcquire(m.Ctx)
+	var lease *berth.Lease
+	err := m.Timely(func() (err error) {
+		lease, err = m.new.TryAcquire(m.Ctx)
+		return err
+	})
 	if errors.Is(err, berth.ErrBusy) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package promise_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
@@ -12,23 +13,25 @@ import (
 // quorum mode: each of three holders gets a majority of three nodes, no node
 // exceeds its limit of two, and yet three hold what two may.
 func TestQuorumOfThreeNodesAdmitsThreeHoldersForALimitOfTwo(t *testing.T) {
-	var nodes []*berth.Semaphore
-	for range 3 {
-		sem, err := berthtest.New(t).Client().Semaphore("quorum", 2)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []*berth.Semaphore
+		for range 3 {
+			sem, err := berthtest.New(t).Client().Semaphore("quorum", 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nodes = append(nodes, sem)
 		}
-		nodes = append(nodes, sem)
-	}
-	holders := 0
-	for _, order := range [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}} {
-		if majority(t, nodes, order) {
-			holders++
+		holders := 0
+		for _, order := range [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}} {
+			if majority(t, nodes, order) {
+				holders++
+			}
 		}
-	}
-	if holders != 3 {
-		t.Errorf("%d holders have a majority; docs/decisions/0008-no-quorum.md says 3", holders)
-	}
+		if holders != 3 {
+			t.Errorf("%d holders have a majority; docs/decisions/0008-no-quorum.md says 3", holders)
+		}
+	})
 }
 
 // majority acquires on nodes in the given order until it has two of three.

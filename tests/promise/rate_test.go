@@ -85,7 +85,7 @@ func TestMoveAndRenewalCostNothing(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		from, to := e.Peer(), e.Peer()
 		l := e.Hold(from.Sem(2, berth.Rate(2, time.Hour)))
-		e.Must(l.Renew(e.Ctx))
+		e.Must(e.Renew(l))
 		handle, err := l.Detach(e.Ctx)
 		e.Must(err)
 		if l, err = to.Adopt(e.Ctx, handle); err != nil {

@@ -176,7 +176,7 @@ func TestOutOfMemory(t *testing.T) {
 		if !strings.Contains(err.Error(), "maxmemory") {
 			e.Errorf("told %v", err)
 		}
-		e.Must(l.Renew(e.Ctx))
+		e.Must(e.Renew(l))
 		e.Release(l)
 		e.Must(q.Granted().Release())
 		e.Release(m)
@@ -435,7 +435,7 @@ func TestLossNamesNoFailureThatWasMended(t *testing.T) {
 		e.Embedded.SetError("NOPERM this user has no permissions to run the 'evalsha' command")
 		refusedFor(e, l.Renew(e.Ctx), "NOPERM")
 		e.Embedded.SetError("")
-		e.Must(l.Renew(e.Ctx))
+		e.Must(e.Renew(l))
 		if lost := e.Lost(l); lost.Reason != berth.LostUntrusted || lost.Err != nil {
 			e.Errorf("lost because of %v", lost)
 		}
@@ -464,7 +464,7 @@ func TestUnknownEvictionPolicyIsAskedAgain(t *testing.T) {
 		case <-deadline:
 			e.Fatalf("not asked again, in a minute: %v", p.Net.Counts())
 		case <-time.After(e.Tick()):
-			e.Must(l.Renew(e.Ctx))
+			e.Must(e.Renew(l))
 		}
 	}
 }

@@ -213,7 +213,7 @@ func TestTrustDeadlineIsNeverLaterThanServerExpiry(t *testing.T) {
 		first := e.Hold(holder.Sem(1, berth.TTL(ttl)))
 		trusts(e, first, "a grant by reply")
 		e.Pass(20 * time.Millisecond)
-		e.Must(first.Renew(e.Ctx))
+		e.Must(e.Renew(first))
 		trusts(e, first, "a renewal")
 
 		slow := waiter.Net.Inject(redistest.Rule{Fault: redistest.DelayMessage, Match: testenv.IsMessage})
@@ -246,7 +246,7 @@ func TestTrustDeadlineAfterLostReply(t *testing.T) {
 		}
 		l := e.Hold(s)
 		trusts(e, l, "a grant whose reply was lost")
-		e.Must(l.Renew(e.Ctx))
+		e.Must(e.Renew(l))
 		trusts(e, l, "a renewal whose reply was lost")
 	})
 }
@@ -343,7 +343,7 @@ func TestRenewalNeverRecreates(t *testing.T) {
 		p := e.Peer()
 		l := e.Hold(p.Sem(1, berth.WithoutRenewal()))
 		e.Must(e.Inspector.Purge(e.Ctx, testenv.Name))
-		err := l.Renew(e.Ctx)
+		err := e.Renew(l)
 		e.WantErr(err, berth.ErrLost)
 		if lost := e.Lost(l); lost.Reason != berth.LostVanished {
 			e.Errorf("the holder is told %q", lost.Reason)
