@@ -33,6 +33,7 @@ func unusedf(format string, args ...any) error {
 	return unused{exit.Errorf(exit.Failure, format, args...)}
 }
 
+// Unwrap returns the refusal, which has the exit code.
 func (u unused) Unwrap() error { return u.error }
 
 // located adds the store that was asked to such a refusal: the semaphore may be in another.
