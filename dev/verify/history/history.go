@@ -138,6 +138,7 @@ type Event struct {
 	Handle  string        `json:"handle,omitempty"` // argument of an Adopt, result of a Detach
 	Until   Time          `json:"until,omitempty"`
 	Text    string        `json:"text,omitempty"`
+	Answers int           `json:"answers,omitempty"` // of a ping: how many the server has to give, one after the other
 
 	// The rest describes a fault.
 	Target int  `json:"target,omitempty"` // the process that was struck; 0: the server

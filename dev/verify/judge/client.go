@@ -56,8 +56,9 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 	}
 }
 
-// slowest returns how long the slowest plain command of o's process took, of those that were under
-// way before end. Only the times in which o is judged count: not those of faults, nor what follows.
+// slowest returns how long the slowest plain command of o's process took for each of its answers,
+// of those that were under way before end. Only the times in which o is judged count: not those of
+// faults, nor what follows.
 func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
 	var spared []span
 	for _, f := range r.Faults {
@@ -77,7 +78,7 @@ func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
 		for _, s := range spared {
 			by -= max(min(s.to, p.Until).Sub(max(s.from, p.At)), 0)
 		}
-		took = max(took, by)
+		took = max(took, by/time.Duration(p.Answers))
 	}
 	return took
 }

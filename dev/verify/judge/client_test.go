@@ -45,7 +45,7 @@ func TestTurnsWithinAClient(t *testing.T) {
 
 // ping is a plain command of a process.
 func (d *diary) ping(at history.Time, proc int, took time.Duration) {
-	d.events = append(d.events, history.Event{At: at * ms, Until: (at * ms).Add(took), Proc: proc, Kind: history.Ping})
+	d.events = append(d.events, history.Event{At: at * ms, Until: (at * ms).Add(took), Proc: proc, Kind: history.Ping, Answers: 1})
 }
 
 // TestSlowMachineIsNoFault where plain commands of the same process, at the same time, are as slow.
@@ -71,6 +71,19 @@ func TestSlowMachineIsNoFault(t *testing.T) {
 		d.release(d.lease("slow", c.asked, 0, c.asked+2, returned, 20_000, 0), "slow", returned+1, returned+2)
 		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == c.ok || v.Served != 1 {
 			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Served)
+		}
+	}
+}
+
+// TestConnectingIsNoSlowMachine: a plain command that has to connect waits for more than one answer.
+func TestConnectingIsNoSlowMachine(t *testing.T) {
+	const bound = history.Time((5*2*lateness + slackOfTests) / time.Millisecond)
+	for more, ok := range map[history.Time]bool{0: true, 1: false} {
+		d, returned := &diary{}, 10+bound+more
+		d.events = append(d.events, history.Event{At: 12 * ms, Until: (12 * ms).Add(3 * 2 * lateness), Proc: 1, Kind: history.Ping, Answers: 3})
+		d.release(d.lease("slow", 10, 0, 12, returned, 20_000, 0), "slow", returned+1, returned+2)
+		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == ok {
+			t.Errorf("%d ms after the bound: %v", more, v.Violations)
 		}
 	}
 }
@@ -108,7 +121,7 @@ func TestFaultIsNoSlowMachine(t *testing.T) {
 func TestSlowMachineWithoutAnAnswer(t *testing.T) {
 	for answered, ok := range map[history.Time]bool{0: true, 100: false} {
 		d := &diary{}
-		d.events = append(d.events, history.Event{At: 12 * ms, Proc: 1, Kind: history.Ping})
+		d.events = append(d.events, history.Event{At: 12 * ms, Proc: 1, Kind: history.Ping, Answers: 3})
 		if answered > 0 {
 			d.ping(12, 1, time.Duration(answered*ms))
 		}

@@ -2,7 +2,9 @@ package worker
 
 import (
 	"context"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -113,15 +115,31 @@ func (p *process) watch(ctx context.Context) {
 	}
 }
 
-// measure records how long plain commands take on the network of a seat, until ctx ends. What is
-// slow for them, too, is the machine. That one is under way is recorded before it is sent: its
-// process may be killed before it is answered.
-func (p *process) measure(ctx context.Context, rdb *redis.Client) {
+// connecting is how many answers a client waits for that has to connect for a plain command.
+const connecting = 3
+
+// measure records how long plain commands take on the network of a seat, with a client of its own,
+// until ctx ends. What is slow for them, too, is the machine. That one is under way is recorded
+// before it is sent: its process may be killed before it is answered.
+func (p *process) measure(ctx context.Context, opts *redis.Options) {
+	var connected atomic.Bool
+	dial := opts.Dialer
+	opts.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		connected.Store(true)
+		return dial(ctx, network, addr)
+	}
+	rdb := redis.NewClient(opts)
+	defer rdb.Close()
 	for ctx.Err() == nil {
 		sent := history.Now()
-		p.out.Write(history.Event{At: sent, Kind: history.Ping})
+		p.out.Write(history.Event{At: sent, Kind: history.Ping, Answers: connecting})
+		connected.Store(false)
 		_ = rdb.Ping(ctx).Err()
-		p.out.Write(history.Event{At: sent, Until: history.Now(), Kind: history.Ping})
+		answers := 1
+		if connected.Load() {
+			answers = connecting
+		}
+		p.out.Write(history.Event{At: sent, Until: history.Now(), Kind: history.Ping, Answers: answers})
 		pause(ctx, history.Late/5)
 	}
 }

@@ -128,7 +128,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
 	p.wrap(s, opts, rng)
-	patience := opts.ReadTimeout // before NewClient fills in its default
+	patience, probe := opts.ReadTimeout, *opts // before NewClient fills in its defaults
 	rdb := redis.NewClient(opts)
 	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
 	must(err)
@@ -146,7 +146,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 		users[i] = u
 	}
 	if s.Late > 0 {
-		seats.Go(func() { p.measure(ctx, rdb) })
+		seats.Go(func() { p.measure(ctx, &probe) })
 	}
 	wg.Go(func() {
 		seats.Wait()
