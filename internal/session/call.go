@@ -83,12 +83,17 @@ func (s *Semaphore) prepare(call *commit.Call[*Request]) {
 // takes reports whether a late copy of op could take what nobody wants any more.
 func takes(op protocol.Op) bool { return op.Verb == protocol.Acquire || op.Verb == protocol.Move }
 
-// mostUseful bounds how long a call is worth a connection.
-const mostUseful = 30 * time.Second
+// Bounds of how long a call is worth a connection. One that has to connect waits for several
+// answers: with less for a short TTL, a slow Redis could never be reached. It is what go-redis
+// gives a dial.
+const (
+	leastUseful = 5 * time.Second
+	mostUseful  = 30 * time.Second
+)
 
 // useful is how long an answer to call, which may come late, is likely to be of use.
 func useful(call *commit.Call[*Request]) time.Duration {
-	return min(3*call.Deadline.Sub(call.Sent), mostUseful)
+	return min(max(3*call.Deadline.Sub(call.Sent), leastUseful), mostUseful)
 }
 
 // follow starts the second trip of a call, unless the call was given up.

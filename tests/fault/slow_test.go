@@ -94,6 +94,23 @@ func TestLateAnswersEndNoRequest(t *testing.T) {
 	}
 }
 
+// TestSlowRedisIsReachedWithAShortTTL: a handshake takes more answers than fit into the TTL, and a
+// client that heeds the time that a call has gets its connection in spite of it.
+func TestSlowRedisIsReachedWithAShortTTL(t *testing.T) {
+	inBubble(t, func(l *lab) { // a busy machine may need as long for an answer: exact time tells
+		l.TTL = time.Second
+		heeds := l.Client(l.connect(l.net, func(o *redis.Options) {
+			o.ContextTimeoutEnabled = true
+			o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+		}))
+		l.net.Latency(700 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(l.Ctx, time.Minute)
+		defer cancel()
+		_, err := l.sem(heeds, 1).Acquire(ctx)
+		l.Must(err)
+	})
+}
+
 // TestOutageKeepsTheOrderOfAProcess: requests that came one after the other while Redis did not
 // answer are granted in that order when it does.
 func TestOutageKeepsTheOrderOfAProcess(t *testing.T) {
