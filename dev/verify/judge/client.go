@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // turns checks S4 among the users of a client: one that asks when another has waited for a while
@@ -33,20 +34,32 @@ func (r *Run) displaced(o *Op) bool {
 	})
 }
 
+// How many answers a request on a slow link waits for at most, and how many more the first of its
+// client does: those of its handshake.
+const (
+	mostAnswers  = 5
+	firstAnswers = 3
+)
+
 // served checks L6: where there is room, a request whose answers are only late is granted, or
 // ends in another way, within a few answers. How late an answer is, plain commands of the same
 // client show: on a busy machine it is later than the link makes it.
 func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
+	connected := map[int]bool{}
 	for _, o := range ops {
+		answers := mostAnswers
+		if !connected[o.Proc] {
+			connected[o.Proc], answers = true, mostAnswers+firstAnswers
+		}
 		end := min(o.Returned, run.killed(o.Proc), run.End)
-		bound := 5*max(rules.Late, run.slowest(o, end)) + rules.Slack
+		bound := time.Duration(answers)*max(rules.Late, run.slowest(o, end)) + rules.Slack
 		from := o.Invoked
 		overdue := func(to history.Time) bool { return min(to, end).Sub(from) > bound }
 		late := false
 		for _, f := range run.Faults { // in the order of their beginnings, as events are
-			if touches(f, o) && f.Until.Add(settle) > o.Invoked {
+			if touches(f, o) && settled(f) > o.Invoked {
 				late = late || overdue(f.At)
-				from = max(from, f.Until.Add(settle))
+				from = max(from, settled(f))
 			}
 		}
 		if late = late || overdue(end); late {
@@ -56,6 +69,15 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 	}
 }
 
+// settled returns when requests are judged again after a fault. If a server has forgotten one of
+// a semaphore's two keys, it refuses all until what the other tells of has ended.
+func settled(f history.Event) history.Time {
+	if f.Breaks {
+		return f.Until.Add(protocol.Late + settle)
+	}
+	return f.Until.Add(settle)
+}
+
 // slowest returns how long the slowest plain command of o's process took for each of its answers,
 // of those that were under way before end. Only the times in which o is judged count: not those of
 // faults, nor what follows.
@@ -63,7 +85,7 @@ func (r *Run) slowest(o *Op, end history.Time) (took time.Duration) {
 	var spared []span
 	for _, f := range r.Faults {
 		if touches(f, o) {
-			spared = append(spared, span{f.At, f.Until.Add(settle)})
+			spared = append(spared, span{f.At, settled(f)})
 		}
 	}
 	spared = join(spared)

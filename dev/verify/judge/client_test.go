@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // TestTurnsWithinAClient: who came later is not granted earlier, unless the client may have
@@ -48,6 +49,31 @@ func (d *diary) ping(at history.Time, proc int, took time.Duration) {
 	d.events = append(d.events, history.Event{At: at * ms, Until: (at * ms).Add(took), Proc: proc, Kind: history.Ping, Answers: 1})
 }
 
+// connected adds a request of process 1, which is not its first then.
+func (d *diary) connected() {
+	d.release(d.lease("slow", 1, 0, 2, 3, 20_000, 0), "slow", 4, 5)
+}
+
+// TestFirstAnswersOfAClientAreMore: its first request waits for its connection, too.
+func TestFirstAnswersOfAClientAreMore(t *testing.T) {
+	const more = history.Time(firstAnswers * lateness / time.Millisecond)
+	const bound = history.Time((5*lateness+slackOfTests)/time.Millisecond) + more
+	for _, c := range []struct {
+		first    bool
+		returned history.Time
+		ok       bool
+	}{{true, 10 + bound, true}, {true, 11 + bound, false}, {false, 10 + bound, false}, {false, 10 + bound - more, true}} {
+		d := &diary{}
+		if !c.first {
+			d.connected()
+		}
+		d.release(d.lease("slow", 10, 0, 12, c.returned, 20_000, 0), "slow", c.returned+1, c.returned+2)
+		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == c.ok {
+			t.Errorf("%+v: %v", c, v.Violations)
+		}
+	}
+}
+
 // TestSlowMachineIsNoFault where plain commands of the same process, at the same time, are as slow.
 func TestSlowMachineIsNoFault(t *testing.T) {
 	const slower = 3 * lateness
@@ -68,8 +94,9 @@ func TestSlowMachineIsNoFault(t *testing.T) {
 	} {
 		d, returned := &diary{}, c.asked+c.took
 		d.ping(c.at, c.proc, slower)
+		d.connected()
 		d.release(d.lease("slow", c.asked, 0, c.asked+2, returned, 20_000, 0), "slow", returned+1, returned+2)
-		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == c.ok || v.Served != 1 {
+		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == c.ok || v.Served != 2 {
 			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Served)
 		}
 	}
@@ -80,6 +107,7 @@ func TestConnectingIsNoSlowMachine(t *testing.T) {
 	const bound = history.Time((5*2*lateness + slackOfTests) / time.Millisecond)
 	for more, ok := range map[history.Time]bool{0: true, 1: false} {
 		d, returned := &diary{}, 10+bound+more
+		d.connected()
 		d.events = append(d.events, history.Event{At: 12 * ms, Until: (12 * ms).Add(3 * 2 * lateness), Proc: 1, Kind: history.Ping, Answers: 3})
 		d.release(d.lease("slow", 10, 0, 12, returned, 20_000, 0), "slow", returned+1, returned+2)
 		if v := d.verdict(20_000); slices.Contains(v.Promises(), "L6") == ok {
@@ -106,6 +134,7 @@ func TestFaultIsNoSlowMachine(t *testing.T) {
 		"too late in spite":  {2, 10 + bound(took) + 1, false},
 	} {
 		d := &diary{}
+		d.connected()
 		d.ping(20, 1, took)
 		d.fault(30, over-history.Time(settle/time.Millisecond), history.Event{Target: c.struck, Text: "x"})
 		d.fault(40, 50, history.Event{Target: c.struck, Text: "at the same time"})
@@ -121,6 +150,7 @@ func TestFaultIsNoSlowMachine(t *testing.T) {
 func TestSlowMachineWithoutAnAnswer(t *testing.T) {
 	for answered, ok := range map[history.Time]bool{0: true, 100: false} {
 		d := &diary{}
+		d.connected()
 		d.events = append(d.events, history.Event{At: 12 * ms, Proc: 1, Kind: history.Ping, Answers: 3})
 		if answered > 0 {
 			d.ping(12, 1, time.Duration(answered*ms))
@@ -137,6 +167,7 @@ func TestSlowMachineWithoutAnAnswer(t *testing.T) {
 func TestSlowIsServed(t *testing.T) {
 	const bound = history.Time((5*lateness + slackOfTests) / time.Millisecond)
 	const settled = history.Time(settle / time.Millisecond)
+	const healed = history.Time(protocol.Late/time.Millisecond) + settled
 	for what, c := range map[string]struct {
 		returned history.Time // 0: never
 		fault    history.Event
@@ -147,11 +178,14 @@ func TestSlowIsServed(t *testing.T) {
 		"never":                  {0, history.Event{}, false},
 		"something in the way":   {100 + settled + bound, history.Event{Target: 1, Text: "x"}, true},
 		"long after that":        {100 + settled + bound + 1, history.Event{Target: 1, Text: "x"}, false},
+		"healing":                {100 + healed + bound, history.Event{Breaks: true}, true},
+		"long after that, too":   {100 + healed + bound + 1, history.Event{Breaks: true}, false},
 		"something in another's": {11 + bound, history.Event{Target: 2, Text: "x"}, false},
 		"nobody's excuse":        {11 + bound, history.Event{Target: -1, Text: "x"}, false},
 		"killed":                 {0, history.Event{Target: 1, Text: Killed}, true},
 	} {
 		d := &diary{}
+		d.connected()
 		d.ping(5, 1, lateness)
 		if c.returned > 0 {
 			d.release(d.lease("slow", 10, 0, 12, c.returned, 20_000, 0), "slow", c.returned+1, c.returned+2)
@@ -162,7 +196,7 @@ func TestSlowIsServed(t *testing.T) {
 			d.fault(90, 100, c.fault)
 		}
 		v := d.verdict(20_000)
-		if slices.Contains(v.Promises(), "L6") == c.ok || v.Served != 1 {
+		if slices.Contains(v.Promises(), "L6") == c.ok || v.Served != 2 {
 			t.Errorf("%s: %v, %d judged", what, v.Violations, v.Served)
 		}
 	}
