@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -29,6 +30,7 @@ func TestWaitForTheFirstSample(t *testing.T) {
 			t.Errorf("the first after %v: %+v", took, v)
 		}
 		e.Pass(10 * time.Second)
+		synctest.Wait() // a sample may be due now
 		before := m.samples.Load()
 		for range 100 {
 			if v, took := fresh(e, s); len(v.Rows) != 3 || took > 0 {
