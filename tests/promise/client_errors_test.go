@@ -75,9 +75,15 @@ func TestWhatTheRedisClientRefusesIsRefusedAtOnce(t *testing.T) {
 				sem := peer(e, b).Sem(1)
 				b.open.Store(true)
 				start := time.Now()
-				tried := e.Try(sem)
-				_, waited := sem.Acquire(e.Ctx)
-				for _, err := range []error{tried, waited, sem.Cooldown(e.Ctx, time.Second)} {
+				for _, ask := range []func() error{
+					func() error { return e.Try(sem) },
+					func() error { _, err := sem.Acquire(e.Ctx); return err },
+					func() error { return sem.Cooldown(e.Ctx, time.Second) },
+				} {
+					err := ask()
+					for !e.Exact && errors.Is(err, berth.ErrUnreachable) && errors.Is(err, errOpen) {
+						err = ask() // the machine did not come to refuse the first attempt in time
+					}
 					if !errors.Is(err, berth.ErrRefused) || errors.Is(err, berth.ErrUnreachable) || !errors.Is(err, errOpen) {
 						t.Errorf("error %v", err)
 					}

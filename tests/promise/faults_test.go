@@ -48,7 +48,7 @@ type faulty struct {
 }
 
 func newFaulty(e *testenv.Env, rule redistest.Rule) *faulty {
-	ttl := 3 * time.Second
+	ttl := 10 * time.Second
 	if e.Exact {
 		ttl = e.TTL
 	}
