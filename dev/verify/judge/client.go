@@ -69,10 +69,10 @@ func (v *Verdict) served(ops []*Op, run *Run, rules Rules) {
 	}
 }
 
-// settled returns when requests are judged again after a fault. If a server has forgotten one of
-// a semaphore's two keys, it refuses all until what the other tells of has ended.
+// settled returns when requests are judged again after a fault. A server that may have forgotten
+// only one of a semaphore's two keys refuses all until what the other tells of has ended.
 func settled(f history.Event) history.Time {
-	if f.Breaks {
+	if f.Breaks && !f.Surely && !f.Steps {
 		return f.Until.Add(protocol.Late + settle)
 	}
 	return f.Until.Add(settle)
