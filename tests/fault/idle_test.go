@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -20,19 +21,31 @@ func (l *lab) pooled(n int) *redis.Client {
 		o.ReadTimeout = 3 * time.Second // go-redis' own
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	})
-	var conns []*redis.Conn
-	for range n {
-		conn := rdb.Conn()
-		l.Must(conn.Ping(l.Ctx).Err())
-		conns = append(conns, conn)
-	}
-	for _, conn := range conns {
+	for _, conn := range l.taken(rdb, n) {
 		l.Must(conn.Close())
 	}
 	if idle := rdb.PoolStats().IdleConns; idle != uint32(n) {
 		l.Fatalf("%d idle connections, want %d", idle, n)
 	}
 	return rdb
+}
+
+// taken takes n connections out of the pool of rdb. A busy machine may answer one too late: it
+// is given up for another.
+func (l *lab) taken(rdb *redis.Client, n int) (conns []*redis.Conn) {
+	l.Helper()
+	for len(conns) < n {
+		conn := rdb.Conn()
+		if err := conn.Ping(l.Ctx).Err(); err != nil {
+			if timeout, ok := errors.AsType[net.Error](err); l.Exact || !ok || !timeout.Timeout() {
+				l.Fatal(err)
+			}
+			l.Must(conn.Close())
+			continue
+		}
+		conns = append(conns, conn)
+	}
+	return conns
 }
 
 // TestForgottenConnectionsLoseNoCall: a NAT or a load balancer has forgotten every connection of
@@ -86,12 +99,7 @@ func TestUsedUpPoolIsNamed(t *testing.T) {
 		rdb := l.connect(nil, func(o *redis.Options) { o.PoolSize = 2 })
 		s := l.sem(l.Client(rdb), 1)
 		l.Release(l.Hold(s))
-		var conns []*redis.Conn
-		for range 2 {
-			conn := rdb.Conn()
-			l.Must(conn.Ping(l.Ctx).Err())
-			conns = append(conns, conn)
-		}
+		conns := l.taken(rdb, 2)
 		began := time.Now()
 		for named := false; !named; { // a busy machine may not hear of Redis in time
 			_, err := s.TryAcquire(l.Ctx)

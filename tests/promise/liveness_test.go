@@ -27,7 +27,7 @@ func TestReleaseHandsOffInTheSameStep(t *testing.T) {
 			e.Errorf("after the release: %+v", st)
 		}
 		drop.Stop()
-		e.Release(r.Granted())
+		r.Served()
 	})
 }
 
@@ -141,6 +141,7 @@ func TestDeadWaiterInTheMiddleIsSkipped(t *testing.T) {
 // L4: messages are hints.
 func TestLostMessageCostsAtMostOneHeartbeatInterval(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
+		e.TTL = max(e.TTL, 6*time.Second) // for the lease to be there at the end
 		holder, waiter := e.Peer(), e.Peer()
 		first := e.Hold(holder.Sem(1))
 		drop := waiter.Net.Inject(redistest.Rule{Fault: redistest.DropMessage, Match: testenv.IsMessage, Times: -1})

@@ -214,7 +214,7 @@ func TestUsersWithFewRights(t *testing.T) {
 			first := e.Hold(p.Sem(1))
 			r := e.Queue(p.Sem(1, berth.TTL(e.TTL)))
 			e.Release(first)
-			e.Release(r.Granted())
+			r.Served()
 		}
 	})
 }

@@ -85,13 +85,17 @@ func (e *Env) acquire(ctx context.Context, s *berth.Semaphore, opts []berth.Acqu
 func (e *Env) InTime(do func() error) (err error) {
 	e.Helper()
 	for range 20 {
-		err = do()
-		lost, ok := errors.AsType[*berth.LostError](err)
-		if e.Exact || !ok || lost.Reason != berth.LostUntrusted && lost.Reason != berth.LostExpired {
+		if err = do(); !e.ranOut(err) {
 			break
 		}
 	}
 	return err
+}
+
+// ranOut tells whether err is that of a lease that a real machine was too slow for.
+func (e *Env) ranOut(err error) bool {
+	lost, ok := errors.AsType[*berth.LostError](err)
+	return !e.Exact && ok && (lost.Reason == berth.LostUntrusted || lost.Reason == berth.LostExpired)
 }
 
 // Struck takes a lease and strikes while it can be trusted. Where a real machine was too slow
@@ -271,6 +275,15 @@ func (r *Request) Granted() *berth.Lease {
 	<-r.Done
 	r.e.Must(r.Err)
 	return r.Lease
+}
+
+// Served waits for the lease and gives it back, if a real machine was not too slow for its short
+// TTL.
+func (r *Request) Served() {
+	r.e.Helper()
+	if err := r.e.GiveBack(r.Granted()); !r.e.ranOut(err) {
+		r.e.Must(err)
+	}
 }
 
 // Refused waits for the error, which must be want to errors.Is.
