@@ -146,6 +146,9 @@ type Event struct {
 	Surely bool `json:"surely,omitempty"` // and they are
 	Queues bool `json:"queues,omitempty"` // waiters are forgotten, leases are not
 	Steps  bool `json:"steps,omitempty"`  // it steps the server's clock, which tokens follow
+	// Behind is how far the stepped clock is behind what it has shown before: for so long, tokens
+	// only count up.
+	Behind time.Duration `json:"behind,omitempty"`
 }
 
 // Writer appends events to a file, each with one write(2), so that they survive a

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
@@ -9,16 +10,25 @@ import (
 
 // rates checks R1: the costs of the grants within any window sum to at most the rate. Grants
 // that nobody heard of are missing here, so what is seen is less than what was granted. A window
-// is one of the server's clock, which tokens tell, unless it is stepped; and a server that
-// forgets its data forgets what was spent.
+// is one of the server's clock, which tokens tell, unless it is stepped, or behind them; and a
+// server that forgets its data forgets what was spent.
 func (v *Verdict) rates(name string, ops []*Op, run *Run) {
 	leases := fresh(ops)
 	if len(leases) == 0 || leases[0].Rate == 0 {
 		return
 	}
+	leases = slices.DeleteFunc(leases, run.counted)
 	for _, period := range run.periods(leases, func(f history.Event) bool { return f.Breaks || f.Steps }) {
 		v.windows(name, sorted(period, func(o *Op) history.Time { return history.Time(o.Token) }))
 	}
+}
+
+// counted reports whether the server's clock may have been behind the tokens when o was granted:
+// then o's tells only that it came later.
+func (r *Run) counted(o *Op) bool {
+	return slices.ContainsFunc(r.Faults, func(f history.Event) bool {
+		return f.Behind > 0 && span{f.At, f.Until.Add(f.Behind)}.overlaps(o.Invoked, o.Returned)
+	})
 }
 
 // windows looks at each window that ends with a grant; leases are in the order of their tokens.

@@ -20,6 +20,7 @@ var shimSource []byte
 type shim struct {
 	file    string
 	by      time.Duration // ahead of the machine's
+	latest  time.Time     // that it had shown when it was stepped
 	stepped bool          // during the storm
 }
 
@@ -51,6 +52,17 @@ func (c *shim) set(s *storm, by time.Duration) {
 	s.check(err)
 }
 
+// step is set, and returns how far the clock is behind the latest time that it has shown.
+func (c *shim) step(s *storm, by time.Duration) (behind time.Duration) {
+	now := time.Now()
+	if shown := now.Add(c.by); shown.After(c.latest) {
+		c.latest = shown
+	}
+	c.stepped = true
+	c.set(s, by)
+	return max(c.latest.Sub(now.Add(by)), 0)
+}
+
 // soonClock is shimClock on Linux and nothing elsewhere. With it the minutes that some
 // repairs take can be skipped after the storm.
 func soonClock(s *storm) []redistest.Option {
@@ -73,11 +85,10 @@ func (s *storm) skip(d time.Duration) {
 // server forget leases early.
 func stepClock(s *storm) history.Event {
 	by := s.between(-4*time.Second, 4*time.Second)
-	forward := by > s.shim.by
-	s.shim.stepped = true
-	s.shim.set(s, by)
-	if forward {
-		return history.Event{Text: "server clock stepped forward", Breaks: true, Steps: true}
+	e := history.Event{Text: "server clock stepped back", Steps: true}
+	if by > s.shim.by {
+		e.Text, e.Breaks = "server clock stepped forward", true
 	}
-	return history.Event{Text: "server clock stepped back", Steps: true}
+	e.Behind = s.shim.step(s, by)
+	return e
 }
