@@ -209,7 +209,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // WaitError is the error of a request whose context ended. It is the context's error
 // to errors.Is. Before it was in the queue it is also ErrUnreachable or ErrRefused, if
-// the last call to Redis failed so.
+// the last call to Redis failed so, or the one under way has no connection.
 type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue; Place tells where

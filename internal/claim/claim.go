@@ -74,9 +74,12 @@ const (
 // Claim is one request for permits.
 type Claim struct {
 	Terms  *protocol.Terms
-	Manual bool          // its holder renews it
-	Places bool          // its place in the queue is wanted
-	Alive  clock.Instant // when Redis last gave a sign of life, as the owner knows at a Tick
+	Manual bool // its holder renews it
+	Places bool // its place in the queue is wanted
+
+	// What its owner knows at a Tick.
+	Starved bool          // the client's pool has no connection to spare, although Redis answers
+	Alive   clock.Instant // when Redis last gave a sign of life
 
 	ID      string
 	State   State
@@ -292,7 +295,7 @@ func (c *Claim) expire(now clock.Instant) Effect {
 		return 0
 	}
 	c.until = clock.Never
-	err := c.cause
+	err := c.reason()
 	if err == nil {
 		err = protocol.NoAnswer()
 	}
@@ -308,6 +311,14 @@ func (c *Claim) expire(now clock.Instant) Effect {
 	default:
 		return 0
 	}
+}
+
+// reason returns why the claim has no answer; nil: that is not known.
+func (c *Claim) reason() error {
+	if c.Starved && (c.cause == nil || protocol.Silent(c.cause)) {
+		return protocol.NoConnectionFree()
+	}
+	return c.cause
 }
 
 // mayGoOn reports whether a request goes on for as long as Redis gives signs of life: it

@@ -21,7 +21,7 @@ func (c *Claim) untrusted() error {
 		return c.lost(MaxHold)
 	}
 	why := c.lost(Untrusted)
-	why.Err = c.cause
+	why.Err = c.reason()
 	return why
 }
 

@@ -140,11 +140,8 @@ func (q *Queue[T]) Remove(op *Op[T]) {
 // Probe makes sure that another call is made, even an empty one.
 func (q *Queue[T]) Probe() { q.probe = true }
 
-// Has reports whether call is in flight: it was not given up.
-func (q *Queue[T]) Has(call *Call[T]) bool { return q.call == call }
-
-// Busy reports whether a call is in flight.
-func (q *Queue[T]) Busy() bool { return q.call != nil }
+// InFlight returns the call in flight, or nil.
+func (q *Queue[T]) InFlight() *Call[T] { return q.call }
 
 // Hurry bounds how long the call in flight, if there is one, keeps an operation waiting that
 // was put at now, and whose own call may take timeout at most.

@@ -20,7 +20,7 @@ func TestFewCallsHang(t *testing.T) {
 		call := q.Next(born, prepare)
 		wantCall(t, call, "1")
 		q.GiveUp(true)
-		if !call.Hangs() || q.Busy() {
+		if !call.Hangs() || q.InFlight() != nil {
 			t.Fatal("what was given up is in flight, and does not hang")
 		}
 		hanging = append(hanging, call)
@@ -113,7 +113,7 @@ func TestFailureBeforeOneOther(t *testing.T) {
 	q.Put(&a.op, false)
 	call := q.Next(born, prepare)
 	q.Put(&b.op, false)
-	if !q.Has(call) || !q.Return(call) || q.Has(call) {
+	if q.InFlight() != call || !q.Return(call) || q.InFlight() != nil {
 		t.Error("a call is in flight until it returns")
 	}
 	q.Put(&a.op, false)

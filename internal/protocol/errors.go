@@ -213,6 +213,9 @@ func TooLate(err error) bool { return errors.Is(err, errLate) }
 // NoAnswer is the failure of a call that was given up.
 func NoAnswer() *Failure { return &Failure{Kind: ErrUnknown, Err: errNoAnswer} }
 
+// GivenUp reports whether err is NoAnswer.
+func GivenUp(err error) bool { return errors.Is(err, errNoAnswer) }
+
 // NoConnectionFree is the failure of a call that was given up while Redis answers, but the
 // client's pool has no connection to spare. It may be sent when there is one.
 func NoConnectionFree() *Failure {
@@ -228,7 +231,7 @@ var errNoAnswer = errors.New("no answer in time")
 // Silent reports whether err is only that nothing has been heard in time, as opposed to a
 // connection that broke or a server that refused: Redis, or this process, may be slow.
 func Silent(err error) bool {
-	if errors.Is(err, errNoAnswer) || errors.Is(err, errUnsent) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+	if GivenUp(err) || errors.Is(err, errUnsent) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return true
 	}
 	timeout, ok := errors.AsType[net.Error](err)

@@ -115,8 +115,8 @@ func (s *Semaphore) cancel(ctx context.Context, r *Request) error {
 	s.mu.Lock()
 	defer s.unlock()
 	why := &claim.WaitError{Name: s.name, Err: ended(ctx), Queued: r.claim.State == claim.Queued, Place: r.claim.Place}
-	if r.claim.State == claim.Asking {
-		why.Failure = s.queue.Err()
+	if r.claim.State == claim.Asking || r.claim.State == claim.Adopting {
+		why.Failure = s.silence()
 	}
 	s.apply(r, r.claim.Cancel(claim.ErrReleased, clock.Now()))
 	s.dispatch()

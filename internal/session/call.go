@@ -16,7 +16,7 @@ import (
 // on, and sets the alarm. s.mu is held; unlock starts the call.
 func (s *Semaphore) dispatch() {
 	if call := s.next(); call != nil {
-		s.starting = call
+		s.starting, s.doubtAt = call, doubtful(call)
 	}
 	s.rearm()
 }
@@ -99,7 +99,7 @@ func useful(call *commit.Call[*Request]) time.Duration {
 // follow starts the second trip of a call, unless the call was given up.
 func (s *Semaphore) follow(call *commit.Call[*Request], trip *protocol.Trip) bool {
 	s.mu.Lock()
-	wanted := s.queue.Has(call)
+	wanted := s.queue.InFlight() == call
 	if wanted {
 		call.Trip = trip
 	}
@@ -315,12 +315,17 @@ func (s *Semaphore) tick() {
 	if call := s.queue.Overdue(now); call != nil {
 		s.giveUp(call)
 	}
+	starved := s.starved()
+	if s.inDoubt() <= now {
+		s.doubtAt = clock.Never
+		s.session.doubt()
+	}
 	for {
 		r, at := s.deadlines.First()
 		if at > now && (at == clock.Never || !r.claim.Soon(now)) {
 			break
 		}
-		r.claim.Alive = s.session.alive()
+		r.claim.Alive, r.claim.Starved = s.session.alive(), starved
 		s.apply(r, r.claim.Tick(now))
 	}
 	if s.queue.Due(now) && s.waiting > 0 {
@@ -333,23 +338,23 @@ func (s *Semaphore) tick() {
 // outcome is unknown until it comes.
 func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 	dropped := call.Trip.Drop() // it is not used again: another goroutine may be about to start it
+	starved := s.starved()
 	s.queue.GiveUp(!dropped)
-	if dropped {
+	switch {
+	case dropped && starved:
+		s.failed(call, unsent(protocol.NoConnectionFree()))
+	case dropped:
 		s.failed(call, protocol.ErrUnsent())
-		return
-	}
-	// If Redis has answered since on another connection, it may be that the application uses up
-	// the pool, with BLPOP say.
-	if s.session.alive() > call.Sent && s.session.store.UsedUp() {
+	case starved:
 		s.failed(call, protocol.NoConnectionFree())
-		return
+	default:
+		s.mayBeDead(call)
+		s.failed(call, protocol.NoAnswer())
 	}
-	s.mayBeDead(call)
-	s.failed(call, protocol.NoAnswer())
 }
 
 // rearm sets the alarm for what comes next. s.mu is held.
 func (s *Semaphore) rearm() {
 	_, next := s.deadlines.First()
-	s.alarm.Set(min(next, s.queue.Wakeup()))
+	s.alarm.Set(min(next, s.queue.Wakeup(), s.inDoubt()))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
@@ -64,7 +65,9 @@ type outcome struct {
 
 // once makes one call.
 func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op) (outcome, error) {
-	return protocol.Bounded(ctx, mostOnce, func(ctx context.Context) (outcome, error) {
+	sent := clock.Exact()
+	defer time.AfterFunc(doubtAfter, s.doubt).Stop()
+	o, err := protocol.Bounded(ctx, mostOnce, func(ctx context.Context) (outcome, error) {
 		var o outcome
 		reply, err := s.store.Do(ctx, key, 0, ops)
 		if o.more = reply.More; len(ops) > 0 {
@@ -72,6 +75,10 @@ func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op
 		}
 		return o, err
 	})
+	if protocol.GivenUp(err) && s.starved(sent) {
+		err = protocol.NoConnectionFree()
+	}
+	return o, err
 }
 
 // mayBeStale is Semaphore.mayBeDead for an attempt that took mostOnce.

@@ -2,7 +2,10 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/commit"
@@ -51,8 +54,61 @@ const deadAfter = 4
 // idlePatience is how long an idle connection may take to answer, at least.
 const idlePatience = time.Second
 
-// mayBeDead looks whether Redis is silent, or just the connection of call, which was given up, or
-// the pool is used up. s.mu is held.
+// doubtAfter is how long a call may take before it is asked what keeps it, unless half of its time
+// is less.
+const doubtAfter = 250 * time.Millisecond
+
+// doubtful is when it is to be asked what keeps call.
+func doubtful(call *commit.Call[*Request]) clock.Instant {
+	return call.Sent.Add(min(doubtAfter, call.Deadline.Sub(call.Sent)/2))
+}
+
+// inDoubt is doubtful of the call in flight; Never if there is none, or it was asked. s.mu is held.
+func (s *Semaphore) inDoubt() clock.Instant {
+	if s.queue.InFlight() == nil {
+		return clock.Never
+	}
+	return s.doubtAt
+}
+
+// doubt looks for life if a call that has no answer may be waiting for a connection of the client's
+// pool, so that starved can tell when the call is given up. To look only then would be too late: the
+// next call might begin after Redis has answered, and Redis may have died in between.
+func (s *Session) doubt() {
+	if s.store.UsedUp() {
+		s.lookForLife(func(time.Duration) {})
+	}
+}
+
+// starved reports whether a call made at sent, which has no answer, lacks a connection: Redis has
+// answered since on another one, so it is most likely the application that uses up the client's
+// pool, with BLPOP say. Where Redis is away, calls that hang use it up as well.
+func (s *Session) starved(sent clock.Instant) bool {
+	return s.alive() > sent && s.store.UsedUp()
+}
+
+// starved is Session.starved for the call in flight, and what waits for it. Until it is asked what
+// keeps it, and while no call is in flight, why the last one failed is all that is known. s.mu is
+// held.
+func (s *Semaphore) starved() bool {
+	call := s.queue.InFlight()
+	if call == nil || s.doubtAt != clock.Never {
+		return errors.Is(s.queue.Err(), redis.ErrPoolTimeout)
+	}
+	return s.session.starved(call.Sent)
+}
+
+// silence returns why Redis has not answered, as far as is known; nil: it has, or nobody knows.
+// s.mu is held.
+func (s *Semaphore) silence() error {
+	if s.starved() {
+		return protocol.NoConnectionFree()
+	}
+	return s.queue.Err()
+}
+
+// mayBeDead looks whether Redis is silent, or just the connection of call, which was given up.
+// s.mu is held.
 func (s *Semaphore) mayBeDead(call *commit.Call[*Request]) {
 	s.session.lookForLife(func(took time.Duration) {
 		s.mu.Lock()
@@ -60,8 +116,6 @@ func (s *Semaphore) mayBeDead(call *commit.Call[*Request]) {
 		s.mu.Unlock()
 		if dead {
 			s.session.checkIdle(s.key, took)
-		}
-		if dead || s.session.store.UsedUp() {
 			s.restart()
 		}
 	})
@@ -74,7 +128,7 @@ func (s *Session) checkIdle(k protocol.Key, took time.Duration) {
 }
 
 // restart gives up the call in flight, which was sent on a connection of the old pool, most
-// likely a dead one, too; or it waits for one, because the pool is used up: then it fails so.
+// likely a dead one, too.
 func (s *Semaphore) restart() {
 	s.mu.Lock()
 	defer s.unlock()

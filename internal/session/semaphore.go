@@ -25,6 +25,7 @@ type Semaphore struct {
 	starting  *commit.Call[*Request] // to be started once mu is free
 	deadlines keeper.Deadlines[*Request]
 	alarm     clock.Alarm   // calls tick
+	doubtAt   clock.Instant // when the call in flight takes so long that its reason is asked for
 	underWay  time.Duration // how long a call may be on its way to Redis, if that is more than leastUnderWay
 	warned    clock.Instant // of a changed limit
 	watchers  map[*func(Sighting)]struct{}
@@ -69,7 +70,7 @@ func (s *Semaphore) apply(r *Request, effect claim.Effect) {
 	}
 	if effect&claim.Send != 0 {
 		s.queue.Put(&r.op, r.claim.State == claim.Leaving)
-		if s.queue.Busy() {
+		if s.queue.InFlight() != nil {
 			now := clock.Now()
 			s.queue.Hurry(now, r.claim.Patience(now))
 		}

@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -92,25 +93,79 @@ func TestForgottenConnectionsLoseNoHandle(t *testing.T) {
 }
 
 // TestUsedUpPoolIsNamed: the application's blocking commands have all connections of a small pool.
-// Redis is idle, and the error does not blame it alone.
+// Redis is idle, and no error blames it, whether requests follow one another at once or after a
+// pause. When Redis is silent, too, the pool is soon not blamed any more.
+//
+// A busy machine may not hear of Redis in time; so each row has a minute. go-redis shares timers
+// between pools, so no bubble can wait for a connection.
 func TestUsedUpPoolIsNamed(t *testing.T) {
 	t.Parallel()
 	onServer(t, redistest.Start(t), func(l *lab) {
-		rdb := l.connect(nil, func(o *redis.Options) { o.PoolSize = 2 })
-		s := l.sem(l.Client(rdb), 1)
+		rdb := l.connect(l.net, func(o *redis.Options) { o.PoolSize = 2 })
+		c := l.Client(rdb)
+		s := l.sem(c, 1)
 		l.Release(l.Hold(s))
+		handle, err := l.Hold(l.sem(l.healthy(), 2)).Detach(l.Ctx)
+		l.Must(err)
 		conns := l.taken(rdb, 2)
-		began := time.Now()
-		for named := false; !named; { // a busy machine may not hear of Redis in time
+		try := func() error {
 			_, err := s.TryAcquire(l.Ctx)
-			l.WantErr(err, berth.ErrUnreachable)
-			named = errors.Is(err, redis.ErrPoolTimeout) && strings.Contains(err.Error(), "a client of its own")
-			if err == nil || !named && time.Since(began) > time.Minute {
-				l.Fatalf("the pool is not named: %v", err)
+			return err
+		}
+		wait := func(ask func(ctx context.Context) (*berth.Lease, error)) func() error {
+			return func() error {
+				ctx, cancel := context.WithTimeout(l.Ctx, time.Second)
+				defer cancel()
+				_, err := ask(ctx)
+				return err
 			}
+		}
+		adopt := func(ctx context.Context) (*berth.Lease, error) { return c.Adopt(ctx, handle) }
+		acquire := func(ctx context.Context) (*berth.Lease, error) { return s.Acquire(ctx) }
+		for _, row := range []struct {
+			what  string
+			pause time.Duration
+			ask   func() error
+		}{
+			{"Acquire", 0, wait(acquire)},
+			{"TryAcquire", 0, try},
+			{"TryAcquire again", 0, try},
+			{"TryAcquire after a pause", time.Second, try},
+			{"TryAcquire after two pauses", time.Second, try},
+			{"Adopt", 0, wait(adopt)},
+			{"ReleaseHandle", 0, func() error { return c.ReleaseHandle(l.Ctx, handle) }},
+		} {
+			l.Pass(row.pause)
+			l.blames(true, row.what, row.ask)
+		}
+		l.net.Latency(time.Hour)
+		l.blames(false, "TryAcquire of a silent Redis", try)
+		if blamesPool(try()) {
+			l.Error("the pool is blamed again, although Redis is silent")
 		}
 		for _, conn := range conns {
 			l.Must(conn.Close())
 		}
 	})
+}
+
+// blames asks until the error blames the pool, or does not.
+func (l *lab) blames(pool bool, what string, ask func() error) {
+	l.Helper()
+	began := time.Now()
+	for {
+		switch err := ask(); {
+		case err == nil:
+			l.Fatalf("%s: done without a connection", what)
+		case blamesPool(err) == pool:
+			return
+		case time.Since(began) > time.Minute:
+			l.Fatalf("%s, after a minute: %v", what, err)
+		}
+	}
+}
+
+// blamesPool reports whether err is that the client's pool is used up, and says so.
+func blamesPool(err error) bool {
+	return errors.Is(err, berth.ErrUnreachable) && errors.Is(err, redis.ErrPoolTimeout) && strings.Contains(err.Error(), "a client of its own")
 }
