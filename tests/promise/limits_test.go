@@ -164,7 +164,7 @@ func TestClientsWithDifferentTTLs(t *testing.T) {
 		e.Hold(short.Sem(2, berth.TTL(e.TTL)))
 		long.Crash()
 		short.Crash()
-		r := e.Queue(waiter.Sem(2))
+		r := e.Follow(waiter.Sem(2))
 		last := e.Queue(waiter.Sem(2))
 		second := r.Granted()
 		e.Within(start, e.TTL, e.TTL, "the short lease ran out")
