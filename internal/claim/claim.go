@@ -271,10 +271,10 @@ func (c *Claim) Tick(now clock.Instant) Effect {
 	switch {
 	case (c.State == Held || c.State == Detaching) && c.Trust <= now:
 		return c.lose(c.untrusted(), now)
+	case c.until <= now: // before the end: after a stop of this process both may have come
+		return c.expire(now)
 	case c.State == Lost && c.dropped() <= now, c.State == Leaving && c.leaving.giveUp <= now:
 		return c.end(c.Err)
-	case c.until <= now:
-		return c.expire(now)
 	case c.Soon(now):
 		return c.sign()
 	}

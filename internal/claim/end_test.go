@@ -218,10 +218,11 @@ func TestCallersAreToldWhy(t *testing.T) {
 			detaching(l)
 			return l.Rejected(&protocol.Op{Verb: protocol.Move}, errRejected, l.now)
 		}, errRejected, 0},
-		"detached":                  {func(l *life) Effect { detaching(l); return l.answer(moved) }, nil, 0},
-		"detached, perhaps":         {func(l *life) Effect { detaching(l); fail(l, protocol.Move); return timeout(l) }, errRefused, 0},
-		"released":                  {func(l *life) Effect { releasing(l); return l.answer(protocol.Result{Code: protocol.Released}) }, nil, 0},
-		"release without an answer": {func(l *life) Effect { releasing(l); return timeout(l) }, protocol.ErrUnknown, 0},
+		"detached":                             {func(l *life) Effect { detaching(l); return l.answer(moved) }, nil, 0},
+		"detached, perhaps":                    {func(l *life) Effect { detaching(l); fail(l, protocol.Move); return timeout(l) }, errRefused, 0},
+		"released":                             {func(l *life) Effect { releasing(l); return l.answer(protocol.Result{Code: protocol.Released}) }, nil, 0},
+		"release without an answer":            {func(l *life) Effect { releasing(l); return timeout(l) }, protocol.ErrUnknown, 0},
+		"release without an answer, told late": {func(l *life) Effect { releasing(l); l.pass(2*Timeout + ttl); return l.Tick(l.now) }, protocol.ErrUnknown, 0},
 		"release rejected": {func(l *life) Effect {
 			releasing(l)
 			return l.Rejected(&protocol.Op{Verb: protocol.Release}, errRejected, l.now)
