@@ -270,6 +270,7 @@ func (c *Claim) Soon(now clock.Instant) bool {
 func (c *Claim) Tick(now clock.Instant) Effect {
 	switch {
 	case (c.State == Held || c.State == Detaching) && c.Trust <= now:
+		c.blame()
 		return c.lose(c.untrusted(), now)
 	case c.until <= now: // before the end: after a stop of this process both may have come
 		return c.expire(now)
@@ -295,7 +296,8 @@ func (c *Claim) expire(now clock.Instant) Effect {
 		return 0
 	}
 	c.until = clock.Never
-	err := c.reason()
+	c.blame()
+	err := c.cause
 	if err == nil {
 		err = protocol.NoAnswer()
 	}
@@ -313,12 +315,11 @@ func (c *Claim) expire(now clock.Instant) Effect {
 	}
 }
 
-// reason returns why the claim has no answer; nil: that is not known.
-func (c *Claim) reason() error {
+// blame takes what the owner knows at a Tick for the cause, unless the last failure says more.
+func (c *Claim) blame() {
 	if c.Starved && (c.cause == nil || protocol.Silent(c.cause)) {
-		return protocol.NoConnectionFree()
+		c.cause = protocol.NoConnectionFree()
 	}
-	return c.cause
 }
 
 // mayGoOn reports whether a request goes on for as long as Redis gives signs of life: it

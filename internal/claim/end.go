@@ -21,7 +21,7 @@ func (c *Claim) untrusted() error {
 		return c.lost(MaxHold)
 	}
 	why := c.lost(Untrusted)
-	why.Err = c.reason()
+	why.Err = c.cause
 	return why
 }
 

@@ -129,6 +129,17 @@ func TestCauseOfALossIsTheLastFailure(t *testing.T) {
 
 	l = newLife()
 	held(l)
+	l.Starved = true
+	l.pass(ttl / 3)
+	l.Tick(l.now) // the renewal is due, and will have its connection
+	l.answer(renewed)
+	l.Release(l.Trust)
+	if why, _ := errors.AsType[*LostError](l.Err); why == nil || why.Err != nil {
+		t.Errorf("given back when it was over: %v", l.Err)
+	}
+
+	l = newLife()
+	held(l)
 	l.Failed(&renew, errRefused, l.now)
 	l.Failed(&renew, errUnknown, l.now)
 	l.now = l.Trust
