@@ -53,7 +53,6 @@ func (l *lab) taken(rdb *redis.Client, n int) (conns []*redis.Conn) {
 // the pool, and tells nobody. One of them costs a call its first try; the others cost nothing.
 func TestForgottenConnectionsLoseNoCall(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried()
 		rdb := l.pooled(8)
 		s := l.sem(l.Client(rdb), 1)
 		l.Release(l.Hold(s))

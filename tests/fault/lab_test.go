@@ -20,13 +20,13 @@ type lab struct {
 	pause time.Duration // between looks: long where time costs nothing, but looks do
 }
 
-// newLab gives leases a TTL that is short where time is real.
+// newLab gives leases a TTL that outlasts what a busy machine takes.
 func newLab(e *testenv.Env) *lab {
 	e.Helper()
 	l := &lab{Env: e, net: redistest.NewFaults(e.T), pause: 5 * time.Millisecond}
-	l.TTL = 6 * time.Second
+	l.TTL = berth.DefaultTTL
 	if l.Exact {
-		l.TTL, l.pause = berth.DefaultTTL, 50*time.Millisecond
+		l.pause = 50 * time.Millisecond
 	}
 	// The script is loaded, so that the first fault strikes an operation and not the
 	// server's answer that it does not know the script.
@@ -34,8 +34,12 @@ func newLab(e *testenv.Env) *lab {
 	return l
 }
 
-// unhurried lets leases outlast what a busy machine takes, for tests in which none runs out.
-func (l *lab) unhurried() { l.TTL = max(l.TTL, 30*time.Second) }
+// shorter gives leases a TTL that a test can wait for where time is real.
+func (l *lab) shorter() {
+	if !l.Exact {
+		l.TTL = 12 * time.Second
+	}
+}
 
 // inBubble runs test on the embedded store, in a bubble whose time costs nothing.
 func inBubble(t *testing.T, test func(*lab)) {

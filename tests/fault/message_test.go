@@ -34,7 +34,6 @@ func (l *lab) handOff(holder *berth.Lease, waiting <-chan outcome) (*berth.Lease
 
 func TestGrantMessageLost(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried()
 		lost := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DropMessage, Times: -1})
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
@@ -55,7 +54,6 @@ func TestGrantMessageLost(t *testing.T) {
 // back, and the next one waits. It must not be taken for a grant.
 func TestGrantMessageLate(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried()
 		late := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 		c := l.faulty()
 		holder := l.Hold(l.sem(l.healthy(), 1))
@@ -104,7 +102,6 @@ func TestLossMessageLost(t *testing.T) {
 // next heartbeat.
 func TestQueueMessageLost(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried()
 		l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DropMessage, Times: -1})
 		holder := l.Hold(l.sem(l.healthy(), 2))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 2), 1, berth.Weight(2))
@@ -126,7 +123,6 @@ func TestQueueMessageLost(t *testing.T) {
 // breaks, so it is lost for good. The new subscription looks at the state.
 func TestSubscriptionCutAtTheGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried()
 		onItsWay := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
@@ -147,7 +143,6 @@ func TestSubscriptionCutAtTheGrant(t *testing.T) {
 // TestNetworkDownAtTheGrant: as above, but the network stays away for a while.
 func TestNetworkDownAtTheGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.TTL = max(l.TTL, 15*time.Second)
 		onItsWay := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 		holder := l.Hold(l.sem(l.healthy(), 1))
 		waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
@@ -198,7 +193,6 @@ func TestDroppedWaiterOutlastsAnotherOutage(t *testing.T) {
 // message on. Waiters are served by their heartbeats, and a new subscription
 // replaces the dead one.
 func halfOpen(l *lab) {
-	l.unhurried()
 	c := l.faulty()
 	silent := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage})
 	holder := l.Hold(l.sem(l.healthy(), 1))

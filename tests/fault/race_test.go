@@ -60,7 +60,6 @@ func TestCancelRacesGrant(t *testing.T) {
 // are on their way, and the waiter gives up. It gives back what it never saw.
 func TestCancelAfterGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried()
 		for !l.cancelAfterGrant() {
 			if l.Exact {
 				l.Fatal("a heartbeat brought the grant")
@@ -152,7 +151,6 @@ func TestHeadCancels(t *testing.T) {
 // it. Nothing sticks.
 func TestEveryWaiterCancels(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried() // all must be in line at once
 		s, other := l.sem(l.faulty(), 1), l.sem(l.faulty(), 1)
 		holder := l.Hold(s)
 		ctx, cancel := context.WithCancel(l.Ctx)

@@ -220,7 +220,6 @@ func TestWaitersForAnHour(t *testing.T) {
 func TestUncontendedTakesTwoCommands(t *testing.T) {
 	t.Parallel()
 	onServer(t, redistest.Start(t), func(l *lab) {
-		l.TTL = berth.DefaultTTL
 		s := l.sem(l.faulty(), 5)
 		l.Release(l.Hold(s))
 		const pairs = 50
@@ -257,7 +256,6 @@ func TestContendedCommands(t *testing.T) {
 	for name, processes := range map[string]int{"one process": 1, "64 processes": 64} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, server, func(l *lab) {
-				l.TTL = berth.DefaultTTL
 				var sems []*berth.Semaphore
 				for range processes {
 					s := l.sem(l.faulty(), 5)

@@ -76,6 +76,7 @@ func stoppedBeyondTTL(l *lab) {
 // outage: nobody is served for two TTLs. The holder loses its lease in time; the
 // waiter outlasts it, is served afterwards, and the history has no overlap.
 func (l *lab) outage(begin func()) {
+	l.shorter()
 	b := newBeliefs()
 	s := l.sem(l.faulty(), 1)
 	asked := b.now()
@@ -120,7 +121,6 @@ func asleep(l *lab) { l.hiccup(func() { l.Server.Do(l, "DEBUG", "SLEEP", brief.S
 
 // hiccup: a server that is away for less than the TTL costs nobody anything.
 func (l *lab) hiccup(happens func()) {
-	l.TTL *= 2 // a busy machine is away at times, too
 	holder := l.Hold(l.sem(l.faulty(), 1))
 	waiting := l.queued(l.Ctx, l.sem(l.faulty(), 1), 1)
 	id := l.Show().Queue[0].ID
@@ -138,6 +138,7 @@ func (l *lab) hiccup(happens func()) {
 // stoppedWithRequests: the server's buffers hold copies of an acquire whose
 // caller has given up. The client lives, and takes back what they do.
 func stoppedWithRequests(l *lab) {
+	l.shorter()
 	s := l.sem(l.faulty(), 1)
 	l.Release(l.Hold(s))
 	l.stopWith(s, l.TTL)
@@ -165,6 +166,7 @@ func (l *lab) stopWith(s *berth.Semaphore, d time.Duration) {
 // stoppedWithOrphans: as before, but nobody is left to take anything back. Only
 // the latest time at which a copy may run keeps the permit free.
 func stoppedWithOrphans(l *lab) {
+	l.shorter()
 	s := l.sem(l.faulty(), 1)
 	l.Release(l.Hold(s))
 	before := l.scripts()
@@ -183,7 +185,6 @@ func stoppedWithOrphans(l *lab) {
 // killed: the server keeps its data. Holders keep their leases, waiters their
 // places, and nobody hears of it.
 func killed(l *lab) {
-	l.TTL *= 3
 	c := l.faulty()
 	holder := l.Hold(l.sem(c, 1))
 	first := l.queued(l.Ctx, l.sem(c, 1), 1)

@@ -76,7 +76,6 @@ func TestLateAnswersEndNoRequest(t *testing.T) {
 	for _, late := range []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
 			everywhere(t, func(l *lab) {
-				l.unhurried()
 				s := l.sem(l.patient(), 1)
 				l.net.Latency(late)
 				ctx, cancel := context.WithTimeout(l.Ctx, time.Minute)
@@ -126,7 +125,6 @@ func TestOutageKeepsTheOrderOfAProcess(t *testing.T) {
 			})
 			t.Run("redis", func(t *testing.T) {
 				onServer(t, redistest.Start(t), func(l *lab) {
-					l.unhurried()
 					s := l.sem(l.patient(), 1)
 					l.Release(l.Hold(s))
 					l.Server.Stop()
@@ -179,7 +177,6 @@ func (l *lab) inOrder(s *berth.Semaphore, requests int, apart, outage time.Durat
 // trust deadline when its answer comes.
 func TestFailedRenewalMovesNothing(t *testing.T) {
 	everywhere(t, func(l *lab) {
-		l.unhurried()
 		lease := l.Hold(l.sem(l.patient(), 1), berth.WithoutRenewal())
 		until := lease.ValidUntil()
 		kept := l.net.Inject(redistest.Rule{Match: testenv.Carries("R"), Fault: redistest.DelayReply, Times: -1})
