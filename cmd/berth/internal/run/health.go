@@ -24,6 +24,7 @@ type Health struct {
 	calls    []*time.Time  // the beginnings of those under way, in order
 	answered time.Time     // the last answer,
 	took     time.Duration // and how long it took
+	heard    time.Time     // the last reply, a handshake's included
 	failing  time.Time     // the first failure since then
 	err      error         // the last failure
 	foreign  chan error    // what answers is no Redis
@@ -51,8 +52,8 @@ func (h *Health) Silent(least time.Duration) (since time.Time, why error) {
 	if len(h.calls) == 0 {
 		return since, nil
 	}
-	if since = *h.calls[0]; h.answered.After(since) {
-		since = h.answered // others were answered meanwhile
+	if since = *h.calls[0]; h.heard.After(since) {
+		since = h.heard // others were answered meanwhile, or its own connection's handshake
 	}
 	if time.Since(since) > max(least, 2*h.took) {
 		return since, errSilent
@@ -93,6 +94,9 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 		h.lock()
 		defer h.mu.Unlock()
 		h.calls = slices.DeleteFunc(h.calls, func(c *time.Time) bool { return c == &start })
+		if err == nil || replied(err) {
+			h.heard = time.Now()
+		}
 		if !handshake || err != nil && !replied(err) {
 			h.note(err, start)
 		}

@@ -61,6 +61,15 @@ func TestHealth(t *testing.T) {
 		want(2*silence, errSilent) // it began with the call, and not with its end
 		h.begin()(nil, false)
 
+		stuck = h.begin()
+		<-time.After(silence)
+		h.begin()(nil, true) // of the connection that the call needs
+		<-time.After(silence)
+		want(0, nil)
+		<-time.After(time.Millisecond)
+		want(silence+time.Millisecond, errSilent)
+		stuck(nil, false)
+
 		loading := errReply("LOADING Redis is loading the dataset in memory")
 		h.begin()(loading, false)
 		<-time.After(time.Second)
