@@ -68,9 +68,9 @@ func TestCancelAfterGrant(t *testing.T) {
 	})
 }
 
-// cancelAfterGrant returns false if a heartbeat has brought the grant, as on a slow machine.
+// cancelAfterGrant returns false if a heartbeat has brought the grant, as on a slow machine. It is
+// no Helper: its own lines tell which of its leases was lost.
 func (l *lab) cancelAfterGrant() bool {
-	l.Helper()
 	news := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage, Times: -1})
 	defer news.Stop()
 	holder := l.Hold(l.sem(l.healthy(), 1))
