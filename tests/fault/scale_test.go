@@ -217,33 +217,31 @@ func TestWaitersForAnHour(t *testing.T) {
 	})
 }
 
+// TestUncontendedTakesTwoCommands: a call that a slow machine does not answer in time is
+// repeated, so there it goes on until one pair at least was quick. In a bubble, all are.
 func TestUncontendedTakesTwoCommands(t *testing.T) {
-	t.Parallel()
-	onServer(t, redistest.Start(t), func(l *lab) {
+	everywhere(t, func(l *lab) {
 		s := l.sem(l.faulty(), 5)
 		l.Release(l.Hold(s))
-		const pairs = 50
-		quick := 0
-		for range pairs {
+		for pairs, quick := 0, 0; pairs < 50 || quick == 0; pairs++ {
 			l.net.ResetCounts()
 			start, before := time.Now(), l.scripts()
 			l.Release(l.Hold(s))
 			calls, took := l.scripts()-before, time.Since(start)
-			if took >= 2*time.Second {
-				continue // a call that a slow machine does not answer in time is repeated
+			sent := l.net.Counts()
+			if l.Exact {
+				calls = sent["EVALSHA"] // the embedded store counts the commands in a script too
+			} else if took >= 2*time.Second {
+				continue
 			}
 			quick++
-			sent := l.net.Counts()
 			// Of a connection, whenever it is made; PING asks whether Redis is there when it is slow.
 			for _, once := range []string{"CLIENT", "HELLO", "INFO", "PING"} {
 				delete(sent, once)
 			}
 			if calls != 2 || len(sent) != 1 || sent["EVALSHA"] != 2 {
-				t.Errorf("a pair made %d calls, and sent %v", calls, l.net.Counts())
+				l.Errorf("a pair made %d calls, and sent %v", calls, l.net.Counts())
 			}
-		}
-		if quick == 0 {
-			t.Errorf("none of %d pairs was quick: nothing was tested", pairs)
 		}
 	})
 }
