@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
@@ -119,6 +120,7 @@ func ask(ctx context.Context, server *redis.Options) error {
 	defer tick.Stop()
 	now := time.Now()
 	wait := vigil{began: now, last: now}
+	turn := takeTurn()
 	for {
 		select {
 		case err := <-answer:
@@ -130,10 +132,30 @@ func ask(ctx context.Context, server *redis.Options) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		if err := wait.tick(time.Now()); err != nil {
+		var all bool
+		select {
+		case <-turn:
+			all, turn = true, takeTurn()
+		default:
+		}
+		if err := wait.tick(time.Now(), all); err != nil {
 			return err
 		}
 	}
+}
+
+// takeTurn returns a channel that is closed when all that was ready to run has had its turn.
+//
+// The scheduler runs first whom a timer or another goroutine has woken. So in a process of many
+// goroutines that compute, a ticker is on time while the one that is to read the answer, whom the
+// network wakes, stands in the scheduler's global queue for seconds. Gosched goes to its end.
+func takeTurn() <-chan struct{} {
+	turn := make(chan struct{})
+	go func() {
+		runtime.Gosched()
+		close(turn)
+	}()
+	return turn
 }
 
 // vigil is a wait for an answer.
@@ -142,9 +164,10 @@ type vigil struct {
 	silent      time.Duration // in which this process was prompt
 }
 
-// tick notes that this process ran at now. It returns why the wait is over, or nil.
-func (v *vigil) tick(now time.Time) error {
-	if now.Sub(v.last) < 2*pace { // else whoever reads the answer may be held up as well
+// tick notes that this process ran at now, and whether all that was ready has had its turn since
+// the last tick. It returns why the wait is over, or nil.
+func (v *vigil) tick(now time.Time, all bool) error {
+	if all && now.Sub(v.last) < 2*pace { // else whoever reads the answer may be held up as well
 		v.silent += pace
 	}
 	v.last = now
