@@ -35,8 +35,8 @@ func withCalls(t *testing.T, test func(*calls)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mr := miniredis.NewMiniRedis()
-		t.Cleanup(func() { <-time.After(time.Minute) }) // go-redis may still dial in the background
 		t.Cleanup(mr.Close)
+		t.Cleanup(func() { <-time.After(time.Minute) }) // somebody may still dial in the background
 		p := &calls{T: t, net: redistest.NewFaults(t)}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: p.net.Dialer(redistest.Embedded(mr)), PoolSize: 1000, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = rdb.Close() })

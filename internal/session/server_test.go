@@ -36,8 +36,8 @@ func inBubble(t *testing.T, test func(*server)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mr := miniredis.NewMiniRedis()
-		t.Cleanup(func() { <-time.After(time.Minute) }) // go-redis may still dial in the background
 		t.Cleanup(mr.Close)
+		t.Cleanup(func() { <-time.After(time.Minute) }) // somebody may still dial in the background
 		s := &server{T: t, begun: time.Now(), seen: map[string][]time.Duration{}, args: map[string][]any{}}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.NewFaults(t).Dialer(redistest.Embedded(mr)), PoolSize: 1000})
 		t.Cleanup(func() { _ = rdb.Close() })
