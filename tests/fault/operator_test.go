@@ -132,8 +132,7 @@ func (l *lab) clear(holder *berth.Lease, waiting ...<-chan outcome) {
 			continue
 		}
 		// A grant lasts for a heartbeat's TTL, until the waiter hears of it and renews it.
-		err := l.GiveBack(o.lease)
-		if lost, ok := errors.AsType[*berth.LostError](err); err != nil && (l.Exact || !ok || lost.Reason != berth.LostExpired) {
+		if err := l.GiveBack(o.lease); err != nil && !l.RanOut(err) {
 			l.Errorf("Release of a waiter's lease: %v", err)
 		}
 	}

@@ -85,15 +85,15 @@ func (e *Env) acquire(ctx context.Context, s *berth.Semaphore, opts []berth.Acqu
 func (e *Env) InTime(do func() error) (err error) {
 	e.Helper()
 	for range 20 {
-		if err = do(); !e.ranOut(err) {
+		if err = do(); !e.RanOut(err) {
 			break
 		}
 	}
 	return err
 }
 
-// ranOut tells whether err is that of a lease that a real machine was too slow for.
-func (e *Env) ranOut(err error) bool {
+// RanOut tells whether err is that of a lease that a real machine was too slow for.
+func (e *Env) RanOut(err error) bool {
 	lost, ok := errors.AsType[*berth.LostError](err)
 	return !e.Exact && ok && (lost.Reason == berth.LostUntrusted || lost.Reason == berth.LostExpired)
 }
@@ -281,7 +281,7 @@ func (r *Request) Granted() *berth.Lease {
 // TTL.
 func (r *Request) Served() {
 	r.e.Helper()
-	if err := r.e.GiveBack(r.Granted()); !r.e.ranOut(err) {
+	if err := r.e.GiveBack(r.Granted()); !r.e.RanOut(err) {
 		r.e.Must(err)
 	}
 }
