@@ -40,7 +40,8 @@ var ErrAway = errors.New("cannot be reached")
 // the nodes that the client knows does. It fails with ErrAway when the server cannot be
 // reached or stays silent. Any other error means that it could not find out: ctx has ended,
 // this process has no CPU, descriptor or port left, or rdb is of an unknown type. It takes
-// 3 seconds if the server is silent, and at most 10; for a Cluster 3 seconds more.
+// 3 seconds if the server is silent, and at most 10; for a Cluster 3 seconds more. A process
+// that has no CPU left may be later to return.
 func Redis(ctx context.Context, rdb redis.UniversalClient) error {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
@@ -148,7 +149,8 @@ func ask(ctx context.Context, server *redis.Options) error {
 //
 // The scheduler runs first whom a timer or another goroutine has woken. So in a process of many
 // goroutines that compute, a ticker is on time while the one that is to read the answer, whom the
-// network wakes, stands in the scheduler's global queue for seconds. Gosched goes to its end.
+// network wakes, stands in the scheduler's global queue for seconds. Gosched goes to its end. A
+// turn that nobody waits for any more ends by itself.
 func takeTurn() <-chan struct{} {
 	turn := make(chan struct{})
 	go func() {
