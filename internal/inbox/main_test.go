@@ -188,10 +188,7 @@ func inBubble(t *testing.T, test func(*world)) {
 
 // newEmbedded is for use in a bubble.
 func newEmbedded(t *testing.T) *world {
-	w := &world{T: t, embedded: miniredis.NewMiniRedis()}
-	// go-redis may still dial in the background after its Close.
-	t.Cleanup(func() { <-time.After(time.Minute) })
-	t.Cleanup(w.embedded.Close)
+	w := &world{T: t, embedded: redistest.NewEmbedded(t)}
 	w.connect(redistest.Embedded(w.embedded))
 	return w
 }

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/testkit/redistest"
@@ -34,9 +33,7 @@ func withCalls(t *testing.T, test func(*calls)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		mr := miniredis.NewMiniRedis()
-		t.Cleanup(mr.Close)
-		t.Cleanup(func() { <-time.After(time.Minute) }) // somebody may still dial in the background
+		mr := redistest.NewEmbedded(t)
 		p := &calls{T: t, net: redistest.NewFaults(t)}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: p.net.Dialer(redistest.Embedded(mr)), PoolSize: 1000, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { _ = rdb.Close() })

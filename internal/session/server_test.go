@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/testkit/redistest"
@@ -35,9 +34,7 @@ func inBubble(t *testing.T, test func(*server)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		mr := miniredis.NewMiniRedis()
-		t.Cleanup(mr.Close)
-		t.Cleanup(func() { <-time.After(time.Minute) }) // somebody may still dial in the background
+		mr := redistest.NewEmbedded(t)
 		s := &server{T: t, begun: time.Now(), seen: map[string][]time.Duration{}, args: map[string][]any{}}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: redistest.NewFaults(t).Dialer(redistest.Embedded(mr)), PoolSize: 1000})
 		t.Cleanup(func() { _ = rdb.Close() })

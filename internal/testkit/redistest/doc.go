@@ -5,9 +5,10 @@
 // of the machine. Neither skips: if there is no redis-server, the test fails and says what
 // to install.
 //
-// Faults wraps the connections of a client, to a real server or to the embedded store
-// inside a testing/synctest bubble. It counts commands, and loses, delays or repeats those
-// that a Rule picks.
+// NewEmbedded returns a store inside the process, for tests in a testing/synctest bubble.
+//
+// Faults wraps the connections of a client, to a real server or to the embedded store. It
+// counts commands, and loses, delays or repeats those that a Rule picks.
 //
 // A package that uses Shared calls Main in its TestMain:
 //

@@ -111,12 +111,6 @@ func (i *Injection) Stop() {
 // DialFunc is the type of redis.Options.Dialer.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Embedded returns a dialer for a store in this process, such as *miniredis.Miniredis. It
-// uses no sockets, so it works in a testing/synctest bubble.
-func Embedded(store interface{ Dial() (net.Conn, error) }) DialFunc {
-	return func(context.Context, string, string) (net.Conn, error) { return store.Dial() }
-}
-
 // Faults is a network between clients and servers that counts commands and fails according
 // to rules. It pairs requests with replies, so MONITOR and CLIENT REPLY must not be used on
 // it.

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/testkit/redisserver"
@@ -22,8 +21,7 @@ type backend func(f *Faults, opts ...func(*redis.Options)) *redis.Client
 func eachBackend(t *testing.T, test func(*testing.T, *Faults, backend)) {
 	t.Run("embedded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			m := miniredis.NewMiniRedis()
-			t.Cleanup(m.Close)
+			m := NewEmbedded(t)
 			test(t, NewFaults(t), func(f *Faults, opts ...func(*redis.Options)) *redis.Client {
 				o := &redis.Options{Addr: "127.0.0.1:1", Dialer: Embedded(m)}
 				return newClient(t, o, slices.Concat([]func(*redis.Options){Patient}, opts, []func(*redis.Options){f.Wrap}))

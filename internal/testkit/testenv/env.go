@@ -88,11 +88,7 @@ func OwnServer(t *testing.T, config []string, body func(e *Env)) {
 func Bubble(t *testing.T, body func(e *Env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		mr := miniredis.NewMiniRedis()
-		mr.ClockTTL(true)
-		t.Cleanup(mr.Close)
-		// Dials that go-redis has begun in the background end by time-outs.
-		t.Cleanup(func() { <-time.After(time.Minute) })
+		mr := redistest.NewEmbedded(t)
 		e := &Env{T: t, Exact: true, TTL: 30 * time.Second, Prefix: "berth", Embedded: mr}
 		// A goroutine that waits for a connection of a full pool takes a timer that
 		// go-redis shares in the whole process, and a timer of a bubble must not leave
