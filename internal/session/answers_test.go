@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -342,16 +343,18 @@ func TestPlaceIsToldWhenItChanges(t *testing.T) {
 		for _, id := range []string{other, "other.2"} {
 			w.must(protocol.Op{Verb: protocol.Acquire, ID: id, Terms: terms(true)})
 		}
-		go func() { // the one in front leaves the queue after some heartbeats
+		var leave sync.WaitGroup
+		leave.Go(func() { // the one in front leaves the queue after some heartbeats
 			<-time.After(8 * time.Second)
 			w.must(protocol.Op{Verb: protocol.Release, ID: "other.2"})
 			<-time.After(8 * time.Second)
 			w.must(protocol.Op{Verb: protocol.Release, ID: other})
-		}()
+		})
 		var told []int
 		if _, err := w.sem.Acquire(context.Background(), terms(true), false, func(p claim.Place) { told = append(told, p.Ahead) }); err != nil {
 			s.Fatal(err)
 		}
+		leave.Wait() // the grant may be heard before the release is answered
 		if !slices.Equal(told, []int{1, 0}) {
 			s.Errorf("told %v waiters in front", told)
 		}
