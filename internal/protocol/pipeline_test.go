@@ -383,6 +383,8 @@ func TestOutageCostsFewFlights(t *testing.T) {
 			st.Drop()
 		}
 		pipe := p.store.pipe
+		pipe.mu.Lock() // flights may still end
+		defer pipe.mu.Unlock()
 		if len(pipe.waiting) > 0 || pipe.dropped > 0 || slices.ContainsFunc(pipe.waiting[:cap(pipe.waiting)], func(st *Trip) bool { return st != nil }) {
 			p.Errorf("%d trips are left, %d of them dropped", len(pipe.waiting), pipe.dropped)
 		}
