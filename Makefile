@@ -10,16 +10,20 @@ BENCH ?= .
 COUNT ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint fmt vuln bench bench-check gobench model verify soak demo build build-all pictures man release tidy clean
+.PHONY: help setup test test-all lint fmt vuln bench bench-check gobench model verify soak demo build build-all pictures man release tidy tidy-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Install what the tests need, where that is possible
-	@scripts/setup
+setup: ## Install what all tests need, where that is possible
+	@scripts/setup all
 
-test: setup ## Vet and test every module, with the race detector (ARGS=flags of go test)
+test: ## Test each promise, minutes; needs Go and redis-server (ARGS=flags of go test)
+	@scripts/setup
 	@scripts/test $(ARGS)
+
+test-all: setup tidy-check lint ## Test everything, with the race detector, a browser, storms and lint
+	@scripts/test --all $(ARGS)
 
 lint: $(GOLANGCI) ## Run golangci-lint on every module
 	@scripts/each-module "$(CURDIR)/$(GOLANGCI)" run ./...
@@ -73,6 +77,9 @@ release: ## Build archives, image contexts and their checksums into dist/release
 
 tidy: ## Run go mod tidy in every module
 	@scripts/each-module "$(CURDIR)/scripts/on-checkout" go mod tidy
+
+tidy-check: ## Fail if make tidy would change a module
+	@scripts/each-module "$(CURDIR)/scripts/on-checkout" go mod tidy -diff
 
 clean: ## Remove what was built here, tools included
 	@rm -rf bin dist

@@ -63,43 +63,53 @@ func TestCommandLine(t *testing.T) {
 // TestLocal has no Redis configured.
 func TestLocal(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, params("testdata/local", func(env *testscript.Env) error {
-		dir, err := os.MkdirTemp("", "berth")
-		if err != nil {
-			return err
-		}
-		env.Defer(func() { os.RemoveAll(dir) })
-		// A link, since the path of a socket must be short.
-		if err := os.Symlink(dir, filepath.Join(env.WorkDir, "run")); err != nil {
-			return err
-		}
-		env.Setenv("BERTH_STORE_DIR", filepath.Join(dir, "berth"))
-		env.Setenv("BERTH_LOCAL_IDLE", "50ms")
-		return nil
-	}))
+	testscript.Run(t, params("testdata/local", inOwnStore))
 }
 
 // TestEmbedded and TestRedis run the same scripts on both stores.
 func TestEmbedded(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, params("testdata/store", func(env *testscript.Env) error {
-		url, stop, err := embedded()
-		if err != nil {
-			return err
-		}
-		env.Defer(stop)
-		env.Setenv("BERTH_REDIS_URL", url)
-		return nil
-	}))
+	testscript.Run(t, params("testdata/store", inEmbeddedStore))
 }
 
 func TestRedis(t *testing.T) {
 	t.Parallel()
-	url := redistest.Start(t).URL()
-	testscript.Run(t, params("testdata/store", func(env *testscript.Env) error {
+	testscript.Run(t, params("testdata/store", inRedis(redistest.Start(t).URL())))
+}
+
+// inOwnStore sets a script up that has no Redis configured.
+func inOwnStore(env *testscript.Env) error {
+	dir, err := os.MkdirTemp("", "berth")
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { os.RemoveAll(dir) })
+	// A link, since the path of a socket must be short.
+	if err := os.Symlink(dir, filepath.Join(env.WorkDir, "run")); err != nil {
+		return err
+	}
+	env.Setenv("BERTH_STORE_DIR", filepath.Join(dir, "berth"))
+	env.Setenv("BERTH_LOCAL_IDLE", "50ms")
+	return nil
+}
+
+// inEmbeddedStore sets a script up that has an embedded store of its own.
+func inEmbeddedStore(env *testscript.Env) error {
+	url, stop, err := embedded()
+	if err != nil {
+		return err
+	}
+	env.Defer(stop)
+	env.Setenv("BERTH_REDIS_URL", url)
+	return nil
+}
+
+// inRedis sets scripts up that share a Redis.
+func inRedis(url string) func(*testscript.Env) error {
+	return func(env *testscript.Env) error {
 		env.Setenv("BERTH_REDIS_URL", url)
 		return nil
-	}))
+	}
 }
 
 // TestOutage has a server for each script, which can stand still, go and come back.

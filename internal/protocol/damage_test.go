@@ -108,12 +108,15 @@ func tryAll(t *testing.T, damages []damage, lays ...setup) {
 
 // tryOn tries operations on one rig. They take turns, so that each meets each
 // kind of damage, but not every single one: every seventh, and on an embedded store,
-// which is slow, every thirty-first.
+// which is slow, every thirty-first; with -short, one of ten of those.
 func tryOn(t *testing.T, r *rig, damages []damage, lays ...setup) {
 	t.Helper()
 	turn, step := 0, 7
 	if r.mr != nil {
 		step = 31
+	}
+	if testing.Short() {
+		step = 10*step + 1
 	}
 	for i, d := range damages {
 		for _, lay := range lays {

@@ -41,15 +41,19 @@ func capped(t *Terms) { t.MaxHold = time.Second }
 func aMonth(t *Terms) { t.TTL = 30 * 24 * time.Hour }
 
 // tellAll tells stories at several paces, to the last millisecond of a lease, and
-// to the one in which it runs out.
+// to the one in which it runs out; with -short, only without pauses and to the last.
 func tellAll(t *testing.T, stories map[string][][]Op) {
 	t.Helper()
 	ttl := terms(1).TTL
+	paces := []time.Duration{0, ttl, time.Millisecond, ttl - time.Millisecond, time.Hour}
+	if testing.Short() {
+		paces = paces[:2]
+	}
 	for _, keeps := range []bool{false, true} {
 		asIs, unfolded := embedded(t, keeps), embedded(t, keeps)
 		for _, name := range slices.Sorted(maps.Keys(stories)) {
 			t.Run(name, func(t *testing.T) {
-				for _, pause := range []time.Duration{0, time.Millisecond, ttl - time.Millisecond, ttl, time.Hour} {
+				for _, pause := range paces {
 					tell(t, asIs, unfolded, stories[name], pause)
 				}
 			})

@@ -1,8 +1,11 @@
 package redistest
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,6 +51,7 @@ func Main(m *testing.M, opts ...goleak.Option) {
 
 func runMain(m *testing.M, opts []goleak.Option) int {
 	shared.inMain.Store(true)
+	waitTogether()
 	code := m.Run()
 	stopShared()
 	if code != 0 {
@@ -62,6 +66,17 @@ func runMain(m *testing.M, opts []goleak.Option) int {
 	}
 	fmt.Fprintln(os.Stderr, "goroutines left over after all tests:", err)
 	return 1
+}
+
+// waitTogether lets more tests run at once than there are CPUs, because most of them wait,
+// unless -parallel says how many.
+func waitTogether() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))) // a number
+	}
 }
 
 // prober ignores a goroutine of go-redis. After as many failed dials as its pool has places

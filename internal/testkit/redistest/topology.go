@@ -87,6 +87,7 @@ type Watched struct {
 // A master that is silent for a second counts as dead.
 func StartWatched(t testing.TB) *Watched {
 	t.Helper()
+	notShort(t)
 	w := &Watched{Name: "berth"}
 	master := Start(t, WithTCP())
 	w.Servers = []*Server{master, StartReplica(t, master), StartReplica(t, master)}
@@ -108,6 +109,15 @@ func StartWatched(t testing.TB) *Watched {
 		})
 	}
 	return w
+}
+
+// notShort skips the test with -short: several servers take seconds until they know of each
+// other, and of each other's end.
+func notShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: no test of a Cluster or of Sentinels")
+	}
 }
 
 // asSentinel starts the redis-server as a sentinel.

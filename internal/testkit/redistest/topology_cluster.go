@@ -52,6 +52,7 @@ func StartMasters(t testing.TB, n int) *Cluster {
 // startMasters starts nodes that know each other. The first of them share the slots.
 func startMasters(t testing.TB, nodes, sharing int, opts ...Option) *Cluster {
 	t.Helper()
+	notShort(t)
 	NeedsShardChannels(t)
 	c := &Cluster{}
 	for range nodes {
