@@ -67,7 +67,7 @@ build-all: ## Compile for every platform that berth supports
 
 pictures: ## Draw the SVG pictures of the docs; needs graphviz
 	@dot -Tsvg docs/img/architecture.dot -o docs/img/architecture.svg
-	@cd cmd/berth && go test ./internal/top -count=1 -run TestPicture -picture "$(CURDIR)/docs/img/top.svg"
+	@cd cmd/berth && go test ./internal/top -count=1 -run TestPicture -pictures "$(CURDIR)/docs/img"
 
 man: ## Write the manual pages into dist/man
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cmd/berth/internal/man dist/man

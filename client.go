@@ -93,7 +93,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Reach reports whether Redis can be reached. It makes a connection of its own, so
+// Reach reports whether Redis can be reached. It makes its own connection, so
 // that an exhausted connection pool does not matter. It returns nil if Redis answers
 // anything, even with a refusal, there or to another call of this client; in a Redis
 // Cluster, if any node does. It returns ErrUnreachable if there is no connection or no

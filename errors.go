@@ -48,7 +48,7 @@ var (
 	ErrNotFound = errors.New("berth: not found")
 )
 
-// BusyError tells why TryAcquire found no room, or the state of a full queue. It is
+// BusyError has the reason why TryAcquire found no room, or the state of a full queue. It is
 // ErrBusy or ErrQueueFull to errors.Is.
 type BusyError struct {
 	Name       string
@@ -59,7 +59,7 @@ type BusyError struct {
 	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
 	Paused     bool          // the semaphore is paused, until RetryAfter or, if that is 0, until an operator resumes it
 
-	Rate   int           // costs of so much are granted in any time of length Window; 0: there is no rate
+	Rate   int           // total cost granted per Window, at most; 0: there is no rate
 	Window time.Duration // see Rate
 	Spent  int           // the costs of the grants that count for the rate
 	// RetryAfter is how long the rate, or a pause that ends, keeps the request out, if nobody
@@ -85,7 +85,7 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("berth: %s: %s, %d waiting: %s", what, standing(e.InUse, e.Limit, e.Spent, e.Rate, e.Window), e.Waiting, hint)
 }
 
-// standing tells how much of a limit and of a rate is used.
+// standing returns how much of a limit and of a rate is used.
 func standing(used, limit, spent, rate int, window time.Duration) string {
 	s := fmt.Sprintf("%d of %d in use", used, limit)
 	if limit == NoLimit {
@@ -148,7 +148,7 @@ const (
 	LostVanished
 	// LostReleased: the lease was released by its id.
 	LostReleased
-	// LostAdopted: another process adopted the lease; LostError.By tells which.
+	// LostAdopted: another process adopted the lease; LostError.By is its owner.
 	LostAdopted
 	// LostUnknown: there is no such lease. It expired, was released or was adopted
 	// more than a minute ago, or the server has lost its data.
@@ -212,7 +212,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 // the last call to Redis failed so, or the one under way has no connection.
 type WaitError struct {
 	Name   string
-	Queued bool  // it was in the queue; Place tells where
+	Queued bool  // it was in the queue, at Place
 	Place  Place // as last heard
 	Err    error // the context's, and that of Redis if there was one
 }
@@ -238,9 +238,8 @@ func (e *WaitError) Error() string {
 // Unwrap returns the context's error, and that of Redis.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// CorruptError tells that the keys of a semaphore hold something that berth did not
-// write, or that only a newer berth can read, or that one of its two keys was lost. It
-// is ErrCorrupt.
+// CorruptError is ErrCorrupt for one semaphore: its keys hold something that berth did not
+// write, or that only a newer berth can read, or one of its two keys was lost.
 type CorruptError struct {
 	Name  string
 	Heals time.Duration // until it heals by itself: one key was lost, and leases may live until then; 0: it does not
@@ -263,7 +262,7 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // Unwrap returns the server's error.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// NotReplicatedError tells how many replicas confirmed a grant or renewal in time. It
+// NotReplicatedError has how many replicas confirmed a grant or renewal in time. It
 // is ErrNotReplicated.
 type NotReplicatedError struct {
 	Name string

@@ -61,7 +61,7 @@ func Prefix(prefix string) ClientOption {
 	return func(c *clientConfig) { c.prefix = prefix }
 }
 
-// Logger sets the log for what berth can tell no caller: a broken subscription, a
+// Logger sets the log for what berth can report to no caller: a broken subscription, a
 // step of the server's clock, an eviction policy under which leases can vanish, a
 // failed renewal, a declaration that changed the limit in force. The default is
 // slog.Default().
@@ -149,8 +149,8 @@ func program() string {
 	return name
 }
 
-// TTL sets how long a lease lasts without renewal, and so how long the permits of a
-// crashed holder are missing. It is in whole milliseconds, from MinTTL to MaxTTL; the
+// TTL sets how long a lease lasts without renewal, and so how long a permit stays taken
+// after its holder crashes. It is in whole milliseconds, from MinTTL to MaxTTL; the
 // default is DefaultTTL, or for an adopted lease the TTL that it had. berth renews
 // every third of it. TTL does not bound the wait; only the context does.
 func TTL(d time.Duration) AdoptOption { return renewalOption(func(c *config) { c.ttl = d }) }
@@ -159,10 +159,10 @@ func TTL(d time.Duration) AdoptOption { return renewalOption(func(c *config) { c
 // limit in force is refused (ErrTooHeavy).
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
-// Rate adds a rate to the limit: in any time of length per, by the server's clock, the costs
-// of the grants sum to at most n. The cost of a lease is its weight, or what Cost says. What
-// counts is the grant, whatever becomes of the lease: a release or a crash gives nothing back.
-// A renewal, Detach and Adopt are no grants.
+// Rate adds a rate to the limit: in any window of length per, by the server's clock, the total
+// cost granted is at most n. The cost of a lease is its weight, or what Cost says. What counts is
+// the grant, whatever becomes of the lease: a release or a crash gives nothing back. A renewal,
+// Detach and Adopt are no grants.
 //
 // There is one queue, first come, first served: a request is granted when there are permits
 // for its weight and the rate has room for its cost, and until then nobody overtakes it. It
@@ -229,7 +229,7 @@ func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.ma
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
 // WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts one TTL
-// from the grant; Lease.ValidUntil tells until when it can be relied on.
+// from the grant; Lease.ValidUntil returns until when it can be relied on.
 func WithoutRenewal() AdoptOption { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
 // MinReplicas accepts the grant, and each renewal of it, only when n replicas of the
@@ -252,7 +252,7 @@ func OnQueued(f func(Place)) AcquireOption {
 	return requestOption(func(c *config) { c.onQueued = f })
 }
 
-// Place tells a waiter where it stands.
+// Place is where a waiter stands in the queue, and what it waits for.
 type Place struct {
 	Ahead   int // waiters in front of it
 	InUse   int // permits out
@@ -263,7 +263,7 @@ type Place struct {
 
 	Tenant string // for whom the request is made; see Tenant
 
-	Rate   int           // costs of so much are granted in any time of length Window; 0: there is no rate
+	Rate   int           // total cost granted per Window, at most; 0: there is no rate
 	Window time.Duration // see Rate
 	Spent  int           // the costs of the grants that count for the rate
 	// RetryAfter is how long the rate, or a pause that ends, keeps the request waiting, at the

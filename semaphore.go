@@ -60,7 +60,7 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 //
 // On success the caller holds the lease and must release it. On failure it holds
 // nothing; a grant that Acquire could not learn of is given back in the background.
-// The error is, to errors.Is, one of: ctx's error (a *WaitError, which tells the
+// The error is, to errors.Is, one of: ctx's error (a *WaitError, which has the
 // request's place in the queue), ErrQueueFull, ErrTooHeavy, ErrEvicted, ErrInvalid,
 // ErrClosed, ErrLost (the lease was lost before Acquire could return it), or, when
 // Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or ErrNotReplicated.
@@ -75,7 +75,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease,
 }
 
 // TryAcquire takes a lease if there is room and the queue is empty. Otherwise it
-// does not wait, and the error is a *BusyError (ErrBusy) that tells why. It returns
+// does not wait, and the error is a *BusyError (ErrBusy) with the reason. It returns
 // within 2 seconds, or when ctx ends, whatever Redis does. Other errors are those of
 // Acquire, and leave the same state.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
@@ -127,8 +127,8 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 
 // Cooldown pauses the semaphore for d, for all programs: nobody is granted before then. Holders
 // keep their leases, and waiters their places; the first of them is granted when d has passed,
-// and nobody has to resume it. It is for a program that is told to hold still, as by an answer
-// 429 with Retry-After. A longer pause is not shortened, whether a program or an operator set it.
+// and nobody has to resume it. It is for when an API tells you to back off (429 with Retry-After).
+// A longer pause is not shortened, whether a program or an operator set it.
 //
 // d is in whole milliseconds, from MinTTL to MaxTTL. Cooldown returns within 5 seconds, or when
 // ctx ends, and can be repeated. After ErrRefused, ErrCorrupt, ErrClosed and ErrInvalid nothing

@@ -56,7 +56,7 @@ type Summary struct {
 	NextExpiry   time.Duration `json:"-"`             // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none
 	Expired      int           `json:"expired"`       // holders and waiters that have expired but are still counted: the next call removes them
 	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit, or the rate
-	Rate         int           `json:"rate"`          // costs of so much are granted in any time of length Window; 0: there is no rate
+	Rate         int           `json:"rate"`          // total cost granted per Window, at most; 0: there is no rate
 	Window       time.Duration `json:"-"`             // of the rate
 	Spent        int           `json:"spent"`         // the costs of the grants that count for the rate
 	PausedFor    time.Duration `json:"-"`             // until its pause ends by itself; 0: it is not paused, or until Resume

@@ -124,7 +124,7 @@ func ExampleAnd() {
 	client := store.Client()
 	transport, err := berthhttp.NewTransport(client, "llm/tenant", 2, // 2 at once for each tenant
 		berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }),
-		berthhttp.And("llm", 20, // and 20 at once, 60 a minute, for all
+		berthhttp.And("llm", 20, // and 20 at once, 60 per minute, for all
 			berthhttp.Rate(60, time.Minute),
 			berthhttp.ObeyRetryAfter(time.Minute)))
 	if err != nil {

@@ -75,7 +75,7 @@ type config struct {
 // Handler.
 func Key(f func(*http.Request) string) LimitOption { return limitOption(func(r *rule) { r.key = f }) }
 
-// Limits sets a function that returns the limit for a key, in place of the limit given
+// Limits sets a function that returns the limit for a key, instead of the limit given
 // to NewTransport or NewHandler. Requests for which it returns less than 1 are refused.
 // It must not block, and should return the same in all processes: the last limit
 // declared is in force. It needs a Key.
@@ -177,7 +177,7 @@ func RecordCallers() Option { return wholeOption(func(c *config) { c.callers = t
 // Requests. If Redis is the reason, the status is always 503. It is for a Handler only.
 func Status(code int) Option { return wholeOption(func(c *config) { c.status = code }) }
 
-// Refuse sets a function that answers refused requests, in place of a line of text.
+// Refuse sets a function that answers refused requests, instead of a line of text.
 // Status and Retry-After are in why; the header Retry-After is already set. It is for a
 // Handler only.
 func Refuse(f func(w http.ResponseWriter, r *http.Request, why *RefusedError)) Option {

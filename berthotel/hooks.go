@@ -16,7 +16,7 @@ import (
 
 const scope = "github.com/berth-go/berth/berthotel"
 
-// DefaultMaxNames is how many semaphore names have metrics of their own.
+// DefaultMaxNames is how many semaphore names have their own metrics.
 const DefaultMaxNames = 100
 
 // Option configures Hooks.
@@ -40,7 +40,7 @@ func TracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.
 // count related semaphores together. Spans keep the full name.
 func Group(f func(name string) string) Option { return func(c *config) { c.group = f } }
 
-// MaxNames bounds how many names have metrics of their own; the default is
+// MaxNames bounds how many names have their own metrics; the default is
 // DefaultMaxNames. The first n names get a time series each, and the others are counted
 // together as "_other", so that untrusted keys cannot flood a backend.
 func MaxNames(n int) Option { return func(c *config) { c.maxNames = n } }

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-go/berth/berthwatch"
 )
 
-// DefaultNames is how many names have metrics of their own.
+// DefaultNames is how many names have their own metrics.
 const DefaultNames = 200
 
 const (
@@ -32,7 +32,7 @@ const (
 
 // Options configures a Collector.
 type Options struct {
-	// Names bounds how many names have metrics of their own; 0 is DefaultNames. The others
+	// Names bounds how many names have their own metrics; 0 is DefaultNames. The others
 	// are counted together as "_other". The busiest names have their own, until they have
 	// been idle for a quarter of an hour.
 	Names int
@@ -55,7 +55,7 @@ type Collector struct {
 	serverAt time.Time
 }
 
-// New returns a Collector with a sampler of its own, which works until Close. It fails with
+// New returns a Collector with its own sampler, which works until Close. It fails with
 // berth.ErrInvalid when a pattern is malformed, or no semaphore can have one of the names.
 func New(in *berthadmin.Inspector, o Options) (*Collector, error) {
 	for _, name := range o.Watch.Names {

@@ -129,7 +129,7 @@ func (s *Store) Client(opts ...berth.ClientOption) *berth.Client {
 }
 
 // Inspector returns an Inspector for the semaphores of the store, subject to the same
-// faults as its clients. For clients with a prefix of their own use berthadmin.Of.
+// faults as its clients. For clients with another prefix use berthadmin.Of.
 func (s *Store) Inspector() *berthadmin.Inspector {
 	in, err := berthadmin.New(s.rdb, berthadmin.Options{})
 	if err != nil {

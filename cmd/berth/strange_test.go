@@ -125,7 +125,7 @@ func TestErrorsNameTheServer(t *testing.T) {
 		"nobody":         {"redis://u:hunter2@127.0.0.1:1", "127.0.0.1:1", "connection refused"},
 		"wrong password": {"redis://berth:hunter3@" + plain.Addr(), plain.Addr(), "check user and password in the URL"},
 		"no right":       {"redis://poor:hunter4@" + plain.Addr(), plain.Addr(), `"berth doctor" names the rights that are missing`},
-		"no TLS there":   {"rediss://" + plain.Addr(), plain.Addr(), "if the server does not speak TLS, write redis in place of rediss"},
+		"no TLS there":   {"rediss://" + plain.Addr(), plain.Addr(), "if the server does not speak TLS, write redis instead of rediss"},
 		"no Cluster":     {"redis+cluster://" + plain.Addr(), plain.Addr(), "it is not a Cluster: use redis://"},
 		"no sentinel":    {"redis+sentinel://" + plain.Addr() + "/main", plain.Addr(), "it is not a sentinel: use redis://"},
 		"a sentinel":     {"redis://" + sentinel.Addr(), sentinel.Addr(), "this is a sentinel: use redis+sentinel://" + sentinel.Addr() + "/main"},

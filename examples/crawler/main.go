@@ -28,7 +28,7 @@ func main() {
 	flag.IntVar(&j.Total, "total", 16, "requests at once to all hosts together")
 	flag.IntVar(&j.Most, "pages", 1000, "pages of each host")
 	flag.DurationVar(&j.Timeout, "timeout", 20*time.Second, "for each request")
-	flag.DurationVar(&j.TTL, "ttl", 15*time.Second, "how long a killed process's permits are missing")
+	flag.DurationVar(&j.TTL, "ttl", 15*time.Second, "how long a permit stays taken after its process is killed")
 	processes := flag.Int("processes", 3, "worker processes")
 	demo := flag.Bool("demo", false, "crawl a site of the program's own")
 	flag.Usage = func() {

@@ -42,7 +42,7 @@ type Seat struct {
 	Name  string
 	Limit int
 	TTL   time.Duration
-	Rate  int // costs of so much in any time of length Per; 0: no rate
+	Rate  int // total cost granted per Per, at most; 0: no rate
 	Per   time.Duration
 	Pace  time.Duration // of tenants
 	Deaf  bool          // half of the messages to it are lost, and nothing else fails

@@ -159,7 +159,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
 	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
 	f.Lookup("queue-limit").DefValue = "" // -1 means nothing to a reader
-	f.Var(value.Duration(&p.ttl, ttl), "ttl", "how long the permit is missing after a crash of its\nholder")
+	f.Var(value.Duration(&p.ttl, ttl), "ttl", "how long the permit stays taken after its holder\ncrashes")
 	f.StringVar(&p.label, "label", "", "what \"berth show\" shows beside the permit")
 	mayBeEmpty(f, "label")
 	f.Var(value.Duration(&p.headStart, 0), "head-start", "queue ahead of requests that came up to this much\nearlier")

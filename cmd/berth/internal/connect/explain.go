@@ -41,7 +41,7 @@ func (t *Target) advice(text string) string {
 	case strings.Contains(text, "NOPERM"), strings.Contains(text, "can't run this command"):
 		return `"berth doctor" names the rights that are missing`
 	case t.tls != nil && (strings.Contains(text, "no answer") || strings.Contains(text, "not answered within")):
-		return "if the server does not speak TLS, write redis in place of rediss"
+		return "if the server does not speak TLS, write redis instead of rediss"
 	case t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, "nknown command"):
 		return "it is not a sentinel: use " + scheme + "://"
 	case t.kind == cluster && strings.Contains(text, "cluster support disabled"):

@@ -230,7 +230,7 @@ func (t *Target) option(name, value string) error {
 		return t.verify(value)
 	case name == "ssl_check_hostname" && secure:
 		if check, err := strconv.ParseBool(value); err != nil || !check {
-			return errors.New("berth always checks the certificate's name: in place of ssl_check_hostname, write the name that it has with server_name")
+			return errors.New("berth always checks the certificate's name: instead of ssl_check_hostname, write the name that it has with server_name")
 		}
 	case slices.Contains([]string{"ca_file", "cert_file", "key_file", "server_name"}, name) && secure: // see secure
 	case name == "sentinel_username" && t.kind == sentinel:

@@ -53,9 +53,9 @@ func handshakeError(err error) error {
 	case errors.As(err, new(x509.HostnameError)):
 		return fmt.Errorf("%w: give the name in its certificate by server_name", err)
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return fmt.Errorf("the server does not speak TLS: write redis in place of rediss (%w)", err)
+		return fmt.Errorf("the server does not speak TLS: write redis instead of rediss (%w)", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no TLS handshake within %v: if the server does not speak TLS, write redis in place of rediss", dialTimeout)
+		return fmt.Errorf("no TLS handshake within %v: if the server does not speak TLS, write redis instead of rediss", dialTimeout)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		// A Redis that is full says so in plain text only, before the handshake: over TLS nothing comes.
@@ -149,7 +149,7 @@ func (c *candid) judge(text []byte, err error) error {
 	case c.reads == 0 && refused:
 		c.final = refusal(alert.Error())
 	case c.reads == 0 && c.plain:
-		c.final = errors.New("the server hung up without a word: if it wants TLS, write rediss in place of redis")
+		c.final = errors.New("the server hung up without a word: if it wants TLS, write rediss instead of redis")
 	default:
 		return err
 	}

@@ -45,9 +45,9 @@ func (p *patient) version(_ context.Context, n node) Finding {
 func (p *patient) untold(what string) Finding {
 	const advice = "Give the user +info, or look it up where the server is configured."
 	if denied(p.infoErr) {
-		return warn(advice, "not checked: this user may not use INFO, which tells %s", what)
+		return warn(advice, "not checked: this user may not use INFO, which shows %s", what)
 	}
-	f := warn(advice, "the server does not tell %s", what)
+	f := warn(advice, "the server does not show %s", what)
 	if p.infoErr != nil {
 		f.Found += " (" + short(p.infoErr) + ")"
 	}
@@ -65,11 +65,11 @@ func (p *patient) cluster(ctx context.Context, _ node) Finding {
 	}
 	text, err := c.ClusterInfo(ctx).Result()
 	if err != nil {
-		return warn("Give the user +cluster|info to have it checked.", "the Cluster does not tell its state (%s)", short(err))
+		return warn("Give the user +cluster|info to have it checked.", "the Cluster does not show its state (%s)", short(err))
 	}
 	info := fields(text)
 	if info["cluster_state"] != "ok" || info["cluster_slots_ok"] != "16384" {
-		return fail("Repair it: `redis-cli --cluster check HOST:PORT` tells what is missing.",
+		return fail("Repair it: `redis-cli --cluster check HOST:PORT` lists what is missing.",
 			"the Cluster's state is %q, and %s of 16384 slots are served: semaphores in the others do not work",
 			info["cluster_state"], info["cluster_slots_ok"])
 	}
@@ -85,7 +85,7 @@ func (p *patient) memory(_ context.Context, n node) Finding {
 	most, _ := strconv.ParseFloat(n.info["maxmemory"], 64)
 	usedText, mostText := n.info["used_memory_human"], n.info["maxmemory_human"]
 	evicts := strings.HasPrefix(policy, "allkeys")
-	const keep = "Set maxmemory-policy noeviction, or give berth a server of its own."
+	const keep = "Set maxmemory-policy noeviction, or give berth its own server."
 	const free = "Raise maxmemory, or free some: at the limit, acquires are refused while releases pass."
 	switch {
 	case evicts && most > 0:

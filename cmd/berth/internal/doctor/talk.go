@@ -69,7 +69,7 @@ func clockFinding(all []bracket, ahead, trip, took time.Duration) Finding {
 	// hundredth.
 	if apart := least - most - took/100 - time.Millisecond; apart > 0 {
 		return fail("Let the server's clock be slewed, never stepped (chrony, or ntpd -x), and its machine not be suspended.",
-			"the server's clock and this machine's ran apart by %v within %v: a step forward ends leases early, "+
+			"the server's clock and this machine's drifted apart by %v in %v: a step forward ends leases early, "+
 				"a step back keeps a crashed holder's permits", rounded(least-most), rounded(took))
 	}
 	const note = "berth uses the server's clock alone"

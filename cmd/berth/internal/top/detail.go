@@ -167,7 +167,7 @@ func (m *Model) tableLines(table, room int) []string {
 		if r.expired || r.evicting {
 			text = m.style.warn(text)
 		}
-		lines = append(lines, m.row(table == m.table && i == m.at[table], text))
+		lines = append(lines, m.row(table == m.table && i == m.at[table], text, "", ""))
 	}
 	return lines
 }

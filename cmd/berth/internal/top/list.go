@@ -146,7 +146,8 @@ func (m *Model) listLines(room int) []string {
 	m.top = max(m.top, at-room+1)
 	for i := m.top; i < min(m.top+room, len(m.visible)); i++ {
 		r := &m.visible[i]
-		lines = append(lines, m.row(r.Name == m.selected, m.semaphore(r, widths)))
+		name, bar, rest := m.semaphore(r, widths)
+		lines = append(lines, m.row(r.Name == m.selected, name, bar, rest))
 	}
 	switch {
 	case len(m.visible) > 0 || m.view.At.IsZero():
@@ -170,15 +171,15 @@ func (m *Model) choice() string {
 	return strings.Join(words, ", ")
 }
 
-// semaphore returns a row of the list.
-func (m *Model) semaphore(r *berthwatch.Row, widths []int) string {
+// semaphore returns a row of the list: what stands before the bar, the bar, and the rest.
+func (m *Model) semaphore(r *berthwatch.Row, widths []int) (before, gauge, after string) {
 	states := strings.Join(r.States(), ", ")
 	if r.Err != nil || r.Idle {
 		look := m.style.dim
 		if r.Err != nil {
 			look = m.style.bad
 		}
-		return cell(clean(r.Name), widths[0]) + m.style.dim(cells(widths[1:], "", "-", "-", "-", "-", "")+"  ") + look(states)
+		return cell(clean(r.Name), widths[0]), "", m.style.dim(cells(widths[1:], "", "-", "-", "-", "-", "")+"  ") + look(states)
 	}
 	use := m.style.good
 	switch {
@@ -191,9 +192,10 @@ func (m *Model) semaphore(r *berthwatch.Row, widths []int) string {
 	if r.Waiting > 0 {
 		wait = m.style.bold
 	}
-	return cells(widths, clean(r.Name), " "+use(bar(r.InUse, r.Limit, widths[1]-1)), fmt.Sprintf("%d/%s", r.InUse, berthwatch.Limit(&r.Summary)),
+	after = cells(widths[2:], fmt.Sprintf("%d/%s", r.InUse, berthwatch.Limit(&r.Summary)),
 		wait(strconv.Itoa(r.Waiting)), wait(scr.AgeOrDash(r.OldestWait)), scr.AgeOrDash(r.NextExpiry),
 		"  "+m.style.dim(m.spark(r, widths[6]-2))) + "  " + m.style.warn(states)
+	return cell(clean(r.Name), widths[0]) + " ", use(bar(r.InUse, r.Limit, widths[1]-1)), after
 }
 
 // spark draws the permits in use in the last minute, with the waiters above the limit.

@@ -9,6 +9,7 @@ import (
 	"html"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -25,7 +26,10 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-var picture = flag.String("picture", "", "write the picture for the README into this `FILE`")
+var pictures = flag.String("pictures", "", "write the pictures of the docs into this `DIRECTORY`")
+
+// columns is the width of a picture's screen.
+const columns = 104
 
 // workers are those of one semaphore.
 type workers struct {
@@ -33,11 +37,13 @@ type workers struct {
 	limit, size int
 	work, rest  time.Duration
 	weight      int
+	rate        int // a minute; 0: none
 }
 
-// TestPicture records the screen after a minute of real semaphores in an embedded store:
+// TestPicture records two screens after a minute of real semaphores in an embedded store, the
+// list and one semaphore:
 //
-//	go test ./cmd/berth/internal/top -run TestPicture -picture "$PWD/docs/img/top.svg"
+//	go test ./cmd/berth/internal/top -run TestPicture -pictures "$PWD/docs/img"
 func TestPicture(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
@@ -45,12 +51,13 @@ func TestPicture(t *testing.T) {
 		var working sync.WaitGroup
 		t.Cleanup(func() { stop(); working.Wait() })
 		for _, c := range []workers{
-			{"github-api", 5, 9, 3 * time.Second, 2 * time.Second, 1},
-			{"deploy/production", 1, 4, 25 * time.Second, time.Minute, 1},
-			{"db/reports", 8, 4, 7 * time.Second, 5 * time.Second, 3},
-			{"thumbnails", 12, 7, 2 * time.Second, time.Second, 1},
-			{"mail/outgoing", 4, 3, 5 * time.Second, 9 * time.Second, 1},
-			{"search/reindex", 2, 3, 4 * time.Second, 4 * time.Second, 1},
+			{"github-api", 5, 9, 3 * time.Second, 2 * time.Second, 1, 0},
+			{"partner-api", 5, 5, 8 * time.Second, 3 * time.Second, 1, 8},
+			{"deploy/production", 1, 4, 25 * time.Second, time.Minute, 1, 0},
+			{"db/reports", 8, 4, 7 * time.Second, 5 * time.Second, 3, 0},
+			{"thumbnails", 12, 7, 2 * time.Second, time.Second, 1, 0},
+			{"mail/outgoing", 4, 3, 5 * time.Second, 9 * time.Second, 1, 0},
+			{"search/reindex", 2, 3, 4 * time.Second, 4 * time.Second, 1, 0},
 		} {
 			for i := range c.size {
 				working.Go(func() { c.worker(ctx, e, i) })
@@ -64,7 +71,7 @@ func TestPicture(t *testing.T) {
 			Do:     func(context.Context, berthwatch.Action) error { return nil },
 		})
 		m.Update(m.askServer())
-		m.Update(tea.WindowSizeMsg{Width: 104, Height: 15})
+		m.Update(tea.WindowSizeMsg{Width: columns, Height: 13})
 		step := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); e.Pass(frame) {
 				m.Update(tickMsg(time.Now()))
@@ -75,26 +82,16 @@ func TestPicture(t *testing.T) {
 		e.Must(e.Inspector.Pause(ctx, "search/reindex"))
 		e.Must(e.Inspector.Pin(ctx, "mail/outgoing", 2))
 		step(22 * time.Second)
-		screens := []string{m.View().Content}
+		list := draw("berth top: all semaphores", m.View().Content)
 		m.Update(tea.KeyPressMsg{Code: tea.KeyEnter})
-		m.Update(tea.WindowSizeMsg{Width: 104, Height: 20})
+		m.Update(tea.WindowSizeMsg{Width: columns, Height: 20})
 		step(3 * time.Second)
-		screens = append(screens, m.View().Content)
-		text := svg(screens, 104)
-		for _, want := range []string{"deploy/production", "paused", "pinned", "web-3:", "has held longest"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%q is not in the picture", want)
-			}
-		}
-		for d := xml.NewDecoder(strings.NewReader(text)); ; {
-			if _, err := d.Token(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if *picture != "" {
-			e.Must(os.WriteFile(*picture, []byte(text), 0o644))
+		one := draw("berth top: one semaphore", m.View().Content)
+		list.has(e, "deploy/production", "paused", "pinned", "rate spent")
+		one.has(e, "web-3:", "has held longest")
+		if *pictures != "" {
+			e.Must(os.WriteFile(filepath.Join(*pictures, "top.svg"), []byte(list), 0o644))
+			e.Must(os.WriteFile(filepath.Join(*pictures, "top-semaphore.svg"), []byte(one), 0o644))
 		}
 	})
 }
@@ -107,6 +104,9 @@ func (c workers) worker(ctx context.Context, e *testenv.Env, i int) {
 	terms := &protocol.Terms{
 		Wait: true, Weight: c.weight, TTL: 30 * time.Second, Heartbeat: 10 * time.Second, QueueLimit: 100, Limit: c.limit,
 		Label: fmt.Sprint(strings.SplitN(c.name, "/", 2)[0], "-", i),
+	}
+	if c.rate > 0 {
+		terms.Rate = protocol.Rate{N: c.rate, Per: time.Minute}
 	}
 	pass := func(d time.Duration) bool {
 		select {
@@ -142,40 +142,53 @@ var colour = map[string]string{
 	"32": `fill="#7ee787"`, "33": `fill="#e3b341"`, "1;31": `font-weight="bold" fill="#ff7b72"`,
 }
 
-// svg draws screens of so many columns, one below the other. Each text asks for its spaces by
-// itself: browsers do not take xml:space from the root, which is for other viewers.
-func svg(screens []string, columns int) string {
-	const w, h, edge = 8.4, 18.0, 14.0
-	var b strings.Builder
-	y := edge
-	for _, s := range screens {
-		top := y
-		var body strings.Builder
-		for l := range strings.SplitSeq(s, "\n") {
-			x, look := edge, ""
-			text := func(s string) {
-				if look == "7" {
-					fmt.Fprintf(&body, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#c9d1d9\"/>\n", x, y+4, w*float64(scr.Columns(s)), h)
-				}
-				if trimmed := strings.TrimRight(s, " "); trimmed != "" {
-					fmt.Fprintf(&body, "<text x=\"%.1f\" y=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\" style=\"white-space:pre\" %s>%s</text>\n", x, y+h, w*float64(scr.Columns(trimmed)), colour[look], html.EscapeString(trimmed))
-				}
-				x += w * float64(scr.Columns(s))
-			}
-			for {
-				at := escape.FindStringSubmatchIndex(l)
-				if at == nil {
-					text(l)
-					break
-				}
-				text(l[:at[0]])
-				look, l = l[at[2]:at[3]], l[at[1]:]
-			}
-			y += h
+// picture is a screen as SVG.
+type picture string
+
+// has fails unless the picture is well formed and has these texts.
+func (p picture) has(e *testenv.Env, texts ...string) {
+	for _, want := range texts {
+		if !strings.Contains(string(p), want) {
+			e.T.Errorf("%q is not in the picture", want)
 		}
-		fmt.Fprintf(&b, "<rect x=\"0\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"6\" fill=\"#0d1117\"/>\n%s", top-edge, w*float64(columns)+2*edge, y-top+2*edge, body.String())
-		y += 3 * edge
 	}
-	return fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.1f %.1f\" font-family=\"ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace\" font-size=\"14\" fill=\"#c9d1d9\" xml:space=\"preserve\">\n<title>berth top: a list of semaphores, and one of them in detail</title>\n%s</svg>\n",
-		w*float64(columns)+2*edge, y-2*edge, b.String())
+	for d := xml.NewDecoder(strings.NewReader(string(p))); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			e.T.Fatal(err)
+		}
+	}
+}
+
+// draw draws a screen. Each text asks for its spaces by itself: browsers do not take xml:space from
+// the root, which is for other viewers.
+func draw(title, screen string) picture {
+	const w, h, edge = 8.4, 18.0, 14.0
+	var body strings.Builder
+	y := edge
+	for l := range strings.SplitSeq(screen, "\n") {
+		x, look := edge, ""
+		text := func(s string) {
+			if look == "7" {
+				fmt.Fprintf(&body, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#c9d1d9\"/>\n", x, y+4, w*float64(scr.Columns(s)), h)
+			}
+			if trimmed := strings.TrimRight(s, " "); trimmed != "" {
+				fmt.Fprintf(&body, "<text x=\"%.1f\" y=\"%.1f\" textLength=\"%.1f\" lengthAdjust=\"spacingAndGlyphs\" style=\"white-space:pre\" %s>%s</text>\n", x, y+h, w*float64(scr.Columns(trimmed)), colour[look], html.EscapeString(trimmed))
+			}
+			x += w * float64(scr.Columns(s))
+		}
+		for {
+			at := escape.FindStringSubmatchIndex(l)
+			if at == nil {
+				text(l)
+				break
+			}
+			text(l[:at[0]])
+			look, l = l[at[2]:at[3]], l[at[1]:]
+		}
+		y += h
+	}
+	return picture(fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.1f %.1f\" font-family=\"ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace\" font-size=\"14\" fill=\"#c9d1d9\" xml:space=\"preserve\">\n<title>%s</title>\n<rect width=\"100%%\" height=\"100%%\" rx=\"6\" fill=\"#0d1117\"/>\n%s</svg>\n",
+		w*columns+2*edge, y+edge, title, &body))
 }

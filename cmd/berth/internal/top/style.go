@@ -29,12 +29,15 @@ func colours() style {
 // margin is what the rows of a table begin with, except the one at the cursor.
 const margin = " "
 
-// row returns a row of a table. The one at the cursor looks the same from end to end.
-func (m *Model) row(here bool, text string) string {
-	if here {
-		return m.style.selected(cell(">"+ansi.Strip(text), m.width))
+// row returns a row of a table. The one at the cursor looks the same from end to end, but for its
+// bar: reversed, a full one would look empty.
+func (m *Model) row(here bool, before, bar, after string) string {
+	if !here {
+		return margin + before + bar + after
 	}
-	return margin + text
+	before = ">" + ansi.Strip(before)
+	rest := max(m.width-scr.Columns(before)-scr.Columns(bar), 0)
+	return m.style.selected(before) + bar + m.style.selected(cell(ansi.Strip(after), rest))
 }
 
 // clean makes text of other programs safe to show. It also omits variation selectors, which

@@ -471,3 +471,16 @@ func TestPlainAndJSON(t *testing.T) {
 		t.Errorf("before the first sample: %s, %v", text, err)
 	}
 }
+
+// TestBarAtTheCursorLooksLikeTheOthers: reversed, a full one would look empty.
+func TestBarAtTheCursorLooksLikeTheOthers(t *testing.T) {
+	d := sit(t, sem("a", 3, 3, 0), sem("b", 3, 3, 0))
+	lines := strings.Split(d.View().Content, "\n")
+	want := d.style.warn(bar(3, 3, 10))
+	for _, name := range []string{">a", " b"} {
+		at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(sgr.ReplaceAllString(l, ""), name) })
+		if at < 0 || !strings.Contains(lines[at], want) {
+			t.Errorf("row %d of %q has no %q:\n%q", at, name, want, lines)
+		}
+	}
+}
