@@ -46,6 +46,9 @@ func TestLateAnswersLoseNoLease(t *testing.T) {
 				if !l.Exact && test.ttl < 30*time.Second {
 					return // a busy machine may need as long: exact time tells
 				}
+				if !l.Exact && test.late == 8*time.Second && !testenv.All {
+					return // 160 s of waiting
+				}
 				l.TTL = test.ttl
 				holder := l.Hold(l.sem(l.patient(), 1))
 				waiting := l.queued(l.Ctx, l.sem(l.patient(), 1), 1)
