@@ -25,7 +25,7 @@ import (
 	"github.com/berth-go/berth/dev/lab/internal/algo"
 	"github.com/berth-go/berth/dev/lab/internal/report"
 	"github.com/berth-go/berth/dev/lab/internal/scene"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 const (

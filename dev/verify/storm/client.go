@@ -16,7 +16,7 @@ import (
 	"github.com/berth-go/berth/dev/verify/history"
 	"github.com/berth-go/berth/dev/verify/judge"
 	"github.com/berth-go/berth/dev/verify/worker"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // client is a client process.

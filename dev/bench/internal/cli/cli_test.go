@@ -19,7 +19,7 @@ import (
 	"github.com/berth-go/berth/dev/bench/internal/result"
 	"github.com/berth-go/berth/dev/bench/internal/scene"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 

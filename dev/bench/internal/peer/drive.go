@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // goDriver drives a contestant that is written in Go.

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // Kind is what a contestant is.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/internal/testkit/judge"
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 const (

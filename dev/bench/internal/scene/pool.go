@@ -12,7 +12,7 @@ import (
 	"github.com/berth-go/berth/dev/bench/internal/lend"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 const (

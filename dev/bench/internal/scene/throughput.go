@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // enough is a limit that the workers do not reach.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/berth-go/berth/dev/internal/chart/charttest"
 	"github.com/berth-go/berth/dev/lab/internal/scene"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 func scenario(t *testing.T, key string) scene.Scenario {

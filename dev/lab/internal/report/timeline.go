@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/lab/internal/scene"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // The measures of a timeline, in units of its drawing.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/internal/testkit/child"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-go/berth/dev/internal/measure"
 	"github.com/berth-go/berth/dev/lab/internal/algo"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // releaseTimeout bounds a release at the end of a run.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 
 	"github.com/berth-go/berth/dev/internal/measure"
 	"github.com/berth-go/berth/dev/lab/internal/algo"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // Some scenarios kill a holder, or stop and continue it. This takes a process instead of a

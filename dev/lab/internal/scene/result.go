@@ -3,8 +3,8 @@ package scene
 import (
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/judge"
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Result is the result of one algorithm in one scenario. Fields that the scenario does
