@@ -1,5 +1,6 @@
-// Package judge judges a semaphore by what its clients believed, without asking Redis. All
-// its functions are pure.
+// Package judge judges a semaphore by what its clients believed, without asking Redis: whether
+// the limit was kept (Limit), the order of arrival (Overtakings), slots (Slots) and tokens
+// (Tokens). All its functions are pure. Indices are those of the requests that were given.
 package judge
 
 import (
@@ -11,8 +12,7 @@ import (
 // Span is a span of time, in time since the beginning of a run. From belongs to it and To
 // does not, so a span that begins where another one ends does not overlap it.
 type Span struct {
-	From time.Duration `json:"from"`
-	To   time.Duration `json:"to"`
+	From, To time.Duration
 }
 
 // Length returns how long it lasts.
@@ -26,8 +26,10 @@ type Request struct {
 	Granted bool
 	// Start and End of the belief. If it is not Granted, End is when the client was
 	// last known to wait.
-	Start time.Duration
-	End   time.Duration
+	Start  time.Duration
+	End    time.Duration
+	Weight int // 0 counts as 1
+	Slot   int
 	// Stopped is when the client's process was suspended. Its belief did no harm then,
 	// and does not count against the algorithm.
 	Stopped Span
@@ -62,25 +64,26 @@ func (r Request) Beliefs() []Span {
 	return slices.DeleteFunc(parts, func(s Span) bool { return s.Length() == 0 })
 }
 
-// Level is the number of clients that believe to hold a permit, from At to the next Level.
+// Level is how many permits clients believe to hold, from At to the next Level.
 type Level struct {
-	At      time.Duration
-	Holders int
+	At   time.Duration
+	Held int
 }
 
-// Levels returns every change of the number of beliefs.
+// Levels returns every change of that number.
 func Levels(requests []Request) []Level {
-	var edges []Level // Holders is the change
+	var edges []Level // Held is the change
 	for _, r := range requests {
+		weight := cmp.Or(r.Weight, 1)
 		for _, s := range r.Beliefs() {
-			edges = append(edges, Level{s.From, +1}, Level{s.To, -1})
+			edges = append(edges, Level{s.From, weight}, Level{s.To, -weight})
 		}
 	}
 	slices.SortFunc(edges, func(a, b Level) int { return cmp.Compare(a.At, b.At) })
 	var levels []Level
 	now := 0
 	for i, e := range edges {
-		now += e.Holders
+		now += e.Held
 		// Changes at the same time count as one, so an end makes room for a beginning.
 		if i+1 < len(edges) && edges[i+1].At == e.At {
 			continue
@@ -90,23 +93,23 @@ func Levels(requests []Request) []Level {
 	return levels
 }
 
-// Excess is a span in which more clients believed to hold a permit than the limit allows.
+// Excess is a span in which clients believed to hold more permits than the limit allows.
 type Excess struct {
 	Span
-	By int `json:"by"` // at its worst
+	By int // at its worst
 }
 
 // Verdict says how well a limit was kept.
 type Verdict struct {
 	Moments []Excess
-	// Worst is the largest number of holders above the limit.
+	// Worst is the largest number of permits above the limit.
 	Worst int
 	// Over is the total time for which the limit was exceeded.
 	Over time.Duration
-	// Stolen counts the beliefs that began when all permits were believed to be held.
-	// Each of them shares its permit with another holder.
+	// Stolen counts the permits that were granted when all were believed to be held. Each
+	// of them has another holder.
 	Stolen int
-	// Held is the largest number of holders.
+	// Held is the largest number of permits that were held at once.
 	Held int
 }
 
@@ -116,10 +119,10 @@ func Limit(requests []Request, limit int) Verdict {
 	var open *Excess
 	before := 0
 	for _, l := range Levels(requests) {
-		v.Held = max(v.Held, l.Holders)
-		excess := l.Holders - limit
+		v.Held = max(v.Held, l.Held)
+		excess := l.Held - limit
 		v.Stolen += max(0, excess-max(0, before-limit))
-		before = l.Holders
+		before = l.Held
 		switch {
 		case excess > 0 && open == nil:
 			open = &Excess{Span{From: l.At}, excess}
@@ -134,4 +137,15 @@ func Limit(requests []Request, limit int) Verdict {
 		}
 	}
 	return v
+}
+
+// Held returns the largest number of permits that were held at once within a span.
+func Held(requests []Request, within Span) (most int) {
+	levels := Levels(requests)
+	for i, l := range levels {
+		if l.At < within.To && (i+1 == len(levels) || levels[i+1].At > within.From) {
+			most = max(most, l.Held)
+		}
+	}
+	return most
 }

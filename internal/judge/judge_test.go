@@ -67,6 +67,12 @@ func TestLimitFindsEveryExcess(t *testing.T) {
 			Verdict{Worst: 1, Over: 20, Stolen: 2, Held: 2},
 			[]Excess{{Span{10, 20}, 1}, {Span{30, 40}, 1}},
 		},
+		"heavy": {
+			3,
+			[]Request{{Granted: true, End: 10, Weight: 2}, {Granted: true, Start: 4, End: 6, Weight: 3}},
+			Verdict{Worst: 2, Over: 2, Stolen: 2, Held: 5},
+			[]Excess{{Span{4, 6}, 2}},
+		},
 		"handed on while over": {
 			1,
 			[]Request{held(0, 100), held(10, 20), held(20, 30)},
@@ -101,6 +107,7 @@ func TestLimitAgreesWithCounting(t *testing.T) {
 		for range rng.IntN(12) {
 			from := rng.IntN(end)
 			r := held(time.Duration(from), time.Duration(from+rng.IntN(end-from)))
+			r.Weight = rng.IntN(3)
 			if rng.IntN(3) == 0 {
 				stop := rng.IntN(end)
 				r.Stopped = Span{time.Duration(stop), time.Duration(stop + rng.IntN(end-stop))}
@@ -108,22 +115,30 @@ func TestLimitAgreesWithCounting(t *testing.T) {
 			requests = append(requests, r)
 		}
 		var over time.Duration
-		worst := 0
+		worst, most := 0, 0
+		first := rng.IntN(end)
+		within := Span{time.Duration(first), time.Duration(first + 1 + rng.IntN(end-first))}
 		for at := range time.Duration(end) {
 			n := 0
 			for _, r := range requests {
 				stopped := at >= r.Stopped.From && at < r.Stopped.To
 				if at >= r.Start && at < r.End && !stopped {
-					n++
+					n += max(1, r.Weight)
 				}
 			}
 			worst = max(worst, n-limit)
+			if at >= within.From && at < within.To {
+				most = max(most, n)
+			}
 			if n > limit {
 				over++
 			}
 		}
 		if got := Limit(requests, limit); got.Over != over || got.Worst != worst {
 			t.Fatalf("over %d by %d, counting says %d by %d: %+v", got.Over, got.Worst, over, worst, requests)
+		}
+		if got := Held(requests, within); got != most {
+			t.Fatalf("%d held within %v, counting says %d: %+v", got, within, most, requests)
 		}
 	}
 }
@@ -195,7 +210,9 @@ func TestOvertakingsAgreeWithComparingAll(t *testing.T) {
 		for _, r := range requests {
 			n := 0
 			for _, o := range requests {
-				if o.Granted && o.Asked > r.Answered && o.Start < r.Called {
+				if before := o.Granted && o.Asked > r.Answered && o.Start < r.Called; before != o.Overtook(r) {
+					t.Fatalf("%+v overtook %+v: %v, want %v", o, r, !before, before)
+				} else if before {
 					n++
 				}
 			}

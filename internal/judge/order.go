@@ -15,12 +15,17 @@ type Order struct {
 	Most      int // largest number of requests that overtook the same one
 }
 
-// Overtakings judges the order in which the server granted permits, as far as clients can
-// know it. Request a was overtaken by request b if b was made after the server had first
-// answered a, and was granted before a. The server's tokens tell which grant was earlier;
-// without tokens, b's was if its client knew of it before a's client last asked. So no
-// request counts wrongly, however long requests and answers are under way. A request that
-// was never granted was overtaken by those that were granted before it was last refused.
+// Overtook reports whether r overtook another request, as far as clients can know the order
+// in which the server granted permits: r was made after the server had first answered the
+// other, and was granted before it. The server's tokens tell which grant was earlier; without
+// tokens, r's was if its client knew of it before the other's last asked. So no request counts
+// wrongly, however long requests and answers are under way. A request that was never granted
+// was overtaken by those that were granted before it was last refused.
+func (r Request) Overtook(other Request) bool {
+	return r.Asked > other.Answered && r.latest() < other.earliest()
+}
+
+// Overtakings judges the order in which the server granted permits.
 func Overtakings(requests []Request) Order {
 	o := Order{Requests: len(requests)}
 	asked := make([]time.Duration, len(requests))

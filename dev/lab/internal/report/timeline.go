@@ -66,7 +66,7 @@ func newTimeline(r *scene.Result) *timeline {
 	t.highest = r.Limit + 1
 	for _, l := range judge.Levels(r.Requests) {
 		if l.At < r.Window.To {
-			t.highest = max(t.highest, l.Holders)
+			t.highest = max(t.highest, l.Held)
 		}
 	}
 	t.laneY = countTop + countHeight + laneGap
@@ -161,13 +161,13 @@ func (t *timeline) curves(levels []judge.Level) {
 	n := 0
 	for _, l := range levels {
 		if l.At <= t.window.From {
-			n = l.Holders
+			n = l.Held
 		}
 	}
 	step(t.Left, n)
 	for _, l := range levels {
 		if l.At > t.window.From && l.At < t.window.To {
-			n = l.Holders
+			n = l.Held
 			step(t.x(l.At), n)
 		}
 	}
