@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
-	"github.com/berth-go/berth/dev/verify/judge"
+	"github.com/berth-go/berth/dev/verify/promises"
 )
 
 //go:embed page.html
@@ -37,7 +37,7 @@ type view struct {
 }
 
 type scene struct {
-	judge.Violation
+	promises.Violation
 
 	From   string
 	Bars   []bar
@@ -59,7 +59,7 @@ type bar struct {
 }
 
 // Write writes index.html and porcupine's pictures to dir and returns the page's path.
-func Write(dir, title string, run *judge.Run, v *judge.Verdict) (string, error) {
+func Write(dir, title string, run *promises.Run, v *promises.Verdict) (string, error) {
 	out := view{Title: title, Summary: fmt.Sprintf("%d violations in %d requests", len(v.Violations), v.Requests)}
 	for i, html := range v.Pictures {
 		name := fmt.Sprintf("porcupine-%d.html", i+1)
@@ -87,7 +87,7 @@ func Write(dir, title string, run *judge.Run, v *judge.Verdict) (string, error) 
 
 // draw returns the timeline of one violation: its operations, others on the same
 // semaphore at the time, and the faults.
-func draw(run *judge.Run, x judge.Violation, start history.Time) scene {
+func draw(run *promises.Run, x promises.Violation, start history.Time) scene {
 	from, to := x.At.Add(-around), x.At.Add(around)
 	for _, o := range x.Ops {
 		from = min(from, o.Invoked)

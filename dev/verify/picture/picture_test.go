@@ -8,25 +8,25 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
-	"github.com/berth-go/berth/dev/verify/judge"
+	"github.com/berth-go/berth/dev/verify/promises"
 )
 
 // TestPage: the page names the violation, draws the operations that it is about
 // and the fault beside them, and links what porcupine drew.
 func TestPage(t *testing.T) {
 	at := func(n int) history.Time { return history.Time(n) * history.Time(time.Millisecond) }
-	op := func(n, from, to int) *judge.Op {
-		return &judge.Op{
+	op := func(n, from, to int) *promises.Op {
+		return &promises.Op{
 			Event:   history.Event{Proc: 1, Op: n, Verb: history.Try, Name: "<s>", Weight: 1, Outcome: history.OK, Until: at(to + 100)},
-			Invoked: at(from), Returned: at(to), Released: judge.Call{Invoked: history.Never},
+			Invoked: at(from), Returned: at(to), Released: promises.Call{Invoked: history.Never},
 		}
 	}
-	run := &judge.Run{
-		Ops:    []*judge.Op{op(1, 10, 12), op(2, 20, 25), op(3, 5000, 5001)},
+	run := &promises.Run{
+		Ops:    []*promises.Op{op(1, 10, 12), op(2, 20, 25), op(3, 5000, 5001)},
 		Faults: []history.Event{{At: at(15), Until: at(40), Text: "FLUSHALL"}},
 	}
-	v := &judge.Verdict{
-		Violations: []judge.Violation{{Promise: "S1", Name: "<s>", Text: "two at once", At: at(25), Ops: run.Ops[:2]}},
+	v := &promises.Verdict{
+		Violations: []promises.Violation{{Promise: "S1", Name: "<s>", Text: "two at once", At: at(25), Ops: run.Ops[:2]}},
 		Pictures:   []string{"drawn"},
 	}
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-package judge
+package promises
 
 import (
 	"cmp"
@@ -6,7 +6,20 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/judge"
 )
+
+// seen returns leases as package judge sees them, believed in from start on.
+func seen(leases []*Op, start func(*Op) history.Time) []judge.Request {
+	requests := make([]judge.Request, len(leases))
+	for i, o := range leases {
+		requests[i] = judge.Request{
+			Client: o.Proc, Asked: time.Duration(o.Invoked), Answered: time.Duration(o.Queued), Granted: true,
+			Start: time.Duration(start(o)), End: time.Duration(o.End()), Weight: o.Weight, Slot: o.Slot, Token: o.Token,
+		}
+	}
+	return requests
+}
 
 // tokens checks S2: tokens are distinct, exactly representable, and larger than every
 // token that was known when the request was made. Where the server's clock is the
@@ -15,34 +28,19 @@ import (
 // An idle semaphore has no keys, so its tokens may go back when the server's clock
 // does. Between such steps they may not.
 func (v *Verdict) tokens(name string, ops []*Op, run *Run, rules Rules) {
-	for _, period := range run.periods(grants(ops), steps) {
-		v.increase(name, period, rules)
-	}
-}
-
-func (v *Verdict) increase(name string, leases []*Op, rules Rules) {
-	byReturn := sorted(leases, returned)
-	seen := map[int64]*Op{}
-	var highest *Op
-	for _, o := range leases {
-		for ; len(byReturn) > 0 && byReturn[0].Returned < o.Invoked; byReturn = byReturn[1:] {
-			if highest == nil || byReturn[0].Token > highest.Token {
-				highest = byReturn[0]
+	for _, leases := range run.periods(grants(ops), steps) {
+		for _, p := range judge.Tokens(seen(leases, returned)) {
+			known, o := leases[p.First], leases[p.Second]
+			v.add("S2", name, o.Invoked, []*Op{known, o}, "token %d was granted after or beside token %d", o.Token, known.Token)
+		}
+		for _, o := range leases {
+			if o.Token < 1 || o.Token >= 1<<53 {
+				v.add("S2", name, o.Returned, []*Op{o}, "token %d is out of bounds", o.Token)
 			}
-		}
-		if highest != nil && o.Token <= highest.Token {
-			v.add("S2", name, o.Invoked, []*Op{highest, o}, "token %d was granted after token %d was known", o.Token, highest.Token)
-		}
-		if twin := seen[o.Token]; twin != nil {
-			v.add("S2", name, o.Returned, []*Op{twin, o}, "token %d was granted twice", o.Token)
-		}
-		seen[o.Token] = o
-		if o.Token < 1 || o.Token >= 1<<53 {
-			v.add("S2", name, o.Returned, []*Op{o}, "token %d is out of bounds", o.Token)
-		}
-		if tol := rules.Clock.Tolerance; rules.Clock.Known && (o.Granted.Add(tol) < o.Invoked || o.Granted.Add(-tol) > o.Returned) {
-			v.add("S2", name, o.Returned, []*Op{o}, "token %d is not of the time between request and grant (off by %v)",
-				o.Token, o.Granted.Sub(o.Invoked))
+			if tol := rules.Clock.Tolerance; rules.Clock.Known && (o.Granted.Add(tol) < o.Invoked || o.Granted.Add(-tol) > o.Returned) {
+				v.add("S2", name, o.Returned, []*Op{o}, "token %d is not of the time between request and grant (off by %v)",
+					o.Token, o.Granted.Sub(o.Invoked))
+			}
 		}
 	}
 }
@@ -54,9 +52,9 @@ func (v *Verdict) increase(name string, leases []*Op, rules Rules) {
 // has passed by then).
 func (v *Verdict) limits(name string, ops []*Op, run *Run, rules Rules) {
 	for _, period := range run.periods(grants(ops), breaks) {
-		v.sweep("S1", name, period, returned)
+		v.kept("S1", name, period, returned)
 		if rules.Clock.Known {
-			v.sweep("S3", name, period, func(o *Op) history.Time { return o.Granted.Add(rules.Clock.Tolerance) })
+			v.kept("S3", name, period, func(o *Op) history.Time { return o.Granted.Add(rules.Clock.Tolerance) })
 		}
 	}
 }
@@ -87,26 +85,24 @@ func (r *Run) periods(leases []*Op, choose func(history.Event) bool) map[int][]*
 	return periods
 }
 
-// sweep checks the weights and slots in force at each time that a belief begins.
-func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) history.Time) {
-	var live []*Op
-	for _, o := range sorted(leases, start) {
-		at := start(o)
-		if o.End() <= at {
-			continue
-		}
-		live = slices.DeleteFunc(live, func(l *Op) bool { return l.End() <= at })
-		sum := o.Weight
-		for _, l := range live {
-			sum += l.Weight
-			if l.Slot == o.Slot {
-				v.add("S7", name, at, []*Op{l, o}, "slot %d has two holders for %v", o.Slot, min(l.End(), o.End()).Sub(at))
+// kept checks that leases which are believed in from start on keep the limit, and S7.
+func (v *Verdict) kept(promise, name string, leases []*Op, start func(*Op) history.Time) {
+	requests, limit := seen(leases, start), leases[0].Limit
+	for i := range requests {
+		requests[i].Token = 0 // that of an idle semaphore may go back
+	}
+	for _, m := range judge.Limit(requests, limit).Moments {
+		var live []*Op
+		for i, r := range requests {
+			if r.Start <= m.From && m.From < r.End {
+				live = append(live, leases[i])
 			}
 		}
-		live = append(live, o)
-		if sum > o.Limit {
-			v.add(promise, name, at, slices.Clone(live), "%d permits are believed in at once, the limit is %d", sum, o.Limit)
-		}
+		v.add(promise, name, history.Time(m.From), live, "%d permits are believed in at once, within %v, the limit is %d", limit+m.By, m.Length(), limit)
+	}
+	for _, p := range judge.Slots(requests) {
+		l, o := leases[p.First], leases[p.Second]
+		v.add("S7", name, start(o), []*Op{l, o}, "slot %d has two holders for %v", o.Slot, min(l.End(), o.End()).Sub(start(o)))
 	}
 }
 
@@ -114,15 +110,16 @@ func (v *Verdict) sweep(promise, name string, leases []*Op, start func(*Op) hist
 // is not granted before that waiter. A waiter that had to queue again is exempt.
 func (v *Verdict) order(name string, ops []*Op, run *Run) {
 	leases := fresh(ops)
-	for _, w := range leases {
+	requests := seen(leases, returned)
+	for i, w := range leases {
 		if w.Queued == 0 || w.Again || run.unqueued(w) {
 			continue
 		}
 		first := w
-		for _, o := range leases {
+		for j, o := range leases {
 			// A request that was made after w returned did not overtake it: its token may
 			// be lower because the clock was stepped back.
-			if o.Invoked > w.Queued && o.Invoked < w.Returned && o.Token < first.Token {
+			if o.Invoked < w.Returned && o.Token < first.Token && requests[j].Overtook(requests[i]) {
 				first = o
 			}
 		}

@@ -1,5 +1,7 @@
-// Package judge decides whether a run kept the promises of docs/guarantees.md. It
-// judges by what clients believed and were told, not by the state of Redis.
+// Package promises decides whether a run kept the promises of docs/guarantees.md. It
+// judges by what clients believed and were told, not by the state of Redis. Package judge
+// judges limit, slots, tokens and order; here are the exceptions that faults make, and what
+// holds in time.
 //
 // It combines three facts. An operation took place between its invocation and its
 // return. A holder believes in its lease from the return of its request until it
@@ -7,7 +9,7 @@
 // its grant, in microseconds of the server's clock, which is this machine's unless
 // the run steps it. So the order of all grants and the time of each are known,
 // however late its client heard of it.
-package judge
+package promises
 
 import (
 	"cmp"
