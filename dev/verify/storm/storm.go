@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
-	"github.com/berth-go/berth/dev/verify/picture"
 	"github.com/berth-go/berth/dev/verify/promises"
 	"github.com/berth-go/berth/dev/verify/worker"
 	"github.com/berth-go/berth/internal/testkit/redistest"
@@ -210,11 +209,11 @@ func (s *storm) keep(run *promises.Run, v *promises.Verdict) string {
 	if err := os.CopyFS(filepath.Join(dir, "history"), os.DirFS(s.dir)); err != nil {
 		s.Error(err)
 	}
-	page, err := picture.Write(dir, fmt.Sprintf("%s, seed %d", s.Scenario.Name, s.Seed), run, v)
+	path, err := writePage(dir, fmt.Sprintf("%s, seed %d", s.Scenario.Name, s.Seed), run, v)
 	if err != nil {
 		s.Error(err)
 	}
-	return page
+	return path
 }
 
 // Summary describes the run in a line or two.

@@ -34,7 +34,7 @@ func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.scenarios = about(o.scenarios, bounds); len(o.scenarios) == 0 {
 		return measure.Errorf(measure.Usage, "none of the expectations is about these scenarios")
 	}
-	out, err := o.outputs(stdout, func(w io.Writer, r *result.Report) error { return report.Verdicts(r).Write(w, "") })
+	out, err := o.output(stdout, func(w io.Writer, r *result.Report) error { return report.Verdicts(r).Write(w, "") })
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/crowd"
@@ -20,7 +21,7 @@ import (
 
 // options are the flags of the command line.
 type options struct {
-	url, out, html, check string
+	url, out, check       string
 	scenarios             []*scene.Scenario
 	peers                 []*peer.Peer
 	rounds                int
@@ -71,12 +72,11 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	}
 	fs.StringVar(&o.url, "redis", "", "`URL` of the Redis to use, which is put under load; default: a redis-server started for the run")
 	fs.StringVar(&o.out, "out", "", "write all figures in the Go benchmark format, for benchstat, to this `file`; -: print them instead of tables")
-	fs.StringVar(&o.html, "html", "", "write a page with pictures to this `file`")
 	fs.StringVar(&only, "only", "", "only these `scenarios`, separated by commas")
 	fs.StringVar(&peers, "peers", "", "only these `contestants`, separated by commas; berth and the floors always take part")
 	fs.IntVar(&o.rounds, "rounds", 5, "how often every contestant has its turn, 1 to 1000")
 	fs.BoolVar(&o.quick, "quick", false, "small sizes, for a look")
-	fs.BoolVar(&o.list, "list", false, "list the scenarios and the contestants")
+	fs.BoolVar(&o.list, "list", false, "list the scenarios, with what they measure, and the contestants")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
 	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process; not with --check")
 	fs.Uint64Var(&o.seed, "seed", 0, "of the order of the contestants; default: another one each time")
@@ -120,7 +120,7 @@ func (o *options) complete(only, peers string) error {
 func list(w io.Writer) {
 	fmt.Fprintln(w, "Scenarios:")
 	for _, s := range scene.All() {
-		fmt.Fprintf(w, "  %-13s %s\n", s.Key, s.Title)
+		fmt.Fprintf(w, "  %-13s %s\n%s\n", s.Key, s.Title, measure.Wrap(s.About, 96, strings.Repeat(" ", 16)))
 	}
 	fmt.Fprintln(w, "\nContestants:")
 	for _, p := range peer.All() {

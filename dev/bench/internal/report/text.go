@@ -1,4 +1,4 @@
-// Package report presents the results of a run: as tables, and as a page with charts.
+// Package report presents the results of a run: as tables.
 package report
 
 import (

@@ -31,8 +31,6 @@ type Report struct {
 	Missing   []string           // what could not be measured, and why
 	Results   []*benchfmt.Result // one for each slice that was measured
 	Verdicts  []Verdict
-
-	samples map[string][]float64 // the sorted samples behind some figures, by name and metric
 }
 
 // Configure adds a line about the machine or its software.
@@ -53,15 +51,6 @@ func (r *Report) Add(scenario, caze, peer string, figures []scene.Figure) {
 	res := &benchfmt.Result{Config: r.Config, Name: benchfmt.Name(name(scenario, caze, peer)), Iters: 1}
 	for _, f := range figures {
 		res.Values = append(res.Values, benchfmt.Value{Value: f.Value, Unit: f.Metric})
-		if len(f.Samples) == 0 {
-			continue
-		}
-		if r.samples == nil {
-			r.samples = map[string][]float64{}
-		}
-		key := res.Name.String() + " " + f.Metric
-		r.samples[key] = append(r.samples[key], f.Samples...)
-		slices.Sort(r.samples[key])
 	}
 	r.Results = append(r.Results, res)
 }
@@ -82,11 +71,6 @@ func (r *Report) Values(scenario, caze, peer, metric string) (values []float64) 
 		}
 	}
 	return values
-}
-
-// Samples returns the sorted samples behind a contestant's figures.
-func (r *Report) Samples(scenario, caze, peer, metric string) []float64 {
-	return r.samples[name(scenario, caze, peer)+" "+metric]
 }
 
 // Metrics returns the metrics of a scenario.

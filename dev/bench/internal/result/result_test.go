@@ -52,7 +52,7 @@ func TestJudgeTakesTheMedianOfTheRoundsRatios(t *testing.T) {
 	}
 }
 
-func TestFiguresHaveMedianIntervalAndSamples(t *testing.T) {
+func TestFiguresHaveMedianAndInterval(t *testing.T) {
 	t.Parallel()
 	r := measured()
 	if s := Summarize(r.Values("s", "1", "berth", "m")); s.Center != 20 || s.Lo != 10 || s.Hi != 30 || !s.Bounded() {
@@ -64,11 +64,7 @@ func TestFiguresHaveMedianIntervalAndSamples(t *testing.T) {
 	if s := Summarize(nil); s.Center != 0 || s.Bounded() {
 		t.Errorf("no value: %+v", s)
 	}
-	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2, Samples: []float64{3, 1}}})
-	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2, Samples: []float64{2}}})
-	if got := r.Samples("s", "1", "berth", "n"); !slices.Equal(got, []float64{1, 2, 3}) {
-		t.Errorf("samples %v", got)
-	}
+	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2}})
 	if got := r.Metrics("s"); !slices.Equal(got, []string{"m", "n"}) {
 		t.Errorf("metrics %v", got)
 	}

@@ -51,7 +51,7 @@ func openContended(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant,
 		return []Figure{
 			{Metric: "acquires/s", Value: out.PerSecond()},
 			{Metric: "commands", Value: sent.Calls / n},
-			{Metric: "wait-p50-µs", Value: quantile.Of(us, 0.5), Samples: us},
+			{Metric: "wait-p50-µs", Value: quantile.Of(us, 0.5)},
 			{Metric: "wait-p99-µs", Value: quantile.Of(us, 0.99)},
 			{Metric: "held-µs", Value: float64(held.Microseconds()) / n},
 			{Metric: "jain", Value: jain(out.Each)},

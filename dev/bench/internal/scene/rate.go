@@ -53,7 +53,7 @@ func openRated(_ context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error
 			{Metric: "grants/s", Value: steady(out.Grants, e.Scale.Flow)},
 			{Metric: "over", Value: float64(max(busiest(out.Grants, time.Second)-c.N, 0))},
 			{Metric: "commands", Value: used.Sent(p.Sent).Calls / float64(len(out.Grants))},
-			{Metric: "wait-p50-µs", Value: quantile.Of(us, 0.5), Samples: us},
+			{Metric: "wait-p50-µs", Value: quantile.Of(us, 0.5)},
 			{Metric: "wait-p99-µs", Value: quantile.Of(us, 0.99)},
 			{Metric: "jain", Value: jain(out.Each)},
 		}, nil

@@ -100,9 +100,8 @@ type Entrant struct {
 
 // Figure is a figure that a slice measured.
 type Figure struct {
-	Metric  string
-	Value   float64
-	Samples []float64 // from which it was computed, if any
+	Metric string
+	Value  float64
 }
 
 // All returns the scenarios in the order of a run.

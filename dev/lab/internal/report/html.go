@@ -30,7 +30,7 @@ type section struct {
 	Key, Title, About string
 	Words             []sentence
 	Table             chart.Table
-	Timelines         []*timeline
+	Timelines         []*chart.Timeline
 	Charts            []*chart.Chart
 }
 

@@ -2,11 +2,13 @@ package report
 
 import (
 	"bytes"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/dev/internal/chart/charttest"
+	"github.com/berth-go/berth/dev/internal/chart"
 	"github.com/berth-go/berth/dev/lab/internal/scene"
 	"github.com/berth-go/berth/internal/judge"
 )
@@ -105,18 +107,33 @@ func TestPageShowsMomentsOverTheLimit(t *testing.T) {
 	}
 }
 
+// TestPageFitsANarrowScreen: every table scrolls in its own box, and the text of every drawing can
+// be read on a screen 390 pixels wide.
 func TestPageFitsANarrowScreen(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	if err := sample(t).HTML(&b); err != nil {
 		t.Fatal(err)
 	}
-	charttest.FitsANarrowScreen(t, b.Bytes())
+	page := b.String()
+	boxed := len(regexp.MustCompile(`<div class="scroll">\s*<table`).FindAllString(page, -1))
+	if all := strings.Count(page, "<table"); all == 0 || boxed != all {
+		t.Errorf("%d of %d tables are in a box that scrolls", boxed, all)
+	}
+	drawings := regexp.MustCompile(`viewBox="0 0 ([0-9]+)`).FindAllStringSubmatch(page, -1)
+	if len(drawings) == 0 {
+		t.Error("no drawing")
+	}
+	for _, d := range drawings {
+		if width, err := strconv.Atoi(d[1]); err != nil || width > 560 {
+			t.Errorf("a drawing is %s wide", d[1])
+		}
+	}
 }
 
 func TestTimelineDrawsEachBelief(t *testing.T) {
 	t.Parallel()
-	count := func(tl *timeline, class string) (n int) {
+	count := func(tl *chart.Timeline, class string) (n int) {
 		for _, b := range tl.Bars {
 			if b.Class == class {
 				n++
@@ -134,8 +151,12 @@ func TestTimelineDrawsEachBelief(t *testing.T) {
 	}
 	r.Window = judge.Span{From: 55 * time.Millisecond, To: 70 * time.Millisecond}
 	tl = newTimeline(r)
-	if held := count(tl, "held"); held != 1 || len(tl.Over) != 0 || len(tl.lanes) != 1 {
-		t.Errorf("%d held, %d moments, %d lanes in a window with one client", held, len(tl.Over), len(tl.lanes))
+	if held := count(tl, "held"); held != 1 || len(tl.Over) != 0 || len(lanes(r)) != 1 {
+		t.Errorf("%d held, %d moments, %d lanes in a window with one client", held, len(tl.Over), len(lanes(r)))
+	}
+	r.Window = judge.Span{To: 5 * time.Millisecond}
+	if got := lanes(r); len(got) != 1 {
+		t.Errorf("lanes %v before the second client came", got)
 	}
 }
 

@@ -1,4 +1,4 @@
-package picture
+package storm
 
 import (
 	"os"
@@ -30,11 +30,11 @@ func TestPage(t *testing.T) {
 		Pictures:   []string{"drawn"},
 	}
 	dir := t.TempDir()
-	page, err := Write(dir, "keep, seed 1", run, v)
+	path, err := writePage(dir, "keep, seed 1", run, v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(page)
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
