@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/crowd"
-	"github.com/berth-go/berth/dev/bench/internal/lend"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/bench/internal/scene"
 	"github.com/berth-go/berth/dev/internal/measure"
@@ -34,11 +33,8 @@ type options struct {
 // Main runs the program until it is done or interrupted, and returns the exit status.
 func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("bench", stderr, func(ctx context.Context) error {
-		switch role, config := child.Role(); role {
-		case crowd.Role:
+		if role, config := child.Role(); role == crowd.Role {
 			return crowd.Main(config, in, stdout)
-		case lend.Role:
-			return lend.Main(config, in, stdout)
 		}
 		o, err := parse(args, stderr)
 		switch {

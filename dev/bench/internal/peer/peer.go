@@ -9,6 +9,7 @@ package peer
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -99,7 +100,25 @@ type Load struct {
 	Times bool          // record when each permit was requested, granted and released
 	// GoTimers measures Hold with Go's timers, which are late, instead of the kernel's.
 	GoTimers bool
+	Count    *Count `json:"-"` // of the holders, if it is not nil; of a contestant in Go
 }
+
+// Count counts the holders of all loads that share it, where so many permits change hands that
+// Times would not fit into memory.
+type Count struct{ held, most atomic.Int64 }
+
+// Take counts a holder that was told it has a permit.
+func (c *Count) Take() {
+	now := c.held.Add(1)
+	for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
+	}
+}
+
+// Give uncounts a holder that is about to release its permit.
+func (c *Count) Give() { c.held.Add(-1) }
+
+// Most returns the largest number of holders at one time.
+func (c *Count) Most() int64 { return c.most.Load() }
 
 // Outcome is the result of a Load.
 type Outcome struct {

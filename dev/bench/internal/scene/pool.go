@@ -3,22 +3,19 @@ package scene
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/dev/bench/internal/lend"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 const (
 	poolLimit   = 8
-	poolWorkers = 16 // goroutines of the process that is measured
-	poolOthers  = 4  // goroutines of the other process, which hold for 1 ms
+	poolWorkers = 16 // goroutines of the client that is measured
+	poolOthers  = 4  // goroutines of the other client, which hold for 1 ms
 )
 
 func pool() *Scenario {
@@ -27,109 +24,84 @@ func pool() *Scenario {
 		Cases:  func(Scale) []Case { return []Case{{"pool", poolLimit}, {"no-pool", 0}} },
 		Length: func(s Scale) time.Duration { return 3*s.Slice + s.Elsewhere },
 		Takes:  among(peer.BerthKey),
-		About: "Two processes share 8 permits: in one 16 goroutines borrow from a pool of 8 and give back at once, in the other 4 goroutines hold " +
-			"each permit for 1 ms, from a pool of their own. \"pairs/s\" is the first process alone. Then for longer, and with every belief counted in " +
-			"memory that the processes share (\"most held\"), somebody without a pool waits elsewhere, again and again: \"elsewhere\" is the longest " +
-			"wait in renewal intervals, a third of the TTL. \"other ms\" is the longest wait in the second process.",
+		About: "Two clients share 8 permits: of one 16 goroutines borrow from a pool of 8 and give back at once, of the other 4 goroutines hold " +
+			"each permit for 1 ms, from a pool of their own. \"pairs/s\" is the first client alone. Then for longer, and with all holders counted " +
+			"(\"most held\"), somebody without a pool waits elsewhere, again and again: \"elsewhere\" is the longest wait in renewal intervals, a " +
+			"third of the TTL. \"other ms\" is the longest wait of the second client.",
 	}
 }
 
 func openPool(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
-	dir, err := os.MkdirTemp("", "berth-bench")
-	if err != nil {
-		return nil, err
+	p := &pools{env: e}
+	name, lending := e.name("pool"), peer.Lending(c.N, e.Scale.PoolTTL)
+	for _, workers := range []int{poolWorkers, poolOthers} {
+		d, err := lending.Drive(ctx, e.URL, e.Prefix, peer.Shape{Name: name, Clients: 1, Workers: workers, Limit: poolLimit})
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		p.drivers = append(p.drivers, d)
 	}
-	p := &pools{env: e, dir: dir, cfg: lend.Config{
-		URL: e.URL, Prefix: e.Prefix, Name: e.name("pool"), Limit: poolLimit, Size: c.N, Workers: poolWorkers,
-		TTL: e.Scale.PoolTTL, Board: filepath.Join(dir, "board"),
-	}}
-	if err := p.open(ctx); err != nil {
+	var err error
+	if p.third, err = peer.Lending(0, e.Scale.PoolTTL).Connect(e.URL, e.Prefix); err == nil {
+		p.elsewhere, err = p.third.Semaphore(name, poolLimit)
+	}
+	if err != nil {
 		p.close()
 		return nil, err
 	}
 	return &Entrant{Slice: p.slice, Close: p.close}, nil
 }
 
-// pools are the two processes.
+// pools are the two clients, and the third, which has no pool.
 type pools struct {
-	env        *Env
-	dir        string
-	cfg        lend.Config
-	board      *lend.Board
-	one, other *child.Process
-	elsewhere  peer.Acquire
-	leave      func()
-}
-
-func (p *pools) open(ctx context.Context) (err error) {
-	if p.board, err = lend.OpenBoard(p.cfg.Board); err != nil {
-		return err
-	}
-	if p.one, err = lend.Start(ctx, p.cfg); err != nil {
-		return err
-	}
-	second := p.cfg
-	second.Workers, second.Hold = poolOthers, hold
-	if p.other, err = lend.Start(ctx, second); err != nil {
-		return err
-	}
-	client, leave, err := peer.Dial(p.env.URL, p.env.Prefix)
-	if err != nil {
-		return err
-	}
-	p.leave = leave
-	sem, err := client.Semaphore(p.cfg.Name, poolLimit, berth.TTL(p.cfg.TTL))
-	if err != nil {
-		return err
-	}
-	p.elsewhere = peer.AcquireOf(sem)
-	return nil
+	env       *Env
+	drivers   []peer.Driver
+	third     *peer.Client
+	elsewhere peer.Acquire
 }
 
 func (p *pools) close() {
-	for _, process := range []*child.Process{p.one, p.other} {
-		if process != nil {
-			process.End()
-		}
+	for _, d := range p.drivers {
+		d.Close()
 	}
-	if p.leave != nil {
-		p.leave()
+	if p.third != nil {
+		p.third.Close()
 	}
-	if p.board != nil {
-		p.board.Close()
-	}
-	_ = os.RemoveAll(p.dir)
 }
 
 func (p *pools) slice(ctx context.Context) ([]Figure, error) {
-	fast, _, err := p.both(ctx, lend.Work{For: 3 * p.env.Scale.Slice}, func(context.Context) error { return nil })
+	fast, _, err := p.both(ctx, peer.Load{For: 3 * p.env.Scale.Slice}, func(context.Context) error { return nil })
 	if err != nil {
 		return nil, err
 	}
+	var count peer.Count
 	var waited time.Duration
-	_, other, err := p.both(ctx, lend.Work{For: p.env.Scale.Elsewhere, Judged: true}, func(ctx context.Context) (err error) {
-		waited, err = p.wait(ctx)
+	_, other, err := p.both(ctx, peer.Load{For: p.env.Scale.Elsewhere, Count: &count}, func(ctx context.Context) (err error) {
+		waited, err = p.wait(ctx, &count)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return []Figure{
-		{Metric: "pairs/s", Value: float64(fast.Pairs) / fast.Took.Seconds()},
-		{Metric: "most-held", Value: float64(p.board.Most())},
-		{Metric: "elsewhere", Value: float64(waited) / float64(p.cfg.TTL/3)},
+		{Metric: "pairs/s", Value: fast.PerSecond()},
+		{Metric: "most-held", Value: float64(count.Most())},
+		{Metric: "elsewhere", Value: float64(waited) / float64(p.env.Scale.PoolTTL/3)},
 		{Metric: "elsewhere-ms", Value: float64(waited) / float64(time.Millisecond)},
-		{Metric: "other-ms", Value: float64(other.Longest) / float64(time.Millisecond)},
+		{Metric: "other-ms", Value: float64(slices.Max(judge.Waits(other.Beliefs))) / float64(time.Millisecond)},
 	}, nil
 }
 
-// both makes both processes work at the same time, and runs f meanwhile.
-func (p *pools) both(ctx context.Context, w lend.Work, f func(context.Context) error) (one, other lend.Done, err error) {
+// both makes both clients work at the same time, and runs f meanwhile.
+func (p *pools) both(ctx context.Context, l peer.Load, f func(context.Context) error) (one, other *peer.Outcome, err error) {
 	var errs [3]error
 	var wg sync.WaitGroup
-	wg.Go(func() { errs[0] = p.one.Ask(ctx, w, &one) })
-	wg.Go(func() { errs[1] = p.other.Ask(ctx, w, &other) })
-	meanwhile, cancel := context.WithTimeout(ctx, w.For)
+	wg.Go(func() { one, errs[0] = p.drivers[0].Spin(ctx, l) })
+	slow := l
+	slow.Hold, slow.Times, slow.GoTimers = hold, true, true
+	wg.Go(func() { other, errs[1] = p.drivers[1].Spin(ctx, slow) })
+	meanwhile, cancel := context.WithTimeout(ctx, l.For)
 	defer cancel()
 	errs[2] = f(meanwhile)
 	wg.Wait()
@@ -138,7 +110,7 @@ func (p *pools) both(ctx context.Context, w lend.Work, f func(context.Context) e
 
 // wait acquires again and again until ctx ends, and returns the longest wait, including
 // the one that ctx ended.
-func (p *pools) wait(ctx context.Context) (longest time.Duration, err error) {
+func (p *pools) wait(ctx context.Context, count *peer.Count) (longest time.Duration, err error) {
 	for ctx.Err() == nil {
 		asked := time.Now()
 		release, err := p.elsewhere(ctx)
@@ -149,11 +121,9 @@ func (p *pools) wait(ctx context.Context) (longest time.Duration, err error) {
 			}
 			return longest, err
 		}
-		p.board.Take()
-		if err := measure.Pause(ctx, 5*hold); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return longest, err
-		}
-		p.board.Give()
+		count.Take()
+		_ = measure.Pause(ctx, 5*hold) // or until the end of ctx
+		count.Give()
 		if err := release(); err != nil {
 			return longest, err
 		}
