@@ -9,7 +9,7 @@ import (
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/bench/internal/report"
 	"github.com/berth-go/berth/dev/bench/internal/result"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/measure"
 )
 
@@ -24,7 +24,7 @@ func (o *options) bench(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all := func(*scene.Scenario, scene.Case, *peer.Peer) bool { return true }
+	all := func(*trial.Trial, trial.Case, *peer.Peer) bool { return true }
 	err = errors.Join(r.measure(ctx, o.scenarios, all), r.end(ctx))
 	r.rep.JudgeAll(o.among(result.Targets()))
 	return errors.Join(err, out.write(r.rep))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-go/berth/dev/bench/internal/crowd"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/measure"
 	"github.com/berth-go/berth/internal/child"
 )
@@ -21,13 +21,13 @@ import (
 // options are the flags of the command line.
 type options struct {
 	url, out, check       string
-	scenarios             []*scene.Scenario
+	scenarios             []*trial.Trial
 	peers                 []*peer.Peer
 	rounds                int
 	seed                  uint64
 	quick, list, goTimers bool
 	command               string
-	scale                 scene.Scale
+	scale                 trial.Scale
 }
 
 // Main runs the program until it is done or interrupted, and returns the exit status.
@@ -92,7 +92,7 @@ func (o *options) complete(only, peers string) error {
 		return measure.Errorf(measure.Usage, "--go-timers: not with --check, whose expectations are about permits that are held by the kernel's timers")
 	}
 	var err error
-	if o.scenarios, err = measure.Choose("scenario", only, scene.All(), func(s *scene.Scenario) string { return s.Key }); err != nil {
+	if o.scenarios, err = measure.Choose("scenario", only, trial.All(), func(s *trial.Trial) string { return s.Key }); err != nil {
 		return err
 	}
 	if o.peers, err = measure.Choose("contestant", peers, peer.All(), func(p *peer.Peer) string { return p.Key }); err != nil {
@@ -105,9 +105,9 @@ func (o *options) complete(only, peers string) error {
 			return !compared && !slices.ContainsFunc(chosen, func(c *peer.Peer) bool { return c.Key == p.Key })
 		})
 	}
-	o.scale = scene.Full()
+	o.scale = trial.Full()
 	if o.quick {
-		o.scale = scene.Quick()
+		o.scale = trial.Quick()
 	}
 	o.scale.GoTimers = o.goTimers
 	return nil
@@ -115,8 +115,8 @@ func (o *options) complete(only, peers string) error {
 
 func list(w io.Writer) {
 	fmt.Fprintln(w, "Scenarios:")
-	for _, s := range scene.All() {
-		fmt.Fprintf(w, "  %-13s %s\n%s\n", s.Key, s.Title, measure.Wrap(s.About, 96, strings.Repeat(" ", 16)))
+	for _, s := range trial.All() {
+		fmt.Fprintf(w, "  %-13s %s\n%s\n", s.Key, s.Title, measure.Wrap(s.About+" "+s.Figures, 96, strings.Repeat(" ", 16)))
 	}
 	fmt.Fprintln(w, "\nContestants:")
 	for _, p := range peer.All() {

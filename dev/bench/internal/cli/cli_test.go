@@ -17,7 +17,7 @@ import (
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
 	"github.com/berth-go/berth/dev/bench/internal/result"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/measure"
 	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/redistest"
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 }
 
 // tiny is enough to find a figure, and for nothing else.
-func tiny() scene.Scale {
-	return scene.Scale{
+func tiny() trial.Scale {
+	return trial.Scale{
 		Slice: 20 * time.Millisecond, Contended: 60 * time.Millisecond, Workers: []int{1, 4}, Crowd: []int{2, 20},
 		Memory: 40, Processes: 2, Idle: 100 * time.Millisecond, Leases: 20, LeaseTTL: 3 * time.Second,
 		Watch: 200 * time.Millisecond, Handoffs: 5,
@@ -89,7 +89,7 @@ func read(t *testing.T, file string) (names []string) {
 // report says why not; and no key is left.
 func TestEveryContestantHasFigures(t *testing.T) {
 	t.Parallel()
-	for _, s := range scene.All() {
+	for _, s := range trial.All() {
 		t.Run(s.Key, func(t *testing.T) {
 			t.Parallel()
 			server, url := start(t)
@@ -137,7 +137,7 @@ func insist(t *testing.T, o *options) string {
 }
 
 // missing returns the contestants in cases of a scenario that have no figure.
-func missing(s *scene.Scenario, names []string) (missing []string) {
+func missing(s *trial.Trial, names []string) (missing []string) {
 	for _, c := range s.Cases(tiny()) {
 		for _, p := range peer.All() {
 			name := strings.ToUpper(s.Key[:1]) + s.Key[1:] + "/" + c.Key + "/" + p.Key
@@ -272,7 +272,7 @@ func TestListNamesEverything(t *testing.T) {
 	if code := Main([]string{"--list"}, nil, &stdout, &stderr); code != measure.OK {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
-	for _, s := range scene.All() {
+	for _, s := range trial.All() {
 		if !strings.Contains(stdout.String(), s.Key) {
 			t.Errorf("the scenario %s is missing", s.Key)
 		}
@@ -375,25 +375,25 @@ func TestCommittedExpectationsCanBeMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, list := range []struct {
-		scale  scene.Scale
+		scale  trial.Scale
 		bounds []result.Bound
-	}{{scene.Quick(), bounds}, {scene.Full(), result.Targets()}} {
+	}{{trial.Quick(), bounds}, {trial.Full(), result.Targets()}} {
 		for _, b := range list.bounds {
 			measurable(t, list.scale, b)
 		}
 	}
 }
 
-func measurable(t *testing.T, scale scene.Scale, b result.Bound) {
+func measurable(t *testing.T, scale trial.Scale, b result.Bound) {
 	t.Helper()
-	i := slices.IndexFunc(scene.All(), func(s *scene.Scenario) bool { return s.Key == b.Scenario })
+	i := slices.IndexFunc(trial.All(), func(s *trial.Trial) bool { return s.Key == b.Scenario })
 	if i < 0 {
 		t.Errorf("%+v: no such scenario", b)
 		return
 	}
-	s := scene.All()[i]
+	s := trial.All()[i]
 	for _, key := range b.Cases() {
-		j := slices.IndexFunc(s.Cases(scale), func(c scene.Case) bool { return c.Key == key })
+		j := slices.IndexFunc(s.Cases(scale), func(c trial.Case) bool { return c.Key == key })
 		if j < 0 {
 			t.Errorf("%+v: no case %q", b, key)
 			continue

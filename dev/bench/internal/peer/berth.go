@@ -7,6 +7,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthpool"
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
+	"github.com/berth-go/berth/dev/internal/algo"
 )
 
 // BerthKey is the key of berth.
@@ -23,6 +24,7 @@ func Lending(size int, ttl time.Duration) *Peer {
 		About: "default options: a queue, slots, fencing tokens, TTL 30 s with renewals, loss detection",
 		Sent:  scripts,
 		Rater: berthRate,
+		Fill:  algo.Berth().Fill,
 		Connect: func(url, prefix string) (*Client, error) {
 			c, closeAll, err := Dial(url, prefix)
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/internal/judge"
 )
 
@@ -47,6 +48,8 @@ type Peer struct {
 	Connect func(url, prefix string) (*Client, error)
 	// Open returns the Driver of a contestant without Connect. One of a Rate has neither.
 	Open func(ctx context.Context, url, prefix string, s Shape) (Driver, error)
+	// Fill makes other holders of a permit; nil: nothing depends on them.
+	Fill func(ctx context.Context, s algo.Setup, n int) (done func(), err error)
 	// Rater opens a contestant that limits a rate; nil: it does not.
 	Rater func(ctx context.Context, url, prefix string, f Flow) (Rater, error)
 }

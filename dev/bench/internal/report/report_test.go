@@ -10,19 +10,19 @@ import (
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/bench/internal/result"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 )
 
 // fixed is a report of several scenarios, one of which was not reached.
 func fixed() *result.Report {
-	find := func(key string) *scene.Scenario {
-		all := scene.All()
-		s := *all[slices.IndexFunc(all, func(s *scene.Scenario) bool { return s.Key == key })]
+	find := func(key string) *trial.Trial {
+		all := trial.All()
+		s := *all[slices.IndexFunc(all, func(s *trial.Trial) bool { return s.Key == key })]
 		return &s
 	}
 	r := &result.Report{
 		Command: "go run ./dev/bench", At: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), Took: 12 * time.Second,
-		Berth: "0123abc", Scale: scene.Full(),
+		Berth: "0123abc", Scale: trial.Full(),
 		Peers:   []*peer.Peer{{Key: "berth", Title: "berth", Kind: peer.Semaphore}, {Key: "redislock", Title: "bsm/redislock", Kind: peer.Lock}},
 		Missing: []string{"npm: not installed", "hot 1, bsm/redislock: no reason"},
 	}
@@ -34,14 +34,14 @@ func fixed() *result.Report {
 	for i, p := range r.Peers {
 		for round := range 3 {
 			v := float64(100*(i+1) + round)
-			add := func(scenario, caze string, figures ...scene.Figure) { r.Add(scenario, caze, p.Key, figures) }
-			add("pair", "1", scene.Figure{Metric: "p50-µs", Value: v})
-			add("hot", "1", scene.Figure{Metric: "pairs/s", Value: v})
-			add("hot", "256", scene.Figure{Metric: "pairs/s", Value: 100 * v})
-			add("contended", "5", scene.Figure{Metric: "commands", Value: v / 50}, scene.Figure{Metric: "wait-p50-µs", Value: v})
-			add("handoff", "3ms", scene.Figure{Metric: "p50-µs", Value: v})
-			add("holders", "10", scene.Figure{Metric: "server-µs", Value: v})
-			add("holders", "100,000", scene.Figure{Metric: "server-µs", Value: 1000 * v})
+			add := func(scenario, caze string, figures ...trial.Figure) { r.Add(scenario, caze, p.Key, figures) }
+			add("pair", "1", trial.Figure{Metric: "p50-µs", Value: v})
+			add("hot", "1", trial.Figure{Metric: "pairs/s", Value: v})
+			add("hot", "256", trial.Figure{Metric: "pairs/s", Value: 100 * v})
+			add("contended", "5", trial.Figure{Metric: "commands", Value: v / 50}, trial.Figure{Metric: "wait-p50-µs", Value: v})
+			add("handoff", "3ms", trial.Figure{Metric: "p50-µs", Value: v})
+			add("holders", "10", trial.Figure{Metric: "server-µs", Value: v})
+			add("holders", "100,000", trial.Figure{Metric: "server-µs", Value: 1000 * v})
 		}
 	}
 	r.JudgeAll(result.Targets())
@@ -92,7 +92,7 @@ func TestPartialReportsSaySo(t *testing.T) {
 func TestEmptyReportIsStillAReport(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	if err := Text(&text, &result.Report{Scenarios: fixed().Scenarios, Scale: scene.Full(), Partial: "at once"}); err != nil {
+	if err := Text(&text, &result.Report{Scenarios: fixed().Scenarios, Scale: trial.Full(), Partial: "at once"}); err != nil {
 		t.Fatal(err)
 	}
 }

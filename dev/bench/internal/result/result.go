@@ -14,7 +14,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 )
 
 // Report is the result of a run.
@@ -25,8 +25,8 @@ type Report struct {
 	Partial   string            // why it is incomplete
 	Config    []benchfmt.Config // the machine, and the versions of everything but berth
 	Berth     string            // the commit, if it is known
-	Scenarios []*scene.Scenario
-	Scale     scene.Scale
+	Scenarios []*trial.Trial
+	Scale     trial.Scale
 	Peers     []*peer.Peer
 	Missing   []string           // what could not be measured, and why
 	Results   []*benchfmt.Result // one for each slice that was measured
@@ -47,7 +47,7 @@ func name(scenario, caze, peer string) string { return of(scenario) + caze + "/"
 func of(scenario string) string { return strings.ToUpper(scenario[:1]) + scenario[1:] + "/" }
 
 // Add appends the figures of one more slice.
-func (r *Report) Add(scenario, caze, peer string, figures []scene.Figure) {
+func (r *Report) Add(scenario, caze, peer string, figures []trial.Figure) {
 	res := &benchfmt.Result{Config: r.Config, Name: benchfmt.Name(name(scenario, caze, peer)), Iters: 1}
 	for _, f := range figures {
 		res.Values = append(res.Values, benchfmt.Value{Value: f.Value, Unit: f.Metric})

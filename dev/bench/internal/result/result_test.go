@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 )
 
 func measured() *Report {
@@ -16,9 +16,9 @@ func measured() *Report {
 	r.Configure("goos", "linux")
 	r.Configure("nothing", "")
 	for round, v := range []float64{10, 30, 20} {
-		r.Add("s", "1", "berth", []scene.Figure{{Metric: "m", Value: v}})
-		r.Add("s", "1", "other", []scene.Figure{{Metric: "m", Value: []float64{5, 10, 40}[round]}})
-		r.Add("s", "2", "berth", []scene.Figure{{Metric: "m", Value: 4 * v}})
+		r.Add("s", "1", "berth", []trial.Figure{{Metric: "m", Value: v}})
+		r.Add("s", "1", "other", []trial.Figure{{Metric: "m", Value: []float64{5, 10, 40}[round]}})
+		r.Add("s", "2", "berth", []trial.Figure{{Metric: "m", Value: 4 * v}})
 	}
 	return r
 }
@@ -64,7 +64,7 @@ func TestFiguresHaveMedianAndInterval(t *testing.T) {
 	if s := Summarize(nil); s.Center != 0 || s.Bounded() {
 		t.Errorf("no value: %+v", s)
 	}
-	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2}})
+	r.Add("s", "1", "berth", []trial.Figure{{Metric: "n", Value: 2}})
 	if got := r.Metrics("s"); !slices.Equal(got, []string{"m", "n"}) {
 		t.Errorf("metrics %v", got)
 	}

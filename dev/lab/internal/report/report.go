@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 )
 
 // Report is the result of a run of the lab.
@@ -25,13 +26,13 @@ type Report struct {
 	TookSecond float64         `json:"took_seconds"`
 	Complete   bool            `json:"complete"`
 	Failure    string          `json:"failure,omitempty"` // why it is incomplete
-	Results    []*scene.Result `json:"results"`
+	Results    []*stage.Result `json:"results"`
 
-	Scenarios []scene.Scenario `json:"-"` // in order
+	Scenarios []scenario.Scenario `json:"-"` // in order
 }
 
 // of returns the results of a scenario, in the order of the run.
-func (r *Report) of(key string) (list []*scene.Result) {
+func (r *Report) of(key string) (list []*stage.Result) {
 	for _, res := range r.Results {
 		if res.Scenario == key {
 			list = append(list, res)

@@ -9,34 +9,27 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/internal/chart"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 	"github.com/berth-go/berth/internal/judge"
 )
 
-func scenario(t *testing.T, key string) scene.Scenario {
-	t.Helper()
-	for _, sc := range scene.All() {
-		if sc.Key == key {
-			return sc
-		}
-	}
-	t.Fatalf("no scenario %q", key)
-	return scene.Scenario{}
-}
+// contended is the scenario of the results here.
+var contended = scenario.Contended(64, 10*time.Millisecond)
 
 // crowded is a result with, or without, a moment over its limit of 1.
-func crowded(algorithm string, over bool) *scene.Result {
-	r := &scene.Result{
-		Scenario: "contention", Algorithm: algorithm, Title: algorithm, Limit: 1, Clients: 2, Seconds: 0.1,
-		Limits: &scene.Limits{MostHeld: 1}, Window: judge.Span{To: 100 * time.Millisecond},
-		Rate:   &scene.Rate{Acquires: 2, PerSecond: 20, Ideal: 40, Sent: 3.5},
-		Waits:  &scene.Waits{P50MS: 1, P99MS: 20, MaxMS: 20, Requests: 2},
+func crowded(algorithm string, over bool) *stage.Result {
+	r := &stage.Result{
+		Scenario: contended.Key, Algorithm: algorithm, Title: algorithm, Limit: 1, Clients: 2, Seconds: 0.1,
+		Limits: &stage.Limits{MostHeld: 1}, Window: judge.Span{To: 100 * time.Millisecond},
+		Rate:   &stage.Rate{Acquires: 2, PerSecond: 20, Ideal: 40, Sent: 3.5},
+		Waits:  &stage.Waits{P50MS: 1, P99MS: 20, MaxMS: 20, Requests: 2},
 		Sorted: []time.Duration{time.Millisecond, 20 * time.Millisecond},
 	}
 	start := 60 * time.Millisecond
 	if over {
 		start = 40 * time.Millisecond
-		r.Limits = &scene.Limits{Moments: 1, WorstOver: 1, OverMS: 10, OverShare: 0.1, Stolen: 1, MostHeld: 2}
+		r.Limits = &stage.Limits{Moments: 1, WorstOver: 1, OverMS: 10, OverShare: 0.1, Stolen: 1, MostHeld: 2}
 		r.Moments = []judge.Excess{{Span: judge.Span{From: start, To: 50 * time.Millisecond}, By: 1}}
 		r.Waits.Overtaken, r.Waits.MostBy = 1, 1
 	}
@@ -52,8 +45,8 @@ func sample(t *testing.T) *Report {
 	return &Report{
 		Command: "go run ./dev/lab <b>", At: time.Unix(1326437039, 0).UTC(), Store: "Redis 7.0.15", CPUs: 2, Seed: 1, DurationMS: 1000,
 		PollMS: 10, Complete: true,
-		Results:   []*scene.Result{crowded("basic", true), crowded("berth", false)},
-		Scenarios: []scene.Scenario{scenario(t, "contention")},
+		Results:   []*stage.Result{crowded("basic", true), crowded("berth", false)},
+		Scenarios: []scenario.Scenario{contended},
 	}
 }
 
@@ -88,7 +81,7 @@ func TestPageShowsMomentsOverTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, over := range []bool{false, true} {
 		rep := sample(t)
-		rep.Results = []*scene.Result{crowded("basic", over)}
+		rep.Results = []*stage.Result{crowded("basic", over)}
 		var b bytes.Buffer
 		if err := rep.HTML(&b); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/internal/chart"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 	"github.com/berth-go/berth/internal/judge"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // newTimeline shows one algorithm's leases in one scenario: a curve of their number, and
 // under it a lane for each client.
-func newTimeline(r *scene.Result) *chart.Timeline {
+func newTimeline(r *stage.Result) *chart.Timeline {
 	lanes := lanes(r)
 	t := chart.NewTimeline(title(r.Title), r.Algorithm, r.Window, timelineWidth, len(lanes), min(14, lanesHeight/float64(max(1, len(lanes)))))
 	t.Count(judge.Levels(r.Requests), r.Moments, r.Limit)
@@ -42,7 +43,7 @@ func newTimeline(r *scene.Result) *chart.Timeline {
 }
 
 // lanes returns the clients that appear in the window, from top to bottom.
-func lanes(r *scene.Result) (lanes []int) {
+func lanes(r *stage.Result) (lanes []int) {
 	for _, q := range r.Requests {
 		if q.Asked < r.Window.To && q.End > r.Window.From && !slices.Contains(lanes, q.Client) {
 			lanes = append(lanes, q.Client)
@@ -52,12 +53,12 @@ func lanes(r *scene.Result) (lanes []int) {
 	return lanes
 }
 
-func caption(r *scene.Result) string {
+func caption(r *stage.Result) string {
 	length := r.Window.Length()
 	switch run := time.Duration(r.Seconds * float64(time.Second)); {
 	case length >= run-time.Millisecond:
 		return "the whole run"
-	case r.Waits != nil && r.Scenario == "fairness":
+	case r.Waits != nil && r.Scenario == scenario.Fairness.Key:
 		return "the first round"
 	case len(r.Moments) > 0:
 		return fmt.Sprintf("%d ms of the run, where it was worst", length.Milliseconds())
@@ -66,4 +67,4 @@ func caption(r *scene.Result) string {
 	}
 }
 
-func took(d time.Duration) string { return ms(scene.Millis(d)) }
+func took(d time.Duration) string { return ms(stage.Millis(d)) }

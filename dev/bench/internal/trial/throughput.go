@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"context"
@@ -6,52 +6,37 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/internal/quantile"
 )
-
-// enough is a limit that the workers do not reach.
-const enough = 1000
 
 // turn is how long a single goroutine works at a time. The kernel runs client and server
 // now on one CPU and now on two, where a round trip takes three times as long. Many short
 // turns meet both states, a few long ones may not.
 func turn(s Scale) time.Duration { return s.Slice / 3 }
 
-func throughput() []*Scenario {
+func throughput() []*Trial {
 	slice := func(s Scale) time.Duration { return s.Slice }
 	workers := func(s Scale) []Case { return cases(s.Workers) }
 	paired := func(p *peer.Peer, _ Case) bool {
 		return p.Key != peer.PublishKey && p.Key != peer.TokensKey && p.Kind != peer.Rate
 	}
-	return []*Scenario{
+	return []*Trial{
+		{Scenario: scenario.Pair, Slices: 12, Cases: only("1"), Takes: paired, Length: turn, Open: openPair},
+		{Scenario: scenario.Hot, Slices: 1, Cases: workers, Takes: paired, Length: slice, Open: openRate(scenario.Hot)},
+		{Scenario: scenario.Spread, Slices: 1, Cases: workers, Takes: paired, Length: slice, Open: openRate(scenario.Spread)},
 		{
-			Key: "pair", Title: "One goroutine acquires and releases", Slices: 12, Cases: only("1"), Takes: paired, Length: turn, Open: openPair,
-			About: "One goroutine, one semaphore with room, nobody else: how long an acquire and its release take.",
-		},
-		{
-			Key: "hot", Title: "Many goroutines, one semaphore with room for all", Slices: 1, Cases: workers, Takes: paired, Length: slice, Open: openRate(false),
-			About: "Pairs per second of one process. Locks, which have room for one, and SET+DEL: each goroutine has a name of its own.",
-		},
-		{
-			Key: "spread", Title: "Many goroutines, a semaphore each", Slices: 1, Cases: workers, Takes: paired, Length: slice, Open: openRate(true),
-			About: "Pairs per second of one process whose goroutines have nothing to do with each other.",
-		},
-		{
-			Key: "cpu", Title: "What a pair costs the server", Slices: 1, Takes: paired, Length: slice, Open: openCPU,
+			Scenario: scenario.CPU, Slices: 1, Takes: paired, Length: slice, Open: openCPU,
 			Cases: func(s Scale) []Case {
 				most := slices.Max(s.Workers)
 				return []Case{{"alone", 1}, {"spread", most}, {"batched", most}}
 			},
-			About: "alone: one goroutine. spread: 256 goroutines on as many semaphores, so that requests come together but each is for itself. " +
-				"batched: 256 goroutines on one semaphore. \"cpu µs\" is the CPU time of the server's main thread, with its share of reading and writing; " +
-				"\"server µs\" the time in commands by INFO commandstats, in which the server may have had to wait for a CPU.",
 		},
 	}
 }
 
 func openPair(ctx context.Context, e *Env, _ Case, p *peer.Peer) (*Entrant, error) {
-	s := peer.Shape{Name: e.name("pair"), Clients: 1, Workers: 1, Limit: 5}
-	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+	return e.drive(ctx, p, e.shape(scenario.Pair), func(ctx context.Context, d peer.Driver) ([]Figure, error) {
 		out, err := d.Spin(ctx, peer.Load{For: turn(e.Scale), Times: true})
 		if err != nil {
 			return nil, err
@@ -77,9 +62,10 @@ func quantiles(us []float64) []Figure {
 	}
 }
 
-func openRate(each bool) func(context.Context, *Env, Case, *peer.Peer) (*Entrant, error) {
+func openRate(of scenario.Scenario) func(context.Context, *Env, Case, *peer.Peer) (*Entrant, error) {
 	return func(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
-		s := peer.Shape{Name: e.name("rate"), Clients: 1, Workers: c.N, Limit: enough, Each: each}
+		s := e.shape(of)
+		s.Workers = c.N
 		return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
 			out, err := d.Spin(ctx, peer.Load{For: e.Scale.Slice})
 			if err != nil {
@@ -91,7 +77,8 @@ func openRate(each bool) func(context.Context, *Env, Case, *peer.Peer) (*Entrant
 }
 
 func openCPU(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
-	s := peer.Shape{Name: e.name("cpu"), Clients: 1, Workers: c.N, Limit: enough, Each: c.Key == "spread"}
+	s := e.shape(scenario.CPU)
+	s.Workers, s.Each = c.N, c.Key == "spread"
 	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
 		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Slice})
 		if err != nil {

@@ -1,4 +1,4 @@
-package scene
+package stage
 
 import (
 	"testing"
@@ -7,7 +7,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/dev/lab/internal/algo"
+	"github.com/berth-go/berth/dev/internal/algo"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
@@ -43,8 +44,8 @@ func TestClocksApartRobThoseWhoAreSlow(t *testing.T) {
 			if alg.Queues {
 				continue
 			}
-			s := newStage(env, "clocks", alg, 1, time.Minute)
-			if err := s.openWarm(ctx, 2, -time.Hour); err != nil {
+			s := newStage(env, scenario.Scenario{Key: "clocks", Limit: 1, Clients: 2, Slow: time.Hour, TTL: time.Minute}, alg)
+			if err := s.openWarm(ctx); err != nil {
 				t.Fatal(err)
 			}
 			s.begin()
@@ -90,7 +91,7 @@ func TestScenariosAndAlgorithmsAreDescribed(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, sc := range All() {
-		if seen[sc.Key] || sc.Key == "" || sc.Title == "" || len(sc.About) < 40 || sc.limit < 1 || sc.timeout <= 0 {
+		if seen[sc.Key] || sc.Key == "" || sc.Title == "" || len(sc.About) < 40 || sc.Limit < 1 || sc.Clients < 1 || sc.TTL <= 0 {
 			t.Errorf("scenario %+v", sc)
 		}
 		seen[sc.Key] = true
@@ -120,7 +121,7 @@ func TestPauseResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &stage{limit: 1, requests: []judge.Request{other}}
+			s := &stage{Scenario: scenario.Pause, requests: []judge.Request{other}}
 			r := s.pauseResult(report{At: 10}, tt.last, stopped, other)
 			if got := r.Requests[1]; got.Start != 10 || got.End != tt.end || got.Stopped != stopped {
 				t.Errorf("the holder's belief is %+v, want an end at %d", got, tt.end)

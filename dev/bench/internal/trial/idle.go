@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"context"
@@ -8,17 +8,15 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/internal/measure"
+	"github.com/berth-go/berth/dev/internal/scenario"
 )
 
-func memory() *Scenario {
-	return &Scenario{
-		Key: "memory", Title: "Waiters that only wait", Slices: 1, Most: 1, Open: brief(memorySlice),
+func memory() *Trial {
+	return &Trial{
+		Scenario: scenario.Memory, Slices: 1, Most: 1, Open: brief(memorySlice),
 		Cases:  func(s Scale) []Case { return cases([]int{s.Memory}) },
 		Length: func(s Scale) time.Duration { return s.Idle + time.Duration(s.Memory)*200*time.Microsecond },
 		Takes:  among(peer.BerthKey),
-		About: "So many goroutines, in processes of 10,000, wait for a permit that nobody gives back. \"client bytes\" is what one of them costs its " +
-			"process after a garbage collection, the stack of the goroutine that waits included; \"heap bytes\" is without it. \"server bytes\" is the " +
-			"growth of used_memory. \"calls/s\" and \"core %\" are what all of them together cost the server while nothing happens, by heartbeats.",
 	}
 }
 
@@ -27,7 +25,7 @@ func memorySlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken, line, err := e.line(ctx, e.name("memory"), c.N, false)
+	taken, line, err := e.line(ctx, scenario.Memory, c.N, false)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +56,12 @@ func memorySlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 	}, nil
 }
 
-func renewals() *Scenario {
-	return &Scenario{
-		Key: "renewals", Title: "Leases that one process keeps", Slices: 1, Most: 1, Open: brief(renewalsSlice),
+func renewals() *Trial {
+	return &Trial{
+		Scenario: scenario.Renewals, Slices: 1, Most: 1, Open: brief(renewalsSlice),
 		Cases:  func(s Scale) []Case { return []Case{{"one-semaphore", s.Leases}, {"a-semaphore-each", s.Leases}} },
 		Length: func(s Scale) time.Duration { return s.Watch + s.LeaseTTL/6 + 2*time.Second },
 		Takes:  among(peer.BerthKey),
-		About: "One process holds 10,000 leases and renews each every third of its TTL. \"core %\" is the share of a core that the server's main " +
-			"thread spends on it, less what it spends on nothing, as for the default TTL of 30 s: measured at another TTL it is multiplied by TTL / 30 s.",
 	}
 }
 
@@ -75,7 +71,7 @@ func renewalsSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := e.name("renewals")
+	name := e.name(scenario.Renewals)
 	release, err := e.lease(ctx, c.N, func(cl *berth.Client, i int) (*berth.Semaphore, error) {
 		if c.Key == "one-semaphore" {
 			return cl.Semaphore(name, c.N, berth.TTL(e.Scale.LeaseTTL))

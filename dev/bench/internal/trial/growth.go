@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"context"
@@ -8,26 +8,25 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/bench/internal/crowd"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
+	"github.com/berth-go/berth/dev/internal/scenario"
 )
 
-// long is a TTL that needs no renewal during the run.
-const long = time.Hour
-
-func holders() *Scenario {
-	return &Scenario{
-		Key: "holders", Title: "Cost against live holders", Slices: 1, Together: true, Open: openHolders,
-		Cases:  func(s Scale) []Case { return cases(s.Crowd) },
-		Length: func(s Scale) time.Duration { return s.Slice },
-		Takes:  among(peer.BerthKey, "basic", "fair", peer.TrivialKey),
-		About: "One goroutine acquires and releases while so many others hold permits of the same semaphore, with room left. The others' leases " +
-			"last for an hour, so that their renewals are not in the figures. \"server µs\" is the time in commands by INFO commandstats.",
+func holders() *Trial {
+	return &Trial{
+		Scenario: scenario.Holders, Slices: 1, Together: true, Open: openHolders,
+		Cases:   func(s Scale) []Case { return cases(s.Crowd) },
+		Length:  func(s Scale) time.Duration { return s.Slice },
+		Takes:   among(peer.BerthKey, "basic", "fair", peer.TrivialKey),
+		Figures: "\"server µs\" is the time in commands by INFO commandstats.",
 	}
 }
 
 func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
-	s := peer.Shape{Name: e.name("holders"), Clients: 1, Workers: 1, Limit: c.N + 8}
-	release, err := e.fill(ctx, p, s.Name, c.N)
+	s := e.shape(scenario.Holders)
+	s.Limit += c.N
+	release, err := e.fill(ctx, p, s, c.N)
 	if err != nil {
 		return nil, err
 	}
@@ -51,20 +50,14 @@ func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, e
 	return entrant, nil
 }
 
-// fill makes n other holders of a permit, and returns a function that releases them.
-func (e *Env) fill(ctx context.Context, p *peer.Peer, name string, n int) (func(), error) {
-	switch p.Key {
-	case peer.BerthKey:
-		return e.lease(ctx, n, func(c *berth.Client, _ int) (*berth.Semaphore, error) {
-			return c.Semaphore(name, n+8, berth.TTL(long))
-		})
-	case "basic":
-		return func() {}, measure.FillBasic(ctx, e.Redis, e.Prefix+name, n, time.Now().Add(long))
-	case "fair":
-		return func() {}, measure.FillFair(ctx, e.Redis, e.Prefix+name, n, time.Now().Add(long))
-	default:
+// fill makes n other holders of a permit, which outlast the run: the chapter's by clocks that are an
+// hour ahead. It returns a function that ends them.
+func (e *Env) fill(ctx context.Context, p *peer.Peer, s peer.Shape, n int) (func(), error) {
+	if p.Fill == nil {
 		return func() {}, nil
 	}
+	ttl := scenario.Holders.TTL
+	return p.Fill(ctx, algo.Setup{Redis: e.Redis, Prefix: e.Prefix, Name: s.Name, Limit: s.Limit, Timeout: ttl, ClockOff: ttl}, n)
 }
 
 // lease acquires n leases with a new client, the i-th from the semaphore that of returns
@@ -88,23 +81,20 @@ func (e *Env) lease(ctx context.Context, n int, of func(c *berth.Client, i int) 
 	return closeAll, nil
 }
 
-func waiters() *Scenario {
-	return &Scenario{
-		Key: "waiters", Title: "Cost against waiters", Slices: 1, Most: 3, Open: brief(waitersSlice),
+func waiters() *Trial {
+	return &Trial{
+		Scenario: scenario.Waiters, Slices: 1, Most: 3, Open: brief(waitersSlice),
 		Cases:    func(s Scale) []Case { return cases(s.Crowd) },
 		Length:   func(s Scale) time.Duration { return 4 * s.Slice },
 		Takes:    among(peer.BerthKey),
 		Together: true,
-		About: "So many wait in line for one permit, in processes of their own; whoever gets it gives it back at once and goes to the end of the " +
-			"line. Time in commands by INFO commandstats, for each turn of the permit: a release, a grant and a new place in line. " +
-			"The waiters' heartbeats are in it.",
 	}
 }
 
 func waitersSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 	// The crowd exists during the slice only: a thousand waiters that cycle would
 	// disturb all other contestants.
-	taken, line, err := e.line(ctx, e.name("waiters"), c.N, true)
+	taken, line, err := e.line(ctx, scenario.Waiters, c.N, true)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +131,9 @@ func waitersSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 
 // line makes n waiters wait for the only permit of a semaphore, which is taken until the
 // returned function is called.
-func (e *Env) line(ctx context.Context, name string, n int, cycle bool) (func(), *crowd.Crowd, error) {
-	release, err := e.lease(ctx, 1, func(c *berth.Client, _ int) (*berth.Semaphore, error) { return c.Semaphore(name, 1) })
+func (e *Env) line(ctx context.Context, s scenario.Scenario, n int, cycle bool) (func(), *crowd.Crowd, error) {
+	name := e.name(s)
+	release, err := e.lease(ctx, 1, func(c *berth.Client, _ int) (*berth.Semaphore, error) { return c.Semaphore(name, s.Limit) })
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,4 +1,4 @@
-// Package algo has the semaphores that the lab compares, behind one interface: those of
+// Package algo has the semaphores that lab and bench compare, behind one interface: those of
 // Redis in Action, section 6.3 (called the chapter here), through package classic, and
 // berth's own.
 package algo
@@ -61,7 +61,7 @@ type Algorithm struct {
 	// Open makes a client, which sends nothing yet.
 	Open func(Setup) (Client, error)
 	// Fill makes n other holders, as fast as it can, and returns a function that ends
-	// them.
+	// them. Those of the chapter last for longer if their clocks are ahead.
 	Fill func(ctx context.Context, s Setup, n int) (done func(), err error)
 	// Replies is the number of replies that the client has received in the middle of an
 	// acquire: Redis has executed a part of it, but the client has no permit yet.
@@ -70,14 +70,21 @@ type Algorithm struct {
 }
 
 // All returns the algorithms in the order of the chapter, berth last.
-func All() []Algorithm {
+func All() []Algorithm { return append(Chapter(), Berth()) }
+
+// Chapter returns those of the chapter.
+func Chapter() []Algorithm {
 	return []Algorithm{
 		{Key: "basic", Title: "basic", Open: opener(classic.NewBasic), Fill: fillBasic, Replies: 1},
 		{Key: "fair", Title: "fair", Open: opener(classic.NewFair), Fill: fillFair, Replies: 1},
 		// The lock's own reply comes first.
 		{Key: "underlock", Title: "fair under lock", Open: opener(classic.NewFairUnderLock), Fill: fillFair, Replies: 2},
-		{Key: "berth", Title: "berth", Open: openBerth, Fill: fillBerth, Replies: 1, Queues: true},
 	}
+}
+
+// Berth returns berth.
+func Berth() Algorithm {
+	return Algorithm{Key: "berth", Title: "berth", Open: openBerth, Fill: fillBerth, Replies: 1, Queues: true}
 }
 
 // Keys returns every key that any of the algorithms may make for a semaphore.

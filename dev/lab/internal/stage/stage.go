@@ -1,4 +1,4 @@
-package scene
+package stage
 
 import (
 	"context"
@@ -9,8 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/algo"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/dev/lab/internal/wire"
 	"github.com/berth-go/berth/internal/judge"
 )
@@ -40,14 +41,12 @@ type Env struct {
 
 // stage is one algorithm in one scenario.
 type stage struct {
-	env      *Env
-	alg      algo.Algorithm
-	scenario string
-	name     string
-	limit    int
-	timeout  time.Duration
-	start    time.Duration // by the machine's monotonic clock
-	control  redis.UniversalClient
+	scenario.Scenario
+	env     *Env
+	alg     algo.Algorithm
+	name    string
+	start   time.Duration // by the machine's monotonic clock
+	control redis.UniversalClient
 
 	clients []*client
 	names   []string // of all semaphores used
@@ -63,22 +62,22 @@ type client struct {
 	tap wire.Tap
 }
 
-func newStage(env *Env, scenario string, alg algo.Algorithm, limit int, timeout time.Duration) *stage {
-	s := &stage{env: env, alg: alg, scenario: scenario, limit: limit, timeout: timeout, control: env.Connect()}
+func newStage(env *Env, sc scenario.Scenario, alg algo.Algorithm) *stage {
+	s := &stage{Scenario: sc, env: env, alg: alg, control: env.Connect()}
 	s.rename("")
 	return s
 }
 
 // rename continues with a new semaphore.
 func (s *stage) rename(suffix string) {
-	s.name = s.scenario + "." + s.alg.Key + suffix
+	s.name = s.Key + "." + s.alg.Key + suffix
 	s.names = append(s.names, s.name)
 }
 
 func (s *stage) setup(rdb redis.UniversalClient, off time.Duration) algo.Setup {
 	return algo.Setup{
 		Redis: rdb, Prefix: s.env.Prefix, Name: s.name,
-		Limit: s.limit, Timeout: s.timeout, ClockOff: off,
+		Limit: s.Limit, Timeout: s.TTL, ClockOff: off,
 	}
 }
 
@@ -100,11 +99,12 @@ func (c *client) end() {
 	_ = c.rdb.Close()
 }
 
-// openWarm adds n clients. The clock of every other one, but not of the first, is wrong by off.
-// Each uses the semaphore once, so that connecting and loading scripts is not measured.
-func (s *stage) openWarm(ctx context.Context, n int, off time.Duration) error {
-	for i := range n {
-		c, err := newClient(s.env.Connect(), s.alg, s.setup(nil, time.Duration(i%2)*off))
+// openWarm adds the clients. The clock of every other one, but not of the first, is slow where the
+// scenario wants that. Each uses the semaphore once, so that connecting and loading scripts is not
+// measured.
+func (s *stage) openWarm(ctx context.Context) error {
+	for i := range s.Clients {
+		c, err := newClient(s.env.Connect(), s.alg, s.setup(nil, time.Duration(i%2)*-s.Slow))
 		if err != nil {
 			return err
 		}
@@ -153,8 +153,8 @@ func (s *stage) sent() (n int64) {
 
 func (s *stage) result() *Result {
 	return &Result{
-		Scenario: s.scenario, Algorithm: s.alg.Key, Title: s.alg.Title,
-		Limit: s.limit, Clients: len(s.clients), TimeoutMS: Millis(s.timeout),
+		Scenario: s.Key, Algorithm: s.alg.Key, Title: s.alg.Title,
+		Limit: s.Limit, Clients: len(s.clients), TimeoutMS: Millis(s.TTL),
 	}
 }
 

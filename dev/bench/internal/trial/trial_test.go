@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"math"
@@ -43,5 +43,16 @@ func TestOvertakingNeedsMoreThanTheSlack(t *testing.T) {
 		if got := overtaken(tt.beliefs); got != tt.want {
 			t.Errorf("%s: %d overtaken, want %d", name, got, tt.want)
 		}
+	}
+}
+
+func TestTrialsAreDescribed(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, x := range All() {
+		if seen[x.Key] || x.Key == "" || x.Title == "" || len(x.About) < 40 || len(x.Cases(Full())) == 0 {
+			t.Errorf("trial of %+v", x.Scenario)
+		}
+		seen[x.Key] = true
 	}
 }

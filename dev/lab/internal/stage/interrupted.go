@@ -1,4 +1,4 @@
-package scene
+package stage
 
 import (
 	"cmp"
@@ -6,24 +6,15 @@ import (
 	"errors"
 	"time"
 
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/algo"
 	"github.com/berth-go/berth/dev/lab/internal/wire"
 	"github.com/berth-go/berth/internal/judge"
 )
 
-func interrupted() Scenario {
-	return Scenario{
-		Key: "release", Title: "An interrupted release", limit: 1, timeout: 300 * time.Millisecond,
-		About: "One permit, which times out after 300 ms. While its holder releases, the connection is cut: in turns before " +
-			"the request has arrived, when the program takes the error as final, as in the listings; and before the reply, " +
-			"when the program releases once more. Another client waits.",
-		run: runInterrupted,
-	}
-}
-
-func runInterrupted(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, 2, 0); err != nil {
+// runInterrupted cuts the connection of a holder during its releases.
+func (s *stage) runInterrupted(ctx context.Context) (*Result, error) {
+	if err := s.openWarm(ctx); err != nil {
 		return nil, err
 	}
 	s.begin()

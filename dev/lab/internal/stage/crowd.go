@@ -1,4 +1,4 @@
-package scene
+package stage
 
 import (
 	"cmp"
@@ -8,28 +8,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/algo"
 	"github.com/berth-go/berth/internal/judge"
 )
 
 // releaseTimeout bounds a release at the end of a run.
 const releaseTimeout = 20 * time.Second
 
-// crowd describes clients that acquire a permit, hold it for a while, and start over.
-type crowd struct {
-	clients int
-	hold    time.Duration // on average
-	off     time.Duration // error of every other client's clock
-}
-
-func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
-	r, err := s.watch(ctx, c.clients, c.off, c.hold, func() error {
+// runCrowd has every client acquire a permit, hold it for a while, and start over.
+func (s *stage) runCrowd(ctx context.Context) (*Result, error) {
+	r, err := s.watch(ctx, func() error {
 		end, cancel := lasting(ctx, s.env.Duration)
 		defer cancel()
 		return s.each(end, func(ctx context.Context, i int, rng *rand.Rand) (err error) {
 			for ctx.Err() == nil && err == nil {
-				err = s.use(ctx, i, rng, jitter(rng, c.hold))
+				err = s.use(ctx, i, rng, jitter(rng, s.Hold))
 			}
 			return err
 		})
@@ -37,15 +31,14 @@ func (c crowd) run(ctx context.Context, s *stage) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := c.hold * 60 / time.Duration(s.limit) // short enough to tell single leases apart
+	view := s.Hold * 60 / time.Duration(s.Limit) // short enough to tell single leases apart
 	r.Window = judge.Worst(r.Moments, r.Window.To, view)
 	return r, nil
 }
 
-// watch opens n clients, has them used, which is the run, and judges it. Each of them holds its
-// permits for about hold.
-func (s *stage) watch(ctx context.Context, n int, off, hold time.Duration, use func() error) (*Result, error) {
-	if err := s.openWarm(ctx, n, off); err != nil {
+// watch opens the clients, has them used, which is the run, and judges it.
+func (s *stage) watch(ctx context.Context, use func() error) (*Result, error) {
+	if err := s.openWarm(ctx); err != nil {
 		return nil, err
 	}
 	before, sent := s.work(ctx), s.sent()
@@ -59,7 +52,7 @@ func (s *stage) watch(ctx context.Context, n int, off, hold time.Duration, use f
 	run := s.now()
 	r := s.result()
 	r.judged(s.requests, run)
-	r.rated(s, hold, run, sent, before, s.work(ctx))
+	r.rated(s, run, sent, before, s.work(ctx))
 	r.waited()
 	return r, nil
 }
@@ -161,11 +154,11 @@ func jitter(rng *rand.Rand, d time.Duration) time.Duration {
 }
 
 // rated fills in how much was done and what it cost.
-func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, after *measure.Work) {
+func (r *Result) rated(s *stage, run time.Duration, sent int64, before, after *measure.Work) {
 	n := granted(r.Requests)
 	r.Rate = &Rate{
 		Acquires: n, PerSecond: float64(n) / run.Seconds(),
-		Ideal: float64(min(s.limit, len(s.clients))) / hold.Seconds(),
+		Ideal: float64(min(s.Limit, len(s.clients))) / s.Hold.Seconds(),
 	}
 	if n == 0 {
 		return
@@ -177,17 +170,12 @@ func (r *Result) rated(s *stage, hold, run time.Duration, sent int64, before, af
 	}
 }
 
-// queue describes clients that arrive one after the other and want one permit each.
-type queue struct {
-	requests  int
-	gap, hold time.Duration
-}
-
-func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
+// runQueue has every client arrive in turn, and want one permit, again and again.
+func (s *stage) runQueue(ctx context.Context) (*Result, error) {
 	var first time.Duration
-	r, err := s.watch(ctx, q.requests, 0, q.hold, func() error {
+	r, err := s.watch(ctx, func() error {
 		for s.now() < s.env.Duration && ctx.Err() == nil {
-			if err := q.round(ctx, s); err != nil {
+			if err := s.round(ctx); err != nil {
 				return err
 			}
 			first = cmp.Or(first, s.now())
@@ -203,11 +191,11 @@ func (q queue) run(ctx context.Context, s *stage) (*Result, error) {
 }
 
 // round lets every client arrive once, in order.
-func (q queue) round(ctx context.Context, s *stage) error {
+func (s *stage) round(ctx context.Context) error {
 	return s.each(ctx, func(ctx context.Context, i int, rng *rand.Rand) error {
-		if measure.Pause(ctx, time.Duration(i)*q.gap) != nil {
-			return nil //nolint:nilerr // the scene is over
+		if measure.Pause(ctx, time.Duration(i)*s.Gap) != nil {
+			return nil //nolint:nilerr // the run is over
 		}
-		return s.use(ctx, i, rng, q.hold)
+		return s.use(ctx, i, rng, s.Hold)
 	})
 }

@@ -1,4 +1,4 @@
-package scene
+package stage
 
 import (
 	"cmp"
@@ -14,24 +14,13 @@ import (
 	"github.com/berth-go/berth/internal/judge"
 )
 
-const (
-	crashed = 3 // holders that are killed, and waiters for their permits
-	// crashTimeout bounds the wait for a crashed holder's permit.
-	crashTimeout = 2 * time.Minute
-)
+// crashTimeout bounds the wait for a crashed holder's permit.
+const crashTimeout = 2 * time.Minute
 
-func crashes() Scenario {
-	return Scenario{
-		Key: "crash", Title: "Holders that crash", limit: crashed, timeout: 500 * time.Millisecond,
-		About: "3 processes hold the 3 permits, which time out after 500 ms, and 3 clients wait. The processes are killed (-9). " +
-			"When all permits have come back, a fourth process is killed in the middle of its acquire, and one more client " +
-			"comes while permits are free.",
-		run: runCrash,
-	}
-}
-
-func runCrash(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, crashed+1, 0); err != nil {
+// runCrash kills as many holders as there are permits, while as many clients wait for them, and one
+// more process in the middle of its acquire, while the last client comes.
+func (s *stage) runCrash(ctx context.Context) (*Result, error) {
+	if err := s.openWarm(ctx); err != nil {
 		return nil, err
 	}
 	s.begin()
@@ -42,7 +31,7 @@ func runCrash(ctx context.Context, s *stage) (*Result, error) {
 		return nil, err
 	}
 	c := &Crash{}
-	soon := earliest(s.requests) + s.timeout*3/4
+	soon := earliest(s.requests) + s.TTL*3/4
 	for _, w := range waiters {
 		c.BackMS = append(c.BackMS, Millis(w.request.Start-killed))
 		if w.request.Start < soon {
@@ -81,14 +70,14 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 			h.Kill()
 		}
 	}()
-	for range crashed {
+	for range s.Limit {
 		h, err := s.hire(time.Minute, 0)
 		if err != nil {
 			return nil, 0, err
 		}
 		holders = append(holders, h)
 	}
-	requests := make([]judge.Request, crashed)
+	requests := make([]judge.Request, s.Limit)
 	for i, h := range holders {
 		at, err := next(h)
 		if err != nil {
@@ -98,7 +87,7 @@ func (s *stage) killHolders(ctx context.Context) (got []waiter, killed time.Dura
 		requests[i] = judge.Request{Client: len(s.clients) + i, Granted: true, Asked: at.Asked - s.start, Start: at.At - s.start}
 	}
 	var waiting []<-chan waiter
-	for i := range crashed {
+	for i := range s.Limit {
 		waiting = append(waiting, s.await(ctx, i, s.clients[i]))
 	}
 	_ = measure.Pause(ctx, settle)
@@ -146,7 +135,7 @@ func (s *stage) killAcquirer(ctx context.Context) (float64, error) {
 		}
 		// If the client asks too late, a lock may have timed out already, and the result means
 		// nothing.
-		if w.request.Asked-died < s.timeout/4 {
+		if w.request.Asked-died < s.TTL/4 {
 			return Millis(w.request.Start - died), s.over(ctx, w)
 		}
 		if err := s.over(ctx, w); err != nil {
@@ -166,19 +155,8 @@ func (s *stage) awaitAfterDeath(ctx context.Context) (died time.Duration, w wait
 		return 0, w, err
 	}
 	// It kills itself right after its report. Waiting for its end could take too long.
-	w = <-s.await(ctx, crashed, s.clients[crashed])
+	w = <-s.await(ctx, s.Limit, s.clients[s.Limit])
 	return last.At - s.start, w, w.err
-}
-
-// paused stops a holder for longer than its time-out.
-func paused() Scenario {
-	return Scenario{
-		Key: "pause", Title: "A holder paused past its time-out", limit: 1, timeout: 300 * time.Millisecond,
-		About: "A process holds the one permit, which times out after 300 ms, and works in steps of 5 ms, before each of which " +
-			"it asks whether it may go on, if the algorithm lets it ask. It is stopped (SIGSTOP) until another client has had " +
-			"the permit for 50 ms, and then goes on.",
-		run: runPause,
-	}
 }
 
 const (
@@ -187,8 +165,9 @@ const (
 	pauseWork  = 190 * time.Millisecond // after the pause
 )
 
-func runPause(ctx context.Context, s *stage) (*Result, error) {
-	if err := s.openWarm(ctx, 1, 0); err != nil {
+// runPause stops a holder for longer than its time-out.
+func (s *stage) runPause(ctx context.Context) (*Result, error) {
+	if err := s.openWarm(ctx); err != nil {
 		return nil, err
 	}
 	s.begin()

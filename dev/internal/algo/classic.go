@@ -2,12 +2,13 @@ package algo
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/classic"
-	"github.com/berth-go/berth/dev/internal/measure"
 )
 
 // semaphore is the interface of the chapter's semaphores. Unlike classic.Driver it gives
@@ -75,10 +76,32 @@ func (c classicClient) check(ctx context.Context, id string) bool {
 // Close does nothing, as the chapter's clients have no state.
 func (classicClient) Close() {}
 
+// fillBasic writes what n acquires of classic.Basic would leave. Making the acquires instead would
+// take hours where the cost of each grows with the holders.
 func fillBasic(ctx context.Context, s Setup, n int) (func(), error) {
-	return func() {}, measure.FillBasic(ctx, s.Redis, key(s.Prefix, s.Name), n, time.Now())
+	at := float64(time.Now().Add(s.ClockOff).UnixMilli()) / 1000
+	return func() {}, addMembers(ctx, s.Redis, key(s.Prefix, s.Name), n, func(int) float64 { return at })
 }
 
+// fillFair is fillBasic for classic.Fair.
 func fillFair(ctx context.Context, s Setup, n int) (func(), error) {
-	return func() {}, measure.FillFair(ctx, s.Redis, key(s.Prefix, s.Name), n, time.Now())
+	done, err := fillBasic(ctx, s, n)
+	key := key(s.Prefix, s.Name)
+	return done, errors.Join(err, s.Redis.Set(ctx, key+":counter", n, 0).Err(),
+		addMembers(ctx, s.Redis, key+":owner", n, func(i int) float64 { return float64(i + 1) }))
+}
+
+// addMembers writes n members, as long as the identifiers of package classic, into a sorted set.
+func addMembers(ctx context.Context, rdb redis.Cmdable, key string, n int, score func(i int) float64) error {
+	const batch = 1000
+	for from := 0; from < n; from += batch {
+		var members []redis.Z
+		for i := from; i < min(n, from+batch); i++ {
+			members = append(members, redis.Z{Score: score(i), Member: fmt.Sprintf("00000000-0000-4000-8000-%012d", i)})
+		}
+		if err := rdb.ZAdd(ctx, key, members...).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"cmp"
@@ -8,30 +8,25 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/internal/quantile"
 )
 
-const (
-	rated = 100 // grants a second
-	// settled is when the first burst is over, which all but the smooth contestants make.
-	settled = 500 * time.Millisecond
-)
+// settled is when the first burst is over, which all but the smooth contestants make.
+const settled = 500 * time.Millisecond
 
-func rate() *Scenario {
-	return &Scenario{
-		Key: "rate", Title: "So many a second", Slices: 1, Open: openRated,
-		Cases:  func(Scale) []Case { return []Case{{"100", rated}} },
+func rate() *Trial {
+	return &Trial{
+		Scenario: scenario.Rated, Slices: 1, Open: openRated,
+		Cases:  func(Scale) []Case { return []Case{{"100", scenario.Rated.Rate}} },
 		Length: func(s Scale) time.Duration { return s.Flow + settled },
 		Takes:  func(p *peer.Peer, _ Case) bool { return p.Rater != nil },
-		About: "64 goroutines in 8 clients want 100 grants a second, beginning with an unused rate. \"grants/s\" is after the first half second, in which " +
-			"most let a burst through. \"over\" is how many more than 100 there were in the worst window of a second: for berth by the server's " +
-			"clock, for others only grants whose request and answer both fell into it. \"commands\" are those sent, for each grant.",
 	}
 }
 
 func openRated(_ context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
 	return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) {
-		f := peer.Flow{Name: e.name("flow"), Clients: processes, Workers: contenders, Rate: c.N}
+		f := peer.Flow{Name: e.name(scenario.Rated), Clients: scenario.Rated.Clients, Workers: scenario.Rated.Workers, Rate: c.N}
 		r, err := p.Rater(ctx, e.URL, e.Prefix, f) // a new one each time, because the last has spent of it
 		if err != nil {
 			return nil, err

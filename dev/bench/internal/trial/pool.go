@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"context"
@@ -9,33 +9,28 @@ import (
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/internal/measure"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/internal/judge"
 )
 
-const (
-	poolLimit   = 8
-	poolWorkers = 16 // goroutines of the client that is measured
-	poolOthers  = 4  // goroutines of the other client, which hold for 1 ms
-)
+// poolOthers are the goroutines of the other client.
+const poolOthers = 4
 
-func pool() *Scenario {
-	return &Scenario{
-		Key: "pool", Title: "Permits lent in memory", Slices: 1, Most: 3, Open: openPool,
-		Cases:  func(Scale) []Case { return []Case{{"pool", poolLimit}, {"no-pool", 0}} },
+func pool() *Trial {
+	return &Trial{
+		Scenario: scenario.Pool, Slices: 1, Most: 3, Open: openPool,
+		Cases:  func(Scale) []Case { return []Case{{"pool", scenario.Pool.Limit}, {"no-pool", 0}} },
 		Length: func(s Scale) time.Duration { return 3*s.Slice + s.Elsewhere },
 		Takes:  among(peer.BerthKey),
-		About: "Two clients share 8 permits: of one 16 goroutines borrow from a pool of 8 and give back at once, of the other 4 goroutines hold " +
-			"each permit for 1 ms, from a pool of their own. \"pairs/s\" is the first client alone. Then for longer, and with all holders counted " +
-			"(\"most held\"), somebody without a pool waits elsewhere, again and again: \"elsewhere\" is the longest wait in renewal intervals, a " +
-			"third of the TTL. \"other ms\" is the longest wait of the second client.",
 	}
 }
 
 func openPool(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
 	p := &pools{env: e}
-	name, lending := e.name("pool"), peer.Lending(c.N, e.Scale.PoolTTL)
-	for _, workers := range []int{poolWorkers, poolOthers} {
-		d, err := lending.Drive(ctx, e.URL, e.Prefix, peer.Shape{Name: name, Clients: 1, Workers: workers, Limit: poolLimit})
+	s := e.shape(scenario.Pool)
+	for _, workers := range []int{s.Workers, poolOthers} {
+		s.Workers = workers
+		d, err := peer.Lending(c.N, e.Scale.PoolTTL).Drive(ctx, e.URL, e.Prefix, s)
 		if err != nil {
 			p.close()
 			return nil, err
@@ -44,7 +39,7 @@ func openPool(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, erro
 	}
 	var err error
 	if p.third, err = peer.Lending(0, e.Scale.PoolTTL).Connect(e.URL, e.Prefix); err == nil {
-		p.elsewhere, err = p.third.Semaphore(name, poolLimit)
+		p.elsewhere, err = p.third.Semaphore(s.Name, s.Limit)
 	}
 	if err != nil {
 		p.close()
@@ -99,7 +94,7 @@ func (p *pools) both(ctx context.Context, l peer.Load, f func(context.Context) e
 	var wg sync.WaitGroup
 	wg.Go(func() { one, errs[0] = p.drivers[0].Spin(ctx, l) })
 	slow := l
-	slow.Hold, slow.Times, slow.GoTimers = hold, true, true
+	slow.Hold, slow.Times, slow.GoTimers = scenario.Pool.Hold, true, true
 	wg.Go(func() { other, errs[1] = p.drivers[1].Spin(ctx, slow) })
 	meanwhile, cancel := context.WithTimeout(ctx, l.For)
 	defer cancel()
@@ -122,7 +117,7 @@ func (p *pools) wait(ctx context.Context, count *peer.Count) (longest time.Durat
 			return longest, err
 		}
 		count.Take()
-		_ = measure.Pause(ctx, 5*hold) // or until the end of ctx
+		_ = measure.Pause(ctx, 5*scenario.Pool.Hold) // or until the end of ctx
 		count.Give()
 		if err := release(); err != nil {
 			return longest, err

@@ -1,5 +1,5 @@
-// Package scene has the scenarios: what is measured, for which contestants, and how.
-package scene
+// Package trial measures the scenarios: for which contestants, and how.
+package trial
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/internal/chart"
 	"github.com/berth-go/berth/dev/internal/measure"
+	"github.com/berth-go/berth/dev/internal/scenario"
 )
 
 // Env is the environment of the scenarios.
@@ -27,8 +28,13 @@ type Env struct {
 }
 
 // name returns a new name for a semaphore.
-func (e *Env) name(scenario string) string {
-	return scenario + strconv.FormatInt(e.names.Add(1), 10)
+func (e *Env) name(s scenario.Scenario) string {
+	return s.Key + strconv.FormatInt(e.names.Add(1), 10)
+}
+
+// shape returns the shape of a scenario, with a new name.
+func (e *Env) shape(s scenario.Scenario) peer.Shape {
+	return peer.Shape{Name: e.name(s), Clients: s.Clients, Workers: s.Workers, Limit: s.Limit, Each: s.Each}
 }
 
 // Scale says how much is measured.
@@ -70,12 +76,12 @@ func Quick() Scale {
 	}
 }
 
-// Scenario is one thing that is measured.
-type Scenario struct {
-	Key, Title string
-	About      string // what is measured, for people
-	Cases      func(s Scale) []Case
-	Takes      func(p *peer.Peer, c Case) bool // reports whether p takes part in c
+// Trial is a scenario and how it is measured.
+type Trial struct {
+	scenario.Scenario
+	Figures string // what they are, where the scenario does not say so
+	Cases   func(s Scale) []Case
+	Takes   func(p *peer.Peer, c Case) bool // reports whether p takes part in c
 	// Slices is the number of measurements in a round, Most the largest number of
 	// rounds (0: no bound).
 	Slices, Most int
@@ -86,7 +92,7 @@ type Scenario struct {
 	Open     func(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error)
 }
 
-// Case is one size of a scenario.
+// Case is one size of a trial.
 type Case struct {
 	Key string
 	N   int
@@ -104,9 +110,9 @@ type Figure struct {
 	Value  float64
 }
 
-// All returns the scenarios in the order of a run.
-func All() []*Scenario {
-	return slices.Concat(throughput(), []*Scenario{contended(), handoff(), holders(), waiters(), memory(), renewals(), pool(), rate()})
+// All returns the trials in the order of a run.
+func All() []*Trial {
+	return slices.Concat(throughput(), []*Trial{contended(), handoff(), holders(), waiters(), memory(), renewals(), pool(), rate()})
 }
 
 func cases(numbers []int) []Case {
@@ -117,7 +123,7 @@ func cases(numbers []int) []Case {
 	return list
 }
 
-// only returns the cases of a scenario with a single case.
+// only returns the cases of a trial with a single case.
 func only(key string) func(Scale) []Case {
 	return func(Scale) []Case { return []Case{{Key: key}} }
 }
@@ -149,7 +155,7 @@ func (e *Env) spin(ctx context.Context, d peer.Driver, l peer.Load) (out *peer.O
 	return out, used, err
 }
 
-// brief returns the Open of a scenario of berth alone, of which nothing remains between two slices.
+// brief returns the Open of a trial of berth alone, of which nothing remains between two slices.
 func brief(slice func(ctx context.Context, e *Env, c Case) ([]Figure, error)) func(context.Context, *Env, Case, *peer.Peer) (*Entrant, error) {
 	return func(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
 		return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) { return slice(ctx, e, c) }}, nil

@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"context"
@@ -6,39 +6,38 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/quantile"
 )
 
-const (
-	contenders = 64
-	processes  = 8 // clients, each with connections of its own
-	hold       = time.Millisecond
-	// slack is the time within which the order of two requests cannot be told, because requests
-	// and answers are under way.
-	slack = 5 * time.Millisecond
-)
+// slack is the time within which the order of two requests cannot be told, because requests
+// and answers are under way.
+const slack = 5 * time.Millisecond
 
-func contended() *Scenario {
-	return &Scenario{
-		Key: "contended", Title: "64 goroutines want few permits", Slices: 1, Open: openContended,
-		Cases:  func(Scale) []Case { return []Case{{"5", 5}, {"1", 1}} },
+// contention has clients that several goroutines share, as in a program.
+var contention = scenario.Contended(8, time.Millisecond)
+
+func contended() *Trial {
+	return &Trial{
+		Scenario: contention, Slices: 1, Open: openContended,
+		Cases:  func(Scale) []Case { return []Case{{"5", contention.Limit}, {"1", 1}} },
 		Length: func(s Scale) time.Duration { return s.Contended },
 		Takes: func(p *peer.Peer, c Case) bool {
 			return p.Queues && (c.N == 1 || p.Kind != peer.Lock)
 		},
-		About: "One semaphore with 5 permits, or with 1 for the sake of the locks, 64 goroutines in 8 clients, permits held for 1 ms: by a timer " +
-			"of the kernel on Linux, because Go's are late where little else wakes the process; npm's by node's timers. \"held µs\" is what came " +
-			"of it. Waits are those of requests that got a permit. \"commands\" are those sent, for each acquire. \"overtaken %\": somebody " +
-			"called acquire more than 5 ms later and had the permit more than 5 ms earlier, by the clock of the process in which all " +
-			"clients are. \"most held\" is how many believed to hold a permit at once.",
+		Figures: "With 1 permit, too, for the sake of the locks. Permits are held by a timer of the kernel on Linux, because Go's are late where " +
+			"little else wakes the process; npm's by node's timers. \"held µs\" is what came of it. Waits are those of requests that got a permit. " +
+			"\"commands\" are those sent, for each acquire. \"overtaken %\": somebody called acquire more than 5 ms later and had the permit more than " +
+			"5 ms earlier, by the clock of the process in which all clients are. \"most held\" is how many believed to hold a permit at once.",
 	}
 }
 
 func openContended(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
-	s := peer.Shape{Name: e.name("contended"), Clients: processes, Workers: contenders, Limit: c.N}
+	s := e.shape(contention)
+	s.Limit = c.N
 	return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
-		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Contended, Hold: hold, Times: true, GoTimers: e.Scale.GoTimers})
+		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Contended, Hold: contention.Hold, Times: true, GoTimers: e.Scale.GoTimers})
 		if err != nil {
 			return nil, err
 		}
@@ -85,20 +84,14 @@ func overtaken(beliefs []judge.Request) int {
 	return judge.Overtakings(seen).Overtaken
 }
 
-const pause = 3 * time.Millisecond
-
-func handoff() *Scenario {
-	return &Scenario{
-		Key: "handoff", Title: "A permit changes hands", Slices: 8, Cases: only("3ms"),
+func handoff() *Trial {
+	return &Trial{
+		Scenario: scenario.Handoff, Slices: 8, Cases: only("3ms"),
 		Length: handoffTime,
 		Takes:  func(p *peer.Peer, _ Case) bool { return p.Queues || p.Key == peer.PublishKey },
-		About: "One holder and one waiter in different clients: from the call of release to the return of the waiter's acquire. 3 ms after the " +
-			"waiter came, so that the round trip comes alone; for those that poll up to one poll later, at random, so that the release does not " +
-			"fall in with it.",
 		Open: func(ctx context.Context, e *Env, _ Case, p *peer.Peer) (*Entrant, error) {
-			s := peer.Shape{Name: e.name("handoff"), Clients: 2, Workers: 2, Limit: 1}
-			return e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
-				took, err := d.Pass(ctx, e.Scale.Handoffs, pause, handoffTime(e.Scale))
+			return e.drive(ctx, p, e.shape(scenario.Handoff), func(ctx context.Context, d peer.Driver) ([]Figure, error) {
+				took, err := d.Pass(ctx, e.Scale.Handoffs, scenario.Handoff.Gap, handoffTime(e.Scale))
 				if err != nil {
 					return nil, err
 				}
@@ -109,4 +102,6 @@ func handoff() *Scenario {
 }
 
 // handoffTime is long enough for the hand-offs of contestants that do not poll.
-func handoffTime(s Scale) time.Duration { return time.Duration(s.Handoffs) * pause * 4 / 3 }
+func handoffTime(s Scale) time.Duration {
+	return time.Duration(s.Handoffs) * scenario.Handoff.Gap * 4 / 3
+}

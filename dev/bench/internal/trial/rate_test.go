@@ -1,4 +1,4 @@
-package scene
+package trial
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package scene
+package stage
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/algo"
 	"github.com/berth-go/berth/internal/child"
 )
 

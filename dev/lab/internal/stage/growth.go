@@ -1,4 +1,4 @@
-package scene
+package stage
 
 import (
 	"context"
@@ -9,28 +9,15 @@ import (
 	"github.com/berth-go/berth/internal/quantile"
 )
 
-const (
-	// The least and the most acquires that are measured for each number of holders.
-	leastPairs, mostPairs = 5, 2000
-	// patientTimeout is longer than any growth takes.
-	patientTimeout = time.Hour
-)
+// The least and the most acquires that are measured for each number of holders.
+const leastPairs, mostPairs = 5, 2000
 
 // holders lists the numbers of holders for which the cost is measured.
 var holders = []int{10, 100, 1000, 10_000}
 
-func growth() Scenario {
-	return Scenario{
-		Key: "holders", Title: "Cost as holders grow", limit: 1, timeout: patientTimeout,
-		About: "One client acquires and releases, again and again, while 10, 100, 1,000 and 10,000 others hold permits. " +
-			"There is always room, so this is what a permit costs when nobody is in the way.",
-		run: runGrowth,
-	}
-}
-
-func runGrowth(ctx context.Context, s *stage) (*Result, error) {
+func (s *stage) runGrowth(ctx context.Context) (*Result, error) {
 	r := s.result()
-	r.Clients = 1
+	r.Clients = s.Clients
 	s.begin()
 	for _, n := range holders {
 		p, err := s.measure(ctx, n)
@@ -46,7 +33,7 @@ func runGrowth(ctx context.Context, s *stage) (*Result, error) {
 // measure measures acquires with n other holders.
 func (s *stage) measure(ctx context.Context, n int) (Point, error) {
 	s.rename("." + strconv.Itoa(n))
-	s.limit = n + 1
+	s.Limit = n + 1
 	crowded := s.env.Connect()
 	defer crowded.Close()
 	done, err := s.alg.Fill(ctx, s.setup(crowded, 0), n)
@@ -54,7 +41,7 @@ func (s *stage) measure(ctx context.Context, n int) (Point, error) {
 		return Point{}, err
 	}
 	defer done()
-	if err := s.openWarm(ctx, 1, 0); err != nil {
+	if err := s.openWarm(ctx); err != nil {
 		return Point{}, err
 	}
 	// The first acquires of any algorithm are slower.
