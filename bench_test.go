@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/quantile"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 

@@ -2,8 +2,8 @@ package classic
 
 import "context"
 
-// Driver is a semaphore as the lab and the benchmarks use it, whatever the
-// algorithm. Name, limit, time-outs and the client's clock are settled when it
+// Driver is a semaphore, whatever the algorithm, for programs that use more than
+// one of them. Name, limit, time-outs and the client's clock are settled when it
 // is made; a Driver stands for one client.
 type Driver interface {
 	// Acquire asks for one permit. With ok it is held until release is called

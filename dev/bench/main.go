@@ -2,7 +2,7 @@
 // run; docs/benchmarks.md says how to read it.
 //
 //	go run ./dev/bench --list
-//	go run ./dev/bench --html bench.html
+//	go run ./dev/bench --out bench.txt
 //	go run ./dev/bench --check dev/bench/expectations.json
 package main
 

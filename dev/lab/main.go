@@ -6,8 +6,9 @@
 //	go run ./dev/lab --redis unix:///run/redis.sock --html lab.html
 //
 // It judges by what clients believe: that they hold a permit from the moment they are told so
-// until they begin to release it or are told that it is lost; see package judge. Package scene
-// has the kinds of trouble, package algo the semaphores, package report the presentation.
+// until they begin to release it or are told that it is lost; see package judge. Package scenario
+// has the kinds of trouble, package stage runs them, package algo has the semaphores, and package
+// report the presentation.
 package main
 
 import (
@@ -21,11 +22,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/algo"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/dev/lab/internal/report"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
+	"github.com/berth-go/berth/internal/child"
 )
 
 const (
@@ -38,8 +40,8 @@ func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 // command runs the program and returns its exit status.
 func command(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("lab", stderr, func(ctx context.Context) error {
-		if role, order := child.Role(); role == scene.Role {
-			return scene.Hold(ctx, order, in, stdout)
+		if role, order := child.Role(); role == stage.Role {
+			return stage.Hold(ctx, order, in, stdout)
 		}
 		f, err := parse(args, stderr)
 		if errors.Is(err, flag.ErrHelp) {
@@ -84,7 +86,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 		fmt.Fprint(stderr, help)
 		fs.PrintDefaults()
 		fmt.Fprintln(stderr, "\nScenarios:")
-		for _, s := range scene.All() {
+		for _, s := range stage.All() {
 			fmt.Fprintf(stderr, "  %-14s %s\n", s.Key, s.Title)
 		}
 		fmt.Fprintln(stderr, "\nAlgorithms:")
@@ -120,7 +122,7 @@ func (f *flags) complete() (err error) {
 	if cfg.Poll < minPoll || cfg.Poll > maxPoll {
 		return measure.Errorf(measure.Usage, "--poll %v: it must be from %v to %v", cfg.Poll, minPoll, maxPoll)
 	}
-	if cfg.Scenarios, err = measure.Choose("scenario", f.scenarios, scene.All(), func(s scene.Scenario) string { return s.Key }); err != nil {
+	if cfg.Scenarios, err = measure.Choose("scenario", f.scenarios, stage.All(), func(s scenario.Scenario) string { return s.Key }); err != nil {
 		return err
 	}
 	if cfg.Algorithms, err = measure.Choose("algorithm", f.algorithms, algo.All(), func(a algo.Algorithm) string { return a.Key }); err != nil {

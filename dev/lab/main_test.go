@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/algo"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/dev/lab/internal/report"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
@@ -38,10 +39,10 @@ const brief = 250 * time.Millisecond
 
 func config(scenarios []string, algorithms ...algo.Algorithm) Config {
 	cfg := Config{
-		Algorithms: algorithms, Env: scene.Env{Embedded: true, Duration: brief, Poll: 5 * time.Millisecond, Seed: 1},
+		Algorithms: algorithms, Env: stage.Env{Embedded: true, Duration: brief, Poll: 5 * time.Millisecond, Seed: 1},
 		Step: func(int, int, string, string) {},
 	}
-	for _, sc := range scene.All() {
+	for _, sc := range stage.All() {
 		if slices.Contains(scenarios, sc.Key) {
 			cfg.Scenarios = append(cfg.Scenarios, sc)
 		}
@@ -129,7 +130,7 @@ func (*planted) Close() {}
 // that ignores the limit, and does not accuse one that keeps it.
 func TestPlantedViolationsAreFoundAndOthersAreNot(t *testing.T) {
 	t.Parallel()
-	scenarios := []string{"clocks-10ms", "contention", "fairness"}
+	scenarios := []string{"clocks-10ms", "contended", "fairness"}
 	for name, tt := range map[string]struct{ extra, worst int }{
 		"keeps the limit":   {0, 0},
 		"one too many":      {1, 1},
@@ -162,7 +163,7 @@ func TestBerthKeepsItsLimitAndOrderEverywhere(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, on func(Config) Config) {
 		cfg := on(config(nil, algorithm(t, "berth")))
-		cfg.Scenarios = scene.All()
+		cfg.Scenarios = stage.All()
 		rep := mustRun(t, cfg)
 		if broken := rep.Broken(); len(broken) > 0 {
 			t.Errorf("over the limit in %v", broken)
@@ -257,20 +258,20 @@ func TestKnownFaultsAreSeen(t *testing.T) {
 // afterDeath is how long after the last release, and so after the process was started that dies in
 // the middle of its acquire, the next client got a permit: not before the lock's time-out of 500 ms.
 // Redis measures that by a clock of its own, which is why less is asked for.
-func afterDeath(r *scene.Result) time.Duration {
+func afterDeath(r *stage.Result) time.Duration {
 	last := len(r.Requests) - 1
 	return r.Requests[last].Start - r.Requests[last-1].End
 }
 
 // nextAfter is how long after the first permit was asked for, whose release was
 // lost, the next client got it: not before the time-out of 300 ms.
-func nextAfter(r *scene.Result) time.Duration { return r.Requests[1].Start - r.Requests[0].Asked }
+func nextAfter(r *stage.Result) time.Duration { return r.Requests[1].Start - r.Requests[0].Asked }
 
 // Whenever it is told to end, it ends, with nothing left.
 func TestCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, sc := range scene.All() {
+	for _, sc := range stage.All() {
 		for _, key := range []string{"underlock", "berth"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			cfg := at(s.URL(), config([]string{sc.Key}, algorithm(t, key)))
@@ -292,10 +293,10 @@ func TestRedisThatDisappears(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			s := redistest.Start(t)
-			cfg := at(s.URL(), config([]string{"clocks-10ms", "contention"}, algorithm(t, key)))
+			cfg := at(s.URL(), config([]string{"clocks-10ms", "contended"}, algorithm(t, key)))
 			cfg.Duration = 30 * time.Second // it is over long before
 			cfg.Scenarios[0], cfg.Scenarios[1] = cfg.Scenarios[1], cfg.Scenarios[0]
-			cfg.Scenarios = append([]scene.Scenario{crash()}, cfg.Scenarios...)
+			cfg.Scenarios = append([]scenario.Scenario{scenario.Crash}, cfg.Scenarios...)
 			cfg.Step = func(n, _ int, _, _ string) {
 				if n == 2 {
 					time.AfterFunc(300*time.Millisecond, s.Kill)
@@ -315,20 +316,11 @@ func TestRedisThatDisappears(t *testing.T) {
 	}
 }
 
-func crash() scene.Scenario {
-	for _, sc := range scene.All() {
-		if sc.Key == "crash" {
-			return sc
-		}
-	}
-	return scene.Scenario{}
-}
-
 func TestSignalEndsItCleanly(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	for _, scenario := range []string{"contention", "crash", "pause"} {
-		cmd := exec.Command(os.Args[0], "--redis", s.URL(), "--scenario", scenario, "--duration", "1m")
+	for _, key := range []string{"contended", "crash", "pause"} {
+		cmd := exec.Command(os.Args[0], "--redis", s.URL(), "--scenario", key, "--duration", "1m")
 		cmd.Env = append(os.Environ(), program+"=1")
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
@@ -345,7 +337,7 @@ func TestSignalEndsItCleanly(t *testing.T) {
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) {
-			t.Errorf("%s: exit code %d, want 130", scenario, code)
+			t.Errorf("%s: exit code %d, want 130", key, code)
 		}
 		noKeys(t, s)
 	}

@@ -11,17 +11,18 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/dev/lab/internal/algo"
+	"github.com/berth-go/berth/dev/internal/scenario"
 	"github.com/berth-go/berth/dev/lab/internal/report"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 	"github.com/berth-go/berth/internal/testkit/redisserver"
 )
 
 // Config configures a run.
 type Config struct {
-	scene.Env  // without a URL it runs on a redis-server of its own; if Embedded is set, on the embedded store
-	Scenarios  []scene.Scenario
+	stage.Env  // without a URL it runs on a redis-server of its own; if Embedded is set, on the embedded store
+	Scenarios  []scenario.Scenario
 	Algorithms []algo.Algorithm
 	// Step is called when number n of all begins.
 	Step func(n, all int, scenario, algorithm string)
@@ -66,7 +67,7 @@ func (cfg *Config) runAll(ctx context.Context, rdb redis.UniversalClient, rep *r
 		for _, alg := range cfg.Algorithms {
 			n++
 			cfg.Step(n, all, sc.Title, alg.Title)
-			res, err := sc.Run(ctx, &cfg.Env, alg)
+			res, err := stage.Run(ctx, &cfg.Env, sc, alg)
 			if err != nil {
 				return failure(ctx, rdb, fmt.Errorf("after %d of %d: %w", n-1, all, err))
 			}
@@ -96,7 +97,7 @@ func (cfg *Config) open() (done func(), err error) {
 			return nil, err
 		}
 	}
-	if cfg.Connect, err = scene.Connector(cfg.URL); err != nil {
+	if cfg.Connect, err = stage.Connector(cfg.URL); err != nil {
 		return nil, measure.Errorf(measure.Usage, "the URL of --redis cannot be used: %w", err)
 	}
 	return done, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/berth-go/berth/berthprom"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 

@@ -175,6 +175,22 @@ func TestLibraryDependsOnGoRedisAlone(t *testing.T) {
 	}
 }
 
+// TestNothingShippedImportsTheTestKit: what users link or run has no servers, faults and clocks of
+// tests in it. Package berthtest is shipped for tests, and its faults are those of the test kit.
+func TestNothingShippedImportsTheTestKit(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t) {
+		if s.isTest || within(s.dir(), "dev") || isSupport(s.dir()) {
+			continue
+		}
+		for _, target := range s.imports {
+			if dir, ours := local(target); ours && within(dir, "internal/testkit") {
+				t.Errorf("%s imports %s, which is for tests: what both need has a package of its own in internal", s.path, target)
+			}
+		}
+	}
+}
+
 // isStandard: only paths outside the standard library begin with a host name.
 func isStandard(importPath string) bool {
 	host, _, _ := strings.Cut(importPath, "/")
@@ -207,10 +223,11 @@ func mayImport(s *source, to string) bool {
 	}
 	switch dir := s.dir(); dir {
 	case ".":
-		return within(to, "internal") && !among("internal/inbox", "internal/words")
+		return within(to, "internal") && !among("internal/inbox", "internal/words", "internal/judge", "internal/child", "internal/quantile")
 	case "berthadmin":
 		return among(".", "internal/protocol", "internal/inbox", "internal/rules", "internal/bridge")
-	case "internal/protocol", "internal/clock", "internal/reach", "internal/rules", "internal/words":
+	case "internal/protocol", "internal/clock", "internal/reach", "internal/rules", "internal/words",
+		"internal/judge", "internal/child", "internal/quantile":
 		return false
 	default:
 		inside := !within(dir, "internal") || within(to, "internal")
@@ -222,13 +239,14 @@ func mayImport(s *source, to string) bool {
 func TestImportRulesRefuse(t *testing.T) {
 	t.Parallel()
 	for file, targets := range map[string]string{
-		"client.go":                     "berthadmin berthpool internal/inbox internal/words",
-		"berthadmin/audit.go":           "internal/session internal/claim internal/bridge berthwatch",
-		"berthhttp/hold.go":             "internal/bridge",
-		"berthwatch/watch.go":           "internal/bridge",
-		"internal/protocol/store.go":    "internal/reach internal/clock .",
-		"internal/session/call.go":      ". berthadmin internal/bridge",
-		"internal/testkit/judge/run.go": "berthwatch berthtest",
+		"client.go":                            "berthadmin berthpool internal/inbox internal/words internal/child",
+		"berthadmin/audit.go":                  "internal/session internal/claim internal/bridge berthwatch",
+		"berthhttp/hold.go":                    "internal/bridge",
+		"berthwatch/watch.go":                  "internal/bridge",
+		"internal/protocol/store.go":           "internal/reach internal/clock .",
+		"internal/session/call.go":             ". berthadmin internal/bridge",
+		"internal/judge/judge.go":              ". internal/protocol internal/testkit/testenv",
+		"internal/testkit/redistest/faults.go": "berthwatch berthtest",
 	} {
 		for to := range strings.FieldsSeq(targets) {
 			if mayImport(&source{path: file}, to) {

@@ -1,6 +1,6 @@
 // Package verify checks the promises of docs/guarantees.md. Client processes use a
 // real redis-server while faults strike both, and record what they asked, what they
-// were told and what they believed. Afterwards package judge decides from these
+// were told and what they believed. Afterwards package promises decides from these
 // records whether every promise was kept.
 //
 //	go test ./dev/verify                                 a short run of everything

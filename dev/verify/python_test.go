@@ -15,7 +15,7 @@ import (
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/dev/verify/storm"
 	"github.com/berth-go/berth/dev/verify/worker"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 

@@ -1,7 +1,6 @@
 package fault_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -11,24 +10,16 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/judge"
 )
 
-// belief is a time in which a client took itself for a holder, by the one
-// monotonic clock that all clients of a test share. It is never longer than the
-// truth: to is an instant at which the lease was still valid afterwards.
-type belief struct {
-	asked    time.Duration // before the request
-	from, to time.Duration
-	weight   int
-	slot     int
-	token    int64
-}
-
-// beliefs collects them from all clients.
+// beliefs collects from all clients, by the one monotonic clock that they share, for how long they
+// took themselves for holders: never longer than the truth, as a belief ends at an instant at which
+// the lease was still valid afterwards.
 type beliefs struct {
 	start time.Time
 	mu    sync.Mutex
-	all   []belief // guarded by mu
+	all   []judge.Request // guarded by mu
 }
 
 func newBeliefs() *beliefs { return &beliefs{start: time.Now()} }
@@ -61,7 +52,16 @@ func (b *beliefs) hold(lease *berth.Lease, asked, d time.Duration) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all = append(b.all, belief{asked, from, to, lease.Weight(), lease.Slot(), lease.Token()})
+	b.all = append(b.all, judge.Request{
+		Asked: asked, Granted: true, Start: from, End: to, Weight: lease.Weight(), Slot: lease.Slot(), Token: lease.Token(),
+	})
+}
+
+// soFar returns what was collected so far.
+func (b *beliefs) soFar() []judge.Request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.all)
 }
 
 // count returns how many leases have been held to their end.
@@ -71,90 +71,17 @@ func (b *beliefs) count() int {
 	return len(b.all)
 }
 
-// edge is where a belief begins or ends.
-type edge struct {
-	at     time.Duration
-	begins bool
-	belief
-}
-
 // most returns the highest weight that was believed in at once in [from, to).
 func (b *beliefs) most(from, to time.Duration) int {
-	most, sum := 0, 0
-	for _, e := range b.edges() {
-		if e.at >= to {
-			break
-		}
-		if e.begins {
-			sum += e.weight
-		} else {
-			sum -= e.weight
-		}
-		if e.at < from {
-			most = sum // what is left of it at from
-		} else {
-			most = max(most, sum)
-		}
-	}
-	return most
-}
-
-// edges returns all edges by time. An end and a beginning at once do not overlap.
-func (b *beliefs) edges() []edge {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var all []edge
-	for _, one := range b.all {
-		if one.to > one.from {
-			all = append(all, edge{one.from, true, one}, edge{one.to, false, one})
-		}
-	}
-	slices.SortFunc(all, func(x, y edge) int {
-		if x.at == y.at && x.begins != y.begins {
-			return map[bool]int{true: 1, false: -1}[x.begins]
-		}
-		return cmp.Compare(x.at, y.at)
-	})
-	return all
+	return judge.Held(b.soFar(), judge.Span{From: from, To: to})
 }
 
 // check judges the whole history: limit kept, no slot held twice at once, no
 // token twice, and tokens in the order of the grants.
 func (b *beliefs) check(t *testing.T, limit int) {
 	t.Helper()
-	if most := b.most(0, time.Hour); most > limit {
-		t.Errorf("%d permits were believed in at once, the limit is %d", most, limit)
-	}
-	slots := map[int]int64{}
-	for _, e := range b.edges() {
-		if !e.begins {
-			delete(slots, e.slot)
-			continue
-		}
-		if other, taken := slots[e.slot]; taken {
-			t.Errorf("slot %d belonged to tokens %d and %d at once", e.slot, other, e.token)
-		}
-		slots[e.slot] = e.token
-	}
-	b.checkTokens(t)
-}
-
-// checkTokens: whoever asked when another had its grant has a larger token.
-func (b *beliefs) checkTokens(t *testing.T) {
-	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	bySight := slices.SortedFunc(slices.Values(b.all), func(x, y belief) int { return cmp.Compare(x.from, y.from) })
-	byAsking := slices.SortedFunc(slices.Values(b.all), func(x, y belief) int { return cmp.Compare(x.asked, y.asked) })
-	seen, highest, i := map[int64]bool{}, int64(0), 0
-	for _, one := range byAsking {
-		for ; i < len(bySight) && bySight[i].from < one.asked; i++ {
-			highest = max(highest, bySight[i].token)
-		}
-		if seen[one.token] || one.token <= highest {
-			t.Errorf("token %d was asked for when %d had been granted", one.token, highest)
-		}
-		seen[one.token] = true
+	for _, wrong := range judge.Broken(b.soFar(), limit) {
+		t.Error(wrong)
 	}
 }
 
@@ -227,7 +154,7 @@ func (ld *load) drain(limit int) {
 	ld.wg.Wait()
 	highest := int64(0)
 	for _, b := range ld.all {
-		highest = max(highest, b.token)
+		highest = max(highest, b.Token)
 	}
 	ld.l.NothingLeft(limit, highest)
 	ld.l.Logf("%d leases held; failures: %v", len(ld.all), ld.errs)

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	kids "github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/clock"
-	kids "github.com/berth-go/berth/internal/testkit/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
-	kids "github.com/berth-go/berth/internal/testkit/child"
+	kids "github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 

@@ -1,5 +1,5 @@
-// Package chart draws the charts of reports, of lines or bars, as SVG in a page without
-// scripts or external resources.
+// Package chart draws what reports show: charts of lines, timelines and tables, as SVG and HTML
+// in pages without scripts or external resources, tables also as text.
 package chart
 
 import (
@@ -17,24 +17,22 @@ const (
 	right  = 14.0
 	top    = 24.0
 	bottom = 44.0
-	step   = 22.0 // from bar to bar
 )
 
 //go:embed chart.html
 var text string
 
 // Page returns the template of a page. It may use the templates "head" of a title, which ends
-// inside the style element that all reports share, "chart" of a Chart and "table" of a Table.
+// inside the style element that all reports share, "chart" of a Chart, "timeline" of a Timeline
+// and "table" of a Table.
 func Page(page string) *template.Template {
-	return template.Must(template.Must(template.New("page").Funcs(template.FuncMap{
-		"add": func(a, b float64) float64 { return a + b },
-	}).Parse(text)).Parse(page))
+	return template.Must(template.Must(template.New("page").Parse(text)).Parse(page))
 }
 
-// Label is some text in a chart.
+// Label is some text in a drawing. Its class is end or middle, for what is at X, or empty.
 type Label struct {
-	X, Y float64
-	Text string
+	X, Y        float64
+	Text, Class string
 }
 
 // Dot is one point of a line; its title shows under the pointer.
@@ -50,19 +48,12 @@ type Line struct {
 	End              float64 // the height at which it ends
 }
 
-// Bar is the bar of one contestant.
-type Bar struct {
-	Key, Title, Text string
-	Y, W             float64
-}
-
-// Chart is a chart of lines or of bars.
+// Chart is a chart of lines.
 type Chart struct {
 	Title, XName, YName      string
 	Width, Height            float64
 	Left, Right, Top, Bottom float64
 	Lines                    []Line
-	Bars                     []Bar
 	XTicks, YTicks           []Label
 	x, y                     func(float64) float64
 }
@@ -84,7 +75,7 @@ func (c *Chart) XLog(lo, hi float64, marks ...float64) *Chart {
 	}
 	c.x = logScale(lo, max(hi, 2*lo), c.Left+inset, c.Right-inset)
 	for _, v := range marks {
-		c.XTicks = append(c.XTicks, Label{X: c.x(v), Y: c.Bottom + 18, Text: Tick(v)})
+		c.XTicks = append(c.XTicks, Label{c.x(v), c.Bottom + 18, Tick(v), "middle"})
 	}
 	return c
 }
@@ -94,7 +85,7 @@ func (c *Chart) YLog(lo, hi float64) *Chart {
 	lo, hi = lo/1.25, hi*1.25
 	c.y = logScale(lo, hi, c.Bottom, c.Top)
 	for _, v := range Ticks(lo, hi) {
-		c.YTicks = append(c.YTicks, Label{X: c.Left - 8, Y: c.y(v), Text: Tick(v)})
+		c.YTicks = append(c.YTicks, Label{c.Left - 8, c.y(v), Tick(v), "end"})
 	}
 	return c
 }
@@ -103,7 +94,7 @@ func (c *Chart) YLog(lo, hi float64) *Chart {
 func (c *Chart) YShare() *Chart {
 	c.y = func(v float64) float64 { return c.Bottom - v*(c.Bottom-c.Top) }
 	for _, v := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		c.YTicks = append(c.YTicks, Label{X: c.Left - 8, Y: c.y(v), Text: fmt.Sprintf("%.0f %%", v*100)})
+		c.YTicks = append(c.YTicks, Label{c.Left - 8, c.y(v), fmt.Sprintf("%.0f %%", v*100), "end"})
 	}
 	return c
 }
@@ -122,24 +113,6 @@ func (c *Chart) Append(l Line) {
 	if l.Path != "" {
 		c.Lines = append(c.Lines, l)
 	}
-}
-
-// Barred returns a chart for n bars on a logarithmic axis from lo to hi.
-func Barred(title, name string, n int, lo, hi float64) *Chart {
-	c := New(title, name+", by ratios", "")
-	c.Height = top + step*float64(n) + bottom
-	c.Bottom, c.Left, c.Right = c.Height-bottom, 275, c.Right-46 // room for names and figures
-	lo /= 2
-	c.x = logScale(lo, hi, 0, c.Right-c.Left)
-	for _, v := range Ticks(lo, hi) {
-		c.XTicks = append(c.XTicks, Label{X: c.Left + c.x(v), Y: c.Bottom + 18, Text: Tick(v)})
-	}
-	return c
-}
-
-// AddBar adds a bar below the others.
-func (c *Chart) AddBar(key, title, text string, value float64) {
-	c.Bars = append(c.Bars, Bar{Key: key, Title: title, Text: text, Y: c.Top + step*float64(len(c.Bars)), W: max(2, c.x(value))})
 }
 
 // logScale returns a function that maps lo…hi to from…to logarithmically.

@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-go/berth/dev/internal/chart"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 func TestChartHasItsLinesAndMarks(t *testing.T) {
@@ -30,14 +32,39 @@ func TestChartHasItsLinesAndMarks(t *testing.T) {
 	}
 }
 
-func TestBarsAreAsLongAsTheirRatios(t *testing.T) {
+func TestTimelineShowsItsWindow(t *testing.T) {
 	t.Parallel()
-	c := chart.Barred("Commands", "commands", 3, 1, 16)
-	for _, v := range []float64{1, 4, 16} {
-		c.AddBar("k", "t", "x", v)
+	span := func(from, to int) judge.Span {
+		return judge.Span{From: time.Duration(from) * time.Millisecond, To: time.Duration(to) * time.Millisecond}
 	}
-	if a, b := c.Bars[1].W-c.Bars[0].W, c.Bars[2].W-c.Bars[1].W; a < 1 || a-b > 1e-9 || b-a > 1e-9 || c.Bars[1].Y <= c.Bars[0].Y {
-		t.Errorf("bars: %+v", c.Bars)
+	tl := chart.NewTimeline("<s>", "berth", span(100, 200), 1000, 2, 14)
+	tl.Count([]judge.Level{{At: span(90, 0).From, Held: 1}, {At: span(150, 0).From, Held: 3}}, []judge.Excess{{Span: span(150, 300), By: 2}}, 1)
+	tl.Bar(0, span(90, 150), "held", "its label", "its %s", "title")
+	tl.Bar(1, span(150, 150), "held", "", "nothing")
+	tl.Bar(1, span(200, 210), "held", "", "too late")
+	tl.Bar(1, span(190, 210), "wait", "", "to the end")
+	if len(tl.Bars) != 2 || tl.Bars[0].X != tl.Left || tl.Bars[1].X+tl.Bars[1].W != tl.Right || len(tl.Over) != 1 {
+		t.Errorf("bars %+v, over %+v", tl.Bars, tl.Over)
+	}
+	for _, b := range tl.Bars {
+		if b.Y < tl.AxisY-2*14-4 || b.Y+b.H > tl.AxisY {
+			t.Errorf("a bar is not in its row: %+v", b)
+		}
+	}
+	if a, b := tl.Bars[0], tl.Bars[1]; b.Y-a.Y < 14 || b.H >= a.H/2 {
+		t.Errorf("a wait is a thin line in the row below: %+v and %+v", a, b)
+	}
+	var out strings.Builder
+	if err := chart.Page(`{{template "timeline" .}}`).Execute(&out, tl); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"&lt;s&gt;", ">its label<", "<title>its title</title>", `class="limit"`, ">100 ms<", `class="moment"`, ">3<"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the drawing lacks %s:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "NaN") || !strings.Contains(tl.Curve, "H511.0V") {
+		t.Errorf("the curve does not rise in the middle: %s", tl.Curve)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Series holds the values of one contestant. X is nil if they are samples.

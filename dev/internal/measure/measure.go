@@ -1,5 +1,5 @@
 // Package measure is the common part of lab and bench, the programs that measure semaphores: exit
-// codes, flags, progress, and questions to Redis.
+// codes, flags, progress, text, and questions to Redis.
 package measure
 
 import (
@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -138,4 +139,21 @@ func Pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Wrap breaks a text between words into lines of so many characters, each behind the prefix.
+func Wrap(s string, width int, prefix string) string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(s) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
+			lines = append(lines, prefix+line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return strings.Join(append(lines, prefix+line), "\n")
 }

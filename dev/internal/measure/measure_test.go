@@ -112,3 +112,14 @@ func TestProgressInAFileIsALineForEachPart(t *testing.T) {
 		}
 	})
 }
+
+func TestWrapBreaksBetweenWords(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ text, want string }{
+		{"", "> "}, {"µµµµ bb  cc", "> µµµµ bb\n> cc"}, {"averylongword b", "> averylongword\n> b"},
+	} {
+		if got := Wrap(tt.text, 7, "> "); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}

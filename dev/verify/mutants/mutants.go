@@ -62,8 +62,8 @@ var All = []Mutant{
 		}},
 	},
 	{
-		Name: "renew-recreates", What: "a renewal grants what it does not find", Scenario: "flush", Caught: []string{"S6"},
-		Edits: []Edit{{
+		Name: "renew-recreates", What: "a renewal grants what it does not find, and is believed", Scenario: "flush", Caught: []string{"S6"},
+		Edits: []Edit{{answer, "return c.State == Held && (r.Token != c.Lease.Token", "return false && (r.Token != c.Lease.Token"}, {
 			script, "      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then\n",
 			`      elseif verb == 'R' and not record then
         put(id, 'h 1 ' .. takeSlot() .. ' ' .. nextNumber() .. ' 0 ' .. param .. ' 1/x;y z')

@@ -12,16 +12,16 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/dev/verify/history"
-	"github.com/berth-go/berth/dev/verify/judge"
+	"github.com/berth-go/berth/dev/verify/promises"
 	"github.com/berth-go/berth/dev/verify/worker"
 )
 
 // recovered checks what must hold after all clients have ended: every permit is
 // granted again within the longest TTL, no token is below an earlier one, and nothing
 // is left behind (L5).
-func (s *storm) recovered(v *judge.Verdict) {
+func (s *storm) recovered(v *promises.Verdict) {
 	fail := func(promise, name, text string) {
-		v.Violations = append(v.Violations, judge.Violation{Promise: promise, Name: name, Text: text, At: history.Now()})
+		v.Violations = append(v.Violations, promises.Violation{Promise: promise, Name: name, Text: text, At: history.Now()})
 	}
 	if s.shim != nil {
 		s.shim.set(s, max(s.shim.by, 0)) // what waits for a clock that was stepped back need not be waited for

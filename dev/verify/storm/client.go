@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
-	"github.com/berth-go/berth/dev/verify/judge"
+	"github.com/berth-go/berth/dev/verify/promises"
 	"github.com/berth-go/berth/dev/verify/worker"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // client is a client process.
@@ -84,7 +84,7 @@ func killClient(s *storm) history.Event {
 	}
 	c.Kill()
 	s.spawn()
-	return history.Event{Target: c.proc, Text: judge.Killed}
+	return history.Event{Target: c.proc, Text: promises.Killed}
 }
 
 // stopClient suspends a client, up to twice its TTL, while other faults go on.
@@ -101,7 +101,7 @@ func stopClient(s *storm) history.Event {
 	s.after.Go(func() {
 		pause(d)
 		_ = c.Cmd.Process.Signal(syscall.SIGCONT)
-		s.note(from, history.Event{Target: c.proc, Text: judge.Suspended})
+		s.note(from, history.Event{Target: c.proc, Text: promises.Suspended})
 		s.mu.Lock()
 		s.workers[c.proc] = c
 		s.mu.Unlock()

@@ -16,8 +16,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/dev/verify/history"
-	"github.com/berth-go/berth/dev/verify/judge"
-	"github.com/berth-go/berth/dev/verify/picture"
+	"github.com/berth-go/berth/dev/verify/promises"
 	"github.com/berth-go/berth/dev/verify/worker"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
@@ -86,9 +85,9 @@ type storm struct {
 
 // Result is the outcome of a run.
 type Result struct {
-	*judge.Verdict
+	*promises.Verdict
 
-	Run  *judge.Run
+	Run  *promises.Run
 	Page string // the picture of a failed run; empty if it did not fail
 }
 
@@ -114,15 +113,15 @@ func Run(t testing.TB, o Order) *Result {
 	s.dismiss()
 	unwatch()
 	wallEnd, atEnd := history.Wall()
-	clock := judge.NewClock([2]time.Duration{wall, wallEnd}, [2]history.Time{at, atEnd})
+	clock := promises.NewClock([2]time.Duration{wall, wallEnd}, [2]history.Time{at, atEnd})
 	clock.Known = s.shim == nil || !s.shim.stepped
-	run := judge.Assemble(s.events(), clock)
+	run := promises.Assemble(s.events(), clock)
 	run.End = end
-	rules := judge.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Slow: slow.Name, Late: slow.Late, Tenants: shared.Name}
+	rules := promises.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Slow: slow.Name, Late: slow.Late, Tenants: shared.Name}
 	if o.Scenario.Keeps {
 		rules.Linear = "linear"
 	}
-	verdict := judge.Judge(run, rules)
+	verdict := promises.Judge(run, rules)
 	s.recovered(verdict)
 	res := &Result{Verdict: verdict, Run: run}
 	if len(verdict.Violations) > 0 {
@@ -200,7 +199,7 @@ func (s *storm) events() []history.Event {
 
 // keep writes the histories and pictures of a failed run to a directory that outlasts
 // the test, and returns the path of the page.
-func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
+func (s *storm) keep(run *promises.Run, v *promises.Verdict) string {
 	dir := filepath.Join(s.Out, fmt.Sprintf("%s-%d", s.Scenario.Name, s.Seed))
 	if s.Out == "" {
 		var err error
@@ -210,11 +209,11 @@ func (s *storm) keep(run *judge.Run, v *judge.Verdict) string {
 	if err := os.CopyFS(filepath.Join(dir, "history"), os.DirFS(s.dir)); err != nil {
 		s.Error(err)
 	}
-	page, err := picture.Write(dir, fmt.Sprintf("%s, seed %d", s.Scenario.Name, s.Seed), run, v)
+	path, err := writePage(dir, fmt.Sprintf("%s, seed %d", s.Scenario.Name, s.Seed), run, v)
 	if err != nil {
 		s.Error(err)
 	}
-	return page
+	return path
 }
 
 // Summary describes the run in a line or two.

@@ -26,7 +26,7 @@ func TestClusterMigration(t *testing.T) {
 		t.Logf("slot moved in %v; first served %v later, everybody after %v", took.Round(time.Millisecond), first.Round(time.Millisecond), last.Round(time.Millisecond))
 		t.Logf("everybody hears of hand-offs again %v after the slot had moved", c.hears(t, struck.Add(took)).Round(time.Millisecond))
 	}
-	v := judge(c.finish(t))
+	v := verdictOf(c.finish(t))
 	v.report(t, 0)
 	if v.lost > 0 {
 		t.Errorf("%d leases were lost by a migration", v.lost)
@@ -50,7 +50,7 @@ func TestClusterMasterDies(t *testing.T) {
 		master.Restart(t)
 		cluster.AwaitWhole(t)
 	}
-	judge(c.finish(t)).report(t, ttl)
+	verdictOf(c.finish(t)).report(t, ttl)
 }
 
 func onCluster(t *testing.T, cluster *redistest.Cluster) func() redis.UniversalClient {

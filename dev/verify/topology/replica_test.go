@@ -39,7 +39,7 @@ func TestFailoverToAReplicaThatLagged(t *testing.T) {
 			strike(master)
 			first, last := c.served(t, "after the failover", time.Now())
 			t.Logf("all leases forgotten: first grant after %v, everybody served after %v", first.Round(time.Millisecond), last.Round(time.Millisecond))
-			v := judge(c.finish(t))
+			v := verdictOf(c.finish(t))
 			v.report(t, ttl)
 			if v.lost == 0 {
 				t.Error("nothing was lost: nothing was tested")

@@ -44,7 +44,7 @@ func TestSentinelFailover(t *testing.T) {
 				fault.restore(master)
 				c.served(t, "when the old master is back", time.Now())
 			}
-			judge(c.finish(t)).report(t, ttl)
+			verdictOf(c.finish(t)).report(t, ttl)
 		})
 	}
 }

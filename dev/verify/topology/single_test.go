@@ -67,7 +67,7 @@ func TestRestart(t *testing.T) {
 		first, last := c.served(t, "after the restart", time.Now())
 		t.Logf("away for %v; first served %v later, everybody after %v", up.Round(time.Millisecond), first.Round(time.Millisecond), last.Round(time.Millisecond))
 	}
-	judge(c.finish(t)).report(t, 0)
+	verdictOf(c.finish(t)).report(t, 0)
 }
 
 // suited are the options that docs/operations.md recommends.
@@ -86,7 +86,7 @@ func cutAndJudge(t *testing.T, s *redistest.Server, c *workers) {
 		first, last := c.served(t, "after the cut", struck)
 		t.Logf("cut: first served after %v, everybody after %v", first.Round(time.Millisecond), last.Round(time.Millisecond))
 	}
-	v := judge(c.finish(t))
+	v := verdictOf(c.finish(t))
 	v.report(t, 0)
 	if v.lost > 0 {
 		t.Errorf("%d leases were lost by a cut", v.lost)

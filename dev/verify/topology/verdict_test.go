@@ -1,9 +1,12 @@
 package topology
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // verdict is what the stays of the workers amount to.
@@ -15,64 +18,36 @@ type verdict struct {
 	gap          time.Duration // the longest time without a grant
 }
 
-func judge(stays []stay) verdict {
+func verdictOf(stays []stay) verdict {
 	stays = slices.Clone(stays)
-	slices.SortFunc(stays, func(a, b stay) int { return a.from.Compare(b.from) })
-	v := verdict{grants: len(stays), excess: excess(stays)}
+	slices.SortFunc(stays, func(a, b stay) int { return cmp.Compare(a.Start, b.Start) })
+	v, all, bySlot := verdict{grants: len(stays)}, []judge.Request{}, map[int][]judge.Request{}
 	for i, s := range stays {
+		all = append(all, s.Request)
+		bySlot[s.Slot] = append(bySlot[s.Slot], s.Request)
 		if s.lost {
 			v.lost++
 		}
-		if slices.ContainsFunc(stays[:i], func(e stay) bool { return e.slot == s.slot && e.from.Before(s.asked) && e.token >= s.token }) {
-			v.backwards++
-		}
 		if i > 0 {
-			v.gap = max(v.gap, s.from.Sub(stays[i-1].from))
+			v.gap = max(v.gap, s.Start-stays[i-1].Start)
 		}
 		for _, next := range stays[i+1:] {
-			if next.from.After(s.to) {
+			if next.Start > s.End {
 				break
 			}
-			if next.slot == s.slot {
+			if next.Slot == s.Slot {
 				v.fenced++
 				break
 			}
 		}
 	}
+	for _, m := range judge.Limit(all, limit).Moments {
+		v.excess = max(v.excess, m.Length())
+	}
+	for _, requests := range bySlot {
+		v.backwards += len(judge.Tokens(requests))
+	}
 	return v
-}
-
-// excess sweeps over the beginnings and ends of belief.
-func excess(stays []stay) (longest time.Duration) {
-	type edge struct {
-		at time.Time
-		by int
-	}
-	var edges []edge
-	for _, s := range stays {
-		if s.to.After(s.from) { // or nobody believed: the lease had run out when it came
-			edges = append(edges, edge{s.from, 1}, edge{s.to, -1})
-		}
-	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		if c := a.at.Compare(b.at); c != 0 {
-			return c
-		}
-		return a.by - b.by // who leaves in the moment in which another comes is no excess
-	})
-	believers := 0
-	var since time.Time
-	for _, e := range edges {
-		before := believers
-		believers += e.by
-		switch {
-		case before == limit && believers > limit:
-			since = e.at
-		case before > limit && believers == limit:
-			longest = max(longest, e.at.Sub(since))
-		}
-	}
-	return longest
 }
 
 // report logs v and fails for what no topology excuses; most is for how long
@@ -92,34 +67,33 @@ func (v verdict) report(t *testing.T, most time.Duration) {
 	}
 }
 
-// TestJudge: the judge finds what it is there for.
-func TestJudge(t *testing.T) {
+// TestVerdict: it tells what it is there for.
+func TestVerdict(t *testing.T) {
 	t.Parallel()
-	zero := time.Now()
 	at := func(from, to, slot int, token int64) stay {
-		return stay{asked: zero.Add(time.Duration(from)*time.Second - 1), from: zero.Add(time.Duration(from) * time.Second), to: zero.Add(time.Duration(to) * time.Second), slot: slot, token: token}
+		start, end := time.Duration(from)*time.Second, time.Duration(to)*time.Second
+		return stay{Request: judge.Request{Granted: true, Asked: start - 1, Start: start, End: end, Slot: slot, Token: token}}
 	}
+	lost := func(s stay) stay { s.End, s.lost = s.Start, true; return s }
+	late := func(s stay) stay { s.Asked = -time.Second; return s }
 	full := []stay{at(0, 9, 0, 1), at(0, 9, 1, 2), at(0, 9, 2, 3), at(0, 9, 3, 4)}
 	for name, test := range map[string]struct {
 		more []stay
 		want verdict
 	}{
-		"full":      {nil, verdict{grants: 4}},
-		"next":      {[]stay{at(9, 10, 0, 5)}, verdict{grants: 5, gap: 9 * time.Second, fenced: 1}},
-		"later":     {[]stay{at(10, 11, 0, 5)}, verdict{grants: 5, gap: 10 * time.Second}},
-		"one more":  {[]stay{at(7, 12, 3, 5)}, verdict{grants: 5, gap: 7 * time.Second, fenced: 1, excess: 2 * time.Second}},
-		"old token": {[]stay{at(10, 12, 3, 3)}, verdict{grants: 5, gap: 10 * time.Second, backwards: 1}},
-		"old token, heard of late": {
-			[]stay{{asked: zero.Add(-time.Second), from: zero.Add(10 * time.Second), to: zero.Add(11 * time.Second), slot: 3, token: 3}},
-			verdict{grants: 5, gap: 10 * time.Second},
-		},
+		"full":                     {nil, verdict{grants: 4}},
+		"next":                     {[]stay{at(9, 10, 0, 5)}, verdict{grants: 5, gap: 9 * time.Second, fenced: 1}},
+		"later":                    {[]stay{at(10, 11, 0, 5)}, verdict{grants: 5, gap: 10 * time.Second}},
+		"one more":                 {[]stay{at(7, 12, 3, 5)}, verdict{grants: 5, gap: 7 * time.Second, fenced: 1, excess: 2 * time.Second}},
+		"old token":                {[]stay{at(10, 12, 3, 3)}, verdict{grants: 5, gap: 10 * time.Second, backwards: 1}},
+		"old token, heard of late": {[]stay{late(at(10, 11, 3, 3))}, verdict{grants: 5, gap: 10 * time.Second}},
 		"one more, before one who never believed": {
-			[]stay{at(7, 12, 3, 5), {from: zero.Add(10 * time.Second), slot: 4, token: 6, lost: true}},
+			[]stay{at(7, 12, 3, 5), lost(at(10, 12, 4, 6))},
 			verdict{grants: 6, gap: 7 * time.Second, lost: 1, fenced: 1, excess: 2 * time.Second},
 		},
-		"lost lease": {[]stay{{from: zero, to: zero, slot: 3, token: 9, lost: true}}, verdict{grants: 5, lost: 1, fenced: 1}},
+		"lost lease": {[]stay{lost(at(0, 9, 3, 9))}, verdict{grants: 5, lost: 1, fenced: 1}},
 	} {
-		if got := judge(append(slices.Clone(full), test.more...)); got != test.want {
+		if got := verdictOf(append(slices.Clone(full), test.more...)); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
@@ -53,15 +54,14 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// stay is one lease as its holder saw it.
+// stay is one lease as its holder saw it: until it was released, or Valid said yes for the last time.
 type stay struct {
-	asked time.Time // Acquire was called
-	from  time.Time // Acquire returned
-	to    time.Time // it was released, or Valid said yes for the last time
-	slot  int
-	token int64
-	lost  bool
+	judge.Request
+	lost bool
 }
+
+// zero is when the time of stays begins.
+var zero = time.Now()
 
 // workers are clients that share a semaphore: two keepers who never let go of what
 // they have, and others who come and go.
@@ -130,7 +130,7 @@ func (c *workers) turn(ctx context.Context, h *worker) {
 		c.rest.RLock()
 		defer c.rest.RUnlock()
 	}
-	began := time.Now()
+	asked := time.Since(zero)
 	lease, err := h.sem.Acquire(ctx)
 	if err != nil {
 		h.mu.Lock()
@@ -140,9 +140,10 @@ func (c *workers) turn(ctx context.Context, h *worker) {
 		return
 	}
 	now := time.Now()
-	s := stay{asked: began, from: now, to: now, slot: lease.Slot(), token: lease.Token()}
+	s := stay{Request: judge.Request{Granted: true, Asked: asked, Start: now.Sub(zero), Slot: lease.Slot(), Token: lease.Token()}}
+	s.End = s.Start
 	h.mu.Lock()
-	h.granted = s.from
+	h.granted = now
 	h.mu.Unlock()
 	h.stay(ctx, lease, &s)
 	_ = lease.Release() // where it fails the lease is over all the same
@@ -153,21 +154,21 @@ func (c *workers) turn(ctx context.Context, h *worker) {
 
 // stay holds the lease and looks all the time whether it may.
 func (h *worker) stay(ctx context.Context, lease *berth.Lease, s *stay) {
-	until := s.from.Add(time.Millisecond + rand.N(10*time.Millisecond))
+	until := time.Now().Add(time.Millisecond + rand.N(10*time.Millisecond))
 	for ctx.Err() == nil && (h.keeper || time.Now().Before(until)) {
 		now := time.Now()
 		if !lease.Valid() {
 			s.lost = true
 			return
 		}
-		s.to = now
+		s.End = now.Sub(zero)
 		h.mu.Lock()
 		h.held = now
 		h.mu.Unlock()
 		wait(lease.Context(), time.Millisecond)
 	}
 	if now := time.Now(); lease.Valid() {
-		s.to = now
+		s.End = now.Sub(zero)
 	} else {
 		s.lost = true
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/verify/history"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // worker is the role of a child.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // Durations are measured times.

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // Timeout bounds every wait for a server: to answer, to stand still, to end.

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/quantile"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 

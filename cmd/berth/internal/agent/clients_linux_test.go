@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -18,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/testkit/child"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/child"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -45,8 +44,7 @@ type storm struct {
 // belief is what one program believed of one permit.
 type belief struct {
 	judge.Request
-	slot int
-	end  string // why it ended
+	end string // why it ended
 }
 
 // TestStormOverGoAndAgentClients: whatever fails, there are never more beliefs than permits, nor
@@ -135,11 +133,12 @@ func (s *storm) note(b belief, until time.Time, why string) {
 // goes is a Go program.
 func (s *storm) goes(ctx context.Context, sem *berth.Semaphore, rng *rand.Rand) {
 	for ctx.Err() == nil {
+		asked := s.now()
 		lease, err := sem.Acquire(ctx)
 		if err != nil {
 			continue
 		}
-		b := belief{Request: judge.Request{Start: s.now(), Token: lease.Token()}, slot: lease.Slot()}
+		b := belief{Request: judge.Request{Asked: asked, Start: s.now(), Slot: lease.Slot(), Token: lease.Token()}}
 		until, why := lease.ValidUntil(), "done"
 		select {
 		case <-time.After(holdTime(rng)):
@@ -167,10 +166,11 @@ func (s *storm) asks(ctx context.Context, n int, rng *rand.Rand) {
 		if freezes {
 			body += `,"beat_ms":300`
 		}
+		asked := s.now()
 		_, _ = io.WriteString(conn, post(body+"}")) // or the agent has just ended
 		p := &program{conn: conn, events: make(chan event, 100)}
 		go p.read()
-		s.visit(ctx, p, n, rng, freezes)
+		s.visit(ctx, p, judge.Request{Client: n, Asked: asked}, rng, freezes)
 		if rng.IntN(2) == 0 { // it waits for the end
 			_ = conn.(*net.UnixConn).CloseWrite()
 			select {
@@ -185,8 +185,8 @@ func (s *storm) asks(ctx context.Context, n int, rng *rand.Rand) {
 }
 
 // visit waits for the permit, works, and returns at the end of its belief.
-func (s *storm) visit(ctx context.Context, p *program, n int, rng *rand.Rand, freezes bool) {
-	b, until := belief{Request: judge.Request{Client: n}}, time.Time{}
+func (s *storm) visit(ctx context.Context, p *program, r judge.Request, rng *rand.Rand, freezes bool) {
+	b, until := belief{Request: r}, time.Time{}
 	var over, work <-chan time.Time
 	for {
 		select {
@@ -200,7 +200,7 @@ func (s *storm) visit(ctx context.Context, p *program, n int, rng *rand.Rand, fr
 				if e.Event == "renewed" {
 					continue
 				}
-				b.Start, b.Token, b.slot = s.now(), e.Token, e.Slot
+				b.Start, b.Token, b.Slot = s.now(), e.Token, e.Slot
 				work = time.After(holdTime(rng))
 				if freezes { // it does nothing more, for longer than its beat, and gives up then
 					s.note(b, now, "agent frozen")
@@ -240,23 +240,9 @@ func (s *storm) judge() {
 	if ends["go done"] == 0 || ends["agent done"] == 0 {
 		s.Fatal("not all took part")
 	}
-	if v := judge.Limit(requests, stormLimit); v.Worst > 0 {
-		s.Errorf("%d permits too many for %v, %d stolen: %+v", v.Worst, v.Over, v.Stolen, v.Moments)
+	for _, wrong := range judge.Broken(requests, stormLimit) {
+		s.Error(wrong)
 	}
-	slices.SortFunc(s.beliefs, func(a, b belief) int { return cmp.Compare(a.Token, b.Token) })
-	var last [stormLimit]belief // of each slot
-	for i, b := range s.beliefs {
-		if i > 0 && b.Token == s.beliefs[i-1].Token {
-			s.Errorf("token %d twice", b.Token)
-		}
-		for _, old := range last[b.slot].Beliefs() {
-			for _, span := range b.Beliefs() {
-				if old.To > span.From {
-					s.Errorf("two with slot %s: %+v and %+v", strconv.Itoa(b.slot), last[b.slot], b)
-				}
-			}
-		}
-		last[b.slot] = b
-	}
-	s.NothingLeft(stormLimit, s.beliefs[len(s.beliefs)-1].Token)
+	highest := slices.MaxFunc(requests, func(a, b judge.Request) int { return cmp.Compare(a.Token, b.Token) })
+	s.NothingLeft(stormLimit, highest.Token)
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/judge"
-	"github.com/berth-go/berth/internal/testkit/quantile"
+	"github.com/berth-go/berth/internal/judge"
+	"github.com/berth-go/berth/internal/quantile"
 )
 
 // hold is one permit that one worker holds. Its End is 0 while it lasts.

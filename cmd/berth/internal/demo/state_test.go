@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 const unit = time.Millisecond

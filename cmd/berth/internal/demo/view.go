@@ -9,7 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // View shows what happens while it happens.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // farewell is how long the workers have to end by themselves.

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/bench/internal/report"
 	"github.com/berth-go/berth/dev/bench/internal/result"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/measure"
 )
 
@@ -34,7 +34,7 @@ func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.scenarios = about(o.scenarios, bounds); len(o.scenarios) == 0 {
 		return measure.Errorf(measure.Usage, "none of the expectations is about these scenarios")
 	}
-	out, err := o.outputs(stdout, func(w io.Writer, r *result.Report) error { return report.Verdicts(r).Write(w, "") })
+	out, err := o.output(stdout, func(w io.Writer, r *result.Report) error { return report.Verdicts(r).Write(w, "") })
 	if err != nil {
 		return err
 	}
@@ -80,20 +80,20 @@ func (r *run) judge(ctx context.Context, bounds []result.Bound) error {
 // among returns the bounds that are about the chosen scenarios.
 func (o *options) among(bounds []result.Bound) []result.Bound {
 	return slices.DeleteFunc(bounds, func(b result.Bound) bool {
-		return !slices.ContainsFunc(o.scenarios, func(s *scene.Scenario) bool { return s.Key == b.Scenario })
+		return !slices.ContainsFunc(o.scenarios, func(s *trial.Trial) bool { return s.Key == b.Scenario })
 	})
 }
 
 // about returns the scenarios that the bounds are about.
-func about(list []*scene.Scenario, bounds []result.Bound) []*scene.Scenario {
-	return slices.DeleteFunc(slices.Clone(list), func(s *scene.Scenario) bool {
+func about(list []*trial.Trial, bounds []result.Bound) []*trial.Trial {
+	return slices.DeleteFunc(slices.Clone(list), func(s *trial.Trial) bool {
 		return !slices.ContainsFunc(bounds, func(b result.Bound) bool { return b.Scenario == s.Key })
 	})
 }
 
 // wanted returns a condition for the contestants and cases that the bounds need.
 func wanted(bounds []result.Bound) wish {
-	return func(s *scene.Scenario, c scene.Case, p *peer.Peer) bool {
+	return func(s *trial.Trial, c trial.Case, p *peer.Peer) bool {
 		return slices.ContainsFunc(bounds, func(b result.Bound) bool {
 			return b.Scenario == s.Key && slices.Contains(b.Cases(), c.Key) && slices.Contains(b.Names(), p.Key)
 		})

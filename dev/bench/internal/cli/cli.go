@@ -8,36 +8,33 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/crowd"
-	"github.com/berth-go/berth/dev/bench/internal/lend"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // options are the flags of the command line.
 type options struct {
-	url, out, html, check string
-	scenarios             []*scene.Scenario
+	url, out, check       string
+	scenarios             []*trial.Trial
 	peers                 []*peer.Peer
 	rounds                int
 	seed                  uint64
 	quick, list, goTimers bool
 	command               string
-	scale                 scene.Scale
+	scale                 trial.Scale
 }
 
 // Main runs the program until it is done or interrupted, and returns the exit status.
 func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	return measure.Run("bench", stderr, func(ctx context.Context) error {
-		switch role, config := child.Role(); role {
-		case crowd.Role:
+		if role, config := child.Role(); role == crowd.Role {
 			return crowd.Main(config, in, stdout)
-		case lend.Role:
-			return lend.Main(config, in, stdout)
 		}
 		o, err := parse(args, stderr)
 		switch {
@@ -71,12 +68,11 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	}
 	fs.StringVar(&o.url, "redis", "", "`URL` of the Redis to use, which is put under load; default: a redis-server started for the run")
 	fs.StringVar(&o.out, "out", "", "write all figures in the Go benchmark format, for benchstat, to this `file`; -: print them instead of tables")
-	fs.StringVar(&o.html, "html", "", "write a page with pictures to this `file`")
 	fs.StringVar(&only, "only", "", "only these `scenarios`, separated by commas")
 	fs.StringVar(&peers, "peers", "", "only these `contestants`, separated by commas; berth and the floors always take part")
 	fs.IntVar(&o.rounds, "rounds", 5, "how often every contestant has its turn, 1 to 1000")
 	fs.BoolVar(&o.quick, "quick", false, "small sizes, for a look")
-	fs.BoolVar(&o.list, "list", false, "list the scenarios and the contestants")
+	fs.BoolVar(&o.list, "list", false, "list the scenarios, with what they measure, and the contestants")
 	fs.StringVar(&o.check, "check", "", "measure what the expectations in this `file` are about, and fail if one is not met")
 	fs.BoolVar(&o.goTimers, "go-timers", false, "contended: hold permits by Go's timers, which are late where little else wakes the process; not with --check")
 	fs.Uint64Var(&o.seed, "seed", 0, "of the order of the contestants; default: another one each time")
@@ -96,7 +92,7 @@ func (o *options) complete(only, peers string) error {
 		return measure.Errorf(measure.Usage, "--go-timers: not with --check, whose expectations are about permits that are held by the kernel's timers")
 	}
 	var err error
-	if o.scenarios, err = measure.Choose("scenario", only, scene.All(), func(s *scene.Scenario) string { return s.Key }); err != nil {
+	if o.scenarios, err = measure.Choose("scenario", only, trial.All(), func(s *trial.Trial) string { return s.Key }); err != nil {
 		return err
 	}
 	if o.peers, err = measure.Choose("contestant", peers, peer.All(), func(p *peer.Peer) string { return p.Key }); err != nil {
@@ -109,9 +105,9 @@ func (o *options) complete(only, peers string) error {
 			return !compared && !slices.ContainsFunc(chosen, func(c *peer.Peer) bool { return c.Key == p.Key })
 		})
 	}
-	o.scale = scene.Full()
+	o.scale = trial.Full()
 	if o.quick {
-		o.scale = scene.Quick()
+		o.scale = trial.Quick()
 	}
 	o.scale.GoTimers = o.goTimers
 	return nil
@@ -119,8 +115,8 @@ func (o *options) complete(only, peers string) error {
 
 func list(w io.Writer) {
 	fmt.Fprintln(w, "Scenarios:")
-	for _, s := range scene.All() {
-		fmt.Fprintf(w, "  %-13s %s\n", s.Key, s.Title)
+	for _, s := range trial.All() {
+		fmt.Fprintf(w, "  %-13s %s\n%s\n", s.Key, s.Title, measure.Wrap(s.About+" "+s.Figures, 96, strings.Repeat(" ", 16)))
 	}
 	fmt.Fprintln(w, "\nContestants:")
 	for _, p := range peer.All() {

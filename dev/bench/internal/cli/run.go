@@ -11,7 +11,7 @@ import (
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
 	"github.com/berth-go/berth/dev/bench/internal/result"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/measure"
 	"github.com/berth-go/berth/internal/testkit/redisserver"
 )
@@ -20,7 +20,7 @@ import (
 // under the same conditions.
 type run struct {
 	*options
-	env      *scene.Env
+	env      *trial.Env
 	stop     func() // stops the server
 	rep      *result.Report
 	stderr   io.Writer
@@ -41,7 +41,7 @@ func (o *options) begin(ctx context.Context, stderr io.Writer) (*run, error) {
 	o.describe(ctx, rep, measure.Version(ctx, rdb))
 	return &run{
 		options: o, stop: stop, rep: rep, stderr: stderr, progress: measure.NewProgress("bench", stderr),
-		env: &scene.Env{URL: url, Prefix: measure.NewPrefix("berth-bench-"), Redis: rdb, Scale: o.scale},
+		env: &trial.Env{URL: url, Prefix: measure.NewPrefix("berth-bench-"), Redis: rdb, Scale: o.scale},
 	}, nil
 }
 
@@ -71,11 +71,11 @@ func (r *run) end(ctx context.Context) error {
 }
 
 // wish selects contestants in cases.
-type wish func(*scene.Scenario, scene.Case, *peer.Peer) bool
+type wish func(*trial.Trial, trial.Case, *peer.Peer) bool
 
 // measure adds the figures of the scenarios to the report. If it fails, the report is partial and
 // says so.
-func (r *run) measure(ctx context.Context, scenarios []*scene.Scenario, want wish) error {
+func (r *run) measure(ctx context.Context, scenarios []*trial.Trial, want wish) error {
 	r.rep.Peers, r.rep.Missing = nil, nil
 	for _, p := range r.peers {
 		if why := p.Missing(); why != "" {
@@ -106,20 +106,20 @@ func (r *run) measure(ctx context.Context, scenarios []*scene.Scenario, want wis
 
 // group are the contestants, each in a case of a scenario, that are open at the same time.
 type group struct {
-	*scene.Scenario
+	*trial.Trial
 	turns   int // of each entry
 	entries []*entry
 }
 
 // entry is a contestant in a case. It is closed if it has failed.
 type entry struct {
-	caze scene.Case
+	caze trial.Case
 	peer *peer.Peer
-	*scene.Entrant
+	*trial.Entrant
 }
 
 // plan returns the groups of the scenarios with the contestants that are wanted.
-func (r *run) plan(scenarios []*scene.Scenario, want wish) (groups []group) {
+func (r *run) plan(scenarios []*trial.Trial, want wish) (groups []group) {
 	for _, s := range scenarios {
 		turns := r.rounds * s.Slices
 		if s.Most > 0 {

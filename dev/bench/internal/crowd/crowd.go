@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // Role is the role of a process of a crowd.

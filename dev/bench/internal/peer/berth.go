@@ -2,35 +2,56 @@ package peer
 
 import (
 	"context"
+	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthpool"
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
+	"github.com/berth-go/berth/dev/internal/algo"
 )
 
 // BerthKey is the key of berth.
 const BerthKey = "berth"
 
 // Berth returns berth as a contestant.
-func Berth() *Peer {
+func Berth() *Peer { return Lending(0, berth.DefaultTTL) }
+
+// Lending returns berth with leases of a TTL, each client of which lends so many of a semaphore from
+// a pool; with a size of 0 every permit comes from Redis.
+func Lending(size int, ttl time.Duration) *Peer {
 	return &Peer{
 		Key: BerthKey, Title: "berth", Kind: Semaphore, Queues: true,
 		About: "default options: a queue, slots, fencing tokens, TTL 30 s with renewals, loss detection",
 		Sent:  scripts,
 		Rater: berthRate,
+		Fill:  algo.Berth().Fill,
 		Connect: func(url, prefix string) (*Client, error) {
 			c, closeAll, err := Dial(url, prefix)
 			if err != nil {
 				return nil, err
 			}
+			pools := map[string]*berthpool.Pool{} // closed with the client
 			return &Client{Close: closeAll, Semaphore: func(name string, limit int) (Acquire, error) {
-				sem, err := c.Semaphore(name, limit)
-				if err != nil {
-					return nil, err
+				sem, err := c.Semaphore(name, limit, berth.TTL(ttl))
+				if err != nil || size == 0 {
+					return func(ctx context.Context) (Release, error) { return releaseOf(sem.Acquire(ctx)) }, err
 				}
-				return AcquireOf(sem), nil
+				if pools[name] == nil {
+					pools[name], err = berthpool.New(sem, size)
+				}
+				pool := pools[name]
+				return func(ctx context.Context) (Release, error) { return releaseOf(pool.Acquire(ctx)) }, err
 			}}, nil
 		},
 	}
+}
+
+// releaseOf returns the Release of a lease or a loan, if there is one.
+func releaseOf[L interface{ Release() error }](l L, err error) (Release, error) {
+	if err != nil {
+		return nil, err
+	}
+	return l.Release, nil
 }
 
 // Dial returns a client of berth with its own connections, and a function that closes both.
@@ -45,15 +66,4 @@ func Dial(url, prefix string) (*berth.Client, func(), error) {
 		_ = c.Close()
 		_ = rdb.Close()
 	}, nil
-}
-
-// AcquireOf returns the Acquire of a semaphore of berth.
-func AcquireOf(sem *berth.Semaphore) Acquire {
-	return func(ctx context.Context) (Release, error) {
-		lease, err := sem.Acquire(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return lease.Release, nil
-	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
@@ -45,12 +45,13 @@ func TestSpinFindsOutHowManyWereHeld(t *testing.T) {
 	t.Parallel()
 	for _, permits := range []int{3, 5} {
 		synctest.Test(t, func(t *testing.T) {
-			out, err := driver8(t, planted(permits)).Spin(t.Context(), Load{For: 995 * time.Millisecond, Hold: 10 * time.Millisecond, GoTimers: true, Times: true})
+			var count Count
+			out, err := driver8(t, planted(permits)).Spin(t.Context(), Load{For: 995 * time.Millisecond, Hold: 10 * time.Millisecond, GoTimers: true, Times: true, Count: &count})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := judge.Limit(out.Beliefs, permits).Held; got != permits {
-				t.Errorf("most held: %d, want %d", got, permits)
+			if got := judge.Limit(out.Beliefs, permits).Held; got != permits || count.Most() != int64(permits) {
+				t.Errorf("most held: %d believed, %d counted, want %d", got, count.Most(), permits)
 			}
 			if want := permits * 100; out.Pairs != want || len(out.Beliefs) != want || out.Took != time.Second {
 				t.Errorf("%d pairs, %d beliefs in %v, want %d in 1s", out.Pairs, len(out.Beliefs), out.Took, want)

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // NPM is npm's redis-semaphore, driven by npm/driver.js in one process of node.

@@ -9,12 +9,14 @@ package peer
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/dev/internal/algo"
+	"github.com/berth-go/berth/internal/judge"
 )
 
 // Kind is what a contestant is.
@@ -46,6 +48,8 @@ type Peer struct {
 	Connect func(url, prefix string) (*Client, error)
 	// Open returns the Driver of a contestant without Connect. One of a Rate has neither.
 	Open func(ctx context.Context, url, prefix string, s Shape) (Driver, error)
+	// Fill makes other holders of a permit; nil: nothing depends on them.
+	Fill func(ctx context.Context, s algo.Setup, n int) (done func(), err error)
 	// Rater opens a contestant that limits a rate; nil: it does not.
 	Rater func(ctx context.Context, url, prefix string, f Flow) (Rater, error)
 }
@@ -99,7 +103,25 @@ type Load struct {
 	Times bool          // record when each permit was requested, granted and released
 	// GoTimers measures Hold with Go's timers, which are late, instead of the kernel's.
 	GoTimers bool
+	Count    *Count `json:"-"` // of the holders, if it is not nil; of a contestant in Go
 }
+
+// Count counts the holders of all loads that share it, where so many permits change hands that
+// Times would not fit into memory.
+type Count struct{ held, most atomic.Int64 }
+
+// Take counts a holder that was told it has a permit.
+func (c *Count) Take() {
+	now := c.held.Add(1)
+	for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
+	}
+}
+
+// Give uncounts a holder that is about to release its permit.
+func (c *Count) Give() { c.held.Add(-1) }
+
+// Most returns the largest number of holders at one time.
+func (c *Count) Most() int64 { return c.most.Load() }
 
 // Outcome is the result of a Load.
 type Outcome struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
 	"github.com/berth-go/berth/dev/internal/measure"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // Flow says how many clients and workers share one rate.

@@ -10,42 +10,38 @@ import (
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/bench/internal/result"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
-	"github.com/berth-go/berth/dev/internal/chart/charttest"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 )
 
-const nasty = `<script>alert("x")</script>&'`
-
-// fixed is a report with every kind of picture and with hostile words.
+// fixed is a report of several scenarios, one of which was not reached.
 func fixed() *result.Report {
-	find := func(key string) *scene.Scenario {
-		all := scene.All()
-		s := *all[slices.IndexFunc(all, func(s *scene.Scenario) bool { return s.Key == key })]
+	find := func(key string) *trial.Trial {
+		all := trial.All()
+		s := *all[slices.IndexFunc(all, func(s *trial.Trial) bool { return s.Key == key })]
 		return &s
 	}
 	r := &result.Report{
-		Command: "go run ./dev/bench --only " + nasty, At: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), Took: 12 * time.Second,
-		Berth: nasty, Scale: scene.Full(),
-		Peers:   []*peer.Peer{{Key: "berth", Title: "berth", Kind: peer.Semaphore, About: nasty}, {Key: "redislock", Title: "bsm/redislock", Kind: peer.Lock}},
-		Missing: []string{"npm: " + nasty, "hot 1, bsm/redislock: no reason"},
+		Command: "go run ./dev/bench", At: time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC), Took: 12 * time.Second,
+		Berth: "0123abc", Scale: trial.Full(),
+		Peers:   []*peer.Peer{{Key: "berth", Title: "berth", Kind: peer.Semaphore}, {Key: "redislock", Title: "bsm/redislock", Kind: peer.Lock}},
+		Missing: []string{"npm: not installed", "hot 1, bsm/redislock: no reason"},
 	}
-	r.Configure("cpu", "a CPU "+nasty)
+	r.Configure("cpu", "a CPU")
 	for _, key := range []string{"pair", "hot", "contended", "handoff", "holders", "memory"} {
 		r.Scenarios = append(r.Scenarios, find(key))
 	}
-	r.Scenarios[0].About = nasty
 	r.Scenarios[5].Title = "Not reached"
 	for i, p := range r.Peers {
 		for round := range 3 {
 			v := float64(100*(i+1) + round)
-			add := func(scenario, caze string, figures ...scene.Figure) { r.Add(scenario, caze, p.Key, figures) }
-			add("pair", "1", scene.Figure{Metric: "p50-µs", Value: v, Samples: []float64{v, 2 * v, 3 * v}})
-			add("hot", "1", scene.Figure{Metric: "pairs/s", Value: v})
-			add("hot", "256", scene.Figure{Metric: "pairs/s", Value: 100 * v})
-			add("contended", "5", scene.Figure{Metric: "commands", Value: v / 50}, scene.Figure{Metric: "wait-p50-µs", Value: v, Samples: []float64{v, 9 * v}})
-			add("handoff", "3ms", scene.Figure{Metric: "p50-µs", Value: v, Samples: []float64{v, 50 * v}})
-			add("holders", "10", scene.Figure{Metric: "server-µs", Value: v})
-			add("holders", "100,000", scene.Figure{Metric: "server-µs", Value: 1000 * v})
+			add := func(scenario, caze string, figures ...trial.Figure) { r.Add(scenario, caze, p.Key, figures) }
+			add("pair", "1", trial.Figure{Metric: "p50-µs", Value: v})
+			add("hot", "1", trial.Figure{Metric: "pairs/s", Value: v})
+			add("hot", "256", trial.Figure{Metric: "pairs/s", Value: 100 * v})
+			add("contended", "5", trial.Figure{Metric: "commands", Value: v / 50}, trial.Figure{Metric: "wait-p50-µs", Value: v})
+			add("handoff", "3ms", trial.Figure{Metric: "p50-µs", Value: v})
+			add("holders", "10", trial.Figure{Metric: "server-µs", Value: v})
+			add("holders", "100,000", trial.Figure{Metric: "server-µs", Value: 1000 * v})
 		}
 	}
 	r.JudgeAll(result.Targets())
@@ -73,67 +69,30 @@ func TestTextFitsTheTerminal(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
 	}
-}
-
-func TestPageEscapesEverything(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	if err := HTML(&out, fixed()); err != nil {
-		t.Fatal(err)
-	}
-	page := out.String()
-	if strings.Contains(page, "<script") || strings.Contains(page, "alert(\"x\")") {
-		t.Error("words of the report are part of the page")
-	}
-	if strings.Contains(page, "ZgotmplZ") || strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
-		t.Error("the page has values that could not be drawn")
-	}
-	for _, want := range []string{"&lt;script&gt;", "<svg", "How long a pair takes", "Throughput", "live holders", "Commands sent", "waiter&#39;s return"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
+	for _, bad := range []string{"Not reached", "NaN", "Inf"} {
+		if strings.Contains(out.String(), bad) {
+			t.Errorf("the table has %q:\n%s", bad, out.String())
 		}
 	}
-	if strings.Contains(page, "Not reached") {
-		t.Error("a scenario without figures is shown")
-	}
-	if strings.Contains(page, "http://") || strings.Contains(page, "https://") {
-		t.Error("the page needs the network")
-	}
-}
-
-func TestPageFitsANarrowScreen(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	if err := HTML(&b, fixed()); err != nil {
-		t.Fatal(err)
-	}
-	charttest.FitsANarrowScreen(t, b.Bytes())
 }
 
 func TestPartialReportsSaySo(t *testing.T) {
 	t.Parallel()
 	r := fixed()
 	r.Partial = "it was interrupted"
-	var text, page bytes.Buffer
+	var text bytes.Buffer
 	if err := Text(&text, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := HTML(&page, r); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(text.String(), "PARTIAL: it was interrupted") || !strings.Contains(page.String(), "not complete: it was interrupted") {
+	if !strings.Contains(text.String(), "PARTIAL: it was interrupted") {
 		t.Error("nobody would notice")
 	}
 }
 
 func TestEmptyReportIsStillAReport(t *testing.T) {
 	t.Parallel()
-	var text, page bytes.Buffer
-	r := &result.Report{Scenarios: fixed().Scenarios, Scale: scene.Full(), Partial: "at once"}
-	if err := Text(&text, r); err != nil {
-		t.Fatal(err)
-	}
-	if err := HTML(&page, r); err != nil {
+	var text bytes.Buffer
+	if err := Text(&text, &result.Report{Scenarios: fixed().Scenarios, Scale: trial.Full(), Partial: "at once"}); err != nil {
 		t.Fatal(err)
 	}
 }

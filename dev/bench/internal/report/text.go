@@ -1,4 +1,4 @@
-// Package report presents the results of a run: as tables, and as a page with charts.
+// Package report presents the results of a run: as tables.
 package report
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth/dev/bench/internal/result"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/chart"
 )
 
@@ -55,7 +55,7 @@ func words(name string) string { return strings.ReplaceAll(name, "-", " ") }
 
 // tables returns one table whose columns are the cases if a scenario has one main metric;
 // otherwise one for each case, whose columns are the metrics.
-func tables(r *result.Report, s *scene.Scenario) (list []chart.Table) {
+func tables(r *result.Report, s *trial.Trial) (list []chart.Table) {
 	metrics, cases := r.Metrics(s.Key), s.Cases(r.Scale)
 	if len(metrics) == 1 && len(cases) > 1 {
 		t := chart.Table{Title: s.Title + ": " + words(metrics[0]) + ", medians (± half of their interval)"}
@@ -75,7 +75,7 @@ func tables(r *result.Report, s *scene.Scenario) (list []chart.Table) {
 	return list
 }
 
-func byMetric(r *result.Report, s *scene.Scenario, caze string, metrics []string) (t chart.Table) {
+func byMetric(r *result.Report, s *trial.Trial, caze string, metrics []string) (t chart.Table) {
 	var columns []column
 	for _, m := range metrics {
 		t.Heads = append(t.Heads, words(m))
@@ -106,7 +106,7 @@ func byMetric(r *result.Report, s *scene.Scenario, caze string, metrics []string
 type column struct{ caze, metric string }
 
 // rows returns the rows of the contestants that have one of the figures.
-func rows(r *result.Report, s *scene.Scenario, columns []column, format func([]float64) string) (list []chart.Row) {
+func rows(r *result.Report, s *trial.Trial, columns []column, format func([]float64) string) (list []chart.Row) {
 	for _, p := range r.Peers {
 		row, found := chart.Row{Key: p.Key, Title: p.Title}, false
 		for _, c := range columns {

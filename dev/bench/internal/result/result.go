@@ -14,7 +14,7 @@ import (
 	"golang.org/x/perf/benchmath"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 )
 
 // Report is the result of a run.
@@ -25,14 +25,12 @@ type Report struct {
 	Partial   string            // why it is incomplete
 	Config    []benchfmt.Config // the machine, and the versions of everything but berth
 	Berth     string            // the commit, if it is known
-	Scenarios []*scene.Scenario
-	Scale     scene.Scale
+	Scenarios []*trial.Trial
+	Scale     trial.Scale
 	Peers     []*peer.Peer
 	Missing   []string           // what could not be measured, and why
 	Results   []*benchfmt.Result // one for each slice that was measured
 	Verdicts  []Verdict
-
-	samples map[string][]float64 // the sorted samples behind some figures, by name and metric
 }
 
 // Configure adds a line about the machine or its software.
@@ -49,19 +47,10 @@ func name(scenario, caze, peer string) string { return of(scenario) + caze + "/"
 func of(scenario string) string { return strings.ToUpper(scenario[:1]) + scenario[1:] + "/" }
 
 // Add appends the figures of one more slice.
-func (r *Report) Add(scenario, caze, peer string, figures []scene.Figure) {
+func (r *Report) Add(scenario, caze, peer string, figures []trial.Figure) {
 	res := &benchfmt.Result{Config: r.Config, Name: benchfmt.Name(name(scenario, caze, peer)), Iters: 1}
 	for _, f := range figures {
 		res.Values = append(res.Values, benchfmt.Value{Value: f.Value, Unit: f.Metric})
-		if len(f.Samples) == 0 {
-			continue
-		}
-		if r.samples == nil {
-			r.samples = map[string][]float64{}
-		}
-		key := res.Name.String() + " " + f.Metric
-		r.samples[key] = append(r.samples[key], f.Samples...)
-		slices.Sort(r.samples[key])
 	}
 	r.Results = append(r.Results, res)
 }
@@ -82,11 +71,6 @@ func (r *Report) Values(scenario, caze, peer, metric string) (values []float64) 
 		}
 	}
 	return values
-}
-
-// Samples returns the sorted samples behind a contestant's figures.
-func (r *Report) Samples(scenario, caze, peer, metric string) []float64 {
-	return r.samples[name(scenario, caze, peer)+" "+metric]
 }
 
 // Metrics returns the metrics of a scenario.

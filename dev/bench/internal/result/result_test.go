@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/perf/benchfmt"
 
-	"github.com/berth-go/berth/dev/bench/internal/scene"
+	"github.com/berth-go/berth/dev/bench/internal/trial"
 )
 
 func measured() *Report {
@@ -16,9 +16,9 @@ func measured() *Report {
 	r.Configure("goos", "linux")
 	r.Configure("nothing", "")
 	for round, v := range []float64{10, 30, 20} {
-		r.Add("s", "1", "berth", []scene.Figure{{Metric: "m", Value: v}})
-		r.Add("s", "1", "other", []scene.Figure{{Metric: "m", Value: []float64{5, 10, 40}[round]}})
-		r.Add("s", "2", "berth", []scene.Figure{{Metric: "m", Value: 4 * v}})
+		r.Add("s", "1", "berth", []trial.Figure{{Metric: "m", Value: v}})
+		r.Add("s", "1", "other", []trial.Figure{{Metric: "m", Value: []float64{5, 10, 40}[round]}})
+		r.Add("s", "2", "berth", []trial.Figure{{Metric: "m", Value: 4 * v}})
 	}
 	return r
 }
@@ -52,7 +52,7 @@ func TestJudgeTakesTheMedianOfTheRoundsRatios(t *testing.T) {
 	}
 }
 
-func TestFiguresHaveMedianIntervalAndSamples(t *testing.T) {
+func TestFiguresHaveMedianAndInterval(t *testing.T) {
 	t.Parallel()
 	r := measured()
 	if s := Summarize(r.Values("s", "1", "berth", "m")); s.Center != 20 || s.Lo != 10 || s.Hi != 30 || !s.Bounded() {
@@ -64,11 +64,7 @@ func TestFiguresHaveMedianIntervalAndSamples(t *testing.T) {
 	if s := Summarize(nil); s.Center != 0 || s.Bounded() {
 		t.Errorf("no value: %+v", s)
 	}
-	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2, Samples: []float64{3, 1}}})
-	r.Add("s", "1", "berth", []scene.Figure{{Metric: "n", Value: 2, Samples: []float64{2}}})
-	if got := r.Samples("s", "1", "berth", "n"); !slices.Equal(got, []float64{1, 2, 3}) {
-		t.Errorf("samples %v", got)
-	}
+	r.Add("s", "1", "berth", []trial.Figure{{Metric: "n", Value: 2}})
 	if got := r.Metrics("s"); !slices.Equal(got, []string{"m", "n"}) {
 		t.Errorf("metrics %v", got)
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth/dev/internal/chart"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 )
 
 //go:embed page.html
@@ -30,7 +31,7 @@ type section struct {
 	Key, Title, About string
 	Words             []sentence
 	Table             chart.Table
-	Timelines         []*timeline
+	Timelines         []*chart.Timeline
 	Charts            []*chart.Chart
 }
 
@@ -55,7 +56,7 @@ func (r *Report) view() view {
 	return v
 }
 
-func (r *Report) section(sc scene.Scenario, list []*scene.Result) section {
+func (r *Report) section(sc scenario.Scenario, list []*stage.Result) section {
 	s := section{Key: sc.Key, Title: sc.Title, About: sc.About, Words: r.words(list), Table: table(list)}
 	for i, h := range s.Table.Heads {
 		s.Table.Heads[i] = strings.ToLower(h)
@@ -74,7 +75,7 @@ func (r *Report) section(sc scene.Scenario, list []*scene.Result) section {
 }
 
 // fared says in a few words how an algorithm fared.
-func fared(r *scene.Result) chart.Cell {
+func fared(r *stage.Result) chart.Cell {
 	switch {
 	case r.Growth != nil:
 		first, last := r.Growth[0].P50US, r.Growth[len(r.Growth)-1].P50US
@@ -91,9 +92,9 @@ func fared(r *scene.Result) chart.Cell {
 		return chart.Judged("back after "+ms(r.Cut.LostBackMS)+", misreported", false)
 	case r.Cut != nil:
 		return chart.Judged("back after "+ms(r.Cut.LostBackMS), true)
-	case r.Scenario == "fairness" && r.Waits.Overtaken > 0:
+	case r.Scenario == scenario.Fairness.Key && r.Waits.Overtaken > 0:
 		return chart.Judged(percent(overtakenShare(r.Waits))+" overtaken", false)
-	case r.Scenario == "fairness":
+	case r.Scenario == scenario.Fairness.Key:
 		return chart.Judged("in order", true)
 	case r.Limits.Moments > 0:
 		return chart.Judged("over it "+percent(r.Limits.OverShare)+" of the time", false)
@@ -106,12 +107,12 @@ func fared(r *scene.Result) chart.Cell {
 const leastWait = 0.1
 
 // waitChart shows which share of the requests waited at most how long.
-func waitChart(list []*scene.Result) *chart.Chart {
+func waitChart(list []*stage.Result) *chart.Chart {
 	var all []chart.Series
 	for _, r := range list {
 		s := chart.Series{Key: r.Algorithm, Title: title(r.Title)}
 		for _, d := range r.Sorted {
-			s.Y = append(s.Y, scene.Millis(d))
+			s.Y = append(s.Y, stage.Millis(d))
 		}
 		all = append(all, s)
 	}
@@ -119,7 +120,7 @@ func waitChart(list []*scene.Result) *chart.Chart {
 }
 
 // growthChart shows the cost of an acquire and release by the number of holders.
-func growthChart(list []*scene.Result) *chart.Chart {
+func growthChart(list []*stage.Result) *chart.Chart {
 	var all []chart.Series
 	for _, r := range list {
 		s := chart.Series{Key: r.Algorithm, Title: title(r.Title)}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/internal/measure"
+	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 )
 
 // Report is the result of a run of the lab.
@@ -24,13 +26,13 @@ type Report struct {
 	TookSecond float64         `json:"took_seconds"`
 	Complete   bool            `json:"complete"`
 	Failure    string          `json:"failure,omitempty"` // why it is incomplete
-	Results    []*scene.Result `json:"results"`
+	Results    []*stage.Result `json:"results"`
 
-	Scenarios []scene.Scenario `json:"-"` // in order
+	Scenarios []scenario.Scenario `json:"-"` // in order
 }
 
 // of returns the results of a scenario, in the order of the run.
-func (r *Report) of(key string) (list []*scene.Result) {
+func (r *Report) of(key string) (list []*stage.Result) {
 	for _, res := range r.Results {
 		if res.Scenario == key {
 			list = append(list, res)
@@ -61,11 +63,11 @@ func (r *Report) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "%s (%s)\n", strings.ToUpper(sc.Title), sc.Key)
 		_ = table(list).Write(&b, "ALGORITHM") // into a strings.Builder
 		for _, s := range r.words(list) {
-			fmt.Fprintln(&b, wrap(s.Name+s.Text, 96, "  "))
+			fmt.Fprintln(&b, measure.Wrap(s.Name+s.Text, 96, "  "))
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString(wrap(r.conditions(), 96, "") + "\n")
+	b.WriteString(measure.Wrap(r.conditions(), 96, "") + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -80,21 +82,4 @@ func (r *Report) conditions() string {
 		s += " The embedded store is for trying things out: use --redis for figures about speed."
 	}
 	return s
-}
-
-// wrap breaks lines between words.
-func wrap(s string, width int, prefix string) string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(s) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
-			lines = append(lines, prefix+line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return strings.Join(append(lines, prefix+line), "\n")
 }

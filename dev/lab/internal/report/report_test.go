@@ -2,39 +2,34 @@ package report
 
 import (
 	"bytes"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/berth-go/berth/dev/internal/chart/charttest"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
-	"github.com/berth-go/berth/internal/testkit/judge"
+	"github.com/berth-go/berth/dev/internal/chart"
+	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
+	"github.com/berth-go/berth/internal/judge"
 )
 
-func scenario(t *testing.T, key string) scene.Scenario {
-	t.Helper()
-	for _, sc := range scene.All() {
-		if sc.Key == key {
-			return sc
-		}
-	}
-	t.Fatalf("no scenario %q", key)
-	return scene.Scenario{}
-}
+// contended is the scenario of the results here.
+var contended = scenario.Contended(64, 10*time.Millisecond)
 
 // crowded is a result with, or without, a moment over its limit of 1.
-func crowded(algorithm string, over bool) *scene.Result {
-	r := &scene.Result{
-		Scenario: "contention", Algorithm: algorithm, Title: algorithm, Limit: 1, Clients: 2, Seconds: 0.1,
-		Limits: &scene.Limits{MostHeld: 1}, Window: judge.Span{To: 100 * time.Millisecond},
-		Rate:   &scene.Rate{Acquires: 2, PerSecond: 20, Ideal: 40, Sent: 3.5},
-		Waits:  &scene.Waits{P50MS: 1, P99MS: 20, MaxMS: 20, Requests: 2},
+func crowded(algorithm string, over bool) *stage.Result {
+	r := &stage.Result{
+		Scenario: contended.Key, Algorithm: algorithm, Title: algorithm, Limit: 1, Clients: 2, Seconds: 0.1,
+		Limits: &stage.Limits{MostHeld: 1}, Window: judge.Span{To: 100 * time.Millisecond},
+		Rate:   &stage.Rate{Acquires: 2, PerSecond: 20, Ideal: 40, Sent: 3.5},
+		Waits:  &stage.Waits{P50MS: 1, P99MS: 20, MaxMS: 20, Requests: 2},
 		Sorted: []time.Duration{time.Millisecond, 20 * time.Millisecond},
 	}
 	start := 60 * time.Millisecond
 	if over {
 		start = 40 * time.Millisecond
-		r.Limits = &scene.Limits{Moments: 1, WorstOver: 1, OverMS: 10, OverShare: 0.1, Stolen: 1, MostHeld: 2}
+		r.Limits = &stage.Limits{Moments: 1, WorstOver: 1, OverMS: 10, OverShare: 0.1, Stolen: 1, MostHeld: 2}
 		r.Moments = []judge.Excess{{Span: judge.Span{From: start, To: 50 * time.Millisecond}, By: 1}}
 		r.Waits.Overtaken, r.Waits.MostBy = 1, 1
 	}
@@ -50,8 +45,8 @@ func sample(t *testing.T) *Report {
 	return &Report{
 		Command: "go run ./dev/lab <b>", At: time.Unix(1326437039, 0).UTC(), Store: "Redis 7.0.15", CPUs: 2, Seed: 1, DurationMS: 1000,
 		PollMS: 10, Complete: true,
-		Results:   []*scene.Result{crowded("basic", true), crowded("berth", false)},
-		Scenarios: []scene.Scenario{scenario(t, "contention")},
+		Results:   []*stage.Result{crowded("basic", true), crowded("berth", false)},
+		Scenarios: []scenario.Scenario{contended},
 	}
 }
 
@@ -86,7 +81,7 @@ func TestPageShowsMomentsOverTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, over := range []bool{false, true} {
 		rep := sample(t)
-		rep.Results = []*scene.Result{crowded("basic", over)}
+		rep.Results = []*stage.Result{crowded("basic", over)}
 		var b bytes.Buffer
 		if err := rep.HTML(&b); err != nil {
 			t.Fatal(err)
@@ -105,18 +100,33 @@ func TestPageShowsMomentsOverTheLimit(t *testing.T) {
 	}
 }
 
+// TestPageFitsANarrowScreen: every table scrolls in its own box, and the text of every drawing can
+// be read on a screen 390 pixels wide.
 func TestPageFitsANarrowScreen(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	if err := sample(t).HTML(&b); err != nil {
 		t.Fatal(err)
 	}
-	charttest.FitsANarrowScreen(t, b.Bytes())
+	page := b.String()
+	boxed := len(regexp.MustCompile(`<div class="scroll">\s*<table`).FindAllString(page, -1))
+	if all := strings.Count(page, "<table"); all == 0 || boxed != all {
+		t.Errorf("%d of %d tables are in a box that scrolls", boxed, all)
+	}
+	drawings := regexp.MustCompile(`viewBox="0 0 ([0-9]+)`).FindAllStringSubmatch(page, -1)
+	if len(drawings) == 0 {
+		t.Error("no drawing")
+	}
+	for _, d := range drawings {
+		if width, err := strconv.Atoi(d[1]); err != nil || width > 560 {
+			t.Errorf("a drawing is %s wide", d[1])
+		}
+	}
 }
 
 func TestTimelineDrawsEachBelief(t *testing.T) {
 	t.Parallel()
-	count := func(tl *timeline, class string) (n int) {
+	count := func(tl *chart.Timeline, class string) (n int) {
 		for _, b := range tl.Bars {
 			if b.Class == class {
 				n++
@@ -134,8 +144,12 @@ func TestTimelineDrawsEachBelief(t *testing.T) {
 	}
 	r.Window = judge.Span{From: 55 * time.Millisecond, To: 70 * time.Millisecond}
 	tl = newTimeline(r)
-	if held := count(tl, "held"); held != 1 || len(tl.Over) != 0 || len(tl.lanes) != 1 {
-		t.Errorf("%d held, %d moments, %d lanes in a window with one client", held, len(tl.Over), len(tl.lanes))
+	if held := count(tl, "held"); held != 1 || len(tl.Over) != 0 || len(lanes(r)) != 1 {
+		t.Errorf("%d held, %d moments, %d lanes in a window with one client", held, len(tl.Over), len(lanes(r)))
+	}
+	r.Window = judge.Span{To: 5 * time.Millisecond}
+	if got := lanes(r); len(got) != 1 {
+		t.Errorf("lanes %v before the second client came", got)
 	}
 }
 

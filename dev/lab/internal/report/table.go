@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth/dev/internal/chart"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 )
 
 // field is a figure of an algorithm with its name.
@@ -19,7 +19,7 @@ func plain(head, text string) field { return field{head, chart.Cell{Text: text}}
 func judged(head, text string, good bool) field { return field{head, chart.Judged(text, good)} }
 
 // table returns the figures of a scenario. All its results have the same figures.
-func table(list []*scene.Result) (t chart.Table) {
+func table(list []*stage.Result) (t chart.Table) {
 	for _, r := range list {
 		t.Heads = nil
 		row := chart.Row{Key: r.Algorithm, Title: r.Title}
@@ -32,7 +32,7 @@ func table(list []*scene.Result) (t chart.Table) {
 	return t
 }
 
-func fields(r *scene.Result) []field {
+func fields(r *stage.Result) []field {
 	switch {
 	case r.Growth != nil:
 		return growthFields(r)
@@ -57,14 +57,14 @@ func fields(r *scene.Result) []field {
 	}
 }
 
-func overLimit(r *scene.Result) field {
+func overLimit(r *stage.Result) field {
 	if r.Limits.Moments == 0 {
 		return judged("OVER LIMIT", "never", true)
 	}
 	return judged("OVER LIMIT", fmt.Sprintf("%s (by %d)", times(r.Limits.Moments), r.Limits.WorstOver), false)
 }
 
-func crowdFields(r *scene.Result) []field {
+func crowdFields(r *stage.Result) []field {
 	rate := fmt.Sprintf("%.0f", r.Rate.PerSecond)
 	if r.Rate.Ideal > 0 {
 		rate += " (" + percent(r.Rate.PerSecond/r.Rate.Ideal) + ")"
@@ -86,11 +86,11 @@ func crowdFields(r *scene.Result) []field {
 		judged("OVERTAKEN", overtaken, r.Waits.Overtaken == 0))
 }
 
-func overtakenShare(w *scene.Waits) float64 {
+func overtakenShare(w *stage.Waits) float64 {
 	return float64(w.Overtaken) / float64(max(1, w.Requests))
 }
 
-func growthFields(r *scene.Result) (list []field) {
+func growthFields(r *stage.Result) (list []field) {
 	for _, p := range r.Growth {
 		s := micros(p.P50US)
 		if p.ServerUS != nil {
@@ -102,7 +102,7 @@ func growthFields(r *scene.Result) (list []field) {
 }
 
 // backs says when the permits of crashed holders were in use again.
-func backs(r *scene.Result) string {
+func backs(r *stage.Result) string {
 	var s []string
 	for _, b := range r.Crash.BackMS {
 		s = append(s, fmt.Sprintf("%.0f", b))
@@ -110,7 +110,7 @@ func backs(r *scene.Result) string {
 	return strings.Join(s, ", ") + " ms"
 }
 
-func endedBy(p *scene.Pause) string {
+func endedBy(p *stage.Pause) string {
 	switch {
 	case p.Told:
 		return "told of its loss"

@@ -5,7 +5,8 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth/dev/internal/chart"
-	"github.com/berth-go/berth/dev/lab/internal/scene"
+	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/dev/lab/internal/stage"
 )
 
 // sentence says what happened to one algorithm. A general remark has no Key and Name.
@@ -13,7 +14,7 @@ type sentence struct{ Key, Name, Text string }
 
 // words returns sentences about what happened to the algorithms in a scenario, all
 // derived from the numbers.
-func (r *Report) words(list []*scene.Result) (all []sentence) {
+func (r *Report) words(list []*stage.Result) (all []sentence) {
 	for _, res := range list {
 		s := sentence{Key: res.Algorithm, Name: title(res.Title) + " "}
 		switch {
@@ -25,7 +26,7 @@ func (r *Report) words(list []*scene.Result) (all []sentence) {
 			s.Text = wordsPause(res)
 		case res.Cut != nil:
 			s.Text = wordsCut(res)
-		case res.Scenario == "fairness":
+		case res.Scenario == scenario.Fairness.Key:
 			s.Text = wordsOrder(res)
 		default:
 			s.Text = wordsLimit(res)
@@ -41,7 +42,7 @@ func (r *Report) words(list []*scene.Result) (all []sentence) {
 
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-func wordsLimit(r *scene.Result) string {
+func wordsLimit(r *stage.Result) string {
 	l := r.Limits
 	if l.Moments == 0 {
 		return fmt.Sprintf("kept the limit: never did more than %s believe to hold one of %s.",
@@ -54,8 +55,8 @@ func wordsLimit(r *scene.Result) string {
 	return s + wordsRate(r)
 }
 
-func wordsRate(r *scene.Result) string {
-	if r.Scenario != "contention" {
+func wordsRate(r *stage.Result) string {
+	if r.Scenario != "contended" {
 		return ""
 	}
 	s := fmt.Sprintf(" It gave %.0f permits per second, %s of what is possible, for %.1f commands each; "+
@@ -67,7 +68,7 @@ func wordsRate(r *scene.Result) string {
 	return s
 }
 
-func wordsOrder(r *scene.Result) string {
+func wordsOrder(r *stage.Result) string {
 	w := r.Waits
 	if w.Overtaken == 0 {
 		return fmt.Sprintf("served %s in the order in which they came; the longest wait was %s.",
@@ -81,7 +82,7 @@ func wordsOrder(r *scene.Result) string {
 	return s
 }
 
-func wordsCrash(r *scene.Result) string {
+func wordsCrash(r *stage.Result) string {
 	c := r.Crash
 	s := fmt.Sprintf("had the crashed holders' permits in use again after %s.", backs(r))
 	if c.Early > 0 {
@@ -94,7 +95,7 @@ func wordsCrash(r *scene.Result) string {
 	return s + fmt.Sprintf(" After the death in the middle of an acquire the next client had a permit within %s.", ms(c.StallMS))
 }
 
-func wordsPause(r *scene.Result) string {
+func wordsPause(r *stage.Result) string {
 	p := r.Pause
 	s := fmt.Sprintf("gave the permit to another client %s after the holder had been stopped.", ms(p.OthersMS))
 	switch {
@@ -110,7 +111,7 @@ func wordsPause(r *scene.Result) string {
 	return s
 }
 
-func wordsCut(r *scene.Result) string {
+func wordsCut(r *stage.Result) string {
 	c := r.Cut
 	s := fmt.Sprintf("had the permit in use again %s after a release whose request was lost", ms(c.LostBackMS))
 	if c.LostBackMS > r.TimeoutMS/2 {
@@ -123,7 +124,7 @@ func wordsCut(r *scene.Result) string {
 	return s + " Every release was reported as what it was."
 }
 
-func wordsGrowth(r *scene.Result) string {
+func wordsGrowth(r *stage.Result) string {
 	first, last := r.Growth[0], r.Growth[len(r.Growth)-1]
 	s := fmt.Sprintf("took %s for an acquire and release with %s others, and %s with %s: %s as much.",
 		micros(first.P50US), chart.Group(first.Holders), micros(last.P50US), chart.Group(last.Holders), ratio(last.P50US/first.P50US))
