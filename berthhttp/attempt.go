@@ -206,12 +206,7 @@ func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration 
 	if err != nil || !snap.Exists {
 		return 0
 	}
-	in := func(at int64) time.Duration {
-		if at == 0 {
-			return 0
-		}
-		return max(time.Duration(at-snap.Now)*time.Millisecond, 0)
-	}
+	in := func(at int64) time.Duration { return max(time.Duration(at-snap.Now)*time.Millisecond, 0) }
 	s := standing{limit: snap.Limit(), next: in(snap.Next), spent: snap.Spent}
 	s.rate, s.window, s.rest = snap.Rate.N, snap.Rate.Per, max(snap.Rest(terms.Costs()), in(snap.Ends))
 	if taken || snap.Waiting == 0 && snap.Used+terms.Weight <= s.limit && (!snap.Paused || snap.Ends > 0) {

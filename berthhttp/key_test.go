@@ -104,6 +104,12 @@ func TestRetryAfter(t *testing.T) {
 		{standing{ahead: 9, limit: 5}, time.Millisecond, s},
 		{standing{ahead: 1 << 30, limit: 1}, time.Hour, mostRetry},
 		{standing{ahead: 1, limit: 0}, time.Minute, mostRetry}, // frozen by an operator
+		{standing{ahead: -1, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 7 * s},
+		{standing{ahead: 3, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 7 * s}, // in the room that rest has
+		{standing{ahead: 4, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 10 * s},
+		{standing{ahead: 9, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 20 * s},
+		{standing{ahead: 2, limit: 9, rate: 4, window: 10 * s, spent: 1}, 0, s},
+		{standing{ahead: 9, limit: 9, rest: 7*s + 1}, 0, 8 * s}, // a pause
 	} {
 		if got := c.stand.retryAfter(c.hold); got != c.want {
 			t.Errorf("%+v with %v holds: %v, want %v", c.stand, c.hold, got, c.want)

@@ -2,6 +2,7 @@
 package berthhttp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -158,14 +160,68 @@ func TestRetryAfterIsTrueForAllLimits(t *testing.T) {
 				h := newHandler(e.T, e.Peer().Client, 5, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }), opts...)
 				ask := func() { h.ServeHTTP(httptest.NewRecorder(), ofTenant(e.T, "a")) }
 				ask()
-				synctest.Wait()
+				e.Pass(5 * time.Second)
 				ask()
-				if served != 1 || why == nil || why.Name != c.refuses || why.RetryAfter < 20*time.Second || why.RetryAfter > 21*time.Second {
+				if served != 1 || why == nil || why.Name != c.refuses || why.RetryAfter < 15*time.Second || why.RetryAfter > 16*time.Second {
 					e.Fatalf("%d were served, and %v has Retry-After %v", served, why, why.RetryAfter)
 				}
 				e.Pass(why.RetryAfter)
 				if ask(); served != 2 {
 					e.Errorf("after the time of Retry-After: %v", why)
+				}
+			})
+		})
+	}
+}
+
+// TestRetryAfterLooksAtTheOtherLimits: a request that its tenant's rate does not let in for five
+// seconds is told to come back later if there will be no permit of the other limit by then.
+func TestRetryAfterLooksAtTheOtherLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		held, queued int // of two permits for 20 s, and requests of two for 10 s
+		pause        func(ctx context.Context, in *testenv.Inspector) error
+		lost         bool // the look
+		want         time.Duration
+	}{
+		"idle":               {want: 5 * time.Second},
+		"one is free":        {held: 1, want: 5 * time.Second},
+		"none is free":       {held: 2, want: 20 * time.Second},
+		"nobody knows":       {held: 2, lost: true, want: 5 * time.Second},
+		"one waits for both": {held: 1, queued: 1, want: 10 * time.Second},
+		"two wait for both":  {held: 1, queued: 2, want: 20 * time.Second},
+		"a pause":            {held: 1, want: 20 * time.Second, pause: func(ctx context.Context, in *testenv.Inspector) error { return in.Pause(ctx, "all") }},
+		"a pause that ends": {held: 1, want: 15 * time.Second, pause: func(ctx context.Context, in *testenv.Inspector) error {
+			return in.PauseFor(ctx, "all", 14500*time.Millisecond)
+		}},
+		"a pause of what waits": {held: 2, want: 30 * time.Second, pause: func(ctx context.Context, in *testenv.Inspector) error {
+			return in.PauseFor(ctx, "all", 29500*time.Millisecond)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				var why *berthhttp.RefusedError
+				p := e.Peer()
+				h := newHandler(e.T, p.Client, 5, http.NotFoundHandler(), byTenant, berthhttp.MaxWait(0),
+					berthhttp.Rate(1, 10*time.Second), berthhttp.And("all", 2),
+					berthhttp.Refuse(func(_ http.ResponseWriter, _ *http.Request, r *berthhttp.RefusedError) { why = r }))
+				ask := func() { h.ServeHTTP(httptest.NewRecorder(), ofTenant(e.T, "a")) }
+				ask()
+				e.Pass(5500 * time.Millisecond)
+				all := e.Peer().Named("all", 2, berth.TTL(20*time.Second))
+				for range c.held {
+					e.Hold(all)
+				}
+				for range c.queued {
+					e.Queue(all, berth.Weight(2))
+				}
+				if c.lost {
+					p.Net.Inject(redistest.Rule{Fault: redistest.Reset, Match: testenv.Carries("I"), Times: -1})
+				}
+				if c.pause != nil {
+					e.Must(c.pause(e.Ctx, e.Inspector))
+				}
+				if ask(); why == nil || why.Name != "work/a" || why.RetryAfter != c.want {
+					e.Errorf("Retry-After %v, want %v, of %v", why.RetryAfter, c.want, why)
 				}
 			})
 		})

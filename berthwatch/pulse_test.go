@@ -3,6 +3,7 @@ package berthwatch
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,34 @@ func down(p *testenv.Peer, hangs bool) (end func()) {
 	}
 	p.Net.Down()
 	return p.Net.Up
+}
+
+// TestReasonOfAnOutage: the first that is known stays, until it is over. That there is no answer yet
+// is none.
+func TestReasonOfAnOutage(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		start(e, 3, nil)
+		p := e.Peer()
+		s := run(e, p.Inspector(), Options{})
+		want := func(when, reason string, after time.Duration) {
+			e.Helper()
+			if v := lookFor(e, s, after); !strings.HasSuffix(fmt.Sprint(v.Err), reason) {
+				e.Errorf("%s: %v, want %q", when, v.Err, reason)
+			}
+		}
+		want("before", "<nil>", 5*time.Second)
+		end := down(p, true)
+		want("without an answer", berth.ErrUnreachable.Error(), 3*time.Second)
+		refuse := p.Net.Inject(redistest.Rule{Fault: redistest.Reset, Times: -1})
+		end()
+		p.Net.CutAll()
+		want("when connections break", "EOF", 10*time.Second)
+		refuse.Stop()
+		p.Net.Down()
+		want("when there are none", "EOF", 10*time.Second)
+		p.Net.Up()
+		want("after it", "<nil>", 10*time.Second)
+	})
 }
 
 // TestOutageEndsAWait, also one for a semaphore.

@@ -407,6 +407,37 @@ func TestReasons(t *testing.T) {
 		if _, d := lookAt(e, s, "a", 2*time.Second); strings.Join(d.Why, "; ") != "paused by ann "+at+": moving; pinned by bob "+at {
 			t.Errorf("in detail: %q", d.Why)
 		}
+		e.Must(bob.Resume(e.Ctx, "a"))
+		e.Must(bob.Pause(e.Ctx, "a"))
+		s.Refresh("a")
+		s.Wait(e.Ctx, "a")
+		if why := strings.Join(s.Detail("a").Why, "; "); why != "paused by bob "+at+"; pinned by bob "+at {
+			t.Errorf("at once after a change: %q", why)
+		}
+		e.Must(ann.Resume(e.Ctx, "a"))
+		e.Must(ann.Unpin(e.Ctx, "a"))
+		e.Hold(e.Peer().Named("a", 1)) // it is still in use
+		if _, d := lookAt(e, s, "a", 2*time.Second); d.Err != nil || len(d.Why) > 0 {
+			t.Errorf("when it is neither paused nor pinned: %q, %v", d.Why, d.Err)
+		}
+	})
+}
+
+// TestMistypedNameMakesNoSemaphore: what is not in use is neither paused nor pinned.
+func TestMistypedNameMakesNoSemaphore(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		for _, verb := range []string{"pause", "pin"} {
+			a := Action{Verb: verb, Name: testenv.Name, Limit: 1}
+			e.WantErr(a.DoInUse(e.Ctx, e.Inspector.Inspector), berth.ErrNotFound)
+			e.Unchanged(map[string]string{})
+			lease := e.Hold(e.Peer().Sem(2))
+			e.Must(a.DoInUse(e.Ctx, e.Inspector.Inspector))
+			if st := e.Show(); !st.Paused && !st.Pinned {
+				e.Errorf("after %s: %+v", verb, st.Summary)
+			}
+			e.Release(lease)
+			e.Must(e.Inspector.Purge(e.Ctx, testenv.Name))
+		}
 	})
 }
 

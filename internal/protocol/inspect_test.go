@@ -111,3 +111,34 @@ func TestOwnersSayMore(t *testing.T) {
 		}
 	})
 }
+
+// TestLookIsExactAboutTheRate where more leases end before what counts than a look without records
+// shows; above a page it reads no more.
+func TestLookIsExactAboutTheRate(t *testing.T) {
+	t.Parallel()
+	onBoth(t, true, func(t *testing.T, r *rig) {
+		const hour = time.Hour
+		held := 0
+		for _, test := range []struct {
+			hold  int
+			exact bool
+		}{{page - 100, true}, {page, false}} {
+			more := ids(test.hold)[held:]
+			held = test.hold
+			declared := terms(2*page, func(t *Terms) { t.Rate = Rate{held, hour} })
+			for part := range slices.Chunk(each(Op{Verb: Acquire, Terms: declared}, more...), MaxIDs) {
+				r.do(t, 0, part...)
+			}
+			snap, err := r.stores[0].Look(t.Context(), r.key, 1)
+			if err != nil || snap.Spent != held {
+				t.Fatalf("%d held: %+v, %v", held, snap, err)
+			}
+			if rest := snap.Rest(1); rest == 0 || (rest > hour/2) != test.exact {
+				t.Errorf("%d held: no room for %v", held, rest)
+			}
+			if snap, err = r.stores[0].Look(t.Context(), r.key, 0); err != nil || snap.Leases != nil {
+				t.Errorf("%d leases were read, %v, and there is room", len(snap.Leases), err)
+			}
+		}
+	})
+}

@@ -203,3 +203,56 @@ func TestFailedRenewalMovesNothing(t *testing.T) {
 		l.Release(lease)
 	})
 }
+
+// TestSlowAnswerIsNotADeadConnection: while Redis takes a second to answer on a new connection, one
+// that has been silent for three is not given up for dead, nor is the next with a copy of the request.
+func TestSlowAnswerIsNotADeadConnection(t *testing.T) {
+	inBubble(t, func(l *lab) {
+		s := l.sem(l.patient(), 1)
+		l.Release(l.Hold(s))
+		tap := l.tap()
+		slow := l.net.Inject(redistest.Rule{Match: redistest.Named("ping"), Fault: redistest.DelayReply})
+		hung := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.DelayReply, Times: 2})
+		time.AfterFunc(4900*time.Millisecond, hung.Release)
+		go func() {
+			<-slow.Hit()
+			time.AfterFunc(time.Second, slow.Release)
+		}()
+		l.Hold(s)
+		copies := 0
+		for _, call := range tap.all() {
+			if slices.Contains(testenv.Verbs(call.Command), "A") {
+				copies++
+			}
+		}
+		if copies != 2 {
+			l.Errorf("the request was sent %d times, want twice", copies)
+		}
+	})
+}
+
+// TestRequestsThatArriveLateAreLetInLater: Redis refuses what arrives later than the client allowed,
+// since nobody may want it any more; so the client allows more for the next.
+func TestRequestsThatArriveLateAreLetInLater(t *testing.T) {
+	inBubble(t, func(l *lab) {
+		s := l.sem(l.patient(), 1)
+		l.Release(l.Hold(s)) // so that the server's clock is known
+		var copies []delayed
+		for range 3 {
+			kept := l.delay("A")
+			copies = append(copies, kept)
+			go func() {
+				select {
+				case <-kept.Hit():
+					<-time.After(2300 * time.Millisecond)
+				case <-l.Ctx.Done():
+				}
+				kept.Release()
+			}()
+		}
+		l.Hold(s)
+		if copies[1].Hits() != 1 || copies[2].Hits() != 0 {
+			l.Error("the second request was not let in")
+		}
+	})
+}

@@ -2,6 +2,7 @@ package look_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -82,6 +83,47 @@ func TestAuditLeavesOutWhatChangedNothing(t *testing.T) {
 		}
 		if got := strings.Join(verbs, " "); got != "resume pin pause resize" {
 			e.Errorf("audited %s", got)
+		}
+	})
+}
+
+// TestAuditKeepsALongerPause: it replaces one that ends sooner, and a shorter one changes nothing.
+func TestAuditKeepsALongerPause(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		in := e.Inspector.Because("ann", "")
+		for _, d := range []time.Duration{time.Minute, time.Second, time.Hour, 0, 2 * time.Hour} {
+			if d == 0 {
+				e.Must(in.Pause(e.Ctx, testenv.Name))
+			} else {
+				e.Must(in.PauseFor(e.Ctx, testenv.Name, d))
+			}
+		}
+		var lengths []string
+		for _, a := range audit(e) {
+			lengths = append(lengths, a.What)
+		}
+		if got := strings.Join(lengths, ","); got != ",1h0m0s,1m0s" {
+			e.Errorf("audited pauses of %s", got)
+		}
+	})
+}
+
+// TestAuditTellsWhatItsCallerDidNotWaitFor: the change was under way when the caller's context
+// ended, and may have been made.
+func TestAuditTellsWhatItsCallerDidNotWaitFor(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		in := p.Inspector().Because("ann", "in a hurry")
+		e.Must(in.Pin(e.Ctx, testenv.Name, 1))
+		reply := p.Net.Inject(redistest.Rule{Fault: redistest.DelayReply, Match: testenv.Carries("P")})
+		ctx, cancel := context.WithCancel(e.Ctx)
+		go func() {
+			<-reply.Hit()
+			cancel()
+		}()
+		e.WantErr(in.Pin(ctx, testenv.Name, 2), context.Canceled)
+		if all := audit(e); len(all) != 2 || all[0].What != "2" || !strings.Contains(all[0].Error, context.Canceled.Error()) || e.Show().Limit != 2 {
+			e.Errorf("audited %+v", all)
 		}
 	})
 }

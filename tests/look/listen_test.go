@@ -58,6 +58,16 @@ func (h *ear) ended(want error) {
 	}
 }
 
+// listens fails if it has ended.
+func (h *ear) listens() {
+	h.e.Helper()
+	select {
+	case err := <-h.end:
+		h.e.Fatalf("it listens no longer: %v", err)
+	default:
+	}
+}
+
 // TestListenHearsWhatHappens to the holders and waiters of all.
 func TestListenHearsWhatHappens(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
@@ -128,6 +138,7 @@ func TestListenGivesUpInAFlood(t *testing.T) {
 		for range 3 { // 1,900 a second are borne
 			shout(1900)
 			e.Pass(1100 * time.Millisecond)
+			h.listens()
 		}
 		shout(2001)
 		h.ended(berthadmin.ErrFlood)

@@ -1,7 +1,10 @@
 package promise_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +42,26 @@ func TestWideLimitIsTakenLast(t *testing.T) {
 		e.Must(r.leases.Release())
 		if _, err := p.Semaphore("all", 20, berth.Level(-1)); !errors.Is(err, berth.ErrInvalid) {
 			e.Errorf("level -1: %v", err)
+		}
+	})
+}
+
+// TestTwoLevelsOfANameAreLogged, once: callers that take a semaphore in different orders can wait
+// for each other.
+func TestTwoLevelsOfANameAreLogged(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		var log bytes.Buffer
+		p := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		for i, levels := range [][2]int{{0, 1}, {0, 1}, {1, 1}, {0, 0}} {
+			leases, err := berth.AcquireAll(e.Ctx, p.Named("a", 9, berth.Level(levels[0])), p.Named("b", 9, berth.Level(levels[1])))
+			e.Must(err)
+			e.Must(leases.Release())
+			if got, want := strings.Count(log.String(), "two levels"), min(i/2, 1); got != want {
+				e.Errorf("after call %d there are %d warnings, want %d: %s", i, got, want, log.String())
+			}
+		}
+		if !strings.Contains(log.String(), `semaphore=a levels="[0 1]"`) {
+			e.Errorf("logged %s", log.String())
 		}
 	})
 }

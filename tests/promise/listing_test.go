@@ -3,6 +3,7 @@ package promise_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/testkit/testenv"
@@ -40,5 +41,24 @@ func TestListShowsWhatIsSoundBesideWhatIsNot(t *testing.T) {
 		}
 		e.Must(e.Redis.Del(e.Ctx, e.Prefix+":{damaged}").Err())
 		e.Release(lease)
+	})
+}
+
+// TestListCountsOnlyWhoIsAlive: a holder and a waiter of which nothing was heard any more are not
+// in the numbers, though nobody else has made a call meanwhile.
+func TestListCountsOnlyWhoIsAlive(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		live, dead := e.Peer(), e.Peer()
+		e.Hold(live.Sem(2, berth.TTL(time.Hour)))
+		e.Hold(dead.Sem(2))
+		e.Queue(dead.Sem(2))
+		e.Hold(dead.Named("of the dead alone", 1))
+		dead.Crash()
+		e.Pass(2 * e.TTL)
+		all, err := testenv.Listed(e.Inspector.List(e.Ctx))
+		e.Must(err)
+		if len(all) != 1 || all[0].InUse != 1 || all[0].Holders != 1 || all[0].Waiting != 0 || all[0].Expired != 0 {
+			e.Errorf("listed %+v", all)
+		}
 	})
 }

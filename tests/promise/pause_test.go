@@ -85,6 +85,27 @@ func TestPauseTellsItsEnd(t *testing.T) {
 	})
 }
 
+// L7: a pause that ends by itself holds though nobody uses the semaphore and one of its keys is lost.
+func TestPauseOutlivesTheLossOfAKey(t *testing.T) {
+	for _, suffix := range []string{"", ":order"} {
+		t.Run("PREFIX:{NAME}"+suffix, func(t *testing.T) {
+			testenv.Embedded(t, func(e *testenv.Env) {
+				sem := e.Peer().Sem(2)
+				const lasts = time.Minute
+				e.Must(sem.Cooldown(e.Ctx, lasts))
+				began := time.Now()
+				e.Must(e.Redis.Del(e.Ctx, e.Prefix+":{"+testenv.Name+"}"+suffix).Err())
+				err := e.Try(sem)
+				for ; errors.Is(err, berth.ErrCorrupt); err = e.Try(sem) { // until what is left has run out
+					e.Pass(time.Second)
+				}
+				e.Must(err)
+				e.Within(began, lasts, lasts+61*time.Second, "granted") // the state tells a time that is up to a minute too late
+			})
+		})
+	}
+}
+
 // L5: a pause leaves nothing behind when it has ended, and views do not show it any longer.
 func TestKeysOfAPauseDisappearAfterIt(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

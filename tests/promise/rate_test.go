@@ -61,6 +61,24 @@ func TestRateHoldsInEveryWindow(t *testing.T) {
 	})
 }
 
+// R1: what was granted counts until the window is over, also if the server's clock is set back
+// meanwhile, and right again.
+func TestRateHoldsThoughTheClockIsSetBack(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		sem := e.Peer().Sem(9, berth.Rate(2, time.Minute))
+		e.Release(e.Hold(sem))
+		e.Embedded.SetTime(time.Now().Add(-30 * time.Second))
+		e.Release(e.Hold(sem))
+		e.Embedded.SetTime(time.Time{}) // follows the bubble again
+		began := time.Now()
+		e.Pass(31 * time.Second)
+		e.Release(e.Hold(sem)) // what was granted half a minute before the first
+		e.WantErr(e.Try(sem), berth.ErrBusy)
+		e.Release(e.Hold(sem))
+		e.Within(began, time.Minute, 61*time.Second, "the first has left the window")
+	})
+}
+
 // R1: what has crashed, and what an operator has taken, counts like what was given back.
 func TestCrashGivesNoBudgetBack(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

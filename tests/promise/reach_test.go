@@ -1,11 +1,17 @@
 package promise_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
@@ -59,4 +65,74 @@ func TestReach(t *testing.T) {
 			t.Errorf("no context: %v", err)
 		}
 	})
+}
+
+// The nodes of a Redis Cluster. Nobody listens there.
+const (
+	oneNode   = "127.0.0.1:1"
+	otherNode = "127.0.0.2:1"
+)
+
+// clustered returns a client of a Redis Cluster whose nodes are reached by dial alone. Dials
+// that go on in the background end with the test, in a bubble.
+func clustered(t *testing.T, dial redistest.DialFunc) *berth.Client {
+	t.Helper()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{oneNode, otherNode}, Dialer: dial, MaxRedirects: -1})
+	t.Cleanup(func() {
+		_ = rdb.Close()
+		<-time.After(time.Minute)
+	})
+	client, err := berth.New(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// TestReachOfAClusterByItsOwnDialer: through a tunnel, say, where its addresses mean something.
+func TestReachOfAClusterByItsOwnDialer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := clustered(t, func(_ context.Context, _, addr string) (net.Conn, error) {
+			if addr == oneNode {
+				return nil, syscall.ECONNREFUSED
+			}
+			ours, theirs := net.Pipe()
+			go func() { // it knows no command, and so no nodes
+				defer theirs.Close()
+				for in := bufio.NewReader(theirs); ; {
+					if line, err := in.ReadString('\n'); err != nil {
+						return
+					} else if line[0] == '*' {
+						_, _ = io.WriteString(theirs, "-ERR no\r\n")
+					}
+				}
+			}()
+			return ours, nil
+		})
+		if err := client.Reach(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReachOfAClusterThatIsNotKnown: where one node is away and this process cannot find out about
+// the other, which may be there, that is no outage, whichever it learns of first.
+func TestReachOfAClusterThatIsNotKnown(t *testing.T) {
+	for _, first := range []string{oneNode, otherNode} {
+		synctest.Test(t, func(t *testing.T) {
+			client := clustered(t, func(_ context.Context, _, addr string) (net.Conn, error) {
+				if addr != first {
+					<-time.After(time.Second)
+				}
+				if addr == oneNode {
+					return nil, syscall.ECONNREFUSED
+				}
+				return nil, syscall.EMFILE
+			})
+			if err := client.Reach(t.Context()); !errors.Is(err, syscall.EMFILE) || errors.Is(err, berth.ErrUnreachable) {
+				t.Errorf("%s first: %v", first, err)
+			}
+		})
+	}
 }

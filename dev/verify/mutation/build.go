@@ -79,8 +79,7 @@ func build(ctx context.Context, dir string, tests []string, all []*change, n int
 		if err != nil {
 			return nil, err
 		}
-		args := []string{"test", "-c", "-vet=off", "-gcflags=-e", "-ldflags=-s -w", "-overlay", overlay, "-o", dir + "/"}
-		out, err := exec.CommandContext(ctx, "go", append(args, tests...)...).CombinedOutput()
+		out, err := compile(ctx, dir, overlay, tests)
 		if err == nil {
 			return chosen, nil
 		}
@@ -93,6 +92,22 @@ func build(ctx context.Context, dir string, tests []string, all []*change, n int
 			bad[chosen[i-1]] = true
 		}
 	}
+}
+
+// binary is where the compiled tests of a folder are.
+func binary(dir, folder string) string {
+	return filepath.Join(dir, strings.ReplaceAll(folder, "/", "_")+".test")
+}
+
+// compile compiles the tests of some folders into dir, and returns what the compiler says.
+func compile(ctx context.Context, dir, overlay string, tests []string) (out []byte, err error) {
+	for _, folder := range tests {
+		args := []string{"test", "-c", "-vet=off", "-gcflags=-e", "-ldflags=-s -w", "-overlay", overlay, "-o", binary(dir, folder), folder}
+		if out, err = exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+			break
+		}
+	}
+	return out, err
 }
 
 // overlay writes the files of a package with all its changes in them, and returns their list.

@@ -34,7 +34,7 @@ type test struct {
 
 // newSuite runs each test of a folder alone, without any change.
 func newSuite(ctx context.Context, dir, folder string) (*suite, error) {
-	s := &suite{dir: dir, folder: folder, binary: filepath.Join(dir, filepath.Base(folder)+".test")}
+	s := &suite{dir: dir, folder: folder, binary: binary(dir, folder)}
 	list := exec.CommandContext(ctx, s.binary, "-test.list", "^(Test|Example|Fuzz)")
 	list.Dir = folder
 	out, err := list.Output()
@@ -86,7 +86,8 @@ func (s *suite) run(ctx context.Context, tests []*test, limit time.Duration, env
 	pattern := "^(" + strings.Join(names, "|") + ")$"
 	cmd := exec.CommandContext(ctx, s.binary, "-test.run", pattern, "-test.failfast", fmt.Sprintf("-test.timeout=%v", limit))
 	cmd.Dir = s.folder
-	cmd.Env = append(os.Environ(), env)
+	// A program that the tests build has the changes in it, too.
+	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+filepath.Join(s.dir, "overlay.json"), env)
 	// The interrupt ends the servers of the tests, too.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

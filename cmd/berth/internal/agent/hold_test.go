@@ -97,8 +97,12 @@ func TestEvictedHolderIsAskedToStop(t *testing.T) {
 			if e.Reason != "evicted" || e.Remaining <= 0 || e.Remaining > 3000 {
 				w.Errorf("the holder is told %+v", e)
 			}
+			asked, left := time.Now(), time.Duration(e.Remaining)*time.Millisecond
 			if e := p.wants("lost"); e.Reason != "evicted" || e.Message == "" {
 				w.Errorf("at the deadline it is told %+v", e)
+			}
+			if took := time.Since(asked); w.Exact && (took < left || took > left+w.Slack()) {
+				w.Errorf("it is told %v after it was asked to stop within %v", took, left)
 			}
 			p.wants("")
 			return false

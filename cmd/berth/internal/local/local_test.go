@@ -52,7 +52,7 @@ func testStore(t *testing.T, idle time.Duration) (*Store, func() *exec.Cmd) {
 		defer mu.Unlock()
 		last = exec.Command(exe, filepath.Join(base, "d"))
 		// The race detector would keep an ended store around for a second.
-		last.Env = []string{storeEnv + "=" + idle.String(), "GORACE=atexit_sleep_ms=0"}
+		last.Env = append(os.Environ(), storeEnv+"="+idle.String(), "GORACE=atexit_sleep_ms=0")
 		return last
 	}}
 	t.Cleanup(func() {
