@@ -149,14 +149,14 @@ type picture string
 func (p picture) has(e *testenv.Env, texts ...string) {
 	for _, want := range texts {
 		if !strings.Contains(string(p), want) {
-			e.T.Errorf("%q is not in the picture", want)
+			e.Errorf("%q is not in the picture", want)
 		}
 	}
 	for d := xml.NewDecoder(strings.NewReader(string(p))); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			e.T.Fatal(err)
+			e.Fatal(err)
 		}
 	}
 }
