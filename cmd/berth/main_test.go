@@ -135,6 +135,13 @@ func TestOutage(t *testing.T) {
 			}
 			act()
 		}
+		p.Cmds["redis"] = func(_ *testscript.TestScript, _ bool, args []string) {
+			var command []any
+			for _, arg := range args {
+				command = append(command, arg)
+			}
+			server.Do(t, command...)
+		}
 		testscript.Run(t, p)
 	}
 }
