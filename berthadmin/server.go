@@ -2,17 +2,29 @@ package berthadmin
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
 
-// Server describes a Redis server; fields that it does not report are "".
+// Server describes a Redis server; fields that it does not report are "", and 0.
 type Server struct {
 	Version string `json:"version"` // as in "redis 7.2.4" or "valkey 8.0.1"
 	Policy  string `json:"policy"`  // what it does when its memory is full (maxmemory-policy)
 	Role    string `json:"role"`    // "master" or "slave"
+
+	Refusals Refusals `json:"refusals"`
+}
+
+// Refusals counts the errors by which a server has refused to write since it started, for
+// whatever client. While it goes on, berth grants little or nothing.
+type Refusals struct {
+	OOM        int64 `json:"oom"`        // its memory is full, and its policy evicts nothing, or nothing more
+	ReadOnly   int64 `json:"readonly"`   // it is a replica
+	Misconf    int64 `json:"misconf"`    // it cannot write to its disk
+	NoReplicas int64 `json:"noreplicas"` // it has fewer than min-replicas-to-write
 }
 
 // Ping makes one round trip, which costs the server next to nothing, and reports
@@ -43,7 +55,14 @@ func (in *Inspector) Server(ctx context.Context) (Server, error) {
 			fields[key] = v
 		}
 	}
-	s := Server{Policy: fields["maxmemory_policy"], Role: fields["role"]}
+	count := func(code string) int64 {
+		n, _ := strconv.ParseInt(strings.TrimPrefix(fields["errorstat_"+code], "count="), 10, 64)
+		return n
+	}
+	s := Server{
+		Policy: fields["maxmemory_policy"], Role: fields["role"],
+		Refusals: Refusals{OOM: count("OOM"), ReadOnly: count("READONLY"), Misconf: count("MISCONF"), NoReplicas: count("NOREPLICAS")},
+	}
 	switch {
 	case fields["valkey_version"] != "":
 		s.Version = "valkey " + fields["valkey_version"]

@@ -137,6 +137,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if s := c.ask(ctx, away); s != (berthadmin.Server{}) {
 		out.add(redisInfo, 1, s.Version, s.Policy, s.Role)
+		out.refusals(s.Refusals)
 	}
 	for state, n := range count(v.Rows) {
 		out.add(semaphores, float64(n), state)

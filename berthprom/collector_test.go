@@ -349,6 +349,9 @@ func TestHostileNamesDoNotBreakAScrape(t *testing.T) {
 		got := x.until(func(got map[string]float64) bool {
 			return got[`berth_semaphores{state="pinned"}`] == float64(len(hostile)) && got[info] == 1
 		})
+		for code, n := range map[string]float64{"OOM": 1, "READONLY": 2, "MISCONF": 3, "NOREPLICAS": 0} {
+			x.want(got, map[string]float64{`berth_redis_refusals_total{error_type="` + code + `"}`: n})
+		}
 		for _, name := range hostile {
 			label := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
 			x.want(got, map[string]float64{`berth_permits_limit{berth_semaphore_name="` + label + `"}`: 3})
@@ -371,7 +374,8 @@ func (strangeServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !ok || cmd.Name() != "info" {
 			return next(ctx, cmd)
 		}
-		info.SetVal("redis_version:\xff\r\nmaxmemory_policy:\xfe\xfex\r\nrole:\"\r\n")
+		info.SetVal("redis_version:\xff\r\nmaxmemory_policy:\xfe\xfex\r\nrole:\"\r\n" +
+			"errorstat_OOM:count=1\r\nerrorstat_READONLY:count=2\r\nerrorstat_MISCONF:count=3\r\nerrorstat_NOREPLICAS:count=x\r\n")
 		return nil
 	}
 }

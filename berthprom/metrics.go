@@ -70,6 +70,7 @@ var (
 	scanDuration   = gauge("scan_duration_seconds", "Time that the last search for names took, with its pauses; 0 where they are given.")
 	dropped        = gauge("names_dropped", "Semaphores that are not looked at, because there are too many.")
 	redisInfo      = gauge("redis_info", "What Redis says of itself; in a Cluster, one of its nodes.", "version", "policy", "role")
+	redisRefusals  = counter("redis_refusals_total", "Errors by which Redis has refused to write, for whatever client, since it started; in a Cluster, one of its nodes. At most a minute old.", "error_type")
 	buildInfo      = gauge("build_info", "What the exporter was built from.", "version", "goversion")
 )
 
@@ -123,6 +124,13 @@ func (out sink) series(label string, s *series, at time.Time) {
 	}
 	out.add(pinned, number(s.pinned), label)
 	out.add(limitChanges, s.changes, label)
+}
+
+// refusals sends what the server has refused, by the code of its error.
+func (out sink) refusals(r berthadmin.Refusals) {
+	for code, n := range map[string]int64{"OOM": r.OOM, "READONLY": r.ReadOnly, "MISCONF": r.Misconf, "NOREPLICAS": r.NoReplicas} {
+		out.add(redisRefusals, float64(n), code)
+	}
 }
 
 func number(b bool) float64 {

@@ -77,6 +77,35 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
+// TestRecipesOfCIStopWithoutTheURL: a job that does not get its secret must not deploy beside others.
+func TestRecipesOfCIStopWithoutTheURL(t *testing.T) {
+	t.Parallel()
+	tried := 0
+	for _, b := range readBlocks(t, "../../docs/recipes.md") {
+		if b.lang != "yaml" {
+			continue
+		}
+		tried++
+		kitchen := newKitchen(t)
+		own := append(kitchen.env, "BERTH_STORE_DIR="+kitchen.dir+"/s", "BERTH_LOCAL_IDLE=50ms") //nolint:gocritic // a copy of its own
+		for name, env := range map[string][]string{
+			"empty": append(own, "BERTH_REDIS_URL="),
+			"unset": slices.DeleteFunc(slices.Clone(own), func(v string) bool { return strings.HasPrefix(v, "BERTH_REDIS_URL=") }),
+		} {
+			for _, c := range kitchen.commands(b) {
+				c.env = env
+				if out, code := kitchen.try(c); code == 0 {
+					t.Errorf("%s, %s: exit code 0, %q", b.key, name, out)
+				}
+				kitchen.wantCalls("")
+			}
+		}
+	}
+	if tried == 0 {
+		t.Error("no recipe is of CI")
+	}
+}
+
 func readBlocks(t *testing.T, path string) (blocks []block) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -146,8 +175,11 @@ func (k *kitchen) commands(b block) []command {
 	case "sh":
 		return []command{{args: []string{"sh", "-c", text}}}
 	case "yaml":
-		m := regexp.MustCompile(`(?m)^ *(?:run:|-) (berth .*)$`).FindStringSubmatch(text)
-		return []command{{args: []string{"sh", "-c", m[1]}}}
+		script := "set -e" // as runners do
+		for _, m := range regexp.MustCompile(`(?m)^ *(?:- )?((?:test|berth) .*)$`).FindAllStringSubmatch(text, -1) {
+			script += "\n" + m[1]
+		}
+		return []command{{args: []string{"sh", "-c", script}}}
 	case "make":
 		if err := os.WriteFile(filepath.Join(k.dir, "Makefile"), []byte(text), 0o600); err != nil {
 			k.t.Fatal(err)

@@ -181,7 +181,7 @@ func TestOwnStoreIsPrivate(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	cmd := exec.Command("sh", "-c", "umask 0; exec berth -q acquire --ttl 1m s")
-	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL=", "REDIS_URL=", "BERTH_STORE_DIR="+filepath.Join(dir, "berth"), "BERTH_LOCAL_IDLE=50ms", "TOKEN=hunter2")
+	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL=local:", "BERTH_STORE_DIR="+filepath.Join(dir, "berth"), "BERTH_LOCAL_IDLE=50ms", "TOKEN=hunter2")
 	handle, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -28,11 +28,11 @@ type server struct {
 	url string
 }
 
-// scraping starts one that scrapes a target, with the rules that are tested.
-func scraping(t *testing.T, target string) *server {
+// scraping starts one that scrapes a target, with the rules of a file.
+func scraping(t *testing.T, rules, target string) *server {
 	t.Helper()
 	dir := t.TempDir()
-	alerts, err := filepath.Abs(alertsFile)
+	alerts, err := filepath.Abs(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestPrometheusScrapesAndEvaluates(t *testing.T) {
 	e.Must(registry.Register(metrics))
 	target := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	defer target.Close()
-	s := scraping(t, target.Listener.Addr().String())
+	s := scraping(t, alertsFile, target.Listener.Addr().String())
 	for query, want := range map[string]string{
 		`up{job="berth"}`: "1",
 		`berth_up`:        "1",

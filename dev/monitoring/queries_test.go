@@ -1,6 +1,7 @@
 package monitoring_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -194,8 +195,8 @@ type exposition struct {
 	values  map[string]map[string]bool // of labels
 }
 
-// exported is what berthprom and berthotel show after a little of everything.
-func exported(e *testenv.Env) exposition {
+// watched is a registry with the metrics of the server, and hooks whose metrics are beside them.
+func watched(e *testenv.Env, pace time.Duration) (*prometheus.Registry, berth.Hooks) {
 	e.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	// Names as a collector or Prometheus's own receiver writes them.
@@ -205,11 +206,17 @@ func exported(e *testenv.Env) exposition {
 	hooks, err := berthotel.Hooks(
 		berthotel.MeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))), berthotel.TracerProvider(noop.NewTracerProvider()))
 	e.Must(err)
-	metrics, err := berthprom.New(e.Peer().Inspector(), berthprom.Options{Watch: berthwatch.Options{Every: 50 * time.Millisecond}})
+	metrics, err := berthprom.New(e.Peer().Inspector(), berthprom.Options{Watch: berthwatch.Options{Every: pace}})
 	e.Must(err)
-	defer metrics.Close()
+	e.Cleanup(metrics.Close)
 	e.Must(registry.Register(metrics))
+	return registry, hooks
+}
 
+// exported is what berthprom and berthotel show after a little of everything.
+func exported(e *testenv.Env) exposition {
+	e.Helper()
+	registry, hooks := watched(e, 50*time.Millisecond)
 	p := e.Peer(berth.Hook(hooks))
 	e.Release(e.Hold(p.Named("a", 1)))
 	e.Hold(p.Named("b", 1, berth.MaxHold(time.Hour)))
@@ -218,6 +225,15 @@ func exported(e *testenv.Env) exposition {
 	evicted := e.Hold(p.Named("b", 3))
 	e.Must(e.Inspector.Evict(e.Ctx, "b", evicted.ID()))
 	e.Lost(evicted)
+	brief, cancel := context.WithTimeout(e.Ctx, e.Tick())
+	defer cancel()
+	_, err := p.Named("b", 1).Acquire(brief)
+	e.WantErr(err, context.DeadlineExceeded)
+	e.Must(e.Redis.ACLSetUser(e.Ctx, "nobody", "on", ">secret", "-@all").Err())
+	options := e.Options
+	e.Options.Username, e.Options.Password = "nobody", "secret"
+	e.WantErr(e.Try(e.Peer(berth.Hook(hooks)).Named("b", 1)), berth.ErrRefused)
+	e.Options = options
 	p.Net.Down()
 	_, err = p.Named("c", 1).TryAcquire(e.Ctx)
 	e.WantErr(err, berth.ErrUnreachable)
@@ -229,7 +245,7 @@ func exported(e *testenv.Env) exposition {
 		x := gather(e, registry)
 		missing := slices.ContainsFunc([]string{
 			"berth_client_leases_lost_total", "berth_events_total", "berth_queue_oldest_wait_seconds",
-			"berth_lease_ceiling_seconds", "berth_redis_info", "berth_pause_remaining_seconds", "berth_rate_spent",
+			"berth_lease_ceiling_seconds", "berth_redis_info", "berth_redis_refusals_total", "berth_pause_remaining_seconds", "berth_rate_spent",
 		}, func(name string) bool { return !x.metrics[name] })
 		if !missing {
 			return x

@@ -132,6 +132,7 @@ func compareDump(t failer, m *model, d dump) {
 	if !reflect.DeepEqual(d.fields, want.fields) || !reflect.DeepEqual(d.scores, want.scores) {
 		t.Fatalf("stored\n%v\nwant\n%v", d, want)
 	}
+	checkForms(t, d)
 }
 
 // checkSlots checks that each number below slots is held by one or is free.

@@ -175,8 +175,9 @@
 // The script. Its text is "local POLICY = '1' " and then transition.lua, byte for byte, so
 // that all clients share one. It is '0' where the line maxmemory_policy of INFO memory
 // begins with "volatile-" (in a Cluster: on any master), and as long as that is not known.
-// It is asked for before the first acquire and whenever a subscription is new, because the
-// server may be another one. EVALSHA that is answered NOSCRIPT has changed nothing: EVAL
+// It is asked for before the first acquire, whenever a subscription is new, because the server
+// may be another one, and each minute while there are calls, because an operator may change it.
+// When it becomes '0', whoever holds or waits makes a call, which takes the TTL off. EVALSHA that is answered NOSCRIPT has changed nothing: EVAL
 // follows. The Redis client must not repeat a call by itself.
 //
 // Names. The script takes any id that its header allows. berth's tools take those alone

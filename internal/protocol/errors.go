@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,11 +113,16 @@ func Unsure(before string, err error) error {
 // for, and not compared with the start, because Redis 6.2 puts its own text around errors
 // from inside a script. A script fails with "non local key", or "undeclared keys" since
 // Redis 7.2, while a slot moves and the key that it needs is not there.
-var passing = []string{
-	"LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "OOM ", "MISCONF", "UNBLOCKED",
-	"-READONLY", "-OOM", "command not allowed when used memory", "You can't write against a read only replica",
+var passing = append([]string{
+	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "UNBLOCKED",
 	"max number of clients reached", "non local key", "undeclared keys were accessed during rehashing",
 	"while the cluster is down",
+}, lasting...)
+
+// lasting are those that pass when somebody has acted, or when a failover is over.
+var lasting = []string{
+	"READONLY", "NOREPLICAS", "OOM ", "MISCONF", "-READONLY", "-OOM", "command not allowed when used memory",
+	"You can't write against a read only replica",
 }
 
 // classify turns a client's error into a Failure.
@@ -187,12 +193,23 @@ func classifyReply(err error) *Failure {
 	if u := unfitness(text); u != nil {
 		return &Failure{Kind: ErrRejected, Detail: u, Err: err}
 	}
-	for _, code := range passing {
-		if strings.Contains(text, code) {
-			return &Failure{Kind: ErrRefused, Err: err}
-		}
+	if hasOne(text, passing) {
+		return &Failure{Kind: ErrRefused, Err: err}
 	}
 	return &Failure{Kind: ErrRejected, Err: err}
+}
+
+func hasOne(text string, codes []string) bool {
+	return slices.ContainsFunc(codes, func(code string) bool { return strings.Contains(text, code) })
+}
+
+// Lasting returns the Failure of a client's error with which the server refuses all requests until
+// somebody acts; nil: err is no such error.
+func Lasting(err error) *Failure {
+	if f := classify(err); errors.Is(f.Kind, ErrRefused) && f.Means() == Refused && hasOne(err.Error(), lasting) {
+		return f
+	}
+	return nil
 }
 
 // heals parses the milliseconds in the script's error.

@@ -171,7 +171,10 @@ type dump struct {
 	lapse  [2]time.Duration // TTL of the two keys; negative: none
 }
 
-func (r *rig) dump(t failer) dump {
+func (r *rig) dump(t failer) dump { t.Helper(); return r.storedAs(t).expanded() }
+
+// storedAs is the dump with a compact lease as it is.
+func (r *rig) storedAs(t failer) dump {
 	t.Helper()
 	ctx := context.Background()
 	pipe := r.rdb.Pipeline()
@@ -184,7 +187,7 @@ func (r *rig) dump(t failer) dump {
 	for _, z := range scores.Val() {
 		d.scores[z.Member.(string)] = z.Score
 	}
-	return d.expanded()
+	return d
 }
 
 // compactField is "state" of a lease that nobody else has come near.

@@ -188,6 +188,7 @@ func (s *Semaphore) seeClock(reply *protocol.Reply, sent, got clock.Instant) {
 // answered tells the claims what the server did.
 func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 	s.queue.Answered()
+	s.session.askPolicyAgain(a.Got)
 	if a.Got.Sub(a.Sent) < leastUnderWay/2 {
 		s.underWay = 0
 	}

@@ -19,9 +19,20 @@ const (
 	// policy with it: there is one for each semaphore. By then the nodes know who is a master.
 	policyDelay = 5 * time.Second
 	// policyPause is how long the next such question comes after one at the earliest: where names
-	// come and go, so do subscriptions.
+	// come and go, so do subscriptions. And while there are calls, an answer is believed for as
+	// long: an operator may change the policy of a running server.
 	policyPause = time.Minute
 )
+
+// askPolicyAgain asks if the last answer is old, and nobody asks. It is called at now, with the
+// answer to each call.
+func (s *Session) askPolicyAgain(now clock.Instant) {
+	last := s.learnt.Load()
+	if last == 0 || now.Sub(clock.Instant(last)) < policyPause || s.asking.Load() || !s.learnt.CompareAndSwap(last, int64(now)) {
+		return
+	}
+	go s.askPolicy()
+}
 
 // askPolicySoon has all that call it until the next question ask once.
 func (s *Session) askPolicySoon() {
@@ -80,21 +91,38 @@ type policyAnswer struct {
 }
 
 func (s *Session) learnPolicy(first bool) (known bool) {
+	s.learnt.Store(int64(clock.Now())) // before asking: what changes from now on may not be in the answer
 	a, err := protocol.Bounded(s.ctx, mostPolicyCall, func(ctx context.Context) (a policyAnswer, err error) {
 		a.evicts, a.policy, err = s.store.Evicts(ctx)
 		return a, err
 	})
-	policy := a.policy
 	s.store.Evicting(a.evicts || err != nil)
 	switch {
-	case err == nil && policy == s.policy: // it has been warned of
-	case err == nil && strings.HasPrefix(policy, "allkeys"):
-		s.log.Warn("berth: this server may evict any key, so leases can vanish under memory pressure; use noeviction", "policy", policy)
-	case err != nil && first && s.ctx.Err() == nil:
+	case err == nil:
+		s.comparePolicy(a)
+	case first && s.ctx.Err() == nil:
 		s.log.Debug("berth: the eviction policy is not known; keys get no TTL while they matter", "error", err)
 	}
-	if err == nil {
-		s.policy = policy
-	}
 	return err == nil
+}
+
+// comparePolicy warns of what has become dangerous. Where keys in use had a TTL, and are evicted
+// first for that from now on, all that hold or wait here make a call, which takes the TTL off.
+func (s *Session) comparePolicy(a policyAnswer) {
+	was := s.policy
+	s.policy = a
+	allkeys := strings.HasPrefix(a.policy, "allkeys")
+	newly := a.evicts && !was.evicts && was.policy != ""
+	switch {
+	case allkeys && a.policy != was.policy:
+		s.log.Warn("berth: this server may evict any key, so leases can vanish under memory pressure; use noeviction", "policy", a.policy)
+	case newly && !allkeys:
+		s.log.Warn("berth: the server's policy was changed, and it evicts first what has a TTL; leases that nobody renews still have one: look with berth doctor, or use noeviction", "policy", a.policy)
+	}
+	if !newly {
+		return
+	}
+	for _, sem := range s.active() {
+		sem.recheck()
+	}
 }

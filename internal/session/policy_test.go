@@ -139,3 +139,77 @@ func TestManySubscriptionsAskOnce(t *testing.T) {
 		}
 	})
 }
+
+// hold returns a held request for a semaphore. By hand nobody renews it, for an hour.
+func (s *server) hold(name string, manual bool) *Request {
+	s.Helper()
+	terms := terms(true)
+	if manual {
+		terms.TTL = time.Hour
+	}
+	r, err := s.Semaphore(name).Acquire(s.Context(), terms, manual, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+// TestPolicyIsAskedAgainWhileThereAreCalls: once a minute, however many there are, and not without.
+func TestPolicyIsAskedAgainWhileThereAreCalls(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.policy("noeviction")
+		held := s.hold("held", false)
+		asked := func(d time.Duration, meanwhile func()) int {
+			before := len(s.sent("info"))
+			for end := time.Now().Add(d); time.Now().Before(end); <-time.After(time.Second) {
+				meanwhile()
+			}
+			return len(s.sent("info")) - before
+		}
+		if n := asked(10*time.Minute, func() {}); n < 8 || n > 10 { // renewals come every 10 s or so
+			s.Errorf("asked %d times in ten minutes with a lease", n)
+		}
+		if n := asked(3*time.Minute, func() {
+			for range 5 {
+				_ = s.hold("busy", false).Release()
+			}
+		}); n < 2 || n > 3 {
+			s.Errorf("asked %d times in three minutes with many calls", n)
+		}
+		if err := held.Release(); err != nil {
+			s.Fatal(err)
+		}
+		if n := asked(time.Hour, func() {}); n > 0 {
+			s.Errorf("asked %d times without a call", n)
+		}
+	})
+}
+
+// TestChangedPolicyTakesTheTTLOff: within a minute, or with the next renewal, all keys that a client
+// uses have none, and it is told once that others may have.
+func TestChangedPolicyTakesTheTTLOff(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.policy("noeviction")
+		s.hold("renewed", false)
+		s.hold("by hand", true)
+		lapses := func(name string) bool { return s.rdb.PTTL(s.Context(), "berth:{"+name+"}").Val() > 0 }
+		if !lapses("renewed") || !lapses("by hand") {
+			s.Fatal("they have no TTL where nothing is evicted")
+		}
+		s.policy("volatile-lru")
+		<-time.After(policyPause + ttl/3)
+		synctest.Wait()
+		if lapses("renewed") || lapses("by hand") {
+			s.Errorf("keys in use have a TTL: %v, %v", lapses("renewed"), lapses("by hand"))
+		}
+		<-time.After(5 * time.Minute)
+		if n := s.warnings(); n != 1 {
+			s.Errorf("%d warnings", n)
+		}
+		s.policy("noeviction")
+		<-time.After(policyPause + ttl/3)
+		if synctest.Wait(); !lapses("renewed") {
+			s.Error("it has no TTL, and nothing is evicted any more")
+		}
+	})
+}

@@ -50,7 +50,8 @@ type Session struct {
 	again   chan struct{}   // there is a new reason to ask for it; capacity 1
 	soon    atomic.Bool     // it is about to be
 	asked   atomic.Int64    // when it was last asked for because of a subscription; 0: never
-	policy  string          // guarded by asking; as the last answer was
+	learnt  atomic.Int64    // when it was last asked for; 0: never
+	policy  policyAnswer    // guarded by asking; the last answer
 	heard   atomic.Int64    // the clock.Instant of the last answer to a call; 0: none yet
 	sign    atomic.Int64    // the clock.Instant of the last other sign of life; 0: none yet
 	looking atomic.Bool     // for a sign of life

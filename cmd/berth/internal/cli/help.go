@@ -93,7 +93,10 @@ const helpRedis = `berth uses the first of these that is set:
   share through a unix socket in $BERTH_STORE_DIR, by default /tmp/berth-UID,
   root's in /run/berth. It is started when it is needed and goes when it has
   been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds nothing.
-  Nothing is kept on disk. The URL local: names it where $REDIS_URL is set.
+  Nothing is kept on disk. berth says that it uses it, unless -q is given or
+  the URL local: names it.
+
+One that is there but empty is an error (exit code 64).
 
 Forms of the URL:
 

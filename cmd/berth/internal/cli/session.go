@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,8 +64,8 @@ func (a *app) open() (*session, error) {
 		return nil, err
 	}
 	s := &session{health: &run.Health{}}
-	if source == "" {
-		store, err := a.ownStore()
+	if source == "" || raw == localURL {
+		store, err := a.ownStore(raw == localURL)
 		if err != nil {
 			return nil, err
 		}
@@ -105,8 +104,9 @@ func (s *session) setter(name string) func(ctx context.Context, place berth.Plac
 	}
 }
 
-// ownStore returns this machine's own store, which need not run yet.
-func (a *app) ownStore() (*local.Store, error) {
+// ownStore returns this machine's own store, which need not run yet. It tells that this is the
+// store, unless it was named.
+func (a *app) ownStore(named bool) (*local.Store, error) {
 	dir, err := local.Dir()
 	if err != nil {
 		return nil, exit.Usagef("%w", err)
@@ -114,8 +114,8 @@ func (a *app) ownStore() (*local.Store, error) {
 	if _, err := idleTime(); err != nil {
 		return nil, exit.Usagef("%w", err)
 	}
-	if !a.quiet && !a.namedLocal() && isTerminal(a.stderr) { // cron would mail it each time
-		a.notices.Printf("no Redis configured: using this machine's own store (%s)", dir)
+	if !a.quiet && !named {
+		a.notices.Printf("no Redis configured: using this machine's own store (%s); BERTH_REDIS_URL=local: says that it is meant", dir)
 		a.notices.Flush(lastWords) // before what is written to standard output
 	}
 	store := &local.Store{Dir: dir, Command: func() *exec.Cmd { return a.storeProcess(dir) }}
@@ -175,38 +175,41 @@ func (s *session) Close(interrupt <-chan os.Signal, timeout time.Duration) {
 	}
 }
 
-// localURL names this machine's own store, where another URL would be found otherwise.
+// localURL names this machine's own store.
 const localURL = "local:"
 
-// redisSource returns the URL and where it comes from, or two empty strings for this machine's
-// own store.
+// redisSource returns the URL and where it comes from, or two empty strings where nobody has said
+// one. A source that is there and empty is an error: a secret that a job does not get, or a
+// variable with a mistake in its name, must not become a store that only this machine has.
 func (a *app) redisSource() (source, raw string, err error) {
-	switch {
-	case a.namedLocal():
-		return "", "", nil
-	case a.redisURL != "":
-		return "--redis", a.redisURL, nil
+	if a.redisURL != "" {
+		source, raw = "--redis", a.redisURL
+	} else if source, raw, err = urlOfEnvironment(); err != nil {
+		return "", "", err
 	}
-	for _, name := range []string{run.URLVariable, run.URLFileVariable, run.SharedURLVariable} {
-		value := os.Getenv(name)
-		switch {
-		case value == "":
-		case name == run.URLFileVariable:
-			text, err := os.ReadFile(value)
-			if err != nil {
-				return "", "", exit.Usagef("$%s: %w", name, err)
-			}
-			return "$" + name, strings.TrimSpace(string(text)), nil
-		default:
-			return "$" + name, value, nil
-		}
+	if raw = strings.TrimSpace(raw); raw == "" && source != "" {
+		return "", "", exit.Usagef("the Redis URL from %s is empty: give one, or local: for this machine's own store", source)
 	}
-	return "", "", nil
+	return source, raw, nil
 }
 
-// namedLocal reports whether the user has named this machine's own store.
-func (a *app) namedLocal() bool {
-	return cmp.Or(a.redisURL, os.Getenv(run.URLVariable)) == localURL
+// urlOfEnvironment returns the first URL of the environment, as it stands there.
+func urlOfEnvironment() (source, raw string, err error) {
+	for _, name := range []string{run.URLVariable, run.URLFileVariable, run.SharedURLVariable} {
+		value, set := os.LookupEnv(name)
+		if !set {
+			continue
+		}
+		if source = "$" + name; name == run.URLFileVariable && value != "" {
+			text, err := os.ReadFile(value)
+			if err != nil {
+				return "", "", exit.Usagef("%s: %w", source, err)
+			}
+			value = string(text)
+		}
+		return source, value, nil
+	}
+	return "", "", nil
 }
 
 // explain adds to an error about Redis which server it is, and where its URL comes from.

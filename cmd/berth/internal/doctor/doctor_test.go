@@ -239,6 +239,40 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// TestKeysThatTheServerEvictsAreNamed: the policy was changed while semaphores were in use, whose keys
+// have a TTL. Who may not ask for that is told what the semaphores say.
+func TestKeysThatTheServerEvictsAreNamed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
+	rdb := server.Client(t)
+	sem, _ := clientOf(t, rdb).Semaphore("mine", 2)
+	lease, err := sem.Acquire(t.Context(), berth.WithoutRenewal(), berth.TTL(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { // until the client knows the policy
+		if err := lease.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return rdb.PTTL(t.Context(), "berth:{mine}").Val() > 0
+	})
+	wantOnly(t, examine(t, server.URL()), nil)
+	server.Do(t, "CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+	wantOnly(t, examine(t, server.URL()), map[string]string{"keyspace": "WARN as soon as somebody sets maxmemory, the server evicts"})
+	server.Do(t, "CONFIG", "SET", "maxmemory", "100mb")
+	wantOnly(t, examine(t, server.URL()), map[string]string{"keyspace": `FAIL granted twice; "mine": its keys have a TTL of 1h`})
+	least, _ := redistest.LeastRights(t, "../../../..")
+	poor := byCheck(t, insist(t, Config{Redis: dialAs(t, server, server.URL(), "poor", least), Prefix: "berth"}))
+	if f := poor["keyspace"]; f.Status != Fail || !strings.Contains(f.Found, `"mine": its keys have a TTL`) {
+		t.Errorf("without the right to PTTL: %+v", f)
+	}
+	other, _ := clientOf(t, server.Client(t)).Semaphore("mine", 2) // which knows the policy, and makes a call
+	if _, err := other.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantOnly(t, examine(t, server.URL()), nil)
+}
+
 // What somebody else has written under the prefix is named, and left alone.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()

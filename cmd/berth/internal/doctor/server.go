@@ -103,8 +103,8 @@ func (p *patient) memory(_ context.Context, n node) Finding {
 	case policy == "noeviction":
 		return found("nothing is evicted (maxmemory-policy noeviction, maxmemory %s)", mostText)
 	}
-	return found("maxmemory-policy %s evicts only keys with a TTL, which berth's have none of while they are in use; "+
-		"what crashed clients leave stays until the next request", policy)
+	return found("maxmemory-policy %s evicts only keys with a TTL: programs give keys in use none, and take it off within "+
+		"a minute where the policy was another one (see keyspace); what crashed clients leave stays until the next request", policy)
 }
 
 func (p *patient) persistence(ctx context.Context, n node) Finding {

@@ -121,7 +121,7 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	case err != nil:
 		return scanFailed(err)
 	}
-	var bad, half, ahead, left []string
+	var bad, half, ahead, left, lapsing []string
 	looked := 0
 	for _, name := range names[:min(len(names), mostInspected)] {
 		what, kind, err := p.inspect(ctx, store, name)
@@ -137,6 +137,8 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 			left = append(left, name)
 		case kind == newer:
 			ahead = append(ahead, fmt.Sprintf("%.60q: %s", name, what))
+		case kind == evictable:
+			lapsing = append(lapsing, fmt.Sprintf("%.60q: %s", name, what))
 		case kind == healing:
 			half = append(half, fmt.Sprintf("%.60q: %s", name, what))
 		default:
@@ -152,6 +154,8 @@ func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	case len(half) > 0:
 		return warn("Wait: after a purge there could be more holders than the limit. Find out who deletes keys: memory above, or a program with berth's prefix.",
 			"one of two keys was lost; %s", someOf(half))
+	case len(lapsing) > 0:
+		return p.evicted(lapsing)
 	case len(left) > 0:
 		return warn("Delete them as a user who may: berth purge --yes "+strings.Join(left, " "),
 			"%s that an earlier berth doctor could not delete: %s", words.Plural(len(left), "semaphore"), strings.Join(left, ", "))
@@ -180,9 +184,10 @@ func scanFailed(err error) Finding {
 type kind int
 
 const (
-	foreign kind = iota // not this berth's content
-	healing             // one of two keys was lost; it heals by itself
-	newer               // in order, but this berth cannot read it
+	foreign   kind = iota // not this berth's content
+	healing               // one of two keys was lost; it heals by itself
+	newer                 // in order, but this berth cannot read it
+	evictable             // in order, but its keys have what the server evicts first
 )
 
 // inspect reads a semaphore, with its records unless they are very many, and tells what is
@@ -206,5 +211,8 @@ func (p *patient) inspect(ctx context.Context, store *protocol.Store, name strin
 	case errors.Is(err, protocol.ErrCorrupt):
 		return "not berth's content", foreign, nil
 	}
-	return "", foreign, err
+	if evicts, _ := p.evictsTTLs(); evicts && err == nil {
+		what, err = p.lapse(ctx, store.Key(name), snap)
+	}
+	return what, evictable, err
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // silence is how long a call may take before Redis counts as silent.
@@ -28,12 +30,13 @@ type Health struct {
 	failing  time.Time     // the first failure since then
 	err      error         // the last failure
 	foreign  chan error    // what answers is no Redis
+	refusal  chan error    // it refuses all requests
 }
 
 func (h *Health) lock() {
 	h.mu.Lock()
 	if h.foreign == nil {
-		h.foreign = make(chan error, 1)
+		h.foreign, h.refusal = make(chan error, 1), make(chan error, 1)
 	}
 }
 
@@ -77,6 +80,14 @@ func (h *Health) Foreign() <-chan error {
 	return h.foreign
 }
 
+// Refused returns a channel that delivers why, if Redis refuses all requests until somebody acts:
+// it has no memory left, for example, or is a replica.
+func (h *Health) Refused() <-chan error {
+	h.lock()
+	defer h.mu.Unlock()
+	return h.refusal
+}
+
 // Answered reports whether Redis has ever answered.
 func (h *Health) Answered() bool {
 	h.lock()
@@ -107,6 +118,9 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 // unless it will pass; an error of the caller's own context tells nothing. An outage has begun
 // with the first call that fails, at start, or with the last answer since. h.mu is held.
 func (h *Health) note(err error, start time.Time) {
+	if f := protocol.Lasting(err); f != nil && len(h.refusal) == 0 {
+		h.refusal <- f
+	}
 	switch {
 	case err == nil, replied(err) && !notReady(err):
 		h.answered, h.failing = time.Now(), time.Time{}

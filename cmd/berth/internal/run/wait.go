@@ -13,6 +13,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 const (
@@ -59,6 +60,10 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	line := &line{cfg: cfg, since: time.Now()}
 	defer cfg.Notices.Erase()
 	tick := line.ticks()
+	var refused <-chan error
+	if cfg.Once { // who waits may outlast it
+		refused = cfg.Health.Refused()
+	}
 	for {
 		select {
 		case a := <-got:
@@ -69,6 +74,8 @@ func Wait(cfg Config) (*berth.Lease, error) {
 			return cfg.outcome(acquired{err: context.DeadlineExceeded}, line) // ctx may be late to learn of it
 		case err := <-cfg.Health.Foreign():
 			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
+		case err := <-refused: // the library would go on asking
+			return nil, cfg.refusedBy(err)
 		case place := <-places:
 			if line.see(place) {
 				whys = cfg.operator(asking, place)
@@ -156,8 +163,12 @@ func (cfg Config) outcome(a acquired, line *line) (*berth.Lease, error) {
 		cfg.Notices.release(false)
 		return a.lease, nil
 	case errors.Is(err, context.DeadlineExceeded):
-		if err := cfg.unanswered(line.since); err != nil {
-			return nil, err
+		failure, isFailure := errors.AsType[*protocol.Failure](err)
+		if why := cfg.unanswered(line.since); why != nil {
+			return nil, why
+		}
+		if isFailure && errors.Is(err, berth.ErrRefused) { // to the last, and it never was in the queue
+			return nil, cfg.refusedBy(failure)
 		}
 		return nil, cfg.refused(timedOut(cfg, line))
 	case isBusy:
@@ -191,6 +202,11 @@ func (cfg Config) unanswered(since time.Time) error {
 		what = "has not been ready"
 	}
 	return exit.Errorf(exit.Unavailable, "redis %s for %v: %w", what, time.Since(start).Round(100*time.Millisecond), why)
+}
+
+// refusedBy is the error of a wait that Redis did not let into the queue.
+func (cfg Config) refusedBy(why error) error {
+	return exit.Errorf(exit.Unavailable, "redis refused: semaphore %q: %w", cfg.Name, why)
 }
 
 // refused is the error of a wait without a permit. Its code tells everything, so a quiet run

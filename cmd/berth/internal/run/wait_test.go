@@ -17,6 +17,7 @@ import (
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // acquireOf is what a command makes of a semaphore.
@@ -43,11 +44,13 @@ func waited(t *testing.T, cfg Config, acquire func(h *Health) acquire) (took tim
 			cfg.Notices = NewNotices(null)
 		}
 		cfg.Acquire = acquire(cfg.Health)
-		cfg.Ping = func(ctx context.Context) error {
-			end := cfg.Health.begin()
-			<-ctx.Done()
-			end(ctx.Err(), false)
-			return ctx.Err()
+		if cfg.Ping == nil {
+			cfg.Ping = func(ctx context.Context) error {
+				end := cfg.Health.begin()
+				<-ctx.Done()
+				end(ctx.Err(), false)
+				return ctx.Err()
+			}
 		}
 		start := time.Now()
 		_, err = Wait(cfg)
@@ -220,6 +223,40 @@ func TestWaitEndsForWhatIsNoRedis(t *testing.T) {
 		})
 		if took > 0 || exit.Of(err) != exit.Unavailable || err.Error() != want {
 			t.Errorf("code %d after %v: %v", exit.Of(err), took, err)
+		}
+	}
+}
+
+// TestOnlyWhoWaitsOutlastsARefusal: --no-wait tells at once why Redis refuses all requests, and
+// leaves to the library what may pass while it asks again.
+func TestOnlyWhoWaitsOutlastsARefusal(t *testing.T) {
+	answers := func(context.Context) error { return nil }
+	for said, lasts := range map[string]bool{
+		"OOM command not allowed when used memory > 'maxmemory'.":      true,
+		"READONLY You can't write against a read only replica.":        true,
+		"MISCONF Errors writing to the AOF file":                       true,
+		"NOREPLICAS Not enough good replicas to write.":                true,
+		"LOADING Redis is loading the dataset in memory":               false,
+		"TRYAGAIN Multiple keys request during rehashing of slot":      false,
+		"NOSCRIPT No matching script. Please use EVAL.":                false,
+		"ERR Script attempted to access a non local key in a cluster ": false,
+	} {
+		refuses := func(h *Health) acquire {
+			return func(ctx context.Context, _ func(berth.Place)) (*berth.Lease, error) {
+				h.begin()(errReply(said), false)
+				<-ctx.Done()
+				return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), berth.ErrRefused, &protocol.Failure{Kind: protocol.ErrRefused, Err: errReply(said)})
+			}
+		}
+		for _, cfg := range []Config{{Wait: 1500 * time.Millisecond, Once: true, Ping: answers}, {Wait: time.Minute, Ping: answers}} {
+			want := cfg.Wait
+			if cfg.Once && lasts {
+				want = 0
+			}
+			took, err := waited(t, cfg, refuses)
+			if took != want || exit.Of(err) != exit.Unavailable || !strings.Contains(err.Error(), said) {
+				t.Errorf("once: %v: code %d after %v, want %v: %v", cfg.Once, exit.Of(err), took, want, err)
+			}
 		}
 	}
 }
