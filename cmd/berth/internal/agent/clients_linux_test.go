@@ -47,15 +47,21 @@ type office struct {
 	path  string // of the agent's socket
 }
 
-func newOffice(t *testing.T, l language) *office {
+// shortDir is a directory for a socket: t.TempDir can be too long for one.
+func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "berth")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func newOffice(t *testing.T, l language) *office {
+	t.Helper()
 	e := testenv.Shared(t)
-	return &office{Env: e, language: l, goes: e.Peer(), path: filepath.Join(dir, "a", "agent.sock")}
+	return &office{Env: e, language: l, goes: e.Peer(), path: filepath.Join(shortDir(t), "a", "agent.sock")}
 }
 
 // open starts the agent if it does not run.
@@ -81,6 +87,12 @@ type driver struct {
 // program starts one that asks for a permit, which it cannot lose because the machine is slow.
 func (o *office) program(terms string) *driver {
 	o.Helper()
+	return o.programOf(terms, "BERTH_AGENT_SOCKET="+o.path)
+}
+
+// programOf is program with an agent that its environment names.
+func (o *office) programOf(terms, agent string) *driver {
+	o.Helper()
 	clients, err := filepath.Abs(clientsDir)
 	o.Must(err)
 	if _, err := exec.LookPath(o.interpreter); err != nil {
@@ -88,7 +100,7 @@ func (o *office) program(terms string) *driver {
 	}
 	cmd := exec.Command(o.interpreter, filepath.Join("testdata/clients", o.driver), testenv.Name, "1",
 		strings.Replace(`{"ttl_ms":600000,`+terms[1:], ",}", "}", 1))
-	cmd.Env = append(os.Environ(), "BERTH_AGENT_SOCKET="+o.path, "CLIENT="+filepath.Join(clients, o.client),
+	cmd.Env = append(os.Environ(), agent, "CLIENT="+filepath.Join(clients, o.client),
 		"PYTHONPATH="+clients, "PYTHONDONTWRITEBYTECODE=1", "RUBYLIB="+clients)
 	p, err := child.Start(cmd)
 	o.Must(err)
@@ -139,7 +151,8 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
-				released, ofTenant, killed, killedInQueue, refused, evicted, frozen, beating, deserted, desertedInQueue, lonely,
+				released, ofTenant, renewed, killed, killedInQueue, interrupted, refused, evicted, frozen, beating,
+				deserted, desertedInQueue, lonely,
 			} {
 				o.open()
 				story(o)

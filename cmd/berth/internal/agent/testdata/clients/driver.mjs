@@ -7,8 +7,8 @@ let lease;
 try {
   lease = await hold(name, Number(limit), JSON.parse(terms));
 } catch (e) {
-  if (!e.code) throw e;
-  say("refused", e.code);
+  if (!e.code && !e.message.startsWith("another user")) throw e;
+  say("refused", e.code ?? e.message);
   process.exit();
 }
 say("granted", lease.slot);

@@ -27,7 +27,10 @@ try:
     say("released")
 except berth.Refused as e:
     say("refused", e.args[0]["error"])
-except OSError as e:  # there is no agent
-    say("refused", e.strerror)
+except OSError as e:  # there is no agent of ours
+    say("refused", str(e))
 except berth.Lost:
     say("lost")
+except KeyboardInterrupt as e:  # which refers to all that it has passed
+    say("gave up")
+    sys.stdin.read()

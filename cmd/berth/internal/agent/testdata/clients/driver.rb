@@ -22,8 +22,11 @@ begin
   say "released"
 rescue Berth::Refused => e
   say "refused", e.message[/\w+/]
-rescue SystemCallError => e # there is no agent
+rescue SystemCallError, RuntimeError => e # there is no agent of ours
   say "refused", e.message
 rescue Berth::Lost
   say "lost"
+rescue Interrupt
+  say "gave up"
+  $stdin.read
 end
