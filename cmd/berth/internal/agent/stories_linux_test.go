@@ -30,7 +30,7 @@ func (o *office) played() (*driver, double) {
 	l, err := net.Listen("unix", path)
 	o.Must(err)
 	defer l.Close()
-	d := o.programOf(`{}`, "BERTH_AGENT_SOCKET="+path)
+	d := o.programOf("BERTH_AGENT_SOCKET="+path, `{}`)
 	conn, err := l.Accept()
 	o.Must(err)
 	o.Cleanup(func() { conn.Close() })
@@ -77,19 +77,68 @@ func renewed(o *office) {
 	d.says("released")
 }
 
-// interrupted: a program that lives on leaves the queue.
+// interrupted: a program that gives its wait up, and lives on, gets no permit that it knows
+// nothing of, even if a fork of it has a copy of the connection.
 func interrupted(o *office) {
-	if o.poor || o.name == "node" {
-		return // the signal ends it
+	for _, way := range o.waits {
+		lease := o.next()
+		d := o.program(`{}`, strings.Fields(way)...)
+		o.UntilWaiting(1)
+		o.Must(d.Cmd.Process.Signal(unix.SIGINT))
+		d.says("gave up")
+		if way != "future" { // which can be granted, and has nobody then
+			o.UntilWaiting(0)
+		}
+		o.Release(lease)
+		o.Release(o.next())
 	}
-	lease := o.next()
-	d := o.program(`{}`)
-	o.UntilWaiting(1)
-	o.Must(d.Cmd.Process.Signal(unix.SIGINT))
-	d.says("gave up")
-	o.UntilWaiting(0)
-	o.Release(lease)
+}
+
+// dropped: a hold that the program has lost sight of is told, and stays, as its work may go on.
+func dropped(o *office) {
+	if !o.drops {
+		return
+	}
+	d := o.program(`{}`, "drop")
+	d.says("ResourceWarning")
+	o.inUse()
+	d.Kill()
 	o.Release(o.next())
+}
+
+// inUse fails unless the program has the permit.
+func (o *office) inUse() {
+	o.Helper()
+	if st := o.Show(); st.InUse != 1 {
+		o.Fatalf("%d permits are in use", st.InUse)
+	}
+}
+
+// forked: a child that leaves the block ends nothing.
+func forked(o *office) {
+	if !o.forks {
+		return
+	}
+	d := o.holds(`{}`)
+	d.told("fork", "forked")
+	d.told("valid", "valid true")
+	o.inUse()
+	d.told("release", "released")
+	o.Release(o.next())
+}
+
+// takenAway: a permit that somebody else gave back is lost.
+func takenAway(o *office) {
+	d, agent := o.played()
+	agent.says(doubleGrants)
+	d.says("granted 0")
+	agent.says(`{"event":"released"}`)
+	o.Must(agent.Close())
+	d.says("stop")
+	if !o.poor {
+		o.Must(d.Tell("release"))
+	}
+	d.says("lost")
 }
 
 // TestClientsTrustNoOthersSocket: the default directory is in /tmp, where somebody else may have
@@ -103,20 +152,24 @@ func TestClientsTrustNoOthersSocket(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
-			dir := shortDir(t)
+			dir, link := shortDir(t), filepath.Join(shortDir(t), "link")
 			listener, err := net.Listen("unix", filepath.Join(dir, "agent.sock"))
 			o.Must(err)
 			defer listener.Close()
-			o.Must(os.Chown(dir, 65534, 65534))
 			go func() {
-				if conn, err := listener.Accept(); err == nil {
+				for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 					_, _ = io.WriteString(conn, head+doubleGrants+"\n")
+					defer conn.Close()
 				}
 			}()
-			d := o.programOf(`{}`, "BERTH_STORE_DIR="+dir)
-			var said string
-			if err := d.Hear(o.Ctx, &said); err != nil || !strings.HasPrefix(said, "refused ") {
-				t.Errorf("it says %q, %v", said, err)
+			o.Must(os.Symlink(dir, link)) // whose owner could let it lead elsewhere
+			for _, others := range []string{link, dir} {
+				o.Must(os.Lchown(others, 65534, 65534))
+				d := o.programOf("BERTH_STORE_DIR="+others, `{}`)
+				var said string
+				if err := d.Hear(o.Ctx, &said); err != nil || !strings.HasPrefix(said, "refused ") {
+					t.Errorf("of %s it says %q, %v", others, said, err)
+				}
 			}
 		})
 	}
