@@ -129,3 +129,26 @@ func (k *kitchen) service(b block, wait string) command {
 	}
 	return command{args: []string{b.lang, "-c", text}}
 }
+
+// TestKeyGivesBerthHoldsPermitBack: a shell that lives on has ended the function with the command.
+func TestKeyGivesBerthHoldsPermitBack(t *testing.T) {
+	t.Parallel()
+	client, err := filepath.Abs("../../clients/berth.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "berth") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	term := newTerminal(t, "bash", "--norc", "--noprofile", "--noediting", "-i")
+	term.send("export BERTH_AGENT_SOCKET=" + dir + "/a/agent.sock; berth agent & . " + client + "\n")
+	term.expect("agent on")
+	term.send(`berth_hold '{"name":"s","limit":1}' sh -c 'echo u""p; exec sleep 100'` + "\n")
+	term.expect("up")
+	term.send("\x03")
+	term.expect("ready> ")
+	term.send("berth run -w 1h s -- echo al\"\"ive\n")
+	term.expect("alive")
+}

@@ -27,14 +27,21 @@ const clientsDir = "../../../../clients"
 // language is one of clients, with the program of testdata/clients that uses it.
 type language struct {
 	name, interpreter, client, driver string
-	poor                              bool // it can only run a command
+	poor                              bool     // it can only run a command
+	forks                             bool     // its programs can
+	drops                             bool     // a program can lose sight of a hold
+	waits                             []string // how a program can wait, and be interrupted
 }
 
 var languages = []language{
-	{"python", "python3", "berth.py", "driver.py", false},
-	{"node", "node", "berth.mjs", "driver.mjs", false},
-	{"ruby", "ruby", "berth.rb", "driver.rb", false},
-	{"bash", "bash", "berth.sh", "driver.sh", true},
+	{name: "python", interpreter: "python3", client: "berth.py", driver: "driver.py", forks: true, drops: true, waits: []string{""}},
+	{
+		name: "asyncio", interpreter: "python3", client: "berth.py", driver: "driver_asyncio.py", forks: true, drops: true,
+		waits: []string{"", "thread", "lambda", "function", "future"},
+	},
+	{name: "node", interpreter: "node", client: "berth.mjs", driver: "driver.mjs", drops: true, waits: []string{""}},
+	{name: "ruby", interpreter: "ruby", client: "berth.rb", driver: "driver.rb", forks: true, waits: []string{""}},
+	{name: "bash", interpreter: "bash", client: "berth.sh", driver: "driver.sh", poor: true},
 }
 
 // office is an agent's process, with a program in one language that uses it, and a Go program
@@ -47,15 +54,21 @@ type office struct {
 	path  string // of the agent's socket
 }
 
-func newOffice(t *testing.T, l language) *office {
+// shortDir is a directory for a socket: t.TempDir can be too long for one.
+func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "berth")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func newOffice(t *testing.T, l language) *office {
+	t.Helper()
 	e := testenv.Shared(t)
-	return &office{Env: e, language: l, goes: e.Peer(), path: filepath.Join(dir, "a", "agent.sock")}
+	return &office{Env: e, language: l, goes: e.Peer(), path: filepath.Join(shortDir(t), "a", "agent.sock")}
 }
 
 // open starts the agent if it does not run.
@@ -78,17 +91,26 @@ type driver struct {
 	*office
 }
 
-// program starts one that asks for a permit, which it cannot lose because the machine is slow.
-func (o *office) program(terms string) *driver {
+// program starts one that asks for a permit, which it cannot lose because the machine is slow. In
+// a mode it does something else than to work.
+func (o *office) program(terms string, mode ...string) *driver {
+	o.Helper()
+	return o.programOf("BERTH_AGENT_SOCKET="+o.path, terms, mode...)
+}
+
+// programOf is program with an agent that its environment names.
+func (o *office) programOf(agent, terms string, mode ...string) *driver {
 	o.Helper()
 	clients, err := filepath.Abs(clientsDir)
 	o.Must(err)
 	if _, err := exec.LookPath(o.interpreter); err != nil {
 		o.Fatalf("%v: install %s, as scripts/setup does", err, o.interpreter)
 	}
-	cmd := exec.Command(o.interpreter, filepath.Join("testdata/clients", o.driver), testenv.Name, "1",
-		strings.Replace(`{"ttl_ms":600000,`+terms[1:], ",}", "}", 1))
-	cmd.Env = append(os.Environ(), "BERTH_AGENT_SOCKET="+o.path, "CLIENT="+filepath.Join(clients, o.client),
+	cmd := exec.Command(o.interpreter, append([]string{
+		filepath.Join("testdata/clients", o.driver), testenv.Name, "1",
+		strings.Replace(`{"ttl_ms":600000,`+terms[1:], ",}", "}", 1),
+	}, mode...)...)
+	cmd.Env = append(os.Environ(), agent, "CLIENT="+filepath.Join(clients, o.client),
 		"PYTHONPATH="+clients, "PYTHONDONTWRITEBYTECODE=1", "RUBYLIB="+clients)
 	p, err := child.Start(cmd)
 	o.Must(err)
@@ -139,7 +161,8 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
-				released, ofTenant, killed, killedInQueue, refused, evicted, frozen, beating, deserted, desertedInQueue, lonely,
+				released, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
+				refused, evicted, frozen, beating, deserted, desertedInQueue, lonely,
 			} {
 				o.open()
 				story(o)
@@ -304,7 +327,7 @@ func lonely(o *office) {
 	}
 }
 
-// TestClientsAreOnThePage, each with a link to its file and a line of code that the file has.
+// TestClientsAreOnThePage, each with a link to its file and lines of code that the file has.
 func TestClientsAreOnThePage(t *testing.T) {
 	t.Parallel()
 	const page = "../../../../docs/agent.md"
@@ -314,14 +337,16 @@ func TestClientsAreOnThePage(t *testing.T) {
 	}
 	for _, l := range languages {
 		link := regexp.QuoteMeta("[" + l.client + "](../clients/" + l.client + ")")
-		use := regexp.MustCompile(link + ":\\s+`([^`]+)`").FindSubmatch(text)
-		if use == nil {
+		entry := regexp.MustCompile(`(?s)` + link + `:.*?\n(- |\n)`).Find(text)
+		uses := regexp.MustCompile("`([^`]*hold[^`]+)`").FindAllSubmatch(entry, -1)
+		if len(uses) == 0 {
 			t.Errorf("%s does not link to %s and show its use", page, l.client)
-			continue
 		}
 		client, err := os.ReadFile(filepath.Join(clientsDir, l.client))
-		if err != nil || !bytes.Contains(client, use[1]) {
-			t.Errorf("%s does not have %q, which %s shows: %v", l.client, use[1], page, err)
+		for _, use := range uses {
+			if err != nil || !bytes.Contains(client, use[1]) {
+				t.Errorf("%s does not have %q, which %s shows: %v", l.client, use[1], page, err)
+			}
 		}
 	}
 }

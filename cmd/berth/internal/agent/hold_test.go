@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"strings"
@@ -256,6 +257,52 @@ func TestABeatThatIsReadLateCounts(t *testing.T) {
 			w.Errorf("of %q it reads %q, %v", beat, got[:n], err)
 		}
 	}
+}
+
+// TestABeatInTheQueueIsNotDue: what a client writes before the grant neither ends its wait nor
+// counts for later.
+func TestABeatInTheQueueIsNotDue(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{})
+		lease := w.Hold(w.Peer().Sem(1))
+		p := w.waits(1, `"beat_ms":1000`)
+		_, err := p.conn.Write([]byte("\n"))
+		w.Must(err)
+		w.Pass(5 * time.Second)
+		if n := w.Show().Waiting; n != 1 {
+			w.Fatalf("%d wait, want 1", n)
+		}
+		start := time.Now()
+		w.Release(lease)
+		p.wants("granted")
+		if e := p.wants("lost"); e.Reason != "silent" {
+			w.Errorf("it is told %+v", e)
+		}
+		w.Within(start, time.Second, time.Second, "the end of the silence")
+	})
+}
+
+// TestPermitIsFreeOnlyAfterTheLine that tells the holder so: until the client can have read it, it
+// may believe to hold what nobody else must have then.
+func TestPermitIsFreeOnlyAfterTheLine(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{})
+		conn := w.connect(asks(1, `"beat_ms":1000`))
+		in := bufio.NewReader(conn)
+		line := func(name string) {
+			t.Helper()
+			for text := ""; !strings.Contains(text, `"event":"`+name+`"`); {
+				var err error
+				text, err = in.ReadString('\n')
+				w.Must(err)
+			}
+		}
+		line("granted")
+		w.Pass(time.Second + writeTimeout/2) // the agent writes to a pipe, which has no room until it is read
+		w.lease()
+		line("lost")
+		w.untilHeld(0)
+	})
 }
 
 // TestFrozenHolderWithoutBeatKeepsItsPermit: nothing else was agreed.

@@ -112,6 +112,9 @@ func TestRateIsShared(t *testing.T) {
 		if retry := got.header.Get("Retry-After"); got.Status != 429 || got.Error != "busy" || retry != "10" && retry != "11" {
 			e.Errorf("it is told %+v, Retry-After %q", got, retry)
 		}
+		if got := w.send(post(terms + `"queue_limit":0}`)).wants("refused"); got.Status != 429 || got.Error != "queue_full" || got.header.Get("Retry-After") == "" {
+			e.Errorf("with a full queue it is told %+v, Retry-After %q", got, got.header.Get("Retry-After"))
+		}
 		if got := w.send(post(terms + `"cost":6}`)).wants("refused"); got.Status != 409 || got.Error != "too_heavy" {
 			e.Errorf("a cost above the rate is told %+v", got)
 		}
@@ -128,6 +131,7 @@ func TestTenantsShareTheQueue(t *testing.T) {
 		first.wants("granted")
 		for _, tenant := range []string{`"greedy","pace_ms":60000}`, `"greedy","pace_ms":60000}`, `"small"}`} {
 			w.send(post(terms + tenant)).wants("queued")
+			e.Pass(5 * time.Second) // more than the usual pace, and less than this one
 		}
 		st := e.Show()
 		var queue []string

@@ -1,19 +1,39 @@
 // Holds a permit and does what standard input says. Both sides speak JSON.
 import { createInterface } from "node:readline";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 const { hold } = await import(process.env.CLIENT);
 const say = (...words) => console.log(JSON.stringify(words.join(" ")));
-const [name, limit, terms] = process.argv.slice(2);
+const [name, limit, terms, mode] = process.argv.slice(2);
+const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const end = () => input.next().then(() => process.exit());
+const giveUp = new AbortController();
+process.on("SIGINT", () => giveUp.abort());
+if (mode === "drop") {
+  setFlagsFromString("--expose_gc");
+  process.removeAllListeners("warning"); // the one that prints
+  const warned = new Promise((resolve) => process.on("warning", resolve));
+  await hold(name, Number(limit), JSON.parse(terms));
+  const collect = setInterval(runInNewContext("gc"), 10);
+  say((await warned).name);
+  clearInterval(collect);
+  await end();
+}
 let lease;
 try {
-  lease = await hold(name, Number(limit), JSON.parse(terms));
+  lease = await hold(name, Number(limit), { ...JSON.parse(terms), signal: giveUp.signal });
 } catch (e) {
-  if (!e.code) throw e;
-  say("refused", e.code);
+  if (e === giveUp.signal.reason) {
+    say("gave up");
+    await end();
+  }
+  if (!e.code && !e.message.startsWith("another user")) throw e;
+  say("refused", e.code ?? e.message);
   process.exit();
 }
 say("granted", lease.slot);
 lease.signal.addEventListener("abort", () => say("stop"));
-for await (const line of createInterface({ input: process.stdin })) {
+for await (const line of { [Symbol.asyncIterator]: () => input }) {
   const word = JSON.parse(line);
   if (word === "beat") {
     lease.beat();

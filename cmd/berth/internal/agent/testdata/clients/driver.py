@@ -1,5 +1,5 @@
 # Holds a permit and does what standard input says. Both sides speak JSON.
-import json, sys, threading
+import gc, json, os, signal, sys, threading, warnings
 import berth
 
 
@@ -12,8 +12,27 @@ def told(lease):
     say("stop")
 
 
+def copied(*_):  # a fork has a copy of the connection for as long as this process lives
+    end, mine = os.pipe()
+    if os.fork() == 0:
+        os.close(mine)
+        os.read(end, 1)
+        os._exit(0)
+    raise KeyboardInterrupt
+
+
+signal.signal(signal.SIGINT, copied)
+asked, mode = (sys.argv[1], int(sys.argv[2])), sys.argv[4:]
+terms = json.loads(sys.argv[3])
 try:
-    with berth.hold(sys.argv[1], int(sys.argv[2]), **json.loads(sys.argv[3])) as lease:
+    if mode == ["drop"]:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            berth.hold(*asked, **terms)
+            gc.collect()
+        say(*(w.category.__name__ for w in seen))
+        sys.stdin.read()
+    with berth.hold(*asked, **terms) as lease:
         say("granted", str(lease.slot))
         threading.Thread(target=told, args=(lease,), daemon=True).start()
         for word in map(json.loads, sys.stdin):
@@ -22,12 +41,20 @@ try:
                 say("beat")
             elif word == "valid":
                 say("valid", str(lease.valid()).lower())
+            elif word == "fork":
+                if os.fork() == 0:
+                    sys.exit()
+                os.wait()
+                say("forked")
             else:
                 break
     say("released")
 except berth.Refused as e:
     say("refused", e.args[0]["error"])
-except OSError as e:  # there is no agent
-    say("refused", e.strerror)
+except OSError as e:  # there is no agent of ours
+    say("refused", str(e))
 except berth.Lost:
     say("lost")
+except KeyboardInterrupt as e:  # which refers to all that it has passed
+    say("gave up")
+    sys.stdin.read()

@@ -2,6 +2,15 @@
 require "berth"
 $stdout.sync = true
 def say(*words) = puts(JSON.generate(words.join(" ")))
+trap("INT") do # a fork has a copy of the connection for as long as this process lives
+  last, $mine = IO.pipe
+  fork do
+    $mine.close
+    last.read
+    exit!
+  end
+  raise Interrupt
+end
 begin
   Berth.hold(ARGV[0], Integer(ARGV[1]), **JSON.parse(ARGV[2], symbolize_names: true)) do |lease|
     say "granted", lease.slot
@@ -15,6 +24,10 @@ begin
         lease.beat
         say "beat"
       when "valid" then say "valid", lease.valid?
+      when "fork"
+        pid = fork or exit
+        Process.wait pid
+        say "forked"
       else break
       end
     end
@@ -22,8 +35,11 @@ begin
   say "released"
 rescue Berth::Refused => e
   say "refused", e.message[/\w+/]
-rescue SystemCallError => e # there is no agent
+rescue SystemCallError, RuntimeError => e # there is no agent of ours
   say "refused", e.message
 rescue Berth::Lost
   say "lost"
+rescue Interrupt
+  say "gave up"
+  $stdin.read
 end
