@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth/cmd/berth/internal/local"
+	"github.com/berth-go/berth/internal/testkit/child"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
@@ -26,10 +26,7 @@ import (
 // with it, these tests start a thousand processes and take more than twice the CPU time. What
 // of the command runs at the same time is in packages whose own tests have the detector.
 func TestMain(m *testing.M) {
-	// Under nohup a hang-up is ignored, and by all child processes too, unless it is caught.
-	if signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
+	child.UsualSignals()
 	os.Exit(withCommand(m.Run))
 }
 

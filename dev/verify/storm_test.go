@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-go/berth/dev/verify/storm"
 	"github.com/berth-go/berth/dev/verify/worker"
+	"github.com/berth-go/berth/internal/testkit/child"
 )
 
 var (
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 		worker.Main()
 		return
 	}
+	child.UsualSignals()
 	flag.Parse()
 	os.Exit(m.Run())
 }

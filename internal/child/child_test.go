@@ -2,7 +2,9 @@ package child_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -34,6 +36,12 @@ func TestMain(m *testing.M) {
 		defer cancel()
 		<-ctx.Done()
 		_, _ = io.WriteString(os.Stdout, `"bye"`+"\n")
+	case "heeds":
+		child.UsualSignals()
+		for _, sig := range []string{"INT", "HUP"} {
+			err := exec.Command("sh", "-c", "kill -"+sig+" $$").Run()
+			_ = json.NewEncoder(os.Stdout).Encode(fmt.Sprint(err))
+		}
 	case "dies":
 		os.Exit(3)
 	}

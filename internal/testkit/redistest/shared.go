@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/berth-go/berth/internal/testkit/child"
 )
 
 // shared is the server of the test binary.
@@ -42,14 +44,15 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// Main runs the tests of a package, stops the shared server, fails if goroutines are left,
-// and exits. The options name goroutines that may stay. A test that checks for leaks itself
+// Main runs the tests of a package, with child.UsualSignals, stops the shared server, fails if
+// goroutines are left, and exits. The options name goroutines that may stay. A test that checks for leaks itself
 // should use goleak.IgnoreCurrent after its call of Shared.
 func Main(m *testing.M, opts ...goleak.Option) {
 	os.Exit(runMain(m, opts))
 }
 
 func runMain(m *testing.M, opts []goleak.Option) int {
+	child.UsualSignals()
 	shared.inMain.Store(true)
 	waitTogether()
 	code := m.Run()
