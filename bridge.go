@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-go/berth/internal/bridge"
 	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/events"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
 )
@@ -26,6 +27,9 @@ func init() {
 	bridge.Admin = func(client any) (*protocol.Store, redis.UniversalClient, string, *slog.Logger) {
 		c := client.(*Client) //nolint:forcetypeassert // by berthadmin.Of
 		return c.session.Store(), c.rdb, c.prefix, c.log
+	}
+	bridge.Events = func(client any) *events.Queue {
+		return &client.(*Client).events //nolint:forcetypeassert // by berthhttp
 	}
 	bridge.Order = func(sems any) ([]int, error) {
 		return inOrder(sems.([]*Semaphore)) //nolint:forcetypeassert // by berthhttp

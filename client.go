@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/internal/events"
 	"github.com/berth-go/berth/internal/reach"
 	"github.com/berth-go/berth/internal/rules"
 	"github.com/berth-go/berth/internal/session"
@@ -24,8 +25,9 @@ type Client struct {
 	prefix  string
 	log     *slog.Logger
 	hooks   Hooks
-	server  string // for hooks
-	levels  levels // of AcquireAll
+	events  events.Queue // Lost hooks, and what log passes on
+	server  string       // for hooks
+	levels  levels       // of AcquireAll
 }
 
 // New returns a Client that uses rdb, a *redis.Client or *redis.ClusterClient, which
@@ -48,10 +50,10 @@ func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if cfg.logger == nil {
 		cfg.logger = slog.Default()
 	}
-	return &Client{
-		session: session.New(rdb, cfg.prefix, cfg.logger),
-		rdb:     rdb, prefix: cfg.prefix, log: cfg.logger, hooks: cfg.hooks, server: address(rdb),
-	}, nil
+	c := &Client{rdb: rdb, prefix: cfg.prefix, hooks: cfg.hooks, server: address(rdb)}
+	c.log = c.events.Logger(cfg.logger)
+	c.session = session.New(rdb, cfg.prefix, c.log)
+	return c, nil
 }
 
 // failover is what go-redis has for an address where sentinels know it.
@@ -80,15 +82,22 @@ func (c *Client) made() error {
 	return nil
 }
 
+// lastEvents is how long Close waits for the code of others.
+const lastEvents = time.Second
+
 // Close releases every lease, cancels every waiting request, and stops renewals and
 // the subscription. It returns within 8 seconds, whatever Redis does; leases that
 // could not be released expire by themselves. The contexts of leases end with cause
 // ErrClosed, and later requests and calls on those leases fail with it; a second Release
 // of a lease fails with ErrReleased. Close always returns nil. The redis client stays
 // open, and a berthadmin.Inspector still works. A second Close waits for the first.
+//
+// Of the 8 seconds, one at most is for Lost hooks and log records that still wait: see Hooks. What
+// is left then, because one of them blocks, still comes in its turn while the process lives.
 func (c *Client) Close() error {
 	if c.made() == nil { // there is nothing to close otherwise
 		c.session.Close()
+		c.events.Wait(lastEvents)
 	}
 	return nil
 }

@@ -10,16 +10,22 @@ import (
 )
 
 // Hooks are functions that berth calls for the events of a client's leases; nil ones
-// are skipped. They run in the goroutine of the event and must not block. An adopted
-// lease has only the events Released and Lost. Detach and the client's Close cause no
-// event, but end the lease's context, with the causes ErrDetached and ErrClosed.
+// are skipped. An adopted lease has only the events Released and Lost. Detach and the
+// client's Close cause no event, but end the lease's context, with the causes ErrDetached
+// and ErrClosed.
+//
+// A hook that blocks delays no other call and no renewal. All but Lost run in the goroutine of the
+// call that they are about, Acquire say, which returns after them. Lost is about no call: it runs
+// after the lease's context has ended, in a goroutine that the client has for these hooks and for
+// its Logger, one after the other. All of them may use the client.
 type Hooks struct {
 	// AcquireStart is called before a request is sent. The context that it returns,
 	// for example one with a span, is passed to the request's other hooks; when it
 	// ends, so does the wait. If it returns nil, the request's own context is passed.
 	AcquireStart func(ctx context.Context, a AcquireInfo) context.Context
 	// Queued is called when the request is in the queue, and whenever it learns that
-	// its place has changed.
+	// its place has changed. While it blocks, the request keeps its place, or the permit that
+	// it is granted, until the wait's context ends.
 	Queued func(ctx context.Context, a AcquireInfo, p Place)
 	// AcquireDone is called with the lease, or with the error.
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
@@ -30,7 +36,8 @@ type Hooks struct {
 	// how long the lease was held. For each lease it is called or Lost is, once, and
 	// neither for one that Close or Detach ends.
 	Released func(l *Lease, held time.Duration, err error)
-	// Lost is called when a lease is lost, with the *LostError.
+	// Lost is called for each lease that is lost, with the *LostError. What must stop with the
+	// lease should follow its context, which does not wait for other hooks.
 	Lost func(l *Lease, held time.Duration, err error)
 }
 
@@ -119,6 +126,7 @@ func (h *Hooks) released(l *Lease, err error) {
 
 func (h *Hooks) lost(l *Lease, err error) {
 	if h.Lost != nil && errors.Is(err, ErrLost) && l.told.CompareAndSwap(false, true) {
-		h.Lost(l, time.Since(l.since), err)
+		held := time.Since(l.since)
+		l.client.events.Do(func() { h.Lost(l, held, err) })
 	}
 }

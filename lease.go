@@ -70,19 +70,15 @@ func (l *Lease) Context() context.Context {
 	if l.none() {
 		return ended
 	}
-	first := false
 	l.once.Do(func() {
 		ctx := context.WithValue(context.WithoutCancel(l.parent), leaseKey{}, l)
 		l.ctx, l.cancel = context.WithCancelCause(ctx)
-		first = true
-	})
-	if first { // not in once, because a lease that is over calls the hook at once, which may ask for the context
 		l.claim.OnEnd(func(err error) {
 			err = public(l.Name(), err)
 			l.cancel(err)
 			l.client.hooks.lost(l, err)
 		})
-	}
+	})
 	return l.ctx
 }
 

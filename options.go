@@ -65,6 +65,9 @@ func Prefix(prefix string) ClientOption {
 // step of the server's clock, an eviction policy under which leases can vanish, a
 // failed renewal, a declaration that changed the limit in force. The default is
 // slog.Default().
+//
+// Its handler is called in the goroutine of the Lost hooks (see Hooks), and may block: nothing else
+// waits for it. While 1,000 records wait, further ones are dropped, and one then tells how many.
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
@@ -247,7 +250,8 @@ func MinReplicas(n int) AdoptOption { return renewalOption(func(c *config) { c.r
 
 // OnQueued sets a function that is called when the request starts to wait, and
 // whenever Acquire learns that its place has changed. It runs in the goroutine of
-// Acquire and must not block.
+// Acquire, which returns after it. While it blocks, the request keeps its place, or the permit
+// that it is granted, until Acquire's context ends.
 func OnQueued(f func(Place)) AcquireOption {
 	return requestOption(func(c *config) { c.onQueued = f })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -215,3 +216,7 @@ func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration 
 	s.ahead = snap.Waiting
 	return s.retryAfter(a.limiter.holds.mean())
 }
+
+// unhurried returns a logger that passes records on to log as events of the client, so that no
+// request waits for its handler.
+func unhurried(c *berth.Client, log *slog.Logger) *slog.Logger { return bridge.Events(c).Logger(log) }

@@ -118,7 +118,7 @@ func bubble(t *testing.T, f func(t *testing.T, store *berthtest.Store)) {
 	synctest.Test(t, func(t *testing.T) { f(t, berthtest.New(t)) })
 }
 
-// logs is a log to look at.
+// logs is a log to look at, in a bubble.
 type logs struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -131,6 +131,7 @@ func (l *logs) Write(p []byte) (int, error) {
 }
 
 func (l *logs) String() string {
+	synctest.Wait() // until what was logged is written
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()

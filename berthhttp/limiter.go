@@ -38,6 +38,7 @@ func newLimiter(client *berth.Client, cfg config) (*limiter, error) {
 		}
 		named[r.name] = true
 	}
+	cfg.logger = unhurried(client, cfg.logger)
 	l := &limiter{config: cfg, client: client}
 	l.outage.log = cfg.logger.With("limit", cfg.rules[0].name)
 	l.outage.open, l.outage.patience, l.outage.reach = cfg.failOpen, cfg.answerWithin, client.Reach
@@ -47,12 +48,21 @@ func newLimiter(client *berth.Client, cfg config) (*limiter, error) {
 // take waits for the permits of r. On failure it returns the reason, and nothing is held.
 // A request whose context has ended gets no permit.
 func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
+	p, why, open := l.ask(r)
+	if open != nil && l.onOpen != nil { // it may block, and is no request that waits
+		l.onOpen(r, open)
+	}
+	return p, why
+}
+
+// ask is take without the function of FailOpen. open is the reason why r passes without a permit.
+func (l *limiter) ask(r *http.Request) (p *permit, why *RefusedError, open error) {
 	w := &attempt{limiter: l, request: r, began: time.Now(), away: l.outage.known(r.Context())}
 	if w.away == nil { // else it does not wait, and those in the queue do not keep it from passing
 		defer l.waiting.Add(-1)
 		if n := int(l.waiting.Add(1)); l.maxWaiting > 0 && n > l.maxWaiting {
 			if n > l.maxWaiting+tries(l.maxWaiting) {
-				return nil, w.refusal(ErrMaxWaiting)
+				return nil, w.refusal(ErrMaxWaiting), nil
 			}
 			w.once = true
 		}
@@ -69,17 +79,14 @@ func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 		err = cmp.Or(err, r.Context().Err())
 	case away != nil && l.failOpen && errors.Is(err, berth.ErrUnreachable): // and not for an invalid limit
 		l.outage.report(away, false)
-		if l.onOpen != nil {
-			l.onOpen(r, away)
-		}
-		err = nil
+		open, err = away, nil
 	case byRedis(err):
 		l.outage.report(err, true)
 	}
 	if err != nil {
-		return nil, w.refusal(err)
+		return nil, w.refusal(err), nil
 	}
-	return newPermit(l, w.asks, leases), nil
+	return newPermit(l, w.asks, leases), nil, open
 }
 
 // tries is how many requests at once may ask for a permit that is free while maxWaiting

@@ -151,7 +151,8 @@ func FailOpen(f func(r *http.Request, why error)) Option {
 
 // Logger sets the log for what can be told to no caller: an outage, a body that is never
 // closed, a lease that is lost while a request is served. The default is
-// slog.Default().
+// slog.Default(). Its handler is called as that of berth.Logger is, so that no request
+// waits for it.
 func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.logger = l }) }
 
 // ObeyRetryAfter makes a Transport obey an API that says when to come back: when an answer is 429

@@ -30,8 +30,7 @@ type pooledLease struct {
 	since clock.Instant   // idle: since then
 }
 
-// pooled wraps what Acquire returned. It must not be called under mu, because it calls
-// hooks if the lease is already lost.
+// pooled wraps what Acquire returned. It needs no lock.
 func (p *Pool) pooled(lease *berth.Lease, err error) (*pooledLease, error) {
 	if err != nil {
 		return nil, err

@@ -25,6 +25,10 @@ import (
 // DefaultIdle is how long a pool keeps an idle lease, unless Idle is given.
 const DefaultIdle = time.Second
 
+// mostClosing is how long Close waits. Redis alone takes no more: the 2 seconds in which a request
+// is withdrawn, and the 5 of a Release.
+const mostClosing = 7 * time.Second
+
 // Option configures New.
 type Option func(*config)
 
@@ -39,6 +43,9 @@ func Idle(d time.Duration) Option { return func(c *config) { c.idle = d } }
 // one lease backs one loan at a time. Borrowing an idle lease costs no call to Redis. A
 // lease is released when other processes wait for it, when an operator makes the limit
 // smaller than what is in use or pauses grants, or when it was not borrowed for a while.
+//
+// The client's hooks run in goroutines of the pool, since its requests are no borrower's. One that
+// blocks takes the room of a lease, and holds up the goroutine that waits in the last place.
 //
 // Make one Pool for each semaphore and share it: it is safe for concurrent use.
 type Pool struct {
@@ -221,14 +228,22 @@ func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 // Close releases the idle leases, ends all waits with berth.ErrClosed, and refuses
 // every later call. A lease that is lent is released when its loan is.
 //
-// Close always returns nil, within 7 seconds, whatever Redis does: leases that are not
+// Close always returns nil, within 7 seconds, whatever Redis and hooks do: leases that are not
 // released by then are retried in the background. A second Close waits for the first.
 // The Client's Close also ends its pools.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.close()
 	p.mu.Unlock()
-	p.work.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.work.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(mostClosing): // a hook blocks
+	}
 	return nil
 }
 

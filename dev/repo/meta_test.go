@@ -226,7 +226,7 @@ func mayImport(s *source, to string) bool {
 		return within(to, "internal") && !among("internal/inbox", "internal/words", "internal/judge", "internal/child", "internal/quantile")
 	case "berthadmin":
 		return among(".", "internal/protocol", "internal/inbox", "internal/rules", "internal/bridge")
-	case "internal/protocol", "internal/clock", "internal/reach", "internal/rules", "internal/words",
+	case "internal/protocol", "internal/clock", "internal/events", "internal/reach", "internal/rules", "internal/words",
 		"internal/judge", "internal/child", "internal/quantile":
 		return false
 	default:
@@ -244,6 +244,7 @@ func TestImportRulesRefuse(t *testing.T) {
 		"berthhttp/hold.go":                    "internal/bridge",
 		"berthwatch/watch.go":                  "internal/bridge",
 		"internal/protocol/store.go":           "internal/reach internal/clock .",
+		"internal/events/events.go":            "internal/session internal/clock .",
 		"internal/session/call.go":             ". berthadmin internal/bridge",
 		"internal/judge/judge.go":              ". internal/protocol internal/testkit/testenv",
 		"internal/testkit/redistest/faults.go": "berthwatch berthtest",

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/events"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/session"
 )
@@ -25,6 +26,9 @@ var Trust func(lease any) clock.Instant
 
 // Admin returns what a *berth.Client has for looking at semaphores and changing them.
 var Admin func(client any) (store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger)
+
+// Events returns the events of a *berth.Client.
+var Events func(client any) *events.Queue
 
 // Failed translates an error of the inner packages for a caller, whose context may be its reason.
 var Failed func(ctx context.Context, name string, err error) error

@@ -18,7 +18,8 @@ import (
 // not wait.
 //
 // manual leaves renewal to the holder. onPlace, if not nil, is called in this goroutine
-// whenever Acquire learns that the place in the queue has changed.
+// whenever Acquire learns that the place in the queue has changed. While it blocks, the end of ctx
+// still ends the request.
 func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(claim.Place)) (*Request, error) {
 	start := clock.Exact()
 	r := s.newRequest(terms, manual)
@@ -65,9 +66,12 @@ func (s *Semaphore) request(ctx context.Context, r *Request, first claim.Effect,
 		case claim.Leaving, claim.Ended:
 			return nil, err
 		case claim.Queued:
-			if onPlace != nil && place != told {
-				told = place
-				s.tellPlace(r, onPlace, place)
+			if onPlace == nil || place == told {
+				continue
+			}
+			told = place
+			if err := s.tellPlace(ctx, r, onPlace, place); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -98,16 +102,24 @@ func (r *Request) look() (claim.State, claim.Place, error) {
 	return r.claim.State, r.claim.Place, r.claim.Err
 }
 
-// tellPlace calls onPlace. If that panics, nobody waits for r any more.
-func (s *Semaphore) tellPlace(r *Request, onPlace func(claim.Place), place claim.Place) {
+// tellPlace calls onPlace. If ctx ends meanwhile it cancels r at once, since onPlace may block for
+// good, and returns the error when onPlace has returned. If that panics, nobody waits for r any more.
+func (s *Semaphore) tellPlace(ctx context.Context, r *Request, onPlace func(claim.Place), place claim.Place) error {
+	canceled := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() { canceled <- s.cancel(ctx, r) })
 	returned := false
 	defer func() {
 		if !returned {
+			stop()
 			s.abandon(r, claim.ErrReleased)
 		}
 	}()
 	onPlace(place)
 	returned = true
+	if stop() {
+		return nil
+	}
+	return <-canceled
 }
 
 // cancel ends r because ctx has ended, and returns an error with its place.

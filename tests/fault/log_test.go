@@ -6,13 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-// lines is a log that may be read while it is written.
+// lines is a log that may be read while it is written, in a bubble.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -25,6 +26,7 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func (l *lines) count(what string) int {
+	synctest.Wait() // until what was logged is written
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.buf.String(), what)

@@ -137,7 +137,9 @@ func TestAuditLeavesOutWhatWasRefused(t *testing.T) {
 			options.Username, options.Password = "berth", "secret"
 			e.Options = options
 			var log bytes.Buffer
-			in := e.Patient(e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil)))).Inspector())
+			own, err := berthadmin.New(e.Peer().Redis, berthadmin.Options{Prefix: e.Prefix, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			e.Must(err)
+			in := e.Patient(own)
 			e.WantErr(in.Because("ann", "because").Pause(e.Ctx, testenv.Name), berth.ErrRefused)
 			if strings.Contains(log.String(), "not recorded") {
 				e.Errorf("logged %s", log.String())
@@ -168,6 +170,15 @@ func TestAuditIsNoSemaphore(t *testing.T) {
 	})
 }
 
+// told is a log whose lines can be waited for.
+type told chan string
+
+// Write implements io.Writer.
+func (t told) Write(line []byte) (int, error) {
+	t <- string(line)
+	return len(line), nil
+}
+
 // TestAuditWithoutRights: what was to be done is done, and the log says what is missing.
 func TestAuditWithoutRights(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
@@ -181,18 +192,17 @@ func TestAuditWithoutRights(t *testing.T) {
 		options := e.Options
 		options.Username, options.Password = "berth", "secret"
 		e.Options = options
-		var log bytes.Buffer
-		logger := slog.New(slog.NewTextHandler(&log, nil))
+		logged := make(told, 1)
+		logger := slog.New(slog.NewTextHandler(logged, nil))
 		own, err := berthadmin.New(e.Peer().Redis, berthadmin.Options{Prefix: e.Prefix, Logger: logger})
 		e.Must(err)
 		for i, in := range []*berthadmin.Inspector{e.Peer(berth.Logger(logger)).Inspector(), own} {
 			in := e.Patient(in)
-			log.Reset()
 			e.Must(in.Because("ann", "because").Pin(e.Ctx, testenv.Name, i+1))
 			if st := e.Show(); st.Limit != i+1 {
 				t.Errorf("the limit is %d", st.Limit)
 			}
-			if text := log.String(); !strings.Contains(text, "not recorded in the audit") || !strings.Contains(text, "NOPERM") {
+			if text := testenv.Receive(e, "record", logged); !strings.Contains(text, "not recorded in the audit") || !strings.Contains(text, "NOPERM") {
 				t.Errorf("logged %q", text)
 			}
 			for _, err := range in.Audit(e.Ctx) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -151,6 +152,7 @@ func TestStepOfTheServersClockIsLogged(t *testing.T) {
 					for range 2 {
 						s.Must(take(sem.Acquire(s.Ctx)))
 					}
+					synctest.Wait() // until what was logged is written
 					if logged := strings.Contains(s.log.String(), "stepped"); logged != test.logged {
 						s.Errorf("logged a step: %v, want %v:\n%s", logged, test.logged, s.log.String())
 					}

@@ -22,6 +22,7 @@ var areas = []area{
 	{"internal/claim/*.go", 60, []string{"./internal/claim"}},
 	{"internal/commit/*.go", 60, []string{"./internal/commit"}},
 	{"internal/session/*.go", 60, []string{"./internal/session", "./berthpool", "./tests/promise"}},
+	{"internal/events/*.go", 15, []string{"./internal/events"}},
 	{"internal/keeper/*.go", 15, []string{"./internal/keeper"}},
 	{"internal/clock/*.go", 15, []string{"./internal/clock", "./tests/promise"}},
 	{"internal/inbox/*.go", 60, []string{"./internal/inbox"}},
