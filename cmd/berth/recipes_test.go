@@ -87,7 +87,7 @@ func TestRecipesOfCIStopWithoutTheURL(t *testing.T) {
 		}
 		tried++
 		kitchen := newKitchen(t)
-		own := append(kitchen.env, "BERTH_STORE_DIR="+kitchen.dir+"/s", "BERTH_LOCAL_IDLE=50ms") //nolint:gocritic // a copy of its own
+		own := append(kitchen.env, "BERTH_STORE_DIR="+kitchen.dir+"/s", "BERTH_LOCAL_IDLE=50ms")
 		for name, env := range map[string][]string{
 			"empty": append(own, "BERTH_REDIS_URL="),
 			"unset": slices.DeleteFunc(slices.Clone(own), func(v string) bool { return strings.HasPrefix(v, "BERTH_REDIS_URL=") }),

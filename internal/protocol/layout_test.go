@@ -32,8 +32,13 @@ func layoutStories() map[string][]event {
 	return map[string][]event{
 		"alone": {{ops: ask(0, 5, 1, label)}, {ops: renew(0)}},
 		"holders": {
-			{ops: ask(0, 9, 2)}, {process: 1, ops: ask(1, 9, 3, label, costly)}, {ops: ask(2, 9, 1)},
-			{ops: ask(3, 9, 1)}, {ops: back(0)}, {ops: each(Op{Verb: Evict}, cast[2])}, {ops: move(3, 0)},
+			{ops: ask(0, 9, 2)},
+			{process: 1, ops: ask(1, 9, 3, label, costly)},
+			{ops: ask(2, 9, 1)},
+			{ops: ask(3, 9, 1)},
+			{ops: back(0)},
+			{ops: each(Op{Verb: Evict}, cast[2])},
+			{ops: move(3, 0)},
 		},
 		"waiters":     {{ops: ask(0, 2, 2)}, {process: 1, ops: ask(1, 2, 1, label)}, {ops: ask(2, 2, 2, costly)}},
 		"a hand-off":  {{ops: ask(0, 2, 2)}, {process: 1, ops: ask(1, 2, 1, label)}, {ops: ask(2, 2, 2, costly)}, {ops: back(0)}},
@@ -41,16 +46,21 @@ func layoutStories() map[string][]event {
 		"an operator": {{ops: []Op{{Verb: Pin, N: 6}}}, {ops: []Op{{Verb: Pause, Flag: true}}}},
 		"paused":      {{ops: ask(0, 3, 1)}, {ops: []Op{{Verb: Pause, Flag: true}}}, {ops: ask(1, 3, 1)}},
 		"tombstones": {
-			{ops: append(ask(0, 9, 1, brief), ask(1, 9, 1)...)}, {ops: tomb(1)}, {ops: ask(2, 9, 1)},
-			{ops: each(Op{Verb: Evict, Flag: true}, cast[2])}, {pause: 4 * time.Second},
+			{ops: append(ask(0, 9, 1, brief), ask(1, 9, 1)...)},
+			{ops: tomb(1)},
+			{ops: ask(2, 9, 1)},
+			{ops: each(Op{Verb: Evict, Flag: true}, cast[2])},
+			{pause: 4 * time.Second},
 		},
 		"a pause that ends": {{ops: []Op{{Verb: Cool, TTL: time.Minute, Who: "ann@ops-1"}}}, {ops: ask(0, 3, 1)}},
 		"a rate":            {{ops: ask(0, 3, 1, rate)}, {ops: ask(1, 3, 1, rate)}, {ops: ask(2, 3, 1, rate)}, {ops: back(0)}},
 		"an idle rate":      {{ops: []Op{{Verb: Pin, N: 6}, {Verb: SetRate, Rate: Rate{N: 5, Per: time.Hour}}}}},
 		"a former turn":     {{ops: ask(0, 1, 1)}, {ops: ask(1, 1, 1, acme)}, {ops: back(0)}},
 		"tenants": {
-			{ops: ask(0, 1, 1, acme)}, {process: 1, ops: ask(1, 1, 1, acme)},
-			{process: 2, ops: ask(2, 1, 1, acme)}, {ops: ask(3, 1, 1)},
+			{ops: ask(0, 1, 1, acme)},
+			{process: 1, ops: ask(1, 1, 1, acme)},
+			{process: 2, ops: ask(2, 1, 1, acme)},
+			{ops: ask(3, 1, 1)},
 		},
 	}
 }

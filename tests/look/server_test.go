@@ -26,11 +26,11 @@ func TestServerTellsWhatItIs(t *testing.T) {
 			}
 			e.Must(e.Redis.ConfigSet(e.Ctx, refusing, "0").Err())
 		}
-		e.Must(e.Redis.SlaveOf(e.Ctx, "127.0.0.1", "1").Err())
+		e.Must(e.Redis.ReplicaOf(e.Ctx, "127.0.0.1", "1").Err())
 		if err := write(); err == nil {
 			e.Error("a replica writes")
 		}
-		e.Must(e.Redis.SlaveOf(e.Ctx, "NO", "ONE").Err())
+		e.Must(e.Redis.ReplicaOf(e.Ctx, "NO", "ONE").Err())
 		got, err = e.Inspector.Server(e.Ctx)
 		e.Must(err)
 		if r := got.Refusals; r.OOM == 0 || r.NoReplicas == 0 || r.ReadOnly == 0 || r.Misconf != 0 {
