@@ -66,6 +66,7 @@ build-all: ## Compile for every platform that berth supports
 	@nice scripts/build-all
 
 pictures: ## Draw the SVG pictures of the docs; needs graphviz
+	@command -v dot >/dev/null || { echo "make pictures needs graphviz: apt-get install graphviz, or brew install graphviz" >&2; exit 1; }
 	@dot -Tsvg docs/img/architecture.dot -o docs/img/architecture.svg
 	@cd cmd/berth && go test ./internal/top -count=1 -run TestPicture -pictures "$(CURDIR)/docs/img"
 

@@ -129,6 +129,18 @@ func (s *Sampler) History(name string, since time.Time) []Point {
 	return slices.Collect(s.names[name].since(since))
 }
 
+// Histories returns the History of each of some semaphores, all from one look: if one of them has the
+// point of a sample, so have the others that were sampled then.
+func (s *Sampler) Histories(names []string, since time.Time) [][]Point {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([][]Point, len(names))
+	for i, name := range names {
+		all[i] = slices.Collect(s.names[name].since(since))
+	}
+	return all
+}
+
 // since returns the points since a moment, the oldest first; of nil none. The intervals of the wide ring
 // end where the fine ring begins: one that goes on in it would tell later numbers first.
 func (t *track) since(moment time.Time) iter.Seq[Point] {

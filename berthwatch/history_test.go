@@ -65,6 +65,39 @@ func TestHistoryOfAnHour(t *testing.T) {
 	}
 }
 
+// TestHistoriesAreOfOneLook: none ends at a sample that another has not.
+func TestHistoriesAreOfOneLook(t *testing.T) {
+	var rows []Row
+	var names []string
+	for i := range 200 {
+		names = append(names, fmt.Sprint("n", i))
+		rows = append(rows, Row{Summary: berthadmin.Summary{Name: names[i]}})
+	}
+	s := fed(1, rows, func(int, *Row) {})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for round := range 500 {
+			s.mu.Lock()
+			s.remember(rows, time.Unix(int64(round), 0))
+			s.mu.Unlock()
+		}
+	}()
+	for more := true; more; {
+		select {
+		case <-done:
+			more = false
+		default:
+		}
+		all := s.Histories(names, time.Time{})
+		for i, points := range all {
+			if n := len(points); n != len(all[0]) || points[n-1] != all[0][n-1] {
+				t.Fatalf("%s has %d points, %s has %d", names[i], n, names[0], len(all[0]))
+			}
+		}
+	}
+}
+
 // TestDamagedLeavesAGap: its numbers are not known, and not 0.
 func TestDamagedLeavesAGap(t *testing.T) {
 	s := fed(6, []Row{{Summary: berthadmin.Summary{Name: "a", Limit: 3}}}, func(round int, r *Row) {

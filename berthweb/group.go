@@ -99,9 +99,13 @@ func (g *group) who() string {
 // history adds the points of its semaphores up. A moment at which only few of them were sampled, as
 // when some are new, is left out.
 func (g *group) history(s *berthwatch.Sampler, since time.Time) (sums []berthwatch.Point) {
-	at, of, most := map[int64]berthwatch.Point{}, map[int64]int{}, 0
+	var names []string
 	for _, r := range g.members[:min(len(g.members), mostDrawn)] {
-		for _, p := range s.History(r.Name, since) {
+		names = append(names, r.Name)
+	}
+	at, of, most := map[int64]berthwatch.Point{}, map[int64]int{}, 0
+	for _, points := range s.Histories(names, since) { // of one moment, or the last would be of some of them
+		for _, p := range points {
 			sum := at[p.At]
 			at[p.At] = berthwatch.Point{At: p.At, InUse: sum.InUse + p.InUse, Waiting: sum.Waiting + p.Waiting, Limit: sum.Limit + p.Drawn()}
 			of[p.At]++

@@ -50,6 +50,9 @@ var areas = []area{
 	{"cmd/berth/internal/cli/*.go", 30, []string{"./cmd/berth/internal/cli", "./cmd/berth"}},
 	{"cmd/berth/internal/connect/*.go", 10, []string{"./cmd/berth/internal/connect", "./cmd/berth"}},
 	{"cmd/berth/internal/demo/*.go", 5, []string{"./cmd/berth/internal/demo"}},
+	{"internal/child/*.go", 5, []string{"./internal/child", "./cmd/berth/internal/demo"}}, // what it is made of
+	{"internal/judge/*.go", 10, []string{"./internal/judge", "./cmd/berth/internal/demo"}},
+	{"internal/quantile/*.go", 5, []string{"./internal/quantile"}},
 	{"cmd/berth/internal/doctor/*.go", 20, []string{"./cmd/berth/internal/doctor", "./cmd/berth"}},
 	{"cmd/berth/internal/exit/*.go", 5, []string{"./cmd/berth/internal/run", "./cmd/berth"}},
 	{"cmd/berth/internal/job/*.go", 10, []string{"./cmd/berth/internal/run", "./cmd/berth"}},
