@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth/cmd/berth/internal/local"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 

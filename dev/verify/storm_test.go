@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-go/berth/dev/verify/storm"
 	"github.com/berth-go/berth/dev/verify/worker"
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 var (

@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/berth-go/berth/internal/testkit/child"
+	"github.com/berth-go/berth/internal/child"
 )
 
 // shared is the server of the test binary.
