@@ -120,7 +120,6 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	c.State, c.until, c.cause = Queued, clock.Never, nil
 	c.heard = max(c.heard, a.Sent)
 	c.due = max(a.Sent.Add(c.Terms.Heartbeat/3), a.Got) // the place lasts from when the server set it
-	c.opens = c.looks(r, a)
 	ahead := c.Place.Ahead
 	if r.Ahead >= 0 {
 		ahead = r.Ahead
@@ -135,28 +134,12 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	c.Place.Rest = max(c.Place.Rest, a.paused())
 	var effect Effect
 	if c.look { // the grant may have come after this answer was made
-		c.look, c.due, c.opens, effect = false, clock.Never, clock.Never, Send
+		c.look, c.due, effect = false, clock.Never, Send
 	}
 	if c.Places {
 		effect |= Wake
 	}
 	return effect
-}
-
-// looks returns when a claim with this place in the queue is to look: the head when time may let it
-// in, and any other when the one in front of it has ended, if that shows no sign of life.
-func (c *Claim) looks(r *protocol.Result, a *Answer) clock.Instant {
-	at := clock.Never
-	switch { // counted from the reply, the server's clock has certainly reached it by then
-	case r.Ahead == 0 && a.Next > 0:
-		at = a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
-	case r.Front > 0:
-		at = a.Got.Add(r.Front + time.Millisecond)
-	}
-	if c.told >= a.Sent { // and so maybe after the answer was made
-		at = min(at, c.opens)
-	}
-	return at
 }
 
 // paused is for how long nobody is granted; 0: it is not paused, or without end.
@@ -266,7 +249,7 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 		return c.end(c.lostBy(r, a.Got))
 	}
 	c.ID, c.copyUntil, c.look = c.newID(), 0, false
-	c.State, c.heard, c.told, c.due, c.opens = Asking, 0, 0, clock.Never, clock.Never
+	c.State, c.heard, c.due = Asking, 0, clock.Never
 	return Send
 }
 

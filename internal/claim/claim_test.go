@@ -264,7 +264,7 @@ func TestOperationOfEachState(t *testing.T) {
 		want protocol.Op
 	}{
 		{"asking", asking, protocol.Op{Verb: protocol.Acquire, ID: "chan.secret-1"}},
-		{"queued", waiting, protocol.Op{Verb: protocol.Heartbeat, ID: "chan.secret-1", TTL: heartbeat, Flag: true}},
+		{"queued", waiting, protocol.Op{Verb: protocol.Heartbeat, ID: "chan.secret-1", TTL: heartbeat}},
 		{"confirming", confirming, protocol.Op{Verb: protocol.Renew, ID: "chan.secret-1", TTL: ttl}},
 		{"held, a look", held, protocol.Op{Verb: protocol.Heartbeat, ID: "chan.secret-1"}},
 		{"held, to be renewed", func(l *life) { held(l); l.Renew(l.now) }, protocol.Op{Verb: protocol.Renew, ID: "chan.secret-1", TTL: ttl}},
