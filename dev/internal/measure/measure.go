@@ -49,10 +49,12 @@ type stopped syscall.Signal
 // Error implements error.
 func (s stopped) Error() string { return "interrupted by " + syscall.Signal(s).String() }
 
+// init runs before any client does: go-redis 9.22 takes no lock for its logger.
+func init() { redis.SetLogger(quiet{}) }
+
 // Run runs a program, whose context ends with a signal, and returns the exit code. It prints the
 // program's error.
 func Run(name string, stderr io.Writer, program func(ctx context.Context) error) int {
-	redis.SetLogger(quiet{})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
