@@ -110,7 +110,7 @@ func (o *office) programOf(agent, terms string, mode ...string) *driver {
 		filepath.Join("testdata/clients", o.driver), testenv.Name, "1",
 		strings.Replace(`{"ttl_ms":600000,`+terms[1:], ",}", "}", 1),
 	}, mode...)...)
-	cmd.Env = append(os.Environ(), agent, "CLIENT="+filepath.Join(clients, o.client),
+	cmd.Env = append(os.Environ(), "BERTH_AGENT_SOCKET=", agent, "CLIENT="+filepath.Join(clients, o.client),
 		"PYTHONPATH="+clients, "PYTHONDONTWRITEBYTECODE=1", "RUBYLIB="+clients)
 	p, err := child.Start(cmd)
 	o.Must(err)
