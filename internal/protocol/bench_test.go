@@ -14,7 +14,8 @@ import (
 // BenchmarkScript is what the steps cost the server, by its own account (INFO
 // commandstats), beside two trivial scripts. A pair is an acquire and a release. In "crowd"
 // every acquire queues and every release hands off; in "rated" it does so with a rate, in
-// "tenants" for five tenants in turn. In "renew" it is one renewal of a lease that is alone.
+// "tenants" for five tenants in turn. In "renew" it is one renewal of a lease that is alone, and
+// in "beat" one heartbeat of many in a call, of which the first asks for its place.
 // "batch n" has n operations in each call, and "mixed" 64, with more releases and more
 // acquires in turn.
 func BenchmarkScript(b *testing.B) {
@@ -39,6 +40,7 @@ func BenchmarkScript(b *testing.B) {
 		benchCrowd(b, rdb, st, func(i int, t *Terms) { t.Tenant, t.Pace = fmt.Sprint("tenant", i%5), time.Second })
 	})
 	b.Run("renew", func(b *testing.B) { benchRenew(b, rdb, st) })
+	b.Run("beat", func(b *testing.B) { benchBeat(b, rdb, st) })
 	b.Run("mixed", func(b *testing.B) { benchMixed(b, rdb, st) })
 	for _, n := range []int{16, 64} {
 		b.Run(fmt.Sprintf("batch%d", n), func(b *testing.B) { benchSteps(b, rdb, st, n/2, 1000) })
@@ -135,6 +137,22 @@ func benchRenew(b *testing.B, rdb *redis.Client, st *Store) {
 	mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(0), Terms: benchTerms(1)}})
 	measure(b, rdb, 1, func(int) { mustDo(b, st, k, []Op{{Verb: Renew, ID: benchID(0), TTL: 30 * time.Second}}) })
 	mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(0)}})
+}
+
+// benchBeat has 64 waiters in the queue, all of one process.
+func benchBeat(b *testing.B, rdb *redis.Client, st *Store) {
+	b.Helper()
+	k, terms, beats := st.Key("beat"), benchTerms(1), []Op(nil)
+	for i := range 65 {
+		mustDo(b, st, k, []Op{{Verb: Acquire, ID: benchID(i), Terms: terms}})
+		if i > 0 {
+			beats = append(beats, Op{Verb: Heartbeat, ID: benchID(i), TTL: terms.Heartbeat, Flag: i == 1})
+		}
+	}
+	measure(b, rdb, len(beats), func(int) { mustDo(b, st, k, beats) })
+	for i := range 65 {
+		mustDo(b, st, k, []Op{{Verb: Release, ID: benchID(64 - i)}})
+	}
 }
 
 func mustDo(b *testing.B, st *Store, k Key, ops []Op) {

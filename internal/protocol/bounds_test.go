@@ -35,15 +35,15 @@ func fill(t failer, r *rig, n int, terms *Terms) []string {
 }
 
 // drain calls until nothing is left to do. It returns what the messages said,
-// call by call.
+// call by call, but for what the head of the queue is told.
 func drain(t failer, r *rig, first ...Op) (calls [][]string) {
 	t.Helper()
 	ops := first
 	for range 3 * crowd / chunk {
 		reply, _ := r.do(t, 1, ops...)
-		lines := r.notes(t)["s0"]
-		if len(lines) > chunk {
-			t.Fatalf("one call ended %d waits or leases", len(lines))
+		lines, heads := withoutHeads(r.notes(t)["s0"])
+		if len(lines) > chunk || len(heads) > 1 {
+			t.Fatalf("one call ended %d waits or leases, and told %d heads", len(lines), len(heads))
 		}
 		calls = append(calls, lines)
 		if !reply.More {

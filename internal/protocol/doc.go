@@ -101,9 +101,31 @@
 // it is reaped, and what waits is pumped in the same call. A grant counts for at most a
 // hundredth of the window too long and never too short: the deadline is a millisecond
 // later than the window, because the script counts in whole ones. A sum belongs to no
-// lease, so nothing that happens to a lease gives it back. Who waits calls at the nearest
-// deadline of "state", as for a crashed holder. What was granted without a rate in force
-// is not counted.
+// lease, so nothing that happens to a lease gives it back. What was granted without a rate in
+// force is not counted. When another rate is declared, the sums that would count for longer than
+// the new window become one that ends with it. A sum that is still being added to goes on, so
+// declarations in turn make no more sums than one window does, or two.
+//
+// # Who looks
+//
+// Redis has no timers: somebody must call when time alone lets a waiter in, because a sum has left
+// the window, a pause or a MaxHold has ended, or a holder or waiter is dead. If all who wait did,
+// each such moment would cost a call of every process. So one does, the head of the queue, which is
+// the only one that can come to fit. After each step
+//
+//   - the head does not fit, or "nearest" is not after now
+//   - the head knows a time that is not after "nearest"
+//
+// The first holds because all that ends by time has a deadline, and what a step has left over makes
+// "nearest" the present. The second holds because whoever becomes the head is told in that step, in
+// whatever process it is, or answered; and is told again when "nearest" comes forward. That alone
+// would not do: the one that was told may leave.
+//
+// A waiter behind the head watches the one directly in front of it. While that one lives its place
+// lasts for longer than until the next heartbeat of either. So a dead head is noticed by the second,
+// and several dead ones by the first behind them, when the last of them has lost its place. When
+// a waiter leaves the middle of the queue, those behind it learn of another one in front with
+// their next heartbeat.
 //
 // # Tenants
 //
@@ -232,11 +254,12 @@
 // same again, on another connection. A message x, or a line that is not known, is no reason
 // to stop, but one to send this at once; for a lease that its holder renews by hand, H 0 0.
 //
-// Nearest. Who has waiters makes a call with the bound alone when "nearest" of the last reply
-// has passed, counted from got, and a millisecond more. Nobody else takes out what has run
-// out: a crashed holder's permit comes back by this. All who wait come at the same moment,
-// the first finds something, and the others an empty call. Jitter is allowed, and delays
-// that permit by as much.
+// Nearest. A waiter that is answered "2 0" sends H when "nearest" of that reply has passed, counted
+// from got, and a millisecond more. So does one that a message n tells of, when its rest has passed,
+// counted from when it came; an answer to what was sent before that does not put it off. A waiter
+// that is answered with others ahead does so when "front" has passed, if it is not 0. The first H
+// in a call asks for the place, and each of one that is the head as last heard. Nobody else takes out what has run out, or lets in whom time lets in: a crashed
+// holder's permit comes back by this. Jitter is allowed, and delays that by as much.
 //
 // Status 1. A call with the bound alone follows, at once, and again while it is answered so.
 // The operations of the first were done; but 3 and 4 are no verdict then, and the acquire is

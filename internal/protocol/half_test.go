@@ -96,7 +96,7 @@ func (r *rig) refused(t *testing.T, at, heals int64) {
 // heals checks that from some time on it is a new semaphore.
 func (r *rig) heals(t *testing.T, at int64) {
 	t.Helper()
-	tr := &trial{rig: r, model: newModel()}
+	tr := &trial{rig: r, model: newModel(), heads: lookouts{}}
 	r.notes(t)
 	clock := time.UnixMilli(at)
 	r.mr.SetTime(clock)

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // MostPermits bounds the limit that a message may name. Larger ones are not believed.
@@ -16,8 +17,10 @@ type Note struct {
 	Granted bool // by a hand-off, with Slot, Token and Limit
 	Slot    int
 	Token   int64
-	Limit   int    // in force
-	Reason  Reason // why the id has ended, if it was not granted; Unknown: the line says something else
+	Limit   int  // in force
+	Next    bool // it is the head of the queue, which is to look after Rest
+	Rest    time.Duration
+	Reason  Reason // why the id has ended; Unknown: it has not, or the line says something else
 }
 
 // ReadMessage returns the key of the semaphore that a message is about, and its lines. A
@@ -34,8 +37,8 @@ func ReadMessage(payload string) (state string, notes iter.Seq[Note]) {
 	}
 }
 
-// readNote reads one line: "g id slot token limit", "x id reason", or another that has an
-// id in its second place.
+// readNote reads one line: "g id slot token limit", "n id rest", "x id reason", or another that
+// has an id in its second place.
 func readNote(line string) (n Note, ok bool) {
 	words := strings.Split(line, " ")
 	if len(words) < 2 || words[1] == "" {
@@ -47,6 +50,10 @@ func readNote(line string) (n Note, ok bool) {
 		slot, token, limit := within(words[2], MostPermits-1), within(words[3], front-1), within(words[4], MostPermits)
 		if slot >= 0 && slot < limit && token > 0 {
 			n.Granted, n.Slot, n.Token, n.Limit = true, int(slot), token, int(limit)
+		}
+	case words[0] == "n" && len(words) == 3:
+		if rest := within(words[2], longest); rest >= 0 {
+			n.Next, n.Rest = true, time.Duration(rest)*time.Millisecond
 		}
 	case words[0] == "x" && len(words) == 3:
 		n.Reason = Reason(max(0, within(words[2], int64(AskedToStop))))

@@ -3,6 +3,7 @@ package protocol
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 // TestReadMessage: a line that is not known, or has more on it, and numbers that cannot be, say
@@ -16,12 +17,16 @@ func TestReadMessage(t *testing.T) {
 		"x a.1 2":                    {ID: "a.1", Reason: Expired},
 		"x a.1 3":                    {ID: "a.1", Reason: Evicted},
 		"x a.1 6":                    {ID: "a.1", Reason: AskedToStop},
+		"n a.1 0":                    {ID: "a.1", Next: true},
+		"n a.1 250":                  {ID: "a.1", Next: true, Rest: 250 * time.Millisecond},
 
 		"g a.1 4 5 9 more": ask, "g a.1 4 5": ask, "g a.1": ask, "g a.1 4 5 9 ": ask, "g a.1 4  5 9": ask,
 		"g a.1 -1 5 9": ask, "g a.1 9 5 9": ask, "g a.1 x 5 9": ask, "g a.1 1e0 5 9": ask,
 		"g a.1 4 0 9": ask, "g a.1 4 -5 9": ask, "g a.1 4 9007199254740992 9": ask, "g a.1 4 99999999999999999999 9": ask,
 		"g a.1 0 5 0": ask, "g a.1 0 5 1073741825": ask, "g a.1 0 5 99999999999": ask,
-		"x a.1 7": ask, "x a.1 -1": ask, "x a.1": ask, "x a.1 2 more": ask, "e a.1 5": ask, "": {}, "x": {}, "x ": {},
+		"x a.1 7": ask, "x a.1 -1": ask, "x a.1": ask, "x a.1 2 more": ask, "e a.1 5": ask,
+		"n a.1": ask, "n a.1 -1": ask, "n a.1 x": ask, "n a.1 5 more": ask, "n a.1 99999999999999999999": ask,
+		"": {}, "x": {}, "x ": {},
 	} {
 		state, notes := ReadMessage("berth:{n}\n" + line + "\nx b.2 4")
 		got := slices.Collect(notes)

@@ -135,18 +135,19 @@ func (s *step) enqueue(op *Op) Result {
 		at = len(s.queue)
 	}
 	s.queue = slices.Insert(s.queue, at, p)
+	gone := 0
 	if start > 0 || s.epoch > 0 {
-		gone := 0
 		r.Ahead = 0
 		for _, w := range s.before {
 			if w.score < p.score {
 				r.Ahead++
 			}
-			if !slices.Contains(s.queue, w) {
+			if !slices.Contains(s.queue, w) { // it may have stood behind
 				gone++
 			}
 		}
-		s.more = s.more || r.Ahead <= gone && s.used() < s.limit() && !s.paused && s.affords(1)
+		r.Ahead = max(r.Ahead-gone, 0)
+		s.more = s.more || r.Ahead == 0 && s.used() < s.limit() && !s.paused && s.affords(1)
 	}
 	return r
 }
@@ -179,7 +180,7 @@ func (s *step) held(p *member) Result {
 }
 
 // queued tells the place of a waiter in the queue as it was before the call,
-// which is good enough for a screen.
+// which is good enough for a screen: who gets further in it is told.
 func (s *step) queued(i int, p *member) Result {
 	ahead := slices.Index(s.before, p)
 	s.vague[i] = ahead < 0
@@ -199,9 +200,28 @@ func (s *step) heartbeat(i int, op *Op, p *member) Result {
 		p.deadline = s.now + op.TTL.Milliseconds()
 	}
 	if op.Flag {
-		return s.queued(i, p)
+		r := s.queued(i, p)
+		if r.Ahead > 0 && !s.follows(i, r.Ahead) {
+			r.Front = milliseconds(max(s.fronts[r.Ahead-1]-s.now, 1))
+		}
+		return r
 	}
 	return Result{Code: Queued, Ahead: -1}
+}
+
+// follows reports whether the last waiter of which there is a like operation before the i-th is
+// the one directly in front of that place.
+func (s *step) follows(i, place int) bool {
+	for j := i - 1; j >= 0; j-- {
+		switch op := &s.ops[j]; {
+		case op.Verb == Acquire: // they are sent last
+		case !op.groups(&s.ops[i]):
+			return false
+		case s.members[op.ID] != nil && s.members[op.ID].state == waiting:
+			return op.ID == s.before[place-1].id
+		}
+	}
+	return false
 }
 
 // renew prolongs a lease that is there. What has expired is lost.

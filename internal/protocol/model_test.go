@@ -58,7 +58,6 @@ type counted struct {
 	since int64 // ms
 	sum   int
 	until int64 // ms
-	shut  bool  // no more is added: the rate was changed
 }
 
 // member is a holder, a waiter or a tombstone.
@@ -112,7 +111,7 @@ func (s *step) charge(cost int) {
 	}
 	window := s.rate.Per.Milliseconds()
 	last := len(s.counts) - 1
-	if last < 0 || s.counts[last].shut || s.now < s.counts[last].since || 100*(s.now-s.counts[last].since) >= window {
+	if last < 0 || s.now < s.counts[last].since || 100*(s.now-s.counts[last].since) >= window {
 		s.index++
 		s.counts = append(s.counts, &counted{index: s.index, since: s.now})
 		last++
@@ -135,7 +134,8 @@ func (s *step) rest(cost int) time.Duration {
 	return milliseconds(until - s.now)
 }
 
-// setRate changes the rate. What was granted counts for as long as it did before.
+// setRate changes the rate. What was granted counts for as long as it did before, but for no
+// longer than one new window from now on. What would is one count then.
 func (s *step) setRate(rate Rate) {
 	if rate == s.rate {
 		return
@@ -144,8 +144,20 @@ func (s *step) setRate(rate Rate) {
 		s.changes++
 	}
 	s.rate, s.weighed = rate, -1
-	for _, c := range s.counts {
-		c.shut = true
+	if rate.N == 0 {
+		return
+	}
+	until := s.now + rate.Per.Milliseconds() + 1
+	var longer *counted
+	for _, c := range slices.Clone(s.counts) {
+		if c.until <= until {
+			continue
+		}
+		if longer != nil {
+			c.sum += longer.sum
+			s.counts = slices.DeleteFunc(s.counts, func(n *counted) bool { return n == longer })
+		}
+		c.until, longer = until, c
 	}
 }
 
@@ -206,6 +218,7 @@ type step struct {
 	vague   map[int]bool        // results whose Ahead is not specified
 	notes   map[string][]string // process → lines
 	before  []*member           // the queue before the operations
+	fronts  []int64             // and the deadlines of those in it, ms
 	weighed int                 // the limit before them; -1 with a pause, or another rate
 	wanted  Rate                // the rate that they declare
 	thawed  bool                // a pause has just ended by itself
@@ -226,6 +239,9 @@ func (m *model) run(c call) (s *step, ok bool) {
 		s.settle() // reaping is a pass of its own
 	}
 	s.before, s.wanted = slices.Clone(s.queue), s.rate
+	for _, p := range s.before {
+		s.fronts = append(s.fronts, p.deadline)
+	}
 	if !s.thawed {
 		s.weighed = s.limit()
 	}

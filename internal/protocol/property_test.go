@@ -173,6 +173,7 @@ type trial struct {
 	*rig
 	model *model
 	judge judge
+	heads lookouts
 	last  dump
 	said  said
 }
@@ -187,7 +188,7 @@ type said struct {
 func newTrial(t failer, r *rig) *trial {
 	t.Helper()
 	r.reset(t)
-	return &trial{rig: r, model: newModel(), last: r.dump(t)}
+	return &trial{rig: r, model: newModel(), heads: lookouts{}, last: r.dump(t)}
 }
 
 // timed makes one call at a time that the test has set.
@@ -211,7 +212,7 @@ func (tr *trial) elapse(t failer, now int64) {
 	}
 	if state := tr.last.state(t); state.Lapses && now >= state.Till {
 		*tr.model = *newModel()
-		tr.last = dump{}
+		tr.last, tr.heads = dump{}, lookouts{}
 	}
 }
 
@@ -242,7 +243,9 @@ func (tr *trial) compare(t failer, s *step, reply Reply, got []Result, notes map
 	compareLapse(t, tr.rig, s.model, s.now, d)
 	compareSnapshot(t, tr.rig, s.model)
 	tr.judge.check(t, s.call, tr.last, d)
-	tr.last, tr.said = d, said{reply, got, notes}
+	tr.said = said{reply, got, notes}
+	tr.heads.checkHead(t, s, tr.last, tr.said)
+	tr.last = d
 }
 
 // TestModel runs the model beside the script on an embedded store, where time is

@@ -89,13 +89,13 @@ func TestRepliesThatFit(t *testing.T) {
 		want           []Result
 	}{
 		{"A", " 1 4 88 700", []Result{{Code: Granted, Slot: 4, Token: 88, Remaining: 700 * time.Millisecond}}},
-		{"A", " 2 3", []Result{{Code: Queued, Ahead: 3}}},
+		{"A", " 2 3 250", []Result{{Code: Queued, Ahead: 3, Front: 250 * time.Millisecond}}},
 		{"A", " 3 0", []Result{{Code: Busy}}},
 		{"A", " 4 250", []Result{{Code: Full, Rest: 250 * time.Millisecond}}},
 		{"A", " 13 9 60000", []Result{{Code: Costly, Rate: Rate{9, time.Minute}}}},
 		{"A", " 5 9", []Result{{Code: Heavy, Limit: 9}}},
 		{"A", " 6 0", []Result{{Code: Gone}}},
-		{"H", " 2 -1", []Result{{Code: Queued, Ahead: -1}}},
+		{"H", " 2 -1 0", []Result{{Code: Queued, Ahead: -1}}},
 		{"H", " 8 250", []Result{{Code: Evicting, Remaining: 250 * time.Millisecond}}},
 		{"R", " 7 3 88 250", []Result{{Code: Renewed, Slot: 3, Token: 88, Remaining: 250 * time.Millisecond}}},
 		{"R", " 6 3", []Result{{Code: Gone, Reason: Evicted}}},

@@ -29,7 +29,8 @@
 --   changes        of the declared limit, and of the rate
 --   used           permits in use: the weights of all holders          holders, waiting, marks  how many
 --   slots          numbers given out: those below are held or free     last  token or ticket
---   nearest        no deadline is before this time (ms); 0: there is none
+--   nearest        before this time (ms) no deadline ends, and the head of the queue does not come to fit
+--                  by time alone; 0: there is none
 --   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
 --                or, where there is a rate, or something counts for one, or paused is 2, or there is an epoch,
 --                2, the same numbers, and rate window spent since bucket index epoch
@@ -55,6 +56,8 @@
 --                KEYS[1]:CHANNEL. A message is KEYS[1] and, each on a line of its own,
 --   g id slot token limit    the waiter was granted; limit is the one in force
 --   x id reason              it has ended, or (6) is asked to stop
+--   n id rest                the waiter is the head of the queue, and "nearest" is in so many ms: nobody
+--                            else may look then
 --                Who does not know a line, or finds more on it, asks the server about the id.
 -- Reasons        0 unknown, 1 released, 2 expired, 3 evicted, 4 too heavy, 5 moved, 6 asked to stop
 --
@@ -94,10 +97,12 @@
 --                limit that was declared before, "state" (the last two 0 where a lease is alone), behind
 --                a "state" of 2 the rate and the window that were declared before and the time until which
 --                it is paused (ms; 0: it is not, or without end), and for each id (M: each pair)
---     A  1 slot token remaining | 2 ahead | 3 rest (busy) | 4 rest (queue full)
+--     A  1 slot token remaining | 2 ahead 0 | 3 rest (busy) | 4 rest (queue full)
 --        | 5 limit (heavier than that) | 13 rate window (costs more than that) | gone
 --        rest: for so long the rate alone does not let it in; 0: it would, or that is not known
---     H  1 slot token remaining | 2 ahead (-1: not asked for) | 8 remaining | gone
+--     H  1 slot token remaining | 2 ahead front (-1 0: not asked for) | 8 remaining | gone
+--        front: for so long the waiter directly in front of it keeps its place, if it is not heard of;
+--        0: that one is directly before it in this call, or there is none
 --     R  7 slot token remaining | 8 remaining (asked to stop, not renewed) | gone
 --     L  9 released | 10 left the queue | gone
 --     M  11 slot token remaining weight ttl bytes label | gone
@@ -205,7 +210,7 @@ local DAY = 86400000000                                 -- us; no turn is furthe
 -- A "!t" has a deadline on the next full minute, and for as long as it counts gets another then. So
 -- many end in one reaping, and what is left of lost keys heals soon, however far ahead a turn is.
 local minute = now - now % GRAIN + GRAIN
-local BUCKETS = 102                                     -- there are not more of them, if the window is as it was
+local BUCKETS = 204                                     -- there are not more of them, whatever windows were declared in turn
 local LOOKED = 25                                       -- so many waiters are looked at in one call, where there is a rate
 
 local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
@@ -316,7 +321,7 @@ end
 if named ~= (ARGV[2] and #ARGV - offset or 0) or named > PAGE then refuse('number of ids', #ARGV - offset) end
 local keeps = groups[1] or not arrivals[1]              -- it is to pass when memory is short (see "write"): not all of it is for newcomers
 
--- ---- A pass has these sections: read, look, reap, operate, pump, admit, write, publish ----
+-- ---- A pass has these sections: read, look, reap, operate, pump, admit, tell, write, publish ----
 --
 -- There is one pass, or there are two: where something is due, the first takes it out and does
 -- nothing else. So operations never find what is past its deadline.
@@ -329,6 +334,8 @@ local status, was = 0, nil                              -- of the answer
 local wasRate                                           -- and the rate and window before, as text
 local weighAll = false                                  -- waiters are looked at though nothing is free: they may have become too heavy
 local reaped = false                                    -- the first pass was made, or is not needed
+local known                                             -- what "nearest" was: the head of the queue knows that
+local headless = false                                  -- the first pass took somebody out of the queue, perhaps its head
 while true do
   -- ---- read: what is stored, and whether it can be true ----
   stored = stored or call('HGET', STATE, 'state')
@@ -404,7 +411,7 @@ while true do
     if call('HEXISTS', STATE, 'settings') == 1 then corrupt('of an older berth:', STATE) end
     corrupt('hash without state:', STATE)
   end
-  if not was then was, wasRate = declared, version == '2' and format(' %d %d', rate, window) or ' 0 0' end
+  if not was then was, wasRate, known = declared, version == '2' and format(' %d %d', rate, window) or ' 0 0', soon end
 
   -- ---- look: answer a page of it ----
   if looks then
@@ -598,7 +605,7 @@ while true do
     elseif verb == 'Q' then
       wantedRate, wantedWindow = param + 0, second + 0
     end
-    local plain = verb == 'L' and param == '0'
+    local plain, stands = verb == 'L' and param == '0', nil -- and the place of the waiter who was answered last
     for k = group.first, group.last, verb == 'M' and 2 or 1 do
       local id, record = ARGV[offset + k], got[k]
       local answer, weight, slot
@@ -655,7 +662,12 @@ while true do
         end
       elseif kind == 'w' then                           -- a heartbeat
         if param ~= '0' then expire(id, now + param) end
-        answer = '2 ' .. format('%d', second == '1' and call('ZRANK', ORDER, '#' .. id) or -1)
+        local place, front = second == '1' and call('ZRANK', ORDER, '#' .. id) or -1, 0
+        if place > 0 and place - 1 ~= stands then
+          local at = format('%d', place - 1)
+          front = math.max(remaining(sub(call('ZRANGE', ORDER, at, at)[1], 2)), 1)
+        end
+        stands, answer = place, format('2 %d %d', place, front)
       else                                              -- a renewal, or the heartbeat of one who was granted meanwhile
         local grant, ceiling, ttl = match(record, '^[he] %d+ (%d+ %d+) (%d+) (%d+) ')
         if not grant then corrupt('record', record) end
@@ -690,15 +702,52 @@ while true do
     declared = wanted
     if group.rate and group.rate > 0 then wantedRate, wantedWindow = group.rate, group.window end
   end
+  local counts, count                                   -- names, sums and ends of all "!r", the newest first; nil: not read
+  if wantedRate > 0 and not reaping then
+    function count()
+      counts = {}
+      local rest, n = spent - charged, index
+      while rest > 0 and n >= 0 and n > index - BUCKETS do
+        local names = {}
+        for k = n, math.max(n - 50, 0), -1 do names[#names + 1] = BUCKET .. format('%d', k) end
+        local records = call('HMGET', STATE, unpack(names))
+        for k = 1, #names do
+          local sum, ends = match(records[k] or '', '^r (%d+) (%d+)$')
+          if sum then
+            local c = #counts
+            counts[c + 1], counts[c + 2], counts[c + 3] = names[k], sum + 0, ends + 0
+            rest = rest - sum
+          end
+        end
+        n = n - #names
+      end
+    end
+  end
   if wantedRate ~= rate or wantedWindow ~= window then
     if rate > 0 then changes = changes + 1 end
-    rate, window, weighAll, since, bucket = wantedRate, wantedWindow, true, 0, 0
+    rate, window, weighAll = wantedRate, wantedWindow, true
+    if rate > 0 and spent > 0 then                      -- what was granted before counts for at most the new window from now on
+      count()
+      local ends, sum, name = now + window + 1, 0, nil
+      for k = #counts - 2, 1, -3 do
+        if counts[k + 2] > ends then                    -- all of them leave at once: the newest keeps their sum
+          if name then marks, goneIDs[#goneIDs + 1] = marks - 1, name end
+          name, sum, counts[k + 2] = counts[k], sum + counts[k + 1], ends
+        end
+      end
+      if name then
+        if name == BUCKET .. format('%d', index) then bucket = sum end
+        put(name, format('r %d %d', sum, ends))
+        expire(name, ends)
+      end
+    end
   end
   limit = (pin == '-1' and declared or pin) + 0
 
   -- ---- pump: the head of the queue is granted while it fits, and nobody overtakes it ----
   local entering = reaping and 0 or newcomers
   local room = 0                                        -- how many waiters are looked at
+  local heads, records                                  -- of the queue, when they have been read
   -- With a status of 1 more is due: the head may have expired, and the next call goes on.
   if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
     room = waiting
@@ -725,9 +774,9 @@ while true do
   if room > 0 then
     changed = changed or {}
     status = 1                                          -- unless the queue is empty, or all is taken, or the head does not fit
-    local heads = call('ZRANGE', ORDER, '0', room - 1 + left) -- those who left in this call are still there
+    heads = call('ZRANGE', ORDER, '0', math.min(room + left, stood - 1)) -- and who left in this call, and who may be the head then
     for k = 1, #heads do heads[k] = sub(heads[k], 2) end
-    local records = call('HMGET', STATE, unpack(heads))
+    records = call('HMGET', STATE, unpack(heads))
     for k = 1, #heads do
       local id, record = heads[k], records[k]
       local weight, cost, maxhold, terms = match(record or '', '^w (%d+) (%d+) %d+ (%d+) ()%d+ :?%d')
@@ -764,7 +813,6 @@ while true do
   end
 
   -- ---- admit: newcomers are granted, queued or refused ----
-  local counts                                          -- sums and ends of all "!r" in a row; nil: not read
   local turns                                           -- of tenants, by the names of their marks: where their next stand
   local gone = stood - waiting                          -- who has left the queue in this call, and is in ORDER still
   local begins = since == 0 or now < since or now - since >= window / 100 -- what is granted now has a "!r" of its own
@@ -788,7 +836,7 @@ while true do
         if kind == 'w' then
           keeps = true
           expire(id, now + beat)
-          answer = '2 ' .. format('%d', call('ZRANK', ORDER, '#' .. id) or corrupt('not in the queue:', id))
+          answer = format('2 %d 0', call('ZRANK', ORDER, '#' .. id) or corrupt('not in the queue:', id))
         elseif kind then
           local held = remaining(id)
           if cap ~= '0' and cap - now < held then held = cap - now end -- of a hand-off in this call
@@ -815,19 +863,10 @@ while true do
       elseif wait == '0' or waiting >= qlimit + 0 then
         answer = wait == '0' and '3 0' or '4 0'
         if rate > 0 and spent + cost > rate then        -- until when would it not fit, if nobody else came?
-          if not counts then
-            local names = {}
-            counts = {}
-            for n = math.max(index - BUCKETS, 0), index do names[#names + 1] = BUCKET .. format('%d', n) end
-            local records = call('HMGET', STATE, unpack(names))
-            for n = 1, #names do
-              local sum, ends = match(records[n] or '', '^r (%d+) (%d+)$')
-              if sum then counts[#counts + 1], counts[#counts + 2] = sum + 0, ends - now end
-            end
-          end
+          if not counts then count() end
           local over, wanted = spent + cost - rate, window + 1 -- if it has to wait for what was granted in this call
-          for n = 1, (begins or charged == 0) and #counts or #counts - 2, 2 do
-            if over > 0 then over, wanted = over - counts[n], counts[n + 1] end
+          for k = #counts - 2, (begins or charged == 0) and 1 or 4, -3 do
+            if over > 0 then over, wanted = over - counts[k + 1], counts[k + 2] - now end
           end
           if over > 0 then wanted = window + 1 end
           answer = sub(answer, 1, 2) .. format('%d', wanted)
@@ -854,10 +893,10 @@ while true do
         scores[n + 1], scores[n + 2] = turn, '#' .. id
         local ahead = waiting
         if start ~= '0' or epoch > 0 then               -- it may stand before others
-          ahead = call('ZCOUNT', ORDER, '-inf', '(' .. turn)
-          if ahead <= gone and used < limit and paused == '0' and (rate == 0 or spent < rate) then status = 1 end -- it may be the head, and fit
+          ahead = math.max(call('ZCOUNT', ORDER, '-inf', '(' .. turn) - gone, 0) -- or more, if who has left stood behind it
+          if ahead == 0 and used < limit and paused == '0' and (rate == 0 or spent < rate) then status = 1 end -- it may be the head, and fit
         end
-        answer = '2 ' .. format('%d', ahead)
+        answer = format('2 %d 0', ahead)
         waiting = waiting + 1
       end
       answered = answered + 1
@@ -877,6 +916,30 @@ while true do
     local name, ends = BUCKET .. format('%d', index), now + window + 1 -- "now" is up to a millisecond behind the clock
     put(name, format('r %d %d', bucket, ends))
     expire(name, ends)
+  end
+
+  -- ---- tell: the head of the queue knows when to look ----
+  --
+  -- Time alone lets nobody in before "nearest", and nobody but the head has to look then. When it
+  -- came to be the head it heard of a time that is not after "nearest". So it is told when that
+  -- comes forward, and another head is told. A newcomer is answered.
+  if reaping then
+    headless = left > 0
+  else
+    if status == 1 then soon, nearest = now, format('%d', now) end -- whoever comes next goes on
+    if stood > gone and (headless or gone > 0 or soon < known) then
+      if not heads then
+        heads = call('ZRANGE', ORDER, '0', gone)
+        for k = 1, #heads do heads[k] = sub(heads[k], 2) end
+      end
+      local k = 1
+      while changed and changed[heads[k]] ~= nil do k = k + 1 end
+      local id = heads[k] or corrupt('state', stored)
+      if k > 1 or headless or soon < known then
+        local record = records and records[k] or call('HGET', STATE, id) or corrupt('no record for', id)
+        tell(id, record, 'n ' .. id .. ' ' .. format('%d', math.max(soon - now, 0)))
+      end
+    end
   end
 
   -- ---- write ----

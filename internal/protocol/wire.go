@@ -157,6 +157,7 @@ type Result struct {
 	Rate      Rate          // Costly: in force
 	Rest      time.Duration // Busy, Full: for so long the rate alone would not let it in; 0: it would
 	Ahead     int           // Queued: waiters in front; -1 when not asked for
+	Front     time.Duration // Queued: for so long the one directly in front keeps its place without a sign of life; 0: not known, or it is of this process
 	Reason    Reason        // Gone
 	Owner     string        // Gone, if WasMoved: whose the lease is now
 	Weight    int           // Moved
@@ -383,7 +384,7 @@ func (c *cursor) decode(op *Op) {
 	case Granted, Renewed:
 		r.Slot, r.Token, r.Remaining = c.int(), c.next(), c.duration()
 	case Queued:
-		r.Ahead = c.int()
+		r.Ahead, r.Front = c.int(), c.duration()
 	case Heavy:
 		r.Limit = c.int()
 	case Costly:

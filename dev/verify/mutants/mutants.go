@@ -87,8 +87,8 @@ var All = []Mutant{
 	{
 		Name: "wrong-waiter", What: "a permit is handed to the last in line", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{{
-			script, "call('ZRANGE', ORDER, '0', room - 1 + left)",
-			"call('ZRANGE', ORDER, waiting + left - room, waiting + left - 1)",
+			script, "call('ZRANGE', ORDER, '0', math.min(room + left, stood - 1))",
+			"call('ZREVRANGEBYSCORE', ORDER, '(0', '-inf', 'LIMIT', '0', math.min(room + left, stood - 1) + 1)",
 		}},
 	},
 	{
