@@ -120,6 +120,7 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	c.State, c.until, c.cause = Queued, clock.Never, nil
 	c.heard = max(c.heard, a.Sent)
 	c.due = max(a.Sent.Add(c.Terms.Heartbeat/3), a.Got) // the place lasts from when the server set it
+	c.opens = c.looks(r, a)
 	ahead := c.Place.Ahead
 	if r.Ahead >= 0 {
 		ahead = r.Ahead
@@ -134,12 +135,32 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	c.Place.Rest = max(c.Place.Rest, a.paused())
 	var effect Effect
 	if c.look { // the grant may have come after this answer was made
-		c.look, c.due, effect = false, clock.Never, Send
+		c.look, c.due, c.opens, effect = false, clock.Never, clock.Never, Send
 	}
 	if c.Places {
 		effect |= Wake
 	}
 	return effect
+}
+
+// looks returns when a claim with this place in the queue is to look: the head when time may let it
+// in, and any other when the one in front of it has ended, if that shows no sign of life.
+func (c *Claim) looks(r *protocol.Result, a *Answer) clock.Instant {
+	older := c.told >= a.Sent // a message has come since, which may tell of what the answer does not
+	if r.Ahead >= 0 && !older {
+		c.first = r.Ahead == 0
+	}
+	at := clock.Never
+	switch { // counted from the reply, the server's clock has certainly reached it by then
+	case c.first && a.Next > 0:
+		at = a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
+	case r.Front > 0:
+		at = a.Got.Add(r.Front + time.Millisecond)
+	}
+	if older {
+		at = min(at, c.opens)
+	}
+	return at
 }
 
 // paused is for how long nobody is granted; 0: it is not paused, or without end.
@@ -249,7 +270,7 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 		return c.end(c.lostBy(r, a.Got))
 	}
 	c.ID, c.copyUntil, c.look = c.newID(), 0, false
-	c.State, c.heard, c.due = Asking, 0, clock.Never
+	c.State, c.heard, c.told, c.first, c.due, c.opens = Asking, 0, 0, false, clock.Never, clock.Never
 	return Send
 }
 

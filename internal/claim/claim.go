@@ -95,10 +95,13 @@ type Claim struct {
 	heard     clock.Instant // when the request was sent that set its deadline as a waiter; 0: nothing was sent
 	copyUntil clock.Instant // until when a copy of its acquire, or of its move, may be executed
 	due       clock.Instant // when the next sign of life is to be sent; Never while one is under way
+	opens     clock.Instant // Queued: when it is to look whether time has let it in; Never: another waiter does
+	told      clock.Instant // when a message has set opens, and first
 	until     clock.Instant // when the wait for an answer is over
 	asked     clock.Instant // when its holder asked for a renewal
 	took      time.Duration // how long the last answer took
 
+	first   bool // Queued: it is the head of the queue, as last heard
 	adopted bool // it never asked for permits
 	sent    bool // an operation of it is under way
 	look    bool // Asking: once in the queue, it asks again at once, because a message told of a grant
@@ -150,7 +153,7 @@ type Place struct {
 func Make(name string, terms *protocol.Terms, newID func() string) Claim {
 	return Claim{
 		Terms: terms, ID: newID(), State: Asking, name: name, newID: newID,
-		due: clock.Never, until: clock.Never, Lease: Lease{Weight: terms.Weight, TTL: terms.TTL, Label: terms.Label},
+		due: clock.Never, opens: clock.Never, until: clock.Never, Lease: Lease{Weight: terms.Weight, TTL: terms.TTL, Label: terms.Label},
 	}
 }
 
@@ -203,7 +206,7 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 	case Asking:
 		op.Verb, op.Terms = protocol.Acquire, c.Terms
 	case Queued:
-		op.Verb, op.TTL, op.Flag = protocol.Heartbeat, c.Terms.Heartbeat, c.Places
+		op.Verb, op.TTL, op.Flag = protocol.Heartbeat, c.Terms.Heartbeat, c.Places || c.first
 	case Confirming:
 		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
 	case Adopting:
@@ -237,6 +240,8 @@ func (c *Claim) leaves() string {
 // Next returns when Tick must be called next, or Never.
 func (c *Claim) Next() clock.Instant {
 	switch c.State {
+	case Queued:
+		return min(c.due, c.opens, c.until)
 	case Held, Detaching:
 		return min(c.due, c.Trust, c.until)
 	case Lost:
@@ -254,11 +259,11 @@ func (c *Claim) Next() clock.Instant {
 func (c *Claim) dropped() clock.Instant { return c.Trust.Add(c.Lease.TTL + Timeout) }
 
 // Soon reports whether a sign of life is due at now or shortly after. Then it is sent
-// early, so that one call carries those of many claims.
+// early, so that one call carries those of many claims. A look is not: it would see nothing.
 func (c *Claim) Soon(now clock.Instant) bool {
 	switch c.State {
 	case Queued:
-		return c.due <= now.Add(c.Terms.Heartbeat/12)
+		return c.due <= now.Add(c.Terms.Heartbeat/12) || c.opens <= now
 	case Held:
 		return c.due <= now.Add(c.Trust.Sub(now)/12)
 	default:
@@ -282,9 +287,9 @@ func (c *Claim) Tick(now clock.Instant) Effect {
 	return 0
 }
 
-// sign sends a sign of life: a heartbeat, or a renewal.
+// sign sends a sign of life: a heartbeat, which is a look, too, or a renewal.
 func (c *Claim) sign() Effect {
-	c.due, c.renew = clock.Never, true
+	c.due, c.opens, c.renew = clock.Never, clock.Never, true
 	return Send
 }
 

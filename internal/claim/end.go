@@ -2,6 +2,7 @@ package claim
 
 import (
 	"errors"
+	"time"
 
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
@@ -156,12 +157,21 @@ func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, late
 	return c.hold(c.heard, now, lasts, false)
 }
 
+// HeardNext handles a message that it is the head of the queue, which time alone may let in when
+// rest has passed. Nobody else looks then.
+func (c *Claim) HeardNext(rest time.Duration, now clock.Instant) Effect {
+	if c.State == Queued || c.State == Asking {
+		c.first, c.told, c.opens = true, now, now.Add(rest+time.Millisecond)
+	}
+	return 0
+}
+
 // HeardEnd handles a message that tells of the claim's end, or a hint that messages may
 // have been lost. Both are only reasons to ask the server at once.
 func (c *Claim) HeardEnd() Effect {
 	switch c.State {
 	case Queued, Confirming:
-		c.due = clock.Never
+		c.due, c.opens = clock.Never, clock.Never
 	case Held:
 		c.due, c.renew = clock.Never, c.renew || !c.Manual
 	default:

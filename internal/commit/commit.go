@@ -50,7 +50,6 @@ type Queue[T any] struct {
 	err     error         // of the last call
 	pause   time.Duration // after the next failure
 	retryAt clock.Instant
-	lookAt  clock.Instant // see Look; 0: never
 }
 
 // Op is the place of one owner in a queue: at most one operation of it is under way.
@@ -313,37 +312,18 @@ func (q *Queue[T]) Failed(now clock.Instant, err error) {
 // Err returns why the last call failed, or nil if it was answered before it was given up.
 func (q *Queue[T]) Err() error { return q.err }
 
-// Look sets when a call is wanted, even an empty one, because somebody waits for what runs out
-// then; 0: never.
-func (q *Queue[T]) Look(at clock.Instant) { q.lookAt = at }
-
-// Due reports whether the time that Look set has come, once.
-func (q *Queue[T]) Due(now clock.Instant) bool {
-	if q.lookAt == 0 || q.lookAt > now {
-		return false
-	}
-	q.lookAt = 0
-	return true
-}
-
 // Stop ends the queue: nothing more is sent.
 func (q *Queue[T]) Stop() { q.stopped = true }
 
-// Wakeup returns when the owner must look again: to give up a call, or to make one, after a
-// pause or because it is Due.
+// Wakeup returns when the owner must look again: to give up a call, or to make one after a pause.
 func (q *Queue[T]) Wakeup() clock.Instant {
-	next := clock.Never
 	switch {
-	case q.stopped:
+	case q.stopped, q.hanging == mostHanging: // the first that returns goes on
 		return clock.Never
-	case q.hanging == mostHanging: // the first that returns goes on
 	case q.call != nil:
-		next = q.giveUpAt
+		return q.giveUpAt
 	case q.retryAt > 0 && q.wanted():
-		next = q.retryAt
+		return q.retryAt
 	}
-	if q.lookAt > 0 {
-		next = min(next, q.lookAt)
-	}
-	return next
+	return clock.Never
 }

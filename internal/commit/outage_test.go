@@ -2,7 +2,6 @@ package commit
 
 import (
 	"testing"
-	"time"
 
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
@@ -40,20 +39,6 @@ func TestFewCallsHang(t *testing.T) {
 	}
 }
 
-// TestLookIsDueOnce: at its time the owner is woken, and told once.
-func TestLookIsDueOnce(t *testing.T) {
-	t.Parallel()
-	var q Queue[*item]
-	if at := born.Add(time.Second); q.Due(at) || q.Wakeup() != clock.Never {
-		t.Error("a look that nobody asked for")
-	}
-	at := born.Add(time.Minute)
-	q.Look(at)
-	if q.Wakeup() != at || q.Due(at-1) || !q.Due(at) || q.Due(at) || q.Wakeup() != clock.Never {
-		t.Error("it is not due once, at its time")
-	}
-}
-
 // TestStoppedQueueSendsNothing: neither what is wanted, nor again what is in flight.
 func TestStoppedQueueSendsNothing(t *testing.T) {
 	t.Parallel()
@@ -61,7 +46,6 @@ func TestStoppedQueueSendsNothing(t *testing.T) {
 	a := newItem(1)
 	q.Put(&a.op, false)
 	call := q.Next(born, prepare)
-	q.Look(born)
 	q.Stop()
 	if q.Overdue(clock.Never) != nil || q.Wakeup() != clock.Never {
 		t.Error("a stopped queue wants to be looked at")

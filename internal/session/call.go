@@ -28,9 +28,21 @@ func (s *Semaphore) next() *commit.Call[*Request] {
 	}
 	call := s.queue.Next(clock.Now(), (*Request).want)
 	if call != nil {
+		askPlace(call.Wire)
 		s.prepare(call)
 	}
 	return call
+}
+
+// askPlace makes the first heartbeat of a call ask for its place, and so for how long the one in
+// front of it keeps its own. It is mostly the foremost of this process. For each it would be dear.
+func askPlace(ops []protocol.Op) {
+	for i := range ops {
+		if op := &ops[i]; op.Verb == protocol.Heartbeat && op.TTL > 0 {
+			op.Flag = true
+			return
+		}
+	}
 }
 
 // want returns the operation that r wants at now, and how long its call may take.
@@ -198,7 +210,6 @@ func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 	for i, op := range call.Ops {
 		s.apply(op.Of, op.Of.claim.Answered(&call.Wire[i], a))
 	}
-	s.queue.Look(s.nearest(a))
 	s.warnOfLimit(call, a)
 	s.session.warnOfTTL(s.name, call, a.Got.Sub(a.Sent))
 	seen := Sighting{Others: max(a.Waiting-s.waiting, 0), Here: s.waiting, Excess: max(a.Used-a.Limit(), 0)}
@@ -208,15 +219,6 @@ func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 	for f := range s.watchers {
 		s.later(func() { (*f)(seen) })
 	}
-}
-
-// nearest returns when something may run out at the server that claims here wait for; 0: never.
-func (s *Semaphore) nearest(a *claim.Answer) clock.Instant {
-	if a.Next == 0 || s.waiting == 0 {
-		return 0
-	}
-	// Counted from the reply, the server's clock has certainly reached it by then.
-	return a.Got.Add(time.Duration(a.Next-a.Now+1) * time.Millisecond)
 }
 
 // warnOfLimit logs that a declaration of this process replaced another limit, or another rate.
@@ -284,9 +286,6 @@ func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 		}
 	}
 	s.session.warnOfRenewal(s.name, call, err, now)
-	if s.waiting > 0 && !rejected { // the call may have been the one that a lease elsewhere had run out for
-		s.queue.Probe()
-	}
 	s.queue.Failed(now, err)
 }
 
@@ -328,9 +327,6 @@ func (s *Semaphore) tick() {
 		}
 		r.claim.Alive, r.claim.Starved = s.session.alive(), starved
 		s.apply(r, r.claim.Tick(now))
-	}
-	if s.queue.Due(now) && s.waiting > 0 {
-		s.queue.Probe()
 	}
 	s.dispatch()
 }

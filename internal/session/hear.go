@@ -33,7 +33,7 @@ func (s *Session) resumed(channel string) {
 	go s.askPolicy()
 }
 
-// hear handles the lines of a message. One that does not tell of a grant is a reason to ask.
+// hear handles the lines of a message. One that is not known is a reason to ask.
 func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
 	now := clock.Exact()
 	s.mu.Lock()
@@ -44,6 +44,8 @@ func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
 		case r == nil:
 		case n.Granted:
 			s.apply(r, r.claim.HeardGrant(n.Token, n.Slot, n.Limit, now, s.latest(now)))
+		case n.Next:
+			s.apply(r, r.claim.HeardNext(n.Rest, now))
 		default:
 			s.apply(r, r.claim.HeardEnd())
 		}
