@@ -146,13 +146,12 @@ class Client:
         self.rest(name, reply)
         return reply
 
-    def rest(self, name, reply=None):
+    def rest(self, name, reply):
         try:
-            while reply is None or reply.more:
+            while reply.more:
                 reply = self.call(name)
         except Failure:
             pass                            # whoever comes next does the rest
-        return reply
 
     def insist(self, name, head, *ids, under_way=None, most=TIMEOUT, end=None):
         """Repeats an operation until it is answered; the second result: a copy may be under way."""
@@ -251,7 +250,7 @@ class Request:
         self.head = f'A{int(wait)} {weight} 0 {limit} {self.beat} 0 1000000 {ttl} {client.owner} {label}'
 
     def hear(self, words):
-        self.notes.append(words)
+        self.notes.append((words, now()))
         self.wake.set()
 
     def run(self, keep):
@@ -295,12 +294,16 @@ class Request:
     def stand(self, reply):
         """Waits in the queue. Returns a grant, or None: the place is lost."""
         c = self.client
-        acked, due, nearest = reply.sent, reply.sent + self.beat / 3, self.soon(reply)
+        acked, due = reply.sent, self.due(reply)
         while True:
-            self.wake.wait(max(0, min(due, nearest, self.end or due) - now()) / 1000)
+            self.wake.wait(max(0, min(due, self.end or due) - now()) / 1000)
             self.wake.clear()
-            while self.notes:
-                grant = self.believe(self.notes.pop(0), acked)
+            while self.notes:               # also what came before the answer: it may be newer
+                words, came = self.notes.pop(0)
+                if words[0] == 'n' and len(words) == 3 and words[2].isdigit():
+                    due = min(due, came + int(words[2]) + 1)
+                    continue
+                grant = self.believe(words, acked)
                 if grant:
                     return grant
                 due = 0
@@ -309,21 +312,21 @@ class Request:
                 raise Unknown('gave up waiting')
             try:
                 if due <= now():
-                    reply = c.step(self.name, f'H{self.beat} 0', self.id, patience=self.beat / 3)
+                    reply = c.step(self.name, f'H{self.beat} 1', self.id, patience=self.beat / 3)
                     if reply.code != 2:
                         return self.granted(reply)
-                    acked, due = reply.sent, reply.sent + self.beat / 3
-                elif nearest <= now():
-                    reply = c.rest(self.name) or reply
-                nearest = self.soon(reply)
+                    acked, due = reply.sent, self.due(reply)
             except Rejected:
                 self.cancel(self.late)
                 raise
             except Failure:
-                due, nearest = now() + 50, now() + 1000
+                due = now() + 50
 
-    def soon(self, reply):
-        return reply.got + max(0, reply.nearest - reply.now) + 1 if reply.nearest else now() + 1e9
+    def due(self, reply):
+        """When a heartbeat is to be sent: also when time may let it in, or the one in front is dead."""
+        ahead, front = reply.rest[:2]
+        look = reply.nearest - reply.now if ahead == 0 and reply.nearest else front or 1e9
+        return min(reply.sent + self.beat / 3, reply.got + max(0, look) + 1)
 
     def believe(self, words, acked):
         """The grant that a message tells of, or None: it is a reason to ask."""
