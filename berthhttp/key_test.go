@@ -110,6 +110,8 @@ func TestRetryAfter(t *testing.T) {
 		{standing{ahead: 9, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 20 * s},
 		{standing{ahead: 2, limit: 9, rate: 4, window: 10 * s, spent: 1}, 0, s},
 		{standing{ahead: 9, limit: 9, rest: 7*s + 1}, 0, 8 * s}, // a pause
+		{standing{ahead: 3, limit: berth.NoLimit, rate: 2, window: 10 * s, spent: 2}, 0, 10 * s},
+		{standing{ahead: 3, limit: berth.NoLimit, rate: 2, window: 10 * s, spent: 50}, 0, 10 * s}, // the rate was larger
 	} {
 		if got := c.stand.retryAfter(c.hold); got != c.want {
 			t.Errorf("%+v with %v holds: %v, want %v", c.stand, c.hold, got, c.want)

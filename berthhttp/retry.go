@@ -32,7 +32,7 @@ func (s standing) rateRoom() time.Duration {
 	if s.rate == 0 {
 		return s.rest // of a pause
 	}
-	windows := (s.spent + max(s.ahead, 0)) / s.rate // that are full until then
+	windows := (min(s.spent, s.rate) + max(s.ahead, 0)) / s.rate // that are full until then; more than the rate leaves as fast
 	return max(s.rest, time.Duration(windows-1)*s.window)
 }
 
