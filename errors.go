@@ -91,7 +91,10 @@ func standing(used, limit, spent, rate int, window time.Duration) string {
 	if limit == NoLimit {
 		s = fmt.Sprintf("%d in use", used)
 	}
-	if rate > 0 {
+	switch {
+	case rate > 0 && spent > rate: // nothing is granted while it is more
+		s += fmt.Sprintf(", %d spent before the rate became %d in %v", spent, rate, window)
+	case rate > 0:
 		s += fmt.Sprintf(", %d of %d spent in %v", spent, rate, window)
 	}
 	return s

@@ -154,7 +154,7 @@ func Rate(s *berthadmin.Summary) string {
 	if s.Rate == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%d of %d spent in %s", s.Spent, s.Rate, words.Age(s.Window))
+	text := words.Spent(s.Spent, s.Rate, s.Window)
 	if s.RetryAfter > 0 {
 		text += ", room in " + words.Age(s.RetryAfter)
 	}

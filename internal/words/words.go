@@ -41,6 +41,15 @@ func Age(d time.Duration) string {
 	}
 }
 
+// Spent formats how much of a rate counts. It is more than the rate where that has become smaller,
+// and nothing is granted until it is not.
+func Spent(spent, rate int, window time.Duration) string {
+	if spent > rate {
+		return fmt.Sprintf("%d spent before the rate became %d in %s", spent, rate, Age(window))
+	}
+	return fmt.Sprintf("%d of %d spent in %s", spent, rate, Age(window))
+}
+
 // Plural formats a count of things.
 func Plural(n int, noun string) string {
 	if n == 1 {

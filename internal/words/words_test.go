@@ -38,6 +38,16 @@ func TestAge(t *testing.T) {
 	}
 }
 
+func TestSpentTellsOfARateThatBecameSmaller(t *testing.T) {
+	for spent, want := range map[int]string{
+		0: "0 of 2 spent in 1.0s", 2: "2 of 2 spent in 1.0s", 50: "50 spent before the rate became 2 in 1.0s",
+	} {
+		if got := Spent(spent, 2, time.Second); got != want {
+			t.Errorf("%d: %q, want %q", spent, got, want)
+		}
+	}
+}
+
 func TestPlainNumbersAreSeconds(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"10": 10 * time.Second, "0": 0, "0.5": 500 * time.Millisecond, ".25": 250 * time.Millisecond, "-1": -time.Second,

@@ -162,6 +162,56 @@ func TestRefusalTellsWhenTheRateHasRoom(t *testing.T) {
 	})
 }
 
+// R1 after a change: what was granted before counts for at most a new window from then, and
+// refusals say so, however long the old window was.
+func TestShorterWindowBoundsWhatWasSpentBefore(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		const spent, per = 50, time.Second
+		old := e.Peer().Sem(berth.NoLimit, berth.Rate(5000, time.Hour))
+		for range spent {
+			e.Release(e.Hold(old))
+		}
+		sem := e.Peer().Sem(berth.NoLimit, berth.Rate(2, per))
+		changed := time.Now()
+		var busy *berth.BusyError
+		if err := e.Try(sem); errors.As(err, &busy) {
+			if busy.RetryAfter <= 0 || busy.RetryAfter > per+per/100+time.Millisecond {
+				e.Errorf("retry after %v, want %v", busy.RetryAfter, per)
+			}
+			if text := busy.Error(); strings.Contains(text, "50 of 2") || !strings.Contains(text, "50 spent before the rate became 2 in 1s") {
+				e.Error(text)
+			}
+		} else if e.Exact {
+			e.Errorf("%v: the new rate begins at the change", err)
+		}
+		if st := e.Show(); st.RetryAfter > per+per/100+time.Millisecond {
+			e.Errorf("room in %v", st.RetryAfter)
+		}
+		l := e.Hold(sem)
+		e.Within(changed, per-e.Slack(), per+per/100+time.Millisecond, "granted")
+		e.Release(l)
+	})
+}
+
+// A longer window is for what is granted under it: what was granted before leaves as it would have.
+func TestLongerWindowCountsWhatComesAfter(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		e.Release(e.Hold(e.Peer().Sem(berth.NoLimit, berth.Rate(2, time.Second))))
+		e.Pass(700 * time.Millisecond) // more than a hundredth of a minute
+		sem := e.Peer().Sem(berth.NoLimit, berth.Rate(2, time.Minute))
+		e.Release(e.Hold(sem))
+		var busy *berth.BusyError
+		if err := e.Try(sem); !errors.As(err, &busy) || busy.RetryAfter > 302*time.Millisecond {
+			e.Errorf("%v: want room when the old window of the first grant ends", err)
+		}
+		e.Pass(time.Second)
+		e.Release(e.Hold(sem))
+		if err := e.Try(sem); !errors.As(err, &busy) || busy.RetryAfter < 58*time.Second || busy.RetryAfter > time.Minute {
+			e.Errorf("%v: want room when the new window of the second grant ends", err)
+		}
+	})
+}
+
 // A cost that no window has room for is refused at once; so is one that waits when the rate
 // becomes smaller.
 func TestCostAboveTheRateIsRefused(t *testing.T) {

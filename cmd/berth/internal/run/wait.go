@@ -14,6 +14,7 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/internal/protocol"
+	"github.com/berth-go/berth/internal/words"
 )
 
 const (
@@ -229,7 +230,7 @@ func busyText(cfg Config, busy *berth.BusyError) string {
 	}
 	text := fmt.Sprintf("%q: %s: %d of %d in use%s, %d waiting", busy.Name, what, busy.InUse, busy.Limit, cfg.needs(), busy.Waiting)
 	if busy.Rate > 0 {
-		text += fmt.Sprintf(", %d of %d spent in %s", busy.Spent, busy.Rate, screen.Age(busy.Window))
+		text += ", " + words.Spent(busy.Spent, busy.Rate, busy.Window)
 	}
 	if busy.RetryAfter > 0 {
 		text += ", room in " + screen.Age(busy.RetryAfter)
