@@ -52,6 +52,9 @@ func TestHalfIsRefusedUntilItHeals(t *testing.T) {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				for _, keeps := range []bool{false, true} {
+					if keeps && testing.Short() {
+						continue
+					}
 					r := embedded(t, keeps)
 					lay(t, r)
 					held, heals := deadlineOf(r.dump(t)), r.ends(t, how[0] == 's')

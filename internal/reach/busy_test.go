@@ -17,6 +17,9 @@ import (
 //
 // It does not run in parallel: nothing else would get on.
 func TestBusyProcessDoesNotTakeRedisForAway(t *testing.T) { //nolint:paralleltest // see above
+	if testing.Short() {
+		t.Skip("-short: it takes both CPUs, and for seconds on purpose")
+	}
 	rdb := redistest.Start(t).Client(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	stop := make(chan struct{})
