@@ -174,8 +174,8 @@ func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n })
 // n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL; Rate(0, 0), the
 // default, declares no rate and leaves the one in force as it is. All programs should declare
 // the same: the last declaration is in force, as with limits, and what was granted before
-// counts as it did. A rate is forgotten with the semaphore, when nothing is held, waits or
-// counts for it.
+// counts for at most the new window from the change. A rate is forgotten with the semaphore, when
+// nothing is held, waits or counts for it.
 func Rate(n int, per time.Duration) Option {
 	return leaseOption(func(c *config) { c.rate = protocol.Rate{N: n, Per: per} })
 }

@@ -258,8 +258,9 @@
 // from got, and a millisecond more. So does one that a message n tells of, when its rest has passed,
 // counted from when it came; an answer to what was sent before that does not put it off. A waiter
 // that is answered with others ahead does so when "front" has passed, if it is not 0. The first H
-// in a call asks for the place, and each of one that is the head as last heard. Nobody else takes out what has run out, or lets in whom time lets in: a crashed
-// holder's permit comes back by this. Jitter is allowed, and delays that by as much.
+// in a call asks for the place, and so does each of one that is the head as last heard. Nobody else
+// takes out what has run out, or lets in whom time lets in: a crashed holder's permit comes back by
+// this. Jitter is allowed, and delays that by as much.
 //
 // Status 1. A call with the bound alone follows, at once, and again while it is answered so.
 // The operations of the first were done; but 3 and 4 are no verdict then, and the acquire is

@@ -36,9 +36,15 @@ func TestRateIsOnTimeInEveryProcess(t *testing.T) {
 // L7: a pause that is begun while somebody waits ends for that one on time, whoever began it.
 func TestPauseEndsOnTimeInEveryProcess(t *testing.T) {
 	for who, pause := range map[string]func(e *testenv.Env, holder, waiter *testenv.Peer, d time.Duration) error{
-		"the holder": func(e *testenv.Env, holder, _ *testenv.Peer, d time.Duration) error { return holder.Sem(1).Cooldown(e.Ctx, d) },
-		"the waiter": func(e *testenv.Env, _, waiter *testenv.Peer, d time.Duration) error { return waiter.Sem(1).Cooldown(e.Ctx, d) },
-		"another":    func(e *testenv.Env, _, _ *testenv.Peer, d time.Duration) error { return e.Peer().Sem(1).Cooldown(e.Ctx, d) },
+		"the holder": func(e *testenv.Env, holder, _ *testenv.Peer, d time.Duration) error {
+			return holder.Sem(1).Cooldown(e.Ctx, d)
+		},
+		"the waiter": func(e *testenv.Env, _, waiter *testenv.Peer, d time.Duration) error {
+			return waiter.Sem(1).Cooldown(e.Ctx, d)
+		},
+		"another": func(e *testenv.Env, _, _ *testenv.Peer, d time.Duration) error {
+			return e.Peer().Sem(1).Cooldown(e.Ctx, d)
+		},
 		"an operator": func(e *testenv.Env, _, _ *testenv.Peer, d time.Duration) error {
 			return e.Inspector.PauseFor(e.Ctx, testenv.Name, d)
 		},
