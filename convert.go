@@ -52,25 +52,24 @@ func publicEnded(e *claim.WaitError) error {
 }
 
 func publicPlace(p claim.Place) Place {
-	return Place{
-		Ahead: p.Ahead, InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned,
+	return Place{Ahead: p.Ahead, Tenant: p.Tenant, Status: Status{
+		InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned,
 		Rate: p.Rate.N, Window: p.Rate.Per, Spent: p.Spent, RetryAfter: p.Rest,
-		Tenant: p.Tenant,
-	}
+	}}
 }
 
 func publicRefusal(r *claim.Refusal) error {
-	switch r.Code {
-	case protocol.Heavy:
-		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Limit: r.Limit}
-	case protocol.Costly:
-		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Limit: r.Limit, Cost: r.Cost, Rate: r.Rate.N, Window: r.Rate.Per}
-	}
-	return &BusyError{
-		Name: r.Name, InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused,
-		NextExpiry: r.Next, QueueFull: r.Code == protocol.Full,
+	found := Status{
+		InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused, Pinned: r.Pin >= 0,
 		Rate: r.Rate.N, Window: r.Rate.Per, Spent: r.Spent, RetryAfter: r.Rest,
 	}
+	switch r.Code {
+	case protocol.Heavy:
+		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Status: found}
+	case protocol.Costly:
+		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Cost: r.Cost, Status: found}
+	}
+	return &BusyError{Name: r.Name, Status: found, NextExpiry: r.Next, QueueFull: r.Code == protocol.Full}
 }
 
 // publicLost translates a loss. LostReason lists the reasons in the order of claim.Cause.

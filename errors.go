@@ -48,23 +48,53 @@ var (
 	ErrNotFound = errors.New("berth: not found")
 )
 
-// BusyError has the reason why TryAcquire found no room, or the state of a full queue. It is
-// ErrBusy or ErrQueueFull to errors.Is.
-type BusyError struct {
-	Name       string
-	InUse      int           // permits out
-	Limit      int           // limit in force
-	Waiting    int           // waiters in the queue
-	NextExpiry time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
-	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
-	Paused     bool          // the semaphore is paused, until RetryAfter or, if that is 0, until an operator resumes it
+// Status is the state of a semaphore when the server answered: what a request has found.
+type Status struct {
+	InUse   int  // permits out
+	Limit   int  // in force
+	Waiting int  // waiters in the queue
+	Paused  bool // nothing is granted until RetryAfter has passed or, if that is 0, until an operator resumes it
+	Pinned  bool // an operator has set the limit
 
 	Rate   int           // total cost granted per Window, at most; 0: there is no rate
 	Window time.Duration // see Rate
 	Spent  int           // the costs of the grants that count for the rate
-	// RetryAfter is how long the rate, or a pause that ends, keeps the request out, if nobody
-	// else comes; 0: neither does. There may be no room for longer.
+	// RetryAfter is how long the rate, or a pause that ends, keeps the request out, if nobody else
+	// comes; 0: neither does. There may be no room for longer. For a place in the queue it is the least.
 	RetryAfter time.Duration
+}
+
+// sentence tells how much is used, and what an operator or a program has set.
+func (s *Status) sentence() string {
+	text := fmt.Sprintf("%d of %d in use", s.InUse, s.Limit)
+	if s.Limit == NoLimit {
+		text = fmt.Sprintf("%d in use", s.InUse)
+	}
+	switch {
+	case s.Rate > 0 && s.Spent > s.Rate: // nothing is granted while it is more
+		text += fmt.Sprintf(", %d spent before the rate became %d in %v", s.Spent, s.Rate, s.Window)
+	case s.Rate > 0:
+		text += fmt.Sprintf(", %d of %d spent in %v", s.Spent, s.Rate, s.Window)
+	}
+	text += fmt.Sprintf(", %d waiting", s.Waiting)
+	switch {
+	case s.Paused && s.RetryAfter > 0:
+		text += fmt.Sprintf("; it is paused, for %v", s.RetryAfter)
+	case s.Paused:
+		text += "; it is paused by an operator"
+	case s.Pinned:
+		text += "; an operator has pinned the limit"
+	}
+	return text
+}
+
+// BusyError has the reason why TryAcquire found no room, or the state of a full queue. It is
+// ErrBusy or ErrQueueFull to errors.Is.
+type BusyError struct {
+	Status
+	Name       string
+	NextExpiry time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
+	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
 }
 
 // Error implements error.
@@ -76,28 +106,7 @@ func (e *BusyError) Error() string {
 	if e.QueueFull {
 		what, hint = fmt.Sprintf("the queue of semaphore %q is full", e.Name), "try again later or raise QueueLimit"
 	}
-	if e.Paused {
-		hint = "it is paused by an operator"
-	}
-	if e.Paused && e.RetryAfter > 0 {
-		hint = fmt.Sprintf("it is paused, for %v", e.RetryAfter)
-	}
-	return fmt.Sprintf("berth: %s: %s, %d waiting: %s", what, standing(e.InUse, e.Limit, e.Spent, e.Rate, e.Window), e.Waiting, hint)
-}
-
-// standing returns how much of a limit and of a rate is used.
-func standing(used, limit, spent, rate int, window time.Duration) string {
-	s := fmt.Sprintf("%d of %d in use", used, limit)
-	if limit == NoLimit {
-		s = fmt.Sprintf("%d in use", used)
-	}
-	switch {
-	case rate > 0 && spent > rate: // nothing is granted while it is more
-		s += fmt.Sprintf(", %d spent before the rate became %d in %v", spent, rate, window)
-	case rate > 0:
-		s += fmt.Sprintf(", %d of %d spent in %v", spent, rate, window)
-	}
-	return s
+	return fmt.Sprintf("berth: %s: %s: %s", what, e.sentence(), hint)
 }
 
 // Is reports whether target is the sentinel of this refusal.
@@ -108,15 +117,13 @@ func (e *BusyError) Is(target error) bool {
 	return target == ErrBusy
 }
 
-// TooHeavyError tells the weight of a request and the limit below it, or its cost and the
-// rate below that. It is ErrTooHeavy.
+// TooHeavyError tells the weight of a request and the Limit below it, or its cost and the
+// Rate below that. It is ErrTooHeavy.
 type TooHeavyError struct {
+	Status
 	Name   string
 	Weight int
-	Limit  int // limit in force, which an operator's pin may have set
 	Cost   int // above Rate; 0: it is the weight that is above the limit
-	Rate   int // in force
-	Window time.Duration
 }
 
 // Error implements error.
@@ -225,17 +232,7 @@ func (e *WaitError) Error() string {
 	if !e.Queued {
 		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
 	}
-	p := &e.Place
-	s := fmt.Sprintf("berth: semaphore %q: %v in the queue, %d ahead, %s", e.Name, e.Err, p.Ahead, standing(p.InUse, p.Limit, p.Spent, p.Rate, p.Window))
-	switch {
-	case p.Paused && p.RetryAfter > 0:
-		s += fmt.Sprintf("; it is paused, for %v", p.RetryAfter)
-	case p.Paused:
-		s += "; it is paused by an operator"
-	case p.Pinned:
-		s += "; an operator has pinned the limit"
-	}
-	return s
+	return fmt.Sprintf("berth: semaphore %q: %v in the queue, %d ahead, %s", e.Name, e.Err, e.Place.Ahead, e.Place.sentence())
 }
 
 // Unwrap returns the context's error, and that of Redis.

@@ -258,21 +258,9 @@ func OnQueued(f func(Place)) AcquireOption {
 
 // Place is where a waiter stands in the queue, and what it waits for.
 type Place struct {
-	Ahead   int // waiters in front of it
-	InUse   int // permits out
-	Limit   int // limit in force
-	Waiting int // waiters in the queue, this one included
-	Paused  bool
-	Pinned  bool // an operator has set the limit
-
+	Status        // Waiting counts this one, too
+	Ahead  int    // waiters in front of it
 	Tenant string // for whom the request is made; see Tenant
-
-	Rate   int           // total cost granted per Window, at most; 0: there is no rate
-	Window time.Duration // see Rate
-	Spent  int           // the costs of the grants that count for the rate
-	// RetryAfter is how long the rate, or a pause that ends, keeps the request waiting, at the
-	// least; 0: neither does.
-	RetryAfter time.Duration
 }
 
 // with returns c as opts change it.

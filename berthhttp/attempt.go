@@ -176,11 +176,9 @@ func (a *attempt) refusal(err error) *RefusedError {
 func (a *attempt) standing(err error) standing {
 	stand := standing{ahead: -1}
 	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
-		stand = standing{ahead: busy.Waiting, limit: busy.Limit, next: busy.NextExpiry, rest: busy.RetryAfter}
-		stand.rate, stand.window, stand.spent = busy.Rate, busy.Window, busy.Spent
+		stand = standing{Status: busy.Status, ahead: busy.Waiting, next: busy.NextExpiry}
 	} else if p := a.place.Load(); p != nil {
-		stand = standing{ahead: p.Ahead, limit: p.Limit, rest: p.RetryAfter}
-		stand.rate, stand.window, stand.spent = p.Rate, p.Window, p.Spent
+		stand = standing{Status: p.Status, ahead: p.Ahead}
 	}
 	return stand
 }
@@ -208,9 +206,11 @@ func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration 
 		return 0
 	}
 	in := func(at int64) time.Duration { return max(time.Duration(at-snap.Now)*time.Millisecond, 0) }
-	s := standing{limit: snap.Limit(), next: in(snap.Next), spent: snap.Spent}
-	s.rate, s.window, s.rest = snap.Rate.N, snap.Rate.Per, max(snap.Rest(terms.Costs()), in(snap.Ends))
-	if taken || snap.Waiting == 0 && snap.Used+terms.Weight <= s.limit && (!snap.Paused || snap.Ends > 0) {
+	s := standing{next: in(snap.Next), Status: berth.Status{
+		Limit: snap.Limit(), Rate: snap.Rate.N, Window: snap.Rate.Per, Spent: snap.Spent,
+		RetryAfter: max(snap.Rest(terms.Costs()), in(snap.Ends)),
+	}}
+	if taken || snap.Waiting == 0 && snap.Used+terms.Weight <= s.Limit && (!snap.Paused || snap.Ends > 0) {
 		return seconds(s.rateRoom())
 	}
 	s.ahead = snap.Waiting

@@ -95,23 +95,23 @@ func TestRetryAfter(t *testing.T) {
 		want  time.Duration
 	}{
 		{standing{ahead: -1}, 0, s},
-		{standing{ahead: 0, limit: 1, next: 7 * s}, 0, 7 * s},
-		{standing{ahead: 0, limit: 1, next: 7 * s}, 3 * s, 3 * s},
-		{standing{ahead: 0, limit: 1, next: s}, 3 * s, s},
-		{standing{ahead: 3, limit: 4}, 3 * s, 3 * s},
-		{standing{ahead: 4, limit: 4}, 3 * s, 6 * s},
-		{standing{ahead: 9, limit: 5}, s + 1, 3 * s}, // two rounds of a little more than a second
-		{standing{ahead: 9, limit: 5}, time.Millisecond, s},
-		{standing{ahead: 1 << 30, limit: 1}, time.Hour, mostRetry},
-		{standing{ahead: 1, limit: 0}, time.Minute, mostRetry}, // frozen by an operator
-		{standing{ahead: -1, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 7 * s},
-		{standing{ahead: 3, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 7 * s}, // in the room that rest has
-		{standing{ahead: 4, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 10 * s},
-		{standing{ahead: 9, limit: 9, rate: 4, window: 10 * s, spent: 4, rest: 7 * s}, 0, 20 * s},
-		{standing{ahead: 2, limit: 9, rate: 4, window: 10 * s, spent: 1}, 0, s},
-		{standing{ahead: 9, limit: 9, rest: 7*s + 1}, 0, 8 * s}, // a pause
-		{standing{ahead: 3, limit: berth.NoLimit, rate: 2, window: 10 * s, spent: 2}, 0, 10 * s},
-		{standing{ahead: 3, limit: berth.NoLimit, rate: 2, window: 10 * s, spent: 50}, 0, 10 * s}, // the rate was larger
+		{standing{ahead: 0, next: 7 * s, Status: berth.Status{Limit: 1}}, 0, 7 * s},
+		{standing{ahead: 0, next: 7 * s, Status: berth.Status{Limit: 1}}, 3 * s, 3 * s},
+		{standing{ahead: 0, next: s, Status: berth.Status{Limit: 1}}, 3 * s, s},
+		{standing{ahead: 3, Status: berth.Status{Limit: 4}}, 3 * s, 3 * s},
+		{standing{ahead: 4, Status: berth.Status{Limit: 4}}, 3 * s, 6 * s},
+		{standing{ahead: 9, Status: berth.Status{Limit: 5}}, s + 1, 3 * s}, // two rounds of a little more than a second
+		{standing{ahead: 9, Status: berth.Status{Limit: 5}}, time.Millisecond, s},
+		{standing{ahead: 1 << 30, Status: berth.Status{Limit: 1}}, time.Hour, mostRetry},
+		{standing{ahead: 1, Status: berth.Status{Limit: 0}}, time.Minute, mostRetry}, // frozen by an operator
+		{standing{ahead: -1, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 7 * s},
+		{standing{ahead: 3, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 7 * s}, // in the room that rest has
+		{standing{ahead: 4, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 10 * s},
+		{standing{ahead: 9, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 20 * s},
+		{standing{ahead: 2, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 1}}, 0, s},
+		{standing{ahead: 9, Status: berth.Status{Limit: 9, RetryAfter: 7*s + 1}}, 0, 8 * s}, // a pause
+		{standing{ahead: 3, Status: berth.Status{Limit: berth.NoLimit, Rate: 2, Window: 10 * s, Spent: 2}}, 0, 10 * s},
+		{standing{ahead: 3, Status: berth.Status{Limit: berth.NoLimit, Rate: 2, Window: 10 * s, Spent: 50}}, 0, 10 * s}, // the rate was larger
 	} {
 		if got := c.stand.retryAfter(c.hold); got != c.want {
 			t.Errorf("%+v with %v holds: %v, want %v", c.stand, c.hold, got, c.want)

@@ -16,24 +16,19 @@ const (
 
 // standing is what a refused request knows of the queue.
 type standing struct {
+	berth.Status
 	ahead int           // waiters in front; -1: not known
-	limit int           // in force
 	next  time.Duration // until a lease runs out unless it is renewed; 0: not known
-
-	rate   int // 0: there is none
-	window time.Duration
-	spent  int
-	rest   time.Duration // for so long the rate alone keeps the request out, at the least
 }
 
-// rateRoom is when the rate will have room, at the least: not before rest, and not before
-// those ahead have been granted, at a cost of 1 each.
+// rateRoom is when the rate will have room, at the least: not before RetryAfter, and not
+// before those ahead have been granted, at a cost of 1 each.
 func (s standing) rateRoom() time.Duration {
-	if s.rate == 0 {
-		return s.rest // of a pause
+	if s.Rate == 0 {
+		return s.RetryAfter // of a pause
 	}
-	windows := (min(s.spent, s.rate) + max(s.ahead, 0)) / s.rate // that are full until then; more than the rate leaves as fast
-	return max(s.rest, time.Duration(windows-1)*s.window)
+	windows := (min(s.Spent, s.Rate) + max(s.ahead, 0)) / s.Rate // that are full until then; more than the rate leaves as fast
+	return max(s.RetryAfter, time.Duration(windows-1)*s.Window)
 }
 
 // retryAfter estimates when a permit may be free: the waiters ahead are served first,
@@ -51,14 +46,14 @@ func seconds(d time.Duration) time.Duration {
 
 // holdRoom is when those who hold permits may have given them back.
 func (s standing) holdRoom(hold time.Duration) time.Duration {
-	if s.limit == berth.NoLimit {
+	if s.Limit == berth.NoLimit {
 		return leastRetry
 	}
 	round := hold
 	if s.next > 0 && (round == 0 || s.next < round) {
 		round = s.next
 	}
-	limit := max(s.limit, 1)
+	limit := max(s.Limit, 1)
 	rounds := (max(s.ahead, 0) + limit) / limit
 	if round > mostRetry/time.Duration(rounds) {
 		return mostRetry

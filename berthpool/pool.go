@@ -180,9 +180,9 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	}
 	if p.waiters.len() > 0 || p.room() == 0 {
 		defer p.mu.Unlock()
-		return nil, &berth.BusyError{
-			Name: p.sem.Name(), InUse: p.leases * p.weight, Limit: p.size * p.weight, Waiting: p.waiters.len(),
-		}
+		return nil, &berth.BusyError{Name: p.sem.Name(), Status: berth.Status{
+			InUse: p.leases * p.weight, Limit: p.size * p.weight, Waiting: p.waiters.len(),
+		}}
 	}
 	p.trying++
 	p.work.Add(1) // under mu: Close waits for it

@@ -226,13 +226,13 @@ func TestOnQueuedTellsThePlace(t *testing.T) {
 		a, b := e.Queue(p.Sem(1)), e.Queue(p.Sem(1))
 		places := make(chan berth.Place, 100)
 		last := e.Start(p.Sem(1, berth.TTL(e.TTL)), berth.OnQueued(func(p berth.Place) { places <- p }))
-		if got := <-places; got != (berth.Place{Ahead: 2, InUse: 1, Limit: 1, Waiting: 3}) {
+		if got := <-places; got != (berth.Place{Ahead: 2, Status: berth.Status{InUse: 1, Limit: 1, Waiting: 3}}) {
 			e.Errorf("at first %+v", got)
 		}
 		e.Release(first)
 		second := a.Granted()
 		for got := range places { // by heartbeat
-			if got == (berth.Place{Ahead: 1, InUse: 1, Limit: 1, Waiting: 2}) {
+			if got == (berth.Place{Ahead: 1, Status: berth.Status{InUse: 1, Limit: 1, Waiting: 2}}) {
 				break
 			}
 		}
@@ -431,10 +431,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{&berth.BusyError{Name: "n", InUse: 2, Limit: 2, Waiting: 1}, []string{`"n"`, "2 of 2", "1 waiting", "Acquire"}},
+		{&berth.BusyError{Name: "n", Status: berth.Status{InUse: 2, Limit: 2, Waiting: 1}}, []string{`"n"`, "2 of 2", "1 waiting", "Acquire"}},
 		{&berth.BusyError{Name: "n", QueueFull: true}, []string{"the queue", "is full", "QueueLimit"}},
-		{&berth.BusyError{Name: "n", Paused: true}, []string{"paused by an operator"}},
-		{&berth.TooHeavyError{Name: "n", Weight: 3, Limit: 2}, []string{"3", "2", "raise the limit"}},
+		{&berth.BusyError{Name: "n", Status: berth.Status{Paused: true}}, []string{"paused by an operator"}},
+		{&berth.TooHeavyError{Name: "n", Weight: 3, Status: berth.Status{Limit: 2}}, []string{"3", "2", "raise the limit"}},
 		{&berth.LostError{Name: "n", ID: "i", Reason: berth.LostExpired, Err: errShift}, []string{"expired", "stop", errShift.Error()}},
 		{&berth.InvalidError{What: "limit", Reason: "0 is outside 1 to 2"}, []string{"invalid limit", "outside"}},
 	} {

@@ -145,7 +145,7 @@ func TestTooHeavyIsRefusedAtOnce(t *testing.T) {
 		s := e.Peer().Sem(3)
 		_, err := s.Acquire(e.Ctx, berth.Weight(4))
 		var told *berth.TooHeavyError
-		if !errors.As(err, &told) || *told != (berth.TooHeavyError{Name: testenv.Name, Weight: 4, Limit: 3}) {
+		if !errors.As(err, &told) || *told != (berth.TooHeavyError{Name: testenv.Name, Weight: 4, Status: berth.Status{Limit: 3}}) {
 			e.Errorf("told %v", err)
 		}
 		e.WantErr(err, berth.ErrTooHeavy)

@@ -28,15 +28,15 @@ func TestLineText(t *testing.T) {
 		want   string
 	}{
 		"not asked yet":  {nil, 1, ""},
-		"third":          {&berth.Place{Ahead: 2, InUse: 5, Limit: 5}, 1, "3rd in line, 5 of 5 in use"},
-		"next":           {&berth.Place{InUse: 5, Limit: 5}, 1, "next in line, 5 of 5 in use"},
-		"heavy":          {&berth.Place{InUse: 3, Limit: 5}, 3, "next in line, 3 of 5 in use"},
-		"room for it":    {&berth.Place{InUse: 1, Limit: 3}, 1, "next in line, 1 of 3 in use"},
-		"paused":         {&berth.Place{InUse: 1, Limit: 3, Paused: true}, 1, "paused by an operator, 1 of 3 in use"},
-		"paused, full":   {&berth.Place{Ahead: 1, InUse: 3, Limit: 3, Paused: true, Pinned: true}, 1, "paused by an operator, 3 of 3 in use"},
-		"pinned below":   {&berth.Place{InUse: 2, Limit: 1, Pinned: true}, 1, "next in line, 2 in use, limit 1, pinned by an operator"},
-		"room behind it": {&berth.Place{Ahead: 2, InUse: 1, Limit: 3}, 1, "3rd in line, 1 of 3 in use"},
-		"frozen":         {&berth.Place{InUse: 0, Limit: 0}, 1, "next in line, 0 of 0 in use"},
+		"third":          {&berth.Place{Ahead: 2, Status: berth.Status{InUse: 5, Limit: 5}}, 1, "3rd in line, 5 of 5 in use"},
+		"next":           {&berth.Place{Status: berth.Status{InUse: 5, Limit: 5}}, 1, "next in line, 5 of 5 in use"},
+		"heavy":          {&berth.Place{Status: berth.Status{InUse: 3, Limit: 5}}, 3, "next in line, 3 of 5 in use"},
+		"room for it":    {&berth.Place{Status: berth.Status{InUse: 1, Limit: 3}}, 1, "next in line, 1 of 3 in use"},
+		"paused":         {&berth.Place{Status: berth.Status{InUse: 1, Limit: 3, Paused: true}}, 1, "paused by an operator, 1 of 3 in use"},
+		"paused, full":   {&berth.Place{Ahead: 1, Status: berth.Status{InUse: 3, Limit: 3, Paused: true, Pinned: true}}, 1, "paused by an operator, 3 of 3 in use"},
+		"pinned below":   {&berth.Place{Status: berth.Status{InUse: 2, Limit: 1, Pinned: true}}, 1, "next in line, 2 in use, limit 1, pinned by an operator"},
+		"room behind it": {&berth.Place{Ahead: 2, Status: berth.Status{InUse: 1, Limit: 3}}, 1, "3rd in line, 1 of 3 in use"},
+		"frozen":         {&berth.Place{Status: berth.Status{InUse: 0, Limit: 0}}, 1, "next in line, 0 of 0 in use"},
 	} {
 		l := &line{cfg: Config{Weight: tt.weight, Health: &Health{}}, place: tt.place}
 		if got := l.text(time.Now()); got != tt.want {
@@ -49,7 +49,7 @@ func TestLineText(t *testing.T) {
 func TestLineTellsAnOutage(t *testing.T) {
 	health := &Health{}
 	end := health.begin()
-	l := &line{cfg: Config{Weight: 1, Health: health}, place: &berth.Place{InUse: 5, Limit: 5}}
+	l := &line{cfg: Config{Weight: 1, Health: health}, place: &berth.Place{Status: berth.Status{InUse: 5, Limit: 5}}}
 	end(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused")}, false)
 	if got, want := l.text(time.Now()), "Redis away for 0.0s (connection refused)"; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -316,10 +316,10 @@ func TestWaitNamesWhatAnOperatorHasSet(t *testing.T) {
 		why   func(context.Context, berth.Place) string
 		want  string
 	}{
-		"paused":           {berth.Place{InUse: 1, Limit: 2, Paused: true}, nil, "paused by an operator; 1 of 2 in use"},
-		"pinned, by whom":  {berth.Place{InUse: 2, Limit: 1, Pinned: true}, who, "2 in use, limit 1, pinned by ann@ops-1 14:02: incident; 0 ahead in the queue"},
-		"pinned to 0":      {berth.Place{Ahead: 3, Pinned: true}, nil, "0 in use, limit 0, pinned by an operator; 3 ahead in the queue"},
-		"nobody has a say": {berth.Place{InUse: 2, Limit: 2}, who, "2 of 2 in use, 0 ahead in the queue"},
+		"paused":           {berth.Place{Status: berth.Status{InUse: 1, Limit: 2, Paused: true}}, nil, "paused by an operator; 1 of 2 in use"},
+		"pinned, by whom":  {berth.Place{Status: berth.Status{InUse: 2, Limit: 1, Pinned: true}}, who, "2 in use, limit 1, pinned by ann@ops-1 14:02: incident; 0 ahead in the queue"},
+		"pinned to 0":      {berth.Place{Ahead: 3, Status: berth.Status{Pinned: true}}, nil, "0 in use, limit 0, pinned by an operator; 3 ahead in the queue"},
+		"nobody has a say": {berth.Place{Status: berth.Status{InUse: 2, Limit: 2}}, who, "2 of 2 in use, 0 ahead in the queue"},
 	} {
 		cfg := Config{Wait: 200 * time.Millisecond, Why: tt.why}
 		if _, err := waited(t, cfg, in(tt.place)); err == nil || err.Error() != `no permit of "s" within 200ms: `+tt.want {
