@@ -24,7 +24,7 @@ type Client struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	log     *slog.Logger
-	hooks   Hooks
+	hooks   hooks
 	events  events.Queue // Lost hooks, and what log passes on
 	server  string       // for hooks
 	levels  levels       // of AcquireAll

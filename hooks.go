@@ -9,8 +9,8 @@ import (
 	"github.com/berth-go/berth/internal/claim"
 )
 
-// Hooks are functions that berth calls for the events of a client's leases; nil ones
-// are skipped. An adopted lease has only the events Released and Lost. Detach and the
+// Hooks are functions that berth calls for the events of a client's leases; nil ones are skipped.
+// Where several Hooks were given, all are called, in the order in which they were. An adopted lease has only the events Released and Lost. Detach and the
 // client's Close cause no event, but end the lease's context, with the causes ErrDetached
 // and ErrClosed.
 //
@@ -55,39 +55,56 @@ type AcquireInfo struct {
 	Waited time.Duration // since the start
 }
 
+// hooks are all that a client was given.
+type hooks []Hooks
+
+// any reports whether there is a hook that has returns true for.
+func (h hooks) any(has func(*Hooks) bool) bool {
+	for i := range h {
+		if has(&h[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // acquisition follows one request for the hooks.
 type acquisition struct {
-	hooks *Hooks
+	hooks hooks
 	ctx   context.Context //nolint:containedctx // one request's
 	info  AcquireInfo
 	start time.Time
 	heard *acquisition // the copy that onPlace updates; nil: places are not asked for
 }
 
-func (h *Hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
+func (h hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
 	a := acquisition{hooks: h, ctx: ctx, start: time.Now()}
 	a.info = AcquireInfo{Name: s.name, Server: s.client.server, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
 	if cfg.tenant != nil {
 		a.info.Tenant = cfg.tenant.key
 	}
-	if h.AcquireStart != nil {
-		a.ctx = cmp.Or(h.AcquireStart(ctx, a.info), ctx)
+	for i := range h {
+		if f := h[i].AcquireStart; f != nil {
+			a.ctx = cmp.Or(f(a.ctx, a.info), a.ctx)
+		}
 	}
 	return a
 }
 
 // inside returns the context for the function of Do.
-func (h *Hooks) inside(ctx context.Context, l *Lease) context.Context {
-	if h.Do == nil {
-		return ctx
+func (h hooks) inside(ctx context.Context, l *Lease) context.Context {
+	for i := range h {
+		if f := h[i].Do; f != nil {
+			ctx = cmp.Or(f(ctx, l), ctx)
+		}
 	}
-	return cmp.Or(h.Do(ctx, l), ctx)
+	return ctx
 }
 
-// onPlace returns a function that passes places in the queue to f and the hook; nil
-// if there is neither, which saves the server the answer.
-func (a *acquisition) onPlace(f func(Place)) func(claim.Place) {
-	if f == nil && a.hooks.Queued == nil {
+// onPlace returns a function that passes places in the queue to fs and the hooks; nil
+// if there are neither, which saves the server the answer.
+func (a *acquisition) onPlace(fs []func(Place)) func(claim.Place) {
+	if len(fs) == 0 && !a.hooks.any(func(h *Hooks) bool { return h.Queued != nil }) {
 		return nil
 	}
 	heard := *a // so that a stays on the stack where there is neither
@@ -96,37 +113,55 @@ func (a *acquisition) onPlace(f func(Place)) func(claim.Place) {
 		place := publicPlace(p)
 		heard.info.Queued = true
 		heard.info.Waited = time.Since(heard.start)
-		if f != nil {
+		for _, f := range fs {
 			f(place)
 		}
-		if heard.hooks.Queued != nil {
-			heard.hooks.Queued(heard.ctx, heard.info, place)
+		for i := range heard.hooks {
+			if f := heard.hooks[i].Queued; f != nil {
+				f(heard.ctx, heard.info, place)
+			}
 		}
 	}
 }
 
 func (a *acquisition) end(l *Lease, err error) error {
-	if a.hooks.AcquireDone != nil {
-		a.info.Queued = a.heard != nil && a.heard.info.Queued
-		a.info.Waited = time.Since(a.start)
-		a.hooks.AcquireDone(a.ctx, a.info, l, err)
+	a.info.Queued = a.heard != nil && a.heard.info.Queued
+	for i := range a.hooks {
+		if f := a.hooks[i].AcquireDone; f != nil {
+			a.info.Waited = time.Since(a.start)
+			f(a.ctx, a.info, l, err)
+		}
 	}
 	return err
 }
 
-func (h *Hooks) released(l *Lease, err error) {
+func (h hooks) released(l *Lease, err error) {
 	over := errors.Is(err, ErrReleased)
 	if errors.Is(err, ErrClosed) { // Close ended the lease, or it cut short the Release that did
 		over = !errors.Is(context.Cause(l.Context()), ErrReleased)
 	}
-	if h.Released != nil && !over && l.told.CompareAndSwap(false, true) {
-		h.Released(l, time.Since(l.since), err)
+	if over || !h.any(func(h *Hooks) bool { return h.Released != nil }) || !l.told.CompareAndSwap(false, true) {
+		return
+	}
+	held := time.Since(l.since)
+	for i := range h {
+		if f := h[i].Released; f != nil {
+			f(l, held, err)
+		}
 	}
 }
 
-func (h *Hooks) lost(l *Lease, err error) {
-	if h.Lost != nil && errors.Is(err, ErrLost) && l.told.CompareAndSwap(false, true) {
-		held := time.Since(l.since)
-		l.client.events.Do(func() { h.Lost(l, held, err) })
+// follow reports whether a hook is to be told of losses.
+func (h hooks) follow() bool { return h.any(func(h *Hooks) bool { return h.Lost != nil }) }
+
+func (h hooks) lost(l *Lease, err error) {
+	if !h.follow() || !errors.Is(err, ErrLost) || !l.told.CompareAndSwap(false, true) {
+		return
+	}
+	held := time.Since(l.since)
+	for i := range h {
+		if f := h[i].Lost; f != nil {
+			l.client.events.Do(func() { f(l, held, err) })
+		}
 	}
 }

@@ -45,7 +45,7 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 func newLease(ctx context.Context, c *Client, held *session.Request) *Lease {
 	l := &Lease{client: c, claim: held, since: time.Now(), parent: ctx}
 	l.id, l.grant = held.Lease()
-	if c.hooks.Lost != nil {
+	if c.hooks.follow() {
 		l.Context() // hears of the loss
 	}
 	return l

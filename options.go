@@ -51,7 +51,7 @@ type ClientOption func(*clientConfig)
 type clientConfig struct {
 	prefix string
 	logger *slog.Logger
-	hooks  Hooks
+	hooks  hooks
 }
 
 // Prefix sets the prefix of all keys and channels: 1 to 64 bytes of letters, digits
@@ -72,9 +72,10 @@ func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
 
-// Hook sets the callbacks for telemetry; see Hooks.
+// Hook adds callbacks for telemetry; see Hooks. It can be given several times: all are called, in
+// that order.
 func Hook(h Hooks) ClientOption {
-	return func(c *clientConfig) { c.hooks = h }
+	return func(c *clientConfig) { c.hooks = append(c.hooks, h) }
 }
 
 // The options of leases have three types, so that a combination that makes no sense
@@ -120,7 +121,7 @@ type config struct {
 	queueLimit int
 	noRenewal  bool
 	replicas   int
-	onQueued   func(Place)
+	onQueued   []func(Place)
 	rate       protocol.Rate
 	cost       int // 0: the weight
 	level      int
@@ -248,12 +249,16 @@ func WithoutRenewal() AdoptOption { return renewalOption(func(c *config) { c.noR
 // WAIT.
 func MinReplicas(n int) AdoptOption { return renewalOption(func(c *config) { c.replicas = n }) }
 
-// OnQueued sets a function that is called when the request starts to wait, and
-// whenever Acquire learns that its place has changed. It runs in the goroutine of
-// Acquire, which returns after it. While it blocks, the request keeps its place, or the permit
+// OnQueued adds a function that is called when the request starts to wait, and
+// whenever Acquire learns that its place has changed. If it is given several times, all are
+// called, in that order. It runs in the goroutine of Acquire, which returns after it. While it blocks, the request keeps its place, or the permit
 // that it is granted, until Acquire's context ends.
 func OnQueued(f func(Place)) AcquireOption {
-	return requestOption(func(c *config) { c.onQueued = f })
+	return requestOption(func(c *config) {
+		if f != nil {
+			c.onQueued = append(c.onQueued, f)
+		}
+	})
 }
 
 // Place is where a waiter stands in the queue, and what it waits for.

@@ -49,8 +49,10 @@ func newLimiter(client *berth.Client, cfg config) (*limiter, error) {
 // A request whose context has ended gets no permit.
 func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
 	p, why, open := l.ask(r)
-	if open != nil && l.onOpen != nil { // it may block, and is no request that waits
-		l.onOpen(r, open)
+	if open != nil {
+		for _, f := range l.onOpen { // which may block: r is no request that waits any more
+			f(r, open)
+		}
 	}
 	return p, why
 }

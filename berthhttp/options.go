@@ -58,7 +58,7 @@ type config struct {
 	maxWaiting   int           // 0: no bound
 	answerWithin time.Duration
 	failOpen     bool
-	onOpen       func(*http.Request, error)
+	onOpen       []func(*http.Request, error)
 	logger       *slog.Logger
 
 	base    http.RoundTripper // Transport only
@@ -87,8 +87,8 @@ func LeaseOptions(opts ...berth.Option) LimitOption {
 }
 
 // PerRequest sets a function that returns more options for a request's lease, such as
-// berth.Weight, berth.HeadStart or berth.Label; berth.OnQueued has no effect here. A
-// request whose options are invalid, or whose weight is above the limit, is refused.
+// berth.Weight, berth.HeadStart or berth.Label. A request whose options are invalid, or whose
+// weight is above the limit, is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) LimitOption {
 	return limitOption(func(r *rule) { r.perRequest = f })
 }
@@ -137,8 +137,9 @@ func AnswerWithin(d time.Duration) Option { return wholeOption(func(c *config) {
 
 // FailOpen lets requests pass without a permit, and so without a limit or a MaxHold,
 // while Redis cannot be reached. That is logged, and f, unless nil, is called for each
-// such request with the reason; to the client's hooks it is a request that failed with
-// berth.ErrUnreachable. By default such requests are refused.
+// such request with the reason, as are those of other FailOpen options before it; to the
+// client's hooks it is a request that failed with berth.ErrUnreachable. By default such
+// requests are refused.
 //
 // A request that had no answer within AnswerWithin waits until berth.Client.Reach has
 // found out whether Redis can be reached, which takes 3 seconds more if Redis is
@@ -146,7 +147,11 @@ func AnswerWithin(d time.Duration) Option { return wholeOption(func(c *config) {
 // Redis, and the request is refused; so is a request that Redis refuses, for example
 // because it is out of memory.
 func FailOpen(f func(r *http.Request, why error)) Option {
-	return wholeOption(func(c *config) { c.failOpen, c.onOpen = true, f })
+	return wholeOption(func(c *config) {
+		if c.failOpen = true; f != nil {
+			c.onOpen = append(c.onOpen, f)
+		}
+	})
 }
 
 // Logger sets the log for what can be told to no caller: an outage, a body that is never

@@ -104,16 +104,17 @@ type request struct {
 	wait    trace.Span // nil: not in line
 }
 
-type requestKey struct{}
+// requestKey has the observer, as a client may have the hooks of several.
+type requestKey struct{ *observer }
 
 func (o *observer) start(ctx context.Context, a berth.AcquireInfo) context.Context {
 	r := &request{caller: ctx}
 	ctx, r.acquire = o.startAcquire(ctx, a)
-	return context.WithValue(ctx, requestKey{}, r)
+	return context.WithValue(ctx, requestKey{o}, r)
 }
 
 func (o *observer) queued(ctx context.Context, a berth.AcquireInfo, p berth.Place) {
-	r, ok := ctx.Value(requestKey{}).(*request)
+	r, ok := ctx.Value(requestKey{o}).(*request)
 	if !ok {
 		return
 	}
@@ -125,7 +126,7 @@ func (o *observer) queued(ctx context.Context, a berth.AcquireInfo, p berth.Plac
 }
 
 func (o *observer) done(ctx context.Context, a berth.AcquireInfo, l *berth.Lease, err error) {
-	r, ok := ctx.Value(requestKey{}).(*request)
+	r, ok := ctx.Value(requestKey{o}).(*request)
 	if !ok {
 		return
 	}

@@ -2,7 +2,9 @@ package promise_test
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,5 +137,61 @@ func TestReleaseDuringADetachThatIsRefused(t *testing.T) {
 		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "+@scripting").Err())
 		e.Release(l)
 		e.Idle()
+	})
+}
+
+// TestAllHooksAreCalled: a hook that is given does not replace one given before. They are called in
+// that order, and each AcquireStart and Do gets the context of the one before.
+func TestAllHooksAreCalled(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		type key string
+		var mu sync.Mutex
+		told := map[string]string{} // of each event, who was told
+		tell := func(what, who string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told[what] += who
+		}
+		carry := func(what, who string, ctx context.Context) context.Context { //nolint:revive // as hooks have it
+			before, _ := ctx.Value(key(what)).(string)
+			return context.WithValue(ctx, key(what), before+who)
+		}
+		hooks := func(who string) berth.ClientOption {
+			return berth.Hook(berth.Hooks{
+				AcquireStart: func(ctx context.Context, _ berth.AcquireInfo) context.Context { return carry("AcquireStart", who, ctx) },
+				Queued:       func(context.Context, berth.AcquireInfo, berth.Place) { tell("Queued", who) },
+				AcquireDone: func(ctx context.Context, _ berth.AcquireInfo, _ *berth.Lease, _ error) {
+					carried, _ := ctx.Value(key("AcquireStart")).(string)
+					tell("AcquireDone", who+"("+carried+")")
+				},
+				Do:       func(ctx context.Context, _ *berth.Lease) context.Context { return carry("Do", who, ctx) },
+				Released: func(*berth.Lease, time.Duration, error) { tell("Released", who) },
+				Lost:     func(*berth.Lease, time.Duration, error) { tell("Lost", who) },
+			})
+		}
+		p := e.Peer(hooks("a"), berth.Hook(berth.Hooks{}), hooks("b"))
+		e.Must(p.Sem(1).Do(e.Ctx, func(ctx context.Context) error {
+			carried, _ := ctx.Value(key("Do")).(string)
+			tell("Do", carried)
+			return nil
+		}))
+		lost := e.Hold(p.Sem(1))
+		e.Must(e.Inspector.Evict(e.Ctx, testenv.Name, lost.ID()))
+		<-lost.Context().Done()
+		ctx, leave := context.WithCancel(e.Ctx)
+		defer leave()
+		first := berth.OnQueued(func(berth.Place) { tell("OnQueued", "a") })
+		second := berth.OnQueued(func(berth.Place) { tell("OnQueued", "b"); leave() })
+		_, err := p.Sem(1).Acquire(ctx, first, berth.OnQueued(nil), second)
+		e.WantErr(err, context.Canceled)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		want := map[string]string{
+			"AcquireDone": "a(ab)b(ab)a(ab)b(ab)a(ab)b(ab)", "Do": "ab", "Queued": "ab", "OnQueued": "ab", "Released": "ab", "Lost": "ab",
+		}
+		if !maps.Equal(told, want) {
+			e.Errorf("told %v, want %v", told, want)
+		}
 	})
 }
