@@ -155,17 +155,17 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 // that names the first adopter.
 //
 // Adopt returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with ErrHandle when
-// handle is not of this version and prefix, with a *LostError when the lease has
+// h is not of this version and prefix, with a *LostError when the lease has
 // expired or was adopted, with ErrInvalid, ErrClosed or ErrNotReplicated, and with
 // ErrUnreachable, ErrRefused or ErrCorrupt when Redis is the reason. After ErrHandle,
 // ErrInvalid, ErrRefused and ErrCorrupt the handle is as good as it was. After
 // ErrNotReplicated the lease was adopted, and after ErrUnreachable, ErrClosed and ctx's
 // end it may have been: then it is released in the background.
-func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) (*Lease, error) {
+func (c *Client) Adopt(ctx context.Context, h Handle, opts ...AdoptOption) (*Lease, error) {
 	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return nil, err
 	}
-	h, err := parseHandle(handle, c.prefix)
+	d, err := c.named(h)
 	if err != nil {
 		return nil, err
 	}
@@ -175,9 +175,9 @@ func (c *Client) Adopt(ctx context.Context, handle string, opts ...AdoptOption) 
 	}
 	terms := cfg.terms(0, false)
 	terms.TTL = ttlOf(opts)
-	claim, err := c.session.Semaphore(h.name).Adopt(ctx, h.id, terms, cfg.noRenewal)
+	claim, err := c.session.Semaphore(d.name).Adopt(ctx, d.id, terms, cfg.noRenewal)
 	if err != nil {
-		return nil, public(h.name, err)
+		return nil, public(d.name, err)
 	}
 	return newLease(ctx, c, claim), nil
 }

@@ -28,8 +28,10 @@ func FuzzHandle(f *testing.F) {
 	f.Add("berth1/berth/s/settings")
 	f.Add("berth2/berth/s/aaaaaaaa.aaaaaaaaaaaaaaaaaa")
 	f.Add("")
+	client := &Client{prefix: "berth"}
 	f.Fuzz(func(t *testing.T, text string) {
-		h, err := parseHandle(text, "berth")
+		shown := Handle(text).String()
+		h, err := client.named(Handle(text))
 		if err != nil {
 			if !errors.Is(err, ErrHandle) {
 				t.Fatalf("untyped error %v", err)
@@ -39,8 +41,11 @@ func FuzzHandle(f *testing.F) {
 		if rules.Name(h.name, MaxName) != "" || h.prefix != "berth" || rules.ID(h.id) != "" {
 			t.Fatalf("accepted %+v", h)
 		}
-		if again, err := parseHandle(h.String(), "berth"); err != nil || again != h {
+		if again, err := client.named(h.handle()); err != nil || again != h {
 			t.Fatalf("%+v became %+v, error %v", h, again, err)
+		}
+		if !strings.HasPrefix(shown, "berth1/berth/") || !strings.HasSuffix(shown, "/***") {
+			t.Fatalf("%+v is shown as %q", h, shown)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"regexp"
 	"strings"
@@ -14,44 +15,66 @@ import (
 	"github.com/berth-go/berth/internal/rules"
 )
 
-// handle names a detached lease that can be adopted. Its text is
-// "berth1/PREFIX/NAME/ID", each part escaped as in a URL. The id is 128 random bits
-// and the only secret: it is enough to take the lease. Everything else about the
-// lease is on the server.
-type handle struct{ prefix, name, id string }
+// Handle names a lease that was detached: "berth1/PREFIX/NAME/ID", each part escaped as in a URL, so
+// that it is printable ASCII without spaces.
+//
+// The ID is a secret: it is enough to take the lease. So a Handle that is printed or logged leaves it
+// out. string(h) and JSON have all of it, for the process that is to adopt the lease.
+type Handle string
 
 const handleMark = "berth1"
+
+// detached is what a Handle says. The id is 128 random bits. Everything else about the lease is on
+// the server.
+type detached struct{ prefix, name, id string }
 
 // handleID is the id of a lease that was detached.
 var handleID = regexp.MustCompile(`^[a-z2-7]{8}\.[a-z2-7]{18}$`)
 
-// String returns the handle's text: printable ASCII, without spaces.
-func (h handle) String() string {
-	return strings.Join([]string{handleMark, url.PathEscape(h.prefix), url.PathEscape(h.name), h.id}, "/")
+func (d detached) handle() Handle {
+	return Handle(strings.Join([]string{handleMark, url.PathEscape(d.prefix), url.PathEscape(d.name), d.id}, "/"))
 }
 
-// parseHandle parses and checks every part of a handle's text, which may have been
-// stored in a file or typed.
-func parseHandle(text, prefix string) (handle, error) {
-	part := strings.Split(strings.TrimSpace(text), "/")
+// String returns the Handle without its secret. It implements fmt.Stringer.
+func (h Handle) String() string {
+	d, err := h.parse()
+	if err != nil {
+		return "not a lease handle"
+	}
+	d.id = "***"
+	return string(d.handle())
+}
+
+// GoString implements fmt.GoStringer, without the secret.
+func (h Handle) GoString() string { return fmt.Sprintf("berth.Handle(%q)", h.String()) }
+
+// LogValue implements slog.LogValuer, without the secret.
+func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }
+
+// parse checks every part of a Handle, which may have been stored in a file or typed.
+func (h Handle) parse() (detached, error) {
+	part := strings.Split(strings.TrimSpace(string(h)), "/")
 	if part[0] != handleMark {
-		return handle{}, fmt.Errorf("%w: it does not begin with %q", ErrHandle, handleMark+"/")
+		return detached{}, fmt.Errorf("%w: it does not begin with %q", ErrHandle, handleMark+"/")
 	}
 	if len(part) != 4 || !handleID.MatchString(part[3]) {
-		return handle{}, fmt.Errorf("%w: it is truncated or altered", ErrHandle)
+		return detached{}, fmt.Errorf("%w: it is truncated or altered", ErrHandle)
 	}
-	var h handle
-	var err1, err2 error
-	h.prefix, err1 = url.PathUnescape(part[1])
-	h.name, err2 = url.PathUnescape(part[2])
-	h.id = part[3]
-	if err1 != nil || err2 != nil || rules.Name(h.name, MaxName) != "" {
-		return handle{}, fmt.Errorf("%w: it is altered", ErrHandle)
+	prefix, err1 := url.PathUnescape(part[1])
+	name, err2 := url.PathUnescape(part[2])
+	if err1 != nil || err2 != nil || rules.Name(name, MaxName) != "" {
+		return detached{}, fmt.Errorf("%w: it is altered", ErrHandle)
 	}
-	if h.prefix != prefix {
-		return handle{}, fmt.Errorf("%w: it was made with prefix %q, and this client has %q", ErrHandle, h.prefix, prefix)
+	return detached{prefix, name, part[3]}, nil
+}
+
+// named returns what h says, if it is of this client's prefix.
+func (c *Client) named(h Handle) (detached, error) {
+	d, err := h.parse()
+	if err == nil && d.prefix != c.prefix {
+		return detached{}, fmt.Errorf("%w: it was made with prefix %q, and this client has %q", ErrHandle, d.prefix, c.prefix)
 	}
-	return h, nil
+	return d, err
 }
 
 // RenewHandle renews a detached lease without adopting it, and returns how long the
@@ -59,8 +82,8 @@ func parseHandle(text, prefix string) (handle, error) {
 // seconds, or when ctx ends. A *LostError means that there is nothing to renew;
 // ErrUnreachable or ctx's error, that the lease may have been renewed; ErrHandle,
 // ErrRefused, ErrCorrupt and ErrClosed, that it is unchanged.
-func (c *Client) RenewHandle(ctx context.Context, handle string) (time.Duration, error) {
-	r, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Renew})
+func (c *Client) RenewHandle(ctx context.Context, h Handle) (time.Duration, error) {
+	r, err := c.handled(ctx, h, protocol.Op{Verb: protocol.Renew})
 	return r.Remaining, err
 }
 
@@ -70,29 +93,29 @@ func (c *Client) RenewHandle(ctx context.Context, handle string) (time.Duration,
 // call can be repeated; ErrHandle, ErrRefused, ErrCorrupt and ErrClosed, that the
 // lease is unchanged. berth does not retry in the background: a lease that is not
 // released expires by itself.
-func (c *Client) ReleaseHandle(ctx context.Context, handle string) error {
-	_, err := c.handled(ctx, handle, protocol.Op{Verb: protocol.Release, Flag: true})
+func (c *Client) ReleaseHandle(ctx context.Context, h Handle) error {
+	_, err := c.handled(ctx, h, protocol.Op{Verb: protocol.Release, Flag: true})
 	return err
 }
 
 // handled does one operation on a detached lease.
-func (c *Client) handled(ctx context.Context, text string, op protocol.Op) (protocol.Result, error) {
+func (c *Client) handled(ctx context.Context, h Handle, op protocol.Op) (protocol.Result, error) {
 	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return protocol.Result{}, err
 	}
-	h, err := parseHandle(text, c.prefix)
+	d, err := c.named(h)
 	if err != nil {
 		return protocol.Result{}, err
 	}
-	op.ID = h.id
-	result, again, err := c.session.Do(ctx, h.name, op)
+	op.ID = d.id
+	result, again, err := c.session.Do(ctx, d.name, op)
 	switch {
 	case err != nil:
-		return result, failed(ctx, h.name, err)
+		return result, failed(ctx, d.name, err)
 	case result.Code == protocol.Gone && result.Reason == protocol.WasReleased && op.Verb == protocol.Release && again:
 		return result, nil // by the copy whose outcome was not known
 	case result.Code == protocol.Gone, result.Code == protocol.Evicting:
-		return result, publicLost(claim.LostBy(h.name, h.id, &result))
+		return result, publicLost(claim.LostBy(d.name, d.id, &result))
 	}
 	return result, nil
 }

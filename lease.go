@@ -170,16 +170,16 @@ func (l *Lease) Release() error {
 // then the lease is unchanged. After any other failure (ErrUnreachable, ctx's error,
 // a refusal that lasted for 5 seconds) the lease is over, and berth releases it in
 // the background. Valid tells the two apart.
-func (l *Lease) Detach(ctx context.Context) (string, error) {
+func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 	if l.none() {
 		return "", ErrReleased
 	}
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return "", err
 	}
-	h := handle{prefix: l.client.prefix, name: l.Name(), id: session.NewHandle()}
-	if err := l.claim.Detach(ctx, h.id); err != nil {
+	d := detached{l.client.prefix, l.Name(), session.NewHandle()}
+	if err := l.claim.Detach(ctx, d.id); err != nil {
 		return "", public(l.Name(), err)
 	}
-	return h.String(), nil
+	return d.handle(), nil
 }

@@ -165,8 +165,8 @@ func TestPythonAdoptsAndGivesAway(t *testing.T) {
 		first := e.Hold(peer.Sem(1, berth.TTL(e.TTL)))
 		handle, err := first.Detach(e.Ctx)
 		e.Must(err)
-		theirs := p.ask(`"adopt", "handle": %q`, handle)
-		last, err := peer.Adopt(e.Ctx, p.ask(`"detach"`).Handle)
+		theirs := p.ask(`"adopt", "handle": %q`, string(handle))
+		last, err := peer.Adopt(e.Ctx, berth.Handle(p.ask(`"detach"`).Handle))
 		e.Must(err)
 		if theirs.Slot != first.Slot() || last.Slot() != first.Slot() || theirs.Token <= first.Token() || last.Token() <= theirs.Token {
 			t.Errorf("tokens %d, %d, %d", first.Token(), theirs.Token, last.Token())

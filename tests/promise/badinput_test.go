@@ -209,8 +209,9 @@ func TestBadClients(t *testing.T) {
 func TestBadHandles(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p, q := e.Peer(), e.Peer()
-		good, err := e.Hold(p.Sem(1, berth.TTL(time.Minute))).Detach(e.Ctx)
+		handle, err := e.Hold(p.Sem(1, berth.TTL(time.Minute))).Detach(e.Ctx)
 		e.Must(err)
+		good := string(handle)
 		replaced := func(old, by string) string {
 			if !strings.Contains(good, old) {
 				e.Fatalf("no %s in %s", old, good)
@@ -227,15 +228,15 @@ func TestBadHandles(t *testing.T) {
 		}
 		before := e.Keys()
 		for _, h := range bad {
-			if l, err := q.Adopt(e.Ctx, h); !errors.Is(err, berth.ErrHandle) {
+			if l, err := q.Adopt(e.Ctx, berth.Handle(h)); !errors.Is(err, berth.ErrHandle) {
 				e.Errorf("%.60q: lease %v, error %v", h, l, err)
 			}
 		}
 		e.Unchanged(before)
-		l, err := q.Adopt(e.Ctx, " "+good+"\n") // as a shell may leave it
+		l, err := q.Adopt(e.Ctx, berth.Handle(" "+good+"\n")) // as a shell may leave it
 		e.Must(err)
 		e.Release(l)
-		_, err = p.Adopt(e.Ctx, good)
+		_, err = p.Adopt(e.Ctx, handle)
 		e.WantErr(err, berth.ErrLost)
 	})
 }

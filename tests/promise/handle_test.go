@@ -2,8 +2,10 @@ package promise_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -121,13 +123,13 @@ func TestHandleCannotBeMadeOfALeasesID(t *testing.T) {
 		lease, next := e.Hold(p.Sem(2)), e.Hold(p.Sem(2))
 		id := lease.ID()
 		for made, want := range map[string]error{id: berth.ErrHandle, id[:strings.Index(id, "-")]: berth.ErrLost} {
-			_, err := q.Adopt(e.Ctx, "berth1/"+e.Prefix+"/"+testenv.Name+"/"+made)
+			_, err := q.Adopt(e.Ctx, berth.Handle("berth1/"+e.Prefix+"/"+testenv.Name+"/"+made))
 			e.WantErr(err, want)
 		}
 		handle, err := lease.Detach(e.Ctx)
 		e.Must(err)
-		if session := id[strings.Index(id, ".")+1 : strings.Index(id, "-")]; strings.Contains(handle, session) {
-			e.Errorf("the handle %s tells the session of %s", handle, id)
+		if session := id[strings.Index(id, ".")+1 : strings.Index(id, "-")]; strings.Contains(string(handle), session) {
+			e.Errorf("the handle %s tells the session of %s", string(handle), id)
 		}
 		if st := e.Show(); st.Holders != 2 || !next.Valid() {
 			e.Errorf("state %+v", st)
@@ -192,13 +194,13 @@ func TestAdoptionThatIsGivenUpLeavesNoLeaseWithoutAnOwner(t *testing.T) {
 
 // A refusal does not say that nothing has happened, where a request before it got no answer.
 func TestRefusalAfterNoAnswerIsNoVerdict(t *testing.T) {
-	for name, ask := range map[string]func(e *testenv.Env, p *testenv.Peer, handle string) error{
-		"ReleaseHandle": func(e *testenv.Env, p *testenv.Peer, handle string) error { return p.ReleaseHandle(e.Ctx, handle) },
-		"RenewHandle": func(e *testenv.Env, p *testenv.Peer, handle string) error {
+	for name, ask := range map[string]func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error{
+		"ReleaseHandle": func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error { return p.ReleaseHandle(e.Ctx, handle) },
+		"RenewHandle": func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error {
 			_, err := p.RenewHandle(e.Ctx, handle)
 			return err
 		},
-		"Adopt": func(e *testenv.Env, p *testenv.Peer, handle string) error {
+		"Adopt": func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error {
 			_, err := p.Adopt(e.Ctx, handle)
 			return err
 		},
@@ -288,5 +290,42 @@ func TestManyHandlesAtOnce(t *testing.T) {
 		if slow == 3*n {
 			e.Error("none of them had an answer: nothing was tested")
 		}
+	})
+}
+
+// TestHandleKeepsItsSecret: what is printed or logged by mistake does not let its readers take the
+// lease, but tells which semaphore it is of. What is sent does.
+func TestHandleKeepsItsSecret(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		handle, err := e.Hold(p.Sem(1)).Detach(e.Ctx)
+		e.Must(err)
+		text := string(handle)
+		secret := text[strings.LastIndex(text, "/")+1:]
+		var log strings.Builder
+		slog.New(slog.NewTextHandler(&log, nil)).Info("given away", "handle", handle)
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("given away", "handle", handle)
+		shows := map[string]string{
+			"in a struct": fmt.Sprintf("%+v", struct{ Handle berth.Handle }{handle}), "logged": log.String(),
+			"altered": berth.Handle(text + "0").String(), "another": berth.Handle(secret).String(),
+		}
+		for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+			shows[format] = fmt.Sprintf(format, handle)
+		}
+		for how, shown := range shows {
+			if strings.Contains(shown, secret) {
+				e.Errorf("%s tells the secret: %s", how, shown)
+			}
+		}
+		if !strings.Contains(handle.String(), "/"+testenv.Name+"/") {
+			e.Errorf("%v does not tell of which semaphore it is", handle)
+		}
+		sent, err := json.Marshal(handle)
+		e.Must(err)
+		var got berth.Handle
+		e.Must(json.Unmarshal(sent, &got))
+		lease, err := p.Adopt(e.Ctx, got)
+		e.Must(err)
+		e.Release(lease)
 	})
 }

@@ -294,7 +294,7 @@ func TestAdoptedLeaseHearsOfEviction(t *testing.T) {
 func TestAdoptOfWhatIsGone(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		p, q := e.Peer(), e.Peer()
-		var handle string
+		var handle berth.Handle
 		e.Must(e.InTime(func() (err error) {
 			handle, err = e.Hold(p.Sem(1, berth.TTL(e.TTL))).Detach(context.Background())
 			return err

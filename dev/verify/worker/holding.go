@@ -86,8 +86,8 @@ func (h *holding) detach() bool {
 	defer cancel()
 	kept := false
 	e := h.end(history.Detach, func(e *history.Event) {
-		var err error
-		e.Handle, err = h.lease.Detach(ctx)
+		handle, err := h.lease.Detach(ctx)
+		e.Handle = string(handle)
 		kept = err != nil && !h.lease.ValidUntil().IsZero()
 		switch {
 		case err == nil:

@@ -344,14 +344,15 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, sig
 		Name: lease.Name(), Token: lease.Token(), Slot: lease.Slot(),
 		Weight: lease.Weight(), Limit: lease.Limit(), ValidMS: time.Until(lease.ValidUntil()).Milliseconds(),
 	}
-	var text string
+	var detached berth.Handle
 	err := a.ask(func(ctx context.Context) (err error) {
-		text, err = lease.Detach(ctx)
+		detached, err = lease.Detach(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	text := string(detached)
 	out.Handle, out.Lease = text, leaseOf(text)
 	select {
 	case sig := <-signals:
@@ -366,7 +367,7 @@ func (a *app) handOut(client *berth.Client, lease *berth.Lease, asJSON bool, sig
 	if err == nil {
 		return nil
 	}
-	if kept := a.ask(func(ctx context.Context) error { return client.ReleaseHandle(ctx, text) }); kept != nil {
+	if kept := a.ask(func(ctx context.Context) error { return client.ReleaseHandle(ctx, detached) }); kept != nil {
 		a.notices.Printf("%s", run.Kept(lease.TTL(), kept))
 	}
 	return err
@@ -389,7 +390,7 @@ it from standard input. Exits with 76 when the lease is lost.`,
 	asJSON := cmd.Flags().Bool("json", false, "print how long it lasts now")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.withHandle(args[0], func(ctx context.Context, client *berth.Client, text string) error {
-			left, err := client.RenewHandle(ctx, text)
+			left, err := client.RenewHandle(ctx, berth.Handle(text))
 			if err != nil || !*asJSON {
 				return err
 			}
@@ -410,7 +411,7 @@ input. Exits with 76 when the lease was lost before.`,
 		Args:    takes(1, 1, "the handle is"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withHandle(args[0], func(ctx context.Context, client *berth.Client, text string) error {
-				return client.ReleaseHandle(ctx, text)
+				return client.ReleaseHandle(ctx, berth.Handle(text))
 			})
 		},
 	}
