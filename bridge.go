@@ -14,36 +14,54 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Packages berthpool, berthadmin and berthhttp build on these, and nobody else is to.
-func init() {
-	bridge.Failed = failed
-	bridge.Semaphore = func(sem any) (*session.Semaphore, *protocol.Terms, bool) {
-		s := sem.(*Semaphore) //nolint:forcetypeassert // by berthpool.New
-		return s.inner, s.wait, s.config.noRenewal
+// Internal is for berth's other packages, which alone can make its key. It is no part of the API.
+func Internal(key bridge.Key) internals {
+	key.Check()
+	return internals{}
+}
+
+// internals is what berth's other packages build on.
+type internals struct{}
+
+// Semaphore returns this process's side of a semaphore, the terms of its leases, and whether their
+// holders renew them.
+func (internals) Semaphore(s *Semaphore) (inner *session.Semaphore, terms *protocol.Terms, manual bool, err error) {
+	if err := s.made(); err != nil {
+		return nil, nil, false, err
 	}
-	bridge.Trust = func(lease any) clock.Instant {
-		return lease.(*Lease).claim.Trust() //nolint:forcetypeassert // by berthpool
+	return s.inner, s.wait, s.config.noRenewal, nil
+}
+
+// Trust returns until when the holder of a lease may rely on it, or the zero Instant if the lease
+// is over. Renewals only ever move it to a later time.
+func (internals) Trust(l *Lease) clock.Instant { return l.claim.Trust() }
+
+// Admin returns what a client has for looking at semaphores and changing them.
+func (internals) Admin(c *Client) (store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger) {
+	return c.session.Store(), c.rdb, c.prefix, c.log
+}
+
+// Events returns the events of a client.
+func (internals) Events(c *Client) *events.Queue { return &c.events }
+
+// Failed translates an error of the inner packages for a caller, whose context may be its reason.
+func (internals) Failed(ctx context.Context, name string, err error) error {
+	return failed(ctx, name, err)
+}
+
+// Order returns the indexes of sems in the order in which AcquireAll takes them, or its error.
+func (internals) Order(sems []*Semaphore) ([]int, error) { return inOrder(sems) }
+
+// Look reads the state of a semaphore, and returns it with the terms of a request that has the
+// given options. It changes nothing. Snapshot.Rest is exact for that request.
+func (internals) Look(ctx context.Context, within time.Duration, s *Semaphore, opts []AcquireOption) (*protocol.Snapshot, *protocol.Terms, error) {
+	cfg, err := with(s.config, opts)
+	if err != nil {
+		return nil, nil, err
 	}
-	bridge.Admin = func(client any) (*protocol.Store, redis.UniversalClient, string, *slog.Logger) {
-		c := client.(*Client) //nolint:forcetypeassert // by berthadmin.Of
-		return c.session.Store(), c.rdb, c.prefix, c.log
-	}
-	bridge.Events = func(client any) *events.Queue {
-		return &client.(*Client).events //nolint:forcetypeassert // by berthhttp
-	}
-	bridge.Order = func(sems any) ([]int, error) {
-		return inOrder(sems.([]*Semaphore)) //nolint:forcetypeassert // by berthhttp
-	}
-	bridge.Look = func(ctx context.Context, within time.Duration, sem, opts any) (*protocol.Snapshot, *protocol.Terms, error) {
-		s := sem.(*Semaphore)                              //nolint:forcetypeassert // by berthhttp
-		cfg, err := with(s.config, opts.([]AcquireOption)) //nolint:forcetypeassert // by berthhttp
-		if err != nil {
-			return nil, nil, err
-		}
-		terms, store := cfg.terms(s.limit, false), s.client.session.Store()
-		snap, err := protocol.Bounded(ctx, within, func(ctx context.Context) (*protocol.Snapshot, error) {
-			return store.Look(ctx, store.Key(s.name), terms.Costs())
-		})
-		return snap, terms, public(s.name, err)
-	}
+	terms, store := cfg.terms(s.limit, false), s.client.session.Store()
+	snap, err := protocol.Bounded(ctx, within, func(ctx context.Context) (*protocol.Snapshot, error) {
+		return store.Look(ctx, store.Key(s.name), terms.Costs())
+	})
+	return snap, terms, public(s.name, err)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +28,8 @@ type Client struct {
 	hooks   hooks
 	events  events.Queue // Lost hooks, and what log passes on
 	server  string       // for hooks
-	levels  levels       // of AcquireAll
+
+	twoLevels atomic.Bool // a semaphore with two levels was logged
 }
 
 // New returns a Client that uses rdb, a *redis.Client or *redis.ClusterClient, which

@@ -62,11 +62,11 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 func inOrder(sems []*Semaphore) ([]int, error) {
 	order := make([]int, len(sems))
 	for i, s := range sems {
-		if s == nil {
-			return nil, &InvalidError{"semaphore", "it is nil"}
+		if err := s.made(); err != nil {
+			return nil, err
 		}
 		order[i] = i
-		s.client.levels.check(s)
+		s.checkLevel()
 	}
 	named := map[[2]string]bool{}
 	for _, s := range sems {
@@ -82,25 +82,13 @@ func inOrder(sems []*Semaphore) ([]int, error) {
 	return order, nil
 }
 
-// levels remembers the level that each name of a client has had in AcquireAll.
-type levels struct {
-	mu     sync.Mutex
-	of     map[string]int
-	warned bool
-}
-
-// check warns, once, of a name with two levels: callers that order them differently can deadlock.
-func (l *levels) check(s *Semaphore) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before, known := l.of[s.name]
-	if l.of == nil {
-		l.of = map[string]int{}
-	}
-	l.of[s.name] = s.config.level
-	if known && before != s.config.level && !l.warned {
-		l.warned = true
-		s.client.log.Warn("berth: a semaphore was given two levels, so calls of AcquireAll can wait for each other", "semaphore", s.name, "levels", []int{before, s.config.level})
+// checkLevel warns, once for each client, of a name with two levels: callers that order them
+// differently can deadlock.
+func (s *Semaphore) checkLevel() {
+	level := int64(s.config.level)
+	before := s.inner.Level.Swap(level+1) - 1
+	if before >= 0 && before != level && s.client.twoLevels.CompareAndSwap(false, true) {
+		s.client.log.Warn("berth: a semaphore was given two levels, so calls of AcquireAll can wait for each other", "semaphore", s.name, "levels", []int64{before, level})
 	}
 }
 

@@ -208,7 +208,7 @@ func Tenant(key string, pace time.Duration) Option {
 // in the order of their names. Give narrow limits, such as that of one tenant, a lower level than
 // the wide ones that they share: who waits for a narrow one then holds nothing of a wide one. n is
 // 0, the default, to 1000. All programs should give a name the same level, because callers with
-// different orders can deadlock; a Client warns, once, of two levels in its own process.
+// different orders can deadlock; a Client warns, once, if it sees two levels of a name that it uses.
 func Level(n int) Option { return leaseOption(func(c *config) { c.level = n }) }
 
 // Label sets a text that operators see with the lease, for example the name of a job:

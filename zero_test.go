@@ -73,3 +73,19 @@ func TestDoOfNothingTakesNoPermit(t *testing.T) {
 		e.Must(s.Do(e.Ctx, func(context.Context) error { return nil }))
 	})
 }
+
+// TestInternalIsForPackagesOfThisModule: others cannot import what makes the key. They can only
+// come by one that was not made.
+func TestInternalIsForPackagesOfThisModule(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("it takes any key")
+		}
+	}()
+	withZero(berth.Internal)
+}
+
+func withZero[Key, Result any](f func(Key) Result) Result {
+	var key Key
+	return f(key)
+}

@@ -56,7 +56,9 @@ func New(rdb redis.UniversalClient, o Options) (*Inspector, error) {
 
 // Of returns an Inspector for the semaphores of a client: those of its Redis and prefix. It
 // shares the client's log, and still works when the client is closed.
-func Of(c *berth.Client) *Inspector { return inspector(bridge.Admin(c)) }
+func Of(c *berth.Client) *Inspector { return inspector(internals.Admin(c)) }
+
+var internals = berth.Internal(bridge.NewKey())
 
 func inspector(store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger) *Inspector {
 	return &Inspector{store: store, rdb: rdb, prefix: prefix, log: log}
@@ -76,7 +78,7 @@ func invalid(what, reason string) error {
 }
 
 // failed translates an error of the store, as the library does.
-func failed(ctx context.Context, name string, err error) error { return bridge.Failed(ctx, name, err) }
+func failed(ctx context.Context, name string, err error) error { return internals.Failed(ctx, name, err) }
 
 // asked translates the error of a command that does not belong to the protocol.
 func asked(ctx context.Context, err error) error {

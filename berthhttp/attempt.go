@@ -14,6 +14,8 @@ import (
 	"github.com/berth-go/berth/internal/bridge"
 )
 
+var internals = berth.Internal(bridge.NewKey())
+
 // attempt is one request's attempt to get a permit of each limit.
 type attempt struct {
 	limiter *limiter
@@ -88,7 +90,7 @@ func (a *attempt) prepare() (err error) {
 	}
 	a.order = []int{0}
 	if len(sems) > 1 {
-		order, err := bridge.Order(sems)
+		order, err := internals.Order(sems)
 		if err != nil {
 			return err
 		}
@@ -201,7 +203,7 @@ func (a *attempt) others() (d time.Duration) {
 // other estimates it for one of them. If it was taken, this request held its permit until now, so
 // that there is one; but the rate has counted the grant.
 func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration {
-	snap, terms, err := bridge.Look(a.request.Context(), within, k.sem, k.opts)
+	snap, terms, err := internals.Look(a.request.Context(), within, k.sem, k.opts)
 	if err != nil || !snap.Exists {
 		return 0
 	}
@@ -219,4 +221,4 @@ func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration 
 
 // unhurried returns a logger that passes records on to log as events of the client, so that no
 // request waits for its handler.
-func unhurried(c *berth.Client, log *slog.Logger) *slog.Logger { return bridge.Events(c).Logger(log) }
+func unhurried(c *berth.Client, log *slog.Logger) *slog.Logger { return internals.Events(c).Logger(log) }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/bridge"
 	"github.com/berth-go/berth/internal/clock"
 )
 
@@ -47,7 +46,7 @@ func (l *pooledLease) usable(now clock.Instant) bool {
 		return false
 	}
 	if now >= l.trust {
-		l.trust = bridge.Trust(l.Lease)
+		l.trust = internals.Trust(l.Lease)
 	}
 	return now < l.trust
 }

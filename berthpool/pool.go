@@ -87,15 +87,15 @@ func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 		o(&cfg)
 	}
 	switch {
-	case sem == nil:
-		return nil, invalid("semaphore", "it is nil")
 	case size < 1 || size > berth.MaxLimit:
 		return nil, invalid("pool size", fmt.Sprintf("%d is outside 1 to %d", size, berth.MaxLimit))
 	case cfg.idle < 0 || cfg.idle > berth.MaxTTL:
 		return nil, invalid("Idle", fmt.Sprintf("%v is outside 0 to %v", cfg.idle, berth.MaxTTL))
 	}
-	inner, terms, manual := bridge.Semaphore(sem)
+	inner, terms, manual, err := internals.Semaphore(sem)
 	switch {
+	case err != nil:
+		return nil, err
 	case terms.Rate.N > 0:
 		return nil, invalid("Rate", "a rate counts grants, and a pool makes many loans of one grant: take leases of the semaphore itself, or use With(berth.Rate(0, 0)) if loans are to be free")
 	case terms.MaxHold > 0:
@@ -108,6 +108,8 @@ func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 	p.unwatch = inner.Watch(p.onAnswer)
 	return p, nil
 }
+
+var internals = berth.Internal(bridge.NewKey())
 
 func invalid(what, reason string) error { return &berth.InvalidError{What: what, Reason: reason} }
 

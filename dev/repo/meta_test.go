@@ -226,7 +226,7 @@ func mayImport(s *source, to string) bool {
 		return within(to, "internal") && !among("internal/inbox", "internal/words", "internal/judge", "internal/child", "internal/quantile")
 	case "berthadmin":
 		return among(".", "internal/protocol", "internal/inbox", "internal/rules", "internal/bridge")
-	case "internal/protocol", "internal/clock", "internal/events", "internal/reach", "internal/rules", "internal/words",
+	case "internal/bridge", "internal/protocol", "internal/clock", "internal/events", "internal/reach", "internal/rules", "internal/words",
 		"internal/judge", "internal/child", "internal/quantile":
 		return false
 	default:
@@ -246,6 +246,7 @@ func TestImportRulesRefuse(t *testing.T) {
 		"internal/protocol/store.go":           "internal/reach internal/clock .",
 		"internal/events/events.go":            "internal/session internal/clock .",
 		"internal/session/call.go":             ". berthadmin internal/bridge",
+		"internal/bridge/bridge.go":            ". internal/session internal/protocol",
 		"internal/judge/judge.go":              ". internal/protocol internal/testkit/testenv",
 		"internal/testkit/redistest/faults.go": "berthwatch berthtest",
 	} {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
@@ -17,6 +18,9 @@ type Semaphore struct {
 	name    string
 	key     protocol.Key
 	clock   *clock.Server
+
+	// Level is what AcquireAll took it for last, and 1 more; 0: it has not taken it.
+	Level atomic.Int64
 
 	mu        sync.Mutex // guards what follows
 	requests  map[string]*Request

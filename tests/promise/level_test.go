@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,7 @@ func TestTwoLevelsOfANameAreLogged(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		var log bytes.Buffer
 		p := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		inUse := []*berth.Semaphore{p.Named("a", 9), p.Named("b", 9)} // what is not in use is forgotten
 		for i, levels := range [][2]int{{0, 1}, {0, 1}, {1, 1}, {0, 0}} {
 			leases, err := berth.AcquireAll(e.Ctx, p.Named("a", 9, berth.Level(levels[0])), p.Named("b", 9, berth.Level(levels[1])))
 			e.Must(err)
@@ -65,5 +67,6 @@ func TestTwoLevelsOfANameAreLogged(t *testing.T) {
 		if !strings.Contains(log.String(), `semaphore=a levels="[0 1]"`) {
 			e.Errorf("logged %s", log.String())
 		}
+		runtime.KeepAlive(inUse)
 	})
 }
