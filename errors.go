@@ -44,8 +44,6 @@ var (
 	// ErrCorrupt: the semaphore's keys hold something that berth did not write, or
 	// that only a newer berth can read, or one of them was lost. Nothing was changed.
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
-	// ErrNotFound: there is no such semaphore, holder or waiter.
-	ErrNotFound = errors.New("berth: not found")
 )
 
 // Status is the state of a semaphore when the server answered: what a request has found.

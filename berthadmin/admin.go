@@ -7,7 +7,7 @@
 //	for sem, err := range in.List(ctx) {
 //
 // In JSON, durations are in milliseconds and their names end in "_ms". Errors are those
-// of package berth, and the two that are declared here.
+// of package berth, and those that are declared here.
 package berthadmin
 
 import (
@@ -26,6 +26,8 @@ import (
 )
 
 var (
+	// ErrNotFound: there is no such semaphore, holder or waiter.
+	ErrNotFound = errors.New("berth: not found")
 	// ErrUnsupported: this kind of server does not support it.
 	ErrUnsupported = errors.New("berth: not supported")
 	// ErrFlood: there were more messages than Listen accepts, and it has stopped.
@@ -78,7 +80,9 @@ func invalid(what, reason string) error {
 }
 
 // failed translates an error of the store, as the library does.
-func failed(ctx context.Context, name string, err error) error { return internals.Failed(ctx, name, err) }
+func failed(ctx context.Context, name string, err error) error {
+	return internals.Failed(ctx, name, err)
+}
 
 // asked translates the error of a command that does not belong to the protocol.
 func asked(ctx context.Context, err error) error {

@@ -66,7 +66,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	if err == nil && same {
 		return nil
 	}
-	for _, unchanged := range []error{berth.ErrInvalid, berth.ErrNotFound, berth.ErrRefused, berth.ErrCorrupt} {
+	for _, unchanged := range []error{berth.ErrInvalid, ErrNotFound, berth.ErrRefused, berth.ErrCorrupt} {
 		if errors.Is(err, unchanged) {
 			return err
 		}

@@ -27,7 +27,7 @@ import (
 // holders and waiters of one semaphore, may take a minute. The errors of all methods are
 // berth.ErrInvalid, berth.ErrUnreachable (there was no answer, and a change may have been
 // made: repeat it), berth.ErrRefused, berth.ErrCorrupt (nothing was changed; see Purge) and
-// ctx's error; a method that can also return berth.ErrNotFound says so.
+// ctx's error; a method that can also return ErrNotFound says so.
 type Inspector struct {
 	store  *protocol.Store
 	rdb    redis.UniversalClient
@@ -136,7 +136,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 					continue
 				}
 			}
-			if errors.Is(err, berth.ErrNotFound) {
+			if errors.Is(err, ErrNotFound) {
 				continue // nothing was left of it
 			}
 			if !yield(st.Summary, err) || err != nil && !errors.Is(err, berth.ErrCorrupt) {
@@ -157,7 +157,7 @@ func (in *Inspector) reap(ctx context.Context, st *State) error {
 
 // Show returns one semaphore in full: holders sorted by token, waiters in the order of
 // the queue. First it removes holders and waiters that have expired. The error is
-// berth.ErrNotFound when the semaphore is idle, and neither pinned nor paused.
+// ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	snap, err := in.snapshot(ctx, name, true)
 	if err != nil {
@@ -189,9 +189,9 @@ func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*
 }
 
 // errLeft: a semaphore is idle, but keys are there, with what has expired. One may have been lost.
-var errLeft = fmt.Errorf("%w: what is left of it has expired", berth.ErrNotFound)
+var errLeft = fmt.Errorf("%w: what is left of it has expired", ErrNotFound)
 
-// inUse fails with berth.ErrNotFound for a semaphore that is idle and not pinned or paused, and
+// inUse fails with ErrNotFound for a semaphore that is idle and not pinned or paused, and
 // of whose rate nothing is spent.
 func inUse(name string, s *protocol.Snapshot) error {
 	switch {
@@ -200,7 +200,7 @@ func inUse(name string, s *protocol.Snapshot) error {
 	case s.Remnant, s.Stale:
 		return fmt.Errorf("%w (semaphore %q)", errLeft, name)
 	}
-	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", berth.ErrNotFound, name)
+	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
 }
 
 // apply runs operations. Without any it removes what has expired. The first call tells the
@@ -231,7 +231,7 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 }
 
 // change applies op to a semaphore that is in use, and otherwise fails with
-// berth.ErrNotFound.
+// ErrNotFound.
 func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) error {
 	if _, err := in.snapshot(ctx, name, false); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (in *Inspector) change(ctx context.Context, name string, op protocol.Op) er
 
 // Resize declares a limit, as an acquire does: waiters that now fit are granted at
 // once, and holders above the limit keep their leases. The next acquire that declares
-// another limit changes it again; Pin prevents that. The error is berth.ErrNotFound when the
+// another limit changes it again; Pin prevents that. The error is ErrNotFound when the
 // semaphore is idle: then there is nothing to change.
 func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	if err := invalid("limit", rules.Limit(limit, 1, berth.MaxLimit)); err != nil {
@@ -264,7 +264,7 @@ func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 }
 
 // Unpin removes the pin, and the declared limit is in force again: waiters that now
-// fit are granted at once. The error is berth.ErrNotFound when the semaphore is idle, and
+// fit are granted at once. The error is ErrNotFound when the semaphore is idle, and
 // neither pinned nor paused.
 func (in *Inspector) Unpin(ctx context.Context, name string) error {
 	return in.audited(ctx, "unpin", name, "", func() error {
@@ -291,7 +291,7 @@ func (in *Inspector) PauseFor(ctx context.Context, name string, d time.Duration)
 	})
 }
 
-// Resume ends a pause: waiters that fit are granted at once. The error is berth.ErrNotFound
+// Resume ends a pause: waiters that fit are granted at once. The error is ErrNotFound
 // when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Resume(ctx context.Context, name string) error {
 	return in.audited(ctx, "resume", name, "", func() error {
@@ -301,7 +301,7 @@ func (in *Inspector) Resume(ctx context.Context, name string) error {
 
 // Evict removes a waiter from the queue, or asks a holder to stop: the context of its
 // lease ends with berth.ErrEvicted, the lease is no longer renewed, and its permits are free
-// when it is released or expires. The error is berth.ErrNotFound when there is no lease or
+// when it is released or expires. The error is ErrNotFound when there is no lease or
 // waiter with this id.
 func (in *Inspector) Evict(ctx context.Context, name, id string) error {
 	return in.audited(ctx, "evict", name, id, func() error { return in.evict(ctx, name, id, false) })
@@ -323,7 +323,7 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 		return err
 	}
 	if ops[0].Result.Code == protocol.Gone {
-		return fmt.Errorf("%w: %s is neither a holder nor a waiter of semaphore %q", berth.ErrNotFound, id, name)
+		return fmt.Errorf("%w: %s is neither a holder nor a waiter of semaphore %q", ErrNotFound, id, name)
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (in *Inspector) evict(ctx context.Context, name, id string, force bool) err
 // Holders lose their leases at their next renewal, and until then the limit can be
 // exceeded; waiters queue again. Purge repairs a semaphore that is berth.ErrCorrupt, but
 // leaves alone what a newer berth wrote, whose permits are in use: the error is a
-// *berth.CorruptError with Newer set. It is berth.ErrNotFound when there are no keys.
+// *berth.CorruptError with Newer set. It is ErrNotFound when there are no keys.
 func (in *Inspector) Purge(ctx context.Context, name string) error {
 	return in.audited(ctx, "purge", name, "", func() error { return in.purge(ctx, name) })
 }
@@ -348,7 +348,7 @@ func (in *Inspector) purge(ctx context.Context, name string) error {
 		return failed(ctx, name, err)
 	}
 	if !found {
-		return fmt.Errorf("%w: semaphore %q has no keys", berth.ErrNotFound, name)
+		return fmt.Errorf("%w: semaphore %q has no keys", ErrNotFound, name)
 	}
 	return nil
 }

@@ -34,9 +34,9 @@ const (
 // holders and waiters that have expired: they have Expired set, Summary.Expired counts
 // them, and so do the other numbers, until the next call to their semaphore.
 //
-// berth.ErrNotFound (the semaphore is idle, and neither pinned nor paused) and a
+// ErrNotFound (the semaphore is idle, and neither pinned nor paused) and a
 // *berth.CorruptError (it is damaged, or a newer berth wrote it) concern only the semaphore
-// that is named in the State yielded with them. With berth.ErrNotFound it also has
+// that is named in the State yielded with them. With ErrNotFound it also has
 // Summary.LimitChanges, which the server remembers for a while, and counts on from. Any
 // other error is yielded last.
 func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
@@ -65,7 +65,7 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 				} else {
 					st, err = sampled(ctx, name, found[i])
 				}
-				if !yield(st, err) || err != nil && !errors.Is(err, berth.ErrNotFound) && !errors.Is(err, berth.ErrCorrupt) {
+				if !yield(st, err) || err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, berth.ErrCorrupt) {
 					return
 				}
 			}

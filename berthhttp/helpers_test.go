@@ -93,7 +93,7 @@ func state(t *testing.T, c *berth.Client, name string) berthadmin.Summary {
 		}
 		s, err = berthadmin.Of(c).Show(context.Background(), name)
 	}
-	if errors.Is(err, berth.ErrNotFound) {
+	if errors.Is(err, berthadmin.ErrNotFound) {
 		return berthadmin.Summary{}
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ type Action struct {
 }
 
 // DoInUse is Do, but neither pauses nor pins a semaphore that is not in use, because a mistyped
-// name would create one: the error is berth.ErrNotFound then.
+// name would create one: the error is berthadmin.ErrNotFound then.
 func (a Action) DoInUse(ctx context.Context, in *berthadmin.Inspector) error {
 	if a.Verb == "pause" || a.Verb == "pin" {
 		for _, err := range in.Sample(ctx, []string{a.Name}, berthadmin.SampleOptions{}) {

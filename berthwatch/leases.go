@@ -63,7 +63,7 @@ func (s *Sampler) readLeases(ctx context.Context, rows []Row) (read map[string]a
 			switch {
 			case err == nil:
 				read[st.Name] = agesOf(st.Leases)
-			case !errors.Is(err, berth.ErrNotFound) && !errors.Is(err, berth.ErrCorrupt):
+			case !errors.Is(err, berthadmin.ErrNotFound) && !errors.Is(err, berth.ErrCorrupt):
 				return 0, err
 			}
 		}

@@ -131,7 +131,7 @@ func (s *Sampler) read(ctx context.Context, in *berthadmin.Inspector, names []st
 		if !answered(err) || errors.Is(err, berth.ErrRefused) {
 			return nil, err
 		}
-		r := Row{Summary: st.Summary, Idle: errors.Is(err, berth.ErrNotFound)}
+		r := Row{Summary: st.Summary, Idle: errors.Is(err, berthadmin.ErrNotFound)}
 		if err != nil && !r.Idle {
 			r.Err = err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 const (
@@ -60,7 +61,7 @@ func (s *Sampler) ask(ctx context.Context, send func(context.Context) error) err
 
 // answered reports whether Redis said what a request resulted in.
 func answered(err error) bool {
-	return err == nil || errors.Is(err, berth.ErrNotFound) || errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrRefused)
+	return err == nil || errors.Is(err, berthadmin.ErrNotFound) || errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrRefused)
 }
 
 // heard notes an answer to r. When it ends an outage, what has waited far longer than r is given

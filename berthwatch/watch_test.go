@@ -286,7 +286,7 @@ func TestMistypedNameMakesNoSemaphore(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		for _, verb := range []string{"pause", "pin"} {
 			a := Action{Verb: verb, Name: testenv.Name, Limit: 1}
-			e.WantErr(a.DoInUse(e.Ctx, e.Inspector.Inspector), berth.ErrNotFound)
+			e.WantErr(a.DoInUse(e.Ctx, e.Inspector.Inspector), berthadmin.ErrNotFound)
 			e.Unchanged(map[string]string{})
 			lease := e.Hold(e.Peer().Sem(2))
 			e.Must(a.DoInUse(e.Ctx, e.Inspector.Inspector))
@@ -322,7 +322,7 @@ func TestWait(t *testing.T) {
 			e.Pass(2 * idle)
 		}
 		s.Wait(e.Ctx, "none")
-		if d := s.Detail("none"); !errors.Is(d.Err, berth.ErrNotFound) {
+		if d := s.Detail("none"); !errors.Is(d.Err, berthadmin.ErrNotFound) {
 			t.Errorf("of what is not there: %+v", d)
 		}
 	})

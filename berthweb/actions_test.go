@@ -123,7 +123,7 @@ func (a anAction) wasTaken(w *web) {
 	w.Helper()
 	st, err := w.Inspector.Show(w.Ctx, "api")
 	if a.check == nil {
-		w.WantErr(err, berth.ErrNotFound)
+		w.WantErr(err, berthadmin.ErrNotFound)
 	} else if w.Must(err); !a.check(st) {
 		w.Errorf("afterwards: %+v", st)
 	}

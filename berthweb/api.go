@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
 
@@ -48,7 +49,7 @@ func statusOf(err error) int {
 		return bad.status
 	case errors.Is(err, berth.ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, berth.ErrNotFound):
+	case errors.Is(err, berthadmin.ErrNotFound):
 		return http.StatusNotFound
 	case errors.Is(err, berth.ErrCorrupt):
 		return http.StatusConflict
@@ -65,7 +66,7 @@ func codeOf(err error) (code, hint, text string) {
 		return bad.code, bad.hint, bad.text
 	case errors.Is(err, berth.ErrInvalid):
 		return "invalid", "", short(err)
-	case errors.Is(err, berth.ErrNotFound):
+	case errors.Is(err, berthadmin.ErrNotFound):
 		return "not_found", "It may be idle: nobody holds and nobody waits.", short(err)
 	case corrupt != nil && corrupt.Newer: // its permits are in use
 		return "newer", "Upgrade this berth; leave the keys alone.", short(err)

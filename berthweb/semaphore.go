@@ -166,7 +166,7 @@ func at(points []berthwatch.Point, since time.Time) int {
 func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int {
 	away := detail.Err
 	switch {
-	case errors.Is(detail.Err, berth.ErrNotFound):
+	case errors.Is(detail.Err, berthadmin.ErrNotFound):
 		d.Idle = true
 		d.freshness(v, v.At, nil)
 		return http.StatusNotFound

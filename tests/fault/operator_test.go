@@ -41,13 +41,13 @@ func verdicts(holder, waiter string) []verdict {
 		},
 		{
 			"evict a waiter", "E", func(ctx context.Context, in *berthadmin.Inspector) error { return in.Evict(ctx, "s", waiter) },
-			func(st *berthadmin.State) bool { return st.Waiting == 1 && st.Queue[0].ID != waiter }, berth.ErrNotFound,
+			func(st *berthadmin.State) bool { return st.Waiting == 1 && st.Queue[0].ID != waiter }, berthadmin.ErrNotFound,
 		},
 		{
 			"evict a holder by force", "E", func(ctx context.Context, in *berthadmin.Inspector) error { return in.ForceEvict(ctx, "s", holder) },
 			func(st *berthadmin.State) bool {
 				return st.Holders == 1 && st.Leases[0].ID == waiter && st.Waiting == 1
-			}, berth.ErrNotFound,
+			}, berthadmin.ErrNotFound,
 		},
 	}
 }
@@ -190,7 +190,7 @@ func (l *lab) insist(ask func(ctx context.Context) error) (sure bool, err error)
 	}
 	for attempt := range attempts {
 		err := ask(l.Ctx)
-		if err == nil || errors.Is(err, berth.ErrNotFound) {
+		if err == nil || errors.Is(err, berthadmin.ErrNotFound) {
 			return attempt == 0 || l.Exact, err
 		}
 		if !errors.Is(err, berth.ErrUnreachable) {

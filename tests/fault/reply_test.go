@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
@@ -361,7 +362,7 @@ func struckHeartbeat(l *lab, strike func() *redistest.Injection) {
 func struckAdopt(l *lab, strike func() *redistest.Injection) {
 	var lease *berth.Lease
 	l.Must(l.Timely(func() error { // of a handle that may have been adopted there is no other try
-		if err := l.Inspector.Purge(l.Ctx, testenv.Name); err != nil && !errors.Is(err, berth.ErrNotFound) {
+		if err := l.Inspector.Purge(l.Ctx, testenv.Name); err != nil && !errors.Is(err, berthadmin.ErrNotFound) {
 			return err
 		}
 		handle, err := l.Hold(l.sem(l.healthy(), 1)).Detach(l.Ctx)

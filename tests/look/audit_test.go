@@ -39,7 +39,7 @@ func TestAuditTellsWhatWasDone(t *testing.T) {
 		next := waits.Granted()
 		e.Must(in.Evict(e.Ctx, testenv.Name, next.ID()))
 		e.Must(in.Purge(e.Ctx, testenv.Name))
-		e.WantErr(in.Resume(e.Ctx, "absent"), berth.ErrNotFound)
+		e.WantErr(in.Resume(e.Ctx, "absent"), berthadmin.ErrNotFound)
 		e.WantErr(in.Pin(e.Ctx, testenv.Name, -1), berth.ErrInvalid)
 		e.Must(e.Inspector.Pause(e.Ctx, "nobody tells"))
 		want := []string{

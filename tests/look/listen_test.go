@@ -91,7 +91,7 @@ func TestListenHearsWhatHappens(t *testing.T) {
 		h.await(berthadmin.EventEvicted, next.ID())
 		e.Pass(2 * e.TTL)
 		_, err := e.Inspector.Show(e.Ctx, "other")
-		e.WantErr(err, berth.ErrNotFound)
+		e.WantErr(err, berthadmin.ErrNotFound)
 		if ev := h.await(berthadmin.EventExpired, lost.ID()); ev.Name != "other" {
 			t.Errorf("expired %+v", ev)
 		}

@@ -127,7 +127,7 @@ func TestSampleLeavesWhatHasRunOut(t *testing.T) {
 			if brief[name].Expired != full[name].Expired || brief[name].NextExpiry != 0 {
 				t.Errorf("%s: without records %+v", name, brief[name])
 			}
-			if _, err := e.Inspector.Show(e.Ctx, name); crowd == 0 && !errors.Is(err, berth.ErrNotFound) {
+			if _, err := e.Inspector.Show(e.Ctx, name); crowd == 0 && !errors.Is(err, berthadmin.ErrNotFound) {
 				t.Errorf("%s: show says %v", name, err)
 			}
 		}
@@ -160,7 +160,7 @@ func TestSampleOfThoseThatAreDamaged(t *testing.T) {
 			if err := errs["sound"]; err != nil || states["sound"].Holders != 1 {
 				t.Errorf("sound: %+v, %v", states["sound"], err)
 			}
-			e.WantErr(errs["nothing"], berth.ErrNotFound)
+			e.WantErr(errs["nothing"], berthadmin.ErrNotFound)
 			for _, name := range []string{"foreign", "newer", "hash lost", "set lost"} {
 				var corrupt *berth.CorruptError
 				if err := errs[name]; !errors.As(err, &corrupt) || corrupt.Newer != (name == "newer") || (corrupt.Heals > 0) != strings.HasSuffix(name, "lost") {
@@ -318,7 +318,7 @@ func TestIdleKeepsItsLimitChanges(t *testing.T) {
 		e.Must(err)
 		e.Must(p.ReleaseHandle(e.Ctx, handle))
 		e.Release(first)
-		look(berth.ErrNotFound)
+		look(berthadmin.ErrNotFound)
 		e.Hold(p.Sem(3))
 		look(nil)
 	})

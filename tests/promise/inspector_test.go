@@ -75,13 +75,13 @@ func TestInspectorListsByName(t *testing.T) {
 func TestInspectorOfAnIdleSemaphore(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		_, err := e.Inspector.Show(e.Ctx, testenv.Name)
-		e.WantErr(err, berth.ErrNotFound)
+		e.WantErr(err, berthadmin.ErrNotFound)
 		id := strings.Repeat("x", 8) + "." + strings.Repeat("x", 18) + "-1"
 		for what, err := range map[string]error{
 			"resize": e.Inspector.Resize(e.Ctx, testenv.Name, 2), "unpin": e.Inspector.Unpin(e.Ctx, testenv.Name), "resume": e.Inspector.Resume(e.Ctx, testenv.Name),
 			"evict": e.Inspector.ForceEvict(e.Ctx, testenv.Name, id), "purge": e.Inspector.Purge(e.Ctx, testenv.Name),
 		} {
-			if !errors.Is(err, berth.ErrNotFound) {
+			if !errors.Is(err, berthadmin.ErrNotFound) {
 				e.Errorf("%s: error %v", what, err)
 			}
 		}
@@ -173,7 +173,7 @@ func TestEvictedHolderRunsOut(t *testing.T) {
 			l := e.Hold(p.Sem(1, berth.TTL(e.TTL)))
 			r := e.Follow(q.Sem(1))
 			err := e.Inspector.Evict(e.Ctx, testenv.Name, l.ID())
-			if !e.Exact && errors.Is(err, berth.ErrNotFound) { // a slow machine has lost it before
+			if !e.Exact && errors.Is(err, berthadmin.ErrNotFound) { // a slow machine has lost it before
 				e.Release(r.Granted())
 				continue
 			}
@@ -246,7 +246,7 @@ func TestPurge(t *testing.T) {
 			attempts++
 			return operator.Inspector().Purge(e.Ctx, testenv.Name)
 		})
-		if attempts == 1 || !errors.Is(err, berth.ErrNotFound) { // else the attempt that took too long has done it
+		if attempts == 1 || !errors.Is(err, berthadmin.ErrNotFound) { // else the attempt that took too long has done it
 			e.Must(err)
 		}
 		if n := operator.Net.Count("DEL"); n == 0 || n > attempts {
@@ -255,7 +255,7 @@ func TestPurge(t *testing.T) {
 		next := r.Granted() // it queues again by itself
 		e.WantErr(l.Renew(e.Ctx), berth.ErrLost)
 		e.Holds(next)
-		e.WantErr(e.Inspector.Purge(e.Ctx, "other"), berth.ErrNotFound)
+		e.WantErr(e.Inspector.Purge(e.Ctx, "other"), berthadmin.ErrNotFound)
 	})
 }
 
@@ -271,7 +271,7 @@ func TestPurgeWhoseAnswerIsLost(t *testing.T) {
 			}
 			e.WantErr(operator.Inspector().Purge(e.Ctx, testenv.Name), berth.ErrUnreachable)
 		}
-		e.WantErr(e.Timely(func() error { return operator.Inspector().Purge(e.Ctx, testenv.Name) }), berth.ErrNotFound)
+		e.WantErr(e.Timely(func() error { return operator.Inspector().Purge(e.Ctx, testenv.Name) }), berthadmin.ErrNotFound)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -31,7 +32,7 @@ func TestWideLimitIsTakenLast(t *testing.T) {
 			done <- result{leases, err}
 		}()
 		e.Pass(time.Second)
-		if _, err := e.Inspector.Show(e.Ctx, "all"); !errors.Is(err, berth.ErrNotFound) {
+		if _, err := e.Inspector.Show(e.Ctx, "all"); !errors.Is(err, berthadmin.ErrNotFound) {
 			e.Errorf("while it waits for the narrow limit, the wide one has %v", err)
 		}
 		e.Release(held)

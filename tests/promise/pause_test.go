@@ -115,7 +115,7 @@ func TestKeysOfAPauseDisappearAfterIt(t *testing.T) {
 		}
 		e.Pass(time.Minute + time.Second)
 		for st, err := range e.Inspector.Sample(e.Ctx, []string{testenv.Name}, berthadmin.SampleOptions{}) {
-			if !errors.Is(err, berth.ErrNotFound) {
+			if !errors.Is(err, berthadmin.ErrNotFound) {
 				e.Errorf("%+v, %v", st.Summary, err)
 			}
 		}

@@ -78,7 +78,7 @@ func TestDetachedLeaseThatIsEvictedCanBeReleased(t *testing.T) {
 		_, err = e.Peer().Adopt(e.Ctx, handle)
 		e.WantErr(err, berth.ErrEvicted)
 		e.Must(e.Peer().ReleaseHandle(e.Ctx, handle))
-		if _, err := e.Inspector.Show(e.Ctx, testenv.Name); !errors.Is(err, berth.ErrNotFound) {
+		if _, err := e.Inspector.Show(e.Ctx, testenv.Name); !errors.Is(err, berthadmin.ErrNotFound) {
 			e.Errorf("not given back: %v", err)
 		}
 	})

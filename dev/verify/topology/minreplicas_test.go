@@ -162,7 +162,7 @@ func TestMinReplicasInACluster(t *testing.T) {
 		err := patient(func() error {
 			return berthadmin.Of(client).ForceEvict(t.Context(), "safe", st.Leases[0].ID)
 		}, berth.ErrUnreachable)
-		if err != nil && !errors.Is(err, berth.ErrNotFound) { // then an attempt without an answer has done it
+		if err != nil && !errors.Is(err, berthadmin.ErrNotFound) { // then an attempt without an answer has done it
 			t.Fatal(err)
 		}
 	}

@@ -146,7 +146,7 @@ func (e *Env) untilGone(l *berth.Lease) {
 	e.Helper()
 	for {
 		st, err := e.Inspector.Show(e.Ctx, l.Name())
-		if errors.Is(err, berth.ErrNotFound) {
+		if errors.Is(err, berthadmin.ErrNotFound) {
 			return
 		}
 		e.Must(err)

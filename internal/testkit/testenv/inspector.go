@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 )
 
@@ -119,7 +118,7 @@ func (in *Inspector) change(do func() error) error {
 		attempts++
 		return do()
 	})
-	if attempts > 1 && errors.Is(err, berth.ErrNotFound) {
+	if attempts > 1 && errors.Is(err, berthadmin.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -26,7 +26,7 @@ func Listed(list iter.Seq2[berthadmin.Summary, error]) (all []berthadmin.Summary
 func (e *Env) Show() *berthadmin.State {
 	e.Helper()
 	st, err := e.Inspector.Show(e.Ctx, Name)
-	if errors.Is(err, berth.ErrNotFound) {
+	if errors.Is(err, berthadmin.ErrNotFound) {
 		return &berthadmin.State{}
 	}
 	e.Must(err)

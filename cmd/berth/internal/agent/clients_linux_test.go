@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
@@ -166,7 +167,7 @@ func TestClients(t *testing.T) {
 			} {
 				o.open()
 				story(o)
-				if err := o.Inspector.Purge(o.Ctx, testenv.Name); err != nil && !errors.Is(err, berth.ErrNotFound) {
+				if err := o.Inspector.Purge(o.Ctx, testenv.Name); err != nil && !errors.Is(err, berthadmin.ErrNotFound) {
 					t.Error(err)
 				}
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 )
 
 // refusal is why a request gets nothing. As the body of an answer it has a status; once lines
@@ -59,7 +60,7 @@ func refusalOf(err error) *refusal {
 	switch {
 	case errors.Is(err, berth.ErrInvalid):
 		return with(http.StatusBadRequest, "invalid")
-	case errors.Is(err, berth.ErrNotFound):
+	case errors.Is(err, berthadmin.ErrNotFound):
 		return with(http.StatusNotFound, "not_in_use")
 	case errors.Is(err, berth.ErrBusy):
 		return with(r.lateOr(err), "busy")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -195,7 +194,7 @@ func (a *app) evictAll(in *berthadmin.Inspector, e *eviction, list []evictee, be
 	for _, v := range list {
 		action := berthwatch.Action{Verb: "evict", Name: v.semaphore, ID: v.ID, Force: e.force}
 		err := a.ask(func(ctx context.Context) error { return action.Do(ctx, in) })
-		gone := errors.Is(err, berth.ErrNotFound)
+		gone := errors.Is(err, berthadmin.ErrNotFound)
 		if err == nil || gone {
 			err = a.tell(v.semaphore, v.who()+": "+e.outcome(&v, gone))
 		}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -20,7 +19,7 @@ import (
 // look returns the semaphore, nil when it is not in use.
 func look(in *berthadmin.Inspector, name string) (*berthadmin.State, error) {
 	state, err := in.Show(context.Background(), name) // it takes many calls where many wait
-	if errors.Is(err, berth.ErrNotFound) {
+	if errors.Is(err, berthadmin.ErrNotFound) {
 		return nil, nil //nolint:nilnil // not in use is an answer, and nil is a state without anything
 	}
 	return state, err
@@ -38,7 +37,7 @@ func (u unused) Unwrap() error { return u.error }
 
 // located adds the store that was asked to such a refusal: the semaphore may be in another.
 func (a *app) located(err error) error {
-	if _, ok := errors.AsType[unused](err); ok || errors.Is(err, berth.ErrNotFound) {
+	if _, ok := errors.AsType[unused](err); ok || errors.Is(err, berthadmin.ErrNotFound) {
 		return fmt.Errorf("%w (server: %s)", err, a.where)
 	}
 	return err

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 	scr "github.com/berth-go/berth/cmd/berth/internal/screen"
@@ -82,7 +81,7 @@ func (m *Model) detailLines(room int) []string {
 	s := m.detail.State
 	switch err := m.detail.Err; {
 	case err == nil, m.view.Err != nil && s != nil: // the header says what is wrong
-	case errors.Is(err, berth.ErrNotFound):
+	case errors.Is(err, berthadmin.ErrNotFound):
 		return append(lines, m.style.bold(clean(m.name))+"  is idle: nobody holds and nobody waits")
 	default:
 		lines = append(lines, m.style.bad(short(err)))

@@ -212,7 +212,7 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 	d.sees.Why = []string{"paused by ann\x1b 14:02: migration"}
 	d.tick()
 	d.wants("Paused by ann\ufffd 14:02: migration.")
-	d.sees.Err = fmt.Errorf("%w: gone", berth.ErrNotFound)
+	d.sees.Err = fmt.Errorf("%w: gone", berthadmin.ErrNotFound)
 	d.tick()
 	d.wants("api  is idle")
 	d.press("esc")

@@ -26,7 +26,7 @@ func List(ctx context.Context, in *berthadmin.Inspector) ([]berthadmin.Summary, 
 			all = append(all, st.Summary)
 		case errors.Is(err, berth.ErrCorrupt):
 			damaged[st.Name] = err
-		case !errors.Is(err, berth.ErrNotFound): // what has just gone is not listed
+		case !errors.Is(err, berthadmin.ErrNotFound): // what has just gone is not listed
 			return nil, nil, err
 		}
 	}
@@ -47,7 +47,7 @@ func allNames(ctx context.Context, in *berthadmin.Inspector) (all []string, err 
 	}
 }
 
-// Show returns one semaphore with its records. The error is berth.ErrNotFound when it is not
+// Show returns one semaphore with its records. The error is berthadmin.ErrNotFound when it is not
 // in use.
 func Show(ctx context.Context, in *berthadmin.Inspector, name string) (*berthadmin.State, error) {
 	for st, err := range in.Sample(ctx, []string{name}, berthadmin.SampleOptions{Records: true}) {
