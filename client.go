@@ -3,8 +3,6 @@ package berth
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/internal/events"
-	"github.com/berth-go/berth/internal/reach"
 	"github.com/berth-go/berth/internal/rules"
 	"github.com/berth-go/berth/internal/session"
 )
@@ -102,27 +99,6 @@ func (c *Client) Close() error {
 		c.events.Wait(lastEvents)
 	}
 	return nil
-}
-
-// Reach reports whether Redis can be reached. It makes its own connection, so
-// that an exhausted connection pool does not matter. It returns nil if Redis answers
-// anything, even with a refusal, there or to another call of this client; in a Redis
-// Cluster, if any node does. It returns ErrUnreachable if there is no connection or no
-// answer, and another error if this process cannot find out: ctx has ended, or no CPU,
-// descriptor or port is left. It takes 3 seconds if the server is silent, and at most 10,
-// or 13 with a Cluster.
-func (c *Client) Reach(ctx context.Context) error {
-	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
-		return err
-	}
-	err := c.session.Reach(ctx)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, reach.ErrAway):
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-	return fmt.Errorf("berth: whether redis can be reached is not known: %w", err)
 }
 
 // Semaphore returns the semaphore called name with the given limit. It sends

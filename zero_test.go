@@ -20,7 +20,6 @@ func TestWhatWasNotMadeIsRefusedInWords(t *testing.T) {
 			"Adopt":         second(client.Adopt(ctx, "handle")),
 			"RenewHandle":   second(client.RenewHandle(ctx, "handle")),
 			"ReleaseHandle": client.ReleaseHandle(ctx, "handle"),
-			"Reach":         client.Reach(ctx),
 		} {
 			if !errors.Is(err, berth.ErrInvalid) {
 				t.Errorf("%s of a %s client: %v", call, name, err)

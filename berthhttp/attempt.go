@@ -221,4 +221,6 @@ func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration 
 
 // unhurried returns a logger that passes records on to log as events of the client, so that no
 // request waits for its handler.
-func unhurried(c *berth.Client, log *slog.Logger) *slog.Logger { return internals.Events(c).Logger(log) }
+func unhurried(c *berth.Client, log *slog.Logger) *slog.Logger {
+	return internals.Events(c).Logger(log)
+}

@@ -2,6 +2,7 @@ package berthhttp
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,7 +42,8 @@ func newLimiter(client *berth.Client, cfg config) (*limiter, error) {
 	cfg.logger = unhurried(client, cfg.logger)
 	l := &limiter{config: cfg, client: client}
 	l.outage.log = cfg.logger.With("limit", cfg.rules[0].name)
-	l.outage.open, l.outage.patience, l.outage.reach = cfg.failOpen, cfg.answerWithin, client.Reach
+	l.outage.open, l.outage.patience = cfg.failOpen, cfg.answerWithin
+	l.outage.reach = func(ctx context.Context) error { return internals.Reach(ctx, client) }
 	return l, nil
 }
 

@@ -141,11 +141,11 @@ func AnswerWithin(d time.Duration) Option { return wholeOption(func(c *config) {
 // client's hooks it is a request that failed with berth.ErrUnreachable. By default such
 // requests are refused.
 //
-// A request that had no answer within AnswerWithin waits until berth.Client.Reach has
-// found out whether Redis can be reached, which takes 3 seconds more if Redis is
-// silent. If it can be reached, the time was spent in a queue of this process or of
-// Redis, and the request is refused; so is a request that Redis refuses, for example
-// because it is out of memory.
+// A request that had no answer within AnswerWithin waits until a connection of its own has
+// shown whether Redis can be reached, which takes 3 seconds more if Redis is silent. If it
+// can be reached, the time was spent in a queue of this process or of Redis, and the
+// request is refused; so is a request that Redis refuses, for example because it is out of
+// memory.
 func FailOpen(f func(r *http.Request, why error)) Option {
 	return wholeOption(func(c *config) {
 		if c.failOpen = true; f != nil {

@@ -18,8 +18,7 @@ const (
 )
 
 // outage knows whether Redis can be reached. A request without an answer does not show
-// it, because its time may have passed in a queue of this process; berth.Client.Reach
-// finds out. During an outage requests are not sent to Redis: one request a second
+// it, because its time may have passed in a queue of this process; reach finds out. During an outage requests are not sent to Redis: one request a second
 // looks again, and the others get the last result at once.
 type outage struct {
 	log      *slog.Logger

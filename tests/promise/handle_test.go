@@ -195,7 +195,9 @@ func TestAdoptionThatIsGivenUpLeavesNoLeaseWithoutAnOwner(t *testing.T) {
 // A refusal does not say that nothing has happened, where a request before it got no answer.
 func TestRefusalAfterNoAnswerIsNoVerdict(t *testing.T) {
 	for name, ask := range map[string]func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error{
-		"ReleaseHandle": func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error { return p.ReleaseHandle(e.Ctx, handle) },
+		"ReleaseHandle": func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error {
+			return p.ReleaseHandle(e.Ctx, handle)
+		},
 		"RenewHandle": func(e *testenv.Env, p *testenv.Peer, handle berth.Handle) error {
 			_, err := p.RenewHandle(e.Ctx, handle)
 			return err

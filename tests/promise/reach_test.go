@@ -15,9 +15,13 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/bridge"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
+
+// reach is what berthhttp and the agent ask whether Redis is there.
+var reach = berth.Internal(bridge.NewKey()).Reach
 
 // TestReachOfACrowdedServer: one that keeps a new connection waiting, because of all the
 // others, and answers calls, is there.
@@ -28,9 +32,9 @@ func TestReachOfACrowdedServer(t *testing.T) {
 		p.Net.Inject(redistest.Rule{Fault: redistest.SwallowRequest, Match: redistest.Named("ping"), Times: -1})
 		began := time.Now()
 		time.AfterFunc(time.Second, func() { e.Must(e.Hold(sem).Release()) })
-		e.Must(p.Reach(e.Ctx))
+		e.Must(reach(e.Ctx, p.Client))
 		e.Within(began, 3*time.Second, 3*time.Second, "found out")
-		if err := p.Reach(e.Ctx); !errors.Is(err, berth.ErrUnreachable) {
+		if err := reach(e.Ctx, p.Client); !errors.Is(err, berth.ErrUnreachable) {
 			e.Errorf("when no call is answered: %v", err)
 		}
 	})
@@ -42,27 +46,24 @@ func TestReach(t *testing.T) {
 		store := berthtest.New(t)
 		client := store.Client()
 		store.Slow(time.Second)
-		if err := client.Reach(t.Context()); err != nil {
+		if err := reach(t.Context(), client); err != nil {
 			t.Errorf("slow: %v", err)
 		}
 		store.Slow(time.Hour)
 		began := time.Now()
-		if err := client.Reach(t.Context()); !errors.Is(err, berth.ErrUnreachable) || time.Since(began) != 3*time.Second {
+		if err := reach(t.Context(), client); !errors.Is(err, berth.ErrUnreachable) || time.Since(began) != 3*time.Second {
 			t.Errorf("hangs: %v after %v", err, time.Since(began))
 		}
 		store.Slow(0)
 		store.Down()
-		if err := client.Reach(t.Context()); !errors.Is(err, berth.ErrUnreachable) {
+		if err := reach(t.Context(), client); !errors.Is(err, berth.ErrUnreachable) {
 			t.Errorf("away: %v", err)
 		}
 		store.Up()
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if err := client.Reach(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, berth.ErrUnreachable) {
+		if err := reach(ctx, client); !errors.Is(err, context.Canceled) || errors.Is(err, berth.ErrUnreachable) {
 			t.Errorf("the caller has left: %v", err)
-		}
-		if err := client.Reach(nil); !errors.Is(err, berth.ErrInvalid) { //nolint:staticcheck // a mistake that callers make
-			t.Errorf("no context: %v", err)
 		}
 	})
 }
@@ -110,7 +111,7 @@ func TestReachOfAClusterByItsOwnDialer(t *testing.T) {
 			}()
 			return ours, nil
 		})
-		if err := client.Reach(t.Context()); err != nil {
+		if err := reach(t.Context(), client); err != nil {
 			t.Error(err)
 		}
 	})
@@ -130,7 +131,7 @@ func TestReachOfAClusterThatIsNotKnown(t *testing.T) {
 				}
 				return nil, syscall.EMFILE
 			})
-			if err := client.Reach(t.Context()); !errors.Is(err, syscall.EMFILE) || errors.Is(err, berth.ErrUnreachable) {
+			if err := reach(t.Context(), client); !errors.Is(err, syscall.EMFILE) || errors.Is(err, berth.ErrUnreachable) {
 				t.Errorf("%s first: %v", first, err)
 			}
 		})

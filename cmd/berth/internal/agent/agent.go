@@ -13,7 +13,10 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/cmd/berth/internal/view"
+	"github.com/berth-go/berth/internal/bridge"
 )
+
+var internals = berth.Internal(bridge.NewKey())
 
 // Options bound what an agent does.
 type Options struct {
@@ -136,7 +139,7 @@ func (a *Agent) health(w http.ResponseWriter, r *http.Request) {
 		refusedStopping.write(w)
 		return
 	}
-	answer(w, map[string]string{"status": "ok"}, a.client.Reach(r.Context()))
+	answer(w, map[string]string{"status": "ok"}, internals.Reach(r.Context(), a.client))
 }
 
 func answer(w http.ResponseWriter, v any, err error) {
