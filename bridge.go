@@ -39,8 +39,12 @@ func (internals) Semaphore(s *Semaphore) (inner *session.Semaphore, terms *proto
 // is over. Renewals only ever move it to a later time.
 func (internals) Trust(l *Lease) clock.Instant { return l.claim.Trust() }
 
-// Admin returns what a client has for looking at semaphores and changing them.
+// Admin returns what a client has for looking at semaphores and changing them; nothing for one that
+// was not made.
 func (internals) Admin(c *Client) (store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger) {
+	if c.made() != nil {
+		return nil, nil, "", nil
+	}
 	return c.session.Store(), c.rdb, c.prefix, c.log
 }
 
@@ -54,6 +58,9 @@ func (internals) Events(c *Client) *events.Queue { return &c.events }
 // find out: ctx has ended, or no CPU, descriptor or port is left. It takes 3 seconds if the server
 // is silent, and at most 10, or 13 with a Cluster.
 func (internals) Reach(ctx context.Context, c *Client) error {
+	if err := c.made(); err != nil {
+		return err
+	}
 	err := c.session.Reach(ctx)
 	switch {
 	case err == nil:
@@ -75,6 +82,9 @@ func (internals) Order(sems []*Semaphore) ([]int, error) { return inOrder(sems) 
 // Look reads the state of a semaphore, and returns it with the terms of a request that has the
 // given options. It changes nothing. Snapshot.Rest is exact for that request.
 func (internals) Look(ctx context.Context, within time.Duration, s *Semaphore, opts []AcquireOption) (*protocol.Snapshot, *protocol.Terms, error) {
+	if err := s.made(); err != nil {
+		return nil, nil, err
+	}
 	cfg, err := with(s.config, opts)
 	if err != nil {
 		return nil, nil, err

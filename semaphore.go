@@ -33,11 +33,21 @@ func newSemaphore(c *Client, inner *session.Semaphore, name string, limit int, c
 }
 
 // Name returns the semaphore's name.
-func (s *Semaphore) Name() string { return s.name }
+func (s *Semaphore) Name() string {
+	if s == nil {
+		return ""
+	}
+	return s.name
+}
 
 // Limit returns the limit that this program declares. The limit in force may be
 // another program's or a pin: see berthadmin.Inspector.Show.
-func (s *Semaphore) Limit() int { return s.limit }
+func (s *Semaphore) Limit() int {
+	if s == nil {
+		return 0
+	}
+	return s.limit
+}
 
 // With returns the same semaphore with other defaults for its leases, and leaves s
 // unchanged. It sends nothing. The only error is an *InvalidError.
@@ -134,7 +144,7 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 // ctx ends, and can be repeated. After ErrRefused, ErrCorrupt, ErrClosed and ErrInvalid nothing
 // has changed; after ErrUnreachable and ctx's error it may have been paused.
 func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := cmp.Or(s.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return err
 	}
 	if d < MinTTL || d > MaxTTL {

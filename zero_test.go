@@ -9,40 +9,6 @@ import (
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-// TestWhatWasNotMadeIsRefusedInWords: a program that ignored an error learns of it, and does not
-// crash at the first call.
-func TestWhatWasNotMadeIsRefusedInWords(t *testing.T) {
-	ctx := t.Context()
-	second := func(_ any, err error) error { return err }
-	for name, client := range map[string]*berth.Client{"nil": nil, "zero": {}} {
-		for call, err := range map[string]error{
-			"Semaphore":     second(client.Semaphore("a", 1)),
-			"Adopt":         second(client.Adopt(ctx, "handle")),
-			"RenewHandle":   second(client.RenewHandle(ctx, "handle")),
-			"ReleaseHandle": client.ReleaseHandle(ctx, "handle"),
-		} {
-			if !errors.Is(err, berth.ErrInvalid) {
-				t.Errorf("%s of a %s client: %v", call, name, err)
-			}
-		}
-		if err := client.Close(); err != nil {
-			t.Errorf("Close of a %s client: %v", name, err)
-		}
-	}
-	for name, sem := range map[string]*berth.Semaphore{"nil": nil, "zero": {}} {
-		for call, err := range map[string]error{
-			"Acquire":    second(sem.Acquire(ctx)),
-			"TryAcquire": second(sem.TryAcquire(ctx)),
-			"Do":         sem.Do(ctx, func(context.Context) error { return nil }),
-			"With":       second(sem.With()),
-		} {
-			if !errors.Is(err, berth.ErrInvalid) {
-				t.Errorf("%s of a %s semaphore: %v", call, name, err)
-			}
-		}
-	}
-}
-
 // TestNoLeaseIsOver: one that a failed Acquire did not return may be released, as defers do.
 func TestNoLeaseIsOver(t *testing.T) {
 	for name, lease := range map[string]*berth.Lease{"nil": nil, "zero": {}} {

@@ -66,6 +66,23 @@ func inspector(store *protocol.Store, rdb redis.UniversalClient, prefix string, 
 	return &Inspector{store: store, rdb: rdb, prefix: prefix, log: log}
 }
 
+// ready refuses a nil or zero Inspector, and a nil context.
+func (in *Inspector) ready(ctx context.Context) error {
+	if in == nil || in.store == nil {
+		return &berth.InvalidError{What: "inspector", Reason: "it was not made by New, or of a client that was: look at their errors"}
+	}
+	return invalid("context", rules.Context(ctx))
+}
+
+// copied returns in, for a change; a zero one of nil.
+func (in *Inspector) copied() *Inspector {
+	if in == nil {
+		return new(Inspector)
+	}
+	other := *in
+	return &other
+}
+
 // CheckName returns a *berth.InvalidError if no semaphore can have this name. It sends
 // nothing.
 func CheckName(name string) error { return invalid("name", rules.Name(name, berth.MaxName)) }

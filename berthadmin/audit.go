@@ -45,14 +45,14 @@ type Audited struct {
 // The record is made after the change. If that fails, the change stands, and the
 // client's log tells of the missing record. The Redis user needs permission for XADD.
 func (in *Inspector) Because(who, why string) *Inspector {
-	other := *in
+	other := in.copied()
 	other.because, other.who, other.why = true, who, why
-	return &other
+	return other
 }
 
 // audited calls do, which makes a change, and records it.
 func (in *Inspector) audited(ctx context.Context, verb, name, what string, do func() error) error {
-	if !in.because {
+	if in == nil || !in.because {
 		return do()
 	}
 	if in.who == "" {
@@ -120,7 +120,7 @@ func (in *Inspector) auditKey() string { return in.prefix + ":audit" }
 // permission for XREVRANGE), or ctx's error.
 func (in *Inspector) Audit(ctx context.Context) iter.Seq2[Audited, error] {
 	return func(yield func(Audited, error) bool) {
-		if err := invalid("context", rules.Context(ctx)); err != nil {
+		if err := in.ready(ctx); err != nil {
 			yield(Audited{}, err)
 			return
 		}

@@ -117,7 +117,7 @@ type Waiter struct {
 // ends the list.
 func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 	return func(yield func(Summary, error) bool) {
-		if err := invalid("context", rules.Context(ctx)); err != nil {
+		if err := in.ready(ctx); err != nil {
 			yield(Summary{}, err)
 			return
 		}
@@ -207,7 +207,7 @@ func inUse(name string, s *protocol.Snapshot) error {
 // server's clock, and the operations count no later than they can be waited for: a word that
 // the network delivers after it was given up would undo what was said since.
 func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
-	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, berth.MaxName))); err != nil {
+	if err := cmp.Or(in.ready(ctx), invalid("name", rules.Name(name, berth.MaxName))); err != nil {
 		return err
 	}
 	call := func(notAfter int64, ops []protocol.Op) (protocol.Reply, error) {
@@ -338,7 +338,7 @@ func (in *Inspector) Purge(ctx context.Context, name string) error {
 }
 
 func (in *Inspector) purge(ctx context.Context, name string) error {
-	if err := cmp.Or(invalid("context", rules.Context(ctx)), invalid("name", rules.Name(name, berth.MaxName))); err != nil {
+	if err := cmp.Or(in.ready(ctx), invalid("name", rules.Name(name, berth.MaxName))); err != nil {
 		return err
 	}
 	found, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) {

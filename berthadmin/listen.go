@@ -61,7 +61,7 @@ const mostMessages = 2000
 // messages a second, so that a listener cannot slow Redis down; ErrUnsupported in a
 // Redis Cluster, where each node has its own messages; and ctx's error.
 func (in *Inspector) Listen(ctx context.Context, f func(Event)) error {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := in.ready(ctx); err != nil {
 		return err
 	}
 	if in.store.Sharded() {

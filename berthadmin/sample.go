@@ -41,7 +41,7 @@ const (
 // other error is yielded last.
 func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions) iter.Seq2[*State, error] {
 	return func(yield func(*State, error) bool) {
-		if err := invalid("context", rules.Context(ctx)); err != nil {
+		if err := in.ready(ctx); err != nil {
 			yield(&State{}, err)
 			return
 		}
@@ -119,7 +119,7 @@ func sampled(ctx context.Context, name string, found protocol.Found) (*State, er
 // The walk finds all semaphores that have keys throughout, and perhaps others that have
 // keys for some of that time.
 func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (names []string, next string, err error) {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := in.ready(ctx); err != nil {
 		return nil, "", err
 	}
 	if budget < 1 || budget > 10000 {
@@ -144,9 +144,9 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 // server, by the server's own clock. Where the server does not tell, as for Sample in a Redis
 // Cluster, spent is not called.
 func (in *Inspector) Live(spent func(time.Duration)) *Inspector {
-	other := *in
+	other := in.copied()
 	other.live, other.spent = true, spent
-	return &other
+	return other
 }
 
 // patience is how long Sample and Names wait for an answer.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/berth-go/berth/internal/protocol"
-	"github.com/berth-go/berth/internal/rules"
 )
 
 // Server describes a Redis server; fields that it does not report are "", and 0.
@@ -30,7 +29,7 @@ type Refusals struct {
 // Ping makes one round trip, which costs the server next to nothing, and reports
 // whether Redis answers.
 func (in *Inspector) Ping(ctx context.Context) error {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := in.ready(ctx); err != nil {
 		return err
 	}
 	if _, err := protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (string, error) { return in.rdb.Ping(ctx).Result() }); err != nil {
@@ -42,7 +41,7 @@ func (in *Inspector) Ping(ctx context.Context) error {
 // Server asks the server by INFO; in a Redis Cluster, one of its nodes. berth.ErrRefused
 // means that the user may not ask.
 func (in *Inspector) Server(ctx context.Context) (Server, error) {
-	if err := invalid("context", rules.Context(ctx)); err != nil {
+	if err := in.ready(ctx); err != nil {
 		return Server{}, err
 	}
 	text, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (string, error) { return in.rdb.Info(ctx).Result() })

@@ -66,7 +66,7 @@ func (e *RefusedError) Error() string {
 	if e.Ahead >= 0 {
 		s += fmt.Sprintf(", with %d requests ahead", e.Ahead)
 	}
-	return s + ": " + e.Err.Error()
+	return fmt.Sprintf("%s: %v", s, e.Err)
 }
 
 // Unwrap returns Err.

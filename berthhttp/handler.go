@@ -70,6 +70,10 @@ func NewHandler(client *berth.Client, name string, limit int, next http.Handler,
 // disconnected when its turn comes is not served. With HTTP/1, the net/http server
 // notices a disconnect only once the request body has been read.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h == nil || h.limiter == nil {
+		http.Error(w, "this handler was not made by NewHandler, or that failed", http.StatusInternalServerError)
+		return
+	}
 	p, why := h.limiter.take(r)
 	if why != nil {
 		h.turnAway(w, r, why)

@@ -52,6 +52,12 @@ func NewTransport(client *berth.Client, name string, limit int, opts ...Option) 
 //
 // A request that gets no permit is not sent; the error is a *RefusedError.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t == nil || t.limiter == nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper must
+		}
+		return nil, &berth.InvalidError{What: "transport", Reason: "it was not made by NewTransport, or that failed: look at its error"}
+	}
 	if req.URL == nil || req.Header == nil {
 		return t.base.RoundTrip(req) // which knows what to say
 	}
@@ -68,6 +74,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the idle connections of the base transport, for
 // http.Client.CloseIdleConnections.
 func (t *Transport) CloseIdleConnections() {
+	if t == nil {
+		return
+	}
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}

@@ -39,12 +39,26 @@ func newLoan(ctx context.Context, p *Pool, l *pooledLease) *Loan {
 	return &Loan{pool: p, lease: l, parent: ctx}
 }
 
+// none reports whether l is nil or zero, as one has that ignored the error of an Acquire. It is over.
+func (l *Loan) none() bool { return l == nil || l.pool == nil }
+
+// backing is the lease; nil, which berth takes for one that is over, where there is no loan.
+func (l *Loan) backing() *berth.Lease {
+	if l.none() {
+		return nil
+	}
+	return l.lease.Lease
+}
+
 // Context returns a context that ends when the loan does. Its cause (context.Cause) is
 // a *berth.LostError, which is berth.ErrLost to errors.Is, when the lease is lost, at
 // the trust deadline at the latest; berth.ErrReleased after Release; and
 // berth.ErrClosed after the Client's Close. It has the values of Acquire's context but
 // not its deadline or cancellation, which only bound the wait.
 func (l *Loan) Context() context.Context {
+	if l.none() {
+		return l.backing().Context() // which has ended
+	}
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	if l.ctx == nil {
@@ -63,22 +77,22 @@ func (l *Loan) Context() context.Context {
 }
 
 // Name returns the semaphore's name.
-func (l *Loan) Name() string { return l.lease.Name() }
+func (l *Loan) Name() string { return l.backing().Name() }
 
 // ID returns the lease's id, as the CLI and berthadmin show it.
-func (l *Loan) ID() string { return l.lease.ID() }
+func (l *Loan) ID() string { return l.backing().ID() }
 
 // Slot returns the lease's slot. No other loan or lease has it while this loan lasts.
-func (l *Loan) Slot() int { return l.lease.Slot() }
+func (l *Loan) Slot() int { return l.backing().Slot() }
 
 // Token returns the lease's token, which is the same for all loans of the lease.
-func (l *Loan) Token() int64 { return l.lease.Token() }
+func (l *Loan) Token() int64 { return l.backing().Token() }
 
 // Weight returns how many permits the lease takes.
-func (l *Loan) Weight() int { return l.lease.Weight() }
+func (l *Loan) Weight() int { return l.backing().Weight() }
 
 // Limit returns the limit that was in force when the lease was granted.
-func (l *Loan) Limit() int { return l.lease.Limit() }
+func (l *Loan) Limit() int { return l.backing().Limit() }
 
 // Valid reports whether the loan can be relied on at this moment, as berth.Lease.Valid
 // does.
@@ -94,6 +108,9 @@ func (l *Loan) ValidUntil() time.Time {
 }
 
 func (l *Loan) isOver() bool {
+	if l.none() {
+		return true
+	}
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	return l.over
@@ -106,6 +123,9 @@ func (l *Loan) isOver() bool {
 // seconds, and returns what berth.Lease.Release does, for example a *berth.LostError.
 // In every case the loan is over.
 func (l *Loan) Release() error {
+	if l.none() {
+		return berth.ErrReleased
+	}
 	p := l.pool
 	p.mu.Lock()
 	if l.over {

@@ -211,6 +211,9 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 // run; otherwise fn's error; or, if that is nil, Release's. It takes as long as these
 // three do.
 func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
+	if fn == nil {
+		return invalid("function", "it is nil")
+	}
 	loan, err := p.Acquire(ctx)
 	if err != nil {
 		return err
@@ -234,6 +237,9 @@ func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 // released by then are retried in the background. A second Close waits for the first.
 // The Client's Close also ends its pools.
 func (p *Pool) Close() error {
+	if p.none() { // there is nothing to close
+		return nil
+	}
 	p.mu.Lock()
 	p.close()
 	p.mu.Unlock()
@@ -259,6 +265,9 @@ type Stats struct {
 
 // Stats returns the pool's present state. It sends nothing.
 func (p *Pool) Stats() Stats {
+	if p.none() {
+		return Stats{}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{
@@ -267,8 +276,14 @@ func (p *Pool) Stats() Stats {
 	}
 }
 
-// admit refuses contexts that have ended.
+// none reports whether p is nil or zero.
+func (p *Pool) none() bool { return p == nil || p.sem == nil }
+
+// admit refuses contexts that have ended, and a nil or zero Pool.
 func (p *Pool) admit(ctx context.Context) error {
+	if p.none() {
+		return invalid("pool", "it was not made by New, or New failed: look at its error")
+	}
 	if ctx == nil {
 		return invalid("context", "it is nil")
 	}

@@ -99,10 +99,17 @@ func NewCollector(s *berthwatch.Sampler, in *berthadmin.Inspector, o Options) (*
 
 // Close stops the sampler that New made. The Collector goes on exporting its last sample
 // until that is stale, with berth_up 0 after a few times the sampler's pace.
-func (c *Collector) Close() { c.end() }
+func (c *Collector) Close() {
+	if c != nil && c.end != nil {
+		c.end()
+	}
+}
 
 // Collect implements prometheus.Collector. It waits for Redis for at most a second.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	if c == nil || c.sampler == nil { // New failed
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	fresh := c.sampler.Wait(ctx, "")

@@ -17,6 +17,9 @@ import (
 // Down makes Redis unreachable: connections break, and new ones are refused until Up.
 // The store keeps its data, and leases expire meanwhile as usual.
 func (s *Store) Down() {
+	if s.none() {
+		return
+	}
 	s.mu.Lock()
 	s.down, s.wasDown = true, true
 	s.mu.Unlock()
@@ -25,6 +28,9 @@ func (s *Store) Down() {
 
 // Up ends Down.
 func (s *Store) Up() {
+	if s.none() {
+		return
+	}
 	s.mu.Lock()
 	s.down = false
 	s.mu.Unlock()
@@ -35,11 +41,19 @@ func (s *Store) Up() {
 // are already under way; 0 ends that, and delivers them at once. Messages are not
 // delayed. With a d above all time-outs Redis seems to hang: it accepts connections and
 // does not answer.
-func (s *Store) Slow(d time.Duration) { s.pace.set(d) }
+func (s *Store) Slow(d time.Duration) {
+	if s.none() {
+		return
+	}
+	s.pace.set(d)
+}
 
 // DropMessages sets whether published messages are lost from now on. Clients then learn
 // of a hand-off by their next heartbeat and of an eviction by their next renewal.
 func (s *Store) DropMessages(drop bool) {
+	if s.none() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -58,6 +72,9 @@ func (s *Store) DropMessages(drop bool) {
 // After Down or Slow, it ends only when the holder learns of it. Lose fails the test if the
 // lease is already over.
 func (s *Store) Lose(lease *berth.Lease) {
+	if s.none() {
+		return
+	}
 	if err := s.expire(lease); err != nil {
 		s.fail("berthtest: Lose: %v", err)
 		return
@@ -72,6 +89,9 @@ func (s *Store) Lose(lease *berth.Lease) {
 // next waiter at once, and the context of its holder ends with berth.ErrEvicted when the
 // message arrives. Evict fails the test if the lease is already over.
 func (s *Store) Evict(lease *berth.Lease) {
+	if s.none() {
+		return
+	}
 	if err := s.apply(lease, protocol.Op{Verb: protocol.Evict, ID: lease.ID(), Flag: true}); err != nil {
 		s.fail("berthtest: Evict: %v", err)
 		return

@@ -58,6 +58,9 @@ func Start() *Store {
 	return s
 }
 
+// none reports whether s was not made by New or Start. Then it has no clients, and does nothing.
+func (s *Store) none() bool { return s == nil || s.mini == nil }
+
 // scope ties the life of its parts to the store's.
 type scope struct {
 	testing.TB
@@ -87,6 +90,9 @@ func (s *Store) dial(dialer redistest.DialFunc) *redis.Client {
 // Close closes the store and all its clients, and releases their leases. A store of New
 // is closed at the end of its test. A second Close does nothing.
 func (s *Store) Close() {
+	if s.none() {
+		return
+	}
 	s.Slow(0)
 	s.Up()
 	s.mu.Lock()
@@ -119,6 +125,9 @@ func inBubble() (yes bool) {
 // Client returns a new client of the store, which acts as another process. It is closed
 // with the store. Invalid options fail the test.
 func (s *Store) Client(opts ...berth.ClientOption) *berth.Client {
+	if s.none() {
+		return nil
+	}
 	client, err := berth.New(s.rdb, opts...)
 	if err != nil {
 		s.fail("berthtest: %v", err)
@@ -131,6 +140,9 @@ func (s *Store) Client(opts ...berth.ClientOption) *berth.Client {
 // Inspector returns an Inspector for the semaphores of the store, subject to the same
 // faults as its clients. For clients with another prefix use berthadmin.Of.
 func (s *Store) Inspector() *berthadmin.Inspector {
+	if s.none() {
+		return nil
+	}
 	in, err := berthadmin.New(s.rdb, berthadmin.Options{})
 	if err != nil {
 		s.fail("berthtest: %v", err)
@@ -140,4 +152,9 @@ func (s *Store) Inspector() *berthadmin.Inspector {
 
 // Redis returns a Redis client of the store, subject to the same faults: for code that
 // makes its own berth.Client, and for looking at keys. It is closed with the store.
-func (s *Store) Redis() *redis.Client { return s.rdb }
+func (s *Store) Redis() *redis.Client {
+	if s.none() {
+		return nil
+	}
+	return s.rdb
+}

@@ -51,6 +51,9 @@ func (s *Sampler) Detail(name string) Detail {
 func (s *Sampler) closeUp(name string) *closeUp {
 	now := time.Now()
 	c := s.details[name]
+	if s.details == nil { // it was not made by New
+		return &closeUp{}
+	}
 	if c == nil {
 		s.makeRoom(now)
 		c = &closeUp{}
@@ -96,7 +99,8 @@ func (s *Sampler) Refresh(name string) {
 // woke up and, unless name is "", a Detail of name that is up to date; or until an attempt
 // to read them has failed. It reports false if ctx or Run ended before.
 func (s *Sampler) Wait(ctx context.Context, name string) bool {
-	for {
+	for s.in != nil { // else it was not made by New, and will not run
+
 		s.mu.Lock()
 		signal(s.wake)
 		s.looked = time.Now()
@@ -118,6 +122,7 @@ func (s *Sampler) Wait(ctx context.Context, name string) bool {
 		case <-news:
 		}
 	}
+	return false
 }
 
 // tell wakes the callers of Wait. s.mu is held.

@@ -130,6 +130,9 @@ func (s *Sampler) Look() View {
 
 // Run works until ctx ends.
 func (s *Sampler) Run(ctx context.Context) {
+	if s.in == nil { // it was not made by New
+		return
+	}
 	s.gauge = newGauge(s.in)
 	s.setEnded(false)
 	defer s.setEnded(true)

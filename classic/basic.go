@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -37,6 +38,9 @@ func NewBasic(rdb redis.UniversalClient, name string, limit int, opts ...Option)
 // and id has been removed again. After an error id may hold a place until its
 // time-out.
 func (s *Basic) Acquire(ctx context.Context) (id string, ok bool, err error) {
+	if err := made(s != nil && s.rdb != nil); err != nil {
+		return "", false, err
+	}
 	id = s.newID()
 	now := s.now()
 	var rank *redis.IntCmd
@@ -60,7 +64,7 @@ func (s *Basic) Acquire(ctx context.Context) (id string, ok bool, err error) {
 // nothing is left of it either way. True does not say that nobody else held
 // it: see the faults of Basic.
 func (s *Basic) Release(ctx context.Context, id string) (bool, error) {
-	if err := validID(id); err != nil {
+	if err := cmp.Or(made(s != nil && s.rdb != nil), validID(id)); err != nil {
 		return false, err
 	}
 	n, err := s.rdb.ZRem(ctx, s.name, id).Result()

@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/redis/go-redis/v9"
@@ -42,6 +43,9 @@ func NewFair(rdb redis.UniversalClient, name string, limit int, opts ...Option) 
 // room and id has been removed again; its number is lost. After an error id may
 // hold a place until its time-out.
 func (s *Fair) Acquire(ctx context.Context) (id string, ok bool, err error) {
+	if err := made(s != nil && s.rdb != nil); err != nil {
+		return "", false, err
+	}
 	id = s.newID()
 	// The chapter reads the clock once: the score says when the try began.
 	now := s.now()
@@ -94,7 +98,7 @@ func (s *Fair) enter(ctx context.Context, id string, now float64, number int64) 
 // nothing is left of it either way. True does not say that the limit was kept:
 // see the faults of Fair.
 func (s *Fair) Release(ctx context.Context, id string) (bool, error) {
-	if err := validID(id); err != nil {
+	if err := cmp.Or(made(s != nil && s.rdb != nil), validID(id)); err != nil {
 		return false, err
 	}
 	n, err := s.remove(ctx, id)
@@ -107,7 +111,7 @@ func (s *Fair) Release(ctx context.Context, id string) (bool, error) {
 // has dropped it, not when its time is over: Refresh after the time-out
 // succeeds if nobody came by. After an error the permit may be held or not.
 func (s *Fair) Refresh(ctx context.Context, id string) (bool, error) {
-	if err := validID(id); err != nil {
+	if err := cmp.Or(made(s != nil && s.rdb != nil), validID(id)); err != nil {
 		return false, err
 	}
 	added, err := s.rdb.ZAdd(ctx, s.name, redis.Z{Score: s.now(), Member: id}).Result()

@@ -1,6 +1,7 @@
 package classic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ func NewLock(rdb redis.UniversalClient, name string, opts ...Option) (*Lock, err
 // time-out. After an error, a context that ended included, the lock may be held
 // until its time-out.
 func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (id string, ok bool, err error) {
+	if err := made(l != nil && l.rdb != nil); err != nil {
+		return "", false, err
+	}
 	if wait < 0 {
 		return "", false, invalid("wait %v: give 0 or more", wait)
 	}
@@ -100,7 +104,7 @@ const noExpiry = -1 * time.Nanosecond
 // MULTI. It returns true if id held it, and false if it had timed out, whether
 // or not another client has it now; that client's lock is left alone.
 func (l *Lock) Release(ctx context.Context, id string) (bool, error) {
-	if err := validID(id); err != nil {
+	if err := cmp.Or(made(l != nil && l.rdb != nil), validID(id)); err != nil {
 		return false, err
 	}
 	for {

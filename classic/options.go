@@ -112,6 +112,14 @@ func newSemaphore(rdb redis.UniversalClient, name string, limit int, opts []Opti
 	return semaphore{config: c, rdb: rdb, name: name, limit: limit}, err
 }
 
+// made refuses a semaphore or lock that a New function has not made.
+func made(yes bool) error {
+	if !yes {
+		return invalid("it was not made by a New function, or that failed: look at its error")
+	}
+	return nil
+}
+
 func validTarget(rdb redis.UniversalClient, name string) error {
 	// A nil *redis.Client in the interface is not nil itself, but panics later.
 	if v := reflect.ValueOf(rdb); rdb == nil || v.Kind() == reflect.Pointer && v.IsNil() {

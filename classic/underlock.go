@@ -44,6 +44,9 @@ func NewFairUnderLock(rdb redis.UniversalClient, name string, limit int, opts ..
 // an error id may hold a place until its time-out, and the lock may be held until
 // its own. A lock that cannot be released is no error: it runs out.
 func (s *FairUnderLock) Acquire(ctx context.Context) (id string, ok bool, err error) {
+	if err := made(s != nil && s.lock != nil); err != nil {
+		return "", false, err
+	}
 	key, ok, err := s.lock.Acquire(ctx, s.lock.lockWait)
 	if err != nil || !ok {
 		return "", false, err
@@ -62,10 +65,16 @@ func (s *FairUnderLock) unlock(ctx context.Context, key string) {
 
 // Release gives the permit back, without the lock; see Fair.Release.
 func (s *FairUnderLock) Release(ctx context.Context, id string) (bool, error) {
+	if err := made(s != nil && s.lock != nil); err != nil {
+		return false, err
+	}
 	return s.fair.Release(ctx, id)
 }
 
 // Refresh makes the time-out start again, without the lock; see Fair.Refresh.
 func (s *FairUnderLock) Refresh(ctx context.Context, id string) (bool, error) {
+	if err := made(s != nil && s.lock != nil); err != nil {
+		return false, err
+	}
 	return s.fair.Refresh(ctx, id)
 }

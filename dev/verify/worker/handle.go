@@ -53,7 +53,9 @@ func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
 	}
 	ctx, cancel := u.timeout(ctx)
 	defer cancel()
-	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) { return u.client.Adopt(ctx, berth.Handle(e.Handle), opts...) })
+	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) {
+		return u.client.Adopt(ctx, berth.Handle(e.Handle), opts...)
+	})
 }
 
 // timeout returns a context that, one time in six, ends soon.
