@@ -107,12 +107,12 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("berth: %s: %s: %s", what, e.sentence(), hint)
 }
 
-// Is reports whether target is the sentinel of this refusal.
-func (e *BusyError) Is(target error) bool {
+// Unwrap returns ErrQueueFull or ErrBusy.
+func (e *BusyError) Unwrap() error {
 	if e.QueueFull {
-		return target == ErrQueueFull
+		return ErrQueueFull
 	}
-	return target == ErrBusy
+	return ErrBusy
 }
 
 // TooHeavyError tells the weight of a request and the Limit below it, or its cost and the
@@ -134,8 +134,8 @@ func (e *TooHeavyError) Error() string {
 		e.Weight, e.Limit, e.Name)
 }
 
-// Is reports whether target is ErrTooHeavy.
-func (e *TooHeavyError) Is(target error) bool { return target == ErrTooHeavy }
+// Unwrap returns ErrTooHeavy.
+func (e *TooHeavyError) Unwrap() error { return ErrTooHeavy }
 
 // LostReason says how a lease was lost.
 type LostReason int
@@ -207,13 +207,14 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// Is reports whether target is ErrLost, or ErrEvicted for an eviction.
-func (e *LostError) Is(target error) bool {
-	return target == ErrLost || target == ErrEvicted && e.Reason == LostEvicted
+// Unwrap returns ErrLost, for an eviction ErrEvicted, and Err.
+func (e *LostError) Unwrap() []error {
+	all := []error{ErrLost}
+	if e.Reason == LostEvicted {
+		all = append(all, ErrEvicted)
+	}
+	return caused(e.Err, all...)
 }
-
-// Unwrap returns the last renewal's error, if any.
-func (e *LostError) Unwrap() error { return e.Err }
 
 // WaitError is the error of a request whose context ended. It is the context's error
 // to errors.Is. Before it was in the queue it is also ErrUnreachable or ErrRefused, if
@@ -254,11 +255,8 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%v: semaphore %q: %v", ErrCorrupt, e.Name, e.Err)
 }
 
-// Is reports whether target is ErrCorrupt.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
-
-// Unwrap returns the server's error.
-func (e *CorruptError) Unwrap() error { return e.Err }
+// Unwrap returns ErrCorrupt, and Err.
+func (e *CorruptError) Unwrap() []error { return caused(e.Err, ErrCorrupt) }
 
 // NotReplicatedError has how many replicas confirmed a grant or renewal in time. It
 // is ErrNotReplicated.
@@ -279,11 +277,8 @@ func (e *NotReplicatedError) Error() string {
 	return s
 }
 
-// Is reports whether target is ErrNotReplicated.
-func (e *NotReplicatedError) Is(target error) bool { return target == ErrNotReplicated }
-
-// Unwrap returns the server's error, if it refused WAIT.
-func (e *NotReplicatedError) Unwrap() error { return e.Err }
+// Unwrap returns ErrNotReplicated, and Err if there is one.
+func (e *NotReplicatedError) Unwrap() []error { return caused(e.Err, ErrNotReplicated) }
 
 // InvalidError names the argument that is out of bounds. It is ErrInvalid.
 type InvalidError struct {
@@ -294,8 +289,16 @@ type InvalidError struct {
 // Error implements error.
 func (e *InvalidError) Error() string { return "berth: invalid " + e.What + ": " + e.Reason }
 
-// Is reports whether target is ErrInvalid.
-func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+// Unwrap returns ErrInvalid.
+func (e *InvalidError) Unwrap() error { return ErrInvalid }
+
+// caused returns what an error is to errors.Is, with its cause if there is one.
+func caused(cause error, is ...error) []error {
+	if cause != nil {
+		is = append(is, cause)
+	}
+	return is
+}
 
 // invalid is the error for an argument that breaks a rule; nil: there is no reason, and it
 // breaks none.
