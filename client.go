@@ -139,7 +139,7 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 // ErrInvalid, ErrRefused and ErrCorrupt the handle is as good as it was. After
 // ErrNotReplicated the lease was adopted, and after ErrUnreachable, ErrClosed and ctx's
 // end it may have been: then it is released in the background.
-func (c *Client) Adopt(ctx context.Context, h Handle, opts ...AdoptOption) (*Lease, error) {
+func (c *Client) Adopt(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,9 @@ func (c *Client) Adopt(ctx context.Context, h Handle, opts ...AdoptOption) (*Lea
 		return nil, err
 	}
 	terms := cfg.terms(0, false)
-	terms.TTL = ttlOf(opts)
+	if terms.TTL, err = adoptedTTL(opts); err != nil {
+		return nil, err
+	}
 	claim, err := c.session.Semaphore(d.name).Adopt(ctx, d.id, terms, cfg.noRenewal)
 	if err != nil {
 		return nil, public(d.name, err)
@@ -160,11 +162,15 @@ func (c *Client) Adopt(ctx context.Context, h Handle, opts ...AdoptOption) (*Lea
 	return newLease(ctx, c, claim), nil
 }
 
-// ttlOf is the TTL that opts set; 0 if they set none.
-func ttlOf(opts []AdoptOption) time.Duration {
+// adoptedTTL is the TTL that opts set, 0 if they set none. It refuses what an adopted lease has
+// from its Acquire.
+func adoptedTTL(opts []Option) (time.Duration, error) {
 	var c config
 	for _, o := range opts {
-		o.adopt(&c)
+		if _, ok := o.(renewalOption); !ok {
+			return 0, &InvalidError{"option", "Adopt takes TTL, MinReplicas and WithoutRenewal: the rest of a lease is as it was acquired"}
+		}
+		o.acquire(&c)
 	}
-	return c.ttl.Truncate(time.Millisecond)
+	return c.ttl.Truncate(time.Millisecond), nil
 }

@@ -90,42 +90,37 @@ func (l *Lease) Name() string {
 	return l.claim.Name()
 }
 
-// granted is the content of the grant, which is empty where there is no lease.
-func (l *Lease) granted() claim.Lease {
-	if l.none() {
-		return claim.Lease{}
+// itself returns l; a lease of nothing if it is nil.
+func (l *Lease) itself() *Lease {
+	if l == nil {
+		return new(Lease)
 	}
-	return l.grant
+	return l
 }
 
 // ID returns the lease's id, as the CLI and berthadmin show it.
-func (l *Lease) ID() string {
-	if l.none() {
-		return ""
-	}
-	return l.id
-}
+func (l *Lease) ID() string { return l.itself().id }
 
 // Slot returns the lowest number, from 0, that no other lease had at the grant. No
 // other lease has it for as long as this one lasts: use it to pick one of N things,
 // and as the key under which a resource remembers the highest Token.
-func (l *Lease) Slot() int { return l.granted().Slot }
+func (l *Lease) Slot() int { return l.itself().grant.Slot }
 
 // Token returns the number of the grant. Every later grant of the semaphore has
 // a larger one.
-func (l *Lease) Token() int64 { return l.granted().Token }
+func (l *Lease) Token() int64 { return l.itself().grant.Token }
 
 // Weight returns how many permits the lease takes.
-func (l *Lease) Weight() int { return l.granted().Weight }
+func (l *Lease) Weight() int { return l.itself().grant.Weight }
 
 // Limit returns the limit that was in force at the grant.
-func (l *Lease) Limit() int { return l.granted().Limit }
+func (l *Lease) Limit() int { return l.itself().grant.Limit }
 
 // Label returns the lease's label.
-func (l *Lease) Label() string { return l.granted().Label }
+func (l *Lease) Label() string { return l.itself().grant.Label }
 
 // TTL returns how long the lease lasts without renewal.
-func (l *Lease) TTL() time.Duration { return l.granted().TTL }
+func (l *Lease) TTL() time.Duration { return l.itself().grant.TTL }
 
 // Valid reports whether the lease can be relied on at this moment. It sends nothing:
 // until the trust deadline the server cannot have granted the permit to another

@@ -78,29 +78,21 @@ func Hook(h Hooks) ClientOption {
 	return func(c *clientConfig) { c.hooks = append(c.hooks, h) }
 }
 
-// The options of leases have three types, so that a combination that makes no sense
-// does not compile. All of them can be given to an Acquire; an Option can also be a
-// Semaphore's default; an AdoptOption can also be given to Adopt.
 type (
-	// AcquireOption configures one request: Acquire, TryAcquire, Do.
+	// AcquireOption configures one request: Acquire, TryAcquire, Do. Each Option is one.
 	AcquireOption interface{ acquire(c *config) }
-	// Option configures all leases of a Semaphore, or one request.
+	// Option configures all leases of a Semaphore, or one request. TTL, MinReplicas and
+	// WithoutRenewal can be given to Adopt, too.
 	Option interface {
 		AcquireOption
 		semaphore(c *config)
-	}
-	// AdoptOption configures a lease that is adopted, all leases of a Semaphore, or
-	// one request.
-	AdoptOption interface {
-		Option
-		adopt(c *config)
 	}
 )
 
 type (
 	requestOption func(*config)
 	leaseOption   func(*config)
-	renewalOption func(*config)
+	renewalOption func(*config) // of an adopted lease, too
 )
 
 func (o requestOption) acquire(c *config) { o(c) }
@@ -110,7 +102,6 @@ func (o leaseOption) semaphore(c *config) { o(c) }
 
 func (o renewalOption) acquire(c *config)   { o(c) }
 func (o renewalOption) semaphore(c *config) { o(c) }
-func (o renewalOption) adopt(c *config)     { o(c) }
 
 type config struct {
 	ttl        time.Duration
@@ -157,7 +148,7 @@ func program() string {
 // after its holder crashes. It is in whole milliseconds, from MinTTL to MaxTTL; the
 // default is DefaultTTL, or for an adopted lease the TTL that it had. berth renews
 // every third of it. TTL does not bound the wait; only the context does.
-func TTL(d time.Duration) AdoptOption { return renewalOption(func(c *config) { c.ttl = d }) }
+func TTL(d time.Duration) Option { return renewalOption(func(c *config) { c.ttl = d }) }
 
 // Weight sets how many permits the lease takes; the default is 1. A weight above the
 // limit in force is refused (ErrTooHeavy).
@@ -234,7 +225,7 @@ func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimi
 
 // WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts one TTL
 // from the grant; Lease.ValidUntil returns until when it can be relied on.
-func WithoutRenewal() AdoptOption { return renewalOption(func(c *config) { c.noRenewal = true }) }
+func WithoutRenewal() Option { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
 // MinReplicas accepts the grant, and each renewal of it, only when n replicas of the
 // server have confirmed it; the default is 0. A grant that too few confirm within half
@@ -247,7 +238,7 @@ func WithoutRenewal() AdoptOption { return renewalOption(func(c *config) { c.noR
 // grant costs a round trip to Redis and one from Redis to its replicas, while the
 // process's other requests to the semaphore wait. The Redis user needs permission for
 // WAIT.
-func MinReplicas(n int) AdoptOption { return renewalOption(func(c *config) { c.replicas = n }) }
+func MinReplicas(n int) Option { return renewalOption(func(c *config) { c.replicas = n }) }
 
 // OnQueued adds a function that is called when the request starts to wait, and
 // whenever Acquire learns that its place has changed. If it is given several times, all are
@@ -299,50 +290,32 @@ func (c *config) terms(limit int, wait bool) *protocol.Terms {
 }
 
 func (c *config) validate() error {
-	if c.ttl < MinTTL || c.ttl > MaxTTL {
-		return &InvalidError{"TTL", fmt.Sprintf("%v is outside %v to %v", c.ttl, MinTTL, MaxTTL)}
-	}
-	if c.weight < 1 || c.weight > MaxLimit {
-		return &InvalidError{"weight", fmt.Sprintf("%d is outside 1 to %d", c.weight, MaxLimit)}
-	}
-	if c.headStart < 0 || c.headStart > MaxTTL {
-		return &InvalidError{"HeadStart", fmt.Sprintf("%v is outside 0 to %v", c.headStart, MaxTTL)}
-	}
-	if c.maxHold != 0 && (c.maxHold < MinTTL || c.maxHold > MaxTTL) {
-		return &InvalidError{"MaxHold", fmt.Sprintf("%v is outside %v to %v", c.maxHold, MinTTL, MaxTTL)}
-	}
-	if c.queueLimit < 0 || c.queueLimit > MaxLimit {
-		return &InvalidError{"QueueLimit", fmt.Sprintf("%d is outside 0 to %d", c.queueLimit, MaxLimit)}
-	}
+	var rate, tenant error
 	if c.rate != (protocol.Rate{}) {
-		if c.rate.N < 1 || c.rate.N > MaxLimit {
-			return &InvalidError{"Rate", fmt.Sprintf("%d is outside 1 to %d", c.rate.N, MaxLimit)}
-		}
-		if c.rate.Per < MinTTL || c.rate.Per > MaxTTL {
-			return &InvalidError{"Rate", fmt.Sprintf("a window of %v is outside %v to %v", c.rate.Per, MinTTL, MaxTTL)}
-		}
+		rate = cmp.Or(within("Rate", c.rate.N, 1, MaxLimit), within("Rate", c.rate.Per, MinTTL, MaxTTL))
 	}
-	if c.cost < 0 || c.cost > MaxLimit {
-		return &InvalidError{"Cost", fmt.Sprintf("%d is outside 1 to %d", max(c.cost, 0), MaxLimit)}
+	if c.tenant != nil {
+		tenant = cmp.Or(within("Tenant", c.tenant.pace, MinTTL, MaxPace), invalid("Tenant", rules.Key(c.tenant.key, MaxTenant)))
 	}
-	if err := c.tenant.validate(); err != nil {
-		return err
-	}
-	if c.level < 0 || c.level > mostLevel {
-		return &InvalidError{"Level", fmt.Sprintf("%d is outside 0 to %d", c.level, mostLevel)}
-	}
-	if c.replicas < 0 || c.replicas > mostReplicas {
-		return &InvalidError{"MinReplicas", fmt.Sprintf("%d is outside 0 to %d", c.replicas, mostReplicas)}
-	}
-	return invalid("label", rules.Text(c.label, MaxLabel))
+	return cmp.Or(
+		within("TTL", c.ttl, MinTTL, MaxTTL),
+		within("weight", c.weight, 1, MaxLimit),
+		within("HeadStart", c.headStart, 0, MaxTTL),
+		within("MaxHold", cmp.Or(c.maxHold, MinTTL), MinTTL, MaxTTL), // 0: no bound
+		within("QueueLimit", c.queueLimit, 0, MaxLimit),
+		rate,
+		within("Cost", max(cmp.Or(c.cost, 1), 0), 1, MaxLimit), // 0: the weight
+		tenant,
+		within("Level", c.level, 0, mostLevel),
+		within("MinReplicas", c.replicas, 0, mostReplicas),
+		invalid("label", rules.Text(c.label, MaxLabel)),
+	)
 }
 
-func (t *tenant) validate() error {
-	if t == nil {
-		return nil
+// within is the error for an argument that is below least or above most.
+func within[T int | time.Duration](what string, v, least, most T) error {
+	if v < least || v > most {
+		return &InvalidError{what, fmt.Sprintf("%v is outside %v to %v", v, least, most)}
 	}
-	if t.pace < MinTTL || t.pace > MaxPace {
-		return &InvalidError{"Tenant", fmt.Sprintf("a pace of %v is outside %v to %v", t.pace, MinTTL, MaxPace)}
-	}
-	return invalid("Tenant", rules.Key(t.key, MaxTenant))
+	return nil
 }

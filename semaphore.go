@@ -144,11 +144,8 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 // ctx ends, and can be repeated. After ErrRefused, ErrCorrupt, ErrClosed and ErrInvalid nothing
 // has changed; after ErrUnreachable and ctx's error it may have been paused.
 func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
-	if err := cmp.Or(s.made(), invalid("context", rules.Context(ctx))); err != nil {
+	if err := cmp.Or(s.made(), invalid("context", rules.Context(ctx)), within("pause", d, MinTTL, MaxTTL)); err != nil {
 		return err
-	}
-	if d < MinTTL || d > MaxTTL {
-		return &InvalidError{"pause", fmt.Sprintf("%v is outside %v to %v", d, MinTTL, MaxTTL)}
 	}
 	host, _ := os.Hostname()
 	who := fmt.Sprintf("%s (%s:%d)", cmp.Or(s.config.label, "a program"), cmp.Or(host, "unknown"), os.Getpid())

@@ -232,6 +232,11 @@ func TestBadHandles(t *testing.T) {
 				e.Errorf("%.60q: lease %v, error %v", h, l, err)
 			}
 		}
+		for _, o := range []berth.Option{berth.Weight(2), berth.MaxHold(time.Hour), berth.TTL(0), nil} { // not of an adopted lease, or out of bounds
+			if l, err := q.Adopt(e.Ctx, handle, berth.TTL(time.Minute), o); !errors.Is(err, berth.ErrInvalid) {
+				e.Errorf("with option %T: lease %v, error %v", o, l, err)
+			}
+		}
 		e.Unchanged(before)
 		l, err := q.Adopt(e.Ctx, berth.Handle(" "+good+"\n")) // as a shell may leave it
 		e.Must(err)

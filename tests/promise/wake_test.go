@@ -133,7 +133,7 @@ func TestMaxHoldEndsOnTimeInEveryProcess(t *testing.T) {
 // L2 where a lease with a short TTL is crashed with, which was handed off, or adopted, while
 // somebody waited.
 func TestShorterTTLEndsOnTimeInEveryProcess(t *testing.T) {
-	short := func(e *testenv.Env) berth.AdoptOption { return berth.TTL(e.TTL / 2) }
+	short := func(e *testenv.Env) berth.Option { return berth.TTL(e.TTL / 2) }
 	for how, take := range map[string]func(e *testenv.Env, first *berth.Lease, p *testenv.Peer) (next *testenv.Request){
 		"a hand-off": func(e *testenv.Env, first *berth.Lease, p *testenv.Peer) *testenv.Request {
 			e.Queue(p.Sem(1, short(e)))

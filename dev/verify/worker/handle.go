@@ -46,7 +46,7 @@ func (u *user) fetch() (e history.Event, ok bool) {
 }
 
 // adopt adopts a lease that was given to this seat. It returns nil if it has none.
-func (u *user) adopt(ctx context.Context, opts ...berth.AdoptOption) *holding {
+func (u *user) adopt(ctx context.Context, opts ...berth.Option) *holding {
 	e, ok := u.fetch()
 	if !ok {
 		return nil
