@@ -91,8 +91,8 @@ const lastEvents = time.Second
 // of a lease fails with ErrReleased. Close always returns nil. The redis client stays
 // open, and a berthadmin.Inspector still works. A second Close waits for the first.
 //
-// Of the 8 seconds, one at most is for Lost hooks and log records that still wait: see Hooks. What
-// is left then, because one of them blocks, still comes in its turn while the process lives.
+// Of the 8 seconds, one at most is for Lost hooks and log records that still wait: see [Hooks].
+// What is left then still comes in its turn while the process lives.
 func (c *Client) Close() error {
 	if c.made() == nil { // there is nothing to close otherwise
 		c.session.Close()
@@ -127,7 +127,7 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 	return newSemaphore(c, c.session.Semaphore(name), name, limit, cfg), nil
 }
 
-// Adopt takes over a lease that another process, or this one, gave away by Detach.
+// Adopt takes over a lease that another process, or this one, gave away by [Lease.Detach].
 // The lease then belongs to this client, with the same slot and a new token, and
 // berth renews it. A handle can be adopted once; a second Adopt gets a *LostError
 // that names the first adopter.

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// The errors below are for errors.Is; some of them have a type with details for
-// errors.As, further down. Errors of contexts are wrapped unchanged:
-// errors.Is(err, context.DeadlineExceeded) holds when ctx ended a wait.
+// Errors for errors.Is; some have a type with details for errors.As, such as [*BusyError] and
+// [*LostError]. Errors of contexts are wrapped: errors.Is(err, context.DeadlineExceeded) holds when
+// ctx ended a wait.
 var (
 	// ErrBusy: TryAcquire found no room, or a queue. Nothing was taken.
 	ErrBusy = errors.New("berth: semaphore is busy")
 	// ErrQueueFull: the queue already has QueueLimit waiters. Nothing was taken.
 	ErrQueueFull = errors.New("berth: queue is full")
-	// ErrTooHeavy: the weight is above the limit in force, or the cost above the rate, so
-	// waiting is useless.
+	// ErrTooHeavy: the weight is above the limit in force, or the cost above the rate.
 	ErrTooHeavy = errors.New("berth: weight is above the limit, or cost above the rate")
 	// ErrLost: the lease is over, or can no longer be relied on.
 	ErrLost = errors.New("berth: lease is lost")
@@ -87,7 +86,7 @@ func (s *Status) sentence() string {
 }
 
 // BusyError has the reason why TryAcquire found no room, or the state of a full queue. It is
-// ErrBusy or ErrQueueFull to errors.Is.
+// [ErrBusy] or [ErrQueueFull].
 type BusyError struct {
 	Status
 	Name       string
@@ -116,7 +115,7 @@ func (e *BusyError) Unwrap() error {
 }
 
 // TooHeavyError tells the weight of a request and the Limit below it, or its cost and the
-// Rate below that. It is ErrTooHeavy.
+// Rate below that. It is [ErrTooHeavy].
 type TooHeavyError struct {
 	Status
 	Name   string
@@ -182,8 +181,8 @@ func (r LostReason) String() string {
 	return lostReasons[r]
 }
 
-// LostError is the cause of the context of a lease that is lost. It is ErrLost, and
-// also ErrEvicted if an operator evicted the lease.
+// LostError is the cause of the context of a lease that is lost. It is [ErrLost], and
+// also [ErrEvicted] if an operator evicted the lease.
 type LostError struct {
 	Name   string
 	ID     string
@@ -216,9 +215,9 @@ func (e *LostError) Unwrap() []error {
 	return caused(e.Err, all...)
 }
 
-// WaitError is the error of a request whose context ended. It is the context's error
-// to errors.Is. Before it was in the queue it is also ErrUnreachable or ErrRefused, if
-// the last call to Redis failed so, or the one under way has no connection.
+// WaitError is the error of a request whose context ended, and the context's error to errors.Is.
+// Before it was in the queue it is also ErrUnreachable or ErrRefused, if the last call to Redis
+// failed so, or the one under way has no connection.
 type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue, at Place
@@ -237,8 +236,7 @@ func (e *WaitError) Error() string {
 // Unwrap returns the context's error, and that of Redis.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// CorruptError is ErrCorrupt for one semaphore: its keys hold something that berth did not
-// write, or that only a newer berth can read, or one of its two keys was lost.
+// CorruptError is [ErrCorrupt] for one semaphore.
 type CorruptError struct {
 	Name  string
 	Heals time.Duration // until it heals by itself: one key was lost, and leases may live until then; 0: it does not
@@ -259,7 +257,7 @@ func (e *CorruptError) Error() string {
 func (e *CorruptError) Unwrap() []error { return caused(e.Err, ErrCorrupt) }
 
 // NotReplicatedError has how many replicas confirmed a grant or renewal in time. It
-// is ErrNotReplicated.
+// is [ErrNotReplicated].
 type NotReplicatedError struct {
 	Name string
 	Want int   // MinReplicas
@@ -280,7 +278,7 @@ func (e *NotReplicatedError) Error() string {
 // Unwrap returns ErrNotReplicated, and Err if there is one.
 func (e *NotReplicatedError) Unwrap() []error { return caused(e.Err, ErrNotReplicated) }
 
-// InvalidError names the argument that is out of bounds. It is ErrInvalid.
+// InvalidError names the argument that is out of bounds. It is [ErrInvalid].
 type InvalidError struct {
 	What   string // the argument, in the words of the API
 	Reason string // the bound, and what to give instead

@@ -161,6 +161,76 @@ func ExampleAcquireAll() {
 	// Output: 2 true
 }
 
+// Who needs two limits and gets one holds neither.
+func ExampleAcquireAll_failure() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	host, err := client.Semaphore("host:example.org", 1)
+	if err != nil {
+		panic(err)
+	}
+	all, err := client.Semaphore("all-downloads", 50)
+	if err != nil {
+		panic(err)
+	}
+	other, err := host.Acquire(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	defer other.Release()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err = berth.AcquireAll(ctx, all, host)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	_, err = store.Inspector().Show(context.Background(), "all-downloads")
+	fmt.Println(errors.Is(err, berthadmin.ErrNotFound)) // nobody holds it
+	// Output:
+	// true
+	// true
+}
+
+// A job that hangs loses its lease, and learns why.
+func ExampleMaxHold() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client()
+	reports, err := client.Semaphore("reports", 1, berth.MaxHold(500*time.Millisecond))
+	if err != nil {
+		panic(err)
+	}
+	err = reports.Do(context.Background(), func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx) // ctx.Err() only says that it was canceled
+	})
+	if lost, ok := errors.AsType[*berth.LostError](err); ok {
+		fmt.Println(lost.Name, "is lost:", lost.Reason)
+	}
+	// Output: reports is lost: it was held for its MaxHold
+}
+
+func ExampleHooks() {
+	store := berthtest.Start()
+	defer store.Close()
+	client := store.Client(berth.Hook(berth.Hooks{
+		AcquireDone: func(_ context.Context, a berth.AcquireInfo, _ *berth.Lease, err error) {
+			fmt.Println("acquired", a.Name, "for", a.Label, err)
+		},
+		Released: func(l *berth.Lease, _ time.Duration, err error) { fmt.Println("released", l.Name(), err) },
+	}))
+	reports, err := client.Semaphore("reports", 2)
+	if err != nil {
+		panic(err)
+	}
+	err = reports.Do(context.Background(), func(context.Context) error { return nil }, berth.Label("monthly"))
+	fmt.Println(err)
+	// Output:
+	// acquired reports for monthly <nil>
+	// released reports <nil>
+	// <nil>
+}
+
 // 20 calls at once, and 60 a minute.
 func ExampleRate() {
 	store := berthtest.Start()

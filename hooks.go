@@ -10,7 +10,7 @@ import (
 )
 
 // Hooks are functions that berth calls for the events of a client's leases; nil ones are skipped.
-// Where several Hooks were given, all are called, in the order in which they were. An adopted lease has only the events Released and Lost. Detach and the
+// All of several Hooks are called, in the order in which they were given. An adopted lease has only the events Released and Lost. Detach and the
 // client's Close cause no event, but end the lease's context, with the causes ErrDetached
 // and ErrClosed.
 //
@@ -19,18 +19,15 @@ import (
 // after the lease's context has ended, in a goroutine that the client has for these hooks and for
 // its Logger, one after the other. All of them may use the client.
 type Hooks struct {
-	// AcquireStart is called before a request is sent. The context that it returns,
-	// for example one with a span, is passed to the request's other hooks; when it
-	// ends, so does the wait. If it returns nil, the request's own context is passed.
+	// AcquireStart is called before a request is sent. The context that it returns, for example
+	// one with a span, is passed to the request's other hooks, and bounds the wait; nil: its own.
 	AcquireStart func(ctx context.Context, a AcquireInfo) context.Context
-	// Queued is called when the request is in the queue, and whenever it learns that
-	// its place has changed. While it blocks, the request keeps its place, or the permit that
-	// it is granted, until the wait's context ends.
+	// Queued is called as OnQueued is.
 	Queued func(ctx context.Context, a AcquireInfo, p Place)
 	// AcquireDone is called with the lease, or with the error.
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
-	// Do is called by Semaphore.Do before it runs its function, with the function's context. The
-	// function gets the context that Do returns, for example one with a span; nil: the given one.
+	// Do is called by Semaphore.Do with the context for its function, and returns the one that the
+	// function gets, for example with a span; nil: the given one.
 	Do func(ctx context.Context, l *Lease) context.Context
 	// Released is called after the Release that ends a lease, with its error and
 	// how long the lease was held. For each lease it is called or Lost is, once, and

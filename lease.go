@@ -12,13 +12,13 @@ import (
 )
 
 // Lease is the right to use Weight permits until it is released, lost, or no
-// longer renewed. berth renews it every third of its TTL.
+// longer renewed. berth renews it every third of its [TTL].
 //
 // A lease can be lost: Redis may be unreachable for longer than the TTL, an operator
 // may evict the lease, or the process may be suspended. Its holder must stop the work
-// that the lease protects when Context ends. For work that cannot be stopped in time,
-// call Valid just before each effect, or use fencing: let the resource keep, for each
-// Slot, the highest Token it has seen, and refuse smaller ones.
+// that the lease protects when [Lease.Context] ends. For work that cannot be stopped in
+// time, call [Lease.Valid] just before each effect, or use fencing: let the resource keep,
+// for each [Lease.Slot], the highest [Lease.Token] it has seen, and refuse smaller ones.
 type Lease struct {
 	client *Client
 	claim  *session.Request
@@ -36,7 +36,7 @@ type Lease struct {
 type leaseKey struct{}
 
 // FromContext returns the lease that ctx carries, if it is derived from a context of
-// Lease.Context or Do.
+// [Lease.Context] or [Semaphore.Do].
 func FromContext(ctx context.Context) (*Lease, bool) {
 	l, ok := ctx.Value(leaseKey{}).(*Lease)
 	return l, ok
@@ -62,8 +62,7 @@ var ended = func() context.Context {
 }()
 
 // Context returns a context that ends when the lease does. Its cause (context.Cause)
-// is a *LostError, which is ErrLost to errors.Is, when the lease is lost, at the trust
-// deadline at the latest; ErrReleased after Release; ErrDetached, which is ErrReleased
+// is a [*LostError] when the lease is lost, at the trust deadline at the latest; ErrReleased after Release; ErrDetached, which is ErrReleased
 // too, after Detach; and ErrClosed after Close. It has the values of Acquire's context
 // but not its deadline or cancellation, which only bound the wait.
 func (l *Lease) Context() context.Context {
@@ -173,9 +172,8 @@ func (l *Lease) Release() error {
 }
 
 // Detach gives the lease away and returns a handle with which one process can take
-// it over by Client.Adopt. Detach renews the lease once more, which leaves a whole
-// TTL for that; from then on berth neither renews nor releases it, and this Lease is
-// over. The handle is a secret: it is all that is needed to take the lease.
+// it over by [Client.Adopt]. Detach renews the lease once more, which leaves a whole
+// TTL for that; from then on berth neither renews nor releases it, and this Lease is over.
 //
 // Detach returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with a *LostError,
 // ErrReleased or ErrClosed when the lease was over before, and with ErrRefused or

@@ -16,8 +16,8 @@ import (
 // It acquires them in the order of their Level and then of their names, so that callers that
 // list the same semaphores in different orders cannot deadlock; the leases are returned in the
 // order of the arguments. While it waits for one semaphore it holds those before it, so take
-// narrow limits first, and wide ones, which others need, last: see Level. A weight or a cost for
-// one of them is set by Semaphore.With. A rate is kept only by the one that is acquired last: it
+// narrow limits first, and wide ones, which others need, last: see [Level]. A weight or a cost for
+// one of them is set by [Semaphore.With]. A rate is kept only by the one that is acquired last: it
 // counts a lease when that is granted, and those that then wait for another are used together.
 //
 // AcquireAll waits until ctx ends. Its error is that of the first Acquire that failed;

@@ -16,12 +16,11 @@ import (
 
 // Bounds of arguments. A value outside them is an *InvalidError, and nothing is sent.
 const (
-	// MaxLimit bounds limits, weights, queue limits, rates and costs; the sum of two fits 32 bits.
+	// MaxLimit bounds limits, weights, queue limits, rates and costs.
 	MaxLimit = 1 << 30
-	// NoLimit is the limit of a semaphore that only a Rate limits.
+	// NoLimit is the limit of a semaphore that only a [Rate] limits.
 	NoLimit = MaxLimit
-	// MinTTL and MaxTTL bound TTL, MaxHold and the window of a Rate. MaxTTL also bounds
-	// HeadStart.
+	// MinTTL and MaxTTL bound TTL, MaxHold and the window of a Rate, and MaxTTL bounds HeadStart.
 	MinTTL = 10 * time.Millisecond
 	MaxTTL = 30 * 24 * time.Hour
 	// DefaultTTL is how long a lease lasts without renewal, unless TTL is given.
@@ -29,8 +28,7 @@ const (
 	// MaxName and MaxLabel bound names and labels, in bytes.
 	MaxName  = 512
 	MaxLabel = 256
-	// MaxTenant bounds the keys of tenants, in characters, and MaxPace their pace, which is
-	// MinTTL at the least.
+	// MaxTenant bounds the keys of tenants, in characters, and MaxPace their pace.
 	MaxTenant = 64
 	MaxPace   = 24 * time.Hour
 )
@@ -61,28 +59,24 @@ func Prefix(prefix string) ClientOption {
 	return func(c *clientConfig) { c.prefix = prefix }
 }
 
-// Logger sets the log for what berth can report to no caller: a broken subscription, a
-// step of the server's clock, an eviction policy under which leases can vanish, a
-// failed renewal, a declaration that changed the limit in force. The default is
-// slog.Default().
-//
-// Its handler is called in the goroutine of the Lost hooks (see Hooks), and may block: nothing else
-// waits for it. While 1,000 records wait, further ones are dropped, and one then tells how many.
+// Logger sets the log for what berth can report to no caller, such as a failed renewal, or a
+// declaration that changed the limit in force. The default is slog.Default(). Its handler may
+// block: it is called in the goroutine of the Lost hooks (see [Hooks]), and nothing else waits for
+// it. While 1,000 records wait, further ones are dropped, and one then tells how many.
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
 
-// Hook adds callbacks for telemetry; see Hooks. It can be given several times: all are called, in
-// that order.
+// Hook adds callbacks for telemetry. It can be given several times: all are called, in that order.
 func Hook(h Hooks) ClientOption {
 	return func(c *clientConfig) { c.hooks = append(c.hooks, h) }
 }
 
 type (
-	// AcquireOption configures one request: Acquire, TryAcquire, Do. Each Option is one.
+	// AcquireOption configures one request: Acquire, TryAcquire, Do. Each [Option] is one, too.
 	AcquireOption interface{ acquire(c *config) }
-	// Option configures all leases of a Semaphore, or one request. TTL, MinReplicas and
-	// WithoutRenewal can be given to Adopt, too.
+	// Option configures all leases of a [Semaphore], or one request. [TTL], [MinReplicas] and
+	// [WithoutRenewal] can be given to [Client.Adopt], too.
 	Option interface {
 		AcquireOption
 		semaphore(c *config)
@@ -151,43 +145,40 @@ func program() string {
 func TTL(d time.Duration) Option { return renewalOption(func(c *config) { c.ttl = d }) }
 
 // Weight sets how many permits the lease takes; the default is 1. A weight above the
-// limit in force is refused (ErrTooHeavy).
+// limit in force is refused ([ErrTooHeavy]).
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
 // Rate adds a rate to the limit: in any window of length per, by the server's clock, the total
-// cost granted is at most n. The cost of a lease is its weight, or what Cost says. What counts is
+// cost granted is at most n. The cost of a lease is its weight, or what [Cost] says. What counts is
 // the grant, whatever becomes of the lease: a release or a crash gives nothing back. A renewal,
 // Detach and Adopt are no grants.
 //
-// There is one queue, first come, first served: a request is granted when there are permits
-// for its weight and the rate has room for its cost, and until then nobody overtakes it. It
-// wakes up by itself, at most a hundredth of per later than the rate allows.
+// There is one queue: a request is granted when there are permits for its weight and the rate has
+// room for its cost, at most a hundredth of per later, and until then nobody overtakes it.
 //
 // n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL; Rate(0, 0), the
-// default, declares no rate and leaves the one in force as it is. All programs should declare
-// the same: the last declaration is in force, as with limits, and what was granted before
-// counts for at most the new window from the change. A rate is forgotten with the semaphore, when
-// nothing is held, waits or counts for it.
+// n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL; Rate(0, 0), the
+// default, leaves the one in force as it is. The last declaration is in force, as with limits, and
+// what was granted before counts for at most the new window from the change. A rate is forgotten
+// with the semaphore, when nothing is held, waits or counts for it.
 func Rate(n int, per time.Duration) Option {
 	return leaseOption(func(c *config) { c.rate = protocol.Rate{N: n, Per: per} })
 }
 
 // Cost sets what the lease costs of the semaphore's Rate, for example the tokens of a
 // request to a language model: 1 to MaxLimit; the default is the weight. A cost above the
-// rate in force is refused (ErrTooHeavy). Without a rate it has no effect.
+// rate in force is refused ([ErrTooHeavy]). Without a rate it has no effect.
 func Cost(n int) Option { return leaseOption(func(c *config) { c.cost = cmp.Or(n, -1) }) }
 
 // Tenant says for whom the request is made, and keeps tenants from pushing each other out: where
 // there is a queue, the requests of one tenant stand in it as though each had come its weight times
-// pace before the next. So a tenant with a thousand requests leaves room between them, and the
-// requests of others go there. It only orders the queue: nothing is idle because of it, and where
-// nobody waits it does nothing. What a tenant asked for is forgotten when the queue is empty.
+// pace before the next, and those of others go between them. It only orders the queue: nothing is
+// idle because of it, and what a tenant asked for is forgotten when the queue is empty.
 //
 // Among the requests of one tenant, and among those without one, it is first come, first served.
-// No request is overtaken by one that comes later than its turn. The price is that a tenant whose
-// requests come in pairs waits longer for the second, so it is a policy to choose and not a
-// default. A pace well below the usual time between two requests of an ordinary tenant costs
-// little, and still holds a burst back; docs/limits.md has figures.
+// No request is overtaken by one that comes later than its turn. A tenant whose requests come in
+// pairs waits longer for the second. A pace well below the usual time between two requests of an
+// ordinary tenant costs little, and still holds a burst back; docs/limits.md has figures.
 //
 // key is 1 to MaxTenant characters without spaces and control characters, for example the number
 // of a customer. Operators see it. pace is in whole milliseconds, from MinTTL to MaxPace.
@@ -195,16 +186,15 @@ func Tenant(key string, pace time.Duration) Option {
 	return leaseOption(func(c *config) { c.tenant = &tenant{key, pace} })
 }
 
-// Level sets the semaphore's place in AcquireAll: lower levels are acquired first, and equal ones
-// in the order of their names. Give narrow limits, such as that of one tenant, a lower level than
-// the wide ones that they share: who waits for a narrow one then holds nothing of a wide one. n is
-// 0, the default, to 1000. All programs should give a name the same level, because callers with
+// Level sets the semaphore's place in [AcquireAll], from 0, the default, to 1000: lower levels are
+// acquired first, and equal ones in the order of their names. Give narrow limits, such as that of
+// one tenant, a lower level than the wide ones that they share: who waits for a narrow one then
+// holds nothing of a wide one. All programs should give a name the same level, because callers with
 // different orders can deadlock; a Client warns, once, if it sees two levels of a name that it uses.
 func Level(n int) Option { return leaseOption(func(c *config) { c.level = n }) }
 
 // Label sets a text that operators see with the lease, for example the name of a job:
-// at most MaxLabel bytes of UTF-8. The default is the program's name. berth shows it
-// and never interprets it.
+// at most MaxLabel bytes of UTF-8. The default is the program's name.
 func Label(s string) Option { return leaseOption(func(c *config) { c.label = s }) }
 
 // HeadStart queues the request as if it had been made d earlier, at most MaxTTL; the
@@ -219,18 +209,17 @@ func HeadStart(d time.Duration) AcquireOption {
 // when MaxHold is over.
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
-// QueueLimit refuses to wait (ErrQueueFull) when n others already do. By default the
+// QueueLimit refuses to wait ([ErrQueueFull]) when n others already do. By default the
 // queue has no bound; with 0 the request never waits.
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
-// WithoutRenewal leaves renewal to the caller (Lease.Renew). The lease lasts one TTL
-// from the grant; Lease.ValidUntil returns until when it can be relied on.
+// WithoutRenewal leaves renewal to the caller ([Lease.Renew]). The lease lasts one TTL
+// from the grant; [Lease.ValidUntil] returns until when it can be relied on.
 func WithoutRenewal() Option { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
 // MinReplicas accepts the grant, and each renewal of it, only when n replicas of the
 // server have confirmed it; the default is 0. A grant that too few confirm within half
-// a second is given back, and the error is a *NotReplicatedError (ErrNotReplicated). A
-// renewal that too few confirm leaves the trust deadline as it was, so the lease is
+// a second is given back, and the error is a [*NotReplicatedError]. A renewal that too few confirm leaves the trust deadline as it was, so the lease is
 // lost if that persists.
 //
 // A failover that forgets the lease becomes less likely, but not impossible: the
@@ -240,10 +229,10 @@ func WithoutRenewal() Option { return renewalOption(func(c *config) { c.noRenewa
 // WAIT.
 func MinReplicas(n int) Option { return renewalOption(func(c *config) { c.replicas = n }) }
 
-// OnQueued adds a function that is called when the request starts to wait, and
-// whenever Acquire learns that its place has changed. If it is given several times, all are
-// called, in that order. It runs in the goroutine of Acquire, which returns after it. While it blocks, the request keeps its place, or the permit
-// that it is granted, until Acquire's context ends.
+// OnQueued adds a function that is called when the request starts to wait, and whenever Acquire
+// learns that its place has changed. Several are called in the order in which they were given. They
+// run in the goroutine of Acquire. While one blocks, the request keeps its place, or the permit that
+// it is granted, until Acquire's context ends.
 func OnQueued(f func(Place)) AcquireOption {
 	return requestOption(func(c *config) {
 		if f != nil {

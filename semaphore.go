@@ -41,7 +41,7 @@ func (s *Semaphore) Name() string {
 }
 
 // Limit returns the limit that this program declares. The limit in force may be
-// another program's or a pin: see berthadmin.Inspector.Show.
+// another program's or a pin.
 func (s *Semaphore) Limit() int {
 	if s == nil {
 		return 0
@@ -64,13 +64,12 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 
 // Acquire takes a lease. If there is no room it waits in the queue until ctx ends.
 // The queue is first come, first served, and a light request does not overtake a
-// heavier one that waits. When a permit becomes free, by a release, a resize or a
-// crash, it is granted to the head of the queue in the same step, and the grant is
-// published to that waiter's process.
+// heavier one that waits. A permit that becomes free, by a release, a resize or a
+// crash, is granted to the head of the queue in the same step.
 //
 // On success the caller holds the lease and must release it. On failure it holds
 // nothing; a grant that Acquire could not learn of is given back in the background.
-// The error is, to errors.Is, one of: ctx's error (a *WaitError, which has the
+// The error is, to errors.Is, one of: ctx's error (a [*WaitError], which has the
 // request's place in the queue), ErrQueueFull, ErrTooHeavy, ErrEvicted, ErrInvalid,
 // ErrClosed, ErrLost (the lease was lost before Acquire could return it), or, when
 // Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or ErrNotReplicated.
@@ -85,7 +84,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease,
 }
 
 // TryAcquire takes a lease if there is room and the queue is empty. Otherwise it
-// does not wait, and the error is a *BusyError (ErrBusy) with the reason. It returns
+// does not wait, and the error is a [*BusyError] with the reason. It returns
 // within 2 seconds, or when ctx ends, whatever Redis does. Other errors are those of
 // Acquire, and leave the same state.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
@@ -172,7 +171,7 @@ func (s *Semaphore) refusal(err error, wait bool) error {
 
 // Do runs fn while it holds a lease, and releases the lease afterwards, even if fn
 // panics. The context of fn is a child of ctx, ends with cause ErrLost when the lease
-// is lost, and carries the lease (FromContext). Do returns Acquire's error if fn was
+// is lost, and carries the lease ([FromContext]). Do returns Acquire's error if fn was
 // not run; otherwise fn's error; or, if that is nil, Release's: a *LostError when the
 // lease was lost before fn returned, ErrUnreachable or ErrRefused when it could not
 // be released and will expire. Do takes as long as Acquire, fn and Release do, and
