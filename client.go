@@ -101,14 +101,12 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Semaphore returns the semaphore called name with the given limit. It sends
-// nothing. All processes that use the same name, prefix and Redis share the
-// semaphore.
+// Semaphore returns the semaphore called name with the given limit. It sends nothing.
 //
 // Every acquire declares the limit. When declarations differ, the last one is in
-// force, so deploying the code deploys a new limit. A limit that an operator has
-// pinned takes precedence. A limit of 0 declares none: the limit in force applies, or
-// 1 if nobody holds the semaphore, waits for it or has pinned it.
+// force, so deploying the code deploys a new limit. One that an operator has pinned takes
+// precedence. A limit of 0 declares none: the limit in force applies, or 1 if nobody holds
+// the semaphore, waits for it or has pinned it.
 //
 // A name has 1 to MaxName bytes of UTF-8, no braces, which mark a Cluster's hash tag, and
 // no control characters. opts are the defaults for its leases. The only error is an

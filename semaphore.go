@@ -13,8 +13,8 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Semaphore is a named limit, shared by all processes that use the same name on
-// the same Redis. It is safe for concurrent use.
+// Semaphore is a named limit, shared by all processes that use the same name, [Prefix] and
+// Redis. It is safe for concurrent use.
 type Semaphore struct {
 	client *Client
 	inner  *session.Semaphore
