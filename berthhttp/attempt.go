@@ -126,7 +126,7 @@ func (a *attempt) one(ctx context.Context, k *ask) (*berth.Lease, error) {
 		a.heard.Store(true)
 		l.outage.over()
 	})
-	lease, err := k.sem.Acquire(ctx, slices.Concat(k.opts, []berth.AcquireOption{heard})...)
+	lease, err := k.sem.Acquire(ctx, slices.Concat([]berth.AcquireOption{heard}, k.opts)...) // first, as another may block
 	return lease, a.reason(ctx, err)
 }
 
