@@ -124,8 +124,8 @@ func (g *gate) due(w *Op, s span) (due history.Time, promise, what string) {
 		case o == w || o.Verb != history.Acquire || behind:
 		case o.Held() || g.run.gaveUp(o):
 			over(g.run.inLine(o), promise, "the one before it")
-		default:
-			over(g.run.inLine(o), "L3", "one before it that is dead")
+		default: // the one behind it, who watches it, may have given up: then the next does with its heartbeat
+			over(min(g.run.inLine(o), g.run.End).Add(heartbeat(o)/3), "L3", "one before it that is dead")
 		}
 	}
 	return due, promise, what

@@ -198,6 +198,15 @@ func TestPauses(t *testing.T) {
 			d.paused(name, 5000, 5010, lasts, outcome)
 		}
 	}
+	behindTheDead := func(granted history.Time) func(d *diary) {
+		brief := func(e *history.Event) { e.Limit, e.TTL = 10, 2*time.Second }
+		return func(d *diary) {
+			d.set(brief, func() { d.brief(name, 4990, 4991, granted) })
+			d.set(func(e *history.Event) { brief(e); e.Proc = 2 }, func() { d.waits(name, 4980, 4981, 0) })
+			d.paused(name, 5000, 5010, lasts, history.OK)
+			d.fault(5200, 5200, history.Event{Target: 2, Text: Killed})
+		}
+	}
 	judged(t, []story{
 		{"granted before it", at(4999, history.OK), ""},
 		{"granted while it is being begun", at(5009, history.OK), ""},
@@ -216,12 +225,8 @@ func TestPauses(t *testing.T) {
 			d.set(func(e *history.Event) { e.Proc = 2 }, func() { d.write(5000, history.Event{Kind: history.Pause, Name: name, Lasts: lasts}) })
 			d.fault(5100, 5100, history.Event{Target: 2, Text: Killed})
 		}, ""},
-		{"who stood before it in the pause has died", func(d *diary) {
-			d.set(roomy, func() { d.brief(name, 4990, 4991, 5300+6510) })
-			d.set(func(e *history.Event) { roomy(e); e.Proc = 2 }, func() { d.waits(name, 4980, 4981, 0) })
-			d.paused(name, 5000, 5010, lasts, history.OK)
-			d.fault(5200, 5200, history.Event{Target: 2, Text: Killed})
-		}, "L3"},
+		{"who stood before it in the pause has died", behindTheDead(8350), ""},
+		{"it waits for longer than that one has its place, and a heartbeat", behindTheDead(8400), "L3"},
 	})
 }
 
