@@ -133,17 +133,18 @@ func inForce(declarations []reign, at history.Time) (may []rate) {
 }
 
 // executed returns when the last copy of o was surely executed, if there ever was one. A client does
-// not send a second one before a second has passed without an answer.
+// not send a second one before a second has passed without an answer, unless its place is lost.
 func (r *Run) executed(o *Op) history.Time {
 	end := min(o.Returned, r.killed(o.Proc), r.End)
 	answered := o.Queued
 	if answered == 0 && (o.Held() || o.Outcome == history.Busy) {
 		answered = end
 	}
+	anew := o.Queued != 0 && r.unqueued(o)
 	switch {
-	case answered != 0 && answered.Sub(o.Invoked) < time.Second:
+	case answered != 0 && answered.Sub(o.Invoked) < time.Second && !anew && !o.Again:
 		return answered
-	case r.gaveUp(o):
+	case o.Held() || r.gaveUp(o):
 		return end
 	default:
 		return end.Add(protocol.Late)

@@ -19,7 +19,7 @@ func (v *Verdict) pauses(name string, ops []*Op, run *Run, rules Rules) {
 	for _, p := range run.Pauses {
 		tol := rules.Clock.Tolerance
 		surely := span{p.Until.Add(tol), p.At.Add(p.Lasts - tol)} // it began at the earliest when it was asked for
-		if p.Name != name || p.Outcome != history.OK || surely.from >= surely.to || run.broken(surely.from, surely.to) {
+		if p.Name != name || p.Outcome != history.OK || surely.from >= surely.to || run.broken(p.At, surely.to) {
 			continue
 		}
 		v.Pauses++

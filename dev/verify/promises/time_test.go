@@ -174,6 +174,11 @@ func TestChangedRates(t *testing.T) {
 		{"less than before", changed(5350, 5651), ""},
 		{"as much as before", changed(5350, 5400), "R1"},
 		{"a window that began before the change", changed(5030), ""},
+		{"one that waits may have declared its rate again", func(d *diary) {
+			d.set(declares(2, per), func() { d.waits(name, 4990, 4991, 6000) })
+			changed(5350, 5400)(d)
+			d.fault(5100, 5101, history.Event{Queues: true})
+		}, ""},
 		{"more than before", func(d *diary) {
 			d.set(declares(1, per), func() { d.brief(name, 4999, 0, 5000) })
 			d.set(declares(2, per), func() { d.brief(name, 5009, 0, 5010) })
