@@ -77,7 +77,7 @@ type Verdict struct {
 	Served     int           // requests judged by L6
 	Healed     int           // semaphores that lacked one of their two keys at the end
 	Pauses     int           // pauses in which nothing may be granted
-	Timed      int           // requests in line of which was judged when time let them in
+	Timed      int           // requests, in line or refused, of which was judged when time let them in
 	Windows    int           // windows of a rate judged by R1
 	Fullest    float64       // and what the fullest had of what it may have
 	HandOffs   int           // releases judged by L1
@@ -119,11 +119,12 @@ func Judge(run *Run, rules Rules) *Verdict {
 		v.ended(name, ops, run)
 		v.handles(name, ops, run)
 		if rules.Clock.Known {
-			v.refusals(ops, run)
 			v.pauses(name, ops, run, rules)
-		}
-		if rules.Clock.Known && rules.Timed != "" && strings.HasPrefix(name, rules.Timed) {
-			v.onTime(name, ops, run, rules)
+			if rules.Timed != "" && strings.HasPrefix(name, rules.Timed) {
+				v.onTime(name, ops, run, rules)
+			} else {
+				v.refusals(ops, run)
+			}
 		}
 		if rules.Linear != "" && strings.HasPrefix(name, rules.Linear) {
 			v.linear(name, ops, run)

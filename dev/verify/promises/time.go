@@ -9,8 +9,9 @@ import (
 )
 
 // wakeUp is how much later than time allows a request may be granted, besides what R2 says: the one
-// that is to look does so with its own call. Its process may be late for it, and so may the server
-// be for the call; what is later than Late is recorded as a fault of the one or the other.
+// that is to look does so with its own call, as does one that gives up its place. Its process may be
+// late for it, and so may the server be for the call; what is later than Late is recorded as a fault
+// of the one or the other.
 const wakeUp = 2*history.Late + time.Millisecond
 
 // pauses checks the first half of L7: a pause that somebody was told of grants nothing until it
@@ -33,10 +34,19 @@ func (v *Verdict) pauses(name string, ops []*Op, run *Run, rules Rules) {
 
 // onTime checks R2, the second half of L7, and L1 to L3 where time lets requests in: who is in line
 // is granted when the last of what may keep it from that is over, whichever processes wait, hold,
-// pause or declare a rate. What may be so counts as being so.
+// pause or declare a rate; and who does not wait is not refused then. What may be so counts as being
+// so.
 func (v *Verdict) onTime(name string, ops []*Op, run *Run, rules Rules) {
 	g := run.newGate(name, ops, rules.Clock.Tolerance)
 	for _, w := range ops {
+		if w.Outcome == history.Busy && !run.troubled(w, w.Invoked, w.Returned) {
+			v.Timed++
+			due, promise, what := g.due(w, span{0, w.Returned})
+			if early := w.Invoked.Sub(due); early > wakeUp {
+				v.add(promise, name, w.Returned, []*Op{w}, "it was refused %v after %s", early, what)
+			}
+			continue
+		}
 		s := w.waiting(run)
 		if s.from == 0 || s.to <= s.from || w.Again {
 			continue
@@ -104,10 +114,10 @@ func (r *Run) newGate(name string, ops []*Op, tolerance time.Duration) *gate {
 	return g
 }
 
-// due returns when the last thing was over that may have kept w, which was in line for the time s,
-// from being granted, which promise it is that w is granted then, and what it was.
+// due returns when the last thing was over that may have kept w, which asked or was in line for the
+// time s, from being granted, which promise it is that w is granted then, and what it was.
 func (g *gate) due(w *Op, s span) (due history.Time, promise, what string) {
-	due, promise, what = s.from, "L1", "it came"
+	due, promise, what = s.from, "L2", "it came"
 	over := func(at history.Time, of, is string) {
 		if at = min(at, s.to); at > due {
 			due, promise, what = at, of, is
@@ -119,7 +129,7 @@ func (g *gate) due(w *Op, s span) (due history.Time, promise, what string) {
 	}
 	over(g.last(g.pauses, w, 0, s.to), "L7", "the pause")
 	for _, o := range g.ops {
-		behind := o.Invoked >= w.Queued || w.Held() && o.Held() && o.Token > w.Token // the order is judged by S4
+		behind := o.Invoked >= cmp.Or(w.Queued, w.Returned) || w.Held() && o.Held() && o.Token > w.Token // the order is judged by S4
 		switch {
 		case o == w || o.Verb != history.Acquire || behind:
 		case o.Held() || g.run.gaveUp(o):

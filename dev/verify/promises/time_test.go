@@ -74,6 +74,14 @@ func TestRatesAreOnTime(t *testing.T) {
 		}
 	}
 	nothing := func(*diary) {}
+	refusedAt := func(asked history.Time) func(d *diary) {
+		return func(d *diary) {
+			d.set(one, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.refused(name, 0, asked, asked+1)
+			})
+		}
+	}
 	judged(t, []story{
 		{"when the window has passed", after(5303, nothing), ""},
 		{"not much later", after(5803, nothing), ""},
@@ -106,6 +114,12 @@ func TestRatesAreOnTime(t *testing.T) {
 				d.brief(name, 4999, 0, 5000)
 				d.waits(name, 5010, 5011, 5250)
 			})
+		}, ""},
+		{"a try is refused while the window is full, or just was", refusedAt(5803), ""},
+		{"a try is refused half a second after that", refusedAt(5805), "R2"},
+		{"a try is refused while somebody waits", func(d *diary) {
+			refusedAt(5805)(d)
+			d.set(other, func() { d.waits(name, 5300, 5301, 5400) })
 		}, ""},
 		{"it waits when the storm ends", func(d *diary) {
 			d.set(one, func() {
