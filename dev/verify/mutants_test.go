@@ -52,7 +52,10 @@ func hunt(t *testing.T, m mutants.Mutant) {
 				m.What, first+n, n+1, time.Since(start).Round(time.Second), len(res.Violations), seen, res.Violations[0])
 			return
 		}
-		t.Logf("seed %d: not caught (seen: %v); %s", first+n, seen, res.Summary())
+		t.Logf("seed %d: not caught; %s", first+n, res.Summary())
+		for _, other := range res.Violations {
+			t.Log("and not one of ", m.Caught, ": ", other)
+		}
 	}
 	t.Errorf("%s: survived %d storms of %v", m.What, mostStorms, *lasts)
 }

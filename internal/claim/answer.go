@@ -299,7 +299,11 @@ func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
 	if c.State == Confirming { // and not Held: a holder reads them without a lock
 		c.Lease.Token, c.Lease.Slot = r.Token, r.Slot
 	}
-	c.Trust = trust(a.Sent, r.Remaining)
+	// No renewal shortens a lease, so what an earlier answer told holds, too: near its MaxHold it says
+	// more than one that took longer. If it is more than there can be, the server's clock was stepped.
+	if at := trust(a.Sent, r.Remaining); at > c.Trust || c.Trust > a.Got.Add(r.Remaining) {
+		c.Trust = at
+	}
 	c.capped = r.Remaining < c.Lease.TTL.Truncate(time.Millisecond)
 	switch {
 	case c.Trust > a.Got && a.Sent >= c.asked:

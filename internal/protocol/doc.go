@@ -238,7 +238,8 @@
 //	sent + remaining - 1 - remaining/100
 //
 // of the answer 1, 7 or 11 that tells of it, whichever copy of the request it answers; an
-// answer that comes late counts as well, if it gives more. Answer 8 gives none: the holder is
+// answer that comes late counts as well, if it gives more, and so does an earlier one, unless
+// got + remaining of the later one is before that. Answer 8 gives none: the holder is
 // told to stop, and releases. A message g gives trust from the last request about the id that
 // was answered 2, or from the acquire if the message comes before its answer:
 //

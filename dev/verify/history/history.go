@@ -78,7 +78,9 @@ const (
 	Trust  Kind = "trust" // the trust deadline as the holder just saw it: Until
 	Lost   Kind = "lost"  // the lease's context ended with ErrLost
 	Fault  Kind = "fault" // something was wrong from At to Until
-	Ping   Kind = "ping"  // a plain command beside the requests: written at At and, with an Until, at its end
+	// What goes on beside the requests is written at At and, with an Until, at its end.
+	Ping  Kind = "ping"  // a plain command
+	Pause Kind = "pause" // a call that stops all grants of a name for the time Lasts
 )
 
 // Verb is an operation.
@@ -128,6 +130,8 @@ type Event struct {
 	Cost    int           `json:"cost,omitempty"`   // of the rate; 0: the weight
 	Tenant  string        `json:"tenant,omitempty"` // for whom it is; with Pace
 	Pace    time.Duration `json:"pace,omitempty"`
+	MaxHold time.Duration `json:"maxhold,omitempty"` // of the lease; 0: none
+	Lasts   time.Duration `json:"lasts,omitempty"`
 	Lease   int           `json:"lease,omitempty"`
 	Outcome Outcome       `json:"outcome,omitempty"`
 	ID      string        `json:"id,omitempty"`

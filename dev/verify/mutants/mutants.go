@@ -99,7 +99,7 @@ var All = []Mutant{
 		Name: "trust-from-reply", What: "the trust deadline is counted from the reply", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
 		Edits: []Edit{
 			{answer, "c.hold(a.Sent, a.Got,", "c.hold(a.Got, a.Got,"},
-			{answer, "c.Trust = trust(a.Sent,", "c.Trust = trust(a.Got,"},
+			{answer, "at := trust(a.Sent,", "at := trust(a.Got,"},
 		},
 	},
 	{
@@ -154,6 +154,11 @@ var All = []Mutant{
 		}},
 	},
 
+	{
+		Name: "old-window", What: "what was granted before the rate was changed counts for the old window", Scenario: "clients", Caught: []string{"R2"},
+		Edits: []Edit{{script, "if rate > 0 and spent > 0 then                      -- what was granted before", "if false then -- what was granted before"}},
+	},
+
 	// Tenants.
 	{
 		Name: "turn-kept", What: "a tenant's turn is kept after the queue was empty", Scenario: "clients", Caught: []string{"T2"},
@@ -164,9 +169,30 @@ var All = []Mutant{
 		Edits: []Edit{{script, "if turns[mark] > place then place = turns[mark] end", "if turns[mark] > place then place = place - turns[mark] + seq end"}},
 	},
 
+	// Pauses, and time that lets somebody in, in whatever process.
 	{
 		Name: "pause-endless", What: "a pause that should end by itself does not", Scenario: "clients", Caught: []string{"recovery"},
 		Edits: []Edit{{script, "          paused, weighAll = '0', true\n", "          paused, weighAll = '1', true\n"}},
+	},
+	{
+		Name: "pause-passed", What: "a newcomer that fits is granted within a pause", Scenario: "clients", Caught: []string{"L7"},
+		Edits: []Edit{{script, "elseif waiting == 0 and used + size <= limit and paused == '0'", "elseif waiting == 0 and used + size <= limit"}},
+	},
+	{
+		Name: "head-not-told", What: "who becomes the head of the queue is not told when to look", Scenario: "clients", Caught: []string{"R2", "L2", "L7"},
+		Edits: []Edit{{script, "if k > 1 or headless or soon < known then", "if soon < known then"}},
+	},
+	{
+		Name: "nearest-not-told", What: "the head of the queue is not told that it is to look earlier", Scenario: "clients", Caught: []string{"R2", "L7"},
+		Edits: []Edit{{script, "if k > 1 or headless or soon < known then", "if k > 1 or headless then"}},
+	},
+	{
+		Name: "maxhold-not-near", What: "nobody looks when a MaxHold is over that began with a hand-off", Scenario: "clients", Caught: []string{"L2"},
+		Edits: []Edit{{script, "ceiling, caps = scoreOf(now + maxhold), caps or {}", "ceiling, caps = format('%d', now + maxhold), caps or {}"}},
+	},
+	{
+		Name: "head-deaf", What: "who is told that it is the head of the queue does not look", Scenario: "clients", Caught: []string{"R2", "L2", "L7"},
+		Edits: []Edit{{end, "c.first, c.told, c.opens = true, now, now.Add(rest+time.Millisecond)", "_, _ = rest, now"}},
 	},
 
 	// Requests that are repeated or late.

@@ -176,7 +176,7 @@ func join(spans []span) []span {
 	return all
 }
 
-// refusals checks L2 on a semaphore without waiters: a request is not refused if,
+// refusals checks L2 on a semaphore without waiters, where nothing but permits is scarce: a request is not refused if,
 // even in the worst case, there was room for it during all of the request.
 func (v *Verdict) refusals(ops []*Op, run *Run) {
 	held := map[*Op]span{}

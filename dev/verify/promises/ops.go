@@ -64,6 +64,7 @@ type Run struct {
 	Ops     []*Op            // in the order of their invocations
 	Faults  []history.Event  // the Target of each is the process that it struck; 0: all
 	Pings   []history.Event  // plain commands of clients that hear everything late; the Until of some is Never
+	Pauses  []history.Event  // calls that stop all grants of a name; so is theirs
 	End     history.Time     // when the storm was over and the clients were told to stop
 	Adopted map[string][]*Op // the Adopts of each handle, in order of their beginning
 }
@@ -106,7 +107,9 @@ func Assemble(events []history.Event, clock Clock) *Run {
 			e.Target, e.Until = cmp.Or(e.Proc, e.Target), max(e.Until, e.At)
 			run.Faults = append(run.Faults, e)
 		case e.Kind == history.Ping:
-			run.pinged(e)
+			run.Pings = beside(run.Pings, e)
+		case e.Kind == history.Pause:
+			run.Pauses = beside(run.Pauses, e)
 		case e.Kind == history.Invoke && e.Lease == 0:
 			o = &Op{Event: e, Invoked: e.At, Returned: history.Never, Lost: history.Never, Dropped: history.Never, Released: noCall}
 			o.Outcome = history.Unknown
@@ -122,18 +125,18 @@ func Assemble(events []history.Event, clock Clock) *Run {
 	return run
 }
 
-// pinged adds a plain command that has begun, or what its end says.
-func (r *Run) pinged(e history.Event) {
+// beside adds to all what has begun beside the requests, or what its end says.
+func beside(all []history.Event, e history.Event) []history.Event {
 	if e.Until == 0 {
 		e.Until = history.Never
 	}
-	for i := len(r.Pings) - 1; i >= 0 && r.Pings[i].At == e.At; i-- {
-		if r.Pings[i].Proc == e.Proc {
-			r.Pings[i] = e
-			return
+	for i := len(all) - 1; i >= 0 && all[i].At == e.At; i-- {
+		if all[i].Proc == e.Proc {
+			all[i] = e
+			return all
 		}
 	}
-	r.Pings = append(r.Pings, e)
+	return append(all, e)
 }
 
 // learn adds what a later event says about the request or its lease.

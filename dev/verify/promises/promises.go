@@ -41,6 +41,9 @@ type Rules struct {
 	Late time.Duration
 	// Tenants is the name of a semaphore whose requests are for tenants.
 	Tenants string
+	// Timed is the prefix of the names whose requests mostly wait for time to pass. No client has
+	// more than one user there, and none that asks has a network that fails.
+	Timed string
 	// Shared is the name on which several users share a client, so that nothing
 	// is known about places in line.
 	Shared string
@@ -48,7 +51,7 @@ type Rules struct {
 
 // Violation is a broken promise.
 type Violation struct {
-	Promise string // S1 to S7, R1, T1, T2, L1 to L6, or linearizability
+	Promise string // S1 to S7, R1, R2, T1, T2, L1 to L7, or linearizability
 	Name    string
 	Text    string
 	At      history.Time
@@ -73,6 +76,8 @@ type Verdict struct {
 	Tenants    int           // pairs of requests judged by T1 and T2
 	Served     int           // requests judged by L6
 	Healed     int           // semaphores that lacked one of their two keys at the end
+	Pauses     int           // pauses in which nothing may be granted
+	Timed      int           // requests, in line or refused, of which was judged when time let them in
 	Windows    int           // windows of a rate judged by R1
 	Fullest    float64       // and what the fullest had of what it may have
 	HandOffs   int           // releases judged by L1
@@ -99,7 +104,7 @@ func Judge(run *Run, rules Rules) *Verdict {
 		ops := names[name]
 		v.tokens(name, ops, run, rules)
 		v.limits(name, ops, run, rules)
-		v.rates(name, ops, run)
+		v.rates(name, ops, run, rules)
 		switch name {
 		case rules.Shared:
 		case rules.Tenants:
@@ -114,7 +119,12 @@ func Judge(run *Run, rules Rules) *Verdict {
 		v.ended(name, ops, run)
 		v.handles(name, ops, run)
 		if rules.Clock.Known {
-			v.refusals(ops, run)
+			v.pauses(name, ops, run, rules)
+			if rules.Timed != "" && strings.HasPrefix(name, rules.Timed) {
+				v.onTime(name, ops, run, rules)
+			} else {
+				v.refusals(ops, run)
+			}
 		}
 		if rules.Linear != "" && strings.HasPrefix(name, rules.Linear) {
 			v.linear(name, ops, run)

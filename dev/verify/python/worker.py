@@ -41,13 +41,13 @@ class User:
 
     def __init__(self, spec, seat, n, out, client, ended):
         self.spec, self.mode, self.name, self.limit, self.ttl = spec, seat['Mode'], seat['Name'], seat['Limit'], seat['TTL'] // MS
-        self.rate, self.per = seat['Rate'], seat['Per']
+        self.rate, self.per, self.tries = seat['Rate'], seat['Per'], seat['Tries']
         self.n, self.out, self.client, self.ended = n, out, client, ended
         self.rng = random.Random(f'{spec["Seed"]} {spec["Proc"]} {n}')
 
     def run(self):
         while not self.ended.is_set():
-            {'linear': self.linear, 'late': self.late, 'crowd': self.crowd}.get(self.mode, self.stand)()
+            {'linear': self.linear, 'late': self.late, 'crowd': self.crowd, 'timed': self.timed}.get(self.mode, self.stand)()
 
     def pause(self, most):
         self.ended.wait(self.rng.uniform(0, most) / 1000)
@@ -74,6 +74,13 @@ class User:
             self.release(lease)
         self.pause(10)
 
+    def timed(self):
+        lease = self.ask('try', 1) if self.tries else self.ask('acquire', 1, most=3000)
+        if lease:
+            self.hold(lease, self.rng.uniform(0, 30))
+            self.release(lease)
+        self.pause(150 if self.tries else 30)
+
     def stand(self):
         weight = self.rng.randint(1, self.limit) if self.mode == 'mix' else 1
         if self.rng.randrange(15) == 0:
@@ -88,9 +95,9 @@ class User:
     # ---- what is asked, and recorded ----
 
     def ask(self, verb, weight, most=0, keep=True):
-        name = self.name
-        if self.mode == 'linear':
-            name += f'.{(time.monotonic_ns() - self.spec["Start"]) // (1500 * MS)}'
+        name, chapter = self.name, {'linear': 1500, 'timed': 2400}.get(self.mode)
+        if chapter:
+            name += f'.{(time.monotonic_ns() - self.spec["Start"]) // (chapter * MS)}'
         event = {'verb': verb, 'name': name, 'limit': self.limit, 'weight': weight, 'ttl': self.ttl * MS, 'rate': self.rate, 'per': self.per}
         event['cost'] = self.rng.randint(0, self.rate // 2)
         return self.request(event, lambda queued: self.client.acquire(

@@ -58,11 +58,11 @@ func (s *storm) recovered(v *promises.Verdict) {
 	}
 }
 
-// seatsLeft returns the seats to look at. A linear one stands for many semaphores, each used
-// for a while; those that still have a hash are looked at.
+// seatsLeft returns the seats to look at. A linear or timed one stands for many semaphores, each
+// used for a while; those that still have a hash are looked at.
 func (s *storm) seatsLeft(ctx context.Context, rdb *redis.Client) (seats []worker.Seat) {
 	for _, seat := range allSeats {
-		if seat.Mode != worker.Linear {
+		if seat.Mode != worker.Linear && seat.Mode != worker.Timed {
 			seats = append(seats, seat)
 			continue
 		}

@@ -33,7 +33,9 @@ func (s *storm) spawn() {
 	defer s.mu.Unlock()
 	s.procs++
 	c := &client{proc: s.procs}
-	faults, all := c.proc%2 == 0, slices.Concat(seats, []worker.Seat{queue, queue, deaf, slow, shared, shared})
+	trier := changing
+	trier.Tries = true
+	faults, all := c.proc%2 == 0, slices.Concat(seats, timed, timed, []worker.Seat{trier, queue, queue, deaf, slow, shared, shared})
 	if faults {
 		all = slices.Concat(seats, []worker.Seat{rough, rough, line, shared, shared})
 	}

@@ -44,14 +44,25 @@ var (
 		{Mode: worker.Late, Name: "latest", Limit: 1, TTL: 600 * time.Millisecond},
 		{Mode: worker.Crowd, Name: "crowd", Limit: 2, TTL: time.Second},
 	}
-	queue  = worker.Seat{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond}
-	deaf   = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
-	line   = worker.Seat{Mode: worker.Line, Name: "line", Limit: 1, TTL: 6 * time.Second}
-	slow   = worker.Seat{Mode: worker.Brief, Name: "slow", Limit: 16, TTL: time.Second, Late: 400 * time.Millisecond}
-	shared = worker.Seat{Mode: worker.Tenants, Name: "tenants", Limit: 1, TTL: time.Second, Pace: 300 * time.Millisecond}
-	rough  = worker.Seat{Mode: worker.Queue, Name: "rough", Limit: 2, TTL: 1500 * time.Millisecond}
+	queue    = worker.Seat{Mode: worker.Queue, Name: "queue", Limit: 2, TTL: 1500 * time.Millisecond}
+	deaf     = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
+	line     = worker.Seat{Mode: worker.Line, Name: "line", Limit: 1, TTL: 6 * time.Second}
+	slow     = worker.Seat{Mode: worker.Brief, Name: "slow", Limit: 16, TTL: time.Second, Late: 400 * time.Millisecond}
+	shared   = worker.Seat{Mode: worker.Tenants, Name: "tenants", Limit: 1, TTL: time.Second, Pace: 300 * time.Millisecond}
+	changing = worker.Seat{
+		Mode: worker.Timed, Name: "time-rates", Limit: 4, TTL: 6 * time.Second,
+		Rate: 8, Per: 3 * time.Second, ThenRate: 4, ThenPer: 300 * time.Millisecond,
+	}
+	// timed are those on which requests mostly wait for time to pass, in several processes.
+	timed = []worker.Seat{
+		{Mode: worker.Timed, Name: "time-rate", Limit: 4, TTL: 6 * time.Second, Rate: 4, Per: 300 * time.Millisecond},
+		changing,
+		{Mode: worker.Timed, Name: "time-pause", Limit: 1, TTL: 6 * time.Second, Pauses: true},
+		{Mode: worker.Timed, Name: "time-hold", Limit: 1, TTL: 6 * time.Second, MaxHold: time.Second},
+	}
+	rough = worker.Seat{Mode: worker.Queue, Name: "rough", Limit: 2, TTL: 1500 * time.Millisecond}
 
-	allSeats = slices.Concat(seats, []worker.Seat{queue, deaf, line, slow, shared, rough})
+	allSeats = slices.Concat(seats, timed, []worker.Seat{queue, deaf, line, slow, shared, rough})
 )
 
 const (
@@ -117,7 +128,7 @@ func Run(t testing.TB, o Order) *Result {
 	clock.Known = s.shim == nil || !s.shim.stepped
 	run := promises.Assemble(s.events(), clock)
 	run.End = end
-	rules := promises.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Slow: slow.Name, Late: slow.Late, Tenants: shared.Name}
+	rules := promises.Rules{Clock: clock, Slack: slack, Queue: queue.Name, Deaf: deaf.Name, Shared: "crowd", Line: line.Name + ".", Timed: "time-", Slow: slow.Name, Late: slow.Late, Tenants: shared.Name}
 	if o.Scenario.Keeps {
 		rules.Linear = "linear"
 	}
@@ -226,6 +237,9 @@ func (r *Result) Summary() string {
 	}
 	if r.Windows > 0 {
 		fmt.Fprintf(&b, "; %d windows of a rate judged, the fullest %.0f %% full", r.Windows, 100*r.Fullest)
+	}
+	if r.Timed+r.Pauses > 0 {
+		fmt.Fprintf(&b, "; %d waits for time and %d pauses judged", r.Timed, r.Pauses)
 	}
 	if r.Tenants > 0 {
 		fmt.Fprintf(&b, "; %d pairs of tenants' requests judged", r.Tenants)

@@ -14,10 +14,16 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/verify/history"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
-// chapter is the time for which all Linear users use the same semaphore.
-const chapter = 1500 * time.Millisecond
+// A chapter is the time for which all Linear, or Timed, users use the same semaphore. The rate of a
+// Timed one changes several times meanwhile.
+const (
+	chapter      = 1500 * time.Millisecond
+	timedChapter = 2400 * time.Millisecond
+	rateChanges  = timedChapter / 4
+)
 
 // gaveUp is less than the time after which Close leaves what it cannot give back.
 const gaveUp = 4 * time.Second
@@ -29,6 +35,7 @@ type user struct {
 	spec     Seat
 	seat     int
 	rng      *rand.Rand
+	own      *redistest.Faults // its network
 	rdb      *redis.Client
 	client   *berth.Client
 	patience time.Duration // after which client repeats a request; 0: long
@@ -37,7 +44,7 @@ type user struct {
 }
 
 func (u *user) run(ctx context.Context) {
-	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait, Line: u.stand, Brief: u.stop, Tenants: u.burst}[u.spec.Mode]
+	manner := map[Mode]func(context.Context){Linear: u.linear, Late: u.late, Crowd: u.crowd, Queue: u.wait, Mix: u.wait, Line: u.stand, Brief: u.stop, Tenants: u.burst, Timed: u.await}[u.spec.Mode]
 	for ctx.Err() == nil {
 		manner(ctx)
 	}
@@ -110,6 +117,21 @@ func (u *user) burst(ctx context.Context) {
 	u.visit(ctx, u.between(0, 10*time.Millisecond))
 }
 
+// name is that of the semaphore that the user uses now.
+func (u *user) name() string {
+	since := history.Now().Sub(u.Start)
+	switch u.spec.Mode {
+	case Linear:
+		return fmt.Sprintf("%s.%d", u.spec.Name, since/chapter)
+	case Timed:
+		return fmt.Sprintf("%s.%d", u.spec.Name, since/timedChapter)
+	case Line: // nobody else's crash may keep the line waiting
+		return fmt.Sprintf("%s.%d", u.spec.Name, u.Proc)
+	default:
+		return u.spec.Name
+	}
+}
+
 // tenant returns for whom the next request is: half of all are for one, a few are for nobody.
 func (u *user) tenant() string {
 	const tenants = 100
@@ -169,18 +191,13 @@ func (u *user) wait(ctx context.Context) {
 
 // ask asks for permits. It returns nil if it got none.
 func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...berth.AcquireOption) *holding {
-	name := u.spec.Name
-	if u.spec.Mode == Linear {
-		name = fmt.Sprintf("%s.%d", name, history.Now().Sub(u.Start)/chapter)
-	}
-	if u.spec.Mode == Line { // nobody else's crash may keep the line waiting
-		name = fmt.Sprintf("%s.%d", name, u.Proc)
-	}
-	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight), berth.Rate(u.spec.Rate, u.spec.Per))
+	name := u.name()
+	rate, per := u.rate()
+	sem, err := u.client.Semaphore(name, u.spec.Limit, berth.TTL(u.spec.TTL), berth.Weight(weight), berth.Rate(rate, per), berth.MaxHold(u.spec.MaxHold))
 	must(err)
-	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL, Rate: u.spec.Rate, Per: u.spec.Per}
+	e := history.Event{Verb: verb, Name: name, Limit: u.spec.Limit, Weight: weight, TTL: u.spec.TTL, Rate: rate, Per: per, MaxHold: u.spec.MaxHold}
 	if u.spec.Rate > 0 && u.one(50) { // all hold still for a moment
-		_ = sem.Cooldown(ctx, u.between(20*time.Millisecond, 200*time.Millisecond))
+		u.pauseAll(ctx)
 	}
 	if u.spec.Rate > 0 && u.one(2) { // else it costs its weight
 		e.Cost = 1 + u.rng.IntN(u.spec.Rate/2)
@@ -241,13 +258,18 @@ func (u *user) settle() history.Outcome {
 	start := history.Now()
 	must(u.client.Close())
 	settled := history.Now().Sub(start) < gaveUp
-	client, err := berth.New(u.rdb, berth.Prefix(u.Prefix))
-	must(err)
-	u.client, u.ids = client, 0
+	u.reopen()
 	if !settled {
 		return history.Unknown
 	}
 	return history.Busy
+}
+
+// reopen gives the user another client.
+func (u *user) reopen() {
+	client, err := berth.New(u.rdb, berth.Prefix(u.Prefix))
+	must(err)
+	u.client, u.ids = client, 0
 }
 
 // again reports whether the request may have got a second id, and with it a later

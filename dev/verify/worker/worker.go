@@ -47,6 +47,13 @@ type Seat struct {
 	Pace  time.Duration // of tenants
 	Deaf  bool          // half of the messages to it are lost, and nothing else fails
 	Late  time.Duration // everything from the server comes so late, and nothing else fails
+
+	// Of the mode Timed.
+	ThenRate int // the rate that is declared every other time; at least half of Rate
+	ThenPer  time.Duration
+	Tries    bool // its users do not wait: where all others do, they declare the rate
+	MaxHold  time.Duration
+	Pauses   bool // its users, and operators, pause it
 }
 
 // Mode is the manner in which a seat uses its semaphore.
@@ -74,6 +81,11 @@ const (
 	// Tenants waits for one permit on behalf of one of a hundred tenants, of which one is greedy,
 	// or of none. All do so at the same times, and the queue is empty between them.
 	Tenants Mode = "tenants"
+	// Timed waits, briefly or not, for what mostly only time brings: room in the window of a rate,
+	// which changes; the end of a pause, begun by one who asks or holds, or by an operator; or that
+	// of a MaxHold whose holder hangs. It changes to another semaphore after a while, so that a
+	// process that was killed keeps nobody waiting for long.
+	Timed Mode = "timed"
 )
 
 // Main is the main function of a worker process. When its standard input ends it
@@ -127,7 +139,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 	if p.Faults && (s.Mode == Linear || (p.Proc/2+n)%2 == 0) {
 		opts.ReadTimeout = 40 * time.Millisecond
 	}
-	p.wrap(s, opts, rng)
+	own := p.wrap(s, opts, rng)
 	patience, probe := opts.ReadTimeout, *opts // before NewClient fills in its defaults
 	rdb := redis.NewClient(opts)
 	client, err := berth.New(rdb, berth.Prefix(p.Prefix))
@@ -141,7 +153,7 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 	}
 	var seats sync.WaitGroup
 	for i := range users {
-		u := &user{process: p, spec: s, seat: n, rng: p.rand(n + 100*(i+1)), rdb: rdb, client: client, patience: patience, sole: len(users) == 1}
+		u := &user{process: p, spec: s, seat: n, rng: p.rand(n + 100*(i+1)), own: own, rdb: rdb, client: client, patience: patience, sole: len(users) == 1}
 		seats.Go(func() { u.run(ctx) })
 		users[i] = u
 	}
@@ -151,26 +163,28 @@ func (p *process) seat(ctx context.Context, wg *sync.WaitGroup, n int, s Seat) {
 	wg.Go(func() {
 		seats.Wait()
 		_ = users[0].client.Close()
-		_ = rdb.Close()
+		_ = users[0].rdb.Close()
 	})
 }
 
-// wrap puts a seat's client behind the process's network, or, if the seat is deaf or late,
-// behind one that only loses messages, or is only late, whose cost has a bound of its own.
-func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) {
-	if !s.Deaf && s.Late == 0 {
+// wrap puts a seat's client behind a network, which it returns: the process's, or, if the seat is
+// deaf or late, one that only loses messages, or is only late, whose cost has a bound of its own; or
+// one that only the seat itself cuts.
+func (p *process) wrap(s Seat, opts *redis.Options, rng *rand.Rand) *redistest.Faults {
+	if !s.Deaf && s.Late == 0 && s.MaxHold == 0 {
 		p.net.Wrap(opts)
-		return
+		return p.net
 	}
 	opts.ReadTimeout = 0
-	net := redistest.NewFaults(cleaner{})
-	net.Wrap(opts)
-	if net.Latency(s.Late); !s.Deaf {
-		return
+	own := redistest.NewFaults(cleaner{})
+	own.Wrap(opts)
+	own.Latency(s.Late)
+	if s.Deaf {
+		own.Inject(redistest.Rule{Fault: redistest.DropMessage, Times: -1, Match: func(c redistest.Command) bool {
+			return testenv.IsMessage(c) && rng.IntN(2) == 0
+		}})
 	}
-	net.Inject(redistest.Rule{Fault: redistest.DropMessage, Times: -1, Match: func(c redistest.Command) bool {
-		return testenv.IsMessage(c) && rng.IntN(2) == 0
-	}})
+	return own
 }
 
 // cleaner is the part of a testing.TB that redistest.NewFaults needs. Its networks end

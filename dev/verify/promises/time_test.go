@@ -1,0 +1,275 @@
+package promises
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-go/berth/dev/verify/history"
+)
+
+// set changes what make writes: every request is of process 1 there, for one of one permit.
+func (d *diary) set(change func(e *history.Event), make func()) {
+	first := len(d.events)
+	make()
+	for i := range d.events[first:] {
+		if e := &d.events[first+i]; e.Lease == 0 {
+			change(e)
+		}
+	}
+}
+
+// roomy has a TTL and a limit that keep nobody waiting in these stories.
+func roomy(e *history.Event) { e.Limit, e.TTL = 10, 6*time.Second }
+
+// declares returns a change that gives requests a rate, and room otherwise.
+func declares(n int, per time.Duration) func(e *history.Event) {
+	return func(e *history.Event) {
+		roomy(e)
+		e.Rate, e.Per = n, per
+	}
+}
+
+// brief is a lease that is given back two milliseconds after it was granted.
+func (d *diary) brief(name string, asked, queued, granted history.Time) {
+	d.release(d.lease(name, asked, queued, granted, granted+1, granted+300, 0), name, granted+2, granted+3)
+}
+
+// waits is a request in line that comes to nothing; returned 0: its process is killed before.
+func (d *diary) waits(name string, asked, queued, returned history.Time) {
+	d.ops++
+	e := history.Event{Op: d.ops, Verb: history.Acquire, Name: name, Limit: 1, Weight: 1, TTL: 300 * time.Millisecond, Kind: history.Invoke}
+	d.write(asked, e)
+	e.Kind = history.Queued
+	d.write(queued, e)
+	if returned > 0 {
+		e.Kind, e.Outcome = history.Return, history.Unknown
+		d.write(returned, e)
+	}
+}
+
+// paused is a call that stops all grants for a time.
+func (d *diary) paused(name string, asked, told history.Time, lasts time.Duration, outcome history.Outcome) {
+	e := history.Event{Kind: history.Pause, Name: name, Lasts: lasts}
+	d.write(asked, e)
+	e.Until, e.Outcome = told*ms, outcome
+	d.write(asked, e)
+}
+
+// TestRatesAreOnTime: whoever is in line is granted when the window has room.
+func TestRatesAreOnTime(t *testing.T) {
+	const name = "time-rate.0"
+	one := declares(1, 300*time.Millisecond)
+	other := func(e *history.Event) {
+		one(e)
+		e.Proc = 2
+	}
+	// after is a request that waits for the window of a grant at 5000, with what happens meanwhile.
+	after := func(granted history.Time, meanwhile func(d *diary)) func(d *diary) {
+		return func(d *diary) {
+			d.set(one, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.brief(name, 5010, 5011, granted)
+			})
+			meanwhile(d)
+		}
+	}
+	nothing := func(*diary) {}
+	refusedAt := func(asked history.Time) func(d *diary) {
+		return func(d *diary) {
+			d.set(one, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.refused(name, 0, asked, asked+1)
+			})
+		}
+	}
+	judged(t, []story{
+		{"when the window has passed", after(5303, nothing), ""},
+		{"not much later", after(5803, nothing), ""},
+		{"half a second later", after(5805, nothing), "R2"},
+		{"its process stood still", after(5805, func(d *diary) { d.fault(5300, 5600, history.Event{Proc: 1, Text: history.StoodStill}) }), ""},
+		{"another process stood still", after(5805, func(d *diary) { d.fault(5300, 5600, history.Event{Proc: 2, Text: history.StoodStill}) }), "R2"},
+		{"the server was silent", after(5805, func(d *diary) { d.fault(5300, 5600, history.Event{}) }), ""},
+		{"one before it gives up", after(5805, func(d *diary) {
+			d.set(other, func() { d.waits(name, 5005, 5006, 5400) })
+		}), ""},
+		{"one before it has given up long ago", after(5900, func(d *diary) {
+			d.set(other, func() { d.waits(name, 4990, 4995, 5001) })
+		}), "R2"},
+		{"one before it is killed, and keeps its place", after(9000, func(d *diary) {
+			d.set(other, func() { d.waits(name, 5005, 5006, 0) })
+			d.fault(5400, 5400, history.Event{Target: 2, Text: Killed})
+		}), ""},
+		{"another is killed, and may have had the budget", after(6900, func(d *diary) {
+			d.set(other, func() { d.waits(name, 5020, 5021, 0) })
+			d.fault(5400, 5400, history.Event{Target: 2, Text: Killed})
+		}), ""},
+		{"it gives up when it should have been granted", func(d *diary) {
+			d.set(one, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.waits(name, 5010, 5011, 5900)
+			})
+		}, "R2"},
+		{"it gives up before", func(d *diary) {
+			d.set(one, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.waits(name, 5010, 5011, 5250)
+			})
+		}, ""},
+		{"a try is refused while the window is full, or just was", refusedAt(5803), ""},
+		{"a try is refused half a second after that", refusedAt(5805), "R2"},
+		{"a try is refused while somebody waits", func(d *diary) {
+			refusedAt(5805)(d)
+			d.set(other, func() { d.waits(name, 5300, 5301, 5400) })
+		}, ""},
+		{"it waits when the storm ends", func(d *diary) {
+			d.set(one, func() {
+				d.brief(name, 8999, 0, 9000)
+				d.waits(name, 9010, 9011, 0)
+			})
+		}, "R2"},
+		{"its cost fits only when two have left", func(d *diary) {
+			d.set(declares(3, 300*time.Millisecond), func() {
+				d.brief(name, 4999, 0, 5000)
+				d.brief(name, 5200, 0, 5201)
+				d.set(func(e *history.Event) { e.Cost = 3 }, func() { d.brief(name, 5210, 5211, 5950) })
+			})
+		}, ""},
+	})
+}
+
+// TestChangedRatesAreOnTime: what was granted before counts for at most the new window.
+func TestChangedRatesAreOnTime(t *testing.T) {
+	const name = "time-rates.0"
+	long, short := declares(1, 3*time.Second), declares(1, 300*time.Millisecond)
+	changed := func(granted history.Time) func(d *diary) {
+		return func(d *diary) {
+			d.set(long, func() { d.brief(name, 4999, 0, 5000) })
+			d.set(short, func() { d.brief(name, 5100, 5101, granted) })
+		}
+	}
+	judged(t, []story{
+		{"one new window after the change", changed(5405), ""},
+		{"half a second later", changed(5910), "R2"},
+		{"both were declared at once", func(d *diary) {
+			changed(5910)(d)
+			d.set(long, func() { d.waits(name, 5095, 5102, 9000) })
+		}, ""},
+		{"it waits for the old window, which is in force", func(d *diary) {
+			d.set(short, func() { d.brief(name, 1000, 0, 1001) })
+			d.set(long, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.brief(name, 5100, 5101, 8030)
+			})
+		}, ""},
+		{"the smaller rate may be in force", func(d *diary) {
+			d.set(declares(2, 3*time.Second), func() { d.brief(name, 4990, 0, 4991) })
+			d.set(declares(1, 3*time.Second), func() { d.waits(name, 4992, 4993, 7900) })
+			d.set(declares(2, 3*time.Second), func() { d.brief(name, 4992, 4994, 7995) })
+		}, ""},
+	})
+}
+
+// TestChangedRates: a rate holds in the windows that begin after it was declared.
+func TestChangedRates(t *testing.T) {
+	const name, per = "rate", 300 * time.Millisecond
+	changed := func(grants ...history.Time) func(d *diary) {
+		return func(d *diary) {
+			d.set(declares(2, per), func() {
+				d.brief(name, 4999, 0, 5000)
+				d.brief(name, 5009, 0, 5010)
+			})
+			d.set(declares(1, per), func() { d.waits(name, 5020, 5021, 5022) })
+			for _, at := range grants {
+				d.set(declares(1, per), func() { d.brief(name, at-1, 0, at) })
+			}
+		}
+	}
+	judged(t, []story{
+		{"less than before", changed(5350, 5651), ""},
+		{"as much as before", changed(5350, 5400), "R1"},
+		{"a window that began before the change", changed(5030), ""},
+		{"one that waits may have declared its rate again", func(d *diary) {
+			d.set(declares(2, per), func() { d.waits(name, 4990, 4991, 6000) })
+			changed(5350, 5400)(d)
+			d.fault(5100, 5101, history.Event{Queues: true})
+		}, ""},
+		{"more than before", func(d *diary) {
+			d.set(declares(1, per), func() { d.brief(name, 4999, 0, 5000) })
+			d.set(declares(2, per), func() { d.brief(name, 5009, 0, 5010) })
+		}, ""},
+		{"more than either", func(d *diary) {
+			d.set(declares(1, per), func() { d.brief(name, 4999, 0, 5000) })
+			d.set(declares(2, per), func() {
+				for at := history.Time(5400); at < 5440; at += 10 {
+					d.brief(name, at-1, 0, at)
+				}
+			})
+		}, "R1"},
+	})
+}
+
+// TestPauses: nothing is granted within one, and who waits is granted when it ends.
+func TestPauses(t *testing.T) {
+	const name, lasts = "time-pause.0", 300 * time.Millisecond
+	at := func(granted history.Time, outcome history.Outcome) func(d *diary) {
+		return func(d *diary) {
+			d.set(roomy, func() { d.brief(name, 4990, 4991, granted) })
+			d.paused(name, 5000, 5010, lasts, outcome)
+		}
+	}
+	behindTheDead := func(granted history.Time) func(d *diary) {
+		brief := func(e *history.Event) { e.Limit, e.TTL = 10, 2*time.Second }
+		return func(d *diary) {
+			d.set(brief, func() { d.brief(name, 4990, 4991, granted) })
+			d.set(func(e *history.Event) { brief(e); e.Proc = 2 }, func() { d.waits(name, 4980, 4981, 0) })
+			d.paused(name, 5000, 5010, lasts, history.OK)
+			d.fault(5200, 5200, history.Event{Target: 2, Text: Killed})
+		}
+	}
+	judged(t, []story{
+		{"granted before it", at(4999, history.OK), ""},
+		{"granted while it is being begun", at(5009, history.OK), ""},
+		{"granted within it", at(5012, history.OK), "L7"},
+		{"granted shortly before its end", at(5298, history.OK), "L7"},
+		{"granted within one that may not have begun", at(5100, history.Unknown), ""},
+		{"granted at its end", at(5310, history.OK), ""},
+		{"granted half a second after its end", at(5815, history.OK), "L7"},
+		{"granted half a second after the end of one that may have begun", at(5815, history.Unknown), "L7"},
+		{"another semaphore is paused", func(d *diary) {
+			d.set(roomy, func() { d.brief("s", 4990, 4991, 5100) })
+			d.paused(name, 5000, 5010, lasts, history.OK)
+		}, ""},
+		{"who has paused it was killed", func(d *diary) {
+			d.set(roomy, func() { d.brief(name, 4990, 4991, 5400) })
+			d.set(func(e *history.Event) { e.Proc = 2 }, func() { d.write(5000, history.Event{Kind: history.Pause, Name: name, Lasts: lasts}) })
+			d.fault(5100, 5100, history.Event{Target: 2, Text: Killed})
+		}, ""},
+		{"who stood before it in the pause has died", behindTheDead(8350), ""},
+		{"it waits for longer than that one has its place, and a heartbeat", behindTheDead(8400), "L3"},
+	})
+}
+
+// TestHoldsAreOnTime: who waits is granted when a holder has given its permit back, or its MaxHold
+// is over.
+func TestHoldsAreOnTime(t *testing.T) {
+	const name = "time-hold.0"
+	hangs := func(most time.Duration, granted history.Time) func(d *diary) {
+		return func(d *diary) {
+			d.set(func(e *history.Event) { e.TTL, e.MaxHold = 6*time.Second, most }, func() {
+				d.lease(name, 4999, 0, 5000, 5001, 5295, 0)
+				d.brief(name, 5010, 5011, granted)
+			})
+		}
+	}
+	judged(t, []story{
+		{"when it is over", hangs(300*time.Millisecond, 5301), ""},
+		{"half a second later", hangs(300*time.Millisecond, 5803), "L2"},
+		{"half a second later, where there is none", hangs(0, 5803), ""},
+		{"who held gave it back", func(d *diary) {
+			d.set(func(e *history.Event) { e.TTL = 6 * time.Second }, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.brief(name, 5001, 5002, 5510)
+			})
+		}, "L2"},
+	})
+}
