@@ -47,7 +47,7 @@ gobench: setup ## Run the Go benchmarks of every module (BENCH=pattern, COUNT=re
 
 model: ## Check the models of the protocol with spin (ARGS=-trails: and show how they fail)
 	@scripts/setup models
-	@nice go run ./dev/verify/model $(ARGS)
+	@nice dev/verify/model/check $(ARGS)
 
 verify: setup ## Storms of faults over client processes, planted bugs that they must catch, topologies (minutes)
 	@nice go test ./dev/verify -count=1 -v -timeout 30m -storm $(or $(DURATION),15s) -mutants

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -79,19 +78,15 @@ func (internals) Failed(ctx context.Context, name string, err error) error {
 // Order returns the indexes of sems in the order in which AcquireAll takes them, or its error.
 func (internals) Order(sems []*Semaphore) ([]int, error) { return inOrder(sems) }
 
-// Look reads the state of a semaphore, and returns it with the terms of a request that has the
-// given options. It changes nothing. Snapshot.Rest is exact for that request.
-func (internals) Look(ctx context.Context, within time.Duration, s *Semaphore, opts []AcquireOption) (*protocol.Snapshot, *protocol.Terms, error) {
+// Terms returns where a semaphore is stored, and the terms of a request that has the given options.
+func (internals) Terms(s *Semaphore, opts []AcquireOption) (*protocol.Store, protocol.Key, *protocol.Terms, error) {
 	if err := s.made(); err != nil {
-		return nil, nil, err
+		return nil, protocol.Key{}, nil, err
 	}
 	cfg, err := with(s.config, opts)
 	if err != nil {
-		return nil, nil, err
+		return nil, protocol.Key{}, nil, err
 	}
-	terms, store := cfg.terms(s.limit, false), s.client.session.Store()
-	snap, err := protocol.Bounded(ctx, within, func(ctx context.Context) (*protocol.Snapshot, error) {
-		return store.Look(ctx, store.Key(s.name), terms.Costs())
-	})
-	return snap, terms, public(s.name, err)
+	store := s.client.session.Store()
+	return store, store.Key(s.name), cfg.terms(s.limit, false), nil
 }

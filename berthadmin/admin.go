@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/bridge"
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -63,7 +64,7 @@ func Of(c *berth.Client) *Inspector { return inspector(internals.Admin(c)) }
 var internals = berth.Internal(bridge.NewKey())
 
 func inspector(store *protocol.Store, rdb redis.UniversalClient, prefix string, log *slog.Logger) *Inspector {
-	return &Inspector{store: store, rdb: rdb, prefix: prefix, log: log}
+	return &Inspector{store: store, looks: look.New(store), rdb: rdb, prefix: prefix, log: log}
 }
 
 // ready refuses a nil or zero Inspector, and a nil context.

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -30,6 +31,7 @@ import (
 // ctx's error; a method that can also return ErrNotFound says so.
 type Inspector struct {
 	store  *protocol.Store
+	looks  *look.Reader
 	rdb    redis.UniversalClient
 	prefix string
 	log    *slog.Logger
@@ -112,7 +114,8 @@ type Waiter struct {
 
 // List yields all semaphores that have keys on this Redis under the client's prefix, sorted
 // by name. It walks the keyspace by SCAN, and removes holders and waiters that have
-// expired, and a key whose other half was lost, once nothing in it can be alive. For a
+// expired, and a key whose other half was lost, once nothing in it can be alive. For a user
+// who may not write it leaves them out instead. For a
 // damaged semaphore (berth.ErrCorrupt) it yields the name and the error; any other error
 // ends the list.
 func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
@@ -121,7 +124,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 			yield(Summary{}, err)
 			return
 		}
-		names, err := protocol.Bounded(ctx, mostScan, in.store.Names)
+		names, err := protocol.Bounded(ctx, mostScan, in.looks.Names)
 		if err != nil {
 			yield(Summary{}, failed(ctx, "", err))
 			return
@@ -132,7 +135,7 @@ func (in *Inspector) List(ctx context.Context) iter.Seq2[Summary, error] {
 			case err == nil && st.Expired > 0:
 				err = in.reap(ctx, st)
 			case errors.Is(err, errLeft):
-				if err = in.apply(ctx, st.Name); err == nil {
+				if err = in.apply(ctx, st.Name); err == nil || protocol.Denied(err) {
 					continue
 				}
 			}
@@ -156,7 +159,8 @@ func (in *Inspector) reap(ctx context.Context, st *State) error {
 }
 
 // Show returns one semaphore in full: holders sorted by token, waiters in the order of
-// the queue. First it removes holders and waiters that have expired. The error is
+// the queue. First it removes holders and waiters that have expired; for a user who may not
+// write it leaves them out instead. The error is
 // ErrNotFound when the semaphore is idle, and neither pinned nor paused.
 func (in *Inspector) Show(ctx context.Context, name string) (*State, error) {
 	snap, err := in.snapshot(ctx, name, true)
@@ -173,19 +177,26 @@ const (
 	mostScan = time.Minute // of many calls
 )
 
-// snapshot removes what has expired, and then reads.
-func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*protocol.Snapshot, error) {
-	if err := in.apply(ctx, name); err != nil {
+// snapshot removes what has expired, and then reads. For a user who may not write it reads, and
+// leaves out what has expired.
+func (in *Inspector) snapshot(ctx context.Context, name string, records bool) (*look.Snapshot, error) {
+	err := in.apply(ctx, name)
+	denied := protocol.Denied(err)
+	if err != nil && !denied {
 		return nil, err
 	}
-	found, err := in.sample(ctx, []string{name}, records)
+	found, err := in.sample(ctx, []string{name}, records || denied)
 	if err == nil {
 		err = found[0].Err
 	}
 	if err != nil {
 		return nil, failed(ctx, name, err)
 	}
-	return found[0].Snapshot, inUse(name, found[0].Snapshot)
+	snap := found[0].Snapshot
+	if denied {
+		snap = snap.Live()
+	}
+	return snap, inUse(name, snap)
 }
 
 // errLeft: a semaphore is idle, but keys are there, with what has expired. One may have been lost.
@@ -193,7 +204,7 @@ var errLeft = fmt.Errorf("%w: what is left of it has expired", ErrNotFound)
 
 // inUse fails with ErrNotFound for a semaphore that is idle and not pinned or paused, and
 // of whose rate nothing is spent.
-func inUse(name string, s *protocol.Snapshot) error {
+func inUse(name string, s *look.Snapshot) error {
 	switch {
 	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting+s.Spent > 0):
 		return nil
@@ -342,7 +353,7 @@ func (in *Inspector) purge(ctx context.Context, name string) error {
 		return err
 	}
 	found, err := protocol.Bounded(ctx, mostCall, func(ctx context.Context) (bool, error) {
-		return in.store.Delete(ctx, in.store.Key(name))
+		return look.Delete(ctx, in.store, in.store.Key(name))
 	})
 	if err != nil {
 		return failed(ctx, name, err)

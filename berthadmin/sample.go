@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 )
@@ -76,12 +77,12 @@ func (in *Inspector) Sample(ctx context.Context, names []string, o SampleOptions
 // sample reads some semaphores, each page of all in one pipeline. Heartbeats move waiters to
 // the last page: of a queue that is longer and farther away than can be read between two of
 // them, there is no end.
-func (in *Inspector) sample(ctx context.Context, names []string, records bool) ([]protocol.Found, error) {
+func (in *Inspector) sample(ctx context.Context, names []string, records bool) ([]look.Found, error) {
 	keys := make([]protocol.Key, len(names))
 	for i, name := range names {
 		keys[i] = in.store.Key(name)
 	}
-	inspection := in.store.Inspection(keys, records)
+	inspection := in.looks.Inspection(keys, records)
 	inspection.Timed = in.spent != nil
 	ctx, cancel := context.WithTimeout(ctx, mostScan)
 	defer cancel()
@@ -98,7 +99,7 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 }
 
 // sampled turns what was found into a State, which always has the semaphore's name.
-func sampled(ctx context.Context, name string, found protocol.Found) (*State, error) {
+func sampled(ctx context.Context, name string, found look.Found) (*State, error) {
 	st := &State{Summary: Summary{Name: name}}
 	if found.Err != nil {
 		return st, failed(ctx, name, found.Err)
@@ -125,8 +126,8 @@ func (in *Inspector) Names(ctx context.Context, cursor string, budget int) (name
 	if budget < 1 || budget > 10000 {
 		return nil, "", &berth.InvalidError{What: "budget", Reason: fmt.Sprintf("%d is outside 1 to 10000", budget)}
 	}
-	found, err := protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (protocol.Step, error) {
-		return in.store.NamesFrom(ctx, cursor, budget, in.spent != nil)
+	found, err := protocol.Bounded(ctx, in.patience(), func(ctx context.Context) (look.Step, error) {
+		return in.looks.NamesFrom(ctx, cursor, budget, in.spent != nil)
 	})
 	if errors.Is(err, protocol.ErrRequest) {
 		return nil, "", &berth.InvalidError{What: "cursor", Reason: fmt.Sprintf("%.40q was not returned by Names", cursor)}
@@ -164,7 +165,7 @@ func (in *Inspector) meter(spent time.Duration, told bool) {
 	}
 }
 
-func state(name string, s *protocol.Snapshot) *State {
+func state(name string, s *look.Snapshot) *State {
 	st := &State{Summary: summary(name, s), Leases: []Holder{}, Queue: []Waiter{}}
 	for _, r := range s.Leases {
 		st.Leases = append(st.Leases, Holder{
@@ -187,7 +188,7 @@ func sessionOf(id string) string {
 	return name
 }
 
-func summary(name string, s *protocol.Snapshot) Summary {
+func summary(name string, s *look.Snapshot) Summary {
 	sum := Summary{
 		Name: name, Limit: s.Limit(), Declared: s.Declared, Pinned: s.Pin >= 0, Paused: s.Paused, InUse: s.Used,
 		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Next), Expired: s.Expired, LimitChanges: s.Changes,
@@ -202,11 +203,11 @@ func summary(name string, s *protocol.Snapshot) Summary {
 	return sum
 }
 
-func since(s *protocol.Snapshot, at int64) time.Duration {
+func since(s *look.Snapshot, at int64) time.Duration {
 	return max(time.Duration(s.Now-at)*time.Millisecond, 0)
 }
 
-func until(s *protocol.Snapshot, at int64) time.Duration {
+func until(s *look.Snapshot, at int64) time.Duration {
 	if at == 0 {
 		return 0
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/bridge"
+	"github.com/berth-go/berth/internal/look"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 var internals = berth.Internal(bridge.NewKey())
@@ -203,7 +205,13 @@ func (a *attempt) others() (d time.Duration) {
 // other estimates it for one of them. If it was taken, this request held its permit until now, so
 // that there is one; but the rate has counted the grant.
 func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration {
-	snap, terms, err := internals.Look(a.request.Context(), within, k.sem, k.opts)
+	store, key, terms, err := internals.Terms(k.sem, k.opts)
+	if err != nil {
+		return 0
+	}
+	snap, err := protocol.Bounded(a.request.Context(), within, func(ctx context.Context) (*look.Snapshot, error) {
+		return look.New(store).InspectFor(ctx, key, terms.Costs())
+	})
 	if err != nil || !snap.Exists {
 		return 0
 	}

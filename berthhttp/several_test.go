@@ -215,7 +215,7 @@ func TestRetryAfterLooksAtTheOtherLimits(t *testing.T) {
 					e.Queue(all, berth.Weight(2))
 				}
 				if c.lost {
-					p.Net.Inject(redistest.Rule{Fault: redistest.Reset, Match: testenv.Carries("I"), Times: -1})
+					p.Net.Inject(redistest.Rule{Fault: redistest.Reset, Match: testenv.IsLook, Times: -1})
 				}
 				if c.pause != nil {
 					e.Must(c.pause(e.Ctx, e.Inspector))

@@ -426,7 +426,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 func TestAUserWhoOnlyLooksIsEnough(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		e.Hold(e.Peer().Named("a", 5))
-		rights := append([]string{"on", ">secret"}, redistest.ViewerRights(t, "..")...)
+		rights := append([]string{"on", ">secret"}, redistest.RightsOf(t, "..", "viewer")...)
 		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", rights...).Err())
 		e.Options.Username, e.Options.Password = "viewer", "secret"
 		x := export(e, e.Peer().Inspector(), berthprom.Options{})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
@@ -152,8 +153,8 @@ func (s *Store) keeperOf(lease *berth.Lease) *protocol.Store {
 			continue
 		}
 		st := protocol.NewStore(s.admin, prefix, "berthtest", os.Getpid(), "berthtest")
-		snap, err := st.Inspect(context.Background(), st.Key(lease.Name()), true)
-		if err == nil && slices.ContainsFunc(snap.Leases, func(r protocol.Record) bool { return r.ID == lease.ID() }) {
+		snap, err := look.New(st).Inspect(context.Background(), st.Key(lease.Name()), true)
+		if err == nil && slices.ContainsFunc(snap.Leases, func(r look.Record) bool { return r.ID == lease.ID() }) {
 			return st
 		}
 	}

@@ -146,7 +146,7 @@ func TestWrongPasswordIsNoMissingRight(t *testing.T) {
 func TestReadOnlyNeedsNoRightToWrite(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		t := e.T
-		rights := append([]string{"on", ">secret"}, redistest.ViewerRights(t, "..")...)
+		rights := append([]string{"on", ">secret"}, redistest.RightsOf(t, "..", "viewer")...)
 		e.Must(e.Redis.ACLSetUser(e.Ctx, "viewer", rights...).Err())
 		e.Hold(e.Peer().Named("api", 3))
 		e.Must(e.Inspector.Because("ann", "").Pause(e.Ctx, "api"))

@@ -223,9 +223,11 @@ func mayImport(s *source, to string) bool {
 	}
 	switch dir := s.dir(); dir {
 	case ".":
-		return within(to, "internal") && !among("internal/inbox", "internal/words", "internal/judge", "internal/child", "internal/quantile")
+		return within(to, "internal") && !among("internal/inbox", "internal/look", "internal/words", "internal/judge", "internal/child", "internal/quantile")
 	case "berthadmin":
-		return among(".", "internal/protocol", "internal/inbox", "internal/rules", "internal/bridge")
+		return among(".", "internal/look", "internal/protocol", "internal/inbox", "internal/rules", "internal/bridge")
+	case "internal/look":
+		return to == "internal/protocol"
 	case "internal/bridge", "internal/protocol", "internal/clock", "internal/events", "internal/reach", "internal/rules", "internal/words",
 		"internal/judge", "internal/child", "internal/quantile":
 		return false
@@ -239,11 +241,11 @@ func mayImport(s *source, to string) bool {
 func TestImportRulesRefuse(t *testing.T) {
 	t.Parallel()
 	for file, targets := range map[string]string{
-		"client.go":                            "berthadmin berthpool internal/inbox internal/words internal/child",
+		"client.go":                            "berthadmin berthpool internal/inbox internal/look internal/words internal/child",
 		"berthadmin/audit.go":                  "internal/session internal/claim internal/bridge berthwatch",
 		"berthhttp/hold.go":                    "internal/bridge",
 		"berthwatch/watch.go":                  "internal/bridge",
-		"internal/protocol/store.go":           "internal/reach internal/clock .",
+		"internal/protocol/store.go":           "internal/reach internal/clock internal/look .",
 		"internal/events/events.go":            "internal/session internal/clock .",
 		"internal/session/call.go":             ". berthadmin internal/bridge",
 		"internal/bridge/bridge.go":            ". internal/session internal/protocol",
@@ -258,7 +260,7 @@ func TestImportRulesRefuse(t *testing.T) {
 	}
 	for file, targets := range map[string]string{
 		"bridge.go":                       "internal/bridge internal/session",
-		"berthadmin/admin.go":             ". internal/bridge internal/protocol",
+		"berthadmin/admin.go":             ". internal/bridge internal/look internal/protocol",
 		"berthpool/pool.go":               ". internal/bridge internal/session",
 		"berthhttp/attempt.go":            ". internal/bridge",
 		"internal/session/call.go":        "internal/claim internal/protocol",

@@ -21,11 +21,11 @@ import (
 func BenchmarkScript(b *testing.B) {
 	rdb := redistest.Start(b).Client(b)
 	b.Cleanup(func() { rdb.ShutdownNoSave(context.Background()) }) // so that scripts/instructions gets its report
-	trivial := newScript(`return redis.call('EXISTS', KEYS[1])`)
+	trivial := redis.NewScript(`return redis.call('EXISTS', KEYS[1])`)
 	b.Run("trivial", func(b *testing.B) {
 		measure(b, rdb, 1, func(int) {
 			for range 2 {
-				_, _ = trivial.slice(b.Context(), rdb, []any{"evalsha", trivial.sha, 1, "k", 1, 2, 3})
+				_ = trivial.Run(b.Context(), rdb, []string{"k"}, 1, 2, 3)
 			}
 		})
 	})

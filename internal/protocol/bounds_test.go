@@ -121,7 +121,7 @@ func TestTenThousandWaitersAndALimitForAll(t *testing.T) {
 		if least := n / chunk; len(calls) < least || len(calls) > least+2 {
 			t.Errorf("%d calls, want %d, or hardly more", len(calls), least)
 		}
-		snap, err := r.stores[0].Inspect(context.Background(), r.key, true)
+		snap, err := Inspect(context.Background(), r.stores[0], r.key, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestInspectCountsOfACrowd(t *testing.T) {
 	onBoth(t, false, func(t *testing.T, r *rig) {
 		n := r.crowd()
 		fill(t, r, n, terms(1))
-		snap, err := r.stores[0].Inspect(context.Background(), r.key, false)
+		snap, err := Inspect(context.Background(), r.stores[0], r.key, false)
 		if err != nil {
 			t.Fatal(err)
 		}

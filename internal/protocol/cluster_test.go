@@ -109,7 +109,7 @@ func (s *inSlot) refused(but ...string) {
 func (s *inSlot) unseen() {
 	s.Helper()
 	for _, records := range []bool{true, false} {
-		seen, err := s.store.Inspect(context.Background(), s.key, records)
+		seen, err := Inspect(context.Background(), s.store, s.key, records)
 		if !errors.Is(err, ErrRefused) || errors.Is(err, ErrCorrupt) && !strings.Contains(err.Error(), "while their slot moves") {
 			s.Errorf("a look: %+v, %v", seen, err)
 		}
@@ -307,7 +307,7 @@ func TestDeleteInAnOpenSlot(t *testing.T) {
 // deleted deletes the semaphore, wherever its keys are.
 func (s *inSlot) deleted() {
 	s.Helper()
-	if there, err := s.store.Delete(context.Background(), s.key); err != nil || !there {
+	if there, err := Delete(context.Background(), s.store, s.key); err != nil || !there {
 		s.Errorf("Delete: %v, %v", there, err)
 	}
 	if left := s.stored(); len(left) > 0 {

@@ -269,7 +269,7 @@ func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
 func compareSnapshot(t failer, r *rig, m *model) {
 	t.Helper()
 	for _, records := range []bool{true, false} {
-		got, err := r.stores[0].Inspect(context.Background(), r.key, records)
+		got, err := Inspect(context.Background(), r.stores[0], r.key, records)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -277,7 +277,7 @@ func compareSnapshot(t failer, r *rig, m *model) {
 		want.Next, want.Slots, want.Till, want.Lapses = got.Next, got.Slots, got.Till, got.Lapses
 		compareNext(t, want, got.Next, records)
 		if !m.exists {
-			want = &Snapshot{Now: got.Now}
+			want = &Seen{Now: got.Now}
 		}
 		if !records {
 			want.Leases, want.Queue, want.Counted = nil, nil, got.Counted
@@ -290,7 +290,7 @@ func compareSnapshot(t failer, r *rig, m *model) {
 
 // compareNext checks when the next lease or waiter is said to expire: exactly with records, and
 // at the earliest without.
-func compareNext(t failer, s *Snapshot, got int64, records bool) {
+func compareNext(t failer, s *Seen, got int64, records bool) {
 	t.Helper()
 	next := int64(0)
 	for _, r := range slices.Concat(s.Leases, s.Queue) {
@@ -304,12 +304,12 @@ func compareNext(t failer, s *Snapshot, got int64, records bool) {
 }
 
 // snapshot is what Inspect should read at the time now.
-func (m *model) snapshot(now int64) *Snapshot {
-	s := &Snapshot{Exists: m.exists, Now: now, State: m.numbersOf(), Who: m.who}
+func (m *model) snapshot(now int64) *Seen {
+	s := &Seen{Exists: m.exists, Now: now, State: m.numbersOf(), Who: m.who}
 	for _, p := range m.all(holding) {
 		s.Leases = append(s.Leases, p.view())
 	}
-	slices.SortFunc(s.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
+	slices.SortFunc(s.Leases, func(a, b SeenRecord) int { return cmp.Compare(a.Token, b.Token) })
 	for _, p := range m.queue {
 		s.Queue = append(s.Queue, p.view())
 	}
@@ -318,9 +318,9 @@ func (m *model) snapshot(now int64) *Snapshot {
 			s.Spent, s.Stale = s.Spent-c.sum, true
 			continue
 		}
-		s.Counted = append(s.Counted, Counted{c.sum, c.until})
+		s.Counted = append(s.Counted, SeenCounted{c.sum, c.until})
 	}
-	slices.SortFunc(s.Counted, func(a, b Counted) int {
+	slices.SortFunc(s.Counted, func(a, b SeenCounted) int {
 		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
 	})
 	if s.Ends > 0 && s.Ends <= now {
@@ -338,9 +338,9 @@ func (m *model) snapshot(now int64) *Snapshot {
 }
 
 // view is a member as an operator sees it.
-func (p *member) view() Record {
+func (p *member) view() SeenRecord {
 	pid, rest, _ := strings.Cut(p.owner, "/")
-	v := Record{ID: p.id, Weight: p.weight, Expires: p.deadline, TTL: milliseconds(p.ttl), Label: p.label, Tenant: p.tenant, Since: p.ticket / 1000}
+	v := SeenRecord{ID: p.id, Weight: p.weight, Expires: p.deadline, TTL: milliseconds(p.ttl), Label: p.label, Tenant: p.tenant, Since: p.ticket / 1000}
 	v.PID, _ = strconv.Atoi(pid)
 	v.Host, v.Client, _ = strings.Cut(rest, ";")
 	if p.state == waiting {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -186,21 +187,54 @@ func checkPassed(t *testing.T, r *rig, d damage, after dump, name string, op Op)
 	}
 }
 
-// inspectDamaged checks that looking at damaged keys gives a typed error or none.
+// wholeDamage is the error of a call that tells of damage to the whole, and not to a record.
+var wholeDamage = regexp.MustCompile(`BERTH(?:CORRUPT (?:state|hash|of an older)|VERSION)|WRONGTYPE`)
+
+// inspectDamaged checks that looking at damaged keys gives a typed error or none, and refuses what
+// each call refuses.
 func inspectDamaged(t *testing.T, r *rig, d damage, lay setup) {
 	t.Helper()
 	lay(t, r)
 	d.do(t, r)
-	for _, records := range []bool{true, false} {
-		_, err := r.stores[0].Inspect(context.Background(), r.key, records)
-		if err != nil && !tellsOfLayout(err) {
-			t.Errorf("%s: inspect, with records: %v: error %v", d.name, records, err)
-		}
-	}
-	_, err := r.stores[0].Delete(context.Background(), r.key)
+	seenAsRefused(t, r, d)
+	_, err := Delete(context.Background(), r.stores[0], r.key)
 	if refused := errors.Is(err, ErrVersion); err != nil && !refused || refused && !errors.Is(d.want, ErrVersion) {
 		t.Errorf("%s: delete: %v", d.name, err)
 	}
+}
+
+// seenAsRefused looks at damaged keys. What is wrong with the whole is to be the same for a call, which
+// follows; it returns 1 if the call was refused for that.
+func seenAsRefused(t *testing.T, r *rig, d damage) (refused int) {
+	t.Helper()
+	var seen []error
+	for _, records := range []bool{true, false} {
+		_, err := Inspect(context.Background(), r.stores[0], r.key, records)
+		if err != nil && !tellsOfLayout(err) {
+			t.Errorf("%s: inspect, with records: %v: error %v", d.name, records, err)
+		}
+		seen = append(seen, err)
+	}
+	_, called := r.stores[0].Do(context.Background(), r.key, 0, nil)
+	if healsIn(called) == 0 && !wholeDamage.MatchString(fmt.Sprint(called)) {
+		return 0
+	}
+	for _, err := range seen {
+		if !sameDamage(err, called) {
+			t.Errorf("%s: seen as %v, refused as %v\n%v", d.name, err, called, r.raw(t))
+		}
+	}
+	return 1
+}
+
+// sameDamage reports whether two errors tell of the same layout, or of halves.
+func sameDamage(a, b error) bool {
+	for _, detail := range []error{ErrCorrupt, ErrOlder, ErrVersion} {
+		if errors.Is(a, detail) != errors.Is(b, detail) {
+			return false
+		}
+	}
+	return (healsIn(a) > 0) == (healsIn(b) > 0)
 }
 
 // raw is what is stored, whatever its types.

@@ -212,6 +212,13 @@ func Lasting(err error) *Failure {
 	return nil
 }
 
+// denials are the words of servers that deny a user a command, or a key: of all, and of Redis 6.2
+// and of later ones in a script.
+var denials = []string{"NOPERM", "user executing the script can't", "ACL failure in script"}
+
+// Denied reports whether err is that the user lacks a right.
+func Denied(err error) bool { return err != nil && hasOne(err.Error(), denials) }
+
 // heals parses the milliseconds in the script's error.
 func heals(text string) time.Duration {
 	_, text, _ = strings.Cut(text, "BERTHHALF ")

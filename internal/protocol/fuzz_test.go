@@ -50,7 +50,7 @@ func FuzzStored(f *testing.F) {
 		name := slices.Sorted(maps.Keys(ops))[int(op>>3)%len(ops)]
 		probe(t, r, d, r.raw(t), name, ops[name])
 		r.neighboursAreWell(t)
-		if _, err := r.stores[0].Inspect(context.Background(), r.key, true); err != nil {
+		if _, err := Inspect(context.Background(), r.stores[0], r.key, true); err != nil {
 			wantKind(t, err, ErrRejected, nil)
 		}
 	})

@@ -127,7 +127,7 @@ func TestTombstonesAloneMayBeLost(t *testing.T) {
 		if err := r.rdb.Del(t.Context(), r.key.Order()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.stores[0].Inspect(t.Context(), r.key, true); err != nil {
+		if _, err := Inspect(t.Context(), r.stores[0], r.key, true); err != nil {
 			t.Error(err)
 		}
 		_, got := r.do(t, 0, Op{Verb: Acquire, ID: "s0.2", Terms: terms(1)})

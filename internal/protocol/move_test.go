@@ -63,7 +63,7 @@ func TestMoveKeepsSlotAndWeight(t *testing.T) {
 			if state.Last != got.Token || state.Holders != len(test.before)+1 || state.Marks != 1 {
 				t.Errorf("%s: %+v", name, state)
 			}
-			if snap, err := r.stores[2].Inspect(t.Context(), r.key, true); err != nil || snap.Leases[len(test.before)].ID != second || snap.Leases[len(test.before)].PID != 101 {
+			if snap, err := Inspect(t.Context(), r.stores[2], r.key, true); err != nil || snap.Leases[len(test.before)].ID != second || snap.Leases[len(test.before)].PID != 101 {
 				t.Errorf("%s: %v %+v", name, err, snap.Leases)
 			}
 		}

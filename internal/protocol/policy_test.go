@@ -142,12 +142,12 @@ func TestCompactReadsAsUnfolded(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			everywhere(t, func(t *testing.T, r *rig) {
 				r.one(t, Op{Verb: Acquire, ID: "s0.1", Terms: terms(3, func(t *Terms) { t.Label = label })})
-				var seen [2]*Snapshot
+				var seen [2]*Seen
 				for i := range seen {
 					if r.isCompact(t) != (i == 0) {
 						t.Fatalf("compact at step %d: %v", i, i != 0)
 					}
-					snap, err := r.stores[0].Inspect(t.Context(), r.key, true)
+					snap, err := Inspect(t.Context(), r.stores[0], r.key, true)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -58,13 +58,16 @@ func TestWindowsInTurnKeepFewSums(t *testing.T) {
 		if most > 204 { // BUCKETS
 			t.Errorf("%v: %d members", windows, most)
 		}
-		snap, err := r.stores[0].Inspect(t.Context(), r.key, true)
+		snap, err := Inspect(t.Context(), r.stores[0], r.key, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		try := *atRate(rates[1])
 		try.Cost = rates[1].N - snap.Spent/10
-		want := snap.Rest(try.Cost)
+		want, err := Rest(t.Context(), r.stores[0], r.key, try.Cost)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := r.one(t, Op{Verb: Acquire, ID: "s0.try", Terms: &try}); got.Code != Busy || got.Rest != want || want == 0 {
 			t.Errorf("%v: %+v, want room after %v", windows, got, want)
 		}

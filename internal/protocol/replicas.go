@@ -58,7 +58,7 @@ func (s *Store) execute(ctx context.Context, step *script, k Key, args []any, wa
 
 // masterAt returns the master with this address, or nil if none with slots has it.
 func masterAt(ctx context.Context, cluster *redis.ClusterClient, addr string) *redis.Client {
-	all, _ := masters(ctx, cluster)                       // without them the call is refused, and made again
+	all, _ := Masters(ctx, cluster)                       // without them the call is refused, and made again
 	bare := strings.NewReplacer("[", "", "]", "").Replace // Redis writes no brackets around an IPv6 address
 	for _, m := range all {
 		if bare(m.NodeAddress()) == bare(addr) {

@@ -215,39 +215,3 @@ func FuzzDecode(f *testing.F) {
 		checkGarbled(t, reply, asked(verbs), false)
 	})
 }
-
-// TestSnapshotsThatAreNone: what the script never answers to a look is not taken for a state.
-func TestSnapshotsThatAreNone(t *testing.T) {
-	t.Parallel()
-	for _, reply := range []any{
-		nil, "text", int64(1), 1.5, true,
-		[]any{},
-		[]any{nil},
-		[]any{int64(1)},
-		[]any{int64(1), int64(0)},
-		[]any{"1", "0", "0", "0"},
-		[]any{int64(1), int64(0), int64(0), int64(0)},
-		[]any{[]any{}, map[any]any{}, nil, 1.5},
-	} {
-		s := canned(t, reply, nil)
-		if _, err := s.Inspect(t.Context(), s.Key("name"), true); err == nil {
-			t.Errorf("%v was taken for a state", reply)
-		} else {
-			wantKind(t, err, ErrUnknown, nil)
-		}
-	}
-}
-
-// FuzzInspect feeds foreign content to what reads it for operators.
-func FuzzInspect(f *testing.F) {
-	f.Add(numbers, "s0.1", "1790000000000", "h 1 0 5 0 30000 1/h;g label")
-	f.Add("2 3", "#s0.1", "-5", "w 1 0 5 0 30000 1/h;g ")
-	f.Add(numbers, "", "inf", "x 1")
-	f.Add("", "s0.1", "1790000000000", "x 5 1/h;g")
-	f.Fuzz(func(t *testing.T, state, member, score, record string) {
-		s := canned(t, []any{int64(1), state, member, score, record}, nil)
-		if _, err := s.Inspect(t.Context(), s.Key("name"), true); err != nil {
-			wantKind(t, err, ErrRejected, nil)
-		}
-	})
-}

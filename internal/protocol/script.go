@@ -35,52 +35,20 @@ type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// slice executes the script and returns its reply, a list.
-func (sc *script) slice(ctx context.Context, rdb processor, args []any) ([]any, error) {
-	cmd, err := process(ctx, sc, rdb, args, newOnce)
-	if err != nil {
-		return nil, err
-	}
-	return list(cmd.Cmd)
-}
-
-// list returns the reply of a script that was executed, a list.
-func list(cmd *redis.Cmd) ([]any, error) {
-	if err := cmd.Err(); err != nil {
-		return nil, classify(err)
-	}
-	fields, err := cmd.Slice()
-	if err != nil {
-		return nil, &Failure{Kind: ErrUnknown, Err: err}
-	}
-	return fields, nil
-}
-
-// line executes the script and returns its reply, one string.
+// line executes the script and returns its reply, one string; args[0] is "evalsha". Where the
+// server does not know the hash (it restarted, or SCRIPT FLUSH), which is a refusal, the text
+// follows.
 func (sc *script) line(ctx context.Context, rdb processor, args []any) (string, error) {
-	cmd, err := process(ctx, sc, rdb, args, newOnceLine)
-	if err != nil {
-		return "", err
-	}
-	return cmd.Val(), nil
-}
-
-// process executes the script as a command that command makes; args[0] is "evalsha".
-// Where the server does not know the hash (it restarted, or SCRIPT FLUSH), which
-// is a refusal, the text follows.
-func process[C redis.Cmder](
-	ctx context.Context, sc *script, rdb processor, args []any, command func(context.Context, []any) C,
-) (C, error) {
-	cmd := command(ctx, args)
+	cmd := newOnceLine(ctx, args)
 	err := rdb.Process(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		cmd = command(ctx, sc.whole(args))
+		cmd = newOnceLine(ctx, sc.whole(args))
 		err = rdb.Process(ctx, cmd)
 	}
 	if err != nil {
-		return cmd, classifyCall(err, args)
+		return "", classifyCall(err, args)
 	}
-	return cmd, nil
+	return cmd.Val(), nil
 }
 
 // whole turns a call by hash into one with the text.

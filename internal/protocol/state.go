@@ -1,5 +1,11 @@
 package protocol
 
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
 // State are the numbers of a semaphore: "state" in transition.lua.
 type State struct {
 	Declared int
@@ -39,11 +45,58 @@ func (s *State) Limit() int {
 	return s.Declared
 }
 
+// front is above all tokens and tickets: up to here the script's numbers are exact.
+const front = 1 << 53
+
 // The layouts of the stored data: the usual one, and one for a rate, a pause that ends, or tenants.
 const (
 	layout     = 1
 	layoutMore = 2
 )
+
+// The form of "state". One that is newer has another number in front, or more numbers.
+var (
+	stateForm = regexp.MustCompile(`^[12] \d{1,12} -?\d{1,12} ([012]) \d{1,12}(?: \d{1,13}){5} \d{1,16} \d{1,16} \d{1,14} [01]` +
+		`((?: \d{1,12}){3} \d{1,13} \d{1,12} \d{1,12} \d{1,16})?$`)
+	stateFormNewer = regexp.MustCompile(`^(?:[3-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}|^2 \d+ -?\d+(?: \d+){19}`)
+)
+
+// ParseState reads "state" of the general layouts at server time now (ms), as carefully as the
+// script does. State.Ends is not in it. The errors are rejections with ErrVersion and ErrCorrupt.
+func ParseState(text string, now int64) (State, error) {
+	reject := func(why error) (State, error) {
+		return State{}, &Failure{Kind: ErrRejected, Detail: why, Err: fmt.Errorf("state %.80q", text)}
+	}
+	if stateFormNewer.MatchString(text) {
+		return reject(ErrVersion)
+	}
+	m := stateForm.FindStringSubmatch(text)
+	if m == nil {
+		return reject(ErrCorrupt)
+	}
+	c, pausing, more := cursor{rest: text}, m[1] == "2", m[2] != ""
+	s := c.state()
+	if c.bad || more != strings.HasPrefix(text, "2") || !s.sound(now) || more && !s.soundMore(pausing) || pausing && !more {
+		return reject(ErrCorrupt)
+	}
+	return s, nil
+}
+
+// sound reports whether the numbers can be those of a semaphore.
+func (s *State) sound(now int64) bool {
+	const most, century = 4_000_000_000_000, 3_000_000_000_000
+	return s.Slots >= s.Holders && s.Holders <= s.Used && (s.Holders > 0 || s.Used == 0) && s.Pin >= -1 &&
+		s.Used+s.Slots+s.Waiting+s.Limit() <= most && (s.Slots == 0 || s.Used+s.Waiting+s.Marks > 0) &&
+		s.Last < front && s.Next-now <= century
+}
+
+// soundMore reports the same of the numbers of the larger layout. pausing: the semaphore is paused for a
+// time.
+func (s *State) soundMore(pausing bool) bool {
+	return (s.Rate.N == 0) == (s.Rate.Per == 0) && (s.newest.since == 0) == (s.newest.sum == 0) && s.newest.sum <= s.Spent &&
+		(pausing || s.Rate.N > 0 || s.Spent > 0 || s.epoch > 0) && (s.Marks > 0 || s.Spent == 0 && !pausing) &&
+		(s.epoch == 0 || s.Waiting > 0 && s.epoch <= s.Last)
+}
 
 // state reads the numbers of a semaphore.
 func (c *cursor) state() (s State) {

@@ -1,12 +1,11 @@
 package protocol
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -79,9 +78,9 @@ func (s *Store) Key(name string) Key {
 	return Key{State: state, one: []any{1, state}, both: []any{2, state, state + orderSuffix}}
 }
 
-// keys are those that a call declares. Outside a Cluster that is both; in one, of two keys
+// Keys are those that a call declares. Outside a Cluster that is both; in one, of two keys
 // that are in an open slot one may be missing, and then the call is refused.
-func (s *Store) keys(k Key) []any {
+func (s *Store) Keys(k Key) []any {
 	if s.both.Load() {
 		return k.both
 	}
@@ -96,6 +95,12 @@ func (s *Store) Name(state string) (string, bool) {
 	}
 	return strings.CutSuffix(name, "}")
 }
+
+// AllKeys is the pattern that matches the keys of all semaphores.
+func (s *Store) AllKeys() string { return s.prefix + ":{*" }
+
+// Redis is the client that the store uses.
+func (s *Store) Redis() redis.UniversalClient { return s.rdb }
 
 // Prepare encodes t once for many acquires, which must be by this store. It returns t.
 func (s *Store) Prepare(t *Terms) *Terms {
@@ -133,6 +138,15 @@ func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply,
 	return o.reply, o.err
 }
 
+// Failed turns the error of a command that reads or deletes a semaphore's keys, or is about what
+// they hold, into a *Failure, as Do does with its own.
+func (s *Store) Failed(err error) error {
+	if _, ok := errors.AsType[*Failure](err); !ok {
+		err = classify(err)
+	}
+	return s.moving(err)
+}
+
 // moving turns what a call meets in a cluster while a slot moves into a passing refusal. One
 // of the two keys may have moved and the other not; and nodes may redirect a call to each
 // other for longer than go-redis follows.
@@ -163,7 +177,7 @@ func redirected(err error) bool {
 func (s *Store) Evicts(ctx context.Context) (evicts bool, policy string, err error) {
 	nodes := []redis.Cmdable{s.rdb}
 	if c, ok := s.rdb.(*redis.ClusterClient); ok { // it would ask any one of its nodes
-		all, err := masters(ctx, c)
+		all, err := Masters(ctx, c)
 		if err != nil {
 			return true, "", err
 		}
@@ -198,46 +212,14 @@ func policyOf(ctx context.Context, rdb redis.Cmdable) (string, error) {
 	return "", errors.New("INFO memory names no maxmemory_policy")
 }
 
-// Delete removes a semaphore's keys, whatever they hold, but for a newer layout, which is
-// refused with ErrVersion. It reports whether there were any. go-redis does not repeat it:
-// the second copy would find none.
-func (s *Store) Delete(ctx context.Context, k Key) (bool, error) {
-	if newer, err := s.newer(ctx, k); err != nil || newer {
-		return false, cmp.Or(err, error(&Failure{Kind: ErrRejected, Detail: ErrVersion, Err: errors.New("nothing was deleted")}))
-	}
-	del := func(keys ...any) (int64, error) {
-		cmd := newOnce(ctx, append([]any{"del"}, keys...))
-		_ = s.rdb.Process(ctx, cmd) // its error is the command's
-		return cmd.Int64()
-	}
-	// Both at once: a call in between would find half of a semaphore.
-	gone, err := del(k.State, k.Order())
-	if redis.HasErrorPrefix(err, "TRYAGAIN") { // their slot is moving, and they are apart
-		var order int64
-		if gone, err = del(k.State); err == nil {
-			if order, err = del(k.Order()); err != nil {
-				return false, Unsure("one of the semaphore's two keys was deleted", classify(err))
-			}
-		}
-		gone += order
-	}
-	if err != nil {
-		return false, classify(err)
-	}
-	return gone > 0, nil
+// Masters returns the nodes that have slots. The cluster is asked for them anew.
+func Masters(ctx context.Context, c *redis.ClusterClient) (all []*redis.Client, err error) {
+	var mu sync.Mutex
+	err = c.ForEachMaster(ctx, func(_ context.Context, m *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, m)
+		return nil
+	})
+	return all, err
 }
-
-// newer reports whether the keys have a layout that this package does not know. A key of
-// another type has none.
-func (s *Store) newer(ctx context.Context, k Key) (bool, error) {
-	text, err := s.rdb.HGet(ctx, k.State, "state").Result()
-	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		return false, classify(err)
-	}
-	return isNewer(text), nil
-}
-
-// newerState is "state" with another number in front, or with more numbers than there are.
-var newerState = regexp.MustCompile(`^(?:[3-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}|^2 \d+ -?\d+(?: \d+){19}`)
-
-func isNewer(state string) bool { return newerState.MatchString(state) }

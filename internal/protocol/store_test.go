@@ -1,8 +1,6 @@
 package protocol
 
 import (
-	"context"
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,90 +8,6 @@ import (
 
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
-
-func TestNamesAndDelete(t *testing.T) {
-	t.Parallel()
-	onBoth(t, false, func(t *testing.T, r *rig) {
-		ctx, s := context.Background(), r.stores[0]
-		names := []string{"a", "a:order", "a b", "x*[y]", "{", "漢"}
-		for _, name := range names {
-			if _, err := s.Do(ctx, s.Key(name), 0, []Op{{Verb: Acquire, ID: "s0.1", Terms: terms(1)}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := s.Names(ctx)
-		if slices.Sort(names); err != nil || !slices.Equal(got, names) {
-			t.Fatalf("names %q, %v, want %q", got, err, names)
-		}
-		for _, name := range names {
-			if there, err := s.Delete(ctx, s.Key(name)); err != nil || !there {
-				t.Errorf("delete %q: %v, %v", name, there, err)
-			}
-		}
-		if there, err := s.Delete(ctx, s.Key("a")); err != nil || there {
-			t.Errorf("delete again: %v, %v", there, err)
-		}
-		if got, err = s.Names(ctx); err != nil || len(got) != 0 {
-			t.Errorf("names %q, %v, want none", got, err)
-		}
-	})
-}
-
-// apart is a client whose DELs are answered one after the other, and which knows no other
-// answer than that there is nothing.
-type apart struct {
-	cannedReply
-	dels *[]any // a number, or an error
-}
-
-func (c apart) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		if del, ok := cmd.(once); ok {
-			answer := (*c.dels)[0]
-			*c.dels = (*c.dels)[1:]
-			if err, failed := answer.(error); failed {
-				del.SetErr(err)
-			}
-			del.SetVal(answer)
-			return del.Err()
-		}
-		cmd.SetErr(redis.Nil)
-		return redis.Nil
-	}
-}
-
-// TestDeleteWhileTheKeysAreApart: a slot is moving. What was refused after one key had gone is
-// not known to have changed nothing.
-func TestDeleteWhileTheKeysAreApart(t *testing.T) {
-	t.Parallel()
-	moving, refused := replyError("TRYAGAIN Multiple keys request during rehashing of slot"), replyError("NOPERM no")
-	for what, c := range map[string]struct {
-		dels  []any
-		there bool
-		kind  error
-	}{
-		"both":          {[]any{int64(2)}, true, nil},
-		"none":          {[]any{int64(0)}, false, nil},
-		"refused":       {[]any{refused}, false, ErrRejected},
-		"apart":         {[]any{moving, int64(1), int64(1)}, true, nil},
-		"apart, one":    {[]any{moving, int64(0), int64(1)}, true, nil},
-		"apart, none":   {[]any{moving, int64(0), int64(0)}, false, nil},
-		"first refused": {[]any{moving, refused}, false, ErrRejected},
-		"then refused":  {[]any{moving, int64(1), refused}, false, ErrUnknown},
-		"then passing":  {[]any{moving, int64(1), moving}, false, ErrUnknown},
-	} {
-		rdb := redis.NewClient(&redis.Options{MaxRetries: -1})
-		t.Cleanup(func() { _ = rdb.Close() })
-		rdb.AddHook(apart{dels: &c.dels})
-		s := NewStore(rdb, "berth", "s0", 1, "host")
-		there, err := s.Delete(t.Context(), s.Key("a"))
-		if there != c.there || len(c.dels) > 0 || (err == nil) != (c.kind == nil) {
-			t.Errorf("%s: %v, %v; %d answers are left", what, there, err, len(c.dels))
-		} else if err != nil {
-			wantKind(t, err, c.kind, nil)
-		}
-	}
-}
 
 func TestNameOfKey(t *testing.T) {
 	t.Parallel()

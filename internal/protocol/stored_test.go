@@ -221,7 +221,7 @@ func TestCompactAmongForeign(t *testing.T) {
 				for _, name := range []string{"acquire", "try", "pause", "move"} {
 					probe(t, r, d, before, name, probes()[name])
 				}
-				if _, err := r.stores[0].Inspect(t.Context(), r.key, true); !strings.HasPrefix(d.name, "state") {
+				if _, err := Inspect(t.Context(), r.stores[0], r.key, true); !strings.HasPrefix(d.name, "state") {
 					wantKind(t, err, ErrRejected, ErrCorrupt)
 				}
 			})
@@ -283,9 +283,9 @@ func TestNewerLayout(t *testing.T) {
 			lay(t, r)
 			field(nil, 0, "3").do(t, r)
 			before := r.exactly(t)
-			_, err := r.stores[0].Inspect(t.Context(), r.key, true)
+			_, err := Inspect(t.Context(), r.stores[0], r.key, true)
 			wantKind(t, err, ErrRejected, ErrVersion)
-			_, err = r.stores[0].Delete(t.Context(), r.key)
+			_, err = Delete(t.Context(), r.stores[0], r.key)
 			wantKind(t, err, ErrRejected, ErrVersion)
 			if after := r.exactly(t); !reflect.DeepEqual(before, after) {
 				t.Errorf("changed\n%q\nto\n%q", before, after)
@@ -367,6 +367,39 @@ func TestFlush(t *testing.T) {
 		got := r.one(t, Op{Verb: Acquire, ID: "s0.9", Terms: terms(3)})
 		if got.Code != Granted || got.Token <= last || got.Slot != 0 {
 			t.Fatalf("granted %+v after token %d", got, last)
+		}
+	})
+}
+
+// TestLookRefusesWhatCallsRefuse: whatever in "state" a call takes for damage, or for half of a
+// semaphore, whoever looks hears of, too.
+func TestLookRefusesWhatCallsRefuse(t *testing.T) {
+	t.Parallel()
+	const declared, pin, used, holders, waiting, marks, slots, last, nearest, till = 1, 2, 5, 6, 7, 8, 9, 10, 11, 12
+	numbers := []damage{
+		field(nil, pin, "-2"), field(nil, holders, "0"), field(nil, used, "0"), field(nil, used, "9999999999999"), field(nil, declared, "1234567890123"),
+		field(nil, holders, "99"), field(nil, slots, "0"), field(nil, slots, "9"), field(nil, waiting, "9"), field(nil, marks, "9"),
+		field(nil, last, "9007199254740992"), field(nil, nearest, "9999999999999"), field(nil, till, "123456789012345"),
+		field(nil, used, "0", holders, "0", waiting, "0", marks, "0"),
+		command(nil, "DEL", "ORDER"), command(nil, "DEL", "STATE"), command(nil, "ZADD", "ORDER", 1, "1"), command(nil, "ZADD", "ORDER", "XX", 5e9, "0"), command(nil, "ZADD", "ORDER", "XX", 5e9, "1"), command(nil, "ZADD", "ORDER", 5, "foreign"),
+		command(nil, "ZREM", "ORDER", note), both(command(nil, "DEL", "STATE"), command(nil, "ZREM", "ORDER", note)),
+		command(nil, "HSET", "STATE", "state", ""), command(nil, "HDEL", "STATE", "state"), command(nil, "SET", "STATE", "a"), command(nil, "SET", "ORDER", "a"),
+	}
+	pausing := func(t failer, r *rig) {
+		r.reset(t)
+		r.do(t, 0, Op{Verb: Cool, TTL: time.Hour, Who: "ann"})
+	}
+	onBoth(t, false, func(t *testing.T, r *rig) {
+		refused := 0
+		for _, lay := range []setup{furnish, plain, lone, buried, rated, cooled, pausing} {
+			for _, d := range numbers {
+				lay(t, r)
+				d.do(t, r)
+				refused += seenAsRefused(t, r, d)
+			}
+		}
+		if refused < 100 {
+			t.Errorf("only %d were refused", refused)
 		}
 	})
 }

@@ -1,7 +1,7 @@
--- One call of this script is one atomic step of one semaphore, or one look at it. This header is
--- the specification, in two parts: what is stored and sent, which all clients of a semaphore
--- share; and what is asked and answered, which is between a client and the text that it sends.
--- doc.go, beside this file, gives the reasons, and says what a client owes.
+-- One call of this script is one atomic step of one semaphore. This header is the specification,
+-- in two parts: what is stored and sent, which all clients of a semaphore share; and what is asked
+-- and answered, which is between a client and the text that it sends. doc.go, beside this file,
+-- gives the reasons, and says what a client owes.
 --
 -- STORED AND SENT
 --
@@ -86,10 +86,6 @@
 --                             when nobody is there any more, a pin and a pause are not
 --     W for+ who              of no ids: pause for so long, unless it is paused for longer; Z ends that
 --     Q rate window           for operators, of no ids: declare a rate; 0 0: none
---     I from skip count       look, alone in its call and of no ids: answers a page of "count" members
---                             of the sorted set, at most 1000, of which the first has at least the
---                             score "from" ("-inf" at first) and "skip" of that score are left out.
---                             count 0: the first of the queue and some of the nearest deadlines
 --   count          of the ids of a group. Acquires come last. At most 250 ids in all, each of them once,
 --                  which the script does not check: it is for the client to see to
 -- Answer         numbers with spaces between: now (us), status (0 done; 1 done, and more is to be done:
@@ -108,9 +104,6 @@
 --     M  11 slot token remaining weight ttl bytes label | gone
 --     E  9 | 10 | 8 0 | gone
 --     gone: 6 reason | 12 bytes owner (moved, to that owner)
--- Answer to I    a list: now (ms), "state" or "", and member, score, record or "" of each member. A lease
---                alone is shown as the record that it stands for. What is left of lost keys, and may
---                go, is shown as a state in which nobody is there and something is due.
 -- Errors         BERTHREQUEST word (it does not fit the grammar), BERTHCORRUPT what (berth did not write
 --                that), BERTHVERSION (a newer layout), BERTHCLOCK, BERTHHALF ms (one key was lost; what the
 --                other tells of ends in so long, and then it heals). Nothing of what was asked was done.
@@ -225,7 +218,6 @@ end
 local groups, arrivals = {}, {}                         -- what is asked, and behind it the acquires
 local named, offset = 0, 2                              -- how many ids there are, and what is before them in ARGV
 local newcomers = 0                                     -- how many of them acquire
-local looks                                             -- the words of I
 local firstHead, lastHead = 2, ARGV[2] and 2 or 0
 if ARGV[4] then
   offset = 2 + 2 * (match(ARGV[2], '^%d%d?%d?$') or refuse('number of groups', ARGV[2]))
@@ -262,8 +254,7 @@ for k = firstHead, lastHead, 2 do
     verb == 'P' and '^P(%-?%d+)$' or
     verb == 'Z' and '^Z([01])$' or
     verb == 'Q' and '^Q(%d+) (%d+)$' or
-    verb == 'W' and '^W([1-9]%d*) (.*)$' or
-    verb == 'I' and '^I([%w.+-]+) (%d+) (%d+)$' or refuse('verb', head)
+    verb == 'W' and '^W([1-9]%d*) (.*)$' or refuse('verb', head)
   local words = { match(head, form) }
   if not words[1] then                                  -- which is the first word that does not fit?
     local is, n, fits = {}, 0, ''
@@ -275,16 +266,12 @@ for k = firstHead, lastHead, 2 do
     end
     refuse('head', head)
   end
-  for w = verb == 'I' and 2 or 1, verb == 'A' and 8 or (verb == 'M' or verb == 'W') and 1 or #words do
+  for w = 1, verb == 'A' and 8 or (verb == 'M' or verb == 'W') and 1 or #words do
     local n = words[w]
     if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
   end
   if verb == 'Q' and not isRate(words[1], words[2]) then refuse('rate', head) end
   if arrivals[1] and verb ~= 'A' then refuse('behind an acquire:', head) end
-  if verb == 'I' then
-    looks = words
-    if lastHead > 4 or words[3] + 0 > 1000 then refuse('look', head) end
-  end
   if ofIDs ~= (count > 0) or verb == 'M' and count % 2 > 0 then refuse('count ' .. count .. ' of', head) end
   -- An id that may come to be stored is looked at whole. Any other only must not be the one field
   -- that is no record: whatever else it is, nothing is known of it.
@@ -321,7 +308,7 @@ end
 if named ~= (ARGV[2] and #ARGV - offset or 0) or named > PAGE then refuse('number of ids', #ARGV - offset) end
 local keeps = groups[1] or not arrivals[1]              -- it is to pass when memory is short (see "write"): not all of it is for newcomers
 
--- ---- A pass has these sections: read, look, reap, operate, pump, admit, tell, write, publish ----
+-- ---- A pass has these sections: read, reap, operate, pump, admit, tell, write, publish ----
 --
 -- There is one pass, or there are two: where something is due, the first takes it out and does
 -- nothing else. So operations never find what is past its deadline.
@@ -349,7 +336,6 @@ while true do
     local record = 'h 1 0 ' .. token .. ' 0 ' .. sub(stored, terms)
     local ends = expires == '0' and format('%d 0', deadline + GRAIN) or expires .. ' 1'
     local state = '1 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' ' .. ends
-    if looks then return looks[1] == '-inf' and { now, state, id, deadline, record } or { now, state } end
     if keeps or ARGV[3] == id then call('ZREM', ORDER, '') end -- for the order of writes see "write"
     call('HSET', STATE, 'state', stored)
     call('ZADD', ORDER, PLACE, NOTE, deadline, id)
@@ -401,7 +387,6 @@ while true do
     if paused == '2' then paused = '0' end
     local state = format('%s %s %s %s %s 0 0 0 0 0 %s ', rate > 0 and '2' or '1', declared, pin, paused, changes, last)
     local rates = rate > 0 and format(' %d %d 0 0 0 0 0', rate, window) or ''
-    if looks then return { now, state .. format('%d %d 0', holdsUntil, holdsUntil) .. rates } end
     if keeps then call('ZREM', ORDER, '') end           -- for the order of writes see "write"
     if stored then call('HSET', STATE, 'state', stored) end
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
@@ -412,32 +397,6 @@ while true do
     corrupt('hash without state:', STATE)
   end
   if not was then was, wasRate, known = declared, version == '2' and format(' %d %d', rate, window) or ' 0 0', soon end
-
-  -- ---- look: answer a page of it ----
-  if looks then
-    local page, ids = {}, {}
-    if looks[3] ~= '0' then
-      page = call('ZRANGEBYSCORE', ORDER, looks[1], '+inf', 'WITHSCORES', 'LIMIT', looks[2], looks[3])
-    else
-      if waiting > 0 then page = call('ZRANGE', ORDER, '0', '0', 'WITHSCORES') end
-      if paused == '2' then
-        local n = #page
-        page[n + 1], page[n + 2] = COOL, call('ZSCORE', ORDER, COOL) or corrupt('no deadline for', COOL)
-      end
-      local due = soon > 0 and soon <= now
-      if due or marks > 0 then                          -- else the nearest deadline is that of somebody who is there
-        local some = call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', due and '250' or '10')
-        for k = 1, #some do page[#page + 1] = some[k] end
-      end
-    end
-    for k = 1, #page, 2 do ids[#ids + 1] = sub(page[k + 1], 1, 1) == '-' and sub(page[k], 2) or page[k] end
-    local records, answer = ids[1] and call('HMGET', STATE, unpack(ids)), { now, stored or '' }
-    for k = 1, #ids do
-      local n = #answer
-      answer[n + 1], answer[n + 2], answer[n + 3] = page[2 * k - 1], page[2 * k], records[k] or ''
-    end
-    return answer
-  end
 
   -- What is going to be written, told and answered.
   local fields, scores = { nil, nil, nil, nil }, { nil, nil, nil, nil } -- pairs for HSET, and for ZADD

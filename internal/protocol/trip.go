@@ -74,7 +74,7 @@ var errUnsent = errors.New("waited in this process for too long behind other cal
 // args encodes the call of the script.
 func (st *Trip) args() []any {
 	args := append(make([]any, 0, 12+len(st.ops)), "evalsha", st.script.sha)
-	args = append(append(args, st.store.keys(st.key)...), &bound{latest: st.notAfter})
+	args = append(append(args, st.store.Keys(st.key)...), &bound{latest: st.notAfter})
 	return appendOps(args, st.ops, st.store.owner)
 }
 

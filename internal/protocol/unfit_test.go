@@ -31,7 +31,7 @@ func TestServerThatWantsDeclaredKeys(t *testing.T) {
 		if _, err := s.Do(t.Context(), s.Key("name"), 0, ops); err != nil {
 			t.Errorf("%s: %v", opsString(ops), err)
 		}
-		if _, err := s.Inspect(t.Context(), s.Key("name"), true); err != nil {
+		if _, err := Inspect(t.Context(), s, s.Key("name"), true); err != nil {
 			t.Errorf("a look: %v", err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestClusterThatWantsDeclaredKeys(t *testing.T) {
 			continue
 		}
 		wantKind(t, err, ErrRefused, undeclared)
-		if _, err := s.Inspect(t.Context(), s.Key(name), true); err != nil {
+		if _, err := Inspect(t.Context(), s, s.Key(name), true); err != nil {
 			t.Errorf("a look: %v", err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
@@ -55,9 +56,9 @@ type texted interface {
 }
 
 // onServer returns the leases and the queue that the store has.
-func (s *server) onServer() *protocol.Snapshot {
+func (s *server) onServer() *look.Snapshot {
 	s.Helper()
-	snap, err := s.store.Inspect(context.Background(), s.store.Key("n"), true)
+	snap, err := look.New(s.store).Inspect(context.Background(), s.store.Key("n"), true)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -11,11 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
-	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -246,57 +243,6 @@ func firstError(in *berthadmin.Inspector, names ...string) error {
 		}
 	}
 	return nil
-}
-
-// viewer returns a client of a user who has the rights that the documentation names for
-// those who only look.
-func viewer(t *testing.T, s *redistest.Server) *redis.Client {
-	t.Helper()
-	args := []any{"ACL", "SETUSER", "viewer", "reset", "on", ">secret"}
-	for _, right := range redistest.ViewerRights(t, "../..") {
-		args = append(args, right)
-	}
-	s.Do(t, args...)
-	return s.Client(t, func(o *redis.Options) { o.Username, o.Password = "viewer", "secret" })
-}
-
-// TestLookingNeedsNoRightToWrite: a user who must not write sees everything, hears what
-// happens, and is denied nothing that it tries.
-func TestLookingNeedsNoRightToWrite(t *testing.T) {
-	testenv.OwnServer(t, nil, func(e *testenv.Env) {
-		t, s := e.T, e.Server
-		p := e.Peer()
-		held := e.Hold(p.Sem(1))
-		next := e.Queue(p.Sem(1))
-		e.Hold(p.Named("alone", 1))
-		e.Must(e.Redis.ScriptFlush(e.Ctx).Err())
-		client, err := berth.New(viewer(t, s))
-		e.Must(err)
-		t.Cleanup(func() { _ = client.Close() })
-		e.Inspector.Inspector = berthadmin.Of(client)
-		heard := listen(e)
-		heard.await(berthadmin.EventListening, "")
-		names, _, err := e.Inspector.Names(e.Ctx, "", 1000)
-		e.Must(err)
-		if slices.Sort(names); !slices.Equal(names, []string{"alone", testenv.Name}) {
-			t.Errorf("names %q", names)
-		}
-		for _, o := range []berthadmin.SampleOptions{{}, {Records: true}} {
-			states, errs := sampled(e, o, names...)
-			e.Must(errors.Join(errs["alone"], errs[testenv.Name]))
-			if st := states[testenv.Name]; st.Holders != 1 || st.Waiting != 1 {
-				t.Errorf("sampled %+v", st)
-			}
-		}
-		e.Must(held.Release())
-		heard.await(berthadmin.EventHandoff, next.Granted().ID())
-		if tried := s.Denied(t); len(tried) > 0 {
-			t.Errorf("it was denied %v", tried)
-		}
-		if err := e.Inspector.Pause(e.Ctx, testenv.Name); !errors.Is(err, berth.ErrRefused) {
-			t.Errorf("the viewer paused a semaphore: %v", err)
-		}
-	})
 }
 
 // TestIdleKeepsItsLimitChanges for as long as the server remembers them: whoever adds up their

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
@@ -257,12 +258,12 @@ func trusts(e *testenv.Env, l *berth.Lease, what string) {
 	e.Helper()
 	until := l.ValidUntil()
 	store := protocol.NewStore(e.Redis, e.Prefix, "eye", 0, "")
-	snap, err := store.Inspect(e.Ctx, store.Key(testenv.Name), true)
+	snap, err := look.New(store).Inspect(e.Ctx, store.Key(testenv.Name), true)
 	e.Must(err)
 	if !l.Valid() {
 		e.Errorf("%s: it is not valid", what)
 	}
-	i := slices.IndexFunc(snap.Leases, func(r protocol.Record) bool { return r.ID == l.ID() })
+	i := slices.IndexFunc(snap.Leases, func(r look.Record) bool { return r.ID == l.ID() })
 	if i < 0 {
 		e.Fatalf("%s: the server does not know %s", what, l.ID())
 	}

@@ -110,7 +110,7 @@ var All = []Mutant{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
 		Edits: []Edit{
 			{trip, "\"errors\"\n", "\"errors\"\n\t\"os\"\n\t\"time\"\n"},
-			{trip, "st.store.keys(st.key)...), &bound{latest: st.notAfter})", "st.store.keys(st.key)...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
+			{trip, "st.store.Keys(st.key)...), &bound{latest: st.notAfter})", "st.store.keys(st.key)...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
 			{script, "local clock = call('TIME')\n", "local clock = { '', ARGV[1] }\n"},
 			{script, "if bound ~= '0' then", "if false then"},
 		},

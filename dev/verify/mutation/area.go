@@ -30,6 +30,8 @@ var areas = []area{
 	{"internal/protocol/*.lua", 100, []string{"./internal/protocol"}},
 	{"internal/reach/*.go", 15, []string{"./internal/reach", "./tests/promise"}},
 	{"internal/rules/*.go", 10, []string{"./internal/rules", "./tests/promise"}},
+	{"internal/look/*.go", 10, []string{"./internal/look", "./internal/protocol"}},
+	{"internal/look/*.lua", 10, []string{"./internal/look", "./internal/protocol"}},
 	{"internal/words/*.go", 10, []string{"./internal/words", "./tests/promise"}},
 
 	// What programs import.

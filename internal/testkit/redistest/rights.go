@@ -25,14 +25,15 @@ func LeastRights(t testing.TB, root string) (rights, clustered []string) {
 	return rule, strings.Fields(string(more[1]))
 }
 
-// ViewerRights returns the ACL rights of a user who only looks, from the same page.
-func ViewerRights(t testing.TB, root string) []string {
+// RightsOf returns the ACL rights of one of the users of the same page: viewer and reader are those
+// who only look.
+func RightsOf(t testing.TB, root, user string) []string {
 	t.Helper()
 	doc, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return userRule(t, doc, "viewer")
+	return userRule(t, doc, user)
 }
 
 // userRule returns the rights of a user in an ACL rule of a page.

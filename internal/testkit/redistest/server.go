@@ -71,6 +71,15 @@ func NeedsShardChannels(t testing.TB) {
 	}
 }
 
+// NeedsReadOnlyScripts skips the test before Redis 7.0, which has no EVAL_RO, and no rights to read
+// keys alone.
+func NeedsReadOnlyScripts(t testing.TB) {
+	t.Helper()
+	if program, err := redisserver.Find(); err == nil && redisserver.BeforeSeven(program) {
+		t.Skip("Redis 6.2 has no EVAL_RO")
+	}
+}
+
 // Denied returns the commands, keys and channels that the server has denied, from its ACL
 // LOG. It leaves out the commands with which clients introduce themselves, which may fail.
 func (s *Server) Denied(t testing.TB) (all []string) {

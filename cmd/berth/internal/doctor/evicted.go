@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/words"
 )
@@ -23,7 +24,7 @@ func (p *patient) evictsTTLs() (evicts, soon bool) {
 
 // lapse tells the TTL of a semaphore's keys, if it has one while its loss would matter. A user who
 // may not ask for it is told what the semaphore says of its keys.
-func (p *patient) lapse(ctx context.Context, k protocol.Key, snap *protocol.Snapshot) (string, error) {
+func (p *patient) lapse(ctx context.Context, k protocol.Key, snap *look.Snapshot) (string, error) {
 	if snap.Used+snap.Waiting+snap.Spent == 0 && snap.Ends == 0 {
 		return "", nil
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // right is a command that berth sends, with arguments that write nothing, because a user who
@@ -74,6 +76,17 @@ var (
 	})
 )
 
+// readers are rights that a user who only looks can have in place of one that is missing.
+var readers = map[string]right{"+eval": {command: "EVAL_RO return(1) 0"}, "+evalsha": {command: "EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K"}}
+
+// without leaves out of the rights that are missing those that a user who only looks has in another form.
+func (p *patient) without(ctx context.Context, missing []string) []string {
+	return slices.DeleteFunc(slices.Clone(missing), func(name string) bool {
+		r, ok := readers[name]
+		return ok && !denied(p.attempt(ctx, r))
+	})
+}
+
 // onlyLooks reports whether a user without these rights is one who only looks.
 func onlyLooks(missing []string) bool {
 	for _, name := range writes {
@@ -123,7 +136,7 @@ func (p *patient) rights(ctx context.Context, _ node) Finding {
 		}
 	}
 	advice := fmt.Sprintf("Give the user the rights in docs/operations.md, with ~%s:* and &%[1]s:*.", p.Prefix)
-	if p.looks = onlyLooks(missing); p.looks {
+	if p.looks = onlyLooks(p.without(ctx, missing)); p.looks {
 		return looker(advice, without)
 	}
 	switch {
@@ -163,12 +176,10 @@ func (p *patient) attempt(ctx context.Context, r right) error {
 	return p.Redis.Do(ctx, args...).Err()
 }
 
-// denials are the words of servers that deny a command to a user, or have it disabled for
-// all: of Redis 6.2 in a script, of later ones, and for renamed commands.
-var denials = []string{"NOPERM", "user executing the script can't", "ACL failure in script", "nknown command", "nknown Redis command"}
-
+// denied reports whether a server denies a command to the user, or has it disabled or renamed for
+// all.
 func denied(err error) bool {
-	return err != nil && slices.ContainsFunc(denials, func(text string) bool { return strings.Contains(err.Error(), text) })
+	return protocol.Denied(err) || err != nil && (strings.Contains(err.Error(), "nknown command") || strings.Contains(err.Error(), "nknown Redis command"))
 }
 
 // lacking returns the right that a user who was denied r needs: the command that the server

@@ -139,8 +139,9 @@ func TestRights(t *testing.T) {
 func TestUserWhoOnlyLooksIsNotAFault(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.WithConfig("appendonly yes"))
-	viewer := redistest.ViewerRights(t, "../../../..")
+	viewer := redistest.RightsOf(t, "../../../..", "viewer")
 	more := append(slices.Clone(viewer), "+info", "+xrevrange")
+	reader := append(redistest.RightsOf(t, "../../../..", "reader"), "+info", "+xrevrange")
 	const notTaken, notSent = "WARN not checked: this user may not take a permit", "WARN not checked: this user may not send messages"
 	for name, test := range map[string]struct {
 		rights []string
@@ -150,12 +151,20 @@ func TestUserWhoOnlyLooksIsNotAFault(t *testing.T) {
 			"rights": "WARN only look, and lacks +xrevrange (berth audit does not work)", "semaphore": notTaken, "messages": notSent,
 			"version": "WARN not checked", "memory": "WARN not checked", "persistence": "WARN not checked", "replication": "WARN not checked",
 		}},
-		"more":    {more, map[string]string{"rights": "OK may only look", "semaphore": notTaken, "messages": notSent}},
-		"blind":   {without(more, "+zscore"), map[string]string{"rights": "FAIL +zscore", "semaphore": "FAIL", "messages": "FAIL"}},
-		"deleter": {append(slices.Clone(more), "+del"), map[string]string{"rights": "FAIL +hset", "semaphore": "FAIL", "messages": "FAIL"}},
+		"more": {more, map[string]string{"rights": "OK may only look", "semaphore": notTaken, "messages": notSent}},
+		"reader": {reader, map[string]string{
+			"rights": "OK may only look", "semaphore": notTaken, "messages": notSent, "scripts": "WARN not checked: this user may not run scripts that write",
+		}},
+		"half a reader": {without(reader, "+eval_ro"), map[string]string{"rights": "FAIL +eval", "semaphore": "FAIL", "messages": "FAIL", "scripts": "FAIL"}},
+		"blind":         {without(more, "+zscore"), map[string]string{"rights": "FAIL +zscore", "semaphore": "FAIL", "messages": "FAIL"}},
+		"deleter":       {append(slices.Clone(more), "+del"), map[string]string{"rights": "FAIL +hset", "semaphore": "FAIL", "messages": "FAIL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if strings.Contains(name, "reader") {
+				redistest.NeedsReadOnlyScripts(t)
+			}
+			name := strings.ReplaceAll(name, " ", "-")
 			all := byCheck(t, insist(t, Config{Redis: dialAs(t, server, server.URL(), name, test.rights), Prefix: "berth"}))
 			wantOnly(t, all, test.want)
 		})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/words"
 )
@@ -76,7 +77,7 @@ func (p *patient) sweep() error {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	store := p.store()
-	_, err := store.Delete(ctx, store.Key(p.own))
+	_, err := look.Delete(ctx, store, store.Key(p.own))
 	return err
 }
 
@@ -113,7 +114,7 @@ const (
 // keyspace reads every semaphore without changing it.
 func (p *patient) keyspace(ctx context.Context, _ node) Finding {
 	store := p.store()
-	names, err := store.Names(ctx)
+	names, err := look.New(store).Names(ctx)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return warn("On a server of millions of keys there is nothing to do: berth ls reads all semaphores.",
@@ -196,9 +197,10 @@ func (p *patient) inspect(ctx context.Context, store *protocol.Store, name strin
 	if _, invalid := p.client.Semaphore(name, 1); invalid != nil {
 		return "no name of berth's", foreign, nil //nolint:nilerr // that is the finding
 	}
-	snap, err := store.Inspect(ctx, store.Key(name), false)
+	reader := look.New(store)
+	snap, err := reader.Inspect(ctx, store.Key(name), false)
 	if err == nil && snap.Holders+snap.Waiting <= mostRecords {
-		_, err = store.Inspect(ctx, store.Key(name), true)
+		_, err = reader.Inspect(ctx, store.Key(name), true)
 	}
 	failure, _ := errors.AsType[*protocol.Failure](err)
 	switch {

@@ -1,4 +1,4 @@
-package protocol
+package look
 
 import (
 	"context"
@@ -6,17 +6,18 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // Names returns the names of the semaphores that have keys, sorted.
-func (s *Store) Names(ctx context.Context) ([]string, error) {
+func (r *Reader) Names(ctx context.Context) ([]string, error) {
 	var all []string
 	for cursor := ""; ; {
-		step, err := s.NamesFrom(ctx, cursor, 500, false)
+		step, err := r.NamesFrom(ctx, cursor, 500, false)
 		if err != nil {
 			return nil, err
 		}
@@ -40,17 +41,17 @@ type Step struct {
 // and looks at about budget keys. If timed is set it asks for the server's time. In a Cluster
 // the walk goes from master to master, and begins again when other nodes have become masters:
 // theirs may be the keys that it has passed by.
-func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int, timed bool) (step Step, err error) {
+func (r *Reader) NamesFrom(ctx context.Context, cursor string, budget int, timed bool) (step Step, err error) {
 	at, err := parseWalk(cursor)
 	if err != nil {
 		return step, err
 	}
-	var node redis.Cmdable = s.rdb
+	var node redis.Cmdable = r.store.Redis()
 	last := true
-	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		all, err := masters(ctx, c)
+	if c, ok := r.store.Redis().(*redis.ClusterClient); ok {
+		all, err := protocol.Masters(ctx, c)
 		if err != nil {
-			return step, classify(err)
+			return step, r.store.Failed(err)
 		}
 		if len(all) == 0 {
 			return step, nil
@@ -61,7 +62,7 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int, timed 
 		node, last = all[at.node], at.node == len(all)-1
 	}
 	var scan *redis.ScanCmd
-	ask := func(on redis.Cmdable) { scan = on.Scan(ctx, at.scan, s.prefix+":{*", int64(budget)) }
+	ask := func(on redis.Cmdable) { scan = on.Scan(ctx, at.scan, r.store.AllKeys(), int64(budget)) }
 	if timed {
 		step.Spent, step.Told = inPipeline(ctx, node, true, func(pipe redis.Pipeliner) { ask(pipe) })
 	} else {
@@ -69,11 +70,11 @@ func (s *Store) NamesFrom(ctx context.Context, cursor string, budget int, timed 
 	}
 	keys, to, err := scan.Result()
 	if err != nil {
-		return step, classify(err)
+		return step, r.store.Failed(err)
 	}
 	for _, key := range keys {
 		// The hash may have been lost, and the sorted set still tell of leases.
-		if name, ok := s.Name(strings.TrimSuffix(key, orderSuffix)); ok {
+		if name, ok := r.store.Name(strings.TrimSuffix(key, ":order")); ok {
 			step.Names = append(step.Names, name)
 		}
 	}
@@ -105,7 +106,7 @@ func parseWalk(cursor string) (w walk, err error) {
 		return w, nil
 	}
 	if _, err := fmt.Sscanf(cursor, "%d %d %x", &w.scan, &w.node, &w.masters); err != nil || w.String() != cursor || w.node < 0 {
-		return w, &Failure{Kind: ErrRejected, Err: fmt.Errorf("%w: %.40q is not a cursor", ErrRequest, cursor)}
+		return w, &protocol.Failure{Kind: protocol.ErrRejected, Err: fmt.Errorf("%w: %.40q is not a cursor", protocol.ErrRequest, cursor)}
 	}
 	return w, nil
 }
@@ -119,16 +120,4 @@ func fingerprint(nodes []*redis.Client) uint32 {
 		fmt.Fprintln(h, addr(n))
 	}
 	return h.Sum32()
-}
-
-// masters returns the nodes that have slots. The cluster is asked for them anew.
-func masters(ctx context.Context, c *redis.ClusterClient) (all []*redis.Client, err error) {
-	var mu sync.Mutex
-	err = c.ForEachMaster(ctx, func(_ context.Context, m *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, m)
-		return nil
-	})
-	return all, err
 }

@@ -1,0 +1,148 @@
+package look
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+// Snapshot is the state of one semaphore. Records are read in pages: if there are more than
+// a few hundred they are not of a single moment, but those of leases and waiters that exist
+// throughout the reading are included. Expired ones are included until a call of Do removes
+// them. Next is about leases and waiters alone: 0 if there is none, and with records exact.
+type Snapshot struct {
+	Exists bool
+	Now    int64 // server time, ms
+	protocol.State
+	Remnant bool      // one of its two keys was lost, and leases have run out: the next call of Do removes the other
+	Oldest  int64     // ms: the first in the queue was queued; 0: nobody waits
+	Expired int       // leases and waiters that have expired; without records, 250 at most
+	Leases  []Record  // by token
+	Queue   []Record  // in order
+	Who     string    // wants the pause that ends
+	Counted []Counted // what counts for the rate, the earliest end first; without records, some of it
+	Stale   bool      // something has left the rate's window, or a pause has ended: this is without it, and the next call of Do removes it
+}
+
+// Counted is what grants of one time cost in sum, which counts for the rate until some time.
+type Counted struct {
+	Sum   int
+	Until int64 // ms
+}
+
+// Record is one lease, or one waiter.
+type Record struct {
+	ID       string
+	Weight   int
+	Cost     int   // waiter: of the rate
+	Slot     int   // lease
+	Token    int64 // lease
+	Since    int64 // ms: granted, or queued
+	Expires  int64 // ms
+	Ceiling  int64 // lease, ms: no renewal goes beyond it; 0: none
+	TTL      time.Duration
+	Evicting bool
+	PID      int
+	Host     string
+	Client   string // implementation and version
+	Extra    string // what else its owner says: key=value;key=value
+	Tenant   string // for whom it acquires; "": nobody
+	Label    string
+}
+
+// Rest returns how long the rate alone does not let in what costs so much, if nobody else
+// comes: 0 if it does. It is exact to the millisecond for a Snapshot with records; for
+// another it is a lower bound.
+func (s *Snapshot) Rest(cost int) time.Duration {
+	over := s.Spent + cost - s.Rate.N
+	if s.Rate.N == 0 || over <= 0 {
+		return 0
+	}
+	until := s.Now + 1
+	for _, n := range s.Counted { // the earliest first
+		if over > 0 {
+			over, until = over-n.Sum, n.Until
+		}
+	}
+	return time.Duration(max(until-s.Now, 1)) * time.Millisecond
+}
+
+// Live returns a Snapshot with records as it is without the leases and waiters that have expired,
+// which count no more in anything. Whom their permits go to is for the next call of Do.
+func (s *Snapshot) Live() *Snapshot {
+	live := *s
+	live.Leases, live.Queue = nil, nil
+	live.Expired, live.Next, live.Oldest = 0, 0, 0
+	keep := func(all []Record, gone func(Record)) (kept []Record) {
+		for _, r := range all {
+			switch {
+			case r.Expires <= s.Now:
+				gone(r)
+				continue
+			case live.Next == 0 || r.Expires < live.Next:
+				live.Next = r.Expires
+			}
+			kept = append(kept, r)
+		}
+		return kept
+	}
+	live.Leases = keep(s.Leases, func(r Record) { live.Holders, live.Used = live.Holders-1, live.Used-r.Weight })
+	live.Queue = keep(s.Queue, func(Record) { live.Waiting-- })
+	if len(live.Queue) > 0 {
+		live.Oldest = live.Queue[0].Since
+	}
+	return &live
+}
+
+// snapshot returns what was read.
+func (a *reading) snapshot(records bool) *Snapshot {
+	snap := &a.snap
+	snap.count(a.counted)
+	if snap.Ends > 0 && snap.Ends <= snap.Now {
+		snap.Paused, snap.Ends, snap.Who, snap.Stale = false, 0, "", true
+	}
+	next := int64(0)
+	for _, r := range a.there {
+		if r.Expires <= snap.Now {
+			snap.Expired++
+		}
+		if next == 0 || r.Expires < next {
+			next = r.Expires
+		}
+	}
+	if next > 0 || snap.Next <= snap.Now || snap.Holders+snap.Waiting == 0 {
+		snap.Next = next // that of the state may be a tombstone's, or of before a renewal
+	}
+	if !records {
+		return snap
+	}
+	for _, id := range a.queue {
+		if w := a.there[id]; w != nil && w.Token == 0 {
+			snap.Queue = append(snap.Queue, *w)
+			delete(a.there, id)
+		}
+	}
+	for _, l := range a.there {
+		if l.Token > 0 { // else it was queued after the queue was read
+			snap.Leases = append(snap.Leases, *l)
+		}
+	}
+	slices.SortFunc(snap.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
+	return snap
+}
+
+// count takes in what counts for the rate, and leaves out what does no longer.
+func (s *Snapshot) count(all map[string]Counted) {
+	for _, n := range all {
+		if n.Until > s.Now {
+			s.Counted = append(s.Counted, n)
+		} else {
+			s.Spent, s.Stale = s.Spent-n.Sum, true
+		}
+	}
+	slices.SortFunc(s.Counted, func(a, b Counted) int {
+		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
+	})
+}
