@@ -161,7 +161,6 @@ func TestSilenceNamesTheUsedUpPool(t *testing.T) {
 	}{
 		"nothing failed yet":    {true, nil, redis.ErrPoolTimeout},
 		"given up":              {true, protocol.NoAnswer(), redis.ErrPoolTimeout},
-		"not sent":              {true, protocol.ErrUnsent(), redis.ErrPoolTimeout},
 		"refused":               {true, errRefused, errRefused},
 		"silent":                {false, protocol.NoAnswer(), protocol.ErrUnknown},
 		"the pool was used up":  {false, protocol.NoConnectionFree(), redis.ErrPoolTimeout},

@@ -156,7 +156,7 @@ func TestSlowIsNotSilent(t *testing.T) {
 	}{
 		"asking":                  {asking, nil, true},
 		"asking, no answer":       {asking, protocol.NoAnswer(), true},
-		"asking, not sent":        {asking, protocol.ErrUnsent(), true},
+		"asking, no connection":   {asking, protocol.NoConnectionFree(), true},
 		"asking, refused":         {asking, errRefused, false},
 		"asking, broken":          {asking, &protocol.Failure{Kind: protocol.ErrUnknown, Err: errors.New("EOF")}, false},
 		"asking, without waiting": {func(l *life) { l.Terms.Wait = false; asking(l) }, nil, false},

@@ -44,7 +44,7 @@ type Queue[T any] struct {
 	giveUpAt  clock.Instant // the call in flight: its Deadline, or earlier for what waits behind it
 	spare     *Call[T]
 	overtaken bool // see AnsweredLate
-	hanging   int  // calls that were given up after they were sent, and have no outcome
+	hanging   int  // calls that were given up, and have no outcome
 	stopped   bool // nothing more is sent
 
 	err     error         // of the last call
@@ -79,13 +79,12 @@ type waiting[T any] struct {
 // Call is one call to Redis.
 type Call[T any] struct {
 	Ops      []*Op[T]
-	Wire     []protocol.Op  // of Ops, in their order
-	Trip     *protocol.Trip // the owner's; nil: the call was not started
+	Wire     []protocol.Op // of Ops, in their order
 	Sent     clock.Instant
 	Deadline clock.Instant // when it is given up at the latest
 
 	ids   int  // that Wire names
-	hangs bool // it was given up after it was sent, and has no outcome
+	hangs bool // it was given up, and has no outcome
 }
 
 // Put makes the next call send the operation of op; if op is in flight, the call after
@@ -155,13 +154,19 @@ func (q *Queue[T]) Hurry(now clock.Instant, timeout time.Duration) {
 // most; false: none.
 type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool)
 
-// Ready reports whether no call is in flight and another one may be, so that Next may return it.
-func (q *Queue[T]) Ready() bool { return q.call == nil && !q.stopped && q.hanging < mostHanging }
+// Ready reports whether something is wanted, no call is in flight and another one may be: then Next
+// is likely to return one, if no pause is on.
+func (q *Queue[T]) Ready() bool {
+	return q.call == nil && !q.stopped && q.hanging < mostHanging && q.wanted()
+}
+
+// Due reports whether Next is likely to return a call at now.
+func (q *Queue[T]) Due(now clock.Instant) bool { return q.Ready() && now >= q.retryAt }
 
 // Next returns the next call, which is then in flight; nil if none may start now, or
 // nothing is wanted.
 func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
-	if !q.Ready() || now < q.retryAt || !q.wanted() {
+	if !q.Due(now) {
 		return nil
 	}
 	call := q.spare
@@ -254,18 +259,16 @@ func (q *Queue[T]) Return(call *Call[T]) bool {
 	return true
 }
 
-// GiveUp ends the wait for the call in flight as Return does, but leaves it to whoever has
-// started it. If it was sent its outcome is unknown, until it comes to Return.
-func (q *Queue[T]) GiveUp(sent bool) {
+// GiveUp ends the wait for the call in flight as Return does, but leaves it to whoever makes it.
+// Its outcome is unknown, until it comes to Return.
+func (q *Queue[T]) GiveUp() {
 	call := q.call
 	q.Return(call)
-	if sent {
-		call.hangs = true
-		q.hanging++
-	}
+	call.hangs = true
+	q.hanging++
 }
 
-// Hangs reports whether c was sent and given up, and has no outcome yet.
+// Hangs reports whether c was given up, and has no outcome yet.
 func (c *Call[T]) Hangs() bool { return c.hangs }
 
 // Overdue returns the call in flight if it is to be given up at now. It may still be

@@ -343,7 +343,7 @@ func TestPausesGrow(t *testing.T) {
 		t.Errorf("pauses grow up to %v", longest)
 	}
 	q.Answered()
-	if pause := fail(protocol.ErrUnsent()); pause <= 0 || pause > leastPause {
+	if pause := fail(&protocol.Failure{Kind: protocol.ErrRefused}); pause <= 0 || pause > leastPause {
 		t.Errorf("a pause of %v after the first refusal", pause)
 	}
 }

@@ -18,7 +18,7 @@ func TestFewCallsHang(t *testing.T) {
 		q.Put(&a.op, false)
 		call := q.Next(born, prepare)
 		wantCall(t, call, "1")
-		q.GiveUp(true)
+		q.GiveUp()
 		if !call.Hangs() || q.InFlight() != nil {
 			t.Fatal("what was given up is in flight, and does not hang")
 		}
@@ -33,10 +33,6 @@ func TestFewCallsHang(t *testing.T) {
 		t.Error("an outcome that comes late counts as one in time")
 	}
 	wantCall(t, q.Next(born, prepare), "1")
-	q.GiveUp(false) // it never left
-	if !q.Ready() {
-		t.Error("what was not sent hangs")
-	}
 }
 
 // TestStoppedQueueSendsNothing: neither what is wanted, nor again what is in flight.
@@ -108,7 +104,7 @@ func TestFailureBeforeOneOther(t *testing.T) {
 func TestNothingToSendWakesNobody(t *testing.T) {
 	t.Parallel()
 	var q Queue[*item]
-	q.Failed(born, protocol.ErrUnsent())
+	q.Failed(born, &protocol.Failure{Kind: protocol.ErrRefused})
 	if q.Wakeup() != clock.Never {
 		t.Errorf("woken %v after the failure", q.Wakeup().Sub(born))
 	}

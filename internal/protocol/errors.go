@@ -135,7 +135,7 @@ func classify(err error) *Failure {
 		return &Failure{Kind: ErrRejected, Err: err}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return &Failure{Kind: ErrRefused, Err: usedUp(err)} // nothing was sent
-	case NoConnection(err), errors.Is(err, errUnsent):
+	case NoConnection(err):
 		return &Failure{Kind: ErrRefused, Err: err} // nothing was sent
 	}
 	return &Failure{Kind: ErrUnknown, Err: err}
@@ -255,7 +255,7 @@ var errNoAnswer = errors.New("no answer in time")
 // Silent reports whether err is only that nothing has been heard in time, as opposed to a
 // connection that broke or a server that refused: Redis, or this process, may be slow.
 func Silent(err error) bool {
-	if GivenUp(err) || errors.Is(err, errUnsent) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
+	if GivenUp(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) {
 		return true
 	}
 	timeout, ok := errors.AsType[net.Error](err)

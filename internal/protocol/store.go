@@ -22,7 +22,6 @@ type Store struct {
 	channel string // of the process
 	owner   string // as records name it
 	step    atomic.Pointer[script]
-	pipe    *pipeline // nil with several nodes, of which one could delay the others
 
 	both       atomic.Bool // calls declare both keys of a semaphore
 	undeclared func()      // called when they begin to, because the server wants it
@@ -34,9 +33,6 @@ type Store struct {
 func NewStore(rdb redis.UniversalClient, prefix, channel string, pid int, host string) *Store {
 	s := &Store{rdb: rdb, prefix: prefix, channel: channel, undeclared: func() {}}
 	s.both.Store(!s.Sharded())
-	if single, ok := rdb.(*redis.Client); ok {
-		s.pipe = newPipeline(single)
-	}
 	s.step.Store(whereKeysMayGo)
 	s.owner = fmt.Sprintf("%d/%s;%s", pid, host, client)
 	if s.Sharded() {
@@ -114,28 +110,14 @@ func (s *Store) Prepare(t *Terms) *Terms {
 // the step did not happen or its outcome is unknown; a call that came too late is refused,
 // with Reply.Now set. A call that names an id twice, lacks one, or has more than MaxIDs is
 // rejected with ErrRequest and not sent. go-redis does not retry the call: only the caller
-// knows what a second copy may do. Do returns before the answer only if ctx ends while the
-// step has not left this process: then it is refused.
+// knows what a second copy may do.
 func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply, error) {
-	type outcome struct {
-		reply Reply
-		err   error
+	if err := check(ops); err != nil {
+		return Reply{}, &Failure{Kind: ErrRejected, Err: err}
 	}
-	done := make(chan outcome, 1)
-	step := s.Trip(ctx, k, notAfter, ops, func(r Reply, err error) { done <- outcome{r, err} })
-	if flight := step.Start(); flight != nil {
-		go flight.Fly() // which may go on with the steps of others
-	}
-	select {
-	case o := <-done:
-		return o.reply, o.err
-	case <-ctx.Done():
-		if step.Drop() {
-			return Reply{}, ErrUnsent()
-		}
-	}
-	o := <-done
-	return o.reply, o.err
+	step := s.step.Load()
+	text, a, err := s.execute(ctx, step, k, s.args(step, k, notAfter, ops), replicas(ops))
+	return s.reply(text, a, err, ops)
 }
 
 // Failed turns the error of a command that reads or deletes a semaphore's keys, or is about what
@@ -146,6 +128,67 @@ func (s *Store) Failed(err error) error {
 	}
 	return s.moving(err)
 }
+
+// args encodes a call of the script.
+func (s *Store) args(step *script, k Key, notAfter int64, ops []Op) []any {
+	args := append(make([]any, 0, 12+len(ops)), "evalsha", step.sha)
+	args = append(append(args, s.Keys(k)...), &bound{latest: notAfter})
+	return appendOps(args, ops, s.owner)
+}
+
+// reply decodes the answer to a call.
+func (s *Store) reply(text string, a acks, err error, ops []Op) (Reply, error) {
+	if err != nil {
+		return Reply{}, s.moving(err)
+	}
+	r := Reply{Replicas: a.n, Unwaited: a.err}
+	err = r.decode(text, ops)
+	return r, err
+}
+
+// Call is a call of Do, and its outcome.
+type Call struct {
+	Key      Key
+	NotAfter int64
+	Ops      []Op // none of which waits for replicas
+
+	Reply Reply
+	Err   error
+}
+
+// DoAll makes calls for semaphores of one server, which travel together: it returns when all have
+// their outcomes. docs/decisions/0010-calls-travel-together.md tells what that gains.
+func (s *Store) DoAll(ctx context.Context, calls []*Call) {
+	if len(calls) == 1 {
+		s.alone(ctx, calls[0])
+		return
+	}
+	step, pipe := s.step.Load(), s.rdb.Pipeline()
+	cmds := make([]onceLine, len(calls))
+	for i, c := range calls {
+		cmds[i] = newOnceLine(ctx, s.args(step, c.Key, c.NotAfter, c.Ops))
+		_ = pipe.Process(ctx, cmds[i]) // only queues it
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, c := range calls {
+		text, err := cmds[i].Result()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") { // a refusal; the first of them teaches the server
+			s.alone(ctx, c)
+			continue
+		}
+		if err != nil {
+			err = classifyCall(err, cmds[i].Args())
+		}
+		c.Reply, c.Err = s.reply(text, acks{}, err, c.Ops)
+	}
+}
+
+func (s *Store) alone(ctx context.Context, c *Call) {
+	c.Reply, c.Err = s.Do(ctx, c.Key, c.NotAfter, c.Ops)
+}
+
+// Waits reports whether ops are for a call that waits for replicas, and would hold up others.
+func Waits(ops []Op) bool { return replicas(ops) > 0 }
 
 // moving turns what a call meets in a cluster while a slot moves into a passing refusal. One
 // of the two keys may have moved and the other not; and nodes may redirect a call to each

@@ -72,7 +72,7 @@ func byClient(err error) bool {
 	}
 	for _, other := range []error{
 		context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
-		redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted, errUnsent,
+		redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 	} {
 		if errors.Is(err, other) {
 			return false

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,26 +13,41 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// dispatch readies a call if there is something to send, none is in flight and no pause is
-// on, and sets the alarm. s.mu is held; unlock starts the call.
+// dispatch puts the semaphore in line for a call, if there is something to send, none is in flight
+// and no pause is on, and sets the alarm. s.mu is held; unlock tells the workers.
 func (s *Semaphore) dispatch() {
-	if call := s.next(); call != nil {
-		s.starting, s.doubtAt = call, doubtful(call)
+	if !s.lined && s.queue.Ready() && s.queue.Due(clock.Now()) {
+		s.lined, s.lining = true, true
 	}
 	s.rearm()
 }
 
-// next returns the next call. Most of the time one is in flight, which is all that it looks at.
-func (s *Semaphore) next() *commit.Call[*Request] {
-	if !s.queue.Ready() {
+// sending is a call that a worker makes.
+type sending struct {
+	protocol.Call
+	sem    *Semaphore
+	of     *commit.Call[*Request]
+	latest clock.Instant // at which it may be executed, if it is to be bounded
+	asks   clock.Instant // when it asked for the server's time, before it is sent itself; 0: it does not
+}
+
+// next returns the next call, which carries all that is wanted by now; nil: nothing is, any more.
+func (s *Semaphore) next() *sending {
+	s.mu.Lock()
+	defer s.unlock()
+	s.lined = false
+	call := s.queue.Next(clock.Now(), (*Request).want)
+	if call == nil {
+		s.rearm()
 		return nil
 	}
-	call := s.queue.Next(clock.Now(), (*Request).want)
-	if call != nil {
-		askPlace(call.Wire)
-		s.prepare(call)
-	}
-	return call
+	askPlace(call.Wire)
+	s.doubtAt = doubtful(call)
+	s.rearm()
+	c := &sending{sem: s, of: call, latest: call.Sent.Add(max(s.underWay, leastUnderWay))}
+	c.Key = s.key
+	c.bound()
+	return c
 }
 
 // askPlace makes the first heartbeat of a call ask for its place, and so for how long the one in
@@ -63,33 +79,41 @@ const (
 
 const _ = uint(protocol.Late - mostUnderWay - clock.Vague)
 
-// prepare makes the trip of call. It is bounded only if it has operations of which a late copy
-// does harm. Until the server's clock has been seen, or when that was long ago, too little can
-// be said about the latest time at which a copy may run; so an empty trip comes first.
-func (s *Semaphore) prepare(call *commit.Call[*Request]) {
-	ctx := &bounded{s.session.ctx, time.Now().Add(useful(call))}
-	run := func(notAfter int64) *protocol.Trip {
-		return s.session.store.Trip(ctx, s.key, notAfter, call.Wire, func(reply protocol.Reply, err error) { s.complete(call, reply, err) })
-	}
-	latest := call.Sent.Add(max(s.underWay, leastUnderWay))
-	switch {
-	case !slices.ContainsFunc(call.Wire, takes):
-		call.Trip = run(0)
-	case s.clock.Sharp(latest):
-		call.Trip = run(s.clock.Latest(latest))
+// bound makes c ready to be sent. It is bounded only if it has operations of which a late copy does
+// harm. Until the server's clock has been seen, or when that was long ago, too little can be said
+// about the latest time at which a copy may run; so an empty call comes first.
+func (c *sending) bound() {
+	switch server := c.sem.clock; {
+	case !slices.ContainsFunc(c.of.Wire, takes):
+		c.Ops = c.of.Wire
+	case server.Sharp(c.latest):
+		c.Ops, c.NotAfter = c.of.Wire, server.Latest(c.latest)
 	default:
-		sent := clock.Exact()
-		call.Trip = s.session.store.Trip(ctx, s.key, 0, nil, func(reply protocol.Reply, err error) {
-			if err != nil {
-				s.complete(call, reply, unsent(err))
-				return
-			}
-			s.seeClock(&reply, sent, clock.Exact())
-			if !s.follow(call, run(s.clock.Latest(latest))) {
-				s.complete(call, reply, protocol.ErrUnsent())
-			}
-		})
+		c.asks = clock.Exact()
 	}
+}
+
+// land handles the outcome of c, and reports whether it is to be sent now that the server's time is
+// known.
+func (c *sending) land() (again bool) {
+	if c.asks != 0 {
+		if again = c.Err == nil && c.sem.told(c); again {
+			return true
+		}
+		c.Err = unsent(cmp.Or(c.Err, error(protocol.NoAnswer())))
+	}
+	c.sem.complete(c.of, c.Reply, c.Err)
+	return false
+}
+
+// told takes the server's time from the answer to an empty call, and makes c ready; false: it was
+// given up.
+func (s *Semaphore) told(c *sending) bool {
+	s.seeClock(&c.Reply, c.asks, clock.Exact())
+	c.asks, c.Ops, c.NotAfter = 0, c.of.Wire, s.clock.Latest(c.latest)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue.InFlight() == c.of
 }
 
 // takes reports whether a late copy of op could take what nobody wants any more.
@@ -106,27 +130,6 @@ const (
 // useful is how long an answer to call, which may come late, is likely to be of use.
 func useful(call *commit.Call[*Request]) time.Duration {
 	return min(max(3*call.Deadline.Sub(call.Sent), leastUseful), mostUseful)
-}
-
-// follow starts the second trip of a call, unless the call was given up.
-func (s *Semaphore) follow(call *commit.Call[*Request], trip *protocol.Trip) bool {
-	s.mu.Lock()
-	wanted := s.queue.InFlight() == call
-	if wanted {
-		call.Trip = trip
-	}
-	s.mu.Unlock()
-	if wanted {
-		s.start(trip)
-	}
-	return wanted
-}
-
-// start puts a trip on its way. s.mu is free.
-func (s *Semaphore) start(trip *protocol.Trip) {
-	if flight := trip.Start(); flight != nil {
-		s.session.workers.do(flight)
-	}
 }
 
 // bounded is a context with a deadline for those that ask for one, as go-redis does
@@ -331,27 +334,23 @@ func (s *Semaphore) tick() {
 	s.dispatch()
 }
 
-// giveUp ends the wait for a call. What has not left this process is taken back; else the
-// outcome is unknown until it comes.
+// giveUp ends the wait for a call, whose outcome is unknown until it comes.
 func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
-	dropped := call.Trip.Drop() // it is not used again: another goroutine may be about to start it
 	starved := s.starved()
-	s.queue.GiveUp(!dropped)
-	switch {
-	case dropped && starved:
-		s.failed(call, unsent(protocol.NoConnectionFree()))
-	case dropped:
-		s.failed(call, protocol.ErrUnsent())
-	case starved:
+	s.queue.GiveUp()
+	if starved {
 		s.failed(call, protocol.NoConnectionFree())
-	default:
-		s.mayBeDead(call)
-		s.failed(call, protocol.NoAnswer())
+		return
 	}
+	s.mayBeDead(call)
+	s.failed(call, protocol.NoAnswer())
 }
 
 // rearm sets the alarm for what comes next. s.mu is held.
 func (s *Semaphore) rearm() {
 	_, next := s.deadlines.First()
-	s.alarm.Set(min(next, s.queue.Wakeup(), s.inDoubt()))
+	if !s.lined { // else the worker sets it
+		next = min(next, s.queue.Wakeup(), s.inDoubt())
+	}
+	s.alarm.Set(next)
 }

@@ -26,7 +26,8 @@ type Semaphore struct {
 	requests  map[string]*Request
 	waiting   int // claims that are queued
 	queue     commit.Queue[*Request]
-	starting  *commit.Call[*Request] // to be started once mu is free
+	lined     bool // it is in line for a call
+	lining    bool // the workers are to be told so once mu is free
 	deadlines keeper.Deadlines[*Request]
 	alarm     clock.Alarm   // calls tick
 	doubtAt   clock.Instant // when the call in flight takes so long that its reason is asked for
@@ -47,17 +48,13 @@ func newSemaphore(s *Session, name string, key protocol.Key) *Semaphore {
 	return sem
 }
 
-// unlock frees mu and then starts a call, and runs what must not run under it.
+// unlock frees mu and then asks for a call, and runs what must not run under it.
 func (s *Semaphore) unlock() {
-	after, call := s.after, s.starting
-	s.after, s.starting = nil, nil
-	var trip *protocol.Trip
-	if call != nil {
-		trip = call.Trip
-	}
+	after, lining := s.after, s.lining
+	s.after, s.lining = nil, false
 	s.mu.Unlock()
-	if trip != nil {
-		s.start(trip)
+	if lining {
+		s.session.workers.line(s)
 	}
 	for _, f := range after {
 		f()

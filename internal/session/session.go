@@ -84,7 +84,7 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 		s.clock = new(clock.Server)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.workers = newWorkers(s.ctx.Done())
+	s.workers = newWorkers(s.ctx, s.store)
 	s.box = inbox.Open(s.ctx, rdb, s.hear, s.resumed, log)
 	s.shards.subscribe = func(key string) { s.box.Subscribe(s.store.Channel(key)) }
 	s.shards.unsubscribe = func(key string) { s.box.Unsubscribe(s.store.Channel(key)) }

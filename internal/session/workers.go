@@ -1,52 +1,160 @@
 package session
 
-import "github.com/berth-go/berth/internal/protocol"
+import (
+	"context"
+	"sync"
+	"time"
 
-// workers are the goroutines that make a session's calls. Some of them stay when they
-// have nothing to do: a call goes deep into the Redis client, and on the way there the
-// stack of a new goroutine would be copied three times, which costs more than everything
-// else that berth does for a call.
+	"github.com/berth-go/berth/internal/protocol"
+)
+
+const (
+	// mostRounds is how many rounds to one server may be in flight before calls gather.
+	mostRounds = 3
+	// mostTogether bounds a round, whose replies come back together.
+	mostTogether = 40
+	// hangs is how long rounds may keep others waiting: if they take longer, their connections
+	// hang or the server is busy, and they no longer count. While those that follow hang, too,
+	// the time doubles, so that an outage takes few connections and goroutines, however long it
+	// lasts and however many semaphores wait for its end.
+	hangs = 20 * time.Millisecond
+	// mostIdle is how many workers wait when there is nothing to do.
+	mostIdle = 8
+)
+
+// workers are the goroutines that make a session's calls. Semaphores that want one stand in line.
+// A worker takes those that are there, and their calls make a round, which travels together: one
+// blocking call of the Redis client. While enough rounds are in flight, the line grows. A call that
+// finds fewer leaves at once, so a lone one waits for nobody.
+//
+// Calls to several servers go alone, each by a worker of its own, since one server could delay the
+// others.
+//
+// Some workers stay when they have nothing to do: a call goes deep into the Redis client, and on the
+// way there the stack of a new goroutine would be copied three times, which costs more than
+// everything else that berth does for a call.
 type workers struct {
-	jobs chan *protocol.Flight // unbuffered: taken only by a worker that has nothing to do
-	idle chan struct{}         // has an element for each worker that waits
-	done <-chan struct{}       // closed when the session is
+	ctx     context.Context //nolint:containedctx // the session's life
+	store   *protocol.Store
+	several bool     // servers
+	jobs    chan int // the generation of a round for one of those that are idle; has room for each
+
+	mu         sync.Mutex
+	waiting    []*Semaphore // the line; each semaphore once
+	rounds     int          // in flight, of this generation
+	generation int          // a new one begins when all in flight hang
+	hangs      time.Duration
+	began      time.Time // the latest round
+	idle       int       // workers that have nothing to do, and were given nothing
 }
 
-// mostIdle is how many workers wait when there is nothing to do.
-const mostIdle = 8
-
-func newWorkers(done <-chan struct{}) *workers {
-	return &workers{jobs: make(chan *protocol.Flight), idle: make(chan struct{}, mostIdle), done: done}
+func newWorkers(ctx context.Context, store *protocol.Store) *workers {
+	return &workers{ctx: ctx, store: store, several: store.Sharded(), jobs: make(chan int, mostIdle), hangs: hangs}
 }
 
-// do gives f to an idle worker, or to a new one. It does not wait.
-func (w *workers) do(f *protocol.Flight) {
-	select {
-	case w.jobs <- f:
-	default:
-		go w.work(f)
+// line puts s in line for a call. It does not wait.
+func (w *workers) line(s *Semaphore) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting = append(w.waiting, s)
+	if w.full() && time.Since(w.began) > w.hangs {
+		w.rounds, w.generation, w.hangs = 0, w.generation+1, 2*w.hangs
+	}
+	if w.full() {
+		return
+	}
+	w.begin()
+	if w.idle == 0 {
+		go w.work(w.generation)
+		return
+	}
+	w.idle--
+	w.jobs <- w.generation
+}
+
+// full reports whether enough rounds are in flight. w.mu is held.
+func (w *workers) full() bool { return w.rounds >= mostRounds && !w.several }
+
+// begin counts a round. w.mu is held.
+func (w *workers) begin() { w.rounds, w.began = w.rounds+1, time.Now() }
+
+// work makes rounds until there is nothing to do, and enough other workers wait.
+func (w *workers) work(generation int) {
+	for ok := true; ok; generation, ok = w.next(generation) {
+		w.round()
 	}
 }
 
-// work flies f and then waits for other flights, until enough other workers wait.
-func (w *workers) work(f *protocol.Flight) {
-	for ok := true; ok; f, ok = w.next() {
-		f.Fly()
+// next ends a round, and returns the generation of the next one; false: enough other workers wait for
+// it, or the session is closed.
+func (w *workers) next(generation int) (int, bool) {
+	w.mu.Lock()
+	if generation == w.generation {
+		w.rounds, w.hangs = w.rounds-1, hangs
+	}
+	if len(w.waiting) > 0 && !w.full() {
+		w.begin()
+		defer w.mu.Unlock()
+		return w.generation, true
+	}
+	if w.idle == mostIdle {
+		defer w.mu.Unlock()
+		return 0, false
+	}
+	w.idle++
+	w.mu.Unlock()
+	select {
+	case generation = <-w.jobs:
+		return generation, true
+	case <-w.ctx.Done():
+		return 0, false
 	}
 }
 
-// next waits for a flight; false: enough others already wait, or the session is closed.
-func (w *workers) next() (*protocol.Flight, bool) {
-	select {
-	case w.idle <- struct{}{}:
-	default:
-		return nil, false
+// take returns the semaphores that are next in line.
+func (w *workers) take() []*Semaphore {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := min(len(w.waiting), mostTogether)
+	if w.several {
+		n = min(n, 1)
 	}
-	select {
-	case f := <-w.jobs:
-		<-w.idle
-		return f, true
-	case <-w.done:
-		return nil, false
+	head := w.waiting[:n:n]
+	if w.waiting = w.waiting[n:]; len(w.waiting) == 0 {
+		w.waiting = nil
+	}
+	return head
+}
+
+// round makes the calls of those that are next in line, and handles their outcomes.
+func (w *workers) round() {
+	var together []*sending
+	for _, s := range w.take() {
+		switch c := s.next(); {
+		case c == nil: // nothing is wanted any more
+		case protocol.Waits(c.Ops) && !w.several:
+			go w.send([]*sending{c})
+		default:
+			together = append(together, c)
+		}
+	}
+	w.send(together)
+}
+
+// send makes calls, and handles their outcomes.
+func (w *workers) send(calls []*sending) {
+	for len(calls) > 0 {
+		all, most := make([]*protocol.Call, len(calls)), time.Duration(0)
+		for i, c := range calls {
+			all[i], most = &c.Call, max(most, useful(c.of))
+		}
+		w.store.DoAll(&bounded{w.ctx, time.Now().Add(most)}, all)
+		again := calls[:0]
+		for _, c := range calls {
+			if c.land() {
+				again = append(again, c)
+			}
+		}
+		calls = again
 	}
 }

@@ -29,7 +29,7 @@ type Edit struct{ File, Old, New string }
 
 const (
 	script  = "internal/protocol/transition.lua"
-	trip    = "internal/protocol/trip.go"
+	store   = "internal/protocol/store.go"
 	answer  = "internal/claim/answer.go"
 	end     = "internal/claim/end.go"
 	session = "internal/session/session.go"
@@ -109,8 +109,8 @@ var All = []Mutant{
 	{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
 		Edits: []Edit{
-			{trip, "\"errors\"\n", "\"errors\"\n\t\"os\"\n\t\"time\"\n"},
-			{trip, "st.store.Keys(st.key)...), &bound{latest: st.notAfter})", "st.store.keys(st.key)...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
+			{store, "\"fmt\"\n", "\"fmt\"\n\t\"os\"\n\t\"time\"\n"},
+			{store, "s.Keys(k)...), &bound{latest: notAfter})", "s.Keys(k)...), time.Now().UnixMicro()+int64(os.Getpid()%5)*400_000)"},
 			{script, "local clock = call('TIME')\n", "local clock = { '', ARGV[1] }\n"},
 			{script, "if bound ~= '0' then", "if false then"},
 		},
