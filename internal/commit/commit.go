@@ -236,6 +236,9 @@ func (c *Call[T]) names(id string) bool {
 	return slices.ContainsFunc(c.Wire, func(op protocol.Op) bool { return op.ID == id || op.To == id })
 }
 
+// Len returns how many operations wait, those included that were taken out meanwhile.
+func (q *Queue[T]) Len() int { return len(q.releases) + len(q.others) }
+
 // Return ends a call that has its outcome; false: it was given up before, so its operations
 // were sent again, or will be. Otherwise the caller must tell the owners of its operations the
 // outcome, put those that are still wanted into the queue again, and give the call back by

@@ -26,6 +26,7 @@ type Semaphore struct {
 	requests  map[string]*Request
 	waiting   int // claims that are queued
 	queue     commit.Queue[*Request]
+	woken     int  // whom the last answer has woken, if they are several: they are likely to have more to send
 	lined     bool // it is in line for a call
 	lining    bool // the workers are to be told so once mu is free
 	deadlines keeper.Deadlines[*Request]

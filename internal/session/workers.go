@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
@@ -46,6 +48,8 @@ type workers struct {
 	hangs      time.Duration
 	began      time.Time // the latest round
 	idle       int       // workers that have nothing to do, and were given nothing
+
+	noYield atomic.Int64 // until when yield does nothing, by time.Time.UnixNano
 }
 
 func newWorkers(ctx context.Context, store *protocol.Store) *workers {
@@ -108,6 +112,33 @@ func (w *workers) next(generation int) (int, bool) {
 		return generation, true
 	case <-w.ctx.Done():
 		return 0, false
+	}
+}
+
+const (
+	// longYield is longer than a few hundred goroutines take that only ask for permits.
+	longYield = 3 * time.Millisecond
+	// rareYield is for how many times as long there is no other yield after a long one.
+	rareYield = 200
+)
+
+// yield lets those goroutines run that an answer has woken, unless that took long of late: where
+// goroutines compute, each turn of theirs takes up to 10 ms, and whoever yields waits for them all.
+func (w *workers) yield() {
+	began := time.Now()
+	if !w.mayYield(began) {
+		return
+	}
+	runtime.Gosched()
+	w.yielded(began, time.Since(began))
+}
+
+func (w *workers) mayYield(now time.Time) bool { return now.UnixNano() >= w.noYield.Load() }
+
+// yielded notes how long a yield took.
+func (w *workers) yielded(began time.Time, took time.Duration) {
+	if took > longYield {
+		w.noYield.Store(began.Add(rareYield * took).UnixNano())
 	}
 }
 

@@ -338,3 +338,35 @@ func TestCallThatWaitsForReplicasGoesAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestNobodyWaitsForGoroutinesThatCompute: after a yield that took long there is none for a while, and
+// after a short one there may be another.
+func TestNobodyWaitsForGoroutinesThatCompute(t *testing.T) {
+	t.Parallel()
+	var w workers
+	began := time.Now()
+	if w.yielded(began, longYield); !w.mayYield(began) {
+		t.Error("after a short yield there is no other")
+	}
+	const took = 10 * time.Millisecond
+	w.yielded(began, took)
+	for after, want := range map[time.Duration]bool{0: false, rareYield*took - 1: false, rareYield * took: true} {
+		if got := w.mayYield(began.Add(after)); got != want {
+			t.Errorf("%v after a yield of %v there may be another: %v", after, took, got)
+		}
+	}
+}
+
+// TestNobodyWaitsForWhoDoesNotCome: those whom an answer has woken may have nothing more to send.
+func TestNobodyWaitsForWhoDoesNotCome(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		sem := c.Semaphore("a")
+		sem.mu.Lock()
+		sem.woken = 5
+		sem.mu.Unlock()
+		began := time.Now()
+		if c.must(c.acquire("a")); time.Since(began) > 0 || sem.woken != 0 {
+			c.Errorf("an acquire took %v, and %d are waited for", time.Since(began), sem.woken)
+		}
+	})
+}
