@@ -37,8 +37,7 @@ import (
 // Bounds of waiting for Redis, never of waiting in the queue.
 const (
 	// Timeout is how long Acquire, Release and the like are retried while Redis is silent or
-	// refuses for the moment. A Redis that gives signs of life, however late it answers, is not
-	// silent.
+	// refuses for the moment. A Redis of which something is heard, however late, is not silent.
 	Timeout = 5 * time.Second
 	// TryTimeout is the same for requests that do not wait in the queue.
 	TryTimeout = 2 * time.Second
@@ -77,9 +76,7 @@ type Claim struct {
 	Manual bool // its holder renews it
 	Places bool // its place in the queue is wanted
 
-	// What its owner knows at a Tick.
-	Starved bool          // the client's pool has no connection to spare, although Redis answers
-	Alive   clock.Instant // when Redis last gave a sign of life
+	Alive clock.Instant // when Redis was last heard of, as its owner knows at a Tick
 
 	ID      string
 	State   State
@@ -275,7 +272,6 @@ func (c *Claim) Soon(now clock.Instant) bool {
 func (c *Claim) Tick(now clock.Instant) Effect {
 	switch {
 	case (c.State == Held || c.State == Detaching) && c.Trust <= now:
-		c.blame()
 		return c.lose(c.untrusted(), now)
 	case c.until <= now: // before the end: after a stop of this process both may have come
 		return c.expire(now)
@@ -301,7 +297,6 @@ func (c *Claim) expire(now clock.Instant) Effect {
 		return 0
 	}
 	c.until = clock.Never
-	c.blame()
 	err := c.cause
 	if err == nil {
 		err = protocol.NoAnswer()
@@ -320,16 +315,9 @@ func (c *Claim) expire(now clock.Instant) Effect {
 	}
 }
 
-// blame takes what the owner knows at a Tick for the cause, unless the last failure says more.
-func (c *Claim) blame() {
-	if c.Starved && (c.cause == nil || protocol.Silent(c.cause)) {
-		c.cause = protocol.NoConnectionFree()
-	}
-}
-
-// mayGoOn reports whether a request goes on for as long as Redis gives signs of life: it
-// waits for an answer, and whoever made it can end it. A release cannot be ended, and a
-// request that does not wait has its own bound.
+// mayGoOn reports whether a request goes on for as long as Redis is heard of: it waits for an
+// answer, and whoever made it can end it. A release cannot be ended, and a request that does not
+// wait has its own bound.
 func (c *Claim) mayGoOn() bool {
 	switch {
 	case c.State == Leaving:

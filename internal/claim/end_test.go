@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/berth-go/berth/internal/protocol"
 )
 
@@ -129,7 +127,6 @@ func TestCauseOfALossIsTheLastFailure(t *testing.T) {
 
 	l = newLife()
 	held(l)
-	l.Starved = true
 	l.pass(ttl / 3)
 	l.Tick(l.now) // the renewal is due, and will have its connection
 	l.answer(renewed)
@@ -146,45 +143,6 @@ func TestCauseOfALossIsTheLastFailure(t *testing.T) {
 	l.Tick(l.now)
 	if !errors.Is(l.Err, errUnknown) || errors.Is(l.Err, errRefused) {
 		t.Errorf("lost because of %v", l.Err)
-	}
-}
-
-// TestSilenceNamesTheUsedUpPool: what its owner knows at the end is told, unless the last failure
-// says more.
-func TestSilenceNamesTheUsedUpPool(t *testing.T) {
-	t.Parallel()
-	ask := protocol.Op{Verb: protocol.Acquire}
-	for name, test := range map[string]struct {
-		starved bool
-		failure error
-		want    error
-	}{
-		"nothing failed yet":    {true, nil, redis.ErrPoolTimeout},
-		"given up":              {true, protocol.NoAnswer(), redis.ErrPoolTimeout},
-		"refused":               {true, errRefused, errRefused},
-		"silent":                {false, protocol.NoAnswer(), protocol.ErrUnknown},
-		"the pool was used up":  {false, protocol.NoConnectionFree(), redis.ErrPoolTimeout},
-		"nothing failed at all": {false, nil, protocol.ErrUnknown},
-	} {
-		l := newLife(func(t *protocol.Terms) { t.Wait = false })
-		asking(l)
-		lease := newLife()
-		held(lease)
-		if test.failure != nil {
-			l.Failed(&ask, test.failure, l.now)
-			lease.Failed(&protocol.Op{Verb: protocol.Renew}, test.failure, lease.now)
-		}
-		l.Starved, lease.Starved = test.starved, test.starved
-		l.pass(TryTimeout)
-		l.Tick(l.now)
-		lease.now = lease.Trust
-		lease.Tick(lease.now)
-		if l.State != Leaving || !errors.Is(l.Err, test.want) || errors.Is(l.Err, redis.ErrPoolTimeout) != (test.want == redis.ErrPoolTimeout) {
-			t.Errorf("%s: a request ends in state %d with %v, want %v", name, l.State, l.Err, test.want)
-		}
-		if lost := test.failure != nil || test.starved; lease.State != Lost || lost && !errors.Is(lease.Err, test.want) {
-			t.Errorf("%s: a lease ends in state %d with %v, want %v", name, lease.State, lease.Err, test.want)
-		}
 	}
 }
 

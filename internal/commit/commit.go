@@ -271,9 +271,6 @@ func (q *Queue[T]) GiveUp() {
 	q.hanging++
 }
 
-// Hangs reports whether c was given up, and has no outcome yet.
-func (c *Call[T]) Hangs() bool { return c.hangs }
-
 // Overdue returns the call in flight if it is to be given up at now. It may still be
 // executed.
 func (q *Queue[T]) Overdue(now clock.Instant) *Call[T] {
@@ -301,15 +298,14 @@ func (q *Queue[T]) AnsweredLate() {
 	q.overtaken = q.call != nil
 }
 
-// Failed notes that a call failed. The next one comes after a pause, but for two errors: if the
-// outcome is not known, only the connection may have broken, and the first repetition comes at
-// once; and what was rejected is not repeated.
+// Failed notes that a call failed. The next one comes after a pause, but for two errors: if only the
+// connection broke, the first repetition comes at once; and what was rejected is not repeated.
 func (q *Queue[T]) Failed(now clock.Instant, err error) {
 	q.err = err
 	if errors.Is(err, protocol.ErrRejected) {
 		return
 	}
-	if q.pause > 0 || !errors.Is(err, protocol.ErrUnknown) {
+	if q.pause > 0 || !errors.Is(err, protocol.ErrUnknown) || protocol.GivenUp(err) {
 		q.retryAt = now.Add(q.pause/2 + rand.N(max(q.pause, leastPause)))
 	}
 	q.pause = min(max(2*q.pause, leastPause), mostPause)

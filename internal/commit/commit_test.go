@@ -309,7 +309,7 @@ func TestOvertakenCallDelaysNobody(t *testing.T) {
 }
 
 // TestPausesGrow between failing calls and end with a success. The first repetition
-// after an unknown outcome comes at once: a connection may have broken while idle.
+// after a connection broke comes at once: it may have been idle for long.
 func TestPausesGrow(t *testing.T) {
 	t.Parallel()
 	var q Queue[*item]
@@ -332,8 +332,12 @@ func TestPausesGrow(t *testing.T) {
 		now = now.Add(pause)
 		return pause
 	}
-	if pause := fail(protocol.NoAnswer()); pause != 0 {
-		t.Fatalf("a pause of %v after the first unknown outcome", pause)
+	if pause := fail(&protocol.Failure{Kind: protocol.ErrUnknown}); pause != 0 {
+		t.Fatalf("a pause of %v after a connection broke", pause)
+	}
+	q.Answered()
+	if pause := fail(protocol.NoAnswer()); pause <= 0 || pause > leastPause {
+		t.Fatalf("a pause of %v after a call had no answer", pause)
 	}
 	longest := time.Duration(0)
 	for range 20 {

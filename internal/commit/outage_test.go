@@ -19,7 +19,7 @@ func TestFewCallsHang(t *testing.T) {
 		call := q.Next(born, prepare)
 		wantCall(t, call, "1")
 		q.GiveUp()
-		if !call.Hangs() || q.InFlight() != nil {
+		if !call.hangs || q.InFlight() != nil {
 			t.Fatal("what was given up is in flight, and does not hang")
 		}
 		hanging = append(hanging, call)
@@ -29,7 +29,7 @@ func TestFewCallsHang(t *testing.T) {
 		t.Fatalf("with %d hanging calls there is another one", mostHanging)
 	}
 	first := hanging[0]
-	if q.Return(first) || first.Hangs() || q.Return(first) {
+	if q.Return(first) || first.hangs || q.Return(first) {
 		t.Error("an outcome that comes late counts as one in time")
 	}
 	wantCall(t, q.Next(born, prepare), "1")

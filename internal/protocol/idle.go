@@ -8,18 +8,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostTaking bounds how long CheckIdle takes.
-const mostTaking = 50 * time.Millisecond
+const (
+	// mostTaking bounds how long CheckIdle takes.
+	mostTaking = 50 * time.Millisecond
+	// patience is how long a connection may take to answer. Nobody waits for that.
+	patience = 15 * time.Second
+)
 
 // CheckIdle asks the idle connections of the client's pool for an answer, those to the server that
 // has k. It returns when they are out of the pool, or soon after, so that the next call makes a new
-// connection. Those that answer within patience are idle again; go-redis closes the others.
+// connection. Those that answer are idle again; go-redis closes the others.
 //
 // It is for connections that a NAT or a load balancer has forgotten: nobody is told, and each would
 // swallow a call, and cost it its time-out.
-func (s *Store) CheckIdle(ctx context.Context, k Key, patience time.Duration) {
+func (s *Store) CheckIdle(ctx context.Context, k Key) {
 	taken := make(chan struct{})
-	go s.askIdle(ctx, k, patience, taken)
+	go s.askIdle(ctx, k, taken)
 	select {
 	case <-taken:
 	case <-time.After(mostTaking):
@@ -28,7 +32,7 @@ func (s *Store) CheckIdle(ctx context.Context, k Key, patience time.Duration) {
 
 // askIdle sends a PING on each idle connection, closes taken when all are sent, and returns when
 // all have their outcomes.
-func (s *Store) askIdle(ctx context.Context, k Key, patience time.Duration, taken chan<- struct{}) {
+func (s *Store) askIdle(ctx context.Context, k Key, taken chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var out, done sync.WaitGroup

@@ -128,7 +128,7 @@ func (s *Semaphore) cancel(ctx context.Context, r *Request) error {
 	defer s.unlock()
 	why := &claim.WaitError{Name: s.name, Err: ended(ctx), Queued: r.claim.State == claim.Queued, Place: r.claim.Place}
 	if r.claim.State == claim.Asking || r.claim.State == claim.Adopting {
-		why.Failure = s.silence()
+		why.Failure = s.noAnswer(s.queue.Err())
 	}
 	s.apply(r, r.claim.Cancel(claim.ErrReleased, clock.Now()))
 	s.dispatch()

@@ -43,7 +43,6 @@ func (s *Semaphore) next() *sending {
 		return nil
 	}
 	askPlace(call.Wire)
-	s.doubtAt = doubtful(call)
 	s.rearm()
 	c := &sending{sem: s, of: call, latest: call.Sent.Add(max(s.underWay, leastUnderWay))}
 	c.Key = s.key
@@ -126,7 +125,9 @@ func (c *sending) land() (again bool) {
 // told takes the server's time from the answer to an empty call, and makes c ready; false: it was
 // given up.
 func (s *Semaphore) told(c *sending) bool {
-	s.seeClock(&c.Reply, c.asks, clock.Exact())
+	got := clock.Exact()
+	s.session.hearAt(got)
+	s.seeClock(&c.Reply, c.asks, got)
 	c.asks, c.Ops, c.NotAfter = 0, c.of.Wire, s.clock.Latest(c.latest)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,12 +173,13 @@ func unsent(err error) error {
 func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, err error) {
 	got := clock.Exact()
 	if reply.Now != 0 {
-		s.session.heard.Store(int64(got))
+		s.session.hearAt(got)
 	}
 	s.mu.Lock()
 	defer s.unlock()
 	if reply.Now != 0 {
 		s.seeClock(&reply, call.Sent, got)
+		s.took = got.Sub(call.Sent)
 	}
 	if s.queue.Return(call) {
 		s.outcome(call, reply, err, got)
@@ -338,39 +340,22 @@ func (s *Semaphore) tick() {
 	if call := s.queue.Overdue(now); call != nil {
 		s.giveUp(call)
 	}
-	starved := s.starved()
-	if s.inDoubt() <= now {
-		s.doubtAt = clock.Never
-		s.session.doubt()
-	}
 	for {
 		r, at := s.deadlines.First()
 		if at > now && (at == clock.Never || !r.claim.Soon(now)) {
 			break
 		}
-		r.claim.Alive, r.claim.Starved = s.session.alive(), starved
+		r.claim.Alive = s.session.alive()
 		s.apply(r, r.claim.Tick(now))
 	}
 	s.dispatch()
-}
-
-// giveUp ends the wait for a call, whose outcome is unknown until it comes.
-func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
-	starved := s.starved()
-	s.queue.GiveUp()
-	if starved {
-		s.failed(call, protocol.NoConnectionFree())
-		return
-	}
-	s.mayBeDead(call)
-	s.failed(call, protocol.NoAnswer())
 }
 
 // rearm sets the alarm for what comes next. s.mu is held.
 func (s *Semaphore) rearm() {
 	_, next := s.deadlines.First()
 	if !s.lined { // else the worker sets it
-		next = min(next, s.queue.Wakeup(), s.inDoubt())
+		next = min(next, s.queue.Wakeup())
 	}
 	s.alarm.Set(next)
 }

@@ -9,7 +9,7 @@ import (
 
 // hear handles a message.
 func (s *Session) hear(payload string) {
-	s.seen()
+	s.hearAt(clock.Exact())
 	key, notes := protocol.ReadMessage(payload)
 	if sem := s.find(key); sem != nil {
 		sem.hear(notes)
@@ -19,7 +19,7 @@ func (s *Session) hear(payload string) {
 // resumed is called whenever a subscription is new. Messages may have been lost before, so
 // all claims concerned ask; and the server may be another one, with another policy.
 func (s *Session) resumed(channel string) {
-	s.seen()
+	s.hearAt(clock.Exact())
 	if s.store.Sharded() {
 		if sem := s.find(s.store.StateOf(channel)); sem != nil {
 			sem.recheck()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
-	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
@@ -35,7 +34,7 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 			return done.result, again, nil
 		}
 		if protocol.Silent(err) {
-			s.mayBeStale(key)
+			s.store.CheckIdle(s.ctx, key) // the connections may be dead
 		}
 		useless := errors.Is(err, protocol.ErrRejected) || protocol.ByClient(err)
 		if again = again || errors.Is(err, protocol.ErrUnknown); again {
@@ -65,8 +64,6 @@ type outcome struct {
 
 // once makes one call.
 func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op) (outcome, error) {
-	sent := clock.Exact()
-	defer time.AfterFunc(doubtAfter, s.doubt).Stop()
 	o, err := protocol.Bounded(ctx, mostOnce, func(ctx context.Context) (outcome, error) {
 		var o outcome
 		reply, err := s.store.Do(ctx, key, 0, ops)
@@ -75,19 +72,10 @@ func (s *Session) once(ctx context.Context, key protocol.Key, ops ...protocol.Op
 		}
 		return o, err
 	})
-	if protocol.GivenUp(err) && s.starved(sent) {
+	if protocol.GivenUp(err) && s.store.UsedUp() {
 		err = protocol.NoConnectionFree()
 	}
 	return o, err
-}
-
-// mayBeStale is Semaphore.mayBeDead for an attempt that took mostOnce.
-func (s *Session) mayBeStale(key protocol.Key) {
-	s.lookForLife(func(took time.Duration) {
-		if mostOnce > deadAfter*took {
-			s.checkIdle(key, took)
-		}
-	})
 }
 
 // oncePause is the pause between two attempts.

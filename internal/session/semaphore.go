@@ -31,8 +31,8 @@ type Semaphore struct {
 	lining    bool // the workers are to be told so once mu is free
 	deadlines keeper.Deadlines[*Request]
 	alarm     clock.Alarm   // calls tick
-	doubtAt   clock.Instant // when the call in flight takes so long that its reason is asked for
 	underWay  time.Duration // how long a call may be on its way to Redis, if that is more than leastUnderWay
+	took      time.Duration // how long the last answer took
 	warned    clock.Instant // of a changed limit
 	watchers  map[*func(Sighting)]struct{}
 	after     []func()      // to be run once mu is free

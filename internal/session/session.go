@@ -52,9 +52,7 @@ type Session struct {
 	asked   atomic.Int64    // when it was last asked for because of a subscription; 0: never
 	learnt  atomic.Int64    // when it was last asked for; 0: never
 	policy  policyAnswer    // guarded by asking; the last answer
-	heard   atomic.Int64    // the clock.Instant of the last answer to a call; 0: none yet
-	sign    atomic.Int64    // the clock.Instant of the last other sign of life; 0: none yet
-	looking atomic.Bool     // for a sign of life
+	heard   atomic.Int64    // the clock.Instant of the last answer or message; 0: none yet
 	short   atomic.Bool     // a TTL that is too short was logged
 	unwell  atomic.Int64    // when a failed renewal was last logged; 0: never
 	ctx     context.Context //nolint:containedctx // the session's life
@@ -185,7 +183,6 @@ func (s *Session) open(ctx context.Context) error {
 	select {
 	case <-s.opened:
 	case <-timeout.C:
-		s.lookForLife(func(time.Duration) {})
 	case <-ctx.Done():
 		return ctx.Err()
 	}

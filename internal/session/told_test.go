@@ -44,6 +44,32 @@ func TestEachCallerIsToldOnce(t *testing.T) {
 	})
 }
 
+// TestAnswerIsASignOfLife: a request that has no answer goes on while others have theirs, and ends when
+// these have none.
+func TestAnswerIsASignOfLife(t *testing.T) {
+	inBubble(t, func(s *server) {
+		r := s.acquire()
+		s.on("evalsha", func(ctx context.Context, cmd redis.Cmder, pass func() error) error {
+			if verbOf(cmd) == "A" {
+				return hang(ctx, cmd)
+			}
+			return pass()
+		})
+		const answered = 20 * time.Second
+		began := time.Now()
+		go func() {
+			for time.Since(began) < answered {
+				_ = r.Renew(context.Background())
+				<-time.After(time.Second)
+			}
+		}()
+		_, err := s.Semaphore("other").Acquire(context.Background(), terms(true), false, nil)
+		if took := time.Since(began); !errors.Is(err, protocol.ErrUnknown) || took < answered || took > answered+claim.Timeout {
+			s.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
 // TestMessageIsASignOfLife: while messages come, Redis is not away.
 func TestMessageIsASignOfLife(t *testing.T) {
 	inBubble(t, func(s *server) {

@@ -79,13 +79,20 @@ func (l *lab) released(lease *berth.Lease, late time.Duration) {
 	}
 }
 
-// TestLateAnswersEndNoRequest: answers are late from the first handshake on, by more than a
-// request waits for a silent Redis in all, and a request with time left goes on.
+// TestLateAnswersEndNoRequest: answers are late from the first handshake on, or from the second
+// request on, by more than a request waits for a silent Redis in all, and a request with time left
+// goes on.
 func TestLateAnswersEndNoRequest(t *testing.T) {
 	for _, late := range []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
 			everywhere(t, func(l *lab) {
-				s := l.sem(l.patient(), 1)
+				first, second := l.patient(), l.patient()
+				s := l.sem(first, 1)
+				// See TestFirstRequestOnASlowLinkFails. A busy machine makes the link slower.
+				if !l.Exact || 3*late > 5*time.Second {
+					l.Release(l.Hold(s))
+					l.Release(l.Hold(l.sem(second, 1)))
+				}
 				l.net.Latency(late)
 				ctx, cancel := context.WithTimeout(l.Ctx, time.Minute)
 				defer cancel()
@@ -94,12 +101,28 @@ func TestLateAnswersEndNoRequest(t *testing.T) {
 				l.Must(lease.Renew(ctx))
 				handle, err := lease.Detach(ctx)
 				l.Must(err)
-				again, err := l.patient().Adopt(ctx, handle)
+				again, err := second.Adopt(ctx, handle)
 				l.Must(err)
 				l.Must(again.Release())
 			})
 		})
 	}
+}
+
+// TestFirstRequestOnASlowLinkFails: to connect takes three answers, and if that is more than 5 s
+// nothing was heard of Redis. What the request may yet get is given back.
+func TestFirstRequestOnASlowLinkFails(t *testing.T) {
+	inBubble(t, func(l *lab) {
+		l.net.Latency(2500 * time.Millisecond)
+		began := time.Now()
+		_, err := l.sem(l.patient(), 1).Acquire(l.Ctx)
+		l.WantErr(err, berth.ErrUnreachable)
+		if took := time.Since(began); took != 5*time.Second {
+			l.Errorf("it took %v", took)
+		}
+		l.Pass(time.Minute)
+		l.NothingLeft(1, 0)
+	})
 }
 
 // TestSlowRedisIsReachedWithAShortTTL: a handshake takes more answers than fit into the TTL, and a
@@ -183,8 +206,7 @@ func (l *lab) inOrder(s *berth.Semaphore, requests int, apart, outage time.Durat
 }
 
 // TestFailedRenewalMovesNothing: a renewal that its holder was told has failed does not move the
-// trust deadline when its answer comes. Redis gives signs of life all the while, so it takes
-// some 23 seconds until the renewal fails, and longer where such a sign itself comes late.
+// trust deadline when its answer comes.
 func TestFailedRenewalMovesNothing(t *testing.T) {
 	everywhere(t, func(l *lab) {
 		l.TTL = 2 * time.Minute
@@ -210,31 +232,25 @@ func TestFailedRenewalMovesNothing(t *testing.T) {
 	})
 }
 
-// TestSlowAnswerIsNotADeadConnection: while Redis takes a second to answer on a new connection, one
-// that has been silent for three is not given up for dead, nor is the next with a copy of the request.
+// TestSlowAnswerIsNotADeadConnection: a call that has no answer for three times as long as the last
+// answer took has no connection checked, and one for which that is longer has.
 func TestSlowAnswerIsNotADeadConnection(t *testing.T) {
-	inBubble(t, func(l *lab) {
-		s := l.sem(l.patient(), 1)
-		l.Release(l.Hold(s))
-		tap := l.tap()
-		slow := l.net.Inject(redistest.Rule{Match: redistest.Named("ping"), Fault: redistest.DelayReply})
-		hung := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.DelayReply, Times: 2})
-		time.AfterFunc(4900*time.Millisecond, hung.Release)
-		go func() {
-			<-slow.Hit()
-			time.AfterFunc(time.Second, slow.Release)
-		}()
-		l.Hold(s)
-		copies := 0
-		for _, call := range tap.all() {
-			if slices.Contains(testenv.Verbs(call.Command), "A") {
-				copies++
-			}
-		}
-		if copies != 2 {
-			l.Errorf("the request was sent %d times, want twice", copies)
-		}
-	})
+	for late, checked := range map[time.Duration]bool{900 * time.Millisecond: false, 500 * time.Millisecond: true} {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			inBubble(t, func(l *lab) {
+				s := l.sem(l.Client(l.pooled(4)), 1)
+				l.net.Latency(late)
+				l.Release(l.Hold(s))
+				before := l.net.Count("PING")
+				hung := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.DelayReply})
+				time.AfterFunc(2900*time.Millisecond, hung.Release) // it is given up after 2.5 s
+				l.Hold(s)
+				if n := l.net.Count("PING") - before; n > 0 != checked {
+					l.Errorf("%d connections were checked", n)
+				}
+			})
+		})
+	}
 }
 
 // TestRequestsThatArriveLateAreLetInLater: Redis refuses what arrives later than the client allowed,
