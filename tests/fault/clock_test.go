@@ -139,7 +139,7 @@ func checkTimes(l *lab, w *wiretap, ahead time.Duration) {
 		}
 		for i, arg := range call.Command {
 			switch {
-			case i == bound && arg != "0":
+			case i == bound && arg != "0" && !testenv.IsLook(call.Command): // a look changes nothing, and has none
 				bounded++
 				if !near(arg, call.at.Add(ahead), 10*time.Second) {
 					l.Errorf("bound %s is not the server's time: %q", arg, call.Command)

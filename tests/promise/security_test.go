@@ -50,14 +50,17 @@ func (tp *tap) note(cmds ...redis.Cmder) {
 // policy.
 func scriptTexts(t testing.TB) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../internal/protocol/transition.lua")
-	if err != nil {
-		t.Fatal(err)
+	read := func(file string) string {
+		text, err := os.ReadFile("../../internal/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
 	}
 	for _, policy := range []string{"0", "1"} {
-		all = append(all, "local POLICY = '"+policy+"' "+string(text))
+		all = append(all, "local POLICY = '"+policy+"' "+read("protocol/transition.lua"))
 	}
-	return all
+	return append(all, read("look/look.lua"))
 }
 
 // TestScriptsAreConstant: whatever a name or a label looks like, it is data. The
