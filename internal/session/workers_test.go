@@ -127,6 +127,13 @@ func (c *crowd) ask(name string, n int) {
 	synctest.Wait()
 }
 
+// occupy starts mostRounds rounds, of one call each.
+func (c *crowd) occupy(name string) {
+	for i := range mostRounds {
+		c.ask(fmt.Sprint(name, i, " "), 1)
+	}
+}
+
 // keepAsking makes a call every millisecond, and returns how many rounds were sent meanwhile.
 func (c *crowd) keepAsking(name string, span time.Duration) int {
 	before := c.sent()
@@ -140,7 +147,7 @@ func (c *crowd) keepAsking(name string, span time.Duration) int {
 func TestCallsThatGatherTravelTogether(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.keep()
-		c.ask("in flight", mostRounds)
+		c.occupy("in flight")
 		c.ask("together", mostTogether+10)
 		c.free()
 		slices.Sort(c.rounds)
@@ -154,7 +161,7 @@ func TestCallsThatGatherTravelTogether(t *testing.T) {
 func TestTogetherToAServerThatForgotTheScript(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.keep()
-		c.ask("in flight", mostRounds)
+		c.occupy("in flight")
 		c.must(c.rdb.ScriptFlush(context.Background()).Err())
 		c.ask("together", 5)
 		c.free()
@@ -167,7 +174,7 @@ func TestTogetherToAServerThatForgotTheScript(t *testing.T) {
 func TestHangingRoundsHoldNobodyUp(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.keep()
-		c.ask("in flight", mostRounds)
+		c.occupy("in flight")
 		c.ask("gathered", 3)
 		if c.sent() != mostRounds {
 			c.Error("a call did not gather")
@@ -195,11 +202,11 @@ func TestHangingRoundsHoldNobodyUp(t *testing.T) {
 func TestHangingRoundsThatComeBack(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.keep()
-		c.ask("hang", mostRounds)
+		c.occupy("hang")
 		<-time.After(hangs + time.Millisecond)
 		hung := c.kept
 		c.keep()
-		c.ask("on other connections", mostRounds)
+		c.occupy("on other connections")
 		close(hung)
 		synctest.Wait()
 		if c.ask("gathers", 1); c.sent() != 2*mostRounds {
@@ -208,7 +215,7 @@ func TestHangingRoundsThatComeBack(t *testing.T) {
 		c.free()
 		before := c.sent()
 		c.keep()
-		if c.ask("afterwards", mostRounds); c.sent()-before != mostRounds {
+		if c.occupy("afterwards"); c.sent()-before != mostRounds {
 			c.Errorf("%d rounds in flight, want %d", c.sent()-before, mostRounds)
 		}
 	})
@@ -266,7 +273,7 @@ func TestRoundWaitsForItsMostPatientCall(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		for _, order := range [][]time.Duration{{ttl, time.Second}, {time.Second, ttl}} {
 			c.keep()
-			c.ask(fmt.Sprint("in flight", order), mostRounds)
+			c.occupy(fmt.Sprint("in flight", order))
 			for _, ttl := range order {
 				of := *terms(true)
 				of.TTL = ttl
@@ -288,7 +295,7 @@ func TestRoundWaitsForItsMostPatientCall(t *testing.T) {
 func TestWhoLeavesTheLineSendsNothing(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.keep()
-		c.ask("in flight", mostRounds)
+		c.occupy("in flight")
 		ctx, leave := context.WithCancel(context.Background())
 		c.done.Go(func() { _, _ = c.Semaphore("a").Acquire(ctx, terms(true), false, nil) })
 		synctest.Wait()
@@ -308,7 +315,9 @@ func TestSeveralServersHaveAnyNumberOfWorkers(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.workers.several = true
 		c.keep()
-		c.ask("hang", 5*mostRounds)
+		for i := range 5 {
+			c.occupy(fmt.Sprint("hang", i))
+		}
 		if c.sent() != 5*mostRounds || slices.Max(c.rounds) > 1 {
 			c.Errorf("rounds of %d calls", c.rounds)
 		}
@@ -328,7 +337,7 @@ func TestCallThatWaitsForReplicasGoesAlone(t *testing.T) {
 		of.MinReplicas = 1
 		c.rounds = nil
 		c.keep()
-		c.ask("in flight", mostRounds)
+		c.occupy("in flight")
 		c.done.Go(func() { _ = r.Renew(context.Background()) })
 		c.ask("together", 2)
 		c.free()

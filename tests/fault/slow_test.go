@@ -88,7 +88,8 @@ func TestLateAnswersEndNoRequest(t *testing.T) {
 			everywhere(t, func(l *lab) {
 				first, second := l.patient(), l.patient()
 				s := l.sem(first, 1)
-				if 3*late > 5*time.Second { // see TestFirstRequestOnASlowLinkFails
+				// See TestFirstRequestOnASlowLinkFails. A busy machine makes the link slower.
+				if !l.Exact || 3*late > 5*time.Second {
 					l.Release(l.Hold(s))
 					l.Release(l.Hold(l.sem(second, 1)))
 				}
