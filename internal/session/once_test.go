@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,12 +40,15 @@ func TestOutcomeOfARepeatedOperation(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(s *server) {
+				var mu sync.Mutex
 				answers := c.answers
 				s.on("evalsha", func(ctx context.Context, cmd redis.Cmder, pass func() error) error {
+					mu.Lock()
 					answer := answers[0]
 					if len(answers) > 1 {
 						answers = answers[1:]
 					}
+					mu.Unlock()
 					switch answer {
 					case ok:
 						return pass()
