@@ -17,13 +17,13 @@ const (
 
 // CheckIdle asks the idle connections of the client's pool for an answer, those to the server that
 // has k. It returns when they are out of the pool, or soon after, so that the next call makes a new
-// connection. Those that answer are idle again; go-redis closes the others.
+// connection. Those that answer are idle again, and heard is called; go-redis closes the others.
 //
 // It is for connections that a NAT or a load balancer has forgotten: nobody is told, and each would
 // swallow a call, and cost it its time-out.
-func (s *Store) CheckIdle(ctx context.Context, k Key) {
+func (s *Store) CheckIdle(ctx context.Context, k Key, heard func()) {
 	taken := make(chan struct{})
-	go s.askIdle(ctx, k, taken)
+	go s.askIdle(ctx, k, heard, taken)
 	select {
 	case <-taken:
 	case <-time.After(mostTaking):
@@ -32,7 +32,7 @@ func (s *Store) CheckIdle(ctx context.Context, k Key) {
 
 // askIdle sends a PING on each idle connection, closes taken when all are sent, and returns when
 // all have their outcomes.
-func (s *Store) askIdle(ctx context.Context, k Key, taken chan<- struct{}) {
+func (s *Store) askIdle(ctx context.Context, k Key, heard func(), taken chan<- struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var out, done sync.WaitGroup
@@ -42,7 +42,9 @@ func (s *Store) askIdle(ctx context.Context, k Key, taken chan<- struct{}) {
 			out.Add(1)
 			sent := sentMark(sync.OnceFunc(out.Done))
 			done.Go(func() {
-				_ = rdb.Process(ctx, newOnce(ctx, []any{"ping", sent}))
+				if rdb.Process(ctx, newOnce(ctx, []any{"ping", sent})) == nil {
+					heard()
+				}
 				sent() // if it got no connection
 			})
 		}

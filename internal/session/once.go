@@ -34,7 +34,7 @@ func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result p
 			return done.result, again, nil
 		}
 		if protocol.Silent(err) {
-			s.store.CheckIdle(s.ctx, key) // the connections may be dead
+			s.store.CheckIdle(s.ctx, key, s.hearNow) // the connections may be dead
 		}
 		useless := errors.Is(err, protocol.ErrRejected) || protocol.ByClient(err)
 		if again = again || errors.Is(err, protocol.ErrUnknown); again {

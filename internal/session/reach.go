@@ -16,6 +16,9 @@ import (
 // hearAt notes that Redis was heard of at now.
 func (s *Session) hearAt(now clock.Instant) { s.heard.Store(int64(now)) }
 
+// hearNow notes that Redis is heard of.
+func (s *Session) hearNow() { s.hearAt(clock.Exact()) }
+
 // alive returns when Redis was last heard of.
 func (s *Session) alive() clock.Instant { return clock.Instant(s.heard.Load()) }
 
@@ -40,7 +43,7 @@ func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 	why := s.noAnswer(protocol.NoAnswer())
 	s.queue.GiveUp()
 	if clock.Exact().Sub(call.Sent) > deadAfter*s.took {
-		go s.session.store.CheckIdle(s.session.ctx, s.key)
+		go s.session.store.CheckIdle(s.session.ctx, s.key, s.session.hearNow)
 	}
 	s.failed(call, why)
 }

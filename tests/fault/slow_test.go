@@ -83,7 +83,8 @@ func (l *lab) released(lease *berth.Lease, late time.Duration) {
 // request on, by more than a request waits for a silent Redis in all, and a request with time left
 // goes on.
 func TestLateAnswersEndNoRequest(t *testing.T) {
-	for _, late := range []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond} {
+	// Not 2.5 s, when a call is given up: a bubble does what happens at one instant in any order.
+	for _, late := range []time.Duration{1500 * time.Millisecond, 2400 * time.Millisecond} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {
 			everywhere(t, func(l *lab) {
 				first, second := l.patient(), l.patient()
@@ -103,7 +104,7 @@ func TestLateAnswersEndNoRequest(t *testing.T) {
 				l.Must(err)
 				again, err := second.Adopt(ctx, handle)
 				l.Must(err)
-				l.Must(again.Release())
+				l.released(again, late)
 			})
 		})
 	}
