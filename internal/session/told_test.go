@@ -64,7 +64,8 @@ func TestAnswerIsASignOfLife(t *testing.T) {
 			}
 		}()
 		_, err := s.Semaphore("other").Acquire(context.Background(), terms(true), false, nil)
-		if took := time.Since(began); !errors.Is(err, protocol.ErrUnknown) || took < answered || took > answered+claim.Timeout {
+		const asked = claim.Timeout / 2 // later, when a call is given up, an idle connection may be asked, and answers
+		if took := time.Since(began); !errors.Is(err, protocol.ErrUnknown) || took < answered || took > answered+asked+claim.Timeout {
 			s.Errorf("%v after %v", err, took)
 		}
 	})
