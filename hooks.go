@@ -82,7 +82,7 @@ func (h hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) 
 	}
 	for i := range h {
 		if f := h[i].AcquireStart; f != nil {
-			a.ctx = cmp.Or(f(a.ctx, a.info), a.ctx)
+			a.ctx = cmp.Or(f(a.ctx, a.info), a.ctx) //nolint:fatcontext // one for each hook
 		}
 	}
 	return a
@@ -92,7 +92,7 @@ func (h hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) 
 func (h hooks) inside(ctx context.Context, l *Lease) context.Context {
 	for i := range h {
 		if f := h[i].Do; f != nil {
-			ctx = cmp.Or(f(ctx, l), ctx)
+			ctx = cmp.Or(f(ctx, l), ctx) //nolint:fatcontext // one for each hook
 		}
 	}
 	return ctx

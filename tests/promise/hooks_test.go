@@ -152,7 +152,7 @@ func TestAllHooksAreCalled(t *testing.T) {
 			defer mu.Unlock()
 			told[what] += who
 		}
-		carry := func(what, who string, ctx context.Context) context.Context { //nolint:revive // as hooks have it
+		carry := func(what, who string, ctx context.Context) context.Context {
 			before, _ := ctx.Value(key(what)).(string)
 			return context.WithValue(ctx, key(what), before+who)
 		}

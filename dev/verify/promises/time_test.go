@@ -7,10 +7,10 @@ import (
 	"github.com/berth-go/berth/dev/verify/history"
 )
 
-// set changes what make writes: every request is of process 1 there, for one of one permit.
-func (d *diary) set(change func(e *history.Event), make func()) {
+// set changes what write writes: every request is of process 1 there, for one of one permit.
+func (d *diary) set(change func(e *history.Event), write func()) {
 	first := len(d.events)
-	make()
+	write()
 	for i := range d.events[first:] {
 		if e := &d.events[first+i]; e.Lease == 0 {
 			change(e)
