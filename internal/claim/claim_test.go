@@ -412,29 +412,6 @@ func TestCappedLeaseIsNotRenewed(t *testing.T) {
 	}
 }
 
-// TestRenewalTakesNoTrust: what is left of a lease near its MaxHold is told by the grant and by each
-// renewal, and the slower one knows less of it. If the server's clock was stepped, the later one
-// knows more.
-func TestRenewalTakesNoTrust(t *testing.T) {
-	t.Parallel()
-	const most, slow = 10 * time.Second, time.Second
-	for left, keeps := range map[time.Duration]bool{most - slow: true, most - slow - 2: true, most / 2: false} {
-		l := newLife(func(t *protocol.Terms) { t.MaxHold = most })
-		l.Ask(l.now)
-		l.answer(granted(most))
-		before, sent := l.Trust, l.now
-		l.Renew(l.now)
-		l.answer(renewal(left), func(a *Answer) { a.Got = a.Sent.Add(slow) })
-		want := trust(sent, left)
-		if keeps {
-			want = before
-		}
-		if l.State != Held || l.Trust != want {
-			t.Errorf("%v left: state %d, trusted for %v, want %v", left, l.State, l.Trust.Sub(sent), want.Sub(sent))
-		}
-	}
-}
-
 // TestUnreplicated: a grant that too few replicas have is given back, a lease is
 // trusted for as long as before and tries again.
 func TestUnreplicated(t *testing.T) {
