@@ -48,6 +48,7 @@ type workers struct {
 	hangs      time.Duration
 	began      time.Time // the latest round
 	idle       int       // workers that have nothing to do, and were given nothing
+	watched    bool      // watch will be called
 
 	noYield atomic.Int64 // until when yield does nothing, by time.Time.UnixNano
 }
@@ -61,10 +62,21 @@ func (w *workers) line(s *Semaphore) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = append(w.waiting, s)
+	w.start()
+}
+
+// start has a worker take the line, unless enough rounds are in flight. If these hang, and nobody else
+// comes, the line goes on all the same: who is in it has no call yet that could be given up. w.mu is
+// held.
+func (w *workers) start() {
 	if w.full() && time.Since(w.began) > w.hangs {
 		w.rounds, w.generation, w.hangs = 0, w.generation+1, 2*w.hangs
 	}
 	if w.full() {
+		if !w.watched {
+			w.watched = true
+			time.AfterFunc(w.hangs-time.Since(w.began)+time.Millisecond, w.watch)
+		}
 		return
 	}
 	w.begin()
@@ -74,6 +86,16 @@ func (w *workers) line(s *Semaphore) {
 	}
 	w.idle--
 	w.jobs <- w.generation
+}
+
+// watch looks whether the rounds hang that the line waits for.
+func (w *workers) watch() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watched = false
+	if len(w.waiting) > 0 && w.ctx.Err() == nil {
+		w.start()
+	}
 }
 
 // full reports whether enough rounds are in flight. w.mu is held.
