@@ -179,8 +179,10 @@ func TestHangingRoundsHoldNobodyUp(t *testing.T) {
 		if c.sent() != mostRounds {
 			c.Error("a call did not gather")
 		}
+		c.mu.Lock()
 		hung := c.kept
 		c.kept = nil
+		c.mu.Unlock()
 		<-time.After(hangs + 2*time.Millisecond)
 		synctest.Wait()
 		if want := []int{1, 1, 1, 3}; !slices.Equal(c.rounds, want) {
