@@ -78,6 +78,14 @@ func only(methods string) http.HandlerFunc {
 // ServeHTTP implements http.Handler. A hold takes its connection over, and lasts until that
 // ends or Stop is called.
 func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if stands(r) {
+		w.Header().Set("Connection", "close") // others need its place
+		if r.URL.Path != "/healthz" {
+			a.counts.refused(refusedCrowd)
+			refusedCrowd.write(w)
+			return
+		}
+	}
 	if a.options.Token != "" && r.URL.Path != "/healthz" && !a.authorized(r) {
 		refusedToken.write(w)
 		return

@@ -309,6 +309,32 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// TestRefusedConnectionReadsWhy: whoever comes when the agent is full reads the refusal, whatever it
+// sends, and the health has a place.
+func TestRefusedConnectionReadsWhy(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		full := newWorld(e, Options{Connections: 1})
+		holder := full.holds(1)
+		for range 20 {
+			p := full.send(post(`{"name":"s","label":"` + strings.Repeat("x", mostBody/2) + `"}`))
+			if got := p.next(); got.Status != http.StatusTooManyRequests || got.Error != "too_many_connections" || got.header.Get("Retry-After") != "1" {
+				full.Fatalf("one too many is told %+v", got)
+			}
+			p.wants("") // it does not keep its place
+		}
+		if status, text := full.shown("/healthz"); status != http.StatusOK {
+			full.Errorf("the health is %d, %s", status, text)
+		}
+		if got := full.count(`berth_agent_requests_total{outcome="too_many_connections"}`); got < 20 {
+			full.Errorf("%v were counted as refused", got)
+		}
+		full.Must(holder.conn.Close())
+		for full.ask(1).next().Event != "granted" {
+			full.Pass(full.Tick()) // the agent learns that there is a place
+		}
+	})
+}
+
 // get asks for a page.
 func (w *world) get(path string) (status int, text string) {
 	w.Helper()

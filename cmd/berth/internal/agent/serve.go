@@ -19,6 +19,9 @@ const (
 	idleTimeout = time.Minute
 	// shutdown is how long answers about semaphores have to end.
 	shutdown = 5 * time.Second
+	// standing is how many connections there can be above Options.Connections: each is asked for
+	// its request, so that it reads why it is refused, and the health is told.
+	standing = 64
 )
 
 // Serve serves connections of l until ctx ends, and then stops the agent. Until that is done
@@ -26,7 +29,8 @@ const (
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: a, MaxHeaderBytes: mostHeader, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: log.New(io.Discard, "", 0), // only clients that broke off
+		ErrorLog:    log.New(io.Discard, "", 0), // only clients that broke off
+		ConnContext: seat,
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(&bounded{Listener: l, agent: a}) }()
@@ -54,16 +58,18 @@ type bounded struct {
 	open  atomic.Int64
 }
 
-// Accept implements net.Listener. A connection too many is told so, and closed.
+// Accept implements net.Listener. A connection too many stands. Where too many of these stand, it
+// is told so, and closed: it may not read that.
 func (b *bounded) Accept() (net.Conn, error) {
 	for {
 		conn, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if b.open.Add(1) <= int64(b.agent.options.Connections) {
+		above := b.open.Add(1) - int64(b.agent.options.Connections)
+		if above <= standing {
 			b.agent.counts.connections.Inc()
-			return &counted{Conn: conn, closed: sync.OnceFunc(func() {
+			return &counted{Conn: conn, stands: above > 0, closed: sync.OnceFunc(func() {
 				b.open.Add(-1)
 				b.agent.counts.connections.Dec()
 			})}, nil
@@ -78,6 +84,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 // counted is a connection that counts itself as closed.
 type counted struct {
 	net.Conn
+	stands bool // it was one too many
 	closed func()
 }
 
@@ -85,6 +92,21 @@ type counted struct {
 func (c *counted) Close() error {
 	c.closed()
 	return c.Conn.Close()
+}
+
+// standingKey is the key of a context's value: whether its connection stands.
+type standingKey struct{}
+
+// seat tells the requests of a connection whether it stands.
+func seat(ctx context.Context, conn net.Conn) context.Context {
+	c, ok := conn.(*counted)
+	return context.WithValue(ctx, standingKey{}, ok && c.stands)
+}
+
+// stands reports whether the connection of r does.
+func stands(r *http.Request) bool {
+	yes, _ := r.Context().Value(standingKey{}).(bool)
+	return yes
 }
 
 // unwrap returns the connection as it was accepted.
