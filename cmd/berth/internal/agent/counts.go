@@ -64,7 +64,7 @@ func (c *counts) granted() {
 
 // refused counts a request that got nothing; nil: its client had gone.
 func (c *counts) refused(r *refusal) {
-	outcome := "gone"
+	outcome := gone
 	if r != nil {
 		outcome = r.Code
 	}

@@ -122,13 +122,15 @@ func (h *hold) tellPlace(p berth.Place) {
 	h.say(queuedLine{"queued", p.Ahead, p.InUse, p.Limit, p.Paused})
 }
 
-// notGranted is what a client is told that got no permit. One that is gone is told nothing.
+// notGranted is what a client is told that got no permit. One that has broken off is told nothing.
 func (h *hold) notGranted(err error) *refusal {
 	switch cause := context.Cause(h.ctx); {
 	case cause == nil:
 		return refusalOf(err)
 	case errors.Is(cause, errStopping):
 		return refusedStopping
+	case errors.Is(cause, errDone):
+		return refusedDone // it may still read
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func (u *upload) buffered() []byte {
 	return b
 }
 
-// read reads the request, and leaves input at what comes after it: the rest of a chunked body,
-// or whatever the client writes after a body with a length.
+// read reads the request, and leaves input at what comes after it: the rest of a chunked body
+// whose first line it is, or whatever the client writes after a body that is whole.
 func (h *hold) read(body *upload) *refusal {
 	if body.length > mostBody {
 		return refusedSize
@@ -50,7 +50,10 @@ func (h *hold) read(body *upload) *refusal {
 		rest := io.MultiReader(bytes.NewReader(body.buffered()), punctual{h})
 		line := bufio.NewReader(httputil.NewChunkedReader(rest))
 		h.input = line
-		text, err = readLine(line)
+		var whole bool
+		if text, whole, err = readLine(line); whole {
+			h.input = punctual{h} // it is like a body with a length
+		}
 	} else {
 		text = make([]byte, body.length)
 		_, err = io.ReadFull(body.buf, text)
@@ -69,19 +72,19 @@ func (h *hold) read(body *upload) *refusal {
 
 var errTooLong = errors.New("too long")
 
-// readLine reads to the end of a line, or of the input.
-func readLine(r *bufio.Reader) (line []byte, err error) {
+// readLine reads to the end of a line, or of the input: then it is the whole.
+func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	for len(line) <= mostBody {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part...)
 		switch {
 		case err == nil, errors.Is(err, io.EOF):
-			return line, nil
+			return line, err != nil, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return nil, errTooLong
+	return nil, false, errTooLong
 }
 
 // listen reads until the connection ends. Whatever comes is a sign of life.

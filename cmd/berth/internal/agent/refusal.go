@@ -32,6 +32,9 @@ type refusal struct {
 // refusedRedis is the code where Redis does not answer, or refuses.
 const refusedRedis = "redis"
 
+// gone is the code where the client has ended its side.
+const gone = "gone"
+
 // soon is when to ask again after what passes.
 const soon = time.Second
 
@@ -41,6 +44,7 @@ var (
 	refusedToken    = &refusal{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "send the agent's token: Authorization: Bearer TOKEN"}
 	refusedSize     = &refusal{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: fmt.Sprintf("a request has at most %d bytes", mostBody)}
 	refusedLate     = &refusal{Status: http.StatusRequestTimeout, Code: "incomplete", Message: fmt.Sprintf("the request did not come within %v", readTimeout)}
+	refusedDone     = &refusal{Status: http.StatusBadRequest, Code: gone, Message: "the request's body, or the client's half of the connection, ended before there was a permit: keep it open, or send a body with a Content-Length"}
 	refusedNames    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_names", Message: "too many semaphores are in use through this agent: try again later, or raise --max-names", retry: soon}
 	refusedCrowd    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_connections", Message: "the agent has too many connections: try again later, or raise --max-connections", retry: soon}
 	refusedStopping = &refusal{Status: http.StatusServiceUnavailable, Code: "stopping", Message: "the agent is about to end: try again, with its successor", retry: soon}
