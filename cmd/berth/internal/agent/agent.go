@@ -8,15 +8,14 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
 	"github.com/berth-go/berth/cmd/berth/internal/view"
-	"github.com/berth-go/berth/internal/bridge"
 )
-
-var internals = berth.Internal(bridge.NewKey())
 
 // Options bound what an agent does.
 type Options struct {
@@ -24,6 +23,7 @@ type Options struct {
 	Connections int           // at once, by default DefaultConnections
 	Names       int           // semaphores in use at once, by default DefaultNames
 	Grace       time.Duration // how long holders have to stop when the agent ends
+	Health      *run.Health   // a hook of the Redis client
 }
 
 // The default bounds.
@@ -39,6 +39,8 @@ type Agent struct {
 	handler http.Handler
 	counts  *counts
 
+	refusing atomic.Pointer[refusing] // Redis refuses requests for permits; nil: as far as is known, it does not
+
 	running     context.Context    //nolint:containedctx // ends when the agent is to end
 	stop        context.CancelFunc // ends running
 	connections sync.WaitGroup     // the goroutines of holds
@@ -50,6 +52,7 @@ type Agent struct {
 // New returns an Agent whose permits are those of client, which remains the caller's.
 func New(client *berth.Client, o Options) *Agent {
 	o.Connections, o.Names = cmp.Or(o.Connections, DefaultConnections), cmp.Or(o.Names, DefaultNames)
+	o.Health = cmp.Or(o.Health, &run.Health{})
 	a := &Agent{client: client, options: o, counts: newCounts(), names: map[string]int{}}
 	a.running, a.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
@@ -139,15 +142,6 @@ func (a *Agent) list(w http.ResponseWriter, r *http.Request) {
 func (a *Agent) show(w http.ResponseWriter, r *http.Request) {
 	state, err := view.Show(r.Context(), berthadmin.Of(a.client), r.PathValue("name"))
 	answer(w, state, err)
-}
-
-// health tells whether the agent takes requests that Redis can answer.
-func (a *Agent) health(w http.ResponseWriter, r *http.Request) {
-	if a.running.Err() != nil {
-		refusedStopping.write(w)
-		return
-	}
-	answer(w, map[string]string{"status": "ok"}, internals.Reach(r.Context(), a.client))
 }
 
 func answer(w http.ResponseWriter, v any, err error) {

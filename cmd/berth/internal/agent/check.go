@@ -13,8 +13,8 @@ import (
 const checkTimeout = 10 * time.Second
 
 // Check asks the agent that listens at a path or an address whether it takes requests. It fails
-// if no agent does. If it does, and Redis does not answer it, away is what the agent says of that:
-// another agent could do no better.
+// if no agent does. If it does, and Redis does not answer it or does not let it in, away is what the agent says of
+// that: another agent could do no better.
 func Check(ctx context.Context, where string) (away string, err error) {
 	network := "unix"
 	if IsAddress(where) {
@@ -39,7 +39,7 @@ func Check(ctx context.Context, where string) (away string, err error) {
 		return "", nil
 	}
 	var r refusal
-	if err := json.NewDecoder(answer.Body).Decode(&r); err != nil || r.Code != refusedRedis {
+	if err := json.NewDecoder(answer.Body).Decode(&r); err != nil || r.Code != refusedRedis && r.Code != refusedRight {
 		return "", fmt.Errorf("the agent answers %s: %s", answer.Status, r.Message)
 	}
 	return r.Message, nil

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
 )
 
 const (
@@ -103,21 +104,34 @@ func (h *hold) acquire() (*berth.Lease, error) {
 		return nil, err
 	}
 	defer context.AfterFunc(h.agent.running, func() { h.cancel(errStopping) })()
-	get, ctx := sem.Acquire, h.ctx
-	if h.wait != nil && *h.wait == 0 {
-		get = sem.TryAcquire
-	} else if h.wait != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, *h.wait)
-		defer cancel()
-	}
 	label := labelled(h.label, h.conn)
-	return get(ctx, append(h.options, berth.Label(label), berth.OnQueued(h.tellPlace))...)
+	options := append(h.options, berth.Label(label), berth.OnQueued(h.tellPlace))
+	lease, err := h.get(sem, options)
+	h.agent.learn(err)
+	return lease, err
+}
+
+// get acquires as the request says. If it has a time to wait, that outlasts an outage of Redis.
+func (h *hold) get(sem *berth.Semaphore, options []berth.AcquireOption) (*berth.Lease, error) {
+	switch {
+	case h.wait == nil:
+		return sem.Acquire(h.ctx, options...)
+	case *h.wait == 0:
+		return sem.TryAcquire(h.ctx, options...)
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, *h.wait)
+	defer cancel()
+	lease, err := run.Insist(ctx, func() (*berth.Lease, error) { return sem.Acquire(ctx, options...) })
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = h.agent.late(*h.wait, err)
+	}
+	return lease, err
 }
 
 // tellPlace runs in the goroutine of the acquire, which goes on when the line is written. A
 // client that does not read is soon ended by it.
 func (h *hold) tellPlace(p berth.Place) {
+	h.agent.learn(nil)
 	h.agent.counts.waits(h, true)
 	h.say(queuedLine{"queued", p.Ahead, p.InUse, p.Limit, p.Paused})
 }

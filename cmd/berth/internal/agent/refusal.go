@@ -29,8 +29,11 @@ type refusal struct {
 	retry   time.Duration     // when it makes sense to ask again; 0: it is not known
 }
 
-// refusedRedis is the code where Redis does not answer, or refuses.
-const refusedRedis = "redis"
+// The codes where Redis does not answer or refuses, and where it forbids that to the agent's user.
+const (
+	refusedRedis = "redis"
+	refusedRight = "forbidden"
+)
 
 // gone is the code where the client has ended its side.
 const gone = "gone"
@@ -75,7 +78,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, berth.ErrEvicted):
 		return with(http.StatusConflict, "evicted")
 	case errors.Is(err, berth.ErrRefused) && forbidden(err):
-		return with(http.StatusForbidden, "forbidden")
+		return with(http.StatusForbidden, refusedRight)
 	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, berth.ErrRefused), errors.Is(err, berth.ErrLost):
 		r.retry = soon
 		return with(http.StatusServiceUnavailable, refusedRedis)

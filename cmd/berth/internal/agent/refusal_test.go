@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -221,6 +222,77 @@ func TestRedisAwayAndBack(t *testing.T) {
 		p.conn.Close()
 		w.untilHeld(1)
 	})
+}
+
+// TestWaitOutlastsAnOutage that has begun before it, as "berth run -w" does.
+func TestWaitOutlastsAnOutage(t *testing.T) {
+	each(t, func(w *world) {
+		w.holds(2).conn.Close() // Redis has answered before
+		w.untilHeld(0)
+		w.peer.Net.Down()
+		p := w.ask(2, `"wait_ms":600000`)
+		<-time.After(8 * time.Second) // longer than the library waits
+		w.peer.Net.Up()
+		p.wants("granted")
+	})
+}
+
+// TestWaitThatRedisDoesNotAnswer ends at its time, and says that it was Redis.
+func TestWaitThatRedisDoesNotAnswer(t *testing.T) {
+	each(t, func(w *world) {
+		w.holds(2)
+		held := w.peer.Net.Inject(redistest.Rule{Fault: redistest.DelayReply, Times: -1})
+		defer func() {
+			held.Stop()
+			held.Release()
+		}()
+		for _, wait := range []time.Duration{time.Second, 3 * time.Second, 8 * time.Second} {
+			start := time.Now()
+			e := w.ask(2, fmt.Sprintf(`"wait_ms":%d`, wait.Milliseconds())).next()
+			if e.Status != http.StatusServiceUnavailable || e.Error != "redis" || !strings.Contains(e.Message, "redis has not answered for") {
+				w.Errorf("after %v it is told %+v", wait, e)
+			}
+			if w.Exact {
+				w.Within(start, wait, wait+time.Second, "the wait")
+			}
+		}
+	})
+}
+
+// TestHealthTellsThatRedisRefuses the agent's user, whether somebody asks for a permit or not.
+func TestHealthTellsThatRedisRefuses(t *testing.T) {
+	t.Parallel()
+	e := testenv.Shared(t)
+	const user = "agent-rotates"
+	password := func(p string) {
+		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "on", "resetpass", ">"+p, "~*", "&*", "+@all").Err())
+		e.Must(e.Redis.Do(e.Ctx, "CLIENT", "KILL", "USER", user).Err())
+	}
+	e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "on", ">old", "~*", "&*", "+@all").Err())
+	e.Options.Username, e.Options.Password = user, "old"
+	w := newWorld(e, Options{})
+	w.holds(1).conn.Close()
+	if status, text := w.shown("/healthz"); status != http.StatusOK {
+		w.Errorf("the health is %d, %s", status, text)
+	}
+	password("new")
+	if status, text := w.shown("/healthz"); status != http.StatusForbidden || !strings.Contains(text, "WRONGPASS") {
+		w.Errorf("with another password the health is %d, %s", status, text)
+	}
+	if e := w.refused(asks(1)); e.Status != http.StatusForbidden {
+		w.Errorf("it is told %+v", e)
+	}
+	if away, err := Check(w.Ctx, w.path); err != nil || !strings.Contains(away, "WRONGPASS") {
+		w.Errorf("the check says %q, %v", away, err)
+	}
+	password("old")
+	if status, text := w.shown("/healthz"); status != http.StatusForbidden {
+		w.Errorf("when the last request was refused, the health is %d, %s", status, text)
+	}
+	w.holds(1)
+	if status, text := w.shown("/healthz"); status != http.StatusOK {
+		w.Errorf("when it was not, the health is %d, %s", status, text)
+	}
 }
 
 // TestAWaiterOutlastsAnOutage, and has its place after it.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
 	"github.com/berth-go/berth/internal/child"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
@@ -85,6 +86,7 @@ type world struct {
 	*testenv.Env
 	peer  *testenv.Peer
 	agent *Agent
+	path  string // of its socket, if it has one
 	dial  func() (net.Conn, error)
 	stop  func() // the agent, once
 }
@@ -103,6 +105,8 @@ func newWorld(e *testenv.Env, o Options) *world {
 func newWorldOn(e *testenv.Env, o Options, on func(net.Listener) net.Listener) *world {
 	e.Helper()
 	w := &world{Env: e, peer: e.Peer()}
+	o.Health = &run.Health{}
+	w.peer.Redis.AddHook(o.Health)
 	w.agent = New(w.peer.Client, o)
 	var l net.Listener
 	if e.Exact {
@@ -130,10 +134,10 @@ func (w *world) socket() (net.Listener, func() (net.Conn, error)) {
 	dir, err := os.MkdirTemp("", "berth") // t.TempDir can be too long for a socket
 	w.Must(err)
 	w.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	l, err := net.Listen("unix", path)
+	w.path = filepath.Join(dir, "s")
+	l, err := net.Listen("unix", w.path)
 	w.Must(err)
-	return l, func() (net.Conn, error) { return net.Dial("unix", path) }
+	return l, func() (net.Conn, error) { return net.Dial("unix", w.path) }
 }
 
 // narrow is a listener whose connections have room for a few lines that nobody reads.

@@ -141,6 +141,7 @@ func (a *app) agent(ctx context.Context, s *session, f *agentFlags) error {
 	defer listener.Close()
 	fmt.Fprintf(a.stderr, "berth: agent on %s\n", listener.Addr())
 	ready(ctx)
+	f.Health = s.health
 	if err := agent.New(s.client, f.Options).Serve(ctx, listener); err != nil {
 		return exit.Errorf(exit.Failure, "the agent cannot serve: %w", err)
 	}

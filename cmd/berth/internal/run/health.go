@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -62,6 +63,15 @@ func (h *Health) Silent(least time.Duration) (since time.Time, why error) {
 		return since, errSilent
 	}
 	return time.Time{}, nil
+}
+
+// Unanswered is the error of an outage that began at start: why Redis has not answered since then.
+func Unanswered(start time.Time, why error) error {
+	what := "has not answered"
+	if notReady(why) {
+		what = "has not been ready"
+	}
+	return fmt.Errorf("redis %s for %v: %w", what, time.Since(start).Round(100*time.Millisecond), why)
 }
 
 // Watch counts f as a call.

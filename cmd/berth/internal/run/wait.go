@@ -45,7 +45,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	if cfg.Wait > 0 {
 		ctx, leave = context.WithTimeout(ctx, cfg.Wait)
 		defer leave()
-		nearly = time.After(cfg.Wait - cfg.silence() - headStart)
+		nearly = time.After(cfg.Wait - Silence(cfg.Wait) - headStart)
 		over = time.After(cfg.Wait + grace)
 	}
 	asking, enough := context.WithCancel(context.Background())
@@ -94,16 +94,25 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	}
 }
 
-// silence is how long Redis must have been silent for that to be why a wait has ended.
-func (cfg Config) silence() time.Duration { return min(max(cfg.Wait/4, leastSilence), silence) }
+// Silence is how long Redis must have been silent for that to be why a wait of this length has ended.
+func Silence(wait time.Duration) time.Duration { return min(max(wait/4, leastSilence), silence) }
 
 // insist acquires. If the user has set a time to wait, it outlasts an outage of Redis within
 // that; otherwise it fails if Redis cannot be reached at the beginning.
 func (cfg Config) insist(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error) {
-	waits := cfg.Patient || cfg.Wait > 0 && !cfg.Once
+	get := func() (*berth.Lease, error) { return cfg.Acquire(ctx, queued) }
+	if cfg.Patient || cfg.Wait > 0 && !cfg.Once {
+		return Insist(ctx, get)
+	}
+	return get()
+}
+
+// Insist calls get, which acquires, again and again until ctx ends, while Redis cannot be reached or
+// is not ready.
+func Insist(ctx context.Context, get func() (*berth.Lease, error)) (*berth.Lease, error) {
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		lease, err := cfg.Acquire(ctx, queued)
-		if err == nil || !waits || !errors.Is(err, berth.ErrUnreachable) && !notReady(err) {
+		lease, err := get()
+		if err == nil || !errors.Is(err, berth.ErrUnreachable) && !notReady(err) {
 			return lease, err
 		}
 		select {
@@ -191,18 +200,14 @@ func (cfg Config) unanswered(since time.Time) error {
 		defer cancel()
 		_ = cfg.Ping(ctx) // Health sees what comes of it
 	}
-	start, why := cfg.Health.Silent(cfg.silence())
+	start, why := cfg.Health.Silent(Silence(cfg.Wait))
 	switch {
 	case !cfg.Health.Answered():
 		start, why = since, cmp.Or(why, errSilent)
 	case start.IsZero():
 		return nil
 	}
-	what := "has not answered"
-	if notReady(why) {
-		what = "has not been ready"
-	}
-	return exit.Errorf(exit.Unavailable, "redis %s for %v: %w", what, time.Since(start).Round(100*time.Millisecond), why)
+	return &exit.Error{Code: exit.Unavailable, Err: Unanswered(start, why)}
 }
 
 // refusedBy is the error of a wait that Redis did not let into the queue.

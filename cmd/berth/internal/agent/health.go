@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/cmd/berth/internal/run"
+	"github.com/berth-go/berth/internal/bridge"
+)
+
+const (
+	// lately is how long a refusal of Redis counts against the health, if nobody asks for a permit
+	// after it.
+	lately = time.Minute
+	// pingTimeout bounds the question whether Redis lets the agent's user in.
+	pingTimeout = 3 * time.Second
+)
+
+var internals = berth.Internal(bridge.NewKey())
+
+// refusing is that Redis refused a request for a permit.
+type refusing struct {
+	at  time.Time
+	err error
+}
+
+// health tells whether the agent takes requests that Redis can answer, and would not refuse.
+func (a *Agent) health(w http.ResponseWriter, r *http.Request) {
+	if a.running.Err() != nil {
+		refusedStopping.write(w)
+		return
+	}
+	err := internals.Reach(r.Context(), a.client)
+	if err == nil {
+		err = a.refusedNow(r.Context())
+	}
+	answer(w, map[string]string{"status": "ok"}, err)
+}
+
+// refusedNow returns why Redis refuses requests of the agent: what it said to the last one, or what
+// it says to a new connection if it does not know the agent's user any more.
+func (a *Agent) refusedNow(ctx context.Context) error {
+	if last := a.refusing.Load(); last != nil && time.Since(last.at) < lately {
+		return last.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, rdb, _, _ := internals.Admin(a.client)
+	if err := rdb.Ping(ctx).Err(); redis.IsAuthError(err) {
+		return fmt.Errorf("%w: %w", berth.ErrRefused, err)
+	}
+	return nil
+}
+
+// learn notes what Redis said to a request for a permit; nil: it took the request.
+func (a *Agent) learn(err error) {
+	switch {
+	case err == nil, errors.Is(err, berth.ErrBusy), errors.Is(err, berth.ErrQueueFull), errors.Is(err, berth.ErrTooHeavy):
+		a.refusing.Store(nil)
+	case errors.Is(err, berth.ErrRefused):
+		a.refusing.Store(&refusing{time.Now(), err})
+	}
+}
+
+// late is why a wait has ended at its time: err of the library, or that Redis does not answer.
+func (a *Agent) late(wait time.Duration, err error) error {
+	if since, why := a.options.Health.Silent(run.Silence(wait)); !since.IsZero() {
+		return fmt.Errorf("%w: %w", berth.ErrUnreachable, run.Unanswered(since, why))
+	}
+	return err
+}
