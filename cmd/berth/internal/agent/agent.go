@@ -22,8 +22,11 @@ type Options struct {
 	Token       string        // that every request must carry; "": none need to
 	Connections int           // at once, by default DefaultConnections
 	Names       int           // semaphores in use at once, by default DefaultNames
-	Grace       time.Duration // how long holders have to stop when the agent ends
+	Drain       time.Duration // how long those who wait or hold can go on when the agent is to end
+	Grace       time.Duration // how long holders have to stop after that
 	Health      *run.Health   // a hook of the Redis client
+
+	Log func(format string, args ...any) // for whoever runs the agent; nil: nothing is logged
 }
 
 // The default bounds.
@@ -45,14 +48,18 @@ type Agent struct {
 	stop        context.CancelFunc // ends running
 	connections sync.WaitGroup     // the goroutines of holds
 
-	mu    sync.Mutex
-	names map[string]int // guarded by mu; how many requests each semaphore in use has
+	mu       sync.Mutex
+	names    map[string]int // guarded by mu; how many requests each semaphore in use has
+	draining bool           // guarded by mu; no request enters any more
 }
 
 // New returns an Agent whose permits are those of client, which remains the caller's.
 func New(client *berth.Client, o Options) *Agent {
 	o.Connections, o.Names = cmp.Or(o.Connections, DefaultConnections), cmp.Or(o.Names, DefaultNames)
 	o.Health = cmp.Or(o.Health, &run.Health{})
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
 	a := &Agent{client: client, options: o, counts: newCounts(), names: map[string]int{}}
 	a.running, a.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
@@ -60,7 +67,7 @@ func New(client *berth.Client, o Options) *Agent {
 	mux.HandleFunc("GET /v1/semaphores", a.list)
 	mux.HandleFunc("GET /v1/semaphores/{name...}", a.show)
 	mux.HandleFunc("GET /healthz", a.health)
-	mux.Handle("GET /metrics", a.counts.handler())
+	mux.Handle("GET /metrics", a.Metrics())
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refusedPath.write(w) })
 	mux.HandleFunc("/v1/hold", only("POST"))
 	for _, path := range []string{"/v1/semaphores", "/v1/semaphores/{name...}", "/healthz", "/metrics"} {
@@ -69,6 +76,9 @@ func New(client *berth.Client, o Options) *Agent {
 	a.handler = mux
 	return a
 }
+
+// Metrics serves what Prometheus reads.
+func (a *Agent) Metrics() http.Handler { return a.counts.handler() }
 
 // only refuses other methods than these.
 func only(methods string) http.HandlerFunc {
@@ -115,7 +125,7 @@ func (a *Agent) enter(name string) *refusal {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.running.Err() != nil:
+	case a.draining, a.running.Err() != nil:
 		return refusedStopping
 	case a.names[name] == 0 && len(a.names) >= a.options.Names:
 		return refusedNames

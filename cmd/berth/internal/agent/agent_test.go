@@ -3,6 +3,8 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +52,81 @@ func TestStopEndsEverything(t *testing.T) {
 		w.Within(start, 10*time.Second, 12*time.Second, "the grace")
 		<-stopped
 		w.Idle()
+	})
+}
+
+// TestDrainServesWhoIsThere: those who wait and hold go on, nobody else comes, and the agent ends with
+// the last of them.
+func TestDrainServesWhoIsThere(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{Drain: time.Hour, Grace: 10 * time.Second})
+		holder, waiter := w.holds(1), w.waits(1)
+		idle := w.keptAlive() // as those of an HTTP library are
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			w.stop()
+		}()
+		w.untilNobodyListens()
+		if status := idle("POST", "/v1/hold", `{"name":"s"}`); status != http.StatusServiceUnavailable {
+			w.Errorf("a request on an open connection is answered with %d", status)
+		}
+		holder.conn.Close()
+		waiter.wants("granted")
+		select {
+		case <-stopped:
+			w.Error("the agent has ended while a permit is held")
+		default:
+		}
+		waiter.conn.Close()
+		testenv.Receive(w, "end of the agent", stopped)
+		w.Idle()
+	})
+}
+
+// TestDrainHasAnEnd: after it the agent stops as without it.
+func TestDrainHasAnEnd(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := newWorld(e, Options{Drain: time.Minute, Grace: 10 * time.Second})
+		holder, waiter := w.holds(1), w.waits(1)
+		start := time.Now()
+		go w.stop()
+		waiter.wants("refused")
+		holder.wants("stop")
+		w.Within(start, time.Minute, time.Minute+time.Second, "the drain")
+		holder.wants("lost")
+		w.Within(start, time.Minute+10*time.Second, time.Minute+11*time.Second, "the grace")
+	})
+}
+
+// TestAgentLogsOutagesAndLosses, and nothing of what clients do themselves.
+func TestAgentLogsOutagesAndLosses(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		lines := make(chan string, 100)
+		w := newWorld(e, Options{Log: func(format string, args ...any) { lines <- fmt.Sprintf(format, args...) }})
+		says := func(want string) {
+			e.Helper()
+			if got := testenv.Receive(e, "line of the log", lines); !regexp.MustCompile("^" + want + "$").MatchString(got) {
+				e.Errorf("the log says %q, want %q", got, want)
+			}
+		}
+		w.holds(3).conn.Close()
+		silent := w.holds(3, `"beat_ms":100`, `"label":"import"`)
+		says(`semaphore "s": "import" has lost its permit: the client was silent for longer than its beat_ms`)
+		silent.wants("lost")
+		w.holds(3, `"ttl_ms":30000`, `"label":"report"`)
+		w.peer.Net.Down()
+		says(`redis has not answered for [1-9](\.\d)?s: .*`)
+		<-time.After(time.Minute)
+		w.peer.Net.Up()
+		says(`semaphore "s": "report" has lost its permit: .*not renewed in time.*`)
+		w.holds(3)
+		says(`redis answers again, after \d+m?\d*s`)
+		select {
+		case more := <-lines:
+			e.Errorf("the log says %q, too", more)
+		default:
+		}
 	})
 }
 

@@ -24,6 +24,13 @@ const (
 
 var internals = berth.Internal(bridge.NewKey())
 
+// ending reports whether the agent takes no requests any more.
+func (a *Agent) ending() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.draining || a.running.Err() != nil
+}
+
 // refusing is that Redis refused a request for a permit.
 type refusing struct {
 	at  time.Time
@@ -32,7 +39,7 @@ type refusing struct {
 
 // health tells whether the agent takes requests that Redis can answer, and would not refuse.
 func (a *Agent) health(w http.ResponseWriter, r *http.Request) {
-	if a.running.Err() != nil {
+	if a.ending() {
 		refusedStopping.write(w)
 		return
 	}
@@ -74,4 +81,29 @@ func (a *Agent) late(wait time.Duration, err error) error {
 		return fmt.Errorf("%w: %w", berth.ErrUnreachable, run.Unanswered(since, why))
 	}
 	return err
+}
+
+// outageLook is how often the agent looks whether there is an outage to tell of.
+const outageLook = time.Second
+
+// watchRedis logs each outage of Redis that requests or renewals meet, and its end, until ctx ends.
+func (a *Agent) watchRedis(ctx context.Context) {
+	tick := time.NewTicker(outageLook)
+	defer tick.Stop()
+	var began time.Time
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		switch since, why := a.options.Health.Outage(); {
+		case since.IsZero() && !began.IsZero():
+			a.options.Log("redis answers again, after %v", time.Since(began).Round(outageLook))
+			began = since
+		case !since.IsZero() && began.IsZero() && time.Since(since) >= outageLook:
+			a.options.Log("%v", run.Unanswered(since, why))
+			began = since
+		}
+	}
 }

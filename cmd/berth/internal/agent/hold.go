@@ -54,15 +54,36 @@ type hold struct {
 
 // take makes a hold of a connection, and returns when the connection is the hold's.
 func (a *Agent) take(w http.ResponseWriter, r *http.Request) {
+	if !a.begin() {
+		w.Header().Set("Connection", "close") // a successor may have others
+		refusedStopping.write(w)
+		return
+	}
 	conn, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil { // HTTP/2, which is not served
+		a.connections.Done()
 		(&refusal{Status: http.StatusHTTPVersionNotSupported, Code: "invalid", Message: "use HTTP/1.1"}).write(w)
 		return
 	}
 	h := &hold{agent: a, conn: conn}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	body := &upload{length: r.ContentLength, chunked: r.ContentLength < 0, buf: buf.Reader, waits: r.Header.Get("Expect") != ""}
-	a.connections.Go(func() { h.run(body) }) // so that net/http forgets the request
+	go func() { // so that net/http forgets the request
+		defer a.connections.Done()
+		h.run(body)
+	}()
+}
+
+// begin counts a connection that becomes a hold's, unless the agent ends. Under mu, so that nobody
+// who waits for the holds finds none and one that begins.
+func (a *Agent) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining || a.running.Err() != nil {
+		return false
+	}
+	a.connections.Add(1)
+	return true
 }
 
 // run serves the connection to its end.

@@ -29,6 +29,7 @@ func (k *kept) keep() {
 	k.expectBeat()
 	last, why := k.watch()
 	k.agent.counts.ended(why)
+	k.logLoss(why)
 	if errors.Is(why, errDone) {
 		k.say(k.givenBack(k.lease.Release()))
 		return
@@ -38,6 +39,13 @@ func (k *kept) keep() {
 	}
 	k.conn.Close()
 	_ = k.lease.Release() // what Redis does not do now, berth tries again, and the TTL does at last
+}
+
+// logLoss tells whoever runs the agent of a permit that its client has not given back itself.
+func (k *kept) logLoss(why error) {
+	if !errors.Is(why, errDone) && !errors.Is(why, errGone) {
+		k.agent.options.Log("semaphore %q: %q has lost its permit: %s", k.name, k.lease.Label(), plain(why))
+	}
 }
 
 // watch waits for the end of the hold, and returns the last line for the client, nil if there

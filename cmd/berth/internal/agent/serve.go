@@ -24,8 +24,9 @@ const (
 	standing = 64
 )
 
-// Serve serves connections of l until ctx ends, and then stops the agent. Until that is done
-// it accepts connections and refuses them.
+// Serve serves connections of l until ctx ends. Then it closes l if Options.Drain says that requests
+// can go on, and stops the agent once they have ended. Otherwise it accepts connections until the
+// agent has stopped, and refuses them.
 func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: a, MaxHeaderBytes: mostHeader, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
@@ -34,10 +35,17 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(&bounded{Listener: l, agent: a}) }()
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go a.watchRedis(watching)
 	var err error
 	select {
 	case err = <-served:
 	case <-ctx.Done():
+		if a.options.Drain > 0 {
+			l.Close() // a successor can listen
+			a.drain()
+		}
 	}
 	a.Stop()
 	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdown)
@@ -49,6 +57,23 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// drain refuses new requests, and returns when those that wait or hold have ended, or after
+// Options.Drain.
+func (a *Agent) drain() {
+	a.mu.Lock()
+	a.draining = true // under mu: no request enters after it
+	a.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.connections.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(a.options.Drain):
+	}
 }
 
 // bounded is a listener that accepts a bounded number of connections.

@@ -222,6 +222,42 @@ func (w *world) connect(text string) net.Conn {
 	return conn
 }
 
+// keptAlive makes a request, and returns what makes others on the same connection, and returns the
+// status of the answer.
+func (w *world) keptAlive() func(method, path, body string) (status int) {
+	w.Helper()
+	conn, err := w.dial()
+	w.Must(err)
+	w.Cleanup(func() { conn.Close() })
+	in := bufio.NewReader(conn)
+	ask := func(method, path, body string) int {
+		w.Helper()
+		_, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+		w.Must(err)
+		answer, err := http.ReadResponse(in, nil)
+		w.Must(err)
+		defer answer.Body.Close()
+		_, err = io.Copy(io.Discard, answer.Body)
+		w.Must(err)
+		return answer.StatusCode
+	}
+	ask("GET", "/metrics", "")
+	return ask
+}
+
+// untilNobodyListens waits until the agent accepts no connections.
+func (w *world) untilNobodyListens() {
+	w.Helper()
+	for {
+		conn, err := w.dial()
+		if err != nil {
+			return
+		}
+		conn.Close()
+		w.Pass(w.Tick())
+	}
+}
+
 // post is a request for a permit with a body.
 func post(body string) string {
 	return fmt.Sprintf("POST /v1/hold HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n\r\n%s", len(body), body)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -34,15 +35,20 @@ The socket is --listen, or $BERTH_AGENT_SOCKET, or agent.sock beside the local
 store. Only this user can use it. On a loopback TCP address every program of the
 machine can, so requests need a token (Authorization: Bearer TOKEN).
 
-On TERM the agent grants nothing more, asks holders to stop, and after --grace
-takes back what is still held. A second TERM ends it at once; what is held then
-expires.`
+On TERM, INT or HUP the agent takes no more requests. With --drain those who wait
+or hold go on for that long, while a new agent can serve the same socket, or one
+that systemd hands to both. Then it grants nothing more, asks holders to stop,
+and after --grace takes back what is still held. A second signal ends it at once;
+what is held then expires.`
+
+// metricsTimeout bounds how long a request for metrics may take.
+const metricsTimeout = 30 * time.Second
 
 // agentFlags are the flags of "berth agent".
 type agentFlags struct {
 	agent.Options
-	listen, tokenFile string
-	probe             bool
+	listen, metrics, tokenFile string
+	probe                      bool
 }
 
 func (a *app) agentCommand() *cobra.Command {
@@ -61,7 +67,9 @@ func (a *app) agentCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "", "the `PATH` of the socket, or a loopback ADDRESS:PORT\n(default: $BERTH_AGENT_SOCKET, or beside the local store)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token that every request must carry")
-	flags.Var(value.Duration(&f.Grace, 10*time.Second), "grace", "how long holders have to stop when the agent ends")
+	flags.StringVar(&f.metrics, "metrics-listen", "", "the `ADDRESS:PORT` of /metrics for Prometheus, without a token")
+	flags.Var(value.Duration(&f.Drain, 0), "drain", "how long those who wait or hold go on when the agent ends")
+	flags.Var(value.Duration(&f.Grace, 10*time.Second), "grace", "how long holders have to stop after that")
 	flags.Var(value.Int(&f.Connections, agent.DefaultConnections), "max-connections", "how many connections there can be")
 	flags.Var(value.Int(&f.Names, agent.DefaultNames), "max-names", "how many semaphores can be in use through the agent")
 	flags.BoolVar(&f.probe, "check", false, "ask the agent that runs there whether it takes requests, and\nexit with 0 or 69; it may do so without Redis")
@@ -99,6 +107,8 @@ func (f *agentFlags) check() (err error) {
 	switch {
 	case f.Grace < 0:
 		return exit.Usagef("--grace %v: it is negative", f.Grace)
+	case f.Drain < 0:
+		return exit.Usagef("--drain %v: it is negative", f.Drain)
 	case f.Connections < 1:
 		return exit.Usagef("--max-connections %d: it must be at least 1", f.Connections)
 	case f.Names < 1:
@@ -129,7 +139,7 @@ func (a *app) checkAgent(ctx context.Context, where string) error {
 
 // agent serves until a signal comes, or somebody removes the socket.
 func (a *app) agent(ctx context.Context, s *session, f *agentFlags) error {
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -140,9 +150,17 @@ func (a *app) agent(ctx context.Context, s *session, f *agentFlags) error {
 	}
 	defer listener.Close()
 	fmt.Fprintf(a.stderr, "berth: agent on %s\n", listener.Addr())
+	f.Health, f.Log = s.health, a.notices.Printf
+	if fit := agent.Fit(f.Connections); fit < f.Connections {
+		a.notices.Warnf("only %d connections fit the limit of open files: raise it (ulimit -n, LimitNOFILE=)", fit)
+		f.Connections = fit
+	}
+	server := agent.New(s.client, f.Options)
+	if err := a.serveMetrics(ctx, f.metrics, server.Metrics()); err != nil {
+		return exit.Errorf(exit.Failure, "--metrics-listen: %w", err)
+	}
 	ready(ctx)
-	f.Health = s.health
-	if err := agent.New(s.client, f.Options).Serve(ctx, listener); err != nil {
+	if err := server.Serve(ctx, listener); err != nil {
 		return exit.Errorf(exit.Failure, "the agent cannot serve: %w", err)
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, errNoSocket) {
@@ -153,8 +171,31 @@ func (a *app) agent(ctx context.Context, s *session, f *agentFlags) error {
 
 var errNoSocket = errors.New("somebody has removed the socket, so nobody can reach the agent any more")
 
+// serveMetrics serves h on an address of its own, if there is one, for as long as the process lives.
+func (a *app) serveMetrics(ctx context.Context, address string, h http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", h)
+	server := &http.Server{Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, IdleTimeout: metricsTimeout}
+	go server.Serve(listener)
+	a.notices.Printf("metrics on http://%s/metrics", listener.Addr())
+	return nil
+}
+
 // open listens, and cancels when nobody can reach the listener any more.
 func (f *agentFlags) open(ctx context.Context, cancel context.CancelCauseFunc) (net.Listener, error) {
+	if listener, err := agent.Inherited(); listener != nil || err != nil {
+		if err == nil && listener.Addr().Network() != "unix" && f.Token == "" {
+			return nil, errors.New("every program that reaches the socket of systemd could take permits: add --token-file")
+		}
+		return listener, err
+	}
 	if agent.IsAddress(f.listen) {
 		return new(net.ListenConfig).Listen(ctx, "tcp", f.listen)
 	}
