@@ -35,11 +35,11 @@ The socket is --listen, or $BERTH_AGENT_SOCKET, or agent.sock beside the local
 store. Only this user can use it. On a loopback TCP address every program of the
 machine can, so requests need a token (Authorization: Bearer TOKEN).
 
-On TERM, INT or HUP the agent takes no more requests. With --drain those who wait
-or hold go on for that long, while a new agent can serve the same socket, or one
-that systemd hands to both. Then it grants nothing more, asks holders to stop,
-and after --grace takes back what is still held. A second signal ends it at once;
-what is held then expires.`
+On TERM, INT or HUP the agent takes no more requests. With --drain those who
+wait or hold go on for that long, while a new agent can serve the same socket,
+or one that systemd hands to both. Then it grants nothing more, asks holders to
+stop, and after --grace takes back what is still held. A second signal ends it
+at once; what is held then expires.`
 
 // metricsTimeout bounds how long a request for metrics may take.
 const metricsTimeout = 30 * time.Second
