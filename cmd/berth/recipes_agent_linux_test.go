@@ -88,8 +88,11 @@ func (k *kitchen) serve() {
 	}
 	files := map[string]string{"export": program}
 	maps.Copy(files, stubs)
-	for _, name := range []string{"berth.py", "berth.mjs", "berth.sh"} {
-		text, err := os.ReadFile(filepath.Join("../../clients", name))
+	for from, name := range map[string]string{
+		"python/berth/__init__.py": "berth.py", "bash/berth.sh": "berth.sh",
+		"node/package.json": "node_modules/berth-agent/package.json", "node/berth.mjs": "node_modules/berth-agent/berth.mjs",
+	} {
+		text, err := os.ReadFile(filepath.Join("../../clients", from))
 		if err != nil {
 			k.t.Fatal(err)
 		}
@@ -133,7 +136,7 @@ func (k *kitchen) service(b block, wait string) command {
 // TestKeyGivesBerthHoldsPermitBack: a shell that lives on has ended the function with the command.
 func TestKeyGivesBerthHoldsPermitBack(t *testing.T) {
 	t.Parallel()
-	client, err := filepath.Abs("../../clients/berth.sh")
+	client, err := filepath.Abs("../../clients/bash/berth.sh")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func newDesk(b *testing.B) *desk {
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	env := testenv.NewBench(b)
 	path := filepath.Join(dir, "a", "agent.sock")
-	agent := startAgent(b, agentConfig{Path: path, Network: "tcp", Addr: env.Redis.Options().Addr, Prefix: env.Prefix})
+	agent, _ := startAgent(b, agentConfig{Path: path, Network: "tcp", Addr: env.Redis.Options().Addr, Prefix: env.Prefix})
 	return &desk{b, env, path, agent.Cmd.Process.Pid}
 }
 

@@ -35,14 +35,14 @@ type language struct {
 }
 
 var languages = []language{
-	{name: "python", interpreter: "python3", client: "berth.py", driver: "driver.py", forks: true, drops: true, waits: []string{""}},
+	{name: "python", interpreter: "python3", client: "python/berth/__init__.py", driver: "driver.py", forks: true, drops: true, waits: []string{""}},
 	{
-		name: "asyncio", interpreter: "python3", client: "berth.py", driver: "driver_asyncio.py", forks: true, drops: true,
+		name: "asyncio", interpreter: "python3", client: "python/berth/__init__.py", driver: "driver_asyncio.py", forks: true, drops: true,
 		waits: []string{"", "thread", "lambda", "function", "future"},
 	},
-	{name: "node", interpreter: "node", client: "berth.mjs", driver: "driver.mjs", drops: true, waits: []string{""}},
-	{name: "ruby", interpreter: "ruby", client: "berth.rb", driver: "driver.rb", forks: true, waits: []string{""}},
-	{name: "bash", interpreter: "bash", client: "berth.sh", driver: "driver.sh", poor: true},
+	{name: "node", interpreter: "node", client: "node/berth.mjs", driver: "driver.mjs", drops: true, waits: []string{""}},
+	{name: "ruby", interpreter: "ruby", client: "ruby/lib/berth.rb", driver: "driver.rb", forks: true, waits: []string{""}},
+	{name: "bash", interpreter: "bash", client: "bash/berth.sh", driver: "driver.sh", poor: true},
 }
 
 // office is an agent's process, with a program in one language that uses it, and a Go program
@@ -52,7 +52,8 @@ type office struct {
 	language
 	goes  *testenv.Peer
 	agent *child.Process
-	path  string // of the agent's socket
+	path  string // of the agent's socket, or its address
+	token string // that it needs
 }
 
 // shortDir is a directory for a socket: t.TempDir can be too long for one.
@@ -76,7 +77,9 @@ func newOffice(t *testing.T, l language) *office {
 func (o *office) open() {
 	o.Helper()
 	if o.agent == nil {
-		o.agent = startAgent(o, agentConfig{Path: o.path, Network: o.Options.Network, Addr: o.Options.Addr, Prefix: o.Prefix})
+		o.agent, o.path = startAgent(o, agentConfig{
+			Path: o.path, Token: o.token, Network: o.Options.Network, Addr: o.Options.Addr, Prefix: o.Prefix,
+		})
 	}
 }
 
@@ -112,7 +115,7 @@ func (o *office) programOf(agent, terms string, mode ...string) *driver {
 		strings.Replace(`{"ttl_ms":600000,`+terms[1:], ",}", "}", 1),
 	}, mode...)...)
 	cmd.Env = append(os.Environ(), "BERTH_AGENT_SOCKET=", agent, "CLIENT="+filepath.Join(clients, o.client),
-		"PYTHONPATH="+clients, "PYTHONDONTWRITEBYTECODE=1", "RUBYLIB="+clients)
+		"PYTHONPATH="+clients+"/python", "PYTHONDONTWRITEBYTECODE=1", "RUBYLIB="+clients+"/ruby/lib", "BERTH_AGENT_TOKEN="+o.token)
 	p, err := child.Start(cmd)
 	o.Must(err)
 	o.Cleanup(p.Kill)
@@ -163,7 +166,7 @@ func TestClients(t *testing.T) {
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
 				released, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
-				refused, evicted, frozen, beating, deserted, desertedInQueue, lonely,
+				refused, evicted, frozen, beating, overTCP, stopped, garbage, deserted, desertedInQueue, lonely,
 			} {
 				o.open()
 				story(o)
@@ -314,7 +317,7 @@ func desertedInQueue(o *office) {
 	d := o.program(`{}`)
 	o.UntilWaiting(1)
 	o.killAgent()
-	d.says(map[bool]string{false: "refused gone", true: "refused "}[o.poor])
+	d.says(o.withoutAgent())
 	o.Release(lease)
 }
 
@@ -337,8 +340,8 @@ func TestClientsAreOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range languages {
-		link := regexp.QuoteMeta("[" + l.client + "](../clients/" + l.client + ")")
-		entry := regexp.MustCompile(`(?s)` + link + `:.*?\n(- |\n)`).Find(text)
+		link := regexp.QuoteMeta("](../clients/" + l.client + ")")
+		entry := regexp.MustCompile(`(?s)` + link + `.*?\n(- |\n)`).Find(text)
 		uses := regexp.MustCompile("`([^`]*hold[^`]+)`").FindAllSubmatch(entry, -1)
 		if len(uses) == 0 {
 			t.Errorf("%s does not link to %s and show its use", page, l.client)

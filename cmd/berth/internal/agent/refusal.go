@@ -26,7 +26,15 @@ type refusal struct {
 	Code    string            `json:"error"`
 	Message string            `json:"message"`
 	Fields  map[string]string `json:"fields,omitempty"`
-	retry   time.Duration     // when it makes sense to ask again; 0: it is not known
+	Retry   rest              `json:"retry_after_ms,omitzero"` // when it makes sense to ask again; 0: it is not known
+}
+
+// rest is a duration that JSON has in whole resteconds, not too few.
+type rest time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (m rest) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, int64((m+rest(time.Millisecond)-1)/rest(time.Millisecond)), 10), nil
 }
 
 // The codes where Redis does not answer or refuses, and where it forbids that to the agent's user.
@@ -39,7 +47,7 @@ const (
 const gone = "gone"
 
 // soon is when to ask again after what passes.
-const soon = time.Second
+const soon = rest(time.Second)
 
 // The refusals that the agent itself makes.
 var (
@@ -48,9 +56,9 @@ var (
 	refusedSize     = &refusal{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: fmt.Sprintf("a request has at most %d bytes", mostBody)}
 	refusedLate     = &refusal{Status: http.StatusRequestTimeout, Code: "incomplete", Message: fmt.Sprintf("the request did not come within %v", readTimeout)}
 	refusedDone     = &refusal{Status: http.StatusBadRequest, Code: gone, Message: "the request's body, or the client's half of the connection, ended before there was a permit: keep it open, or send a body with a Content-Length"}
-	refusedNames    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_names", Message: "too many semaphores are in use through this agent: try again later, or raise --max-names", retry: soon}
-	refusedCrowd    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_connections", Message: "the agent has too many connections: try again later, or raise --max-connections", retry: soon}
-	refusedStopping = &refusal{Status: http.StatusServiceUnavailable, Code: "stopping", Message: "the agent is about to end: try again, with its successor", retry: soon}
+	refusedNames    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_names", Message: "too many semaphores are in use through this agent: try again later, or raise --max-names", Retry: soon}
+	refusedCrowd    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_connections", Message: "the agent has too many connections: try again later, or raise --max-connections", Retry: soon}
+	refusedStopping = &refusal{Status: http.StatusServiceUnavailable, Code: "stopping", Message: "the agent is about to end: try again, with its successor", Retry: soon}
 )
 
 func invalid(message string, wrong map[string]string) *refusal {
@@ -80,7 +88,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, berth.ErrRefused) && forbidden(err):
 		return with(http.StatusForbidden, refusedRight)
 	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, berth.ErrRefused), errors.Is(err, berth.ErrLost):
-		r.retry = soon
+		r.Retry = soon
 		return with(http.StatusServiceUnavailable, refusedRedis)
 	case errors.Is(err, context.DeadlineExceeded):
 		r.Message = timeoutText(err)
@@ -100,7 +108,7 @@ func (r *refusal) lateOr(err error) int {
 	if busy == nil || busy.RetryAfter == 0 {
 		return http.StatusConflict
 	}
-	r.retry = busy.RetryAfter
+	r.Retry = rest(busy.RetryAfter)
 	return http.StatusTooManyRequests
 }
 
@@ -126,8 +134,8 @@ func forbidden(err error) bool {
 // header returns the headers of the refusal as an answer.
 func (r *refusal) header() http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"no-store"}}
-	if r.retry > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64((r.retry+time.Second-1)/time.Second), 10)) // not before there is room
+	if r.Retry > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((time.Duration(r.Retry)+time.Second-1)/time.Second), 10)) // not before there is room
 	}
 	if r == refusedToken {
 		h.Set("WWW-Authenticate", `Bearer realm="berth agent"`)

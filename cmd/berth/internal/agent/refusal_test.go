@@ -110,7 +110,7 @@ func TestRateIsShared(t *testing.T) {
 			e.Must(p.conn.Close())
 		}
 		got := w.send(post(terms + `"wait_ms":0}`)).wants("refused")
-		if retry := got.header.Get("Retry-After"); got.Status != 429 || got.Error != "busy" || retry != "10" && retry != "11" {
+		if retry := got.header.Get("Retry-After"); got.Status != 429 || got.Error != "busy" || retry != "10" && retry != "11" || got.Retry <= 9000 || got.Retry > 11000 {
 			e.Errorf("it is told %+v, Retry-After %q", got, retry)
 		}
 		if got := w.send(post(terms + `"queue_limit":0}`)).wants("refused"); got.Status != 429 || got.Error != "queue_full" || got.header.Get("Retry-After") == "" {

@@ -141,6 +141,54 @@ func takenAway(o *office) {
 	d.says("lost")
 }
 
+// overTCP: a program of another user comes with the token, to which nothing but it opens the agent.
+func overTCP(o *office) {
+	tcp := &office{Env: o.Env, language: o.language, goes: o.goes, path: "127.0.0.1:0", token: "se-cret"}
+	tcp.open()
+	defer tcp.killAgent()
+	d := tcp.holds(`{}`)
+	o.inUse()
+	d.told("release", "released")
+	o.Release(o.next())
+	tcp.token = "another"
+	tcp.program(`{}`).says("refused unauthorized")
+}
+
+// stopped: an agent that answers nothing holds nobody up for longer than the program said, and a
+// while.
+func stopped(o *office) {
+	o.Must(o.agent.Cmd.Process.Signal(unix.SIGSTOP))
+	o.program(`{"wait_ms":500}`).says(o.withoutAgent())
+	o.Must(o.agent.Cmd.Process.Signal(unix.SIGCONT))
+}
+
+// garbage: what is no agent gives no permit, and keeps none.
+func garbage(o *office) {
+	for _, text := range []string{"<html>", "{", "[1]", "null", `{"slot":1}`} {
+		d, other := o.played()
+		other.says("%s", text)
+		d.says(o.withoutAgent())
+		d.Kill()
+	}
+	d, other := o.played()
+	other.says(doubleGrants)
+	d.says("granted 0")
+	other.says("<html>")
+	d.says("stop")
+	if !o.poor {
+		o.Must(d.Tell("release"))
+	}
+	d.says("lost")
+}
+
+// withoutAgent is what a program says that no agent has answered.
+func (o *office) withoutAgent() string {
+	if o.poor {
+		return "refused "
+	}
+	return "refused gone"
+}
+
 // TestClientsTrustNoOthersSocket: the default directory is in /tmp, where somebody else may have
 // made it first.
 func TestClientsTrustNoOthersSocket(t *testing.T) {

@@ -84,7 +84,8 @@ func TestStormOverGoAndAgentClients(t *testing.T) {
 // rage strikes until ctx ends, and leaves an agent and a Redis that work.
 func (s *storm) rage(ctx context.Context, rng *rand.Rand) *child.Process {
 	open := func() *child.Process {
-		return startAgent(s, agentConfig{Path: s.path, Network: s.Options.Network, Addr: s.Options.Addr, Prefix: s.Prefix})
+		p, _ := startAgent(s, agentConfig{Path: s.path, Network: s.Options.Network, Addr: s.Options.Addr, Prefix: s.Prefix})
+		return p
 	}
 	agent := open()
 	for ctx.Err() == nil {

@@ -39,21 +39,20 @@ func TestMain(m *testing.M) {
 }
 
 // agentConfig is what an agent in a process of its own gets.
-type agentConfig struct{ Path, Network, Addr, Prefix string }
+type agentConfig struct{ Path, Token, Network, Addr, Prefix string }
 
-// startAgent starts one, which is killed with the test, and returns when it listens.
-func startAgent(t testing.TB, c agentConfig) *child.Process {
+// startAgent starts one, which is killed with the test, and returns where it listens.
+func startAgent(t testing.TB, c agentConfig) (p *child.Process, listens string) {
 	t.Helper()
 	p, err := child.Again("agent", c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Kill)
-	var listens string
 	if err := p.Hear(context.Background(), &listens); err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p, listens
 }
 
 // runAgent is what that process does.
@@ -72,12 +71,19 @@ func runAgent(config []byte) error {
 	defer client.Close()
 	ctx, stop := child.Until(context.Background(), os.Stdin)
 	defer stop()
-	l, err := Listen(ctx, c.Path)
+	l, err := listenAt(ctx, c.Path)
 	if err != nil {
 		return err
 	}
-	fmt.Println(`"listens"`)
-	return New(client, Options{Grace: time.Second}).Serve(ctx, l)
+	fmt.Printf("%q\n", l.Addr())
+	return New(client, Options{Token: c.Token, Grace: time.Second}).Serve(ctx, l)
+}
+
+func listenAt(ctx context.Context, where string) (net.Listener, error) {
+	if IsAddress(where) {
+		return new(net.ListenConfig).Listen(ctx, "tcp", where)
+	}
+	return Listen(ctx, where)
 }
 
 // world is an agent with a Redis, and programs that use it: over pipes in a bubble, and over a
@@ -202,6 +208,7 @@ type event struct {
 	Limit     int               `json:"limit"`
 	UntilBoot int64             `json:"until_boot_ms"`
 	Remaining int64             `json:"remaining_ms"`
+	Retry     int64             `json:"retry_after_ms"`
 	header    http.Header
 }
 

@@ -50,7 +50,7 @@ try:
                 break
     say("released")
 except berth.Refused as e:
-    say("refused", e.args[0]["error"])
+    say("refused", e.error)
 except OSError as e:  # there is no agent of ours
     say("refused", str(e))
 except berth.Lost:

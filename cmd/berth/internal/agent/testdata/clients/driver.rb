@@ -34,7 +34,7 @@ begin
   end
   say "released"
 rescue Berth::Refused => e
-  say "refused", e.message[/\w+/]
+  say "refused", e.error
 rescue SystemCallError, RuntimeError => e # there is no agent of ours
   say "refused", e.message
 rescue Berth::Lost

@@ -62,7 +62,7 @@ async def main(way=None):
                     break
         say("released")
     except berth.Refused as e:
-        say("refused", e.args[0]["error"])
+        say("refused", e.error)
     except OSError as e:  # there is no agent of ours
         say("refused", str(e))
     except berth.Lost:

@@ -1,0 +1,56 @@
+# Permits of `berth agent`, for bash 4.4 with curl on Linux:
+#
+#   berth_hold '{"name":"api","limit":5}' COMMAND [ARGUMENT...]
+#
+# runs the command with a permit, and ends it by TERM if the permit is lost. The exit code is the
+# command's, or 75 without a permit. The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where
+# it needs $BERTH_AGENT_TOKEN, or beside this user's local store.
+berth_hold() {
+  local request=$1 url=http://agent own=/tmp/berth-$EUID where=${BERTH_AGENT_SOCKET-} in life curl
+  shift
+  ((EUID)) || own=/run/berth
+  own=${BERTH_STORE_DIR:-$own}
+  local -a to=(--unix-socket "${where:-$own/agent.sock}")
+  if [[ $where == *:* && $where != */* ]]; then
+    url=http://$where to=()
+  elif [[ -z $where && $(stat -c %u "$own" 2>/dev/null) != "$EUID" ]]; then
+    echo "no permit: no agent of yours in $own" >&2
+    return 75
+  fi
+  exec {in}< <(exec curl -q -sSN "${to[@]}" -d "$request" \
+    -H @<(printf %s "${BERTH_AGENT_TOKEN:+Authorization: Bearer $BERTH_AGENT_TOKEN}") "$url/v1/hold")
+  curl=$!
+  # This shell alone can write to it: when the shell is gone, so is curl, and the agent takes the permit
+  # back.
+  exec {life}> >(exec {in}<&-; read -r || kill "$curl" 2>/dev/null)
+  if ! berth_granted "$request" <&"$in"; then
+    exec {in}<&- {life}>&-
+    return 75
+  fi
+  # The command is ended when the permit is lost, or curl is; curl, when the command is, as by a key.
+  (exec {life}>&-
+   trap 'kill "$curl"' EXIT
+   (me=$BASHPID
+    { while read -r line && [[ $line == *'"renewed"'* ]]; do :; done; kill "$me"; } <&"$in" 2>/dev/null &
+    exec {in}<&-
+    exec "$@"))
+  set -- $?
+  exec {in}<&- {life}>&-
+  return "$1"
+}
+
+# Reads the answer to a request, and says why there is no permit. An agent that works answers within ten
+# seconds of wait_ms.
+berth_granted() {
+  local line='' end=
+  [[ $1 =~ \"wait_ms\"[[:space:]]*:[[:space:]]*([0-9]+) ]] && end=$((SECONDS + BASH_REMATCH[1] / 1000 + 11))
+  while read -r ${end:+-t $((end > SECONDS ? end - SECONDS : 1))} line; do
+    case $line in
+    *'"event":"granted"'*) return 0 ;;
+    *'"event":"queued"'*) ;;
+    *) break ;;
+    esac
+  done
+  echo "no permit: ${line:-the agent does not answer}" >&2
+  return 1
+}

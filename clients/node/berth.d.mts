@@ -1,0 +1,70 @@
+/** The fields of a request for a permit: docs/agent-http.md says what each means. */
+export interface Terms {
+  wait_ms?: number;
+  ttl_ms?: number;
+  max_hold_ms?: number;
+  beat_ms?: number;
+  head_start_ms?: number;
+  queue_limit?: number;
+  weight?: number;
+  rate?: number;
+  per_ms?: number;
+  cost?: number;
+  tenant?: string;
+  pace_ms?: number;
+  label?: string;
+  [field: string]: unknown;
+}
+
+/** What the agent says where there is no permit. */
+export interface Answer {
+  error: string;
+  message: string;
+  status?: number;
+  fields?: Record<string, string>;
+  retry_after_ms?: number;
+}
+
+/** There is no permit. */
+export declare class Refused extends Error {
+  /** A word: busy, queue_full, timeout, redis, gone, ... */
+  readonly code: string;
+  /** In how many milliseconds there can be room, if that is known. */
+  readonly retryAfter?: number;
+  /** What is wrong with each field. */
+  readonly fields?: Record<string, string>;
+  readonly answer: Answer;
+}
+
+/** The permit was lost while it was held. */
+export declare class Lost extends Error {
+  /** Why: evicted, silent, untrusted, gone, ... */
+  readonly code: string;
+}
+
+/** A permit that this program holds. */
+export declare class Lease implements AsyncDisposable {
+  private constructor();
+  /** A number below the limit that no other holder has. */
+  readonly slot: number;
+  /** A number for fencing: a later grant has a larger one. */
+  readonly token: number;
+  /** Why the permit is gone, if it is. */
+  readonly lost?: string;
+  /** Ends when the work has to. */
+  readonly signal: AbortSignal;
+  /** Whether the permit can be relied on now. */
+  valid(): boolean;
+  /** Gives a sign of life, for beat_ms. */
+  beat(): void;
+  /** Resolves when the permit was given back, or after ten seconds. */
+  release(): Promise<void>;
+  /** Releases, and fails with Lost if the permit was lost. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/**
+ * Waits for a permit. Fails with Refused if there is none, and with the reason of signal once that
+ * ends the wait.
+ */
+export declare function hold(name: string, limit?: number, terms?: Terms & { signal?: AbortSignal }): Promise<Lease>;
