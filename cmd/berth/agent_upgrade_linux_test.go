@@ -66,9 +66,11 @@ func TestUpgradeOfAnAgentLosesNobody(t *testing.T) {
 	waiter.wants("granted")
 	waiter.close()
 	late.wants("granted")
+	late.close() // the old one has it, if it had not yet seen the signal
 	if err := old.Wait(); err != nil {
 		t.Errorf("the old agent ended with %v", err)
 	}
+	holdThrough(t, path).wants("granted")
 }
 
 // TestAgentServesMetricsToOtherUsers on an address of their own, since its socket is for one user.
@@ -119,11 +121,12 @@ func holdThrough(t *testing.T, path string) *held {
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) },
 	}}
 	for deadline := time.Now().Add(timeout); ; {
+		//nolint:bodyclose // close does, when the permit is to go back
 		answer, err := client.Post("http://agent/v1/hold", "application/json", strings.NewReader(`{"name":"upgrade","limit":1}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &held{t, json.NewDecoder(answer.Body), func() { answer.Body.Close() }}
+		h := &held{t, json.NewDecoder(answer.Body), func() { _ = answer.Body.Close() }}
 		if answer.StatusCode == http.StatusOK {
 			t.Cleanup(h.close)
 			return h

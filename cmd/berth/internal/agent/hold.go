@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -126,8 +127,7 @@ func (h *hold) acquire() (*berth.Lease, error) {
 	}
 	defer context.AfterFunc(h.agent.running, func() { h.cancel(errStopping) })()
 	label := labelled(h.label, h.conn)
-	options := append(h.options, berth.Label(label), berth.OnQueued(h.tellPlace))
-	lease, err := h.get(sem, options)
+	lease, err := h.get(sem, slices.Concat(h.options, []berth.AcquireOption{berth.Label(label), berth.OnQueued(h.tellPlace)}))
 	h.agent.learn(err)
 	return lease, err
 }

@@ -17,13 +17,14 @@ const (
 	otherFiles = 100
 )
 
-// Inherited returns the listener that systemd has handed to this process, or nil. Others may have it,
-// too: each new connection goes to one of them.
+// Inherits reports whether systemd has handed a listener to this process.
+func Inherits() bool {
+	pid, err := strconv.Atoi(os.Getenv("LISTEN_PID"))
+	return err == nil && pid == os.Getpid()
+}
+
+// Inherited returns that listener. Others may have it, too: each new connection goes to one of them.
 func Inherited() (net.Listener, error) {
-	pid, _ := strconv.Atoi(os.Getenv("LISTEN_PID"))
-	if pid != os.Getpid() {
-		return nil, nil
-	}
 	if n := os.Getenv("LISTEN_FDS"); n != "1" {
 		return nil, fmt.Errorf("systemd hands over %s sockets: the agent serves one", n)
 	}

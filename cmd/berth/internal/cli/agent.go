@@ -183,16 +183,17 @@ func (a *app) serveMetrics(ctx context.Context, address string, h http.Handler) 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", h)
 	server := &http.Server{Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, IdleTimeout: metricsTimeout}
-	go server.Serve(listener)
+	go func() { _ = server.Serve(listener) }() // for as long as there is an agent
 	a.notices.Printf("metrics on http://%s/metrics", listener.Addr())
 	return nil
 }
 
 // open listens, and cancels when nobody can reach the listener any more.
 func (f *agentFlags) open(ctx context.Context, cancel context.CancelCauseFunc) (net.Listener, error) {
-	if listener, err := agent.Inherited(); listener != nil || err != nil {
+	if agent.Inherits() {
+		listener, err := agent.Inherited()
 		if err == nil && listener.Addr().Network() != "unix" && f.Token == "" {
-			return nil, errors.New("every program that reaches the socket of systemd could take permits: add --token-file")
+			err = errors.New("every program that reaches the socket of systemd could take permits: add --token-file")
 		}
 		return listener, err
 	}
