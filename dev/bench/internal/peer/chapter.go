@@ -28,8 +28,8 @@ func chapter() (list []*Peer) {
 				rdb := redisd.Client(url)
 				return &Client{
 					Close: func() { _ = rdb.Close() },
-					Semaphore: func(name string, limit int) (Acquire, error) {
-						c, err := a.Open(algo.Setup{Redis: rdb, Prefix: prefix, Name: name, Limit: limit, Timeout: chapterTimeout})
+					Semaphore: func(name string, s Shape) (Acquire, error) {
+						c, err := a.Open(algo.Setup{Redis: rdb, Prefix: prefix, Name: name, Limit: s.Limit, Timeout: chapterTimeout})
 						return polling(c, poll), err
 					},
 				}, nil

@@ -91,7 +91,7 @@ func waiters() *Trial {
 	}
 }
 
-func waitersSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
+func waitersSlice(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error) {
 	// The crowd exists during the slice only: a thousand waiters that cycle would
 	// disturb all other contestants.
 	taken, line, err := e.line(ctx, scenario.Waiters, c.N, true)
@@ -123,7 +123,7 @@ func waitersSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 		return nil, errors.New("the permit did not change hands")
 	}
 	return []Figure{
-		{Metric: "server-µs", Value: used.Sent(peer.Berth().Sent).Usec / turns},
+		{Metric: "server-µs", Value: used.Sent(p.Sent).Usec / turns},
 		{Metric: "cpu-µs", Value: used.CPU * 1e6 / turns},
 		{Metric: "turns/s", Value: turns / (3 * e.Scale.Slice).Seconds()},
 	}, nil
