@@ -7,7 +7,6 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthpool"
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
-	"github.com/berth-go/berth/dev/internal/algo"
 )
 
 // BerthKey is the key of berth.
@@ -23,7 +22,6 @@ func Lending(size int, ttl time.Duration) *Peer {
 		Key: BerthKey, Title: "berth", Kind: Semaphore, Queues: true,
 		About: "default options: a queue, slots, fencing tokens, TTL 30 s with renewals, loss detection",
 		Sent:  scripts,
-		Fill:  algo.Berth().Fill,
 		Connect: func(url, prefix string) (*Client, error) {
 			c, closeAll, err := Dial(url, prefix)
 			if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
-	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/internal/judge"
 )
 
@@ -48,8 +47,6 @@ type Peer struct {
 	Connect func(url, prefix string) (*Client, error)
 	// Open returns the Driver of a contestant without Connect.
 	Open func(ctx context.Context, url, prefix string, s Shape) (Driver, error)
-	// Fill makes other holders of a permit; nil: nothing depends on them.
-	Fill func(ctx context.Context, s algo.Setup, n int) (done func(), err error)
 }
 
 // Client is one client of a contestant.
@@ -156,7 +153,7 @@ type Driver interface {
 
 // All returns every contestant, berth first, the floors last.
 func All() []*Peer {
-	return slices.Concat([]*Peer{Berth()}, locks(), chapter(), []*Peer{NPM()}, raters(), floors())
+	return slices.Concat([]*Peer{Berth()}, locks(), []*Peer{NPM()}, raters(), floors())
 }
 
 // Missing returns why a contestant cannot take part, or "" if it can.
