@@ -59,14 +59,17 @@ func TestHandlerWaitsInLine(t *testing.T) {
 	})
 }
 
+// refusal is a handler, and its answer to a request for which there is no permit.
+type refusal struct {
+	opts   []berthhttp.Option
+	status int
+	took   time.Duration
+	retry  string
+	text   string
+}
+
 func TestHandlerRefuses(t *testing.T) {
-	for name, c := range map[string]struct {
-		opts   []berthhttp.Option
-		status int
-		took   time.Duration
-		retry  string
-		text   string
-	}{
+	for name, c := range map[string]refusal{
 		// Permits were held for 10 s lately; two wait already.
 		"default":     {status: 429, took: berthhttp.DefaultMaxWait, retry: "30", text: "busy: 2 requests are ahead of this one; try again in 30s\n"},
 		"status":      {opts: []berthhttp.Option{berthhttp.Status(503)}, status: 503, took: berthhttp.DefaultMaxWait, retry: "30"},
@@ -90,37 +93,41 @@ func TestHandlerRefuses(t *testing.T) {
 			})}, status: 430, retry: "30"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, store *berthtest.Store) {
-				client, g := store.Client(), make(gate)
-				defer close(g)
-				h := newHandler(t, client, 1, g, berthhttp.MaxWait(time.Hour))
-				limited := newHandler(t, client, 1, g, c.opts...)
-				_, first := serve(t, limited, get(t.Context(), t, "/"))
-				if c.status != 500 {
-					<-time.After(10 * time.Second)
-					g <- struct{}{}
-				}
-				<-first
-				for range 3 { // one works, two wait
-					serve(t, h, get(t.Context(), t, "/"))
-				}
-				want(t, client, "work", 1, 2)
-				began := time.Now()
-				rec := httptest.NewRecorder()
-				limited.ServeHTTP(rec, get(t.Context(), t, "/"))
-				if took := time.Since(began); rec.Code != c.status || took != c.took {
-					t.Errorf("answered %d after %v, want %d after %v", rec.Code, took, c.status, c.took)
-				}
-				if got := rec.Header().Get("Retry-After"); got != c.retry || rec.Header().Get("Wrong") != "" {
-					t.Errorf("the header is %v, want Retry-After %s", rec.Header(), c.retry)
-				}
-				if c.text != "" && rec.Body.String() != c.text {
-					t.Errorf("the answer is %q", rec.Body)
-				}
-				want(t, client, "work", 1, 2)
-			})
+			bubble(t, func(t *testing.T, store *berthtest.Store) { c.check(t, store) })
 		})
 	}
+}
+
+// check asks the handler, which has served a request of 10 s, while one works and two wait.
+func (c refusal) check(t *testing.T, store *berthtest.Store) {
+	t.Helper()
+	client, g := store.Client(), make(gate)
+	defer close(g)
+	h := newHandler(t, client, 1, g, berthhttp.MaxWait(time.Hour))
+	limited := newHandler(t, client, 1, g, c.opts...)
+	_, first := serve(t, limited, get(t.Context(), t, "/"))
+	if c.status != 500 {
+		<-time.After(10 * time.Second)
+		g <- struct{}{}
+	}
+	<-first
+	for range 3 { // one works, two wait
+		serve(t, h, get(t.Context(), t, "/"))
+	}
+	want(t, client, "work", 1, 2)
+	began := time.Now()
+	rec := httptest.NewRecorder()
+	limited.ServeHTTP(rec, get(t.Context(), t, "/"))
+	if took := time.Since(began); rec.Code != c.status || took != c.took {
+		t.Errorf("answered %d after %v, want %d after %v", rec.Code, took, c.status, c.took)
+	}
+	if got := rec.Header().Get("Retry-After"); got != c.retry || rec.Header().Get("Wrong") != "" {
+		t.Errorf("the header is %v, want Retry-After %s", rec.Header(), c.retry)
+	}
+	if c.text != "" && rec.Body.String() != c.text {
+		t.Errorf("the answer is %q", rec.Body)
+	}
+	want(t, client, "work", 1, 2)
 }
 
 // TestMaxWaiting: so many wait, whatever their keys; one more is refused at once unless a permit

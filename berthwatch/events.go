@@ -3,6 +3,7 @@ package berthwatch
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -72,11 +73,8 @@ func (s *Sampler) note(e berthadmin.Event) {
 		f.Last = append(f.Last[:0], f.Last[1:]...)
 	}
 	f.Last = append(f.Last, Event{e, time.Now()})
-	counts := map[berthadmin.EventKind]int{e.Kind: f.Counts[e.Kind] + 1}
-	for kind, n := range f.Counts {
-		if kind != e.Kind {
-			counts[kind] = n
-		}
-	}
+	counts := map[berthadmin.EventKind]int{}
+	maps.Copy(counts, f.Counts)
+	counts[e.Kind]++
 	f.Counts = counts // views share the old one
 }

@@ -1,6 +1,7 @@
 package berthwatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -202,8 +203,5 @@ func (s *Sampler) busier(a, b Row) int {
 		}
 		return w
 	}
-	if d := weight(b) - weight(a); d != 0 {
-		return d
-	}
-	return strings.Compare(a.Name, b.Name)
+	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.Name, b.Name))
 }

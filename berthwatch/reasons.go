@@ -1,6 +1,7 @@
 package berthwatch
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -25,20 +26,11 @@ func ReasonsIn(audit iter.Seq2[berthadmin.Audited, error]) Reasons {
 		s := all[e.Name] // the latest come first
 		switch e.Verb {
 		case "pause", "resume":
-			if s.pause == nil {
-				s.pause = &e
-			}
+			s.pause = cmp.Or(s.pause, &e)
 		case "pin", "unpin":
-			if s.pin == nil {
-				s.pin = &e
-			}
+			s.pin = cmp.Or(s.pin, &e)
 		case "purge": // nothing older counts
-			if s.pause == nil {
-				s.pause = &e
-			}
-			if s.pin == nil {
-				s.pin = &e
-			}
+			s.pause, s.pin = cmp.Or(s.pause, &e), cmp.Or(s.pin, &e)
 		}
 		all[e.Name] = s
 	}

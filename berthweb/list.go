@@ -126,9 +126,8 @@ type chip struct {
 // entry is a row as it is shown.
 type entry struct {
 	berthwatch.Row
+	gauge
 	Sound  bool // it can be read, and is not idle
-	Bar    int  // of 100
-	Look   string
 	Badges []badge
 	Spark  spark
 	URL    string // of its page; of a group, the list of its semaphores
@@ -252,13 +251,7 @@ func (d *listData) links(q url.Values, counts map[string]int) {
 
 // entry returns how a row is shown; g is the group that it stands for, or nil.
 func (s *site) entry(r *berthwatch.Row, g *group, q url.Values, now time.Time) entry {
-	e := entry{Row: *r, Sound: r.Err == nil && !r.Idle, Bar: share(r.InUse, r.Limit)}
-	switch {
-	case r.InUse > r.Limit:
-		e.Look = "bad"
-	case r.InUse == r.Limit:
-		e.Look = "full"
-	}
+	e := entry{Row: *r, Sound: r.Err == nil && !r.Idle, gauge: gaugeOf(&r.Summary)}
 	since := now.Add(-time.Minute)
 	if g != nil {
 		e.URL, e.Who, e.Badges = "./"+with(q, "q", g.Name, "group", "0", "cursor", ""), g.who(), badges(g.Name, g.states())
@@ -307,15 +300,25 @@ func (s *site) who(r *http.Request, entries []entry) {
 	}
 }
 
-// share returns a part of a whole as a percentage.
-func share(part, whole int) int {
+// gauge is a bar of the permits in use.
+type gauge struct {
+	Bar  int // of 100
+	Look string
+}
+
+func gaugeOf(s *berthadmin.Summary) (g gauge) {
 	switch {
-	case part == 0:
-		return 0
-	case part >= whole:
-		return 100
+	case s.InUse > s.Limit:
+		g = gauge{100, "bad"}
+	case s.InUse == s.Limit:
+		g = gauge{100, "full"}
+	case s.InUse > 0:
+		g.Bar = max(s.InUse*100/s.Limit, 2)
 	}
-	return max(part*100/whole, 2)
+	if s.InUse == 0 {
+		g.Bar = 0
+	}
+	return g
 }
 
 // Where tells which of the rows are shown.

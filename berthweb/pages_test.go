@@ -17,19 +17,25 @@ import (
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-// TestPagesAnswerWhatIsStuckAndWhoHasIt, as JSON too.
+// openStuck opens the pages a minute after somebody began to wait for deploy/production, whose holder
+// it returns. Beside it, api is paused and bad is damaged.
+func openStuck(e *testenv.Env) (*web, *berth.Lease) {
+	w := open(e, nil, nil)
+	p := e.Peer()
+	sem := p.Named("deploy/production", 1, berth.Label("release"))
+	l := e.Hold(sem)
+	e.Queue(sem)
+	e.Hold(p.Named("api", 5))
+	e.Must(e.Inspector.Because("ann", "API migration").Pause(e.Ctx, "api"))
+	e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
+	e.Pass(time.Minute)
+	return w, l
+}
+
 func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
-		w := open(e, nil, nil)
-		p := e.Peer()
-		sem := p.Named("deploy/production", 1, berth.Label("release"))
-		l := e.Hold(sem)
-		e.Queue(sem)
-		e.Hold(p.Named("api", 5))
-		e.Must(e.Inspector.Because("ann", "API migration").Pause(e.Ctx, "api"))
-		e.Must(e.Redis.Set(e.Ctx, e.Prefix+":{bad}", "x", 0).Err())
-		e.Pass(time.Minute)
+		w, l := openStuck(e)
 		list := w.get("/")
 		w.wants(list, ">deploy/production<", "1/1", "1m00s", `class="badge warn" href="https://github.com/berth-go/berth/blob/main/docs/runbook.md#berthpaused" rel="noreferrer" title="what to do">paused</a>`, `>damaged</a>`, "3 semaphores", `aria-sort="descending"`)
 		if strings.Index(list, ">deploy/production<") > strings.Index(list, ">api<") {
@@ -49,7 +55,15 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		w.wants(w.get("/about"), "ann@192.0.2.1", "3 looked at", "api/v1/semaphores")
 		w.get("/healthz")
 		w.get("/readyz")
+		e.Release(l)
+	})
+}
 
+// TestJSONAnswersWhatIsStuckAndWhoHasIt, as the pages do.
+func TestJSONAnswersWhatIsStuckAndWhoHasIt(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		t := e.T
+		w, l := openStuck(e)
 		var found struct {
 			Semaphores []berthadmin.Summary
 			Damaged    []berthwatch.Damaged
@@ -74,9 +88,11 @@ func TestPagesAnswerWhatIsStuckAndWhoHasIt(t *testing.T) {
 		if len(history.Points) == 0 || history.Points[0].InUse != 1 {
 			t.Errorf("history: %+v", history)
 		}
+		e.Must(e.Inspector.Because("bob", "").Pin(e.Ctx, "api", 4))
+		e.Pass(11 * time.Second)
 		var audit []berthadmin.Audited
 		w.json("/api/v1/audit?name=api", &audit)
-		if len(audit) != 3 || audit[2].Who != "ann" {
+		if len(audit) != 2 || audit[1].Who != "ann" {
 			t.Errorf("audit: %+v", audit)
 		}
 		if rec := w.do(request(http.MethodGet, "/api/v1/semaphore?name=bad", "")); rec.Code != http.StatusConflict {

@@ -73,11 +73,10 @@ func (w waiter) Place() int { return w.Ahead + 1 }
 // semaphoreData is the data of a semaphore's page.
 type semaphoreData struct {
 	page
-	Name            string
-	State           *berthadmin.State // nil: it is idle, unreadable, or not read yet
-	Row             berthwatch.Row
-	Bar             int
-	Look            string
+	Name  string
+	State *berthadmin.State // nil: it is idle, unreadable, or not read yet
+	Row   berthwatch.Row
+	gauge
 	Badges          []badge
 	Flow            flow
 	Waited          []time.Duration // p50, p95 and p99 of those who wait
@@ -192,13 +191,7 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 	d.State, d.Row = st, berthwatch.Row{Summary: st.Summary}
 	d.Badges, d.Blocked = badges(d.Name, d.Row.States()), berthwatch.Blocked(st)
 	d.Waited = berthwatch.Waited(st.Queue, 50, 95, 99)
-	d.Bar = share(st.InUse, st.Limit)
-	if st.InUse >= st.Limit {
-		d.Look = "full"
-	}
-	if st.InUse > st.Limit {
-		d.Look = "bad"
-	}
+	d.gauge = gaugeOf(&st.Summary)
 	return http.StatusOK
 }
 

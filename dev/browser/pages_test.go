@@ -93,6 +93,30 @@ func TestEveryPage(t *testing.T) {
 // focus is the id of what has the focus.
 const focus = "(document.activeElement.id || document.activeElement.value || '')"
 
+// key presses keys, one after the other.
+func (b *tab) key(keys string) {
+	b.Helper()
+	b.run(chromedp.KeyEvent(keys))
+}
+
+// taken presses a key that the page takes for itself: it types nothing.
+func (b *tab) taken(name string) {
+	b.Helper()
+	b.run(call(input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: name}))
+}
+
+// tabTo presses Tab until something has the focus.
+func (b *tab) tabTo(id string) {
+	b.Helper()
+	for range 40 {
+		if eval[string](b, focus) == id {
+			return
+		}
+		b.key(kb.Tab)
+	}
+	b.Fatalf("%s is not reached by the keyboard", id)
+}
+
 // TestKeyboardAlone goes from the filter to a semaphore, and pauses it.
 func TestKeyboardAlone(t *testing.T) {
 	e := testenv.Shared(t)
@@ -100,38 +124,35 @@ func TestKeyboardAlone(t *testing.T) {
 	e.Hold(e.Peer().Named("github-api", 5))
 	s := serve(e, e.Inspector.Inspector)
 	b := newTab(browser(t), t)
-	key := func(keys string) { t.Helper(); b.run(chromedp.KeyEvent(keys)) }
-	shift := func(keys string) {
-		t.Helper()
-		b.run(chromedp.KeyEvent(keys, chromedp.KeyModifiers(chromedp.ModifierShift)))
-	}
-	// taken is a key that the page takes for itself: it types nothing.
-	taken := func(name string) {
-		t.Helper()
-		b.run(call(input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: name}))
-	}
-	tabTo := func(id string) {
-		t.Helper()
-		for range 40 {
-			if eval[string](b, focus) == id {
-				return
-			}
-			key(kb.Tab)
-		}
-		t.Fatalf("%s is not reached by the keyboard", id)
-	}
 	b.run(chromedp.Navigate(s.url))
 	b.says("other")
-	taken("/")
+	b.taken("/")
 	b.until("the filter has the focus", focus+" === 'q'")
-	key("git")
+	b.key("git")
 	b.until("the list is filtered", "document.querySelectorAll('a.row').length === 1")
-	key(kb.ArrowDown)
+	b.key(kb.ArrowDown)
 	b.until("the row has the focus", focus+" === 's-github-api'")
-	key(kb.Enter)
+	b.key(kb.Enter)
 	b.says("1 of 5 in use")
 
-	tabTo("act-pause")
+	b.answersNo()
+	if st, err := e.Inspector.Show(e.Ctx, "github-api"); err != nil || st.Paused {
+		t.Fatalf("it is paused, although the answer was No: %+v, %v", st, err)
+	}
+	b.answersYes()
+	if st, err := e.Inspector.Show(e.Ctx, "github-api"); err != nil || !st.Paused {
+		t.Errorf("it is not paused: %+v, %v", st, err)
+	}
+	b.tabTo("act-pause") // it says Resume now
+	b.key(kb.Enter)
+	b.until("it asks", "document.getElementById('dialog').open")
+	b.says("berth resume github-api")
+}
+
+// answersNo asks for a pause twice, and answers No, which has the focus, and Escape.
+func (b *tab) answersNo() {
+	b.Helper()
+	b.tabTo("act-pause")
 	for _, enter := range kb.Encode('\r') { // down, what it types, and up
 		b.run(call(input.DispatchKeyEvent, *enter))
 		// A key that is held longer than the server takes does not answer.
@@ -140,40 +161,34 @@ func TestKeyboardAlone(t *testing.T) {
 	b.until("it asks", "document.getElementById('dialog').open")
 	b.until("the answer is No", focus+" === 'no'")
 	b.shot("dialog")
-	key(kb.Enter)
+	b.key(kb.Enter)
 	b.until("it does not ask any more", "!document.getElementById('dialog').open")
 	b.until("the focus is where it was", focus+" === 'act-pause'")
-	key(kb.Enter)
+	b.key(kb.Enter)
 	b.until("it asks again", "document.getElementById('dialog').open && "+focus+" === 'no'")
-	key(kb.Escape)
+	b.key(kb.Escape)
 	b.until("Escape is No", "!document.getElementById('dialog').open")
-	if st, err := e.Inspector.Show(e.Ctx, "github-api"); err != nil || st.Paused {
-		t.Fatalf("it is paused, although the answer was No: %+v, %v", st, err)
-	}
+}
 
+// answersYes asks for a pause, gives a reason and answers Yes.
+func (b *tab) answersYes() {
+	b.Helper()
 	b.until("the focus is where it was", focus+" === 'act-pause'")
-	key(kb.Enter)
+	b.key(kb.Enter)
 	b.until("it asks a third time", "document.getElementById('dialog').open && "+focus+" === 'no'")
-	shift(kb.Tab)
+	b.run(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))
 	b.until("the reason has the focus", focus+" === 'reason'")
-	key("it's stuck")
+	b.key("it's stuck")
 	if got := eval[string](b, "document.getElementById('command').textContent"); got != `berth pause --reason 'it'\''s stuck' github-api` {
-		t.Errorf("the command is %q", got)
+		b.Errorf("the command is %q", got)
 	}
-	taken("Enter")
+	b.taken("Enter")
 	b.until("Enter goes on to No", focus+" === 'no'")
-	key(kb.Tab)
+	b.key(kb.Tab)
 	b.until("and then to Yes", focus+" === 'yes'")
-	key(kb.Enter)
+	b.key(kb.Enter)
 	b.says("It is paused.")
 	b.says("Paused by ann@ops-1")
-	if st, err := e.Inspector.Show(e.Ctx, "github-api"); err != nil || !st.Paused {
-		t.Errorf("it is not paused: %+v, %v", st, err)
-	}
-	tabTo("act-pause") // it says Resume now
-	key(kb.Enter)
-	b.until("it asks", "document.getElementById('dialog').open")
-	b.says("berth resume github-api")
 }
 
 // TestTypedThingsStay while the page follows what happens: the limit that somebody types, and

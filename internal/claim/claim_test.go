@@ -310,70 +310,73 @@ func TestOperationOfEachState(t *testing.T) {
 	}
 }
 
+// tellings are the ways in which a claim learns of its lease.
+var tellings = []struct {
+	name string
+	from func(l *life) (sent clock.Instant)
+	ttl  time.Duration
+}{
+	{"a grant by reply", func(l *life) clock.Instant {
+		sent := l.now
+		l.Ask(l.now)
+		l.answer(granted(ttl), func(a *Answer) { a.Got = a.Sent.Add(time.Second) })
+		return sent
+	}, ttl},
+	{"a repeated grant", func(l *life) clock.Instant {
+		l.Ask(l.now)
+		op := l.sent()
+		l.Failed(&op, errUnknown, l.now)
+		l.pass(time.Second)
+		sent := l.now
+		l.answer(granted(ttl - time.Second))
+		return sent
+	}, ttl - time.Second},
+	{"a grant by message", func(l *life) clock.Instant {
+		sent := l.now
+		waiting(l)
+		l.pass(time.Second)
+		l.HeardGrant(7, 1, 3, l.now, 1)
+		return sent
+	}, heartbeat},
+	{"a grant by message, after a heartbeat", func(l *life) clock.Instant {
+		waiting(l)
+		l.pass(time.Second)
+		sent := l.now
+		l.answer(queued)
+		l.pass(time.Second)
+		l.HeardGrant(7, 1, 3, l.now, 1)
+		return sent
+	}, heartbeat},
+	{"a grant by message, after a heartbeat without answer", func(l *life) clock.Instant {
+		sent := l.now
+		waiting(l)
+		l.pass(time.Second)
+		l.sent()
+		l.HeardGrant(7, 1, 3, l.now, 1)
+		return sent
+	}, heartbeat},
+	{"a renewal", func(l *life) clock.Instant {
+		held(l)
+		l.pass(time.Second)
+		sent := l.now
+		l.Renew(l.now)
+		l.answer(renewed, func(a *Answer) { a.Got = a.Sent.Add(time.Second) })
+		return sent
+	}, ttl},
+	{"an adoption", func(l *life) clock.Instant {
+		sent := l.now
+		adopting(l)
+		l.answer(moved, func(a *Answer) { a.Got = a.Sent.Add(time.Second) })
+		return sent
+	}, ttl},
+}
+
 // TestTrustIsCountedFromWhenTheRequestWasSent, whatever tells of the lease, and less
 // a margin.
 func TestTrustIsCountedFromWhenTheRequestWasSent(t *testing.T) {
 	t.Parallel()
 	const margin = time.Millisecond
-	for _, test := range []struct {
-		name string
-		from func(l *life) (sent clock.Instant)
-		ttl  time.Duration
-	}{
-		{"a grant by reply", func(l *life) clock.Instant {
-			sent := l.now
-			l.Ask(l.now)
-			l.answer(granted(ttl), func(a *Answer) { a.Got = a.Sent.Add(time.Second) })
-			return sent
-		}, ttl},
-		{"a repeated grant", func(l *life) clock.Instant {
-			l.Ask(l.now)
-			op := l.sent()
-			l.Failed(&op, errUnknown, l.now)
-			l.pass(time.Second)
-			sent := l.now
-			l.answer(granted(ttl - time.Second))
-			return sent
-		}, ttl - time.Second},
-		{"a grant by message", func(l *life) clock.Instant {
-			sent := l.now
-			waiting(l)
-			l.pass(time.Second)
-			l.HeardGrant(7, 1, 3, l.now, 1)
-			return sent
-		}, heartbeat},
-		{"a grant by message, after a heartbeat", func(l *life) clock.Instant {
-			waiting(l)
-			l.pass(time.Second)
-			sent := l.now
-			l.answer(queued)
-			l.pass(time.Second)
-			l.HeardGrant(7, 1, 3, l.now, 1)
-			return sent
-		}, heartbeat},
-		{"a grant by message, after a heartbeat without answer", func(l *life) clock.Instant {
-			sent := l.now
-			waiting(l)
-			l.pass(time.Second)
-			l.sent()
-			l.HeardGrant(7, 1, 3, l.now, 1)
-			return sent
-		}, heartbeat},
-		{"a renewal", func(l *life) clock.Instant {
-			held(l)
-			l.pass(time.Second)
-			sent := l.now
-			l.Renew(l.now)
-			l.answer(renewed, func(a *Answer) { a.Got = a.Sent.Add(time.Second) })
-			return sent
-		}, ttl},
-		{"an adoption", func(l *life) clock.Instant {
-			sent := l.now
-			adopting(l)
-			l.answer(moved, func(a *Answer) { a.Got = a.Sent.Add(time.Second) })
-			return sent
-		}, ttl},
-	} {
+	for _, test := range tellings {
 		l := newLife()
 		sent := test.from(l)
 		if want := sent.Add(test.ttl - margin - test.ttl/100); l.State != Held || l.Trust != want {

@@ -17,59 +17,63 @@ const (
 	never   = -1
 )
 
-// TestNextDeadline: when each state has something to do, counted from now.
+// failedAt is from, and then a request that came to nothing.
+func failedAt(from func(*life), verb protocol.Verb, err error) func(*life) {
+	return func(l *life) { from(l); l.Failed(&protocol.Op{Verb: verb}, err, l.now) }
+}
+
+// deadlines are when each state has something to do, counted from now.
+var deadlines = map[string]struct {
+	from func(*life)
+	want time.Duration
+}{
+	"asking":                      {asking, Timeout},
+	"asking, without waiting":     {func(l *life) { l.Terms.Wait = false; asking(l) }, TryTimeout},
+	"asking again":                {failedAt(asking, protocol.Acquire, errRefused), Timeout},
+	"queued":                      {waiting, heartbeat/3 - trip},
+	"queued, a heartbeat is sent": {func(l *life) { waiting(l); l.pass(heartbeat / 3); l.Tick(l.now) }, never},
+	"queued, news may be lost":    {func(l *life) { waiting(l); l.HeardEnd() }, never},
+	"confirming":                  {confirming, Timeout - trip},
+	"adopting":                    {adopting, Timeout},
+	"detaching":                   {detaching, Timeout},
+	"detaching, shortly before":   {func(l *life) { held(l); l.now = l.Trust.Add(-time.Second); l.Detach("h", l.now) }, time.Second},
+	"held":                        {held, (trusted - 2*trip) / 3},
+	"held by hand":                {func(l *life) { l.Manual = true; held(l) }, trusted - trip},
+	"held, a renewal is sent":     {func(l *life) { held(l); l.pass(ttl / 3); l.Tick(l.now) }, trusted - trip - ttl/3},
+	"held, renewal asked for":     {func(l *life) { held(l); l.Renew(l.now) }, Timeout},
+	"held, asked for twice":       {func(l *life) { held(l); l.Renew(l.now); l.pass(time.Second); l.Renew(l.now) }, Timeout - time.Second},
+	"held, renewal rejected":      {func(l *life) { held(l); l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now) }, time.Second},
+	"held, rejected, by hand": {func(l *life) {
+		l.Manual = true
+		held(l)
+		l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now)
+	}, trusted - trip},
+	"held, renewed to its ceiling": {func(l *life) {
+		held(l)
+		l.Renew(l.now)
+		l.answer(renewal(10 * time.Second))
+	}, 10*time.Second - time.Millisecond - 100*time.Millisecond - trip},
+	"adopted, with less than its TTL": {func(l *life) {
+		adopting(l)
+		m := moved
+		m.Remaining = 10 * time.Second
+		l.answer(m)
+	}, (10*time.Second - time.Millisecond - 100*time.Millisecond - 2*trip) / 3},
+	"adopted":   {func(l *life) { adopting(l); l.answer(moved) }, (trusted - 2*trip) / 3},
+	"lost":      {lost, ttl + Timeout},
+	"releasing": {releasing, Timeout},
+	"releasing, told": {
+		func(l *life) { releasing(l); l.pass(Timeout); l.Tick(l.now) },
+		ttl,
+	}, // a whole lease from the release, and a Timeout
+	"leaving after a grant that was short": {func(l *life) { confirming(l); l.Cancel(ErrReleased, l.now) }, ttl + Timeout},
+	"leaving the queue":                    {func(l *life) { waiting(l); l.Cancel(ErrReleased, l.now) }, ttl + Timeout},
+	"ended":                                {func(l *life) { l.Cancel(ErrReleased, l.now) }, never},
+}
+
 func TestNextDeadline(t *testing.T) {
 	t.Parallel()
-	failed := func(from func(*life), verb protocol.Verb, err error) func(*life) {
-		return func(l *life) { from(l); l.Failed(&protocol.Op{Verb: verb}, err, l.now) }
-	}
-	for name, test := range map[string]struct {
-		from func(*life)
-		want time.Duration
-	}{
-		"asking":                      {asking, Timeout},
-		"asking, without waiting":     {func(l *life) { l.Terms.Wait = false; asking(l) }, TryTimeout},
-		"asking again":                {failed(asking, protocol.Acquire, errRefused), Timeout},
-		"queued":                      {waiting, heartbeat/3 - trip},
-		"queued, a heartbeat is sent": {func(l *life) { waiting(l); l.pass(heartbeat / 3); l.Tick(l.now) }, never},
-		"queued, news may be lost":    {func(l *life) { waiting(l); l.HeardEnd() }, never},
-		"confirming":                  {confirming, Timeout - trip},
-		"adopting":                    {adopting, Timeout},
-		"detaching":                   {detaching, Timeout},
-		"detaching, shortly before":   {func(l *life) { held(l); l.now = l.Trust.Add(-time.Second); l.Detach("h", l.now) }, time.Second},
-		"held":                        {held, (trusted - 2*trip) / 3},
-		"held by hand":                {func(l *life) { l.Manual = true; held(l) }, trusted - trip},
-		"held, a renewal is sent":     {func(l *life) { held(l); l.pass(ttl / 3); l.Tick(l.now) }, trusted - trip - ttl/3},
-		"held, renewal asked for":     {func(l *life) { held(l); l.Renew(l.now) }, Timeout},
-		"held, asked for twice":       {func(l *life) { held(l); l.Renew(l.now); l.pass(time.Second); l.Renew(l.now) }, Timeout - time.Second},
-		"held, renewal rejected":      {func(l *life) { held(l); l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now) }, time.Second},
-		"held, rejected, by hand": {func(l *life) {
-			l.Manual = true
-			held(l)
-			l.Rejected(&protocol.Op{Verb: protocol.Renew}, errRejected, l.now)
-		}, trusted - trip},
-		"held, renewed to its ceiling": {func(l *life) {
-			held(l)
-			l.Renew(l.now)
-			l.answer(renewal(10 * time.Second))
-		}, 10*time.Second - time.Millisecond - 100*time.Millisecond - trip},
-		"adopted, with less than its TTL": {func(l *life) {
-			adopting(l)
-			m := moved
-			m.Remaining = 10 * time.Second
-			l.answer(m)
-		}, (10*time.Second - time.Millisecond - 100*time.Millisecond - 2*trip) / 3},
-		"adopted":   {func(l *life) { adopting(l); l.answer(moved) }, (trusted - 2*trip) / 3},
-		"lost":      {lost, ttl + Timeout},
-		"releasing": {releasing, Timeout},
-		"releasing, told": {
-			func(l *life) { releasing(l); l.pass(Timeout); l.Tick(l.now) },
-			ttl,
-		}, // a whole lease from the release, and a Timeout
-		"leaving after a grant that was short": {func(l *life) { confirming(l); l.Cancel(ErrReleased, l.now) }, ttl + Timeout},
-		"leaving the queue":                    {func(l *life) { waiting(l); l.Cancel(ErrReleased, l.now) }, ttl + Timeout},
-		"ended":                                {func(l *life) { l.Cancel(ErrReleased, l.now) }, never},
-	} {
+	for name, test := range deadlines {
 		l := newLife()
 		test.from(l)
 		want := l.now.Add(test.want)

@@ -29,7 +29,10 @@ func Listen(ctx context.Context, rdb redis.UniversalClient, pattern string, stan
 	server := pulse{began: time.Now()}
 	broken := make(chan error, 1)
 	reading.Go(func() {
-		broken <- hear(ctx, conn, func(msg any) error {
+		broken <- hear(ctx, conn, func(msg any, err error) error {
+			if err != nil {
+				return err
+			}
 			server.heard.Store(int64(time.Since(server.began)))
 			switch msg := msg.(type) {
 			case *redis.Subscription:
@@ -107,24 +110,5 @@ func psubscribe(ctx context.Context, rdb redis.UniversalClient, pattern string) 
 			_ = conn.Close()
 		}()
 		return nil, ctx.Err()
-	}
-}
-
-// hear passes what the server sends to take, until ctx ends, the connection breaks or take
-// fails. For noRedial see read.
-func hear(ctx context.Context, conn *redis.PubSub, take func(msg any) error) error {
-	noRedial, end := context.WithCancel(ctx)
-	end()
-	for {
-		msg, err := receive(noRedial, conn)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err == nil {
-			err = take(msg)
-		}
-		if err != nil {
-			return err
-		}
 	}
 }

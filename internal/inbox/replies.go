@@ -11,29 +11,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// read handles what the server sends until the connection breaks, and returns the error. It
-// reads without a deadline: if one passed in the middle of a message, go-redis would take
-// the rest for the next message.
+// read handles what the server sends until the connection breaks, and returns the error.
+func (n *node) read(ctx context.Context, conn *redis.PubSub) error {
+	return hear(ctx, conn, func(msg any, err error) error {
+		var refusal redis.Error
+		switch {
+		case errors.As(err, &refusal):
+			return n.refused(refusal)
+		case err == nil:
+			n.accept(msg)
+		}
+		return err
+	})
+}
+
+// hear passes messages, answers and errors to take, until take fails or ctx ends, after which nothing
+// is delivered. It reads without a deadline: if one passed in the middle of a message, go-redis
+// would take the rest for the next message.
 //
 // When the connection breaks within Receive, go-redis reconnects there, and looks at the
-// context only for that. Until it has dialled, n would not see the error, and senders would
+// context only for that. Until it has dialled, take would not see the error, and senders would
 // wait for the lock of conn; with a context that has ended, the reconnect fails at once.
-func (n *node) read(ctx context.Context, conn *redis.PubSub) error {
+func hear(ctx context.Context, conn *redis.PubSub, take func(msg any, err error) error) error {
 	noRedial, end := context.WithCancel(ctx)
 	end()
 	for {
 		msg, err := receive(noRedial, conn)
 		if ctx.Err() != nil {
-			return ctx.Err() // closed: nothing may be delivered any more
+			return ctx.Err()
 		}
-		var refusal redis.Error
-		switch {
-		case errors.As(err, &refusal):
-			err = n.refused(refusal)
-		case err == nil:
-			n.accept(msg)
-		}
-		if err != nil {
+		if err := take(msg, err); err != nil {
 			return err
 		}
 	}

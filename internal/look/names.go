@@ -62,12 +62,9 @@ func (r *Reader) NamesFrom(ctx context.Context, cursor string, budget int, timed
 		node, last = all[at.node], at.node == len(all)-1
 	}
 	var scan *redis.ScanCmd
-	ask := func(on redis.Cmdable) { scan = on.Scan(ctx, at.scan, r.store.AllKeys(), int64(budget)) }
-	if timed {
-		step.Spent, step.Told = inPipeline(ctx, node, true, func(pipe redis.Pipeliner) { ask(pipe) })
-	} else {
-		ask(node)
-	}
+	step.Spent, step.Told = inPipeline(ctx, node, timed, func(pipe redis.Pipeliner) {
+		scan = pipe.Scan(ctx, at.scan, r.store.AllKeys(), int64(budget))
+	})
 	keys, to, err := scan.Result()
 	if err != nil {
 		return step, r.store.Failed(err)

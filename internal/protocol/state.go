@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // State are the numbers of a semaphore: "state" in transition.lua.
@@ -54,11 +55,16 @@ const (
 	layoutMore = 2
 )
 
-// The form of "state". One that is newer has another number in front, or more numbers.
+// The form of "state". One that is newer has another number in front, or more numbers. They are
+// compiled when somebody looks: no program that only acquires needs them.
 var (
-	stateForm = regexp.MustCompile(`^[12] \d{1,12} -?\d{1,12} ([012]) \d{1,12}(?: \d{1,13}){5} \d{1,16} \d{1,16} \d{1,14} [01]` +
-		`((?: \d{1,12}){3} \d{1,13} \d{1,12} \d{1,12} \d{1,16})?$`)
-	stateFormNewer = regexp.MustCompile(`^(?:[3-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}|^2 \d+ -?\d+(?: \d+){19}`)
+	stateForm = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[12] \d{1,12} -?\d{1,12} ([012]) \d{1,12}(?: \d{1,13}){5} \d{1,16} \d{1,16} \d{1,14} [01]` +
+			`((?: \d{1,12}){3} \d{1,13} \d{1,12} \d{1,12} \d{1,16})?$`)
+	})
+	stateFormNewer = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:[3-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}|^2 \d+ -?\d+(?: \d+){19}`)
+	})
 )
 
 // ParseState reads "state" of the general layouts at server time now (ms), as carefully as the
@@ -67,10 +73,10 @@ func ParseState(text string, now int64) (State, error) {
 	reject := func(why error) (State, error) {
 		return State{}, &Failure{Kind: ErrRejected, Detail: why, Err: fmt.Errorf("state %.80q", text)}
 	}
-	if stateFormNewer.MatchString(text) {
+	if stateFormNewer().MatchString(text) {
 		return reject(ErrVersion)
 	}
-	m := stateForm.FindStringSubmatch(text)
+	m := stateForm().FindStringSubmatch(text)
 	if m == nil {
 		return reject(ErrCorrupt)
 	}

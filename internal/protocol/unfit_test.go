@@ -12,19 +12,23 @@ import (
 
 // Servers that are not Redis, in their answers: docs/servers.md.
 
-// strict is the answer of a server that wants all keys of a script declared.
-func strict(c redistest.Command) string {
-	if n := redistest.Declares(c); n >= 0 && n < 2 {
-		return "ERR Error running script (call to f_5f0a): @user_script:125: script tried accessing undeclared key"
-	}
-	return ""
+// strict returns the network of a server that wants all keys of a script declared.
+func strict(t *testing.T) *redistest.Faults {
+	t.Helper()
+	f := redistest.NewFaults(t)
+	f.Inject(redistest.Rule{
+		Match: func(c redistest.Command) bool { n := redistest.Declares(c); return n >= 0 && n < 2 },
+		Fault: redistest.Refuse, Times: -1,
+		Error: "ERR Error running script (call to f_5f0a): @user_script:125: script tried accessing undeclared key",
+	})
+	return f
 }
 
 // TestServerThatWantsDeclaredKeys: outside a Cluster every call declares both keys.
 func TestServerThatWantsDeclaredKeys(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	rdb := server.Client(t, redistest.Patient, func(o *redis.Options) { o.Dialer = redistest.Answering(o.Dialer, strict) })
+	rdb := server.Client(t, redistest.Patient, strict(t).Wrap)
 	s := NewStore(rdb, "berth", "s0", 1, "host")
 	s.OnUndeclared(func() { t.Error("switched") })
 	for _, ops := range [][]Op{ask(0, 1, 1), ask(1, 1, 1), back(0), beat(1), back(1)} {
@@ -42,7 +46,7 @@ func TestServerThatWantsDeclaredKeys(t *testing.T) {
 func TestClusterThatWantsDeclaredKeys(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartMasters(t, 2)
-	s := NewStore(c.Client(t, func(o *redis.ClusterOptions) { o.Dialer = redistest.Answering(o.Dialer, strict) }), "berth", "s0", 1, "host")
+	s := NewStore(c.Client(t, func(o *redis.ClusterOptions) { o.Dialer = strict(t).Dialer(o.Dialer) }), "berth", "s0", 1, "host")
 	said := 0
 	s.OnUndeclared(func() { said++ })
 	for i, name := range []string{"a", "b", "c"} {

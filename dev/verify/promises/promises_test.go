@@ -180,6 +180,12 @@ func TestJudge(t *testing.T) {
 			d.release(d.lease("s", 10, 0, 15, 16, 300, 0), "s", 17, 18)
 			d.lease("s", 12, 0, 15, 18, 320, 0)
 		}, "S2 S3 S7"},
+	})
+}
+
+// TestJudgeOfWaiting: who waits is not passed, and is told in time.
+func TestJudgeOfWaiting(t *testing.T) {
+	judged(t, []story{
 		{"a waiter is passed by one who asked before its place was known", func(d *diary) {
 			d.release(d.lease("s", 1, 0, 2, 3, 300, 0), "s", 20, 22)
 			d.release(d.lease("s", 12, 13, 21, 24, 320, 0), "s", 30, 32)
@@ -246,11 +252,13 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// given is a lease that is given away.
+func given(d *diary) {
+	d.detach(d.lease("s", 10, 0, 11, 12, 300, 0), "s", "h", 20, 22)
+}
+
 // TestHandles: a lease that is given away has one holder at a time, and one adopter.
 func TestHandles(t *testing.T) {
-	given := func(d *diary) {
-		d.detach(d.lease("s", 10, 0, 11, 12, 300, 0), "s", "h", 20, 22)
-	}
 	judged(t, []story{
 		{"adopted once", func(d *diary) {
 			given(d)
@@ -291,6 +299,12 @@ func TestHandles(t *testing.T) {
 			d.release(d.adopt("s", "h", 23, 24, 25, 320, 0), "s", 50, 52)
 			d.lease("s", 15, 16, 51, 53, 350, 0)
 		}, ""},
+	})
+}
+
+// TestPermitsOnTheirWay: a lease that was given away and not adopted has its permit.
+func TestPermitsOnTheirWay(t *testing.T) {
+	judged(t, []story{
 		{"a permit is taken while a lease is on its way", func(d *diary) {
 			given(d)
 			d.lease("s", 22, 0, 30, 31, 250, 0)

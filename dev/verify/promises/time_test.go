@@ -55,14 +55,17 @@ func (d *diary) paused(name string, asked, told history.Time, lasts time.Duratio
 	d.write(asked, e)
 }
 
+// one and other are requests of two processes with the same rate.
+var one = declares(1, 300*time.Millisecond)
+
+func other(e *history.Event) {
+	one(e)
+	e.Proc = 2
+}
+
 // TestRatesAreOnTime: whoever is in line is granted when the window has room.
 func TestRatesAreOnTime(t *testing.T) {
 	const name = "time-rate.0"
-	one := declares(1, 300*time.Millisecond)
-	other := func(e *history.Event) {
-		one(e)
-		e.Proc = 2
-	}
 	// after is a request that waits for the window of a grant at 5000, with what happens meanwhile.
 	after := func(granted history.Time, meanwhile func(d *diary)) func(d *diary) {
 		return func(d *diary) {
@@ -74,14 +77,6 @@ func TestRatesAreOnTime(t *testing.T) {
 		}
 	}
 	nothing := func(*diary) {}
-	refusedAt := func(asked history.Time) func(d *diary) {
-		return func(d *diary) {
-			d.set(one, func() {
-				d.brief(name, 4999, 0, 5000)
-				d.refused(name, 0, asked, asked+1)
-			})
-		}
-	}
 	judged(t, []story{
 		{"when the window has passed", after(5303, nothing), ""},
 		{"not much later", after(5803, nothing), ""},
@@ -115,24 +110,46 @@ func TestRatesAreOnTime(t *testing.T) {
 				d.waits(name, 5010, 5011, 5250)
 			})
 		}, ""},
-		{"a try is refused while the window is full, or just was", refusedAt(5803), ""},
-		{"a try is refused half a second after that", refusedAt(5805), "R2"},
-		{"a try is refused while somebody waits", func(d *diary) {
-			refusedAt(5805)(d)
-			d.set(other, func() { d.waits(name, 5300, 5301, 5400) })
-		}, ""},
 		{"it waits when the storm ends", func(d *diary) {
 			d.set(one, func() {
 				d.brief(name, 8999, 0, 9000)
 				d.waits(name, 9010, 9011, 0)
 			})
 		}, "R2"},
+	})
+}
+
+// TestCostsAreOnTime: a request waits until its cost fits.
+func TestCostsAreOnTime(t *testing.T) {
+	const name = "time-rate.0"
+	judged(t, []story{
 		{"its cost fits only when two have left", func(d *diary) {
 			d.set(declares(3, 300*time.Millisecond), func() {
 				d.brief(name, 4999, 0, 5000)
 				d.brief(name, 5200, 0, 5201)
 				d.set(func(e *history.Event) { e.Cost = 3 }, func() { d.brief(name, 5210, 5211, 5950) })
 			})
+		}, ""},
+	})
+}
+
+// TestTriesUnderARateAreOnTime: they are not refused for a window that has passed.
+func TestTriesUnderARateAreOnTime(t *testing.T) {
+	const name = "time-rate.0"
+	refusedAt := func(asked history.Time) func(d *diary) {
+		return func(d *diary) {
+			d.set(one, func() {
+				d.brief(name, 4999, 0, 5000)
+				d.refused(name, 0, asked, asked+1)
+			})
+		}
+	}
+	judged(t, []story{
+		{"a try is refused while the window is full, or just was", refusedAt(5803), ""},
+		{"a try is refused half a second after that", refusedAt(5805), "R2"},
+		{"a try is refused while somebody waits", func(d *diary) {
+			refusedAt(5805)(d)
+			d.set(other, func() { d.waits(name, 5300, 5301, 5400) })
 		}, ""},
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,9 @@ const (
 	// DelayReply: the server executes the request, its reply and what follows
 	// on the connection arrive after Injection.Release.
 	DelayReply
+	// Refuse: the client gets Rule.Error as the reply, the server gets a PING in place of
+	// the request.
+	Refuse
 	// DropMessage: a pub/sub message is lost. Match sees "message", the
 	// channel and the payload, or "subscribe" and so on for confirmations.
 	DropMessage
@@ -62,6 +66,18 @@ func (c Command) Name() string {
 // IsScript matches EVAL, EVALSHA and their read-only forms.
 func IsScript(c Command) bool { return strings.HasPrefix(c.Name(), "EVAL") }
 
+// Declares returns how many keys a call of a script declares, or -1 if c is none.
+func Declares(c Command) int {
+	if !IsScript(c) || len(c) < 3 {
+		return -1
+	}
+	n, err := strconv.Atoi(c[2])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
 // Named returns a predicate that matches the commands with these names.
 func Named(names ...string) func(Command) bool {
 	return func(c Command) bool {
@@ -73,7 +89,8 @@ func Named(names ...string) func(Command) bool {
 type Rule struct {
 	Match func(Command) bool // nil: all; it must not call methods of Faults
 	Fault Fault
-	Times int // number of commands to pick; 0: one, negative: all
+	Error string // of Refuse, for example "ERR unknown command"
+	Times int    // number of commands to pick; 0: one, negative: all
 }
 
 // Injection is a Rule in force.

@@ -94,6 +94,24 @@ func get(t *testing.T, c *redis.Client) int64 {
 	return n
 }
 
+// TestRefusedRequestIsAnsweredInItsTurn, and never reaches the server.
+func TestRefusedRequestIsAnsweredInItsTurn(t *testing.T) {
+	t.Parallel()
+	eachBackend(t, func(t *testing.T, f *Faults, connect backend) {
+		c := connect(f)
+		f.Inject(Rule{Match: IsScript, Fault: Refuse, Error: "ERR no scripts here"})
+		pipe := c.Pipeline()
+		before, refused, after := pipe.Incr(t.Context(), "n"), pipe.Eval(t.Context(), script, []string{"n"}), pipe.Incr(t.Context(), "n")
+		_, _ = pipe.Exec(t.Context()) // each command has its error
+		if before.Val() != 1 || after.Val() != 2 || refused.Err() == nil || refused.Err().Error() != "ERR no scripts here" {
+			t.Errorf("%v, %v, %v", before, refused, after)
+		}
+		if n, err := incr(t.Context(), c); err != nil || n != 3 {
+			t.Errorf("the next one: %d, %v", n, err)
+		}
+	})
+}
+
 func TestRequestFaults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -117,7 +117,10 @@ func fateOf(i *Injection) fate {
 	return fate{fault: i.rule.Fault, injection: i}
 }
 
-// forward sends a request to the server, late or twice if that is its fate. It reports
+// ping is a request that any server answers and that changes nothing.
+var ping = frame{kind: '*', raw: []byte("*1\r\n$4\r\nPING\r\n"), text: []string{"PING"}}
+
+// forward sends a request to the server, late, twice or another one if that is its fate. It reports
 // false if the link was cut.
 func (l *link) forward(f frame, how fate) bool {
 	if how.fault == Delay {
@@ -127,6 +130,9 @@ func (l *link) forward(f frame, how fate) bool {
 		if !l.hold(how.injection) {
 			return false
 		}
+	}
+	if how.fault == Refuse {
+		f = ping
 	}
 	if !l.send(f, how) {
 		return false
@@ -177,6 +183,8 @@ func (l *link) carryReplies() {
 			return
 		case how.fault == SwallowReply:
 			hung = true
+		case how.fault == Refuse:
+			l.queue(delivery{raw: []byte("-" + how.injection.rule.Error + "\r\n")})
 		case how.fault == DelayReply, how.fault == DelayMessage:
 			l.queue(delivery{raw: f.raw, after: how.injection})
 		default:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"time"
@@ -47,7 +48,13 @@ Exits with 1 if a promise was broken.`,
 			return err
 		}
 		cfg.Worker = func(args ...string) *exec.Cmd { return self(append([]string{workerName}, args...)...) }
-		cfg.View = a.demoView(*plain, *asJSON)
+		switch {
+		case *asJSON:
+		case *plain || !isTerminal(a.stdout) || os.Getenv("TERM") == "dumb":
+			cfg.Told = func(e demo.Event) { fmt.Fprintln(a.stdout, e) }
+		default:
+			cfg.Frame = (&demo.Live{File: a.stdout, Color: os.Getenv("NO_COLOR") == ""}).Frame
+		}
 		return a.demo(cfg, *asJSON)
 	}
 	return cmd
@@ -63,17 +70,6 @@ func checkDemo(cfg demo.Config) error {
 		return exit.Usagef("--for %v: it must be from %v to %v", cfg.For, minDemo, maxDemo)
 	}
 	return nil
-}
-
-func (a *app) demoView(plain, asJSON bool) demo.View {
-	switch {
-	case asJSON:
-		return demo.Silent{}
-	case plain || !isTerminal(a.stdout) || os.Getenv("TERM") == "dumb":
-		return demo.Plain{W: a.stdout}
-	default:
-		return &demo.Live{File: a.stdout, Color: os.Getenv("NO_COLOR") == ""}
-	}
 }
 
 // demo runs the demo until it ends or a signal comes. Either way its processes

@@ -34,7 +34,8 @@ type Config struct {
 	// Worker returns the command of a worker process, which calls Work with
 	// what the arguments say.
 	Worker func(args ...string) *exec.Cmd
-	View   View
+	Told   func(Event)  // is called for each event, in the order of arrival; nil: nobody is told
+	Frame  func(*State) // is called some times per second; nil: nothing is drawn
 }
 
 // Run runs the demo to its end, or until ctx ends, and returns what it showed.
@@ -77,7 +78,7 @@ func watch(ctx context.Context, cfg Config, workers *workers) (Summary, error) {
 			}
 			s.add(e)
 		case <-tick.C:
-			cfg.View.Frame(s)
+			s.cfg.Frame(s)
 		case <-killer.C:
 			if h := s.amidWork(); h != nil {
 				at := clock()
@@ -95,7 +96,7 @@ func watch(ctx context.Context, cfg Config, workers *workers) (Summary, error) {
 				s.add(e)
 			}
 			clear(s.line) // nobody waits any more
-			cfg.View.Frame(s)
+			s.cfg.Frame(s)
 			return s.summary(end), workers.failure()
 		}
 		if over == nil && s.crashed != nil && s.successor(s.crashed) != nil {

@@ -38,6 +38,12 @@ type Event struct {
 }
 
 func newState(cfg Config) *State {
+	if cfg.Told == nil {
+		cfg.Told = func(Event) {}
+	}
+	if cfg.Frame == nil {
+		cfg.Frame = func(*State) {}
+	}
 	return &State{cfg: cfg, begin: clock(), line: map[int]time.Duration{}}
 }
 
@@ -84,7 +90,7 @@ func (s *State) say(at time.Duration, loud bool, format string, args ...any) {
 	}
 	e := Event{At: at - s.begin, Text: fmt.Sprintf(format, args...), Loud: loud}
 	s.log = append(s.log, e)
-	s.cfg.View.Event(s, e)
+	s.cfg.Told(e)
 }
 
 // last returns the newest hold that fits, or nil.

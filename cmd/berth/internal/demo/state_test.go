@@ -13,7 +13,7 @@ const unit = time.Millisecond
 // story is what four workers report, and a demo that begins at 0 and has a limit of 3,
 // after holds of {worker, slot, token, asked, start, end}; a negative end is a kill.
 func story(holds ...[6]int) *State {
-	s := newState(Config{Workers: 4, Limit: 3, View: Silent{}})
+	s := newState(Config{Workers: 4, Limit: 3})
 	s.begin = 0
 	for _, h := range holds {
 		s.add(event{

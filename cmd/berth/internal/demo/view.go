@@ -12,32 +12,6 @@ import (
 	"github.com/berth-go/berth/internal/judge"
 )
 
-// View shows what happens while it happens.
-type View interface {
-	// Event is called for each event, in the order of arrival.
-	Event(s *State, e Event)
-	// Frame is called some times per second.
-	Frame(s *State)
-}
-
-// Silent shows nothing.
-type Silent struct{}
-
-// Event implements View.
-func (Silent) Event(*State, Event) {}
-
-// Frame implements View.
-func (Silent) Frame(*State) {}
-
-// Plain shows a line for each event.
-type Plain struct {
-	Silent
-	W io.Writer
-}
-
-// Event implements View.
-func (p Plain) Event(_ *State, e Event) { fmt.Fprintln(p.W, e) }
-
 // String returns the event as a line.
 func (e Event) String() string {
 	mark := " "
@@ -49,7 +23,6 @@ func (e Event) String() string {
 
 // Live redraws one picture in place.
 type Live struct {
-	Silent
 	File  *os.File
 	Color bool
 	drawn int // lines on the screen
@@ -69,7 +42,7 @@ const (
 	barWidth = 40
 )
 
-// Frame implements View.
+// Frame is a Config.Frame: it draws the picture over the last one.
 func (v *Live) Frame(s *State) {
 	width, height, err := term.GetSize(int(v.File.Fd()))
 	if err != nil || width < 1 || height < 2 {

@@ -76,25 +76,20 @@ var (
 	})
 )
 
-// readers are rights that a user who only looks can have in place of one that is missing.
+// readers are commands that a user who only looks can use where a right is missing.
 var readers = map[string]right{"+eval": {command: "EVAL_RO return(1) 0"}, "+evalsha": {command: "EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 1 K"}}
 
-// without leaves out of the rights that are missing those that a user who only looks has in another form.
-func (p *patient) without(ctx context.Context, missing []string) []string {
-	return slices.DeleteFunc(slices.Clone(missing), func(name string) bool {
-		r, ok := readers[name]
-		return ok && !denied(p.attempt(ctx, r))
-	})
-}
-
 // onlyLooks reports whether a user without these rights is one who only looks.
-func onlyLooks(missing []string) bool {
+func (p *patient) onlyLooks(ctx context.Context, missing []string) bool {
 	for _, name := range writes {
 		if !slices.Contains(missing, name) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(missing, func(name string) bool { return !slices.Contains(takers, name) })
+	return !slices.ContainsFunc(missing, func(name string) bool {
+		instead, ok := readers[name]
+		return !slices.Contains(takers, name) && (!ok || denied(p.attempt(ctx, instead)))
+	})
 }
 
 // unchecked is the finding of a check that needs what a user who only looks may not do.
@@ -136,7 +131,7 @@ func (p *patient) rights(ctx context.Context, _ node) Finding {
 		}
 	}
 	advice := fmt.Sprintf("Give the user the rights in docs/operations.md, with ~%s:* and &%[1]s:*.", p.Prefix)
-	if p.looks = onlyLooks(p.without(ctx, missing)); p.looks {
+	if p.looks = p.onlyLooks(ctx, missing); p.looks {
 		return looker(advice, without)
 	}
 	switch {

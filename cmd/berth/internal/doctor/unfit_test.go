@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
@@ -22,15 +20,12 @@ func TestServersThatDoNotRunTheScript(t *testing.T) {
 	} {
 		t.Run(want.found, func(t *testing.T) {
 			t.Parallel()
-			rdb := server.Client(t, func(o *redis.Options) {
-				o.Dialer = redistest.Answering(o.Dialer, func(c redistest.Command) string {
-					if redistest.Declares(c) == 2 { // the doctor's own small scripts name one key, or none
-						return answer
-					}
-					return ""
-				})
+			network := redistest.NewFaults(t)
+			network.Inject(redistest.Rule{
+				Match: func(c redistest.Command) bool { return redistest.Declares(c) == 2 }, // the doctor's own small scripts name one key, or none
+				Fault: redistest.Refuse, Error: answer, Times: -1,
 			})
-			f := byCheck(t, insist(t, Config{Redis: rdb, Prefix: "berth"}))["semaphore"]
+			f := byCheck(t, insist(t, Config{Redis: server.Client(t, network.Wrap), Prefix: "berth"}))["semaphore"]
 			if f.Status != Fail || !strings.Contains(f.Found, want.found) || !strings.Contains(f.Advice, want.advice) {
 				t.Errorf("%+v", f)
 			}

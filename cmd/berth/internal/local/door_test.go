@@ -199,6 +199,47 @@ func TestSuspendedStoreIsWaitedFor(t *testing.T) {
 	}
 }
 
+// fullSocket listens on a socket that has as many connections as it queues.
+func fullSocket(t *testing.T, path string) net.Listener {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), "store")
+	listener, err := net.FileListener(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	for {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			return listener
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+}
+
+// answerPings answers whoever connects, until the listener is closed.
+func answerPings(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			if n, _ := conn.Read(make([]byte, 64)); n > 0 {
+				_, _ = conn.Write([]byte("+PONG\r\n"))
+			}
+		}()
+	}
+}
+
 // TestFullSocketIsWaitedFor: where more want to connect than the socket can queue, the system
 // refuses; but the store lives.
 func TestFullSocketIsWaitedFor(t *testing.T) {
@@ -211,25 +252,7 @@ func TestFullSocketIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: s.socket()}), unix.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	file := os.NewFile(uintptr(fd), "store")
-	listener, err := net.FileListener(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file.Close()
-	for err == nil { // fills it
-		var conn net.Conn
-		if conn, err = net.Dial("unix", s.socket()); err == nil {
-			defer conn.Close()
-		}
-	}
+	listener := fullSocket(t, s.socket())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Dial(ctx, "", ""); !errors.Is(err, context.DeadlineExceeded) || process() != nil {
@@ -243,20 +266,7 @@ func TestFullSocketIsWaitedFor(t *testing.T) {
 		}
 		dialled <- err
 	}()
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				if n, _ := conn.Read(make([]byte, 64)); n > 0 {
-					_, _ = conn.Write([]byte("+PONG\r\n"))
-				}
-			}()
-		}
-	}()
+	go answerPings(listener)
 	if err := <-dialled; err != nil {
 		t.Error(err)
 	}

@@ -143,6 +143,39 @@ func TestLogTellsAnOutageOnce(t *testing.T) {
 	}
 }
 
+// waitedMeanwhile waits for a permit that is taken, while something happens a second later.
+func waitedMeanwhile(t *testing.T, wait time.Duration, meanwhile func(*berthtest.Store, *berthadmin.Inspector)) (took time.Duration, err error) {
+	t.Helper()
+	store, health := berthtest.New(t), &Health{}
+	client := store.Client()
+	sem, err := client.Semaphore("s", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sem.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store.Redis().AddHook(health)
+	done := make(chan struct{})
+	time.AfterFunc(time.Second, func() {
+		defer close(done)
+		meanwhile(store, berthadmin.Of(client))
+	})
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	start := time.Now()
+	_, err = Wait(Config{
+		Name: "s", Weight: 1, Wait: wait, NotAcquired: exit.NotAcquired, Acquire: acquireOf(sem), Health: health,
+		Notices: NewNotices(null), Ping: func(ctx context.Context) error { return store.Redis().Ping(ctx).Err() },
+	})
+	took = time.Since(start)
+	<-done // before the store goes
+	return took, err
+}
+
 // A place in the queue is no reason any more when Redis has stopped answering.
 func TestWaitNamesTheLastTrouble(t *testing.T) {
 	nothing := func(*berthtest.Store, *berthadmin.Inspector) {}
@@ -174,33 +207,7 @@ func TestWaitNamesTheLastTrouble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, health := berthtest.New(t), &Health{}
-				client := store.Client()
-				sem, err := client.Semaphore("s", 1)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := sem.Acquire(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				store.Redis().AddHook(health)
-				done := make(chan struct{})
-				time.AfterFunc(time.Second, func() {
-					defer close(done)
-					tt.meanwhile(store, berthadmin.Of(client))
-				})
-				null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer null.Close()
-				start := time.Now()
-				_, err = Wait(Config{
-					Name: "s", Weight: 1, Wait: tt.wait, NotAcquired: exit.NotAcquired, Acquire: acquireOf(sem), Health: health,
-					Notices: NewNotices(null), Ping: func(ctx context.Context) error { return store.Redis().Ping(ctx).Err() },
-				})
-				took := time.Since(start)
-				<-done // before the store goes
+				took, err := waitedMeanwhile(t, tt.wait, tt.meanwhile)
 				if exit.Of(err) != tt.code || !strings.Contains(err.Error(), tt.says) || took > tt.wait {
 					t.Errorf("code %d after %v: %v", exit.Of(err), took, err)
 				}

@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/dev/bench/internal/report"
 	"github.com/berth-go/berth/dev/bench/internal/result"
 	"github.com/berth-go/berth/dev/bench/internal/trial"
 	"github.com/berth-go/berth/dev/internal/measure"
@@ -19,50 +16,36 @@ import (
 // machine must not look like a regression.
 const tries = 3
 
-// compare measures what the expectations are about, and compares.
-func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) error {
+// bounds returns the targets of the scenarios, or the expectations to check; it then leaves out the
+// scenarios that they are not about.
+func (o *options) bounds() ([]result.Bound, error) {
+	if o.check == "" {
+		return o.among(result.Targets()), nil
+	}
 	f, err := os.Open(o.check)
 	if err != nil {
-		return measure.Errorf(measure.Usage, "the expectations cannot be read: %w", err)
+		return nil, measure.Errorf(measure.Usage, "the expectations cannot be read: %w", err)
 	}
 	defer f.Close()
 	bounds, err := result.ReadBounds(f)
 	if err != nil {
-		return measure.Errorf(measure.Usage, "the expectations in %s cannot be read: %w", o.check, err)
+		return nil, measure.Errorf(measure.Usage, "the expectations in %s cannot be read: %w", o.check, err)
 	}
-	bounds = o.among(bounds)
 	if o.scenarios = about(o.scenarios, bounds); len(o.scenarios) == 0 {
-		return measure.Errorf(measure.Usage, "none of the expectations is about these scenarios")
+		return nil, measure.Errorf(measure.Usage, "none of the expectations is about these scenarios")
 	}
-	out, err := o.output(stdout, func(w io.Writer, r *result.Report) error { return report.Verdicts(r).Write(w, "") })
-	if err != nil {
-		return err
-	}
-	defer out.close()
-	r, err := o.begin(ctx, stderr)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(r.judge(ctx, bounds), r.end(ctx)); err != nil {
-		return err
-	}
-	if err := out.write(r.rep); err != nil {
-		return err
-	}
-	if n := len(r.rep.Missed()); n > 0 {
-		return measure.Errorf(measure.Failure, "expectations that are not met: %d of %d", n, len(bounds))
-	}
-	return nil
+	return o.among(bounds), nil
 }
 
 // judge measures, and repeats the scenarios whose bounds were violated.
 func (r *run) judge(ctx context.Context, bounds []result.Bound) error {
 	scenarios := r.scenarios
 	for try := 1; ; try++ {
-		if err := r.measure(ctx, scenarios, wanted(bounds)); err != nil {
+		err := r.measure(ctx, scenarios, wanted(bounds))
+		r.rep.JudgeAll(bounds)
+		if err != nil {
 			return err
 		}
-		r.rep.JudgeAll(bounds)
 		scenarios = about(scenarios, r.rep.Missed())
 		if len(scenarios) == 0 || try == tries {
 			for _, line := range r.rep.Missing {

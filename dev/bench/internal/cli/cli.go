@@ -50,13 +50,6 @@ func Main(args []string, in io.Reader, stdout, stderr io.Writer) int {
 	})
 }
 
-func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if o.check != "" {
-		return o.compare(ctx, stdout, stderr)
-	}
-	return o.bench(ctx, stdout, stderr)
-}
-
 func parse(args []string, stderr io.Writer) (*options, error) {
 	o := &options{}
 	var only, peers string

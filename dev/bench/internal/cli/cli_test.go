@@ -171,7 +171,7 @@ func TestInterruptedRunLeavesAPartialReportAndNoKeys(t *testing.T) {
 	var names []string
 	// On a slow machine berth may have no figure of the first scenario.
 	for try := 0; try < attempts && !slices.Contains(names, "Pair/1/berth"); try++ {
-		o := parsed(t, "--redis", url, "--only", "pair,contended,holders", "--peers", "basic", "--rounds", "3",
+		o := parsed(t, "--redis", url, "--only", "pair,contended,holders", "--peers", "redislock", "--rounds", "3",
 			"--out", filepath.Join(dir, "j"))
 		ctx, cancel := context.WithCancel(t.Context())
 		stderr := &cancelling{word: "contended", cancel: cancel} // in the second scenario

@@ -7,7 +7,6 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthpool"
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
-	"github.com/berth-go/berth/dev/internal/algo"
 )
 
 // BerthKey is the key of berth.
@@ -23,16 +22,17 @@ func Lending(size int, ttl time.Duration) *Peer {
 		Key: BerthKey, Title: "berth", Kind: Semaphore, Queues: true,
 		About: "default options: a queue, slots, fencing tokens, TTL 30 s with renewals, loss detection",
 		Sent:  scripts,
-		Rater: berthRate,
-		Fill:  algo.Berth().Fill,
 		Connect: func(url, prefix string) (*Client, error) {
 			c, closeAll, err := Dial(url, prefix)
 			if err != nil {
 				return nil, err
 			}
 			pools := map[string]*berthpool.Pool{} // closed with the client
-			return &Client{Close: closeAll, Semaphore: func(name string, limit int) (Acquire, error) {
-				sem, err := c.Semaphore(name, limit, berth.TTL(ttl))
+			return &Client{Close: closeAll, Semaphore: func(name string, s Shape) (Acquire, error) {
+				if s.Rate > 0 {
+					return rated(c, name, s)
+				}
+				sem, err := c.Semaphore(name, s.Limit, berth.TTL(ttl))
 				if err != nil || size == 0 {
 					return func(ctx context.Context) (Release, error) { return releaseOf(sem.Acquire(ctx)) }, err
 				}
@@ -44,6 +44,21 @@ func Lending(size int, ttl time.Duration) *Peer {
 			}}, nil
 		},
 	}
+}
+
+// rated returns the Acquire of a semaphore that has only a rate. A lease's token tells when the
+// server granted it.
+func rated(c *berth.Client, name string, s Shape) (Acquire, error) {
+	sem, err := c.Semaphore(name, berth.NoLimit, berth.Rate(s.Rate, time.Second))
+	return func(ctx context.Context) (Release, error) {
+		lease, err := sem.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		at := time.Duration(lease.Token()/1000) * time.Millisecond
+		s.Granted(Grant{at, at})
+		return lease.Release, nil
+	}, err
 }
 
 // releaseOf returns the Release of a lease or a loan, if there is one.

@@ -45,7 +45,7 @@ func (d *goDriver) warm(ctx context.Context) error {
 		if d.shape.Each {
 			name += "-" + strconv.Itoa(w)
 		}
-		acquire, err := d.clients[w%len(d.clients)].Semaphore(name, d.shape.Limit)
+		acquire, err := d.clients[w%len(d.clients)].Semaphore(name, d.shape)
 		if err != nil {
 			return err
 		}

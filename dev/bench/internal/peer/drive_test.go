@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func planted(permits int) *Peer {
 	free := make(chan struct{}, permits)
 	return &Peer{Key: "planted", Title: "planted", Kind: Semaphore, Queues: true, Connect: func(string, string) (*Client, error) {
-		return &Client{Close: func() {}, Semaphore: func(string, int) (Acquire, error) {
+		return &Client{Close: func() {}, Semaphore: func(string, Shape) (Acquire, error) {
 			return func(ctx context.Context) (Release, error) {
 				select {
 				case free <- struct{}{}:
@@ -69,7 +69,7 @@ func TestSpinOfNothingIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		acquire, _ := c.Semaphore("x", 1)
+		acquire, _ := c.Semaphore("x", Shape{Limit: 1})
 		if _, err := acquire(t.Context()); err != nil { // and nobody gives it back
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestPassEndsWhereAWaiterIsNeverTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := &Peer{Key: "deaf", Title: "deaf", Connect: func(string, string) (*Client, error) {
 			taken := make(chan struct{}, 1)
-			return &Client{Close: func() {}, Semaphore: func(string, int) (Acquire, error) {
+			return &Client{Close: func() {}, Semaphore: func(string, Shape) (Acquire, error) {
 				return func(ctx context.Context) (Release, error) {
 					select {
 					case taken <- struct{}{}:
@@ -148,7 +148,7 @@ func TestKeysOfContestantsAreUnique(t *testing.T) {
 			t.Errorf("contestant %+v", p)
 		}
 		seen[p.Key] = true
-		if pairs := (p.Connect == nil) != (p.Open == nil); pairs == (p.Kind == Rate) || p.Kind == Rate && p.Rater == nil {
+		if (p.Connect == nil) == (p.Open == nil) {
 			t.Errorf("%s: one way to open it, please", p.Key)
 		}
 	}

@@ -73,7 +73,7 @@ func auto(rdb *redis.Client) (redis.Cmdable, error)  { return rdb.AutoPipeline()
 func commands(via func(*redis.Client) (redis.Cmdable, error), first, second command) func(url, prefix string) (*Client, error) {
 	return onGoRedis(func(rdb *redis.Client) (semaphores, error) {
 		c, err := via(rdb)
-		return func(key string, _ int) (Acquire, error) {
+		return func(key string, _ Shape) (Acquire, error) {
 			return func(context.Context) (Release, error) {
 				ctx := context.Background()
 				if err := first(ctx, c, key); err != nil {
@@ -93,8 +93,8 @@ end
 return 1`)
 
 func tokens(rdb *redis.Client) (semaphores, error) {
-	return func(key string, limit int) (Acquire, error) {
-		err := fillTokens.Run(context.Background(), rdb, []string{key, key + ":made"}, limit).Err()
+	return func(key string, s Shape) (Acquire, error) {
+		err := fillTokens.Run(context.Background(), rdb, []string{key, key + ":made"}, s.Limit).Err()
 		return func(ctx context.Context) (Release, error) { return takeToken(ctx, rdb, key) }, err
 	}, nil
 }

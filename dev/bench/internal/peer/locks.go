@@ -47,7 +47,7 @@ func redislocks(rdb *redis.Client) (semaphores, error) {
 	locker := redislock.New(rdb)
 	options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(redisPoll)}
 	refused := func(err error) bool { return errors.Is(err, redislock.ErrNotObtained) }
-	return func(key string, _ int) (Acquire, error) {
+	return func(key string, _ Shape) (Acquire, error) {
 		return repeated(refused, func(ctx context.Context) (Release, error) {
 			lock, err := locker.Obtain(ctx, key, lockTTL, options)
 			return func() error { return lock.Release(context.Background()) }, err
@@ -61,7 +61,7 @@ func redsyncs(rdb *redis.Client) (semaphores, error) {
 		_, taken := errors.AsType[*redsync.ErrTaken](err)
 		return taken || errors.Is(err, redsync.ErrFailed)
 	}
-	return func(key string, _ int) (Acquire, error) {
+	return func(key string, _ Shape) (Acquire, error) {
 		return repeated(refused, func(ctx context.Context) (Release, error) {
 			mutex := rs.NewMutex(key)
 			return func() error {
@@ -106,7 +106,7 @@ func connectRueidislock(url, prefix string) (*Client, error) {
 	}
 	return &Client{
 		Close: locker.Close,
-		Semaphore: func(name string, _ int) (Acquire, error) {
+		Semaphore: func(name string, _ Shape) (Acquire, error) {
 			return func(ctx context.Context) (Release, error) {
 				_, cancel, err := locker.WithContext(ctx, name)
 				if err != nil {

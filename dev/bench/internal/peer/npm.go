@@ -11,7 +11,7 @@ import (
 	"github.com/berth-go/berth/internal/child"
 )
 
-// NPM is npm's redis-semaphore, driven by npm/driver.js in one process of node.
+// NPM is npm's redis-semaphore.
 func NPM() *Peer {
 	return &Peer{
 		Key: "npm", Title: "npm redis-semaphore", Kind: Semaphore, Queues: true, Poll: npmPoll, Sent: append([]string{"zrem"}, scripts...),
@@ -40,8 +40,13 @@ func npmMissing(name string) string {
 	return ""
 }
 
-// node is the process in which npm's redis-semaphore runs.
-type node struct{ *child.Process }
+// node is the process that runs npm/driver.js, which drives a contestant of npm: Bottleneck for a
+// shape with a rate, redis-semaphore for the others.
+type node struct {
+	*child.Process
+
+	shape Shape
+}
 
 func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) {
 	c, err := child.Start(exec.Command("node", filepath.Join(npmDir(), "driver.js")))
@@ -52,7 +57,7 @@ func openNode(ctx context.Context, url, prefix string, s Shape) (Driver, error) 
 		c.Kill()
 		return nil, err
 	}
-	return node{c}, nil
+	return node{c, s}, nil
 }
 
 // Close implements Driver.
@@ -60,9 +65,15 @@ func (n node) Close() { n.Kill() }
 
 // Spin implements Driver.
 func (n node) Spin(ctx context.Context, l Load) (*Outcome, error) {
-	out := &Outcome{}
-	err := n.Ask(ctx, map[string]any{"op": "spin", "load": l}, out)
-	return out, err
+	var answer struct {
+		Outcome
+		Grants []time.Duration
+	}
+	err := n.Ask(ctx, map[string]any{"op": "spin", "load": l}, &answer)
+	for _, at := range answer.Grants {
+		n.shape.Granted(Grant{at, at})
+	}
+	return &answer.Outcome, err
 }
 
 // Pass implements Driver.

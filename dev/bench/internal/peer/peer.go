@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/berth-go/berth/dev/bench/internal/redisd"
-	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/internal/judge"
 )
 
@@ -46,23 +45,20 @@ type Peer struct {
 	// Connect makes one client, with its own connections, whose keys begin with the
 	// prefix. It is nil for contestants with their own Driver.
 	Connect func(url, prefix string) (*Client, error)
-	// Open returns the Driver of a contestant without Connect. One of a Rate has neither.
+	// Open returns the Driver of a contestant without Connect.
 	Open func(ctx context.Context, url, prefix string, s Shape) (Driver, error)
-	// Fill makes other holders of a permit; nil: nothing depends on them.
-	Fill func(ctx context.Context, s algo.Setup, n int) (done func(), err error)
-	// Rater opens a contestant that limits a rate; nil: it does not.
-	Rater func(ctx context.Context, url, prefix string, f Flow) (Rater, error)
 }
 
 // Client is one client of a contestant.
 type Client struct {
-	// Semaphore returns the Acquire of the named semaphore. A Lock ignores the limit.
-	Semaphore func(name string, limit int) (Acquire, error)
+	// Semaphore returns the Acquire of the named semaphore, which has the limit and the rate of the
+	// shape. A Lock has neither.
+	Semaphore func(name string, s Shape) (Acquire, error)
 	Close     func()
 }
 
-// semaphores returns the Acquire of the semaphore with a key. A lock ignores the limit.
-type semaphores func(key string, limit int) (Acquire, error)
+// semaphores is Client.Semaphore for a key.
+type semaphores func(key string, s Shape) (Acquire, error)
 
 // onGoRedis returns the Connect of a contestant on go-redis, whose clients open prepares.
 func onGoRedis(open func(*redis.Client) (semaphores, error)) func(url, prefix string) (*Client, error) {
@@ -75,7 +71,7 @@ func onGoRedis(open func(*redis.Client) (semaphores, error)) func(url, prefix st
 		}
 		return &Client{
 			Close:     func() { _ = rdb.Close() },
-			Semaphore: func(name string, limit int) (Acquire, error) { return semaphore(prefix+name, limit) },
+			Semaphore: func(name string, s Shape) (Acquire, error) { return semaphore(prefix+name, s) },
 		}, nil
 	}
 }
@@ -94,7 +90,14 @@ type Shape struct {
 	Workers int    // goroutines, spread evenly over the clients
 	Limit   int
 	Each    bool // every worker uses its own semaphore
+	Rate    int  // grants in a second; 0: as many as there are
+	// Granted is called for each grant of a Rate, by several workers at once.
+	Granted func(Grant) `json:"-"`
 }
+
+// Grant is when something was let through: not before From and not after To, by one clock of the
+// contestant's choice.
+type Grant struct{ From, To time.Duration }
 
 // Load is work for a while.
 type Load struct {
@@ -150,7 +153,7 @@ type Driver interface {
 
 // All returns every contestant, berth first, the floors last.
 func All() []*Peer {
-	return slices.Concat([]*Peer{Berth()}, locks(), chapter(), []*Peer{NPM()}, raters(), floors())
+	return slices.Concat([]*Peer{Berth()}, locks(), []*Peer{NPM()}, raters(), floors())
 }
 
 // Missing returns why a contestant cannot take part, or "" if it can.

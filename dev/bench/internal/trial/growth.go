@@ -8,7 +8,6 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/dev/bench/internal/crowd"
 	"github.com/berth-go/berth/dev/bench/internal/peer"
-	"github.com/berth-go/berth/dev/internal/algo"
 	"github.com/berth-go/berth/dev/internal/measure"
 	"github.com/berth-go/berth/dev/internal/scenario"
 )
@@ -18,7 +17,7 @@ func holders() *Trial {
 		Scenario: scenario.Holders, Slices: 1, Together: true, Open: openHolders,
 		Cases:   func(s Scale) []Case { return cases(s.Crowd) },
 		Length:  func(s Scale) time.Duration { return s.Slice },
-		Takes:   among(peer.BerthKey, "basic", "fair", peer.TrivialKey),
+		Takes:   among(peer.BerthKey, peer.TrivialKey),
 		Figures: "\"server µs\" is the time in commands by INFO commandstats.",
 	}
 }
@@ -26,9 +25,14 @@ func holders() *Trial {
 func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
 	s := e.shape(scenario.Holders)
 	s.Limit += c.N
-	release, err := e.fill(ctx, p, s, c.N)
-	if err != nil {
-		return nil, err
+	release := func() {} // nothing depends on the holders
+	if p.Key == peer.BerthKey {
+		var err error
+		if release, err = e.lease(ctx, c.N, func(c *berth.Client, _ int) (*berth.Semaphore, error) {
+			return c.Semaphore(s.Name, s.Limit, berth.TTL(scenario.Holders.TTL))
+		}); err != nil {
+			return nil, err
+		}
 	}
 	entrant, err := e.drive(ctx, p, s, func(ctx context.Context, d peer.Driver) ([]Figure, error) {
 		out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Slice, Times: true})
@@ -48,16 +52,6 @@ func openHolders(ctx context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, e
 	closeDriver := entrant.Close
 	entrant.Close = func() { closeDriver(); release() }
 	return entrant, nil
-}
-
-// fill makes n other holders of a permit, which outlast the run: the chapter's by clocks that are an
-// hour ahead. It returns a function that ends them.
-func (e *Env) fill(ctx context.Context, p *peer.Peer, s peer.Shape, n int) (func(), error) {
-	if p.Fill == nil {
-		return func() {}, nil
-	}
-	ttl := scenario.Holders.TTL
-	return p.Fill(ctx, algo.Setup{Redis: e.Redis, Prefix: e.Prefix, Name: s.Name, Limit: s.Limit, Timeout: ttl, ClockOff: ttl}, n)
 }
 
 // lease acquires n leases with a new client, the i-th from the semaphore that of returns
@@ -91,7 +85,7 @@ func waiters() *Trial {
 	}
 }
 
-func waitersSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
+func waitersSlice(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error) {
 	// The crowd exists during the slice only: a thousand waiters that cycle would
 	// disturb all other contestants.
 	taken, line, err := e.line(ctx, scenario.Waiters, c.N, true)
@@ -123,7 +117,7 @@ func waitersSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 		return nil, errors.New("the permit did not change hands")
 	}
 	return []Figure{
-		{Metric: "server-µs", Value: used.Sent(peer.Berth().Sent).Usec / turns},
+		{Metric: "server-µs", Value: used.Sent(p.Sent).Usec / turns},
 		{Metric: "cpu-µs", Value: used.CPU * 1e6 / turns},
 		{Metric: "turns/s", Value: turns / (3 * e.Scale.Slice).Seconds()},
 	}, nil

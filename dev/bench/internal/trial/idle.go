@@ -20,7 +20,7 @@ func memory() *Trial {
 	}
 }
 
-func memorySlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
+func memorySlice(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error) {
 	before, err := measure.Ask(ctx, e.Redis)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func memorySlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent := idle.Sent(peer.Berth().Sent)
+	sent := idle.Sent(p.Sent)
 	after, err := measure.Ask(ctx, e.Redis)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func renewals() *Trial {
 	}
 }
 
-func renewalsSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
+func renewalsSlice(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error) {
 	quiet := time.Second
 	nothing, err := e.measured(ctx, func() error { return measure.Pause(ctx, quiet) })
 	if err != nil {
@@ -91,7 +91,7 @@ func renewalsSlice(ctx context.Context, e *Env, c Case) ([]Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, seconds := used.Sent(peer.Berth().Sent), e.Scale.Watch.Seconds()
+	sent, seconds := used.Sent(p.Sent), e.Scale.Watch.Seconds()
 	scale := e.Scale.LeaseTTL.Seconds() / berth.DefaultTTL.Seconds()
 	share := used.CPU/seconds - nothing.CPU/quiet.Seconds()
 	return []Figure{

@@ -39,7 +39,7 @@ func openPool(ctx context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, erro
 	}
 	var err error
 	if p.third, err = peer.Lending(0, e.Scale.PoolTTL).Connect(e.URL, e.Prefix); err == nil {
-		p.elsewhere, err = p.third.Semaphore(s.Name, s.Limit)
+		p.elsewhere, err = p.third.Semaphore(s.Name, s)
 	}
 	if err != nil {
 		p.close()

@@ -3,12 +3,13 @@ package trial
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/berth-go/berth/dev/bench/internal/peer"
 	"github.com/berth-go/berth/dev/internal/scenario"
+	"github.com/berth-go/berth/internal/judge"
 	"github.com/berth-go/berth/internal/quantile"
 )
 
@@ -17,42 +18,40 @@ const settled = 500 * time.Millisecond
 
 func rate() *Trial {
 	return &Trial{
-		Scenario: scenario.Rated, Slices: 1, Open: openRated,
+		Scenario: scenario.Rated, Slices: 1, Open: brief(rateSlice),
 		Cases:  func(Scale) []Case { return []Case{{"100", scenario.Rated.Rate}} },
 		Length: func(s Scale) time.Duration { return s.Flow + settled },
-		Takes:  func(p *peer.Peer, _ Case) bool { return p.Rater != nil },
+		Takes:  func(p *peer.Peer, _ Case) bool { return p.Kind == peer.Rate || p.Key == peer.BerthKey },
 	}
 }
 
-func openRated(_ context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
-	return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) {
-		f := peer.Flow{Name: e.name(scenario.Rated), Clients: scenario.Rated.Clients, Workers: scenario.Rated.Workers, Rate: c.N}
-		r, err := p.Rater(ctx, e.URL, e.Prefix, f) // a new one each time, because the last has spent of it
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		var out *peer.Flowed
-		used, err := e.measured(ctx, func() (err error) {
-			out, err = r.Run(ctx, e.Scale.Flow+settled)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		if len(out.Grants) == 0 {
-			return nil, errors.New("nothing was let through")
-		}
-		us := micros(out.Waits)
-		return []Figure{
-			{Metric: "grants/s", Value: steady(out.Grants, e.Scale.Flow)},
-			{Metric: "over", Value: float64(max(busiest(out.Grants, time.Second)-c.N, 0))},
-			{Metric: "commands", Value: used.Sent(p.Sent).Calls / float64(len(out.Grants))},
-			{Metric: "wait-p50-µs", Value: quantile.Of(us, 0.5)},
-			{Metric: "wait-p99-µs", Value: quantile.Of(us, 0.99)},
-			{Metric: "jain", Value: jain(out.Each)},
-		}, nil
-	}}, nil
+func rateSlice(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error) {
+	var mu sync.Mutex
+	var grants []peer.Grant
+	s := e.shape(scenario.Rated)
+	s.Rate, s.Granted = c.N, func(g peer.Grant) {
+		mu.Lock()
+		defer mu.Unlock()
+		grants = append(grants, g)
+	}
+	d, err := p.Drive(ctx, e.URL, e.Prefix, s)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	out, used, err := e.spin(ctx, d, peer.Load{For: e.Scale.Flow + settled, Times: true})
+	if err != nil {
+		return nil, err
+	}
+	us := micros(judge.Waits(out.Beliefs))
+	return []Figure{
+		{Metric: "grants/s", Value: steady(grants, e.Scale.Flow)},
+		{Metric: "over", Value: float64(max(busiest(grants, time.Second)-c.N, 0))},
+		{Metric: "commands", Value: used.Sent(p.Sent).Calls / float64(out.Pairs)},
+		{Metric: "wait-p50-µs", Value: quantile.Of(us, 0.5)},
+		{Metric: "wait-p99-µs", Value: quantile.Of(us, 0.99)},
+		{Metric: "jain", Value: jain(out.Each)},
+	}, nil
 }
 
 // steady returns the grants in a second from settled on, for a while.

@@ -155,10 +155,10 @@ func (e *Env) spin(ctx context.Context, d peer.Driver, l peer.Load) (out *peer.O
 	return out, used, err
 }
 
-// brief returns the Open of a trial of berth alone, of which nothing remains between two slices.
-func brief(slice func(ctx context.Context, e *Env, c Case) ([]Figure, error)) func(context.Context, *Env, Case, *peer.Peer) (*Entrant, error) {
-	return func(_ context.Context, e *Env, c Case, _ *peer.Peer) (*Entrant, error) {
-		return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) { return slice(ctx, e, c) }}, nil
+// brief returns the Open of a trial of which nothing remains between two slices.
+func brief(slice func(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error)) func(context.Context, *Env, Case, *peer.Peer) (*Entrant, error) {
+	return func(_ context.Context, e *Env, c Case, p *peer.Peer) (*Entrant, error) {
+		return &Entrant{Close: func() {}, Slice: func(ctx context.Context) ([]Figure, error) { return slice(ctx, e, c, p) }}, nil
 	}
 }
 

@@ -3,23 +3,18 @@
 'use strict'
 const Redis = require('ioredis')
 
-let shape, clients = [], workers = []
+let clients = [], workers = []
 
 // Times are nanoseconds, as Go's.
 const now = () => Math.round(performance.now() * 1e6)
 const wait = ns => new Promise(resolve => setTimeout(resolve, ns / 1e6))
 
-// connect opens the clients and gives each worker its semaphore. A worker whose
-// lock is lost must not end the process: its release will tell.
-async function connect({ url, prefix, shape: s }) {
-  const { Semaphore } = require('redis-semaphore')
-  shape = s
-  clients = Array.from({ length: s.Clients }, () => new Redis(url))
+// connect opens the clients and gives each worker what it acquires. Shape is Go's.
+async function connect({ url, prefix, shape }) {
+  clients = Array.from({ length: shape.Clients }, () => new Redis(url))
   await Promise.all(clients.map(c => c.ping()))
-  workers = Array.from({ length: s.Workers }, (_, w) => {
-    const name = prefix + s.Name + (s.Each ? '-' + w : '')
-    return new Semaphore(clients[w % clients.length], name, s.Limit, { onLockLost() {} })
-  })
+  const of = await (shape.Rate > 0 ? bottlenecks : semaphores)(prefix + shape.Name, shape)
+  workers = Array.from({ length: shape.Workers }, (_, w) => of(w))
   for (const w of workers.slice(0, clients.length)) {
     await w.acquire()
     await w.release()
@@ -27,14 +22,36 @@ async function connect({ url, prefix, shape: s }) {
   return {}
 }
 
-// spin has every worker acquire and release for a while. Load and answer are Go's Load and Outcome.
+// semaphores returns what makes a worker's semaphore. One whose lock is lost must not end
+// the process: its release will tell.
+function semaphores(name, { Each, Limit }) {
+  const { Semaphore } = require('redis-semaphore')
+  const options = { onLockLost() {} }
+  return w => new Semaphore(clients[w % clients.length], Each ? name + '-' + w : name, Limit, options)
+}
+
+// bottlenecks returns what makes a worker's share of a rate. What Bottleneck lets through is an
+// empty job, whose time acquire returns.
+async function bottlenecks(id, { Rate }) {
+  const Bottleneck = require('bottleneck')
+  const all = clients.map(client => {
+    const connection = new Bottleneck.IORedisConnection({ client })
+    return new Bottleneck({ id, connection, datastore: 'ioredis', minTime: 1000 / Rate })
+  })
+  await Promise.all(all.map(b => b.ready()))
+  return w => ({ acquire: () => all[w % all.length].schedule(async () => now()), release() {} })
+}
+
+// spin has every worker acquire and release for a while. Load and answer are Go's Load and Outcome,
+// with the times of what a rate let through.
 async function spin({ load }) {
-  const begin = now(), Each = workers.map(() => 0), Beliefs = []
+  const begin = now(), Each = workers.map(() => 0), Beliefs = [], Grants = []
   await Promise.all(workers.map(async (semaphore, w) => {
     while (Each[w] === 0 || now() - begin < load.For) {
       const Asked = now() - begin
-      await semaphore.acquire()
+      const at = await semaphore.acquire()
       const Start = now() - begin
+      if (at) Grants.push(Math.round(at - begin))
       if (load.Hold > 0) await wait(load.Hold)
       const End = now() - begin
       await semaphore.release()
@@ -43,7 +60,7 @@ async function spin({ load }) {
       if (now() - begin >= load.For) return
     }
   }))
-  return { Took: now() - begin, Pairs: Each.reduce((sum, n) => sum + n), Each, Beliefs }
+  return { Took: now() - begin, Pairs: Each.reduce((sum, n) => sum + n), Each, Beliefs, Grants }
 }
 
 // pass hands the permit to and fro between the first two workers.
@@ -64,47 +81,7 @@ async function pass({ n, pause, most, poll }) {
   return { Took }
 }
 
-let flow, raters = [], redis
-
-// rate opens the clients of Bottleneck, which share a rate. Flow is Go's.
-async function rate({ url, id, flow: f }) {
-  const Bottleneck = require('bottleneck')
-  flow = { ...f, id }
-  redis = new Redis(url)
-  raters = Array.from({ length: f.Clients }, () => {
-    const connection = new Bottleneck.IORedisConnection({ client: new Redis(url) })
-    return new Bottleneck({ id, connection, datastore: 'ioredis', minTime: 1000 / f.Rate })
-  })
-  await Promise.all(raters.map(r => r.ready()))
-  return {}
-}
-
-// run has every worker schedule an empty job again and again. The answer is Go's Flowed.
-async function run({ most }) {
-  const begin = now(), Each = Array.from({ length: flow.Workers }, () => 0), Grants = [], Waits = []
-  const worker = async w => {
-    while (now() - begin < most) {
-      const asked = now()
-      const at = await raters[w % raters.length].schedule(async () => now() - begin)
-      if (at >= most) return
-      Each[w]++
-      Grants.push({ From: at, To: at })
-      Waits.push(Math.round(now() - asked))
-    }
-  }
-  await Promise.race([wait(most), Promise.all(Each.map((_, w) => worker(w)))])
-  return { Grants, Waits, Each }
-}
-
-// forget removes what Bottleneck has stored.
-async function forget() {
-  await Promise.all(raters.map(r => r.stop({ dropWaitingJobs: true }).catch(() => {})))
-  const keys = await redis.keys(`b_${flow.id}_*`)
-  if (keys.length > 0) await redis.del(...keys)
-  return {}
-}
-
-const operations = { connect, spin, pass, rate, run, forget }
+const operations = { connect, spin, pass }
 
 async function main() {
   const lines = require('node:readline').createInterface({ input: process.stdin })
