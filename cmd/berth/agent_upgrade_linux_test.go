@@ -50,6 +50,9 @@ func TestUpgradeOfAnAgentLosesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { cmd.Process.Kill() })
+		if err := unix.SetNonblock(int(socket.Fd()), true); err != nil { // as NonBlocking= in a unit does
+			t.Fatal(err)
+		}
 		return cmd
 	}
 	old := start()

@@ -43,7 +43,9 @@ func (a *Agent) Serve(ctx context.Context, l net.Listener) error {
 	case err = <-served:
 	case <-ctx.Done():
 		if a.options.Drain > 0 {
-			l.Close() // a successor can listen
+			// A successor can listen. Where systemd has given both a socket that blocks, this returns
+			// with the next connection.
+			go l.Close()
 			a.drain()
 		}
 	}
