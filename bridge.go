@@ -75,6 +75,9 @@ func (internals) Failed(ctx context.Context, name string, err error) error {
 	return failed(ctx, name, err)
 }
 
+// Outcome is the error of work that returned err, and whose loan was then released with after.
+func (internals) Outcome(err, after error) error { return outcome(err, after) }
+
 // Order returns the indexes of sems in the order in which AcquireAll takes them, or its error.
 func (internals) Order(sems []*Semaphore) ([]int, error) { return inOrder(sems) }
 

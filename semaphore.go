@@ -171,11 +171,13 @@ func (s *Semaphore) refusal(err error, wait bool) error {
 
 // Do runs fn while it holds a lease, and releases the lease afterwards, even if fn
 // panics. The context of fn is a child of ctx, ends with cause ErrLost when the lease
-// is lost, and carries the lease ([FromContext]). Do returns Acquire's error if fn was
-// not run; otherwise fn's error; or, if that is nil, Release's: a *LostError when the
-// lease was lost before fn returned, ErrUnreachable or ErrRefused when it could not
-// be released and will expire. Do takes as long as Acquire, fn and Release do, and
-// does not return before fn.
+// is lost, and carries the lease ([FromContext]). fn may release or detach it.
+//
+// Do returns Acquire's error if fn was not run. Otherwise it returns fn's error and that of the
+// release, either alone or both wrapped in one: a *LostError when the lease was lost before fn
+// returned, so that fn may not have been alone; ErrClosed when Client.Close ended it; ErrUnreachable
+// or ErrRefused when it could not be released and will expire. Do takes as long as Acquire, fn and
+// Release do, and does not return before fn.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return &InvalidError{"function", "it is nil"}
@@ -196,8 +198,20 @@ func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts
 	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
 	err = fn(s.client.hooks.inside(inner, lease))
 	released = true
-	if after := lease.Release(); err == nil {
+	return outcome(err, lease.Release())
+}
+
+// outcome is the error of work that returned err and whose lease was then released, with an error
+// after. That the work has given the lease back or away itself is none, and what err tells already
+// is not told twice.
+func outcome(err, after error) error {
+	lost, _ := errors.AsType[*LostError](after)
+	known, _ := errors.AsType[*LostError](err)
+	switch {
+	case after == nil, errors.Is(after, ErrReleased), lost != nil && known != nil && lost.ID == known.ID:
+		return err
+	case err == nil, errors.Is(after, err):
 		return after
 	}
-	return err
+	return fmt.Errorf("%w; %w", err, after)
 }

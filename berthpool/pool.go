@@ -207,9 +207,9 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 
 // Do runs fn with a loan and releases the loan afterwards, even if fn panics. The
 // context of fn is a child of ctx, ends with cause berth.ErrLost when the lease is
-// lost, and carries the loan (FromContext). Do returns Acquire's error if fn was not
-// run; otherwise fn's error; or, if that is nil, Release's. It takes as long as these
-// three do.
+// lost, and carries the loan (FromContext), which fn may release. Do returns Acquire's error if
+// fn was not run, otherwise fn's error and Release's, as berth.Semaphore.Do does: a lease that was
+// lost before fn returned is told, whatever fn returns. It takes as long as these three do.
 func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	if fn == nil {
 		return invalid("function", "it is nil")
@@ -223,11 +223,7 @@ func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	defer cancel(nil)
 	life := loan.lease.life
 	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })()
-	err = fn(inner)
-	if after := loan.Release(); err == nil {
-		return after
-	}
-	return err
+	return internals.Outcome(fn(inner), loan.Release())
 }
 
 // Close releases the idle leases, ends all waits with berth.ErrClosed, and refuses

@@ -345,13 +345,19 @@ func TestDo(t *testing.T) {
 			}
 			return nil
 		}))
-		e.WantErr(pool.Do(e.Ctx, func(ctx context.Context) error {
+		e.Must(pool.Do(e.Ctx, func(ctx context.Context) error {
 			loan, _ := berthpool.FromContext(ctx)
-			e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
-			<-ctx.Done()
-			e.WantErr(context.Cause(ctx), berth.ErrLost)
-			return nil
-		}), berth.ErrEvicted)
+			return loan.Release()
+		}))
+		for _, returned := range []func(context.Context) error{func(context.Context) error { return nil }, context.Context.Err} {
+			e.WantErr(pool.Do(e.Ctx, func(ctx context.Context) error {
+				loan, _ := berthpool.FromContext(ctx)
+				e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
+				<-ctx.Done()
+				e.WantErr(context.Cause(ctx), berth.ErrLost)
+				return returned(ctx)
+			}), berth.ErrEvicted)
+		}
 		dead, cancel := context.WithCancel(e.Ctx)
 		cancel()
 		e.WantErr(pool.Do(dead, func(context.Context) error { panic("must not run") }), context.Canceled)
