@@ -180,7 +180,8 @@ func (l *Lease) Release() error {
 // ErrCorrupt when Redis refuses permanently, for example for lack of a permission:
 // then the lease is unchanged. After any other failure (ErrUnreachable, ctx's error,
 // a refusal that lasted for 5 seconds) the lease is over, and berth releases it in
-// the background. Valid tells the two apart.
+// the background. Valid tells the two apart. Calls of Release, Renew and Detach meanwhile wait for
+// the outcome, and find the lease as it is then.
 func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 	if l.none() {
 		return "", ErrReleased
