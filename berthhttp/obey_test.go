@@ -143,7 +143,7 @@ func TestObeyingDelaysNoAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
 		slow := func(r *http.Request) (*http.Response, error) {
 			store.Slow(300 * time.Millisecond)
-			return &http.Response{StatusCode: 429, Header: after("7"), Body: http.NoBody, Request: r}, nil
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: after("7"), Body: http.NoBody, Request: r}, nil
 		}
 		tr, err := berthhttp.NewTransport(store.Client(), "api", 2, berthhttp.ObeyRetryAfter(time.Minute), berthhttp.Base(roundTripper(slow)))
 		if err != nil {
@@ -152,7 +152,7 @@ func TestObeyingDelaysNoAnswer(t *testing.T) {
 		client := &http.Client{Transport: tr, Timeout: 2 * time.Second}
 		began := time.Now()
 		resp, err := client.Do(get(t.Context(), t, api))
-		if err != nil || resp.StatusCode != 429 {
+		if err != nil || resp.StatusCode != http.StatusTooManyRequests {
 			t.Fatalf("%v, %v", resp, err)
 		}
 		if took := time.Since(began); took > 200*time.Millisecond {
@@ -203,7 +203,7 @@ func TestOnePauseIsToldOnce(t *testing.T) {
 				ready := make(chan struct{})
 				base := berthhttp.Base(roundTripper(func(r *http.Request) (*http.Response, error) {
 					<-ready
-					return &http.Response{StatusCode: 429, Header: c.header, Body: http.NoBody, Request: r}, nil
+					return &http.Response{StatusCode: http.StatusTooManyRequests, Header: c.header, Body: http.NoBody, Request: r}, nil
 				}))
 				tr := limited(t, store.Client(), 0, nil, berthhttp.Logger(slog.New(log)), base)
 				for range 100 {
@@ -214,7 +214,7 @@ func TestOnePauseIsToldOnce(t *testing.T) {
 					store.Slow(time.Hour)
 				}
 				close(ready)
-				time.Sleep(20 * time.Second)
+				<-time.After(20 * time.Second)
 				if n := len(log.told); n != 1 || !strings.Contains(<-log.told, c.want) {
 					t.Errorf("%d records, want one that has %q", n, c.want)
 				}

@@ -114,7 +114,7 @@ func (r *Request) lock(ctx context.Context) error {
 		moved := r.call(claim.Ended)
 		r.sem.unlock()
 		select {
-		case <-moved: // it comes: the claim has a time-out of its own
+		case <-moved: //nolint:errcheck // it comes, as the claim has a time-out of its own; who asked for the Detach is told
 		case <-ctx.Done():
 			return &claim.WaitError{Name: r.sem.name, Err: ended(ctx)}
 		}

@@ -90,7 +90,7 @@ func TestReleaseDuringADetachReturnsInTime(t *testing.T) {
 		go func() {
 			for ctx.Err() == nil {
 				_, _ = other.TryAcquire(ctx)
-				time.Sleep(time.Second) // of the bubble
+				<-time.After(time.Second)
 			}
 		}()
 		began := time.Now()

@@ -96,7 +96,7 @@ func TestWithTellsOfALossWhateverFnReturns(t *testing.T) {
 		}
 		p := e.Peer()
 		err := p.Named("closed", 1).Do(e.Ctx, func(ctx context.Context) error {
-			e.Must(p.Client.Close())
+			e.Must(p.Close())
 			return ctx.Err()
 		})
 		e.WantErr(err, context.Canceled)
@@ -122,7 +122,7 @@ func TestWithLetsFnGiveTheLeaseAway(t *testing.T) {
 				e.Must(err)
 				return want
 			}), want)
-			e.Must(p.Client.ReleaseHandle(e.Ctx, given))
+			e.Must(p.ReleaseHandle(e.Ctx, given))
 		}
 		e.Idle()
 	})

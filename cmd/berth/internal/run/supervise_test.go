@@ -28,8 +28,12 @@ func TestNoticeIsAPartOfTheLease(t *testing.T) {
 // TestCommandIsAskedToEndAtMaxHold, and not before; its lease lasts until it must have ended.
 func TestCommandIsAskedToEndAtMaxHold(t *testing.T) {
 	for _, tt := range []struct{ ttl, maxHold time.Duration }{
-		{berth.DefaultTTL, 2 * time.Second}, {berth.DefaultTTL, 5 * time.Second}, {berth.DefaultTTL, time.Hour},
-		{2 * time.Second, 90 * time.Second}, {time.Hour, 2 * time.Hour}, {berth.DefaultTTL, berth.MinTTL},
+		{berth.DefaultTTL, 2 * time.Second},
+		{berth.DefaultTTL, 5 * time.Second},
+		{berth.DefaultTTL, time.Hour},
+		{2 * time.Second, 90 * time.Second},
+		{time.Hour, 2 * time.Hour},
+		{berth.DefaultTTL, berth.MinTTL},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client := berthtest.New(t).Client()
@@ -44,7 +48,7 @@ func TestCommandIsAskedToEndAtMaxHold(t *testing.T) {
 			began := time.Now()
 			s := &supervisor{cfg: Config{TTL: tt.ttl, MaxHold: tt.maxHold}, lease: lease, ends: began.Add(tt.maxHold)}
 			for until := s.untilNotice(); until > 0; until = s.untilNotice() {
-				time.Sleep(until) // of the bubble
+				<-time.After(until)
 			}
 			if asked := time.Since(began); asked != tt.maxHold {
 				t.Errorf("TTL %v: asked to end after %v, want %v", tt.ttl, asked, tt.maxHold)
