@@ -75,6 +75,15 @@ func (internals) Failed(ctx context.Context, name string, err error) error {
 	return failed(ctx, name, err)
 }
 
+// Outcome is the error of work that returned err, and whose loan was then released with after.
+func (internals) Outcome(err, after error) error { return outcome(err, after) }
+
+// Carried returns the id of a lease of s that ctx carries, and that is held; "": there is none.
+func (internals) Carried(ctx context.Context, s *Semaphore) string { return s.carried(ctx) }
+
+// WarnOfCarried warns, once, of a request for s that waits while its context carries that lease.
+func (internals) WarnOfCarried(s *Semaphore, id string) { s.warnOfCarried(id) }
+
 // Order returns the indexes of sems in the order in which AcquireAll takes them, or its error.
 func (internals) Order(sems []*Semaphore) ([]int, error) { return inOrder(sems) }
 

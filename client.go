@@ -157,7 +157,7 @@ func (c *Client) Adopt(ctx context.Context, h Handle, opts ...Option) (*Lease, e
 	if err != nil {
 		return nil, public(d.name, err)
 	}
-	return newLease(ctx, c, claim), nil
+	return newLease(ctx, c, claim, cfg.noRenewal), nil
 }
 
 // adoptedTTL is the TTL that opts set, 0 if they set none. It refuses what an adopted lease has

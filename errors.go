@@ -222,15 +222,22 @@ type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue, at Place
 	Place  Place // as last heard
-	Err    error // the context's, and that of Redis if there was one
+	// Carried is the id of a lease of the same semaphore that the request's own context carries: it
+	// may be what it waited for. "": there is none.
+	Carried string
+	Err     error // the context's, and that of Redis if there was one
 }
 
 // Error implements error.
 func (e *WaitError) Error() string {
-	if !e.Queued {
-		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
+	text := fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
+	if e.Queued {
+		text += fmt.Sprintf(" in the queue, %d ahead, %s", e.Place.Ahead, e.Place.sentence())
 	}
-	return fmt.Sprintf("berth: semaphore %q: %v in the queue, %d ahead, %s", e.Name, e.Err, e.Place.Ahead, e.Place.sentence())
+	if e.Carried != "" {
+		text += fmt.Sprintf("; its own context carries lease %s of it, which may be what it waited for", e.Carried)
+	}
+	return text
 }
 
 // Unwrap returns the context's error, and that of Redis.

@@ -2,9 +2,12 @@ package berth
 
 import (
 	"context"
+	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/rules"
@@ -19,6 +22,9 @@ import (
 // that the lease protects when [Lease.Context] ends. For work that cannot be stopped in
 // time, call [Lease.Valid] just before each effect, or use fencing: let the resource keep,
 // for each [Lease.Slot], the highest [Lease.Token] it has seen, and refuse smaller ones.
+//
+// A Lease that was not released and that nothing refers to any more is told by a warning to the
+// client's [Logger], and renewed on: its work may go on.
 type Lease struct {
 	client *Client
 	claim  *session.Request
@@ -27,10 +33,9 @@ type Lease struct {
 	since  time.Time
 	parent context.Context //nolint:containedctx // for its values only
 
-	told   atomic.Bool // a hook was told of the end
-	once   sync.Once
-	ctx    context.Context //nolint:containedctx // the lease's life, as Context gives it out
-	cancel context.CancelCauseFunc
+	told atomic.Bool // a hook was told of the end
+	once sync.Once
+	ctx  context.Context //nolint:containedctx // the lease's life, as Context gives it out
 }
 
 type leaseKey struct{}
@@ -42,13 +47,32 @@ func FromContext(ctx context.Context) (*Lease, bool) {
 	return l, ok
 }
 
-func newLease(ctx context.Context, c *Client, held *session.Request) *Lease {
+func newLease(ctx context.Context, c *Client, held *session.Request, manual bool) *Lease {
 	l := &Lease{client: c, claim: held, since: time.Now(), parent: ctx}
 	l.id, l.grant = held.Lease()
 	if c.hooks.follow() {
 		l.Context() // hears of the loss
 	}
+	if !manual { // else it runs out
+		runtime.AddCleanup(l, forgotten, leftover{held, l.id, c.log})
+	}
 	return l
+}
+
+// leftover is what is left of a Lease that nothing refers to.
+type leftover struct {
+	claim *session.Request
+	id    string
+	log   *slog.Logger
+}
+
+// forgotten warns of a lease that nobody can release any more. It is renewed on, because the work
+// that it protects may go on.
+func forgotten(l leftover) {
+	if l.claim.Trust() > 0 {
+		l.log.Warn("berth: nothing in this program refers to a lease any more that was not released; it is held and renewed as long as the program runs: release each lease, or use Do",
+			"semaphore", l.claim.Name(), "lease", l.id)
+	}
 }
 
 // none reports whether l is nil or zero, as one has that ignored the error of an Acquire. It is over.
@@ -70,15 +94,30 @@ func (l *Lease) Context() context.Context {
 		return ended
 	}
 	l.once.Do(func() {
-		ctx := context.WithValue(context.WithoutCancel(l.parent), leaseKey{}, l)
-		l.ctx, l.cancel = context.WithCancelCause(ctx)
-		l.claim.OnEnd(func(err error) {
-			err = public(l.Name(), err)
-			l.cancel(err)
-			l.client.hooks.lost(l, err)
-		})
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(l.parent))
+		l.ctx = context.WithValue(ctx, leaseKey{}, l)
+		l.claim.OnEnd(l.ending(cancel))
 	})
 	return l.ctx
+}
+
+// ending returns a function that ends the lease's context with cancel, and tells the hooks. It does
+// not refer to l, so that a lease is found to be forgotten though it waits to be called.
+func (l *Lease) ending(cancel context.CancelCauseFunc) func(error) {
+	client, claim, id, grant, since := l.client, l.claim, l.id, l.grant, l.since
+	same := weak.Make(l)
+	return func(err error) {
+		err = public(claim.Name(), err)
+		cancel(err)
+		if !client.hooks.follow() {
+			return
+		}
+		l := same.Value()
+		if l == nil {
+			l = &Lease{client: client, claim: claim, id: id, grant: grant, since: since, parent: context.Background()}
+		}
+		client.hooks.lost(l, err)
+	}
 }
 
 // Name returns the semaphore's name.
@@ -180,7 +219,8 @@ func (l *Lease) Release() error {
 // ErrCorrupt when Redis refuses permanently, for example for lack of a permission:
 // then the lease is unchanged. After any other failure (ErrUnreachable, ctx's error,
 // a refusal that lasted for 5 seconds) the lease is over, and berth releases it in
-// the background. Valid tells the two apart.
+// the background. Valid tells the two apart. Calls of Release, Renew and Detach meanwhile wait for
+// the outcome, and find the lease as it is then.
 func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 	if l.none() {
 		return "", ErrReleased

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
@@ -118,11 +119,15 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 		return nil, err
 	}
 	call := s.client.hooks.begin(ctx, s, cfg, wait)
-	claim, err := s.inner.Acquire(call.ctx, terms, cfg.noRenewal, call.onPlace(cfg.onQueued))
-	if err != nil {
-		return nil, call.end(nil, s.refusal(err, wait))
+	carried, onQueued := s.carried(ctx), cfg.onQueued
+	if carried != "" && wait {
+		onQueued = append(slices.Clip(onQueued), func(Place) { s.warnOfCarried(carried) })
 	}
-	lease := newLease(ctx, s.client, claim)
+	claim, err := s.inner.Acquire(call.ctx, terms, cfg.noRenewal, call.onPlace(onQueued))
+	if err != nil {
+		return nil, call.end(nil, s.refusal(err, wait, carried))
+	}
+	lease := newLease(ctx, s.client, claim, cfg.noRenewal)
 	returned := false
 	defer func() {
 		if !returned { // the hook panicked
@@ -158,24 +163,48 @@ func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
 // refusal translates an error for the caller. A request that QueueLimit(0) kept from
 // waiting was refused by a full queue; the caller of one that was evicted never had a lease
 // to lose.
-func (s *Semaphore) refusal(err error, wait bool) error {
+func (s *Semaphore) refusal(err error, wait bool, carried string) error {
 	err = public(s.name, err)
 	if errors.Is(err, ErrEvicted) {
 		return fmt.Errorf("%w: a request for semaphore %q, which holds nothing", ErrEvicted, s.name)
 	}
-	if busy := (*BusyError)(nil); errors.As(err, &busy) && wait {
+	if busy, ok := errors.AsType[*BusyError](err); ok && wait {
 		busy.QueueFull = true
+	}
+	if ended, ok := errors.AsType[*WaitError](err); ok && ended.Queued {
+		ended.Carried = carried
 	}
 	return err
 }
 
+// carried returns the id of the innermost lease of s that ctx carries and that is held; "": none.
+func (s *Semaphore) carried(ctx context.Context) string {
+	for l, ok := FromContext(ctx); ok; l, ok = FromContext(l.parent) {
+		same := l.client.prefix == s.client.prefix && l.client.server == s.client.server && l.Name() == s.name
+		if same && l.Valid() {
+			return l.id
+		}
+	}
+	return ""
+}
+
+// warnOfCarried warns, once for each semaphore, of a request that waits for what may be its own lease.
+func (s *Semaphore) warnOfCarried(id string) {
+	if s.inner.Carried.CompareAndSwap(false, true) {
+		s.client.log.Warn("berth: a request waits for permits while its own context carries a lease of the same semaphore, which may be what it waits for: take both in one request, with Weight, or release one before the other",
+			"semaphore", s.name, "carried", id)
+	}
+}
+
 // Do runs fn while it holds a lease, and releases the lease afterwards, even if fn
 // panics. The context of fn is a child of ctx, ends with cause ErrLost when the lease
-// is lost, and carries the lease ([FromContext]). Do returns Acquire's error if fn was
-// not run; otherwise fn's error; or, if that is nil, Release's: a *LostError when the
-// lease was lost before fn returned, ErrUnreachable or ErrRefused when it could not
-// be released and will expire. Do takes as long as Acquire, fn and Release do, and
-// does not return before fn.
+// is lost, and carries the lease ([FromContext]). fn may release or detach it.
+//
+// Do returns Acquire's error if fn was not run. Otherwise it returns fn's error and that of the
+// release, either alone or both wrapped in one: a *LostError when the lease was lost before fn
+// returned, so that fn may not have been alone; ErrClosed when Client.Close ended it; ErrUnreachable
+// or ErrRefused when it could not be released and will expire. Do takes as long as Acquire, fn and
+// Release do, and does not return before fn.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return &InvalidError{"function", "it is nil"}
@@ -196,8 +225,20 @@ func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts
 	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
 	err = fn(s.client.hooks.inside(inner, lease))
 	released = true
-	if after := lease.Release(); err == nil {
+	return outcome(err, lease.Release())
+}
+
+// outcome is the error of work that returned err and whose lease was then released, with an error
+// after. That the work has given the lease back or away itself is none, and what err tells already
+// is not told twice.
+func outcome(err, after error) error {
+	lost, _ := errors.AsType[*LostError](after)
+	known, _ := errors.AsType[*LostError](err)
+	switch {
+	case after == nil, errors.Is(after, ErrReleased), lost != nil && known != nil && lost.ID == known.ID:
+		return err
+	case err == nil, errors.Is(after, err):
 		return after
 	}
-	return err
+	return fmt.Errorf("%w; %w", err, after)
 }

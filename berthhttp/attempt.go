@@ -115,6 +115,7 @@ func (a *attempt) one(ctx context.Context, k *ask) (*berth.Lease, error) {
 	a.place.Store(nil)
 	answer := time.AfterFunc(l.answerWithin, func() { a.cancel(errSilence) })
 	defer answer.Stop()
+	l.pauses.settle(ctx, k.name)
 	if l.maxWait == 0 || a.once {
 		lease, err := k.sem.TryAcquire(ctx, k.opts...)
 		if a.once && errors.Is(err, berth.ErrBusy) {

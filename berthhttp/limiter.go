@@ -20,6 +20,8 @@ type limiter struct {
 	client *berth.Client
 	holds  meter
 	outage outage
+	pauses pauses
+	unread atomic.Bool // an answer was told of that says in no known form when to come back
 
 	waiting atomic.Int64 // requests in take, except those of a known outage
 }

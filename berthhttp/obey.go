@@ -3,49 +3,141 @@ package berthhttp
 import (
 	"context"
 	"net/http"
-	"strconv"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/berth-go/berth"
 )
 
+// answerWaits is how long an answer waits at most until Redis knows of the pause that it asks for.
+const answerWaits = 100 * time.Millisecond
+
 // obey pauses the semaphores of the request that are to be, if the answer says when to come back.
-// It does so before the caller has the answer, so that the caller's next request finds the pause.
+// If Redis answers promptly it does so before the caller has the answer, so that whatever the caller
+// does next finds the pause. Else the answer does not wait for it, but the next request of this
+// program does (see settle).
 func (p *permit) obey(ctx context.Context, resp *http.Response) {
 	l := p.limiter
-	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
-		return
-	}
-	d := comeBack(resp.Header, time.Now())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.answerWithin)
-	defer cancel()
+	var told []<-chan struct{}
 	for i, k := range p.asks {
-		d := min(d, l.rules[i].obey)
-		if d < berth.MinTTL {
+		rule := &l.rules[i]
+		if rule.obey == 0 {
 			continue
 		}
-		if err := k.sem.Cooldown(ctx, d); err == nil {
-			l.logger.Info("berthhttp: paused for all programs, as the answer asks", "semaphore", k.name, "status", resp.StatusCode, "pause", d)
-		} else {
-			l.logger.Warn("berthhttp: the answer said when to come back, but others could not be told", "semaphore", k.name, "error", err)
+		if d := min(l.comeBack(rule, resp), rule.obey); d >= berth.MinTTL {
+			told = append(told, l.pause(context.WithoutCancel(ctx), k, d, resp.StatusCode))
+		}
+	}
+	if len(told) == 0 {
+		return
+	}
+	timeout := time.NewTimer(answerWaits)
+	defer timeout.Stop()
+	for _, one := range told {
+		select {
+		case <-one:
+		case <-timeout.C:
+			return
 		}
 	}
 }
 
-// comeBack returns in how long a Retry-After says to come back: 0 if there is none, or it cannot
-// be read. A date counts from the answer's own, so that clocks need not agree.
-func comeBack(h http.Header, now time.Time) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(n) * time.Second
+// comeBack is in how long an answer says to come back; 0: it does not.
+func (l *limiter) comeBack(r *rule, resp *http.Response) time.Duration {
+	if r.comeBack != nil {
+		return r.comeBack(resp)
 	}
-	at, err := http.ParseTime(text)
-	if err != nil {
+	if !slices.Contains(backOff, resp.StatusCode) {
 		return 0
 	}
-	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = sent
+	d, unread := comeBack(resp.Header, time.Now())
+	if unread != "" && l.unread.CompareAndSwap(false, true) {
+		l.logger.Warn("berthhttp: an answer says in no known form when to come back, which is not obeyed; further ones are not told",
+			"limit", r.name, "status", resp.StatusCode, "text", unread)
 	}
-	return max(at.Sub(now), 0)
+	return d
+}
+
+// pauses are what answers have asked for, until it is over.
+type pauses struct {
+	mu   sync.Mutex
+	of   map[string]*pause // guarded by mu; by the semaphore's name
+	mute bool              // guarded by mu; Redis could not be told of the last one
+}
+
+// pause is that of one semaphore.
+type pause struct {
+	until time.Time
+	told  chan struct{} // closed when Redis knows of it, or could not be told
+}
+
+// pause pauses a semaphore for all programs, and returns a channel that is closed when Redis was
+// told. An answer that asks for no more than an earlier one is told by that.
+func (l *limiter) pause(ctx context.Context, k ask, d time.Duration, status int) <-chan struct{} {
+	p := &l.pauses
+	next := &pause{until: time.Now().Add(d), told: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := p.of[k.name]
+	if last != nil && !next.until.After(last.until) {
+		return last.told
+	}
+	if p.of == nil {
+		p.of = map[string]*pause{}
+	}
+	p.of[k.name] = next
+	go func() {
+		defer close(next.told)
+		ctx, cancel := context.WithTimeout(ctx, l.answerWithin)
+		defer cancel()
+		err := k.sem.Cooldown(ctx, d)
+		failed := p.failed(err)
+		switch log := l.logger.With("semaphore", k.name, "status", status, "pause", d); {
+		case failed:
+			log.Warn("berthhttp: the answer said when to come back, but others could not be told", "error", err)
+		case err == nil && last == nil:
+			log.Info("berthhttp: paused for all programs, as the answer asks")
+		}
+		if err != nil {
+			p.forget(k.name, next)
+			return
+		}
+		time.AfterFunc(time.Until(next.until), func() { p.forget(k.name, next) })
+	}()
+	return next.told
+}
+
+// failed notes what became of a pause, and reports whether that is to be told: the first of several
+// failures in a row.
+func (p *pauses) failed(err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := err != nil && !p.mute
+	p.mute = err != nil
+	return first
+}
+
+// forget removes a pause that is over, unless another has replaced it.
+func (p *pauses) forget(name string, over *pause) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of[name] == over {
+		delete(p.of, name)
+	}
+}
+
+// settle waits until Redis knows of the pause that an answer to this program has asked for, or could
+// not be told, or until ctx ends.
+func (p *pauses) settle(ctx context.Context, name string) {
+	p.mu.Lock()
+	last := p.of[name]
+	p.mu.Unlock()
+	if last == nil {
+		return
+	}
+	select {
+	case <-last.told:
+	case <-ctx.Done():
+	}
 }

@@ -160,14 +160,23 @@ func FailOpen(f func(r *http.Request, why error)) Option {
 // waits for it.
 func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.logger = l }) }
 
-// ObeyRetryAfter makes a Transport obey an API that says when to come back: when an answer is 429
-// or 503 and has the header Retry-After, in seconds or as a date, the semaphore of the request
-// is paused for so long, at most for the time most, in all programs that share it
-// (berth.Semaphore.Cooldown). Of several limits, that one is paused to which the option is given.
-// The answer is returned as it is, and not sent again. It is only for a Transport. most is from
-// berth.MinTTL to berth.MaxTTL.
+// ObeyRetryAfter makes a Transport obey an API that says when to come back: when an answer is 403,
+// 429, 503 or 529 and has a time as [RetryAfter] reads it, the semaphore of the request is paused for
+// so long, at most for the time most, in all programs that share it (berth.Semaphore.Cooldown). Of
+// several limits, that one is paused to which the option is given. It is only for a Transport. most
+// is from berth.MinTTL to berth.MaxTTL.
+//
+// The answer is returned as it is, and not sent again. It waits for Redis for a tenth of a second at
+// most: if that takes longer, the next request of this Transport waits until the pause is known, and
+// other programs may send some meanwhile.
 func ObeyRetryAfter(most time.Duration) LimitOption {
 	return limitOption(func(r *rule) { r.obey = cmp.Or(most, -1) })
+}
+
+// ObeyBy sets how ObeyRetryAfter, which must be given, too, reads an answer: f returns in how long to
+// come back, and 0 for an answer that pauses nothing. It must leave the body alone.
+func ObeyBy(f func(resp *http.Response) time.Duration) LimitOption {
+	return limitOption(func(r *rule) { r.comeBack = f })
 }
 
 // Base sets the transport that sends the requests; the default is
@@ -220,6 +229,9 @@ func (c config) onlyTransport() error {
 		return &berth.InvalidError{What: "option", Reason: "Status and Refuse are for a Handler"}
 	}
 	for _, r := range c.rules {
+		if r.comeBack != nil && r.obey == 0 {
+			return &berth.InvalidError{What: "ObeyBy", Reason: "it says how ObeyRetryAfter reads an answer: give that, too"}
+		}
 		if r.obey != 0 && (r.obey < berth.MinTTL || r.obey > berth.MaxTTL) {
 			return &berth.InvalidError{What: "ObeyRetryAfter", Reason: fmt.Sprintf("%v is outside %v to %v", max(r.obey, 0), berth.MinTTL, berth.MaxTTL)}
 		}
@@ -228,9 +240,9 @@ func (c config) onlyTransport() error {
 }
 
 func (c config) onlyHandler() error {
-	obeys := slices.ContainsFunc(c.rules, func(r rule) bool { return r.obey != 0 })
+	obeys := slices.ContainsFunc(c.rules, func(r rule) bool { return r.obey != 0 || r.comeBack != nil })
 	if c.base != nil || c.callers || obeys {
-		return &berth.InvalidError{What: "option", Reason: "Base, RecordCallers and ObeyRetryAfter are for a Transport"}
+		return &berth.InvalidError{What: "option", Reason: "Base, RecordCallers, ObeyRetryAfter and ObeyBy are for a Transport"}
 	}
 	if c.status != 0 && (c.status < 400 || c.status > 599) {
 		return &berth.InvalidError{What: "Status", Reason: fmt.Sprintf("%d is outside 400 to 599", c.status)}

@@ -16,9 +16,10 @@ type rule struct {
 	limits     func(key string) int
 	lease      []berth.Option
 	perRequest func(*http.Request) []berth.AcquireOption
-	tenant     func(*http.Request) string // nil: requests have no tenant
-	pace       time.Duration              // of a tenant
-	obey       time.Duration              // Transport only; 0: an answer's Retry-After is not obeyed
+	tenant     func(*http.Request) string         // nil: requests have no tenant
+	pace       time.Duration                      // of a tenant
+	obey       time.Duration                      // Transport only; 0: an answer's Retry-After is not obeyed
+	comeBack   func(*http.Response) time.Duration // with obey; nil: RetryAfter, of answers that mean it
 }
 
 // And adds a limit: a request then needs a permit of each. name, limit and opts are as for

@@ -35,6 +35,17 @@ func FromContext(ctx context.Context) (*Loan, bool) {
 	return l, ok
 }
 
+// carried returns the id of a lease that ctx carries as a loan of p, or as one of p's semaphore that
+// was acquired without p; "": there is none.
+func (p *Pool) carried(ctx context.Context) string {
+	for l, ok := FromContext(ctx); ok; l, ok = FromContext(l.parent) {
+		if l.pool == p && !l.isOver() {
+			return l.ID()
+		}
+	}
+	return internals.Carried(ctx, p.sem)
+}
+
 func newLoan(ctx context.Context, p *Pool, l *pooledLease) *Loan {
 	return &Loan{pool: p, lease: l, parent: ctx}
 }

@@ -140,13 +140,18 @@ func (p *Pool) Acquire(ctx context.Context) (*Loan, error) {
 	}
 	w := p.waiters.push()
 	p.ask()
+	lent := p.leases == p.size // none is idle
 	p.mu.Unlock()
+	carried := p.carried(ctx)
+	if carried != "" && lent {
+		internals.WarnOfCarried(p.sem, carried)
+	}
 	select {
 	case <-w.served:
 	case <-ctx.Done():
 		if p.leave(w) {
 			p.waiters.reuse(w)
-			return nil, p.ended(ctx)
+			return nil, p.ended(ctx, carried)
 		}
 		<-w.served // in the same moment
 	}
@@ -197,7 +202,7 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 	defer context.AfterFunc(ctx, cancel)()
 	l, err := p.pooled(p.sem.TryAcquire(alone))
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = p.ended(ctx)
+		err = p.ended(ctx, "")
 	}
 	if err = p.tried(l, err); err != nil {
 		return nil, err
@@ -207,9 +212,9 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 
 // Do runs fn with a loan and releases the loan afterwards, even if fn panics. The
 // context of fn is a child of ctx, ends with cause berth.ErrLost when the lease is
-// lost, and carries the loan (FromContext). Do returns Acquire's error if fn was not
-// run; otherwise fn's error; or, if that is nil, Release's. It takes as long as these
-// three do.
+// lost, and carries the loan (FromContext), which fn may release. Do returns Acquire's error if
+// fn was not run, otherwise fn's error and Release's, as berth.Semaphore.Do does: a lease that was
+// lost before fn returned is told, whatever fn returns. It takes as long as these three do.
 func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	if fn == nil {
 		return invalid("function", "it is nil")
@@ -223,11 +228,7 @@ func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	defer cancel(nil)
 	life := loan.lease.life
 	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })()
-	err = fn(inner)
-	if after := loan.Release(); err == nil {
-		return after
-	}
-	return err
+	return internals.Outcome(fn(inner), loan.Release())
 }
 
 // Close releases the idle leases, ends all waits with berth.ErrClosed, and refuses
@@ -288,18 +289,18 @@ func (p *Pool) admit(ctx context.Context) error {
 		return invalid("context", "it is nil")
 	}
 	if ctx.Err() != nil {
-		return p.ended(ctx)
+		return p.ended(ctx, "")
 	}
 	return nil
 }
 
-// ended is the error of a wait that ctx has ended.
-func (p *Pool) ended(ctx context.Context) error {
+// ended is the error of a wait that ctx has ended, which may have been for the lease called carried.
+func (p *Pool) ended(ctx context.Context, carried string) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return &berth.WaitError{Name: p.sem.Name(), Err: err}
+	return &berth.WaitError{Name: p.sem.Name(), Carried: carried, Err: err}
 }
 
 func (p *Pool) closedError() error { return closedError{p.sem.Name()} }

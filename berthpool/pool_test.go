@@ -1,9 +1,12 @@
 package berthpool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -345,16 +348,54 @@ func TestDo(t *testing.T) {
 			}
 			return nil
 		}))
-		e.WantErr(pool.Do(e.Ctx, func(ctx context.Context) error {
+		e.Must(pool.Do(e.Ctx, func(ctx context.Context) error {
 			loan, _ := berthpool.FromContext(ctx)
-			e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
-			<-ctx.Done()
-			e.WantErr(context.Cause(ctx), berth.ErrLost)
-			return nil
-		}), berth.ErrEvicted)
+			return loan.Release()
+		}))
+		for _, returned := range []func(context.Context) error{func(context.Context) error { return nil }, context.Context.Err} {
+			e.WantErr(pool.Do(e.Ctx, func(ctx context.Context) error {
+				loan, _ := berthpool.FromContext(ctx)
+				e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, loan.ID()))
+				<-ctx.Done()
+				e.WantErr(context.Cause(ctx), berth.ErrLost)
+				return returned(ctx)
+			}), berth.ErrEvicted)
+		}
 		dead, cancel := context.WithCancel(e.Ctx)
 		cancel()
 		e.WantErr(pool.Do(dead, func(context.Context) error { panic("must not run") }), context.Canceled)
+	})
+}
+
+// TestRequestThatWaitsForItsOwnLoanIsTold: a borrower of a pool whose last lease its own context
+// carries is told by one warning, and in its error.
+func TestRequestThatWaitsForItsOwnLoanIsTold(t *testing.T) {
+	testenv.Embedded(t, func(te *testenv.Env) {
+		e := &env{te}
+		var log bytes.Buffer
+		p := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil))))
+		s := p.Sem(1)
+		pool := e.pool(s, 1)
+		inside := func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			err := pool.Do(ctx, func(context.Context) error { return nil })
+			if ended, ok := errors.AsType[*berth.WaitError](err); !ok || ended.Carried == "" || !strings.Contains(err.Error(), ended.Carried) {
+				e.Errorf("error %v, want one that names the lease", err)
+			}
+			return nil
+		}
+		e.Must(pool.Do(e.Ctx, inside))
+		e.Must(pool.Do(e.Ctx, inside))
+		e.Must(pool.Close())
+		e.Must(s.Do(e.Ctx, func(ctx context.Context) error { // a lease without the pool
+			pool = e.pool(s, 1)
+			return inside(ctx)
+		}))
+		e.Must(p.Close())
+		if n := strings.Count(log.String(), "its own context carries"); n != 1 {
+			e.Errorf("%d warnings, want 1: %s", n, log.String())
+		}
 	})
 }
 

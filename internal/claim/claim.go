@@ -115,6 +115,7 @@ type Claim struct {
 type moving struct {
 	other  string // Adopting: the id that it has until then; Detaching, and Leaving after that: the one that it may have
 	copies int    // moves of unknown outcome
+	hasty  bool   // Detaching: a Release waits for the outcome
 }
 
 // leaving is what a claim knows that is Leaving.
@@ -316,11 +317,11 @@ func (c *Claim) expire(now clock.Instant) Effect {
 }
 
 // mayGoOn reports whether a request goes on for as long as Redis is heard of: it waits for an
-// answer, and whoever made it can end it. A release cannot be ended, and a request that does not
-// wait has its own bound.
+// answer, and whoever made it can end it. A release cannot be ended, nor can what it waits for, and a
+// request that does not wait has its own bound.
 func (c *Claim) mayGoOn() bool {
 	switch {
-	case c.State == Leaving:
+	case c.State == Leaving, c.State == Detaching && c.moving.hasty:
 		return false
 	case !c.Terms.Wait && (c.State == Asking || c.State == Confirming && !c.adopted):
 		return false

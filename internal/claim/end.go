@@ -216,6 +216,12 @@ func (c *Claim) Detach(id string, now clock.Instant) Effect {
 	return Send
 }
 
+// Hasten bounds a Detach for whose outcome a Release waits, however late Redis answers.
+func (c *Claim) Hasten(now clock.Instant) Effect {
+	c.moving.hasty, c.until = true, min(c.until, now.Add(Timeout))
+	return 0
+}
+
 // notDetached ends a lease that may or may not have moved: both ids are released.
 func (c *Claim) notDetached(err error, now clock.Instant) Effect {
 	c.Err = c.untrusted()

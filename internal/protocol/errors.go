@@ -50,28 +50,12 @@ func (f *Failure) Error() string {
 			lost += ", or is still on another node while their slot moves"
 		}
 		return fmt.Sprintf("%s: it heals automatically in %v, when the last lease or waiter of which it told has ended", lost, f.Heals)
-	case f.ByClient:
+	case f.ByClient && !foreign(f.Err):
 		return fmt.Sprintf("the Redis client sent nothing: %v", f.Err)
 	case f.Detail != nil:
 		return fmt.Sprintf("%v (%s)", f.Detail, plainly(f.Err))
 	}
-	return plainly(f.Err)
-}
-
-// plainly returns the text of err without what a server puts around an error from inside a script:
-// the line, and the script's hash.
-func plainly(err error) string {
-	text := err.Error()
-	if !strings.Contains(text, "user_script") {
-		return text
-	}
-	if at := strings.LastIndex(text, " script: "); at >= 0 {
-		text = text[:at]
-	}
-	if at := strings.Index(text, "BERTH"); at >= 0 {
-		text = text[at:]
-	}
-	return text
+	return advised(f.Err)
 }
 
 // Unwrap returns the kind, the detail and the error, but hides a context's error from
@@ -157,7 +141,7 @@ func (f *Failure) Means() Meaning {
 		return Corrupt
 	}
 	_, said := errors.AsType[redis.Error](f.Err)
-	said = said || f.ByClient || errors.Is(f.Err, redis.ErrClosed)
+	said = said || f.ByClient && !foreign(f.Err) || errors.Is(f.Err, redis.ErrClosed)
 	if errors.Is(f.Kind, ErrUnknown) || !said {
 		return Unreachable
 	}

@@ -129,6 +129,25 @@ func checkClass(t *testing.T, err, kind, detail error) {
 	}
 }
 
+// TestErrorsSayWhatToDo, where that is known; and what is not Redis is not said to have refused.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"OOM command not allowed when used memory > 'maxmemory'.": "OOM command not allowed when used memory > 'maxmemory'. (the server's memory is full: raise maxmemory, or remove other data)",
+		"ERR DB index is out of range":                            "ERR DB index is out of range: the server has no database",
+		"CLUSTERDOWN The cluster is down":                         "CLUSTERDOWN The cluster is down: a part of the Cluster has no master",
+		"ERR unknown command 'evalsha'":                           "docs/servers.md",
+	} {
+		if got := classify(replyError(text)).Error(); !strings.Contains(got, want) {
+			t.Errorf("%s\nbecomes %s\nwant    %s", text, got, want)
+		}
+	}
+	web := &Failure{Kind: ErrRefused, ByClient: true, Err: errors.New(`redis: can't parse map reply: "HTTP/1.1 400 Bad Request"`)}
+	if want := `what answers there is not Redis: it says "HTTP/1.1 400 Bad Request": check address and port`; web.Error() != want || web.Means() != Unreachable {
+		t.Errorf("%s (%d), want %s", web, web.Means(), want)
+	}
+}
+
 // TestErrorsOfTheScriptHaveNoLineNumbers, which help nobody who reads them.
 func TestErrorsOfTheScriptHaveNoLineNumbers(t *testing.T) {
 	t.Parallel()

@@ -16,13 +16,14 @@ const mostOnce = 2 * time.Second
 // repeat: while Redis does not answer, or refuses for the moment, it is tried again, for
 // claim.Timeout at most, or until ctx ends. again tells that the outcome of an earlier
 // attempt is not known; then every failure is protocol.ErrUnknown. Do fails with claim.ErrClosed
-// when the session is closed.
+// when the session is closed, and ends when it is closed meanwhile.
 func (s *Session) Do(ctx context.Context, name string, op protocol.Op) (result protocol.Result, again bool, err error) {
 	if s.isClosing() {
 		return result, false, claim.ErrClosed
 	}
 	ctx, cancel := context.WithTimeout(ctx, claim.Timeout)
 	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	key := s.store.Key(name)
 	for {
 		done, err := s.once(ctx, key, op)

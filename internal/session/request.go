@@ -100,28 +100,54 @@ func (r *Request) OnEnd(f func(error)) {
 	}
 }
 
-// ask passes an event, which with success leads to a state, to a lease in one of the states,
-// and returns a channel for the outcome.
-func (r *Request) ask(event func() claim.Effect, success claim.State, states ...claim.State) (<-chan error, error) {
-	r.sem.mu.Lock()
-	defer r.sem.unlock()
-	return r.asked(event, success, states...)
+// lock locks sem.mu for an operation on the lease, when no Detach is under way: one that is refused
+// leaves the lease as it was. It fails when ctx ends.
+func (r *Request) lock(ctx context.Context) error {
+	for {
+		r.sem.mu.Lock()
+		if r.claim.State != claim.Detaching {
+			return nil
+		}
+		if ctx.Done() == nil {
+			r.sem.apply(r, r.claim.Hasten(clock.Exact()))
+		}
+		moved := r.call(claim.Ended)
+		r.sem.unlock()
+		select {
+		case <-moved: //nolint:errcheck // it comes, as the claim has a time-out of its own; who asked for the Detach is told
+		case <-ctx.Done():
+			return &claim.WaitError{Name: r.sem.name, Err: ended(ctx)}
+		}
+	}
 }
 
-// asked is ask for callers that hold sem.mu.
-func (r *Request) asked(event func() claim.Effect, success claim.State, states ...claim.State) (<-chan error, error) {
-	ok := false
-	for _, state := range states {
-		ok = ok || r.claim.State == state
-	}
-	if !ok {
-		return nil, r.over()
-	}
+// call returns a channel for the outcome of an operation, which with success leads to a state.
+// sem.mu is held.
+func (r *Request) call(success claim.State) <-chan error {
 	done := make(chan error, 1)
 	r.callers = append(r.callers, caller{done, success})
-	r.sem.apply(r, event())
+	return done
+}
+
+// ask passes an event, which with success leads to a state, to a lease that is held, and returns a
+// channel for the outcome.
+func (r *Request) ask(ctx context.Context, event func() claim.Effect, success claim.State) (<-chan error, error) {
+	if err := r.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer r.sem.unlock()
+	if r.claim.State != claim.Held {
+		return nil, r.over()
+	}
+	return r.begin(event(), success), nil
+}
+
+// begin carries out the effect of an event, and returns a channel for its outcome. sem.mu is held.
+func (r *Request) begin(effect claim.Effect, success claim.State) <-chan error {
+	done := r.call(success)
+	r.sem.apply(r, effect)
 	r.sem.dispatch()
-	return done, nil
+	return done
 }
 
 // over is the error of an operation that comes after the end of a lease.
@@ -135,7 +161,7 @@ func (r *Request) over() error {
 // Renew renews the lease now, within claim.Timeout. On success the holder may rely
 // on it for a TTL.
 func (r *Request) Renew(ctx context.Context) error {
-	done, err := r.ask(func() claim.Effect { return r.claim.Renew(clock.Exact()) }, claim.Held, claim.Held)
+	done, err := r.ask(ctx, func() claim.Effect { return r.claim.Renew(clock.Exact()) }, claim.Held)
 	if err != nil {
 		return err
 	}
@@ -162,28 +188,32 @@ func (r *Request) Release() error {
 // releaseOnce begins the release for the first call of Release, or tells it why the lease
 // was over before. Other calls get claim.ErrReleased.
 func (r *Request) releaseOnce() (<-chan error, error) {
-	now := clock.Exact()
-	r.sem.mu.Lock()
+	now := clock.Exact() // its bound counts from here, even if it has to wait for a Detach
+	_ = r.lock(context.Background())
 	defer r.sem.unlock()
-	if r.released {
+	switch {
+	case r.released:
 		return nil, claim.ErrReleased
+	case r.claim.State != claim.Held && r.claim.State != claim.Lost:
+		r.released = true
+		return nil, r.over()
 	}
 	var renewals []caller
 	if r.claim.State == claim.Held { // they are over, and their bound is earlier than that of a release
 		renewals, r.callers = r.callers, nil
 	}
-	done, err := r.asked(func() claim.Effect { return r.claim.Release(now) }, claim.Ended, claim.Held, claim.Lost)
-	r.released = r.claim.State != claim.Detaching // if that is refused, the lease is as it was
+	r.released = true
+	done := r.begin(r.claim.Release(now), claim.Ended)
 	for _, renewal := range renewals {
 		renewal.done <- r.over()
 	}
-	return done, err
+	return done, nil
 }
 
 // Detach moves the lease to id, which can be adopted, within claim.Timeout. When Redis
 // refuses, the lease is unchanged; after any other failure it is over, and is given back.
 func (r *Request) Detach(ctx context.Context, id string) error {
-	done, err := r.ask(func() claim.Effect { return r.claim.Detach(id, clock.Exact()) }, claim.Ended, claim.Held)
+	done, err := r.ask(ctx, func() claim.Effect { return r.claim.Detach(id, clock.Exact()) }, claim.Ended)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ type Semaphore struct {
 
 	// Level is what AcquireAll took it for last, and 1 more; 0: it has not taken it.
 	Level atomic.Int64
+	// Carried: a request was told of that waits for it, and whose context carries a lease of it.
+	Carried atomic.Bool
 
 	mu        sync.Mutex // guards what follows
 	requests  map[string]*Request

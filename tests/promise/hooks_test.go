@@ -113,33 +113,6 @@ func TestReleaseThatCloseCutsShort(t *testing.T) {
 	})
 }
 
-// A Detach that is refused leaves a lease that can still be released, whatever was tried
-// meanwhile.
-func TestReleaseDuringADetachThatIsRefused(t *testing.T) {
-	testenv.OwnServer(t, nil, func(e *testenv.Env) {
-		const user = "mover"
-		rules := []any{"ACL", "SETUSER", user, "on", ">" + user, "~*", "&*", "+@all"}
-		e.Must(e.Redis.Do(e.Ctx, rules...).Err())
-		e.Options.Username, e.Options.Password = user, user
-		p := e.Peer()
-		l := e.Hold(p.Sem(1))
-		slow := p.Net.Inject(redistest.Rule{Match: testenv.Carries("M"), Fault: redistest.Delay})
-		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "-@scripting").Err())
-		detached := make(chan error, 1)
-		go func() {
-			_, err := l.Detach(e.Ctx)
-			detached <- err
-		}()
-		testenv.Receive(t, "move", slow.Hit())
-		e.WantErr(l.Release(), berth.ErrReleased)
-		slow.Release()
-		e.WantErr(testenv.Receive(e, "answer to Detach", detached), berth.ErrRefused)
-		e.Must(e.Redis.Do(e.Ctx, "ACL", "SETUSER", user, "+@scripting").Err())
-		e.Release(l)
-		e.Idle()
-	})
-}
-
 // TestAllHooksAreCalled: a hook that is given does not replace one given before. They are called in
 // that order, and each AcquireStart and Do gets the context of the one before.
 func TestAllHooksAreCalled(t *testing.T) {

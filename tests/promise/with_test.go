@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,7 +77,58 @@ func TestWithEndsItsContext(t *testing.T) {
 	})
 }
 
-// What keeps the lease from being given back is told, unless fn failed too.
+// TestWithTellsOfALossWhateverFnReturns: the caller of a function that stops because its context has
+// ended learns that the lease was lost, and not only that. What fn knows is not told twice.
+func TestWithTellsOfALossWhateverFnReturns(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		s := e.Peer().Sem(1)
+		for _, returned := range []func(context.Context) error{context.Context.Err, context.Cause} {
+			err := s.Do(e.Ctx, func(ctx context.Context) error {
+				l, _ := berth.FromContext(ctx)
+				e.Must(e.Inspector.ForceEvict(e.Ctx, testenv.Name, l.ID()))
+				<-ctx.Done()
+				return returned(ctx)
+			})
+			e.WantErr(err, berth.ErrEvicted)
+			if told := strings.Count(err.Error(), "is lost"); told != 1 {
+				e.Errorf("the loss is told %d times: %v", told, err)
+			}
+		}
+		p := e.Peer()
+		err := p.Named("closed", 1).Do(e.Ctx, func(ctx context.Context) error {
+			e.Must(p.Close())
+			return ctx.Err()
+		})
+		e.WantErr(err, context.Canceled)
+		e.WantErr(err, berth.ErrClosed)
+	})
+}
+
+// TestWithLetsFnGiveTheLeaseAway, and back: both are documented, and no errors.
+func TestWithLetsFnGiveTheLeaseAway(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		p := e.Peer()
+		s := p.Sem(1)
+		for _, want := range []error{nil, errShift} {
+			e.WantErr(s.Do(e.Ctx, func(ctx context.Context) error {
+				l, _ := berth.FromContext(ctx)
+				e.Release(l)
+				return want
+			}), want)
+			var given berth.Handle
+			e.WantErr(s.Do(e.Ctx, func(ctx context.Context) (err error) {
+				l, _ := berth.FromContext(ctx)
+				given, err = l.Detach(e.Ctx)
+				e.Must(err)
+				return want
+			}), want)
+			e.Must(p.ReleaseHandle(e.Ctx, given))
+		}
+		e.Idle()
+	})
+}
+
+// What keeps the lease from being given back is told, beside what fn returns.
 func TestWithTellsThatTheLeaseWasNotGivenBack(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		p := e.Peer()
@@ -90,6 +142,7 @@ func TestWithTellsThatTheLeaseWasNotGivenBack(t *testing.T) {
 				return nil
 			})
 			e.WantErr(err, want)
+			e.WantErr(err, berth.ErrUnreachable)
 			hung.Stop()
 			e.Until("given back in the background", func(s *berthadmin.State) bool { return s.Holders == 0 })
 		}

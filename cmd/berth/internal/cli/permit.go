@@ -101,8 +101,13 @@ func (a *app) runCommand() *cobra.Command {
 		if p.label == "" {
 			p.label = defaultLabel(command[0])
 		}
+		warnOnly, maxHold := onLost == "warn", p.maxHold
+		if !warnOnly {
+			p.maxHold = run.LeaseMaxHold(p.ttl, maxHold)
+		}
 		return a.take(&p, name, func(_ *session, cfg run.Config) error {
-			cfg.Path, cfg.Command, cfg.WarnOnly, cfg.HideURL = path, command, onLost == "warn", hide
+			cfg.MaxHold = maxHold
+			cfg.Path, cfg.Command, cfg.WarnOnly, cfg.HideURL = path, command, warnOnly, hide
 			return run.Run(cfg)
 		})
 	}

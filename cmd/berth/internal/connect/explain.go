@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // askTimeout bounds the question whether a server that does not know a command is a
@@ -22,24 +24,32 @@ func (t *Target) Explain(err error, source string) string {
 		text = fmt.Sprintf("the sentinels know no master %q", t.opts.MasterName) // go-redis takes that for sentinels that are away
 	} else if advice := t.advice(text); advice != "" {
 		text = strings.TrimSuffix(text, ".") + ": " + advice
+	} else {
+		text = advised(text)
 	}
 	return fmt.Sprintf("%s (%s, from %s)", text, strings.Join(t.opts.Addrs, ", "), source)
 }
 
+// advised returns text with the library's advice, which may be in it already. Host, user and password
+// are in the URL.
+func advised(text string) string {
+	advice := protocol.Advice(text)
+	if !strings.Contains(text, advice) {
+		text = strings.TrimSuffix(text, ".") + ": " + advice
+	}
+	if strings.HasPrefix(advice, "check ") {
+		text = strings.Replace(text, advice, advice+" in the URL", 1)
+	}
+	return text
+}
+
+// advice is what to do about an error with a server of this kind; "": nothing that is known.
 func (t *Target) advice(text string) string {
 	scheme := "redis"
 	if t.tls != nil {
 		scheme = "rediss"
 	}
 	switch {
-	case strings.Contains(text, "no such host"):
-		return "check the host in the URL"
-	case strings.Contains(text, "connection refused"):
-		return "nothing listens there: check address and port, and whether Redis runs"
-	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"):
-		return "check user and password in the URL"
-	case strings.Contains(text, "NOPERM"), strings.Contains(text, "can't run this command"):
-		return `"berth doctor" names the rights that are missing`
 	case t.tls != nil && (strings.Contains(text, "no answer") || strings.Contains(text, "not answered within")):
 		return "if the server does not speak TLS, write redis instead of rediss"
 	case t.kind == sentinel && strings.Contains(text, "all sentinels") && strings.Contains(text, "nknown command"):

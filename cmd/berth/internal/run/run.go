@@ -30,7 +30,7 @@ type Config struct {
 	Path    string   // of the program, from job.Lookup
 	Command []string // with the program's name as the user wrote it
 	TTL     time.Duration
-	MaxHold time.Duration // 0: none
+	MaxHold time.Duration // when the command is asked to end; its lease has LeaseMaxHold; 0: never
 	Weight  int
 	// Wait bounds the whole wait for the permit, including an outage of Redis. 0 waits for
 	// ever, but fails if Redis cannot be reached at the beginning.

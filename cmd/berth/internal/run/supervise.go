@@ -32,7 +32,7 @@ type supervisor struct {
 
 	status *unix.WaitStatus // how the command ended, once it has
 	trust  time.Time        // the trust deadline, when last looked at
-	ends   time.Time        // when the lease comes to its MaxHold at the latest, if it has one
+	ends   time.Time        // when the command is to end by MaxHold, if it has one
 	lost   bool             // the lease is lost, or about to be
 	gone   <-chan struct{}  // the lease's end; nil once it is known
 	timer  *time.Timer      // the next look at the trust deadline
@@ -143,16 +143,33 @@ func (s *supervisor) untilNotice() time.Duration {
 	if until := s.lease.ValidUntil(); !until.IsZero() {
 		s.trust = until
 	}
-	return time.Until(s.trust) - s.notice()
+	until := time.Until(s.trust) - s.notice()
+	if s.cfg.MaxHold > 0 {
+		until = min(until, time.Until(s.ends))
+	}
+	return until
 }
 
 // notice returns how long before the trust deadline the command is asked to end.
-func (s *supervisor) notice() time.Duration {
-	lasts := s.cfg.TTL
-	if s.cfg.MaxHold > 0 {
-		lasts = min(lasts, s.cfg.MaxHold)
+func (s *supervisor) notice() time.Duration { return notice(s.cfg.TTL, s.cfg.MaxHold) }
+
+func notice(ttl, maxHold time.Duration) time.Duration {
+	lasts := ttl
+	if maxHold > 0 {
+		lasts = min(lasts, maxHold)
 	}
 	return min(lasts/4, maxNotice)
+}
+
+// LeaseMaxHold is the MaxHold of the lease of a command that is asked to end maxHold after its start:
+// so much more that it can do so before the trust deadline, which is up to a hundredth of a TTL before
+// the lease's end. A maxHold that a lease cannot have is returned as it is.
+func LeaseMaxHold(ttl, maxHold time.Duration) time.Duration {
+	if maxHold < berth.MinTTL || maxHold > berth.MaxTTL {
+		return maxHold
+	}
+	lasts := maxHold + notice(ttl, maxHold)
+	return min(lasts+min(lasts, ttl)/50+10*time.Millisecond, berth.MaxTTL)
 }
 
 // runsOut returns why the lease is about to expire, or has expired while berth was suspended.
