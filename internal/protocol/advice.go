@@ -1,9 +1,7 @@
 package protocol
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -42,10 +40,7 @@ func Advice(text string) string {
 // advised returns the text of err for whoever has to mend it.
 func advised(err error) string {
 	text := plainly(err)
-	switch {
-	case errors.Is(err, io.EOF):
-		return fmt.Sprintf("the server closed the connection (%v): it may have been restarted, have all the clients that it takes, or want TLS", err)
-	case foreign(err):
+	if foreign(err) {
 		_, reply, _ := strings.Cut(text, "reply: ")
 		return fmt.Sprintf("what answers there is not Redis: it says %s: check address and port", reply)
 	}
