@@ -72,7 +72,11 @@ func (internals) Reach(ctx context.Context, c *Client) error {
 
 // Failed translates an error of the inner packages for a caller, whose context may be its reason.
 func (internals) Failed(ctx context.Context, name string, err error) error {
-	return failed(ctx, name, err)
+	err = public(name, err)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return err
 }
 
 // Outcome is the error of work that returned err, and whose loan was then released with after.

@@ -1,7 +1,6 @@
 package berth
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -97,13 +96,4 @@ func publicFailure(name string, f *protocol.Failure, err error) error {
 		return fmt.Errorf("%w: %w", kind, err)
 	}
 	return fmt.Errorf("%w: semaphore %q: %w", kind, name, err)
-}
-
-// failed translates an error for the caller, whose context may be its reason.
-func failed(ctx context.Context, name string, err error) error {
-	err = public(name, err)
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
-	}
-	return err
 }

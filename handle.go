@@ -108,12 +108,10 @@ func (c *Client) handled(ctx context.Context, h Handle, op protocol.Op) (protoco
 		return protocol.Result{}, err
 	}
 	op.ID = d.id
-	result, again, err := c.session.Do(ctx, d.name, op)
+	result, err := c.session.Semaphore(d.name).Do(ctx, op)
 	switch {
 	case err != nil:
-		return result, failed(ctx, d.name, err)
-	case result.Code == protocol.Gone && result.Reason == protocol.WasReleased && op.Verb == protocol.Release && again:
-		return result, nil // by the copy whose outcome was not known
+		return result, public(d.name, err)
 	case result.Code == protocol.Gone, result.Code == protocol.Evicting:
 		return result, publicLost(claim.LostBy(d.name, d.id, &result))
 	}

@@ -146,17 +146,15 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 //
 // d is in whole milliseconds, from MinTTL to MaxTTL. Cooldown returns within 5 seconds, or when
 // ctx ends, and can be repeated. After ErrRefused, ErrCorrupt, ErrClosed and ErrInvalid nothing
-// has changed; after ErrUnreachable and ctx's error it may have been paused.
+// has changed; after ErrUnreachable and ctx's error it may have been paused, or may be within the next
+// 10 seconds. A copy of the request that arrives later is refused.
 func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
 	if err := cmp.Or(s.made(), invalid("context", rules.Context(ctx)), within("pause", d, MinTTL, MaxTTL)); err != nil {
 		return err
 	}
 	host, _ := os.Hostname()
 	who := fmt.Sprintf("%s (%s:%d)", cmp.Or(s.config.label, "a program"), cmp.Or(host, "unknown"), os.Getpid())
-	_, _, err := s.client.session.Do(ctx, s.name, protocol.Op{Verb: protocol.Cool, TTL: d, Who: who})
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("berth: semaphore %q: %w: %w", s.name, ctx.Err(), err)
-	}
+	_, err := s.inner.Do(ctx, protocol.Op{Verb: protocol.Cool, TTL: d, Who: who})
 	return public(s.name, err)
 }
 

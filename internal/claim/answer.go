@@ -20,6 +20,8 @@ func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	r := &op.Result
 	c.sent, c.took = false, a.Got.Sub(a.Sent)
 	switch {
+	case c.State == Doing:
+		return c.did(r)
 	case op.Verb == protocol.Acquire && c.State == Asking:
 		return c.answerAcquire(r, a)
 	case op.Verb == protocol.Acquire && c.State == Queued && r.Code == protocol.Granted && op.ID == c.ID:
@@ -48,6 +50,8 @@ func (c *Claim) AnsweredLate(op *protocol.Op, a *Answer) Effect {
 	r, code := &op.Result, op.Result.Code
 	c.took = a.Got.Sub(a.Sent)
 	switch {
+	case c.State == Doing:
+		return c.did(r) | Settled
 	case op.Verb == protocol.Move && op.ID == c.ID && c.State == Detaching && code == protocol.Moved:
 		return c.answerDetach(r, a)
 	case op.Verb == protocol.Move && op.To == c.ID && c.State == Adopting && code == protocol.Moved:
@@ -378,4 +382,12 @@ func (c *Claim) answerRelease(r *protocol.Result, a *Answer) Effect {
 // since: Redis refused for so long.
 func (c *Claim) ranOut(r *protocol.Result, a *Answer) bool {
 	return c.Trust <= a.Got && (r.Reason == protocol.Expired || r.Reason == protocol.Unknown)
+}
+
+// did ends a claim whose operation was executed. A release may have been so by a copy before.
+func (c *Claim) did(r *protocol.Result) Effect {
+	if c.doing.op.Result = *r; c.doing.op.Verb == protocol.Release && c.doing.copies > 0 && r.Reason == protocol.WasReleased {
+		c.doing.op.Result = protocol.Result{Code: protocol.Released}
+	}
+	return c.end(nil)
 }

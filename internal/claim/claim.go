@@ -1,4 +1,4 @@
-// Package claim is a state machine for one request for permits, from its first call to
+// Package claim is a state machine for one request, mostly for permits, from its first call to
 // its end: events in, effects out. It knows the protocol, but has no locks, timers or
 // network, which belong to its owner (internal/session).
 //
@@ -24,6 +24,9 @@
 //	            may still have it                            server has long dropped it
 //	Leaving     a release or cancel is under way; nobody     answered → Ended
 //	            relies on the claim any more
+//	Doing       an operation is under way that takes no      answered, refused or given up → Ended
+//	            permits: a pause, or one on a lease that
+//	            nobody holds, by its id
 //	Ended       nothing of it is left, here or in Redis      -
 package claim
 
@@ -56,6 +59,7 @@ const (
 	Held
 	Lost
 	Leaving
+	Doing
 	Ended
 )
 
@@ -107,6 +111,7 @@ type Claim struct {
 
 	moving  moving
 	leaving leaving
+	doing   doing
 
 	cause error // of the last failure of an operation that is still wanted
 }
@@ -124,6 +129,12 @@ type leaving struct {
 	copies  int           // releases of unknown outcome
 	wasHeld bool          // its holder had not been told of a loss when it gave it back,
 	live    bool          // and could rely on it until then
+}
+
+// doing is what a claim knows that is Doing.
+type doing struct {
+	op     *protocol.Op // at the end it has its Result
+	copies int          // of unknown outcome
 }
 
 // Lease is the content of a grant.
@@ -171,6 +182,12 @@ func (c *Claim) Adopt(id string, start clock.Instant) Effect {
 	return Send
 }
 
+// Do begins op, which is harmless to repeat. At the end without an error it has its Result.
+func (c *Claim) Do(op *protocol.Op, start clock.Instant) Effect {
+	c.State, c.doing.op, c.until = Doing, op, start.Add(Timeout)
+	return Send
+}
+
 // Patience is how long a call made at now that carries the claim's operation may take until
 // another copy is sent, on another connection: half of the time that there is, or less, but
 // longer than the last answer took. The answer to the first copy counts when it comes all the
@@ -186,6 +203,8 @@ func (c *Claim) base(now clock.Instant) time.Duration {
 		return c.Trust.Sub(now) / 2
 	case c.State == Queued:
 		return c.Terms.Heartbeat / 3
+	case c.State == Doing:
+		return TryTimeout
 	}
 	most := Timeout / 2
 	if c.State == Asking && !c.Terms.Wait {
@@ -218,6 +237,8 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 		}
 	case Leaving:
 		op.Verb, op.ID, op.Flag = protocol.Release, c.leaves(), now < c.copyUntil // a tombstone for the copy that may be under way
+	case Doing:
+		op = *c.doing.op
 	default:
 		return op, false
 	}
@@ -303,10 +324,10 @@ func (c *Claim) expire(now clock.Instant) Effect {
 		err = protocol.NoAnswer()
 	}
 	switch c.State {
-	case Asking, Confirming, Adopting:
-		return c.leave(c.unsure(err), now)
+	case Asking, Confirming, Adopting, Doing:
+		return c.leave(c.Unsure(err), now)
 	case Detaching:
-		return c.notDetached(c.unsure(err), now)
+		return c.notDetached(c.Unsure(err), now)
 	case Held:
 		return c.renewalFailed(err)
 	case Leaving:
@@ -317,11 +338,11 @@ func (c *Claim) expire(now clock.Instant) Effect {
 }
 
 // mayGoOn reports whether a request goes on for as long as Redis is heard of: it waits for an
-// answer, and whoever made it can end it. A release cannot be ended, nor can what it waits for, and a
-// request that does not wait has its own bound.
+// answer, and whoever made it can end it. A release cannot be ended, nor can what it waits for, and
+// what does not wait has its own bound.
 func (c *Claim) mayGoOn() bool {
 	switch {
-	case c.State == Leaving, c.State == Detaching && c.moving.hasty:
+	case c.State == Leaving, c.State == Doing, c.State == Detaching && c.moving.hasty:
 		return false
 	case !c.Terms.Wait && (c.State == Asking || c.State == Confirming && !c.adopted):
 		return false

@@ -3,6 +3,7 @@ package claim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -228,7 +229,7 @@ var steps = []step{
 // TestTransitions walks through the table.
 func TestTransitions(t *testing.T) {
 	t.Parallel()
-	for _, s := range steps {
+	for _, s := range slices.Concat(steps, doSteps) {
 		l := newLife()
 		s.from(l)
 		from := l.State

@@ -49,7 +49,7 @@ func (c *Claim) lose(why error, now clock.Instant) Effect {
 
 // leave gives back what the server has, or may have, of the claim.
 func (c *Claim) leave(why error, now clock.Instant) Effect {
-	if c.heard == 0 { // the server never heard of it
+	if c.heard == 0 || c.State == Doing { // the server never heard of it, or keeps nothing of it
 		return c.end(why)
 	}
 	if c.State == Adopting {
@@ -81,6 +81,10 @@ func (c *Claim) end(why error) Effect {
 func (c *Claim) Failed(op *protocol.Op, err error, now clock.Instant) Effect {
 	c.cause, c.sent = err, false
 	if errors.Is(err, protocol.ErrUnknown) {
+		if c.State == Doing {
+			c.doing.copies++
+			return Send
+		}
 		switch op.Verb {
 		case protocol.Acquire:
 			c.copyUntil = now.Add(protocol.Late)
@@ -101,13 +105,13 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	switch {
 	case c.State == Asking && op.Verb == protocol.Acquire && now >= c.copyUntil, c.State == Adopting && c.moving.copies == 0:
 		return c.end(err) // no copy was sent by an earlier call
-	case c.State == Adopting, c.State == Asking, c.State == Queued, c.State == Confirming:
-		return c.leave(c.unsure(err), now)
+	case c.State == Adopting, c.State == Asking, c.State == Queued, c.State == Confirming, c.State == Doing:
+		return c.leave(c.Unsure(err), now)
 	case c.State == Detaching && op.Verb == protocol.Move && c.moving.copies == 0:
 		c.moving.other = ""
 		return c.held(now) | c.notRenewed(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move:
-		return c.notDetached(c.unsure(err), now)
+		return c.notDetached(c.Unsure(err), now)
 	case c.State == Held && op.Verb == protocol.Renew:
 		return c.notRenewed(err, now)
 	case c.State == Leaving && op.Verb == protocol.Release:
@@ -116,15 +120,16 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 	return 0
 }
 
-// unsure is the error of a move or a release that failed: of unknown outcome, if an earlier copy
-// may have been executed. So is the error of what had to follow a move that did not fail: the
-// handle is worth nothing then. For requests for permits the last refusal is told, because it
-// says what to mend: whatever a copy of theirs may have got is given back.
-func (c *Claim) unsure(err error) error {
+// Unsure is the error of a move, a release or what a claim does that is Doing, if it failed with err:
+// of unknown outcome, if an earlier copy may have been executed. So is the error of what had to follow
+// a move that did not fail: the handle is worth nothing then. For requests for permits the last
+// refusal is told, because it says what to mend: whatever a copy of theirs may have got is given back.
+func (c *Claim) Unsure(err error) error {
 	switch {
 	case c.adopted && c.State == Confirming:
 		return protocol.Unsure("the lease was adopted", err)
-	case c.moving.copies+c.leaving.copies > 0, c.sent && (c.State == Adopting || c.State == Detaching || c.State == Leaving):
+	case c.moving.copies+c.leaving.copies+c.doing.copies > 0,
+		c.sent && (c.State == Adopting || c.State == Detaching || c.State == Leaving || c.State == Doing):
 		return protocol.Unsure(protocol.NoReply, err)
 	}
 	return err
@@ -207,7 +212,7 @@ func (c *Claim) notReleased(err error) Effect {
 	if !c.leaving.live {
 		return c.report(c.Err)
 	}
-	return c.report(c.unsure(err))
+	return c.report(c.Unsure(err))
 }
 
 // Detach begins to move the lease to id, which can be adopted; Report tells the outcome.
@@ -240,4 +245,9 @@ func (c *Claim) Cancel(why error, now clock.Instant) Effect {
 }
 
 // Drop ends the claim without telling the server, after the last call.
-func (c *Claim) Drop(why error) Effect { return c.end(why) | c.report(why) }
+func (c *Claim) Drop(why error) Effect {
+	if c.State == Doing {
+		why = c.Unsure(why)
+	}
+	return c.end(why) | c.report(why)
+}

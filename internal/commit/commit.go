@@ -54,7 +54,8 @@ type Queue[T any] struct {
 
 // Op is the place of one owner in a queue: at most one operation of it is under way.
 type Op[T any] struct {
-	Of T
+	Of     T
+	Shared bool // its operation is on an id on which others may have one, too
 
 	state state
 	came  uint64 // its place among the owners; 0: it has asked for nothing yet
@@ -213,9 +214,9 @@ func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Dur
 			w.op.state = idle
 			continue
 		}
-		if op.Verb == protocol.Move && c.names(op.ID) {
-			// Two adopt one lease: the second learns of the first by the next call. Until then
-			// its owner takes it for sent, which only makes the owner careful.
+		if w.op.Shared && c.names(op.ID) {
+			// Two adopt one lease, say: the second learns of the first by the next call. Until
+			// then its owner takes it for sent, which only makes the owner careful.
 			n--
 			break
 		}

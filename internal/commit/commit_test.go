@@ -205,7 +205,7 @@ func TestMovesOfOneLeaseTravelApart(t *testing.T) {
 	var q Queue[*item]
 	for _, n := range []int{1, 1, 2, 1, 3} {
 		i := newItem(n)
-		i.verb = protocol.Move
+		i.verb, i.op.Shared = protocol.Move, true
 		q.Put(&i.op, false)
 	}
 	for _, want := range [][]string{{"1"}, {"1", "2"}, {"1", "3"}} {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,31 @@ func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual b
 func (s *Semaphore) Adopt(ctx context.Context, id string, terms *protocol.Terms, manual bool) (*Request, error) {
 	start := clock.Exact()
 	r := s.newRequest(terms, manual)
+	r.op.Shared = true
 	return s.request(ctx, r, r.claim.Adopt(id, start), nil)
+}
+
+// Do executes op, which takes no permits and is harmless to repeat: a pause, or an operation on a lease
+// that nobody holds, by its id. While Redis does not answer, or refuses for the moment, op is tried
+// again, for claim.Timeout at most or until ctx ends. A copy that arrives later is refused. The error is
+// a *protocol.Failure, which tells whether op may have been executed, a *claim.WaitError, after which it
+// may have been, or claim.ErrClosed.
+func (s *Semaphore) Do(ctx context.Context, op protocol.Op) (protocol.Result, error) {
+	if ctx.Err() != nil {
+		return protocol.Result{}, &claim.WaitError{Name: s.name, Err: ended(ctx)}
+	}
+	r := s.newRequest(new(protocol.Terms), false)
+	r.op.Shared = true
+	if err := s.admit(r, r.claim.Do(&op, clock.Exact())); err != nil {
+		return protocol.Result{}, err
+	}
+	select {
+	case <-r.wake:
+		_, _, err := r.look()
+		return op.Result, err
+	case <-ctx.Done():
+		return protocol.Result{}, s.cancel(ctx, r)
+	}
 }
 
 // request sends the first operation of r and waits until r is held, is refused, or ctx ends.
@@ -89,6 +114,9 @@ func (s *Semaphore) admit(r *Request, first claim.Effect) error {
 			return err
 		}
 	}
+	if r.claim.State != claim.Doing { // messages tell nothing of that
+		s.listen(true)
+	}
 	s.requests[r.id] = r
 	s.apply(r, first)
 	s.dispatch()
@@ -127,8 +155,11 @@ func (s *Semaphore) cancel(ctx context.Context, r *Request) error {
 	s.mu.Lock()
 	defer s.unlock()
 	why := &claim.WaitError{Name: s.name, Err: ended(ctx), Queued: r.claim.State == claim.Queued, Place: r.claim.Place}
-	if r.claim.State == claim.Asking || r.claim.State == claim.Adopting {
+	switch r.claim.State {
+	case claim.Asking, claim.Adopting:
 		why.Failure = s.noAnswer(s.queue.Err())
+	case claim.Doing: // a refusal would say that nothing has happened
+		why.Failure = r.claim.Unsure(s.noAnswer(cmp.Or(s.queue.Err(), error(protocol.NoAnswer()))))
 	}
 	s.apply(r, r.claim.Cancel(claim.ErrReleased, clock.Now()))
 	s.dispatch()

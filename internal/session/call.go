@@ -100,7 +100,7 @@ const _ = uint(protocol.Late - mostUnderWay - clock.Vague)
 // about the latest time at which a copy may run; so an empty call comes first.
 func (c *sending) bound() {
 	switch server := c.sem.clock; {
-	case !slices.ContainsFunc(c.of.Wire, takes):
+	case !slices.ContainsFunc(c.of.Ops, harmsLate):
 		c.Ops = c.of.Wire
 	case server.Sharp(c.latest):
 		c.Ops, c.NotAfter = c.of.Wire, server.Latest(c.latest)
@@ -134,8 +134,16 @@ func (s *Semaphore) told(c *sending) bool {
 	return s.queue.InFlight() == c.of
 }
 
-// takes reports whether a late copy of op could take what nobody wants any more.
-func takes(op protocol.Op) bool { return op.Verb == protocol.Acquire || op.Verb == protocol.Move }
+// harmsLate reports whether a late copy of the operation that is sent could take, or do, what nobody
+// wants any more.
+func harmsLate(op *commit.Op[*Request]) bool {
+	switch op.Of.claim.State {
+	case claim.Asking, claim.Adopting, claim.Detaching, claim.Doing:
+		return true
+	default:
+		return false
+	}
+}
 
 // Bounds of how long a call is worth a connection. One that has to connect waits for several
 // answers: with less for a short TTL, a slow Redis could never be reached. It is what go-redis
@@ -277,7 +285,7 @@ func (s *Session) warnOfTTL(name string, call *commit.Call[*Request], trip time.
 	}
 	for i := range call.Wire {
 		ttl := call.Wire[i].TTL
-		if call.Wire[i].Verb == protocol.Renew && ttl < leastTrips*trip && s.short.CompareAndSwap(false, true) {
+		if renews(&call.Wire[i]) && ttl < leastTrips*trip && s.short.CompareAndSwap(false, true) {
 			s.log.Warn("berth: the TTL is short for the time that Redis takes to answer: leases may be lost", "semaphore", name, "ttl", ttl, "answer_took", trip)
 			return
 		}
@@ -304,7 +312,7 @@ func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 	hopeless := s.session.heard.Load() == 0 && protocol.NoConnection(err) || protocol.ByClient(err)
 	for i, op := range call.Ops {
 		r, wire := op.Of, &call.Wire[i]
-		if rejected || hopeless && wire.Verb == protocol.Acquire {
+		if rejected || hopeless && (wire.Verb == protocol.Acquire || r.claim.State == claim.Doing) {
 			s.apply(r, r.claim.Rejected(wire, err, now))
 		} else {
 			s.apply(r, r.claim.Failed(wire, err, now))
@@ -314,14 +322,17 @@ func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 	s.queue.Failed(now, err)
 }
 
+// renews reports whether op renews a lease of this process, which says its TTL.
+func renews(op *protocol.Op) bool { return op.Verb == protocol.Renew && op.TTL > 0 }
+
 // warnOfRenewal logs that leases of a semaphore are not renewed, once a minute for all
 // semaphores together, because an outage concerns them all.
 func (s *Session) warnOfRenewal(name string, call *commit.Call[*Request], err error, now clock.Instant) {
-	renews := false
+	some := false
 	for i := range call.Wire { // not a copy: a call that was given up may yet write its Result
-		renews = renews || call.Wire[i].Verb == protocol.Renew
+		some = some || renews(&call.Wire[i])
 	}
-	if !renews {
+	if !some {
 		return
 	}
 	last := s.unwell.Load()

@@ -39,6 +39,7 @@ type Semaphore struct {
 	watchers  map[*func(Sighting)]struct{}
 	after     []func()      // to be run once mu is free
 	drained   chan struct{} // closed when there are no claims; made by drain
+	listens   bool          // in a cluster: it is subscribed to its messages
 	closed    bool          // nothing new is admitted
 }
 
@@ -120,9 +121,19 @@ func (s *Semaphore) end(r *Request) {
 	if len(s.requests) > 0 {
 		return
 	}
+	s.listen(false)
 	_ = s.session.enlist(s, false)
 	if s.drained != nil {
 		close(s.drained)
+	}
+}
+
+// listen subscribes to the semaphore's messages, or notes that they are not needed any more. Outside a
+// cluster the session has a subscription for all.
+func (s *Semaphore) listen(yes bool) {
+	if s.listens != yes && s.session.store.Sharded() {
+		s.listens = yes
+		s.session.shards.use(s.key.State, yes)
 	}
 }
 
@@ -174,7 +185,9 @@ func (s *Semaphore) drain() <-chan struct{} {
 	s.drained = done
 	now := clock.Now()
 	for _, r := range s.requests {
-		s.apply(r, r.claim.Cancel(claim.ErrClosed, now))
+		if r.claim.State != claim.Doing { // that goes on to its end, which is near
+			s.apply(r, r.claim.Cancel(claim.ErrClosed, now))
+		}
 	}
 	s.dispatch()
 	return done

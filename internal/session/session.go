@@ -226,16 +226,7 @@ func (s *Session) enlist(sem *Semaphore, live bool) error {
 	} else {
 		delete(s.live, sem)
 	}
-	if s.store.Sharded() {
-		s.shards.use(sem.key.State, live)
-	}
 	return nil
-}
-
-func (s *Session) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
 }
 
 // Close releases all leases and cancels all waits, for at most claim.Timeout, and stops

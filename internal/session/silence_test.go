@@ -13,12 +13,10 @@ import (
 // and what they answer is heard of Redis, too.
 func TestIdleConnectionsThatAnswerAreHeard(t *testing.T) {
 	inBubble(t, func(s *server) {
-		if _, _, err := s.Do(s.Context(), "a", pin); err != nil {
-			s.Fatal(err)
-		}
+		s.warm()
 		s.on("evalsha", func(ctx context.Context, cmd redis.Cmder, _ func() error) error { return hang(ctx, cmd) })
 		began := clock.Exact()
-		if _, _, err := s.Do(s.Context(), "a", pin); err == nil {
+		if _, err := s.do(pin); err == nil {
 			s.Error("done without an answer")
 		}
 		if s.alive() <= began {

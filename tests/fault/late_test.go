@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 	"github.com/berth-go/berth/internal/testkit/testenv"
@@ -183,6 +184,88 @@ func TestLateHeartbeat(t *testing.T) {
 		}
 		l.Release(holder)
 		l.NothingLeft(1, holder.Token())
+	})
+}
+
+// notPaused fails unless there is nothing of the semaphore.
+func (l *lab) notPaused() {
+	l.Helper()
+	if _, err := l.Inspector.Show(l.Ctx, testenv.Name); !errors.Is(err, berthadmin.ErrNotFound) {
+		l.Errorf("a late copy paused the semaphore: %v", err)
+	}
+}
+
+// TestLateCooldown: the copy arrives when the pause has ended.
+func TestLateCooldown(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		s := l.sem(l.faulty(), 1)
+		late := l.delay("W")
+		l.Must(s.Cooldown(l.Ctx, time.Second)) // by a second copy
+		l.Pass(protocol.Late)
+		late.arrives()
+		l.notPaused()
+	})
+}
+
+// TestLateCooldownGivenUp: the same of one that was told that it may have paused the semaphore, or not.
+func TestLateCooldownGivenUp(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		s := l.sem(l.faulty(), 1)
+		l.Release(l.Hold(s)) // so that the server's clock is known
+		late := l.delay("W")
+		ctx, cancel := context.WithCancel(l.Ctx)
+		told := make(chan error, 1)
+		go func() { told <- s.Cooldown(ctx, time.Minute) }()
+		testenv.Receive(l, "request", late.Hit())
+		cancel()
+		if err := testenv.Receive(l, "end", told); !errors.Is(err, context.Canceled) || !errors.Is(err, berth.ErrUnreachable) {
+			l.Errorf("Cooldown: %v", err)
+		}
+		l.Pass(protocol.Late)
+		late.arrives()
+		l.notPaused()
+	})
+}
+
+// TestLateRenewalOfAHandle: the copy arrives when the lease is about to end.
+func TestLateRenewalOfAHandle(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		c := l.faulty()
+		handle, err := l.Hold(l.sem(c, 1)).Detach(l.Ctx)
+		l.Must(err)
+		late := l.delay("R")
+		_, err = c.RenewHandle(l.Ctx, handle) // by a second copy
+		l.Must(err)
+		l.Pass(protocol.Late)
+		late.arrives()
+		if left := l.Show().Leases[0].ExpiresIn; left > l.TTL-protocol.Late+time.Second {
+			l.Errorf("a late copy renewed the lease, which lasts for %v more", left)
+		}
+	})
+}
+
+// TestLateReleaseOfAHandle: whoever gave the release up has gone on with the lease.
+func TestLateReleaseOfAHandle(t *testing.T) {
+	everywhere(t, func(l *lab) {
+		c := l.faulty()
+		handle, err := l.Hold(l.sem(c, 1)).Detach(l.Ctx)
+		l.Must(err)
+		late := l.delay("L")
+		ctx, cancel := context.WithCancel(l.Ctx)
+		told := make(chan error, 1)
+		go func() { told <- c.ReleaseHandle(ctx, handle) }()
+		testenv.Receive(l, "request", late.Hit())
+		cancel()
+		if err := testenv.Receive(l, "end", told); !errors.Is(err, context.Canceled) || !errors.Is(err, berth.ErrUnreachable) {
+			l.Errorf("ReleaseHandle: %v", err)
+		}
+		l.Pass(protocol.Late)
+		_, err = l.healthy().RenewHandle(l.Ctx, handle)
+		l.Must(err)
+		late.arrives()
+		if st := l.Show(); st.Holders != 1 {
+			l.Errorf("a late copy released the lease: %+v", st)
+		}
 	})
 }
 
