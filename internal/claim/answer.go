@@ -18,7 +18,7 @@ type Answer struct {
 // the claim's state has changed meanwhile, the result may be irrelevant.
 func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 	r := &op.Result
-	c.sent, c.took = false, a.Got.Sub(a.Sent)
+	c.sent = false
 	switch {
 	case c.State == Doing:
 		return c.did(r)
@@ -48,7 +48,6 @@ func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
 // says less than the one that the repetition will get.
 func (c *Claim) AnsweredLate(op *protocol.Op, a *Answer) Effect {
 	r, code := &op.Result, op.Result.Code
-	c.took = a.Got.Sub(a.Sent)
 	switch {
 	case c.State == Doing:
 		return c.did(r) | Settled
@@ -194,12 +193,14 @@ func (c *Claim) hold(from, now clock.Instant, lasts time.Duration, whole bool) E
 		c.State, c.due = Confirming, clock.Never
 		return Send
 	}
-	return c.held(now)
+	return c.held(now, now.Sub(from))
 }
 
-func (c *Claim) held(now clock.Instant) Effect {
+// held lets the holder rely on the lease. Whoever was asked for it, or heard of, has told of it at now,
+// and took so long.
+func (c *Claim) held(now clock.Instant, took time.Duration) Effect {
 	c.State, c.until, c.cause = Held, clock.Never, nil
-	c.schedule(now)
+	c.schedule(now, took)
 	return Wake
 }
 
@@ -212,10 +213,10 @@ func trust(from clock.Instant, d time.Duration) clock.Instant {
 
 // schedule sets the next renewal: after a third of what is left, so that there is time for
 // failures. What an answer takes is not left: it must come while the lease is trusted.
-func (c *Claim) schedule(now clock.Instant) {
+func (c *Claim) schedule(now clock.Instant, took time.Duration) {
 	c.due, c.renew = clock.Never, false
 	if !c.Manual && !c.capped {
-		c.due = now.Add(max(0, c.Trust.Sub(now)-c.took) / 3)
+		c.due = now.Add(max(0, c.Trust.Sub(now)-took) / 3)
 	}
 }
 
@@ -311,12 +312,10 @@ func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
 	c.capped = r.Remaining < c.Lease.TTL.Truncate(time.Millisecond)
 	switch {
 	case c.Trust > a.Got && a.Sent >= c.asked:
-		return c.held(a.Got) | c.report(nil)
+		return c.held(a.Got, a.Got.Sub(a.Sent)) | c.report(nil)
 	case c.Trust > a.Got: // its holder asked again meanwhile
-		until := c.until
-		effect := c.held(a.Got)
-		c.until, c.renew, c.due = until, true, clock.Never
-		return effect | Send
+		c.State, c.cause, c.renew, c.due = Held, nil, true, clock.Never
+		return Wake | Send
 	case c.capped:
 		return c.lose(c.untrusted(), a.Got)
 	default:

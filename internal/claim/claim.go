@@ -100,7 +100,6 @@ type Claim struct {
 	told      clock.Instant // when a message has set opens, and first
 	until     clock.Instant // when the wait for an answer is over
 	asked     clock.Instant // when its holder asked for a renewal
-	took      time.Duration // how long the last answer took
 
 	first   bool // Queued: it is the head of the queue, as last heard
 	adopted bool // it never asked for permits
@@ -189,15 +188,9 @@ func (c *Claim) Do(op *protocol.Op, start clock.Instant) Effect {
 }
 
 // Patience is how long a call made at now that carries the claim's operation may take until
-// another copy is sent, on another connection: half of the time that there is, or less, but
-// longer than the last answer took. The answer to the first copy counts when it comes all the
-// same.
+// another copy is sent, on another connection, unless answers are known to take longer: half of
+// the time that there is, or less. The answer to the first copy counts when it comes all the same.
 func (c *Claim) Patience(now clock.Instant) time.Duration {
-	return max(c.base(now), c.took+c.took/2)
-}
-
-// base is the patience with a Redis of which nothing is known.
-func (c *Claim) base(now clock.Instant) time.Duration {
 	switch {
 	case c.State == Held && c.renew && c.until == clock.Never: // else somebody waits for it
 		return c.Trust.Sub(now) / 2

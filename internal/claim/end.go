@@ -109,7 +109,7 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 		return c.leave(c.Unsure(err), now)
 	case c.State == Detaching && op.Verb == protocol.Move && c.moving.copies == 0:
 		c.moving.other = ""
-		return c.held(now) | c.notRenewed(err, now)
+		return c.held(now, 0) | c.notRenewed(err, now)
 	case c.State == Detaching && op.Verb == protocol.Move:
 		return c.notDetached(c.Unsure(err), now)
 	case c.State == Held && op.Verb == protocol.Renew:

@@ -35,11 +35,13 @@ const (
 
 // Queue gathers operations; T is the type of their owners. The zero value is empty.
 type Queue[T any] struct {
-	releases  []waiting[T] // they travel first, for they free what the others want
-	others    []waiting[T] // sorted by when their owners came, unless unsorted
-	unsorted  bool
-	came      uint64 // owners so far
-	probe     bool   // a call is wanted, even an empty one
+	// Took is how long the last answer took, as its owner has told; 0: there was none. A call has more
+	// time than that.
+	Took time.Duration
+
+	line      []*Op[T] // what waits: releases first, for they free what the others want, and each in the order of owners
+	came      uint64   // owners so far
+	probe     bool     // a call is wanted, even an empty one
 	call      *Call[T]
 	giveUpAt  clock.Instant // the call in flight: its Deadline, or earlier for what waits behind it
 	spare     *Call[T]
@@ -57,10 +59,10 @@ type Op[T any] struct {
 	Of     T
 	Shared bool // its operation is on an id on which others may have one, too
 
-	state state
-	came  uint64 // its place among the owners; 0: it has asked for nothing yet
-	ticks uint32 // how often it was put in, or taken out; tells a place in the queue from an older one
-	again bool   // in flight, and to be sent once more
+	state   state
+	release bool   // queued: it frees something
+	came    uint64 // its place among the owners; 0: it has asked for nothing yet
+	again   bool   // in flight, and to be sent once more
 }
 
 type state uint8
@@ -71,10 +73,17 @@ const (
 	inFlight
 )
 
-// waiting is a place in the queue, as long as the ticks are those of op.
-type waiting[T any] struct {
-	op    *Op[T]
-	ticks uint32
+// compare orders the line. What a call that failed carried has its place before what came meanwhile:
+// else an outage would turn the order of this process's requests.
+func compare[T any](a, b *Op[T]) int {
+	switch {
+	case a.release == b.release:
+		return cmp.Compare(a.came, b.came)
+	case a.release:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // Call is one call to Redis.
@@ -96,42 +105,26 @@ func (q *Queue[T]) Put(op *Op[T], release bool) {
 		op.again = true
 		return
 	case queued:
-		if !release {
+		if !release || op.release {
 			return
 		}
+		q.Remove(op)
 	}
-	op.state = queued // and its former place, if it has one, is void
-	op.ticks++
 	if op.came == 0 {
 		q.came++
 		op.came = q.came
 	}
-	place := waiting[T]{op, op.ticks}
-	if release {
-		q.releases = append(q.releases, place)
-		return
-	}
-	// What a call that failed carried has its place before what came meanwhile: else an outage
-	// would turn the order of this process's requests.
-	if n := len(q.others); n > 0 && q.others[n-1].op.came > op.came {
-		q.unsorted = true
-	}
-	q.others = append(q.others, place)
-}
-
-// sort puts others into the order of their owners.
-func (q *Queue[T]) sort() {
-	if q.unsorted {
-		slices.SortStableFunc(q.others, func(a, b waiting[T]) int { return cmp.Compare(a.op.came, b.op.came) })
-		q.unsorted = false
-	}
+	op.state, op.release = queued, release
+	place, _ := slices.BinarySearchFunc(q.line, op, compare)
+	q.line = slices.Insert(q.line, place, op)
 }
 
 // Remove takes op out of the queue, if it is there and not in flight.
 func (q *Queue[T]) Remove(op *Op[T]) {
 	if op.state == queued {
 		op.state = idle
-		op.ticks++
+		place, _ := slices.BinarySearchFunc(q.line, op, compare)
+		q.line = slices.Delete(q.line, place, place+1)
 	}
 	op.again = false
 }
@@ -145,10 +138,16 @@ func (q *Queue[T]) InFlight() *Call[T] { return q.call }
 // Hurry bounds how long the call in flight, if there is one, keeps an operation waiting that
 // was put at now, and whose own call may take timeout at most.
 func (q *Queue[T]) Hurry(now clock.Instant, timeout time.Duration) {
+	timeout = q.patience(timeout)
 	if q.overtaken {
-		timeout = 0
+		timeout = leastTimeout
 	}
-	q.giveUpAt = min(q.giveUpAt, now.Add(max(timeout, leastTimeout)))
+	q.giveUpAt = min(q.giveUpAt, now.Add(timeout))
+}
+
+// patience is how long a call may take whose operations ask for most at the longest.
+func (q *Queue[T]) patience(most time.Duration) time.Duration {
+	return max(most, leastTimeout, q.Took+q.Took/2)
 }
 
 // Prepare returns the operation that t wants at now, and how long its call may take at
@@ -176,8 +175,7 @@ func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 		call = new(Call[T])
 	}
 	call.Sent = now
-	q.sort()
-	timeout := min(call.fill(&q.releases, prepare), call.fill(&q.others, prepare))
+	timeout := q.fill(call, prepare)
 	if len(call.Ops) == 0 {
 		if !q.probe {
 			q.spare = call
@@ -185,50 +183,43 @@ func (q *Queue[T]) Next(now clock.Instant, prepare Prepare[T]) *Call[T] {
 		}
 		timeout = emptyTimeout
 	}
-	call.Deadline = now.Add(max(timeout, leastTimeout))
+	call.Deadline = now.Add(q.patience(timeout))
 	q.call, q.giveUpAt, q.probe, q.overtaken = call, call.Deadline, false, false
 	return call
 }
 
 // wanted reports whether there is something to send.
-func (q *Queue[T]) wanted() bool { return q.probe || len(q.releases)+len(q.others) > 0 }
+func (q *Queue[T]) wanted() bool { return q.probe || len(q.line) > 0 }
 
 // longest is longer than any call takes.
 const longest = time.Duration(1<<63 - 1)
 
-// fill moves operations from line to the call while there is room, and returns the least of
+// fill moves operations from the line to the call while there is room, and returns the least of
 // their timeouts.
-func (c *Call[T]) fill(line *[]waiting[T], prepare Prepare[T]) (timeout time.Duration) {
+func (q *Queue[T]) fill(c *Call[T], prepare Prepare[T]) (timeout time.Duration) {
 	timeout = longest
 	n := 0
-	for _, w := range *line {
+	for _, w := range q.line {
 		if c.ids+protocol.MostNamed > mostIDs {
 			break // the next operation may be a move
 		}
-		n++
-		if w.op.state != queued || w.op.ticks != w.ticks {
-			continue // it was removed
-		}
-		op, most, ok := prepare(w.op.Of, c.Sent)
-		if !ok {
-			w.op.state = idle
-			continue
-		}
-		if w.op.Shared && c.names(op.ID) {
+		op, most, ok := prepare(w.Of, c.Sent)
+		if ok && w.Shared && c.names(op.ID) {
 			// Two adopt one lease, say: the second learns of the first by the next call. Until
 			// then its owner takes it for sent, which only makes the owner careful.
-			n--
 			break
 		}
+		if n++; !ok {
+			w.state = idle
+			continue
+		}
 		timeout = min(timeout, most)
-		w.op.state = inFlight
-		c.Ops = append(c.Ops, w.op)
+		w.state = inFlight
+		c.Ops = append(c.Ops, w)
 		c.Wire = append(c.Wire, op)
 		c.ids += op.Named()
 	}
-	rest := copy(*line, (*line)[n:])
-	clear((*line)[rest:])
-	*line = (*line)[:rest]
+	q.line = slices.Delete(q.line, 0, n)
 	return timeout
 }
 
@@ -237,8 +228,8 @@ func (c *Call[T]) names(id string) bool {
 	return slices.ContainsFunc(c.Wire, func(op protocol.Op) bool { return op.ID == id || op.To == id })
 }
 
-// Len returns how many operations wait, those included that were taken out meanwhile.
-func (q *Queue[T]) Len() int { return len(q.releases) + len(q.others) }
+// Len returns how many operations wait.
+func (q *Queue[T]) Len() int { return len(q.line) }
 
 // Return ends a call that has its outcome; false: it was given up before, so its operations
 // were sent again, or will be. Otherwise the caller must tell the owners of its operations the

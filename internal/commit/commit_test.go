@@ -466,8 +466,8 @@ func TestCallTellsWhenItWasSent(t *testing.T) {
 		if call.Sent != now || last != nil && call != last {
 			t.Fatalf("call %d was sent at %v, want %v; is it used again: %v", i, call.Sent, now, call == last)
 		}
-		if len(q.others)+len(q.releases) != 0 {
-			t.Fatalf("%d places are left of what is in flight", len(q.others)+len(q.releases))
+		if q.Len() != 0 {
+			t.Fatalf("%d places are left of what is in flight", q.Len())
 		}
 		q.Return(call)
 		q.Reuse(call)
@@ -476,7 +476,7 @@ func TestCallTellsWhenItWasSent(t *testing.T) {
 		}
 		last = call
 	}
-	if places := q.others[:1]; places[0].op != nil {
+	if places := q.line[:1]; places[0] != nil {
 		t.Error("the queue keeps an operation that was sent")
 	}
 }

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"testing"
+	"time"
 
 	"github.com/berth-go/berth/internal/clock"
 	"github.com/berth-go/berth/internal/protocol"
@@ -107,5 +108,26 @@ func TestNothingToSendWakesNobody(t *testing.T) {
 	q.Failed(born, &protocol.Failure{Kind: protocol.ErrRefused})
 	if q.Wakeup() != clock.Never {
 		t.Errorf("woken %v after the failure", q.Wakeup().Sub(born))
+	}
+}
+
+// TestCallHasMoreTimeThanTheLastAnswerTook, whatever it carries, and so has what waits for it.
+func TestCallHasMoreTimeThanTheLastAnswerTook(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{
+		0: 2 * time.Second, time.Second: 2 * time.Second, 4 * time.Second: 6 * time.Second,
+	} {
+		q := Queue[*item]{Took: took}
+		a := newItem(1)
+		a.timeout = 2 * time.Second
+		for what, put := range map[string]func(){"an operation": func() { q.Put(&a.op, false) }, "nothing": q.Probe} {
+			put()
+			call := q.Next(born, prepare)
+			q.Hurry(born, time.Second)
+			if got, waits := call.Deadline.Sub(born), q.Wakeup().Sub(born); got != want || waits != max(time.Second, took+took/2) {
+				t.Errorf("%s, after %v: %v, and others wait for %v, want %v", what, took, got, waits, want)
+			}
+			q.Return(call)
+		}
 	}
 }

@@ -187,7 +187,7 @@ func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, 
 	defer s.unlock()
 	if reply.Now != 0 {
 		s.seeClock(&reply, call.Sent, got)
-		s.took = got.Sub(call.Sent)
+		s.queue.Took = got.Sub(call.Sent)
 	}
 	if s.queue.Return(call) {
 		s.outcome(call, reply, err, got)

@@ -42,7 +42,7 @@ const deadAfter = 4
 func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 	why := s.noAnswer(protocol.NoAnswer())
 	s.queue.GiveUp()
-	if clock.Exact().Sub(call.Sent) > deadAfter*s.took {
+	if clock.Exact().Sub(call.Sent) > deadAfter*s.queue.Took {
 		go s.session.store.CheckIdle(s.session.ctx, s.key, s.session.hearNow)
 	}
 	s.failed(call, why)

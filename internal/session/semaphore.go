@@ -34,7 +34,6 @@ type Semaphore struct {
 	deadlines keeper.Deadlines[*Request]
 	alarm     clock.Alarm   // calls tick
 	underWay  time.Duration // how long a call may be on its way to Redis, if that is more than leastUnderWay
-	took      time.Duration // how long the last answer took
 	warned    clock.Instant // of a changed limit
 	watchers  map[*func(Sighting)]struct{}
 	after     []func()      // to be run once mu is free

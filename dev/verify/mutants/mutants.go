@@ -228,7 +228,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "order-turned", What: "what a failed call carried goes behind what came meanwhile", Scenario: "clients", Caught: []string{"S4"},
-		Edits: []Edit{{commit, "q.unsorted = true", "q.unsorted = false"}},
+		Edits: []Edit{{commit, "if op.came == 0 {", "if true {"}},
 	},
 
 	// Leases that are given away.
