@@ -22,31 +22,20 @@ type bound struct {
 
 func (b bound) slack(i Instant) int64 { return max(0, i.Sub(b.seen).Milliseconds()/100) }
 
-// Vague bounds by how much Latest of a Sharp clock may be off because of the time since a
-// reply was seen.
+// Vague bounds by how much a sharp Latest may be off because of the time since a reply was seen.
 const Vague = time.Second
 
-// Sharp reports whether Latest at instant i says enough: after a long pause, slack would let
-// a copy of a request run long after all was done that could make it harmless.
-func (c *Server) Sharp(i Instant) bool {
+// Latest returns the latest time, in milliseconds, that the server's clock can show at instant i; 0 if
+// no reply was seen. It is sharp if it says enough: after a long pause, slack would let a copy of a
+// request run long after all was done that could make it harmless.
+func (c *Server) Latest(i Instant) (latest int64, sharp bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known && c.most.slack(i) <= Vague.Milliseconds()
-}
-
-// Known reports whether any reply was seen.
-func (c *Server) Known() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known
-}
-
-// Latest returns the latest time, in milliseconds, that the server's clock can
-// show at instant i.
-func (c *Server) Latest(i Instant) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return millis(i) + c.most.offset + c.most.slack(i) + 1
+	if !c.known {
+		return 0, false
+	}
+	slack := c.most.slack(i)
+	return millis(i) + c.most.offset + slack + 1, slack <= Vague.Milliseconds()
 }
 
 // See takes the server's time, in milliseconds, from a reply, and the local instants at

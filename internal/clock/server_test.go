@@ -14,22 +14,22 @@ func at(d time.Duration) Instant { return Instant(epoch + d) }
 func TestTightestBoundOfTheServersClockCounts(t *testing.T) {
 	t.Parallel()
 	var c Server
-	if c.Known() {
-		t.Fatal("known before anything was seen")
+	if latest, sharp := c.Latest(at(0)); latest != 0 || sharp {
+		t.Fatalf("%d, before anything was seen", latest)
 	}
 	c.See(1_000_000, at(0), at(10*time.Millisecond))
 	late := at(20 * time.Second)
-	before := c.Latest(late)
+	before, _ := c.Latest(late)
 	// Executed at once, and held on its way back for 14 s.
 	if step := c.See(1_001_000, at(time.Second), at(15*time.Second)); step != 0 {
 		t.Errorf("a slow reply was taken for a step of %v", step)
 	}
-	if after := c.Latest(late); after > before {
+	if after, _ := c.Latest(late); after > before {
 		t.Errorf("latest time %d, %d before the slow reply", after, before)
 	}
 	// Held on its way there: the request was sent long before it was executed.
 	c.See(1_015_005, at(time.Second), at(15*time.Second+5*time.Millisecond))
-	if after := c.Latest(late); after > before {
+	if after, _ := c.Latest(late); after > before {
 		t.Errorf("latest time %d, %d before the slow request", after, before)
 	}
 }
@@ -38,12 +38,11 @@ func TestTightestBoundOfTheServersClockCounts(t *testing.T) {
 func TestClockIsSharpForAsLongAsItSays(t *testing.T) {
 	t.Parallel()
 	var c Server
-	if c.Sharp(at(0)) {
-		t.Error("sharp before anything was seen")
-	}
 	c.See(1_000_000, at(0), at(time.Second))
-	if last := at(100*Vague + 99*time.Millisecond); !c.Sharp(last) || c.Sharp(last.Add(time.Millisecond)) {
-		t.Errorf("sharp %v and %v after the request", c.Sharp(last), c.Sharp(last.Add(time.Millisecond)))
+	for after, want := range map[time.Duration]bool{100*Vague + 99*time.Millisecond: true, 100*Vague + 100*time.Millisecond: false} {
+		if _, sharp := c.Latest(at(after)); sharp != want {
+			t.Errorf("sharp %v after the request: %v", after, sharp)
+		}
 	}
 }
 
@@ -58,7 +57,7 @@ func TestStepsOfTheServersClockAreSeen(t *testing.T) {
 		if seen := c.See(server, now, now.Add(time.Millisecond)); (seen - step).Abs() > 50*time.Millisecond {
 			t.Errorf("a step of %v was seen as %v", step, seen)
 		}
-		if latest := c.Latest(now); latest < server || latest > server+10 {
+		if latest, _ := c.Latest(now); latest < server || latest > server+10 {
 			t.Errorf("after a step of %v the server shows %d at most, and it was %d", step, latest, server)
 		}
 	}
@@ -84,7 +83,8 @@ func TestLatestIsNeverTooEarly(t *testing.T) {
 				t.Fatalf("delays were taken for a step of %v", step)
 			}
 			now += delay.Draw(t, "pause")
-			if most, is := c.Latest(at(now)), serverAt(now); is > most {
+			is := serverAt(now)
+			if most, _ := c.Latest(at(now)); is > most {
 				t.Fatalf("the server shows %d, at most %d was said", is, most)
 			}
 		}

@@ -154,14 +154,11 @@ func (q *Queue[T]) patience(most time.Duration) time.Duration {
 // most; false: none.
 type Prepare[T any] func(t T, now clock.Instant) (op protocol.Op, timeout time.Duration, ok bool)
 
-// Ready reports whether something is wanted, no call is in flight and another one may be: then Next
-// is likely to return one, if no pause is on.
-func (q *Queue[T]) Ready() bool {
-	return q.call == nil && !q.stopped && q.hanging < mostHanging && q.wanted()
+// Due reports whether something is wanted, no call is in flight and another one may be at now: then
+// Next is likely to return one.
+func (q *Queue[T]) Due(now clock.Instant) bool {
+	return q.call == nil && !q.stopped && q.hanging < mostHanging && now >= q.retryAt && q.wanted()
 }
-
-// Due reports whether Next is likely to return a call at now.
-func (q *Queue[T]) Due(now clock.Instant) bool { return q.Ready() && now >= q.retryAt }
 
 // Next returns the next call, which is then in flight; nil if none may start now, or
 // nothing is wanted.

@@ -26,7 +26,7 @@ func TestFewCallsHang(t *testing.T) {
 		hanging = append(hanging, call)
 	}
 	q.Put(&a.op, false)
-	if q.Ready() || q.Next(born, prepare) != nil || q.Wakeup() != clock.Never {
+	if q.Due(born) || q.Next(born, prepare) != nil || q.Wakeup() != clock.Never {
 		t.Fatalf("with %d hanging calls there is another one", mostHanging)
 	}
 	first := hanging[0]
@@ -50,7 +50,7 @@ func TestStoppedQueueSendsNothing(t *testing.T) {
 	q.Return(call)
 	q.Put(&a.op, false)
 	q.Probe()
-	if q.Ready() || q.Next(born, prepare) != nil {
+	if q.Due(born) || q.Next(born, prepare) != nil {
 		t.Error("a stopped queue has another call")
 	}
 }

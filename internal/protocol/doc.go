@@ -228,7 +228,8 @@
 //
 // A reply that is later than latest(got) shows that the clock was stepped: its offset counts
 // from then on. The bound of A and M is latest(sent + 2000), because a late copy would take
-// what nobody wants; that of all else is 0. Where nothing was heard yet, or the age is above
+// what nobody wants; so is that of W, and of R and L on a lease that nobody holds. That of all
+// else is 0. Where nothing was heard yet, or the age is above
 // 100 s, an empty call comes first. After status -1 nothing has happened, and the next
 // attempt has the same id and twice the time, up to 8000 instead of 2000. All this together
 // is below LATE.

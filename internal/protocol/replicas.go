@@ -19,8 +19,8 @@ type acks struct {
 	err error // the server refused
 }
 
-// replicas is how many replicas a call has to wait for.
-func replicas(ops []Op) (most int) {
+// Replicas is how many replicas a call has to wait for. Then it holds up others that travel with it.
+func Replicas(ops []Op) (most int) {
 	for i := range ops {
 		most = max(most, ops[i].Replicas)
 	}

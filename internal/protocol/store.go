@@ -116,7 +116,7 @@ func (s *Store) Do(ctx context.Context, k Key, notAfter int64, ops []Op) (Reply,
 		return Reply{}, &Failure{Kind: ErrRejected, Err: err}
 	}
 	step := s.step.Load()
-	text, a, err := s.execute(ctx, step, k, s.args(step, k, notAfter, ops), replicas(ops))
+	text, a, err := s.execute(ctx, step, k, s.args(step, k, notAfter, ops), Replicas(ops))
 	return s.reply(text, a, err, ops)
 }
 
@@ -160,7 +160,8 @@ type Call struct {
 // their outcomes. docs/decisions/0010-calls-travel-together.md tells what that gains.
 func (s *Store) DoAll(ctx context.Context, calls []*Call) {
 	if len(calls) == 1 {
-		s.alone(ctx, calls[0])
+		c := calls[0]
+		c.Reply, c.Err = s.Do(ctx, c.Key, c.NotAfter, c.Ops)
 		return
 	}
 	step, pipe := s.step.Load(), s.rdb.Pipeline()
@@ -173,7 +174,7 @@ func (s *Store) DoAll(ctx context.Context, calls []*Call) {
 	for i, c := range calls {
 		text, err := cmds[i].Result()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") { // a refusal; the first of them teaches the server
-			s.alone(ctx, c)
+			c.Reply, c.Err = s.Do(ctx, c.Key, c.NotAfter, c.Ops)
 			continue
 		}
 		if err != nil {
@@ -182,13 +183,6 @@ func (s *Store) DoAll(ctx context.Context, calls []*Call) {
 		c.Reply, c.Err = s.reply(text, acks{}, err, c.Ops)
 	}
 }
-
-func (s *Store) alone(ctx context.Context, c *Call) {
-	c.Reply, c.Err = s.Do(ctx, c.Key, c.NotAfter, c.Ops)
-}
-
-// Waits reports whether ops are for a call that waits for replicas, and would hold up others.
-func Waits(ops []Op) bool { return replicas(ops) > 0 }
 
 // moving turns what a call meets in a cluster while a slot moves into a passing refusal. One
 // of the two keys may have moved and the other not; and nodes may redirect a call to each

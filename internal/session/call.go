@@ -16,7 +16,7 @@ import (
 // dispatch puts the semaphore in line for a call, if there is something to send, none is in flight
 // and no pause is on, and sets the alarm. s.mu is held; unlock tells the workers.
 func (s *Semaphore) dispatch() {
-	if !s.lined && s.queue.Ready() && s.queue.Due(clock.Now()) {
+	if !s.lined && s.queue.Due(clock.Now()) {
 		s.lined, s.lining = true, true
 	}
 	s.rearm()
@@ -35,7 +35,9 @@ type sending struct {
 func (s *Semaphore) next() *sending {
 	s.mu.Lock()
 	defer s.unlock()
-	s.gather()
+	if s.woken > 1 {
+		s.gather()
+	}
 	s.lined = false
 	call := s.queue.Next(clock.Now(), (*Request).want)
 	if call == nil {
@@ -99,13 +101,14 @@ const _ = uint(protocol.Late - mostUnderWay - clock.Vague)
 // harm. Until the server's clock has been seen, or when that was long ago, too little can be said
 // about the latest time at which a copy may run; so an empty call comes first.
 func (c *sending) bound() {
-	switch server := c.sem.clock; {
-	case !slices.ContainsFunc(c.of.Ops, harmsLate):
-		c.Ops = c.of.Wire
-	case server.Sharp(c.latest):
-		c.Ops, c.NotAfter = c.of.Wire, server.Latest(c.latest)
-	default:
-		c.asks = clock.Exact()
+	c.Ops = c.of.Wire
+	if !slices.ContainsFunc(c.of.Ops, harmsLate) {
+		return
+	}
+	if latest, sharp := c.sem.clock.Latest(c.latest); sharp {
+		c.NotAfter = latest
+	} else {
+		c.Ops, c.asks = nil, clock.Exact()
 	}
 }
 
@@ -128,7 +131,8 @@ func (s *Semaphore) told(c *sending) bool {
 	got := clock.Exact()
 	s.session.hearAt(got)
 	s.seeClock(&c.Reply, c.asks, got)
-	c.asks, c.Ops, c.NotAfter = 0, c.of.Wire, s.clock.Latest(c.latest)
+	c.asks, c.Ops = 0, c.of.Wire
+	c.NotAfter, _ = s.clock.Latest(c.latest)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue.InFlight() == c.of
@@ -189,32 +193,24 @@ func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, 
 		s.seeClock(&reply, call.Sent, got)
 		s.queue.Took = got.Sub(call.Sent)
 	}
-	if s.queue.Return(call) {
-		s.outcome(call, reply, err, got)
+	a := &claim.Answer{Sent: call.Sent, Got: got, Reply: reply}
+	switch inTime := s.queue.Return(call); {
+	case inTime && err != nil:
+		s.failed(call, err)
 		s.queue.Reuse(call)
-	} else {
-		s.lateOutcome(call, reply, err, got)
+	case inTime:
+		s.answered(call, a)
+		s.queue.Reuse(call)
+	case err == nil:
+		s.answeredLate(call, a)
 	}
 	s.dispatch()
 }
 
-// outcome passes on the outcome of a call, which came at got.
-func (s *Semaphore) outcome(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
-	if err != nil {
-		s.failed(call, err)
-	} else {
-		s.answered(call, &claim.Answer{Sent: call.Sent, Got: got, Reply: reply})
-	}
-}
-
-// lateOutcome passes on the answer to a call that was given up: its operations were sent again,
+// answeredLate passes on the answer to a call that was given up: its operations were sent again,
 // or are about to be, but what the server did is as true as if it had been told in time.
-func (s *Semaphore) lateOutcome(call *commit.Call[*Request], reply protocol.Reply, err error, got clock.Instant) {
-	if err != nil {
-		return
-	}
+func (s *Semaphore) answeredLate(call *commit.Call[*Request], a *claim.Answer) {
 	s.queue.AnsweredLate()
-	a := &claim.Answer{Sent: call.Sent, Got: got, Reply: reply}
 	for i, op := range call.Ops {
 		s.apply(op.Of, op.Of.claim.AnsweredLate(&call.Wire[i], a))
 	}
@@ -230,9 +226,7 @@ func (s *Semaphore) seeClock(reply *protocol.Reply, sent, got clock.Instant) {
 // answered tells the claims what the server did.
 func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 	s.queue.Answered()
-	if s.woken = len(call.Ops); s.woken == 1 {
-		s.woken = 0
-	}
+	s.woken = len(call.Ops)
 	s.session.askPolicyAgain(a.Got)
 	if a.Got.Sub(a.Sent) < leastUnderWay/2 {
 		s.underWay = 0
@@ -244,13 +238,8 @@ func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 		s.apply(op.Of, op.Of.claim.Answered(&call.Wire[i], a))
 	}
 	s.warnOfLimit(call, a)
-	s.session.warnOfTTL(s.name, call, a.Got.Sub(a.Sent))
-	seen := Sighting{Others: max(a.Waiting-s.waiting, 0), Here: s.waiting, Excess: max(a.Used-a.Limit(), 0)}
-	if a.Paused {
-		seen.Excess = a.Used
-	}
-	for f := range s.watchers {
-		s.later(func() { (*f)(seen) })
+	if len(s.watchers) > 0 {
+		s.tellWatchers(a)
 	}
 }
 
@@ -277,29 +266,6 @@ func (s *Semaphore) warnOfLimit(call *commit.Call[*Request], a *claim.Answer) {
 	}
 }
 
-// warnOfTTL logs, once for all semaphores, that a lease lasts for too few round trips to be kept
-// when one of them fails.
-func (s *Session) warnOfTTL(name string, call *commit.Call[*Request], trip time.Duration) {
-	if trip < shortestTrip || s.short.Load() {
-		return
-	}
-	for i := range call.Wire {
-		ttl := call.Wire[i].TTL
-		if renews(&call.Wire[i]) && ttl < leastTrips*trip && s.short.CompareAndSwap(false, true) {
-			s.log.Warn("berth: the TTL is short for the time that Redis takes to answer: leases may be lost", "semaphore", name, "ttl", ttl, "answer_took", trip)
-			return
-		}
-	}
-}
-
-// A TTL below leastTrips round trips is worth a warning, unless they are so short that this
-// process, and not the network, takes the time. A renewal that needs a new connection takes three
-// of them, and begins when one third is over.
-const (
-	leastTrips   = 5
-	shortestTrip = 5 * time.Millisecond
-)
-
 // failed tells the claims that nothing happened, or that the outcome is not known.
 func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 	now := clock.Now()
@@ -322,17 +288,15 @@ func (s *Semaphore) failed(call *commit.Call[*Request], err error) {
 	s.queue.Failed(now, err)
 }
 
-// renews reports whether op renews a lease of this process, which says its TTL.
-func renews(op *protocol.Op) bool { return op.Verb == protocol.Renew && op.TTL > 0 }
-
 // warnOfRenewal logs that leases of a semaphore are not renewed, once a minute for all
 // semaphores together, because an outage concerns them all.
 func (s *Session) warnOfRenewal(name string, call *commit.Call[*Request], err error, now clock.Instant) {
-	some := false
+	renews := false
 	for i := range call.Wire { // not a copy: a call that was given up may yet write its Result
-		some = some || renews(&call.Wire[i])
+		op := &call.Wire[i]
+		renews = renews || op.Verb == protocol.Renew && op.TTL > 0 // a lease of this process, and no handle's
 	}
-	if !some {
+	if !renews {
 		return
 	}
 	last := s.unwell.Load()

@@ -43,7 +43,8 @@ func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
 		switch {
 		case r == nil:
 		case n.Granted:
-			s.apply(r, r.claim.HeardGrant(n.Token, n.Slot, n.Limit, now, s.latest(now)))
+			latest, _ := s.clock.Latest(now)
+			s.apply(r, r.claim.HeardGrant(n.Token, n.Slot, n.Limit, now, latest))
 		case n.Next:
 			s.apply(r, r.claim.HeardNext(n.Rest, now))
 		default:
@@ -51,15 +52,6 @@ func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
 		}
 	}
 	s.dispatch()
-}
-
-// latest returns the latest time that the server's clock can show at now, or 0 if nothing is
-// known of it.
-func (s *Semaphore) latest(now clock.Instant) int64 {
-	if !s.clock.Known() {
-		return 0
-	}
-	return s.clock.Latest(now)
 }
 
 // recheck makes all waiters and holders ask now: messages may have been lost, and after a

@@ -18,8 +18,7 @@ type Request struct {
 
 	// Guarded by sem.mu.
 	claim    claim.Claim
-	state    claim.State // of claim, as sem has counted it
-	id       string      // of claim, under which sem has it
+	id       string // of claim, under which sem has it
 	op       commit.Op[*Request]
 	deadline keeper.Entry[*Request]
 	callers  []caller    // that wait for an outcome
@@ -36,7 +35,7 @@ type caller struct {
 func (s *Semaphore) newRequest(terms *protocol.Terms, manual bool) *Request {
 	r := &Request{sem: s, claim: claim.Make(s.name, terms, s.session.newID), wake: make(chan struct{}, 1)}
 	r.claim.Manual = manual
-	r.state, r.id = r.claim.State, r.claim.ID
+	r.id = r.claim.ID
 	r.op.Of, r.deadline.Of = r, r
 	return r
 }

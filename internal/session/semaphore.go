@@ -26,9 +26,8 @@ type Semaphore struct {
 
 	mu        sync.Mutex // guards what follows
 	requests  map[string]*Request
-	waiting   int // claims that are queued
 	queue     commit.Queue[*Request]
-	woken     int  // whom the last answer has woken, if they are several: they are likely to have more to send
+	woken     int  // whom the last answer has woken: they are likely to have more to send
 	lined     bool // it is in line for a call
 	lining    bool // the workers are to be told so once mu is free
 	deadlines keeper.Deadlines[*Request]
@@ -68,7 +67,10 @@ func (s *Semaphore) later(f func()) { s.after = append(s.after, f) }
 
 // apply carries out what an event asks of r's owner. s.mu is held; dispatch must follow.
 func (s *Semaphore) apply(r *Request, effect claim.Effect) {
-	s.recount(r)
+	if r.claim.ID != r.id { // it asks anew
+		delete(s.requests, r.id)
+		s.requests[r.claim.ID], r.id = r, r.claim.ID
+	}
 	if effect&claim.Settled != 0 {
 		s.queue.Remove(&r.op)
 	}
@@ -89,25 +91,6 @@ func (s *Semaphore) apply(r *Request, effect claim.Effect) {
 	if r.claim.State == claim.Ended {
 		s.end(r)
 	}
-}
-
-// recount brings what the semaphore has counted of r up to date with the state and the id that
-// an event has left.
-func (s *Semaphore) recount(r *Request) {
-	if is := r.claim.State; is != r.state {
-		if r.state == claim.Queued {
-			s.waiting--
-		}
-		if is == claim.Queued {
-			s.waiting++
-		}
-		r.state = is
-	}
-	if r.claim.ID != r.id && s.requests[r.id] == r {
-		delete(s.requests, r.id)
-		s.requests[r.claim.ID] = r
-	}
-	r.id = r.claim.ID
 }
 
 // end forgets r, once: an event may still come for what has ended.
@@ -145,6 +128,23 @@ type Sighting struct {
 	// Excess is how many permits in use are too many: beyond the limit in force, or all
 	// while grants are paused.
 	Excess int
+}
+
+// tellWatchers tells what an answer shows, when its claims have had it.
+func (s *Semaphore) tellWatchers(a *claim.Answer) {
+	here := 0
+	for _, r := range s.requests {
+		if r.claim.State == claim.Queued {
+			here++
+		}
+	}
+	seen := Sighting{Others: max(a.Waiting-here, 0), Here: here, Excess: max(a.Used-a.Limit(), 0)}
+	if a.Paused {
+		seen.Excess = a.Used
+	}
+	for f := range s.watchers {
+		s.later(func() { (*f)(seen) })
+	}
 }
 
 // Watch calls f after every answer. f must not block. It is called until stop is called,

@@ -53,7 +53,6 @@ type Session struct {
 	learnt  atomic.Int64    // when it was last asked for; 0: never
 	policy  policyAnswer    // guarded by asking; the last answer
 	heard   atomic.Int64    // the clock.Instant of the last answer or message; 0: none yet
-	short   atomic.Bool     // a TTL that is too short was logged
 	unwell  atomic.Int64    // when a failed renewal was last logged; 0: never
 	ctx     context.Context //nolint:containedctx // the session's life
 	cancel  context.CancelFunc

@@ -101,26 +101,6 @@ func TestFailedRenewalIsWarnedOf(t *testing.T) {
 	})
 }
 
-// TestShortTTLIsWarnedOf, where an answer takes more than a fifth of it.
-func TestShortTTLIsWarnedOf(t *testing.T) {
-	const told = "the TTL is short"
-	for took, want := range map[time.Duration]bool{ttl/5 - time.Second: false, ttl/5 + time.Second: true} {
-		t.Run(took.String(), func(t *testing.T) {
-			inBubble(t, func(s *server) {
-				s.acquire()
-				s.onFirst("R", func(_ context.Context, _ redis.Cmder, pass func() error) error {
-					<-time.After(took)
-					return pass()
-				})
-				<-time.After(2 * ttl)
-				if s.warned(told) != want {
-					s.Errorf("an answer after %v: %s", took, &s.logged)
-				}
-			})
-		})
-	}
-}
-
 // TestChangedRateIsWarnedOf, and one that stays is not.
 func TestChangedRateIsWarnedOf(t *testing.T) {
 	const told = "a declaration changed the rate in force"

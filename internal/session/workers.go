@@ -185,7 +185,7 @@ func (w *workers) round() {
 	for _, s := range w.take() {
 		switch c := s.next(); {
 		case c == nil: // nothing is wanted any more
-		case protocol.Waits(c.Ops) && !w.several:
+		case protocol.Replicas(c.Ops) > 0 && !w.several:
 			go w.send([]*sending{c})
 		default:
 			together = append(together, c)

@@ -62,26 +62,3 @@ func TestFailedRenewalIsLogged(t *testing.T) {
 		}
 	})
 }
-
-// TestShortTTLIsLogged: once for all semaphores, with the figures, where answers take so long that
-// a renewal which needs a new connection would come too late; and not where they do not.
-func TestShortTTLIsLogged(t *testing.T) {
-	testenv.Embedded(t, func(e *testenv.Env) {
-		var log lines
-		p := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil))))
-		ttl := berth.TTL(time.Second)
-		const told = "the TTL is short"
-		leases := []*berth.Lease{e.Hold(p.Named("a", 1, ttl)), e.Hold(p.Named("b", 1, ttl))}
-		for _, late := range []time.Duration{100 * time.Millisecond, 250 * time.Millisecond} {
-			p.Net.Latency(late)
-			for range 3 {
-				for _, lease := range leases {
-					_ = lease.Renew(e.Ctx) // may need a new connection, and be too late
-				}
-			}
-			if n, wanted := log.count(told), int(late/(200*time.Millisecond)); n != wanted || log.count("ttl=1s answer_took=") != wanted {
-				e.Errorf("answers %v late: told %d times:\n%s", late, n, &log.buf)
-			}
-		}
-	})
-}

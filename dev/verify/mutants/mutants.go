@@ -104,7 +104,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "late-trust-from-reply", What: "a late answer is trusted from when it came", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{call, "	a := &claim.Answer{Sent: call.Sent, Got: got, Reply: reply}\n	for", "	a := &claim.Answer{Sent: got, Got: got, Reply: reply}\n	for"}},
+		Edits: []Edit{{call, "	s.queue.AnsweredLate()\n", "	s.queue.AnsweredLate()\n	a.Sent = a.Got\n"}},
 	},
 	{
 		Name: "client-clock", What: "the time is the client's, and clients differ by up to 2 s", Scenario: "clients", Caught: []string{"S1", "S3"},
@@ -224,7 +224,10 @@ var All = []Mutant{
 	// Redis that answers, only late.
 	{
 		Name: "late-answer-dropped", What: "the answer to a call that was given up is dropped", Scenario: "clients", Caught: []string{"L6"},
-		Edits: []Edit{{call, "	if err != nil {\n		return\n	}\n	s.queue.AnsweredLate()", "	if true {\n		return\n	}\n	s.queue.AnsweredLate()"}},
+		Edits: []Edit{{
+			call, "	if reply.Now != 0 {\n		s.seeClock(",
+			"	if s.queue.InFlight() != call {\n		s.queue.Return(call)\n		return\n	}\n	if reply.Now != 0 {\n		s.seeClock(",
+		}},
 	},
 	{
 		Name: "order-turned", What: "what a failed call carried goes behind what came meanwhile", Scenario: "clients", Caught: []string{"S4"},
