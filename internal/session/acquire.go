@@ -119,7 +119,6 @@ func (s *Semaphore) admit(r *Request, first claim.Effect) error {
 	}
 	s.requests[r.id] = r
 	s.apply(r, first)
-	s.dispatch()
 	return nil
 }
 
@@ -162,7 +161,6 @@ func (s *Semaphore) cancel(ctx context.Context, r *Request) error {
 		why.Failure = r.claim.Unsure(s.noAnswer(cmp.Or(s.queue.Err(), error(protocol.NoAnswer()))))
 	}
 	s.apply(r, r.claim.Cancel(claim.ErrReleased, clock.Now()))
-	s.dispatch()
 	return why
 }
 
@@ -171,7 +169,6 @@ func (s *Semaphore) abandon(r *Request, why error) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.apply(r, r.claim.Cancel(why, clock.Now()))
-	s.dispatch()
 }
 
 // ended returns ctx's error, with its cause.

@@ -13,15 +13,6 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// dispatch puts the semaphore in line for a call, if there is something to send, none is in flight
-// and no pause is on, and sets the alarm. s.mu is held; unlock tells the workers.
-func (s *Semaphore) dispatch() {
-	if !s.lined && s.queue.Due(clock.Now()) {
-		s.lined, s.lining = true, true
-	}
-	s.rearm()
-}
-
 // sending is a call that a worker makes.
 type sending struct {
 	protocol.Call
@@ -41,11 +32,9 @@ func (s *Semaphore) next() *sending {
 	s.lined = false
 	call := s.queue.Next(clock.Now(), (*Request).want)
 	if call == nil {
-		s.rearm()
 		return nil
 	}
 	askPlace(call.Wire)
-	s.rearm()
 	c := &sending{sem: s, of: call, latest: call.Sent.Add(max(s.underWay, leastUnderWay))}
 	c.Key = s.key
 	c.bound()
@@ -181,7 +170,7 @@ func unsent(err error) error {
 	return err
 }
 
-// complete handles the outcome of call, and starts the next one if there is one.
+// complete handles the outcome of call.
 func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, err error) {
 	got := clock.Exact()
 	if reply.Now != 0 {
@@ -204,7 +193,6 @@ func (s *Semaphore) complete(call *commit.Call[*Request], reply protocol.Reply, 
 	case err == nil:
 		s.answeredLate(call, a)
 	}
-	s.dispatch()
 }
 
 // answeredLate passes on the answer to a call that was given up: its operations were sent again,
@@ -323,14 +311,4 @@ func (s *Semaphore) tick() {
 		r.claim.Alive = s.session.alive()
 		s.apply(r, r.claim.Tick(now))
 	}
-	s.dispatch()
-}
-
-// rearm sets the alarm for what comes next. s.mu is held.
-func (s *Semaphore) rearm() {
-	_, next := s.deadlines.First()
-	if !s.lined { // else the worker sets it
-		next = min(next, s.queue.Wakeup())
-	}
-	s.alarm.Set(next)
 }

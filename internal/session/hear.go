@@ -51,7 +51,6 @@ func (s *Semaphore) hear(notes iter.Seq[protocol.Note]) {
 			s.apply(r, r.claim.HeardEnd())
 		}
 	}
-	s.dispatch()
 }
 
 // recheck makes all waiters and holders ask now: messages may have been lost, and after a
@@ -62,5 +61,4 @@ func (s *Semaphore) recheck() {
 	for _, r := range s.requests {
 		s.apply(r, r.claim.HeardEnd())
 	}
-	s.dispatch()
 }

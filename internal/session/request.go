@@ -145,7 +145,6 @@ func (r *Request) ask(ctx context.Context, event func() claim.Effect, success cl
 func (r *Request) begin(effect claim.Effect, success claim.State) <-chan error {
 	done := r.call(success)
 	r.sem.apply(r, effect)
-	r.sem.dispatch()
 	return done
 }
 

@@ -29,7 +29,6 @@ type Semaphore struct {
 	queue     commit.Queue[*Request]
 	woken     int  // whom the last answer has woken: they are likely to have more to send
 	lined     bool // it is in line for a call
-	lining    bool // the workers are to be told so once mu is free
 	deadlines keeper.Deadlines[*Request]
 	alarm     clock.Alarm   // calls tick
 	underWay  time.Duration // how long a call may be on its way to Redis, if that is more than leastUnderWay
@@ -50,12 +49,21 @@ func newSemaphore(s *Session, name string, key protocol.Key) *Semaphore {
 	return sem
 }
 
-// unlock frees mu and then asks for a call, and runs what must not run under it.
+// unlock frees mu. If there is something to send, no call is in flight and no pause is on, the semaphore
+// stands in line for a call then; and the alarm is set for what comes next. What must not run under mu
+// runs last.
 func (s *Semaphore) unlock() {
-	after, lining := s.after, s.lining
-	s.after, s.lining = nil, false
+	lines := !s.lined && s.queue.Due(clock.Now())
+	s.lined = s.lined || lines
+	_, next := s.deadlines.First()
+	if !s.lined { // else the worker sets it
+		next = min(next, s.queue.Wakeup())
+	}
+	s.alarm.Set(next)
+	after := s.after
+	s.after = nil
 	s.mu.Unlock()
-	if lining {
+	if lines {
 		s.session.workers.line(s)
 	}
 	for _, f := range after {
@@ -65,7 +73,7 @@ func (s *Semaphore) unlock() {
 
 func (s *Semaphore) later(f func()) { s.after = append(s.after, f) }
 
-// apply carries out what an event asks of r's owner. s.mu is held; dispatch must follow.
+// apply carries out what an event asks of r's owner. s.mu is held.
 func (s *Semaphore) apply(r *Request, effect claim.Effect) {
 	if r.claim.ID != r.id { // it asks anew
 		delete(s.requests, r.id)
@@ -168,7 +176,6 @@ func (s *Semaphore) Probe() {
 	s.mu.Lock()
 	defer s.unlock()
 	s.queue.Probe()
-	s.dispatch()
 }
 
 // drain gives all claims back, and closes the channel when that is done.
@@ -188,7 +195,6 @@ func (s *Semaphore) drain() <-chan struct{} {
 			s.apply(r, r.claim.Cancel(claim.ErrClosed, now))
 		}
 	}
-	s.dispatch()
 	return done
 }
 
