@@ -110,7 +110,7 @@ func (s *Semaphore) admit(r *Request, first claim.Effect) error {
 		return claim.ErrClosed
 	}
 	if len(s.requests) == 0 {
-		if err := s.session.enlist(s, true); err != nil {
+		if err := s.session.enlist(s); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -101,30 +100,25 @@ func (c *sending) bound() {
 	}
 }
 
-// land handles the outcome of c, and reports whether it is to be sent now that the server's time is
-// known.
-func (c *sending) land() (again bool) {
-	if c.asks != 0 {
-		if again = c.Err == nil && c.sem.told(c); again {
+// told handles the outcome of an empty call, whose answer tells the server's time, and reports whether
+// what was to follow is to be sent now. If not, c.Err says that nothing of that was sent.
+func (c *sending) told() bool {
+	s := c.sem
+	if c.Err == nil {
+		got := clock.Exact()
+		s.session.hearAt(got)
+		s.seeClock(&c.Reply, c.asks, got)
+		c.asks, c.Ops = 0, c.of.Wire
+		c.NotAfter, _ = s.clock.Latest(c.latest)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.queue.InFlight() == c.of {
 			return true
 		}
-		c.Err = unsent(cmp.Or(c.Err, error(protocol.NoAnswer())))
+		c.Err = protocol.NoAnswer()
 	}
-	c.sem.complete(c.of, c.Reply, c.Err)
+	c.Err = unsent(c.Err)
 	return false
-}
-
-// told takes the server's time from the answer to an empty call, and makes c ready; false: it was
-// given up.
-func (s *Semaphore) told(c *sending) bool {
-	got := clock.Exact()
-	s.session.hearAt(got)
-	s.seeClock(&c.Reply, c.asks, got)
-	c.asks, c.Ops = 0, c.of.Wire
-	c.NotAfter, _ = s.clock.Latest(c.latest)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.queue.InFlight() == c.of
 }
 
 // harmsLate reports whether a late copy of the operation that is sent could take, or do, what nobody

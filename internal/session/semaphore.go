@@ -112,7 +112,7 @@ func (s *Semaphore) end(r *Request) {
 		return
 	}
 	s.listen(false)
-	_ = s.session.enlist(s, false)
+	s.session.delist(s)
 	if s.drained != nil {
 		close(s.drained)
 	}

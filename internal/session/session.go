@@ -212,20 +212,22 @@ func (s *Session) active() []*Semaphore {
 	return all
 }
 
-// enlist notes whether sem has claims. It fails with claim.ErrClosed if it has and the session is
-// closed.
-func (s *Session) enlist(sem *Semaphore, live bool) error {
+// enlist notes that sem has claims. It fails with claim.ErrClosed when the session is closed.
+func (s *Session) enlist(sem *Semaphore) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if live && s.closing {
+	if s.closing {
 		return claim.ErrClosed
 	}
-	if live {
-		s.live[sem] = struct{}{}
-	} else {
-		delete(s.live, sem)
-	}
+	s.live[sem] = struct{}{}
 	return nil
+}
+
+// delist notes that sem has none any more.
+func (s *Session) delist(sem *Semaphore) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, sem)
 }
 
 // Close releases all leases and cancels all waits, for at most claim.Timeout, and stops

@@ -204,8 +204,10 @@ func (w *workers) send(calls []*sending) {
 		w.store.DoAll(&bounded{w.ctx, time.Now().Add(most)}, all)
 		again := calls[:0]
 		for _, c := range calls {
-			if c.land() {
+			if c.asks != 0 && c.told() {
 				again = append(again, c)
+			} else {
+				c.sem.complete(c.of, c.Reply, c.Err)
 			}
 		}
 		calls = again
