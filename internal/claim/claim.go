@@ -340,7 +340,7 @@ func (c *Claim) mayGoOn() bool {
 	case !c.Terms.Wait && (c.State == Asking || c.State == Confirming && !c.adopted):
 		return false
 	}
-	return c.cause == nil || protocol.Silent(c.cause)
+	return c.cause == nil || protocol.Silent(c.cause) || protocol.TooLate(c.cause)
 }
 
 // renewalFailed tells the callers of Renew why. For a lease that its holder renews it is

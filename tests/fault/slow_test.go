@@ -260,22 +260,43 @@ func TestRequestsThatArriveLateAreLetInLater(t *testing.T) {
 	inBubble(t, func(l *lab) {
 		s := l.sem(l.patient(), 1)
 		l.Release(l.Hold(s)) // so that the server's clock is known
-		var copies []delayed
-		for range 3 {
-			kept := l.delay("A")
-			copies = append(copies, kept)
-			go func() {
-				select {
-				case <-kept.Hit():
-					<-time.After(2300 * time.Millisecond)
-				case <-l.Ctx.Done():
-				}
-				kept.Release()
-			}()
-		}
+		copies := l.delays(3, 2300*time.Millisecond)
 		l.Hold(s)
 		if copies[1].Hits() != 1 || copies[2].Hits() != 0 {
 			l.Error("the second request was not let in")
 		}
 	})
+}
+
+// TestRefusalsOfWhatWasGivenUpAreHeard: what arrives too late is answered when its call has been given
+// up, and Redis is not silent all the same.
+func TestRefusalsOfWhatWasGivenUpAreHeard(t *testing.T) {
+	inBubble(t, func(l *lab) {
+		s := l.sem(l.patient(), 1)
+		l.Release(l.Hold(s)) // so that the server's clock is known
+		l.delays(9, 3*time.Second)
+		began := time.Now()
+		l.Hold(s)
+		if took := time.Since(began); took < 5*time.Second {
+			l.Errorf("it took %v, as if nothing had been refused", took)
+		}
+	})
+}
+
+// delays has each of the next copies of an acquire arrive so late.
+func (l *lab) delays(n int, late time.Duration) (copies []delayed) {
+	l.Helper()
+	for range n {
+		kept := l.delay("A")
+		copies = append(copies, kept)
+		go func() {
+			select {
+			case <-kept.Hit():
+				<-time.After(late)
+			case <-l.Ctx.Done():
+			}
+			kept.Release()
+		}()
+	}
+	return copies
 }
