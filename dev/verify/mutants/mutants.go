@@ -1,7 +1,7 @@
 // Package mutants lists bugs to plant: changes of berth's source that a build sees
 // through -overlay, so that the library needs no hooks for them and its files stay as
 // they are. Each breaks one mechanism that a promise depends on, and a storm must
-// notice it.
+// notice it, or a test where no storm lasts long enough.
 package mutants
 
 import (
@@ -22,6 +22,8 @@ type Mutant struct {
 	Scenario string
 	// Caught lists the promises of which the storm must see at least one broken.
 	Caught []string
+	// Test is the one of tests/fault that must fail, if it is not for a storm.
+	Test string
 }
 
 // Edit replaces every occurrence of Old in a file; there must be at least one.
@@ -30,10 +32,12 @@ type Edit struct{ File, Old, New string }
 const (
 	script  = "internal/protocol/transition.lua"
 	store   = "internal/protocol/store.go"
+	claim   = "internal/claim/claim.go"
 	answer  = "internal/claim/answer.go"
 	end     = "internal/claim/end.go"
 	session = "internal/session/session.go"
 	call    = "internal/session/call.go"
+	reach   = "internal/session/reach.go"
 	commit  = "internal/commit/commit.go"
 )
 
@@ -234,6 +238,24 @@ var All = []Mutant{
 		Edits: []Edit{{commit, "if op.came == 0 {", "if true {"}},
 	},
 
+	// Redis that does not answer, or seems to.
+	{
+		Name: "silence-endless", What: "silence ends no request", Test: "TestFirstRequestOnASlowLinkFails",
+		Edits: []Edit{{claim, "if more := c.Alive.Add(Timeout); more > now && c.mayGoOn() {", "if more := now.Add(Timeout); c.mayGoOn() {"}},
+	},
+	{
+		Name: "late-unheard", What: "an answer that comes late is no sign of life", Test: "TestRefusalsOfWhatWasGivenUpAreHeard",
+		Edits: []Edit{{call, "	if reply.Now != 0 {\n		s.session.hearAt(got)", "	if reply.Now != 0 && s.queue.InFlight() == call {\n		s.session.hearAt(got)"}},
+	},
+	{
+		Name: "idle-unasked", What: "idle connections are not asked whether they are dead", Test: "TestForgottenConnectionsLoseNoCall",
+		Edits: []Edit{{reach, "		go s.session.store.CheckIdle(s.session.ctx, s.key, s.session.hearNow)\n", ""}},
+	},
+	{
+		Name: "idle-suspected", What: "idle connections are asked whenever an answer is late", Test: "TestSlowAnswerIsNotADeadConnection",
+		Edits: []Edit{{reach, "> deadAfter*s.queue.Took", "> 0"}},
+	},
+
 	// Leases that are given away.
 	{
 		Name: "move-copies", What: "the old id of a lease that has moved holds it too, and moves it again", Scenario: "clients", Caught: []string{"S5"},
@@ -299,6 +321,18 @@ func (m Mutant) Build(root, dir string) (program string, err error) {
 		return "", fmt.Errorf("go test -c: %w: %s", err, text)
 	}
 	return program, nil
+}
+
+// Fails runs the test of a mutant, and reports whether it fails, with what it says.
+func (m Mutant) Fails(root, dir string) (says string, fails bool, err error) {
+	overlay, err := m.overlay(root, dir)
+	if err != nil {
+		return "", false, err
+	}
+	cmd := exec.Command("go", "test", "-count=1", "-run", "^"+m.Test+"$", "-overlay", overlay, "./tests/fault")
+	cmd.Dir = root
+	text, _ := cmd.CombinedOutput() // what does not compile has not failed
+	return string(text), strings.Contains(string(text), "--- FAIL: "+m.Test), nil
 }
 
 // overlay writes the changed files and the list that names them to the compiler.
