@@ -1,9 +1,17 @@
 package session
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/clock"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // recorded are shards whose subscriptions go to a set.
@@ -59,4 +67,33 @@ func TestSubscriptionsFollowTheUse(t *testing.T) {
 		<-time.After(3 * linger)
 		want("b", true)
 	})
+}
+
+// TestOperationsWithoutPermitsSubscribeToNothing: no message is about them, and whoever releases one
+// handle after the other would have a subscription for each name.
+func TestOperationsWithoutPermitsSubscribeToNothing(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	s := New(rdb, "berth", slog.New(slog.DiscardHandler))
+	s.cancel() // nothing is sent
+	var told []string
+	s.shards.subscribe = func(key string) { told = append(told, "+"+key) }
+	sem := s.Semaphore("a")
+	doing, asking := sem.newRequest(terms(true), false), sem.newRequest(terms(true), false)
+	for _, step := range []struct {
+		r     *Request
+		event claim.Effect
+		want  string
+	}{
+		{doing, doing.claim.Do(&protocol.Op{Verb: protocol.Pin}, clock.Now()), ""},
+		{asking, asking.claim.Ask(clock.Now()), "+berth:{a}"},
+	} {
+		if err := sem.admit(step.r, step.event); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(told, " "); got != step.want {
+			t.Errorf("subscriptions: %q, want %q", got, step.want)
+		}
+	}
 }
