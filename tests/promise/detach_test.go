@@ -11,24 +11,6 @@ import (
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-// refusing makes the next Peer's server refuse what asks for a move, for lack of a right, once move
-// is closed.
-func refusing(e *testenv.Env) (asked, move chan struct{}) {
-	asked, move = make(chan struct{}), make(chan struct{})
-	moves := testenv.Carries("M")
-	first := true
-	e.Options.Dialer = redistest.Answering(e.Options.Dialer, func(c redistest.Command) string {
-		if !first || !moves(c) {
-			return ""
-		}
-		first = false
-		close(asked)
-		<-move
-		return "NOPERM User mover has no permissions to run the 'evalsha' command"
-	})
-	return asked, move
-}
-
 // TestCallsDuringADetachThatIsRefused: such a Detach leaves the lease as it was, so that a call made
 // meanwhile finds it held. A Release gives it back, and nothing renews it any more.
 func TestCallsDuringADetachThatIsRefused(t *testing.T) {
@@ -39,17 +21,21 @@ func TestCallsDuringADetachThatIsRefused(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			testenv.Embedded(t, func(e *testenv.Env) {
-				asked, move := refusing(e)
-				l := e.Hold(e.Peer().Sem(1))
+				p := e.Peer()
+				l := e.Hold(p.Sem(1))
+				p.Net.Inject(redistest.Rule{
+					Match: testenv.Carries("M"), Fault: redistest.Refuse, Error: "NOPERM User mover has no permissions to run the 'evalsha' command",
+				})
+				p.Net.Latency(time.Second)
 				detached, called := make(chan error, 1), make(chan error, 1)
 				go func() {
 					_, err := l.Detach(e.Ctx)
 					detached <- err
 				}()
-				testenv.Receive(t, "move", asked)
+				<-time.After(time.Second / 2)
 				go func() { called <- call(e.Ctx, l) }()
 				synctest.Wait()
-				close(move)
+				p.Net.Latency(0)
 				e.WantErr(testenv.Receive(e, "answer to Detach", detached), berth.ErrRefused)
 				e.Must(testenv.Receive(e, "answer to "+what, called))
 				if l.Valid() != (what == "Renew") {
