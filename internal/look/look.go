@@ -109,13 +109,13 @@ func inPipeline(ctx context.Context, rdb redis.Cmdable, timed bool, fill func(re
 	pipe := rdb.Pipeline()
 	if !timed {
 		fill(pipe)
-		_, _ = pipe.Exec(ctx) // each command has its error
+		protocol.Execute(ctx, pipe)
 		return 0, false
 	}
 	before := pipe.Time(ctx)
 	fill(pipe)
 	after := pipe.Time(ctx)
-	_, _ = pipe.Exec(ctx)
+	protocol.Execute(ctx, pipe)
 	return max(after.Val().Sub(before.Val()), 0), before.Err() == nil && after.Err() == nil
 }
 

@@ -95,7 +95,7 @@ func pipe(ctx context.Context, rdb redis.Cmdable, args []any, want int) (string,
 	wait := newOnce(ctx, []any{"wait", want, waitFor(ctx).Milliseconds()})
 	p := rdb.Pipeline()
 	_, _ = p.Process(ctx, cmd), p.Process(ctx, wait) // only put in line
-	_, _ = p.Exec(ctx)                               // each command has its own error
+	Execute(ctx, p)
 	text, err := cmd.Result()
 	if err != nil {
 		return "", acks{}, err

@@ -170,7 +170,7 @@ func (s *Store) DoAll(ctx context.Context, calls []*Call) {
 		cmds[i] = newOnceLine(ctx, s.args(step, c.Key, c.NotAfter, c.Ops))
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	Execute(ctx, pipe)
 	for i, c := range calls {
 		text, err := cmds[i].Result()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") { // a refusal; the first of them teaches the server
@@ -181,6 +181,20 @@ func (s *Store) DoAll(ctx context.Context, calls []*Call) {
 			err = classifyCall(err, cmds[i].Args())
 		}
 		c.Reply, c.Err = s.reply(text, acks{}, err, c.Ops)
+	}
+}
+
+// Execute sends what pipe has. Each command has its own error then: where the server refuses the
+// connection, as for a wrong password, go-redis 9.22 tells that to none of them.
+func Execute(ctx context.Context, pipe redis.Pipeliner) {
+	commands, err := pipe.Exec(ctx)
+	for _, c := range commands {
+		if c.Err() != nil {
+			return
+		}
+	}
+	for _, c := range commands {
+		c.SetErr(err)
 	}
 }
 

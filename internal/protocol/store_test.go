@@ -57,6 +57,25 @@ func TestEvicts(t *testing.T) {
 	}
 }
 
+// TestRefusedConnectionIsToldToAllCalls that travel together, or wait for replicas: what a server says
+// to a wrong password belongs to no command.
+func TestRefusedConnectionIsToldToAllCalls(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "nobody", "wrong" })
+	s := NewStore(rdb, "berth", "s0", 1, "host")
+	calls := []*Call{{Key: s.Key("a"), Ops: ask(0, 1, 1)}, {Key: s.Key("b"), Ops: ask(1, 1, 1)}}
+	s.DoAll(t.Context(), calls)
+	replicated := ask(2, 1, 1)
+	replicated[0].Terms.MinReplicas = 1
+	_, err := s.Do(t.Context(), s.Key("c"), 0, replicated)
+	for _, err := range []error{calls[0].Err, calls[1].Err, err} {
+		if !redis.IsAuthError(err) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // TestOneMasterThatEvictsIsEnough: a Cluster evicts keys with a TTL if one of its masters
 // does, and a policy under which any key may go is what the caller hears of.
 func TestOneMasterThatEvictsIsEnough(t *testing.T) {
