@@ -27,11 +27,7 @@ func TestUpgradeOfAnAgentLosesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	dir, err := os.MkdirTemp("", "berth") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t)
 	path := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -79,9 +75,31 @@ func TestUpgradeOfAnAgentLosesNobody(t *testing.T) {
 // TestAgentServesMetricsToOtherUsers on an address of their own, since its socket is for one user.
 func TestAgentServesMetricsToOtherUsers(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	cmd := exec.Command("berth", "agent", "--metrics-listen", "127.0.0.1:0")
-	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL=redis://127.0.0.1:1", "BERTH_AGENT_SOCKET="+filepath.Join(dir, "agent", "s"), "GORACE=atexit_sleep_ms=0")
+	url := agentSays(t, "exec berth agent --metrics-listen 127.0.0.1:0", `metrics on (http://\S+)`)
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); !strings.Contains(string(text), "berth_agent_holding 0") {
+		t.Errorf("the metrics are %.200q", text)
+	}
+}
+
+// TestAgentTakesAsManyConnectionsAsFit its limit of open files, and says so.
+func TestAgentTakesAsManyConnectionsAsFit(t *testing.T) {
+	t.Parallel()
+	if n := agentSays(t, "ulimit -n 300; exec berth agent", `only (\d+) connections fit`); n != "136" {
+		t.Errorf("of 300 files it leaves %s to connections", n)
+	}
+}
+
+// agentSays starts an agent by a line of a shell, which is killed with the test, and returns what the
+// group of an expression matches in what it says.
+func agentSays(t *testing.T, shell, expression string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", shell)
+	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL=redis://127.0.0.1:1", "BERTH_AGENT_SOCKET="+filepath.Join(shortDir(t), "a", "s"), "GORACE=atexit_sleep_ms=0")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -90,23 +108,14 @@ func TestAgentServesMetricsToOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill() })
-	says := regexp.MustCompile(`metrics on (http://\S+)`)
+	want := regexp.MustCompile(expression)
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		url := says.FindStringSubmatch(lines.Text())
-		if url == nil {
-			continue
+		if found := want.FindStringSubmatch(lines.Text()); found != nil {
+			return found[1]
 		}
-		answer, err := http.Get(url[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		if text, _ := io.ReadAll(answer.Body); !strings.Contains(string(text), "berth_agent_holding 0") {
-			t.Errorf("the metrics are %.200q", text)
-		}
-		return
 	}
-	t.Error("it does not say where the metrics are")
+	t.Fatalf("it does not say %q", expression)
+	return ""
 }
 
 // held is a request through an agent.

@@ -63,11 +63,7 @@ func TestAgentUnitAndSidecar(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(stop)
-			dir, err := os.MkdirTemp("", "berth") // the path of a socket must be short
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(dir) })
+			dir := shortDir(t)
 			if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { // as a volume in memory has it
 				t.Fatal(err)
 			}

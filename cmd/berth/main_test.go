@@ -75,6 +75,17 @@ func TestRedis(t *testing.T) {
 	testscript.Run(t, params("testdata/store", inRedis(redistest.Start(t).URL())))
 }
 
+// shortDir is a directory for a socket, whose path must be short: t.TempDir can be too long for one.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // inOwnStore sets a script up that has no Redis configured.
 func inOwnStore(env *testscript.Env) error {
 	dir, err := os.MkdirTemp("", "berth")

@@ -140,11 +140,7 @@ func TestKeyGivesBerthHoldsPermitBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "berth") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t)
 	term := newTerminal(t, "bash", "--norc", "--noprofile", "--noediting", "-i")
 	term.send("export BERTH_AGENT_SOCKET=" + dir + "/a/agent.sock; berth agent & . " + client + "\n")
 	term.expect("agent on")

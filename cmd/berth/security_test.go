@@ -175,11 +175,7 @@ func TestCommandInheritsItsUsersEnvironment(t *testing.T) {
 // happened to start it.
 func TestOwnStoreIsPrivate(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "berth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := shortDir(t)
 	cmd := exec.Command("sh", "-c", "umask 0; exec berth -q acquire --ttl 1m s")
 	cmd.Env = append(os.Environ(), "BERTH_REDIS_URL=local:", "BERTH_STORE_DIR="+filepath.Join(dir, "berth"), "BERTH_LOCAL_IDLE=50ms", "TOKEN=hunter2")
 	handle, err := cmd.Output()

@@ -14,11 +14,7 @@ import (
 // waits for it, longer than for a Redis that does not answer, and is told so.
 func TestSuspendedStoreLosesNoRun(t *testing.T) {
 	t.Parallel()
-	base, err := os.MkdirTemp("", "berth")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(base) })
+	base := shortDir(t)
 	dir := filepath.Join(base, "s")
 	term := newTerminal(t, "bash", "--norc", "--noprofile", "--noediting", "-i")
 	term.send("unset BERTH_REDIS_URL REDIS_URL; export BERTH_STORE_DIR=" + dir + " BERTH_LOCAL_IDLE=50ms; set +m\n")

@@ -111,3 +111,17 @@ func TestRejectedIsNotUnknown(t *testing.T) {
 		t.Errorf("a release of what was adopted: %v", l.Outcome)
 	}
 }
+
+// TestTryIsGivenUpSooner: a request that does not wait in the queue has less time,
+// and a call for it leaves time for another one.
+func TestTryIsGivenUpSooner(t *testing.T) {
+	t.Parallel()
+	l := newLife(func(t *protocol.Terms) { t.Wait = false })
+	l.Ask(l.now)
+	if timeout := l.Patience(l.now); timeout > TryTimeout/2 {
+		t.Errorf("a call may take %v", timeout)
+	}
+	if d := l.Next().Sub(l.now); d != TryTimeout {
+		t.Errorf("it is given up after %v", d)
+	}
+}
