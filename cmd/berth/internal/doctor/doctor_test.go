@@ -126,7 +126,8 @@ func TestServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.WithConfig(test.config...))
+			// A port of its own is also that of a Cluster's bus, which else is the same for all servers.
+			server := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig(test.config...))
 			wantOnly(t, examine(t, server.URL()), test.want)
 			if keys, ok := server.Do(t, "KEYS", "*").([]any); !ok || len(keys) > 0 {
 				t.Errorf("it left %v behind", keys)
