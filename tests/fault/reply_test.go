@@ -198,13 +198,13 @@ func struckGivenUp(l *lab, strike func() *redistest.Injection) {
 func TestUnreachableTakesBack(t *testing.T) {
 	everywhere(t, func(l *lab) {
 		l.TTL = 10 * time.Minute // no wait of a test is as long
-		s := l.sem(l.faulty(), 1)
 		lost := l.net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: redistest.SwallowReply, Times: -1})
 		asked, tries := 0, 20 // a slow machine may not ask again within the 2 seconds
 		if l.Exact {
 			tries = 1
 		}
 		for ; asked < 2 && tries > 0; tries-- {
+			s := l.sem(l.faulty(), 1) // of a client in which no call hangs: those are bounded, and then it asks less
 			before := lost.Hits()
 			if _, err := s.TryAcquire(l.Ctx); !errors.Is(err, berth.ErrUnreachable) {
 				l.Errorf("TryAcquire: %v", err)
