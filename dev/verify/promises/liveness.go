@@ -48,7 +48,7 @@ func (r *Run) possession(o *Op) span {
 	case o.Outcome == history.Busy:
 		return span{}
 	case r.unheard(o):
-		end := min(o.Returned, dead, r.End)
+		end := r.ended(o)
 		if o.Held() {
 			end = max(end, min(o.Released.Returned, dead, r.End), o.Until)
 		}

@@ -191,6 +191,18 @@ func (r *Run) killed(proc int) history.Time {
 	return history.Never
 }
 
+// ended returns when o's client was done with it: it returned, or was killed. After the end of the
+// storm its requests go on until they return, and may declare and get what they ask for.
+func (r *Run) ended(o *Op) history.Time { return r.over(o.Proc, o.Invoked, o.Returned) }
+
+// over is ended of a call of a process.
+func (r *Run) over(proc int, invoked, returned history.Time) history.Time {
+	if end := min(returned, r.killed(proc)); end != history.Never {
+		return end
+	}
+	return max(r.End, invoked)
+}
+
 // struck reports whether one of the chosen faults was under way between from and to.
 func (r *Run) struck(from, to history.Time, choose func(history.Event) bool) bool {
 	return slices.ContainsFunc(r.Faults, func(f history.Event) bool { return choose(f) && span{f.At, f.Until}.overlaps(from, to) })

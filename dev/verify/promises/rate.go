@@ -135,7 +135,7 @@ func inForce(declarations []reign, at history.Time) (may []rate) {
 // executed returns when the last copy of o was surely executed, if there ever was one. A client does
 // not send a second one before a second has passed without an answer, unless its place is lost.
 func (r *Run) executed(o *Op) history.Time {
-	end := min(o.Returned, r.killed(o.Proc), r.End)
+	end := r.ended(o)
 	answered := o.Queued
 	if answered == 0 && (o.Held() || o.Outcome == history.Busy) {
 		answered = end

@@ -107,7 +107,7 @@ func (r *Run) newGate(name string, ops []*Op, tolerance time.Duration) *gate {
 	}
 	for _, p := range r.Pauses {
 		if p.Name == name {
-			end := min(p.Until, r.killed(p.Proc), r.End).Add(p.Lasts + time.Millisecond) // the server counts whole ones
+			end := r.over(p.Proc, p.At, p.Until).Add(p.Lasts + time.Millisecond) // the server counts whole ones
 			g.pauses = append(g.pauses, load{span{p.At, end}, nil, 1})
 		}
 	}
@@ -135,7 +135,7 @@ func (g *gate) due(w *Op, s span) (due history.Time, promise, what string) {
 		case o.Held() || g.run.gaveUp(o):
 			over(g.run.inLine(o), promise, "the one before it")
 		default: // the one behind it, who watches it, may have given up: then the next does with its heartbeat
-			over(min(g.run.inLine(o), g.run.End).Add(heartbeat(o)/3), "L3", "one before it that is dead")
+			over(g.run.inLine(o).Add(heartbeat(o)/3), "L3", "one before it that is dead")
 		}
 	}
 	return due, promise, what
@@ -198,7 +198,7 @@ func (g *gate) spend(o *Op) {
 	case g.run.gaveUp(o):
 		g.spent = append(g.spent, load{span{o.Returned.Add(-history.Late), g.leaves(o.Returned)}, o, o.costs()})
 	default:
-		end := min(o.Returned, g.run.killed(o.Proc), g.run.End).Add(heartbeat(o))
+		end := g.run.ended(o).Add(heartbeat(o))
 		g.spent = append(g.spent, load{span{o.Invoked, g.leaves(end)}, o, o.costs()})
 	}
 }
@@ -220,14 +220,13 @@ func (g *gate) leaves(at history.Time) history.Time {
 // inLine returns until when o may have been in line. Who is not heard of any more keeps its place for
 // a heartbeat TTL.
 func (r *Run) inLine(o *Op) history.Time {
-	end := min(o.Returned, r.killed(o.Proc))
 	switch {
 	case o.Held() && !o.Again:
 		return o.Granted
-	case end == history.Never || r.gaveUp(o):
-		return end
+	case r.gaveUp(o):
+		return r.ended(o)
 	default:
-		return end.Add(heartbeat(o))
+		return r.ended(o).Add(heartbeat(o))
 	}
 }
 

@@ -210,6 +210,17 @@ func TestChangedRates(t *testing.T) {
 			changed(5350, 5400)(d)
 			d.fault(5100, 5101, history.Event{Queues: true})
 		}, ""},
+		{"one that came after the end may have declared the other one", func(d *diary) {
+			const end = stormEnd
+			d.set(declares(1, per), func() {
+				d.waits(name, end-1200, end-90, end+3) // so slow that a copy of it may come later
+				d.brief(name, end-200, end-199, end+100)
+				d.brief(name, end-200, end-198, end+110)
+				d.brief(name, end+999, 0, end+1000)
+			})
+			d.fault(end-1100, end-1000, history.Event{Text: "slow link", Proc: 1})
+			d.set(declares(2, per), func() { d.unanswered(name, end+1, end+50) })
+		}, ""},
 		{"more than before", func(d *diary) {
 			d.set(declares(1, per), func() { d.brief(name, 4999, 0, 5000) })
 			d.set(declares(2, per), func() { d.brief(name, 5009, 0, 5010) })
