@@ -30,7 +30,8 @@ const (
 	SwallowRequest
 	// Reset: the connection is closed and the request never arrives.
 	Reset
-	// Duplicate: the server gets the request twice; the second reply is dropped.
+	// Duplicate: the server gets the request twice, in one write, so that a server which reads it
+	// executes nothing between the two; the second reply is dropped.
 	Duplicate
 	// Delay: the request arrives only after Injection.Release, even if its
 	// client has given up and closed the connection by then.

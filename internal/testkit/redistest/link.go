@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bufio"
+	"bytes"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -134,19 +135,16 @@ func (l *link) forward(f frame, how fate) bool {
 	if how.fault == Refuse {
 		f = ping
 	}
-	if !l.send(f, how) {
-		return false
+	fates := []fate{how}
+	if how.fault == Duplicate {
+		f.raw, fates = bytes.Repeat(f.raw, 2), append(fates, fate{drop: true})
 	}
-	return how.fault != Duplicate || l.send(f, fate{drop: true})
-}
-
-func (l *link) send(f frame, how fate) bool {
 	if answeredByPush(f.text) {
 		l.subscribed.Store(true)
 	} else {
 		// Before the write: the reply may be back before it returns.
 		l.mu.Lock()
-		l.waiting = append(l.waiting, how)
+		l.waiting = append(l.waiting, fates...)
 		l.mu.Unlock()
 	}
 	_, err := l.server.Write(f.raw)
