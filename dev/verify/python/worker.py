@@ -16,6 +16,7 @@ import berth
 from berth import Busy, Client, Failure, Gone, Refused, Rejected, Taken, now
 
 MS = 1000000
+LATE = 250                                  # ms, as in history/history.go
 
 
 def monotonic(at):
@@ -34,6 +35,16 @@ class History:
 
     def write(self, **event):
         os.write(self.file, json.dumps({'at': time.monotonic_ns(), 'proc': self.proc, **event}).encode() + b'\n')
+
+
+def watch(out, over):
+    """Records when this process stood still because the machine is busy, as worker/trouble.go does."""
+    last = time.monotonic_ns()
+    while not over.wait(LATE / 5 / 1000):
+        at = time.monotonic_ns()
+        if at - last > LATE * MS:
+            out.write(at=last, until=at, kind='fault', text='client stood still')
+        last = at
 
 
 class User:
@@ -212,10 +223,15 @@ def storm(spec):
             users.append(threading.Thread(target=User(spec, seat, n, out, client, ended).run))
     for user in users:
         user.start()
+    over = threading.Event()
+    watcher = threading.Thread(target=watch, args=(out, over))
+    watcher.start()
     sys.stdin.read()                        # until the storm is over, or dead
     ended.set()
     for user in users:
         user.join()
+    over.set()
+    watcher.join()
     for client in clients:
         client.close()
 
