@@ -70,9 +70,10 @@ func (s *Semaphore) Do(ctx context.Context, op protocol.Op) (protocol.Result, er
 // has room for one signal: so whatever happened before a look is seen by that look, and what
 // happens after it leads to another one.
 func (s *Semaphore) request(ctx context.Context, r *Request, first claim.Effect, onPlace func(claim.Place)) (*Request, error) {
-	if ctx.Err() != nil || s.session.open(ctx) != nil {
+	if ctx.Err() != nil {
 		return nil, &claim.WaitError{Name: s.name, Err: ended(ctx)}
 	}
+	s.session.open()
 	if err := s.admit(r, first); err != nil {
 		return nil, err
 	}

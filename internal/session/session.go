@@ -29,7 +29,7 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// mostOpening is how long the first request waits until messages can arrive.
+// mostOpening is how long the first requests wait until messages can arrive.
 const mostOpening = claim.TryTimeout / 2
 
 // Session is safe for concurrent use.
@@ -45,7 +45,6 @@ type Session struct {
 	newID   func() string // of a claim
 
 	opening sync.Once
-	opened  chan struct{}
 	asking  atomic.Bool     // the eviction policy is being asked for
 	again   chan struct{}   // there is a new reason to ask for it; capacity 1
 	soon    atomic.Bool     // it is about to be
@@ -70,8 +69,8 @@ func New(rdb redis.UniversalClient, prefix string, log *slog.Logger) *Session {
 	channel, secret := randomName()
 	s := &Session{
 		rdb: rdb, log: log, channel: channel, newID: ids(channel + "." + secret), again: make(chan struct{}, 1),
-		opened: make(chan struct{}), closed: make(chan struct{}),
-		sems: map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{},
+		closed: make(chan struct{}),
+		sems:   map[string]weak.Pointer[Semaphore]{}, live: map[*Semaphore]struct{}{},
 	}
 	s.store = protocol.NewStore(rdb, prefix, channel, os.Getpid(), hostname())
 	s.store.OnUndeclared(func() {
@@ -167,29 +166,20 @@ func (s *Session) find(key string) *Semaphore {
 	return s.sems[key].Value()
 }
 
-// open makes the session ready on its first use. It subscribes before the first request, or
-// the message of a grant could be lost. It waits for at most mostOpening, and does not fail
-// when Redis does: requests will, and without messages waiting is only slower.
-func (s *Session) open(ctx context.Context) error {
-	s.opening.Do(func() { go s.prepare() })
-	select {
-	case <-s.opened:
-		return nil
-	default:
-	}
-	timeout := time.NewTimer(mostOpening)
-	defer timeout.Stop()
-	select {
-	case <-s.opened:
-	case <-timeout.C:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
+// open makes the session ready on its first use. It subscribes before the first request is sent, or
+// the message of a grant could be lost; requests stand in line meanwhile, in the order in which they
+// came. That lasts for at most mostOpening, and Redis may fail: then requests will, too, and without
+// messages waiting is only slower.
+func (s *Session) open() {
+	s.opening.Do(func() {
+		s.workers.hold()
+		go s.prepare()
+	})
 }
 
 func (s *Session) prepare() {
-	defer close(s.opened)
+	defer s.workers.letGo()
+	defer time.AfterFunc(mostOpening, s.workers.letGo).Stop()
 	if !s.store.Sharded() {
 		defer func(tried <-chan struct{}) {
 			select {
@@ -242,7 +232,6 @@ func (s *Session) Close() {
 		return
 	}
 	defer close(s.closed)
-	s.opening.Do(func() { close(s.opened) })
 	timeout, stop := context.WithTimeout(context.Background(), claim.Timeout)
 	defer stop()
 	var drained []<-chan struct{}

@@ -43,6 +43,7 @@ type workers struct {
 
 	mu         sync.Mutex
 	waiting    []*Semaphore // the line; each semaphore once
+	held       bool         // nobody takes it
 	rounds     int          // in flight, of this generation
 	generation int          // a new one begins when all in flight hang
 	hangs      time.Duration
@@ -65,10 +66,30 @@ func (w *workers) line(s *Semaphore) {
 	w.start()
 }
 
-// start has a worker take the line, unless enough rounds are in flight. If these hang, and nobody else
-// comes, the line goes on all the same: who is in it has no call yet that could be given up. w.mu is
-// held.
+// hold has the line grow until letGo is called.
+func (w *workers) hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = true
+}
+
+// letGo ends hold. It may be called more than once.
+func (w *workers) letGo() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = false
+	for range w.waiting {
+		w.start()
+	}
+}
+
+// start has a worker take the line, unless that is held, or enough rounds are in flight. If these
+// hang, and nobody else comes, the line goes on all the same: who is in it has no call yet that could
+// be given up. w.mu is held.
 func (w *workers) start() {
+	if w.held {
+		return
+	}
 	if w.full() && time.Since(w.began) > w.hangs {
 		w.rounds, w.generation, w.hangs = 0, w.generation+1, 2*w.hangs
 	}
@@ -118,7 +139,7 @@ func (w *workers) next(generation int) (int, bool) {
 	if generation == w.generation {
 		w.rounds, w.hangs = w.rounds-1, hangs
 	}
-	if len(w.waiting) > 0 && !w.full() {
+	if len(w.waiting) > 0 && !w.held && !w.full() {
 		w.begin()
 		defer w.mu.Unlock()
 		return w.generation, true
