@@ -92,7 +92,7 @@ func ParseState(text string, now int64) (State, error) {
 func (s *State) sound(now int64) bool {
 	const most, century = 4_000_000_000_000, 3_000_000_000_000
 	return s.Slots >= s.Holders && s.Holders <= s.Used && (s.Holders > 0 || s.Used == 0) && s.Pin >= -1 &&
-		s.Used+s.Slots+s.Waiting+s.Limit() <= most && (s.Slots == 0 || s.Used+s.Waiting+s.Marks > 0) &&
+		int64(s.Used)+int64(s.Slots)+int64(s.Waiting)+int64(s.Limit()) <= most && (s.Slots == 0 || s.Used+s.Waiting+s.Marks > 0) &&
 		s.Last < front && s.Next-now <= century
 }
 
