@@ -172,7 +172,9 @@ func TestSemaphoresAsTheCommandsShowThem(t *testing.T) {
 func TestMetricsCount(t *testing.T) {
 	each(t, func(w *world) {
 		p, q := w.holds(1), w.waits(1)
-		w.ask(1, `"wait_ms":0`).wants("refused")
+		if e := w.refused(asks(1, `"wait_ms":0`)); e.Error != "busy" {
+			w.Errorf("got %+v", e)
+		}
 		for metric, want := range map[string]float64{
 			"berth_agent_holding": 1, "berth_agent_waiting": 1,
 			`berth_agent_requests_total{outcome="granted"}`: 1, `berth_agent_requests_total{outcome="busy"}`: 1,
