@@ -85,11 +85,29 @@ function ours(answer) {
 async function take(answer, mine) {
   if (!ours(answer)) throw new Error(answer.ok || answer.status === 401 ? "log in again, by loading it again" : `its server says ${answer.status}`);
   const text = await answer.text();
+  while (performance.now() < acts) await new Promise((done) => setTimeout(done, 20));
   if (mine !== current || reading()) return false;
   tag = answer.headers.get("ETag") ?? "";
   show(live, text);
   return true;
 }
+
+// What is pressed acts when it is let go, unless it was replaced in between: so that waits.
+
+let acts = 0; // until when, by performance.now()
+
+function press() {
+  acts = Infinity;
+}
+
+function letGo() {
+  if (acts === Infinity) acts = performance.now() + 100; // a click comes after the end of a touch
+}
+
+addEventListener("pointerdown", (e) => e.button === 0 && press(), true);
+addEventListener("pointermove", (e) => e.buttons === 0 && letGo(), true); // it may have been let go elsewhere
+addEventListener("keydown", (e) => e.key === " " && press(), true);
+for (const end of ["pointerup", "pointercancel", "keyup", "blur"]) addEventListener(end, letGo, true);
 
 // reading tells whether somebody has marked text, which must not go away.
 function reading() {

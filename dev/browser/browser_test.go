@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -152,6 +153,20 @@ func eval[T any](b *tab, script string) T {
 		b.Fatalf("%s: %v", script, err)
 	}
 	return v
+}
+
+// set writes a value into a field. It does so in one step: between two, the page may put another
+// field in the place of the one that was found.
+func (b *tab) set(id, value string) {
+	b.Helper()
+	eval[bool](b, fmt.Sprintf("document.getElementById(%q).value = %q, true", id, value))
+}
+
+// mouse presses the left button in the middle of an element, or lets it go there.
+func (b *tab) mouse(what input.DispatchMouseEventType, id string) {
+	b.Helper()
+	at := eval[[]float64](b, fmt.Sprintf("(({x, y, width, height}) => [x + width / 2, y + height / 2])(document.getElementById(%q).getBoundingClientRect())", id))
+	b.run(call(input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: what, X: at[0], Y: at[1], Button: input.MouseButtonLeft, ClickCount: 1}))
 }
 
 // until waits until a script is true. While a page gives way to another, it is not.

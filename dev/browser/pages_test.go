@@ -208,7 +208,8 @@ func TestTypedThingsStay(t *testing.T) {
 	if got := eval[string](b, focus+" + document.getElementById('limit').value"); got != "limit"+typed {
 		t.Errorf("afterwards %q, want limit%s", got, typed)
 	}
-	b.run(chromedp.SetValue("#limit", "3"), chromedp.Click("#act-pin"))
+	b.set("limit", "3")
+	b.run(chromedp.Click("#act-pin"))
 	b.says("berth pin api 3")
 	b.run(chromedp.Click("#dialog [value=yes]"))
 	b.says("The limit is pinned.")
@@ -386,7 +387,9 @@ func TestTheLastQuestionCounts(t *testing.T) {
 			window.late = () => realFetch(url).then(answer);
 			o.signal.addEventListener("abort", () => fail(o.signal.reason));
 		}), true`)
-	b.run(chromedp.Click("#act-pause"), chromedp.SetValue("#limit", "3"), chromedp.Click("#act-pin"))
+	b.run(chromedp.Click("#act-pause"))
+	b.set("limit", "3")
+	b.run(chromedp.Click("#act-pin"))
 	b.says("berth pin api 3")
 	eval[bool](b, "late(), true")
 	s.asks("", 3) // the late answer is there, and then looks at the page

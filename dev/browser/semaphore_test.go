@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -36,6 +37,28 @@ func TestHoldersAreFilteredWhileOneTypes(t *testing.T) {
 	if got := eval[string](b, "[...document.querySelectorAll('tbody th')].map((th) => th.innerText.split(' ')[0]).join() + document.querySelector('#q').value"); got != "blue,blueBLUE" {
 		t.Errorf("it shows %s", got)
 	}
+}
+
+// TestPressedButtonActs, although what is new comes before it is let go; and that is shown then.
+func TestPressedButtonActs(t *testing.T) {
+	e := testenv.Shared(t)
+	sem := e.Peer().Named("api", 5)
+	e.Hold(sem)
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url + "s?name=api"))
+	b.says("1 of 5")
+	eval[bool](b, `window.realFetch = window.fetch, window.fetch = async (...a) => {
+		const answer = await realFetch(...a);
+		if ((await answer.clone().text()).includes("<b>2 of 5</b>")) setTimeout(() => { window.here = true; }, 200);
+		return answer;
+	}, true`)
+	b.mouse(input.DispatchMouseEventTypeMousePressed, "act-pause")
+	e.Hold(sem)
+	b.until("what is new has come", "window.here === true")
+	b.mouse(input.DispatchMouseEventTypeMouseReleased, "act-pause")
+	b.says("berth pause api")
+	b.says("2 of 5")
 }
 
 // TestAgeOfTheDataGrows until newer data is here, and is never left out.
