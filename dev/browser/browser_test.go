@@ -155,17 +155,31 @@ func eval[T any](b *tab, script string) T {
 	return v
 }
 
-// set writes a value into a field. It does so in one step: between two, the page may put another
-// field in the place of the one that was found.
-func (b *tab) set(id, value string) {
+// The page may put another element in the place of the one that was found, so that is found and used
+// in one step.
+
+// set writes a value into a field.
+func (b *tab) set(selector, value string) {
 	b.Helper()
-	eval[bool](b, fmt.Sprintf("document.getElementById(%q).value = %q, true", id, value))
+	eval[bool](b, fmt.Sprintf("document.querySelector(%q).value = %q, true", selector, value))
+}
+
+// click clicks into the middle of an element, as soon as it is shown.
+func (b *tab) click(selector string) {
+	b.Helper()
+	b.until(selector+" is shown", fmt.Sprintf("document.querySelector(%q)?.getClientRects().length > 0", selector))
+	b.mouse(input.DispatchMouseEventTypeMousePressed, selector)
+	b.mouse(input.DispatchMouseEventTypeMouseReleased, selector)
 }
 
 // mouse presses the left button in the middle of an element, or lets it go there.
-func (b *tab) mouse(what input.DispatchMouseEventType, id string) {
+func (b *tab) mouse(what input.DispatchMouseEventType, selector string) {
 	b.Helper()
-	at := eval[[]float64](b, fmt.Sprintf("(({x, y, width, height}) => [x + width / 2, y + height / 2])(document.getElementById(%q).getBoundingClientRect())", id))
+	at := eval[[]float64](b, fmt.Sprintf(`((e) => {
+		e.scrollIntoView({ block: "nearest", behavior: "instant" });
+		const { x, y, width, height } = e.getBoundingClientRect();
+		return [x + width / 2, y + height / 2];
+	})(document.querySelector(%q))`, selector))
 	b.run(call(input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: what, X: at[0], Y: at[1], Button: input.MouseButtonLeft, ClickCount: 1}))
 }
 

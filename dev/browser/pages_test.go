@@ -208,15 +208,15 @@ func TestTypedThingsStay(t *testing.T) {
 	if got := eval[string](b, focus+" + document.getElementById('limit').value"); got != "limit"+typed {
 		t.Errorf("afterwards %q, want limit%s", got, typed)
 	}
-	b.set("limit", "3")
-	b.run(chromedp.Click("#act-pin"))
+	b.set("#limit", "3")
+	b.click("#act-pin")
 	b.says("berth pin api 3")
-	b.run(chromedp.Click("#dialog [value=yes]"))
+	b.click("#dialog [value=yes]")
 	b.says("The limit is pinned.")
 	b.says("2 of 3")
-	b.run(chromedp.Click("#evict-" + strings.ReplaceAll(l.ID(), ".", `\.`)))
+	b.click("#evict-" + strings.ReplaceAll(l.ID(), ".", `\.`))
 	b.says("berth evict api " + l.ID())
-	b.run(chromedp.Click("#dialog [value=yes]"))
+	b.click("#dialog [value=yes]")
 	b.says("told to stop")
 }
 
@@ -387,9 +387,9 @@ func TestTheLastQuestionCounts(t *testing.T) {
 			window.late = () => realFetch(url).then(answer);
 			o.signal.addEventListener("abort", () => fail(o.signal.reason));
 		}), true`)
-	b.run(chromedp.Click("#act-pause"))
-	b.set("limit", "3")
-	b.run(chromedp.Click("#act-pin"))
+	b.click("#act-pause")
+	b.set("#limit", "3")
+	b.click("#act-pin")
 	b.says("berth pin api 3")
 	eval[bool](b, "late(), true")
 	s.asks("", 3) // the late answer is there, and then looks at the page
@@ -438,6 +438,7 @@ func TestCommandsCanBeCopied(t *testing.T) {
 	b.run(chromedp.Navigate(s.url + "s?name=api"))
 	b.says("1 of 5")
 	eval[bool](b, `!!(navigator.clipboard.writeText = async (text) => { window.copied = text })`)
-	b.run(chromedp.Click(".commands summary"), chromedp.Click(".commands li:nth-child(5) [data-copy]"))
+	b.click(".commands summary")
+	b.click(".commands li:nth-child(5) [data-copy]")
 	b.until("it is copied", `window.copied === "berth pin --reason REASON api 5"`)
 }
