@@ -201,7 +201,8 @@ func TestTypedThingsStay(t *testing.T) {
 	b := newTab(browser(t), t)
 	b.run(chromedp.Navigate(s.url + "s?name=api"))
 	b.says("1 of 5")
-	b.run(chromedp.Focus("#limit"), chromedp.KeyEvent("7"))
+	b.focus("#limit")
+	b.run(chromedp.KeyEvent("7"))
 	typed := eval[string](b, "document.getElementById('limit').value")
 	e.Hold(p.Named("api", 5))
 	b.says("2 of 5")
@@ -411,7 +412,7 @@ func TestChartTellsItsValues(t *testing.T) {
 	b.says("1 of 5")
 	const told = `document.querySelector("output[for=chart-5]").textContent`
 	b.until("the chart has points", `document.getElementById("chart-5").dataset.now > 0`)
-	b.run(chromedp.Focus("#chart-5"))
+	b.focus("#chart-5")
 	b.until("it tells the last value", told+`.endsWith(": 1 of 5 in use, 0 waiting")`)
 	e.Hold(sem)
 	b.until("it tells the new one", told+`.endsWith(": 2 of 5 in use, 0 waiting")`)

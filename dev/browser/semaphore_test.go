@@ -26,7 +26,8 @@ func TestHoldersAreFilteredWhileOneTypes(t *testing.T) {
 	b := newTab(browser(t), t)
 	b.run(chromedp.Navigate(s.url + "s?name=api"))
 	b.says("5 of 9 in use")
-	b.run(chromedp.SendKeys("#q", "BLUE"))
+	b.focus("#q")
+	b.run(chromedp.KeyEvent("BLUE"))
 	b.says("1 that pass the filter, of 5")
 	if got := eval[string](b, "location.search"); got != "?name=api&q=BLUE" {
 		t.Errorf("the address is %q", got)
@@ -94,7 +95,8 @@ func TestKeyedNamesAreGrouped(t *testing.T) {
 	e.Hold(p.Named("api/acme", 3))
 	b.says("4/9")
 	b.shot("grouped")
-	b.run(chromedp.Focus("a.row[id='s-api/*']"), chromedp.KeyEvent(kb.Enter))
+	b.focus("a.row[id='s-api/*']")
+	b.run(chromedp.KeyEvent(kb.Enter))
 	b.says("api/hooli")
 	if text := eval[string](b, "document.querySelector('#live').innerText + document.querySelector('#q').value"); strings.Contains(text, "deploy") || !strings.HasSuffix(text, "api/*") {
 		t.Errorf("the page says:\n%s", text)
