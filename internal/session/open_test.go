@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -38,6 +39,27 @@ func TestFirstRequestsKeepTheirOrder(t *testing.T) {
 		all.Wait()
 		if !slices.IsSorted(tokens) {
 			t.Errorf("granted in another order: %v", tokens)
+		}
+	})
+}
+
+// TestCancelWhileTheSessionOpens: what was not sent yet is not sent any more, and its caller does not
+// wait.
+func TestCancelWhileTheSessionOpens(t *testing.T) {
+	inBubble(t, func(s *server) {
+		s.on("info", func(_ context.Context, _ redis.Cmder, pass func() error) error {
+			<-time.After(mostOpening / 2)
+			return pass()
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), mostOpening/4)
+		defer cancel()
+		_, err := s.Semaphore("n").Acquire(ctx, terms(true), false, nil)
+		if took := time.Since(s.begun); !errors.Is(err, context.DeadlineExceeded) || took != mostOpening/4 {
+			t.Errorf("%v after %v", err, took)
+		}
+		<-time.After(time.Minute)
+		if n := len(s.sent("evalsha")); n > 0 {
+			t.Errorf("%d calls were made", n)
 		}
 	})
 }

@@ -232,6 +232,7 @@ func (s *Session) Close() {
 		return
 	}
 	defer close(s.closed)
+	s.opening.Do(func() {}) // who comes now is refused, and opens nothing
 	timeout, stop := context.WithTimeout(context.Background(), claim.Timeout)
 	defer stop()
 	var drained []<-chan struct{}

@@ -171,7 +171,7 @@ func TestNothingIsSentAfterClose(t *testing.T) {
 	})
 }
 
-// TestClosedUnused: the first request of a session that is closed fails at once.
+// TestClosedUnused: the first request of a session that is closed fails at once, and opens nothing.
 func TestClosedUnused(t *testing.T) {
 	inBubble(t, func(s *server) {
 		s.Close()
@@ -179,6 +179,10 @@ func TestClosedUnused(t *testing.T) {
 		_, err := s.Semaphore("n").Acquire(context.Background(), terms(true), false, nil)
 		if took := time.Since(began); !errors.Is(err, claim.ErrClosed) || took > 0 {
 			s.Errorf("%v after %v", err, took)
+		}
+		synctest.Wait()
+		if asked := s.sent("info"); len(asked) > 0 {
+			s.Error("it asked for the policy")
 		}
 	})
 }
