@@ -50,7 +50,7 @@ func (r *Run) possession(o *Op) span {
 	case r.unheard(o):
 		end := r.ended(o)
 		if o.Held() {
-			end = max(end, min(o.Released.Returned, dead, r.End), o.Until)
+			end = max(end, r.over(o.Proc, o.Invoked, o.Released.Returned), o.Until)
 		}
 		return span{o.Invoked, end.Add(lapse)}
 	case o.Given != "":
