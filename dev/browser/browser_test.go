@@ -164,17 +164,23 @@ func (b *tab) set(selector, value string) {
 	eval[bool](b, fmt.Sprintf("document.querySelector(%q).value = %q, true", selector, value))
 }
 
+// shown waits until an element is.
+func (b *tab) shown(selector string) {
+	b.Helper()
+	b.until(selector+" is shown", fmt.Sprintf("document.querySelector(%q)?.getClientRects().length > 0", selector))
+}
+
 // focus gives an element the focus, as soon as it is shown.
 func (b *tab) focus(selector string) {
 	b.Helper()
-	b.until(selector+" is shown", fmt.Sprintf("document.querySelector(%q)?.getClientRects().length > 0", selector))
+	b.shown(selector)
 	eval[bool](b, fmt.Sprintf("document.querySelector(%q).focus(), true", selector))
 }
 
 // click clicks into the middle of an element, as soon as it is shown.
 func (b *tab) click(selector string) {
 	b.Helper()
-	b.until(selector+" is shown", fmt.Sprintf("document.querySelector(%q)?.getClientRects().length > 0", selector))
+	b.shown(selector)
 	b.mouse(input.DispatchMouseEventTypeMousePressed, selector)
 	b.mouse(input.DispatchMouseEventTypeMouseReleased, selector)
 }

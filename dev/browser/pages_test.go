@@ -194,17 +194,11 @@ func (b *tab) answersYes() {
 // TestTypedThingsStay while the page follows what happens: the limit that somebody types, and
 // the focus.
 func TestTypedThingsStay(t *testing.T) {
-	e := testenv.Shared(t)
-	p := e.Peer()
-	l := e.Hold(p.Named("api", 5))
-	s := serve(e, e.Inspector.Inspector)
-	b := newTab(browser(t), t)
-	b.run(chromedp.Navigate(s.url + "s?name=api"))
-	b.says("1 of 5")
+	s, sem, l, b := oneHeld(t)
 	b.focus("#limit")
 	b.run(chromedp.KeyEvent("7"))
 	typed := eval[string](b, "document.getElementById('limit').value")
-	e.Hold(p.Named("api", 5))
+	s.Hold(sem)
 	b.says("2 of 5")
 	if got := eval[string](b, focus+" + document.getElementById('limit').value"); got != "limit"+typed {
 		t.Errorf("afterwards %q, want limit%s", got, typed)
@@ -322,6 +316,19 @@ func pinned(t *testing.T) (*testenv.Env, *tab) {
 	return e, b
 }
 
+// oneHeld opens the page of a semaphore of which one of five permits is held.
+func oneHeld(t *testing.T) (*served, *berth.Semaphore, *berth.Lease, *tab) {
+	t.Helper()
+	e := testenv.Shared(t)
+	sem := e.Peer().Named("api", 5)
+	l := e.Hold(sem)
+	s := serve(e, e.Inspector.Inspector)
+	b := newTab(browser(t), t)
+	b.run(chromedp.Navigate(s.url + "s?name=api"))
+	b.says("1 of 5")
+	return s, sem, l, b
+}
+
 // TestPagesOfOthersAreNotShown: while a proxy or a login answers in the server's place, the page
 // stays, and says that it is not up to date.
 func TestPagesOfOthersAreNotShown(t *testing.T) {
@@ -377,12 +384,7 @@ func TestMarkedTextStays(t *testing.T) {
 // TestTheLastQuestionCounts: the answer to an earlier one, which comes late, changes nothing in
 // the dialog that is open.
 func TestTheLastQuestionCounts(t *testing.T) {
-	e := testenv.Shared(t)
-	e.Hold(e.Peer().Named("api", 5))
-	s := serve(e, e.Inspector.Inspector)
-	b := newTab(browser(t), t)
-	b.run(chromedp.Navigate(s.url + "s?name=api"))
-	b.says("1 of 5")
+	s, _, _, b := oneHeld(t)
 	eval[bool](b, `window.realFetch = window.fetch, window.fetch = (url, o) => !String(url).includes("verb=pause") ? realFetch(url, o) :
 		new Promise((answer, fail) => {
 			window.late = () => realFetch(url).then(answer);
@@ -403,18 +405,12 @@ func TestTheLastQuestionCounts(t *testing.T) {
 // TestChartTellsItsValues at the pointer and where the arrow keys lead, and goes on to do so while
 // the page follows what happens.
 func TestChartTellsItsValues(t *testing.T) {
-	e := testenv.Shared(t)
-	sem := e.Peer().Named("api", 5)
-	e.Hold(sem)
-	s := serve(e, e.Inspector.Inspector)
-	b := newTab(browser(t), t)
-	b.run(chromedp.Navigate(s.url + "s?name=api"))
-	b.says("1 of 5")
+	s, sem, _, b := oneHeld(t)
 	const told = `document.querySelector("output[for=chart-5]").textContent`
 	b.until("the chart has points", `document.getElementById("chart-5").dataset.now > 0`)
 	b.focus("#chart-5")
 	b.until("it tells the last value", told+`.endsWith(": 1 of 5 in use, 0 waiting")`)
-	e.Hold(sem)
+	s.Hold(sem)
 	b.until("it tells the new one", told+`.endsWith(": 2 of 5 in use, 0 waiting")`)
 	if got := eval[string](b, focus); got != "chart-5" {
 		t.Errorf("the focus is on %q", got)
@@ -432,12 +428,7 @@ func TestChartTellsItsValues(t *testing.T) {
 
 // TestCommandsCanBeCopied, with the limit in force.
 func TestCommandsCanBeCopied(t *testing.T) {
-	e := testenv.Shared(t)
-	e.Hold(e.Peer().Named("api", 5))
-	s := serve(e, e.Inspector.Inspector)
-	b := newTab(browser(t), t)
-	b.run(chromedp.Navigate(s.url + "s?name=api"))
-	b.says("1 of 5")
+	_, _, _, b := oneHeld(t)
 	eval[bool](b, `!!(navigator.clipboard.writeText = async (text) => { window.copied = text })`)
 	b.click(".commands summary")
 	b.click(".commands li:nth-child(5) [data-copy]")

@@ -42,13 +42,7 @@ func TestHoldersAreFilteredWhileOneTypes(t *testing.T) {
 
 // TestPressedButtonActs, although what is new comes before it is let go; and that is shown then.
 func TestPressedButtonActs(t *testing.T) {
-	e := testenv.Shared(t)
-	sem := e.Peer().Named("api", 5)
-	e.Hold(sem)
-	s := serve(e, e.Inspector.Inspector)
-	b := newTab(browser(t), t)
-	b.run(chromedp.Navigate(s.url + "s?name=api"))
-	b.says("1 of 5")
+	s, sem, _, b := oneHeld(t)
 	// The first answer with something new is the last one for as long as the button is pressed.
 	eval[bool](b, `addEventListener("pointerdown", () => { window.down = true; }), window.realFetch = window.fetch, window.fetch = async (...a) => {
 		const answer = await realFetch(...a);
@@ -56,7 +50,7 @@ func TestPressedButtonActs(t *testing.T) {
 		return answer;
 	}, true`)
 	b.mouse(input.DispatchMouseEventTypeMousePressed, "#act-pause")
-	e.Hold(sem)
+	s.Hold(sem)
 	b.until("what is new has come", "window.here === true")
 	b.mouse(input.DispatchMouseEventTypeMouseReleased, "#act-pause")
 	b.says("berth pause api")
