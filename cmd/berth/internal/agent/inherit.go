@@ -47,8 +47,9 @@ func Fit(connections int) int {
 		return connections
 	}
 	const others = otherFiles + standing
-	if limit.Cur <= others {
+	files := uint64(limit.Cur) //nolint:unconvert // FreeBSD has an int64
+	if files <= others {
 		return 1
 	}
-	return int(min(uint64(connections), limit.Cur-others))
+	return int(min(uint64(connections), files-others))
 }
