@@ -304,6 +304,13 @@ func (c *Claim) sign() Effect {
 	return Send
 }
 
+// Unexplained reports whether Tick would tell, at now, of the lack of an answer without a reason:
+// no call that carried the operation has failed, and there may not have been one.
+func (c *Claim) Unexplained(now clock.Instant) bool { return c.until <= now && c.cause == nil }
+
+// Explain gives a reason for the lack of an answer, which Tick tells next; nil: none is known.
+func (c *Claim) Explain(err error) { c.cause = err }
+
 // expire handles the lack of an answer. A request is given up, unless Redis only answers
 // late; a release goes on, and the renewals that are due, but callers are told.
 func (c *Claim) expire(now clock.Instant) Effect {

@@ -125,3 +125,31 @@ func TestTryIsGivenUpSooner(t *testing.T) {
 		t.Errorf("it is given up after %v", d)
 	}
 }
+
+// TestUnexplainedSilenceIsExplained: what no call has carried ends with the reason that its owner
+// knows, and what a failed call has carried with that failure.
+func TestUnexplainedSilenceIsExplained(t *testing.T) {
+	t.Parallel()
+	full := protocol.NoConnectionFree()
+	l := newLife()
+	asking(l)
+	if l.Unexplained(l.now) {
+		t.Error("before its time")
+	}
+	l.pass(TryTimeout + Timeout)
+	if !l.Unexplained(l.now) {
+		t.Fatal("it goes on")
+	}
+	l.Explain(full)
+	if l.Tick(l.now); !errors.Is(l.Err, full) {
+		t.Errorf("ended with %v", l.Err)
+	}
+
+	failed := newLife()
+	asking(failed)
+	op := failed.sent()
+	failed.Failed(&op, errRejected, failed.now)
+	if failed.pass(TryTimeout + Timeout); failed.Unexplained(failed.now) {
+		t.Error("a failure is forgotten")
+	}
+}

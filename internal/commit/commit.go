@@ -260,6 +260,9 @@ func (q *Queue[T]) GiveUp() {
 	q.hanging++
 }
 
+// Hangs reports whether a call that was given up has no outcome yet. Too many keep others back.
+func (q *Queue[T]) Hangs() bool { return q.hanging > 0 }
+
 // Overdue returns the call in flight if it is to be given up at now. It may still be
 // executed.
 func (q *Queue[T]) Overdue(now clock.Instant) *Call[T] {

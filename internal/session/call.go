@@ -303,6 +303,9 @@ func (s *Semaphore) tick() {
 			break
 		}
 		r.claim.Alive = s.session.alive()
+		if r.claim.Unexplained(now) {
+			r.claim.Explain(s.noAnswer(nil))
+		}
 		s.apply(r, r.claim.Tick(now))
 	}
 }

@@ -49,9 +49,10 @@ func (s *Semaphore) giveUp(call *commit.Call[*Request]) {
 }
 
 // noAnswer returns why a call has no answer: it may wait for a connection of the client's pool, if the
-// application uses up all of them, with BLPOP say. Else that is err.
+// application uses up all of them, with BLPOP say; or it waits for calls which do so. Else that is err.
 func (s *Semaphore) noAnswer(err error) error {
-	if s.queue.InFlight() != nil && s.session.store.UsedUp() {
+	waits := s.queue.InFlight() != nil || s.queue.Hangs() || s.lined
+	if waits && s.session.store.UsedUp() {
 		return protocol.NoConnectionFree()
 	}
 	return err
