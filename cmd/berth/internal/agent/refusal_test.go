@@ -248,7 +248,11 @@ func TestWaitThatRedisDoesNotAnswer(t *testing.T) {
 		}()
 		for _, wait := range []time.Duration{time.Second, 3 * time.Second, 8 * time.Second} {
 			start := time.Now()
-			e := w.ask(2, fmt.Sprintf(`"wait_ms":%d`, wait.Milliseconds())).next()
+			ask := func() event { return w.ask(2, fmt.Sprintf(`"wait_ms":%d`, wait.Milliseconds())).next() }
+			e := ask()
+			for tries := 10; !w.Exact && e.Error == "timeout" && tries > 0; tries-- {
+				e = ask() // a slow machine may have heard only now of what came before
+			}
 			if e.Status != http.StatusServiceUnavailable || e.Error != "redis" || !strings.Contains(e.Message, "redis has not answered for") {
 				w.Errorf("after %v it is told %+v", wait, e)
 			}
