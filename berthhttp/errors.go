@@ -8,38 +8,17 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
 )
 
-// ErrMaxWait: the request has waited in the queue for MaxWait. It is also
-// context.DeadlineExceeded to errors.Is.
-var ErrMaxWait error = maxWait{}
-
-type maxWait struct{}
-
-// Error implements error.
-func (maxWait) Error() string { return "berthhttp: waited for MaxWait" }
-
-// Is reports whether target is context.DeadlineExceeded.
-func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded }
-
-// ErrMaxWaiting: MaxWaiting requests of this process already wait, and no permit was free for
-// this one, or too many others were asking for one.
-var ErrMaxWaiting = errors.New("berthhttp: MaxWaiting requests wait already")
-
-// errSilence: Redis has not said anything within AnswerWithin, or MaxWait.
-var errSilence = fmt.Errorf("%w: no answer in time", berth.ErrUnreachable)
-
-// refusedSoFar is the error of a wait that ended because Redis had given no permit in time, and
-// said why. Unlike the cause that ended the wait, it is not berth.ErrUnreachable.
-type refusedSoFar struct{ error }
-
-// Is reports whether target is in the error's chain.
-func (e refusedSoFar) Is(target error) bool {
-	return target != berth.ErrUnreachable && errors.Is(e.error, target)
-}
-
-// As finds target in the error's chain.
-func (e refusedSoFar) As(target any) bool { return errors.As(e.error, target) }
+var (
+	// ErrMaxWait: the request has waited in the queue for MaxWait. It is also
+	// context.DeadlineExceeded to errors.Is.
+	ErrMaxWait = gate.ErrMaxWait
+	// ErrMaxWaiting: MaxWaiting requests of this process already wait, and no permit was free for
+	// this one, or too many others were asking for one.
+	ErrMaxWaiting = gate.ErrMaxWaiting
+)
 
 // RefusedError tells why a request got no permit. The request was not sent, or not
 // served, and it holds no permit. Of several limits it is about the one that refused the request,
@@ -78,26 +57,14 @@ func (e *RefusedError) Timeout() bool {
 	return errors.Is(e.Err, context.DeadlineExceeded)
 }
 
-// byRedis reports whether Redis is the reason that there is no permit, or that it could not
-// be given back. That a lease was lost is not such a reason, whatever it was lost by.
-func byRedis(err error) bool {
-	if errors.Is(err, berth.ErrLost) {
-		return false
+// refused returns the error for a refusal. limited is the status for one by a limit.
+func refused(why *gate.Refusal, limited int) *RefusedError {
+	e := &RefusedError{Name: why.Name, Waited: why.Waited, Ahead: why.Ahead, RetryAfter: why.RetryAfter, Status: limited, Err: why.Err}
+	switch err := why.Err; {
+	case gate.ByRedis(err), errors.Is(err, berth.ErrClosed), errors.Is(err, context.Canceled):
+		e.Status = http.StatusServiceUnavailable
+	case why.Never():
+		e.Status = http.StatusInternalServerError
 	}
-	return errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused) ||
-		errors.Is(err, berth.ErrCorrupt) || errors.Is(err, berth.ErrNotReplicated)
-}
-
-// statusOf returns the status for a refusal, where limited is that for a limit. A weight above the
-// limit declared, and not only above one that an operator has pinned, is never granted; nor is a
-// cost above the rate.
-func statusOf(err error, declared, limited int) int {
-	heavy, _ := errors.AsType[*berth.TooHeavyError](err)
-	switch {
-	case byRedis(err), errors.Is(err, berth.ErrClosed), errors.Is(err, context.Canceled):
-		return http.StatusServiceUnavailable
-	case errors.Is(err, berth.ErrInvalid), heavy != nil && (heavy.Cost > 0 || heavy.Weight > declared):
-		return http.StatusInternalServerError
-	}
-	return limited
+	return e
 }

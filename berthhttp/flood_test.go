@@ -22,6 +22,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
+	"github.com/berth-go/berth/internal/testkit/hostile"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
@@ -81,7 +82,8 @@ func (f *flooded) work(w http.ResponseWriter, r *http.Request) {
 
 // hostileKey is different for each i, and not nice to any of them.
 func hostileKey(i int) string {
-	return strings.Repeat(berthhttp.Hostile[i%len(berthhttp.Hostile)], 1+i%3) + strconv.Itoa(i)
+	keys := hostile.Keys()
+	return strings.Repeat(keys[i%len(keys)], 1+i%3) + strconv.Itoa(i)
 }
 
 // TestKeysOfStrangers: 10,000 keys at once, chosen by strangers, and slow bodies

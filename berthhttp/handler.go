@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
 )
 
 // Handler limits how many requests are served at once, over all processes that use
@@ -26,10 +27,9 @@ func NewHandler(client *berth.Client, name string, limit int, next http.Handler,
 	if next == nil {
 		return nil, &berth.InvalidError{What: "handler", Reason: "it is nil"}
 	}
-	cfg, err := config{
-		rules:   []rule{{name: name, limit: limit}},
-		maxWait: DefaultMaxWait, maxWaiting: DefaultMaxWaiting, answerWithin: DefaultAnswerWithin, maxHold: DefaultMaxHold,
-	}.with(opts)
+	cfg, err := newConfig(gate.Rule[*http.Request]{Name: name, Limit: limit}, gate.Config[*http.Request]{
+		MaxWait: DefaultMaxWait, MaxWaiting: DefaultMaxWaiting, AnswerWithin: DefaultAnswerWithin, MaxHold: DefaultMaxHold,
+	}, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(w, r, why)
 		return
 	}
-	defer p.release()
-	serve(p, h.next, w, r)
+	defer p.Release()
+	serve(p, h.limiter.Logger, h.next, w, r)
 }
 
 func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, why *RefusedError) {
@@ -100,7 +100,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, why *RefusedError) {
 	switch {
 	case why.Status == http.StatusInternalServerError:
 		line = "the limit or the weight of this request is not valid"
-	case byRedis(why.Err):
+	case gate.ByRedis(why.Err):
 		line = "temporarily unavailable"
 	case why.Ahead == 1:
 		line = "busy: 1 request is ahead of this one"

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
+	"github.com/berth-go/berth/internal/testkit/hostile"
 )
 
 // gate is a handler that serves until it is opened or its request is over.
@@ -316,7 +317,7 @@ func TestHostileKeys(t *testing.T) {
 		served := 0
 		h := newHandler(t, store.Client(), 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }),
 			berthhttp.Key(func(r *http.Request) string { return r.Header.Get("X-Tenant") }))
-		for i, key := range berthhttp.Hostile {
+		for i, key := range hostile.Keys() {
 			r := get(t.Context(), t, "/")
 			r.Header["X-Tenant"] = []string{key}
 			rec := httptest.NewRecorder()

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
 )
 
 // hold is a permit that a request that was sent holds. It ends once, by finish or by
 // the end of its context.
 type hold struct {
-	permit  *permit
+	limiter *limiter
+	permit  *gate.Permit
 	ctx     context.Context //nolint:containedctx // the request's life
 	cancel  func()
 	stop    func() bool // keeps the end of ctx from ending the hold
@@ -26,13 +28,13 @@ type hold struct {
 	callers []uintptr
 }
 
-func newHold(p *permit, req *http.Request) *hold {
-	h := &hold{permit: p, method: req.Method}
-	if p.limiter.callers {
+func newHold(l *limiter, p *gate.Permit, req *http.Request) *hold {
+	h := &hold{limiter: l, permit: p, method: req.Method}
+	if l.callers {
 		h.callers = make([]uintptr, 24)
 		h.callers = h.callers[:runtime.Callers(4, h.callers)] // above RoundTrip
 	}
-	h.ctx, h.cancel = p.bind(req.Context(), nil)
+	h.ctx, h.cancel = p.Bind(req.Context(), nil)
 	h.stop = context.AfterFunc(h.ctx, h.ended)
 	return h
 }
@@ -42,7 +44,7 @@ func (h *hold) finish() {
 	h.once.Do(func() {
 		h.stop()
 		h.cancel()
-		h.permit.release()
+		h.permit.Release()
 	})
 }
 
@@ -52,23 +54,23 @@ func (h *hold) ended() {
 	h.once.Do(func() {
 		h.warn()
 		h.cancel()
-		h.permit.release()
+		h.permit.Release()
 	})
 }
 
 // warn logs that a request would have kept its permit for ever.
 func (h *hold) warn() {
-	lost := h.permit.lost()
+	lost := h.permit.Lost()
 	if lost == nil || lost.Reason != berth.LostMaxHold {
 		return
 	}
-	attrs := []any{"method", h.method, "name", lost.Name, "held", time.Since(h.permit.since).Round(time.Millisecond)}
+	attrs := []any{"method", h.method, "name", lost.Name, "held", time.Since(h.permit.Since).Round(time.Millisecond)}
 	if len(h.callers) > 0 {
 		attrs = append(attrs, "caller", caller(h.callers))
 	} else {
 		attrs = append(attrs, "hint", "RecordCallers tells where the request was made")
 	}
-	h.permit.limiter.logger.Warn("berthhttp: a response was not read and closed within MaxHold; its permit is taken back", attrs...)
+	h.limiter.Logger.Warn("berthhttp: a response was not read and closed within MaxHold; its permit is taken back", attrs...)
 }
 
 // ours is how the names of this package's functions begin.
@@ -87,7 +89,7 @@ func caller(pcs []uintptr) string {
 
 // explain adds to an error of the call that a lost lease is the reason.
 func (h *hold) explain(err error) error {
-	lost := h.permit.lost()
+	lost := h.permit.Lost()
 	if lost == nil || errors.Is(err, berth.ErrLost) {
 		return err
 	}
@@ -112,12 +114,10 @@ func (h *hold) keep(resp *http.Response) (bool, error) {
 		return false, h.explain(context.Cause(h.ctx))
 	}
 	c := conn{rw, h}
-	if held := h.permit.held; held != nil {
-		h.stop = context.AfterFunc(held, func() {
-			h.ended()
-			_ = rw.Close()
-		})
-	}
+	h.stop = h.permit.AfterEnd(func() {
+		h.ended()
+		_ = rw.Close()
+	})
 	resp.Body = c
 	if cw, ok := rw.(closeWriter); ok {
 		resp.Body = halfCloser{c, cw}

@@ -1,100 +1,64 @@
 package berthhttp
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
 )
 
-// limiter takes permits for requests. It stores nothing for a key: making a semaphore
-// costs nothing.
+// limiter takes permits for requests.
 type limiter struct {
+	*gate.Gate[*http.Request]
 	config
 
-	client *berth.Client
-	holds  meter
-	outage outage
 	pauses pauses
 	unread atomic.Bool // an answer was told of that says in no known form when to come back
-
-	waiting atomic.Int64 // requests in take, except those of a known outage
 }
 
 func newLimiter(client *berth.Client, cfg config) (*limiter, error) {
-	if client == nil {
-		return nil, &berth.InvalidError{What: "client", Reason: "it is nil"}
+	l := &limiter{config: cfg}
+	for _, r := range cfg.rules {
+		cfg.gate.Rules = append(cfg.gate.Rules, r.Rule)
 	}
-	named := map[string]bool{}
-	for i := range cfg.rules {
-		r := &cfg.rules[i]
-		if err := r.ready(client, i, cfg.maxHold); err != nil {
-			return nil, err
-		}
-		if named[r.name] {
-			return nil, &berth.InvalidError{What: "name", Reason: fmt.Sprintf("two limits are named %q, and a request could wait for itself", r.name)}
-		}
-		named[r.name] = true
-	}
-	cfg.logger = unhurried(client, cfg.logger)
-	l := &limiter{config: cfg, client: client}
-	l.outage.log = cfg.logger.With("limit", cfg.rules[0].name)
-	l.outage.open, l.outage.patience = cfg.failOpen, cfg.answerWithin
-	l.outage.reach = func(ctx context.Context) error { return internals.Reach(ctx, client) }
-	return l, nil
+	cfg.gate.Settle = l.pauses.settle
+	g, err := gate.New(client, cfg.gate)
+	l.Gate = g
+	return l, err
 }
 
 // take waits for the permits of r. On failure it returns the reason, and nothing is held.
-// A request whose context has ended gets no permit.
-func (l *limiter) take(r *http.Request) (*permit, *RefusedError) {
-	p, why, open := l.ask(r)
-	if open != nil {
-		for _, f := range l.onOpen { // which may block: r is no request that waits any more
-			f(r, open)
-		}
+func (l *limiter) take(r *http.Request) (*gate.Permit, *RefusedError) {
+	p, why := l.Take(r)
+	if why != nil {
+		return nil, refused(why, l.status)
 	}
-	return p, why
+	return p, nil
 }
 
-// ask is take without the function of FailOpen. open is the reason why r passes without a permit.
-func (l *limiter) ask(r *http.Request) (p *permit, why *RefusedError, open error) {
-	w := &attempt{limiter: l, request: r, began: time.Now(), away: l.outage.known(r.Context())}
-	if w.away == nil { // else it does not wait, and those in the queue do not keep it from passing
-		defer l.waiting.Add(-1)
-		if n := int(l.waiting.Add(1)); l.maxWaiting > 0 && n > l.maxWaiting {
-			if n > l.maxWaiting+tries(l.maxWaiting) {
-				return nil, w.refusal(ErrMaxWaiting), nil
+// And adds a limit: a request then needs a permit of each. name, limit and opts are as for
+// NewTransport and NewHandler, except that without a Key all requests share the limit; all other
+// options are about all limits together.
+//
+// Begin with the narrow limit, such as that of a tenant, and add the wide ones that it shares with
+// others: a request that waits for its tenant then holds nothing that another could use. The limits
+// are taken in that order, because each has a berth.Level that is one higher than that of the limit
+// before it, from 0. LeaseOptions(berth.Level(n)) says otherwise. Programs should take two limits in
+// the same order, because otherwise their requests can wait for each other.
+//
+// A request that one limit refuses gives the permits of the others back, and its Retry-After is not
+// before all of them may have room. What it has spent of the rates of other limits is spent.
+func And(name string, limit int, opts ...LimitOption) Option {
+	return wholeOption(func(c *config) {
+		r := rule{Rule: gate.Rule[*http.Request]{Name: name, Limit: limit}}
+		for _, o := range opts {
+			if o == nil {
+				c.bad = nilOption()
+				return
 			}
-			w.once = true
+			o.set(&r)
 		}
-	}
-	leases, err := w.acquire()
-	away := w.away
-	if away == nil && errors.Is(err, berth.ErrUnreachable) {
-		away = l.outage.unanswered(r.Context())
-	}
-	switch {
-	case r.Context().Err() != nil:
-		// The grant came as the context ended: it will not be used.
-		giveBack(leases, l.logger)
-		err = cmp.Or(err, r.Context().Err())
-	case away != nil && l.failOpen && errors.Is(err, berth.ErrUnreachable): // and not for an invalid limit
-		l.outage.report(away, false)
-		open, err = away, nil
-	case byRedis(err):
-		l.outage.report(err, true)
-	}
-	if err != nil {
-		return nil, w.refusal(err), nil
-	}
-	return newPermit(l, w.asks, leases), nil, open
+		c.rules = append(c.rules, r)
+	})
 }
-
-// tries is how many requests at once may ask for a permit that is free while maxWaiting
-// requests wait: so that those who wait for one key do not lock out the others.
-func tries(maxWaiting int) int { return (maxWaiting + 9) / 10 }

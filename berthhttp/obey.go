@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
 )
 
 // answerWaits is how long an answer waits at most until Redis knows of the pause that it asks for.
@@ -17,10 +18,9 @@ const answerWaits = 100 * time.Millisecond
 // If Redis answers promptly it does so before the caller has the answer, so that whatever the caller
 // does next finds the pause. Else the answer does not wait for it, but the next request of this
 // program does (see settle).
-func (p *permit) obey(ctx context.Context, resp *http.Response) {
-	l := p.limiter
+func (l *limiter) obey(ctx context.Context, asks []gate.Ask, resp *http.Response) {
 	var told []<-chan struct{}
-	for i, k := range p.asks {
+	for i, k := range asks {
 		rule := &l.rules[i]
 		if rule.obey == 0 {
 			continue
@@ -53,8 +53,8 @@ func (l *limiter) comeBack(r *rule, resp *http.Response) time.Duration {
 	}
 	d, unread := comeBack(resp.Header, time.Now())
 	if unread != "" && l.unread.CompareAndSwap(false, true) {
-		l.logger.Warn("berthhttp: an answer says in no known form when to come back, which is not obeyed; further ones are not told",
-			"limit", r.name, "status", resp.StatusCode, "text", unread)
+		l.Logger.Warn("berthhttp: an answer says in no known form when to come back, which is not obeyed; further ones are not told",
+			"limit", r.Name, "status", resp.StatusCode, "text", unread)
 	}
 	return d
 }
@@ -74,36 +74,36 @@ type pause struct {
 
 // pause pauses a semaphore for all programs, and returns a channel that is closed when Redis was
 // told. An answer that asks for no more than an earlier one is told by that.
-func (l *limiter) pause(ctx context.Context, k ask, d time.Duration, status int) <-chan struct{} {
+func (l *limiter) pause(ctx context.Context, k gate.Ask, d time.Duration, status int) <-chan struct{} {
 	p := &l.pauses
 	next := &pause{until: time.Now().Add(d), told: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.of[k.name]
+	last := p.of[k.Name]
 	if last != nil && !next.until.After(last.until) {
 		return last.told
 	}
 	if p.of == nil {
 		p.of = map[string]*pause{}
 	}
-	p.of[k.name] = next
+	p.of[k.Name] = next
 	go func() {
 		defer close(next.told)
-		ctx, cancel := context.WithTimeout(ctx, l.answerWithin)
+		ctx, cancel := context.WithTimeout(ctx, l.AnswerWithin)
 		defer cancel()
-		err := k.sem.Cooldown(ctx, d)
+		err := k.Sem.Cooldown(ctx, d)
 		failed := p.failed(err)
-		switch log := l.logger.With("semaphore", k.name, "status", status, "pause", d); {
+		switch log := l.Logger.With("semaphore", k.Name, "status", status, "pause", d); {
 		case failed:
 			log.Warn("berthhttp: the answer said when to come back, but others could not be told", "error", err)
 		case err == nil && last == nil:
 			log.Info("berthhttp: paused for all programs, as the answer asks")
 		}
 		if err != nil {
-			p.forget(k.name, next)
+			p.forget(k.Name, next)
 			return
 		}
-		time.AfterFunc(time.Until(next.until), func() { p.forget(k.name, next) })
+		time.AfterFunc(time.Until(next.until), func() { p.forget(k.Name, next) })
 	}()
 	return next.told
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
 )
 
 // The defaults of the options.
@@ -51,15 +52,9 @@ func (o limitOption) apply(c *config) { o(&c.rules[0]) }
 func (o limitOption) set(r *rule)     { o(r) }
 
 type config struct {
-	rules        []rule        // the first is that of NewTransport or NewHandler
-	bad          error         // of an option
-	maxHold      time.Duration // the default
-	maxWait      time.Duration // negative: no bound but the request's context
-	maxWaiting   int           // 0: no bound
-	answerWithin time.Duration
-	failOpen     bool
-	onOpen       []func(*http.Request, error)
-	logger       *slog.Logger
+	gate  gate.Config[*http.Request] // except its rules
+	rules []rule                     // the first is that of NewTransport or NewHandler
+	bad   error                      // of an option
 
 	base    http.RoundTripper // Transport only
 	callers bool              // Transport only
@@ -68,35 +63,56 @@ type config struct {
 	refuse func(http.ResponseWriter, *http.Request, *RefusedError) // Handler only
 }
 
+// rule is one of the limits of a Transport or Handler.
+type rule struct {
+	gate.Rule[*http.Request]
+
+	obey     time.Duration                      // Transport only; 0: an answer's Retry-After is not obeyed
+	comeBack func(*http.Response) time.Duration // with obey; nil: RetryAfter, of answers that mean it
+}
+
+// newConfig returns the defaults of a Transport or Handler, and its options.
+func newConfig(first gate.Rule[*http.Request], defaults gate.Config[*http.Request], opts []Option) (config, error) {
+	c := config{gate: defaults, rules: []rule{{Rule: first}}}
+	c.gate.Package, c.gate.Calls, c.gate.Context = "berthhttp", "requests", (*http.Request).Context
+	for _, o := range opts {
+		if o == nil {
+			return c, nilOption()
+		}
+		o.apply(&c)
+	}
+	return c, c.bad
+}
+
 // Key sets the function that returns a request's key; requests with equal keys share a
 // limit. Any string is valid, and the empty string is a key like any other. The semaphore
 // of a key is called NAME/KEY, so no other semaphore's name must begin with NAME/. With nil,
 // all requests share one limit. The default is ByHost for a Transport and nil for a
 // Handler.
-func Key(f func(*http.Request) string) LimitOption { return limitOption(func(r *rule) { r.key = f }) }
+func Key(f func(*http.Request) string) LimitOption { return limitOption(func(r *rule) { r.Key = f }) }
 
 // Limits sets a function that returns the limit for a key, instead of the limit given
 // to NewTransport or NewHandler. Requests for which it returns less than 1 are refused.
 // It must not block, and should return the same in all processes: the last limit
 // declared is in force. It needs a Key.
-func Limits(f func(key string) int) LimitOption { return limitOption(func(r *rule) { r.limits = f }) }
+func Limits(f func(key string) int) LimitOption { return limitOption(func(r *rule) { r.Limits = f }) }
 
 // LeaseOptions sets options for all leases, such as berth.TTL or berth.QueueLimit.
 func LeaseOptions(opts ...berth.Option) LimitOption {
-	return limitOption(func(r *rule) { r.lease = append(r.lease, opts...) })
+	return limitOption(func(r *rule) { r.Lease = append(r.Lease, opts...) })
 }
 
 // PerRequest sets a function that returns more options for a request's lease, such as
 // berth.Weight, berth.HeadStart or berth.Label. A request whose options are invalid, or whose
 // weight is above the limit, is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) LimitOption {
-	return limitOption(func(r *rule) { r.perRequest = f })
+	return limitOption(func(r *rule) { r.PerCall = f })
 }
 
 // MaxWait bounds the time in the queue. With 0 requests do not wait; with a negative d
 // only the request's context bounds the wait. The default is DefaultMaxWait for a
 // Handler, and no bound for a Transport.
-func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.maxWait = d }) }
+func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.gate.MaxWait = d }) }
 
 // MaxWaiting bounds how many requests of this process wait for a permit at once, over
 // all keys; 0 is no bound. So clients that choose their keys can neither fill this
@@ -108,7 +124,7 @@ func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.ma
 // A tenth as many as may wait ask for one at once; those beyond are refused unasked. So
 // one busy key can take the waiting room of all others, but not their permits;
 // berth.QueueLimit bounds the queue of each key.
-func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.maxWaiting = n }) }
+func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.gate.MaxWaiting = n }) }
 
 // Rate adds a rate to the limit: at most n requests, or costs of n, are let through in any
 // time of length per, for each key. berth.Rate tells more; PerRequest can give berth.Cost. Where
@@ -121,7 +137,7 @@ func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate
 // ByHeader("X-Tenant"), returns the tenant's key; any string is valid, and a request with an empty
 // one is nobody's. Unlike with Key, all tenants share one limit.
 func Tenant(f func(*http.Request) string, pace time.Duration) LimitOption {
-	return limitOption(func(r *rule) { r.tenant, r.pace = f, pace })
+	return limitOption(func(r *rule) { r.Tenant, r.Pace = f, pace })
 }
 
 // MaxHold bounds how long a request may keep its permit; 0 is no bound. After that the
@@ -133,7 +149,9 @@ func MaxHold(d time.Duration) LimitOption { return LeaseOptions(berth.MaxHold(d)
 // AnswerWithin bounds how long a request waits for the first answer of Redis. After
 // that it is refused, or passes if FailOpen is set. The default is DefaultAnswerWithin
 // for a Handler, and DefaultTransportAnswerWithin for a Transport.
-func AnswerWithin(d time.Duration) Option { return wholeOption(func(c *config) { c.answerWithin = d }) }
+func AnswerWithin(d time.Duration) Option {
+	return wholeOption(func(c *config) { c.gate.AnswerWithin = d })
+}
 
 // FailOpen lets requests pass without a permit, and so without a limit or a MaxHold,
 // while Redis cannot be reached. That is logged, and f, unless nil, is called for each
@@ -148,8 +166,8 @@ func AnswerWithin(d time.Duration) Option { return wholeOption(func(c *config) {
 // memory.
 func FailOpen(f func(r *http.Request, why error)) Option {
 	return wholeOption(func(c *config) {
-		if c.failOpen = true; f != nil {
-			c.onOpen = append(c.onOpen, f)
+		if c.gate.FailOpen = true; f != nil {
+			c.gate.OnOpen = append(c.gate.OnOpen, f)
 		}
 	})
 }
@@ -158,7 +176,7 @@ func FailOpen(f func(r *http.Request, why error)) Option {
 // closed, a lease that is lost while a request is served. The default is
 // slog.Default(). Its handler is called as that of berth.Logger is, so that no request
 // waits for it.
-func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.logger = l }) }
+func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.gate.Logger = l }) }
 
 // ObeyRetryAfter makes a Transport obey an API that says when to come back: when an answer is 403,
 // 429, 503 or 529 and has a time as [RetryAfter] reads it, the semaphore of the request is paused for
@@ -197,29 +215,6 @@ func Status(code int) Option { return wholeOption(func(c *config) { c.status = c
 // Handler only.
 func Refuse(f func(w http.ResponseWriter, r *http.Request, why *RefusedError)) Option {
 	return wholeOption(func(c *config) { c.refuse = f })
-}
-
-// with applies opts and checks the result.
-func (c config) with(opts []Option) (config, error) {
-	for _, o := range opts {
-		if o == nil {
-			return c, nilOption()
-		}
-		o.apply(&c)
-	}
-	if c.bad != nil {
-		return c, c.bad
-	}
-	if c.answerWithin <= 0 {
-		return c, &berth.InvalidError{What: "AnswerWithin", Reason: fmt.Sprintf("%v is not above 0", c.answerWithin)}
-	}
-	if c.maxWaiting < 0 {
-		return c, &berth.InvalidError{What: "MaxWaiting", Reason: fmt.Sprintf("%d is below 0", c.maxWaiting)}
-	}
-	if c.logger == nil {
-		c.logger = slog.Default()
-	}
-	return c, nil
 }
 
 func nilOption() error { return &berth.InvalidError{What: "option", Reason: "it is nil"} }

@@ -2,10 +2,13 @@ package berthhttp
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/berth-go/berth/internal/gate"
 )
 
 // lastWords is how long a response may still be written after the lease was lost: time
@@ -14,7 +17,8 @@ const lastWords = 5 * time.Second
 
 // service is a request that is served with a permit.
 type service struct {
-	permit   *permit
+	permit   *gate.Permit
+	log      *slog.Logger
 	writer   http.ResponseWriter
 	body     bool // the request has one
 	switches bool // the request asks to switch protocols, so the handler may hijack its connection
@@ -25,9 +29,9 @@ type service struct {
 }
 
 // serve calls next to serve r.
-func serve(p *permit, next http.Handler, w http.ResponseWriter, r *http.Request) {
-	s := &service{permit: p, writer: w, body: r.Body != nil && r.Body != http.NoBody, switches: switches(r)}
-	ctx, unbind := p.bind(r.Context(), s.lose)
+func serve(p *gate.Permit, log *slog.Logger, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	s := &service{permit: p, log: log, writer: w, body: r.Body != nil && r.Body != http.NoBody, switches: switches(r)}
+	ctx, unbind := p.Bind(r.Context(), s.lose)
 	defer unbind()
 	defer s.end()
 	next.ServeHTTP(w, r.WithContext(ctx))
@@ -43,7 +47,7 @@ func switches(r *http.Request) bool {
 // lose unblocks what the end of the context does not: a handler that waits for its
 // client.
 func (s *service) lose() {
-	lost := s.permit.lost()
+	lost := s.permit.Lost()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if lost == nil || s.over { // the handler has given it back itself, or has returned
@@ -51,8 +55,8 @@ func (s *service) lose() {
 	}
 	s.lost = true
 	s.cut(lastWords)
-	s.permit.limiter.logger.Warn("berthhttp: a lease was lost while its request was served; the request's context has ended",
-		"name", lost.Name, "held", time.Since(s.permit.since).Round(time.Millisecond), "error", lost)
+	s.log.Warn("berthhttp: a lease was lost while its request was served; the request's context has ended",
+		"name", lost.Name, "held", time.Since(s.permit.Since).Round(time.Millisecond), "error", lost)
 }
 
 // cut makes reading fail at once, and writing after the time that is left for it. mu is
@@ -85,7 +89,7 @@ func (s *service) end() {
 	defer s.mu.Unlock()
 	s.over = true
 	// The handler may have seen the loss before lose came here.
-	if (s.body || s.switches) && (s.lost || s.permit.lost() != nil) {
+	if (s.body || s.switches) && (s.lost || s.permit.Lost() != nil) {
 		closeAfterReply(s.writer)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
 )
 
 // Transport is an http.RoundTripper that limits how many requests run at once, over
@@ -18,11 +19,9 @@ type Transport struct {
 // by default each host. Programs that use the same name share the limit. And adds more limits,
 // such as one for all tenants besides those for each. The only error is a *berth.InvalidError.
 func NewTransport(client *berth.Client, name string, limit int, opts ...Option) (*Transport, error) {
-	cfg := config{
-		rules:   []rule{{name: name, limit: limit, key: ByHost}},
-		maxWait: -1, answerWithin: DefaultTransportAnswerWithin, maxHold: DefaultTransportMaxHold,
-	}
-	cfg, err := cfg.with(opts)
+	cfg, err := newConfig(gate.Rule[*http.Request]{Name: name, Limit: limit, Key: ByHost}, gate.Config[*http.Request]{
+		MaxWait: -1, AnswerWithin: DefaultTransportAnswerWithin, MaxHold: DefaultTransportMaxHold,
+	}, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +67,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, why
 	}
-	return send(p, t.base, req)
+	return t.send(p, req)
 }
 
 // CloseIdleConnections closes the idle connections of the base transport, for
@@ -86,15 +85,15 @@ var errNoResponse = errors.New("berthhttp: the base transport returned neither a
 
 // send makes the call and ties the permit to the response's body. If there is none, or
 // base panics, it gives the permit back.
-func send(p *permit, base http.RoundTripper, req *http.Request) (*http.Response, error) {
-	h := newHold(p, req)
+func (t *Transport) send(p *gate.Permit, req *http.Request) (*http.Response, error) {
+	h := newHold(t.limiter, p, req)
 	kept := false
 	defer func() {
 		if !kept {
 			h.finish()
 		}
 	}()
-	resp, err := base.RoundTrip(req.WithContext(h.ctx))
+	resp, err := t.base.RoundTrip(req.WithContext(h.ctx))
 	switch {
 	case err != nil:
 		return nil, h.explain(err)
@@ -102,7 +101,7 @@ func send(p *permit, base http.RoundTripper, req *http.Request) (*http.Response,
 		return nil, errNoResponse
 	}
 	resp.Request = req
-	p.obey(req.Context(), resp)
+	t.limiter.obey(req.Context(), p.Asks, resp)
 	kept, err = h.keep(resp)
 	if err != nil {
 		return nil, err

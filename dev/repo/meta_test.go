@@ -219,15 +219,17 @@ func TestNothingImportsUpwards(t *testing.T) {
 func mayImport(s *source, to string) bool {
 	among := func(dirs ...string) bool { return slices.Contains(dirs, to) }
 	if to == "internal/bridge" && s.path != "berthadmin/admin.go" {
-		return s.dir() == "." || s.dir() == "berthpool" || s.path == "berthhttp/attempt.go"
+		return s.dir() == "." || s.dir() == "berthpool" || s.path == "internal/gate/gate.go"
 	}
 	switch dir := s.dir(); dir {
 	case ".":
-		return within(to, "internal") && !among("internal/inbox", "internal/look", "internal/words", "internal/judge", "internal/child", "internal/quantile")
+		return within(to, "internal") && !among("internal/gate", "internal/inbox", "internal/look", "internal/words", "internal/judge", "internal/child", "internal/quantile")
 	case "berthadmin":
 		return among(".", "internal/look", "internal/protocol", "internal/inbox", "internal/rules", "internal/bridge")
 	case "internal/look":
 		return to == "internal/protocol"
+	case "internal/gate":
+		return among(".", "internal/look", "internal/protocol")
 	case "internal/bridge", "internal/protocol", "internal/clock", "internal/events", "internal/reach", "internal/rules", "internal/words",
 		"internal/judge", "internal/child", "internal/quantile":
 		return false
@@ -244,6 +246,7 @@ func TestImportRulesRefuse(t *testing.T) {
 		"client.go":                            "berthadmin berthpool internal/inbox internal/look internal/words internal/child",
 		"berthadmin/audit.go":                  "internal/session internal/claim internal/bridge berthwatch",
 		"berthhttp/hold.go":                    "internal/bridge",
+		"internal/gate/permit.go":              "internal/bridge internal/session berthhttp",
 		"berthwatch/watch.go":                  "internal/bridge",
 		"internal/protocol/store.go":           "internal/reach internal/clock internal/look .",
 		"internal/events/events.go":            "internal/session internal/clock .",
@@ -262,7 +265,8 @@ func TestImportRulesRefuse(t *testing.T) {
 		"bridge.go":                       "internal/bridge internal/session",
 		"berthadmin/admin.go":             ". internal/bridge internal/look internal/protocol",
 		"berthpool/pool.go":               ". internal/bridge internal/session",
-		"berthhttp/attempt.go":            ". internal/bridge",
+		"berthhttp/hold.go":               ". internal/gate",
+		"internal/gate/gate.go":           ". internal/bridge internal/look internal/protocol",
 		"internal/session/call.go":        "internal/claim internal/protocol",
 		"internal/testkit/testenv/env.go": ". berthadmin internal/protocol internal/testkit/redistest",
 	} {

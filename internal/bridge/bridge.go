@@ -1,5 +1,5 @@
 // Package bridge has the key to berth.Internal: what package berth has for berthpool, berthadmin,
-// berthhttp and the command, and for nobody else. As this package is internal, nobody else can make
+// internal/gate and the command, and for nobody else. As this package is internal, nobody else can make
 // the key.
 package bridge
 

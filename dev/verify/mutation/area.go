@@ -32,6 +32,7 @@ var areas = []area{
 	{"internal/rules/*.go", 10, []string{"./internal/rules", "./tests/promise"}},
 	{"internal/look/*.go", 10, []string{"./internal/look", "./internal/protocol"}},
 	{"internal/look/*.lua", 10, []string{"./internal/look", "./internal/protocol"}},
+	{"internal/gate/*.go", 30, []string{"./internal/gate", "./berthhttp"}},
 	{"internal/words/*.go", 10, []string{"./internal/words", "./tests/promise"}},
 
 	// What programs import.

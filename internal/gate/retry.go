@@ -1,4 +1,4 @@
-package berthhttp
+package gate
 
 import (
 	"sync"
@@ -14,7 +14,7 @@ const (
 	mostRetry  = time.Minute
 )
 
-// standing is what a refused request knows of the queue.
+// standing is what a refused call knows of the queue.
 type standing struct {
 	berth.Status
 	ahead int           // waiters in front; -1: not known

@@ -1,4 +1,4 @@
-package berthhttp
+package gate
 
 import (
 	"context"
@@ -22,6 +22,8 @@ const (
 // looks again, and the others get the last result at once.
 type outage struct {
 	log      *slog.Logger
+	pkg      string        // for log records, as Config has it
+	calls    string        // the same
 	open     bool          // FailOpen
 	patience time.Duration // for how long a request that is refused in any case waits for a look
 	reach    func(context.Context) error
@@ -116,14 +118,14 @@ func (o *outage) over() {
 func (o *outage) change(err error) {
 	switch {
 	case o.err == nil && err != nil:
-		what := "requests are refused"
+		what := o.calls + " are refused"
 		if o.open {
-			what = "requests pass without a limit"
+			what = o.calls + " pass without a limit"
 		}
-		o.log.Warn("berthhttp: redis is away: "+what, "error", err)
+		o.log.Warn(o.pkg+": redis is away: "+what, "error", err)
 		o.logged = time.Now()
 	case o.err != nil && err == nil:
-		o.log.Info("berthhttp: redis is back", "requests", o.count)
+		o.log.Info(o.pkg+": redis is back", o.calls, o.count)
 		o.count, o.logged = 0, time.Time{}
 	}
 	o.err = err
@@ -136,7 +138,7 @@ func (o *outage) report(err error, refused bool) {
 	defer o.mu.Unlock()
 	o.count++
 	if now := time.Now(); now.Sub(o.logged) >= reportEvery {
-		o.log.Warn("berthhttp: no permit from redis", "requests", o.count, "refused", refused, "error", err)
+		o.log.Warn(o.pkg+": no permit from redis", o.calls, o.count, "refused", refused, "error", err)
 		o.logged, o.count = now, 0
 	}
 }

@@ -1,16 +1,14 @@
-package berthhttp
+package gate
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthtest"
 )
 
 // TestLook: what is found out, and what it makes of Redis.
@@ -95,39 +93,4 @@ func TestLookingAgainTakesNoLongerThanAnAnswer(t *testing.T) {
 			<-time.After(look)
 		})
 	}
-}
-
-// deadlines is a ResponseWriter whose connection may already serve the next request.
-type deadlines struct {
-	*httptest.ResponseRecorder
-
-	set int
-}
-
-func (d *deadlines) SetReadDeadline(time.Time) error  { d.set++; return nil }
-func (d *deadlines) SetWriteDeadline(time.Time) error { d.set++; return nil }
-
-// TestLateLoss: a lease that is lost when its handler has returned leaves the
-// connection alone.
-func TestLateLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := berthtest.New(t)
-		sem, err := store.Client().Semaphore("work", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease, err := sem.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &limiter{config: config{logger: slog.New(slog.DiscardHandler)}}
-		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-		s := &service{permit: &permit{limiter: l, held: lease.Context()}, writer: w, body: true}
-		store.Lose(lease)
-		s.end()
-		s.lose()
-		if w.set != 0 {
-			t.Errorf("%d deadlines were set", w.set)
-		}
-	})
 }

@@ -1,32 +1,27 @@
-package berthhttp
+package gate
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/internal/bridge"
 	"github.com/berth-go/berth/internal/look"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-var internals = berth.Internal(bridge.NewKey())
+// attempt is one call's attempt to get a permit of each limit.
+type attempt[R any] struct {
+	gate  *Gate[R]
+	ctx   context.Context //nolint:containedctx // the call's
+	began time.Time
+	away  error // why Redis is known not to be reachable; nil: it is not known
+	once  bool  // it must not wait: MaxWaiting calls do
 
-// attempt is one request's attempt to get a permit of each limit.
-type attempt struct {
-	limiter *limiter
-	request *http.Request
-	began   time.Time
-	away    error // why Redis is known not to be reachable; nil: it is not known
-	once    bool  // it must not wait: MaxWaiting requests do
-
-	asks   []ask // in the order of the rules; empty: nothing was asked
+	asks   []Ask // in the order of the rules; empty: nothing was asked
 	order  []int // in which they are taken
 	taken  int   // how many of them were
 	leases berth.Leases
@@ -37,32 +32,32 @@ type attempt struct {
 }
 
 // acquire takes a permit of each limit, or of none.
-func (a *attempt) acquire() (berth.Leases, error) {
-	if err := a.prepare(); err != nil {
+func (a *attempt[R]) acquire(r R) (berth.Leases, error) {
+	if err := a.prepare(r); err != nil {
 		return nil, err
 	}
-	l := a.limiter
-	ctx, cancel := context.WithCancelCause(a.request.Context())
+	g := a.gate
+	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
 	a.cancel = cancel
 	if a.away != nil {
 		cancel(a.away)
 	}
-	if l.maxWait > 0 {
-		bound := time.AfterFunc(l.maxWait, func() { cancel(a.late()) })
+	if g.MaxWait > 0 {
+		bound := time.AfterFunc(g.MaxWait, func() { cancel(a.late()) })
 		defer bound.Stop()
 	}
 	whole := false
 	defer func() {
 		if !whole { // one failed, or a hook panicked
-			giveBack(a.leases, l.logger)
+			giveBack(a.leases, g.Logger, g.Package)
 		}
 	}()
 	for _, i := range a.order {
 		lease, err := a.one(ctx, &a.asks[i])
 		if answered(err) {
 			a.heard.Store(true)
-			l.outage.over()
+			g.outage.over()
 		}
 		if err != nil {
 			return nil, err
@@ -79,16 +74,16 @@ func (a *attempt) acquire() (berth.Leases, error) {
 }
 
 // prepare asks each rule, and finds the order.
-func (a *attempt) prepare() (err error) {
-	l := a.limiter
-	a.asks, a.leases = make([]ask, len(l.rules)), make(berth.Leases, len(l.rules))
-	sems := make([]*berth.Semaphore, len(l.rules))
-	for i := range l.rules {
-		if a.asks[i], err = l.rules[i].ask(l.client, a.request); err != nil {
+func (a *attempt[R]) prepare(r R) (err error) {
+	g := a.gate
+	a.asks, a.leases = make([]Ask, len(g.Rules)), make(berth.Leases, len(g.Rules))
+	sems := make([]*berth.Semaphore, len(g.Rules))
+	for i := range g.Rules {
+		if a.asks[i], err = g.Rules[i].ask(g.client, r); err != nil {
 			a.order = []int{i} // it is to blame
 			return err
 		}
-		sems[i] = a.asks[i].sem
+		sems[i] = a.asks[i].Sem
 	}
 	a.order = []int{0}
 	if len(sems) > 1 {
@@ -101,7 +96,7 @@ func (a *attempt) prepare() (err error) {
 	return nil
 }
 
-// answered reports whether Redis has just answered. That a request was in the queue says
+// answered reports whether Redis has just answered. That a call was in the queue says
 // nothing: it may have come there long ago.
 func answered(err error) bool {
 	return err == nil || errors.Is(err, berth.ErrBusy) || errors.Is(err, berth.ErrQueueFull) || errors.Is(err, berth.ErrTooHeavy)
@@ -110,14 +105,16 @@ func answered(err error) bool {
 // one takes one permit within MaxWait and AnswerWithin. The latter no longer applies after
 // the first answer, such as a place in the queue. In an outage that is known it sends
 // nothing and fails at once, but the client's hooks run, so that they count the request.
-func (a *attempt) one(ctx context.Context, k *ask) (*berth.Lease, error) {
-	l := a.limiter
+func (a *attempt[R]) one(ctx context.Context, k *Ask) (*berth.Lease, error) {
+	g := a.gate
 	a.place.Store(nil)
-	answer := time.AfterFunc(l.answerWithin, func() { a.cancel(errSilence) })
+	answer := time.AfterFunc(g.AnswerWithin, func() { a.cancel(errSilence) })
 	defer answer.Stop()
-	l.pauses.settle(ctx, k.name)
-	if l.maxWait == 0 || a.once {
-		lease, err := k.sem.TryAcquire(ctx, k.opts...)
+	if g.Settle != nil {
+		g.Settle(ctx, k.Name)
+	}
+	if g.MaxWait == 0 || a.once {
+		lease, err := k.Sem.TryAcquire(ctx, k.opts...)
 		if a.once && errors.Is(err, berth.ErrBusy) {
 			err = fmt.Errorf("%w: %w", ErrMaxWaiting, err)
 		}
@@ -127,15 +124,15 @@ func (a *attempt) one(ctx context.Context, k *ask) (*berth.Lease, error) {
 		answer.Stop()
 		a.place.Store(&p)
 		a.heard.Store(true)
-		l.outage.over()
+		g.outage.over()
 	})
-	lease, err := k.sem.Acquire(ctx, slices.Concat([]berth.AcquireOption{heard}, k.opts)...) // first, as another may block
+	lease, err := k.Sem.Acquire(ctx, slices.Concat([]berth.AcquireOption{heard}, k.opts)...) // first, as another may block
 	return lease, a.reason(ctx, err)
 }
 
-// late is the reason of a wait that ended at its bound: a request to which Redis has said
+// late is the reason of a wait that ended at its bound: a call to which Redis has said
 // nothing has waited for Redis.
-func (a *attempt) late() error {
+func (a *attempt[R]) late() error {
 	if !a.heard.Load() {
 		return errSilence
 	}
@@ -144,7 +141,7 @@ func (a *attempt) late() error {
 
 // reason replaces the context's error by our own reason for ending the wait, or by the end of a
 // lease that was held meanwhile.
-func (a *attempt) reason(ctx context.Context, err error) error {
+func (a *attempt[R]) reason(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == errSilence && errors.Is(err, berth.ErrRefused) { //nolint:errorlint // as it was given
 		return refusedSoFar{err} // it was not silent
@@ -158,27 +155,24 @@ func (a *attempt) reason(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *attempt) refusal(err error) *RefusedError {
-	l := a.limiter
-	blamed := ask{name: l.rules[0].name, limit: l.rules[0].limit}
+func (a *attempt[R]) refusal(err error) *Refusal {
+	g := a.gate
+	blamed := Ask{Name: g.Rules[0].Name, limit: g.Rules[0].Limit}
 	if len(a.order) > 0 {
 		blamed = a.asks[a.order[min(a.taken, len(a.order)-1)]]
 	}
-	e := &RefusedError{
-		Name: blamed.name, Waited: time.Since(a.began), Ahead: -1, Err: err,
-		RetryAfter: leastRetry, Status: statusOf(err, blamed.limit, l.status),
-	}
-	if byRedis(err) {
+	e := &Refusal{Name: blamed.Name, Limit: blamed.limit, Waited: time.Since(a.began), Ahead: -1, Err: err, RetryAfter: leastRetry}
+	if ByRedis(err) {
 		return e
 	}
 	stand := a.standing(err)
 	e.Ahead = stand.ahead
-	e.RetryAfter = max(stand.retryAfter(l.holds.mean()), a.others())
+	e.RetryAfter = max(stand.retryAfter(g.holds.mean()), a.others())
 	return e
 }
 
 // standing is what is known of the queue of the limit that has refused.
-func (a *attempt) standing(err error) standing {
+func (a *attempt[R]) standing(err error) standing {
 	stand := standing{ahead: -1}
 	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
 		stand = standing{Status: busy.Status, ahead: busy.Waiting, next: busy.NextExpiry}
@@ -189,28 +183,28 @@ func (a *attempt) standing(err error) standing {
 }
 
 // others estimates when the limits that have not refused may all have room for another try. It
-// asks Redis, unless the request's context has ended, and its caller with it.
-func (a *attempt) others() (d time.Duration) {
-	if a.request.Context().Err() != nil {
+// asks Redis, unless the call's context has ended, and its caller with it.
+func (a *attempt[R]) others() (d time.Duration) {
+	if a.ctx.Err() != nil {
 		return 0
 	}
-	until := time.Now().Add(a.limiter.answerWithin)
+	until := time.Now().Add(a.gate.AnswerWithin)
 	for i, k := range a.order {
-		if i != a.taken && a.asks[k].sem != nil {
+		if i != a.taken && a.asks[k].Sem != nil {
 			d = max(d, a.other(&a.asks[k], i < a.taken, time.Until(until)))
 		}
 	}
 	return d
 }
 
-// other estimates it for one of them. If it was taken, this request held its permit until now, so
+// other estimates it for one of them. If it was taken, this call held its permit until now, so
 // that there is one; but the rate has counted the grant.
-func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration {
-	store, key, terms, err := internals.Terms(k.sem, k.opts)
+func (a *attempt[R]) other(k *Ask, taken bool, within time.Duration) time.Duration {
+	store, key, terms, err := internals.Terms(k.Sem, k.opts)
 	if err != nil {
 		return 0
 	}
-	snap, err := protocol.Bounded(a.request.Context(), within, func(ctx context.Context) (*look.Snapshot, error) {
+	snap, err := protocol.Bounded(a.ctx, within, func(ctx context.Context) (*look.Snapshot, error) {
 		return look.New(store).InspectFor(ctx, key, terms.Costs())
 	})
 	if err != nil || !snap.Exists {
@@ -225,11 +219,5 @@ func (a *attempt) other(k *ask, taken bool, within time.Duration) time.Duration 
 		return seconds(s.rateRoom())
 	}
 	s.ahead = snap.Waiting
-	return s.retryAfter(a.limiter.holds.mean())
-}
-
-// unhurried returns a logger that passes records on to log as events of the client, so that no
-// request waits for its handler.
-func unhurried(c *berth.Client, log *slog.Logger) *slog.Logger {
-	return internals.Events(c).Logger(log)
+	return s.retryAfter(a.gate.holds.mean())
 }

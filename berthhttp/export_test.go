@@ -1,4 +1,0 @@
-package berthhttp
-
-// Hostile is hostile for the external tests.
-var Hostile = hostile

@@ -1,0 +1,72 @@
+package gate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-go/berth"
+)
+
+// Rule is one of the limits of a Gate.
+type Rule[R any] struct {
+	Name    string
+	Limit   int
+	Key     func(R) string // nil: one semaphore for all
+	Limits  func(key string) int
+	Lease   []berth.Option
+	PerCall func(R) []berth.AcquireOption
+	Tenant  func(R) string // nil: calls have no tenant
+	Pace    time.Duration  // of a tenant
+}
+
+// ready checks the rule at a place among others, and adds the options that come before its own.
+func (r *Rule[R]) ready(client *berth.Client, place int, maxHold time.Duration) error {
+	if len(r.Name) > mostName {
+		return &berth.InvalidError{What: "name", Reason: fmt.Sprintf("%d bytes are more than %d", len(r.Name), mostName)}
+	}
+	if r.Limits != nil && r.Key == nil {
+		return &berth.InvalidError{What: "Limits", Reason: "there is no Key whose limits it could tell: add Key, or leave Limits out"}
+	}
+	r.Lease = append([]berth.Option{berth.Level(place), berth.MaxHold(maxHold)}, r.Lease...)
+	sem, err := client.Semaphore(r.Name, r.Limit, r.Lease...)
+	if err == nil && r.Tenant != nil {
+		_, err = sem.With(berth.Tenant("a", r.Pace))
+	}
+	return err
+}
+
+// ask returns what a call asks of the limit.
+func (r *Rule[R]) ask(client *berth.Client, call R) (Ask, error) {
+	a := Ask{Name: r.Name, limit: r.Limit}
+	if r.Key != nil {
+		key := r.Key(call)
+		a.Name = nameOf(r.Name, key)
+		if r.Limits != nil {
+			if a.limit = r.Limits(key); a.limit < 1 { // to a semaphore, 0 would declare none
+				return a, &berth.InvalidError{What: "limit", Reason: fmt.Sprintf("it is %d for %q, and less than 1", a.limit, a.Name)}
+			}
+		}
+	}
+	sem, err := client.Semaphore(a.Name, a.limit, r.Lease...)
+	if err != nil {
+		return a, err
+	}
+	a.Sem = sem
+	if r.Tenant != nil {
+		if tenant := r.Tenant(call); tenant != "" {
+			a.opts = append(a.opts, berth.Tenant(tenantOf(tenant), r.Pace))
+		}
+	}
+	if r.PerCall != nil {
+		a.opts = append(a.opts, r.PerCall(call)...)
+	}
+	return a, nil
+}
+
+// Ask is what a call asks of one limit.
+type Ask struct {
+	Name  string
+	Sem   *berth.Semaphore // nil: there is none, because of an error
+	limit int              // declared
+	opts  []berth.AcquireOption
+}
