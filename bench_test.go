@@ -16,7 +16,7 @@ import (
 )
 
 // The benchmarks measure berth beside the least that Redis could do, in the same
-// run: what counts is the ratio. docs/benchmarks.md tells how to read them.
+// run: what counts is the ratio. dev/bench/README.md tells how to read them.
 
 // trivial is a script with one key and three arguments that does next to nothing.
 var trivial = redis.NewScript(`return redis.call('EXISTS', KEYS[1])`)

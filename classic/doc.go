@@ -9,9 +9,20 @@
 //	Lock           6.11          one holder, with an expiry
 //	FairUnderLock  the last      Fair, one client at a time
 //
-// They are here to be compared with berth, not for new programs: each has
-// faults, which its methods document and the tests show. docs/classic.md lists
-// them.
+// They are here to share a limit with programs written from the chapter, and to
+// be compared with berth, not for new programs. berth has other keys and does not
+// share a limit with them: docs/chapter.md shows how to move a running program.
+//
+// Each has faults, which its type lists, the tests show and dev/lab measures. All
+// have these:
+//
+//   - A client whose clock is off by the time-out drops all others, or is dropped.
+//   - One caller's time-out applies to all: a short one ends the permits of others.
+//   - A release repeated after a lost reply reports a time-out that did not happen.
+//   - Neither who exceeds the limit nor who is robbed can notice, because both are
+//     still in the ZSETs: release and refresh report success.
+//
+// As in the chapter, no method waits for a permit or renews one in the background.
 //
 // # Keys
 //
@@ -42,4 +53,13 @@
 // holds the lock until the time-out.
 //
 // All types may be used by several goroutines at once.
+//
+// # What differs from the chapter
+//
+// The tests compare what is sent, argument by argument, with figure 6.8 and with
+// a Python program written from the chapter. Two differences are deliberate:
+//
+//   - The lock has an expiry, set in the same command (SET NX), as section 6.2.5
+//     asks for; the acquire_lock that the chapter's listing calls sets none.
+//   - A refused try and a lock are removed even if the caller's context has ended.
 package classic

@@ -21,6 +21,9 @@ import (
 //   - A client that was refused is forgotten and comes back with a later number,
 //     so newcomers may overtake it, again and again.
 //   - Refresh does not know the time-out: see there.
+//   - If the counter is evicted, deleted, or set back by a failover, the numbers
+//     start again below those of holders, and newcomers rank before them. Above
+//     2^53 they are scores that are no longer exact.
 //
 // FairUnderLock mends the first one.
 type Fair struct {

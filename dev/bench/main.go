@@ -1,5 +1,5 @@
 // Command bench compares berth with its peers and with lower bounds, in one interleaved
-// run; docs/benchmarks.md says how to read it.
+// run; README.md beside this says how to read it.
 //
 //	go run ./dev/bench --list
 //	go run ./dev/bench --out bench.txt

@@ -1,5 +1,5 @@
 // Command lab puts the semaphores of Redis in Action, section 6.3, and berth's own into the same
-// kinds of trouble and measures the results; docs/comparison.md says how to read them.
+// kinds of trouble and measures the results; dev/lab/README.md says how to read them.
 //
 //	go run ./dev/lab
 //	go run ./dev/lab --scenario clocks-10ms --algorithm basic,berth

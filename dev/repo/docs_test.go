@@ -63,7 +63,7 @@ func TestPagesAreAtMost100ColumnsWide(t *testing.T) {
 // pages are all pages of the repository.
 func pages(t *testing.T) (all []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "*/*.md", "docs/*/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"*.md", "*/*.md", "docs/*/*.md", "examples/*/*.md", "dev/*/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)

@@ -10,5 +10,5 @@
 //	                                                     timing still differs
 //
 // A run that fails prints its seed and the path of a page that shows what happened.
-// docs/verification.md says what is checked, how, and which bugs it has caught.
+// README.md beside this says what is checked, how, and which bugs it has caught.
 package verify

@@ -72,7 +72,7 @@ func fields(call string) (all []string) {
 // pages are those of the repository.
 func pages(t *testing.T) (all []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "*/*.md", "docs/*/*.md", "examples/*/*.md"} {
+	for _, pattern := range []string{"*.md", "*/*.md", "docs/*/*.md", "examples/*/*.md", "dev/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join("../../../..", pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
