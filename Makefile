@@ -10,7 +10,7 @@ BENCH ?= .
 COUNT ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all lint fmt vuln bench bench-check gobench model verify soak demo build build-all pictures man release tidy tidy-check clean
+.PHONY: help setup test test-all lint fmt vuln bench bench-check gobench model verify soak demo build build-all pictures man reference release tidy tidy-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ pictures: ## Draw the SVG pictures of the docs; needs graphviz
 
 man: ## Write the manual pages into dist/man
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cmd/berth/internal/man dist/man
+
+reference: ## Write docs/commands.md, the reference of the command, from its help
+	@go run ./cmd/berth/internal/man -reference docs/commands.md
 
 release: ## Build archives, image contexts and their checksums into dist/release (ARGS=VERSION)
 	@nice scripts/release $(ARGS)

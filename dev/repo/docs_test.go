@@ -34,7 +34,7 @@ func TestPages(t *testing.T) {
 			}
 		}
 		lines := slices.Collect(strings.Lines(string(text)))
-		if len(lines) > 250 {
+		if len(lines) > 250 && !strings.HasPrefix(string(text), "<!-- Code generated") {
 			t.Errorf("%s has %d lines: nobody reads more than 250", page, len(lines))
 		}
 	}

@@ -74,12 +74,13 @@ func suggestion(root *cobra.Command, args []string) string {
 	return ": did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// topics are help pages: "berth help redis", "berth help signals" and "berth help exit".
+// topics are help pages, as in "berth help redis".
 func topics() []*cobra.Command {
 	return []*cobra.Command{
 		{Use: "redis", Short: "How berth finds its Redis (help page)", Long: helpRedis},
 		{Use: "signals", Short: "What signals do to \"berth run\" (help page)", Long: helpSignals},
 		{Use: "exit", Short: "What the exit codes mean (help page)", Long: helpExit},
+		{Use: "environment", Short: "Which variables berth reads and sets (help page)", Long: helpEnvironment},
 	}
 }
 
@@ -142,6 +143,32 @@ const helpExit = `The exit codes of all commands:
   128+N  signal N ended the command, or the wait
 
 "berth run" exits otherwise as its command did.`
+
+const helpEnvironment = `berth reads these variables:
+
+  BERTH_REDIS_URL           the Redis
+  BERTH_REDIS_URL_FILE      a file with the URL
+  REDIS_URL                 the Redis, as many platforms set it
+  BERTH_TLS_CA_FILE, BERTH_TLS_CERT_FILE, BERTH_TLS_KEY_FILE and
+  BERTH_TLS_SERVER_NAME     for TLS, where the URL has no such option
+  BERTH_STORE_DIR           where this machine's own store has its socket
+  BERTH_LOCAL_IDLE          how long that store goes on without use: 30s
+  BERTH_AGENT_SOCKET        where "berth agent" listens, and clients find it
+  BERTH_AGENT_TOKEN         the token that clients of an agent send
+  BERTH_READ_ONLY           1: no change by an operator's verb, exit code 77
+  BERTH_COMPLETION_TIMEOUT  how long TAB waits for Redis: 1s
+  NO_COLOR, TERM            no colours; dumb: no picture, either
+
+"berth help redis" says which of the first three counts.
+
+"berth run" sets these for its command:
+
+  BERTH_NAME    the semaphore
+  BERTH_LEASE   the lease's id
+  BERTH_TOKEN   its token, larger than that of any earlier lease
+  BERTH_SLOT    its slot: 0 and up, no two holders have the same one
+  BERTH_WEIGHT  how many permits it has
+  BERTH_LIMIT   how many there are`
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{

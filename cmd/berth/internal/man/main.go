@@ -1,7 +1,10 @@
 // Command man writes the manual pages of berth's commands, one file each, into
-// a directory. The pages are made of what the commands say about themselves.
+// a directory, or all of them as one page of Markdown. The pages are made of what
+// the commands say about themselves.
 //
 // usage: man DIRECTORY
+//
+//	man -reference FILE
 package main
 
 import (
@@ -18,11 +21,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: man DIRECTORY")
+	var err error
+	switch args := os.Args[1:]; {
+	case len(args) == 2 && args[0] == "-reference":
+		err = os.WriteFile(args[1], []byte(reference()), 0o644)
+	case len(args) == 1:
+		err = write(args[0])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: man DIRECTORY, or man -reference FILE")
 		os.Exit(64)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "man:", err)
 		os.Exit(1)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -37,6 +38,41 @@ func TestPagesAreComplete(t *testing.T) {
 				t.Errorf("%s has lost %q", name, word)
 			}
 		}
+	}
+}
+
+// TestReferenceIsUpToDate: docs/commands.md is what the commands say about themselves now.
+func TestReferenceIsUpToDate(t *testing.T) {
+	const page = "../../../../docs/commands.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != reference() {
+		t.Errorf("%s is not what the commands say: run make reference", page)
+	}
+}
+
+// Every variable of berth that the source names is in "berth help environment".
+func TestEnvironmentIsComplete(t *testing.T) {
+	page := reference()
+	page = page[strings.Index(page, "## berth help environment"):]
+	variable := regexp.MustCompile(`"(BERTH_[A-Z_]+)[="]`)
+	found := 0
+	err := filepath.WalkDir("..", func(name string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range variable.FindAllStringSubmatch(string(text), -1) {
+			if found++; !strings.Contains(page, m[1]) {
+				t.Errorf("%s: berth help environment does not have %s", name, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || found < 10 {
+		t.Errorf("%d variables found, %v", found, err)
 	}
 }
 
