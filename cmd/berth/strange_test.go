@@ -125,7 +125,7 @@ func TestErrorsNameTheServer(t *testing.T) {
 		"nobody":         {"redis://u:hunter2@127.0.0.1:1", "127.0.0.1:1", "connection refused"},
 		"wrong password": {"redis://berth:hunter3@" + plain.Addr(), plain.Addr(), "check user and password in the URL"},
 		"no right":       {"redis://poor:hunter4@" + plain.Addr(), plain.Addr(), `"berth doctor" names the rights that are missing`},
-		"no TLS there":   {"rediss://" + plain.Addr(), plain.Addr(), "if the server does not speak TLS, write redis instead of rediss"},
+		"no TLS there":   {"rediss://" + plain.Addr(), plain.Addr(), "the server does not speak TLS: write redis instead of rediss"},
 		"no Cluster":     {"redis+cluster://" + plain.Addr(), plain.Addr(), "it is not a Cluster: use redis://"},
 		"no sentinel":    {"redis+sentinel://" + plain.Addr() + "/main", plain.Addr(), "it is not a sentinel: use redis://"},
 		"a sentinel":     {"redis://" + sentinel.Addr(), sentinel.Addr(), "this is a sentinel: use redis+sentinel://" + sentinel.Addr() + "/main"},
@@ -144,6 +144,33 @@ func TestErrorsNameTheServer(t *testing.T) {
 				if code != 69 || !strings.Contains(stderr, test.want) || !strings.HasSuffix(stderr, where) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "hunter") {
 					t.Errorf("berth %v: exit code %d: %s", args, code, stderr)
 				}
+			}
+		})
+	}
+}
+
+// TestFinalAnswersEndAWait without a bound: it is of no use to ask again, and the text says what to do.
+func TestFinalAnswersEndAWait(t *testing.T) {
+	t.Parallel()
+	plain := redistest.Start(t, redistest.WithTCP())
+	down := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("cluster-enabled yes", "cluster-config-file nodes.conf"))
+	for name, test := range map[string]struct{ url, want string }{
+		"a Cluster that is down":   {"redis+cluster://" + down.Addr(), "CLUSTERDOWN Hash slot not served: a part of the Cluster has no master"},
+		"a Cluster's node":         {"redis://" + down.Addr(), "a part of the Cluster has no master"},
+		"no such database":         {"redis://" + plain.Addr() + "/99", "the server has no database of that number"},
+		"TLS, where there is none": {"rediss://" + plain.Addr(), "the server does not speak TLS: write redis instead of rediss"},
+		"TLS to a Cluster without": {"rediss+cluster://" + down.Addr(), "the server does not speak TLS: write redis instead of rediss"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var code int
+			var stderr string
+			patiently(func() (bool, string) {
+				code, stderr = berth(test.url, "run", "s", "--", "true")
+				return strings.Contains(stderr, test.want), stderr
+			})
+			if code != 69 || !strings.Contains(stderr, test.want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("exit code %d: %s", code, stderr)
 			}
 		})
 	}

@@ -21,6 +21,8 @@ var advice = []struct{ text, do string }{
 	{"MISCONF", "the server cannot save its data: its log tells why"},
 	{"NOREPLICAS", "look after the replicas, or lower min-replicas-to-write"},
 	{"CLUSTERDOWN", "a part of the Cluster has no master: redis-cli --cluster check ADDRESS tells which"},
+	{"while the cluster is down", "a part of the Cluster has no master: redis-cli --cluster check ADDRESS tells which"},
+	{"MASTERDOWN", "it is a replica without its master: connect to the master, or wait until a failover is over"},
 	{"LOADING", "it has just started and reads its data: try again shortly"},
 	{"DB index is out of range", "the server has no database of that number: its setting databases has their count, and a Cluster only has 0"},
 	{"max number of clients reached", "close connections, or raise maxclients"},

@@ -98,15 +98,14 @@ func Unsure(before string, err error) error {
 // from inside a script. A script fails with "non local key", or "undeclared keys" since
 // Redis 7.2, while a slot moves and the key that it needs is not there.
 var passing = append([]string{
-	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY ", "UNBLOCKED",
+	"LOADING", "TRYAGAIN", "BUSY ", "UNBLOCKED",
 	"max number of clients reached", "non local key", "undeclared keys were accessed during rehashing",
-	"while the cluster is down",
 }, lasting...)
 
 // lasting are those that pass when somebody has acted, or when a failover is over.
 var lasting = []string{
 	"READONLY", "NOREPLICAS", "OOM ", "MISCONF", "-READONLY", "-OOM", "command not allowed when used memory",
-	"You can't write against a read only replica",
+	"You can't write against a read only replica", "CLUSTERDOWN", "while the cluster is down", "MASTERDOWN",
 }
 
 // classify turns a client's error into a Failure.

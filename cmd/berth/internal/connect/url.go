@@ -60,6 +60,10 @@ var schemes = map[string]struct {
 	"rediss+cluster":  {cluster, true, "6379"},
 }
 
+// literal escapes the characters of a query that stand for themselves in a URL, but mean a space
+// and nothing at all in a form: passwords have them.
+var literal = strings.NewReplacer("+", "%2B", ";", "%3B")
+
 // Parse parses a URL. Its errors never contain any part of the input that could be a
 // password, even if the URL is malformed because of its password.
 func Parse(raw string) (*Target, error) {
@@ -80,7 +84,7 @@ func Parse(raw string) (*Target, error) {
 	}
 	path, query, _ := strings.Cut(path, "?")
 	path, err1 := url.PathUnescape(path)
-	options, err2 := url.ParseQuery(query)
+	options, err2 := url.ParseQuery(literal.Replace(query))
 	if err1 != nil || err2 != nil {
 		return nil, errForm
 	}

@@ -37,6 +37,12 @@ func TestParse(t *testing.T) {
 				Username: "u", Password: "p", DB: 5, SentinelPassword: "sp",
 			},
 		},
+		{
+			url: "redis+sentinel://:p+%2B@a:1/main?sentinel_password=a+b;c%2B%20==&client_name=x+y", kind: sentinel,
+			want: redis.UniversalOptions{
+				Addrs: []string{"a:1"}, MasterName: "main", Password: "p++", SentinelPassword: "a+b;c+ ==", ClientName: "x+y",
+			},
+		},
 		{url: "valkey://h", want: addrs("h:6379")},
 		{url: "valkeys://h:7", want: addrs("h:7"), tls: true},
 		{url: "unix:/run/r.sock", want: addrs("/run/r.sock")},

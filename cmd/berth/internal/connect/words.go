@@ -19,7 +19,12 @@ const (
 	lastWords = 200 * time.Millisecond
 	// mostWords bounds how many bytes of them are shown.
 	mostWords = 250
+	// patience is how long a TLS handshake may take before the server is asked whether it speaks
+	// TLS at all.
+	patience = 300 * time.Millisecond
 )
+
+const errNoTLS = refusal("the server does not speak TLS: write redis instead of rediss")
 
 // dial opens a connection whose errors include what the server said when it refused the
 // connection. A failed TLS handshake is a failed dial.
@@ -38,22 +43,63 @@ func (t *Target) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		config.ServerName, _, _ = net.SplitHostPort(addr)
 	}
 	conn := tls.Client(raw, config)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
-		return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: handshakeError(err)}
+	err = shake(ctx, conn, network, addr)
+	if err == nil {
+		return &candid{Conn: conn}, nil
 	}
-	return &candid{Conn: conn}, nil
+	_ = raw.Close()
+	err = handshakeError(err)
+	if _, final := err.(refusal); final { //nolint:errorlint // a refusal is never wrapped
+		return nil, err
+	}
+	return nil, &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
 }
 
-// handshakeError adds advice to err.
+// shake makes the handshake. A Redis without TLS takes the client's first words for the beginning
+// of a line, and waits for the rest of it in silence; so a server that is silent is asked, on a
+// connection of its own, whether it answers in plain text.
+func shake(ctx context.Context, conn *tls.Conn, network, addr string) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	asking := time.AfterFunc(patience, func() {
+		if first, _ := firstByte(ctx, network, addr, "PING\r\n"); first == '+' || first == '-' {
+			end(errNoTLS)
+		}
+	})
+	defer asking.Stop()
+	err := conn.HandshakeContext(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errNoTLS) {
+		return errNoTLS
+	}
+	return err
+}
+
+// firstByte says text to the server, on a connection of its own, and returns the first byte of what
+// it answers, until ctx ends.
+func firstByte(ctx context.Context, network, addr, text string) (byte, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := io.WriteString(conn, text); err != nil {
+		return 0, err
+	}
+	var first [1]byte
+	_, err = io.ReadFull(conn, first[:])
+	return first[0], err
+}
+
+// handshakeError adds advice to err. Where only another URL can help it is a refusal.
 func handshakeError(err error) error {
 	switch {
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return fmt.Errorf("%w: name your own authority by ca_file", err)
 	case errors.As(err, new(x509.HostnameError)):
 		return fmt.Errorf("%w: give the name in its certificate by server_name", err)
-	case errors.As(err, new(tls.RecordHeaderError)):
-		return fmt.Errorf("the server does not speak TLS: write redis instead of rediss (%w)", err)
+	case errors.Is(err, errNoTLS), errors.As(err, new(tls.RecordHeaderError)):
+		return errNoTLS
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no TLS handshake within %v: if the server does not speak TLS, write redis instead of rediss", dialTimeout)
 	}
@@ -61,7 +107,9 @@ func handshakeError(err error) error {
 		// A Redis that is full says so in plain text only, before the handshake: over TLS nothing comes.
 		return fmt.Errorf("the server hung up during the TLS handshake: it may have as many clients as maxclients allows, or not speak TLS (%w)", err)
 	}
-	err, _ = certificateRefused(err)
+	if err, refused := certificateRefused(err); refused {
+		return refusal(err.Error())
+	}
 	return err
 }
 

@@ -90,11 +90,15 @@ func (h *Health) Foreign() <-chan error {
 	return h.foreign
 }
 
-// Refused returns a channel that delivers why, if Redis refuses all requests until somebody acts:
-// it has no memory left, for example, or is a replica.
+// Refused returns a channel that delivers why, if from now on Redis refuses all requests until
+// somebody acts: it has no memory left, for example, or is a replica.
 func (h *Health) Refused() <-chan error {
 	h.lock()
 	defer h.mu.Unlock()
+	select {
+	case <-h.refusal: // of an earlier wait
+	default:
+	}
 	return h.refusal
 }
 
@@ -128,8 +132,10 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 // unless it will pass; an error of the caller's own context tells nothing. An outage has begun
 // with the first call that fails, at start, or with the last answer since. h.mu is held.
 func (h *Health) note(err error, start time.Time) {
-	if f := protocol.Lasting(err); f != nil && len(h.refusal) == 0 {
-		h.refusal <- f
+	if f := protocol.Lasting(err); f != nil {
+		if err = f; len(h.refusal) == 0 { // f says what to do, too
+			h.refusal <- f
+		}
 	}
 	switch {
 	case err == nil, replied(err) && !notReady(err):

@@ -256,6 +256,13 @@ func (l *line) draw() {
 	}
 }
 
+// refused tells, once, why Redis refuses the request; who waits outlasts that.
+func (l *line) refused(why error) {
+	if !l.cfg.Quiet {
+		l.cfg.Notices.Printf("redis refuses, for now: %v; still waiting", why)
+	}
+}
+
 // text returns why there is no permit yet. It is empty until Redis has answered.
 func (l *line) text(now time.Time) string {
 	since, why := l.cfg.Health.Outage()

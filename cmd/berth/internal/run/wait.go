@@ -27,6 +27,9 @@ const (
 	// leastSilence is how long Redis must have been silent at the end of a short wait, for
 	// that to be the reason.
 	leastSilence = 250 * time.Millisecond
+	// firstWord is how long Redis may refuse all requests before that ends a wait without a bound, or
+	// is told in one that has one: a failover can be about to end.
+	firstWord = 500 * time.Millisecond
 	// headStart is how much earlier Redis is asked for a last sign of life.
 	headStart = 10 * time.Millisecond
 )
@@ -61,10 +64,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	line := &line{cfg: cfg, since: time.Now()}
 	defer cfg.Notices.Erase()
 	tick := line.ticks()
-	var refused <-chan error
-	if cfg.Once { // who waits may outlast it
-		refused = cfg.Health.Refused()
-	}
+	refused := cfg.refusals(asking)
 	for {
 		select {
 		case a := <-got:
@@ -76,11 +76,15 @@ func Wait(cfg Config) (*berth.Lease, error) {
 		case err := <-cfg.Health.Foreign():
 			return nil, &exit.Error{Code: exit.Unavailable, Err: err}
 		case err := <-refused: // the library would go on asking
-			return nil, cfg.refusedBy(err)
+			if cfg.Once || cfg.Wait == 0 && !cfg.Patient {
+				return nil, cfg.refusedBy(err)
+			}
+			line.refused(err)
 		case place := <-places:
 			if line.see(place) {
 				whys = cfg.operator(asking, place)
 			}
+			refused = nil // who stands in the queue outlasts it
 			cfg.Notices.release(true)
 			line.draw()
 		case line.why = <-whys:
@@ -96,6 +100,23 @@ func Wait(cfg Config) (*berth.Lease, error) {
 
 // Silence is how long Redis must have been silent for that to be why a wait of this length has ended.
 func Silence(wait time.Duration) time.Duration { return min(max(wait/4, leastSilence), silence) }
+
+// refusals delivers why Redis refuses all requests, once it has done so for firstWord; at once where
+// the request does not wait.
+func (cfg Config) refusals(ctx context.Context) <-chan error {
+	lasting := make(chan error, 1)
+	go func() {
+		select {
+		case err := <-cfg.Health.Refused():
+			if !cfg.Once {
+				<-time.After(firstWord)
+			}
+			lasting <- err
+		case <-ctx.Done():
+		}
+	}()
+	return lasting
+}
 
 // insist acquires. If the user has set a time to wait, it outlasts an outage of Redis within
 // that; otherwise it fails if Redis cannot be reached at the beginning.

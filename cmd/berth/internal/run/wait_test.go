@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -234,8 +235,9 @@ func TestWaitEndsForWhatIsNoRedis(t *testing.T) {
 	}
 }
 
-// TestOnlyWhoWaitsOutlastsARefusal: --no-wait tells at once why Redis refuses all requests, and
-// leaves to the library what may pass while it asks again.
+// TestOnlyWhoWaitsOutlastsARefusal: --no-wait tells at once why Redis refuses all requests, and a
+// wait without a bound once that was no moment's; what may pass is left to the library, which asks
+// again.
 func TestOnlyWhoWaitsOutlastsARefusal(t *testing.T) {
 	answers := func(context.Context) error { return nil }
 	for said, lasts := range map[string]bool{
@@ -243,6 +245,8 @@ func TestOnlyWhoWaitsOutlastsARefusal(t *testing.T) {
 		"READONLY You can't write against a read only replica.":        true,
 		"MISCONF Errors writing to the AOF file":                       true,
 		"NOREPLICAS Not enough good replicas to write.":                true,
+		"CLUSTERDOWN Hash slot not served":                             true,
+		"MASTERDOWN Link with MASTER is down":                          true,
 		"LOADING Redis is loading the dataset in memory":               false,
 		"TRYAGAIN Multiple keys request during rehashing of slot":      false,
 		"NOSCRIPT No matching script. Please use EVAL.":                false,
@@ -251,19 +255,53 @@ func TestOnlyWhoWaitsOutlastsARefusal(t *testing.T) {
 		refuses := func(h *Health) acquire {
 			return func(ctx context.Context, _ func(berth.Place)) (*berth.Lease, error) {
 				h.begin()(errReply(said), false)
-				<-ctx.Done()
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Hour):
+				}
 				return nil, fmt.Errorf("%w: %w: %w", ctx.Err(), berth.ErrRefused, &protocol.Failure{Kind: protocol.ErrRefused, Err: errReply(said)})
 			}
 		}
-		for _, cfg := range []Config{{Wait: 1500 * time.Millisecond, Once: true, Ping: answers}, {Wait: time.Minute, Ping: answers}} {
-			want := cfg.Wait
-			if cfg.Once && lasts {
-				want = 0
+		for cfg, want := range map[*Config]time.Duration{
+			{Wait: 1500 * time.Millisecond, Once: true}: 0,
+			{}:                  firstWord,
+			{Wait: time.Minute}: time.Minute,
+			{Patient: true}:     time.Hour,
+		} {
+			if !lasts {
+				want = cmp.Or(cfg.Wait, time.Hour)
 			}
-			took, err := waited(t, cfg, refuses)
+			cfg.Ping = answers
+			took, err := waited(t, *cfg, refuses)
 			if took != want || exit.Of(err) != exit.Unavailable || !strings.Contains(err.Error(), said) {
-				t.Errorf("once: %v: code %d after %v, want %v: %v", cfg.Once, exit.Of(err), took, want, err)
+				t.Errorf("%+v: code %d after %v, want %v: %v", cfg, exit.Of(err), took, want, err)
 			}
+		}
+	}
+}
+
+// TestRefusalIsToldToWhoWaits, once and soon, with what to do.
+func TestRefusalIsToldToWhoWaits(t *testing.T) {
+	const said = "OOM command not allowed when used memory > 'maxmemory'."
+	for quiet, want := range map[bool]string{true: "", false: "berth: redis refuses, for now: " + said +
+		" (the server's memory is full: raise maxmemory, or remove other data); still waiting\n"} {
+		log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		_, _ = waited(t, Config{Wait: 10 * time.Second, Quiet: quiet, Notices: NewNotices(log)}, func(h *Health) acquire {
+			return func(ctx context.Context, _ func(berth.Place)) (*berth.Lease, error) {
+				for range 3 {
+					h.begin()(errReply(said), false)
+					<-time.After(time.Second)
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		if text, err := os.ReadFile(log.Name()); err != nil || string(text) != want {
+			t.Errorf("quiet %v: it says %q, %v", quiet, text, err)
 		}
 	}
 }
