@@ -88,6 +88,12 @@ func (internals) Carried(ctx context.Context, s *Semaphore) string { return s.ca
 // WarnOfCarried warns, once, of a request for s that waits while its context carries that lease.
 func (internals) WarnOfCarried(s *Semaphore, id string) { s.warnOfCarried(id) }
 
+// Observe is a TryAcquire for a request that does its work whatever comes of it. waits tells whether
+// it would wait in the queue if the limit were enforced.
+func (internals) Observe(ctx context.Context, s *Semaphore, waits bool, opts []AcquireOption) (*Lease, Observation, error) {
+	return s.observe(ctx, waits, opts)
+}
+
 // Order returns the indexes of sems in the order in which AcquireAll takes them, or its error.
 func (internals) Order(sems []*Semaphore) ([]int, error) { return inOrder(sems) }
 

@@ -50,6 +50,9 @@ type AcquireInfo struct {
 	Try    bool          // TryAcquire
 	Queued bool          // it waited in the queue; known only with Hooks.Queued or OnQueued
 	Waited time.Duration // since the start
+	// Observed is, in AcquireDone, what would have become of a request that only observes the limit,
+	// and goes on whatever the error is; 0: it is a request like any other.
+	Observed Observation
 }
 
 // hooks are all that a client was given.
@@ -71,11 +74,12 @@ type acquisition struct {
 	ctx   context.Context //nolint:containedctx // one request's
 	info  AcquireInfo
 	start time.Time
+	watch *watch       // nil: it is not observed
 	heard *acquisition // the copy that onPlace updates; nil: places are not asked for
 }
 
 func (h hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
-	a := acquisition{hooks: h, ctx: ctx, start: time.Now()}
+	a := acquisition{hooks: h, ctx: ctx, start: time.Now(), watch: cfg.watch}
 	a.info = AcquireInfo{Name: s.name, Server: s.client.server, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
 	if cfg.tenant != nil {
 		a.info.Tenant = cfg.tenant.key
@@ -123,6 +127,10 @@ func (a *acquisition) onPlace(fs []func(Place)) func(claim.Place) {
 
 func (a *acquisition) end(l *Lease, err error) error {
 	a.info.Queued = a.heard != nil && a.heard.info.Queued
+	if a.watch != nil {
+		a.watch.see(err)
+		a.info.Observed = a.watch.saw
+	}
 	for i := range a.hooks {
 		if f := a.hooks[i].AcquireDone; f != nil {
 			a.info.Waited = time.Since(a.start)

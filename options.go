@@ -111,6 +111,7 @@ type config struct {
 	cost       int // 0: the weight
 	level      int
 	tenant     *tenant // nil: none
+	watch      *watch  // nil: the request is enforced, and not observed
 }
 
 type tenant struct {

@@ -172,8 +172,19 @@ func FailOpen(f func(r *http.Request, why error)) Option {
 	})
 }
 
+// Observe lets every request pass, and counts what would have become of it, so that a limit can be
+// tried on real traffic before it is enforced. Each limit is asked for a permit without waiting: one
+// that is free is held as usual, and else the request passes without. It passes, too, when Redis is
+// away. A request waits for Redis no longer than AnswerWithin; a lease that is lost, at MaxHold say,
+// does not end it, and its context carries none (berth.FromContext).
+//
+// What would have become of a request is in berth.AcquireInfo.Observed, for the client's hooks, and
+// berthotel counts it. Those that would have waited or been refused are logged, too: the first at
+// once, and then every 10 seconds how many there were. docs/http.md tells what the numbers mean.
+func Observe() Option { return wholeOption(func(c *config) { c.gate.Observe = true }) }
+
 // Logger sets the log for what can be told to no caller: an outage, a body that is never
-// closed, a lease that is lost while a request is served. The default is
+// closed, a lease that is lost while a request is served, what was observed. The default is
 // slog.Default(). Its handler is called as that of berth.Logger is, so that no request
 // waits for it.
 func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.gate.Logger = l }) }

@@ -135,7 +135,7 @@ func (o *observer) done(ctx context.Context, a berth.AcquireInfo, l *berth.Lease
 		o.meters.waits(ctx, a.Name, -1)
 	}
 	o.meters.asked(ctx, a, err)
-	endAcquire(r.acquire, l, err)
+	endAcquire(r.acquire, a, l, err)
 	if err != nil {
 		return
 	}

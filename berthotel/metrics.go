@@ -15,18 +15,19 @@ var buckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 180
 
 // meters are the instruments.
 type meters struct {
-	names   *names
-	inUse   metric.Int64UpDownCounter
-	waiting metric.Int64UpDownCounter
-	wait    metric.Float64Histogram
-	hold    metric.Float64Histogram
-	granted metric.Int64Counter
-	lost    metric.Int64Counter
-	refused metric.Int64Counter
+	names    *names
+	inUse    metric.Int64UpDownCounter
+	waiting  metric.Int64UpDownCounter
+	wait     metric.Float64Histogram
+	hold     metric.Float64Histogram
+	granted  metric.Int64Counter
+	lost     metric.Int64Counter
+	refused  metric.Int64Counter
+	observed metric.Int64Counter
 }
 
 func newMeters(m metric.Meter, n *names) (*meters, error) {
-	var errs [7]error
+	var errs [8]error
 	all := &meters{names: n}
 	all.inUse, errs[0] = m.Int64UpDownCounter("berth.client.permits.in_use",
 		metric.WithUnit("{permit}"), metric.WithDescription("Permits that this process holds."))
@@ -42,6 +43,8 @@ func newMeters(m metric.Meter, n *names) (*meters, error) {
 		metric.WithUnit("{lease}"), metric.WithDescription("Leases that this process lost."))
 	all.refused, errs[6] = m.Int64Counter("berth.client.requests.refused",
 		metric.WithUnit("{request}"), metric.WithDescription("Requests of this process that were turned down."))
+	all.observed, errs[7] = m.Int64Counter("berth.client.requests.observed",
+		metric.WithUnit("{request}"), metric.WithDescription("Requests of this process that passed in any case, by what would have become of them."))
 	return all, errors.Join(errs[:]...)
 }
 
@@ -57,7 +60,12 @@ func (m *meters) asked(ctx context.Context, a berth.AcquireInfo, err error) {
 	if err == nil {
 		m.granted.Add(ctx, 1, attrs)
 		m.inUse.Add(ctx, int64(a.Weight), attrs)
-	} else {
+	}
+	if a.Observed != 0 { // it has neither waited nor been refused
+		m.observed.Add(ctx, 1, metric.WithAttributes(name, outcomeKey.String(a.Observed.String())))
+		return
+	}
+	if err != nil {
 		kind := kindOf(err)
 		attrs = metric.WithAttributes(name, errorKey.String(kind))
 		if kind != "cancelled" && kind != "timeout" { // the caller's own end is no refusal

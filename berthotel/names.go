@@ -9,6 +9,8 @@ import (
 const (
 	nameKey  = attribute.Key("berth.semaphore.name")
 	errorKey = attribute.Key("error.type")
+	// outcomeKey is for what would have become of an observed request.
+	outcomeKey = attribute.Key("berth.outcome")
 	// others is the name under which those beyond the bound are counted.
 	others = "_other"
 )

@@ -52,10 +52,14 @@ func addPlace(wait trace.Span, p berth.Place) {
 	wait.AddEvent("berth.place", trace.WithAttributes(attrs...))
 }
 
-func endAcquire(span trace.Span, l *berth.Lease, err error) {
-	if err == nil {
+func endAcquire(span trace.Span, a berth.AcquireInfo, l *berth.Lease, err error) {
+	if a.Observed != 0 {
+		span.SetAttributes(outcomeKey.String(a.Observed.String()))
+	}
+	switch {
+	case err == nil:
 		span.AddEvent("berth.granted", trace.WithAttributes(leaseAttributes(l)...))
-	} else {
+	case a.Observed == 0: // else the request goes on, and nothing has failed
 		fail(span, err)
 	}
 	span.End()

@@ -1,7 +1,7 @@
-// Package gate takes permits for the calls of berthhttp: of one limit or of several,
+// Package gate takes permits for the calls of berthhttp and berthgrpc: of one limit or of several,
 // within a bound of waiting, and with what is to happen while Redis is away.
 //
-// R is what that calls a call: an *http.Request.
+// R is what the two packages call a call: an *http.Request, say.
 package gate
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var internals = berth.Internal(bridge.NewKey())
 
-// Config is what its options say.
+// Config is what the options of the two packages say.
 type Config[R any] struct {
 	Package string // for log records: berthhttp, say
 	Calls   string // what it calls calls, in the plural
@@ -32,6 +32,7 @@ type Config[R any] struct {
 	AnswerWithin time.Duration
 	FailOpen     bool
 	OnOpen       []func(R, error)
+	Observe      bool // every call passes, and what would have become of it is counted
 	Logger       *slog.Logger
 
 	// Settle, unless nil, is called before a semaphore is asked, and may wait until ctx ends.
@@ -45,6 +46,7 @@ type Gate[R any] struct {
 	client *berth.Client
 	holds  meter
 	outage outage
+	tally  tally // of Observe
 
 	waiting atomic.Int64 // calls in ask, except those of a known outage
 }
@@ -75,15 +77,19 @@ func New[R any](client *berth.Client, cfg Config[R]) (*Gate[R], error) {
 	cfg.Logger = internals.Events(client).Logger(cmp.Or(cfg.Logger, slog.Default()))
 	g := &Gate[R]{Config: cfg, client: client}
 	log := cfg.Logger.With("limit", cfg.Rules[0].Name)
+	g.tally.log, g.tally.pkg = log, cfg.Package
 	g.outage.log, g.outage.pkg, g.outage.calls = log, cfg.Package, cfg.Calls
-	g.outage.open, g.outage.patience = cfg.FailOpen, cfg.AnswerWithin
+	g.outage.open, g.outage.observe, g.outage.patience = cfg.FailOpen && !cfg.Observe, cfg.Observe, cfg.AnswerWithin
 	g.outage.reach = func(ctx context.Context) error { return internals.Reach(ctx, client) }
 	return g, nil
 }
 
 // Take waits for the permits of a call. On failure it returns the reason, and nothing is held.
-// A call whose context has ended gets no permit.
+// A call whose context has ended gets no permit. With Observe it neither waits nor fails.
 func (g *Gate[R]) Take(r R) (*Permit, *Refusal) {
+	if g.Observe {
+		return g.observe(g.Context(r), r), nil
+	}
 	p, why, open := g.ask(r)
 	if open != nil {
 		for _, f := range g.OnOpen { // which may block: r is no call that waits any more

@@ -25,6 +25,7 @@ type outage struct {
 	pkg      string        // for log records, as Config has it
 	calls    string        // the same
 	open     bool          // FailOpen
+	observe  bool          // Observe: nobody waits for a look
 	patience time.Duration // for how long a request that is refused in any case waits for a look
 	reach    func(context.Context) error
 
@@ -43,6 +44,11 @@ func (o *outage) known(ctx context.Context) error {
 	o.mu.Lock()
 	if o.err == nil || o.looking != nil || time.Since(o.looked) < lookEvery {
 		defer o.mu.Unlock()
+		return o.err
+	}
+	if o.observe {
+		defer o.mu.Unlock()
+		o.look()
 		return o.err
 	}
 	if !o.open {
@@ -119,7 +125,7 @@ func (o *outage) change(err error) {
 	switch {
 	case o.err == nil && err != nil:
 		what := o.calls + " are refused"
-		if o.open {
+		if o.open || o.observe {
 			what = o.calls + " pass without a limit"
 		}
 		o.log.Warn(o.pkg+": redis is away: "+what, "error", err)

@@ -10,13 +10,13 @@ import (
 )
 
 // Permit is what a call holds while it runs: a lease of each limit. It has none if the call passed
-// because of FailOpen.
+// because of FailOpen, and those that were free if it passed because of Observe.
 type Permit struct {
 	Asks  []Ask // what was asked for; empty: the call passed unasked
 	Since time.Time
 
 	leases berth.Leases    // in the order of the rules
-	held   context.Context //nolint:containedctx // ends when a lease does; nil: there is none
+	held   context.Context //nolint:containedctx // ends when a lease does; nil: there is none, or its loss is to end nothing
 	free   func()          // frees what held takes
 	holds  *meter
 	log    *slog.Logger
@@ -27,7 +27,7 @@ func (g *Gate[R]) permit(asks []Ask, leases berth.Leases) *Permit {
 	p := &Permit{leases: leases, free: func() {}, Since: time.Now(), holds: &g.holds, log: g.Logger, pkg: g.Package}
 	p.Asks = asks
 	switch {
-	case len(leases) == 0:
+	case len(leases) == 0, g.Observe:
 	case len(leases) == 1:
 		p.held = leases[0].Context()
 	default:
@@ -55,6 +55,9 @@ func (p *Permit) Bind(parent context.Context, ended func()) (context.Context, fu
 		cancel(nil)
 	}
 }
+
+// Bound reports whether the loss of a lease ends the call.
+func (p *Permit) Bound() bool { return p.held != nil }
 
 // AfterEnd calls f in a goroutine of its own when a lease has ended, unless the function that it
 // returns was called before; never if there is no lease.
