@@ -96,12 +96,12 @@ type BusyError struct {
 
 // Error implements error.
 func (e *BusyError) Error() string {
-	what, hint := fmt.Sprintf("semaphore %q is busy", e.Name), "wait with Acquire or try again later"
+	what, hint := fmt.Sprintf("semaphore %q is busy", e.Name), "wait for it, or try again later"
 	if e.RetryAfter > 0 {
-		hint = fmt.Sprintf("wait with Acquire or try again in %v", e.RetryAfter)
+		hint = fmt.Sprintf("wait for it, or try again in %v", e.RetryAfter)
 	}
 	if e.QueueFull {
-		what, hint = fmt.Sprintf("the queue of semaphore %q is full", e.Name), "try again later or raise QueueLimit"
+		what, hint = fmt.Sprintf("the queue of semaphore %q is full", e.Name), "try again later, or raise the queue limit"
 	}
 	return fmt.Sprintf("berth: %s: %s: %s", what, e.sentence(), hint)
 }
@@ -165,7 +165,7 @@ const (
 var lostReasons = [...]string{
 	LostUntrusted: "it was not renewed in time",
 	LostExpired:   "it expired on the server",
-	LostMaxHold:   "it was held for its MaxHold",
+	LostMaxHold:   "it was held for as long as it may be",
 	LostEvicted:   "an operator evicted it",
 	LostVanished:  "the server does not know it, although it cannot have expired: has Redis lost its data, or has its clock been set?",
 	LostReleased:  "it was released by its id",

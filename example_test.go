@@ -207,7 +207,7 @@ func ExampleMaxHold() {
 	if lost, ok := errors.AsType[*berth.LostError](err); ok {
 		fmt.Println(lost.Name, "is lost:", lost.Reason)
 	}
-	// Output: reports is lost: it was held for its MaxHold
+	// Output: reports is lost: it was held for as long as it may be
 }
 
 func ExampleHooks() {

@@ -176,7 +176,7 @@ func TestHandlerThatGoesOn(t *testing.T) {
 		_, second := serve(t, h, get(t.Context(), t, "/"))
 		<-time.After(1500 * time.Millisecond)
 		want(t, client, "work", 1, 0)
-		if now, _, _ := g.read(); now != 2 || log.count("held for its MaxHold") != 1 {
+		if now, _, _ := g.read(); now != 2 || log.count("held for as long as it may be") != 1 {
 			t.Errorf("%d are served; log: %s", now, log)
 		}
 		close(stuck)

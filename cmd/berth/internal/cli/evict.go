@@ -37,7 +37,7 @@ type evictee struct {
 
 // who describes it in a sentence.
 func (v *evictee) who() string {
-	return fmt.Sprintf("%s %s (%s, pid %d), lease %s", v.role, cmp.Or(v.Label, "-"), cmp.Or(v.Host, "-"), v.PID, v.ID)
+	return fmt.Sprintf("%s %s (%s, pid %s), lease %s", v.role, cmp.Or(v.Label, "-"), cmp.Or(v.Host, "-"), pidOrDash(v.PID), v.ID)
 }
 
 func (a *app) evictCommand() *cobra.Command {
@@ -165,7 +165,7 @@ func evicteesTable(list []evictee) *table {
 	t := newTable("NAME", "ROLE", "LABEL", "HOST", "PID", "WEIGHT", "SINCE", "LEASE")
 	for _, v := range list {
 		t.row(v.semaphore, v.role, cmp.Or(v.Label, "-"), cmp.Or(v.Host, "-"),
-			strconv.Itoa(v.PID), strconv.Itoa(v.Weight), screen.Age(v.Held), v.ID)
+			pidOrDash(v.PID), strconv.Itoa(v.Weight), screen.Age(v.Held), v.ID)
 	}
 	return t
 }
@@ -191,36 +191,51 @@ func (e *eviction) question(list []evictee) string {
 // evictAll evicts them one by one, and describes each semaphore afterwards.
 func (a *app) evictAll(in *berthadmin.Inspector, e *eviction, list []evictee, before []target) error {
 	var errs []error
+	all := map[string][]evicted{}
 	for _, v := range list {
 		action := berthwatch.Action{Verb: "evict", Name: v.semaphore, ID: v.ID, Force: e.force}
 		err := a.ask(func(ctx context.Context) error { return action.Do(ctx, in) })
 		gone := errors.Is(err, berthadmin.ErrNotFound)
 		if err == nil || gone {
-			err = a.tell(v.semaphore, v.who()+": "+e.outcome(&v, gone))
+			word, text := e.outcome(&v, gone)
+			all[v.semaphore] = append(all[v.semaphore], evicted{v.ID, v.role, v.Label, v.Host, v.PID, word})
+			err = a.tell(v.semaphore, v.who()+": "+text)
 		}
 		errs = append(errs, err)
 	}
 	for _, t := range before {
 		now, err := look(in, t.name)
 		if err == nil {
-			err = a.tell(t.name, difference(t.state, now))
+			o := outcomeOf("evict", t.name, t.state, now)
+			o.Evicted = all[t.name]
+			o.Changed = slices.ContainsFunc(o.Evicted, func(v evicted) bool { return v.Outcome != outcomeGone && v.Outcome != outcomeTold })
+			err = a.result(o, difference(t.state, now))
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (e *eviction) outcome(v *evictee, gone bool) string {
+// Outcomes of an eviction, in a word.
+const (
+	outcomeGone    = "gone"    // already
+	outcomeRemoved = "removed" // from the queue
+	outcomeFreed   = "freed"   // at once
+	outcomeTold    = "told"    // before, and nothing changed
+	outcomeAsked   = "asked"   // to stop
+)
+
+func (e *eviction) outcome(v *evictee, gone bool) (word, text string) {
 	switch {
 	case gone:
-		return "had gone already"
+		return outcomeGone, "had gone already"
 	case v.role == "waiter":
-		return "is out of the queue"
+		return outcomeRemoved, "is out of the queue"
 	case e.force:
-		return "its permits are free"
+		return outcomeFreed, "its permits are free"
 	case v.Evicting:
-		return "nothing changed, it was told to stop before; --force frees its permits"
+		return outcomeTold, "nothing changed, it was told to stop before; --force frees its permits"
 	default:
-		return "is told to stop; its permits are free when it does, or in " + screen.Age(v.ExpiresIn)
+		return outcomeAsked, "is told to stop; its permits are free when it does, or in " + screen.Age(v.ExpiresIn)
 	}
 }

@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"errors"
+	"strings"
+	"sync"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
@@ -29,4 +34,54 @@ func noEmptyFlags(cmd *cobra.Command) (err error) {
 		}
 	})
 	return err
+}
+
+// flagOf is the flag that sets what the library calls otherwise.
+var flagOf = map[string]string{
+	"TTL": "--ttl", "weight": "--weight", "HeadStart": "--head-start", "MaxHold": "--max-hold", "QueueLimit": "--queue-limit",
+	"Rate": "--rate", "Cost": "--cost", "Tenant": "--tenant", "label": "--label",
+}
+
+// inFlags words a refusal of the library for who gave a flag.
+func inFlags(err error) error {
+	wrong, ok := errors.AsType[*berth.InvalidError](err)
+	if !ok || flagOf[wrong.What] == "" {
+		return err
+	}
+	return exit.Usagef("%s: %s", flagOf[wrong.What], wrong.Reason)
+}
+
+// Usages describes flags, for help and manual pages. pflag shows [=true|false] behind each flag that
+// needs no value.
+func Usages(flags *pflag.FlagSet) string {
+	shown := pflag.NewFlagSet("", pflag.ContinueOnError)
+	shown.SortFlags = flags.SortFlags
+	flags.VisitAll(func(f *pflag.Flag) {
+		show := *f
+		if f.Value.Type() == "bool" {
+			show.Value = toggle{f.Value}
+		}
+		shown.AddFlag(&show)
+	})
+	return shown.FlagUsages()
+}
+
+// toggle is a flag's value that is either there or not.
+type toggle struct{ pflag.Value }
+
+// Type implements pflag.Value, with a type that pflag shows without a value.
+func (toggle) Type() string { return "boolfunc" }
+
+// IsBoolFlag tells pflag that false is no default worth showing.
+func (toggle) IsBoolFlag() bool { return true }
+
+// nameUsages gives Usages its name in cobra's templates, once for the process.
+var nameUsages = sync.OnceFunc(func() { cobra.AddTemplateFunc("usages", Usages) })
+
+// showFlags makes the help of all commands describe flags by Usages.
+func showFlags(root *cobra.Command) {
+	nameUsages()
+	root.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", "usages .LocalFlags", ".InheritedFlags.FlagUsages", "usages .InheritedFlags",
+	).Replace(root.UsageTemplate()))
 }

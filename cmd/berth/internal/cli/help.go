@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -65,9 +66,41 @@ func helpCommand() *cobra.Command {
 	}
 }
 
+// meant are words that people type who know other programs, and the commands that do it.
+var meant = map[string][]string{
+	"run":     {"exec", "flock", "guard", "hold", "lock", "mutex", "parallel", "sem", "start", "with", "wrap"},
+	"acquire": {"get", "hold", "lock", "take", "wait"},
+	"renew":   {"extend", "heartbeat", "keep", "refresh", "touch"},
+	"release": {"drop", "free", "give", "return", "unlock"},
+	"agent":   {"daemon", "hold", "server"},
+	"ls":      {"all", "list", "ps", "semaphores", "status"},
+	"show":    {"describe", "get", "holders", "info", "inspect", "queue", "state", "stat", "status", "waiters"},
+	"top":     {"live", "monitor", "stats", "watch"},
+	"serve":   {"dashboard", "http", "metrics", "server", "ui", "web"},
+	"audit":   {"events", "history", "log", "logs"},
+	"doctor":  {"check", "diagnose", "health", "ping", "test"},
+	"resize":  {"limit", "scale", "set", "size", "update"},
+	"pin":     {"fix", "limit", "override"},
+	"unpin":   {"reset", "unset"},
+	"pause":   {"block", "cooldown", "disable", "freeze", "stop", "suspend"},
+	"resume":  {"continue", "enable", "start", "unblock", "unfreeze", "unpause"},
+	"evict":   {"abort", "cancel", "kick", "kill", "remove", "stop", "terminate"},
+	"purge":   {"clean", "clear", "del", "delete", "destroy", "drop", "remove", "reset", "rm"},
+	"demo":    {"example", "try", "tutorial"},
+	"help":    {"man", "usage"},
+}
+
 // suggestion names the commands that were probably meant.
 func suggestion(root *cobra.Command, args []string) string {
-	near := root.SuggestionsFor(args[0])
+	var near []string
+	for _, cmd := range root.Commands() {
+		if slices.Contains(meant[cmd.Name()], strings.ToLower(args[0])) {
+			near = append(near, cmd.Name())
+		}
+	}
+	if near == nil {
+		near = root.SuggestionsFor(args[0])
+	}
 	if len(near) == 0 {
 		return ""
 	}

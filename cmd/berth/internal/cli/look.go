@@ -129,7 +129,7 @@ func holdersTable(holders []berthadmin.Holder) *table {
 		if h.Evicting {
 			expires += ", evicted"
 		}
-		t.row(strconv.Itoa(h.Slot), cmp.Or(h.Label, "-"), h.Tenant, cmp.Or(h.Host, "-"), strconv.Itoa(h.PID),
+		t.row(strconv.Itoa(h.Slot), cmp.Or(h.Label, "-"), h.Tenant, cmp.Or(h.Host, "-"), pidOrDash(h.PID),
 			strconv.Itoa(h.Weight), screen.Age(h.Held), expires, h.ID)
 	}
 	return t.withTenants()
@@ -138,10 +138,18 @@ func holdersTable(holders []berthadmin.Holder) *table {
 func waitersTable(waiters []berthadmin.Waiter) *table {
 	t := newTable("PLACE", "WAITER", tenantColumn, "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
-		t.row(strconv.Itoa(w.Ahead+1), cmp.Or(w.Label, "-"), w.Tenant, cmp.Or(w.Host, "-"), strconv.Itoa(w.PID),
+		t.row(strconv.Itoa(w.Ahead+1), cmp.Or(w.Label, "-"), w.Tenant, cmp.Or(w.Host, "-"), pidOrDash(w.PID),
 			strconv.Itoa(w.Weight), screen.Age(w.Waited), screen.Expiry(w.ExpiresIn, w.Expired), w.ID)
 	}
 	return t.withTenants()
+}
+
+// pidOrDash is a process; a program behind an agent may not have said which one it is.
+func pidOrDash(pid int) string {
+	if pid == 0 {
+		return "-"
+	}
+	return strconv.Itoa(pid)
 }
 
 func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {

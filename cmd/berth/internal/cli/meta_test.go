@@ -21,6 +21,7 @@ func TestHelpIsComplete(t *testing.T) {
 }
 
 func check(t *testing.T, cmd *cobra.Command) {
+	cmd.InitDefaultHelpFlag()
 	path := cmd.CommandPath()
 	if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") || len(cmd.Short) > 60 {
 		t.Errorf("%s: its purpose is not one short line without a full stop: %q", path, cmd.Short)
@@ -35,6 +36,9 @@ func check(t *testing.T, cmd *cobra.Command) {
 		if len([]rune(line)) > 80 {
 			t.Errorf("%s: a line of its help is wider than 80 columns: %q", path, line)
 		}
+	}
+	if text := cmd.UsageString(); strings.Contains(text, "[=") || !strings.Contains(text, "  -h, --help ") {
+		t.Errorf("%s: it shows a value for a flag that needs none: %s", path, text)
 	}
 	if cmd.HasParent() && cmd.GroupID == "" {
 		t.Errorf("%s: in no group", path)

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
 // What the live views show as the command that does the same is about that semaphore, and
@@ -77,6 +81,42 @@ func TestCommandsAreForTheSameServer(t *testing.T) {
 	} {
 		if got := (&app{redisURL: test.url, prefix: test.prefix}).commandLine(); got != test.want {
 			t.Errorf("%q, %q: %s, want %s", test.url, test.prefix, got, test.want)
+		}
+	}
+}
+
+// TestWordsThatPeopleType lead to the command that does it, and each command that they lead to is
+// there.
+func TestWordsThatPeopleType(t *testing.T) {
+	root := Root()
+	for typed, want := range map[string]string{
+		"limit": "pin or resize", "lock": "acquire or run", "status": "ls or show", "list": "ls", "stop": "evict or pause",
+		"unlock": "release", "Kill": "evict", "delete": "purge", "log": "audit", "runn": "run", "pasue": "pause",
+	} {
+		if got := suggestion(root, []string{typed}); got != ": did you mean "+want+"?" {
+			t.Errorf("%s%s, want %s", typed, got, want)
+		}
+	}
+	if got := suggestion(root, []string{"xyzzy"}); got != "" {
+		t.Errorf("xyzzy%s", got)
+	}
+	root.InitDefaultHelpCmd()
+	for name := range meant {
+		if cmd, _, err := root.Find([]string{name}); err != nil || cmd == root {
+			t.Errorf("there is no command %s", name)
+		}
+	}
+}
+
+// TestRefusalsNameFlags and not what the library calls them.
+func TestRefusalsNameFlags(t *testing.T) {
+	for what, flag := range flagOf {
+		err := inFlags(fmt.Errorf("no: %w", &berth.InvalidError{What: what, Reason: "it is too much"}))
+		if exit.Of(err) != exit.Usage || err.Error() != flag+": it is too much" {
+			t.Errorf("%s: %v", what, err)
+		}
+		if run, _, _ := Root().Find([]string{"run"}); run.Flags().Lookup(strings.TrimPrefix(flag, "--")) == nil {
+			t.Errorf("there is no %s", flag)
 		}
 	}
 }

@@ -131,6 +131,7 @@ func (a *app) verbFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for \"berth audit\" and whoever sees a pause or a pin")
 	mayBeEmpty(cmd.Flags(), "reason")
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&a.asJSON, "json", false, "print the outcome as JSON")
 }
 
 // change executes a verb. It changes nothing unless all names can be used. What a pattern
@@ -196,7 +197,7 @@ func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
 		}
 		line += ")"
 	}
-	if err := a.tell(t.name, line); err != nil {
+	if err := a.result(outcomeOf(c.verb, t.name, t.state, after), line); err != nil {
 		return err
 	}
 	if c.limit >= 0 && after != nil && after.Pinned && after.Limit != c.limit {
@@ -207,7 +208,7 @@ func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
 
 // operate runs an operator's verb, which may ask a person in between.
 func (a *app) operate(f func(in *berthadmin.Inspector) error) error {
-	return a.with(func(s *session) error { return f(s.operator(a.reason)) })
+	return a.with(func(s *session) error { return a.printOutcomes(f(s.operator(a.reason))) })
 }
 
 // operator returns an Inspector that records changes as this user's.
@@ -254,12 +255,12 @@ func (a *app) purge(args []string) error {
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(args)))
 	return a.operate(func(in *berthadmin.Inspector) (err error) {
-		before, plan := make([]string, len(names)), ""
+		before, is, plan := make([]*berthadmin.State, len(names)), make([]string, len(names)), ""
 		for i, name := range names {
-			if before[i], err = remains(in, name); err != nil {
+			if before[i], is[i], err = remains(in, name); err != nil {
 				return err
 			}
-			plan += sentence(name, before[i], screen.Width(a.stderr))
+			plan += sentence(name, is[i], screen.Width(a.stderr))
 		}
 		if err := a.confirm(plan, "Delete "+words.Plural(len(names), "semaphore")+", with leases and queues?"); err != nil {
 			return err
@@ -268,7 +269,9 @@ func (a *app) purge(args []string) error {
 		for i, name := range names {
 			err := a.ask(func(ctx context.Context) error { return in.Purge(ctx, name) })
 			if err == nil {
-				err = a.tell(name, before[i]+" → deleted")
+				o := outcomeOf("purge", name, before[i], nil)
+				o.Changed = true
+				err = a.result(o, is[i]+" → deleted")
 			}
 			errs = append(errs, err)
 		}
@@ -279,20 +282,20 @@ func (a *app) purge(args []string) error {
 // remains describes what there is to delete. A damaged semaphore is not an error here,
 // because purge is the way to repair it. One that a newer berth wrote is: its permits are
 // in order, and in use.
-func remains(in *berthadmin.Inspector, name string) (string, error) {
-	state, err := look(in, name)
+func remains(in *berthadmin.Inspector, name string) (state *berthadmin.State, text string, err error) {
+	state, err = look(in, name)
 	if bad, ok := errors.AsType[*berth.CorruptError](err); ok && !bad.Newer {
-		return "damaged", nil
+		return nil, "damaged", nil
 	}
 	if err == nil && state == nil {
 		err = unusedf("semaphore %q is not in use, nothing was changed", name)
 	}
-	return standing(state), err
+	return state, standing(state), err
 }
 
-// tell prints the new state of a semaphore.
+// tell prints the new state of a semaphore, except where JSON is wanted.
 func (a *app) tell(name, what string) error {
-	if a.quiet {
+	if a.quiet || a.asJSON {
 		return nil
 	}
 	return a.print(sentence(name, what, a.columns()))

@@ -227,7 +227,7 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	defer func() { s.Close(signals, most) }()
 	sem, err := p.semaphore(s.client, name, opts...)
 	if err != nil {
-		return err
+		return inFlags(err)
 	}
 	if !a.quiet && os.Getenv(run.NameVariable) == name {
 		a.notices.Printf("this runs inside \"berth run %s\", which has a permit of it: if there is no other, this waits for itself", name)
@@ -259,7 +259,7 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	if cfg.Wait > 0 {
 		end = began.Add(cfg.Wait)
 	}
-	err = f(s, cfg)
+	err = inFlags(f(s, cfg))
 	most = closing(err, end)
 	return err
 }

@@ -35,8 +35,10 @@ type app struct {
 
 	reason       string // of an operator's verb
 	yes          bool   // do what a verb would ask about
-	unhelped     error  // why there was no help
-	startNothing bool   // this machine's own store is used only if it runs
+	asJSON       bool   // print what a verb did as JSON
+	outcomes     []outcome
+	unhelped     error // why there was no help
+	startNothing bool  // this machine's own store is used only if it runs
 }
 
 // Main runs berth with the arguments after its name and returns the exit code.
@@ -164,6 +166,7 @@ permit comes back when its holder crashes.`,
 		&cobra.Group{ID: groupOther, Title: "Other:"},
 	)
 	a.setHelp(root)
+	showFlags(root)
 	f := root.PersistentFlags()
 	f.StringVar(&a.redisURL, "redis", "", "Redis `URL`; prefer $BERTH_REDIS_URL for one with a password:\nother users can see a command's arguments")
 	f.StringVar(&a.prefix, "prefix", defaultPrefix, "what all keys begin with")

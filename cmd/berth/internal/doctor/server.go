@@ -158,7 +158,7 @@ func (p *patient) replication(ctx context.Context, n node) Finding {
 	case replicas == 0:
 		return found("a master without replicas: there is nothing to fail over to, and nothing to lose by that")
 	case wanted == 0:
-		return warn("Set min-replicas-to-write 1 to stop a master that is cut off, use MinReplicas for grants that must outlive one, "+
+		return warn("Set min-replicas-to-write 1 to stop a master that is cut off, use MinReplicas in Go programs for grants that must outlive one, "+
 			"and let resources check tokens.",
 			"a master with %s, copied to asynchronously: a failover can lose the latest grants, "+
 				"and until their holders notice (a third of a TTL at most) the limit can be exceeded", words.Plural(replicas, "replica"))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"github.com/berth-go/berth/cmd/berth/internal/cli"
 )
@@ -63,11 +64,40 @@ func write(dir string) error {
 
 // page returns one page. Its date is $SOURCE_DATE_EPOCH, by default now.
 func page(cmd *cobra.Command) ([]byte, error) {
+	cmd.InitDefaultHelpFlag()
 	cmd.DisableAutoGenTag = true
-	cmd.Long = preformatted(cmd.Long)
+	long := cmd.Long
+	cmd.Long = preformatted(long) + options("OPTIONS", cmd.NonInheritedFlags()) + options("OPTIONS OF ALL COMMANDS", cmd.InheritedFlags())
+	defer hide(cmd.Flags())()
 	var b bytes.Buffer
 	err := doc.GenMan(cmd, &doc.GenManHeader{Section: "1", Source: "berth", Manual: "User Commands"}, &b)
+	cmd.Long = long
 	return b.Bytes(), err
+}
+
+// options is a section with flags as --help shows them: cobra's own has neither the names of their
+// values nor what is said of their defaults.
+func options(title string, flags *pflag.FlagSet) string {
+	if !flags.HasAvailableFlags() {
+		return ""
+	}
+	return "\n# " + title + "\n```\n" + cli.Usages(flags) + "```\n"
+}
+
+// hide keeps cobra from describing the flags, until show is called.
+func hide(flags *pflag.FlagSet) (show func()) {
+	var hidden []*pflag.Flag
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			f.Hidden = true
+			hidden = append(hidden, f)
+		}
+	})
+	return func() {
+		for _, f := range hidden {
+			f.Hidden = false
+		}
+	}
 }
 
 // preformatted makes blocks of indented lines what Markdown prints as they are.

@@ -33,7 +33,9 @@ func TestPagesAreComplete(t *testing.T) {
 			continue
 		}
 		page := plain(string(text))
-		for word := range strings.FieldsSeq(cmd.Short + "\n" + cmd.Long + "\n" + cmd.Example) {
+		cmd.InitDefaultHelpFlag()
+		flags := cli.Usages(cmd.NonInheritedFlags()) + cli.Usages(cmd.InheritedFlags())
+		for word := range strings.FieldsSeq(cmd.Short + "\n" + cmd.Long + "\n" + cmd.Example + "\n" + flags) {
 			if !strings.Contains(page, word) {
 				t.Errorf("%s has lost %q", name, word)
 			}

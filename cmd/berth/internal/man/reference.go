@@ -39,7 +39,7 @@ func reference() string {
 		}
 		fmt.Fprintf(&index, "**%s** %s\n\n", group.Title, strings.Join(links, ",\n"))
 	}
-	common := "## Flags of all commands\n\n" + fenced("text", root.PersistentFlags().FlagUsages(), "  ")
+	common := "## Flags of all commands\n\n" + fenced("text", cli.Usages(root.PersistentFlags()), "  ")
 	return head + index.String() + common + strings.TrimRight(body.String(), "\n") + "\n"
 }
 
@@ -49,7 +49,7 @@ func section(b *strings.Builder, cmd *cobra.Command) {
 	if !cmd.Runnable() {
 		return
 	}
-	b.WriteString(fenced("text", cmd.UseLine()+"\n\n"+cmd.LocalNonPersistentFlags().FlagUsages(), "  "))
+	b.WriteString(fenced("text", cmd.UseLine()+"\n\n"+cli.Usages(cmd.LocalNonPersistentFlags()), "  "))
 	b.WriteString(fenced("sh", cmd.Example, "  "))
 }
 
