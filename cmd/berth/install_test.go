@@ -133,7 +133,7 @@ func TestInstallFromAProxy(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"mod", "init", "example.com/user"},
-		{"get", library + "@" + version, library + "/berthotel@" + version, library + "/berthprom@" + version},
+		{"get", library + "@" + version, library + "/berthotel@" + version, library + "/berthprom@" + version, library + "/berthgrpc@" + version},
 		{"build", "-o", os.DevNull, "."},
 	} {
 		cmd := exec.Command("go", args...)

@@ -38,6 +38,7 @@ var areas = []area{
 	// What programs import.
 	{"*.go", 30, []string{".", "./tests/promise"}},
 	{"berthadmin/*.go", 30, []string{"./tests/look", "./tests/promise"}},
+	{"berthgrpc/*.go", 20, []string{"./berthgrpc"}},
 	{"berthhttp/*.go", 30, []string{"./berthhttp"}},
 	{"berthotel/*.go", 10, []string{"./berthotel"}},
 	{"berthpool/*.go", 30, []string{"./berthpool"}},

@@ -1,0 +1,144 @@
+package berthgrpc
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/gate"
+)
+
+// The defaults of the options. A ClientLimit has no MaxWait and no MaxWaiting.
+const (
+	// DefaultMaxWait is how long a call waits in the queue of a ServerLimit.
+	DefaultMaxWait = 5 * time.Second
+	// DefaultMaxWaiting is how many calls wait at once for a ServerLimit.
+	DefaultMaxWaiting = 1000
+	// DefaultAnswerWithin is how long a call waits for Redis in a ServerLimit.
+	DefaultAnswerWithin = time.Second
+	// DefaultClientAnswerWithin is the same in a ClientLimit.
+	DefaultClientAnswerWithin = 5 * time.Second
+)
+
+// Option configures NewServerLimit and NewClientLimit.
+type Option interface{ apply(c *config) }
+
+// LimitOption is an Option about one limit: that of NewServerLimit or NewClientLimit, or one that
+// And adds.
+type LimitOption interface {
+	Option
+	set(r *rule)
+}
+
+type (
+	wholeOption func(*config)
+	limitOption func(*rule)
+	rule        = gate.Rule[*Call]
+)
+
+func (o wholeOption) apply(c *config) { o(c) }
+
+func (o limitOption) apply(c *config) { o(&c.Rules[0]) }
+func (o limitOption) set(r *rule)     { o(r) }
+
+type config struct {
+	gate.Config[*Call] // its first rule is that of NewServerLimit or NewClientLimit
+
+	skip func(method string) bool
+	bad  error // of an option
+}
+
+// Skip sets which methods are not counted, and need no permit; with nil none. The default is
+// HealthOrReflection.
+func Skip(f func(method string) bool) Option { return wholeOption(func(c *config) { c.skip = f }) }
+
+// Key sets the function that returns a call's key, such as ByMethod or ByMetadata("x-tenant"); calls
+// with equal keys share a limit. Any string is valid, and the empty string is a key like any other.
+// The semaphore of a key is called NAME/KEY, so no other semaphore's name must begin with NAME/.
+// Without it all calls share one limit.
+func Key(f func(*Call) string) LimitOption { return limitOption(func(r *rule) { r.Key = f }) }
+
+// Limits sets a function that returns the limit for a key, instead of the limit given to
+// NewServerLimit, NewClientLimit or And. Calls for which it returns less than 1 are refused. It must
+// not block, and should return the same in all processes. It needs a Key.
+func Limits(f func(key string) int) LimitOption { return limitOption(func(r *rule) { r.Limits = f }) }
+
+// And adds a limit: a call then needs a permit of each. Begin with the narrow limit, such as that of
+// a tenant, and add the wide ones that it shares with others. berthhttp.And tells more.
+func And(name string, limit int, opts ...LimitOption) Option {
+	return wholeOption(func(c *config) {
+		r := rule{Name: name, Limit: limit}
+		for _, o := range opts {
+			if o == nil {
+				c.bad = nilOption()
+				return
+			}
+			o.set(&r)
+		}
+		c.Rules = append(c.Rules, r)
+	})
+}
+
+// Rate adds a rate to the limit, for each key: at most n calls, or costs of n, are let through in any
+// time of length per. PerCall can give berth.Cost. Where only the rate is to limit, the limit is
+// berth.NoLimit. Rate(n, per) is short for LeaseOptions(berth.Rate(n, per)).
+func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate(n, per)) }
+
+// Tenant says for whom a call waits, so that a tenant with many calls leaves room between them for
+// those of others, as though they came pace apart: berth.Tenant tells more. f returns the tenant's
+// key; any string is valid, and a call with an empty one is nobody's.
+func Tenant(f func(*Call) string, pace time.Duration) LimitOption {
+	return limitOption(func(r *rule) { r.Tenant, r.Pace = f, pace })
+}
+
+// PerCall sets a function that returns more options for a call's lease, such as berth.Cost or
+// berth.Weight, by its method, metadata or message. A call whose options are invalid, or that asks
+// for more than the limit or the rate, is refused.
+func PerCall(f func(*Call) []berth.AcquireOption) LimitOption {
+	return limitOption(func(r *rule) { r.PerCall = f })
+}
+
+// LeaseOptions sets options for all leases, such as berth.TTL or berth.QueueLimit.
+func LeaseOptions(opts ...berth.Option) LimitOption {
+	return limitOption(func(r *rule) { r.Lease = append(r.Lease, opts...) })
+}
+
+// MaxHold bounds how long a call, also a stream, may keep its permit; the default is 0, no bound.
+// After that the lease is lost, and the call ends. MaxHold(d) is short for
+// LeaseOptions(berth.MaxHold(d)).
+func MaxHold(d time.Duration) LimitOption { return LeaseOptions(berth.MaxHold(d)) }
+
+// MaxWait bounds the time in the queue. With 0 calls do not wait; with a negative d only the call's
+// context bounds the wait. The default is DefaultMaxWait for a ServerLimit, and no bound for a
+// ClientLimit.
+func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.MaxWait = d }) }
+
+// MaxWaiting bounds how many calls of this process wait for a permit at once, over all keys; 0 is no
+// bound. The default is DefaultMaxWaiting for a ServerLimit, and no bound for a ClientLimit. Further
+// calls get a permit if one is free, as with berthhttp.MaxWaiting.
+func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.MaxWaiting = n }) }
+
+// AnswerWithin bounds how long a call waits for the first answer of Redis. After that it is refused,
+// or passes if FailOpen is set. The default is DefaultAnswerWithin for a ServerLimit, and
+// DefaultClientAnswerWithin for a ClientLimit.
+func AnswerWithin(d time.Duration) Option {
+	return wholeOption(func(c *config) { c.AnswerWithin = d })
+}
+
+// FailOpen lets calls pass without a permit, and so without a limit or a MaxHold, while Redis cannot
+// be reached, as berthhttp.FailOpen does. That is logged, and f, unless nil, is called for each such
+// call with the reason.
+func FailOpen(f func(c *Call, why error)) Option {
+	return wholeOption(func(c *config) {
+		if c.FailOpen = true; f != nil {
+			c.OnOpen = append(c.OnOpen, f)
+		}
+	})
+}
+
+// Observe lets all calls pass, and counts what would have become of them, as berthhttp.Observe does.
+func Observe() Option { return wholeOption(func(c *config) { c.Observe = true }) }
+
+// Logger sets the log for what can be told to no caller: an outage, a lease that is lost while its
+// call runs, what was observed. The default is slog.Default(). No call waits for its handler.
+func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.Logger = l }) }
