@@ -17,6 +17,7 @@
 //
 // Errors are for errors.Is, from [ErrBusy] on, and say what to do. docs/guarantees.md has what holds
 // when processes, Redis or the network fail. Beside this package, berthpool lends leases from
-// memory, berthhttp limits HTTP requests, berthgrpc gRPC calls, berthadmin is for operators,
-// berthotel and berthprom report metrics, and berthtest is for tests.
+// memory, berthhttp limits HTTP requests, berthgrpc gRPC calls, berthsql the queries of
+// database/sql, berthadmin is for operators, berthotel and berthprom report metrics, and berthtest is
+// for tests.
 package berth
