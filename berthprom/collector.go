@@ -123,6 +123,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	// That there is no error says nothing when a sleep has just ended, or the sampler has.
 	out.add(up, number(away == nil && !v.At.IsZero() && (fresh || age <= 3*v.Pace+scrapeTimeout)))
 	out.add(dropped, float64(v.Dropped))
+	if v.Trips.Count > 0 {
+		out.trips(&v.Trips)
+	}
 	if v.Found {
 		out.add(scanDuration, v.Search.Seconds())
 	}

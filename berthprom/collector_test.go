@@ -327,7 +327,10 @@ func TestBothKindsOfSampler(t *testing.T) {
 		x := serve(e, c)
 		got, _ := x.scrape()
 		c.Close()
-		x.want(got, map[string]float64{"berth_up": 1, of("leases", "a"): 1, of("lease_oldest_seconds", "a"): -1})
+		x.want(got, map[string]float64{
+			"berth_up": 1, of("leases", "a"): 1, of("lease_oldest_seconds", "a"): -1,
+			"berth_redis_round_trip_seconds_count": 1, `berth_redis_round_trip_seconds_bucket{le="0.25"}`: 1,
+		})
 	})
 }
 

@@ -101,7 +101,7 @@ func TestThePageHasEveryMetric(t *testing.T) {
 			}
 			exported = append(exported, m[1]+labels)
 		}
-		for _, m := range regexp.MustCompile("(?m)^\\| `(berth_[^`]+)` \\| (gauge|counter)").FindAllStringSubmatch(page(t), -1) {
+		for _, m := range regexp.MustCompile("(?m)^\\| `(berth_[^`]+)` \\| (gauge|counter|histogram)").FindAllStringSubmatch(page(t), -1) {
 			documented = append(documented, m[1])
 			if strings.Contains(m[1], "_total") != (m[2] == "counter") {
 				e.Errorf("%s is no %s", m[1], m[2])

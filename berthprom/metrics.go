@@ -27,6 +27,8 @@ func gauge(name, help string, labels ...string) metric {
 	return describe(prometheus.GaugeValue, name, help, labels)
 }
 
+func histogram(name, help string) metric { return describe(0, name, help, nil) }
+
 func counter(name, help string, labels ...string) metric {
 	return describe(prometheus.CounterValue, name, help, labels)
 }
@@ -65,6 +67,7 @@ var (
 	events         = counter("events_total", "Events that were heard since the exporter began. Absent while it does not hear any.", "event")
 	up             = gauge("up", "Whether Redis answers, however late, is sampled, and may be searched for names. It is 0 within 3 seconds of an outage.")
 	sampleAge      = gauge("sample_age_seconds", "Time since the sample that the other metrics are made of.")
+	roundTrip      = histogram("redis_round_trip_seconds", "Round trips of a PING about each second, as the exporter sees them.")
 	sampleDuration = gauge("sample_duration_seconds", "Time that Redis spends on a sample.")
 	namesAge       = gauge("names_age_seconds", "Time since the last complete search for names began: semaphores that came into use since may be missing. Absent where names are given.")
 	scanDuration   = gauge("scan_duration_seconds", "Time that the last search for names took, with its pauses; 0 where they are given.")
@@ -91,6 +94,15 @@ func (out sink) add(m metric, value float64, labels ...string) {
 		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
 	}
 	out <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+}
+
+// trips sends the histogram of round trips.
+func (out sink) trips(r *berthwatch.RoundTrips) {
+	buckets := map[float64]uint64{}
+	for i, n := range r.Within {
+		buckets[berthwatch.TripBounds[i].Seconds()] = n
+	}
+	out <- prometheus.MustNewConstHistogram(roundTrip.desc, r.Count, r.Sum.Seconds(), buckets)
 }
 
 // series sends the metrics of a label, as of at.

@@ -117,14 +117,14 @@ func TestGauge(t *testing.T) {
 	})
 }
 
-// TestIdleCost of a view that is looked at all the time: no more commands than names, and two.
+// TestIdleCost of a view that is looked at all the time: no more commands than names, and three.
 func TestIdleCost(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		t := e.T
 		for _, c := range []struct {
 			names int
 			most  int64 // in a minute
-		}{{0, 120}, {6, 8 * 60}} {
+		}{{0, 3 * 60}, {6, 9 * 60}} {
 			s, m := start(e, c.names, nil)
 			lookFor(e, s, 10*time.Second)
 			before := m.commands.Load()

@@ -3,7 +3,6 @@ package berthwatch
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -11,9 +10,8 @@ import (
 )
 
 const (
-	// beat is how long nothing is asked of Redis before it is asked whether it is there. It is
-	// longer than the usual pace, so that it adds no request to that.
-	beat = 1100 * time.Millisecond
+	// beat is the longest time between two questions whether Redis is there.
+	beat = 1300 * time.Millisecond
 	// quiet is how long Redis may give no answer before that is taken for an outage. A beat and
 	// this are less than three seconds, whatever the pace.
 	quiet = 1500 * time.Millisecond
@@ -23,7 +21,6 @@ const (
 // five seconds for each request, and answers all of them, is there.
 type pulse struct {
 	open   map[*request]bool // without an answer
-	asked  time.Time         // when the last was sent
 	heard  time.Time         // when the last answer came
 	err    error             // why there is none; nil: there is
 	silent bool              // err is that there is none
@@ -44,7 +41,7 @@ func (s *Sampler) ask(ctx context.Context, send func(context.Context) error) err
 	if s.pulse.open == nil {
 		s.pulse.open = map[*request]bool{}
 	}
-	s.pulse.open[r], s.pulse.asked = true, r.sent
+	s.pulse.open[r] = true
 	s.mu.Unlock()
 	err := send(ctx)
 	s.mu.Lock()
@@ -98,31 +95,6 @@ func (p *pulse) patience() (until time.Time, waiting bool) {
 		}
 	}
 	return later(until, p.heard).Add(quiet), waiting
-}
-
-// feel asks Redis whether it is there when nothing else is asked, until ctx ends.
-func (s *Sampler) feel(ctx context.Context) {
-	var pings sync.WaitGroup
-	defer pings.Wait()
-	for next := time.Now(); rest(ctx, time.Until(next)); {
-		s.mu.Lock()
-		now := time.Now()
-		ask := now.Sub(s.pulse.asked) >= beat
-		if next = s.pulse.asked.Add(beat); ask {
-			next = now.Add(beat)
-		}
-		if until, waiting := s.pulse.patience(); waiting && s.pulse.err == nil {
-			if now.Before(until) {
-				next = earlier(next, until)
-			} else {
-				s.away(berth.ErrUnreachable, true)
-			}
-		}
-		s.mu.Unlock()
-		if ask {
-			pings.Go(func() { _ = s.ask(ctx, s.gauge.plain.Ping) })
-		}
-	}
 }
 
 func later(a, b time.Time) time.Time {

@@ -11,7 +11,9 @@ import (
 // Sample is the JSON form of a View: a line of "berth top --json".
 type Sample struct {
 	At         time.Time            `json:"at,omitzero"`
-	Cost       float64              `json:"cost_ms"` // of the server's time, at most
+	Cost       float64              `json:"cost_ms"`            // of the server's time, at most
+	RoundTrip  float64              `json:"round_trip_ms"`      // the mean of the last minute
+	LongTrip   float64              `json:"round_trip_most_ms"` // the longest
 	Semaphores []berthadmin.Summary `json:"semaphores"`
 	Damaged    []Damaged            `json:"damaged"`
 	Error      string               `json:"error,omitempty"` // why the sample is not up to date
@@ -34,7 +36,10 @@ func (v *View) failure() error {
 
 // Sample returns the JSON form of v, without idle semaphores.
 func (v *View) Sample() Sample {
-	s := Sample{At: v.At.UTC(), Cost: float64(v.Cost.Microseconds()) / 1000, Semaphores: []berthadmin.Summary{}, Damaged: []Damaged{}}
+	s := Sample{
+		At: v.At.UTC(), Cost: millis(v.Cost), RoundTrip: millis(v.Trips.Mean), LongTrip: millis(v.Trips.Most),
+		Semaphores: []berthadmin.Summary{}, Damaged: []Damaged{},
+	}
 	for _, r := range v.Rows {
 		switch {
 		case r.Err != nil:
@@ -50,3 +55,5 @@ func (v *View) Sample() Sample {
 	}
 	return s
 }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

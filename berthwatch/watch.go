@@ -60,6 +60,8 @@ type View struct {
 
 	SearchErr error // why the last search did not find all names
 
+	Trips RoundTrips
+
 	Events Feed
 }
 
@@ -78,6 +80,7 @@ type Sampler struct {
 	mu      sync.Mutex
 	view    View
 	pulse   pulse
+	trips   trips
 	looked  time.Time
 	awake   bool
 	ended   bool                // Run has
@@ -124,6 +127,7 @@ func (s *Sampler) Look() View {
 	v := s.view
 	v.Err = cmp.Or(s.pulse.err, v.Err)
 	v.Dropped = s.dropped
+	v.Trips = s.trips.as(time.Now())
 	v.Events.Last = slices.Clone(v.Events.Last)
 	return v
 }
@@ -169,6 +173,10 @@ func (s *Sampler) setEnded(ended bool) {
 
 // Once finds all names and samples them once, without Run.
 func (s *Sampler) Once(ctx context.Context) (View, error) {
+	s.gauge = &gauge{timed: s.in, plain: s.in} // it gives up as early as others that ask once
+	if err := s.ping(ctx); !answered(err) {
+		return View{}, err
+	}
 	dropped, begun := 0, time.Now()
 	for cursor := ""; len(s.cfg.Names) == 0; {
 		names, next, err := s.in.Names(ctx, cursor, step)
@@ -186,7 +194,6 @@ func (s *Sampler) Once(ctx context.Context) (View, error) {
 	s.mu.Lock()
 	s.dropped, s.view.Found, s.whole = dropped, true, true
 	s.mu.Unlock()
-	s.gauge = &gauge{timed: s.in, plain: s.in} // it gives up as early as others that ask once
 	s.list(ctx, share)
 	v := s.Look()
 	return v, v.Err
@@ -205,7 +212,7 @@ func (s *Sampler) rouse(awake bool) {
 	defer s.mu.Unlock()
 	s.awake, s.fresh, s.whole = awake, false, len(s.cfg.Names) > 0
 	s.view.Whole, s.view.SearchErr = false, nil
-	s.pulse = pulse{asked: time.Now(), heard: time.Now()}
+	s.pulse = pulse{heard: time.Now()}
 }
 
 // rest waits; false: ctx has ended.

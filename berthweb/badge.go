@@ -21,6 +21,7 @@ var helps = map[string]string{
 	"older layout": "runbook.md#berthdamaged",
 	"rate spent":   "limits.md",
 	"old queue":    "runbook.md#berthqueueold",
+	"slow redis":   "runbook.md#berthredisslow",
 	"metrics":      "telemetry.md#metrics",
 }
 

@@ -146,6 +146,7 @@ type listData struct {
 	Waiting    int
 	Oldest     time.Duration
 	Flow       flow
+	Trip       string // how long Redis takes to answer
 	Dropped    int
 	Matching   int
 	Rows       int // fewer, where some are grouped
@@ -174,6 +175,9 @@ func (s *site) listPage(w http.ResponseWriter, r *http.Request) {
 		d.Used, d.Waiting, d.Oldest = d.Used+v.Rows[i].InUse, d.Waiting+v.Rows[i].Waiting, max(d.Oldest, v.Rows[i].OldestWait)
 	}
 	d.Flow = s.flow("", v.Events)
+	if v.Trips.Mean > 0 {
+		d.Trip = words.Millis(v.Trips.Mean)
+	}
 	rows, counts := s.choose(v.Rows, c)
 	d.links(q, counts)
 	d.Matching = len(rows)

@@ -105,6 +105,49 @@ func TestWhatNobodyLookedAtIsNotTheAnswer(t *testing.T) {
 	})
 }
 
+// slowPing is slow for a PING: a wait in what begins a connection would be one under a lock of the
+// client, in which a bubble's time stands still.
+type slowPing struct{ slow }
+
+func (s *slowPing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "ping" {
+			s.wait()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*slowPing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestSlowRedisIsShown on the list, and above a semaphore.
+func TestSlowRedisIsShown(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p, delay := e.Peer(), new(slowPing)
+		p.Redis.AddHook(delay)
+		w := open(e, p, nil)
+		e.Hold(e.Peer().Named("api", 3))
+		delay.Store(int64(10 * time.Millisecond))
+		look := func() {
+			for range 4 {
+				e.Pass(time.Second)
+				w.get("/")
+			}
+		}
+		look()
+		w.wants(w.get("/"), "<dt>Redis answers in</dt><dd>10 ms</dd>")
+		w.lacks(w.get("/"), `class="slow"`)
+		delay.Store(int64(300 * time.Millisecond))
+		look()
+		const says = `<p class="slow">Redis answers in `
+		w.wants(w.get("/"), says, ", at most 300 ms ")
+		w.wants(w.get("/s?name=api"), says)
+		w.wants(w.get("/api/v1/semaphores"), `"round_trip_most_ms": 300`)
+	})
+}
+
 // TestRedisWasNeverThere: that is an error, and no empty list.
 func TestRedisWasNeverThere(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

@@ -59,6 +59,7 @@ type page struct {
 	Doctor      bool      // there is such a page
 	At          time.Time // of the data; zero: it has none, or tells its times itself
 	Stale       string    // how old it is, and why; "": it is fresh
+	Slow        string    // that Redis answers slowly; "": it does not
 	Search      *search   // nil: the page cannot be filtered
 	Searching   bool
 	Note        string // what has been done
@@ -114,6 +115,9 @@ func (p *page) freshness(v *berthwatch.View, at time.Time, err error) {
 		p.Stale = "As of " + age + " ago"
 	}
 	p.Live = true
+	if v.Trips.Slow() && err == nil {
+		p.Slow = v.Trips.Text()
+	}
 }
 
 // renderLive is render for a page that updates itself. The age of its data travels beside it: it is

@@ -37,8 +37,8 @@ func inSeconds(t *testing.T) string {
 	return file
 }
 
-// TestAlertsFireByTheirFaults: holders hang while programs have deadlines, or try; and then Redis
-// refuses, because its memory is full. A real Prometheus looks at a real Redis.
+// TestAlertsFireByTheirFaults: holders hang while programs have deadlines, or try; then Redis
+// refuses, because its memory is full; and then it stands still again and again. A real Prometheus looks at a real Redis.
 func TestAlertsFireByTheirFaults(t *testing.T) {
 	testenv.OwnServer(t, nil, func(e *testenv.Env) {
 		registry, hooks := watched(e, time.Second/4)
@@ -78,6 +78,9 @@ func TestAlertsFireByTheirFaults(t *testing.T) {
 		e.Must(e.Redis.ConfigSet(e.Ctx, "maxmemory", "1").Err())
 		every(func() { _, _ = p.Named("new", 1).TryAcquire(ctx) })
 		s.fires(`alertname="BerthRedisRefuses", error_type="refused_by_redis", severity="page"`)
+
+		defer e.Server.Falter(400*time.Millisecond, 100*time.Millisecond)()
+		s.fires(`alertname="BerthRedisSlow", severity="ticket"`)
 	})
 }
 

@@ -58,7 +58,7 @@ func TestTheDashboardIsWhole(t *testing.T) {
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
 	}
-	if !slices.Equal(variables, []string{"datasource", "job", "semaphore"}) || len(d.Panels) != 15 {
+	if !slices.Equal(variables, []string{"datasource", "job", "semaphore"}) || len(d.Panels) != 16 {
 		t.Errorf("%d panels, variables %v", len(d.Panels), variables)
 	}
 	ids, places := map[int]bool{}, map[string]bool{}
@@ -245,7 +245,7 @@ func exported(e *testenv.Env) exposition {
 		x := gather(e, registry)
 		missing := slices.ContainsFunc([]string{
 			"berth_client_leases_lost_total", "berth_events_total", "berth_queue_oldest_wait_seconds",
-			"berth_lease_ceiling_seconds", "berth_redis_info", "berth_redis_refusals_total", "berth_pause_remaining_seconds", "berth_rate_spent",
+			"berth_lease_ceiling_seconds", "berth_redis_info", "berth_redis_refusals_total", "berth_pause_remaining_seconds", "berth_rate_spent", "berth_redis_round_trip_seconds_sum",
 		}, func(name string) bool { return !x.metrics[name] })
 		if !missing {
 			return x

@@ -64,7 +64,7 @@ func TestTheObjectiveWorksOnceItIsNoComment(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := promtool(t, "", "check", "rules", file); err != nil || !strings.Contains(out, " 22 rules") {
+	if out, err := promtool(t, "", "check", "rules", file); err != nil || !strings.Contains(out, " 23 rules") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -41,6 +41,11 @@ func Age(d time.Duration) string {
 	}
 }
 
+// Millis formats a short duration: 0.3 ms, 27 ms, 1250 ms.
+func Millis(d time.Duration) string {
+	return Figure(float64(d.Microseconds())/1000) + " ms"
+}
+
 // Spent formats how much of a rate counts. It is more than the rate where that has become smaller,
 // and nothing is granted until it is not.
 func Spent(spent, rate int, window time.Duration) string {

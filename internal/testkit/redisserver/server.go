@@ -213,6 +213,22 @@ func (s *Server) Cont() {
 	s.signal(sigCont)
 }
 
+// Falter suspends the server again and again, for stopped at a time with running between, until the
+// function that it returns is called.
+func (s *Server) Falter(stopped, running time.Duration) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var faltering sync.WaitGroup
+	faltering.Go(func() {
+		for ctx.Err() == nil {
+			s.Stop()
+			<-time.After(stopped)
+			s.Cont()
+			<-time.After(running)
+		}
+	})
+	return func() { cancel(); faltering.Wait() }
+}
+
 func (s *Server) signal(sig syscall.Signal) {
 	if err := s.proc.Cmd.Process.Signal(sig); err != nil {
 		panic(err)

@@ -161,20 +161,25 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
-// ask runs a check. Of several servers it returns the answers that are not OK, or
+// ask runs a check, of all servers at once. Of several it returns the answers that are not OK, or
 // else the first.
 func (p *patient) ask(ctx context.Context, c check) []Finding {
 	nodes := p.nodes
 	if c.of&each == 0 {
 		nodes = nodes[:1]
 	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	answers := make([]Finding, len(nodes))
+	var asking sync.WaitGroup
+	for i, n := range nodes {
+		asking.Go(func() { answers[i] = c.run(p, ctx, n) })
+	}
+	asking.Wait()
 	var good, bad []Finding
-	for _, n := range nodes {
-		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-		f := c.run(p, ctx, n)
-		cancel()
+	for i, f := range answers {
 		if len(nodes) > 1 {
-			f.Found = n.addr + ": " + f.Found
+			f.Found = nodes[i].addr + ": " + f.Found
 		}
 		if f.Status == OK {
 			good = append(good, f)

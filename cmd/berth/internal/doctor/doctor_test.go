@@ -212,6 +212,23 @@ func TestLookTriesNothing(t *testing.T) {
 	}
 }
 
+// TestServerThatStandsStillIsFound, also if it runs again and again: those moments are too short for
+// pings that are spread over seconds.
+func TestServerThatStandsStillIsFound(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := dial(t, server.URL())
+	p := &patient{Config: Config{Redis: rdb}}
+	for _, stopped := range []time.Duration{800 * time.Millisecond, 80 * time.Millisecond} {
+		end := server.Falter(stopped, stopped/4)
+		f := p.latency(t.Context(), node{rdb: rdb})
+		end()
+		if f.Status == OK {
+			t.Errorf("it stands still for %v of %v: %+v", stopped, stopped*5/4, f)
+		}
+	}
+}
+
 // A user who may write but not delete leaves nothing behind.
 func TestNothingIsWrittenThatStays(t *testing.T) {
 	t.Parallel()

@@ -83,9 +83,13 @@ func TestClocks(t *testing.T) {
 
 func TestLatencies(t *testing.T) {
 	t.Parallel()
-	for p99, want := range map[time.Duration]Status{time.Millisecond: OK, slow: Warn, tooSlow: Fail} {
-		if f := latencyFinding(time.Millisecond, p99); f.Status != want {
-			t.Errorf("%v: %+v, want %s", p99, f, want)
+	const ms = time.Millisecond
+	for trips, want := range map[[3]time.Duration]Status{
+		{ms, ms, ms}: OK, {ms, ms, slow}: Warn, {ms, ms, tooSlow}: Fail,
+		{ms, still, 2 * still}: Warn, {still, still, 2 * still}: OK, // which is far away
+	} {
+		if f := latencyFinding(trips[0], trips[1], trips[2]); f.Status != want {
+			t.Errorf("%v: %+v, want %s", trips, f, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -20,10 +21,13 @@ const (
 	clockSamples = 12
 	clockPause   = 40 * time.Millisecond
 	roundTrips   = 50
+	tripPause    = 60 * time.Millisecond // the mean of those between two, which are random
 	// slow and tooSlow are round trips that delay hand-offs, and that berth gives up: see
 	// "Time-outs" in docs/operations.md.
 	slow    = 250 * time.Millisecond
 	tooSlow = 2 * time.Second
+	// A server mostly stands still if the median is this long, and ever so many times the fastest.
+	still, stillTimes = 25 * time.Millisecond, 10
 )
 
 // bracket is the result of one TIME: the server's clock, minus the time since the check
@@ -101,9 +105,14 @@ func untried(what, right string, err error) Finding {
 	return fail("Look at the server's log and at the network between.", "%s (%s)", what, short(err))
 }
 
+// latency measures round trips at random moments of some seconds: where a server stands still again
+// and again, those that follow each other at once mostly meet the moments in which it runs.
 func (p *patient) latency(ctx context.Context, n node) Finding {
 	var trips []time.Duration
 	for range roundTrips {
+		if wait(ctx, rand.N(2*tripPause)); ctx.Err() != nil && len(trips) > 0 {
+			break
+		}
 		start := time.Now()
 		err := n.rdb.Ping(ctx).Err()
 		if err != nil && ctx.Err() != nil && len(trips) > 0 {
@@ -118,10 +127,18 @@ func (p *patient) latency(ctx context.Context, n node) Finding {
 		}
 	}
 	slices.Sort(trips)
-	return latencyFinding(quantile.Of(trips, 0.5), quantile.Of(trips, 0.99))
+	return latencyFinding(trips[0], quantile.Of(trips, 0.5), quantile.Of(trips, 0.99))
 }
 
-func latencyFinding(median, p99 time.Duration) Finding {
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func latencyFinding(fastest, median, p99 time.Duration) Finding {
 	numbers := fmt.Sprintf("a round trip takes %v (median), %v (p99)", rounded(median), rounded(p99))
 	switch {
 	case p99 >= tooSlow:
@@ -130,6 +147,9 @@ func latencyFinding(median, p99 time.Duration) Finding {
 	case p99 >= slow:
 		return warn("Look for slow commands (SLOWLOG GET), swapping, and a distant network; give leases a TTL of many round trips.",
 			"%s: an acquire takes one, a hand-off two", numbers)
+	case median >= still && median >= stillTimes*fastest:
+		return warn("Look for a CPU limit or a busy machine (steal time), swapping, and slow commands (SLOWLOG GET).",
+			"%s, where %v would do: the server, or the way to it, stands still most of the time", numbers, rounded(fastest))
 	}
 	return found("%s", numbers)
 }

@@ -21,7 +21,11 @@ func Plain(v berthwatch.View, width int, ascii bool) string {
 	m.arrange()
 	m.selected = "" // nobody is at the cursor
 	var b strings.Builder
-	for _, l := range append(m.header()[:1], m.listLines(len(m.visible)+2)...) {
+	head := m.header()[:1]
+	if v.Trips.Mean > 0 {
+		head[0] += " · " + v.Trips.Text()
+	}
+	for _, l := range append(head, m.listLines(len(m.visible)+2)...) {
 		b.WriteString(strings.TrimRight(scr.Fit(l, width), " ") + "\n")
 	}
 	if ascii {
@@ -94,7 +98,11 @@ func (m *Model) freshness() string {
 		return m.style.dim("looking …")
 	}
 	cost := max(v.Cost, 100*time.Microsecond)
-	text := fmt.Sprintf("as of %s ago, sampling every %s, %.1f ms of the server's time each", scr.Age(old), scr.Age(v.Pace), float64(cost)/float64(time.Millisecond))
+	text := "as of " + scr.Age(old) + " ago"
+	if v.Trips.Mean > 0 {
+		text += "; " + v.Trips.Text()
+	}
+	text += fmt.Sprintf("; sampling every %s takes it %s", scr.Age(v.Pace), words.Millis(cost))
 	switch names := m.now.Sub(v.NamesAt); {
 	case v.SearchErr != nil:
 		text += "; names cannot be searched for: " + short(v.SearchErr)
@@ -106,7 +114,7 @@ func (m *Model) freshness() string {
 	if m.filter != "" || m.only {
 		text += fmt.Sprintf("; %d of them shown", len(m.visible))
 	}
-	if old > 3*v.Pace+knownNames {
+	if old > 3*v.Pace+knownNames || v.Trips.Slow() {
 		return m.style.warn(text)
 	}
 	return m.style.dim(text)

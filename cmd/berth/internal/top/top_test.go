@@ -142,6 +142,24 @@ func TestAgeIsAlwaysShown(t *testing.T) {
 	d.wants("as of 2.0s ago: redis is unreachable")
 }
 
+// TestSlowRedisIsShown, on all screens of a usual width, and without a terminal.
+func TestSlowRedisIsShown(t *testing.T) {
+	d := sit(t, sem("a", 1, 1, 3))
+	d.shows.At, d.shows.Trips = d.now, berthwatch.RoundTrips{Mean: 300 * time.Microsecond, Most: time.Millisecond}
+	d.tick()
+	d.wants("; Redis answers in 0.3 ms; ")
+	d.shows.Trips = berthwatch.RoundTrips{Mean: 310 * time.Millisecond, Most: 790 * time.Millisecond}
+	for _, keys := range [][]string{nil, {"enter"}} {
+		d.press(keys...)
+		d.send(tea.WindowSizeMsg{Width: 80, Height: 24})
+		d.tick()
+		d.wants("; Redis answers in 310 ms, at most 790 ms; ")
+	}
+	if text := Plain(d.shows, 100, false); !strings.Contains(text, "Redis answers in 310 ms, at most 790 ms\n") {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestCursorStaysWithItsName while the order changes around it.
 func TestCursorStaysWithItsName(t *testing.T) {
 	d := sit(t, sem("a", 1, 1, 3), sem("b", 1, 1, 2), sem("c", 1, 1, 1))
