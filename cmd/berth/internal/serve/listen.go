@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -66,6 +67,7 @@ func Serve(ctx context.Context, cfg Config, sampler *berthwatch.Sampler, in *ber
 		}
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", cfg.Metrics)
+		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 		all = append(all, served{l.server(mux, o.Logger), metrics})
 		ready("http://" + metrics.Addr().String() + "/metrics")
 	}

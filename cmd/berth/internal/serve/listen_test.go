@@ -215,6 +215,7 @@ func TestMetricsAreBesideThePages(t *testing.T) {
 		status int
 	}{
 		{at[1].String(), 200},
+		{at[1].ResolveReference(&url.URL{Path: "/healthz"}).String(), 200},
 		{at[1].String() + "/", 404},
 		{at[1].ResolveReference(&url.URL{Path: "/"}).String(), 404},
 		{at[0].String() + "metrics", 401},
