@@ -225,6 +225,36 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// TestWhatIsHeldBackSaysSo: an operator's pause and limit of 0, and a rate, are no holders that hang.
+func TestWhatIsHeldBackSaysSo(t *testing.T) {
+	observe(t, func(w *world) {
+		in := w.store.Inspector()
+		paused, frozen, rated := w.semaphore("paused", 1), w.semaphore("frozen", 1), w.semaphore("rated", 9, berth.Rate(1, time.Hour))
+		for _, err := range []error{in.Pause(w.Context(), "paused"), in.Pin(w.Context(), "frozen", 0), w.acquire(rated).Release()} {
+			if err != nil {
+				w.Fatal(err)
+			}
+		}
+		for _, sem := range []*berth.Semaphore{paused, frozen, rated} {
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			_, _ = sem.Acquire(ctx)
+			cancel()
+			_, _ = sem.TryAcquire(w.Context())
+		}
+		got, err := read(w.Context(), w.reader)
+		if err != nil {
+			w.Fatal(err)
+		}
+		text := strings.Join(got, "\n")
+		for name, kind := range map[string]string{"paused": "paused", "frozen": "paused", "rated": "rate_spent"} {
+			attrs := "{berth.semaphore.name=" + name + ",error.type=" + kind + "}"
+			if !strings.Contains(text, "wait.duration"+attrs+" 2 in 1.0") || !strings.Contains(text, "requests.refused"+attrs+" 1\n") {
+				w.Errorf("%s:\n%s", attrs, text)
+			}
+		}
+	})
+}
+
 // TestEnds: however a lease ends, its permits are no longer in use, once.
 func TestEnds(t *testing.T) {
 	for kind, end := range map[string]func(w *world, l *berth.Lease){

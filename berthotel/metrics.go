@@ -1,6 +1,7 @@
 package berthotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -67,7 +68,7 @@ func (m *meters) asked(ctx context.Context, a berth.AcquireInfo, err error) {
 	}
 	if err != nil {
 		kind := kindOf(err)
-		attrs = metric.WithAttributes(name, errorKey.String(kind))
+		attrs = metric.WithAttributes(name, errorKey.String(cmp.Or(heldBack(err), kind)))
 		if kind != "cancelled" && kind != "timeout" { // the caller's own end is no refusal
 			m.refused.Add(ctx, 1, attrs)
 		}
@@ -123,6 +124,26 @@ func kindOf(err error) string {
 		}
 	}
 	return "_OTHER" // as the semantic conventions have it
+}
+
+// heldBack tells what kept everybody out, for a request that got no permit: a pause or a limit of 0,
+// or the rate. "": neither did, or it is not known.
+func heldBack(err error) string {
+	var s *berth.Status
+	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
+		s = &busy.Status
+	} else if wait, ok := errors.AsType[*berth.WaitError](err); ok && wait.Queued {
+		s = &wait.Place.Status
+	}
+	switch {
+	case s == nil || errors.Is(err, berth.ErrUnreachable) || errors.Is(err, berth.ErrRefused):
+		return ""
+	case s.Paused || s.Limit == 0:
+		return "paused"
+	case s.RetryAfter > 0:
+		return "rate_spent"
+	}
+	return ""
 }
 
 func kindOfLoss(r berth.LostReason) string {

@@ -19,12 +19,14 @@ const (
 
 // series holds the values of one label's metrics: of one semaphore, or of several.
 type series struct {
+	several                                   bool // it is of semaphores that are counted together
 	inUse                                     bool // by anybody: there is a limit
 	limit, declared, permits, leases, waiting int
-	oldestWait                                time.Duration
+	oldestWait, openWait                      time.Duration // of all, and of those that are neither paused nor frozen
 	oldest, ceiling                           time.Time
 	paused, pinned                            bool
-	pauseFor                                  time.Duration // until a pause ends by itself; 0: none does
+	endless                                   bool          // one of the pauses does not end by itself
+	pauseFor                                  time.Duration // until the last of the others ends; 0: there is none
 	rate, spent                               int           // 0: there is no rate
 	window                                    time.Duration
 	changes                                   float64
@@ -41,16 +43,17 @@ func (s *series) busy() int {
 
 // merge adds the counts of o, and keeps the worse of values that cannot be added.
 func (s *series) merge(o *series) {
+	s.several = s.several || o.several
 	s.inUse = s.inUse || o.inUse
 	s.limit += o.limit
 	s.declared += o.declared
 	s.permits += o.permits
 	s.leases += o.leases
 	s.waiting += o.waiting
-	s.oldestWait = max(s.oldestWait, o.oldestWait)
+	s.oldestWait, s.openWait = max(s.oldestWait, o.oldestWait), max(s.openWait, o.openWait)
 	s.oldest, s.ceiling = earlier(s.oldest, o.oldest), earlier(s.ceiling, o.ceiling)
 	s.paused, s.pinned = s.paused || o.paused, s.pinned || o.pinned
-	s.pauseFor = max(s.pauseFor, o.pauseFor)
+	s.endless, s.pauseFor = s.endless || o.endless, max(s.pauseFor, o.pauseFor)
 	s.rate += o.rate
 	s.spent += o.spent
 	s.window = max(s.window, o.window)
@@ -87,11 +90,16 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		if r.Expired > 0 && r.Expired == r.Holders+r.Waiting {
 			r = buried(r)
 		}
-		into(found, f.group.Of(r.Name)).merge(&series{
-			inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
+		label, closed := f.label(&r), r.Paused || r.Limit == 0
+		s := &series{
+			several: label != r.Name, inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
 			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned, pauseFor: r.PausedFor,
-			rate: r.Rate, spent: r.Spent, window: r.Window, changes: changes,
-		})
+			endless: r.Paused && r.PausedFor == 0, rate: r.Rate, spent: r.Spent, window: r.Window, changes: changes,
+		}
+		if !closed {
+			s.openWait = r.OldestWait
+		}
+		into(found, label).merge(s)
 	}
 	f.seen = seen
 	all := f.bounded(found, now)
@@ -102,6 +110,15 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 	}
 	f.changes = changes
 	return all
+}
+
+// label is under which name a semaphore is counted. One that an operator has set something for, until
+// somebody takes it back, has its own: among others nobody would see it.
+func (f *fold) label(r *berthwatch.Row) string {
+	if r.Pinned || r.Paused && r.PausedFor == 0 {
+		return r.Name
+	}
+	return f.group.Of(r.Name)
 }
 
 // buried returns the row of a semaphore with nobody but the dead, as it will be after the next
@@ -144,6 +161,7 @@ func (f *fold) bounded(found map[string]*series, now time.Time) map[string]*seri
 	for _, label := range labels {
 		s := found[label]
 		if len(kept) >= f.most {
+			s.several = true
 			into(all, others).merge(s)
 			continue
 		}

@@ -149,3 +149,33 @@ func TestDeadDoNotWait(t *testing.T) {
 		}
 	}
 }
+
+// TestHeldBackOneSaysNothingOfOthers: where several are counted together, a wait that an operator or
+// a program wants is not theirs, and a pause that ends does not hide one that does not.
+func TestHeldBackOneSaysNothingOfOthers(t *testing.T) {
+	const minute = time.Minute
+	sem := func(name string, waited, pause time.Duration, paused bool) berthwatch.Row {
+		return berthwatch.Row{Summary: berthadmin.Summary{
+			Name: name, Limit: 5, Declared: 5, Waiting: 1, OldestWait: waited, Paused: paused, PausedFor: pause,
+		}}
+	}
+	rows := []berthwatch.Row{
+		sem("g/ends", 45*minute, minute, true), sem("g/open", minute, 0, false), sem("g/paused", 9*minute, 0, true),
+		sem("h/ends", 45*minute, minute, true), sem("x", 9*minute, 0, true), sem("y", 8*minute, minute, true),
+	}
+	f := fold{group: []string{"g/*", "h/*"}, most: 3}
+	got := f.of(rows, time.Unix(0, 0))
+	for label, want := range map[string]series{
+		"g/*":  {openWait: minute, paused: true, pauseFor: minute},
+		"h/*":  {paused: true, pauseFor: minute},
+		others: {paused: true, endless: true, pauseFor: minute}, // beyond the bound
+	} {
+		s := got[label]
+		if s == nil || !s.several || s.openWait != want.openWait || s.endless != want.endless || s.paused != want.paused || s.pauseFor != want.pauseFor {
+			t.Errorf("%s: %+v", label, s)
+		}
+	}
+	if s := got["g/paused"]; s == nil || s.several || !s.endless || s.oldestWait != 9*minute {
+		t.Errorf("the one without an end: %+v", s)
+	}
+}

@@ -49,7 +49,7 @@ var (
 	permitsInUse    = gauge("permits_in_use", "Permits that are out.", nameLabel)
 	leases          = gauge("leases", "Leases that are out.", nameLabel)
 	requestsWaiting = gauge("requests_waiting", "Requests in the queue.", nameLabel)
-	oldestWait      = gauge("queue_oldest_wait_seconds", "How long the first in the queue has waited. Absent when nobody waits.", nameLabel)
+	oldestWait      = gauge("queue_oldest_wait_seconds", "How long the first in the queue has waited. Absent when nobody waits; where several are counted together, without those that are paused or frozen.", nameLabel)
 	oldestLease     = gauge("lease_oldest_seconds", "How long the oldest lease has been held. Absent above 500 holders and waiters.", nameLabel)
 	leaseCeiling    = gauge("lease_ceiling_seconds", "Time until the next lease comes to its MaxHold. Absent where none has one, and above 500 holders and waiters.", nameLabel)
 	paused          = gauge("paused", "Whether an operator has paused it.", nameLabel)
@@ -116,8 +116,12 @@ func (out sink) series(label string, s *series, at time.Time) {
 	out.add(permitsInUse, float64(s.permits), label)
 	out.add(leases, float64(s.leases), label)
 	out.add(requestsWaiting, float64(s.waiting), label)
-	if s.waiting > 0 {
-		out.add(oldestWait, s.oldestWait.Seconds(), label)
+	wait := s.oldestWait
+	if s.several { // others are not stuck because one is to wait
+		wait = s.openWait
+	}
+	if s.waiting > 0 && (wait > 0 || !s.several) {
+		out.add(oldestWait, wait.Seconds(), label)
 	}
 	if !s.oldest.IsZero() {
 		out.add(oldestLease, at.Sub(s.oldest).Seconds(), label)
@@ -131,7 +135,7 @@ func (out sink) series(label string, s *series, at time.Time) {
 		out.add(rateSpent, float64(s.spent), label)
 	}
 	out.add(paused, number(s.paused), label)
-	if s.pauseFor > 0 {
+	if s.pauseFor > 0 && !s.endless {
 		out.add(pauseRemaining, s.pauseFor.Seconds(), label)
 	}
 	out.add(pinned, number(s.pinned), label)
