@@ -31,8 +31,8 @@ type Server struct {
 }
 
 // Open returns the server at dsn, or starts one with a database of its own if dsn is
-// empty. Close it.
-func Open(ctx context.Context, dsn string) (*Server, error) {
+// empty, with further settings such as "max_connections=20". Close it.
+func Open(ctx context.Context, dsn string, settings ...string) (*Server, error) {
 	if dsn != "" {
 		return &Server{DSN: dsn}, nil
 	}
@@ -42,7 +42,7 @@ func Open(ctx context.Context, dsn string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{DSN: "host=" + dir + " user=postgres database=postgres", dir: dir}
-	if err := s.start(ctx); err != nil {
+	if err := s.start(ctx, settings); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Server) Close() {
 }
 
 // start makes a database cluster and runs a server on it.
-func (s *Server) start(ctx context.Context) error {
+func (s *Server) start(ctx context.Context, settings []string) error {
 	bin, err := find()
 	if err != nil {
 		return err
@@ -79,6 +79,9 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=",
 		"-c", "fsync=off", "-c", "max_connections=200", "-c", "max_parallel_workers_per_gather=0", "-c", "jit=off")
+	for _, setting := range settings {
+		cmd.Args = append(cmd.Args, "-c", setting)
+	}
 	cmd.SysProcAttr, cmd.Dir = attr, s.dir
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
