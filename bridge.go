@@ -82,6 +82,12 @@ func (internals) Failed(ctx context.Context, name string, err error) error {
 // Outcome is the error of work that returned err, and whose loan was then released with after.
 func (internals) Outcome(err, after error) error { return outcome(err, after) }
 
+// For makes a request that of another process of this machine: operators see its pid, which is 0 if it
+// is not known. more is ;key=value, without spaces, for those who look closer.
+func (internals) For(pid int, more string) AcquireOption {
+	return requestOption(func(c *config) { c.program = protocol.Program{PID: pid, More: more} })
+}
+
 // Carried returns the id of a lease of s that ctx carries, and that is held; "": there is none.
 func (internals) Carried(ctx context.Context, s *Semaphore) string { return s.carried(ctx) }
 

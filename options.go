@@ -112,6 +112,7 @@ type config struct {
 	level      int
 	tenant     *tenant // nil: none
 	watch      *watch  // nil: the request is enforced, and not observed
+	program    protocol.Program
 }
 
 type tenant struct {
@@ -275,7 +276,7 @@ func (c *config) terms(limit int, wait bool) *protocol.Terms {
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
 		MinReplicas: c.replicas, Rate: c.rate, Cost: c.cost,
-		Tenant: owner.key, Pace: owner.pace,
+		Tenant: owner.key, Pace: owner.pace, For: c.program,
 	}
 }
 

@@ -8,6 +8,7 @@
 berth_hold() {
   local request=$1 url=http://agent own=/tmp/berth-$EUID where=${BERTH_AGENT_SOCKET-} in life curl
   shift
+  [[ $request == *'"pid"'* || $request != *:* ]] || request=${request/\{/\{\"pid\":$$,}
   ((EUID)) || own=/run/berth
   own=${BERTH_STORE_DIR:-$own}
   local -a to=(--unix-socket "${where:-$own/agent.sock}")

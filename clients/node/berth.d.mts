@@ -13,6 +13,7 @@ export interface Terms {
   tenant?: string;
   pace_ms?: number;
   label?: string;
+  pid?: number;
   [field: string]: unknown;
 }
 

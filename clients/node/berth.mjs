@@ -37,7 +37,7 @@ export async function hold(name, limit, { signal, ...terms } = {}) {
   const late = terms.wait_ms === undefined ? undefined : setTimeout(abort, terms.wait_ms + margin);
   signal?.addEventListener("abort", abort);
   const events = read(socket);
-  socket.write(request({ ...terms, name, limit }));
+  socket.write(request({ pid: process.pid, ...terms, name, limit }));
   let answer = { event: "queued" };
   while (answer.event === "queued") answer = (await events.next()).value ?? { error: "gone", message: "no agent answers" };
   clearTimeout(late);

@@ -64,10 +64,24 @@ type Terms struct {
 	Tenant     string        // whose the lease is; "": nobody's
 	Pace       time.Duration // waiters of the tenant stand as though they had come so far apart, times weight
 	Label      string
+	For        Program // whose request it is; the zero Program: this process's own
 
 	MinReplicas int // is not sent; renewals put it into Op.Replicas
 
 	head any // the encoding, if a store has prepared it
+}
+
+// Program is a process for which another one asks.
+type Program struct {
+	PID  int    // 0: it is not known
+	More string // ;key=value... that its owner goes on with
+}
+
+// owner is the owner of requests of p that the process of another owner makes.
+func (p Program) owner(through string) string {
+	slash := strings.IndexByte(through, '/')
+	mark := through[:len(through)-len(strings.TrimPrefix(through, ":"))]
+	return mark + strconv.Itoa(p.PID) + through[slash:] + p.More
 }
 
 // Rate is how much cost may be granted in any time of length Per. Grants count when they are
@@ -98,6 +112,9 @@ const ownsFor = ";tenant="
 
 // encode returns the head of an acquire by owner.
 func (t *Terms) encode(owner string) string {
+	if t.For != (Program{}) {
+		owner = t.For.owner(owner)
+	}
 	b := make([]byte, 0, 96+len(owner)+len(t.Label))
 	if t.Tenant != "" {
 		b = fmt.Appendf(b, "T%d ", t.Pace.Milliseconds())

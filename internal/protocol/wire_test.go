@@ -65,6 +65,21 @@ func TestPreparedTermsAreSentAsOthers(t *testing.T) {
 	}
 }
 
+// TestOwnerOfAnotherProgramsRequest has that program's process in front, and what it says of it
+// behind all else but the tenant.
+func TestOwnerOfAnotherProgramsRequest(t *testing.T) {
+	t.Parallel()
+	for _, mark := range []string{"", ":"} {
+		op := Op{Verb: Acquire, ID: "s0.1", Terms: terms(3, func(t *Terms) {
+			t.For, t.Tenant, t.Pace, t.Label = Program{PID: 7141, More: ";agent=812;uid=1000"}, "acme", time.Second, "import"
+		})}
+		head := textsOf(appendOps(nil, []Op{op}, mark+"812/web-3;go0.1"))[0]
+		if want := " " + mark + "7141/web-3;go0.1;agent=812;uid=1000;tenant=acme import"; !strings.HasSuffix(head, want) {
+			t.Errorf("%q, want %q at the end", head, want)
+		}
+	}
+}
+
 func textsOf(args []any) (texts []string) {
 	for _, a := range args {
 		texts = append(texts, fmt.Sprint(a))

@@ -62,7 +62,7 @@ class _Permit:
     """
 
     def __init__(self, name: str, limit: Optional[int], terms: Dict[str, Any], stop: Any) -> None:
-        self.request = _request({**terms, "name": name, **({} if limit is None else {"limit": limit})})
+        self.request = _request({"pid": os.getpid(), **terms, "name": name, **({} if limit is None else {"limit": limit})})
         wait = terms.get("wait_ms")
         self.most = None if wait is None else time.monotonic() + wait / 1000 + _MARGIN
         self.name, self.stop, self.pid = name, stop, os.getpid()

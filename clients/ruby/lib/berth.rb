@@ -47,7 +47,7 @@ class Berth
   def self.hold(name, limit = nil, **terms)
     lease = new
     result = begin
-      lease.send(:acquire, { name: name, limit: limit, **terms }.compact)
+      lease.send(:acquire, { name: name, limit: limit, pid: Process.pid, **terms }.compact)
       yield lease
     ensure # of a wait, too, that a time limit or a signal ends
       lease.release

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -142,6 +144,34 @@ func TestStopIsQuickWithoutHolders(t *testing.T) {
 	})
 }
 
+// TestOperatorsSeeThePrograms, and not their agent: what they say of themselves, and else who is at
+// the other end of the socket.
+func TestOperatorsSeeThePrograms(t *testing.T) {
+	each(t, func(w *world) {
+		const said = 7141
+		w.holds(9, `"label":"import"`, fmt.Sprintf(`"pid":%d`, said))
+		w.waits(1, fmt.Sprintf(`"pid":%d`, said+1))
+		if st := w.Show(); st.Leases[0].Label != "import" || st.Leases[0].PID != said || st.Queue[0].PID != said+1 {
+			w.Errorf("the holder is %+v, the waiter %+v", st.Leases[0], st.Queue[0])
+		}
+		h := w.lease()
+		if want := fmt.Sprintf("agent=%d", os.Getpid()); !strings.HasPrefix(h.Extra, want) || h.Host == "" || h.Client == "" {
+			w.Errorf("it is on %q with %q, and more of it is %q, want %q", h.Host, h.Client, h.Extra, want)
+		}
+		w.Must(w.Inspector.Evict(w.Ctx, testenv.Name, w.Show().Queue[0].ID))
+		w.holds(9)
+		name, pid := "agent", 0
+		if !w.Exact && runtime.GOOS == "linux" {
+			comm, err := os.ReadFile("/proc/self/comm")
+			w.Must(err)
+			name, pid = strings.TrimSpace(string(comm)), os.Getpid()
+		}
+		if h := w.Show().Leases[1]; h.Label != name || h.PID != pid {
+			w.Errorf("of one that says nothing they see %q, %d, want %q, %d", h.Label, h.PID, name, pid)
+		}
+	})
+}
+
 // TestSemaphoresAsTheCommandsShowThem: the same JSON.
 func TestSemaphoresAsTheCommandsShowThem(t *testing.T) {
 	each(t, func(w *world) {
@@ -156,7 +186,7 @@ func TestSemaphoresAsTheCommandsShowThem(t *testing.T) {
 		}
 		var state berthadmin.State
 		_, text := w.shown("/v1/semaphores/" + testenv.Name)
-		if json.Unmarshal([]byte(text), &state) != nil || len(state.Leases) != 1 || !strings.HasPrefix(state.Leases[0].Label, "import") {
+		if json.Unmarshal([]byte(text), &state) != nil || len(state.Leases) != 1 || state.Leases[0].Label != "import" {
 			w.Errorf("the semaphore is %s", text)
 		}
 		w.insists(post(`{"name":"a/b c"}`), "granted")

@@ -165,7 +165,7 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
-				released, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
+				released, known, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
 				refused, evicted, frozen, beating, overTCP, stopped, garbage, deserted, desertedInQueue, lonely,
 			} {
 				o.open()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -48,6 +49,7 @@ type hold struct {
 	ctx    context.Context         //nolint:containedctx // the connection's
 	cancel context.CancelCauseFunc // with one of the errors above; the first one counts
 
+	more   string      // what else operators see of the client
 	held   atomic.Bool // a permit is held, and beats are due
 	begun  bool        // the status was written, and lines follow
 	queued bool        // it counts as waiting
@@ -126,10 +128,21 @@ func (h *hold) acquire() (*berth.Lease, error) {
 		return nil, err
 	}
 	defer context.AfterFunc(h.agent.running, func() { h.cancel(errStopping) })()
-	label := labelled(h.label, h.conn)
-	lease, err := h.get(sem, slices.Concat(h.options, []berth.AcquireOption{berth.Label(label), berth.OnQueued(h.tellPlace)}))
+	h.introduce()
+	lease, err := h.get(sem, slices.Concat(h.options, []berth.AcquireOption{
+		berth.Label(h.label), internals.For(h.pid, h.more), berth.OnQueued(h.tellPlace),
+	}))
 	h.agent.learn(err)
 	return lease, err
+}
+
+// introduce finds out what the client has not said of itself: its label is the program's name, and
+// its process the one at the other end.
+func (h *hold) introduce() {
+	p := peerOf(h.conn)
+	h.pid = cmp.Or(h.pid, p.pid())
+	h.label = cmp.Or(h.label, p.program(h.pid), "agent")
+	h.more = fmt.Sprintf(";agent=%d%s", os.Getpid(), p.user())
 }
 
 // get acquires as the request says. If it has a time to wait, that outlasts an outage of Redis.

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -44,7 +46,11 @@ func (k *kept) keep() {
 // logLoss tells whoever runs the agent of a permit that its client has not given back itself.
 func (k *kept) logLoss(why error) {
 	if !errors.Is(why, errDone) && !errors.Is(why, errGone) {
-		k.agent.options.Log("semaphore %q: %q has lost its permit: %s", k.name, k.lease.Label(), plain(why))
+		who := strconv.Quote(k.label)
+		if k.pid > 0 {
+			who += fmt.Sprintf(" (pid %d)", k.pid)
+		}
+		k.agent.options.Log("semaphore %q: %s has lost its permit: %s", k.name, who, plain(why))
 	}
 }
 

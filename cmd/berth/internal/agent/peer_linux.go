@@ -28,27 +28,32 @@ func peerOf(conn net.Conn) (p peer) {
 	return p
 }
 
-// program is the name of its program; "" if it is not known, or not fit to be shown.
-func (p peer) program() string {
-	if p.who == nil || p.who.Pid == 0 {
+// pid is its number; 0: it is not known. A process of another container has none here.
+func (p peer) pid() int {
+	if p.who == nil {
+		return 0
+	}
+	return int(p.who.Pid)
+}
+
+// user is its user as an owner says it; "": that is not known.
+func (p peer) user() string {
+	if p.who == nil {
 		return ""
 	}
-	comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.who.Pid))
+	return fmt.Sprintf(";uid=%d", p.who.Uid)
+}
+
+// program is the name of the program of the process pid, which p may have said to be itself; "" if it
+// is not known, or not fit to be shown.
+func (p peer) program(pid int) string {
+	if p.pid() == 0 { // the numbers that it knows are not those of here
+		return ""
+	}
+	comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	name := strings.TrimSpace(string(comm))
 	if screen.Clean(name) != name {
 		return ""
 	}
 	return name
-}
-
-// String is its number and its user, for a label. A process of another container has no number
-// here.
-func (p peer) String() string {
-	switch {
-	case p.who == nil:
-		return ""
-	case p.who.Pid == 0:
-		return fmt.Sprintf(" uid=%d", p.who.Uid)
-	}
-	return fmt.Sprintf(" pid=%d uid=%d", p.who.Pid, p.who.Uid)
 }

@@ -9,7 +9,8 @@ type peer struct{}
 
 func peerOf(net.Conn) peer { return peer{} }
 
-func (peer) program() string { return "" }
+func (peer) pid() int { return 0 }
 
-// String implements fmt.Stringer.
-func (peer) String() string { return "" }
+func (peer) user() string { return "" }
+
+func (peer) program(int) string { return "" }

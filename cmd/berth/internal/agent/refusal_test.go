@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ var badInput = []struct{ body, wrong string }{
 	{`{"name":"s","beat_ms":1}`, "beat_ms"},
 	{`{"name":"s","label":"a\nb"}`, "label"},
 	{`{"name":"s","label":{}}`, "label"},
-	{`{"name":"s","label":"` + strings.Repeat("x", berth.MaxLabel) + `"}`, "label"},
+	{`{"name":"s","label":"` + strings.Repeat("x", berth.MaxLabel+1) + `"}`, "label"},
 	{`{"name":"s","Limit":1}`, "Limit"},
 	{`{"name":"s","rate":1}`, "per_ms"},
 	{`{"name":"s","per_ms":1000}`, "rate"},
@@ -145,6 +146,9 @@ func TestTenantsShareTheQueue(t *testing.T) {
 	})
 }
 
+// goNames matches names of the library's API.
+var goNames = regexp.MustCompile(`Acquire|QueueLimit|MaxHold|HeadStart|MinReplicas|PoolSize`)
+
 // TestRefusals have the status that HTTP has for them, and say what to do.
 func TestRefusals(t *testing.T) {
 	each(t, func(w *world) {
@@ -176,6 +180,9 @@ func TestRefusals(t *testing.T) {
 			e := w.refused(c.text)
 			if e.Status != c.status || e.Error != c.code || e.Message == "" || c.status == 405 && e.header.Get("Allow") == "" {
 				w.Errorf("%.60q: %+v", c.text, e)
+			}
+			if goNames.MatchString(e.Message) {
+				w.Errorf("%.60q: it names what only Go has: %s", c.text, e.Message)
 			}
 		}
 		w.untilHeld(1)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -20,8 +21,6 @@ const (
 	leastBeat = 100 * time.Millisecond
 	// leastPer is the shortest window of a rate.
 	leastPer = 10 * time.Millisecond
-	// mostLabel leaves room in a label for the process that asks.
-	mostLabel = berth.MaxLabel - len(" pid=4294967295 uid=4294967295")
 	// mostWrong is how many wrong fields an answer names.
 	mostWrong = 20
 )
@@ -31,6 +30,7 @@ type request struct {
 	name    string
 	limit   int
 	label   string
+	pid     int            // 0: it does not say it
 	wait    *time.Duration // nil: for as long as the connection lasts
 	beat    time.Duration  // 0: it need not write
 	rate    int            // 0: it declares none
@@ -63,7 +63,8 @@ var fields = []field{
 	{"head_start_ms", millis(0, berth.MaxTTL, option(berth.HeadStart))},
 	{"wait_ms", millis(0, berth.MaxTTL, func(r *request, d time.Duration) { r.wait = &d })},
 	{"beat_ms", millis(leastBeat, berth.MaxTTL, func(r *request, d time.Duration) { r.beat = d })},
-	{"label", text(mostLabel, rules.Text, func(r *request, s string) { r.label = s })},
+	{"pid", number(1, math.MaxInt32, func(r *request, n int) { r.pid = n })},
+	{"label", text(berth.MaxLabel, rules.Text, func(r *request, s string) { r.label = s })},
 }
 
 // option returns what sets an option of the library.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -142,14 +141,4 @@ func unwrap(conn net.Conn) net.Conn {
 		return c.Conn
 	}
 	return conn
-}
-
-// labelled is the label of a request: what its client calls itself, or else the program's
-// name, and which process it is, if that can be known.
-func labelled(label string, conn net.Conn) string {
-	p := peerOf(conn)
-	if label == "" {
-		label = cmp.Or(p.program(), "agent")
-	}
-	return label + p.String()
 }

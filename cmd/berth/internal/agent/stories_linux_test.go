@@ -141,6 +141,22 @@ func takenAway(o *office) {
 	d.says("lost")
 }
 
+// known: an operator sees the program, and no other with the same agent.
+func known(o *office) {
+	d := o.holds(`{}`)
+	d.seen()
+	d.told("release", "released")
+	o.Release(o.next())
+}
+
+// seen fails unless the holder that operators see is the program.
+func (d *driver) seen() {
+	d.Helper()
+	if st := d.Show(); len(st.Leases) != 1 || st.Leases[0].PID != d.Cmd.Process.Pid {
+		d.Errorf("of process %d they see %+v", d.Cmd.Process.Pid, st.Leases)
+	}
+}
+
 // overTCP: a program of another user comes with the token, to which nothing but it opens the agent.
 func overTCP(o *office) {
 	tcp := &office{Env: o.Env, language: o.language, goes: o.goes, path: "127.0.0.1:0", token: "se-cret"}
@@ -148,6 +164,7 @@ func overTCP(o *office) {
 	defer tcp.killAgent()
 	d := tcp.holds(`{}`)
 	o.inUse()
+	d.seen()
 	d.told("release", "released")
 	o.Release(o.next())
 	tcp.token = "another"
