@@ -31,6 +31,10 @@ import os
 def export(account, stop=None):
     with open(os.path.dirname(os.path.abspath(__file__)) + "/calls", "a") as f: f.write("export %s\n" % account)
 `,
+	"llm.py": `
+import crm
+async def complete(prompt, max_tokens): crm.export(prompt)
+`,
 	"crm.mjs": `
 import { appendFileSync } from "node:fs";
 export const exportAccount = (account) => appendFileSync(new URL("calls", import.meta.url), "export " + account + "\n");
@@ -42,8 +46,8 @@ export const exportAccount = (account) => appendFileSync(new URL("calls", import
 func TestAgentRecipes(t *testing.T) {
 	t.Parallel()
 	blocks := readBlocks(t, "../../docs/agent-recipes.md")
-	if len(blocks) != 5 {
-		t.Errorf("the page has %d blocks, want 5", len(blocks))
+	if len(blocks) != 6 {
+		t.Errorf("the page has %d blocks, want 6", len(blocks))
 	}
 	for _, b := range blocks {
 		t.Run(b.key, func(t *testing.T) {
@@ -57,8 +61,10 @@ func TestAgentRecipes(t *testing.T) {
 			if err := os.Remove(filepath.Join(k.dir, "calls")); err != nil {
 				t.Fatal(err)
 			}
-			if _, code := k.run(command{args: []string{"berth", "acquire", "-n", "5", "-W", "5", "--ttl", "1h", "crm"}}); code != 0 {
-				t.Fatal("no permits for the test")
+			for name, n := range map[string]string{"crm": "5", "llm": "20"} {
+				if _, code := k.run(command{args: []string{"berth", "acquire", "-n", n, "-W", n, "--ttl", "1h", name}}); code != 0 {
+					t.Fatal("no permits for the test")
+				}
 			}
 			out, _ := k.run(k.service(b, "100"))
 			k.wantCalls("")
@@ -124,6 +130,7 @@ func (k *kitchen) service(b block, wait string) command {
 		k.write(name, text)
 		call := map[string]string{
 			"tasks.py": "import tasks; tasks.export('42')", "views.py": "import views; print(views.export(None, '42').status_code)",
+			"ask.py": "import asyncio, ask; asyncio.run(ask.ask('acme', '42', 100))",
 		}[name]
 		return command{args: []string{"python3", "-B", "-c", call}}
 	case "js":

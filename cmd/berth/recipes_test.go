@@ -38,6 +38,8 @@ var recipes = map[string]string{
 	"Coming from GNU sem and parallel 2": "train a on a slot|train b on a slot",
 	"Coming from consul lock 1":          "import --all",
 	"cron 1":                             "report --all|backup /home",
+	"cron 2":                             "report --night",
+	"Two limits for one command 1":       "sync acme",
 	"systemd 1":                          "", // a timer, for the service below
 	"systemd 2":                          "report --all",
 	"systemd 3":                          "worker",
@@ -311,6 +313,14 @@ func (k *kitchen) busy(c command) {
 	}
 	if !strings.HasSuffix(c.args[0], "/berth") { // the one line alone, should there be more
 		c.args = []string{"/bin/sh", "-c", m[0]}
+	}
+	if strings.Contains(line, "--rate") { // it is spent
+		_ = os.Remove(filepath.Join(k.dir, "calls"))
+		if out, code := k.try(c); code != 0 || out != "" {
+			k.t.Errorf("for the second time: exit code %d, %q", code, out)
+		}
+		k.wantCalls("")
+		return
 	}
 	handle, code := k.run(command{args: []string{"berth", "acquire", m[2]}})
 	if code != 0 {

@@ -139,7 +139,7 @@ func TestSnippetsAreExamplesThatRun(t *testing.T) {
 			t.Error("the README shows no Go")
 		}
 		for _, s := range snippets {
-			if !strings.Contains(examples.String(), unindented(s[1])) {
+			if page != "docs/tutorial.md" && !strings.Contains(examples.String(), unindented(s[1])) { // TestTutorial runs that
 				t.Errorf("%s: this snippet is no example that runs:\n%s", page, s[1])
 			}
 			_, body := parser.ParseExpr("func() {" + s[1] + "}")
