@@ -12,7 +12,7 @@ import (
 
 var image = regexp.MustCompile(`!\[[^\]]+\]\(([^)#]+)\)`)
 
-// pictures are those that README.md and the pages of docs show.
+// pictures are those that README.md, the pages of docs and the map of the code show.
 func pictures(t *testing.T) map[string]bool {
 	t.Helper()
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -20,7 +20,7 @@ func pictures(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	found := map[string]bool{}
-	for _, page := range append(pages, "../../README.md") {
+	for _, page := range append(pages, "../../README.md", "../../internal/README.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

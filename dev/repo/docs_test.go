@@ -14,12 +14,13 @@ import (
 )
 
 var (
-	pageLink = regexp.MustCompile(`\]\(([^:)#\s]+)[^:)\s]*\)`) // to a file of the repository
+	pageLink = regexp.MustCompile(`\]\(([^:)#\s]*)(#[^:)\s]+)?\)`) // to a file of the repository, or a heading
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	loneLink = regexp.MustCompile(`^\s*([-*] )?(!?\[[^\]]*\]\([^)\s]*\)|<?https?://\S+)\S?$`)
 	snippet  = regexp.MustCompile("(?s)```.*?```")
 )
 
-// TestPages: links between pages lead somewhere, and pages are of a size that
+// TestPages: links between pages lead somewhere, their headings included, and pages are of a size that
 // somebody reads.
 func TestPages(t *testing.T) {
 	t.Parallel()
@@ -29,8 +30,14 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range pageLink.FindAllStringSubmatch(snippet.ReplaceAllString(string(text), ""), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+			file := filepath.Join(filepath.Dir(page), m[1])
+			if m[1] == "" {
+				file = page
+			}
+			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
+			} else if m[2] != "" && !slices.Contains(anchors(t, file), m[2]) {
+				t.Errorf("%s links to %s%s: no such heading", page, m[1], m[2])
 			}
 		}
 		lines := slices.Collect(strings.Lines(string(text)))
@@ -38,6 +45,20 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s has %d lines: nobody reads more than 250", page, len(lines))
 		}
 	}
+}
+
+// anchors are what links to the headings of a page end with, as GitHub makes them.
+func anchors(t *testing.T, page string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(snippet.ReplaceAllString(string(text), ""), -1) {
+		kept := regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, "#"+strings.ReplaceAll(kept, " ", "-"))
+	}
+	return all
 }
 
 // TestPagesAreAtMost100ColumnsWide, except in code and where a line is one link, which cannot be

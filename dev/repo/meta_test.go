@@ -278,7 +278,7 @@ func TestImportRulesRefuse(t *testing.T) {
 	}
 }
 
-// TestPictureHasEveryImport: the grey arrows of docs/architecture.md are the imports
+// TestPictureHasEveryImport: the grey arrows of internal/README.md are the imports
 // among the packages that a program links, no more and no fewer, and the picture was drawn
 // from that source.
 func TestPictureHasEveryImport(t *testing.T) {
