@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -86,6 +87,21 @@ func (internals) Outcome(err, after error) error { return outcome(err, after) }
 // is not known. more is ;key=value, without spaces, for those who look closer.
 func (internals) For(pid int, more string) AcquireOption {
 	return requestOption(func(c *config) { c.program = protocol.Program{PID: pid, More: more} })
+}
+
+// AcquireEach takes n leases, one after another, or none, as AcquireAll does with those that it names.
+func (internals) AcquireEach(ctx context.Context, n int, acquire func(ctx context.Context, i int) (*Lease, error)) (Leases, error) {
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return acquireEach(ctx, order, acquire)
+}
+
+// Cooldown is Semaphore.Cooldown for another process of this machine, which operators see. Its pid is
+// 0 if it is not known.
+func (internals) Cooldown(ctx context.Context, s *Semaphore, d time.Duration, label string, pid int) error {
+	return s.cooldown(ctx, d, label, pid)
 }
 
 // Carried returns the id of a lease of s that ctx carries, and that is held; "": there is none.

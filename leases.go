@@ -33,7 +33,13 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err != nil {
 		return nil, err
 	}
-	leases, whole := make(Leases, len(sems)), false
+	return acquireEach(ctx, order, func(ctx context.Context, i int) (*Lease, error) { return sems[i].Acquire(ctx) })
+}
+
+// acquireEach takes leases one after another, in this order of their indexes, or none: when one is
+// lost while another is waited for, it ends that wait.
+func acquireEach(ctx context.Context, order []int, acquire func(context.Context, int) (*Lease, error)) (Leases, error) {
+	leases, whole := make(Leases, len(order)), false
 	defer func() {
 		if !whole { // one failed, or a hook panicked
 			_ = leases.Release()
@@ -42,7 +48,7 @@ func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	wait, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for _, i := range order {
-		lease, err := sems[i].Acquire(wait)
+		lease, err := acquire(wait, i)
 		if err != nil {
 			if cause := context.Cause(wait); ctx.Err() == nil && errors.Is(cause, ErrLost) {
 				err = cause

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/berth-go/berth/internal/protocol"
@@ -149,11 +150,23 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 // has changed; after ErrUnreachable and ctx's error it may have been paused, or may be within the next
 // 10 seconds. A copy of the request that arrives later is refused.
 func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
-	if err := cmp.Or(s.made(), invalid("context", rules.Context(ctx)), within("pause", d, MinTTL, MaxTTL)); err != nil {
+	if err := s.made(); err != nil {
+		return err
+	}
+	return s.cooldown(ctx, d, s.config.label, os.Getpid())
+}
+
+// cooldown is Cooldown for the process that operators see; 0: it is not known.
+func (s *Semaphore) cooldown(ctx context.Context, d time.Duration, label string, pid int) error {
+	if err := cmp.Or(invalid("context", rules.Context(ctx)), within("pause", d, MinTTL, MaxTTL)); err != nil {
 		return err
 	}
 	host, _ := os.Hostname()
-	who := fmt.Sprintf("%s (%s:%d)", cmp.Or(s.config.label, "a program"), cmp.Or(host, "unknown"), os.Getpid())
+	where := cmp.Or(host, "unknown")
+	if pid != 0 {
+		where += ":" + strconv.Itoa(pid)
+	}
+	who := fmt.Sprintf("%s (%s)", cmp.Or(label, "a program"), where)
 	_, err := s.inner.Do(ctx, protocol.Op{Verb: protocol.Cool, TTL: d, Who: who})
 	return public(s.name, err)
 }

@@ -3,21 +3,20 @@
 #   berth_hold '{"name":"api","limit":5}' COMMAND [ARGUMENT...]
 #
 # runs the command with a permit, and ends it by TERM if the permit is lost. The exit code is the
-# command's, or 75 without a permit. The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where
-# it needs $BERTH_AGENT_TOKEN, or beside this user's local store.
+# command's, or 75 without a permit. Several limits are '{"all":[{"name":"customer/7","limit":2},...]}'.
+#
+#   berth_cooldown NAME SECONDS
+#
+# pauses a semaphore for all programs, as when an API answers 429: nobody is granted for so long.
+#
+# The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
+# beside this user's local store.
 berth_hold() {
-  local request=$1 url=http://agent own=/tmp/berth-$EUID where=${BERTH_AGENT_SOCKET-} in life curl
+  local request=$1 in life curl url
+  local -a to
   shift
   [[ $request == *'"pid"'* || $request != *:* ]] || request=${request/\{/\{\"pid\":$$,}
-  ((EUID)) || own=/run/berth
-  own=${BERTH_STORE_DIR:-$own}
-  local -a to=(--unix-socket "${where:-$own/agent.sock}")
-  if [[ $where == *:* && $where != */* ]]; then
-    url=http://$where to=()
-  elif [[ -z $where && $(stat -c %u "$own" 2>/dev/null) != "$EUID" ]]; then
-    echo "no permit: no agent of yours in $own" >&2
-    return 75
-  fi
+  berth_agent "no permit" || return 75
   exec {in}< <(exec curl -q -sSN "${to[@]}" -d "$request" \
     -H @<(printf %s "${BERTH_AGENT_TOKEN:+Authorization: Bearer $BERTH_AGENT_TOKEN}") "$url/v1/hold")
   curl=$!
@@ -54,4 +53,29 @@ berth_granted() {
   done
   echo "no permit: ${line:-the agent does not answer}" >&2
   return 1
+}
+
+berth_cooldown() {
+  local name=${1//\\/\\\\} url answer
+  local -a to
+  berth_agent "not paused" || return 1
+  answer=$(curl -q -sS -m 10 "${to[@]}" -d "{\"name\":\"${name//\"/\\\"}\",\"for_ms\":$((1000 * $2)),\"pid\":$$}" \
+    -H @<(printf %s "${BERTH_AGENT_TOKEN:+Authorization: Bearer $BERTH_AGENT_TOKEN}") "$url/v1/cooldown")
+  [[ $answer == *'"event":"paused"'* ]] && return
+  echo "not paused: ${answer:-no agent answers}" >&2
+  return 1
+}
+
+# Finds the agent, and sets url and curl's options to of its caller; or says why there is none.
+berth_agent() {
+  local own=/tmp/berth-$EUID where=${BERTH_AGENT_SOCKET-}
+  ((EUID)) || own=/run/berth
+  own=${BERTH_STORE_DIR:-$own}
+  url=http://agent to=(--unix-socket "${where:-$own/agent.sock}")
+  if [[ $where == *:* && $where != */* ]]; then
+    url=http://$where to=()
+  elif [[ -z $where && $(stat -c %u "$own" 2>/dev/null) != "$EUID" ]]; then
+    echo "$1: no agent of yours in $own" >&2
+    return 1
+  fi
 }

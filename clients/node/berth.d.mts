@@ -1,10 +1,5 @@
-/** The fields of a request for a permit: docs/agent-http.md says what each means. */
-export interface Terms {
-  wait_ms?: number;
-  ttl_ms?: number;
-  max_hold_ms?: number;
-  beat_ms?: number;
-  head_start_ms?: number;
+/** The fields of a limit: docs/agent-http.md says what each means. */
+export interface LimitTerms {
   queue_limit?: number;
   weight?: number;
   rate?: number;
@@ -12,10 +7,29 @@ export interface Terms {
   cost?: number;
   tenant?: string;
   pace_ms?: number;
+  [field: string]: unknown;
+}
+
+/** One of several limits. */
+export interface Limit extends LimitTerms {
+  name: string;
+  limit?: number;
+}
+
+/** The fields of a request for several permits. */
+export interface HoldTerms {
+  wait_ms?: number;
+  ttl_ms?: number;
+  max_hold_ms?: number;
+  beat_ms?: number;
+  head_start_ms?: number;
   label?: string;
   pid?: number;
   [field: string]: unknown;
 }
+
+/** The fields of a request for a permit. */
+export type Terms = HoldTerms & LimitTerms;
 
 /** What the agent says where there is no permit. */
 export interface Answer {
@@ -24,6 +38,11 @@ export interface Answer {
   status?: number;
   fields?: Record<string, string>;
   retry_after_ms?: number;
+  name?: string;
+  in_use?: number;
+  limit?: number;
+  waiting?: number;
+  paused?: boolean;
 }
 
 /** There is no permit. */
@@ -34,6 +53,13 @@ export declare class Refused extends Error {
   readonly retryAfter?: number;
   /** What is wrong with each field. */
   readonly fields?: Record<string, string>;
+  readonly status?: number;
+  /** What was found, if that is known. */
+  readonly semaphore?: string;
+  readonly inUse?: number;
+  readonly limit?: number;
+  readonly waiting?: number;
+  readonly paused?: boolean;
   readonly answer: Answer;
 }
 
@@ -50,6 +76,8 @@ export declare class Lease implements AsyncDisposable {
   readonly slot: number;
   /** A number for fencing: a later grant has a larger one. */
   readonly token: number;
+  /** Where there are several limits: the permit of each. slot and token are those of the first. */
+  readonly all: { name: string; slot: number; token: number; limit: number }[];
   /** Why the permit is gone, if it is. */
   readonly lost?: string;
   /** Ends when the work has to. */
@@ -69,3 +97,11 @@ export declare class Lease implements AsyncDisposable {
  * ends the wait.
  */
 export declare function hold(name: string, limit?: number, terms?: Terms & { signal?: AbortSignal }): Promise<Lease>;
+/** The same for one permit of each of several limits, narrow ones first: all or none. */
+export declare function hold(all: Limit[], limit?: undefined, terms?: HoldTerms & { signal?: AbortSignal }): Promise<Lease>;
+
+/**
+ * Pauses a semaphore for all programs: nobody is granted for so many milliseconds. A longer pause is not
+ * shortened. Fails with Refused.
+ */
+export declare function cooldown(name: string, ms: number, terms?: { label?: string; pid?: number }): Promise<void>;

@@ -3,6 +3,9 @@
 //   await using lease = await hold("api", 5);
 //   await fetch(url, { signal: lease.signal });
 //
+//   await hold([{ name: "customer/7", limit: 2 }, { name: "api", limit: 20 }]); // narrow limits first
+//   await cooldown("api", 30_000); // the API wants a pause
+//
 // The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
 // beside this user's local store. berth.d.mts has the types.
 import { existsSync, lstatSync, readFileSync } from "node:fs";
@@ -12,11 +15,12 @@ import { createInterface } from "node:readline";
 // An agent that works has answered in so many milliseconds.
 const margin = 10_000;
 
-// There is no permit.
+// There is no permit. semaphore, inUse, limit, waiting and paused are what was found, if that is known.
 export class Refused extends Error {
   constructor(answer) {
     super(answer.message);
-    Object.assign(this, { name: "Refused", code: answer.error, fields: answer.fields, retryAfter: answer.retry_after_ms, answer });
+    const { error: code, status, fields, retry_after_ms: retryAfter, name: semaphore, in_use: inUse, limit, waiting, paused } = answer;
+    Object.assign(this, { name: "Refused", code, status, fields, retryAfter, semaphore, inUse, limit, waiting, paused, answer });
   }
 }
 
@@ -28,7 +32,8 @@ export class Lost extends Error {
   }
 }
 
-// Waits for a permit. The terms are the agent's fields, such as { wait_ms: 1000 }, and signal, an
+// Waits for a permit of a name, or for one of each of several limits, a list of objects with name and
+// limit, narrow ones first. The terms are the agent's fields, such as { wait_ms: 1000 }, and signal, an
 // AbortSignal that ends the wait.
 export async function hold(name, limit, { signal, ...terms } = {}) {
   signal?.throwIfAborted();
@@ -37,7 +42,7 @@ export async function hold(name, limit, { signal, ...terms } = {}) {
   const late = terms.wait_ms === undefined ? undefined : setTimeout(abort, terms.wait_ms + margin);
   signal?.addEventListener("abort", abort);
   const events = read(socket);
-  socket.write(request({ pid: process.pid, ...terms, name, limit }));
+  socket.write(request("hold", { ...terms, ...(Array.isArray(name) ? { all: name } : { name, limit }) }));
   let answer = { event: "queued" };
   while (answer.event === "queued") answer = (await events.next()).value ?? { error: "gone", message: "no agent answers" };
   clearTimeout(late);
@@ -48,9 +53,21 @@ export async function hold(name, limit, { signal, ...terms } = {}) {
   throw new Refused(answer);
 }
 
-function request(terms) {
-  const body = JSON.stringify(terms), token = process.env.BERTH_AGENT_TOKEN;
-  const head = ["POST /v1/hold HTTP/1.1", "Host: agent", `Content-Length: ${Buffer.byteLength(body)}`];
+// Pauses a semaphore for all programs, as when an API answers 429: nobody is granted for so many
+// milliseconds. A longer pause is not shortened.
+export async function cooldown(name, ms, terms = {}) {
+  const socket = connect({ ...address(), allowHalfOpen: true });
+  const late = setTimeout(() => socket.destroy(), margin);
+  socket.write(request("cooldown", { ...terms, name, for_ms: Math.round(ms) }));
+  const { value: answer } = await read(socket).next();
+  clearTimeout(late);
+  socket.destroy();
+  if (answer?.event !== "paused") throw new Refused(answer ?? { error: "gone", message: "no agent answers" });
+}
+
+function request(path, terms) {
+  const body = JSON.stringify({ pid: process.pid, ...terms }), token = process.env.BERTH_AGENT_TOKEN;
+  const head = [`POST /v1/${path} HTTP/1.1`, "Host: agent", "Connection: close", `Content-Length: ${Buffer.byteLength(body)}`];
   if (token) head.push(`Authorization: Bearer ${token}`);
   return `${head.join("\r\n")}\r\n\r\n${body}`;
 }
@@ -91,9 +108,9 @@ async function* read(socket) {
 export class Lease {
   #held; // what its reader has, too, which does not refer to the lease: it could not be found dropped
 
-  constructor(name, socket, events, { slot, token, until_boot_ms }) {
-    this.slot = slot;
-    this.token = token;
+  constructor(name, socket, events, { slot, token, until_boot_ms, all = [] }) {
+    Object.assign(this, { slot, token, all });
+    name = all.length ? all.map((one) => one.name).join(", ") : name;
     this.#held = { name, socket, until: until_boot_ms, stop: new AbortController(), asked: false };
     this.#held.over = watch(this.#held, events);
     dropped.register(this, this.#held);

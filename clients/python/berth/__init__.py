@@ -2,8 +2,11 @@
 
     with berth.hold("api", 5) as lease:
         ...
+    with berth.hold([("customer/7", 2), ("api", 20)]):  # narrow limits first
+        ...
     async with berth.ahold("api", 5) as lease:  # in asyncio
         ...
+    berth.cooldown("api", 30)  # the API wants a pause
 
 The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
 beside this user's local store.
@@ -17,9 +20,9 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-__all__ = ["Lost", "Refused", "ahold", "hold"]
+__all__ = ["Lost", "Refused", "acooldown", "ahold", "cooldown", "hold"]
 
 _LONGEST = 1 << 20  # more than a line has
 _MARGIN = 10.0  # seconds in which an agent that works has answered
@@ -29,18 +32,24 @@ class Refused(Exception):
     """There is no permit.
 
     error is a word: busy, queue_full, timeout, redis, gone, ... fields says what is wrong with each
-    term. retry_after is in how many seconds there can be room, or None if that is not known. answer
-    is all that the agent said.
+    term. retry_after is in how many seconds there can be room, or None if that is not known. name,
+    in_use, limit, waiting and paused are what was found, or None. answer is all that the agent said.
     """
 
     def __init__(self, answer: Dict[str, Any]) -> None:
         super().__init__(answer)
         self.answer = answer
+        self.status: Optional[int] = answer.get("status")
         self.error: str = answer.get("error", "")
         self.message: str = answer.get("message", "")
         self.fields: Dict[str, str] = answer.get("fields", {})
         after = answer.get("retry_after_ms")
         self.retry_after: Optional[float] = None if after is None else after / 1000
+        self.name: Optional[str] = answer.get("name")
+        self.in_use: Optional[int] = answer.get("in_use")
+        self.limit: Optional[int] = answer.get("limit")
+        self.waiting: Optional[int] = answer.get("waiting")
+        self.paused: Optional[bool] = answer.get("paused")
 
     def __str__(self) -> str:
         return "%s: %s" % (self.error, self.message)
@@ -54,6 +63,18 @@ class Lost(Exception):
         self.reason = reason
 
 
+_Limit = Union[Tuple[str, int], Dict[str, Any]]
+_Limits = Union[str, Sequence[_Limit]]
+
+
+def _limits(name: _Limits, limit: Optional[int]) -> Dict[str, Any]:
+    """Returns the terms for one name, or for several limits: each is its name and number, or a dict
+    with more fields."""
+    if isinstance(name, str):
+        return {"name": name} if limit is None else {"name": name, "limit": limit}
+    return {"all": [one if isinstance(one, dict) else {"name": one[0], "limit": one[1]} for one in name]}
+
+
 class _Permit:
     """A connection, and what the agent said on it.
 
@@ -61,14 +82,15 @@ class _Permit:
     be noticed.
     """
 
-    def __init__(self, name: str, limit: Optional[int], terms: Dict[str, Any], stop: Any) -> None:
-        self.request = _request({"pid": os.getpid(), **terms, "name": name, **({} if limit is None else {"limit": limit})})
+    def __init__(self, name: _Limits, limit: Optional[int], terms: Dict[str, Any], stop: Any) -> None:
+        self.request = _request("hold", {**terms, **_limits(name, limit)})
         wait = terms.get("wait_ms")
         self.most = None if wait is None else time.monotonic() + wait / 1000 + _MARGIN
         self.name, self.stop, self.pid = name, stop, os.getpid()
         self.lost: Optional[str] = None
         self.reason = "gone"
         self.until, self.slot, self.token = 0, 0, 0
+        self.all: List[Dict[str, Any]] = []
         self.answer: Optional[Dict[str, Any]] = None  # to the request
         self.last: Dict[str, Any] = {}
         self.head, self.rest = True, b""  # the head of the answer; what is not yet a line
@@ -77,14 +99,6 @@ class _Permit:
         self.result = False  # a thread pool's job is only this hold
         self.address = _address()
         self.socket = socket.socket(_family(self.address))
-
-    @contextlib.contextmanager
-    def connecting(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as e:
-            why = str(e.strerror or e) + " (is berth agent running?)"
-            raise OSError(e.errno, why, str(self.address)) from None
 
     def left(self) -> Optional[float]:
         """Returns how long the answer to the request can take, for ever if that is None."""
@@ -113,7 +127,7 @@ class _Permit:
         if kind is None and "error" not in event:
             raise ValueError(event)
         if kind == "granted":
-            self.slot, self.token = event["slot"], event["token"]
+            self.slot, self.token, self.all = event["slot"], event["token"], event.get("all", [])
         if kind == "stop":
             self.stop.set()
         if kind != "queued":
@@ -175,9 +189,10 @@ class _Permit:
         return False
 
 
-def _request(terms: Dict[str, Any]) -> bytes:
-    body, token = json.dumps(terms).encode(), os.environ.get("BERTH_AGENT_TOKEN")
-    head = "POST /v1/hold HTTP/1.1\r\nHost: agent\r\nContent-Length: %d\r\n" % len(body)
+def _request(path: str, terms: Dict[str, Any]) -> bytes:
+    body = json.dumps({"pid": os.getpid(), **terms}).encode()
+    token = os.environ.get("BERTH_AGENT_TOKEN")
+    head = "POST /v1/%s HTTP/1.1\r\nHost: agent\r\nConnection: close\r\nContent-Length: %d\r\n" % (path, len(body))
     if token:
         head += "Authorization: Bearer %s\r\n" % token
     return head.encode() + b"\r\n" + body
@@ -204,6 +219,49 @@ def _family(address: _Address) -> int:
     return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
 
 
+@contextlib.contextmanager
+def _connecting(address: _Address) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        why = str(e.strerror or e) + " (is berth agent running?)"
+        raise OSError(e.errno, why, str(address)) from None
+
+
+def cooldown(name: str, seconds: float, **terms: Any) -> None:
+    """Pauses a semaphore for all programs, as when an API answers 429: nobody is granted before then.
+
+    A longer pause is not shortened. Raises Refused if that failed, and OSError if there is no agent.
+    """
+    address, text = _address(), b""
+    with socket.socket(_family(address)) as sock:
+        sock.settimeout(_MARGIN)
+        with _connecting(address):
+            sock.connect(address)
+        sock.sendall(_request("cooldown", {**terms, "name": name, "for_ms": round(seconds * 1000)}))
+        try:
+            some = sock.recv(4096)
+            while some:
+                text, some = text + some, sock.recv(4096)
+        except socket.timeout:
+            raise Refused({"error": "gone", "message": "the agent does not answer"}) from None
+    try:
+        answer = json.loads(text.partition(b"\r\n\r\n")[2])
+        if answer.get("event") == "paused":
+            return
+        answer["error"]
+    except (AttributeError, KeyError, ValueError):
+        answer = {"error": "gone", "message": "what answers there is not berth agent"}
+    raise Refused(answer)
+
+
+async def acooldown(name: str, seconds: float, **terms: Any) -> None:
+    """The same for asyncio."""
+    import asyncio
+
+    await asyncio.get_running_loop().run_in_executor(None, lambda: cooldown(name, seconds, **terms))
+
+
 class _Hold:
     """What hold and ahold have in common."""
 
@@ -222,6 +280,11 @@ class _Hold:
     def token(self) -> int:
         """A number for fencing: a later grant has a larger one."""
         return self._take().token
+
+    @property
+    def all(self) -> List[Dict[str, Any]]:
+        """Where there are several limits: name, slot, token and limit of each."""
+        return self._take().all
 
     @property
     def lost(self) -> Optional[str]:
@@ -255,18 +318,18 @@ class _Hold:
 
 
 class hold(_Hold):
-    """Waits for a permit.
+    """Waits for a permit, or for one of each of several limits, narrow ones first.
 
     The terms are the agent's fields, such as wait_ms=1000. Raises Refused if there is no permit, and
     OSError if there is no agent.
     """
 
-    def __init__(self, name: str, limit: Optional[int] = None, **terms: Any) -> None:
+    def __init__(self, name: _Limits, limit: Optional[int] = None, **terms: Any) -> None:
         permit = _Permit(name, limit, terms, threading.Event())
         try:
             _in_pool(permit, sys._getframe(1))
             permit.socket.settimeout(permit.left())
-            with permit.connecting():
+            with _connecting(permit.address):
                 permit.socket.connect(permit.address)
             _converse(permit)
             permit.socket.settimeout(None)
@@ -336,7 +399,7 @@ class ahold(_Hold):
     `lease = await ahold("api", 5)` needs `await lease.release()`.
     """
 
-    def __init__(self, name: str, limit: Optional[int] = None, **terms: Any) -> None:
+    def __init__(self, name: _Limits, limit: Optional[int] = None, **terms: Any) -> None:
         self._terms = name, limit, terms
 
     def __await__(self) -> Any:
@@ -389,7 +452,7 @@ async def _aconverse(permit: _Permit) -> None:
     import asyncio
 
     loop = asyncio.get_running_loop()
-    with permit.connecting():
+    with _connecting(permit.address):
         await loop.sock_connect(permit.socket, permit.address)
     await loop.sock_sendall(permit.socket, permit.request)
     while not permit.answer:

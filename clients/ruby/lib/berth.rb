@@ -1,6 +1,8 @@
 # Permits of `berth agent`, for Ruby 3.0 or later:
 #
 #   Berth.hold("api", 5) { |lease| ... }
+#   Berth.hold([{ name: "customer/7", limit: 2 }, { name: "api", limit: 20 }]) { ... } # narrow ones first
+#   Berth.cooldown("api", 30) # the API wants a pause
 #
 # The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
 # beside this user's local store.
@@ -14,12 +16,15 @@ class Berth
   MARGIN = 10
 
   # There is no permit. error is a word: busy, queue_full, timeout, redis, gone, ... fields says what is
-  # wrong with each term. retry_after is in how many seconds there can be room, if that is known.
+  # wrong with each term. retry_after is in how many seconds there can be room, if that is known. name,
+  # in_use, limit, waiting and paused are what was found, or nil.
   class Refused < StandardError
-    attr_reader :error, :fields, :retry_after, :answer
+    attr_reader :status, :error, :fields, :retry_after, :name, :in_use, :limit, :waiting, :paused, :answer
 
     def initialize(answer)
       @answer, @error, @fields = answer, answer["error"], answer.fetch("fields", {})
+      @status, @name, @in_use, @limit = answer.values_at("status", "name", "in_use", "limit")
+      @waiting, @paused = answer.values_at("waiting", "paused")
       @retry_after = answer["retry_after_ms"]&.fdiv(1000)
       super("#{@error}: #{answer["message"]}")
     end
@@ -35,25 +40,33 @@ class Berth
     end
   end
 
-  # slot is a number below the limit that no other holder has, token one for fencing. stop is nil, or
-  # why the work has to end.
-  attr_reader :slot, :token, :stop
+  # slot is a number below the limit that no other holder has, token one for fencing. Where there are
+  # several limits, all has the name, slot, token and limit of each. stop is nil, or why the work has to
+  # end.
+  attr_reader :slot, :token, :all, :stop
 
   private_class_method :new # a hold without a block could be forgotten
 
-  # Waits for a permit, yields it, and gives it back. The terms are the agent's fields, such as
+  # Waits for a permit, or for one of each of several limits, yields it, and gives it back. The terms are the agent's fields, such as
   # wait_ms: 1000. Raises Refused if there is no permit, a SystemCallError if there is no agent, and
   # Lost if the permit was lost.
   def self.hold(name, limit = nil, **terms)
     lease = new
+    what = name.is_a?(Array) ? { all: name } : { name: name, limit: limit }.compact
     result = begin
-      lease.send(:acquire, { name: name, limit: limit, pid: Process.pid, **terms }.compact)
+      lease.send(:acquire, { **terms, **what }.compact)
       yield lease
     ensure # of a wait, too, that a time limit or a signal ends
       lease.release
     end
     lease.send(:check)
     result
+  end
+
+  # Pauses a semaphore for all programs, as when an API answers 429: nobody is granted before then. A
+  # longer pause is not shortened. Raises Refused, and a SystemCallError if there is no agent.
+  def self.cooldown(name, seconds, **terms)
+    new.send(:cool, { **terms, name: name, for_ms: (seconds * 1000).round })
   end
 
   def initialize
@@ -99,10 +112,22 @@ class Berth
 
   def acquire(terms)
     most = terms[:wait_ms] && (terms[:wait_ms] / 1000.0) + MARGIN
-    answer = Timeout.timeout(most, Late) { converse(terms) }
+    answer = ask("hold", terms, most)
     raise Refused, answer unless answer["event"] == "granted"
     @slot, @token, @until = answer.values_at("slot", "token", "until_boot_ms")
+    @all = answer.fetch("all", [])
     @reader = Thread.new { read }
+  end
+
+  def cool(terms)
+    answer = ask("cooldown", terms, MARGIN)
+    raise Refused, answer unless answer["event"] == "paused"
+  ensure
+    @socket&.close
+  end
+
+  def ask(path, terms, most)
+    Timeout.timeout(most, Late) { converse(path, terms) }
   rescue Late
     raise Refused, { "error" => "gone", "message" => "the agent does not answer" }
   end
@@ -112,10 +137,10 @@ class Berth
   private_constant :Late
 
   # Sends the request, and returns the answer.
-  def converse(terms)
+  def converse(path, terms)
     @socket = connect
-    body, token = JSON.generate(terms), given("BERTH_AGENT_TOKEN")
-    head = ["POST /v1/hold HTTP/1.1", "Host: agent", "Content-Length: #{body.bytesize}"]
+    body, token = JSON.generate({ pid: Process.pid, **terms }), given("BERTH_AGENT_TOKEN")
+    head = ["POST /v1/#{path} HTTP/1.1", "Host: agent", "Connection: close", "Content-Length: #{body.bytesize}"]
     head << "Authorization: Bearer #{token}" if token
     @socket.write(head.join("\r\n"), "\r\n\r\n", body)
     nil until @socket.gets.to_s.strip.empty? # the status and headers: the lines have it all

@@ -64,12 +64,14 @@ func New(client *berth.Client, o Options) *Agent {
 	a.running, a.stop = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/hold", a.take)
+	mux.HandleFunc("POST /v1/cooldown", a.cool)
 	mux.HandleFunc("GET /v1/semaphores", a.list)
 	mux.HandleFunc("GET /v1/semaphores/{name...}", a.show)
 	mux.HandleFunc("GET /healthz", a.health)
 	mux.Handle("GET /metrics", a.Metrics())
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refusedPath.write(w) })
 	mux.HandleFunc("/v1/hold", only("POST"))
+	mux.HandleFunc("/v1/cooldown", only("POST"))
 	for _, path := range []string{"/v1/semaphores", "/v1/semaphores/{name...}", "/healthz", "/metrics"} {
 		mux.HandleFunc(path, only("GET, HEAD"))
 	}

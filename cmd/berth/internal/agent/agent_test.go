@@ -258,7 +258,7 @@ func TestAThousandHolds(t *testing.T) {
 
 // FuzzRequest: no body makes the agent do anything but read it or refuse it.
 func FuzzRequest(f *testing.F) {
-	for _, s := range []string{`{"name":"a","limit":5,"wait_ms":0}`, `{"name":"a","ttl_ms":10,"label":"x"}`, `[]`, `{"name":1}`, "\xff", `{"a":{"b":[1,2,{}]}}`} {
+	for _, s := range []string{`{"name":"a","limit":5,"wait_ms":0}`, `{"name":"a","ttl_ms":10,"label":"x"}`, `[]`, `{"name":1}`, "\xff", `{"a":{"b":[1,2,{}]}}`, `{"all":[{"name":"a","limit":5e0},{"name":"b"}],"wait_ms":1.0}`, `{"all":[{}]}`} {
 		f.Add([]byte(s))
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -278,8 +278,10 @@ func FuzzRequest(f *testing.F) {
 			}
 			return
 		}
-		if _, err := client.Semaphore(r.name, r.limit, berth.Label(r.label)); err != nil {
-			t.Errorf("%q was accepted, and is %v", body, err)
+		for _, l := range r.limits {
+			if _, err := client.Semaphore(l.name, l.limit, berth.Label(r.label)); err != nil {
+				t.Errorf("%q was accepted, and is %v", body, err)
+			}
 		}
 	})
 }

@@ -165,7 +165,7 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
-				released, known, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
+				released, known, several, cooled, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
 				refused, evicted, frozen, beating, overTCP, stopped, garbage, deserted, desertedInQueue, lonely,
 			} {
 				o.open()
@@ -227,11 +227,11 @@ func killedInQueue(o *office) {
 	o.Release(o.next())
 }
 
-// refused: the program is told why.
+// refused: the program is told why, and what was found.
 func refused(o *office) {
 	lease := o.next()
-	o.program(`{"wait_ms":0}`).says("refused busy")
-	o.program(`{"wait_ms":100}`).says("refused timeout")
+	o.program(`{"wait_ms":0}`).says("refused busy s 1/1 0 409")
+	o.program(`{"wait_ms":100}`).says("refused timeout s 1/1 1 409")
 	o.program(`{"nosuch":0}`).says("refused invalid")
 	o.Release(lease)
 }

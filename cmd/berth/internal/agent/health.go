@@ -51,16 +51,23 @@ func (a *Agent) health(w http.ResponseWriter, r *http.Request) {
 }
 
 // refusedNow returns why Redis refuses requests of the agent: what it said to the last one, or what
-// it says to a new connection if it does not know the agent's user any more.
+// it says to a new connection if it does not know the agent's user any more. Of that it is asked
+// each time: the password may have been mended.
 func (a *Agent) refusedNow(ctx context.Context) error {
-	if last := a.refusing.Load(); last != nil && time.Since(last.at) < lately {
+	last := a.refusing.Load()
+	login := last != nil && redis.IsAuthError(last.err)
+	if last != nil && !login && time.Since(last.at) < lately {
 		return last.err
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	_, rdb, _, _ := internals.Admin(a.client)
-	if err := rdb.Ping(ctx).Err(); redis.IsAuthError(err) {
+	err := rdb.Ping(ctx).Err()
+	switch {
+	case redis.IsAuthError(err):
 		return fmt.Errorf("%w: %w", berth.ErrRefused, err)
+	case err == nil && login:
+		a.refusing.CompareAndSwap(last, nil)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -49,7 +48,6 @@ type hold struct {
 	ctx    context.Context         //nolint:containedctx // the connection's
 	cancel context.CancelCauseFunc // with one of the errors above; the first one counts
 
-	more   string      // what else operators see of the client
 	held   atomic.Bool // a permit is held, and beats are due
 	begun  bool        // the status was written, and lines follow
 	queued bool        // it counts as waiting
@@ -99,62 +97,64 @@ func (h *hold) run(body *upload) {
 		h.drain()
 		return
 	}
-	if refused = h.agent.enter(h.name); refused != nil {
-		h.refuse(refused)
-		return
+	for i := range h.limits {
+		name := h.limits[i].name
+		if refused = h.agent.enter(name); refused != nil {
+			h.refuse(refused)
+			return
+		}
+		defer h.agent.leave(name)
 	}
-	defer h.agent.leave(h.name)
 	h.agent.connections.Go(h.listen)
 	h.serve()
 }
 
-// serve acquires the permit and looks after it.
+// serve acquires the permits and looks after them.
 func (h *hold) serve() {
-	lease, err := h.acquire()
+	leases, err := h.acquire()
 	h.agent.counts.waits(h, false)
 	if err != nil {
 		h.refuse(h.notGranted(err))
 		return
 	}
 	h.agent.counts.granted()
-	k := &kept{hold: h, lease: lease, over: lease.Context().Done()}
+	lost, free := leases.Context()
+	defer free()
+	k := &kept{hold: h, leases: leases, lost: lost, over: lost.Done()}
 	k.keep()
 }
 
-// acquire waits for the permit until the connection ends. The agent's end is one, too.
-func (h *hold) acquire() (*berth.Lease, error) {
-	sem, err := h.agent.client.Semaphore(h.name, h.limit)
+// acquire waits for all permits, or gets none, until the connection ends. The agent's end is one, too.
+func (h *hold) acquire() (berth.Leases, error) {
+	defer context.AfterFunc(h.agent.running, func() { h.cancel(errStopping) })()
+	ctx, cancel := h.ctx, func() {}
+	if h.wait != nil && *h.wait > 0 {
+		ctx, cancel = context.WithTimeout(h.ctx, *h.wait)
+	}
+	defer cancel()
+	h.introduce(peerOf(h.conn))
+	leases, err := internals.AcquireEach(ctx, len(h.limits), func(ctx context.Context, i int) (*berth.Lease, error) {
+		return h.acquireOne(ctx, &h.limits[i])
+	})
+	h.agent.learn(err)
+	return leases, err
+}
+
+// acquireOne acquires as the request says. If it has a time to wait, that outlasts an outage of Redis.
+func (h *hold) acquireOne(ctx context.Context, l *limited) (*berth.Lease, error) {
+	sem, err := h.agent.client.Semaphore(l.name, l.limit)
 	if err != nil {
 		return nil, err
 	}
-	defer context.AfterFunc(h.agent.running, func() { h.cancel(errStopping) })()
-	h.introduce()
-	lease, err := h.get(sem, slices.Concat(h.options, []berth.AcquireOption{
-		berth.Label(h.label), internals.For(h.pid, h.more), berth.OnQueued(h.tellPlace),
-	}))
-	h.agent.learn(err)
-	return lease, err
-}
-
-// introduce finds out what the client has not said of itself: its label is the program's name, and
-// its process the one at the other end.
-func (h *hold) introduce() {
-	p := peerOf(h.conn)
-	h.pid = cmp.Or(h.pid, p.pid())
-	h.label = cmp.Or(h.label, p.program(h.pid), "agent")
-	h.more = fmt.Sprintf(";agent=%d%s", os.Getpid(), p.user())
-}
-
-// get acquires as the request says. If it has a time to wait, that outlasts an outage of Redis.
-func (h *hold) get(sem *berth.Semaphore, options []berth.AcquireOption) (*berth.Lease, error) {
+	options := slices.Concat(h.options, l.options, []berth.AcquireOption{
+		berth.Label(h.label), internals.For(h.pid, h.more), berth.OnQueued(func(p berth.Place) { h.tellPlace(l, p) }),
+	})
 	switch {
 	case h.wait == nil:
-		return sem.Acquire(h.ctx, options...)
+		return sem.Acquire(ctx, options...)
 	case *h.wait == 0:
-		return sem.TryAcquire(h.ctx, options...)
+		return sem.TryAcquire(ctx, options...)
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, *h.wait)
-	defer cancel()
 	lease, err := run.Insist(ctx, func() (*berth.Lease, error) { return sem.Acquire(ctx, options...) })
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = h.agent.late(*h.wait, err)
@@ -164,10 +164,14 @@ func (h *hold) get(sem *berth.Semaphore, options []berth.AcquireOption) (*berth.
 
 // tellPlace runs in the goroutine of the acquire, which goes on when the line is written. A
 // client that does not read is soon ended by it.
-func (h *hold) tellPlace(p berth.Place) {
+func (h *hold) tellPlace(l *limited, p berth.Place) {
 	h.agent.learn(nil)
 	h.agent.counts.waits(h, true)
-	h.say(queuedLine{"queued", p.Ahead, p.InUse, p.Limit, p.Paused})
+	line := queuedLine{Event: "queued", Ahead: p.Ahead, InUse: p.InUse, Limit: p.Limit, Paused: p.Paused}
+	if h.several {
+		line.Name = l.name
+	}
+	h.say(line)
 }
 
 // notGranted is what a client is told that got no permit. One that has broken off is told nothing.

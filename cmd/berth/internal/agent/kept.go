@@ -3,20 +3,21 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
 )
 
-// kept is a permit that a client has.
+// kept is what a client has: a permit, or several that begin and end together.
 type kept struct {
 	*hold
-	lease *berth.Lease
-	over  <-chan struct{} // the lease was lost; nil once that was told
-	until time.Time       // the trust deadline that the client was told last, or is about to be
-	look  *time.Timer     // when it may have been extended, or, after an eviction, when it comes
+	leases berth.Leases
+	lost   context.Context //nolint:containedctx // ends when the first of them does
+	over   <-chan struct{} // lost has ended; nil once that was told
+	until  time.Time       // the trust deadline that the client was told last, or is about to be
+	look   *time.Timer     // when it may have been extended, or, after an eviction, when it comes
 }
 
 // keep tells the client of what happens to the lease until the hold ends, and gives the permit
@@ -26,31 +27,46 @@ func (k *kept) keep() {
 	left := k.extend()
 	k.look = time.NewTimer(k.nextLook())
 	defer k.look.Stop()
-	k.say(grantedLine{"granted", k.lease.Slot(), k.lease.Token(), k.lease.Limit(), left})
+	k.say(k.granted(left))
 	k.held.Store(true)
 	k.expectBeat()
 	last, why := k.watch()
 	k.agent.counts.ended(why)
 	k.logLoss(why)
 	if errors.Is(why, errDone) {
-		k.say(k.givenBack(k.lease.Release()))
+		k.say(k.givenBack(k.leases.Release()))
 		return
 	}
 	if last != nil {
 		k.say(last)
 	}
 	k.conn.Close()
-	_ = k.lease.Release() // what Redis does not do now, berth tries again, and the TTL does at last
+	_ = k.leases.Release() // what Redis does not do now, berth tries again, and the TTL does at last
 }
+
+// granted is the line that tells the client what it has.
+func (k *kept) granted(left left) grantedLine {
+	first := k.leases[0]
+	line := grantedLine{Event: "granted", Slot: first.Slot(), Token: first.Token(), Limit: first.Limit(), left: left}
+	if k.several {
+		for _, l := range k.leases {
+			line.All = append(line.All, grant{l.Name(), l.Slot(), l.Token(), l.Limit()})
+		}
+	}
+	return line
+}
+
+// ttl is that of all of them.
+func (k *kept) ttl() time.Duration { return k.leases[0].TTL() }
 
 // logLoss tells whoever runs the agent of a permit that its client has not given back itself.
 func (k *kept) logLoss(why error) {
 	if !errors.Is(why, errDone) && !errors.Is(why, errGone) {
-		who := strconv.Quote(k.label)
-		if k.pid > 0 {
-			who += fmt.Sprintf(" (pid %d)", k.pid)
+		names := make([]string, len(k.leases))
+		for i, l := range k.leases {
+			names[i] = strconv.Quote(l.Name())
 		}
-		k.agent.options.Log("semaphore %q: %s has lost its permit: %s", k.name, who, plain(why))
+		k.agent.options.Log("semaphore %s: %s has lost its permit: %s", strings.Join(names, ", "), &k.client, plain(why))
 	}
 }
 
@@ -69,7 +85,7 @@ func (k *kept) watch() (last any, why error) {
 			return last, why
 		case <-k.over:
 			k.over = nil
-			if why = context.Cause(k.lease.Context()); !k.evicted(why) {
+			if why = context.Cause(k.lost); !k.evicted(why) {
 				return lostTo(why), why
 			}
 		case <-k.look.C:
@@ -103,7 +119,7 @@ func (k *kept) evicted(why error) bool {
 // berth renews a lease when a third of its time has passed.
 func (k *kept) renewed() {
 	before := k.until
-	if left := k.extend(); k.until.Sub(before) > k.lease.TTL()/8 {
+	if left := k.extend(); k.until.Sub(before) > k.ttl()/8 {
 		k.say(renewedLine{"renewed", left})
 	} else {
 		k.until = before // what is not worth a line is not told later, either
@@ -116,7 +132,7 @@ func (k *kept) renewed() {
 // and never late.
 func (k *kept) extend() left {
 	now := boottime()
-	k.until = k.lease.ValidUntil()
+	k.until = k.leases.ValidUntil()
 	remaining := max(time.Until(k.until), 0)
 	return left{UntilBoot: (now + remaining).Milliseconds(), Remaining: remaining.Milliseconds()}
 }
@@ -124,7 +140,7 @@ func (k *kept) extend() left {
 // nextLook is when the lease should have been renewed: a third of the TTL after the last time,
 // and a little. If it was not, the next look comes soon.
 func (k *kept) nextLook() time.Duration {
-	ttl := k.lease.TTL()
+	ttl := k.ttl()
 	return max(time.Until(k.until)-ttl*5/8, ttl/12)
 }
 

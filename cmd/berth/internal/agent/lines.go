@@ -11,10 +11,11 @@ import (
 type (
 	queuedLine struct {
 		Event  string `json:"event"`
-		Ahead  int    `json:"ahead"`  // waiters in front
-		InUse  int    `json:"in_use"` // permits out
-		Limit  int    `json:"limit"`  // in force
-		Paused bool   `json:"paused"` // by an operator
+		Name   string `json:"name,omitempty"` // of which limit, where there are several
+		Ahead  int    `json:"ahead"`          // waiters in front
+		InUse  int    `json:"in_use"`         // permits out
+		Limit  int    `json:"limit"`          // in force
+		Paused bool   `json:"paused"`         // by an operator
 	}
 	grantedLine struct {
 		Event string `json:"event"`
@@ -22,6 +23,14 @@ type (
 		Token int64  `json:"token"`
 		Limit int    `json:"limit"` // in force at the grant
 		left
+		All []grant `json:"all,omitempty"` // each permit, where there are several; the first is above
+	}
+	// grant is one of several permits.
+	grant struct {
+		Name  string `json:"name"`
+		Slot  int    `json:"slot"`
+		Token int64  `json:"token"`
+		Limit int    `json:"limit"`
 	}
 	renewedLine struct {
 		Event string `json:"event"`

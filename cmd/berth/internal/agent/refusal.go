@@ -27,6 +27,35 @@ type refusal struct {
 	Message string            `json:"message"`
 	Fields  map[string]string `json:"fields,omitempty"`
 	Retry   rest              `json:"retry_after_ms,omitzero"` // when it makes sense to ask again; 0: it is not known
+	*found
+}
+
+// found is the state of the semaphore for which there is no permit.
+type found struct {
+	Name    string `json:"name"`
+	InUse   int    `json:"in_use"`
+	Limit   int    `json:"limit,omitempty"` // 0: there is none but a rate, or it is pinned to 0
+	Waiting int    `json:"waiting"`
+	Paused  bool   `json:"paused"`
+}
+
+// foundIn returns the state that an error of the library tells of; nil: it tells of none.
+func foundIn(err error) *found {
+	var name string
+	var s berth.Status
+	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
+		name, s = busy.Name, busy.Status
+	} else if heavy, ok := errors.AsType[*berth.TooHeavyError](err); ok {
+		name, s = heavy.Name, heavy.Status
+	} else if wait, ok := errors.AsType[*berth.WaitError](err); ok && wait.Queued {
+		name, s = wait.Name, wait.Place.Status
+	} else {
+		return nil
+	}
+	if s.Limit == berth.NoLimit {
+		s.Limit = 0
+	}
+	return &found{name, s.InUse, s.Limit, s.Waiting, s.Paused}
 }
 
 // rest is a duration that JSON has in whole resteconds, not too few.
@@ -51,7 +80,7 @@ const soon = rest(time.Second)
 
 // The refusals that the agent itself makes.
 var (
-	refusedPath     = &refusal{Status: http.StatusNotFound, Code: "no_such_path", Message: "there are /v1/hold, /v1/semaphores, /v1/semaphores/NAME, /healthz and /metrics"}
+	refusedPath     = &refusal{Status: http.StatusNotFound, Code: "no_such_path", Message: "there are /v1/hold, /v1/cooldown, /v1/semaphores, /v1/semaphores/NAME, /healthz and /metrics"}
 	refusedToken    = &refusal{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "send the agent's token: Authorization: Bearer TOKEN"}
 	refusedSize     = &refusal{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: fmt.Sprintf("a request has at most %d bytes", mostBody)}
 	refusedLate     = &refusal{Status: http.StatusRequestTimeout, Code: "incomplete", Message: fmt.Sprintf("the request did not come within %v", readTimeout)}
@@ -67,7 +96,7 @@ func invalid(message string, wrong map[string]string) *refusal {
 
 // refusalOf translates an error of the library.
 func refusalOf(err error) *refusal {
-	r := &refusal{Status: http.StatusInternalServerError, Code: "failed", Message: plain(err)}
+	r := &refusal{Status: http.StatusInternalServerError, Code: "failed", Message: plain(err), found: foundIn(err)}
 	with := func(status int, code string) *refusal {
 		r.Status, r.Code = status, code
 		return r

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -23,88 +22,58 @@ const (
 	leastPer = 10 * time.Millisecond
 	// mostWrong is how many wrong fields an answer names.
 	mostWrong = 20
+	// mostLimits is how many limits one hold can have.
+	mostLimits = 8
 )
 
 // request is what a client asks for.
 type request struct {
-	name    string
-	limit   int
-	label   string
-	pid     int            // 0: it does not say it
+	limits  []limited // they are taken in this order
+	several bool      // the client has sent a list of them
+	client
 	wait    *time.Duration // nil: for as long as the connection lasts
 	beat    time.Duration  // 0: it need not write
-	rate    int            // 0: it declares none
-	per     time.Duration  // of the rate
-	tenant  string         // "": it is nobody's
-	pace    time.Duration  // of the tenant; 0: it says none
 	options []berth.AcquireOption
 }
 
-// field is a term of a request: its name in JSON, and a function that sets it or returns why
-// it cannot.
-type field struct {
-	name string
-	set  func(*request, json.RawMessage) (reason string)
+// limited is one limit, and what is to be taken of it.
+type limited struct {
+	name    string
+	limit   int
+	rate    int           // 0: it declares none
+	per     time.Duration // of the rate
+	tenant  string        // "": it is nobody's
+	pace    time.Duration // of the tenant; 0: it says none
+	options []berth.AcquireOption
 }
 
-// fields are the terms. Any other is refused.
-var fields = []field{
-	{"name", text(berth.MaxName, rules.Name, func(r *request, s string) { r.name = s })},
-	{"limit", number(0, berth.MaxLimit, func(r *request, n int) { r.limit = n })},
-	{"rate", number(1, berth.MaxLimit, func(r *request, n int) { r.rate = n })},
-	{"per_ms", millis(leastPer, berth.MaxTTL, func(r *request, d time.Duration) { r.per = d })},
-	{"tenant", text(berth.MaxTenant, rules.Key, func(r *request, s string) { r.tenant = s })},
-	{"pace_ms", millis(berth.MinTTL, berth.MaxPace, func(r *request, d time.Duration) { r.pace = d })},
-	{"cost", number(1, berth.MaxLimit, option(berth.Cost))},
-	{"weight", number(1, berth.MaxLimit, option(berth.Weight))},
-	{"queue_limit", number(0, berth.MaxLimit, option(berth.QueueLimit))},
-	{"ttl_ms", millis(berth.MinTTL, berth.MaxTTL, option(berth.TTL))},
-	{"max_hold_ms", millis(berth.MinTTL, berth.MaxTTL, option(berth.MaxHold))},
-	{"head_start_ms", millis(0, berth.MaxTTL, option(berth.HeadStart))},
-	{"wait_ms", millis(0, berth.MaxTTL, func(r *request, d time.Duration) { r.wait = &d })},
-	{"beat_ms", millis(leastBeat, berth.MaxTTL, func(r *request, d time.Duration) { r.beat = d })},
-	{"pid", number(1, math.MaxInt32, func(r *request, n int) { r.pid = n })},
-	{"label", text(berth.MaxLabel, rules.Text, func(r *request, s string) { r.label = s })},
-}
-
-// option returns what sets an option of the library.
-func option[T any, O berth.AcquireOption](of func(T) O) func(*request, T) {
-	return func(r *request, v T) { r.options = append(r.options, of(v)) }
-}
-
-// number reads a whole number from least to most.
-func number[N int | int64](least, most N, set func(*request, N)) func(*request, json.RawMessage) string {
-	return func(r *request, raw json.RawMessage) string {
-		n, err := strconv.ParseInt(string(raw), 10, 64)
-		switch {
-		case errors.Is(err, strconv.ErrRange) || err == nil && (n < int64(least) || n > int64(most)):
-			return fmt.Sprintf("%.20s is outside %d to %d", raw, least, most)
-		case err != nil:
-			return "it must be a whole number"
-		}
-		set(r, N(n))
-		return ""
+// limitFields are the terms of one limit, and holdFields those of the whole hold. Any other is
+// refused.
+var (
+	limitFields = []field[limited]{
+		{"name", text(berth.MaxName, rules.Name, func(l *limited, s string) { l.name = s })},
+		{"limit", number(0, berth.MaxLimit, func(l *limited, n int) { l.limit = n })},
+		{"rate", number(1, berth.MaxLimit, func(l *limited, n int) { l.rate = n })},
+		{"per_ms", millis(leastPer, berth.MaxTTL, func(l *limited, d time.Duration) { l.per = d })},
+		{"tenant", text(berth.MaxTenant, rules.Key, func(l *limited, s string) { l.tenant = s })},
+		{"pace_ms", millis(berth.MinTTL, berth.MaxPace, func(l *limited, d time.Duration) { l.pace = d })},
+		{"cost", number(1, berth.MaxLimit, func(l *limited, n int) { l.option(berth.Cost(n)) })},
+		{"weight", number(1, berth.MaxLimit, func(l *limited, n int) { l.option(berth.Weight(n)) })},
+		{"queue_limit", number(0, berth.MaxLimit, func(l *limited, n int) { l.option(berth.QueueLimit(n)) })},
 	}
-}
-
-// millis reads a duration in milliseconds, from least to most.
-func millis(least, most time.Duration, set func(*request, time.Duration)) func(*request, json.RawMessage) string {
-	return number(least.Milliseconds(), most.Milliseconds(), func(r *request, n int64) {
-		set(r, time.Duration(n)*time.Millisecond)
-	})
-}
-
-// text reads a string that keeps a rule.
-func text(most int, rule func(string, int) string, set func(*request, string)) func(*request, json.RawMessage) string {
-	return func(r *request, raw json.RawMessage) string {
-		var s *string
-		if err := json.Unmarshal(raw, &s); err != nil || s == nil {
-			return "it must be a string"
-		}
-		set(r, *s)
-		return rule(*s, most)
+	holdFields = []field[request]{
+		{"ttl_ms", millis(berth.MinTTL, berth.MaxTTL, func(r *request, d time.Duration) { r.option(berth.TTL(d)) })},
+		{"max_hold_ms", millis(berth.MinTTL, berth.MaxTTL, func(r *request, d time.Duration) { r.option(berth.MaxHold(d)) })},
+		{"head_start_ms", millis(0, berth.MaxTTL, func(r *request, d time.Duration) { r.option(berth.HeadStart(d)) })},
+		{"wait_ms", millis(0, berth.MaxTTL, func(r *request, d time.Duration) { r.wait = &d })},
+		{"beat_ms", millis(leastBeat, berth.MaxTTL, func(r *request, d time.Duration) { r.beat = d })},
+		{"label", text(berth.MaxLabel, rules.Text, func(r *request, s string) { r.label = s })},
+		{"pid", number(1, math.MaxInt32, func(r *request, n int) { r.pid = n })},
 	}
-}
+)
+
+func (l *limited) option(o berth.AcquireOption) { l.options = append(l.options, o) }
+func (r *request) option(o berth.AcquireOption) { r.options = append(r.options, o) }
 
 // parse reads a request. The refusal names each field that is wrong.
 func parse(body []byte) (*request, *refusal) {
@@ -112,43 +81,86 @@ func parse(body []byte) (*request, *refusal) {
 	if err != nil {
 		return nil, invalid(err.Error(), nil)
 	}
-	r, wrong := &request{}, map[string]string{}
-	for name, raw := range given.values {
-		reason := "there is no such field"
-		for _, f := range fields {
-			if f.name == name {
-				reason = f.set(r, raw)
-			}
-		}
-		if given.twice[name] {
-			reason = "it is given twice"
-		}
-		if reason != "" && len(wrong) < mostWrong {
-			wrong[fmt.Sprintf("%.64s", name)] = reason
-		}
-	}
-	if _, ok := given.values["name"]; !ok {
-		wrong["name"] = "it is missing"
-	}
+	r, wrong := &request{}, wrongs{}
+	fill(given, holdFields, r, wrong, "")
+	all, several := given.values[allField]
 	switch {
-	case r.rate > 0 && r.per > 0:
-		r.options = append(r.options, berth.Rate(r.rate, r.per))
-	case r.rate > 0:
-		wrong["per_ms"] = "it is missing: a rate is so much per so many milliseconds"
-	case r.per > 0:
-		wrong["rate"] = "it is missing: a rate is so much per so many milliseconds"
+	case several && given.twice[allField]:
+		wrong.add(allField, "it is given twice")
+	case several:
+		r.several = true
+		r.readAll(all, wrong)
+	default:
+		r.limits = []limited{readLimit(given, wrong, "")}
 	}
-	_, named := given.values["tenant"]
-	switch {
-	case named:
-		r.options = append(r.options, berth.Tenant(r.tenant, cmp.Or(r.pace, value.UsualPace)))
-	case r.pace > 0:
-		wrong["tenant"] = "it is missing: a pace is a tenant's"
+	for name := range given.values {
+		switch {
+		case several && has(limitFields, name):
+			wrong.add(name, "with all it belongs to a limit there")
+		case name != allField && !has(holdFields, name) && !has(limitFields, name):
+			wrong.add(name, "there is no such field")
+		}
 	}
 	if len(wrong) > 0 {
 		return nil, invalid("", wrong)
 	}
 	return r, nil
+}
+
+// allField has the limits of a hold that has several.
+const allField = "all"
+
+// readAll reads them.
+func (r *request) readAll(raw json.RawMessage, wrong wrongs) {
+	var all []json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil || len(all) == 0 || len(all) > mostLimits {
+		wrong.add(allField, fmt.Sprintf(`it must be a list of 1 to %d limits, such as [{"name":"api","limit":5}]`, mostLimits))
+		return
+	}
+	seen := map[string]bool{}
+	for i, raw := range all {
+		at := fmt.Sprintf("%s[%d]", allField, i)
+		given, err := object(raw)
+		if err != nil {
+			wrong.add(at, `it must be an object, such as {"name":"api","limit":5}`)
+			continue
+		}
+		l := readLimit(given, wrong, at+".")
+		for name := range given.values {
+			if !has(limitFields, name) {
+				wrong.add(at+"."+name, "a limit has no such field")
+			}
+		}
+		if seen[l.name] {
+			wrong.add(at+".name", "it is named twice, and could wait for itself: use weight")
+		}
+		seen[l.name] = true
+		r.limits = append(r.limits, l)
+	}
+}
+
+// readLimit reads a limit.
+func readLimit(g *given, wrong wrongs, at string) (l limited) {
+	fill(g, limitFields, &l, wrong, at)
+	if _, ok := g.values["name"]; !ok {
+		wrong.add(at+"name", "it is missing")
+	}
+	switch {
+	case l.rate > 0 && l.per > 0:
+		l.option(berth.Rate(l.rate, l.per))
+	case l.rate > 0:
+		wrong.add(at+"per_ms", "it is missing: a rate is so much per so many milliseconds")
+	case l.per > 0:
+		wrong.add(at+"rate", "it is missing: a rate is so much per so many milliseconds")
+	}
+	_, named := g.values["tenant"]
+	switch {
+	case named:
+		l.option(berth.Tenant(l.tenant, cmp.Or(l.pace, value.UsualPace)))
+	case l.pace > 0:
+		wrong.add(at+"tenant", "it is missing: a pace is a tenant's")
+	}
+	return l
 }
 
 // given are the members of an object, in no order.

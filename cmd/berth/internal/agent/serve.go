@@ -120,19 +120,24 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// standingKey is the key of a context's value: whether its connection stands.
-type standingKey struct{}
+// connKey is the key of a context's value: the connection.
+type connKey struct{}
 
-// seat tells the requests of a connection whether it stands.
+// seat tells the requests of a connection which it is.
 func seat(ctx context.Context, conn net.Conn) context.Context {
-	c, ok := conn.(*counted)
-	return context.WithValue(ctx, standingKey{}, ok && c.stands)
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// connOf returns the connection of r; nil: it has none.
+func connOf(r *http.Request) net.Conn {
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	return conn
 }
 
 // stands reports whether the connection of r does.
 func stands(r *http.Request) bool {
-	yes, _ := r.Context().Value(standingKey{}).(bool)
-	return yes
+	c, ok := connOf(r).(*counted)
+	return ok && c.stands
 }
 
 // unwrap returns the connection as it was accepted.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 // double is an agent that a story plays.
@@ -155,6 +157,26 @@ func (d *driver) seen() {
 	if st := d.Show(); len(st.Leases) != 1 || st.Leases[0].PID != d.Cmd.Process.Pid {
 		d.Errorf("of process %d they see %+v", d.Cmd.Process.Pid, st.Leases)
 	}
+}
+
+// several: a program holds a permit of each of its limits, and knows which.
+func several(o *office) {
+	d := o.program(`{}`, "all")
+	d.says("granted 0 narrow " + testenv.Name)
+	o.inUse()
+	d.told("release", "released")
+	o.Release(o.next())
+}
+
+// cooled: a program pauses a semaphore for all, and operators see which program it was.
+func cooled(o *office) {
+	d := o.program(`{}`, "cool")
+	d.says("paused")
+	st := o.Show()
+	if by := fmt.Sprintf(":%d)", d.Cmd.Process.Pid); !st.Paused || st.PausedFor > 10*time.Minute || !strings.HasSuffix(st.PausedBy, by) {
+		o.Errorf("the semaphore is %+v, want one paused by process %d", st.Summary, d.Cmd.Process.Pid)
+	}
+	o.Must(o.Inspector.Resume(o.Ctx, testenv.Name))
 }
 
 // overTCP: a program of another user comes with the token, to which nothing but it opens the agent.

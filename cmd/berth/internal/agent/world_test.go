@@ -209,6 +209,11 @@ type event struct {
 	UntilBoot int64             `json:"until_boot_ms"`
 	Remaining int64             `json:"remaining_ms"`
 	Retry     int64             `json:"retry_after_ms"`
+	Name      string            `json:"name"`
+	InUse     int               `json:"in_use"`
+	Waiting   int               `json:"waiting"`
+	Paused    bool              `json:"paused"`
+	All       []grant           `json:"all"`
 	header    http.Header
 }
 

@@ -75,6 +75,7 @@ func (a *app) open() (*session, error) {
 		if err != nil {
 			return nil, exit.Usagef("the Redis URL from %s cannot be used: %w", source, err)
 		}
+		target.ReadAgain(func() (string, error) { return a.urlNow(source, raw) })
 		s.rdb, a.where = target.Client(), target.Where()
 	}
 	if a.prefix != defaultPrefix {
@@ -210,6 +211,19 @@ func urlOfEnvironment() (source, raw string, err error) {
 		return source, value, nil
 	}
 	return "", "", nil
+}
+
+// urlNow is the URL that was raw as it is now. Only a file can have another one; a pipe, as of a
+// shell's <(command), is read once.
+func (a *app) urlNow(source, raw string) (string, error) {
+	if source != "$"+run.URLFileVariable {
+		return raw, nil
+	}
+	if info, err := os.Stat(os.Getenv(run.URLFileVariable)); err != nil || !info.Mode().IsRegular() {
+		return raw, err
+	}
+	_, raw, err := a.redisSource()
+	return raw, err
 }
 
 // explain adds to an error about Redis which server it is, and where its URL comes from.

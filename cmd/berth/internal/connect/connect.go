@@ -4,11 +4,13 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,6 +45,35 @@ type Target struct {
 	tls  *tls.Config            // go-redis is not to know of it: dial shakes hands
 	opts redis.UniversalOptions // those of the URL
 	near bool                   // see Through
+
+	read func() (string, error) // the URL as it is now; nil: it is as it was
+	last atomic.Pointer[Target] // what it was when it was read last; nil: this
+}
+
+// ReadAgain makes the target's clients read the URL again for each new connection: they log in with
+// its user and password, and with the certificates that its files have by then, so that those can be
+// changed while the program runs. While it cannot be read, what was read last counts. The servers'
+// addresses and the sentinels' password remain as they were. It must be called before Client.
+func (t *Target) ReadAgain(read func() (string, error)) { t.read = read }
+
+// now is the target with the credentials that its URL has now.
+func (t *Target) now() *Target {
+	if t.read == nil {
+		return t
+	}
+	if raw, err := t.read(); err == nil {
+		if now, err := Parse(raw); err == nil && (now.tls == nil) == (t.tls == nil) {
+			t.last.Store(now)
+			return now
+		}
+	}
+	return cmp.Or(t.last.Load(), t)
+}
+
+// credentials are what a new connection logs in with.
+func (t *Target) credentials(context.Context) (user, password string, err error) {
+	now := t.now()
+	return now.opts.Username, now.opts.Password, nil
 }
 
 // Where names the server for people: its address and database, without any secret.
@@ -64,6 +95,9 @@ func (t *Target) Client() redis.UniversalClient {
 	o := t.opts
 	if o.Dialer == nil {
 		o.Dialer = t.dial
+	}
+	if t.read != nil {
+		o.CredentialsProviderContext = t.credentials
 	}
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1 // berth repeats what may be repeated

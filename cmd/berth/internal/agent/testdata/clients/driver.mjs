@@ -2,7 +2,7 @@
 import { createInterface } from "node:readline";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-const { hold } = await import(process.env.CLIENT);
+const { cooldown, hold } = await import(process.env.CLIENT);
 const say = (...words) => console.log(JSON.stringify(words.join(" ")));
 const [name, limit, terms, mode] = process.argv.slice(2);
 const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -21,17 +21,24 @@ if (mode === "drop") {
 }
 let lease;
 try {
-  lease = await hold(name, Number(limit), { ...JSON.parse(terms), signal: giveUp.signal });
+  if (mode === "cool") {
+    await cooldown(name, 600_000.4, { label: "import" });
+    say("paused");
+    process.exit();
+  }
+  const what = mode === "all" ? [[{ name: "narrow", limit: 1 }, { name, limit: Number(limit) }], undefined] : [name, Number(limit)];
+  lease = await hold(...what, { ...JSON.parse(terms), signal: giveUp.signal });
 } catch (e) {
   if (e === giveUp.signal.reason) {
     say("gave up");
     await end();
   }
   if (!e.code && !e.message.startsWith("another user")) throw e;
-  say("refused", e.code ?? e.message);
+  const found = e.inUse === undefined ? [] : [e.semaphore, `${e.inUse}/${e.limit}`, e.waiting, e.status];
+  say("refused", e.code ?? e.message, ...found);
   process.exit();
 }
-say("granted", lease.slot);
+say("granted", lease.slot, ...lease.all.map((one) => one.name));
 lease.signal.addEventListener("abort", () => say("stop"));
 for await (const line of { [Symbol.asyncIterator]: () => input }) {
   const word = JSON.parse(line);

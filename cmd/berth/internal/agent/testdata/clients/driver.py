@@ -25,6 +25,12 @@ signal.signal(signal.SIGINT, copied)
 asked, mode = (sys.argv[1], int(sys.argv[2])), sys.argv[4:]
 terms = json.loads(sys.argv[3])
 try:
+    if mode == ["cool"]:
+        berth.cooldown(asked[0], 600.0, label="import")
+        say("paused")
+        sys.exit()
+    if mode == ["all"]:
+        asked = ([("narrow", 1), {"name": asked[0], "limit": asked[1]}],)
     if mode == ["drop"]:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -33,7 +39,7 @@ try:
         say(*(w.category.__name__ for w in seen))
         sys.stdin.read()
     with berth.hold(*asked, **terms) as lease:
-        say("granted", str(lease.slot))
+        say("granted", str(lease.slot), *(one["name"] for one in lease.all))
         threading.Thread(target=told, args=(lease,), daemon=True).start()
         for word in map(json.loads, sys.stdin):
             if word == "beat":
@@ -50,7 +56,8 @@ try:
                 break
     say("released")
 except berth.Refused as e:
-    say("refused", e.error)
+    found = [] if e.in_use is None else [e.name, "%d/%d" % (e.in_use, e.limit), str(e.waiting), str(e.status)]
+    say("refused", e.error, *found)
 except OSError as e:  # there is no agent of ours
     say("refused", str(e))
 except berth.Lost:

@@ -12,8 +12,15 @@ trap("INT") do # a fork has a copy of the connection for as long as this process
   raise Interrupt
 end
 begin
-  Berth.hold(ARGV[0], Integer(ARGV[1]), **JSON.parse(ARGV[2], symbolize_names: true)) do |lease|
-    say "granted", lease.slot
+  name, limit, terms, mode = ARGV[0], Integer(ARGV[1]), JSON.parse(ARGV[2], symbolize_names: true), ARGV[3]
+  if mode == "cool"
+    Berth.cooldown(name, 600.0, label: "import")
+    say "paused"
+    exit
+  end
+  what = mode == "all" ? [[{ name: "narrow", limit: 1 }, { name: name, limit: limit }]] : [name, limit]
+  Berth.hold(*what, **terms) do |lease|
+    say "granted", lease.slot, *lease.all.map { |one| one["name"] }
     Thread.new do
       sleep 0.01 until lease.stop
       say "stop"
@@ -34,7 +41,7 @@ begin
   end
   say "released"
 rescue Berth::Refused => e
-  say "refused", e.error
+  say "refused", e.error, *(e.in_use && [e.name, "#{e.in_use}/#{e.limit}", e.waiting, e.status])
 rescue SystemCallError, RuntimeError => e # there is no agent of ours
   say "refused", e.message
 rescue Berth::Lost

@@ -41,10 +41,17 @@ async def main(way=None):
         say(*(w.category.__name__ for w in seen))
         await stdin.read()
     try:
-        if way:
+        what = asked
+        if way == "cool":
+            await berth.acooldown(asked[0], 600.0, label="import")
+            say("paused")
+            return
+        elif way == "all":
+            what = ([("narrow", 1), {"name": asked[0], "limit": asked[1]}],)
+        elif way:
             await blocking(way)
-        async with berth.ahold(*asked, **terms) as lease:
-            say("granted", str(lease.slot))
+        async with berth.ahold(*what, **terms) as lease:
+            say("granted", str(lease.slot), *(one["name"] for one in lease.all))
             watcher = asyncio.ensure_future(told(lease))
             async for word in stdin:
                 word = json.loads(word)
@@ -62,7 +69,8 @@ async def main(way=None):
                     break
         say("released")
     except berth.Refused as e:
-        say("refused", e.error)
+        found = [] if e.in_use is None else [e.name, "%d/%d" % (e.in_use, e.limit), str(e.waiting), str(e.status)]
+        say("refused", e.error, *found)
     except OSError as e:  # there is no agent of ours
         say("refused", str(e))
     except berth.Lost:
