@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,10 @@ import (
 	"github.com/berth-go/berth/cmd/berth/internal/run"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
+	"github.com/berth-go/berth/internal/bridge"
 )
+
+var internals = berth.Internal(bridge.NewKey())
 
 const (
 	// handleTTL is the default for permits that no process renews: long enough
@@ -53,6 +57,13 @@ started do not: they may work on beside the next holder. Let the command end
 them when it gets TERM, or let a service manager end the whole group. With
 --on-lost=warn the command goes on in both cases.
 
+--observe tries a limit before it is enforced: the command runs at once in any
+case, and berth tells on standard error what would have become of it with the
+flags as they are: it has a permit; it would have waited, or been refused; or
+Redis did not tell. With a permit it runs as usual, but its loss does not end
+it. Without one, the command replaces berth, and BERTH_SLOT and the like are not
+set. No queue forms, so how long it would have waited is not known.
+
 The permit is released when the command itself has ended: processes that it
 leaves behind in the background are not waited for and not killed.
 
@@ -85,6 +96,7 @@ func (a *app) runCommand() *cobra.Command {
 	p.define(cmd, berth.DefaultTTL)
 	cmd.Flags().Lookup("label").Usage += "\n(default: the command's name)"
 	cmd.Flags().StringVar(&onLost, "on-lost", "kill", "`WHAT` to do when the lease is lost: kill or warn")
+	cmd.Flags().BoolVar(&p.observe, "observe", false, "run the command at once, with a permit or without, and\ntell what would have become of it")
 	cmd.Flags().BoolVar(&hide, "no-inherit-url", false, "keep the variables with the Redis URL from the command")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, command := args[0], args[1:]
@@ -101,15 +113,25 @@ func (a *app) runCommand() *cobra.Command {
 		if p.label == "" {
 			p.label = defaultLabel(command[0])
 		}
-		warnOnly, maxHold := onLost == "warn", p.maxHold
+		warnOnly, maxHold := onLost == "warn" || p.observe, p.maxHold
 		if !warnOnly {
 			p.maxHold = run.LeaseMaxHold(p.ttl, maxHold)
 		}
-		return a.take(&p, name, func(_ *session, cfg run.Config) error {
+		alone := false
+		err = a.take(&p, name, func(_ *session, cfg run.Config) (err error) {
 			cfg.MaxHold = maxHold
 			cfg.Path, cfg.Command, cfg.WarnOnly, cfg.HideURL = path, command, warnOnly, hide
+			if p.observe {
+				alone, err = run.Observe(cfg)
+				return err
+			}
 			return run.Run(cfg)
 		})
+		if !alone {
+			return err
+		}
+		a.notices.Flush(lastWords)
+		return job.Replace(path, command, run.Inherited(hide))
 	}
 	return cmd
 }
@@ -146,7 +168,7 @@ type permitFlags struct {
 	cost                          int
 	tenant                        value.Tenant
 	wait, ttl, headStart, maxHold time.Duration
-	noWait                        bool
+	noWait, observe               bool
 	label                         string
 	code                          int
 }
@@ -237,12 +259,15 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 		Health: s.health, Ping: func(ctx context.Context) error { return s.rdb.Ping(ctx).Err() },
 		Why: s.setter(name), NotAcquired: p.code, Quiet: a.quiet, Signals: signals, Notices: a.notices,
 	}
-	get := sem.Acquire
-	if p.noWait {
+	get := acquire(sem.Acquire)
+	switch {
+	case p.observe:
+		get, cfg.Saw = observed(sem, !p.noWait)
+		cfg.Wait, cfg.Patient = answerTimeout, false
+	case p.noWait && cfg.Patient:
+		get, cfg.Wait = sem.TryAcquire, localTimeout
+	case p.noWait:
 		get, cfg.Wait = sem.TryAcquire, answerTimeout
-		if cfg.Patient {
-			cfg.Wait = localTimeout
-		}
 	}
 	cfg.Acquire = func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error) {
 		leave, err := s.enter(ctx)
@@ -262,6 +287,21 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	err = inFlags(f(s, cfg))
 	most = closing(err, end)
 	return err
+}
+
+// acquire gets a permit, as Semaphore.Acquire does.
+type acquire func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error)
+
+// observed returns what asks for a permit that is free, of a request that would wait or not, and what
+// tells what was observed of it.
+func observed(sem *berth.Semaphore, waits bool) (acquire, func() berth.Observation) {
+	var saw atomic.Int64
+	get := func(ctx context.Context, opts ...berth.AcquireOption) (*berth.Lease, error) {
+		lease, o, err := internals.Observe(ctx, sem, waits, opts)
+		saw.Store(int64(o))
+		return lease, err
+	}
+	return get, func() berth.Observation { return berth.Observation(saw.Load()) }
 }
 
 // closing returns how long the clean-up may take. A user who has bounded the wait by end has

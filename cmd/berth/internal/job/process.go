@@ -47,6 +47,16 @@ func Start(path string, args, env []string, tied bool) (*Process, error) {
 	return proc, nil
 }
 
+// Replace runs the program that Lookup found in place of this process, as exec in a shell does. It
+// returns only if that fails.
+func Replace(path string, args, env []string) error {
+	err := unix.Exec(path, args, env)
+	if errors.Is(err, unix.ENOEXEC) {
+		err = unix.Exec(shell, append([]string{shell, path}, args[1:]...), env)
+	}
+	return startError(args[0], path, err)
+}
+
 // Collect reaps processes that have ended, and returns whether the command has ended or was
 // stopped since the last call. It is called at each CHLD.
 func (p *Process) Collect() (status unix.WaitStatus, changed bool) {

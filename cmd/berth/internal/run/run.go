@@ -10,9 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -43,6 +41,8 @@ type Config struct {
 	// Acquire gets the permit. It ends when ctx does, and calls queued, if it waits in the
 	// queue, with each new place.
 	Acquire func(ctx context.Context, queued func(berth.Place)) (*berth.Lease, error)
+	// Saw is what was observed of the last Acquire; for Observe.
+	Saw func() berth.Observation
 	// Why tells who paused or pinned the semaphore where the request waits, and why; "" if that
 	// is not known. nil: it is never known.
 	Why func(ctx context.Context, place berth.Place) string
@@ -189,14 +189,7 @@ const NameVariable = "BERTH_NAME"
 // replace those of an outer berth run. The URLs, which may have a password, are left out if the
 // command is not to know them.
 func (cfg Config) environment(lease *berth.Lease) []string {
-	inherited := os.Environ()
-	if cfg.HideURL {
-		inherited = slices.DeleteFunc(inherited, func(v string) bool {
-			name, _, _ := strings.Cut(v, "=")
-			return name == URLVariable || name == URLFileVariable || name == SharedURLVariable
-		})
-	}
-	return (&exec.Cmd{Env: append(inherited,
+	return (&exec.Cmd{Env: append(Inherited(cfg.HideURL),
 		NameVariable+"="+lease.Name(),
 		"BERTH_LEASE="+lease.ID(),
 		"BERTH_TOKEN="+strconv.FormatInt(lease.Token(), 10),

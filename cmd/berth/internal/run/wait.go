@@ -55,6 +55,7 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	defer enough()
 	cfg.Notices.hold() // until Redis is known to serve the request
 	places := make(chan berth.Place, 1)
+	refused := cfg.refusals(asking) // before anything is asked, or the first would be missed
 	got := make(chan acquired, 1)
 	go func() {
 		lease, err := cfg.insist(ctx, latest(places))
@@ -64,7 +65,6 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	line := &line{cfg: cfg, since: time.Now()}
 	defer cfg.Notices.Erase()
 	tick := line.ticks()
-	refused := cfg.refusals(asking)
 	for {
 		select {
 		case a := <-got:
@@ -104,10 +104,10 @@ func Silence(wait time.Duration) time.Duration { return min(max(wait/4, leastSil
 // refusals delivers why Redis refuses all requests, once it has done so for firstWord; at once where
 // the request does not wait.
 func (cfg Config) refusals(ctx context.Context) <-chan error {
-	lasting := make(chan error, 1)
+	lasting, refused := make(chan error, 1), cfg.Health.Refused()
 	go func() {
 		select {
-		case err := <-cfg.Health.Refused():
+		case err := <-refused:
 			if !cfg.Once {
 				<-time.After(firstWord)
 			}
