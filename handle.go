@@ -34,7 +34,7 @@ func (d detached) handle() Handle {
 	return Handle(strings.Join([]string{handleMark, url.PathEscape(d.prefix), url.PathEscape(d.name), d.id}, "/"))
 }
 
-// String returns the Handle without its secret, as GoString and LogValue do.
+// String returns the Handle without its secret.
 func (h Handle) String() string {
 	d, err := h.parse()
 	if err != nil {
@@ -44,8 +44,10 @@ func (h Handle) String() string {
 	return string(d.handle())
 }
 
+// GoString implements fmt.GoStringer, without the secret.
 func (h Handle) GoString() string { return fmt.Sprintf("berth.Handle(%q)", h.String()) }
 
+// LogValue implements slog.LogValuer, without the secret.
 func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
 // parse checks every part of a Handle, which may have been stored in a file or typed.

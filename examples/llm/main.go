@@ -1,4 +1,4 @@
-// Command llm has several processes call an API that allows so many calls at once and so many a
+// Command llm has several processes call an API that allows so many calls at once and so many per
 // minute, for three tenants of which one is greedy, and compares ways to keep to that. See
 // README.md.
 package main
