@@ -84,15 +84,12 @@ func (c *Client) made() error {
 // lastEvents is how long Close waits for the code of others.
 const lastEvents = time.Second
 
-// Close releases every lease, cancels every waiting request, and stops renewals and
-// the subscription. It returns within 8 seconds, whatever Redis does; leases that
-// could not be released expire by themselves. The contexts of leases end with cause
-// ErrClosed, and later requests and calls on those leases fail with it; a second Release
-// of a lease fails with ErrReleased. Close always returns nil. The redis client stays
-// open, and a berthadmin.Inspector still works. A second Close waits for the first.
-//
-// Of the 8 seconds, one at most is for Lost hooks and log records that still wait: see [Hooks].
-// What is left then still comes in its turn while the process lives.
+// Close releases every lease, cancels every waiting request, and stops renewals and the
+// subscription. It returns within 8 seconds, whatever Redis does, of which one at most is for Lost
+// hooks and log records that still wait; leases that could not be released expire. The contexts of
+// leases end with cause [ErrClosed], and later requests and calls on those leases fail with it; a
+// second Release fails with [ErrReleased]. Close always returns nil. The redis client stays open,
+// and a berthadmin.Inspector still works. A second Close waits for the first.
 func (c *Client) Close() error {
 	if c.made() == nil { // there is nothing to close otherwise
 		c.session.Close()
@@ -101,16 +98,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Semaphore returns the semaphore called name with the given limit. It sends nothing.
+// Semaphore returns the semaphore called name with the given limit. opts are the defaults for its
+// leases. It sends nothing, and the only error is an [*InvalidError].
 //
-// Every acquire declares the limit. When declarations differ, the last one is in
-// force, so deploying the code deploys a new limit. One that an operator has pinned takes
-// precedence. A limit of 0 declares none: the limit in force applies, or 1 if nobody holds
-// the semaphore, waits for it or has pinned it.
+// Every acquire declares the limit. When declarations differ, the last one is in force, so
+// deploying the code deploys a new limit; one that an operator has pinned takes precedence. A limit
+// of 0 declares none: the limit in force applies, or 1 if nobody holds the semaphore, waits for it
+// or has pinned it.
 //
-// A name has 1 to MaxName bytes of UTF-8, no braces, which mark a Cluster's hash tag, and
-// no control characters. opts are the defaults for its leases. The only error is an
-// *InvalidError.
+// A name has 1 to [MaxName] bytes of UTF-8, without control characters and braces, which mark a
+// Cluster's hash tag.
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {
 	if err := cmp.Or(c.made(), invalid("name", rules.Name(name, MaxName))); err != nil {
 		return nil, err
@@ -125,18 +122,17 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 	return newSemaphore(c, c.session.Semaphore(name), name, limit, cfg), nil
 }
 
-// Adopt takes over a lease that another process, or this one, gave away by [Lease.Detach].
-// The lease then belongs to this client, with the same slot and a new token, and
-// berth renews it. A handle can be adopted once; a second Adopt gets a *LostError
-// that names the first adopter.
+// Adopt takes over a lease that another process, or this one, gave away by [Lease.Detach]. The
+// lease then belongs to this client, with the same slot and a new token, and berth renews it. A
+// handle can be adopted once; a second Adopt gets a [*LostError] that names the first adopter. opts
+// can be [TTL], [MinReplicas] and [WithoutRenewal].
 //
-// Adopt returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with ErrHandle when
-// h is not of this version and prefix, with a *LostError when the lease has
-// expired or was adopted, with ErrInvalid, ErrClosed or ErrNotReplicated, and with
-// ErrUnreachable, ErrRefused or ErrCorrupt when Redis is the reason. After ErrHandle,
-// ErrInvalid, ErrRefused and ErrCorrupt the handle is as good as it was. After
-// ErrNotReplicated the lease was adopted, and after ErrUnreachable, ErrClosed and ctx's
-// end it may have been: then it is released in the background.
+// Adopt returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with
+// [ErrHandle] when h is not of this version and prefix, with a [*LostError] when the lease has
+// expired or was adopted, and otherwise as [Semaphore.Acquire] does. After ErrHandle, ErrInvalid,
+// ErrRefused and ErrCorrupt the handle is as good as it was. After ErrNotReplicated the lease was
+// adopted, and after ErrUnreachable, ErrClosed and ctx's end it may have been: then it is released
+// in the background.
 func (c *Client) Adopt(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return nil, err

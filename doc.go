@@ -1,23 +1,40 @@
-// Package berth is a distributed counting semaphore on Redis. It limits how many calls to an API,
-// queries on a database or jobs of a kind run at once, over all processes of a fleet, and how many
-// begin in a minute ([Rate]).
+// Package berth is a distributed semaphore and rate limiter on Redis: at most so many calls at once,
+// and so many per minute, over all processes and machines that use the name.
 //
-//	client, err := berth.New(rdb)                 // once in each process
-//	api, err := client.Semaphore("github-api", 5) // 5 permits, in the whole fleet
+//	client, err := berth.New(rdb)                                       // one in each process
+//	api, err := client.Semaphore("api", 5, berth.Rate(60, time.Minute)) // 5 at once, 60 per minute
 //	err = api.Do(ctx, func(ctx context.Context) error {
-//		return call(ctx) // this ctx also ends if the lease is lost
-//	})
+//		return call(ctx) // this ctx also ends if the permit is lost
+//	}, berth.Tenant(customer, time.Second), berth.Cost(2))
 //
-// [Semaphore.Do] waits in a queue until ctx ends, first come, first served. It runs the function
-// while it holds a lease of one permit, or of several ([Weight]), and releases it.
-// [Semaphore.Acquire] and [Lease.Release] do so in two steps, [Semaphore.TryAcquire] does not wait,
-// [AcquireAll] takes leases of several semaphores, and [Tenant] keeps customers from pushing each
-// other out of the queue. berth renews leases while the process lives. When it crashes, its permits
-// are free again within the [TTL].
+// [Semaphore.Do] waits in a queue, first come, first served, until ctx ends. It runs the function
+// while it holds a [Lease], which berth renews, and then releases it. [Semaphore.Acquire] and
+// [Lease.Release] do so in two steps, [Semaphore.TryAcquire] does not wait, and [AcquireAll] takes
+// leases of several semaphores. [Semaphore.Cooldown] pauses all programs for a time. [Lease.Detach]
+// and [Client.Adopt] hand a lease to another process. If a holder crashes, its permits are free again
+// within the [TTL]. docs/guarantees.md has what holds when processes, Redis or the network fail.
 //
-// Errors are for errors.Is, from [ErrBusy] on, and say what to do. docs/guarantees.md has what holds
-// when processes, Redis or the network fail. Beside this package, berthpool lends leases from
-// memory, berthhttp limits HTTP requests, berthgrpc gRPC calls, berthsql the queries of
-// database/sql, berthadmin is for operators, berthotel and berthprom report metrics, and berthtest is
-// for tests.
+// # Options
+//
+// Most are for all leases of a [Semaphore], or for one request:
+//
+//   - how long a lease lasts: [TTL] without renewal, [MaxHold] in all; [WithoutRenewal]
+//   - what it takes: [Weight] of the limit, [Cost] of the [Rate]
+//   - who comes first: [Tenant]; [HeadStart] for one request; [Level] in AcquireAll
+//   - how long to wait: the context, or [QueueLimit]; [OnQueued] has the place in the queue
+//   - [Label] for operators, [MinReplicas] before a failover
+//
+// [Prefix], [Logger] and [Hook] are for [New].
+//
+// # Errors
+//
+// Errors say what to do. They are for errors.Is, from [ErrBusy] on. For errors.As, [*BusyError],
+// [*TooHeavyError] and [*WaitError] have the semaphore's [Status], and [*LostError], the cause of a
+// lease's context, has the reason of a loss.
+//
+// # Other packages
+//
+// berthhttp, berthgrpc and berthsql limit HTTP requests, gRPC calls and queries of database/sql.
+// berthpool lends leases from memory. berthadmin, berthwatch and berthweb are for operators,
+// berthotel and berthprom report metrics, and berthtest is for tests.
 package berth

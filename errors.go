@@ -28,17 +28,15 @@ var (
 	ErrClosed = errors.New("berth: client is closed")
 	// ErrInvalid: an argument is out of bounds. Nothing was sent.
 	ErrInvalid = errors.New("berth: invalid argument")
-	// ErrHandle: the text is not a handle of this version, or has another prefix.
-	// Nothing was sent.
+	// ErrHandle: the text is no handle of this version and prefix. Nothing was sent.
 	ErrHandle = errors.New("berth: not a lease handle")
-	// ErrUnreachable: there was no connection to Redis, or no answer in time. The request
-	// may have been executed; berth undoes it in the background or lets it expire.
+	// ErrUnreachable: no connection to Redis, or no answer in time. The request may have been
+	// executed; berth undoes it in the background or lets it expire.
 	ErrUnreachable = errors.New("berth: redis is unreachable")
-	// ErrRefused: Redis refused the request. Nothing was changed, except that an
-	// Acquire may have tried before without an answer: what that got is given back.
+	// ErrRefused: Redis refused the request. Nothing was changed; what an earlier try without an
+	// answer got is given back.
 	ErrRefused = errors.New("berth: redis refused")
-	// ErrNotReplicated: fewer replicas than MinReplicas confirmed the grant, or its
-	// renewal. A grant was given back.
+	// ErrNotReplicated: too few replicas confirmed the grant, which was given back, or a renewal.
 	ErrNotReplicated = errors.New("berth: too few replicas have it")
 	// ErrCorrupt: the semaphore's keys hold something that berth did not write, or
 	// that only a newer berth can read, or one of them was lost. Nothing was changed.
@@ -94,7 +92,6 @@ type BusyError struct {
 	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
 }
 
-// Error implements error.
 func (e *BusyError) Error() string {
 	what, hint := fmt.Sprintf("semaphore %q is busy", e.Name), "wait for it, or try again later"
 	if e.RetryAfter > 0 {
@@ -106,7 +103,6 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("berth: %s: %s: %s", what, e.sentence(), hint)
 }
 
-// Unwrap returns ErrQueueFull or ErrBusy.
 func (e *BusyError) Unwrap() error {
 	if e.QueueFull {
 		return ErrQueueFull
@@ -114,8 +110,8 @@ func (e *BusyError) Unwrap() error {
 	return ErrBusy
 }
 
-// TooHeavyError tells the weight of a request and the Limit below it, or its cost and the
-// Rate below that. It is [ErrTooHeavy].
+// TooHeavyError has the weight of a request and the Limit below it, or its cost and the Rate below
+// that. It is [ErrTooHeavy].
 type TooHeavyError struct {
 	Status
 	Name   string
@@ -123,7 +119,6 @@ type TooHeavyError struct {
 	Cost   int // above Rate; 0: it is the weight that is above the limit
 }
 
-// Error implements error.
 func (e *TooHeavyError) Error() string {
 	if e.Cost > 0 {
 		return fmt.Sprintf("berth: cost %d is above the rate of %d in %v of semaphore %q: ask for less or raise the rate",
@@ -133,7 +128,6 @@ func (e *TooHeavyError) Error() string {
 		e.Weight, e.Limit, e.Name)
 }
 
-// Unwrap returns ErrTooHeavy.
 func (e *TooHeavyError) Unwrap() error { return ErrTooHeavy }
 
 // LostReason says how a lease was lost.
@@ -141,8 +135,7 @@ type LostReason int
 
 // The reasons why a lease is lost.
 const (
-	// LostUntrusted: renewals failed until the trust deadline. The server may still
-	// have the lease for a moment, but its holder must not rely on it.
+	// LostUntrusted: renewals failed until the trust deadline.
 	LostUntrusted LostReason = iota
 	// LostExpired: the server says that the lease has expired.
 	LostExpired
@@ -150,15 +143,13 @@ const (
 	LostMaxHold
 	// LostEvicted: an operator evicted the lease. errors.Is(err, ErrEvicted).
 	LostEvicted
-	// LostVanished: the server does not know the lease, although it cannot have
-	// expired: Redis was restarted without its data, or the keys were deleted.
+	// LostVanished: the server has lost the lease: its data is gone, or the keys were deleted.
 	LostVanished
 	// LostReleased: the lease was released by its id.
 	LostReleased
 	// LostAdopted: another process adopted the lease; LostError.By is its owner.
 	LostAdopted
-	// LostUnknown: there is no such lease. It expired, was released or was adopted
-	// more than a minute ago, or the server has lost its data.
+	// LostUnknown: it ended more than a minute ago, or the server has lost its data.
 	LostUnknown
 )
 
@@ -173,7 +164,6 @@ var lostReasons = [...]string{
 	LostUnknown:   "the server does not know it: it expired, was released or adopted, or Redis has lost it",
 }
 
-// String implements fmt.Stringer.
 func (r LostReason) String() string {
 	if r < 0 || int(r) >= len(lostReasons) {
 		return fmt.Sprintf("reason %d", int(r))
@@ -181,8 +171,8 @@ func (r LostReason) String() string {
 	return lostReasons[r]
 }
 
-// LostError is the cause of the context of a lease that is lost. It is [ErrLost], and
-// also [ErrEvicted] if an operator evicted the lease.
+// LostError is the cause of the context of a lease that is lost. It is [ErrLost], also [ErrEvicted]
+// if an operator evicted the lease, and Err.
 type LostError struct {
 	Name   string
 	ID     string
@@ -191,7 +181,6 @@ type LostError struct {
 	Err    error  // the error of the last renewal, if that is the reason
 }
 
-// Error implements error.
 func (e *LostError) Error() string {
 	s := fmt.Sprintf("berth: lease %s of semaphore %q is lost: %v", e.ID, e.Name, e.Reason)
 	if e.By != "" {
@@ -206,7 +195,6 @@ func (e *LostError) Error() string {
 	return s
 }
 
-// Unwrap returns ErrLost, for an eviction ErrEvicted, and Err.
 func (e *LostError) Unwrap() []error {
 	all := []error{ErrLost}
 	if e.Reason == LostEvicted {
@@ -215,9 +203,9 @@ func (e *LostError) Unwrap() []error {
 	return caused(e.Err, all...)
 }
 
-// WaitError is the error of a request whose context ended, and the context's error to errors.Is.
-// Before it was in the queue it is also ErrUnreachable or ErrRefused, if the last call to Redis
-// failed so, or the one under way has no connection.
+// WaitError is the error of a request whose context ended: to errors.Is the context's error, and
+// that of Redis. Before it was in the queue it is also [ErrUnreachable] or [ErrRefused], if the
+// last call to Redis failed so, or the one under way has no connection.
 type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue, at Place
@@ -228,7 +216,6 @@ type WaitError struct {
 	Err     error // the context's, and that of Redis if there was one
 }
 
-// Error implements error.
 func (e *WaitError) Error() string {
 	text := fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
 	if e.Queued {
@@ -240,10 +227,9 @@ func (e *WaitError) Error() string {
 	return text
 }
 
-// Unwrap returns the context's error, and that of Redis.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// CorruptError is [ErrCorrupt] for one semaphore.
+// CorruptError is [ErrCorrupt] for one semaphore, and Err.
 type CorruptError struct {
 	Name  string
 	Heals time.Duration // until it heals by itself: one key was lost, and leases may live until then; 0: it does not
@@ -252,7 +238,6 @@ type CorruptError struct {
 	Err   error
 }
 
-// Error implements error.
 func (e *CorruptError) Error() string {
 	if e.Newer || e.Older || e.Heals > 0 { // berth wrote it
 		return fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
@@ -260,7 +245,6 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%v: semaphore %q: %v", ErrCorrupt, e.Name, e.Err)
 }
 
-// Unwrap returns ErrCorrupt, and Err.
 func (e *CorruptError) Unwrap() []error { return caused(e.Err, ErrCorrupt) }
 
 // NotReplicatedError has how many replicas confirmed a grant or renewal in time. It
@@ -272,7 +256,6 @@ type NotReplicatedError struct {
 	Err  error // the server's error, if it refused WAIT
 }
 
-// Error implements error.
 func (e *NotReplicatedError) Error() string {
 	s := fmt.Sprintf("berth: semaphore %q: %d replicas of the %d that MinReplicas asks for have it: look after the replicas, or ask for fewer",
 		e.Name, e.Got, e.Want)
@@ -282,7 +265,6 @@ func (e *NotReplicatedError) Error() string {
 	return s
 }
 
-// Unwrap returns ErrNotReplicated, and Err if there is one.
 func (e *NotReplicatedError) Unwrap() []error { return caused(e.Err, ErrNotReplicated) }
 
 // InvalidError names the argument that is out of bounds. It is [ErrInvalid].
@@ -291,10 +273,8 @@ type InvalidError struct {
 	Reason string // the bound, and what to give instead
 }
 
-// Error implements error.
 func (e *InvalidError) Error() string { return "berth: invalid " + e.What + ": " + e.Reason }
 
-// Unwrap returns ErrInvalid.
 func (e *InvalidError) Unwrap() error { return ErrInvalid }
 
 // caused returns what an error is to errors.Is, with its cause if there is one.

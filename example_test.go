@@ -231,7 +231,7 @@ func ExampleHooks() {
 	// <nil>
 }
 
-// 20 calls at once, and 60 a minute.
+// 20 calls at once, and 60 per minute.
 func ExampleRate() {
 	store := berthtest.Start()
 	defer store.Close()
@@ -275,7 +275,7 @@ func ExampleCost() {
 	// Output: true
 }
 
-// A rate alone: any number may run at once.
+// An API has answered 429: all programs wait.
 func ExampleSemaphore_Cooldown() {
 	store := berthtest.Start()
 	defer store.Close()
@@ -314,6 +314,7 @@ func ExampleLevel() {
 	// Output: llm llm/tenant/7 <nil>
 }
 
+// A rate alone: any number may run at once.
 func ExampleRate_only() {
 	store := berthtest.Start()
 	defer store.Close()

@@ -15,11 +15,10 @@ import (
 	"github.com/berth-go/berth/internal/rules"
 )
 
-// Handle names a lease that was detached: "berth1/PREFIX/NAME/ID", each part escaped as in a URL, so
-// that it is printable ASCII without spaces.
-//
-// The ID is a secret: it is enough to take the lease. So a Handle that is printed or logged leaves it
-// out. string(h) and JSON have all of it, for the process that is to adopt the lease.
+// Handle names a lease that was detached: "berth1/PREFIX/NAME/ID", each part escaped as in a URL,
+// so that it is printable ASCII without spaces. The ID is a secret: it is enough to take the lease.
+// So a Handle that is printed or logged leaves it out; string(h) and JSON have all of it, for the
+// process that is to adopt the lease.
 type Handle string
 
 const handleMark = "berth1"
@@ -35,7 +34,7 @@ func (d detached) handle() Handle {
 	return Handle(strings.Join([]string{handleMark, url.PathEscape(d.prefix), url.PathEscape(d.name), d.id}, "/"))
 }
 
-// String returns the Handle without its secret. It implements fmt.Stringer.
+// String returns the Handle without its secret.
 func (h Handle) String() string {
 	d, err := h.parse()
 	if err != nil {
@@ -77,22 +76,18 @@ func (c *Client) named(h Handle) (detached, error) {
 	return d, err
 }
 
-// RenewHandle renews a detached lease without adopting it, and returns how long the
-// lease then lasts: its TTL, or less if its MaxHold ends before. It returns within 5
-// seconds, or when ctx ends. A *LostError means that there is nothing to renew;
-// ErrUnreachable or ctx's error, that the lease may have been renewed; ErrHandle,
-// ErrRefused, ErrCorrupt and ErrClosed, that it is unchanged.
+// RenewHandle renews a detached lease without adopting it, and returns how long the lease then
+// lasts: its TTL, or less if its MaxHold ends before. It returns within 5 seconds, or when ctx
+// ends. A [*LostError] means that there is nothing to renew; [ErrUnreachable] or ctx's error, that
+// the lease may have been renewed; any other error, that it is unchanged.
 func (c *Client) RenewHandle(ctx context.Context, h Handle) (time.Duration, error) {
 	r, err := c.handled(ctx, h, protocol.Op{Verb: protocol.Renew})
 	return r.Remaining, err
 }
 
-// ReleaseHandle releases a detached lease without adopting it. It returns within 5
-// seconds, or when ctx ends. A *LostError means that there was nothing to release;
-// ErrUnreachable or ctx's error, that the lease may have been released, and that the
-// call can be repeated; ErrHandle, ErrRefused, ErrCorrupt and ErrClosed, that the
-// lease is unchanged. berth does not retry in the background: a lease that is not
-// released expires by itself.
+// ReleaseHandle releases a detached lease without adopting it. Its bounds and errors are those of
+// [Client.RenewHandle]. After [ErrUnreachable] or ctx's error it can be repeated: berth does not
+// retry in the background, and a lease that is not released expires.
 func (c *Client) ReleaseHandle(ctx context.Context, h Handle) error {
 	_, err := c.handled(ctx, h, protocol.Op{Verb: protocol.Release, Flag: true})
 	return err

@@ -10,14 +10,13 @@ import (
 )
 
 // Hooks are functions that berth calls for the events of a client's leases; nil ones are skipped.
-// All of several Hooks are called, in the order in which they were given. An adopted lease has only the events Released and Lost. Detach and the
-// client's Close cause no event, but end the lease's context, with the causes ErrDetached
-// and ErrClosed.
+// All of several Hooks are called, in the order in which they were given. An adopted lease has only
+// the events Released and Lost. Detach and Close cause no event, but end the lease's context.
 //
 // A hook that blocks delays no other call and no renewal. All but Lost run in the goroutine of the
-// call that they are about, Acquire say, which returns after them. Lost is about no call: it runs
-// after the lease's context has ended, in a goroutine that the client has for these hooks and for
-// its Logger, one after the other. All of them may use the client.
+// call that they are about, which returns after them. Lost runs after the lease's context has
+// ended, in a goroutine that the client has for these hooks and for its Logger, one after the
+// other. All of them may use the client.
 type Hooks struct {
 	// AcquireStart is called before a request is sent. The context that it returns, for example
 	// one with a span, is passed to the request's other hooks, and bounds the wait; nil: its own.
@@ -26,15 +25,12 @@ type Hooks struct {
 	Queued func(ctx context.Context, a AcquireInfo, p Place)
 	// AcquireDone is called with the lease, or with the error.
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
-	// Do is called by Semaphore.Do with the context for its function, and returns the one that the
-	// function gets, for example with a span; nil: the given one.
+	// Do returns the context that the function of Semaphore.Do gets; nil: the given one.
 	Do func(ctx context.Context, l *Lease) context.Context
-	// Released is called after the Release that ends a lease, with its error and
-	// how long the lease was held. For each lease it is called or Lost is, once, and
-	// neither for one that Close or Detach ends.
+	// Released is called after the Release that ends a lease, with its error. For each lease it
+	// is called or Lost is, once, and neither for one that Close or Detach ends.
 	Released func(l *Lease, held time.Duration, err error)
-	// Lost is called for each lease that is lost, with the *LostError. What must stop with the
-	// lease should follow its context, which does not wait for other hooks.
+	// Lost is called with the *LostError. What must stop with the lease should follow its context.
 	Lost func(l *Lease, held time.Duration, err error)
 }
 

@@ -14,17 +14,17 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Lease is the right to use Weight permits until it is released, lost, or no
-// longer renewed. berth renews it every third of its [TTL].
+// Lease is the right to use Weight permits until it is released, lost, or no longer renewed. berth
+// renews it every third of its TTL.
 //
-// A lease can be lost: Redis may be unreachable for longer than the TTL, an operator
-// may evict the lease, or the process may be suspended. Its holder must stop the work
-// that the lease protects when [Lease.Context] ends. For work that cannot be stopped in
-// time, call [Lease.Valid] just before each effect, or use fencing: let the resource keep,
-// for each [Lease.Slot], the highest [Lease.Token] it has seen, and refuse smaller ones.
+// A lease can be lost: Redis may be unreachable for longer than the TTL, an operator may evict the
+// lease, or the process may be suspended. Its holder must stop the work that the lease protects
+// when [Lease.Context] ends. For work that cannot be stopped in time, call [Lease.Valid] just
+// before each effect, or use fencing: let the resource keep, for each [Lease.Slot], the highest
+// [Lease.Token] it has seen, and refuse smaller ones.
 //
-// A Lease that was not released and that nothing refers to any more is told by a warning to the
-// client's [Logger], and renewed on: its work may go on.
+// A Lease that was not released and that nothing refers to any more causes a warning in the
+// client's log, and is renewed on, because its work may go on.
 type Lease struct {
 	client *Client
 	claim  *session.Request
@@ -85,10 +85,10 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// Context returns a context that ends when the lease does. Its cause (context.Cause)
-// is a [*LostError] when the lease is lost, at the trust deadline at the latest; ErrReleased after Release; ErrDetached, which is ErrReleased
-// too, after Detach; and ErrClosed after Close. It has the values of Acquire's context
-// but not its deadline or cancellation, which only bound the wait.
+// Context returns a context that ends when the lease does. Its cause (context.Cause) is a
+// [*LostError] when the lease is lost, at the trust deadline at the latest; [ErrReleased] after
+// Release; [ErrDetached] after Detach; and [ErrClosed] after Close. It has the values of Acquire's
+// context but not its deadline or cancellation, which only bound the wait.
 func (l *Lease) Context() context.Context {
 	if l.none() {
 		return ended
@@ -177,13 +177,11 @@ func (l *Lease) ValidUntil() time.Time {
 	return time.Time{}
 }
 
-// Renew renews the lease now; unless WithoutRenewal is set, berth also does so by
-// itself. On success the lease lasts another TTL, or until MaxHold. A *LostError
-// means that it is over, ErrReleased and ErrClosed that it was released before. Any
-// other error leaves the trust deadline (ValidUntil) as it was; with WithoutRenewal it
-// stays so until the next Renew, even if Redis renewed the lease and only answers later.
-// Only after ctx's end may the renewal still take effect. Renew returns when ctx ends, or
-// when Redis has been silent for 5 seconds.
+// Renew renews the lease now; unless [WithoutRenewal] is set, berth also does so by itself. On
+// success the lease lasts another TTL, or until MaxHold. A [*LostError] means that it is over,
+// [ErrReleased] and [ErrClosed] that it was released before. Any other error leaves the trust
+// deadline ([Lease.ValidUntil]) as it was; only after ctx's end may the renewal still take effect.
+// Renew returns when ctx ends, or when Redis has been silent for 5 seconds.
 func (l *Lease) Renew(ctx context.Context) error {
 	if l.none() {
 		return ErrReleased
@@ -194,13 +192,14 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return public(l.Name(), l.claim.Renew(ctx))
 }
 
-// Release gives the permits back; the next waiter is granted them in the same step.
-// It returns within 5 seconds, whatever Redis does, and takes no context, because an
-// ended context must not keep a permit. It returns nil when the lease was held until
-// now, a *LostError when it was lost before, ErrReleased when it was released before,
-// ErrClosed when Client.Close did that, and ErrUnreachable, ErrRefused or ErrCorrupt when Redis did not do it. Then berth
-// retries in the background, unless trying again is useless (a right is missing), and the
-// lease expires after its TTL. In every case the lease is over for its holder.
+// Release gives the permits back; the next waiter is granted them in the same step. In every case
+// the lease is then over for its holder. Release returns within 5 seconds, whatever Redis does, and
+// takes no context, because an ended context must not keep a permit.
+//
+// It returns nil when the lease was held until now, a [*LostError] when it was lost before,
+// [ErrReleased] when it was released before, [ErrClosed] when [Client.Close] did that, and
+// [ErrUnreachable], [ErrRefused] or [ErrCorrupt] when Redis did not do it. Then berth retries in
+// the background, unless that is useless (a right is missing), and the lease expires after its TTL.
 func (l *Lease) Release() error {
 	if l.none() {
 		return ErrReleased
@@ -210,17 +209,15 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// Detach gives the lease away and returns a handle with which one process can take
-// it over by [Client.Adopt]. Detach renews the lease once more, which leaves a whole
-// TTL for that; from then on berth neither renews nor releases it, and this Lease is over.
+// Detach gives the lease away and returns a handle with which one process can take it over by
+// [Client.Adopt]. Detach renews the lease once more, which leaves a whole TTL for that; from then
+// on berth neither renews nor releases it, and this Lease is over.
 //
-// Detach returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with a *LostError,
-// ErrReleased or ErrClosed when the lease was over before, and with ErrRefused or
-// ErrCorrupt when Redis refuses permanently, for example for lack of a permission:
-// then the lease is unchanged. After any other failure (ErrUnreachable, ctx's error,
-// a refusal that lasted for 5 seconds) the lease is over, and berth releases it in
-// the background. Valid tells the two apart. Calls of Release, Renew and Detach meanwhile wait for
-// the outcome, and find the lease as it is then.
+// Detach returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with a
+// [*LostError], [ErrReleased] or [ErrClosed] when the lease was over before, and with [ErrRefused]
+// or [ErrCorrupt] when Redis refuses permanently: then the lease is unchanged. After any other
+// failure the lease is over, and berth releases it in the background; [Lease.Valid] tells the two
+// apart. Calls of Release, Renew and Detach meanwhile wait for the outcome.
 func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 	if l.none() {
 		return "", ErrReleased

@@ -12,19 +12,17 @@ import (
 	"github.com/berth-go/berth/internal/rules"
 )
 
-// AcquireAll takes a lease of each semaphore, with their default options, or of none.
-// It acquires them in the order of their Level and then of their names, so that callers that
-// list the same semaphores in different orders cannot deadlock; the leases are returned in the
-// order of the arguments. While it waits for one semaphore it holds those before it, so take
-// narrow limits first, and wide ones, which others need, last: see [Level]. A weight or a cost for
-// one of them is set by [Semaphore.With]. A rate is kept only by the one that is acquired last: it
-// counts a lease when that is granted, and those that then wait for another are used together.
+// AcquireAll takes a lease of each semaphore, with their default options ([Semaphore.With]), or of
+// none. It acquires them in the order of their [Level] and then of their names, so that callers
+// that list them in different orders cannot deadlock; the leases are returned in the order of the
+// arguments. While it waits for one semaphore it holds those before it, so take narrow limits
+// first, and wide ones, which others need, last. Only the last one keeps a rate: it counts a lease
+// when that is granted, and leases that then wait for another are used together.
 //
-// AcquireAll waits until ctx ends. Its error is that of the first Acquire that failed;
-// a *LostError if a lease is lost while it waits for another; or ErrInvalid if a
-// semaphore is nil or given twice, or two have the same name and prefix on different
-// servers, because then there is no order. On failure it holds nothing: it releases
-// what it had, which takes up to 5 seconds more.
+// AcquireAll waits until ctx ends. Its error is that of the first Acquire that failed; a
+// [*LostError] if a lease is lost while it waits for another; or [ErrInvalid] if a semaphore is nil
+// or given twice, or two have the same name and prefix on different servers. On failure it holds
+// nothing: it releases what it had, which takes up to 5 seconds more.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, err
@@ -106,8 +104,8 @@ func (l Leases) held() Leases {
 	return slices.DeleteFunc(slices.Clone(l), func(lease *Lease) bool { return lease == nil })
 }
 
-// Release releases all of them concurrently and returns within 5 seconds. It returns
-// their errors, joined; in every case all of them are over.
+// Release releases all of them concurrently and returns within 5 seconds. It returns their errors,
+// joined; in every case all of them are over.
 func (l Leases) Release() error {
 	errs := make([]error, len(l))
 	var wg sync.WaitGroup

@@ -25,8 +25,7 @@ const (
 
 var observations = [...]string{ObservedGrant: "grant", ObservedWait: "wait", ObservedRefusal: "refusal", ObservedUnknown: "unknown"}
 
-// String returns grant, wait, refusal or unknown; "" for 0, which is of a request that is not
-// observed.
+// String returns grant, wait, refusal or unknown, and "" for 0, a request that is not observed.
 func (o Observation) String() string {
 	if o < 0 || int(o) >= len(observations) {
 		return ""

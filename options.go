@@ -20,7 +20,7 @@ const (
 	MaxLimit = 1 << 30
 	// NoLimit is the limit of a semaphore that only a [Rate] limits.
 	NoLimit = MaxLimit
-	// MinTTL and MaxTTL bound TTL, MaxHold and the window of a Rate, and MaxTTL bounds HeadStart.
+	// MinTTL and MaxTTL bound TTL, MaxHold and the window of a Rate; MaxTTL bounds HeadStart.
 	MinTTL = 10 * time.Millisecond
 	MaxTTL = 30 * 24 * time.Hour
 	// DefaultTTL is how long a lease lasts without renewal, unless TTL is given.
@@ -61,8 +61,8 @@ func Prefix(prefix string) ClientOption {
 
 // Logger sets the log for what berth can report to no caller, such as a failed renewal, or a
 // declaration that changed the limit in force. The default is slog.Default(). Its handler may
-// block: it is called in the goroutine of the Lost hooks (see [Hooks]), and nothing else waits for
-// it. While 1,000 records wait, further ones are dropped, and one then tells how many.
+// block, like a Lost hook ([Hooks]). While 1,000 records wait, further ones are dropped, and one
+// then says how many.
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
@@ -140,29 +140,26 @@ func program() string {
 	return name
 }
 
-// TTL sets how long a lease lasts without renewal, and so how long a permit stays taken
-// after its holder crashes. It is in whole milliseconds, from MinTTL to MaxTTL; the
-// default is DefaultTTL, or for an adopted lease the TTL that it had. berth renews
-// every third of it. TTL does not bound the wait; only the context does.
+// TTL sets how long a lease lasts without renewal, and so how long a permit stays taken after its
+// holder crashes. berth renews every third of it. It does not bound the wait; only the context
+// does. It is in whole milliseconds, from [MinTTL] to [MaxTTL]; the default is [DefaultTTL], or for
+// an adopted lease the TTL that it had.
 func TTL(d time.Duration) Option { return renewalOption(func(c *config) { c.ttl = d }) }
 
 // Weight sets how many permits the lease takes; the default is 1. A weight above the
 // limit in force is refused ([ErrTooHeavy]).
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
-// Rate adds a rate to the limit: in any window of length per, by the server's clock, the total
-// cost granted is at most n. The cost of a lease is its weight, or what [Cost] says. What counts is
-// the grant, whatever becomes of the lease: a release or a crash gives nothing back. A renewal,
-// Detach and Adopt are no grants.
-//
+// Rate adds a rate to the limit: in any window of length per, by the server's clock, the total cost
+// granted is at most n. The cost of a lease is its weight, or what [Cost] says. What counts is the
+// grant: a release or a crash gives nothing back, and a renewal, Detach and Adopt are no grants.
 // There is one queue: a request is granted when there are permits for its weight and the rate has
 // room for its cost, at most a hundredth of per later, and until then nobody overtakes it.
 //
-// n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL; Rate(0, 0), the
-// n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL; Rate(0, 0), the
-// default, leaves the one in force as it is. The last declaration is in force, as with limits, and
-// what was granted before counts for at most the new window from the change. A rate is forgotten
-// with the semaphore, when nothing is held, waits or counts for it.
+// n is 1 to [MaxLimit], and per is in whole milliseconds from [MinTTL] to [MaxTTL]; Rate(0, 0), the
+// default, leaves the one in force as it is. The last declaration is in force, as with limits; what
+// was granted before counts for at most the new window from then. An idle semaphore forgets its
+// rate.
 func Rate(n int, per time.Duration) Option {
 	return leaseOption(func(c *config) { c.rate = protocol.Rate{N: n, Per: per} })
 }
@@ -175,15 +172,12 @@ func Cost(n int) Option { return leaseOption(func(c *config) { c.cost = cmp.Or(n
 // Tenant says for whom the request is made, and keeps tenants from pushing each other out: where
 // there is a queue, the requests of one tenant stand in it as though each had come its weight times
 // pace before the next, and those of others go between them. It only orders the queue: nothing is
-// idle because of it, and what a tenant asked for is forgotten when the queue is empty.
+// idle because of it, and what a tenant asked for is forgotten when the queue is empty. Within a
+// tenant it is first come, first served. A pace well below the usual time between two requests of
+// an ordinary tenant costs little, and still holds a burst back; docs/limits.md has figures.
 //
-// Among the requests of one tenant, and among those without one, it is first come, first served.
-// No request is overtaken by one that comes later than its turn. A tenant whose requests come in
-// pairs waits longer for the second. A pace well below the usual time between two requests of an
-// ordinary tenant costs little, and still holds a burst back; docs/limits.md has figures.
-//
-// key is 1 to MaxTenant characters without spaces and control characters, for example the number
-// of a customer. Operators see it. pace is in whole milliseconds, from MinTTL to MaxPace.
+// key is 1 to [MaxTenant] characters without spaces and control characters, for example the number
+// of a customer. Operators see it. pace is in whole milliseconds, from [MinTTL] to [MaxPace].
 func Tenant(key string, pace time.Duration) Option {
 	return leaseOption(func(c *config) { c.tenant = &tenant{key, pace} })
 }
@@ -192,7 +186,7 @@ func Tenant(key string, pace time.Duration) Option {
 // acquired first, and equal ones in the order of their names. Give narrow limits, such as that of
 // one tenant, a lower level than the wide ones that they share: who waits for a narrow one then
 // holds nothing of a wide one. All programs should give a name the same level, because callers with
-// different orders can deadlock; a Client warns, once, if it sees two levels of a name that it uses.
+// different orders can deadlock; a Client warns, once, if it sees two levels of a name.
 func Level(n int) Option { return leaseOption(func(c *config) { c.level = n }) }
 
 // Label sets a text that operators see with the lease, for example the name of a job:
@@ -206,35 +200,30 @@ func HeadStart(d time.Duration) AcquireOption {
 	return requestOption(func(c *config) { c.headStart = d })
 }
 
-// MaxHold bounds how long the lease can be kept by renewal, by the server's clock:
-// MinTTL to MaxTTL; the default is 0, no bound. A holder that hangs loses its lease
-// when MaxHold is over.
+// MaxHold bounds how long the lease can be kept by renewal, by the server's clock: [MinTTL] to
+// [MaxTTL]; the default is 0, no bound. A holder that hangs loses its lease when MaxHold is over.
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
-// QueueLimit refuses to wait ([ErrQueueFull]) when n others already do. By default the
-// queue has no bound; with 0 the request never waits.
+// QueueLimit refuses to wait ([ErrQueueFull]) when n others already do. By default the queue has no
+// bound; with 0 the request never waits.
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
 // WithoutRenewal leaves renewal to the caller ([Lease.Renew]). The lease lasts one TTL
 // from the grant; [Lease.ValidUntil] returns until when it can be relied on.
 func WithoutRenewal() Option { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
-// MinReplicas accepts the grant, and each renewal of it, only when n replicas of the
-// server have confirmed it; the default is 0. A grant that too few confirm within half
-// a second is given back, and the error is a [*NotReplicatedError]. A renewal that too few confirm leaves the trust deadline as it was, so the lease is
-// lost if that persists.
-//
-// A failover that forgets the lease becomes less likely, but not impossible: the
-// replica that is promoted may be another one. Only fencing closes that gap. Each
-// grant costs a round trip to Redis and one from Redis to its replicas, while the
-// process's other requests to the semaphore wait. The Redis user needs permission for
-// WAIT.
+// MinReplicas accepts the grant, and each renewal of it, only when n replicas of the server have
+// confirmed it; the default is 0. A grant that too few confirm within half a second is given back,
+// and the error is a [*NotReplicatedError]. A renewal that too few confirm leaves the trust
+// deadline as it was. A failover that forgets the lease becomes less likely, but only fencing
+// closes that gap. Each grant costs a round trip to Redis and one from Redis to its replicas, while
+// the process's other requests to the semaphore wait. The Redis user needs permission for WAIT.
 func MinReplicas(n int) Option { return renewalOption(func(c *config) { c.replicas = n }) }
 
 // OnQueued adds a function that is called when the request starts to wait, and whenever Acquire
-// learns that its place has changed. Several are called in the order in which they were given. They
-// run in the goroutine of Acquire. While one blocks, the request keeps its place, or the permit that
-// it is granted, until Acquire's context ends.
+// learns that its place has changed. Several are called in the order given, in the goroutine of
+// Acquire. While one blocks, the request keeps its place, or the permit it is granted, until
+// Acquire's context ends.
 func OnQueued(f func(Place)) AcquireOption {
 	return requestOption(func(c *config) {
 		if f != nil {

@@ -64,31 +64,28 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 	return newSemaphore(s.client, s.inner, s.name, s.limit, cfg), nil
 }
 
-// Acquire takes a lease. If there is no room it waits in the queue until ctx ends.
-// The queue is first come, first served, and a light request does not overtake a
-// heavier one that waits. A permit that becomes free, by a release, a resize or a
-// crash, is granted to the head of the queue in the same step.
+// Acquire takes a lease, which the caller must release. If there is no room it waits in the queue
+// until ctx ends, first come, first served: a light request does not overtake a heavier one. A
+// permit that becomes free, by a release, a resize or a crash, is granted to the head of the queue
+// in the same step.
 //
-// On success the caller holds the lease and must release it. On failure it holds
-// nothing; a grant that Acquire could not learn of is given back in the background.
-// The error is, to errors.Is, one of: ctx's error (a [*WaitError], which has the
-// request's place in the queue), ErrQueueFull, ErrTooHeavy, ErrEvicted, ErrInvalid,
-// ErrClosed, ErrLost (the lease was lost before Acquire could return it), or, when
-// Redis is the reason, ErrUnreachable, ErrRefused, ErrCorrupt or ErrNotReplicated.
+// On failure the caller holds nothing; a grant that Acquire could not learn of is given back in the
+// background. The error is, to errors.Is, ctx's error (a [*WaitError], which has the request's
+// place), [ErrQueueFull], [ErrTooHeavy], [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (the
+// lease was lost before Acquire could return it), or, when Redis is the reason, [ErrUnreachable],
+// [ErrRefused], [ErrCorrupt] or [ErrNotReplicated].
 //
-// Acquire returns when ctx ends, whatever Redis does. Until the request is in the
-// queue, Acquire gives up when Redis has been silent for 5 seconds, or has refused for
-// that long, or, where nothing listens, when go-redis stops dialling, which takes 1 to 2
-// seconds by default. While answers come, however late, it goes on. A request in the
-// queue outlasts an outage of Redis.
+// Acquire returns when ctx ends, whatever Redis does. Until the request is in the queue, it gives
+// up when Redis has been silent, or has refused, for 5 seconds, or, where nothing listens, when
+// go-redis stops dialling (1 to 2 seconds). While answers come, however late, it goes on. A request
+// in the queue outlasts an outage of Redis.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, true, opts)
 }
 
-// TryAcquire takes a lease if there is room and the queue is empty. Otherwise it
-// does not wait, and the error is a [*BusyError] with the reason. It returns
-// within 2 seconds, or when ctx ends, whatever Redis does. Other errors are those of
-// Acquire, and leave the same state.
+// TryAcquire takes a lease if there is room and the queue is empty. Otherwise it does not wait, and
+// the error is a [*BusyError] with the reason. It returns within 2 seconds, or when ctx ends. Other
+// errors are those of Acquire, and leave the same state.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, false, opts)
 }
@@ -141,14 +138,12 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 }
 
 // Cooldown pauses the semaphore for d, for all programs: nobody is granted before then. Holders
-// keep their leases, and waiters their places; the first of them is granted when d has passed,
-// and nobody has to resume it. It is for when an API tells you to back off (429 with Retry-After).
-// A longer pause is not shortened, whether a program or an operator set it.
+// keep their leases, and waiters their places; the first of them is granted when d has passed. It
+// is for when an API tells you to back off (429 with Retry-After). A longer pause is not shortened.
 //
-// d is in whole milliseconds, from MinTTL to MaxTTL. Cooldown returns within 5 seconds, or when
-// ctx ends, and can be repeated. After ErrRefused, ErrCorrupt, ErrClosed and ErrInvalid nothing
-// has changed; after ErrUnreachable and ctx's error it may have been paused, or may be within the next
-// 10 seconds. A copy of the request that arrives later is refused.
+// d is in whole milliseconds, from [MinTTL] to [MaxTTL]. Cooldown returns within 5 seconds, or when
+// ctx ends, and can be repeated. After [ErrUnreachable] and ctx's error the semaphore may have been
+// paused, or may be within the next 10 seconds; after any other error nothing has changed.
 func (s *Semaphore) Cooldown(ctx context.Context, d time.Duration) error {
 	if err := s.made(); err != nil {
 		return err
@@ -207,15 +202,15 @@ func (s *Semaphore) warnOfCarried(id string) {
 	}
 }
 
-// Do runs fn while it holds a lease, and releases the lease afterwards, even if fn
-// panics. The context of fn is a child of ctx, ends with cause ErrLost when the lease
-// is lost, and carries the lease ([FromContext]). fn may release or detach it.
+// Do runs fn while it holds a lease, and releases the lease afterwards, even if fn panics. The
+// context of fn is a child of ctx, ends with cause [ErrLost] when the lease is lost, and carries
+// the lease ([FromContext]). fn may release or detach it.
 //
 // Do returns Acquire's error if fn was not run. Otherwise it returns fn's error and that of the
-// release, either alone or both wrapped in one: a *LostError when the lease was lost before fn
-// returned, so that fn may not have been alone; ErrClosed when Client.Close ended it; ErrUnreachable
-// or ErrRefused when it could not be released and will expire. Do takes as long as Acquire, fn and
-// Release do, and does not return before fn.
+// release, either alone or both wrapped in one: a [*LostError] when the lease was lost before fn
+// returned, so that fn may not have been alone; [ErrClosed] when [Client.Close] ended it;
+// [ErrUnreachable] or [ErrRefused] when it could not be released and will expire. Do does not
+// return before fn.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return &InvalidError{"function", "it is nil"}

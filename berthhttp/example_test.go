@@ -113,7 +113,7 @@ func ExampleRefusedError() {
 	// Output: api: 1 of 1 in use, try again in 1m0s
 }
 
-// Each tenant has 2 calls at once, and all together have 20 at once and 60 a minute: narrow first,
+// Each tenant has 2 calls at once, and all together have 20 at once and 60 per minute: narrow first,
 // wide last. A request that waits for its tenant holds nothing that others need.
 func ExampleAnd() {
 	store := berthtest.Start()

@@ -1,4 +1,4 @@
-// Command llm has several processes call an API that allows so many calls at once and so many a
+// Command llm has several processes call an API that allows so many calls at once and so many per
 // minute, for three tenants of which one is greedy, and compares ways to keep to that. See
 // README.md.
 package main
@@ -26,7 +26,7 @@ func main() {
 	flag.IntVar(&j.Greedy, "greedy", 40, "calls of the greedy tenant in each of them, all at once")
 	flag.IntVar(&j.Small, "small", 4, "calls of each small tenant in each of them, one after the other")
 	flag.IntVar(&j.Limit, "limit", 5, "calls at once that the API allows")
-	flag.IntVar(&j.Rate, "rate", 60, "calls a minute that the API allows")
+	flag.IntVar(&j.Rate, "rate", 60, "calls per minute that the API allows")
 	flag.DurationVar(&j.Minute, "minute", 3*time.Second, "how long the API's minute is: 1m is the real one, and takes 20 times as long")
 	takes := flag.Duration("takes", 100*time.Millisecond, "how long the API works on a call")
 	flag.Parse()
