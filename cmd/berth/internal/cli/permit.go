@@ -58,11 +58,12 @@ them when it gets TERM, or let a service manager end the whole group. With
 --on-lost=warn the command goes on in both cases.
 
 --observe tries a limit before it is enforced: the command runs at once in any
-case, and berth tells on standard error what would have become of it with the
-flags as they are: it has a permit; it would have waited, or been refused; or
-Redis did not tell. With a permit it runs as usual, but its loss does not end
-it. Without one, the command replaces berth, and BERTH_SLOT and the like are not
-set. No queue forms, so how long it would have waited is not known.
+case, or after two seconds if Redis is silent, and berth tells on standard
+error what would have become of it with the flags as they are: it has a permit;
+it would have waited, or been refused; or Redis did not tell. With a permit it
+runs as usual, but its loss does not end it. Without one, the command replaces
+berth, and BERTH_SLOT and the like are not set. No queue forms, so how long it
+would have waited is not known.
 
 The permit is released when the command itself has ended: processes that it
 leaves behind in the background are not waited for and not killed.
