@@ -31,7 +31,7 @@ type command struct {
 
 // What the commands of each block call, in any order.
 var recipes = map[string]string{
-	"Coming from flock 1":                "backup|backup|dump|upload",
+	"Coming from flock 1":                "backup|dump|upload",
 	"Coming from flock 2":                "query|rebuild",
 	"Coming from flock 3":                "migrate|deploy",
 	"Coming from GNU sem and parallel 1": "sync a|sync b|sync c|sync a|sync b|sync c",
