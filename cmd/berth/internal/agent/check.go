@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -32,7 +34,10 @@ func Check(ctx context.Context, where string) (away string, err error) {
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("no agent answers: %w", err)
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // whose URL stands for nothing
+		}
+		return "", fmt.Errorf("no agent answers: %w: is berth agent running?", err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode == http.StatusOK {

@@ -113,6 +113,10 @@ func (f *agentFlags) check() (err error) {
 		return exit.Usagef("--max-connections %d: it must be at least 1", f.Connections)
 	case f.Names < 1:
 		return exit.Usagef("--max-names %d: it must be at least 1", f.Names)
+	case net.ParseIP(strings.Trim(f.listen, "[]")) != nil || f.listen == "localhost":
+		return exit.Usagef("--listen %s: an address needs a port, such as 127.0.0.1:7358", f.listen)
+	case f.metrics != "" && !isHostPort(f.metrics):
+		return exit.Usagef("--metrics-listen %q: it is not an ADDRESS:PORT such as 127.0.0.1:9358", f.metrics)
 	case !agent.IsAddress(f.listen):
 		return nil
 	case f.Token == "" && !f.probe:
@@ -122,6 +126,11 @@ func (f *agentFlags) check() (err error) {
 		return exit.Usagef("--listen: %w", err)
 	}
 	return nil
+}
+
+func isHostPort(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err == nil
 }
 
 // checkAgent is for the probes of whoever starts an agent. One that cannot reach Redis is no reason

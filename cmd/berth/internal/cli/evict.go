@@ -28,6 +28,14 @@ type eviction struct {
 // selects reports whether leases are chosen by flags, not by ids.
 func (e *eviction) selects() bool { return e.label != "" || e.host != "" || e.pid != 0 }
 
+// check refuses a process that nobody is.
+func (e *eviction) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("pid") && e.pid < 1 {
+		return exit.Usagef("--pid %d: a process has a number from 1", e.pid)
+	}
+	return nil
+}
+
 // evictee is a lease or a waiter to evict. A waiter is described as a holder, held since it
 // waits.
 type evictee struct {
@@ -59,7 +67,10 @@ With --label, --host or --pid a NAME can be a quoted pattern, '*' for all.`,
   berth evict --host web-3 '*'
   berth evict --yes --force --label sync github-api`,
 		GroupID: groupRule,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cmp.Or(noEmptyFlags(cmd), e.check(cmd)); err != nil {
+				return err
+			}
 			if len(args) == 0 || len(args) == 1 && !e.selects() {
 				return exit.Usagef("name the leases, or choose them by --label, --host or --pid: berth evict NAME LEASE...")
 			}

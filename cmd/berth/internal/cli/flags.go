@@ -36,8 +36,9 @@ func noEmptyFlags(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// flagOf is the flag that sets what the library calls otherwise.
+// flagOf is how the command line names what the library calls otherwise.
 var flagOf = map[string]string{
+	"name": "the semaphore's name cannot be used", "prefix": "--prefix", "pause": "--for",
 	"TTL": "--ttl", "weight": "--weight", "HeadStart": "--head-start", "MaxHold": "--max-hold", "QueueLimit": "--queue-limit",
 	"Rate": "--rate", "Cost": "--cost", "Tenant": "--tenant", "label": "--label",
 }

@@ -66,7 +66,7 @@ func parseRun(client *berth.Client, args []string) (left []string, err error) {
 	cmd.SetErr(null)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	inner := errors.New("declared")
-	cmd.SetFlagErrorFunc(flagError)
+	cmd.SetFlagErrorFunc(flagError(nil))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p, err := permitOf(cmd)
 		if err != nil {

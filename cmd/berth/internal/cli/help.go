@@ -22,9 +22,14 @@ func (a *app) setHelp(root *cobra.Command) {
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		args := cmd.Flags().Args()
-		if cmd == root && len(args) > 0 { // "berth nosuch --help"
-			a.unhelped = a.noCommand(cmd, args)
-			return
+		if cmd == root && len(args) > 0 { // "berth nosuch --help", or "berth -h run"
+			about, _, err := root.Find(args)
+			if err != nil || about == root {
+				a.unhelped = a.noCommand(cmd, args)
+				return
+			}
+			about.InitDefaultHelpFlag()
+			cmd = about
 		}
 		if cmd.OutOrStdout() != io.Writer(a.stdout) { // it is not the result
 			help(cmd, args)
@@ -57,6 +62,9 @@ func helpCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
+			if err == nil && about != cmd.Root() && len(rest) > 0 {
+				return exit.Usagef("%q is too much: berth help [COMMAND]", rest[0])
+			}
 			if err != nil || len(rest) > 0 {
 				return exit.Usagef("there is no command %q to help with%s", strings.Join(args, " "), suggestion(cmd.Root(), args))
 			}
@@ -99,7 +107,7 @@ func suggestion(root *cobra.Command, args []string) string {
 		}
 	}
 	if near == nil {
-		near = root.SuggestionsFor(args[0])
+		near = exactly(args[0], root.SuggestionsFor(args[0]))
 	}
 	if len(near) == 0 {
 		return ""

@@ -192,6 +192,9 @@ without it they work, and say that they were not recorded.`,
 			return exit.Usagef("--since %v: it is negative", since)
 		}
 		name := strings.Join(args, "")
+		if name == "" && len(args) > 0 {
+			return exit.Usagef("the semaphore's name is empty: leave it out for all")
+		}
 		return a.inspect(func(ctx context.Context, in *berthadmin.Inspector) error {
 			list := []berthadmin.Audited{}
 			for e, err := range in.Audit(ctx) {

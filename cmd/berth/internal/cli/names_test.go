@@ -115,7 +115,9 @@ func TestRefusalsNameFlags(t *testing.T) {
 		if exit.Of(err) != exit.Usage || err.Error() != flag+": it is too much" {
 			t.Errorf("%s: %v", what, err)
 		}
-		if run, _, _ := Root().Find([]string{"run"}); run.Flags().Lookup(strings.TrimPrefix(flag, "--")) == nil {
+		name, isFlag := strings.CutPrefix(flag, "--")
+		run, pause := find(Root(), "run"), find(Root(), "pause")
+		if isFlag && run.Flags().Lookup(name) == nil && run.InheritedFlags().Lookup(name) == nil && pause.Flags().Lookup(name) == nil {
 			t.Errorf("there is no %s", flag)
 		}
 	}

@@ -115,15 +115,43 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 			return exit.Usagef("--for %v: it must be at least %v", c.lasts, berth.MinTTL)
 		}
 		if limited {
-			last := args[len(args)-1]
-			args = args[:len(args)-1]
-			if c.limit, err = strconv.Atoi(last); err != nil {
-				return exit.Usagef("the limit %q is not a number", last)
+			last := len(args) - 1
+			if c.limit, err = strconv.Atoi(args[last]); err != nil {
+				return notLimit(cmd, args)
 			}
+			args = args[:last]
+		}
+		switch {
+		case c.verb == "resize" && c.limit == 0:
+			return exit.Usagef(`a limit is at least 1: "berth pause" grants nothing, and so does "berth pin" with 0`)
+		case c.verb == "pause" && slices.ContainsFunc(args, isDuration):
+			c.unused = "; for how long is said by --for: berth pause --for 30s NAME" + c.unused
+		case !limited && slices.ContainsFunc(args, isNumber):
+			c.unused = "; berth " + c.verb + " takes no limit" + c.unused
 		}
 		return a.change(&c, args)
 	}
 	return cmd
+}
+
+func isNumber(arg string) bool {
+	_, err := strconv.Atoi(arg)
+	return err == nil
+}
+
+// isDuration reports whether an argument looks like one more than like a name.
+func isDuration(arg string) bool {
+	_, err := words.ParseDuration(arg)
+	return err == nil
+}
+
+// notLimit refuses arguments of which the last is not a limit.
+func notLimit(cmd *cobra.Command, args []string) error {
+	names := slices.DeleteFunc(slices.Clone(args), isNumber)
+	if len(names) == len(args)-1 {
+		return exit.Usagef("the limit %q is not a whole number: it stands behind the names: berth %s", args[len(args)-1], cmd.Use)
+	}
+	return exit.Usagef("the limit %q is not a whole number", args[len(args)-1])
 }
 
 // verbFlags defines the flags of every verb.

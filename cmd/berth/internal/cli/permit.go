@@ -250,7 +250,7 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	defer func() { s.Close(signals, most) }()
 	sem, err := p.semaphore(s.client, name, opts...)
 	if err != nil {
-		return inFlags(err)
+		return err
 	}
 	if !a.quiet && os.Getenv(run.NameVariable) == name {
 		a.notices.Printf("this runs inside \"berth run %s\", which has a permit of it: if there is no other, this waits for itself", name)
@@ -285,7 +285,7 @@ func (a *app) take(p *permitFlags, name string, f func(*session, run.Config) err
 	if cfg.Wait > 0 {
 		end = began.Add(cfg.Wait)
 	}
-	err = inFlags(f(s, cfg))
+	err = f(s, cfg)
 	most = closing(err, end)
 	return err
 }
@@ -329,7 +329,12 @@ Exit codes are those of "berth run".`,
   ./deploy
   berth release "$handle"`,
 		GroupID: groupUse,
-		Args:    takes(1, 1, "the semaphore's name is"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() == 1 && len(args) > 1 {
+				return exit.Usagef("berth acquire runs no command: berth run %s -- COMMAND", args[0])
+			}
+			return takes(1, 1, "the semaphore's name is")(cmd, args)
+		},
 	}
 	p.define(cmd, handleTTL)
 	cmd.Flags().Lookup("ttl").Usage = "how long the permit lasts unless it is renewed"
@@ -465,7 +470,10 @@ input. Exits with 76 when the lease was lost before.`,
 
 // withHandle calls f with a handle: the argument, or what is on standard input if that is "-".
 func (a *app) withHandle(text string, f func(ctx context.Context, client *berth.Client, text string) error) error {
-	if text == "-" {
+	switch text {
+	case "":
+		return exit.Usagef("the handle is empty: is it in another variable?")
+	case "-":
 		b, err := io.ReadAll(io.LimitReader(a.stdin, maxHandle))
 		if err != nil {
 			return fmt.Errorf("read the handle: %w", err)

@@ -88,6 +88,7 @@ func (a *app) report(cmd *cobra.Command, err error) {
 		return
 	}
 	kind := exit.Kind(err)
+	err = inFlags(err)
 	if kind == exit.Unavailable {
 		err = a.explain(err)
 	}
@@ -103,9 +104,6 @@ func (a *app) complain(err error) {
 		a.notices.Printf("%s", strings.TrimPrefix(line, "berth: "))
 	}
 }
-
-// flagError marks cobra's complaints about flags as errors of the command line.
-func flagError(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) }
 
 const (
 	groupUse   = "use"
@@ -154,7 +152,7 @@ permit comes back when its holder crashes.`,
 
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmp.Or(noEmptyFlags(cmd), allowed(cmd)) },
 	}
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(flagError(a.args))
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.CompletionOptions.DisableDefaultCmd = true // ours is in its place

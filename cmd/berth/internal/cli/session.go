@@ -229,6 +229,9 @@ func (a *app) urlNow(source, raw string) (string, error) {
 // explain adds to an error about Redis which server it is, and where its URL comes from.
 func (a *app) explain(err error) error {
 	source, raw, _ := a.redisSource() // open has told what is wrong with it
+	if a.where == "" {                // nobody was to be asked
+		return err
+	}
 	target, invalid := connect.Parse(raw)
 	op, network := errors.AsType[*net.OpError](err)
 	if invalid != nil || network && op.Op == "listen" { // it is this machine's own store, or a port of this machine

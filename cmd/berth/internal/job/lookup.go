@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
@@ -46,8 +47,24 @@ func Lookup(name string) (string, error) {
 	if found {
 		return "", exit.Errorf(exit.NotExecutable, "%s: %w", name, fs.ErrPermission)
 	}
-	return "", exit.Errorf(exit.NotFound, "%s: command not found", name)
+	return "", exit.Errorf(exit.NotFound, "%s: command not found%s", name, meant(name))
 }
+
+// meant tells what to do about a name that no program has, but a shell would understand.
+func meant(name string) string {
+	switch {
+	case strings.ContainsAny(name, " \t|&;<>()$`"):
+		return ": give its words one by one, or run a shell: sh -c '" + name + "'"
+	case strings.Contains(name, "="):
+		return ": set variables by env: env " + name + " COMMAND"
+	case slices.Contains(builtins, name):
+		return ": it is a part of shells: sh -c '" + name + " ...'"
+	}
+	return ""
+}
+
+// builtins are commands that only shells have.
+var builtins = []string{"cd", "export", "source", ".", "alias", "set", "unset", "eval", "exec", "ulimit", "umask", "if", "for", "while"}
 
 // startError gives a failed start its exit code: the program was found before, so it is not
 // unknown, unless it was removed meanwhile.
