@@ -85,6 +85,14 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	return err
 }
 
+// limitText is a limit for people.
+func limitText(n int) string {
+	if n == berth.NoLimit {
+		return "any"
+	}
+	return strconv.Itoa(n)
+}
+
 // before returns the limit that a verb is about to change, "" if it changes none or
 // there is none yet, and whether the semaphore is already as the verb would leave it.
 func (in *Inspector) before(ctx context.Context, verb, name, what string) (from string, same bool) {
@@ -98,11 +106,11 @@ func (in *Inspector) before(ctx context.Context, verb, name, what string) (from 
 		limit, declared := strconv.Itoa(st.Limit), strconv.Itoa(st.Declared)
 		switch verb {
 		case "resize":
-			return declared, declared == what
+			return limitText(st.Declared), declared == what
 		case "pin":
-			return limit, st.Pinned && limit == what
+			return limitText(st.Limit), st.Pinned && limit == what
 		case "unpin":
-			return limit, !st.Pinned
+			return limitText(st.Limit), !st.Pinned
 		case "pause":
 			d, _ := time.ParseDuration(what) // 0: without end
 			return "", st.Paused && (st.PausedFor == 0 || d > 0 && st.PausedFor >= d)

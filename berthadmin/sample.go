@@ -102,7 +102,11 @@ func (in *Inspector) sample(ctx context.Context, names []string, records bool) (
 func sampled(ctx context.Context, name string, found look.Found) (*State, error) {
 	st := &State{Summary: Summary{Name: name}}
 	if found.Err != nil {
-		return st, failed(ctx, name, found.Err)
+		err := failed(ctx, name, found.Err)
+		if !errors.Is(err, berth.ErrCorrupt) { // that Redis is away has nothing to do with this one
+			err = failed(ctx, "", found.Err)
+		}
+		return st, err
 	}
 	if err := inUse(name, found.Snapshot); err != nil {
 		st.LimitChanges = found.Changes

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
@@ -20,7 +21,7 @@ const (
 // series holds the values of one label's metrics: of one semaphore, or of several.
 type series struct {
 	several                                   bool // it is of semaphores that are counted together
-	inUse                                     bool // by anybody: there is a limit
+	limited, declares                         bool // there is a limit in force, and one that programs have declared
 	limit, declared, permits, leases, waiting int
 	oldestWait, openWait                      time.Duration // of all, and of those that are neither paused nor frozen
 	oldest, ceiling                           time.Time
@@ -44,7 +45,7 @@ func (s *series) busy() int {
 // merge adds the counts of o, and keeps the worse of values that cannot be added.
 func (s *series) merge(o *series) {
 	s.several = s.several || o.several
-	s.inUse = s.inUse || o.inUse
+	s.limited, s.declares = s.limited || o.limited, s.declares || o.declares
 	s.limit += o.limit
 	s.declared += o.declared
 	s.permits += o.permits
@@ -92,9 +93,16 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		}
 		label, closed := f.label(&r), r.Paused || r.Limit == 0
 		s := &series{
-			several: label != r.Name, inUse: !r.Idle, limit: r.Limit, declared: r.Declared, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
+			several: label != r.Name, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
 			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned, pauseFor: r.PausedFor,
 			endless: r.Paused && r.PausedFor == 0, rate: r.Rate, spent: r.Spent, window: r.Window, changes: changes,
+		}
+		// berth.NoLimit is none, beside which no other could be seen.
+		if s.limited = !r.Idle && !berthwatch.Undeclared(&r.Summary) && r.Limit != berth.NoLimit; s.limited {
+			s.limit = r.Limit
+		}
+		if s.declares = !r.Idle && r.Declared > 0 && r.Declared != berth.NoLimit; s.declares {
+			s.declared = r.Declared
 		}
 		if !closed {
 			s.openWait = r.OldestWait

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
 )
@@ -140,13 +141,33 @@ func TestDeadDoNotWait(t *testing.T) {
 		dead := berthadmin.Summary{Name: "a", Limit: 2, InUse: 2, Holders: 1, Waiting: 3, OldestWait: time.Hour, Expired: 4, Pinned: pinned}
 		f := fold{most: 5}
 		got := f.of([]berthwatch.Row{{Summary: dead}}, time.Unix(0, 0))["a"]
-		if got.permits != 0 || got.leases != 0 || got.waiting != 0 || got.oldestWait != 0 || got.inUse != pinned || (got.limit > 0) != pinned {
+		if got.permits != 0 || got.leases != 0 || got.waiting != 0 || got.oldestWait != 0 || got.limited != pinned || (got.limit > 0) != pinned {
 			t.Errorf("pinned %v, all dead: %+v", pinned, got)
 		}
 		dead.Expired--
-		if got := f.of([]berthwatch.Row{{Summary: dead}}, time.Unix(0, 0))["a"]; got.waiting != 3 || !got.inUse {
+		if got := f.of([]berthwatch.Row{{Summary: dead}}, time.Unix(0, 0))["a"]; got.waiting != 3 {
 			t.Errorf("one is alive: %+v", got)
 		}
+	}
+}
+
+// TestNoLimitIsNone: as a number it would hide all others.
+func TestNoLimitIsNone(t *testing.T) {
+	f := fold{group: []string{"g/*"}, most: 5}
+	got := f.of([]berthwatch.Row{
+		{Summary: berthadmin.Summary{Name: "a", Limit: berth.NoLimit, Declared: berth.NoLimit}},
+		{Summary: berthadmin.Summary{Name: "g/any", Limit: berth.NoLimit, Declared: berth.NoLimit}},
+		{Summary: berthadmin.Summary{Name: "g/five", Limit: 5, Declared: 5}},
+		{Summary: berthadmin.Summary{Name: "pin", Limit: 0, Declared: berth.NoLimit, Pinned: true}},
+	}, time.Unix(0, 0))
+	if s := got["a"]; s.limited || s.declares {
+		t.Errorf("alone: %+v", s)
+	}
+	if s := got["g/*"]; !s.limited || s.limit != 5 || s.declared != 5 {
+		t.Errorf("beside another: %+v", s)
+	}
+	if s := got["pin"]; !s.limited || s.limit != 0 || s.declares {
+		t.Errorf("pinned to 0: %+v", s)
 	}
 }
 

@@ -107,10 +107,10 @@ func (out sink) trips(r *berthwatch.RoundTrips) {
 
 // series sends the metrics of a label, as of at.
 func (out sink) series(label string, s *series, at time.Time) {
-	if s.inUse && (s.pinned || s.declared > 0) { // its 0 would mean that it is frozen
+	if s.limited { // else its 0 would mean that it is frozen
 		out.add(permitsLimit, float64(s.limit), label)
 	}
-	if s.inUse && s.declared > 0 {
+	if s.declares {
 		out.add(permitsDeclared, float64(s.declared), label)
 	}
 	out.add(permitsInUse, float64(s.permits), label)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -164,13 +163,19 @@ func Rate(s *berthadmin.Summary) string {
 // Limit is the limit in force as text: "none" if no program has declared one and no operator has
 // pinned one, and "any" for berth.NoLimit, which a rate alone has.
 func Limit(s *berthadmin.Summary) string {
-	switch {
-	case Undeclared(s):
+	if Undeclared(s) {
 		return "none"
-	case s.Limit == berth.NoLimit:
-		return "any"
 	}
-	return strconv.Itoa(s.Limit)
+	return words.Limit(s.Limit)
+}
+
+// ToPin is the limit from which an operator chooses another: the one in force, or what is in use if
+// there is none.
+func ToPin(s *berthadmin.Summary) int {
+	if s.Limit == berth.NoLimit {
+		return s.InUse
+	}
+	return s.Limit
 }
 
 // Undeclared reports whether there is no limit yet: its 0 does not freeze anything.

@@ -15,6 +15,9 @@ type spark struct{ Line, Label string }
 const (
 	sparkWidth, sparkHeight = 120, 18
 	chartWidth, chartHeight = 600, 90
+	// ownScale is how many times as many waiters as permits get a scale of their own: on one scale the
+	// permits could not be seen.
+	ownScale = 4
 )
 
 func sparkline(points []berthwatch.Point, now time.Time) spark {
@@ -38,6 +41,7 @@ type chart struct {
 	Title                string
 	Used, Limit, Waiting string // paths
 	Most                 int32  // at the upper line
+	MostWaiting          int32  // at the upper line of the waiters, if they have their own scale; 0: they do not
 	From                 string // when the left edge is
 	Minutes              int    // from there to now
 	Now                  int64  // in ms; 0: there are no points
@@ -48,16 +52,23 @@ func newChart(points []berthwatch.Point, now time.Time, span time.Duration, titl
 	c := chart{Title: title, From: from, Minutes: int(span / time.Minute), Most: 1, Label: title + ": nothing is known yet"}
 	var mostUsed, mostWaiting int32
 	for _, p := range points {
-		c.Most = max(c.Most, p.InUse, p.Waiting, p.Drawn())
+		c.Most = max(c.Most, p.InUse, p.Drawn())
 		mostUsed, mostWaiting = max(mostUsed, p.InUse), max(mostWaiting, p.Waiting)
 	}
 	if len(points) == 0 {
 		return c
 	}
 	c.Now = now.UnixMilli()
+	scale := max(c.Most, mostWaiting) // of the waiters
+	if mostWaiting > ownScale*c.Most {
+		c.MostWaiting = mostWaiting
+	} else {
+		c.Most = scale
+	}
 	box := picture{now, span, chartWidth, chartHeight, c.Most}
 	c.Used = box.path(points, true, used)
 	c.Limit = box.path(points, false, limit)
+	box.most = scale
 	c.Waiting = box.path(points, false, waiting)
 	last := points[len(points)-1]
 	c.Label = fmt.Sprintf("%s: in use at most %d, now %d; waiting at most %d, now %d", title, mostUsed, last.InUse, mostWaiting, last.Waiting)

@@ -31,6 +31,7 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 	for _, name := range []string{"list", "semaphore", "audit", "doctor", "about", "act"} {
 		all[name] = template.Must(template.New("layout.html").Funcs(template.FuncMap{
 			"clean": words.Clean, "age": age, "left": left, "who": berthwatch.Person, "plural": words.Plural, "help": help, "limit": func(s berthadmin.Summary) string { return berthwatch.Limit(&s) },
+			"declared": words.Declared, "toPin": func(s berthadmin.Summary) int { return berthwatch.ToPin(&s) },
 		}).ParseFS(files, "templates/layout.html", "templates/"+name+".html"))
 	}
 	return all

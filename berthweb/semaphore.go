@@ -134,7 +134,7 @@ func (s *site) commands(name string, st *berthadmin.State) (all []string) {
 	action := func(verb string) { // with a reason, which the audit keeps
 		a := berthwatch.Action{Verb: verb, Name: name, Reason: "REASON"}
 		if st != nil {
-			a.Limit = st.Limit
+			a.Limit = berthwatch.ToPin(&st.Summary)
 		}
 		all = append(all, s.Command+" "+berthwatch.Quote(a.Args()))
 	}

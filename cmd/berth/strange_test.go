@@ -149,6 +149,18 @@ func TestErrorsNameTheServer(t *testing.T) {
 	}
 }
 
+// TestDoctorKnowsASentinel, which answers a PING as a server does.
+func TestDoctorKnowsASentinel(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.Start(t, redistest.WithTCP(), redistest.WithConfig("sentinel monitor main 127.0.0.1 1 1"),
+		func(c *redisserver.Config) { c.Args = append(c.Args, "--sentinel") })
+	code, stderr := berth("redis://"+sentinel.Addr(), "doctor")
+	want := "use redis+sentinel://" + sentinel.Addr() + "/main (" + sentinel.Addr() + ", from $BERTH_REDIS_URL)\n"
+	if code != 69 || !strings.HasPrefix(stderr, "berth: redis cannot be examined: this is a sentinel, and not one of the servers that it watches: ") || !strings.HasSuffix(stderr, want) {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
 // TestFinalAnswersEndAWait without a bound: it is of no use to ask again, and the text says what to do.
 func TestFinalAnswersEndAWait(t *testing.T) {
 	t.Parallel()

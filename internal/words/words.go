@@ -46,6 +46,25 @@ func Millis(d time.Duration) string {
 	return Figure(float64(d.Microseconds())/1000) + " ms"
 }
 
+// anyLimit is berth.NoLimit.
+const anyLimit = 1 << 30
+
+// Limit formats a limit, berth.NoLimit as "any".
+func Limit(n int) string {
+	if n == anyLimit {
+		return "any"
+	}
+	return strconv.Itoa(n)
+}
+
+// Declared formats the limit that programs have declared; 0: none has.
+func Declared(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return Limit(n)
+}
+
 // Spent formats how much of a rate counts. It is more than the rate where that has become smaller,
 // and nothing is granted until it is not.
 func Spent(spent, rate int, window time.Duration) string {

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/view"
@@ -189,7 +189,7 @@ func difference(before, after *berthadmin.State) string {
 // effective is the limit in force.
 func effective(s *berthadmin.State) string {
 	if s.Pinned {
-		return strconv.Itoa(s.Limit)
+		return berthwatch.Limit(&s.Summary)
 	}
 	return screen.Declared(s.Declared)
 }

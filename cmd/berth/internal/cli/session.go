@@ -379,7 +379,7 @@ func (w warnings) Handle(_ context.Context, r slog.Record) error {
 		return nil
 	}
 	if strings.HasSuffix(r.Message, "changed the limit in force") {
-		text = fmt.Sprintf("limit of %v changed from %v to %v", values["semaphore"], values["from"], values["to"])
+		text = fmt.Sprintf("limit of %v changed from %v to %v", values["semaphore"], words.Limit(int(values["from"].Int64())), words.Limit(int(values["to"].Int64())))
 	}
 	tell("%s", text)
 	return nil

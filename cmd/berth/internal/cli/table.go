@@ -42,16 +42,54 @@ func (t *table) withTenants() *table {
 }
 
 // text lays the table out for a terminal with so many columns, 0 for any number: as a
-// table if that fits, else with the last column on lines of its own, else with a line for
-// each value.
+// table if that fits, else with the last column on lines of its own, else with what is too
+// long in another column, too, as a few names may be, else with a line for each value.
 func (t *table) text(columns int) string {
 	all := len(t.rows[0])
-	for _, text := range []string{t.grid(all), t.grid(all - 1)} {
+	for _, text := range []string{t.grid(all, columns), t.grid(all-1, columns)} {
 		if fits(text, columns) {
 			return text
 		}
 	}
+	if text, ok := t.aside(all-1, columns); ok && all > 2 {
+		return text
+	}
 	return t.list(columns)
+}
+
+// leastName is how wide the column at least stays from which long values are put aside.
+const leastName = 12
+
+// aside is a grid with n columns in which the values that are too long for the widest of them have
+// lines of their own, before their rows; false: it does not fit all the same.
+func (t *table) aside(n, columns int) (string, bool) {
+	widths := t.widths(n)
+	widest := slices.Index(widths, slices.Max(widths))
+	room := columns - gap*(n-1)
+	for i, width := range widths {
+		if i != widest {
+			room -= width
+		}
+	}
+	if room < leastName {
+		return "", false
+	}
+	narrow := &table{}
+	for _, row := range t.rows {
+		if screen.Columns(row[widest]) > room {
+			row = slices.Clone(row)
+			row[widest] = ""
+		}
+		narrow.rows = append(narrow.rows, row)
+	}
+	var b strings.Builder
+	for i, text := range narrow.lines(n, columns) {
+		if long := t.rows[i][widest]; narrow.rows[i][widest] != long {
+			b.WriteString(long + "\n")
+		}
+		b.WriteString(text)
+	}
+	return b.String(), true
 }
 
 func fits(text string, columns int) bool {
@@ -60,28 +98,37 @@ func fits(text string, columns int) bool {
 }
 
 // grid lines up the first n columns. The others follow each row on lines of
-// their own, unless they are empty.
-func (t *table) grid(n int) string {
+// their own, unless they are empty, and break between words.
+func (t *table) grid(n, columns int) string { return strings.Join(t.lines(n, columns), "") }
+
+// lines are the rows of a grid.
+func (t *table) lines(n, columns int) (all []string) {
+	widths := t.widths(n)
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, cell := range row[:n] {
+			line.WriteString(pad(cell, widths[i]+gap))
+		}
+		lines := []string{strings.TrimRight(line.String(), " ")}
+		for _, cell := range row[n:] {
+			if cell != "" {
+				lines = append(lines, strings.Split(fill(cell, max(columns-gap, 0)), "\n")...)
+			}
+		}
+		all = append(all, strings.Join(lines, "\n"+strings.Repeat(" ", gap))+"\n")
+	}
+	return all
+}
+
+// widths are those of the first n columns.
+func (t *table) widths(n int) []int {
 	widths := make([]int, n)
 	for _, row := range t.rows {
 		for i, cell := range row[:n] {
 			widths[i] = max(widths[i], screen.Columns(cell))
 		}
 	}
-	var b strings.Builder
-	for _, row := range t.rows {
-		var line strings.Builder
-		for i, cell := range row[:n] {
-			line.WriteString(pad(cell, widths[i]+gap))
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-		for _, cell := range row[n:] {
-			if cell != "" {
-				b.WriteString(strings.Repeat(" ", gap) + cell + "\n")
-			}
-		}
-	}
-	return b.String()
+	return widths
 }
 
 // list has a line for each value that is not empty, or several if the value has words and is

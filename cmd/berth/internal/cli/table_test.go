@@ -54,6 +54,25 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 }
 
+// One long name takes a line more, and leaves the others a table; an id is not taken apart.
+func TestOneLongNameLeavesATable(t *testing.T) {
+	long := strings.Repeat("n", 250)
+	tab := newTable("NAME", "IN USE", "STATE")
+	tab.row("a", "1", "")
+	tab.row(long, "2", "paused by ann@ops-1: the API moves")
+	want := "" +
+		"NAME  IN USE\n" +
+		"  STATE\n" +
+		"a     1\n" +
+		long + "\n" +
+		"      2\n" +
+		"  paused by ann@ops-1: the\n" +
+		"    API moves\n"
+	if got := tab.text(26); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // A value of several words breaks between them; an id, which people copy, stays whole.
 func TestListsBreakBetweenWords(t *testing.T) {
 	tab := newTable("NAME", "STATE")
@@ -62,8 +81,9 @@ func TestListsBreakBetweenWords(t *testing.T) {
 		"NAME   abcdefghijklmnop.1\n" +
 		"STATE  pinned by\n" +
 		"       ann@ops-1,\n" +
-		"       declared none\n"
-	if got := tab.text(20); got != want {
+		"       declared\n" +
+		"       none\n"
+	if got := tab.text(17); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

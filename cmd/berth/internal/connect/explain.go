@@ -43,6 +43,9 @@ func advised(text string) string {
 	return text
 }
 
+// thisIsSentinel is in the doctor's words for one.
+const thisIsSentinel = "this is a sentinel"
+
 // advice is what to do about an error with a server of this kind; "": nothing that is known.
 func (t *Target) advice(text string) string {
 	scheme := "redis"
@@ -56,9 +59,13 @@ func (t *Target) advice(text string) string {
 		return "it is not a sentinel: use " + scheme + "://"
 	case t.kind == cluster && strings.Contains(text, "cluster support disabled"):
 		return "it is not a Cluster: use " + scheme + "://"
-	case t.kind == single && strings.Contains(text, "nknown command"):
+	case t.kind == single && (strings.Contains(text, "nknown command") || strings.Contains(text, thisIsSentinel)):
 		if name := t.watched(); name != "" {
-			return fmt.Sprintf("this is a sentinel: use %s+sentinel://%s/%s", scheme, t.opts.Addrs[0], name)
+			use := fmt.Sprintf("use %s+sentinel://%s/%s", scheme, t.opts.Addrs[0], name)
+			if strings.Contains(text, thisIsSentinel) {
+				return use
+			}
+			return thisIsSentinel + ": " + use
 		}
 	}
 	return ""

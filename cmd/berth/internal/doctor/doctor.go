@@ -67,6 +67,9 @@ const (
 	reachTimeout = 4 * time.Second
 )
 
+// errSentinel: what answers has no data. The command line says how to use it.
+var errSentinel = errors.New("this is a sentinel, and not one of the servers that it watches")
+
 // ownName is how the names of throw-away semaphores begin.
 const ownName = "berth-doctor-"
 
@@ -148,6 +151,9 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 		report.add("server", found("this machine's own store: it keeps nothing on disk, and every process that uses it is this user's"))
 	} else {
 		p.meet(ctx)
+		if p.nodes[0].info["redis_mode"] == "sentinel" {
+			return nil, errSentinel
+		}
 	}
 	for _, c := range checks {
 		if cfg.Local && c.of&settings != 0 || cfg.Look && c.of&tries != 0 {

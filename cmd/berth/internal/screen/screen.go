@@ -4,7 +4,6 @@ package screen
 
 import (
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -53,12 +52,7 @@ func Width(f *os.File) int {
 }
 
 // Declared describes the limit that programs have declared, if any.
-func Declared(limit int) string {
-	if limit == 0 {
-		return "none"
-	}
-	return strconv.Itoa(limit)
-}
+func Declared(limit int) string { return words.Declared(limit) }
 
 // Age writes a duration with the precision that people want.
 func Age(d time.Duration) string { return words.Age(d) }

@@ -155,7 +155,7 @@ func (m *Model) operate(key string, s *berthadmin.Summary) {
 		}
 		m.ask(berthwatch.Action{Verb: verb, Name: s.Name})
 	case "=":
-		m.ask(berthwatch.Action{Verb: "pin", Name: s.Name, Limit: s.Limit})
+		m.ask(berthwatch.Action{Verb: "pin", Name: s.Name, Limit: berthwatch.ToPin(s)})
 	case "u":
 		if s.Pinned {
 			m.ask(berthwatch.Action{Verb: "unpin", Name: s.Name})
