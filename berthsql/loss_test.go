@@ -3,6 +3,7 @@ package berthsql_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"testing"
 	"time"
@@ -49,6 +50,25 @@ func TestLostLeaseEndsTheQueryAndTheConnection(t *testing.T) {
 			e.Errorf("error %v", err)
 		}
 		e.closed(db)
+	})
+}
+
+// Who holds on to the connection learns that it is bad, and the driver hears no more of it.
+func TestNothingIsQueriedOnABadConnection(t *testing.T) {
+	eachMode(t, 1, func(e *env, opts []berthsql.Option) {
+		db := e.open(opts...)
+		c, err := db.Conn(e.Ctx)
+		e.Must(err)
+		done := e.exec(e.Ctx, c, "sleep")
+		<-e.d.working
+		e.evict()
+		e.WantErr(<-done, berth.ErrLost)
+		e.d.asked()
+		e.WantErr(second(c.ExecContext(e.Ctx, "do")), driver.ErrBadConn)
+		if got := e.d.asked(); got != "Close" && got != "" {
+			e.Errorf("the driver was asked\n%s", got)
+		}
+		e.out(0)
 	})
 }
 
@@ -214,6 +234,9 @@ func TestLostLeaseClosesAnIdleConnection(t *testing.T) {
 			e.Errorf("the driver was asked %q, want Close", got)
 		}
 		e.Must(second(s.ExecContext(e.Ctx))) // on another connection
+		if got := e.d.asked(); got != "PrepareContext do\nstmt ExecContext do \nIsValid" {
+			e.Errorf("the driver was asked\n%s", got)
+		}
 		e.Must(s.Close())
 		if _, _, open, _ := e.d.counts(); open != 1 {
 			e.Errorf("%d connections are open", open)

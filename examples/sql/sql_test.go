@@ -45,7 +45,7 @@ func TestFourProcessesKeepTheLimits(t *testing.T) {
 	redis := newRelay(t, master.Addr())
 	fleet := start(t, job{
 		DSN: server.DSN, Redis: "redis://" + redis.addr(), Phase: t.Name(), Clients: 8, Tell: true,
-		Queries: mostQueries, Connections: mostOpen, TTL: 10 * time.Second, Replicas: 1,
+		Queries: mostQueries, Connections: mostOpen, TTL: 20 * time.Second, Replicas: 1,
 	})
 
 	fleet.goOn()
