@@ -60,7 +60,7 @@ demo: ## Watch workers share a small limit; needs nothing but Go
 	@go run ./cmd/berth demo
 
 build: ## Build the command line into bin/berth
-	@go build -trimpath -buildvcs=auto -o bin/berth ./cmd/berth
+	@go build -buildvcs=auto -o bin/berth ./cmd/berth
 
 build-all: ## Compile for every platform that berth supports
 	@nice scripts/build-all
