@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -109,6 +110,18 @@ func (internals) Carried(ctx context.Context, s *Semaphore) string { return s.ca
 
 // WarnOfCarried warns, once, of a request for s that waits while its context carries that lease.
 func (internals) WarnOfCarried(s *Semaphore, id string) { s.warnOfCarried(id) }
+
+// Unused notes that nobody has used leases: what they cost of rates is given back with them.
+func (internals) Unused(l Leases) { l.unused() }
+
+// Settles reports whether what a lease costs may have to be settled: it was granted under a rate of a
+// unit with a name, or under a rate with a cost of its own.
+func (internals) Settles(l *Lease) bool {
+	if l.grant.Rates == "" {
+		return false
+	}
+	return l.claim.Costs() != "" || slices.ContainsFunc(l.grant.Rates.All(), func(r protocol.Rate) bool { return r.Unit != "" })
+}
 
 // Observe is a TryAcquire for a request that does its work whatever comes of it. waits tells whether
 // it would wait in the queue if the limit were enforced.

@@ -86,10 +86,9 @@ const lastEvents = time.Second
 
 // Close releases every lease, cancels every waiting request, and stops renewals and the
 // subscription. It returns within 8 seconds, whatever Redis does, of which one at most is for Lost
-// hooks and log records that still wait; leases that could not be released expire. The contexts of
-// leases end with cause [ErrClosed], and later requests and calls on those leases fail with it; a
-// second Release fails with [ErrReleased]. Close always returns nil. The redis client stays open,
-// and a berthadmin.Inspector still works. A second Close waits for the first.
+// hooks and log records that still wait; what could not be released expires. The contexts of leases
+// end with cause [ErrClosed], and later calls fail with it. Close always returns nil. The redis
+// client stays open, and a berthadmin.Inspector still works. A second Close waits for the first.
 func (c *Client) Close() error {
 	if c.made() == nil { // there is nothing to close otherwise
 		c.session.Close()
@@ -103,8 +102,8 @@ func (c *Client) Close() error {
 //
 // Every acquire declares the limit. When declarations differ, the last one is in force, so
 // deploying the code deploys a new limit; one that an operator has pinned takes precedence. A limit
-// of 0 declares none: the limit in force applies, or 1 if nobody holds the semaphore, waits for it
-// or has pinned it.
+// of 0 declares none: the limit in force applies or, if nobody holds the semaphore, waits for it or
+// has pinned it, 1, and with a [Rate] [NoLimit].
 //
 // A name has 1 to [MaxName] bytes of UTF-8, without control characters and braces, which mark a
 // Cluster's hash tag.

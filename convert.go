@@ -52,16 +52,20 @@ func publicEnded(e *claim.WaitError) error {
 
 func publicPlace(p claim.Place) Place {
 	return Place{Ahead: p.Ahead, Tenant: p.Tenant, Status: Status{
-		InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned,
-		Rate: p.Rate.N, Window: p.Rate.Per, Spent: p.Spent, RetryAfter: p.Rest,
-	}}
+		InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned, RetryAfter: p.Rest,
+	}.with(p.Binds)}
+}
+
+// with returns s with the rate b.
+func (s Status) with(b protocol.Budget) Status {
+	s.Unit, s.Rate, s.Window, s.Burst, s.Spent = b.Unit, b.N, b.Per, b.Burst, b.Spent
+	return s
 }
 
 func publicRefusal(r *claim.Refusal) error {
 	found := Status{
-		InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused, Pinned: r.Pin >= 0,
-		Rate: r.Rate.N, Window: r.Rate.Per, Spent: r.Spent, RetryAfter: r.Rest,
-	}
+		InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused, Pinned: r.Pin >= 0, RetryAfter: r.Rest,
+	}.with(r.Binds)
 	switch r.Code {
 	case protocol.Heavy:
 		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Status: found}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // Errors for errors.Is; some have a type with details for errors.As, such as [*BusyError] and
@@ -51,10 +53,13 @@ type Status struct {
 	Paused  bool // nothing is granted until RetryAfter has passed or, if that is 0, until an operator resumes it
 	Pinned  bool // an operator has set the limit
 
+	// Of several rates these are the one that keeps the request out for longest; if none does, the first.
+	Unit   string        // what it counts; "": calls, or what their Cost says
 	Rate   int           // total cost granted per Window, at most; 0: there is no rate
 	Window time.Duration // see Rate
+	Burst  int           // with it the rate is a bucket: see RateOption.Burst
 	Spent  int           // the costs of the grants that count for the rate
-	// RetryAfter is how long the rate, or a pause that ends, keeps the request out, if nobody else
+	// RetryAfter is how long the rates, or a pause that ends, keep the request out, if nobody else
 	// comes; 0: neither does. There may be no room for longer. For a place in the queue it is the least.
 	RetryAfter time.Duration
 }
@@ -65,11 +70,8 @@ func (s *Status) sentence() string {
 	if s.Limit == NoLimit {
 		text = fmt.Sprintf("%d in use", s.InUse)
 	}
-	switch {
-	case s.Rate > 0 && s.Spent > s.Rate: // nothing is granted while it is more
-		text += fmt.Sprintf(", %d spent before the rate became %d in %v", s.Spent, s.Rate, s.Window)
-	case s.Rate > 0:
-		text += fmt.Sprintf(", %d of %d spent in %v", s.Spent, s.Rate, s.Window)
+	if s.Rate > 0 {
+		text += ", " + s.spent()
 	}
 	text += fmt.Sprintf(", %d waiting", s.Waiting)
 	switch {
@@ -81,6 +83,11 @@ func (s *Status) sentence() string {
 		text += "; an operator has pinned the limit"
 	}
 	return text
+}
+
+// spent tells of the rate.
+func (s *Status) spent() string {
+	return protocol.Budget{Rate: protocol.Rate{Unit: s.Unit, N: s.Rate, Per: s.Window, Burst: s.Burst}, Spent: s.Spent}.String()
 }
 
 // BusyError has the reason why TryAcquire found no room, or the state of a full queue. It is
@@ -116,13 +123,13 @@ type TooHeavyError struct {
 	Status
 	Name   string
 	Weight int
-	Cost   int // above Rate; 0: it is the weight that is above the limit
+	Cost   int // in Unit, above Rate or Burst; 0: it is the weight that is above the limit
 }
 
 func (e *TooHeavyError) Error() string {
 	if e.Cost > 0 {
-		return fmt.Sprintf("berth: cost %d is above the rate of %d in %v of semaphore %q: ask for less or raise the rate",
-			e.Cost, e.Rate, e.Window, e.Name)
+		return fmt.Sprintf("berth: cost %d is above the rate of %v of semaphore %q: ask for less or raise the rate",
+			e.Cost, protocol.Rate{Unit: e.Unit, N: e.Rate, Per: e.Window, Burst: e.Burst}, e.Name)
 	}
 	return fmt.Sprintf("berth: weight %d is above the limit %d of semaphore %q: ask for less or raise the limit",
 		e.Weight, e.Limit, e.Name)
@@ -210,8 +217,8 @@ type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue, at Place
 	Place  Place // as last heard
-	// Carried is the id of a lease of the same semaphore that the request's own context carries: it
-	// may be what it waited for. "": there is none.
+	// Carried is the id of a lease of the semaphore that the request's own context carries, for
+	// which it may have waited; or "".
 	Carried string
 	Err     error // the context's, and that of Redis if there was one
 }
@@ -220,6 +227,9 @@ func (e *WaitError) Error() string {
 	text := fmt.Sprintf("berth: semaphore %q: %v", e.Name, e.Err)
 	if e.Queued {
 		text += fmt.Sprintf(" in the queue, %d ahead, %s", e.Place.Ahead, e.Place.sentence())
+		if e.Place.Rate > 0 && e.Place.RetryAfter > 0 && !e.Place.Paused {
+			text += fmt.Sprintf("; the rate has room for it in %v at the earliest", e.Place.RetryAfter)
+		}
 	}
 	if e.Carried != "" {
 		text += fmt.Sprintf("; its own context carries lease %s of it, which may be what it waited for", e.Carried)

@@ -256,21 +256,56 @@ func ExampleRate() {
 	// Output: true 0 60 true
 }
 
-// A request says what it costs of the rate: here, tokens of a language model.
+// A call says at most how many tokens of a language model it uses, and afterwards how many it was.
+func ExampleLease_Settle() {
+	store := berthtest.Start()
+	defer store.Close()
+	client, ctx := store.Client(), context.Background()
+	call := func(context.Context) (tokens int, err error) { return 917, nil }
+
+	llm, err := client.Semaphore("llm", 20,
+		berth.Rate(60, time.Minute), // calls
+		berth.Rate(90_000, time.Minute).Of("tokens"))
+	if err != nil {
+		panic(err)
+	}
+	lease, err := llm.Acquire(ctx, berth.Cost(3000).Of("tokens")) // at most
+	if err != nil {
+		panic(err)
+	}
+	defer lease.Release()
+	used, err := call(lease.Context())
+	if err != nil {
+		panic(err)
+	}
+	err = lease.Settle(used, "tokens") // what it really was
+	if err != nil {
+		panic(err)
+	}
+
+	_, err = llm.Acquire(ctx, berth.Cost(100_000).Of("tokens"))
+	var heavy *berth.TooHeavyError
+	fmt.Println(errors.As(err, &heavy), heavy.Rate, heavy.Unit)
+	// Output: true 90000 tokens
+}
+
+// A request says what it costs of each rate: here it is one call, and tokens of a language model.
 func ExampleCost() {
 	store := berthtest.Start()
 	defer store.Close()
 	client, ctx := store.Client(), context.Background()
-	api, err := client.Semaphore("llm", 20, berth.Rate(90_000, time.Minute))
+	api, err := client.Semaphore("llm", 20,
+		berth.Rate(60, time.Minute),
+		berth.Rate(90_000, time.Minute).Of("tokens"))
 	if err != nil {
 		panic(err)
 	}
-	lease, err := api.Acquire(ctx, berth.Cost(1200))
+	lease, err := api.Acquire(ctx, berth.Cost(1200).Of("tokens"))
 	if err != nil {
 		panic(err)
 	}
 	defer func() { _ = lease.Release() }()
-	_, err = api.Acquire(ctx, berth.Cost(100_000))
+	_, err = api.Acquire(ctx, berth.Cost(100_000).Of("tokens"))
 	fmt.Println(errors.Is(err, berth.ErrTooHeavy))
 	// Output: true
 }
@@ -339,7 +374,7 @@ func ExampleTenant() {
 	if err != nil {
 		panic(err)
 	}
-	lease, err := api.Acquire(ctx, berth.Tenant(customer, time.Second))
+	lease, err := api.Acquire(ctx, berth.Tenant(customer))
 	if err != nil {
 		panic(err)
 	}

@@ -88,8 +88,20 @@ func (c *Client) RenewHandle(ctx context.Context, h Handle) (time.Duration, erro
 // ReleaseHandle releases a detached lease without adopting it. Its bounds and errors are those of
 // [Client.RenewHandle]. After [ErrUnreachable] or ctx's error it can be repeated: berth does not
 // retry in the background, and a lease that is not released expires.
-func (c *Client) ReleaseHandle(ctx context.Context, h Handle) error {
-	_, err := c.handled(ctx, h, protocol.Op{Verb: protocol.Release, Flag: true})
+//
+// Costs say what the lease has cost, as [Lease.Settle] does, in the same step. If one cannot be, the
+// error is an [*InvalidError], and nothing is sent; one of a unit of which nothing was charged has no
+// effect.
+func (c *Client) ReleaseHandle(ctx context.Context, h Handle, costs ...CostOption) error {
+	all := make([]protocol.Cost, len(costs))
+	for i, cost := range costs {
+		all[i] = cost.cost
+	}
+	settle, err := protocol.JoinCosts(all...)
+	if err != nil {
+		return &InvalidError{"Cost", err.Error()}
+	}
+	_, err = c.handled(ctx, h, protocol.Op{Verb: protocol.Release, Flag: true, Costs: settle})
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 // Hooks are functions that berth calls for the events of a client's leases; nil ones are skipped.
@@ -40,7 +41,7 @@ type AcquireInfo struct {
 	Server string // address of the Redis, as the client was given it; of a cluster the first, "" if unknown
 	Label  string
 	Weight int
-	Cost   int           // of the Rate, if there is one
+	Cost   int           // of calls, if there is a Rate of them; see CostOf
 	Tenant string        // for whom; "": it names none
 	Limit  int           // declared
 	Try    bool          // TryAcquire
@@ -49,7 +50,12 @@ type AcquireInfo struct {
 	// Observed is, in AcquireDone, what would have become of a request that only observes the limit,
 	// and goes on whatever the error is; 0: it is a request like any other.
 	Observed Observation
+
+	costs protocol.Costs
 }
+
+// CostOf returns what the request costs of rates of a unit; "": calls.
+func (a AcquireInfo) CostOf(unit string) int { return a.costs.Of(unit, a.Weight) }
 
 // hooks are all that a client was given.
 type hooks []Hooks
@@ -76,10 +82,10 @@ type acquisition struct {
 
 func (h hooks) begin(ctx context.Context, s *Semaphore, cfg *config, wait bool) acquisition {
 	a := acquisition{hooks: h, ctx: ctx, start: time.Now(), watch: cfg.watch}
-	a.info = AcquireInfo{Name: s.name, Server: s.client.server, Label: cfg.label, Weight: cfg.weight, Cost: cmp.Or(cfg.cost, cfg.weight), Limit: s.limit, Try: !wait}
-	if cfg.tenant != nil {
-		a.info.Tenant = cfg.tenant.key
-	}
+	a.info = AcquireInfo{Name: s.name, Server: s.client.server, Label: cfg.label, Weight: cfg.weight, Limit: s.limit, Try: !wait}
+	a.info.costs, _ = protocol.JoinCosts(cfg.costs...) // they were validated
+	a.info.Cost = a.info.CostOf("")
+	a.info.Tenant = cfg.tenant
 	for i := range h {
 		if f := h[i].AcquireStart; f != nil {
 			a.ctx = cmp.Or(f(a.ctx, a.info), a.ctx) //nolint:fatcontext // one for each hook

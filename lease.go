@@ -2,6 +2,7 @@ package berth
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"weak"
 
 	"github.com/berth-go/berth/internal/claim"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/rules"
 	"github.com/berth-go/berth/internal/session"
 )
@@ -139,9 +141,9 @@ func (l *Lease) itself() *Lease {
 // ID returns the lease's id, as the CLI and berthadmin show it.
 func (l *Lease) ID() string { return l.itself().id }
 
-// Slot returns the lowest number, from 0, that no other lease had at the grant. No
-// other lease has it for as long as this one lasts: use it to pick one of N things,
-// and as the key under which a resource remembers the highest Token.
+// Slot returns the lowest number, from 0, that no other lease had at the grant. No other lease has
+// it for as long as this one lasts: use it to pick one of N things, and as the key for the highest
+// Token.
 func (l *Lease) Slot() int { return l.itself().grant.Slot }
 
 // Token returns the number of the grant. Every later grant of the semaphore has
@@ -160,9 +162,9 @@ func (l *Lease) Label() string { return l.itself().grant.Label }
 // TTL returns how long the lease lasts without renewal.
 func (l *Lease) TTL() time.Duration { return l.itself().grant.TTL }
 
-// Valid reports whether the lease can be relied on at this moment. It sends nothing:
-// until the trust deadline the server cannot have granted the permit to another
-// holder. Unlike Context, it is correct even just after the process was suspended.
+// Valid reports whether the lease can be relied on at this moment: until the trust deadline the
+// server cannot have granted the permit to another holder. It sends nothing. Unlike Context, it is
+// correct even just after the process was suspended.
 func (l *Lease) Valid() bool { return !l.none() && l.claim.Valid() }
 
 // ValidUntil returns the trust deadline, until which the holder can rely on the
@@ -192,6 +194,32 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return public(l.Name(), l.claim.Renew(ctx))
 }
 
+// Settle says what the lease cost of the semaphore's rates in a unit ("": calls), less or more than was
+// asked for, for example the tokens that an answer has used: 0 to MaxLimit. What is said last counts.
+// Less is free at once, and who waits may be granted it; more counts from now on, and nothing is granted
+// while a rate is exceeded. It is sent at once, or with a Release that follows, and Settle waits for
+// neither: it is lost if the process crashes, or the lease is lost before, and then what was asked for
+// counts.
+//
+// The error is an *InvalidError if n is out of bounds or no rate counts that unit, as far as this
+// program knows; else that of a lease that is over, as of [Lease.Renew]. Then nothing is changed.
+func (l *Lease) Settle(n int, unit string) error {
+	if l.none() {
+		return ErrReleased
+	}
+	if err := within("Settle", n, 0, MaxLimit); err != nil {
+		return err
+	}
+	costs, err := protocol.JoinCosts(protocol.Cost{Unit: unit, N: n})
+	switch {
+	case err != nil:
+		return &InvalidError{"Settle", err.Error()}
+	case !l.grant.Rates.Charge(unit):
+		return &InvalidError{"Settle", fmt.Sprintf("semaphore %q had no rate of unit %q when the lease was granted, so nothing was charged", l.Name(), unit)}
+	}
+	return public(l.Name(), l.claim.Settle(costs))
+}
+
 // Release gives the permits back; the next waiter is granted them in the same step. In every case
 // the lease is then over for its holder. Release returns within 5 seconds, whatever Redis does, and
 // takes no context, because an ended context must not keep a permit.
@@ -210,14 +238,13 @@ func (l *Lease) Release() error {
 }
 
 // Detach gives the lease away and returns a handle with which one process can take it over by
-// [Client.Adopt]. Detach renews the lease once more, which leaves a whole TTL for that; from then
-// on berth neither renews nor releases it, and this Lease is over.
+// [Client.Adopt]. It renews the lease once more, which leaves a whole TTL for that; from then on
+// berth neither renews nor releases it, and this Lease is over.
 //
 // Detach returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with a
 // [*LostError], [ErrReleased] or [ErrClosed] when the lease was over before, and with [ErrRefused]
 // or [ErrCorrupt] when Redis refuses permanently: then the lease is unchanged. After any other
-// failure the lease is over, and berth releases it in the background; [Lease.Valid] tells the two
-// apart. Calls of Release, Renew and Detach meanwhile wait for the outcome.
+// failure the lease is over, and is released in the background; [Lease.Valid] tells the two apart.
 func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 	if l.none() {
 		return "", ErrReleased

@@ -40,6 +40,7 @@ func acquireEach(ctx context.Context, order []int, acquire func(context.Context,
 	leases, whole := make(Leases, len(order)), false
 	defer func() {
 		if !whole { // one failed, or a hook panicked
+			leases.unused()
 			_ = leases.Release()
 		}
 	}()
@@ -104,6 +105,13 @@ func (l Leases) held() Leases {
 	return slices.DeleteFunc(slices.Clone(l), func(lease *Lease) bool { return lease == nil })
 }
 
+// unused notes that nobody has used them: what they cost of rates is given back with them.
+func (l Leases) unused() {
+	for _, lease := range l.held() {
+		lease.claim.Unused()
+	}
+}
+
 // Release releases all of them concurrently and returns within 5 seconds. It returns their errors,
 // joined; in every case all of them are over.
 func (l Leases) Release() error {
@@ -116,6 +124,27 @@ func (l Leases) Release() error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// Settle settles each of them whose semaphore has a rate of that unit: see [Lease.Settle]. The error is
+// an *InvalidError if n is out of bounds or no semaphore has such a rate, and else that of the first
+// lease that is over.
+func (l Leases) Settle(n int, unit string) error {
+	settled, err := false, ErrReleased
+	for _, lease := range l.held() {
+		switch one := lease.Settle(n, unit); {
+		case errors.Is(one, ErrInvalid): // another one may have such a rate
+			err = one
+		case one != nil:
+			return one
+		default:
+			settled = true
+		}
+	}
+	if settled {
+		return nil
+	}
+	return err
 }
 
 // Valid reports whether all of them can be relied on now; false if there are none.

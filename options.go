@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -28,9 +29,9 @@ const (
 	// MaxName and MaxLabel bound names and labels, in bytes.
 	MaxName  = 512
 	MaxLabel = 256
-	// MaxTenant bounds the keys of tenants, in characters, and MaxPace their pace.
+	// MaxTenant bounds the keys of tenants, in characters, and MaxShare their shares.
 	MaxTenant = 64
-	MaxPace   = 24 * time.Hour
+	MaxShare  = 100
 )
 
 const (
@@ -107,20 +108,22 @@ type config struct {
 	noRenewal  bool
 	replicas   int
 	onQueued   []func(Place)
-	rate       protocol.Rate
-	cost       int // 0: the weight
+	rates      []protocol.Rate
+	costs      []protocol.Cost // in a unit without one it is the weight
+	fresh      fresh
 	level      int
-	tenant     *tenant // nil: none
-	watch      *watch  // nil: the request is enforced, and not observed
+	tenant     string // "": none
+	named      bool   // a tenant was given
+	share      int
+	watch      *watch // nil: the request is enforced, and not observed
 	program    protocol.Program
 }
 
-type tenant struct {
-	key  string
-	pace time.Duration
-}
+// fresh is what one set of options has said anew: its first rate takes the place of all that an
+// earlier set has said, and so does its first cost.
+type fresh struct{ rates, costs bool }
 
-var defaults = config{ttl: DefaultTTL, weight: 1, queueLimit: MaxLimit, label: program()}
+var defaults = config{ttl: DefaultTTL, weight: 1, share: 1, queueLimit: MaxLimit, label: program()}
 
 // program is the name of this program, or "" if that is not valid as a label.
 func program() string {
@@ -150,43 +153,95 @@ func TTL(d time.Duration) Option { return renewalOption(func(c *config) { c.ttl 
 // limit in force is refused ([ErrTooHeavy]).
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
-// Rate adds a rate to the limit: in any window of length per, by the server's clock, the total cost
-// granted is at most n. The cost of a lease is its weight, or what [Cost] says. What counts is the
-// grant: a release or a crash gives nothing back, and a renewal, Detach and Adopt are no grants.
-// There is one queue: a request is granted when there are permits for its weight and the rate has
-// room for its cost, at most a hundredth of per later, and until then nobody overtakes it.
+// Rate adds a rate to the limit: in any window of length per, by the server's clock, the total
+// cost granted is at most n. What counts is the grant, whatever becomes of the lease: a release or a
+// crash gives nothing back, but [Lease.Settle] corrects what it cost. A renewal, Detach and Adopt are
+// no grants. [RateOption.Of] makes it a rate of another unit than calls, and [RateOption.Burst] a
+// bucket.
 //
-// n is 1 to [MaxLimit], and per is in whole milliseconds from [MinTTL] to [MaxTTL]; Rate(0, 0), the
-// default, leaves the one in force as it is. The last declaration is in force, as with limits; what
-// was granted before counts for at most the new window from then. An idle semaphore forgets its
-// rate.
-func Rate(n int, per time.Duration) Option {
-	return leaseOption(func(c *config) { c.rate = protocol.Rate{N: n, Per: per} })
+// A semaphore has up to 4 rates, of which no two have the same unit and window. There is one queue: a
+// request is granted when there are permits for its weight and each rate has room for its [Cost], at
+// most a hundredth of that rate's per later, and until then nobody overtakes it. All rates are charged
+// in that step.
+//
+// n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL. The rates given together
+// replace those of an earlier declaration; Rate(0, 0), the default, declares none and leaves those in
+// force as they are. The last declaration is in force, as with limits. What was granted before a change
+// counts for at most one new window. Rates are forgotten with the semaphore, when nothing is held,
+// waits or counts for them.
+func Rate(n int, per time.Duration) RateOption { return RateOption{protocol.Rate{N: n, Per: per}} }
+
+// RateOption is an [Option] that declares a rate: see [Rate].
+type RateOption struct{ rate protocol.Rate }
+
+// Of returns the same rate for another unit, such as "tokens": a lower-case word of at most 16
+// letters, digits, "_" and "-", but not "none". A request is charged in it what its [Cost] of that unit
+// is.
+func (o RateOption) Of(unit string) RateOption { o.rate.Unit = unit; return o }
+
+// Burst returns the rate as a bucket: it holds b, 1 to MaxLimit, and is refilled at n in per. So in any
+// time t the costs granted sum to at most b + n·t/per.
+func (o RateOption) Burst(b int) RateOption {
+	o.rate.Burst = cmp.Or(b, -1)
+	return o
 }
 
-// Cost sets what the lease costs of the semaphore's Rate, for example the tokens of a
-// request to a language model: 1 to MaxLimit; the default is the weight. A cost above the
-// rate in force is refused ([ErrTooHeavy]). Without a rate it has no effect.
-func Cost(n int) Option { return leaseOption(func(c *config) { c.cost = cmp.Or(n, -1) }) }
+func (o RateOption) acquire(c *config) { o.semaphore(c) }
+func (o RateOption) semaphore(c *config) {
+	if !c.fresh.rates {
+		c.rates, c.fresh.rates = nil, true
+	}
+	if o.rate != (protocol.Rate{}) {
+		c.rates = append(slices.Clip(c.rates), o.rate)
+	}
+}
+
+// Cost sets what the lease costs of the semaphore's rates, 0 to MaxLimit; the default is its weight. It
+// is a cost of calls, the unit without a name, unless [CostOption.Of] says another one, such as the
+// tokens of a request to a language model. It is charged to each [Rate] of that unit; where there is
+// none it has no effect. A cost above a rate in force, or above its burst, is refused
+// ([ErrTooHeavy]). Only in a unit with a name a cost can be 0.
+func Cost(n int) CostOption { return CostOption{protocol.Cost{N: n}} }
+
+// CostOption is an [Option] that says what a lease costs: see [Cost].
+type CostOption struct{ cost protocol.Cost }
+
+// Of returns the same cost in another unit: see [RateOption.Of].
+func (o CostOption) Of(unit string) CostOption { o.cost.Unit = unit; return o }
+
+func (o CostOption) acquire(c *config) { o.semaphore(c) }
+func (o CostOption) semaphore(c *config) {
+	if !c.fresh.costs {
+		c.costs, c.fresh.costs = nil, true
+	}
+	c.costs = append(slices.Clip(c.costs), o.cost)
+}
 
 // Tenant says for whom the request is made, and keeps tenants from pushing each other out: where
-// there is a queue, the requests of one tenant stand in it as though each had come its weight times
-// pace before the next, and those of others go between them. It only orders the queue: nothing is
-// idle because of it, and what a tenant asked for is forgotten when the queue is empty. Within a
-// tenant it is first come, first served. A pace well below the usual time between two requests of
-// an ordinary tenant costs little, and still holds a burst back; docs/limits.md has figures.
+// there is a queue, the requests of each tenant stand in a line, and the lines take turns, so that all
+// tenants that wait get as much, whatever the number of their requests. Requests without a tenant are
+// one line. It only orders the queue: nothing is idle because of it, and what a tenant was granted
+// while nobody else waited does not count against it.
 //
-// key is 1 to [MaxTenant] characters without spaces and control characters, for example the number
-// of a customer. Operators see it. pace is in whole milliseconds, from [MinTTL] to [MaxPace].
-func Tenant(key string, pace time.Duration) Option {
-	return leaseOption(func(c *config) { c.tenant = &tenant{key, pace} })
+// Within a line it is first come, first served, and a [HeadStart] moves a request ahead in its own line
+// alone. How much a grant is says its part of the limit or of a rate, whichever is largest.
+//
+// key is 1 to MaxTenant characters without spaces and control characters, for example the number
+// of a customer. Operators see it.
+func Tenant(key string) Option {
+	return leaseOption(func(c *config) { c.tenant, c.named = key, true })
 }
 
+// Share gives the [Tenant] of the request n times as much as one with a share of 1, while both have
+// requests waiting: 1, the default, to MaxShare. The share of the request that is granted counts.
+// Without a tenant it has no effect.
+func Share(n int) Option { return leaseOption(func(c *config) { c.share = n }) }
+
 // Level sets the semaphore's place in [AcquireAll], from 0, the default, to 1000: lower levels are
-// acquired first, and equal ones in the order of their names. Give narrow limits, such as that of
-// one tenant, a lower level than the wide ones that they share: who waits for a narrow one then
-// holds nothing of a wide one. All programs should give a name the same level, because callers with
-// different orders can deadlock; a Client warns, once, if it sees two levels of a name.
+// acquired first. Give narrow limits, such as that of one tenant, a lower level than the wide ones
+// that they share: who waits for a narrow one then holds nothing of a wide one. All programs should
+// give a name the same level, because callers with different orders can deadlock; a Client warns,
+// once, if it sees two levels of a name.
 func Level(n int) Option { return leaseOption(func(c *config) { c.level = n }) }
 
 // Label sets a text that operators see with the lease, for example the name of a job:
@@ -241,6 +296,7 @@ type Place struct {
 
 // with returns c as opts change it.
 func with[O AcquireOption](c config, opts []O) (config, error) {
+	c.fresh = fresh{}
 	for _, o := range opts {
 		if any(o) == nil {
 			return c, &InvalidError{"option", "it is nil"}
@@ -251,31 +307,25 @@ func with[O AcquireOption](c config, opts []O) (config, error) {
 	// The server counts whole milliseconds; a fraction would make every renewal
 	// look as if MaxHold had cut it short.
 	c.ttl, c.maxHold = c.ttl.Truncate(time.Millisecond), c.maxHold.Truncate(time.Millisecond)
-	c.rate.Per = c.rate.Per.Truncate(time.Millisecond)
 	return c, err
 }
 
 // terms are the config in the protocol's words.
 func (c *config) terms(limit int, wait bool) *protocol.Terms {
-	var owner tenant
-	if c.tenant != nil {
-		owner = *c.tenant
-	}
+	rates, _ := protocol.JoinRates(c.rates...) // both were validated
+	costs, _ := protocol.JoinCosts(c.costs...)
 	return &protocol.Terms{
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
-		MinReplicas: c.replicas, Rate: c.rate, Cost: c.cost,
-		Tenant: owner.key, Pace: owner.pace, For: c.program,
+		MinReplicas: c.replicas, Rates: rates, Costs: costs,
+		Tenant: c.tenant, Share: c.share, For: c.program,
 	}
 }
 
 func (c *config) validate() error {
-	var rate, tenant error
-	if c.rate != (protocol.Rate{}) {
-		rate = cmp.Or(within("Rate", c.rate.N, 1, MaxLimit), within("Rate", c.rate.Per, MinTTL, MaxTTL))
-	}
-	if c.tenant != nil {
-		tenant = cmp.Or(within("Tenant", c.tenant.pace, MinTTL, MaxPace), invalid("Tenant", rules.Key(c.tenant.key, MaxTenant)))
+	var tenant error
+	if c.named {
+		tenant = invalid("Tenant", rules.Key(c.tenant, MaxTenant))
 	}
 	return cmp.Or(
 		within("TTL", c.ttl, MinTTL, MaxTTL),
@@ -283,13 +333,51 @@ func (c *config) validate() error {
 		within("HeadStart", c.headStart, 0, MaxTTL),
 		within("MaxHold", cmp.Or(c.maxHold, MinTTL), MinTTL, MaxTTL), // 0: no bound
 		within("QueueLimit", c.queueLimit, 0, MaxLimit),
-		rate,
-		within("Cost", max(cmp.Or(c.cost, 1), 0), 1, MaxLimit), // 0: the weight
+		c.validateRates(),
+		c.validateCosts(),
 		tenant,
+		within("Share", c.share, 1, MaxShare),
 		within("Level", c.level, 0, mostLevel),
 		within("MinReplicas", c.replicas, 0, mostReplicas),
 		invalid("label", rules.Text(c.label, MaxLabel)),
 	)
+}
+
+// validateRates also cuts their windows to whole milliseconds.
+func (c *config) validateRates() error {
+	c.rates = slices.Clone(c.rates)
+	for i := range c.rates {
+		r := &c.rates[i]
+		if err := cmp.Or(within("Rate", r.N, 1, MaxLimit), within("Rate", r.Per, MinTTL, MaxTTL)); err != nil {
+			return err
+		}
+		if r.Burst != 0 {
+			if err := within("Burst", r.Burst, 1, MaxLimit); err != nil {
+				return err
+			}
+		}
+		r.Per = r.Per.Truncate(time.Millisecond)
+	}
+	if _, err := protocol.JoinRates(c.rates...); err != nil {
+		return &InvalidError{"Rate", err.Error()}
+	}
+	return nil
+}
+
+func (c *config) validateCosts() error {
+	for _, cost := range c.costs {
+		least := 0
+		if cost.Unit == "" {
+			least = 1
+		}
+		if err := within("Cost", cost.N, least, MaxLimit); err != nil {
+			return err
+		}
+	}
+	if _, err := protocol.JoinCosts(c.costs...); err != nil {
+		return &InvalidError{"Cost", err.Error()}
+	}
+	return nil
 }
 
 // within is the error for an argument that is below least or above most.

@@ -66,19 +66,17 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 
 // Acquire takes a lease, which the caller must release. If there is no room it waits in the queue
 // until ctx ends, first come, first served: a light request does not overtake a heavier one. A
-// permit that becomes free, by a release, a resize or a crash, is granted to the head of the queue
-// in the same step.
+// permit that becomes free is granted to the head of the queue in the same step.
 //
 // On failure the caller holds nothing; a grant that Acquire could not learn of is given back in the
-// background. The error is, to errors.Is, ctx's error (a [*WaitError], which has the request's
-// place), [ErrQueueFull], [ErrTooHeavy], [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (the
-// lease was lost before Acquire could return it), or, when Redis is the reason, [ErrUnreachable],
-// [ErrRefused], [ErrCorrupt] or [ErrNotReplicated].
+// background. To errors.Is the error is ctx's (a [*WaitError], which has the request's place),
+// [ErrQueueFull], [ErrTooHeavy], [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (before Acquire
+// could return the lease), or, when Redis is the reason, [ErrUnreachable], [ErrRefused],
+// [ErrCorrupt] or [ErrNotReplicated].
 //
 // Acquire returns when ctx ends, whatever Redis does. Until the request is in the queue, it gives
 // up when Redis has been silent, or has refused, for 5 seconds, or, where nothing listens, when
-// go-redis stops dialling (1 to 2 seconds). While answers come, however late, it goes on. A request
-// in the queue outlasts an outage of Redis.
+// go-redis stops dialling (1 to 2 seconds). A request in the queue outlasts an outage of Redis.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, true, opts)
 }

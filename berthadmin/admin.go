@@ -39,7 +39,7 @@ var (
 type Options struct {
 	// Prefix is that of the semaphores' keys, as in berth.Prefix; "" is "berth".
 	Prefix string
-	// Logger tells of a change that could not be recorded in the audit, before the verb
+	// Logger reports a change that could not be recorded in the audit, before the verb
 	// returns; nil is slog.Default().
 	Logger *slog.Logger
 }

@@ -27,10 +27,10 @@ const (
 // Audited is a change made by an Inspector that Because returned.
 type Audited struct {
 	At    time.Time `json:"at"`   // by the server's clock
-	Verb  string    `json:"verb"` // resize, pin, unpin, pause, resume, evict, "evict --force" or purge
+	Verb  string    `json:"verb"` // resize, "resize --rate", pin, unpin, pause, resume, evict, "evict --force" or purge
 	Name  string    `json:"name"` // of the semaphore
-	What  string    `json:"what"` // the limit, the length of a pause, or the id of the lease or request; else ""
-	From  string    `json:"from"` // of resize, pin and unpin, the limit before, as far as it could be read; else ""
+	What  string    `json:"what"` // the limit, the rates of a unit, the length of a pause, or the id of the lease or request; else ""
+	From  string    `json:"from"` // of resize, pin and unpin, the limit before, as far as it could be read, or the rates; else ""
 	Who   string    `json:"who"`
 	Why   string    `json:"why"`
 	Error string    `json:"error"` // the change may not have happened, for this reason; else ""
@@ -43,7 +43,7 @@ type Audited struct {
 // state was already as wanted.
 //
 // The record is made after the change. If that fails, the change stands, and the
-// client's log tells of the missing record. The Redis user needs permission for XADD.
+// client's log reports the missing record. The Redis user needs permission for XADD.
 func (in *Inspector) Because(who, why string) *Inspector {
 	other := in.copied()
 	other.because, other.who, other.why = true, who, why
@@ -52,8 +52,20 @@ func (in *Inspector) Because(who, why string) *Inspector {
 
 // audited calls do, which makes a change, and records it.
 func (in *Inspector) audited(ctx context.Context, verb, name, what string, do func() error) error {
+	return in.record(ctx, verb, name, what, func() (from string, same bool, err error) {
+		if in != nil && in.because {
+			from, same = in.before(ctx, verb, name, what)
+		}
+		return from, same, do()
+	})
+}
+
+// record calls do, which makes a change and returns what there was before, and whether that was the
+// same; and records it.
+func (in *Inspector) record(ctx context.Context, verb, name, what string, do func() (from string, same bool, err error)) error {
 	if in == nil || !in.because {
-		return do()
+		_, _, err := do()
+		return err
 	}
 	if in.who == "" {
 		return &berth.InvalidError{What: "who", Reason: "it is empty"}
@@ -61,8 +73,7 @@ func (in *Inspector) audited(ctx context.Context, verb, name, what string, do fu
 	if err := cmp.Or(invalid("who", rules.Text(in.who, maxWho)), invalid("reason", rules.Text(in.why, maxWhy))); err != nil {
 		return err
 	}
-	from, same := in.before(ctx, verb, name, what)
-	err := do()
+	from, same, err := do()
 	if err == nil && same {
 		return nil
 	}

@@ -44,7 +44,7 @@ type Inspector struct {
 }
 
 // Summary describes one semaphore in short. In JSON, durations are in milliseconds and
-// their names end in "_ms", as in everything that the Inspector returns.
+// their names end in "_ms", as in everything that the Inspector returns, and berth.NoLimit is null.
 type Summary struct {
 	Name         string        `json:"name"`
 	Limit        int           `json:"limit"`         // in force: the pin, or what was last declared
@@ -55,15 +55,15 @@ type Summary struct {
 	Holders      int           `json:"holders"`       // leases that are held
 	Waiting      int           `json:"waiting"`       // waiters in the queue
 	OldestWait   time.Duration `json:"-"`             // how long the first in the queue has waited; 0 when the queue is empty
-	NextExpiry   time.Duration `json:"-"`             // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none
+	NextExpiry   time.Duration `json:"-"`             // until the first lease expires unless renewed; 0 when there is none, or in a list a hundred waiters expire before
 	Expired      int           `json:"expired"`       // holders and waiters that have expired but are still counted: the next call removes them
-	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit, or the rate
-	Rate         int           `json:"rate"`          // total cost granted per Window, at most; 0: there is no rate
-	Window       time.Duration `json:"-"`             // of the rate
-	Spent        int           `json:"spent"`         // the costs of the grants that count for the rate
+	LimitChanges int           `json:"limit_changes"` // declarations that changed the limit, or the rates
+	Rates        []Rate        `json:"rates"`         // those in force, by unit and window
 	PausedFor    time.Duration `json:"-"`             // until its pause ends by itself; 0: it is not paused, or until Resume
 	PausedBy     string        `json:"paused_by"`     // who set the pause that ends by itself; else ""
-	RetryAfter   time.Duration `json:"-"`             // until the rate lets in a cost of 1, if nobody else comes: exact in Show, and at the least in a list; 0: it does
+	// RetryAfter is how long the rates alone keep out the first in the queue or, where nobody waits, a
+	// request of weight 1 without costs, if nobody else comes. 0: they do not.
+	RetryAfter time.Duration `json:"-"`
 }
 
 // State describes one semaphore in full.
@@ -94,22 +94,36 @@ type Holder struct {
 	Expired   bool          `json:"expired"`  // it has expired, and the next call to the semaphore removes it
 }
 
+// Unrenewed is how long ago the lease was granted or renewed, if its holder should have renewed it
+// since: it has missed a renewal at least, or no process renews it, as after "berth acquire". Else, and
+// if its MaxHold bounds it, or it has expired, it is 0.
+func (h *Holder) Unrenewed() time.Duration {
+	ago := h.TTL - h.ExpiresIn
+	if h.Expired || ago < h.TTL/2 || h.Until > 0 && h.ExpiresIn >= h.Until {
+		return 0
+	}
+	return ago
+}
+
 // Waiter describes one waiter in the queue.
 type Waiter struct {
-	ID        string        `json:"id"`
-	Session   string        `json:"session"`
-	Label     string        `json:"label"`
-	Host      string        `json:"host"`
-	PID       int           `json:"pid"`
-	Client    string        `json:"client"`
-	Extra     string        `json:"extra,omitempty"`
-	Tenant    string        `json:"tenant"` // for whom it waits, and where, as berth.Tenant says; "": nobody
-	Weight    int           `json:"weight"`
-	Cost      int           `json:"cost"`  // of the rate
-	Ahead     int           `json:"ahead"` // waiters in front of it
-	Waited    time.Duration `json:"-"`
-	ExpiresIn time.Duration `json:"-"`       // until it expires without another heartbeat
-	Expired   bool          `json:"expired"` // its heartbeats ended, and the next call to the semaphore removes it
+	ID      string `json:"id"`
+	Session string `json:"session"`
+	Label   string `json:"label"`
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Client  string `json:"client"`
+	Extra   string `json:"extra,omitempty"`
+	Tenant  string `json:"tenant"` // for whom it waits, and where, as berth.Tenant says; "": nobody
+	Weight  int    `json:"weight"`
+	// Costs are what it costs of the rates in force, by unit, and KeptBy is the rate that would keep it
+	// out if it were the first; nil: none would.
+	Costs     map[string]int `json:"costs"`
+	KeptBy    *Rate          `json:"kept_by,omitempty"`
+	Ahead     int            `json:"ahead"` // waiters in front of it
+	Waited    time.Duration  `json:"-"`
+	ExpiresIn time.Duration  `json:"-"`       // until it expires without another heartbeat
+	Expired   bool           `json:"expired"` // its heartbeats ended, and the next call to the semaphore removes it
 }
 
 // List yields all semaphores that have keys on this Redis under the client's prefix, sorted
@@ -206,7 +220,7 @@ var errLeft = fmt.Errorf("%w: what is left of it has expired", ErrNotFound)
 // of whose rate nothing is spent.
 func inUse(name string, s *look.Snapshot) error {
 	switch {
-	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting+s.Spent > 0):
+	case s.Exists && (s.Pin >= 0 || s.Paused || s.Holders+s.Waiting > 0 || s.Counts()):
 		return nil
 	case s.Remnant, s.Stale:
 		return fmt.Errorf("%w (semaphore %q)", errLeft, name)
@@ -214,12 +228,18 @@ func inUse(name string, s *look.Snapshot) error {
 	return fmt.Errorf("%w: semaphore %q has no holder and no waiter", ErrNotFound, name)
 }
 
-// apply runs operations. Without any it removes what has expired. The first call tells the
+// apply is applied for what needs no reply.
+func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
+	_, err := in.applied(ctx, name, ops...)
+	return err
+}
+
+// applied runs operations, and returns the reply to them. Without any it removes what has expired. The first call tells the
 // server's clock, and the operations count no later than they can be waited for: a word that
 // the network delivers after it was given up would undo what was said since.
-func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op) error {
+func (in *Inspector) applied(ctx context.Context, name string, ops ...protocol.Op) (done protocol.Reply, err error) {
 	if err := cmp.Or(in.ready(ctx), invalid("name", rules.Name(name, berth.MaxName))); err != nil {
-		return err
+		return done, err
 	}
 	call := func(notAfter int64, ops []protocol.Op) (protocol.Reply, error) {
 		return protocol.Bounded(ctx, mostCall, func(ctx context.Context) (protocol.Reply, error) {
@@ -230,15 +250,16 @@ func (in *Inspector) apply(ctx context.Context, name string, ops ...protocol.Op)
 	if err == nil && len(ops) > 0 {
 		reply, err = call(reply.Now+2*mostCall.Milliseconds(), ops) // as the first reply may have been slow, too
 	}
+	done = reply
 	for err == nil && reply.More {
 		if reply, err = call(0, nil); err != nil && len(ops) > 0 {
 			err = protocol.Unsure("it was done", err)
 		}
 	}
 	if err != nil {
-		return failed(ctx, name, err)
+		return done, failed(ctx, name, err)
 	}
-	return nil
+	return done, nil
 }
 
 // change applies op to a semaphore that is in use, and otherwise fails with

@@ -3,6 +3,8 @@ package berthadmin
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/berth-go/berth"
 )
 
 // millis is a duration as a number of milliseconds.
@@ -19,19 +21,41 @@ func (m *millis) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// permits is a limit: null where there is none, because berth.NoLimit is no number to count with.
+type permits int
+
+// MarshalJSON implements json.Marshaler.
+func (p permits) MarshalJSON() ([]byte, error) {
+	if p == berth.NoLimit {
+		return []byte("null"), nil
+	}
+	return json.Marshal(int(p))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *permits) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*p = berth.NoLimit
+		return nil
+	}
+	return json.Unmarshal(b, (*int)(p))
+}
+
 // The JSON forms have a type's own fields, and its durations.
 type (
 	plainSummary Summary
 	plainHolder  Holder
 	plainWaiter  Waiter
+	plainRate    Rate
 
 	summaryJSON struct {
 		*plainSummary
-		OldestWait millis `json:"oldest_wait_ms"` // how long the first in the queue has waited
-		NextExpiry millis `json:"next_expiry_ms"` // until the next lease or waiter expires unless renewed, at the earliest; 0: there is none
-		Window     millis `json:"window_ms"`      // of the rate
-		RetryAfter millis `json:"retry_after_ms"` // until the rate lets in a cost of 1; 0: it does
-		PausedFor  millis `json:"paused_for_ms"`  // until a pause ends by itself
+		Limit      permits `json:"limit"`
+		Declared   permits `json:"declared"`
+		OldestWait millis  `json:"oldest_wait_ms"` // how long the first in the queue has waited
+		NextExpiry millis  `json:"next_expiry_ms"` // until the first lease expires unless renewed; 0: there is none, or it is not known
+		RetryAfter millis  `json:"retry_after_ms"` // how long the rates keep out the first in the queue, or a cost of 1
+		PausedFor  millis  `json:"paused_for_ms"`  // until a pause ends by itself
 	}
 	stateJSON struct {
 		summaryJSON
@@ -50,16 +74,21 @@ type (
 		Waited    millis `json:"waited_ms"`
 		ExpiresIn millis `json:"expires_in_ms"`
 	}
+	rateJSON struct {
+		*plainRate
+		Per millis `json:"per_ms"`
+	}
 )
 
 func newSummaryJSON(s *Summary) summaryJSON {
-	return summaryJSON{(*plainSummary)(s), millis(s.OldestWait), millis(s.NextExpiry), millis(s.Window), millis(s.RetryAfter), millis(s.PausedFor)}
+	return summaryJSON{(*plainSummary)(s), permits(s.Limit), permits(s.Declared), millis(s.OldestWait), millis(s.NextExpiry), millis(s.RetryAfter), millis(s.PausedFor)}
 }
 
-// durations sets those of s.
-func (v *summaryJSON) durations(s *Summary) {
+// fill sets the fields of s that have a form of their own.
+func (v *summaryJSON) fill(s *Summary) {
+	s.Limit, s.Declared = int(v.Limit), int(v.Declared)
 	s.OldestWait, s.NextExpiry = time.Duration(v.OldestWait), time.Duration(v.NextExpiry)
-	s.Window, s.RetryAfter, s.PausedFor = time.Duration(v.Window), time.Duration(v.RetryAfter), time.Duration(v.PausedFor)
+	s.RetryAfter, s.PausedFor = time.Duration(v.RetryAfter), time.Duration(v.PausedFor)
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -71,7 +100,7 @@ func (s Summary) MarshalJSON() ([]byte, error) {
 func (s *Summary) UnmarshalJSON(b []byte) error {
 	v := summaryJSON{plainSummary: (*plainSummary)(s)}
 	err := json.Unmarshal(b, &v)
-	v.durations(s)
+	v.fill(s)
 	return err
 }
 
@@ -84,7 +113,7 @@ func (s State) MarshalJSON() ([]byte, error) {
 func (s *State) UnmarshalJSON(b []byte) error {
 	v := stateJSON{summaryJSON: summaryJSON{plainSummary: (*plainSummary)(&s.Summary)}}
 	err := json.Unmarshal(b, &v)
-	v.durations(&s.Summary)
+	v.fill(&s.Summary)
 	s.Leases, s.Queue = v.Leases, v.Queue
 	return err
 }
@@ -113,5 +142,18 @@ func (w *Waiter) UnmarshalJSON(b []byte) error {
 	v := waiterJSON{plainWaiter: (*plainWaiter)(w)}
 	err := json.Unmarshal(b, &v)
 	w.Waited, w.ExpiresIn = time.Duration(v.Waited), time.Duration(v.ExpiresIn)
+	return err
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r Rate) MarshalJSON() ([]byte, error) {
+	return json.Marshal(rateJSON{(*plainRate)(&r), millis(r.Per)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Rate) UnmarshalJSON(b []byte) error {
+	v := rateJSON{plainRate: (*plainRate)(r)}
+	err := json.Unmarshal(b, &v)
+	r.Per = time.Duration(v.Per)
 	return err
 }

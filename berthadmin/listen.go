@@ -12,7 +12,7 @@ import (
 	"github.com/berth-go/berth/internal/rules"
 )
 
-// EventKind tells what happened.
+// EventKind is what happened.
 type EventKind string
 
 // The kinds of events. Only what berth publishes to a process is an event: grants

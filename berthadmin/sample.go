@@ -177,9 +177,11 @@ func state(name string, s *look.Snapshot) *State {
 			Held: since(s, r.Since), ExpiresIn: until(s, r.Expires), Until: until(s, r.Ceiling), Evicting: r.Evicting, Expired: r.Expires <= s.Now,
 		})
 	}
-	for i, r := range s.Queue {
+	for i := range s.Queue {
+		r := &s.Queue[i]
+		costs, kept := charged(st.Rates, r)
 		st.Queue = append(st.Queue, Waiter{
-			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Tenant: r.Tenant, Weight: r.Weight, Cost: r.Cost, Ahead: i,
+			ID: r.ID, Session: sessionOf(r.ID), Label: r.Label, Host: r.Host, PID: r.PID, Client: r.Client, Extra: r.Extra, Tenant: r.Tenant, Weight: r.Weight, Costs: costs, KeptBy: kept, Ahead: i,
 			Waited: since(s, r.Since), ExpiresIn: until(s, r.Expires), Expired: r.Expires <= s.Now,
 		})
 	}
@@ -195,9 +197,9 @@ func sessionOf(id string) string {
 func summary(name string, s *look.Snapshot) Summary {
 	sum := Summary{
 		Name: name, Limit: s.Limit(), Declared: s.Declared, Pinned: s.Pin >= 0, Paused: s.Paused, InUse: s.Used,
-		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Next), Expired: s.Expired, LimitChanges: s.Changes,
-		Rate: s.Rate.N, Window: s.Rate.Per, Spent: s.Spent, RetryAfter: s.Rest(1),
+		Holders: s.Holders, Waiting: s.Waiting, NextExpiry: until(s, s.Lease), Expired: s.Expired, LimitChanges: s.Changes,
 	}
+	sum.Rates, sum.RetryAfter = spent(s)
 	if s.Ends > 0 {
 		sum.PausedFor, sum.PausedBy = until(s, s.Ends), s.Who
 	}

@@ -20,5 +20,5 @@
 // be reached, calls fail with Unavailable, or pass if FailOpen is set. With Observe all calls pass,
 // and what would have become of them is counted.
 //
-// Keys may come from untrusted clients, as with berthhttp. docs/grpc.md tells more.
+// Keys may come from untrusted clients, as with berthhttp: see docs/grpc.md.
 package berthgrpc

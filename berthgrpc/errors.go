@@ -25,7 +25,7 @@ var (
 	ErrMaxWaiting = gate.ErrMaxWaiting
 )
 
-// RefusedError tells why a call got no permit. The call was not sent, or not served, and holds no
+// RefusedError says why a call got no permit. The call was not sent, or not served, and holds no
 // permit. Of several limits it is about the one that refused the call, but RetryAfter is not before
 // all may have room.
 //

@@ -59,7 +59,7 @@ func TestEachKeyHasALimit(t *testing.T) {
 func TestAnyKeyIsValid(t *testing.T) {
 	bubble(t, func(w *world) {
 		key := ""
-		l := w.server(1, berthgrpc.Key(func(*berthgrpc.Call) string { return key }), berthgrpc.Tenant(func(*berthgrpc.Call) string { return key }, time.Second))
+		l := w.server(1, berthgrpc.Key(func(*berthgrpc.Call) string { return key }), berthgrpc.Tenant(func(*berthgrpc.Call) string { return key }))
 		for _, key = range hostile.Keys() {
 			if _, err := l.server.Unary(w.Context(), nil, unaryInfo, func(context.Context, any) (any, error) { return nil, nil }); err != nil { //nolint:nilnil // a handler of tests
 				t.Errorf("key %.40q: %v", key, err)
@@ -88,7 +88,7 @@ func TestCostIsByMethodMetadataAndMessage(t *testing.T) {
 		spent := func(want int) {
 			t.Helper()
 			in := w.store.Inspector()
-			if s, err := in.Show(w.Context(), "work"); err != nil || s.Spent != want {
+			if s, err := in.Show(w.Context(), "work"); err != nil || len(s.Rates) != 1 || s.Rates[0].Spent != want {
 				t.Fatalf("spent %+v, %v, want %d", s, err, want)
 			}
 		}
@@ -147,7 +147,7 @@ func TestTenantsShare(t *testing.T) {
 		w.start(&service{unary: func(ctx context.Context) error {
 			order = append(order, tenant(ctx))
 			return g.wait(ctx)
-		}}, w.server(1, berthgrpc.Tenant(berthgrpc.ByMetadata("x-tenant"), time.Minute), berthgrpc.MaxWait(-1)))
+		}}, w.server(1, berthgrpc.Tenant(berthgrpc.ByMetadata("x-tenant")), berthgrpc.MaxWait(-1)))
 		var done []<-chan error
 		for _, who := range []string{"greedy", "greedy", "greedy", "other"} {
 			done = append(done, w.begin(w.as(who)))
@@ -237,7 +237,6 @@ func TestBadInputIsAnInvalidError(t *testing.T) {
 			"MaxWaiting":          {berthgrpc.MaxWaiting(-1)},
 			"MaxHold":             {berthgrpc.MaxHold(-1)},
 			"Rate":                {berthgrpc.Rate(-1, time.Second)},
-			"pace of the tenants": {berthgrpc.Tenant(berthgrpc.ByMethod, 0)},
 		} {
 			if l, err := berthgrpc.NewServerLimit(w.client, "a", 1, opts...); l != nil || !errors.Is(err, berth.ErrInvalid) {
 				t.Errorf("%s: server: %v", name, err)

@@ -64,7 +64,7 @@ func Key(f func(*Call) string) LimitOption { return limitOption(func(r *rule) { 
 func Limits(f func(key string) int) LimitOption { return limitOption(func(r *rule) { r.Limits = f }) }
 
 // And adds a limit: a call then needs a permit of each. Begin with the narrow limit, such as that of
-// a tenant, and add the wide ones that it shares with others. berthhttp.And tells more.
+// a tenant, and add the wide ones that it shares with others: see berthhttp.And.
 func And(name string, limit int, opts ...LimitOption) Option {
 	return wholeOption(func(c *config) {
 		r := rule{Name: name, Limit: limit}
@@ -84,11 +84,11 @@ func And(name string, limit int, opts ...LimitOption) Option {
 // berth.NoLimit. Rate(n, per) is short for LeaseOptions(berth.Rate(n, per)).
 func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate(n, per)) }
 
-// Tenant says for whom a call waits, so that a tenant with many calls leaves room between them for
-// those of others, as though they came pace apart: berth.Tenant tells more. f returns the tenant's
-// key; any string is valid, and a call with an empty one is nobody's.
-func Tenant(f func(*Call) string, pace time.Duration) LimitOption {
-	return limitOption(func(r *rule) { r.Tenant, r.Pace = f, pace })
+// Tenant says for whom a call waits, so that a tenant with many calls does not keep others waiting:
+// the lines of tenants take turns, as berth.Tenant tells. f returns the tenant's key; any string is
+// valid, and a call with an empty one is nobody's. PerCall can give berth.Share.
+func Tenant(f func(*Call) string) LimitOption {
+	return limitOption(func(r *rule) { r.Tenant = f })
 }
 
 // PerCall sets a function that returns more options for a call's lease, such as berth.Cost or
@@ -139,6 +139,6 @@ func FailOpen(f func(c *Call, why error)) Option {
 // Observe lets all calls pass, and counts what would have become of them, as berthhttp.Observe does.
 func Observe() Option { return wholeOption(func(c *config) { c.Observe = true }) }
 
-// Logger sets the log for what can be told to no caller: an outage, a lease that is lost while its
+// Logger sets the log for what berth can report to no caller: an outage, a lease that is lost while its
 // call runs, what was observed. The default is slog.Default(). No call waits for its handler.
 func Logger(l *slog.Logger) Option { return wholeOption(func(c *config) { c.Logger = l }) }

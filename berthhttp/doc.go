@@ -28,6 +28,6 @@
 //
 // Keys may come from untrusted clients: every string becomes a valid name, different
 // strings become different names, nothing is stored for a key that is not in use, and
-// MaxWaiting bounds how many requests of a Handler wait at once. docs/http.md tells
+// MaxWaiting bounds how many requests of a Handler wait at once. docs/http.md says
 // what else a public server needs.
 package berthhttp

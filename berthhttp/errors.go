@@ -20,7 +20,7 @@ var (
 	ErrMaxWaiting = gate.ErrMaxWaiting
 )
 
-// RefusedError tells why a request got no permit. The request was not sent, or not
+// RefusedError says why a request got no permit. The request was not sent, or not
 // served, and it holds no permit. Of several limits it is about the one that refused the request,
 // but RetryAfter is not before all may have room.
 //

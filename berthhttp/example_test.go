@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -145,4 +146,37 @@ func ExampleAnd() {
 	text, err := io.ReadAll(resp.Body)
 	fmt.Println(string(text), err)
 	// Output: hello <nil>
+}
+
+// What a request costs is an estimate until its answer has been read.
+func ExampleSettle() {
+	store := berthtest.Start()
+	defer store.Close()
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello you") }))
+	defer model.Close()
+	estimate := func(r *http.Request) int { return 1000 + int(r.ContentLength)/4 }
+	used := func(text []byte) int { return len(strings.Fields(string(text))) }
+
+	client := store.Client()
+	transport, err := berthhttp.NewTransport(client, "llm", 20, berthhttp.Key(nil),
+		berthhttp.Rate(60, time.Minute), // requests
+		berthhttp.Rate(90_000, time.Minute).Of("tokens"),
+		berthhttp.Cost(estimate).Of("tokens")) // a func(*http.Request) int
+	if err != nil {
+		panic(err)
+	}
+	calls := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+
+	resp, err := calls.Get(model.URL)
+	if err != nil {
+		panic(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		panic(err)
+	}
+	err = berthhttp.Settle(resp.Request.Context(), used(text), "tokens")
+	fmt.Println(string(text), err)
+	// Output: hello you <nil>
 }

@@ -68,7 +68,7 @@ func (h *hold) warn() {
 	if len(h.callers) > 0 {
 		attrs = append(attrs, "caller", caller(h.callers))
 	} else {
-		attrs = append(attrs, "hint", "RecordCallers tells where the request was made")
+		attrs = append(attrs, "hint", "RecordCallers shows where the request was made")
 	}
 	h.limiter.Logger.Warn("berthhttp: a response was not read and closed within MaxHold; its permit is taken back", attrs...)
 }
@@ -97,14 +97,14 @@ func (h *hold) explain(err error) error {
 }
 
 // keep ties the hold to the response's body, and reports whether it did: it does not
-// if there is no body to read. On error the response is closed.
+// if there is no body to read, and nothing to settle. On error the response is closed.
 func (h *hold) keep(resp *http.Response) (bool, error) {
-	if resp.Body == nil || resp.Body == http.NoBody {
+	if resp.Body == nil || resp.Body == http.NoBody && !h.permit.Settles() {
 		return false, nil
 	}
 	rw, ok := resp.Body.(io.ReadWriteCloser)
 	if !ok || resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &body{resp.Body, h}
+		resp.Body = &body{resp.Body, h, h.permit.Settles()}
 		return true, nil
 	}
 	// From here on the connection is the caller's. The request's context no longer
@@ -127,18 +127,20 @@ func (h *hold) keep(resp *http.Response) (bool, error) {
 
 // body is a response body that holds a permit.
 type body struct {
-	inner io.ReadCloser
-	hold  *hold
+	inner   io.ReadCloser
+	hold    *hold
+	settles bool // who has read it may settle what the request has cost, and then closes it
 }
 
-// Read implements io.Reader. The permit is given back at the end of the body, or at an
-// error, which wraps the loss of the lease if that is its reason.
+// Read implements io.Reader. The permit is given back at the end of the body, unless it settles, or at
+// an error, which wraps the loss of the lease if that is its reason.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.inner.Read(p)
-	if err != nil {
-		if !errors.Is(err, io.EOF) {
-			err = b.hold.explain(err)
-		}
+	end := errors.Is(err, io.EOF)
+	if err != nil && !end {
+		err = b.hold.explain(err)
+	}
+	if err != nil && !(end && b.settles) {
 		b.hold.finish()
 	}
 	return n, err

@@ -15,6 +15,8 @@ type limiter struct {
 
 	pauses pauses
 	unread atomic.Bool // an answer was told of that says in no known form when to come back
+
+	unsettled atomic.Bool // an answer was told of whose cost cannot be settled
 }
 
 func newLimiter(client *berth.Client, cfg config) (*limiter, error) {
@@ -22,7 +24,7 @@ func newLimiter(client *berth.Client, cfg config) (*limiter, error) {
 	for _, r := range cfg.rules {
 		cfg.gate.Rules = append(cfg.gate.Rules, r.Rule)
 	}
-	cfg.gate.Settle = l.pauses.settle
+	cfg.gate.Before = l.pauses.await
 	g, err := gate.New(client, cfg.gate)
 	l.Gate = g
 	return l, err
@@ -48,7 +50,7 @@ func (l *limiter) take(r *http.Request) (*gate.Permit, *RefusedError) {
 // the same order, because otherwise their requests can wait for each other.
 //
 // A request that one limit refuses gives the permits of the others back, and its Retry-After is not
-// before all of them may have room. What it has spent of the rates of other limits is spent.
+// before all of them may have room. Of the rates of the others it has spent nothing then.
 func And(name string, limit int, opts ...LimitOption) Option {
 	return wholeOption(func(c *config) {
 		r := rule{Rule: gate.Rule[*http.Request]{Name: name, Limit: limit}}

@@ -17,7 +17,7 @@ const answerWaits = 100 * time.Millisecond
 // obey pauses the semaphores of the request that are to be, if the answer says when to come back.
 // If Redis answers promptly it does so before the caller has the answer, so that whatever the caller
 // does next finds the pause. Else the answer does not wait for it, but the next request of this
-// program does (see settle).
+// program does (see await).
 func (l *limiter) obey(ctx context.Context, asks []gate.Ask, resp *http.Response) {
 	var told []<-chan struct{}
 	for i, k := range asks {
@@ -127,9 +127,9 @@ func (p *pauses) forget(name string, over *pause) {
 	}
 }
 
-// settle waits until Redis knows of the pause that an answer to this program has asked for, or could
+// await waits until Redis knows of the pause that an answer to this program has asked for, or could
 // not be told, or until ctx ends.
-func (p *pauses) settle(ctx context.Context, name string) {
+func (p *pauses) await(ctx context.Context, name string) {
 	p.mu.Lock()
 	last := p.of[name]
 	p.mu.Unlock()

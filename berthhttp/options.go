@@ -31,7 +31,7 @@ const (
 )
 
 // Option configures NewTransport or NewHandler. Some options are valid for only one of
-// them, as their comments tell, and an error for the other.
+// them, as their comments say, and an error for the other.
 type Option interface{ apply(c *config) }
 
 // LimitOption is an Option about one limit: that of NewTransport or NewHandler, or one that And
@@ -69,6 +69,7 @@ type rule struct {
 
 	obey     time.Duration                      // Transport only; 0: an answer's Retry-After is not obeyed
 	comeBack func(*http.Response) time.Duration // with obey; nil: RetryAfter, of answers that mean it
+	settles  []settles                          // Transport only
 }
 
 // newConfig returns the defaults of a Transport or Handler, and its options.
@@ -102,11 +103,17 @@ func LeaseOptions(opts ...berth.Option) LimitOption {
 	return limitOption(func(r *rule) { r.Lease = append(r.Lease, opts...) })
 }
 
-// PerRequest sets a function that returns more options for a request's lease, such as
+// PerRequest adds a function that returns more options for a request's lease, such as
 // berth.Weight, berth.HeadStart or berth.Label. A request whose options are invalid, or whose
 // weight is above the limit, is refused.
 func PerRequest(f func(*http.Request) []berth.AcquireOption) LimitOption {
-	return limitOption(func(r *rule) { r.PerCall = f })
+	return limitOption(func(r *rule) {
+		if before := r.PerCall; before != nil {
+			r.PerCall = func(req *http.Request) []berth.AcquireOption { return slices.Concat(before(req), f(req)) }
+			return
+		}
+		r.PerCall = f
+	})
 }
 
 // MaxWait bounds the time in the queue. With 0 requests do not wait; with a negative d
@@ -126,18 +133,12 @@ func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.ga
 // berth.QueueLimit bounds the queue of each key.
 func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.gate.MaxWaiting = n }) }
 
-// Rate adds a rate to the limit: at most n requests, or costs of n, are let through in any
-// time of length per, for each key. berth.Rate tells more; PerRequest can give berth.Cost. Where
-// only the rate is to limit, the limit is berth.NoLimit. Rate(n, per) is short for
-// LeaseOptions(berth.Rate(n, per)).
-func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate(n, per)) }
-
-// Tenant says for whom a request waits, so that a tenant with many requests leaves room between them
-// for those of others, as though they came pace apart: berth.Tenant tells more. f, such as
-// ByHeader("X-Tenant"), returns the tenant's key; any string is valid, and a request with an empty
-// one is nobody's. Unlike with Key, all tenants share one limit.
-func Tenant(f func(*http.Request) string, pace time.Duration) LimitOption {
-	return limitOption(func(r *rule) { r.Tenant, r.Pace = f, pace })
+// Tenant says for whom a request waits, so that a tenant with many requests does not keep others
+// waiting: the lines of tenants take turns, as berth.Tenant tells. f, such as ByHeader("X-Tenant"),
+// returns the tenant's key; any string is valid, and a request with an empty one is nobody's.
+// PerRequest can give berth.Share. Unlike with Key, all tenants share one limit.
+func Tenant(f func(*http.Request) string) LimitOption {
+	return limitOption(func(r *rule) { r.Tenant = f })
 }
 
 // MaxHold bounds how long a request may keep its permit; 0 is no bound. After that the
@@ -180,10 +181,10 @@ func FailOpen(f func(r *http.Request, why error)) Option {
 //
 // What would have become of a request is in berth.AcquireInfo.Observed, for the client's hooks, and
 // berthotel counts it. Those that would have waited or been refused are logged, too: the first at
-// once, and then every 10 seconds how many there were. docs/http.md tells what the numbers mean.
+// once, and then every 10 seconds how many there were. docs/http.md says what the numbers mean.
 func Observe() Option { return wholeOption(func(c *config) { c.gate.Observe = true }) }
 
-// Logger sets the log for what can be told to no caller: an outage, a body that is never
+// Logger sets the log for what berth can report to no caller: an outage, a body that is never
 // closed, a lease that is lost while a request is served, what was observed. The default is
 // slog.Default(). Its handler is called as that of berth.Logger is, so that no request
 // waits for it.
@@ -246,9 +247,9 @@ func (c config) onlyTransport() error {
 }
 
 func (c config) onlyHandler() error {
-	obeys := slices.ContainsFunc(c.rules, func(r rule) bool { return r.obey != 0 || r.comeBack != nil })
-	if c.base != nil || c.callers || obeys {
-		return &berth.InvalidError{What: "option", Reason: "Base, RecordCallers, ObeyRetryAfter and ObeyBy are for a Transport"}
+	answers := slices.ContainsFunc(c.rules, func(r rule) bool { return r.obey != 0 || r.comeBack != nil || len(r.settles) > 0 })
+	if c.base != nil || c.callers || answers {
+		return &berth.InvalidError{What: "option", Reason: "Base, RecordCallers, ObeyRetryAfter, ObeyBy and SettleBy are for a Transport"}
 	}
 	if c.status != 0 && (c.status < 400 || c.status > 599) {
 		return &berth.InvalidError{What: "Status", Reason: fmt.Sprintf("%d is outside 400 to 599", c.status)}

@@ -1,14 +1,10 @@
 package berthhttp_test
 
 import (
-	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
@@ -19,12 +15,12 @@ import (
 func TestTenantsShareOneLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, store *berthtest.Store) {
 		client := store.Client()
-		tr := newTransport(t, client, 1, endless, berthhttp.Key(nil), berthhttp.Tenant(berthhttp.ByHeader("X-Tenant"), time.Minute))
+		tr := newTransport(t, client, 1, endless, berthhttp.Key(nil), berthhttp.Tenant(berthhttp.ByHeader("X-Tenant")))
 		resp, err := tr.RoundTrip(ofTenant(t, "greedy"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, tenant := range []string{"greedy", "greedy", "small one", ""} {
+		for _, tenant := range []string{"greedy", "greedy", "greedy", "small one", ""} {
 			go func() {
 				resp, err := tr.RoundTrip(ofTenant(t, tenant))
 				if err != nil {
@@ -43,22 +39,10 @@ func TestTenantsShareOneLimit(t *testing.T) {
 		for _, w := range st.Queue {
 			queue = append(queue, w.Tenant)
 		}
-		if got := strings.Join(queue, ","); got != "greedy,small%20one,,greedy" || st.Leases[0].Tenant != "greedy" {
+		if got := strings.Join(queue, ","); got != "greedy,,greedy,small%20one,greedy" || st.Leases[0].Tenant != "greedy" {
 			t.Errorf("in the queue are %q behind %q", got, st.Leases[0].Tenant)
 		}
 		resp.Body.Close()
 		want(t, client, "api", 0, 0)
-	})
-}
-
-// TestPaceHasBounds as berth.Tenant has.
-func TestPaceHasBounds(t *testing.T) {
-	bubble(t, func(t *testing.T, store *berthtest.Store) {
-		for _, pace := range []time.Duration{0, time.Millisecond, berth.MaxPace + time.Millisecond} {
-			opt := berthhttp.Tenant(func(*http.Request) string { return "a" }, pace)
-			if _, err := berthhttp.NewTransport(store.Client(), "api", 1, opt); !errors.Is(err, berth.ErrInvalid) {
-				t.Errorf("%v: %v", pace, err)
-			}
-		}
 	})
 }

@@ -42,7 +42,11 @@ func NewTransport(client *berth.Client, name string, limit int, opts ...Option) 
 // RoundTrip waits for a permit until the request's context ends, and sends the request.
 // The permit is given back when the response body is closed or has been read to its
 // end, when the request fails, or when its context ends, whichever comes first; after a
-// switch of protocols, when the connection is closed.
+// switch of protocols, when the connection is closed. The end of the body is too early where the
+// caller may settle what the request has cost: if it has said a cost, or a limit has a rate of a unit
+// with a name, the permit is kept until the body is closed.
+//
+// The response's Request has a context that carries the lease, for berth.FromContext and [Settle].
 //
 // If the lease is lost meanwhile, the request is cancelled: RoundTrip, or reading the
 // body, fails with berth.ErrLost. What the base has read ahead of the body can still be
@@ -100,8 +104,9 @@ func (t *Transport) send(p *gate.Permit, req *http.Request) (*http.Response, err
 	case resp == nil:
 		return nil, errNoResponse
 	}
-	resp.Request = req
+	resp.Request = req.WithContext(p.Carry(req.Context()))
 	t.limiter.obey(req.Context(), p.Asks, resp)
+	t.limiter.settle(p, resp)
 	kept, err = h.keep(resp)
 	if err != nil {
 		return nil, err

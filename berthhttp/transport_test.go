@@ -32,7 +32,7 @@ func permitted(ctx context.Context, t *testing.T, client *berth.Client, base rou
 	if during != 1 {
 		t.Errorf("%d permits were out while the request ran", during)
 	}
-	if resp != nil && resp.Request != req {
+	if resp != nil && resp.Request.URL != req.URL {
 		t.Error("the response is not of the request")
 	}
 	return resp, err

@@ -454,19 +454,20 @@ func TestSpansNameTheServer(t *testing.T) {
 // TestSpansTellOfARate: what a request costs, and what is spent while it waits.
 func TestSpansTellOfARate(t *testing.T) {
 	observe(t, func(w *world) {
-		sem, err := w.semaphore("a", 1).With(berth.Rate(5, time.Minute))
+		sem, err := w.semaphore("a", berth.NoLimit).With(berth.Rate(5, time.Minute).Of("tokens"))
 		if err != nil {
 			w.Fatal(err)
 		}
 		for range 2 {
-			lease, err := sem.Acquire(w.Context(), berth.Cost(3), berth.Tenant("acme", time.Second))
+			lease, err := sem.Acquire(w.Context(), berth.Cost(3), berth.Cost(3).Of("tokens"), berth.Tenant("acme"))
 			if err != nil {
 				w.Fatal(err)
 			}
 			_ = lease.Release()
 		}
 		wait, acquire := spanNamed(w, "berth.wait"), spanNamed(w, "berth.acquire")
-		if place := wait.Events()[0].Attributes; !slices.Contains(place, attribute.Int("berth.rate", 5)) || !slices.Contains(place, attribute.Int("berth.rate.spent", 3)) {
+		if place := wait.Events()[0].Attributes; !slices.Contains(place, attribute.Int("berth.rate", 5)) || !slices.Contains(place, attribute.Int("berth.rate.spent", 3)) ||
+			!slices.Contains(place, attribute.String("berth.rate.unit", "tokens")) {
 			w.Errorf("its place has %v", place)
 		}
 		cost, tenant := attribute.Int("berth.cost", 3), attribute.String("berth.tenant", "acme")

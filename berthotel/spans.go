@@ -17,9 +17,9 @@ func (o *observer) startAcquire(ctx context.Context, a berth.AcquireInfo) (conte
 		nameKey.String(a.Name),
 		attribute.Int("berth.weight", a.Weight),
 		attribute.Int("berth.cost", a.Cost),
-		attribute.Int("berth.limit", a.Limit),
 		attribute.Bool("berth.try", a.Try),
 	)
+	attrs = append(attrs, limit(a.Limit)...)
 	if a.Tenant != "" {
 		attrs = append(attrs, attribute.String("berth.tenant", a.Tenant))
 	}
@@ -39,6 +39,14 @@ func server(addr string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("server.address", host), attribute.Int("server.port", number)}
 }
 
+// limit is the attribute of a limit, if it is one.
+func limit(n int) []attribute.KeyValue {
+	if n == berth.NoLimit {
+		return nil
+	}
+	return []attribute.KeyValue{attribute.Int("berth.limit", n)}
+}
+
 // addPlace records the request's place in the queue, at first and after each change.
 func addPlace(wait trace.Span, p berth.Place) {
 	attrs := []attribute.KeyValue{
@@ -47,7 +55,8 @@ func addPlace(wait trace.Span, p berth.Place) {
 		attribute.Int("berth.waiting", p.Waiting),
 	}
 	if p.Rate > 0 {
-		attrs = append(attrs, attribute.Int("berth.rate", p.Rate), attribute.Int("berth.rate.spent", p.Spent))
+		attrs = append(attrs, attribute.Int("berth.rate", p.Rate), attribute.Int("berth.rate.spent", p.Spent),
+			attribute.String("berth.rate.unit", p.Unit), attribute.String("berth.rate.window", p.Window.String()))
 	}
 	wait.AddEvent("berth.place", trace.WithAttributes(attrs...))
 }
@@ -88,7 +97,8 @@ func leaseAttributes(l *berth.Lease) []attribute.KeyValue {
 func (o *observer) startLease(r *request, l *berth.Lease) trace.Span {
 	_, span := o.tracer.Start(r.caller, "berth.lease",
 		trace.WithLinks(trace.Link{SpanContext: r.acquire.SpanContext()}),
-		trace.WithAttributes(nameKey.String(l.Name()), attribute.Int("berth.weight", l.Weight()), attribute.Int("berth.limit", l.Limit())),
+		trace.WithAttributes(nameKey.String(l.Name()), attribute.Int("berth.weight", l.Weight())),
+		trace.WithAttributes(limit(l.Limit())...),
 		trace.WithAttributes(leaseAttributes(l)...))
 	return span
 }

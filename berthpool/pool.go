@@ -5,7 +5,7 @@
 // A Pool keeps some leases and lends each of them to one goroutine at a time. The
 // guarantees about limits, slots and tokens hold as without a pool. The order between
 // processes does not: a process with a pool serves its own goroutines with the leases
-// that it has, and releases leases when it learns that others wait. docs/pool.md tells
+// that it has, and releases leases when it learns that others wait. docs/pool.md says
 // how long that takes.
 package berthpool
 
@@ -96,7 +96,7 @@ func New(sem *berth.Semaphore, size int, opts ...Option) (*Pool, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case terms.Rate.N > 0:
+	case terms.Rates != "":
 		return nil, invalid("Rate", "a rate counts grants, and a pool makes many loans of one grant: take leases of the semaphore itself, or use With(berth.Rate(0, 0)) if loans are to be free")
 	case terms.MaxHold > 0:
 		return nil, invalid("MaxHold", "a pool's leases outlast many loans: use With(berth.MaxHold(0))")

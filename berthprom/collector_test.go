@@ -93,6 +93,11 @@ func of(metric, name string) string {
 	return fmt.Sprintf("berth_%s{berth_semaphore_name=%q}", metric, name)
 }
 
+// rateOf is a metric of a rate.
+func rateOf(metric, name, unit, window string) string {
+	return fmt.Sprintf("berth_rate_%s{berth_semaphore_name=%q,unit=%q,window=%q}", metric, name, unit, window)
+}
+
 // want compares some values; those that are wanted to be -1 must not be there.
 func (x *exporter) want(got, want map[string]float64) {
 	x.Helper()
@@ -113,10 +118,11 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 		e.Must(e.Inspector.Pin(e.Ctx, "a", 4))
 		e.Must(e.Inspector.Pause(e.Ctx, "b"))
 		e.Must(e.Inspector.PauseFor(e.Ctx, "c", time.Hour))
-		e.Release(e.Hold(p.Named("r", berth.NoLimit, berth.Rate(60, time.Hour)), berth.Cost(7)))
+		e.Release(e.Hold(p.Named("r", berth.NoLimit, berth.Rate(60, time.Hour), berth.Rate(5, time.Minute),
+			berth.Rate(2, time.Second).Of("api").Burst(40)), berth.Cost(3), berth.Cost(0).Of("api")))
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
 		e.Must(e.Redis.Set(e.Ctx, key("damaged"), "x", 0).Err())
-		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "3 what comes next").Err())
+		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "4 what comes next").Err())
 		x := export(e, p.Inspector(), berthprom.Options{})
 		got := x.until(func(got map[string]float64) bool {
 			_, whole := got[of("lease_oldest_seconds", "a")] // since the first search has come to its end
@@ -129,8 +135,9 @@ func TestMetricsAreTheStateOfTheServer(t *testing.T) {
 			of("paused", "b"):              1, of("queue_oldest_wait_seconds", "b"): -1, of("lease_oldest_seconds", "b"): -1,
 			of("paused", "c"): 1, of("pause_remaining_seconds", "b"): -1,
 			of("permits_in_use", "damaged"): -1, of("permits_in_use", "newer"): -1,
-			of("rate_costs", "r"): 60, of("rate_window_seconds", "r"): 3600, of("rate_spent", "r"): 7, of("permits_in_use", "r"): 0,
-			of("rate_costs", "a"): -1, of("rate_spent", "a"): -1,
+			rateOf("costs", "r", "", "1h"): 60, rateOf("window_seconds", "r", "", "1h"): 3600, rateOf("spent", "r", "", "1h"): 3,
+			rateOf("costs", "r", "", "1m"): 5, rateOf("spent", "r", "", "1m"): 3, rateOf("costs", "r", "api", "1s"): 40, rateOf("spent", "r", "api", "1s"): 0,
+			of("permits_in_use", "r"): 0, of("permits_limit", "r"): -1, of("permits_declared", "r"): -1,
 			`berth_semaphores{state="contended"}`: 1, `berth_semaphores{state="paused"}`: 2, `berth_semaphores{state="pinned"}`: 1,
 			`berth_semaphores{state="damaged"}`: 1, `berth_semaphores{state="newer"}`: 1,
 			"berth_names_dropped": 0,
@@ -339,7 +346,7 @@ func TestBothKindsOfSampler(t *testing.T) {
 func TestHostileNamesDoNotBreakAScrape(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		for _, name := range []string{"\xff\xfe", "a\nb", "", " ", "{", "x}y", strings.Repeat("x", 5000), "\u202e"} {
-			e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+name+"}", "state", "1 1 -1 1 0 0 0 0 0 0 0 0 0 0").Err())
+			e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+name+"}", "state", "3 1 -1 1 0 0 0 0 0 0 0 0 0 0 0 -").Err())
 		}
 		hostile := []string{`a"b\c`, `" 1`, "名前", "_other", "api/*", `le="+Inf"`, "# HELP x"}
 		for _, name := range hostile {

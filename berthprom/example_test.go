@@ -95,7 +95,7 @@ func TestThePageHasEveryMetric(t *testing.T) {
 		var exported, documented []string
 		for d := range descs {
 			m := regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*?)\}`).FindStringSubmatch(d.String())
-			labels := strings.TrimPrefix(m[2], "berth_semaphore_name")
+			labels := strings.TrimPrefix(strings.TrimPrefix(m[2], "berth_semaphore_name"), ",")
 			if labels != "" {
 				labels = "{" + labels + "}"
 			}

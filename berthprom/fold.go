@@ -28,8 +28,7 @@ type series struct {
 	paused, pinned                            bool
 	endless                                   bool          // one of the pauses does not end by itself
 	pauseFor                                  time.Duration // until the last of the others ends; 0: there is none
-	rate, spent                               int           // 0: there is no rate
-	window                                    time.Duration
+	rates                                     []rateSeries
 	changes                                   float64
 }
 
@@ -55,10 +54,35 @@ func (s *series) merge(o *series) {
 	s.oldest, s.ceiling = earlier(s.oldest, o.oldest), earlier(s.ceiling, o.ceiling)
 	s.paused, s.pinned = s.paused || o.paused, s.pinned || o.pinned
 	s.endless, s.pauseFor = s.endless || o.endless, max(s.pauseFor, o.pauseFor)
-	s.rate += o.rate
-	s.spent += o.spent
-	s.window = max(s.window, o.window)
+	for _, r := range o.rates {
+		s.addRate(r)
+	}
 	s.changes += o.changes
+}
+
+// rateSeries holds the values of a rate: a semaphore may have several.
+type rateSeries struct {
+	unit        string
+	window      time.Duration
+	most, spent int // most: the rate, or its burst
+}
+
+func ratesOf(all []berthadmin.Rate) (found []rateSeries) {
+	for _, r := range all {
+		found = append(found, rateSeries{r.Unit, r.Per, cmp.Or(r.Burst, r.N), r.Spent})
+	}
+	return found
+}
+
+// addRate adds the values of a rate to those of the same unit and window.
+func (s *series) addRate(r rateSeries) {
+	for i := range s.rates {
+		if is := &s.rates[i]; is.unit == r.unit && is.window == r.window {
+			is.most, is.spent = is.most+r.most, is.spent+r.spent
+			return
+		}
+	}
+	s.rates = append(s.rates, r)
 }
 
 // earlier returns the first of two moments, of which one may be unknown.
@@ -95,7 +119,15 @@ func (f *fold) of(rows []berthwatch.Row, now time.Time) map[string]*series {
 		s := &series{
 			several: label != r.Name, permits: r.InUse, leases: r.Holders, waiting: r.Waiting,
 			oldestWait: r.OldestWait, oldest: r.Oldest, ceiling: r.Ceiling, paused: r.Paused, pinned: r.Pinned, pauseFor: r.PausedFor,
-			endless: r.Paused && r.PausedFor == 0, rate: r.Rate, spent: r.Spent, window: r.Window, changes: changes,
+			endless: r.Paused && r.PausedFor == 0, changes: changes,
+			rates: ratesOf(r.Rates),
+		}
+		// berth.NoLimit is none, beside which no other could be seen.
+		if s.limited = !r.Idle && !berthwatch.Undeclared(&r.Summary) && r.Limit != berth.NoLimit; s.limited {
+			s.limit = r.Limit
+		}
+		if s.declares = !r.Idle && r.Declared > 0 && r.Declared != berth.NoLimit; s.declares {
+			s.declared = r.Declared
 		}
 		// berth.NoLimit is none, beside which no other could be seen.
 		if s.limited = !r.Idle && !berthwatch.Undeclared(&r.Summary) && r.Limit != berth.NoLimit; s.limited {
@@ -132,12 +164,17 @@ func (f *fold) label(r *berthwatch.Row) string {
 // buried returns the row of a semaphore with nobody but the dead, as it will be after the next
 // request, which removes them. There may be none for long.
 func buried(r berthwatch.Row) berthwatch.Row {
-	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned && r.Spent == 0}
+	b := berthwatch.Row{Summary: berthadmin.Summary{Name: r.Name}, Idle: !r.Paused && !r.Pinned && !spends(r.Rates)}
 	if !b.Idle {
-		b.Rate, b.Window, b.Spent = r.Rate, r.Window, r.Spent
+		b.Rates = r.Rates
 		b.Limit, b.Declared, b.Paused, b.Pinned, b.PausedFor = r.Limit, r.Declared, r.Paused, r.Pinned, r.PausedFor
 	}
 	return b
+}
+
+// spends reports whether something is spent of a rate.
+func spends(all []berthadmin.Rate) bool {
+	return slices.ContainsFunc(all, func(r berthadmin.Rate) bool { return r.Spent > 0 })
 }
 
 // changed returns by how much a count has grown. A semaphore's count begins again when its

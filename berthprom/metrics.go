@@ -12,6 +12,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/internal/words"
 )
 
 // metric is a metric that is exported.
@@ -44,8 +45,8 @@ const nameLabel = "berth_semaphore_name"
 
 // Of a semaphore, or of several that are counted together.
 var (
-	permitsLimit    = gauge("permits_limit", "Permits that may be out at once: the pin, or what was last declared. Absent while there is none.", nameLabel)
-	permitsDeclared = gauge("permits_declared", "Limit that programs have last declared. Absent while there is none.", nameLabel)
+	permitsLimit    = gauge("permits_limit", "Permits that may be out at once: the pin, or what was last declared. Absent while there is none, and for no limit.", nameLabel)
+	permitsDeclared = gauge("permits_declared", "Limit that programs have last declared. Absent while there is none, and for no limit.", nameLabel)
 	permitsInUse    = gauge("permits_in_use", "Permits that are out.", nameLabel)
 	leases          = gauge("leases", "Leases that are out.", nameLabel)
 	requestsWaiting = gauge("requests_waiting", "Requests in the queue.", nameLabel)
@@ -55,9 +56,9 @@ var (
 	paused          = gauge("paused", "Whether an operator has paused it.", nameLabel)
 	pauseRemaining  = gauge("pause_remaining_seconds", "Time until its pause ends by itself. Absent where none does.", nameLabel)
 	pinned          = gauge("pinned", "Whether an operator has pinned its limit.", nameLabel)
-	rate            = gauge("rate_costs", "Costs that may be granted in any window of its rate. Absent where there is no rate.", nameLabel)
-	rateWindow      = gauge("rate_window_seconds", "Length of the windows of its rate. Absent where there is no rate.", nameLabel)
-	rateSpent       = gauge("rate_spent", "Costs of the grants that count for its rate. Absent where there is no rate.", nameLabel)
+	rateCosts       = gauge("rate_costs", "Costs that may be granted in any window of a rate or, with a burst, at once.", nameLabel, "unit", "window")
+	rateWindow      = gauge("rate_window_seconds", "Length of the window of a rate.", nameLabel, "unit", "window")
+	rateSpent       = gauge("rate_spent", "Costs of the grants that count for a rate.", nameLabel, "unit", "window")
 	limitChanges    = counter("limit_changes_total", "Declarations that have changed the limit or the rate, as far as the exporter has seen.", nameLabel)
 )
 
@@ -129,10 +130,11 @@ func (out sink) series(label string, s *series, at time.Time) {
 	if !s.ceiling.IsZero() {
 		out.add(leaseCeiling, max(s.ceiling.Sub(at).Seconds(), 0), label)
 	}
-	if s.rate > 0 {
-		out.add(rate, float64(s.rate), label)
-		out.add(rateWindow, s.window.Seconds(), label)
-		out.add(rateSpent, float64(s.spent), label)
+	for _, r := range s.rates {
+		window := words.Duration(r.window)
+		out.add(rateCosts, float64(r.most), label, r.unit, window)
+		out.add(rateWindow, r.window.Seconds(), label, r.unit, window)
+		out.add(rateSpent, float64(r.spent), label, r.unit, window)
 	}
 	out.add(paused, number(s.paused), label)
 	if s.pauseFor > 0 && !s.endless {

@@ -14,7 +14,6 @@ import (
 type conn struct {
 	connector *Connector
 	inner     driver.Conn
-	unwatch   func() bool // keeps the end of the lease from calling onLost; nil: nothing does
 
 	mu          sync.Mutex // guards what follows, and inner outside a use, against onLost
 	lease       *berth.Lease
@@ -52,7 +51,8 @@ func newConn(c *conn) driver.Conn {
 
 func (c *conn) raw() driver.Conn { return c.inner }
 
-// onLost is called when the lease of a connection has ended. Uses then have contexts that end.
+// onLost is called when the lease of a connection has ended, and finds nothing to do if Close ended
+// it. Uses then have contexts that end.
 func (c *conn) onLost() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,9 +88,6 @@ func (c *conn) shut() {
 }
 
 func (c *conn) Close() error {
-	if c.unwatch != nil {
-		c.unwatch()
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.release()

@@ -108,7 +108,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	n.inner = inner
 	if n.lease != nil {
-		n.unwatch = context.AfterFunc(n.lease.Context(), n.onLost)
+		context.AfterFunc(n.lease.Context(), n.onLost)
 	}
 	return newConn(n), nil
 }

@@ -234,6 +234,11 @@ func TestSkippedQueryTakesOnePermit(t *testing.T) {
 				e.Errorf("%d permits for %d queries", granted, i+1)
 			}
 		}
+		c, err := db.Conn(e.Ctx)
+		e.Must(err)
+		e.Must(second(c.ExecContext(e.Ctx, "do ?", 1)))
+		e.out(0) // though the connection is not back in its pool
+		e.Must(c.Close())
 	})
 }
 

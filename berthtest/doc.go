@@ -18,5 +18,5 @@
 //
 // The embedded store runs the same scripts as a real server, with the same guarantees
 // about leases, queues and hand-offs. It is not a Redis Cluster, it never evicts keys,
-// and its speed tells nothing about a server's.
+// and its speed says nothing about a server's.
 package berthtest

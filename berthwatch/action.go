@@ -18,7 +18,8 @@ import (
 type Action struct {
 	Verb  string // pause, resume, pin, unpin, resize, evict or purge
 	Name  string
-	Limit int           // pin, resize
+	Limit int           // pin, resize without Rates
+	Rates string        // resize: rates in place of the limit, as ParseRate reads them, with spaces between
 	For   time.Duration // pause: how long; 0: until resumed
 	ID    string        // evict: of the lease or request
 	Who   string        // evict: who holds or waits with it
@@ -58,6 +59,9 @@ func (a Action) Do(ctx context.Context, in *berthadmin.Inspector) error {
 	case "unpin":
 		return in.Unpin(ctx, a.Name)
 	case "resize":
+		if a.Rates != "" {
+			return a.setRates(ctx, in)
+		}
 		return in.Resize(ctx, a.Name, a.Limit)
 	case "purge":
 		return in.Purge(ctx, a.Name)
@@ -70,6 +74,20 @@ func (a Action) Do(ctx context.Context, in *berthadmin.Inspector) error {
 	return &berth.InvalidError{What: "verb", Reason: fmt.Sprintf("%.20q is not a verb", a.Verb)}
 }
 
+// setRates sets the rates of each unit. If it fails, those of the units before stand.
+func (a Action) setRates(ctx context.Context, in *berthadmin.Inspector) error {
+	units, rates, err := byUnit(a.Rates)
+	if err != nil {
+		return err
+	}
+	for _, unit := range units {
+		if _, _, err := in.SetRates(ctx, a.Name, unit, rates[unit]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Args returns the arguments of the berth command that makes the same change.
 func (a Action) Args() []string {
 	args := []string{a.Verb}
@@ -79,23 +97,34 @@ func (a Action) Args() []string {
 	if a.For > 0 {
 		args = append(args, "--for", words.Duration(a.For))
 	}
+	for rate := range strings.FieldsSeq(a.Rates) {
+		args = append(args, "--rate", rate)
+	}
 	if a.Reason != "" {
 		args = append(args, "--reason", a.Reason)
 	}
 	if strings.HasPrefix(a.Name, "-") {
 		args = append(args, "--")
 	}
-	switch a.Verb {
-	case "pin", "resize":
-		args = append(args, literal(a.Name), strconv.Itoa(a.Limit))
-	case "pause", "resume", "unpin":
+	switch {
+	case a.Rates != "", a.Verb == "pause", a.Verb == "resume", a.Verb == "unpin":
 		args = append(args, literal(a.Name))
-	case "evict":
+	case a.Verb == "pin", a.Verb == "resize":
+		args = append(args, literal(a.Name), limitArg(a.Limit))
+	case a.Verb == "evict":
 		args = append(args, a.Name, a.ID)
 	default: // purge, and show, take names
 		args = append(args, a.Name)
 	}
 	return args
+}
+
+// limitArg is a limit as the command line reads it.
+func limitArg(limit int) string {
+	if limit == berth.NoLimit {
+		return "none"
+	}
+	return strconv.Itoa(limit)
 }
 
 // patternSpecial escapes what means something in a pattern. A ] alone means nothing.
@@ -159,6 +188,8 @@ func (a Action) Effect() []string {
 		return []string{"This limit overrides what programs declare, until \"berth unpin\". With 0 nothing is granted. Holders keep their permits."}
 	case a.Verb == "unpin":
 		return []string{"The limit that programs declare is in force again."}
+	case a.Rates != "":
+		return []string{"These rates take the place of those of their units, until the next program declares rates. What was granted before counts for at most one new window."}
 	case a.Verb == "resize":
 		return []string{"This limit is in force until the next program declares another. Holders keep their permits."}
 	case a.Verb == "purge":

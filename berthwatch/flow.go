@@ -15,7 +15,7 @@ type Flow struct {
 	Over     time.Duration // how much of the time was watched
 }
 
-// PerSecond is how many hand-offs there were in a second.
+// PerSecond is how many hand-offs there were per second.
 func (f Flow) PerSecond() float64 {
 	if f.Over <= 0 {
 		return 0

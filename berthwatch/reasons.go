@@ -3,17 +3,19 @@ package berthwatch
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
 	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/internal/words"
 )
 
-// Reasons tell who paused and pinned semaphores, as far as the audit goes back.
+// Reasons tell who paused, pinned and resized semaphores, as far as the audit goes back.
 type Reasons map[string]settings
 
-// settings are the last entries about a semaphore's pause and pin.
-type settings struct{ pause, pin *berthadmin.Audited }
+// settings are the last entries about a semaphore's pause, pin and declared limit.
+type settings struct{ pause, pin, limit *berthadmin.Audited }
 
 // ReasonsIn collects the reasons from an audit, as Inspector.Audit yields it. It stops at an
 // error, for example when the user may not read the audit.
@@ -29,15 +31,17 @@ func ReasonsIn(audit iter.Seq2[berthadmin.Audited, error]) Reasons {
 			s.pause = cmp.Or(s.pause, &e)
 		case "pin", "unpin":
 			s.pin = cmp.Or(s.pin, &e)
+		case "resize":
+			s.limit = cmp.Or(s.limit, &e)
 		case "purge": // nothing older counts
-			s.pause, s.pin = cmp.Or(s.pause, &e), cmp.Or(s.pin, &e)
+			s.pause, s.pin, s.limit = cmp.Or(s.pause, &e), cmp.Or(s.pin, &e), cmp.Or(s.limit, &e)
 		}
 		all[e.Name] = s
 	}
 	return all
 }
 
-// Pause tells who paused a semaphore, when and why, as in "paused by ann@ops-1 14:02:
+// Pause says who paused a semaphore, when and why, as in "paused by ann@ops-1 14:02:
 // migration"; only "paused" if that is not known.
 func (r Reasons) Pause(name string) string {
 	return sentence("paused", "pause", r[name].pause)
@@ -56,9 +60,54 @@ func (r Reasons) Paused(s *berthadmin.Summary) string {
 	return text
 }
 
-// Pin tells the same about a pin.
+// Pin says the same about a pin.
 func (r Reasons) Pin(name string) string {
 	return sentence("pinned", "pin", r[name].pin)
+}
+
+// Resized tells who last declared a limit by hand, which one, when and why, as in "limit 5 → 10 by
+// ann@ops-1 14:02"; "" if that is not known. Programs may have declared others since.
+func (r Reasons) Resized(name string) string {
+	e := r[name].limit
+	if e == nil || e.Verb != "resize" {
+		return ""
+	}
+	return sentence("limit "+cmp.Or(e.From, "none")+" → "+e.What, "resize", e)
+}
+
+// change is a change of the limit in force that was seen: between two samples.
+type change struct {
+	from, to int32
+	at       time.Time
+}
+
+// lastChange returns the last declaration that changed the limit, as far as the history goes back.
+func (t *track) lastChange() (last change) {
+	var before *Point
+	for p := range t.since(time.Time{}) {
+		if before != nil && p.LimitChanges > before.LimitChanges && p.Limit != before.Limit && !p.Idle && !before.Idle {
+			last = change{before.Limit, p.Limit, time.UnixMilli(p.At)}
+		}
+		before = &p
+	}
+	return last
+}
+
+// agree is how far an entry of the audit and the sample that shows its effect may be apart.
+const agree = 15 * time.Second
+
+// changed tells how the limit of a semaphore changed last, and whether an operator or a program did it:
+// which program, nothing keeps. "": nobody saw it change.
+func (s *Sampler) changed(name string, r Reasons) string {
+	s.mu.Lock()
+	c := s.names[name].lastChange()
+	s.mu.Unlock()
+	e := r[name].limit
+	switch byHand := r.Resized(name); {
+	case c.at.IsZero(), e != nil && e.Verb == "resize" && c.at.Sub(e.At).Abs() < agree:
+		return byHand
+	}
+	return fmt.Sprintf("limit %s → %s by a program %s", words.Limit(int(c.from)), words.Limit(int(c.to)), Clock(c.at, time.Now()))
 }
 
 // remembered is how long reasons are used before the audit is read again.
@@ -66,7 +115,7 @@ const remembered = 10 * time.Second
 
 // whys are the reasons for what operators have set.
 func (s *Sampler) whys(ctx context.Context, st *berthadmin.State) (all []string) {
-	if st == nil || !st.Paused && !st.Pinned {
+	if st == nil || !st.Paused && !st.Pinned && st.LimitChanges == 0 {
 		return nil
 	}
 	s.mu.Lock()
@@ -83,6 +132,9 @@ func (s *Sampler) whys(ctx context.Context, st *berthadmin.State) (all []string)
 	}
 	if st.Pinned {
 		all = append(all, r.Pin(st.Name))
+	}
+	if text := s.changed(st.Name, r); text != "" && st.LimitChanges > 0 {
+		all = append(all, text)
 	}
 	return all
 }

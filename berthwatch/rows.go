@@ -95,7 +95,10 @@ func (r *Row) States() []string {
 	if r.InUse > r.Limit {
 		all = append(all, "over limit")
 	}
-	if r.RetryAfter > 0 {
+	switch {
+	case r.RetryAfter > 0 && !slices.ContainsFunc(r.Rates, berthadmin.Rate.Full): // by what the first in the queue costs
+		all = append(all, "waits for the rate")
+	case r.RetryAfter > 0:
 		all = append(all, "rate spent")
 	}
 	if r.Expired > 0 {
@@ -104,7 +107,7 @@ func (r *Row) States() []string {
 	return all
 }
 
-// Blocked tells in a sentence why the first in the queue waits, and who has held longest.
+// Blocked says in a sentence why the first in the queue waits, and who has held longest.
 func Blocked(s *berthadmin.State) string {
 	if len(s.Queue) == 0 {
 		return "Nobody waits."
@@ -127,8 +130,8 @@ func waitsFor(s *berthadmin.State) string {
 		return "\"berth resume\""
 	case s.Limit == 0:
 		return "another limit than 0"
-	case free >= w.Weight && s.Rate > 0 && s.Spent+w.Cost > s.Rate:
-		return "the rate: " + Rate(&s.Summary)
+	case free >= w.Weight && w.KeptBy != nil:
+		return "the rate: " + w.KeptBy.String() + room(&s.Summary, w.Costs[w.KeptBy.Unit])
 	case free >= w.Weight:
 		return "its turn, which is now"
 	}
@@ -139,7 +142,7 @@ func waitsFor(s *berthadmin.State) string {
 	return text + " of " + words.Plural(len(s.Leases), "holder")
 }
 
-// Paused tells how long a pause lasts that ends by itself, and who set it; "" if there is none.
+// Paused says how long a pause lasts that ends by itself, and who set it; "" if there is none.
 func Paused(s *berthadmin.Summary) string {
 	if s.PausedFor == 0 {
 		return ""
@@ -147,17 +150,25 @@ func Paused(s *berthadmin.Summary) string {
 	return "paused for " + words.Age(s.PausedFor) + " by " + words.Clean(s.PausedBy)
 }
 
-// Rate tells how much of a rate is spent, and how soon there may be room if there is none; "" if
+// Rates tell how much of each rate is spent, and how soon there is room where there is none; "" if
 // there is no rate.
-func Rate(s *berthadmin.Summary) string {
-	if s.Rate == 0 {
+func Rates(s *berthadmin.Summary) string {
+	var all []string
+	for _, r := range s.Rates {
+		all = append(all, r.String())
+	}
+	return strings.Join(all, ", ") + room(s, 1)
+}
+
+// room tells when the rates have room for such a cost, behind a comma; "" if they have.
+func room(s *berthadmin.Summary, cost int) string {
+	switch {
+	case s.RetryAfter == 0:
 		return ""
+	case cost > 1:
+		return fmt.Sprintf(", room for %d in %s", cost, words.Age(s.RetryAfter))
 	}
-	text := words.Spent(s.Spent, s.Rate, s.Window)
-	if s.RetryAfter > 0 {
-		text += ", room in " + words.Age(s.RetryAfter)
-	}
-	return text
+	return ", room in " + words.Age(s.RetryAfter)
 }
 
 // Limit is the limit in force as text: "none" if no program has declared one and no operator has

@@ -38,7 +38,7 @@ type RoundTrips struct {
 // and again.
 func (r *RoundTrips) Slow() bool { return r.Mean >= slowTrip }
 
-// Text tells the mean, as in "Redis answers in 0.3 ms", and the longest if Redis is slow; "" if
+// Text says the mean, as in "Redis answers in 0.3 ms", and the longest if Redis is slow; "" if
 // there was none.
 func (r *RoundTrips) Text() string {
 	switch {

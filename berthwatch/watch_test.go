@@ -228,6 +228,30 @@ func TestOnce(t *testing.T) {
 	})
 }
 
+// TestChangeOfALimitIsTold with its two numbers and its time, and who made it if that was an operator.
+func TestChangeOfALimitIsTold(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		p := e.Peer()
+		e.Hold(p.Named("a", 5))
+		s := run(e, e.Inspector.Inspector, Options{})
+		want := func(text string) {
+			e.Helper()
+			if _, d := lookAt(e, s, "a", 15*time.Second); len(d.Why) == 0 && text != "" || len(d.Why) > 0 && d.Why[0] != text {
+				e.Errorf("%q, want %q", d.Why, text)
+			}
+		}
+		want("")
+		e.Hold(p.Named("a", 7))
+		want("limit 5 → 7 by a program " + time.Now().Local().Format("15:04"))
+		e.Pass(time.Minute)
+		e.Must(e.Inspector.Because("ann", "more").Resize(e.Ctx, "a", 9))
+		want("limit 7 → 9 by ann " + time.Now().Local().Format("15:04") + ": more")
+		e.Pass(time.Minute)
+		e.Hold(p.Named("a", berth.NoLimit))
+		want("limit 9 → any by a program " + time.Now().Local().Format("15:04"))
+	})
+}
+
 // TestReasons: who has paused and pinned it, unless somebody did so whom the audit does
 // not know.
 func TestReasons(t *testing.T) {

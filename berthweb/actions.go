@@ -23,7 +23,7 @@ const mostAct = 6 * time.Second
 // verbs are the actions, with the message for each when it is done.
 var verbs = map[string]string{
 	"pause": "It is paused.", "resume": "It is resumed.", "pin": "The limit is pinned.", "unpin": "The limit is no longer pinned.",
-	"resize": "The limit is declared.", "evict": "The eviction is done.", "purge": "Everything of the semaphore is deleted.",
+	"resize": "It is declared.", "evict": "The eviction is done.", "purge": "Everything of the semaphore is deleted.",
 }
 
 // order is a requested change: the body of a request.
@@ -31,7 +31,8 @@ type order struct {
 	Verb    string `json:"-"`
 	Name    string `json:"name"`
 	Limit   *int   `json:"limit"`
-	For     string `json:"for"` // pause: how long, as in "10m"; "": until resumed
+	Rates   string `json:"rates"` // resize: rates in place of the limit, as in "60/1m tokens=none"
+	For     string `json:"for"`   // pause: how long, as in "10m"; "": until resumed
 	ID      string `json:"id"`
 	Force   bool   `json:"force"`
 	Reason  string `json:"reason"`
@@ -40,7 +41,7 @@ type order struct {
 
 // formOrder reads an order from a form or a link.
 func formOrder(v url.Values) (o order, err error) {
-	o = order{Verb: v.Get("verb"), Name: v.Get("name"), For: v.Get("for"), ID: v.Get("id"), Force: v.Get("force") == "1", Reason: v.Get("reason"), Confirm: v.Get("confirm")}
+	o = order{Verb: v.Get("verb"), Name: v.Get("name"), For: v.Get("for"), Rates: v.Get("rates"), ID: v.Get("id"), Force: v.Get("force") == "1", Reason: v.Get("reason"), Confirm: v.Get("confirm")}
 	if v.Get("limit") != "" {
 		n, err := number(v, "limit", 0, 0, berth.MaxLimit)
 		if err != nil {
@@ -57,15 +58,17 @@ func formOrder(v url.Values) (o order, err error) {
 // action returns the order in the words of the command line, as far as it can be carried out.
 func (o *order) action() (a berthwatch.Action, err error) {
 	a = berthwatch.Action{Verb: o.Verb, Name: o.Name, Reason: o.Reason}
-	switch o.Verb {
-	case "pin", "resize":
+	switch {
+	case o.Verb == "resize" && o.Rates != "":
+		a.Rates, err = o.Rates, berthwatch.CheckRates(o.Rates)
+	case o.Verb == "pin", o.Verb == "resize":
 		if o.Limit == nil {
 			return a, &badRequest{http.StatusBadRequest, "limit", "The limit is missing.", ""}
 		}
 		a.Limit = *o.Limit
-	case "pause":
+	case o.Verb == "pause":
 		a.For, err = berthwatch.ParseFor(o.For)
-	case "evict":
+	case o.Verb == "evict":
 		if o.ID == "" {
 			return a, &badRequest{http.StatusBadRequest, "id", "The id of the lease or request is missing.", ""}
 		}
@@ -103,7 +106,7 @@ func (s *site) act(r *http.Request, o *order) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), mostAct)
 	defer cancel()
 	err = a.DoInUse(ctx, s.in.Because(who, a.Reason))
-	s.Logger.Info("berth: an operator's action", "verb", a.Verb, "semaphore", a.Name, "limit", a.Limit, "for", a.For, "id", a.ID, "force", a.Force,
+	s.Logger.Info("berth: an operator's action", "verb", a.Verb, "semaphore", a.Name, "limit", a.Limit, "rates", a.Rates, "for", a.For, "id", a.ID, "force", a.Force,
 		"who", who, "why", a.Reason, "error", err)
 	s.audited.forget()
 	s.sampler.Refresh(a.Name)

@@ -49,6 +49,13 @@ func TestEachAction(t *testing.T) {
 			check: func(s *berthadmin.State) bool { return s.Limit == 7 && !s.Pinned },
 		},
 		{
+			verb: "resize", command: "berth resize --rate 14/1s --rate 50000/24h api", form: url.Values{"rates": {"14/1s 50000/24h"}},
+			json: `,"rates":"14/1s 50000/24h"`,
+			check: func(s *berthadmin.State) bool {
+				return s.Limit == 3 && len(s.Rates) == 2 && s.Rates[0].N == 14 && s.Rates[1].N == 50_000 && s.Rates[1].Per == 24*time.Hour
+			},
+		},
+		{
 			verb: "evict", command: "berth evict api LEASE", form: url.Values{"id": {"LEASE"}}, json: `,"id":"LEASE"`,
 			check: func(s *berthadmin.State) bool { return s.Leases[0].Evicting },
 		},

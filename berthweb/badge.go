@@ -20,9 +20,11 @@ var helps = map[string]string{
 	"newer layout": "runbook.md#berthdamaged",
 	"older layout": "runbook.md#berthdamaged",
 	"rate spent":   "limits.md",
-	"old queue":    "runbook.md#berthqueueold",
-	"slow redis":   "runbook.md#berthredisslow",
-	"metrics":      "telemetry.md#metrics",
+
+	"waits for the rate": "limits.md",
+	"old queue":          "runbook.md#berthqueueold",
+	"slow redis":         "runbook.md#berthredisslow",
+	"metrics":            "telemetry.md#metrics",
 }
 
 // help is the address of what to do about a state; "" if there is nothing to do.
@@ -63,7 +65,7 @@ func look(kind string) string {
 	switch kind {
 	case "idle":
 		return "dim"
-	case "paused", "pinned", "flapping", "rate spent":
+	case "paused", "pinned", "flapping", "rate spent", "waits for the rate":
 		return "warn"
 	}
 	return "bad"

@@ -299,6 +299,9 @@ func (s *site) who(r *http.Request, entries []entry) {
 				if h := berthwatch.Longest(st); h != nil {
 					e.Who = "held by " + berthwatch.Person(h.Label, h.Host, h.PID) + " for " + words.Age(h.Held)
 				}
+				if most := berthwatch.MostWaiting(st); most != "" {
+					e.Who += "; most wait for " + most
+				}
 			}
 		}
 	}

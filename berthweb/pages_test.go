@@ -106,13 +106,17 @@ func TestJSONAnswersWhatIsStuckAndWhoHasIt(t *testing.T) {
 func TestPagesShowARate(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		w := open(e, nil, nil)
-		sem := e.Peer().Named("llm", berth.NoLimit, berth.Rate(3, time.Minute))
+		sem := e.Peer().Named("llm", berth.NoLimit, berth.Rate(3, time.Minute), berth.Rate(9, time.Hour).Of("tokens"))
 		e.Hold(sem, berth.Cost(2))
-		e.Queue(sem, berth.Cost(3))
+		e.Queue(sem, berth.Cost(3), berth.Cost(5).Of("tokens"))
 		w.get("/")
 		e.Pass(10 * time.Second)
 		w.wants(w.get("/"), ">llm<", "1/any")
-		w.wants(w.get("/s?name=llm"), "1 of any", "2 of 3 spent in 1m00s", "waits for the rate: 2 of 3")
+		w.wants(w.get("/s?name=llm"), "1 of any", "2 of 3 spent in 1m0s, 1 of 9 tokens spent in 1h0m0s", "waits for the rate: 2 of 3 spent in 1m0s, room for 3 in ",
+			`<td class="wide">3, 5 tokens</td>`, `value="3/1m tokens=9/1h"`, "berth resize --rate 3/1m --rate tokens=9/1h --reason REASON llm")
+		if body := w.get("/api/v1/semaphores"); !strings.Contains(body, `"limit": null`) || strings.Contains(body, "1073741824") {
+			e.Errorf("no limit is told as a number: %s", body)
+		}
 		e.Hold(e.Peer().Named("mail", berth.NoLimit, berth.Rate(1, time.Minute)))
 		e.Pass(2 * time.Second)
 		w.wants(w.get("/"), `>rate spent</a>`)
@@ -124,8 +128,8 @@ func TestPagesShowTenants(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		w := open(e, nil, nil)
 		sem := e.Peer().Named("llm", 1)
-		e.Hold(sem, berth.Tenant("acme<b>", time.Second))
-		e.Queue(sem, berth.Tenant("globex", time.Second))
+		e.Hold(sem, berth.Tenant("acme<b>"))
+		e.Queue(sem, berth.Tenant("globex"))
 		w.get("/s?name=llm")
 		e.Pass(10 * time.Second)
 		w.wants(w.get("/s?name=llm"), "for acme&lt;b&gt;<", "for globex<")
@@ -138,7 +142,7 @@ func TestPurgeIsNoAdviceForWhatIsSound(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		w := open(e, nil, nil)
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
-		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "3 what comes next").Err())
+		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "4 what comes next").Err())
 		e.Must(e.Redis.Set(e.Ctx, key("bad"), "x", 0).Err())
 		p := e.Peer()
 		e.Hold(p.Named("half", 1, berth.TTL(time.Minute)))

@@ -70,6 +70,9 @@ type waiter struct{ berthadmin.Waiter }
 // Place is where a waiter is in the queue, from 1.
 func (w waiter) Place() int { return w.Ahead + 1 }
 
+// Cost is what it costs of the rates, where that is not its weight.
+func (w waiter) Cost() string { return berthwatch.Costs(&w.Waiter) }
+
 // semaphoreData is the data of a semaphore's page.
 type semaphoreData struct {
 	page
@@ -79,6 +82,7 @@ type semaphoreData struct {
 	gauge
 	Badges          []badge
 	Flow            flow
+	Shares          []berthwatch.Shares
 	Waited          []time.Duration // p50, p95 and p99 of those who wait
 	Blocked         string
 	Reasons         []string
@@ -146,6 +150,10 @@ func (s *site) commands(name string, st *berthadmin.State) (all []string) {
 		action("resume")
 		action("pin")
 		action("unpin")
+		if len(st.Rates) > 0 {
+			a := berthwatch.Action{Verb: "resize", Name: name, Rates: berthwatch.RateFlags(st.Rates), Reason: "REASON"}
+			look(a.Args()...)
+		}
 		if len(st.Leases) > 0 {
 			a := berthwatch.Action{Verb: "evict", Name: name, ID: st.Leases[0].ID, Reason: "REASON"}
 			look(a.Args()...)
@@ -190,6 +198,7 @@ func (d *semaphoreData) state(v *berthwatch.View, detail *berthwatch.Detail) int
 	st := detail.State
 	d.State, d.Row = st, berthwatch.Row{Summary: st.Summary}
 	d.Badges, d.Blocked = badges(d.Name, d.Row.States()), berthwatch.Blocked(st)
+	d.Shares = berthwatch.SharesOf(st)
 	d.Waited = berthwatch.Waited(st.Queue, 50, 95, 99)
 	d.gauge = gaugeOf(&st.Summary)
 	return http.StatusOK
@@ -264,8 +273,11 @@ func (p part) Which() string {
 // Percentiles are the names of Waited.
 func (d *semaphoreData) Percentiles() []string { return []string{"waiting, p50", "p95", "p99"} }
 
-// Rate is what is spent of its rate.
-func (d *semaphoreData) Rate() string { return berthwatch.Rate(&d.State.Summary) }
+// RateFlags are its rates for the form.
+func (d *semaphoreData) RateFlags() string { return berthwatch.RateFlags(d.State.Rates) }
+
+// Rates are what is spent of its rates.
+func (d *semaphoreData) Rates() string { return berthwatch.Rates(&d.State.Summary) }
 
 // Sentence returns a reason as a sentence.
 func (d *semaphoreData) Sentence(reason string) string {

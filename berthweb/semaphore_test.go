@@ -45,6 +45,41 @@ func TestSlotsAreDrawnWhereEachHolderHasOne(t *testing.T) {
 	})
 }
 
+// TestDeadHolderIsMarked: it has missed its renewals, the list shows when its lease ends, however
+// often waiters are heard of, and who waits is counted.
+func TestDeadHolderIsMarked(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		dead, p := e.Peer(), e.Peer()
+		e.Hold(dead.Named("api", 1, berth.TTL(20*time.Minute), berth.Label("old")))
+		dead.Crash()
+		for _, label := range []string{"acme", "acme", "beta"} {
+			e.Queue(p.Named("api", 1, berth.Label(label)))
+		}
+		e.Pass(13 * time.Minute)
+		w.get("/s?name=api")
+		e.Pass(5 * time.Second)
+		w.wants(w.get("/s?name=api"), `<span class="badge bad">not renewed for 13m`, "By label: old 1 held · acme 2 waiting · beta 1 waiting.")
+		w.get("/")
+		e.Pass(5 * time.Second)
+		list := w.get("/")
+		w.wants(list, `<td class="num wide">6m`, "most wait for acme (2)")
+	})
+}
+
+// TestCostlyHeadHasABadge: a part of the rate is left, and not enough for the first in the queue.
+func TestCostlyHeadHasABadge(t *testing.T) {
+	testenv.Embedded(t, func(e *testenv.Env) {
+		w := open(e, nil, nil)
+		sem := e.Peer().Named("api", berth.NoLimit, berth.Rate(5, time.Hour))
+		e.Release(e.Hold(sem, berth.Cost(3)))
+		e.Queue(sem, berth.Cost(4))
+		w.wants(w.get("/"), ">waits for the rate</a>", "/any</span>")
+		w.wants(w.get("/s?name=api"), ">waits for the rate</a>", "3 of 5 spent", "room in 1h00m")
+		w.lacks(w.get("/s?name=api"), "value=\"1073741824")
+	})
+}
+
 // TestFlapping: a limit that changes to and fro is told.
 func TestFlapping(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {

@@ -25,7 +25,7 @@ import (
 //     start again below those of holders, and newcomers rank before them. Above
 //     2^53 they are scores that are no longer exact.
 //
-// FairUnderLock mends the first one.
+// FairUnderLock fixes the first one.
 type Fair struct {
 	semaphore
 	owner, counter string // keys

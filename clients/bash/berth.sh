@@ -5,6 +5,10 @@
 # runs the command with a permit, and ends it by TERM if the permit is lost. The exit code is the
 # command's, or 75 without a permit. Several limits are '{"all":[{"name":"customer/7","limit":2},...]}'.
 #
+#   berth_settle '{"tokens":917}'
+#
+# in the command, or what it runs, says what the permit has really cost of the "rates" of its request.
+#
 #   berth_cooldown NAME SECONDS
 #
 # pauses a semaphore for all programs, as when an API answers 429: nobody is granted for so long.
@@ -12,7 +16,7 @@
 # The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
 # beside this user's local store.
 berth_hold() {
-  local request=$1 in life curl url
+  local request=$1 in life curl url BERTH_HOLD
   local -a to
   shift
   [[ $request == *'"pid"'* || $request != *:* ]] || request=${request/\{/\{\"pid\":$$,}
@@ -30,6 +34,7 @@ berth_hold() {
   # The command is ended when the permit is lost, or curl is; curl, when the command is, as by a key.
   (exec {life}>&-
    trap 'kill "$curl"' EXIT
+   export BERTH_HOLD
    (me=$BASHPID
     { while read -r line && [[ $line == *'"renewed"'* ]]; do :; done; kill "$me"; } <&"$in" 2>/dev/null &
     exec {in}<&-
@@ -46,7 +51,10 @@ berth_granted() {
   [[ $1 =~ \"wait_ms\"[[:space:]]*:[[:space:]]*([0-9]+) ]] && end=$((SECONDS + BASH_REMATCH[1] / 1000 + 11))
   while read -r ${end:+-t $((end > SECONDS ? end - SECONDS : 1))} line; do
     case $line in
-    *'"event":"granted"'*) return 0 ;;
+    *'"event":"granted"'*)
+      [[ ! $line =~ \"id\":\"([^\"]*)\" ]] || BERTH_HOLD=${BASH_REMATCH[1]}
+      return 0
+      ;;
     *'"event":"queued"'*) ;;
     *) break ;;
     esac
@@ -56,13 +64,23 @@ berth_granted() {
 }
 
 berth_cooldown() {
-  local name=${1//\\/\\\\} url answer
+  local name=${1//\\/\\\\}
+  berth_tell "not paused" cooldown "{\"name\":\"${name//\"/\\\"}\",\"for_ms\":$((1000 * $2)),\"pid\":$$}" paused
+}
+
+berth_settle() {
+  berth_tell "not settled" settle "{\"id\":\"${BERTH_HOLD-}\",\"settle\":$1}" settled
+}
+
+# Sends a request, and says so if the answer is not the event that is wanted.
+berth_tell() {
+  local url answer
   local -a to
-  berth_agent "not paused" || return 1
-  answer=$(curl -q -sS -m 10 "${to[@]}" -d "{\"name\":\"${name//\"/\\\"}\",\"for_ms\":$((1000 * $2)),\"pid\":$$}" \
-    -H @<(printf %s "${BERTH_AGENT_TOKEN:+Authorization: Bearer $BERTH_AGENT_TOKEN}") "$url/v1/cooldown")
-  [[ $answer == *'"event":"paused"'* ]] && return
-  echo "not paused: ${answer:-no agent answers}" >&2
+  berth_agent "$1" || return 1
+  answer=$(curl -q -sS -m 10 "${to[@]}" -d "$3" \
+    -H @<(printf %s "${BERTH_AGENT_TOKEN:+Authorization: Bearer $BERTH_AGENT_TOKEN}") "$url/v1/$2")
+  [[ $answer == *"\"event\":\"$4\""* ]] && return
+  echo "$1: ${answer:-no agent answers}" >&2
   return 1
 }
 

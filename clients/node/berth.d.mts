@@ -5,8 +5,11 @@ export interface LimitTerms {
   rate?: number;
   per_ms?: number;
   cost?: number;
+  rates?: { unit?: string; n: number; per_ms: number; burst?: number }[];
+  /** By unit. */
+  costs?: Record<string, number>;
   tenant?: string;
-  pace_ms?: number;
+  share?: number;
   [field: string]: unknown;
 }
 
@@ -86,6 +89,8 @@ export declare class Lease implements AsyncDisposable {
   valid(): boolean;
   /** Gives a sign of life, for beat_ms. */
   beat(): void;
+  /** Says what the permit has really cost, by unit; the last word counts. */
+  settle(costs: Record<string, number>): void;
   /** Resolves when the permit was given back, or after ten seconds. */
   release(): Promise<void>;
   /** Releases, and fails with Lost if the permit was lost. */

@@ -5,6 +5,8 @@
 //
 //   await hold([{ name: "customer/7", limit: 2 }, { name: "api", limit: 20 }]); // narrow limits first
 //   await cooldown("api", 30_000); // the API wants a pause
+//   await hold("llm", 20, { rates: [{ unit: "tokens", n: 90_000, per_ms: 60_000 }], costs: { tokens: 1200 } });
+//   lease.settle({ tokens: 917 }); // what it really was
 //
 // The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
 // beside this user's local store. berth.d.mts has the types.
@@ -125,6 +127,10 @@ export class Lease {
   // A sign of life, for beat_ms.
   beat() { this.#held.socket.write("\n"); }
 
+  // Says what the permit has really cost, by unit; less than was asked for is free at once. The last word
+  // counts. What is not possible is told by a warning, as for a unit that has no rate.
+  settle(costs) { this.#held.socket.write(`${JSON.stringify({ settle: costs })}\n`); }
+
   // Resolves when the permit was given back, or after ten seconds.
   async release() {
     const { socket, over } = this.#held;
@@ -146,6 +152,7 @@ async function watch(held, events) {
   for await (event of events) {
     held.until = event.until_boot_ms ?? held.until;
     if (event.event === "stop") held.stop.abort(new Error(event.reason));
+    if (event.event === "unsettled") process.emitWarning(`what a hold of "${held.name}" has cost was not settled: ${event.message}`);
   }
   held.socket.destroy();
   if (event.event !== "released") held.lost = new Lost(event);

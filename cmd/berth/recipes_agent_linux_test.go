@@ -33,7 +33,10 @@ def export(account, stop=None):
 `,
 	"llm.py": `
 import crm
-async def complete(prompt, max_tokens): crm.export(prompt)
+class Answer: tokens = 42
+async def complete(prompt, max_tokens):
+    crm.export(prompt)
+    return Answer
 `,
 	"crm.mjs": `
 import { appendFileSync } from "node:fs";

@@ -175,7 +175,7 @@ func (k *kitchen) commands(b block) []command {
 	text := strings.NewReplacer("redis://127.0.0.1:6379", k.url, "/usr/local/bin", k.dir).Replace(b.text)
 	switch b.lang {
 	case "sh":
-		return []command{{args: []string{"sh", "-c", text}}}
+		return []command{{args: []string{"sh", "-e", "-c", text}}} // no line fails unnoticed
 	case "yaml":
 		script := "set -e" // as runners do
 		for _, m := range regexp.MustCompile(`(?m)^ *(?:- )?((?:test|berth) .*)$`).FindAllStringSubmatch(text, -1) {

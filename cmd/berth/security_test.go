@@ -62,9 +62,9 @@ func haunt(t *testing.T, rdb *redis.Client) (id string) {
 	// The key and its companion, as the header of transition.lua has them.
 	const note = "berth: queue < 0 <= free slots < this < deadlines (ms); over 64 bytes, so Redis keeps a skip list"
 	for _, cmd := range [][]any{
-		{"HSET", "berth:{s}", "state", "1 1 -1 0 0 1 1 1 0 1 " + at + " " + till + " " + till + " 0"},
-		{"HSET", "berth:{s}", id, "h 1 0 " + at + " 0 30000 1/" + host + ";" + host + " " + hostile},
-		{"HSET", "berth:{s}", "w" + id, "w 1 0 " + at + " 0 30000 1/" + host + ";" + host + " " + hostile},
+		{"HSET", "berth:{s}", "state", "3 1 -1 0 0 1 1 1 0 1 " + at + " " + till + " " + till + " 0 0 -"},
+		{"HSET", "berth:{s}", id, "h 1 0 " + at + " 0 30000 - 1/" + host + ";" + host + " " + hostile},
+		{"HSET", "berth:{s}", "w" + id, "w 1 - " + at + " 0 30000 15000 1/" + host + ";" + host + " " + hostile},
 		{"ZADD", "berth:{s}:order", "4000000000", note, till, id, till, "w" + id, "-7217199254740992", "#w" + id},
 	} {
 		if err := rdb.Do(ctx, cmd...).Err(); err != nil {

@@ -236,7 +236,7 @@ func TestNewerSemaphoreIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	url := server.URL()
-	server.Do(t, "HSET", "berth:{newer}", "state", "3 x")
+	server.Do(t, "HSET", "berth:{newer}", "state", "4 x")
 	for _, args := range [][]string{{"pin", "--yes", "*", "0"}, {"evict", "--yes", "--label", "x", "*"}, {"purge", "--yes", "newer"}} {
 		if code, stderr := served(url, args...); code != 70 || !strings.Contains(stderr, "upgrade this client") {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)

@@ -29,8 +29,13 @@ func TestTutorial(t *testing.T) {
 	semaphore := regexp.MustCompile(`(?m)^\tapi, err := .*$`)
 	program, before := "", "cd calls; export BERTH_REDIS_URL="+k.url+"\n"
 	want := [][]string{
-		{}, {"A makes call 3", "B makes call 3"}, {"B makes call 3"}, {"A makes call 3", "B makes call 3"},
-		{"api", "C makes call 3"}, {"now paused", "A makes call 3"}, {"a call from a script"},
+		{},
+		{"A makes call 3", "B makes call 3"},
+		{"B makes call 3"},
+		{"A makes call 3", "B makes call 3"},
+		{"api", "C makes call 3"},
+		{"now paused", "A makes call 3"},
+		{"a call from a script"},
 	}
 	for _, b := range readBlocks(t, "../../docs/tutorial.md") {
 		switch {

@@ -240,7 +240,7 @@ func TestPythonHeedsARate(t *testing.T) {
 		e.Release(e.Hold(e.Peer().Sem(1, berth.TTL(e.TTL), berth.Rate(2, time.Hour))))
 		p.ask(take)
 		p.ask(release)
-		if s := e.Show(); s.Spent != 2 || s.Rate != 2 {
+		if s := e.Show(); len(s.Rates) != 1 || s.Rates[0].Spent != 2 || s.Rates[0].N != 2 {
 			t.Errorf("%+v", s.Summary)
 		}
 		for more, want := range map[string]string{`, "wait": false`: "Busy: 3 ", `, "cost": 3`: "Busy: 13 2 3600000"} {

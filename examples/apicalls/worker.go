@@ -71,7 +71,7 @@ func call(ctx context.Context, caller *http.Client, url string, sent *atomic.Int
 	if err != nil {
 		return err
 	}
-	n, err := careful.Call(caller, req, 10*time.Millisecond, time.Second)
+	n, err := careful.Call(caller, req, 10*time.Millisecond, time.Second, nil)
 	sent.Add(int64(n))
 	return err
 }

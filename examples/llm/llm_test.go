@@ -26,8 +26,11 @@ func TestNoCallIsRefused(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	for _, way := range ways {
-		api := startAPI(3, 12, 100*time.Millisecond, 10*time.Millisecond)
-		j := job{Redis: redis.URL(), URL: api.URL, Way: way, Processes: 3, Greedy: 6, Small: 2, Limit: 3, Rate: 12, Minute: 3 * time.Second}
+		j := job{Redis: redis.URL(), Way: way, Processes: 3, Greedy: 6, Small: 2, Limit: 3, Rate: 12, Tokens: 1800, Most: 300, Minute: 3 * time.Second}
+		shorter := j
+		shorter.Minute = 100 * time.Millisecond
+		api := startAPI(shorter, 10*time.Millisecond)
+		j.URL = api.URL
 		waits, err := j.inAllProcesses(t.Context())
 		api.Close()
 		if err != nil {
@@ -45,16 +48,19 @@ func TestNoCallIsRefused(t *testing.T) {
 // TestAPIRefusesMoreThanItAllows, at once and in its window.
 func TestAPIRefusesMoreThanItAllows(t *testing.T) {
 	t.Parallel()
-	a := &api{limit: 2, rate: 3, per: time.Hour, refused: map[string]int{}}
-	for i, want := range []bool{true, true, false, true, false} {
+	a := &api{limit: 2, rate: 3, tokens: 100, per: time.Hour, refused: map[string]int{}}
+	for i, c := range []struct {
+		most int
+		want bool
+	}{{6, true}, {6, true}, {6, false}, {600, false}, {6, true}, {6, false}} {
 		if i == 3 {
 			a.now = 0 // those at work are done
 		}
-		if _, ok := a.enter("a"); ok != want {
-			t.Errorf("call %d: %v, want %v", i, ok, want)
+		if _, _, ok := a.enter("a", c.most); ok != c.want {
+			t.Errorf("call %d: %v, want %v", i, ok, c.want)
 		}
 	}
-	if wait, _ := a.enter("a"); wait < 59*time.Minute || wait > time.Hour || a.refused["a"] != 3 {
+	if _, wait, _ := a.enter("a", 6); wait < 59*time.Minute || wait > time.Hour || a.refused["a"] != 4 {
 		t.Errorf("room in %v; refused %v", wait, a.refused)
 	}
 }
@@ -62,7 +68,7 @@ func TestAPIRefusesMoreThanItAllows(t *testing.T) {
 func TestProgramOnTheEmbeddedStore(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	j := job{Processes: 2, Greedy: 3, Small: 1, Limit: 2, Rate: 20, Minute: 50 * time.Millisecond}
+	j := job{Processes: 2, Greedy: 3, Small: 1, Limit: 2, Rate: 20, Tokens: 900, Most: 60, Minute: 50 * time.Millisecond}
 	if err := run(t.Context(), &out, j, time.Millisecond); err != nil || strings.Count(out.String(), "small-2") != len(ways) {
 		t.Errorf("%v\n%s", err, &out)
 	}
@@ -74,10 +80,11 @@ func TestProgramOnTheEmbeddedStore(t *testing.T) {
 // TestNoCallWithoutRedis: a limit that cannot be asked for is not passed over.
 func TestNoCallWithoutRedis(t *testing.T) {
 	t.Parallel()
-	api := startAPI(1, 1, time.Minute, 0)
+	j := job{Redis: "redis://127.0.0.1:1", Way: "settled", Greedy: 1, Small: 1, Limit: 1, Rate: 1, Tokens: 1, Most: 1, Minute: time.Minute}
+	api := startAPI(j, 0)
+	j.URL = api.URL
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	j := job{Redis: "redis://127.0.0.1:1", URL: api.URL, Way: "one queue", Greedy: 1, Small: 1, Limit: 1, Rate: 1, Minute: time.Minute}
 	_, err := work(ctx, j)
 	api.Close()
 	if !errors.Is(err, berth.ErrUnreachable) || api.served != 0 {
@@ -89,7 +96,7 @@ func TestOtherAnswersAreErrors(t *testing.T) {
 	t.Parallel()
 	broken := httptest.NewServer(http.NotFoundHandler())
 	defer broken.Close()
-	j := job{Redis: redistest.Shared(t).URL(), URL: broken.URL, Way: "one queue", Greedy: 1, Small: 1, Limit: 1, Rate: 9, Minute: time.Minute}
+	j := job{Redis: redistest.Shared(t).URL(), URL: broken.URL, Way: "settled", Greedy: 1, Small: 1, Limit: 1, Rate: 9, Tokens: 9, Most: 1, Minute: time.Minute}
 	if _, err := work(t.Context(), j); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("got %v", err)
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -23,8 +25,13 @@ type job struct {
 	Processes     int
 	Greedy, Small int // calls of a tenant
 	Limit, Rate   int // calls that the API allows, at once and in a Minute
+	Tokens        int // that it allows in a Minute
+	Most          int // tokens that a call may use
 	Minute        time.Duration
 }
+
+// mostTokens is the header that bounds the tokens of an answer.
+const mostTokens = "X-Most-Tokens"
 
 // work is the whole of a worker process. It returns how long the calls of each tenant took, from
 // the first attempt to the answer.
@@ -53,7 +60,7 @@ func work(ctx context.Context, j job) (map[string]stats.Durations, error) {
 			clients, calls = j.Greedy, 1
 		}
 		all.Go(func() error {
-			took, err := stats.Measure(clients, calls, func(int) error { return call(ctx, caller, j.URL, tenant) })
+			took, err := stats.Measure(clients, calls, func(int) error { return j.call(ctx, caller, tenant) })
 			mu.Lock()
 			defer mu.Unlock()
 			waits[tenant] = took
@@ -71,27 +78,52 @@ func newCaller(client *berth.Client, j job) (*http.Client, error) {
 	if j.Way == "no limit" {
 		return &http.Client{Transport: base}, nil
 	}
-	// The time from a grant to the API differs, so the rate has a little longer than the API asks.
+	// The time from a grant to the API differs, so the rates have a little longer than the API asks.
+	minute := j.Minute + j.Minute/20
 	opts := []berthhttp.Option{
 		berthhttp.Key(nil),
-		berthhttp.Rate(j.Rate, j.Minute+j.Minute/20),
+		berthhttp.Rate(j.Rate, minute),
+		berthhttp.Rate(j.Tokens, minute).Of("tokens"),
+		berthhttp.Cost(estimate).Of("tokens"),
 		berthhttp.ObeyRetryAfter(j.Minute),
 		berthhttp.Base(base),
 	}
 	if j.Way == "tenants" {
-		opts = append(opts, berthhttp.Tenant(berthhttp.ByHeader("X-Tenant"), time.Second))
+		opts = append(opts, berthhttp.Tenant(berthhttp.ByHeader("X-Tenant")))
 	}
-	limited, err := berthhttp.NewTransport(client, "llm", j.Limit, opts...)
+	limited, err := berthhttp.NewTransport(client, "llm "+j.Way, j.Limit, opts...)
 	return &http.Client{Transport: limited}, err
 }
 
+// estimate is what a request costs at most, in tokens.
+func estimate(r *http.Request) int {
+	n, _ := strconv.Atoi(r.Header.Get(mostTokens))
+	return n
+}
+
 // call makes a call for a tenant.
-func call(ctx context.Context, caller *http.Client, url, tenant string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+func (j job) call(ctx context.Context, caller *http.Client, tenant string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.URL, http.NoBody)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("X-Tenant", tenant)
-	_, err = careful.Call(caller, req, 50*time.Millisecond, 2*time.Second)
+	req.Header.Set(mostTokens, strconv.Itoa(j.Most))
+	var read func(*http.Response) error
+	if j.Way == "settled" || j.Way == "tenants" {
+		read = settle
+	}
+	_, err = careful.Call(caller, req, 50*time.Millisecond, 2*time.Second, read)
 	return err
+}
+
+// settle says what an answer has really cost: what it tells, and nothing if it is a refusal.
+func settle(resp *http.Response) error {
+	var used usage
+	if resp.StatusCode == http.StatusOK {
+		if err := json.NewDecoder(resp.Body).Decode(&used); err != nil {
+			return err
+		}
+	}
+	return berthhttp.Settle(resp.Request.Context(), used.Tokens, "tokens")
 }

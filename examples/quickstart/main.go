@@ -48,8 +48,8 @@ func run(ctx context.Context, rdb *redis.Client, customer string, call func(cont
 	return api.Do(ctx, func(ctx context.Context) error { // waits its turn
 		return call(ctx) // ctx ends early if the permit is lost
 	},
-		berth.Tenant(customer, time.Second), // calls of other customers go in between
-		berth.Cost(2))                       // this call counts as two of the 60
+		berth.Tenant(customer), // calls of other customers go in between
+		berth.Cost(2))          // this call counts as two of the 60
 }
 
 // call takes a second, as a request to the API might.

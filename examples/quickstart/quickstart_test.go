@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthtest"
 )
 
@@ -19,8 +20,8 @@ func TestCallIsUnderTheContract(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if s.Limit != 5 || s.Rate != 60 || s.Window != time.Minute || s.Spent != 2 {
-			t.Errorf("limit %d, rate %d per %v, spent %d", s.Limit, s.Rate, s.Window, s.Spent)
+		if want := (berthadmin.Rate{N: 60, Per: time.Minute, Spent: 2}); s.Limit != 5 || len(s.Rates) != 1 || s.Rates[0] != want {
+			t.Errorf("limit %d, rates %v", s.Limit, s.Rates)
 		}
 		if len(s.Leases) != 1 || s.Leases[0].Tenant != "acme" {
 			t.Errorf("leases %+v", s.Leases)

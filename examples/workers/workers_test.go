@@ -6,10 +6,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/berthadmin"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
@@ -49,92 +49,91 @@ func TestWorkersGiveJobsBack(t *testing.T) {
 	}
 }
 
-func newSemaphore(t *testing.T, opts ...berth.Option) (*berthtest.Store, *berth.Client, *berth.Semaphore) {
+// bubble runs a test in time that is exact, whatever the machine does.
+func bubble(t *testing.T, opts []berth.Option, test func(t *testing.T, store *berthtest.Store, sem *berth.Semaphore)) {
 	t.Helper()
-	store := berthtest.Start()
-	t.Cleanup(store.Close)
-	client := store.Client()
-	sem, err := client.Semaphore("exports", 1, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store, client, sem
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := berthtest.New(t)
+		sem, err := store.Client().Semaphore("exports", 1, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, store, sem)
+	})
 }
 
 func nothing(context.Context) error { return nil }
 
 func TestJobIsTriedAgainWhenThereIsRoom(t *testing.T) {
-	t.Parallel()
-	_, _, sem := newSemaphore(t)
-	var nested error
-	if err := try(t.Context(), sem, func(ctx context.Context) error {
-		nested = try(ctx, sem, nothing)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	l, ok := errors.AsType[*later](nested)
-	if !ok || !errors.Is(nested, berth.ErrBusy) || l.after < pause/2 || l.after > 2*pause {
-		t.Errorf("while it is busy: %v", nested)
-	}
-	if err := try(t.Context(), sem, nothing); err != nil {
-		t.Errorf("when there is room: %v", err)
-	}
+	bubble(t, nil, func(t *testing.T, _ *berthtest.Store, sem *berth.Semaphore) {
+		var nested error
+		if err := try(t.Context(), sem, func(ctx context.Context) error {
+			nested = try(ctx, sem, nothing)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		l, ok := errors.AsType[*later](nested)
+		if !ok || !errors.Is(nested, berth.ErrBusy) || l.after < pause/2 || l.after > 2*pause {
+			t.Errorf("while it is busy: %v", nested)
+		}
+		if err := try(t.Context(), sem, nothing); err != nil {
+			t.Errorf("when there is room: %v", err)
+		}
+	})
 }
 
 func TestJobIsTriedAgainAfterTheRate(t *testing.T) {
-	t.Parallel()
-	_, _, sem := newSemaphore(t, berth.Rate(1, time.Hour))
-	if err := try(t.Context(), sem, nothing); err != nil {
-		t.Fatal(err)
-	}
-	err := try(t.Context(), sem, nothing)
-	if l, ok := errors.AsType[*later](err); !ok || l.after < 50*time.Minute || l.after > 61*time.Minute {
-		t.Errorf("while the rate leaves no room: %v", err)
-	}
+	bubble(t, []berth.Option{berth.Rate(1, time.Hour)}, func(t *testing.T, _ *berthtest.Store, sem *berth.Semaphore) {
+		if err := try(t.Context(), sem, nothing); err != nil {
+			t.Fatal(err)
+		}
+		err := try(t.Context(), sem, nothing)
+		l, ok := errors.AsType[*later](err)
+		if !ok || l.after < time.Hour {
+			t.Fatalf("while the rate leaves no room: %v", err)
+		}
+		<-time.After(l.after)
+		if err := try(t.Context(), sem, nothing); err != nil {
+			t.Errorf("after that: %v", err)
+		}
+	})
 }
 
 func TestJobIsTriedAgainWhenRedisIsBack(t *testing.T) {
-	t.Parallel()
-	store, _, sem := newSemaphore(t)
-	store.Down()
-	if err := try(t.Context(), sem, nothing); !isLater(err) || !errors.Is(err, berth.ErrUnreachable) {
-		t.Errorf("without Redis: %v", err)
-	}
+	bubble(t, nil, func(t *testing.T, store *berthtest.Store, sem *berth.Semaphore) {
+		store.Down()
+		if err := try(t.Context(), sem, nothing); !isLater(err) || !errors.Is(err, berth.ErrUnreachable) {
+			t.Errorf("without Redis: %v", err)
+		}
+	})
 }
 
 func TestOtherErrorsAreTheJobs(t *testing.T) {
-	t.Parallel()
-	_, client, sem := newSemaphore(t)
-	own := errors.New("no such account")
-	if err := try(t.Context(), sem, func(context.Context) error { return own }); !errors.Is(err, own) || isLater(err) {
-		t.Errorf("error %v", err)
-	}
-	heavy, err := client.Semaphore("exports", 1, berth.Weight(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := try(t.Context(), heavy, nothing); !errors.Is(err, berth.ErrTooHeavy) || isLater(err) {
-		t.Errorf("a job that never has room: %v", err)
-	}
+	bubble(t, nil, func(t *testing.T, _ *berthtest.Store, sem *berth.Semaphore) {
+		own := errors.New("no such account")
+		if err := try(t.Context(), sem, func(context.Context) error { return own }); !errors.Is(err, own) || isLater(err) {
+			t.Errorf("error %v", err)
+		}
+		heavy, err := sem.With(berth.Weight(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := try(t.Context(), heavy, nothing); !errors.Is(err, berth.ErrTooHeavy) || isLater(err) {
+			t.Errorf("a job that never has room: %v", err)
+		}
+	})
 }
 
 func TestLostLeaseEndsTheJob(t *testing.T) {
-	t.Parallel()
-	_, client, sem := newSemaphore(t)
-	err := try(t.Context(), sem, func(ctx context.Context) error {
-		in := berthadmin.Of(client)
-		state, err := in.Show(ctx, "exports")
-		if err != nil {
-			return err
+	bubble(t, []berth.Option{berth.MaxHold(time.Minute)}, func(t *testing.T, _ *berthtest.Store, sem *berth.Semaphore) {
+		err := try(t.Context(), sem, func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, berth.ErrLost) || isLater(err) {
+			t.Errorf("error %v", err)
 		}
-		if err := in.ForceEvict(ctx, "exports", state.Leases[0].ID); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return context.Cause(ctx)
 	})
-	if !errors.Is(err, berth.ErrLost) || isLater(err) {
-		t.Errorf("error %v", err)
-	}
 }

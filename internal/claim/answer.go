@@ -17,11 +17,22 @@ type Answer struct {
 // Answered handles the result of op, which the claim wanted when the call was made. If
 // the claim's state has changed meanwhile, the result may be irrelevant.
 func (c *Claim) Answered(op *protocol.Op, a *Answer) Effect {
-	r := &op.Result
 	c.sent = false
+	effect := c.take(op, a)
+	if c.State == Held && c.settle != "" {
+		effect |= Send
+	}
+	return effect
+}
+
+// take handles the result of op.
+func (c *Claim) take(op *protocol.Op, a *Answer) Effect {
+	r := &op.Result
 	switch {
 	case c.State == Doing:
 		return c.did(r)
+	case op.Verb == protocol.Settle && c.State == Held:
+		return c.answerSettle(op, a)
 	case op.Verb == protocol.Acquire && c.State == Asking:
 		return c.answerAcquire(r, a)
 	case op.Verb == protocol.Acquire && c.State == Queued && r.Code == protocol.Granted && op.ID == c.ID:
@@ -50,23 +61,23 @@ func (c *Claim) AnsweredLate(op *protocol.Op, a *Answer) Effect {
 	r, code := &op.Result, op.Result.Code
 	switch {
 	case c.State == Doing:
-		return c.did(r) | Settled
+		return c.did(r) | TakeBack
 	case op.Verb == protocol.Move && op.ID == c.ID && c.State == Detaching && code == protocol.Moved:
 		return c.answerDetach(r, a)
 	case op.Verb == protocol.Move && op.To == c.ID && c.State == Adopting && code == protocol.Moved:
-		return c.answerAdopt(r, a) | Settled
+		return c.answerAdopt(r, a) | TakeBack
 	case op.Verb == protocol.Release && op.ID == c.leaves() && c.State == Leaving:
 		return c.answerRelease(r, a)
 	case op.ID != c.ID: // that of an earlier request
 		return 0
 	case op.Verb == protocol.Acquire && c.State == Asking && code != protocol.Gone:
-		return c.answerAcquire(r, a) | Settled
+		return c.answerAcquire(r, a) | TakeBack
 	case c.State == Queued && code == protocol.Granted:
-		return c.granted(r, a) | Settled
+		return c.granted(r, a) | TakeBack
 	case op.Verb == protocol.Heartbeat && c.State == Queued && code == protocol.Queued:
-		return c.queued(r, a) | Settled
+		return c.queued(r, a) | TakeBack
 	case op.Verb == protocol.Renew && code == protocol.Renewed && c.extends(r, a):
-		return c.answerRenew(r, a) | Settled
+		return c.answerRenew(r, a) | TakeBack
 	}
 	return 0
 }
@@ -99,15 +110,17 @@ func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
 // refuse ends a claim that the server refused. A copy of the request may still be under
 // way and find room when it arrives: the release leaves a tombstone against that.
 func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
+	binds, _ := a.Binding(a.Now, c.Terms.Weight, c.Terms.Costs)
 	why := &Refusal{
-		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Cost: c.Terms.Costs(), Limit: a.Limit(), State: a.State, Rest: max(r.Rest, a.paused()),
+		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Limit: a.Limit(), State: a.State, Binds: binds, Rest: a.rest(r.Rest),
 	}
 	switch r.Code { // of what is idle the state does not tell
 	case protocol.Heavy:
 		why.Limit = r.Limit
 	case protocol.Costly:
-		why.Rate = r.Rate
+		why.Binds = protocol.Budget{Rate: r.Rate, Spent: a.Spent(r.Rate, a.Now)}
 	}
+	why.Cost = c.Terms.Costs.Of(why.Binds.Unit, c.Terms.Weight)
 	if a.Next > 0 && a.Holders+a.Waiting > 0 { // else it is a tombstone's
 		why.Next = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
 	}
@@ -128,14 +141,11 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	if r.Ahead >= 0 {
 		ahead = r.Ahead
 	}
+	binds, _ := a.Binding(a.Now, c.Terms.Weight, c.Terms.Costs)
 	c.Place = Place{
 		Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0,
-		Rate: a.Rate, Spent: a.Spent, Tenant: c.Terms.Tenant,
+		Rates: a.Rates, Binds: binds, Tenant: c.Terms.Tenant, Rest: a.rest(a.State.Rest(a.Now, c.Terms.Weight, c.Terms.Costs)),
 	}
-	if a.Rate.N > 0 && a.Spent+c.Terms.Costs() > a.Rate.N { // nothing leaves the window before the nearest deadline
-		c.Place.Rest = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
-	}
-	c.Place.Rest = max(c.Place.Rest, a.paused())
 	var effect Effect
 	if c.look { // the grant may have come after this answer was made
 		c.look, c.due, c.opens, effect = false, clock.Never, clock.Never, Send
@@ -166,19 +176,23 @@ func (c *Claim) looks(r *protocol.Result, a *Answer) clock.Instant {
 	return at
 }
 
-// paused is for how long nobody is granted; 0: it is not paused, or without end.
-func (a *Answer) paused() time.Duration {
-	if a.Ends == 0 {
+// rest is how long nothing that the rates keep out for so long is granted, if a pause ends before that,
+// or after it. While it is paused without end there is no such time: 0.
+func (a *Answer) rest(rates time.Duration) time.Duration {
+	switch {
+	case a.Paused && a.Ends == 0:
 		return 0
+	case a.Ends == 0:
+		return rates
 	}
-	return time.Duration(max(a.Ends-a.Now, 1)) * time.Millisecond
+	return max(rates, time.Duration(max(a.Ends-a.Now, 1))*time.Millisecond)
 }
 
 // granted handles a grant in a reply. The lease has r.Remaining left when the request is
 // executed, which is after it was sent. Counted from when it was sent, the lease is never
 // trusted for too long, whichever of several copies was granted.
 func (c *Claim) granted(r *protocol.Result, a *Answer) Effect {
-	c.Lease.Token, c.Lease.Slot, c.Lease.Limit = r.Token, r.Slot, a.Limit()
+	c.Lease.Token, c.Lease.Slot, c.Lease.Limit, c.Lease.Rates = r.Token, r.Slot, a.Limit(), a.Rates
 	whole := r.Remaining >= c.Terms.TTL || c.Terms.MaxHold > 0 && r.Remaining >= c.Terms.MaxHold
 	return c.hold(a.Sent, a.Got, r.Remaining, whole)
 }
@@ -267,8 +281,8 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 	case r.Reason == protocol.Evicted:
 		return c.end(c.lost(Evicted))
 	case r.Reason == protocol.TooHeavy:
-		if a.Rate.N > 0 && c.Terms.Costs() > a.Rate.N {
-			return c.refuse(&protocol.Result{Code: protocol.Costly, Rate: a.Rate}, a)
+		if rate, ok := a.TooCostly(c.Terms.Weight, c.Terms.Costs); ok {
+			return c.refuse(&protocol.Result{Code: protocol.Costly, Rate: rate}, a)
 		}
 		return c.refuse(&protocol.Result{Code: protocol.Heavy, Limit: a.Limit()}, a)
 	case c.adopted:
@@ -298,6 +312,17 @@ func (c *Claim) answerRenew(r *protocol.Result, a *Answer) Effect {
 	default:
 		return c.gone(r, a)
 	}
+}
+
+// answerSettle handles the answer that a lease has been settled. What its holder has said since follows.
+func (c *Claim) answerSettle(op *protocol.Op, a *Answer) Effect {
+	if op.Result.Code != protocol.Settled {
+		return c.end(c.lostBy(&op.Result, a.Got))
+	}
+	if op.Costs == c.settle {
+		c.settle = ""
+	}
+	return 0
 }
 
 func (c *Claim) renewed(r *protocol.Result, a *Answer) Effect {
@@ -348,7 +373,7 @@ func (c *Claim) answerAdopt(r *protocol.Result, a *Answer) Effect {
 	if r.Code != protocol.Moved {
 		return c.end(c.lostBy(r, a.Got))
 	}
-	c.Lease = Lease{Token: r.Token, Slot: r.Slot, Limit: a.Limit(), Weight: r.Weight, TTL: r.TTL, Label: r.Label}
+	c.Lease = Lease{Token: r.Token, Slot: r.Slot, Limit: a.Limit(), Weight: r.Weight, TTL: r.TTL, Label: r.Label, Rates: a.Rates}
 	// Less than a whole TTL may be due to its MaxHold, or to a move that was answered at
 	// the second try: the first renewal will tell.
 	c.moving.other, c.copyUntil = "", 0

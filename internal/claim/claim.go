@@ -68,10 +68,10 @@ type Effect int
 
 // The effects.
 const (
-	Send    Effect = 1 << iota // send Op with the next call
-	Wake                       // State, Place or Err has changed: wake the goroutine that waits for that
-	Report                     // tell the callers of Renew, Release and Detach the Outcome
-	Settled                    // Op is not needed any more: take it back, if it has not been sent
+	Send     Effect = 1 << iota // send Op with the next call
+	Wake                        // State, Place or Err has changed: wake the goroutine that waits for that
+	Report                      // tell the callers of Renew, Release and Detach the Outcome
+	TakeBack                    // Op is not needed any more: take it back, if it has not been sent
 )
 
 // Claim is one request for permits.
@@ -79,6 +79,7 @@ type Claim struct {
 	Terms  *protocol.Terms
 	Manual bool // its holder renews it
 	Places bool // its place in the queue is wanted
+	Unseen bool // nobody has got its lease: to give that back costs nothing
 
 	Alive clock.Instant // when Redis was last heard of, as its owner knows at a Tick
 
@@ -106,7 +107,10 @@ type Claim struct {
 	sent    bool // an operation of it is under way
 	look    bool // Asking: once in the queue, it asks again at once, because a message told of a grant
 	renew   bool // Held: the operation is a renewal, and not just a look
+	peek    bool // Held: the operation is a look, which a message has caused
 	capped  bool // renewed up to its MaxHold, which nothing can extend
+
+	settle protocol.Costs // what the server is to be told that the lease has cost; "": it was told
 
 	moving  moving
 	leaving leaving
@@ -144,6 +148,7 @@ type Lease struct {
 	Weight int
 	TTL    time.Duration
 	Label  string
+	Rates  protocol.Rates // in force at the grant, or as last heard before
 }
 
 // Place is a waiter's place in the queue, as last heard.
@@ -151,16 +156,16 @@ type Place struct {
 	Ahead, Used, Limit, Waiting int
 	Paused, Pinned              bool
 	Tenant                      string
-	Rate                        protocol.Rate
-	Spent                       int
-	Rest                        time.Duration // for so long, at the least, the rate or a pause does not let it in
+	Rates                       protocol.Rates  // in force
+	Binds                       protocol.Budget // the rate that does not let it in, or the first
+	Rest                        time.Duration   // for so long, at the least, a rate or a pause does not let it in
 }
 
 // Make returns a claim that asks for a lease of the semaphore called name on terms.
 // newID makes the ids that it needs.
 func Make(name string, terms *protocol.Terms, newID func() string) Claim {
 	return Claim{
-		Terms: terms, ID: newID(), State: Asking, name: name, newID: newID,
+		Terms: terms, ID: newID(), State: Asking, Unseen: true, name: name, newID: newID,
 		due: clock.Never, opens: clock.Never, until: clock.Never, Lease: Lease{Weight: terms.Weight, TTL: terms.TTL, Label: terms.Label},
 	}
 }
@@ -177,7 +182,7 @@ func (c *Claim) Ask(start clock.Instant) Effect {
 
 // Adopt begins to move the lease called id to this claim.
 func (c *Claim) Adopt(id string, start clock.Instant) Effect {
-	c.State, c.adopted, c.moving.other, c.until = Adopting, true, id, start.Add(Timeout)
+	c.State, c.adopted, c.Unseen, c.moving.other, c.until = Adopting, true, false, id, start.Add(Timeout)
 	return Send
 }
 
@@ -224,12 +229,12 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 	case Detaching:
 		op.Verb, op.To, op.TTL = protocol.Move, c.moving.other, c.Lease.TTL
 	case Held:
-		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
-		if !c.renew {
-			op.Verb, op.TTL, op.Replicas = protocol.Heartbeat, 0, 0
-		}
+		c.askHeld(&op)
 	case Leaving:
 		op.Verb, op.ID, op.Flag = protocol.Release, c.leaves(), now < c.copyUntil // a tombstone for the copy that may be under way
+		if op.Costs = c.settle; c.Unseen {
+			op.Costs = protocol.Nothing
+		}
 	case Doing:
 		op = *c.doing.op
 	default:
@@ -239,6 +244,18 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 		c.heard = now
 	}
 	return op, true
+}
+
+// askHeld sets the operation of a lease that is held: that it goes on comes first.
+func (c *Claim) askHeld(op *protocol.Op) {
+	switch {
+	case c.renew:
+		op.Verb, op.TTL, op.Replicas = protocol.Renew, c.Lease.TTL, c.Terms.MinReplicas
+	case c.settle != "" && !c.peek:
+		op.Verb, op.Costs = protocol.Settle, c.settle
+	default:
+		op.Verb, c.peek = protocol.Heartbeat, false
+	}
 }
 
 // leaves returns the id that is released next while the claim is Leaving.
@@ -356,7 +373,7 @@ func (c *Claim) renewalFailed(err error) Effect {
 	effect := c.report(err)
 	if c.Manual {
 		c.renew = false
-		effect |= Settled
+		effect |= TakeBack
 	}
 	return effect
 }

@@ -89,7 +89,7 @@ func asking(l *life) { l.Ask(l.now); l.sent() }
 
 func waiting(l *life) { l.Ask(l.now); l.answer(queued) }
 
-func held(l *life) { l.Ask(l.now); l.answer(granted(ttl)) }
+func held(l *life) { l.Ask(l.now); l.answer(granted(ttl)); l.Unseen = false }
 
 func confirming(l *life) { l.Ask(l.now); l.answer(granted(time.Millisecond)) }
 
@@ -276,13 +276,29 @@ func TestOperationOfEachState(t *testing.T) {
 			asking(l)
 			l.Failed(&protocol.Op{Verb: protocol.Acquire}, errUnknown, l.now)
 			l.Cancel(ErrReleased, l.now)
-		}, protocol.Op{Verb: protocol.Release, ID: "chan.secret-1", Flag: true}},
+		}, protocol.Op{Verb: protocol.Release, ID: "chan.secret-1", Flag: true, Costs: protocol.Nothing}},
 		{"leaving, no copy any more", func(l *life) {
 			asking(l)
 			l.Failed(&protocol.Op{Verb: protocol.Acquire}, errUnknown, l.now)
 			l.Cancel(ErrReleased, l.now)
 			l.pass(protocol.Late)
-		}, protocol.Op{Verb: protocol.Release, ID: "chan.secret-1"}},
+		}, protocol.Op{Verb: protocol.Release, ID: "chan.secret-1", Costs: protocol.Nothing}},
+		{"leaving, granted and not seen", func(l *life) {
+			asking(l)
+			l.answer(granted(ttl))
+			l.Cancel(ErrReleased, l.now)
+		}, protocol.Op{Verb: protocol.Release, ID: "chan.secret-1", Costs: protocol.Nothing}},
+		{"leaving, settled", func(l *life) {
+			held(l)
+			_, _ = l.Settle("tokens:917")
+			l.Release(l.now)
+		}, protocol.Op{Verb: protocol.Release, ID: "chan.secret-1", Costs: "tokens:917"}},
+		{"held, to be settled", func(l *life) { held(l); _, _ = l.Settle("tokens:917") }, protocol.Op{Verb: protocol.Settle, ID: "chan.secret-1", Costs: "tokens:917"}},
+		{"held, to be settled and renewed", func(l *life) {
+			held(l)
+			_, _ = l.Settle("tokens:917")
+			l.Renew(l.now)
+		}, protocol.Op{Verb: protocol.Renew, ID: "chan.secret-1", TTL: ttl}},
 		{"leaving, perhaps detached", func(l *life) {
 			detaching(l)
 			l.Failed(&protocol.Op{Verb: protocol.Move}, errUnknown, l.now)
@@ -484,5 +500,16 @@ func TestRenewalThatWasAskedForIsItsOwn(t *testing.T) {
 	}
 	if effect := l.answer(renewed); effect != Wake|Report || l.Outcome != nil {
 		t.Errorf("effects %b, outcome %v", effect, l.Outcome)
+	}
+}
+
+// TestGrantThatOvertakesThePlaceHasTheRatesAskedFor, so that its cost can be settled.
+func TestGrantThatOvertakesThePlaceHasTheRatesAskedFor(t *testing.T) {
+	t.Parallel()
+	l := newLife(func(t *protocol.Terms) { t.Rates = "tokens:9/1000" })
+	asking(l)
+	l.HeardGrant(7, 1, 3, l.now, 1)
+	if l.State != Held || l.Lease.Rates != l.Terms.Rates {
+		t.Errorf("state %v, rates %q", l.State, l.Lease.Rates)
 	}
 }

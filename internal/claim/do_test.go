@@ -15,7 +15,7 @@ var doSteps = []step{
 	{"done late", executing, func(l *life) Effect {
 		first, sent := l.givenUp(TryTimeout)
 		return l.late(first, sent, 0, protocol.Result{Code: protocol.Released})
-	}, Ended, Wake | Report | Settled, nil},
+	}, Ended, Wake | Report | TakeBack, nil},
 	{"not sent", executing, func(l *life) Effect { return l.Cancel(ErrClosed, l.now) }, Ended, Wake | Report, ErrClosed},
 	{"refused", executing, func(l *life) Effect { return l.fails(errRefused) }, Doing, Send, nil},
 	{"no answer", executing, func(l *life) Effect { return l.fails(errUnknown) }, Doing, Send, nil},

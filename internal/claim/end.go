@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -114,6 +115,9 @@ func (c *Claim) Rejected(op *protocol.Op, err error, now clock.Instant) Effect {
 		return c.notDetached(c.Unsure(err), now)
 	case c.State == Held && op.Verb == protocol.Renew:
 		return c.notRenewed(err, now)
+	case op.Verb == protocol.Settle && c.State == Held:
+		c.settle = "" // an estimate stays what it was
+		return 0
 	case c.State == Leaving && op.Verb == protocol.Release:
 		return c.end(c.Err) | c.notReleased(err)
 	}
@@ -158,7 +162,7 @@ func (c *Claim) HeardGrant(token int64, slot, limit int, now clock.Instant, late
 	if c.Terms.MaxHold > 0 {
 		lasts = min(lasts, c.Terms.MaxHold)
 	}
-	c.Lease.Token, c.Lease.Slot, c.Lease.Limit = token, slot, limit
+	c.Lease.Token, c.Lease.Slot, c.Lease.Limit, c.Lease.Rates = token, slot, limit, cmp.Or(c.Place.Rates, c.Terms.Rates) // the message may overtake the place
 	return c.hold(c.heard, now, lasts, false)
 }
 
@@ -178,11 +182,22 @@ func (c *Claim) HeardEnd() Effect {
 	case Queued, Confirming:
 		c.due, c.opens = clock.Never, clock.Never
 	case Held:
-		c.due, c.renew = clock.Never, c.renew || !c.Manual
+		c.due, c.renew, c.peek = clock.Never, c.renew || !c.Manual, c.Manual
 	default:
 		return 0
 	}
 	return Send
+}
+
+// Settle notes what the lease has cost, in some units; what was said last counts. The server is told
+// at once, by an operation of its own or by the release that follows.
+func (c *Claim) Settle(costs protocol.Costs) (Effect, error) {
+	all, err := c.settle.With(costs)
+	if err != nil {
+		return 0, err
+	}
+	c.settle = all
+	return Send, nil
 }
 
 // Renew begins a renewal of the lease; Report tells its outcome.

@@ -27,9 +27,10 @@ type Refusal struct {
 	Weight int
 	Limit  int // in force
 	protocol.State
-	Cost int
-	Rest time.Duration // for so long the rate or a pause does not let it in
-	Next time.Duration // until a lease or waiter may run out, at the earliest; 0: there is none
+	Binds protocol.Budget // the rate that does not let it in, or the first; none: there is no rate
+	Cost  int             // in the unit of Binds
+	Rest  time.Duration   // for so long the rates or a pause do not let it in
+	Next  time.Duration   // until a lease or waiter may run out, at the earliest; 0: there is none
 }
 
 // Error implements error.

@@ -50,6 +50,7 @@ func (a *attempt[R]) acquire(r R) (berth.Leases, error) {
 	whole := false
 	defer func() {
 		if !whole { // one failed, or a hook panicked
+			internals.Unused(a.leases)
 			giveBack(a.leases, g.Logger, g.Package)
 		}
 	}()
@@ -110,8 +111,8 @@ func (a *attempt[R]) one(ctx context.Context, k *Ask) (*berth.Lease, error) {
 	a.place.Store(nil)
 	answer := time.AfterFunc(g.AnswerWithin, func() { a.cancel(errSilence) })
 	defer answer.Stop()
-	if g.Settle != nil {
-		g.Settle(ctx, k.Name)
+	if g.Before != nil {
+		g.Before(ctx, k.Name)
 	}
 	if g.MaxWait == 0 || a.once {
 		lease, err := k.Sem.TryAcquire(ctx, k.opts...)
@@ -165,59 +166,79 @@ func (a *attempt[R]) refusal(err error) *Refusal {
 	if ByRedis(err) {
 		return e
 	}
-	stand := a.standing(err)
+	stand := a.standing(err, &blamed)
 	e.Ahead = stand.ahead
 	e.RetryAfter = max(stand.retryAfter(g.holds.mean()), a.others())
 	return e
 }
 
 // standing is what is known of the queue of the limit that has refused.
-func (a *attempt[R]) standing(err error) standing {
-	stand := standing{ahead: -1}
+func (a *attempt[R]) standing(err error, k *Ask) standing {
 	if busy, ok := errors.AsType[*berth.BusyError](err); ok {
-		stand = standing{Status: busy.Status, ahead: busy.Waiting, next: busy.NextExpiry}
-	} else if p := a.place.Load(); p != nil {
-		stand = standing{Status: p.Status, ahead: p.Ahead}
+		return standing{Status: busy.Status, ahead: busy.Waiting, next: busy.NextExpiry}
 	}
-	return stand
+	p := a.place.Load()
+	if p == nil {
+		return standing{ahead: -1}
+	}
+	s := standing{Status: p.Status, ahead: p.Ahead}
+	if s.Rate > 0 || s.Paused { // how long these last is told to the head of the queue alone, and was told a while ago
+		if now, ok := a.look(k, a.gate.AnswerWithin); ok {
+			now.ahead = s.ahead
+			return now
+		}
+	}
+	return s
 }
 
-// others estimates when the limits that have not refused may all have room for another try. It
-// asks Redis, unless the call's context has ended, and its caller with it.
+// others estimates when the limits that were not asked may all have room for another try. Those
+// that this call has passed have room: it gives back what it got there.
 func (a *attempt[R]) others() (d time.Duration) {
-	if a.ctx.Err() != nil {
-		return 0
-	}
 	until := time.Now().Add(a.gate.AnswerWithin)
-	for i, k := range a.order {
-		if i != a.taken && a.asks[k].Sem != nil {
-			d = max(d, a.other(&a.asks[k], i < a.taken, time.Until(until)))
+	for i := a.taken + 1; i < len(a.order); i++ {
+		if k := &a.asks[a.order[i]]; k.Sem != nil {
+			d = max(d, a.other(k, time.Until(until)))
 		}
 	}
 	return d
 }
 
-// other estimates it for one of them. If it was taken, this call held its permit until now, so
-// that there is one; but the rate has counted the grant.
-func (a *attempt[R]) other(k *Ask, taken bool, within time.Duration) time.Duration {
-	store, key, terms, err := internals.Terms(k.Sem, k.opts)
-	if err != nil {
+// other estimates it for one of them.
+func (a *attempt[R]) other(k *Ask, within time.Duration) time.Duration {
+	s, ok := a.look(k, within)
+	switch {
+	case !ok:
 		return 0
-	}
-	snap, err := protocol.Bounded(a.ctx, within, func(ctx context.Context) (*look.Snapshot, error) {
-		return look.New(store).InspectFor(ctx, key, terms.Costs())
-	})
-	if err != nil || !snap.Exists {
-		return 0
-	}
-	in := func(at int64) time.Duration { return max(time.Duration(at-snap.Now)*time.Millisecond, 0) }
-	s := standing{next: in(snap.Next), Status: berth.Status{
-		Limit: snap.Limit(), Rate: snap.Rate.N, Window: snap.Rate.Per, Spent: snap.Spent,
-		RetryAfter: max(snap.Rest(terms.Costs()), in(snap.Ends)),
-	}}
-	if taken || snap.Waiting == 0 && snap.Used+terms.Weight <= s.Limit && (!snap.Paused || snap.Ends > 0) {
+	case s.free:
 		return seconds(s.rateRoom())
 	}
-	s.ahead = snap.Waiting
 	return s.retryAfter(a.gate.holds.mean())
+}
+
+// look asks Redis what the call would find at a limit. It does not, unless the call's context, and so
+// its caller, is still there. ok: there is such a semaphore, as far as Redis has said in time.
+func (a *attempt[R]) look(k *Ask, within time.Duration) (s standing, ok bool) {
+	if a.ctx.Err() != nil {
+		return s, false
+	}
+	store, key, terms, err := internals.Terms(k.Sem, k.opts)
+	if err != nil {
+		return s, false
+	}
+	snap, err := protocol.Bounded(a.ctx, within, func(ctx context.Context) (*look.Snapshot, error) {
+		return look.New(store).Inspect(ctx, key, false)
+	})
+	if err != nil || !snap.Exists {
+		return s, false
+	}
+	in := func(at int64) time.Duration { return max(time.Duration(at-snap.Now)*time.Millisecond, 0) }
+	binds, _ := snap.Binding(snap.Now, terms.Weight, terms.Costs)
+	return standing{
+		ahead: snap.Waiting, next: in(snap.Next),
+		free: snap.Waiting == 0 && snap.Used+terms.Weight <= snap.Limit() && (!snap.Paused || snap.Ends > 0),
+		Status: berth.Status{
+			Limit: snap.Limit(), Rate: binds.N, Window: binds.Per, Burst: binds.Burst, Spent: binds.Spent,
+			RetryAfter: max(snap.Rest(terms.Weight, terms.Costs), in(snap.Ends)),
+		},
+	}, true
 }

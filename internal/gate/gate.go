@@ -35,8 +35,8 @@ type Config[R any] struct {
 	Observe      bool // every call passes, and what would have become of it is counted
 	Logger       *slog.Logger
 
-	// Settle, unless nil, is called before a semaphore is asked, and may wait until ctx ends.
-	Settle func(ctx context.Context, name string)
+	// Before, unless nil, is called before a semaphore is asked, and may wait until ctx ends.
+	Before func(ctx context.Context, name string)
 }
 
 // Gate takes permits for calls. It stores nothing for a key: making a semaphore costs nothing.
@@ -120,6 +120,7 @@ func (g *Gate[R]) ask(r R) (p *Permit, why *Refusal, open error) {
 	switch {
 	case ctx.Err() != nil:
 		// The grant came as the context ended: it will not be used.
+		internals.Unused(leases)
 		giveBack(leases, g.Logger, g.Package)
 		err = cmp.Or(err, ctx.Err())
 	case away != nil && g.FailOpen && errors.Is(err, berth.ErrUnreachable): // and not for an invalid limit

@@ -83,8 +83,10 @@ func TestRetryAfter(t *testing.T) {
 		{standing{ahead: 1, Status: berth.Status{Limit: 0}}, time.Minute, mostRetry}, // frozen by an operator
 		{standing{ahead: -1, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 7 * s},
 		{standing{ahead: 3, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 7 * s}, // in the room that rest has
-		{standing{ahead: 4, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 10 * s},
-		{standing{ahead: 9, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 20 * s},
+		{standing{ahead: 4, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 17 * s},
+		{standing{ahead: 9, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 4, RetryAfter: 7 * s}}, 0, 27 * s},
+		{standing{ahead: 2, Status: berth.Status{Limit: 9, Rate: 2, Window: 10 * s, Burst: 4, Spent: 4, RetryAfter: 3 * s}}, 0, 13 * s},
+		{standing{ahead: 2, Status: berth.Status{Limit: 9, Rate: 2, Window: 10 * s, Burst: 4, Spent: 2}}, 0, 5 * s}, // the bucket has one for those ahead
 		{standing{ahead: 2, Status: berth.Status{Limit: 9, Rate: 4, Window: 10 * s, Spent: 1}}, 0, s},
 		{standing{ahead: 9, Status: berth.Status{Limit: 9, RetryAfter: 7*s + 1}}, 0, 8 * s}, // a pause
 		{standing{ahead: 3, Status: berth.Status{Limit: berth.NoLimit, Rate: 2, Window: 10 * s, Spent: 2}}, 0, 10 * s},

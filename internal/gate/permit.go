@@ -41,9 +41,9 @@ func (g *Gate[R]) permit(asks []Ask, leases berth.Leases) *Permit {
 // called when the lease has ended.
 func (p *Permit) Bind(parent context.Context, ended func()) (context.Context, func()) {
 	if p.held == nil {
-		return context.WithCancel(parent)
+		return context.WithCancel(p.Carry(parent))
 	}
-	ctx, cancel := context.WithCancelCause(leased{parent, p.held})
+	ctx, cancel := context.WithCancelCause(p.Carry(parent))
 	stop := context.AfterFunc(p.held, func() {
 		cancel(context.Cause(p.held))
 		if ended != nil {
@@ -54,6 +54,15 @@ func (p *Permit) Bind(parent context.Context, ended func()) (context.Context, fu
 		stop()
 		cancel(nil)
 	}
+}
+
+// Carry returns a context that carries the lease beside what parent has, and lives as long as that.
+// A call that only observes the limit has a permit to Settle, and no lease.
+func (p *Permit) Carry(parent context.Context) context.Context {
+	if len(p.leases) == 0 {
+		return parent
+	}
+	return leased{parent, p}
 }
 
 // Bound reports whether the loss of a lease ends the call.
@@ -72,15 +81,21 @@ func (p *Permit) AfterEnd(f func()) (stop func() bool) {
 type leased struct {
 	context.Context //nolint:containedctx // it is one
 
-	held context.Context //nolint:containedctx // for its values only
+	permit *Permit
 }
+
+// permitKey is that of a Permit in a context.
+type permitKey struct{}
 
 // Value prefers the parent, so that the context package finds its own values there;
 // but the innermost lease takes precedence.
 func (c leased) Value(key any) any {
+	if key == (permitKey{}) {
+		return c.permit
+	}
 	v := c.Context.Value(key)
-	if _, outer := v.(*berth.Lease); outer || v == nil {
-		return c.held.Value(key)
+	if _, outer := v.(*berth.Lease); c.permit.held != nil && (outer || v == nil) {
+		return c.permit.held.Value(key)
 	}
 	return v
 }

@@ -19,16 +19,25 @@ type standing struct {
 	berth.Status
 	ahead int           // waiters in front; -1: not known
 	next  time.Duration // until a lease runs out unless it is renewed; 0: not known
+	free  bool          // but for the rate, and a pause that ends, the call would be let in
 }
 
 // rateRoom is when the rate will have room, at the least: not before RetryAfter, and not
 // before those ahead have been granted, at a cost of 1 each.
 func (s standing) rateRoom() time.Duration {
-	if s.Rate == 0 {
-		return s.RetryAfter // of a pause
+	ahead := max(s.ahead, 0)
+	switch {
+	case s.Rate == 0: // RetryAfter is of a pause
+		return s.RetryAfter
+	case s.Burst > 0:
+		free := 0 // of the bucket, for those ahead
+		if s.RetryAfter == 0 {
+			free = max(s.Burst-s.Spent-1, 0)
+		}
+		return s.RetryAfter + time.Duration(max(ahead-free, 0))*s.Window/time.Duration(s.Rate)
 	}
-	windows := (min(s.Spent, s.Rate) + max(s.ahead, 0)) / s.Rate // that are full until then; more than the rate leaves as fast
-	return max(s.RetryAfter, time.Duration(windows-1)*s.Window)
+	windows := (min(s.Spent, s.Rate) + ahead) / s.Rate // that are full until then; more than the rate leaves as fast
+	return max(s.RetryAfter+time.Duration(ahead/s.Rate)*s.Window, time.Duration(windows-1)*s.Window)
 }
 
 // retryAfter estimates when a permit may be free: the waiters ahead are served first,

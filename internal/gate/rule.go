@@ -16,7 +16,6 @@ type Rule[R any] struct {
 	Lease   []berth.Option
 	PerCall func(R) []berth.AcquireOption
 	Tenant  func(R) string // nil: calls have no tenant
-	Pace    time.Duration  // of a tenant
 }
 
 // ready checks the rule at a place among others, and adds the options that come before its own.
@@ -25,13 +24,10 @@ func (r *Rule[R]) ready(client *berth.Client, place int, maxHold time.Duration) 
 		return &berth.InvalidError{What: "name", Reason: fmt.Sprintf("%d bytes are more than %d", len(r.Name), mostName)}
 	}
 	if r.Limits != nil && r.Key == nil {
-		return &berth.InvalidError{What: "Limits", Reason: "there is no Key whose limits it could tell: add Key, or leave Limits out"}
+		return &berth.InvalidError{What: "Limits", Reason: "there is no Key whose limits it could give: add Key, or leave Limits out"}
 	}
 	r.Lease = append([]berth.Option{berth.Level(place), berth.MaxHold(maxHold)}, r.Lease...)
-	sem, err := client.Semaphore(r.Name, r.Limit, r.Lease...)
-	if err == nil && r.Tenant != nil {
-		_, err = sem.With(berth.Tenant("a", r.Pace))
-	}
+	_, err := client.Semaphore(r.Name, r.Limit, r.Lease...)
 	return err
 }
 
@@ -54,7 +50,7 @@ func (r *Rule[R]) ask(client *berth.Client, call R) (Ask, error) {
 	a.Sem = sem
 	if r.Tenant != nil {
 		if tenant := r.Tenant(call); tenant != "" {
-			a.opts = append(a.opts, berth.Tenant(tenantOf(tenant), r.Pace))
+			a.opts = append(a.opts, berth.Tenant(tenantOf(tenant)))
 		}
 	}
 	if r.PerCall != nil {

@@ -30,16 +30,6 @@ func (r *Reader) Inspect(ctx context.Context, k protocol.Key, records bool) (*Sn
 	return found[0].Snapshot, found[0].Err
 }
 
-// InspectFor is Inspect without records, but Snapshot.Rest is exact for a request of this cost,
-// unless so many hold or wait that reading the marks between them would take more than a page.
-func (r *Reader) InspectFor(ctx context.Context, k protocol.Key, cost int) (*Snapshot, error) {
-	snap, err := r.Inspect(ctx, k, false)
-	if err != nil || snap.Rest(cost) == 0 || snap.Slots+2*snap.Waiting+snap.Marks >= page {
-		return snap, err
-	}
-	return r.Inspect(ctx, k, true)
-}
-
 // Inspection is Inspect for several semaphores, page by page, so that its caller can bound
 // the time for each page.
 type Inspection struct {
@@ -60,7 +50,7 @@ type Inspection struct {
 func (r *Reader) Inspection(keys []protocol.Key, records bool) *Inspection {
 	all := make([]*reading, len(keys))
 	for i, k := range keys {
-		all[i] = &reading{key: k, from: lowest, there: map[string]*Record{}, counted: map[string]Counted{}}
+		all[i] = &reading{key: k, from: lowest, there: map[string]*Record{}, places: map[string]float64{}}
 	}
 	return &Inspection{reader: r, all: all, left: slices.Clone(all), records: records}
 }
@@ -106,10 +96,11 @@ type reading struct {
 	fields  []any  // the answer that was not taken yet
 	snap    Snapshot
 	there   map[string]*Record // leases and waiters, by id
-	counted map[string]Counted // by the name of their mark
-	queue   []string           // ids
-	pausing bool               // there is a pause that ends
-	done    bool               // all is read, or err
+	places  map[string]float64 // the scores of lines with waiters, by tenant
+	counted []Counted
+	queue   []string // ids
+	pausing bool     // there is a pause that ends
+	done    bool     // all is read, or err
 	err     error
 }
 
@@ -122,10 +113,11 @@ func (a *reading) take(count int) {
 	for i := 0; a.err == nil && i+2 < len(members); i += 3 {
 		a.err = a.collect(members[i], members[i+1], members[i+2])
 	}
-	if a.err == nil && count == 0 && a.pausing && a.snap.Ends == 0 {
+	last := count == 0 || len(members) < 3*count
+	if a.err == nil && last && a.from == lowest && a.pausing && a.snap.Ends == 0 { // with several pages it may have ended meanwhile
 		a.err = corrupt("no deadline for", "!p")
 	}
-	a.done = a.err != nil || count == 0 || len(members) < 3*count
+	a.done = a.err != nil || last
 	if !a.done {
 		a.advance(members[1], members[len(members)-2], count)
 	}
@@ -189,24 +181,27 @@ func (a *reading) collect(member, score, record string) error {
 	switch {
 	case err != nil:
 		return corrupt("score of "+member, score)
-	case at < 0:
+	case at < 0 && strings.HasPrefix(member, "#"):
 		if len(a.queue) == 0 {
 			w, ok := parseRecord(record)
 			if !ok {
 				return corrupt("waiter", record)
 			}
-			a.snap.Oldest = w.Since
+			a.snap.Oldest, a.snap.Head = w.Since, w
 		}
 		a.queue = append(a.queue, strings.TrimPrefix(member, "#"))
 		return nil
+	case at < 0:
+		a.places[strings.TrimPrefix(member, "!t")] = at
+		return nil
 	case at < deadlines || record == "" || strings.HasPrefix(record, "x ") || strings.HasPrefix(record, "t "):
 		return nil
-	case strings.HasPrefix(record, "r "):
-		n, ok := parseCounted(record)
+	case strings.HasPrefix(record, "r |"):
+		n, ok := parseCounted(record, a.snap.Rates.All())
 		if !ok {
 			return corrupt("record", record)
 		}
-		a.counted[member] = n
+		a.counted = n
 		return nil
 	case strings.HasPrefix(record, "p "):
 		a.snap.Ends, a.snap.Who = int64(at), strings.TrimPrefix(record, "p ")

@@ -85,30 +85,56 @@ func TestNobodyIsMissedBetweenTwoPages(t *testing.T) {
 	}
 }
 
-// TestInspectForIsExactAboutTheRate where more leases end before what counts than a look without records
-// shows; above a page it reads no more.
-func TestInspectForIsExactAboutTheRate(t *testing.T) {
+// TestRestIsExact for windows and buckets, without records, too, and however many hold.
+func TestRestIsExact(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, r *rig) {
-		const hour = time.Hour
-		held := 0
-		for _, test := range []struct {
-			hold  int
-			exact bool
-		}{{page - 100, true}, {page, false}} {
-			more := ids(test.hold)[held:]
-			held = test.hold
-			declared := terms(2*page, func(t *protocol.Terms) { t.Rate = protocol.Rate{N: held, Per: hour} })
-			r.do(t, each(protocol.Op{Verb: protocol.Acquire, Terms: declared}, more...)...)
-			snap, err := New(r.store).InspectFor(t.Context(), r.key, 1)
-			if err != nil || snap.Spent != held {
-				t.Fatalf("%d held: %+v, %v", held, snap, err)
+		declared := terms(2*page, func(t *protocol.Terms) {
+			t.Wait = false
+			t.Rates, _ = protocol.JoinRates(
+				protocol.Rate{N: page, Per: time.Hour}, protocol.Rate{Unit: "tokens", N: 1, Per: time.Hour, Burst: 3 * page},
+			)
+		})
+		r.do(t, each(protocol.Op{Verb: protocol.Acquire, Terms: declared}, ids(page/2)...)...)
+		for _, costs := range []protocol.Costs{":1", ":400", "tokens:1400", ":300,tokens:1499"} {
+			ask := *declared
+			ask.Costs = costs
+			op := []protocol.Op{{Verb: protocol.Acquire, ID: "s0.9999", Terms: &ask}}
+			for _, records := range []bool{true, false} {
+				snap, err := New(r.store).Inspect(t.Context(), r.key, records)
+				if err != nil || snap.Budgets(snap.Now)[0].Spent != page/2 {
+					t.Fatalf("%+v, %v", snap, err)
+				}
+				if costs == ":1" && snap.Rest(1, costs) == 0 {
+					continue
+				}
+				if _, err := r.store.Do(t.Context(), r.key, 0, op); err != nil {
+					t.Fatal(err)
+				}
+				rest := op[0].Result.Rest
+				if got := snap.Rest(1, costs); rest == 0 || got < rest || got > rest+time.Minute {
+					t.Errorf("%s, records %v: %v, and the script says %v", costs, records, got, rest)
+				}
 			}
-			if rest := snap.Rest(1); rest == 0 || (rest > hour/2) != test.exact {
-				t.Errorf("%d held: no room for %v", held, rest)
-			}
-			if snap, err = New(r.store).InspectFor(t.Context(), r.key, 0); err != nil || snap.Leases != nil {
-				t.Errorf("%d leases were read, %v, and there is room", len(snap.Leases), err)
+		}
+	})
+}
+
+// TestHeadIsReadWithItsCosts, without records, too.
+func TestHeadIsReadWithItsCosts(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		costly := func(costs protocol.Costs) *protocol.Terms {
+			return terms(1, func(t *protocol.Terms) { t.Wait, t.Rates, t.Costs = true, "tokens:9/3600000", costs })
+		}
+		all := ids(3)
+		for i, costs := range []protocol.Costs{"", "tokens:8", "tokens:2"} {
+			r.do(t, protocol.Op{Verb: protocol.Acquire, ID: all[i], Terms: costly(costs)})
+		}
+		for _, records := range []bool{true, false} {
+			snap, err := New(r.store).Inspect(t.Context(), r.key, records)
+			if err != nil || snap.Head == nil || snap.Head.Costs != "tokens:8" || snap.Head.Weight != 1 || snap.Head.Since != snap.Oldest {
+				t.Errorf("with records: %v: %+v, %v", records, snap, err)
 			}
 		}
 	})
@@ -125,6 +151,29 @@ func TestPauseIsSeenAmongMany(t *testing.T) {
 			if err != nil || !snap.Paused || snap.Who != "ann" || snap.Ends-snap.Now < time.Minute.Milliseconds() {
 				t.Errorf("with records: %v: %+v, %v", records, snap, err)
 			}
+		}
+	})
+}
+
+// TestFirstLeaseIsNoWaiter: who waits is heard of every few seconds, which tells nothing of a holder.
+func TestFirstLeaseIsNoWaiter(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, r *rig) {
+		long := terms(2, func(t *protocol.Terms) { t.TTL = time.Hour })
+		r.do(t, each(protocol.Op{Verb: protocol.Acquire, Terms: long}, "s0.a", "s0.b")...)
+		r.do(t, acquire(2, "s0.c", "s0.d")...)
+		for _, records := range []bool{false, true} {
+			snap, err := New(r.store).Inspect(t.Context(), r.key, records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := snap.Lease - snap.Now; left < time.Hour.Milliseconds()*9/10 || snap.Next >= snap.Lease || snap.Head == nil {
+				t.Errorf("records %v: a lease expires in %d ms, somebody in %d; %+v", records, left, snap.Next-snap.Now, snap.Head)
+			}
+		}
+		r.do(t, each(protocol.Op{Verb: protocol.Release}, "s0.c", "s0.d")...)
+		if snap, err := New(r.store).Inspect(t.Context(), r.key, false); err != nil || snap.Lease != snap.Next || snap.Head != nil {
+			t.Errorf("nobody waits: %+v, %v", snap, err)
 		}
 	})
 }

@@ -6,8 +6,8 @@
 -- ARGV    from skip count
 --   count   so many members of the sorted set are a page, at most 1000, of which the first has at least
 --           the score "from" ("-inf" at first), and "skip" of that score are left out. 0: the first
---           of the queue, the pause that ends, and, where they tell more than "state", some of the
---           nearest deadlines
+--           of the queue, the pause that ends, what counts for rates, and, where they tell more than
+--           "state", some of the nearest deadlines
 -- Answer  a list: now (ms), "state" or "", the field "settings" of an older berth or "", how many fields
 --         and how many members the keys have, how many of those are free slots (0 where "state" says
 --         that there are none), where the hash is lost the last deadline, else "", and member, score,
@@ -21,8 +21,8 @@ local call, match, sub = redis.call, string.match, string.sub
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local is = call('HMGET', STATE, 'state', 'settings')
-local paused, holders, waiting, marks, slots, nearest =
-  match(is[1] or '', '^%d+ %d+ %-?%d+ (%d) %d+ %d+ (%d+) (%d+) (%d+) (%d+) %d+ (%d+) ')
+local holders, waiting, marks, slots, nearest =
+  match(is[1] or '', '^%d+ %d+ %-?%d+ %d %d+ %d+ (%d+) (%d+) (%d+) (%d+) %d+ (%d+) ')
 local members = call('ZCARD', ORDER)
 local free = slots ~= holders and call('ZCOUNT', ORDER, '0', '2147483648') or 0
 local lost = not is[1] and members > 0 and call('ZCOUNT', ORDER, '4000000000', '4000000000') == 1
@@ -34,17 +34,20 @@ if count ~= '0' then
   page = call('ZRANGEBYSCORE', ORDER, from, '+inf', 'WITHSCORES', 'LIMIT', skip, count)
 elseif waiting then
   if waiting ~= '0' then page = call('ZRANGE', ORDER, '0', '0', 'WITHSCORES') end
-  local pause = paused == '2' and call('ZSCORE', ORDER, '!p')
-  if pause then page[#page + 1], page[#page + 2] = '!p', pause end
+  for _, mark in ipairs(marks ~= '0' and { '!p', '!r' } or {}) do
+    local at = call('ZSCORE', ORDER, mark)
+    if at then page[#page + 1], page[#page + 2] = mark, at end
+  end
   local due = nearest ~= '0' and nearest + 0 <= now
-  if due or marks ~= '0' then                           -- else the nearest deadline is that of somebody who is there
-    local some = call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', due and '250' or '10')
+  if due or marks ~= '0' or waiting ~= '0' then         -- else the nearest deadline is that of a lease
+    local most = due and '250' or waiting ~= '0' and '100' or '10'
+    local some = call('ZRANGEBYSCORE', ORDER, '4294967296', '+inf', 'WITHSCORES', 'LIMIT', '0', most)
     for k = 1, #some do page[#page + 1] = some[k] end
   end
 end
 
 local ids = {}                                          -- of the records: a place in the queue is "#" and the id
-for k = 1, #page, 2 do ids[#ids + 1] = sub(page[k + 1], 1, 1) == '-' and sub(page[k], 2) or page[k] end
+for k = 1, #page, 2 do ids[#ids + 1] = sub(page[k], 1, 1) == '#' and sub(page[k], 2) or page[k] end
 local records = ids[1] and call('HMGET', STATE, (table.unpack or unpack)(ids))
 for k = 1, #ids do
   local n = #answer

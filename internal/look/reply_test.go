@@ -44,11 +44,11 @@ func TestSnapshotsThatAreNone(t *testing.T) {
 
 // FuzzInspect feeds foreign content to what reads it for operators.
 func FuzzInspect(f *testing.F) {
-	const numbers = "1 9 -1 0 2 6 5 4 3 7 88 99 111 1"
-	f.Add(numbers, int64(19), int64(2), "", "s0.1", "1790000000000", "h 1 0 5 0 30000 1/h;g label")
+	const numbers = "3 9 -1 0 2 6 5 4 3 7 88 99 111 1 0 -"
+	f.Add(numbers, int64(19), int64(2), "", "s0.1", "1790000000000", "h 1 0 5 0 30000 - 1/h;g label")
 	f.Add("2 3", int64(2), int64(0), "", "#s0.1", "-5", "w 1 0 5 0 30000 1/h;g ")
 	f.Add("2 9 -1 2 0 0 0 0 1 0 0 0 1 0 0 0 0 0 0 0 0", int64(2), int64(0), "", "!p", "1790000000000", "p ann")
-	f.Add("1 compact s0.2 5 1790000030000 0 A1 1 0 3 15000 0 9 30000 1/h ", int64(0), int64(0), "", "", "", "")
+	f.Add("3 compact s0.2 5 1790000030000 0 3 30000 1/h ", int64(0), int64(0), "", "", "", "")
 	f.Add(numbers, int64(0), int64(0), "", "", "inf", "x 1")
 	f.Add("", int64(3), int64(0), "nan", "s0.1", "1790000000000", "x 5 1/h;g")
 	f.Add("", int64(3), int64(0), "5", "!r1", "1790000000000", "r 5 9")

@@ -18,16 +18,19 @@ type Snapshot struct {
 	protocol.State
 	Remnant bool      // one of its two keys was lost, and leases have run out: the next call of Do removes the other
 	Oldest  int64     // ms: the first in the queue was queued; 0: nobody waits
+	Lease   int64     // ms: the first lease expires; 0: there is none or, without records, 100 waiters expire before
+	Head    *Record   // the first in the queue, without its deadline; nil: nobody waits
 	Expired int       // leases and waiters that have expired; without records, 250 at most
 	Leases  []Record  // by token
 	Queue   []Record  // in order
 	Who     string    // wants the pause that ends
-	Counted []Counted // what counts for the rate, the earliest end first; without records, some of it
-	Stale   bool      // something has left the rate's window, or a pause has ended: this is without it, and the next call of Do removes it
+	Counted []Counted // what counts for rates that are windows, by rate, the earliest end first
+	Stale   bool      // something counts no more for a rate, or a pause has ended: this is without it, and the next call of Do removes it
 }
 
-// Counted is what grants of one time cost in sum, which counts for the rate until some time.
+// Counted is what grants of one time cost in sum, which counts for a rate until some time.
 type Counted struct {
+	Rate  int // its place in Rates
 	Sum   int
 	Until int64 // ms
 }
@@ -36,12 +39,12 @@ type Counted struct {
 type Record struct {
 	ID       string
 	Weight   int
-	Cost     int   // waiter: of the rate
-	Slot     int   // lease
-	Token    int64 // lease
-	Since    int64 // ms: granted, or queued
-	Expires  int64 // ms
-	Ceiling  int64 // lease, ms: no renewal goes beyond it; 0: none
+	Costs    protocol.Costs // as it was asked for, and of a lease as it was settled; of rates that there were
+	Slot     int            // lease
+	Token    int64          // lease
+	Since    int64          // ms: granted, or queued
+	Expires  int64          // ms
+	Ceiling  int64          // lease, ms: no renewal goes beyond it; 0: none
 	TTL      time.Duration
 	Evicting bool
 	PID      int
@@ -49,24 +52,27 @@ type Record struct {
 	Client   string // implementation and version
 	Extra    string // what else its owner says: key=value;key=value
 	Tenant   string // for whom it acquires; "": nobody
+	Share    int    // of the tenant; 0: there is none
 	Label    string
 }
 
-// Rest returns how long the rate alone does not let in what costs so much, if nobody else
-// comes: 0 if it does. It is exact to the millisecond for a Snapshot with records; for
-// another it is a lower bound.
-func (s *Snapshot) Rest(cost int) time.Duration {
-	over := s.Spent + cost - s.Rate.N
-	if s.Rate.N == 0 || over <= 0 {
-		return 0
-	}
-	until := s.Now + 1
-	for _, n := range s.Counted { // the earliest first
-		if over > 0 {
-			over, until = over-n.Sum, n.Until
+// Rest returns how long the rates alone do not let in what has this weight and these costs, if nobody
+// else comes, to the millisecond: 0 if they do.
+func (s *Snapshot) Rest(weight int, costs protocol.Costs) (rest time.Duration) {
+	for i, b := range s.Budgets(s.Now) {
+		cost, until := costs.Of(b.Unit, weight), s.Now
+		if b.Burst > 0 {
+			until = s.Refilled(i, cost)
 		}
+		over := b.Spent + cost - b.N
+		for _, n := range s.Counted {
+			if n.Rate == i && over > 0 {
+				over, until = over-n.Sum, n.Until
+			}
+		}
+		rest = max(rest, time.Duration(until-s.Now)*time.Millisecond)
 	}
-	return time.Duration(max(until-s.Now, 1)) * time.Millisecond
+	return rest
 }
 
 // Live returns a Snapshot with records as it is without the leases and waiters that have expired,
@@ -89,9 +95,10 @@ func (s *Snapshot) Live() *Snapshot {
 		return kept
 	}
 	live.Leases = keep(s.Leases, func(r Record) { live.Holders, live.Used = live.Holders-1, live.Used-r.Weight })
+	live.Lease, live.Head = live.Next, nil
 	live.Queue = keep(s.Queue, func(Record) { live.Waiting-- })
 	if len(live.Queue) > 0 {
-		live.Oldest = live.Queue[0].Since
+		live.Oldest, live.Head = live.Queue[0].Since, &live.Queue[0]
 	}
 	return &live
 }
@@ -111,9 +118,15 @@ func (a *reading) snapshot(records bool) *Snapshot {
 		if next == 0 || r.Expires < next {
 			next = r.Expires
 		}
+		if r.Token > 0 && (snap.Lease == 0 || r.Expires < snap.Lease) {
+			snap.Lease = r.Expires
+		}
 	}
 	if next > 0 || snap.Next <= snap.Now || snap.Holders+snap.Waiting == 0 {
 		snap.Next = next // that of the state may be a tombstone's, or of before a renewal
+	}
+	if snap.Waiting == 0 {
+		snap.Lease = snap.Next
 	}
 	if !records {
 		return snap
@@ -129,20 +142,20 @@ func (a *reading) snapshot(records bool) *Snapshot {
 			snap.Leases = append(snap.Leases, *l)
 		}
 	}
+	a.inTurns()
 	slices.SortFunc(snap.Leases, func(a, b Record) int { return cmp.Compare(a.Token, b.Token) })
 	return snap
 }
 
-// count takes in what counts for the rate, and leaves out what does no longer.
-func (s *Snapshot) count(all map[string]Counted) {
+// count takes in what counts for rates, and leaves out what does no longer.
+func (s *Snapshot) count(all []Counted) {
+	var left [protocol.MostRates]int
 	for _, n := range all {
 		if n.Until > s.Now {
 			s.Counted = append(s.Counted, n)
 		} else {
-			s.Spent, s.Stale = s.Spent-n.Sum, true
+			left[n.Rate] += n.Sum
 		}
 	}
-	slices.SortFunc(s.Counted, func(a, b Counted) int {
-		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
-	})
+	s.Stale = s.Fade(s.Now, left) || s.Stale
 }

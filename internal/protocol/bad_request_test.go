@@ -70,30 +70,38 @@ func badRequests() map[string][]string {
 
 // addBadRates adds what is no rate, or no cost.
 func addBadRates(add func(names string, args ...string)) {
-	for _, rate := range []string{"", "1", "1 0", "0 1", "1 9", "1 2592000001", "1073741825 1000", "01 1000", "1 01000", "-1 1000", "1 1000 1", "x 10", "1 1e3"} {
-		add("", "0", "1", "Q"+rate, "0")
-		add("", "0", "B"+rate+" 1 "+acquireHead(0, "1"), "a.1")
+	for _, rates := range []string{
+		"", ":", ":1", ":1/0", ":0/10", ":1/9", ":1/2592000001", ":1073741825/1000", ":01/1000", ":1/01000", ":-1/1000", ":1/1000/1", ":x/10", ":1/1e3", "1/1000",
+		":1/1000+", ":1/1000+0", ":1/1000+05", ":1/1000+1073741825", ":1/2592000000+13", ":1/1000,", ",:1/1000", ":1/1000,:2/1000", ":1/1000,:2/1000+3", "--", "- ",
+		"none:1/1000", "Tokens:1/1000", "9:1/1000", "-:1/1000", "a b:1/1000", strings.Repeat("a", 17) + ":1/1000", ":1/1000,:1/1001,:1/1002,:1/1003,:1/1004",
+	} {
+		add("", "0", "1", "Q* "+rates, "0")
+		add("", "0", "B"+rates+" - "+acquireHead(0, "1"), "a.1")
 	}
-	for _, cost := range []string{"", "x", "-1", "01", "1073741825", "1 1", "1e3"} {
-		add("", "0", "B1 1000 "+cost+" "+acquireHead(0, "1"), "a.1")
+	for _, costs := range []string{"", "x", "1", ":", ":-1", ":01", ":1073741825", ":1 :1", ":1e3", "t:1,t:2", ":1,", "none:1", "a:1,b:1,c:1,d:1,e:1", "--"} {
+		add("", "0", "B:1/1000 "+costs+" "+acquireHead(0, "1"), "a.1")
+		add("", "0", "S"+costs, "a.1")
+		add("", "0", "L0 "+costs, "a.1")
 	}
-	add("", "0", "B1 1000 1 L0", "a.1")
-	add("", "0", "B1 1000 1", "a.1")
+	for _, head := range []string{"S", "S0 0", "S-", "L0 -", "L2 0", "L0 0 0", "L0  0", "B- -", "B:1/1000 :1 L0", "B:1/1000 :1"} {
+		add("", "0", head, "a.1")
+	}
+	for _, head := range []string{"Q", "Q*", "Q -", "Q* - -", "Qt -", "Qt: :1/1000", "Q: t:1/1000", "Qnone: -", "Q*: -", "Q1 1000"} {
+		add("", "0", "1", head, "0")
+	}
+	add("", "0", "1", "S0", "0")
 }
 
-// addBadTenants adds what is no pace, or no tenant.
+// addBadTenants adds what is no tenant, and no share of one.
 func addBadTenants(add func(names string, args ...string)) {
-	for _, pace := range []string{"", "0", "9", "05", "-10", "86400001", "x", "1e3", "1000 acme", "123456789012"} {
-		add("pace", "0", "T"+pace+" "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
-	}
 	for _, tenant := range []string{"", "\x01", "a\x7f", strings.Repeat("ü", 65), strings.Repeat("a", 65), strings.Repeat("\xbf", 257)} {
-		add("tenant", "0", "T1000 "+acquireHead(8, anOwner+";tenant="+tenant), "a.1")
+		add("tenant", "0", acquireHead(8, anOwner+";tenant="+tenant), "a.1")
 	}
-	add("tenant", "0", "T1000 "+acquireHead(0, "1"), "a.1")
-	add("tenant", "0", "T1000 "+acquireHead(9, "x;tenant=label "), "a.1")
-	add("", "0", "T1000 L0", "a.1")
-	add("", "0", "T1000 T1000 "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
-	add("", "0", "1", "T1000 "+acquireHead(8, anOwner+";tenant=acme"), "0")
+	for _, share := range []string{"", "0", "101", "05", "-1", "x", "1.5", "1e1"} {
+		add("share", "0", acquireHead(8, anOwner+";share="+share+";tenant=acme"), "a.1")
+		add("share", "0", "1", acquireHead(8, anOwner+";share="+share+";tenant=acme"), "1", "a.1")
+	}
+	add("verb", "0", "T1000 "+acquireHead(8, anOwner+";tenant=acme"), "a.1")
 }
 
 // addBadAcquires adds acquires with one word wrong.
@@ -111,8 +119,8 @@ func addBadAcquires(add func(names string, args ...string)) {
 	for _, owner := range []string{"py-worker", "/host", "1/", "1", ":/x", "::1/h"} {
 		add(owner, "0", acquireHead(8, owner), "a.1")
 	}
-	add("none", "0", "A1 1 0 3 10000 0 100 30000 "+anOwner, "a.1") // a label may be empty, but has its space
-	add("none", "0", "A1 1 0 3", "a.1")
+	add("", "0", "A1 1 0 3 10000 0 100 30000 "+anOwner, "a.1") // a label may be empty, but has its space
+	add("", "0", "A1 1 0 3", "a.1")
 }
 
 // furnished are states of a semaphore: none, one lease alone, and all kinds of records.

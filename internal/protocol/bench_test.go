@@ -34,10 +34,13 @@ func BenchmarkScript(b *testing.B) {
 	b.Run("idle", func(b *testing.B) { benchSteps(b, rdb, st, 1, 1) })
 	b.Run("crowd", func(b *testing.B) { benchCrowd(b, rdb, st, func(int, *Terms) {}) })
 	b.Run("rated", func(b *testing.B) {
-		benchCrowd(b, rdb, st, func(_ int, t *Terms) { t.Rate = Rate{N: 1 << 30, Per: time.Second} })
+		benchCrowd(b, rdb, st, func(_ int, t *Terms) { t.Rates = ":1073741824/1000" })
+	})
+	b.Run("rates", func(b *testing.B) {
+		benchCrowd(b, rdb, st, func(_ int, t *Terms) { t.Rates, t.Costs = ":1073741824/1000,t:1073741824/60000", "t:12" })
 	})
 	b.Run("tenants", func(b *testing.B) {
-		benchCrowd(b, rdb, st, func(i int, t *Terms) { t.Tenant, t.Pace = fmt.Sprint("tenant", i%5), time.Second })
+		benchCrowd(b, rdb, st, func(i int, t *Terms) { t.Tenant = fmt.Sprint("tenant", i%5) })
 	})
 	b.Run("renew", func(b *testing.B) { benchRenew(b, rdb, st) })
 	b.Run("beat", func(b *testing.B) { benchBeat(b, rdb, st) })

@@ -34,8 +34,8 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 	if acquires := slices.ContainsFunc(s.ops, func(op Op) bool { return op.Verb == Acquire }); acquires && reply.Was != s.was {
 		t.Fatalf("limit %d was declared before, want %d", reply.Was, s.was)
 	}
-	if s.rated() && reply.WasRate != s.wasRate {
-		t.Fatalf("rate %v was declared before, want %v", reply.WasRate, s.wasRate)
+	if reply.WasRates != s.wasRates {
+		t.Fatalf("rates %q were in force before, want %q", reply.WasRates, s.wasRates)
 	}
 	if reply.Ends != s.ends {
 		t.Fatalf("it is said to be paused until %d, want %d", reply.Ends, s.ends)
@@ -46,24 +46,26 @@ func compareReply(t failer, s *step, reply Reply, got []Result) {
 // numbersOf are the numbers that a model fixes; slots and times are lower bounds.
 func (m *model) numbersOf() State {
 	s := State{
-		Rate: m.rate, Spent: m.spent(),
+		Rates:    m.set(),
 		Declared: m.declared, Pin: m.pin, Paused: m.paused, Changes: m.changes, Used: m.used(),
-		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.counts) + len(m.turns), Last: m.last,
-		epoch: m.epoch,
+		Holders: len(m.all(holding)), Waiting: len(m.queue), Marks: len(m.all(dead)) + len(m.lines), Last: m.last,
+		turns: m.turns,
+	}
+	if s.turns.epoch > 0 {
+		s.turns.plain, s.turns.lines = len(m.of("")), m.countLines()
 	}
 	if m.ends > 0 {
 		s.Ends = m.ends
 		s.Marks++
 	}
-	if n := len(m.counts); n > 0 {
-		s.newest = bucket{m.counts[n-1].since, m.counts[n-1].sum}
+	if _, ok := m.counting(); ok {
+		s.Marks++
 	}
-	s.index = m.index
+	for i, r := range m.rates {
+		s.tallies[i] = r.tally()
+	}
 	return s
 }
-
-// rated reports whether the numbers of a rate are kept.
-func (m *model) rated() bool { return m.rate.N > 0 || len(m.counts) > 0 || m.ends > 0 || m.epoch > 0 }
 
 // matches reports whether got has the numbers that a model fixes. When a pause ends is not
 // among those that are stored.
@@ -81,14 +83,12 @@ func checkBound(t failer, m *model, next int64) {
 			t.Fatalf("next deadline is said to be %d, but that of %s is %d", next, p.id, p.deadline)
 		}
 	}
-	for _, c := range m.counts {
-		if next == 0 || next > c.until {
-			t.Fatalf("next deadline is said to be %d, but %d count until %d", next, c.sum, c.until)
-		}
+	if until, ok := m.counting(); ok && (next == 0 || next > until) {
+		t.Fatalf("next deadline is said to be %d, but the last counts until %d", next, until)
 	}
-	for tenant, turn := range m.turns {
-		if next == 0 || next > turn.deadline {
-			t.Fatalf("next deadline is said to be %d, but that of %s's turn is %d", next, tenant, turn.deadline)
+	for tenant, l := range m.lines {
+		if len(m.of(tenant)) == 0 && (next == 0 || next > l.deadline) {
+			t.Fatalf("next deadline is said to be %d, but that of %s's line is %d", next, tenant, l.deadline)
 		}
 	}
 	if m.ends > 0 && (next == 0 || next > m.ends) {
@@ -169,14 +169,20 @@ func (m *model) dump() dump {
 			d.scores["#"+id] = float64(p.score)
 		}
 	}
-	for _, c := range m.counts {
-		name := fmt.Sprint("!r", c.index)
-		d.scores[note], d.scores[name] = place, float64(c.until)
-		d.fields[name] = fmt.Sprintf("r %d %d", c.sum, c.until)
+	if until, ok := m.counting(); ok {
+		d.scores[note], d.scores["!r"] = place, float64(until)
+		d.fields["!r"] = "r |"
+		for _, r := range m.rates {
+			d.fields["!r"] += strings.Trim(fmt.Sprint(r.row()), "[]") + "|"
+		}
 	}
-	for tenant, turn := range m.turns {
-		d.scores[note], d.scores["!t"+tenant] = place, float64(turn.deadline)
-		d.fields["!t"+tenant] = fmt.Sprintf("t %d %d", turn.next, turn.epoch)
+	for tenant, l := range m.lines {
+		d.scores[note], d.scores["!t"+tenant] = place, float64(l.deadline)
+		count := len(m.of(tenant))
+		if count > 0 {
+			d.scores["!t"+tenant] = float64(l.place - 1<<51)
+		}
+		d.fields["!t"+tenant] = fmt.Sprintf("t %d %d %d %d %d %d", l.epoch, l.number, l.began, l.pos, l.place, count)
 	}
 	if m.ends > 0 {
 		d.scores[note], d.scores["!p"], d.fields["!p"] = place, float64(m.ends), "p "+m.who
@@ -187,7 +193,7 @@ func (m *model) dump() dump {
 func (p *member) record() string {
 	switch {
 	case p.state == waiting:
-		return fmt.Sprintf("w %d %d %d %d %d %s %s", p.weight, p.cost, p.ticket, p.maxHold, p.ttl, p.ownerFor(), p.label)
+		return fmt.Sprintf("w %d %s %d %d %d %d %s %s", p.weight, p.costs.encode(), p.ticket, p.maxHold, p.ttl, p.beat, p.ownerFor(), p.label)
 	case p.state == dead && p.reason == WasMoved:
 		return fmt.Sprintf("x %d %s", p.reason, p.owner)
 	case p.state == dead:
@@ -197,13 +203,21 @@ func (p *member) record() string {
 	if p.evicting {
 		kind = "e"
 	}
-	return fmt.Sprintf("%s %d %d %d %d %d %s %s", kind, p.weight, p.slot, p.token, p.ceiling, p.ttl, p.ownerFor(), p.label)
+	var charges []string
+	for _, c := range p.charges {
+		charges = append(charges, fmt.Sprintf("%s:%d@%d", c.unit, c.n, c.since))
+	}
+	return fmt.Sprintf("%s %d %d %d %d %d %s %s %s", kind, p.weight, p.slot, p.token, p.ceiling, p.ttl,
+		cmp.Or(strings.Join(charges, ","), "-"), p.ownerFor(), p.label)
 }
 
 // ownerFor is the owner, and behind it the tenant.
 func (p *member) ownerFor() string {
 	if p.tenant == "" {
 		return p.owner
+	}
+	if p.share > 1 {
+		return fmt.Sprintf("%s;share=%d;tenant=%s", p.owner, p.share, p.tenant)
 	}
 	return p.owner + ";tenant=" + p.tenant
 }
@@ -240,7 +254,10 @@ func compareLapse(t failer, r *rig, m *model, now int64, d dump) {
 }
 
 // live reports whether there is more than tombstones.
-func (m *model) live() bool { return len(m.queue)+len(m.all(holding))+len(m.counts) > 0 || m.ends > 0 }
+func (m *model) live() bool {
+	_, counting := m.counting()
+	return len(m.queue)+len(m.all(holding)) > 0 || counting || m.ends > 0
+}
 
 // leastLapse is the earliest time at which the keys may vanish, and whether they
 // will.
@@ -249,11 +266,13 @@ func (m *model) leastLapse(keeps bool, now int64) (at int64, lapses bool) {
 	for _, p := range m.members {
 		at = max(at, p.deadline+1000)
 	}
-	for _, c := range m.counts {
-		at = max(at, c.until+1000)
+	if until, ok := m.counting(); ok {
+		at = max(at, until+1000)
 	}
-	for _, turn := range m.turns {
-		at = max(at, turn.deadline+1000)
+	for tenant, l := range m.lines {
+		if len(m.of(tenant)) == 0 {
+			at = max(at, l.deadline+1000)
+		}
 	}
 	if m.ends > 0 {
 		at = max(at, m.ends+1000)
@@ -280,7 +299,7 @@ func compareSnapshot(t failer, r *rig, m *model) {
 			want = &Seen{Now: got.Now}
 		}
 		if !records {
-			want.Leases, want.Queue, want.Counted = nil, nil, got.Counted
+			want.Leases, want.Queue = nil, nil
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("inspect, with records: %v\n got %+v\nwant %+v", records, got, want)
@@ -310,24 +329,25 @@ func (m *model) snapshot(now int64) *Seen {
 		s.Leases = append(s.Leases, p.view())
 	}
 	slices.SortFunc(s.Leases, func(a, b SeenRecord) int { return cmp.Compare(a.Token, b.Token) })
-	for _, p := range m.queue {
+	for _, p := range m.inTurns() {
 		s.Queue = append(s.Queue, p.view())
 	}
-	for _, c := range m.counts {
-		if c.until <= now {
-			s.Spent, s.Stale = s.Spent-c.sum, true
-			continue
+	var left [MostRates]int
+	for i, r := range m.rates {
+		for _, n := range r.times() {
+			if r.ends(n) <= now {
+				left[i] += r.sums[n]
+			} else {
+				s.Counted = append(s.Counted, SeenCounted{i, r.sums[n], r.ends(n)})
+			}
 		}
-		s.Counted = append(s.Counted, SeenCounted{c.sum, c.until})
 	}
-	slices.SortFunc(s.Counted, func(a, b SeenCounted) int {
-		return cmp.Or(cmp.Compare(a.Until, b.Until), cmp.Compare(a.Sum, b.Sum))
-	})
+	s.Stale = s.Fade(now, left)
 	if s.Ends > 0 && s.Ends <= now {
 		s.Paused, s.Ends, s.Who, s.Stale = false, 0, "", true
 	}
-	if len(s.Queue) > 0 {
-		s.Oldest = s.Queue[0].Since
+	if len(m.queue) > 0 {
+		s.Oldest = m.queue[0].view().Since
 	}
 	for _, r := range slices.Concat(s.Leases, s.Queue) {
 		if r.Expires <= now {
@@ -341,13 +361,20 @@ func (m *model) snapshot(now int64) *Seen {
 func (p *member) view() SeenRecord {
 	pid, rest, _ := strings.Cut(p.owner, "/")
 	v := SeenRecord{ID: p.id, Weight: p.weight, Expires: p.deadline, TTL: milliseconds(p.ttl), Label: p.label, Tenant: p.tenant, Since: p.ticket / 1000}
-	v.PID, _ = strconv.Atoi(pid)
+	if v.PID, _ = strconv.Atoi(pid); p.tenant != "" {
+		v.Share = max(p.share, 1)
+	}
 	v.Host, v.Client, _ = strings.Cut(rest, ";")
 	if p.state == waiting {
-		v.Cost = cmp.Or(p.cost, p.weight)
+		v.Costs = p.costs
 	}
 	if p.state == holding {
 		v.Slot, v.Token, v.Since, v.Ceiling, v.Evicting = p.slot, p.token, p.token/1000, p.ceiling, p.evicting
+		var costs []Cost
+		for _, c := range p.charges {
+			costs = append(costs, Cost{c.unit, c.n})
+		}
+		v.Costs, _ = JoinCosts(costs...)
 	}
 	return v
 }

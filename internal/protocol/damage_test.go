@@ -89,6 +89,9 @@ func probes() map[string]Op {
 		"resize":            {Verb: Resize, N: 4},
 		"pin":               {Verb: Pin, N: 6},
 		"pause":             {Verb: Pause, Flag: true},
+		"settle":            {Verb: Settle, ID: "s0.2", Costs: ":1"},
+		"give back":         {Verb: Release, ID: "s0.2", Costs: Nothing},
+		"declare":           {Verb: SetRates, Rates: ":1/1000,t:9/60000+2"},
 	}
 }
 
@@ -176,7 +179,7 @@ func healsIn(err error) time.Duration {
 func checkPassed(t *testing.T, r *rig, d damage, after dump, name string, op Op) {
 	t.Helper()
 	text := after.fields["state"]
-	if !strings.HasPrefix(text, "1 compact ") && strings.ContainsAny(strings.ReplaceAll(text, " -1 ", " "), "-e.") {
+	if !strings.HasPrefix(text, "3 compact ") && strings.ContainsAny(strings.TrimSuffix(strings.ReplaceAll(text, " -1 ", " "), " -"), "-e.") {
 		t.Errorf("%s, %s: wrote %q", d.name, name, text)
 	}
 	if left := op.Result.Remaining; left.Abs() > 100*365*24*time.Hour {

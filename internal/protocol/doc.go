@@ -95,16 +95,38 @@
 //
 // # Rates
 //
-// A rate bounds the costs of the grants in any window. Each grant would have to be
-// remembered for a window, so those of a hundredth of the window are kept in one sum,
-// a mark with a deadline like a tombstone's: when the last of them has left the window
-// it is reaped, and what waits is pumped in the same call. A grant counts for at most a
-// hundredth of the window too long and never too short: the deadline is a millisecond
-// later than the window, because the script counts in whole ones. A sum belongs to no
-// lease, so nothing that happens to a lease gives it back. What was granted without a rate in
-// force is not counted. When another rate is declared, the sums that would count for longer than
-// the new window become one that ends with it. A sum that is still being added to goes on, so
-// declarations in turn make no more sums than one window does, or two.
+// A semaphore has up to four rates, each of a unit. The head of the queue is granted when its weight
+// fits the limit and its costs fit every rate; all are charged in that step, or none. A rate is a
+// window, or with Burst a bucket.
+//
+// A window bounds the costs of the grants in any time of its length. Each grant would have to be
+// remembered for as long, so those of a hundredth of the window, the grain, are kept in one sum. It
+// counts until the last grant that it can have has left the window: at most a hundredth of the window
+// too long for any of them, and never too short. The sums are a row in one text, so a burst of
+// declarations makes no more members than one grant. The window in force decides when a sum leaves:
+// a row is kept when another window is declared for which its grain is fine enough, and not much
+// finer than needed, and else is sorted into sums of the new grain. So what was granted before a
+// change counts for at most one new window from its own time, or from the change where a sum of the
+// old window may be as long as that, and no row has more than 400 sums.
+//
+// A bucket is one number, the time at which it is full again. A grant moves it by the time in which
+// the bucket gets the cost back, and is made if that is not further away than an empty bucket takes.
+// Times are in us, rounded up. A token bucket for all rates would save the rows, and let nearly twice
+// the rate into a window.
+//
+// What counts is the grant, whatever becomes of the lease. A lease's record has what it was charged in
+// each unit, and since when. Settle corrects that. Less is taken out of the sum of the grant's time,
+// and what waits is served in the same step; more counts whole from now. So whenever something is
+// granted, what counts in the window that ends then, as settled so far, is at most the rate; if nobody
+// settles for more than was asked, so do the settled costs of any window. A charge that is not in the
+// row any more, because it has left the window or the set of rates had none of its unit meanwhile,
+// is not taken out of it: "since" of a rate is above all charges that are not in its row. A bucket
+// gives back no more than it would have kept, had the lease cost less from the beginning: "slack" is
+// the least that it lacked at any grant since it was full.
+//
+// A Release of what nobody has seen, a hand-off that crossed its cancel or a lease of an AcquireAll
+// that failed, settles it for nothing: nothing was called. A crash is not that: whoever crashed may
+// have used what it was granted.
 //
 // # Who looks
 //
@@ -263,6 +285,9 @@
 // in a call asks for the place, and so does each of one that is the head as last heard. Nobody else
 // takes out what has run out, or lets in whom time lets in: a crashed holder's permit comes back by
 // this. Jitter is allowed, and delays that by as much.
+//
+// Settlement. S is sent until it is answered, with what was said last of each unit; L may carry the
+// same. Whoever gives back what nobody has seen, sends L with "0".
 //
 // Status 1. A call with the bound alone follows, at once, and again while it is answered so.
 // The operations of the first were done; but 3 and 4 are no verdict then, and the acquire is

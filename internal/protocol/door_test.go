@@ -25,8 +25,8 @@ var heads = func() map[byte]*regexp.Regexp {
 	const flag, number, positive, owner = `[01]`, `(?:0|[1-9]\d{0,11})`, `[1-9]\d{0,11}`, `:?\d+/[^\s]+`
 	forms := map[byte][]string{
 		'A': {flag, positive, number, number, positive, number, number, positive, owner, `(?s:.*)`},
-		'H': {number, flag}, 'R': {number}, 'L': {flag}, 'M': {number, owner}, 'E': {flag},
-		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag}, 'Q': {number, number},
+		'H': {number, flag}, 'R': {number}, 'L': {`[01](?: \S+)?`}, 'M': {number, owner}, 'E': {flag},
+		'D': {number}, 'P': {`(?:-1|` + number + `)`}, 'Z': {flag}, 'Q': {`\S+`, `\S+`}, 'S': {`\S+`},
 		'W': {positive, `(?s:.*)`},
 	}
 	out := map[byte]*regexp.Regexp{}
@@ -80,53 +80,84 @@ func fits(args []string) bool {
 	return len(ids) == 0
 }
 
-func isAcquire(head string) bool { return head != "" && strings.Contains("ABT", head[:1]) }
+func isAcquire(head string) bool { return head != "" && strings.Contains("AB", head[:1]) }
 
 func fitsOne(head, id string) bool { return fitsGroup(head, []string{id}) }
 
 // ratedHead is what stands before an acquire with a rate.
-var ratedHead = regexp.MustCompile(`\AB(0|[1-9]\d{0,11}) (0|[1-9]\d{0,11}) (0|[1-9]\d{0,11}) (A)`)
+var ratedHead = regexp.MustCompile(`\AB(\S+) (\S+) (A)`)
 
-// pacedHead is what stands before an acquire for a tenant, and paced what tells the tenant.
-var (
-	pacedHead = regexp.MustCompile(`\AT([1-9]\d{1,7}) [AB]`)
-	paced     = regexp.MustCompile(`\A(?:B\d+ \d+ \d+ )?A[01](?: \d+){7} [^\s;]+(?:;[^\s;]*)*?;tenant=([^\s]+) `)
-)
+// ownerWord is the owner of an acquire.
+var ownerWord = regexp.MustCompile(`\AA[01](?: \d+){7} (\S+) `)
 
 func tenantFits(head string) bool {
-	m := paced.FindStringSubmatch(head)
-	return m != nil && utf8.RuneCountInString(m[1]) <= 64 && !strings.ContainsFunc(m[1], unicode.IsControl)
+	m := ownerWord.FindStringSubmatch(head)
+	if m == nil {
+		return true
+	}
+	front, tenant, ok := strings.Cut(m[1], ";tenant=")
+	if !ok {
+		return true
+	}
+	if n := strings.LastIndex(front, ";"); n >= 0 && strings.HasPrefix(front[n:], ";share=") {
+		share := front[n+len(";share="):]
+		if n, err := strconv.Atoi(share); err != nil || strconv.Itoa(n) != share || n < 1 || n > 100 {
+			return false
+		}
+	}
+	return tenant != "" && utf8.RuneCountInString(tenant) <= 64 && !strings.ContainsFunc(tenant, unicode.IsControl)
 }
 
-func rateFits(rate, window string) bool {
-	n, _ := strconv.Atoi(rate)
-	ms, _ := strconv.Atoi(window)
-	return n == 0 && ms == 0 || n >= 1 && n <= 1<<30 && ms >= 10 && ms <= 30*24*3600*1000
+func ratesFit(set string) bool {
+	_, ok := parseRates(set)
+	return ok
+}
+
+var goodCost = regexp.MustCompile(`\A[a-z0-9_-]*:(0|[1-9]\d{0,9})\z`)
+
+func costsFit(costs string) bool {
+	for one := range strings.SplitSeq(costs, ",") {
+		if !goodCost.MatchString(one) {
+			return false
+		}
+	}
+	_, ok := ParseCharges(costs)
+	return ok
 }
 
 func fitsGroup(head string, ids []string) bool {
-	if m := pacedHead.FindStringSubmatch(head); m != nil {
-		pace, _ := strconv.Atoi(m[1])
-		rest := head[len(m[0])-1:]
-		return pace <= 24*3600*1000 && tenantFits(rest) && fitsGroup(rest, ids)
+	if !tenantFits(head) {
+		return false
 	}
 	if m := ratedHead.FindStringSubmatch(head); m != nil {
-		cost, _ := strconv.Atoi(m[3])
-		return rateFits(m[1], m[2]) && cost <= 1<<30 && m[4] == "A" && fitsGroup(head[len(m[0])-1:], ids)
+		return ratesFit(m[1]) && (m[2] == none || costsFit(m[2])) && fitsGroup(head[len(m[0])-1:], ids)
 	}
 	if head == "" || heads[head[0]] == nil || !heads[head[0]].MatchString(head) {
 		return false
 	}
 	verb := Verb(head[0])
-	if verb == SetRate {
-		words := strings.Fields(head[1:])
-		return len(ids) == 0 && rateFits(words[0], words[1])
+	words := strings.Split(head[1:], " ")
+	switch {
+	case verb == SetRates:
+		unit, only := strings.CutSuffix(words[0], ":")
+		if !ratesFit(words[1]) || !only && unit != "*" || only && !GoodUnit(unit) {
+			return false
+		}
+		for _, r := range Rates(strings.Trim(words[1], "-")).All() {
+			if only && r.Unit != unit {
+				return false
+			}
+		}
+	case verb == Settle, verb == Release && len(words) > 1:
+		if costs := words[len(words)-1]; costs != "0" && !costsFit(costs) {
+			return false
+		}
 	}
 	if verb.named() != (len(ids) > 0) || verb == Move && len(ids)%2 > 0 {
 		return false
 	}
 	for _, id := range ids {
-		if id == "state" || (verb == Acquire || verb == Move || head == "L1") && !goodID.MatchString(id) {
+		if id == "state" || (verb == Acquire || verb == Move || strings.HasPrefix(head, "L1")) && !goodID.MatchString(id) {
 			return false
 		}
 	}
@@ -199,10 +230,10 @@ const anOwner = "1/host;py0.1"
 var (
 	genNumber      = shared(rapid.SampledFrom([]string{"0", "1", "2", "3", "250", "5000", "30000", "999999999999"}))
 	genMore        = shared(rapid.SampledFrom([]string{"1", "1", "1", "2", "40", "30000", "999999999999"}))
-	genRateWords   = shared(rapid.SampledFrom([]string{"0 0", "1 10", "5 1000", "250 40", "1073741824 2592000000"}))
-	genCostWord    = shared(rapid.SampledFrom([]string{"0", "1", "3", "1073741824"}))
-	genPaceWord    = shared(rapid.SampledFrom([]string{"10", "1000", "86400000"}))
-	genTenantOwner = shared(rapid.SampledFrom([]string{anOwner + ";tenant=acme", anOwner + ";tenant=acme", ":7/h;;x=y;tenant=a;tenant=b", "1/host;tenant=" + strings.Repeat("\u00fc", 64), "1/h;tenant=\xff"}))
+	genRateWords   = shared(rapid.SampledFrom([]string{"-", ":1/10", ":5/1000", "t:250/40,:1073741824/2592000000", "a-b_9:3/10+4,a-b_9:3/20", ":1/1000+7"}))
+	genCostWord    = shared(rapid.SampledFrom([]string{"-", ":1", "t:0", ":1073741824,a-b_9:2"}))
+	genSettled     = shared(rapid.SampledFrom([]string{"0", ":1", "t:0", ":9,a-b_9:2"}))
+	genTenantOwner = shared(rapid.SampledFrom([]string{anOwner + ";tenant=acme", anOwner + ";share=100;tenant=acme;share=", ":7/h;;x=y;tenant=a;tenant=b", "1/host;tenant=" + strings.Repeat("\u00fc", 64), "1/h;tenant=\xff"}))
 	genBit         = shared(rapid.SampledFrom([]string{"0", "1"}))
 	genOwner       = shared(rapid.SampledFrom([]string{anOwner, ":7/h", "1/host;go0.1;zone=b;x=", "0/\xff{}/;", "12345678901234567890/h"}))
 	genLabel       = shared(rapid.SampledFrom([]string{"", "a label", " ", "\n", "h 1 0 5", "\x00\xff", "1 compact a.1 5", strings.Repeat("long ", 100)}))
@@ -219,15 +250,23 @@ var genHead = shared(rapid.Custom(func(t *rapid.T) string {
 		}
 		return strings.Join(words, " ")
 	}
-	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "M", "E", "D", "P", "Z", "B", "B", "T", "T", "Q", "W"}).Draw(t, "verb"); verb {
+	switch verb := rapid.SampledFrom([]string{"A", "A", "A", "A", "H", "R", "L", "L", "S", "M", "E", "D", "P", "Z", "B", "B", "T", "T", "Q", "W"}).Draw(t, "verb"); verb {
 	case "Q":
-		return "Q" + genRateWords.Draw(t, "rate")
+		switch rapid.IntRange(0, 2).Draw(t, "which") {
+		case 0:
+			return "Q: -"
+		case 1:
+			return "Qt: t:9/1000"
+		}
+		return "Q* " + genRateWords.Draw(t, "rates")
+	case "S":
+		return "S" + genSettled.Draw(t, "settled")
 	case "W":
 		return "W" + draw(genMore, genLabel)
 	case "A", "B", "T":
 		before, owner := "", genOwner
 		if verb == "T" {
-			before, owner = "T"+genPaceWord.Draw(t, "pace")+" ", genTenantOwner
+			owner = genTenantOwner
 		}
 		if verb == "B" {
 			before = "B" + genRateWords.Draw(t, "rate") + " " + genCostWord.Draw(t, "cost") + " "
@@ -241,6 +280,11 @@ var genHead = shared(rapid.Custom(func(t *rapid.T) string {
 		return verb + draw(genNumber)
 	case "P":
 		return "P" + rapid.OneOf(genNumber, rapid.Just("-1"), rapid.Just("-1")).Draw(t, "pin")
+	case "L":
+		if rapid.IntRange(0, 3).Draw(t, "settles") == 0 {
+			return "L" + draw(genBit, genSettled)
+		}
+		return "L" + draw(genBit)
 	default:
 		return verb + draw(genBit)
 	}

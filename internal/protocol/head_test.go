@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -26,7 +25,7 @@ func (h lookouts) checkHead(t failer, s *step, before dump, said said) {
 		clear(h)
 		return
 	}
-	head, next := s.queue[0], said.reply.Next
+	head, next := s.head(), said.reply.Next
 	for id := range h {
 		if id != head.id {
 			delete(h, id) // it is told again if it comes to be the head again
@@ -40,7 +39,8 @@ func (h lookouts) checkHead(t failer, s *step, before dump, said said) {
 		t.Fatalf("the head %s may go at %d, and is to look at %d (known: %v); now %d\n%s\n%v", head.id, opens, at, ok, s.now, opsString(s.ops), said.notes)
 	}
 	was := waitersOf(before)
-	same := len(was) > 0 && was[0].id == head.id && len(s.before) == len(was)
+	lines := s.turns.epoch > 0 || len(was) > 0 && before.state(t).turns.epoch > 0 // with them the head is told when anybody leaves
+	same := len(was) > 0 && was[0].id == head.id && len(s.before) == len(was) && !lines
 	if told && same && next >= before.state(t).Next {
 		t.Fatalf("the head %s is told again, for nothing: nearest is %d\n%s\n%v", head.id, next, opsString(s.ops), said.notes)
 	}
@@ -89,7 +89,7 @@ func (s *step) opens(head *member) int64 {
 		at = min(at, s.ends)
 	}
 	if s.used()+head.weight <= s.limit() && !s.paused {
-		at = min(at, s.now+s.rest(cmp.Or(head.cost, head.weight)).Milliseconds())
+		at = min(at, s.now+s.rest(head.costs, head.weight).Milliseconds())
 	}
 	return at
 }

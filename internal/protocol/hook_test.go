@@ -30,11 +30,11 @@ func init() {
 		}
 		return seen, nil
 	}
-	protocol.Rest = func(ctx context.Context, s *protocol.Store, k protocol.Key, cost int) (time.Duration, error) {
+	protocol.Rest = func(ctx context.Context, s *protocol.Store, k protocol.Key, weight int, costs protocol.Costs) (time.Duration, error) {
 		snap, err := look.New(s).Inspect(ctx, k, true)
 		if err != nil {
 			return 0, err
 		}
-		return snap.Rest(cost), nil
+		return snap.Rest(weight, costs), nil
 	}
 }

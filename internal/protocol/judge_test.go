@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -35,10 +36,10 @@ func holdersOf(d dump) (out []stored) {
 func waitersOf(d dump) (out []stored) {
 	for id, record := range d.fields {
 		if rest, ok := strings.CutPrefix(record, "w "); ok {
-			words := strings.SplitN(rest, " ", 7)
+			words := strings.SplitN(rest, " ", 8)
 			p := stored{id: id, queueScore: d.scores["#"+id]}
 			_, _ = fmt.Sscan(words[2], &p.ticket)
-			_, p.tenant, _ = strings.Cut(words[5], ";tenant=")
+			_, p.tenant, _ = strings.Cut(words[6], ";tenant=")
 			out = append(out, p)
 		}
 	}
@@ -67,18 +68,12 @@ func highestLimit(t failer, before, after dump, ops []Op) int {
 // judge remembers the highest token seen, and what was granted under the rate in force.
 type judge struct {
 	last   int64
-	rate   Rate
+	rates  Rates
 	grants []grant
 	starts map[string]int64 // head starts of waiters, in µs
 }
 
-// grant is what was granted in one step.
-type grant struct {
-	us   int64
-	cost int
-}
-
-// check fails if a step broke S1, S2, S4, S7, R1, T1 or T2, or granted during a pause.
+// check fails if a step broke S1, S2, S4, S7, R1, R1b, R4, T1 or T2, or granted during a pause.
 func (j *judge) check(t failer, c call, before, after dump) {
 	t.Helper()
 	var granted []stored
@@ -106,53 +101,35 @@ func (j *judge) check(t failer, c call, before, after dump) {
 	}
 }
 
-// spend checks R1: in no window that begins after a change of the rate the grants cost more.
-func (j *judge) spend(t failer, c call, before, after dump, granted []stored) {
-	t.Helper()
-	if rate := after.state(t).Rate; rate != j.rate {
-		j.rate, j.grants = rate, nil
-	}
-	if j.rate.N == 0 {
-		return
-	}
-	for _, p := range granted {
-		if !moved(c.ops, p.id) {
-			j.grants = append(j.grants, grant{c.us, costOf(c, before, p.id)})
-		}
-	}
-	sum := 0
-	for _, g := range j.grants {
-		if g.us > c.us-j.rate.Per.Microseconds() {
-			sum += g.cost
-		}
-	}
-	if sum > j.rate.N {
-		t.Fatalf("R1: grants of one window cost %d, and the rate is %v\n%v", sum, j.rate, after)
-	}
-}
-
-// turns checks where newcomers stand, by ticket and head start, which T1 and T2 follow from: with
-// those of their tenant before them, and without a tenant, or as the first in the queue, by their
-// ticket.
+// turns checks where waiters stand: those without a tenant by their ticket and head start, and those of
+// a tenant in a line that is theirs alone, by the same. T1 and T5 follow from it.
 func (j *judge) turns(t failer, c call, before, after dump) {
 	t.Helper()
 	was, is, starts := waitersOf(before), waitersOf(after), map[string]int64{}
 	slices.SortFunc(is, func(a, b stored) int { return cmp.Compare(a.ticket, b.ticket) })
-	latest := map[string]float64{} // turns, without head starts
-	for i, w := range is {
+	latest, owners := map[string]float64{}, map[float64]string{}
+	for _, w := range is {
 		start, known := j.starts[w.id]
 		if !known || !slices.Contains(was, w) {
 			start = headStartOf(c.ops, w.id) * 1000
 		}
 		starts[w.id] = start
-		turn := w.queueScore + front + float64(start)
-		if turn < float64(w.ticket) || turn > float64(w.ticket)+24*3600e6 || (w.tenant == "" || i == 0 && len(was) == 0) && turn != float64(w.ticket) {
-			t.Fatalf("T2: %s of %q came at %d and stands at %.0f\n%v", w.id, w.tenant, w.ticket, turn, after)
+		stands := w.queueScore + float64(start)
+		if w.tenant == "" && stands != float64(w.ticket)-front {
+			t.Fatalf("T5: %s came at %d and stands at %.0f\n%v", w.id, w.ticket, stands, after)
 		}
-		if turn <= latest[w.tenant] {
-			t.Fatalf("T1: %s of %q came at %d and stands at %.0f, before another\n%v", w.id, w.tenant, w.ticket, turn, after)
+		if w.tenant != "" {
+			stands = w.queueScore + float64(start)/1000
+			number := math.Floor((stands + 1<<52) / (1 << 34))
+			if other, ok := owners[number]; number < 0 || number >= 1<<17 || ok && other != w.tenant {
+				t.Fatalf("T1: %s of %q stands in line %.0f, as does %q\n%v", w.id, w.tenant, number, other, after)
+			}
+			owners[number] = w.tenant
 		}
-		latest[w.tenant] = turn
+		if before, ok := latest[w.tenant]; ok && stands <= before {
+			t.Fatalf("T1: %s of %q came at %d and stands at %.0f, before another\n%v", w.id, w.tenant, w.ticket, stands, after)
+		}
+		latest[w.tenant] = stands
 	}
 	j.starts = starts
 }
@@ -170,21 +147,6 @@ func checkPause(t failer, c call, before, after dump, granted []stored) {
 			t.Fatalf("%s was granted during a pause\n%v", p.id, after)
 		}
 	}
-}
-
-// costOf is what the grant of id in a step cost. A waiter whose time was up came anew.
-func costOf(c call, before dump, id string) int {
-	if record, ok := strings.CutPrefix(before.fields[id], "w "); ok && before.scores[id] > float64(c.now) {
-		var weight, cost int
-		_, _ = fmt.Sscanf(record, "%d %d", &weight, &cost)
-		return cmp.Or(cost, weight)
-	}
-	for i := range c.ops {
-		if c.ops[i].ID == id && c.ops[i].Terms != nil {
-			return c.ops[i].Terms.Costs()
-		}
-	}
-	return 0
 }
 
 // tokens checks S2. A lease that is new carries a token above all before it.
@@ -207,19 +169,18 @@ func (j *judge) tokens(t failer, before, after dump, granted []stored) {
 	}
 }
 
-// checkOrder checks S4: nobody who waited in front of a new holder waits still.
+// checkOrder checks S4: nobody waits still who waited in front of a new holder in its line, or, if that
+// has just come, anywhere.
 func checkOrder(t failer, c call, p stored, before, after dump) {
 	t.Helper()
 	if moved(c.ops, p.id) {
 		return
 	}
 	was, is := waitersOf(before), waitersOf(after)
-	score := float64(max(before.state(t).Last+1, c.us) - headStartOf(c.ops, p.id)*1000 - front)
-	if i := slices.IndexFunc(was, func(w stored) bool { return w.id == p.id }); i >= 0 {
-		score = min(score, was[i].queueScore) // else it left, and came again in this call
-	}
+	came := slices.IndexFunc(was, func(w stored) bool { return w.id == p.id })
 	for _, w := range was {
-		if w.queueScore < score && w.id != p.id && slices.Contains(is, w) {
+		front := came < 0 || w.tenant == was[came].tenant && w.queueScore < was[came].queueScore
+		if front && w.id != p.id && slices.Contains(is, w) {
 			t.Fatalf("S4: %s was granted, and %s, in front of it, waits\n%v", p.id, w.id, after)
 		}
 	}

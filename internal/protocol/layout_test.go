@@ -26,9 +26,10 @@ import (
 func layoutStories() map[string][]event {
 	label := func(t *Terms) { t.Label = "a label" }
 	brief := func(t *Terms) { t.TTL, t.Heartbeat = 3*time.Second, 2*time.Second }
-	costly := func(t *Terms) { t.HeadStart, t.Cost, t.MaxHold = 4*time.Second, 6, time.Minute }
-	rate := func(t *Terms) { t.Rate, t.Cost = Rate{N: 7, Per: time.Minute}, 3 }
-	acme := func(t *Terms) { t.Tenant, t.Pace = "acme", time.Second }
+	costly := func(t *Terms) { t.HeadStart, t.Costs, t.MaxHold = 4*time.Second, ":6", time.Minute }
+	rate := func(t *Terms) { t.Rates, t.Costs = ":7/60000", ":3" }
+	several := func(t *Terms) { t.Rates, t.Costs = ":9/1000,:90/60000,b:2/1000+40,t:7/60000", "t:6" }
+	acme := func(t *Terms) { t.Tenant, t.Share = "acme", 3 }
 	return map[string][]event{
 		"alone": {{ops: ask(0, 5, 1, label)}, {ops: renew(0)}},
 		"holders": {
@@ -54,8 +55,9 @@ func layoutStories() map[string][]event {
 		},
 		"a pause that ends": {{ops: []Op{{Verb: Cool, TTL: time.Minute, Who: "ann@ops-1"}}}, {ops: ask(0, 3, 1)}},
 		"a rate":            {{ops: ask(0, 3, 1, rate)}, {ops: ask(1, 3, 1, rate)}, {ops: ask(2, 3, 1, rate)}, {ops: back(0)}},
-		"an idle rate":      {{ops: []Op{{Verb: Pin, N: 6}, {Verb: SetRate, Rate: Rate{N: 5, Per: time.Hour}}}}},
-		"a former turn":     {{ops: ask(0, 1, 1)}, {ops: ask(1, 1, 1, acme)}, {ops: back(0)}},
+		"several rates":     {{ops: ask(0, 3, 1, several)}, {ops: []Op{{Verb: Settle, ID: cast[0], Costs: "t:5"}}}, {ops: ask(1, 3, 1)}},
+		"an idle rate":      {{ops: []Op{{Verb: Pin, N: 6}, {Verb: SetRates, Rates: ":5/3600000"}}}},
+		"a former line":     {{ops: ask(0, 1, 1)}, {ops: ask(1, 1, 1, acme)}, {ops: back(0)}},
 		"tenants": {
 			{ops: ask(0, 1, 1, acme)},
 			{process: 1, ops: ask(1, 1, 1, acme)},
@@ -115,8 +117,8 @@ func (r *rig) tellLayout(t *testing.T, story []event, rate int) string {
 	r.reset(t)
 	for _, e := range story {
 		for _, op := range e.ops {
-			if rate > 0 && op.Verb == Acquire && op.Terms.Rate.N == 0 {
-				op.Terms.Rate = Rate{N: rate, Per: time.Hour}
+			if rate > 0 && op.Verb == Acquire && op.Terms.Rates == "" {
+				op.Terms.Rates, _ = JoinRates(Rate{N: rate, Per: time.Hour})
 			}
 		}
 		clock = clock.Add(time.Second + e.pause)
@@ -164,7 +166,7 @@ func (r *rig) layoutText(t failer, clock time.Time) string {
 }
 
 // numberTimes puts, for the times of a text that are within 1 % of now, the unit and their place in
-// order. A turn is a time less 2^53.
+// order. The score of a waiter without a tenant is a time less 2^53.
 func numberTimes(text, unit string, now int64) string {
 	read := func(word string) (at int64, turn string) {
 		n, _ := strconv.ParseInt(word, 10, 64)
@@ -283,7 +285,7 @@ func checkForms(t failer, d dump) {
 	}
 	for member, score := range d.scores {
 		text := fmt.Sprintf("%.0f", score)
-		if score < 0 {
+		if score < -(1 << 52) { // a ticket
 			text += " - 2^53"
 		}
 		forms = append(forms, form(member, text))

@@ -122,8 +122,8 @@ func TestNoRecordLetsMoreIn(t *testing.T) {
 	t.Parallel()
 	var holder, waiter []damage
 	for _, record := range append([]string{
-		"x 1", "x 5 1/h;g", "e 1 1 5 0 30000 1/h;g l", "w 1 0 5 0 30000 1/h;g l", "h 2 1 5 0 30000 1/h;g l", "h 3 1 5 0 30000 1/h;g l", "h 9 1 5 0 30000 1/h;g l",
-		"h 1 7 5 0 30000 1/h;g l", "h 1 2 5 0 30000 1/h;g l",
+		"x 1", "x 5 1/h;g", "e 1 1 5 0 30000 - 1/h;g l", "w 1 - 5 0 30000 15000 1/h;g l", "h 2 1 5 0 30000 - 1/h;g l", "h 3 1 5 0 30000 - 1/h;g l", "h 9 1 5 0 30000 - 1/h;g l",
+		"h 1 7 5 0 30000 - 1/h;g l", "h 1 2 5 0 30000 - 1/h;g l",
 	}, foreignRecords...) {
 		holder = append(holder, command(nil, "HSET", "STATE", "s0.2", record))
 		waiter = append(waiter, command(nil, "HSET", "STATE", "s0.4", record))
@@ -158,7 +158,7 @@ var foreignRows = []string{"0-1", "0-2", "0-3", "1-0", "1-1", "3", "9", "5-6", "
 func TestNoCompactStateLetsMoreIn(t *testing.T) {
 	t.Parallel()
 	var damages []damage
-	for place := range 14 {
+	for place := range 10 {
 		for _, value := range []string{"12x", "-1", "1e3", "", "0", "9007199254740993"} {
 			if place != 4 || value != "0" {
 				damages = append(damages, field(nil, place, value))

@@ -23,6 +23,12 @@ func (s *step) apply(i int, op *Op) Result {
 		return s.heartbeat(i, op, p)
 	case Renew:
 		return s.renew(op, p)
+	case Settle:
+		if p == nil || p.state != holding {
+			return gone(p)
+		}
+		s.settle(p, op.Costs)
+		return Result{Code: Settled}
 	case Release:
 		return s.release(op, p)
 	case Move:
@@ -37,8 +43,11 @@ func (s *step) apply(i int, op *Op) Result {
 		s.paused, s.weighed, s.ends, s.who = op.Flag, -1, 0, "" // a pin while it was paused has weighed nobody
 	case Cool:
 		s.cool(s.now+op.TTL.Milliseconds()+1, op.Who) // a millisecond for what the clock is beyond s.now
-	case SetRate:
-		s.wanted = op.Rate
+	case SetRates:
+		s.wanted = op.Rates
+		if op.Only {
+			s.wanted, _ = only(s.set(), op.Unit, op.Rates)
+		}
 	}
 	return Result{}
 }
@@ -66,32 +75,35 @@ func (s *step) declares(t *Terms) {
 	switch {
 	case t.Limit > 0:
 		s.declare(t.Limit)
+	case s.declared == 0 && t.Rates != "":
+		s.declare(1 << 30)
 	case s.declared == 0:
 		s.declare(1)
 	}
-	if t.Rate.N > 0 {
-		s.wanted = t.Rate
+	if t.Rates != "" {
+		s.wanted = t.Rates
 	}
 }
 
 func (s *step) acquire(i int, op *Op) Result {
 	t := op.Terms
 	p := s.members[op.ID]
+	rate, costly := s.tooCostly(t.Costs, t.Weight)
 	switch {
 	case p != nil:
 		return s.again(i, t, p)
 	case t.Weight > s.limit() && s.limit() > 0: // a limit of 0 is a freeze, not a size
 		return Result{Code: Heavy, Limit: s.limit()}
-	case s.rate.N > 0 && t.Costs() > s.rate.N:
-		return Result{Code: Costly, Rate: s.rate}
-	case len(s.queue) == 0 && !s.paused && s.used()+t.Weight <= s.limit() && s.affords(t.Costs()):
+	case costly:
+		return Result{Code: Costly, Rate: rate}
+	case len(s.queue) == 0 && !s.paused && s.used()+t.Weight <= s.limit() && s.affords(t.Costs, t.Weight):
 		return s.enter(op)
 	case !t.Wait:
-		return Result{Code: Busy, Rest: s.rest(t.Costs())}
-	case len(s.queue) >= t.QueueLimit:
-		return Result{Code: Full, Rest: s.rest(t.Costs())}
+		return Result{Code: Busy, Rest: s.rest(t.Costs, t.Weight)}
+	case s.full(t.Tenant, t.QueueLimit):
+		return Result{Code: Full, Rest: s.rest(t.Costs, t.Weight)}
 	default:
-		return s.enqueue(op)
+		return s.enqueue(i, op)
 	}
 }
 
@@ -111,32 +123,38 @@ func (s *step) again(i int, t *Terms, p *member) Result {
 func (s *step) enter(op *Op) Result {
 	p := s.join(op)
 	s.grant(p, op.Terms.MaxHold.Milliseconds())
-	s.charge(op.Terms.Costs())
+	s.charge(p, op.Terms.Costs)
 	s.lease(p, s.now+op.Terms.TTL.Milliseconds())
 	return s.held(p)
 }
 
 func (s *step) join(op *Op) *member {
 	t := op.Terms
-	p := &member{id: op.ID, weight: t.Weight, owner: s.owner, tenant: t.Tenant, label: t.Label, ttl: t.TTL.Milliseconds()}
+	p := &member{id: op.ID, weight: t.Weight, owner: s.owner, tenant: t.Tenant, share: t.Share, label: t.Label, ttl: t.TTL.Milliseconds()}
 	s.members[op.ID] = p
 	return p
 }
 
 // enqueue puts a waiter behind everybody whose turn is not later.
-func (s *step) enqueue(op *Op) Result {
-	r := Result{Code: Queued, Ahead: len(s.queue)}
+func (s *step) enqueue(i int, op *Op) Result {
+	r, first := Result{Code: Queued, Ahead: len(s.queue)}, len(s.queue) == 0
 	p, start := s.join(op), op.Terms.HeadStart.Milliseconds()
-	p.state, p.ticket, p.maxHold, p.cost = waiting, s.number(), op.Terms.MaxHold.Milliseconds(), op.Terms.Cost
+	p.state, p.ticket, p.maxHold, p.costs = waiting, s.number(), op.Terms.MaxHold.Milliseconds(), op.Terms.Costs
+	p.beat = op.Terms.Heartbeat.Milliseconds()
 	p.deadline = s.now + op.Terms.Heartbeat.Milliseconds()
-	p.score = s.turnOf(op.Terms, p.ticket) - start*1000 - front
+	p.score = s.stand(p, start)
 	at := slices.IndexFunc(s.queue, func(w *member) bool { return w.score > p.score })
 	if at < 0 {
 		at = len(s.queue)
 	}
 	s.queue = slices.Insert(s.queue, at, p)
 	gone := 0
-	if start > 0 || s.epoch > 0 {
+	switch {
+	case s.turns.epoch > 0:
+		first = s.head() == p
+		s.vague[i] = !first
+		r.Ahead = 0
+	case start > 0:
 		r.Ahead = 0
 		for _, w := range s.before {
 			if w.score < p.score {
@@ -147,32 +165,10 @@ func (s *step) enqueue(op *Op) Result {
 			}
 		}
 		r.Ahead = max(r.Ahead-gone, 0)
-		s.more = s.more || r.Ahead == 0 && s.used() < s.limit() && !s.paused && s.affords(1)
+		first = r.Ahead == 0
 	}
+	s.more = s.more || first && s.used()+p.weight <= s.limit() && !s.paused && s.affords(p.costs, p.weight)
 	return r
-}
-
-// turnOf is where who came with a ticket stands in the queue, and moves the turn of its tenant.
-func (s *step) turnOf(t *Terms, ticket int64) int64 {
-	if len(s.queue) == 0 {
-		s.epoch = 0
-	}
-	if t.Tenant == "" {
-		return ticket
-	}
-	if s.epoch == 0 {
-		s.epoch = ticket
-	}
-	at := s.turns[t.Tenant]
-	if at == nil || at.epoch != s.epoch {
-		at = &turn{epoch: s.epoch}
-		s.turns[t.Tenant] = at
-	}
-	stands := max(ticket, at.next)
-	day := 24 * time.Hour.Microseconds()
-	apart := int64(min(float64(t.Pace.Microseconds())*float64(t.Weight), float64(2*day)))
-	at.next, at.deadline = min(stands+apart, ticket+day), s.nextMinute()
-	return stands
 }
 
 func (s *step) held(p *member) Result {
@@ -183,7 +179,7 @@ func (s *step) held(p *member) Result {
 // which is good enough for a screen: who gets further in it is told.
 func (s *step) queued(i int, p *member) Result {
 	ahead := slices.Index(s.before, p)
-	s.vague[i] = ahead < 0
+	s.vague[i] = ahead < 0 || s.turns.epoch > 0
 	return Result{Code: Queued, Ahead: ahead}
 }
 
@@ -201,7 +197,7 @@ func (s *step) heartbeat(i int, op *Op, p *member) Result {
 	}
 	if op.Flag {
 		r := s.queued(i, p)
-		if r.Ahead > 0 && !s.follows(i, r.Ahead) {
+		if r.Ahead > 0 && !s.vague[i] && !s.follows(i, r.Ahead) {
 			r.Front = milliseconds(max(s.fronts[r.Ahead-1]-s.now, 1))
 		}
 		return r
@@ -245,7 +241,7 @@ func (s *step) move(op *Op, p, there *member) Result {
 			return gone(p)
 		}
 		heir := *p
-		heir.id, heir.owner, heir.token = op.To, s.owner, s.number()
+		heir.id, heir.owner, heir.token, heir.share = op.To, s.owner, s.number(), 0
 		if op.TTL > 0 {
 			heir.ttl = op.TTL.Milliseconds()
 		}
@@ -273,6 +269,9 @@ func (s *step) release(op *Op, p *member) Result {
 		return gone(p)
 	}
 	r := Result{Code: left(p)}
+	if p.state == holding && op.Costs != "" {
+		s.settle(p, op.Costs)
+	}
 	if !op.Flag {
 		until = 0
 	}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,10 +70,11 @@ func (tr *trial) untimed(t failer, e event) bool {
 }
 
 // microsecond finds out when in its millisecond the server ran c: at the time
-// from which on the model gives as many numbers as the server gave.
+// from which on the model gives as many numbers as the server gave, or that it wrote down.
 func (tr *trial) microsecond(t failer, c call) int64 {
 	t.Helper()
-	last := tr.dump(t).state(t).Last
+	after := tr.dump(t)
+	last := after.state(t).Last
 	for n := int64(1); n <= 100; n++ {
 		c.us = last - n + 1
 		if c.us/1000 != c.now {
@@ -80,8 +84,20 @@ func (tr *trial) microsecond(t failer, c call) int64 {
 			return c.us
 		}
 	}
-	return c.now*1000 + 999 // none was given, so it does not matter
+	was := tr.last.String()
+	for _, word := range micros.FindAllString(after.String(), -1) {
+		if us, _ := strconv.ParseInt(word, 10, 64); us/1000 == c.now && !strings.Contains(was, word) {
+			return us
+		}
+	}
+	c.us = c.now*1000 + 999
+	if probe, _ := tr.model.clone().run(c); probe.numbers > 0 {
+		c.us = c.now * 1000 // a bucket would have let somebody in later
+	}
+	return c.us
 }
+
+var micros = regexp.MustCompile(`\b\d{16}\b`)
 
 func (m *model) clone() *model {
 	c := *m
@@ -90,15 +106,19 @@ func (m *model) clone() *model {
 		other := *p
 		c.members[id] = &other
 	}
-	c.turns = map[string]*turn{}
-	for tenant, t := range m.turns {
-		other := *t
-		c.turns[tenant] = &other
+	c.lines = map[string]*line{}
+	for tenant, l := range m.lines {
+		other := *l
+		c.lines[tenant] = &other
 	}
-	c.counts = nil
-	for _, n := range m.counts {
-		other := *n
-		c.counts = append(c.counts, &other)
+	c.rates = nil
+	for _, r := range m.rates {
+		other := *r
+		other.sums = maps.Clone(r.sums)
+		c.rates = append(c.rates, &other)
+	}
+	for _, p := range c.members {
+		p.charges = slices.Clone(p.charges)
 	}
 	for _, p := range m.queue {
 		c.queue = append(c.queue, c.members[p.id])

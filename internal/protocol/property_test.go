@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,12 +43,12 @@ var genID = shared(rapid.Custom(func(t *rapid.T) string {
 }))
 
 var genTerms = shared(rapid.Custom(func(t *rapid.T) *Terms {
-	tenant, pace := genTenant.Draw(t, "tenant"), time.Duration(0)
+	tenant, share := genTenant.Draw(t, "tenant"), 0
 	if tenant != "" {
-		pace = span(time.Second, 10*time.Millisecond, 24*time.Hour).Draw(t, "pace")
+		share = rapid.SampledFrom([]int{0, 0, 2, 100}).Draw(t, "share")
 	}
 	return &Terms{
-		Tenant: tenant, Pace: pace,
+		Tenant: tenant, Share: share,
 		Wait:       rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "wait"),
 		Weight:     rapid.SampledFrom([]int{1, 1, 1, 2, 3, 4}).Draw(t, "weight"),
 		TTL:        span(30*time.Second, 30*time.Second, 5*time.Millisecond, 40*time.Millisecond, 2*time.Second).Draw(t, "ttl"),
@@ -57,19 +58,22 @@ var genTerms = shared(rapid.Custom(func(t *rapid.T) *Terms {
 		MaxHold:    span(0, 0, 0, 20*time.Millisecond, 10*time.Second).Draw(t, "maxhold"),
 		Limit:      rapid.SampledFrom([]int{3, 3, 3, 3, 3, 0, 1, 2, 4, 6}).Draw(t, "limit"),
 		Label:      rapid.SampledFrom([]string{"", "", "a label", "h 1 2"}).Draw(t, "label"),
-		Rate:       genRate.Draw(t, "rate"),
-		Cost:       rapid.SampledFrom([]int{0, 0, 0, 1, 3, 5}).Draw(t, "cost"),
+		Rates:      genRates.Draw(t, "rates"),
+		Costs:      rapid.SampledFrom([]Costs{"", "", "", ":1", ":3", ":5", "t:0", "t:2", "t:6", ":1,t:4", "x:9"}).Draw(t, "costs"),
 	}
 }))
 
 // genTenant draws one of few tenants; none, most of the time.
-var genTenant = shared(rapid.SampledFrom([]string{"", "", "", "acme", "acme", "b;tenant=x", "ü"}))
+var genTenant = shared(rapid.SampledFrom([]string{"", "", "", "acme", "acme", "b;share=9;tenant=x", "ü"}))
 
-// genRate draws one of few rates, so that most calls leave it as it is; none, most of the time.
-var genRate = shared(rapid.SampledFrom([]Rate{{}, {}, {}, {}, {4, 20 * time.Millisecond}, {4, 20 * time.Millisecond}, {2, 3 * time.Second}, {5, time.Hour}}))
+// genRates draws one of few sets of rates, so that most calls leave it as it is; none, most of the time.
+var genRates = shared(rapid.SampledFrom([]Rates{
+	"", "", "", "", "", "", ":4/20", ":4/20", ":4/20", ":2/3000", ":5/3600000", ":5/20+3", ":1/3600000+4", ":4/25", ":3/30000", ":2/299",
+	":4/20,:5/3600000", ":4/20,t:6/3000", ":4/20,t:6/3000", "t:3/20+7", "t:5/3000", ":2/3000,t:1/20+6,t:9/10000,x:9/60000",
+}))
 
 // lots are the verbs, the likelier the more often.
-const lots = "AAAAAAAAAAAHHLLLLLRRMMEDPZQW"
+const lots = "AAAAAAAAAAAHHLLLLLRRMMEDPZQWSSSS"
 
 var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 	op := Op{Verb: Verb(lots[rapid.IntRange(0, len(lots)-1).Draw(t, "verb")])}
@@ -87,12 +91,21 @@ var genOp = shared(rapid.Custom(func(t *rapid.T) Op {
 		op.Flag = rapid.Bool().Draw(t, "places")
 	case Renew:
 		op.TTL = span(15*time.Second, 5*time.Millisecond, 40*time.Millisecond).Draw(t, "ttl")
-	case Release, Evict:
+	case Settle:
+		op.Costs = rapid.SampledFrom([]Costs{"0", ":0", ":1", ":2", ":6", "t:0", "t:1", "t:9", ":1,t:2", "x:1"}).Draw(t, "costs")
+	case Release:
+		op.Costs = rapid.SampledFrom([]Costs{"", "", "", "", "0", "t:1", ":2"}).Draw(t, "costs")
+		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "flag")
+	case Evict:
 		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "flag")
 	case Pause:
 		op.Flag = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "paused")
-	case SetRate:
-		op.Rate = genRate.Draw(t, "rate")
+	case SetRates:
+		op.Rates = genRates.Draw(t, "rates")
+		if unit := rapid.SampledFrom([]string{"*", "*", "", "t"}).Draw(t, "unit"); unit != "*" {
+			op.Unit, op.Only = unit, true
+			op.Rates, _ = JoinRates(slices.DeleteFunc(op.Rates.All(), func(r Rate) bool { return r.Unit != unit })...)
+		}
 	case Cool:
 		op.TTL = span(time.Millisecond, 20*time.Millisecond, time.Second, time.Hour).Draw(t, "for")
 		op.Who = rapid.SampledFrom([]string{"", "ann@ops-1", "a b\n"}).Draw(t, "who")

@@ -79,7 +79,7 @@ func replicated(t *testing.T, answers ...[2]any) map[string]func() (*Store, *scr
 	}
 }
 
-const granted = "5000 0 0 1 3 -1 0 0 1 1 0 0 1 77 900 0 0 1 0 77 900"
+const granted = "5000 0 0 - 0 3 3 -1 0 0 1 1 0 0 1 77 900 0 0 0 - 1 0 77 900"
 
 // TestMostReplicasAreAwaited: of several operations the one that wants most decides, and
 // the reply tells how many have it.

@@ -67,7 +67,7 @@ func (c cannedReply) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 }
 
 // numbers are those of a semaphore, and inNumbers what they are read as.
-const numbers = "1 9 -1 0 2 6 5 4 3 7 88 99 111 1"
+const numbers = "3 9 -1 0 2 6 5 4 3 7 88 99 111 1 0 -"
 
 var inNumbers = State{
 	Declared: 9, Pin: -1, Changes: 2, Used: 6, Holders: 5, Waiting: 4, Marks: 3, Slots: 7, Last: 88, Next: 99, Till: 111, Lapses: true,
@@ -92,7 +92,7 @@ func TestRepliesThatFit(t *testing.T) {
 		{"A", " 2 3 250", []Result{{Code: Queued, Ahead: 3, Front: 250 * time.Millisecond}}},
 		{"A", " 3 0", []Result{{Code: Busy}}},
 		{"A", " 4 250", []Result{{Code: Full, Rest: 250 * time.Millisecond}}},
-		{"A", " 13 9 60000", []Result{{Code: Costly, Rate: Rate{9, time.Minute}}}},
+		{"A", " 13 t:9/60000+4", []Result{{Code: Costly, Rate: Rate{"t", 9, time.Minute, 4}}}},
 		{"A", " 5 9", []Result{{Code: Heavy, Limit: 9}}},
 		{"A", " 6 0", []Result{{Code: Gone}}},
 		{"H", " 2 -1 0", []Result{{Code: Queued, Ahead: -1}}},
@@ -119,7 +119,7 @@ func TestRepliesThatFit(t *testing.T) {
 		{"R", " 7 3 88 9223372036854775807", []Result{{Code: Renewed, Slot: 3, Token: 88, Remaining: milliseconds(longest)}}},
 	} {
 		for status, more := range []bool{false, true} {
-			s, ops := canned(t, fmt.Sprint("3005001 ", status, " 8 ", numbers, test.results), nil), asked(test.verbs)
+			s, ops := canned(t, fmt.Sprint("3005001 ", status, " 8 - 0 ", numbers, test.results), nil), asked(test.verbs)
 			head, err := s.Do(t.Context(), s.Key("name"), 0, ops)
 			want := Reply{Now: 3005, More: more, Was: 8, State: inNumbers}
 			if err != nil || head != want || !reflect.DeepEqual(resultsOf(ops), test.want) {
@@ -132,7 +132,7 @@ func TestRepliesThatFit(t *testing.T) {
 // TestReplyToACallThatCameTooLate: it did not happen, and tells the server's time.
 func TestReplyToACallThatCameTooLate(t *testing.T) {
 	t.Parallel()
-	s, ops := canned(t, "3005001 -1 0 1 0 -1 0 0 0 0 0 0 0 0 0 0 0", nil), asked("A")
+	s, ops := canned(t, "3005001 -1 0 - 0 3 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 -", nil), asked("A")
 	head, err := s.Do(t.Context(), s.Key("name"), 3004, ops)
 	wantKind(t, err, ErrRefused, errLate)
 	if head.Now != 3005 {
@@ -143,17 +143,17 @@ func TestReplyToACallThatCameTooLate(t *testing.T) {
 // TestRepliesThatDoNotFit: one thing is wrong with each.
 func TestRepliesThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	const head = "3005001 0 8 " + numbers
+	const head = "3005001 0 8 - 0 " + numbers
 	for name, test := range map[string]struct{ verbs, reply string }{
 		"nothing":                       {"", ""},
 		"a space":                       {"", " "},
 		"no numbers":                    {"", "3005001 0 8"},
-		"a status that is none":         {"L", "3005001 3 8 " + numbers + " 9"},
-		"a status below those there be": {"L", "3005001 -2 8 " + numbers + " 9"},
-		"no time":                       {"L", "x 0 8 " + numbers + " 9"},
-		"a time with an exponent":       {"L", "1e3 0 8 " + numbers + " 9"},
-		"a time that is no int64":       {"L", "99999999999999999999 0 8 " + numbers + " 9"},
-		"another layout":                {"L", "3005001 0 8 2" + numbers[1:] + " 9"},
+		"a status that is none":         {"L", "3005001 3 8 - 0 " + numbers + " 9"},
+		"a status below those there be": {"L", "3005001 -2 8 - 0 " + numbers + " 9"},
+		"no time":                       {"L", "x 0 8 - 0 " + numbers + " 9"},
+		"a time with an exponent":       {"L", "1e3 0 8 - 0 " + numbers + " 9"},
+		"a time that is no int64":       {"L", "99999999999999999999 0 8 - 0 " + numbers + " 9"},
+		"another layout":                {"L", "3005001 0 8 - 0 2" + numbers[1:] + " 9"},
 		"a number too few":              {"", head[:len(head)-2]},
 		"a number that is none":         {"", strings.Replace(head, " 88 ", " 8x ", 1)},
 		"a result too few":              {"LL", head + " 9"},
@@ -169,8 +169,8 @@ func TestRepliesThatDoNotFit(t *testing.T) {
 		"a label of less than nothing":  {"M", head + " 11 4 88 700 2 9000 -1 label"},
 		"a label beyond all":            {"M", head + " 11 4 88 700 2 9000 9223372036854775807 label"},
 		"an owner that ends early":      {"L", head + " 12 5 own"},
-		"late, and more":                {"A", "3005001 -1 0 " + numbers + " 1"},
-		"late, with a bad number":       {"A", "3005001 -1 0 1 9 x 0 0 0 0 0 0 0 0 0 0 0"},
+		"late, and more":                {"A", "3005001 -1 0 - 0 " + numbers + " 1"},
+		"late, with a bad number":       {"A", "3005001 -1 0 - 0 3 9 x 0 0 0 0 0 0 0 0 0 0 0 0 -"},
 		"many twos":                     {"A", strings.Repeat("2 ", 100) + "2"},
 	} {
 		t.Run(name, func(t *testing.T) { checkGarbled(t, test.reply, asked(test.verbs), true) })
@@ -199,14 +199,14 @@ func checkGarbled(t *testing.T, reply any, ops []Op, must bool) {
 
 // FuzzDecode feeds replies made of arbitrary text.
 func FuzzDecode(f *testing.F) {
-	const head = "3005001 0 8 " + numbers
+	const head = "3005001 0 8 - 0 " + numbers
 	f.Add("A", head+" 1 4 88 700")
 	f.Add("AHRLE", head+" 6 0 2 -1 7 9 9 10")
-	f.Add("LAAAL", "3005001 1 8 "+numbers+" 9 9 2 0 3 4")
+	f.Add("LAAAL", "3005001 1 8 - 0 "+numbers+" 9 9 2 0 3 4")
 	f.Add("MML", head+" 9 11 4 88 700 2 9000 9 two words 12 1 o")
 	f.Add("M", head+" 11 4 88 700 2 9000 0 ")
 	f.Add("DPZ", head)
-	f.Add("A", "3005001 -1 0 1 0 -1 0 0 0 0 0 0 0 0 0 0 0")
+	f.Add("A", "3005001 -1 0 - 0 3 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 -")
 	f.Add("A", "1 5 2")
 	f.Fuzz(func(t *testing.T, verbs, reply string) {
 		if len(verbs) > MaxIDs/2 {

@@ -191,7 +191,7 @@ func (r *rig) storedAs(t failer) dump {
 }
 
 // compactField is "state" of a lease that nobody else has come near.
-var compactField = regexp.MustCompile(`(?s)^1 compact (\S+) (\d+) (\d+) (\d+) A[01] 1 0 (\d+) \d+ \d+ \d+ (\d+ \S+ .*)$`)
+var compactField = regexp.MustCompile(`(?s)^3 compact (\S+) (\d+) (\d+) (\d+) (\d+) (\d+) (\S+ .*)$`)
 
 // expanded has, in place of a compact lease, the records that it stands for.
 func (d dump) expanded() dump {
@@ -199,7 +199,7 @@ func (d dump) expanded() dump {
 	if m == nil || len(d.fields)+len(d.scores) != 1 {
 		return d
 	}
-	id, token, expires, limit, tail := m[1], m[2], m[4], m[5], m[6]
+	id, token, expires, limit, ttl, tail := m[1], m[2], m[4], m[5], m[6], m[7]
 	deadline, _ := strconv.ParseInt(m[3], 10, 64)
 	lapses := 1
 	if expires == "0" {
@@ -207,8 +207,8 @@ func (d dump) expanded() dump {
 	}
 	return dump{
 		fields: map[string]string{
-			"state": fmt.Sprintf("1 %s -1 0 0 1 1 0 0 1 %s %d %s %d", limit, token, deadline, expires, lapses),
-			id:      fmt.Sprintf("h 1 0 %s 0 %s", token, tail),
+			"state": fmt.Sprintf("3 %s -1 0 0 1 1 0 0 1 %s %d %s %d 0 -", limit, token, deadline, expires, lapses),
+			id:      fmt.Sprintf("h 1 0 %s 0 %s - %s", token, ttl, tail),
 		},
 		scores: map[string]float64{id: float64(deadline), note: place},
 		lapse:  [2]time.Duration{d.lapse[0], d.lapse[0]},
@@ -259,7 +259,7 @@ func opsString(ops []Op) string {
 	var out []string
 	for i := range ops {
 		op := &ops[i]
-		text := fmt.Sprintf("%c %s %s ttl=%v flag=%v n=%d", op.Verb, op.ID, op.To, op.TTL, op.Flag, op.N)
+		text := fmt.Sprintf("%c %s %s ttl=%v flag=%v n=%d %s %s", op.Verb, op.ID, op.To, op.TTL, op.Flag, op.N, op.Costs, op.Rates)
 		if op.Terms != nil {
 			text = fmt.Sprintf("A %s %+v", op.ID, *op.Terms)
 		}

@@ -14,7 +14,7 @@ var (
 	// Delete is look.Delete.
 	Delete func(ctx context.Context, s *Store, k Key) (bool, error)
 	// Rest is look.Snapshot.Rest of a Snapshot with records.
-	Rest func(ctx context.Context, s *Store, k Key, cost int) (time.Duration, error)
+	Rest func(ctx context.Context, s *Store, k Key, weight int, costs Costs) (time.Duration, error)
 )
 
 // Seen is a look.Snapshot.
@@ -34,6 +34,7 @@ type Seen struct {
 
 // SeenCounted is a look.Counted.
 type SeenCounted struct {
+	Rate  int
 	Sum   int
 	Until int64
 }
@@ -42,7 +43,7 @@ type SeenCounted struct {
 type SeenRecord struct {
 	ID       string
 	Weight   int
-	Cost     int
+	Costs    Costs
 	Slot     int
 	Token    int64
 	Since    int64
@@ -55,5 +56,6 @@ type SeenRecord struct {
 	Client   string
 	Extra    string
 	Tenant   string
+	Share    int
 	Label    string
 }

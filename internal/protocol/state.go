@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,25 +18,26 @@ type State struct {
 	Used     int   // permits in use
 	Holders  int
 	Waiting  int
-	Marks    int   // tombstones, what counts for the rate, and the turns of tenants
+	Marks    int   // tombstones, what counts for rates, and the lines of tenants
 	Slots    int   // held or free
 	Last     int64 // the last token or ticket
 	Next     int64 // ms: something may run out then; 0: never
 	Till     int64 // ms: all deadlines have passed by then; 0: there are none, or the reply is about a compact lease
 	Lapses   bool  // the keys carry a TTL, which ends at Till
 
-	Rate  Rate
-	Spent int // the costs of the grants that count for the rate
+	Rates Rates // in force
 
-	newest bucket // what is being granted
-	index  int    // its number
-	epoch  int64  // of the turns of tenants that count; 0: none does
+	tallies [MostRates]tally // of the rates, in their order
+	turns   turns            // of the lines of tenants
 }
 
-// bucket is a time in which grants were made.
-type bucket struct {
-	since int64 // ms
-	sum   int
+// turns are where the lines of waiters stand while some of these have tenants: "Lines" in
+// transition.lua.
+type turns struct {
+	epoch               int64 // 0: no waiter has a tenant
+	clock, fresh, place int64
+	plain, lines        int
+	next                int
 }
 
 // Limit returns the limit in force.
@@ -49,73 +51,130 @@ func (s *State) Limit() int {
 // front is above all tokens and tickets: up to here the script's numbers are exact.
 const front = 1 << 53
 
-// The layouts of the stored data: the usual one, and one for a rate, a pause that ends, or tenants.
-const (
-	layout     = 1
-	layoutMore = 2
-)
+// layout is the number of what is stored.
+const layout = 3
 
-// The form of "state". One that is newer has another number in front, or more numbers. They are
-// compiled when somebody looks: no program that only acquires needs them.
+// The form of "state". One that is newer has a larger number in front, and one that is older a smaller
+// one. They are compiled when somebody looks: no program that only acquires needs them.
 var (
 	stateForm = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^[12] \d{1,12} -?\d{1,12} ([012]) \d{1,12}(?: \d{1,13}){5} \d{1,16} \d{1,16} \d{1,14} [01]` +
-			`((?: \d{1,12}){3} \d{1,13} \d{1,12} \d{1,12} \d{1,16})?$`)
+		return regexp.MustCompile(`^3 \d{1,12} -?\d{1,12} ([012]) \d{1,12}(?: \d{1,13}){5} \d{1,16} \d{1,16} \d{1,14} [01] (?:0|[1-9]\d*(?::\d{1,16}){6}) (\S+)((?: \d{1,16})*)$`)
 	})
-	stateFormNewer = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(?:[3-9]|[1-9]\d+) |^1 \d+ -?\d+(?: \d+){12}|^2 \d+ -?\d+(?: \d+){19}`)
-	})
+	stateFormNewer = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[4-9]|[1-9]\d+) `) })
+	stateFormOlder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[12] `) })
 )
 
-// ParseState reads "state" of the general layouts at server time now (ms), as carefully as the
-// script does. State.Ends is not in it. The errors are rejections with ErrVersion and ErrCorrupt.
+// ParseState reads "state" of the general form at server time now (ms), as carefully as the script
+// does. State.Ends is not in it. The errors are rejections with ErrVersion, ErrOlder and ErrCorrupt.
 func ParseState(text string, now int64) (State, error) {
 	reject := func(why error) (State, error) {
 		return State{}, &Failure{Kind: ErrRejected, Detail: why, Err: fmt.Errorf("state %.80q", text)}
 	}
-	if stateFormNewer().MatchString(text) {
+	switch {
+	case stateFormNewer().MatchString(text):
 		return reject(ErrVersion)
+	case stateFormOlder().MatchString(text):
+		return reject(ErrOlder)
 	}
 	m := stateForm().FindStringSubmatch(text)
 	if m == nil {
 		return reject(ErrCorrupt)
 	}
-	c, pausing, more := cursor{rest: text}, m[1] == "2", m[2] != ""
+	c, pausing := cursor{rest: text}, m[1] == "2"
 	s := c.state()
-	if c.bad || more != strings.HasPrefix(text, "2") || !s.sound(now) || more && !s.soundMore(pausing) || pausing && !more {
+	if c.bad || c.rest != "" || !s.sound(now, pausing) {
 		return reject(ErrCorrupt)
 	}
 	return s, nil
 }
 
-// sound reports whether the numbers can be those of a semaphore.
-func (s *State) sound(now int64) bool {
+// sound reports whether the numbers can be those of a semaphore. pausing: it is paused for a time.
+func (s *State) sound(now int64, pausing bool) bool {
 	const most, century = 4_000_000_000_000, 3_000_000_000_000
+	for i, r := range s.Rates.All() {
+		if t := s.tallies[i]; r.Burst == 0 && ((t[0] == 0) != (t[1] == 0) || t[1]-now > century) || r.Burst > 0 && t[0]/1000-now > century {
+			return false
+		}
+	}
 	return s.Slots >= s.Holders && s.Holders <= s.Used && (s.Holders > 0 || s.Used == 0) && s.Pin >= -1 &&
 		int64(s.Used)+int64(s.Slots)+int64(s.Waiting)+int64(s.Limit()) <= most && (s.Slots == 0 || s.Used+s.Waiting+s.Marks > 0) &&
-		s.Last < front && s.Next-now <= century
+		s.Last < front && s.Next-now <= century && (s.Marks > 0 || !s.Counts() && !pausing) &&
+		s.turns.sound(s)
 }
 
-// soundMore reports the same of the numbers of the larger layout. pausing: the semaphore is paused for a
-// time.
-func (s *State) soundMore(pausing bool) bool {
-	return (s.Rate.N == 0) == (s.Rate.Per == 0) && (s.newest.since == 0) == (s.newest.sum == 0) && s.newest.sum <= s.Spent &&
-		(pausing || s.Rate.N > 0 || s.Spent > 0 || s.epoch > 0) && (s.Marks > 0 || s.Spent == 0 && !pausing) &&
-		(s.epoch == 0 || s.Waiting > 0 && s.epoch <= s.Last)
+// NoPlace is added to the score of a line to get its place.
+const NoPlace = 1 << 51
+
+// PlainPlace returns the place of the waiters without a tenant, while others have one.
+func (s *State) PlainPlace() int64 { return s.turns.place }
+
+// Step returns by how much the place of a line moves on with a grant of this weight and these costs.
+func (s *State) Step(weight int, costs Costs, share int) int64 {
+	const whole = 1 << 26
+	size := float64(weight) / float64(max(s.Limit(), 1))
+	for _, r := range s.Rates.All() {
+		size = max(size, float64(costs.Of(r.Unit, weight))/float64(r.Most()))
+	}
+	return min(max(int64(math.Ceil(size*whole/float64(max(share, 1)))), 1), whole)
+}
+
+func (t *turns) sound(s *State) bool {
+	return *t == turns{} || t.epoch > 0 && t.epoch <= s.Last && t.lines > 0 && t.lines <= s.Marks && int64(t.plain)+int64(t.lines) <= int64(s.Waiting)
+}
+
+// Counts reports whether something counts for a rate, or did until a short time ago.
+func (s *State) Counts() bool {
+	for _, t := range s.tallies {
+		if t[0] > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // state reads the numbers of a semaphore.
 func (c *cursor) state() (s State) {
-	version := c.next()
-	c.bad = version != layout && version != layoutMore || c.bad
+	c.bad = c.next() != layout || c.bad
 	s.Declared, s.Pin, s.Paused, s.Changes = c.int(), c.int(), c.next() != 0, c.int()
 	s.Used, s.Holders, s.Waiting, s.Marks, s.Slots = c.int(), c.int(), c.int(), c.int(), c.int()
 	s.Last, s.Next, s.Till, s.Lapses = c.next(), c.next(), c.next(), c.next() == 1
-	if version == layoutMore {
-		s.Rate, s.Spent = c.rate(), c.int()
-		s.newest.since, s.newest.sum, s.index, s.epoch = c.next(), c.int(), c.int(), c.next()
+	s.turns, s.Rates = c.turns(), c.rates()
+	if s.Rates != "" {
+		for i := range strings.Count(string(s.Rates), ",") + 1 {
+			s.tallies[i] = tally{c.next(), c.next(), c.next()}
+		}
 	}
 	return s
 }
 
-func (c *cursor) rate() Rate { return Rate{N: c.int(), Per: c.duration()} }
+func (c *cursor) word() string {
+	word, rest, _ := strings.Cut(c.rest, " ")
+	c.rest = rest
+	return word
+}
+
+// turns reads where the lines of tenants stand.
+func (c *cursor) turns() (t turns) {
+	word := c.word()
+	if word == "0" {
+		return t
+	}
+	n := cursor{rest: strings.ReplaceAll(word, ":", " ")}
+	t = turns{epoch: n.next(), clock: n.next(), fresh: n.next(), place: n.next(), plain: n.int(), lines: n.int(), next: n.int()}
+	c.bad = c.bad || n.bad || n.rest != ""
+	return t
+}
+
+// rates reads a set of rates.
+func (c *cursor) rates() Rates {
+	all, ok := parseRates(c.word())
+	c.bad = c.bad || !ok
+	return all
+}
+
+// rate reads one.
+func (c *cursor) rate() Rate {
+	r, err := parseRate(c.word())
+	c.bad = c.bad || err != nil
+	return r
+}

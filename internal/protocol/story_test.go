@@ -111,7 +111,7 @@ func (r *rig) isCompact(t failer) bool {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatalf("%v", err)
 	}
-	return strings.HasPrefix(state, "1 compact ")
+	return strings.HasPrefix(state, "3 compact ")
 }
 
 // TestCompactLease tells stories of a lease that is alone, or nearly so.

@@ -6,49 +6,72 @@
 -- STORED AND SENT
 --
 -- KEYS[1]        is PREFIX:{NAME}, a hash. It has the field "state", and by its id a record of each
---   h weight slot token ceiling ttl owner label   lease; no renewal goes beyond ceiling (0: none)
---   e the same                                    lease whose holder was asked to stop
---   w weight cost ticket maxhold ttl owner label  waiter (cost 0: the weight; maxhold 0: none)
+--   h weight slot token ceiling ttl charges owner label   lease; no renewal goes beyond ceiling (0: none)
+--   e the same                                            lease whose holder was asked to stop
+--   w weight costs ticket maxhold ttl beat owner label    waiter (maxhold 0: none; beat: its heartbeat TTL)
 --   x reason                                      mark: a tombstone, which answers for an id that has
 --                                                 ended; "x 5 owner" for one that was moved to owner
 --   p who                                         mark "!p": nobody is granted before its deadline, as who wants
---   r sum until                                   mark "!r" and a number: what grants of one time cost
---                                                 in sum, which counts for the rate until that time (ms)
---   t turn epoch                                mark "!t" and a tenant: where its next waiter stands (us), or
---                                                 behind that; of another epoch, or earlier than now, it counts no more
---                A mark is a record with a deadline that nobody holds or waits for.
+--   r |row|row|...|                               mark "!r": what counts for each rate that is a window, in their
+--                                                 order, until none of it does; empty for others
+--   t epoch line began pos place count          mark "!t" and a tenant: its line of waiters (see "Lines")
+--                A mark is a record that nobody holds or waits for. It has a deadline, but for lines with waiters.
 -- KEYS[1]:order  is a sorted set in the same slot of a cluster. What its scores mean:
---   below 0        the queue: the member is "#" and the id, the score is turn - 2^53, and a turn is
---                  the ticket, or later by its tenant's "!t", minus the head start
+--   below -2^52    waiters without a tenant: the member is "#" and the id, the score is ticket - headstart - 2^53
+--   below -2^51    waiters with one: the same member; the score is line * 2^34 + pos - headstart (ms) - 2^52
+--   below 0        lines with waiters: the member is that of the mark, the score is place - 2^51
 --   from 0         free slots: member and score are the number of the slot
 --   4000000000     the member NOTE, for as long as there is the set
 --   from 2^32      deadlines: the member is the id of a record, the score is server time in ms
--- "state"        is 1 declared pin paused changes used holders waiting marks slots last nearest till lapses
+-- "state"        is 3 declared pin paused changes used holders waiting marks slots last nearest till lapses turns rates
 --   declared       the limit that was declared last; 0: none yet       pin  limit by an operator; -1: none
 --   paused         1: nobody is granted; 2: nobody, while there is "!p"
---   changes        of the declared limit, and of the rate
+--   changes        of the declared limit, and of the rates
 --   used           permits in use: the weights of all holders          holders, waiting, marks  how many
 --   slots          numbers given out: those below are held or free     last  token or ticket
 --   nearest        before this time (ms) no deadline ends, and the head of the queue does not come to fit
 --                  by time alone; 0: there is none
 --   till           all deadlines have passed by then (ms)              lapses  1: the keys have a TTL, till then
---                or, where there is a rate, or something counts for one, or paused is 2, or there is an epoch,
---                2, the same numbers, and rate window spent since bucket index epoch
---   rate, window   costs of so much are granted in any time of so long (ms); 0 0: there is no rate
---   spent          the sums of all "!r"                                since  when the newest began (ms); 0: there is none
---   bucket, index  sum and number of the newest "!r"
---   epoch          ticket of the first waiter with a tenant since the queue was empty; 0: there was none
+--   turns          epoch:clock:fresh:place:plain:lines:next, while waiters have tenants (see "Lines"); else 0
+--   rates          a set of rates, and behind it three numbers of each:
+--                  spent fades since   of a window: what counts in it, and when the first of that leaves it
+--                                      (ms); a charge that is not older than since (us) is in it
+--                  full slack since    of a bucket: when it is full again, how much of that time may be
+--                                      given back, and since when it was not full, all in us
 --                or, where one lease is alone, and there is no sorted set and no record,
---                1 compact id token deadline expires HEAD
---   expires        when the key does (ms); 0: never                    HEAD  A..., as the acquire said it
---                Another number in front, or more numbers, are a newer layout: BERTHVERSION.
+--                3 compact id token deadline expires limit ttl owner label
+--   expires        when the key does (ms); 0: never
+--                A smaller number in front is an older layout, a larger one a newer: BERTHVERSION.
+-- Lines          Waiters of a tenant stand in a line, first come, first served, and so do those without one. The lines
+--                take turns, by start-time fair queueing (Goyal, Vin and Cheng 1996): the next head is the first of the
+--                line whose place is least; a grant moves the clock to that place, and the place on by a step:
+--                the request's part of the limit or of a rate, whichever is largest, times 2^26, over its share. A
+--                line to which somebody comes again stands where it stood, or at the clock, if that is later. One that
+--                is new begins at fresh, which is never before the clock and moves on a little then, so that
+--                newcomers do not keep others waiting for good.
+--                epoch: ticket of the first who came with a tenant; a mark of another epoch says nothing. place and
+--                plain: of the line of those without a tenant, and how many they are. lines: of tenants that have
+--                waiters. next: the number of the next line. began: when a line was last empty (ms). pos: of its last.
+-- A set of rates is "-", or up to 4 of UNIT:N/PER and UNIT:N/PER+BURST with commas between, no two with the same
+--                unit and window. The first is a window: in any time of PER ms, 10 to 30 days, costs of
+--                N are granted in that unit. The second is a bucket of BURST, which is full at first and
+--                gets N back in PER ms, and all of it within 365 days. N, BURST and costs are up to 2^30.
+-- A unit         is empty, or a lower-case letter with such letters, digits, _ and - behind it, 16 in
+--                all, but not "none".
+-- Costs          are "-", or up to 4 of UNIT:N with commas between. In a unit that is not named it is the weight.
+-- Charges        are "-", or UNIT:N@SINCE with commas between: what the lease has cost in each unit that had
+--                a rate then, and since when it counts (us).
+-- A row          is empty, or grain first last sum sum ...: what was granted in each grain ms, from the time
+--                first * grain on. A sum counts until the last of its grants has left the window. There are
+--                no more than 400 of them.
 -- Numbers        are decimal, without leading zeros, and have at most 12 digits; tokens, tickets and
 --                times in us 16. Times are of the server's clock, durations are in ms.
 -- An id          is CHANNEL.REST. The channel of its process has letters and digits; the rest is
 --                anything without spaces and line feeds. An id never means two requests.
 -- An owner       is pid/host;client, and may go on with ;key=value. It has no spaces. A ":" in front
 --                says that its process hears shard channels. ";tenant=" is the last key: what is
---                behind the first of them is the tenant, 1 to 64 characters without control characters.
+--                behind the first of them is the tenant, 1 to 64 characters without control characters; and
+--                ";share=" may stand directly in front of it, with 1 to 100.
 -- A label        is the rest of its text, whatever bytes it has; it may be empty.
 -- Tickets and    are numbers of one sequence: max(last + 1, now in us).
 -- tokens
@@ -72,39 +95,44 @@
 --   bound          the latest server time (ms) at which the call may run; 0: any
 --   head           a verb, and its words behind it with single spaces between. "+": at least 1.
 --     A wait weight+ maxhold limit heartbeat+ headstart qlimit ttl+ owner label    acquire
---       wait 1: may be queued, if fewer than qlimit are. limit 0: the declared one, or 1 if there is none
---     B rate window cost A... acquire, with a rate. cost 0: the weight. rate and window 0: declares
---                             none. window from 10 to 30 days, rate and cost up to 2^30
---     T pace A... or B... acquire for the owner's tenant, whose waiters stand as though they had come
---                             weight times pace apart, from 10 to a day
+--       wait 1: may be queued, if fewer than qlimit are; with tenants, if one more than there are in its
+--                             line, times the lines, is at most qlimit. limit 0: the declared one, or 1 if there is none
+--     B rates costs A...      acquire, with costs, and a set of rates, which takes the place of the one
+--                             in force; "-" leaves that. With a set and limit 0, where no limit is
+--                             declared, it is 2^30: the rates alone are to limit
 --     H heartbeat places      of a waiter; 0: its place does not last longer. places 1: where it stands is wanted
 --     R ttl                   renew; ttl 0: the lease's
---     L tomb                  release, or leave the queue. tomb 1: a copy of the acquire may be under way
+--     S costs                 settle: so much the lease has cost, in the units that are named; or "0": nothing
+--                             in any. Less counts no more, more counts from now
+--     L tomb  or  L tomb costs   release, or leave the queue, the second after S. tomb 1: a copy of the acquire may
+--                             be under way
 --     M ttl owner             move; its ids come in pairs, old and new. ttl 0: the lease's. The tenant stays
 --     E force                 evict. force 0: ask the holder to stop
 --     D limit    P pin    Z paused    for operators, of no ids: resize, pin, pause. A limit is forgotten
 --                             when nobody is there any more, a pin and a pause are not
 --     W for+ who              of no ids: pause for so long, unless it is paused for longer; Z ends that
---     Q rate window           for operators, of no ids: declare a rate; 0 0: none
+--     Q which rates           for operators, of no ids: declare a set of rates in place of that in force (which
+--                             "*"), or of its rates of one unit (which "UNIT:")
 --   count          of the ids of a group. Acquires come last. At most 250 ids in all, each of them once,
 --                  which the script does not check: it is for the client to see to
--- Answer         numbers with spaces between: now (us), status (0 done; 1 done, and more is to be done:
+-- Answer         words with spaces between: now (us), status (0 done; 1 done, and more is to be done:
 --                call again without operations; -1 too late, not done, and the rest is nobody's), the
---                limit that was declared before, "state" (the last two 0 where a lease is alone), behind
---                a "state" of 2 the rate and the window that were declared before and the time until which
---                it is paused (ms; 0: it is not, or without end), and for each id (M: each pair)
+--                limit that was declared before, the rates that were in force then ("-" where a lease is
+--                alone), the time until which it is paused (ms; 0: it is not, or without end), "state" (till
+--                and lapses 0 where a lease is alone), and for each id (M: each pair)
 --     A  1 slot token remaining | 2 ahead 0 | 3 rest (busy) | 4 rest (queue full)
---        | 5 limit (heavier than that) | 13 rate window (costs more than that) | gone
---        rest: for so long the rate alone does not let it in; 0: it would, or that is not known
+--        | 5 limit (heavier than that) | 13 rate (costs more than that) | gone
+--        rest: for so long the rates alone do not let it in; 0: they would
 --     H  1 slot token remaining | 2 ahead front (-1 0: not asked for) | 8 remaining | gone
 --        front: for so long the waiter directly in front of it keeps its place, if it is not heard of;
---        0: that one is directly before it in this call, or there is none
+--        0: that one is directly before it in this call, or there is none. With tenants ahead is an estimate, but for 0
 --     R  7 slot token remaining | 8 remaining (asked to stop, not renewed) | gone
+--     S  14 | gone
 --     L  9 released | 10 left the queue | gone
 --     M  11 slot token remaining weight ttl bytes label | gone
 --     E  9 | 10 | 8 0 | gone
 --     gone: 6 reason | 12 bytes owner (moved, to that owner)
--- Errors         BERTHREQUEST word (it does not fit the grammar), BERTHCORRUPT what (berth did not write
+-- Errors         BERTHREQUEST what (it does not fit the grammar), BERTHCORRUPT what (berth did not write
 --                that), BERTHVERSION (a newer layout), BERTHCLOCK, BERTHHALF ms (one key was lost; what the
 --                other tells of ends in so long, and then it heals). Nothing of what was asked was done.
 --                A server puts words of its own around them.
@@ -117,11 +145,12 @@ local STATE, ARGV = KEYS[1], ARGV
 local call, try = redis.call, redis.pcall
 local format, match, find, sub = string.format, string.match, string.find, string.sub
 
-local NOBODY = '1 0 -1 0 0 0 0 0 0 0 0 0 0 0'           -- "state" where there are no keys
-local ALONE = ' -1 0 0 1 1 0 0 1 '                      -- its numbers from pin to slots, where a lease is alone
+local NOBODY = '3 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 -'       -- "state" where there are no keys
+local ALONE = ' -1 0 0 1 1 0 0 1 '                      -- its numbers from pin to slots, where a lease is alone,
+local PLAIN = ' 0 -'                                    -- and epoch and rates, where there are none
 local DEADLINES = 4294967296                            -- the least score of a deadline
 local GRAIN = 60000                                     -- ms; the keys' TTL moves in steps of this
-local ID = '^%w+%.%S+$'                                 -- of a lease that may be alone
+local ACQUIRE = '^A([01]) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) ()(:?%d+/%S+) '
 
 local clock = call('TIME')
 local micros = clock[2]
@@ -133,7 +162,7 @@ local bound = ARGV[1]
 if bound ~= '0' then
   bound = tonumber(bound)
   if not bound or bound < 1 or bound % 1 ~= 0 then error('BERTHREQUEST bound ' .. tostring(ARGV[1])) end
-  if now > bound then return stamp .. ' -1 0 ' .. NOBODY end
+  if now > bound then return stamp .. ' -1 0 - 0 ' .. NOBODY end
 end
 if now < DEADLINES then error('BERTHCLOCK the server says that it is 1970: set its clock') end
 
@@ -148,16 +177,17 @@ if ARGV[3] and not ARGV[4] then
   if sub(head, 1, 1) == 'A' then
     local order = STATE .. ':order'                     -- both at once where both are declared saves 3 % of a pair of calls
     if (KEYS[2] == order and call('EXISTS', STATE, order) or call('EXISTS', STATE)) == 0 then
-      local limit, beat, start, qlimit, ttl =           -- of weight 1, and without a maxhold
-        match(head, '^A[01] 1 0 ([1-9]%d*) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) :?%d+/%S+ ')
+      local limit, beat, start, qlimit, ttl, owner =    -- of weight 1, and without a maxhold
+        match(head, '^A[01] 1 0 ([1-9]%d*) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) ():?%d+/%S+ ')
       if ttl and #limit < 13 and #beat < 13 and #start < 13 and #qlimit < 13 and #ttl < 13
-        and (start == '0' or start >= '1') and (qlimit == '0' or qlimit >= '1') and find(id, ID)
+        and (start == '0' or start >= '1') and (qlimit == '0' or qlimit >= '1') and find(id, '^%w+%.%S+$') and not find(head, ';tenant=', owner, true)
         and (KEYS[2] == order or call('EXISTS', order) == 0) then
         local deadline, expires = format('%d', now + ttl), '0'
         if POLICY == '1' then expires = format('%d', now + ttl + GRAIN) end
-        call('HSET', STATE, 'state', '1 compact ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires .. ' ' .. head)
+        call('HSET', STATE, 'state', '3 compact ' .. id .. ' ' .. stamp .. ' ' .. deadline .. ' ' .. expires
+          .. ' ' .. limit .. ' ' .. ttl .. ' ' .. sub(head, owner))
         if expires ~= '0' then try('PEXPIREAT', STATE, expires) end
-        return stamp .. ' 0 0 1 ' .. limit .. ALONE .. stamp .. ' ' .. deadline .. ' 0 0 1 0 ' .. stamp .. ' ' .. ttl
+        return stamp .. ' 0 0 - 0 3 ' .. limit .. ALONE .. stamp .. ' ' .. deadline .. ' 0 0 0 - 1 0 ' .. stamp .. ' ' .. ttl
       end
     end
   else
@@ -165,19 +195,19 @@ if ARGV[3] and not ARGV[4] then
     if renewal and #renewal < 13 or head == 'L0' then
       stored = call('HGET', STATE, 'state')
       local owned, token, deadline, expires, at, limit =
-        match(stored or '', '^1 compact (%S+) (%d+) (%d+) (%d+) ()A[01] 1 0 (%d+) ')
+        match(stored or '', '^3 compact (%S+) (%d+) (%d+) (%d+) ()(%d+) ')
       if owned == id and deadline + 0 > now then        -- else it is not, or no longer, that lease's alone
         if not renewal and token + 0 < us then          -- the clock has passed the token: nobody needs to remember it
           call('HDEL', STATE, 'state')
-          return stamp .. ' 0 ' .. limit .. ' ' .. NOBODY .. ' 9'
+          return stamp .. ' 0 ' .. limit .. ' - 0 ' .. NOBODY .. ' 9'
         elseif renewal and (expires ~= '0') == (POLICY == '1') then
           local later = expires
           deadline = format('%d', now + renewal)
           if expires ~= '0' and deadline + 1000 > expires + 0 then later = format('%d', now + renewal + GRAIN) end
           call('HDEL', STATE, '')                       -- so that it passes when memory is short: see "write"
-          call('HSET', STATE, 'state', '1 compact ' .. id .. ' ' .. token .. ' ' .. deadline .. ' ' .. later .. ' ' .. sub(stored, at))
+          call('HSET', STATE, 'state', '3 compact ' .. id .. ' ' .. token .. ' ' .. deadline .. ' ' .. later .. ' ' .. sub(stored, at))
           if later ~= expires then try('PEXPIREAT', STATE, later) end
-          return stamp .. ' 0 ' .. limit .. ' 1 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' 0 0 7 0 ' .. token .. ' ' .. renewal
+          return stamp .. ' 0 ' .. limit .. ' - 0 3 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' 0 0 0 - 7 0 ' .. token .. ' ' .. renewal
         end
       end
     end
@@ -196,21 +226,48 @@ local MOST = 4000000000000                              -- used + slots + waitin
 local PAGE = 250                                        -- so many are reaped, or looked at in the queue, in one call
 local LATE = 10000                                      -- ms; so long after an acquire, at most, a copy of it runs (its "bound" sees to that)
 local TOLD = 60000                                      -- ms; for so long a tombstone tells of an eviction or a move
-local BUCKET = '!r'                                     -- the names of what counts for the rate; ids begin with no "!"
-local COOL = '!p'                                       -- the name of a pause that ends
-local TURN = '!t'                                       -- what the names of tenants' turns begin with
-local DAY = 86400000000                                 -- us; no turn is further ahead than this
--- A "!t" has a deadline on the next full minute, and for as long as it counts gets another then. So
--- many end in one reaping, and what is left of lost keys heals soon, however far ahead a turn is.
-local minute = now - now % GRAIN + GRAIN
-local BUCKETS = 204                                     -- there are not more of them, whatever windows were declared in turn
+local COUNTS, COOL, TURN = '!r', '!p', '!t'             -- the names of marks, and what those of turns begin with; ids begin with no "!"
+local lingers = now - now % 1000 + GRAIN + 1000         -- until then the mark of an empty line stays, and as long again while it counts
+local COSTLY = 1073741824                               -- 2^30: no rate and no cost is above this
 local LOOKED = 25                                       -- so many waiters are looked at in one call, where there is a rate
 
 local function corrupt(what, value) error('BERTHCORRUPT ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
 local function refuse(what, value) error('BERTHREQUEST ' .. what .. ' ' .. sub(tostring(value), 1, 80)) end
-local function isRate(rate, window)                     -- or both are 0
-  return rate == '0' and window == '0' or window and #rate < 11 and #window < 11 and sub(rate, 1, 1) ~= '0'
-    and sub(window, 1, 1) ~= '0' and rate + 0 <= 1073741824 and window + 0 >= 10 and window + 0 <= 2592000000
+local function isUnit(unit) return unit == '' or #unit < 17 and unit ~= 'none' and find(unit, '^%l[%l%d_-]*$') end
+local function isNumber(n) return #n < 11 and n >= '1' and n + 0 <= COSTLY end
+local function costIn(unit) return ',' .. string.gsub(unit, '%-', '%%-') .. ':(%d+)' end -- a pattern, for costs with a comma in front
+
+local function tenantOf(owner)                          -- and its share
+  local front, tenant = match(owner, '^(.-);tenant=(.*)$')
+  if tenant then return tenant, match(front, ';share=([^;]*)$') or '1' end
+end
+
+local function ratesOf(set)                             -- their list, or nil if that is no set
+  local list, length = {}, 0
+  for unit, n, per, plus, burst in string.gmatch(set == '-' and '' or set .. ',', '([^:,]*):(%d+)/(%d+)(%+?)(%d*),') do
+    if not isUnit(unit) or not isNumber(n) or #per > 10 or per < '1' or per + 0 < 10 or per + 0 > 2592000000
+      or plus == '+' and not (isNumber(burst) and burst * 1e0 * per / n <= 31536000000) or plus == '' and burst ~= '' then return nil end
+    length = length + #unit + #n + #per + #plus + #burst + 3
+    local first = true                                  -- of the rates of its unit
+    for k = 1, #list do
+      if list[k].unit == unit and list[k].per == per + 0 then return nil end
+      first = first and list[k].unit ~= unit
+    end
+    list[#list + 1] = {
+      word = unit .. ':' .. n .. '/' .. per .. plus .. burst, unit = unit, n = n + 0, per = per + 0,
+      burst = plus == '+' and burst + 0, most = (plus == '+' and burst or n) + 0, first = first,
+    }
+  end
+  return (set == '-' or length == #set + 1) and #list < 5 and list or nil
+end
+
+local function isCosts(costs)
+  local length, number, units = 0, 0, {}
+  for unit, n in string.gmatch(costs .. ',', '([^:,]*):(%d+),') do
+    if not isUnit(unit) or units[unit] or n ~= '0' and not isNumber(n) then return false end
+    length, number, units[unit] = length + #unit + #n + 2, number + 1, true
+  end
+  return length == #costs + 1 and number < 5
 end
 
 -- ---- The door: what is asked is checked whole, before this tier reads or writes ----
@@ -218,6 +275,8 @@ end
 local groups, arrivals = {}, {}                         -- what is asked, and behind it the acquires
 local named, offset = 0, 2                              -- how many ids there are, and what is before them in ARGV
 local newcomers = 0                                     -- how many of them acquire
+local declares, settles = false, false                  -- something that is asked does so: rates, or what a lease has cost
+local concernsLines = false                             -- somebody comes with a tenant
 local firstHead, lastHead = 2, ARGV[2] and 2 or 0
 if ARGV[4] then
   offset = 2 + 2 * (match(ARGV[2], '^%d%d?%d?$') or refuse('number of groups', ARGV[2]))
@@ -227,23 +286,20 @@ for k = firstHead, lastHead, 2 do
   local head, count = ARGV[k] or refuse('number of groups', ARGV[2]), 1
   if ARGV[4] then count = (match(ARGV[k + 1] or '', '^%d%d?%d?$') or refuse('count', ARGV[k + 1])) + 0 end
   local verb = sub(head, 1, 1)
-  local rate, window, cost, pace
-  if verb == 'T' then                                   -- the rest is a B or an A
-    local at
-    pace, at = match(head, '^T([1-9]%d*) ()[AB]')
-    if not pace or #pace > 8 or pace + 0 < 10 or pace + 0 > 86400000 then refuse('pace', head) end
-    head = sub(head, at)
-    verb = sub(head, 1, 1)
-  end
+  local set, costs
   if verb == 'B' then                                   -- the rest is an A
     local at
-    rate, window, cost, at = match(head, '^B(%d+) (%d+) (%d+) ()A')
-    if not isRate(rate, window) or #cost > 10 or cost + 0 > 1073741824 or cost < '1' and cost ~= '0' then refuse('rate', head) end
+    set, costs, at = match(head, '^B(%S+) (%S+) ()A')
+    stored = stored or set and call('HGET', STATE, 'state')
+    -- A set that is in force was looked at when it was declared.
+    if not set or not find(stored or '', ' ' .. set .. ' ', 1, true) and not ratesOf(set) then refuse('rates', head) end
+    if costs ~= '-' and not isCosts(costs) then refuse('costs', head) end
     head, verb = sub(head, at), 'A'
   end
   local form =                                          -- what it looks like; captured are its words
-    verb == 'A' and '^A([01]) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (%d+) (%d+) ([1-9]%d*) (:?%d+/%S+ .*)$' or
-    verb == 'L' and '^L([01])$' or
+    verb == 'A' and ACQUIRE or
+    verb == 'L' and (#head < 3 and '^L([01])$' or '^L([01]) (%S+)$') or
+    verb == 'S' and '^S(%S+)$' or
     verb == 'R' and '^R(%d+)$' or
     verb == 'H' and '^H(%d+) ([01])$' or
     verb == 'M' and '^M(%d+) (:?%d+/%S+)$' or
@@ -253,31 +309,32 @@ for k = firstHead, lastHead, 2 do
     verb == 'D' and '^D(%d+)$' or
     verb == 'P' and '^P(%-?%d+)$' or
     verb == 'Z' and '^Z([01])$' or
-    verb == 'Q' and '^Q(%d+) (%d+)$' or
+    verb == 'Q' and '^Q(%S+) (%S+)$' or
     verb == 'W' and '^W([1-9]%d*) (.*)$' or refuse('verb', head)
   local words = { match(head, form) }
-  if not words[1] then                                  -- which is the first word that does not fit?
-    local is, n, fits = {}, 0, ''
-    for word in string.gmatch(sub(head, 2), '%S+') do is[#is + 1] = word end
-    for part in string.gmatch(form, '%S+') do
-      n, fits = n + 1, fits .. string.gsub(part, '[()]', '')
-      if not match(head, fits .. ' ') and not match(head, fits .. '$') then refuse('word', (is[n] or 'none') .. ' in ' .. head) end
-      fits = fits .. ' '
-    end
-    refuse('head', head)
-  end
-  for w = 1, verb == 'A' and 8 or (verb == 'M' or verb == 'W') and 1 or #words do
+  if not words[1] then refuse('head', head) end
+  local numbers = verb == 'A' and 8 or (verb == 'M' or verb == 'W' or verb == 'L') and 1 or (verb == 'S' or verb == 'Q') and 0 or #words
+  for w = 1, numbers do
     local n = words[w]
     if #n > 12 or n < '1' and n ~= '0' and n ~= '-1' then refuse('number', n .. ' in ' .. head) end
   end
-  if verb == 'Q' and not isRate(words[1], words[2]) then refuse('rate', head) end
+  if verb == 'S' or words[2] and verb == 'L' then
+    local settled = words[#words]
+    if settled ~= '0' and not isCosts(settled) then refuse('costs', head) end
+  elseif verb == 'Q' then
+    local unit, list = match(words[1], '^(.*):$'), ratesOf(words[2]) or refuse('rates', head)
+    if unit and not isUnit(unit) or not unit and words[1] ~= '*' then refuse('unit', head) end
+    for r = 1, unit and #list or 0 do
+      if list[r].unit ~= unit then refuse('unit', head) end
+    end
+  end
   if arrivals[1] and verb ~= 'A' then refuse('behind an acquire:', head) end
   if ofIDs ~= (count > 0) or verb == 'M' and count % 2 > 0 then refuse('count ' .. count .. ' of', head) end
   -- An id that may come to be stored is looked at whole. Any other only must not be the one field
   -- that is no record: whatever else it is, nothing is known of it.
   local first, last = offset + named + 1, offset + named + count
   if last > #ARGV then refuse('number of ids', #ARGV - offset) end
-  if verb == 'A' or verb == 'M' or head == 'L1' then
+  if verb == 'A' or verb == 'M' or verb == 'L' and words[1] == '1' then
     local all, channel = table.concat(ARGV, '', first, last), ' '
     if find(all, ' ', 1, true) or find(all, '\n', 1, true) then refuse('id', all) end
     for n = first, last do                              -- mostly of one channel: a pattern for each is dear
@@ -291,12 +348,15 @@ for k = firstHead, lastHead, 2 do
     end
   end
   local group = { verb = verb, words = words, first = named + 1, last = named + count }
-  if rate then group.rate, group.window, group.cost = rate + 0, window + 0, cost end
-  if pace then
-    local tenant = match(words[9], '^%S-;tenant=(%S+) ') or refuse('tenant', 'none in ' .. words[9])
+  if verb == 'A' then group.set, group.costs, group.owner = set, costs or '-', sub(head, words[9]) end
+  if verb == 'Q' then declares = true end
+  if verb == 'S' or words[2] and verb == 'L' then settles = true end
+  if verb == 'A' and find(words[10], ';tenant=', 1, true) then
+    local tenant, share = tenantOf(words[10])
     local _, letters = string.gsub(tenant, '[^\128-\191]', '') -- characters of UTF-8
-    if letters > 64 or #tenant > 256 or find(tenant, '%c') then refuse('tenant', tenant) end
-    group.mark, group.step = TURN .. tenant, pace * 1e3 * words[2]
+    if tenant == '' or letters > 64 or #tenant > 256 or find(tenant, '%c') then refuse('tenant', words[10]) end
+    if not find(share, '^[1-9]%d?%d?$') or share + 0 > 100 then refuse('share', words[10]) end
+    group.mark, group.share, concernsLines = TURN .. tenant, share + 0, true
   end
   named = named + count
   if verb == 'A' then
@@ -318,8 +378,9 @@ local keeps = groups[1] or not arrivals[1]              -- it is to pass when me
 -- each variable that it refers to; and a field of a table costs as much as five variables.
 
 local status, was = 0, nil                              -- of the answer
-local wasRate                                           -- and the rate and window before, as text
+local wasRates                                          -- and the rates before
 local weighAll = false                                  -- waiters are looked at though nothing is free: they may have become too heavy
+local better = false                                    -- the head of the queue, which did not fit when the last call ended, may fit
 local reaped = false                                    -- the first pass was made, or is not needed
 local known                                             -- what "nearest" was: the head of the queue knows that
 local headless = false                                  -- the first pass took somebody out of the queue, perhaps its head
@@ -328,14 +389,14 @@ while true do
   stored = stored or call('HGET', STATE, 'state')
 
   -- A lease that is alone is brought into the general layout. That changes nothing else.
-  if sub(stored or '', 1, 10) == '1 compact ' then
-    local id, token, deadline, expires, limit, terms =
-      match(stored, '^1 compact (%S+) (%d+) (%d+) (%d+) A[01] 1 0 (%d+) %d+ %d+ %d+ ()%d+ %S+ ')
-    if not terms or deadline + 0 < DEADLINES or deadline - now > CENTURY or expires - now > CENTURY
+  if sub(stored or '', 1, 10) == '3 compact ' then
+    local id, token, deadline, expires, limit, ttl, owner =
+      match(stored, '^3 compact (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) ():?%d+/%S+ ')
+    if not owner or deadline + 0 < DEADLINES or deadline - now > CENTURY or expires - now > CENTURY
       or call('EXISTS', ORDER) > 0 or call('HLEN', STATE) > 1 then corrupt('state', stored) end
-    local record = 'h 1 0 ' .. token .. ' 0 ' .. sub(stored, terms)
+    local record = 'h 1 0 ' .. token .. ' 0 ' .. ttl .. ' - ' .. sub(stored, owner)
     local ends = expires == '0' and format('%d 0', deadline + GRAIN) or expires .. ' 1'
-    local state = '1 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' ' .. ends
+    local state = '3 ' .. limit .. ALONE .. token .. ' ' .. deadline .. ' ' .. ends .. PLAIN
     if keeps or ARGV[3] == id then call('ZREM', ORDER, '') end -- for the order of writes see "write"
     call('HSET', STATE, 'state', stored)
     call('ZADD', ORDER, PLACE, NOTE, deadline, id)
@@ -344,21 +405,36 @@ while true do
     stored = state
   end
 
-  local version, declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
-    match(stored or NOBODY, '^([12]) (%d+) (%-?%d+) ([012]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])(.*)$')
-  local rate, window, spent, since, bucket, index, epoch = 0, 0, 0, 0, 0, 0, 0
-  if version == '2' then
-    rate, window, spent, since, bucket, index, epoch, more = match(more, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)(.*)$')
-    if not more or #rate > 12 or #window > 12 or #spent > 12 or #since > 13 or #bucket > 12 or #index > 12 or #epoch > 16 then corrupt('state', stored) end
-    rate, window, spent, since, bucket, index, epoch = rate + 0, window + 0, spent + 0, since + 0, bucket + 0, index + 0, epoch + 0
-    if (rate == 0) ~= (window == 0) or (since == 0) ~= (bucket == 0) or bucket > spent or rate + spent + epoch == 0 and paused ~= '2'
-      or marks + 0 == 0 and (spent > 0 or paused == '2') or epoch > 0 and (waiting + 0 == 0 or epoch > last + 0) then
-      corrupt('state', stored)
-    end
+  local declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses, more =
+    match(stored or NOBODY, '^3 (%d+) (%-?%d+) ([012]) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01])( .*)$')
+  if not more then
+    local version = (match(stored, '^(%d+) ') or 3) + 0
+    if version > 3 then error('BERTHVERSION ' .. sub(stored, 1, 80)) end
+    corrupt((version == 1 or version == 2) and 'of an older berth:' or 'state', stored)
   end
-  if more ~= '' then
-    if more and find(more, '^ %d') or (match(stored, '^(%d+) ') or 0) + 0 > 2 then error('BERTHVERSION ' .. sub(stored, 1, 80)) end
-    corrupt('state', stored)
+  local set, rates, counting = '-', nil, false          -- counting: there is "!r"
+  local epoch, clock, fresh, tenants, nextLine = 0, 0, 0, 0, 0 -- of the lines; and of that of waiters without a tenant:
+  local plains = { place = 0, count = 0, past = 0, low = '-inf', high = '(-4503599627370496' }
+  if more ~= PLAIN then
+    local turns
+    turns, set, more = match(more, '^ (%S+) (%S+)(.*)$')
+    if turns ~= '0' then
+      local e, c, f, place, plain, n, k = match(turns or '', '^([1-9]%d*):(%d+):(%d+):(%d+):(%d+):([1-9]%d*):(%d+)$')
+      if not e or #e > 16 or #c > 16 or #f > 16 or #place > 16 or #plain > 12 or #n > 12 or #k > 6 then corrupt('state', stored) end
+      epoch, clock, fresh, tenants, nextLine = e + 0, c + 0, f + 0, n + 0, k + 0
+      plains.place, plains.count = place + 0, plain + 0
+    end
+    rates = set and ratesOf(set) or corrupt('state', stored)
+    local at = 1
+    for k = 1, #rates do
+      local r, x, y, since, e = rates[k], match(more, '^ (%d+) (%d+) (%d+)()', at)
+      if not e or #x > 16 or #y > 16 or #since > 16 then corrupt('state', stored) end
+      if r.burst then r.full, r.slack, r.was = x + 0, y + 0, x + 0 else r.spent, r.fades = x + 0, y + 0 end
+      r.since, r.charged, at, counting = since + 0, 0, e, counting or x ~= '0'
+      if r.burst and x / 1e3 - now > CENTURY or not r.burst and ((x == '0') ~= (y == '0') or y - now > CENTURY) then corrupt('state', stored) end
+    end
+    if at <= #more then corrupt('state', stored) end
+    if set == '-' then rates = nil end
   end
   used, holders, waiting, marks, slots = used + 0, holders + 0, waiting + 0, marks + 0, slots + 0
   local limit = (pin == '-1' and declared or pin) + 0   -- the one in force
@@ -366,9 +442,12 @@ while true do
   local free = slots - holders                          -- how many slots are members of ORDER
   local ordered = used + waiting + marks > 0            -- there is ORDER
   if free < 0 or holders > used or holders == 0 and used > 0 or limit < 0 or used + slots + waiting + limit > MOST
-    or not ordered and slots > 0 or seq >= FRONT or soon - now > CENTURY or paused == '2' and version == '1' or #declared > 12 or #changes > 12 or #till > 14 then
+    or not ordered and slots > 0 or seq >= FRONT or soon - now > CENTURY or #declared > 12 or #changes > 12 or #till > 14
+    or marks == 0 and (counting or paused == '2') or epoch > seq or epoch > 0 and (plains.count + tenants > waiting or tenants > marks) then
     corrupt('state', stored)
   end
+
+  if paused == '2' and stored and not call('ZSCORE', ORDER, COOL) and call('EXISTS', ORDER) > 0 then corrupt('state', stored) end
 
   -- The number of members shows the loss of one of the two keys. What is left tells how long leases
   -- may live. After that it is removed, but for what operators have set.
@@ -376,27 +455,33 @@ while true do
   if members ~= (ordered and 1 + slots + 2 * waiting + marks or 0)
     or free > 0 and call('ZCOUNT', ORDER, '0', '2147483648') ~= free then
     if stored and members == 0 then
-      holdsUntil = (used + waiting + spent > 0 or paused == '2') and till + 0 or 0 -- tombstones alone may go: at worst a late copy is granted, and expires
+      holdsUntil = (used + waiting > 0 or counting or paused == '2') and till + 0 or 0 -- tombstones alone may go: at worst a late copy is granted, and expires
     elseif not stored and (call('ZSCORE', ORDER, NOTE) or 0) + 0 == PLACE + 0 and call('EXISTS', STATE) == 0 then
       holdsUntil = call('ZRANGE', ORDER, '-1', '-1', 'WITHSCORES')[2] + 0
     end
     if not holdsUntil or holdsUntil - now > CENTURY then corrupt('state does not match ' .. ORDER .. ':', stored) end
     if holdsUntil > now then error('BERTHHALF ' .. format('%d', holdsUntil - now)) end
     used, holders, waiting, marks, slots, free, soon, nearest, lapses, ordered = 0, 0, 0, 0, 0, 0, 0, '0', '0', false
-    spent, since, bucket, index, epoch = 0, 0, 0, 0, 0
+    epoch, tenants, plains.count, counting, rates = 0, 0, 0, false, nil
     if paused == '2' then paused = '0' end
-    local state = format('%s %s %s %s %s 0 0 0 0 0 %s ', rate > 0 and '2' or '1', declared, pin, paused, changes, last)
-    local rates = rate > 0 and format(' %d %d 0 0 0 0 0', rate, window) or ''
     if keeps then call('ZREM', ORDER, '') end           -- for the order of writes see "write"
     if stored then call('HSET', STATE, 'state', stored) end
     call('DEL', STATE, ORDER)                           -- in an open slot a cluster refuses this: one may be elsewhere
-    stored = stored and state .. '0 ' .. till .. ' 0' .. rates
-    if stored then call('HSET', STATE, 'state', stored) end
+    if stored then
+      rates = set ~= '-' and ratesOf(set)
+      for k = 1, rates and #rates or 0 do
+        local r = rates[k]
+        r.full, r.slack, r.spent, r.fades, r.since, r.charged = 0, 0, 0, 0, 0, 0
+      end
+      stored = format('3 %s %s %s %s 0 0 0 0 0 %s 0 %s 0 0 %s', declared, pin, paused, changes, last, till, set)
+        .. string.rep(' 0 0 0', rates and #rates or 0)
+      call('HSET', STATE, 'state', stored)
+    end
   elseif not stored and call('EXISTS', STATE) > 0 then
     if call('HEXISTS', STATE, 'settings') == 1 then corrupt('of an older berth:', STATE) end
     corrupt('hash without state:', STATE)
   end
-  if not was then was, wasRate, known = declared, version == '2' and format(' %d %d', rate, window) or ' 0 0', soon end
+  if not was then was, wasRates, known = declared, set, soon end
 
   -- What is going to be written, told and answered.
   local fields, scores = { nil, nil, nil, nil }, { nil, nil, nil, nil } -- pairs for HSET, and for ZADD
@@ -409,7 +494,8 @@ while true do
   local freed, nextFree = {}, 1                         -- free slots, and which of them is given out next
   local freedText, storedText = {}, {}                       -- their texts: of those that were freed now, and of those in ORDER
   local furthest = 0                                    -- the latest deadline that was set
-  local charged = 0                                     -- what the grants of this pass cost
+  local gone = 0                                        -- how many waiters have left the queue, or were granted, and are in ORDER still
+  local recount = false                                 -- what counts for rates has changed
   local who, ends                                       -- of a pause: who wants it, or false: it ends now; and its end
 
   -- ---- what several sections need ----
@@ -448,7 +534,7 @@ while true do
   end
 
   local function tell(id, record, line)                 -- tells the process of a lease or waiter
-    local shard = match(record, '^%l %d+ %d+ %d+ %d+ %d+ (:?)%d') or corrupt('record', record)
+    local shard = match(record, '^%l %d+ %S+ %d+ %d+ %d+ %S+ (:?)%d+/') or corrupt('record', record)
     local channel = shard .. match(id, '^[^.]*')
     notes = notes or {}
     notes[channel] = (notes[channel] or STATE) .. '\n' .. line
@@ -463,15 +549,178 @@ while true do
     return owner and '12 ' .. format('%d', #owner) .. ' ' .. owner or '6 ' .. reason
   end
 
+  -- ---- lines: where waiters stand, if some of them have tenants ----
+  local lined = epoch > 0
+  local line                                            -- functions; nil where nobody has a tenant
+  if lined or concernsLines then
+    local TAGGED, LINES = -4503599627370496, -2251799813685248 -- -2^52, -2^51: from here on waiters have tenants, and there are lines
+    local STRETCH, AMID = 17179869184, 4294967296       -- 2^34 ms, of the scores of a line; 2^32, where its first stands
+    local WHOLE = 67108864                              -- 2^26: the step of who takes all that there is
+    local seen, passed = {}, 0                          -- lines, by their marks; so many at the front of ORDER are in it
+    line = {}
+
+    local function bound(l)
+      local low = l.number * STRETCH + TAGGED
+      l.low, l.high, l.past = format('%d', low), format('%d', low + STRETCH - 1), 0
+    end
+
+    local function before(a, b)                         -- as the server sorts members
+      local n, byte = 1, string.byte
+      while byte(a, n) and byte(a, n) == byte(b, n) do n = n + 1 end
+      return (byte(a, n) or -1) < (byte(b, n) or -1)
+    end
+
+    local function all() return tenants + (plains.count > 0 and 1 or 0) end
+
+    function line.of(mark)                              -- that of a tenant, or of those who have none
+      if not mark or seen[mark] then return seen[mark] or plains end
+      local is = call('HGET', STATE, mark)
+      local of, number, began, pos, place, count = match(is or 't 0 0 0 0 0 0', '^t (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+      if not of or #number > 6 or #began > 14 or #pos > 16 or #place > 16 or #count > 12 or count ~= '0' and of + 0 ~= epoch then corrupt('record', is) end
+      local l = { mark = mark, new = not is, number = number + 0, began = began + 0, pos = pos + 0, place = 0, count = count + 0 }
+      if of + 0 == epoch then l.place, l.known = place + 0, true end
+      bound(l)
+      seen[mark] = l
+      return l
+    end
+
+    local function whose(owner)                         -- the line of an owner, and its share
+      local tenant, share = tenantOf(owner)
+      return line.of(tenant and TURN .. tenant), (share or 1) + 0
+    end
+
+    function line.first()                               -- the one whose first waiter is the head of the queue; nil: nobody waits
+      local least = plains.count > 0 and plains or nil
+      local function sooner(mark, at)
+        return not least or at < least.place or at == least.place and least ~= plains and before(mark, least.mark)
+      end
+      for mark, l in pairs(seen) do
+        if l.count > 0 and sooner(mark, l.place) then least = l end
+      end
+      while true do
+        local mark, at = unpack(call('ZRANGEBYSCORE', ORDER, format('%d', LINES), '(0', 'WITHSCORES', 'LIMIT', format('%d', passed), '1'))
+        if not mark then return least end
+        if not seen[mark] then return sooner(mark, at - LINES) and line.of(mark) or least end
+        passed = passed + 1
+      end
+    end
+
+    function line.head(l)                               -- the first of those in it who came before this call, and the record
+      while true do
+        local member = call('ZRANGEBYSCORE', ORDER, l.low, l.high, 'LIMIT', format('%d', l.past), '1')[1]
+        if not member then return nil end
+        local id = sub(member, 2)
+        if not changed or changed[id] == nil then return id, call('HGET', STATE, id) or corrupt('no record for', id) end
+        l.past = l.past + 1
+      end
+    end
+
+    -- About how many are ahead of who has so many in front of it in its line, if that is the head's or not.
+    function line.ahead(own, first)
+      return own == 0 and first and 0 or math.max(math.min((own + 1) * all(), waiting) - 1, 1)
+    end
+
+    function line.standing(id, owner)                   -- the same of a waiter, and who is directly in front of it
+      local l, at = whose(owner), call('ZSCORE', ORDER, '#' .. id) or corrupt('not in the queue:', id)
+      local own, first = call('ZCOUNT', ORDER, l.low, '(' .. at), line.first()
+      local front
+      if own > 0 then front = sub(call('ZREVRANGEBYSCORE', ORDER, '(' .. at, l.low, 'LIMIT', '0', '1')[1], 2)
+      elseif first ~= l then front = line.head(first) end
+      return line.ahead(own, first == l), front
+    end
+
+    function line.full(mark, most)                      -- too many wait for one more
+      local own = epoch > 0 and line.of(mark).count or mark and 0 or waiting
+      local others = epoch > 0 and all() or waiting > 0 and 1 or 0
+      return (own + 1) * (others + (own == 0 and 1 or 0)) > most
+    end
+
+    function line.step(weight, costs, share)            -- what a grant is charged
+      local size = weight / math.max(limit, 1)
+      for k = 1, rates and #rates or 0 do
+        local r = rates[k]
+        size = math.max(size, (costs ~= '-' and match(',' .. costs, r.cost) or weight) / r.most)
+      end
+      return math.min(math.max(math.ceil(size * WHOLE / share), 1), WHOLE)
+    end
+
+    -- A waiter comes to a line; returns that, and its score. Only a new line moves fresh on: else a tenant that
+    -- comes and leaves would set itself back.
+    function line.come(mark, step, start)
+      if epoch == 0 and not mark then return plains, seq - start - FRONT end
+      if epoch == 0 then epoch, plains.count, plains.place, clock, fresh, nextLine = seq, waiting, 0, 0, 0, 0 end
+      local l = line.of(mark)
+      if l.count == 0 then
+        if l.known or not mark and l.place > 0 then l.place = math.max(clock, l.place)
+        else
+          l.place, l.known = fresh, true
+          fresh = fresh + math.max(floor(step / (waiting + 1)), 1)
+        end
+        if mark then
+          tenants = tenants + 1
+          repeat
+            l.number, nextLine = nextLine, (nextLine + 1) % 131072
+            bound(l)
+          until call('ZCOUNT', ORDER, l.low, l.high) == 0 -- somebody has waited for so long that the numbers began anew
+          l.began, l.pos = now, 0
+        end
+      end
+      l.count, l.touched = l.count + 1, true
+      if not mark then return l, seq - start - FRONT end
+      l.pos = math.max(now - l.began + AMID, l.pos + 1)
+      return l, l.number * STRETCH + l.pos - start / 1000 + TAGGED
+    end
+
+    function line.leave(owner)                          -- a waiter leaves its line; returns that, and its share
+      local l, share = whose(owner)
+      if l.count < 1 or l.new then corrupt('record', owner) end
+      l.count, l.touched = l.count - 1, true
+      if l.count == 0 and l.mark then tenants = tenants - 1 end
+      return l, share
+    end
+
+    function line.grant(owner, weight, costs)           -- a waiter leaves its line for a lease
+      local l, share = line.leave(owner)
+      clock = math.max(clock, l.place)
+      fresh = math.max(fresh, clock)
+      l.place = l.place + line.step(weight, costs, share)
+    end
+
+    -- Long before the places become so large that they are not exact, they all begin anew. That takes as
+    -- long as there are lines, once in 16 million grants at the least.
+    local function wind()
+      for _, mark in ipairs(call('ZRANGEBYSCORE', ORDER, format('%d', LINES), '(0')) do line.of(mark).touched = true end
+      for _, l in pairs(seen) do
+        if l.touched then l.place = math.max(l.place - clock, 0) end
+      end
+      plains.place, fresh, clock, epoch = math.max(plains.place - clock, 0), fresh - clock, 0, seq
+    end
+
+    function line.write()
+      if fresh >= 1125899906842624 then wind() end      -- 2^50
+      for mark, l in pairs(seen) do
+        if l.touched then
+          put(mark, format('t %d %d %d %d %d %d', epoch, l.number, l.began, l.pos, l.place, l.count))
+          if l.new then marks = marks + 1 end
+          local n = #scores
+          if l.count > 0 then scores[n + 1], scores[n + 2] = format('%d', l.place + LINES), mark
+          else expire(mark, lingers) end
+        end
+      end
+      if tenants == 0 then epoch = 0 end                -- those who wait stand as they would without tenants
+    end
+  end
+
   -- Ends a lease or a wait. A tombstone tells of it until the time "at", or, if that is nil, until no
   -- copy of the acquire can come any more.
   local function leave(id, record, reason, at)
-    local kind, weight, slot, begun = match(record, '^([hew]) (%d+) (%d+) (%d+) ')
+    local kind, weight, slot, begun = match(record, '^([hew]) (%d+) (%S+) (%d+) ')
     if kind == 'w' then
       changed = changed or {}
-      waiting, left, changed[id] = waiting - 1, left + 1, false
+      waiting, left, gone, changed[id] = waiting - 1, left + 1, gone + 1, false
+      if epoch > 0 then line.leave(match(record, '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)') or corrupt('record', record)) end
       goneMembers[#goneMembers + 1] = '#' .. id
-    elseif kind then
+    elseif kind and find(slot, '^%d+$') then
       local n = slot + 0
       used, holders = used - weight, holders - 1
       freed[#freed + 1], freedText[n] = n, slot
@@ -503,6 +752,7 @@ while true do
   local reaping = not reaped and soon > 0 and soon <= now
   reaped = true
   if reaping then
+    better = true
     local due = call('ZRANGEBYSCORE', ORDER, DEADLINES, now, 'LIMIT', '0', PAGE)
     if #due < PAGE then
       soon = (call('ZRANGEBYSCORE', ORDER, '(' .. format('%d', now), '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 0) + 0
@@ -525,25 +775,292 @@ while true do
         tell(id, record, 'x ' .. id .. ' 2')
         leave(id, record, 2)
       else
-        local sum, turn, of = match(record, '^r (%d+) %d+$'), nil, nil
-        if sum then                                     -- its grants have left the window
-          spent = spent - sum
-          if id == BUCKET .. format('%d', index) then since, bucket = 0, 0 end
+        local of, at
+        if id == COUNTS and sub(record, 1, 3) == 'r |' then -- it counts no more
+          for n = 1, rates and #rates or 0 do
+            local r = rates[n]
+            r.full, r.slack, r.spent, r.fades = 0, 0, 0, 0
+          end
+          counting = false
         elseif id == COOL then
           if paused ~= '2' or sub(record, 1, 2) ~= 'p ' then corrupt('record', record) end
           paused, weighAll = '0', true
         else
-          turn, of = match(record, '^t (%d+) (%d+)$')
-          if not turn then absent(record) end           -- a tombstone, or damage
+          of, at = match(record, '^t (%d+) %d+ %d+ %d+ (%d+) 0$')
+          if not of then absent(record) end             -- a tombstone, or damage
         end
-        if turn and of + 0 == epoch and turn + 0 > us then expire(id, minute)
+        if of and of + 0 == epoch and at + 0 > clock then expire(id, lingers)
         else marks, goneIDs[#goneIDs + 1] = marks - 1, id end
       end
     end
   end
 
+  -- ---- rates: what counts for them, and what a request has to wait for ----
+  local stood, counted = waiting, counting              -- how many were in the queue, and whether there was "!r"
+  local rest, tooCostly, charge, settle, declare, recounted
+  for g = 1, reaping and 0 or #arrivals do
+    local wanted = arrivals[g].set or '-'
+    if wanted ~= '-' and wanted ~= set then declares = true end
+  end
+  if not reaping and (rates or declares or settles) then
+    local function last(r, cost) return math.ceil(cost * 1e3 * r.per / r.n) end -- us in which a bucket gets so much back
+    local function grainOf(r) return math.max(floor(r.per / 100), 1) end
+
+    local function costOf(r, costs, weight)
+      if costs == '-' then return weight + 0 end
+      r.cost = r.cost or costIn(r.unit)
+      return (match(',' .. costs, r.cost) or weight) + 0
+    end
+
+    -- Leaves out of a row what has left the window, and what is empty in front of the rest.
+    local function roll(r)
+      local at = 1
+      while r.oldest <= r.newest do
+        local _, e, sum = find(r.sums, '^ (%d+)', at)
+        if not e then corrupt('record', COUNTS) end
+        if sum ~= '0' and (r.oldest + 1) * r.grain + r.per > now then break end
+        r.spent, r.oldest, at = r.spent - sum, r.oldest + 1, e + 1
+      end
+      r.sums = sub(r.sums, at)
+      if r.oldest > r.newest then r.grain, r.oldest, r.newest = grainOf(r), 0, -1 end
+      r.fades = r.spent > 0 and (r.oldest + 1) * r.grain + r.per or 0
+    end
+
+    local lasts                                         -- until when what is stored counts
+    local function readRows()
+      lasts = 0
+      local record = counted and call('HGET', STATE, COUNTS) or corrupt('record', COUNTS)
+      local at = sub(record, 1, 3) == 'r |' and 4 or corrupt('record', record)
+      for k = 1, #rates do
+        local r, bar = rates[k], find(record, '|', at, true) or corrupt('record', record)
+        if bar > at then
+          local grain, oldest, newest, sums = match(sub(record, at, bar - 1), '^([1-9]%d*) (%d+) (%d+)() ')
+          if not sums or r.burst or #grain > 10 or #oldest > 14 or #newest > 14 then corrupt('record', record) end
+          r.grain, r.oldest, r.newest, r.sums = grain + 0, oldest + 0, newest + 0, sub(record, at + sums - 1, bar - 1)
+          if r.newest - r.oldest > 1000 or r.newest * r.grain - now > CENTURY then corrupt('record', record) end
+          lasts = math.max(lasts, (r.newest + 1) * r.grain + r.per)
+        elseif r.burst then lasts = math.max(lasts, floor((r.was + 999) / 1e3))
+        else
+          r.grain, r.oldest, r.newest, r.sums = grainOf(r), 0, -1, ''
+        end
+        if not r.burst then
+          if (r.spent > r.charged) ~= (r.oldest <= r.newest) then corrupt('record', record) end
+          roll(r)
+        end
+        at = bar + 1
+      end
+      if at <= #record then corrupt('record', record) end
+    end
+
+    local function open(r)                              -- makes sure that the row of r is there
+      if r.grain then return end
+      if r.spent > r.charged then readRows() else r.grain, r.oldest, r.newest, r.sums = grainOf(r), 0, -1, '' end
+    end
+
+    local function fill(r, cost)                        -- charges a bucket
+      if r.full <= us then r.full, r.slack, r.since = us, last(r, r.burst), math.max(r.since, us)
+      elseif r.full - us < r.slack then r.slack = r.full - us end
+      r.full = math.min(r.full + last(r, cost), us + CENTURY * 500)
+    end
+
+    function tooCostly(costs, weight)                   -- the rate that never lets it in
+      for k = 1, #rates do
+        if costOf(rates[k], costs, weight) > rates[k].most then return rates[k].word end
+      end
+    end
+
+    function rest(costs, weight)                        -- for so long the rates do not let it in; 0: they do
+      local longest = 0
+      for k = 1, #rates do
+        local r, wait = rates[k], 0
+        local cost = costOf(r, costs, weight)
+        if r.burst then
+          wait = math.ceil((math.max(r.full, us) + last(r, cost) - last(r, r.burst)) / 1e3) - now
+          if math.max(r.full, us) + last(r, cost) - last(r, r.burst) <= us then wait = 0 end
+        elseif r.spent + cost > r.n then
+          local over, at, n = r.spent + cost - r.n, 1, nil
+          open(r)
+          n = r.oldest
+          while over > 0 and n <= r.newest do
+            local _, e, sum = find(r.sums, '^ (%d+)', at)
+            if not e then corrupt('record', COUNTS) end
+            over, at, n = over - sum, e + 1, n + 1
+          end
+          if over > 0 then n = math.max(r.newest, floor(now / r.grain)) + 1 end -- it waits for what was granted in this call
+          wait = n * r.grain + r.per - now
+        end
+        if wait > longest then longest = wait end
+      end
+      return longest
+    end
+
+    local function present()                            -- since when a charge of now counts: it is in all rates
+      local since = us
+      for k = 1, rates and #rates or 0 do since = math.max(since, rates[k].since) end
+      return since == us and stamp or format('%d', since)
+    end
+
+    function charge(costs, weight)                      -- of a grant; returns the charges
+      local charges, since = '', nil
+      for k = 1, #rates do
+        local r = rates[k]
+        local cost = costOf(r, costs, weight)
+        if r.burst then fill(r, cost) else r.spent, r.charged = r.spent + cost, r.charged + cost end
+      end
+      since = present()
+      for k = 1, #rates do
+        local r = rates[k]
+        if r.first then charges = charges .. ',' .. r.unit .. ':' .. format('%d', costOf(r, costs, weight)) .. '@' .. since end
+      end
+      recount = true
+      return sub(charges, 2)
+    end
+
+    if settles then
+    -- Corrects what a lease has cost in one unit. What it has cost less counts no more, unless it has
+    -- left the window, or was charged to another set of rates; a bucket gets back what it would have
+    -- kept. What it has cost more counts whole from now.
+    local function correct(unit, is, cost, since)
+      for k = 1, rates and #rates or 0 do
+        local r = rates[k]
+        local less = cost < is and is - cost or is
+        if r.unit ~= unit or since + 0 < r.since then less = 0 end
+        if less > 0 and r.burst then
+          less = math.min(floor(less * 1e3 * r.per / r.n), r.slack, math.max(r.full - us, 0))
+          r.full, r.slack = r.full - less, r.slack - less
+        elseif less > 0 and r.spent > r.charged then
+          open(r)
+          local n, at = floor(floor(since / 1e3) / r.grain), 1
+          if n >= r.oldest and n <= r.newest then
+            for _ = r.oldest, n - 1 do at = find(r.sums, ' ', at + 1, true) or corrupt('record', COUNTS) end
+            local _, e, sum = find(r.sums, '^ (%d+)', at)
+            less = math.min(sum + 0, less)
+            r.spent, r.sums = r.spent - less, sub(r.sums, 1, at) .. format('%d', sum - less) .. sub(r.sums, e + 1)
+          end
+        end
+        if r.unit == unit and cost > is then
+          if r.burst then fill(r, cost) else r.spent, r.charged = r.spent + cost, r.charged + cost end
+        end
+      end
+    end
+
+    function settle(record, costs)                      -- of a lease; returns its record
+      local front, charges, owner = match(record, '^([he] %d+ %d+ %d+ %d+ %d+ )(%S+)( .*)$')
+      if not owner then corrupt('record', record) end
+      local text = ''
+      for unit, is, since in string.gmatch(charges .. ',', '([^:,]*):(%d+)@(%d+),') do
+        local cost = costs == '0' and '0' or match(',' .. costs, costIn(unit)) or is
+        if #is > 10 or #since > 16 then corrupt('record', record) end
+        if cost ~= is then
+          correct(unit, is + 0, cost + 0, since)
+          if cost + 0 > is + 0 then since = present() end
+          recount, better = true, true
+        end
+        text = text .. ',' .. unit .. ':' .. cost .. '@' .. since
+      end
+      if text == '' and charges ~= '-' then corrupt('record', record) end
+      return front .. (text == '' and '-' or sub(text, 2)) .. owner
+    end
+    end
+
+    if declares then
+    -- What counts in a row of another window is sorted into sums of this one. It counts for no longer
+    -- than a window from its own time, and from now.
+    local function sort(r)
+      local grain, sums, first, at, newest = grainOf(r), {}, nil, 1, -1
+      for n = r.oldest, r.newest do
+        local _, e, sum = find(r.sums, '^ (%d+)', at)
+        if not e then corrupt('record', COUNTS) end
+        local k = floor(math.min((n + 1) * r.grain - 1, now) / grain)
+        at = e + 1
+        if (k + 1) * grain + r.per <= now then r.spent = r.spent - sum
+        elseif sum ~= '0' then
+          first, newest = first or k, k
+          sums[k - first + 1] = (sums[k - first + 1] or 0) + sum
+        end
+      end
+      r.grain, r.oldest, r.newest, r.sums = grain, first or 0, newest, ''
+      for k = 1, newest - r.oldest + 1 do r.sums = r.sums .. format(' %d', sums[k] or 0) end
+    end
+
+    -- Declares another set. What counts for a rate of the same unit, with the window that is nearest,
+    -- counts for the new one.
+    function declare(list)
+      for k = 1, #list do
+        local r, from, least = list[k], nil, nil
+        for n = 1, rates and #rates or 0 do
+          local per = rates[n].per
+          local times = per > r.per and per / r.per or r.per / per
+          if rates[n].unit == r.unit and (not from or times < least) then from, least = rates[n], times end
+        end
+        r.full, r.slack, r.spent, r.fades, r.charged = 0, 0, 0, 0, 0
+        r.since = math.max(us, seq + 1)                 -- above all charges before
+        if from and not r.burst and not from.burst then
+          open(from)
+          r.spent, r.charged, r.since = from.spent, from.charged, from.since
+          r.grain, r.oldest, r.newest, r.sums = from.grain, from.oldest, from.newest, from.sums
+          if r.grain > grainOf(r) or r.grain * 390 < r.per then sort(r) end
+          roll(r)
+        elseif from then                                -- a bucket has no more than what it lacks
+          local spent = from.burst and math.ceil(math.max(from.full - us, 0) * from.n / (1e3 * from.per)) or from.spent
+          if not r.burst then r.spent, r.charged = spent, spent
+          elseif spent > 0 then r.full = us + last(r, math.min(spent, r.burst)) end
+        end
+      end
+      rates, recount = list[1] and list, true
+    end
+    end
+
+    -- Brings "!r" up to date, and the numbers of the rates.
+    function recounted()
+      local rows, ends = '', 0
+      for k = 1, rates and #rates or 0 do
+        if not rates[k].burst then open(rates[k]) end
+      end
+      counting = false
+      for k = 1, rates and #rates or 0 do
+        local r = rates[k]
+        if r.burst then
+          if r.full <= now * 1000 then r.full, r.slack = 0, 0 end
+          ends, counting = math.max(ends, floor((r.full + 999) / 1e3)), counting or r.full > 0
+        else
+          if r.charged > 0 then
+            local n = floor(now / r.grain)
+            if n <= r.newest then                       -- or the clock was set back
+              local others, sum = match(r.sums, '^(.*) (%d+)$')
+              r.sums = others .. format(' %d', sum + r.charged)
+            else
+              if r.oldest > r.newest then r.oldest = n end
+              r.sums = r.sums .. string.rep(' 0', n - math.max(r.newest + 1, r.oldest)) .. format(' %d', r.charged)
+              r.newest = n
+            end
+            r.charged = 0
+          end
+          roll(r)
+          while sub(r.sums, -2) == ' 0' do r.sums, r.newest = sub(r.sums, 1, -3), r.newest - 1 end -- it was settled for nothing
+          if r.spent > 0 then
+            rows = rows .. format('%d %d %d', r.grain, r.oldest, r.newest) .. r.sums
+            ends, counting = math.max(ends, (r.newest + 1) * r.grain + r.per), true
+          end
+        end
+        rows = rows .. '|'
+      end
+      if counting then
+        put(COUNTS, 'r |' .. rows)
+        if ends ~= lasts then expire(COUNTS, ends) end  -- else it has that deadline
+      elseif counted then goneIDs[#goneIDs + 1] = COUNTS end
+      if counting ~= counted then marks = marks + (counting and 1 or -1) end
+    end
+
+    for k = 1, rates and #rates or 0 do                 -- what has left a window by now
+      local r = rates[k]
+      if r.burst and r.full > 0 and r.full <= now * 1000 or not r.burst and r.fades > 0 and r.fades <= now then recount = true end
+      if recount and not r.burst then open(r) end
+    end
+  end
+
   -- ---- operate: those who leave, signs of life, and operators ----
-  local limitBefore, wantedRate, wantedWindow, pausedBefore, stood = limit, rate, window, paused, waiting
+  local limitBefore, wantedSet, pausedBefore = limit, set, paused
   local got = {}                                        -- the record of ARGV[offset + k] is got[k], or false
   if named == 1 and not reaping then got[1] = call('HGET', STATE, ARGV[offset + 1])
   elseif named > 1 and not reaping then got = call('HMGET', STATE, unpack(ARGV, offset + 1)) end
@@ -562,9 +1079,18 @@ while true do
       local is = who and ends or paused == '2' and now + remaining(COOL) or paused == '1' and wanted or 0
       if wanted > is then paused, who, ends = '2', second, wanted end
     elseif verb == 'Q' then
-      wantedRate, wantedWindow = param + 0, second + 0
+      wantedSet = second
+      if param ~= '*' then                              -- those of other units stay
+        local others = {}
+        for k = 1, rates and #rates or 0 do
+          if rates[k].unit .. ':' ~= param then others[#others + 1] = rates[k].word end
+        end
+        if second ~= '-' then others[#others + 1] = second end
+        wantedSet = others[1] and table.concat(others, ',') or '-'
+        if not ratesOf(wantedSet) then refuse('rates', wantedSet) end
+      end
     end
-    local plain, stands = verb == 'L' and param == '0', nil -- and the place of the waiter who was answered last
+    local plain, stands = verb == 'L' and param == '0' and not second, nil -- and the place of the waiter who was answered last
     for k = group.first, group.last, verb == 'M' and 2 or 1 do
       local id, record = ARGV[offset + k], got[k]
       local answer, weight, slot
@@ -576,6 +1102,7 @@ while true do
         freed[#freed + 1], freedText[n], goneIDs[#goneIDs + 1] = n, slot, id
       elseif verb == 'L' then
         if record and kind ~= 'x' then
+          if second and kind ~= 'w' then settle(record, second) end
           answer = leave(id, record, 1, param == '1' and now + LATE or 0)
         else
           answer = absent(record)
@@ -593,23 +1120,26 @@ while true do
         if moved then                                   -- a repetition, if it is a lease
           rest = find(moved, '^h ') and remaining(new)
         elseif kind == 'h' then
-          local size, place, ceiling, ttl, owner, label = match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) (%S+) (.*)$')
+          local size, place, ceiling, ttl, charges, owner, label = match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) (%S+) (%S+) (.*)$')
           if not label then corrupt('record', record) end
           if param ~= '0' then ttl = param end
           rest = ttl + 0
           if ceiling ~= '0' and ceiling - now < rest then rest = ceiling - now end
           owner = second .. (match(owner, ';tenant=.*$') or '')
-          moved = 'h ' .. size .. ' ' .. place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner .. ' ' .. label
+          moved = 'h ' .. size .. ' ' .. place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. charges .. ' ' .. owner .. ' ' .. label
           put(new, moved)
           expire(new, now + rest)
           marks = marks + 1
           put(id, 'x 5 ' .. second)
           expire(id, now + TOLD)
         end
-        local size, place, token, ttl, label = match(moved or '', '^h (%d+) (%d+) (%d+) %d+ (%d+) %S+ (.*)$')
+        local size, place, token, ttl, label = match(moved or '', '^h (%d+) (%d+) (%d+) %d+ (%d+) %S+ %S+ (.*)$')
         answer = label and format('11 %s %s %d %s %s %d ', place, token, rest, size, ttl, #label) .. label or absent(moved or record)
-      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
+      elseif not record or kind == 'x' or (verb == 'R' or verb == 'S') and kind == 'w' then
         answer = absent(record)
+      elseif verb == 'S' then
+        put(id, settle(record, param))
+        answer = '14'
       elseif verb == 'E' then
         if param == '1' or kind == 'w' then
           tell(id, record, 'x ' .. id .. ' 3')
@@ -621,8 +1151,13 @@ while true do
         end
       elseif kind == 'w' then                           -- a heartbeat
         if param ~= '0' then expire(id, now + param) end
-        local place, front = second == '1' and call('ZRANK', ORDER, '#' .. id) or -1, 0
-        if place > 0 and place - 1 ~= stands then
+        local place, front = -1, 0
+        if second == '1' and epoch > 0 then
+          local before
+          place, before = line.standing(id, match(record, '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)') or corrupt('record', record))
+          if before then front = math.max(remaining(before), 1) end
+        elseif second == '1' then place = call('ZRANK', ORDER, '#' .. id) or -1 end
+        if epoch == 0 and place > 0 and place - 1 ~= stands then
           local at = format('%d', place - 1)
           front = math.max(remaining(sub(call('ZRANGE', ORDER, at, at)[1], 2)), 1)
         end
@@ -652,68 +1187,33 @@ while true do
   elseif pausedBefore == '2' and paused ~= '2' then
     marks, goneIDs[#goneIDs + 1] = marks - 1, COOL
   end
-  if used < holders or holders < 0 or waiting < 0 or marks < 0 or spent < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
+  if used < holders or holders < 0 or waiting < 0 or marks < 0 or holders == 0 and used > 0 then corrupt('state', stored) end
   for g = 1, reaping and 0 or #arrivals do              -- what newcomers declare counts for those who wait, too
     local group = arrivals[g]
     local wanted = group.words[4]
-    if wanted == '0' then wanted = declared == '0' and '1' or declared end
+    if wanted == '0' then wanted = declared ~= '0' and declared or (group.set or '-') ~= '-' and '1073741824' or '1' end
     if wanted ~= declared and declared ~= '0' then changes = changes + 1 end
     declared = wanted
-    if group.rate and group.rate > 0 then wantedRate, wantedWindow = group.rate, group.window end
+    if group.set and group.set ~= '-' then wantedSet = group.set end
   end
-  local counts, count                                   -- names, sums and ends of all "!r", the newest first; nil: not read
-  if wantedRate > 0 and not reaping then
-    function count()
-      counts = {}
-      local rest, n = spent - charged, index
-      while rest > 0 and n >= 0 and n > index - BUCKETS do
-        local names = {}
-        for k = n, math.max(n - 50, 0), -1 do names[#names + 1] = BUCKET .. format('%d', k) end
-        local records = call('HMGET', STATE, unpack(names))
-        for k = 1, #names do
-          local sum, ends = match(records[k] or '', '^r (%d+) (%d+)$')
-          if sum then
-            local c = #counts
-            counts[c + 1], counts[c + 2], counts[c + 3] = names[k], sum + 0, ends + 0
-            rest = rest - sum
-          end
-        end
-        n = n - #names
-      end
-    end
-  end
-  if wantedRate ~= rate or wantedWindow ~= window then
-    if rate > 0 then changes = changes + 1 end
-    rate, window, weighAll = wantedRate, wantedWindow, true
-    if rate > 0 and spent > 0 then                      -- what was granted before counts for at most the new window from now on
-      count()
-      local ends, sum, name = now + window + 1, 0, nil
-      for k = #counts - 2, 1, -3 do
-        if counts[k + 2] > ends then                    -- all of them leave at once: the newest keeps their sum
-          if name then marks, goneIDs[#goneIDs + 1] = marks - 1, name end
-          name, sum, counts[k + 2] = counts[k], sum + counts[k + 1], ends
-        end
-      end
-      if name then
-        if name == BUCKET .. format('%d', index) then bucket = sum end
-        put(name, format('r %d %d', sum, ends))
-        expire(name, ends)
-      end
-    end
+  if wantedSet ~= set then
+    if set ~= '-' then changes = changes + 1 end
+    declare(ratesOf(wantedSet))
+    set, weighAll = wantedSet, true
   end
   limit = (pin == '-1' and declared or pin) + 0
 
   -- ---- pump: the head of the queue is granted while it fits, and nobody overtakes it ----
   local entering = reaping and 0 or newcomers
   local room = 0                                        -- how many waiters are looked at
+  better = better or weighAll or limit ~= limitBefore or left > 0 or freed[1] ~= nil
   local heads, records                                  -- of the queue, when they have been read
   -- With a status of 1 more is due: the head may have expired, and the next call goes on.
-  if not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
+  if better and not reaping and status == 0 and waiting > 0 and paused == '0' and limit > 0 then
     room = waiting
     if not weighAll and limit == limitBefore then       -- after a change others may have become too heavy
-      -- Each takes at least one permit. Where there is a rate, the head often does not fit though there are permits.
-      if limit - used < room then room = limit - used end
-      if rate > 0 then room = math.min(room, rate - spent, LOOKED) end
+      if limit - used < room then room = limit - used end -- each takes at least one permit
+      if rates and room > LOOKED then room = LOOKED end
     end
     if room > PAGE then room = PAGE end
     if room < 0 then room = 0 end
@@ -733,69 +1233,83 @@ while true do
   if room > 0 then
     changed = changed or {}
     status = 1                                          -- unless the queue is empty, or all is taken, or the head does not fit
-    heads = call('ZRANGE', ORDER, '0', math.min(room + left, stood - 1)) -- and who left in this call, and who may be the head then
-    for k = 1, #heads do heads[k] = sub(heads[k], 2) end
-    records = call('HMGET', STATE, unpack(heads))
-    for k = 1, #heads do
-      local id, record = heads[k], records[k]
-      local weight, cost, maxhold, terms = match(record or '', '^w (%d+) (%d+) %d+ (%d+) ()%d+ :?%d')
-      if not terms then corrupt('waiter ' .. id, record) end
-      if cost == '0' then cost = weight end
+    if epoch == 0 then
+      heads = call('ZRANGE', ORDER, '0', math.min(room + left, stood - 1)) -- and who left in this call, and who may be the head then
+      for k = 1, #heads do heads[k] = sub(heads[k], 2) end
+      records = call('HMGET', STATE, unpack(heads))
+    end
+    local k = 0
+    while true do
+      local id, record
+      if heads then
+        k = k + 1
+        id, record = heads[k], records[k]
+        if not id then break end
+      else
+        local first = line.first()
+        if not first then break end
+        id, record = line.head(first)
+        if not id then corrupt('state', stored) end
+      end
+      local weight, costs, maxhold, ttl, owner = match(record or '', '^w (%d+) (%S+) %d+ (%d+) (%d+) %d+ ():?%d+/')
+      if not owner then corrupt('waiter ' .. id, record) end
       if changed[id] ~= false then                      -- else it has just left
         room = room - 1
-        if room < 0 then break end                      -- it is for the next call: no free slot was read for it
-        if weight + 0 > limit or rate > 0 and cost + 0 > rate then -- it would block the queue for ever
+        local wait = rates and used + weight <= limit and rest(costs, weight) or 0
+        if weight + 0 > limit or rates and tooCostly(costs, weight) then -- it would block the queue for ever
+          if room < 0 then break end                    -- it is for the next call
           tell(id, record, 'x ' .. id .. ' 4')
           leave(id, record, 4, now + TOLD)
           changed[id] = 'x 4'
-        elseif used + weight > limit or rate > 0 and spent + cost > rate then
+        elseif used + weight > limit or wait > 0 then
+          if wait > 0 then scoreOf(now + wait) end
           status = 0
           break
+        elseif room < 0 then break                      -- it is for the next call: no free slot was read for it
         else
           -- A hand-off leaves the deadline that the last heartbeat has set: if the waiter's process
           -- is dead, its permit is free at the time at which its place would have been.
-          local slot, ceiling = takeSlot(), '0'
+          local slot, ceiling, charges = takeSlot(), '0', '-'
           if maxhold ~= '0' then
             ceiling, caps = scoreOf(now + maxhold), caps or {}
             caps[#caps + 1], caps[#caps + 2] = ceiling, id
           end
-          used, holders, waiting = used + weight, holders + 1, waiting - 1
-          if rate > 0 then spent, charged = spent + cost, charged + cost end
-          record = 'h ' .. weight .. ' ' .. slot .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. sub(record, terms)
+          used, holders, waiting, gone = used + weight, holders + 1, waiting - 1, gone + 1
+          if epoch > 0 then line.grant(match(record, '^%S+', owner), weight + 0, costs) end
+          if rates then charges = charge(costs, weight) end
+          record = 'h ' .. weight .. ' ' .. slot .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. charges .. ' ' .. sub(record, owner)
           put(id, record)
           changed[id], goneMembers[#goneMembers + 1] = record, '#' .. id
           tell(id, record, 'g ' .. id .. ' ' .. slot .. ' ' .. last .. ' ' .. (pin == '-1' and declared or pin))
         end
       end
     end
-    if waiting == 0 or used >= limit or rate > 0 and spent >= rate then status = 0 end
+    if waiting == 0 or used >= limit then status = 0 end
   end
 
   -- ---- admit: newcomers are granted, queued or refused ----
-  local turns                                           -- of tenants, by the names of their marks: where their next stand
-  local gone = stood - waiting                          -- who has left the queue in this call, and is in ORDER still
-  local begins = since == 0 or now < since or now - since >= window / 100 -- what is granted now has a "!r" of its own
   for g = 1, reaping and 0 or #arrivals do
     local group = arrivals[g]
-    local wait, weight, maxhold, _, beat, start, qlimit, ttl, owner = unpack(group.words)
-    local size, ceiling, lasts = weight + 0, '0', ttl
-    local cost = group.cost and group.cost ~= '0' and group.cost + 0 or size
+    local wait, weight, maxhold, _, beat, start, qlimit, ttl = unpack(group.words)
+    local size, ceiling, lasts, costs = weight + 0, '0', ttl, group.costs
+    local costly = rates and tooCostly(costs, weight)
     local score                                         -- the deadline of those who are granted
     if maxhold ~= '0' then
       ceiling = format('%d', now + maxhold)
       if maxhold + 0 < ttl + 0 then lasts = maxhold end
     end
-    local lease, terms, rest = 'h ' .. weight .. ' ', ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner, ' ' .. lasts
+    local lease, terms, lasting = 'h ' .. weight .. ' ', ' ' .. ceiling .. ' ' .. ttl .. ' ', ' ' .. lasts
     for k = group.first, group.last do
       local id, record = ARGV[offset + k], got[k]
       local answer
       if changed and changed[id] ~= nil then record = changed[id] end
       if record then                                    -- a repetition, or a copy that comes late
-        local kind, grant, cap = match(record, '^([hew]) %d+ (%d+ %d+) (%d+) ')
+        local kind, grant, cap = match(record, '^([hew]) %d+ (%S+ %d+) (%d+) ')
         if kind == 'w' then
           keeps = true
           expire(id, now + beat)
-          answer = format('2 %d 0', call('ZRANK', ORDER, '#' .. id) or corrupt('not in the queue:', id))
+          local place = epoch > 0 and line.standing(id, match(record, '^w %d+ %S+ %d+ %d+ %d+ %d+ (%S+)')) or call('ZRANK', ORDER, '#' .. id)
+          answer = format('2 %d 0', place or corrupt('not in the queue:', id))
         elseif kind then
           local held = remaining(id)
           if cap ~= '0' and cap - now < held then held = cap - now end -- of a hand-off in this call
@@ -805,55 +1319,43 @@ while true do
         end
       elseif size > limit and limit > 0 then
         answer = '5 ' .. (pin == '-1' and declared or pin)
-      elseif rate > 0 and cost > rate then
-        answer = format('13 %d %d', rate, window)
-      elseif waiting == 0 and used + size <= limit and paused == '0' and (rate == 0 or spent + cost <= rate) then
-        local slot = takeSlot()
+      elseif costly then
+        answer = '13 ' .. costly
+      elseif waiting == 0 and used + size <= limit and paused == '0' and (not rates or rest(costs, weight) == 0) then
+        local slot, charges = takeSlot(), '- '
         used, holders = used + size, holders + 1
-        if rate > 0 then spent, charged = spent + cost, charged + cost end
+        if rates then charges = charge(costs, weight) .. ' ' end
         if not score then
           score = scoreOf(now + lasts)
           if now + lasts > furthest then furthest = now + lasts end
         end
         local f, n = #fields, #scores
-        fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. nextNumber() .. terms
+        fields[f + 1], fields[f + 2] = id, lease .. slot .. ' ' .. nextNumber() .. terms .. charges .. group.owner
         scores[n + 1], scores[n + 2] = score, id
-        answer = '1 ' .. slot .. ' ' .. last .. rest
-      elseif wait == '0' or waiting >= qlimit + 0 then
-        answer = wait == '0' and '3 0' or '4 0'
-        if rate > 0 and spent + cost > rate then        -- until when would it not fit, if nobody else came?
-          if not counts then count() end
-          local over, wanted = spent + cost - rate, window + 1 -- if it has to wait for what was granted in this call
-          for k = #counts - 2, (begins or charged == 0) and 1 or 4, -3 do
-            if over > 0 then over, wanted = over - counts[k + 1], counts[k + 2] - now end
-          end
-          if over > 0 then wanted = window + 1 end
-          answer = sub(answer, 1, 2) .. format('%d', wanted)
-        end
+        answer = '1 ' .. slot .. ' ' .. last .. lasting
+      elseif wait == '0' or line and line.full(group.mark, qlimit + 0) or not line and waiting >= qlimit + 0 then
+        answer = (wait == '0' and '3 ' or '4 ') .. (rates and format('%d', rest(costs, weight)) or '0')
       else
-        put(id, 'w ' .. weight .. ' ' .. (group.cost or '0') .. ' ' .. nextNumber() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. owner)
+        put(id, 'w ' .. weight .. ' ' .. costs .. ' ' .. nextNumber() .. ' ' .. maxhold .. ' ' .. ttl .. ' ' .. beat .. ' ' .. group.owner)
         expire(id, now + beat)
-        local place, mark = seq, group.mark
-        if waiting == 0 then epoch = 0 end              -- the turns of another queue do not count for this one
-        if mark then
-          if epoch == 0 then epoch = seq end
-          turns = turns or {}
-          if not turns[mark] then
-            local is = call('HGET', STATE, mark)
-            local turn, of = match(is or 't 0 0', '^t (%d+) (%d+)$')
-            if not turn then corrupt('record', is) end
-            if not is then marks = marks + 1 end
-            turns[mark] = of + 0 == epoch and turn + 0 or 0
-          end
-          if turns[mark] > place then place = turns[mark] end
-          turns[mark] = math.min(place + group.step, seq + DAY)
+        local own, turn = plains, seq - start * 1000 - FRONT
+        if line then own, turn = line.come(group.mark, line.step(size, costs, group.share or 1), start * 1000) end
+        local ahead, first, n = waiting, waiting == 0, #scores
+        scores[n + 1], scores[n + 2] = format('%d', turn), '#' .. id
+        if start ~= '0' then                            -- it may stand before others
+          ahead = math.max(call('ZCOUNT', ORDER, own.low, '(' .. scores[n + 1]) - gone, 0) -- or more, if who has left stood behind it
+          first = ahead == 0
         end
-        local turn, n = format('%d', place - start * 1000 - FRONT), #scores
-        scores[n + 1], scores[n + 2] = turn, '#' .. id
-        local ahead = waiting
-        if start ~= '0' or epoch > 0 then               -- it may stand before others
-          ahead = math.max(call('ZCOUNT', ORDER, '-inf', '(' .. turn) - gone, 0) -- or more, if who has left stood behind it
-          if ahead == 0 and used < limit and paused == '0' and (rate == 0 or spent < rate) then status = 1 end -- it may be the head, and fit
+        if epoch > 0 then
+          if start == '0' then ahead = own.count - 1 end
+          first = ahead == 0 and line.first() == own
+          waiting = waiting + 1
+          ahead = line.ahead(ahead, first)
+          waiting = waiting - 1
+        end
+        if first and used + size <= limit and paused == '0' then -- it may be the head, and fit
+          local wait = rates and rest(costs, weight) or 0
+          if wait > 0 then scoreOf(now + wait) else status = 1 end
         end
         answer = format('2 %d 0', ahead)
         waiting = waiting + 1
@@ -863,19 +1365,8 @@ while true do
     end
   end
 
-  for mark, turn in pairs(turns or {}) do
-    put(mark, format('t %d %d', turn, epoch))
-    expire(mark, minute)
-  end
-  if charged > 0 then                                   -- what was granted counts until it has left the window
-    if begins then
-      since, bucket, index, marks = now, 0, index + 1, marks + 1
-    end
-    bucket = bucket + charged
-    local name, ends = BUCKET .. format('%d', index), now + window + 1 -- "now" is up to a millisecond behind the clock
-    put(name, format('r %d %d', bucket, ends))
-    expire(name, ends)
-  end
+  if epoch > 0 then line.write() end
+  if recount then recounted() end
 
   -- ---- tell: the head of the queue knows when to look ----
   --
@@ -886,7 +1377,10 @@ while true do
     headless = left > 0
   else
     if status == 1 then soon, nearest = now, format('%d', now) end -- whoever comes next goes on
-    if stood > gone and (headless or gone > 0 or soon < known) then
+    if stood > gone and (headless or gone > 0 or soon < known) and epoch > 0 then
+      local id, record = line.head(line.first())
+      if id then tell(id, record, 'n ' .. id .. ' ' .. format('%d', math.max(soon - now, 0))) end -- else it has just come, and is answered
+    elseif stood > gone and (headless or gone > 0 or soon < known) then
       if not heads then
         heads = call('ZRANGE', ORDER, '0', gone)
         for k = 1, #heads do heads[k] = sub(heads[k], 2) end
@@ -894,7 +1388,7 @@ while true do
       local k = 1
       while changed and changed[heads[k]] ~= nil do k = k + 1 end
       local id = heads[k] or corrupt('state', stored)
-      if k > 1 or headless or soon < known then
+      if k > 1 or headless or lined or soon < known then
         local record = records and records[k] or call('HGET', STATE, id) or corrupt('no record for', id)
         tell(id, record, 'n ' .. id .. ' ' .. format('%d', math.max(soon - now, 0)))
       end
@@ -933,7 +1427,7 @@ while true do
     -- The keys have a TTL. Under a policy that evicts first what has one (volatile-*, POLICY 0) they
     -- have it only while their loss would not matter.
     local lapsed, tillBefore = lapses, till
-    local matters = not nobody or spent > 0 or paused == '2'
+    local matters = not nobody or counting or paused == '2'
     lapses = not kept and (POLICY == '1' or not matters) and '1' or '0'
     if not matters and till - now > TOLD + GRAIN then till = format('%d', now + TOLD + GRAIN) end -- after a long lease
     -- It is at least a second past every deadline, and moves by more, so that few calls have to set it.
@@ -943,12 +1437,14 @@ while true do
       if lapses == '1' then till = format('%d', now + 1000) end
     end
     if nobody and seq / 1000 + 1000 > till + 0 then till = format('%d', math.ceil(seq / 1000) + 1000) end -- the last token outlives a clock that is behind
-    local state = format('1 %s %s %s %s %d %d %d %d %d %s %s %s %s',
+    local state = format('3 %s %s %s %s %d %d %d %d %d %s %s %s %s',
       declared, pin, paused, changes, used, holders, waiting, marks, slots, last, nearest, till, lapses)
-    if waiting == 0 then epoch = 0 end
-    if rate + spent + epoch > 0 or paused == '2' then
-      if spent == 0 then index = 0 end
-      state = '2' .. sub(state, 2) .. format(' %d %d %d %d %d %d %d', rate, window, spent, since, bucket, index, epoch)
+    if epoch == 0 and not rates then state = state .. PLAIN
+    elseif epoch == 0 then state = state .. ' 0 ' .. set
+    else state = state .. format(' %d:%d:%d:%d:%d:%d:%d ', epoch, clock, fresh, plains.place, plains.count, tenants, nextLine) .. set end
+    for k = 1, rates and #rates or 0 do
+      local r = rates[k]
+      state = state .. format(' %d %d %d', r.burst and r.full or r.spent, r.burst and r.slack or r.fades, r.since)
     end
     local unchanged = stored
     if state ~= stored then
@@ -998,10 +1494,7 @@ while true do
     end
   end
   if not reaping then
-    local state = stored or NOBODY
-    if sub(state, 1, 1) == '2' then
-      state = state .. wasRate .. (paused == '2' and format(' %d', ends or call('ZSCORE', ORDER, COOL)) or ' 0')
-    end
-    return stamp .. ' ' .. format('%d ', status) .. was .. ' ' .. state .. ' ' .. table.concat(answers, ' ')
+    local pauses = paused == '2' and format(' %d ', ends or call('ZSCORE', ORDER, COOL)) or ' 0 '
+    return stamp .. format(' %d ', status) .. was .. ' ' .. wasRates .. pauses .. (stored or NOBODY) .. ' ' .. table.concat(answers, ' ')
   end
 end

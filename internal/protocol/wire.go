@@ -29,20 +29,21 @@ const (
 	Heartbeat Verb = 'H'
 	Renew     Verb = 'R'
 	Release   Verb = 'L' // of a lease, or of a place in the queue: cancel
+	Settle    Verb = 'S' // a lease has cost so much
 	Move      Verb = 'M' // a lease to another id, whose owner holds it from then on
 	Evict     Verb = 'E'
 
-	Resize  Verb = 'D'
-	Pin     Verb = 'P'
-	Pause   Verb = 'Z'
-	SetRate Verb = 'Q'
-	Cool    Verb = 'W' // a pause that ends by itself
+	Resize   Verb = 'D'
+	Pin      Verb = 'P'
+	Pause    Verb = 'Z'
+	SetRates Verb = 'Q'
+	Cool     Verb = 'W' // a pause that ends by itself
 )
 
 // named reports whether the operation concerns an id.
 func (v Verb) named() bool {
 	switch v {
-	case Resize, Pin, Pause, SetRate, Cool:
+	case Resize, Pin, Pause, SetRates, Cool:
 		return false
 	}
 	return true
@@ -59,10 +60,10 @@ type Terms struct {
 	QueueLimit int
 	MaxHold    time.Duration // 0: none
 	Limit      int           // the declared limit; 0 declares none: the one in force, or 1
-	Rate       Rate          // the declared rate; the zero Rate declares none: the one in force, or none
-	Cost       int           // what the lease costs of the rate; 0: its weight
+	Rates      Rates         // the declared rates, all of them; none leaves those in force
+	Costs      Costs         // what the lease costs; in a unit that is not named its weight
 	Tenant     string        // whose the lease is; "": nobody's
-	Pace       time.Duration // waiters of the tenant stand as though they had come so far apart, times weight
+	Share      int           // of the tenant; 0: 1
 	Label      string
 	For        Program // whose request it is; the zero Program: this process's own
 
@@ -84,31 +85,12 @@ func (p Program) owner(through string) string {
 	return mark + strconv.Itoa(p.PID) + through[slash:] + p.More
 }
 
-// Rate is how much cost may be granted in any time of length Per. Grants count when they are
-// made, whatever becomes of their leases.
-type Rate struct {
-	N   int // 0: there is no rate
-	Per time.Duration
-}
-
-// String implements fmt.Stringer.
-func (r Rate) String() string {
-	if r.N == 0 {
-		return "none"
-	}
-	return fmt.Sprintf("%d in %v", r.N, r.Per)
-}
-
-// Costs returns what a lease on these terms costs of a rate.
-func (t *Terms) Costs() int {
-	if t.Cost > 0 {
-		return t.Cost
-	}
-	return t.Weight
-}
-
-// ownsFor stands between an owner and the tenant for whom it acquires.
-const ownsFor = ";tenant="
+// What stands between an owner and the share of the tenant for whom it acquires, and in front of the
+// tenant.
+const (
+	ownsPart = ";share="
+	ownsFor  = ";tenant="
+)
 
 // encode returns the head of an acquire by owner.
 func (t *Terms) encode(owner string) string {
@@ -117,11 +99,13 @@ func (t *Terms) encode(owner string) string {
 	}
 	b := make([]byte, 0, 96+len(owner)+len(t.Label))
 	if t.Tenant != "" {
-		b = fmt.Appendf(b, "T%d ", t.Pace.Milliseconds())
+		if t.Share > 1 {
+			owner += ownsPart + strconv.Itoa(t.Share)
+		}
 		owner += ownsFor + t.Tenant
 	}
-	if t.Rate.N > 0 || t.Cost > 0 {
-		b = fmt.Appendf(b, "B%d %d %d ", t.Rate.N, t.Rate.Per.Milliseconds(), t.Cost)
+	if t.Rates != "" || t.Costs != "" {
+		b = fmt.Appendf(b, "B%s %s ", t.Rates.encode(), t.Costs.encode())
 	}
 	b = append(b, byte(Acquire), bit(t.Wait))
 	for _, n := range [...]int64{
@@ -146,7 +130,10 @@ type Op struct {
 	// earlier ones; Reply tells how many have.
 	Replicas int
 	N        int    // Resize, Pin: the limit; Pin: -1 unpins
-	Rate     Rate   // SetRate: the zero Rate takes it away
+	Costs    Costs  // Settle: what it was; Release: the same, if that is to be corrected
+	Rates    Rates  // SetRates: none takes away those that there are
+	Unit     string // SetRates: of which alone it is, with Only
+	Only     bool
 	Who      string // Cool: who wants it
 
 	Result Result
@@ -171,8 +158,8 @@ type Result struct {
 	Slot      int           // Granted, Moved, Renewed
 	Remaining time.Duration // Granted, Moved, Renewed, Evicting: of the lease, from the moment of execution
 	Limit     int           // Heavy: in force
-	Rate      Rate          // Costly: in force
-	Rest      time.Duration // Busy, Full: for so long the rate alone would not let it in; 0: it would
+	Rate      Rate          // Costly: the one of which it costs too much
+	Rest      time.Duration // Busy, Full: for so long the rates alone would not let it in; 0: they would
 	Ahead     int           // Queued: waiters in front; -1 when not asked for
 	Front     time.Duration // Queued: for so long the one directly in front keeps its place without a sign of life; 0: not known, or it is of this process
 	Reason    Reason        // Gone
@@ -199,7 +186,8 @@ const (
 	Released  Code = 9
 	Cancelled Code = 10
 	Moved     Code = 11
-	Costly    Code = 13 // it costs more than the rate
+	Costly    Code = 13 // it costs more than a rate ever lets in
+	Settled   Code = 14
 
 	movedAway Code = 12 // Gone, because it was moved, and to whom
 )
@@ -309,7 +297,7 @@ func appendOps(args []any, ops []Op, owner string) []any {
 
 // groups reports whether op and next share verb and parameters.
 func (op *Op) groups(next *Op) bool {
-	if op.Verb != next.Verb || !op.Verb.named() || op.TTL != next.TTL || op.Flag != next.Flag {
+	if op.Verb != next.Verb || !op.Verb.named() || op.TTL != next.TTL || op.Flag != next.Flag || op.Costs != next.Costs {
 		return false
 	}
 	return op.Terms == next.Terms || op.Terms != nil && next.Terms != nil && *op.Terms == *next.Terms
@@ -330,14 +318,22 @@ func (op *Op) head(owner string) any {
 	case Move:
 		return "M" + millis(op.TTL) + " " + owner
 	case Release:
+		if op.Costs != "" {
+			return "L" + string(bit(op.Flag)) + " " + string(op.Costs)
+		}
 		if op.Flag {
 			return "L1" // constants need no allocation
 		}
 		return "L0"
+	case Settle:
+		return "S" + string(op.Costs)
 	case Evict, Pause:
 		return string([]byte{byte(op.Verb), bit(op.Flag)})
-	case SetRate:
-		return "Q" + strconv.Itoa(op.Rate.N) + " " + millis(op.Rate.Per)
+	case SetRates:
+		if op.Only {
+			return "Q" + op.Unit + ": " + op.Rates.encode()
+		}
+		return "Q* " + op.Rates.encode()
 	case Cool:
 		return "W" + millis(op.TTL) + " " + op.Who
 	default:
@@ -417,7 +413,7 @@ func (c *cursor) decode(op *Op) {
 		r.Weight, r.TTL, r.Label = c.int(), c.duration(), c.text()
 	case Busy, Full:
 		r.Rest = c.duration()
-	case Released, Cancelled:
+	case Released, Cancelled, Settled:
 	default:
 		c.bad = true
 	}
@@ -430,7 +426,7 @@ type Reply struct {
 	Was   int   // the limit that was declared before the call; 0: none
 	State       // after the call
 
-	WasRate Rate // the rate that was declared before the call, where there is one now
+	WasRates Rates // the rates that were in force before the call
 
 	Replicas int   // how many have what the call wrote; 0 unless an Op asked
 	Unwaited error // the server refused to count them
@@ -442,12 +438,10 @@ func (r *Reply) decode(text string, ops []Op) error {
 	r.Now = c.next() / 1000
 	status := c.next()
 	r.More = status == 1
-	r.Was = c.int()
-	more := strings.HasPrefix(c.rest, "2 ")
+	r.Was, r.WasRates = c.int(), c.rates()
+	ends := c.next()
 	r.State = c.state()
-	if more {
-		r.WasRate, r.Ends = c.rate(), c.next()
-	}
+	r.Ends = ends
 	if status == -1 && c.rest == "" && !c.bad {
 		return &Failure{Kind: ErrRefused, Err: errLate}
 	}

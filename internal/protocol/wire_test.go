@@ -45,7 +45,7 @@ func TestAcquiresComeLast(t *testing.T) {
 	if order != "LDRAA" {
 		t.Errorf("sent as %s", order)
 	}
-	s := canned(t, "5000 0 0 "+numbers+" 9 6 0 3 0 1 2 77 900", nil)
+	s := canned(t, "5000 0 0 - 0 "+numbers+" 9 6 0 3 0 1 2 77 900", nil)
 	if _, err := s.Do(t.Context(), s.Key("name"), 0, ops); err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +71,10 @@ func TestOwnerOfAnotherProgramsRequest(t *testing.T) {
 	t.Parallel()
 	for _, mark := range []string{"", ":"} {
 		op := Op{Verb: Acquire, ID: "s0.1", Terms: terms(3, func(t *Terms) {
-			t.For, t.Tenant, t.Pace, t.Label = Program{PID: 7141, More: ";agent=812;uid=1000"}, "acme", time.Second, "import"
+			t.For, t.Tenant, t.Share, t.Label = Program{PID: 7141, More: ";agent=812;uid=1000"}, "acme", 7, "import"
 		})}
 		head := textsOf(appendOps(nil, []Op{op}, mark+"812/web-3;go0.1"))[0]
-		if want := " " + mark + "7141/web-3;go0.1;agent=812;uid=1000;tenant=acme import"; !strings.HasSuffix(head, want) {
+		if want := " " + mark + "7141/web-3;go0.1;agent=812;uid=1000;share=7;tenant=acme import"; !strings.HasSuffix(head, want) {
 			t.Errorf("%q, want %q at the end", head, want)
 		}
 	}
@@ -121,17 +121,12 @@ func parseArgs(t failer, args []string) (ops []Op) {
 
 // parseHead returns the operation that a head stands for; the owner must be someone.
 func parseHead(head string) Op {
-	var rate Rate
-	var pace time.Duration
-	cost := 0
-	if head[0] == 'T' {
-		before, rest, _ := strings.Cut(head[1:], " ")
-		pace, head = inMillis(before), rest
-	}
+	var rates Rates
+	var costs Costs
 	if head[0] == 'B' {
 		before, rest, _ := strings.Cut(head, " A")
 		p := strings.Fields(before[1:])
-		rate, cost, head = Rate{number(p[0]), inMillis(p[1])}, number(p[2]), "A"+rest
+		rates, costs, head = Rates(strings.Trim(p[0], "-")), Costs(strings.Trim(p[1], "-")), "A"+rest
 	}
 	op := Op{Verb: Verb(head[0])}
 	if op.Verb == Cool {
@@ -143,11 +138,13 @@ func parseHead(head string) Op {
 	switch op.Verb {
 	case Acquire:
 		owner, tenant, _ := strings.Cut(p[8], ";tenant=")
+		owner, part, _ := strings.Cut(owner, ";share=")
+		share, _ := strconv.Atoi(part)
 		mustBe(owner, someone)
 		op.Terms = &Terms{
 			Wait: p[0] == "1", Weight: number(p[1]), MaxHold: inMillis(p[2]), Limit: number(p[3]), Heartbeat: inMillis(p[4]),
-			HeadStart: inMillis(p[5]), QueueLimit: number(p[6]), TTL: inMillis(p[7]), Label: p[9], Rate: rate, Cost: cost,
-			Tenant: tenant, Pace: pace,
+			HeadStart: inMillis(p[5]), QueueLimit: number(p[6]), TTL: inMillis(p[7]), Label: p[9], Rates: rates, Costs: costs,
+			Tenant: tenant, Share: share,
 		}
 	case Heartbeat:
 		op.TTL, op.Flag = inMillis(p[0]), p[1] == "1"
@@ -158,8 +155,15 @@ func parseHead(head string) Op {
 		op.TTL = inMillis(p[0])
 	case Release, Evict, Pause:
 		op.Flag = p[0] == "1"
-	case SetRate:
-		op.Rate = Rate{number(p[0]), inMillis(p[1])}
+		if len(p) > 1 {
+			op.Costs = Costs(p[1])
+		}
+	case Settle:
+		op.Costs = Costs(p[0])
+	case SetRates:
+		op.Rates = Rates(strings.Trim(p[1], "-"))
+		op.Unit, op.Only = strings.CutSuffix(p[0], ":")
+		op.Unit = strings.Trim(op.Unit, "*")
 	default:
 		op.N = number(p[0])
 	}

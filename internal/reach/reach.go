@@ -49,7 +49,7 @@ func Redis(ctx context.Context, rdb redis.UniversalClient) error {
 	case *redis.ClusterClient:
 		return askAny(ctx, nodes(ctx, rdb))
 	default:
-		return fmt.Errorf("a client of type %T does not tell how it connects", rdb)
+		return fmt.Errorf("a client of type %T does not show how it connects", rdb)
 	}
 }
 

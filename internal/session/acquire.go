@@ -83,7 +83,7 @@ func (s *Semaphore) request(ctx context.Context, r *Request, first claim.Effect,
 		case <-ctx.Done():
 			return nil, s.cancel(ctx, r)
 		}
-		switch state, place, err := r.look(); state {
+		switch state, place, err := r.see(); state {
 		case claim.Held:
 			return r, nil
 		case claim.Lost: // before anybody could use it
@@ -127,6 +127,16 @@ func (s *Semaphore) admit(r *Request, first claim.Effect) error {
 func (r *Request) look() (claim.State, claim.Place, error) {
 	r.sem.mu.Lock()
 	defer r.sem.mu.Unlock()
+	return r.claim.State, r.claim.Place, r.claim.Err
+}
+
+// see is look for whoever gets the lease.
+func (r *Request) see() (claim.State, claim.Place, error) {
+	r.sem.mu.Lock()
+	defer r.sem.mu.Unlock()
+	if r.claim.State == claim.Held {
+		r.claim.Unseen = false
+	}
 	return r.claim.State, r.claim.Place, r.claim.Err
 }
 

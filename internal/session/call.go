@@ -229,15 +229,15 @@ func (s *Semaphore) answered(call *commit.Call[*Request], a *claim.Answer) {
 func (s *Semaphore) warnOfLimit(call *commit.Call[*Request], a *claim.Answer) {
 	const often = time.Minute
 	limit := a.Was != 0 && a.Was != a.Declared
-	rate := a.WasRate.N != 0 && a.WasRate != a.Rate
+	rate := a.WasRates != "" && a.WasRates != a.Rates
 	if !limit && !rate || s.warned != 0 && a.Got.Sub(s.warned) < often {
 		return
 	}
 	for i := range call.Wire {
 		t := call.Wire[i].Terms
-		if t != nil && rate && t.Rate == a.Rate {
+		if t != nil && rate && t.Rates == a.Rates {
 			s.warned = a.Got
-			s.session.log.Warn("berth: a declaration changed the rate in force", "semaphore", s.name, "from", a.WasRate, "to", a.Rate)
+			s.session.log.Warn("berth: a declaration changed the rate in force", "semaphore", s.name, "from", string(a.WasRates), "to", string(a.Rates))
 			return
 		}
 		if t != nil && limit && t.Limit == a.Declared {

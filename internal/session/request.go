@@ -73,6 +73,9 @@ func (r *Request) Name() string { return r.sem.name }
 // has returned, so this takes no lock.
 func (r *Request) Lease() (id string, lease claim.Lease) { return r.claim.ID, r.claim.Lease }
 
+// Costs returns what the request said that it costs.
+func (r *Request) Costs() protocol.Costs { return r.claim.Terms.Costs }
+
 // Trust returns the instant until which the holder may rely on the lease. It is in the past
 // when the lease is over.
 func (r *Request) Trust() clock.Instant {
@@ -169,6 +172,29 @@ func (r *Request) Renew(ctx context.Context) error {
 	case <-ctx.Done():
 		return &claim.WaitError{Name: r.sem.name, Err: ended(ctx)}
 	}
+}
+
+// Settle tells the server what the lease has cost, in some units; what was said last counts. It
+// sends that with the next call, or with the release that follows, and does not wait; it is lost
+// with this process, and if the lease ends before. The error is that of a lease that is over.
+func (r *Request) Settle(costs protocol.Costs) error {
+	r.sem.mu.Lock()
+	defer r.sem.unlock()
+	if r.claim.State != claim.Held {
+		return r.over()
+	}
+	effect, err := r.claim.Settle(costs)
+	if err == nil {
+		r.sem.apply(r, effect)
+	}
+	return err
+}
+
+// Unused notes that nobody has used the lease: its release costs nothing then.
+func (r *Request) Unused() {
+	r.sem.mu.Lock()
+	defer r.sem.mu.Unlock()
+	r.claim.Unseen = true
 }
 
 // Release gives the lease back and waits for the answer, for at most claim.Timeout. It

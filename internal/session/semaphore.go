@@ -79,7 +79,7 @@ func (s *Semaphore) apply(r *Request, effect claim.Effect) {
 		delete(s.requests, r.id)
 		s.requests[r.claim.ID], r.id = r, r.claim.ID
 	}
-	if effect&claim.Settled != 0 {
+	if effect&claim.TakeBack != 0 {
 		s.queue.Remove(&r.op)
 	}
 	if effect&claim.Send != 0 {

@@ -107,7 +107,8 @@ func TestChangedRateIsWarnedOf(t *testing.T) {
 	inBubble(t, func(s *server) {
 		declare := func(n int) {
 			of := *terms(false)
-			of.Limit, of.Rate = 9, protocol.Rate{N: n, Per: time.Hour}
+			of.Limit = 9
+			of.Rates, _ = protocol.JoinRates(protocol.Rate{N: n, Per: time.Hour})
 			if _, err := s.Semaphore("n").Acquire(context.Background(), &of, false, nil); err != nil {
 				s.Fatal(err)
 			}

@@ -65,15 +65,6 @@ func Declared(n int) string {
 	return Limit(n)
 }
 
-// Spent formats how much of a rate counts. It is more than the rate where that has become smaller,
-// and nothing is granted until it is not.
-func Spent(spent, rate int, window time.Duration) string {
-	if spent > rate {
-		return fmt.Sprintf("%d spent before the rate became %d in %s", spent, rate, Age(window))
-	}
-	return fmt.Sprintf("%d of %d spent in %s", spent, rate, Age(window))
-}
-
 // Plural formats a count of things.
 func Plural(n int, noun string) string {
 	if n == 1 {
@@ -84,9 +75,20 @@ func Plural(n int, noun string) string {
 
 var errDuration = errors.New("not a duration such as 90s, 10m or 2h; a plain number is seconds")
 
-// ParseDuration parses a duration in Go's form, or a plain number of seconds, with or without
-// a fraction, as sleep and flock accept it.
+// longUnits are units of time that people write and Go does not read.
+var longUnits = map[string]time.Duration{"min": time.Minute, "hour": time.Hour, "d": 24 * time.Hour}
+
+// ParseDuration parses a duration in Go's form, a whole number with the unit min, hour or d, or a plain
+// number of seconds, with or without a fraction, as sleep and flock accept it.
 func ParseDuration(s string) (time.Duration, error) {
+	number := strings.TrimRight(s, "abcdefghijklmnopqrstuvwxyz")
+	if unit, ok := longUnits[s[len(number):]]; ok {
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n > math.MaxInt64/int64(unit) || n < -math.MaxInt64/int64(unit) {
+			return 0, errDuration
+		}
+		return time.Duration(n) * unit, nil
+	}
 	if d, err := time.ParseDuration(s); err == nil {
 		return d, nil
 	}

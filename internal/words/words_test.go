@@ -38,26 +38,17 @@ func TestAge(t *testing.T) {
 	}
 }
 
-func TestSpentTellsOfARateThatBecameSmaller(t *testing.T) {
-	for spent, want := range map[int]string{
-		0: "0 of 2 spent in 1.0s", 2: "2 of 2 spent in 1.0s", 50: "50 spent before the rate became 2 in 1.0s",
-	} {
-		if got := Spent(spent, 2, time.Second); got != want {
-			t.Errorf("%d: %q, want %q", spent, got, want)
-		}
-	}
-}
-
 func TestPlainNumbersAreSeconds(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"10": 10 * time.Second, "0": 0, "0.5": 500 * time.Millisecond, ".25": 250 * time.Millisecond, "-1": -time.Second,
+		"40d": 40 * 24 * time.Hour, "10min": 10 * time.Minute, "2hour": 2 * time.Hour, "-1d": -24 * time.Hour,
 		"90s": 90 * time.Second, "1h30m": 90 * time.Minute, "250ms": 250 * time.Millisecond, "-1s": -time.Second,
 	} {
 		if got, err := ParseDuration(in); err != nil || got != want {
 			t.Errorf("%q: %v, %v, want %v", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "soon", "1e3", "0x10", "inf", "NaN", "1_000", "10 s", "1d", "99999999999", "1.2.3", ".", "--1", "9223372036.9"} {
+	for _, in := range []string{"", "soon", "1e3", "0x10", "inf", "NaN", "1_000", "10 s", "d", "1.5d", "1day", "999999999999d", "1d1h", "99999999999", "1.2.3", ".", "--1", "9223372036.9"} {
 		if got, err := ParseDuration(in); err == nil {
 			t.Errorf("%q: %v, want an error", in, got)
 		}

@@ -57,7 +57,8 @@ func TestCancelRacesGrant(t *testing.T) {
 }
 
 // TestCancelAfterGrant forces one order: the permit was handed over, the news
-// are on their way, and the waiter gives up. It gives back what it never saw.
+// are on their way, and the waiter gives up. It gives back what it never saw, and what that cost of a
+// rate.
 func TestCancelAfterGrant(t *testing.T) {
 	everywhere(t, func(l *lab) {
 		for !l.cancelAfterGrant() {
@@ -73,11 +74,12 @@ func TestCancelAfterGrant(t *testing.T) {
 func (l *lab) cancelAfterGrant() bool {
 	news := l.net.Inject(redistest.Rule{Match: testenv.IsMessage, Fault: redistest.DelayMessage, Times: -1})
 	defer news.Stop()
-	holder := l.Hold(l.sem(l.healthy(), 1))
+	rate := berth.Rate(1000, time.Hour)
+	holder := l.Hold(l.sem(l.healthy(), 1, rate))
 	ctx, cancel := context.WithCancel(l.Ctx)
 	defer cancel()
-	first := l.queued(ctx, l.sem(l.faulty(), 1), 1)
-	second := l.queued(l.Ctx, l.sem(l.healthy(), 1), 2)
+	first := l.queued(ctx, l.sem(l.faulty(), 1, rate), 1)
+	second := l.queued(l.Ctx, l.sem(l.healthy(), 1, rate), 2)
 	l.Release(holder)
 	testenv.Receive(l, "message", news.Hit())
 	cancel()
@@ -95,8 +97,10 @@ func (l *lab) cancelAfterGrant() bool {
 	if st := l.Show(); st.Holders != 1 || st.Leases[0].ID != next.ID() {
 		l.Errorf("the server has %+v", st)
 	}
+	if st := l.Show(); l.Exact && (len(st.Rates) != 1 || st.Rates[0].Spent != 2) {
+		l.Errorf("%v: what nobody has seen costs nothing", st.Rates)
+	}
 	l.Release(next)
-	l.NothingLeft(1, next.Token())
 	return true
 }
 

@@ -144,7 +144,7 @@ func TestSampleOfThoseThatAreDamaged(t *testing.T) {
 		key := func(name string) string { return e.Prefix + ":{" + name + "}" }
 		e.Hold(e.Peer().Named("sound", 1))
 		e.Must(e.Redis.Set(e.Ctx, key("foreign"), "x", 0).Err())
-		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "3 what comes next").Err())
+		e.Must(e.Redis.HSet(e.Ctx, key("newer"), "state", "4 what comes next").Err())
 		for _, half := range []string{"hash lost", "set lost"} {
 			p := e.Peer()
 			e.Hold(p.Named(half, 1))

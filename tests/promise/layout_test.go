@@ -12,8 +12,20 @@ import (
 // TestOlderLayoutIsTold: not as damage, because programs of that version may be at work; when they
 // have ended, a purge makes room.
 func TestOlderLayoutIsTold(t *testing.T) {
+	for name, older := range map[string][]any{
+		"before the first": {"settings", "1 5 -1 0 0", "counts", "1 1 0 0 1 0 0 0"},
+		"the first":        {"state", "1 3 -1 0 0 1 1 0 0 1 1790000000000123 1790000030000 1790000090000 0"},
+		"the second":       {"state", "2 3 -1 0 0 1 1 0 1 1 1790000000000123 1790000030000 1790000090000 0 7 60000 1 1790000000000 1 1 0"},
+		"one lease":        {"state", "1 compact a.1 1790000000000123 1790000030000 0 A1 1 0 3 10000 0 9 30000 1/h "},
+	} {
+		t.Run(name, func(t *testing.T) { tellsOfOlder(t, older) })
+	}
+}
+
+func tellsOfOlder(t *testing.T, older []any) {
+	t.Helper()
 	testenv.Each(t, func(e *testenv.Env) {
-		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", "settings", "1 5 -1 0 0", "counts", "1 1 0 0 1 0 0 0").Err())
+		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", older...).Err())
 		sem := e.Peer().Sem(1)
 		err := e.Try(sem)
 		bad, ok := errors.AsType[*berth.CorruptError](err)
@@ -32,7 +44,7 @@ func TestOlderLayoutIsTold(t *testing.T) {
 // would give them out again.
 func TestNewerLayoutIsRefused(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
-		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", "state", "3 whatever comes").Err())
+		e.Must(e.Redis.HSet(e.Ctx, e.Prefix+":{"+testenv.Name+"}", "state", "4 whatever comes").Err())
 		before := e.Keys()
 		_, err := e.Peer().Sem(1).Acquire(e.Ctx)
 		for what, err := range map[string]error{"acquire": err, "purge": e.Inspector.Purge(e.Ctx, testenv.Name)} {

@@ -431,8 +431,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		err  error
 		want []string
 	}{
-		{&berth.BusyError{Name: "n", Status: berth.Status{InUse: 2, Limit: 2, Waiting: 1}}, []string{`"n"`, "2 of 2", "1 waiting", "Acquire"}},
-		{&berth.BusyError{Name: "n", QueueFull: true}, []string{"the queue", "is full", "QueueLimit"}},
+		{&berth.BusyError{Name: "n", Status: berth.Status{InUse: 2, Limit: 2, Waiting: 1}}, []string{`"n"`, "2 of 2", "1 waiting", "wait for it"}},
+		{&berth.BusyError{Name: "n", QueueFull: true}, []string{"the queue", "is full", "raise the queue limit"}},
 		{&berth.BusyError{Name: "n", Status: berth.Status{Paused: true}}, []string{"paused by an operator"}},
 		{&berth.TooHeavyError{Name: "n", Weight: 3, Status: berth.Status{Limit: 2}}, []string{"3", "2", "raise the limit"}},
 		{&berth.LostError{Name: "n", ID: "i", Reason: berth.LostExpired, Err: errShift}, []string{"expired", "stop", errShift.Error()}},

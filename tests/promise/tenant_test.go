@@ -47,66 +47,80 @@ func wantServed(e *testenv.Env, want string, first *berth.Lease, requests ...*te
 }
 
 // asTenant is a request for a tenant, whose label is what the test calls it.
-func asTenant(e *testenv.Env, sem *berth.Semaphore, label string, pace time.Duration, opts ...berth.AcquireOption) *testenv.Request {
+func asTenant(e *testenv.Env, sem *berth.Semaphore, label string, opts ...berth.AcquireOption) *testenv.Request {
 	e.Helper()
 	key := strings.TrimRight(label, "0123456789")
-	return e.Queue(sem, append([]berth.AcquireOption{berth.Tenant(key, pace), berth.Label(label)}, opts...)...)
+	return e.Queue(sem, append([]berth.AcquireOption{berth.Tenant(key), berth.Label(label)}, opts...)...)
 }
 
-// A tenant that asks for much leaves room between its requests, and others go there. T1: among
-// its own, and among those without a tenant, it is first come, first served.
-func TestTenantsShare(t *testing.T) {
+// T2, T5: the lines of tenants take turns, and those without a tenant are one line. T1: within a line
+// it is first come, first served.
+func TestTenantsTakeTurns(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		sem := e.Peer().Sem(1)
 		first := e.Hold(sem)
 		rs := []*testenv.Request{
-			asTenant(e, sem, "big1", time.Hour), asTenant(e, sem, "big2", time.Hour), asTenant(e, sem, "big3", time.Hour),
-			e.Queue(sem, berth.Label("nobody1")), asTenant(e, sem, "small1", time.Hour), e.Queue(sem, berth.Label("nobody2")),
-			asTenant(e, sem, "small2", time.Hour),
+			asTenant(e, sem, "big1"), asTenant(e, sem, "big2"), asTenant(e, sem, "big3"),
+			e.Queue(sem, berth.Label("nobody1")), asTenant(e, sem, "small1"), e.Queue(sem, berth.Label("nobody2")), asTenant(e, sem, "small2"),
 		}
-		wantServed(e, "big1 nobody1 small1 nobody2 big2 small2 big3", first, rs...)
+		wantServed(e, "big1 nobody1 big2 small1 nobody2 big3 small2", first, rs...)
 	})
 }
 
-// The room that a request leaves behind it is its weight times the pace.
-func TestHeavyRequestOfATenantLeavesMoreRoom(t *testing.T) {
+// T2: two with a share of 2 are served for each one with a share of 1.
+func TestTenantGetsItsShare(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		sem := e.Peer().Sem(1)
+		first := e.Hold(sem)
+		var rs []*testenv.Request
+		for i := range 4 {
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i), berth.Share(2)))
+		}
+		rs = append(rs, asTenant(e, sem, "b0"), asTenant(e, sem, "b1"))
+		wantServed(e, "a0 a1 b0 a2 a3 b1", first, rs...)
+	})
+}
+
+// T2: what counts is how much of the limit a request takes.
+func TestHeavyRequestTakesMoreOfATurn(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		sem := e.Peer().Sem(3)
 		first := e.Hold(sem, berth.Weight(3))
-		rs := []*testenv.Request{
-			asTenant(e, sem, "a1", time.Hour, berth.Weight(3)), asTenant(e, sem, "a2", time.Hour, berth.Weight(3)),
-			asTenant(e, sem, "b1", time.Hour, berth.Weight(3)), asTenant(e, sem, "c1", 2*time.Hour, berth.Weight(3)),
-			asTenant(e, sem, "c2", 2*time.Hour, berth.Weight(3)), asTenant(e, sem, "b2", 30*time.Minute, berth.Weight(3)),
-			asTenant(e, sem, "b3", 30*time.Minute, berth.Weight(3)),
+		var rs []*testenv.Request
+		for i := range 3 {
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i), berth.Weight(3)))
 		}
-		wantServed(e, "a1 b1 c1 a2 b2 b3 c2", first, rs...)
+		for i := range 4 {
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("b", i)))
+		}
+		wantServed(e, "a0 a1 b0 b1 b2 a2 b3", first, rs...)
 	})
 }
 
-// T2: a request is not overtaken by one that comes later than its turn.
-func TestTenantIsNotOvertakenAfterItsTurn(t *testing.T) {
-	testenv.Embedded(t, func(e *testenv.Env) {
-		sem := e.Peer().Sem(1)
-		first := e.Hold(sem)
-		rs := []*testenv.Request{asTenant(e, sem, "a1", time.Minute), asTenant(e, sem, "a2", time.Minute), asTenant(e, sem, "a3", time.Minute)}
-		e.Pass(59 * time.Second)
-		rs = append(rs, asTenant(e, sem, "b1", time.Minute))
-		e.Pass(2 * time.Second)
-		rs = append(rs, e.Queue(sem, berth.Label("late")), asTenant(e, sem, "c1", time.Minute))
-		e.Pass(30 * time.Minute) // turns that have passed are forgotten, and nothing changes
-		rs = append(rs, asTenant(e, sem, "a4", time.Minute), asTenant(e, sem, "b2", time.Minute))
-		wantServed(e, "a1 b1 a2 late c1 a3 a4 b2", first, rs...)
+// T2: and how much of a rate.
+func TestCostlyRequestTakesMoreOfATurn(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		sem := e.Peer().Sem(100, berth.Rate(20_000, time.Hour))
+		first := e.Hold(sem, berth.Weight(100), berth.Cost(1))
+		var rs []*testenv.Request
+		for i := range 3 {
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i), berth.Cost(4000)))
+		}
+		for i := range 5 {
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("b", i), berth.Cost(1000)))
+		}
+		wantServed(e, "a0 a1 b0 b1 b2 b3 a2 b4", first, rs...)
 	})
 }
 
-// Nothing is idle because of tenants: a head whose turn is far ahead is granted at once.
+// T6: nothing is idle because of tenants: all that fit are granted at once.
 func TestNothingIsIdleBecauseOfTenants(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		sem := e.Peer().Sem(2)
 		first, second := e.Hold(sem), e.Hold(sem)
 		rs := []*testenv.Request{}
 		for i := range 4 {
-			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i), berth.MaxPace))
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i)))
 		}
 		start := time.Now()
 		e.Release(first)
@@ -119,26 +133,109 @@ func TestNothingIsIdleBecauseOfTenants(t *testing.T) {
 	})
 }
 
-// With nobody in the queue a tenant is granted like anybody, and what it asked for before the
-// queue was empty is forgotten.
-func TestTurnsAreForgottenWhenTheQueueWasEmpty(t *testing.T) {
+// T4: what a tenant was granted while nobody else waited does not count against it, and T3: who comes
+// then is next.
+func TestUseOfIdleCapacityDoesNotCount(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		sem := e.Peer().Sem(1)
-		for range 3 {
-			e.Release(e.Hold(sem, berth.Tenant("a", time.Hour)))
+		last := e.Hold(sem, berth.Tenant("a"))
+		var rs []*testenv.Request
+		for i := range 10 {
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i)))
 		}
-		first := e.Hold(sem)
-		a := []*testenv.Request{asTenant(e, sem, "a1", time.Hour), asTenant(e, sem, "a2", time.Hour), asTenant(e, sem, "a3", time.Hour)}
-		e.Release(first)
-		e.Release(a[0].Granted())
-		e.Release(a[1].Granted())
-		last := a[2].Granted() // the queue is empty
-		rs := []*testenv.Request{asTenant(e, sem, "a4", time.Hour), asTenant(e, sem, "b1", time.Hour)}
-		wantServed(e, "a4 b1", last, rs...)
+		for i := range 7 {
+			e.Release(last)
+			last = rs[i].Granted()
+		}
+		rs = append(rs[7:], asTenant(e, sem, "b0"), asTenant(e, sem, "b1"), asTenant(e, sem, "b2"))
+		wantServed(e, "b0 a7 b1 a8 b2 a9", last, rs...)
 	})
 }
 
-// A request that is repeated, because its reply was lost, keeps its turn, and its tenant loses
+// T4: nor does what it has asked for in vain.
+func TestRequestsInVainDoNotCount(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		sem := e.Peer().Sem(1)
+		first := e.Hold(sem)
+		rs := []*testenv.Request{asTenant(e, sem, "c0"), asTenant(e, sem, "c1"), asTenant(e, sem, "c2")}
+		for range 20 {
+			ctx, cancel := context.WithCancel(e.Ctx)
+			r := e.QueueUntil(ctx, sem, berth.Tenant("a"))
+			cancel()
+			_ = r.Refused(context.Canceled)
+			e.Until("it has left", func(s *berthadmin.State) bool { return s.Waiting == 3 })
+		}
+		wantServed(e, "c0 a0 c1 c2", first, append(rs, asTenant(e, sem, "a0"))...)
+	})
+}
+
+// T6: who waits is served although new tenants come for each permit that is freed.
+func TestNewTenantsDoNotKeepOthersWaiting(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		sem := e.Peer().Sem(1)
+		last := e.Hold(sem)
+		a := []*testenv.Request{asTenant(e, sem, "a0"), asTenant(e, sem, "a1"), asTenant(e, sem, "a2")}
+		waiting := []*testenv.Request{}
+		done := func() bool { return len(a) == 0 }
+		for i := 0; !done() && i < 20; i++ {
+			waiting = append(waiting, asTenant(e, sem, fmt.Sprintf("new%d-", i)))
+			e.Release(last)
+			last = firstOf(e, &a, &waiting)
+		}
+		if !done() {
+			e.Errorf("%d of 3 requests of a wait after 20 grants", len(a))
+		}
+		e.Release(last)
+		for _, r := range waiting {
+			e.Release(r.Granted())
+		}
+	})
+}
+
+// firstOf returns the lease of the first of some requests, of which one is granted, and takes it out.
+func firstOf(e *testenv.Env, of ...*[]*testenv.Request) (l *berth.Lease) {
+	e.Helper()
+	for l == nil {
+		for _, rs := range of {
+			for i, r := range *rs {
+				select {
+				case <-r.Done:
+					l, *rs = r.Granted(), slices.Delete(*rs, i, i+1)
+					return l
+				case <-e.Ctx.Done():
+					e.Fatal("none was granted")
+				default:
+				}
+			}
+		}
+		e.Pass(time.Millisecond)
+	}
+	return l
+}
+
+// A queue that one tenant has filled takes requests of others.
+func TestFullQueueTakesOtherTenants(t *testing.T) {
+	testenv.Each(t, func(e *testenv.Env) {
+		sem := e.Peer().Sem(1, berth.QueueLimit(4))
+		first := e.Hold(sem)
+		var rs []*testenv.Request
+		for i := range 4 {
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i)))
+		}
+		full := func(tenant string) {
+			if _, err := sem.Acquire(e.Ctx, berth.Tenant(tenant)); !errors.Is(err, berth.ErrQueueFull) {
+				e.Errorf("tenant %s: %v, want a full queue", tenant, err)
+			}
+		}
+		full("a")
+		rs = append(rs, asTenant(e, sem, "b0"), asTenant(e, sem, "c0"))
+		full("a")
+		full("c")
+		wantServed(e, "a0 a1 b0 c0 a2 a3", first, rs...)
+	})
+}
+
+// A request that is repeated, because its reply was lost, keeps its place, and its tenant loses
 // nothing by that.
 func TestRepeatedRequestOfATenantKeepsItsTurn(t *testing.T) {
 	for what, fault := range map[string]redistest.Fault{"reply lost": redistest.SwallowReply, "sent twice": redistest.Duplicate} {
@@ -148,28 +245,28 @@ func TestRepeatedRequestOfATenantKeepsItsTurn(t *testing.T) {
 				faulty, other := p.Sem(1), e.Peer().Sem(1)
 				e.Release(e.Hold(p.Named("warm", 1)))
 				first := e.Hold(other)
-				lost := p.Net.Inject(redistest.Rule{Match: testenv.Carries("T"), Fault: fault})
-				rs := []*testenv.Request{asTenant(e, faulty, "a1", time.Hour)}
-				rs = append(rs, asTenant(e, other, "b1", 90*time.Minute), asTenant(e, other, "b2", 90*time.Minute), asTenant(e, other, "a2", time.Hour))
+				lost := p.Net.Inject(redistest.Rule{Match: testenv.Carries("A"), Fault: fault})
+				rs := []*testenv.Request{asTenant(e, faulty, "a1")}
+				rs = append(rs, asTenant(e, other, "b1"), asTenant(e, other, "b2"), asTenant(e, other, "a2"))
 				if lost.Hits() == 0 {
 					e.Error("the fault did not happen")
 				}
-				wantServed(e, "a1 b1 a2 b2", first, rs...)
+				wantServed(e, "a1 a2 b1 b2", first, rs...)
 			})
 		})
 	}
 }
 
-// HeadStart moves a request forward from its turn, among those of its tenant, too.
+// T1: HeadStart moves a request forward in the line of its tenant, and nowhere else.
 func TestHeadStartOfATenant(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		sem := e.Peer().Sem(1)
 		first := e.Hold(sem)
 		rs := []*testenv.Request{
-			asTenant(e, sem, "a1", time.Hour), asTenant(e, sem, "a2", time.Hour), asTenant(e, sem, "b1", time.Hour),
-			asTenant(e, sem, "a3", time.Hour, berth.HeadStart(90*time.Minute)), asTenant(e, sem, "b2", time.Hour, berth.HeadStart(45*time.Minute)),
+			asTenant(e, sem, "a1"), asTenant(e, sem, "a2"), asTenant(e, sem, "b1"),
+			asTenant(e, sem, "a3", berth.HeadStart(90*time.Minute)), asTenant(e, sem, "b2", berth.HeadStart(45*time.Minute)),
 		}
-		wantServed(e, "a1 b1 b2 a3 a2", first, rs...)
+		wantServed(e, "a3 a1 b2 a2 b1", first, rs...)
 	})
 }
 
@@ -179,10 +276,10 @@ func TestTenantIsShown(t *testing.T) {
 	testenv.Each(t, func(e *testenv.Env) {
 		from, to := e.Peer(), e.Peer()
 		key := "Zoë;tenant=<b>" + strings.Repeat("é", 50)
-		sem := from.Sem(1, berth.Tenant(key, time.Minute), berth.Label("tenant=x;tenant=y"))
+		sem := from.Sem(1, berth.Tenant(key), berth.Label("tenant=x;tenant=y"))
 		l := e.Hold(sem)
 		ctx, cancel := context.WithCancel(e.Ctx)
-		waits := e.QueueUntil(ctx, sem, berth.Tenant("other", time.Hour))
+		waits := e.QueueUntil(ctx, sem, berth.Tenant("other"))
 		for range 2 {
 			st := e.Show()
 			if len(st.Leases) != 1 || st.Leases[0].Tenant != key || st.Leases[0].Extra != "" || len(st.Queue) != 1 || st.Queue[0].Tenant != "other" {
@@ -203,14 +300,14 @@ func TestTenantIsShown(t *testing.T) {
 	})
 }
 
-// A turn that is far ahead keeps no keys for longer than tombstones do.
-func TestTurnsKeepNoKeys(t *testing.T) {
+// The lines of tenants keep no keys for longer than tombstones do.
+func TestLinesKeepNoKeys(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		sem := e.Peer().Sem(1)
 		first := e.Hold(sem)
 		rs := []*testenv.Request{}
 		for i := range 5 {
-			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i), berth.MaxPace))
+			rs = append(rs, asTenant(e, sem, fmt.Sprint("a", i)))
 		}
 		e.Release(first)
 		for _, r := range rs {
@@ -227,10 +324,9 @@ func TestBadTenants(t *testing.T) {
 		p := e.Peer()
 		s := p.Sem(1)
 		bad := map[string]berth.Option{
-			"no key": berth.Tenant("", time.Second), "space": berth.Tenant("a b", time.Second), "line": berth.Tenant("a\n", time.Second),
-			"wide space": berth.Tenant("a\u2003b", time.Second), "NUL": berth.Tenant("a\x00", time.Second), "UTF-8": berth.Tenant("\xff", time.Second),
-			"65": berth.Tenant(strings.Repeat("ü", 65), time.Second), "bidi": berth.Tenant("a\u202eb", time.Second), "1 MB": berth.Tenant(strings.Repeat("x", 1<<20), time.Second),
-			"no pace": berth.Tenant("a", 0), "9 ms": berth.Tenant("a", 9*time.Millisecond), "a day and more": berth.Tenant("a", berth.MaxPace+1), "past": berth.Tenant("a", -1),
+			"no key": berth.Tenant(""), "space": berth.Tenant("a b"), "line": berth.Tenant("a\n"),
+			"wide space": berth.Tenant("a\u2003b"), "NUL": berth.Tenant("a\x00"), "UTF-8": berth.Tenant("\xff"),
+			"65": berth.Tenant(strings.Repeat("ü", 65)), "bidi": berth.Tenant("a\u202eb"), "1 MB": berth.Tenant(strings.Repeat("x", 1<<20)),
 		}
 		for given, option := range bad {
 			_, err := p.Semaphore(testenv.Name, 1, option)
@@ -241,6 +337,10 @@ func TestBadTenants(t *testing.T) {
 			invalid(e, err, "Tenant", given)
 			_, err = s.TryAcquire(e.Ctx, option)
 			invalid(e, err, "Tenant", given)
+		}
+		for _, n := range []int{0, -1, 101} {
+			_, err := s.Acquire(e.Ctx, berth.Tenant("a"), berth.Share(n))
+			invalid(e, err, "Share", fmt.Sprint(n))
 		}
 		nothingSent(e, p)
 	})

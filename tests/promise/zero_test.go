@@ -34,7 +34,9 @@ var literal = []any{
 	&berth.CorruptError{}, &berth.NotReplicatedError{}, &berth.InvalidError{},
 	&berthadmin.Summary{}, &berthadmin.State{}, &berthadmin.Holder{}, &berthadmin.Waiter{}, &berthhttp.RefusedError{},
 	&berthwatch.Sampler{}, &berthwatch.Action{}, &berthwatch.Flow{}, new(berthwatch.Groups), &berthwatch.Point{}, new(berthwatch.Reasons), &berthwatch.Row{},
-	&berthwatch.View{},
+	&berthwatch.View{}, &berthwatch.Shares{}, &berthwatch.RoundTrips{},
+	&berth.AcquireInfo{}, new(berth.Observation), &berth.RateOption{}, &berth.CostOption{}, &berthadmin.Rate{}, &berthhttp.RateOption{},
+	&berthhttp.CostOption{},
 }
 
 // TestZeroValuesDoNothing: no method of a type that was not made as its documentation says panics,

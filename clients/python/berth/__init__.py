@@ -7,6 +7,8 @@
     async with berth.ahold("api", 5) as lease:  # in asyncio
         ...
     berth.cooldown("api", 30)  # the API wants a pause
+    with berth.hold("llm", 20, rates=[{"unit": "tokens", "n": 90_000, "per_ms": 60_000}], costs={"tokens": 1200}) as lease:
+        lease.settle(tokens=917)  # what it really was
 
 The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
 beside this user's local store.
@@ -130,6 +132,8 @@ class _Permit:
             self.slot, self.token, self.all = event["slot"], event["token"], event.get("all", [])
         if kind == "stop":
             self.stop.set()
+        if kind == "unsettled":
+            warnings.warn("what a hold of %r has cost was not settled: %s" % (self.name, event.get("message")))
         if kind != "queued":
             self.answer = self.answer or event
         self.last, self.until = event, event.get("until_boot_ms", self.until)
@@ -300,6 +304,16 @@ class _Hold:
         """Gives a sign of life, for beat_ms."""
         if self._take().ours():
             self._permit.socket.sendall(b"\n")
+
+    def settle(self, calls: Optional[int] = None, **costs: int) -> None:
+        """Says what the permit has really cost, by unit: settle(tokens=917).
+
+        Less than was asked for is free at once. The last word counts. What is not possible is told by a
+        warning, as for a unit that has no rate.
+        """
+        said = {**costs, **({} if calls is None else {"": calls})}
+        if self._take().ours():
+            self._permit.socket.sendall(json.dumps({"settle": said}).encode() + b"\n")
 
     def _leave(self, kind: Any) -> None:
         if self.lost and kind is None:

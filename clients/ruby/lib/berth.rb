@@ -3,6 +3,9 @@
 #   Berth.hold("api", 5) { |lease| ... }
 #   Berth.hold([{ name: "customer/7", limit: 2 }, { name: "api", limit: 20 }]) { ... } # narrow ones first
 #   Berth.cooldown("api", 30) # the API wants a pause
+#   Berth.hold("llm", 20, rates: [{ unit: "tokens", n: 90_000, per_ms: 60_000 }], costs: { tokens: 1200 }) do |lease|
+#     lease.settle(tokens: 917) # what it really was
+#   end
 #
 # The agent is at $BERTH_AGENT_SOCKET, a path or ADDRESS:PORT, where it needs $BERTH_AGENT_TOKEN, or
 # beside this user's local store.
@@ -85,6 +88,12 @@ class Berth
   # A sign of life, for beat_ms.
   def beat
     @socket.write("\n") if ours?
+  end
+
+  # Says what the permit has really cost, by unit; less than was asked for is free at once. The last word
+  # counts. What is not possible is told by a warning, as for a unit that has no rate.
+  def settle(costs)
+    @socket.write(JSON.generate({ settle: costs }), "\n") if ours?
   end
 
   # Returns when the permit was given back, or after ten seconds.
@@ -185,6 +194,7 @@ class Berth
       last = line
       @until = last.fetch("until_boot_ms", @until)
       @stop ||= last["reason"] if last["event"] == "stop"
+      warn "berth: what a permit has cost was not settled: #{last["message"]}" if last["event"] == "unsettled"
       break if last["error"]
     end
     return if @asked && last["event"] == "released"

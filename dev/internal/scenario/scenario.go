@@ -109,7 +109,9 @@ var (
 		Key: "rate", Title: "So many a second", Clients: 8, Workers: 64, Rate: 100,
 		About: "64 goroutines in 8 clients want 100 grants a second, beginning with an unused rate. \"grants/s\" is after the first half second, in which " +
 			"most let a burst through. \"over\" is how many more than 100 there were in the worst window of a second: for berth by the server's " +
-			"clock, for others only grants whose request and answer both fell into it. \"commands\" are those sent, for each grant.",
+			"clock, for others only grants whose request and answer both fell into it. \"commands\" are those sent, for each grant. " +
+			"\"estimates\" is a rate of 100 tokens, of which each grant asks for 2 and uses 1, and \"settled\" says so when it gives the permit back. " +
+			"\"100 clients\" wait with one goroutine each, as 100 processes do.",
 	}
 )
 

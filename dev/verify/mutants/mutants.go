@@ -61,20 +61,20 @@ var All = []Mutant{
 	{
 		Name: "no-pump-on-release", What: "a release wakes nobody", Scenario: "clients", Caught: []string{"L1"},
 		Edits: []Edit{{
-			script, "if not reaping and status == 0 and waiting > 0",
-			"if not reaping and not (groups[1] and groups[1].verb == 'L') and status == 0 and waiting > 0",
+			script, "if better and not reaping and status == 0 and waiting > 0",
+			"if better and not reaping and not (groups[1] and groups[1].verb == 'L') and status == 0 and waiting > 0",
 		}},
 	},
 	{
 		Name: "renew-recreates", What: "a renewal grants what it does not find, and is believed", Scenario: "flush", Caught: []string{"S6"},
 		Edits: []Edit{{answer, "return c.State == Held && (r.Token != c.Lease.Token", "return false && (r.Token != c.Lease.Token"}, {
-			script, "      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then\n",
+			script, "      elseif not record or kind == 'x' or (verb == 'R' or verb == 'S') and kind == 'w' then\n",
 			`      elseif verb == 'R' and not record then
-        put(id, 'h 1 ' .. takeSlot() .. ' ' .. nextNumber() .. ' 0 ' .. param .. ' 1/x;y z')
+        put(id, 'h 1 ' .. takeSlot() .. ' ' .. nextNumber() .. ' 0 ' .. param .. ' - 1/x;y z')
         expire(id, now + param)
         used, holders = used + 1, holders + 1
         answer = '7 0 ' .. last .. ' ' .. param
-      elseif not record or kind == 'x' or verb == 'R' and kind == 'w' then
+      elseif not record or kind == 'x' or (verb == 'R' or verb == 'S') and kind == 'w' then
 `,
 		}},
 	},
@@ -126,41 +126,35 @@ var All = []Mutant{
 		Edits: []Edit{{
 			script, "          answer = '1 ' .. grant .. ' ' .. format('%d', held)\n",
 			`          answer = '1 ' .. grant .. ' ' .. format('%d', held)
-          if bucket > cost then
-            spent, bucket = spent - cost, bucket - cost
-            put(BUCKET .. format('%d', index), format('r %d %d', bucket, now + window + 1))
-          end
+          if rates then put(id, settle(record, '0')) end
 `,
 		}},
 	},
 	{
 		Name: "rate-forgets", What: "a window forgets what it had when a holder crashes", Scenario: "clients", Caught: []string{"R1"},
-		Edits: []Edit{{
-			script, "        leave(id, record, 2)\n",
-			`        leave(id, record, 2)
-        for n = math.max(index - BUCKETS, 0), spent > 0 and index or -1 do
-          local name = BUCKET .. format('%d', n)
-          local at = call('ZSCORE', ORDER, name)
-          if at and at + 0 > now then
-            spent = spent - match(call('HGET', STATE, name), '^r (%d+)')
-            marks, goneIDs[#goneIDs + 1] = marks - 1, name
-          end
-        end
-        since, bucket, index = 0, 0, index + BUCKETS + 1
-`,
-		}},
+		Edits: []Edit{
+			{script, "local better = false ", "local crashed, better = {}, false "},
+			{script, "        leave(id, record, 2)\n", "        leave(id, record, 2)\n        crashed[#crashed + 1] = sub(record, 1, 1) ~= 'w' and record or nil\n"},
+			{
+				script, "  local limitBefore, wantedSet",
+				"  for _, record in ipairs(rates and not reaping and crashed or {}) do settle(record, '0') end\n  local limitBefore, wantedSet",
+			},
+		},
 	},
 	{
 		Name: "rate-overtaken", What: "a head that is too costly for now is overtaken", Scenario: "clients", Caught: []string{"S4"},
 		Edits: []Edit{{
-			script, "        elseif used + weight > limit or rate > 0 and spent + cost > rate then\n",
-			"        elseif rate > 0 and used + weight <= limit and spent + cost > rate then\n          status = 0\n        elseif used + weight > limit then\n",
+			script, "        elseif used + weight > limit or wait > 0 then\n",
+			"        elseif wait > 0 then\n          status = 0\n        elseif used + weight > limit then\n",
 		}},
 	},
 
 	{
 		Name: "old-window", What: "what was granted before the rate was changed counts for the old window", Scenario: "clients", Caught: []string{"R2"},
-		Edits: []Edit{{script, "if rate > 0 and spent > 0 then                      -- what was granted before", "if false then -- what was granted before"}},
+		Edits: []Edit{{
+			script, "          roll(r)\n        elseif from then",
+			"          local n = math.max(floor((from.per - r.per) / r.grain), 0)\n          r.oldest, r.newest = r.oldest + n, r.newest + n\n          roll(r)\n        elseif from then",
+		}},
 	},
 
 	// Tenants.
@@ -202,7 +196,7 @@ var All = []Mutant{
 	// Requests that are repeated or late.
 	{
 		Name: "full-ttl-on-reread", What: "a repeated request that finds its own grant gets the full TTL", Scenario: "clients", Caught: []string{"S1", "S3", "S7"},
-		Edits: []Edit{{script, "answer = '1 ' .. grant .. ' ' .. format('%d', held)", "answer = '1 ' .. grant .. rest"}},
+		Edits: []Edit{{script, "answer = '1 ' .. grant .. ' ' .. format('%d', held)", "answer = '1 ' .. grant .. lasting"}},
 	},
 	{
 		Name: "no-tombstone", What: "a release leaves no tombstone for late copies", Scenario: "clients", Caught: []string{"L2", "linearizability"},
@@ -276,8 +270,8 @@ var All = []Mutant{
 	{
 		Name: "move-keeps-token", What: "a lease that moves keeps its token", Scenario: "clients", Caught: []string{"S2"},
 		Edits: []Edit{
-			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) (%S+) (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) (%S+) (.*)$')"},
-			{script, "place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. owner"},
+			{script, "match(record, '^h (%d+) (%d+) %d+ (%d+) (%d+) (%S+) (%S+) (.*)$')", "match(record, '^h (%d+) (%d+ %d+) (%d+) (%d+) (%S+) (%S+) (.*)$')"},
+			{script, "place .. ' ' .. nextNumber() .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. charges", "place .. ' ' .. ceiling .. ' ' .. ttl .. ' ' .. charges"},
 		},
 	},
 
@@ -288,7 +282,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "forged-end", What: "a message of a lease's end ends it", Scenario: "clients", Caught: []string{"S6"},
-		Edits: []Edit{{end, "c.due, c.renew = clock.Never, c.renew || !c.Manual", "return c.lose(c.lost(Evicted), c.Trust)"}},
+		Edits: []Edit{{end, "c.due, c.renew, c.peek = clock.Never, c.renew || !c.Manual, c.Manual", "return c.lose(c.lost(Evicted), c.Trust)"}},
 	},
 	{
 		Name: "guessable-ids", What: "who sees the channels can make up the ids", Scenario: "clients", Caught: []string{"S1", "S2", "S3", "S7"},

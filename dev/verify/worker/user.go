@@ -206,7 +206,7 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 	if u.spec.Mode == Tenants {
 		if e.Tenant = u.tenant(); e.Tenant != "" {
 			e.Pace = u.spec.Pace
-			opts = append(opts, berth.Tenant(e.Tenant, e.Pace))
+			opts = append(opts, berth.Tenant(e.Tenant))
 		}
 	}
 	return u.request(ctx, e, func(e history.Event) (*berth.Lease, error) {

@@ -11,12 +11,12 @@ import (
 )
 
 // Call sends req, which has no body, until it is not refused with 429. Pauses begin with about first
-// and grow to most. It returns how often it has sent req, and fails for any other status but 200,
-// and when the request's context ends.
-func Call(caller *http.Client, req *http.Request, first, most time.Duration) (sent int, err error) {
+// and grow to most. read, unless nil, reads each answer. Call returns how often it has sent req, and
+// fails for any other status but 200, if read does, and when the request's context ends.
+func Call(caller *http.Client, req *http.Request, first, most time.Duration, read func(*http.Response) error) (sent int, err error) {
 	for pause := first; ; pause = min(2*pause, most) {
 		sent++
-		status, err := send(caller, req)
+		status, err := send(caller, req, read)
 		switch {
 		case err != nil:
 			return sent, err
@@ -33,12 +33,17 @@ func Call(caller *http.Client, req *http.Request, first, most time.Duration) (se
 	}
 }
 
-func send(caller *http.Client, req *http.Request) (status int, err error) {
+func send(caller *http.Client, req *http.Request, read func(*http.Response) error) (status int, err error) {
 	resp, err := caller.Do(req.Clone(req.Context()))
 	if err != nil {
 		return 0, err
 	}
 	defer resp.Body.Close() // releases the permit, at the latest
+	if read != nil {
+		if err := read(resp); err != nil {
+			return 0, err
+		}
+	}
 	_, err = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode, err
 }

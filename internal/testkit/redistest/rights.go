@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// LeastRights returns the ACL rights that docs/operations.md tells operators to grant, and
+// LeastRights returns the ACL rights that docs/operations.md says operators to grant, and
 // those that a Cluster needs as well, so that tests run with what operators read. root is
 // the path of the repository.
 func LeastRights(t testing.TB, root string) (rights, clustered []string) {

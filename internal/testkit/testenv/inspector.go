@@ -75,6 +75,15 @@ func (in *Inspector) Resize(ctx context.Context, name string, limit int) error {
 	return in.change(func() error { return in.Inspector.Resize(ctx, name, limit) })
 }
 
+// SetRates is that of berthadmin.Inspector.
+func (in *Inspector) SetRates(ctx context.Context, name, unit string, set ...berthadmin.Rate) (before, after []berthadmin.Rate, err error) {
+	err = in.change(func() (err error) {
+		before, after, err = in.Inspector.SetRates(ctx, name, unit, set...)
+		return err
+	})
+	return before, after, err
+}
+
 // Pin is that of berthadmin.Inspector.
 func (in *Inspector) Pin(ctx context.Context, name string, limit int) error {
 	return in.change(func() error { return in.Inspector.Pin(ctx, name, limit) })

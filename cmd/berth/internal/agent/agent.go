@@ -44,6 +44,8 @@ type Agent struct {
 
 	refusing atomic.Pointer[refusing] // Redis refuses requests for permits; nil: as far as is known, it does not
 
+	holds sync.Map // what is held: the *hold by the id of its first lease
+
 	running     context.Context    //nolint:containedctx // ends when the agent is to end
 	stop        context.CancelFunc // ends running
 	connections sync.WaitGroup     // the goroutines of holds
@@ -65,6 +67,7 @@ func New(client *berth.Client, o Options) *Agent {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/hold", a.take)
 	mux.HandleFunc("POST /v1/cooldown", a.cool)
+	mux.HandleFunc("POST /v1/settle", a.settleHold)
 	mux.HandleFunc("GET /v1/semaphores", a.list)
 	mux.HandleFunc("GET /v1/semaphores/{name...}", a.show)
 	mux.HandleFunc("GET /healthz", a.health)
@@ -72,6 +75,7 @@ func New(client *berth.Client, o Options) *Agent {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refusedPath.write(w) })
 	mux.HandleFunc("/v1/hold", only("POST"))
 	mux.HandleFunc("/v1/cooldown", only("POST"))
+	mux.HandleFunc("/v1/settle", only("POST"))
 	for _, path := range []string{"/v1/semaphores", "/v1/semaphores/{name...}", "/healthz", "/metrics"} {
 		mux.HandleFunc(path, only("GET, HEAD"))
 	}

@@ -165,7 +165,7 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t, l)
 			for _, story := range []func(*office){
-				released, known, several, cooled, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
+				released, known, several, settled, cooled, ofTenant, renewed, killed, killedInQueue, interrupted, dropped, forked, takenAway,
 				refused, evicted, frozen, beating, overTCP, stopped, garbage, deserted, desertedInQueue, lonely,
 			} {
 				o.open()
@@ -180,7 +180,7 @@ func TestClients(t *testing.T) {
 
 // ofTenant: a client passes on whose request it is.
 func ofTenant(o *office) {
-	d := o.holds(`{"tenant":"acme","pace_ms":500}`)
+	d := o.holds(`{"tenant":"acme","share":3}`)
 	if st := o.Show(); len(st.Leases) != 1 || st.Leases[0].Tenant != "acme" {
 		o.Errorf("the holders are %+v", st.Leases)
 	}

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"errors"
-	"io"
 	"math"
 	"net/http"
 	"time"
@@ -25,42 +23,37 @@ var cooldownFields = []field[cooldown]{
 	{"pid", number(1, math.MaxInt32, func(c *cooldown, n int) { c.pid = n })},
 }
 
-// parseCooldown reads one. The refusal names each field that is wrong.
-func parseCooldown(body []byte) (*cooldown, *refusal) {
+// parseAll reads a request, of which each field must be there unless it says more of the client.
+func parseAll[T any](body []byte, fields []field[T], into *T) *refusal {
 	given, err := object(body)
 	if err != nil {
-		return nil, invalid(err.Error(), nil)
+		return invalid(err.Error(), nil)
 	}
-	c, wrong := &cooldown{}, wrongs{}
-	fill(given, cooldownFields, c, wrong, "")
+	wrong := wrongs{}
+	fill(given, fields, into, wrong, "")
 	for name := range given.values {
-		if !has(cooldownFields, name) {
+		if !has(fields, name) {
 			wrong.add(name, "there is no such field")
 		}
 	}
-	for _, name := range []string{"name", "for_ms"} {
-		if _, ok := given.values[name]; !ok {
-			wrong.add(name, "it is missing")
+	for _, f := range fields {
+		if _, ok := given.values[f.name]; !ok && f.name != "label" && f.name != "pid" {
+			wrong.add(f.name, "it is missing")
 		}
 	}
 	if len(wrong) > 0 {
-		return nil, invalid("", wrong)
+		return invalid("", wrong)
 	}
-	return c, nil
+	return nil
 }
 
 // cool pauses a semaphore for all programs, for a time.
 func (a *Agent) cool(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
-	switch {
-	case errors.As(err, new(*http.MaxBytesError)):
-		refusedSize.write(w)
-		return
-	case err != nil:
-		refusedLate.write(w)
-		return
+	body, refused := readAll(w, r)
+	c := &cooldown{}
+	if refused == nil {
+		refused = parseAll(body, cooldownFields, c)
 	}
-	c, refused := parseCooldown(body)
 	if refused == nil {
 		refused = a.enter(c.name)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/run"
 	"github.com/berth-go/berth/internal/bridge"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 const (
@@ -65,7 +66,7 @@ func (a *Agent) refusedNow(ctx context.Context) error {
 	err := rdb.Ping(ctx).Err()
 	switch {
 	case redis.IsAuthError(err):
-		return fmt.Errorf("%w: %w", berth.ErrRefused, err)
+		return fmt.Errorf("%w: %w", berth.ErrRefused, &protocol.Failure{Kind: protocol.ErrRejected, Err: err}) // with what to do
 	case err == nil && login:
 		a.refusing.CompareAndSwap(last, nil)
 	}
@@ -82,8 +83,12 @@ func (a *Agent) learn(err error) {
 	}
 }
 
-// late is why a wait has ended at its time: err of the library, or that Redis does not answer.
+// late is why a wait has ended at its time: that Redis does not answer, or refuses, or err of the
+// library.
 func (a *Agent) late(wait time.Duration, err error) error {
+	if why, ok := errors.AsType[*protocol.Failure](err); ok && errors.Is(err, berth.ErrRefused) {
+		return fmt.Errorf("%w: %w", berth.ErrRefused, why)
+	}
 	if since, why := a.options.Health.Silent(run.Silence(wait)); !since.IsZero() {
 		return fmt.Errorf("%w: %w", berth.ErrUnreachable, run.Unanswered(since, why))
 	}

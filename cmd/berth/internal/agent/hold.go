@@ -48,9 +48,11 @@ type hold struct {
 	ctx    context.Context         //nolint:containedctx // the connection's
 	cancel context.CancelCauseFunc // with one of the errors above; the first one counts
 
-	held   atomic.Bool // a permit is held, and beats are due
-	begun  bool        // the status was written, and lines follow
-	queued bool        // it counts as waiting
+	held      atomic.Bool                  // a permit is held, and beats are due
+	leases    atomic.Pointer[berth.Leases] // while it is held; nil: not yet
+	unsettled chan unsettledLine           // what the client is to be told
+	begun     bool                         // the status was written, and lines follow
+	queued    bool                         // it counts as waiting
 }
 
 // take makes a hold of a connection, and returns when the connection is the hold's.
@@ -66,7 +68,7 @@ func (a *Agent) take(w http.ResponseWriter, r *http.Request) {
 		(&refusal{Status: http.StatusHTTPVersionNotSupported, Code: "invalid", Message: "use HTTP/1.1"}).write(w)
 		return
 	}
-	h := &hold{agent: a, conn: conn}
+	h := &hold{agent: a, conn: conn, unsettled: make(chan unsettledLine, 1)}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	body := &upload{length: r.ContentLength, chunked: r.ContentLength < 0, buf: buf.Reader, waits: r.Header.Get("Expect") != ""}
 	go func() { // so that net/http forgets the request
@@ -118,6 +120,9 @@ func (h *hold) serve() {
 		return
 	}
 	h.agent.counts.granted()
+	h.leases.Store(&leases)
+	h.agent.holds.Store(leases[0].ID(), h)
+	defer h.agent.holds.Delete(leases[0].ID())
 	lost, free := leases.Context()
 	defer free()
 	k := &kept{hold: h, leases: leases, lost: lost, over: lost.Done()}
@@ -167,7 +172,10 @@ func (h *hold) acquireOne(ctx context.Context, l *limited) (*berth.Lease, error)
 func (h *hold) tellPlace(l *limited, p berth.Place) {
 	h.agent.learn(nil)
 	h.agent.counts.waits(h, true)
-	line := queuedLine{Event: "queued", Ahead: p.Ahead, InUse: p.InUse, Limit: p.Limit, Paused: p.Paused}
+	line := queuedLine{
+		Event: "queued", Ahead: p.Ahead, InUse: p.InUse, Limit: limitOf(p.Limit), Paused: p.Paused,
+		Rate: rateOf(&p.Status), Retry: rest(p.RetryAfter),
+	}
 	if h.several {
 		line.Name = l.name
 	}

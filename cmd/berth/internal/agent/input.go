@@ -87,15 +87,31 @@ func readLine(r *bufio.Reader) (line []byte, whole bool, err error) {
 	return nil, false, errTooLong
 }
 
-// listen reads until the connection ends. Whatever comes is a sign of life.
+// mostLine is how long a line may be that a client sends to a hold; the rest of a longer one is not
+// looked at.
+const mostLine = 1 << 10
+
+// listen reads until the connection ends. Whatever comes is a sign of life, and a line can settle what
+// the permit has cost.
 func (h *hold) listen() {
 	var some [64]byte
+	var line []byte // what has come of it
 	for {
 		n, err := h.input.Read(some[:])
 		if n > 0 && h.held.Load() {
 			h.expectBeat()
 		}
+		for _, b := range some[:n] {
+			switch {
+			case b == '\n':
+				h.settleLine(line)
+				line = line[:0]
+			case len(line) < mostLine:
+				line = append(line, b)
+			}
+		}
 		if err != nil {
+			h.settleLine(line) // before the hold ends
 			h.cancel(ended(err))
 			return
 		}

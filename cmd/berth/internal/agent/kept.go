@@ -13,7 +13,7 @@ import (
 // kept is what a client has: a permit, or several that begin and end together.
 type kept struct {
 	*hold
-	leases berth.Leases
+	leases berth.Leases    // the hold's
 	lost   context.Context //nolint:containedctx // ends when the first of them does
 	over   <-chan struct{} // lost has ended; nil once that was told
 	until  time.Time       // the trust deadline that the client was told last, or is about to be
@@ -34,6 +34,11 @@ func (k *kept) keep() {
 	k.agent.counts.ended(why)
 	k.logLoss(why)
 	if errors.Is(why, errDone) {
+		select {
+		case line := <-k.unsettled:
+			k.say(line)
+		default:
+		}
 		k.say(k.givenBack(k.leases.Release()))
 		return
 	}
@@ -47,10 +52,10 @@ func (k *kept) keep() {
 // granted is the line that tells the client what it has.
 func (k *kept) granted(left left) grantedLine {
 	first := k.leases[0]
-	line := grantedLine{Event: "granted", Slot: first.Slot(), Token: first.Token(), Limit: first.Limit(), left: left}
+	line := grantedLine{Event: "granted", ID: first.ID(), Slot: first.Slot(), Token: first.Token(), Limit: limitOf(first.Limit()), left: left}
 	if k.several {
 		for _, l := range k.leases {
-			line.All = append(line.All, grant{l.Name(), l.Slot(), l.Token(), l.Limit()})
+			line.All = append(line.All, grant{l.Name(), l.Slot(), l.Token(), limitOf(l.Limit())})
 		}
 	}
 	return line
@@ -93,6 +98,8 @@ func (k *kept) watch() (last any, why error) {
 				return lostTo(why), why
 			}
 			k.renewed()
+		case line := <-k.unsettled:
+			k.say(line)
 		case <-stopping:
 			stopping = nil
 			grace = time.After(k.agent.options.Grace)

@@ -37,6 +37,8 @@ type found struct {
 	Limit   int    `json:"limit,omitempty"` // 0: there is none but a rate, or it is pinned to 0
 	Waiting int    `json:"waiting"`
 	Paused  bool   `json:"paused"`
+
+	Rate *spentRate `json:"rate,omitempty"`
 }
 
 // foundIn returns the state that an error of the library tells of; nil: it tells of none.
@@ -52,10 +54,7 @@ func foundIn(err error) *found {
 	} else {
 		return nil
 	}
-	if s.Limit == berth.NoLimit {
-		s.Limit = 0
-	}
-	return &found{name, s.InUse, s.Limit, s.Waiting, s.Paused}
+	return &found{name, s.InUse, limitOf(s.Limit), s.Waiting, s.Paused, rateOf(&s)}
 }
 
 // rest is a duration that JSON has in whole resteconds, not too few.
@@ -80,11 +79,12 @@ const soon = rest(time.Second)
 
 // The refusals that the agent itself makes.
 var (
-	refusedPath     = &refusal{Status: http.StatusNotFound, Code: "no_such_path", Message: "there are /v1/hold, /v1/cooldown, /v1/semaphores, /v1/semaphores/NAME, /healthz and /metrics"}
+	refusedPath     = &refusal{Status: http.StatusNotFound, Code: "no_such_path", Message: "there are /v1/hold, /v1/cooldown, /v1/settle, /v1/semaphores, /v1/semaphores/NAME, /healthz and /metrics"}
 	refusedToken    = &refusal{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "send the agent's token: Authorization: Bearer TOKEN"}
 	refusedSize     = &refusal{Status: http.StatusRequestEntityTooLarge, Code: "too_large", Message: fmt.Sprintf("a request has at most %d bytes", mostBody)}
 	refusedLate     = &refusal{Status: http.StatusRequestTimeout, Code: "incomplete", Message: fmt.Sprintf("the request did not come within %v", readTimeout)}
 	refusedDone     = &refusal{Status: http.StatusBadRequest, Code: gone, Message: "the request's body, or the client's half of the connection, ended before there was a permit: keep it open, or send a body with a Content-Length"}
+	refusedNotHeld  = &refusal{Status: http.StatusNotFound, Code: "not_held", Message: "no hold of this agent has that id: it has ended, or is another agent's"}
 	refusedNames    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_names", Message: "too many semaphores are in use through this agent: try again later, or raise --max-names", Retry: soon}
 	refusedCrowd    = &refusal{Status: http.StatusTooManyRequests, Code: "too_many_connections", Message: "the agent has too many connections: try again later, or raise --max-connections", Retry: soon}
 	refusedStopping = &refusal{Status: http.StatusServiceUnavailable, Code: "stopping", Message: "the agent is about to end: try again, with its successor", Retry: soon}
@@ -121,6 +121,9 @@ func refusalOf(err error) *refusal {
 		return with(http.StatusServiceUnavailable, refusedRedis)
 	case errors.Is(err, context.DeadlineExceeded):
 		r.Message = timeoutText(err)
+		if wait, ok := errors.AsType[*berth.WaitError](err); ok {
+			r.Retry = rest(wait.Place.RetryAfter)
+		}
 		return with(http.StatusConflict, "timeout")
 	case errors.Is(err, berth.ErrClosed):
 		return refusedStopping

@@ -57,14 +57,27 @@ var badInput = []struct{ body, wrong string }{
 	{`{"name":"s","rate":0,"per_ms":1000}`, "rate"},
 	{`{"name":"s","rate":1073741825,"per_ms":1000}`, "rate"},
 	{`{"name":"s","rate":1,"per_ms":9}`, "per_ms"},
+	{`{"name":"s","rates":[]}`, "rates"},
+	{`{"name":"s","rates":{"n":1,"per_ms":1000}}`, "rates"},
+	{`{"name":"s","rates":[{"n":1}]}`, "rates"},
+	{`{"name":"s","rates":[{"n":1,"per_ms":1000,"unit":"None!"}]}`, "rates"},
+	{`{"name":"s","rates":[{"n":1,"per_ms":1000,"more":1}]}`, "rates"},
+	{`{"name":"s","rates":[{"n":1,"per_ms":1000},{"n":2,"per_ms":1000}]}`, "rates"},
+	{`{"name":"s","rates":[{"n":1,"per_ms":1000}],"rate":1,"per_ms":1000}`, "rate"},
+	{`{"name":"s","costs":[]}`, "costs"},
+	{`{"name":"s","costs":{}}`, "costs"},
+	{`{"name":"s","costs":{"":0}}`, "costs"},
+	{`{"name":"s","costs":{"Tokens":1}}`, "costs"},
+	{`{"name":"s","costs":{"tokens":1,"tokens":2}}`, "costs"},
+	{`{"name":"s","costs":{"tokens":1},"cost":1}`, "cost"},
 	{`{"name":"s","rate":1,"per_ms":2592000001}`, "per_ms"},
 	{`{"name":"s","cost":0}`, "cost"},
 	{`{"name":"s","tenant":""}`, "tenant"},
 	{`{"name":"s","tenant":"a b"}`, "tenant"},
 	{`{"name":"s","tenant":"` + strings.Repeat("x", berth.MaxTenant+1) + `"}`, "tenant"},
-	{`{"name":"s","tenant":"a","pace_ms":9}`, "pace_ms"},
-	{`{"name":"s","tenant":"a","pace_ms":86400001}`, "pace_ms"},
-	{`{"name":"s","pace_ms":1000}`, "tenant"},
+	{`{"name":"s","tenant":"a","share":0}`, "share"},
+	{`{"name":"s","tenant":"a","share":101}`, "share"},
+	{`{"name":"s","share":10}`, "tenant"},
 	{`{"name":"s","":1}`, ""},
 	{`{"name":"s","pid":0}`, "pid"},
 	{`{"all":[]}`, "all"},
@@ -141,18 +154,17 @@ func TestTenantsShareTheQueue(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		w := newWorld(e, Options{})
 		const terms = `{"name":"s","limit":1,"tenant":`
-		first := w.send(post(terms + `"greedy","pace_ms":60000}`))
+		first := w.send(post(terms + `"greedy"}`))
 		first.wants("granted")
-		for _, tenant := range []string{`"greedy","pace_ms":60000}`, `"greedy","pace_ms":60000}`, `"small"}`} {
+		for _, tenant := range []string{`"greedy"}`, `"greedy"}`, `"greedy"}`, `"small"}`} {
 			w.send(post(terms + tenant)).wants("queued")
-			e.Pass(5 * time.Second) // more than the usual pace, and less than this one
 		}
 		st := e.Show()
 		var queue []string
 		for _, waiter := range st.Queue {
 			queue = append(queue, waiter.Tenant)
 		}
-		if got := strings.Join(queue, " "); got != "greedy small greedy" || st.Leases[0].Tenant != "greedy" {
+		if got := strings.Join(queue, " "); got != "greedy greedy small greedy" || st.Leases[0].Tenant != "greedy" {
 			e.Errorf("in the queue are %s behind %q", got, st.Leases[0].Tenant)
 		}
 	})
@@ -261,6 +273,24 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	})
 }
 
+// TestWaitThatRedisRefuses ends at its time, and says what to do.
+func TestWaitThatRedisRefuses(t *testing.T) {
+	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+		w := newWorld(e, Options{})
+		w.Must(w.Redis.ConfigSet(w.Ctx, "maxmemory", "1").Err())
+		for i := range 20 { // it may be too slow to refuse
+			got := w.send(post(fmt.Sprintf(`{"name":"s%d","limit":1,"wait_ms":1000}`, i))).next()
+			if got.Status != http.StatusServiceUnavailable || got.Error != "redis" {
+				w.Fatalf("it is told %+v", got)
+			}
+			if strings.HasPrefix(got.Message, "redis refused: OOM ") && strings.Contains(got.Message, "raise maxmemory") {
+				return
+			}
+		}
+		w.Error("none of 20 requests is told why")
+	})
+}
+
 // TestWaitThatRedisDoesNotAnswer ends at its time, and says that it was Redis.
 func TestWaitThatRedisDoesNotAnswer(t *testing.T) {
 	each(t, func(w *world) {
@@ -304,7 +334,7 @@ func TestHealthTellsThatRedisRefuses(t *testing.T) {
 		w.Errorf("the health is %d, %s", status, text)
 	}
 	password("new")
-	if status, text := w.shown("/healthz"); status != http.StatusForbidden || !strings.Contains(text, "WRONGPASS") {
+	if status, text := w.shown("/healthz"); status != http.StatusForbidden || !strings.Contains(text, "WRONGPASS") || !strings.Contains(text, "check user and password") {
 		w.Errorf("with another password the health is %d, %s", status, text)
 	}
 	if e := w.refused(asks(1)); e.Status != http.StatusForbidden {

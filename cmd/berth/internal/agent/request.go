@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-go/berth"
-	"github.com/berth-go/berth/cmd/berth/internal/value"
 	"github.com/berth-go/berth/internal/rules"
 )
 
@@ -43,7 +41,8 @@ type limited struct {
 	rate    int           // 0: it declares none
 	per     time.Duration // of the rate
 	tenant  string        // "": it is nobody's
-	pace    time.Duration // of the tenant; 0: it says none
+	share   int           // of the tenant; 0: it says none
+	cost    int           // 0: it says none
 	options []berth.AcquireOption
 }
 
@@ -56,8 +55,10 @@ var (
 		{"rate", number(1, berth.MaxLimit, func(l *limited, n int) { l.rate = n })},
 		{"per_ms", millis(leastPer, berth.MaxTTL, func(l *limited, d time.Duration) { l.per = d })},
 		{"tenant", text(berth.MaxTenant, rules.Key, func(l *limited, s string) { l.tenant = s })},
-		{"pace_ms", millis(berth.MinTTL, berth.MaxPace, func(l *limited, d time.Duration) { l.pace = d })},
-		{"cost", number(1, berth.MaxLimit, func(l *limited, n int) { l.option(berth.Cost(n)) })},
+		{"share", number(1, berth.MaxShare, func(l *limited, n int) { l.share = n })},
+		{"cost", number(1, berth.MaxLimit, func(l *limited, n int) { l.cost = n })},
+		{"rates", readRates},
+		{"costs", readCosts},
 		{"weight", number(1, berth.MaxLimit, func(l *limited, n int) { l.option(berth.Weight(n)) })},
 		{"queue_limit", number(0, berth.MaxLimit, func(l *limited, n int) { l.option(berth.QueueLimit(n)) })},
 	}
@@ -145,7 +146,11 @@ func readLimit(g *given, wrong wrongs, at string) (l limited) {
 	if _, ok := g.values["name"]; !ok {
 		wrong.add(at+"name", "it is missing")
 	}
+	_, rates := g.values["rates"]
+	_, costs := g.values["costs"]
 	switch {
+	case rates && (l.rate > 0 || l.per > 0):
+		wrong.add(at+"rate", "there is rates, too: put it there")
 	case l.rate > 0 && l.per > 0:
 		l.option(berth.Rate(l.rate, l.per))
 	case l.rate > 0:
@@ -153,12 +158,19 @@ func readLimit(g *given, wrong wrongs, at string) (l limited) {
 	case l.per > 0:
 		wrong.add(at+"rate", "it is missing: a rate is so much per so many milliseconds")
 	}
+	switch {
+	case costs && l.cost > 0:
+		wrong.add(at+"cost", "there is costs, too: put it there, as \"\"")
+	case l.cost > 0:
+		l.option(berth.Cost(l.cost))
+	}
 	_, named := g.values["tenant"]
 	switch {
 	case named:
-		l.option(berth.Tenant(l.tenant, cmp.Or(l.pace, value.UsualPace)))
-	case l.pace > 0:
-		wrong.add(at+"tenant", "it is missing: a pace is a tenant's")
+		l.option(berth.Tenant(l.tenant))
+		l.option(berth.Share(max(l.share, 1)))
+	case l.share > 0:
+		wrong.add(at+"tenant", "it is missing: a share is a tenant's")
 	}
 	return l
 }

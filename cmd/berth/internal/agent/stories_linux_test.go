@@ -4,6 +4,7 @@ package agent
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
@@ -166,6 +168,32 @@ func several(o *office) {
 	o.inUse()
 	d.told("release", "released")
 	o.Release(o.next())
+}
+
+// settled: a program says what its permit may cost, and then what it has cost.
+func settled(o *office) {
+	d := o.program(`{"rates":[{"unit":"tokens","n":1000,"per_ms":600000}],"costs":{"tokens":900}}`, "settle")
+	d.says("granted 0")
+	sem, err := o.goes.Semaphore(testenv.Name, 1)
+	o.Must(err)
+	spent := func() int {
+		var heavy *berth.TooHeavyError
+		for {
+			if _, err := sem.TryAcquire(o.Ctx, berth.Cost(1001).Of("tokens")); errors.As(err, &heavy) {
+				return heavy.Spent
+			} else if !errors.Is(err, berth.ErrUnreachable) {
+				o.Fatal(err)
+			}
+		}
+	}
+	if n := spent(); n != 900 {
+		o.Errorf("%d are spent, want 900", n)
+	}
+	d.told("settle", "settled")
+	for spent() != 0 { // a client does not wait for it
+		o.Pass(o.Tick())
+	}
+	d.told("release", "released")
 }
 
 // cooled: a program pauses a semaphore for all, and operators see which program it was.

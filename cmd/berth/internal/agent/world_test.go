@@ -214,6 +214,8 @@ type event struct {
 	Waiting   int               `json:"waiting"`
 	Paused    bool              `json:"paused"`
 	All       []grant           `json:"all"`
+	Rate      *spentRate        `json:"rate"`
+	ID        string            `json:"id"`
 	header    http.Header
 }
 

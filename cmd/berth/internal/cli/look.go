@@ -28,7 +28,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:   "ls",
 		Short: "List the semaphores in use",
 		Long: `List the semaphores in use: their limits, and how many hold and wait. NEXT
-EXPIRY is the soonest that an unrenewed lease or waiter can expire.`,
+EXPIRY is the soonest that an unrenewed lease can expire.`,
 		Example: "  berth ls\n  berth ls --json | jq '.[] | select(.waiting > 0).name'",
 		GroupID: groupLook,
 		Args:    takesNo("names"),
@@ -55,10 +55,10 @@ EXPIRY is the soonest that an unrenewed lease or waiter can expire.`,
 	return cmd
 }
 
-// reasons reads the audit if anything is paused or pinned.
+// reasons reads the audit if anything is paused or pinned, or has another limit than before.
 func reasons(ctx context.Context, in *berthadmin.Inspector, list ...berthadmin.Summary) berthwatch.Reasons {
 	for _, s := range list {
-		if s.Paused || s.Pinned {
+		if s.Paused || s.Pinned || s.LimitChanges > 0 {
 			return berthwatch.ReasonsIn(in.Audit(ctx))
 		}
 	}
@@ -109,7 +109,11 @@ func stateText(s *berthadmin.State, why berthwatch.Reasons, columns int) string 
 	if state := stateWords(s.Summary, why); state != "" {
 		head += " (" + state + ")"
 	}
-	text := fill(head, columns) + "\n"
+	lines := []string{fill(head, columns)}
+	for _, shares := range berthwatch.SharesOf(s) {
+		lines = append(lines, fill(shares.Text(), columns))
+	}
+	text := strings.Join(lines, "\n") + "\n"
 	if len(s.Leases) > 0 {
 		text += "\n" + holdersTable(s.Leases).text(columns)
 	}
@@ -126,22 +130,25 @@ func holdersTable(holders []berthadmin.Holder) *table {
 		if h.Until > 0 {
 			expires += ", ends in " + screen.Age(h.Until)
 		}
+		if ago := h.Unrenewed(); ago > 0 {
+			expires += ", not renewed for " + screen.Age(ago)
+		}
 		if h.Evicting {
 			expires += ", evicted"
 		}
 		t.row(strconv.Itoa(h.Slot), cmp.Or(h.Label, "-"), h.Tenant, cmp.Or(h.Host, "-"), pidOrDash(h.PID),
 			strconv.Itoa(h.Weight), screen.Age(h.Held), expires, h.ID)
 	}
-	return t.withTenants()
+	return t.optional(tenantColumn)
 }
 
 func waitersTable(waiters []berthadmin.Waiter) *table {
-	t := newTable("PLACE", "WAITER", tenantColumn, "HOST", "PID", "WEIGHT", "WAITED", "EXPIRES IN", "REQUEST")
+	t := newTable("PLACE", "WAITER", tenantColumn, "HOST", "PID", "WEIGHT", costColumn, "WAITED", "EXPIRES IN", "REQUEST")
 	for _, w := range waiters {
 		t.row(strconv.Itoa(w.Ahead+1), cmp.Or(w.Label, "-"), w.Tenant, cmp.Or(w.Host, "-"), pidOrDash(w.PID),
-			strconv.Itoa(w.Weight), screen.Age(w.Waited), screen.Expiry(w.ExpiresIn, w.Expired), w.ID)
+			strconv.Itoa(w.Weight), berthwatch.Costs(&w), screen.Age(w.Waited), screen.Expiry(w.ExpiresIn, w.Expired), w.ID)
 	}
-	return t.withTenants()
+	return t.optional(tenantColumn, costColumn)
 }
 
 // pidOrDash is a process; a program behind an agent may not have said which one it is.
@@ -160,14 +167,17 @@ func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 	if s.Pinned {
 		all = append(all, why.Pin(s.Name)+", declared "+screen.Declared(s.Declared))
 	}
-	if rate := berthwatch.Rate(&s); rate != "" {
-		all = append(all, rate)
+	if rates := berthwatch.Rates(&s); rates != "" {
+		all = append(all, rates)
 	}
 	if s.Expired > 0 {
 		all = append(all, fmt.Sprintf("%d expired", s.Expired))
 	}
 	if s.LimitChanges > 0 {
 		all = append(all, "limit changed "+words.Plural(s.LimitChanges, "time"))
+		if by := why.Resized(s.Name); by != "" {
+			all = append(all, by)
+		}
 	}
 	return strings.Join(all, "; ")
 }

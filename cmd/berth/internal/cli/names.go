@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,6 +183,7 @@ func difference(before, after *berthadmin.State) string {
 		}
 		words = append(words, paused)
 	}
+	words = append(words, ratesBetween(before.Rates, after.Rates)...)
 	words = append(words, arrow(before.InUse, after.InUse)+" in use", arrow(before.Waiting, after.Waiting)+" waiting")
 	return strings.Join(words, ", ")
 }
@@ -192,6 +194,26 @@ func effective(s *berthadmin.State) string {
 		return berthwatch.Limit(&s.Summary)
 	}
 	return screen.Declared(s.Declared)
+}
+
+// ratesBetween tells the rates of each unit, with "old → new" where they have changed.
+func ratesBetween(before, after []berthadmin.Rate) (texts []string) {
+	all := slices.Concat(before, after)
+	slices.SortFunc(all, func(a, b berthadmin.Rate) int { return cmp.Compare(a.Unit, b.Unit) })
+	units := slices.CompactFunc(all, func(a, b berthadmin.Rate) bool { return a.Unit == b.Unit })
+	for _, r := range units {
+		texts = append(texts, "rate "+arrow(ratesOf(r.Unit, before), ratesOf(r.Unit, after)))
+	}
+	return texts
+}
+
+// ratesOf are the rates of a unit, as flags have them.
+func ratesOf(unit string, all []berthadmin.Rate) string {
+	all = slices.DeleteFunc(slices.Clone(all), func(r berthadmin.Rate) bool { return r.Unit != unit })
+	if len(all) == 0 {
+		return berthwatch.RateFlag(berthadmin.Rate{Unit: unit})
+	}
+	return berthwatch.RateFlags(all)
 }
 
 func arrow[T comparable](before, after T) string {
@@ -217,5 +239,6 @@ func sameSettings(a, b *berthadmin.State) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Limit == b.Limit && a.Declared == b.Declared && a.Pinned == b.Pinned && a.Paused == b.Paused && a.PausedFor >= b.PausedFor
+	sameRate := func(a, b berthadmin.Rate) bool { a.Spent = b.Spent; return a == b }
+	return slices.EqualFunc(a.Rates, b.Rates, sameRate) && a.Limit == b.Limit && a.Declared == b.Declared && a.Pinned == b.Pinned && a.Paused == b.Paused && a.PausedFor >= b.PausedFor
 }

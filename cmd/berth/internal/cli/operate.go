@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/user"
 	"slices"
@@ -43,12 +42,18 @@ type setting struct {
 
 var settings = []setting{{
 	use:   "resize NAME... LIMIT",
-	short: "Declare another limit",
+	short: "Declare another limit, or other rates",
 	long: `Declare another limit, as a program would: it is in force until the next program
 declares its own. With a larger limit waiters get permits at once; with a
 smaller one nothing is granted until there is room again. A pinned limit stays
-in force: then it exits with 1. To override programs use "berth pin".`,
-	example: "  berth resize github-api 10",
+in force: then it exits with 1. To override programs use "berth pin". The limit
+none is no limit.
+
+With --rate it declares rates, and LIMIT is left out: those given take the place
+of all that their units have, and "none" takes them away. Other units keep
+theirs, until the next program declares rates. What was granted before counts
+for at most one new window.`,
+	example: "  berth resize github-api 10\n  berth resize --rate 60/1m --rate tokens=90000/1m llm\n  berth resize --rate tokens=none llm",
 	already: "it was declared so",
 	unused:  `; "berth pin --create" sets a limit before its first use`,
 }, {
@@ -89,6 +94,7 @@ type change struct {
 	verb   string
 	create bool
 	limit  int           // that is to be in force, -1: any
+	rates  value.Rates   // resize: those of their units, in place of the limit
 	lasts  time.Duration // pause: how long; 0: until resumed
 }
 
@@ -100,9 +106,17 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 	c := change{setting: s, verb: cmd.Name(), limit: -1}
 	limited := strings.HasSuffix(s.use, "LIMIT")
 	if limited {
-		cmd.Args = takes(2, -1, "the semaphore's name or the limit is")
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if c.rates != nil {
+				return takes(1, -1, "the semaphore's name is")(cmd, args)
+			}
+			return takes(2, -1, "the semaphore's name or the limit is")(cmd, args)
+		}
 	}
 	a.verbFlags(cmd)
+	if c.verb == "resize" {
+		cmd.Flags().Var(&c.rates, "rate", "declare the rates of a unit, `[UNIT=]N/DURATION[+BURST]`, and\nno limit: 60/1m, tokens=90000/min, tokens=none; can be\nrepeated")
+	}
 	if c.verb == "pin" || c.verb == "pause" {
 		cmd.Flags().BoolVar(&c.create, "create", false, "also if the name is not in use")
 	}
@@ -115,14 +129,12 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 			return exit.Usagef("--for %v: it must be at least %v", c.lasts, berth.MinTTL)
 		}
 		if limited {
-			last := len(args) - 1
-			if c.limit, err = strconv.Atoi(args[last]); err != nil {
-				return notLimit(cmd, args)
+			if args, err = c.takeLimit(cmd, args); err != nil {
+				return err
 			}
-			args = args[:last]
 		}
 		switch {
-		case c.verb == "resize" && c.limit == 0:
+		case c.verb == "resize" && c.limit == 0 && c.rates == nil:
 			return exit.Usagef(`a limit is at least 1: "berth pause" grants nothing, and so does "berth pin" with 0`)
 		case c.verb == "pause" && slices.ContainsFunc(args, isDuration):
 			c.unused = "; for how long is said by --for: berth pause --for 30s NAME" + c.unused
@@ -132,6 +144,22 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 		return a.change(&c, args)
 	}
 	return cmd
+}
+
+// takeLimit takes the limit, which is the last argument, and returns the others.
+func (c *change) takeLimit(cmd *cobra.Command, args []string) (names []string, err error) {
+	before, last := args[:len(args)-1], args[len(args)-1]
+	limit, err := value.ParseLimit(last)
+	switch {
+	case c.rates != nil && err == nil && len(before) > 0:
+		return nil, exit.Usagef("with --rate there is no LIMIT: leave %q out, or name it first if it is a name", last)
+	case c.rates != nil:
+		return args, nil
+	case err != nil:
+		return nil, notLimit(cmd, args)
+	}
+	c.limit = limit
+	return before, nil
 }
 
 func isNumber(arg string) bool {
@@ -149,14 +177,14 @@ func isDuration(arg string) bool {
 func notLimit(cmd *cobra.Command, args []string) error {
 	names := slices.DeleteFunc(slices.Clone(args), isNumber)
 	if len(names) == len(args)-1 {
-		return exit.Usagef("the limit %q is not a whole number: it stands behind the names: berth %s", args[len(args)-1], cmd.Use)
+		return exit.Usagef("the limit %q is neither a number nor none: it stands behind the names: berth %s", args[len(args)-1], cmd.Use)
 	}
-	return exit.Usagef("the limit %q is not a whole number", args[len(args)-1])
+	return exit.Usagef("the limit %q is neither a number nor none", args[len(args)-1])
 }
 
 // verbFlags defines the flags of every verb.
 func (a *app) verbFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.reason, "reason", "", "why, for \"berth audit\" and whoever sees a pause or a pin")
+	cmd.Flags().StringVar(&a.reason, "reason", "", "why; \"berth audit\" shows it, as do a pause and a pin")
 	mayBeEmpty(cmd.Flags(), "reason")
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&a.asJSON, "json", false, "print the outcome as JSON")
@@ -202,14 +230,17 @@ func (a *app) change(c *change, args []string) error {
 
 func (c *change) question(n int) string {
 	question := strings.ToUpper(c.verb[:1]) + c.verb[1:] + " " + words.Plural(n, "semaphore")
-	if c.limit >= 0 {
-		question += fmt.Sprintf(" to %d", c.limit)
+	switch {
+	case c.rates != nil:
+		question += " to the rate " + c.rates.String()
+	case c.limit >= 0:
+		question += " to " + screen.Declared(c.limit)
 	}
 	return question + "?"
 }
 
 func (a *app) changeOne(in *berthadmin.Inspector, c *change, t target) error {
-	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit, For: c.lasts}
+	action := berthwatch.Action{Verb: c.verb, Name: t.name, Limit: c.limit, Rates: c.rates.String(), For: c.lasts}
 	if err := a.ask(func(ctx context.Context) error { return action.Do(ctx, in) }); err != nil {
 		return err
 	}

@@ -15,12 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthwatch"
 	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/cmd/berth/internal/job"
 	"github.com/berth-go/berth/cmd/berth/internal/run"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
 	"github.com/berth-go/berth/cmd/berth/internal/value"
 	"github.com/berth-go/berth/internal/bridge"
+	"github.com/berth-go/berth/internal/protocol"
 )
 
 var internals = berth.Internal(bridge.NewKey())
@@ -42,7 +44,7 @@ env and flock; "berth help signals" has the details.
 
 --wait bounds the whole wait: until then berth also waits for an outage of Redis
 to end, and then it gives up, whether Redis answers or not. Without --wait berth
-waits for ever, but fails if Redis cannot be reached at the beginning. This
+waits forever, but fails if Redis cannot be reached at the beginning. This
 machine's own store is always waited for while its process lives; --no-wait
 gives it a minute. A lease that is lost before the command was started is asked
 for again.
@@ -58,9 +60,9 @@ them when it gets TERM, or let a service manager end the whole group. With
 --on-lost=warn the command goes on in both cases.
 
 --observe tries a limit before it is enforced: the command runs at once in any
-case, or after two seconds if Redis is silent, and berth tells on standard
-error what would have become of it with the flags as they are: it has a permit;
-it would have waited, or been refused; or Redis did not tell. With a permit it
+case, or after two seconds if Redis is silent, and berth says on standard error
+what would have become of it with the flags as they are: it has a permit; it
+would have waited, or been refused; or Redis gave no answer. With a permit it
 runs as usual, but its loss does not end it. Without one, the command replaces
 berth, and BERTH_SLOT and the like are not set. No queue forms, so how long it
 would have waited is not known.
@@ -78,7 +80,8 @@ exit codes.`
 
 const runExample = `  berth run backup -- rsync -a src/ host:dst/
   berth run -n 5 -w 10m github-api -- ./sync.sh
-  berth run -n 20 --rate 60/1m llm -- ./call
+  berth run -n 20 --rate 60/1m --cost 2 mail -- ./send
+  berth run --rate 60/1m --rate tokens=90000/1m --cost tokens=1200 llm -- ./call
   berth run --no-wait -q report -- ./report
   berth run -n 4 gpu -- sh -c 'CUDA_VISIBLE_DEVICES=$BERTH_SLOT ./train'`
 
@@ -165,9 +168,10 @@ func defaultLabel(command string) string {
 // permitFlags are the flags of the commands that take a permit.
 type permitFlags struct {
 	limit, weight, queueLimit     int
-	rate                          value.Rate
-	cost                          int
-	tenant                        value.Tenant
+	rates                         value.Rates
+	costs                         value.Costs
+	tenant                        string
+	share                         int
 	wait, ttl, headStart, maxHold time.Duration
 	noWait, observe               bool
 	label                         string
@@ -176,13 +180,13 @@ type permitFlags struct {
 
 func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f := cmd.Flags()
-	f.VarP(value.Int(&p.limit, 0), "limit", "n", "how many permits the semaphore has (default: as many as\nit has now, 1 if it is new)")
+	f.VarP(value.Limit(&p.limit), "limit", "n", "how many permits the semaphore has, or none: only its\nrates limit (default: as many as it has now; if it is\nnew 1, and none with --rate)")
 	f.Lookup("limit").DefValue = "" // 0 means nothing to a reader
 	f.VarP(value.Int(&p.weight, 1), "weight", "W", "permits to take")
-	f.Var(&p.rate, "rate", "grant at most `N/DURATION`, whatever is given back\nmeanwhile: 60/1m, 5/1s (default: the one that it has)")
-	f.Var(value.Int(&p.cost, 0), "cost", "what the permit costs of the rate (default: its weight)")
-	f.Lookup("cost").DefValue = "" // 0 means nothing to a reader
-	f.Var(&p.tenant, "tenant", "whose request it is, `KEY[/PACE]`: those of one tenant\nqueue as though they had come PACE apart (default: 1s)")
+	f.Var(&p.rates, "rate", "grant at most `[UNIT=]N/DURATION[+BURST]`, whatever is\ngiven back meanwhile: 60/1m, tokens=90000/min, api=2/s+40;\ncan be repeated (default: those that it has)")
+	f.Var(&p.costs, "cost", "what the permit costs of the rates of a unit, `[UNIT=]N`;\ncan be repeated (default: its weight)")
+	f.StringVar(&p.tenant, "tenant", "", "whose request it is: the lines of tenants that wait\ntake turns")
+	f.IntVar(&p.share, "share", 1, "so many turns for the tenant's one, `1 to 100`")
 	f.VarP(value.Duration(&p.wait, 0), "wait", "w", "give up after this `DURATION`: 90s, 10m or 2h; a plain\nnumber is seconds (default: never)")
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
 	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
@@ -210,12 +214,30 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 		return exit.Usagef("--queue-limit %d: it is negative", p.queueLimit)
 	case f.Changed("limit") && p.limit < 1:
 		return exit.Usagef("--limit %d: it must be at least 1", p.limit)
-	case f.Changed("cost") && p.cost < 1:
-		return exit.Usagef("--cost %d: it must be at least 1", p.cost)
-	case f.Changed("rate") && cmp.Or(p.cost, p.weight) > p.rate.N:
-		return exit.Usagef("a cost of %d is above --rate %v: no wait would be long enough", cmp.Or(p.cost, p.weight), &p.rate)
 	case f.Changed("limit") && p.weight > p.limit:
 		return exit.Usagef("--weight %d is above --limit %d: no wait would be long enough", p.weight, p.limit)
+	}
+	return p.checkRates()
+}
+
+func (p *permitFlags) checkRates() error {
+	costs, err := protocol.JoinCosts(p.costs...)
+	if err != nil {
+		return exit.Usagef("--cost: %w", err)
+	}
+	for _, c := range p.costs {
+		if c.N == 0 && c.Unit == "" {
+			return exit.Usagef("--cost 0: it must be at least 1; only in a unit with a name it can be 0")
+		}
+	}
+	for _, r := range p.rates {
+		flag, cost := berthwatch.RateFlag(r), costs.Of(r.Unit, p.weight)
+		switch {
+		case r.N == 0:
+			return exit.Usagef("--rate %s: \"berth resize --rate\" takes a rate away", flag)
+		case cost > cmp.Or(r.Burst, r.N):
+			return exit.Usagef("a cost of %d is above --rate %s: no wait would be long enough", cost, flag)
+		}
 	}
 	return nil
 }
@@ -223,12 +245,18 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 // semaphore returns the semaphore with the options of the flags.
 func (p *permitFlags) semaphore(client *berth.Client, name string, opts ...berth.Option) (*berth.Semaphore, error) {
 	opts = append(opts, berth.TTL(p.ttl), berth.Weight(p.weight), berth.Label(p.label), berth.MaxHold(p.maxHold))
-	opts = append(opts, berth.Rate(p.rate.N, p.rate.Per))
-	if p.cost > 0 {
-		opts = append(opts, berth.Cost(p.cost))
+	for _, r := range p.rates {
+		rate := berth.Rate(r.N, r.Per).Of(r.Unit)
+		if r.Burst > 0 {
+			rate = rate.Burst(r.Burst)
+		}
+		opts = append(opts, rate)
 	}
-	if p.tenant.Key != "" {
-		opts = append(opts, berth.Tenant(p.tenant.Key, p.tenant.Pace))
+	for _, c := range p.costs.Options() {
+		opts = append(opts, c)
+	}
+	if p.tenant != "" {
+		opts = append(opts, berth.Tenant(p.tenant), berth.Share(p.share))
 	}
 	if p.queueLimit >= 0 {
 		opts = append(opts, berth.QueueLimit(p.queueLimit))
@@ -452,20 +480,26 @@ it from standard input. Exits with 76 when the lease is lost.`,
 }
 
 func (a *app) releaseCommand() *cobra.Command {
-	return &cobra.Command{
+	var settled value.Costs
+	cmd := &cobra.Command{
 		Use:   "release HANDLE",
 		Short: "Release a permit from \"berth acquire\"",
 		Long: `Release a permit from "berth acquire". HANDLE can be - to read it from standard
-input. Exits with 76 when the lease was lost before.`,
-		Example: `  berth release "$handle"`,
+input. With --settle it also says what the permit has cost of the semaphore's
+rates, if that is not what "acquire" has said: less is free at once. Exits with
+76 when the lease was lost before; then nothing is settled.`,
+		Example: `  berth release "$handle"
+  berth release --settle tokens=917 "$handle"`,
 		GroupID: groupUse,
 		Args:    takes(1, 1, "the handle is"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withHandle(args[0], func(ctx context.Context, client *berth.Client, text string) error {
-				return client.ReleaseHandle(ctx, berth.Handle(text))
+				return client.ReleaseHandle(ctx, berth.Handle(text), settled.Options()...)
 			})
 		},
 	}
+	cmd.Flags().Var(&settled, "settle", "what the permit has cost, `[UNIT=]N`; can be repeated")
+	return cmd
 }
 
 // withHandle calls f with a handle: the argument, or what is on standard input if that is "-".
@@ -482,5 +516,7 @@ func (a *app) withHandle(text string, f func(ctx context.Context, client *berth.
 			return exit.Usagef("no handle on standard input")
 		}
 	}
-	return a.call(func(ctx context.Context, s *session) error { return f(ctx, s.client, text) })
+	return a.call(func(ctx context.Context, s *session) error {
+		return s.health.UnlessRefused(ctx, func(ctx context.Context) error { return f(ctx, s.client, text) })
+	})
 }

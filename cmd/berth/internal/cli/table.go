@@ -25,17 +25,23 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-const tenantColumn = "TENANT"
+const (
+	tenantColumn = "TENANT"
+	costColumn   = "COST"
+)
 
-// withTenants leaves out the column of tenants if nobody has one, and writes "-" for those without.
-func (t *table) withTenants() *table {
-	at := slices.Index(t.rows[0], tenantColumn)
-	empty := !slices.ContainsFunc(t.rows[1:], func(row []string) bool { return row[at] != "" })
-	for i, row := range t.rows {
-		if empty {
-			t.rows[i] = slices.Delete(row, at, at+1)
-		} else {
-			row[at] = cmp.Or(row[at], "-")
+// optional leaves out each of these columns if nobody has a value there, and else writes "-" for those
+// without.
+func (t *table) optional(titles ...string) *table {
+	for _, title := range titles {
+		at := slices.Index(t.rows[0], title)
+		empty := !slices.ContainsFunc(t.rows[1:], func(row []string) bool { return row[at] != "" })
+		for i, row := range t.rows {
+			if empty {
+				t.rows[i] = slices.Delete(row, at, at+1)
+			} else {
+				row[at] = cmp.Or(row[at], "-")
+			}
 		}
 	}
 	return t

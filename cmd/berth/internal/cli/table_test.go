@@ -120,11 +120,11 @@ func TestTenantsAreAColumnWhereThereAreSome(t *testing.T) {
 		tab := newTable("HOLDER", tenantColumn, "PID")
 		tab.row("a", tenant, "1")
 		tab.row("b", "", "2")
-		if got := tab.withTenants().text(0); got != want {
+		if got := tab.optional(tenantColumn).text(0); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
-	if got := newTable("HOLDER", tenantColumn).withTenants().text(0); got != "HOLDER\n" {
+	if got := newTable("HOLDER", tenantColumn).optional(tenantColumn).text(0); got != "HOLDER\n" {
 		t.Errorf("got %q", got)
 	}
 }

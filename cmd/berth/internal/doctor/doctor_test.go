@@ -305,9 +305,9 @@ func TestForeignKeys(t *testing.T) {
 		t.Errorf("a sound semaphore: %+v", f)
 	}
 	server.Do(t, "SET", "berth:{text}", "x")
-	server.Do(t, "HSET", "berth:{newer}", "state", "3 x")
-	server.Do(t, "HSET", "berth:{damaged}", "state", "1 12x")
-	server.Do(t, "HSET", "berth:{\x1b[2Jred}", "state", "1 1 -1 0 0 0 0 0 0 0 0 0 0 0")
+	server.Do(t, "HSET", "berth:{newer}", "state", "4 x")
+	server.Do(t, "HSET", "berth:{damaged}", "state", "3 12x")
+	server.Do(t, "HSET", "berth:{\x1b[2Jred}", "state", "3 1 -1 0 0 0 0 0 0 0 0 0 0 0 0 -")
 	before := dump(t, rdb)
 	f := examine(t, server.URL())["keyspace"]
 	for _, text := range []string{`"text": not berth's content`, `"newer": written by a newer berth`, `"damaged": not berth's content`, `\x1b[2Jred": no name`} {

@@ -131,7 +131,7 @@ func (p *patient) inspect(ctx context.Context, name string) (condition, string, 
 // lapse tells whether the keys of a semaphore that is in use have a TTL, on a server that evicts what
 // has one. A user who may not ask for it is told what the semaphore says of its keys.
 func (p *patient) lapse(ctx context.Context, k protocol.Key, snap *look.Snapshot) (condition, string, error) {
-	if p.evictsTTLs() == OK || snap.Used+snap.Waiting+snap.Spent == 0 && snap.Ends == 0 {
+	if p.evictsTTLs() == OK || snap.Used+snap.Waiting == 0 && !snap.Counts() && snap.Ends == 0 {
 		return sound, "", nil
 	}
 	pipe := p.Redis.Pipeline()

@@ -12,11 +12,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// silence is how long a call may take before Redis counts as silent.
-const silence = time.Second
+const (
+	// silence is how long a call may take before Redis counts as silent.
+	silence = time.Second
+	// firstWord is how long Redis may refuse all requests before that ends what cannot wait longer, or
+	// is told where somebody waits: a failover can be about to end.
+	firstWord = 500 * time.Millisecond
+)
 
 var errSilent = errors.New("no answer")
 
@@ -96,10 +102,39 @@ func (h *Health) Refused() <-chan error {
 	h.lock()
 	defer h.mu.Unlock()
 	select {
-	case <-h.refusal: // of an earlier wait
+	case <-h.refusal: //nolint:errcheck // it was of an earlier wait
 	default:
 	}
 	return h.refusal
+}
+
+// Refusals delivers why, once Redis has refused all requests for so long, until ctx ends.
+func (h *Health) Refusals(ctx context.Context, long time.Duration) <-chan error {
+	refused, lasting := h.Refused(), make(chan error, 1)
+	go func() {
+		select {
+		case err := <-refused:
+			<-time.After(long)
+			lasting <- err
+		case <-ctx.Done():
+		}
+	}()
+	return lasting
+}
+
+// UnlessRefused calls f, and ends it with why if Redis refuses all requests: the library would go on
+// asking.
+func (h *Health) UnlessRefused(ctx context.Context, f func(context.Context) error) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	refused, done := h.Refusals(ctx, firstWord), make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case err := <-refused:
+		return exit.Errorf(exit.Unavailable, "redis refused: %w", err)
+	}
 }
 
 // Answered reports whether Redis has ever answered.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/berth-go/berth/cmd/berth/internal/exit"
 )
 
 func TestHealth(t *testing.T) {
@@ -91,3 +93,25 @@ type errReply string
 
 func (e errReply) Error() string { return string(e) }
 func (errReply) RedisError()     {}
+
+// TestRefusalEndsWhatAsksAgain, once it has lasted; an answer before that is the answer.
+func TestRefusalEndsWhatAsksAgain(t *testing.T) {
+	refusing := errReply("READONLY You can't write against a read only replica.")
+	for name, after := range map[string]time.Duration{"it goes on": time.Hour, "a failover ends": firstWord / 2} {
+		synctest.Test(t, func(t *testing.T) {
+			h, start := &Health{}, time.Now()
+			err := h.UnlessRefused(t.Context(), func(ctx context.Context) error {
+				h.begin()(refusing, false)
+				select {
+				case <-ctx.Done():
+				case <-time.After(after):
+				}
+				return ctx.Err()
+			})
+			if took := time.Since(start); took != min(after, firstWord) || (err == nil) != (after < firstWord) || err != nil && exit.Of(err) != exit.Unavailable {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+			<-time.After(2 * time.Hour) // for what is still under way
+		})
+	}
+}

@@ -36,10 +36,17 @@ func TestLineText(t *testing.T) {
 		"paused, full":   {&berth.Place{Ahead: 1, Status: berth.Status{InUse: 3, Limit: 3, Paused: true, Pinned: true}}, 1, "paused by an operator, 3 of 3 in use"},
 		"pinned below":   {&berth.Place{Status: berth.Status{InUse: 2, Limit: 1, Pinned: true}}, 1, "next in line, 2 in use, limit 1, pinned by an operator"},
 		"room behind it": {&berth.Place{Ahead: 2, Status: berth.Status{InUse: 1, Limit: 3}}, 1, "3rd in line, 1 of 3 in use"},
-		"frozen":         {&berth.Place{Status: berth.Status{InUse: 0, Limit: 0}}, 1, "next in line, 0 of 0 in use"},
+		"rated": {&berth.Place{Status: berth.Status{
+			InUse: 1, Limit: berth.NoLimit, Unit: "tokens", Rate: 90, Window: time.Minute, Spent: 89, RetryAfter: 12 * time.Second,
+		}}, 1, "next in line, 1 in use, 89 of 90 tokens spent in 1m0s, no room for 12s"},
+		"rated, room": {&berth.Place{Ahead: 1, Status: berth.Status{
+			InUse: 1, Limit: 1, Rate: 2, Window: time.Second, Burst: 40, Spent: 3, Pinned: true,
+		}}, 1, "2nd in line, 1 in use, limit 1, pinned by an operator, 3 of a burst of 40 spent, 2 come back in 1s"},
+		"frozen": {&berth.Place{Status: berth.Status{InUse: 0, Limit: 0}}, 1, "next in line, 0 of 0 in use"},
 	} {
-		l := &line{cfg: Config{Weight: tt.weight, Health: &Health{}}, place: tt.place}
-		if got := l.text(time.Now()); got != tt.want {
+		now := time.Now()
+		l := &line{cfg: Config{Weight: tt.weight, Health: &Health{}}, place: tt.place, heard: now}
+		if got := l.text(now); got != tt.want {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/cmd/berth/internal/screen"
+	"github.com/berth-go/berth/internal/words"
 )
 
 const (
@@ -221,6 +222,7 @@ type line struct {
 	cfg   Config
 	since time.Time
 	place *berth.Place // nil while not in the queue
+	heard time.Time    // when it came
 	why   string       // who paused or pinned it, and why; "" if that is not known
 	told  bool         // the outage was written to a log
 }
@@ -283,23 +285,33 @@ func (l *line) text(now time.Time) string {
 	}
 	switch {
 	case p.Paused:
-		return fmt.Sprintf("%s, %d of %d in use", l.operator("paused"), p.InUse, p.Limit)
+		return l.operator("paused") + ", " + screen.InUse(&p.Status)
 	case p.Pinned:
-		return fmt.Sprintf("%s, %d in use, limit %d, %s", where, p.InUse, p.Limit, l.operator("pinned"))
+		return fmt.Sprintf("%s, %d in use, limit %s, %s%s", where, p.InUse, words.Limit(p.Limit), l.operator("pinned"), l.spent(now))
 	}
-	return fmt.Sprintf("%s, %d of %d in use", where, p.InUse, p.Limit)
+	return where + ", " + screen.InUse(&p.Status) + l.spent(now)
 }
 
 // see takes a new place in the queue. It reports whether an operator has set what was not set
 // before, so that who it was is to be found out.
 func (l *line) see(place berth.Place) (news bool) {
 	before := l.place
-	l.place = &place
+	l.place, l.heard = &place, time.Now()
 	if before != nil && before.Paused == place.Paused && before.Pinned == place.Pinned && before.Limit == place.Limit {
 		return false
 	}
 	l.why = ""
 	return place.Paused || place.Pinned
+}
+
+// spent tells, behind a comma, of the rate that keeps the request out, and for how long it does at
+// the least.
+func (l *line) spent(now time.Time) string {
+	text := screen.Spent(&l.place.Status)
+	if left := l.place.RetryAfter - now.Sub(l.heard); text != "" && left > 0 {
+		text += ", no room for " + screen.Age(left)
+	}
+	return text
 }
 
 // operator returns what an operator has done, with who it was if that is known.

@@ -195,8 +195,16 @@ func (cfg Config) environment(lease *berth.Lease) []string {
 		"BERTH_TOKEN="+strconv.FormatInt(lease.Token(), 10),
 		"BERTH_SLOT="+strconv.Itoa(lease.Slot()),
 		"BERTH_WEIGHT="+strconv.Itoa(lease.Weight()),
-		"BERTH_LIMIT="+strconv.Itoa(lease.Limit()),
+		"BERTH_LIMIT="+limitText(lease.Limit()),
 	)}).Environ()
+}
+
+// limitText is a limit as the command line has it.
+func limitText(limit int) string {
+	if limit == berth.NoLimit {
+		return "none"
+	}
+	return strconv.Itoa(limit)
 }
 
 // ready makes everything ready for the start of the command. It renews a lease of which less

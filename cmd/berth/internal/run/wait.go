@@ -27,9 +27,6 @@ const (
 	// leastSilence is how long Redis must have been silent at the end of a short wait, for
 	// that to be the reason.
 	leastSilence = 250 * time.Millisecond
-	// firstWord is how long Redis may refuse all requests before that ends a wait without a bound, or
-	// is told in one that has one: a failover can be about to end.
-	firstWord = 500 * time.Millisecond
 	// headStart is how much earlier Redis is asked for a last sign of life.
 	headStart = 10 * time.Millisecond
 )
@@ -55,7 +52,11 @@ func Wait(cfg Config) (*berth.Lease, error) {
 	defer enough()
 	cfg.Notices.hold() // until Redis is known to serve the request
 	places := make(chan berth.Place, 1)
-	refused := cfg.refusals(asking) // before anything is asked, or the first would be missed
+	patience := firstWord
+	if cfg.Once {
+		patience = 0
+	}
+	refused := cfg.Health.Refusals(asking, patience) // before anything is asked, or the first would be missed
 	got := make(chan acquired, 1)
 	go func() {
 		lease, err := cfg.insist(ctx, latest(places))
@@ -100,23 +101,6 @@ func Wait(cfg Config) (*berth.Lease, error) {
 
 // Silence is how long Redis must have been silent for that to be why a wait of this length has ended.
 func Silence(wait time.Duration) time.Duration { return min(max(wait/4, leastSilence), silence) }
-
-// refusals delivers why Redis refuses all requests, once it has done so for firstWord; at once where
-// the request does not wait.
-func (cfg Config) refusals(ctx context.Context) <-chan error {
-	lasting, refused := make(chan error, 1), cfg.Health.Refused()
-	go func() {
-		select {
-		case err := <-refused:
-			if !cfg.Once {
-				<-time.After(firstWord)
-			}
-			lasting <- err
-		case <-ctx.Done():
-		}
-	}()
-	return lasting
-}
 
 // insist acquires. If the user has set a time to wait, it outlasts an outage of Redis within
 // that; otherwise it fails if Redis cannot be reached at the beginning.
@@ -254,10 +238,8 @@ func busyText(cfg Config, busy *berth.BusyError) string {
 	if busy.Paused {
 		what += ", it is paused"
 	}
-	text := fmt.Sprintf("%q: %s: %d of %d in use%s, %d waiting", busy.Name, what, busy.InUse, busy.Limit, cfg.needs(), busy.Waiting)
-	if busy.Rate > 0 {
-		text += ", " + words.Spent(busy.Spent, busy.Rate, busy.Window)
-	}
+	text := fmt.Sprintf("%q: %s: %s%s, %d waiting", busy.Name, what, screen.InUse(&busy.Status), cfg.needs(), busy.Waiting)
+	text += screen.Spent(&busy.Status)
 	if busy.RetryAfter > 0 {
 		text += ", room in " + screen.Age(busy.RetryAfter)
 	}
@@ -271,11 +253,11 @@ func timedOut(cfg Config, line *line) string {
 	case p == nil:
 		return text
 	case p.Paused:
-		return fmt.Sprintf("%s: %s; %d of %d in use%s", text, line.operator("paused"), p.InUse, p.Limit, cfg.needs())
+		return fmt.Sprintf("%s: %s; %s%s", text, line.operator("paused"), screen.InUse(&p.Status), cfg.needs())
 	case p.Pinned:
-		return fmt.Sprintf("%s: %d in use, limit %d%s, %s; %d ahead in the queue", text, p.InUse, p.Limit, cfg.needs(), line.operator("pinned"), p.Ahead)
+		return fmt.Sprintf("%s: %d in use, limit %s%s, %s; %d ahead in the queue%s", text, p.InUse, words.Limit(p.Limit), cfg.needs(), line.operator("pinned"), p.Ahead, line.spent(time.Now()))
 	}
-	return fmt.Sprintf("%s: %d of %d in use%s, %d ahead in the queue", text, p.InUse, p.Limit, cfg.needs(), p.Ahead)
+	return fmt.Sprintf("%s: %s%s, %d ahead in the queue%s", text, screen.InUse(&p.Status), cfg.needs(), p.Ahead, line.spent(time.Now()))
 }
 
 // needs tells why a permit may be missing although not all are in use.

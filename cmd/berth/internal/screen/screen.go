@@ -3,6 +3,7 @@
 package screen
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/words"
 )
 
@@ -53,6 +56,24 @@ func Width(f *os.File) int {
 
 // Declared describes the limit that programs have declared, if any.
 func Declared(limit int) string { return words.Declared(limit) }
+
+// InUse tells how much of the limit is in use, as a request has found it.
+func InUse(s *berth.Status) string {
+	if s.Limit == berth.NoLimit {
+		return fmt.Sprintf("%d in use", s.InUse)
+	}
+	return fmt.Sprintf("%d of %d in use", s.InUse, s.Limit)
+}
+
+// Spent tells, behind a comma, of the rate that keeps a request out, or of the first; "" if there is no
+// rate.
+func Spent(s *berth.Status) string {
+	if s.Rate == 0 {
+		return ""
+	}
+	rate := protocol.Rate{Unit: s.Unit, N: s.Rate, Per: s.Window, Burst: s.Burst}
+	return ", " + protocol.Budget{Rate: rate, Spent: s.Spent}.String()
+}
 
 // Age writes a duration with the precision that people want.
 func Age(d time.Duration) string { return words.Age(d) }

@@ -44,7 +44,7 @@ func (m *Model) ask(a berthwatch.Action) {
 		return
 	}
 	d := &dialog{action: a, fields: fieldsOf(a)}
-	if a.Verb != "pin" && !a.WantsName() {
+	if a.Verb != "pin" && a.Verb != "resize" && !a.WantsName() {
 		d.at = d.no() // nothing must be typed
 	}
 	m.dialog = d
@@ -59,6 +59,15 @@ func fieldsOf(a berthwatch.Action) (all []*field) {
 				return false
 			}
 			a.Limit = n
+			return true
+		}})
+	}
+	if a.Verb == "resize" {
+		all = append(all, &field{"rates, such as 60/1m tokens=none", a.Rates, func(a *berthwatch.Action, text string) bool {
+			if berthwatch.CheckRates(text) != nil {
+				return false
+			}
+			a.Rates = text
 			return true
 		}})
 	}
@@ -186,7 +195,7 @@ func (m *Model) footer() string {
 	case m.note != "" && m.now.Before(m.until):
 		return m.note
 	case m.screen == detailScreen:
-		return m.style.dim("esc back · tab holders/queue · x evict · p pause · = pin · y copy · e events · ? keys · q quit")
+		return m.style.dim("esc back · tab holders/queue · x evict · p pause · = pin · r rates · y copy · e events · ? keys · q quit")
 	case m.screen == listScreen:
 		text := "by " + berthwatch.Orders[m.sort]
 		if m.reverse {

@@ -27,6 +27,7 @@ type record struct {
 	pid, number, weight  int // number is the slot, or the place in the queue
 	since, expires, ends time.Duration
 	expired, evicting    bool
+	unrenewed            time.Duration // since when a renewal is missing; 0: none is
 }
 
 // recordsOf returns the rows of both tables.
@@ -34,12 +35,12 @@ func recordsOf(s *berthadmin.State) (all [2][]record) {
 	for i := range s.Leases {
 		h := &s.Leases[i]
 		all[holders] = append(all[holders],
-			record{h.ID, h.Label, h.Host, h.PID, h.Slot, h.Weight, h.Held, h.ExpiresIn, h.Until, h.Expired, h.Evicting})
+			record{h.ID, h.Label, h.Host, h.PID, h.Slot, h.Weight, h.Held, h.ExpiresIn, h.Until, h.Expired, h.Evicting, h.Unrenewed()})
 	}
 	for i := range s.Queue {
 		w := &s.Queue[i]
 		all[queue] = append(all[queue],
-			record{w.ID, w.Label, w.Host, w.PID, w.Ahead + 1, w.Weight, w.Waited, w.ExpiresIn, 0, w.Expired, false})
+			record{w.ID, w.Label, w.Host, w.PID, w.Ahead + 1, w.Weight, w.Waited, w.ExpiresIn, 0, w.Expired, false, 0})
 	}
 	return all
 }
@@ -90,8 +91,14 @@ func (m *Model) detailLines(room int) []string {
 		return append(lines, m.style.bold(clean(m.name))+m.style.dim("  looking …"))
 	}
 	lines = append(lines, m.summaryLine(s))
+	if rates := berthwatch.Rates(&s.Summary); rates != "" {
+		lines = append(lines, rates)
+	}
 	for _, why := range m.detail.Why {
 		lines = append(lines, m.style.warn(clean(strings.ToUpper(why[:1])+why[1:])+"."))
+	}
+	for _, shares := range berthwatch.SharesOf(s) {
+		lines = append(lines, m.style.dim(shares.Text()))
 	}
 	look := m.style.warn
 	if len(s.Queue) == 0 {
@@ -116,9 +123,6 @@ func (m *Model) summaryLine(s *berthadmin.State) string {
 	}
 	if s.LimitChanges > 0 {
 		text += ", changed " + words.Plural(s.LimitChanges, "time")
-	}
-	if rate := berthwatch.Rate(&s.Summary); rate != "" {
-		text += "; " + rate
 	}
 	if s.Paused {
 		text += m.style.warn("; " + cmp.Or(berthwatch.Paused(&s.Summary), "paused"))
@@ -159,11 +163,15 @@ func (m *Model) tableLines(table, room int) []string {
 	for i := from; i < to; i++ {
 		r := &all[i]
 		text := cells(widths, strconv.Itoa(r.number), cmp.Or(clean(r.label), "-"), " "+r.where(), strconv.Itoa(r.weight),
-			scr.Age(r.since), scr.Expiry(r.expires, r.expired), scr.AgeOrDash(r.ends)) + "  " + clean(r.id)
+			scr.Age(r.since), scr.Expiry(r.expires, r.expired), scr.AgeOrDash(r.ends)) + "  "
+		if r.unrenewed > 0 {
+			text += "not renewed for " + scr.Age(r.unrenewed) + ", "
+		}
+		text += clean(r.id)
 		if r.evicting {
 			text += ", told to stop"
 		}
-		if r.expired || r.evicting {
+		if r.expired || r.evicting || r.unrenewed > 0 {
 			text = m.style.warn(text)
 		}
 		lines = append(lines, m.row(table == m.table && i == m.at[table], text, "", ""))

@@ -63,6 +63,7 @@ func (m *Model) helpLines() []string {
 		{"", ""},
 		{"p", "pause, optionally for a time; resume"},
 		{"=  u", "pin the limit; unpin it"},
+		{"r", "declare rates"},
 		{"x  X", "evict the selected holder or waiter; with --force"},
 		{"", "Each shows the command that does the same, and asks first."},
 		{"", ""},

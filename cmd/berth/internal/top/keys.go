@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -143,7 +144,7 @@ func (m *Model) subject() *berthadmin.Summary {
 func (m *Model) idle() bool { return m.screen == listScreen && m.visible[m.index()].Idle }
 
 func (m *Model) operate(key string, s *berthadmin.Summary) {
-	if (key == "p" || key == "=") && m.idle() {
+	if (key == "p" || key == "=" || key == "r") && m.idle() {
 		m.say(m.style.bad, s.Name+" is not in use")
 		return
 	}
@@ -156,6 +157,8 @@ func (m *Model) operate(key string, s *berthadmin.Summary) {
 		m.ask(berthwatch.Action{Verb: verb, Name: s.Name})
 	case "=":
 		m.ask(berthwatch.Action{Verb: "pin", Name: s.Name, Limit: berthwatch.ToPin(s)})
+	case "r":
+		m.ask(berthwatch.Action{Verb: "resize", Name: s.Name, Rates: cmp.Or(berthwatch.RateFlags(s.Rates), "60/1m")})
 	case "u":
 		if s.Pinned {
 			m.ask(berthwatch.Action{Verb: "unpin", Name: s.Name})

@@ -106,7 +106,7 @@ func (c workers) worker(ctx context.Context, e *testenv.Env, i int) {
 		Label: fmt.Sprint(strings.SplitN(c.name, "/", 2)[0], "-", i),
 	}
 	if c.rate > 0 {
-		terms.Rate = protocol.Rate{N: c.rate, Per: time.Minute}
+		terms.Rates, _ = protocol.JoinRates(protocol.Rate{N: c.rate, Per: time.Minute})
 	}
 	pass := func(d time.Duration) bool {
 		select {

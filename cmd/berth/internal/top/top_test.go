@@ -142,6 +142,21 @@ func TestAgeIsAlwaysShown(t *testing.T) {
 	d.wants("as of 2.0s ago: redis is unreachable")
 }
 
+// TestMissedRenewalIsMarked, and holders are counted by what tells them apart.
+func TestMissedRenewalIsMarked(t *testing.T) {
+	d := sit(t, sem("a", 2, 2, 0))
+	d.sees.State = &berthadmin.State{Summary: berthadmin.Summary{Name: "a", Limit: 2, Declared: 2, InUse: 2, Holders: 2}, Leases: []berthadmin.Holder{
+		{ID: "x.1", Label: "old", Host: "h", Weight: 1, TTL: time.Hour, ExpiresIn: 10 * time.Minute},
+		{ID: "y.1", Label: "new", Host: "h", Weight: 1, TTL: time.Minute, ExpiresIn: 41 * time.Second},
+	}}
+	d.press("enter")
+	d.tick()
+	d.wants("not renewed for 50m00s, x.1", "by label: new 1 held · old 1 held")
+	if n := strings.Count(d.screen(), "not renewed"); n != 1 {
+		t.Errorf("%d are marked", n)
+	}
+}
+
 // TestSlowRedisIsShown, on all screens of a usual width, and without a terminal.
 func TestSlowRedisIsShown(t *testing.T) {
 	d := sit(t, sem("a", 1, 1, 3))
@@ -213,9 +228,13 @@ func TestDetailTellsWhoBlocksWhom(t *testing.T) {
 		"partly": {func(s *berthadmin.State) { s.InUse = 2 }, "waits for 1 permit of 2 holders"},
 		"next":   {func(s *berthadmin.State) { s.InUse = 1 }, "waits for its turn, which is now"},
 		"costly": {func(s *berthadmin.State) {
-			s.InUse, s.Queue[0].Cost, s.Rate, s.Spent, s.Window, s.RetryAfter = 1, 9, 60, 52, time.Minute, 3*time.Second
-		}, "waits for the rate: 52 of 60 spent in 1m00s, room in 3.0s"},
-		"rated":     {func(s *berthadmin.State) { s.Rate, s.Spent, s.Window = 60, 12, time.Minute }, "limit 3; 12 of 60 spent in 1m00s"},
+			rate := berthadmin.Rate{Unit: "tokens", N: 60, Per: time.Minute, Spent: 52}
+			s.InUse, s.Rates, s.RetryAfter = 1, []berthadmin.Rate{rate}, 3*time.Second
+			s.Queue[0].Costs, s.Queue[0].KeptBy = map[string]int{"tokens": 9}, &rate
+		}, "waits for the rate: 52 of 60 tokens spent in 1m0s, room for 9 in 3.0s"},
+		"rated": {func(s *berthadmin.State) {
+			s.Rates = []berthadmin.Rate{{N: 60, Per: time.Minute, Spent: 12}, {Unit: "api", N: 2, Per: time.Second, Burst: 40}}
+		}, "12 of 60 spent in 1m0s, 0 of a burst of 40 api spent, 2 come back in 1s"},
 		"nobody":    {func(s *berthadmin.State) { s.Queue = nil }, "Nobody waits."},
 		"evicted":   {func(s *berthadmin.State) { s.Leases[0].Evicting = true }, "aaaaaaaa.1, told to stop"},
 		"unlabeled": {func(s *berthadmin.State) { s.Leases[0].Label = "" }, "holders; web-1:11 has held longest"},
@@ -387,7 +406,7 @@ func TestStates(t *testing.T) {
 	paused, pinned, frozen, expired := sem("paused1", 0, 2, 0), sem("pinned1", 0, 2, 0), sem("frozen1", 0, 0, 0), sem("expired1", 3, 2, 0)
 	paused.Paused, pinned.Pinned, frozen.Pinned, expired.Expired = true, true, true, 2
 	rated := sem("spent1", 1, berth.NoLimit, 0)
-	rated.Rate, rated.Spent, rated.Window, rated.RetryAfter = 60, 60, time.Minute, 3*time.Second
+	rated.Rates, rated.RetryAfter = []berthadmin.Rate{{N: 60, Per: time.Minute, Spent: 60}}, 3*time.Second
 	d := sit(t, paused, pinned, frozen, expired, rated,
 		berthwatch.Row{Summary: berthadmin.Summary{Name: "damaged1"}, Err: &berth.CorruptError{Err: errors.New("x")}},
 		berthwatch.Row{Summary: berthadmin.Summary{Name: "newer1"}, Err: &berth.CorruptError{Newer: true, Err: errors.New("x")}},

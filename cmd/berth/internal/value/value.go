@@ -11,6 +11,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/berth-go/berth"
+	"github.com/berth-go/berth/berthadmin"
+	"github.com/berth-go/berth/berthwatch"
+	"github.com/berth-go/berth/internal/protocol"
 	"github.com/berth-go/berth/internal/words"
 )
 
@@ -36,76 +40,93 @@ func Int(p *int, def int) pflag.Value {
 	return flag[int]{p, "int", parseInt}
 }
 
-// Rate is a count and a window, N/DURATION: 60/1m, 5/1s or 90000/1h.
-type Rate struct {
-	N   int
-	Per time.Duration
-}
+// Limit returns a flag for *p: a number, or none, which is berth.NoLimit.
+func Limit(p *int) pflag.Value { return flag[int]{p, "int", ParseLimit} }
 
-// Set implements pflag.Value. "N/s", "N/m" and "N/h" are short for a window of one.
-func (r *Rate) Set(s string) error {
-	count, window, _ := strings.Cut(s, "/")
-	if window == "s" || window == "m" || window == "h" {
-		window = "1" + window
+// ParseLimit reads a limit.
+func ParseLimit(s string) (int, error) {
+	if s == "none" {
+		return berth.NoLimit, nil
 	}
-	n, bad := parseInt(count)
-	per, err := words.ParseDuration(window)
-	if bad != nil || err != nil || n < 1 || per <= 0 {
-		return errRate
-	}
-	*r = Rate{n, per}
-	return nil
+	return parseInt(s)
 }
 
-// Type implements pflag.Value.
-func (*Rate) Type() string { return "rate" }
-
-// String implements pflag.Value.
-func (r *Rate) String() string {
-	if r.N == 0 {
-		return ""
-	}
-	return strconv.Itoa(r.N) + "/" + r.Per.String()
-}
-
-var errRate = errors.New("not a rate, like 60/1m or 5/1s")
-
-// Tenant is a key and a pace, KEY or KEY/PACE: acme, acme/500ms. A key may have slashes: what is
-// behind the last is a pace if it is a duration.
-type Tenant struct {
-	Key  string
-	Pace time.Duration
-}
-
-// UsualPace is that of a tenant without one.
-const UsualPace = time.Second
+// Rates are the values of a flag that can be repeated, as berthwatch.ParseRate reads them.
+type Rates []berthadmin.Rate
 
 // Set implements pflag.Value.
-func (t *Tenant) Set(s string) error {
-	*t = Tenant{s, UsualPace}
-	if i := strings.LastIndexByte(s, '/'); i >= 0 {
-		if pace, err := words.ParseDuration(s[i+1:]); err == nil {
-			*t = Tenant{s[:i], pace}
-		}
+func (r *Rates) Set(s string) error {
+	one, err := berthwatch.ParseRate(s)
+	if err != nil {
+		return reason(err)
 	}
-	if t.Key == "" {
-		return errTenant
-	}
+	*r = append(*r, one)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (*Tenant) Type() string { return "tenant" }
+func (*Rates) Type() string { return "rate" }
 
 // String implements pflag.Value.
-func (t *Tenant) String() string {
-	if t.Key == "" {
-		return ""
+func (r *Rates) String() string { return berthwatch.RateFlags(*r) }
+
+// reason is the error of an invalid value, without what is in front of every such error: the name of
+// the flag will be.
+func reason(err error) error {
+	if wrong, ok := errors.AsType[*berth.InvalidError](err); ok {
+		return errors.New(wrong.Reason)
 	}
-	return t.Key + "/" + t.Pace.String()
+	return err
 }
 
-var errTenant = errors.New("not a tenant, like acme or acme/500ms")
+// Costs are the values of a flag that can be repeated: [UNIT=]N.
+type Costs []protocol.Cost
+
+// Set implements pflag.Value.
+func (c *Costs) Set(s string) error {
+	unit, number, named := strings.Cut(s, "=")
+	if !named {
+		unit, number = "", s
+	}
+	n, err := parseInt(number)
+	if err != nil {
+		return err
+	}
+	all, err := append(*c, protocol.Cost{Unit: unit, N: n}), errUnit
+	if named == (unit != "") {
+		_, err = protocol.JoinCosts(all...)
+	}
+	if err == nil {
+		*c = all
+	}
+	return err
+}
+
+// Options returns the costs as the library takes them.
+func (c Costs) Options() (all []berth.CostOption) {
+	for _, one := range c {
+		all = append(all, berth.Cost(one.N).Of(one.Unit))
+	}
+	return all
+}
+
+var errUnit = errors.New("the unit is missing: tokens=1200")
+
+// Type implements pflag.Value.
+func (*Costs) Type() string { return "cost" }
+
+// String implements pflag.Value.
+func (c *Costs) String() string {
+	var all []string
+	for _, one := range *c {
+		text := strconv.Itoa(one.N)
+		if one.Unit != "" {
+			text = one.Unit + "=" + text
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
+}
 
 // flag implements pflag.Value.
 type flag[T int | time.Duration] struct {

@@ -49,9 +49,16 @@ func Lending(size int, ttl time.Duration) *Peer {
 // rated returns the Acquire of a semaphore that has only a rate. A lease's token tells when the
 // server granted it.
 func rated(c *berth.Client, name string, s Shape) (Acquire, error) {
-	sem, err := c.Semaphore(name, berth.NoLimit, berth.Rate(s.Rate, time.Second))
+	opts := []berth.Option{berth.Rate(s.Rate, time.Second)}
+	if s.Ask > 0 {
+		opts = []berth.Option{berth.Rate(s.Rate, time.Second).Of("tokens"), berth.Cost(s.Ask).Of("tokens")}
+	}
+	sem, err := c.Semaphore(name, berth.NoLimit, opts...)
 	return func(ctx context.Context) (Release, error) {
 		lease, err := sem.Acquire(ctx)
+		if err == nil && s.Settle {
+			err = lease.Settle(1, "tokens")
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -91,6 +91,8 @@ type Shape struct {
 	Limit   int
 	Each    bool // every worker uses its own semaphore
 	Rate    int  // grants in a second; 0: as many as there are
+	Ask     int  // the Rate is one of tokens, of which each grant asks for so many and uses one
+	Settle  bool // and says so
 	// Granted is called for each grant of a Rate, by several workers at once.
 	Granted func(Grant) `json:"-"`
 }

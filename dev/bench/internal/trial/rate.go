@@ -19,16 +19,34 @@ const settled = 500 * time.Millisecond
 func rate() *Trial {
 	return &Trial{
 		Scenario: scenario.Rated, Slices: 1, Open: brief(rateSlice),
-		Cases:  func(Scale) []Case { return []Case{{"100", scenario.Rated.Rate}} },
+		Cases: func(Scale) []Case {
+			n := scenario.Rated.Rate
+			return []Case{{"100", n}, {estimates, n}, {settles, n}, {many, n}}
+		},
 		Length: func(s Scale) time.Duration { return s.Flow + settled },
-		Takes:  func(p *peer.Peer, _ Case) bool { return p.Kind == peer.Rate || p.Key == peer.BerthKey },
+		Takes: func(p *peer.Peer, c Case) bool {
+			return p.Key == peer.BerthKey || p.Kind == peer.Rate && c.Key == "100"
+		},
 	}
 }
+
+// The cases of berth alone.
+const (
+	estimates = "estimates"
+	settles   = "settled"
+	many      = "100 clients"
+)
 
 func rateSlice(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error) {
 	var mu sync.Mutex
 	var grants []peer.Grant
 	s := e.shape(scenario.Rated)
+	switch c.Key {
+	case estimates, settles:
+		s.Ask, s.Settle = 2, c.Key == settles
+	case many:
+		s.Clients, s.Workers = 100, 100
+	}
 	s.Rate, s.Granted = c.N, func(g peer.Grant) {
 		mu.Lock()
 		defer mu.Unlock()

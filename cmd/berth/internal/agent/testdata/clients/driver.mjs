@@ -45,6 +45,9 @@ for await (const line of { [Symbol.asyncIterator]: () => input }) {
   if (word === "beat") {
     lease.beat();
     say("beat");
+  } else if (word === "settle") {
+    lease.settle({ tokens: 0 });
+    say("settled");
   } else if (word === "valid") say("valid", lease.valid());
   else break;
 }

@@ -45,6 +45,9 @@ try:
             if word == "beat":
                 lease.beat()
                 say("beat")
+            elif word == "settle":
+                lease.settle(tokens=0)
+                say("settled")
             elif word == "valid":
                 say("valid", str(lease.valid()).lower())
             elif word == "fork":

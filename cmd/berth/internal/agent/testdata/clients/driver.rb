@@ -30,6 +30,9 @@ begin
       when "beat"
         lease.beat
         say "beat"
+      when "settle"
+        lease.settle(tokens: 0)
+        say "settled"
       when "valid" then say "valid", lease.valid?
       when "fork"
         pid = fork or exit

@@ -48,7 +48,7 @@ async def main(way=None):
             return
         elif way == "all":
             what = ([("narrow", 1), {"name": asked[0], "limit": asked[1]}],)
-        elif way:
+        elif way and way != "settle":
             await blocking(way)
         async with berth.ahold(*what, **terms) as lease:
             say("granted", str(lease.slot), *(one["name"] for one in lease.all))
@@ -58,6 +58,9 @@ async def main(way=None):
                 if word == "beat":
                     lease.beat()
                     say("beat")
+                elif word == "settle":
+                    lease.settle(tokens=0)
+                    say("settled")
                 elif word == "valid":
                     say("valid", str(lease.valid()).lower())
                 elif word == "fork":

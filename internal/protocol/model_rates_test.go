@@ -1,0 +1,354 @@
+package protocol
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// The rates of the model. It knows each sum by the number of its time, and looks at all of them.
+
+// meter is what counts for a rate.
+type meter struct {
+	Rate
+	since int64 // us: a charge that is older is not in it
+
+	grain int64 // ms; of a window
+	sums  map[int64]int
+
+	full, slack int64 // us; of a bucket: see transition.lua
+}
+
+// charged is what a lease has cost in a unit, which counts since a time (us).
+type charged struct {
+	unit  string
+	n     int
+	since int64
+}
+
+func (r *meter) per() int64 { return r.Per.Milliseconds() }
+
+func (r *meter) fine() int64 { return max(r.per()/100, 1) }
+
+// ends is when the n-th sum has left the window.
+func (r *meter) ends(n int64) int64 { return (n+1)*r.grain + r.per() }
+
+// times are the numbers of the sums that count, in order.
+func (r *meter) times() (all []int64) {
+	for n := range r.sums {
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (r *meter) spent() (sum int) {
+	for _, n := range r.sums {
+		sum += n
+	}
+	return sum
+}
+
+// counts reports whether something counts, and until when.
+func (r *meter) counts() (until int64, ok bool) {
+	if r.Burst > 0 {
+		return (r.full + 999) / 1000, r.full > 0
+	}
+	for n := range r.sums {
+		until = max(until, r.ends(n))
+	}
+	return until, len(r.sums) > 0
+}
+
+// fade forgets what has left the window.
+func (s *step) fade() {
+	for _, r := range s.rates {
+		for n, sum := range r.sums {
+			if sum == 0 || r.ends(n) <= s.now {
+				delete(r.sums, n)
+			}
+		}
+		if r.full <= s.now*1000 {
+			r.full, r.slack = 0, 0
+		}
+	}
+}
+
+func (r *meter) time(cost int) int64 { return int64(r.last(cost)) }
+
+func (s *step) fill(r *meter, cost int) {
+	if r.full <= s.us {
+		r.full, r.slack, r.since = s.us, r.time(r.Burst), max(r.since, s.us)
+	} else {
+		r.slack = min(r.slack, r.full-s.us)
+	}
+	r.full = min(r.full+r.time(cost), s.us+1_500_000_000_000_000)
+}
+
+// count charges a rate.
+func (s *step) count(r *meter, cost int) {
+	if r.Burst > 0 {
+		s.fill(r, cost)
+		return
+	}
+	if len(r.sums) == 0 {
+		r.grain = r.fine()
+	}
+	n := s.now / r.grain
+	for at := range r.sums {
+		n = max(n, at) // the clock was set back
+	}
+	if cost > 0 {
+		r.sums[n] += cost
+	}
+}
+
+// charge counts the grant of p.
+func (s *step) charge(p *member, costs Costs) {
+	p.charges = nil
+	for _, r := range s.rates {
+		s.count(r, costs.Of(r.Unit, p.weight))
+	}
+	for _, r := range s.rates {
+		cost := costs.Of(r.Unit, p.weight)
+		if !slices.ContainsFunc(p.charges, func(c charged) bool { return c.unit == r.Unit }) {
+			p.charges = append(p.charges, charged{r.Unit, cost, s.present()})
+		}
+	}
+}
+
+// present is since when a charge of now counts.
+func (s *step) present() int64 {
+	since := s.us
+	for _, r := range s.rates {
+		since = max(since, r.since)
+	}
+	return since
+}
+
+// rest is how long the rates keep out what has such costs.
+func (s *step) rest(costs Costs, weight int) (rest time.Duration) {
+	for _, r := range s.rates {
+		cost, until := costs.Of(r.Unit, weight), s.now
+		if r.Burst > 0 {
+			if opens := max(r.full, s.us) + r.time(cost) - r.time(r.Burst); opens > s.us {
+				until = (opens + 999) / 1000
+			}
+		}
+		over := r.spent() + cost - r.N
+		for _, n := range r.times() {
+			if r.Burst == 0 && over > 0 {
+				over, until = over-r.sums[n], r.ends(n)
+			}
+		}
+		rest = max(rest, milliseconds(until-s.now))
+	}
+	return rest
+}
+
+func (s *step) affords(costs Costs, weight int) bool {
+	for _, r := range s.rates {
+		if r.Burst == 0 && r.spent()+costs.Of(r.Unit, weight) > r.N {
+			return false
+		}
+	}
+	return s.rest(costs, weight) == 0
+}
+
+// tooCostly returns a rate that never lets it in.
+func (m *model) tooCostly(costs Costs, weight int) (Rate, bool) {
+	for _, r := range m.rates {
+		if costs.Of(r.Unit, weight) > r.Most() {
+			return r.Rate, true
+		}
+	}
+	return Rate{}, false
+}
+
+// settle corrects what a lease has cost.
+func (s *step) settle(p *member, costs Costs) {
+	for i := range p.charges {
+		c := &p.charges[i]
+		cost := c.n
+		if costs == Nothing {
+			cost = 0
+		}
+		for _, named := range costs.All() {
+			if named.Unit == c.unit {
+				cost = named.N
+			}
+		}
+		if cost == c.n {
+			continue
+		}
+		for _, r := range s.rates {
+			if r.Unit == c.unit {
+				s.correct(r, *c, cost)
+			}
+		}
+		if s.better = true; cost > c.n {
+			c.since = s.present()
+		}
+		c.n = cost
+	}
+}
+
+// correct corrects one rate: less counts no more, more counts whole from now.
+func (s *step) correct(r *meter, c charged, cost int) {
+	less := c.n
+	if cost < c.n {
+		less -= cost
+	}
+	if c.since >= r.since && r.Burst > 0 {
+		back := int64(math.Floor(float64(less) * 1e3 * float64(r.per()) / float64(r.N)))
+		back = min(back, r.slack, max(r.full-s.us, 0))
+		r.full, r.slack = r.full-back, r.slack-back
+	}
+	if c.since >= r.since && len(r.sums) > 0 {
+		if n := c.since / 1000 / r.grain; r.sums[n] > 0 {
+			r.sums[n] = max(r.sums[n]-less, 0)
+		}
+	}
+	if cost > c.n {
+		s.count(r, cost)
+	}
+}
+
+// setRates declares another set. What was granted counts for the new window.
+func (s *step) setRates(rates Rates) {
+	if rates == s.set() {
+		return
+	}
+	if len(s.rates) > 0 {
+		s.changes++
+	}
+	s.weighed = -1
+	var all []*meter
+	for _, rate := range rates.All() {
+		r := &meter{Rate: rate, since: max(s.us, s.last+1), sums: map[int64]int{}}
+		if from := s.nearest(rate); from != nil {
+			s.inherit(r, from)
+		}
+		all = append(all, r)
+	}
+	s.rates = all
+}
+
+// nearest is the rate of the same unit whose window is nearest.
+func (m *model) nearest(rate Rate) (from *meter) {
+	least := math.Inf(1)
+	for _, r := range m.rates {
+		a, b := float64(r.per()), float64(rate.Per.Milliseconds())
+		if times := max(a, b) / min(a, b); r.Unit == rate.Unit && times < least {
+			from, least = r, times
+		}
+	}
+	return from
+}
+
+func (s *step) inherit(r, from *meter) {
+	if r.Burst > 0 || from.Burst > 0 {
+		spent := from.spent()
+		if from.Burst > 0 {
+			spent = int(math.Ceil(float64(max(from.full-s.us, 0)) * float64(from.N) / (1e3 * float64(from.per()))))
+		}
+		switch {
+		case r.Burst == 0:
+			s.count(r, spent)
+		case spent > 0:
+			r.full = s.us + r.time(min(spent, r.Burst))
+		}
+		return
+	}
+	r.since, r.grain = from.since, from.grain
+	for n, sum := range from.sums {
+		r.sums[n] = sum
+	}
+	if len(r.sums) > 0 && (r.grain > r.fine() || r.grain*390 < r.per()) {
+		sums, grain := r.sums, r.grain
+		r.sums, r.grain = map[int64]int{}, r.fine()
+		for n, sum := range sums {
+			r.sums[min((n+1)*grain-1, s.now)/r.grain] += sum
+		}
+	}
+	for n := range r.sums {
+		if r.ends(n) <= s.now {
+			delete(r.sums, n)
+		}
+	}
+}
+
+// set is the set of the rates in force, which come sorted from JoinRates.
+func (m *model) set() Rates {
+	var all []Rate
+	for _, r := range m.rates {
+		all = append(all, r.Rate)
+	}
+	joined, err := joinInOrder(all)
+	if err != nil {
+		panic(err)
+	}
+	return joined
+}
+
+// only is the set in force with those of one unit in place of its own.
+func only(set Rates, unit string, rates Rates) (Rates, bool) {
+	var all []Rate
+	for _, r := range set.All() {
+		if r.Unit != unit {
+			all = append(all, r)
+		}
+	}
+	all = append(all, rates.All()...)
+	joined, err := joinInOrder(all)
+	return joined, err == nil && len(all) <= MostRates
+}
+
+// joinInOrder is JoinRates without its order.
+func joinInOrder(all []Rate) (Rates, error) {
+	text := Rates("")
+	for i, r := range all {
+		if i > 0 {
+			text += ","
+		}
+		text += Rates(r.word())
+	}
+	_, err := JoinRates(all...)
+	return text, err
+}
+
+// counting reports whether something counts for a rate.
+func (m *model) counting() (until int64, ok bool) {
+	for _, r := range m.rates {
+		if at, counts := r.counts(); counts {
+			until, ok = max(until, at), true
+		}
+	}
+	return until, ok
+}
+
+// tally are the numbers of a rate.
+func (r *meter) tally() tally {
+	if r.Burst > 0 {
+		return tally{r.full, r.slack, r.since}
+	}
+	t := tally{int64(r.spent()), 0, r.since}
+	if times := r.times(); len(times) > 0 {
+		t[1] = r.ends(times[0])
+	}
+	return t
+}
+
+// row is what is stored of it; empty: nothing.
+func (r *meter) row() []int64 {
+	times := r.times()
+	if len(times) == 0 {
+		return nil
+	}
+	first, last := times[0], times[len(times)-1]
+	row := []int64{r.grain, first, last}
+	for n := first; n <= last; n++ {
+		row = append(row, int64(r.sums[n]))
+	}
+	return row
+}
