@@ -127,9 +127,8 @@ type Event struct {
 	TTL     time.Duration `json:"ttl,omitempty"`
 	Rate    int           `json:"rate,omitempty"` // with Per: the semaphore's rate
 	Per     time.Duration `json:"per,omitempty"`
-	Cost    int           `json:"cost,omitempty"`   // of the rate; 0: the weight
-	Tenant  string        `json:"tenant,omitempty"` // for whom it is; with Pace
-	Pace    time.Duration `json:"pace,omitempty"`
+	Cost    int           `json:"cost,omitempty"`    // of the rate; 0: the weight
+	Tenant  string        `json:"tenant,omitempty"`  // for whom it is
 	MaxHold time.Duration `json:"maxhold,omitempty"` // of the lease; 0: none
 	Lasts   time.Duration `json:"lasts,omitempty"`
 	Lease   int           `json:"lease,omitempty"`

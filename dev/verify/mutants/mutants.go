@@ -159,12 +159,12 @@ var All = []Mutant{
 
 	// Tenants.
 	{
-		Name: "turn-kept", What: "a tenant's turn is kept after the queue was empty", Scenario: "clients", Caught: []string{"T2"},
-		Edits: []Edit{{script, "turns[mark] = of + 0 == epoch and turn + 0 or 0", "turns[mark] = turn + 0"}},
+		Name: "grant-not-charged", What: "a grant does not move the line of its tenant on", Scenario: "clients", Caught: []string{"T3"},
+		Edits: []Edit{{script, "l.place = l.place + line.step(weight, costs, share)", "l.place = l.place + 0"}},
 	},
 	{
-		Name: "turns-mirrored", What: "each further request of a tenant stands before the last one, not behind it", Scenario: "clients", Caught: []string{"T1"},
-		Edits: []Edit{{script, "if turns[mark] > place then place = turns[mark] end", "if turns[mark] > place then place = place - turns[mark] + seq end"}},
+		Name: "line-mirrored", What: "each further request of a tenant stands before the last one, not behind it", Scenario: "clients", Caught: []string{"T1"},
+		Edits: []Edit{{script, "return l, l.number * STRETCH + l.pos - start", "return l, l.number * STRETCH + 3 * AMID - l.pos - start"}},
 	},
 
 	// Pauses, and time that lets somebody in, in whatever process.
@@ -178,11 +178,11 @@ var All = []Mutant{
 	},
 	{
 		Name: "head-not-told", What: "who becomes the head of the queue is not told when to look", Scenario: "clients", Caught: []string{"R2", "L2", "L7"},
-		Edits: []Edit{{script, "if k > 1 or headless or soon < known then", "if soon < known then"}},
+		Edits: []Edit{{script, "if k > 1 or headless or lined or soon < known then", "if soon < known then"}},
 	},
 	{
 		Name: "nearest-not-told", What: "the head of the queue is not told that it is to look earlier", Scenario: "clients", Caught: []string{"R2", "L7"},
-		Edits: []Edit{{script, "if k > 1 or headless or soon < known then", "if k > 1 or headless then"}},
+		Edits: []Edit{{script, "if k > 1 or headless or lined or soon < known then", "if k > 1 or headless or lined then"}},
 	},
 	{
 		Name: "maxhold-not-near", What: "nobody looks when a MaxHold is over that began with a hand-off", Scenario: "clients", Caught: []string{"L2"},

@@ -1,70 +1,50 @@
 package promises
 
-import (
-	"slices"
-	"time"
+import "github.com/berth-go/berth/dev/verify/history"
 
-	"github.com/berth-go/berth/dev/verify/history"
-)
+// manyTurns is how many requests of one tenant, asked for since the first of another was in line, may
+// be granted before that. Where lines take turns it is one or two, and more where many new tenants have
+// come at once: the hundredth stands about five turns behind the first.
+const manyTurns = 10
 
-// tenants checks T1 and T2. A request that was made after a waiter knew of its place is not granted
-// before it if both are for the same tenant, or for none (T1); nor, whosever they are, if it came
-// after the waiter's turn (T2). The server's clock tells turns, so T2 needs it to be this machine's.
+// tenants checks T1 and T3. A request that was made after a waiter knew of its place is not granted
+// before it if both are for the same tenant, or for none (T1). And of no other tenant many such
+// requests are, if the waiter is the first in its line (T3).
 func (v *Verdict) tenants(name string, ops []*Op, run *Run, rules Rules) {
-	leases, begins := fresh(ops), queues(ops, run, rules)
+	leases := fresh(ops)
 	for _, w := range leases {
 		if w.Queued == 0 || w.Again || run.unqueued(w) {
 			continue
 		}
-		turn := latestTurn(w, ops, begins)
+		passed := map[string][]*Op{}
 		for _, o := range leases {
 			if o.Invoked <= w.Queued || o.Invoked >= w.Returned {
 				continue
 			}
-			same, late := o.Tenant == w.Tenant, rules.Clock.Known && o.Invoked > turn
-			if same || late {
-				v.Tenants++
+			v.Tenants++
+			if o.Token < w.Token {
+				passed[o.Tenant] = append(passed[o.Tenant], o)
 			}
+		}
+		for tenant, by := range passed {
 			switch {
-			case o.Token >= w.Token:
-			case same:
-				v.add("T1", name, o.Returned, []*Op{w, o}, "granted before a request of tenant %q that was in line for %v when it asked", w.Tenant, o.Invoked.Sub(w.Queued))
-			case late:
-				v.add("T2", name, o.Returned, []*Op{w, o}, "granted before a request of tenant %q whose turn had come %v before it asked", w.Tenant, o.Invoked.Sub(turn))
+			case tenant == w.Tenant:
+				v.add("T1", name, by[0].Returned, []*Op{w, by[0]}, "granted before a request of tenant %q that was in line for %v when it asked", w.Tenant, by[0].Invoked.Sub(w.Queued))
+			case len(by) >= manyTurns && run.leads(w, ops, rules):
+				v.add("T3", name, by[len(by)-1].Returned, append([]*Op{w}, by...), "of tenant %q %d requests were granted before one of tenant %q that was in line when they asked", tenant, len(by), w.Tenant)
 			}
 		}
 	}
 }
 
-// latestTurn is when the turn of w came at the latest: as many paces behind its arrival as there
-// were requests of its tenant before it since the queue was empty.
-func latestTurn(w *Op, ops []*Op, begins []history.Time) history.Time {
-	if w.Tenant == "" {
-		return w.Queued
-	}
-	at, _ := slices.BinarySearch(begins, w.Invoked+1)
-	since := begins[max(at-1, 0)]
-	steps := 0
+// leads reports whether w was surely the first in the line of its tenant when it came.
+func (r *Run) leads(w *Op, ops []*Op, rules Rules) bool {
 	for _, o := range ops {
-		if o != w && o.Tenant == w.Tenant && o.Invoked >= since && o.Invoked < w.Queued {
-			if steps++; o.Again || !o.Held() { // it may have had two places
-				steps++
-			}
+		if o != w && o.Tenant == w.Tenant && o.Invoked < w.Queued && r.left(o, rules) > w.Invoked {
+			return false
 		}
 	}
-	return w.Queued.Add(time.Duration(steps)*w.Pace + time.Duration(steps)*w.Pace/100) // clocks differ
-}
-
-// queues returns when requests came to a queue that was surely empty, in order.
-func queues(ops []*Op, run *Run, rules Rules) (begins []history.Time) {
-	var end history.Time
-	for _, o := range sorted(ops, func(o *Op) history.Time { return o.Invoked }) {
-		if len(begins) == 0 || o.Invoked > end {
-			begins = append(begins, o.Invoked)
-		}
-		end = max(end, run.left(o, rules))
-	}
-	return begins
+	return true
 }
 
 // left returns when o was out of the queue at the latest. A waiter that is not heard of any more

@@ -48,7 +48,7 @@ var (
 	deaf     = worker.Seat{Mode: worker.Queue, Name: "deaf", Limit: 1, TTL: 1500 * time.Millisecond, Deaf: true}
 	line     = worker.Seat{Mode: worker.Line, Name: "line", Limit: 1, TTL: 6 * time.Second}
 	slow     = worker.Seat{Mode: worker.Brief, Name: "slow", Limit: 16, TTL: time.Second, Late: 400 * time.Millisecond}
-	shared   = worker.Seat{Mode: worker.Tenants, Name: "tenants", Limit: 1, TTL: time.Second, Pace: 300 * time.Millisecond}
+	shared   = worker.Seat{Mode: worker.Tenants, Name: "tenants", Limit: 1, TTL: time.Second}
 	changing = worker.Seat{
 		Mode: worker.Timed, Name: "time-rates", Limit: 4, TTL: 6 * time.Second,
 		Rate: 8, Per: 3 * time.Second, ThenRate: 4, ThenPer: 300 * time.Millisecond,

@@ -205,7 +205,6 @@ func (u *user) ask(ctx context.Context, verb history.Verb, weight int, opts ...b
 	}
 	if u.spec.Mode == Tenants {
 		if e.Tenant = u.tenant(); e.Tenant != "" {
-			e.Pace = u.spec.Pace
 			opts = append(opts, berth.Tenant(e.Tenant))
 		}
 	}

@@ -44,7 +44,6 @@ type Seat struct {
 	TTL   time.Duration
 	Rate  int // total cost granted per Per, at most; 0: no rate
 	Per   time.Duration
-	Pace  time.Duration // of tenants
 	Deaf  bool          // half of the messages to it are lost, and nothing else fails
 	Late  time.Duration // everything from the server comes so late, and nothing else fails
 
