@@ -228,15 +228,15 @@ func TestNothingIsWaitedForBeyondMaxWaiting(t *testing.T) {
 func TestBadInputIsAnInvalidError(t *testing.T) {
 	bubble(t, func(w *world) {
 		for name, opts := range map[string][]berthgrpc.Option{
-			"nil option":          {nil},
-			"nil option in And":   {berthgrpc.And("b", 1, nil)},
-			"name twice":          {berthgrpc.And("a", 1)},
-			"limit":               {berthgrpc.And("b", -1)},
-			"Limits without Key":  {berthgrpc.Limits(func(string) int { return 1 })},
-			"AnswerWithin":        {berthgrpc.AnswerWithin(0)},
-			"MaxWaiting":          {berthgrpc.MaxWaiting(-1)},
-			"MaxHold":             {berthgrpc.MaxHold(-1)},
-			"Rate":                {berthgrpc.Rate(-1, time.Second)},
+			"nil option":         {nil},
+			"nil option in And":  {berthgrpc.And("b", 1, nil)},
+			"name twice":         {berthgrpc.And("a", 1)},
+			"limit":              {berthgrpc.And("b", -1)},
+			"Limits without Key": {berthgrpc.Limits(func(string) int { return 1 })},
+			"AnswerWithin":       {berthgrpc.AnswerWithin(0)},
+			"MaxWaiting":         {berthgrpc.MaxWaiting(-1)},
+			"MaxHold":            {berthgrpc.MaxHold(-1)},
+			"Rate":               {berthgrpc.Rate(-1, time.Second)},
 		} {
 			if l, err := berthgrpc.NewServerLimit(w.client, "a", 1, opts...); l != nil || !errors.Is(err, berth.ErrInvalid) {
 				t.Errorf("%s: server: %v", name, err)
