@@ -149,7 +149,7 @@ func TestTenantsShare(t *testing.T) {
 			return g.wait(ctx)
 		}}, w.server(1, berthgrpc.Tenant(berthgrpc.ByMetadata("x-tenant")), berthgrpc.MaxWait(-1)))
 		var done []<-chan error
-		for _, who := range []string{"greedy", "greedy", "greedy", "other"} {
+		for _, who := range []string{"greedy", "greedy", "greedy", "greedy", "other"} {
 			done = append(done, w.begin(w.as(who)))
 		}
 		close(g)
@@ -158,7 +158,7 @@ func TestTenantsShare(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if len(order) != 4 || order[3] != "greedy" {
+		if len(order) != 5 || order[4] != "greedy" {
 			t.Errorf("they were served in the order %v", order)
 		}
 	})

@@ -39,7 +39,7 @@ func TestTenantsShareOneLimit(t *testing.T) {
 		for _, w := range st.Queue {
 			queue = append(queue, w.Tenant)
 		}
-		if got := strings.Join(queue, ","); got != "greedy,,greedy,small%20one,greedy" || st.Leases[0].Tenant != "greedy" {
+		if got := strings.Join(queue, ","); got != "greedy,greedy,small%20one,,greedy" || st.Leases[0].Tenant != "greedy" {
 			t.Errorf("in the queue are %q behind %q", got, st.Leases[0].Tenant)
 		}
 		resp.Body.Close()

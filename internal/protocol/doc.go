@@ -151,17 +151,19 @@
 //
 // # Tenants
 //
-// A waiter's turn, by which the queue is ordered, is its ticket, or later: where its tenant's
-// last waiter stands, and pace times its weight behind that. A head start is taken off what
-// results, so that it does the same for all. Where the next of a tenant stands is a mark. It
-// counts for as long as somebody waits, told by the epoch, a number that changes with each
-// queue: so no step has to forget all tenants one by one. The marks end on full minutes, and
-// those that still count then get another one. A newcomer that is granted at once neither reads
-// nor writes a mark, and what orders the queue never keeps its head from being granted.
+// Waiters of a tenant stand in a line, and so do those without a tenant. The lines take turns by
+// start-time fair queueing (Goyal, Vin and Cheng 1996), charged at the grant: a request that leaves
+// the queue has cost its tenant nothing, and one that has been granted while nobody else waited has
+// moved the clock, too. A line is a mark. While it has waiters its member in the sorted set has its
+// place as a score, so that the next line is found without a look at all; else it has a deadline, and
+// stays for as long as its place is ahead of the clock. The epoch, a number that changes when the last
+// waiter with a tenant has left, tells which marks count: so no step has to forget all of them.
 //
-// Why not fair queueing, which needs no pace: its clock is the tag of what was granted last,
-// so each grant would have to read and write it, and a waiter's place would depend on how long
-// others hold.
+// A tenant that is new begins at "fresh", which each of them moves on by what it would be charged,
+// divided by how many wait: else ever new tenants would keep those who wait from being served. Only new
+// ones move it, so that a tenant that comes and leaves does not set itself back.
+//
+// Where nobody has a tenant the queue is as it would be without them: no line is read or written.
 //
 // # What is stored
 //

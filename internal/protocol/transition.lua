@@ -615,6 +615,11 @@ while true do
       end
     end
 
+    function line.leads(l, score)                       -- nobody else in it stands in front of that score
+      local id = line.head(l)
+      return not (l.lead and l.lead < score) and not (id and call('ZSCORE', ORDER, '#' .. id) + 0 <= score)
+    end
+
     -- About how many are ahead of who has so many in front of it in its line, if that is the head's or not.
     function line.ahead(own, first)
       return own == 0 and first and 0 or math.max(math.min((own + 1) * all(), waiting) - 1, 1)
@@ -1347,7 +1352,8 @@ while true do
           first = ahead == 0
         end
         if epoch > 0 then
-          if start == '0' then ahead = own.count - 1 end
+          if start == '0' then ahead = own.count - 1 else ahead = line.leads(own, turn) and 0 or math.max(ahead, 1) end
+          own.lead = math.min(own.lead or turn, turn)
           first = ahead == 0 and line.first() == own
           waiting = waiting + 1
           ahead = line.ahead(ahead, first)

@@ -170,7 +170,7 @@ type permitFlags struct {
 	limit, weight, queueLimit     int
 	rates                         value.Rates
 	costs                         value.Costs
-	tenant                        string
+	tenant                        value.Tenant
 	share                         int
 	wait, ttl, headStart, maxHold time.Duration
 	noWait, observe               bool
@@ -185,8 +185,8 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.VarP(value.Int(&p.weight, 1), "weight", "W", "permits to take")
 	f.Var(&p.rates, "rate", "grant at most `[UNIT=]N/DURATION[+BURST]`, whatever is\ngiven back meanwhile: 60/1m, tokens=90000/min, api=2/s+40;\ncan be repeated (default: those that it has)")
 	f.Var(&p.costs, "cost", "what the permit costs of the rates of a unit, `[UNIT=]N`;\ncan be repeated (default: its weight)")
-	f.StringVar(&p.tenant, "tenant", "", "whose request it is: the lines of tenants that wait\ntake turns")
-	f.IntVar(&p.share, "share", 1, "so many turns for the tenant's one, `1 to 100`")
+	f.Var(&p.tenant, "tenant", "whose request it is: the lines of tenants that wait\ntake turns")
+	f.IntVar(&p.share, "share", 1, "so many turns for the tenant's one, `N` from 1 to 100")
 	f.VarP(value.Duration(&p.wait, 0), "wait", "w", "give up after this `DURATION`: 90s, 10m or 2h; a plain\nnumber is seconds (default: never)")
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
 	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
@@ -256,7 +256,7 @@ func (p *permitFlags) semaphore(client *berth.Client, name string, opts ...berth
 		opts = append(opts, c)
 	}
 	if p.tenant != "" {
-		opts = append(opts, berth.Tenant(p.tenant), berth.Share(p.share))
+		opts = append(opts, berth.Tenant(string(p.tenant)), berth.Share(p.share))
 	}
 	if p.queueLimit >= 0 {
 		opts = append(opts, berth.QueueLimit(p.queueLimit))

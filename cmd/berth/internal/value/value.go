@@ -128,6 +128,24 @@ func (c *Costs) String() string {
 	return strings.Join(all, " ")
 }
 
+// Tenant is the key of a tenant. An empty one, as of a variable that is not set, is not taken for none.
+type Tenant string
+
+// Set implements pflag.Value.
+func (t *Tenant) Set(s string) error {
+	if s == "" {
+		return errors.New("not a tenant, like acme")
+	}
+	*t = Tenant(s)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*Tenant) Type() string { return "tenant" }
+
+// String implements pflag.Value.
+func (t *Tenant) String() string { return string(*t) }
+
 // flag implements pflag.Value.
 type flag[T int | time.Duration] struct {
 	p     *T
