@@ -116,6 +116,15 @@ func JoinRates(all ...Rate) (Rates, error) {
 	return Rates(strings.Join(words, ",")), nil
 }
 
+// Text returns the rates for people; "none" if there are none.
+func (s Rates) Text() string {
+	var words []string
+	for _, r := range s.All() {
+		words = append(words, r.String())
+	}
+	return cmp.Or(strings.Join(words, ", "), "none")
+}
+
 // All returns the rates, by unit and window.
 func (s Rates) All() (all []Rate) {
 	if s == "" {

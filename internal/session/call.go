@@ -235,9 +235,9 @@ func (s *Semaphore) warnOfLimit(call *commit.Call[*Request], a *claim.Answer) {
 	}
 	for i := range call.Wire {
 		t := call.Wire[i].Terms
-		if t != nil && rate && t.Rates == a.Rates {
+		if t != nil && rate && t.Rates != "" && t.Rates == a.Rates {
 			s.warned = a.Got
-			s.session.log.Warn("berth: a declaration changed the rate in force", "semaphore", s.name, "from", string(a.WasRates), "to", string(a.Rates))
+			s.session.log.Warn("berth: a declaration changed the rate in force", "semaphore", s.name, "from", a.WasRates.Text(), "to", a.Rates.Text())
 			return
 		}
 		if t != nil && limit && t.Limit == a.Declared {

@@ -42,6 +42,7 @@ var areas = []area{
 	{"berthhttp/*.go", 30, []string{"./berthhttp"}},
 	{"berthotel/*.go", 10, []string{"./berthotel"}},
 	{"berthpool/*.go", 30, []string{"./berthpool"}},
+	{"berthsql/*.go", 20, []string{"./berthsql"}},
 	{"berthprom/*.go", 10, []string{"./berthprom"}},
 	{"berthtest/*.go", 10, []string{"./berthtest"}},
 	{"berthwatch/*.go", 30, []string{"./berthwatch", "./berthweb"}},

@@ -48,14 +48,15 @@ def trust(sent, lasts):
 
 class Reply:
     def __init__(self, text, sent):
-        words = text.split(' ', 17)
-        self.now, self.more, state = int(words[0]) // 1000, words[1] == '1', [int(w) for w in words[3:17]]
+        words = text.split(' ', 21)         # behind the numbers of "state" are those of tenants' lines, and the rates
+        self.now, self.more, state = int(words[0]) // 1000, words[1] == '1', [int(w) for w in words[5:19]]
         self.late = words[1] == '-1'
         self.limit = state[1] if state[2] < 0 else state[2]
         self.used, self.nearest = state[5], state[11]
-        self.sent, self.got, self.answer = sent, now(), words[17] if len(words) > 17 else ''
-        if state[0] == 2:                   # seven numbers more of a rate and of tenants, what was declared before, and when a pause ends
-            self.answer = ''.join(self.answer.split(' ', 10)[10:])
+        self.sent, self.got, self.answer = sent, now(), words[21] if len(words) > 21 else ''
+        if words[20] != '-':                # three numbers of each rate
+            numbers = 3 * len(words[20].split(','))
+            self.answer = ''.join(self.answer.split(' ', numbers)[numbers:])
         self.code, *self.rest = [int(w) if w.lstrip('-').isdigit() else w for w in self.answer.split(' ')] if self.answer else [0]
 
 
@@ -219,7 +220,8 @@ class Client:
         """Takes permits. Raises Busy, Gone (evicted), or a Failure; at the time "end" it gives up."""
         request = Request(self, name, limit, ttl, weight, wait, end, label, queued)
         if rate or cost:
-            request.head = f'B{rate} {per} {cost} {request.head}'
+            rates, costs = f':{rate}/{per}' if rate else '-', f':{cost}' if cost else '-'
+            request.head = f'B{rates} {costs} {request.head}'
         return request.run(keep)
 
     def adopt(self, handle, keep=True):
