@@ -393,7 +393,7 @@ while true do
     local id, token, deadline, expires, limit, ttl, owner =
       match(stored, '^3 compact (%S+) (%d+) (%d+) (%d+) (%d+) (%d+) ():?%d+/%S+ ')
     if not owner or deadline + 0 < DEADLINES or deadline - now > CENTURY or expires - now > CENTURY
-      or token + 0 >= FRONT or limit + 2 > MOST or #limit > 12 or #expires > 14 or #ttl > 12
+      or token + 0 >= FRONT or limit + 2 > MOST or #limit > 12 or #expires > 14 or #ttl > 16
       or call('EXISTS', ORDER) > 0 or call('HLEN', STATE) > 1 then corrupt('state', stored) end
     local record = 'h 1 0 ' .. token .. ' 0 ' .. ttl .. ' - ' .. sub(stored, owner)
     local ends = expires == '0' and format('%d 0', deadline + GRAIN) or expires .. ' 1'

@@ -219,7 +219,7 @@ func TestServerThatStandsStillIsFound(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := dial(t, server.URL())
 	p := &patient{Config: Config{Redis: rdb}}
-	for _, stopped := range []time.Duration{800 * time.Millisecond, 80 * time.Millisecond} {
+	for _, stopped := range []time.Duration{800 * time.Millisecond, 200 * time.Millisecond} {
 		end := server.Falter(stopped, stopped/4)
 		f := p.latency(t.Context(), node{rdb: rdb})
 		end()

@@ -34,7 +34,7 @@ func rate() *Trial {
 const (
 	estimates = "estimates"
 	settles   = "settled"
-	many      = "100 clients"
+	many      = "100-clients"
 )
 
 func rateSlice(ctx context.Context, e *Env, c Case, p *peer.Peer) ([]Figure, error) {
