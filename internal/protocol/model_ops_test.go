@@ -143,7 +143,7 @@ func (s *step) enqueue(i int, op *Op) Result {
 	p.beat = op.Terms.Heartbeat.Milliseconds()
 	p.deadline = s.now + op.Terms.Heartbeat.Milliseconds()
 	p.score = s.stand(p, start)
-	at := slices.IndexFunc(s.queue, func(w *member) bool { return w.score > p.score })
+	at := slices.IndexFunc(s.queue, func(w *member) bool { return w.score > p.score || w.score == p.score && w.id > p.id })
 	if at < 0 {
 		at = len(s.queue)
 	}

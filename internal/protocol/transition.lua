@@ -616,9 +616,11 @@ while true do
       end
     end
 
-    function line.leads(l, score)                       -- nobody else in it stands in front of that score
-      local id = line.head(l)
-      return not (l.lead and l.lead < score) and not (id and call('ZSCORE', ORDER, '#' .. id) + 0 <= score)
+    function line.leads(l, score, id)                   -- nobody else in it stands in front of that
+      local first = line.head(l)
+      local at = first and call('ZSCORE', ORDER, '#' .. first) + 0
+      if l.lead and (not at or l.lead < at or l.lead == at and before(l.leader, first)) then first, at = l.leader, l.lead end
+      return not at or score < at or score == at and before(id, first)
     end
 
     -- About how many are ahead of who has so many in front of it in its line, if that is the head's or not.
@@ -1353,8 +1355,9 @@ while true do
           first = ahead == 0
         end
         if epoch > 0 then
-          if start == '0' then ahead = own.count - 1 else ahead = line.leads(own, turn) and 0 or math.max(ahead, 1) end
-          own.lead = math.min(own.lead or turn, turn)
+          local leads = line.leads(own, turn, id)
+          if start == '0' then ahead = own.count - 1 else ahead = leads and 0 or math.max(ahead, 1) end
+          if not own.lead or turn < own.lead or turn == own.lead and leads then own.lead, own.leader = turn, id end
           first = ahead == 0 and line.first() == own
           waiting = waiting + 1
           ahead = line.ahead(ahead, first)
