@@ -103,8 +103,8 @@ func (c *Costs) Set(s string) error {
 }
 
 // Options returns the costs as the library takes them.
-func (c Costs) Options() (all []berth.CostOption) {
-	for _, one := range c {
+func (c *Costs) Options() (all []berth.CostOption) {
+	for _, one := range *c {
 		all = append(all, berth.Cost(one.N).Of(one.Unit))
 	}
 	return all
