@@ -300,7 +300,7 @@ func only(set Rates, unit string, rates Rates) (Rates, bool) {
 		}
 	}
 	all = append(all, rates.All()...)
-	joined, err := joinInOrder(all)
+	joined, err := JoinRates(all...)
 	return joined, err == nil && len(all) <= MostRates
 }
 

@@ -172,8 +172,9 @@ func TestRatesOfOneUnitAreDeclaredApart(t *testing.T) {
 		op   Op
 		want Rates
 	}{
-		{Op{Verb: SetRates, Only: true, Unit: "tokens", Rates: "tokens:4/60000,tokens:5/1000+2"}, ":3/3600000,tokens:4/60000,tokens:5/1000+2"},
-		{Op{Verb: SetRates, Only: true, Unit: ""}, "tokens:4/60000,tokens:5/1000+2"},
+		{Op{Verb: SetRates, Only: true, Unit: "tokens", Rates: "tokens:4/60000,tokens:5/1000+2"}, ":3/3600000,tokens:5/1000+2,tokens:4/60000"},
+		{Op{Verb: SetRates, Only: true, Unit: ""}, "tokens:5/1000+2,tokens:4/60000"},
+		{Op{Verb: SetRates, Only: true, Unit: "", Rates: ":8/1000"}, ":8/1000,tokens:5/1000+2,tokens:4/60000"},
 		{Op{Verb: SetRates, Rates: ":7/60000"}, ":7/60000"},
 		{Op{Verb: SetRates}, ""},
 	} {

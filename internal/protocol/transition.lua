@@ -242,6 +242,12 @@ local function tenantOf(owner)                          -- and its share
   if tenant then return tenant, match(front, ';share=([^;]*)$') or '1' end
 end
 
+local function before(a, b)                             -- as the server sorts members, wherever it runs
+  local n, byte = 1, string.byte
+  while byte(a, n) and byte(a, n) == byte(b, n) do n = n + 1 end
+  return (byte(a, n) or -1) < (byte(b, n) or -1)
+end
+
 local function ratesOf(set)                             -- their list, or nil if that is no set
   local list, length = {}, 0
   for unit, n, per, plus, burst in string.gmatch(set == '-' and '' or set .. ',', '([^:,]*):(%d+)/(%d+)(%+?)(%d*),') do
@@ -563,12 +569,6 @@ while true do
     local function bound(l)
       local low = l.number * STRETCH + TAGGED
       l.low, l.high, l.past = format('%d', low), format('%d', low + STRETCH - 1), 0
-    end
-
-    local function before(a, b)                         -- as the server sorts members
-      local n, byte = 1, string.byte
-      while byte(a, n) and byte(a, n) == byte(b, n) do n = n + 1 end
-      return (byte(a, n) or -1) < (byte(b, n) or -1)
     end
 
     local function all() return tenants + (plains.count > 0 and 1 or 0) end
@@ -1088,13 +1088,14 @@ while true do
       if wanted > is then paused, who, ends = '2', second, wanted end
     elseif verb == 'Q' then
       wantedSet = second
-      if param ~= '*' then                              -- those of other units stay
-        local others = {}
+      if param ~= '*' then                              -- those of other units stay; and equal sets are to be equal texts
+        local all, words = ratesOf(second), {}
         for k = 1, rates and #rates or 0 do
-          if rates[k].unit .. ':' ~= param then others[#others + 1] = rates[k].word end
+          if rates[k].unit .. ':' ~= param then all[#all + 1] = rates[k] end
         end
-        if second ~= '-' then others[#others + 1] = second end
-        wantedSet = others[1] and table.concat(others, ',') or '-'
+        table.sort(all, function(a, b) return a.unit == b.unit and a.per < b.per or before(a.unit, b.unit) end)
+        for k = 1, #all do words[k] = all[k].word end
+        wantedSet = words[1] and table.concat(words, ',') or '-'
         if not ratesOf(wantedSet) then refuse('rates', wantedSet) end
       end
     end
