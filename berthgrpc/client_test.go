@@ -177,7 +177,7 @@ func TestForgottenStreamLosesItsPermitAtMaxHold(t *testing.T) {
 		if err := w.call(w.Context()); err != nil { // waits for it
 			t.Error(err)
 		}
-		if w.log.count("a lease was lost") != 1 {
+		if w.log.Count("a lease was lost") != 1 {
 			t.Error("nothing tells of the stream")
 		}
 	})

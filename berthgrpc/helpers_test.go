@@ -1,13 +1,10 @@
 package berthgrpc_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +26,7 @@ import (
 	"github.com/berth-go/berth/berthgrpc"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -228,23 +226,7 @@ func wantCode(t testing.TB, err error, code codes.Code) time.Duration {
 }
 
 // logs is a log to look at, in a bubble.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) count(s string) int {
-	synctest.Wait() // until what was logged is written
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), s)
-}
+type logs struct{ testenv.Log }
 
 func (l *logs) option() berthgrpc.Option {
 	return berthgrpc.Logger(slog.New(slog.NewTextHandler(l, nil)))

@@ -179,7 +179,7 @@ func TestWithoutRedis(t *testing.T) {
 				if after := wantCode(t, w.call(w.Context()), codes.Unavailable); after != time.Second {
 					t.Errorf("it is to come back in %v", after)
 				}
-				if w.log.count("calls are refused") != 1 {
+				if w.log.Count("calls are refused") != 1 {
 					t.Error("the outage was not logged once")
 				}
 			})

@@ -25,7 +25,7 @@ func TestObservedCallsPass(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if time.Since(began) != 0 || w.log.count("would_wait=1") != 1 {
+				if time.Since(began) != 0 || w.log.Count("would_wait=1") != 1 {
 					t.Errorf("they waited for %v", time.Since(began))
 				}
 				w.store.Down()

@@ -181,7 +181,7 @@ func TestLossEndsAUnaryCall(t *testing.T) {
 		if !errors.Is(cause, berth.ErrLost) || time.Since(began) > time.Minute {
 			t.Errorf("after %v: %v", time.Since(began), cause)
 		}
-		if w.log.count("a lease was lost") != 1 {
+		if w.log.Count("a lease was lost") != 1 {
 			t.Error("the loss was not logged once")
 		}
 	})

@@ -267,7 +267,7 @@ func TestLostLeaseEndsTheRequest(t *testing.T) {
 			cause = context.Cause(r.Context())
 		}), log.option())
 		h.ServeHTTP(httptest.NewRecorder(), get(t.Context(), t, "/"))
-		if !errors.Is(cause, berth.ErrLost) || log.count("lease was lost") != 1 {
+		if !errors.Is(cause, berth.ErrLost) || log.Count("lease was lost") != 1 {
 			t.Errorf("the request's context has cause %v; log: %s", cause, log)
 		}
 	})

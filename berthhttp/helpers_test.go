@@ -1,7 +1,6 @@
 package berthhttp_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,6 +17,7 @@ import (
 	"github.com/berth-go/berth/berthhttp"
 	"github.com/berth-go/berth/berthtest"
 	"github.com/berth-go/berth/internal/testkit/redistest"
+	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -119,29 +118,11 @@ func bubble(t *testing.T, f func(t *testing.T, store *berthtest.Store)) {
 }
 
 // logs is a log to look at, in a bubble.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) String() string {
-	synctest.Wait() // until what was logged is written
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+type logs struct{ testenv.Log }
 
 func (l *logs) option() berthhttp.Option {
 	return berthhttp.Logger(slog.New(slog.NewTextHandler(l, nil)))
 }
-
-func (l *logs) count(s string) int { return strings.Count(l.String(), s) }
 
 // requests is how many requests without a permit it tells of.
 func (l *logs) requests() (n int) {

@@ -79,11 +79,11 @@ func TestObservedRequestsPass(t *testing.T) {
 					want["all grant"] = 3
 				}
 				told.want(t, want)
-				if log.count("let through") != 1 {
+				if log.Count("let through") != 1 {
 					t.Errorf("log: %s", log)
 				}
 				<-time.After(time.Minute)
-				if log.count("let through") != 2 {
+				if log.Count("let through") != 2 {
 					t.Errorf("log after a minute: %s", log)
 				}
 				if err := lease.Release(); err != nil {
@@ -141,7 +141,7 @@ func TestObservedRequestsPassWithoutRedis(t *testing.T) {
 					}
 					<-time.After(lookTime)
 				}
-				if served != 4 || log.count("pass without a limit") != 1 {
+				if served != 4 || log.Count("pass without a limit") != 1 {
 					t.Errorf("%d served; log: %s", served, log)
 				}
 				told.want(t, map[string]int{"work unknown": 4})
@@ -172,7 +172,7 @@ func TestObservedRequestThatIsNotValidPasses(t *testing.T) {
 			_, done := serve(t, h, get(t.Context(), t, "/"))
 			<-done
 		}
-		if served != 2 || log.count("would_be_refused=1") != 2 || log.count("invalid") != 2 {
+		if served != 2 || log.Count("would_be_refused=1") != 2 || log.Count("invalid") != 2 {
 			t.Errorf("%d served; log: %s", served, log)
 		}
 	})

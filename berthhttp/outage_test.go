@@ -51,7 +51,7 @@ func TestTransportFailsClosed(t *testing.T) {
 						<-time.After(lookTime)
 					}
 				}
-				if sent != 0 || log.count("redis is away") != 1 {
+				if sent != 0 || log.Count("redis is away") != 1 {
 					t.Errorf("%d requests were sent; log: %s", sent, log)
 				}
 				store.Slow(0)
@@ -61,7 +61,7 @@ func TestTransportFailsClosed(t *testing.T) {
 					t.Errorf("after the outage: %v", err)
 				}
 				// Redis is found to be away before the first request is counted, or after.
-				if log.count("redis is back") != 1 || log.requests() != 3 {
+				if log.Count("redis is back") != 1 || log.requests() != 3 {
 					t.Errorf("log: %s", log)
 				}
 			})
@@ -84,7 +84,7 @@ func TestFailOpen(t *testing.T) {
 				for range 5 {
 					defer holdOne(t, tr)()
 				}
-				if told != 5 || log.count("pass without a limit") != 1 {
+				if told != 5 || log.Count("pass without a limit") != 1 {
 					t.Errorf("told %d times of 5; log: %s", told, log)
 				}
 				store.Slow(0)
@@ -278,7 +278,7 @@ func TestOwnQueueIsNoOutage(t *testing.T) {
 				close(queue)
 				rec := httptest.NewRecorder()
 				h.ServeHTTP(rec, get(t.Context(), t, "/"))
-				if rec.Code != http.StatusOK || served != 1 || log.count("redis is away") != 0 || log.count("no answer in time") != 1 {
+				if rec.Code != http.StatusOK || served != 1 || log.Count("redis is away") != 0 || log.Count("no answer in time") != 1 {
 					t.Errorf("then answered %d, served %d; log: %s", rec.Code, served, log)
 				}
 			})

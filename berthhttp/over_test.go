@@ -50,7 +50,7 @@ func TestGrantEndsAnOutage(t *testing.T) {
 		<-served
 		ask()
 		<-served
-		if opened != 1 || log.count("redis is back") != 1 {
+		if opened != 1 || log.Count("redis is back") != 1 {
 			t.Errorf("after it, it opened; log: %s", log)
 		}
 	})

@@ -199,7 +199,7 @@ func TestWhatCannotBeSettledIsToldOnce(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		if log.count("cannot be settled") != 1 {
+		if log.Count("cannot be settled") != 1 {
 			t.Errorf("log: %s", log)
 		}
 		if err := berthhttp.Settle(t.Context(), 1, "tokens"); !errors.Is(err, berth.ErrInvalid) {

@@ -134,7 +134,7 @@ func TestSlowBody(t *testing.T) {
 		if _, err := slow.in.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("the connection with half a request on it is open: %v", err)
 		}
-		if log.count("lease was lost while its request was served") != 1 {
+		if log.Count("lease was lost while its request was served") != 1 {
 			t.Errorf("log: %s", log)
 		}
 	})
@@ -176,7 +176,7 @@ func TestHandlerThatGoesOn(t *testing.T) {
 		_, second := serve(t, h, get(t.Context(), t, "/"))
 		<-time.After(1500 * time.Millisecond)
 		want(t, client, "work", 1, 0)
-		if now, _, _ := g.read(); now != 2 || log.count("held for as long as it may be") != 1 {
+		if now, _, _ := g.read(); now != 2 || log.Count("held for as long as it may be") != 1 {
 			t.Errorf("%d are served; log: %s", now, log)
 		}
 		close(stuck)

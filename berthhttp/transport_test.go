@@ -311,7 +311,7 @@ func TestBodyNeverClosed(t *testing.T) {
 		}
 		<-time.After(2 * time.Second)
 		want(t, client, "api/api.test", 0, 0)
-		if log.count("MaxHold") != 1 || log.count("TestBodyNeverClosed") != 1 || log.count("transport_test.go:") != 1 {
+		if log.Count("MaxHold") != 1 || log.Count("TestBodyNeverClosed") != 1 || log.Count("transport_test.go:") != 1 {
 			t.Errorf("the warning does not say where: %s", log)
 		}
 	})
@@ -329,7 +329,7 @@ func TestCallerIsAboveAllTransports(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(berthhttp.DefaultTransportMaxHold + time.Second)
-		if log.count("MaxHold") != 1 || log.count("TestCallerIsAboveAllTransports") != 1 {
+		if log.Count("MaxHold") != 1 || log.Count("TestCallerIsAboveAllTransports") != 1 {
 			t.Errorf("the warning does not say where: %s", log)
 		}
 	})

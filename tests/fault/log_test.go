@@ -1,42 +1,19 @@
 package fault_test
 
 import (
-	"bytes"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/testkit/testenv"
 )
 
-// lines is a log that may be read while it is written, in a bubble.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) count(what string) int {
-	synctest.Wait() // until what was logged is written
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), what)
-}
-
 // TestFailedRenewalIsLogged: once a minute, however many leases an outage concerns, with the
 // name of the first.
 func TestFailedRenewalIsLogged(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
-		var log lines
+		var log testenv.Log
 		p := e.Peer(berth.Logger(slog.New(slog.NewTextHandler(&log, nil))))
 		const told = "a renewal failed"
 		leases := []*berth.Lease{e.Hold(p.Named("a", 1)), e.Hold(p.Named("b", 1))}
@@ -46,7 +23,7 @@ func TestFailedRenewalIsLogged(t *testing.T) {
 				e.Error("renewed without a network")
 			}
 		}
-		if n, named := log.count(told), log.count("semaphore="); n != 1 || named != 1 {
+		if n, named := log.Count(told), log.Count("semaphore="); n != 1 || named != 1 {
 			e.Errorf("told %d times, with %d names", n, named)
 		}
 		for _, lease := range leases {
@@ -57,7 +34,7 @@ func TestFailedRenewalIsLogged(t *testing.T) {
 		again := e.Hold(p.Named("a", 1))
 		p.Net.Down()
 		_ = again.Renew(e.Ctx)
-		if n := log.count(told); n != 2 {
+		if n := log.Count(told); n != 2 {
 			e.Errorf("told %d times of two outages", n)
 		}
 	})
