@@ -51,21 +51,22 @@ func publicEnded(e *claim.WaitError) error {
 }
 
 func publicPlace(p claim.Place) Place {
-	return Place{Ahead: p.Ahead, Tenant: p.Tenant, Status: Status{
+	place := Place{Ahead: p.Ahead, Tenant: p.Tenant, Status: Status{
 		InUse: p.Used, Limit: p.Limit, Waiting: p.Waiting, Paused: p.Paused, Pinned: p.Pinned, RetryAfter: p.Rest,
-	}.with(p.Binds)}
+	}}
+	place.setRate(p.Binds)
+	return place
 }
 
-// with returns s with the rate b.
-func (s Status) with(b protocol.Budget) Status {
+func (s *Status) setRate(b protocol.Budget) {
 	s.Unit, s.Rate, s.Window, s.Burst, s.Spent = b.Unit, b.N, b.Per, b.Burst, b.Spent
-	return s
 }
 
 func publicRefusal(r *claim.Refusal) error {
 	found := Status{
 		InUse: r.Used, Limit: r.Limit, Waiting: r.Waiting, Paused: r.Paused, Pinned: r.Pin >= 0, RetryAfter: r.Rest,
-	}.with(r.Binds)
+	}
+	found.setRate(r.Binds)
 	switch r.Code {
 	case protocol.Heavy:
 		return &TooHeavyError{Name: r.Name, Weight: r.Weight, Status: found}

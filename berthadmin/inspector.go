@@ -97,7 +97,7 @@ type Holder struct {
 // Unrenewed is how long ago the lease was granted or renewed, if its holder should have renewed it
 // since: it has missed a renewal at least, or no process renews it, as after "berth acquire". Else, and
 // if its MaxHold bounds it, or it has expired, it is 0.
-func (h *Holder) Unrenewed() time.Duration {
+func (h Holder) Unrenewed() time.Duration {
 	ago := h.TTL - h.ExpiresIn
 	if h.Expired || ago < h.TTL/2 || h.Until > 0 && h.ExpiresIn >= h.Until {
 		return 0

@@ -144,7 +144,7 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 	binds, _ := a.Binding(a.Now, c.Terms.Weight, c.Terms.Costs)
 	c.Place = Place{
 		Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0,
-		Rates: a.Rates, Binds: binds, Tenant: c.Terms.Tenant, Rest: a.rest(a.State.Rest(a.Now, c.Terms.Weight, c.Terms.Costs)),
+		Rates: a.Rates, Binds: binds, Tenant: c.Terms.Tenant, Rest: a.rest(a.Rest(a.Now, c.Terms.Weight, c.Terms.Costs)),
 	}
 	var effect Effect
 	if c.look { // the grant may have come after this answer was made

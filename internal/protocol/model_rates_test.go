@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -261,9 +262,7 @@ func (s *step) inherit(r, from *meter) {
 		return
 	}
 	r.since, r.grain = from.since, from.grain
-	for n, sum := range from.sums {
-		r.sums[n] = sum
-	}
+	maps.Copy(r.sums, from.sums)
 	if len(r.sums) > 0 && (r.grain > r.fine() || r.grain*390 < r.per()) {
 		sums, grain := r.sums, r.grain
 		r.sums, r.grain = map[int64]int{}, r.fine()

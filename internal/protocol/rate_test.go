@@ -72,7 +72,10 @@ func TestOldGrantsCountForOneNewWindow(t *testing.T) {
 func TestDeclarationsInTurnKeepFewSums(t *testing.T) {
 	t.Parallel()
 	turns := [][2]time.Duration{
-		{time.Second, time.Hour}, {time.Minute, 63 * time.Second}, {time.Minute, time.Minute}, {499 * time.Millisecond, 130 * time.Millisecond},
+		{time.Second, time.Hour},
+		{time.Minute, 63 * time.Second},
+		{time.Minute, time.Minute},
+		{499 * time.Millisecond, 130 * time.Millisecond},
 		{time.Minute, 235 * time.Second},
 	}
 	if testing.Short() {

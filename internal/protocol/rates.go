@@ -371,20 +371,20 @@ func (s *State) Rest(now int64, weight int, costs Costs) (rest time.Duration) {
 
 // Fade takes off what counts no more at server time now (ms): of each rate that is a window, in their
 // order, so much has left it. It reports whether there was something.
-func (s *State) Fade(now int64, left [MostRates]int) (any bool) {
+func (s *State) Fade(now int64, left [MostRates]int) (faded bool) {
 	for i, r := range s.Rates.All() {
 		t := &s.tallies[i]
 		switch {
 		case r.Burst > 0 && t[0] > 0 && t[0] <= now*1000:
-			t[0], t[1], any = 0, 0, true
+			t[0], t[1], faded = 0, 0, true
 		case r.Burst == 0 && left[i] > 0:
 			if t[0] -= int64(left[i]); t[0] == 0 {
 				t[1] = 0
 			}
-			any = true
+			faded = true
 		}
 	}
-	return any
+	return faded
 }
 
 // Refilled returns the server time (ms) at which the i-th rate, a bucket, lets in such a cost.
