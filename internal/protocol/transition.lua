@@ -925,98 +925,98 @@ while true do
     end
 
     if settles then
-    -- Corrects what a lease has cost in one unit. What it has cost less counts no more, unless it has
-    -- left the window, or was charged to another set of rates; a bucket gets back what it would have
-    -- kept. What it has cost more counts whole from now.
-    local function correct(unit, is, cost, since)
-      for k = 1, rates and #rates or 0 do
-        local r = rates[k]
-        local less = cost < is and is - cost or is
-        if r.unit ~= unit or since + 0 < r.since then less = 0 end
-        if less > 0 and r.burst then
-          less = math.min(floor(less * 1e3 * r.per / r.n), r.slack, math.max(r.full - us, 0))
-          r.full, r.slack = r.full - less, r.slack - less
-        elseif less > 0 and r.spent > r.charged then
-          open(r)
-          local n, at = floor(floor(since / 1e3) / r.grain), 1
-          if n >= r.oldest and n <= r.newest then
-            for _ = r.oldest, n - 1 do at = find(r.sums, ' ', at + 1, true) or corrupt('record', COUNTS) end
-            local _, e, sum = find(r.sums, '^ (%d+)', at)
-            less = math.min(sum + 0, less)
-            r.spent, r.sums = r.spent - less, sub(r.sums, 1, at) .. format('%d', sum - less) .. sub(r.sums, e + 1)
+      -- Corrects what a lease has cost in one unit. What it has cost less counts no more, unless it has
+      -- left the window, or was charged to another set of rates; a bucket gets back what it would have
+      -- kept. What it has cost more counts whole from now.
+      local function correct(unit, is, cost, since)
+        for k = 1, rates and #rates or 0 do
+          local r = rates[k]
+          local less = cost < is and is - cost or is
+          if r.unit ~= unit or since + 0 < r.since then less = 0 end
+          if less > 0 and r.burst then
+            less = math.min(floor(less * 1e3 * r.per / r.n), r.slack, math.max(r.full - us, 0))
+            r.full, r.slack = r.full - less, r.slack - less
+          elseif less > 0 and r.spent > r.charged then
+            open(r)
+            local n, at = floor(floor(since / 1e3) / r.grain), 1
+            if n >= r.oldest and n <= r.newest then
+              for _ = r.oldest, n - 1 do at = find(r.sums, ' ', at + 1, true) or corrupt('record', COUNTS) end
+              local _, e, sum = find(r.sums, '^ (%d+)', at)
+              less = math.min(sum + 0, less)
+              r.spent, r.sums = r.spent - less, sub(r.sums, 1, at) .. format('%d', sum - less) .. sub(r.sums, e + 1)
+            end
+          end
+          if r.unit == unit and cost > is then
+            if r.burst then fill(r, cost) else r.spent, r.charged = r.spent + cost, r.charged + cost end
           end
         end
-        if r.unit == unit and cost > is then
-          if r.burst then fill(r, cost) else r.spent, r.charged = r.spent + cost, r.charged + cost end
-        end
       end
-    end
 
-    function settle(record, costs)                      -- of a lease; returns its record
-      local front, charges, owner = match(record, '^([he] %d+ %d+ %d+ %d+ %d+ )(%S+)( .*)$')
-      if not owner then corrupt('record', record) end
-      local text = ''
-      for unit, is, since in string.gmatch(charges .. ',', '([^:,]*):(%d+)@(%d+),') do
-        local cost = costs == '0' and '0' or match(',' .. costs, costIn(unit)) or is
-        if #is > 10 or #since > 16 then corrupt('record', record) end
-        if cost ~= is then
-          correct(unit, is + 0, cost + 0, since)
-          if cost + 0 > is + 0 then since = present() end
-          recount, better = true, true
+      function settle(record, costs)                      -- of a lease; returns its record
+        local front, charges, owner = match(record, '^([he] %d+ %d+ %d+ %d+ %d+ )(%S+)( .*)$')
+        if not owner then corrupt('record', record) end
+        local text = ''
+        for unit, is, since in string.gmatch(charges .. ',', '([^:,]*):(%d+)@(%d+),') do
+          local cost = costs == '0' and '0' or match(',' .. costs, costIn(unit)) or is
+          if #is > 10 or #since > 16 then corrupt('record', record) end
+          if cost ~= is then
+            correct(unit, is + 0, cost + 0, since)
+            if cost + 0 > is + 0 then since = present() end
+            recount, better = true, true
+          end
+          text = text .. ',' .. unit .. ':' .. cost .. '@' .. since
         end
-        text = text .. ',' .. unit .. ':' .. cost .. '@' .. since
+        if text == '' and charges ~= '-' then corrupt('record', record) end
+        return front .. (text == '' and '-' or sub(text, 2)) .. owner
       end
-      if text == '' and charges ~= '-' then corrupt('record', record) end
-      return front .. (text == '' and '-' or sub(text, 2)) .. owner
-    end
     end
 
     if declares then
-    -- What counts in a row of another window is sorted into sums of this one. It counts for no longer
-    -- than a window from its own time, and from now.
-    local function sort(r)
-      local grain, sums, first, at, newest = grainOf(r), {}, nil, 1, -1
-      for n = r.oldest, r.newest do
-        local _, e, sum = find(r.sums, '^ (%d+)', at)
-        if not e then corrupt('record', COUNTS) end
-        local k = floor(math.min((n + 1) * r.grain - 1, now) / grain)
-        at = e + 1
-        if (k + 1) * grain + r.per <= now then r.spent = r.spent - sum
-        elseif sum ~= '0' then
-          first, newest = first or k, k
-          sums[k - first + 1] = (sums[k - first + 1] or 0) + sum
+      -- What counts in a row of another window is sorted into sums of this one. It counts for no longer
+      -- than a window from its own time, and from now.
+      local function sort(r)
+        local grain, sums, first, at, newest = grainOf(r), {}, nil, 1, -1
+        for n = r.oldest, r.newest do
+          local _, e, sum = find(r.sums, '^ (%d+)', at)
+          if not e then corrupt('record', COUNTS) end
+          local k = floor(math.min((n + 1) * r.grain - 1, now) / grain)
+          at = e + 1
+          if (k + 1) * grain + r.per <= now then r.spent = r.spent - sum
+          elseif sum ~= '0' then
+            first, newest = first or k, k
+            sums[k - first + 1] = (sums[k - first + 1] or 0) + sum
+          end
         end
+        r.grain, r.oldest, r.newest, r.sums = grain, first or 0, newest, ''
+        for k = 1, newest - r.oldest + 1 do r.sums = r.sums .. format(' %d', sums[k] or 0) end
       end
-      r.grain, r.oldest, r.newest, r.sums = grain, first or 0, newest, ''
-      for k = 1, newest - r.oldest + 1 do r.sums = r.sums .. format(' %d', sums[k] or 0) end
-    end
 
-    -- Declares another set. What counts for a rate of the same unit, with the window that is nearest,
-    -- counts for the new one.
-    function declare(list)
-      for k = 1, #list do
-        local r, from, least = list[k], nil, nil
-        for n = 1, rates and #rates or 0 do
-          local per = rates[n].per
-          local times = per > r.per and per / r.per or r.per / per
-          if rates[n].unit == r.unit and (not from or times < least) then from, least = rates[n], times end
+      -- Declares another set. What counts for a rate of the same unit, with the window that is nearest,
+      -- counts for the new one.
+      function declare(list)
+        for k = 1, #list do
+          local r, from, least = list[k], nil, nil
+          for n = 1, rates and #rates or 0 do
+            local per = rates[n].per
+            local times = per > r.per and per / r.per or r.per / per
+            if rates[n].unit == r.unit and (not from or times < least) then from, least = rates[n], times end
+          end
+          r.full, r.slack, r.spent, r.fades, r.charged = 0, 0, 0, 0, 0
+          r.since = math.max(us, seq + 1)                 -- above all charges before
+          if from and not r.burst and not from.burst then
+            open(from)
+            r.spent, r.charged, r.since = from.spent, from.charged, from.since
+            r.grain, r.oldest, r.newest, r.sums = from.grain, from.oldest, from.newest, from.sums
+            if r.grain > grainOf(r) or r.grain * 390 < r.per then sort(r) end
+            roll(r)
+          elseif from then                                -- a bucket has no more than what it lacks
+            local spent = from.burst and math.ceil(math.max(from.full - us, 0) * from.n / (1e3 * from.per)) or from.spent
+            if not r.burst then r.spent, r.charged = spent, spent
+            elseif spent > 0 then r.full = us + last(r, math.min(spent, r.burst)) end
+          end
         end
-        r.full, r.slack, r.spent, r.fades, r.charged = 0, 0, 0, 0, 0
-        r.since = math.max(us, seq + 1)                 -- above all charges before
-        if from and not r.burst and not from.burst then
-          open(from)
-          r.spent, r.charged, r.since = from.spent, from.charged, from.since
-          r.grain, r.oldest, r.newest, r.sums = from.grain, from.oldest, from.newest, from.sums
-          if r.grain > grainOf(r) or r.grain * 390 < r.per then sort(r) end
-          roll(r)
-        elseif from then                                -- a bucket has no more than what it lacks
-          local spent = from.burst and math.ceil(math.max(from.full - us, 0) * from.n / (1e3 * from.per)) or from.spent
-          if not r.burst then r.spent, r.charged = spent, spent
-          elseif spent > 0 then r.full = us + last(r, math.min(spent, r.burst)) end
-        end
+        rates, recount = list[1] and list, true
       end
-      rates, recount = list[1] and list, true
-    end
     end
 
     -- Brings "!r" up to date, and the numbers of the rates.

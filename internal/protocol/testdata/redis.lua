@@ -2,7 +2,7 @@
 --
 -- usage: lua redis.lua SCRIPT <CALLS
 -- A line of CALLS is the server's time in us and the arguments, all in hex with spaces between;
--- "-" is an empty argument. For each it prints what the script answers, in hex; and at the
+-- "-" is an empty text. For each it prints what the script answers, in hex; and at the
 -- end what is stored. A number that the script writes must be text without a point or an
 -- exponent: Lua 5.4 makes both where 5.1 makes neither.
 
@@ -117,7 +117,10 @@ local function unhex(text)
   if text == '-' then return '' end
   return (text:gsub('%x%x', function(two) return string.char(tonumber(two, 16)) end))
 end
-local function hex(text) return (text:gsub('.', function(c) return string.format('%02x', c:byte()) end)) end
+local function hex(text)
+  if text == '' then return '-' end
+  return (text:gsub('.', function(c) return string.format('%02x', c:byte()) end))
+end
 
 KEYS = { 'berth:{name}' }
 for line in io.lines() do
