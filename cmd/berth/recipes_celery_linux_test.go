@@ -42,21 +42,7 @@ def mail():
 	if code != 0 {
 		t.Fatal("no permits for the test")
 	}
-	worker := exec.Command(python, "-B", "-m", "celery", "-A", "app", "worker", "--pool=solo", "--loglevel=INFO", "--without-mingle", "--without-gossip")
-	worker.Dir, worker.Env = k.dir, k.env
-	log, err := os.Create(filepath.Join(k.dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	worker.Stdout, worker.Stderr = log, log
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = worker.Process.Signal(unix.SIGTERM)
-		_ = worker.Wait()
-	})
+	log := k.celery(python)
 	call := command{args: []string{python, "-B", "-c", "import app; app.tasks.export.delay('42'); app.mail.delay()"}}
 	if out, code := k.run(call); code != 0 {
 		t.Fatalf("exit code %d, %s", code, out)
@@ -68,15 +54,35 @@ def mail():
 	expect := func(file, want string) {
 		t.Helper()
 		if !eventually(func() bool { return strings.Contains(wrote(file), want) }) {
-			t.Fatalf("never in %s: %s; the worker wrote %s", file, want, wrote("log"))
+			t.Fatalf("never in %s: %s; the worker wrote %s", file, want, wrote(log))
 		}
 	}
 	expect("calls", "export by mail\n")
-	expect("log", "Retry in ")
+	expect(log, "Retry in ")
 	if out, code := k.run(command{args: []string{"berth", "release", strings.TrimSpace(handle)}}); code != 0 {
 		t.Fatal(out)
 	}
 	expect("calls", "export by mail\nexport 42\n")
+}
+
+// celery starts a worker, which ends with the test, and returns the name of its log.
+func (k *kitchen) celery(python string) string {
+	worker := exec.Command(python, "-B", "-m", "celery", "-A", "app", "worker", "--pool=solo", "--loglevel=INFO", "--without-mingle", "--without-gossip")
+	worker.Dir, worker.Env = k.dir, k.env
+	log, err := os.Create(filepath.Join(k.dir, "log"))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	worker.Stdout, worker.Stderr = log, log
+	if err := worker.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() {
+		_ = worker.Process.Signal(unix.SIGTERM)
+		_ = worker.Wait()
+		_ = log.Close()
+	})
+	return filepath.Base(log.Name())
 }
 
 // pythonWith returns a Python that has these modules. Debian's sees Debian's modules; one that comes
