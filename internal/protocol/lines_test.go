@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -101,5 +102,21 @@ func TestLineNumbersBeginAnew(t *testing.T) {
 	}
 	if got := strings.Join(r.served(t, "s0.1"), " "); got != "s0.2 s0.3 s0.4" {
 		t.Errorf("served %s", got)
+	}
+}
+
+// TestHeadStartStaysInItsLine: one of more than a line's room moves a request to the line's front, and
+// no further.
+func TestHeadStartStaysInItsLine(t *testing.T) {
+	t.Parallel()
+	served := func(start time.Duration) string {
+		r := inLines(t, "a", "b")
+		for i, tenant := range []string{"a", "b", "a"} {
+			r.do(t, 0, Op{Verb: Acquire, ID: fmt.Sprint("s0.", 4+i), Terms: terms(1, func(t *Terms) { t.Tenant, t.HeadStart = tenant, start })})
+		}
+		return strings.Join(r.served(t, "s0.1"), " ")
+	}
+	if got, want := served(1e11*time.Millisecond), served(time.Hour); got != want {
+		t.Errorf("served %s, want %s", got, want)
 	}
 }

@@ -676,7 +676,7 @@ while true do
       l.count, l.touched = l.count + 1, true
       if not mark then return l, seq - start - FRONT end
       l.pos = math.max(now - l.began + AMID, l.pos + 1)
-      return l, l.number * STRETCH + l.pos - start / 1000 + TAGGED
+      return l, l.number * STRETCH + l.pos - math.min(start / 1000, AMID) + TAGGED -- not beyond the line's first place
     end
 
     function line.leave(owner)                          -- a waiter leaves its line; returns that, and its share
