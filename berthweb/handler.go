@@ -13,6 +13,30 @@
 //
 // All links are relative, so the pages work below any path. They work without scripts;
 // with scripts they update every 2 seconds. They have a strict Content-Security-Policy.
+//
+// # JSON
+//
+//	GET api/v1/semaphores?q=&state=&sort=&reverse=1&limit=&cursor=   as berth top --json, with total and next
+//	GET api/v1/semaphore?name=&q=&holders=&waiters=                  as berth show --json
+//	GET api/v1/history?name=&minutes=                                points, at most an hour
+//	GET api/v1/audit?name=&limit=                                    as berth audit --json
+//	GET api/v1/doctor                                                the findings of Options.Doctor; 404 without it
+//	POST api/v1/VERB         {"name", "limit", "rates", "for", "id", "force", "reason", "confirm"}
+//
+// A state is contended, paused, pinned, flapping or damaged; sort is "waiting", "oldest wait", "use",
+// "next expiry" or "name"; next is the next cursor. VERB is pause, resume, pin, unpin, resize, evict or
+// purge, with the fields that it needs: "for" ends a pause, as in "10m"; resize has a limit or rates, as
+// in "60/1m tokens=none"; confirm repeats the name, for purge and force.
+//
+// Answers have an ETag; with If-None-Match an unchanged one is 304. Errors are {"error", "code", "hint"}:
+//
+//	400, 408, 413, 415   the request is wrong; its body is late, too long, not JSON
+//	401, 429             log in first; too many wrong passwords (both in plain text)
+//	403                  only looking is allowed, or a foreign page sent the request
+//	404                  not in use
+//	409                  damaged, or written by a newer berth ("newer": upgrade this one, and keep its keys)
+//	421                  a foreign host name
+//	503                  Redis does not answer or refuses, or the data has not been read yet ("not_yet")
 package berthweb
 
 import (
