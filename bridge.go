@@ -18,7 +18,7 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Internal is for berth's other packages, which alone can make its key. It is no part of the API.
+// Internal is for berth's other packages, and no part of the API.
 func Internal(key bridge.Key) internals {
 	key.Check()
 	return internals{}

@@ -14,9 +14,8 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Client gives a process access to the semaphores on one Redis. It keeps a single
-// subscription, however many semaphores and waiters there are (in a Redis Cluster,
-// one for each node). Make one Client and share it: it is safe for concurrent use.
+// Client gives a process access to the semaphores on one Redis, with one subscription (in a
+// Cluster, one for each node). Make one and share it: it is safe for concurrent use.
 type Client struct {
 	session *session.Session
 	rdb     redis.UniversalClient
@@ -29,9 +28,8 @@ type Client struct {
 	twoLevels atomic.Bool // a semaphore with two levels was logged
 }
 
-// New returns a Client that uses rdb, a *redis.Client or *redis.ClusterClient, which
-// remains the caller's: berth neither closes nor reconfigures it. New sends nothing; if
-// Redis is unreachable, the first call reports it. The only error is an *InvalidError.
+// New returns a Client on rdb, a *redis.Client or *redis.ClusterClient, which berth neither closes
+// nor reconfigures. It sends nothing; the only error is an *InvalidError.
 func New(rdb redis.UniversalClient, opts ...ClientOption) (*Client, error) {
 	if err := invalid("client", rules.Client(rdb)); err != nil {
 		return nil, err
@@ -84,11 +82,9 @@ func (c *Client) made() error {
 // lastEvents is how long Close waits for the code of others.
 const lastEvents = time.Second
 
-// Close releases every lease, cancels every waiting request, and stops renewals and the
-// subscription. It returns within 8 seconds, whatever Redis does, of which one at most is for Lost
-// hooks and log records that still wait; what could not be released expires. The contexts of leases
-// end with cause [ErrClosed], and later calls fail with it. Close always returns nil. The redis
-// client stays open, and a berthadmin.Inspector still works. A second Close waits for the first.
+// Close releases every lease, cancels every waiting request, and stops renewals. It always returns
+// nil, within 8 seconds, one of which is for Lost hooks and log records; what could not be released
+// expires. Contexts of leases end with cause [ErrClosed], and later calls fail with it.
 func (c *Client) Close() error {
 	if c.made() == nil { // there is nothing to close otherwise
 		c.session.Close()
@@ -97,16 +93,13 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Semaphore returns the semaphore called name with the given limit. opts are the defaults for its
-// leases. It sends nothing, and the only error is an [*InvalidError].
+// Semaphore returns the semaphore called name, 1 to [MaxName] bytes of UTF-8 without control
+// characters and braces. opts are the defaults for its leases. It sends nothing, and the only error
+// is an [*InvalidError].
 //
-// Every acquire declares the limit. When declarations differ, the last one is in force, so
-// deploying the code deploys a new limit; one that an operator has pinned takes precedence. A limit
-// of 0 declares none: the limit in force applies or, if nobody holds the semaphore, waits for it or
-// has pinned it, 1, and with a [Rate] [NoLimit].
-//
-// A name has 1 to [MaxName] bytes of UTF-8, without control characters and braces, which mark a
-// Cluster's hash tag.
+// Every acquire declares the limit, and the last declaration is in force, unless an operator has
+// pinned one. 0 declares none: the limit in force applies; for a semaphore not in use 1, and with a
+// [Rate] [NoLimit].
 func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, error) {
 	if err := cmp.Or(c.made(), invalid("name", rules.Name(name, MaxName))); err != nil {
 		return nil, err
@@ -121,17 +114,15 @@ func (c *Client) Semaphore(name string, limit int, opts ...Option) (*Semaphore, 
 	return newSemaphore(c, c.session.Semaphore(name), name, limit, cfg), nil
 }
 
-// Adopt takes over a lease that another process, or this one, gave away by [Lease.Detach]. The
-// lease then belongs to this client, with the same slot and a new token, and berth renews it. A
-// handle can be adopted once; a second Adopt gets a [*LostError] that names the first adopter. opts
-// can be [TTL], [MinReplicas] and [WithoutRenewal].
+// Adopt takes over a lease that a process gave away by [Lease.Detach]. It then belongs to this
+// client, with the same slot and a new token, and berth renews it. opts can be [TTL], [MinReplicas]
+// and [WithoutRenewal].
 //
 // Adopt returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with
 // [ErrHandle] when h is not of this version and prefix, with a [*LostError] when the lease has
 // expired or was adopted, and otherwise as [Semaphore.Acquire] does. After ErrHandle, ErrInvalid,
-// ErrRefused and ErrCorrupt the handle is as good as it was. After ErrNotReplicated the lease was
-// adopted, and after ErrUnreachable, ErrClosed and ctx's end it may have been: then it is released
-// in the background.
+// ErrRefused and ErrCorrupt the handle is as good as it was; after other errors the lease, if it
+// was adopted, is released in the background.
 func (c *Client) Adopt(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	if err := cmp.Or(c.made(), invalid("context", rules.Context(ctx))); err != nil {
 		return nil, err

@@ -8,59 +8,42 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// Errors for errors.Is; some have a type with details for errors.As, such as [*BusyError] and
-// [*LostError]. Errors of contexts are wrapped: errors.Is(err, context.DeadlineExceeded) holds when
-// ctx ended a wait.
+// Errors for errors.Is; some have a type for errors.As. Those of contexts are wrapped, as in
+// errors.Is(err, context.DeadlineExceeded).
 var (
-	// ErrBusy: TryAcquire found no room, or a queue. Nothing was taken.
-	ErrBusy = errors.New("berth: semaphore is busy")
-	// ErrQueueFull: the queue already has QueueLimit waiters. Nothing was taken.
-	ErrQueueFull = errors.New("berth: queue is full")
-	// ErrTooHeavy: the weight is above the limit in force, or the cost above the rate.
-	ErrTooHeavy = errors.New("berth: weight is above the limit, or cost above the rate")
-	// ErrLost: the lease is over, or can no longer be relied on.
-	ErrLost = errors.New("berth: lease is lost")
-	// ErrEvicted: an operator took the lease, or the place in the queue, away.
-	ErrEvicted = errors.New("berth: evicted by an operator")
-	// ErrReleased: the lease was released or detached before this call.
-	ErrReleased = errors.New("berth: lease was already given back")
-	// ErrDetached: a Detach ended the lease. It is ErrReleased, too.
-	ErrDetached = fmt.Errorf("%w by Detach", ErrReleased)
-	// ErrClosed: the Client was closed.
-	ErrClosed = errors.New("berth: client is closed")
-	// ErrInvalid: an argument is out of bounds. Nothing was sent.
-	ErrInvalid = errors.New("berth: invalid argument")
-	// ErrHandle: the text is no handle of this version and prefix. Nothing was sent.
-	ErrHandle = errors.New("berth: not a lease handle")
-	// ErrUnreachable: no connection to Redis, or no answer in time. The request may have been
-	// executed; berth undoes it in the background or lets it expire.
-	ErrUnreachable = errors.New("berth: redis is unreachable")
-	// ErrRefused: Redis refused the request. Nothing was changed; what an earlier try without an
-	// answer got is given back.
-	ErrRefused = errors.New("berth: redis refused")
-	// ErrNotReplicated: too few replicas confirmed the grant, which was given back, or a renewal.
+	ErrBusy        = errors.New("berth: semaphore is busy") // TryAcquire found no room, or a queue; nothing was taken
+	ErrQueueFull   = errors.New("berth: queue is full")     // the queue has QueueLimit waiters; nothing was taken
+	ErrTooHeavy    = errors.New("berth: weight is above the limit, or cost above the rate")
+	ErrLost        = errors.New("berth: lease is lost")          // it is over, or can no longer be relied on
+	ErrEvicted     = errors.New("berth: evicted by an operator") // the lease, or the place in the queue
+	ErrReleased    = errors.New("berth: lease was already given back")
+	ErrDetached    = fmt.Errorf("%w by Detach", ErrReleased)
+	ErrClosed      = errors.New("berth: client is closed")
+	ErrInvalid     = errors.New("berth: invalid argument")     // nothing was sent
+	ErrHandle      = errors.New("berth: not a lease handle")   // of this version and prefix; nothing was sent
+	ErrUnreachable = errors.New("berth: redis is unreachable") // no answer in time; what may have been done is undone, or expires
+	ErrRefused     = errors.New("berth: redis refused")        // nothing was changed
+	// Too few replicas confirmed the grant, which was given back, or a renewal.
 	ErrNotReplicated = errors.New("berth: too few replicas have it")
-	// ErrCorrupt: the semaphore's keys hold something that berth did not write, or
-	// that only a newer berth can read, or one of them was lost. Nothing was changed.
+	// A key was lost, or its content is foreign or of a newer berth; nothing was changed.
 	ErrCorrupt = errors.New("berth: stored state is not berth's")
 )
 
-// Status is the state of a semaphore when the server answered: what a request has found.
+// Status is the state of a semaphore that a request has found.
 type Status struct {
 	InUse   int  // permits out
 	Limit   int  // in force
 	Waiting int  // waiters in the queue
-	Paused  bool // nothing is granted until RetryAfter has passed or, if that is 0, until an operator resumes it
+	Paused  bool // until RetryAfter has passed or, if that is 0, until an operator resumes it
 	Pinned  bool // an operator has set the limit
 
-	// Of several rates these are the one that keeps the request out for longest; if none does, the first.
+	// Of several rates the one that keeps the request out for longest; if none does, the first.
 	Unit   string        // what it counts; "": calls, or what their Cost says
 	Rate   int           // total cost granted per Window, at most; 0: there is no rate
 	Window time.Duration // see Rate
 	Burst  int           // with it the rate is a bucket: see RateOption.Burst
 	Spent  int           // the costs of the grants that count for the rate
-	// RetryAfter is how long the rates, or a pause that ends, keep the request out, if nobody else
-	// comes; 0: neither does. There may be no room for longer. For a place in the queue it is the least.
+	// RetryAfter is how long the rates, or a pause that ends, keep the request out at least; 0: neither does.
 	RetryAfter time.Duration
 }
 
@@ -140,24 +123,16 @@ func (e *TooHeavyError) Unwrap() error { return ErrTooHeavy }
 // LostReason says how a lease was lost.
 type LostReason int
 
-// The reasons why a lease is lost.
+// Why a lease is lost.
 const (
-	// LostUntrusted: renewals failed until the trust deadline.
-	LostUntrusted LostReason = iota
-	// LostExpired: the server says that the lease has expired.
-	LostExpired
-	// LostMaxHold: the lease reached its MaxHold.
-	LostMaxHold
-	// LostEvicted: an operator evicted the lease. errors.Is(err, ErrEvicted).
-	LostEvicted
-	// LostVanished: the server has lost the lease: its data is gone, or the keys were deleted.
-	LostVanished
-	// LostReleased: the lease was released by its id.
-	LostReleased
-	// LostAdopted: another process adopted the lease; LostError.By is its owner.
-	LostAdopted
-	// LostUnknown: it ended more than a minute ago, or the server has lost its data.
-	LostUnknown
+	LostUntrusted LostReason = iota // renewals failed until the trust deadline
+	LostExpired                     // the server says that it has expired
+	LostMaxHold                     // it reached its MaxHold
+	LostEvicted                     // an operator evicted it: errors.Is(err, ErrEvicted)
+	LostVanished                    // the server has lost its data, or the keys were deleted
+	LostReleased                    // it was released by its id
+	LostAdopted                     // another process adopted it: LostError.By
+	LostUnknown                     // it ended more than a minute ago, or the server has lost its data
 )
 
 var lostReasons = [...]string{
@@ -178,8 +153,8 @@ func (r LostReason) String() string {
 	return lostReasons[r]
 }
 
-// LostError is the cause of the context of a lease that is lost. It is [ErrLost], also [ErrEvicted]
-// if an operator evicted the lease, and Err.
+// LostError is the cause of a lost lease's context. It is [ErrLost], Err, and [ErrEvicted] if an
+// operator evicted it.
 type LostError struct {
 	Name   string
 	ID     string
@@ -211,16 +186,14 @@ func (e *LostError) Unwrap() []error {
 }
 
 // WaitError is the error of a request whose context ended: to errors.Is the context's error, and
-// that of Redis. Before it was in the queue it is also [ErrUnreachable] or [ErrRefused], if the
-// last call to Redis failed so, or the one under way has no connection.
+// before it was in the queue also [ErrUnreachable] or [ErrRefused], if that was the reason.
 type WaitError struct {
 	Name   string
 	Queued bool  // it was in the queue, at Place
 	Place  Place // as last heard
-	// Carried is the id of a lease of the semaphore that the request's own context carries, for
-	// which it may have waited; or "".
+	Err    error // the context's, and that of Redis if there was one
+	// Carried is the lease of the same semaphore that its own context carries; "": none. It may have waited for that.
 	Carried string
-	Err     error // the context's, and that of Redis if there was one
 }
 
 func (e *WaitError) Error() string {
@@ -242,8 +215,8 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // CorruptError is [ErrCorrupt] for one semaphore, and Err.
 type CorruptError struct {
 	Name  string
-	Heals time.Duration // until it heals by itself: one key was lost, and leases may live until then; 0: it does not
-	Newer bool          // a later version of berth wrote it, which this one cannot read: upgrade
+	Heals time.Duration // until it heals: one key was lost, and leases may live until then; 0: it does not
+	Newer bool          // a later version of berth wrote it: upgrade
 	Older bool          // a version before 0.1 wrote it: end its programs, then purge the semaphore
 	Err   error
 }
@@ -257,8 +230,7 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() []error { return caused(e.Err, ErrCorrupt) }
 
-// NotReplicatedError has how many replicas confirmed a grant or renewal in time. It
-// is [ErrNotReplicated].
+// NotReplicatedError has how many replicas confirmed a grant or renewal.
 type NotReplicatedError struct {
 	Name string
 	Want int   // MinReplicas

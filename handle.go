@@ -15,10 +15,9 @@ import (
 	"github.com/berth-go/berth/internal/rules"
 )
 
-// Handle names a lease that was detached: "berth1/PREFIX/NAME/ID", each part escaped as in a URL,
-// so that it is printable ASCII without spaces. The ID is a secret: it is enough to take the lease.
-// So a Handle that is printed or logged leaves it out; string(h) and JSON have all of it, for the
-// process that is to adopt the lease.
+// Handle names a lease that was detached: "berth1/PREFIX/NAME/ID", printable ASCII without spaces.
+// The ID is a secret, enough to take the lease: a Handle that is printed or logged leaves it out,
+// string(h) and JSON have it.
 type Handle string
 
 const handleMark = "berth1"
@@ -44,10 +43,10 @@ func (h Handle) String() string {
 	return string(d.handle())
 }
 
-// GoString implements fmt.GoStringer, without the secret.
+// GoString is for fmt, and leaves the secret out.
 func (h Handle) GoString() string { return fmt.Sprintf("berth.Handle(%q)", h.String()) }
 
-// LogValue implements slog.LogValuer, without the secret.
+// LogValue is for log/slog, and leaves the secret out.
 func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
 // parse checks every part of a Handle, which may have been stored in a file or typed.
@@ -76,22 +75,21 @@ func (c *Client) named(h Handle) (detached, error) {
 	return d, err
 }
 
-// RenewHandle renews a detached lease without adopting it, and returns how long the lease then
-// lasts: its TTL, or less if its MaxHold ends before. It returns within 5 seconds, or when ctx
-// ends. A [*LostError] means that there is nothing to renew; [ErrUnreachable] or ctx's error, that
-// the lease may have been renewed; any other error, that it is unchanged.
+// RenewHandle renews a detached lease without adopting it, and returns how long it then lasts: its
+// TTL, or less before its MaxHold. It returns within 5 seconds, or when ctx ends. A [*LostError]
+// means that there is nothing to renew; [ErrUnreachable] or ctx's error, that it may have been
+// renewed; any other error, that it is unchanged.
 func (c *Client) RenewHandle(ctx context.Context, h Handle) (time.Duration, error) {
 	r, err := c.handled(ctx, h, protocol.Op{Verb: protocol.Renew})
 	return r.Remaining, err
 }
 
-// ReleaseHandle releases a detached lease without adopting it. Its bounds and errors are those of
-// [Client.RenewHandle]. After [ErrUnreachable] or ctx's error it can be repeated: berth does not
-// retry in the background, and a lease that is not released expires.
+// ReleaseHandle releases a detached lease without adopting it, with the bounds and errors of
+// [Client.RenewHandle]. It can be repeated: berth does not retry in the background, and a lease
+// that is not released expires.
 //
-// Costs say what the lease has cost, as [Lease.Settle] does, in the same step. If one cannot be, the
-// error is an [*InvalidError], and nothing is sent; one of a unit of which nothing was charged has no
-// effect.
+// Costs are settled in the same step, as by [Lease.Settle]; one of a unit of which nothing was
+// charged has no effect. If one is not valid, the error is an [*InvalidError], and nothing is sent.
 func (c *Client) ReleaseHandle(ctx context.Context, h Handle, costs ...CostOption) error {
 	all := make([]protocol.Cost, len(costs))
 	for i, cost := range costs {

@@ -10,17 +10,15 @@ import (
 	"github.com/berth-go/berth/internal/protocol"
 )
 
-// Hooks are functions that berth calls for the events of a client's leases; nil ones are skipped.
-// All of several Hooks are called, in the order in which they were given. An adopted lease has only
-// the events Released and Lost. Detach and Close cause no event, but end the lease's context.
+// Hooks are functions that berth calls for the events of a client's leases. An adopted lease has
+// only Released and Lost. Detach and Close cause no event.
 //
-// A hook that blocks delays no other call and no renewal. All but Lost run in the goroutine of the
-// call that they are about, which returns after them. Lost runs after the lease's context has
-// ended, in a goroutine that the client has for these hooks and for its Logger, one after the
-// other. All of them may use the client.
+// All but Lost run in the goroutine of the call that they are about, which returns after them; Lost
+// runs after the lease's context has ended, in a goroutine of the client. A hook that blocks delays
+// no other call and no renewal. Hooks may use the client.
 type Hooks struct {
-	// AcquireStart is called before a request is sent. The context that it returns, for example
-	// one with a span, is passed to the request's other hooks, and bounds the wait; nil: its own.
+	// AcquireStart is called before a request is sent. The context that it returns, for example one
+	// with a span, is that of the request's other hooks and bounds the wait; nil: the given one.
 	AcquireStart func(ctx context.Context, a AcquireInfo) context.Context
 	// Queued is called as OnQueued is.
 	Queued func(ctx context.Context, a AcquireInfo, p Place)
@@ -28,8 +26,8 @@ type Hooks struct {
 	AcquireDone func(ctx context.Context, a AcquireInfo, l *Lease, err error)
 	// Do returns the context that the function of Semaphore.Do gets; nil: the given one.
 	Do func(ctx context.Context, l *Lease) context.Context
-	// Released is called after the Release that ends a lease, with its error. For each lease it
-	// is called or Lost is, once, and neither for one that Close or Detach ends.
+	// Released is called after the Release that ends a lease, with its error. For each lease it or
+	// Lost is called, once.
 	Released func(l *Lease, held time.Duration, err error)
 	// Lost is called with the *LostError. What must stop with the lease should follow its context.
 	Lost func(l *Lease, held time.Duration, err error)
@@ -37,19 +35,17 @@ type Hooks struct {
 
 // AcquireInfo describes a request to hooks.
 type AcquireInfo struct {
-	Name   string
-	Server string // address of the Redis, as the client was given it; of a cluster the first, "" if unknown
-	Label  string
-	Weight int
-	Cost   int           // of calls, if there is a Rate of them; see CostOf
-	Tenant string        // for whom; "": it names none
-	Limit  int           // declared
-	Try    bool          // TryAcquire
-	Queued bool          // it waited in the queue; known only with Hooks.Queued or OnQueued
-	Waited time.Duration // since the start
-	// Observed is, in AcquireDone, what would have become of a request that only observes the limit,
-	// and goes on whatever the error is; 0: it is a request like any other.
-	Observed Observation
+	Name     string
+	Server   string // address of the Redis as the client was given it, of a Cluster the first; "": unknown
+	Label    string
+	Weight   int
+	Cost     int           // of calls, if there is a Rate of them; see CostOf
+	Tenant   string        // for whom; "": it names none
+	Limit    int           // declared
+	Try      bool          // TryAcquire
+	Queued   bool          // it waited in the queue; known only with Hooks.Queued or OnQueued
+	Waited   time.Duration // since the start
+	Observed Observation   // in AcquireDone; 0: the limit is enforced
 
 	costs protocol.Costs
 }

@@ -19,14 +19,13 @@ import (
 // Lease is the right to use Weight permits until it is released, lost, or no longer renewed. berth
 // renews it every third of its TTL.
 //
-// A lease can be lost: Redis may be unreachable for longer than the TTL, an operator may evict the
-// lease, or the process may be suspended. Its holder must stop the work that the lease protects
-// when [Lease.Context] ends. For work that cannot be stopped in time, call [Lease.Valid] just
-// before each effect, or use fencing: let the resource keep, for each [Lease.Slot], the highest
-// [Lease.Token] it has seen, and refuse smaller ones.
+// A lease is lost if Redis is unreachable for longer than the TTL, an operator evicts it, or the
+// process is suspended. Its holder must stop the work that the lease protects when [Lease.Context]
+// ends. If that takes too long, call [Lease.Valid] just before each effect, or use fencing: let the
+// resource keep, for each [Lease.Slot], the highest [Lease.Token] seen, and refuse smaller ones.
 //
-// A Lease that was not released and that nothing refers to any more causes a warning in the
-// client's log, and is renewed on, because its work may go on.
+// A Lease that was not released and that nothing refers to any more is renewed on, with a warning
+// in the log, because its work may go on.
 type Lease struct {
 	client *Client
 	claim  *session.Request
@@ -42,8 +41,7 @@ type Lease struct {
 
 type leaseKey struct{}
 
-// FromContext returns the lease that ctx carries, if it is derived from a context of
-// [Lease.Context] or [Semaphore.Do].
+// FromContext returns the lease of a context of [Lease.Context] or [Semaphore.Do].
 func FromContext(ctx context.Context) (*Lease, bool) {
 	l, ok := ctx.Value(leaseKey{}).(*Lease)
 	return l, ok
@@ -87,10 +85,9 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// Context returns a context that ends when the lease does. Its cause (context.Cause) is a
-// [*LostError] when the lease is lost, at the trust deadline at the latest; [ErrReleased] after
-// Release; [ErrDetached] after Detach; and [ErrClosed] after Close. It has the values of Acquire's
-// context but not its deadline or cancellation, which only bound the wait.
+// Context returns a context that ends when the lease does, with the cause (context.Cause)
+// [*LostError] when it is lost, at the trust deadline at the latest, [ErrReleased], [ErrDetached]
+// or [ErrClosed]. It has the values of Acquire's context but not its deadline and cancellation.
 func (l *Lease) Context() context.Context {
 	if l.none() {
 		return ended
@@ -141,13 +138,11 @@ func (l *Lease) itself() *Lease {
 // ID returns the lease's id, as the CLI and berthadmin show it.
 func (l *Lease) ID() string { return l.itself().id }
 
-// Slot returns the lowest number, from 0, that no other lease had at the grant. No other lease has
-// it for as long as this one lasts: use it to pick one of N things, and as the key for the highest
-// Token.
+// Slot returns the lowest number, from 0, that no other lease had at the grant, and none has while
+// this one lasts: use it to pick one of N things, and as the key for the highest Token.
 func (l *Lease) Slot() int { return l.itself().grant.Slot }
 
-// Token returns the number of the grant. Every later grant of the semaphore has
-// a larger one.
+// Token returns the number of the grant, larger with each of the semaphore.
 func (l *Lease) Token() int64 { return l.itself().grant.Token }
 
 // Weight returns how many permits the lease takes.
@@ -162,13 +157,13 @@ func (l *Lease) Label() string { return l.itself().grant.Label }
 // TTL returns how long the lease lasts without renewal.
 func (l *Lease) TTL() time.Duration { return l.itself().grant.TTL }
 
-// Valid reports whether the lease can be relied on at this moment: until the trust deadline the
-// server cannot have granted the permit to another holder. It sends nothing. Unlike Context, it is
-// correct even just after the process was suspended.
+// Valid reports whether the lease can be relied on at this moment: the server cannot have granted
+// the permit to another holder. It sends nothing, and is right even just after the process was
+// suspended.
 func (l *Lease) Valid() bool { return !l.none() && l.claim.Valid() }
 
-// ValidUntil returns the trust deadline, until which the holder can rely on the
-// lease. Renewals extend it. It is zero when the lease is over.
+// ValidUntil returns the trust deadline, until which the holder can rely on the lease, and which
+// renewals extend. It is zero when the lease is over.
 func (l *Lease) ValidUntil() time.Time {
 	if l.none() {
 		return time.Time{}
@@ -179,11 +174,11 @@ func (l *Lease) ValidUntil() time.Time {
 	return time.Time{}
 }
 
-// Renew renews the lease now; unless [WithoutRenewal] is set, berth also does so by itself. On
-// success the lease lasts another TTL, or until MaxHold. A [*LostError] means that it is over,
-// [ErrReleased] and [ErrClosed] that it was released before. Any other error leaves the trust
-// deadline ([Lease.ValidUntil]) as it was; only after ctx's end may the renewal still take effect.
-// Renew returns when ctx ends, or when Redis has been silent for 5 seconds.
+// Renew renews the lease now; berth also does so by itself, unless [WithoutRenewal] is set. On
+// success the lease lasts another TTL, or until MaxHold. A [*LostError], [ErrReleased] or
+// [ErrClosed] means that it is over. Any other error leaves the trust deadline as it was, but after
+// ctx's end the renewal may still take effect. Renew returns when ctx ends, or when Redis has been
+// silent for 5 seconds.
 func (l *Lease) Renew(ctx context.Context) error {
 	if l.none() {
 		return ErrReleased
@@ -194,15 +189,13 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return public(l.Name(), l.claim.Renew(ctx))
 }
 
-// Settle says what the lease cost of the semaphore's rates in a unit ("": calls), less or more than was
-// asked for, for example the tokens that an answer has used: 0 to MaxLimit. What is said last counts.
-// Less is free at once, and who waits may be granted it; more counts from now on, and nothing is granted
-// while a rate is exceeded. It is sent at once, or with a Release that follows, and Settle waits for
-// neither: it is lost if the process crashes, or the lease is lost before, and then what was asked for
-// counts.
+// Settle reports what the lease really cost of the semaphore's rates in a unit ("": calls), such as
+// the tokens that an answer has used: 0 to MaxLimit. The last word counts. Less is free at once;
+// more counts from now on, and nothing is granted while a rate is exceeded. It waits for nothing,
+// and has no effect if the process crashes, or the lease is lost, before it is sent.
 //
 // The error is an *InvalidError if n is out of bounds or no rate counts that unit, as far as this
-// program knows; else that of a lease that is over, as of [Lease.Renew]. Then nothing is changed.
+// program knows; else that of a lease that is over.
 func (l *Lease) Settle(n int, unit string) error {
 	if l.none() {
 		return ErrReleased
@@ -220,14 +213,14 @@ func (l *Lease) Settle(n int, unit string) error {
 	return public(l.Name(), l.claim.Settle(costs))
 }
 
-// Release gives the permits back; the next waiter is granted them in the same step. In every case
-// the lease is then over for its holder. Release returns within 5 seconds, whatever Redis does, and
-// takes no context, because an ended context must not keep a permit.
+// Release gives the permits back; the next waiter is granted them in the same step. The lease is
+// then over for its holder in every case. Release returns within 5 seconds, whatever Redis does,
+// and takes no context, because an ended context must not keep a permit.
 //
-// It returns nil when the lease was held until now, a [*LostError] when it was lost before,
-// [ErrReleased] when it was released before, [ErrClosed] when [Client.Close] did that, and
-// [ErrUnreachable], [ErrRefused] or [ErrCorrupt] when Redis did not do it. Then berth retries in
-// the background, unless that is useless (a right is missing), and the lease expires after its TTL.
+// It returns nil when the lease was held until now, a [*LostError] when it was lost, [ErrReleased]
+// or [ErrClosed] when it was over before, and [ErrUnreachable], [ErrRefused] or [ErrCorrupt] when
+// Redis did not do it. Then berth retries in the background, unless that is useless (a right is
+// missing), and the lease expires after its TTL.
 func (l *Lease) Release() error {
 	if l.none() {
 		return ErrReleased
@@ -238,13 +231,12 @@ func (l *Lease) Release() error {
 }
 
 // Detach gives the lease away and returns a handle with which one process can take it over by
-// [Client.Adopt]. It renews the lease once more, which leaves a whole TTL for that; from then on
-// berth neither renews nor releases it, and this Lease is over.
+// [Client.Adopt], within a TTL. This Lease is then over: berth neither renews nor releases it.
 //
 // Detach returns when ctx ends, or when Redis has been silent for 5 seconds. It fails with a
 // [*LostError], [ErrReleased] or [ErrClosed] when the lease was over before, and with [ErrRefused]
 // or [ErrCorrupt] when Redis refuses permanently: then the lease is unchanged. After any other
-// failure the lease is over, and is released in the background; [Lease.Valid] tells the two apart.
+// failure it is over, and is released in the background; [Lease.Valid] shows which.
 func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 	if l.none() {
 		return "", ErrReleased

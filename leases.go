@@ -14,15 +14,14 @@ import (
 
 // AcquireAll takes a lease of each semaphore, with their default options ([Semaphore.With]), or of
 // none. It acquires them in the order of their [Level] and then of their names, so that callers
-// that list them in different orders cannot deadlock; the leases are returned in the order of the
-// arguments. While it waits for one semaphore it holds those before it, so take narrow limits
-// first, and wide ones, which others need, last. Only the last one keeps a rate: it counts a lease
-// when that is granted, and leases that then wait for another are used together.
+// cannot deadlock, and returns them in the order of the arguments. While it waits for one it holds
+// those before it, so take narrow limits first, and wide ones last. Only the last one keeps a rate
+// exactly: grants of the others are used together after the wait.
 //
 // AcquireAll waits until ctx ends. Its error is that of the first Acquire that failed; a
 // [*LostError] if a lease is lost while it waits for another; or [ErrInvalid] if a semaphore is nil
-// or given twice, or two have the same name and prefix on different servers. On failure it holds
-// nothing: it releases what it had, which takes up to 5 seconds more.
+// or given twice. On failure it holds nothing: it releases what it had, which takes up to 5 seconds
+// more.
 func AcquireAll(ctx context.Context, sems ...*Semaphore) (Leases, error) {
 	if err := invalid("context", rules.Context(ctx)); err != nil {
 		return nil, err
@@ -97,7 +96,7 @@ func (s *Semaphore) checkLevel() {
 	}
 }
 
-// Leases are the leases that AcquireAll returns. Its methods skip nil elements.
+// Leases are what AcquireAll returns. Methods skip nil elements.
 type Leases []*Lease
 
 // held returns the elements that are not nil.
@@ -112,8 +111,7 @@ func (l Leases) unused() {
 	}
 }
 
-// Release releases all of them concurrently and returns within 5 seconds. It returns their errors,
-// joined; in every case all of them are over.
+// Release releases all of them within 5 seconds, and joins their errors.
 func (l Leases) Release() error {
 	errs := make([]error, len(l))
 	var wg sync.WaitGroup
@@ -126,9 +124,8 @@ func (l Leases) Release() error {
 	return errors.Join(errs...)
 }
 
-// Settle settles each of them whose semaphore has a rate of that unit: see [Lease.Settle]. The error is
-// an *InvalidError if n is out of bounds or no semaphore has such a rate, and else that of the first
-// lease that is over.
+// Settle settles each of them whose semaphore has a rate of that unit: see [Lease.Settle]. If none
+// has, the error is an *InvalidError.
 func (l Leases) Settle(n int, unit string) error {
 	settled, err := false, ErrReleased
 	for _, lease := range l.held() {
@@ -147,13 +144,13 @@ func (l Leases) Settle(n int, unit string) error {
 	return err
 }
 
-// Valid reports whether all of them can be relied on now; false if there are none.
+// Valid reports whether there are any, and all can be relied on now.
 func (l Leases) Valid() bool {
 	held := l.held()
 	return len(held) > 0 && !slices.ContainsFunc(held, func(lease *Lease) bool { return !lease.Valid() })
 }
 
-// ValidUntil returns the earliest trust deadline; zero if there are none.
+// ValidUntil returns the earliest trust deadline; zero if there is none.
 func (l Leases) ValidUntil() time.Time {
 	var first time.Time
 	for i, lease := range l.held() {
@@ -164,10 +161,8 @@ func (l Leases) ValidUntil() time.Time {
 	return first
 }
 
-// Context returns a context that ends when the first of them is lost or released,
-// with the same cause, and a function that ends it and frees its resources. It has the
-// values of the first lease's context. If there are no leases it has already ended,
-// with cause ErrReleased.
+// Context returns a context that ends, with the same cause, when the first of them does, and a
+// function that ends it and frees its resources. It has the values of the first lease's context.
 func (l Leases) Context() (context.Context, context.CancelFunc) {
 	held := l.held()
 	if len(held) == 0 {

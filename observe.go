@@ -6,26 +6,21 @@ import (
 	"slices"
 )
 
-// Observation is what would have become of a request that does its work whatever Redis says, as
-// those of berthhttp.Observe do: the limit is observed, and not enforced.
+// Observation is what would have become of a request that goes on whatever Redis says, as with
+// berthhttp.Observe.
 type Observation int
 
 // What would have become of an observed request.
 const (
-	// ObservedGrant: there was a permit, which it holds.
-	ObservedGrant Observation = iota + 1
-	// ObservedWait: it would have waited in the queue, nobody knows for how long.
-	ObservedWait
-	// ObservedRefusal: it would have been refused: it may not wait, the queue is full, or it asks for
-	// more than the limit or the rate.
-	ObservedRefusal
-	// ObservedUnknown: Redis was away or refused, or the request ended before it answered.
-	ObservedUnknown
+	ObservedGrant   Observation = iota + 1 // there was a permit, which it holds
+	ObservedWait                           // it would have waited in the queue, nobody knows for how long
+	ObservedRefusal                        // it may not wait, the queue is full, or it is too heavy
+	ObservedUnknown                        // Redis did not answer before the request ended, or refused
 )
 
 var observations = [...]string{ObservedGrant: "grant", ObservedWait: "wait", ObservedRefusal: "refusal", ObservedUnknown: "unknown"}
 
-// String returns grant, wait, refusal or unknown, and "" for 0, a request that is not observed.
+// String returns grant, wait, refusal or unknown, and "" for 0.
 func (o Observation) String() string {
 	if o < 0 || int(o) >= len(observations) {
 		return ""

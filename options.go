@@ -15,23 +15,17 @@ import (
 	"github.com/berth-go/berth/internal/rules"
 )
 
-// Bounds of arguments. A value outside them is an *InvalidError, and nothing is sent.
+// Bounds of arguments; a value outside is an *InvalidError.
 const (
-	// MaxLimit bounds limits, weights, queue limits, rates and costs.
-	MaxLimit = 1 << 30
-	// NoLimit is the limit of a semaphore that only a [Rate] limits.
-	NoLimit = MaxLimit
-	// MinTTL and MaxTTL bound TTL, MaxHold and the window of a Rate; MaxTTL bounds HeadStart.
-	MinTTL = 10 * time.Millisecond
-	MaxTTL = 30 * 24 * time.Hour
-	// DefaultTTL is how long a lease lasts without renewal, unless TTL is given.
+	MaxLimit   = 1 << 30  // limits, weights, queue limits, rates and costs
+	NoLimit    = MaxLimit // the limit of a semaphore that only a [Rate] limits
+	MinTTL     = 10 * time.Millisecond
+	MaxTTL     = 30 * 24 * time.Hour // TTL, MaxHold, the window of a Rate, HeadStart
 	DefaultTTL = 30 * time.Second
-	// MaxName and MaxLabel bound names and labels, in bytes.
-	MaxName  = 512
-	MaxLabel = 256
-	// MaxTenant bounds the keys of tenants, in characters, and MaxShare their shares.
-	MaxTenant = 64
-	MaxShare  = 100
+	MaxName    = 512 // bytes
+	MaxLabel   = 256 // bytes
+	MaxTenant  = 64  // characters
+	MaxShare   = 100
 )
 
 const (
@@ -44,7 +38,7 @@ const (
 	mostHeartbeat = 10 * time.Second
 )
 
-// ClientOption configures New.
+// ClientOption configures [New].
 type ClientOption func(*clientConfig)
 
 type clientConfig struct {
@@ -53,31 +47,27 @@ type clientConfig struct {
 	hooks  hooks
 }
 
-// Prefix sets the prefix of all keys and channels: 1 to 64 bytes of letters, digits
-// and "._:-"; the default is "berth". Clients share a semaphore only if their prefixes
-// are equal.
+// Prefix sets what all keys and channels begin with, and so what is shared: 1 to 64 bytes of
+// letters, digits and "._:-"; the default is "berth".
 func Prefix(prefix string) ClientOption {
 	return func(c *clientConfig) { c.prefix = prefix }
 }
 
-// Logger sets the log for what berth can report to no caller, such as a failed renewal, or a
-// declaration that changed the limit in force. The default is slog.Default(). Its handler may
-// block, like a Lost hook ([Hooks]). While 1,000 records wait, further ones are dropped, and one
-// then says how many.
+// Logger sets the log for what berth can report to no caller, such as a failed renewal; by default
+// slog.Default(). Its handler may block (1,000 records wait).
 func Logger(l *slog.Logger) ClientOption {
 	return func(c *clientConfig) { c.logger = l }
 }
 
-// Hook adds callbacks for telemetry. It can be given several times: all are called, in that order.
+// Hook adds callbacks for telemetry; all given are called, in order.
 func Hook(h Hooks) ClientOption {
 	return func(c *clientConfig) { c.hooks = append(c.hooks, h) }
 }
 
 type (
-	// AcquireOption configures one request: Acquire, TryAcquire, Do. Each [Option] is one, too.
+	// AcquireOption configures one request: Acquire, TryAcquire or Do.
 	AcquireOption interface{ acquire(c *config) }
-	// Option configures all leases of a [Semaphore], or one request. [TTL], [MinReplicas] and
-	// [WithoutRenewal] can be given to [Client.Adopt], too.
+	// Option configures all leases of a [Semaphore], or one request.
 	Option interface {
 		AcquireOption
 		semaphore(c *config)
@@ -144,43 +134,35 @@ func program() string {
 }
 
 // TTL sets how long a lease lasts without renewal, and so how long a permit stays taken after its
-// holder crashes. berth renews every third of it. It does not bound the wait; only the context
-// does. It is in whole milliseconds, from [MinTTL] to [MaxTTL]; the default is [DefaultTTL], or for
-// an adopted lease the TTL that it had.
+// holder crashes: whole milliseconds from [MinTTL] to [MaxTTL]; the default is [DefaultTTL], or for
+// an adopted lease the TTL that it had. berth renews every third of it. It does not bound the wait.
 func TTL(d time.Duration) Option { return renewalOption(func(c *config) { c.ttl = d }) }
 
-// Weight sets how many permits the lease takes; the default is 1. A weight above the
-// limit in force is refused ([ErrTooHeavy]).
+// Weight sets how many permits the lease takes; the default is 1.
 func Weight(n int) Option { return leaseOption(func(c *config) { c.weight = n }) }
 
-// Rate adds a rate to the limit: in any window of length per, by the server's clock, the total
-// cost granted is at most n. What counts is the grant, whatever becomes of the lease: a release or a
-// crash gives nothing back, but [Lease.Settle] corrects what it cost. A renewal, Detach and Adopt are
-// no grants. [RateOption.Of] makes it a rate of another unit than calls, and [RateOption.Burst] a
-// bucket.
+// Rate adds a rate to the limit: in any window of length per, by the server's clock, the total cost
+// granted is at most n. What counts is the grant: a release or a crash gives nothing back, but
+// [Lease.Settle] corrects what it cost. A renewal, Detach and Adopt are no grants.
 //
-// A semaphore has up to 4 rates, of which no two have the same unit and window. There is one queue: a
-// request is granted when there are permits for its weight and each rate has room for its [Cost], at
-// most a hundredth of that rate's per later, and until then nobody overtakes it. All rates are charged
-// in that step.
+// A semaphore has up to 4 rates, no two with the same unit and window. A request is granted when
+// there are permits for its weight and each rate has room for its [Cost], at most a hundredth of
+// that rate's per later, and until then nobody overtakes it. All rates are charged in that step.
 //
-// n is 1 to MaxLimit, and per is in whole milliseconds from MinTTL to MaxTTL. The rates given together
-// replace those of an earlier declaration; Rate(0, 0), the default, declares none and leaves those in
-// force as they are. The last declaration is in force, as with limits. What was granted before a change
-// counts for at most one new window. Rates are forgotten with the semaphore, when nothing is held,
-// waits or counts for them.
+// n is 1 to MaxLimit, per whole milliseconds from MinTTL to MaxTTL. The rates given together
+// replace those of an earlier declaration, whose grants count for at most one new window; Rate(0,
+// 0), the default, leaves those in force.
 func Rate(n int, per time.Duration) RateOption { return RateOption{protocol.Rate{N: n, Per: per}} }
 
 // RateOption is an [Option] that declares a rate: see [Rate].
 type RateOption struct{ rate protocol.Rate }
 
-// Of returns the same rate for another unit, such as "tokens": a lower-case word of at most 16
-// letters, digits, "_" and "-", but not "none". A request is charged in it what its [Cost] of that unit
-// is.
+// Of returns the same rate for another unit than calls, such as "tokens": a lower-case word of at
+// most 16 letters, digits, "_" and "-", but not "none".
 func (o RateOption) Of(unit string) RateOption { o.rate.Unit = unit; return o }
 
-// Burst returns the rate as a bucket: it holds b, 1 to MaxLimit, and is refilled at n in per. So in any
-// time t the costs granted sum to at most b + n·t/per.
+// Burst returns the rate as a bucket of b, 1 to MaxLimit, refilled at n in per: in any time t the
+// costs granted sum to at most b + n·t/per.
 func (o RateOption) Burst(b int) RateOption {
 	o.rate.Burst = cmp.Or(b, -1)
 	return o
@@ -196,11 +178,10 @@ func (o RateOption) semaphore(c *config) {
 	}
 }
 
-// Cost sets what the lease costs of the semaphore's rates, 0 to MaxLimit; the default is its weight. It
-// is a cost of calls, the unit without a name, unless [CostOption.Of] says another one, such as the
-// tokens of a request to a language model. It is charged to each [Rate] of that unit; where there is
-// none it has no effect. A cost above a rate in force, or above its burst, is refused
-// ([ErrTooHeavy]). Only in a unit with a name a cost can be 0.
+// Cost sets what the lease costs of the semaphore's rates of calls or, with [CostOption.Of], of
+// another unit, such as tokens: 0 (only with a unit) to MaxLimit; the default is its weight.
+// Without such a rate it has no effect. One above a rate in force, or its burst, is refused
+// ([ErrTooHeavy]).
 func Cost(n int) CostOption { return CostOption{protocol.Cost{N: n}} }
 
 // CostOption is an [Option] that says what a lease costs: see [Cost].
@@ -217,68 +198,58 @@ func (o CostOption) semaphore(c *config) {
 	c.costs = append(slices.Clip(c.costs), o.cost)
 }
 
-// Tenant says for whom the request is made, and keeps tenants from pushing each other out: where
-// there is a queue, the requests of each tenant stand in a line, and the lines take turns, so that all
-// tenants that wait get as much, whatever the number of their requests. Requests without a tenant are
-// one line. It only orders the queue: nothing is idle because of it, and what a tenant was granted
-// while nobody else waited does not count against it.
+// Tenant says for whom the request is made: 1 to MaxTenant characters without spaces and control
+// characters. Operators see it.
 //
-// Within a line it is first come, first served, and a [HeadStart] moves a request ahead in its own line
-// alone. How much a grant is says its part of the limit or of a rate, whichever is largest.
-//
-// key is 1 to MaxTenant characters without spaces and control characters, for example the number
-// of a customer. Operators see it.
+// Where there is a queue, the requests of each tenant stand in a line, first come, first served,
+// and the lines take turns, so that all tenants that wait get as much (of the limit or of a rate,
+// whichever a request takes more of). Requests without a tenant are one line. Nothing is idle
+// because of it, and what a tenant was granted while nobody else waited does not count.
 func Tenant(key string) Option {
 	return leaseOption(func(c *config) { c.tenant, c.named = key, true })
 }
 
-// Share gives the [Tenant] of the request n times as much as one with a share of 1, while both have
-// requests waiting: 1, the default, to MaxShare. The share of the request that is granted counts.
-// Without a tenant it has no effect.
+// Share gives the [Tenant] of the request n times as much as one with a share of 1, the default,
+// while both have requests waiting: up to MaxShare. The share of the request that is granted
+// counts.
 func Share(n int) Option { return leaseOption(func(c *config) { c.share = n }) }
 
-// Level sets the semaphore's place in [AcquireAll], from 0, the default, to 1000: lower levels are
-// acquired first. Give narrow limits, such as that of one tenant, a lower level than the wide ones
-// that they share: who waits for a narrow one then holds nothing of a wide one. All programs should
-// give a name the same level, because callers with different orders can deadlock; a Client warns,
-// once, if it sees two levels of a name.
+// Level sets the semaphore's place in [AcquireAll], 0, the default, to 1000: lower levels are
+// acquired first. Give narrow limits, such as a tenant's, a lower level than wide ones, and a name
+// the same level in all programs: callers with different orders can deadlock. berth warns of it.
 func Level(n int) Option { return leaseOption(func(c *config) { c.level = n }) }
 
-// Label sets a text that operators see with the lease, for example the name of a job:
-// at most MaxLabel bytes of UTF-8. The default is the program's name.
+// Label sets a text that operators see with the lease, such as a job's name, at most MaxLabel bytes
+// of UTF-8; the default is the program's name.
 func Label(s string) Option { return leaseOption(func(c *config) { c.label = s }) }
 
-// HeadStart queues the request as if it had been made d earlier, at most MaxTTL; the
-// default is 0. It is a priority that cannot starve other requests: those made more
-// than d earlier stay ahead.
+// HeadStart queues the request as if it had been made d earlier, at most MaxTTL; the default is 0.
+// Within its tenant's line it stays behind requests made more than d earlier, so it starves none.
 func HeadStart(d time.Duration) AcquireOption {
 	return requestOption(func(c *config) { c.headStart = d })
 }
 
-// MaxHold bounds how long the lease can be kept by renewal, by the server's clock: [MinTTL] to
-// [MaxTTL]; the default is 0, no bound. A holder that hangs loses its lease when MaxHold is over.
+// MaxHold bounds how long the lease can be kept by renewal, [MinTTL] to [MaxTTL]: a holder that
+// hangs loses it then. The default is 0, no bound.
 func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.maxHold = d }) }
 
-// QueueLimit refuses to wait ([ErrQueueFull]) when n others already do. By default the queue has no
-// bound; with 0 the request never waits.
+// QueueLimit refuses to wait ([ErrQueueFull]) when n others do: 0 never waits; by default the queue
+// has no bound.
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
-// WithoutRenewal leaves renewal to the caller ([Lease.Renew]). The lease lasts one TTL
-// from the grant; [Lease.ValidUntil] returns until when it can be relied on.
+// WithoutRenewal leaves renewing, within the TTL, to [Lease.Renew].
 func WithoutRenewal() Option { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
-// MinReplicas accepts the grant, and each renewal of it, only when n replicas of the server have
-// confirmed it; the default is 0. A grant that too few confirm within half a second is given back,
-// and the error is a [*NotReplicatedError]. A renewal that too few confirm leaves the trust
-// deadline as it was. A failover that forgets the lease becomes less likely, but only fencing
-// closes that gap. Each grant costs a round trip to Redis and one from Redis to its replicas, while
-// the process's other requests to the semaphore wait. The Redis user needs permission for WAIT.
+// MinReplicas accepts the grant, and each renewal, only when n replicas have confirmed it; the
+// default is 0. A grant that too few confirm within half a second is given back
+// ([*NotReplicatedError]); such a renewal leaves the trust deadline as it was. A failover that
+// forgets the lease becomes less likely, but only fencing closes that gap. Each grant costs two
+// more round trips, while the process's other requests to the semaphore wait.
 func MinReplicas(n int) Option { return renewalOption(func(c *config) { c.replicas = n }) }
 
-// OnQueued adds a function that is called when the request starts to wait, and whenever Acquire
-// learns that its place has changed. Several are called in the order given, in the goroutine of
-// Acquire. While one blocks, the request keeps its place, or the permit it is granted, until
-// Acquire's context ends.
+// OnQueued adds a function that is called, in the goroutine of Acquire, when the request starts to
+// wait and when its place has changed. While it blocks, the request keeps its place or its permit,
+// until ctx ends.
 func OnQueued(f func(Place)) AcquireOption {
 	return requestOption(func(c *config) {
 		if f != nil {

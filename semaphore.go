@@ -15,8 +15,8 @@ import (
 	"github.com/berth-go/berth/internal/session"
 )
 
-// Semaphore is a named limit, shared by all processes that use the same name, [Prefix] and
-// Redis. It is safe for concurrent use.
+// Semaphore is a named limit, shared by all that use the same name, [Prefix] and Redis. It is safe
+// for concurrent use.
 type Semaphore struct {
 	client *Client
 	inner  *session.Semaphore
@@ -42,8 +42,7 @@ func (s *Semaphore) Name() string {
 	return s.name
 }
 
-// Limit returns the limit that this program declares. The limit in force may be
-// another program's or a pin.
+// Limit returns the limit that this program declares; another may be in force.
 func (s *Semaphore) Limit() int {
 	if s == nil {
 		return 0
@@ -51,8 +50,8 @@ func (s *Semaphore) Limit() int {
 	return s.limit
 }
 
-// With returns the same semaphore with other defaults for its leases, and leaves s
-// unchanged. It sends nothing. The only error is an *InvalidError.
+// With returns the same semaphore with other defaults. It sends nothing. The only error is an
+// *InvalidError.
 func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 	if err := s.made(); err != nil {
 		return nil, err
@@ -69,21 +68,20 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 // permit that becomes free is granted to the head of the queue in the same step.
 //
 // On failure the caller holds nothing; a grant that Acquire could not learn of is given back in the
-// background. To errors.Is the error is ctx's (a [*WaitError], which has the request's place),
-// [ErrQueueFull], [ErrTooHeavy], [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (before Acquire
-// could return the lease), or, when Redis is the reason, [ErrUnreachable], [ErrRefused],
-// [ErrCorrupt] or [ErrNotReplicated].
+// background. To errors.Is the error is ctx's (a [*WaitError]), [ErrQueueFull], [ErrTooHeavy],
+// [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (before Acquire could return the lease), or,
+// because of Redis, [ErrUnreachable], [ErrRefused], [ErrCorrupt] or [ErrNotReplicated].
 //
 // Acquire returns when ctx ends, whatever Redis does. Until the request is in the queue, it gives
-// up when Redis has been silent, or has refused, for 5 seconds, or, where nothing listens, when
-// go-redis stops dialling (1 to 2 seconds). A request in the queue outlasts an outage of Redis.
+// up when Redis has been silent, or has refused, for 5 seconds, or when go-redis stops dialling
+// because nothing listens (1 to 2 seconds). A request in the queue outlasts an outage.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, true, opts)
 }
 
-// TryAcquire takes a lease if there is room and the queue is empty. Otherwise it does not wait, and
-// the error is a [*BusyError] with the reason. It returns within 2 seconds, or when ctx ends. Other
-// errors are those of Acquire, and leave the same state.
+// TryAcquire takes a lease if there is room and the queue is empty, and otherwise returns a
+// [*BusyError] with the reason, within 2 seconds, or when ctx ends. Other errors are those of
+// Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Lease, error) {
 	return s.acquire(ctx, false, opts)
 }
@@ -135,9 +133,9 @@ func (s *Semaphore) acquire(ctx context.Context, wait bool, opts []AcquireOption
 	return lease, nil
 }
 
-// Cooldown pauses the semaphore for d, for all programs: nobody is granted before then. Holders
-// keep their leases, and waiters their places; the first of them is granted when d has passed. It
-// is for when an API tells you to back off (429 with Retry-After). A longer pause is not shortened.
+// Cooldown pauses the semaphore for d, for all programs, for when an API tells you to back off (429
+// with Retry-After). Holders keep their leases, and waiters their places. A longer pause is not
+// shortened.
 //
 // d is in whole milliseconds, from [MinTTL] to [MaxTTL]. Cooldown returns within 5 seconds, or when
 // ctx ends, and can be repeated. After [ErrUnreachable] and ctx's error the semaphore may have been
@@ -201,14 +199,13 @@ func (s *Semaphore) warnOfCarried(id string) {
 }
 
 // Do runs fn while it holds a lease, and releases the lease afterwards, even if fn panics. The
-// context of fn is a child of ctx, ends with cause [ErrLost] when the lease is lost, and carries
-// the lease ([FromContext]). fn may release or detach it.
+// context of fn is a child of ctx, ends with cause [ErrLost] when the lease is lost, and carries it
+// ([FromContext]).
 //
 // Do returns Acquire's error if fn was not run. Otherwise it returns fn's error and that of the
-// release, either alone or both wrapped in one: a [*LostError] when the lease was lost before fn
-// returned, so that fn may not have been alone; [ErrClosed] when [Client.Close] ended it;
-// [ErrUnreachable] or [ErrRefused] when it could not be released and will expire. Do does not
-// return before fn.
+// release, or both wrapped in one: a [*LostError] when the lease was lost before fn returned, so
+// that fn may not have been alone; [ErrClosed] when [Client.Close] ended it; [ErrUnreachable] or
+// [ErrRefused] when it could not be released and will expire.
 func (s *Semaphore) Do(ctx context.Context, fn func(context.Context) error, opts ...AcquireOption) error {
 	if fn == nil {
 		return &InvalidError{"function", "it is nil"}
