@@ -70,7 +70,7 @@ type leftover struct {
 // that it protects may go on.
 func forgotten(l leftover) {
 	if l.claim.Trust() > 0 {
-		l.log.Warn("berth: nothing in this program refers to a lease any more that was not released; it is held and renewed as long as the program runs: release each lease, or use Do",
+		l.log.Warn("berth: a lease was not released, and nothing in this program refers to it any more; it is held and renewed as long as the program runs: release each lease, or use Do",
 			"semaphore", l.claim.Name(), "lease", l.id)
 	}
 }

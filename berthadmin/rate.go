@@ -22,7 +22,7 @@ type Rate struct {
 	Spent int           `json:"spent"` // the costs of the grants that count for it
 }
 
-// String tells the rate and what of it is spent, as in "12 of 60 tokens spent in 1m0s".
+// String returns the rate and what of it is spent, as in "12 of 60 tokens spent in 1m0s".
 func (r Rate) String() string { return protocol.Budget{Rate: r.rate(), Spent: r.Spent}.String() }
 
 // Full reports whether it has no room for a cost of 1.
@@ -32,7 +32,7 @@ func (r Rate) rate() protocol.Rate {
 	return protocol.Rate{Unit: r.Unit, N: r.N, Per: r.Per, Burst: r.Burst}
 }
 
-// SetRates declares the rates of one unit in place of those that it has, as an acquire declares all:
+// SetRates declares the rates of one unit, which replace those that it has, as an acquire declares all:
 // the rates of other units stay, and of those given only N, Per and Burst are looked at. Without any
 // the unit has no rate any more. Waiters that now fit are granted at once, and what was granted before
 // counts for at most one new window. The next acquire that declares rates replaces them all.

@@ -85,7 +85,7 @@ func And(name string, limit int, opts ...LimitOption) Option {
 func Rate(n int, per time.Duration) LimitOption { return LeaseOptions(berth.Rate(n, per)) }
 
 // Tenant says for whom a call waits, so that a tenant with many calls does not keep others waiting:
-// the lines of tenants take turns, as berth.Tenant tells. f returns the tenant's key; any string is
+// the lines of tenants take turns: see berth.Tenant. f returns the tenant's key; any string is
 // valid, and a call with an empty one is nobody's. PerCall can give berth.Share.
 func Tenant(f func(*Call) string) LimitOption {
 	return limitOption(func(r *rule) { r.Tenant = f })

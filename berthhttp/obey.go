@@ -53,7 +53,7 @@ func (l *limiter) comeBack(r *rule, resp *http.Response) time.Duration {
 	}
 	d, unread := comeBack(resp.Header, time.Now())
 	if unread != "" && l.unread.CompareAndSwap(false, true) {
-		l.Logger.Warn("berthhttp: an answer says in no known form when to come back, which is not obeyed; further ones are not told",
+		l.Logger.Warn("berthhttp: an answer says when to come back, in no known form, and is not obeyed; further ones are not logged",
 			"limit", r.Name, "status", resp.StatusCode, "text", unread)
 	}
 	return d
@@ -95,7 +95,7 @@ func (l *limiter) pause(ctx context.Context, k gate.Ask, d time.Duration, status
 		failed := p.failed(err)
 		switch log := l.Logger.With("semaphore", k.Name, "status", status, "pause", d); {
 		case failed:
-			log.Warn("berthhttp: the answer said when to come back, but others could not be told", "error", err)
+			log.Warn("berthhttp: the answer said when to come back, but the pause could not be set", "error", err)
 		case err == nil && last == nil:
 			log.Info("berthhttp: paused for all programs, as the answer asks")
 		}

@@ -177,7 +177,7 @@ type records struct {
 func (r *records) Enabled(context.Context, slog.Level) bool { return true }
 
 func (r *records) Handle(_ context.Context, one slog.Record) error {
-	if one.Message != "berthhttp: a permit could not be given back; it runs out by itself" && strings.HasPrefix(one.Message, "berthhttp: ") {
+	if one.Message != "berthhttp: a permit could not be given back; it will expire" && strings.HasPrefix(one.Message, "berthhttp: ") {
 		r.told <- one.Message
 	}
 	return nil
@@ -195,7 +195,7 @@ func TestOnePauseIsToldOnce(t *testing.T) {
 	}{
 		"a pause":  {after("30"), false, "paused for all"},
 		"nonsense": {after("soon"), false, "in no known form"},
-		"silence":  {after("30"), true, "could not be told"},
+		"silence":  {after("30"), true, "the pause could not be set"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *berthtest.Store) {

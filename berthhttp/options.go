@@ -134,7 +134,7 @@ func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.ga
 func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.gate.MaxWaiting = n }) }
 
 // Tenant says for whom a request waits, so that a tenant with many requests does not keep others
-// waiting: the lines of tenants take turns, as berth.Tenant tells. f, such as ByHeader("X-Tenant"),
+// waiting: the lines of tenants take turns: see berth.Tenant. f, such as ByHeader("X-Tenant"),
 // returns the tenant's key; any string is valid, and a request with an empty one is nobody's.
 // PerRequest can give berth.Share. Unlike with Key, all tenants share one limit.
 func Tenant(f func(*http.Request) string) LimitOption {
@@ -160,7 +160,7 @@ func AnswerWithin(d time.Duration) Option {
 // client's hooks it is a request that failed with berth.ErrUnreachable. By default such
 // requests are refused.
 //
-// A request that had no answer within AnswerWithin waits until a connection of its own has
+// A request that had no answer within AnswerWithin waits until a separate connection has
 // shown whether Redis can be reached, which takes 3 seconds more if Redis is silent. If it
 // can be reached, the time was spent in a queue of this process or of Redis, and the
 // request is refused; so is a request that Redis refuses, for example because it is out of

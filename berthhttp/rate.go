@@ -14,7 +14,7 @@ import (
 )
 
 // Rate adds a rate to the limit: at most n requests, or costs of n, are let through in any
-// time of length per, for each key. Given several times, all of them hold: berth.Rate tells more.
+// time of length per, for each key. Given several times, all of them hold: see berth.Rate.
 // Where only rates are to limit, the limit is berth.NoLimit. Rate(n, per) is short for
 // LeaseOptions(berth.Rate(n, per)).
 func Rate(n int, per time.Duration) RateOption { return RateOption{berth.Rate(n, per)} }
@@ -53,7 +53,7 @@ func (o CostOption) set(r *rule) {
 }
 
 // Settle says what a request has really cost in a unit ("": requests), less or more than was asked
-// for, of each limit that has a rate of that unit: berth.Lease.Settle tells more. ctx is the context of
+// for, of each limit that has a rate of that unit: see berth.Lease.Settle. ctx is the context of
 // the request that a Handler serves, or of the Request of the response that a Transport has returned:
 //
 //	defer resp.Body.Close()
@@ -66,7 +66,7 @@ func (o CostOption) set(r *rule) {
 func Settle(ctx context.Context, n int, unit string) error { return gate.Settle(ctx, n, unit) }
 
 // SettleBy settles what a request has cost in a unit by the head of its answer: f returns the cost, and
-// false if the answer does not tell. It must leave the body alone. CostIn reads a header. It can be
+// false if the answer has none. It must leave the body alone. CostIn reads a header. It can be
 // given several times, and is only for a Transport.
 func SettleBy(unit string, f func(resp *http.Response) (n int, ok bool)) LimitOption {
 	return limitOption(func(r *rule) { r.settles = append(r.settles, settles{unit, f}) })
@@ -100,7 +100,7 @@ func (l *limiter) settle(p *gate.Permit, resp *http.Response) {
 			}
 			err := p.Settle(i, n, s.unit)
 			if errors.Is(err, berth.ErrInvalid) && l.unsettled.CompareAndSwap(false, true) {
-				l.Logger.Warn("berthhttp: what an answer says that the request has cost cannot be settled; further ones are not told",
+				l.Logger.Warn("berthhttp: what an answer says that the request has cost cannot be settled; further ones are not logged",
 					"limit", l.rules[i].Name, "unit", s.unit, "cost", n, "error", err)
 			}
 		}

@@ -214,7 +214,7 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Loan, error) {
 // context of fn is a child of ctx, ends with cause berth.ErrLost when the lease is
 // lost, and carries the loan (FromContext), which fn may release. Do returns Acquire's error if
 // fn was not run, otherwise fn's error and Release's, as berth.Semaphore.Do does: a lease that was
-// lost before fn returned is told, whatever fn returns. It takes as long as these three do.
+// lost before fn returned is reported, whatever fn returns. It takes as long as these three do.
 func (p *Pool) Do(ctx context.Context, fn func(context.Context) error) error {
 	if fn == nil {
 		return invalid("function", "it is nil")

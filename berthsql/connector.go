@@ -1,6 +1,6 @@
 // Package berthsql limits how many queries a whole fleet runs on a database, for programs that use
 // database/sql, without a change in the code that queries: NewConnector wraps the driver's connector,
-// and Open takes the place of sql.Open. docs/sql.md has recipes, and what counts as a query.
+// and Open replaces sql.Open. docs/sql.md has recipes, and what counts as a query.
 package berthsql
 
 import (

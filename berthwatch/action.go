@@ -19,7 +19,7 @@ type Action struct {
 	Verb  string // pause, resume, pin, unpin, resize, evict or purge
 	Name  string
 	Limit int           // pin, resize without Rates
-	Rates string        // resize: rates in place of the limit, as ParseRate reads them, with spaces between
+	Rates string        // resize: rates instead of the limit, as ParseRate reads them, with spaces between
 	For   time.Duration // pause: how long; 0: until resumed
 	ID    string        // evict: of the lease or request
 	Who   string        // evict: who holds or waits with it
@@ -189,7 +189,7 @@ func (a Action) Effect() []string {
 	case a.Verb == "unpin":
 		return []string{"The limit that programs declare is in force again."}
 	case a.Rates != "":
-		return []string{"These rates take the place of those of their units, until the next program declares rates. What was granted before counts for at most one new window."}
+		return []string{"These rates replace those of their units, until the next program declares rates. What was granted before counts for at most one new window."}
 	case a.Verb == "resize":
 		return []string{"This limit is in force until the next program declares another. Holders keep their permits."}
 	case a.Verb == "purge":
@@ -203,5 +203,5 @@ func (a Action) Effect() []string {
 			"Its permits are free AT ONCE, whether or not it has stopped: for a time the limit can be exceeded.",
 		}
 	}
-	return []string{"It goes to: " + a.Who, "It is told to stop. Its permits are free when it does, or when its lease runs out."}
+	return []string{"It goes to: " + a.Who, "It is told to stop. Its permits are free when it does, or when its lease expires."}
 }

@@ -78,7 +78,7 @@ func CheckRates(text string) error {
 	return err
 }
 
-// Costs tells what a waiter costs of each rate that counts something else than its weight, as in
+// Costs returns what a waiter costs of each rate that counts something else than its weight, as in
 // "1200 tokens"; "" if there is none.
 func Costs(w *berthadmin.Waiter) string {
 	var all []string

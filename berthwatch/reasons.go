@@ -11,7 +11,7 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// Reasons tell who paused, pinned and resized semaphores, as far as the audit goes back.
+// Reasons say who paused, pinned and resized semaphores, as far as the audit goes back.
 type Reasons map[string]settings
 
 // settings are the last entries about a semaphore's pause, pin and declared limit.
@@ -47,7 +47,7 @@ func (r Reasons) Pause(name string) string {
 	return sentence("paused", "pause", r[name].pause)
 }
 
-// Paused is Pause for a semaphore that is paused: a pause that ends by itself tells who set it, and
+// Paused is Pause for a semaphore that is paused: a pause that ends by itself says who set it, and
 // the audit adds why.
 func (r Reasons) Paused(s *berthadmin.Summary) string {
 	text := Paused(s)
@@ -65,7 +65,7 @@ func (r Reasons) Pin(name string) string {
 	return sentence("pinned", "pin", r[name].pin)
 }
 
-// Resized tells who last declared a limit by hand, which one, when and why, as in "limit 5 → 10 by
+// Resized returns who last declared a limit by hand, which one, when and why, as in "limit 5 → 10 by
 // ann@ops-1 14:02"; "" if that is not known. Programs may have declared others since.
 func (r Reasons) Resized(name string) string {
 	e := r[name].limit

@@ -150,7 +150,7 @@ func Paused(s *berthadmin.Summary) string {
 	return "paused for " + words.Age(s.PausedFor) + " by " + words.Clean(s.PausedBy)
 }
 
-// Rates tell how much of each rate is spent, and how soon there is room where there is none; "" if
+// Rates says how much of each rate is spent, and how soon there is room where there is none; "" if
 // there is no rate.
 func Rates(s *berthadmin.Summary) string {
 	var all []string

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-go/berth/internal/words"
 )
 
-// Shares tells who has a semaphore's permits, and who waits, by one property of holders and waiters.
+// Shares says who has a semaphore's permits, and who waits, by one property of holders and waiters.
 type Shares struct {
 	By  string // tenant, label or host
 	All []Share
@@ -60,7 +60,7 @@ func SharesOf(s *berthadmin.State) (all []Shares) {
 	return all
 }
 
-// Text tells the largest shares, as in "by tenant: acme 3 held, 12 waiting · beta 1 held".
+// Text returns the largest shares, as in "by tenant: acme 3 held, 12 waiting · beta 1 held".
 func (s *Shares) Text() string {
 	var parts []string
 	for _, share := range s.All[:min(len(s.All), mostShares)] {

@@ -31,7 +31,7 @@ type order struct {
 	Verb    string `json:"-"`
 	Name    string `json:"name"`
 	Limit   *int   `json:"limit"`
-	Rates   string `json:"rates"` // resize: rates in place of the limit, as in "60/1m tokens=none"
+	Rates   string `json:"rates"` // resize: rates instead of the limit, as in "60/1m tokens=none"
 	For     string `json:"for"`   // pause: how long, as in "10m"; "": until resumed
 	ID      string `json:"id"`
 	Force   bool   `json:"force"`

@@ -128,7 +128,7 @@ export class Lease {
   beat() { this.#held.socket.write("\n"); }
 
   // Says what the permit has really cost, by unit; less than was asked for is free at once. The last word
-  // counts. What is not possible is told by a warning, as for a unit that has no rate.
+  // counts. A warning says what is not possible, as for a unit that has no rate.
   settle(costs) { this.#held.socket.write(`${JSON.stringify({ settle: costs })}\n`); }
 
   // Resolves when the permit was given back, or after ten seconds.

@@ -25,7 +25,7 @@ func main() {
 	program.Worker(work)
 	var j job
 	flag.StringVar(&j.Redis, "redis", os.Getenv("REDIS_URL"), "`URL` of the Redis; default: an embedded store")
-	flag.StringVar(&j.DSN, "database", "", "`address` of a PostgreSQL; default: one of its own. The table sale is made anew")
+	flag.StringVar(&j.DSN, "database", "", "`address` of a PostgreSQL; default: it starts one. The table sale is made anew")
 	flag.IntVar(&j.Processes, "processes", 4, "worker processes")
 	flag.IntVar(&j.Clients, "clients", 16, "clients in each of them")
 	flag.IntVar(&j.Queries, "queries", 8, "queries of each client")

@@ -63,7 +63,7 @@ func giveBack(conn *pgx.Conn) bool {
 	}
 	// If the watch has cancelled a query, a late cancellation could hit the next one.
 	untouched := p.stop()
-	_ = p.lease.Release() // berth repeats by itself what fails here
+	_ = p.lease.Release() // berth retries what fails here
 	return untouched
 }
 

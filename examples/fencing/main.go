@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	dsn := flag.String("database", "", "`address` of a PostgreSQL; default: one of its own")
+	dsn := flag.String("database", "", "`address` of a PostgreSQL; default: it starts one")
 	flag.Parse()
 	program.Run(func(ctx context.Context) error { return run(ctx, os.Stdout, *dsn) })
 }

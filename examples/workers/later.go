@@ -28,7 +28,7 @@ func try(ctx context.Context, sem *berth.Semaphore, job func(context.Context) er
 	lease, err := sem.TryAcquire(ctx)
 	if err != nil {
 		if busy, ok := errors.AsType[*berth.BusyError](err); ok {
-			// A rate, or a pause, tells when. Who holds a permit does not: it is looked for every second
+			// A rate, or a pause, has a time. Holders have none, so this looks again every second
 			// or two. The random part has those who came together come apart.
 			return &later{busy.RetryAfter + pause/2 + rand.N(pause), err}
 		}
@@ -37,7 +37,7 @@ func try(ctx context.Context, sem *berth.Semaphore, job func(context.Context) er
 		}
 		return err // bad input, say: the job fails
 	}
-	defer func() { _ = lease.Release() }() // berth repeats by itself what fails here
+	defer func() { _ = lease.Release() }() // berth retries what fails here
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })()

@@ -125,7 +125,7 @@ func giveBack(leases berth.Leases, log *slog.Logger, pkg string) {
 		}
 		go func() {
 			if err := lease.Release(); ByRedis(err) {
-				log.Warn(pkg+": a permit could not be given back; it runs out by itself", "name", lease.Name(), "error", err)
+				log.Warn(pkg+": a permit could not be given back; it will expire", "name", lease.Name(), "error", err)
 			}
 		}()
 	}

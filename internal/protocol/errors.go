@@ -49,7 +49,7 @@ func (f *Failure) Error() string {
 		if errors.Is(f.Kind, ErrRefused) {
 			lost += ", or is still on another node while their slot moves"
 		}
-		return fmt.Sprintf("%s: it heals automatically in %v, when the last lease or waiter of which it told has ended", lost, f.Heals)
+		return fmt.Sprintf("%s: it heals automatically in %v, when the last lease or waiter in it has ended", lost, f.Heals)
 	case f.ByClient && !foreign(f.Err):
 		return fmt.Sprintf("the Redis client sent nothing: %v", f.Err)
 	case f.Detail != nil:
@@ -230,7 +230,7 @@ func NoConnectionFree() *Failure {
 }
 
 func usedUp(err error) error {
-	return fmt.Errorf("the Redis client's pool has no free connection: give berth a client of its own, or raise PoolSize (%w)", err)
+	return fmt.Errorf("the Redis client's pool has no free connection: give berth a separate client, or raise PoolSize (%w)", err)
 }
 
 var errNoAnswer = errors.New("no answer in time")

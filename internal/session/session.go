@@ -246,7 +246,7 @@ func (s *Session) Close() {
 		}
 	}
 	if timeout.Err() != nil {
-		s.log.Warn("berth: closed before everything was given back; the rest expires by itself")
+		s.log.Warn("berth: closed before everything was given back; the rest will expire")
 	}
 	s.cancel()
 	for _, sem := range s.active() {

@@ -164,5 +164,5 @@ func (l *lab) blames(what string, times int, ask func() error) {
 
 // blamesPool reports whether err is that the client's pool is used up, and says so.
 func blamesPool(err error) bool {
-	return errors.Is(err, berth.ErrUnreachable) && errors.Is(err, redis.ErrPoolTimeout) && strings.Contains(err.Error(), "a client of its own")
+	return errors.Is(err, berth.ErrUnreachable) && errors.Is(err, redis.ErrPoolTimeout) && strings.Contains(err.Error(), "a separate client")
 }

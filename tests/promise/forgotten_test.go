@@ -67,7 +67,7 @@ func TestForgottenLeaseIsTold(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			e := testenv.Shared(t)
-			log := newWarnings("nothing in this program refers to a lease")
+			log := newWarnings("a lease was not released, and nothing in this program refers to it")
 			p := e.Peer(append(opts, berth.Logger(slog.New(log)))...)
 			s := p.Sem(10)
 			held := e.Hold(s)

@@ -91,7 +91,7 @@ class Berth
   end
 
   # Says what the permit has really cost, by unit; less than was asked for is free at once. The last word
-  # counts. What is not possible is told by a warning, as for a unit that has no rate.
+  # counts. A warning says what is not possible, as for a unit that has no rate.
   def settle(costs)
     @socket.write(JSON.generate({ settle: costs }), "\n") if ours?
   end

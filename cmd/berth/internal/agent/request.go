@@ -97,7 +97,7 @@ func parse(body []byte) (*request, *refusal) {
 	for name := range given.values {
 		switch {
 		case several && has(limitFields, name):
-			wrong.add(name, "with all it belongs to a limit there")
+			wrong.add(name, "beside \"all\" it must be in one of its limits")
 		case name != allField && !has(holdFields, name) && !has(limitFields, name):
 			wrong.add(name, "there is no such field")
 		}
@@ -150,17 +150,17 @@ func readLimit(g *given, wrong wrongs, at string) (l limited) {
 	_, costs := g.values["costs"]
 	switch {
 	case rates && (l.rate > 0 || l.per > 0):
-		wrong.add(at+"rate", "there is rates, too: put it there")
+		wrong.add(at+"rate", "rates is given, too: put it there")
 	case l.rate > 0 && l.per > 0:
 		l.option(berth.Rate(l.rate, l.per))
 	case l.rate > 0:
-		wrong.add(at+"per_ms", "it is missing: a rate is so much per so many milliseconds")
+		wrong.add(at+"per_ms", "it is missing: a rate needs rate and per_ms")
 	case l.per > 0:
-		wrong.add(at+"rate", "it is missing: a rate is so much per so many milliseconds")
+		wrong.add(at+"rate", "it is missing: a rate needs rate and per_ms")
 	}
 	switch {
 	case costs && l.cost > 0:
-		wrong.add(at+"cost", "there is costs, too: put it there, as \"\"")
+		wrong.add(at+"cost", "costs is given, too: put it there, as \"\"")
 	case l.cost > 0:
 		l.option(berth.Cost(l.cost))
 	}
@@ -170,7 +170,7 @@ func readLimit(g *given, wrong wrongs, at string) (l limited) {
 		l.option(berth.Tenant(l.tenant))
 		l.option(berth.Share(max(l.share, 1)))
 	case l.share > 0:
-		wrong.add(at+"tenant", "it is missing: a share is a tenant's")
+		wrong.add(at+"tenant", "it is missing: a share needs a tenant")
 	}
 	return l
 }
@@ -190,7 +190,7 @@ func object(body []byte) (*given, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.New("the body is no JSON object: " + want)
+		return nil, errors.New("the body is not a JSON object: " + want)
 	}
 	g := &given{map[string]json.RawMessage{}, map[string]bool{}}
 	for dec.More() {
@@ -201,7 +201,7 @@ func object(body []byte) (*given, error) {
 		}
 		name, ok := key.(string)
 		if err != nil || !ok {
-			return nil, fmt.Errorf("the body is no JSON object: %w: %s", errors.Join(err), want)
+			return nil, fmt.Errorf("the body is not a JSON object: %w: %s", errors.Join(err), want)
 		}
 		_, g.twice[name] = g.values[name]
 		g.values[name] = raw

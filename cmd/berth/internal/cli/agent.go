@@ -35,11 +35,11 @@ The socket is --listen, or $BERTH_AGENT_SOCKET, or agent.sock beside the local
 store. Only this user can use it. On a loopback TCP address every program of the
 machine can, so requests need a token (Authorization: Bearer TOKEN).
 
-On TERM, INT or HUP the agent takes no more requests. With --drain those who
-wait or hold go on for that long, while a new agent can serve the same socket,
-or one that systemd hands to both. Then it grants nothing more, asks holders to
-stop, and after --grace takes back what is still held. A second signal ends it
-at once; what is held then expires.`
+On TERM, INT or HUP the agent takes no more requests. With --drain waiters and
+holders continue for that long, while a new agent can serve the same socket, or
+one that systemd hands to both. Then it grants nothing more, asks holders to
+stop, and after --grace releases what is still held. A second signal ends it at
+once; what is held then expires.`
 
 // metricsTimeout bounds how long a request for metrics may take.
 const metricsTimeout = 30 * time.Second
@@ -68,11 +68,11 @@ func (a *app) agentCommand() *cobra.Command {
 	flags.StringVar(&f.listen, "listen", "", "the `PATH` of the socket, or a loopback ADDRESS:PORT\n(default: $BERTH_AGENT_SOCKET, or beside the local store)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token that every request must carry")
 	flags.StringVar(&f.metrics, "metrics-listen", "", "the `ADDRESS:PORT` of /metrics for Prometheus, without a token")
-	flags.Var(value.Duration(&f.Drain, 0), "drain", "how long those who wait or hold go on when the agent ends")
+	flags.Var(value.Duration(&f.Drain, 0), "drain", "how long waiters and holders continue when the agent ends")
 	flags.Var(value.Duration(&f.Grace, 10*time.Second), "grace", "how long holders have to stop after that")
 	flags.Var(value.Int(&f.Connections, agent.DefaultConnections), "max-connections", "how many connections there can be")
-	flags.Var(value.Int(&f.Names, agent.DefaultNames), "max-names", "how many semaphores can be in use through the agent")
-	flags.BoolVar(&f.probe, "check", false, "ask the agent that runs there whether it takes requests, and\nexit with 0 or 69; it may do so without Redis")
+	flags.Var(value.Int(&f.Names, agent.DefaultNames), "max-names", "how many semaphores can be in use through it")
+	flags.BoolVar(&f.probe, "check", false, "ask the running agent whether it takes requests, and exit\nwith 0 or 69; it can take them without Redis")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -178,7 +178,7 @@ func (a *app) agent(ctx context.Context, s *session, f *agentFlags) error {
 	return nil
 }
 
-var errNoSocket = errors.New("somebody has removed the socket, so nobody can reach the agent any more")
+var errNoSocket = errors.New("the socket was removed, so no program can reach the agent any more")
 
 // serveMetrics serves h on an address of its own, if there is one, for as long as the process lives.
 func (a *app) serveMetrics(ctx context.Context, address string, h http.Handler) error {

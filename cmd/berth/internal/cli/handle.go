@@ -98,9 +98,9 @@ func (a *app) releaseCommand() *cobra.Command {
 		Use:   "release HANDLE",
 		Short: "Release a permit from \"berth acquire\"",
 		Long: `Release a permit from "berth acquire". HANDLE can be - to read it from standard
-input. With --settle it also says what the permit has cost of the semaphore's
-rates, if that is not what "acquire" has said: less is free at once. Exits with
-76 when the lease was lost before; then nothing is settled.`,
+input. --settle reports what the permit has really cost of the semaphore's
+rates: less than "acquire" has asked for is free at once. Exits with 76 when the
+lease was lost before; then nothing is settled.`,
 		Example: `  berth release "$handle"
   berth release --settle tokens=917 "$handle"`,
 		GroupID: groupUse,

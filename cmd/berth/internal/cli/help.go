@@ -133,7 +133,7 @@ const helpRedis = `berth uses the first of these that is set:
   $REDIS_URL
   this machine's own store: an embedded one that the processes of one user
   share through a unix socket in $BERTH_STORE_DIR, by default /tmp/berth-UID,
-  root's in /run/berth. It is started when it is needed and goes when it has
+  root's in /run/berth. berth starts it when needed, and it ends when it has
   been idle for a while ($BERTH_LOCAL_IDLE, default 30s) and holds nothing.
   Nothing is kept on disk. berth says that it uses it, unless -q is given or
   the URL local: names it.
@@ -156,7 +156,7 @@ berth were not there.
 Sent to berth alone, a signal is passed on to the command. HUP, INT, QUIT and
 TERM also go to the processes that the command has started. In the foreground of
 a terminal INT and QUIT are not passed on, because there they come from the
-keys: send TERM. A command that ignores a signal goes on, and berth with it.
+keys: send TERM. A command that ignores a signal continues, and so does berth.
 berth ends as the command did, by the same signal or with the same exit code.
 
 While berth waits for the permit, a signal ends it at once; if Redis has just
@@ -193,7 +193,7 @@ const helpEnvironment = `berth reads these variables:
   BERTH_TLS_CA_FILE, BERTH_TLS_CERT_FILE, BERTH_TLS_KEY_FILE and
   BERTH_TLS_SERVER_NAME     for TLS, where the URL has no such option
   BERTH_STORE_DIR           where this machine's own store has its socket
-  BERTH_LOCAL_IDLE          how long that store goes on without use: 30s
+  BERTH_LOCAL_IDLE          how long that store stays without use: 30s
   BERTH_AGENT_SOCKET        where "berth agent" listens, and clients find it
   BERTH_AGENT_TOKEN         the token that clients of an agent send
   BERTH_READ_ONLY           1: no change by an operator's verb, exit code 77

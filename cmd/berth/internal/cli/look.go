@@ -257,7 +257,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Check whether a Redis has what berth needs, and explain each finding and what to
 do: version, rights, scripts, messages, memory and eviction, persistence,
 replication, clock, latency, Cluster, and foreign content in berth's keys. It
-only reads, except that it tries a semaphore of its own, which it removes.
+only reads, except for a test semaphore, which it removes.
 
 Exits with 1 when something failed, with 69 when Redis cannot be reached.`,
 		Example: `  berth doctor

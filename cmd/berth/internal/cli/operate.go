@@ -30,8 +30,8 @@ import (
 const patternHelp = `
 
 Several names can be given. A quoted pattern stands for the names in use that it
-matches: * for any characters, ? for one, [a-z] for one of these, \ before what
-is to be taken as it is. With a pattern it asks first; --yes does not.`
+matches: * for any characters, ? for one, [a-z] for one of these; \ takes the
+next character literally. With a pattern it asks first; --yes does not.`
 
 // setting is a verb that changes a setting.
 type setting struct {
@@ -49,10 +49,10 @@ smaller one nothing is granted until there is room again. A pinned limit stays
 in force: then it exits with 1. To override programs use "berth pin". The limit
 none is no limit.
 
-With --rate it declares rates, and LIMIT is left out: those given take the place
-of all that their units have, and "none" takes them away. Other units keep
-theirs, until the next program declares rates. What was granted before counts
-for at most one new window.`,
+With --rate it declares rates, without LIMIT: those given replace all rates of
+their units, and "none" removes them. Other units keep theirs. All are in force
+until the next program declares rates. What was granted before counts for at
+most one new window.`,
 	example: "  berth resize github-api 10\n  berth resize --rate 60/1m --rate tokens=90000/1m llm\n  berth resize --rate tokens=none llm",
 	already: "it was declared so",
 	unused:  `; "berth pin --create" sets a limit before its first use`,
@@ -137,7 +137,7 @@ func (a *app) settingCommand(s setting) *cobra.Command {
 		case c.verb == "resize" && c.limit == 0 && c.rates == nil:
 			return exit.Usagef(`a limit is at least 1: "berth pause" grants nothing, and so does "berth pin" with 0`)
 		case c.verb == "pause" && slices.ContainsFunc(args, isDuration):
-			c.unused = "; for how long is said by --for: berth pause --for 30s NAME" + c.unused
+			c.unused = "; use --for to say for how long: berth pause --for 30s NAME" + c.unused
 		case !limited && slices.ContainsFunc(args, isNumber):
 			c.unused = "; berth " + c.verb + " takes no limit" + c.unused
 		}
@@ -177,7 +177,7 @@ func isDuration(arg string) bool {
 func notLimit(cmd *cobra.Command, args []string) error {
 	names := slices.DeleteFunc(slices.Clone(args), isNumber)
 	if len(names) == len(args)-1 {
-		return exit.Usagef("the limit %q is neither a number nor none: it stands behind the names: berth %s", args[len(args)-1], cmd.Use)
+		return exit.Usagef("the limit %q is neither a number nor none: it comes after the names: berth %s", args[len(args)-1], cmd.Use)
 	}
 	return exit.Usagef("the limit %q is neither a number nor none", args[len(args)-1])
 }

@@ -40,12 +40,11 @@ gives it back when the command has ended, however it ended. The command is run
 as it is, without a shell, with berth's standard streams. Signals work as with
 env and flock; "berth help signals" has the details.
 
---wait bounds the whole wait: until then berth also waits for an outage of Redis
-to end, and then it gives up, whether Redis answers or not. Without --wait berth
-waits forever, but fails if Redis cannot be reached at the beginning. This
+--wait bounds the whole wait, also for an outage of Redis to end. Without --wait
+berth waits forever, but fails if Redis cannot be reached at the beginning. This
 machine's own store is always waited for while its process lives; --no-wait
-gives it a minute. A lease that is lost before the command was started is asked
-for again.
+gives it a minute. If the lease is lost before the command starts, berth asks
+for another one.
 
 If the lease is lost (Redis was unreachable for too long, or an operator evicted
 it) the command and the processes that it has started get TERM before the lease
@@ -53,17 +52,16 @@ can no longer be trusted, and KILL at that moment.
 
 If berth itself is killed (KILL, out of memory), its permit is free again after
 the TTL. On Linux the command gets TERM then, but the processes that it has
-started do not: they may work on beside the next holder. Let the command end
+started do not: they may continue beside the next holder. Let the command end
 them when it gets TERM, or let a service manager end the whole group. With
---on-lost=warn the command goes on in both cases.
+--on-lost=warn the command continues in both cases.
 
---observe tries a limit before it is enforced: the command runs at once in any
-case, or after two seconds if Redis is silent, and berth says on standard error
-what would have become of it with the flags as they are: it has a permit; it
-would have waited, or been refused; or Redis gave no answer. With a permit it
-runs as usual, but its loss does not end it. Without one, the command replaces
-berth, and BERTH_SLOT and the like are not set. No queue forms, so how long it
-would have waited is not known.
+--observe tries a limit before it is enforced: the command runs at once, or
+after two seconds if Redis is silent, and berth says on standard error what
+would have become of it: it has a permit; it would have waited, or been refused;
+or Redis gave no answer. With a permit it runs as usual, but its loss does not
+end it. Without one, the command replaces berth, and BERTH_SLOT and the like are
+not set. No queue forms, so how long it would have waited is not known.
 
 The permit is released when the command itself has ended: processes that it
 leaves behind in the background are not waited for and not killed.
@@ -97,8 +95,8 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	p.define(cmd, berth.DefaultTTL)
 	cmd.Flags().Lookup("label").Usage += "\n(default: the command's name)"
-	cmd.Flags().StringVar(&onLost, "on-lost", "kill", "`WHAT` to do when the lease is lost: kill or warn")
-	cmd.Flags().BoolVar(&p.observe, "observe", false, "run the command at once, with a permit or without, and\ntell what would have become of it")
+	cmd.Flags().StringVar(&onLost, "on-lost", "kill", "`WHAT` to do on a loss: kill or warn")
+	cmd.Flags().BoolVar(&p.observe, "observe", false, "run the command at once, with a permit or without, and\nsay what would have become of it")
 	cmd.Flags().BoolVar(&hide, "no-inherit-url", false, "keep the variables with the Redis URL from the command")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, command := args[0], args[1:]
@@ -184,7 +182,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.Var(&p.rates, "rate", "grant at most `[UNIT=]N/DURATION[+BURST]`, whatever is\ngiven back meanwhile: 60/1m, tokens=90000/min, api=2/s+40;\ncan be repeated (default: those that it has)")
 	f.Var(&p.costs, "cost", "what the permit costs of the rates of a unit, `[UNIT=]N`;\ncan be repeated (default: its weight)")
 	f.Var(&p.tenant, "tenant", "whose request it is: the lines of tenants that wait\ntake turns")
-	f.IntVar(&p.share, "share", 1, "so many turns for the tenant's one, `N` from 1 to 100")
+	f.IntVar(&p.share, "share", 1, "`N` turns for each turn of other tenants, up to 100")
 	f.VarP(value.Duration(&p.wait, 0), "wait", "w", "give up after this `DURATION`: 90s, 10m or 2h; a plain\nnumber is seconds (default: never)")
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
 	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
@@ -363,7 +361,7 @@ Exit codes are those of "berth run".`,
 		},
 	}
 	p.define(cmd, handleTTL)
-	cmd.Flags().Lookup("ttl").Usage = "how long the permit lasts unless it is renewed"
+	cmd.Flags().Lookup("ttl").Usage = "how long the permit lasts without renewal"
 	asJSON := cmd.Flags().Bool("json", false, "print the handle with the permit's particulars")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := p.check(cmd); err != nil {

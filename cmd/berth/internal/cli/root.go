@@ -139,7 +139,7 @@ func (a *app) root() *cobra.Command {
 		Short: "Limit how many processes do something at once",
 		Long: `berth limits how many processes do something at once, on one machine or on
 many: distributed counting semaphores on Redis. First come, first served; a
-permit comes back when its holder crashes.`,
+crashed holder's permit is freed.`,
 		Example: `  berth run -n 3 backup -- rsync -a src/ host:dst/  at most 3 of these at once
   berth show backup                                 who holds, who waits
   berth demo                                        see it work`,

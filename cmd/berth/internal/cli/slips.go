@@ -33,7 +33,7 @@ func meantFlag(cmd *cobra.Command, unknown *pflag.NotExistError, args []string) 
 	}
 	if !cmd.HasParent() {
 		if later := laterCommand(cmd, args); later != nil && flagOfCommand(later, name, short) != nil {
-			return ": it is a flag of " + later.CommandPath() + ", and stands behind it"
+			return ": it is a flag of " + later.CommandPath() + ": write it after that"
 		}
 		if short == "v" || short == "V" {
 			return ": did you mean --version?"

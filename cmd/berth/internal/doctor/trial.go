@@ -24,7 +24,7 @@ func (p *patient) semaphore(ctx context.Context, _ node) Finding {
 	}
 	start := time.Now()
 	if err := p.sweep(); denied(err) {
-		return fail(trialAdvice(err), "no permit was tried, for what that writes may not be deleted: %s", short(err))
+		return fail(trialAdvice(err), "no permit was tried, because its keys may not be deleted: %s", short(err))
 	}
 	defer func() { _ = p.sweep() }() // what it leaves is gone by itself within minutes
 	if what, err := p.trial(ctx); err != nil {
@@ -96,7 +96,7 @@ func trialAdvice(err error) string {
 	case strings.Contains(text, "MISCONF"):
 		return "Look at the server's log: it cannot write to its disk."
 	case errors.Is(err, berth.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
-		return "See whether the server is overloaded, and the network between."
+		return "Check the load of the server, and the network in between."
 	}
 	return "Give the user the rights in docs/operations.md."
 }

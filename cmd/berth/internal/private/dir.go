@@ -60,7 +60,7 @@ func (d Dir) another(mend string) string {
 	if d.Default {
 		return mend
 	}
-	return fmt.Sprintf("set %s to a directory of its own; it need not exist", d.Setting)
+	return fmt.Sprintf("set %s to a separate directory; it need not exist", d.Setting)
 }
 
 // checkParents refuses a path on which another user could replace the directory: each

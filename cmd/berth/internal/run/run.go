@@ -264,7 +264,7 @@ func notStarted(cfg Config, lease *berth.Lease, why error) error {
 	case errors.Is(why, berth.ErrLost):
 		why = exit.Errorf(exit.Lost, "%s was not started: %s", cfg.commandName(), lostText(why, time.Now()))
 	default:
-		why = exit.Errorf(exit.Lost, "%s was not started: its lease has run out", cfg.commandName())
+		why = exit.Errorf(exit.Lost, "%s was not started: its lease has expired", cfg.commandName())
 	}
 	if cfg.MaxHold > 0 && cfg.MaxHold < cfg.TTL {
 		return why // another one would not last longer

@@ -180,9 +180,9 @@ func (s *supervisor) runsOut() error {
 		return fmt.Errorf("it reaches its --max-hold of %v", s.cfg.MaxHold)
 	}
 	if time.Until(s.trust) <= 0 {
-		return errors.New("its lease could not be renewed and has run out")
+		return errors.New("its lease could not be renewed and has expired")
 	}
-	return errors.New("its lease could not be renewed and is about to run out")
+	return errors.New("its lease could not be renewed and is about to expire")
 }
 
 // deadline is called when the lease was close to its trust deadline at the last look;

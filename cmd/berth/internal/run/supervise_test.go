@@ -68,9 +68,9 @@ func TestWhyALeaseEnds(t *testing.T) {
 		trust, ends time.Time
 		want        string
 	}{
-		{0, now.Add(time.Hour), now, "about to run out"},
-		{0, now.Add(-time.Second), now, "has run out"},
-		{time.Hour, now.Add(-time.Second), now.Add(time.Hour), "has run out"},
+		{0, now.Add(time.Hour), now, "about to expire"},
+		{0, now.Add(-time.Second), now, "has expired"},
+		{time.Hour, now.Add(-time.Second), now.Add(time.Hour), "has expired"},
 		{time.Hour, now.Add(-time.Second), now, "its --max-hold of 1h"},
 	} {
 		s := &supervisor{cfg: Config{TTL: time.Minute, MaxHold: tt.maxHold, Health: new(Health)}, trust: tt.trust, ends: tt.ends}

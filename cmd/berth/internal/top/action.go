@@ -187,7 +187,7 @@ func (m *Model) dialogLines() []string {
 func (m *Model) footer() string {
 	switch {
 	case m.dialog != nil && m.dialog.typing():
-		return m.style.dim("enter goes on · up and down move · esc back")
+		return m.style.dim("enter continues · up and down move · esc back")
 	case m.dialog != nil:
 		return m.style.dim("y yes · n no · up to the reason · enter chooses · esc back")
 	case m.typing:

@@ -24,7 +24,7 @@ func (m *Model) eventLines(room int) []string {
 	for _, k := range kinds {
 		status = append(status, fmt.Sprintf("%d %s", f.Counts[k], word(k)))
 	}
-	listening := m.style.dim("What waiters and holders are told; grants to those who did not wait, renewals and releases are silent.")
+	listening := m.style.dim("Messages to waiters and holders; immediate grants, renewals and releases send none.")
 	switch {
 	case f.Err != nil:
 		listening = m.style.bad("not listening: " + short(f.Err))
@@ -56,7 +56,7 @@ func (m *Model) helpLines() []string {
 		{"/", "show names with this in them, or matching a pattern such as api/*"},
 		{"s  S", "sort by another column; the other way round"},
 		{"c", "contended ones only"},
-		{"e", "what holders and waiters are told"},
+		{"e", "messages to holders and waiters"},
 		{"space", "pause the display, and resume it"},
 		{"tab", "from the holders to the queue and back"},
 		{"y", "copy the command for what is selected, by OSC 52"},

@@ -286,7 +286,7 @@ func TestFooterNamesTheKeysThatWork(t *testing.T) {
 	d.press("p")
 	d.wants("y yes")
 	d.press("up")
-	d.wants("enter goes on")
+	d.wants("enter continues")
 	d.lacks("y yes")
 }
 
