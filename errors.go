@@ -11,7 +11,7 @@ import (
 // Errors for errors.Is; some have a type for errors.As. Those of contexts are wrapped, as in
 // errors.Is(err, context.DeadlineExceeded).
 var (
-	ErrBusy        = errors.New("berth: semaphore is busy") // TryAcquire found no room, or a queue; nothing was taken
+	ErrBusy        = errors.New("berth: semaphore is busy") // TryAcquire found no room, or a queue, or FailEarly refused to wait; nothing was taken
 	ErrQueueFull   = errors.New("berth: queue is full")     // the queue has QueueLimit waiters; nothing was taken
 	ErrTooHeavy    = errors.New("berth: weight is above the limit, or cost above the rate")
 	ErrLost        = errors.New("berth: lease is lost")          // it is over, or can no longer be relied on
@@ -73,19 +73,23 @@ func (s *Status) spent() string {
 	return protocol.Budget{Rate: protocol.Rate{Unit: s.Unit, N: s.Rate, Per: s.Window, Burst: s.Burst}, Spent: s.Spent}.String()
 }
 
-// BusyError has the reason why TryAcquire found no room, or the state of a full queue. It is
-// [ErrBusy] or [ErrQueueFull].
+// BusyError has the reason why TryAcquire found no room, the state of a full queue, or the reason why
+// a request would have waited in vain. It is [ErrBusy] or [ErrQueueFull].
 type BusyError struct {
 	Status
-	Name       string
-	NextExpiry time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
-	QueueFull  bool          // refused by QueueLimit, not by TryAcquire
+	Name        string
+	NextExpiry  time.Duration // until the next lease or waiter expires unless renewed, at the earliest; 0 when there is none, or unknown
+	QueueFull   bool          // refused by QueueLimit, not by TryAcquire
+	FailedEarly bool          // refused by FailEarly: RetryAfter ends after the deadline
 }
 
 func (e *BusyError) Error() string {
 	what, hint := fmt.Sprintf("semaphore %q is busy", e.Name), "wait for it, or try again later"
 	if e.RetryAfter > 0 {
 		hint = fmt.Sprintf("wait for it, or try again in %v", e.RetryAfter)
+	}
+	if e.FailedEarly {
+		hint = fmt.Sprintf("its deadline comes before there can be room: try again in %v, or give it more time", e.RetryAfter)
 	}
 	if e.QueueFull {
 		what, hint = fmt.Sprintf("the queue of semaphore %q is full", e.Name), "try again later, or raise the queue limit"

@@ -95,6 +95,7 @@ type config struct {
 	headStart  time.Duration
 	maxHold    time.Duration
 	queueLimit int
+	failEarly  bool
 	noRenewal  bool
 	replicas   int
 	onQueued   []func(Place)
@@ -237,6 +238,17 @@ func MaxHold(d time.Duration) Option { return leaseOption(func(c *config) { c.ma
 // has no bound.
 func QueueLimit(n int) Option { return leaseOption(func(c *config) { c.queueLimit = n }) }
 
+// FailEarly refuses a request at once ([ErrBusy], a [*BusyError] with RetryAfter) if a [Rate], or a
+// pause that ends, keeps it out until after its context's deadline. So it holds up nobody behind it.
+// Without a deadline it has no effect, nor in TryAcquire.
+//
+// Acquire first asks without waiting, and so learns the time; only then, in a second call, does it
+// take its place in the queue. Who waits in front is not counted. While it waits, it is refused as soon
+// as it learns, within a heartbeat interval, that it now waits in vain. Where no time is known, it
+// waits: for permits, and during a pause without an end. Room may come sooner for who still waits:
+// by a [Lease.Settle] for less, or an operator.
+func FailEarly() Option { return leaseOption(func(c *config) { c.failEarly = true }) }
+
 // WithoutRenewal leaves renewing, within the TTL, to [Lease.Renew].
 func WithoutRenewal() Option { return renewalOption(func(c *config) { c.noRenewal = true }) }
 
@@ -288,7 +300,7 @@ func (c *config) terms(limit int, wait bool) *protocol.Terms {
 	return &protocol.Terms{
 		Wait: wait && c.queueLimit > 0, Weight: c.weight, TTL: c.ttl, Heartbeat: min(c.ttl, mostHeartbeat),
 		HeadStart: c.headStart, QueueLimit: c.queueLimit, MaxHold: c.maxHold, Limit: limit, Label: c.label,
-		MinReplicas: c.replicas, Rates: rates, Costs: costs,
+		MinReplicas: c.replicas, FailEarly: c.failEarly, Rates: rates, Costs: costs,
 		Tenant: c.tenant, Share: c.share, For: c.program,
 	}
 }

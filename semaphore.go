@@ -70,7 +70,7 @@ func (s *Semaphore) With(opts ...Option) (*Semaphore, error) {
 // On failure the caller holds nothing; a grant that Acquire could not learn of is given back in the
 // background. To errors.Is the error is ctx's (a [*WaitError]), [ErrQueueFull], [ErrTooHeavy],
 // [ErrEvicted], [ErrInvalid], [ErrClosed], [ErrLost] (before Acquire could return the lease), or,
-// because of Redis, [ErrUnreachable], [ErrRefused], [ErrCorrupt] or [ErrNotReplicated].
+// because of Redis, [ErrUnreachable], [ErrRefused], [ErrCorrupt] or [ErrNotReplicated]. With [FailEarly] it can be [ErrBusy].
 //
 // Acquire returns when ctx ends, whatever Redis does. Until the request is in the queue, it gives
 // up when Redis has been silent, or has refused, for 5 seconds, or when go-redis stops dialling
@@ -170,7 +170,7 @@ func (s *Semaphore) refusal(err error, wait bool, carried string) error {
 	if errors.Is(err, ErrEvicted) {
 		return fmt.Errorf("%w: a request for semaphore %q, which holds nothing", ErrEvicted, s.name)
 	}
-	if busy, ok := errors.AsType[*BusyError](err); ok && wait {
+	if busy, ok := errors.AsType[*BusyError](err); ok && wait && !busy.FailedEarly {
 		busy.QueueFull = true
 	}
 	if ended, ok := errors.AsType[*WaitError](err); ok && ended.Queued {

@@ -34,7 +34,7 @@ func (c *Claim) take(op *protocol.Op, a *Answer) Effect {
 	case op.Verb == protocol.Settle && c.State == Held:
 		return c.answerSettle(op, a)
 	case op.Verb == protocol.Acquire && c.State == Asking:
-		return c.answerAcquire(r, a)
+		return c.answerAcquire(op, a)
 	case op.Verb == protocol.Acquire && c.State == Queued && r.Code == protocol.Granted && op.ID == c.ID:
 		return c.granted(r, a) // the place was told by a late answer to an earlier copy
 	case op.Verb == protocol.Heartbeat && c.State == Queued:
@@ -71,7 +71,7 @@ func (c *Claim) AnsweredLate(op *protocol.Op, a *Answer) Effect {
 	case op.ID != c.ID: // that of an earlier request
 		return 0
 	case op.Verb == protocol.Acquire && c.State == Asking && code != protocol.Gone:
-		return c.answerAcquire(r, a) | TakeBack
+		return c.answerAcquire(op, a) | TakeBack
 	case c.State == Queued && code == protocol.Granted:
 		return c.granted(r, a) | TakeBack
 	case op.Verb == protocol.Heartbeat && c.State == Queued && code == protocol.Queued:
@@ -92,7 +92,8 @@ func (c *Claim) extends(r *protocol.Result, a *Answer) bool {
 // renewal failed: then no answer moves the trust deadline.
 func (c *Claim) renewalOver() bool { return c.State == Held && c.Manual && !c.renew }
 
-func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
+func (c *Claim) answerAcquire(op *protocol.Op, a *Answer) Effect {
+	r := &op.Result
 	switch {
 	case r.Code == protocol.Granted:
 		return c.granted(r, a)
@@ -102,14 +103,55 @@ func (c *Claim) answerAcquire(r *protocol.Result, a *Answer) Effect {
 		return c.gone(r, a)
 	case (r.Code == protocol.Busy || r.Code == protocol.Full) && a.More:
 		return Send // what has run out was not yet taken out to its end: no verdict yet
+	case r.Code == protocol.Busy && c.Terms.Wait && !op.Terms.Wait:
+		return c.tried(r, a)
 	default:
 		return c.refuse(r, a)
 	}
 }
 
-// refuse ends a claim that the server refused. A copy of the request may still be under
+// tried handles the answer that there is no room now for a request that may wait until its Deadline.
+// Unless it would wait in vain it asks for a place in the queue.
+func (c *Claim) tried(r *protocol.Result, a *Answer) Effect {
+	if rest := a.rest(r.Rest); c.trying != nil && c.inVain(rest, a) {
+		return c.failEarly(r, a)
+	}
+	c.trying = nil
+	return Send
+}
+
+// inVain reports whether what keeps the claim out for so long does so until after its Deadline. It
+// is counted from the sending, and without the millisecond by which a time may be rounded up: so
+// nothing is refused that might still be granted.
+func (c *Claim) inVain(rest time.Duration, a *Answer) bool {
+	return c.Deadline > 0 && a.Sent.Add(rest-time.Millisecond) > c.Deadline
+}
+
+// failEarly ends a claim that would wait in vain. If it has a place in the queue, that is given up at
+// once; what it may have been granted meanwhile is given back, and costs nothing.
+func (c *Claim) failEarly(r *protocol.Result, a *Answer) Effect {
+	why := c.refusal(r, a)
+	why.Early = true
+	if c.State == Queued {
+		return c.leave(why, a.Got)
+	}
+	return c.refused(why, a)
+}
+
+// refuse ends a claim that the server refused.
+func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect { return c.refused(c.refusal(r, a), a) }
+
+// refused ends a claim that has no place in the queue. A copy of the request may still be under
 // way and find room when it arrives: the release leaves a tombstone against that.
-func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
+func (c *Claim) refused(why *Refusal, a *Answer) Effect {
+	if a.Got < c.copyUntil {
+		return c.leave(why, a.Got)
+	}
+	return c.end(why)
+}
+
+// refusal is the error of a request that the server does not grant.
+func (c *Claim) refusal(r *protocol.Result, a *Answer) *Refusal {
 	binds, _ := a.Binding(a.Now, c.Terms.Weight, c.Terms.Costs)
 	why := &Refusal{
 		Name: c.name, Code: r.Code, Weight: c.Terms.Weight, Limit: a.Limit(), State: a.State, Binds: binds, Rest: a.rest(r.Rest),
@@ -124,10 +166,7 @@ func (c *Claim) refuse(r *protocol.Result, a *Answer) Effect {
 	if a.Next > 0 && a.Holders+a.Waiting > 0 { // else it is a tombstone's
 		why.Next = time.Duration(max(a.Next-a.Now, 1)) * time.Millisecond
 	}
-	if a.Got < c.copyUntil {
-		return c.leave(why, a.Got)
-	}
-	return c.end(why)
+	return why
 }
 
 // queued handles a place in the queue, from an acquire or a heartbeat. From now on the
@@ -142,13 +181,21 @@ func (c *Claim) queued(r *protocol.Result, a *Answer) Effect {
 		ahead = r.Ahead
 	}
 	binds, _ := a.Binding(a.Now, c.Terms.Weight, c.Terms.Costs)
+	rates := a.Rest(a.Now, c.Terms.Weight, c.Terms.Costs)
 	c.Place = Place{
 		Ahead: ahead, Used: a.Used, Limit: a.Limit(), Waiting: a.Waiting, Paused: a.Paused, Pinned: a.Pin >= 0,
-		Rates: a.Rates, Binds: binds, Tenant: c.Terms.Tenant, Rest: a.rest(a.Rest(a.Now, c.Terms.Weight, c.Terms.Costs)),
+		Rates: a.Rates, Binds: binds, Tenant: c.Terms.Tenant, Rest: a.rest(rates),
+	}
+	vain := c.inVain(c.Place.Rest, a) // a pause has begun, say
+	if vain && c.vain {
+		return c.failEarly(&protocol.Result{Code: protocol.Busy, Rest: rates}, a)
 	}
 	var effect Effect
+	if c.vain = vain; vain { // or it was granted just after this answer, in the same step, and what is spent is its own cost
+		effect = c.sign()
+	}
 	if c.look { // the grant may have come after this answer was made
-		c.look, c.due, c.opens, effect = false, clock.Never, clock.Never, Send
+		c.look, effect = false, c.sign()
 	}
 	if c.Places {
 		effect |= Wake
@@ -289,7 +336,7 @@ func (c *Claim) gone(r *protocol.Result, a *Answer) Effect {
 		return c.end(c.lostBy(r, a.Got))
 	}
 	c.ID, c.copyUntil, c.look = c.newID(), 0, false
-	c.State, c.heard, c.told, c.first, c.due, c.opens = Asking, 0, 0, false, clock.Never, clock.Never
+	c.State, c.heard, c.told, c.first, c.vain, c.due, c.opens = Asking, 0, 0, false, false, clock.Never, clock.Never
 	return Send
 }
 

@@ -31,6 +31,7 @@
 package claim
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/berth-go/berth/internal/clock"
@@ -81,7 +82,8 @@ type Claim struct {
 	Places bool // its place in the queue is wanted
 	Unseen bool // nobody has got its lease: to give that back costs nothing
 
-	Alive clock.Instant // when Redis was last heard of, as its owner knows at a Tick
+	Alive    clock.Instant // when Redis was last heard of, as its owner knows at a Tick
+	Deadline clock.Instant // if a rate or a pause keeps it out until after this, it is refused; 0: it waits in any case
 
 	ID      string
 	State   State
@@ -102,7 +104,10 @@ type Claim struct {
 	until     clock.Instant // when the wait for an answer is over
 	asked     clock.Instant // when its holder asked for a renewal
 
+	trying *protocol.Terms // Asking: it asks whether there is room, before it asks for a place; nil: that is known
+
 	first   bool // Queued: it is the head of the queue, as last heard
+	vain    bool // Queued: the last answer said that it waits in vain
 	adopted bool // it never asked for permits
 	sent    bool // an operation of it is under way
 	look    bool // Asking: once in the queue, it asks again at once, because a message told of a grant
@@ -172,7 +177,13 @@ func Make(name string, terms *protocol.Terms, newID func() string) Claim {
 
 // Ask begins the acquire of a request made at start. Redis must not be silent for Timeout; a
 // request that does not wait must be answered within TryTimeout.
+//
+// A request with a Deadline asks for a permit without waiting first: only a refusal tells exactly for
+// how long the rates keep it out, and so it keeps nobody waiting who could be granted before.
 func (c *Claim) Ask(start clock.Instant) Effect {
+	if c.Terms.Wait && c.Deadline > 0 {
+		c.trying = c.Terms.Trying()
+	}
 	c.until = start.Add(Timeout)
 	if !c.Terms.Wait {
 		c.until = start.Add(TryTimeout)
@@ -219,7 +230,7 @@ func (c *Claim) Op(now clock.Instant) (op protocol.Op, ok bool) {
 	op.ID = c.ID
 	switch c.State {
 	case Asking:
-		op.Verb, op.Terms = protocol.Acquire, c.Terms
+		op.Verb, op.Terms = protocol.Acquire, cmp.Or(c.trying, c.Terms)
 	case Queued:
 		op.Verb, op.TTL, op.Flag = protocol.Heartbeat, c.Terms.Heartbeat, c.Places || c.first
 	case Confirming:

@@ -31,6 +31,7 @@ type Refusal struct {
 	Cost  int             // in the unit of Binds
 	Rest  time.Duration   // for so long the rates or a pause do not let it in
 	Next  time.Duration   // until a lease or waiter may run out, at the earliest; 0: there is none
+	Early bool            // it was not the server that refused: Rest ends after the Deadline
 }
 
 // Error implements error.

@@ -67,9 +67,17 @@ type Terms struct {
 	Label      string
 	For        Program // whose request it is; the zero Program: this process's own
 
-	MinReplicas int // is not sent; renewals put it into Op.Replicas
+	MinReplicas int  // is not sent; renewals put it into Op.Replicas
+	FailEarly   bool // is not sent; what cannot be granted before its deadline does not wait
 
 	head any // the encoding, if a store has prepared it
+}
+
+// Trying returns the terms of the same request that does not wait.
+func (t *Terms) Trying() *Terms {
+	c := *t
+	c.Wait, c.head = false, nil
+	return &c
 }
 
 // Program is a process for which another one asks.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/berth-go/berth/internal/claim"
 	"github.com/berth-go/berth/internal/clock"
@@ -20,11 +21,15 @@ import (
 //
 // manual leaves renewal to the holder. onPlace, if not nil, is called in this goroutine
 // whenever Acquire learns that the place in the queue has changed. While it blocks, the end of ctx
-// still ends the request.
+// still ends the request. With terms.FailEarly a request is refused, too, that a rate or a pause
+// keeps out until after ctx's deadline.
 func (s *Semaphore) Acquire(ctx context.Context, terms *protocol.Terms, manual bool, onPlace func(claim.Place)) (*Request, error) {
 	start := clock.Exact()
 	r := s.newRequest(terms, manual)
 	r.claim.Places = onPlace != nil
+	if deadline, ok := ctx.Deadline(); ok && terms.FailEarly {
+		r.claim.Deadline = start.Add(time.Until(deadline))
+	}
 	return s.request(ctx, r, r.claim.Ask(start), onPlace)
 }
 
