@@ -110,7 +110,8 @@ func MaxHold(d time.Duration) LimitOption { return LeaseOptions(berth.MaxHold(d)
 
 // MaxWait bounds the time in the queue. With 0 calls do not wait; with a negative d only the call's
 // context bounds the wait. The default is DefaultMaxWait for a ServerLimit, and no bound for a
-// ClientLimit.
+// ClientLimit. With LeaseOptions(berth.FailEarly()) a call that a rate or a pause keeps out for longer
+// is refused at once.
 func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.MaxWait = d }) }
 
 // MaxWaiting bounds how many calls of this process wait for a permit at once, over all keys; 0 is no

@@ -118,7 +118,8 @@ func PerRequest(f func(*http.Request) []berth.AcquireOption) LimitOption {
 
 // MaxWait bounds the time in the queue. With 0 requests do not wait; with a negative d
 // only the request's context bounds the wait. The default is DefaultMaxWait for a
-// Handler, and no bound for a Transport.
+// Handler, and no bound for a Transport. With LeaseOptions(berth.FailEarly()) a request that a
+// rate or a pause keeps out for longer is refused at once, and not after MaxWait.
 func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.gate.MaxWait = d }) }
 
 // MaxWaiting bounds how many requests of this process wait for a permit at once, over

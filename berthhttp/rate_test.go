@@ -2,6 +2,7 @@
 package berthhttp_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -337,4 +338,40 @@ func TestRetryAfterCountsThoseInLine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFailEarlyIsToldAtOnce where a rate or a pause keeps a request out for longer than it may wait, by
+// MaxWait or its own deadline; what has the time waits.
+func TestFailEarlyIsToldAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client := store.Client()
+		early := berthhttp.LeaseOptions(berth.FailEarly())
+		rate := berthhttp.Rate(1000, time.Minute).Of("tokens")
+		tokens := berthhttp.Cost(byHeader("Tokens")).Of("tokens")
+		hasty := newHandler(t, client, 5, http.NotFoundHandler(), rate, tokens, early, berthhttp.MaxWait(10*time.Second))
+		endless := newHandler(t, client, 5, http.NotFoundHandler(), rate, tokens, early, berthhttp.MaxWait(-1))
+		hasty.ServeHTTP(httptest.NewRecorder(), asking(t, 900))
+
+		began := time.Now()
+		rec := httptest.NewRecorder()
+		hasty.ServeHTTP(rec, asking(t, 200))
+		if retry := rec.Header().Get("Retry-After"); rec.Code != http.StatusTooManyRequests || retry != "61" || time.Since(began) != 0 {
+			t.Errorf("answered %d after %v, Retry-After %q", rec.Code, time.Since(began), retry)
+		}
+		r := asking(t, 200)
+		ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+		defer cancel()
+		endless.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a request with a deadline took %v", took)
+		}
+		want(t, client, "work", 0, 0)
+		hasty.ServeHTTP(rec, asking(t, 100)) // for which there is room
+		<-time.After(52 * time.Second)
+		rec = httptest.NewRecorder()
+		hasty.ServeHTTP(rec, asking(t, 200))
+		if took := time.Since(began); rec.Code != http.StatusNotFound || took < time.Minute || took > 62*time.Second {
+			t.Errorf("answered %d after %v, and it had the time", rec.Code, took)
+		}
+	})
 }

@@ -22,6 +22,7 @@ export interface Limit extends LimitTerms {
 /** The fields of a request for several permits. */
 export interface HoldTerms {
   wait_ms?: number;
+  fail_early?: boolean;
   ttl_ms?: number;
   max_hold_ms?: number;
   beat_ms?: number;

@@ -46,6 +46,7 @@ func (a *attempt[R]) acquire(r R) (berth.Leases, error) {
 	if g.MaxWait > 0 {
 		bound := time.AfterFunc(g.MaxWait, func() { cancel(a.late()) })
 		defer bound.Stop()
+		ctx = bounded{ctx, a.began.Add(g.MaxWait)}
 	}
 	whole := false
 	defer func() {
@@ -72,6 +73,22 @@ func (a *attempt[R]) acquire(r R) (berth.Leases, error) {
 	}
 	whole = true
 	return a.leases, nil
+}
+
+// bounded is a context that tells of its end by MaxWait, for berth.FailEarly. Another ends it, because
+// the cause is known only then.
+type bounded struct {
+	context.Context //nolint:containedctx // it is one
+
+	end time.Time
+}
+
+// Deadline implements context.Context.
+func (b bounded) Deadline() (time.Time, bool) {
+	if first, ok := b.Context.Deadline(); ok && first.Before(b.end) {
+		return first, true
+	}
+	return b.end, true
 }
 
 // prepare asks each rule, and finds the order.

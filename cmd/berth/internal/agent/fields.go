@@ -83,6 +83,18 @@ func millis[T any](least, most time.Duration, set func(*T, time.Duration)) func(
 	})
 }
 
+// flag reads true or false.
+func flag[T any](set func(*T, bool)) func(*T, json.RawMessage) string {
+	return func(into *T, raw json.RawMessage) string {
+		is := string(raw) == "true"
+		if !is && string(raw) != "false" {
+			return "it must be true or false"
+		}
+		set(into, is)
+		return ""
+	}
+}
+
 // text reads a string that keeps a rule.
 func text[T any](most int, rule func(string, int) string, set func(*T, string)) func(*T, json.RawMessage) string {
 	return func(into *T, raw json.RawMessage) string {

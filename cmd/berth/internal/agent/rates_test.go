@@ -75,6 +75,21 @@ func TestSeveralRatesAndUnits(t *testing.T) {
 	})
 }
 
+// TestHoldFailsEarly: with fail_early a request that a rate, or a pause, keeps out for longer than
+// wait_ms is told when there can be room, at once, and is not in anybody's way.
+func TestHoldFailsEarly(t *testing.T) {
+	each(t, func(w *world) {
+		const terms = `{"name":"s","limit":9,"rate":3,"per_ms":3600000,`
+		w.insists(post(terms+`"cost":2}`), "granted")
+		got := w.refused(post(terms + `"cost":2,"wait_ms":60000,"fail_early":true}`))
+		if got.Status != 429 || got.Error != "busy" || got.Rate == nil || got.Rate.Spent != 2 || got.Retry < 3000000 || got.Retry > 3700000 || got.header.Get("Retry-After") == "" {
+			w.Errorf("it is told %+v, rate %+v", got, got.Rate)
+		}
+		w.insists(post(terms+`"cost":1,"wait_ms":60000,"fail_early":true}`), "granted")
+		w.send(post(terms + `"cost":1,"wait_ms":60000,"fail_early":false}`)).wants("queued")
+	})
+}
+
 // TestHoldIsSettled by a line, also by the last one before the end; what cannot be settled is told.
 func TestHoldIsSettled(t *testing.T) {
 	each(t, func(w *world) {

@@ -46,6 +46,8 @@ var badInput = []struct{ body, wrong string }{
 	{`{"name":"s","ttl_ms":2592000001}`, "ttl_ms"},
 	{`{"name":"s","max_hold_ms":1}`, "max_hold_ms"},
 	{`{"name":"s","head_start_ms":-1}`, "head_start_ms"},
+	{`{"name":"s","fail_early":true}`, "wait_ms"},
+	{`{"name":"s","fail_early":1,"wait_ms":1}`, "fail_early"},
 	{`{"name":"s","wait_ms":-1}`, "wait_ms"},
 	{`{"name":"s","beat_ms":1}`, "beat_ms"},
 	{`{"name":"s","label":"a\nb"}`, "label"},

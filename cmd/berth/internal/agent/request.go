@@ -30,6 +30,7 @@ type request struct {
 	several bool      // the client has sent a list of them
 	client
 	wait    *time.Duration // nil: for as long as the connection lasts
+	early   bool           // it wants to know at once that wait is too short
 	beat    time.Duration  // 0: it need not write
 	options []berth.AcquireOption
 }
@@ -67,6 +68,7 @@ var (
 		{"max_hold_ms", millis(berth.MinTTL, berth.MaxTTL, func(r *request, d time.Duration) { r.option(berth.MaxHold(d)) })},
 		{"head_start_ms", millis(0, berth.MaxTTL, func(r *request, d time.Duration) { r.option(berth.HeadStart(d)) })},
 		{"wait_ms", millis(0, berth.MaxTTL, func(r *request, d time.Duration) { r.wait = &d })},
+		{"fail_early", flag(func(r *request, yes bool) { r.early = yes })},
 		{"beat_ms", millis(leastBeat, berth.MaxTTL, func(r *request, d time.Duration) { r.beat = d })},
 		{"label", text(berth.MaxLabel, rules.Text, func(r *request, s string) { r.label = s })},
 		{"pid", number(1, math.MaxInt32, func(r *request, n int) { r.pid = n })},
@@ -84,6 +86,12 @@ func parse(body []byte) (*request, *refusal) {
 	}
 	r, wrong := &request{}, wrongs{}
 	fill(given, holdFields, r, wrong, "")
+	switch {
+	case r.early && r.wait == nil:
+		wrong.add("wait_ms", "it is missing: with fail_early a request is refused that would wait for longer than that")
+	case r.early:
+		r.option(berth.FailEarly())
+	}
 	all, several := given.values[allField]
 	switch {
 	case several && given.twice[allField]:

@@ -169,7 +169,7 @@ type permitFlags struct {
 	tenant                        value.Tenant
 	share                         int
 	wait, ttl, headStart, maxHold time.Duration
-	noWait, observe               bool
+	noWait, observe, failEarly    bool
 	label                         string
 	code                          int
 }
@@ -185,6 +185,7 @@ func (p *permitFlags) define(cmd *cobra.Command, ttl time.Duration) {
 	f.IntVar(&p.share, "share", 1, "`N` turns for each turn of other tenants, up to 100")
 	f.VarP(value.Duration(&p.wait, 0), "wait", "w", "give up after this `DURATION`: 90s, 10m or 2h; a plain\nnumber is seconds (default: never)")
 	f.BoolVar(&p.noWait, "no-wait", false, "give up at once when there is no permit")
+	f.BoolVar(&p.failEarly, "fail-early", false, "give up at once when the rates, or a pause, leave no\nroom within --wait")
 	f.Var(value.Int(&p.queueLimit, -1), "queue-limit", "give up at once when `N` are waiting already\n(default: no limit)")
 	f.Lookup("queue-limit").DefValue = "" // -1 means nothing to a reader
 	f.Var(value.Duration(&p.ttl, ttl), "ttl", "how long the permit stays taken after its holder\ncrashes")
@@ -204,6 +205,8 @@ func (p *permitFlags) check(cmd *cobra.Command) error {
 		return exit.Usagef("-E %d: an exit code is 0 to 255", p.code)
 	case p.wait < 0:
 		return exit.Usagef("--wait %v: it is negative", p.wait)
+	case p.failEarly && !f.Changed("wait"):
+		return exit.Usagef("--fail-early: say by --wait how long the command can wait")
 	case f.Changed("wait") && p.wait == 0:
 		p.noWait = true
 	case p.queueLimit < 0 && f.Changed("queue-limit"):
@@ -253,6 +256,9 @@ func (p *permitFlags) semaphore(client *berth.Client, name string, opts ...berth
 	}
 	if p.tenant != "" {
 		opts = append(opts, berth.Tenant(string(p.tenant)), berth.Share(p.share))
+	}
+	if p.failEarly {
+		opts = append(opts, berth.FailEarly())
 	}
 	if p.queueLimit >= 0 {
 		opts = append(opts, berth.QueueLimit(p.queueLimit))

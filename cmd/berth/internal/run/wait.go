@@ -232,8 +232,11 @@ func (cfg Config) refused(text string) error {
 // busyText words the library's refusal for a shell user.
 func busyText(cfg Config, busy *berth.BusyError) string {
 	what := "no permit"
-	if busy.QueueFull {
+	switch {
+	case busy.QueueFull:
 		what = "the queue is full"
+	case busy.FailedEarly:
+		what = fmt.Sprintf("no permit within %v", cfg.Wait)
 	}
 	if busy.Paused {
 		what += ", it is paused"
