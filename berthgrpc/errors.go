@@ -20,8 +20,8 @@ var (
 	// ErrMaxWait: the call has waited in the queue for MaxWait. It is also
 	// context.DeadlineExceeded to errors.Is.
 	ErrMaxWait = gate.ErrMaxWait
-	// ErrMaxWaiting: MaxWaiting calls of this process already wait, and no permit was free for this
-	// one, or too many others were asking for one.
+	// ErrMaxWaiting: MaxWaiting calls of this process already wait, or the part of this one's tenant,
+	// and no permit was free for this one, or too many others were asking for one.
 	ErrMaxWaiting = gate.ErrMaxWaiting
 )
 

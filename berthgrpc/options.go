@@ -116,7 +116,8 @@ func MaxWait(d time.Duration) Option { return wholeOption(func(c *config) { c.Ma
 
 // MaxWaiting bounds how many calls of this process wait for a permit at once, over all keys; 0 is no
 // bound. The default is DefaultMaxWaiting for a ServerLimit, and no bound for a ClientLimit. Further
-// calls get a permit if one is free, as with berthhttp.MaxWaiting.
+// calls get a permit if one is free, and with Tenant each tenant has its part, as with
+// berthhttp.MaxWaiting.
 func MaxWaiting(n int) Option { return wholeOption(func(c *config) { c.MaxWaiting = n }) }
 
 // AnswerWithin bounds how long a call waits for the first answer of Redis. After that it is refused,

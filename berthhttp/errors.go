@@ -15,8 +15,8 @@ var (
 	// ErrMaxWait: the request has waited in the queue for MaxWait. It is also
 	// context.DeadlineExceeded to errors.Is.
 	ErrMaxWait = gate.ErrMaxWait
-	// ErrMaxWaiting: MaxWaiting requests of this process already wait, and no permit was free for
-	// this one, or too many others were asking for one.
+	// ErrMaxWaiting: MaxWaiting requests of this process already wait, or the part of this one's
+	// tenant, and no permit was free for this one, or too many others were asking for one.
 	ErrMaxWaiting = gate.ErrMaxWaiting
 )
 

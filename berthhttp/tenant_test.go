@@ -1,6 +1,8 @@
 package berthhttp_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,5 +46,56 @@ func TestTenantsShareOneLimit(t *testing.T) {
 		}
 		resp.Body.Close()
 		want(t, client, "api", 0, 0)
+	})
+}
+
+// TestBurstLeavesRoomForOtherTenants: MaxWaiting lets a tenant that is alone have all of it, and with
+// others its part; who comes late with little gets in.
+func TestBurstLeavesRoomForOtherTenants(t *testing.T) {
+	bubble(t, func(t *testing.T, store *berthtest.Store) {
+		client := store.Client()
+		tr := newTransport(t, client, 1, endless, berthhttp.Key(nil), berthhttp.MaxWaiting(12), berthhttp.Tenant(berthhttp.ByHeader("X-Tenant")))
+		first, err := tr.RoundTrip(ofTenant(t, "served"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := func(tenant string, n int) (let int) {
+			for range n {
+				refused := make(chan error, 1)
+				go func() {
+					resp, err := tr.RoundTrip(ofTenant(t, tenant))
+					if err == nil {
+						resp.Body.Close()
+						return
+					}
+					refused <- err
+				}()
+				synctest.Wait()
+				select {
+				case err := <-refused:
+					if !errors.Is(err, berthhttp.ErrMaxWaiting) {
+						t.Error(err)
+					}
+				default:
+					let++
+				}
+			}
+			return let
+		}
+		var got []int
+		for _, burst := range []struct {
+			tenant string
+			n      int
+		}{{"greedy", 20}, {"small", 10}, {"", 10}, {"greedy", 1}, {"other", 1}} {
+			got = append(got, waits(burst.tenant, burst.n))
+		}
+		if want := []int{12, 6, 4, 0, 1}; !slices.Equal(got, want) { // of 12 a half, a third, and a quarter at the end
+			t.Errorf("let in are %v, want %v", got, want)
+		}
+		first.Body.Close()
+		want(t, client, "api", 0, 0)
+		if n := waits("greedy", 1); n != 1 {
+			t.Error("nobody waits, and it is refused")
+		}
 	})
 }

@@ -21,6 +21,8 @@ type attempt[R any] struct {
 	away  error // why Redis is known not to be reachable; nil: it is not known
 	once  bool  // it must not wait: MaxWaiting calls do
 
+	tenants []string // for whom, by rule
+
 	asks   []Ask // in the order of the rules; empty: nothing was asked
 	order  []int // in which they are taken
 	taken  int   // how many of them were
@@ -29,6 +31,15 @@ type attempt[R any] struct {
 
 	place atomic.Pointer[berth.Place] // in the queue of the one that is asked for, when last heard of
 	heard atomic.Bool                 // Redis has answered
+}
+
+// attempt returns that of a call.
+func (g *Gate[R]) attempt(ctx context.Context, r R) *attempt[R] {
+	a := &attempt[R]{gate: g, ctx: ctx, began: time.Now(), tenants: make([]string, len(g.Rules))}
+	for i := range g.Rules {
+		a.tenants[i] = g.Rules[i].tenant(r)
+	}
+	return a
 }
 
 // acquire takes a permit of each limit, or of none.
@@ -97,7 +108,7 @@ func (a *attempt[R]) prepare(r R) (err error) {
 	a.asks, a.leases = make([]Ask, len(g.Rules)), make(berth.Leases, len(g.Rules))
 	sems := make([]*berth.Semaphore, len(g.Rules))
 	for i := range g.Rules {
-		if a.asks[i], err = g.Rules[i].ask(g.client, r); err != nil {
+		if a.asks[i], err = g.Rules[i].ask(g.client, r, a.tenants[i]); err != nil {
 			a.order = []int{i} // it is to blame
 			return err
 		}

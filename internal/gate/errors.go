@@ -21,8 +21,8 @@ func (maxWait) Error() string { return "berth: waited for MaxWait" }
 // Is reports whether target is context.DeadlineExceeded.
 func (maxWait) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// ErrMaxWaiting: MaxWaiting calls of this process already wait, and no permit was free for
-// this one, or too many others were asking for one.
+// ErrMaxWaiting: MaxWaiting calls of this process already wait, or the part of this one's tenant, and
+// no permit was free for this one, or too many others were asking for one.
 var ErrMaxWaiting = errors.New("berth: as many wait already as MaxWaiting allows")
 
 // errSilence: Redis has not said anything within AnswerWithin, or MaxWait.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/berth-go/berth"
@@ -48,7 +47,7 @@ type Gate[R any] struct {
 	outage outage
 	tally  tally // of Observe
 
-	waiting atomic.Int64 // calls in ask, except those of a known outage
+	room room // for calls in ask, except those of a known outage
 }
 
 // New returns a Gate for a config, whose logger is then one for which no call waits. The only error
@@ -75,7 +74,7 @@ func New[R any](client *berth.Client, cfg Config[R]) (*Gate[R], error) {
 		named[r.Name] = true
 	}
 	cfg.Logger = internals.Events(client).Logger(cmp.Or(cfg.Logger, slog.Default()))
-	g := &Gate[R]{Config: cfg, client: client}
+	g := &Gate[R]{Config: cfg, client: client, room: room{most: cfg.MaxWaiting}}
 	log := cfg.Logger.With("limit", cfg.Rules[0].Name)
 	g.tally.log, g.tally.pkg = log, cfg.Package
 	g.outage.log, g.outage.pkg, g.outage.calls = log, cfg.Package, cfg.Calls
@@ -102,15 +101,15 @@ func (g *Gate[R]) Take(r R) (*Permit, *Refusal) {
 // ask is Take without the functions of OnOpen. open is the reason why r passes without a permit.
 func (g *Gate[R]) ask(r R) (p *Permit, why *Refusal, open error) {
 	ctx := g.Context(r)
-	a := &attempt[R]{gate: g, ctx: ctx, began: time.Now(), away: g.outage.known(ctx)}
-	if a.away == nil { // else it does not wait, and those in the queue do not keep it from passing
-		defer g.waiting.Add(-1)
-		if n := int(g.waiting.Add(1)); g.MaxWaiting > 0 && n > g.MaxWaiting {
-			if n > g.MaxWaiting+tries(g.MaxWaiting) {
-				return nil, a.refusal(ErrMaxWaiting), nil
-			}
-			a.once = true
+	a := g.attempt(ctx, r)
+	if a.away = g.outage.known(ctx); a.away == nil { // else it does not wait, and those in the queue do not keep it from passing
+		tenant := cmp.Or(a.tenants...)
+		entry := g.room.enter(tenant)
+		if entry == turnedAway {
+			return nil, a.refusal(ErrMaxWaiting), nil
 		}
+		defer g.room.leave(tenant, entry)
+		a.once = entry == mayTry
 	}
 	leases, err := a.acquire(r)
 	away := a.away
@@ -137,7 +136,3 @@ func (g *Gate[R]) ask(r R) (p *Permit, why *Refusal, open error) {
 	}
 	return g.permit(a.asks, leases), nil, nil
 }
-
-// tries is how many calls at once may ask for a permit that is free while maxWaiting
-// calls wait: so that those who wait for one key do not lock out the others.
-func tries(maxWaiting int) int { return (maxWaiting + 9) / 10 }

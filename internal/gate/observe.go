@@ -14,7 +14,8 @@ import (
 // AnswerWithin at most, in all. A permit that was free is held while the call runs, so that other
 // calls see it taken, but its loss ends nothing.
 func (g *Gate[R]) observe(ctx context.Context, r R) *Permit {
-	a := &attempt[R]{gate: g, ctx: ctx, away: g.outage.known(ctx)}
+	a := g.attempt(ctx, r)
+	a.away = g.outage.known(ctx)
 	if err := a.prepare(r); err != nil {
 		g.tally.add(a.asks[a.order[0]].Name, berth.ObservedRefusal, err)
 		return g.permit(nil, nil)

@@ -31,8 +31,19 @@ func (r *Rule[R]) ready(client *berth.Client, place int, maxHold time.Duration) 
 	return err
 }
 
-// ask returns what a call asks of the limit.
-func (r *Rule[R]) ask(client *berth.Client, call R) (Ask, error) {
+// tenant returns the key of the tenant for whom a call is made; "": nobody.
+func (r *Rule[R]) tenant(call R) string {
+	if r.Tenant == nil {
+		return ""
+	}
+	if key := r.Tenant(call); key != "" {
+		return tenantOf(key)
+	}
+	return ""
+}
+
+// ask returns what a call for a tenant asks of the limit.
+func (r *Rule[R]) ask(client *berth.Client, call R, tenant string) (Ask, error) {
 	a := Ask{Name: r.Name, limit: r.Limit}
 	if r.Key != nil {
 		key := r.Key(call)
@@ -48,10 +59,8 @@ func (r *Rule[R]) ask(client *berth.Client, call R) (Ask, error) {
 		return a, err
 	}
 	a.Sem = sem
-	if r.Tenant != nil {
-		if tenant := r.Tenant(call); tenant != "" {
-			a.opts = append(a.opts, berth.Tenant(tenantOf(tenant)))
-		}
+	if tenant != "" {
+		a.opts = append(a.opts, berth.Tenant(tenant))
 	}
 	if r.PerCall != nil {
 		a.opts = append(a.opts, r.PerCall(call)...)
