@@ -127,17 +127,20 @@ func (w *workers) begin() { w.rounds, w.began = w.rounds+1, time.Now() }
 
 // work makes rounds until there is nothing to do, and enough other workers wait.
 func (w *workers) work(generation int) {
-	for ok := true; ok; generation, ok = w.next(generation) {
-		w.round()
+	for ok := true; ok; {
+		sent := w.round()
+		generation, ok = w.next(generation, sent)
 	}
 }
 
 // next ends a round, and returns the generation of the next one; false: enough other workers wait for
-// it, or the session is closed.
-func (w *workers) next(generation int) (int, bool) {
+// it, or the session is closed. A round that has sent nothing says nothing of the server.
+func (w *workers) next(generation int, sent bool) (int, bool) {
 	w.mu.Lock()
 	if generation == w.generation {
-		w.rounds, w.hangs = w.rounds-1, hangs
+		if w.rounds--; sent {
+			w.hangs = hangs
+		}
 	}
 	if len(w.waiting) > 0 && !w.held && !w.full() {
 		w.begin()
@@ -200,8 +203,9 @@ func (w *workers) take() []*Semaphore {
 	return head
 }
 
-// round makes the calls of those that are next in line, and handles their outcomes.
-func (w *workers) round() {
+// round makes the calls of those that are next in line, handles their outcomes, and reports whether it
+// sent any: others may have taken the line, and who stood in it may have left.
+func (w *workers) round() (sent bool) {
 	var together []*sending
 	for _, s := range w.take() {
 		switch c := s.next(); {
@@ -213,6 +217,7 @@ func (w *workers) round() {
 		}
 	}
 	w.send(together)
+	return len(together) > 0
 }
 
 // send makes calls, and handles their outcomes.

@@ -270,6 +270,27 @@ func TestSlowRedisTakesFewRounds(t *testing.T) {
 	})
 }
 
+// TestRoundThatSendsNothingIsNoAnswer: while all hang, whoever leaves the line, or is taken by another
+// round, does not have others start earlier.
+func TestRoundThatSendsNothingIsNoAnswer(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		c.keep()
+		c.occupy("hang")
+		ctx, leave := context.WithCancel(context.Background())
+		c.done.Go(func() { _, _ = c.Semaphore("leaves").Acquire(ctx, terms(true), false, nil) })
+		synctest.Wait()
+		leave()
+		<-time.After(hangs + 2*time.Millisecond) // the one that has left is taken, and nothing is sent
+		synctest.Wait()
+		c.workers.mu.Lock()
+		rounds, generation, after := c.workers.rounds, c.workers.generation, c.workers.hangs
+		c.workers.mu.Unlock()
+		if c.sent() != mostRounds || rounds != 0 || generation != 1 || after != 2*hangs {
+			c.Errorf("%d rounds were sent; %d of generation %d in flight, which hang after %v", c.sent(), rounds, generation, after)
+		}
+	})
+}
+
 // TestRoundWaitsForItsMostPatientCall: its deadline, which the connection may heed, is the latest.
 func TestRoundWaitsForItsMostPatientCall(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
