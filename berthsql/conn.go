@@ -124,7 +124,7 @@ func (c *conn) Ping(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	_, err := done(during(ctx, c, func(ctx context.Context) (any, error) { return nil, p.Ping(ctx) }))
+	_, err := during(ctx, c, func(ctx context.Context) (any, error) { return nil, p.Ping(ctx) }, nil)
 	return err
 }
 
@@ -136,7 +136,7 @@ type execer struct {
 }
 
 func (e execer) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return done(during(ctx, e.c, func(ctx context.Context) (driver.Result, error) { return e.inner.ExecContext(ctx, query, args) }))
+	return during(ctx, e.c, func(ctx context.Context) (driver.Result, error) { return e.inner.ExecContext(ctx, query, args) }, nil)
 }
 
 type queryer struct {
@@ -145,13 +145,13 @@ type queryer struct {
 }
 
 func (q queryer) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return newRows(during(ctx, q.c, func(ctx context.Context) (driver.Rows, error) { return q.inner.QueryContext(ctx, query, args) }))
+	return during(ctx, q.c, func(ctx context.Context) (driver.Rows, error) { return q.inner.QueryContext(ctx, query, args) }, newRows)
 }
 
 func (c *conn) Begin() (driver.Tx, error) { return c.BeginTx(context.Background(), driver.TxOptions{}) }
 
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	return newTx(during(ctx, c, func(ctx context.Context) (driver.Tx, error) {
+	return during(ctx, c, func(ctx context.Context) (driver.Tx, error) {
 		b, ok := c.inner.(driver.ConnBeginTx)
 		switch {
 		case ok:
@@ -162,5 +162,5 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 			return nil, ctx.Err()
 		}
 		return c.inner.Begin() //nolint:staticcheck // drivers have it
-	}))
+	}, newTx)
 }

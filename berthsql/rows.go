@@ -38,10 +38,7 @@ func orNone[T any](inner driver.Rows) T {
 	return any(none{}).(T)
 }
 
-func newRows(inner driver.Rows, u *use, err error) (driver.Rows, error) {
-	if err != nil {
-		return nil, err
-	}
+func newRows(inner driver.Rows, u *use) driver.Rows {
 	return exactly(&rows{
 		inner, u,
 		orNone[driver.RowsNextResultSet](inner),
@@ -50,7 +47,7 @@ func newRows(inner driver.Rows, u *use, err error) (driver.Rows, error) {
 		orNone[driver.RowsColumnTypeLength](inner),
 		orNone[driver.RowsColumnTypeNullable](inner),
 		orNone[driver.RowsColumnTypePrecisionScale](inner),
-	}), nil
+	})
 }
 
 func (r *rows) Columns() []string { return r.inner.Columns() }
@@ -79,12 +76,7 @@ type tx struct {
 	use   *use
 }
 
-func newTx(inner driver.Tx, u *use, err error) (driver.Tx, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &tx{inner, u}, nil
-}
+func newTx(inner driver.Tx, u *use) driver.Tx { return &tx{inner, u} }
 
 // Commit without a lease rolls back. The outcome is certain, because COMMIT was not sent.
 func (t *tx) Commit() error {

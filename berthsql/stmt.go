@@ -28,7 +28,7 @@ func (c *conn) Prepare(query string) (driver.Stmt, error) {
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	inner, err := done(during(ctx, c, func(ctx context.Context) (driver.Stmt, error) {
+	inner, err := during(ctx, c, func(ctx context.Context) (driver.Stmt, error) {
 		if p, ok := c.inner.(driver.ConnPrepareContext); ok {
 			return p.PrepareContext(ctx, query)
 		}
@@ -36,7 +36,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 			return nil, ctx.Err()
 		}
 		return c.inner.Prepare(query)
-	}))
+	}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func check(v *driver.NamedValue, by ...any) error {
 }
 
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return done(during(ctx, s.conn, func(ctx context.Context) (driver.Result, error) {
+	return during(ctx, s.conn, func(ctx context.Context) (driver.Result, error) {
 		if x, ok := s.Stmt.(driver.StmtExecContext); ok {
 			return x.ExecContext(ctx, args)
 		}
@@ -69,11 +69,11 @@ func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 			return nil, err
 		}
 		return s.Exec(values)
-	}))
+	}, nil)
 }
 
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return newRows(during(ctx, s.conn, func(ctx context.Context) (driver.Rows, error) {
+	return during(ctx, s.conn, func(ctx context.Context) (driver.Rows, error) {
 		if q, ok := s.Stmt.(driver.StmtQueryContext); ok {
 			return q.QueryContext(ctx, args)
 		}
@@ -82,7 +82,7 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 			return nil, err
 		}
 		return s.Query(values)
-	}))
+	}, newRows)
 }
 
 // unnamed returns the arguments for a driver that knows neither names nor contexts.

@@ -42,9 +42,9 @@ func (c *conn) begin(ctx context.Context) (*use, error) {
 	return u, nil
 }
 
-// end ends a use, once; nil has ended.
+// end ends a use, once.
 func (u *use) end() {
-	if u == nil || u.conn == nil {
+	if u.conn == nil {
 		return
 	}
 	c := u.conn
@@ -56,29 +56,27 @@ func (u *use) end() {
 	c.rest()
 }
 
-// during makes a call of the driver. On success the caller ends the use.
-func during[T any](ctx context.Context, c *conn, call func(context.Context) (T, error)) (result T, u *use, err error) {
-	begun, err := c.begin(ctx)
+// during makes a call of the driver. What the call leaves open, open makes of its result: that then
+// ends the use. Where open is nil, nothing is left.
+func during[T any](ctx context.Context, c *conn, call func(context.Context) (T, error), open func(T, *use) T) (result T, err error) {
+	u, err := c.begin(ctx)
 	if err != nil {
-		return result, nil, err
+		return result, err
 	}
+	left := false
 	defer func() {
-		if u == nil { // it failed, or the driver panics
-			begun.end()
+		if !left { // also if the driver panics
+			u.end()
 		}
 	}()
-	result, err = call(begun.ctx)
-	if err != nil {
+	if result, err = call(u.ctx); err != nil {
 		c.skipped = err == driver.ErrSkip //nolint:errorlint // as database/sql compares it
-		return result, nil, explain(err, begun.lease)
+		return result, explain(err, u.lease)
 	}
-	return result, begun, nil
-}
-
-// done ends the use of a call that leaves nothing open.
-func done[T any](result T, u *use, err error) (T, error) {
-	u.end()
-	return result, err
+	if open != nil {
+		result, left = open(result, u), true
+	}
+	return result, nil
 }
 
 // bind returns a child of ctx that also ends with the lease, and a function that ends it.
