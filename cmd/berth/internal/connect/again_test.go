@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/berth-go/berth/internal/testkit/redisserver"
 	"github.com/berth-go/berth/internal/testkit/redistest"
 )
 
@@ -52,6 +54,42 @@ func TestPasswordIsReadAgain(t *testing.T) {
 		}
 		if step.want == "" && err != nil || step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)) {
 			t.Errorf("password %s, URL %q: %v, want %q", step.password, step.url, err, step.want)
+		}
+	}
+}
+
+// TestSentinelsPasswordIsReadAgain when a connection needs to know the master.
+func TestSentinelsPasswordIsReadAgain(t *testing.T) {
+	ctx := context.Background()
+	master := redistest.Start(t, redistest.WithTCP())
+	sentinel := redistest.Start(t, redistest.WithTCP(),
+		func(c *redisserver.Config) { c.Args = append(c.Args, "--sentinel") },
+		redistest.WithConfig(fmt.Sprintf("sentinel monitor berth 127.0.0.1 %d 1", master.Port())))
+	urlWith := func(password string) string {
+		return "redis+sentinel://" + sentinel.Addr() + "/berth?sentinel_username=app&sentinel_password=" + password
+	}
+	url := urlWith("old")
+	target, err := Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target.ReadAgain(func() (string, error) { return url, nil })
+	rdb := target.Client()
+	defer rdb.Close()
+	for _, step := range []struct {
+		password, inURL string
+		ok              bool
+	}{{"old", "old", true}, {"new", "old", false}, {"new", "new", true}} {
+		sentinel.Do(t, "ACL", "SETUSER", "app", "on", "resetpass", ">"+step.password, "~*", "&*", "+@all")
+		sentinel.Do(t, "CLIENT", "KILL", "USER", "app")
+		master.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+		url = urlWith(step.inURL)
+		err := rdb.Ping(ctx).Err()
+		for err != nil && step.ok && !strings.Contains(err.Error(), "WRONGPASS") { // of a connection that was killed
+			err = rdb.Ping(ctx).Err()
+		}
+		if step.ok != (err == nil) {
+			t.Errorf("password %s, in the URL %s: %v", step.password, step.inURL, err)
 		}
 	}
 }

@@ -51,9 +51,9 @@ type Target struct {
 }
 
 // ReadAgain makes the target's clients read the URL again for each new connection: they log in with
-// its user and password, and with the certificates that its files have by then, so that those can be
+// its users and passwords, and with the certificates that its files have by then, so that those can be
 // changed while the program runs. While it cannot be read, what was read last counts. The servers'
-// addresses and the sentinels' password remain as they were. It must be called before Client.
+// addresses remain as they were. It must be called before Client.
 func (t *Target) ReadAgain(read func() (string, error)) { t.read = read }
 
 // now is the target with the credentials that its URL has now.
@@ -113,6 +113,12 @@ func (t *Target) Client() redis.UniversalClient {
 		c := o.Cluster()
 		c.ClusterStateReloadInterval = clusterReload
 		return redis.NewClusterClient(c)
+	}
+	if t.kind == sentinel && t.read != nil {
+		f := o.Failover()
+		c := redis.NewFailoverClient(f)
+		c.AddHook(&askSentinels{target: t, options: f})
+		return c
 	}
 	return redis.NewUniversalClient(&o)
 }
