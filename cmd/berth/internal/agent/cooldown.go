@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"time"
@@ -65,7 +66,9 @@ func (a *Agent) cool(w http.ResponseWriter, r *http.Request) {
 	sem, err := a.client.Semaphore(c.name, 0)
 	if err == nil {
 		c.introduce(peerOf(connOf(r)))
-		err = internals.Cooldown(r.Context(), sem, c.lasts, c.label, c.pid)
+		err = a.options.Health.UnlessRefused(r.Context(), func(ctx context.Context, _ func()) error {
+			return internals.Cooldown(ctx, sem, c.lasts, c.label, c.pid)
+		})
 		a.learn(err)
 	}
 	answer(w, map[string]string{"event": "paused"}, err)

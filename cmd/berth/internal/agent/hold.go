@@ -151,16 +151,24 @@ func (h *hold) acquireOne(ctx context.Context, l *limited) (*berth.Lease, error)
 	if err != nil {
 		return nil, err
 	}
-	options := slices.Concat(h.options, l.options, []berth.AcquireOption{
-		berth.Label(h.label), internals.For(h.pid, h.more), berth.OnQueued(func(p berth.Place) { h.tellPlace(l, p) }),
-	})
-	switch {
-	case h.wait == nil:
-		return sem.Acquire(ctx, options...)
-	case *h.wait == 0:
-		return sem.TryAcquire(ctx, options...)
+	options := func(served func()) []berth.AcquireOption {
+		return slices.Concat(h.options, l.options, []berth.AcquireOption{
+			berth.Label(h.label), internals.For(h.pid, h.more), berth.OnQueued(func(p berth.Place) { served(); h.tellPlace(l, p) }),
+		})
 	}
-	lease, err := run.Insist(ctx, func() (*berth.Lease, error) { return sem.Acquire(ctx, options...) })
+	acquire := sem.Acquire
+	if h.wait != nil && *h.wait == 0 {
+		acquire = sem.TryAcquire
+	}
+	if h.wait == nil || *h.wait == 0 {
+		var lease *berth.Lease
+		err := h.agent.options.Health.UnlessRefused(ctx, func(ctx context.Context, served func()) (err error) {
+			lease, err = acquire(ctx, options(served)...)
+			return err
+		})
+		return lease, err
+	}
+	lease, err := run.Insist(ctx, func() (*berth.Lease, error) { return acquire(ctx, options(func() {})...) })
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = h.agent.late(*h.wait, err)
 	}

@@ -275,21 +275,42 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	})
 }
 
-// TestWaitThatRedisRefuses ends at its time, and says what to do.
+// TestWaitThatRedisRefuses ends at its time, or soon if it has none, and says what to do. Who stands in
+// the queue outlasts it.
 func TestWaitThatRedisRefuses(t *testing.T) {
-	testenv.OwnServer(t, nil, func(e *testenv.Env) {
+	testenv.Embedded(t, func(e *testenv.Env) {
 		w := newWorld(e, Options{})
-		w.Must(w.Redis.ConfigSet(w.Ctx, "maxmemory", "1").Err())
-		for i := range 20 { // it may be too slow to refuse
-			got := w.send(post(fmt.Sprintf(`{"name":"s%d","limit":1,"wait_ms":1000}`, i))).next()
-			if got.Status != http.StatusServiceUnavailable || got.Error != "redis" {
-				w.Fatalf("it is told %+v", got)
+		holder, waiter := w.holds(1), w.waits(1)
+		full := w.peer.Net.Inject(redistest.Rule{
+			Match: func(c redistest.Command) bool { return redistest.IsScript(c) && strings.Contains(c[3], "other") },
+			Fault: redistest.Refuse, Times: -1, Error: "OOM command not allowed when used memory > 'maxmemory'.",
+		})
+		for _, c := range []struct {
+			name, fields string
+			after        time.Duration
+		}{
+			{"other1", ``, 500 * time.Millisecond},
+			{"other2", `,"wait_ms":0`, 500 * time.Millisecond},
+			{"other3", `,"wait_ms":1000`, time.Second},
+			{"other4", `,"wait_ms":8000`, 8 * time.Second},
+		} {
+			start := time.Now()
+			got := w.send(post(fmt.Sprintf(`{"name":%q,"limit":1%s}`, c.name, c.fields))).next()
+			if got.Status != http.StatusServiceUnavailable || got.Error != "redis" || got.Retry == 0 ||
+				!strings.HasPrefix(got.Message, "redis refused: ") || !strings.Contains(got.Message, "raise maxmemory") {
+				w.Errorf("%s: it is told %+v", c.fields, got)
 			}
-			if strings.HasPrefix(got.Message, "redis refused: OOM ") && strings.Contains(got.Message, "raise maxmemory") {
-				return
-			}
+			w.Within(start, c.after, c.after+100*time.Millisecond, "the refusal"+c.fields)
 		}
-		w.Error("none of 20 requests is told why")
+		start := time.Now()
+		if got := w.send(cools(`{"name":"other5","for_ms":1000}`)).next(); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Message, "raise maxmemory") {
+			w.Errorf("a cooldown is told %+v", got)
+		}
+		w.Within(start, 500*time.Millisecond, 600*time.Millisecond, "the refusal of a cooldown")
+		full.Stop()
+		w.insists(post(`{"name":"other","limit":1}`), "granted")
+		w.Must(holder.conn.Close())
+		waiter.wants("granted")
 	})
 }
 

@@ -130,6 +130,6 @@ func (a *app) withHandle(text string, f func(ctx context.Context, client *berth.
 		}
 	}
 	return a.call(func(ctx context.Context, s *session) error {
-		return s.health.UnlessRefused(ctx, func(ctx context.Context) error { return f(ctx, s.client, text) })
+		return s.health.UnlessRefused(ctx, func(ctx context.Context, _ func()) error { return f(ctx, s.client, text) })
 	})
 }

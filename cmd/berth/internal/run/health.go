@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/berth-go/berth/cmd/berth/internal/exit"
+	"github.com/berth-go/berth"
 	"github.com/berth-go/berth/internal/protocol"
 )
 
@@ -30,20 +30,28 @@ var errSilent = errors.New("no answer")
 // itself. The zero value is ready to use as a hook of one client.
 type Health struct {
 	mu       sync.Mutex
-	calls    []*time.Time  // the beginnings of those under way, in order
-	answered time.Time     // the last answer,
-	took     time.Duration // and how long it took
-	heard    time.Time     // the last reply, a handshake's included
-	failing  time.Time     // the first failure since then
-	err      error         // the last failure
-	foreign  chan error    // what answers is no Redis
-	refusal  chan error    // it refuses all requests
+	calls    []*time.Time           // the beginnings of those under way, in order
+	answered time.Time              // the last answer,
+	took     time.Duration          // and how long it took
+	heard    time.Time              // the last reply, a handshake's included
+	failing  time.Time              // the first failure since then
+	err      error                  // the last failure
+	foreign  chan error             // what answers is no Redis
+	refusal  map[*listener]struct{} // those who are to learn of the next one
+}
+
+// listener is who is to learn that Redis refuses all requests until somebody acts: it has no memory
+// left, for example, or is a replica.
+type listener struct {
+	long  time.Duration // after the first refusal
+	tell  func(why error)
+	timer *time.Timer // nil: none has come
 }
 
 func (h *Health) lock() {
 	h.mu.Lock()
 	if h.foreign == nil {
-		h.foreign, h.refusal = make(chan error, 1), make(chan error, 1)
+		h.foreign, h.refusal = make(chan error, 1), map[*listener]struct{}{}
 	}
 }
 
@@ -96,45 +104,43 @@ func (h *Health) Foreign() <-chan error {
 	return h.foreign
 }
 
-// Refused returns a channel that delivers why, if from now on Redis refuses all requests until
-// somebody acts: it has no memory left, for example, or is a replica.
-func (h *Health) Refused() <-chan error {
+// OnRefusal calls tell with why, once, when Redis has refused all requests for so long: a failover can
+// be about to end. Those count that are refused from now on, until stop is called.
+func (h *Health) OnRefusal(long time.Duration, tell func(why error)) (stop func()) {
+	l := &listener{long: long, tell: tell}
 	h.lock()
 	defer h.mu.Unlock()
-	select {
-	case <-h.refusal: //nolint:errcheck // it was of an earlier wait
-	default:
+	h.refusal[l] = struct{}{}
+	return func() {
+		h.lock()
+		defer h.mu.Unlock()
+		delete(h.refusal, l)
+		if l.timer != nil {
+			l.timer.Stop()
+		}
 	}
-	return h.refusal
 }
 
 // Refusals delivers why, once Redis has refused all requests for so long, until ctx ends.
 func (h *Health) Refusals(ctx context.Context, long time.Duration) <-chan error {
-	refused, lasting := h.Refused(), make(chan error, 1)
-	go func() {
-		select {
-		case err := <-refused:
-			<-time.After(long)
-			lasting <- err
-		case <-ctx.Done():
-		}
-	}()
+	lasting := make(chan error, 1)
+	context.AfterFunc(ctx, h.OnRefusal(long, func(why error) { lasting <- why }))
 	return lasting
 }
 
-// UnlessRefused calls f, and ends it with why if Redis refuses all requests: the library would go on
-// asking.
-func (h *Health) UnlessRefused(ctx context.Context, f func(context.Context) error) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	refused, done := h.Refusals(ctx, firstWord), make(chan error, 1)
-	go func() { done <- f(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case err := <-refused:
-		return exit.Errorf(exit.Unavailable, "redis refused: %w", err)
+// UnlessRefused calls f, and ends its context when Redis has refused all requests for a moment, unless
+// f calls served before: the library would go on asking for seconds. Then it returns why. It is a
+// moment also because a Cluster has other names on other servers, which may serve them.
+func (h *Health) UnlessRefused(ctx context.Context, f func(ctx context.Context, served func()) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	served := h.OnRefusal(firstWord, func(why error) { end(fmt.Errorf("%w: %w", berth.ErrRefused, why)) })
+	defer served()
+	err := f(ctx, served)
+	if why := context.Cause(ctx); err != nil && errors.Is(why, berth.ErrRefused) {
+		return why
 	}
+	return err
 }
 
 // Answered reports whether Redis has ever answered.
@@ -168,8 +174,10 @@ func (h *Health) begin() (end func(err error, handshake bool)) {
 // with the first call that fails, at start, or with the last answer since. h.mu is held.
 func (h *Health) note(err error, start time.Time) {
 	if f := protocol.Lasting(err); f != nil {
-		if err = f; len(h.refusal) == 0 { // f says what to do, too
-			h.refusal <- f
+		err = f // it says what to do, too
+		for l := range h.refusal {
+			l.timer = time.AfterFunc(l.long, func() { l.tell(f) })
+			delete(h.refusal, l)
 		}
 	}
 	switch {

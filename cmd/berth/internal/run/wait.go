@@ -112,12 +112,12 @@ func (cfg Config) insist(ctx context.Context, queued func(berth.Place)) (*berth.
 	return get()
 }
 
-// Insist calls get, which acquires, again and again until ctx ends, while Redis cannot be reached or
-// is not ready.
+// Insist calls get, which acquires, again and again until ctx ends, while Redis cannot be reached, is
+// not ready, or refuses all requests.
 func Insist(ctx context.Context, get func() (*berth.Lease, error)) (*berth.Lease, error) {
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
 		lease, err := get()
-		if err == nil || !errors.Is(err, berth.ErrUnreachable) && !notReady(err) {
+		if err == nil || !errors.Is(err, berth.ErrUnreachable) && !notReady(err) && protocol.Lasting(err) == nil {
 			return lease, err
 		}
 		select {
