@@ -38,6 +38,9 @@ type track struct {
 	fine, wide ring
 
 	handoffs, expired int32 // events
+
+	declared     declaration
+	limit, rates change
 }
 
 // ring is the last points of a semaphore.
@@ -114,6 +117,7 @@ func (s *Sampler) remember(rows []Row, at time.Time) {
 
 // record adds a point.
 func (t *track) record(r *Row, at time.Time) {
+	t.notice(r, at)
 	t.add(Point{
 		At: at.UnixMilli(), InUse: int32(r.InUse), Limit: int32(r.Limit), Waiting: int32(r.Waiting),
 		OldestWait: int32(min(r.OldestWait/time.Second, 1<<31-1)), LimitChanges: int32(min(r.LimitChanges, 1<<31-1)),

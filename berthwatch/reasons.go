@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/berth-go/berth/berthadmin"
@@ -14,8 +15,8 @@ import (
 // Reasons say who paused, pinned and resized semaphores, as far as the audit goes back.
 type Reasons map[string]settings
 
-// settings are the last entries about a semaphore's pause, pin and declared limit.
-type settings struct{ pause, pin, limit *berthadmin.Audited }
+// settings are the last entries about a semaphore's pause, pin, declared limit and rates.
+type settings struct{ pause, pin, limit, rates *berthadmin.Audited }
 
 // ReasonsIn collects the reasons from an audit, as Inspector.Audit yields it. It stops at an
 // error, for example when the user may not read the audit.
@@ -33,8 +34,10 @@ func ReasonsIn(audit iter.Seq2[berthadmin.Audited, error]) Reasons {
 			s.pin = cmp.Or(s.pin, &e)
 		case "resize":
 			s.limit = cmp.Or(s.limit, &e)
+		case resizedRate:
+			s.rates = cmp.Or(s.rates, &e)
 		case "purge": // nothing older counts
-			s.pause, s.pin, s.limit = cmp.Or(s.pause, &e), cmp.Or(s.pin, &e), cmp.Or(s.limit, &e)
+			s.pause, s.pin, s.limit, s.rates = cmp.Or(s.pause, &e), cmp.Or(s.pin, &e), cmp.Or(s.limit, &e), cmp.Or(s.rates, &e)
 		}
 		all[e.Name] = s
 	}
@@ -65,49 +68,96 @@ func (r Reasons) Pin(name string) string {
 	return sentence("pinned", "pin", r[name].pin)
 }
 
-// Resized returns who last declared a limit by hand, which one, when and why, as in "limit 5 → 10 by
-// ann@ops-1 14:02"; "" if that is not known. Programs may have declared others since.
-func (r Reasons) Resized(name string) string {
-	e := r[name].limit
-	if e == nil || e.Verb != "resize" {
+// resizedRate is the verb of the audit for rates.
+const resizedRate = "resize --rate"
+
+// Resized says who last declared a limit by hand, which one, when and why, as in "limit 5 → 10 by
+// ann@ops-1 14:02", and then the same of rates. Programs may have declared others since.
+func (r Reasons) Resized(name string) (all []string) {
+	for _, text := range []string{byHand("limit", "resize", r[name].limit), byHand("rate", resizedRate, r[name].rates)} {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// byHand tells of a change that the audit has; "": it has none.
+func byHand(what, verb string, e *berthadmin.Audited) string {
+	if e == nil || e.Verb != verb {
 		return ""
 	}
-	return sentence("limit "+cmp.Or(e.From, "none")+" → "+e.What, "resize", e)
+	return sentence(what+" "+cmp.Or(e.From, "none")+" → "+e.What, verb, e)
 }
 
-// change is a change of the limit in force that was seen: between two samples.
+// declaration is what was declared last, when a sample was made.
+type declaration struct {
+	limit   int
+	rates   string // as the audit has them
+	changes int
+	inUse   bool // else it is not known
+}
+
+// change is the last change by a declaration, between two samples.
 type change struct {
-	from, to int32
-	at       time.Time
+	text string // as in "limit 5 → 10"
+	at   time.Time
 }
 
-// lastChange returns the last declaration that changed the limit, as far as the history goes back.
-func (t *track) lastChange() (last change) {
-	var before *Point
-	for p := range t.since(time.Time{}) {
-		if before != nil && p.LimitChanges > before.LimitChanges && p.Limit != before.Limit && !p.Idle && !before.Idle {
-			last = change{before.Limit, p.Limit, time.UnixMilli(p.At)}
-		}
-		before = &p
+// notice notes what was declared between the last sample and this one.
+func (t *track) notice(r *Row, at time.Time) {
+	before, now := t.declared, declaration{r.Declared, ratesIn(r.Rates), r.LimitChanges, !r.Idle}
+	t.declared = now
+	if !before.inUse || !now.inUse || now.changes <= before.changes {
+		return
 	}
-	return last
+	if before.limit != now.limit {
+		t.limit = change{fmt.Sprintf("limit %s → %s", words.Limit(before.limit), words.Limit(now.limit)), at}
+	}
+	if before.rates != now.rates {
+		t.rates = change{fmt.Sprintf("rate %s → %s", before.rates, now.rates), at}
+	}
+}
+
+// ratesIn are rates in words, as the audit has them.
+func ratesIn(all []berthadmin.Rate) string {
+	texts := make([]string, len(all))
+	for i, r := range all {
+		texts[i] = strings.Join(strings.Fields(fmt.Sprintf("%d %s in %v", r.N, r.Unit, r.Per)), " ")
+		if r.Burst > 0 {
+			texts[i] += fmt.Sprintf(" and a burst of %d", r.Burst)
+		}
+	}
+	return cmp.Or(strings.Join(texts, ", "), "none")
 }
 
 // agree is how far an entry of the audit and the sample that shows its effect may be apart.
 const agree = 15 * time.Second
 
-// changed tells how the limit of a semaphore changed last, and whether an operator or a program did it:
-// which program, nothing keeps. "": nobody saw it change.
-func (s *Sampler) changed(name string, r Reasons) string {
-	s.mu.Lock()
-	c := s.names[name].lastChange()
-	s.mu.Unlock()
-	e := r[name].limit
-	switch byHand := r.Resized(name); {
-	case c.at.IsZero(), e != nil && e.Verb == "resize" && c.at.Sub(e.At).Abs() < agree:
-		return byHand
+// told tells of a change, by an operator if e is its entry in the audit, or else by a program: by which
+// one, nothing keeps. Nothing, if there was none that the samples or the audit have.
+func (c change) told(what, verb string, e *berthadmin.Audited) string {
+	text := byHand(what, verb, e)
+	if c.at.IsZero() || text != "" && c.at.Sub(e.At).Abs() < agree {
+		return text
 	}
-	return fmt.Sprintf("limit %s → %s by a program %s", words.Limit(int(c.from)), words.Limit(int(c.to)), Clock(c.at, time.Now()))
+	return c.text + " by a program " + Clock(c.at, time.Now())
+}
+
+// changed tells how limit and rates of a semaphore changed last.
+func (s *Sampler) changed(name string, r Reasons) (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.names[name]
+	if t == nil {
+		t = &track{}
+	}
+	for _, text := range []string{t.limit.told("limit", "resize", r[name].limit), t.rates.told("rate", resizedRate, r[name].rates)} {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // remembered is how long reasons are used before the audit is read again.
@@ -133,8 +183,8 @@ func (s *Sampler) whys(ctx context.Context, st *berthadmin.State) (all []string)
 	if st.Pinned {
 		all = append(all, r.Pin(st.Name))
 	}
-	if text := s.changed(st.Name, r); text != "" && st.LimitChanges > 0 {
-		all = append(all, text)
+	if st.LimitChanges > 0 {
+		all = append(all, s.changed(st.Name, r)...)
 	}
 	return all
 }

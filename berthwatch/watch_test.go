@@ -228,7 +228,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestChangeOfALimitIsTold with its two numbers and its time, and who made it if that was an operator.
+// TestChangeOfALimitIsTold with its two values and its time, and who made it if that was an operator; and
+// so is one of rates.
 func TestChangeOfALimitIsTold(t *testing.T) {
 	testenv.Embedded(t, func(e *testenv.Env) {
 		p := e.Peer()
@@ -236,7 +237,7 @@ func TestChangeOfALimitIsTold(t *testing.T) {
 		s := run(e, e.Inspector.Inspector, Options{})
 		want := func(text string) {
 			e.Helper()
-			if _, d := lookAt(e, s, "a", 15*time.Second); len(d.Why) == 0 && text != "" || len(d.Why) > 0 && d.Why[0] != text {
+			if _, d := lookAt(e, s, "a", 15*time.Second); strings.Join(d.Why, "; ") != text {
 				e.Errorf("%q, want %q", d.Why, text)
 			}
 		}
@@ -248,7 +249,18 @@ func TestChangeOfALimitIsTold(t *testing.T) {
 		want("limit 7 → 9 by ann " + time.Now().Local().Format("15:04") + ": more")
 		e.Pass(time.Minute)
 		e.Hold(p.Named("a", berth.NoLimit))
-		want("limit 9 → any by a program " + time.Now().Local().Format("15:04"))
+		limit := "limit 9 → any by a program " + time.Now().Local().Format("15:04")
+		want(limit)
+		e.Pass(time.Minute)
+		e.Hold(p.Named("a", berth.NoLimit, berth.Rate(60, time.Minute)))
+		want(limit) // there was none
+		e.Hold(p.Named("a", berth.NoLimit, berth.Rate(60, time.Minute), berth.Rate(1000, time.Second).Of("tokens").Burst(9)))
+		want(limit + "; rate 60 in 1m0s → 60 in 1m0s, 1000 tokens in 1s and a burst of 9 by a program " + time.Now().Local().Format("15:04"))
+		e.Pass(time.Minute)
+		if _, _, err := e.Inspector.Because("bob", "").SetRates(e.Ctx, "a", "", berthadmin.Rate{N: 90, Per: time.Minute}); err != nil {
+			e.Error(err)
+		}
+		want(limit + "; rate 60 in 1m0s → 90 in 1m0s by bob " + time.Now().Local().Format("15:04"))
 	})
 }
 

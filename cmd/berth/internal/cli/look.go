@@ -175,9 +175,7 @@ func stateWords(s berthadmin.Summary, why berthwatch.Reasons) string {
 	}
 	if s.LimitChanges > 0 {
 		all = append(all, "limit changed "+words.Plural(s.LimitChanges, "time"))
-		if by := why.Resized(s.Name); by != "" {
-			all = append(all, by)
-		}
+		all = append(all, why.Resized(s.Name)...)
 	}
 	return strings.Join(all, "; ")
 }
